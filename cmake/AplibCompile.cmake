@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: MIT
+# aplib_compile(target): our warnings (in developer builds as errors) and the chosen sanitizer.
+find_program(APLIB_CCACHE ccache)
+if(APLIB_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${APLIB_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${APLIB_CCACHE})
+endif()
+
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
+  message(FATAL_ERROR "APlib needs gcc 12 or newer (found ${CMAKE_CXX_COMPILER_VERSION}): set CXX=g++-12, or use clang 15 or newer")
+endif()
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 15)
+  message(FATAL_ERROR "APlib needs clang 15 or newer (found ${CMAKE_CXX_COMPILER_VERSION}): set CXX=clang++-15, or use gcc 12 or newer")
+endif()
+
+set(aplib_sanitizer_flags "")
+if(APLIB_SANITIZE STREQUAL "address")
+  set(aplib_sanitizer_flags -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+elseif(APLIB_SANITIZE STREQUAL "thread")
+  # gcc warns that it cannot see fences; ours are noted where they stand.
+  set(aplib_sanitizer_flags -fsanitize=thread -fno-omit-frame-pointer)
+elseif(APLIB_SANITIZE)
+  message(FATAL_ERROR "APLIB_SANITIZE=${APLIB_SANITIZE}: use address or thread")
+endif()
+
+function(aplib_compile target)
+  if(APLIB_DEVELOPER)
+    target_compile_options(${target} PRIVATE -Wall -Wextra -Wundef -Werror)
+    if(APLIB_SANITIZE STREQUAL "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      target_compile_options(${target} PRIVATE -Wno-tsan)
+    endif()
+  endif()
+  if(aplib_sanitizer_flags)
+    target_compile_options(${target} PRIVATE ${aplib_sanitizer_flags})
+    target_link_options(${target} PRIVATE ${aplib_sanitizer_flags})
+  endif()
+endfunction()

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: MIT
+# Every library we use, all from the distribution. scripts/setup installs them.
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+find_package(Boost 1.74 REQUIRED COMPONENTS context)
+find_package(fmt REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
+find_package(PNG REQUIRED)
+find_package(CLI11 REQUIRED)
+if(APLIB_DEVELOPER)
+  find_package(GTest REQUIRED)
+endif()

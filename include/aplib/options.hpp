@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+// Options of a machine. Every option stands in one table (name, default, unit, range, help); the command line,
+// APLIB_* variables, --help and docs/options.md all come from it.
+//
+//   aplib::Options options = aplib::Options::from_environment();   // APLIB_CELLS=2x2 and so on
+//   options.set("threads", "2");
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "aplib/export.hpp"
+
+namespace aplib {
+
+/// Shape of the machine: nx * ny cells, x fastest.
+struct Grid {
+  std::uint32_t nx = 1;
+  std::uint32_t ny = 1;
+  [[nodiscard]] constexpr std::uint32_t count() const noexcept { return nx * ny; }
+  friend constexpr bool operator==(Grid, Grid) = default;
+};
+
+/// Everything that can be chosen when a machine is built. Plain values; copy freely.
+struct APLIB_API Options {
+  static constexpr std::uint32_t threads_auto = 0;
+  static constexpr std::uint32_t threads_per_cell = 0xffff'ffffU;
+
+  Grid cells{};                                        ///< "cells": "4x2", or "8" (meaning 8x1).
+  std::uint32_t threads = threads_auto;                ///< "threads": number, "auto" = min(cells, usable cores), or "per-cell".
+  std::size_t stack_bytes = 256 * 1024;                ///< "stack-size": reserved per task, committed as touched; "64k", "1m".
+  std::optional<std::chrono::nanoseconds> poll_time{}; ///< "poll-time": how long an idle processor polls before it sleeps;
+                                                       ///< "auto" (nullopt) = 20us with a core of its own, else 0.
+  bool bind = true;                                    ///< "bind": bind processors to cores when there are enough.
+  bool balance = true;                                 ///< "balance": idle processors take runnable cells from busy ones.
+  bool deadlock_report = true;                         ///< "deadlock-report": end with a report when every task waits.
+  std::string log_level = "warn";                      ///< "log-level": trace, debug, info, warn, error, off.
+
+  /// Set one option by name from text. Call from: any thread. Throws Error(bad_option) naming the option, the text, the
+  /// allowed range, and for an unknown name the nearest known one.
+  void set(std::string_view name, std::string_view value);
+
+  /// The current value of one option as text that set() accepts. Throws like set().
+  [[nodiscard]] std::string get(std::string_view name) const;
+
+  /// Defaults overridden by APLIB_<NAME> variables (upper case, '-' as '_'). Throws like set(), naming the variable. A variable
+  /// that starts with APLIB_ and is no option is an error too, with the nearest known name.
+  static Options from_environment();
+};
+
+/// One row of the table.
+struct OptionInfo {
+  std::string_view name;          ///< As on the command line, without "--".
+  std::string_view default_value; ///< As text.
+  std::string_view unit;          ///< "cells", "bytes", "time", or empty.
+  std::string_view range;         ///< For people: "1x1 .. 16384 cells".
+  std::string_view help;          ///< One line.
+};
+
+/// The whole table, in the order of --help. Call from: any thread.
+[[nodiscard]] APLIB_API std::span<const OptionInfo> option_table() noexcept;
+
+}  // namespace aplib

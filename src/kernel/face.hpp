@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+// The kernel's face: what front ends (the C++ API in api.cpp, CellOS in src/cellos/, an MPI one day) call. Each function takes the name
+// of the call the user wrote, so that errors and deadlock reports speak the user's language. `call` must be a string literal.
+//
+// Call from: task, unless marked [any].
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "aplib/aplib.hpp"
+
+namespace aplib::face {
+
+/// Separate matching spaces: a receive in one never sees a message of another.
+enum class Space : std::uint8_t {
+  plain = 0,  ///< send/receive, l_asend/l_arecv/crecv/h_recv/cbroad
+  line = 1,   ///< xy_send/xy_recv and its row and column kin
+  kernel = 7, ///< the runtime's own
+};
+
+void send(const char* call, CellId cell, std::span<const std::byte> bytes, To to, Space space);
+
+enum class Received : std::uint8_t { message, closed };
+
+/// `closed_when_cells_end`: on the host, return closed instead of waiting when no message is left and all cells have ended (CellOS crecv).
+Received receive(const char* call, Message& into, From from, Space space, bool closed_when_cells_end = false);
+
+/// `truncate`: when the message is longer than `buffer`, keep what fits (Envelope::bytes is then the buffer's size) instead of throwing.
+Envelope receive_into(const char* call, std::span<std::byte> buffer, From from, Space space, bool truncate = false);
+
+bool probe(const char* call, From from, Space space);
+
+bool barrier(const char* call, bool stat, Scope scope);
+std::int32_t reduce(const char* call, ReduceOp op, std::int32_t value, Scope scope);
+float reduce(const char* call, ReduceOp op, float value, Scope scope);
+double reduce(const char* call, ReduceOp op, double value, Scope scope);
+Located<std::int32_t> reduce(const char* call, ReduceOp op, Located<std::int32_t> value, Scope scope);
+Located<float> reduce(const char* call, ReduceOp op, Located<float> value, Scope scope);
+Located<double> reduce(const char* call, ReduceOp op, Located<double> value, Scope scope);
+void broadcast(const char* call, CellId root, std::span<std::byte> buffer, Scope scope);
+
+/// The message last received by the calling task through a pointer-returning call (CellOS: valid until the next receive). Each task has one.
+Message& last_message();
+
+/// True when the caller is a task of the host program.
+bool on_host();
+
+/// Throws Error: "cell 3 task 0: <call>: <text>".
+[[noreturn]] void fail(Errc code, const char* call, const std::string& text);
+
+/// As fail() but only a warning on stderr.
+void warn(const char* call, const std::string& text);
+
+}  // namespace aplib::face
