@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+// Ring: the one-way street between two processors. Single producer, single consumer, fixed number of slots, a slot is one cache
+// line that carries a whole small message.
+//
+//   producer: if (Slot* s = ring.prepare()) { fill *s; ring.publish(); }
+//   consumer: if (Slot* s = ring.peek()) { use *s; ring.pop(); }
+//
+// Invariants:
+//  (1) Position p lives in slot p % slot_count. A slot's turn is p+1 once position p is published in it; positions count modulo 2^32.
+//  (2) The producer writes a slot of position p only when consumed_ >= p - slot_count + 1, that is, after the consumer gave it back.
+//  (3) All other fields of a slot are written before its turn (release) and read after it (acquire).
+//  (4) The consumer stores consumed_ after its last read of the slots below it (release); the producer reads it with acquire
+//      before it writes them again.
+// Progress: both sides are wait-free.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/cache.hpp"
+
+namespace aplib {
+
+template <template <class> class Atom = std::atomic, std::uint32_t SlotCount = 256>
+class Ring {
+  static_assert((SlotCount & (SlotCount - 1)) == 0, "positions wrap modulo 2^32");
+
+ public:
+  static constexpr std::uint32_t slot_count = SlotCount;
+  static constexpr std::size_t inline_bytes_max = 40;
+
+  struct alignas(cache_line_bytes) Slot {
+    Atom<std::uint32_t> turn{0};   // invariant (1)
+    std::uint32_t info;            // what this is: kind and, for inline messages, length (the ring does not look)
+    std::uint64_t key;             // match key
+    std::uint32_t cell;            // destination cell
+    std::uint32_t task;            // destination task
+    alignas(8) std::byte payload[inline_bytes_max];
+  };
+
+  Ring() = default;
+  Ring(const Ring&) = delete;
+  Ring& operator=(const Ring&) = delete;
+
+  /// Producer: the slot to fill next, or null when the ring is full.
+  Slot* prepare() noexcept {
+    if (produced_ - consumed_seen_ == SlotCount) {
+      consumed_seen_ = consumed_.load(std::memory_order_acquire);  // invariant (4)
+      if (produced_ - consumed_seen_ == SlotCount) return nullptr;
+    }
+    return &slots_[produced_ % SlotCount];
+  }
+
+  /// Producer: makes the slot of prepare() visible.
+  void publish() noexcept {
+    Slot& slot = slots_[produced_ % SlotCount];
+    ++produced_;
+    slot.turn.store(produced_, std::memory_order_release);  // invariant (3)
+  }
+
+  /// Producer: how many slots it has published so far (modulo 2^32).
+  [[nodiscard]] std::uint32_t produced() const noexcept { return produced_; }
+
+  /// Producer: has the consumer taken everything below `position`? (Positions as produced() gave them.)
+  [[nodiscard]] bool consumed_up_to(std::uint32_t position) noexcept {
+    if (static_cast<std::int32_t>(consumed_seen_ - position) >= 0) return true;
+    consumed_seen_ = consumed_.load(std::memory_order_acquire);  // pairs with settle(): what the consumer did with those slots is visible
+    return static_cast<std::int32_t>(consumed_seen_ - position) >= 0;
+  }
+
+  /// Consumer: the oldest slot, or null when there is none.
+  Slot* peek() noexcept {
+    Slot& slot = slots_[taken_ % SlotCount];
+    if (slot.turn.load(std::memory_order_acquire) != taken_ + 1) return nullptr;  // invariant (3)
+    return &slot;
+  }
+
+  /// Consumer: done with the slot of peek(). The producer learns it in batches, and at settle().
+  void pop() noexcept {
+    ++taken_;
+    if (taken_ - given_back_ >= SlotCount / 4) settle();
+  }
+
+  /// Consumer: tell the producer about everything taken so far. Called when the ring is found empty.
+  void settle() noexcept {
+    if (given_back_ == taken_) return;
+    given_back_ = taken_;
+    consumed_.store(taken_, std::memory_order_release);  // invariant (4)
+  }
+
+ private:
+  // producer only
+  alignas(cache_pair_bytes) std::uint32_t produced_ = 0;
+  std::uint32_t consumed_seen_ = 0;
+  // consumer only
+  alignas(cache_pair_bytes) std::uint32_t taken_ = 0;
+  std::uint32_t given_back_ = 0;
+  // written by the consumer, read by the producer
+  alignas(cache_pair_bytes) Atom<std::uint32_t> consumed_{0};
+  alignas(cache_pair_bytes) Slot slots_[SlotCount];
+};
+
+}  // namespace aplib
