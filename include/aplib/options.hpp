@@ -31,15 +31,16 @@ struct APLIB_API Options {
   static constexpr std::uint32_t threads_auto = 0;
   static constexpr std::uint32_t threads_per_cell = 0xffff'ffffU;
 
-  Grid cells{};                                        ///< "cells": "4x2", or "8" (meaning 8x1).
-  std::uint32_t threads = threads_auto;                ///< "threads": number, "auto" = min(cells, usable cores), or "per-cell".
-  std::size_t stack_bytes = 256 * 1024;                ///< "stack-size": reserved per task, committed as touched; "64k", "1m".
-  std::optional<std::chrono::nanoseconds> poll_time{}; ///< "poll-time": how long an idle processor polls before it sleeps;
-                                                       ///< "auto" (nullopt) = 20us with a core of its own, else 0.
-  bool bind = true;                                    ///< "bind": bind processors to cores when there are enough.
-  bool balance = true;                                 ///< "balance": idle processors take runnable cells from busy ones.
-  bool deadlock_report = true;                         ///< "deadlock-report": end with a report when every task waits.
-  std::string log_level = "warn";                      ///< "log-level": trace, debug, info, warn, error, off.
+  Grid cells{};                          ///< "cells": "4x2", or "8" (meaning 8x1).
+  std::uint32_t threads = threads_auto;  ///< "threads": number, "auto" = min(cells, usable cores), or "per-cell".
+  std::size_t stack_bytes = 256 * 1024;  ///< "stack-size": reserved per task, committed as touched; "64k", "1m".
+  std::optional<std::chrono::nanoseconds>
+      poll_time{};                 ///< "poll-time": how long an idle processor polls before it sleeps;
+                                   ///< "auto" (nullopt) = 20us with a core of its own, else 0.
+  bool bind = true;                ///< "bind": bind processors to cores when there are enough and no CPU quota.
+  bool balance = true;             ///< "balance": idle processors take runnable cells from busy ones.
+  bool deadlock_report = true;     ///< "deadlock-report": end with a report when every task waits.
+  std::string log_level = "warn";  ///< "log-level": trace, debug, info, warn, error, off.
 
   /// Set one option by name from text. Call from: any thread. Throws Error(bad_option) naming the option, the text, the
   /// allowed range, and for an unknown name the nearest known one.
@@ -48,18 +49,27 @@ struct APLIB_API Options {
   /// The current value of one option as text that set() accepts. Throws like set().
   [[nodiscard]] std::string get(std::string_view name) const;
 
-  /// Defaults overridden by APLIB_<NAME> variables (upper case, '-' as '_'). Throws like set(), naming the variable. A variable
-  /// that starts with APLIB_ and is no option is an error too, with the nearest known name.
+  /// For fields that were assigned without set(): throws Error(bad_option), worded as set() words it, when one is out of range.
+  void check() const;
+
+  /// Overrides what the environment names: APLIB_<NAME> variables (upper case, '-' as '_'); an empty one counts as absent. Throws
+  /// like set(), naming the variable, and then changes nothing. A variable that starts with APLIB_ and is no option is an
+  /// error too, with the nearest known name. Not to be called while another thread changes the environment.
+  void set_from_environment();
+
+  /// Defaults, overridden by the environment. Throws like set_from_environment().
   static Options from_environment();
 };
 
 /// One row of the table.
 struct OptionInfo {
-  std::string_view name;          ///< As on the command line, without "--".
-  std::string_view default_value; ///< As text.
-  std::string_view unit;          ///< "cells", "bytes", "time", or empty.
-  std::string_view range;         ///< For people: "1x1 .. 16384 cells".
-  std::string_view help;          ///< One line.
+  std::string_view name;           ///< As on the command line, without "--".
+  std::string_view variable;       ///< In the environment: "APLIB_CELLS".
+  std::string_view values;         ///< Form of a value, for --help: "NXxNY", "on|off".
+  std::string_view default_value;  ///< As text.
+  std::string_view unit;           ///< "cells", "threads", "bytes", "time", or empty.
+  std::string_view range;          ///< For people: "1x1 .. 16384 cells in all".
+  std::string_view help;           ///< A sentence.
 };
 
 /// The whole table, in the order of --help. Call from: any thread.

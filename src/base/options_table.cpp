@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+#include "base/options_table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "aplib/ids.hpp"
+#include "base/log.hpp"
+#include "base/text.hpp"
+
+namespace aplib {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint32_t threads_max = 4096;
+constexpr std::size_t stack_bytes_min = 8 * 1024;
+constexpr std::size_t stack_bytes_max = 1024 * 1024 * 1024;
+constexpr std::chrono::nanoseconds poll_time_max = 10s;
+
+static_assert(cell_count_max == 16384, "the texts of option cells name this limit");
+
+std::string apply_cells(Options& options, std::string_view value) {
+  constexpr std::string_view remedy = "use NXxNY with at least 1 cell and at most 16384 in all, for example 4x2 or 8";
+  const std::size_t cross = value.find_first_of("xX");
+  const auto nx = text::parse_number(value.substr(0, cross));
+  const auto ny = cross == value.npos ? std::optional<std::uint64_t>(1) : text::parse_number(value.substr(cross + 1));
+  if (!nx || !ny || *nx == 0 || *ny == 0) return fmt::format("\"{}\" is not a grid: {}", value, remedy);
+  // Compared by division: the product of two numbers that people can type may not fit.
+  if (*nx > cell_count_max / *ny) return fmt::format("\"{}\" is too large a grid: {}", value, remedy);
+  options.cells = {static_cast<std::uint32_t>(*nx), static_cast<std::uint32_t>(*ny)};
+  return {};
+}
+
+std::string print_cells(const Options& options) { return fmt::format("{}x{}", options.cells.nx, options.cells.ny); }
+
+std::string apply_threads(Options& options, std::string_view value) {
+  const auto number = text::parse_number(value);
+  if (text::equal_ignoring_case(value, "auto")) {
+    options.threads = Options::threads_auto;
+  } else if (text::equal_ignoring_case(value, "per-cell")) {
+    options.threads = Options::threads_per_cell;
+  } else if (number && *number >= 1 && *number <= threads_max) {
+    options.threads = static_cast<std::uint32_t>(*number);
+  } else {
+    return fmt::format("\"{}\" is {}: use 1 .. {}, auto or per-cell", value,
+                       number ? "out of range" : "not a number of threads", threads_max);
+  }
+  return {};
+}
+
+std::string print_threads(const Options& options) {
+  if (options.threads == Options::threads_auto) return "auto";
+  if (options.threads == Options::threads_per_cell) return "per-cell";
+  return fmt::format("{}", options.threads);
+}
+
+std::string apply_stack_size(Options& options, std::string_view value) {
+  const auto bytes = text::parse_size(value);
+  if (!bytes || *bytes < stack_bytes_min || *bytes > stack_bytes_max) {
+    return fmt::format("\"{}\" is {}: use {} .. {}, for example 256k", value, bytes ? "out of range" : "not a size",
+                       text::print_size(stack_bytes_min), text::print_size(stack_bytes_max));
+  }
+  options.stack_bytes = static_cast<std::size_t>(*bytes);
+  return {};
+}
+
+std::string print_stack_size(const Options& options) { return text::print_size(options.stack_bytes); }
+
+std::string apply_poll_time(Options& options, std::string_view value) {
+  if (text::equal_ignoring_case(value, "auto")) {
+    options.poll_time.reset();
+    return {};
+  }
+  const auto time = text::parse_duration(value);
+  if (!time || *time > poll_time_max) {
+    return fmt::format("\"{}\" is {}: use 0 .. {} with a unit (ns, us, ms, s), for example 20us, or auto", value,
+                       time ? "out of range" : "not a time", text::print_duration(poll_time_max));
+  }
+  options.poll_time = *time;
+  return {};
+}
+
+std::string print_poll_time(const Options& options) {
+  return options.poll_time ? text::print_duration(*options.poll_time) : "auto";
+}
+
+template <bool Options::*field>
+std::string apply_switch(Options& options, std::string_view value) {
+  const auto on = text::parse_switch(value);
+  if (!on) return fmt::format("\"{}\" is not a switch: use on or off", value);
+  options.*field = *on;
+  return {};
+}
+
+template <bool Options::*field>
+std::string print_switch(const Options& options) {
+  return text::print_switch(options.*field);
+}
+
+std::string apply_log_level(Options& options, std::string_view value) {
+  const auto level = parse_log_level(value);
+  if (!level) return fmt::format("\"{}\" is not a level: use one of {}", value, text::join(log_level_names));
+  options.log_level = log_level_names[static_cast<std::size_t>(*level)];
+  return {};
+}
+
+std::string print_log_level(const Options& options) { return options.log_level; }
+
+// The columns of a row's first part: name, variable, values, default, unit, range, help.
+constexpr std::array rows{
+    OptionRow{{"cells", "APLIB_CELLS", "NXxNY", "1x1", "cells", "1x1 .. 16384 cells in all",
+               "Grid of cells: 4x2 has 4 columns and 2 rows, 8 means 8x1."},
+              apply_cells,
+              print_cells},
+    OptionRow{{"threads", "APLIB_THREADS", "N|auto|per-cell", "auto", "threads", "1 .. 4096",
+               "OS threads that carry the cells, never more than cells; auto takes one for each core that may be used, "
+               "per-cell gives every cell its own."},
+              apply_threads,
+              print_threads},
+    OptionRow{{"stack-size", "APLIB_STACK_SIZE", "SIZE", "256k", "bytes", "8k .. 1g",
+               "Address space of each task's stack, committed only as it is touched; k, m and g are powers of 1024."},
+              apply_stack_size,
+              print_stack_size},
+    OptionRow{
+        {"poll-time", "APLIB_POLL_TIME", "TIME|auto", "auto", "time", "0 .. 10s",
+         "How long a thread with nothing to do looks for messages before it sleeps; auto is 20us, or 0 when there are "
+         "more threads than cores."},
+        apply_poll_time,
+        print_poll_time},
+    OptionRow{{"bind", "APLIB_BIND", "on|off", "on", "", "on, off",
+               "Keep each thread on a core of its own when there are enough cores and no CPU quota limits them."},
+              apply_switch<&Options::bind>,
+              print_switch<&Options::bind>},
+    OptionRow{{"balance", "APLIB_BALANCE", "on|off", "on", "", "on, off",
+               "Let threads with nothing to do take over cells that wait for a busy thread."},
+              apply_switch<&Options::balance>,
+              print_switch<&Options::balance>},
+    OptionRow{{"deadlock-report", "APLIB_DEADLOCK_REPORT", "on|off", "on", "", "on, off",
+               "End with a report, one line per task, when every task waits for something that cannot come."},
+              apply_switch<&Options::deadlock_report>,
+              print_switch<&Options::deadlock_report>},
+    OptionRow{{"log-level", "APLIB_LOG_LEVEL", "LEVEL", "warn", "", "trace, debug, info, warn, error, off",
+               "Least important kind of message that is written to standard error."},
+              apply_log_level,
+              print_log_level},
+};
+
+constexpr auto infos = [] {
+  std::array<OptionInfo, rows.size()> all{};
+  std::ranges::transform(rows, all.begin(), &OptionRow::info);
+  return all;
+}();
+
+}  // namespace
+
+std::span<const OptionRow> option_rows() noexcept { return rows; }
+
+std::span<const OptionInfo> option_table() noexcept { return infos; }
+
+}  // namespace aplib
