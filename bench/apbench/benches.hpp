@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+// The benchmarks: each adds its measurements to a plan.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "aplib/machine.hpp"
+#include "measure.hpp"
+
+namespace apbench {
+
+/// The machines measured on, made at first use and kept, so that building them is in no figure.
+class Machines {
+ public:
+  /// A machine of `cells` x 1 cells on `threads` processors; everything else as APLIB_* variables say.
+  aplib::Machine& get(unsigned cells, unsigned threads);
+
+ private:
+  std::map<std::pair<unsigned, unsigned>, std::unique_ptr<aplib::Machine>> machines_;
+};
+
+/// Runs `program` on all cells. Throws std::runtime_error with the machine's reason when the run failed.
+void run_cells(aplib::Machine& machine, const std::function<void()>& program);
+
+/// What the command line asked for.
+struct Wishes {
+  std::vector<std::size_t> bytes;       ///< Empty: each benchmark's own list.
+  std::vector<std::string> case_names;  ///< Empty: all.
+  bool touch = false;                   ///< The receiver reads one byte per cache line of what it got.
+  double idle_seconds = 2;              ///< Length of one sample of `idle`.
+
+  [[nodiscard]] bool wants(std::string_view case_name) const;
+};
+
+/// A benchmark as listed in --help.
+struct Bench {
+  std::string_view name;
+  std::string_view help;
+  std::vector<std::string_view> case_names;
+  bool takes_bytes;
+  bool in_all;  ///< Part of `apbench all`.
+  void (*plan)(Plan& plan, Machines& machines, const Wishes& wishes);
+};
+
+/// All of them, in the order of --help and of `all`.
+[[nodiscard]] const std::vector<Bench>& benches();
+
+void plan_latency(Plan& plan, Machines& machines, const Wishes& wishes);
+void plan_bandwidth(Plan& plan, Machines& machines, const Wishes& wishes);
+void plan_rate(Plan& plan, Machines& machines, const Wishes& wishes);
+void plan_switch(Plan& plan, Machines& machines, const Wishes& wishes);
+void plan_spawn(Plan& plan, Machines& machines, const Wishes& wishes);
+void plan_barrier(Plan& plan, Machines& machines, const Wishes& wishes);
+void plan_reduce(Plan& plan, Machines& machines, const Wishes& wishes);
+void plan_idle(Plan& plan, Machines& machines, const Wishes& wishes);
+void plan_scg(Plan& plan, Machines& machines, const Wishes& wishes);
+void plan_floors(Plan& plan, Machines& machines, const Wishes& wishes);
+
+}  // namespace apbench

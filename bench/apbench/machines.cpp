@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "benches.hpp"
+
+namespace apbench {
+
+aplib::Machine& Machines::get(unsigned cells, unsigned threads) {
+  std::unique_ptr<aplib::Machine>& machine = machines_[{cells, threads}];
+  if (machine == nullptr) {
+    aplib::Options options = aplib::Options::from_environment();
+    options.cells = {cells, 1};
+    options.threads = threads;
+    machine = std::make_unique<aplib::Machine>(options);
+  }
+  return *machine;
+}
+
+void run_cells(aplib::Machine& machine, const std::function<void()>& program) {
+  const aplib::Report report = machine.run(program);
+  if (report.exit_status != 0) {
+    throw std::runtime_error(
+        fmt::format("the measured machine ended with status {}: {}", report.exit_status, report.reason));
+  }
+}
+
+bool Wishes::wants(std::string_view case_name) const {
+  return case_names.empty() || std::find(case_names.begin(), case_names.end(), case_name) != case_names.end();
+}
+
+const std::vector<Bench>& benches() {
+  static const std::vector<std::string_view> message_cases{"two-processors", "two-processors-posted", "one-processor",
+                                                           "one-processor-posted"};
+  static const std::vector<std::string_view> collective_cases{"2-on-2", "8-on-2", "32-on-2"};
+  static const std::vector<Bench> table{
+      {"latency", "one way, half a ping-pong", message_cases, true, true, plan_latency},
+      {"bandwidth", "windows of messages, then an acknowledgement", message_cases, true, true, plan_bandwidth},
+      {"rate", "messages of 8 B, one way", {"two-processors", "two-processors-posted"}, false, true, plan_rate},
+      {"switch", "one yield between two tasks of a cell", {"one-cell"}, false, true, plan_switch},
+      {"spawn", "create, run, end and join a task", {"one-cell"}, false, true, plan_spawn},
+      {"barrier", "cells on processors", collective_cases, false, true, plan_barrier},
+      {"reduce", "sum of one double over all cells", collective_cases, false, true, plan_reduce},
+      {"idle", "processor time of a machine whose cells all wait", {"two-processors"}, false, true, plan_idle},
+      {"scg",
+       "the solver, 300 x 300: cells on threads",
+       {"1x1-on-1", "2x1-on-2", "8x8-on-2", "2x1-over-1x1", "8x8-over-2x1"},
+       false,
+       true,
+       plan_scg},
+      {"floors",
+       "what the machine itself can do (not part of all)",
+       {"cache-line", "cache-line-pause", "memcpy", "memcpy-both-sides", "context-switch"},
+       true,
+       false,
+       plan_floors},
+  };
+  return table;
+}
+
+}  // namespace apbench
