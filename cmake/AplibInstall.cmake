@@ -1,1 +1,66 @@
-# install rules
+# SPDX-License-Identifier: MIT
+# What `cmake --install` puts where. Users find it with find_package(aplib) (targets aplib::aplib, aplib::cellos_main) or with
+# pkg-config (aplib, aplib-cellos). The installed tree can be moved as a whole: nothing in it holds an absolute path.
+include(CMakePackageConfigHelpers)
+
+set(aplib_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/aplib)
+
+install(TARGETS aplib EXPORT aplib-targets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT aplib_runtime NAMELINK_COMPONENT aplib_development)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/aplib DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  COMPONENT aplib_development FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h")
+
+# The main() of historical programs, which have host_main and cell_main instead.
+if(TARGET aplib_cellos_main)
+  set_target_properties(aplib_cellos_main PROPERTIES EXPORT_NAME cellos_main)
+  install(TARGETS aplib_cellos_main EXPORT aplib-targets
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT aplib_development)
+endif()
+
+file(RELATIVE_PATH aplib_lib_to_bin /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
+foreach(program IN ITEMS scg apbench)
+  if(TARGET ${program})
+    set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/${aplib_lib_to_bin}")
+    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT aplib_runtime)
+  endif()
+endforeach()
+
+install(EXPORT aplib-targets NAMESPACE aplib:: DESTINATION ${aplib_package_dir} COMPONENT aplib_development)
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/aplib-config.cmake.in
+  ${PROJECT_BINARY_DIR}/aplib-config.cmake INSTALL_DESTINATION ${aplib_package_dir})
+# Before 1.0 a minor version may change everything.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/aplib-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/aplib-config.cmake ${PROJECT_BINARY_DIR}/aplib-config-version.cmake
+  DESTINATION ${aplib_package_dir} COMPONENT aplib_development)
+
+# pkg-config: paths relative to the .pc file. An absolute CMAKE_INSTALL_<DIR> (some distributions) stays absolute.
+set(aplib_pc_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+if(IS_ABSOLUTE ${CMAKE_INSTALL_LIBDIR})
+  set(aplib_pc_prefix ${CMAKE_INSTALL_PREFIX})
+  set(aplib_pc_libdir ${CMAKE_INSTALL_LIBDIR})
+else()
+  file(RELATIVE_PATH aplib_pc_to_prefix /${aplib_pc_dir} /)
+  string(REGEX REPLACE "/$" "" aplib_pc_to_prefix ${aplib_pc_to_prefix})
+  set(aplib_pc_prefix "\${pcfiledir}/${aplib_pc_to_prefix}")
+  set(aplib_pc_libdir "\${prefix}/${CMAKE_INSTALL_LIBDIR}")
+endif()
+if(IS_ABSOLUTE ${CMAKE_INSTALL_INCLUDEDIR})
+  set(aplib_pc_includedir ${CMAKE_INSTALL_INCLUDEDIR})
+else()
+  set(aplib_pc_includedir "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
+endif()
+
+function(aplib_install_pc name description requires libs)
+  set(aplib_pc_name ${name})
+  set(aplib_pc_description ${description})
+  set(aplib_pc_requires ${requires})
+  set(aplib_pc_libs ${libs})
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/aplib.pc.in ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${aplib_pc_dir} COMPONENT aplib_development)
+endfunction()
+
+aplib_install_pc(aplib "Message passing between cells and tasks of a virtual AP1000" "" "-laplib")
+if(TARGET aplib_cellos_main)
+  aplib_install_pc(aplib-cellos "main() for CellOS programs (host_main and cell_main) on APlib"
+    "aplib = ${PROJECT_VERSION}" "-laplib_cellos_main")
+endif()

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: MIT
+"""Every header compiles alone: what it needs, it includes. Public C headers compile as C and as C++."""
+import concurrent.futures
+import os
+import subprocess
+
+WARNINGS = ["-Wall", "-Wextra", "-Wundef", "-Werror"]
+
+
+def commands(repository, compiler, path):
+    public = path.parts[0] == "include"
+    folders = ["include"] if public else ["include", "src", str(path.parent)]
+    includes = [f"-I{folder}" for folder in folders]
+    if public and "compat" in path.parts:
+        includes.append(f"-I{path.parent}")
+    base = [compiler, "-fsyntax-only", *WARNINGS, *includes]
+    # -include reads the header as an included file, twice: a missing guard shows too.
+    twice = ["-include", str(path), "-include", str(path), "/dev/null"]
+    yield [*base, "-std=c++20", "-x", "c++", *twice]
+    if path.suffix == ".h":
+        yield [*base, "-std=c11", "-x", "c", *twice]
+
+
+def compile_alone(root, command):
+    run = subprocess.run(command, cwd=root, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return None if run.returncode == 0 else f"{' '.join(command)}\n{run.stdout}"
+
+
+def check_headers(repository, arguments):
+    roots = {"include", "src", "apps", "bench"}
+    work = [command for path in repository.headers() if path.parts[0] in roots
+            for command in commands(repository, arguments.compiler, path)]
+    with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        results = pool.map(lambda command: compile_alone(repository.root, command), work)
+    return [result for result in results if result is not None]

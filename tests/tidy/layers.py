@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: MIT
+"""Dependencies between folders run one way. The table is the design; change both together."""
+import posixpath
+import re
+
+# folder -> folders it may include besides itself. "include" is the public interface, include/aplib/.
+MAY_INCLUDE = {
+    "include": [],
+    "src/base": ["include"],
+    "src/task": ["include", "src/base"],
+    "src/cell": ["include", "src/base", "src/task"],
+    "src/comm": ["include", "src/base"],
+    "src/loader": ["include", "src/base"],
+    "src/kernel": ["include", "src/base", "src/task", "src/cell", "src/comm", "src/loader"],
+    "src/cellos": ["include", "src/base", "src/kernel"],
+    "src/launch": ["include", "src/base", "src/kernel"],
+    "apps": ["include"],
+    "bench": ["include"],
+    "examples": ["include"],
+}
+# Front ends see the kernel's face alone.
+FACE_ONLY = {"src/cellos": ["src/kernel/face.hpp"], "src/launch": ["src/kernel/face.hpp"]}
+
+# A third-party library is used in one layer, so that it can be changed there. (header pattern, folders, why)
+THIRD_PARTY = [
+    (r"boost/context/|boost/.*fcontext", ["src/task", "bench"], "only src/task switches stacks (and the benchmark of the bare switch)"),
+    (r"valgrind/", ["src/task"], "only src/task knows stacks"),
+    (r"sanitizer/", ["src/task", "src/base"], "only src/task tells the sanitizers about stacks"),
+    (r"hwloc", ["src/cell", "bench"], "only placement looks at the machine's topology"),
+    (r"CLI/", ["apps", "bench", "src/launch"], "the library reads no command line"),
+    (r"png\.h", ["apps"], "only programs draw"),
+]
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+
+
+def folder_of(path):
+    parts = path.split("/")
+    name = "/".join(parts[:2]) if parts[0] == "src" else parts[0]
+    return name if name in MAY_INCLUDE or parts[0] in {"src", "include", "apps", "bench"} else None
+
+
+def resolve(repository_files, path, name):
+    """The repository's file that `name`, included from `path`, means; None for a library's."""
+    for candidate in (posixpath.normpath(posixpath.join(posixpath.dirname(path), name)), "include/" + name, "src/" + name):
+        if candidate in repository_files:
+            return candidate
+    return None
+
+
+def check_layers(repository, _):
+    complaints = []
+    files = {str(path) for path in repository.files}
+    for path in map(str, repository.cxx()):
+        folder = folder_of(path)
+        if folder is None:
+            continue  # tests may look at everything
+        if folder not in MAY_INCLUDE:
+            complaints.append(f"{path}: the folder {folder} is not in the table of tests/tidy/layers.py; what may it include?")
+            continue
+        for match in INCLUDE.finditer(repository.text(path)):
+            bracket, name = match.groups()
+            line = repository.text(path)[: match.start()].count("\n") + 1
+            target = resolve(files, path, name)
+            if target is None:
+                if bracket == '"':
+                    complaints.append(f'{path}:{line}: "{name}" is not a file of the repository; use <> for libraries')
+                complaints += third_party(path, line, folder, name)
+                continue
+            target_folder = folder_of(target) or target
+            if target_folder == folder:
+                continue
+            if target_folder not in MAY_INCLUDE[folder]:
+                allowed = ", ".join(MAY_INCLUDE[folder]) or "nothing else of the repository"
+                complaints.append(f"{path}:{line}: includes {target}; {folder} may include {allowed}")
+            elif target_folder == "src/kernel" and target not in FACE_ONLY.get(folder, [target]):
+                complaints.append(f"{path}:{line}: includes {target}; {folder} may include {', '.join(FACE_ONLY[folder])} of the kernel")
+    return complaints
+
+
+def third_party(path, line, folder, name):
+    if folder == "include" and ("/" in name and not name.startswith(("sys/", "aplib/"))):
+        return [f"{path}:{line}: includes <{name}>; public headers need the standard library alone"]
+    return [f"{path}:{line}: includes <{name}>; {why} ({', '.join(folders)})"
+            for pattern, folders, why in THIRD_PARTY if re.match(pattern, name) and folder not in folders]

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT
+"""The files that the rules look at."""
+import pathlib
+import subprocess
+
+CXX_SUFFIXES = {".c", ".cpp", ".h", ".hpp"}
+SCRIPT_SUFFIXES = {".py", ".sh", ".cmake", ".in"}
+
+
+class Skip(Exception):
+    """This rule cannot be checked here; the text says why."""
+
+
+class Repository:
+    def __init__(self, root):
+        self.root = root
+        self.files = sorted(self._tracked() or self._walked())
+
+    def _tracked(self):
+        """Tracked files, and new ones that git does not ignore: what a commit would hold."""
+        try:
+            listed = subprocess.run(["git", "-c", f"safe.directory={self.root}", "-C", str(self.root), "ls-files", "-z",
+                                     "--cached", "--others", "--exclude-standard"],
+                                    check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        except (OSError, subprocess.CalledProcessError):
+            return None
+        paths = [pathlib.PurePosixPath(name) for name in listed.stdout.decode().split("\0") if name]
+        return [path for path in paths if (self.root / path).is_file()]
+
+    def _walked(self):
+        """Without git (an unpacked archive): everything but build output."""
+        found = []
+        for path in self.root.rglob("*"):
+            relative = pathlib.PurePosixPath(path.relative_to(self.root).as_posix())
+            if path.is_file() and relative.parts[0] not in {"build", "out", ".git"}:
+                found.append(relative)
+        return found
+
+    def text(self, path):
+        return (self.root / path).read_text(encoding="utf-8")
+
+    def cxx(self):
+        return [path for path in self.files if path.suffix in CXX_SUFFIXES]
+
+    def headers(self):
+        return [path for path in self.files if path.suffix in {".h", ".hpp"}]
+
+    def is_script(self, path):
+        if path.suffix in SCRIPT_SUFFIXES or path.name == "CMakeLists.txt":
+            return True
+        return path.suffix == "" and (self.root / path).read_bytes()[:2] == b"#!"

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: MIT
+"""Rules that look at one file's text: formatting, licence line, length, words, and that the README shows what it says."""
+import re
+import shutil
+import subprocess
+
+from repository import Skip
+
+SOURCE_LINES_MAX = 600
+PUBLIC_HEADER_LINES_MAX = 200
+
+# (pattern, where it counts, what to do instead)
+CODE, ALL = "code", "all"
+FORBIDDEN = [
+    (r"/(?:home|work|root|Users)/\w", ALL, "a path of one's own machine: take it as an argument or from the environment"),
+    (r"\bFIXME\b|\bXXX\b", ALL, "finish it, or file an issue and say what is missing"),
+    (r"\busing namespace std;", CODE, "write std:: where it is meant"),
+    (r"\b(?:sprintf|strcpy|strcat|gets)\s*\(", CODE, "use fmt, std::string or std::memcpy with a size"),
+    (r"\b(?:std::)?rand\s*\(\)", CODE, "use a seeded std::mt19937_64 and print the seed"),
+    (r"\bvolatile\b", CODE, "use std::atomic with a named memory order"),
+    (r"\bstd::endl\b", CODE, "write '\\n'; flush where it is meant"),
+]
+# Where a forbidden word is right, with its reason.
+EXCEPTIONS = [
+    (r"^tests/tidy/", r".*", "the rules name what they forbid"),
+    (r".*", r"__asm__ volatile|asm volatile", "the compiler's own word for inline assembly with effects"),
+    (r".*", r"volatile (?:std::)?sig_atomic_t", "what the standard asks for in a signal handler"),
+]
+
+
+def check_format(repository, _):
+    tool = shutil.which("clang-format-15")
+    if tool is None:
+        raise Skip("clang-format-15 is not installed; other versions format differently")
+    files = [str(path) for path in repository.cxx()]
+    run = subprocess.run([tool, "--dry-run", "--Werror", *files], cwd=repository.root, text=True, stderr=subprocess.PIPE)
+    wrong = sorted(set(re.findall(r"^(\S+?):\d+:\d+: error:", run.stderr, re.MULTILINE)))
+    complaints = [f"{path}: not formatted; run clang-format-15 -i {path}" for path in wrong]
+    return complaints or ([run.stderr] if run.returncode != 0 else [])
+
+
+def check_licence(repository, _):
+    complaints = []
+    for path in repository.files:
+        if not (path.suffix in {".c", ".cpp", ".h", ".hpp"} or repository.is_script(path) or path.name == ".clang-format"):
+            continue
+        lines = repository.text(path).splitlines()[:2]
+        if lines and lines[0].startswith("#!"):
+            lines = lines[1:]
+        if not lines or not re.match(r"(//|#|/\*) SPDX-License-Identifier: MIT( \*/)?$", lines[0]):
+            complaints.append(f"{path}:1: the first line must be '// SPDX-License-Identifier: MIT' in the file's comment syntax")
+    return complaints
+
+
+def check_size(repository, _):
+    complaints = []
+    for path in repository.files:
+        if not (path in set(repository.cxx()) or repository.is_script(path)):
+            continue
+        public = path.parts[0] == "include"
+        limit = PUBLIC_HEADER_LINES_MAX if public else SOURCE_LINES_MAX
+        count = len(repository.text(path).splitlines())
+        if count > limit:
+            complaints.append(f"{path}: {count} lines, the limit is {limit}; split it by noun")
+    return complaints
+
+
+def check_words(repository, _):
+    complaints = []
+    cxx = set(repository.cxx())
+    for path in repository.files:
+        if not (path in cxx or repository.is_script(path) or path.suffix in {".md", ".json", ".txt"}):
+            continue
+        for number, line in enumerate(repository.text(path).splitlines(), 1):
+            for pattern, where, instead in FORBIDDEN:
+                if where == CODE and path not in cxx:
+                    continue
+                code = line.split("//")[0] if where == CODE else line
+                if not re.search(pattern, code):
+                    continue
+                if any(re.match(name, str(path)) and re.search(text, line) for name, text, _ in EXCEPTIONS):
+                    continue
+                complaints.append(f"{path}:{number}: {line.strip()}\n    {instead}")
+    return complaints
+
+
+def check_readme(repository, _):
+    """The README's program and its output are examples/hello.cpp and hello.expected; a test of its own runs the one and compares."""
+    readme = repository.text("README.md")
+    blocks = re.findall(r"```cpp\n(.*?)```", readme, re.DOTALL)
+    program = repository.text("examples/hello.cpp").split("\n", 1)[1].lstrip("\n")
+    complaints = []
+    if program not in blocks:
+        complaints.append("README.md: its program differs from examples/hello.cpp (from the second line on); copy the file into it")
+    if f"```text\n{repository.text('examples/hello.expected')}```" not in readme:
+        complaints.append("README.md: the program's output differs from examples/hello.expected, which a test compares with a run")
+    if len(program.splitlines()) > 15:
+        complaints.append(f"examples/hello.cpp: {len(program.splitlines())} lines after the licence line; 15 are promised")
+    for command in ("scripts/demo", "scripts/test"):
+        if command not in readme:
+            complaints.append(f"README.md: does not name {command}")
+    for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", readme):
+        if not (repository.root / link).exists():
+            complaints.append(f"README.md: links to {link}, which does not exist")
+    return complaints

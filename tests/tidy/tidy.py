@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Checks the repository's own rules. usage: tidy.py RULE --source ROOT [--compiler CXX]; status 77 means skipped."""
+import argparse
+import pathlib
+import shutil
+import sys
+
+sys.dont_write_bytecode = True
+
+import compile_headers
+import layers
+import repository
+import text_rules
+
+
+def main():
+    rules = {
+        "format": text_rules.check_format,
+        "headers": compile_headers.check_headers,
+        "layers": layers.check_layers,
+        "licence": text_rules.check_licence,
+        "readme": text_rules.check_readme,
+        "size": text_rules.check_size,
+        "words": text_rules.check_words,
+    }
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("rule", choices=sorted(rules))
+    parser.add_argument("--source", type=pathlib.Path, required=True)
+    parser.add_argument("--compiler", default=shutil.which("c++"))
+    arguments = parser.parse_args()
+
+    try:
+        complaints = rules[arguments.rule](repository.Repository(arguments.source.resolve()), arguments)
+    except repository.Skip as reason:
+        print(f"[  SKIPPED ] tidy/{arguments.rule}: {reason}")
+        sys.exit(77)
+    for complaint in complaints:
+        print(complaint)
+    print(f"tidy/{arguments.rule}: {len(complaints)} complaints")
+    sys.exit(1 if complaints else 0)
+
+
+main()
