@@ -42,8 +42,19 @@ Located<float> reduce(const char* call, ReduceOp op, Located<float> value, Scope
 Located<double> reduce(const char* call, ReduceOp op, Located<double> value, Scope scope);
 void broadcast(const char* call, CellId root, std::span<std::byte> buffer, Scope scope);
 
-/// The message last received by the calling task through a pointer-returning call (CellOS: valid until the next receive). Each task has one.
-Message& last_message();
+/// State of the calling task that belongs to the front end (CellOS); made with the task (or at first use), destroyed with it. The kernel
+/// gives it its place and never looks inside.
+struct TaskFront {
+  Message message;                                 ///< last received by a pointer-returning call (CellOS: valid until the next receive)
+  Envelope last{any_cell, any_task, any_type, 0};  ///< of the message last received in any way; source any_cell: none yet
+  bool readable = false;                           ///< `last` speaks of `message`, so it can be read again
+  void* exit_frame = nullptr;                      ///< where exit() ends the task's program
+  const void* program = nullptr;                   ///< host program's task: what CellOS's ccreat starts
+};
+TaskFront& front();
+
+/// Host program only: gives the status word `value` to every cell that has not posted one (a word posted meanwhile stays).
+void preset_status(const char* call, std::int32_t value);
 
 /// True when the caller is a task of the host program.
 bool on_host();
