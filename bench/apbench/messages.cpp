@@ -29,7 +29,7 @@ class End {
  public:
   End(std::size_t bytes, Way way)
       : me_(aplib::index(aplib::this_cell::id())),
-        peer_(me_ == 0 ? 1U : 0U),
+        peer_{me_ == 0 ? 1U : 0U},
         way_(way),
         out_(bytes, fill[me_]),
         in_(bytes) {}
