@@ -35,10 +35,10 @@ class Fiber {
   void* inside_ = nullptr;   // the fiber's saved context while it is suspended
   void* outside_ = nullptr;  // the resumer's saved context while the fiber runs
   bool ended_ = true;
-  const void* outside_stack_ = nullptr;  // AddressSanitizer: the resumer's stack
-  std::size_t outside_stack_bytes_ = 0;
-  void* tsan_inside_ = nullptr;  // ThreadSanitizer's names for both sides
-  void* tsan_outside_ = nullptr;
+  [[maybe_unused]] const void* outside_stack_ = nullptr;  // AddressSanitizer: the resumer's stack
+  [[maybe_unused]] std::size_t outside_stack_bytes_ = 0;
+  [[maybe_unused]] void* tsan_inside_ = nullptr;  // ThreadSanitizer's names for both sides
+  [[maybe_unused]] void* tsan_outside_ = nullptr;
 };
 
 }  // namespace aplib::det

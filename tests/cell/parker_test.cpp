@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+// The parker with the ring it guards, under the deterministic scheduler and under real threads: no wake-up is lost.
+#include "cell/parker.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "cell/ring.hpp"
+#include "det/explore.hpp"
+
+namespace aplib {
+namespace {
+
+enum class Fault { none, no_heavy_fence, no_light_fence };
+
+struct ModelOs {
+  bool has_process_barrier = true;
+  Fault fault = Fault::none;
+
+  void heavy_fence() const noexcept {
+    if (fault == Fault::no_heavy_fence) return;
+    det::fence(std::memory_order_seq_cst);
+    if (has_process_barrier) det::membarrier();
+  }
+  void light_fence() const noexcept {
+    if (!has_process_barrier && fault != Fault::no_light_fence) det::fence(std::memory_order_seq_cst);
+  }
+  void wait(det::DetAtomic<std::uint32_t>& word, std::uint32_t expected,
+            std::optional<std::chrono::nanoseconds> timeout) const noexcept {
+    det::futex_wait(word, expected, timeout.value_or(std::chrono::nanoseconds::max()));
+  }
+  void wake(det::DetAtomic<std::uint32_t>& word) const noexcept { det::futex_wake(word, 1); }
+};
+
+// Two producers with a ring each; one owner that sleeps whenever both are empty.
+struct ParkerScenario {
+  static constexpr int thread_count = 3;
+  static constexpr std::uint32_t message_count = 6;
+  static constexpr int producer_count = 2;
+
+  ParkerScenario(ModelOs model, bool with_timeout) : os(model), timed(with_timeout) {}
+
+  void thread(int me) {
+    if (me == producer_count) {
+      consume();
+      return;
+    }
+    for (std::uint32_t i = 0; i < message_count; ++i) {
+      auto* slot = rings[me].prepare();
+      while (slot == nullptr) {
+        det::yield();
+        slot = rings[me].prepare();
+      }
+      det::Scheduler::current()->plain_write(slot);
+      slot->info = i;
+      rings[me].publish();
+      if (parker.wake_if_asleep()) ++woken[me];
+    }
+  }
+
+  bool take_one() {
+    for (int from = 0; from < producer_count; ++from) {
+      if (auto* slot = rings[from].peek(); slot != nullptr) {
+        det::Scheduler::current()->plain_read(slot);
+        det::check(slot->info == taken[from], "messages arrive in order");
+        rings[from].pop();
+        ++taken[from];
+        return true;
+      }
+      rings[from].settle();
+    }
+    return false;
+  }
+
+  [[nodiscard]] bool anything() {
+    for (auto& ring : rings) {
+      if (ring.peek() != nullptr) return true;
+    }
+    return false;
+  }
+
+  void consume() {
+    while (taken[0] + taken[1] < producer_count * message_count) {
+      if (take_one()) continue;
+      parker.announce();
+      if (anything()) {
+        parker.cancel();
+      } else {
+        parker.sleep(timed ? std::optional(std::chrono::nanoseconds(std::chrono::seconds(1))) : std::nullopt);
+      }
+      det::check(!parker.is_asleep(), "the owner is awake after sleep and after cancel");
+    }
+  }
+
+  ModelOs os;
+  bool timed;
+  Parker<det::DetAtomic, ModelOs> parker{os};
+  Ring<det::DetAtomic, 4> rings[producer_count];
+  std::uint32_t taken[producer_count]{};
+  std::uint32_t woken[producer_count]{};
+};
+
+det::Outcome park(std::uint64_t seed_count, det::Memory memory, ModelOs os, bool timed = false) {
+  return det::explore_with(seed_count, {.memory = memory, .spurious_wakes = seed_count > 1000},
+                           [=] { return std::make_unique<ParkerScenario>(os, timed); });
+}
+
+TEST(Parker, LosesNoWakeUpUnderAnySeed) {
+  for (const det::Memory memory : {det::Memory::interleaving, det::Memory::tso, det::Memory::weak}) {
+    for (const bool membarrier : {true, false}) {
+      for (const bool timed : {true, false}) {
+        const det::Outcome outcome = park(2000, memory, {.has_process_barrier = membarrier}, timed);
+        EXPECT_TRUE(outcome.ok) << outcome.failure;
+      }
+    }
+  }
+}
+
+TEST(Parker, IsCaughtWithoutItsFences) {
+  for (const det::Memory memory : {det::Memory::tso, det::Memory::weak}) {
+    for (const ModelOs os : {ModelOs{true, Fault::no_heavy_fence}, ModelOs{false, Fault::no_heavy_fence},
+                             ModelOs{false, Fault::no_light_fence}}) {
+      const det::Outcome outcome = park(1000, memory, os);
+      EXPECT_NE(outcome.failure.find("lost wake-up"), std::string::npos) << outcome.failure;
+    }
+  }
+}
+
+// Ping-pong of real threads that sleep between messages: a lost wake-up would hang (and the test's time limit would tell).
+void ping_pong(const ParkerOs& os, int rounds) {
+  struct Side {
+    explicit Side(const ParkerOs& system) : parker(system) {}
+    Parker<> parker;
+    Ring<std::atomic, 16> ring;
+  };
+  auto left = std::make_unique<Side>(os);
+  auto right = std::make_unique<Side>(os);
+  const auto receive = [](Side& side) {
+    for (;;) {
+      if (auto* slot = side.ring.peek(); slot != nullptr) {
+        const std::uint32_t value = slot->info;
+        side.ring.pop();
+        side.ring.settle();
+        return value;
+      }
+      side.parker.announce();
+      if (side.ring.peek() != nullptr) {
+        side.parker.cancel();
+      } else {
+        side.parker.sleep(std::nullopt);
+      }
+    }
+  };
+  const auto send = [](Side& side, std::uint32_t value) {
+    auto* slot = side.ring.prepare();
+    slot->info = value;
+    side.ring.publish();
+    side.parker.wake_if_asleep();
+  };
+  std::thread other([&] {
+    for (int i = 0; i < rounds; ++i) send(*left, receive(*right) + 1);
+  });
+  std::uint32_t wrong = 0;
+  for (int i = 0; i < rounds; ++i) {
+    const auto value = static_cast<std::uint32_t>(2 * i);
+    send(*right, value);
+    if (receive(*left) != value + 1) ++wrong;
+  }
+  other.join();
+  EXPECT_EQ(wrong, 0U);
+}
+
+TEST(Parker, RealThreadsPingPongThroughSleep) {
+  ParkerOs os;
+  ping_pong(os, 5000);
+  os.has_process_barrier = false;
+  ping_pong(os, 5000);
+}
+
+TEST(Parker, SleepEndsAtItsTimeout) {
+  const ParkerOs os;
+  Parker<> parker(os);
+  parker.announce();
+  EXPECT_TRUE(parker.is_asleep());
+  EXPECT_FALSE(parker.sleep(std::chrono::milliseconds(1)));
+  EXPECT_FALSE(parker.is_asleep());
+}
+
+TEST(Parker, OnlyASleeperIsWokenAndOnlyOnce) {
+  const ParkerOs os;
+  Parker<> parker(os);
+  EXPECT_FALSE(parker.wake_if_asleep());
+  parker.announce();
+  EXPECT_TRUE(parker.wake_if_asleep());
+  EXPECT_FALSE(parker.wake_if_asleep());
+  EXPECT_TRUE(parker.sleep(std::nullopt));  // at once: a waker was faster
+  parker.announce();
+  EXPECT_TRUE(parker.cancel());
+  EXPECT_FALSE(parker.wake_if_asleep());
+}
+
+}  // namespace
+}  // namespace aplib

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+// The ring under the deterministic scheduler and under real threads.
+#include "cell/ring.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "det/explore.hpp"
+#include "det/weakened.hpp"
+
+namespace aplib {
+namespace {
+
+template <template <class> class Atom>
+struct RingScenario {
+  static constexpr int thread_count = 2;
+  static constexpr std::uint32_t message_count = 40;
+  using TestedRing = Ring<Atom, 8>;
+
+  void thread(int me) {
+    if (me == 0) {
+      produce();
+    } else {
+      consume();
+    }
+  }
+
+  void produce() {
+    for (std::uint32_t i = 0; i < message_count; ++i) {
+      auto* slot = ring.prepare();
+      while (slot == nullptr) {
+        det::yield();
+        slot = ring.prepare();
+      }
+      det::Scheduler::current()->plain_write(slot);  // races with a consumer that still reads are found here
+      slot->info = i;
+      slot->key = i * 3ULL;
+      ring.publish();
+      const std::uint32_t position = i + 1;
+      det::check(ring.produced() == position, "positions count published slots");
+      const std::uint32_t asked = position - i % 5;
+      if (ring.consumed_up_to(asked) && asked > 0) {
+        det::check(det::Scheduler::current()->happened_before(consumed_at[asked - 1]),
+                   "consumed_up_to orders what the consumer did before");
+      }
+    }
+  }
+
+  void consume() {
+    for (std::uint32_t i = 0; i < message_count; ++i) {
+      auto* slot = ring.peek();
+      while (slot == nullptr) {
+        ring.settle();
+        det::yield();
+        slot = ring.peek();
+      }
+      det::Scheduler::current()->plain_read(slot);
+      det::check(slot->info == i && slot->key == i * 3ULL, "messages arrive whole and in order");
+      consumed_at[i] = det::Scheduler::current()->stamp();
+      ring.pop();
+    }
+    ring.settle();
+  }
+
+  void finish() {
+    EXPECT_EQ(ring.peek(), nullptr);
+    EXPECT_TRUE(ring.consumed_up_to(message_count));
+  }
+
+  TestedRing ring;
+  det::Stamp consumed_at[message_count];
+};
+
+TEST(Ring, KeepsOrderAndContentUnderEverySeed) {
+  for (const det::Memory memory : {det::Memory::interleaving, det::Memory::tso, det::Memory::weak}) {
+    const det::Outcome outcome = det::explore<RingScenario<det::DetAtomic>>(3000, {.memory = memory});
+    EXPECT_TRUE(outcome.ok) << outcome.failure;
+  }
+}
+
+TEST(Ring, IsCaughtWithoutItsMemoryOrders) {
+  const det::Outcome no_release = det::explore<RingScenario<det::WithoutRelease>>(200);
+  EXPECT_NE(no_release.failure.find("data race"), std::string::npos) << no_release.failure;
+  const det::Outcome no_acquire = det::explore<RingScenario<det::WithoutAcquire>>(200);
+  EXPECT_NE(no_acquire.failure.find("data race"), std::string::npos) << no_acquire.failure;
+}
+
+TEST(Ring, ASlotIsOneCacheLine) {
+  EXPECT_EQ(sizeof(Ring<>::Slot), cache_line_bytes);
+  EXPECT_EQ(alignof(Ring<>::Slot), cache_line_bytes);
+}
+
+TEST(Ring, RefusesWhenFullAndTakesAgainAfterBatchesGivenBack) {
+  auto ring = std::make_unique<Ring<std::atomic, 8>>();
+  for (std::uint32_t i = 0; i < 8; ++i) {
+    auto* slot = ring->prepare();
+    ASSERT_NE(slot, nullptr);
+    slot->info = i;
+    ring->publish();
+  }
+  EXPECT_EQ(ring->prepare(), nullptr);
+  ASSERT_NE(ring->peek(), nullptr);
+  ring->pop();
+  EXPECT_EQ(ring->prepare(), nullptr);  // one slot is less than a batch
+  ring->settle();
+  EXPECT_NE(ring->prepare(), nullptr);
+  for (std::uint32_t i = 1; i < 8; ++i) {
+    ASSERT_NE(ring->peek(), nullptr);
+    EXPECT_EQ(ring->peek()->info, i);
+    ring->pop();
+  }
+  EXPECT_EQ(ring->peek(), nullptr);
+}
+
+// Two threads, the ring full and empty by turns.
+TEST(Ring, CarriesAMillionMessagesBetweenThreads) {
+#if defined(NDEBUG)
+  constexpr std::uint64_t message_count = 1'000'000;
+#else
+  constexpr std::uint64_t message_count = 200'000;
+#endif
+  auto ring = std::make_unique<Ring<std::atomic, 16>>();
+  std::thread producer([&] {
+    for (std::uint64_t i = 0; i < message_count;) {
+      auto* slot = ring->prepare();
+      if (slot == nullptr) {
+        std::this_thread::yield();
+        continue;
+      }
+      slot->key = i;
+      slot->info = static_cast<std::uint32_t>(i * 7);
+      std::memcpy(slot->payload, &i, sizeof i);
+      ring->publish();
+      ++i;
+    }
+  });
+  std::uint64_t wrong = 0;
+  for (std::uint64_t i = 0; i < message_count;) {
+    auto* slot = ring->peek();
+    if (slot == nullptr) {
+      ring->settle();
+      std::this_thread::yield();
+      continue;
+    }
+    std::uint64_t body = 0;
+    std::memcpy(&body, slot->payload, sizeof body);
+    if (slot->key != i || body != i || slot->info != static_cast<std::uint32_t>(i * 7)) ++wrong;
+    ring->pop();
+    ++i;
+  }
+  producer.join();
+  EXPECT_EQ(wrong, 0U);
+  EXPECT_EQ(ring->peek(), nullptr);
+}
+
+}  // namespace
+}  // namespace aplib
