@@ -65,8 +65,9 @@ void add_options(App& app, Options& options) {
     const std::function<std::string(const std::string&)> problem = [name](const std::string& value) {
       return detail::option_problem(name, value);
     };
-    auto* option = app.template add_option_function<std::string>(
-        "--" + name, set, std::string(info.help) + " Range: " + std::string(info.range) + ".");
+    std::string help(info.help);
+    if (!info.range.empty()) help += " Range: " + std::string(info.range) + ".";
+    auto* option = app.template add_option_function<std::string>("--" + name, set, help);
     option->check(problem);
     option->type_name(std::string(info.values));
     option->default_str(options.get(name));

@@ -68,7 +68,7 @@ struct OptionInfo {
   std::string_view values;         ///< Form of a value, for --help: "NXxNY", "on|off".
   std::string_view default_value;  ///< As text.
   std::string_view unit;           ///< "cells", "threads", "bytes", "time", or empty.
-  std::string_view range;          ///< For people: "1x1 .. 16384 cells in all".
+  std::string_view range;          ///< For people: "1x1 .. 16384 cells in all"; empty where `values` lists all.
   std::string_view help;           ///< A sentence.
 };
 

@@ -13,6 +13,8 @@
 namespace aplib {
 namespace {
 
+constexpr std::string_view variable_prefix = "APLIB_";
+
 const OptionRow* find_row(std::string_view name, std::string_view OptionInfo::*column) {
   for (const OptionRow& row : option_rows()) {
     if (row.info.*column == name) return &row;
@@ -20,14 +22,30 @@ const OptionRow* find_row(std::string_view name, std::string_view OptionInfo::*c
   return nullptr;
 }
 
-/// "unknown option "thread": did you mean "threads"? known options: cells, threads, ..."
+/// What a mistyped name is compared as: "APLIB_Stack_Size" as "stack-size".
+std::string plain_name(std::string_view name) {
+  if (name.starts_with(variable_prefix)) name.remove_prefix(variable_prefix.size());
+  std::string plain(name);
+  for (char& c : plain) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    if (c == '_') c = '-';
+  }
+  return plain;
+}
+
+/// unknown option "thread": did you mean "threads"? known options: cells, threads, ...
 [[noreturn]] void throw_unknown(std::string_view kind, std::string_view name, std::string_view OptionInfo::*column) {
-  std::vector<std::string_view> known;
-  for (const OptionRow& row : option_rows()) known.push_back(row.info.*column);
-  const auto meant = text::nearest(name, known);
-  throw Error(Errc::bad_option, fmt::format("unknown {} \"{}\":{} known {}s: {}", kind, name,
-                                            meant ? fmt::format(" did you mean \"{}\"?", *meant) : std::string{}, kind,
-                                            text::join(known)));
+  std::vector<std::string_view> names, spellings;
+  for (const OptionRow& row : option_rows()) {
+    names.push_back(row.info.name);
+    spellings.push_back(row.info.*column);
+  }
+  std::string hint;
+  if (const auto meant = text::nearest(plain_name(name), names)) {
+    hint = fmt::format(" did you mean \"{}\"?", find_row(*meant, &OptionInfo::name)->info.*column);
+  }
+  throw Error(Errc::bad_option,
+              fmt::format("unknown {} \"{}\":{} known {}s: {}", kind, name, hint, kind, text::join(spellings)));
 }
 
 const OptionRow& row_of(std::string_view name) {
@@ -57,12 +75,11 @@ void Options::check() const {
 }
 
 void Options::set_from_environment() {
-  constexpr std::string_view prefix = "APLIB_";
   Options changed = *this;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     const std::size_t equals = text.find('=');
-    if (!text.starts_with(prefix) || equals == text.npos) continue;
+    if (!text.starts_with(variable_prefix) || equals == text.npos) continue;
     const std::string_view variable = text.substr(0, equals);
     const std::string_view value = text.substr(equals + 1);
     const OptionRow* row = find_row(variable, &OptionInfo::variable);

@@ -109,41 +109,38 @@ std::string apply_log_level(Options& options, std::string_view value) {
 
 std::string print_log_level(const Options& options) { return options.log_level; }
 
-// The columns of a row's first part: name, variable, values, default, unit, range, help.
+// A row's first part: name, variable, values, default, unit, range, help.
 constexpr std::array rows{
     OptionRow{{"cells", "APLIB_CELLS", "NXxNY", "1x1", "cells", "1x1 .. 16384 cells in all",
                "Grid of cells: 4x2 has 4 columns and 2 rows, 8 means 8x1."},
               apply_cells,
               print_cells},
     OptionRow{{"threads", "APLIB_THREADS", "N|auto|per-cell", "auto", "threads", "1 .. 4096",
-               "OS threads that carry the cells, never more than cells; auto takes one for each core that may be used, "
-               "per-cell gives every cell its own."},
+               "Threads that carry the cells, at most one each; auto: as many as usable cores; per-cell: one each."},
               apply_threads,
               print_threads},
     OptionRow{{"stack-size", "APLIB_STACK_SIZE", "SIZE", "256k", "bytes", "8k .. 1g",
-               "Address space of each task's stack, committed only as it is touched; k, m and g are powers of 1024."},
+               "Address space of each task's stack, committed as it is touched."},
               apply_stack_size,
               print_stack_size},
-    OptionRow{
-        {"poll-time", "APLIB_POLL_TIME", "TIME|auto", "auto", "time", "0 .. 10s",
-         "How long a thread with nothing to do looks for messages before it sleeps; auto is 20us, or 0 when there are "
-         "more threads than cores."},
-        apply_poll_time,
-        print_poll_time},
-    OptionRow{{"bind", "APLIB_BIND", "on|off", "on", "", "on, off",
-               "Keep each thread on a core of its own when there are enough cores and no CPU quota limits them."},
+    OptionRow{{"poll-time", "APLIB_POLL_TIME", "TIME|auto", "auto", "time", "0 .. 10s",
+               "How long an idle thread polls before it sleeps; auto: 20us, or 0 with more threads than cores."},
+              apply_poll_time,
+              print_poll_time},
+    OptionRow{{"bind", "APLIB_BIND", "on|off", "on", "", "",
+               "Keep each thread on a core of its own when there are enough cores and no CPU quota."},
               apply_switch<&Options::bind>,
               print_switch<&Options::bind>},
-    OptionRow{{"balance", "APLIB_BALANCE", "on|off", "on", "", "on, off",
-               "Let threads with nothing to do take over cells that wait for a busy thread."},
-              apply_switch<&Options::balance>,
-              print_switch<&Options::balance>},
-    OptionRow{{"deadlock-report", "APLIB_DEADLOCK_REPORT", "on|off", "on", "", "on, off",
-               "End with a report, one line per task, when every task waits for something that cannot come."},
+    OptionRow{
+        {"balance", "APLIB_BALANCE", "on|off", "on", "", "", "Let idle threads take over runnable cells of busy ones."},
+        apply_switch<&Options::balance>,
+        print_switch<&Options::balance>},
+    OptionRow{{"deadlock-report", "APLIB_DEADLOCK_REPORT", "on|off", "on", "", "",
+               "End with a report when every task waits for something that cannot come."},
               apply_switch<&Options::deadlock_report>,
               print_switch<&Options::deadlock_report>},
     OptionRow{{"log-level", "APLIB_LOG_LEVEL", "LEVEL", "warn", "", "trace, debug, info, warn, error, off",
-               "Least important kind of message that is written to standard error."},
+               "Least important kind of message that is written to stderr."},
               apply_log_level,
               print_log_level},
 };

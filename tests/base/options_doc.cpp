@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+// Writes docs/options.md from the option table to stdout; with --check FILE, compares instead.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "aplib/options.hpp"
+
+namespace {
+
+/// '|' separates the columns of a table.
+std::string cell(std::string_view text) {
+  std::string escaped;
+  for (char c : text) {
+    if (c == '|') escaped += '\\';
+    escaped += c;
+  }
+  return escaped;
+}
+
+std::string code(std::string_view text) { return fmt::format("`{}`", cell(text)); }
+
+std::string page() {
+  std::string text = R"(<!-- SPDX-License-Identifier: MIT -->
+<!-- Written by aplib-options-doc from the option table (src/base/options_table.cpp). Do not edit. -->
+# Options
+
+Each option can be given in three places; a later one wins:
+
+1. in the program: `options.cells = {4, 2};` or `options.set("cells", "4x2");`
+2. in the environment: `APLIB_CELLS=4x2 ./prog` (read by `Options::from_environment()`, by `aplib/command_line.hpp`, and by a
+   `Machine` that is given no options)
+3. on the command line: `./prog --cells 4x2` (of programs that use `aplib/command_line.hpp`)
+
+| option | variable | values | unit | default | range | meaning |
+| --- | --- | --- | --- | --- | --- | --- |
+)";
+  for (const aplib::OptionInfo& info : aplib::option_table()) {
+    text +=
+        fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", code("--" + std::string(info.name)), code(info.variable),
+                    code(info.values), cell(info.unit), code(info.default_value), cell(info.range), cell(info.help));
+  }
+  text += R"(
+How values are written (capital letters do not matter):
+
+- a grid: `4x2` has 4 columns and 2 rows of cells; `8` means `8x1`
+- a size: bytes, or with `k`, `m`, `g` for 1024, 1024^2, 1024^3
+- a time: a whole number with `ns`, `us`, `ms` or `s`, or `0`
+- a switch: `on`, `yes`, `true`, `1`, or `off`, `no`, `false`, `0`
+
+A value out of range, an unknown option and an unknown variable that starts with `APLIB_` are errors: nothing is started and the
+exit status is 2 (see [exit-status.md](exit-status.md)). A variable with an empty value counts as absent.
+
+Usable cores are those of the affinity mask (`taskset`, cpusets), fewer when a CPU quota of a cgroup (a container's limit) does not
+pay for all of them. A core here is what the kernel schedules on, a hardware thread.
+)";
+  return text;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string expected = page();
+  if (argc == 1) {
+    std::fputs(expected.c_str(), stdout);
+    return 0;
+  }
+  if (argc != 3 || std::string(argv[1]) != "--check") {
+    std::fprintf(stderr, "usage: %s [--check FILE]\n", argv[0]);
+    return 2;
+  }
+  std::ifstream in(argv[2]);
+  const std::string found{std::istreambuf_iterator<char>(in), {}};
+  if (found == expected) return 0;
+  std::fprintf(stderr, "%s differs from the option table; write it again with:\n  %s > %s\n", argv[2], argv[0],
+               argv[2]);
+  return 1;
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+#include "base/cpus.hpp"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "cgroup_tree.hpp"
+
+namespace aplib {
+namespace {
+
+constexpr const char* mountinfo_v2 =
+    "22 27 0:21 / /proc rw,relatime - proc proc rw\n"
+    "31 23 0:28 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
+
+constexpr const char* mountinfo_v1 =
+    "22 27 0:21 / /proc rw,relatime - proc proc rw\n"
+    "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n"
+    "33 31 0:30 / /sys/fs/cgroup/cpuset rw,relatime - cgroup cgroup rw,cpuset\n"
+    "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:15 - cgroup cgroup rw,cpu,cpuacct\n";
+
+class Quota : public testing::Test {
+ protected:
+  CgroupTree tree;
+  std::optional<double> quota() { return cpu_quota(tree.root()); }
+};
+
+TEST_F(Quota, NoneWithoutProcFiles) { EXPECT_EQ(quota(), std::nullopt); }
+
+TEST_F(Quota, V2OfTheOwnGroup) {
+  tree.write("proc/self/mountinfo", mountinfo_v2).write("proc/self/cgroup", "0::/user.slice/job.scope\n");
+  tree.write("sys/fs/cgroup/user.slice/job.scope/cpu.max", "150000 100000\n");
+  EXPECT_EQ(quota(), 1.5);
+}
+
+TEST_F(Quota, V2MaxIsNoLimit) {
+  tree.write("proc/self/mountinfo", mountinfo_v2).write("proc/self/cgroup", "0::/a\n");
+  tree.write("sys/fs/cgroup/a/cpu.max", "max 100000\n");
+  EXPECT_EQ(quota(), std::nullopt);
+}
+
+TEST_F(Quota, V2TheTightestOnTheWayUpCounts) {
+  tree.write("proc/self/mountinfo", mountinfo_v2).write("proc/self/cgroup", "0::/a/b/c\n");
+  tree.write("sys/fs/cgroup/a/b/c/cpu.max", "800000 100000\n");
+  tree.write("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+  tree.write("sys/fs/cgroup/a/cpu.max", "200000 50000\n");
+  tree.write("sys/fs/cgroup/a/other/cpu.max", "1000 100000\n");  // a sibling's limit is not ours
+  EXPECT_EQ(quota(), 4.0);
+}
+
+TEST_F(Quota, V2InAContainerWithItsOwnNamespace) {
+  tree.write("proc/self/mountinfo", mountinfo_v2).write("proc/self/cgroup", "0::/\n");
+  tree.write("sys/fs/cgroup/cpu.max", "50000 100000\n");
+  EXPECT_EQ(quota(), 0.5);
+}
+
+TEST_F(Quota, V1OfTheOwnGroupAndAbove) {
+  tree.write("proc/self/mountinfo", mountinfo_v1);
+  tree.write("proc/self/cgroup", "5:cpuset:/elsewhere\n4:cpu,cpuacct:/docker/abc\n0::/\n");
+  const std::string cpu = "sys/fs/cgroup/cpu,cpuacct/";
+  tree.write(cpu + "docker/abc/cpu.cfs_quota_us", "-1\n").write(cpu + "docker/abc/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(quota(), std::nullopt);
+  tree.write(cpu + "docker/cpu.cfs_quota_us", "300000\n").write(cpu + "docker/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(quota(), 3.0);
+  tree.write(cpu + "docker/abc/cpu.cfs_quota_us", "250000\n");
+  EXPECT_EQ(quota(), 2.5);
+}
+
+TEST_F(Quota, V1InAContainerThatSeesOnlyItsOwnPart) {
+  // The mount shows /docker/abc at its top, while /proc/self/cgroup still has the host's path.
+  tree.write("proc/self/mountinfo", "32 31 0:29 /docker/abc /sys/fs/cgroup/cpu ro master:11 - cgroup cgroup rw,cpu\n");
+  tree.write("proc/self/cgroup", "4:cpu:/docker/abc/inner\n");
+  tree.write("sys/fs/cgroup/cpu/inner/cpu.cfs_quota_us", "700000\n");
+  tree.write("sys/fs/cgroup/cpu/inner/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(quota(), 7.0);
+  tree.write("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "200000\n").write("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(quota(), 2.0);
+}
+
+TEST_F(Quota, AGroupOutsideTheMountIsLookedUpAtTheMount) {
+  tree.write("proc/self/mountinfo", mountinfo_v2).write("proc/self/cgroup", "0::/../sibling\n");
+  tree.write("sys/fs/cgroup/cpu.max", "100000 100000\n");
+  EXPECT_EQ(quota(), 1.0);
+}
+
+TEST_F(Quota, BothVersionsMounted) {
+  tree.write("proc/self/mountinfo",
+             std::string(mountinfo_v1) + "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");
+  tree.write("proc/self/cgroup", "1:cpu,cpuacct:/a\n0::/b\n");
+  tree.write("sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_quota_us", "400000\n");
+  tree.write("sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_period_us", "100000\n");
+  tree.write("sys/fs/cgroup/unified/b/cpu.max", "300000 100000\n");
+  EXPECT_EQ(quota(), 3.0);
+}
+
+TEST_F(Quota, BlanksInMountPoints) {
+  tree.write("proc/self/mountinfo", "31 23 0:28 / /mnt/my\\040groups rw - cgroup2 cgroup2 rw\n");
+  tree.write("proc/self/cgroup", "0::/a\n").write("mnt/my groups/a/cpu.max", "600000 100000\n");
+  EXPECT_EQ(quota(), 6.0);
+}
+
+TEST_F(Quota, NonsenseIsNoLimit) {
+  tree.write("proc/self/mountinfo", std::string("\n- - -\n31 23 0:28 / /x rw - cgroup2\n") + mountinfo_v2);
+  tree.write("proc/self/cgroup", "nonsense\n0::/a\n");
+  for (const char* text : {"", "0 100000", "100000 0", "100000", "-5 100000", "many few", "99999999999999999999 1"}) {
+    tree.write("sys/fs/cgroup/a/cpu.max", text);
+    EXPECT_EQ(quota(), std::nullopt) << text;
+  }
+}
+
+TEST(Cpus, UsableOnesAreThoseThatAQuotaPaysFor) {
+  EXPECT_EQ(usable_cpu_count(8, std::nullopt), 8U);
+  EXPECT_EQ(usable_cpu_count(8, 16.0), 8U);
+  EXPECT_EQ(usable_cpu_count(8, 2.0), 2U);
+  EXPECT_EQ(usable_cpu_count(8, 2.01), 3U);
+  EXPECT_EQ(usable_cpu_count(8, 0.1), 1U);
+  EXPECT_EQ(usable_cpu_count(0, std::nullopt), 1U);
+  EXPECT_EQ(usable_cpu_count(8, 1e300), 8U);
+}
+
+TEST(Cpus, AThreadIsBoundAndItsThreadsInheritTheMask) {
+  const unsigned last = allowed_cpus().back();
+  std::vector<unsigned> bound, inherited;
+  std::string warning;
+  std::thread([&] {
+    warning = bind_this_thread(last);
+    bound = allowed_cpus();
+    std::thread([&] { inherited = allowed_cpus(); }).join();
+  }).join();
+  EXPECT_EQ(warning, "");
+  EXPECT_EQ(bound, std::vector<unsigned>{last});
+  EXPECT_EQ(inherited, std::vector<unsigned>{last});
+  EXPECT_GE(allowed_cpus().size(), 1U) << "the caller keeps its own mask";
+}
+
+TEST(Cpus, AFailureToBindIsAWarning) {
+  std::string warning;
+  std::thread([&] { warning = bind_this_thread(100'000); }).join();
+  EXPECT_EQ(
+      warning,
+      "cannot bind a thread to core 100000: Invalid argument (22); it runs unbound, bind=off avoids this message");
+}
+
+}  // namespace
+}  // namespace aplib

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "cell/placement.hpp"
+
+namespace aplib {
+namespace {
+
+using Cores = std::vector<unsigned>;
+
+Cores all(unsigned count) {
+  Cores cores(count);
+  std::iota(cores.begin(), cores.end(), 0U);
+  return cores;
+}
+
+// Two packages of 8 cores, 4 cores to an L3. Synthetic topologies number cores in the order of the tree.
+const char* const two_packages = "package:2 l3:2 core:4 pu:1";
+
+TEST(Topology, APartIsTakenAroundTheCallerFromOneCache) {
+  const Topology topology(two_packages);
+  EXPECT_EQ(topology.choose_cores(all(16), 2, 0), (Cores{0, 1}));
+  EXPECT_EQ(topology.choose_cores(all(16), 2, 5), (Cores{5, 6}));
+  EXPECT_EQ(topology.choose_cores(all(16), 2, 7), (Cores{6, 7})) << "not 7 and 8, which are on two packages";
+  EXPECT_EQ(topology.choose_cores(all(16), 4, 14), (Cores{12, 13, 14, 15}));
+  EXPECT_EQ(topology.choose_cores(all(16), 8, 11), (Cores{8, 9, 10, 11, 12, 13, 14, 15}));
+  EXPECT_EQ(topology.choose_cores(all(16), 16, 11), all(16));
+}
+
+TEST(Topology, WhatIsNotAllowedIsLeftOut) {
+  const Topology topology(two_packages);
+  EXPECT_EQ(topology.choose_cores(Cores{1, 3, 8, 9, 10}, 2, 3), (Cores{1, 3}));
+  EXPECT_EQ(topology.choose_cores(Cores{1, 3, 8, 9, 10}, 3, 9), (Cores{8, 9, 10}));
+  EXPECT_EQ(topology.choose_cores(Cores{1, 3, 8, 9, 10}, 3, 1), (Cores{1, 3, 8}));
+  EXPECT_EQ(topology.choose_cores(Cores{1, 3, 8, 9, 10}, 2, 6), (Cores{1, 3})) << "the caller has moved away meanwhile";
+}
+
+TEST(Topology, EachGetsAPhysicalCoreWhileTheySuffice) {
+  const Topology topology("package:1 l3:1 core:4 pu:2");  // cores have the threads 0 1, 2 3, 4 5, 6 7
+  EXPECT_EQ(topology.choose_cores(all(8), 4, 3), (Cores{0, 2, 4, 6}));
+  EXPECT_EQ(topology.choose_cores(all(8), 2, 3), (Cores{2, 4}));
+  EXPECT_EQ(topology.choose_cores(all(8), 6, 0), (Cores{0, 1, 2, 3, 4, 6})) << "siblings stay neighbours";
+  EXPECT_EQ(topology.choose_cores(all(8), 8, 5), all(8));
+  EXPECT_EQ(topology.choose_cores(Cores{1, 2, 3, 7}, 3, 7), (Cores{1, 2, 7}));
+}
+
+TEST(Topology, CoresItDoesNotKnowAreUsedInTheKernelsOrder) {
+  const Topology topology("core:2 pu:1");
+  EXPECT_EQ(topology.choose_cores(Cores{0, 1, 40, 41}, 3, 0), (Cores{0, 1, 40}));
+}
+
+TEST(Topology, OfThisComputerKnowsWhatTheKernelAllows) {
+  const Cores allowed = allowed_cpus();
+  const Topology topology;
+  for (std::uint32_t count = 1; count <= allowed.size(); ++count) {
+    Cores chosen = topology.choose_cores(allowed, count, allowed.front());
+    std::ranges::sort(chosen);
+    EXPECT_EQ(chosen.size(), count);
+    EXPECT_EQ(std::ranges::unique(chosen).begin(), chosen.end()) << "no core twice";
+    EXPECT_TRUE(std::ranges::includes(allowed, chosen));
+  }
+}
+
+}  // namespace
+}  // namespace aplib
