@@ -60,12 +60,13 @@ APLIB_C_API void cell_exit(int status) __attribute__((noreturn));
 
 APLIB_C_API int getcid(void);   /* own cell id; on the host gethcid(). [host] [cell] A */
 APLIB_C_API int gethcid(void);  /* the host's cell id, 4096 (larger machines: the number of cells). [host] [cell] A */
-APLIB_C_API int gettid(void);   /* own task id. [host] [cell] C */
 APLIB_C_API int getncel(void);  /* number of cells; before cconfxy that of the options. [host] [cell] A */
 APLIB_C_API int getncelx(void); /* width. [host] [cell] A */
 APLIB_C_API int getncely(void); /* height. [host] [cell] A */
 APLIB_C_API int getcidx(void);  /* own x. [cell] B */
 APLIB_C_API int getcidy(void);  /* own y. [cell] B */
+/* Own task id: CellOS's gettid (C). glibc has one of its own, hence the prefix; compat/ maps the old name. [host] [cell] */
+APLIB_C_API int cellos_gettid(void);
 
 /* --- Send: buffered, never waits for the receiver, messages of one sender to one receiver stay in order. --- */
 
@@ -130,49 +131,7 @@ APLIB_C_API int xy_brd(int root, void* buf, int size);
 APLIB_C_API int x_brd(int root, void* buf, int size);
 APLIB_C_API int y_brd(int root, void* buf, int size);
 
-/* Sum: one value a cell, the same result (bitwise) on each. The result may overwrite the variable that gave the value.
- * xy A; x, y C */
-APLIB_C_API int xy_isum(int value, int* result);
-APLIB_C_API int xy_fsum(float value, float* result);
-APLIB_C_API int xy_dsum(double value, double* result);
-APLIB_C_API int x_isum(int value, int* result);
-APLIB_C_API int x_fsum(float value, float* result);
-APLIB_C_API int x_dsum(double value, double* result);
-APLIB_C_API int y_isum(int value, int* result);
-APLIB_C_API int y_fsum(float value, float* result);
-APLIB_C_API int y_dsum(double value, double* result);
-
-/* Largest and smallest value, and the `id` that its cell gave; of equal values the smallest id. xy_imax A; the
- * others C */
-APLIB_C_API int xy_imax(int value, int id, int* max, int* max_id);
-APLIB_C_API int xy_fmax(float value, int id, float* max, int* max_id);
-APLIB_C_API int xy_dmax(double value, int id, double* max, int* max_id);
-APLIB_C_API int xy_imin(int value, int id, int* min, int* min_id);
-APLIB_C_API int xy_fmin(float value, int id, float* min, int* min_id);
-APLIB_C_API int xy_dmin(double value, int id, double* min, int* min_id);
-APLIB_C_API int x_imax(int value, int id, int* max, int* max_id);
-APLIB_C_API int x_fmax(float value, int id, float* max, int* max_id);
-APLIB_C_API int x_dmax(double value, int id, double* max, int* max_id);
-APLIB_C_API int x_imin(int value, int id, int* min, int* min_id);
-APLIB_C_API int x_fmin(float value, int id, float* min, int* min_id);
-APLIB_C_API int x_dmin(double value, int id, double* min, int* min_id);
-APLIB_C_API int y_imax(int value, int id, int* max, int* max_id);
-APLIB_C_API int y_fmax(float value, int id, float* max, int* max_id);
-APLIB_C_API int y_dmax(double value, int id, double* max, int* max_id);
-APLIB_C_API int y_imin(int value, int id, int* min, int* min_id);
-APLIB_C_API int y_fmin(float value, int id, float* min, int* min_id);
-APLIB_C_API int y_dmin(double value, int id, double* min, int* min_id);
-
-/* Bits. xy_ior B; the others C */
-APLIB_C_API int xy_ior(int value, int* result);
-APLIB_C_API int xy_iand(int value, int* result);
-APLIB_C_API int xy_ixor(int value, int* result);
-APLIB_C_API int x_ior(int value, int* result);
-APLIB_C_API int x_iand(int value, int* result);
-APLIB_C_API int x_ixor(int value, int* result);
-APLIB_C_API int y_ior(int value, int* result);
-APLIB_C_API int y_iand(int value, int* result);
-APLIB_C_API int y_ixor(int value, int* result);
+/* Sums, largest, smallest, bits: included at the end. */
 
 /* Barrier over all cells; called as sync(no, stat), see below. Returns the OR of bit 0 of everybody's stat. `no`,
  * the line, is ignored: every call is one barrier. A */
@@ -204,15 +163,13 @@ APLIB_C_API void cellos_exit(int status);
 
 /* C++: an overload beside sync(void) of <unistd.h>. */
 inline int sync(int no, int stat) { return cellos_sync(no, stat); }
-/* C++: the known callers pass doubles to the f sums. */
-APLIB_C_API int xy_fsum(double value, double* result);
-APLIB_C_API int x_fsum(double value, double* result);
-APLIB_C_API int y_fsum(double value, double* result);
 #else
 /* C: by the number of arguments, so that sync() and the declaration of sync(void) in <unistd.h>, included before or
  * after, stay libc's. The name without parentheses (a function pointer) is libc's too; use cellos_sync there. */
 #define sync(...) APLIB_SYNC_PICK(__VA_ARGS__, cellos_sync, sync, )(__VA_ARGS__)
 #define APLIB_SYNC_PICK(no, stat, name, ...) name
 #endif
+
+#include "cellos_reductions.h"
 
 #endif /* APLIB_CELLOS_H */

@@ -7,6 +7,7 @@
 #define APLIB_COMPAT_CHOST_C7_H
 
 #include "../cellos.h"
+#include "gettid.h"
 
 #if !defined(main) && !defined(APLIB_KEEP_MAIN)
 #define main host_main

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/* The reductions of the CellOS interface; include cellos.h, whose cards' words are used here.
+ *
+ *   double mine = 0.5, total;
+ *   xy_dsum(mine, &total);
+ *
+ * All cells (xy_), the caller's row (x_) or column (y_) call the same, one task a cell; the host takes no part. Every cell gets the same
+ * result, bitwise, whatever the number of threads: values meet in one fixed tree over cids. Results must not be NULL. Return 1.
+ * [cell] [waits] */
+#ifndef APLIB_CELLOS_REDUCTIONS_H
+#define APLIB_CELLOS_REDUCTIONS_H
+
+#include "cellos.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Sum. The result may overwrite the variable that gave the value.
+ * xy A; x, y C */
+APLIB_C_API int xy_isum(int value, int* result);
+APLIB_C_API int xy_fsum(float value, float* result);
+APLIB_C_API int xy_dsum(double value, double* result);
+APLIB_C_API int x_isum(int value, int* result);
+APLIB_C_API int x_fsum(float value, float* result);
+APLIB_C_API int x_dsum(double value, double* result);
+APLIB_C_API int y_isum(int value, int* result);
+APLIB_C_API int y_fsum(float value, float* result);
+APLIB_C_API int y_dsum(double value, double* result);
+
+/* Largest and smallest value, and the `id` that its cell gave; of equal values the smallest id. xy_imax A; the
+ * others C */
+APLIB_C_API int xy_imax(int value, int id, int* max, int* max_id);
+APLIB_C_API int xy_fmax(float value, int id, float* max, int* max_id);
+APLIB_C_API int xy_dmax(double value, int id, double* max, int* max_id);
+APLIB_C_API int xy_imin(int value, int id, int* min, int* min_id);
+APLIB_C_API int xy_fmin(float value, int id, float* min, int* min_id);
+APLIB_C_API int xy_dmin(double value, int id, double* min, int* min_id);
+APLIB_C_API int x_imax(int value, int id, int* max, int* max_id);
+APLIB_C_API int x_fmax(float value, int id, float* max, int* max_id);
+APLIB_C_API int x_dmax(double value, int id, double* max, int* max_id);
+APLIB_C_API int x_imin(int value, int id, int* min, int* min_id);
+APLIB_C_API int x_fmin(float value, int id, float* min, int* min_id);
+APLIB_C_API int x_dmin(double value, int id, double* min, int* min_id);
+APLIB_C_API int y_imax(int value, int id, int* max, int* max_id);
+APLIB_C_API int y_fmax(float value, int id, float* max, int* max_id);
+APLIB_C_API int y_dmax(double value, int id, double* max, int* max_id);
+APLIB_C_API int y_imin(int value, int id, int* min, int* min_id);
+APLIB_C_API int y_fmin(float value, int id, float* min, int* min_id);
+APLIB_C_API int y_dmin(double value, int id, double* min, int* min_id);
+
+/* Bits. xy_ior B; the others C */
+APLIB_C_API int xy_ior(int value, int* result);
+APLIB_C_API int xy_iand(int value, int* result);
+APLIB_C_API int xy_ixor(int value, int* result);
+APLIB_C_API int x_ior(int value, int* result);
+APLIB_C_API int x_iand(int value, int* result);
+APLIB_C_API int x_ixor(int value, int* result);
+APLIB_C_API int y_ior(int value, int* result);
+APLIB_C_API int y_iand(int value, int* result);
+APLIB_C_API int y_ixor(int value, int* result);
+
+#ifdef __cplusplus
+}
+
+/* C++: the known callers pass doubles to the f sums. (C has one type: float.) */
+APLIB_C_API int xy_fsum(double value, double* result);
+APLIB_C_API int x_fsum(double value, double* result);
+APLIB_C_API int y_fsum(double value, double* result);
+#endif
+
+#endif /* APLIB_CELLOS_REDUCTIONS_H */

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+// What CellOS callers may get wrong, checked before the kernel sees it, and plain numbers turned into the ids and spans it wants.
+// Numbers that only the kernel can judge (is there a cell 99?) are left to it. Call from: task.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "aplib/cellos.h"
+#include "kernel/face.hpp"
+
+namespace aplib::cellos {
+
+// The failing halves, out of line so that the checks cost a compare on the path of a message.
+[[noreturn]] void fail_cell(const char* call, int cid);
+[[noreturn]] void fail_task(const char* call, int tid);
+[[noreturn]] void fail_type(const char* call, int type);
+[[noreturn]] void fail_buffer(const char* call, int size);
+[[noreturn]] void fail_null(const char* call, const char* what);
+
+/// Fail on the wrong side.
+void require_cell(const char* call);
+void require_host(const char* call);
+
+/// No machine has a host id below this, so an ordinary cid is told from the host with one compare.
+inline constexpr int host_id_min = 4096;
+
+inline bool is_host(int cid) { return cid >= host_id_min && index(this_machine::host_cell()) == unsigned(cid); }
+
+inline void check_type(const char* call, int type) {
+  if (type < 0 || type > message_type_max) [[unlikely]]
+    fail_type(call, type);
+}
+
+inline std::span<const std::byte> source(const char* call, const void* buffer, int size) {
+  if (size < 0 || (buffer == nullptr && size > 0)) [[unlikely]]
+    fail_buffer(call, size);
+  return {static_cast<const std::byte*>(buffer), std::size_t(size)};
+}
+
+inline std::span<std::byte> target(const char* call, void* buffer, int size) {
+  if (size < 0 || (buffer == nullptr && size > 0)) [[unlikely]]
+    fail_buffer(call, size);
+  return {static_cast<std::byte*>(buffer), std::size_t(size)};
+}
+
+inline CellId destination(const char* call, int cid) {
+  if (cid < 0) [[unlikely]]
+    fail_cell(call, cid);
+  return CellId(cid);
+}
+
+/// The host program has one mailbox, whatever task the caller names.
+inline To label(const char* call, int cid, int tid, int type) {
+  if (tid < 0 || tid > int(task_id_max)) [[unlikely]]
+    fail_task(call, tid);
+  check_type(call, type);
+  return {.task = is_host(cid) ? TaskId{0} : TaskId(tid), .type = type};
+}
+
+/// A source, with the wildcards ANY_CELL, ANY_TASK, ANY_TYPE. The host's task is not looked at: programs name their own there.
+inline From sender(const char* call, int cid, int tid, int type) {
+  if (cid < ANY_CELL) [[unlikely]]
+    fail_cell(call, cid);
+  if (tid < ANY_TASK || tid > int(task_id_max)) [[unlikely]]
+    fail_task(call, tid);
+  if (type != ANY_TYPE) check_type(call, type);
+  return {.cell = cid == ANY_CELL ? any_cell : CellId(cid),
+          .task = tid == ANY_TASK || is_host(cid) ? any_task : TaskId(tid),
+          .type = type == ANY_TYPE ? any_type : type};
+}
+
+}  // namespace aplib::cellos
