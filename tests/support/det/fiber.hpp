@@ -28,7 +28,7 @@ class Fiber {
  private:
   struct Switch;  // jumps and tells the sanitizers
 
-  static constexpr std::size_t stack_bytes = 256 * 1024;
+  static constexpr std::size_t stack_bytes = 128 * 1024;
   std::unique_ptr<std::byte[]> stack_;
   Entry entry_ = nullptr;
   void* argument_ = nullptr;

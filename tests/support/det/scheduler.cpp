@@ -176,9 +176,10 @@ void Scheduler::point(bool give_way) {
 
 void Scheduler::yield() { point(true); }
 
-void Scheduler::fail(const std::string& text) {
+void Scheduler::fail(std::string&& text) {
   outcome_.ok = false;
-  outcome_.failure = fmt::format("thread {}: {}", running_, text);
+  outcome_.failure = std::move(text);  // the caller's stack is never unwound: leave nothing on it
+  outcome_.failure += fmt::format(" (thread {})", running_);
   threads_[running_]->fiber->suspend();
   std::abort();  // a failed run is never resumed
 }

@@ -95,7 +95,7 @@ class Scheduler {
   Stamp stamp();
   [[nodiscard]] bool happened_before(Stamp stamp) const;
 
-  [[noreturn]] void fail(const std::string& text);
+  [[noreturn]] void fail(std::string&& text);
   [[nodiscard]] std::uint32_t this_thread() const noexcept { return running_; }
   std::uint64_t random(std::uint64_t below);
 
