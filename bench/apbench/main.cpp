@@ -110,18 +110,20 @@ int run_main(int argc, char** argv) {
   Command command;
   CLI::App app("apbench: how fast APlib is on this machine", "apbench");
   app.footer(help_footer());
-  app.add_option("bench", command.benches, "One or more benchmarks, or all")->required();
-  app.add_option("--bytes", command.bytes, "Message sizes for latency, bandwidth and floors: 8,64k,1m")->delimiter(',');
-  app.add_option("--case", command.wishes.case_names, "Only these cases")->delimiter(',');
+  app.add_option("bench", command.benches, "One or more benchmarks, or all")->required()->option_text("...");
+  app.add_option("--bytes", command.bytes, "Message sizes for latency, bandwidth and floors")
+      ->delimiter(',')
+      ->option_text("8,64k,1m");
+  app.add_option("--case", command.wishes.case_names, "Only these cases")->delimiter(',')->option_text("NAME,...");
   app.add_option("--samples", command.pace.samples, "Samples of each figure, taken in turn")
       ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
+      ->option_text(fmt::format("N (default {})", command.pace.samples));
   app.add_option("--sample-ms", command.sample_ms, "Milliseconds of one sample; 0: as short as can be")
       ->check(CLI::Range(0.0, 10'000.0))
-      ->capture_default_str();
+      ->option_text(fmt::format("MS (default {})", command.sample_ms));
   app.add_option("--idle-seconds", command.wishes.idle_seconds, "Seconds of one sample of idle")
       ->check(CLI::Range(0.01, 60.0))
-      ->capture_default_str();
+      ->option_text(fmt::format("S (default {})", command.wishes.idle_seconds));
   app.add_flag("--touch", command.wishes.touch, "The receiver reads a byte of each cache line it got");
   app.add_flag("--json", command.json, "One JSON object a line instead of a table");
   try {

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: MIT
+"""The figures, their floors and their targets, and what a run says about them."""
+
+import dataclasses
+import statistics
+import typing
+
+PEER_TITLES = {"openmpi": "Open MPI", "mpich": "MPICH", "ampi": "AMPI"}
+MIB = 1 << 20
+
+Values = dict  # of one round: {(source, bench, case, bytes): (value, unit)}
+Pick = typing.Callable[[Values], typing.Optional[float]]
+
+
+def pick(source, bench, case, size=0) -> Pick:
+    """The value of one source in a round, or None."""
+    return lambda values: values.get((source, bench, case, size), (None, ""))[0]
+
+
+def time_to_speed(inner: Pick, size) -> Pick:
+    """ns a message to GB/s, and GB/s to ns a message: the same division both ways."""
+
+    def outer(values):
+        value = inner(values)
+        return size / value if value else None
+
+    return outer
+
+
+class Run:
+    """The rounds of one run, and which peers took part."""
+
+    def __init__(self, rounds, peer_names):
+        self.rounds = rounds
+        self.peers = peer_names
+
+    def median(self, wanted: Pick):
+        values = [value for value in map(wanted, self.rounds) if value is not None]
+        return statistics.median(values) if values else None
+
+    def ratio(self, over: Pick, under: Pick):
+        """Median of the ratios made inside each round; of the medians where no round has both."""
+        pairs = [(over(values), under(values)) for values in self.rounds]
+        ratios = [a / b for a, b in pairs if a is not None and b]
+        if ratios:
+            return statistics.median(ratios)
+        a, b = self.median(over), self.median(under)
+        return a / b if a is not None and b else None
+
+
+@dataclasses.dataclass
+class Goal:
+    """A limit for the figure itself (`against` empty), or for its ratio to the floor, the best peer or one peer."""
+
+    limit: float
+    against: str = ""
+
+
+@dataclasses.dataclass
+class Figure:
+    name: str
+    unit: str
+    own: Pick
+    peer: typing.Optional[typing.Callable[[str], Pick]] = None  # by peer name
+    floor: typing.Optional[Pick] = None
+    floor_name: str = ""
+    goals: typing.Sequence[Goal] = ()
+    higher_is_better: bool = False
+
+
+def message_time(name, size, case="two-processors", goals=(), floor=None, floor_name=""):
+    return Figure(name, "ns", pick("aplib", "latency", case, size), lambda peer: pick(peer, "latency", case, size), floor, floor_name, goals)
+
+
+def memcpy_time(size):
+    return time_to_speed(pick("floors", "floors", "memcpy", size), size)
+
+
+def collective(bench, word, size, ranks, goals):
+    case = f"{ranks}-on-2"
+    return Figure(f"{word}, {ranks} cells on 2 processors", "ns", pick("aplib", bench, case, size), lambda peer: pick(peer, bench, case, size), goals=goals)
+
+
+def all_figures():
+    line = pick("floors", "floors", "cache-line", 8)
+    switch = pick("floors", "floors", "context-switch")
+    memcpy = {size: pick("floors", "floors", "memcpy", size) for size in (65536, MIB)}
+    return [
+        message_time("8 B one way, two processors", 8, goals=[Goal(80), Goal(0.75, "openmpi")], floor=line, floor_name="cache line"),
+        message_time("8 B one way, one processor", 8, "one-processor", [Goal(35)], switch, "context switch"),
+        message_time("1 KiB one way", 1024, goals=[Goal(0.7, "best peer")], floor=memcpy_time(1024), floor_name="memcpy"),
+        message_time("64 KiB one way", 65536, goals=[Goal(0.8, "best peer")], floor=memcpy_time(65536), floor_name="memcpy"),
+        message_time("1 MiB one way", MIB, goals=[Goal(1.05, "floor")], floor=memcpy_time(MIB), floor_name="memcpy"),
+        Figure("1 MiB into a posted buffer", "GB/s", time_to_speed(pick("aplib", "latency", "two-processors-posted", MIB), MIB),
+               lambda peer: time_to_speed(pick(peer, "latency", "two-processors", MIB), MIB), memcpy[MIB], "memcpy",
+               [Goal(1.7, "floor")], True),
+        Figure("messages of 8 B", "M/s", pick("aplib", "rate", "two-processors", 8), lambda peer: pick(peer, "rate", "two-processors", 8),
+               goals=[Goal(60)], higher_is_better=True),
+        collective("barrier", "barrier", 0, 2, [Goal(130)]),
+        collective("reduce", "sum of 8 B", 8, 2, [Goal(140)]),
+        collective("barrier", "barrier", 0, 32, [Goal(2000)]),
+        collective("reduce", "sum of 8 B", 8, 32, [Goal(2000)]),
+        Figure("create, run and end a task", "ns", pick("aplib", "spawn", "one-cell"), floor=switch, floor_name="context switch", goals=[Goal(150)]),
+        Figure("idle machine", "%", pick("aplib", "idle", "two-processors"), lambda peer: pick(peer, "idle", "two-processors"), goals=[Goal(1)]),
+        Figure("scg: 2 cells over 1", "x", pick("aplib", "scg", "2x1-over-1x1"), goals=[Goal(1.9)], higher_is_better=True),
+        Figure("scg: 64 cells over 2", "x", pick("aplib", "scg", "8x8-over-2x1"), goals=[Goal(0.9)], higher_is_better=True),
+        # For orientation; the design sets no limit.
+        Figure("yield between two tasks", "ns", pick("aplib", "switch", "one-cell"), floor=switch, floor_name="context switch"),
+        message_time("64 B one way", 64, floor=line, floor_name="cache line"),
+        message_time("8 KiB one way", 8192, floor=memcpy_time(8192), floor_name="memcpy"),
+        message_time("4 MiB one way", 4 * MIB, floor=memcpy_time(4 * MIB), floor_name="memcpy"),
+        message_time("1 KiB one way, one processor", 1024, "one-processor", floor=memcpy_time(1024), floor_name="memcpy"),
+        Figure("stream of 64 KiB", "GB/s", pick("aplib", "bandwidth", "two-processors", 65536),
+               lambda peer: pick(peer, "bandwidth", "two-processors", 65536), memcpy[65536], "memcpy", higher_is_better=True),
+        Figure("stream of 1 MiB", "GB/s", pick("aplib", "bandwidth", "two-processors", MIB),
+               lambda peer: pick(peer, "bandwidth", "two-processors", MIB), memcpy[MIB], "memcpy", higher_is_better=True),
+        Figure("stream of 1 MiB, posted", "GB/s", pick("aplib", "bandwidth", "two-processors-posted", MIB),
+               lambda peer: pick(peer, "bandwidth", "two-processors", MIB), memcpy[MIB], "memcpy", higher_is_better=True),
+        collective("barrier", "barrier", 0, 8, []),
+        collective("reduce", "sum of 8 B", 8, 8, []),
+        Figure("scg, 1 cell", "MFlops", pick("aplib", "scg", "1x1-on-1"), higher_is_better=True),
+    ]
+
+
+@dataclasses.dataclass
+class Verdict:
+    """One goal, judged. `share` is below 1 when it is met, whatever direction is better; None: not measured."""
+
+    text: str
+    value: typing.Optional[float]
+    met: typing.Optional[bool]
+    share: typing.Optional[float]
+
+
+@dataclasses.dataclass
+class Row:
+    figure: Figure
+    value: typing.Optional[float]
+    best_peer: str  # name, or empty
+    peer_value: typing.Optional[float]
+    peer_ratio: typing.Optional[float]
+    floor_value: typing.Optional[float]
+    floor_ratio: typing.Optional[float]
+    verdicts: typing.List[Verdict]
+
+
+def best_of(run, figure):
+    """(name, value) of the best peer that has the figure."""
+    known = []
+    for name in run.peers if figure.peer else []:
+        value = run.median(figure.peer(name))
+        if value is not None:
+            known.append((value, name))
+    if not known:
+        return "", None
+    value, name = max(known) if figure.higher_is_better else min(known)
+    return name, value
+
+
+def judge(run, figure, goal, row):
+    sign = ">=" if figure.higher_is_better else "<="
+    if not goal.against:
+        text, value = f"{sign} {quantity(goal.limit, figure.unit, '{:g}'.format)}", row.value
+    elif goal.against == "floor":
+        text, value = f"{sign} {goal.limit:g} x {figure.floor_name}", row.floor_ratio
+    elif goal.against == "best peer":
+        text, value = f"{sign} {goal.limit:g} x best peer", row.peer_ratio
+    else:
+        text = f"{sign} {goal.limit:g} x {PEER_TITLES[goal.against]}"
+        value = run.ratio(figure.own, figure.peer(goal.against)) if goal.against in run.peers else None
+    if value is None:
+        return Verdict(text, None, None, None)
+    share = goal.limit / value if figure.higher_is_better and value else value / goal.limit
+    return Verdict(text, value, share <= 1, share)
+
+
+def evaluate(run):
+    rows = []
+    for figure in all_figures():
+        name, peer_value = best_of(run, figure)
+        row = Row(figure, run.median(figure.own), name, peer_value, run.ratio(figure.own, figure.peer(name)) if name else None,
+                  run.median(figure.floor) if figure.floor else None, run.ratio(figure.own, figure.floor) if figure.floor else None, [])
+        row.verdicts = [judge(run, figure, goal, row) for goal in figure.goals]
+        rows.append(row)
+    return rows
+
+
+def three_digits(value):
+    size = abs(value)
+    return f"{value:.0f}" if size >= 100 else f"{value:.1f}" if size >= 10 else f"{value:.2f}"
+
+
+def quantity(value, unit, digits=three_digits):
+    """A value for people: "71.8 ns", "1.07 us", "57.1 GB/s", "1.93 x"."""
+    if value is None:
+        return "-"
+    if unit == "ns" and value >= 1e6:
+        return f"{digits(value / 1e6)} ms"
+    if unit == "ns" and value >= 1e3:
+        return f"{digits(value / 1e3)} us"
+    return f"{digits(value)} {unit}"

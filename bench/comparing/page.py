@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: MIT
+"""docs/performance.md: the outcome of one run, with date, machine and method."""
+
+import shutil
+
+from . import figures, machine, sources, table
+
+METHOD = """## How it is measured
+
+`bench/compare --write-docs` writes this page; nothing in it is typed by hand. `scripts/peers` installs the peers.
+
+- All libraries take turns in one run. Each value is the median of the rounds, each round's value the median of {samples} samples;
+  a ratio is made inside each round. Compare figures of one run only: they drift with the machine.
+- One way is half a ping-pong. A stream is sent in windows of 64 messages (fewer when that is more than 16 MiB), each closed by an
+  acknowledgement; the message rate uses windows of 1024. {touch}
+- Peers: our own small MPI programs in `bench/peers`, with the same loops, warm-up and sampling. Two ranks are bound to a core each. More
+  ranks than cores: Open MPI with `--oversubscribe --mca mpi_yield_when_idle 1`, AMPI with `+p2 +vpN`, MPICH as it is. One processor: two
+  cells, or two AMPI ranks, on one thread.
+- Floors: a cache line sent to and fro between two cores; one memcpy from and to warm buffers; a bare switch of Boost.Context.
+- Posted: the receiver waits with its own buffer before the message is sent.
+- Idle: share of a core that a machine of two waiting cells uses; for a peer, one waiting rank.
+- scg: 300 x 300 points; speeds of runs that follow each other.
+"""
+
+
+def markdown_table(rows):
+    lines = ["| " + " | ".join(table.HEADER) + " |", "|" + " --- |" * len(table.HEADER)]
+    lines += ["| " + " | ".join(line) + " |" for line in table.all_lines(rows)]
+    return "\n".join(lines)
+
+
+def by_size(run, bench, sizes, unit):
+    """All sources, by size."""
+    names = ["aplib", "posted", *run.peers]
+    titles = {"aplib": "APlib", "posted": "APlib, posted", **figures.PEER_TITLES}
+    lines = ["| bytes | " + " | ".join(titles[name] for name in names) + " |", "|" + " ---: |" * (len(names) + 1)]
+    for size in sizes:
+        cells = []
+        for name in names:
+            source, case = ("aplib", "two-processors-posted") if name == "posted" else (name, "two-processors")
+            cells.append(figures.quantity(run.median(figures.pick(source, bench, case, size)), unit))
+        lines.append(f"| {size} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def write(folder, rows, run, facts, picture):
+    parts = ["<!-- SPDX-License-Identifier: MIT -->\n# Performance\n",
+             f"{facts['date']}, {facts['rounds']} rounds: {table.summary(rows)}.\n\nMachine: {machine.sentence(facts['machine'])}.\n"]
+    if facts["versions"]:
+        parts.append("Peers: " + ", ".join(f"{title} {version}" for title, version in facts["versions"].items()) + ".\n")
+    parts += [f"{title} is not measured: {reason}.\n" for title, reason in facts["not_measured"].items()]
+    if picture is not None:
+        shutil.copyfile(picture, folder / "performance.png")
+        parts.append("![Times and bandwidths by message size, barriers, and the targets](performance.png)\n")
+    parts += ["## Figures and targets\n", markdown_table(rows) + "\n",
+              "## One way, between two processors\n", by_size(run, "latency", sources.LATENCY_SIZES, "ns") + "\n",
+              "## Streams, between two processors\n", by_size(run, "bandwidth", sources.BANDWIDTH_SIZES, "GB/s") + "\n"]
+    touch = "Receivers read a byte of each cache line." if facts["touch"] else "The receiver does not read what it got (`--touch` makes it)."
+    parts.append(METHOD.format(samples=sources.SAMPLES, touch=touch))
+    (folder / "performance.md").write_text("\n".join(parts), encoding="utf-8")

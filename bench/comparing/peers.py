@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: MIT
+"""The peers: builds bench/peers with each library's own compiler wrapper and starts it the way that suits that library best."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+from . import sources
+
+FLAGS = ["-O3", "-Wno-stringop-overflow"]  # MPICH's header makes gcc warn about MPI_STATUSES_IGNORE
+CROWDS = [8, 32]  # ranks on two cores
+
+
+class Peer(sources.Source):
+    """An MPI library. `compiler` and `launcher` are looked up in PATH."""
+
+    compiler = ""
+    launcher = ""
+    remedy = "run scripts/peers"
+
+    def __init__(self, source_folder, out_folder, touch):
+        super().__init__()
+        self.touch = ["--touch"] if touch else []
+        self.program = out_folder / f"mpi_peer.{self.name}"
+        self.compiler_path = self.find(self.compiler)
+        self.launcher_path = self.find(self.launcher) if self.launcher else ""
+        if not self.fault:
+            self.build(source_folder, out_folder)
+
+    def find(self, program):
+        path = shutil.which(program)
+        if path is None and not self.fault:
+            self.fault = f"{program} is not installed; {self.remedy}"
+        return path
+
+    def build(self, source_folder, out_folder):
+        out_folder.mkdir(parents=True, exist_ok=True)
+        files = sorted(str(path) for path in pathlib.Path(source_folder).glob("*.c"))
+        done = subprocess.run([self.compiler_path, *FLAGS, "-o", str(self.program), *files], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            self.fault = f"{self.compiler} cannot build bench/peers: " + " / ".join(done.stderr.strip().splitlines()[-3:])
+
+    def words(self, case, *benches):
+        sizes = sources.commas(sources.LATENCY_SIZES)
+        return ["--peer", self.name, "--case", case, *benches, "--bytes", sizes, "--samples", str(sources.SAMPLES),
+                "--sample-ms", str(sources.SAMPLE_MS), *self.touch]
+
+    def pair_benches(self, round_number):
+        return ["latency", "bandwidth", "rate"] + (["idle"] if round_number == 0 else [])
+
+    def version(self):
+        return ""
+
+
+class OpenMpi(Peer):
+    name = "openmpi"
+    title = "Open MPI"
+    compiler = "mpicc.openmpi"
+    launcher = "mpirun.openmpi"
+    environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+    def start(self, ranks, *options):
+        return [self.launcher_path, "-n", str(ranks), *options, str(self.program)]
+
+    def commands(self, round_number):
+        pinned = self.start(2, "--bind-to", "core")
+        yield pinned + self.words("two-processors", *self.pair_benches(round_number)), self.environment
+        yield pinned + self.words("2-on-2", "barrier", "reduce"), self.environment
+        for ranks in CROWDS:
+            crowd = self.start(ranks, "--oversubscribe", "--mca", "mpi_yield_when_idle", "1")
+            yield crowd + self.words(f"{ranks}-on-2", "barrier", "reduce"), self.environment
+
+    def version(self):
+        text = subprocess.run([self.launcher_path, "--version"], capture_output=True, text=True, check=False).stdout
+        found = re.search(r"\d+\.\d+\.\d+", text)
+        return found.group() if found else "unknown"
+
+
+class Mpich(Peer):
+    name = "mpich"
+    title = "MPICH"
+    compiler = "mpicc.mpich"
+    launcher = "mpirun.mpich"
+
+    def commands(self, round_number):
+        pinned = [self.launcher_path, "-n", "2", "-bind-to", "core", str(self.program)]
+        yield pinned + self.words("two-processors", *self.pair_benches(round_number)), None
+        yield pinned + self.words("2-on-2", "barrier", "reduce"), None
+        if round_number >= 2:
+            return  # with more ranks than cores it spins: a barrier takes a quarter of a second, so few of them
+        for ranks in CROWDS:
+            yield [self.launcher_path, "-n", str(ranks), str(self.program)] + self.words(f"{ranks}-on-2", "barrier", "reduce"), None
+
+    def version(self):
+        text = subprocess.run([self.launcher_path, "--version"], capture_output=True, text=True, check=False).stdout
+        found = re.search(r"Version:\s*(\S+)", text)
+        return found.group(1) if found else "unknown"
+
+
+class Ampi(Peer):
+    name = "ampi"
+    title = "AMPI"
+    remedy = ("in a checkout of Charm++ run './build AMPI multicore-linux-x86_64 --with-production' and set CHARM_HOME to the folder "
+              "multicore-linux-x86_64 that this makes")
+
+    def __init__(self, source_folder, out_folder, touch):
+        home = os.environ.get("CHARM_HOME", "")
+        self.compiler = str(pathlib.Path(home) / "bin" / "ampicc") if home else "ampicc"
+        super().__init__(source_folder, out_folder, touch)
+
+    def find(self, program):
+        if not os.environ.get("CHARM_HOME"):
+            self.fault = f"CHARM_HOME is not set; {self.remedy}"
+            return None
+        return super().find(program)
+
+    def start(self, processors, ranks):
+        options = ["+setcpuaffinity"] if processors > 1 else []
+        return [str(self.program), f"+p{processors}", f"+vp{ranks}", *options]
+
+    def commands(self, round_number):
+        yield self.start(2, 2) + self.words("two-processors", *self.pair_benches(round_number)), None
+        yield self.start(1, 2) + self.words("one-processor", "latency", "bandwidth"), None
+        for ranks in [2, *CROWDS]:
+            yield self.start(2, ranks) + self.words(f"{ranks}-on-2", "barrier", "reduce"), None
+
+    def version(self):
+        done = subprocess.run([str(self.program), "+p1", "+vp1", "--samples", "1"], capture_output=True, text=True, check=False)
+        found = re.search(r"Commit ID: (\S+)", done.stdout)
+        return f"Charm++ {found.group(1)}" if found else "unknown"
+
+
+KNOWN = {peer.name: peer for peer in (OpenMpi, Mpich, Ampi)}

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: MIT
+"""What gives figures: APlib and the floors here, the peers in peers.py. Each runs a program that prints apbench's JSON lines."""
+
+import json
+import pathlib
+import subprocess
+
+LATENCY_SIZES = [8, 64, 1024, 8192, 65536, 1 << 20, 4 << 20]
+BANDWIDTH_SIZES = [64, 1024, 8192, 65536, 1 << 20, 4 << 20]
+SAMPLES = 3
+SAMPLE_MS = 4
+RUN_SECONDS_MAX = 120
+
+
+class Unusable(Exception):
+    """A source cannot be used; the text says why and what to do."""
+
+
+def commas(numbers):
+    return ",".join(str(number) for number in numbers)
+
+
+def run_for_lines(command, environment=None):
+    """Runs a command; returns its JSON lines. Raises Unusable with the program's own words when it fails."""
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=RUN_SECONDS_MAX, check=False)
+    except OSError as error:
+        raise Unusable(f"cannot start {pathlib.Path(command[0]).name}: {error.strerror}") from error
+    except subprocess.TimeoutExpired as error:
+        raise Unusable(f"{pathlib.Path(command[0]).name} did not end within {RUN_SECONDS_MAX} s") from error
+    if done.returncode != 0:
+        words = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()
+        raise Unusable(f"{pathlib.Path(command[0]).name} failed with status {done.returncode}: " + " / ".join(words[-3:]))
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+class Source:
+    """One of those that take turns. `fault` is empty, or says why there are no (more) figures of it."""
+
+    name = ""
+    title = ""
+
+    def __init__(self):
+        self.fault = ""
+
+    def commands(self, round_number):
+        """(command, environment) of one round."""
+        raise NotImplementedError
+
+    def measure(self, round_number):
+        lines = []
+        try:
+            for command, environment in self.commands(round_number):
+                lines += run_for_lines(command, environment)
+        except Unusable as error:
+            self.fault = str(error)
+        return lines
+
+
+class Apbench(Source):
+    """Base of what apbench gives."""
+
+    def __init__(self, build):
+        super().__init__()
+        self.program = build / "bin" / "apbench"
+        if not self.program.exists():
+            raise Unusable(f"there is no {self.program}; build it with: cmake --preset release && cmake --build --preset release")
+
+    def line(self, *words):
+        return ([str(self.program), *words, "--json", "--samples", str(SAMPLES), "--sample-ms", str(SAMPLE_MS)], None)
+
+
+class Aplib(Apbench):
+    name = "aplib"
+    title = "APlib"
+
+    def __init__(self, build, touch):
+        super().__init__(build)
+        self.touch = ["--touch"] if touch else []
+
+    def commands(self, round_number):
+        yield self.line("latency", "--bytes", commas(LATENCY_SIZES), *self.touch)
+        yield self.line("bandwidth", "--bytes", commas(BANDWIDTH_SIZES), *self.touch)
+        yield self.line("rate", "switch", "spawn", "barrier", "reduce", *self.touch)
+        yield self.line("scg")
+        if round_number == 0:  # a few seconds long, and nothing to pair it with
+            yield self.line("idle")
+
+
+class Floors(Apbench):
+    name = "floors"
+    title = "the machine's floors"
+
+    def commands(self, round_number):
+        yield self.line("floors", "--bytes", commas(size for size in LATENCY_SIZES if size >= 1024))

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/* Measuring an MPI library with apbench's method: the same operations, warm-up, sampling in turns, median and percentiles, and the
+ * same JSON lines with the name of the peer in front. No global variables: under AMPI several ranks share them. */
+#ifndef PEERS_FIGURE_H
+#define PEERS_FIGURE_H
+
+#include <stddef.h>
+
+enum { data_tag = 1, ack_tag = 2, figures_max = 64, samples_max = 100 };
+
+/* One figure, and how to take a sample of it. All ranks call `run` with the same count; rank 0's answer counts. */
+struct figure {
+  const char* bench;
+  const char* case_name;
+  size_t bytes;
+  const char* unit;
+  int touch;                                            /* the receiver reads one byte of each cache line */
+  double (*run)(const struct figure* self, long count); /* seconds of `count` operations */
+  double (*value)(const struct figure* self, double seconds, long count); /* the figure */
+  int calibrated;                                                         /* 0: `run` gets count 1 */
+  long count;
+};
+
+/* The figures to measure. */
+struct plan {
+  struct figure figures[figures_max];
+  int size;
+};
+
+/* Samples all figures in turn and prints a JSON line for each on rank 0. */
+void measure(struct plan* plan, const char* peer, int samples, double sample_seconds);
+
+double now_seconds(void);
+
+/* Page-aligned memory filled with `fill`; ends the program when there is none. */
+char* new_buffer(size_t bytes, int fill);
+void touch_lines(const char* bytes, size_t size);
+
+/* Operations before the timed ones. */
+long warm_up(long count);
+
+double nanoseconds_per_operation(const struct figure* self, double seconds, long count);
+
+/* Each adds its figures; `case_name` as the launcher chose the ranks' places. */
+void plan_latency(struct plan* plan, const char* case_name, const size_t* bytes, int sizes, int touch);
+void plan_bandwidth(struct plan* plan, const char* case_name, const size_t* bytes, int sizes, int touch);
+void plan_rate(struct plan* plan, const char* case_name, int touch);
+void plan_barrier(struct plan* plan, const char* case_name);
+void plan_reduce(struct plan* plan, const char* case_name);
+void plan_idle(struct plan* plan, const char* case_name);
+
+/* Adds one figure. */
+void add_figure(struct plan* plan, struct figure figure);
+
+#endif

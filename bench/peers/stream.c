@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/* Bandwidth and message rate from rank 0 to rank 1: windows of messages, each closed by an acknowledgement. Within a window the messages
+ * go out, and are posted, in batches of at most 64, as the OSU benchmarks do. */
+#include <mpi.h>
+#include <stdlib.h>
+
+#include "figure.h"
+
+enum { batch_max = 64, rate_window = 1024 };
+
+/* 64 messages, fewer when that would be more than 16 MiB under way; as apbench. */
+static long bandwidth_window(size_t bytes) {
+  const long fits = (long)(((size_t)16 << 20) / (bytes > 0 ? bytes : 1));
+  return fits < 4 ? 4 : fits > 64 ? 64 : fits;
+}
+
+static void stream(const struct figure* f, int rank, char* buffer, long window, long times) {
+  MPI_Request requests[batch_max];
+  const int size = (int)f->bytes;
+  char ack = 0;
+  for (long i = 0; i < times; ++i) {
+    for (long left = window; left > 0; left -= batch_max) {
+      const int batch = left < batch_max ? (int)left : batch_max;
+      for (int j = 0; j < batch; ++j) {
+        if (rank == 0) {
+          MPI_Isend(buffer, size, MPI_CHAR, 1, data_tag, MPI_COMM_WORLD, &requests[j]);
+        } else {
+          MPI_Irecv(buffer, size, MPI_CHAR, 0, data_tag, MPI_COMM_WORLD, &requests[j]);
+        }
+      }
+      MPI_Waitall(batch, requests, MPI_STATUSES_IGNORE);
+      for (int j = 0; rank == 1 && f->touch && j < batch; ++j) touch_lines(buffer, f->bytes);
+    }
+    if (rank == 0) {
+      MPI_Recv(&ack, 1, MPI_CHAR, 1, ack_tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else {
+      MPI_Send(&ack, 1, MPI_CHAR, 0, ack_tag, MPI_COMM_WORLD);
+    }
+  }
+}
+
+static double windows(const struct figure* f, long window, long count) {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (rank > 1) return 0;
+  char* buffer = new_buffer(f->bytes, rank);
+  stream(f, rank, buffer, window, warm_up(count));
+  const double start = now_seconds();
+  stream(f, rank, buffer, window, count);
+  const double seconds = now_seconds() - start;
+  free(buffer);
+  return seconds;
+}
+
+static double bandwidth_run(const struct figure* f, long count) {
+  return windows(f, bandwidth_window(f->bytes), count);
+}
+static double rate_run(const struct figure* f, long count) { return windows(f, rate_window, count); }
+
+static double gigabytes_per_second(const struct figure* f, double seconds, long count) {
+  return (double)f->bytes * (double)bandwidth_window(f->bytes) * (double)count / seconds / 1e9;
+}
+
+static double million_per_second(const struct figure* f, double seconds, long count) {
+  (void)f;
+  return (double)rate_window * (double)count / seconds / 1e6;
+}
+
+void plan_bandwidth(struct plan* plan, const char* case_name, const size_t* bytes, int sizes, int touch) {
+  for (int i = 0; i < sizes; ++i) {
+    add_figure(plan, (struct figure){"bandwidth", case_name, bytes[i], "GB/s", touch, bandwidth_run,
+                                     gigabytes_per_second, 1, 0});
+  }
+}
+
+void plan_rate(struct plan* plan, const char* case_name, int touch) {
+  add_figure(plan, (struct figure){"rate", case_name, 8, "M/s", touch, rate_run, million_per_second, 1, 0});
+}
