@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+#include "field.hpp"
+
+#include <algorithm>
+
+namespace scg {
+
+namespace {
+/// Room for nx unknowns and the two halo values that share the row, in whole cache lines.
+std::ptrdiff_t padded(int nx) {
+  const std::ptrdiff_t wanted = nx + 2;
+  return (wanted + cache_line_doubles - 1) / cache_line_doubles * cache_line_doubles;
+}
+}  // namespace
+
+Field::Field(int nx, int ny)
+    : nx_(nx),
+      ny_(ny),
+      stride_(padded(nx)),
+      // A cache line before the first row (for its west halo) and one after the last (the loops load one vector ahead).
+      count_(static_cast<std::size_t>((ny + 2) * stride_ + 2 * cache_line_doubles)),
+      memory_(static_cast<double*>(::operator new[](count_ * sizeof(double), std::align_val_t{alignment}))),
+      first_(memory_.get() + cache_line_doubles + stride_) {
+  clear();
+}
+
+void Field::clear() { std::fill_n(memory_.get(), count_, 0.0); }
+
+}  // namespace scg

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+// Field: one value per unknown of a block, with a frame of halo values around it, laid out for the vector loops.
+//
+//   Rows of `stride` doubles, each row starting on a cache line. With nx unknowns in a row:
+//
+//     row(j)[0 .. nx-1]   the unknowns
+//     row(j)[nx]          halo: value of the east neighbour
+//     row(j)[-1]          halo: value of the west neighbour (it lies in the last place of the row before)
+//     row(-1), row(ny)    halo: rows of the south and the north neighbour
+//
+// Where the block ends at the edge of the square, the halo stays 0: boundary values are part of the right-hand side.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <new>
+
+namespace scg {
+
+inline constexpr std::ptrdiff_t cache_line_doubles = 8;
+
+class Field {
+ public:
+  Field(int nx, int ny);
+
+  [[nodiscard]] int nx() const { return nx_; }
+  [[nodiscard]] int ny() const { return ny_; }
+  [[nodiscard]] std::ptrdiff_t stride() const { return stride_; }
+
+  /// Row j, -1 <= j <= ny.
+  [[nodiscard]] double* row(int j) { return first_ + j * stride_; }
+  [[nodiscard]] const double* row(int j) const { return first_ + j * stride_; }
+
+  /// Everything back to 0, halo included.
+  void clear();
+
+ private:
+  struct Free {
+    void operator()(double* memory) const { ::operator delete[](memory, std::align_val_t{alignment}); }
+  };
+  static constexpr std::size_t alignment = 4096;
+
+  int nx_;
+  int ny_;
+  std::ptrdiff_t stride_;
+  std::size_t count_;
+  std::unique_ptr<double[], Free> memory_;
+  double* first_;
+};
+
+}  // namespace scg

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+// The loops of kernels.hpp, written once over vectors of `lanes` doubles. Each kernels_*.cpp includes this file, compiled for its own
+// instruction set. Everything here is in an unnamed namespace and uses no inline function of another header, so that no
+// code for a wider instruction set can be picked by the linker for an older computer.
+#pragma once
+
+#include <utility>
+
+#include "field.hpp"
+#include "kernels.hpp"
+
+namespace scg {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int lanes = 8;
+#elif defined(__AVX2__)
+constexpr int lanes = 4;
+#else
+constexpr int lanes = 2;
+#endif
+
+using Vector = double __attribute__((vector_size(lanes * sizeof(double))));
+using Mask = long long __attribute__((vector_size(lanes * sizeof(double))));
+
+inline Vector load(const double* from) {
+  Vector v;
+  __builtin_memcpy(&v, from, sizeof v);
+  return v;
+}
+inline void store(double* to, Vector v) { __builtin_memcpy(to, &v, sizeof v); }
+
+template <int... i>
+inline Vector one_left(Vector before, Vector v, std::integer_sequence<int, i...>) {
+  return __builtin_shufflevector(before, v, (lanes - 1 + i)...);
+}
+template <int... i>
+inline Vector one_right(Vector v, Vector after, std::integer_sequence<int, i...>) {
+  return __builtin_shufflevector(v, after, (1 + i)...);
+}
+/// The values one place to the west of v's; `before` is the vector west of v.
+inline Vector west_of(Vector before, Vector v) { return one_left(before, v, std::make_integer_sequence<int, lanes>{}); }
+/// The values one place to the east of v's; `after` is the vector east of v.
+inline Vector east_of(Vector v, Vector after) { return one_right(v, after, std::make_integer_sequence<int, lanes>{}); }
+
+/// The first `count` lanes.
+inline Mask first_lanes(int count) {
+  Mask mask;
+  for (int i = 0; i < lanes; ++i) mask[i] = i < count ? -1 : 0;
+  return mask;
+}
+
+inline double sum_of_lanes(Vector v) {
+  double sum = 0;
+  for (int i = 0; i < lanes; ++i) sum += v[i];
+  return sum;
+}
+
+/// p = r + beta p, and x with it, at one vector; returns the new p.
+template <bool with_x>
+inline Vector advance_p(double* p, const double* r, double* x, const PassInput& in) {
+  const Vector before = load(p);
+  const Vector after = load(r) + in.beta * before;
+  store(p, after);
+  if constexpr (with_x) store(x, load(x) + in.alpha_before * before + in.alpha * after);
+  return after;
+}
+
+/// p = r + beta p along a whole row, its padding included: that is where the halo values are.
+template <bool with_x>
+inline void advance_p_row(double* p, const double* r, double* x, std::ptrdiff_t stride, const PassInput& in) {
+  for (std::ptrdiff_t i = 0; i < stride; i += lanes) advance_p<with_x>(p + i, r + i, x + i, in);
+}
+
+struct Sums {
+  Vector square{};
+  Vector horizontal{};
+  Vector vertical{};
+};
+
+/// Where one step of a pass works: it advances p on the row above and r on the row itself.
+struct Rows {
+  double* p_above;
+  const double* r_above;
+  double* x_above;
+  const double* p;
+  const double* p_below;
+  double* r;
+  const double* r_below;  ///< Already advanced; a row of zeros below the first.
+};
+
+template <bool with_x>
+inline void step(const Rows& at, int nx, std::ptrdiff_t stride, Mask tail_mask, const PassInput& in, Sums& sums) {
+  Vector p_west = load(at.p - lanes);
+  Vector p_here = load(at.p);
+  Vector r_west{};
+  Vector square = sums.square;
+  Vector horizontal = sums.horizontal;
+  Vector vertical = sums.vertical;
+
+  const auto advance = [&](std::ptrdiff_t i, auto last) {
+    const Vector p_above = advance_p<with_x>(at.p_above + i, at.r_above + i, at.x_above + i, in);
+    const Vector p_east = load(at.p + i + lanes);
+    const Vector beside = west_of(p_west, p_here) + east_of(p_here, p_east);
+    const Vector matrix_p = p_here - in.cx * beside - in.cy * (load(at.p_below + i) + p_above);
+    const Vector r_before = load(at.r + i);
+    Vector r = r_before - in.alpha * matrix_p;
+    if constexpr (last) {
+      store(at.r + i, tail_mask ? r : r_before);
+      r = tail_mask ? r : Vector{};
+    } else {
+      store(at.r + i, r);
+    }
+    square += r * r;
+    horizontal += r * west_of(r_west, r);
+    vertical += r * load(at.r_below + i);
+    p_west = p_here;
+    p_here = p_east;
+    r_west = r;
+  };
+  // The last vector is always the masked one: the places after the row's end belong to halo values.
+  const std::ptrdiff_t tail = (nx - 1) / lanes * lanes;
+  for (std::ptrdiff_t i = 0; i < tail; i += lanes) advance(i, std::false_type{});
+  advance(tail, std::true_type{});
+  for (std::ptrdiff_t i = tail + lanes; i < stride; i += lanes) {
+    advance_p<with_x>(at.p_above + i, at.r_above + i, at.x_above + i, in);
+  }
+  sums = {square, horizontal, vertical};
+}
+
+template <bool with_x>
+PassSums pass_with(Field& p, Field& r, Field& x, const PassInput& in) {
+  const int nx = p.nx();
+  const int ny = p.ny();
+  const std::ptrdiff_t stride = p.stride();
+  const Mask tail_mask = first_lanes((nx - 1) % lanes + 1);
+  // x's halo rows are never read: they serve as the row of zeros that stands below the first row of r.
+  const double* zeros = x.row(-1);
+  Sums sums;
+
+  // The west halo of row 0 lies at the end of row -1, so row -1 goes first.
+  advance_p_row<false>(p.row(-1) - cache_line_doubles, r.row(-1) - cache_line_doubles, nullptr,
+                       stride + cache_line_doubles, in);
+  advance_p_row<with_x>(p.row(0), r.row(0), x.row(0), stride, in);
+  for (int j = 0; j < ny; ++j) {
+    const Rows at{
+        p.row(j + 1), r.row(j + 1), x.row(j + 1), p.row(j), p.row(j - 1), r.row(j), j == 0 ? zeros : r.row(j - 1)};
+    if (j + 1 < ny) {
+      step<with_x>(at, nx, stride, tail_mask, in, sums);
+    } else {
+      step<false>(at, nx, stride, tail_mask, in, sums);
+    }
+  }
+  return {sum_of_lanes(sums.square), sum_of_lanes(sums.horizontal), sum_of_lanes(sums.vertical)};
+}
+
+PassSums pass(Field& p, Field& r, Field& x, const PassInput& in) {
+  return in.add_to_x ? pass_with<true>(p, r, x, in) : pass_with<false>(p, r, x, in);
+}
+
+void add(Field& x, const Field& p, double alpha) {
+  for (int j = 0; j < x.ny(); ++j) {
+    for (std::ptrdiff_t i = 0; i < x.stride(); i += lanes)
+      store(x.row(j) + i, load(x.row(j) + i) + alpha * load(p.row(j) + i));
+  }
+}
+
+void triad(Field& a, const Field& b, const Field& c, double s) {
+  double* to = a.row(0);
+  const double* from = b.row(0);
+  const double* scaled = c.row(0);
+  const std::ptrdiff_t count = a.ny() * a.stride();
+  for (std::ptrdiff_t i = 0; i < count; i += lanes) store(to + i, load(from + i) + s * load(scaled + i));
+}
+
+}  // namespace
+}  // namespace scg

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+#include "report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+
+namespace scg {
+
+Speed::Speed(const Job& job, const Outcome& outcome) {
+  if (!(outcome.seconds > 0)) return;
+  const double updates = static_cast<double>(job.grid.count()) * outcome.iterations;
+  mflops = flops_per_unknown * updates / outcome.seconds / 1e6;
+  bytes_per_second = bytes_per_unknown * updates / outcome.seconds;
+}
+
+namespace {
+
+double message_share(const CellTimes& times) { return times.seconds > 0 ? times.message_seconds / times.seconds : 0; }
+
+/// Share of the threads' time in which no cell computed.
+double idle_share(const Outcome& outcome) {
+  double computing = 0;
+  for (const CellTimes& times : outcome.cell_times) computing += times.seconds - times.message_seconds;
+  const double all = outcome.seconds * outcome.threads;
+  return all > 0 ? std::clamp(1 - computing / all, 0.0, 1.0) : 0;
+}
+
+/// The cells as they lie in the square, north on top; large machines in three numbers.
+std::string message_shares(const Outcome& outcome) {
+  constexpr int columns_max = 16;
+  std::string text =
+      fmt::format("time in messages {:.1f} % of the threads' time; by cell, waiting for other cells included:\n",
+                  100 * idle_share(outcome));
+  if (outcome.cells.nx > columns_max || outcome.cells.ny > columns_max) {
+    std::vector<double> shares;
+    for (const CellTimes& times : outcome.cell_times) shares.push_back(message_share(times));
+    std::sort(shares.begin(), shares.end());
+    return text + fmt::format("                 least {:.1f} %, median {:.1f} %, most {:.1f} %\n", 100 * shares.front(),
+                              100 * shares[shares.size() / 2], 100 * shares.back());
+  }
+  for (int y = outcome.cells.ny - 1; y >= 0; --y) {
+    text += "                ";
+    for (int x = 0; x < outcome.cells.nx; ++x) {
+      text += fmt::format(" {:4.1f} %",
+                          100 * message_share(outcome.cell_times[static_cast<std::size_t>(x + y * outcome.cells.nx)]));
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+/// JSON has no infinities and no NaN.
+std::string json_number(double value) { return std::isfinite(value) ? fmt::format("{:.6g}", value) : "null"; }
+
+}  // namespace
+
+std::string text_report(const Job& job, const Outcome& outcome) {
+  const Speed speed(job, outcome);
+  std::string text = fmt::format("problem          {}: {}\n", job.problem.name, job.problem.formula);
+  text += fmt::format("grid             {} x {}, {} unknowns\n", job.grid.nx, job.grid.ny, job.grid.count());
+  text += fmt::format("cells            {} x {} on {} thread{}\n", outcome.cells.nx, outcome.cells.ny, outcome.threads,
+                      outcome.threads == 1 ? "" : "s");
+  text += fmt::format(
+      "iterations       {}{}\n", outcome.iterations,
+      outcome.converged ? "" : fmt::format(": not converged (tolerance {:g}); raise --max-iter", job.tolerance));
+  text += fmt::format("residual         {:.3e} |b|; computed afresh from the solution: {:.3e} |b|\n", outcome.residual,
+                      outcome.true_residual);
+  if (job.problem.solution != nullptr) {
+    text += fmt::format("error            {:.3e} at most, against the exact solution\n", outcome.error_max);
+  } else {
+    text += "error            the exact solution is not known\n";
+  }
+  text += fmt::format("time             {:.6f} s\n", outcome.seconds);
+  text += fmt::format("speed            {:.0f} MFlops, counting {} operations per unknown and iteration\n",
+                      speed.mflops, flops_per_unknown);
+  text += fmt::format(
+      "memory           {:.1f} GB/s, counting {} bytes per unknown and iteration; triad on the same memory: {:.1f} "
+      "GB/s\n",
+      speed.bytes_per_second / 1e9, bytes_per_unknown, outcome.threads * outcome.triad_bytes_per_second / 1e9);
+  text += fmt::format("loops            {}\n", outcome.instruction_set);
+  return text + message_shares(outcome);
+}
+
+std::string json_report(const Job& job, const Outcome& outcome) {
+  const Speed speed(job, outcome);
+  std::string shares;
+  for (const CellTimes& times : outcome.cell_times) {
+    if (!shares.empty()) shares += ',';
+    shares += fmt::format("{:.4f}", message_share(times));
+  }
+  return fmt::format(
+      R"({{"grid":[{},{}],"cells":[{},{}],"iterations":{},"residual":{},"error_max":{},"seconds":{},"mflops":{},)"
+      R"("problem":"{}","threads":{},"converged":{},"true_residual":{},"flops_per_unknown":{},"gbytes_per_second":{},)"
+      R"("triad_gbytes_per_second":{},"loops":"{}","idle_share":{},"message_shares":[{}]}})",
+      job.grid.nx, job.grid.ny, outcome.cells.nx, outcome.cells.ny, outcome.iterations,
+      fmt::format("{:.17g}", outcome.residual),
+      job.problem.solution != nullptr ? json_number(outcome.error_max) : "null", json_number(outcome.seconds),
+      json_number(speed.mflops), job.problem.name, outcome.threads, outcome.converged,
+      json_number(outcome.true_residual), flops_per_unknown, json_number(speed.bytes_per_second / 1e9),
+      json_number(outcome.threads * outcome.triad_bytes_per_second / 1e9), outcome.instruction_set,
+      json_number(idle_share(outcome)), shares);
+}
+
+void write_history(const std::string& path, const Outcome& outcome) {
+  const auto fail = [&] {
+    throw std::runtime_error(fmt::format("cannot write the history \"{}\": {}", path, std::strerror(errno)));
+  };
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  std::unique_ptr<std::FILE, Close> file(std::fopen(path.c_str(), "w"));
+  if (file == nullptr) fail();
+  std::string text = "iteration,residual\n";
+  for (std::size_t i = 0; i < outcome.history.size(); ++i) text += fmt::format("{},{:.6e}\n", i, outcome.history[i]);
+  if (std::fwrite(text.data(), 1, text.size(), file.get()) != text.size() || std::fflush(file.get()) != 0) fail();
+}
+
+Caption caption_of(const Job& job, const Outcome& outcome) {
+  std::string subtitle =
+      fmt::format("{} x {} unknowns, {} x {} cells, {} iterations, residual {:.1e}", job.grid.nx, job.grid.ny,
+                  outcome.cells.nx, outcome.cells.ny, outcome.iterations, outcome.residual);
+  if (job.problem.solution != nullptr) subtitle += fmt::format(", error {:.1e}", outcome.error_max);
+  return {fmt::format("{}: {}", job.problem.name, job.problem.formula), subtitle};
+}
+
+}  // namespace scg

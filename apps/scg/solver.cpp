@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+//
+// The method. Textbook CG visits the vectors in two passes with a global sum after each, because alpha = r.r / p.Ap must be known before
+// r changes, and beta = r.r_new / r.r_old after it. Chronopoulos and Gear (1989) get p.Ap from r.Ar instead,
+//
+//     p.Ap = r.Ar - beta r.r / alpha_before,
+//
+// so one pass does all the work of an iteration and both sums follow it. Three things make that pass cheap here:
+//
+//   * A p is computed where it is needed, never stored: a stencil costs less than moving a vector.
+//   * r.Ar needs no second stencil. With 1 on A's diagonal it is r.r minus twice the products of neighbouring unknowns. Pairs
+//     inside the block are summed in the pass; pairs across a side are summed by the cell to the west or south of it.
+//   * x is brought up to date every second iteration, with two steps at once.
+//
+// The sides of r travel while the first global sum is under way: a cell sends them, takes part in the sum, and then finds its
+// neighbours' sides waiting. The halo of p is never sent; each cell computes it from the halo of r.
+#include "solver.hpp"
+
+#include <aplib/cellos.h>
+
+#include <cmath>
+
+#include "kernels.hpp"
+#include "progress.hpp"
+#include "system.hpp"
+
+namespace scg {
+
+namespace {
+
+/// Sums over the pairs of unknowns across the east and the north side. The halo is 0 at the edge of the square.
+PassSums pairs_across(const Field& r) {
+  PassSums sums;
+  for (int j = 0; j < r.ny(); ++j) sums.horizontal += r.row(j)[r.nx() - 1] * r.row(j)[r.nx()];
+  const double* last = r.row(r.ny() - 1);
+  const double* north = r.row(r.ny());
+  for (int i = 0; i < r.nx(); ++i) sums.vertical += last[i] * north[i];
+  return sums;
+}
+
+/// Measures one iteration in `every`, so that looking at the clock costs nothing even in cells of a few hundred unknowns.
+class TimeShare {
+ public:
+  void pass_begins(int iteration) {
+    measuring_ = iteration % every == 0;
+    if (measuring_) pass_began_ = dgettime();
+  }
+  void messages_begin() {
+    if (measuring_) messages_began_ = dgettime();
+  }
+  void messages_end() {
+    if (!measuring_) return;
+    const double now = dgettime();
+    all_ += now - pass_began_;
+    messages_ += now - messages_began_;
+    measuring_ = false;
+  }
+  [[nodiscard]] double share() const { return all_ > 0 ? messages_ / all_ : 0; }
+
+ private:
+  static constexpr int every = 16;
+  bool measuring_ = false;
+  double pass_began_ = 0;
+  double messages_began_ = 0;
+  double all_ = 0;
+  double messages_ = 0;
+};
+
+}  // namespace
+
+Solution solve(Fields& fields, Halo& halo, const Block& block, const Job& job, std::vector<double>* history) {
+  auto& [x, r, p] = fields;
+  const Stencil stencil(block.grid);
+  const Kernels& loops = kernels();
+  Solution solution;
+  TimeShare time_share;
+  Progress progress(job.shows_progress && getcid() == 0, job.tolerance);
+
+  double b_b = 0;  // global sums are written like this: b.b
+  double r_r = 0;
+  double r_r_before = 0;
+  double r_Ar = 0;
+  PassInput step{.cx = stencil.cx, .cy = stencil.cy};
+
+  sync(0, 0);  // all cells start the clock together
+  const double began = dgettime();
+  for (int iteration = 0;; ++iteration) {
+    // The pass: p = r + beta p, r = r - alpha A p, x = x + alpha p. The very first, with alpha = beta = 0, only sets p = r and sums.
+    time_share.pass_begins(iteration);
+    step.add_to_x = iteration % 2 == 0 && iteration > 0;
+    PassSums sums = loops.pass(p, r, x, step);
+    time_share.messages_begin();
+
+    // Neighbours will need the sides of the new r.
+    halo.send(r);
+
+    // First global sum: have we arrived? Every cell gets the same number, so every cell decides the same.
+    xy_dsum(sums.square, &r_r);
+    if (iteration == 0) b_b = r_r;
+    solution.iterations = iteration;
+    solution.residual = b_b > 0 ? std::sqrt(r_r / b_b) : 0;
+    solution.converged = solution.residual <= job.tolerance;
+    if (history != nullptr) history->push_back(solution.residual);
+    const bool stop = solution.converged || iteration == job.iterations_max;
+
+    // The neighbours' sides have arrived meanwhile; the pairs of unknowns across them complete r.Ar.
+    halo.receive(r);
+    if (stop) break;
+    const PassSums across = pairs_across(r);
+    xy_dsum(sums.square - 2 * stencil.cx * (sums.horizontal + across.horizontal) -
+                2 * stencil.cy * (sums.vertical + across.vertical),
+            &r_Ar);
+    time_share.messages_end();
+
+    // The next step: its direction and its length.
+    step.alpha_before = step.alpha;
+    step.beta = iteration == 0 ? 0 : r_r / r_r_before;
+    step.alpha = r_r / (iteration == 0 ? r_Ar : r_Ar - step.beta * r_r / step.alpha_before);
+    r_r_before = r_r;
+    progress.show(iteration, solution.residual);
+  }
+  if (solution.iterations % 2 == 1) loops.add(x, p, step.alpha);  // the step that x still lacks
+  sync(0, 0);
+  solution.seconds = dgettime() - began;
+  progress.clear();
+  solution.times = {solution.seconds, solution.seconds * time_share.share()};
+  return solution;
+}
+
+}  // namespace scg
