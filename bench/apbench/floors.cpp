@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Floors: what this machine can do without any library, measured like the rest, so that every figure has something to stand beside.
 #include <fmt/core.h>
-#include <immintrin.h>
 #include <pthread.h>
 #include <sched.h>
 
@@ -51,10 +50,19 @@ void run_pair(First first, Second second) {
   b.join();
 }
 
+// Tells the processor that this is a waiting loop.
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
 template <bool pause>
 void wait_for(const std::atomic<std::uint64_t>& word, std::uint64_t value) {
   while (word.load(std::memory_order_acquire) != value) {  // acquire: what the other side wrote before it must be seen
-    if constexpr (pause) _mm_pause();
+    if constexpr (pause) relax();
   }
 }
 

@@ -23,7 +23,7 @@ class Peer(sources.Source):
     def __init__(self, source_folder, out_folder, touch):
         super().__init__()
         self.touch = ["--touch"] if touch else []
-        self.program = out_folder / f"mpi_peer.{self.name}"
+        self.program = out_folder.resolve() / f"mpi_peer.{self.name}"
         self.compiler_path = self.find(self.compiler)
         self.launcher_path = self.find(self.launcher) if self.launcher else ""
         if not self.fault:
@@ -38,7 +38,8 @@ class Peer(sources.Source):
     def build(self, source_folder, out_folder):
         out_folder.mkdir(parents=True, exist_ok=True)
         files = sorted(str(path) for path in pathlib.Path(source_folder).glob("*.c"))
-        done = subprocess.run([self.compiler_path, *FLAGS, "-o", str(self.program), *files], capture_output=True, text=True, check=False)
+        done = subprocess.run([self.compiler_path, *FLAGS, "-o", str(self.program), *files], cwd=out_folder,  # ampicc leaves files there
+                              capture_output=True, text=True, check=False)
         if done.returncode != 0:
             self.fault = f"{self.compiler} cannot build bench/peers: " + " / ".join(done.stderr.strip().splitlines()[-3:])
 

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Tests of bench/compare: its command line, its arithmetic and its texts, on made-up figures; nothing is measured."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
+sys.path.insert(0, str(BENCH))
+
+from comparing import figures, machine, page, peers, table  # noqa: E402 (the path must be set first)
+
+LATENCY_8 = ("latency", "two-processors", 8)
+
+
+def compare(*words):
+    return subprocess.run([sys.executable, "-B", str(BENCH / "compare"), *words], capture_output=True, text=True, check=False, timeout=50)
+
+
+def a_round(**values):
+    """One round with the 8 B latency of each source."""
+    return {(source, *LATENCY_8): (value, "ns") for source, value in values.items()}
+
+
+def facts(**not_measured):
+    described = {"processor": "A processor", "virtual": True, "cores": 2, "system": "A system", "kernel": "Linux 6.1", "compiler": "gcc 12.2.0",
+                 "libc": "glibc 2.36"}
+    return {"date": "2026-01-01 00:00 UTC", "machine": described, "rounds": 2, "touch": False, "versions": {"MPICH": "4.0.2"},
+            "not_measured": not_measured}
+
+
+class CommandLine(unittest.TestCase):
+    def test_help_names_the_options(self):
+        done = compare("--help")
+        self.assertEqual(done.returncode, 0)
+        for word in ("--build", "--rounds", "--write-docs", "--touch"):
+            self.assertIn(word, done.stdout)
+
+    def test_unknown_peer_is_refused_with_the_known_ones(self):
+        done = compare("--peers", "openmpi,lam")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("no peer is called 'lam'; known: openmpi, mpich, ampi", done.stderr)
+
+    def test_without_apbench_it_says_how_to_build_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = compare("--build", folder, "--out", folder)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("cmake --preset release", done.stderr)
+
+
+class MissingPeers(unittest.TestCase):
+    def fault(self, kind, **environment):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, {"PATH": folder, **environment}, clear=True):
+            return kind(BENCH / "peers", pathlib.Path(folder), False).fault
+
+    def test_packages_are_installed_by_the_script(self):
+        self.assertEqual(self.fault(peers.OpenMpi), "mpicc.openmpi is not installed; run scripts/peers")
+        self.assertEqual(self.fault(peers.Mpich), "mpicc.mpich is not installed; run scripts/peers")
+
+    def test_ampi_needs_charm_home(self):
+        self.assertIn("CHARM_HOME is not set; in a checkout of Charm++ run './build AMPI", self.fault(peers.Ampi))
+        self.assertIn("is not installed", self.fault(peers.Ampi, CHARM_HOME="/nowhere"))
+
+
+class Arithmetic(unittest.TestCase):
+    def row(self, rounds, names):
+        return figures.evaluate(figures.Run(rounds, names))[0]
+
+    def test_ratios_are_made_inside_a_round(self):
+        # The machine halves its speed in the middle round: medians of the values alone would say 60/110.
+        rounds = [a_round(aplib=50, openmpi=100), a_round(aplib=100, openmpi=200), a_round(aplib=60, openmpi=110)]
+        row = self.row(rounds, ["openmpi"])
+        self.assertEqual(row.value, 60)
+        self.assertAlmostEqual(row.peer_ratio, 0.5)
+        self.assertEqual([v.met for v in row.verdicts], [True, True])
+
+    def test_the_best_peer_is_the_fastest(self):
+        row = self.row([a_round(aplib=90, openmpi=110, mpich=100)], ["openmpi", "mpich"])
+        self.assertEqual(row.best_peer, "mpich")
+        self.assertAlmostEqual(row.peer_ratio, 0.9)
+        self.assertEqual([v.met for v in row.verdicts], [False, False])
+
+    def test_what_was_not_measured_is_neither_met_nor_missed(self):
+        row = self.row([a_round(aplib=70)], [])
+        self.assertEqual([v.met for v in row.verdicts], [True, None])
+        self.assertIn("not measured", table.summary([row]))
+
+    def test_higher_is_better_where_it_is(self):
+        goal = figures.Goal(60)
+        figure = next(f for f in figures.all_figures() if f.name == "messages of 8 B")
+        for rate, met in ((59, False), (61, True)):
+            run = figures.Run([{("aplib", "rate", "two-processors", 8): (rate, "M/s")}], [])
+            row = next(r for r in figures.evaluate(run) if r.figure.name == figure.name)
+            self.assertEqual(figures.judge(run, figure, goal, row).met, met)
+
+    def test_posted_bandwidth_stands_beside_memcpy(self):
+        size = 1 << 20
+        run = figures.Run([{("aplib", "latency", "two-processors-posted", size): (size / 110, "ns"),
+                            ("floors", "floors", "memcpy", size): (55, "GB/s")}], [])
+        row = next(r for r in figures.evaluate(run) if r.figure.name == "1 MiB into a posted buffer")
+        self.assertAlmostEqual(row.value, 110)
+        self.assertAlmostEqual(row.floor_ratio, 2)
+
+    def test_quantities_for_people(self):
+        self.assertEqual(figures.quantity(71.84, "ns"), "71.8 ns")
+        self.assertEqual(figures.quantity(1070, "ns"), "1.07 us")
+        self.assertEqual(figures.quantity(264e6, "ns"), "264 ms")
+        self.assertEqual(figures.quantity(None, "ns"), "-")
+
+
+class Texts(unittest.TestCase):
+    def test_table_names_what_is_missing(self):
+        rows = figures.evaluate(figures.Run([a_round(aplib=70, mpich=100)], ["mpich"]))
+        text = table.text(rows, facts(AMPI="CHARM_HOME is not set; do this"))
+        self.assertIn("<= 0.75 x Open MPI", text)
+        self.assertIn("AMPI is not measured: CHARM_HOME is not set; do this", text)
+
+    def test_page_has_date_machine_and_tables(self):
+        run = figures.Run([a_round(aplib=70, mpich=100)], ["mpich"])
+        with tempfile.TemporaryDirectory() as folder:
+            page.write(pathlib.Path(folder), figures.evaluate(run), run, facts(), None)
+            text = (pathlib.Path(folder) / "performance.md").read_text(encoding="utf-8")
+        for words in ("2026-01-01 00:00 UTC", "A processor (virtual machine), 2 cores", "MPICH 4.0.2", "| 8 | 70.0 ns |"):
+            self.assertIn(words, text)
+
+    def test_the_machine_is_described_without_its_name(self):
+        described = machine.describe(pathlib.Path("/nowhere"))
+        self.assertGreaterEqual(described["cores"], 1)
+        self.assertNotIn(os.uname().nodename, machine.sentence(described))
+
+
+if __name__ == "__main__":
+    unittest.main()
