@@ -69,7 +69,15 @@ class Figure:
 
 
 def message_time(name, size, case="two-processors", goals=(), floor=None, floor_name=""):
-    return Figure(name, "ns", pick("aplib", "latency", case, size), lambda peer: pick(peer, "latency", case, size), floor, floor_name, goals)
+    return Figure(
+        name,
+        "ns",
+        pick("aplib", "latency", case, size),
+        lambda peer: pick(peer, "latency", case, size),
+        floor,
+        floor_name,
+        goals,
+    )
 
 
 def memcpy_time(size):
@@ -78,7 +86,13 @@ def memcpy_time(size):
 
 def collective(bench, word, size, ranks, goals):
     case = f"{ranks}-on-2"
-    return Figure(f"{word}, {ranks} cells on 2 processors", "ns", pick("aplib", bench, case, size), lambda peer: pick(peer, bench, case, size), goals=goals)
+    return Figure(
+        f"{word}, {ranks} cells on 2 processors",
+        "ns",
+        pick("aplib", bench, case, size),
+        lambda peer: pick(peer, bench, case, size),
+        goals=goals,
+    )
 
 
 def all_figures():
@@ -86,36 +100,105 @@ def all_figures():
     switch = pick("floors", "floors", "context-switch")
     memcpy = {size: pick("floors", "floors", "memcpy", size) for size in (65536, MIB)}
     return [
-        message_time("8 B one way, two processors", 8, goals=[Goal(80), Goal(0.75, "openmpi")], floor=line, floor_name="cache line"),
+        message_time(
+            "8 B one way, two processors",
+            8,
+            goals=[Goal(80), Goal(0.75, "openmpi")],
+            floor=line,
+            floor_name="cache line",
+        ),
         message_time("8 B one way, one processor", 8, "one-processor", [Goal(35)], switch, "context switch"),
-        message_time("1 KiB one way", 1024, goals=[Goal(0.7, "best peer")], floor=memcpy_time(1024), floor_name="memcpy"),
-        message_time("64 KiB one way", 65536, goals=[Goal(0.8, "best peer")], floor=memcpy_time(65536), floor_name="memcpy"),
+        message_time(
+            "1 KiB one way", 1024, goals=[Goal(0.7, "best peer")], floor=memcpy_time(1024), floor_name="memcpy"
+        ),
+        message_time(
+            "64 KiB one way", 65536, goals=[Goal(0.8, "best peer")], floor=memcpy_time(65536), floor_name="memcpy"
+        ),
         message_time("1 MiB one way", MIB, goals=[Goal(1.05, "floor")], floor=memcpy_time(MIB), floor_name="memcpy"),
-        Figure("1 MiB into a posted buffer", "GB/s", time_to_speed(pick("aplib", "latency", "two-processors-posted", MIB), MIB),
-               lambda peer: time_to_speed(pick(peer, "latency", "two-processors", MIB), MIB), memcpy[MIB], "memcpy",
-               [Goal(1.7, "floor")], True),
-        Figure("messages of 8 B", "M/s", pick("aplib", "rate", "two-processors", 8), lambda peer: pick(peer, "rate", "two-processors", 8),
-               goals=[Goal(60)], higher_is_better=True),
+        Figure(
+            "1 MiB into a posted buffer",
+            "GB/s",
+            time_to_speed(pick("aplib", "latency", "two-processors-posted", MIB), MIB),
+            lambda peer: time_to_speed(pick(peer, "latency", "two-processors", MIB), MIB),
+            memcpy[MIB],
+            "memcpy",
+            [Goal(1.7, "floor")],
+            True,
+        ),
+        Figure(
+            "messages of 8 B",
+            "M/s",
+            pick("aplib", "rate", "two-processors", 8),
+            lambda peer: pick(peer, "rate", "two-processors", 8),
+            goals=[Goal(60)],
+            higher_is_better=True,
+        ),
         collective("barrier", "barrier", 0, 2, [Goal(130)]),
         collective("reduce", "sum of 8 B", 8, 2, [Goal(140)]),
         collective("barrier", "barrier", 0, 32, [Goal(2000)]),
         collective("reduce", "sum of 8 B", 8, 32, [Goal(2000)]),
-        Figure("create, run and end a task", "ns", pick("aplib", "spawn", "one-cell"), floor=switch, floor_name="context switch", goals=[Goal(150)]),
-        Figure("idle machine", "%", pick("aplib", "idle", "two-processors"), lambda peer: pick(peer, "idle", "two-processors"), goals=[Goal(1)]),
-        Figure("scg: 2 cells over 1", "x", pick("aplib", "scg", "2x1-over-1x1"), goals=[Goal(1.9)], higher_is_better=True),
-        Figure("scg: 64 cells over 2", "x", pick("aplib", "scg", "8x8-over-2x1"), goals=[Goal(0.9)], higher_is_better=True),
+        Figure(
+            "create, run and end a task",
+            "ns",
+            pick("aplib", "spawn", "one-cell"),
+            floor=switch,
+            floor_name="context switch",
+            goals=[Goal(150)],
+        ),
+        Figure(
+            "idle machine",
+            "%",
+            pick("aplib", "idle", "two-processors"),
+            lambda peer: pick(peer, "idle", "two-processors"),
+            goals=[Goal(1)],
+        ),
+        Figure(
+            "scg: 2 cells over 1", "x", pick("aplib", "scg", "2x1-over-1x1"), goals=[Goal(1.9)], higher_is_better=True
+        ),
+        Figure(
+            "scg: 64 cells over 2", "x", pick("aplib", "scg", "8x8-over-2x1"), goals=[Goal(0.9)], higher_is_better=True
+        ),
         # For orientation; the design sets no limit.
-        Figure("yield between two tasks", "ns", pick("aplib", "switch", "one-cell"), floor=switch, floor_name="context switch"),
+        Figure(
+            "yield between two tasks",
+            "ns",
+            pick("aplib", "switch", "one-cell"),
+            floor=switch,
+            floor_name="context switch",
+        ),
         message_time("64 B one way", 64, floor=line, floor_name="cache line"),
         message_time("8 KiB one way", 8192, floor=memcpy_time(8192), floor_name="memcpy"),
         message_time("4 MiB one way", 4 * MIB, floor=memcpy_time(4 * MIB), floor_name="memcpy"),
-        message_time("1 KiB one way, one processor", 1024, "one-processor", floor=memcpy_time(1024), floor_name="memcpy"),
-        Figure("stream of 64 KiB", "GB/s", pick("aplib", "bandwidth", "two-processors", 65536),
-               lambda peer: pick(peer, "bandwidth", "two-processors", 65536), memcpy[65536], "memcpy", higher_is_better=True),
-        Figure("stream of 1 MiB", "GB/s", pick("aplib", "bandwidth", "two-processors", MIB),
-               lambda peer: pick(peer, "bandwidth", "two-processors", MIB), memcpy[MIB], "memcpy", higher_is_better=True),
-        Figure("stream of 1 MiB, posted", "GB/s", pick("aplib", "bandwidth", "two-processors-posted", MIB),
-               lambda peer: pick(peer, "bandwidth", "two-processors", MIB), memcpy[MIB], "memcpy", higher_is_better=True),
+        message_time(
+            "1 KiB one way, one processor", 1024, "one-processor", floor=memcpy_time(1024), floor_name="memcpy"
+        ),
+        Figure(
+            "stream of 64 KiB",
+            "GB/s",
+            pick("aplib", "bandwidth", "two-processors", 65536),
+            lambda peer: pick(peer, "bandwidth", "two-processors", 65536),
+            memcpy[65536],
+            "memcpy",
+            higher_is_better=True,
+        ),
+        Figure(
+            "stream of 1 MiB",
+            "GB/s",
+            pick("aplib", "bandwidth", "two-processors", MIB),
+            lambda peer: pick(peer, "bandwidth", "two-processors", MIB),
+            memcpy[MIB],
+            "memcpy",
+            higher_is_better=True,
+        ),
+        Figure(
+            "stream of 1 MiB, posted",
+            "GB/s",
+            pick("aplib", "bandwidth", "two-processors-posted", MIB),
+            lambda peer: pick(peer, "bandwidth", "two-processors", MIB),
+            memcpy[MIB],
+            "memcpy",
+            higher_is_better=True,
+        ),
         collective("barrier", "barrier", 0, 8, []),
         collective("reduce", "sum of 8 B", 8, 8, []),
         Figure("scg, 1 cell", "MFlops", pick("aplib", "scg", "1x1-on-1"), higher_is_better=True),
@@ -178,8 +261,16 @@ def evaluate(run):
     rows = []
     for figure in all_figures():
         name, peer_value = best_of(run, figure)
-        row = Row(figure, run.median(figure.own), name, peer_value, run.ratio(figure.own, figure.peer(name)) if name else None,
-                  run.median(figure.floor) if figure.floor else None, run.ratio(figure.own, figure.floor) if figure.floor else None, [])
+        row = Row(
+            figure,
+            run.median(figure.own),
+            name,
+            peer_value,
+            run.ratio(figure.own, figure.peer(name)) if name else None,
+            run.median(figure.floor) if figure.floor else None,
+            run.ratio(figure.own, figure.floor) if figure.floor else None,
+            [],
+        )
         row.verdicts = [judge(run, figure, goal, row) for goal in figure.goals]
         rows.append(row)
     return rows

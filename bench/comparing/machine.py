@@ -51,5 +51,7 @@ def describe(build):
 
 def sentence(facts):
     kind = " (virtual machine)" if facts["virtual"] else ""
-    return (f"{facts['processor']}{kind}, {facts['cores']} cores, {facts['system']}, {facts['kernel']}, {facts['libc']}, "
-            f"{facts['compiler']}")
+    return (
+        f"{facts['processor']}{kind}, {facts['cores']} cores, {facts['system']}, {facts['kernel']}, {facts['libc']}, "
+        f"{facts['compiler']}"
+    )

@@ -44,17 +44,30 @@ def by_size(run, bench, sizes, unit):
 
 
 def write(folder, rows, run, facts, picture):
-    parts = ["<!-- SPDX-License-Identifier: MIT -->\n# Performance\n",
-             f"{facts['date']}, {facts['rounds']} rounds: {table.summary(rows)}.\n\nMachine: {machine.sentence(facts['machine'])}.\n"]
+    parts = [
+        "<!-- SPDX-License-Identifier: MIT -->\n# Performance\n",
+        f"{facts['date']}, {facts['rounds']} rounds: {table.summary(rows)}.\n\nMachine: {machine.sentence(facts['machine'])}.\n",
+    ]
     if facts["versions"]:
-        parts.append("Peers: " + ", ".join(f"{title} {version}" for title, version in facts["versions"].items()) + ".\n")
+        parts.append(
+            "Peers: " + ", ".join(f"{title} {version}" for title, version in facts["versions"].items()) + ".\n"
+        )
     parts += [f"{title} is not measured: {reason}.\n" for title, reason in facts["not_measured"].items()]
     if picture is not None:
         shutil.copyfile(picture, folder / "performance.png")
         parts.append("![Times and bandwidths by message size, barriers, and the targets](performance.png)\n")
-    parts += ["## Figures and targets\n", markdown_table(rows) + "\n",
-              "## One way, between two processors\n", by_size(run, "latency", sources.LATENCY_SIZES, "ns") + "\n",
-              "## Streams, between two processors\n", by_size(run, "bandwidth", sources.BANDWIDTH_SIZES, "GB/s") + "\n"]
-    touch = "Receivers read a byte of each cache line." if facts["touch"] else "The receiver does not read what it got (`--touch` makes it)."
+    parts += [
+        "## Figures and targets\n",
+        markdown_table(rows) + "\n",
+        "## One way, between two processors\n",
+        by_size(run, "latency", sources.LATENCY_SIZES, "ns") + "\n",
+        "## Streams, between two processors\n",
+        by_size(run, "bandwidth", sources.BANDWIDTH_SIZES, "GB/s") + "\n",
+    ]
+    touch = (
+        "Receivers read a byte of each cache line."
+        if facts["touch"]
+        else "The receiver does not read what it got (`--touch` makes it)."
+    )
     parts.append(METHOD.format(samples=sources.SAMPLES, touch=touch))
     (folder / "performance.md").write_text("\n".join(parts), encoding="utf-8")

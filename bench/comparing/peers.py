@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The peers: builds bench/peers with each library's own compiler wrapper and starts it the way that suits that library best."""
+"""The peers: builds bench/peers with each library's own compiler and starts it the way that suits that library best."""
 
 import os
 import pathlib
@@ -38,15 +38,34 @@ class Peer(sources.Source):
     def build(self, source_folder, out_folder):
         out_folder.mkdir(parents=True, exist_ok=True)
         files = sorted(str(path) for path in pathlib.Path(source_folder).glob("*.c"))
-        done = subprocess.run([self.compiler_path, *FLAGS, "-o", str(self.program), *files], cwd=out_folder,  # ampicc leaves files there
-                              capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [self.compiler_path, *FLAGS, "-o", str(self.program), *files],
+            cwd=out_folder,  # ampicc leaves files there
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if done.returncode != 0:
-            self.fault = f"{self.compiler} cannot build bench/peers: " + " / ".join(done.stderr.strip().splitlines()[-3:])
+            self.fault = f"{self.compiler} cannot build bench/peers: " + " / ".join(
+                done.stderr.strip().splitlines()[-3:]
+            )
 
     def words(self, case, *benches):
         sizes = sources.commas(sources.LATENCY_SIZES)
-        return ["--peer", self.name, "--case", case, *benches, "--bytes", sizes, "--samples", str(sources.SAMPLES),
-                "--sample-ms", str(sources.SAMPLE_MS), *self.touch]
+        return [
+            "--peer",
+            self.name,
+            "--case",
+            case,
+            *benches,
+            "--bytes",
+            sizes,
+            "--samples",
+            str(sources.SAMPLES),
+            "--sample-ms",
+            str(sources.SAMPLE_MS),
+            *self.touch,
+        ]
 
     def pair_benches(self, round_number):
         return ["latency", "bandwidth", "rate"] + (["idle"] if round_number == 0 else [])
@@ -92,7 +111,9 @@ class Mpich(Peer):
         if round_number >= 2:
             return  # with more ranks than cores it spins: a barrier takes a quarter of a second, so few of them
         for ranks in CROWDS:
-            yield [self.launcher_path, "-n", str(ranks), str(self.program)] + self.words(f"{ranks}-on-2", "barrier", "reduce"), None
+            yield [self.launcher_path, "-n", str(ranks), str(self.program)] + self.words(
+                f"{ranks}-on-2", "barrier", "reduce"
+            ), None
 
     def version(self):
         text = subprocess.run([self.launcher_path, "--version"], capture_output=True, text=True, check=False).stdout
@@ -103,8 +124,10 @@ class Mpich(Peer):
 class Ampi(Peer):
     name = "ampi"
     title = "AMPI"
-    remedy = ("in a checkout of Charm++ run './build AMPI multicore-linux-x86_64 --with-production' and set CHARM_HOME to the folder "
-              "multicore-linux-x86_64 that this makes")
+    remedy = (
+        "in a checkout of Charm++ run './build AMPI multicore-linux-x86_64 --with-production' and set CHARM_HOME to the folder "
+        "multicore-linux-x86_64 that this makes"
+    )
 
     def __init__(self, source_folder, out_folder, touch):
         home = os.environ.get("CHARM_HOME", "")
@@ -128,7 +151,9 @@ class Ampi(Peer):
             yield self.start(2, ranks) + self.words(f"{ranks}-on-2", "barrier", "reduce"), None
 
     def version(self):
-        done = subprocess.run([str(self.program), "+p1", "+vp1", "--samples", "1"], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [str(self.program), "+p1", "+vp1", "--samples", "1"], capture_output=True, text=True, check=False
+        )
         found = re.search(r"Commit ID: (\S+)", done.stdout)
         return f"Charm++ {found.group(1)}" if found else "unknown"
 

@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: MIT
-"""The outcome as a picture: times and bandwidths by size, collectives, and how close the targets are. Drawn by gnuplot."""
+"""The outcome as a picture: times and bandwidths by size, collectives, how close the targets are. Drawn by gnuplot."""
 
 import shutil
 import subprocess
 
 from . import figures, sources
 
-COLOURS = {"aplib": "#c0392b", "posted": "#e67e22", "openmpi": "#2471a3", "mpich": "#148f77", "ampi": "#7d3c98", "memcpy": "#7f8c8d"}
+COLOURS = {
+    "aplib": "#c0392b",
+    "posted": "#e67e22",
+    "openmpi": "#2471a3",
+    "mpich": "#148f77",
+    "ampi": "#7d3c98",
+    "memcpy": "#7f8c8d",
+}
 RANKS = [2, 8, 32]
 
 
@@ -23,18 +30,35 @@ def curve(run, source, bench, case, sizes, transform=None):
 
 def size_panel(run, bench, sizes, title, label, factor, place):
     """One line a library, over message size."""
-    lines = [("APlib", "aplib", curve(run, "aplib", bench, "two-processors", sizes), "pt 7 lw 2.5"),
-             ("APlib, posted", "posted", curve(run, "aplib", bench, "two-processors-posted", sizes), "pt 6 lw 2.5")]
-    lines += [(figures.PEER_TITLES[name], name, curve(run, name, bench, "two-processors", sizes), "pt 5 ps 0.8 lw 1.5") for name in run.peers]
+    lines = [
+        ("APlib", "aplib", curve(run, "aplib", bench, "two-processors", sizes), "pt 7 lw 2.5"),
+        ("APlib, posted", "posted", curve(run, "aplib", bench, "two-processors-posted", sizes), "pt 6 lw 2.5"),
+    ]
+    lines += [
+        (figures.PEER_TITLES[name], name, curve(run, name, bench, "two-processors", sizes), "pt 5 ps 0.8 lw 1.5")
+        for name in run.peers
+    ]
     to_time = figures.time_to_speed if bench == "latency" else None
     lines.append(("memcpy", "memcpy", curve(run, "floors", "floors", "memcpy", sizes, to_time), "dt 2 pt 0 lw 2"))
     lines = [line for line in lines if line[2]]
     script = [f"${bench}_{key} << EOD\n" + "\n".join(points) + "\nEOD" for _, key, points, _ in lines]
-    plots = [f"${bench}_{key} using 1:($2*{factor}) with linespoints lc rgb '{COLOURS[key]}' {style} title '{title_}'"
-             for title_, key, _, style in lines]
-    script += [f"set title '{title}'", "set xlabel 'bytes'", f"set ylabel '{label}'", "set logscale x 2", "set logscale y 10",
-               f"set key {place}", "set xtics ('8' 8, '64' 64, '1 Ki' 1024, '8 Ki' 8192, '64 Ki' 65536, '1 Mi' 1048576, '4 Mi' 4194304)",
-               "set xrange [*:*]; set yrange [*:*]", "plot " + ", ".join(plots), "unset logscale", "set xtics auto"]
+    plots = [
+        f"${bench}_{key} using 1:($2*{factor}) with linespoints lc rgb '{COLOURS[key]}' {style} title '{title_}'"
+        for title_, key, _, style in lines
+    ]
+    script += [
+        f"set title '{title}'",
+        "set xlabel 'bytes'",
+        f"set ylabel '{label}'",
+        "set logscale x 2",
+        "set logscale y 10",
+        f"set key {place}",
+        "set xtics ('8' 8, '64' 64, '1 Ki' 1024, '8 Ki' 8192, '64 Ki' 65536, '1 Mi' 1048576, '4 Mi' 4194304)",
+        "set xrange [*:*]; set yrange [*:*]",
+        "plot " + ", ".join(plots),
+        "unset logscale",
+        "set xtics auto",
+    ]
     return script
 
 
@@ -48,16 +72,30 @@ def collective_panel(run):
         for group, ranks in enumerate(RANKS):
             value = run.median(figures.pick(name, "barrier", f"{ranks}-on-2"))
             if value is not None:
-                points.append(f"{group + (place - (len(names) - 1) / 2) * width} {value / 1000} \"{figures.quantity(value, 'ns')}\"")
+                points.append(
+                    f"{group + (place - (len(names) - 1) / 2) * width} {value / 1000} \"{figures.quantity(value, 'ns')}\""
+                )
         if points:
             title = figures.PEER_TITLES.get(name, "APlib")
             script.append(f"$barrier_{name} << EOD\n" + "\n".join(points) + "\nEOD")
             plots.append(f"$barrier_{name} using 1:2 with boxes lc rgb '{COLOURS[name]}' title '{title}'")
             plots.append(f"$barrier_{name} using 1:2:3 with labels font ',8' offset 0,0.6 notitle")
     tics = ", ".join(f"'{ranks} cells' {group}" for group, ranks in enumerate(RANKS))
-    script += ["set title 'Barrier: cells or ranks on two cores'", "set xlabel ''", "set ylabel 'microseconds'", "set logscale y 10",
-               f"set boxwidth {width * 0.9}", "set style fill solid 0.85 noborder", f"set xtics ({tics})", "set xrange [-0.6:2.6]",
-               "set yrange [0.02:*]", "set key top left", "plot " + ", ".join(plots) if plots else "", "unset logscale", "set xtics auto"]
+    script += [
+        "set title 'Barrier: cells or ranks on two cores'",
+        "set xlabel ''",
+        "set ylabel 'microseconds'",
+        "set logscale y 10",
+        f"set boxwidth {width * 0.9}",
+        "set style fill solid 0.85 noborder",
+        f"set xtics ({tics})",
+        "set xrange [-0.6:2.6]",
+        "set yrange [0.02:*]",
+        "set key top left",
+        "plot " + ", ".join(plots) if plots else "",
+        "unset logscale",
+        "set xtics auto",
+    ]
     return script
 
 
@@ -73,16 +111,25 @@ def target_panel(rows):
         end = min(max(verdict.share, 0.011), 9.9)
         (met if verdict.met else missed).append(f"0.01 {y} 0.01 {end} {y - 0.36} {y + 0.36}")
         label = name.replace("%", "%%")  # gnuplot takes a label for a format
-        tics.append(f"\"{label}\" {y}")
+        tics.append(f'"{label}" {y}')
     script, plots = [], []
     for key, colour, boxes in (("met", "#27ae60", met), ("missed", "#c0392b", missed)):
         if boxes:
             script.append(f"${key} << EOD\n" + "\n".join(boxes) + "\nEOD")
             plots.append(f"${key} using 1:2:3:4:5:6 with boxxyerror lc rgb '{colour}' notitle")
-    script += ["set title 'Share of the limit used (green: met)'", "set xlabel ''", "set ylabel ''", "set logscale x 10",
-               "set style fill solid 0.8 noborder", "set xrange [0.01:10]", f"set yrange [0.3:{len(known) + 0.7}]",
-               "set ytics font ',9' (" + ", ".join(tics) + ")", "set xtics (0.01, 0.1, 0.5, 1, 2, 10)",
-               f"set arrow 1 from 1,0.3 to 1,{len(known) + 0.7} nohead lw 1.5 lc rgb 'black' front", "plot " + ", ".join(plots)]
+    script += [
+        "set title 'Share of the limit used (green: met)'",
+        "set xlabel ''",
+        "set ylabel ''",
+        "set logscale x 10",
+        "set style fill solid 0.8 noborder",
+        "set xrange [0.01:10]",
+        f"set yrange [0.3:{len(known) + 0.7}]",
+        "set ytics font ',9' (" + ", ".join(tics) + ")",
+        "set xtics (0.01, 0.1, 0.5, 1, 2, 10)",
+        f"set arrow 1 from 1,0.3 to 1,{len(known) + 0.7} nohead lw 1.5 lc rgb 'black' front",
+        "plot " + ", ".join(plots),
+    ]
     return script
 
 
@@ -91,9 +138,13 @@ def draw(path, run, rows):
     gnuplot = shutil.which("gnuplot")
     if gnuplot is None:
         return False
-    script = ["set terminal pngcairo size 1500,1050 font 'sans,11'", f"set output '{path}'",
-              "set multiplot layout 2,2 title 'APlib beside its peers' font ',14'",
-              "set grid lc rgb '#dddddd'", "set format y '%g'"]
+    script = [
+        "set terminal pngcairo size 1500,1050 font 'sans,11'",
+        f"set output '{path}'",
+        "set multiplot layout 2,2 title 'APlib beside its peers' font ',14'",
+        "set grid lc rgb '#dddddd'",
+        "set format y '%g'",
+    ]
     script += size_panel(run, "latency", sources.LATENCY_SIZES, "Message, one way", "microseconds", 0.001, "top left")
     script += size_panel(run, "bandwidth", sources.BANDWIDTH_SIZES, "Stream of messages", "GB/s", 1, "bottom right")
     script += collective_panel(run)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What gives figures: APlib and the floors here, the peers in peers.py. Each runs a program that prints apbench's JSON lines."""
+"""What gives figures: APlib and the floors here, the peers in peers.py. Each runs programs that print JSON lines."""
 
 import json
 import pathlib
@@ -23,14 +23,18 @@ def commas(numbers):
 def run_for_lines(command, environment=None):
     """Runs a command; returns its JSON lines. Raises Unusable with the program's own words when it fails."""
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=RUN_SECONDS_MAX, check=False)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=RUN_SECONDS_MAX, check=False
+        )
     except OSError as error:
         raise Unusable(f"cannot start {pathlib.Path(command[0]).name}: {error.strerror}") from error
     except subprocess.TimeoutExpired as error:
         raise Unusable(f"{pathlib.Path(command[0]).name} did not end within {RUN_SECONDS_MAX} s") from error
     if done.returncode != 0:
         words = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()
-        raise Unusable(f"{pathlib.Path(command[0]).name} failed with status {done.returncode}: " + " / ".join(words[-3:]))
+        raise Unusable(
+            f"{pathlib.Path(command[0]).name} failed with status {done.returncode}: " + " / ".join(words[-3:])
+        )
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
@@ -64,7 +68,9 @@ class Apbench(Source):
         super().__init__()
         self.program = build / "bin" / "apbench"
         if not self.program.exists():
-            raise Unusable(f"there is no {self.program}; build it with: cmake --preset release && cmake --build --preset release")
+            raise Unusable(
+                f"there is no {self.program}; build it with: cmake --preset release && cmake --build --preset release"
+            )
 
     def line(self, *words):
         return ([str(self.program), *words, "--json", "--samples", str(SAMPLES), "--sample-ms", str(SAMPLE_MS)], None)

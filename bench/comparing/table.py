@@ -22,7 +22,14 @@ def cells(row):
     unit = row.figure.unit
     peer = f"{figures.quantity(row.peer_value, unit)} {figures.PEER_TITLES[row.best_peer]}" if row.best_peer else "-"
     floor = f"{figures.quantity(row.floor_value, unit)} {row.figure.floor_name}" if row.floor_value is not None else "-"
-    first = [row.figure.name, figures.quantity(row.value, unit), peer, ratio(row.peer_ratio), floor, ratio(row.floor_ratio)]
+    first = [
+        row.figure.name,
+        figures.quantity(row.value, unit),
+        peer,
+        ratio(row.peer_ratio),
+        floor,
+        ratio(row.floor_ratio),
+    ]
     verdicts = [[v.text, yes_or_no(v.met)] for v in row.verdicts] or [["", ""]]
     return [first + verdicts[0]] + [[""] * len(first) + verdict for verdict in verdicts[1:]]
 
@@ -63,8 +70,15 @@ def measurements(run):
     for source, bench, case, size in keys:
         values = [v[(source, bench, case, size)] for v in run.rounds if (source, bench, case, size) in v]
         numbers = [value for value, _ in values]
-        yield {"source": source, "bench": bench, "case": case, "bytes": size, "unit": values[0][1],
-               "median": statistics.median(numbers), "rounds": numbers}
+        yield {
+            "source": source,
+            "bench": bench,
+            "case": case,
+            "bytes": size,
+            "unit": values[0][1],
+            "median": statistics.median(numbers),
+            "rounds": numbers,
+        }
 
 
 def write_json(path, run, rows, facts):

@@ -19,7 +19,9 @@ LATENCY_8 = ("latency", "two-processors", 8)
 
 
 def compare(*words):
-    return subprocess.run([sys.executable, "-B", str(BENCH / "compare"), *words], capture_output=True, text=True, check=False, timeout=50)
+    return subprocess.run(
+        [sys.executable, "-B", str(BENCH / "compare"), *words], capture_output=True, text=True, check=False, timeout=50
+    )
 
 
 def a_round(**values):
@@ -28,10 +30,23 @@ def a_round(**values):
 
 
 def facts(**not_measured):
-    described = {"processor": "A processor", "virtual": True, "cores": 2, "system": "A system", "kernel": "Linux 6.1", "compiler": "gcc 12.2.0",
-                 "libc": "glibc 2.36"}
-    return {"date": "2026-01-01 00:00 UTC", "machine": described, "rounds": 2, "touch": False, "versions": {"MPICH": "4.0.2"},
-            "not_measured": not_measured}
+    described = {
+        "processor": "A processor",
+        "virtual": True,
+        "cores": 2,
+        "system": "A system",
+        "kernel": "Linux 6.1",
+        "compiler": "gcc 12.2.0",
+        "libc": "glibc 2.36",
+    }
+    return {
+        "date": "2026-01-01 00:00 UTC",
+        "machine": described,
+        "rounds": 2,
+        "touch": False,
+        "versions": {"MPICH": "4.0.2"},
+        "not_measured": not_measured,
+    }
 
 
 class CommandLine(unittest.TestCase):
@@ -55,7 +70,9 @@ class CommandLine(unittest.TestCase):
 
 class MissingPeers(unittest.TestCase):
     def fault(self, kind, **environment):
-        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, {"PATH": folder, **environment}, clear=True):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(
+            os.environ, {"PATH": folder, **environment}, clear=True
+        ):
             return kind(BENCH / "peers", pathlib.Path(folder), False).fault
 
     def test_packages_are_installed_by_the_script(self):
@@ -100,8 +117,15 @@ class Arithmetic(unittest.TestCase):
 
     def test_posted_bandwidth_stands_beside_memcpy(self):
         size = 1 << 20
-        run = figures.Run([{("aplib", "latency", "two-processors-posted", size): (size / 110, "ns"),
-                            ("floors", "floors", "memcpy", size): (55, "GB/s")}], [])
+        run = figures.Run(
+            [
+                {
+                    ("aplib", "latency", "two-processors-posted", size): (size / 110, "ns"),
+                    ("floors", "floors", "memcpy", size): (55, "GB/s"),
+                }
+            ],
+            [],
+        )
         row = next(r for r in figures.evaluate(run) if r.figure.name == "1 MiB into a posted buffer")
         self.assertAlmostEqual(row.value, 110)
         self.assertAlmostEqual(row.floor_ratio, 2)
@@ -125,7 +149,12 @@ class Texts(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             page.write(pathlib.Path(folder), figures.evaluate(run), run, facts(), None)
             text = (pathlib.Path(folder) / "performance.md").read_text(encoding="utf-8")
-        for words in ("2026-01-01 00:00 UTC", "A processor (virtual machine), 2 cores", "MPICH 4.0.2", "| 8 | 70.0 ns |"):
+        for words in (
+            "2026-01-01 00:00 UTC",
+            "A processor (virtual machine), 2 cores",
+            "MPICH 4.0.2",
+            "| 8 | 70.0 ns |",
+        ):
             self.assertIn(words, text)
 
     def test_the_machine_is_described_without_its_name(self):
