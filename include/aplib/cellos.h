@@ -137,7 +137,7 @@ APLIB_C_API int y_brd(int root, void* buf, int size);
  * the line, is ignored: every call is one barrier. A */
 APLIB_C_API int cellos_sync(int no, int stat);
 
-/* --- Status network: independent of sync, no waiting. --- */
+/* --- Status network: independent of sync, no waiting. A loop of cstat or gstat lets other tasks run. --- */
 
 APLIB_C_API int pstat(int stat); /* post this cell's status word. Returns 0. [cell] A */
 APLIB_C_API int cstat(void);     /* 16 while bit 0 of any cell's word is set, else 0. [host] [cell] A, 16: B */

@@ -48,6 +48,7 @@ struct TaskFront {
   Message message;                                 ///< last received by a pointer-returning call (CellOS: valid until the next receive)
   Envelope last{any_cell, any_task, any_type, 0};  ///< of the message last received in any way; source any_cell: none yet
   bool readable = false;                           ///< `last` speaks of `message`, so it can be read again
+  std::uint8_t status_reads = 0;                   ///< cstat and gstat calls, so that a loop of them lets others run
   void* exit_frame = nullptr;                      ///< where exit() ends the task's program
   const void* program = nullptr;                   ///< host program's task: what CellOS's ccreat starts
 };
