@@ -50,17 +50,19 @@ else()
   set(aplib_pc_includedir "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
 endif()
 
-function(aplib_install_pc name description requires libs)
+function(aplib_install_pc name description requires libs cflags)
   set(aplib_pc_name ${name})
   set(aplib_pc_description ${description})
   set(aplib_pc_requires ${requires})
   set(aplib_pc_libs ${libs})
+  set(aplib_pc_cflags ${cflags})
   configure_file(${PROJECT_SOURCE_DIR}/cmake/aplib.pc.in ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
   install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${aplib_pc_dir} COMPONENT aplib_development)
 endfunction()
 
-aplib_install_pc(aplib "Message passing between cells and tasks of a virtual AP1000" "" "-laplib")
+aplib_install_pc(aplib "Message passing between cells and tasks of a virtual AP1000" "" "-laplib" "")
 if(TARGET aplib_cellos_main)
+  # -fexceptions: ends of tasks pass through frames of C.
   aplib_install_pc(aplib-cellos "main() for CellOS programs (host_main and cell_main) on APlib"
-    "aplib = ${PROJECT_VERSION}" "-laplib_cellos_main")
+    "aplib = ${PROJECT_VERSION}" "-laplib_cellos_main" "-fexceptions")
 endif()
