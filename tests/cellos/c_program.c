@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/* The C side of the interface: the headers in C_HEADERS order, in the language version of the build, give prototypes, CellOS's sync beside
+ * libc's, and room for the old declarations of dgettime. Built once per C_NAME. */
+#include C_FIRST
+#include C_SECOND
+
+#include "c_program.h"
+
+/* As the known programs declare it. */
+double dgettime();
+
+#define CHECK(condition) \
+  if (!(condition)) return __LINE__
+
+int C_NAME(void) {
+  int sum = 0;
+  int me = getcid();
+  int* body;
+
+  sync(); /* libc's: writes the disks' caches back, returns nothing */
+  CHECK(sync(0, me == 0) == 1);
+  CHECK(sync(0, (me, 0)) == 0);
+  CHECK(sync(getncel(), sync(0, 1) - 1) == 0);
+  CHECK(xy_isum(1, &sum) == 1 && sum == getncel());
+  CHECK(l_asend(me, 0, 3, (char*)&me, 4) == 1);
+  CHECK(cprobe() != 0);
+  /* A whole pointer comes back: with an implicit declaration it would be cut to an int. */
+  body = (int*)crecv();
+  CHECK(sizeof crecv() == sizeof(void*) && *body == me);
+  CHECK(getmcid() == me && getmtype() == 3 && getmlen() == 4);
+  CHECK(dgettime() > 0);
+  CHECK(C_GETTID() == 0);
+  return 0;
+}
+
+#ifdef C_WITH_CALL
+void c_call(void (*function)(void)) {
+  char room[64];
+  room[0] = 1;
+  function();
+  if (room[0] != 1) room[1] = 0;
+}
+#endif
