@@ -13,6 +13,9 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/aplib DESTINATION ${CMAKE_INSTAL
 # The main() of historical programs, which have host_main and cell_main instead.
 if(TARGET aplib_cellos_main)
   set_target_properties(aplib_cellos_main PROPERTIES EXPORT_NAME cellos_main)
+  # Old sources include their headers by the historical names.
+  target_include_directories(aplib_cellos_main INTERFACE
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include/aplib/compat> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/aplib/compat>)
   install(TARGETS aplib_cellos_main EXPORT aplib-targets
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT aplib_development)
 endif()
@@ -64,5 +67,5 @@ aplib_install_pc(aplib "Message passing between cells and tasks of a virtual AP1
 if(TARGET aplib_cellos_main)
   # -fexceptions: ends of tasks pass through frames of C.
   aplib_install_pc(aplib-cellos "main() for CellOS programs (host_main and cell_main) on APlib"
-    "aplib = ${PROJECT_VERSION}" "-laplib_cellos_main" "-fexceptions")
+    "aplib = ${PROJECT_VERSION}" "-laplib_cellos_main" "-I\${includedir}/aplib/compat -fexceptions")
 endif()
