@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+#include "cell/buffer_pool.hpp"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include "aplib/error.hpp"
+
+namespace aplib {
+
+namespace {
+
+constexpr std::size_t chunk_bytes = 256 * 1024;
+
+void* map(std::size_t bytes, std::size_t wanted) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    throw Error(Errc::exhausted, fmt::format("no memory for a message of {} bytes: {}; receive messages sooner or send smaller ones",
+                                             wanted, std::strerror(errno)));
+  }
+  if (bytes >= (4U << 20)) madvise(memory, bytes, MADV_HUGEPAGE);
+  return memory;
+}
+
+}  // namespace
+
+void BufferPool::set_place(std::uint32_t index, std::uint32_t pool_count) {
+  index_ = index;
+  batches_.resize(pool_count);
+}
+
+BufferPool::~BufferPool() {
+  for (Buffer* buffer : large_) munmap(buffer, sizeof(Buffer) + body_bytes(buffer->size_class));
+  for (void* chunk : chunks_) munmap(chunk, chunk_bytes);
+}
+
+Buffer* BufferPool::pop_free(std::uint32_t size_class) noexcept {
+  Buffer* buffer = free_[size_class];
+  if (buffer == nullptr) return nullptr;
+  free_[size_class] = buffer->next;
+  if (size_class >= large_class) large_cached_bytes_ -= body_bytes(size_class);
+  return buffer;
+}
+
+Buffer* BufferPool::get_slowly(std::uint32_t size_class, std::size_t bytes) {
+  if (size_class >= class_count) {
+    throw Error(Errc::exhausted, fmt::format("a message of {} bytes is larger than any buffer; send it in pieces", bytes));
+  }
+  if (Buffer* buffer = pop_free(size_class)) return buffer;
+  if (collect()) {
+    if (Buffer* buffer = pop_free(size_class)) return buffer;
+  }
+  carve(size_class, bytes);
+  return pop_free(size_class);
+}
+
+void BufferPool::carve(std::uint32_t size_class, std::size_t bytes) {
+  const std::size_t each = sizeof(Buffer) + body_bytes(size_class);
+  if (size_class >= large_class) {
+    auto* buffer = ::new (map(each, bytes)) Buffer;
+    buffer->home = this;
+    buffer->size_class = size_class;
+    buffer->large_index = static_cast<std::uint32_t>(large_.size());
+    large_.push_back(buffer);
+    committed_bytes_ += each;
+    put_own(buffer);
+    return;
+  }
+  auto* chunk = static_cast<char*>(map(chunk_bytes, bytes));
+  chunks_.push_back(chunk);
+  committed_bytes_ += chunk_bytes;
+  // Highest address first, so that the lowest is used first. A large class takes a few buffers, a small one fills the chunk.
+  for (std::size_t n = chunk_bytes / each; n-- > 0;) {
+    auto* buffer = ::new (chunk + n * each) Buffer;
+    buffer->home = this;
+    buffer->size_class = size_class;
+    put_own(buffer);
+  }
+}
+
+void BufferPool::unmap(Buffer* buffer) noexcept {
+  const std::size_t each = sizeof(Buffer) + body_bytes(buffer->size_class);
+  large_.back()->large_index = buffer->large_index;
+  large_[buffer->large_index] = large_.back();
+  large_.pop_back();
+  committed_bytes_ -= each;
+  munmap(buffer, each);
+}
+
+void BufferPool::put_foreign(Buffer* buffer) noexcept {
+  const std::uint32_t home = buffer->home->index_;
+  Batch& batch = batches_[home];
+  if (batch.count == 0) {
+    batch.tail = buffer;
+    batch_live_.push_back(home);
+  }
+  buffer->next = batch.head;
+  batch.head = buffer;
+  ++batch.count;
+  batch.bytes += body_bytes(buffer->size_class);
+  if (batch.count >= batch_count_max || batch.bytes >= batch_bytes_max) {
+    send_home(batch);
+    batch_live_.erase(std::find(batch_live_.begin(), batch_live_.end(), home));
+  }
+}
+
+void BufferPool::send_home(Batch& batch) noexcept {
+  batch.head->home->push_returned(batch.head, batch.tail);
+  batch = Batch{};
+}
+
+void BufferPool::flush() noexcept {
+  for (const std::uint32_t home : batch_live_) send_home(batches_[home]);
+  batch_live_.clear();
+}
+
+void BufferPool::put_from_outside(Buffer* buffer) noexcept { buffer->home->push_returned(buffer, buffer); }
+
+void BufferPool::push_returned(Buffer* head, Buffer* tail) noexcept {
+  Buffer* seen = returned_.load(std::memory_order_relaxed);  // relaxed: the exchange below publishes
+  do {
+    tail->next = seen;
+  } while (!returned_.compare_exchange_weak(seen, head, std::memory_order_release, std::memory_order_relaxed));  // invariant (3)
+}
+
+bool BufferPool::collect() noexcept {
+  Buffer* buffer = returned_.exchange(nullptr, std::memory_order_acquire);  // invariant (3)
+  if (buffer == nullptr) return false;
+  while (buffer != nullptr) {
+    Buffer* next = buffer->next;
+    put_own(buffer);
+    buffer = next;
+  }
+  return true;
+}
+
+}  // namespace aplib

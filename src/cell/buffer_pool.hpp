@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+// Buffers that carry messages too large for a ring slot, and the pool each processor takes them from. A buffer that another
+// processor has finished with goes back to the pool it came from, in batches, so that a stream reuses a small hot set.
+//
+// Invariants: (1) a buffer belongs to one pool for ever; (2) only the pool's owner touches its free lists; (3) others push chains onto
+// returned_ (release), the owner takes the whole chain (acquire), so there is no ABA problem.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/cache.hpp"
+#include "cell/transfer.hpp"
+
+namespace aplib {
+
+class BufferPool;
+
+/// Header in front of a message body; an entry of MatchQueue. The body follows at a cache-line boundary.
+struct alignas(cache_line_bytes) Buffer {
+  Buffer* next;             // match queue, free list or return chain
+  Buffer* previous;         // match queue
+  Buffer* bucket_next;      // match queue
+  Buffer* bucket_previous;  // match queue
+  std::uint64_t key;        // match key
+  std::size_t bytes;        // of the body
+  BufferPool* home;         // invariant (1)
+  std::uint32_t size_class;
+  std::uint32_t task;       // destination task, while it does not exist yet
+
+  alignas(cache_line_bytes) Transfer<> transfer;  // for large bodies only
+  std::uint32_t large_index;                    // for large bodies only: place in BufferPool::large_
+
+  [[nodiscard]] char* body() noexcept { return reinterpret_cast<char*>(this + 1); }
+};
+
+class BufferPool {
+ public:
+  BufferPool() = default;
+  ~BufferPool();
+  BufferPool(const BufferPool&) = delete;
+  BufferPool& operator=(const BufferPool&) = delete;
+
+  /// Before any foreign buffer is put back: which of how many pools this is.
+  void set_place(std::uint32_t index, std::uint32_t pool_count);
+
+  /// Owner: a buffer for `bytes`. Throws Error(exhausted).
+  Buffer* get(std::size_t bytes) {
+    const std::uint32_t size_class = class_of(bytes);
+    Buffer* buffer = free_[size_class];
+    if (buffer == nullptr || size_class >= large_class) [[unlikely]] {
+      buffer = get_slowly(size_class, bytes);
+    } else {
+      free_[size_class] = buffer->next;
+    }
+    buffer->bytes = bytes;
+    return buffer;
+  }
+
+  /// Owner: finished with `buffer`, wherever it came from.
+  void put(Buffer* buffer) noexcept {
+    if (buffer->home == this) {
+      put_own(buffer);
+    } else {
+      put_foreign(buffer);
+    }
+  }
+
+  /// Any thread that owns no pool.
+  static void put_from_outside(Buffer* buffer) noexcept;
+
+  /// Owner: sends all batches home. Called before the processor sleeps.
+  void flush() noexcept;
+
+  [[nodiscard]] std::size_t committed_bytes() const noexcept { return committed_bytes_; }
+
+  static constexpr std::size_t smallest_body = 128;
+
+ private:
+  static constexpr std::uint32_t class_count = 40;
+  static constexpr std::uint32_t large_class = 9;              // 128 << 9 = 64 KiB: own mappings from here on
+  static constexpr std::uint32_t batch_count_max = 16;
+  static constexpr std::size_t batch_bytes_max = 16 * 1024;    // large buffers go home at once, while they are hot
+  static constexpr std::size_t large_cache_bytes_max = 256U << 20;  // free large buffers beyond this go back to the system
+
+  struct Batch {
+    Buffer* head = nullptr;
+    Buffer* tail = nullptr;
+    std::uint32_t count = 0;
+    std::size_t bytes = 0;
+  };
+
+  static constexpr std::uint32_t class_of(std::size_t bytes) noexcept {
+    return bytes <= smallest_body ? 0 : static_cast<std::uint32_t>(std::bit_width((bytes - 1) / smallest_body));
+  }
+  static constexpr std::size_t body_bytes(std::uint32_t size_class) noexcept { return smallest_body << size_class; }
+
+  void put_own(Buffer* buffer) noexcept {
+    if (buffer->size_class >= large_class && large_cached_bytes_ + body_bytes(buffer->size_class) > large_cache_bytes_max) {
+      unmap(buffer);
+      return;
+    }
+    if (buffer->size_class >= large_class) large_cached_bytes_ += body_bytes(buffer->size_class);
+    buffer->next = free_[buffer->size_class];
+    free_[buffer->size_class] = buffer;
+  }
+  void put_foreign(Buffer* buffer) noexcept;
+  void send_home(Batch& batch) noexcept;
+  void push_returned(Buffer* head, Buffer* tail) noexcept;
+  bool collect() noexcept;
+  Buffer* get_slowly(std::uint32_t size_class, std::size_t bytes);
+  Buffer* pop_free(std::uint32_t size_class) noexcept;
+  void carve(std::uint32_t size_class, std::size_t bytes);
+  void unmap(Buffer* buffer) noexcept;
+
+  std::array<Buffer*, class_count> free_{};
+  std::uint32_t index_ = 0;
+  std::size_t committed_bytes_ = 0;
+  std::size_t large_cached_bytes_ = 0;
+  std::vector<Batch> batches_;             // by home pool
+  std::vector<std::uint32_t> batch_live_;  // indices of batches that hold something
+  std::vector<void*> chunks_;              // small buffers are carved from these
+  std::vector<Buffer*> large_;             // mapped one by one
+  alignas(cache_pair_bytes) std::atomic<Buffer*> returned_{nullptr};
+};
+
+}  // namespace aplib

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+#include "cell/cell.hpp"
+
+#include "aplib/ids.hpp"
+
+namespace aplib {
+
+std::optional<std::uint32_t> TaskTable::choose_id() {
+  const std::size_t resting = freed_.size() - freed_head_;
+  const bool full = tasks_.size() > task_id_max;
+  while (freed_head_ < freed_.size() && (resting > id_rest || full)) {
+    const std::uint32_t id = freed_[freed_head_++];
+    if (freed_head_ == freed_.size() || freed_head_ >= 4 * id_rest) {
+      freed_.erase(freed_.begin(), freed_.begin() + static_cast<std::ptrdiff_t>(freed_head_));
+      freed_head_ = 0;
+    }
+    if (tasks_[id] == nullptr) return id;  // someone may have asked for it by number meanwhile
+  }
+  if (full) return std::nullopt;
+  if (tasks_.empty()) tasks_.push_back(nullptr);  // 0 is never chosen: it is the cell program's
+  tasks_.push_back(nullptr);
+  return static_cast<std::uint32_t>(tasks_.size() - 1);
+}
+
+void TaskTable::insert(std::uint32_t id, TaskControl& task) {
+  if (id >= tasks_.size()) {
+    for (auto unused = static_cast<std::uint32_t>(tasks_.size()); unused < id; ++unused) {
+      if (unused != 0) freed_.push_back(unused);
+    }
+    tasks_.resize(id + 1);
+  }
+  tasks_[id] = &task;
+  ++count_;
+}
+
+void TaskTable::erase(std::uint32_t id) {
+  tasks_[id] = nullptr;
+  --count_;
+  if (id != 0) freed_.push_back(id);
+}
+
+Cell::~Cell() {
+  for (std::uint32_t id = 0; id < tasks.end(); ++id) {
+    TaskControl* task = tasks.find(id);
+    if (task == nullptr) continue;
+    dispose_flow(*task);
+    task->~TaskControl();  // its stack goes with the pool
+  }
+}
+
+}  // namespace aplib

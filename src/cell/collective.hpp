@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+// Shared state of collectives. Cells of one group (all, a row, a column) go through numbered episodes together; a cell enters episode
+// e+1 only after episode e is complete, so two sets of places (by the episode's parity) are enough.
+//
+// Group `all` is the fast one: every processor has a line per parity into which it publishes, once all its cells have arrived, how many
+// they are and the pieces of the reduction tree they cover. Each processor reads the others' lines; the episode is complete when the counts
+// add up to the number of cells. Nobody writes what another writes.
+//
+// Rows and columns count arrivals in one shared counter; the last to arrive reduces and marks the episode done.
+//
+// Invariants: (1) a line of parity e%2 is rewritten for e+2 only after its owner saw e+1 complete, hence after every processor with
+// cells has used e; (2) fields of a line are written before its count (release) and read after it (acquire); (3) values[] of an
+// episode (Cell::places) are written before the arrival is published, in either scheme.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "aplib/collective.hpp"
+#include "base/cache.hpp"
+#include "cell/fold.hpp"
+
+namespace aplib {
+
+/// What one cell asks of a collective: all cells of the group must ask the same (but the value and `stat`).
+enum class CollectiveKind : std::uint8_t { barrier, reduce, broadcast };
+
+struct CollectiveCall {
+  const char* call = "";  ///< As the user wrote it.
+  CollectiveKind kind = CollectiveKind::barrier;
+  Scope scope = Scope::all;
+  Combine combine;
+  std::uint64_t bytes = 0;  ///< broadcast: size.
+  std::uint32_t root = 0;   ///< broadcast: cell.
+
+  /// Equal for calls that fit together. Never 0.
+  [[nodiscard]] std::uint32_t signature() const noexcept {
+    std::uint64_t mix = static_cast<std::uint64_t>(kind) + 1;
+    if (kind == CollectiveKind::reduce) {
+      mix |= static_cast<std::uint64_t>(combine.op) << 4 | static_cast<std::uint64_t>(combine.type) << 8 |
+             static_cast<std::uint64_t>(combine.located) << 12;
+    } else if (kind == CollectiveKind::broadcast) {
+      mix |= bytes << 16;
+      mix ^= std::uint64_t{root} * 0x9e37'79b9'7f4a'7c15ULL << 4;
+    }
+    mix *= 0xff51'afd7'ed55'8ccdULL;
+    return static_cast<std::uint32_t>(mix >> 32) | 1U;
+  }
+};
+
+/// What one processor publishes for one episode of the group `all`. Exactly one cache line.
+struct alignas(cache_line_bytes) ArrivalLine {
+  static constexpr std::uint32_t piece_count_max = 3;
+  std::atomic<std::uint64_t> episode_and_count{0};  ///< High half: episode + 1. Low half: cells arrived.
+  std::uint32_t signature = 0;                      ///< 0: cells of this processor disagree.
+  std::uint16_t first = 0;                          ///< First cell covered, when pieces > 0.
+  std::uint16_t pieces = 0;                         ///< Subtrees that cover our cells in order; 0: look at Cell::places instead.
+  std::uint64_t bits[piece_count_max] = {};         ///< Value of each piece,
+  std::int32_t locations[piece_count_max] = {};     ///< its location,
+  std::uint8_t levels[piece_count_max] = {};        ///< and its level in the tree.
+};
+static_assert(sizeof(ArrivalLine) == cache_line_bytes);
+
+/// Both parities of one processor, on lines (and neighbours) of their own.
+struct alignas(cache_pair_bytes) ArrivalLines {
+  alignas(cache_pair_bytes) ArrivalLine even;
+  alignas(cache_pair_bytes) ArrivalLine odd;
+  ArrivalLine& of(std::uint32_t episode) noexcept { return (episode & 1U) != 0 ? odd : even; }
+};
+
+/// Where the root of a broadcast shows its bytes. Small ones are staged, so that the root need not wait for the readers.
+struct BroadcastPlace {
+  static constexpr std::size_t staged_bytes_max = 8 * 1024;
+  const void* bytes = nullptr;
+  std::unique_ptr<char[]> stage;
+};
+
+/// Shared by the cells of one group.
+struct Group {
+  Scope scope = Scope::all;
+  std::uint32_t first = 0;   ///< First cell; member i is first + i * stride.
+  std::uint32_t stride = 1;
+  std::uint32_t count = 0;
+  BroadcastPlace broadcast[2];
+
+  // Rows and columns only.
+  alignas(cache_pair_bytes) std::atomic<std::uint64_t> arrived{0};
+  alignas(cache_pair_bytes) std::atomic<std::uint32_t> done{0};  ///< Episodes complete.
+  Operand result[2];
+  bool mismatch[2] = {false, false};
+
+  [[nodiscard]] bool contains(std::uint32_t cell) const noexcept {
+    return cell >= first && (cell - first) % stride == 0 && (cell - first) / stride < count;
+  }
+};
+
+}  // namespace aplib

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: MIT
+// Barriers, reductions and broadcasts. How they work: collective.hpp; the tree: fold.hpp.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "aplib/error.hpp"
+#include "cell/processor.hpp"
+
+namespace aplib {
+
+namespace {
+
+[[noreturn, gnu::cold]] void refuse(const TaskControl& self, const char* call, Errc code, const std::string& text) {
+  const Domain& domain = self.cell->processor->domain();
+  throw Error(code, fmt::format("{} task {}: {}: {}", domain.name_of(self.cell->id), self.id, call, text));
+}
+
+constexpr std::uint64_t line_word(std::uint32_t episode, std::uint32_t count) noexcept {
+  return (std::uint64_t{episode} + 1) << 32 | count;
+}
+
+const char* name_of(NumberType type) noexcept {
+  switch (type) {
+    case NumberType::int32: return "int";
+    case NumberType::float32: return "float";
+    case NumberType::float64: return "double";
+  }
+  return "?";
+}
+
+const char* name_of(ReduceOp op) noexcept {
+  constexpr const char* names[] = {"sum", "max", "min", "or", "and", "xor"};
+  return names[static_cast<std::size_t>(op)];
+}
+
+std::string describe(const CollectiveCall& call) {
+  switch (call.kind) {
+    case CollectiveKind::barrier: return call.call;
+    case CollectiveKind::reduce:
+      return fmt::format("{} ({} of {}{})", call.call, name_of(call.combine.op), name_of(call.combine.type),
+                         call.combine.located ? " with location" : "");
+    case CollectiveKind::broadcast: return fmt::format("{} ({} bytes from cell {})", call.call, call.bytes, call.root);
+  }
+  return call.call;
+}
+
+}  // namespace
+
+Operand Processor::collective(TaskControl& self, const CollectiveCall& what, const Operand& value, void* buffer) {
+  Cell& cell = *self.cell;
+  Processor& here = *cell.processor;
+  Domain& domain = here.domain_;
+  if (cell.id >= domain.cell_count) [[unlikely]] {
+    refuse(self, what.call, Errc::bad_argument, "the host program takes no part in collectives; only cells do");
+  }
+  if (domain.stopping.load(std::memory_order_relaxed)) [[unlikely]] throw Stopped{};  // relaxed: noticed sooner or later
+  Group& group = what.scope == Scope::all     ? domain.all
+                 : what.scope == Scope::row ? domain.rows[cell.id / domain.grid.nx]
+                                              : domain.columns[cell.id % domain.grid.nx];
+  if (cell.collective.active) [[unlikely]] {
+    refuse(self, what.call, Errc::bad_argument,
+           fmt::format("task {} of this cell is in a collective already; one task of a cell at a time takes part",
+                       cell.collective.task != nullptr ? static_cast<int>(cell.collective.task->id) : -1));
+  }
+  if (here.ended_count_ != 0) [[unlikely]] {
+    for (std::uint32_t c = 0; c < domain.cell_count; ++c) {
+      if (here.ended_cells_[c] != 0 && group.contains(c)) {
+        refuse(self, what.call, Errc::ended, fmt::format("cell {} has ended and takes no part any more; all cells must call it", c));
+      }
+    }
+  }
+  if (what.kind == CollectiveKind::broadcast && !group.contains(what.root)) [[unlikely]] {
+    refuse(self, what.call, Errc::bad_argument,
+           fmt::format("root cell {} is not one of the cells that take part ({}..{})", what.root, group.first,
+                       group.first + (group.count - 1) * group.stride));
+  }
+
+  CollectivePlace& place = cell.place(what.scope);
+  const std::uint32_t episode = place.episode;
+  const std::uint32_t parity = episode & 1U;
+  BroadcastPlace& shown = group.broadcast[parity];
+  if (what.kind == CollectiveKind::broadcast && cell.id == what.root) {
+    shown.bytes = buffer;
+    if (what.bytes <= BroadcastPlace::staged_bytes_max) {
+      if (what.bytes != 0) std::memcpy(shown.stage.get(), buffer, what.bytes);
+      shown.bytes = shown.stage.get();
+    }
+  }
+
+  place.operands[parity] = value;
+  place.calls[parity] = what;
+  cell.collective.active = true;
+  cell.collective.group = &group;
+  cell.collective.episode = episode;
+  cell.collective.task = &self;
+  here.collective_waits_.push_back(&cell);
+  if (&group == &domain.all) {
+    here.arrive_all(cell, what);
+  } else {
+    ++here.line_waits_;
+    here.arrive_line(group, episode);
+  }
+  here.check_collectives();
+  if (cell.collective.active && wait(self, WaitFor::collective, what.call) != Wake::done) {
+    if (self.wake == Wake::stopping) throw Stopped{};
+    refuse(self, what.call, Errc::ended,
+           fmt::format("cell {} has ended and takes no part any more; all cells must call it", cell.collective.ended_cell));
+  }
+  if (cell.collective.mismatch) refuse(self, what.call, Errc::mismatch, describe_mismatch(domain, group, episode));
+  const Operand result = cell.collective.result;
+
+  if (what.kind == CollectiveKind::broadcast) {
+    if (cell.id != what.root && what.bytes != 0) std::memcpy(buffer, shown.bytes, what.bytes);
+    if (what.bytes > BroadcastPlace::staged_bytes_max) {
+      // The others read the root's own memory: it may go on only when all have.
+      CollectiveCall leave = what;
+      leave.kind = CollectiveKind::barrier;
+      collective(self, leave, Operand::of(0), nullptr);
+    }
+  }
+  return result;
+}
+
+void Processor::complete_collective(Cell& cell, const Operand& result, bool mismatch) noexcept {
+  CollectiveWait& wait = cell.collective;
+  wait.active = false;
+  wait.result = result;
+  wait.mismatch = mismatch;
+  ++cell.place(wait.group->scope).episode;
+  if (wait.task->waits == WaitFor::collective && !wait.task->ready) cell.processor->make_ready(*wait.task);
+}
+
+void Processor::arrive_all(Cell& cell, const CollectiveCall& what) {
+  if (cell.place(Scope::all).episode != episode_) check_all();  // complete, but not noticed here yet
+  const std::uint32_t signature = what.signature();
+  if (arrived_ == 0) {
+    signature_ = signature;
+    call_ = what;
+    disagree_ = false;
+  } else if (signature != signature_) {
+    disagree_ = true;
+  }
+  ++arrived_;
+  if (arrived_ == residents_.size()) publish_arrivals();
+}
+
+// All our cells have arrived: tell the others, with the parts of the tree that lie wholly with us.
+void Processor::publish_arrivals() {
+  ArrivalLine& line = domain_.arrivals[index_].of(episode_);
+  const std::uint32_t parity = episode_ & 1U;
+  line.signature = disagree_ ? 0 : signature_;
+  line.pieces = 0;
+  const auto count = static_cast<std::uint32_t>(residents_.size());
+  if (!disagree_ && call_.kind != CollectiveKind::broadcast && residents_.back() - residents_.front() + 1 == count) {
+    const auto operand_of = [&](std::uint32_t cell) -> const Operand& {
+      return domain_.cells[cell]->place(Scope::all).operands[parity];
+    };
+    if (count == 1) {
+      line.first = static_cast<std::uint16_t>(residents_.front());
+      line.pieces = 1;
+      line.bits[0] = operand_of(residents_.front()).bits;
+      line.locations[0] = operand_of(residents_.front()).location;
+      line.levels[0] = 0;
+    } else {
+      Fold fold(call_.combine);
+      for (const std::uint32_t cell : residents_) fold.push(cell, 0, operand_of(cell));
+      if (fold.count() <= ArrivalLine::piece_count_max) {
+        line.first = static_cast<std::uint16_t>(residents_.front());
+        line.pieces = static_cast<std::uint16_t>(fold.count());
+        for (std::uint32_t i = 0; i < fold.count(); ++i) {
+          line.bits[i] = fold.part(i).value.bits;
+          line.locations[i] = fold.part(i).value.location;
+          line.levels[i] = static_cast<std::uint8_t>(fold.part(i).level);
+        }
+      }
+    }
+  }
+  line.episode_and_count.store(line_word(episode_, arrived_), std::memory_order_release);  // invariant (2) of collective.hpp
+  published_ = arrived_;
+  wake_sleeping_carriers();
+}
+
+void Processor::wake_sleeping_carriers() noexcept {
+  for (std::uint32_t p = 0; p < domain_.carriers; ++p) {
+    if (p != index_) parkers_[p]->wake_if_asleep();
+  }
+}
+
+// Is the episode complete? Then all our cells that wait in it go on.
+void Processor::check_all() {
+  std::uint32_t count = 0;
+  for (std::uint32_t p = 0; p < domain_.carriers; ++p) {
+    const std::uint64_t word = domain_.arrivals[p].of(episode_).episode_and_count.load(std::memory_order_acquire);  // invariant (2)
+    if (word >> 32 == std::uint64_t{episode_} + 1) count += static_cast<std::uint32_t>(word);
+  }
+  if (count != domain_.cell_count) return;
+  bool mismatch = false;
+  const Operand result = fold_all(episode_, mismatch);
+  ++episode_;
+  arrived_ = 0;
+  published_ = 0;
+  std::size_t kept = 0;
+  for (Cell* cell : collective_waits_) {
+    if (cell->collective.group == &domain_.all) {
+      complete_collective(*cell, result, mismatch);
+    } else {
+      collective_waits_[kept++] = cell;
+    }
+  }
+  collective_waits_.resize(kept);
+}
+
+Operand Processor::fold_all(std::uint32_t episode, bool& mismatch) {
+  const std::uint32_t parity = episode & 1U;
+  std::uint32_t signature = 0;
+  std::uint32_t next = 0;  // first cell not covered by published pieces in order
+  bool in_order = true;
+  for (std::uint32_t p = 0; p < domain_.carriers; ++p) {
+    const ArrivalLine& line = domain_.arrivals[p].of(episode);
+    const std::uint64_t word = line.episode_and_count.load(std::memory_order_acquire);  // invariant (2)
+    if (word >> 32 != std::uint64_t{episode} + 1 || static_cast<std::uint32_t>(word) == 0) continue;
+    if (line.signature == 0 || (signature != 0 && signature != line.signature)) mismatch = true;
+    signature = line.signature;
+    if (line.pieces == 0 || line.first != next) in_order = false;
+    next += static_cast<std::uint32_t>(word);
+  }
+  if (mismatch || call_.kind == CollectiveKind::broadcast) return {};
+  Fold fold(call_.combine);
+  if (in_order) {
+    for (std::uint32_t p = 0; p < domain_.carriers; ++p) {
+      const ArrivalLine& line = domain_.arrivals[p].of(episode);
+      const std::uint64_t word = line.episode_and_count.load(std::memory_order_acquire);  // invariant (2)
+      if (word >> 32 != std::uint64_t{episode} + 1) continue;
+      std::uint32_t first = line.first;
+      for (std::uint32_t i = 0; i < line.pieces; ++i) {
+        Operand operand;
+        operand.bits = line.bits[i];
+        operand.location = line.locations[i];
+        fold.push(first, line.levels[i], operand);
+        first += 1U << line.levels[i];
+      }
+    }
+  } else {
+    // Cells have moved: take every cell's own value. Slower, same tree, same result.
+    for (std::uint32_t c = 0; c < domain_.cell_count; ++c) fold.push(c, 0, domain_.cells[c]->place(Scope::all).operands[parity]);
+  }
+  return fold.finish();
+}
+
+// A row or a column: the last to arrive does the work.
+void Processor::arrive_line(Group& group, std::uint32_t episode) {
+  const std::uint32_t parity = episode & 1U;
+  const std::uint64_t arrived = group.arrived.fetch_add(1, std::memory_order_acq_rel) + 1;  // acq_rel: operands out and in
+  if (arrived != std::uint64_t{group.count} * (episode + 1)) return;
+  const auto place_of = [&](std::uint32_t i) -> const CollectivePlace& {
+    return domain_.cells[group.first + i * group.stride]->place(group.scope);
+  };
+  const CollectiveCall& call = place_of(0).calls[parity];
+  group.mismatch[parity] = false;
+  for (std::uint32_t i = 1; i < group.count; ++i) {
+    if (place_of(i).calls[parity].signature() != call.signature()) group.mismatch[parity] = true;
+  }
+  if (!group.mismatch[parity] && call.kind != CollectiveKind::broadcast) {
+    Fold fold(call.combine);
+    for (std::uint32_t i = 0; i < group.count; ++i) fold.push(i, 0, place_of(i).operands[parity]);
+    group.result[parity] = fold.finish();
+  }
+  group.done.store(episode + 1, std::memory_order_release);  // release: result and mismatch
+  wake_sleeping_carriers();
+}
+
+void Processor::check_collectives() {
+  if (arrived_ != 0 && published_ == arrived_) check_all();
+  if (line_waits_ == 0) return;
+  std::size_t kept = 0;
+  for (Cell* cell : collective_waits_) {
+    Group& group = *cell->collective.group;
+    const std::uint32_t parity = cell->collective.episode & 1U;
+    if (&group != &domain_.all && group.done.load(std::memory_order_acquire) > cell->collective.episode) {  // acquire: the result
+      --line_waits_;
+      complete_collective(*cell, group.result[parity], group.mismatch[parity]);
+    } else {
+      collective_waits_[kept++] = cell;
+    }
+  }
+  collective_waits_.resize(kept);
+}
+
+// Two cells of the group that asked for different things.
+std::string Processor::describe_mismatch(Domain& domain, const Group& group, std::uint32_t episode) {
+  const std::uint32_t parity = episode & 1U;
+  const CollectiveCall& first = domain.cells[group.first]->place(group.scope).calls[parity];
+  for (std::uint32_t i = 1; i < group.count; ++i) {
+    const std::uint32_t cell = group.first + i * group.stride;
+    const CollectiveCall& other = domain.cells[cell]->place(group.scope).calls[parity];
+    if (other.signature() != first.signature()) {
+      return fmt::format("the cells disagree: cell {} calls {}, cell {} calls {}; all must make the same call", group.first, describe(first),
+                         cell, describe(other));
+    }
+  }
+  return "the cells disagree about which collective this is; all must make the same call";
+}
+
+}  // namespace aplib

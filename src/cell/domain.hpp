@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+// Domain: what the processors of one machine share in this process. Made by the kernel before any processor runs.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "aplib/machine.hpp"
+#include "cell/cell.hpp"
+#include "cell/parker.hpp"
+
+namespace aplib {
+
+class Processor;
+
+/// A program started on all cells at once. Kept until the run is over.
+struct Program {
+  std::function<void()> body;
+  std::uint32_t task = 0;
+};
+
+/// Why a run ends before all tasks are through.
+struct Failure {
+  int status = 0;
+  std::string text;
+};
+
+struct Domain {
+  void* owner = nullptr;            ///< The kernel's machine.
+  // Constant while processors run.
+  Options options;
+  Grid grid;
+  std::uint32_t cell_count = 0;     ///< Without the host.
+  bool has_host = false;
+  std::uint32_t host_id = 4096;     ///< What users call the host cell.
+  std::chrono::nanoseconds poll_time{};
+  std::vector<Cell*> cells;         ///< cell_count, and the host at [cell_count].
+  std::vector<std::unique_ptr<Cell>> owned_cells;
+  std::unique_ptr<Cell> host_cell;
+  std::vector<std::unique_ptr<Processor>> processors;  ///< The host's, if any, is last.
+  std::uint32_t carriers = 0;       ///< Processors that carry cells: 0 .. carriers-1.
+  ParkerOs os;
+  Group all;
+  std::vector<Group> rows;
+  std::vector<Group> columns;
+  std::unique_ptr<ArrivalLines[]> arrivals;  ///< One per carrier, for group `all`.
+  std::function<void(const std::string&)> report;  ///< Prints one text on stderr. [any thread]
+  std::function<void(Domain&)> on_deadlock;  ///< Every processor sleeps and nothing can wake one. Must stop the machine. [any thread]
+  std::function<void(std::uint32_t processor)> thread_prologue;  ///< Called first on each carrier's thread (binding, signal stacks).
+  Program first_program;            ///< run(): started by each processor on its own cells.
+  bool start_at_once = false;
+
+  // Any processor.
+  alignas(cache_pair_bytes) std::atomic<bool> stopping{false};
+  std::atomic<bool> over{false};                 ///< No live cell is left.
+  std::atomic<std::uint32_t> live_cells{0};      ///< Cells with tasks or about to get some; the host counts as one.
+  alignas(cache_pair_bytes) std::atomic<std::uint64_t> sleepers{0};  ///< High half: sleeps so far; low half: processors asleep without a timer.
+  alignas(cache_pair_bytes) std::atomic<std::uint32_t> idle_processors{0};  ///< Idle for some time: would like a cell.
+  std::atomic<bool> move_in_progress{false};     ///< At most one cell moves at a time.
+  std::atomic<std::uint64_t> moves{0};
+
+  std::atomic<int> signal{0};                    ///< SIGINT or SIGTERM that stopped the machine.
+
+  std::mutex failure_mutex;
+  Failure failure;                               ///< The first one.
+  std::vector<std::unique_ptr<Program>> programs;  ///< start_cells(); host's processor only.
+
+  /// Records a failure (the first wins), prints it, and stops the machine. [any thread, not async-signal-safe]
+  void fail(int status, const std::string& text);
+  /// Makes every wait end with Wake::stopping. Async-signal-safe.
+  void stop() noexcept;
+  /// Wakes every processor that sleeps. Async-signal-safe.
+  void wake_all() noexcept;
+  /// User-visible id of a cell index.
+  [[nodiscard]] std::uint32_t visible(std::uint32_t cell) const noexcept { return cell == cell_count ? host_id : cell; }
+  /// "cell 3" or "host program".
+  [[nodiscard]] std::string name_of(std::uint32_t cell) const;
+  /// Builds cells and groups for `new_grid`. Only while no carrier runs.
+  void build_cells(Grid new_grid);
+};
+
+}  // namespace aplib

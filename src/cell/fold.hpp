@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+// The fixed tree of reductions. A node of level k covers cells [a, a + 2^k), a a multiple of 2^k, clipped at the number of cells;
+// its value is its left child's combined with its right child's, or the left child's alone when the right one is empty. Every processor combines
+// along this one tree, so the result does not depend on where cells are: floating point included, bit for bit.
+//
+// Fold takes parts in order of their first cell and merges siblings as soon as both are there. What is left in between are maximal
+// subtrees ("pieces"), which is what a processor publishes for the cells it carries.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+
+#include "aplib/collective.hpp"
+
+namespace aplib {
+
+/// One operand or result: the number's bits and, for max and min with location, who has it.
+struct Operand {
+  std::uint64_t bits = 0;
+  std::int32_t location = 0;
+
+  template <class T>
+  static Operand of(T value, std::int32_t location = 0) noexcept {
+    Operand operand;
+    std::memcpy(&operand.bits, &value, sizeof(T));
+    operand.location = location;
+    return operand;
+  }
+  template <class T>
+  [[nodiscard]] T as() const noexcept {
+    T value;
+    std::memcpy(&value, &bits, sizeof(T));
+    return value;
+  }
+};
+
+enum class NumberType : std::uint8_t { int32, float32, float64 };
+
+namespace detail {
+
+template <class T>
+Operand combine_numbers(ReduceOp op, bool located, const Operand& left, const Operand& right) noexcept {
+  const T a = left.as<T>();
+  const T b = right.as<T>();
+  switch (op) {
+    case ReduceOp::sum:
+      if constexpr (std::is_integral_v<T>) {  // wraps around, as the machine does; signed overflow would be undefined
+        return Operand::of(static_cast<T>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b)));
+      } else {
+        return Operand::of(a + b);
+      }
+    case ReduceOp::max:
+      if (located && a == b) return left.location <= right.location ? left : right;
+      return b > a ? right : left;
+    case ReduceOp::min:
+      if (located && a == b) return left.location <= right.location ? left : right;
+      return b < a ? right : left;
+    default:
+      break;
+  }
+  if constexpr (std::is_integral_v<T>) {
+    switch (op) {
+      case ReduceOp::bit_or: return Operand::of(a | b);
+      case ReduceOp::bit_and: return Operand::of(a & b);
+      case ReduceOp::bit_xor: return Operand::of(a ^ b);
+      default: break;
+    }
+  }
+  return left;
+}
+
+}  // namespace detail
+
+/// What is combined and how.
+struct Combine {
+  ReduceOp op = ReduceOp::sum;
+  NumberType type = NumberType::float64;
+  bool located = false;
+
+  [[nodiscard]] Operand operator()(const Operand& left, const Operand& right) const noexcept {
+    switch (type) {
+      case NumberType::int32: return detail::combine_numbers<std::int32_t>(op, located, left, right);
+      case NumberType::float32: return detail::combine_numbers<float>(op, located, left, right);
+      case NumberType::float64: break;
+    }
+    return detail::combine_numbers<double>(op, located, left, right);
+  }
+};
+
+/// Invariants: (1) parts are pushed in order of `first` without gaps; (2) levels of the stack never form two siblings.
+class Fold {
+ public:
+  struct Part {
+    std::uint32_t first;
+    std::uint32_t level;
+    Operand value;
+  };
+  static constexpr std::uint32_t part_count_max = 40;  // two per level of a 2^16 tree, and some
+
+  explicit Fold(Combine combine) noexcept : combine_(combine) {}
+
+  void push(std::uint32_t first, std::uint32_t level, const Operand& value) noexcept {
+    Part part{first, level, value};
+    while (count_ > 0) {
+      const Part& left = parts_[count_ - 1];
+      if (left.level != part.level || ((left.first >> left.level) & 1U) != 0) break;
+      part = Part{left.first, left.level + 1, combine_(left.value, part.value)};
+      --count_;
+    }
+    parts_[count_++] = part;
+  }
+
+  /// The parts left, in order.
+  [[nodiscard]] std::uint32_t count() const noexcept { return count_; }
+  [[nodiscard]] const Part& part(std::uint32_t i) const noexcept { return parts_[i]; }
+
+  /// The value of the whole tree, all cells pushed from cell 0. Requires count() > 0.
+  [[nodiscard]] Operand finish() const noexcept {
+    Operand value = parts_[count_ - 1].value;
+    for (std::uint32_t i = count_ - 1; i-- > 0;) value = combine_(parts_[i].value, value);
+    return value;
+  }
+
+ private:
+  Combine combine_;
+  std::uint32_t count_ = 0;
+  Part parts_[part_count_max];
+};
+
+}  // namespace aplib

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: MIT
+// Running, idling and sleeping. Messages, collectives, moving cells and the life of tasks have files of their own.
+#include "cell/processor.hpp"
+
+#include <algorithm>
+
+#include "aplib/error.hpp"
+
+namespace aplib {
+
+namespace {
+
+constexpr std::uint32_t spins_per_clock_look = 16;
+constexpr auto idle_before_asking = std::chrono::microseconds(10);
+constexpr auto held_sleep = std::chrono::microseconds(50);
+
+}  // namespace
+
+namespace detail {
+constinit thread_local Processor* current_processor = nullptr;
+}
+using detail::current_processor;
+
+Processor::Processor(Domain& domain, std::uint32_t index, bool is_host)
+    : domain_(domain), index_(index), is_host_(is_host), parker_(domain.os) {}
+
+Processor::~Processor() = default;
+
+void Processor::prepare() {
+  const auto count = static_cast<std::uint32_t>(domain_.processors.size());
+  if (is_host_) index_ = count - 1;
+  if (pool_ == nullptr) pool_ = std::make_unique<BufferPool>();
+  pool_->set_place(index_, count);
+  cell_limit_ = domain_.carriers != 0 ? domain_.cell_count : 0;
+  outgoing_table_.assign(count, nullptr);
+  outgoing_ = outgoing_table_.data();
+  owned_rings_.clear();
+  owned_rings_.resize(count);
+  backlogs_.resize(count);
+  fenced_.assign(count, 0);
+  incoming_table_ = std::make_unique<std::atomic<MessageRing*>[]>(count);
+  parker_table_.clear();
+  for (auto& processor : domain_.processors) parker_table_.push_back(&processor->parker_);
+  parkers_ = parker_table_.data();
+  route_table_.clear();
+  for (const Cell* cell : domain_.cells) {
+    route_table_.push_back(cell == domain_.host_cell.get() ? static_cast<std::uint16_t>(count - 1)
+                           : cell->processor == nullptr       ? std::uint16_t{0}
+                                                              : static_cast<std::uint16_t>(cell->processor->index_));
+    if (cell->processor == this && cell != domain_.host_cell.get()) residents_.push_back(cell->id);
+  }
+  route_ = route_table_.data();
+  ended_cells_.assign(domain_.cells.size(), 0);
+  ended_tasks_.assign(domain_.cells.size(), 0);
+}
+
+void Processor::run() {
+  current_processor = this;
+  if (domain_.thread_prologue) domain_.thread_prologue(index_);
+  thread_.attach();
+  adopt_thread(base_);
+  coarse_now_ = Clock::now();
+  if (domain_.start_at_once && !is_host_) {
+    for (const std::uint32_t cell : residents_) start_program(*domain_.cells[cell], domain_.first_program);
+  }
+  while (true) {
+    TaskControl* next = ready_.pop();
+    if (next == nullptr) next = idle(nullptr);
+    if (next == nullptr) break;
+    switch_to_task(base_, *next, false);
+    landed();
+  }
+  pool_->flush();
+  current_processor = nullptr;
+}
+
+void Processor::switch_to_task(Flow& from, TaskControl& to, bool ends) {
+  to.ready = false;
+  running_ = &to;
+  switch_to(thread_, from, to, ends);
+}
+
+void Processor::landed() noexcept {
+  if (dying_ != nullptr) {
+    TaskControl* dead = dying_;
+    dying_ = nullptr;
+    if (dead->detached) bury(*dead);
+  }
+}
+
+Wake Processor::wait(TaskControl& self, WaitFor what, const char* call) {
+  Processor& here = *self.cell->processor;
+  self.waits = what;
+  self.call = call;
+  self.wake = Wake::done;
+  self.wait_since = here.coarse_now_;
+  here.dispatch(self);
+  self.waits = WaitFor::nothing;
+  return self.wake;
+}
+
+// Leaves `self` for the next ready task. Returns when `self` is ready again, perhaps on another processor.
+void Processor::dispatch(TaskControl& self) {
+  if ((++switches_ & 7U) == 0) [[unlikely]] {
+    poll();
+    if ((switches_ & 255U) == 0 && !timers_.empty()) expire_timers(Clock::now());
+    if (ready_.size() > 1 && domain_.idle_processors.load(std::memory_order_relaxed) != 0) {  // relaxed: a hint
+      offer_cells(self);
+    }
+  }
+  TaskControl* next = ready_.pop();
+  if (next == nullptr) next = idle(&self);
+  if (next == &self) {
+    self.ready = false;
+    return;
+  }
+  switch_to_task(self, *next, false);
+  self.cell->processor->landed();
+}
+
+void Processor::yield(TaskControl& self) {
+  Processor& here = *self.cell->processor;
+  if (here.domain_.stopping.load(std::memory_order_relaxed)) throw Stopped{};  // relaxed: noticed sooner or later
+  here.poll();
+  if (here.ready_.empty()) {
+    if (!here.timers_.empty()) here.expire_timers(Clock::now());
+    if (here.ready_.empty()) return;
+  }
+  here.make_ready(self);
+  here.dispatch(self);
+}
+
+void Processor::sleep_until(TaskControl& self, Clock::time_point deadline, const char* call) {
+  Processor& here = *self.cell->processor;
+  if (here.domain_.stopping.load(std::memory_order_relaxed)) throw Stopped{};  // relaxed: noticed sooner or later
+  here.timers_.push_back(Timer{deadline, &self, here.timer_order_++});
+  std::push_heap(here.timers_.begin(), here.timers_.end());
+  if (wait(self, WaitFor::time, call) == Wake::stopping) throw Stopped{};
+}
+
+void Processor::expire_timers(Clock::time_point now) {
+  coarse_now_ = now;
+  while (!timers_.empty() && timers_.front().deadline <= now) {
+    std::pop_heap(timers_.begin(), timers_.end());
+    TaskControl& task = *timers_.back().task;
+    timers_.pop_back();
+    make_ready(task);
+  }
+}
+
+// Nothing is ready: polls for a bounded time, then sleeps, until something is. Returns the next task, already out of the queue; null when the
+// machine is over. Runs on the stack of `self`, the task that waits (null: on the thread's own).
+TaskControl* Processor::idle(TaskControl* self) {
+  std::uint32_t spins = 0;
+  Clock::time_point start{};
+  while (true) {
+    poll();
+    if (!collective_waits_.empty()) check_collectives();
+    if (!ready_.empty()) break;
+    if (domain_.stopping.load(std::memory_order_relaxed) && !stop_seen_) {  // relaxed: the tasks' own data needs no order here
+      stop_tasks();
+      if (!ready_.empty()) break;
+    }
+    if (self == nullptr && domain_.over.load(std::memory_order_acquire)) break;  // acquire: what the last cell wrote
+    cpu_relax();
+    if (++spins % spins_per_clock_look != 0 && domain_.poll_time.count() != 0) continue;
+
+    const Clock::time_point now = Clock::now();
+    if (start == Clock::time_point{}) start = now;
+    if (self != nullptr && spins <= spins_per_clock_look) self->wait_since = now;
+    expire_timers(now);
+    if (!ready_.empty()) break;
+    if (now - start >= idle_before_asking && !idle_flag_) set_idle_flag(true);
+    if (now - start >= domain_.poll_time) {
+      set_idle_flag(true);
+      park(self);
+      if (!ready_.empty()) break;
+    }
+  }
+  if (idle_flag_) set_idle_flag(false);
+  if (start != Clock::time_point{}) {
+    coarse_now_ = Clock::now();
+    if (self != nullptr) self->cell->waiting += coarse_now_ - start;
+  }
+  return ready_.pop();
+}
+
+void Processor::set_idle_flag(bool idle) noexcept {
+  if (idle == idle_flag_ || is_host_) return;
+  idle_flag_ = idle;
+  idle_shown_.store(idle, std::memory_order_relaxed);  // relaxed: a hint
+  domain_.idle_processors.fetch_add(idle ? 1U : ~0U, std::memory_order_relaxed);  // relaxed: a hint
+}
+
+// Sleeps until woken. Every kind of work that can come from outside is looked for once more after announce(); whoever makes such work
+// calls wake_if_asleep() after it.
+void Processor::park([[maybe_unused]] TaskControl* self) {
+  pool_->flush();
+  parker_.announce();
+  poll();
+  check_collectives();
+  bool held = backlog_count_ != 0;
+  for (const Incoming& in : incoming_) held = held || in.ring->peek() != nullptr;
+  if (!ready_.empty() || known_incoming_ != incoming_count_.load(std::memory_order_acquire) ||  // acquire: see refresh_incoming()
+      (domain_.stopping.load(std::memory_order_acquire) && !stop_seen_) ||  // acquire: pairs with stop()
+      domain_.over.load(std::memory_order_acquire)) {                       // acquire: what the last cell wrote
+    parker_.cancel();
+    return;
+  }
+  std::optional<std::chrono::nanoseconds> timeout;
+  if (!timers_.empty()) timeout = std::max<std::chrono::nanoseconds>(timers_.front().deadline - Clock::now(), std::chrono::nanoseconds(1));
+  if (held) timeout = timeout ? std::min<std::chrono::nanoseconds>(*timeout, held_sleep) : held_sleep;
+  if (timeout) {
+    parker_.sleep(timeout);
+    return;
+  }
+  constexpr std::uint64_t one_sleep = (std::uint64_t{1} << 32) + 1;
+  // acq_rel: the last to fall asleep sees all that the others did before
+  const std::uint64_t word = domain_.sleepers.fetch_add(one_sleep, std::memory_order_acq_rel) + one_sleep;
+  if (domain_.options.deadlock_report && (word & 0xffff'ffffU) == domain_.processors.size() && deadlocked(word)) {
+    domain_.on_deadlock(domain_);
+  }
+  parker_.sleep(std::nullopt);
+  domain_.sleepers.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+// All processors have gone to sleep (the low half of `word` says so). Is that final? A processor that has been woken and did not get to
+// run yet is awake; one that ran and slept again has changed the high half.
+bool Processor::deadlocked(std::uint64_t word) {
+  for (const auto& processor : domain_.processors) {
+    if (!processor->parker_.is_asleep()) return false;
+  }
+  return domain_.sleepers.load(std::memory_order_acquire) == word && !domain_.over.load(std::memory_order_acquire) &&
+         !domain_.stopping.load(std::memory_order_acquire);
+}
+
+void Processor::refresh_incoming() {
+  known_incoming_ = incoming_count_.load(std::memory_order_acquire);  // acquire: the table entries before it
+  incoming_.clear();
+  for (std::uint32_t from = 0; from < domain_.processors.size(); ++from) {
+    MessageRing* ring = incoming_table_[from].load(std::memory_order_acquire);  // acquire: the ring itself
+    if (ring != nullptr) incoming_.push_back(Incoming{ring, from});
+  }
+}
+
+// Takes messages until a task became ready or a receive in progress is satisfied, so that a stream is taken at the receiver's own pace.
+void Processor::poll() {
+  if (known_incoming_ != incoming_count_.load(std::memory_order_relaxed)) [[unlikely]] refresh_incoming();  // relaxed: looked at again inside
+  polling_ = true;
+  satisfied_ = false;
+  const auto count = static_cast<std::uint32_t>(incoming_.size());
+  std::uint32_t i = next_ring_;
+  for (std::uint32_t n = 0; n < count; ++n) {
+    if (i >= count) i = 0;
+    const Incoming& in = incoming_[i];
+    while (Slot* slot = in.ring->peek()) {
+      if (!handle(in.from, *slot)) break;  // held back until a cell's move is through
+      in.ring->pop();
+      if (satisfied_ || !ready_.empty()) {
+        next_ring_ = i + 1;
+        polling_ = false;
+        return;
+      }
+    }
+    in.ring->settle();
+    ++i;
+  }
+  polling_ = false;
+  if (backlog_count_ != 0) [[unlikely]] flush_backlogs();
+}
+
+// The machine is stopping: every task that waits here is woken to unwind.
+void Processor::stop_tasks() {
+  stop_seen_ = true;
+  timers_.clear();
+  for (Cell* cell : collective_waits_) cell->collective.active = false;
+  collective_waits_.clear();
+  line_waits_ = 0;
+  const auto stop_cell = [this](Cell& cell) {
+    for (std::uint32_t id = 0; id < cell.tasks.end(); ++id) {
+      TaskControl* task = cell.tasks.find(id);
+      if (task != nullptr) wake_waiting(*task, Wake::stopping);
+    }
+  };
+  for (const std::uint32_t cell : residents_) stop_cell(*domain_.cells[cell]);
+  if (is_host_) stop_cell(*domain_.host_cell);
+}
+
+void Processor::wake_waiting(TaskControl& task, Wake how) noexcept {
+  if (task.waits == WaitFor::nothing || task.ready || task.ended) return;
+  if (task.waits == WaitFor::message) {
+    if (!withdraw(task.posted)) return;  // a sender is filling its buffer right now: that ends the wait
+    task.posted.open = false;
+  }
+  task.wake = how;
+  make_ready(task);
+}
+
+}  // namespace aplib

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: MIT
+// Processor: an OS thread that carries cells. It runs their ready tasks round-robin, polls the rings that lead to it, and sleeps when there is
+// nothing to do. All members are used by its own thread only, except where said.
+//
+// A task that must wait does not switch to a scheduler: it looks for the next ready task itself, and if there is none it polls on its own stack until
+// there is one (often itself: then no switch happened at all). The thread's own stack is used only at the start and when a task has ended
+// and nothing else is ready.
+//
+// Where to find what: processor.cpp (running, idling, sleeping), send.cpp, receive.cpp (messages), collectives.cpp, move.cpp (cells
+// that change processor), tasks.cpp (spawn, join, end).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "aplib/message.hpp"
+#include "cell/buffer_pool.hpp"
+#include "cell/cell.hpp"
+#include "cell/copy_small.hpp"
+#include "cell/domain.hpp"
+#include "cell/ring.hpp"
+#include "task/ready_queue.hpp"
+
+namespace aplib {
+
+/// Thrown through a task's stack when it ends early. Never seen by users, unless by catch (...), which should rethrow.
+struct TaskExit {
+  int status;
+};
+struct Stopped {};
+
+/// Kinds of ring slots.
+enum class SlotKind : std::uint8_t {
+  small_message,   ///< Body in the slot.
+  buffer_message,  ///< Payload: BufferSlot.
+  large_message,   ///< The same, and Buffer::transfer may still be under way: help.
+  offer_taken,     ///< Payload: OfferSlot. The sender claimed a posted receive; its transfer may still be under way: help.
+  start_task,      ///< Payload: Program*. From the host: start it on `cell`.
+  cell_moved,      ///< `cell` is carried by processor `task` from here on. (move.cpp)
+  fence,           ///< Old messages to `cell` from processor `task` are all through. (move.cpp)
+  cell_ended,      ///< `cell` has ended; payload: kernel-started tasks that ended there so far.
+  cell_revived,    ///< `cell` got tasks again.
+};
+
+class Processor;
+
+namespace detail {
+// Initial-exec: one load relative to the thread pointer, also from inside the shared library.
+[[gnu::tls_model("initial-exec")]] extern constinit thread_local Processor* current_processor;
+}  // namespace detail
+
+class Processor {
+ public:
+  using MessageRing = Ring<>;
+  using Slot = MessageRing::Slot;
+
+  Processor(Domain& domain, std::uint32_t index, bool is_host);
+  ~Processor();
+  Processor(const Processor&) = delete;
+  Processor& operator=(const Processor&) = delete;
+
+  /// Sizes tables for the domain's grid and processors. Before any carrier runs.
+  void prepare();
+  /// Runs tasks until the machine is over. Call on the thread that is to be this processor.
+  void run();
+
+  /// The processor of the calling thread, or null. Never call across a switch and keep the result.
+  static Processor* current() noexcept { return detail::current_processor; }
+
+  [[nodiscard]] Domain& domain() noexcept { return domain_; }
+  [[nodiscard]] std::uint32_t index() const noexcept { return index_; }
+  [[nodiscard]] TaskControl* running() const noexcept { return running_; }
+  [[nodiscard]] BufferPool& pool() noexcept { return *pool_; }
+
+  // --- tasks (tasks.cpp, processor.cpp)
+  TaskControl& spawn(Cell& cell, std::uint32_t id, void (*entry)(void*), void* state, std::size_t state_bytes,
+                     std::size_t state_alignment, void (*move)(void*, void*));
+  void make_ready(TaskControl& task) noexcept {
+    task.ready = true;
+    ready_.push(task);
+  }
+  /// Gives way until someone makes `self` ready. On return the cell may be on another processor. Says how the wait ended.
+  static Wake wait(TaskControl& self, WaitFor what, const char* call);
+  /// Lets others run once.
+  static void yield(TaskControl& self);
+  static void sleep_until(TaskControl& self, Clock::time_point deadline, const char* call);
+  static void join(TaskControl& self, std::uint32_t id);
+  /// Host: waits until every program started on the cells has ended.
+  static void wait_for_cells(TaskControl& self, const char* call);
+  /// Host: has `program` started on `cell`, behind all messages sent there before.
+  void send_start(std::uint32_t cell, const Program& program);
+  /// Frees an ended, joined task.
+  void bury(TaskControl& task) noexcept;
+  void start_program(Cell& cell, const Program& program);
+
+  // --- messages (send.cpp, receive.cpp)
+  void send(TaskControl& self, const char* call, std::uint32_t cell, std::span<const std::byte> bytes, To to, std::uint32_t space);
+  /// Waits for a match of `posted.wish`, stores it as `posted` says. Returns Wake::done when posted.key and posted.bytes are valid.
+  static Wake receive(TaskControl& self, const char* call, bool closed_when_cells_end);
+  bool probe(TaskControl& self, const MatchWish& wish);
+  /// Looks at all rings that lead here once, and takes what is there until a task became ready.
+  void poll();
+
+  // --- collectives (collectives.cpp)
+  static Operand collective(TaskControl& self, const CollectiveCall& what, const Operand& value, void* broadcast_buffer);
+
+  // --- the host's view
+  [[nodiscard]] bool all_cells_ended() const noexcept;
+  [[nodiscard]] bool cell_has_ended(std::uint32_t cell) const noexcept { return ended_cells_[cell] != 0; }
+  std::uint64_t programs_started = 0;  ///< Host: times cells were given to tasks by start_cells().
+
+  Parker<>& parker() noexcept { return parker_; }  // [any thread]
+  /// Idle for some time, and would like a cell. [any thread]
+  [[nodiscard]] bool wants_cells() const noexcept { return idle_shown_.load(std::memory_order_relaxed); }  // relaxed: a hint
+
+ private:
+  friend struct Domain;
+  friend void task_body(Flow& flow);
+
+  struct Incoming {
+    MessageRing* ring;
+    std::uint32_t from;
+  };
+  struct BufferSlot {
+    Buffer* buffer;
+    std::uint64_t bytes;
+  };
+  struct OfferSlot {
+    Posted* posted;
+    std::uint64_t bytes;
+    std::uint32_t has_transfer;
+  };
+  /// A slot's worth that did not fit into a full ring.
+  struct Waiting {
+    std::uint32_t info;
+    std::uint64_t key;
+    std::uint32_t cell;
+    std::uint32_t task;
+    std::byte payload[MessageRing::inline_bytes_max];
+  };
+
+  /// First in, first out. Empty ones hold no memory: there is one per pair of processors.
+  class Backlog {
+   public:
+    [[nodiscard]] bool empty() const noexcept { return head_ == items_.size(); }
+    [[nodiscard]] const Waiting& front() const noexcept { return items_[head_]; }
+    void push_back(const Waiting& item) { items_.push_back(item); }
+    void pop_front() {
+      if (++head_ == items_.size()) {
+        items_.clear();
+        head_ = 0;
+      } else if (head_ >= 1024 && head_ * 2 >= items_.size()) {
+        items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(head_));
+        head_ = 0;
+      }
+    }
+
+   private:
+    std::vector<Waiting> items_;
+    std::size_t head_ = 0;
+  };
+
+  // processor.cpp
+  void dispatch(TaskControl& self);
+  void switch_to_task(Flow& from, TaskControl& to, bool ends);
+  void landed() noexcept;
+  TaskControl* idle(TaskControl* self);
+  void park(TaskControl* self);
+  bool work_in_sight();
+  void stop_tasks();
+  void expire_timers(Clock::time_point now);
+  void refresh_incoming();
+  void set_idle_flag(bool idle) noexcept;
+  bool deadlocked(std::uint64_t sleepers_word);
+  void end_task(TaskControl& self);
+  void end_cell(Cell& cell);
+  void check_canary(const TaskControl& task);
+
+  // send.cpp
+  void send_local(Cell& cell, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes);
+  void send_remote(std::uint32_t cell, std::uint32_t processor, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes);
+  bool send_to_offer(std::uint32_t cell, std::uint32_t processor, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes);
+  void send_to_arriving(Cell& cell, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes);
+  MessageRing& ring_to(std::uint32_t processor) {
+    MessageRing* ring = outgoing_[processor];
+    return ring != nullptr ? *ring : make_ring(processor);
+  }
+  MessageRing& make_ring(std::uint32_t processor);
+  Slot* slot_to(std::uint32_t processor);
+  template <class Payload>
+  void push(std::uint32_t processor, SlotKind kind, std::uint32_t cell, std::uint32_t task, std::uint64_t key, const Payload& payload) {
+    static_assert(sizeof(Payload) <= MessageRing::inline_bytes_max);
+    push_control(processor, kind, cell, task, key, &payload, sizeof payload);
+  }
+  void push_control(std::uint32_t processor, SlotKind kind, std::uint32_t cell, std::uint32_t task, std::uint64_t key, const void* payload,
+                    std::size_t bytes);
+  void push_raw(std::uint32_t processor, std::uint32_t info, std::uint64_t key, std::uint32_t cell, std::uint32_t task,
+                const void* payload, std::size_t bytes);
+  bool flush_backlog(std::uint32_t processor);
+  void flush_backlogs();
+
+  // receive.cpp
+  bool handle(std::uint32_t from, Slot& slot);
+  enum class Admission : std::uint8_t { deliver, hold, done };
+  Admission admit(std::uint32_t from, Slot& slot);
+  void deliver_slot(Cell& cell, std::uint32_t info, std::uint64_t key, std::uint32_t task, const std::byte* payload);
+  void deliver_small(Cell& cell, std::uint32_t task, std::uint64_t key, const std::byte* body, std::size_t bytes);
+  void deliver_buffer(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer* buffer, std::size_t bytes);
+  void queue_buffer(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer* buffer, std::size_t bytes);
+  void complete(Posted& posted) noexcept;
+  bool withdraw(Posted& posted) noexcept;
+  void take_from_mailbox(TaskControl& self, Buffer* found);
+  void cell_ended(std::uint32_t cell, std::uint64_t ended_tasks);
+  void wake_waiting(TaskControl& task, Wake how) noexcept;
+
+  // collectives.cpp
+  void arrive_all(Cell& cell, const CollectiveCall& what);
+  void arrive_line(Group& group, std::uint32_t episode);
+  void publish_arrivals();
+  void check_collectives();
+  void check_all();
+  Operand fold_all(std::uint32_t episode, bool& mismatch);
+  static void complete_collective(Cell& cell, const Operand& result, bool mismatch) noexcept;
+  void wake_sleeping_carriers() noexcept;
+  static std::string describe_mismatch(Domain& domain, const Group& group, std::uint32_t episode);
+
+  // move.cpp
+  void offer_cells(TaskControl& self);
+  bool hand_over(Cell& cell, std::uint32_t to);
+  void handle_cell_moved(std::uint32_t from, std::uint32_t cell, std::uint32_t to);
+  void handle_fence(std::uint32_t of);
+  void end_move();
+
+  // hot: read or written on every message
+  Domain& domain_;
+  std::uint32_t index_;
+  std::uint32_t cell_limit_ = 0;          // cells that can be sent to; 0 before the host program has started any
+  std::uint32_t known_incoming_ = 0;
+  TaskControl* running_ = nullptr;
+  ReadyQueue<TaskControl> ready_;
+  std::uint16_t* route_ = nullptr;        // cell -> processor, as this processor knows
+  MessageRing** outgoing_ = nullptr;      // by processor
+  std::uint32_t backlog_count_ = 0;       // messages that did not fit
+  bool moving_ = false;                   // a cell of ours is leaving or arriving: look closer at every message
+  bool satisfied_ = false;                // poll() completed a receive
+  bool polling_ = false;                  // inside poll(): do not nest
+  std::uint32_t next_ring_ = 0;           // where poll() starts, so that no ring starves
+  std::vector<Incoming> incoming_;
+  std::unique_ptr<BufferPool> pool_;
+  Parker<>** parkers_ = nullptr;          // by processor
+  ThreadState thread_;
+  std::uint32_t switches_ = 0;
+  TaskControl* dying_ = nullptr;          // ended; its stack is free once we are off it
+
+  Flow base_;                             // the thread's own stack
+  bool is_host_;
+  bool stop_seen_ = false;
+  bool idle_flag_ = false;
+  std::vector<std::uint16_t> route_table_;
+  std::vector<MessageRing*> outgoing_table_;
+  std::vector<std::unique_ptr<MessageRing>> owned_rings_;
+  std::vector<Parker<>*> parker_table_;
+  std::vector<Backlog> backlogs_;               // by processor; oldest first
+  std::vector<std::uint8_t> ended_cells_;
+  std::vector<std::uint64_t> ended_tasks_;      // host: per cell
+  std::uint32_t ended_count_ = 0;
+  std::vector<Timer> timers_;                   // a heap
+  std::uint64_t timer_order_ = 0;
+  Clock::time_point coarse_now_{};              // of the last look at the clock
+  Clock::time_point last_offer_{};
+
+  // collectives of group `all`
+  std::uint32_t episode_ = 0;                   // the one our cells arrive in
+  std::uint32_t arrived_ = 0;                   // of our cells, in that episode
+  std::uint32_t published_ = 0;                 // how many of them the others know
+  std::uint32_t signature_ = 0;
+  CollectiveCall call_;                         // of the first of them to arrive
+  bool disagree_ = false;
+  std::vector<std::uint32_t> residents_;        // cells we carry, ascending
+  std::uint32_t line_waits_ = 0;                // of collective_waits_: rows and columns
+  std::vector<Cell*> collective_waits_;         // cells that wait in any collective
+
+  // leaving or arriving cell
+  Cell* leaving_ = nullptr;
+  Cell* arriving_ = nullptr;
+  std::uint32_t move_peer_ = 0;                 // where it goes, where it comes from
+  std::uint32_t fences_missing_ = 0;
+  std::vector<std::uint8_t> fenced_;            // by processor
+
+  Parker<> parker_;
+  // written by others
+  alignas(cache_pair_bytes) std::atomic<std::uint32_t> incoming_count_{0};
+  std::atomic<bool> idle_shown_{false};                          // idle_flag_, for others
+  std::unique_ptr<std::atomic<MessageRing*>[]> incoming_table_;  // by processor
+};
+
+/// For the core: fills messages in place.
+struct MessageAccess {
+  static void set_small(Message& message, std::uint64_t key, const void* body, std::size_t bytes) noexcept {
+    message.key_ = key;
+    message.bytes_ = bytes;
+    message.buffer_ = nullptr;
+    __builtin_memcpy(message.inside_, body, Message::inline_bytes_max);  // fixed size: straight-line code
+  }
+  /// The same from memory that ends after `bytes`.
+  static void set_small_exactly(Message& message, std::uint64_t key, const void* body, std::size_t bytes) noexcept {
+    message.key_ = key;
+    message.bytes_ = bytes;
+    message.buffer_ = nullptr;
+    copy_small(message.inside_, body, bytes);
+  }
+  static void set_buffer(Message& message, std::uint64_t key, Buffer* buffer, std::size_t bytes) noexcept {
+    message.key_ = key;
+    message.bytes_ = bytes;
+    message.buffer_ = buffer;
+    message.outside_ = buffer->body();
+  }
+  static std::uint64_t key(const Message& message) noexcept { return message.key_; }
+  static void release(Message& message) noexcept {
+    if (message.buffer_ != nullptr) message.release();
+  }
+};
+
+}  // namespace aplib

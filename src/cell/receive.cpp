@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: MIT
+// Receiving: what arrives finds the receive that waits for it, or the mailbox of its task.
+#include "cell/copy_small.hpp"
+#include "cell/processor.hpp"
+
+namespace aplib {
+
+namespace {
+
+constexpr std::size_t offer_from_bytes = 2 * 1024;
+constexpr std::uint8_t probe_misses_max = 4;
+
+template <class T>
+T read_payload(const std::byte* payload) noexcept {
+  T value;
+  std::memcpy(&value, payload, sizeof value);
+  return value;
+}
+
+}  // namespace
+
+Wake Processor::receive(TaskControl& self, const char* call, bool closed_when_cells_end) {
+  Posted& posted = self.posted;
+  if (!self.mailbox.empty()) {
+    if (Buffer* found = self.mailbox.take(posted.wish)) {
+      self.cell->processor->take_from_mailbox(self, found);
+      return Wake::done;
+    }
+  }
+  Processor& here = *self.cell->processor;
+  posted.open = true;
+  posted.task = &self;
+  here.poll();
+  if (!posted.open) return Wake::done;
+  if (here.ended_count_ != 0) [[unlikely]] {
+    const bool named = (posted.wish.mask & MatchKey::cell_mask) != 0;
+    if ((named && here.ended_cells_[MatchKey::cell(posted.wish.key)] != 0) || (closed_when_cells_end && here.all_cells_ended())) {
+      posted.open = false;
+      return Wake::ended;
+    }
+  }
+  if (here.domain_.stopping.load(std::memory_order_relaxed)) [[unlikely]] {  // relaxed: noticed sooner or later
+    posted.open = false;
+    return Wake::stopping;
+  }
+  if (posted.capacity >= offer_from_bytes && posted.message == nullptr && here.domain_.processors.size() > 1 &&
+      !here.domain_.move_in_progress.load(std::memory_order_relaxed) &&       // relaxed: senders check
+      self.cell->offering == nullptr) {
+    posted.offered = true;
+    posted.committed.store(false, std::memory_order_relaxed);                 // published by the offer
+    self.cell->offer_task.store(self.id, std::memory_order_relaxed);          // a hint
+    self.cell->offering = &posted;
+    self.cell->offer.store(&posted, std::memory_order_release);               // release: the fields of posted
+  }
+  posted.closed_when_cells_end = closed_when_cells_end;
+  return wait(self, WaitFor::message, call);
+}
+
+void Processor::take_from_mailbox(TaskControl& self, Buffer* found) {
+  Posted& posted = self.posted;
+  posted.key = found->key;
+  posted.bytes = found->bytes;
+  if (posted.message != nullptr) {
+    MessageAccess::set_buffer(*posted.message, found->key, found, found->bytes);
+    return;
+  }
+  if (found->bytes != 0) std::memcpy(posted.buffer, found->body(), std::min(found->bytes, posted.capacity));
+  pool_->put(found);
+}
+
+bool Processor::probe(TaskControl& self, const MatchWish& wish) {
+  if (!self.mailbox.empty() && self.mailbox.find(wish) != nullptr) {
+    self.probe_misses = 0;
+    return true;
+  }
+  poll();
+  if (!self.mailbox.empty() && self.mailbox.find(wish) != nullptr) {
+    self.probe_misses = 0;
+    return true;
+  }
+  if (++self.probe_misses >= probe_misses_max) {
+    self.probe_misses = 0;
+    yield(self);
+    return !self.mailbox.empty() && self.mailbox.find(wish) != nullptr;
+  }
+  return false;
+}
+
+// One slot from the ring of processor `from`. False: it must stay where it is for now.
+bool Processor::handle(std::uint32_t from, Slot& slot) {
+  const auto kind = static_cast<SlotKind>((slot.info >> 24) & 0x7fU);
+  const bool forwarded = (slot.info >> 31) != 0;
+  switch (kind) {
+    case SlotKind::small_message:
+    case SlotKind::buffer_message:
+    case SlotKind::large_message:
+    case SlotKind::offer_taken:
+      // Messages of a cell that moved wait until we know of the move: then all it sent from its old place is here.
+      if (route_[MatchKey::cell(slot.key)] != from && !forwarded) [[unlikely]] return false;
+      if (moving_) [[unlikely]] {
+        const Admission admission = admit(from, slot);
+        if (admission != Admission::deliver) return admission == Admission::done;
+      }
+      if (kind == SlotKind::small_message) [[likely]] {
+        deliver_small(*domain_.cells[slot.cell], slot.task, slot.key, slot.payload, slot.info & 0xff'ffffU);
+      } else {
+        deliver_slot(*domain_.cells[slot.cell], slot.info, slot.key, slot.task, slot.payload);
+      }
+      return true;
+    case SlotKind::start_task: {
+      Cell& cell = *domain_.cells[slot.cell];
+      if (moving_) {
+        const Admission admission = admit(from, slot);
+        if (admission != Admission::deliver) return admission == Admission::done;
+      }
+      start_program(cell, *read_payload<const Program*>(slot.payload));
+      return true;
+    }
+    case SlotKind::cell_moved:
+      handle_cell_moved(from, slot.cell, slot.task);
+      return true;
+    case SlotKind::fence:
+      handle_fence(slot.task);
+      return true;
+    case SlotKind::cell_ended:
+      if (route_[slot.cell] != from) return false;
+      cell_ended(slot.cell, read_payload<std::uint64_t>(slot.payload));
+      return true;
+    case SlotKind::cell_revived:
+      if (route_[slot.cell] != from) return false;
+      if (ended_cells_[slot.cell] != 0) --ended_count_;
+      ended_cells_[slot.cell] = 0;
+      return true;
+  }
+  return true;
+}
+
+// Everything but small messages.
+void Processor::deliver_slot(Cell& cell, std::uint32_t info, std::uint64_t key, std::uint32_t task, const std::byte* payload) {
+  switch (static_cast<SlotKind>((info >> 24) & 0x7fU)) {
+    case SlotKind::small_message:
+      deliver_small(cell, task, key, payload, info & 0xff'ffffU);
+      break;
+    case SlotKind::large_message: {
+      const auto slot = read_payload<BufferSlot>(payload);
+      slot.buffer->transfer.copy_from_back();
+      deliver_buffer(cell, task, key, slot.buffer, slot.bytes);
+      break;
+    }
+    case SlotKind::offer_taken: {
+      const auto slot = read_payload<OfferSlot>(payload);
+      if (slot.has_transfer != 0) slot.posted->transfer.copy_from_back();
+      slot.posted->offered = false;
+      slot.posted->task->cell->offering = nullptr;
+      complete(*slot.posted);
+      break;
+    }
+    default: {
+      const auto slot = read_payload<BufferSlot>(payload);
+      deliver_buffer(cell, task, key, slot.buffer, slot.bytes);
+      break;
+    }
+  }
+}
+
+void Processor::deliver_small(Cell& cell, std::uint32_t task, std::uint64_t key, const std::byte* body, std::size_t bytes) {
+  TaskControl* receiver = cell.tasks.find(task);
+  if (receiver != nullptr && receiver->posted.open && receiver->posted.wish.accepts(key) && withdraw(receiver->posted)) [[likely]] {
+    Posted& posted = receiver->posted;
+    posted.key = key;
+    posted.bytes = bytes;
+    if (posted.message != nullptr) {
+      MessageAccess::set_small(*posted.message, key, body, bytes);
+    } else {
+      copy_small(posted.buffer, body, std::min(bytes, posted.capacity));
+    }
+    complete(posted);
+    return;
+  }
+  Buffer* buffer = pool_->get(bytes);
+  std::memcpy(buffer->body(), body, MessageRing::inline_bytes_max);
+  queue_buffer(cell, task, key, buffer, bytes);
+}
+
+void Processor::deliver_buffer(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer* buffer, std::size_t bytes) {
+  TaskControl* receiver = cell.tasks.find(task);
+  if (receiver != nullptr && receiver->posted.open && receiver->posted.wish.accepts(key) && withdraw(receiver->posted)) {
+    Posted& posted = receiver->posted;
+    posted.key = key;
+    posted.bytes = bytes;
+    if (posted.message != nullptr) {
+      MessageAccess::set_buffer(*posted.message, key, buffer, bytes);
+    } else {
+      std::memcpy(posted.buffer, buffer->body(), std::min(bytes, posted.capacity));
+      pool_->put(buffer);
+    }
+    complete(posted);
+    return;
+  }
+  queue_buffer(cell, task, key, buffer, bytes);
+}
+
+void Processor::queue_buffer(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer* buffer, std::size_t bytes) {
+  buffer->key = key;
+  buffer->bytes = bytes;
+  buffer->task = task;
+  TaskControl* receiver = cell.tasks.find(task);
+  (receiver != nullptr ? receiver->mailbox : cell.orphans).push(*buffer);
+}
+
+void Processor::complete(Posted& posted) noexcept {
+  posted.open = false;
+  satisfied_ = true;
+  if (posted.task->waits == WaitFor::message && !posted.task->ready) make_ready(*posted.task);
+}
+
+// Takes an offered receive back from senders of other processors. False: one of them has it and is going to fill it.
+bool Processor::withdraw(Posted& posted) noexcept {
+  if (!posted.offered) [[likely]] return true;
+  Cell& cell = *posted.task->cell;
+  while (true) {
+    Posted* expected = &posted;
+    if (cell.offer.compare_exchange_strong(expected, nullptr, std::memory_order_acq_rel, std::memory_order_acquire)) {  // as in send_to_offer()
+      posted.offered = false;
+      cell.offering = nullptr;
+      return true;
+    }
+    // A sender has claimed it and will say within a few instructions whether it wants it.
+    if (posted.committed.load(std::memory_order_acquire)) return false;  // acquire: pairs with send_to_offer()
+    cpu_relax();
+  }
+}
+
+bool Processor::all_cells_ended() const noexcept {
+  std::uint64_t ended = 0;
+  for (const std::uint64_t tasks : ended_tasks_) ended += tasks;
+  return ended == programs_started * domain_.cell_count;
+}
+
+// `cell` sends nothing any more, and all it has sent is here.
+void Processor::cell_ended(std::uint32_t cell, std::uint64_t ended_tasks) {
+  ended_tasks_[cell] = ended_tasks;
+  if (ended_cells_[cell] == 0) ++ended_count_;
+  ended_cells_[cell] = 1;
+  check_collectives();  // what is complete is complete, even if a member has ended since
+  const std::vector<Cell*> waits = collective_waits_;
+  for (Cell* waiting : waits) {
+    if (!waiting->collective.group->contains(cell)) continue;
+    std::erase(collective_waits_, waiting);
+    if (waiting->collective.group != &domain_.all) --line_waits_;
+    waiting->collective.active = false;
+    waiting->collective.ended_cell = cell;
+    wake_waiting(*waiting->collective.task, Wake::ended);
+  }
+  const bool all_ended = is_host_ && all_cells_ended();
+  const auto wake_receivers = [&](Cell& resident) {
+    for (std::uint32_t id = 0; id < resident.tasks.end(); ++id) {
+      TaskControl* task = resident.tasks.find(id);
+      if (task == nullptr || task->ended || task->ready) continue;
+      if (task->waits == WaitFor::cells_end && all_ended) {
+        make_ready(*task);
+      } else if (task->waits == WaitFor::message && task->posted.open) {
+        const MatchWish& wish = task->posted.wish;
+        const bool names_it = (wish.mask & MatchKey::cell_mask) != 0 && MatchKey::cell(wish.key) == cell;
+        if (names_it || (all_ended && task->posted.closed_when_cells_end)) wake_waiting(*task, Wake::ended);
+      }
+    }
+  };
+  for (const std::uint32_t resident : residents_) wake_receivers(*domain_.cells[resident]);
+  if (is_host_) wake_receivers(*domain_.host_cell);
+}
+
+}  // namespace aplib

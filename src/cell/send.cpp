@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: MIT
+// Sending. Three ways, by size and place:
+//   same processor     straight into the receiver's wait if it matches, else into its mailbox
+//   another, small     inside a ring slot
+//   another, larger    one copy into a pooled buffer whose pointer travels; or, when the receiver waits with its own buffer, into that; very
+//                      large ones are copied by both processors at once (transfer.hpp)
+#include <fmt/format.h>
+
+#include "aplib/error.hpp"
+#include "cell/copy_small.hpp"
+#include "cell/processor.hpp"
+
+namespace aplib {
+
+namespace {
+
+constexpr std::size_t offer_from_bytes = 2 * 1024;       // smaller: the receiver's second copy is cheaper than claiming its buffer
+constexpr std::size_t both_sides_from_bytes = 32 * 1024; // smaller: the copy is over before the other side could help
+constexpr std::uint32_t full_ring_spins = 200;           // about 5 us: a receiver that polls makes room in much less
+constexpr std::size_t local_backlog_max = 4096;          // messages a receiver on the same processor may lag behind
+
+constexpr std::uint32_t info_of(SlotKind kind, std::size_t bytes = 0) noexcept {
+  return static_cast<std::uint32_t>(kind) << 24 | static_cast<std::uint32_t>(bytes);
+}
+
+[[noreturn, gnu::cold, gnu::noinline]] void bad_destination(Domain& domain, const TaskControl& self, const char* call, std::uint32_t cell,
+                                                            To to) {
+  std::string text;
+  if (cell >= domain.cell_count && !(domain.has_host && cell == domain.host_id)) {
+    text = fmt::format("there is no cell {}; the machine has cells 0..{} ({}x{})", static_cast<std::int32_t>(cell), domain.cell_count - 1,
+                       domain.grid.nx, domain.grid.ny);
+    if (domain.has_host) text += fmt::format(" and the host program, {}", domain.host_id);
+  } else if (to.type < 0 || to.type > message_type_max) {
+    text = fmt::format("message type {} is out of range; use 0..{}", to.type, message_type_max);
+  } else {
+    text = fmt::format("task {} is out of range; use 0..{}", aplib::index(to.task), task_id_max);
+  }
+  throw Error(Errc::bad_argument, fmt::format("{} task {}: {}: {}", domain.name_of(self.cell->id), self.id, call, text));
+}
+
+}  // namespace
+
+void Processor::send(TaskControl& self, const char* call, std::uint32_t cell, std::span<const std::byte> bytes, To to,
+                     std::uint32_t space) {
+  std::uint32_t target_index = cell;
+  if (cell >= cell_limit_ || static_cast<std::uint32_t>(to.type) > static_cast<std::uint32_t>(message_type_max) ||
+      aplib::index(to.task) > task_id_max) [[unlikely]] {
+    if (cell < domain_.cell_count && cell_limit_ == 0) {
+      throw Error(Errc::failed, fmt::format("host program: {}: no program runs on the cells yet; start one first (ccreat, start_cells)", call));
+    }
+    const bool to_host = cell >= domain_.cell_count && domain_.has_host && cell == domain_.host_id;
+    if (!to_host || static_cast<std::uint32_t>(to.type) > static_cast<std::uint32_t>(message_type_max) || aplib::index(to.task) > task_id_max) {
+      bad_destination(domain_, self, call, cell, to);
+    }
+    target_index = domain_.cell_count;
+  }
+  const std::uint64_t key = MatchKey::make(space, self.cell->id, self.id, static_cast<std::uint32_t>(to.type));
+  const std::uint32_t processor = route_[target_index];
+  if (processor != index_) {
+    send_remote(target_index, processor, aplib::index(to.task), key, bytes);
+    return;
+  }
+  Cell& target = *domain_.cells[target_index];
+  if (&target == arriving_) [[unlikely]] {
+    send_to_arriving(target, aplib::index(to.task), key, bytes);
+    return;
+  }
+  send_local(target, aplib::index(to.task), key, bytes);
+  if (TaskControl* receiver = target.tasks.find(aplib::index(to.task));
+      receiver != nullptr && receiver->mailbox.size() > local_backlog_max && !ready_.empty()) [[unlikely]] {
+    yield(self);  // let it catch up, else a sender that never waits would fill the memory
+  }
+}
+
+void Processor::send_local(Cell& cell, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes) {
+  TaskControl* receiver = cell.tasks.find(task);
+  if (receiver != nullptr && !receiver->ended && receiver->posted.open && receiver->posted.wish.accepts(key) &&
+      withdraw(receiver->posted)) {
+    Posted& posted = receiver->posted;
+    posted.key = key;
+    posted.bytes = bytes.size();
+    if (posted.message == nullptr) {
+      std::memcpy(posted.buffer, bytes.data(), std::min(bytes.size(), posted.capacity));
+    } else if (bytes.size() <= Message::inline_bytes_max) {
+      MessageAccess::set_small_exactly(*posted.message, key, bytes.data(), bytes.size());
+    } else {
+      Buffer* buffer = pool_->get(bytes.size());
+      std::memcpy(buffer->body(), bytes.data(), bytes.size());
+      MessageAccess::set_buffer(*posted.message, key, buffer, bytes.size());
+    }
+    complete(posted);
+    return;
+  }
+  Buffer* buffer = pool_->get(bytes.size());
+  if (!bytes.empty()) std::memcpy(buffer->body(), bytes.data(), bytes.size());
+  queue_buffer(cell, task, key, buffer, bytes.size());
+}
+
+void Processor::send_remote(std::uint32_t cell, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
+                            std::span<const std::byte> bytes) {
+  const std::size_t size = bytes.size();
+  if (size <= MessageRing::inline_bytes_max) {
+    Slot* slot = slot_to(processor);
+    if (slot == nullptr) [[unlikely]] {
+      push_raw(processor, info_of(SlotKind::small_message, size), key, cell, task, bytes.data(), size);
+      return;
+    }
+    copy_small(slot->payload, bytes.data(), size);
+    slot->info = info_of(SlotKind::small_message, size);
+    slot->key = key;
+    slot->cell = cell;
+    slot->task = task;
+    outgoing_[processor]->publish();
+    parkers_[processor]->wake_if_asleep();
+    return;
+  }
+  if (size >= offer_from_bytes && send_to_offer(cell, processor, task, key, bytes)) return;
+  Buffer* buffer = pool_->get(size);
+  if (size >= both_sides_from_bytes && backlogs_[processor].empty()) {
+    buffer->transfer.begin(buffer->body(), bytes.data(), size);
+    push(processor, SlotKind::large_message, cell, task, key, BufferSlot{buffer, size});
+    // Whether it went into the ring or the backlog: the body is complete before we return, and whoever reads the slot waits for that.
+    buffer->transfer.copy_from_front();
+    return;
+  }
+  std::memcpy(buffer->body(), bytes.data(), size);
+  push(processor, SlotKind::buffer_message, cell, task, key, BufferSlot{buffer, size});
+}
+
+// The receiver may wait with its own buffer on the other processor. Claim that buffer if it is sure that nothing we sent before can still match it, that
+// is, when everything in our ring has been taken and no cell is moving. False: send it the other way.
+bool Processor::send_to_offer(std::uint32_t cell_index, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
+                              std::span<const std::byte> bytes) {
+  Cell& cell = *domain_.cells[cell_index];
+  if (cell.offer.load(std::memory_order_relaxed) == nullptr ||           // relaxed: a look; the exchange decides
+      cell.offer_task.load(std::memory_order_relaxed) != task) return false;  // relaxed: the claimed Posted decides
+  if (!backlogs_[processor].empty()) return false;
+  MessageRing& ring = ring_to(processor);
+  if (!ring.consumed_up_to(ring.produced())) return false;
+  if (domain_.move_in_progress.load(std::memory_order_acquire)) return false;  // acquire: after consumed_up_to(), see move.cpp
+  Posted* posted = cell.offer.exchange(nullptr, std::memory_order_acq_rel);  // acquire: its fields; release: for who finds null
+  if (posted == nullptr) return false;
+  if (posted->task->id != task || !posted->wish.accepts(key) || posted->capacity < bytes.size()) {
+    cell.offer.store(posted, std::memory_order_release);  // put back: pairs with withdraw()
+    return false;
+  }
+  posted->committed.store(true, std::memory_order_release);  // pairs with withdraw()
+  posted->key = key;
+  posted->bytes = bytes.size();
+  if (bytes.size() >= both_sides_from_bytes) {
+    posted->transfer.begin(posted->buffer, bytes.data(), bytes.size());
+    push(processor, SlotKind::offer_taken, cell_index, task, key, OfferSlot{posted, bytes.size(), 1});
+    posted->transfer.copy_from_front();
+  } else {
+    std::memcpy(posted->buffer, bytes.data(), bytes.size());
+    push(processor, SlotKind::offer_taken, cell_index, task, key, OfferSlot{posted, bytes.size(), 0});
+  }
+  return true;
+}
+
+Processor::MessageRing& Processor::make_ring(std::uint32_t processor) {
+  owned_rings_[processor] = std::make_unique<MessageRing>();
+  MessageRing& ring = *owned_rings_[processor];
+  outgoing_[processor] = &ring;
+  Processor& other = *domain_.processors[processor];
+  other.incoming_table_[index_].store(&ring, std::memory_order_release);  // release: the ring's construction
+  other.incoming_count_.fetch_add(1, std::memory_order_release);          // release: the table entry
+  return ring;
+}
+
+// The next slot of the ring to `processor`, or null when the message must go to the backlog. Waits for room while the other side takes messages.
+Processor::Slot* Processor::slot_to(std::uint32_t processor) {
+  MessageRing& ring = ring_to(processor);
+  if (backlog_count_ != 0 && !backlogs_[processor].empty()) [[unlikely]] {
+    if (!flush_backlog(processor)) return nullptr;
+  }
+  if (Slot* slot = ring.prepare()) [[likely]] return slot;
+  parkers_[processor]->wake_if_asleep();
+  for (std::uint32_t spin = 0; spin < full_ring_spins; ++spin) {
+    cpu_relax();
+    if (Slot* slot = ring.prepare()) return slot;
+    // Two processors may be filling each other's rings: take what is there, so that both go on.
+    if (!polling_ && spin % 16 == 15 && ready_.empty()) poll();
+    if (!backlogs_[processor].empty()) return nullptr;
+  }
+  return nullptr;
+}
+
+void Processor::push_raw(std::uint32_t processor, std::uint32_t info, std::uint64_t key, std::uint32_t cell, std::uint32_t task,
+                         const void* payload, std::size_t bytes) {
+  Slot* slot = backlogs_[processor].empty() ? slot_to(processor) : nullptr;
+  if (slot == nullptr) {
+    Waiting waiting{info, key, cell, task, {}};
+    if (bytes != 0) std::memcpy(waiting.payload, payload, bytes);
+    backlogs_[processor].push_back(waiting);
+    ++backlog_count_;
+    return;
+  }
+  slot->info = info;
+  slot->key = key;
+  slot->cell = cell;
+  slot->task = task;
+  if (bytes != 0) std::memcpy(slot->payload, payload, bytes);
+  outgoing_[processor]->publish();
+  parkers_[processor]->wake_if_asleep();
+}
+
+void Processor::push_control(std::uint32_t processor, SlotKind kind, std::uint32_t cell, std::uint32_t task, std::uint64_t key,
+                             const void* payload, std::size_t bytes) {
+  push_raw(processor, info_of(kind), key, cell, task, payload, bytes);
+}
+
+// True when nothing is left in it.
+bool Processor::flush_backlog(std::uint32_t processor) {
+  Backlog& backlog = backlogs_[processor];
+  if (processor == index_) return false;  // messages to a cell that is arriving here: end_move() delivers them
+  MessageRing& ring = ring_to(processor);
+  while (!backlog.empty()) {
+    Slot* slot = ring.prepare();
+    if (slot == nullptr) break;
+    const Waiting& waiting = backlog.front();
+    slot->info = waiting.info;
+    slot->key = waiting.key;
+    slot->cell = waiting.cell;
+    slot->task = waiting.task;
+    std::memcpy(slot->payload, waiting.payload, sizeof waiting.payload);
+    ring.publish();
+    backlog.pop_front();
+    --backlog_count_;
+  }
+  parkers_[processor]->wake_if_asleep();
+  return backlog.empty();
+}
+
+void Processor::flush_backlogs() {
+  for (std::uint32_t processor = 0; processor < backlogs_.size(); ++processor) {
+    if (!backlogs_[processor].empty()) flush_backlog(processor);
+  }
+}
+
+// From a cell of this processor to one that is still arriving here: older messages of ours travel by way of its last processor, so this one waits.
+void Processor::send_to_arriving(Cell& cell, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes) {
+  Waiting waiting{info_of(SlotKind::small_message, bytes.size()), key, cell.id, task, {}};
+  if (bytes.size() <= MessageRing::inline_bytes_max) {
+    copy_small(waiting.payload, bytes.data(), bytes.size());
+  } else {
+    Buffer* buffer = pool_->get(bytes.size());
+    std::memcpy(buffer->body(), bytes.data(), bytes.size());
+    waiting.info = info_of(SlotKind::buffer_message);
+    const BufferSlot slot{buffer, bytes.size()};
+    std::memcpy(waiting.payload, &slot, sizeof slot);
+  }
+  backlogs_[index_].push_back(waiting);
+  ++backlog_count_;
+}
+
+}  // namespace aplib

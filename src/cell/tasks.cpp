@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MIT
+// The life of a task: made on its own stack, run, ended, joined.
+#include <fmt/format.h>
+
+#include <exception>
+
+#include "aplib/error.hpp"
+#include "cell/processor.hpp"
+
+namespace aplib {
+
+namespace {
+
+constexpr std::size_t host_stack_bytes_min = std::size_t{8} << 20;  // host programs were written for a process's main stack
+
+char* align_down(char* address, std::size_t alignment) noexcept {
+  return address - reinterpret_cast<std::uintptr_t>(address) % alignment;
+}
+
+std::string name_of(const Domain& domain, const TaskControl& task) {
+  return fmt::format("{} task {}", domain.name_of(task.cell->id), task.id);
+}
+
+// What escaped from a task, in words.
+std::string describe_exception() {
+  try {
+    throw;
+  } catch (const Error& error) {
+    return error.what();
+  } catch (const std::exception& error) {
+    return fmt::format("uncaught exception: {}", error.what());
+  } catch (...) {
+    return "uncaught exception of a type not derived from std::exception";
+  }
+}
+
+}  // namespace
+
+// Runs on the new task's stack.
+void task_body(Flow& flow) {
+  auto& self = static_cast<TaskControl&>(flow);
+  self.cell->processor->landed();
+  Domain& domain = self.cell->processor->domain_;
+  if (!domain.stopping.load(std::memory_order_relaxed)) {  // relaxed: noticed sooner or later
+    try {
+      self.entry(self.entry_state);
+    } catch (const TaskExit& exit) {
+      if (exit.status != 0 && self.cell->status == 0) self.cell->status = exit.status;
+    } catch (const Stopped&) {
+      // the machine stops; whoever stopped it has said why
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      const std::string name = name_of(domain, self);
+      self.cell->status = static_cast<int>(ExitStatus::program_failed);
+      domain.fail(self.cell->status, text.starts_with(name) ? text : fmt::format("{}: {}", name, text));
+    } catch (...) {
+      self.cell->status = static_cast<int>(ExitStatus::program_failed);
+      domain.fail(self.cell->status, fmt::format("{}: {}", name_of(domain, self), describe_exception()));
+    }
+  }
+  self.cell->processor->end_task(self);
+}
+
+TaskControl& Processor::spawn(Cell& cell, std::uint32_t id, void (*entry)(void*), void* state, std::size_t state_bytes,
+                              std::size_t state_alignment, void (*move)(void*, void*)) {
+  if (!cell.stacks) {
+    const bool on_host = &cell == domain_.host_cell.get();
+    const std::size_t bytes = on_host ? std::max(domain_.options.stack_bytes, host_stack_bytes_min) : domain_.options.stack_bytes;
+    cell.stacks.emplace((bytes + 4095) & ~std::size_t{4095}, on_host ? nullptr : SlotPlan::stacks_of(cell.id), SlotPlan::stacks_bytes());
+  }
+  const Stack stack = cell.stacks->get();
+  char* const place = align_down(stack.top - sizeof(TaskControl), alignof(TaskControl));
+  char* const state_place = align_down(place - state_bytes, std::max<std::size_t>(state_alignment, 64));
+  auto* task = ::new (place) TaskControl;
+  task->cell = &cell;
+  task->id = id;
+  task->stack = stack;
+  task->entry = entry;
+  task->entry_state = state_place;
+  move(state_place, state);
+  prepare_flow(*task, task_body, state_place, static_cast<std::size_t>(state_place - stack.low));
+  cell.tasks.insert(id, *task);
+  ++cell.live_tasks;
+  if (!cell.orphans.empty()) {  // messages that were here before the task
+    for (Buffer* buffer = cell.orphans.oldest(); buffer != nullptr;) {
+      Buffer* next = buffer->next;
+      if (buffer->task == id) {
+        cell.orphans.remove(*buffer);
+        task->mailbox.push(*buffer);
+      }
+      buffer = next;
+    }
+  }
+  make_ready(*task);
+  return *task;
+}
+
+void Processor::start_program(Cell& cell, const Program& program) {
+  const Program* pointer = &program;
+  if (cell.tasks.find(program.task) != nullptr) {
+    domain_.fail(static_cast<int>(ExitStatus::program_failed),
+                 fmt::format("{}: cannot start a task {}: there is one already; choose another task id", domain_.name_of(cell.id),
+                             program.task));
+    return;
+  }
+  if (cell.live_tasks != 0) domain_.live_cells.fetch_sub(1, std::memory_order_relaxed);  // counted already; relaxed: it stays above 0
+  TaskControl& task = spawn(
+      cell, program.task, [](void* state) { (*static_cast<const Program**>(state))->body(); }, &pointer, sizeof pointer,
+      alignof(const Program*), [](void* to, void* from) { *static_cast<const Program**>(to) = *static_cast<const Program**>(from); });
+  task.detached = true;
+  task.from_kernel = true;
+  if (cell.ended) {
+    cell.ended = false;
+    for (std::uint32_t p = 0; p < domain_.processors.size(); ++p) {
+      if (p != index_) push(p, SlotKind::cell_revived, cell.id, 0, 0, std::uint64_t{0});
+    }
+    if (ended_cells_[cell.id] != 0) --ended_count_;
+    ended_cells_[cell.id] = 0;
+  }
+}
+
+// Runs on the ending task's stack and leaves it for good.
+void Processor::end_task(TaskControl& self) {
+  Cell& cell = *self.cell;
+  self.ended = true;
+  if (self.stack.guard == StackGuard::canary) check_canary(self);
+  if (self.from_kernel) ++cell.ended_from_kernel;
+  if (self.joiner != nullptr) {
+    self.detached = true;  // the joiner needs nothing but to know
+    if (self.joiner->waits == WaitFor::task_end && !self.joiner->ready) make_ready(*self.joiner);
+  }
+  if (--cell.live_tasks == 0) end_cell(cell);
+  dying_ = &self;
+  TaskControl* next = ready_.pop();
+  if (next != nullptr) {
+    switch_to_task(self, *next, true);
+  } else {
+    running_ = nullptr;
+    switch_to(thread_, self, base_, true);
+  }
+  __builtin_unreachable();
+}
+
+void Processor::bury(TaskControl& task) noexcept {
+  Cell& cell = *task.cell;
+  cell.tasks.erase(task.id);
+  while (Buffer* buffer = task.mailbox.oldest()) {  // nobody will ask for these any more
+    task.mailbox.remove(*buffer);
+    pool_->put(buffer);
+  }
+  dispose_flow(task);
+  const Stack stack = task.stack;
+  task.~TaskControl();
+  cell.stacks->put(stack);
+}
+
+void Processor::end_cell(Cell& cell) {
+  cell.ended = true;
+  for (std::uint32_t p = 0; p < domain_.processors.size(); ++p) {
+    if (p != index_) {
+      push(p, SlotKind::cell_ended, cell.id, 0, MatchKey::make(0, cell.id, 0, 0), std::uint64_t{cell.ended_from_kernel});
+    }
+  }
+  cell_ended(cell.id, cell.ended_from_kernel);
+  if (domain_.live_cells.fetch_sub(1, std::memory_order_acq_rel) == 1) {  // acq_rel: the last one has seen what all did
+    domain_.over.store(true, std::memory_order_release);                  // release: to idle()
+    domain_.wake_all();
+  }
+}
+
+void Processor::check_canary(const TaskControl& task) {
+  std::uint64_t found = 0;
+  std::memcpy(&found, task.stack.low, sizeof found);
+  if (found == stack_canary) return;
+  domain_.fail(static_cast<int>(ExitStatus::stack_overflow),
+               fmt::format("{}: stack overflow: it used more than its {} KiB; raise stack-size (APLIB_STACK_SIZE)", name_of(domain_, task),
+                           task.stack.bytes() / 1024));
+}
+
+void Processor::join(TaskControl& self, std::uint32_t id) {
+  Processor& here = *self.cell->processor;
+  const auto refuse = [&](const char* why) {
+    throw Error(Errc::bad_argument, fmt::format("{}: join: task {} {}", name_of(here.domain_, self), id, why));
+  };
+  TaskControl* task = self.cell->tasks.find(id);
+  if (id == self.id) refuse("is the caller itself; a task cannot wait for its own end");
+  if (task == nullptr) refuse("does not exist in this cell; join each task once, on the cell that made it");
+  if (task->detached) refuse("is detached; only tasks with a handle can be joined");
+  if (task->joiner != nullptr) refuse("is being joined by another task already");
+  if (!task->ended) {
+    if (here.domain_.stopping.load(std::memory_order_relaxed)) throw Stopped{};  // relaxed: noticed sooner or later
+    task->joiner = &self;
+    self.wait_task = id;
+    if (wait(self, WaitFor::task_end, "join") == Wake::stopping) {
+      task->joiner = nullptr;
+      task->detached = true;
+      throw Stopped{};
+    }
+    return;  // it was buried when its processor left its stack
+  }
+  here.bury(*task);
+}
+
+void Processor::wait_for_cells(TaskControl& self, const char* call) {
+  Processor& here = *self.cell->processor;
+  here.poll();
+  if (here.all_cells_ended()) return;
+  if (here.domain_.stopping.load(std::memory_order_relaxed)) throw Stopped{};  // relaxed: noticed sooner or later
+  if (wait(self, WaitFor::cells_end, call) == Wake::stopping) throw Stopped{};
+}
+
+void Processor::send_start(std::uint32_t cell, const Program& program) {
+  push(route_[cell], SlotKind::start_task, cell, program.task, 0, &program);
+}
+
+}  // namespace aplib

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+// Transfer: one large copy done by two processors at once, the sender from the front, the receiver's processor from the back. Either can do it
+// all alone when the other is busy.
+//
+// Invariants: (1) claimed_ counts chunks handed out; a side that draws a number below chunk_count_ owns one more chunk of its
+// own end, so front + back chunks are exactly chunk_count_; (2) finished_ counts chunks copied (release), and whoever reads
+// chunk_count_ from it (acquire) sees every byte; (3) the sender's last access is one more ticket on finished_, for which the receiver waits: only
+// then may the transfer be used again.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "base/cache.hpp"
+
+namespace aplib {
+
+template <template <class> class Atom = std::atomic>
+class Transfer {
+ public:
+  static constexpr std::size_t chunk_bytes_min = 16 * 1024;
+
+  /// Sender, before it publishes the transfer.
+  void begin(void* to, const void* from, std::size_t bytes) noexcept {
+    to_ = static_cast<char*>(to);
+    from_ = static_cast<const char*>(from);
+    bytes_ = bytes;
+    chunk_bytes_ = std::max(chunk_bytes_min, (bytes / 16 + 4095) & ~std::size_t{4095});
+    chunk_count_ = static_cast<std::uint32_t>((bytes + chunk_bytes_ - 1) / chunk_bytes_);
+    claimed_.store(0, std::memory_order_relaxed);   // published by the ring's release
+    finished_.store(0, std::memory_order_relaxed);  // same
+  }
+
+  /// Sender: copies until no chunk is left, then waits for the other side's last chunk. Afterwards it must not touch the transfer.
+  void copy_from_front() noexcept {
+    for (std::uint32_t i = 0; claim(); ++i) copy(i);
+    wait(chunk_count_);
+    finished_.fetch_add(1, std::memory_order_release);  // invariant (3)
+  }
+
+  /// Receiver's processor: the same from the other end. Afterwards the transfer is free.
+  void copy_from_back() noexcept {
+    for (std::uint32_t i = chunk_count_; claim();) copy(--i);
+    wait(chunk_count_ + 1);  // invariant (3)
+  }
+
+ private:
+  bool claim() noexcept { return claimed_.fetch_add(1, std::memory_order_relaxed) < chunk_count_; }  // relaxed: only a ticket
+
+  void copy(std::uint32_t chunk) noexcept {
+    const std::size_t start = std::size_t{chunk} * chunk_bytes_;
+    std::memcpy(to_ + start, from_ + start, std::min(chunk_bytes_, bytes_ - start));
+    finished_.fetch_add(1, std::memory_order_release);  // invariant (2)
+  }
+
+  void wait(std::uint32_t count) const noexcept {
+    while (finished_.load(std::memory_order_acquire) < count) cpu_relax();  // invariant (2); at most one chunk's copy away
+  }
+
+  char* to_;
+  const char* from_;
+  std::size_t bytes_;
+  std::size_t chunk_bytes_;
+  std::uint32_t chunk_count_;
+  Atom<std::uint32_t> claimed_;
+  Atom<std::uint32_t> finished_;
+};
+
+}  // namespace aplib

@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: MIT
+// The public C++ API and the kernel's face: arguments are checked and turned into the core's terms here.
+#include <fmt/format.h>
+
+#include <bit>
+#include <limits>
+
+#include "aplib/aplib.hpp"
+#include "base/log.hpp"
+#include "cell/processor.hpp"
+#include "kernel/face.hpp"
+#include "kernel/machine_impl.hpp"
+
+namespace aplib {
+
+namespace {
+
+[[noreturn, gnu::cold, gnu::noinline]] void outside_task(const char* call) {
+  throw Error(Errc::bad_argument,
+              fmt::format("{}: called outside a task; it works only inside a program that a Machine runs", call));
+}
+
+[[noreturn, gnu::cold, gnu::noinline]] void refuse(const TaskControl& self, Errc code, const char* call, const std::string& text) {
+  const Domain& domain = self.cell->processor->domain();
+  throw Error(code, fmt::format("{} task {}: {}: {}", domain.name_of(self.cell->id), self.id, call, text));
+}
+
+inline TaskControl& self_or_throw(const char* call) {
+  Processor* processor = Processor::current();
+  if (processor == nullptr || processor->running() == nullptr) [[unlikely]] outside_task(call);
+  return *processor->running();
+}
+
+[[gnu::cold, gnu::noinline]] void bad_source(const TaskControl& self, const char* call, From from) {
+  const Domain& domain = self.cell->processor->domain();
+  if (from.cell != any_cell && index(from.cell) >= domain.cell_count && !(domain.has_host && index(from.cell) == domain.host_id)) {
+    std::string text = fmt::format("there is no cell {}; the machine has cells 0..{} ({}x{})", static_cast<std::int32_t>(index(from.cell)),
+                                   domain.cell_count - 1, domain.grid.nx, domain.grid.ny);
+    if (domain.has_host) text += fmt::format(" and the host program, {}", domain.host_id);
+    refuse(self, Errc::bad_argument, call, text);
+  }
+  if (from.task != any_task && index(from.task) > task_id_max) {
+    refuse(self, Errc::bad_argument, call, fmt::format("task {} is out of range; use 0..{}, or any_task", index(from.task), task_id_max));
+  }
+  if (from.type < any_type || from.type > message_type_max) {
+    refuse(self, Errc::bad_argument, call, fmt::format("message type {} is out of range; use 0..{}, or any_type", from.type, message_type_max));
+  }
+}
+
+inline MatchWish wish_for(const TaskControl& self, const char* call, From from, face::Space space) {
+  const Domain& domain = self.cell->processor->domain();
+  MatchWish wish;
+  wish.mask = MatchKey::space_mask;
+  std::uint32_t cell = 0;
+  std::uint32_t task = 0;
+  std::uint32_t type = 0;
+  if (from.cell != any_cell) {
+    cell = index(from.cell);
+    wish.mask |= MatchKey::cell_mask;
+    if (cell >= domain.cell_count) [[unlikely]] {
+      bad_source(self, call, from);
+      cell = domain.cell_count;  // the host
+    }
+  }
+  if (from.task != any_task) {
+    task = index(from.task);
+    wish.mask |= MatchKey::task_mask;
+    if (task > task_id_max) [[unlikely]] bad_source(self, call, from);
+  }
+  if (from.type != any_type) {
+    type = static_cast<std::uint32_t>(from.type);
+    wish.mask |= MatchKey::type_mask;
+    if (type > static_cast<std::uint32_t>(message_type_max)) [[unlikely]] bad_source(self, call, from);
+  }
+  wish.key = MatchKey::make(static_cast<std::uint32_t>(space), cell, task, type);
+  return wish;
+}
+
+Envelope envelope_of(const Domain& domain, std::uint64_t key, std::size_t bytes) noexcept {
+  return Envelope{CellId{domain.visible(MatchKey::cell(key))}, TaskId{MatchKey::task(key)}, static_cast<std::int32_t>(MatchKey::type(key)), bytes};
+}
+
+[[noreturn, gnu::cold, gnu::noinline]] void receive_failed(const TaskControl& self, const char* call, Wake how) {
+  if (how == Wake::stopping) throw Stopped{};
+  const Domain& domain = self.cell->processor->domain();
+  refuse(self, Errc::ended, call,
+         fmt::format("{} has ended and left no such message; nothing more will come from it",
+                     domain.name_of(MatchKey::cell(self.posted.wish.key))));
+}
+
+template <class T>
+constexpr NumberType number_type() noexcept {
+  if constexpr (std::is_same_v<T, std::int32_t>) return NumberType::int32;
+  if constexpr (std::is_same_v<T, float>) return NumberType::float32;
+  return NumberType::float64;
+}
+
+template <class T>
+Operand reduce_number(const char* call, ReduceOp op, T value, std::int32_t location, bool located, Scope scope) {
+  TaskControl& self = self_or_throw(call);
+  if (!std::is_integral_v<T> && op >= ReduceOp::bit_or) {
+    refuse(self, Errc::bad_argument, call, "and, or and xor work on integers only");
+  }
+  if (located && op != ReduceOp::max && op != ReduceOp::min) {
+    refuse(self, Errc::bad_argument, call, "only max and min have a location");
+  }
+  CollectiveCall what;
+  what.call = call;
+  what.kind = CollectiveKind::reduce;
+  what.scope = scope;
+  what.combine = Combine{op, number_type<T>(), located};
+  return Processor::collective(self, what, Operand::of(value, location), nullptr);
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------- face
+
+namespace face {
+
+void send(const char* call, CellId cell, std::span<const std::byte> bytes, To to, Space space) {
+  TaskControl& self = self_or_throw(call);
+  self.cell->processor->send(self, call, index(cell), bytes, to, static_cast<std::uint32_t>(space));
+}
+
+Received receive(const char* call, Message& into, From from, Space space, bool closed_when_cells_end) {
+  TaskControl& self = self_or_throw(call);
+  MessageAccess::release(into);
+  self.posted.wish = wish_for(self, call, from, space);
+  self.posted.message = &into;
+  self.posted.capacity = 0;
+  const Wake how = Processor::receive(self, call, closed_when_cells_end);
+  if (how == Wake::done) [[likely]] return Received::message;
+  if (how == Wake::ended && closed_when_cells_end) return Received::closed;
+  receive_failed(self, call, how);
+}
+
+Envelope receive_into(const char* call, std::span<std::byte> buffer, From from, Space space, bool truncate) {
+  TaskControl& self = self_or_throw(call);
+  self.posted.wish = wish_for(self, call, from, space);
+  self.posted.message = nullptr;
+  self.posted.buffer = reinterpret_cast<char*>(buffer.data());
+  self.posted.capacity = buffer.size();
+  const Wake how = Processor::receive(self, call, false);
+  if (how != Wake::done) [[unlikely]] receive_failed(self, call, how);
+  const Domain& domain = self.cell->processor->domain();
+  Envelope envelope = envelope_of(domain, self.posted.key, self.posted.bytes);
+  if (envelope.bytes > buffer.size()) [[unlikely]] {
+    if (!truncate) {
+      refuse(self, Errc::mismatch, call,
+             fmt::format("a message of {} bytes from {} task {}, type {}, does not fit into the buffer of {} bytes; give a larger buffer",
+                         envelope.bytes, domain.name_of(MatchKey::cell(self.posted.key)), index(envelope.source_task), envelope.type,
+                         buffer.size()));
+    }
+    envelope.bytes = buffer.size();
+  }
+  return envelope;
+}
+
+bool probe(const char* call, From from, Space space) {
+  TaskControl& self = self_or_throw(call);
+  return self.cell->processor->probe(self, wish_for(self, call, from, space));
+}
+
+bool barrier(const char* call, bool stat, Scope scope) {
+  TaskControl& self = self_or_throw(call);
+  CollectiveCall what;
+  what.call = call;
+  what.kind = CollectiveKind::barrier;
+  what.scope = scope;
+  what.combine = Combine{ReduceOp::bit_or, NumberType::int32, false};
+  return Processor::collective(self, what, Operand::of(stat ? 1 : 0), nullptr).as<std::int32_t>() != 0;
+}
+
+std::int32_t reduce(const char* call, ReduceOp op, std::int32_t value, Scope scope) {
+  return reduce_number(call, op, value, 0, false, scope).as<std::int32_t>();
+}
+float reduce(const char* call, ReduceOp op, float value, Scope scope) {
+  return reduce_number(call, op, value, 0, false, scope).as<float>();
+}
+double reduce(const char* call, ReduceOp op, double value, Scope scope) {
+  return reduce_number(call, op, value, 0, false, scope).as<double>();
+}
+Located<std::int32_t> reduce(const char* call, ReduceOp op, Located<std::int32_t> value, Scope scope) {
+  const Operand result = reduce_number(call, op, value.value, value.location, true, scope);
+  return {result.as<std::int32_t>(), result.location};
+}
+Located<float> reduce(const char* call, ReduceOp op, Located<float> value, Scope scope) {
+  const Operand result = reduce_number(call, op, value.value, value.location, true, scope);
+  return {result.as<float>(), result.location};
+}
+Located<double> reduce(const char* call, ReduceOp op, Located<double> value, Scope scope) {
+  const Operand result = reduce_number(call, op, value.value, value.location, true, scope);
+  return {result.as<double>(), result.location};
+}
+
+void broadcast(const char* call, CellId root, std::span<std::byte> buffer, Scope scope) {
+  TaskControl& self = self_or_throw(call);
+  CollectiveCall what;
+  what.call = call;
+  what.kind = CollectiveKind::broadcast;
+  what.scope = scope;
+  what.bytes = buffer.size();
+  what.root = index(root);
+  Processor::collective(self, what, Operand{}, buffer.data());
+}
+
+TaskFront& front() {
+  TaskControl& self = self_or_throw("front");
+  if (self.front == nullptr) [[unlikely]] {
+    self.front = new TaskFront;
+    self.free_front = [](void* front) { delete static_cast<TaskFront*>(front); };
+  }
+  return *static_cast<TaskFront*>(self.front);
+}
+
+void preset_status(const char* call, std::int32_t value) {
+  TaskControl& self = self_or_throw(call);
+  Domain& domain = self.cell->processor->domain();
+  if (self.cell->id != domain.cell_count) refuse(self, Errc::bad_argument, call, "only the host program can do this");
+  for (std::uint32_t c = 0; c < domain.cell_count; ++c) {
+    std::atomic<std::uint64_t>& word = domain.cells[c]->posted_status;
+    std::uint64_t seen = word.load(std::memory_order_relaxed);  // relaxed: a word on its own
+    while ((seen >> 32) == 0 && !word.compare_exchange_weak(seen, static_cast<std::uint32_t>(value), std::memory_order_relaxed)) {
+    }
+  }
+}
+
+bool on_host() {
+  TaskControl& self = self_or_throw("on_host");
+  return self.cell->id == self.cell->processor->domain().cell_count;
+}
+
+void fail(Errc code, const char* call, const std::string& text) {
+  Processor* processor = Processor::current();
+  if (processor == nullptr || processor->running() == nullptr) throw Error(code, fmt::format("{}: {}", call, text));
+  refuse(*processor->running(), code, call, text);
+}
+
+void warn(const char* call, const std::string& text) {
+  TaskControl& self = self_or_throw(call);
+  Domain& domain = self.cell->processor->domain();
+  Machine::Impl::of(domain).log.warn("{} task {}: {}: {}", domain.name_of(self.cell->id), self.id, call, text);
+}
+
+}  // namespace face
+
+// ---------------------------------------------------------------- messages
+
+Message::Message(Message&& other) noexcept : key_(other.key_), bytes_(other.bytes_), buffer_(other.buffer_), outside_(other.outside_) {
+  std::memcpy(inside_, other.inside_, sizeof inside_);
+  other.buffer_ = nullptr;
+  other.bytes_ = 0;
+}
+
+Message& Message::operator=(Message&& other) noexcept {
+  if (this == &other) return *this;
+  if (buffer_ != nullptr) release();
+  key_ = other.key_;
+  bytes_ = other.bytes_;
+  buffer_ = other.buffer_;
+  outside_ = other.outside_;
+  std::memcpy(inside_, other.inside_, sizeof inside_);
+  other.buffer_ = nullptr;
+  other.bytes_ = 0;
+  return *this;
+}
+
+void Message::release() noexcept {
+  auto* buffer = static_cast<Buffer*>(buffer_);
+  buffer_ = nullptr;
+  bytes_ = 0;
+  if (Processor* processor = Processor::current()) {
+    processor->pool().put(buffer);
+  } else {
+    BufferPool::put_from_outside(buffer);
+  }
+}
+
+Envelope Message::envelope() const noexcept {
+  const Processor* processor = Processor::current();
+  const std::uint32_t cell = MatchKey::cell(key_);
+  return Envelope{CellId{processor != nullptr ? const_cast<Processor*>(processor)->domain().visible(cell) : cell}, TaskId{MatchKey::task(key_)},
+                  static_cast<std::int32_t>(MatchKey::type(key_)), bytes_};
+}
+
+void Message::throw_size_mismatch(std::size_t wanted) const {
+  const Envelope label = envelope();
+  throw Error(Errc::mismatch,
+              fmt::format("message from cell {} task {}, type {}, has {} bytes where a value of {} bytes is expected; sender and receiver must agree",
+                          index(label.source), index(label.source_task), label.type, bytes_, wanted));
+}
+
+void send(CellId cell, std::span<const std::byte> bytes, To to) { face::send("send", cell, bytes, to, face::Space::plain); }
+
+Message receive(From from) {
+  Message message;
+  face::receive("receive", message, from, face::Space::plain);
+  return message;
+}
+
+void receive(Message& message, From from) { face::receive("receive", message, from, face::Space::plain); }
+
+Envelope receive_into(std::span<std::byte> buffer, From from) {
+  return face::receive_into("receive_into", buffer, from, face::Space::plain);
+}
+
+bool probe(From from) { return face::probe("probe", from, face::Space::plain); }
+
+// ---------------------------------------------------------------- collectives
+
+bool barrier(bool stat, Scope scope) { return face::barrier("barrier", stat, scope); }
+std::int32_t reduce(ReduceOp op, std::int32_t value, Scope scope) { return face::reduce("reduce", op, value, scope); }
+float reduce(ReduceOp op, float value, Scope scope) { return face::reduce("reduce", op, value, scope); }
+double reduce(ReduceOp op, double value, Scope scope) { return face::reduce("reduce", op, value, scope); }
+Located<std::int32_t> reduce(ReduceOp op, Located<std::int32_t> value, Scope scope) { return face::reduce("reduce", op, value, scope); }
+Located<float> reduce(ReduceOp op, Located<float> value, Scope scope) { return face::reduce("reduce", op, value, scope); }
+Located<double> reduce(ReduceOp op, Located<double> value, Scope scope) { return face::reduce("reduce", op, value, scope); }
+void broadcast(CellId root, std::span<std::byte> buffer, Scope scope) { face::broadcast("broadcast", root, buffer, scope); }
+
+namespace status {
+
+void post(std::int32_t value) {
+  TaskControl& self = self_or_throw("status::post");
+  // relaxed: a word on its own, as on the original hardware; it orders nothing
+  self.cell->posted_status.store(std::uint64_t{1} << 32 | static_cast<std::uint32_t>(value), std::memory_order_relaxed);
+}
+
+std::int32_t combined() {
+  Domain& domain = self_or_throw("status::combined").cell->processor->domain();
+  std::uint32_t all = 0;
+  for (std::uint32_t c = 0; c < domain.cell_count; ++c) {
+    all |= static_cast<std::uint32_t>(domain.cells[c]->posted_status.load(std::memory_order_relaxed));  // relaxed: see post()
+  }
+  return std::bit_cast<std::int32_t>(all);
+}
+
+}  // namespace status
+
+// ---------------------------------------------------------------- tasks
+
+namespace detail {
+
+TaskId spawn(const TaskEntry& entry, TaskId wanted, bool detached) {
+  TaskControl& self = self_or_throw("spawn");
+  Cell& cell = *self.cell;
+  std::uint32_t id = index(wanted);
+  if (wanted == any_task) {
+    const std::optional<std::uint32_t> chosen = cell.tasks.choose_id();
+    if (!chosen) refuse(self, Errc::exhausted, "spawn", fmt::format("the cell has {} tasks, the most it can; spread them over more cells", cell.tasks.size()));
+    id = *chosen;
+  } else if (id > task_id_max) {
+    refuse(self, Errc::bad_argument, "spawn", fmt::format("task {} is out of range; use 0..{}, or any_task", id, task_id_max));
+  } else if (cell.tasks.find(id) != nullptr) {
+    refuse(self, Errc::bad_argument, "spawn", fmt::format("task {} exists already in this cell; choose another id, or any_task", id));
+  }
+  TaskControl& task = cell.processor->spawn(cell, id, entry.call, entry.state, entry.bytes, entry.alignment, entry.move);
+  task.detached = detached;
+  return TaskId{id};
+}
+
+void join(TaskId id) { Processor::join(self_or_throw("join"), index(id)); }
+
+void detach(TaskId id) {
+  Processor* processor = Processor::current();
+  if (processor == nullptr || processor->running() == nullptr) return;  // a handle that outlived its machine
+  TaskControl* task = processor->running()->cell->tasks.find(index(id));
+  if (task == nullptr || task->detached) return;
+  task->detached = true;
+  if (task->ended) processor->bury(*task);
+}
+
+}  // namespace detail
+
+namespace this_task {
+
+TaskId id() { return TaskId{self_or_throw("this_task::id").id}; }
+void yield() { Processor::yield(self_or_throw("yield")); }
+void sleep_for(std::chrono::nanoseconds duration) {
+  Processor::sleep_until(self_or_throw("sleep_for"), Clock::now() + duration, "sleep_for");
+}
+void exit(int status) {
+  self_or_throw("exit");
+  throw TaskExit{status};
+}
+bool inside() noexcept {
+  const Processor* processor = Processor::current();
+  return processor != nullptr && processor->running() != nullptr;
+}
+
+}  // namespace this_task
+
+// ---------------------------------------------------------------- machine and cell
+
+namespace this_machine {
+
+Grid grid() { return self_or_throw("grid").cell->processor->domain().grid; }
+std::uint32_t cell_count() { return self_or_throw("cell_count").cell->processor->domain().cell_count; }
+std::uint32_t processor_count() { return self_or_throw("processor_count").cell->processor->domain().carriers; }
+CellId host_cell() { return CellId{self_or_throw("host_cell").cell->processor->domain().host_id}; }
+
+void configure(Grid grid) {
+  TaskControl& self = self_or_throw("configure");
+  Domain& domain = self.cell->processor->domain();
+  if (self.cell->id != domain.cell_count) refuse(self, Errc::bad_argument, "configure", "only the host program can choose the grid");
+  if (domain.carriers != 0) refuse(self, Errc::bad_argument, "configure", "programs run on the cells already; choose the grid before the first start");
+  Machine::Impl::of(domain).configure(self, grid);
+}
+
+void start_cells(std::function<void()> program, TaskId task) {
+  TaskControl& self = self_or_throw("start_cells");
+  Domain& domain = self.cell->processor->domain();
+  if (self.cell->id != domain.cell_count) refuse(self, Errc::bad_argument, "start_cells", "only the host program can start programs on cells");
+  if (index(task) > task_id_max) {
+    refuse(self, Errc::bad_argument, "start_cells", fmt::format("task {} is out of range; use 0..{}", static_cast<std::int32_t>(index(task)), task_id_max));
+  }
+  Machine::Impl::of(domain).start_cells(self, std::move(program), task);
+}
+
+void wait_cells() {
+  TaskControl& self = self_or_throw("wait_cells");
+  Processor& host = *self.cell->processor;
+  if (self.cell->id != host.domain().cell_count) refuse(self, Errc::bad_argument, "wait_cells", "only the host program can wait for all cells");
+  Processor::wait_for_cells(self, "wait_cells");
+}
+
+}  // namespace this_machine
+
+namespace this_cell {
+
+CellId id() {
+  TaskControl& self = self_or_throw("this_cell::id");
+  return CellId{self.cell->processor->domain().visible(self.cell->id)};
+}
+std::uint32_t x() {
+  TaskControl& self = self_or_throw("this_cell::x");
+  return self.cell->id % self.cell->processor->domain().grid.nx;
+}
+std::uint32_t y() {
+  TaskControl& self = self_or_throw("this_cell::y");
+  return self.cell->id / self.cell->processor->domain().grid.nx;
+}
+std::uint32_t processor() { return self_or_throw("this_cell::processor").cell->processor->index(); }
+double waiting_seconds() { return std::chrono::duration<double>(self_or_throw("this_cell::waiting_seconds").cell->waiting).count(); }
+
+}  // namespace this_cell
+
+}  // namespace aplib

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+#include "kernel/deadlock.hpp"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "cell/domain.hpp"
+#include "cell/processor.hpp"
+
+namespace aplib {
+
+namespace {
+
+constexpr std::size_t lines_max = 200;
+
+std::string describe_source(const Domain& domain, const MatchWish& wish) {
+  const std::string cell = (wish.mask & MatchKey::cell_mask) == 0 ? "any cell" : domain.name_of(MatchKey::cell(wish.key));
+  const std::string task =
+      (wish.mask & MatchKey::task_mask) == 0 ? "any task" : fmt::format("task {}", MatchKey::task(wish.key));
+  const std::string type =
+      (wish.mask & MatchKey::type_mask) == 0 ? "any type" : fmt::format("type {}", MatchKey::type(wish.key));
+  return fmt::format("{}, {}, {}", cell, task, type);
+}
+
+std::string describe_group(const Domain& domain, const Group& group) {
+  switch (group.scope) {
+    case Scope::row: return fmt::format("row {}", group.first / domain.grid.nx);
+    case Scope::column: return fmt::format("column {}", group.first);
+    case Scope::all: break;
+  }
+  return "all cells";
+}
+
+// Members of the group that have not come.
+std::string describe_missing(const Domain& domain, const Group& group, std::uint32_t episode) {
+  std::string missing;
+  std::uint32_t count = 0;
+  for (std::uint32_t i = 0; i < group.count; ++i) {
+    const Cell& cell = *domain.cells[group.first + i * group.stride];
+    if (cell.collective.active && cell.collective.group == &group && cell.collective.episode == episode) continue;
+    if (++count <= 8) missing += fmt::format("{}{}", count == 1 ? "" : ", ", cell.id);
+  }
+  if (count > 8) missing += fmt::format(" and {} more", count - 8);
+  return missing.empty() ? std::string("none is missing") : fmt::format("missing: cell {}", missing);
+}
+
+std::string describe_task(Domain& domain, const Cell& cell, const TaskControl& task, Clock::time_point now) {
+  std::string line = fmt::format("{} task {}: ", domain.name_of(cell.id), task.id);
+  const double seconds = std::chrono::duration<double>(now - task.wait_since).count();
+  switch (task.waits) {
+    case WaitFor::message:
+      line += fmt::format("waits in {} for a message from {}", task.call, describe_source(domain, task.posted.wish));
+      break;
+    case WaitFor::collective:
+      line += fmt::format("waits in {} ({}; {})", task.call, describe_group(domain, *cell.collective.group),
+                          describe_missing(domain, *cell.collective.group, cell.collective.episode));
+      break;
+    case WaitFor::task_end: line += fmt::format("waits in {} for the end of task {}", task.call, task.wait_task); break;
+    case WaitFor::cells_end: line += fmt::format("waits in {} for the end of all cells", task.call); break;
+    case WaitFor::time: line += fmt::format("sleeps in {}", task.call); break;
+    case WaitFor::nothing: line += "does not wait"; break;
+  }
+  line += fmt::format(", for {:.1f} s", seconds);
+  if (!task.mailbox.empty()) {
+    const Buffer& first = *task.mailbox.oldest();
+    line += fmt::format("; {} other message{} unread, the oldest from {}, task {}, type {}, {} bytes", task.mailbox.size(),
+                        task.mailbox.size() == 1 ? "" : "s", domain.name_of(MatchKey::cell(first.key)), MatchKey::task(first.key),
+                        MatchKey::type(first.key), first.bytes);
+  }
+  return line;
+}
+
+}  // namespace
+
+std::string describe_deadlock(Domain& domain) {
+  const Clock::time_point now = Clock::now();
+  std::string text = "deadlock: every task waits and no message is on its way, so nothing can go on";
+  std::size_t lines = 0;
+  std::vector<std::uint32_t> ended;
+  const auto describe_cell = [&](const Cell& cell) {
+    if (cell.ended) ended.push_back(cell.id);
+    for (std::uint32_t id = 0; id < cell.tasks.end(); ++id) {
+      const TaskControl* task = cell.tasks.find(id);
+      if (task == nullptr || task->ended) continue;
+      if (++lines <= lines_max) text += "\n  " + describe_task(domain, cell, *task, now);
+    }
+  };
+  for (const Cell* cell : domain.cells) describe_cell(*cell);
+  if (lines > lines_max) text += fmt::format("\n  ... and {} more tasks", lines - lines_max);
+  if (!ended.empty()) {
+    text += "\n  ended already:";
+    for (std::size_t i = 0; i < ended.size() && i < 16; ++i) text += fmt::format(" {}{}", domain.name_of(ended[i]), i + 1 < ended.size() ? "," : "");
+    if (ended.size() > 16) text += fmt::format(" and {} more", ended.size() - 16);
+  }
+  text += "\n  look for a receive whose source, task or type no send has, or a collective that not all cells call";
+  return text;
+}
+
+}  // namespace aplib

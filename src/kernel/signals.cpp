@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+#include "kernel/signals.hpp"
+
+#include <csignal>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+
+#include "aplib/error.hpp"
+#include "cell/domain.hpp"
+#include "cell/processor.hpp"
+
+namespace aplib {
+
+namespace {
+
+constexpr std::array fault_signals{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+constexpr std::array stop_signals{SIGINT, SIGTERM};
+constexpr std::size_t signal_stack_bytes = 64 * 1024;
+
+// Read by handlers, hence atomics; changed under the mutex.
+std::mutex scopes_mutex;
+std::array<std::atomic<Domain*>, 64> active_domains;
+int scope_count = 0;
+struct sigaction old_faults[fault_signals.size()];
+struct sigaction old_stops[stop_signals.size()];
+
+// Text without allocation or locks: handlers may call nothing else.
+class Line {
+ public:
+  Line& operator<<(const char* text) noexcept {
+    while (*text != '\0' && used_ < sizeof bytes_) bytes_[used_++] = *text++;
+    return *this;
+  }
+  Line& operator<<(std::uint64_t number) noexcept { return put(number, 10); }
+  Line& hex(std::uint64_t number) noexcept { return (*this << "0x").put(number, 16); }
+  void print() noexcept {
+    *this << "\n";
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, bytes_, used_);
+  }
+
+ private:
+  Line& put(std::uint64_t number, unsigned base) noexcept {
+    char digits[24];
+    int n = 0;
+    do {
+      digits[n++] = "0123456789abcdef"[number % base];
+      number /= base;
+    } while (number != 0);
+    while (n > 0 && used_ < sizeof bytes_) bytes_[used_++] = digits[--n];
+    return *this;
+  }
+  char bytes_[512];
+  std::size_t used_ = 0;
+};
+
+const char* name_of_signal(int signal) noexcept {
+  switch (signal) {
+    case SIGSEGV: return "SIGSEGV, bad memory access";
+    case SIGBUS: return "SIGBUS, bad memory access";
+    case SIGFPE: return "SIGFPE, bad arithmetic (integer division by zero?)";
+    case SIGILL: return "SIGILL, bad instruction";
+    case SIGABRT: return "SIGABRT, abort";
+    case SIGINT: return "SIGINT";
+    case SIGTERM: return "SIGTERM";
+    default: return "signal";
+  }
+}
+
+void name_task(Line& line, const TaskControl& task) noexcept {
+  const Domain& domain = task.cell->processor->domain();
+  if (task.cell->id == domain.cell_count) {
+    line << "host program";
+  } else {
+    line << "cell " << task.cell->id;
+  }
+  line << " task " << task.id << ": ";
+}
+
+void on_fault(int signal, siginfo_t* info, void*) noexcept {
+  Processor* processor = Processor::current();
+  const TaskControl* task = processor != nullptr ? processor->running() : nullptr;
+  if (task != nullptr) {
+    const char* address = static_cast<const char*>(info->si_addr);
+    Line line;
+    line << "aplib: ";
+    name_task(line, *task);
+    if ((signal == SIGSEGV || signal == SIGBUS) && address < task->stack.low && address >= task->stack.low - StackPool::guard_bytes) {
+      line << "stack overflow: it used more than its " << (task->stack.bytes() / 1024)
+           << " KiB; raise stack-size (APLIB_STACK_SIZE or --stack-size)";
+      line.print();
+      _exit(static_cast<int>(ExitStatus::stack_overflow));
+    }
+    line << name_of_signal(signal);
+    if (signal == SIGSEGV || signal == SIGBUS) (line << " at address ").hex(reinterpret_cast<std::uintptr_t>(address));
+    line << "; the program ends here (a debugger or a core file shows where)";
+    line.print();
+  }
+  // On to who was there before us: usually the default, which ends the process with this signal.
+  for (std::size_t i = 0; i < fault_signals.size(); ++i) {
+    if (fault_signals[i] == signal) sigaction(signal, &old_faults[i], nullptr);
+  }
+  if (signal == SIGABRT || info->si_code <= 0) raise(signal);  // sent, not caused by an instruction that will fault again
+}
+
+void on_stop(int signal) noexcept {
+  const int saved_errno = errno;
+  bool first = false;
+  for (auto& slot : active_domains) {
+    Domain* domain = slot.load(std::memory_order_acquire);  // acquire: the domain's construction
+    if (domain == nullptr) continue;
+    int none = 0;
+    // relaxed: read after the threads are joined
+    if (domain->signal.compare_exchange_strong(none, signal, std::memory_order_relaxed)) first = true;
+    domain->stop();
+  }
+  if (!first) _exit(128 + signal);  // the second time: some task does not listen
+  Line line;
+  line << "aplib: " << name_of_signal(signal) << ": stopping the machine; once more ends the program at once";
+  line.print();
+  errno = saved_errno;
+}
+
+}  // namespace
+
+SignalScope::SignalScope(Domain& domain) : domain_(domain) {
+  const std::lock_guard lock(scopes_mutex);
+  for (auto& slot : active_domains) {
+    Domain* none = nullptr;
+    if (slot.compare_exchange_strong(none, &domain, std::memory_order_release)) break;  // release: to the handlers
+  }
+  if (scope_count++ != 0) return;
+  struct sigaction action {};
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  action.sa_sigaction = on_fault;
+  for (std::size_t i = 0; i < fault_signals.size(); ++i) sigaction(fault_signals[i], &action, &old_faults[i]);
+  struct sigaction stop {};
+  sigemptyset(&stop.sa_mask);
+  stop.sa_flags = SA_ONSTACK;  // no SA_RESTART: a host program that reads its input shall notice
+  stop.sa_handler = on_stop;
+  for (std::size_t i = 0; i < stop_signals.size(); ++i) {
+    sigaction(stop_signals[i], nullptr, &old_stops[i]);
+    if ((old_stops[i].sa_flags & SA_SIGINFO) == 0 && old_stops[i].sa_handler == SIG_DFL) sigaction(stop_signals[i], &stop, nullptr);
+  }
+}
+
+SignalScope::~SignalScope() {
+  const std::lock_guard lock(scopes_mutex);
+  for (auto& slot : active_domains) {
+    Domain* ours = &domain_;
+    if (slot.compare_exchange_strong(ours, nullptr, std::memory_order_relaxed)) break;  // relaxed: nothing is published
+  }
+  if (--scope_count == 0) {
+    for (std::size_t i = 0; i < fault_signals.size(); ++i) sigaction(fault_signals[i], &old_faults[i], nullptr);
+    for (std::size_t i = 0; i < stop_signals.size(); ++i) sigaction(stop_signals[i], &old_stops[i], nullptr);
+  }
+}
+
+SignalStack::SignalStack() {
+  stack_t old{};
+  if (sigaltstack(nullptr, &old) == 0 && (old.ss_flags & SS_DISABLE) == 0) return;  // the thread has one (a sanitizer's, say)
+  void* memory = mmap(nullptr, signal_stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return;  // then a stack overflow is an ordinary fault
+  memory_ = memory;
+  stack_t stack{};
+  stack.ss_sp = memory_;
+  stack.ss_size = signal_stack_bytes;
+  sigaltstack(&stack, nullptr);
+}
+
+SignalStack::~SignalStack() {
+  if (memory_ == nullptr) return;
+  stack_t off{};
+  off.ss_flags = SS_DISABLE;
+  sigaltstack(&off, nullptr);
+  munmap(memory_, signal_stack_bytes);
+}
+
+}  // namespace aplib

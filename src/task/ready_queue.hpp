@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+// ReadyQueue: tasks that can run, first in, first out. Intrusive (Item::next), used by one processor only.
+#pragma once
+
+#include <cstddef>
+
+namespace aplib {
+
+template <class Item>
+class ReadyQueue {
+ public:
+  [[nodiscard]] bool empty() const noexcept { return head_ == nullptr; }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+
+  void push(Item& item) noexcept {
+    item.next = nullptr;
+    (head_ != nullptr ? tail_->next : head_) = &item;
+    tail_ = &item;
+    ++size_;
+  }
+
+  Item* pop() noexcept {
+    Item* item = head_;
+    if (item != nullptr) {
+      head_ = item->next;
+      --size_;
+    }
+    return item;
+  }
+
+  /// Moves every item that `wanted` accepts to the end of `to`, keeping the order. Linear.
+  template <class Predicate>
+  void split_to(ReadyQueue& to, Predicate wanted) noexcept {
+    ReadyQueue stay;
+    while (Item* item = pop()) (wanted(*item) ? to : stay).push(*item);
+    *this = stay;
+  }
+
+  /// The youngest item `accepts` agrees with, or null. Linear.
+  template <class Predicate>
+  [[nodiscard]] Item* last_of(Predicate accepts) const noexcept {
+    Item* found = nullptr;
+    for (Item* item = head_; item != nullptr; item = item->next) {
+      if (accepts(*item)) found = item;
+    }
+    return found;
+  }
+
+ private:
+  Item* head_ = nullptr;
+  Item* tail_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace aplib

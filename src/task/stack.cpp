@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+#include "task/stack.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include <fmt/format.h>
+#if __has_include(<valgrind/valgrind.h>)
+#include <valgrind/valgrind.h>
+#else
+#define VALGRIND_STACK_REGISTER(low, high) 0U
+#define VALGRIND_STACK_DEREGISTER(id) static_cast<void>(id)
+#endif
+
+#include "aplib/error.hpp"
+
+namespace aplib {
+
+namespace {
+
+// Linux 6.13: a guard that does not split the mapping, so a million of them cost no kernel objects.
+constexpr int madv_guard_install = 102;
+
+// Where guards must split mappings, the kernel allows some 65,000 mappings per process; leave half to others. A process-wide
+// budget, hence the one counter shared by all pools.
+constexpr int mprotect_guards_max = 14'000;
+std::atomic<int> mprotect_guards{0};
+
+StackGuard install_guard(char* page) noexcept {
+  if (madvise(page, StackPool::guard_bytes, madv_guard_install) == 0) return StackGuard::page;
+  if (mprotect_guards.fetch_add(1, std::memory_order_relaxed) < mprotect_guards_max) {  // relaxed: only a budget
+    if (mprotect(page, StackPool::guard_bytes, PROT_NONE) == 0) return StackGuard::page;
+  }
+  mprotect_guards.fetch_sub(1, std::memory_order_relaxed);
+  return StackGuard::canary;
+}
+
+}  // namespace
+
+StackPool::StackPool(std::size_t stack_bytes, void* home, std::size_t home_bytes)
+    : stack_bytes_(stack_bytes), home_(static_cast<char*>(home)), home_end_(home_ + home_bytes) {}
+
+StackPool::~StackPool() {
+  for (const Region& region : regions_) {
+    for (const unsigned id : region.valgrind_ids) VALGRIND_STACK_DEREGISTER(id);
+    munmap(region.address, region.bytes);
+  }
+}
+
+void StackPool::grow() {
+  const std::size_t each = stack_bytes_ + guard_bytes;
+  const std::size_t bytes = each * next_count_;
+  const int protection = PROT_READ | PROT_WRITE;
+  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void* address = MAP_FAILED;
+  if (home_ != nullptr && static_cast<std::size_t>(home_end_ - home_) >= bytes) {
+    address = mmap(home_, bytes, protection, flags | MAP_FIXED_NOREPLACE, -1, 0);
+    if (address == home_) {
+      home_ += bytes;
+    } else {
+      if (address != MAP_FAILED) munmap(address, bytes);  // an old kernel took the address as a hint
+      address = MAP_FAILED;
+      home_ = nullptr;  // taken (a second machine in this process): stacks go anywhere
+    }
+  }
+  if (address == MAP_FAILED) address = mmap(nullptr, bytes, protection, flags, -1, 0);
+  if (address == MAP_FAILED) {
+    throw Error(Errc::exhausted,
+                fmt::format("no memory for {} task stack(s) of {} KiB each: {}; use a smaller stack-size (APLIB_STACK_SIZE) or fewer tasks",
+                            next_count_, stack_bytes_ / 1024, std::strerror(errno)));
+  }
+  madvise(address, bytes, MADV_NOHUGEPAGE);  // a huge page would commit eight stacks at the first touch of one
+  Region region{static_cast<char*>(address), bytes, {}};
+  for (std::size_t i = next_count_; i-- > 0;) {
+    char* low = region.address + i * each;
+    Stack stack{low + guard_bytes, low + each, install_guard(low)};
+    if (stack.guard == StackGuard::canary) std::memcpy(stack.low, &stack_canary, sizeof stack_canary);
+    region.valgrind_ids.push_back(VALGRIND_STACK_REGISTER(stack.low, stack.top));
+    free_.push_back(stack);
+  }
+  regions_.push_back(std::move(region));
+  next_count_ = std::min<std::size_t>(next_count_ * 4, 256);
+}
+
+}  // namespace aplib

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+// Stacks of tasks: reserved, committed as touched, a guard page below each. A StackPool belongs to one cell and is used only by the
+// processor that carries it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace aplib {
+
+/// How the page below a stack is guarded.
+enum class StackGuard : std::uint8_t {
+  page,    ///< An access faults: overflow is reported at once.
+  canary,  ///< No guard page could be had (the kernel's limit on mappings is near): a word at the low end is checked when the task gives way.
+};
+
+struct Stack {
+  char* low = nullptr;    ///< Lowest usable byte; the guard page, if any, lies below.
+  char* top = nullptr;    ///< One past the highest byte.
+  StackGuard guard = StackGuard::page;
+  [[nodiscard]] std::size_t bytes() const noexcept { return static_cast<std::size_t>(top - low); }
+};
+
+/// Invariants: (1) every stack of a pool has the same size; (2) memory is given back to the system only with the pool.
+class StackPool {
+ public:
+  /// `home`: where to put stacks if that address range is free (the cell's slot), or null. `stack_bytes`: whole pages.
+  StackPool(std::size_t stack_bytes, void* home, std::size_t home_bytes);
+  ~StackPool();
+  StackPool(const StackPool&) = delete;
+  StackPool& operator=(const StackPool&) = delete;
+
+  /// A stack, most recently freed first. Throws Error(exhausted) naming the option.
+  Stack get() {
+    if (free_.empty()) [[unlikely]] grow();
+    const Stack stack = free_.back();
+    free_.pop_back();
+    return stack;
+  }
+  void put(const Stack& stack) { free_.push_back(stack); }
+
+  [[nodiscard]] std::size_t stack_bytes() const noexcept { return stack_bytes_; }
+
+  static constexpr std::size_t guard_bytes = 4096;
+
+ private:
+  struct Region {
+    char* address;
+    std::size_t bytes;
+    std::vector<unsigned> valgrind_ids;
+  };
+
+  void grow();
+
+  std::size_t stack_bytes_;
+  char* home_;
+  char* home_end_;
+  std::size_t next_count_ = 1;
+  std::vector<Stack> free_;
+  std::vector<Region> regions_;
+};
+
+/// Canary of stacks without a guard page.
+inline constexpr std::uint64_t stack_canary = 0x5ca1'ab1e'0f'57ac'4bULL;
+
+}  // namespace aplib

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+#include "task/switch.hpp"
+
+#include <cerrno>
+#include <cxxabi.h>
+
+namespace aplib {
+
+void ThreadState::attach() noexcept {
+  errno_location = &errno;
+  exceptions = reinterpret_cast<ExceptionState*>(abi::__cxa_get_globals());
+}
+
+namespace {
+
+// First landing on a new stack: Boost.Context calls this with what switch_to() handed over.
+void first_landing(boost::context::detail::transfer_t arrived) noexcept {
+  auto* thread = static_cast<ThreadState*>(arrived.data);
+  Flow& left = *thread->leaving;
+  left.context = arrived.fctx;
+#if APLIB_ASAN
+  const void* low = nullptr;
+  std::size_t bytes = 0;
+  __sanitizer_finish_switch_fiber(nullptr, &low, &bytes);
+  if (left.stack_low == nullptr) {
+    left.stack_low = low;
+    left.stack_bytes = bytes;
+  }
+#endif
+  Flow& self = *thread->arriving;
+  self.body(self);
+  __builtin_unreachable();
+}
+
+}  // namespace
+
+void prepare_flow(Flow& flow, void (*body)(Flow&), void* top, std::size_t bytes) noexcept {
+  flow.body = body;
+  flow.context = boost::context::detail::make_fcontext(top, bytes, first_landing);
+  flow.saved_errno = 0;
+  flow.saved_exceptions = {};
+#if APLIB_ASAN
+  flow.fake_stack = nullptr;
+  flow.stack_low = static_cast<char*>(top) - bytes;
+  flow.stack_bytes = bytes;
+#endif
+#if APLIB_TSAN
+  flow.fiber = __tsan_create_fiber(0);
+#endif
+}
+
+void adopt_thread([[maybe_unused]] Flow& flow) noexcept {
+#if APLIB_TSAN
+  flow.fiber = __tsan_get_current_fiber();
+#endif
+}
+
+void dispose_flow([[maybe_unused]] Flow& flow) noexcept {
+#if APLIB_TSAN
+  if (flow.fiber != nullptr) __tsan_destroy_fiber(flow.fiber);
+  flow.fiber = nullptr;
+#endif
+}
+
+}  // namespace aplib

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+// The one file that switches stacks. A switch keeps everything that belongs to a flow of control and that the machine code does not
+// carry along: callee-saved registers (Boost.Context), errno, the C++ exception state, and it tells ASan and TSan. (Valgrind learns stacks
+// when they are made, see stack.cpp.)
+//
+// A flow that waits can be resumed on another thread (its cell moved). So nothing here, and nothing in a function that calls
+// switch_to(), may keep the address of a thread-local across the call; what is needed of the thread comes in ThreadState, handed over by the flow
+// that switches here.
+#pragma once
+
+#include <boost/context/detail/fcontext.hpp>
+#include <cstddef>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define APLIB_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define APLIB_ASAN 1
+#endif
+#endif
+#ifndef APLIB_ASAN
+#define APLIB_ASAN 0
+#endif
+
+#if defined(__SANITIZE_THREAD__)
+#define APLIB_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define APLIB_TSAN 1
+#endif
+#endif
+#ifndef APLIB_TSAN
+#define APLIB_TSAN 0
+#endif
+
+#if APLIB_ASAN
+#include <sanitizer/common_interface_defs.h>
+#endif
+#if APLIB_TSAN
+#include <sanitizer/tsan_interface.h>
+#endif
+
+namespace aplib {
+
+/// The C++ ABI's per-thread exception state (Itanium C++ ABI 2.2.2: caught exceptions, count of uncaught ones).
+struct ExceptionState {
+  void* caught = nullptr;
+  unsigned int uncaught = 0;
+};
+
+struct Flow;
+
+/// What a switch needs to know of the thread it runs on. One per processor; its addresses are those of the thread's own errno and
+/// exception state.
+struct ThreadState {
+  int* errno_location = nullptr;
+  ExceptionState* exceptions = nullptr;
+  Flow* leaving = nullptr;   ///< The flow that is switching away, for the one that comes.
+  Flow* arriving = nullptr;  ///< The flow that is switched to, for its first landing.
+
+  /// Call once, on the thread itself.
+  void attach() noexcept;
+};
+
+/// A flow of control with its own stack: a task, or the thread's own stack.
+struct Flow {
+  boost::context::detail::fcontext_t context = nullptr;  ///< Valid while the flow is not running.
+  void (*body)(Flow&) = nullptr;                         ///< What the first switch to it runs.
+  int saved_errno = 0;
+  ExceptionState saved_exceptions;
+#if APLIB_ASAN
+  void* fake_stack = nullptr;
+  const void* stack_low = nullptr;
+  std::size_t stack_bytes = 0;
+#endif
+#if APLIB_TSAN
+  void* fiber = nullptr;
+#endif
+};
+
+namespace detail {
+
+inline void landed([[maybe_unused]] Flow& self, boost::context::detail::transfer_t arrived) noexcept {
+  auto* thread = static_cast<ThreadState*>(arrived.data);
+  Flow& left = *thread->leaving;
+  left.context = arrived.fctx;
+#if APLIB_ASAN
+  // A thread's own stack is unknown to us until someone leaves it; ASan tells its bounds here.
+  const void* low = nullptr;
+  std::size_t bytes = 0;
+  __sanitizer_finish_switch_fiber(self.fake_stack, &low, &bytes);
+  if (left.stack_low == nullptr) {
+    left.stack_low = low;
+    left.stack_bytes = bytes;
+  }
+#endif
+}
+
+}  // namespace detail
+
+/// Leaves `from` (the running flow) and continues `to`. Returns when someone switches back to `from`; perhaps on another thread: the result is the state
+/// of the thread we are on then. `ends`: `from` will never run again.
+inline ThreadState& switch_to(ThreadState& thread, Flow& from, Flow& to, [[maybe_unused]] bool ends = false) noexcept {
+  from.saved_errno = *thread.errno_location;
+  from.saved_exceptions = *thread.exceptions;
+  thread.leaving = &from;
+  thread.arriving = &to;
+  *thread.errno_location = to.saved_errno;
+  *thread.exceptions = to.saved_exceptions;
+#if APLIB_ASAN
+  __sanitizer_start_switch_fiber(ends ? nullptr : &from.fake_stack, to.stack_low, to.stack_bytes);
+#endif
+#if APLIB_TSAN
+  __tsan_switch_to_fiber(to.fiber, 0);
+#endif
+  const boost::context::detail::transfer_t arrived = boost::context::detail::jump_fcontext(to.context, &thread);
+  detail::landed(from, arrived);
+  return *static_cast<ThreadState*>(arrived.data);
+}
+
+/// Prepares `flow` so that the first switch to it calls `body(flow)` on the stack that ends at `top` (grows downwards, `bytes` long).
+/// `body` must never return; it leaves by a last switch_to(..., ends = true).
+void prepare_flow(Flow& flow, void (*body)(Flow&), void* top, std::size_t bytes) noexcept;
+
+/// For the thread's own stack: nothing to prepare but what the sanitizers want. Call on the thread.
+void adopt_thread(Flow& flow) noexcept;
+
+/// Frees what the sanitizers keep for a flow that has ended. Call from any flow but this one.
+void dispose_flow(Flow& flow) noexcept;
+
+}  // namespace aplib
