@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+// Both sides copying one message: every byte once, in every order of events.
+#include "cell/transfer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+namespace aplib {
+namespace {
+
+std::vector<char> pattern(std::size_t bytes) {
+  std::vector<char> values(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) values[i] = static_cast<char>(i * 31 + i / 4096);
+  return values;
+}
+
+TEST(Transfer, CopiesEveryByteFromBothEnds) {
+  for (const std::size_t bytes : {std::size_t{32'768}, std::size_t{32'769}, std::size_t{100'001}, std::size_t{1} << 20U,
+                                  (std::size_t{1} << 20U) + 1, std::size_t{5'000'003}}) {
+    const std::vector<char> from = pattern(bytes);
+    for (int round = 0; round < 20; ++round) {
+      std::vector<char> to(bytes, 0);
+      Transfer transfer;
+      std::atomic<bool> published{false};
+      std::thread receiver([&] {
+        while (!published.load(std::memory_order_acquire)) std::this_thread::yield();
+        transfer.copy_from_back();
+        EXPECT_EQ(std::memcmp(from.data(), to.data(), bytes), 0);
+      });
+      transfer.begin(to.data(), from.data(), bytes);
+      published.store(true, std::memory_order_release);
+      transfer.copy_from_front();
+      receiver.join();
+      ASSERT_EQ(std::memcmp(from.data(), to.data(), bytes), 0) << bytes;
+    }
+  }
+}
+
+// The receiver posts the next receive in the same place as soon as a message is complete; the sender of the last message may still be on its way
+// out of it. It must not touch what is then another sender's.
+TEST(Transfer, TheNextMessageInTheSamePlaceIsUntouchedByTheLastSender) {
+  constexpr std::size_t bytes = 256 * 1024;
+  constexpr int rounds = 3000;
+  const std::vector<char> from = pattern(bytes);
+  std::vector<char> to(bytes);
+  Transfer transfer;
+  // Whose turn: 0 receiver prepares, 1 or 2: that sender begins and publishes, 3: receiver copies.
+  std::atomic<int> turn{0};
+  std::atomic<int> wrong{0};
+  const auto sender = [&](int self) {
+    for (int round = self; round < rounds; round += 2) {
+      while (turn.load(std::memory_order_acquire) != 1 + self) std::this_thread::yield();
+      transfer.begin(to.data(), from.data(), bytes);
+      turn.store(3, std::memory_order_release);
+      transfer.copy_from_front();
+    }
+  };
+  std::thread first(sender, 0);
+  std::thread second(sender, 1);
+  for (int round = 0; round < rounds; ++round) {
+    std::fill(to.begin(), to.end(), 0);
+    turn.store(1 + round % 2, std::memory_order_release);
+    while (turn.load(std::memory_order_acquire) != 3) std::this_thread::yield();
+    transfer.copy_from_back();
+    if (std::memcmp(from.data(), to.data(), bytes) != 0) ++wrong;
+  }
+  first.join();
+  second.join();
+  EXPECT_EQ(wrong.load(), 0);
+}
+
+}  // namespace
+}  // namespace aplib

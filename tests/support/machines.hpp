@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+// Short ways to run programs on machines of the shapes that tests want.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "aplib/aplib.hpp"
+
+namespace aplib::testing_support {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool sanitized = true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+inline constexpr bool sanitized = true;
+#else
+inline constexpr bool sanitized = false;
+#endif
+#else
+inline constexpr bool sanitized = false;
+#endif
+#if defined(NDEBUG)
+inline constexpr bool debug = false;
+#else
+inline constexpr bool debug = true;
+#endif
+
+/// A count for release builds, cut down where every step costs much more.
+constexpr std::uint64_t scaled(std::uint64_t count, std::uint64_t sanitized_divisor = 20,
+                               std::uint64_t debug_divisor = 5) {
+  if (sanitized) return count / sanitized_divisor;
+  return debug ? count / debug_divisor : count;
+}
+
+/// A shape of machine for parametrised tests.
+struct Shape {
+  Grid cells;
+  std::uint32_t threads;
+
+  friend void PrintTo(const Shape& shape, std::ostream* out) { *out << shape.name(); }
+  [[nodiscard]] std::string name() const {
+    std::string text = std::to_string(cells.nx) + "x" + std::to_string(cells.ny);
+    text += threads == Options::threads_per_cell ? "_per_cell" : "_on_" + std::to_string(threads);
+    return text;
+  }
+};
+
+inline std::string shape_name(const testing::TestParamInfo<Shape>& info) { return info.param.name(); }
+
+inline Options options_of(const Shape& shape) {
+  Options options;
+  options.cells = shape.cells;
+  options.threads = shape.threads;
+  options.bind = false;  // several tests run at once
+  return options;
+}
+
+inline Report run(const Shape& shape, std::function<void()> program) {
+  Machine machine(options_of(shape));
+  return machine.run(std::move(program));
+}
+
+/// Runs and expects a good end.
+inline void run_well(const Shape& shape, std::function<void()> program) {
+  const Report report = run(shape, std::move(program));
+  EXPECT_EQ(report.exit_status, 0) << report.reason;
+  EXPECT_EQ(report.reason, "");
+}
+
+/// The text of the Error that `action` throws, or why there is none.
+template <class Action>
+std::string error_text(Action action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "(no error)";
+}
+
+/// From the environment variable `name`, or `otherwise`. (Names with APLIB_ are the library's options.)
+inline std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text != nullptr && *text != '\0' ? std::strtoull(text, nullptr, 0) : otherwise;
+}
+
+/// Bytes of this process in memory now.
+inline std::uint64_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::uint64_t size_pages = 0;
+  std::uint64_t resident_pages = 0;
+  statm >> size_pages >> resident_pages;
+  return resident_pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+/// Bytes that could still be had without swapping.
+inline std::uint64_t available_bytes() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string word;
+  while (meminfo >> word) {
+    std::uint64_t kib = 0;
+    if (word == "MemAvailable:" && meminfo >> kib) return kib * 1024;
+  }
+  return 0;
+}
+
+constexpr CellId cell(std::uint32_t number) { return CellId{number}; }
+inline std::uint32_t me() { return index(this_cell::id()); }
+
+}  // namespace aplib::testing_support

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT
+// Life of tasks: spawn, join, detach, yield, sleep, ids, exit.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "machines.hpp"
+
+namespace aplib {
+namespace {
+
+using namespace testing_support;
+using namespace std::chrono_literals;
+
+constexpr Shape one{{1, 1}, 1};
+
+TEST(Task, RunsAtTheNextSwitchAndIsJoined) {
+  run_well(one, [] {
+    bool ran = false;
+    Task task = spawn([&] { ran = true; });
+    EXPECT_TRUE(task.joinable());
+    EXPECT_FALSE(ran);
+    task.join();
+    EXPECT_TRUE(ran);
+    EXPECT_FALSE(task.joinable());
+  });
+}
+
+TEST(Task, JoinOfAnEndedTaskReturnsAtOnce) {
+  run_well(one, [] {
+    bool ran = false;
+    Task task = spawn([&] { ran = true; });
+    this_task::yield();
+    EXPECT_TRUE(ran);
+    task.join();
+  });
+}
+
+TEST(Task, TakesMoveOnlyCallablesAndDestroysThem) {
+  run_well(one, [] {
+    auto value = std::make_shared<int>(7);
+    const std::weak_ptr<int> watch = value;
+    int seen = 0;
+    Task task = spawn([value = std::move(value), only = std::make_unique<int>(1), &seen] { seen = *value + *only; });
+    EXPECT_FALSE(watch.expired());
+    task.join();
+    EXPECT_EQ(seen, 8);
+    EXPECT_TRUE(watch.expired());
+  });
+}
+
+TEST(Task, CallablesAreAligned) {
+  run_well(one, [] {
+    struct alignas(64) Wide {
+      double values[64];
+    };
+    Wide wide{};
+    wide.values[63] = 1.5;
+    double seen = 0;
+    bool aligned = false;
+    spawn([wide, &seen, &aligned] {
+      seen = wide.values[63];
+      aligned = reinterpret_cast<std::uintptr_t>(&wide) % 64 == 0;
+    }).join();
+    EXPECT_EQ(seen, 1.5);
+    EXPECT_TRUE(aligned);
+  });
+}
+
+TEST(Task, YieldGoesRoundRobin) {
+  run_well(one, [] {
+    std::string order;
+    std::vector<Task> tasks;
+    for (char name = 'a'; name <= 'c'; ++name) {
+      tasks.push_back(spawn([&order, name] {
+        for (int i = 0; i < 3; ++i) {
+          order += name;
+          this_task::yield();
+        }
+      }));
+    }
+    for (Task& task : tasks) task.join();
+    EXPECT_EQ(order, "abcabcabc");
+  });
+}
+
+TEST(Task, ADetachedTaskOutlivesItsHandleAndTheCellWaitsForIt) {
+  bool ran = false;
+  run_well(one, [&] {
+    {
+      const Task dropped = spawn([&] {
+        for (int i = 0; i < 5; ++i) this_task::yield();
+        ran = true;
+      });
+    }
+    EXPECT_FALSE(ran);
+  });
+  EXPECT_TRUE(ran);
+}
+
+TEST(Task, SleepsAtLeastAsLongAsAskedAndInOrderOfDeadlines) {
+  run_well(one, [] {
+    std::string order;
+    const auto start = std::chrono::steady_clock::now();
+    std::vector<Task> tasks;
+    for (const int milliseconds : {6, 2, 4}) {
+      tasks.push_back(spawn([&order, milliseconds, start] {
+        this_task::sleep_for(std::chrono::milliseconds(milliseconds));
+        EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(milliseconds));
+        order += static_cast<char>('0' + milliseconds);
+      }));
+    }
+    for (Task& task : tasks) task.join();
+    EXPECT_EQ(order, "246");
+    this_task::sleep_for(0ns);
+    this_task::sleep_for(-1s);
+  });
+}
+
+TEST(Task, IdsCountFromOneAndCanBeChosen) {
+  run_well(one, [] {
+    EXPECT_EQ(this_task::id(), TaskId{0});
+    TaskId inside{99};
+    Task first = spawn([&] { inside = this_task::id(); });
+    EXPECT_EQ(first.id(), TaskId{1});
+    Task chosen = spawn([] {}, TaskId{5000});
+    EXPECT_EQ(chosen.id(), TaskId{5000});
+    const std::string text = error_text([] { spawn([] {}, TaskId{5000}); });
+    EXPECT_NE(text.find("5000"), std::string::npos) << text;
+    EXPECT_NE(text.find("cell 0 task 0: spawn"), std::string::npos) << text;
+    EXPECT_NE(error_text([] { spawn([] {}, TaskId{task_id_max + 1}); }).find("cell 0 task 0: spawn"),
+              std::string::npos);
+    first.join();
+    chosen.join();
+    EXPECT_EQ(inside, TaskId{1});
+  });
+}
+
+TEST(Task, JoiningWhatCannotBeJoinedIsAClearError) {
+  run_well(one, [] {
+    const std::string self = error_text([] { Task(this_task::id()).join(); });
+    EXPECT_NE(self.find("cell 0 task 0: join"), std::string::npos) << self;
+    EXPECT_NE(self.find("itself"), std::string::npos) << self;
+    const std::string unknown = error_text([] { Task(TaskId{77}).join(); });
+    EXPECT_NE(unknown.find("cell 0 task 0: join"), std::string::npos) << unknown;
+    EXPECT_NE(unknown.find("no task 77"), std::string::npos) << unknown;
+    Task task = spawn([] {});
+    const TaskId id = task.id();
+    task.join();
+    EXPECT_NE(error_text([&] { Task(id).join(); }), "(no error)");  // twice
+    EXPECT_NE(error_text([] { Task().join(); }), "(no error)");     // an empty handle
+  });
+}
+
+TEST(Task, TwoCannotJoinOne) {
+  run_well(one, [] {
+    Task sleeper = spawn([] {
+      for (int i = 0; i < 10; ++i) this_task::yield();
+    });
+    const TaskId id = sleeper.id();
+    Task joiner = spawn([&] { sleeper.join(); });
+    this_task::yield();
+    const std::string text = error_text([&] { Task(id).join(); });
+    EXPECT_NE(text.find("cell 0 task 0: join"), std::string::npos) << text;
+    joiner.join();
+  });
+}
+
+TEST(Task, ExitUnwindsTheStackAndGivesTheCellItsStatus) {
+  bool unwound = false;
+  bool after = false;
+  const Report report = run({{2, 1}, 1}, [&] {
+    if (me() != 1) return;
+    struct Watch {
+      bool& flag;
+      ~Watch() { flag = true; }
+    } watch{unwound};
+    this_task::exit(9);
+    after = true;
+  });
+  EXPECT_TRUE(unwound);
+  EXPECT_FALSE(after);
+  EXPECT_EQ(report.cell_status, (std::vector<int>{0, 9}));
+  EXPECT_EQ(report.exit_status, 9);
+}
+
+TEST(Task, ExitZeroIsAGoodEnd) {
+  run_well({{2, 1}, 2}, [] { spawn([] { this_task::exit(0); }).join(); });
+}
+
+TEST(Task, InsideTellsTasksFromThreads) {
+  EXPECT_FALSE(this_task::inside());
+  run_well(one, [] { EXPECT_TRUE(this_task::inside()); });
+  EXPECT_FALSE(this_task::inside());
+}
+
+TEST(Task, CallsOutsideATaskAreAClearError) {
+  for (const std::string& text :
+       {error_text([] { this_task::yield(); }), error_text([] { static_cast<void>(receive()); }),
+        error_text([] { send(CellId{0}, 1); }), error_text([] { spawn([] {}); }), error_text([] { barrier(); }),
+        error_text([] { static_cast<void>(this_cell::id()); })}) {
+    EXPECT_NE(text.find("task"), std::string::npos) << text;
+    EXPECT_NE(text, "(no error)");
+  }
+}
+
+}  // namespace
+}  // namespace aplib
