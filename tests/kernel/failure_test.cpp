@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT
+// What a task's failure looks like: exceptions, signals, stack overflow. Those that end the process run in a process of their own.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+
+#include "machines.hpp"
+
+namespace aplib {
+namespace {
+
+using namespace testing_support;
+
+TEST(Failure, AnExceptionNamesCellAndTaskAndStopsTheOthers) {
+  for (const Shape& shape : {Shape{{3, 1}, 1}, Shape{{3, 1}, 2}, Shape{{3, 1}, Options::threads_per_cell}}) {
+    std::atomic<int> unwound{0};
+    const Report report = run(shape, [&] {
+      struct Watch {
+        std::atomic<int>& count;
+        ~Watch() { count.fetch_add(1); }
+      } watch{unwound};
+      if (me() == 1) {
+        spawn([] { throw std::runtime_error("the sky is falling"); }, TaskId{6}).join();
+      }
+      static_cast<void>(receive());
+    });
+    EXPECT_EQ(report.exit_status, static_cast<int>(ExitStatus::program_failed));
+    EXPECT_EQ(report.reason, "cell 1 task 6: uncaught exception: the sky is falling");
+    EXPECT_EQ(report.cell_status.at(1), 1);
+    EXPECT_EQ(unwound.load(), 3) << shape.name();
+  }
+}
+
+TEST(Failure, OthersThatNeverWaitStopAtTheirNextCall) {
+  const Report report = run({{3, 1}, 2}, [] {
+    if (me() == 0) throw std::runtime_error("enough");
+    for (;;) {
+      if (me() == 1) this_task::yield();
+      if (me() == 2) this_task::sleep_for(std::chrono::microseconds(50));
+    }
+  });
+  EXPECT_EQ(report.reason, "cell 0 task 0: uncaught exception: enough");
+}
+
+TEST(Failure, OthersThatSendProbeOrMeetStopToo) {
+  for (int way = 0; way < 4; ++way) {
+    const Report report = run({{2, 1}, 2}, [way] {
+      if (me() == 0) {
+        this_task::sleep_for(std::chrono::milliseconds(1));
+        throw std::runtime_error("enough");
+      }
+      for (;;) {
+        if (way == 0) static_cast<void>(probe());
+        if (way == 1) static_cast<void>(reduce_sum(1, Scope::column));
+        if (way == 2) spawn([] {}).join();
+        if (way == 3) {
+          send(this_cell::id(), 1);
+          static_cast<void>(receive());
+        }
+      }
+    });
+    EXPECT_EQ(report.reason, "cell 0 task 0: uncaught exception: enough") << way;
+  }
+}
+
+TEST(Failure, AnErrorOfTheLibraryKeepsItsText) {
+  const Report report = run({{2, 1}, 1}, [] {
+    if (me() == 1) send(cell(5), 1);
+  });
+  EXPECT_EQ(report.exit_status, 1);
+  EXPECT_EQ(report.reason, "cell 1 task 0: send: there is no cell 5; the machine has cells 0..1 (2x1)");
+}
+
+TEST(Failure, AnythingCanBeThrown) {
+  const Report report = run({{1, 1}, 1}, [] { throw 5; });
+  EXPECT_EQ(report.exit_status, 1);
+  EXPECT_EQ(report.reason, "cell 0 task 0: uncaught exception of a type not derived from std::exception");
+}
+
+TEST(Failure, TheFirstOfSeveralCounts) {
+  const Report report = run({{8, 1}, 4}, [] { throw std::runtime_error("cell " + std::to_string(me())); });
+  EXPECT_EQ(report.exit_status, 1);
+  EXPECT_NE(report.reason.find("uncaught exception: cell "), std::string::npos);
+  EXPECT_EQ(report.reason.find('\n'), std::string::npos) << report.reason;
+}
+
+TEST(Failure, ExceptionsInsideATaskStayInside) {
+  run_well({{4, 1}, 2}, [] {
+    for (int i = 0; i < 100; ++i) {
+      try {
+        throw i;
+      } catch (int value) {
+        EXPECT_EQ(value, i);
+      }
+    }
+  });
+}
+
+// --- in processes of their own
+
+class FailureDeath : public testing::Test {
+ protected:
+  void SetUp() override { testing::FLAGS_gtest_death_test_style = "threadsafe"; }
+};
+
+[[noreturn]] void run_and_exit(const Shape& shape, std::function<void()> program) {
+  std::exit(run(shape, std::move(program)).exit_status);
+}
+
+TEST_F(FailureDeath, TheReasonIsAlsoPrinted) {
+  EXPECT_EXIT(run_and_exit({{2, 1}, 2},
+                           [] {
+                             if (me() == 1) throw std::runtime_error("told twice");
+                           }),
+              testing::ExitedWithCode(1), "aplib: cell 1 task 0: uncaught exception: told twice");
+  EXPECT_EXIT(run_and_exit({{2, 1}, 2}, [] { static_cast<void>(receive()); }), testing::ExitedWithCode(70),
+              "aplib: deadlock: .*\n.*cell 0 task 0: waits in receive");
+}
+
+TEST_F(FailureDeath, BadMemoryAccessNamesCellAndTask) {
+  EXPECT_EXIT(run_and_exit({{3, 1}, 2},
+                           [] {
+                             if (me() == 2) {
+                               spawn([] { *reinterpret_cast<volatile int*>(16) = 1; }, TaskId{4}).join();
+                             }
+                           }),
+              testing::KilledBySignal(SIGSEGV), "aplib: cell 2 task 4: SIGSEGV, bad memory access at address 0x10");
+}
+
+TEST_F(FailureDeath, BadArithmeticNamesCellAndTask) {
+  EXPECT_EXIT(run_and_exit({{2, 1}, 1},
+                           [] {
+                             if (me() == 1) std::raise(SIGFPE);
+                           }),
+              testing::KilledBySignal(SIGFPE), "aplib: cell 1 task 0: SIGFPE, bad arithmetic");
+}
+
+TEST_F(FailureDeath, AbortNamesCellAndTask) {
+  EXPECT_EXIT(run_and_exit({{2, 1}, 1},
+                           [] {
+                             if (me() == 1) std::abort();
+                           }),
+              testing::KilledBySignal(SIGABRT), "aplib: cell 1 task 0: SIGABRT, abort");
+}
+
+// Deep enough for any stack, not optimised into a loop; touches memory page by page as calls do.
+[[gnu::noinline]] int dig(int depth) {
+  volatile char room[512];
+  room[0] = static_cast<char>(depth);
+  if (depth == 0) return room[0];
+  return dig(depth - 1) + room[0];
+}
+
+TEST_F(FailureDeath, StackOverflowNamesTaskSizeAndRemedy) {
+  EXPECT_EXIT(run_and_exit({{2, 1}, 2},
+                           [] {
+                             if (me() == 1) static_cast<void>(dig(100'000'000));
+                           }),
+              testing::ExitedWithCode(71),
+              "aplib: cell 1 task 0: stack overflow: it used more than its 256 KiB; raise stack-size");
+}
+
+TEST_F(FailureDeath, StackOverflowOfASmallSpawnedTask) {
+  EXPECT_EXIT(
+      {
+        Options options = options_of({{1, 1}, 1});
+        options.stack_bytes = 64 * 1024;
+        Machine machine(options);
+        std::exit(
+            machine.run([] { spawn([] { static_cast<void>(dig(100'000'000)); }, TaskId{3}).join(); }).exit_status);
+      },
+      testing::ExitedWithCode(71), "aplib: cell 0 task 3: stack overflow: it used more than its 64 KiB");
+}
+
+TEST_F(FailureDeath, SignalHandlersAreGoneAfterTheRun) {
+  EXPECT_EXIT(
+      {
+        run_well({{2, 1}, 2}, [] { barrier(); });
+        struct sigaction now {};
+        sigaction(SIGINT, nullptr, &now);
+        std::exit(now.sa_handler == SIG_DFL ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace aplib
