@@ -19,7 +19,7 @@ int cconfxy(int ncelx, int ncely) {
                fmt::format("{}x{} is no grid; give a width and a height of at least 1 and together at most {} cells",
                            ncelx, ncely, most));
   }
-  this_machine::configure({.nx = std::uint32_t(ncelx), .ny = std::uint32_t(ncely)});
+  face::configure(call, {.nx = std::uint32_t(ncelx), .ny = std::uint32_t(ncely)});
   return 1;
 }
 
@@ -36,7 +36,8 @@ int ccreat(const char* file, int tid, void* /*arg*/) {
                     "cellos_run()",
                     file));
   }
-  this_machine::start_cells([entry = program->entry] { run_cell(entry); }, TaskId(tid));
+  face::start_cells(
+      call, [entry = program->entry] { run_cell(entry); }, TaskId(tid));
   return 1;
 }
 
@@ -48,7 +49,7 @@ int initstat(int stat) {
 
 int waitstable(void) {
   require_host("waitstable");
-  this_machine::wait_cells();
+  face::wait_cells("waitstable");
   return 1;
 }
 

@@ -226,6 +226,31 @@ void preset_status(const char* call, std::int32_t value) {
   }
 }
 
+void configure(const char* call, Grid grid) {
+  TaskControl& self = self_or_throw(call);
+  Domain& domain = self.cell->processor->domain();
+  if (self.cell->id != domain.cell_count) refuse(self, Errc::bad_argument, call, "only the host program can choose the grid");
+  if (domain.carriers != 0) refuse(self, Errc::bad_argument, call, "programs run on the cells already; choose the grid before the first start");
+  Machine::Impl::of(domain).configure(self, grid);
+}
+
+void start_cells(const char* call, std::function<void()> program, TaskId task) {
+  TaskControl& self = self_or_throw(call);
+  Domain& domain = self.cell->processor->domain();
+  if (self.cell->id != domain.cell_count) refuse(self, Errc::bad_argument, call, "only the host program can start programs on cells");
+  if (index(task) > task_id_max) {
+    refuse(self, Errc::bad_argument, call, fmt::format("task {} is out of range; use 0..{}", static_cast<std::int32_t>(index(task)), task_id_max));
+  }
+  Machine::Impl::of(domain).start_cells(self, std::move(program), task);
+}
+
+void wait_cells(const char* call) {
+  TaskControl& self = self_or_throw(call);
+  Processor& host = *self.cell->processor;
+  if (self.cell->id != host.domain().cell_count) refuse(self, Errc::bad_argument, call, "only the host program can wait for all cells");
+  Processor::wait_for_cells(self, call);
+}
+
 bool on_host() {
   TaskControl& self = self_or_throw("on_host");
   return self.cell->id == self.cell->processor->domain().cell_count;
@@ -399,30 +424,9 @@ std::uint32_t cell_count() { return self_or_throw("cell_count").cell->processor-
 std::uint32_t processor_count() { return self_or_throw("processor_count").cell->processor->domain().carriers; }
 CellId host_cell() { return CellId{self_or_throw("host_cell").cell->processor->domain().host_id}; }
 
-void configure(Grid grid) {
-  TaskControl& self = self_or_throw("configure");
-  Domain& domain = self.cell->processor->domain();
-  if (self.cell->id != domain.cell_count) refuse(self, Errc::bad_argument, "configure", "only the host program can choose the grid");
-  if (domain.carriers != 0) refuse(self, Errc::bad_argument, "configure", "programs run on the cells already; choose the grid before the first start");
-  Machine::Impl::of(domain).configure(self, grid);
-}
-
-void start_cells(std::function<void()> program, TaskId task) {
-  TaskControl& self = self_or_throw("start_cells");
-  Domain& domain = self.cell->processor->domain();
-  if (self.cell->id != domain.cell_count) refuse(self, Errc::bad_argument, "start_cells", "only the host program can start programs on cells");
-  if (index(task) > task_id_max) {
-    refuse(self, Errc::bad_argument, "start_cells", fmt::format("task {} is out of range; use 0..{}", static_cast<std::int32_t>(index(task)), task_id_max));
-  }
-  Machine::Impl::of(domain).start_cells(self, std::move(program), task);
-}
-
-void wait_cells() {
-  TaskControl& self = self_or_throw("wait_cells");
-  Processor& host = *self.cell->processor;
-  if (self.cell->id != host.domain().cell_count) refuse(self, Errc::bad_argument, "wait_cells", "only the host program can wait for all cells");
-  Processor::wait_for_cells(self, "wait_cells");
-}
+void configure(Grid grid) { face::configure("configure", grid); }
+void start_cells(std::function<void()> program, TaskId task) { face::start_cells("start_cells", std::move(program), task); }
+void wait_cells() { face::wait_cells("wait_cells"); }
 
 }  // namespace this_machine
 

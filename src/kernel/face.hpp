@@ -57,6 +57,11 @@ TaskFront& front();
 /// Host program only: gives the status word `value` to every cell that has not posted one (a word posted meanwhile stays).
 void preset_status(const char* call, std::int32_t value);
 
+/// The host program's calls of this_machine, by the caller's name.
+void configure(const char* call, Grid grid);
+void start_cells(const char* call, std::function<void()> program, TaskId task);
+void wait_cells(const char* call);
+
 /// True when the caller is a task of the host program.
 bool on_host();
 
