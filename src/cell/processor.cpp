@@ -244,7 +244,7 @@ void Processor::refresh_incoming() {
 }
 
 // Takes messages until a task became ready or a receive in progress is satisfied, so that a stream is taken at the receiver's own pace.
-void Processor::poll() {
+void Processor::poll_rings() {
   if (known_incoming_ != incoming_count_.load(std::memory_order_relaxed)) [[unlikely]] refresh_incoming();  // relaxed: looked at again inside
   polling_ = true;
   satisfied_ = false;

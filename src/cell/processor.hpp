@@ -101,7 +101,10 @@ class Processor {
   static Wake receive(TaskControl& self, const char* call, bool closed_when_cells_end);
   bool probe(TaskControl& self, const MatchWish& wish);
   /// Looks at all rings that lead here once, and takes what is there until a task became ready.
-  void poll();
+  void poll() {
+    satisfied_ = false;
+    if (known_incoming_ != 0 || backlog_count_ != 0 || incoming_count_.load(std::memory_order_relaxed) != 0) poll_rings();  // relaxed: see there
+  }
 
   // --- collectives (collectives.cpp)
   static Operand collective(TaskControl& self, const CollectiveCall& what, const Operand& value, void* broadcast_buffer);
@@ -171,6 +174,7 @@ class Processor {
   bool work_in_sight();
   void stop_tasks();
   void expire_timers(Clock::time_point now);
+  void poll_rings();
   void refresh_incoming();
   void set_idle_flag(bool idle) noexcept;
   bool deadlocked(std::uint64_t sleepers_word);
@@ -179,7 +183,7 @@ class Processor {
   void check_canary(const TaskControl& task);
 
   // send.cpp
-  void send_local(Cell& cell, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes);
+  void send_local(TaskControl& self, Cell& cell, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes);
   void send_remote(std::uint32_t cell, std::uint32_t processor, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes);
   bool send_to_offer(std::uint32_t cell, std::uint32_t processor, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes);
   void send_to_arriving(Cell& cell, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes);
@@ -209,8 +213,14 @@ class Processor {
   void deliver_small(Cell& cell, std::uint32_t task, std::uint64_t key, const std::byte* body, std::size_t bytes);
   void deliver_buffer(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer* buffer, std::size_t bytes);
   void queue_buffer(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer* buffer, std::size_t bytes);
-  void complete(Posted& posted) noexcept;
-  bool withdraw(Posted& posted) noexcept;
+  void complete(Posted& posted) noexcept {
+    posted.open = false;
+    satisfied_ = true;
+    if (posted.task->waits == WaitFor::message && !posted.task->ready) make_ready(*posted.task);
+  }
+  /// Takes an offered receive back from senders of other processors. False: one of them has it and is going to fill it.
+  static bool withdraw(Posted& posted) noexcept { return !posted.offered || withdraw_offered(posted); }
+  static bool withdraw_offered(Posted& posted) noexcept;
   void take_from_mailbox(TaskControl& self, Buffer* found);
   void cell_ended(std::uint32_t cell, std::uint64_t ended_tasks);
   void wake_waiting(TaskControl& task, Wake how) noexcept;

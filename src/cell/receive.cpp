@@ -208,15 +208,7 @@ void Processor::queue_buffer(Cell& cell, std::uint32_t task, std::uint64_t key, 
   (receiver != nullptr ? receiver->mailbox : cell.orphans).push(*buffer);
 }
 
-void Processor::complete(Posted& posted) noexcept {
-  posted.open = false;
-  satisfied_ = true;
-  if (posted.task->waits == WaitFor::message && !posted.task->ready) make_ready(*posted.task);
-}
-
-// Takes an offered receive back from senders of other processors. False: one of them has it and is going to fill it.
-bool Processor::withdraw(Posted& posted) noexcept {
-  if (!posted.offered) [[likely]] return true;
+bool Processor::withdraw_offered(Posted& posted) noexcept {
   Cell& cell = *posted.task->cell;
   while (true) {
     Posted* expected = &posted;

@@ -40,6 +40,33 @@ constexpr std::uint32_t info_of(SlotKind kind, std::size_t bytes = 0) noexcept {
 
 }  // namespace
 
+[[gnu::always_inline]] inline void Processor::send_local(TaskControl& self, Cell& cell, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes) {
+  TaskControl* receiver = cell.tasks.find(task);
+  if (receiver != nullptr && receiver->posted.open && receiver->posted.wish.accepts(key) &&
+      withdraw(receiver->posted)) {
+    Posted& posted = receiver->posted;
+    posted.key = key;
+    posted.bytes = bytes.size();
+    if (posted.message == nullptr) {
+      std::memcpy(posted.buffer, bytes.data(), std::min(bytes.size(), posted.capacity));
+    } else if (bytes.size() <= Message::inline_bytes_max) {
+      MessageAccess::set_small_exactly(*posted.message, key, bytes.data(), bytes.size());
+    } else {
+      Buffer* buffer = pool_->get(bytes.size());
+      std::memcpy(buffer->body(), bytes.data(), bytes.size());
+      MessageAccess::set_buffer(*posted.message, key, buffer, bytes.size());
+    }
+    complete(posted);
+    return;
+  }
+  Buffer* buffer = pool_->get(bytes.size());
+  if (!bytes.empty()) std::memcpy(buffer->body(), bytes.data(), bytes.size());
+  queue_buffer(cell, task, key, buffer, bytes.size());
+  if (receiver != nullptr && receiver->mailbox.size() > local_backlog_max && !ready_.empty()) [[unlikely]] {
+    yield(self);  // let it catch up, else a sender that never waits would fill the memory
+  }
+}
+
 void Processor::send(TaskControl& self, const char* call, std::uint32_t cell, std::span<const std::byte> bytes, To to,
                      std::uint32_t space) {
   std::uint32_t target_index = cell;
@@ -65,35 +92,7 @@ void Processor::send(TaskControl& self, const char* call, std::uint32_t cell, st
     send_to_arriving(target, aplib::index(to.task), key, bytes);
     return;
   }
-  send_local(target, aplib::index(to.task), key, bytes);
-  if (TaskControl* receiver = target.tasks.find(aplib::index(to.task));
-      receiver != nullptr && receiver->mailbox.size() > local_backlog_max && !ready_.empty()) [[unlikely]] {
-    yield(self);  // let it catch up, else a sender that never waits would fill the memory
-  }
-}
-
-void Processor::send_local(Cell& cell, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes) {
-  TaskControl* receiver = cell.tasks.find(task);
-  if (receiver != nullptr && !receiver->ended && receiver->posted.open && receiver->posted.wish.accepts(key) &&
-      withdraw(receiver->posted)) {
-    Posted& posted = receiver->posted;
-    posted.key = key;
-    posted.bytes = bytes.size();
-    if (posted.message == nullptr) {
-      std::memcpy(posted.buffer, bytes.data(), std::min(bytes.size(), posted.capacity));
-    } else if (bytes.size() <= Message::inline_bytes_max) {
-      MessageAccess::set_small_exactly(*posted.message, key, bytes.data(), bytes.size());
-    } else {
-      Buffer* buffer = pool_->get(bytes.size());
-      std::memcpy(buffer->body(), bytes.data(), bytes.size());
-      MessageAccess::set_buffer(*posted.message, key, buffer, bytes.size());
-    }
-    complete(posted);
-    return;
-  }
-  Buffer* buffer = pool_->get(bytes.size());
-  if (!bytes.empty()) std::memcpy(buffer->body(), bytes.data(), bytes.size());
-  queue_buffer(cell, task, key, buffer, bytes.size());
+  send_local(self, target, aplib::index(to.task), key, bytes);
 }
 
 void Processor::send_remote(std::uint32_t cell, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
