@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // scg: runs the solver that stands beside apbench, and compares its speeds pair by pair within a round.
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -9,8 +8,10 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <stdexcept>
 
 #include "benches.hpp"
@@ -30,14 +31,28 @@ constexpr std::size_t many_cells = 2;
 
 std::string scg_path() { return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "scg").string(); }
 
-// What `arguments` print on stdout. Throws when the program cannot be started or fails.
+struct CloseFile {
+  void operator()(FILE* file) const { std::fclose(file); }
+};
+using File = std::unique_ptr<FILE, CloseFile>;
+
+std::string content(FILE* file) {
+  std::string text;
+  std::rewind(file);
+  for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) text.push_back(static_cast<char>(c));
+  return text;
+}
+
+// What `arguments` print on stdout. Throws when the program cannot be started or fails, with what it said on stderr.
 std::string output_of(const std::vector<std::string>& arguments) {
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0)
-    throw std::runtime_error(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+  const File out(std::tmpfile());
+  const File err(std::tmpfile());
+  if (out == nullptr || err == nullptr)
+    throw std::runtime_error(fmt::format("no temporary file: {}", std::strerror(errno)));
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, fileno(out.get()), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, fileno(err.get()), STDERR_FILENO);
   std::vector<char*> argv;
   for (const std::string& argument : arguments)
     argv.push_back(const_cast<char*>(argument.c_str()));  // never written to
@@ -45,28 +60,19 @@ std::string output_of(const std::vector<std::string>& arguments) {
   pid_t child = 0;
   const int error = posix_spawn(&child, argv[0], &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
   if (error != 0) {
-    close(ends[0]);
     throw std::runtime_error(fmt::format("cannot start {}: {}; build the target scg, it belongs beside apbench",
                                          arguments[0], std::strerror(error)));
   }
-  std::string text;
-  std::array<char, 4096> block{};
-  ssize_t got = 0;
-  while ((got = read(ends[0], block.data(), block.size())) > 0 || (got < 0 && errno == EINTR)) {
-    if (got > 0) text.append(block.data(), static_cast<std::size_t>(got));
-  }
-  close(ends[0]);
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    throw std::runtime_error(fmt::format("{} failed ({} {}); its own message is above", arguments[0],
-                                         WIFEXITED(status) ? "exit status" : "signal",
-                                         WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status)));
+    throw std::runtime_error(
+        fmt::format("{} ended with {} {}: {}", arguments[0], WIFEXITED(status) ? "exit status" : "signal",
+                    WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status), content(err.get())));
   }
-  return text;
+  return content(out.get());
 }
 
 // The number after "name": in the last JSON object of `text`.
@@ -100,7 +106,6 @@ void plan_scg(Plan& plan, Machines&, const Wishes&) {
                     .unit = unit,
                     .run = std::move(run),
                     .value = [](double value, std::uint64_t) { return value; },
-                    .samples_max = 7,
                     .calibrated = false});
   };
   for (std::size_t i = 0; i < sizes.size(); ++i) {
