@@ -138,6 +138,17 @@ void Processor::end_move() {
     --backlog_count_;
     deliver_slot(cell, item.info, item.key, item.task, item.payload);
   }
+  for (const std::uint32_t id : ended_meanwhile_) {
+    if (domain_.cells[id]->ended) cell_ended(id, domain_.cells[id]->ended_from_kernel);
+  }
+  ended_meanwhile_.clear();
+  // receive() has let tasks of the new cell wait for cells that have ended, because their last messages could have been under way.
+  for (std::uint32_t id = 0; ended_count_ != 0 && id < cell.tasks.end(); ++id) {
+    TaskControl* task = cell.tasks.find(id);
+    if (task == nullptr || task->ended || task->ready || task->waits != WaitFor::message || !task->posted.open) continue;
+    const MatchWish& wish = task->posted.wish;
+    if ((wish.mask & MatchKey::cell_mask) != 0 && ended_cells_[MatchKey::cell(wish.key)] != 0) wake_waiting(*task, Wake::ended);
+  }
   domain_.move_in_progress.store(false, std::memory_order_release);  // release: all of the above
 }
 

@@ -297,6 +297,7 @@ class Processor {
   Cell* arriving_ = nullptr;
   std::uint32_t move_peer_ = 0;                 // where it goes, where it comes from
   std::uint32_t fences_missing_ = 0;
+  std::vector<std::uint32_t> ended_meanwhile_;  ///< Cells of ours that ended while one arrives; made known when it has.
   std::vector<std::uint8_t> fenced_;            // by processor
 
   Parker<> parker_;

@@ -32,7 +32,8 @@ Wake Processor::receive(TaskControl& self, const char* call, bool closed_when_ce
   posted.task = &self;
   here.poll();
   if (!posted.open) return Wake::done;
-  if (here.ended_count_ != 0) [[unlikely]] {
+  // A cell that is still arriving may yet get messages by its old place from cells known here to have ended: end_move() looks again.
+  if (here.ended_count_ != 0 && self.cell != here.arriving_) [[unlikely]] {
     const bool named = (posted.wish.mask & MatchKey::cell_mask) != 0;
     if ((named && here.ended_cells_[MatchKey::cell(posted.wish.key)] != 0) || (closed_when_cells_end && here.all_cells_ended())) {
       posted.open = false;
@@ -124,6 +125,8 @@ bool Processor::handle(std::uint32_t from, Slot& slot) {
       return true;
     case SlotKind::cell_ended:
       if (route_[slot.cell] != from) return false;
+      // What the sender had for a cell that is arriving may still be on its way by the cell's old place: the end comes after it.
+      if (arriving_ != nullptr && fenced_[from] == 0) return false;
       cell_ended(slot.cell, read_payload<std::uint64_t>(slot.payload));
       return true;
     case SlotKind::cell_revived:

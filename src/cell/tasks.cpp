@@ -165,7 +165,11 @@ void Processor::end_cell(Cell& cell) {
       push(p, SlotKind::cell_ended, cell.id, 0, MatchKey::make(0, cell.id, 0, 0), std::uint64_t{cell.ended_from_kernel});
     }
   }
-  cell_ended(cell.id, cell.ended_from_kernel);
+  if (arriving_ != nullptr) {
+    ended_meanwhile_.push_back(cell.id);  // what it sent to the arriving cell waits too: end_move() keeps the order
+  } else {
+    cell_ended(cell.id, cell.ended_from_kernel);
+  }
   if (domain_.live_cells.fetch_sub(1, std::memory_order_acq_rel) == 1) {  // acq_rel: the last one has seen what all did
     domain_.over.store(true, std::memory_order_release);                  // release: to idle()
     domain_.wake_all();
