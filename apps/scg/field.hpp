@@ -21,7 +21,9 @@ inline constexpr std::ptrdiff_t cache_line_doubles = 8;
 
 class Field {
  public:
-  Field(int nx, int ny);
+  /// `place`: which of the fields that loops use together this is, 0, 1 or 2. Fields in different places start at different offsets in
+  /// a page: loads and stores at equal offsets make a processor wait, because it first compares only the low bits of addresses.
+  Field(int nx, int ny, int place = 0);
 
   [[nodiscard]] int nx() const { return nx_; }
   [[nodiscard]] int ny() const { return ny_; }

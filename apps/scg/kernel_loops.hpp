@@ -56,20 +56,36 @@ inline double sum_of_lanes(Vector v) {
   return sum;
 }
 
+/// The numbers of a pass in registers, each in all lanes.
+struct Coefficients {
+  Vector cx;
+  Vector cy;
+  Vector alpha;
+  Vector beta;
+  Vector alpha_before;
+
+  explicit Coefficients(const PassInput& in)
+      : cx(Vector{} + in.cx),
+        cy(Vector{} + in.cy),
+        alpha(Vector{} + in.alpha),
+        beta(Vector{} + in.beta),
+        alpha_before(Vector{} + in.alpha_before) {}
+};
+
 /// p = r + beta p, and x with it, at one vector; returns the new p.
 template <bool with_x>
-inline Vector advance_p(double* p, const double* r, double* x, const PassInput& in) {
+inline Vector advance_p(double* p, const double* r, double* x, const Coefficients& by) {
   const Vector before = load(p);
-  const Vector after = load(r) + in.beta * before;
+  const Vector after = load(r) + by.beta * before;
   store(p, after);
-  if constexpr (with_x) store(x, load(x) + in.alpha_before * before + in.alpha * after);
+  if constexpr (with_x) store(x, load(x) + by.alpha_before * before + by.alpha * after);
   return after;
 }
 
 /// p = r + beta p along a whole row, its padding included: that is where the halo values are.
 template <bool with_x>
-inline void advance_p_row(double* p, const double* r, double* x, std::ptrdiff_t stride, const PassInput& in) {
-  for (std::ptrdiff_t i = 0; i < stride; i += lanes) advance_p<with_x>(p + i, r + i, x + i, in);
+inline void advance_p_row(double* p, const double* r, double* x, std::ptrdiff_t count, const Coefficients& by) {
+  for (std::ptrdiff_t i = 0; i < count; i += lanes) advance_p<with_x>(p + i, r + i, x + i, by);
 }
 
 struct Sums {
@@ -80,77 +96,71 @@ struct Sums {
 
 /// Where one step of a pass works: it advances p on the row above and r on the row itself.
 struct Rows {
-  double* p_above;
-  const double* r_above;
+  double* p;              ///< This row; p's row above starts a stride further on, its row below a stride before.
+  double* r;              ///< Likewise; the row below is advanced already.
+  const double* r_below;  ///< A row of zeros below the first.
   double* x_above;
-  const double* p;
-  const double* p_below;
-  double* r;
-  const double* r_below;  ///< Already advanced; a row of zeros below the first.
 };
 
 template <bool with_x>
-inline void step(const Rows& at, int nx, std::ptrdiff_t stride, Mask tail_mask, const PassInput& in, Sums& sums) {
+inline Sums step(Rows at, std::ptrdiff_t tail, std::ptrdiff_t stride, Mask tail_mask, const Coefficients& by,
+                 Sums sums) {
+  double* const p_above = at.p + stride;
+  const double* const p_below = at.p - stride;
+  const double* const r_above = at.r + stride;
   Vector p_west = load(at.p - lanes);
   Vector p_here = load(at.p);
   Vector r_west{};
-  Vector square = sums.square;
-  Vector horizontal = sums.horizontal;
-  Vector vertical = sums.vertical;
 
   const auto advance = [&](std::ptrdiff_t i, auto last) {
-    const Vector p_above = advance_p<with_x>(at.p_above + i, at.r_above + i, at.x_above + i, in);
+    const Vector p_north = advance_p<with_x>(p_above + i, r_above + i, at.x_above + i, by);
     const Vector p_east = load(at.p + i + lanes);
     const Vector beside = west_of(p_west, p_here) + east_of(p_here, p_east);
-    const Vector matrix_p = p_here - in.cx * beside - in.cy * (load(at.p_below + i) + p_above);
+    const Vector matrix_p = p_here - by.cx * beside - by.cy * (load(p_below + i) + p_north);
     const Vector r_before = load(at.r + i);
-    Vector r = r_before - in.alpha * matrix_p;
+    Vector r = r_before - by.alpha * matrix_p;
     if constexpr (last) {
       store(at.r + i, tail_mask ? r : r_before);
       r = tail_mask ? r : Vector{};
     } else {
       store(at.r + i, r);
     }
-    square += r * r;
-    horizontal += r * west_of(r_west, r);
-    vertical += r * load(at.r_below + i);
+    sums.square += r * r;
+    sums.horizontal += r * west_of(r_west, r);
+    sums.vertical += r * load(at.r_below + i);
     p_west = p_here;
     p_here = p_east;
     r_west = r;
   };
   // The last vector is always the masked one: the places after the row's end belong to halo values.
-  const std::ptrdiff_t tail = (nx - 1) / lanes * lanes;
   for (std::ptrdiff_t i = 0; i < tail; i += lanes) advance(i, std::false_type{});
   advance(tail, std::true_type{});
   for (std::ptrdiff_t i = tail + lanes; i < stride; i += lanes) {
-    advance_p<with_x>(at.p_above + i, at.r_above + i, at.x_above + i, in);
+    advance_p<with_x>(p_above + i, r_above + i, at.x_above + i, by);
   }
-  sums = {square, horizontal, vertical};
+  return sums;
 }
 
 template <bool with_x>
 PassSums pass_with(Field& p, Field& r, Field& x, const PassInput& in) {
-  const int nx = p.nx();
-  const int ny = p.ny();
+  const std::ptrdiff_t tail = (p.nx() - 1) / lanes * lanes;
   const std::ptrdiff_t stride = p.stride();
-  const Mask tail_mask = first_lanes((nx - 1) % lanes + 1);
-  // x's halo rows are never read: they serve as the row of zeros that stands below the first row of r.
-  const double* zeros = x.row(-1);
-  Sums sums;
+  const Mask tail_mask = first_lanes((p.nx() - 1) % lanes + 1);
+  const Coefficients by(in);
 
   // The west halo of row 0 lies at the end of row -1, so row -1 goes first.
   advance_p_row<false>(p.row(-1) - cache_line_doubles, r.row(-1) - cache_line_doubles, nullptr,
-                       stride + cache_line_doubles, in);
-  advance_p_row<with_x>(p.row(0), r.row(0), x.row(0), stride, in);
-  for (int j = 0; j < ny; ++j) {
-    const Rows at{
-        p.row(j + 1), r.row(j + 1), x.row(j + 1), p.row(j), p.row(j - 1), r.row(j), j == 0 ? zeros : r.row(j - 1)};
-    if (j + 1 < ny) {
-      step<with_x>(at, nx, stride, tail_mask, in, sums);
-    } else {
-      step<false>(at, nx, stride, tail_mask, in, sums);
-    }
+                       stride + cache_line_doubles, by);
+  advance_p_row<with_x>(p.row(0), r.row(0), x.row(0), stride, by);
+
+  // x's halo is never read: its row -1 serves as the row of zeros that stands below the first row of r.
+  Rows at{p.row(0), r.row(0), x.row(-1), x.row(1)};
+  Sums sums;
+  for (int j = p.ny() - 1; j > 0; --j) {
+    sums = step<with_x>(at, tail, stride, tail_mask, by, sums);
+    at = {at.p + stride, at.r + stride, at.r, at.x_above + stride};
   }
+  sums = step<false>(at, tail, stride, tail_mask, by, sums);
   return {sum_of_lanes(sums.square), sum_of_lanes(sums.horizontal), sum_of_lanes(sums.vertical)};
 }
 

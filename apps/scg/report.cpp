@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 #include <stdexcept>
+#include <string_view>
 
 namespace scg {
 
@@ -56,6 +57,18 @@ std::string message_shares(const Outcome& outcome) {
   return text;
 }
 
+/// "1 iteration", "2 iterations".
+std::string counted(long long count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+/// The problem in words: the formula of its solution, or how many charges there are.
+std::string description(const Problem& problem) {
+  if (problem.charges.empty()) return fmt::format("{}: {}", problem.name, problem.formula);
+  return fmt::format("{}: f = sum of {}", problem.name,
+                     counted(static_cast<long long>(problem.charges.size()), "point charge"));
+}
+
 /// JSON has no infinities and no NaN.
 std::string json_number(double value) { return std::isfinite(value) ? fmt::format("{:.6g}", value) : "null"; }
 
@@ -63,10 +76,10 @@ std::string json_number(double value) { return std::isfinite(value) ? fmt::forma
 
 std::string text_report(const Job& job, const Outcome& outcome) {
   const Speed speed(job, outcome);
-  std::string text = fmt::format("problem          {}: {}\n", job.problem.name, job.problem.formula);
+  std::string text = fmt::format("problem          {}\n", description(job.problem));
   text += fmt::format("grid             {} x {}, {} unknowns\n", job.grid.nx, job.grid.ny, job.grid.count());
-  text += fmt::format("cells            {} x {} on {} thread{}\n", outcome.cells.nx, outcome.cells.ny, outcome.threads,
-                      outcome.threads == 1 ? "" : "s");
+  text += fmt::format("cells            {} x {} on {}\n", outcome.cells.nx, outcome.cells.ny,
+                      counted(outcome.threads, "thread"));
   text += fmt::format(
       "iterations       {}{}\n", outcome.iterations,
       outcome.converged ? "" : fmt::format(": not converged (tolerance {:g}); raise --max-iter", job.tolerance));
@@ -124,10 +137,10 @@ void write_history(const std::string& path, const Outcome& outcome) {
 
 Caption caption_of(const Job& job, const Outcome& outcome) {
   std::string subtitle =
-      fmt::format("{} x {} unknowns, {} x {} cells, {} iterations, residual {:.1e}", job.grid.nx, job.grid.ny,
-                  outcome.cells.nx, outcome.cells.ny, outcome.iterations, outcome.residual);
+      fmt::format("{} x {} unknowns, {} x {} cells, {}, residual {:.1e}", job.grid.nx, job.grid.ny, outcome.cells.nx,
+                  outcome.cells.ny, counted(outcome.iterations, "iteration"), outcome.residual);
   if (job.problem.solution != nullptr) subtitle += fmt::format(", error {:.1e}", outcome.error_max);
-  return {fmt::format("{}: {}", job.problem.name, job.problem.formula), subtitle};
+  return {description(job.problem), subtitle};
 }
 
 }  // namespace scg

@@ -17,7 +17,7 @@ struct Fields {
   Field r;  ///< What is left of the right-hand side: b - A x.
   Field p;  ///< The direction of the next step.
   explicit Fields(const Block& block)
-      : x(block.x.count, block.y.count), r(block.x.count, block.y.count), p(block.x.count, block.y.count) {}
+      : x(block.x.count, block.y.count, 0), r(block.x.count, block.y.count, 1), p(block.x.count, block.y.count, 2) {}
 };
 
 struct Solution {
