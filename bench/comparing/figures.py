@@ -278,7 +278,8 @@ def evaluate(run):
 
 def three_digits(value):
     size = abs(value)
-    return f"{value:.0f}" if size >= 100 else f"{value:.1f}" if size >= 10 else f"{value:.2f}"
+    digits = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 0.1 else 3
+    return f"{value:.{digits}f}"
 
 
 def quantity(value, unit, digits=three_digits):

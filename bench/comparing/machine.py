@@ -6,6 +6,7 @@ import pathlib
 import platform
 import re
 import subprocess
+import time
 
 
 def first_match(pattern, text, otherwise):
@@ -47,6 +48,23 @@ def describe(build):
         "compiler": compiler(build),
         "libc": " ".join(platform.libc_ver()),
     }
+
+
+def ticks():
+    """(busy, all) processor time since the start of the machine."""
+    fields = [int(field) for field in read("/proc/stat").split("\n", 1)[0].split()[1:9]]
+    return sum(fields) - sum(fields[3:5]), sum(fields)  # 3, 4: idle, waiting for a disk
+
+
+def busy_percent(seconds=1.0):
+    """How much of the machine others use now."""
+    try:
+        busy, total = ticks()
+        time.sleep(seconds)
+        busy_after, total_after = ticks()
+        return 100 * (busy_after - busy) / max(total_after - total, 1)
+    except (ValueError, IndexError):
+        return 0.0
 
 
 def sentence(facts):

@@ -48,6 +48,8 @@ def write(folder, rows, run, facts, picture):
         "<!-- SPDX-License-Identifier: MIT -->\n# Performance\n",
         f"{facts['date']}, {facts['rounds']} rounds: {table.summary(rows)}.\n\nMachine: {machine.sentence(facts['machine'])}.\n",
     ]
+    if facts["busy"]:
+        parts.append(f"{facts['busy']} The figures are off; run it again on a quiet machine.\n")
     if facts["versions"]:
         parts.append(
             "Peers: " + ", ".join(f"{title} {version}" for title, version in facts["versions"].items()) + ".\n"

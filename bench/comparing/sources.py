@@ -72,8 +72,8 @@ class Apbench(Source):
                 f"there is no {self.program}; build it with: cmake --preset release && cmake --build --preset release"
             )
 
-    def line(self, *words):
-        return ([str(self.program), *words, "--json", "--samples", str(SAMPLES), "--sample-ms", str(SAMPLE_MS)], None)
+    def line(self, *words, samples=SAMPLES):
+        return ([str(self.program), *words, "--json", "--samples", str(samples), "--sample-ms", str(SAMPLE_MS)], None)
 
 
 class Aplib(Apbench):
@@ -88,7 +88,7 @@ class Aplib(Apbench):
         yield self.line("latency", "--bytes", commas(LATENCY_SIZES), *self.touch)
         yield self.line("bandwidth", "--bytes", commas(BANDWIDTH_SIZES), *self.touch)
         yield self.line("rate", "switch", "spawn", "barrier", "reduce", *self.touch)
-        yield self.line("scg")
+        yield self.line("scg", samples=9)  # a run takes milliseconds
         if round_number == 0:  # a few seconds long, and nothing to pair it with
             yield self.line("idle")
 

@@ -59,6 +59,8 @@ def text(rows, facts):
         if number == 0:
             out.append("  ".join("-" * width for width in widths))
     out.append(summary(rows))
+    if facts["busy"]:
+        out.append(facts["busy"])
     for title, reason in facts["not_measured"].items():
         out.append(f"{title} is not measured: {reason}")
     return "\n".join(out)

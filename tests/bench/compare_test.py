@@ -43,6 +43,7 @@ def facts(**not_measured):
         "date": "2026-01-01 00:00 UTC",
         "machine": described,
         "rounds": 2,
+        "busy": "",
         "touch": False,
         "versions": {"MPICH": "4.0.2"},
         "not_measured": not_measured,
@@ -156,6 +157,15 @@ class Texts(unittest.TestCase):
             "| 8 | 70.0 ns |",
         ):
             self.assertIn(words, text)
+
+    def test_a_busy_machine_is_mentioned(self):
+        run = figures.Run([a_round(aplib=70)], [])
+        words = {**facts(), "busy": "Other programs used 40 % of the machine."}
+        self.assertIn(words["busy"], table.text(figures.evaluate(run), words))
+        with tempfile.TemporaryDirectory() as folder:
+            page.write(pathlib.Path(folder), figures.evaluate(run), run, words, None)
+            self.assertIn(words["busy"], (pathlib.Path(folder) / "performance.md").read_text(encoding="utf-8"))
+        self.assertTrue(0 <= machine.busy_percent(0.05) <= 100)
 
     def test_the_machine_is_described_without_its_name(self):
         described = machine.describe(pathlib.Path("/nowhere"))
