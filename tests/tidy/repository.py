@@ -3,6 +3,8 @@
 import pathlib
 import subprocess
 
+# Where new files count before they are tracked. Elsewhere they are somebody's scratch.
+FOLDERS = {"apps", "bench", "cmake", "docs", "examples", "include", "scripts", "src", "tests"}
 CXX_SUFFIXES = {".c", ".cpp", ".h", ".hpp"}
 SCRIPT_SUFFIXES = {".py", ".sh", ".cmake", ".in"}
 
@@ -17,15 +19,18 @@ class Repository:
         self.files = sorted(self._tracked() or self._walked())
 
     def _tracked(self):
-        """Tracked files, and new ones that git does not ignore: what a commit would hold."""
+        """Tracked files, and new ones in our folders that git does not ignore: what a commit would hold."""
         try:
-            listed = subprocess.run(["git", "-c", f"safe.directory={self.root}", "-C", str(self.root), "ls-files", "-z",
-                                     "--cached", "--others", "--exclude-standard"],
-                                    check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            tracked, new = self._listed("--cached"), self._listed("--others", "--exclude-standard")
         except (OSError, subprocess.CalledProcessError):
             return None
-        paths = [pathlib.PurePosixPath(name) for name in listed.stdout.decode().split("\0") if name]
+        paths = tracked + [path for path in new if path.parts[0] in FOLDERS]
         return [path for path in paths if (self.root / path).is_file()]
+
+    def _listed(self, *which):
+        run = subprocess.run(["git", "-c", f"safe.directory={self.root}", "-C", str(self.root), "ls-files", "-z", *which],
+                             check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        return [pathlib.PurePosixPath(name) for name in run.stdout.decode().split("\0") if name]
 
     def _walked(self):
         """Without git (an unpacked archive): everything but build output."""

@@ -10,15 +10,15 @@ SOURCE_LINES_MAX = 600
 PUBLIC_HEADER_LINES_MAX = 200
 
 # (pattern, where it counts, what to do instead)
-CODE, ALL = "code", "all"
+CODE, PRODUCT, ALL = "code", "product", "all"  # C and C++; the same without tests and benchmarks; every text
 FORBIDDEN = [
     (r"/(?:home|work|root|Users)/\w", ALL, "a path of one's own machine: take it as an argument or from the environment"),
     (r"\bFIXME\b|\bXXX\b", ALL, "finish it, or file an issue and say what is missing"),
     (r"\busing namespace std;", CODE, "write std:: where it is meant"),
     (r"\b(?:sprintf|strcpy|strcat|gets)\s*\(", CODE, "use fmt, std::string or std::memcpy with a size"),
     (r"\b(?:std::)?rand\s*\(\)", CODE, "use a seeded std::mt19937_64 and print the seed"),
-    (r"\bvolatile\b", CODE, "use std::atomic with a named memory order"),
-    (r"\bstd::endl\b", CODE, "write '\\n'; flush where it is meant"),
+    (r"\bvolatile\b", PRODUCT, "use std::atomic with a named memory order"),
+    (r"\bstd::endl\b", PRODUCT, "write '\\n'; flush where it is meant"),
 ]
 # Where a forbidden word is right, with its reason.
 EXCEPTIONS = [
@@ -73,9 +73,9 @@ def check_words(repository, _):
             continue
         for number, line in enumerate(repository.text(path).splitlines(), 1):
             for pattern, where, instead in FORBIDDEN:
-                if where == CODE and path not in cxx:
+                if where != ALL and path not in cxx or where == PRODUCT and path.parts[0] in {"tests", "bench"}:
                     continue
-                code = line.split("//")[0] if where == CODE else line
+                code = line if where == ALL else line.split("//")[0]
                 if not re.search(pattern, code):
                     continue
                 if any(re.match(name, str(path)) and re.search(text, line) for name, text, _ in EXCEPTIONS):

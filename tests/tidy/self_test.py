@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Each rule complains about a small repository that breaks it, and about nothing else in it. usage: self_test.py COMPILER"""
+import pathlib
+import sys
+import tempfile
+import types
+
+sys.dont_write_bytecode = True
+
+import compile_headers
+import layers
+import repository
+import text_rules
+
+LICENCE = "// SPDX-License-Identifier: MIT\n"
+GOOD = LICENCE + "#pragma once\n"
+
+# rule, files, how many complaints, what one of them says
+CASES = [
+    (layers.check_layers, {"src/base/a.hpp": GOOD + '#include "cell/b.hpp"\n', "src/cell/b.hpp": GOOD}, 1, "src/base may include"),
+    (layers.check_layers, {"src/cell/b.hpp": GOOD + '#include "base/a.hpp"\n', "src/base/a.hpp": GOOD}, 0, ""),
+    (layers.check_layers, {"include/aplib/a.hpp": GOOD + "#include <fmt/format.h>\n"}, 1, "standard library alone"),
+    (layers.check_layers, {"apps/x/a.cpp": LICENCE + '#include "kernel/face.hpp"\n', "src/kernel/face.hpp": GOOD}, 1, "apps may include"),
+    (layers.check_layers, {"src/cellos/a.cpp": LICENCE + '#include "kernel/m.hpp"\n', "src/kernel/m.hpp": GOOD}, 1, "of the kernel"),
+    (layers.check_layers, {"src/odd/a.cpp": LICENCE}, 1, "not in the table"),
+    (layers.check_layers, {"src/cell/a.cpp": LICENCE + "#include <boost/context/fiber.hpp>\n"}, 1, "only src/task"),
+    (compile_headers.check_headers, {"src/base/a.hpp": GOOD + "std::string f();\n"}, 1, "string"),
+    (compile_headers.check_headers, {"include/aplib/a.h": "/* SPDX-License-Identifier: MIT */\nstruct a { int i; };\n"}, 2, "redefinition"),
+    (compile_headers.check_headers, {"include/aplib/a.hpp": GOOD + "#include <string>\nstd::string f();\n"}, 0, ""),
+    (text_rules.check_licence, {"src/a.cpp": "int a;\n", "scripts/b": "#!/bin/sh\n# SPDX-License-Identifier: MIT\n"}, 1, "src/a.cpp:1"),
+    (text_rules.check_size, {"include/a.hpp": "\n" * 201, "src/a.cpp": "\n" * 600}, 1, "201 lines, the limit is 200"),
+    (text_rules.check_words, {"src/a.cpp": "int a;  // FIX" "ME\nvolatile int b;\n", "tests/b.cpp": "volatile int b;\n"}, 2, "atomic"),
+    (text_rules.check_words, {"docs/a.md": "in /home" "/someone/x\n"}, 1, "one's own machine"),
+    (text_rules.check_format, {"src/a.cpp": "int  a;\n", "src/b.cpp": "int b;\n", ".clang-format": "BasedOnStyle: Google\n"}, 1, "src/a.cpp"),
+]
+
+
+def main():
+    failures = 0
+    for rule, files, count, text in CASES:
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for name, content in files.items():
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(content)
+            try:
+                complaints = rule(repository.Repository(root), types.SimpleNamespace(compiler=sys.argv[1]))
+            except repository.Skip as reason:
+                print(f"skipped: {rule.__name__}: {reason}")
+                continue
+            if len(complaints) != count or not (count == 0 or any(text in complaint for complaint in complaints)):
+                print(f"{rule.__name__} on {list(files)}: expected {count} complaint(s) with \"{text}\", got {complaints}")
+                failures += 1
+    print(f"tidy rules: {len(CASES)} cases, {failures} failures")
+    sys.exit(1 if failures else 0)
+
+
+main()
