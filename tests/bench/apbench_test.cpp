@@ -3,8 +3,9 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <array>
+#include <cstdio>
 #include <cstdlib>
-#include <regex>
 #include <set>
 #include <string>
 
@@ -12,15 +13,19 @@
 
 namespace {
 
-// "bench case bytes unit" of one line.
+// "bench case bytes unit" of one line, which must have exactly these keys in this order and plain numbers.
 std::string key_of(const std::string& line) {
-  static const std::regex form(
-      R"re(\{"bench":"([a-z]+)","case":"([a-z0-9-]+)","bytes":([0-9]+),"value":([0-9.]+),"low":([0-9.]+),"high":([0-9.]+),"unit":"([^"]+)"\})re");
-  std::smatch part;
-  if (!std::regex_match(line, part, form)) return "not in form: " + line;
-  if (std::stod(part[5]) > std::stod(part[4]) || std::stod(part[4]) > std::stod(part[6]))
-    return "out of order: " + line;
-  return part[1].str() + " " + part[2].str() + " " + part[3].str() + " " + part[7].str();
+  std::array<char, 32> bench{}, place{}, bytes{}, value{}, low{}, high{}, unit{};
+  int end = 0;
+  const int found =
+      std::sscanf(line.c_str(),
+                  R"({"bench":"%31[a-z]","case":"%31[a-z0-9-]","bytes":%31[0-9],"value":%31[0-9.],)"
+                  R"("low":%31[0-9.],"high":%31[0-9.],"unit":"%31[^"]"}%n)",
+                  bench.data(), place.data(), bytes.data(), value.data(), low.data(), high.data(), unit.data(), &end);
+  if (found != 7 || static_cast<std::size_t>(end) != line.size()) return "not in form: " + line;
+  const double median = std::stod(value.data());
+  if (std::stod(low.data()) > median || median > std::stod(high.data())) return "out of order: " + line;
+  return std::string(bench.data()) + " " + place.data() + " " + bytes.data() + " " + unit.data();
 }
 
 Outcome apbench(std::vector<std::string> arguments) { return run_program(APBENCH_PROGRAM, arguments); }
