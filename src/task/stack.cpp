@@ -48,6 +48,9 @@ StackPool::StackPool(std::size_t stack_bytes, void* home, std::size_t home_bytes
 StackPool::~StackPool() {
   for (const Region& region : regions_) {
     for (const unsigned id : region.valgrind_ids) VALGRIND_STACK_DEREGISTER(id);
+#if APLIB_ASAN
+    __asan_unpoison_memory_region(region.address, region.bytes);  // whoever maps this memory next
+#endif
     munmap(region.address, region.bytes);
   }
 }

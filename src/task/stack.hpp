@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "task/switch.hpp"
+
 namespace aplib {
 
 /// How the page below a stack is guarded.
@@ -36,6 +38,10 @@ class StackPool {
     if (free_.empty()) [[unlikely]] grow();
     const Stack stack = free_.back();
     free_.pop_back();
+#if APLIB_ASAN
+    // A task leaves its last frames without returning, so ASan's marks of them are still there.
+    __asan_unpoison_memory_region(stack.low, stack.bytes());
+#endif
     return stack;
   }
   void put(const Stack& stack) { free_.push_back(stack); }

@@ -34,6 +34,7 @@
 #endif
 
 #if APLIB_ASAN
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 #if APLIB_TSAN
