@@ -149,7 +149,7 @@ PassSums pass_with(Field& p, Field& r, Field& x, const PassInput& in) {
   const Coefficients by(in);
 
   // The west halo of row 0 lies at the end of row -1, so row -1 goes first.
-  advance_p_row<false>(p.row(-1) - cache_line_doubles, r.row(-1) - cache_line_doubles, nullptr,
+  advance_p_row<false>(p.row(-1) - cache_line_doubles, r.row(-1) - cache_line_doubles, x.row(-1) - cache_line_doubles,
                        stride + cache_line_doubles, by);
   advance_p_row<with_x>(p.row(0), r.row(0), x.row(0), stride, by);
 

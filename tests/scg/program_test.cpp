@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -33,12 +32,14 @@ Ended scg(const std::string& arguments, bool with_errors = false) {
   return run;
 }
 
-/// The text of a value in a flat JSON object.
+/// The text of a value in a JSON object of numbers, texts and lists.
 std::string value_of(const std::string& json, const std::string& key) {
-  std::smatch match;
-  if (!std::regex_search(json, match, std::regex("\"" + key + "\":(\\[[^\\]]*\\]|\"[^\"]*\"|[^,}]*)")))
-    return "missing";
-  return match[1];
+  const std::string name = "\"" + key + "\":";
+  const std::size_t found = json.find(name);
+  if (found == std::string::npos) return "missing";
+  const std::size_t from = found + name.size();
+  const std::size_t to = json[from] == '[' ? json.find(']', from) + 1 : json.find_first_of(",}", from);
+  return json.substr(from, to - from);
 }
 
 class TemporaryFolder {
