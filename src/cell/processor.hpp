@@ -180,6 +180,7 @@ class Processor {
   bool deadlocked(std::uint64_t sleepers_word);
   void end_task(TaskControl& self);
   void end_cell(Cell& cell);
+  void drop_live_cell() noexcept;
   void check_canary(const TaskControl& task);
 
   // send.cpp

@@ -24,7 +24,8 @@ Wake Processor::receive(TaskControl& self, const char* call, bool closed_when_ce
   if (!self.mailbox.empty()) {
     if (Buffer* found = self.mailbox.take(posted.wish)) {
       self.cell->processor->take_from_mailbox(self, found);
-      return Wake::done;
+      // relaxed: a task that is never without a message shall notice sooner or later
+      return self.cell->processor->domain_.stopping.load(std::memory_order_relaxed) ? Wake::stopping : Wake::done;
     }
   }
   Processor& here = *self.cell->processor;

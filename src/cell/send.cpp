@@ -6,6 +6,8 @@
 //                      large ones are copied by both processors at once (transfer.hpp)
 #include <fmt/format.h>
 
+#include <exception>
+
 #include "aplib/error.hpp"
 #include "cell/copy_small.hpp"
 #include "cell/processor.hpp"
@@ -36,6 +38,11 @@ constexpr std::uint32_t info_of(SlotKind kind, std::size_t bytes = 0) noexcept {
     text = fmt::format("task {} is out of range; use 0..{}", aplib::index(to.task), task_id_max);
   }
   throw Error(Errc::bad_argument, fmt::format("{} task {}: {}: {}", domain.name_of(self.cell->id), self.id, call, text));
+}
+
+// The machine stops. A destructor that sends while its task unwinds already must not throw: there the message just goes out.
+[[gnu::cold, gnu::noinline]] void leave_unless_unwinding() {
+  if (std::uncaught_exceptions() == 0) throw Stopped{};
 }
 
 }  // namespace
@@ -81,6 +88,8 @@ void Processor::send(TaskControl& self, const char* call, std::uint32_t cell, st
     }
     target_index = domain_.cell_count;
   }
+  // A task that never waits must notice, too. Relaxed: sooner or later is enough.
+  if (domain_.stopping.load(std::memory_order_relaxed)) [[unlikely]] leave_unless_unwinding();
   const std::uint64_t key = MatchKey::make(space, self.cell->id, self.id, static_cast<std::uint32_t>(to.type));
   const std::uint32_t processor = route_[target_index];
   if (processor != index_) {

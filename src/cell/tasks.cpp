@@ -101,16 +101,27 @@ TaskControl& Processor::spawn(Cell& cell, std::uint32_t id, void (*entry)(void*)
 
 void Processor::start_program(Cell& cell, const Program& program) {
   const Program* pointer = &program;
+  const bool was_live = cell.live_tasks != 0;
+  TaskControl* started = nullptr;
+  std::string problem;
   if (cell.tasks.find(program.task) != nullptr) {
+    problem = "there is one already; choose another task id";
+  } else {
+    try {
+      started = &spawn(
+          cell, program.task, [](void* state) { (*static_cast<const Program**>(state))->body(); }, &pointer, sizeof pointer,
+          alignof(const Program*), [](void* to, void* from) { *static_cast<const Program**>(to) = *static_cast<const Program**>(from); });
+    } catch (const Error& error) {  // no stack
+      problem = error.what();
+    }
+  }
+  if (started == nullptr || was_live) drop_live_cell();  // whoever asked for the start has counted this cell once more
+  if (started == nullptr) {
     domain_.fail(static_cast<int>(ExitStatus::program_failed),
-                 fmt::format("{}: cannot start a task {}: there is one already; choose another task id", domain_.name_of(cell.id),
-                             program.task));
+                 fmt::format("{}: cannot start a task {}: {}", domain_.name_of(cell.id), program.task, problem));
     return;
   }
-  if (cell.live_tasks != 0) domain_.live_cells.fetch_sub(1, std::memory_order_relaxed);  // counted already; relaxed: it stays above 0
-  TaskControl& task = spawn(
-      cell, program.task, [](void* state) { (*static_cast<const Program**>(state))->body(); }, &pointer, sizeof pointer,
-      alignof(const Program*), [](void* to, void* from) { *static_cast<const Program**>(to) = *static_cast<const Program**>(from); });
+  TaskControl& task = *started;
   task.detached = true;
   task.from_kernel = true;
   if (cell.ended) {
@@ -170,6 +181,10 @@ void Processor::end_cell(Cell& cell) {
   } else {
     cell_ended(cell.id, cell.ended_from_kernel);
   }
+  drop_live_cell();
+}
+
+void Processor::drop_live_cell() noexcept {
   if (domain_.live_cells.fetch_sub(1, std::memory_order_acq_rel) == 1) {  // acq_rel: the last one has seen what all did
     domain_.over.store(true, std::memory_order_release);                  // release: to idle()
     domain_.wake_all();
