@@ -40,16 +40,23 @@ APLIB_API bool barrier(bool stat = false, Scope scope = Scope::all);
 [[nodiscard]] APLIB_API double reduce(ReduceOp op, double value, Scope scope = Scope::all);
 
 /// Max or min with location. `op`: max or min. Source: CellOS xy_imax.
-[[nodiscard]] APLIB_API Located<std::int32_t> reduce(ReduceOp op, Located<std::int32_t> value, Scope scope = Scope::all);
+[[nodiscard]] APLIB_API Located<std::int32_t> reduce(ReduceOp op, Located<std::int32_t> value,
+                                                     Scope scope = Scope::all);
 [[nodiscard]] APLIB_API Located<float> reduce(ReduceOp op, Located<float> value, Scope scope = Scope::all);
 [[nodiscard]] APLIB_API Located<double> reduce(ReduceOp op, Located<double> value, Scope scope = Scope::all);
 
 template <class T>
-[[nodiscard]] T reduce_sum(T value, Scope scope = Scope::all) { return reduce(ReduceOp::sum, value, scope); }
+[[nodiscard]] T reduce_sum(T value, Scope scope = Scope::all) {
+  return reduce(ReduceOp::sum, value, scope);
+}
 template <class T>
-[[nodiscard]] T reduce_max(T value, Scope scope = Scope::all) { return reduce(ReduceOp::max, value, scope); }
+[[nodiscard]] T reduce_max(T value, Scope scope = Scope::all) {
+  return reduce(ReduceOp::max, value, scope);
+}
 template <class T>
-[[nodiscard]] T reduce_min(T value, Scope scope = Scope::all) { return reduce(ReduceOp::min, value, scope); }
+[[nodiscard]] T reduce_min(T value, Scope scope = Scope::all) {
+  return reduce(ReduceOp::min, value, scope);
+}
 
 /// Copies `root`'s bytes into everyone's `buffer`; all give the same size. `root` must be in the scope (caller's row or column).
 /// Call from: task. Switches tasks: yes. Source: CellOS xy_brd.
@@ -57,8 +64,9 @@ APLIB_API void broadcast(CellId root, std::span<std::byte> buffer, Scope scope =
 
 /// The status network: each cell posts a word; anyone reads the OR of all words at once, without a barrier.
 namespace status {
-APLIB_API void post(std::int32_t value);                 ///< Call from: task of a cell. (CellOS: pstat)
-[[nodiscard]] APLIB_API std::int32_t combined();         ///< OR of all posted words. Call from: task. (CellOS: gstat; cstat is bit 0 as 16)
+APLIB_API void post(std::int32_t value);  ///< Call from: task of a cell. (CellOS: pstat)
+[[nodiscard]] APLIB_API std::int32_t
+combined();  ///< OR of all posted words. Call from: task. (CellOS: gstat; cstat is bit 0 as 16)
 }  // namespace status
 
 }  // namespace aplib

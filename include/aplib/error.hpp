@@ -14,12 +14,12 @@ namespace aplib {
 
 /// What the caller should do about an error.
 enum class Errc {
-  failed,       ///< The operation failed here and now; the text says why.
-  bad_argument, ///< The caller passed something impossible; fix the call.
-  bad_option,   ///< An option (command line, environment) is unknown or out of range; fix it and start again.
-  ended,        ///< The cell at the other end has ended; nothing will come from it.
-  mismatch,     ///< Cells disagree on a collective operation (which one, or which size).
-  exhausted,    ///< A resource ran out; the text names the limit and how to raise it.
+  failed,        ///< The operation failed here and now; the text says why.
+  bad_argument,  ///< The caller passed something impossible; fix the call.
+  bad_option,    ///< An option (command line, environment) is unknown or out of range; fix it and start again.
+  ended,         ///< The cell at the other end has ended; nothing will come from it.
+  mismatch,      ///< Cells disagree on a collective operation (which one, or which size).
+  exhausted,     ///< A resource ran out; the text names the limit and how to raise it.
 };
 
 /// The only exception APlib throws at users. Never catch it just to go on: the text is for a person.
@@ -39,11 +39,12 @@ class APLIB_API Error : public std::runtime_error {
 /// Exit statuses of a machine, also in docs/exit-status.md. A program's own status is passed on unchanged.
 enum class ExitStatus : int {
   ok = 0,
-  program_failed = 1,  ///< A task let an exception out, or host or cell program returned failure without a number of its own.
-  usage = 2,           ///< A bad option, grid or argument; nothing was started.
-  deadlock = 70,       ///< Every task waited and nothing was in flight.
-  stack_overflow = 71, ///< A task ran off its stack.
-  interrupted = 130,   ///< Ctrl-C (128 + SIGINT).
+  program_failed =
+      1,      ///< A task let an exception out, or host or cell program returned failure without a number of its own.
+  usage = 2,  ///< A bad option, grid or argument; nothing was started.
+  deadlock = 70,        ///< Every task waited and nothing was in flight.
+  stack_overflow = 71,  ///< A task ran off its stack.
+  interrupted = 130,    ///< Ctrl-C (128 + SIGINT).
 };
 
 }  // namespace aplib

@@ -23,11 +23,12 @@ namespace aplib {
 
 /// How a run ended.
 struct Report {
-  int exit_status = 0;              ///< 0, else the first failure's (see ExitStatus).
-  std::string reason;               ///< Empty when all went well; else the text that was also printed on stderr.
-  std::vector<int> cell_status;     ///< Per cell: 0, or what cell_exit() / a failure gave.
-  double seconds = 0;               ///< Wall time from the start of the first task to the end of the last.
-  std::vector<double> cell_waiting_seconds; ///< Per cell: time its processor spent with the cell unable to go on (idle time only).
+  int exit_status = 0;           ///< 0, else the first failure's (see ExitStatus).
+  std::string reason;            ///< Empty when all went well; else the text that was also printed on stderr.
+  std::vector<int> cell_status;  ///< Per cell: 0, or what cell_exit() / a failure gave.
+  double seconds = 0;            ///< Wall time from the start of the first task to the end of the last.
+  std::vector<double>
+      cell_waiting_seconds;  ///< Per cell: time its processor spent with the cell unable to go on (idle time only).
 };
 
 /// A machine on this host. State hangs off it: a process may hold several, one run at a time each.

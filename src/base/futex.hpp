@@ -10,7 +10,8 @@
 namespace aplib::os {
 
 /// Sleeps while `word` holds `expected`, until futex_wake, a signal, or the timeout. Spurious returns happen.
-void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected, std::optional<std::chrono::nanoseconds> timeout) noexcept;
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
+                std::optional<std::chrono::nanoseconds> timeout) noexcept;
 
 /// Wakes all sleepers on `word`. Async-signal-safe.
 void futex_wake(std::atomic<std::uint32_t>& word) noexcept;

@@ -20,8 +20,9 @@ constexpr std::size_t chunk_bytes = 256 * 1024;
 void* map(std::size_t bytes, std::size_t wanted) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
-    throw Error(Errc::exhausted, fmt::format("no memory for a message of {} bytes: {}; receive messages sooner or send smaller ones",
-                                             wanted, std::strerror(errno)));
+    throw Error(Errc::exhausted,
+                fmt::format("no memory for a message of {} bytes: {}; receive messages sooner or send smaller ones",
+                            wanted, std::strerror(errno)));
   }
   if (bytes >= (4U << 20)) madvise(memory, bytes, MADV_HUGEPAGE);
   return memory;
@@ -49,7 +50,8 @@ Buffer* BufferPool::pop_free(std::uint32_t size_class) noexcept {
 
 Buffer* BufferPool::get_slowly(std::uint32_t size_class, std::size_t bytes) {
   if (size_class >= class_count) {
-    throw Error(Errc::exhausted, fmt::format("a message of {} bytes is larger than any buffer; send it in pieces", bytes));
+    throw Error(Errc::exhausted,
+                fmt::format("a message of {} bytes is larger than any buffer; send it in pieces", bytes));
   }
   if (Buffer* buffer = pop_free(size_class)) return buffer;
   if (collect()) {
@@ -125,7 +127,8 @@ void BufferPool::push_returned(Buffer* head, Buffer* tail) noexcept {
   Buffer* seen = returned_.load(std::memory_order_relaxed);  // relaxed: the exchange below publishes
   do {
     tail->next = seen;
-  } while (!returned_.compare_exchange_weak(seen, head, std::memory_order_release, std::memory_order_relaxed));  // invariant (3)
+  } while (!returned_.compare_exchange_weak(seen, head, std::memory_order_release,
+                                            std::memory_order_relaxed));  // invariant (3)
 }
 
 bool BufferPool::collect() noexcept {

@@ -30,10 +30,10 @@ struct alignas(cache_line_bytes) Buffer {
   std::size_t bytes;        // of the body
   BufferPool* home;         // invariant (1)
   std::uint32_t size_class;
-  std::uint32_t task;       // destination task, while it does not exist yet
+  std::uint32_t task;  // destination task, while it does not exist yet
 
   alignas(cache_line_bytes) Transfer<> transfer;  // for large bodies only
-  std::uint32_t large_index;                    // for large bodies only: place in BufferPool::large_
+  std::uint32_t large_index;                      // for large bodies only: place in BufferPool::large_
 
   [[nodiscard]] char* body() noexcept { return reinterpret_cast<char*>(this + 1); }
 };
@@ -82,10 +82,11 @@ class BufferPool {
 
  private:
   static constexpr std::uint32_t class_count = 40;
-  static constexpr std::uint32_t large_class = 9;              // 128 << 9 = 64 KiB: own mappings from here on
+  static constexpr std::uint32_t large_class = 9;  // 128 << 9 = 64 KiB: own mappings from here on
   static constexpr std::uint32_t batch_count_max = 16;
-  static constexpr std::size_t batch_bytes_max = 16 * 1024;    // large buffers go home at once, while they are hot
-  static constexpr std::size_t large_cache_bytes_max = 256U << 20;  // free large buffers beyond this go back to the system
+  static constexpr std::size_t batch_bytes_max = 16 * 1024;  // large buffers go home at once, while they are hot
+  static constexpr std::size_t large_cache_bytes_max = 256U
+                                                       << 20;  // free large buffers beyond this go back to the system
 
   struct Batch {
     Buffer* head = nullptr;
@@ -100,7 +101,8 @@ class BufferPool {
   static constexpr std::size_t body_bytes(std::uint32_t size_class) noexcept { return smallest_body << size_class; }
 
   void put_own(Buffer* buffer) noexcept {
-    if (buffer->size_class >= large_class && large_cached_bytes_ + body_bytes(buffer->size_class) > large_cache_bytes_max) {
+    if (buffer->size_class >= large_class &&
+        large_cached_bytes_ + body_bytes(buffer->size_class) > large_cache_bytes_max) {
       unmap(buffer);
       return;
     }

@@ -42,20 +42,20 @@ class TaskTable {
 
 /// A cell's place in the collectives of one scope.
 struct CollectivePlace {
-  std::uint32_t episode = 0;         ///< Done so far; the number of the next one.
-  Operand operands[2];               ///< By parity. Read by other processors once the arrival is published.
-  CollectiveCall calls[2];           ///< The same, to explain a mismatch.
+  std::uint32_t episode = 0;  ///< Done so far; the number of the next one.
+  Operand operands[2];        ///< By parity. Read by other processors once the arrival is published.
+  CollectiveCall calls[2];    ///< The same, to explain a mismatch.
 };
 
 /// The collective a cell is in, if any.
 struct CollectiveWait {
   bool active = false;
-  bool mismatch = false;             ///< Result: the cells of the group disagreed.
+  bool mismatch = false;  ///< Result: the cells of the group disagreed.
   Group* group = nullptr;
   std::uint32_t episode = 0;
-  TaskControl* task = nullptr;       ///< null while it has not blocked
+  TaskControl* task = nullptr;  ///< null while it has not blocked
   Operand result;
-  std::uint32_t ended_cell = 0;      ///< Result, with Wake::ended: which member has ended.
+  std::uint32_t ended_cell = 0;  ///< Result, with Wake::ended: which member has ended.
 };
 
 /// A task that sleeps until a point in time.
@@ -77,21 +77,21 @@ struct alignas(cache_pair_bytes) Cell {
 
   [[nodiscard]] CollectivePlace& place(Scope scope) noexcept { return places[static_cast<std::size_t>(scope)]; }
 
-  std::uint32_t id = 0;               ///< Index; the host program's is the cell count.
-  Processor* processor = nullptr;     ///< Who carries it now.
+  std::uint32_t id = 0;            ///< Index; the host program's is the cell count.
+  Processor* processor = nullptr;  ///< Who carries it now.
   TaskTable tasks;
-  std::optional<StackPool> stacks;    ///< Made on first use, by the processor that carries the cell then.
+  std::optional<StackPool> stacks;  ///< Made on first use, by the processor that carries the cell then.
   std::uint32_t live_tasks = 0;
   std::uint32_t ended_from_kernel = 0;  ///< Tasks started by run() or start_cells() that have ended.
-  bool ended = false;                 ///< Had tasks, and all have ended.
-  int status = 0;                     ///< What cell_exit() or a failure gave.
-  Clock::duration waiting{};          ///< Idle time of the processor while this cell waited.
+  bool ended = false;                   ///< Had tasks, and all have ended.
+  int status = 0;                       ///< What cell_exit() or a failure gave.
+  Clock::duration waiting{};            ///< Idle time of the processor while this cell waited.
   CollectiveWait collective;
-  CollectivePlace places[3];          ///< By Scope.
-  MatchQueue<Buffer> orphans;         ///< Messages to tasks that do not exist (yet).
-  Posted* offering = nullptr;         ///< The receive in `offer`, or claimed out of it.
-  ReadyQueue<TaskControl> parcel;     ///< While it moves: its ready tasks,
-  std::vector<Timer> parcel_timers;   ///< and its sleeping ones.
+  CollectivePlace places[3];         ///< By Scope.
+  MatchQueue<Buffer> orphans;        ///< Messages to tasks that do not exist (yet).
+  Posted* offering = nullptr;        ///< The receive in `offer`, or claimed out of it.
+  ReadyQueue<TaskControl> parcel;    ///< While it moves: its ready tasks,
+  std::vector<Timer> parcel_timers;  ///< and its sleeping ones.
 
   /// Read and written by any processor: a receive that waits with its own buffer, offered to senders. A sender that takes it (exchange to null) owns
   /// it until it has committed or put it back; see send_remote() and Processor::withdraw().

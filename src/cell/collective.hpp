@@ -56,10 +56,10 @@ struct alignas(cache_line_bytes) ArrivalLine {
   std::atomic<std::uint64_t> episode_and_count{0};  ///< High half: episode + 1. Low half: cells arrived.
   std::uint32_t signature = 0;                      ///< 0: cells of this processor disagree.
   std::uint16_t first = 0;                          ///< First cell covered, when pieces > 0.
-  std::uint16_t pieces = 0;                         ///< Subtrees that cover our cells in order; 0: look at Cell::places instead.
-  std::uint64_t bits[piece_count_max] = {};         ///< Value of each piece,
-  std::int32_t locations[piece_count_max] = {};     ///< its location,
-  std::uint8_t levels[piece_count_max] = {};        ///< and its level in the tree.
+  std::uint16_t pieces = 0;  ///< Subtrees that cover our cells in order; 0: look at Cell::places instead.
+  std::uint64_t bits[piece_count_max] = {};      ///< Value of each piece,
+  std::int32_t locations[piece_count_max] = {};  ///< its location,
+  std::uint8_t levels[piece_count_max] = {};     ///< and its level in the tree.
 };
 static_assert(sizeof(ArrivalLine) == cache_line_bytes);
 
@@ -80,7 +80,7 @@ struct BroadcastPlace {
 /// Shared by the cells of one group.
 struct Group {
   Scope scope = Scope::all;
-  std::uint32_t first = 0;   ///< First cell; member i is first + i * stride.
+  std::uint32_t first = 0;  ///< First cell; member i is first + i * stride.
   std::uint32_t stride = 1;
   std::uint32_t count = 0;
   BroadcastPlace broadcast[2];

@@ -23,9 +23,12 @@ constexpr std::uint64_t line_word(std::uint32_t episode, std::uint32_t count) no
 
 const char* name_of(NumberType type) noexcept {
   switch (type) {
-    case NumberType::int32: return "int";
-    case NumberType::float32: return "float";
-    case NumberType::float64: return "double";
+    case NumberType::int32:
+      return "int";
+    case NumberType::float32:
+      return "float";
+    case NumberType::float64:
+      return "double";
   }
   return "?";
 }
@@ -37,11 +40,13 @@ const char* name_of(ReduceOp op) noexcept {
 
 std::string describe(const CollectiveCall& call) {
   switch (call.kind) {
-    case CollectiveKind::barrier: return call.call;
+    case CollectiveKind::barrier:
+      return call.call;
     case CollectiveKind::reduce:
       return fmt::format("{} ({} of {}{})", call.call, name_of(call.combine.op), name_of(call.combine.type),
                          call.combine.located ? " with location" : "");
-    case CollectiveKind::broadcast: return fmt::format("{} ({} bytes from cell {})", call.call, call.bytes, call.root);
+    case CollectiveKind::broadcast:
+      return fmt::format("{} ({} bytes from cell {})", call.call, call.bytes, call.root);
   }
   return call.call;
 }
@@ -55,10 +60,11 @@ Operand Processor::collective(TaskControl& self, const CollectiveCall& what, con
   if (cell.id >= domain.cell_count) [[unlikely]] {
     refuse(self, what.call, Errc::bad_argument, "the host program takes no part in collectives; only cells do");
   }
-  if (domain.stopping.load(std::memory_order_relaxed)) [[unlikely]] throw Stopped{};  // relaxed: noticed sooner or later
-  Group& group = what.scope == Scope::all     ? domain.all
+  if (domain.stopping.load(std::memory_order_relaxed)) [[unlikely]]
+    throw Stopped{};  // relaxed: noticed sooner or later
+  Group& group = what.scope == Scope::all   ? domain.all
                  : what.scope == Scope::row ? domain.rows[cell.id / domain.grid.nx]
-                                              : domain.columns[cell.id % domain.grid.nx];
+                                            : domain.columns[cell.id % domain.grid.nx];
   if (cell.collective.active) [[unlikely]] {
     refuse(self, what.call, Errc::bad_argument,
            fmt::format("task {} of this cell is in a collective already; one task of a cell at a time takes part",
@@ -66,8 +72,9 @@ Operand Processor::collective(TaskControl& self, const CollectiveCall& what, con
   }
   if (here.ended_count_ != 0) [[unlikely]] {
     for (std::uint32_t c = 0; c < domain.cell_count; ++c) {
-      if (here.ended_cells_[c] != 0 && group.contains(c)) {
-        refuse(self, what.call, Errc::ended, fmt::format("cell {} has ended and takes no part any more; all cells must call it", c));
+      if (here.cell_has_ended(c) && group.contains(c)) {
+        refuse(self, what.call, Errc::ended,
+               fmt::format("cell {} has ended and takes no part any more; all cells must call it", c));
       }
     }
   }
@@ -106,7 +113,8 @@ Operand Processor::collective(TaskControl& self, const CollectiveCall& what, con
   if (cell.collective.active && wait(self, WaitFor::collective, what.call) != Wake::done) {
     if (self.wake == Wake::stopping) throw Stopped{};
     refuse(self, what.call, Errc::ended,
-           fmt::format("cell {} has ended and takes no part any more; all cells must call it", cell.collective.ended_cell));
+           fmt::format("cell {} has ended and takes no part any more; all cells must call it",
+                       cell.collective.ended_cell));
   }
   if (cell.collective.mismatch) refuse(self, what.call, Errc::mismatch, describe_mismatch(domain, group, episode));
   const Operand result = cell.collective.result;
@@ -177,7 +185,8 @@ void Processor::publish_arrivals() {
       }
     }
   }
-  line.episode_and_count.store(line_word(episode_, arrived_), std::memory_order_release);  // invariant (2) of collective.hpp
+  line.episode_and_count.store(line_word(episode_, arrived_),
+                               std::memory_order_release);  // invariant (2) of collective.hpp
   published_ = arrived_;
   wake_sleeping_carriers();
 }
@@ -192,7 +201,8 @@ void Processor::wake_sleeping_carriers() noexcept {
 void Processor::check_all() {
   std::uint32_t count = 0;
   for (std::uint32_t p = 0; p < domain_.carriers; ++p) {
-    const std::uint64_t word = domain_.arrivals[p].of(episode_).episode_and_count.load(std::memory_order_acquire);  // invariant (2)
+    const std::uint64_t word =
+        domain_.arrivals[p].of(episode_).episode_and_count.load(std::memory_order_acquire);  // invariant (2)
     if (word >> 32 == std::uint64_t{episode_} + 1) count += static_cast<std::uint32_t>(word);
   }
   if (count != domain_.cell_count) return;
@@ -244,7 +254,8 @@ Operand Processor::fold_all(std::uint32_t episode, bool& mismatch) {
     }
   } else {
     // Cells have moved: take every cell's own value. Slower, same tree, same result.
-    for (std::uint32_t c = 0; c < domain_.cell_count; ++c) fold.push(c, 0, domain_.cells[c]->place(Scope::all).operands[parity]);
+    for (std::uint32_t c = 0; c < domain_.cell_count; ++c)
+      fold.push(c, 0, domain_.cells[c]->place(Scope::all).operands[parity]);
   }
   return fold.finish();
 }
@@ -252,7 +263,8 @@ Operand Processor::fold_all(std::uint32_t episode, bool& mismatch) {
 // A row or a column: the last to arrive does the work.
 void Processor::arrive_line(Group& group, std::uint32_t episode) {
   const std::uint32_t parity = episode & 1U;
-  const std::uint64_t arrived = group.arrived.fetch_add(1, std::memory_order_acq_rel) + 1;  // acq_rel: operands out and in
+  const std::uint64_t arrived =
+      group.arrived.fetch_add(1, std::memory_order_acq_rel) + 1;  // acq_rel: operands out and in
   if (arrived != std::uint64_t{group.count} * (episode + 1)) return;
   const auto place_of = [&](std::uint32_t i) -> const CollectivePlace& {
     return domain_.cells[group.first + i * group.stride]->place(group.scope);
@@ -278,7 +290,8 @@ void Processor::check_collectives() {
   for (Cell* cell : collective_waits_) {
     Group& group = *cell->collective.group;
     const std::uint32_t parity = cell->collective.episode & 1U;
-    if (&group != &domain_.all && group.done.load(std::memory_order_acquire) > cell->collective.episode) {  // acquire: the result
+    if (&group != &domain_.all &&
+        group.done.load(std::memory_order_acquire) > cell->collective.episode) {  // acquire: the result
       --line_waits_;
       complete_collective(*cell, group.result[parity], group.mismatch[parity]);
     } else {
@@ -296,8 +309,8 @@ std::string Processor::describe_mismatch(Domain& domain, const Group& group, std
     const std::uint32_t cell = group.first + i * group.stride;
     const CollectiveCall& other = domain.cells[cell]->place(group.scope).calls[parity];
     if (other.signature() != first.signature()) {
-      return fmt::format("the cells disagree: cell {} calls {}, cell {} calls {}; all must make the same call", group.first, describe(first),
-                         cell, describe(other));
+      return fmt::format("the cells disagree: cell {} calls {}, cell {} calls {}; all must make the same call",
+                         group.first, describe(first), cell, describe(other));
     }
   }
   return "the cells disagree about which collective this is; all must make the same call";

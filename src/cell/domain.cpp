@@ -28,7 +28,8 @@ void Domain::build_cells(Grid new_grid) {
     group.first = first;
     group.stride = stride;
     group.count = count;
-    for (BroadcastPlace& place : group.broadcast) place.stage = std::make_unique<char[]>(BroadcastPlace::staged_bytes_max);
+    for (BroadcastPlace& place : group.broadcast)
+      place.stage = std::make_unique<char[]>(BroadcastPlace::staged_bytes_max);
   };
   set_up(all, Scope::all, 0, 1, cell_count);
   rows = std::vector<Group>(grid.ny);
@@ -44,7 +45,8 @@ std::string Domain::name_of(std::uint32_t cell) const {
 void Domain::fail(int status, const std::string& text) {
   {
     const std::lock_guard lock(failure_mutex);
-    if (failure.text.empty() && failure.status == 0) {
+    // What goes wrong while the machine stops already is a consequence, not a cause.
+    if (failure.text.empty() && !stopping.load(std::memory_order_acquire)) {  // acquire: pairs with stop()
       failure = Failure{status, text};
       report(text);
     }

@@ -31,43 +31,47 @@ struct Failure {
 };
 
 struct Domain {
-  void* owner = nullptr;            ///< The kernel's machine.
+  void* owner = nullptr;  ///< The kernel's machine.
   // Constant while processors run.
   Options options;
   Grid grid;
-  std::uint32_t cell_count = 0;     ///< Without the host.
+  std::uint32_t cell_count = 0;  ///< Without the host.
   bool has_host = false;
-  std::uint32_t host_id = 4096;     ///< What users call the host cell.
+  std::uint32_t host_id = 4096;  ///< What users call the host cell.
   std::chrono::nanoseconds poll_time{};
-  std::vector<Cell*> cells;         ///< cell_count, and the host at [cell_count].
+  std::vector<Cell*> cells;  ///< cell_count, and the host at [cell_count].
   std::vector<std::unique_ptr<Cell>> owned_cells;
   std::unique_ptr<Cell> host_cell;
   std::vector<std::unique_ptr<Processor>> processors;  ///< The host's, if any, is last.
-  std::uint32_t carriers = 0;       ///< Processors that carry cells: 0 .. carriers-1.
+  std::uint32_t carriers = 0;                          ///< Processors that carry cells: 0 .. carriers-1.
   ParkerOs os;
   Group all;
   std::vector<Group> rows;
   std::vector<Group> columns;
-  std::unique_ptr<ArrivalLines[]> arrivals;  ///< One per carrier, for group `all`.
+  std::unique_ptr<ArrivalLines[]> arrivals;        ///< One per carrier, for group `all`.
   std::function<void(const std::string&)> report;  ///< Prints one text on stderr. [any thread]
-  std::function<void(Domain&)> on_deadlock;  ///< Every processor sleeps and nothing can wake one. Must stop the machine. [any thread]
-  std::function<void(std::uint32_t processor)> thread_prologue;  ///< Called first on each carrier's thread (binding, signal stacks).
-  Program first_program;            ///< run(): started by each processor on its own cells.
+  std::function<void(Domain&)>
+      on_deadlock;  ///< Every processor sleeps and nothing can wake one. Must stop the machine. [any thread]
+  std::function<void(std::uint32_t processor)>
+      thread_prologue;    ///< Called first on each carrier's thread (binding, signal stacks).
+  Program first_program;  ///< run(): started by each processor on its own cells.
   bool start_at_once = false;
 
   // Any processor.
   alignas(cache_pair_bytes) std::atomic<bool> stopping{false};
-  std::atomic<bool> over{false};                 ///< No live cell is left.
-  std::atomic<std::uint32_t> live_cells{0};      ///< Cells with tasks or about to get some; the host counts as one.
-  alignas(cache_pair_bytes) std::atomic<std::uint64_t> sleepers{0};  ///< High half: sleeps so far; low half: processors asleep without a timer.
+  std::atomic<bool> over{false};                   ///< No live cell is left.
+  std::atomic<std::uint32_t> live_cells{0};        ///< Cells with tasks or about to get some; the host counts as one.
+  std::atomic<std::uint64_t> programs_started{0};  ///< Times cells were given programs, by run() or start_cells().
+  alignas(cache_pair_bytes) std::atomic<std::uint64_t> sleepers{
+      0};  ///< High half: sleeps so far; low half: processors asleep without a timer.
   alignas(cache_pair_bytes) std::atomic<std::uint32_t> idle_processors{0};  ///< Idle for some time: would like a cell.
-  std::atomic<bool> move_in_progress{false};     ///< At most one cell moves at a time.
+  std::atomic<bool> move_in_progress{false};                                ///< At most one cell moves at a time.
   std::atomic<std::uint64_t> moves{0};
 
-  std::atomic<int> signal{0};                    ///< SIGINT or SIGTERM that stopped the machine.
+  std::atomic<int> signal{0};  ///< SIGINT or SIGTERM that stopped the machine.
 
   std::mutex failure_mutex;
-  Failure failure;                               ///< The first one.
+  Failure failure;                                 ///< The first one.
   std::vector<std::unique_ptr<Program>> programs;  ///< start_cells(); host's processor only.
 
   /// Records a failure (the first wins), prints it, and stops the machine. [any thread, not async-signal-safe]

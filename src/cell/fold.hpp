@@ -61,10 +61,14 @@ Operand combine_numbers(ReduceOp op, bool located, const Operand& left, const Op
   }
   if constexpr (std::is_integral_v<T>) {
     switch (op) {
-      case ReduceOp::bit_or: return Operand::of(a | b);
-      case ReduceOp::bit_and: return Operand::of(a & b);
-      case ReduceOp::bit_xor: return Operand::of(a ^ b);
-      default: break;
+      case ReduceOp::bit_or:
+        return Operand::of(a | b);
+      case ReduceOp::bit_and:
+        return Operand::of(a & b);
+      case ReduceOp::bit_xor:
+        return Operand::of(a ^ b);
+      default:
+        break;
     }
   }
   return left;
@@ -80,9 +84,12 @@ struct Combine {
 
   [[nodiscard]] Operand operator()(const Operand& left, const Operand& right) const noexcept {
     switch (type) {
-      case NumberType::int32: return detail::combine_numbers<std::int32_t>(op, located, left, right);
-      case NumberType::float32: return detail::combine_numbers<float>(op, located, left, right);
-      case NumberType::float64: break;
+      case NumberType::int32:
+        return detail::combine_numbers<std::int32_t>(op, located, left, right);
+      case NumberType::float32:
+        return detail::combine_numbers<float>(op, located, left, right);
+      case NumberType::float64:
+        break;
     }
     return detail::combine_numbers<double>(op, located, left, right);
   }

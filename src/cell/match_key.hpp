@@ -20,8 +20,10 @@ struct MatchKey {
   static constexpr std::uint64_t task_mask = 0xf'ffffULL << task_shift;
   static constexpr std::uint64_t type_mask = 0xff'ffffULL;
 
-  static constexpr std::uint64_t make(std::uint32_t space, std::uint32_t cell, std::uint32_t task, std::uint32_t type) noexcept {
-    return (std::uint64_t{space} << space_shift) | (std::uint64_t{cell} << cell_shift) | (std::uint64_t{task} << task_shift) | type;
+  static constexpr std::uint64_t make(std::uint32_t space, std::uint32_t cell, std::uint32_t task,
+                                      std::uint32_t type) noexcept {
+    return (std::uint64_t{space} << space_shift) | (std::uint64_t{cell} << cell_shift) |
+           (std::uint64_t{task} << task_shift) | type;
   }
   static constexpr std::uint32_t cell(std::uint64_t key) noexcept {
     return static_cast<std::uint32_t>((key & cell_mask) >> cell_shift);
@@ -29,7 +31,9 @@ struct MatchKey {
   static constexpr std::uint32_t task(std::uint64_t key) noexcept {
     return static_cast<std::uint32_t>((key & task_mask) >> task_shift);
   }
-  static constexpr std::uint32_t type(std::uint64_t key) noexcept { return static_cast<std::uint32_t>(key & type_mask); }
+  static constexpr std::uint32_t type(std::uint64_t key) noexcept {
+    return static_cast<std::uint32_t>(key & type_mask);
+  }
 };
 
 /// What a receive accepts: every message whose key agrees with `key` in the bits of `mask`.

@@ -39,11 +39,13 @@ void Processor::offer_cells(TaskControl& self) {
   // A cell with something to run, but not the one whose stack we stand on, and leave one that can run here.
   const auto movable = [&](const TaskControl& task) {
     Cell* cell = task.cell;
-    return cell != self.cell && cell != domain_.host_cell.get() && !cell->collective.active && cell != leaving_ && cell != arriving_;
+    return cell != self.cell && cell != domain_.host_cell.get() && !cell->collective.active && cell != leaving_ &&
+           cell != arriving_;
   };
   TaskControl* candidate = ready_.last_of(movable);
   if (candidate == nullptr) return;
-  const bool another = self.ready || ready_.last_of([&](const TaskControl& task) { return task.cell != candidate->cell; }) != nullptr;
+  const bool another =
+      self.ready || ready_.last_of([&](const TaskControl& task) { return task.cell != candidate->cell; }) != nullptr;
   if (!another) return;
   for (std::uint32_t p = 0; p < domain_.carriers; ++p) {
     if (p != index_ && domain_.processors[p]->wants_cells()) {
@@ -54,13 +56,15 @@ void Processor::offer_cells(TaskControl& self) {
 }
 
 bool Processor::hand_over(Cell& cell, std::uint32_t to) {
-  if (domain_.move_in_progress.exchange(true, std::memory_order_acq_rel)) return false;  // acq_rel: against the end of the last move
-  if (cell.offering != nullptr && !withdraw(*cell.offering)) {  // a sender is filling a buffer of it: not now
+  if (domain_.move_in_progress.exchange(true, std::memory_order_acq_rel))
+    return false;                                                      // acq_rel: against the end of the last move
+  if (cell.offering != nullptr && !withdraw(*cell.offering)) {         // a sender is filling a buffer of it: not now
     domain_.move_in_progress.store(false, std::memory_order_release);  // nothing has moved
     return false;
   }
   ready_.split_to(cell.parcel, [&](const TaskControl& task) { return task.cell == &cell; });
-  const auto first = std::partition(timers_.begin(), timers_.end(), [&](const Timer& timer) { return timer.task->cell != &cell; });
+  const auto first =
+      std::partition(timers_.begin(), timers_.end(), [&](const Timer& timer) { return timer.task->cell != &cell; });
   cell.parcel_timers.assign(first, timers_.end());
   timers_.erase(first, timers_.end());
   std::make_heap(timers_.begin(), timers_.end());
@@ -78,7 +82,8 @@ bool Processor::hand_over(Cell& cell, std::uint32_t to) {
     if (p != index_ && p != to) push_control(p, SlotKind::cell_moved, cell.id, to, 0, nullptr, 0);
   }
   domain_.moves.fetch_add(1, std::memory_order_relaxed);  // relaxed: a statistic
-  if (arrived_ != 0 && arrived_ == residents_.size() && published_ != arrived_) publish_arrivals();  // we waited only for the one that left
+  if (arrived_ != 0 && arrived_ == residents_.size() && published_ != arrived_)
+    publish_arrivals();  // we waited only for the one that left
   return true;
 }
 
@@ -145,9 +150,11 @@ void Processor::end_move() {
   // receive() has let tasks of the new cell wait for cells that have ended, because their last messages could have been under way.
   for (std::uint32_t id = 0; ended_count_ != 0 && id < cell.tasks.end(); ++id) {
     TaskControl* task = cell.tasks.find(id);
-    if (task == nullptr || task->ended || task->ready || task->waits != WaitFor::message || !task->posted.open) continue;
+    if (task == nullptr || task->ended || task->ready || task->waits != WaitFor::message || !task->posted.open)
+      continue;
     const MatchWish& wish = task->posted.wish;
-    if ((wish.mask & MatchKey::cell_mask) != 0 && ended_cells_[MatchKey::cell(wish.key)] != 0) wake_waiting(*task, Wake::ended);
+    if ((wish.mask & MatchKey::cell_mask) != 0 && cell_has_ended(MatchKey::cell(wish.key)))
+      wake_waiting(*task, Wake::ended);
   }
   domain_.move_in_progress.store(false, std::memory_order_release);  // release: all of the above
 }
@@ -155,7 +162,8 @@ void Processor::end_move() {
 // Only while a cell leaves or arrives here: is this message for it?
 Processor::Admission Processor::admit(std::uint32_t from, Slot& slot) {
   if (leaving_ != nullptr && slot.cell == leaving_->id) {
-    push_raw(move_peer_, slot.info | forwarded_bit, slot.key, slot.cell, slot.task, slot.payload, MessageRing::inline_bytes_max);
+    push_raw(move_peer_, slot.info | forwarded_bit, slot.key, slot.cell, slot.task, slot.payload,
+             MessageRing::inline_bytes_max);
     return Admission::done;
   }
   if (arriving_ != nullptr && slot.cell == arriving_->id && fenced_[from] == 0) return Admission::hold;

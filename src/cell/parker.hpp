@@ -36,7 +36,8 @@ struct ParkerOs {
   }
   void light_fence() const noexcept {
     if (has_process_barrier) {
-      std::atomic_signal_fence(std::memory_order_seq_cst);  // compiler only: the owner's membarrier orders the processor
+      std::atomic_signal_fence(
+          std::memory_order_seq_cst);  // compiler only: the owner's membarrier orders the processor
     } else {
       std::atomic_thread_fence(std::memory_order_seq_cst);  // own publication before own look at state
     }
@@ -71,7 +72,8 @@ class Parker {
       if (state_.load(std::memory_order_acquire) == asleep) os_.wait(state_, asleep, timeout);
       return !cancel();
     }
-    while (state_.load(std::memory_order_acquire) == asleep) os_.wait(state_, asleep, std::nullopt);  // acquire: the waker's work
+    while (state_.load(std::memory_order_acquire) == asleep)
+      os_.wait(state_, asleep, std::nullopt);  // acquire: the waker's work
     return true;
   }
 
@@ -79,7 +81,8 @@ class Parker {
   /// woke the owner. Async-signal-safe.
   bool wake_if_asleep() noexcept {
     os_.light_fence();
-    if (state_.load(std::memory_order_relaxed) != asleep) [[likely]] return false;  // the exchange below decides
+    if (state_.load(std::memory_order_relaxed) != asleep) [[likely]]
+      return false;                                                                 // the exchange below decides
     if (state_.exchange(awake, std::memory_order_release) != asleep) return false;  // release: pairs with sleep()
     os_.wake(state_);
     return true;

@@ -45,8 +45,8 @@ void Processor::prepare() {
   route_table_.clear();
   for (const Cell* cell : domain_.cells) {
     route_table_.push_back(cell == domain_.host_cell.get() ? static_cast<std::uint16_t>(count - 1)
-                           : cell->processor == nullptr       ? std::uint16_t{0}
-                                                              : static_cast<std::uint16_t>(cell->processor->index_));
+                           : cell->processor == nullptr    ? std::uint16_t{0}
+                                                           : static_cast<std::uint16_t>(cell->processor->index_));
     if (cell->processor == this && cell != domain_.host_cell.get()) residents_.push_back(cell->id);
   }
   route_ = route_table_.data();
@@ -157,7 +157,8 @@ TaskControl* Processor::idle(TaskControl* self) {
     poll();
     if (!collective_waits_.empty()) check_collectives();
     if (!ready_.empty()) break;
-    if (domain_.stopping.load(std::memory_order_relaxed) && !stop_seen_) {  // relaxed: the tasks' own data needs no order here
+    if (domain_.stopping.load(std::memory_order_relaxed) &&
+        !stop_seen_) {  // relaxed: the tasks' own data needs no order here
       stop_tasks();
       if (!ready_.empty()) break;
     }
@@ -188,7 +189,7 @@ TaskControl* Processor::idle(TaskControl* self) {
 void Processor::set_idle_flag(bool idle) noexcept {
   if (idle == idle_flag_ || is_host_) return;
   idle_flag_ = idle;
-  idle_shown_.store(idle, std::memory_order_relaxed);  // relaxed: a hint
+  idle_shown_.store(idle, std::memory_order_relaxed);                             // relaxed: a hint
   domain_.idle_processors.fetch_add(idle ? 1U : ~0U, std::memory_order_relaxed);  // relaxed: a hint
 }
 
@@ -201,14 +202,16 @@ void Processor::park([[maybe_unused]] TaskControl* self) {
   check_collectives();
   bool held = backlog_count_ != 0;
   for (const Incoming& in : incoming_) held = held || in.ring->peek() != nullptr;
-  if (!ready_.empty() || known_incoming_ != incoming_count_.load(std::memory_order_acquire) ||  // acquire: see refresh_incoming()
-      (domain_.stopping.load(std::memory_order_acquire) && !stop_seen_) ||  // acquire: pairs with stop()
-      domain_.over.load(std::memory_order_acquire)) {                       // acquire: what the last cell wrote
+  if (!ready_.empty() ||
+      known_incoming_ != incoming_count_.load(std::memory_order_acquire) ||  // acquire: see refresh_incoming()
+      (domain_.stopping.load(std::memory_order_acquire) && !stop_seen_) ||   // acquire: pairs with stop()
+      domain_.over.load(std::memory_order_acquire)) {                        // acquire: what the last cell wrote
     parker_.cancel();
     return;
   }
   std::optional<std::chrono::nanoseconds> timeout;
-  if (!timers_.empty()) timeout = std::max<std::chrono::nanoseconds>(timers_.front().deadline - Clock::now(), std::chrono::nanoseconds(1));
+  if (!timers_.empty())
+    timeout = std::max<std::chrono::nanoseconds>(timers_.front().deadline - Clock::now(), std::chrono::nanoseconds(1));
   if (held) timeout = timeout ? std::min<std::chrono::nanoseconds>(*timeout, held_sleep) : held_sleep;
   if (timeout) {
     parker_.sleep(timeout);
@@ -245,7 +248,8 @@ void Processor::refresh_incoming() {
 
 // Takes messages until a task became ready or a receive in progress is satisfied, so that a stream is taken at the receiver's own pace.
 void Processor::poll_rings() {
-  if (known_incoming_ != incoming_count_.load(std::memory_order_relaxed)) [[unlikely]] refresh_incoming();  // relaxed: looked at again inside
+  if (known_incoming_ != incoming_count_.load(std::memory_order_relaxed)) [[unlikely]]
+    refresh_incoming();  // relaxed: looked at again inside
   polling_ = true;
   satisfied_ = false;
   const auto count = static_cast<std::uint32_t>(incoming_.size());
@@ -266,7 +270,8 @@ void Processor::poll_rings() {
     ++i;
   }
   polling_ = false;
-  if (backlog_count_ != 0) [[unlikely]] flush_backlogs();
+  if (backlog_count_ != 0) [[unlikely]]
+    flush_backlogs();
 }
 
 // The machine is stopping: every task that waits here is woken to unwind.
@@ -292,7 +297,7 @@ void Processor::wake_waiting(TaskControl& task, Wake how) noexcept {
     if (!withdraw(task.posted)) return;  // a sender is filling its buffer right now: that ends the wait
     task.posted.open = false;
   }
-  task.wake = how;
+  task.wake = domain_.stopping.load(std::memory_order_acquire) ? Wake::stopping : how;  // acquire: pairs with stop()
   make_ready(task);
 }
 

@@ -36,12 +36,11 @@ enum class SlotKind : std::uint8_t {
   small_message,   ///< Body in the slot.
   buffer_message,  ///< Payload: BufferSlot.
   large_message,   ///< The same, and Buffer::transfer may still be under way: help.
-  offer_taken,     ///< Payload: OfferSlot. The sender claimed a posted receive; its transfer may still be under way: help.
-  start_task,      ///< Payload: Program*. From the host: start it on `cell`.
-  cell_moved,      ///< `cell` is carried by processor `task` from here on. (move.cpp)
-  fence,           ///< Old messages to `cell` from processor `task` are all through. (move.cpp)
-  cell_ended,      ///< `cell` has ended; payload: kernel-started tasks that ended there so far.
-  cell_revived,    ///< `cell` got tasks again.
+  offer_taken,  ///< Payload: OfferSlot. The sender claimed a posted receive; its transfer may still be under way: help.
+  start_task,   ///< Payload: Program*. From the host: start it on `cell`.
+  cell_moved,   ///< `cell` is carried by processor `task` from here on. (move.cpp)
+  fence,        ///< Old messages to `cell` from processor `task` are all through. (move.cpp)
+  cell_ended,   ///< `cell` has ended; payload: kernel-started tasks that ended there so far.
 };
 
 class Processor;
@@ -96,27 +95,31 @@ class Processor {
   void start_program(Cell& cell, const Program& program);
 
   // --- messages (send.cpp, receive.cpp)
-  void send(TaskControl& self, const char* call, std::uint32_t cell, std::span<const std::byte> bytes, To to, std::uint32_t space);
+  void send(TaskControl& self, const char* call, std::uint32_t cell, std::span<const std::byte> bytes, To to,
+            std::uint32_t space);
   /// Waits for a match of `posted.wish`, stores it as `posted` says. Returns Wake::done when posted.key and posted.bytes are valid.
   static Wake receive(TaskControl& self, const char* call, bool closed_when_cells_end);
   bool probe(TaskControl& self, const MatchWish& wish);
   /// Looks at all rings that lead here once, and takes what is there until a task became ready.
   void poll() {
     satisfied_ = false;
-    if (known_incoming_ != 0 || backlog_count_ != 0 || incoming_count_.load(std::memory_order_relaxed) != 0) poll_rings();  // relaxed: see there
+    if (known_incoming_ != 0 || backlog_count_ != 0 || incoming_count_.load(std::memory_order_relaxed) != 0)
+      poll_rings();  // relaxed: see there
   }
 
   // --- collectives (collectives.cpp)
-  static Operand collective(TaskControl& self, const CollectiveCall& what, const Operand& value, void* broadcast_buffer);
+  static Operand collective(TaskControl& self, const CollectiveCall& what, const Operand& value,
+                            void* broadcast_buffer);
 
   // --- the host's view
   [[nodiscard]] bool all_cells_ended() const noexcept;
-  [[nodiscard]] bool cell_has_ended(std::uint32_t cell) const noexcept { return ended_cells_[cell] != 0; }
-  std::uint64_t programs_started = 0;  ///< Host: times cells were given to tasks by start_cells().
+  [[nodiscard]] bool cell_has_ended(std::uint32_t cell) const noexcept;
 
   Parker<>& parker() noexcept { return parker_; }  // [any thread]
   /// Idle for some time, and would like a cell. [any thread]
-  [[nodiscard]] bool wants_cells() const noexcept { return idle_shown_.load(std::memory_order_relaxed); }  // relaxed: a hint
+  [[nodiscard]] bool wants_cells() const noexcept {
+    return idle_shown_.load(std::memory_order_relaxed);
+  }  // relaxed: a hint
 
  private:
   friend struct Domain;
@@ -184,9 +187,12 @@ class Processor {
   void check_canary(const TaskControl& task);
 
   // send.cpp
-  void send_local(TaskControl& self, Cell& cell, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes);
-  void send_remote(std::uint32_t cell, std::uint32_t processor, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes);
-  bool send_to_offer(std::uint32_t cell, std::uint32_t processor, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes);
+  void send_local(TaskControl& self, Cell& cell, std::uint32_t task, std::uint64_t key,
+                  std::span<const std::byte> bytes);
+  void send_remote(std::uint32_t cell, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
+                   std::span<const std::byte> bytes);
+  bool send_to_offer(std::uint32_t cell, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
+                     std::span<const std::byte> bytes);
   void send_to_arriving(Cell& cell, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes);
   MessageRing& ring_to(std::uint32_t processor) {
     MessageRing* ring = outgoing_[processor];
@@ -195,12 +201,13 @@ class Processor {
   MessageRing& make_ring(std::uint32_t processor);
   Slot* slot_to(std::uint32_t processor);
   template <class Payload>
-  void push(std::uint32_t processor, SlotKind kind, std::uint32_t cell, std::uint32_t task, std::uint64_t key, const Payload& payload) {
+  void push(std::uint32_t processor, SlotKind kind, std::uint32_t cell, std::uint32_t task, std::uint64_t key,
+            const Payload& payload) {
     static_assert(sizeof(Payload) <= MessageRing::inline_bytes_max);
     push_control(processor, kind, cell, task, key, &payload, sizeof payload);
   }
-  void push_control(std::uint32_t processor, SlotKind kind, std::uint32_t cell, std::uint32_t task, std::uint64_t key, const void* payload,
-                    std::size_t bytes);
+  void push_control(std::uint32_t processor, SlotKind kind, std::uint32_t cell, std::uint32_t task, std::uint64_t key,
+                    const void* payload, std::size_t bytes);
   void push_raw(std::uint32_t processor, std::uint32_t info, std::uint64_t key, std::uint32_t cell, std::uint32_t task,
                 const void* payload, std::size_t bytes);
   bool flush_backlog(std::uint32_t processor);
@@ -247,25 +254,25 @@ class Processor {
   // hot: read or written on every message
   Domain& domain_;
   std::uint32_t index_;
-  std::uint32_t cell_limit_ = 0;          // cells that can be sent to; 0 before the host program has started any
+  std::uint32_t cell_limit_ = 0;  // cells that can be sent to; 0 before the host program has started any
   std::uint32_t known_incoming_ = 0;
   TaskControl* running_ = nullptr;
   ReadyQueue<TaskControl> ready_;
-  std::uint16_t* route_ = nullptr;        // cell -> processor, as this processor knows
-  MessageRing** outgoing_ = nullptr;      // by processor
-  std::uint32_t backlog_count_ = 0;       // messages that did not fit
-  bool moving_ = false;                   // a cell of ours is leaving or arriving: look closer at every message
-  bool satisfied_ = false;                // poll() completed a receive
-  bool polling_ = false;                  // inside poll(): do not nest
-  std::uint32_t next_ring_ = 0;           // where poll() starts, so that no ring starves
+  std::uint16_t* route_ = nullptr;    // cell -> processor, as this processor knows
+  MessageRing** outgoing_ = nullptr;  // by processor
+  std::uint32_t backlog_count_ = 0;   // messages that did not fit
+  bool moving_ = false;               // a cell of ours is leaving or arriving: look closer at every message
+  bool satisfied_ = false;            // poll() completed a receive
+  bool polling_ = false;              // inside poll(): do not nest
+  std::uint32_t next_ring_ = 0;       // where poll() starts, so that no ring starves
   std::vector<Incoming> incoming_;
   std::unique_ptr<BufferPool> pool_;
-  Parker<>** parkers_ = nullptr;          // by processor
+  Parker<>** parkers_ = nullptr;  // by processor
   ThreadState thread_;
   std::uint32_t switches_ = 0;
-  TaskControl* dying_ = nullptr;          // ended; its stack is free once we are off it
+  TaskControl* dying_ = nullptr;  // ended; its stack is free once we are off it
 
-  Flow base_;                             // the thread's own stack
+  Flow base_;  // the thread's own stack
   bool is_host_;
   bool stop_seen_ = false;
   bool idle_flag_ = false;
@@ -273,30 +280,30 @@ class Processor {
   std::vector<MessageRing*> outgoing_table_;
   std::vector<std::unique_ptr<MessageRing>> owned_rings_;
   std::vector<Parker<>*> parker_table_;
-  std::vector<Backlog> backlogs_;               // by processor; oldest first
+  std::vector<Backlog> backlogs_;  // by processor; oldest first
   std::vector<std::uint8_t> ended_cells_;
-  std::vector<std::uint64_t> ended_tasks_;      // host: per cell
+  std::vector<std::uint64_t> ended_tasks_;  // host: per cell
   std::uint32_t ended_count_ = 0;
-  std::vector<Timer> timers_;                   // a heap
+  std::vector<Timer> timers_;  // a heap
   std::uint64_t timer_order_ = 0;
-  Clock::time_point coarse_now_{};              // of the last look at the clock
+  Clock::time_point coarse_now_{};  // of the last look at the clock
   Clock::time_point last_offer_{};
 
   // collectives of group `all`
-  std::uint32_t episode_ = 0;                   // the one our cells arrive in
-  std::uint32_t arrived_ = 0;                   // of our cells, in that episode
-  std::uint32_t published_ = 0;                 // how many of them the others know
+  std::uint32_t episode_ = 0;    // the one our cells arrive in
+  std::uint32_t arrived_ = 0;    // of our cells, in that episode
+  std::uint32_t published_ = 0;  // how many of them the others know
   std::uint32_t signature_ = 0;
-  CollectiveCall call_;                         // of the first of them to arrive
+  CollectiveCall call_;  // of the first of them to arrive
   bool disagree_ = false;
-  std::vector<std::uint32_t> residents_;        // cells we carry, ascending
-  std::uint32_t line_waits_ = 0;                // of collective_waits_: rows and columns
-  std::vector<Cell*> collective_waits_;         // cells that wait in any collective
+  std::vector<std::uint32_t> residents_;  // cells we carry, ascending
+  std::uint32_t line_waits_ = 0;          // of collective_waits_: rows and columns
+  std::vector<Cell*> collective_waits_;   // cells that wait in any collective
 
   // leaving or arriving cell
   Cell* leaving_ = nullptr;
   Cell* arriving_ = nullptr;
-  std::uint32_t move_peer_ = 0;                 // where it goes, where it comes from
+  std::uint32_t move_peer_ = 0;  // where it goes, where it comes from
   std::uint32_t fences_missing_ = 0;
   std::vector<std::uint32_t> ended_meanwhile_;  ///< Cells of ours that ended while one arrives; made known when it has.
   std::vector<std::uint8_t> fenced_;            // by processor

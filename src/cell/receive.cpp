@@ -33,26 +33,27 @@ Wake Processor::receive(TaskControl& self, const char* call, bool closed_when_ce
   posted.task = &self;
   here.poll();
   if (!posted.open) return Wake::done;
-  // A cell that is still arriving may yet get messages by its old place from cells known here to have ended: end_move() looks again.
-  if (here.ended_count_ != 0 && self.cell != here.arriving_) [[unlikely]] {
-    const bool named = (posted.wish.mask & MatchKey::cell_mask) != 0;
-    if ((named && here.ended_cells_[MatchKey::cell(posted.wish.key)] != 0) || (closed_when_cells_end && here.all_cells_ended())) {
-      posted.open = false;
-      return Wake::ended;
-    }
-  }
   if (here.domain_.stopping.load(std::memory_order_relaxed)) [[unlikely]] {  // relaxed: noticed sooner or later
     posted.open = false;
     return Wake::stopping;
   }
+  // A cell that is still arriving may yet get messages by its old place from cells known here to have ended: end_move() looks again.
+  if (here.ended_count_ != 0 && self.cell != here.arriving_) [[unlikely]] {
+    const bool named = (posted.wish.mask & MatchKey::cell_mask) != 0;
+    if ((named && here.cell_has_ended(MatchKey::cell(posted.wish.key))) ||
+        (closed_when_cells_end && here.all_cells_ended())) {
+      posted.open = false;
+      return Wake::ended;
+    }
+  }
   if (posted.capacity >= offer_from_bytes && posted.message == nullptr && here.domain_.processors.size() > 1 &&
-      !here.domain_.move_in_progress.load(std::memory_order_relaxed) &&       // relaxed: senders check
+      !here.domain_.move_in_progress.load(std::memory_order_relaxed) &&  // relaxed: senders check
       self.cell->offering == nullptr) {
     posted.offered = true;
-    posted.committed.store(false, std::memory_order_relaxed);                 // published by the offer
-    self.cell->offer_task.store(self.id, std::memory_order_relaxed);          // a hint
+    posted.committed.store(false, std::memory_order_relaxed);         // published by the offer
+    self.cell->offer_task.store(self.id, std::memory_order_relaxed);  // a hint
     self.cell->offering = &posted;
-    self.cell->offer.store(&posted, std::memory_order_release);               // release: the fields of posted
+    self.cell->offer.store(&posted, std::memory_order_release);  // release: the fields of posted
   }
   posted.closed_when_cells_end = closed_when_cells_end;
   return wait(self, WaitFor::message, call);
@@ -98,7 +99,8 @@ bool Processor::handle(std::uint32_t from, Slot& slot) {
     case SlotKind::large_message:
     case SlotKind::offer_taken:
       // Messages of a cell that moved wait until we know of the move: then all it sent from its old place is here.
-      if (route_[MatchKey::cell(slot.key)] != from && !forwarded) [[unlikely]] return false;
+      if (route_[MatchKey::cell(slot.key)] != from && !forwarded) [[unlikely]]
+        return false;
       if (moving_) [[unlikely]] {
         const Admission admission = admit(from, slot);
         if (admission != Admission::deliver) return admission == Admission::done;
@@ -130,17 +132,13 @@ bool Processor::handle(std::uint32_t from, Slot& slot) {
       if (arriving_ != nullptr && fenced_[from] == 0) return false;
       cell_ended(slot.cell, read_payload<std::uint64_t>(slot.payload));
       return true;
-    case SlotKind::cell_revived:
-      if (route_[slot.cell] != from) return false;
-      if (ended_cells_[slot.cell] != 0) --ended_count_;
-      ended_cells_[slot.cell] = 0;
-      return true;
   }
   return true;
 }
 
 // Everything but small messages.
-void Processor::deliver_slot(Cell& cell, std::uint32_t info, std::uint64_t key, std::uint32_t task, const std::byte* payload) {
+void Processor::deliver_slot(Cell& cell, std::uint32_t info, std::uint64_t key, std::uint32_t task,
+                             const std::byte* payload) {
   switch (static_cast<SlotKind>((info >> 24) & 0x7fU)) {
     case SlotKind::small_message:
       deliver_small(cell, task, key, payload, info & 0xff'ffffU);
@@ -167,9 +165,11 @@ void Processor::deliver_slot(Cell& cell, std::uint32_t info, std::uint64_t key, 
   }
 }
 
-void Processor::deliver_small(Cell& cell, std::uint32_t task, std::uint64_t key, const std::byte* body, std::size_t bytes) {
+void Processor::deliver_small(Cell& cell, std::uint32_t task, std::uint64_t key, const std::byte* body,
+                              std::size_t bytes) {
   TaskControl* receiver = cell.tasks.find(task);
-  if (receiver != nullptr && receiver->posted.open && receiver->posted.wish.accepts(key) && withdraw(receiver->posted)) [[likely]] {
+  if (receiver != nullptr && receiver->posted.open && receiver->posted.wish.accepts(key) && withdraw(receiver->posted))
+      [[likely]] {
     Posted& posted = receiver->posted;
     posted.key = key;
     posted.bytes = bytes;
@@ -188,7 +188,8 @@ void Processor::deliver_small(Cell& cell, std::uint32_t task, std::uint64_t key,
 
 void Processor::deliver_buffer(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer* buffer, std::size_t bytes) {
   TaskControl* receiver = cell.tasks.find(task);
-  if (receiver != nullptr && receiver->posted.open && receiver->posted.wish.accepts(key) && withdraw(receiver->posted)) {
+  if (receiver != nullptr && receiver->posted.open && receiver->posted.wish.accepts(key) &&
+      withdraw(receiver->posted)) {
     Posted& posted = receiver->posted;
     posted.key = key;
     posted.bytes = bytes;
@@ -216,7 +217,8 @@ bool Processor::withdraw_offered(Posted& posted) noexcept {
   Cell& cell = *posted.task->cell;
   while (true) {
     Posted* expected = &posted;
-    if (cell.offer.compare_exchange_strong(expected, nullptr, std::memory_order_acq_rel, std::memory_order_acquire)) {  // as in send_to_offer()
+    if (cell.offer.compare_exchange_strong(expected, nullptr, std::memory_order_acq_rel,
+                                           std::memory_order_acquire)) {  // as in send_to_offer()
       posted.offered = false;
       cell.offering = nullptr;
       return true;
@@ -227,10 +229,19 @@ bool Processor::withdraw_offered(Posted& posted) noexcept {
   }
 }
 
+// A cell that is to get another program has not ended for good. The host program's end is no error for those who wait for it: when nobody can go on,
+// the run just ends.
+bool Processor::cell_has_ended(std::uint32_t cell) const noexcept {
+  return ended_cells_[cell] != 0 && cell != domain_.cell_count &&
+         ended_tasks_[cell] >=
+             domain_.programs_started.load(std::memory_order_relaxed);  // relaxed: see Machine::Impl::start_cells
+}
+
 bool Processor::all_cells_ended() const noexcept {
   std::uint64_t ended = 0;
   for (const std::uint64_t tasks : ended_tasks_) ended += tasks;
-  return ended == programs_started * domain_.cell_count;
+  return ended == domain_.programs_started.load(std::memory_order_relaxed) *
+                      domain_.cell_count;  // relaxed: the host counts them itself
 }
 
 // `cell` sends nothing any more, and all it has sent is here.
@@ -239,9 +250,10 @@ void Processor::cell_ended(std::uint32_t cell, std::uint64_t ended_tasks) {
   if (ended_cells_[cell] == 0) ++ended_count_;
   ended_cells_[cell] = 1;
   check_collectives();  // what is complete is complete, even if a member has ended since
+  const bool for_good = cell_has_ended(cell);
   const std::vector<Cell*> waits = collective_waits_;
   for (Cell* waiting : waits) {
-    if (!waiting->collective.group->contains(cell)) continue;
+    if (!for_good || !waiting->collective.group->contains(cell)) continue;
     std::erase(collective_waits_, waiting);
     if (waiting->collective.group != &domain_.all) --line_waits_;
     waiting->collective.active = false;
@@ -249,6 +261,7 @@ void Processor::cell_ended(std::uint32_t cell, std::uint64_t ended_tasks) {
     wake_waiting(*waiting->collective.task, Wake::ended);
   }
   const bool all_ended = is_host_ && all_cells_ended();
+  if (!for_good && !all_ended) return;
   const auto wake_receivers = [&](Cell& resident) {
     for (std::uint32_t id = 0; id < resident.tasks.end(); ++id) {
       TaskControl* task = resident.tasks.find(id);
@@ -257,7 +270,7 @@ void Processor::cell_ended(std::uint32_t cell, std::uint64_t ended_tasks) {
         make_ready(*task);
       } else if (task->waits == WaitFor::message && task->posted.open) {
         const MatchWish& wish = task->posted.wish;
-        const bool names_it = (wish.mask & MatchKey::cell_mask) != 0 && MatchKey::cell(wish.key) == cell;
+        const bool names_it = for_good && (wish.mask & MatchKey::cell_mask) != 0 && MatchKey::cell(wish.key) == cell;
         if (names_it || (all_ended && task->posted.closed_when_cells_end)) wake_waiting(*task, Wake::ended);
       }
     }

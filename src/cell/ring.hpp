@@ -31,11 +31,11 @@ class Ring {
   static constexpr std::size_t inline_bytes_max = 40;
 
   struct alignas(cache_line_bytes) Slot {
-    Atom<std::uint32_t> turn{0};   // invariant (1)
-    std::uint32_t info;            // what this is: kind and, for inline messages, length (the ring does not look)
-    std::uint64_t key;             // match key
-    std::uint32_t cell;            // destination cell
-    std::uint32_t task;            // destination task
+    Atom<std::uint32_t> turn{0};  // invariant (1)
+    std::uint32_t info;           // what this is: kind and, for inline messages, length (the ring does not look)
+    std::uint64_t key;            // match key
+    std::uint32_t cell;           // destination cell
+    std::uint32_t task;           // destination task
     alignas(8) std::byte payload[inline_bytes_max];
   };
 
@@ -65,7 +65,8 @@ class Ring {
   /// Producer: has the consumer taken everything below `position`? (Positions as produced() gave them.)
   [[nodiscard]] bool consumed_up_to(std::uint32_t position) noexcept {
     if (static_cast<std::int32_t>(consumed_seen_ - position) >= 0) return true;
-    consumed_seen_ = consumed_.load(std::memory_order_acquire);  // pairs with settle(): what the consumer did with those slots is visible
+    consumed_seen_ = consumed_.load(
+        std::memory_order_acquire);  // pairs with settle(): what the consumer did with those slots is visible
     return static_cast<std::int32_t>(consumed_seen_ - position) >= 0;
   }
 

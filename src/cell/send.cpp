@@ -16,28 +16,30 @@ namespace aplib {
 
 namespace {
 
-constexpr std::size_t offer_from_bytes = 2 * 1024;       // smaller: the receiver's second copy is cheaper than claiming its buffer
-constexpr std::size_t both_sides_from_bytes = 32 * 1024; // smaller: the copy is over before the other side could help
-constexpr std::uint32_t full_ring_spins = 200;           // about 5 us: a receiver that polls makes room in much less
-constexpr std::size_t local_backlog_max = 4096;          // messages a receiver on the same processor may lag behind
+constexpr std::size_t offer_from_bytes =
+    2 * 1024;  // smaller: the receiver's second copy is cheaper than claiming its buffer
+constexpr std::size_t both_sides_from_bytes = 32 * 1024;  // smaller: the copy is over before the other side could help
+constexpr std::uint32_t full_ring_spins = 200;            // about 5 us: a receiver that polls makes room in much less
+constexpr std::size_t local_backlog_max = 4096;           // messages a receiver on the same processor may lag behind
 
 constexpr std::uint32_t info_of(SlotKind kind, std::size_t bytes = 0) noexcept {
   return static_cast<std::uint32_t>(kind) << 24 | static_cast<std::uint32_t>(bytes);
 }
 
-[[noreturn, gnu::cold, gnu::noinline]] void bad_destination(Domain& domain, const TaskControl& self, const char* call, std::uint32_t cell,
-                                                            To to) {
+[[noreturn, gnu::cold, gnu::noinline]] void bad_destination(Domain& domain, const TaskControl& self, const char* call,
+                                                            std::uint32_t cell, To to) {
   std::string text;
   if (cell >= domain.cell_count && !(domain.has_host && cell == domain.host_id)) {
-    text = fmt::format("there is no cell {}; the machine has cells 0..{} ({}x{})", static_cast<std::int32_t>(cell), domain.cell_count - 1,
-                       domain.grid.nx, domain.grid.ny);
+    text = fmt::format("there is no cell {}; the machine has cells 0..{} ({}x{})", static_cast<std::int32_t>(cell),
+                       domain.cell_count - 1, domain.grid.nx, domain.grid.ny);
     if (domain.has_host) text += fmt::format(" and the host program, {}", domain.host_id);
   } else if (to.type < 0 || to.type > message_type_max) {
     text = fmt::format("message type {} is out of range; use 0..{}", to.type, message_type_max);
   } else {
     text = fmt::format("task {} is out of range; use 0..{}", aplib::index(to.task), task_id_max);
   }
-  throw Error(Errc::bad_argument, fmt::format("{} task {}: {}: {}", domain.name_of(self.cell->id), self.id, call, text));
+  throw Error(Errc::bad_argument,
+              fmt::format("{} task {}: {}: {}", domain.name_of(self.cell->id), self.id, call, text));
 }
 
 // The machine stops. A destructor that sends while its task unwinds already must not throw: there the message just goes out.
@@ -47,7 +49,8 @@ constexpr std::uint32_t info_of(SlotKind kind, std::size_t bytes = 0) noexcept {
 
 }  // namespace
 
-[[gnu::always_inline]] inline void Processor::send_local(TaskControl& self, Cell& cell, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes) {
+[[gnu::always_inline]] inline void Processor::send_local(TaskControl& self, Cell& cell, std::uint32_t task,
+                                                         std::uint64_t key, std::span<const std::byte> bytes) {
   TaskControl* receiver = cell.tasks.find(task);
   if (receiver != nullptr && receiver->posted.open && receiver->posted.wish.accepts(key) &&
       withdraw(receiver->posted)) {
@@ -80,16 +83,21 @@ void Processor::send(TaskControl& self, const char* call, std::uint32_t cell, st
   if (cell >= cell_limit_ || static_cast<std::uint32_t>(to.type) > static_cast<std::uint32_t>(message_type_max) ||
       aplib::index(to.task) > task_id_max) [[unlikely]] {
     if (cell < domain_.cell_count && cell_limit_ == 0) {
-      throw Error(Errc::failed, fmt::format("host program: {}: no program runs on the cells yet; start one first (ccreat, start_cells)", call));
+      throw Error(
+          Errc::failed,
+          fmt::format("host program: {}: no program runs on the cells yet; start one first (ccreat, start_cells)",
+                      call));
     }
     const bool to_host = cell >= domain_.cell_count && domain_.has_host && cell == domain_.host_id;
-    if (!to_host || static_cast<std::uint32_t>(to.type) > static_cast<std::uint32_t>(message_type_max) || aplib::index(to.task) > task_id_max) {
+    if (!to_host || static_cast<std::uint32_t>(to.type) > static_cast<std::uint32_t>(message_type_max) ||
+        aplib::index(to.task) > task_id_max) {
       bad_destination(domain_, self, call, cell, to);
     }
     target_index = domain_.cell_count;
   }
   // A task that never waits must notice, too. Relaxed: sooner or later is enough.
-  if (domain_.stopping.load(std::memory_order_relaxed)) [[unlikely]] leave_unless_unwinding();
+  if (domain_.stopping.load(std::memory_order_relaxed)) [[unlikely]]
+    leave_unless_unwinding();
   const std::uint64_t key = MatchKey::make(space, self.cell->id, self.id, static_cast<std::uint32_t>(to.type));
   const std::uint32_t processor = route_[target_index];
   if (processor != index_) {
@@ -140,13 +148,16 @@ void Processor::send_remote(std::uint32_t cell, std::uint32_t processor, std::ui
 bool Processor::send_to_offer(std::uint32_t cell_index, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
                               std::span<const std::byte> bytes) {
   Cell& cell = *domain_.cells[cell_index];
-  if (cell.offer.load(std::memory_order_relaxed) == nullptr ||           // relaxed: a look; the exchange decides
-      cell.offer_task.load(std::memory_order_relaxed) != task) return false;  // relaxed: the claimed Posted decides
+  if (cell.offer.load(std::memory_order_relaxed) == nullptr ||  // relaxed: a look; the exchange decides
+      cell.offer_task.load(std::memory_order_relaxed) != task)
+    return false;  // relaxed: the claimed Posted decides
   if (!backlogs_[processor].empty()) return false;
   MessageRing& ring = ring_to(processor);
   if (!ring.consumed_up_to(ring.produced())) return false;
-  if (domain_.move_in_progress.load(std::memory_order_acquire)) return false;  // acquire: after consumed_up_to(), see move.cpp
-  Posted* posted = cell.offer.exchange(nullptr, std::memory_order_acq_rel);  // acquire: its fields; release: for who finds null
+  if (domain_.move_in_progress.load(std::memory_order_acquire))
+    return false;  // acquire: after consumed_up_to(), see move.cpp
+  Posted* posted =
+      cell.offer.exchange(nullptr, std::memory_order_acq_rel);  // acquire: its fields; release: for who finds null
   if (posted == nullptr) return false;
   if (posted->task->id != task || !posted->wish.accepts(key) || posted->capacity < bytes.size()) {
     cell.offer.store(posted, std::memory_order_release);  // put back: pairs with withdraw()
@@ -182,7 +193,8 @@ Processor::Slot* Processor::slot_to(std::uint32_t processor) {
   if (backlog_count_ != 0 && !backlogs_[processor].empty()) [[unlikely]] {
     if (!flush_backlog(processor)) return nullptr;
   }
-  if (Slot* slot = ring.prepare()) [[likely]] return slot;
+  if (Slot* slot = ring.prepare()) [[likely]]
+    return slot;
   parkers_[processor]->wake_if_asleep();
   for (std::uint32_t spin = 0; spin < full_ring_spins; ++spin) {
     cpu_relax();
@@ -194,8 +206,8 @@ Processor::Slot* Processor::slot_to(std::uint32_t processor) {
   return nullptr;
 }
 
-void Processor::push_raw(std::uint32_t processor, std::uint32_t info, std::uint64_t key, std::uint32_t cell, std::uint32_t task,
-                         const void* payload, std::size_t bytes) {
+void Processor::push_raw(std::uint32_t processor, std::uint32_t info, std::uint64_t key, std::uint32_t cell,
+                         std::uint32_t task, const void* payload, std::size_t bytes) {
   Slot* slot = backlogs_[processor].empty() ? slot_to(processor) : nullptr;
   if (slot == nullptr) {
     Waiting waiting{info, key, cell, task, {}};
@@ -213,8 +225,8 @@ void Processor::push_raw(std::uint32_t processor, std::uint32_t info, std::uint6
   parkers_[processor]->wake_if_asleep();
 }
 
-void Processor::push_control(std::uint32_t processor, SlotKind kind, std::uint32_t cell, std::uint32_t task, std::uint64_t key,
-                             const void* payload, std::size_t bytes) {
+void Processor::push_control(std::uint32_t processor, SlotKind kind, std::uint32_t cell, std::uint32_t task,
+                             std::uint64_t key, const void* payload, std::size_t bytes) {
   push_raw(processor, info_of(kind), key, cell, task, payload, bytes);
 }
 

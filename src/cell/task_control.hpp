@@ -39,17 +39,17 @@ enum class Wake : std::uint8_t {
 /// A receive that waits. At most one per task (receives block), found by arriving messages.
 struct Posted {
   MatchWish wish;
-  Message* message = nullptr;    ///< Pointer-style receive: where to put the message; else:
-  char* buffer = nullptr;        ///< the caller's own buffer,
-  std::size_t capacity = 0;      ///< and its size.
-  std::uint64_t key = 0;         ///< Result: key of the message.
-  std::size_t bytes = 0;         ///< Result: its length; of an own buffer, min(bytes, capacity) were stored.
+  Message* message = nullptr;  ///< Pointer-style receive: where to put the message; else:
+  char* buffer = nullptr;      ///< the caller's own buffer,
+  std::size_t capacity = 0;    ///< and its size.
+  std::uint64_t key = 0;       ///< Result: key of the message.
+  std::size_t bytes = 0;       ///< Result: its length; of an own buffer, min(bytes, capacity) were stored.
   TaskControl* task = nullptr;
-  bool open = false;             ///< Waiting for a match.
-  bool offered = false;          ///< Also offered in cell->offer, where a sender on another processor may claim it.
+  bool open = false;     ///< Waiting for a match.
+  bool offered = false;  ///< Also offered in cell->offer, where a sender on another processor may claim it.
   std::atomic<bool> committed{false};  ///< Written by such a sender: it is going to fill the buffer.
   bool closed_when_cells_end = false;  ///< Host: end with Wake::ended when all cells have ended.
-  Transfer<> transfer;             ///< For a claimed one.
+  Transfer<> transfer;                 ///< For a claimed one.
 };
 
 struct alignas(cache_line_bytes) TaskControl : Flow {
@@ -58,12 +58,12 @@ struct alignas(cache_line_bytes) TaskControl : Flow {
   std::uint32_t id = 0;
   WaitFor waits = WaitFor::nothing;
   Wake wake = Wake::done;
-  bool ready = false;     ///< In the ready queue.
-  bool ended = false;     ///< Ran to its end; kept for join.
+  bool ready = false;  ///< In the ready queue.
+  bool ended = false;  ///< Ran to its end; kept for join.
   bool detached = false;
-  bool from_kernel = false;      ///< Started by run() or start_cells(), not by spawn().
+  bool from_kernel = false;  ///< Started by run() or start_cells(), not by spawn().
   std::uint8_t probe_misses = 0;
-  const char* call = "";         ///< The library call it waits in.
+  const char* call = "";  ///< The library call it waits in.
   Clock::time_point wait_since{};
   std::uint32_t wait_task = 0;
   TaskControl* joiner = nullptr;
@@ -72,7 +72,7 @@ struct alignas(cache_line_bytes) TaskControl : Flow {
   Posted posted;
   MatchQueue<Buffer> mailbox;  ///< Messages that nobody has asked for yet.
   Stack stack;
-  void* front = nullptr;       ///< State of a front end (face.hpp), made at first use,
+  void* front = nullptr;                ///< State of a front end (face.hpp), made at first use,
   void (*free_front)(void*) = nullptr;  ///< and freed with the task.
 
   TaskControl() = default;

@@ -11,7 +11,8 @@ namespace aplib {
 
 namespace {
 
-constexpr std::size_t host_stack_bytes_min = std::size_t{8} << 20;  // host programs were written for a process's main stack
+constexpr std::size_t host_stack_bytes_min = std::size_t{8}
+                                             << 20;  // host programs were written for a process's main stack
 
 constexpr std::size_t colour_from_stack_bytes = 64 * 1024;
 
@@ -67,8 +68,10 @@ TaskControl& Processor::spawn(Cell& cell, std::uint32_t id, void (*entry)(void*)
                               std::size_t state_alignment, void (*move)(void*, void*)) {
   if (!cell.stacks) {
     const bool on_host = &cell == domain_.host_cell.get();
-    const std::size_t bytes = on_host ? std::max(domain_.options.stack_bytes, host_stack_bytes_min) : domain_.options.stack_bytes;
-    cell.stacks.emplace((bytes + 4095) & ~std::size_t{4095}, on_host ? nullptr : SlotPlan::stacks_of(cell.id), SlotPlan::stacks_bytes());
+    const std::size_t bytes =
+        on_host ? std::max(domain_.options.stack_bytes, host_stack_bytes_min) : domain_.options.stack_bytes;
+    cell.stacks.emplace((bytes + 4095) & ~std::size_t{4095}, on_host ? nullptr : SlotPlan::stacks_of(cell.id),
+                        SlotPlan::stacks_bytes());
   }
   const Stack stack = cell.stacks->get();
   // Stacks lie whole pages apart, so all their tops would compete for the same few sets of the first-level cache. Where pages are not scarce, spread them.
@@ -109,8 +112,9 @@ void Processor::start_program(Cell& cell, const Program& program) {
   } else {
     try {
       started = &spawn(
-          cell, program.task, [](void* state) { (*static_cast<const Program**>(state))->body(); }, &pointer, sizeof pointer,
-          alignof(const Program*), [](void* to, void* from) { *static_cast<const Program**>(to) = *static_cast<const Program**>(from); });
+          cell, program.task, [](void* state) { (*static_cast<const Program**>(state))->body(); }, &pointer,
+          sizeof pointer, alignof(const Program*),
+          [](void* to, void* from) { *static_cast<const Program**>(to) = *static_cast<const Program**>(from); });
     } catch (const Error& error) {  // no stack
       problem = error.what();
     }
@@ -124,14 +128,7 @@ void Processor::start_program(Cell& cell, const Program& program) {
   TaskControl& task = *started;
   task.detached = true;
   task.from_kernel = true;
-  if (cell.ended) {
-    cell.ended = false;
-    for (std::uint32_t p = 0; p < domain_.processors.size(); ++p) {
-      if (p != index_) push(p, SlotKind::cell_revived, cell.id, 0, 0, std::uint64_t{0});
-    }
-    if (ended_cells_[cell.id] != 0) --ended_count_;
-    ended_cells_[cell.id] = 0;
-  }
+  cell.ended = false;
 }
 
 // Runs on the ending task's stack and leaves it for good.
@@ -173,7 +170,8 @@ void Processor::end_cell(Cell& cell) {
   cell.ended = true;
   for (std::uint32_t p = 0; p < domain_.processors.size(); ++p) {
     if (p != index_) {
-      push(p, SlotKind::cell_ended, cell.id, 0, MatchKey::make(0, cell.id, 0, 0), std::uint64_t{cell.ended_from_kernel});
+      push(p, SlotKind::cell_ended, cell.id, 0, MatchKey::make(0, cell.id, 0, 0),
+           std::uint64_t{cell.ended_from_kernel});
     }
   }
   if (arriving_ != nullptr) {
@@ -196,8 +194,8 @@ void Processor::check_canary(const TaskControl& task) {
   std::memcpy(&found, task.stack.low, sizeof found);
   if (found == stack_canary) return;
   domain_.fail(static_cast<int>(ExitStatus::stack_overflow),
-               fmt::format("{}: stack overflow: it used more than its {} KiB; raise stack-size (APLIB_STACK_SIZE)", name_of(domain_, task),
-                           task.stack.bytes() / 1024));
+               fmt::format("{}: stack overflow: it used more than its {} KiB; raise stack-size (APLIB_STACK_SIZE)",
+                           name_of(domain_, task), task.stack.bytes() / 1024));
 }
 
 void Processor::join(TaskControl& self, std::uint32_t id) {

@@ -48,7 +48,9 @@ class Transfer {
   }
 
  private:
-  bool claim() noexcept { return claimed_.fetch_add(1, std::memory_order_relaxed) < chunk_count_; }  // relaxed: only a ticket
+  bool claim() noexcept {
+    return claimed_.fetch_add(1, std::memory_order_relaxed) < chunk_count_;
+  }  // relaxed: only a ticket
 
   void copy(std::uint32_t chunk) noexcept {
     const std::size_t start = std::size_t{chunk} * chunk_bytes_;
@@ -57,7 +59,8 @@ class Transfer {
   }
 
   void wait(std::uint32_t count) const noexcept {
-    while (finished_.load(std::memory_order_acquire) < count) cpu_relax();  // invariant (2); at most one chunk's copy away
+    while (finished_.load(std::memory_order_acquire) < count)
+      cpu_relax();  // invariant (2); at most one chunk's copy away
   }
 
   char* to_;

@@ -20,30 +20,36 @@ namespace {
               fmt::format("{}: called outside a task; it works only inside a program that a Machine runs", call));
 }
 
-[[noreturn, gnu::cold, gnu::noinline]] void refuse(const TaskControl& self, Errc code, const char* call, const std::string& text) {
+[[noreturn, gnu::cold, gnu::noinline]] void refuse(const TaskControl& self, Errc code, const char* call,
+                                                   const std::string& text) {
   const Domain& domain = self.cell->processor->domain();
   throw Error(code, fmt::format("{} task {}: {}: {}", domain.name_of(self.cell->id), self.id, call, text));
 }
 
 inline TaskControl& self_or_throw(const char* call) {
   Processor* processor = Processor::current();
-  if (processor == nullptr || processor->running() == nullptr) [[unlikely]] outside_task(call);
+  if (processor == nullptr || processor->running() == nullptr) [[unlikely]]
+    outside_task(call);
   return *processor->running();
 }
 
 [[gnu::cold, gnu::noinline]] void bad_source(const TaskControl& self, const char* call, From from) {
   const Domain& domain = self.cell->processor->domain();
-  if (from.cell != any_cell && index(from.cell) >= domain.cell_count && !(domain.has_host && index(from.cell) == domain.host_id)) {
-    std::string text = fmt::format("there is no cell {}; the machine has cells 0..{} ({}x{})", static_cast<std::int32_t>(index(from.cell)),
-                                   domain.cell_count - 1, domain.grid.nx, domain.grid.ny);
+  if (from.cell != any_cell && index(from.cell) >= domain.cell_count &&
+      !(domain.has_host && index(from.cell) == domain.host_id)) {
+    std::string text =
+        fmt::format("there is no cell {}; the machine has cells 0..{} ({}x{})",
+                    static_cast<std::int32_t>(index(from.cell)), domain.cell_count - 1, domain.grid.nx, domain.grid.ny);
     if (domain.has_host) text += fmt::format(" and the host program, {}", domain.host_id);
     refuse(self, Errc::bad_argument, call, text);
   }
   if (from.task != any_task && index(from.task) > task_id_max) {
-    refuse(self, Errc::bad_argument, call, fmt::format("task {} is out of range; use 0..{}, or any_task", index(from.task), task_id_max));
+    refuse(self, Errc::bad_argument, call,
+           fmt::format("task {} is out of range; use 0..{}, or any_task", index(from.task), task_id_max));
   }
   if (from.type < any_type || from.type > message_type_max) {
-    refuse(self, Errc::bad_argument, call, fmt::format("message type {} is out of range; use 0..{}, or any_type", from.type, message_type_max));
+    refuse(self, Errc::bad_argument, call,
+           fmt::format("message type {} is out of range; use 0..{}, or any_type", from.type, message_type_max));
   }
 }
 
@@ -65,19 +71,22 @@ inline MatchWish wish_for(const TaskControl& self, const char* call, From from, 
   if (from.task != any_task) {
     task = index(from.task);
     wish.mask |= MatchKey::task_mask;
-    if (task > task_id_max) [[unlikely]] bad_source(self, call, from);
+    if (task > task_id_max) [[unlikely]]
+      bad_source(self, call, from);
   }
   if (from.type != any_type) {
     type = static_cast<std::uint32_t>(from.type);
     wish.mask |= MatchKey::type_mask;
-    if (type > static_cast<std::uint32_t>(message_type_max)) [[unlikely]] bad_source(self, call, from);
+    if (type > static_cast<std::uint32_t>(message_type_max)) [[unlikely]]
+      bad_source(self, call, from);
   }
   wish.key = MatchKey::make(static_cast<std::uint32_t>(space), cell, task, type);
   return wish;
 }
 
 Envelope envelope_of(const Domain& domain, std::uint64_t key, std::size_t bytes) noexcept {
-  return Envelope{CellId{domain.visible(MatchKey::cell(key))}, TaskId{MatchKey::task(key)}, static_cast<std::int32_t>(MatchKey::type(key)), bytes};
+  return Envelope{CellId{domain.visible(MatchKey::cell(key))}, TaskId{MatchKey::task(key)},
+                  static_cast<std::int32_t>(MatchKey::type(key)), bytes};
 }
 
 [[noreturn, gnu::cold, gnu::noinline]] void receive_failed(const TaskControl& self, const char* call, Wake how) {
@@ -130,7 +139,8 @@ Received receive(const char* call, Message& into, From from, Space space, bool c
   self.posted.message = &into;
   self.posted.capacity = 0;
   const Wake how = Processor::receive(self, call, closed_when_cells_end);
-  if (how == Wake::done) [[likely]] return Received::message;
+  if (how == Wake::done) [[likely]]
+    return Received::message;
   if (how == Wake::ended && closed_when_cells_end) return Received::closed;
   receive_failed(self, call, how);
 }
@@ -142,15 +152,17 @@ Envelope receive_into(const char* call, std::span<std::byte> buffer, From from, 
   self.posted.buffer = reinterpret_cast<char*>(buffer.data());
   self.posted.capacity = buffer.size();
   const Wake how = Processor::receive(self, call, false);
-  if (how != Wake::done) [[unlikely]] receive_failed(self, call, how);
+  if (how != Wake::done) [[unlikely]]
+    receive_failed(self, call, how);
   const Domain& domain = self.cell->processor->domain();
   Envelope envelope = envelope_of(domain, self.posted.key, self.posted.bytes);
   if (envelope.bytes > buffer.size()) [[unlikely]] {
     if (!truncate) {
       refuse(self, Errc::mismatch, call,
-             fmt::format("a message of {} bytes from {} task {}, type {}, does not fit into the buffer of {} bytes; give a larger buffer",
-                         envelope.bytes, domain.name_of(MatchKey::cell(self.posted.key)), index(envelope.source_task), envelope.type,
-                         buffer.size()));
+             fmt::format("a message of {} bytes from {} task {}, type {}, does not fit into the buffer of {} bytes; "
+                         "give a larger buffer",
+                         envelope.bytes, domain.name_of(MatchKey::cell(self.posted.key)), index(envelope.source_task),
+                         envelope.type, buffer.size()));
     }
     envelope.bytes = buffer.size();
   }
@@ -221,7 +233,8 @@ void preset_status(const char* call, std::int32_t value) {
   for (std::uint32_t c = 0; c < domain.cell_count; ++c) {
     std::atomic<std::uint64_t>& word = domain.cells[c]->posted_status;
     std::uint64_t seen = word.load(std::memory_order_relaxed);  // relaxed: a word on its own
-    while ((seen >> 32) == 0 && !word.compare_exchange_weak(seen, static_cast<std::uint32_t>(value), std::memory_order_relaxed)) {
+    while ((seen >> 32) == 0 &&
+           !word.compare_exchange_weak(seen, static_cast<std::uint32_t>(value), std::memory_order_relaxed)) {
     }
   }
 }
@@ -229,17 +242,21 @@ void preset_status(const char* call, std::int32_t value) {
 void configure(const char* call, Grid grid) {
   TaskControl& self = self_or_throw(call);
   Domain& domain = self.cell->processor->domain();
-  if (self.cell->id != domain.cell_count) refuse(self, Errc::bad_argument, call, "only the host program can choose the grid");
-  if (domain.carriers != 0) refuse(self, Errc::bad_argument, call, "programs run on the cells already; choose the grid before the first start");
+  if (self.cell->id != domain.cell_count)
+    refuse(self, Errc::bad_argument, call, "only the host program can choose the grid");
+  if (domain.carriers != 0)
+    refuse(self, Errc::bad_argument, call, "programs run on the cells already; choose the grid before the first start");
   Machine::Impl::of(domain).configure(self, grid);
 }
 
 void start_cells(const char* call, std::function<void()> program, TaskId task) {
   TaskControl& self = self_or_throw(call);
   Domain& domain = self.cell->processor->domain();
-  if (self.cell->id != domain.cell_count) refuse(self, Errc::bad_argument, call, "only the host program can start programs on cells");
+  if (self.cell->id != domain.cell_count)
+    refuse(self, Errc::bad_argument, call, "only the host program can start programs on cells");
   if (index(task) > task_id_max) {
-    refuse(self, Errc::bad_argument, call, fmt::format("task {} is out of range; use 0..{}", static_cast<std::int32_t>(index(task)), task_id_max));
+    refuse(self, Errc::bad_argument, call,
+           fmt::format("task {} is out of range; use 0..{}", static_cast<std::int32_t>(index(task)), task_id_max));
   }
   Machine::Impl::of(domain).start_cells(self, std::move(program), task);
 }
@@ -247,7 +264,8 @@ void start_cells(const char* call, std::function<void()> program, TaskId task) {
 void wait_cells(const char* call) {
   TaskControl& self = self_or_throw(call);
   Processor& host = *self.cell->processor;
-  if (self.cell->id != host.domain().cell_count) refuse(self, Errc::bad_argument, call, "only the host program can wait for all cells");
+  if (self.cell->id != host.domain().cell_count)
+    refuse(self, Errc::bad_argument, call, "only the host program can wait for all cells");
   Processor::wait_for_cells(self, call);
 }
 
@@ -272,7 +290,8 @@ void warn(const char* call, const std::string& text) {
 
 // ---------------------------------------------------------------- messages
 
-Message::Message(Message&& other) noexcept : key_(other.key_), bytes_(other.bytes_), buffer_(other.buffer_), outside_(other.outside_) {
+Message::Message(Message&& other) noexcept
+    : key_(other.key_), bytes_(other.bytes_), buffer_(other.buffer_), outside_(other.outside_) {
   std::memcpy(inside_, other.inside_, sizeof inside_);
   other.buffer_ = nullptr;
   other.bytes_ = 0;
@@ -305,18 +324,20 @@ void Message::release() noexcept {
 Envelope Message::envelope() const noexcept {
   const Processor* processor = Processor::current();
   const std::uint32_t cell = MatchKey::cell(key_);
-  return Envelope{CellId{processor != nullptr ? const_cast<Processor*>(processor)->domain().visible(cell) : cell}, TaskId{MatchKey::task(key_)},
-                  static_cast<std::int32_t>(MatchKey::type(key_)), bytes_};
+  return Envelope{CellId{processor != nullptr ? const_cast<Processor*>(processor)->domain().visible(cell) : cell},
+                  TaskId{MatchKey::task(key_)}, static_cast<std::int32_t>(MatchKey::type(key_)), bytes_};
 }
 
 void Message::throw_size_mismatch(std::size_t wanted) const {
   const Envelope label = envelope();
-  throw Error(Errc::mismatch,
-              fmt::format("message from cell {} task {}, type {}, has {} bytes where a value of {} bytes is expected; sender and receiver must agree",
-                          index(label.source), index(label.source_task), label.type, bytes_, wanted));
+  throw Error(Errc::mismatch, fmt::format("message from cell {} task {}, type {}, has {} bytes where a value of {} "
+                                          "bytes is expected; sender and receiver must agree",
+                                          index(label.source), index(label.source_task), label.type, bytes_, wanted));
 }
 
-void send(CellId cell, std::span<const std::byte> bytes, To to) { face::send("send", cell, bytes, to, face::Space::plain); }
+void send(CellId cell, std::span<const std::byte> bytes, To to) {
+  face::send("send", cell, bytes, to, face::Space::plain);
+}
 
 Message receive(From from) {
   Message message;
@@ -338,10 +359,18 @@ bool barrier(bool stat, Scope scope) { return face::barrier("barrier", stat, sco
 std::int32_t reduce(ReduceOp op, std::int32_t value, Scope scope) { return face::reduce("reduce", op, value, scope); }
 float reduce(ReduceOp op, float value, Scope scope) { return face::reduce("reduce", op, value, scope); }
 double reduce(ReduceOp op, double value, Scope scope) { return face::reduce("reduce", op, value, scope); }
-Located<std::int32_t> reduce(ReduceOp op, Located<std::int32_t> value, Scope scope) { return face::reduce("reduce", op, value, scope); }
-Located<float> reduce(ReduceOp op, Located<float> value, Scope scope) { return face::reduce("reduce", op, value, scope); }
-Located<double> reduce(ReduceOp op, Located<double> value, Scope scope) { return face::reduce("reduce", op, value, scope); }
-void broadcast(CellId root, std::span<std::byte> buffer, Scope scope) { face::broadcast("broadcast", root, buffer, scope); }
+Located<std::int32_t> reduce(ReduceOp op, Located<std::int32_t> value, Scope scope) {
+  return face::reduce("reduce", op, value, scope);
+}
+Located<float> reduce(ReduceOp op, Located<float> value, Scope scope) {
+  return face::reduce("reduce", op, value, scope);
+}
+Located<double> reduce(ReduceOp op, Located<double> value, Scope scope) {
+  return face::reduce("reduce", op, value, scope);
+}
+void broadcast(CellId root, std::span<std::byte> buffer, Scope scope) {
+  face::broadcast("broadcast", root, buffer, scope);
+}
 
 namespace status {
 
@@ -355,7 +384,8 @@ std::int32_t combined() {
   Domain& domain = self_or_throw("status::combined").cell->processor->domain();
   std::uint32_t all = 0;
   for (std::uint32_t c = 0; c < domain.cell_count; ++c) {
-    all |= static_cast<std::uint32_t>(domain.cells[c]->posted_status.load(std::memory_order_relaxed));  // relaxed: see post()
+    all |= static_cast<std::uint32_t>(
+        domain.cells[c]->posted_status.load(std::memory_order_relaxed));  // relaxed: see post()
   }
   return std::bit_cast<std::int32_t>(all);
 }
@@ -372,14 +402,19 @@ TaskId spawn(const TaskEntry& entry, TaskId wanted, bool detached) {
   std::uint32_t id = index(wanted);
   if (wanted == any_task) {
     const std::optional<std::uint32_t> chosen = cell.tasks.choose_id();
-    if (!chosen) refuse(self, Errc::exhausted, "spawn", fmt::format("the cell has {} tasks, the most it can; spread them over more cells", cell.tasks.size()));
+    if (!chosen)
+      refuse(self, Errc::exhausted, "spawn",
+             fmt::format("the cell has {} tasks, the most it can; spread them over more cells", cell.tasks.size()));
     id = *chosen;
   } else if (id > task_id_max) {
-    refuse(self, Errc::bad_argument, "spawn", fmt::format("task {} is out of range; use 0..{}, or any_task", id, task_id_max));
+    refuse(self, Errc::bad_argument, "spawn",
+           fmt::format("task {} is out of range; use 0..{}, or any_task", id, task_id_max));
   } else if (cell.tasks.find(id) != nullptr) {
-    refuse(self, Errc::bad_argument, "spawn", fmt::format("task {} exists already in this cell; choose another id, or any_task", id));
+    refuse(self, Errc::bad_argument, "spawn",
+           fmt::format("task {} exists already in this cell; choose another id, or any_task", id));
   }
-  TaskControl& task = cell.processor->spawn(cell, id, entry.call, entry.state, entry.bytes, entry.alignment, entry.move);
+  TaskControl& task =
+      cell.processor->spawn(cell, id, entry.call, entry.state, entry.bytes, entry.alignment, entry.move);
   task.detached = detached;
   return TaskId{id};
 }
@@ -425,7 +460,9 @@ std::uint32_t processor_count() { return self_or_throw("processor_count").cell->
 CellId host_cell() { return CellId{self_or_throw("host_cell").cell->processor->domain().host_id}; }
 
 void configure(Grid grid) { face::configure("configure", grid); }
-void start_cells(std::function<void()> program, TaskId task) { face::start_cells("start_cells", std::move(program), task); }
+void start_cells(std::function<void()> program, TaskId task) {
+  face::start_cells("start_cells", std::move(program), task);
+}
 void wait_cells() { face::wait_cells("wait_cells"); }
 
 }  // namespace this_machine
@@ -445,7 +482,9 @@ std::uint32_t y() {
   return self.cell->id / self.cell->processor->domain().grid.nx;
 }
 std::uint32_t processor() { return self_or_throw("this_cell::processor").cell->processor->index(); }
-double waiting_seconds() { return std::chrono::duration<double>(self_or_throw("this_cell::waiting_seconds").cell->waiting).count(); }
+double waiting_seconds() {
+  return std::chrono::duration<double>(self_or_throw("this_cell::waiting_seconds").cell->waiting).count();
+}
 
 }  // namespace this_cell
 

@@ -15,7 +15,8 @@ namespace {
 constexpr std::size_t lines_max = 200;
 
 std::string describe_source(const Domain& domain, const MatchWish& wish) {
-  const std::string cell = (wish.mask & MatchKey::cell_mask) == 0 ? "any cell" : domain.name_of(MatchKey::cell(wish.key));
+  const std::string cell =
+      (wish.mask & MatchKey::cell_mask) == 0 ? "any cell" : domain.name_of(MatchKey::cell(wish.key));
   const std::string task =
       (wish.mask & MatchKey::task_mask) == 0 ? "any task" : fmt::format("task {}", MatchKey::task(wish.key));
   const std::string type =
@@ -25,9 +26,12 @@ std::string describe_source(const Domain& domain, const MatchWish& wish) {
 
 std::string describe_group(const Domain& domain, const Group& group) {
   switch (group.scope) {
-    case Scope::row: return fmt::format("row {}", group.first / domain.grid.nx);
-    case Scope::column: return fmt::format("column {}", group.first);
-    case Scope::all: break;
+    case Scope::row:
+      return fmt::format("row {}", group.first / domain.grid.nx);
+    case Scope::column:
+      return fmt::format("column {}", group.first);
+    case Scope::all:
+      break;
   }
   return "all cells";
 }
@@ -56,17 +60,26 @@ std::string describe_task(Domain& domain, const Cell& cell, const TaskControl& t
       line += fmt::format("waits in {} ({}; {})", task.call, describe_group(domain, *cell.collective.group),
                           describe_missing(domain, *cell.collective.group, cell.collective.episode));
       break;
-    case WaitFor::task_end: line += fmt::format("waits in {} for the end of task {}", task.call, task.wait_task); break;
-    case WaitFor::cells_end: line += fmt::format("waits in {} for the end of all cells", task.call); break;
-    case WaitFor::time: line += fmt::format("sleeps in {}", task.call); break;
-    case WaitFor::nothing: line += "does not wait"; break;
+    case WaitFor::task_end:
+      line += fmt::format("waits in {} for the end of task {}", task.call, task.wait_task);
+      break;
+    case WaitFor::cells_end:
+      line += fmt::format("waits in {} for the end of all cells", task.call);
+      break;
+    case WaitFor::time:
+      line += fmt::format("sleeps in {}", task.call);
+      break;
+    case WaitFor::nothing:
+      line += "does not wait";
+      break;
   }
   line += fmt::format(", for {:.1f} s", seconds);
   if (!task.mailbox.empty()) {
     const Buffer& first = *task.mailbox.oldest();
-    line += fmt::format("; {} other message{} unread, the oldest from {}, task {}, type {}, {} bytes", task.mailbox.size(),
-                        task.mailbox.size() == 1 ? "" : "s", domain.name_of(MatchKey::cell(first.key)), MatchKey::task(first.key),
-                        MatchKey::type(first.key), first.bytes);
+    line +=
+        fmt::format("; {} other message{} unread, the oldest from {}, task {}, type {}, {} bytes", task.mailbox.size(),
+                    task.mailbox.size() == 1 ? "" : "s", domain.name_of(MatchKey::cell(first.key)),
+                    MatchKey::task(first.key), MatchKey::type(first.key), first.bytes);
   }
   return line;
 }
@@ -90,7 +103,8 @@ std::string describe_deadlock(Domain& domain) {
   if (lines > lines_max) text += fmt::format("\n  ... and {} more tasks", lines - lines_max);
   if (!ended.empty()) {
     text += "\n  ended already:";
-    for (std::size_t i = 0; i < ended.size() && i < 16; ++i) text += fmt::format(" {}{}", domain.name_of(ended[i]), i + 1 < ended.size() ? "," : "");
+    for (std::size_t i = 0; i < ended.size() && i < 16; ++i)
+      text += fmt::format(" {}{}", domain.name_of(ended[i]), i + 1 < ended.size() ? "," : "");
     if (ended.size() > 16) text += fmt::format(" and {} more", ended.size() - 16);
   }
   text += "\n  look for a receive whose source, task or type no send has, or a collective that not all cells call";

@@ -16,9 +16,9 @@ namespace aplib::face {
 
 /// Separate matching spaces: a receive in one never sees a message of another.
 enum class Space : std::uint8_t {
-  plain = 0,  ///< send/receive, l_asend/l_arecv/crecv/h_recv/cbroad
-  line = 1,   ///< xy_send/xy_recv and its row and column kin
-  kernel = 7, ///< the runtime's own
+  plain = 0,   ///< send/receive, l_asend/l_arecv/crecv/h_recv/cbroad
+  line = 1,    ///< xy_send/xy_recv and its row and column kin
+  kernel = 7,  ///< the runtime's own
 };
 
 void send(const char* call, CellId cell, std::span<const std::byte> bytes, To to, Space space);
@@ -45,12 +45,13 @@ void broadcast(const char* call, CellId root, std::span<std::byte> buffer, Scope
 /// State of the calling task that belongs to the front end (CellOS); made with the task (or at first use), destroyed with it. The kernel
 /// gives it its place and never looks inside.
 struct TaskFront {
-  Message message;                                 ///< last received by a pointer-returning call (CellOS: valid until the next receive)
-  Envelope last{any_cell, any_task, any_type, 0};  ///< of the message last received in any way; source any_cell: none yet
-  bool readable = false;                           ///< `last` speaks of `message`, so it can be read again
-  std::uint8_t status_reads = 0;                   ///< cstat and gstat calls, so that a loop of them lets others run
-  void* exit_frame = nullptr;                      ///< where exit() ends the task's program
-  const void* program = nullptr;                   ///< host program's task: what CellOS's ccreat starts
+  Message message;  ///< last received by a pointer-returning call (CellOS: valid until the next receive)
+  Envelope last{any_cell, any_task, any_type,
+                0};               ///< of the message last received in any way; source any_cell: none yet
+  bool readable = false;          ///< `last` speaks of `message`, so it can be read again
+  std::uint8_t status_reads = 0;  ///< cstat and gstat calls, so that a loop of them lets others run
+  void* exit_frame = nullptr;     ///< where exit() ends the task's program
+  const void* program = nullptr;  ///< host program's task: what CellOS's ccreat starts
 };
 TaskFront& front();
 

@@ -13,7 +13,8 @@
 
 namespace aplib {
 
-Machine::Impl::Impl(Options chosen) : options(std::move(chosen)), placement(plan_placement(options)), log(options.log_level) {}
+Machine::Impl::Impl(Options chosen)
+    : options(std::move(chosen)), placement(plan_placement(options)), log(options.log_level) {}
 
 Machine::Impl::~Impl() = default;
 
@@ -49,7 +50,8 @@ void Machine::Impl::make_carriers() {
   domain->carriers = placement.processors;
   domain->arrivals = std::make_unique<ArrivalLines[]>(domain->carriers);
   std::vector<std::unique_ptr<Processor>> carriers;
-  for (std::uint32_t p = 0; p < domain->carriers; ++p) carriers.push_back(std::make_unique<Processor>(*domain, p, false));
+  for (std::uint32_t p = 0; p < domain->carriers; ++p)
+    carriers.push_back(std::make_unique<Processor>(*domain, p, false));
   for (std::uint32_t c = 0; c < domain->cell_count; ++c) {
     domain->cells[c]->processor = carriers[processor_of_cell(c, domain->cell_count, domain->carriers)].get();
   }
@@ -63,7 +65,8 @@ void Machine::Impl::start_threads() {
     threads.emplace_back([this, p] {
       const SignalStack signal_stack;
       if (p < placement.core_of_processor.size()) {
-        if (const std::string problem = bind_this_thread(placement.core_of_processor[p]); !problem.empty()) log.warn("{}", problem);
+        if (const std::string problem = bind_this_thread(placement.core_of_processor[p]); !problem.empty())
+          log.warn("{}", problem);
       }
       domain->processors[p]->run();
     });
@@ -113,8 +116,10 @@ void Machine::Impl::start_cells(TaskControl& self, std::function<void()> body, T
   domain->programs.push_back(std::make_unique<Program>(Program{std::move(body), index(task)}));
   const Program* program = domain->programs.back().get();
   Processor& host = *self.cell->processor;
-  ++host.programs_started;
-  domain->live_cells.fetch_add(domain->cell_count, std::memory_order_relaxed);  // relaxed: the host itself counts, so it stays above 0
+  domain->programs_started.fetch_add(1,
+                                     std::memory_order_relaxed);  // relaxed: carriers read it behind the start messages
+  domain->live_cells.fetch_add(domain->cell_count,
+                               std::memory_order_relaxed);  // relaxed: the host itself counts, so it stays above 0
   if (domain->carriers == 0) {
     make_carriers();
     start_threads();
@@ -133,6 +138,7 @@ Report Machine::run(std::function<void()> cell_program) {
   Domain& domain = *impl_->domain;
   domain.first_program = Program{std::move(cell_program), 0};
   domain.start_at_once = true;
+  domain.programs_started.store(1, std::memory_order_relaxed);            // relaxed: before the threads
   domain.live_cells.store(domain.cell_count, std::memory_order_relaxed);  // relaxed: before the threads
   impl_->make_carriers();
   const SignalScope signals(domain);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "kernel/signals.hpp"
 
-#include <csignal>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <csignal>
 
 #include <array>
 #include <atomic>
@@ -62,14 +62,22 @@ class Line {
 
 const char* name_of_signal(int signal) noexcept {
   switch (signal) {
-    case SIGSEGV: return "SIGSEGV, bad memory access";
-    case SIGBUS: return "SIGBUS, bad memory access";
-    case SIGFPE: return "SIGFPE, bad arithmetic (integer division by zero?)";
-    case SIGILL: return "SIGILL, bad instruction";
-    case SIGABRT: return "SIGABRT, abort";
-    case SIGINT: return "SIGINT";
-    case SIGTERM: return "SIGTERM";
-    default: return "signal";
+    case SIGSEGV:
+      return "SIGSEGV, bad memory access";
+    case SIGBUS:
+      return "SIGBUS, bad memory access";
+    case SIGFPE:
+      return "SIGFPE, bad arithmetic (integer division by zero?)";
+    case SIGILL:
+      return "SIGILL, bad instruction";
+    case SIGABRT:
+      return "SIGABRT, abort";
+    case SIGINT:
+      return "SIGINT";
+    case SIGTERM:
+      return "SIGTERM";
+    default:
+      return "signal";
   }
 }
 
@@ -91,7 +99,8 @@ void on_fault(int signal, siginfo_t* info, void*) noexcept {
     Line line;
     line << "aplib: ";
     name_task(line, *task);
-    if ((signal == SIGSEGV || signal == SIGBUS) && address < task->stack.low && address >= task->stack.low - StackPool::guard_bytes) {
+    if ((signal == SIGSEGV || signal == SIGBUS) && address < task->stack.low &&
+        address >= task->stack.low - StackPool::guard_bytes) {
       line << "stack overflow: it used more than its " << (task->stack.bytes() / 1024)
            << " KiB; raise stack-size (APLIB_STACK_SIZE or --stack-size)";
       line.print();
@@ -106,7 +115,8 @@ void on_fault(int signal, siginfo_t* info, void*) noexcept {
   for (std::size_t i = 0; i < fault_signals.size(); ++i) {
     if (fault_signals[i] == signal) sigaction(signal, &old_faults[i], nullptr);
   }
-  if (signal == SIGABRT || info->si_code <= 0) raise(signal);  // sent, not caused by an instruction that will fault again
+  if (signal == SIGABRT || info->si_code <= 0)
+    raise(signal);  // sent, not caused by an instruction that will fault again
 }
 
 void on_stop(int signal) noexcept {
@@ -147,7 +157,8 @@ SignalScope::SignalScope(Domain& domain) : domain_(domain) {
   stop.sa_handler = on_stop;
   for (std::size_t i = 0; i < stop_signals.size(); ++i) {
     sigaction(stop_signals[i], nullptr, &old_stops[i]);
-    if ((old_stops[i].sa_flags & SA_SIGINFO) == 0 && old_stops[i].sa_handler == SIG_DFL) sigaction(stop_signals[i], &stop, nullptr);
+    if ((old_stops[i].sa_flags & SA_SIGINFO) == 0 && old_stops[i].sa_handler == SIG_DFL)
+      sigaction(stop_signals[i], &stop, nullptr);
   }
 }
 
@@ -165,7 +176,8 @@ SignalScope::~SignalScope() {
 
 SignalStack::SignalStack() {
   stack_t old{};
-  if (sigaltstack(nullptr, &old) == 0 && (old.ss_flags & SS_DISABLE) == 0) return;  // the thread has one (a sanitizer's, say)
+  if (sigaltstack(nullptr, &old) == 0 && (old.ss_flags & SS_DISABLE) == 0)
+    return;  // the thread has one (a sanitizer's, say)
   void* memory = mmap(nullptr, signal_stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return;  // then a stack overflow is an ordinary fault
   memory_ = memory;

@@ -18,8 +18,8 @@ enum class StackGuard : std::uint8_t {
 };
 
 struct Stack {
-  char* low = nullptr;    ///< Lowest usable byte; the guard page, if any, lies below.
-  char* top = nullptr;    ///< One past the highest byte.
+  char* low = nullptr;  ///< Lowest usable byte; the guard page, if any, lies below.
+  char* top = nullptr;  ///< One past the highest byte.
   StackGuard guard = StackGuard::page;
   [[nodiscard]] std::size_t bytes() const noexcept { return static_cast<std::size_t>(top - low); }
 };
@@ -35,7 +35,8 @@ class StackPool {
 
   /// A stack, most recently freed first. Throws Error(exhausted) naming the option.
   Stack get() {
-    if (free_.empty()) [[unlikely]] grow();
+    if (free_.empty()) [[unlikely]]
+      grow();
     const Stack stack = free_.back();
     free_.pop_back();
 #if APLIB_ASAN

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "task/switch.hpp"
 
-#include <cerrno>
 #include <cxxabi.h>
+#include <cerrno>
 
 namespace aplib {
 
