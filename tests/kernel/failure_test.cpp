@@ -23,6 +23,7 @@ TEST(Failure, AnExceptionNamesCellAndTaskAndStopsTheOthers) {
         std::atomic<int>& count;
         ~Watch() { count.fetch_add(1); }
       } watch{unwound};
+      barrier();  // a cell that has not begun would not begin any more
       if (me() == 1) {
         spawn([] { throw std::runtime_error("the sky is falling"); }, TaskId{6}).join();
       }
@@ -121,11 +122,13 @@ TEST_F(FailureDeath, TheReasonIsAlsoPrinted) {
               "aplib: deadlock: .*\n.*cell 0 task 0: waits in receive");
 }
 
+volatile int* volatile low_address = reinterpret_cast<int*>(16);
+
 TEST_F(FailureDeath, BadMemoryAccessNamesCellAndTask) {
   EXPECT_EXIT(run_and_exit({{3, 1}, 2},
                            [] {
                              if (me() == 2) {
-                               spawn([] { *reinterpret_cast<volatile int*>(16) = 1; }, TaskId{4}).join();
+                               spawn([] { *low_address = 1; }, TaskId{4}).join();
                              }
                            }),
               testing::KilledBySignal(SIGSEGV), "aplib: cell 2 task 4: SIGSEGV, bad memory access at address 0x10");

@@ -146,7 +146,7 @@ TEST(Task, JoiningWhatCannotBeJoinedIsAClearError) {
     EXPECT_NE(self.find("itself"), std::string::npos) << self;
     const std::string unknown = error_text([] { Task(TaskId{77}).join(); });
     EXPECT_NE(unknown.find("cell 0 task 0: join"), std::string::npos) << unknown;
-    EXPECT_NE(unknown.find("no task 77"), std::string::npos) << unknown;
+    EXPECT_NE(unknown.find("task 77 does not exist in this cell"), std::string::npos) << unknown;
     Task task = spawn([] {});
     const TaskId id = task.id();
     task.join();
