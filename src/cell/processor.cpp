@@ -151,6 +151,8 @@ void Processor::expire_timers(Clock::time_point now) {
 // Nothing is ready: polls for a bounded time, then sleeps, until something is. Returns the next task, already out of the queue; null when the
 // machine is over. Runs on the stack of `self`, the task that waits (null: on the thread's own).
 TaskControl* Processor::idle(TaskControl* self) {
+  // The host program has no core of its own, so it does not poll.
+  const std::chrono::nanoseconds poll_time = is_host_ ? std::chrono::nanoseconds(0) : domain_.poll_time;
   std::uint32_t spins = 0;
   Clock::time_point start{};
   while (true) {
@@ -164,7 +166,7 @@ TaskControl* Processor::idle(TaskControl* self) {
     }
     if (self == nullptr && domain_.over.load(std::memory_order_acquire)) break;  // acquire: what the last cell wrote
     cpu_relax();
-    if (++spins % spins_per_clock_look != 0 && domain_.poll_time.count() != 0) continue;
+    if (++spins % spins_per_clock_look != 0 && poll_time.count() != 0) continue;
 
     const Clock::time_point now = Clock::now();
     if (start == Clock::time_point{}) start = now;
@@ -172,7 +174,7 @@ TaskControl* Processor::idle(TaskControl* self) {
     expire_timers(now);
     if (!ready_.empty()) break;
     if (now - start >= idle_before_asking && !idle_flag_) set_idle_flag(true);
-    if (now - start >= domain_.poll_time) {
+    if (now - start >= poll_time) {
       set_idle_flag(true);
       park(self);
       if (!ready_.empty()) break;
