@@ -114,11 +114,12 @@ TEST(Apbench, WithoutJsonItPrintsATable) {
 }
 
 struct Complaint {
+  std::string name;
   std::vector<std::string> arguments;
   std::string text;  // what stderr must hold
 };
 
-void PrintTo(const Complaint& complaint, std::ostream* out) { *out << complaint.text; }
+void PrintTo(const Complaint& complaint, std::ostream* out) { *out << complaint.name; }
 
 class ApbenchComplains : public testing::TestWithParam<Complaint> {};
 
@@ -134,15 +135,20 @@ TEST_P(ApbenchComplains, InOneLineWithStatusTwo) {
 INSTANTIATE_TEST_SUITE_P(
     Usage, ApbenchComplains,
     testing::Values(
-        Complaint{{}, "bench is required"},
-        Complaint{{"latancy"}, "there is no benchmark 'latancy'; there are latency, bandwidth, rate,"},
-        Complaint{{"barrier", "--case", "one-processor"},
+        Complaint{"NoBenchmark", {}, "bench is required"},
+        Complaint{
+            "UnknownBenchmark", {"latancy"}, "there is no benchmark 'latancy'; there are latency, bandwidth, rate,"},
+        Complaint{"UnknownCase",
+                  {"barrier", "--case", "one-processor"},
                   "--case: the chosen benchmarks have no case 'one-processor'; they have 2-on-2, 8-on-2, 32-on-2"},
-        Complaint{{"latency", "--bytes", "8q"}, "--bytes: '8q' is not a message size; write 8, 64k or 1m"},
-        Complaint{{"switch", "--bytes", "8"},
+        Complaint{
+            "ImpossibleSize", {"latency", "--bytes", "8q"}, "--bytes: '8q' is not a message size; write 8, 64k or 1m"},
+        Complaint{"SizeForNothing",
+                  {"switch", "--bytes", "8"},
                   "--bytes: the chosen benchmarks have no sizes; latency, bandwidth and floors have"},
-        Complaint{{"switch", "--samples", "0"}, "--samples: Value 0 not in range"},
-        Complaint{{"switch", "--nope"}, "--nope"}));
+        Complaint{"NoSamples", {"switch", "--samples", "0"}, "--samples: Value 0 not in range"},
+        Complaint{"UnknownOption", {"switch", "--nope"}, "--nope"}),
+    [](const auto& row) { return row.param.name; });
 
 TEST(ApbenchHelp, NamesEveryBenchAndCase) {
   const Outcome outcome = apbench({"--help"});
