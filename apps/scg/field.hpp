@@ -47,7 +47,7 @@ class Field {
   std::ptrdiff_t stride_;
   std::size_t count_;
   std::unique_ptr<double[], Free> memory_;
-  double* first_;
+  double* first_ = nullptr;
 };
 
 }  // namespace scg

@@ -69,8 +69,16 @@ std::string description(const Problem& problem) {
                      counted(static_cast<long long>(problem.charges.size()), "point charge"));
 }
 
+std::string verdict(const Job& job, const Outcome& outcome) {
+  if (outcome.converged) return {};
+  if (!std::isfinite(outcome.residual)) return ": stopped, because numbers overflowed; use smaller charges";
+  return fmt::format(": not converged (tolerance {:g}); raise --max-iter", job.tolerance);
+}
+
 /// JSON has no infinities and no NaN.
-std::string json_number(double value) { return std::isfinite(value) ? fmt::format("{:.6g}", value) : "null"; }
+std::string json_number(double value, int digits = 6) {
+  return std::isfinite(value) ? fmt::format("{:.{}g}", value, digits) : "null";
+}
 
 }  // namespace
 
@@ -80,11 +88,13 @@ std::string text_report(const Job& job, const Outcome& outcome) {
   text += fmt::format("grid             {} x {}, {} unknowns\n", job.grid.nx, job.grid.ny, job.grid.count());
   text += fmt::format("cells            {} x {} on {}\n", outcome.cells.nx, outcome.cells.ny,
                       counted(outcome.threads, "thread"));
-  text += fmt::format(
-      "iterations       {}{}\n", outcome.iterations,
-      outcome.converged ? "" : fmt::format(": not converged (tolerance {:g}); raise --max-iter", job.tolerance));
-  text += fmt::format("residual         {:.3e} |b|; computed afresh from the solution: {:.3e} |b|\n", outcome.residual,
-                      outcome.true_residual);
+  text += fmt::format("iterations       {}{}\n", outcome.iterations, verdict(job, outcome));
+  if (std::isfinite(outcome.residual)) {
+    text += fmt::format("residual         {:.3e} |b|; computed afresh from the solution: {:.3e} |b|\n",
+                        outcome.residual, outcome.true_residual);
+  } else {
+    text += "residual         not a number\n";
+  }
   if (job.problem.solution != nullptr) {
     text += fmt::format("error            {:.3e} at most, against the exact solution\n", outcome.error_max);
   } else {
@@ -113,9 +123,8 @@ std::string json_report(const Job& job, const Outcome& outcome) {
       R"("problem":"{}","threads":{},"converged":{},"true_residual":{},"flops_per_unknown":{},"gbytes_per_second":{},)"
       R"("triad_gbytes_per_second":{},"loops":"{}","idle_share":{},"message_shares":[{}]}})",
       job.grid.nx, job.grid.ny, outcome.cells.nx, outcome.cells.ny, outcome.iterations,
-      fmt::format("{:.17g}", outcome.residual),
-      job.problem.solution != nullptr ? json_number(outcome.error_max) : "null", json_number(outcome.seconds),
-      json_number(speed.mflops), job.problem.name, outcome.threads, outcome.converged,
+      json_number(outcome.residual, 17), job.problem.solution != nullptr ? json_number(outcome.error_max) : "null",
+      json_number(outcome.seconds), json_number(speed.mflops), job.problem.name, outcome.threads, outcome.converged,
       json_number(outcome.true_residual), flops_per_unknown, json_number(speed.bytes_per_second / 1e9),
       json_number(outcome.threads * outcome.triad_bytes_per_second / 1e9), outcome.instruction_set,
       json_number(idle_share(outcome)), shares);

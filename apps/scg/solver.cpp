@@ -101,7 +101,7 @@ Solution solve(Fields& fields, Halo& halo, const Block& block, const Job& job, s
     solution.residual = b_b > 0 ? std::sqrt(r_r / b_b) : 0;
     solution.converged = solution.residual <= job.tolerance;
     if (history != nullptr) history->push_back(solution.residual);
-    const bool stop = solution.converged || iteration == job.iterations_max;
+    const bool stop = solution.converged || iteration == job.iterations_max || !std::isfinite(r_r);
 
     // The neighbours' sides have arrived meanwhile; the pairs of unknowns across them complete r.Ar.
     halo.receive(r);

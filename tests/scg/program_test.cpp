@@ -167,6 +167,15 @@ TEST(Program, NotConvergingIsSaidAndIsAFailure) {
       << run.output;
 }
 
+TEST(Program, OverflowIsSaidAndJsonStaysJson) {
+  const Ended run = scg("--grid 20 --charge 0.5,0.5,1e300 --json", true);
+  EXPECT_EQ(run.status, 1);
+  EXPECT_NE(run.output.find("iterations       0: stopped, because numbers overflowed; use smaller charges\n"),
+            std::string::npos)
+      << run.output;
+  EXPECT_EQ(value_of(run.output, "residual"), "null") << run.output;
+}
+
 struct Refusal {
   const char* arguments;
   const char* text;
