@@ -78,7 +78,8 @@ const Misuse misuses[] = {
     {"LineStoreNull", [] { x_recvs(0, 0, nullptr, 4); }, "x_recvs: the buffer is NULL"},
     {"LineType", [] { y_send(0, -1, &byte, 1); }, "y_send: -1 is no message type"},
     {"BroadcastRoot", [] { xy_brd(-1, &byte, 1); }, "xy_brd: there is no cell -1"},
-    {"BroadcastBigRoot", [] { xy_brd(2, &byte, 1); }, "xy_brd: there is no cell 2"},
+    {"BroadcastBigRoot", [] { xy_brd(2, &byte, 1); },
+     "xy_brd: root cell 2 is not one of the cells that take part (0..1)"},
     {"BroadcastRow", [] { x_brd(5, &byte, 1); },
      "x_brd: root 5 is neither an x coordinate (0..1) nor a cell of row 0 (0..1)"},
     {"BroadcastColumn", [] { y_brd(1, &byte, 1); },
@@ -116,7 +117,7 @@ TEST_P(HostMisuses, SayWhatIsWrong) {
         act();
         return 0;
       },
-      [] {});
+      [] { h_recv(0); });
   const std::string printed = testing::internal::GetCapturedStderr();
   EXPECT_NE(status, 0);
   EXPECT_NE(printed.find(GetParam().text), std::string::npos) << printed;
@@ -126,9 +127,29 @@ const HostMisuse host_misuses[] = {
     {"Grid", [] { cconfxy(0, 4); }, "cconfxy: 0x4 is no grid"},
     {"NegativeGrid", [] { cconfxy(2, -1); }, "cconfxy: 2x-1 is no grid"},
     {"HugeGrid", [] { cconfxy(1000, 1000); }, "together at most 16384 cells"},
+    {"LateGrid",
+     [] {
+       ccreat("x", 0, nullptr);
+       cconfxy(1, 1);
+     },
+     "cconfxy: programs run on the cells already"},
+    {"SameTaskTwice",
+     [] {
+       ccreat("x", 3, nullptr);
+       ccreat("x", 3, nullptr);
+       while (crecv() != nullptr) {
+       }
+     },
+     "cannot start a task 3: there is one already; choose another task id"},
+    {"SendBeforeCells", [] { l_asend(0, 0, 0, &byte, 1); }, "l_asend: no program runs on the cells yet"},
     {"NoFile", [] { ccreat(nullptr, 0, nullptr); }, "ccreat: the program's file name is NULL"},
     {"BadTask", [] { ccreat("x", -1, nullptr); }, "ccreat: -1 is no task id"},
-    {"SendToCellOutside", [] { l_asend(2, 0, 0, &byte, 1); }, "l_asend: there is no cell 2"},
+    {"SendToCellOutside",
+     [] {
+       ccreat("x", 0, nullptr);
+       l_asend(2, 0, 0, &byte, 1);
+     },
+     "l_asend: there is no cell 2"},
     {"HSend", [] { h_send(0, &byte, 1); }, "h_send: only cells can call it"},
     {"HRecv", [] { h_recv(0); }, "h_recv: only cells can call it"},
     {"Sync", [] { sync(0, 0); }, "sync: only cells can call it"},
@@ -176,6 +197,33 @@ TEST(Errors, ADeadlockReportNamesTheCalls) {
   EXPECT_EQ(report.exit_status, 70);
   EXPECT_NE(printed.find("l_arecv"), std::string::npos) << printed;
   EXPECT_NE(printed.find("xy_recvs"), std::string::npos) << printed;
+}
+
+TEST(Errors, ADeadlockOfTheHostNamesItsCalls) {
+  testing::internal::CaptureStderr();
+  const int status = run_program(
+      {{2, 1}, 2},
+      [](int, char**) {
+        ccreat("program", 0, nullptr);
+        waitstable();
+        return 0;
+      },
+      [] { h_recv(5); });
+  const std::string printed = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(status, 70);
+  EXPECT_NE(printed.find("waitstable"), std::string::npos) << printed;
+  EXPECT_NE(printed.find("h_recv"), std::string::npos) << printed;
+}
+
+TEST(Errors, ACellThatHasEndedCannotTakePart) {
+  testing::internal::CaptureStderr();
+  const aplib::Report report = run_cells({{3, 1}, 2}, [] {
+    if (getcid() != 2) sync(0, 0);
+  });
+  testing::internal::GetCapturedStderr();
+  EXPECT_EQ(report.exit_status, 1);
+  EXPECT_NE(report.reason.find("sync: cell 2 has ended and takes no part any more"), std::string::npos)
+      << report.reason;
 }
 
 TEST(Errors, AnErrorCanBeCaughtAndTheRunGoesOn) {
