@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// scg from a cell's point of view, top to bottom. All cells run this same function at the same time; what differs is who they are, so
-// the first thing a cell does is ask. Nothing here knows about threads: cells share no variables, they send messages.
+// scg from a cell's point of view, top to bottom. All cells run this same function at the same time; what differs is
+// who they are, so the first thing a cell does is ask. Nothing here knows about threads: cells share no variables,
+// they send messages.
 //
 // The calls of the library are CellOS, as on the AP1000 (docs/cellos.md):
 //
@@ -68,7 +69,8 @@ void cell_program(const Job& job, Outcome& outcome) {
 
   const Solution solution = solve(fields, halo, block, job, history.capacity() > 0 ? &history : nullptr);
 
-  // Is it true? b - A x from scratch, with the neighbours' x at my sides. The direction p has done its work and lends its memory to b.
+  // Is it true? b - A x from scratch, with the neighbours' x at my sides. The direction p has done its work and lends
+  // its memory to b.
   halo.exchange_with_corners(fields.x);
   fill_right_side(fields.p, job.problem, block);
   double rest = 0;

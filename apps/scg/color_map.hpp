@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Numbers to colours. The maps are paths through the OKLab colour space (Ottosson 2020), in which equal distances look equal:
-// lightness changes at a constant rate along them, so no value stands out for its colour's sake, and they survive grey printing.
+// Numbers to colours. The maps are paths through the OKLab colour space (Ottosson 2020), in which equal distances
+// look equal: lightness changes at a constant rate along them, so no value stands out for its colour's sake, and they
+// survive grey printing.
 #pragma once
 
 #include <cstdint>

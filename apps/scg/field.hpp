@@ -19,19 +19,21 @@ namespace scg {
 
 inline constexpr std::ptrdiff_t cache_line_doubles = 8;
 
+/// What the loops call is always inlined: a copy of it compiled for a wider instruction set must not serve all others.
 class Field {
  public:
-  /// `place`: which of the fields that loops use together this is, 0, 1 or 2. Fields in different places start at different offsets in
-  /// a page: loads and stores at equal offsets make a processor wait, because it first compares only the low bits of addresses.
+  /// `place`: which of the fields that loops use together this is, 0, 1 or 2. Fields in different places start at
+  /// different offsets in a page: loads and stores at equal offsets make a processor wait, because it first compares
+  /// only the low bits of addresses.
   Field(int nx, int ny, int place = 0);
 
-  [[nodiscard]] int nx() const { return nx_; }
-  [[nodiscard]] int ny() const { return ny_; }
-  [[nodiscard]] std::ptrdiff_t stride() const { return stride_; }
+  [[nodiscard, gnu::always_inline]] int nx() const { return nx_; }
+  [[nodiscard, gnu::always_inline]] int ny() const { return ny_; }
+  [[nodiscard, gnu::always_inline]] std::ptrdiff_t stride() const { return stride_; }
 
   /// Row j, -1 <= j <= ny.
-  [[nodiscard]] double* row(int j) { return first_ + j * stride_; }
-  [[nodiscard]] const double* row(int j) const { return first_ + j * stride_; }
+  [[nodiscard, gnu::always_inline]] double* row(int j) { return first_ + j * stride_; }
+  [[nodiscard, gnu::always_inline]] const double* row(int j) const { return first_ + j * stride_; }
 
   /// Everything back to 0, halo included.
   void clear();

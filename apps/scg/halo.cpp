@@ -33,8 +33,8 @@ void Halo::exchange_with_corners(Field& field) {
   receive_rows(field, -1, field.nx() + 2);
 }
 
-// xy_send(dx, dy, type, buffer, size) sends to the cell dx to the east and dy to the north of the caller. The buffer may be used
-// again as soon as it returns.
+// xy_send(dx, dy, type, buffer, size) sends to the cell dx to the east and dy to the north of the caller. The buffer
+// may be used again as soon as it returns.
 void Halo::send_columns(const Field& field) {
   const auto send_column = [&](int i, int dx, Way way) {
     for (int j = 0; j < field.ny(); ++j) column_[static_cast<std::size_t>(j)] = field.row(j)[i];
@@ -50,8 +50,8 @@ void Halo::send_rows(const Field& field, int first, int count) {
   if (block_.has_north()) send_row(field.ny() - 1, +1, to_north);
 }
 
-// xy_recvs(dx, dy, type, buffer, size) waits for a message from the cell at (dx, dy) and stores it: what comes from the west
-// travelled to the east.
+// xy_recvs(dx, dy, type, buffer, size) waits for a message from the cell at (dx, dy) and stores it: what comes from
+// the west travelled to the east.
 void Halo::receive_columns(Field& field) {
   const auto receive_column = [&](int i, int dx, Way way) {
     xy_recvs(dx, 0, way, column_.data(), size_of(field.ny()));

@@ -20,7 +20,8 @@ class Halo {
   /// Takes the neighbours' sides into the halo.
   void receive(Field& field);
 
-  /// The same in two steps, first along x and then along y with the new corners: slower, but fills the corners of the halo too.
+  /// The same in two steps, first along x and then along y with the new corners: slower, but fills the corners of the
+  /// halo too.
   void exchange_with_corners(Field& field);
 
  private:

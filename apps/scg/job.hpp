@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the cells are asked to do, and what they hand back. Every cell reads the one Job; cell 0 fills in the one Outcome.
+// What the cells are asked to do, and what they hand back. Every cell reads the one Job; cell 0 fills in the one
+// Outcome.
 #pragma once
 
 #include <string>
@@ -45,8 +46,8 @@ struct Outcome {
 /// Counted, as everywhere for CG with diagonal scaling, on the textbook form: A p 6, p.Ap 2, x 2, r 2, r.r 2, p 2.
 inline constexpr int flops_per_unknown = 16;
 
-/// What one iteration must move between caches or memory and the processor, per unknown: p and r are read and written once,
-/// x once in two iterations.
+/// What one iteration must move between caches or memory and the processor, per unknown: p and r are read and written
+/// once, x once in two iterations.
 inline constexpr int bytes_per_unknown = 40;
 
 }  // namespace scg

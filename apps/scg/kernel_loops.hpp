@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The loops of kernels.hpp, written once over vectors of `lanes` doubles. Each kernels_*.cpp includes this file, compiled for its own
-// instruction set. Everything here is in an unnamed namespace and uses no inline function of another header, so that no
-// code for a wider instruction set can be picked by the linker for an older computer.
+// The loops of kernels.hpp, written once over vectors of `lanes` doubles. Each kernels_*.cpp includes this file,
+// compiled for its own instruction set. Everything here is in an unnamed namespace and calls no function of another
+// header that is not always inlined, so that the linker cannot pick code for a wider instruction set for an older
+// computer.
 #pragma once
 
 #include <utility>

@@ -7,7 +7,8 @@
 //     r = r - alpha A p
 //     sums of r*r and of products of neighbouring r, from which r*Ar follows
 //
-// A is the five-point matrix divided by its diagonal: 1 on the diagonal, -cx towards west and east, -cy towards south and north.
+// A is the five-point matrix divided by its diagonal: 1 on the diagonal, -cx towards west and east, -cy towards south
+// and north.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// scg: Poisson's equation by conjugate gradients on a grid of cells. The cells' part is in cell.cpp; start reading there.
+// scg: Poisson's equation by conjugate gradients on a grid of cells. The cells' part is in cell.cpp; start reading
+// there.
 #include <fmt/format.h>
 
 #include <aplib/aplib.hpp>

@@ -20,8 +20,8 @@ struct CommandLine {
   bool quiet = false;
 };
 
-/// Reads the command line and the environment. Returns nothing when the program shall go on; else what main() shall return, after help or
-/// a message of what is wrong was printed.
+/// Reads the command line and the environment. Returns nothing when the program shall go on; else what main() shall
+/// return, after help or a message of what is wrong was printed.
 [[nodiscard]] std::optional<int> read_command_line(int argc, char** argv, CommandLine& into);
 
 /// "300" or "400x300". Throws std::invalid_argument saying what is wrong.

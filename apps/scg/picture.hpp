@@ -17,8 +17,8 @@ struct Caption {
   std::string subtitle;  ///< Below it.
 };
 
-/// `samples`: side x side values, row by row from the south. Values of both signs are shown blue and red around white at 0; values of one
-/// sign from dark to light. Contour lines stand where the colour scale has its numbers.
+/// `samples`: side x side values, row by row from the south. Values of both signs are shown blue and red around white
+/// at 0; values of one sign from dark to light. Contour lines stand where the colour scale has its numbers.
 [[nodiscard]] Canvas draw_picture(const std::vector<float>& samples, int side, const Caption& caption);
 
 /// Round numbers from `low` to `high`, about `wanted` of them.

@@ -12,7 +12,8 @@ namespace {
 
 enum Type { to_row_leader = 11, to_cell_0 = 12 };
 
-/// Sample s lies at (s + 1/2) / side of the square; unknown i at (i + 1) / (total + 1). In unknowns, where is the sample?
+/// Sample s lies at (s + 1/2) / side of the square; unknown i at (i + 1) / (total + 1). In unknowns, where is the
+/// sample?
 double place_of(int s, int total, int side) { return (s + 0.5) / side * (total + 1) - 1; }
 
 /// The unknown whose cell provides the sample: the one to its west (south), or the first.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The solution as a square of samples for a picture, gathered on cell 0. Each cell samples its own part of the square; the cells of a
-// row give theirs to the row's first cell, and these to cell 0: as many steps as the machine is wide and high, not as it has cells.
+// The solution as a square of samples for a picture, gathered on cell 0. Each cell samples its own part of the
+// square; the cells of a row give theirs to the row's first cell, and these to cell 0: as many steps as the machine
+// is wide and high, not as it has cells.
 #pragma once
 
 #include <vector>

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: MIT
 //
-// The method. Textbook CG visits the vectors in two passes with a global sum after each, because alpha = r.r / p.Ap must be known before
-// r changes, and beta = r.r_new / r.r_old after it. Chronopoulos and Gear (1989) get p.Ap from r.Ar instead,
+// The method. Textbook CG visits the vectors in two passes with a global sum after each, because alpha = r.r / p.Ap
+// must be known before r changes, and beta = r.r_new / r.r_old after it. Chronopoulos and Gear (1989) get p.Ap from
+// r.Ar instead,
 //
 //     p.Ap = r.Ar - beta r.r / alpha_before,
 //
 // so one pass does all the work of an iteration and both sums follow it. Three things make that pass cheap here:
 //
 //   * A p is computed where it is needed, never stored: a stencil costs less than moving a vector.
-//   * r.Ar needs no second stencil. With 1 on A's diagonal it is r.r minus twice the products of neighbouring unknowns. Pairs
-//     inside the block are summed in the pass; pairs across a side are summed by the cell to the west or south of it.
+//   * r.Ar needs no second stencil. With 1 on A's diagonal it is r.r minus twice the products of neighbouring
+//     unknowns, times cx or cy. Pairs inside the block are summed in the pass; pairs across a side are summed by the
+//     cell to the west or south of it.
 //   * x is brought up to date every second iteration, with two steps at once.
 //
-// The sides of r travel while the first global sum is under way: a cell sends them, takes part in the sum, and then finds its
-// neighbours' sides waiting. The halo of p is never sent; each cell computes it from the halo of r.
+// The sides of r travel while the first global sum is under way: a cell sends them, takes part in the sum, and then
+// finds its neighbours' sides waiting. The halo of p is never sent; each cell computes it from the halo of r.
 #include "solver.hpp"
 
 #include <aplib/cellos.h>
@@ -38,7 +40,8 @@ PassSums pairs_across(const Field& r) {
   return sums;
 }
 
-/// Measures one iteration in `every`, so that looking at the clock costs nothing even in cells of a few hundred unknowns.
+/// Measures one iteration in `every`, so that looking at the clock costs nothing even in cells of a few hundred
+/// unknowns.
 class TimeShare {
  public:
   void pass_begins(int iteration) {
@@ -85,7 +88,8 @@ Solution solve(Fields& fields, Halo& halo, const Block& block, const Job& job, s
   sync(0, 0);  // all cells start the clock together
   const double began = dgettime();
   for (int iteration = 0;; ++iteration) {
-    // The pass: p = r + beta p, r = r - alpha A p, x = x + alpha p. The very first, with alpha = beta = 0, only sets p = r and sums.
+    // The pass: p = r + beta p, r = r - alpha A p, x = x + alpha p. The very first, with alpha = beta = 0, only sets
+    // p = r and sums.
     time_share.pass_begins(iteration);
     step.add_to_x = iteration % 2 == 0 && iteration > 0;
     PassSums sums = loops.pass(p, r, x, step);

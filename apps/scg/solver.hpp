@@ -28,8 +28,9 @@ struct Solution {
   CellTimes times{};
 };
 
-/// Solves A x = b, where r holds b and x and p are 0. All cells call it together; every cell gets the same numbers, bit for bit,
-/// however many threads carry them. `history`, when not null, gets a residual per iteration (it must have room: nothing is allocated).
+/// Solves A x = b, where r holds b and x and p are 0. All cells call it together; every cell gets the same numbers,
+/// bit for bit, however many threads carry them. `history`, when not null, gets a residual per iteration (it must
+/// have room: nothing is allocated).
 Solution solve(Fields& fields, Halo& halo, const Block& block, const Job& job, std::vector<double>* history);
 
 }  // namespace scg

@@ -15,7 +15,8 @@ Stencil::Stencil(GridSize grid)
 
 namespace {
 
-/// A charge between four unknowns (or edge points) is shared out to them by distance, so that it stays where it is on average.
+/// A charge between four unknowns (or edge points) is shared out to them by distance, so that it stays where it is on
+/// average.
 void add_charge(Field& b, const Charge& charge, const Block& block, const Stencil& stencil) {
   const double gx = charge.x / stencil.hx - 1;  // in unknowns
   const double gy = charge.y / stencil.hy - 1;

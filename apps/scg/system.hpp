@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The linear system that the five-point stencil makes of a problem, on one block. Every equation is divided by the diagonal
-// ("diagonal scaling"), which is the same number in all of them, so the matrix stays symmetric and its diagonal becomes 1:
+// The linear system that the five-point stencil makes of a problem, on one block. Every equation is divided by the
+// diagonal ("diagonal scaling"), which is the same number in all of them, so the matrix stays symmetric and its
+// diagonal becomes 1:
 //
 //     u - cx (west + east) - cy (south + north) = f / diagonal + boundary values
 #pragma once
@@ -30,7 +31,8 @@ void fill_right_side(Field& b, const Problem& problem, const Block& block);
 /// Puts u's values on the edge of the square into the halo of `u` where the block touches the edge, corners included.
 void fill_edge(Field& u, const Problem& problem, const Block& block);
 
-/// Sum over the block of (b - A u)^2, where A u is taken from `u`'s halo on every side but the edge of the square (those values are in b).
+/// Sum over the block of (b - A u)^2, where A u is taken from `u`'s halo on every side but the edge of the square
+/// (those values are in b).
 [[nodiscard]] double squared_residual(const Field& b, const Field& u, const Block& block);
 
 /// Sum over the block of b^2.
