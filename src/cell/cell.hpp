@@ -77,7 +77,9 @@ struct alignas(cache_pair_bytes) Cell {
 
   [[nodiscard]] CollectivePlace& place(Scope scope) noexcept { return places[static_cast<std::size_t>(scope)]; }
 
-  std::uint32_t id = 0;            ///< Index; the host program's is the cell count.
+  std::uint32_t id = 0;  ///< Index; the host program's is the cell count.
+  std::uint32_t x = 0;   ///< Place in the grid.
+  std::uint32_t y = 0;
   Processor* processor = nullptr;  ///< Who carries it now.
   TaskTable tasks;
   std::optional<StackPool> stacks;  ///< Made on first use, by the processor that carries the cell then.

@@ -63,8 +63,8 @@ Operand Processor::collective(TaskControl& self, const CollectiveCall& what, con
   if (domain.stopping.load(std::memory_order_relaxed)) [[unlikely]]
     throw Stopped{};  // relaxed: noticed sooner or later
   Group& group = what.scope == Scope::all   ? domain.all
-                 : what.scope == Scope::row ? domain.rows[cell.id / domain.grid.nx]
-                                            : domain.columns[cell.id % domain.grid.nx];
+                 : what.scope == Scope::row ? domain.rows[cell.y]
+                                            : domain.columns[cell.x];
   if (cell.collective.active) [[unlikely]] {
     refuse(self, what.call, Errc::bad_argument,
            fmt::format("task {} of this cell is in a collective already; one task of a cell at a time takes part",

@@ -16,6 +16,8 @@ void Domain::build_cells(Grid new_grid) {
   for (std::uint32_t c = 0; c < cell_count; ++c) {
     owned_cells.push_back(std::make_unique<Cell>());
     owned_cells.back()->id = c;
+    owned_cells.back()->x = c % grid.nx;
+    owned_cells.back()->y = c / grid.nx;
     cells.push_back(owned_cells.back().get());
   }
   if (has_host) {

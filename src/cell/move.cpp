@@ -24,7 +24,8 @@ namespace aplib {
 
 namespace {
 
-constexpr auto time_between_moves = std::chrono::microseconds(50);
+constexpr auto time_between_looks = std::chrono::microseconds(100);
+constexpr double least_gain = 0.1;  // of a processor's time; less is not worth a cell's cold caches
 constexpr std::uint32_t forwarded_bit = 0x8000'0000U;
 
 }  // namespace
@@ -34,8 +35,25 @@ void Processor::offer_cells(TaskControl& self) {
   if (!domain_.options.balance || is_host_ || moving_ || residents_.size() < 2) return;
   if (domain_.move_in_progress.load(std::memory_order_relaxed)) return;  // relaxed: the exchange in hand_over() decides
   const Clock::time_point now = Clock::now();
-  if (now - last_offer_ < time_between_moves) return;
+  if (now - last_offer_ < time_between_looks) return;
   last_offer_ = now;
+  // Is there a processor that would be less busy with one of our cells than we are now?
+  const auto live = std::count_if(residents_.begin(), residents_.end(),
+                                  [&](std::uint32_t cell) { return !domain_.cells[cell]->ended; });
+  if (live < 2) return;
+  const double ours = load_.own_share(now);
+  const double one_cell = ours / static_cast<double>(live);
+  std::uint32_t taker = index_;
+  double least = ours - least_gain - one_cell;
+  for (std::uint32_t p = 0; p < domain_.carriers; ++p) {
+    const LoadMeter& other = domain_.processors[p]->load_;
+    if (p == index_ || !other.idle_now()) continue;
+    const double theirs = other.busy_share(now);
+    if (theirs >= least) continue;
+    least = theirs;
+    taker = p;
+  }
+  if (taker == index_) return;
   // A cell with something to run, but not the one whose stack we stand on, and leave one that can run here.
   const auto movable = [&](const TaskControl& task) {
     Cell* cell = task.cell;
@@ -47,12 +65,7 @@ void Processor::offer_cells(TaskControl& self) {
   const bool another =
       self.ready || ready_.last_of([&](const TaskControl& task) { return task.cell != candidate->cell; }) != nullptr;
   if (!another) return;
-  for (std::uint32_t p = 0; p < domain_.carriers; ++p) {
-    if (p != index_ && domain_.processors[p]->wants_cells()) {
-      hand_over(*candidate->cell, p);
-      return;
-    }
-  }
+  if (hand_over(*candidate->cell, taker)) load_.restart(now);
 }
 
 bool Processor::hand_over(Cell& cell, std::uint32_t to) {
@@ -98,6 +111,7 @@ void Processor::handle_cell_moved(std::uint32_t from, std::uint32_t cell_index, 
     } else if (cell.place(Scope::all).episode != episode_) {
       check_all();  // it has seen an episode complete that we have not looked at yet
     }
+    load_.restart(Clock::now());
     residents_.insert(std::lower_bound(residents_.begin(), residents_.end(), cell.id), cell.id);
     moving_ = true;
     arriving_ = &cell;

@@ -60,6 +60,7 @@ void Processor::run() {
   thread_.attach();
   adopt_thread(base_);
   coarse_now_ = Clock::now();
+  load_.restart(coarse_now_);
   if (domain_.start_at_once && !is_host_) {
     for (const std::uint32_t cell : residents_) start_program(*domain_.cells[cell], domain_.first_program);
   }
@@ -173,26 +174,33 @@ TaskControl* Processor::idle(TaskControl* self) {
     if (self != nullptr && spins <= spins_per_clock_look) self->wait_since = now;
     expire_timers(now);
     if (!ready_.empty()) break;
-    if (now - start >= idle_before_asking && !idle_flag_) set_idle_flag(true);
+    if (now - start >= idle_before_asking) show_idle(start);
     if (now - start >= poll_time) {
-      set_idle_flag(true);
+      show_idle(start);
       park(self);
       if (!ready_.empty()) break;
     }
   }
-  if (idle_flag_) set_idle_flag(false);
   if (start != Clock::time_point{}) {
     coarse_now_ = Clock::now();
     if (self != nullptr) self->cell->waiting += coarse_now_ - start;
+    show_busy(coarse_now_);
   }
   return ready_.pop();
 }
 
-void Processor::set_idle_flag(bool idle) noexcept {
-  if (idle == idle_flag_ || is_host_) return;
-  idle_flag_ = idle;
-  idle_shown_.store(idle, std::memory_order_relaxed);                             // relaxed: a hint
-  domain_.idle_processors.fetch_add(idle ? 1U : ~0U, std::memory_order_relaxed);  // relaxed: a hint
+void Processor::show_idle(Clock::time_point since) noexcept {
+  if (idle_flag_ || is_host_) return;
+  idle_flag_ = true;
+  load_.idle_since(since);
+  domain_.idle_processors.fetch_add(1, std::memory_order_relaxed);  // relaxed: a hint
+}
+
+void Processor::show_busy(Clock::time_point now) noexcept {
+  if (!idle_flag_) return;
+  idle_flag_ = false;
+  load_.busy_from(now);
+  domain_.idle_processors.fetch_sub(1, std::memory_order_relaxed);  // relaxed: a hint
 }
 
 // Sleeps until woken. Every kind of work that can come from outside is looked for once more after announce(); whoever makes such work
@@ -263,6 +271,10 @@ void Processor::poll_rings() {
       if (!handle(in.from, *slot)) break;  // held back until a cell's move is through
       in.ring->pop();
       if (satisfied_ || !ready_.empty()) {
+        if (settle_soon_) {  // a large transfer: its sender may claim the next buffer only when it knows that we have taken this one
+          settle_soon_ = false;
+          in.ring->settle();
+        }
         next_ring_ = i + 1;
         polling_ = false;
         return;

@@ -20,6 +20,7 @@
 #include "cell/cell.hpp"
 #include "cell/copy_small.hpp"
 #include "cell/domain.hpp"
+#include "cell/load_meter.hpp"
 #include "cell/ring.hpp"
 #include "task/ready_queue.hpp"
 
@@ -115,11 +116,8 @@ class Processor {
   [[nodiscard]] bool all_cells_ended() const noexcept;
   [[nodiscard]] bool cell_has_ended(std::uint32_t cell) const noexcept;
 
-  Parker<>& parker() noexcept { return parker_; }  // [any thread]
-  /// Idle for some time, and would like a cell. [any thread]
-  [[nodiscard]] bool wants_cells() const noexcept {
-    return idle_shown_.load(std::memory_order_relaxed);
-  }  // relaxed: a hint
+  Parker<>& parker() noexcept { return parker_; }           // [any thread]
+  const LoadMeter& load() const noexcept { return load_; }  // [any thread]
 
  private:
   friend struct Domain;
@@ -179,7 +177,8 @@ class Processor {
   void expire_timers(Clock::time_point now);
   void poll_rings();
   void refresh_incoming();
-  void set_idle_flag(bool idle) noexcept;
+  void show_idle(Clock::time_point since) noexcept;
+  void show_busy(Clock::time_point now) noexcept;
   bool deadlocked(std::uint64_t sleepers_word);
   void end_task(TaskControl& self);
   void end_cell(Cell& cell);
@@ -263,6 +262,7 @@ class Processor {
   std::uint32_t backlog_count_ = 0;   // messages that did not fit
   bool moving_ = false;               // a cell of ours is leaving or arriving: look closer at every message
   bool satisfied_ = false;            // poll() completed a receive
+  bool settle_soon_ = false;          // a slot told of a claimed offer
   bool polling_ = false;              // inside poll(): do not nest
   std::uint32_t next_ring_ = 0;       // where poll() starts, so that no ring starves
   std::vector<Incoming> incoming_;
@@ -311,7 +311,7 @@ class Processor {
   Parker<> parker_;
   // written by others
   alignas(cache_pair_bytes) std::atomic<std::uint32_t> incoming_count_{0};
-  std::atomic<bool> idle_shown_{false};                          // idle_flag_, for others
+  alignas(cache_pair_bytes) LoadMeter load_;
   std::unique_ptr<std::atomic<MessageRing*>[]> incoming_table_;  // by processor
 };
 

@@ -152,6 +152,7 @@ void Processor::deliver_slot(Cell& cell, std::uint32_t info, std::uint64_t key, 
     case SlotKind::offer_taken: {
       const auto slot = read_payload<OfferSlot>(payload);
       if (slot.has_transfer != 0) slot.posted->transfer.copy_from_back();
+      settle_soon_ = true;
       slot.posted->offered = false;
       slot.posted->task->cell->offering = nullptr;
       complete(*slot.posted);

@@ -14,7 +14,9 @@ namespace {
 
 /// (from + by) on a ring of `count` places.
 std::uint32_t around(std::uint32_t from, int by, std::uint32_t count) {
-  const std::int64_t place = (std::int64_t{from} + by) % std::int64_t{count};
+  std::int64_t place = std::int64_t{from} + by;
+  if (place >= 0 && place < count) return std::uint32_t(place);  // the neighbours of most cells: no division
+  place %= std::int64_t{count};
   return std::uint32_t(place < 0 ? place + count : place);
 }
 

@@ -473,14 +473,8 @@ CellId id() {
   TaskControl& self = self_or_throw("this_cell::id");
   return CellId{self.cell->processor->domain().visible(self.cell->id)};
 }
-std::uint32_t x() {
-  TaskControl& self = self_or_throw("this_cell::x");
-  return self.cell->id % self.cell->processor->domain().grid.nx;
-}
-std::uint32_t y() {
-  TaskControl& self = self_or_throw("this_cell::y");
-  return self.cell->id / self.cell->processor->domain().grid.nx;
-}
+std::uint32_t x() { return self_or_throw("this_cell::x").cell->x; }
+std::uint32_t y() { return self_or_throw("this_cell::y").cell->y; }
 std::uint32_t processor() { return self_or_throw("this_cell::processor").cell->processor->index(); }
 double waiting_seconds() {
   return std::chrono::duration<double>(self_or_throw("this_cell::waiting_seconds").cell->waiting).count();
