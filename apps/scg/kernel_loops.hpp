@@ -143,7 +143,8 @@ inline Sums step(Rows at, std::ptrdiff_t tail, std::ptrdiff_t stride, Mask tail_
 }
 
 template <bool with_x>
-PassSums pass_with(Field& p, Field& r, Field& x, const PassInput& in) {
+PassSums pass_with(Field& p, Field& r, Field& x, const PassInput& in, PassColumns columns) {
+  const std::ptrdiff_t last = p.nx() - 1;
   const std::ptrdiff_t tail = (p.nx() - 1) / lanes * lanes;
   const std::ptrdiff_t stride = p.stride();
   const Mask tail_mask = first_lanes((p.nx() - 1) % lanes + 1);
@@ -159,14 +160,18 @@ PassSums pass_with(Field& p, Field& r, Field& x, const PassInput& in) {
   Sums sums;
   for (int j = p.ny() - 1; j > 0; --j) {
     sums = step<with_x>(at, tail, stride, tail_mask, by, sums);
+    *columns.west++ = at.r[0];
+    *columns.east++ = at.r[last];
     at = {at.p + stride, at.r + stride, at.r, at.x_above + stride};
   }
   sums = step<false>(at, tail, stride, tail_mask, by, sums);
+  *columns.west = at.r[0];
+  *columns.east = at.r[last];
   return {sum_of_lanes(sums.square), sum_of_lanes(sums.horizontal), sum_of_lanes(sums.vertical)};
 }
 
-PassSums pass(Field& p, Field& r, Field& x, const PassInput& in) {
-  return in.add_to_x ? pass_with<true>(p, r, x, in) : pass_with<false>(p, r, x, in);
+PassSums pass(Field& p, Field& r, Field& x, const PassInput& in, PassColumns columns) {
+  return in.add_to_x ? pass_with<true>(p, r, x, in, columns) : pass_with<false>(p, r, x, in, columns);
 }
 
 void add(Field& x, const Field& p, double alpha) {
@@ -174,6 +179,15 @@ void add(Field& x, const Field& p, double alpha) {
     for (std::ptrdiff_t i = 0; i < x.stride(); i += lanes)
       store(x.row(j) + i, load(x.row(j) + i) + alpha * load(p.row(j) + i));
   }
+}
+
+double dot(const double* a, const double* b, int count) {
+  Vector products{};
+  int i = 0;
+  for (; i + lanes <= count; i += lanes) products += load(a + i) * load(b + i);
+  double sum = sum_of_lanes(products);
+  for (; i < count; ++i) sum += a[i] * b[i];
+  return sum;
 }
 
 void triad(Field& a, const Field& b, const Field& c, double s) {

@@ -34,15 +34,25 @@ struct PassSums {
   double vertical = 0;    ///< products of unknowns one above the other, both in the block
 };
 
+/// Where a pass sets aside the first and the last column of the new r, ny numbers each: neighbours want them, and later
+/// they would have to be picked from as many cache lines.
+struct PassColumns {
+  double* west;
+  double* east;
+};
+
 struct Kernels {
   const char* name;  ///< "avx512", "avx2", "portable"
   int lanes;         ///< doubles in a vector
 
   /// One pass. r's halo must hold the neighbours' r as it is before the pass, p's halo their p.
-  PassSums (*pass)(Field& p, Field& r, Field& x, const PassInput& input);
+  PassSums (*pass)(Field& p, Field& r, Field& x, const PassInput& input, PassColumns columns);
 
   /// x += alpha * p over the block.
   void (*add)(Field& x, const Field& p, double alpha);
+
+  /// Sum of a[i] * b[i].
+  double (*dot)(const double* a, const double* b, int count);
 
   /// The yardstick: a = b + s * c over whole fields (the "triad" of the STREAM benchmark). Moves 24 bytes an element.
   void (*triad)(Field& a, const Field& b, const Field& c, double s);

@@ -5,6 +5,6 @@
 namespace scg {
 
 extern const Kernels avx2_kernels;
-const Kernels avx2_kernels{"avx2", lanes, pass, add, triad};
+const Kernels avx2_kernels{"avx2", lanes, pass, add, dot, triad};
 
 }  // namespace scg

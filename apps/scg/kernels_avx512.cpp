@@ -5,6 +5,6 @@
 namespace scg {
 
 extern const Kernels avx512_kernels;
-const Kernels avx512_kernels{"avx512", lanes, pass, add, triad};
+const Kernels avx512_kernels{"avx512", lanes, pass, add, dot, triad};
 
 }  // namespace scg

@@ -5,6 +5,6 @@
 namespace scg {
 
 extern const Kernels portable_kernels;
-const Kernels portable_kernels{"portable", lanes, pass, add, triad};
+const Kernels portable_kernels{"portable", lanes, pass, add, dot, triad};
 
 }  // namespace scg

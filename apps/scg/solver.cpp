@@ -31,12 +31,10 @@ namespace scg {
 namespace {
 
 /// Sums over the pairs of unknowns across the east and the north side. The halo is 0 at the edge of the square.
-PassSums pairs_across(const Field& r) {
+PassSums pairs_across(const Field& r, Halo& halo) {
   PassSums sums;
-  for (int j = 0; j < r.ny(); ++j) sums.horizontal += r.row(j)[r.nx() - 1] * r.row(j)[r.nx()];
-  const double* last = r.row(r.ny() - 1);
-  const double* north = r.row(r.ny());
-  for (int i = 0; i < r.nx(); ++i) sums.vertical += last[i] * north[i];
+  sums.horizontal = kernels().dot(halo.columns().east.data(), halo.neighbours().east.data(), r.ny());
+  sums.vertical = kernels().dot(r.row(r.ny() - 1), r.row(r.ny()), r.nx());
   return sums;
 }
 
@@ -92,7 +90,7 @@ Solution solve(Fields& fields, Halo& halo, const Block& block, const Job& job, s
     // p = r and sums.
     time_share.pass_begins(iteration);
     step.add_to_x = iteration % 2 == 0 && iteration > 0;
-    PassSums sums = loops.pass(p, r, x, step);
+    PassSums sums = loops.pass(p, r, x, step, {halo.columns().west.data(), halo.columns().east.data()});
     time_share.messages_begin();
 
     // Neighbours will need the sides of the new r.
@@ -110,7 +108,7 @@ Solution solve(Fields& fields, Halo& halo, const Block& block, const Job& job, s
     // The neighbours' sides have arrived meanwhile; the pairs of unknowns across them complete r.Ar.
     halo.receive(r);
     if (stop) break;
-    const PassSums across = pairs_across(r);
+    const PassSums across = pairs_across(r, halo);
     xy_dsum(sums.square - 2 * stencil.cx * (sums.horizontal + across.horizontal) -
                 2 * stencil.cy * (sums.vertical + across.vertical),
             &r_Ar);

@@ -102,7 +102,9 @@ TEST_P(Loops, PassEqualsThePlainLoops) {
       copy(x_plain, x);
 
       const PassInput in{.cx = 0.2, .cy = 0.3, .alpha = 0.7, .beta = 0.4, .alpha_before = -0.3, .add_to_x = add_to_x};
-      const PassSums sums = GetParam()->pass(p, r, x, in);
+      std::vector<double> west(static_cast<std::size_t>(ny));
+      std::vector<double> east(static_cast<std::size_t>(ny));
+      const PassSums sums = GetParam()->pass(p, r, x, in, {west.data(), east.data()});
       const PassSums plain = plain_pass(p_plain, r_plain, x_plain, in);
 
       // Corners of the halo belong to nobody; the plain loops do not treat them differently, and neither do these.
@@ -113,6 +115,10 @@ TEST_P(Loops, PassEqualsThePlainLoops) {
         EXPECT_NEAR(p.row(j)[-1], p_plain.row(j)[-1], 1e-14);
         EXPECT_NEAR(p.row(j)[nx], p_plain.row(j)[nx], 1e-14);
       }
+      for (int j = 0; j < ny; ++j) {
+        EXPECT_EQ(west[static_cast<std::size_t>(j)], r.row(j)[0]);
+        EXPECT_EQ(east[static_cast<std::size_t>(j)], r.row(j)[nx - 1]);
+      }
       for (int i = 0; i < nx; ++i) {
         EXPECT_NEAR(p.row(-1)[i], p_plain.row(-1)[i], 1e-14);
         EXPECT_NEAR(p.row(ny)[i], p_plain.row(ny)[i], 1e-14);
@@ -122,6 +128,22 @@ TEST_P(Loops, PassEqualsThePlainLoops) {
       EXPECT_NEAR(sums.horizontal, plain.horizontal, tolerance);
       EXPECT_NEAR(sums.vertical, plain.vertical, tolerance);
     }
+  }
+}
+
+TEST_P(Loops, DotEqualsThePlainLoop) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<double> value(-1, 1);
+  for (int count = 0; count < 40; ++count) {
+    std::vector<double> a(static_cast<std::size_t>(count));
+    std::vector<double> b(a.size());
+    double sum = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      a[i] = value(random);
+      b[i] = value(random);
+      sum += a[i] * b[i];
+    }
+    EXPECT_NEAR(GetParam()->dot(a.data(), b.data(), count), sum, 1e-13);
   }
 }
 
