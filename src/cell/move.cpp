@@ -8,8 +8,8 @@
 //   2. Every other processor X, on reading cell_moved: sets its route of C to Q and answers P with fence(C). What it had sent to C before lies before the
 //      fence in the ring X -> P, what it sends from now on goes to Q.
 //   3. P, on reading a fence of X: passes it on to Q, behind all it has forwarded.
-//   4. Q runs C at once. It leaves messages to C from X in their ring until X's fence has come by way of P. When all have come, the move
-//      is over.
+//   4. Q runs C at once. It leaves messages to C from X in their ring until it has read cell_moved and X's fence has come by way of P. When all
+//      have come, the move is over.
 //
 // Messages *from* C: what C sent from P to Y lies before cell_moved in the ring P -> Y. So Y leaves messages of C that come from Q in their ring until
 // it has read cell_moved from P, that is, until its route of C is Q (see handle()).

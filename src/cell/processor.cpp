@@ -260,7 +260,6 @@ void Processor::refresh_incoming() {
 void Processor::poll_rings() {
   if (known_incoming_ != incoming_count_.load(std::memory_order_relaxed)) [[unlikely]]
     refresh_incoming();  // relaxed: looked at again inside
-  polling_ = true;
   satisfied_ = false;
   const auto count = static_cast<std::uint32_t>(incoming_.size());
   std::uint32_t i = next_ring_;
@@ -276,14 +275,12 @@ void Processor::poll_rings() {
           in.ring->settle();
         }
         next_ring_ = i + 1;
-        polling_ = false;
         return;
       }
     }
     in.ring->settle();
     ++i;
   }
-  polling_ = false;
   if (backlog_count_ != 0) [[unlikely]]
     flush_backlogs();
 }

@@ -151,6 +151,9 @@ class Processor {
     [[nodiscard]] bool empty() const noexcept { return head_ == items_.size(); }
     [[nodiscard]] const Waiting& front() const noexcept { return items_[head_]; }
     void push_back(const Waiting& item) { items_.push_back(item); }
+    /// Position of the ring at which waiting for room was last given up.
+    [[nodiscard]] std::uint32_t stuck_at() const noexcept { return stuck_at_; }
+    void stick(std::uint32_t position) noexcept { stuck_at_ = position; }
     void pop_front() {
       if (++head_ == items_.size()) {
         items_.clear();
@@ -164,6 +167,7 @@ class Processor {
    private:
     std::vector<Waiting> items_;
     std::size_t head_ = 0;
+    std::uint32_t stuck_at_ = 0;
   };
 
   // processor.cpp
@@ -263,7 +267,6 @@ class Processor {
   bool moving_ = false;               // a cell of ours is leaving or arriving: look closer at every message
   bool satisfied_ = false;            // poll() completed a receive
   bool settle_soon_ = false;          // a slot told of a claimed offer
-  bool polling_ = false;              // inside poll(): do not nest
   std::uint32_t next_ring_ = 0;       // where poll() starts, so that no ring starves
   std::vector<Incoming> incoming_;
   std::unique_ptr<BufferPool> pool_;

@@ -105,6 +105,9 @@ bool Processor::handle(std::uint32_t from, Slot& slot) {
         const Admission admission = admit(from, slot);
         if (admission != Admission::deliver) return admission == Admission::done;
       }
+      // Its last processor has told the sender of the move, and us, too, but we have not read that yet.
+      if (route_[slot.cell] != index_) [[unlikely]]
+        return false;
       if (kind == SlotKind::small_message) [[likely]] {
         deliver_small(*domain_.cells[slot.cell], slot.task, slot.key, slot.payload, slot.info & 0xff'ffffU);
       } else {
@@ -117,6 +120,8 @@ bool Processor::handle(std::uint32_t from, Slot& slot) {
         const Admission admission = admit(from, slot);
         if (admission != Admission::deliver) return admission == Admission::done;
       }
+      if (route_[slot.cell] != index_) [[unlikely]]
+        return false;
       start_program(cell, *read_payload<const Program*>(slot.payload));
       return true;
     }

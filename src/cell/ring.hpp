@@ -62,6 +62,12 @@ class Ring {
   /// Producer: how many slots it has published so far (modulo 2^32).
   [[nodiscard]] std::uint32_t produced() const noexcept { return produced_; }
 
+  /// Producer: how many slots the consumer is known to have given back (modulo 2^32). It grows while someone takes messages.
+  [[nodiscard]] std::uint32_t consumed() noexcept {
+    consumed_seen_ = consumed_.load(std::memory_order_acquire);  // invariant (4)
+    return consumed_seen_;
+  }
+
   /// Producer: has the consumer taken everything below `position`? (Positions as produced() gave them.)
   [[nodiscard]] bool consumed_up_to(std::uint32_t position) noexcept {
     if (static_cast<std::int32_t>(consumed_seen_ - position) >= 0) return true;

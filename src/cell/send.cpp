@@ -187,22 +187,31 @@ Processor::MessageRing& Processor::make_ring(std::uint32_t processor) {
   return ring;
 }
 
-// The next slot of the ring to `processor`, or null when the message must go to the backlog. Waits for room while the other side takes messages.
+// The next slot of the ring to `processor`, or null when the message must go to the backlog. A full ring is waited for as long as the other side
+// takes messages, so that a sender does not outrun a receiver that keeps up; one that does not take any is not waited for. Nothing is polled
+// meanwhile: what polling finds (a cell that moves, say) must not come between the choice of a ring and the message.
 Processor::Slot* Processor::slot_to(std::uint32_t processor) {
   MessageRing& ring = ring_to(processor);
-  if (backlog_count_ != 0 && !backlogs_[processor].empty()) [[unlikely]] {
-    if (!flush_backlog(processor)) return nullptr;
+  Backlog& backlog = backlogs_[processor];
+  if (backlog.empty()) [[likely]] {
+    if (Slot* slot = ring.prepare()) [[likely]]
+      return slot;
   }
-  if (Slot* slot = ring.prepare()) [[likely]]
-    return slot;
+  if (processor == index_) return nullptr;  // messages to a cell that is arriving here: end_move() delivers them
+  std::uint32_t consumed = ring.consumed();
+  if (backlog.stuck_at() == consumed && !backlog.empty()) return nullptr;
   parkers_[processor]->wake_if_asleep();
   for (std::uint32_t spin = 0; spin < full_ring_spins; ++spin) {
+    if (flush_backlog(processor)) {
+      if (Slot* slot = ring.prepare()) return slot;
+    }
     cpu_relax();
-    if (Slot* slot = ring.prepare()) return slot;
-    // Two processors may be filling each other's rings: take what is there, so that both go on.
-    if (!polling_ && spin % 16 == 15 && ready_.empty()) poll();
-    if (!backlogs_[processor].empty()) return nullptr;
+    if (const std::uint32_t now = ring.consumed(); now != consumed) {
+      consumed = now;
+      spin = 0;
+    }
   }
+  backlog.stick(consumed);
   return nullptr;
 }
 
