@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "det/explore.hpp"
+
 namespace aplib {
 namespace {
 
@@ -24,7 +26,7 @@ TEST(Transfer, CopiesEveryByteFromBothEnds) {
     const std::vector<char> from = pattern(bytes);
     for (int round = 0; round < 20; ++round) {
       std::vector<char> to(bytes, 0);
-      Transfer transfer;
+      Transfer<> transfer;
       std::atomic<bool> published{false};
       std::thread receiver([&] {
         while (!published.load(std::memory_order_acquire)) std::this_thread::yield();
@@ -47,7 +49,7 @@ TEST(Transfer, TheNextMessageInTheSamePlaceIsUntouchedByTheLastSender) {
   constexpr int rounds = 3000;
   const std::vector<char> from = pattern(bytes);
   std::vector<char> to(bytes);
-  Transfer transfer;
+  Transfer<> transfer;
   // Whose turn: 0 receiver prepares, 1 or 2: that sender begins and publishes, 3: receiver copies.
   std::atomic<int> turn{0};
   std::atomic<int> wrong{0};
@@ -71,6 +73,48 @@ TEST(Transfer, TheNextMessageInTheSamePlaceIsUntouchedByTheLastSender) {
   first.join();
   second.join();
   EXPECT_EQ(wrong.load(), 0);
+}
+
+// The same under the deterministic scheduler: two senders by turns, one receiver, one place.
+struct TransferScenario {
+  static constexpr int thread_count = 3;
+  static constexpr int receiver = 2;
+  static constexpr int message_count = 4;
+  static constexpr std::size_t bytes = 3 * Transfer<>::chunk_bytes_min + 100;
+
+  void thread(int self) {
+    if (self == receiver) {
+      for (int i = 0; i < message_count; ++i) {
+        std::memset(to, 0, bytes);
+        turn.store(2 * i + 1, std::memory_order_release);
+        while (turn.load(std::memory_order_acquire) != 2 * i + 2) det::yield();
+        transfer.copy_from_back();
+        bool whole = true;
+        for (std::size_t b = 0; b < bytes; b += 512) whole = whole && to[b] == from[i][b];
+        det::check(whole && to[bytes - 1] == from[i][bytes - 1], "the message is whole");
+      }
+      return;
+    }
+    for (int i = self; i < message_count; i += 2) {
+      std::memset(from[i], i + 1, bytes);
+      while (turn.load(std::memory_order_acquire) != 2 * i + 1) det::yield();
+      transfer.begin(to, from[i], bytes);
+      turn.store(2 * i + 2, std::memory_order_release);
+      transfer.copy_from_front();
+    }
+  }
+
+  Transfer<det::DetAtomic> transfer;
+  det::DetAtomic<int> turn{0};
+  char to[bytes];
+  char from[message_count][bytes];
+};
+
+TEST(Transfer, OnePlaceServesSendersByTurnsUnderEverySeed) {
+  for (const det::Memory memory : {det::Memory::interleaving, det::Memory::weak}) {
+    const det::Outcome outcome = det::explore<TransferScenario>(400, {.memory = memory});
+    EXPECT_TRUE(outcome.ok) << outcome.failure;
+  }
 }
 
 }  // namespace
