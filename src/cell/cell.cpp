@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "cell/cell.hpp"
 
+#include <cstring>
+
 #include "aplib/ids.hpp"
 
 namespace aplib {
@@ -37,6 +39,14 @@ void TaskTable::erase(std::uint32_t id) {
   tasks_[id] = nullptr;
   --count_;
   if (id != 0) freed_.push_back(id);
+}
+
+void BroadcastPlace::show(const void* source, std::size_t size) {
+  bytes = source;
+  if (size > staged_bytes_max || size == 0) return;
+  if (stage == nullptr) stage = std::make_unique<char[]>(staged_bytes_max);
+  std::memcpy(stage.get(), source, size);
+  bytes = stage.get();
 }
 
 Cell::~Cell() {

@@ -45,6 +45,7 @@ struct CollectivePlace {
   std::uint32_t episode = 0;  ///< Done so far; the number of the next one.
   Operand operands[2];        ///< By parity. Read by other processors once the arrival is published.
   CollectiveCall calls[2];    ///< The same, to explain a mismatch.
+  BroadcastPlace shown[2];    ///< The same, of the root of a broadcast.
 };
 
 /// The collective a cell is in, if any.

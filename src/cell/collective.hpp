@@ -74,7 +74,10 @@ struct alignas(cache_pair_bytes) ArrivalLines {
 struct BroadcastPlace {
   static constexpr std::size_t staged_bytes_max = 8 * 1024;
   const void* bytes = nullptr;
-  std::unique_ptr<char[]> stage;
+  std::unique_ptr<char[]> stage;  ///< Made by the first small broadcast.
+
+  /// Root: shows `source`. Large ones are shown where they are: then the root must wait for the readers.
+  void show(const void* source, std::size_t size);
 };
 
 /// Shared by the cells of one group.
@@ -83,7 +86,6 @@ struct Group {
   std::uint32_t first = 0;  ///< First cell; member i is first + i * stride.
   std::uint32_t stride = 1;
   std::uint32_t count = 0;
-  BroadcastPlace broadcast[2];
 
   // Rows and columns only.
   alignas(cache_pair_bytes) std::atomic<std::uint64_t> arrived{0};

@@ -87,14 +87,7 @@ Operand Processor::collective(TaskControl& self, const CollectiveCall& what, con
   CollectivePlace& place = cell.place(what.scope);
   const std::uint32_t episode = place.episode;
   const std::uint32_t parity = episode & 1U;
-  BroadcastPlace& shown = group.broadcast[parity];
-  if (what.kind == CollectiveKind::broadcast && cell.id == what.root) {
-    shown.bytes = buffer;
-    if (what.bytes <= BroadcastPlace::staged_bytes_max) {
-      if (what.bytes != 0) std::memcpy(shown.stage.get(), buffer, what.bytes);
-      shown.bytes = shown.stage.get();
-    }
-  }
+  if (what.kind == CollectiveKind::broadcast && cell.id == what.root) place.shown[parity].show(buffer, what.bytes);
 
   place.operands[parity] = value;
   place.calls[parity] = what;
@@ -120,7 +113,9 @@ Operand Processor::collective(TaskControl& self, const CollectiveCall& what, con
   const Operand result = cell.collective.result;
 
   if (what.kind == CollectiveKind::broadcast) {
-    if (cell.id != what.root && what.bytes != 0) std::memcpy(buffer, shown.bytes, what.bytes);
+    if (cell.id != what.root && what.bytes != 0) {
+      std::memcpy(buffer, domain.cells[what.root]->place(what.scope).shown[parity].bytes, what.bytes);
+    }
     if (what.bytes > BroadcastPlace::staged_bytes_max) {
       // The others read the root's own memory: it may go on only when all have.
       CollectiveCall leave = what;

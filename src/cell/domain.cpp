@@ -30,8 +30,6 @@ void Domain::build_cells(Grid new_grid) {
     group.first = first;
     group.stride = stride;
     group.count = count;
-    for (BroadcastPlace& place : group.broadcast)
-      place.stage = std::make_unique<char[]>(BroadcastPlace::staged_bytes_max);
   };
   set_up(all, Scope::all, 0, 1, cell_count);
   rows = std::vector<Group>(grid.ny);
