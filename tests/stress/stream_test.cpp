@@ -21,6 +21,8 @@ struct Stream {
   std::uint64_t messages;
   std::uint32_t window;  // 0: the sender waits for nothing
   const char* name;
+
+  friend void PrintTo(const Stream& stream, std::ostream* out) { *out << stream.name; }
 };
 
 class StreamTest : public testing::TestWithParam<Stream> {};
@@ -54,8 +56,11 @@ TEST_P(StreamTest, HoldsABoundedWorkingSet) {
     }
   });
   EXPECT_EQ(wrong.load(), 0U);
-  // The window's worth, and some room for the allocator; without reuse this would be hundreds to thousands of MiB.
-  const std::uint64_t room = 64 * mebibyte + 8 * stream.window * stream.bytes;
+  // What may be on its way (a sender that waits for nothing gets some thousand messages ahead on its own processor), and some room for the
+  // allocator. Without reuse the whole stream would be in memory.
+  const std::uint64_t under_way = stream.window != 0 ? 8 * stream.window : 5'000;
+  const std::uint64_t room = 64 * mebibyte + under_way * stream.bytes;
+  if (sanitized) return;  // shadow memory and quarantines count as ours
   EXPECT_LT(at_end, after_warm_up + room) << "grew by " << (at_end - after_warm_up) / mebibyte << " MiB";
 }
 
@@ -87,6 +92,7 @@ TEST(Stream, ABurstsMemoryServesTheNext) {
       if (me() == 0) after_last = resident_bytes();
     }
   });
+  if (sanitized) return;  // as above
   EXPECT_LT(after_last, after_first + burst * bytes / 2);
 }
 
