@@ -41,6 +41,15 @@ void require_cell(const char* call) {
   }
 }
 
+void require_host_program(const char* call) {
+  require_cell(call);
+  if (!face::has_host()) [[unlikely]] {
+    face::fail(
+        Errc::bad_argument, call,
+        "this program has no host half; define host_main and link aplib::cellos_main, or use l_asend and l_arecv");
+  }
+}
+
 void require_host(const char* call) {
   if (!face::on_host()) [[unlikely]] {
     face::fail(Errc::bad_argument, call, "only the host program can call it, in host_main");

@@ -21,6 +21,8 @@ namespace aplib::cellos {
 /// Fail on the wrong side.
 void require_cell(const char* call);
 void require_host(const char* call);
+/// For calls of cells that speak to the host program: fails on the host, and where there is none.
+void require_host_program(const char* call);
 
 /// No machine has a host id below this, so an ordinary cid is told from the host with one compare.
 inline constexpr int host_id_min = 4096;

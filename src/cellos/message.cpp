@@ -29,7 +29,7 @@ int l_asend(int cid, int tid, int type, const void* buf, int size) {
 
 int h_send(int type, const void* buf, int size) {
   constexpr const char* call = "h_send";
-  require_cell(call);
+  require_host_program(call);
   check_type(call, type);
   const auto bytes = source(call, buf, size);
   const To to{.task = TaskId{0}, .type = type};
@@ -58,7 +58,7 @@ void* crecv(void) { return receive_body("crecv", From{}, face::Space::plain, fac
 
 void* h_recv(int type) {
   constexpr const char* call = "h_recv";
-  require_cell(call);
+  require_host_program(call);
   if (type != ANY_TYPE) check_type(call, type);
   const From from{.cell = this_machine::host_cell(), .task = any_task, .type = type};
   return receive_body(call, from, face::Space::plain);

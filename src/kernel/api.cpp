@@ -269,6 +269,8 @@ void wait_cells(const char* call) {
   Processor::wait_for_cells(self, call);
 }
 
+bool has_host() { return self_or_throw("has_host").cell->processor->domain().has_host; }
+
 bool on_host() {
   TaskControl& self = self_or_throw("on_host");
   return self.cell->id == self.cell->processor->domain().cell_count;

@@ -66,6 +66,9 @@ void wait_cells(const char* call);
 /// True when the caller is a task of the host program.
 bool on_host();
 
+/// True when the machine was started with a host program.
+bool has_host();
+
 /// Throws Error: "cell 3 task 0: <call>: <text>".
 [[noreturn]] void fail(Errc code, const char* call, const std::string& text);
 

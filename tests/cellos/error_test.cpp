@@ -47,8 +47,8 @@ const Misuse misuses[] = {
     {"SendHugeType", [] { l_asend(1, 0, 1 << 24, &byte, 1); }, "l_asend: 16777216 is no message type"},
     {"SendNegativeSize", [] { l_asend(1, 0, 0, &byte, -4); }, "l_asend: size is -4; give a number of bytes, 0 or more"},
     {"SendNull", [] { l_asend(1, 0, 0, nullptr, 8); }, "l_asend: the buffer is NULL but size is 8"},
-    {"HSendNegativeSize", [] { h_send(0, &byte, -1); }, "h_send: size is -1"},
-    {"HSendType", [] { h_send(-7, &byte, 1); }, "h_send: -7 is no message type"},
+    {"HSendWithoutHost", [] { h_send(0, &byte, 1); }, "h_send: this program has no host half; define host_main"},
+    {"HRecvWithoutHost", [] { h_recv(0); }, "h_recv: this program has no host half; define host_main"},
     {"CbroadTask", [] { cbroad(-2, 0, &byte, 1); }, "cbroad: -2 is no task id"},
     {"CbroadNull", [] { cbroad(0, 0, nullptr, 1); }, "cbroad: the buffer is NULL"},
     {"ReceiveFromNoCell", [] { l_arecv(7, 0, 0); }, "l_arecv: there is no cell 7"},
@@ -56,7 +56,6 @@ const Misuse misuses[] = {
     {"ReceiveType", [] { l_arecv(0, 0, -2); }, "l_arecv: -2 is no message type"},
     {"ReceiveTask", [] { l_arecv(0, -2, 0); }, "l_arecv: -2 is no task id"},
     {"ProbeNoCell", [] { l_aqrecv(9, 0, 0); }, "l_aqrecv: there is no cell 9"},
-    {"HRecvType", [] { h_recv(-3); }, "h_recv: -3 is no message type"},
     {"ReadBeforeReceive", [] { readmsg(&byte, 1); }, "readmsg: there is no message to read"},
     {"ReadStored",
      [] {
@@ -197,6 +196,32 @@ TEST(Errors, ADeadlockReportNamesTheCalls) {
   EXPECT_EQ(report.exit_status, 70);
   EXPECT_NE(printed.find("l_arecv"), std::string::npos) << printed;
   EXPECT_NE(printed.find("xy_recvs"), std::string::npos) << printed;
+}
+
+TEST(Errors, MessagesWithTheHostAreCheckedToo) {
+  const int status = run_program(
+      {{1, 1}, 1},
+      [](int, char**) {
+        ccreat("program", 0, nullptr);
+        waitstable();
+        return 0;
+      },
+      [] {
+        const auto text = [](auto&& call) {
+          try {
+            call();
+          } catch (const aplib::Error& error) {
+            return std::string(error.what());
+          }
+          return std::string();
+        };
+        EXPECT_EQ(text([] { h_send(0, &byte, -1); }),
+                  "cell 0 task 0: h_send: size is -1; give a number of bytes, 0 or more");
+        EXPECT_EQ(text([] { h_send(-7, &byte, 1); }),
+                  "cell 0 task 0: h_send: -7 is no message type; types are 0..16777215");
+        EXPECT_EQ(text([] { h_recv(-3); }), "cell 0 task 0: h_recv: -3 is no message type; types are 0..16777215");
+      });
+  EXPECT_EQ(status, 0);
 }
 
 TEST(Errors, ADeadlockOfTheHostNamesItsCalls) {
