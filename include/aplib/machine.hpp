@@ -86,7 +86,8 @@ namespace this_cell {
 [[nodiscard]] APLIB_API std::uint32_t y();
 /// Index of the processor (OS thread) that carries the cell now. It can change at any switch point while balance is on.
 [[nodiscard]] APLIB_API std::uint32_t processor();
-/// Seconds this cell spent waiting inside library calls since it started.
+/// Seconds in which its processor found nothing to do while this cell waited (waits under about 0.4 us are not counted). A share of
+/// time lost to communication where each cell has a processor of its own; other cells' work on the same processor is not in it.
 [[nodiscard]] APLIB_API double waiting_seconds();
 }  // namespace this_cell
 
