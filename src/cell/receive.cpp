@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Receiving: what arrives finds the receive that waits for it, or the mailbox of its task.
+#include <thread>
+
 #include "cell/copy_small.hpp"
 #include "cell/processor.hpp"
 
@@ -221,7 +223,7 @@ void Processor::queue_buffer(Cell& cell, std::uint32_t task, std::uint64_t key, 
 
 bool Processor::withdraw_offered(Posted& posted) noexcept {
   Cell& cell = *posted.task->cell;
-  while (true) {
+  for (std::uint32_t spins = 1;; ++spins) {
     Posted* expected = &posted;
     if (cell.offer.compare_exchange_strong(expected, nullptr, std::memory_order_acq_rel,
                                            std::memory_order_acquire)) {  // as in send_to_offer()
@@ -231,6 +233,7 @@ bool Processor::withdraw_offered(Posted& posted) noexcept {
     }
     // A sender has claimed it and will say within a few instructions whether it wants it.
     if (posted.committed.load(std::memory_order_acquire)) return false;  // acquire: pairs with send_to_offer()
+    if (spins % 1024 == 0) std::this_thread::yield();  // its thread has lost its core and may need ours
     cpu_relax();
   }
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <system_error>
 
 #include "aplib/error.hpp"
 #include "base/cpus.hpp"
@@ -62,14 +63,28 @@ void Machine::Impl::make_carriers() {
 
 void Machine::Impl::start_threads() {
   for (std::uint32_t p = 0; p < domain->carriers; ++p) {
-    threads.emplace_back([this, p] {
+    const auto carry = [this, p] {
       const SignalStack signal_stack;
       if (p < placement.core_of_processor.size()) {
         if (const std::string problem = bind_this_thread(placement.core_of_processor[p]); !problem.empty())
           log.warn("{}", problem);
       }
       domain->processors[p]->run();
-    });
+    };
+    try {
+      threads.emplace_back(carry);
+    } catch (const std::system_error& error) {
+      domain->fail(
+          static_cast<int>(ExitStatus::program_failed),
+          fmt::format(
+              "cannot start thread {} of {}: {}; use fewer threads (APLIB_THREADS) or raise the limit on processes "
+              "(ulimit -u)",
+              p + 1, domain->carriers, error.code().message()));
+      // Cells of processors that do not run count as live for ever, so the count of live cells cannot end the run.
+      domain->over.store(true, std::memory_order_release);  // release: to Processor::idle()
+      domain->wake_all();
+      return;
+    }
   }
 }
 
@@ -134,6 +149,9 @@ Machine::~Machine() = default;
 const Options& Machine::options() const noexcept { return impl_->options; }
 
 Report Machine::run(std::function<void()> cell_program) {
+  if (Processor::current() != nullptr) {
+    throw Error(Errc::bad_argument, "run: called from a task; a machine is run from an ordinary thread");
+  }
   impl_->make_domain(false);
   Domain& domain = *impl_->domain;
   domain.first_program = Program{std::move(cell_program), 0};
