@@ -18,7 +18,7 @@ void tasks_alive(std::uint64_t wanted, std::uint32_t cells, std::uint64_t bytes_
     GTEST_SKIP() << "needs " << (wanted * bytes_each * 5 / 4 >> 20U) << " MiB of memory";
   }
   Options options = options_of({{cells, 1}, 2});
-  options.stack_bytes = 8 * 1024;
+  options.stack_bytes = sanitized ? 128 * 1024 : debug ? 16 * 1024 : 8 * 1024;  // their frames are larger
   std::atomic<std::uint64_t> alive{0};
   std::atomic<std::uint64_t> most{0};
   std::atomic<std::uint64_t> sum{0};
