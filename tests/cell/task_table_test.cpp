@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <random>
 #include <set>
 
@@ -12,8 +13,10 @@ namespace {
 
 // The table only keeps pointers; any address will do.
 TaskControl& stand_in(std::uint32_t id) {
-  static char memory[1U << 20U];
-  return *reinterpret_cast<TaskControl*>(&memory[id]);
+  constexpr std::uint32_t id_max = 1U << 14U;
+  alignas(TaskControl) static char memory[std::size_t{id_max} * alignof(TaskControl)];
+  if (id >= id_max) std::abort();
+  return *reinterpret_cast<TaskControl*>(&memory[id * alignof(TaskControl)]);
 }
 
 TEST(TaskTable, GivesFreeIdsOnlyAndRestsThoseThatWereUsed) {
