@@ -256,35 +256,6 @@ void Processor::refresh_incoming() {
   }
 }
 
-// Takes messages until a task became ready or a receive in progress is satisfied, so that a stream is taken at the receiver's own pace.
-void Processor::poll_rings() {
-  if (known_incoming_ != incoming_count_.load(std::memory_order_relaxed)) [[unlikely]]
-    refresh_incoming();  // relaxed: looked at again inside
-  satisfied_ = false;
-  const auto count = static_cast<std::uint32_t>(incoming_.size());
-  std::uint32_t i = next_ring_;
-  for (std::uint32_t n = 0; n < count; ++n) {
-    if (i >= count) i = 0;
-    const Incoming& in = incoming_[i];
-    while (Slot* slot = in.ring->peek()) {
-      if (!handle(in.from, *slot)) break;  // held back until a cell's move is through
-      in.ring->pop();
-      if (satisfied_ || !ready_.empty()) {
-        if (settle_soon_) {  // a large transfer: its sender may claim the next buffer only when it knows that we have taken this one
-          settle_soon_ = false;
-          in.ring->settle();
-        }
-        next_ring_ = i + 1;
-        return;
-      }
-    }
-    in.ring->settle();
-    ++i;
-  }
-  if (backlog_count_ != 0) [[unlikely]]
-    flush_backlogs();
-}
-
 // The machine is stopping: every task that waits here is woken to unwind.
 void Processor::stop_tasks() {
   stop_seen_ = true;

@@ -12,6 +12,10 @@ namespace {
 constexpr std::size_t offer_from_bytes = 2 * 1024;
 constexpr std::uint8_t probe_misses_max = 4;
 
+// info of small messages is their length, as their kind is 0.
+static_assert(static_cast<std::uint32_t>(SlotKind::small_message) == 0);
+constexpr std::uint32_t small_messages_end = 1U << 24;
+
 template <class T>
 T read_payload(const std::byte* payload) noexcept {
   T value;
@@ -89,6 +93,62 @@ bool Processor::probe(TaskControl& self, const MatchWish& wish) {
     return !self.mailbox.empty() && self.mailbox.find(wish) != nullptr;
   }
   return false;
+}
+
+[[gnu::always_inline]] inline void Processor::deliver_small(Cell& cell, std::uint32_t task, std::uint64_t key,
+                                                            const std::byte* body, std::size_t bytes) {
+  TaskControl* receiver = cell.tasks.find(task);
+  if (receiver != nullptr && receiver->posted.open && receiver->posted.wish.accepts(key) && withdraw(receiver->posted))
+      [[likely]] {
+    Posted& posted = receiver->posted;
+    posted.key = key;
+    posted.bytes = bytes;
+    if (posted.message != nullptr) {
+      MessageAccess::set_small(*posted.message, key, body, bytes);
+    } else {
+      copy_small(posted.buffer, body, std::min(bytes, posted.capacity));
+    }
+    complete(posted);
+    return;
+  }
+  Buffer* buffer = pool_->get(bytes);
+  std::memcpy(buffer->body(), body, MessageRing::inline_bytes_max);
+  queue_buffer(cell, task, key, buffer, bytes);
+}
+
+// Takes messages until a task became ready or a receive in progress is satisfied, so that a stream is taken at the receiver's own pace.
+void Processor::poll_rings() {
+  if (known_incoming_ != incoming_count_.load(std::memory_order_relaxed)) [[unlikely]]
+    refresh_incoming();  // relaxed: looked at again inside
+  satisfied_ = false;
+  const auto count = static_cast<std::uint32_t>(incoming_.size());
+  std::uint32_t i = next_ring_;
+  for (std::uint32_t n = 0; n < count; ++n) {
+    if (i >= count) i = 0;
+    const Incoming& in = incoming_[i];
+    while (Slot* slot = in.ring->peek()) {
+      const bool plain = slot->info < small_messages_end && !moving_ && route_[MatchKey::cell(slot->key)] == in.from &&
+                         route_[slot->cell] == index_;
+      if (plain) [[likely]] {  // what handle() would do, without the way there
+        deliver_small(*domain_.cells[slot->cell], slot->task, slot->key, slot->payload, slot->info);
+      } else if (!handle(in.from, *slot)) {
+        break;  // held back until a cell's move is through
+      }
+      in.ring->pop();
+      if (satisfied_ || !ready_.empty()) {
+        if (settle_soon_) {  // a large transfer: its sender may claim the next buffer only when it knows that we have taken this one
+          settle_soon_ = false;
+          in.ring->settle();
+        }
+        next_ring_ = i + 1;
+        return;
+      }
+    }
+    in.ring->settle();
+    ++i;
+  }
+  if (backlog_count_ != 0) [[unlikely]]
+    flush_backlogs();
 }
 
 // One slot from the ring of processor `from`. False: it must stay where it is for now.
@@ -171,27 +231,6 @@ void Processor::deliver_slot(Cell& cell, std::uint32_t info, std::uint64_t key, 
       break;
     }
   }
-}
-
-void Processor::deliver_small(Cell& cell, std::uint32_t task, std::uint64_t key, const std::byte* body,
-                              std::size_t bytes) {
-  TaskControl* receiver = cell.tasks.find(task);
-  if (receiver != nullptr && receiver->posted.open && receiver->posted.wish.accepts(key) && withdraw(receiver->posted))
-      [[likely]] {
-    Posted& posted = receiver->posted;
-    posted.key = key;
-    posted.bytes = bytes;
-    if (posted.message != nullptr) {
-      MessageAccess::set_small(*posted.message, key, body, bytes);
-    } else {
-      copy_small(posted.buffer, body, std::min(bytes, posted.capacity));
-    }
-    complete(posted);
-    return;
-  }
-  Buffer* buffer = pool_->get(bytes);
-  std::memcpy(buffer->body(), body, MessageRing::inline_bytes_max);
-  queue_buffer(cell, task, key, buffer, bytes);
 }
 
 void Processor::deliver_buffer(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer* buffer, std::size_t bytes) {

@@ -101,6 +101,19 @@ void Processor::send(TaskControl& self, const char* call, std::uint32_t cell, st
   const std::uint64_t key = MatchKey::make(space, self.cell->id, self.id, static_cast<std::uint32_t>(to.type));
   const std::uint32_t processor = route_[target_index];
   if (processor != index_) {
+    MessageRing* ring = outgoing_[processor];
+    if (bytes.size() <= MessageRing::inline_bytes_max && backlog_count_ == 0 && ring != nullptr) [[likely]] {
+      if (Slot* slot = ring->prepare()) [[likely]] {
+        copy_small(slot->payload, bytes.data(), bytes.size());
+        slot->info = info_of(SlotKind::small_message, bytes.size());
+        slot->key = key;
+        slot->cell = target_index;
+        slot->task = aplib::index(to.task);
+        ring->publish();
+        parkers_[processor]->wake_if_asleep();
+        return;
+      }
+    }
     send_remote(target_index, processor, aplib::index(to.task), key, bytes);
     return;
   }
@@ -115,19 +128,8 @@ void Processor::send(TaskControl& self, const char* call, std::uint32_t cell, st
 void Processor::send_remote(std::uint32_t cell, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
                             std::span<const std::byte> bytes) {
   const std::size_t size = bytes.size();
-  if (size <= MessageRing::inline_bytes_max) {
-    Slot* slot = slot_to(processor);
-    if (slot == nullptr) [[unlikely]] {
-      push_raw(processor, info_of(SlotKind::small_message, size), key, cell, task, bytes.data(), size);
-      return;
-    }
-    copy_small(slot->payload, bytes.data(), size);
-    slot->info = info_of(SlotKind::small_message, size);
-    slot->key = key;
-    slot->cell = cell;
-    slot->task = task;
-    outgoing_[processor]->publish();
-    parkers_[processor]->wake_if_asleep();
+  if (size <= MessageRing::inline_bytes_max) {  // the first one, or the ring is full
+    push_raw(processor, info_of(SlotKind::small_message, size), key, cell, task, bytes.data(), size);
     return;
   }
   if (size >= offer_from_bytes && send_to_offer(cell, processor, task, key, bytes)) return;
