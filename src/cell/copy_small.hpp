@@ -33,4 +33,9 @@ inline void copy_small(void* to, const void* from, std::size_t bytes) noexcept {
   }
 }
 
+/// Copies any number of bytes; nothing at all of an empty message, whose addresses may be null.
+inline void copy_bytes(void* to, const void* from, std::size_t bytes) noexcept {
+  if (bytes != 0) std::memcpy(to, from, bytes);
+}
+
 }  // namespace aplib

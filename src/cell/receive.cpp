@@ -73,7 +73,7 @@ void Processor::take_from_mailbox(TaskControl& self, Buffer* found) {
     MessageAccess::set_buffer(*posted.message, found->key, found, found->bytes);
     return;
   }
-  if (found->bytes != 0) std::memcpy(posted.buffer, found->body(), std::min(found->bytes, posted.capacity));
+  copy_bytes(posted.buffer, found->body(), std::min(found->bytes, posted.capacity));
   pool_->put(found);
 }
 
@@ -243,7 +243,7 @@ void Processor::deliver_buffer(Cell& cell, std::uint32_t task, std::uint64_t key
     if (posted.message != nullptr) {
       MessageAccess::set_buffer(*posted.message, key, buffer, bytes);
     } else {
-      std::memcpy(posted.buffer, buffer->body(), std::min(bytes, posted.capacity));
+      copy_bytes(posted.buffer, buffer->body(), std::min(bytes, posted.capacity));
       pool_->put(buffer);
     }
     complete(posted);

@@ -58,7 +58,7 @@ constexpr std::uint32_t info_of(SlotKind kind, std::size_t bytes = 0) noexcept {
     posted.key = key;
     posted.bytes = bytes.size();
     if (posted.message == nullptr) {
-      std::memcpy(posted.buffer, bytes.data(), std::min(bytes.size(), posted.capacity));
+      copy_bytes(posted.buffer, bytes.data(), std::min(bytes.size(), posted.capacity));
     } else if (bytes.size() <= Message::inline_bytes_max) {
       MessageAccess::set_small_exactly(*posted.message, key, bytes.data(), bytes.size());
     } else {
@@ -70,7 +70,7 @@ constexpr std::uint32_t info_of(SlotKind kind, std::size_t bytes = 0) noexcept {
     return;
   }
   Buffer* buffer = pool_->get(bytes.size());
-  if (!bytes.empty()) std::memcpy(buffer->body(), bytes.data(), bytes.size());
+  copy_bytes(buffer->body(), bytes.data(), bytes.size());
   queue_buffer(cell, task, key, buffer, bytes.size());
   if (receiver != nullptr && receiver->mailbox.size() > local_backlog_max && !ready_.empty()) [[unlikely]] {
     yield(self);  // let it catch up, else a sender that never waits would fill the memory
@@ -222,7 +222,7 @@ void Processor::push_raw(std::uint32_t processor, std::uint32_t info, std::uint6
   Slot* slot = backlogs_[processor].empty() ? slot_to(processor) : nullptr;
   if (slot == nullptr) {
     Waiting waiting{info, key, cell, task, {}};
-    if (bytes != 0) std::memcpy(waiting.payload, payload, bytes);
+    copy_bytes(waiting.payload, payload, bytes);
     backlogs_[processor].push_back(waiting);
     ++backlog_count_;
     return;
@@ -231,7 +231,7 @@ void Processor::push_raw(std::uint32_t processor, std::uint32_t info, std::uint6
   slot->key = key;
   slot->cell = cell;
   slot->task = task;
-  if (bytes != 0) std::memcpy(slot->payload, payload, bytes);
+  copy_bytes(slot->payload, payload, bytes);
   outgoing_[processor]->publish();
   parkers_[processor]->wake_if_asleep();
 }
