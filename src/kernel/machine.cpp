@@ -2,6 +2,7 @@
 #include "aplib/machine.hpp"
 
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <system_error>
@@ -62,6 +63,13 @@ void Machine::Impl::make_carriers() {
 }
 
 void Machine::Impl::start_threads() {
+  // Ctrl-C is for the thread that runs the machine: carriers are never interrupted by it.
+  sigset_t stop_signals;
+  sigset_t before;
+  sigemptyset(&stop_signals);
+  sigaddset(&stop_signals, SIGINT);
+  sigaddset(&stop_signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &stop_signals, &before);  // threads inherit it
   for (std::uint32_t p = 0; p < domain->carriers; ++p) {
     const auto carry = [this, p] {
       const SignalStack signal_stack;
@@ -83,9 +91,10 @@ void Machine::Impl::start_threads() {
       // Cells of processors that do not run count as live for ever, so the count of live cells cannot end the run.
       domain->over.store(true, std::memory_order_release);  // release: to Processor::idle()
       domain->wake_all();
-      return;
+      break;
     }
   }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 void Machine::Impl::join_threads() {

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "machines.hpp"
+#include "task/switch.hpp"  // APLIB_TSAN
 
 namespace aplib {
 namespace {
@@ -26,6 +27,11 @@ enum class Doing { receiving, meeting, sleeping, joining, talking };
   std::atomic<std::uint32_t> begun{0};
   std::atomic<std::uint32_t> unwound{0};
   std::thread user([&] {
+    sigset_t stop_signals;  // the one who presses Ctrl-C is no thread of the program: the signal is for the others
+    sigemptyset(&stop_signals);
+    sigaddset(&stop_signals, SIGINT);
+    sigaddset(&stop_signals, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &stop_signals, nullptr);
     while (begun.load() < shape.cells.count()) std::this_thread::yield();
     kill(getpid(), signal);
   });
@@ -69,7 +75,11 @@ enum class Doing { receiving, meeting, sleeping, joining, talking };
 
 class Interrupt : public testing::TestWithParam<Shape> {
  protected:
-  void SetUp() override { testing::FLAGS_gtest_death_test_style = "threadsafe"; }
+  void SetUp() override {
+    if (APLIB_TSAN)
+      GTEST_SKIP() << "ThreadSanitizer keeps signals back and now and then loses one; release and asan run this";
+    testing::FLAGS_gtest_death_test_style = "threadsafe";
+  }
 };
 INSTANTIATE_TEST_SUITE_P(, Interrupt,
                          testing::Values(Shape{{3, 1}, 1}, Shape{{3, 1}, 2}, Shape{{3, 1}, Options::threads_per_cell}),
