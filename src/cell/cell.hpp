@@ -101,6 +101,8 @@ struct alignas(cache_pair_bytes) Cell {
   alignas(cache_pair_bytes) std::atomic<Posted*> offer{nullptr};
   /// Copies of the offer's facts, for a look without claiming. May be stale; the claimed Posted decides.
   std::atomic<std::uint32_t> offer_task{0};
+  /// The cell has lately received large messages into buffers of its own: worth a moment's wait for the next offer.
+  std::atomic<bool> offers_lately{false};
 
   /// The status network: the low half is the word, bit 32 says that the cell itself posted it. Read by any.
   alignas(cache_pair_bytes) std::atomic<std::uint64_t> posted_status{0};

@@ -59,6 +59,9 @@ Wake Processor::receive(TaskControl& self, const char* call, bool closed_when_ce
     posted.committed.store(false, std::memory_order_relaxed);         // published by the offer
     self.cell->offer_task.store(self.id, std::memory_order_relaxed);  // a hint
     self.cell->offering = &posted;
+    if (!self.cell->offers_lately.load(std::memory_order_relaxed)) {    // relaxed: a hint
+      self.cell->offers_lately.store(true, std::memory_order_relaxed);  // the same
+    }
     self.cell->offer.store(&posted, std::memory_order_release);  // release: the fields of posted
   }
   posted.closed_when_cells_end = closed_when_cells_end;
@@ -213,6 +216,9 @@ void Processor::deliver_slot(Cell& cell, std::uint32_t info, std::uint64_t key, 
     case SlotKind::large_message: {
       const auto slot = read_payload<BufferSlot>(payload);
       slot.buffer->transfer.copy_from_back();
+      if (cell.offers_lately.load(std::memory_order_relaxed)) {  // relaxed: a hint; the next offer renews it
+        cell.offers_lately.store(false, std::memory_order_relaxed);
+      }
       deliver_buffer(cell, task, key, slot.buffer, slot.bytes);
       break;
     }

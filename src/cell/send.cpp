@@ -19,6 +19,7 @@ namespace {
 constexpr std::size_t offer_from_bytes =
     2 * 1024;  // smaller: the receiver's second copy is cheaper than claiming its buffer
 constexpr std::size_t both_sides_from_bytes = 32 * 1024;  // smaller: the copy is over before the other side could help
+constexpr std::size_t bytes_per_look = 64 * 1024;         // one look takes some 25 ns, the copy of so many bytes 1 us
 constexpr std::uint32_t full_ring_spins = 200;            // about 5 us: a receiver that polls makes room in much less
 constexpr std::size_t local_backlog_max = 4096;           // messages a receiver on the same processor may lag behind
 
@@ -150,12 +151,20 @@ void Processor::send_remote(std::uint32_t cell, std::uint32_t processor, std::ui
 bool Processor::send_to_offer(std::uint32_t cell_index, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
                               std::span<const std::byte> bytes) {
   Cell& cell = *domain_.cells[cell_index];
-  if (cell.offer.load(std::memory_order_relaxed) == nullptr ||  // relaxed: a look; the exchange decides
-      cell.offer_task.load(std::memory_order_relaxed) != task)
-    return false;  // relaxed: the claimed Posted decides
   if (!backlogs_[processor].empty()) return false;
   MessageRing& ring = ring_to(processor);
-  if (!ring.consumed_up_to(ring.produced())) return false;
+  const auto open = [&] {
+    return cell.offer.load(std::memory_order_relaxed) != nullptr &&    // relaxed: a look; the exchange decides
+           cell.offer_task.load(std::memory_order_relaxed) == task &&  // relaxed: the claimed Posted decides
+           ring.consumed_up_to(ring.produced());
+  };
+  // A receiver that is about to offer its buffer again saves a large message its second copy: wait a few percent of the copy's time for it.
+  std::size_t looks =
+      cell.offers_lately.load(std::memory_order_relaxed) ? bytes.size() / bytes_per_look : 0;  // relaxed: a hint
+  while (!open()) {
+    if (looks-- == 0) return false;
+    cpu_relax();
+  }
   if (domain_.move_in_progress.load(std::memory_order_acquire))
     return false;  // acquire: after consumed_up_to(), see move.cpp
   Posted* posted =
