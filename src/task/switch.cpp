@@ -15,19 +15,8 @@ namespace {
 
 // First landing on a new stack: Boost.Context calls this with what switch_to() handed over.
 void first_landing(boost::context::detail::transfer_t arrived) noexcept {
-  auto* thread = static_cast<ThreadState*>(arrived.data);
-  Flow& left = *thread->leaving;
-  left.context = arrived.fctx;
-#if APLIB_ASAN
-  const void* low = nullptr;
-  std::size_t bytes = 0;
-  __sanitizer_finish_switch_fiber(nullptr, &low, &bytes);
-  if (left.stack_low == nullptr) {
-    left.stack_low = low;
-    left.stack_bytes = bytes;
-  }
-#endif
-  Flow& self = *thread->arriving;
+  Flow& self = *static_cast<ThreadState*>(arrived.data)->arriving;
+  detail::landed(self, arrived);
   self.body(self);
   __builtin_unreachable();
 }
