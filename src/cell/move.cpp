@@ -26,7 +26,6 @@ namespace {
 
 constexpr auto time_between_looks = std::chrono::microseconds(100);
 constexpr double least_gain = 0.1;  // of a processor's time; less is not worth a cell's cold caches
-constexpr std::uint32_t forwarded_bit = 0x8000'0000U;
 
 }  // namespace
 
@@ -176,7 +175,7 @@ void Processor::end_move() {
 // Only while a cell leaves or arrives here: is this message for it?
 Processor::Admission Processor::admit(std::uint32_t from, Slot& slot) {
   if (leaving_ != nullptr && slot.cell == leaving_->id) {
-    push_raw(move_peer_, slot.info | forwarded_bit, slot.key, slot.cell, slot.task, slot.payload,
+    push_raw(move_peer_, slot.info | SlotInfo::forwarded_bit, slot.key, slot.cell, slot.task, slot.payload,
              MessageRing::inline_bytes_max);
     return Admission::done;
   }

@@ -177,7 +177,7 @@ TaskControl* Processor::idle(TaskControl* self) {
     if (now - start >= idle_before_asking) show_idle(start);
     if (now - start >= poll_time) {
       show_idle(start);
-      park(self);
+      park();
       if (!ready_.empty()) break;
     }
   }
@@ -205,7 +205,7 @@ void Processor::show_busy(Clock::time_point now) noexcept {
 
 // Sleeps until woken. Every kind of work that can come from outside is looked for once more after announce(); whoever makes such work
 // calls wake_if_asleep() after it.
-void Processor::park([[maybe_unused]] TaskControl* self) {
+void Processor::park() {
   pool_->flush();
   parker_.announce();
   poll();

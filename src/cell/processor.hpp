@@ -44,6 +44,25 @@ enum class SlotKind : std::uint8_t {
   cell_ended,   ///< `cell` has ended; payload: kernel-started tasks that ended there so far.
 };
 
+/// Slot::info: forwarded (bit 31), kind (bits 30..24), length of a small message (bits 23..0). A small message's kind is 0, so that its info is its length.
+struct SlotInfo {
+  static constexpr std::uint32_t forwarded_bit =
+      0x8000'0000U;  ///< It comes by way of its cell's last processor (move.cpp).
+  static constexpr std::uint32_t small_messages_end = 1U << 24;
+  static_assert(static_cast<std::uint32_t>(SlotKind::small_message) == 0);
+
+  static constexpr std::uint32_t make(SlotKind kind, std::size_t bytes = 0) noexcept {
+    return static_cast<std::uint32_t>(kind) << 24 | static_cast<std::uint32_t>(bytes);
+  }
+  static constexpr SlotKind kind(std::uint32_t info) noexcept { return static_cast<SlotKind>((info >> 24) & 0x7fU); }
+  static constexpr bool forwarded(std::uint32_t info) noexcept { return (info & forwarded_bit) != 0; }
+  static constexpr std::uint32_t bytes(std::uint32_t info) noexcept { return info & 0xff'ffffU; }
+};
+
+/// From this size on a waiting receive's own buffer is offered to senders of other processors, and they look for it. Smaller: the receiver's second copy is
+/// cheaper than claiming its buffer.
+inline constexpr std::size_t offer_from_bytes = 2 * 1024;
+
 class Processor;
 
 namespace detail {
@@ -116,8 +135,7 @@ class Processor {
   [[nodiscard]] bool all_cells_ended() const noexcept;
   [[nodiscard]] bool cell_has_ended(std::uint32_t cell) const noexcept;
 
-  Parker<>& parker() noexcept { return parker_; }           // [any thread]
-  const LoadMeter& load() const noexcept { return load_; }  // [any thread]
+  Parker<>& parker() noexcept { return parker_; }  // [any thread]
 
  private:
   friend struct Domain;
@@ -175,8 +193,7 @@ class Processor {
   void switch_to_task(Flow& from, TaskControl& to, bool ends);
   void landed() noexcept;
   TaskControl* idle(TaskControl* self);
-  void park(TaskControl* self);
-  bool work_in_sight();
+  void park();
   void stop_tasks();
   void expire_timers(Clock::time_point now);
   void poll_rings();
@@ -285,7 +302,7 @@ class Processor {
   std::vector<Parker<>*> parker_table_;
   std::vector<Backlog> backlogs_;  // by processor; oldest first
   std::vector<std::uint8_t> ended_cells_;
-  std::vector<std::uint64_t> ended_tasks_;  // host: per cell
+  std::vector<std::uint64_t> ended_tasks_;  // by cell: kernel-started tasks that have ended there
   std::uint32_t ended_count_ = 0;
   std::vector<Timer> timers_;  // a heap
   std::uint64_t timer_order_ = 0;
@@ -339,7 +356,6 @@ struct MessageAccess {
     message.buffer_ = buffer;
     message.outside_ = buffer->body();
   }
-  static std::uint64_t key(const Message& message) noexcept { return message.key_; }
   static void release(Message& message) noexcept {
     if (message.buffer_ != nullptr) message.release();
   }

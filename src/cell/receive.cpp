@@ -9,12 +9,7 @@ namespace aplib {
 
 namespace {
 
-constexpr std::size_t offer_from_bytes = 2 * 1024;
 constexpr std::uint8_t probe_misses_max = 4;
-
-// info of small messages is their length, as their kind is 0.
-static_assert(static_cast<std::uint32_t>(SlotKind::small_message) == 0);
-constexpr std::uint32_t small_messages_end = 1U << 24;
 
 template <class T>
 T read_payload(const std::byte* payload) noexcept {
@@ -130,8 +125,8 @@ void Processor::poll_rings() {
     if (i >= count) i = 0;
     const Incoming& in = incoming_[i];
     while (Slot* slot = in.ring->peek()) {
-      const bool plain = slot->info < small_messages_end && !moving_ && route_[MatchKey::cell(slot->key)] == in.from &&
-                         route_[slot->cell] == index_;
+      const bool plain = slot->info < SlotInfo::small_messages_end && !moving_ &&
+                         route_[MatchKey::cell(slot->key)] == in.from && route_[slot->cell] == index_;
       if (plain) [[likely]] {  // what handle() would do, without the way there
         deliver_small(*domain_.cells[slot->cell], slot->task, slot->key, slot->payload, slot->info);
       } else if (!handle(in.from, *slot)) {
@@ -156,8 +151,8 @@ void Processor::poll_rings() {
 
 // One slot from the ring of processor `from`. False: it must stay where it is for now.
 bool Processor::handle(std::uint32_t from, Slot& slot) {
-  const auto kind = static_cast<SlotKind>((slot.info >> 24) & 0x7fU);
-  const bool forwarded = (slot.info >> 31) != 0;
+  const auto kind = SlotInfo::kind(slot.info);
+  const bool forwarded = SlotInfo::forwarded(slot.info);
   switch (kind) {
     case SlotKind::small_message:
     case SlotKind::buffer_message:
@@ -174,7 +169,7 @@ bool Processor::handle(std::uint32_t from, Slot& slot) {
       if (route_[slot.cell] != index_) [[unlikely]]
         return false;
       if (kind == SlotKind::small_message) [[likely]] {
-        deliver_small(*domain_.cells[slot.cell], slot.task, slot.key, slot.payload, slot.info & 0xff'ffffU);
+        deliver_small(*domain_.cells[slot.cell], slot.task, slot.key, slot.payload, SlotInfo::bytes(slot.info));
       } else {
         deliver_slot(*domain_.cells[slot.cell], slot.info, slot.key, slot.task, slot.payload);
       }
@@ -209,9 +204,9 @@ bool Processor::handle(std::uint32_t from, Slot& slot) {
 // Everything but small messages.
 void Processor::deliver_slot(Cell& cell, std::uint32_t info, std::uint64_t key, std::uint32_t task,
                              const std::byte* payload) {
-  switch (static_cast<SlotKind>((info >> 24) & 0x7fU)) {
+  switch (SlotInfo::kind(info)) {
     case SlotKind::small_message:
-      deliver_small(cell, task, key, payload, info & 0xff'ffffU);
+      deliver_small(cell, task, key, payload, SlotInfo::bytes(info));
       break;
     case SlotKind::large_message: {
       const auto slot = read_payload<BufferSlot>(payload);

@@ -16,16 +16,10 @@ namespace aplib {
 
 namespace {
 
-constexpr std::size_t offer_from_bytes =
-    2 * 1024;  // smaller: the receiver's second copy is cheaper than claiming its buffer
 constexpr std::size_t both_sides_from_bytes = 32 * 1024;  // smaller: the copy is over before the other side could help
 constexpr std::size_t bytes_per_look = 64 * 1024;         // one look takes some 25 ns, the copy of so many bytes 1 us
 constexpr std::uint32_t full_ring_spins = 200;            // about 5 us: a receiver that polls makes room in much less
 constexpr std::size_t local_backlog_max = 4096;           // messages a receiver on the same processor may lag behind
-
-constexpr std::uint32_t info_of(SlotKind kind, std::size_t bytes = 0) noexcept {
-  return static_cast<std::uint32_t>(kind) << 24 | static_cast<std::uint32_t>(bytes);
-}
 
 [[noreturn, gnu::cold, gnu::noinline]] void bad_destination(Domain& domain, const TaskControl& self, const char* call,
                                                             std::uint32_t cell, To to) {
@@ -106,7 +100,7 @@ void Processor::send(TaskControl& self, const char* call, std::uint32_t cell, st
     if (bytes.size() <= MessageRing::inline_bytes_max && backlog_count_ == 0 && ring != nullptr) [[likely]] {
       if (Slot* slot = ring->prepare()) [[likely]] {
         copy_small(slot->payload, bytes.data(), bytes.size());
-        slot->info = info_of(SlotKind::small_message, bytes.size());
+        slot->info = SlotInfo::make(SlotKind::small_message, bytes.size());
         slot->key = key;
         slot->cell = target_index;
         slot->task = aplib::index(to.task);
@@ -130,7 +124,7 @@ void Processor::send_remote(std::uint32_t cell, std::uint32_t processor, std::ui
                             std::span<const std::byte> bytes) {
   const std::size_t size = bytes.size();
   if (size <= MessageRing::inline_bytes_max) {  // the first one, or the ring is full
-    push_raw(processor, info_of(SlotKind::small_message, size), key, cell, task, bytes.data(), size);
+    push_raw(processor, SlotInfo::make(SlotKind::small_message, size), key, cell, task, bytes.data(), size);
     return;
   }
   if (size >= offer_from_bytes && send_to_offer(cell, processor, task, key, bytes)) return;
@@ -247,7 +241,7 @@ void Processor::push_raw(std::uint32_t processor, std::uint32_t info, std::uint6
 
 void Processor::push_control(std::uint32_t processor, SlotKind kind, std::uint32_t cell, std::uint32_t task,
                              std::uint64_t key, const void* payload, std::size_t bytes) {
-  push_raw(processor, info_of(kind), key, cell, task, payload, bytes);
+  push_raw(processor, SlotInfo::make(kind), key, cell, task, payload, bytes);
 }
 
 // True when nothing is left in it.
@@ -280,13 +274,13 @@ void Processor::flush_backlogs() {
 
 // From a cell of this processor to one that is still arriving here: older messages of ours travel by way of its last processor, so this one waits.
 void Processor::send_to_arriving(Cell& cell, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes) {
-  Waiting waiting{info_of(SlotKind::small_message, bytes.size()), key, cell.id, task, {}};
+  Waiting waiting{SlotInfo::make(SlotKind::small_message, bytes.size()), key, cell.id, task, {}};
   if (bytes.size() <= MessageRing::inline_bytes_max) {
     copy_small(waiting.payload, bytes.data(), bytes.size());
   } else {
     Buffer* buffer = pool_->get(bytes.size());
     std::memcpy(buffer->body(), bytes.data(), bytes.size());
-    waiting.info = info_of(SlotKind::buffer_message);
+    waiting.info = SlotInfo::make(SlotKind::buffer_message);
     const BufferSlot slot{buffer, bytes.size()};
     std::memcpy(waiting.payload, &slot, sizeof slot);
   }
