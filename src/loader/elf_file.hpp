@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT
+// ElfFile: a program or library file, read once, checked, in the terms of its own addresses (0 = start of the image). Nothing here depends on where
+// an instance lies. The input is hostile: whatever the bytes are, open() returns a consistent object or throws Error(failed) with
+// path, place in the file, cause, and remedy. After open() no member refers to anything outside the file or the image's span.
+//
+// Source of the format: System V ABI (gABI 4.1 and its x86-64 supplement), GNU extensions as described with binutils.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace aplib::loader {
+
+inline constexpr std::uint64_t page_bytes = 4096;
+
+/// Range of the image's own addresses.
+struct Range {
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;
+  [[nodiscard]] bool empty() const noexcept { return bytes == 0; }
+  [[nodiscard]] std::uint64_t end() const noexcept { return address + bytes; }
+};
+
+/// A PT_LOAD. Invariants after open(): sorted by address, disjoint page ranges, address % page == offset % page, file_bytes <= memory_bytes,
+/// offset + file_bytes <= size of the file.
+struct Segment {
+  std::uint64_t address = 0;
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t file_bytes = 0;
+  int protection = 0;  ///< PROT_READ | PROT_WRITE | PROT_EXEC, as in the file.
+};
+
+/// A dynamic symbol. `name` and `version` point into the ElfFile.
+struct Symbol {
+  std::string_view name;
+  std::string_view version;  ///< Of the definition, or wanted by the reference; empty: none.
+  std::uint64_t value = 0;   ///< Address in the image; of a TLS symbol the offset in the TLS block.
+  std::uint64_t bytes = 0;
+  std::uint8_t type = 0;      ///< STT_*
+  std::uint8_t binding = 0;   ///< STB_*
+  bool defined = false;       ///< st_shndx is not SHN_UNDEF.
+  bool absolute = false;      ///< SHN_ABS: value is no address of the image.
+  bool hidden_version = false;  ///< Definition: matches only references that name its version.
+};
+
+/// One dynamic relocation, x86-64 number space.
+struct Relocation {
+  std::uint64_t offset = 0;
+  std::uint32_t type = 0;  ///< R_X86_64_*
+  std::uint32_t symbol = 0;  ///< Index into symbols(); 0: none.
+  std::int64_t addend = 0;
+};
+
+/// The initial contents of a module's thread-locals.
+struct TlsTemplate {
+  std::uint64_t address = 0;       ///< Of the initial data in the image.
+  std::uint64_t file_bytes = 0;
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t alignment = 1;     ///< A power of two, at most page_bytes.
+};
+
+/// Who a file is: replaced or changed files differ.
+struct FileIdentity {
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+  std::uint64_t bytes = 0;
+  std::int64_t modified_ns = 0;
+  bool operator==(const FileIdentity&) const = default;
+};
+
+class ElfFile {
+ public:
+  /// Opens and checks `path`. Accepts x86-64 ET_DYN (shared objects; position-independent executables without local-exec thread-locals). Refuses, saying which
+  /// flag or tool to use: not ELF, other machine or class, ET_EXEC, ET_REL, truncated, corrupt tables, an executable stack (PT_GNU_STACK RWE), text relocations.
+  static std::shared_ptr<const ElfFile> open(const std::string& path);
+  ~ElfFile();
+  ElfFile(const ElfFile&) = delete;
+  ElfFile& operator=(const ElfFile&) = delete;
+
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }  ///< Absolute, symbolic links resolved.
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
+  [[nodiscard]] const FileIdentity& identity() const noexcept { return identity_; }
+  /// Throws Error(failed) when the file on disk is no longer the one that was opened, or was changed since.
+  void check_unchanged() const;
+
+  [[nodiscard]] const std::string& build_id() const noexcept { return build_id_; }  ///< Hexadecimal; empty: none.
+  [[nodiscard]] std::string_view soname() const noexcept { return soname_; }         ///< Empty: none.
+  [[nodiscard]] const std::vector<std::string_view>& needed() const noexcept { return needed_; }
+  /// DT_RUNPATH, or DT_RPATH where there is none; raw, with $ORIGIN.
+  [[nodiscard]] std::string_view runpath() const noexcept { return runpath_; }
+  [[nodiscard]] bool runpath_is_inherited() const noexcept { return runpath_is_inherited_; }  ///< It is a DT_RPATH.
+
+  /// Bytes of address space an image takes, whole pages; the lowest segment starts at page 0.
+  [[nodiscard]] std::uint64_t span() const noexcept { return span_; }
+  [[nodiscard]] std::uint64_t alignment() const noexcept { return alignment_; }  ///< Largest p_align, at least a page.
+  [[nodiscard]] const std::vector<Segment>& segments() const noexcept { return segments_; }
+  [[nodiscard]] const std::vector<std::byte>& program_headers() const noexcept { return program_headers_; }  ///< Elf64_Phdr[]
+  [[nodiscard]] std::uint64_t program_headers_address() const noexcept { return program_headers_address_; }  ///< In the image; 0: not mapped.
+  [[nodiscard]] std::uint64_t dynamic_address() const noexcept { return dynamic_.address; }
+  [[nodiscard]] Range relro() const noexcept { return relro_; }            ///< Whole pages.
+  [[nodiscard]] Range eh_frame_header() const noexcept { return eh_frame_header_; }
+  [[nodiscard]] const std::optional<TlsTemplate>& tls() const noexcept { return tls_; }
+  [[nodiscard]] bool uses_static_tls() const noexcept { return uses_static_tls_; }  ///< DF_STATIC_TLS or a TPOFF relocation.
+  [[nodiscard]] bool is_executable() const noexcept { return is_executable_; }      ///< DF_1_PIE, or an interpreter.
+  [[nodiscard]] bool binds_symbolically() const noexcept { return binds_symbolically_; }  ///< DT_SYMBOLIC or DF_SYMBOLIC.
+
+  [[nodiscard]] std::uint64_t init() const noexcept { return init_; }  ///< 0: none
+  [[nodiscard]] std::uint64_t fini() const noexcept { return fini_; }
+  [[nodiscard]] Range preinit_array() const noexcept { return preinit_array_; }
+  [[nodiscard]] Range init_array() const noexcept { return init_array_; }
+  [[nodiscard]] Range fini_array() const noexcept { return fini_array_; }
+
+  /// All dynamic symbols; [0] is the null symbol.
+  [[nodiscard]] const std::vector<Symbol>& symbols() const noexcept { return symbols_; }
+  /// A definition of `name` that a reference wanting `version` (empty: any default) may bind to; null: none. Includes weak and unique ones.
+  [[nodiscard]] const Symbol* find(std::string_view name, std::string_view version = {}) const noexcept;
+
+  /// DT_RELA and DT_JMPREL together, each entry once; R_X86_64_NONE left out; every 8 bytes (or symbol bytes, for COPY) at `offset` lie in a writable segment.
+  [[nodiscard]] const std::vector<Relocation>& relocations() const noexcept { return relocations_; }
+  /// DT_RELR expanded: words to which the image's base is added.
+  [[nodiscard]] const std::vector<std::uint64_t>& packed_relative() const noexcept { return packed_relative_; }
+
+ private:
+  friend class ElfReader;
+  ElfFile() = default;
+
+  std::string path_;
+  int descriptor_ = -1;
+  FileIdentity identity_;
+  std::string build_id_;
+  std::string_view soname_;
+  std::vector<std::string_view> needed_;
+  std::string_view runpath_;
+  bool runpath_is_inherited_ = false;
+  std::uint64_t span_ = 0;
+  std::uint64_t alignment_ = page_bytes;
+  std::vector<Segment> segments_;
+  std::vector<std::byte> program_headers_;
+  std::uint64_t program_headers_address_ = 0;
+  Range dynamic_;
+  Range relro_;
+  Range eh_frame_header_;
+  std::optional<TlsTemplate> tls_;
+  bool uses_static_tls_ = false;
+  bool is_executable_ = false;
+  bool binds_symbolically_ = false;
+  std::uint64_t init_ = 0;
+  std::uint64_t fini_ = 0;
+  Range preinit_array_;
+  Range init_array_;
+  Range fini_array_;
+  std::vector<char> strings_;  ///< DT_STRTAB, zero-terminated: what the string_views point into.
+  std::vector<Symbol> symbols_;
+  std::unordered_multimap<std::string_view, std::uint32_t> definitions_;
+  std::vector<Relocation> relocations_;
+  std::vector<std::uint64_t> packed_relative_;
+};
+
+}  // namespace aplib::loader

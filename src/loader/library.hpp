@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+// Which file a needed library is, and whether every instance gets its own copy of it or all share the process's one.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "loader/elf_file.hpp"
+
+namespace aplib::loader {
+
+/// The user's word on libraries, by file name or soname, `*` and `?` allowed ("libgfortran.so*"). A private pattern wins over a shared one.
+struct SharingRules {
+  std::vector<std::string> private_names;
+  std::vector<std::string> shared_names;
+};
+
+enum class Sharing : std::uint8_t {
+  shared,     ///< The process's own: of the system, or already loaded by it.
+  separate,   ///< Every instance has its own copy.
+};
+
+struct Library {
+  Sharing sharing = Sharing::shared;
+  std::string path;                     ///< Separate: the file. Shared: what dlopen takes.
+  std::shared_ptr<const ElfFile> file;  ///< Separate only.
+  void* handle = nullptr;               ///< Shared only: dlopen's, kept for ever.
+};
+
+/// One element of the chain of those who need a library: the one that names it first, then who needs that one, up to the program.
+struct Requester {
+  const ElfFile* file = nullptr;
+  const Requester* needed_by = nullptr;
+};
+
+/// Finds `name` (a DT_NEEDED entry or an argument of dlopen) for `requester`.
+///
+/// Order, as ld.so's: a name with a slash is a path; else DT_RPATH of the chain (where there is no DT_RUNPATH), LD_LIBRARY_PATH, DT_RUNPATH of the requester alone, the system's. $ORIGIN and $LIB are
+/// replaced. Sharing: the rules; else libraries that are never separate (libc, libm, libpthread, libdl, librt, ld-linux, libstdc++, libgcc_s, libaplib, sanitizer
+/// runtimes); else libgfortran is separate (its units are state of the program); else separate when found by RUNPATH, RPATH, LD_LIBRARY_PATH or path outside the system's folders
+/// (/lib*, /usr/lib*), shared when of the system or already loaded in the process by that soname.
+/// Throws Error(failed) naming the library, who needs it, and where it was looked for.
+Library find_library(std::string_view name, const Requester& requester, const SharingRules& rules);
+
+/// True when one of `patterns` (with * and ?) is the whole of `name`.
+bool matches_any(const std::vector<std::string>& patterns, std::string_view name);
+
+}  // namespace aplib::loader
