@@ -7,6 +7,7 @@ find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)  # the distribution's build, which uses the fmt above
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
+pkg_check_modules(libffi REQUIRED IMPORTED_TARGET libffi)
 find_package(PNG REQUIRED)
 find_package(CLI11 REQUIRED)
 if(APLIB_DEVELOPER)

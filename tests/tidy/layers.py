@@ -27,6 +27,7 @@ THIRD_PARTY = [
     (r"valgrind/", ["src/task"], "only src/task knows stacks"),
     (r"sanitizer/", ["src/task", "src/base"], "only src/task tells the sanitizers about stacks"),
     (r"hwloc", ["src/cell", "bench"], "only placement looks at the machine's topology"),
+    (r"ffi\.h", ["src/loader"], "only the loader calls functions by their types' names"),
     (r"CLI/", ["apps", "bench", "src/launch"], "the library reads no command line"),
     (r"png\.h", ["apps"], "only programs draw"),
 ]
