@@ -43,27 +43,27 @@ struct Symbol {
   std::string_view version;  ///< Of the definition, or wanted by the reference; empty: none.
   std::uint64_t value = 0;   ///< Address in the image; of a TLS symbol the offset in the TLS block.
   std::uint64_t bytes = 0;
-  std::uint8_t type = 0;      ///< STT_*
-  std::uint8_t binding = 0;   ///< STB_*
-  bool defined = false;       ///< st_shndx is not SHN_UNDEF.
-  bool absolute = false;      ///< SHN_ABS: value is no address of the image.
+  std::uint8_t type = 0;        ///< STT_*
+  std::uint8_t binding = 0;     ///< STB_*
+  bool defined = false;         ///< st_shndx is not SHN_UNDEF.
+  bool absolute = false;        ///< SHN_ABS: value is no address of the image.
   bool hidden_version = false;  ///< Definition: matches only references that name its version.
 };
 
 /// One dynamic relocation, x86-64 number space.
 struct Relocation {
   std::uint64_t offset = 0;
-  std::uint32_t type = 0;  ///< R_X86_64_*
+  std::uint32_t type = 0;    ///< R_X86_64_*
   std::uint32_t symbol = 0;  ///< Index into symbols(); 0: none.
   std::int64_t addend = 0;
 };
 
 /// The initial contents of a module's thread-locals.
 struct TlsTemplate {
-  std::uint64_t address = 0;       ///< Of the initial data in the image.
+  std::uint64_t address = 0;  ///< Of the initial data in the image.
   std::uint64_t file_bytes = 0;
   std::uint64_t memory_bytes = 0;
-  std::uint64_t alignment = 1;     ///< A power of two, at most page_bytes.
+  std::uint64_t alignment = 1;  ///< A power of two, at most page_bytes.
 };
 
 /// Who a file is: replaced or changed files differ.
@@ -91,7 +91,7 @@ class ElfFile {
   void check_unchanged() const;
 
   [[nodiscard]] const std::string& build_id() const noexcept { return build_id_; }  ///< Hexadecimal; empty: none.
-  [[nodiscard]] std::string_view soname() const noexcept { return soname_; }         ///< Empty: none.
+  [[nodiscard]] std::string_view soname() const noexcept { return soname_; }        ///< Empty: none.
   [[nodiscard]] const std::vector<std::string_view>& needed() const noexcept { return needed_; }
   /// DT_RUNPATH, or DT_RPATH where there is none; raw, with $ORIGIN.
   [[nodiscard]] std::string_view runpath() const noexcept { return runpath_; }
@@ -101,15 +101,23 @@ class ElfFile {
   [[nodiscard]] std::uint64_t span() const noexcept { return span_; }
   [[nodiscard]] std::uint64_t alignment() const noexcept { return alignment_; }  ///< Largest p_align, at least a page.
   [[nodiscard]] const std::vector<Segment>& segments() const noexcept { return segments_; }
-  [[nodiscard]] const std::vector<std::byte>& program_headers() const noexcept { return program_headers_; }  ///< Elf64_Phdr[]
-  [[nodiscard]] std::uint64_t program_headers_address() const noexcept { return program_headers_address_; }  ///< In the image; 0: not mapped.
+  [[nodiscard]] const std::vector<std::byte>& program_headers() const noexcept {
+    return program_headers_;
+  }  ///< Elf64_Phdr[]
+  [[nodiscard]] std::uint64_t program_headers_address() const noexcept {
+    return program_headers_address_;
+  }  ///< In the image; 0: not mapped.
   [[nodiscard]] std::uint64_t dynamic_address() const noexcept { return dynamic_.address; }
-  [[nodiscard]] Range relro() const noexcept { return relro_; }            ///< Whole pages.
+  [[nodiscard]] Range relro() const noexcept { return relro_; }  ///< Whole pages.
   [[nodiscard]] Range eh_frame_header() const noexcept { return eh_frame_header_; }
   [[nodiscard]] const std::optional<TlsTemplate>& tls() const noexcept { return tls_; }
-  [[nodiscard]] bool uses_static_tls() const noexcept { return uses_static_tls_; }  ///< DF_STATIC_TLS or a TPOFF relocation.
-  [[nodiscard]] bool is_executable() const noexcept { return is_executable_; }      ///< DF_1_PIE, or an interpreter.
-  [[nodiscard]] bool binds_symbolically() const noexcept { return binds_symbolically_; }  ///< DT_SYMBOLIC or DF_SYMBOLIC.
+  [[nodiscard]] bool uses_static_tls() const noexcept {
+    return uses_static_tls_;
+  }  ///< DF_STATIC_TLS or a TPOFF relocation.
+  [[nodiscard]] bool is_executable() const noexcept { return is_executable_; }  ///< DF_1_PIE, or an interpreter.
+  [[nodiscard]] bool binds_symbolically() const noexcept {
+    return binds_symbolically_;
+  }  ///< DT_SYMBOLIC or DF_SYMBOLIC.
 
   [[nodiscard]] std::uint64_t init() const noexcept { return init_; }  ///< 0: none
   [[nodiscard]] std::uint64_t fini() const noexcept { return fini_; }

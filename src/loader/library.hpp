@@ -18,8 +18,8 @@ struct SharingRules {
 };
 
 enum class Sharing : std::uint8_t {
-  shared,     ///< The process's own: of the system, or already loaded by it.
-  separate,   ///< Every instance has its own copy.
+  shared,    ///< The process's own: of the system, or already loaded by it.
+  separate,  ///< Every instance has its own copy.
 };
 
 struct Library {

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+// Host: what a running program needs of whoever runs it (the kernel; a test). One per instance; outlives it.
+#pragma once
+
+#include <chrono>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace aplib::loader {
+
+/// The three standard streams, by descriptor number.
+enum class Stream : int { in = 0, out = 1, err = 2 };
+
+class Host {
+ public:
+  virtual ~Host() = default;
+
+  /// Who the calling task is, for messages: "cell 3 task 0".
+  virtual std::string name() = 0;
+
+  /// Takes output of the program. `bytes` may be any piece of it, from any of the program's threads; the host sees to it that lines of different cells never mix, and
+  /// shows a piece of a line at the latest when `flush` asks and no other cell can be in between.
+  virtual void write(Stream stream, std::span<const char> bytes) = 0;
+  virtual void flush(Stream stream) = 0;
+  /// Descriptor that the program's standard input is read from, or -1: it sees an empty one.
+  virtual int input() = 0;
+
+  /// Lets other tasks run meanwhile; on a thread that is no task, just sleeps. Switches tasks: yes.
+  virtual void sleep(std::chrono::nanoseconds duration) = 0;
+  virtual void yield() = 0;
+
+  /// Ends the machine with this exit status and text (prefixed with name()). Does not return: it unwinds or jumps.
+  [[noreturn]] virtual void fail(int status, const std::string& text) = 0;
+  /// Tells the user something, prefixed with name(); the same text once per machine.
+  virtual void warn(const std::string& text) = 0;
+};
+
+}  // namespace aplib::loader

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "loader/libc/tables.hpp"
+
+namespace aplib::loader {
+namespace {
+
+std::vector<Binding> join_tables() {
+  std::vector<Binding> all;
+  for (const std::span<const Binding> table : {
+           libc::getopt_bindings(),
+           libc::random_bindings(),
+           libc::environ_bindings(),
+           libc::static_buffers_bindings(),
+           libc::locale_bindings(),
+           libc::time_zone_bindings(),
+           libc::files_bindings(),
+           libc::process_bindings(),
+           libc::stdio_bindings(),
+           libc::iostream_bindings(),
+           libc::errors_bindings(),
+           libc::heap_bindings(),
+           libc::exit_bindings(),
+           libc::signals_bindings(),
+           libc::threads_bindings(),
+           libc::sleep_bindings(),
+           libc::dl_bindings(),
+       }) {
+    all.insert(all.end(), table.begin(), table.end());
+  }
+  std::ranges::sort(all, {}, &Binding::name);
+  return all;
+}
+
+}  // namespace
+
+std::span<const Binding> all_bindings() noexcept {
+  static const std::vector<Binding> joined = join_tables();  // constant: no state
+  return joined;
+}
+
+const Binding* find_binding(std::string_view name) noexcept {
+  const std::span<const Binding> all = all_bindings();
+  const auto found = std::ranges::lower_bound(all, name, {}, &Binding::name);
+  return found != all.end() && found->name == name ? &*found : nullptr;
+}
+
+}  // namespace aplib::loader

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+// LibcState: what libc keeps per process and an instance needs for itself. Made with the instance, small (it counts against the memory of
+// every instance): what is large or rarely used hangs on a pointer, made at first use by the file that owns it.
+//
+// Adding a concern: a struct here with its data, a file src/loader/libc/<concern>.cpp with its functions and its table of bindings, a line in bindings.cpp,
+// a row in docs/privatization.md, a test in tests/loader/.
+#pragma once
+
+#include <locale.h>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <type_traits>
+
+namespace aplib::loader {
+
+class Instance;
+
+/// Owner of a lazily made part that only its own file knows. Knows how to destroy it.
+template <class T>
+struct Lazy {
+  T* part = nullptr;
+  void (*destroy)(T*) noexcept = nullptr;
+  Lazy() = default;
+  Lazy(const Lazy&) = delete;
+  Lazy& operator=(const Lazy&) = delete;
+  ~Lazy() { reset(); }
+  /// The part; makes it at the first call. Call where T is complete. Call from: the instance's flows, one at a time.
+  T& get() {
+    if (part == nullptr) {
+      part = new T();
+      destroy = [](T* dead) noexcept { delete dead; };
+    }
+    return *part;
+  }
+  void reset() noexcept {
+    if (part != nullptr) destroy(part);
+    part = nullptr;
+  }
+};
+
+struct GetoptPrivate;   // getopt.cpp
+struct RandomState;     // random.cpp
+struct EnvironPrivate;  // environ.cpp
+struct StaticBuffers;   // static_buffers.cpp: strtok, strerror, asctime, ...
+struct LocaleState;     // locale.cpp
+struct SignalTable;     // signals.cpp
+struct StdioPrivate;    // stdio.cpp
+struct IostreamState;   // iostream.cpp: std::cout and its kin
+struct ProcessPrivate;  // process.cpp: popen's children, ...
+struct HeapAccount;     // heap.cpp
+struct ExitLists;       // exit.cpp: atexit, __cxa_atexit, at_quick_exit
+struct DlState;         // dl.cpp: handles of the program's own dlopen, dlerror's text
+
+struct LibcState {
+  // --- data symbols: an instance's references to `optind` and so on are bound to these. Names and types as in libc.
+  char* optarg = nullptr;
+  int optind = 1;
+  int opterr = 1;
+  int optopt = '?';
+  char** environ = nullptr;            // environ, __environ, _environ
+  std::FILE* in = nullptr;             // stdin. Made with the instance (stdio.cpp), as are:
+  std::FILE* out = nullptr;            // stdout
+  std::FILE* err = nullptr;            // stderr
+  char* program_name = nullptr;        // program_invocation_name, __progname_full
+  char* program_short_name = nullptr;  // program_invocation_short_name, __progname
+  int signgam = 0;                     // lgamma's
+  long timezone = 0;
+  int daylight = 0;
+  char* tzname[2] = {nullptr, nullptr};
+
+  // --- state of the thread while the instance runs on it (thread_state.hpp); unset: the process's own
+  locale_t thread_locale = nullptr;  ///< What uselocale() is given. Owned by locale.cpp.
+  int thread_directory = -1;         ///< O_PATH descriptor of the working directory. Owned by files.cpp.
+  int thread_mask = -1;              ///< umask.
+
+  // --- the rest
+  Lazy<GetoptPrivate> getopt;
+  Lazy<RandomState> random;
+  Lazy<EnvironPrivate> environment;
+  Lazy<StaticBuffers> buffers;
+  Lazy<LocaleState> locale;
+  Lazy<SignalTable> signals;
+  Lazy<StdioPrivate> stdio;
+  Lazy<IostreamState> iostream;
+  Lazy<ProcessPrivate> process;
+  Lazy<HeapAccount> heap;
+  Lazy<ExitLists> exits;
+  Lazy<DlState> dl;
+};
+
+}  // namespace aplib::loader

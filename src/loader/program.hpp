@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+// Program: a program file with its separate libraries, every symbol resolved once. From it instances are made by replaying the plan. One per file and
+// process; immutable after load(), so any number of threads may make instances of it at once.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "loader/elf_file.hpp"
+#include "loader/library.hpp"
+#include "loader/relocation.hpp"
+
+namespace aplib::loader {
+
+struct LoadOptions {
+  SharingRules sharing;
+  bool account_heap = false;  ///< Count each instance's malloc (docs/privatization.md).
+};
+
+/// One file of a program in resolved form.
+struct Image {
+  std::shared_ptr<const ElfFile> file;
+  RelocationPlan plan;
+  std::uint64_t static_tls_offset = 0;  ///< In the pool of initial-exec thread-locals; only if file->uses_static_tls().
+};
+
+class Program {
+ public:
+  /// Opens `path` (found as given; no search), finds its libraries, resolves everything. Throws Error(failed): file, symbol, who refers to it, and what to do.
+  static std::shared_ptr<const Program> load(const std::string& path, const LoadOptions& options = {});
+
+  [[nodiscard]] const std::string& path() const noexcept { return images_.front().file->path(); }
+  /// [0] is the program itself, then its separate libraries in breadth-first order of need.
+  [[nodiscard]] const std::vector<Image>& images() const noexcept { return images_; }
+  /// Image indices, dependencies first: the order of constructors.
+  [[nodiscard]] const std::vector<std::uint32_t>& initialization_order() const noexcept {
+    return initialization_order_;
+  }
+  [[nodiscard]] const std::vector<Library>& shared_libraries() const noexcept { return shared_; }
+  [[nodiscard]] const LoadOptions& options() const noexcept { return options_; }
+  /// Address space of one instance, all images; each image's place in it.
+  [[nodiscard]] std::uint64_t span() const noexcept { return span_; }
+  [[nodiscard]] std::uint64_t place(std::size_t image) const noexcept { return places_[image]; }
+  /// Some image refers to the binding (binding.hpp) of this name: what nobody uses need not be made.
+  [[nodiscard]] bool binds(std::string_view name) const noexcept;
+
+  /// A function or datum that the program itself (image 0) defines, or null. For main, cell_main, host_main and MAIN__ also when it is
+  /// hidden, if the program was linked by apcc.
+  struct Definition {
+    std::uint64_t address = 0;  ///< In image 0; 0: none.
+    explicit operator bool() const noexcept { return address != 0; }
+  };
+  [[nodiscard]] Definition find(std::string_view name) const noexcept;
+  /// Names of the functions that image 0 offers, sorted; for error messages.
+  [[nodiscard]] std::vector<std::string_view> functions() const;
+
+ private:
+  friend class Resolver;
+  Program() = default;
+
+  LoadOptions options_;
+  std::vector<Image> images_;
+  std::vector<Library> shared_;
+  std::vector<std::uint32_t> initialization_order_;
+  std::vector<std::uint64_t> places_;
+  std::uint64_t span_ = 0;
+  std::vector<std::string_view> bound_;  // sorted
+  std::uint64_t entries_address_ = 0;    // aplib_program_entries of apcc's start object
+};
+
+}  // namespace aplib::loader
