@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "aplib/export.hpp"
 
@@ -41,6 +42,14 @@ struct APLIB_API Options {
   bool balance = true;             ///< "balance": idle processors take runnable cells from busy ones.
   bool deadlock_report = true;     ///< "deadlock-report": end with a report when every task waits.
   std::string log_level = "warn";  ///< "log-level": trace, debug, info, warn, error, off.
+
+  // For programs that are loaded (aprun, directly executed programs of apcc); others are not concerned.
+  std::size_t program_stack_bytes = 8 * 1024 * 1024;  ///< "program-stack": as stack_bytes, of tasks that run a program.
+  /// "private-libraries", "shared-libraries": file names, `*` and `?` allowed; "" or "liba.so,libb.so*". Private wins.
+  std::vector<std::string> private_libraries{};
+  std::vector<std::string> shared_libraries{};
+  bool account_heap = false;  ///< "account-heap": count what each cell's program allocates.
+  bool tag_output = false;    ///< "tag-output": each line of output starts with its cell, "[3] ".
 
   /// Set one option by name from text. Call from: any thread. Throws Error(bad_option) naming the option, the text, the
   /// allowed range, and for an unknown name the nearest known one.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "aplib/ids.hpp"
 #include "base/log.hpp"
@@ -57,17 +58,21 @@ std::string print_threads(const Options& options) {
   return fmt::format("{}", options.threads);
 }
 
+template <std::size_t Options::*field>
 std::string apply_stack_size(Options& options, std::string_view value) {
   const auto bytes = text::parse_size(value);
   if (!bytes || *bytes < stack_bytes_min || *bytes > stack_bytes_max) {
     return fmt::format("\"{}\" is {}: use {} .. {}, for example 256k", value, bytes ? "out of range" : "not a size",
                        text::print_size(stack_bytes_min), text::print_size(stack_bytes_max));
   }
-  options.stack_bytes = static_cast<std::size_t>(*bytes);
+  options.*field = static_cast<std::size_t>(*bytes);
   return {};
 }
 
-std::string print_stack_size(const Options& options) { return text::print_size(options.stack_bytes); }
+template <std::size_t Options::*field>
+std::string print_stack_size(const Options& options) {
+  return text::print_size(options.*field);
+}
 
 std::string apply_poll_time(Options& options, std::string_view value) {
   if (text::equal_ignoring_case(value, "auto")) {
@@ -100,6 +105,31 @@ std::string print_switch(const Options& options) {
   return text::print_switch(options.*field);
 }
 
+template <std::vector<std::string> Options::*field>
+std::string apply_names(Options& options, std::string_view value) {
+  std::vector<std::string> names;
+  for (std::size_t at = 0; !value.empty() && at <= value.size();) {
+    const std::size_t end = std::min(value.find(',', at), value.size());
+    // A name of wildcards alone would take the C library too.
+    const std::string_view name = value.substr(at, end - at);
+    if (name.find_first_not_of("*?") == name.npos || name.find('/') != name.npos) {
+      return fmt::format(
+          "\"{}\" is not a list of libraries: use file names with commas between them, for example "
+          "libfft.so,libgmp.so*",
+          value);
+    }
+    names.emplace_back(name);
+    at = end + 1;
+  }
+  options.*field = std::move(names);
+  return {};
+}
+
+template <std::vector<std::string> Options::*field>
+std::string print_names(const Options& options) {
+  return fmt::format("{}", fmt::join(options.*field, ","));
+}
+
 std::string apply_log_level(Options& options, std::string_view value) {
   const auto level = parse_log_level(value);
   if (!level) return fmt::format("\"{}\" is not a level: use one of {}", value, text::join(log_level_names));
@@ -121,8 +151,8 @@ constexpr std::array rows{
               print_threads},
     OptionRow{{"stack-size", "APLIB_STACK_SIZE", "SIZE", "256k", "bytes", "8k .. 1g",
                "Address space of each task's stack, committed as it is touched."},
-              apply_stack_size,
-              print_stack_size},
+              apply_stack_size<&Options::stack_bytes>,
+              print_stack_size<&Options::stack_bytes>},
     OptionRow{{"poll-time", "APLIB_POLL_TIME", "TIME|auto", "auto", "time", "0 .. 10s",
                "How long an idle thread polls before it sleeps; auto: 20us, or 0 with more threads than cores."},
               apply_poll_time,
@@ -143,6 +173,26 @@ constexpr std::array rows{
                "Least important kind of message that is written to stderr."},
               apply_log_level,
               print_log_level},
+    OptionRow{{"program-stack", "APLIB_PROGRAM_STACK", "SIZE", "8m", "bytes", "8k .. 1g",
+               "Loaded programs: address space of the stack of each task that runs one, committed as it is touched."},
+              apply_stack_size<&Options::program_stack_bytes>,
+              print_stack_size<&Options::program_stack_bytes>},
+    OptionRow{{"private-libraries", "APLIB_PRIVATE_LIBRARIES", "NAME,...", "", "", "file names, * and ? allowed",
+               "Loaded programs: libraries of which every cell gets a copy of its own, besides those that do anyway."},
+              apply_names<&Options::private_libraries>,
+              print_names<&Options::private_libraries>},
+    OptionRow{{"shared-libraries", "APLIB_SHARED_LIBRARIES", "NAME,...", "", "", "file names, * and ? allowed",
+               "Loaded programs: libraries that all cells share, besides those of the system."},
+              apply_names<&Options::shared_libraries>,
+              print_names<&Options::shared_libraries>},
+    OptionRow{{"account-heap", "APLIB_ACCOUNT_HEAP", "on|off", "off", "", "",
+               "Loaded programs: count what each cell allocates."},
+              apply_switch<&Options::account_heap>,
+              print_switch<&Options::account_heap>},
+    OptionRow{{"tag-output", "APLIB_TAG_OUTPUT", "on|off", "off", "", "",
+               "Loaded programs: start each line of output with the number of its cell, as in [3]."},
+              apply_switch<&Options::tag_output>,
+              print_switch<&Options::tag_output>},
 };
 
 constexpr auto infos = [] {

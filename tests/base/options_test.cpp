@@ -37,8 +37,19 @@ std::string set_error(std::string_view name, std::string_view value) {
 
 /// One value per option that differs from its default, as get() gives it back.
 const std::map<std::string_view, std::string> other_value{
-    {"cells", "4x2"}, {"threads", "3"},   {"stack-size", "64k"},      {"poll-time", "1ms"},
-    {"bind", "off"},  {"balance", "off"}, {"deadlock-report", "off"}, {"log-level", "debug"},
+    {"cells", "4x2"},
+    {"threads", "3"},
+    {"stack-size", "64k"},
+    {"poll-time", "1ms"},
+    {"bind", "off"},
+    {"balance", "off"},
+    {"deadlock-report", "off"},
+    {"log-level", "debug"},
+    {"program-stack", "1m"},
+    {"private-libraries", "liba.so,libb.so*"},
+    {"shared-libraries", "libc?.so"},
+    {"account-heap", "on"},
+    {"tag-output", "on"},
 };
 
 std::vector<std::string> values_of(const Options& options) {
@@ -94,6 +105,11 @@ TEST(Options, FieldsGetTheValues) {
   EXPECT_FALSE(options.balance);
   EXPECT_FALSE(options.deadlock_report);
   EXPECT_EQ(options.log_level, "debug");
+  EXPECT_EQ(options.program_stack_bytes, 1024U * 1024U);
+  EXPECT_EQ(options.private_libraries, (std::vector<std::string>{"liba.so", "libb.so*"}));
+  EXPECT_EQ(options.shared_libraries, std::vector<std::string>{"libc?.so"});
+  EXPECT_TRUE(options.account_heap);
+  EXPECT_TRUE(options.tag_output);
   options.set("threads", "per-cell");
   EXPECT_EQ(options.threads, Options::threads_per_cell);
   options.set("threads", "auto");
@@ -162,6 +178,14 @@ TEST(Options, OtherBadValuesAreRefusedInWords) {
   EXPECT_EQ(set_error("bind", "maybe"), "option bind: \"maybe\" is not a switch: use on or off");
   EXPECT_EQ(set_error("log-level", "loud"),
             "option log-level: \"loud\" is not a level: use one of trace, debug, info, warn, error, off");
+  for (const char* text : {",", "liba.so,", "*", "lib/a.so"}) {
+    EXPECT_EQ(set_error("private-libraries", text),
+              "option private-libraries: \"" + std::string(text) +
+                  "\" is not a list of libraries: use file names with commas between them, for example "
+                  "libfft.so,libgmp.so*");
+  }
+  EXPECT_EQ(set_error("program-stack", "4k"),
+            "option program-stack: \"4k\" is out of range: use 8k .. 1g, for example 256k");
 }
 
 TEST(Options, ABadValueChangesNothing) {
@@ -172,7 +196,8 @@ TEST(Options, ABadValueChangesNothing) {
 }
 
 constexpr const char* known_options =
-    "known options: cells, threads, stack-size, poll-time, bind, balance, deadlock-report, log-level";
+    "known options: cells, threads, stack-size, poll-time, bind, balance, deadlock-report, log-level, "
+    "program-stack, private-libraries, shared-libraries, account-heap, tag-output";
 
 TEST(Options, AnUnknownNameIsAnsweredWithTheNearestKnownOne) {
   const auto unknown = [](const std::string& name, const std::string& hint) {
