@@ -264,7 +264,8 @@ TEST(Environment, BadValuesNameTheVariable) {
 TEST(Environment, UnknownVariablesAreErrors) {
   const std::string known =
       "known variables: APLIB_CELLS, APLIB_THREADS, APLIB_STACK_SIZE, APLIB_POLL_TIME, APLIB_BIND, APLIB_BALANCE, "
-      "APLIB_DEADLOCK_REPORT, APLIB_LOG_LEVEL";
+      "APLIB_DEADLOCK_REPORT, APLIB_LOG_LEVEL, APLIB_PROGRAM_STACK, APLIB_PRIVATE_LIBRARIES, APLIB_SHARED_LIBRARIES, "
+      "APLIB_ACCOUNT_HEAP, APLIB_TAG_OUTPUT";
   {
     Environment environment;
     environment.set("APLIB_THREAD", "2");
