@@ -13,23 +13,35 @@
 
 namespace aplib::loader {
 
+class Instance;
+
 struct Binding {
-  enum class Kind : unsigned char { function, datum };
+  enum class Kind : unsigned char {
+    function,  ///< One for all instances.
+    datum,     ///< A place in LibcState.
+    made,      ///< A place that is made with the instance, if the program refers to the name.
+  };
   std::string_view name;
   Kind kind = Kind::function;
   const void* function = nullptr;  ///< Function: its address.
   std::size_t offset = 0;          ///< Datum: where it is in LibcState.
+  void* (*place)(Instance&) =
+      nullptr;  ///< Made: called while the instance is made, for each reference; gives the same place each time. Runs no code of the program.
+  bool only_when_accounting = false;  ///< Bound only with LoadOptions::account_heap.
 
   template <class R, class... Args>
   static Binding of(std::string_view name, R (*function)(Args...)) noexcept {
-    return {name, Kind::function, reinterpret_cast<const void*>(function), 0};
+    return {name, Kind::function, reinterpret_cast<const void*>(function), 0, nullptr, false};
   }
   template <class R, class... Args>
   static Binding of(std::string_view name, R (*function)(Args..., ...)) noexcept {
-    return {name, Kind::function, reinterpret_cast<const void*>(function), 0};
+    return {name, Kind::function, reinterpret_cast<const void*>(function), 0, nullptr, false};
   }
   static constexpr Binding datum(std::string_view name, std::size_t offset) noexcept {
-    return {name, Kind::datum, nullptr, offset};
+    return {name, Kind::datum, nullptr, offset, nullptr, false};
+  }
+  static constexpr Binding made(std::string_view name, void* (*place)(Instance&)) noexcept {
+    return {name, Kind::made, nullptr, 0, place, false};
   }
 };
 
