@@ -13,6 +13,8 @@ struct ProgramContext;
 struct ProgramContextOps {
   /// A context for a task that the owner of `parent` spawns. Never null. May throw Error(exhausted). Call from: the spawning task.
   ProgramContext* (*inherit)(ProgramContext& parent);
+  /// Runs entry(state), the body of a task that was spawned with `context`; exit() of the program ends it too. Exceptions pass through.
+  void (*run)(ProgramContext& context, void (*entry)(void*), void* state);
   /// The task that owns `context` has run to its end, on its own stack and still able to switch. May run destructors of the program.
   void (*release)(ProgramContext* context);
   /// Gives up a context whose task never ran.

@@ -83,4 +83,7 @@ struct alignas(cache_line_bytes) TaskControl : Flow {
   TaskControl& operator=(const TaskControl&) = delete;
 };
 
+/// The running task `self` goes on as part of a loaded program (null: of none). Out of line: callers have switched and must not reuse the address of a thread-local.
+void enter_program(TaskControl& self, ProgramContext* program) noexcept;
+
 }  // namespace aplib

@@ -39,27 +39,52 @@ std::string describe_exception() {
 
 }  // namespace
 
+void enter_program(TaskControl& self, ProgramContext* program) noexcept {
+  self.program = program;
+  current_program_context = program;
+}
+
+namespace {
+
+/// Runs `part` of a task's life; what it throws ends the task, or the machine.
+template <class Part>
+void guarded(TaskControl& self, Domain& domain, Part part) {
+  try {
+    part();
+  } catch (const TaskExit& exit) {
+    if (exit.status != 0 && self.cell->status == 0) self.cell->status = exit.status;
+  } catch (const Stopped&) {
+    // the machine stops; whoever stopped it has said why
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    const std::string name = name_of(domain, self);
+    self.cell->status = static_cast<int>(ExitStatus::program_failed);
+    domain.fail(self.cell->status, text.starts_with(name) ? text : fmt::format("{}: {}", name, text));
+  } catch (...) {
+    self.cell->status = static_cast<int>(ExitStatus::program_failed);
+    domain.fail(self.cell->status, fmt::format("{}: {}", name_of(domain, self), describe_exception()));
+  }
+}
+
+}  // namespace
+
 // Runs on the new task's stack.
 void task_body(Flow& flow) {
   auto& self = static_cast<TaskControl&>(flow);
   self.cell->processor->landed();
   Domain& domain = self.cell->processor->domain_;
   if (!domain.stopping.load(std::memory_order_relaxed)) {  // relaxed: noticed sooner or later
-    try {
-      self.entry(self.entry_state);
-    } catch (const TaskExit& exit) {
-      if (exit.status != 0 && self.cell->status == 0) self.cell->status = exit.status;
-    } catch (const Stopped&) {
-      // the machine stops; whoever stopped it has said why
-    } catch (const Error& error) {
-      const std::string text = error.what();
-      const std::string name = name_of(domain, self);
-      self.cell->status = static_cast<int>(ExitStatus::program_failed);
-      domain.fail(self.cell->status, text.starts_with(name) ? text : fmt::format("{}: {}", name, text));
-    } catch (...) {
-      self.cell->status = static_cast<int>(ExitStatus::program_failed);
-      domain.fail(self.cell->status, fmt::format("{}: {}", name_of(domain, self), describe_exception()));
-    }
+    guarded(self, domain, [&self] {
+      if (self.program == nullptr) {
+        self.entry(self.entry_state);
+      } else {
+        self.program->ops->run(*self.program, self.entry, self.entry_state);
+      }
+    });
+  }
+  if (self.program != nullptr) {
+    guarded(self, domain, [&self] { self.program->ops->release(self.program); });
+    enter_program(self, nullptr);
   }
   self.cell->processor->end_task(self);
 }

@@ -418,6 +418,7 @@ TaskId spawn(const TaskEntry& entry, TaskId wanted, bool detached) {
   TaskControl& task =
       cell.processor->spawn(cell, id, entry.call, entry.state, entry.bytes, entry.alignment, entry.move);
   task.detached = detached;
+  if (self.program != nullptr) task.program = self.program->ops->inherit(*self.program);
   return TaskId{id};
 }
 

@@ -20,7 +20,7 @@ class Instance;
 struct LibcState;
 
 struct TaskContext : ProgramContext {
-  explicit TaskContext(Instance& owner) noexcept;
+  explicit TaskContext(Instance& owner);
   ~TaskContext();
   TaskContext(const TaskContext&) = delete;
   TaskContext& operator=(const TaskContext&) = delete;

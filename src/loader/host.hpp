@@ -30,6 +30,9 @@ class Host {
   virtual void sleep(std::chrono::nanoseconds duration) = 0;
   virtual void yield() = 0;
 
+  /// A task that the program spawned itself (or a thread it made) has ended by exit(status); the program's main task goes on.
+  virtual void task_exited(int status) = 0;
+
   /// Ends the machine with this exit status and text (prefixed with name()). Does not return: it unwinds or jumps.
   [[noreturn]] virtual void fail(int status, const std::string& text) = 0;
   /// Tells the user something, prefixed with name(); the same text once per machine.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Instance: a program's private copy in one cell. Life: make() maps, relocates and protects; run() on the cell's own task runs constructors and the entry; the last context that leaves
-// runs exit handlers and destructors; then it is unmapped.
+// runs exit handlers and destructors and unmaps it.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,10 @@
 #include <string_view>
 #include <vector>
 
+#include "loader/address_space.hpp"
 #include "loader/context.hpp"
+#include "loader/debugger_list.hpp"
+#include "loader/exit_frame.hpp"
 #include "loader/host.hpp"
 #include "loader/libc/state.hpp"
 #include "loader/program.hpp"
@@ -35,12 +38,8 @@ struct LoadedImage {
   const ElfFile* file = nullptr;
   const RelocationPlan* plan = nullptr;
   char* base = nullptr;
-};
-
-/// How a program ended.
-struct Outcome {
-  int status = 0;
-  bool jumped = false;  ///< By exit() or the like, not by return.
+  std::uint32_t module = 0;
+  std::int64_t static_tls_offset = 0;
 };
 
 class Instance {
@@ -49,19 +48,18 @@ class Instance {
   /// kernel's limit on mappings or memory is met, Error(failed) when the file was changed. Call from: any thread.
   static std::unique_ptr<Instance> make(std::shared_ptr<const Program> program, Host& host, AddressRange range,
                                         Arguments arguments);
-  /// Unmaps. Only when no context is left and finish() has run (or the program never started).
+  /// Unmaps. Only when no context is left.
   ~Instance();
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
 
-  /// Constructors (dependencies first), then `entry`; until it returns or the program calls exit(), _exit(), quick_exit(). Exceptions pass through.
-  /// Call from: the task that owns `context`, once. Switches tasks: as the program does.
-  Outcome run(TaskContext& context, const std::function<int(Instance&)>& entry);
-  /// Exit handlers, destructors, flush of streams: what exit() does. Nothing if _exit() or abort() ended the program. Call from: the last
-  /// task of the instance. Exceptions pass through; exit() inside is ignored as libc does.
-  void finish(TaskContext& context);
+  /// Runs a program on the calling flow, from the first constructor to the last destructor, and gives the instance up: when `program` returns, calls exit(), or lets an exception out. Tasks and
+  /// threads that it made may go on; the last of all frees the instance. `entry` gets the instance. `enter` makes a context the calling flow's (null: none). Exceptions pass through.
+  /// Call from: a flow without a context. Switches tasks: as the program does.
+  static Outcome run(std::unique_ptr<Instance> instance, const std::function<int(Instance&)>& entry,
+                     const std::function<void(ProgramContext*)>& enter);
 
-  /// Ends the program as exit() (runs_handlers) or _exit() do: from the main task jumps to run(), from a task that the program spawned ends that task. Call from: a flow of the instance.
+  /// Ends the program as exit() (runs_handlers) or _exit() do: from the main task jumps to run(), from a task or thread that the program made ends that. Call from: a flow of the instance.
   [[noreturn]] void leave(int status, bool runs_handlers);
 
   [[nodiscard]] const Program& program() const noexcept { return *program_; }
@@ -75,6 +73,8 @@ class Instance {
   [[nodiscard]] char* address_of(Program::Definition definition) const noexcept {
     return images_.front().base + definition.address;
   }
+  /// The image whose thread-locals have this module number, or null.
+  [[nodiscard]] const LoadedImage* image_of_module(std::uint32_t module) const noexcept;
   /// The image that `address` lies in, or null. Call from: flows of the instance, unwinder.
   [[nodiscard]] const LoadedImage* image_at(const void* address) const noexcept;
 
@@ -83,21 +83,40 @@ class Instance {
   bool left(TaskContext& context) noexcept;
   /// Calls `function` for every context. Call from: a flow of the instance.
   void for_each_context(const std::function<void(TaskContext&)>& function);
+  /// The flow that owns `context` ends: destructors of its thread-locals; if it was the instance's last, its end. Frees both. Exceptions pass through.
+  /// Call from: that flow.
+  static void leave_for_good(TaskContext* context);
+  /// The same for a context whose flow never ran: no code of the program.
+  static void drop(TaskContext* context) noexcept;
+
+  /// The steps by which an image of images() gets into reserved addresses, for make() and dlopen; each for all new images before the next. The last calls IFUNC resolvers, protects, and
+  /// makes the image known to unwinder and debugger. Throw Error.
+  void map_image(const LoadedImage& image);
+  void relocate_image(const LoadedImage& image);
+  void finish_image(const LoadedImage& image);
+  /// Runs an image's constructors / destructors. Call from: a flow of the instance. Switches tasks: as they do.
+  void construct_image(const LoadedImage& image);
+  void destroy_image(const LoadedImage& image);
 
  private:
   Instance() = default;
+
+  void construct();
+  void finish();
 
   std::shared_ptr<const Program> program_;
   Host* host_ = nullptr;
   Arguments arguments_;
   std::vector<char*> argv_;
   std::vector<LoadedImage> images_;
-  AddressRange mapped_;
+  ReservedRange range_;
+  DebuggerEntries debugger_;  // after range_: goes before the images are unmapped
   LibcState libc_;
+  TaskContext* main_ = nullptr;  // the task that runs the entry
   std::mutex contexts_mutex_;
   std::vector<TaskContext*> contexts_;
-  bool constructed_ = false;
-  bool runs_handlers_ = true;
+  std::size_t constructed_ = 0;  // so many of the program's initialization order
+  bool runs_handlers_ = false;   // it ended by return or exit(), not by _exit() or an exception
 };
 
 }  // namespace aplib::loader

@@ -12,6 +12,7 @@
 #include "loader/elf_file.hpp"
 #include "loader/library.hpp"
 #include "loader/relocation.hpp"
+#include "loader/tls.hpp"
 
 namespace aplib::loader {
 
@@ -24,7 +25,10 @@ struct LoadOptions {
 struct Image {
   std::shared_ptr<const ElfFile> file;
   RelocationPlan plan;
-  std::uint64_t static_tls_offset = 0;  ///< In the pool of initial-exec thread-locals; only if file->uses_static_tls().
+  std::uint32_t module =
+      0;  ///< Number of its thread-locals, one per image of the program, also of images loaded later (tls.hpp).
+  std::int64_t static_tls_offset =
+      0;  ///< Of its initial-exec thread-locals from the thread pointer; only if file->uses_static_tls().
 };
 
 class Program {
@@ -43,6 +47,7 @@ class Program {
   [[nodiscard]] const LoadOptions& options() const noexcept { return options_; }
   /// Address space of one instance, all images; each image's place in it.
   [[nodiscard]] std::uint64_t span() const noexcept { return span_; }
+  [[nodiscard]] std::uint64_t alignment() const noexcept { return alignment_; }
   [[nodiscard]] std::uint64_t place(std::size_t image) const noexcept { return places_[image]; }
   /// Some image refers to the binding (binding.hpp) of this name: what nobody uses need not be made.
   [[nodiscard]] bool binds(std::string_view name) const noexcept;
@@ -67,8 +72,10 @@ class Program {
   std::vector<std::uint32_t> initialization_order_;
   std::vector<std::uint64_t> places_;
   std::uint64_t span_ = 0;
-  std::vector<std::string_view> bound_;  // sorted
-  std::uint64_t entries_address_ = 0;    // aplib_program_entries of apcc's start object
+  std::uint64_t alignment_ = page_bytes;
+  std::vector<std::unique_ptr<TlsIndex>> tls_indices_;  // what TLS descriptors point to
+  std::vector<std::string_view> bound_;                 // sorted
+  std::uint64_t entries_address_ = 0;                   // aplib_program_entries of apcc's start object
 };
 
 }  // namespace aplib::loader

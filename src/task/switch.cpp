@@ -9,6 +9,7 @@ namespace aplib {
 void ThreadState::attach() noexcept {
   errno_location = &errno;
   exceptions = reinterpret_cast<ExceptionState*>(abi::__cxa_get_globals());
+  program = &current_program_context;
 }
 
 namespace {
@@ -28,6 +29,7 @@ void prepare_flow(Flow& flow, void (*body)(Flow&), void* top, std::size_t bytes)
   flow.context = boost::context::detail::make_fcontext(top, bytes, first_landing);
   flow.saved_errno = 0;
   flow.saved_exceptions = {};
+  flow.program = nullptr;
 #if APLIB_ASAN
   flow.fake_stack = nullptr;
   flow.stack_low = static_cast<char*>(top) - bytes;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The one file that switches stacks. A switch keeps everything that belongs to a flow of control and that the machine code does not
-// carry along: callee-saved registers (Boost.Context), errno, the C++ exception state, and it tells ASan and TSan. (Valgrind learns stacks
-// when they are made, see stack.cpp.)
+// carry along: callee-saved registers (Boost.Context), errno, the C++ exception state, the loaded program it runs in, and it tells ASan and TSan. (Valgrind
+// learns stacks when they are made, see stack.cpp.)
 //
 // A flow that waits can be resumed on another thread (its cell moved). So nothing here, and nothing in a function that calls
 // switch_to(), may keep the address of a thread-local across the call; what is needed of the thread comes in ThreadState, handed over by the flow
@@ -10,6 +10,8 @@
 
 #include <boost/context/detail/fcontext.hpp>
 #include <cstddef>
+
+#include "base/program_context.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define APLIB_ASAN 1
@@ -56,6 +58,7 @@ struct Flow;
 struct ThreadState {
   int* errno_location = nullptr;
   ExceptionState* exceptions = nullptr;
+  ProgramContext** program = nullptr;
   Flow* leaving = nullptr;   ///< The flow that is switching away, for the one that comes.
   Flow* arriving = nullptr;  ///< The flow that is switched to, for its first landing.
 
@@ -69,6 +72,7 @@ struct Flow {
   void (*body)(Flow&) = nullptr;                         ///< What the first switch to it runs.
   int saved_errno = 0;
   ExceptionState saved_exceptions;
+  ProgramContext* program = nullptr;  ///< Of the loaded program that it runs in. Not owned here.
 #if APLIB_ASAN
   void* fake_stack = nullptr;
   const void* stack_low = nullptr;
@@ -126,6 +130,15 @@ inline boost::context::detail::transfer_t jump(boost::context::detail::fcontext_
 #endif
 }
 
+/// Between flows of different programs, and only where one of them has changed what belongs to the thread.
+inline void swap_program(ProgramContext* from, ProgramContext* to) noexcept {
+  if (to != nullptr && to->swaps) {
+    to->ops->swap(from, to);
+  } else if (from != nullptr && from->swaps) {
+    from->ops->swap(from, to);
+  }
+}
+
 }  // namespace detail
 
 /// Leaves `from` (the running flow) and continues `to`. Returns when someone switches back to `from`; perhaps on another thread: the result is the state
@@ -137,6 +150,8 @@ inline ThreadState& switch_to(ThreadState& thread, Flow& from, Flow& to, [[maybe
   thread.arriving = &to;
   *thread.errno_location = to.saved_errno;
   *thread.exceptions = to.saved_exceptions;
+  *thread.program = to.program;
+  if (from.program != to.program) detail::swap_program(from.program, to.program);
 #if APLIB_ASAN
   __sanitizer_start_switch_fiber(ends ? nullptr : &from.fake_stack, to.stack_low, to.stack_bytes);
 #endif

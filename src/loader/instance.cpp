@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT
+#include "loader/instance.hpp"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "aplib/error.hpp"
+#include "loader/find_object.hpp"
+#include "loader/libc/end.hpp"
+#include "loader/libc/start.hpp"
+#include "loader/thread_state.hpp"
+
+namespace aplib::loader {
+
+namespace libc {
+void stop_stdio(Instance& instance);
+}
+
+std::unique_ptr<Instance> Instance::make(std::shared_ptr<const Program> program, Host& host, AddressRange range,
+                                         Arguments arguments) {
+  std::unique_ptr<Instance> instance(new Instance);
+  instance->program_ = std::move(program);
+  instance->host_ = &host;
+  instance->arguments_ = std::move(arguments);
+  for (std::string& argument : instance->arguments_.argv) instance->argv_.push_back(argument.data());
+  instance->argv_.push_back(nullptr);
+
+  const Program& plan = *instance->program_;
+  for (const Image& image : plan.images()) image.file->check_unchanged();
+  instance->range_ = ReservedRange(plan.span(), plan.alignment(), range.low, range.bytes);
+  for (std::size_t i = 0; i < plan.images().size(); ++i) {
+    const Image& image = plan.images()[i];
+    instance->images_.push_back({image.file.get(), &image.plan, instance->range_.base() + plan.place(i), image.module,
+                                 image.static_tls_offset});
+  }
+  start_libc(*instance);
+  for (const LoadedImage& image : instance->images_) instance->map_image(image);
+  for (const LoadedImage& image : instance->images_) instance->relocate_image(image);
+  for (const LoadedImage& image : instance->images_) instance->finish_image(image);
+  instance->debugger_.tell();
+  return instance;
+}
+
+Instance::~Instance() {
+  for (const LoadedImage& image : images_) {
+    if (image.file != nullptr) remove_image(image.base);
+  }
+}
+
+Outcome Instance::run(std::unique_ptr<Instance> owned, const std::function<int(Instance&)>& entry,
+                      const std::function<void(ProgramContext*)>& enter) {
+  Instance& self = *owned;
+  auto* context = new TaskContext(self);
+  owned.release();  // from here on its contexts own it
+  self.main_ = context;
+  enter(context);
+  if (context->swaps) swap_thread_state(nullptr, context);
+  Outcome outcome;
+  try {
+    outcome = until_exit(*context, [&self, &entry] {
+      self.construct();
+      return entry(self);
+    });
+    if (!outcome.jumped) self.runs_handlers_ = true;
+    leave_for_good(context);
+  } catch (...) {
+    enter(nullptr);
+    throw;
+  }
+  enter(nullptr);
+  return outcome;
+}
+
+void Instance::leave(int status, bool runs_handlers) {
+  TaskContext* context = here();
+  if (context == main_) runs_handlers_ = runs_handlers;
+  if (context == nullptr || context->exit_frame == nullptr) {
+    host_->task_exited(status);
+    pthread_exit(nullptr);
+  }
+  exit_to_frame(*context, status);
+}
+
+const LoadedImage* Instance::image_of_module(std::uint32_t module) const noexcept {
+  const auto found = std::ranges::find_if(
+      images_, [module](const LoadedImage& image) { return image.file != nullptr && image.module == module; });
+  return found != images_.end() ? &*found : nullptr;
+}
+
+const LoadedImage* Instance::image_at(const void* address) const noexcept {
+  const auto* place = static_cast<const char*>(address);
+  const auto found = std::ranges::find_if(images_, [place](const LoadedImage& image) {
+    return image.file != nullptr && place >= image.base && place < image.base + image.file->span();
+  });
+  return found != images_.end() ? &*found : nullptr;
+}
+
+// ---------------------------------------------------------------- contexts
+
+void Instance::entered(TaskContext& context) {
+  const std::lock_guard lock(contexts_mutex_);
+  contexts_.push_back(&context);
+}
+
+bool Instance::left(TaskContext& context) noexcept {
+  const std::lock_guard lock(contexts_mutex_);
+  std::erase(contexts_, &context);
+  return contexts_.empty();
+}
+
+void Instance::for_each_context(const std::function<void(TaskContext&)>& function) {
+  const std::lock_guard lock(contexts_mutex_);
+  for (TaskContext* context : contexts_) function(*context);
+}
+
+void Instance::leave_for_good(TaskContext* context) {
+  struct Free {
+    TaskContext* context;
+    bool last = false;
+    ~Free() {
+      Instance* instance = context->instance;
+      if (context->swaps) swap_thread_state(context, nullptr);
+      if (instance->main_ == context) instance->main_ = nullptr;
+      delete context;
+      if (last) delete instance;
+    }
+  } freed{context};
+  Instance& self = *context->instance;
+  if (self.runs_handlers_ || context != self.main_) {
+    while (until_exit(*context, [context] {
+             run_thread_exits(*context);
+             return 0;
+           }).jumped) {
+    }
+  }
+  freed.last = self.left(*context);
+  if (freed.last) self.finish();
+}
+
+void Instance::drop(TaskContext* context) noexcept {
+  Instance* instance = context->instance;
+  const bool last = instance->left(*context);
+  delete context;
+  if (last) delete instance;
+}
+
+// ---------------------------------------------------------------- beginning and end
+
+void Instance::construct() {
+  const std::vector<std::uint32_t>& order = program_->initialization_order();
+  const LoadedImage& program = images_.front();
+  using Function = void (*)(int, char**, char**);
+  if (const Range functions = program.file->preinit_array(); program.file->is_executable() && !functions.empty()) {
+    for (std::uint64_t i = 0; i < functions.bytes / 8; ++i)
+      reinterpret_cast<Function*>(program.base + functions.address)[i](argc(), argv(), libc_.environ);
+  }
+  while (constructed_ < order.size()) construct_image(images_[order[constructed_++]]);
+}
+
+void Instance::construct_image(const LoadedImage& image) {
+  using Function = void (*)(int, char**, char**);
+  if (image.file->init() != 0) {
+    reinterpret_cast<Function>(image.base + image.file->init())(argc(), argv(), libc_.environ);
+  }
+  const Range functions = image.file->init_array();
+  for (std::uint64_t i = 0; i < functions.bytes / 8; ++i) {
+    const Function function = reinterpret_cast<Function*>(image.base + functions.address)[i];
+    if (function != nullptr && function != reinterpret_cast<Function>(-1)) function(argc(), argv(), libc_.environ);
+  }
+}
+
+void Instance::destroy_image(const LoadedImage& image) {
+  using Function = void (*)();
+  const Range functions = image.file->fini_array();
+  for (std::uint64_t i = functions.bytes / 8; i-- > 0;) {
+    const Function function = reinterpret_cast<Function*>(image.base + functions.address)[i];
+    if (function != nullptr && function != reinterpret_cast<Function>(-1)) function();
+  }
+  if (image.file->fini() != 0) reinterpret_cast<Function>(image.base + image.file->fini())();
+}
+
+// On the last flow of the instance. What ended by _exit() or an exception runs no code any more, but what it has written is shown.
+void Instance::finish() {
+  TaskContext& context = *here();
+  if (runs_handlers_) {
+    while (until_exit(context, [this] {
+             run_exit_handlers(*this);
+             return 0;
+           }).jumped) {
+    }
+    while (constructed_ > 0) {
+      const LoadedImage& image = images_[program_->initialization_order()[--constructed_]];
+      until_exit(context, [this, &image] {
+        destroy_image(image);
+        return 0;
+      });
+    }
+  }
+  libc::stop_stdio(*this);
+}
+
+}  // namespace aplib::loader

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: MIT
+#include "loader/resolver.hpp"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <link.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+
+#include "aplib/error.hpp"
+#include "loader/tls.hpp"
+
+extern "C" void* __tls_get_addr(void* index);  // ld.so's
+
+namespace aplib::loader {
+namespace {
+
+constexpr std::size_t missing_shown_max = 10;
+
+/// Entries of programs: never the process's own, even if it exports one.
+constexpr std::array<std::string_view, 4> entry_names{"main", "cell_main", "host_main", "MAIN__"};
+
+/// COPY relocations of these are harmless: the pointer does not change while the program runs.
+constexpr std::array<std::string_view, 5> copyable_state{"stdin", "stdout", "stderr", "program_invocation_name",
+                                                         "program_invocation_short_name"};
+
+std::string name_with_version(const Symbol& symbol) {
+  return symbol.version.empty() ? std::string(symbol.name) : fmt::format("{}@{}", symbol.name, symbol.version);
+}
+
+/// Where the system keeps the thread-locals of `library`, for the calling thread; and their module number.
+struct SystemTls {
+  std::size_t module = 0;
+  char* block = nullptr;
+};
+
+SystemTls system_tls(void* address_of_variable, const std::vector<Library>& libraries) {
+  // Which of the libraries it is: the one in whose block the variable's address lies; the offsets are small.
+  for (const Library& library : libraries) {
+    SystemTls found;
+    if (dlinfo(library.handle, RTLD_DI_TLS_MODID, &found.module) != 0 || found.module == 0) continue;
+    TlsIndex index{found.module, 0};
+    found.block = static_cast<char*>(__tls_get_addr(&index));
+    const auto distance = static_cast<char*>(address_of_variable) - found.block;
+    if (distance >= 0 && distance < (std::ptrdiff_t{1} << 20)) return found;
+  }
+  return {};
+}
+
+}  // namespace
+
+Resolver::Resolver(Program& program, const std::string& path) : program_(program), path_(path) {}
+
+void Resolver::run() {
+  find_files();
+  lay_out();
+  order_initialization();
+  for (std::uint32_t i = 0; i < program_.images_.size(); ++i) plan_image(i);
+  report_missing();
+  std::ranges::sort(program_.bound_);
+  const auto rest = std::ranges::unique(program_.bound_);
+  program_.bound_.erase(rest.begin(), rest.end());
+}
+
+void Resolver::find_files() {
+  const auto add = [this](std::shared_ptr<const ElfFile> file, const Requester* needed_by) {
+    auto entry = std::make_unique<File>();
+    entry->requester = {file.get(), needed_by};
+    Image image;
+    image.module = static_cast<std::uint32_t>(program_.images_.size());
+    image.file = std::move(file);
+    program_.images_.push_back(std::move(image));
+    files_.push_back(std::move(entry));
+  };
+  add(ElfFile::open(path_), nullptr);
+  for (std::uint32_t i = 0; i < files_.size(); ++i) {  // grows as it goes: breadth first
+    const std::shared_ptr<const ElfFile> file = program_.images_[i].file;
+    for (const std::string_view name : file->needed()) {
+      Library library = find_library(name, files_[i]->requester, program_.options_.sharing);
+      if (library.sharing == Sharing::shared) {
+        const auto same = [&library](const Library& other) { return other.handle == library.handle; };
+        if (std::ranges::none_of(program_.shared_, same)) program_.shared_.push_back(std::move(library));
+        continue;
+      }
+      const auto known = std::ranges::find_if(program_.images_, [&library](const Image& image) {
+        return image.file->identity() == library.file->identity();
+      });
+      const auto index = static_cast<std::uint32_t>(known - program_.images_.begin());
+      if (known == program_.images_.end()) add(library.file, &files_[i]->requester);
+      files_[i]->needs.push_back(index);
+    }
+  }
+}
+
+void Resolver::lay_out() {
+  std::uint64_t at = 0;
+  for (Image& image : program_.images_) {
+    const std::uint64_t alignment = image.file->alignment();
+    at = (at + alignment - 1) & ~(alignment - 1);
+    program_.places_.push_back(at);
+    at += image.file->span();
+    program_.alignment_ = std::max(program_.alignment_, alignment);
+    if (image.file->uses_static_tls() && image.file->tls()) {
+      const TlsTemplate& tls = *image.file->tls();
+      image.static_tls_offset = reserve_static_tls(image.file->path().c_str(), tls.memory_bytes, tls.alignment);
+    }
+  }
+  program_.span_ = at;
+}
+
+// Dependencies first; in a circle, who was found later goes first (as ld.so does).
+void Resolver::order_initialization() {
+  std::vector<bool> visited(files_.size(), false);
+  const std::function<void(std::uint32_t)> visit = [&](std::uint32_t index) {
+    if (visited[index]) return;
+    visited[index] = true;
+    const auto& needs = files_[index]->needs;
+    for (auto need = needs.rbegin(); need != needs.rend(); ++need) visit(*need);
+    program_.initialization_order_.push_back(index);
+  };
+  visit(0);
+}
+
+void Resolver::plan_image(std::uint32_t index) {
+  Image& image = program_.images_[index];
+  const ElfFile& file = *image.file;
+  cache_.assign(file.symbols().size(), {});
+  cached_.assign(file.symbols().size(), false);
+  image.plan.packed = file.packed_relative();
+  for (const Relocation& relocation : file.relocations()) plan_relocation(index, relocation);
+  if (index == 0) {
+    if (const Symbol* entries = file.find("aplib_program_entries")) program_.entries_address_ = entries->value;
+  }
+}
+
+void Resolver::plan_relocation(std::uint32_t index, const Relocation& relocation) {
+  Image& image = program_.images_[index];
+  RelocationPlan& plan = image.plan;
+  const auto addend = static_cast<std::uint64_t>(relocation.addend);
+  Target target;
+  if (relocation.symbol != 0 && relocation.type != R_X86_64_COPY) {
+    if (!cached_[relocation.symbol]) {
+      cache_[relocation.symbol] = look_up(index, image.file->symbols()[relocation.symbol]);
+      cached_[relocation.symbol] = true;
+    }
+    target = cache_[relocation.symbol];
+  }
+  switch (relocation.type) {
+    case R_X86_64_RELATIVE:
+    case R_X86_64_RELATIVE64:
+      plan.relative.push_back({relocation.offset, addend});
+      break;
+    case R_X86_64_64:
+      plan_symbolic(index, relocation, target, addend);
+      break;
+    case R_X86_64_GLOB_DAT:
+    case R_X86_64_JUMP_SLOT:
+      plan_symbolic(index, relocation, target, 0);  // by the ABI these have no addend
+      break;
+    case R_X86_64_IRELATIVE:
+      plan.indirect.push_back({relocation.offset, addend, index});
+      break;
+    case R_X86_64_DTPMOD64:
+    case R_X86_64_DTPOFF64:
+    case R_X86_64_TPOFF64:
+    case R_X86_64_TLSDESC:
+      plan_thread_local(index, relocation, target);
+      break;
+    case R_X86_64_COPY:
+      plan_copy(index, relocation);
+      break;
+    case R_X86_64_SIZE64: {
+      const Symbol& symbol =
+          target.kind == Target::Kind::image ? *target.symbol : image.file->symbols()[relocation.symbol];
+      plan.absolute.push_back({relocation.offset, symbol.bytes + addend});
+      break;
+    }
+    default:
+      refuse(index,
+             fmt::format("relocation type {} at {:#x} is none that a shared object should have; compile it with apcc "
+                         "or with -fPIC -shared",
+                         relocation.type, relocation.offset));
+  }
+}
+
+void Resolver::plan_symbolic(std::uint32_t index, const Relocation& relocation, const Target& target,
+                             std::uint64_t addend) {
+  RelocationPlan& plan = program_.images_[index].plan;
+  switch (target.kind) {
+    case Target::Kind::none:
+      plan.absolute.push_back({relocation.offset, addend});  // an undefined weak symbol, or symbol 0
+      break;
+    case Target::Kind::image:
+      if (target.symbol->type == STT_GNU_IFUNC) {
+        plan.indirect.push_back({relocation.offset, target.symbol->value, target.image});
+      } else if (target.symbol->absolute) {
+        plan.absolute.push_back({relocation.offset, target.symbol->value + addend});
+      } else if (target.image == index) {
+        plan.relative.push_back({relocation.offset, target.symbol->value + addend});
+      } else {
+        plan.based.push_back({relocation.offset, target.symbol->value + addend, target.image});
+      }
+      break;
+    case Target::Kind::binding:
+      switch (target.binding->kind) {
+        case Binding::Kind::function:
+          plan.absolute.push_back(
+              {relocation.offset, reinterpret_cast<std::uint64_t>(target.binding->function) + addend});
+          break;
+        case Binding::Kind::datum:
+          plan.state.push_back({relocation.offset, target.binding->offset + addend});
+          break;
+        case Binding::Kind::made:
+          plan.made.push_back({relocation.offset, addend, target.binding});
+          break;
+      }
+      break;
+    case Target::Kind::process:
+      plan.absolute.push_back({relocation.offset, reinterpret_cast<std::uint64_t>(target.address) + addend});
+      break;
+  }
+}
+
+void Resolver::plan_thread_local(std::uint32_t index, const Relocation& relocation, const Target& target) {
+  Image& image = program_.images_[index];
+  RelocationPlan& plan = image.plan;
+  const auto addend = static_cast<std::uint64_t>(relocation.addend);
+  std::uint64_t module = own_module(image.module);  // symbol 0: the image's own block (local dynamic)
+  std::uint64_t offset = addend;
+  std::int64_t static_offset = image.static_tls_offset;
+  bool in_static_block = image.file->uses_static_tls();
+  if (target.kind == Target::Kind::image) {
+    const Image& owner = program_.images_[target.image];
+    module = own_module(owner.module);
+    offset += target.symbol->value;
+    static_offset = owner.static_tls_offset;
+    in_static_block = owner.file->uses_static_tls();
+  } else if (target.kind == Target::Kind::process) {
+    const SystemTls home = system_tls(target.address, program_.shared_);
+    if (home.module == 0) {
+      refuse(
+          index,
+          fmt::format("thread-local '{}' belongs to a library that none of the program's own names; link that library",
+                      image.file->symbols()[relocation.symbol].name));
+    }
+    module = home.module;
+    offset += static_cast<std::uint64_t>(static_cast<char*>(target.address) - home.block);
+    static_offset = home.block - static_cast<char*>(__builtin_thread_pointer());
+    in_static_block = true;  // libraries that the process has had from its start
+  } else if (relocation.symbol != 0) {
+    module = 0;  // undefined and weak
+  }
+  switch (relocation.type) {
+    case R_X86_64_DTPMOD64:
+      plan.absolute.push_back({relocation.offset, module});
+      break;
+    case R_X86_64_DTPOFF64:
+      plan.absolute.push_back({relocation.offset, offset});
+      break;
+    case R_X86_64_TPOFF64:
+      if (!in_static_block) {
+        refuse(index, fmt::format("initial-exec reference to thread-local '{}' of a library without initial-exec "
+                                  "thread-locals; compile with "
+                                  "-ftls-model=global-dynamic",
+                                  image.file->symbols()[relocation.symbol].name));
+      }
+      plan.absolute.push_back({relocation.offset, static_cast<std::uint64_t>(static_offset) + offset});
+      break;
+    default: {  // TLSDESC
+      const auto& owned = program_.tls_indices_.emplace_back(std::make_unique<TlsIndex>(TlsIndex{module, offset}));
+      plan.absolute.push_back({relocation.offset, reinterpret_cast<std::uint64_t>(&aplib_tls_descriptor_resolver)});
+      plan.absolute.push_back({relocation.offset + 8, reinterpret_cast<std::uint64_t>(owned.get())});
+    }
+  }
+}
+
+void Resolver::plan_copy(std::uint32_t index, const Relocation& relocation) {
+  Image& image = program_.images_[index];
+  const Symbol& symbol = image.file->symbols()[relocation.symbol];
+  const Target target = look_up(index, symbol, true);
+  if (target.kind == Target::Kind::image) {
+    image.plan.copies.push_back(
+        {relocation.offset, target.symbol->value, std::min(symbol.bytes, target.symbol->bytes), target.image});
+    return;
+  }
+  if (target.kind == Target::Kind::binding && target.binding->kind == Binding::Kind::datum &&
+      std::ranges::find(copyable_state, symbol.name) != copyable_state.end()) {
+    image.plan.copies.push_back({relocation.offset, target.binding->offset, symbol.bytes, RelocationPlan::of_state});
+    return;
+  }
+  refuse(index, fmt::format("it holds a copy of '{}', as position-independent executables do, and cells cannot share "
+                            "that; compile and link it with apcc, "
+                            "or with -fPIC -shared",
+                            symbol.name));
+}
+
+Resolver::Target Resolver::look_up(std::uint32_t index, const Symbol& reference, bool skip_program) {
+  const auto in_image = [&](std::uint32_t i) -> Target {
+    const Symbol* found = program_.images_[i].file->find(reference.name, reference.version);
+    if (found == nullptr) return {};
+    return {Target::Kind::image, i, found, nullptr, nullptr, nullptr};
+  };
+  // Local and protected symbols, and those of symbolically linked images: its own.
+  if (!skip_program && reference.defined &&
+      (reference.binding == STB_LOCAL || program_.images_[index].file->binds_symbolically() || index == 0)) {
+    return {Target::Kind::image, index, &reference, nullptr, nullptr, nullptr};
+  }
+  for (std::uint32_t i = skip_program ? 1 : 0; i < program_.images_.size(); ++i) {
+    if (Target found = in_image(i); found.kind != Target::Kind::none) return found;
+  }
+  if (reference.name == "__tls_get_addr")
+    return {Target::Kind::process, 0, nullptr, nullptr, reinterpret_cast<void*>(&tls_get_addr), nullptr};
+  const Binding* binding = find_binding(reference.name);
+  if (binding != nullptr && (!binding->only_when_accounting || program_.options_.account_heap)) {
+    program_.bound_.push_back(binding->name);
+    return {Target::Kind::binding, 0, nullptr, binding, nullptr, nullptr};
+  }
+  if (Target found = look_up_in_process(reference); found.kind != Target::Kind::none) return found;
+  if (reference.binding != STB_WEAK) {
+    missing_.push_back(
+        fmt::format("'{}' (needed by {})", name_with_version(reference), program_.images_[index].file->path()));
+  }
+  return {};
+}
+
+Resolver::Target Resolver::look_up_in_process(const Symbol& reference) const {
+  if (std::ranges::find(entry_names, reference.name) != entry_names.end()) return {};
+  const std::string name(reference.name);
+  const std::string version(reference.version);
+  const auto in_library = [&](void* handle) -> void* {
+    dlerror();
+    return version.empty() ? dlsym(handle, name.c_str()) : dlvsym(handle, name.c_str(), version.c_str());
+  };
+  for (const Library& library : program_.shared_) {
+    if (void* address = in_library(library.handle)) {
+      return {Target::Kind::process, 0, nullptr, nullptr, address, library.handle};
+    }
+  }
+  if (void* address = in_library(RTLD_DEFAULT)) return {Target::Kind::process, 0, nullptr, nullptr, address, nullptr};
+  return {};
+}
+
+void Resolver::report_missing() const {
+  if (missing_.empty()) return;
+  std::vector<std::string> shown = missing_;
+  std::ranges::sort(shown);
+  const auto rest = std::ranges::unique(shown);
+  shown.erase(rest.begin(), rest.end());
+  std::string more;
+  if (shown.size() > missing_shown_max) {
+    more = fmt::format(" and {} more", shown.size() - missing_shown_max);
+    shown.resize(missing_shown_max);
+  }
+  throw Error(Errc::failed,
+              fmt::format("{}: undefined symbol{} {}{}; link the library that defines {}", path_,
+                          shown.size() > 1 ? "s" : "", fmt::join(shown, ", "), more, shown.size() > 1 ? "them" : "it"));
+}
+
+void Resolver::refuse(std::uint32_t index, const std::string& what) const {
+  throw Error(Errc::failed, fmt::format("{}: {}", program_.images_[index].file->path(), what));
+}
+
+}  // namespace aplib::loader

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+// Resolver: from a file to a Program. Finds the libraries, then binds every relocation once.
+//
+// Order of lookup for a reference: the image itself first if it was linked symbolically; the program; its separate libraries, breadth first; our bindings for libc state; the shared
+// libraries in order of need; the whole process. So what a program defines (a malloc of its own, a getopt) is used by itself and its libraries, as ever.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "loader/program.hpp"
+
+namespace aplib::loader {
+
+class Resolver {
+ public:
+  Resolver(Program& program, const std::string& path);
+
+  void run();
+
+ private:
+  /// Where a reference leads.
+  struct Target {
+    enum class Kind : unsigned char { none, image, binding, process } kind = Kind::none;
+    std::uint32_t image = 0;
+    const Symbol* symbol = nullptr;  // image
+    const Binding* binding = nullptr;
+    void* address = nullptr;  // process
+    void* library = nullptr;  // process: the handle it was found by; null: anywhere
+  };
+
+  void find_files();
+  void lay_out();
+  void order_initialization();
+  void plan_image(std::uint32_t index);
+  void plan_relocation(std::uint32_t index, const Relocation& relocation);
+  void plan_symbolic(std::uint32_t index, const Relocation& relocation, const Target& target, std::uint64_t addend);
+  void plan_thread_local(std::uint32_t index, const Relocation& relocation, const Target& target);
+  void plan_copy(std::uint32_t index, const Relocation& relocation);
+  Target look_up(std::uint32_t index, const Symbol& reference, bool skip_program = false);
+  Target look_up_in_process(const Symbol& reference) const;
+  void report_missing() const;
+  [[noreturn]] void refuse(std::uint32_t index, const std::string& what) const;
+
+  Program& program_;
+  std::string path_;
+  struct File {
+    Requester requester;
+    std::vector<std::uint32_t> needs;  // images
+  };
+  std::vector<std::unique_ptr<File>> files_;  // by image
+  std::vector<Target> cache_;                 // by symbol of the image that is being planned
+  std::vector<bool> cached_;
+  std::vector<std::string> missing_;
+};
+
+}  // namespace aplib::loader
