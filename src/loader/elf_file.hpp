@@ -12,7 +12,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 namespace aplib::loader {
@@ -27,8 +26,8 @@ struct Range {
   [[nodiscard]] std::uint64_t end() const noexcept { return address + bytes; }
 };
 
-/// A PT_LOAD. Invariants after open(): sorted by address, disjoint page ranges, address % page == offset % page, file_bytes <= memory_bytes,
-/// offset + file_bytes <= size of the file.
+/// A PT_LOAD. Invariants after open(): sorted by address, disjoint page ranges, the first in page 0, file_bytes <= memory_bytes, offset + file_bytes <=
+/// size of the file; where file_bytes > 0, address % page == offset % page.
 struct Segment {
   std::uint64_t address = 0;
   std::uint64_t memory_bytes = 0;
@@ -41,10 +40,11 @@ struct Segment {
 struct Symbol {
   std::string_view name;
   std::string_view version;  ///< Of the definition, or wanted by the reference; empty: none.
-  std::uint64_t value = 0;   ///< Address in the image; of a TLS symbol the offset in the TLS block.
+  std::uint64_t value = 0;   ///< Address in the image; of a TLS symbol the offset in the TLS block; undefined: 0.
   std::uint64_t bytes = 0;
   std::uint8_t type = 0;        ///< STT_*
   std::uint8_t binding = 0;     ///< STB_*
+  std::uint8_t visibility = 0;  ///< STV_*; not STV_DEFAULT: the file's own references bind to this definition.
   bool defined = false;         ///< st_shndx is not SHN_UNDEF.
   bool absolute = false;        ///< SHN_ABS: value is no address of the image.
   bool hidden_version = false;  ///< Definition: matches only references that name its version.
@@ -63,7 +63,8 @@ struct TlsTemplate {
   std::uint64_t address = 0;  ///< Of the initial data in the image.
   std::uint64_t file_bytes = 0;
   std::uint64_t memory_bytes = 0;
-  std::uint64_t alignment = 1;  ///< A power of two, at most page_bytes.
+  /// A power of two, at most page_bytes. A block lies where it has the remainder address % alignment, mostly 0.
+  std::uint64_t alignment = 1;
 };
 
 /// Who a file is: replaced or changed files differ.
@@ -77,8 +78,9 @@ struct FileIdentity {
 
 class ElfFile {
  public:
-  /// Opens and checks `path`. Accepts x86-64 ET_DYN (shared objects; position-independent executables without local-exec thread-locals). Refuses, saying which
-  /// flag or tool to use: not ELF, other machine or class, ET_EXEC, ET_REL, truncated, corrupt tables, an executable stack (PT_GNU_STACK RWE), text relocations.
+  /// Opens and checks `path`. Accepts x86-64 ET_DYN (shared objects; position-independent executables without thread-locals, for theirs are local-exec).
+  /// Refuses, saying which flag or tool to use: not ELF, other machine or class, ET_EXEC, ET_REL, -static, truncated, corrupt tables, an executable stack
+  /// (PT_GNU_STACK RWE), text relocations. Call from: any thread; blocks while the file is read.
   static std::shared_ptr<const ElfFile> open(const std::string& path);
   ~ElfFile();
   ElfFile(const ElfFile&) = delete;
@@ -114,7 +116,9 @@ class ElfFile {
   [[nodiscard]] bool uses_static_tls() const noexcept {
     return uses_static_tls_;
   }  ///< DF_STATIC_TLS or a TPOFF relocation.
-  [[nodiscard]] bool is_executable() const noexcept { return is_executable_; }  ///< DF_1_PIE, or an interpreter.
+  [[nodiscard]] bool is_executable() const noexcept {
+    return is_executable_;
+  }  ///< DF_1_PIE; an interpreter alone makes none.
   [[nodiscard]] bool binds_symbolically() const noexcept {
     return binds_symbolically_;
   }  ///< DT_SYMBOLIC or DF_SYMBOLIC.
@@ -127,12 +131,14 @@ class ElfFile {
 
   /// All dynamic symbols; [0] is the null symbol.
   [[nodiscard]] const std::vector<Symbol>& symbols() const noexcept { return symbols_; }
-  /// A definition of `name` that a reference wanting `version` (empty: any default) may bind to; null: none. Includes weak and unique ones.
+  /// The definition of `name` that a reference wanting `version` binds to; null: none. Weak and unique ones count, local and hidden symbols do not. Without a version: the
+  /// default one. With one: that version, else a definition without any (of a file that was linked before its symbols had versions).
   [[nodiscard]] const Symbol* find(std::string_view name, std::string_view version = {}) const noexcept;
 
-  /// DT_RELA and DT_JMPREL together, each entry once; R_X86_64_NONE left out; every 8 bytes (or symbol bytes, for COPY) at `offset` lie in a writable segment.
+  /// DT_RELA and DT_JMPREL together, each entry once; R_X86_64_NONE left out. The types: 64, GLOB_DAT, JUMP_SLOT, RELATIVE, RELATIVE64, DTPMOD64, DTPOFF64, TPOFF64,
+  /// SIZE64, IRELATIVE, TLSDESC, COPY. What one changes (8 bytes; 16 for TLSDESC, those of the symbol for COPY) lies in a writable segment.
   [[nodiscard]] const std::vector<Relocation>& relocations() const noexcept { return relocations_; }
-  /// DT_RELR expanded: words to which the image's base is added.
+  /// DT_RELR expanded, each in a writable segment: words to which the image's base is added.
   [[nodiscard]] const std::vector<std::uint64_t>& packed_relative() const noexcept { return packed_relative_; }
 
  private:
@@ -166,7 +172,8 @@ class ElfFile {
   Range fini_array_;
   std::vector<char> strings_;  ///< DT_STRTAB, zero-terminated: what the string_views point into.
   std::vector<Symbol> symbols_;
-  std::unordered_multimap<std::string_view, std::uint32_t> definitions_;
+  std::vector<std::uint32_t> buckets_;  ///< By hash of the name, a power of two of them: the first definition; 0: none.
+  std::vector<std::uint32_t> next_;     ///< By symbol: the next definition of the same bucket; 0: none.
   std::vector<Relocation> relocations_;
   std::vector<std::uint64_t> packed_relative_;
 };
