@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+// Output: what cells write, brought to aprun's standard streams or to files, whole lines at a time; and where cells read from.
+//
+// Invariants: (1) bytes of one cell and stream arrive in their order; (2) a line of up to line_bytes_max bytes is never cut by another cell's output, a longer one may be,
+// where a new line begins; (3) each cell holds at most line_bytes_max bytes a stream here, whatever it writes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+
+#include "launch/destination.hpp"
+
+namespace aplib::launch {
+
+/// The writers' streams, by descriptor number.
+enum class Channel : std::uint8_t { out = 1, error = 2 };
+
+/// Where output goes and input comes from. Patterns: names of files in which {cid} is the cell's number; empty: aprun's own streams.
+struct OutputPlan {
+  std::string output{};
+  std::string error{};
+  std::string input{};
+  bool tags = false;  ///< Each line that goes where others' go too starts with "[cell] ".
+  bool sole = false;  ///< There is one cell only: its lines need not be whole to be shown.
+};
+
+/// Thread safety: all functions may be called from any thread.
+class Output {
+ public:
+  static constexpr std::uint32_t host = 0xffff'ffff;  ///< As a cell: the host program.
+  static constexpr std::size_t line_bytes_max = std::size_t{1} << 20;
+
+  /// The descriptors stay the caller's.
+  explicit Output(OutputPlan plan, int out = 1, int error = 2);
+  ~Output();
+
+  /// Makes the output files of cells 0 .. cells - 1, empty, and looks whether their input files can be read, so that this fails before anything runs. Throws Error(failed) naming file and cause.
+  void prepare(std::uint32_t cells, bool with_host);
+
+  /// The next bytes of a cell's stream.
+  void write(std::uint32_t cell, Channel channel, std::string_view bytes);
+  /// Shows what there is of a line, if that cuts no other line: of the host program, of a sole cell, and on terminals a line that is drawn again and again (it starts with a carriage
+  /// return).
+  void flush(std::uint32_t cell, Channel channel);
+  /// The cell will write no more: shows what it left of a line; closes its files.
+  void end(std::uint32_t cell);
+  /// end() of everyone.
+  void end_all();
+
+  /// The descriptor that a cell reads, or -1 for an empty input. Stays valid until end(cell). A file that cannot be opened counts as empty, and as a problem().
+  int input(std::uint32_t cell);
+
+  /// Output that was lost and why, or nothing. The first of several.
+  [[nodiscard]] std::string problem();
+
+ private:
+  /// What a cell has written of a line that is not complete.
+  struct Line {
+    std::string text;
+    bool within = false;  // the start of this line was passed on already
+  };
+  struct Cell {
+    std::array<Line, 2> lines;
+    std::array<std::shared_ptr<Destination>, 2> destinations;
+    std::optional<int> input;
+    std::mutex mutex;  // a program's own threads write beside its tasks
+  };
+
+  static std::size_t slot(Channel channel) { return static_cast<std::size_t>(channel) - 1; }
+  static std::uint64_t writer(std::uint32_t cell, Channel channel) {
+    return std::uint64_t{cell} << 1 | static_cast<std::uint64_t>(slot(channel));
+  }
+  [[nodiscard]] bool exclusive(Channel channel) const;
+  const std::string& pattern(Channel channel) const { return channel == Channel::out ? plan_.output : plan_.error; }
+
+  std::shared_ptr<Cell> cell_at(std::uint32_t cell);
+  Destination& destination(Cell& cell, std::uint32_t id, Channel channel);
+  void pass(Cell& cell, std::uint32_t id, Channel channel, std::string_view text);
+  void show(Cell& cell, std::uint32_t id, Channel channel);
+  void note(std::string problem);
+
+  const OutputPlan plan_;
+  bool with_host_ = false;
+  std::array<std::shared_ptr<Destination>, 2> standard_;
+  std::mutex mutex_;  // of what follows
+  std::unordered_map<std::uint32_t, std::shared_ptr<Cell>> cells_;
+  std::map<std::string, std::weak_ptr<Destination>> files_;
+  std::map<std::string, std::shared_ptr<Destination>> shared_files_;
+  std::string problem_;
+};
+
+/// "3", or "host".
+[[nodiscard]] std::string cell_text(std::uint32_t cell);
+
+}  // namespace aplib::launch
