@@ -34,6 +34,7 @@ class TaskTable {
   [[nodiscard]] std::uint32_t end() const noexcept { return static_cast<std::uint32_t>(tasks_.size()); }
 
  private:
+  friend struct DebuggerAccess;
   std::vector<TaskControl*> tasks_;
   std::vector<std::uint32_t> freed_;  // a queue: read at freed_head_
   std::size_t freed_head_ = 0;
@@ -83,7 +84,8 @@ struct alignas(cache_pair_bytes) Cell {
   std::uint32_t y = 0;
   Processor* processor = nullptr;  ///< Who carries it now.
   TaskTable tasks;
-  std::optional<StackPool> stacks;  ///< Made on first use, by the processor that carries the cell then.
+  std::optional<StackPool> stacks;          ///< Made on first use, by the processor that carries the cell then. So is:
+  std::optional<StackPool> program_stacks;  ///< For tasks that run a loaded program.
   std::uint32_t live_tasks = 0;
   std::uint32_t ended_from_kernel = 0;  ///< Tasks started by run() or start_cells() that have ended.
   bool ended = false;                   ///< Had tasks, and all have ended.

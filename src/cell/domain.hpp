@@ -22,6 +22,7 @@ class Processor;
 struct Program {
   std::function<void()> body;
   std::uint32_t task = 0;
+  std::size_t stack_bytes = 0;  ///< 0: as for every task. Else a loaded program's.
 };
 
 /// Why a run ends before all tasks are through.

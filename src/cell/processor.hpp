@@ -95,7 +95,7 @@ class Processor {
 
   // --- tasks (tasks.cpp, processor.cpp)
   TaskControl& spawn(Cell& cell, std::uint32_t id, void (*entry)(void*), void* state, std::size_t state_bytes,
-                     std::size_t state_alignment, void (*move)(void*, void*));
+                     std::size_t state_alignment, void (*move)(void*, void*), std::size_t program_stack_bytes = 0);
   void make_ready(TaskControl& task) noexcept {
     task.ready = true;
     ready_.push(task);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The address plan: slot of cell c = base + c * slot_bytes, the same in every process of a machine. Reserved, never committed as a whole. Today it holds
-// the stacks of the cell's tasks; instances and heap will lie below them.
+// instances of programs and, from its middle, the stacks of the cell's tasks; the quarter between is for the heap.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +11,34 @@
 namespace aplib {
 
 struct SlotPlan {
-#if APLIB_TSAN || APLIB_ASAN
-  static constexpr std::uintptr_t base = 0;  // the sanitizers own the address space: stacks go where the system likes
+  // The sanitizers own most of the address space: there stacks go where the system likes, and slots hold instances only.
+#if APLIB_TSAN
+  static constexpr std::uintptr_t base = 0x10'0000'0000;  // what it calls low memory of the application
+  static constexpr std::size_t bytes = std::size_t{64} << 20;
+  static constexpr bool holds_stacks = false;
+#elif APLIB_ASAN
+  static constexpr std::uintptr_t base = 0x2000'0000'0000;
+  static constexpr std::size_t bytes = std::size_t{4} << 30;
+  static constexpr bool holds_stacks = false;
 #else
   static constexpr std::uintptr_t base = 0x1000'0000'0000;
-#endif
   static constexpr std::size_t bytes = std::size_t{4} << 30;
-  static constexpr std::size_t stacks_offset = std::size_t{2} << 30;
+  static constexpr bool holds_stacks = true;
+#endif
+  static constexpr std::size_t stacks_offset = bytes / 2;
+  static constexpr std::size_t program_stacks_bytes = bytes / 8;
 
   static void* stacks_of(std::uint32_t cell) noexcept {
-    return base == 0 ? nullptr : reinterpret_cast<void*>(base + cell * bytes + stacks_offset);
+    return holds_stacks ? reinterpret_cast<void*>(base + cell * bytes + stacks_offset) : nullptr;
   }
-  static constexpr std::size_t stacks_bytes() noexcept { return bytes - stacks_offset; }
+  static constexpr std::size_t stacks_bytes() noexcept { return bytes - stacks_offset - program_stacks_bytes; }
+  /// Stacks of tasks that run a loaded program: fewer and larger.
+  static void* program_stacks_of(std::uint32_t cell) noexcept {
+    return holds_stacks ? reinterpret_cast<void*>(base + (cell + 1) * bytes - program_stacks_bytes) : nullptr;
+  }
+
+  static char* instances_of(std::uint32_t cell) noexcept { return reinterpret_cast<char*>(base + cell * bytes); }
+  static constexpr std::size_t instances_bytes() noexcept { return stacks_offset / 2; }
 };
 
 }  // namespace aplib

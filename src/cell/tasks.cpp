@@ -90,15 +90,21 @@ void task_body(Flow& flow) {
 }
 
 TaskControl& Processor::spawn(Cell& cell, std::uint32_t id, void (*entry)(void*), void* state, std::size_t state_bytes,
-                              std::size_t state_alignment, void (*move)(void*, void*)) {
-  if (!cell.stacks) {
+                              std::size_t state_alignment, void (*move)(void*, void*),
+                              std::size_t program_stack_bytes) {
+  const bool runs_program = program_stack_bytes != 0;
+  if (runs_program && !cell.program_stacks) {
+    cell.program_stacks.emplace((program_stack_bytes + 4095) & ~std::size_t{4095}, SlotPlan::program_stacks_of(cell.id),
+                                SlotPlan::program_stacks_bytes);
+  }
+  if (!runs_program && !cell.stacks) {
     const bool on_host = &cell == domain_.host_cell.get();
     const std::size_t bytes =
         on_host ? std::max(domain_.options.stack_bytes, host_stack_bytes_min) : domain_.options.stack_bytes;
     cell.stacks.emplace((bytes + 4095) & ~std::size_t{4095}, on_host ? nullptr : SlotPlan::stacks_of(cell.id),
                         SlotPlan::stacks_bytes());
   }
-  const Stack stack = cell.stacks->get();
+  const Stack stack = runs_program ? cell.program_stacks->get() : cell.stacks->get();
   // Stacks lie whole pages apart, so all their tops would compete for the same few sets of the first-level cache. Where pages are not scarce, spread them.
   const std::size_t colour = stack.bytes() >= colour_from_stack_bytes ? (cell.id + id) % 4 * 1024 : 0;
   char* const place = align_down(stack.top - colour - sizeof(TaskControl), alignof(TaskControl));
@@ -139,7 +145,8 @@ void Processor::start_program(Cell& cell, const Program& program) {
       started = &spawn(
           cell, program.task, [](void* state) { (*static_cast<const Program**>(state))->body(); }, &pointer,
           sizeof pointer, alignof(const Program*),
-          [](void* to, void* from) { *static_cast<const Program**>(to) = *static_cast<const Program**>(from); });
+          [](void* to, void* from) { *static_cast<const Program**>(to) = *static_cast<const Program**>(from); },
+          program.stack_bytes);
     } catch (const Error& error) {  // no stack
       problem = error.what();
     }
@@ -188,7 +195,11 @@ void Processor::bury(TaskControl& task) noexcept {
   dispose_flow(task);
   const Stack stack = task.stack;
   task.~TaskControl();
-  cell.stacks->put(stack);
+  if (cell.program_stacks && cell.program_stacks->stack_bytes() == stack.bytes()) {
+    cell.program_stacks->put(stack);
+  } else {
+    cell.stacks->put(stack);
+  }
 }
 
 void Processor::end_cell(Cell& cell) {

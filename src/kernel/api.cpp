@@ -240,13 +240,19 @@ void preset_status(const char* call, std::int32_t value) {
 }
 
 void configure(const char* call, Grid grid) {
+  Options wanted = Machine::Impl::of(self_or_throw(call).cell->processor->domain()).options;
+  wanted.cells = grid;
+  configure(call, wanted);
+}
+
+void configure(const char* call, const Options& options) {
   TaskControl& self = self_or_throw(call);
   Domain& domain = self.cell->processor->domain();
   if (self.cell->id != domain.cell_count)
-    refuse(self, Errc::bad_argument, call, "only the host program can choose the grid");
+    refuse(self, Errc::bad_argument, call, "only the host program can choose the grid and other options");
   if (domain.carriers != 0)
     refuse(self, Errc::bad_argument, call, "programs run on the cells already; choose the grid before the first start");
-  Machine::Impl::of(domain).configure(self, grid);
+  Machine::Impl::of(domain).configure(self, options);
 }
 
 void start_cells(const char* call, std::function<void()> program, TaskId task) {
@@ -463,6 +469,8 @@ std::uint32_t processor_count() { return self_or_throw("processor_count").cell->
 CellId host_cell() { return CellId{self_or_throw("host_cell").cell->processor->domain().host_id}; }
 
 void configure(Grid grid) { face::configure("configure", grid); }
+void configure(const Options& options) { face::configure("configure", options); }
+Options options() { return Machine::Impl::of(self_or_throw("options").cell->processor->domain()).options; }
 void start_cells(std::function<void()> program, TaskId task) {
   face::start_cells("start_cells", std::move(program), task);
 }

@@ -60,6 +60,7 @@ void preset_status(const char* call, std::int32_t value);
 
 /// The host program's calls of this_machine, by the caller's name.
 void configure(const char* call, Grid grid);
+void configure(const char* call, const Options& options);
 void start_cells(const char* call, std::function<void()> program, TaskId task);
 void wait_cells(const char* call);
 

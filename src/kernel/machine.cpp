@@ -10,6 +10,7 @@
 #include "aplib/error.hpp"
 #include "base/cpus.hpp"
 #include "kernel/deadlock.hpp"
+#include "kernel/loaded_run.hpp"
 #include "kernel/machine_impl.hpp"
 #include "kernel/signals.hpp"
 
@@ -21,7 +22,9 @@ Machine::Impl::Impl(Options chosen)
 Machine::Impl::~Impl() = default;
 
 void Machine::Impl::make_domain(bool with_host) {
+  in_debugger.show(nullptr);
   domain = std::make_unique<Domain>();
+  in_debugger.show(domain.get());
   domain->owner = this;
   domain->options = options;
   domain->has_host = with_host;
@@ -127,17 +130,16 @@ Report Machine::Impl::report(Clock::time_point start, int host_status) {
 
 Machine::Impl& Machine::Impl::of(Domain& domain) { return *static_cast<Impl*>(domain.owner); }
 
-void Machine::Impl::configure(TaskControl& self, Grid grid) {
-  Options wanted = options;
-  wanted.cells = grid;
+void Machine::Impl::configure(TaskControl& self, const Options& wanted) {
   wanted.check();
   options = wanted;
-  domain->build_cells(grid);
+  domain->options = options;
+  domain->build_cells(options.cells);
   self.cell->processor->prepare();
 }
 
 void Machine::Impl::start_cells(TaskControl& self, std::function<void()> body, TaskId task) {
-  domain->programs.push_back(std::make_unique<Program>(Program{std::move(body), index(task)}));
+  domain->programs.push_back(std::make_unique<Program>(Program{std::move(body), index(task), program_stack_bytes}));
   const Program* program = domain->programs.back().get();
   Processor& host = *self.cell->processor;
   domain->programs_started.fetch_add(1,
@@ -155,6 +157,8 @@ Machine::Machine(Options options) : impl_(std::make_unique<Impl>(std::move(optio
 
 Machine::~Machine() = default;
 
+Machine::Impl& MachineAccess::impl(Machine& machine) noexcept { return *machine.impl_; }
+
 const Options& Machine::options() const noexcept { return impl_->options; }
 
 Report Machine::run(std::function<void()> cell_program) {
@@ -163,7 +167,7 @@ Report Machine::run(std::function<void()> cell_program) {
   }
   impl_->make_domain(false);
   Domain& domain = *impl_->domain;
-  domain.first_program = Program{std::move(cell_program), 0};
+  domain.first_program = Program{std::move(cell_program), 0, impl_->program_stack_bytes};
   domain.start_at_once = true;
   domain.programs_started.store(1, std::memory_order_relaxed);            // relaxed: before the threads
   domain.live_cells.store(domain.cell_count, std::memory_order_relaxed);  // relaxed: before the threads
@@ -183,7 +187,7 @@ Report Machine::run_host(std::function<int()> host_program) {
   Domain& domain = *impl_->domain;
   domain.live_cells.store(1, std::memory_order_relaxed);  // relaxed: before the threads
   int status = 0;
-  const Program program{[&status, &host_program] { status = host_program(); }, 0};
+  const Program program{[&status, &host_program] { status = host_program(); }, 0, 0};
   const SignalScope signals(domain);
   const SignalStack signal_stack;
   const Clock::time_point start = Clock::now();

@@ -12,8 +12,16 @@
 #include "cell/domain.hpp"
 #include "cell/placement.hpp"
 #include "cell/processor.hpp"
+#include "kernel/debugger.hpp"
 
 namespace aplib {
+
+class LoadedRun;
+
+/// The inside of a Machine, for the kernel's own files.
+struct MachineAccess {
+  static Machine::Impl& impl(Machine& machine) noexcept;
+};
 
 struct Machine::Impl {
   explicit Impl(Options chosen);
@@ -29,7 +37,7 @@ struct Machine::Impl {
 
   /// Host program: starts `program` on all cells; makes and starts the carriers at the first call.
   void start_cells(TaskControl& self, std::function<void()> program, TaskId task);
-  void configure(TaskControl& self, Grid grid);
+  void configure(TaskControl& self, const Options& wanted);
 
   /// The machine whose task calls.
   static Impl& of(Domain& domain);
@@ -38,7 +46,10 @@ struct Machine::Impl {
   Placement placement;
   Log log;
   std::unique_ptr<Domain> domain;  // kept after a run: messages that outlive it still own buffers
+  DebuggerMachine in_debugger;
   std::vector<std::thread> threads;
+  std::unique_ptr<LoadedRun> loaded;    ///< The program files of the current run, if it has any.
+  std::size_t program_stack_bytes = 0;  ///< Of programs started from here on; 0: as for every task.
 };
 
 }  // namespace aplib

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "loader/instance.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -52,6 +53,15 @@ Instance::~Instance() {
   }
 }
 
+void Instance::start_in(const std::string& folder) {
+  const int directory = open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (directory < 0) {
+    throw Error(Errc::failed,
+                fmt::format("cannot work in folder {}: {}; create it first", folder, std::strerror(errno)));
+  }
+  libc_.thread_directory = directory;
+}
+
 Outcome Instance::run(std::unique_ptr<Instance> owned, const std::function<int(Instance&)>& entry,
                       const std::function<void(ProgramContext*)>& enter) {
   Instance& self = *owned;
@@ -67,11 +77,13 @@ Outcome Instance::run(std::unique_ptr<Instance> owned, const std::function<int(I
       return entry(self);
     });
     if (!outcome.jumped) self.runs_handlers_ = true;
-    leave_for_good(context);
   } catch (...) {
+    // Out of constructors, the entry, or the end: no more code of the program, but its output is shown.
+    leave_for_good(context);
     enter(nullptr);
     throw;
   }
+  leave_for_good(context);
   enter(nullptr);
   return outcome;
 }

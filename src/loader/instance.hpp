@@ -29,8 +29,9 @@ struct AddressRange {
 
 /// What main() gets. Copied.
 struct Arguments {
-  std::vector<std::string> argv;         ///< argv[0] is the program's name.
-  std::vector<std::string> environment;  ///< "NAME=value"
+  std::vector<std::string> argv;  ///< argv[0] is the program's name.
+  /// "NAME=value". Shared by all instances: a program that changes its environment changes its own list of pointers.
+  std::shared_ptr<const std::vector<std::string>> environment;
 };
 
 /// An image at its place in an instance.
@@ -52,6 +53,9 @@ class Instance {
   ~Instance();
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
+
+  /// Has the program begin in this folder instead of the process's. Throws Error(failed). Call from: before run().
+  void start_in(const std::string& folder);
 
   /// Runs a program on the calling flow, from the first constructor to the last destructor, and gives the instance up: when `program` returns, calls exit(), or lets an exception out. Tasks and
   /// threads that it made may go on; the last of all frees the instance. `entry` gets the instance. `enter` makes a context the calling flow's (null: none). Exceptions pass through.

@@ -8,7 +8,10 @@ namespace aplib::loader {
 [[gnu::weak]] void run_exit_handlers(Instance&) {}
 [[gnu::weak]] void run_quick_exit_handlers(Instance&) {}
 [[gnu::weak]] void run_thread_exits(TaskContext&) {}
-[[gnu::weak]] void abort_instance(Instance& instance, const std::string& text) { instance.host().fail(134, text); }
+[[gnu::weak]] void abort_instance(Instance& instance, const std::string& text) {
+  instance.host().fail(134, text);
+  __builtin_unreachable();
+}
 
 namespace libc {
 [[gnu::weak]] void stop_stdio(Instance&) {}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+// LoadedRun: the programs of one run of a machine. Lives in Machine::Impl from run_program() to its return.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "kernel/programs.hpp"
+#include "loader/entry.hpp"
+#include "loader/instance.hpp"
+
+namespace aplib {
+
+struct TaskControl;
+
+class LoadedRun {
+ public:
+  LoadedRun(Machine::Impl& machine, const ProgramRun& run, OutputSink& output);
+  ~LoadedRun();
+
+  /// The resolved form of a file; loaded at the first request. Throws Error.
+  std::shared_ptr<const loader::Program> load(const std::string& file);
+
+  /// An instance of a program on a cell, from the first constructor to the last destructor. Call from: outermost frame of a task of the cell. Returns its status.
+  int run_instance(TaskControl& self, const std::shared_ptr<const loader::Program>& program,
+                   const std::function<int(loader::Instance&)>& entry, std::vector<std::string> arguments);
+
+  /// What the machine shall run on every cell, as a task's body.
+  std::function<void()> cell_body(std::shared_ptr<const loader::Program> program, const loader::Entry& entry,
+                                  std::vector<std::string> arguments);
+
+  const ProgramRun& run;
+  OutputSink& output;
+
+ private:
+  class CellHost;
+  CellHost& host_of(TaskControl& task);
+
+  Machine::Impl& machine_;
+  std::mutex mutex_;  // of programs_ and warned_
+  std::map<std::string, std::shared_ptr<const loader::Program>> programs_;
+  std::set<std::string> warned_;
+  std::vector<std::unique_ptr<CellHost>> hosts_;  // by cell; each made and used by whoever carries the cell
+  std::shared_ptr<const std::vector<std::string>> environment_;
+};
+
+}  // namespace aplib

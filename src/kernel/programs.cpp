@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT
+#include "kernel/programs.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <thread>
+#include <utility>
+
+#include "aplib/error.hpp"
+#include "kernel/face.hpp"
+#include "kernel/loaded_run.hpp"
+#include "kernel/machine_impl.hpp"
+
+namespace aplib {
+namespace {
+
+/// Exit statuses are a byte, as everywhere.
+constexpr int exit_byte(int status) { return status & 0xff; }
+
+std::uint32_t sink_cell(const Domain& domain, std::uint32_t cell) {
+  return cell == domain.cell_count ? OutputSink::host : cell;
+}
+
+TaskControl* running_task() noexcept {
+  Processor* processor = Processor::current();
+  return processor != nullptr ? processor->running() : nullptr;
+}
+
+/// What leaves a program in words, while its types and texts are still mapped. A rethrow as our own type outlives the instance.
+[[noreturn]] void rethrow_in_words() {
+  try {
+    throw;
+  } catch (const Stopped&) {
+    throw;
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw Error(Errc::failed, fmt::format("uncaught exception: {}", error.what()));
+  } catch (...) {
+    throw Error(Errc::failed, "uncaught exception of a type not derived from std::exception");
+  }
+}
+
+}  // namespace
+
+/// A cell as its programs see it.
+class LoadedRun::CellHost : public loader::Host {
+ public:
+  CellHost(LoadedRun& run, Domain& domain, Cell& cell) : run_(run), domain_(domain), cell_(cell) {}
+
+  std::string name() override {
+    const TaskControl* task = running_task();
+    return task != nullptr ? fmt::format("{} task {}", domain_.name_of(cell_.id), task->id) : domain_.name_of(cell_.id);
+  }
+  void write(loader::Stream stream, std::span<const char> bytes) override {
+    run_.output.write(sink_cell(domain_, cell_.id), stream, bytes);
+  }
+  void flush(loader::Stream stream) override { run_.output.flush(sink_cell(domain_, cell_.id), stream); }
+  int input() override { return run_.output.input(sink_cell(domain_, cell_.id)); }
+
+  void sleep(std::chrono::nanoseconds duration) override {
+    if (TaskControl* task = running_task()) {
+      Processor::sleep_until(*task, Clock::now() + duration, "sleep");
+    } else {
+      std::this_thread::sleep_for(duration);
+    }
+  }
+  void yield() override {
+    if (TaskControl* task = running_task()) {
+      Processor::yield(*task);
+    } else {
+      std::this_thread::yield();
+    }
+  }
+
+  void task_exited(int status) override {
+    if (cell_.status == 0) cell_.status = exit_byte(status);
+  }
+  void fail(int status, const std::string& text) override {
+    cell_.status = status;
+    domain_.fail(status, fmt::format("{}: {}", name(), text));
+    // By a jump: callers such as abort() are nothrow.
+    if (loader::TaskContext* context = loader::here(); context != nullptr) context->instance->leave(status, false);
+    throw Stopped{};
+  }
+  void warn(const std::string& text) override {
+    {
+      const std::lock_guard lock(run_.mutex_);
+      if (!run_.warned_.insert(text).second) return;
+    }
+    run_.output.warn(fmt::format("{}: {}", name(), text));
+  }
+
+ private:
+  LoadedRun& run_;
+  Domain& domain_;
+  Cell& cell_;
+};
+
+LoadedRun::LoadedRun(Machine::Impl& machine, const ProgramRun& what, OutputSink& sink)
+    : run(what), output(sink), machine_(machine) {
+  auto environment = std::make_shared<std::vector<std::string>>();
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) environment->emplace_back(*entry);
+  environment_ = std::move(environment);
+  hosts_.resize(std::size_t{cell_count_max} + 1);
+}
+
+LoadedRun::~LoadedRun() = default;
+
+std::shared_ptr<const loader::Program> LoadedRun::load(const std::string& file) {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<const loader::Program>& program = programs_[file];
+  if (program == nullptr) {
+    loader::LoadOptions options;
+    options.sharing = {machine_.options.private_libraries, machine_.options.shared_libraries};
+    options.account_heap = machine_.options.account_heap;
+    program = loader::Program::load(file, options);
+  }
+  return program;
+}
+
+LoadedRun::CellHost& LoadedRun::host_of(TaskControl& task) {
+  std::unique_ptr<CellHost>& host = hosts_[task.cell->id];
+  if (host == nullptr) host = std::make_unique<CellHost>(*this, task.cell->processor->domain(), *task.cell);
+  return *host;
+}
+
+int LoadedRun::run_instance(TaskControl& self, const std::shared_ptr<const loader::Program>& program,
+                            const std::function<int(loader::Instance&)>& entry, std::vector<std::string> arguments) {
+  const std::uint32_t cell = self.cell->id;
+  Domain& domain = self.cell->processor->domain();
+  const loader::AddressRange range{SlotPlan::instances_of(domain.visible(cell)), SlotPlan::instances_bytes()};
+  std::unique_ptr<loader::Instance> instance =
+      loader::Instance::make(program, host_of(self), range, {std::move(arguments), environment_});
+  if (run.folder_of) instance->start_in(run.folder_of(sink_cell(domain, cell)));
+  const loader::Outcome outcome = loader::Instance::run(
+      std::move(instance),
+      [&entry](loader::Instance& loaded) -> int {
+        try {
+          return entry(loaded);
+        } catch (const TaskExit& exit) {
+          return exit.status;
+        } catch (...) {
+          rethrow_in_words();
+        }
+      },
+      [&self](ProgramContext* context) { enter_program(self, context); });
+  return exit_byte(outcome.status);
+}
+
+std::function<void()> LoadedRun::cell_body(std::shared_ptr<const loader::Program> program, const loader::Entry& entry,
+                                           std::vector<std::string> arguments) {
+  return [this, program = std::move(program), entry, arguments = std::move(arguments)] {
+    TaskControl& self = *running_task();
+    const std::uint32_t cell = self.cell->id;
+    struct Ended {
+      LoadedRun& run;
+      TaskControl& self;
+      std::uint32_t cell;
+      int status = static_cast<int>(ExitStatus::program_failed);
+      ~Ended() {
+        if (status != 0 && self.cell->status == 0) self.cell->status = status;
+        run.output.ended(cell, status);
+      }
+    } ended{*this, self, cell};
+    ended.status = run_instance(self, program, entry.function(), run.arguments_of ? run.arguments_of(cell) : arguments);
+  };
+}
+
+Report run_program(Machine& machine, const ProgramRun& run, OutputSink& output) {
+  Machine::Impl& impl = MachineAccess::impl(machine);
+  impl.loaded = std::make_unique<LoadedRun>(impl, run, output);
+  LoadedRun& loaded = *impl.loaded;
+  const std::shared_ptr<const loader::Program> program = loaded.load(run.file);
+  const bool as_host = run.entry.empty() && loader::Entry::has_host(*program);
+  const loader::Entry entry = loader::Entry::choose(
+      *program, as_host ? loader::Entry::Role::host : loader::Entry::Role::cell, run.entry, run.entry_arguments);
+  if (!as_host) {
+    impl.program_stack_bytes = impl.options.program_stack_bytes;
+    Report report = machine.run(loaded.cell_body(program, entry, run.arguments));
+    impl.program_stack_bytes = 0;
+    return report;
+  }
+  return machine.run_host([&] {
+    TaskControl& self = *running_task();
+    const int status = loaded.run_instance(self, program, entry.function(), run.arguments);
+    output.ended(OutputSink::host, status);
+    return status;
+  });
+}
+
+void stop_machine(Machine& machine, int status, const std::string& text) {
+  Machine::Impl& impl = MachineAccess::impl(machine);
+  if (impl.domain != nullptr) impl.domain->fail(status, text);
+}
+
+namespace face {
+
+void start_program(const char* call, const std::string& file, TaskId task, std::vector<std::string> arguments) {
+  TaskControl* self = running_task();
+  if (self == nullptr || !on_host()) fail(Errc::bad_argument, call, "only the host program can start programs");
+  Machine::Impl& impl = Machine::Impl::of(self->cell->processor->domain());
+  if (impl.loaded == nullptr)
+    fail(Errc::failed, call,
+         fmt::format("'{}' cannot be loaded by a program that is linked with the library; run it with aprun", file));
+  std::shared_ptr<const loader::Program> program;
+  std::function<void()> body;
+  try {
+    program = impl.loaded->load(file);
+    body = impl.loaded->cell_body(program, loader::Entry::choose(*program, loader::Entry::Role::cell),
+                                  std::move(arguments));
+  } catch (const Error& error) {
+    fail(error.code(), call, error.what());
+  }
+  impl.program_stack_bytes = impl.options.program_stack_bytes;
+  start_cells(call, std::move(body), task);
+  impl.program_stack_bytes = 0;
+}
+
+std::string host_file() {
+  const TaskControl* self = running_task();
+  if (self == nullptr) return {};
+  const Machine::Impl& impl = Machine::Impl::of(self->cell->processor->domain());
+  return impl.loaded != nullptr ? impl.loaded->run.file : std::string();
+}
+
+}  // namespace face
+
+}  // namespace aplib

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+// Program files on a machine: loads them, runs an instance per cell, and says where their output goes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "aplib/machine.hpp"
+#include "loader/host.hpp"
+
+namespace aplib {
+
+/// Where output of loaded programs goes and input comes from. Outlives the run.
+/// Call from: any processor's thread, and threads that programs make; at any time during the run.
+class OutputSink {
+ public:
+  static constexpr std::uint32_t host = 0xffff'ffff;  ///< "cell" of the host program
+  virtual ~OutputSink() = default;
+  /// See loader::Host.
+  virtual void write(std::uint32_t cell, loader::Stream stream, std::span<const char> bytes) = 0;
+  virtual void flush(std::uint32_t cell, loader::Stream stream) = 0;
+  /// Descriptor to read from, or -1: empty.
+  virtual int input(std::uint32_t cell) = 0;
+  /// A program on the cell has ended with this status. Calls come in the order of the ends.
+  virtual void ended(std::uint32_t cell, int status) = 0;
+  /// A line for the user.
+  virtual void warn(const std::string& line) = 0;
+};
+
+/// What to run.
+struct ProgramRun {
+  std::string file;                                                          ///< Path.
+  std::vector<std::string> arguments;                                        ///< argv, [0] is the program's name.
+  std::function<std::vector<std::string>(std::uint32_t cell)> arguments_of;  ///< If set: argv of that cell instead.
+  std::function<std::string(std::uint32_t cell)> folder_of;  ///< If set: working directory of that cell.
+  std::string entry;  ///< "solve(int, double) -> int"; empty: host_main, cell_main, main or MAIN__.
+  std::vector<std::string> entry_arguments;  ///< For `entry`.
+};
+
+/// Loads `run.file` and runs it: as host program if it has host_main (its ccreat() then loads cell programs), else on every cell. Exit status in the Report: the first non-zero one by cell id, or the failure's.
+/// Throws Error when the file cannot be loaded; then nothing was started. Call from: as Machine::run().
+Report run_program(Machine& machine, const ProgramRun& run, OutputSink& output);
+
+/// Ends the machine's run with this status and text, as a failing task would. Call from: any thread, while run_program() runs.
+void stop_machine(Machine& machine, int status, const std::string& text);
+
+namespace face {
+/// Host program: loads `file` and starts it on all cells as task `task`, with these arguments (argv[0] first). Throws Error like load, naming `call`.
+void start_program(const char* call, const std::string& file, TaskId task, std::vector<std::string> arguments);
+/// Host program that was loaded: the path of its file. Empty: it was not.
+std::string host_file();
+}  // namespace face
+
+}  // namespace aplib
