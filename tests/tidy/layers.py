@@ -11,6 +11,7 @@ MAY_INCLUDE = {
     "src/cell": ["include", "src/base", "src/task"],
     "src/comm": ["include", "src/base"],
     "src/loader": ["include", "src/base"],
+    "src/compile": [],
     "src/kernel": ["include", "src/base", "src/task", "src/cell", "src/comm", "src/loader"],
     "src/cellos": ["include", "src/base", "src/kernel"],
     "src/launch": ["include", "src/base", "src/kernel"],

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+#include "compile/program_object.hpp"
+
+#include <elf.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "compile/file.hpp"
+
+namespace aplib::compile {
+namespace {
+
+/// A copy of the T at `offset`; false: it does not lie in `bytes`.
+template <class T>
+bool load(const std::string& bytes, std::uint64_t offset, T& value) {
+  if (offset > bytes.size() || bytes.size() - offset < sizeof(T)) return false;
+  std::memcpy(&value, bytes.data() + offset, sizeof(T));
+  return true;
+}
+
+/// FNV-1a, 64 bit, in hexadecimal: a name for the contents.
+std::string digest(const std::string& bytes) {
+  std::uint64_t hash = 0xcbf2'9ce4'8422'2325;
+  for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100'0000'01b3;
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+  return text;
+}
+
+std::string filled_template(const Prefix& prefix, const std::string& final_start) {
+  const std::string path = prefix.program_template();
+  auto object = read_file(path);
+  if (!object) {
+    throw BrokenTree(path + ": " + std::strerror(errno) + "; it belongs to APlib at " + prefix.root +
+                     ": install APlib there again, or use the wrapper of a complete installation");
+  }
+  return with_start(std::move(*object), final_start);
+}
+
+std::string kept_path(const Prefix& prefix, const std::string& object) {
+  return prefix.support_folder + "/program-" + digest(object) + ".o";
+}
+
+/// Writes `object` to `path` so that others see all of it or nothing. False: errno.
+bool keep(const std::string& path, const std::string& object) {
+  std::string temporary = path + ".XXXXXX";
+  const int descriptor = mkstemp(temporary.data());
+  if (descriptor < 0) return false;
+  const bool written = fchmod(descriptor, 0644) == 0 && write_all(descriptor, object);
+  close(descriptor);
+  if (written && std::rename(temporary.c_str(), path.c_str()) == 0) return true;
+  const int reason = errno;
+  unlink(temporary.c_str());
+  errno = reason;
+  return false;
+}
+
+}  // namespace
+
+std::string with_start(std::string object, const std::string& start) {
+  const auto broken = [] {
+    return BrokenTree("aplib-program.o is not the object that APlib installs; install APlib again");
+  };
+  Elf64_Ehdr header;
+  Elf64_Shdr names;
+  if (!load(object, 0, header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+      !load(object, header.e_shoff + header.e_shstrndx * sizeof(Elf64_Shdr), names)) {
+    throw broken();
+  }
+  for (unsigned i = 0; i < header.e_shnum; ++i) {
+    const std::uint64_t place = header.e_shoff + i * sizeof(Elf64_Shdr);
+    Elf64_Shdr section;
+    char name[8];  // ".interp" and its end
+    if (!load(object, place, section) || !load(object, names.sh_offset + section.sh_name, name)) continue;
+    if (std::memcmp(name, ".interp", sizeof name) != 0) continue;
+    if (section.sh_offset > object.size() || object.size() - section.sh_offset < section.sh_size) throw broken();
+    if (start.size() >= section.sh_size) {
+      throw BrokenTree(start + ": this path is too long to start programs by (" + std::to_string(section.sh_size - 1) +
+                       " bytes at most); move APlib to a shorter path");
+    }
+    std::memcpy(object.data() + section.sh_offset, start.c_str(), start.size() + 1);
+    section.sh_size = start.size() + 1;
+    std::memcpy(object.data() + place, &section, sizeof section);
+    return object;
+  }
+  throw broken();
+}
+
+std::string program_object(const Prefix& prefix) {
+  const std::string object = filled_template(prefix, prefix.start());
+  const std::string path = kept_path(prefix, object);
+  if (exists(path) || keep(path, object)) return path;
+  // Inherited by the compiler and its linker: not closed on exec.
+  const int descriptor = memfd_create("aplib-program.o", 0);
+  if (descriptor < 0 || !write_all(descriptor, object)) {
+    throw BrokenTree(path + ": " + std::strerror(errno) + "; run \"" + prefix.root +
+                     "/" APLIB_BIN_FOLDER "/apcc --aplib-prepare\" as the owner of that folder");
+  }
+  return "/proc/self/fd/" + std::to_string(descriptor);
+}
+
+void prepare_program_object(const Prefix& prefix, const std::string& final_root) {
+  const std::string object = filled_template(prefix, Prefix::at(final_root).start());
+  const std::string path = kept_path(prefix, object);
+  if (!keep(path, object))
+    throw BrokenTree(path + ": " + std::strerror(errno) + "; run this as the owner of that folder");
+}
+
+}  // namespace aplib::compile

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+#include "compile/wrapper.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "compile/arguments.hpp"
+#include "compile/command.hpp"
+#include "compile/file.hpp"
+#include "compile/program_object.hpp"
+
+namespace aplib::compile {
+namespace {
+
+/// The wrapper's own options, and what is left for the compiler.
+struct Request {
+  std::vector<std::string> arguments;
+  std::string compiler;
+  std::string final_root;
+  bool show = false;
+  bool help = false;
+  bool prepare = false;
+};
+
+Request read_request(int argc, char** argv) {
+  Request request;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--aplib-show" || argument == "-show") {
+      request.show = true;
+    } else if (argument == "--aplib-help") {
+      request.help = true;
+    } else if (argument == "--aplib-prepare") {
+      request.prepare = true;
+    } else if (argument.starts_with("--aplib-prepare=")) {
+      request.prepare = true;
+      request.final_root = argument.substr(16);
+    } else if (argument.starts_with("--aplib-cc=")) {
+      request.compiler = argument.substr(11);
+    } else if (argument.starts_with("--aplib-")) {
+      throw Refused(argument + ": unknown option; --aplib-help lists those of APlib");
+    } else {
+      request.arguments.push_back(argument);
+    }
+  }
+  return request;
+}
+
+void say_help(Language language) {
+  const std::string name(wrapper_name(language));
+  const std::string text = "usage: " + name +
+                           " [--aplib-show] [--aplib-cc=COMMAND] arguments of the compiler...\n"
+                           "Compiles and links programs of cells: aprun -n 8 ./prog, or just ./prog.\n"
+                           "  --aplib-show        print the command instead of running it (also -show)\n"
+                           "  --aplib-cc=COMMAND  the compiler to use; else $" +
+                           compiler_variable(language) +
+                           ", else the system's\n"
+                           "  --aplib-prepare     after moving APlib: note the new place, as the owner of its folder\n";
+  std::fputs(text.c_str(), stdout);
+}
+
+int run_compiler(Language language, const Request& request) {
+  const std::string name(wrapper_name(language));
+  Compiler compiler = Compiler::find(language, request.compiler);
+  const std::string& first = compiler.words.front();
+  if (!compiler.file.empty() && compiler.file == real_path("/proc/self/exe")) {
+    throw Refused(std::string(compiler_variable(language)) + "=" + first + " names " + name +
+                  " itself; name the compiler that it shall use");
+  }
+
+  const Arguments arguments = Arguments::read(request.arguments);
+  const Prefix prefix = Prefix::own();
+  if (tunes_for_program(arguments)) compiler.ask_version();
+  const std::string object = arguments.output == Output::program ? program_object(prefix) : std::string();
+  std::vector<std::string> words = command(language, compiler, arguments, prefix, object);
+
+  if (request.show) {
+    std::puts(shell_text(words).c_str());
+    return 0;
+  }
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  execvp(argv[0], argv.data());
+  const int reason = errno;
+  std::fprintf(stderr,
+               "%s: cannot run the compiler \"%s\": %s; install it, or name yours: %s=COMMAND in the environment, or "
+               "--aplib-cc=COMMAND\n",
+               name.c_str(), first.c_str(), std::strerror(reason), compiler_variable(language));
+  return 127;
+}
+
+}  // namespace
+
+int run_wrapper(Language language, int argc, char** argv) {
+  try {
+    const Request request = read_request(argc, argv);
+    if (request.help) {
+      say_help(language);
+      return 0;
+    }
+    if (request.prepare) {
+      const Prefix prefix = Prefix::own();
+      prepare_program_object(prefix, request.final_root.empty() ? prefix.root : request.final_root);
+      return 0;
+    }
+    return run_compiler(language, request);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s: %s\n", std::string(wrapper_name(language)).c_str(), error.what());
+    return 1;
+  }
+}
+
+}  // namespace aplib::compile
