@@ -2,6 +2,7 @@
 // Which file a needed library is, and whether every instance gets its own copy of it or all share the process's one.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -31,16 +32,21 @@ struct Library {
 
 /// One element of the chain of those who need a library: the one that names it first, then who needs that one, up to the program.
 struct Requester {
-  const ElfFile* file = nullptr;
+  const ElfFile* file = nullptr;  ///< Null: the host itself asks.
   const Requester* needed_by = nullptr;
 };
 
 /// Finds `name` (a DT_NEEDED entry or an argument of dlopen) for `requester`.
 ///
-/// Order, as ld.so's: a name with a slash is a path; else DT_RPATH of the chain (where there is no DT_RUNPATH), LD_LIBRARY_PATH, DT_RUNPATH of the requester alone, the system's. $ORIGIN and $LIB are
-/// replaced. Sharing: the rules; else libraries that are never separate (libc, libm, libpthread, libdl, librt, ld-linux, libstdc++, libgcc_s, libaplib, sanitizer
-/// runtimes); else libgfortran is separate (its units are state of the program); else separate when found by RUNPATH, RPATH, LD_LIBRARY_PATH or path outside the system's folders
-/// (/lib*, /usr/lib*), shared when of the system or already loaded in the process by that soname.
+/// Order, as ld.so's: a name with a slash is a path; else DT_RPATH of the chain (where the requester has no DT_RUNPATH), LD_LIBRARY_PATH, DT_RUNPATH of the requester alone, the
+/// system's. $ORIGIN, $LIB and $PLATFORM are replaced; files for other machines are passed over.
+///
+/// Sharing, the first that applies: some libraries are never separate, whatever the rules (libc and its parts, ld-linux, libstdc++, libgcc_s, libaplib, sanitizer runtimes), and of those the
+/// process's own is taken, wherever another lies; libaplib is always the one that this code is in. Then the rules. Then libgfortran is separate (its units are state of the
+/// program). Then what RUNPATH, RPATH, LD_LIBRARY_PATH or a path find outside the system's folders (/lib*, /usr/lib*, after resolving links) is separate; the rest,
+/// of the system or already loaded in the process by that name, is shared.
+///
+/// Call from: any thread; blocks while files are read, and runs constructors of shared libraries that the process has not yet loaded.
 /// Throws Error(failed) naming the library, who needs it, and where it was looked for.
 Library find_library(std::string_view name, const Requester& requester, const SharingRules& rules);
 
