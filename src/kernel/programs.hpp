@@ -15,7 +15,7 @@ namespace aplib {
 
 /// Where output of loaded programs goes and input comes from. Outlives the run.
 /// Call from: any processor's thread, and threads that programs make; at any time during the run.
-class OutputSink {
+class APLIB_API OutputSink {
  public:
   static constexpr std::uint32_t host = 0xffff'ffff;  ///< "cell" of the host program
   virtual ~OutputSink() = default;
@@ -42,16 +42,17 @@ struct ProgramRun {
 
 /// Loads `run.file` and runs it: as host program if it has host_main (its ccreat() then loads cell programs), else on every cell. Exit status in the Report: the first non-zero one by cell id, or the failure's.
 /// Throws Error when the file cannot be loaded; then nothing was started. Call from: as Machine::run().
-Report run_program(Machine& machine, const ProgramRun& run, OutputSink& output);
+APLIB_API Report run_program(Machine& machine, const ProgramRun& run, OutputSink& output);
 
 /// Ends the machine's run with this status and text, as a failing task would. Call from: any thread, while run_program() runs.
-void stop_machine(Machine& machine, int status, const std::string& text);
+APLIB_API void stop_machine(Machine& machine, int status, const std::string& text);
 
 namespace face {
 /// Host program: loads `file` and starts it on all cells as task `task`, with these arguments (argv[0] first). Throws Error like load, naming `call`.
-void start_program(const char* call, const std::string& file, TaskId task, std::vector<std::string> arguments);
+APLIB_API void start_program(const char* call, const std::string& file, TaskId task,
+                             std::vector<std::string> arguments);
 /// Host program that was loaded: the path of its file. Empty: it was not.
-std::string host_file();
+APLIB_API std::string host_file();
 }  // namespace face
 
 }  // namespace aplib

@@ -25,6 +25,13 @@ std::mutex pool_mutex;
 // Offsets are constants in resolved programs, so nothing is ever given back. Changed under the mutex, read by every swap.
 std::atomic<std::size_t> pool_used{0};
 
+/// The optimiser must not fold this with the thread pointer: it would write instructions that linkers cannot turn into local-exec form.
+char* this_pool() noexcept {
+  char* place = pool;
+  asm("" : "+r"(place));
+  return place;
+}
+
 char* thread_pointer() noexcept { return static_cast<char*>(__builtin_thread_pointer()); }
 
 /// The block of image number `module` in `context`, made from the image's template.
@@ -86,10 +93,10 @@ std::int64_t reserve_static_tls(const char* path, std::uint64_t bytes, std::uint
                             path, bytes, used, static_tls_pool_bytes));
   }
   pool_used.store(at + bytes, std::memory_order_release);  // release: before any program that uses it
-  return pool + at - thread_pointer();
+  return this_pool() + at - thread_pointer();
 }
 
-char* static_tls_pool() noexcept { return pool; }
+char* static_tls_pool() noexcept { return this_pool(); }
 
 std::size_t static_tls_used() noexcept {
   return pool_used.load(std::memory_order_acquire);  // acquire: see reserve_static_tls
@@ -100,7 +107,7 @@ void start_static_tls(TaskContext& context) {
     if (image.file == nullptr || !image.file->uses_static_tls() || !image.file->tls()) continue;
     const TlsTemplate& tls = *image.file->tls();
     if (context.static_tls == nullptr) context.static_tls = std::make_unique<char[]>(static_tls_pool_bytes);
-    char* at = context.static_tls.get() + (thread_pointer() + image.static_tls_offset - pool);
+    char* at = context.static_tls.get() + (thread_pointer() + image.static_tls_offset - this_pool());
     std::memcpy(at, image.base + tls.address, tls.file_bytes);
     std::memset(at + tls.file_bytes, 0, tls.memory_bytes - tls.file_bytes);
     context.swaps = true;
