@@ -176,6 +176,7 @@ Report run_program(Machine& machine, const ProgramRun& run, OutputSink& output) 
   const bool as_host = run.entry.empty() && loader::Entry::has_host(*program);
   const loader::Entry entry = loader::Entry::choose(
       *program, as_host ? loader::Entry::Role::host : loader::Entry::Role::cell, run.entry, run.entry_arguments);
+  output.begin(as_host);
   if (!as_host) {
     impl.program_stack_bytes = impl.options.program_stack_bytes;
     Report report = machine.run(loaded.cell_body(program, entry, run.arguments));

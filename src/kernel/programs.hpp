@@ -19,6 +19,8 @@ class APLIB_API OutputSink {
  public:
   static constexpr std::uint32_t host = 0xffff'ffff;  ///< "cell" of the host program
   virtual ~OutputSink() = default;
+  /// Once, when the file was loaded and before anything runs. May throw Error, for files that cannot be opened; then nothing is started.
+  virtual void begin([[maybe_unused]] bool with_host) {}
   /// See loader::Host.
   virtual void write(std::uint32_t cell, loader::Stream stream, std::span<const char> bytes) = 0;
   virtual void flush(std::uint32_t cell, loader::Stream stream) = 0;
