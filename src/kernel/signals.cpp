@@ -15,6 +15,7 @@
 #include "aplib/error.hpp"
 #include "cell/domain.hpp"
 #include "cell/processor.hpp"
+#include "loader/libc/signals.hpp"
 
 namespace aplib {
 
@@ -91,7 +92,7 @@ void name_task(Line& line, const TaskControl& task) noexcept {
   line << " task " << task.id << ": ";
 }
 
-void on_fault(int signal, siginfo_t* info, void*) noexcept {
+void on_fault(int signal, siginfo_t* info, void* context) noexcept {
   Processor* processor = Processor::current();
   const TaskControl* task = processor != nullptr ? processor->running() : nullptr;
   if (task != nullptr) {
@@ -106,10 +107,13 @@ void on_fault(int signal, siginfo_t* info, void*) noexcept {
       line.print();
       _exit(static_cast<int>(ExitStatus::stack_overflow));
     }
+    if (loader::deliver_fault(signal, *info, context, task->stack.low)) return;  // the program has a handler of its own
     line << name_of_signal(signal);
     if (signal == SIGSEGV || signal == SIGBUS) (line << " at address ").hex(reinterpret_cast<std::uintptr_t>(address));
     line << "; the program ends here (a debugger or a core file shows where)";
     line.print();
+  } else if (loader::deliver_fault(signal, *info, context, nullptr)) {
+    return;  // on a thread that a program made
   }
   // On to who was there before us: usually the default, which ends the process with this signal.
   for (std::size_t i = 0; i < fault_signals.size(); ++i) {

@@ -25,6 +25,7 @@ std::vector<Binding> join_tables() {
            libc::heap_bindings(),
            libc::exit_bindings(),
            libc::signals_bindings(),
+           libc::signal_masks_bindings(),
            libc::threads_bindings(),
            libc::sleep_bindings(),
            libc::dl_bindings(),

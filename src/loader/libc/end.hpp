@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The ends of programs and tasks. (exit.cpp)
+// How programs end: exit(), abort() and their kin, for one instance and not for the process. C's rules: exit handlers run in reverse order of registration, each once; handlers may
+// register more and may call exit() themselves, which goes on with the rest; no frame is unwound.
 #pragma once
 
 #include <string>
@@ -9,13 +10,32 @@ namespace aplib::loader {
 class Instance;
 struct TaskContext;
 
-/// Handlers of atexit, on_exit and __cxa_atexit, last registered first; they may register more. A handler that calls exit() leaves by Instance::leave: call again until it returns.
+/// What on_exit handlers are told and the status that the program ends with. exit() notes it itself; whoever takes main's result notes that.
+void note_exit_status(Instance& instance, int status) noexcept;
+
+/// Calls what atexit, on_exit and __cxa_atexit registered, last first, until nothing is left. A handler that lets an exception out, or calls exit() when nobody is in exit() yet
+/// (it leaves by Instance::leave), ends the call: call again until it returns. Call from: a flow of the instance. Switches tasks: as the program does.
 void run_exit_handlers(Instance& instance);
-/// Handlers of at_quick_exit.
+
+/// The same for at_quick_exit.
 void run_quick_exit_handlers(Instance& instance);
-/// Destructors of thread_locals of a task or thread that ends.
+
+/// The same for handlers of one image: `dso` is its __dso_handle. For dlclose.
+void run_exit_handlers_of(Instance& instance, const void* dso);
+
+/// Destructors of the flow's thread_locals, last made first, until nothing is left. Call from: the flow that owns `context`, at its end.
 void run_thread_exits(TaskContext& context);
-/// Ends the machine as abort() does, with exit status 134. `text` says why, for people.
+
+/// exit(): destructors of the flow's thread_locals; exit handlers, if no other flow of the instance is left to need what they destroy; then Instance::leave(). For other bindings that
+/// end a program (err, error). Call from: a flow of the instance.
+[[noreturn]] void exit_instance(Instance& instance, int status);
+
+/// abort(): the program's handler of SIGABRT, if any; then ends the machine with status 134 and `text`, which names what happened and what to do.
 [[noreturn]] void abort_instance(Instance& instance, const std::string& text);
+
+/// Threads that the program made and that still run.
+[[nodiscard]] int threads_of(Instance& instance) noexcept;
+/// One more or one less of them. Call from: that thread.
+void count_thread(Instance& instance, int change) noexcept;
 
 }  // namespace aplib::loader

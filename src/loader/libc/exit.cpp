@@ -1,9 +1,307 @@
 // SPDX-License-Identifier: MIT
 // Exit, atexit, abort and their kin: end a program, not the process.
+//
+// Frames of the program stay as they are when exit() runs handlers, as C wants it: handlers may use what main() had on its stack. Only when
+// other flows of the instance still run do the handlers wait for the last of them (Instance::finish), because they destroy what those use.
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "loader/instance.hpp"
+#include "loader/libc/end.hpp"
+#include "loader/libc/signals.hpp"
 #include "loader/libc/tables.hpp"
+#include "loader/libc/threads.hpp"
 
-namespace aplib::loader::libc {
+namespace aplib::loader {
 
-std::span<const Binding> exit_bindings() { return {}; }
+namespace {
 
-}  // namespace aplib::loader::libc
+struct ExitHandler {
+  enum class Kind : unsigned char { plain, with_argument, with_status };
+  Kind kind = Kind::plain;
+  void (*function)() = nullptr;  // of the type that `kind` says
+  void* argument = nullptr;
+  const void* dso = nullptr;  // null: no image's in particular
+
+  void operator()(int status) const {
+    switch (kind) {
+      case Kind::plain:
+        return function();
+      case Kind::with_argument:
+        return reinterpret_cast<void (*)(void*)>(function)(argument);
+      case Kind::with_status:
+        return reinterpret_cast<void (*)(int, void*)>(function)(status, argument);
+    }
+  }
+};
+
+// Threads of one program may register at once. One lock for all instances: it is held for the time of a push.
+std::mutex lists_mutex;
+
+}  // namespace
+
+struct ExitLists {
+  std::vector<ExitHandler> at_exit;
+  std::vector<ExitHandler> at_quick_exit;
+  int status = 0;
+  int threads = 0;
+  std::terminate_handler terminate = nullptr;
+};
+
+namespace {
+
+enum class Which : unsigned char { exit, quick_exit };
+
+void add(Instance& instance, Which which, const ExitHandler& handler) {
+  const std::lock_guard lock(lists_mutex);
+  ExitLists& lists = instance.libc().exits.get();
+  (which == Which::exit ? lists.at_exit : lists.at_quick_exit).push_back(handler);
+}
+
+struct Taken {
+  ExitHandler handler;
+  int status = 0;
+};
+
+/// Takes the last handler of `which` out of its list, of the image `dso` unless that is null.
+std::optional<Taken> take_last(Instance& instance, Which which, const void* dso) {
+  const std::lock_guard lock(lists_mutex);
+  ExitLists* lists = instance.libc().exits.part;
+  if (lists == nullptr) return std::nullopt;
+  std::vector<ExitHandler>& handlers = which == Which::exit ? lists->at_exit : lists->at_quick_exit;
+  for (std::size_t i = handlers.size(); i-- > 0;) {
+    if (dso != nullptr && handlers[i].dso != dso) continue;
+    const Taken taken{handlers[i], lists->status};
+    handlers.erase(handlers.begin() + static_cast<std::ptrdiff_t>(i));
+    return taken;
+  }
+  return std::nullopt;
+}
+
+void run(Instance& instance, Which which, const void* dso) {
+  // One at a time: a handler may register others (they come next), or call exit(), which goes on here in a deeper frame.
+  while (const std::optional<Taken> taken = take_last(instance, which, dso)) taken->handler(taken->status);
+}
+
+}  // namespace
+
+void note_exit_status(Instance& instance, int status) noexcept {
+  const std::lock_guard lock(lists_mutex);
+  if (ExitLists* lists = instance.libc().exits.part; lists != nullptr) lists->status = status;
+}
+
+int threads_of(Instance& instance) noexcept {
+  const std::lock_guard lock(lists_mutex);
+  const ExitLists* lists = instance.libc().exits.part;
+  return lists != nullptr ? lists->threads : 0;
+}
+
+void count_thread(Instance& instance, int change) noexcept {
+  const std::lock_guard lock(lists_mutex);
+  instance.libc().exits.get().threads += change;
+}
+
+void run_exit_handlers(Instance& instance) { run(instance, Which::exit, nullptr); }
+void run_quick_exit_handlers(Instance& instance) { run(instance, Which::quick_exit, nullptr); }
+void run_exit_handlers_of(Instance& instance, const void* dso) {
+  run(instance, Which::exit, dso);
+  while (take_last(instance, Which::quick_exit, dso)) {  // never called: as with exit(), their image goes first
+  }
+}
+
+void run_thread_exits(TaskContext& context) {
+  while (!context.thread_exits.empty()) {
+    const TaskContext::ThreadExit last = context.thread_exits.back();
+    context.thread_exits.pop_back();
+    last.function(last.argument);
+  }
+  forget_signal_mask(context);
+}
+
+namespace {
+
+void warn_of_exit(Instance& instance) {
+  instance.host().warn(
+      "exit() was called by a thread that the program made itself: only that thread ends, and the program when main() "
+      "does; let main() end the program");
+}
+
+}  // namespace
+
+void exit_instance(Instance& instance, int status) {
+  TaskContext* const context = here();
+  if (context != nullptr) run_thread_exits(*context);
+  if (on_program_thread()) {
+    warn_of_exit(instance);
+    instance.leave(status, true);
+  }
+  note_exit_status(instance, status);
+  int flows = 0;
+  instance.for_each_context([&flows](TaskContext&) { ++flows; });
+  if (flows <= 1) {
+    run_exit_handlers(instance);
+  } else {
+    warn_of_threads(instance);
+  }
+  instance.leave(status, true);
+}
+
+void abort_instance(Instance& instance, const std::string& text) {
+  call_abort_handler(instance);
+  constexpr int status_of_abort = 128 + SIGABRT;
+  instance.host().fail(status_of_abort, text);
+  __builtin_unreachable();
+}
+
+namespace libc {
+namespace {
+
+// The functions' own names in libc differ only by the prefix; their contracts are libc's.
+
+[[noreturn]] void bound_exit(int status) {
+  if (Instance* instance = calling(__builtin_return_address(0))) exit_instance(*instance, status);
+  std::exit(status);
+}
+
+[[noreturn]] void bound__exit(int status) {
+  if (Instance* instance = calling(__builtin_return_address(0))) {
+    if (on_program_thread()) warn_of_exit(*instance);
+    instance->leave(status, false);
+  }
+  std::_Exit(status);
+}
+
+[[noreturn]] void bound_quick_exit(int status) {
+  if (Instance* instance = calling(__builtin_return_address(0))) {
+    if (on_program_thread()) {
+      warn_of_exit(*instance);
+    } else {
+      run_quick_exit_handlers(*instance);
+    }
+    instance->leave(status, false);
+  }
+  std::quick_exit(status);
+}
+
+[[noreturn]] void bound_abort() {
+  if (Instance* instance = calling(__builtin_return_address(0))) {
+    abort_instance(*instance,
+                   "the program called abort(), which ends the machine; what it printed before may say why, and a "
+                   "debugger with a breakpoint on abort shows where");
+  }
+  std::abort();
+}
+
+int bound_atexit(void (*function)()) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return std::atexit(function);
+  add(*instance, Which::exit, {ExitHandler::Kind::plain, function, nullptr, nullptr});
+  return 0;
+}
+
+int bound_at_quick_exit(void (*function)()) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return std::at_quick_exit(function);
+  add(*instance, Which::quick_exit, {ExitHandler::Kind::plain, function, nullptr, nullptr});
+  return 0;
+}
+
+int bound_on_exit(void (*function)(int, void*), void* argument) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return on_exit(function, argument);
+  add(*instance, Which::exit,
+      {ExitHandler::Kind::with_status, reinterpret_cast<void (*)()>(function), argument, nullptr});
+  return 0;
+}
+
+int bound_cxa_atexit(void (*function)(void*), void* argument, void* dso) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return -1;
+  add(*instance, Which::exit,
+      {ExitHandler::Kind::with_argument, reinterpret_cast<void (*)()>(function), argument, dso});
+  return 0;
+}
+
+int bound_cxa_at_quick_exit(void (*function)(void*), void* dso) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return -1;
+  add(*instance, Which::quick_exit,
+      {ExitHandler::Kind::with_argument, reinterpret_cast<void (*)()>(function), nullptr, dso});
+  return 0;
+}
+
+// Called by the fini code of each image with its own handle.
+void bound_cxa_finalize(void* dso) {
+  if (Instance* instance = calling(__builtin_return_address(0))) run_exit_handlers_of(*instance, dso);
+}
+
+int bound_cxa_thread_atexit(void (*function)(void*), void* argument, void*) {
+  TaskContext* const context = here();
+  if (context == nullptr) return -1;  // a thread that no instance knows: its thread_locals are never destroyed
+  context->thread_exits.push_back({function, argument});
+  return 0;
+}
+
+// libstdc++ keeps one handler for the process. It gets ours, which asks the instance whose code is about to end.
+std::terminate_handler process_terminate = nullptr;
+
+[[noreturn]] void terminate_of_instance() {
+  if (const TaskContext* context = here(); context != nullptr) {
+    const ExitLists* lists = context->instance->libc().exits.part;
+    if (lists != nullptr && lists->terminate != nullptr) {
+      lists->terminate();
+      std::abort();  // it must not return
+    }
+  }
+  if (process_terminate != nullptr) process_terminate();
+  std::abort();
+}
+
+std::terminate_handler bound_set_terminate(std::terminate_handler handler) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return std::set_terminate(handler);
+  const std::lock_guard lock(lists_mutex);
+  if (process_terminate == nullptr) process_terminate = std::set_terminate(terminate_of_instance);
+  std::terminate_handler& own = instance->libc().exits.get().terminate;
+  const std::terminate_handler before = own != nullptr ? own : process_terminate;
+  own = handler;
+  return before;
+}
+
+std::terminate_handler bound_get_terminate() {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return std::get_terminate();
+  const std::lock_guard lock(lists_mutex);
+  const ExitLists* lists = instance->libc().exits.part;
+  if (lists != nullptr && lists->terminate != nullptr) return lists->terminate;
+  return process_terminate != nullptr ? process_terminate : std::get_terminate();
+}
+
+}  // namespace
+
+std::span<const Binding> exit_bindings() {
+  static const Binding table[] = {
+      Binding::of("exit", bound_exit),
+      Binding::of("_exit", bound__exit),
+      Binding::of("_Exit", bound__exit),
+      Binding::of("quick_exit", bound_quick_exit),
+      Binding::of("abort", bound_abort),
+      Binding::of("atexit", bound_atexit),
+      Binding::of("at_quick_exit", bound_at_quick_exit),
+      Binding::of("on_exit", bound_on_exit),
+      Binding::of("__cxa_atexit", bound_cxa_atexit),
+      Binding::of("__cxa_at_quick_exit", bound_cxa_at_quick_exit),
+      Binding::of("__cxa_finalize", bound_cxa_finalize),
+      Binding::of("__cxa_thread_atexit_impl", bound_cxa_thread_atexit),
+      Binding::of("__cxa_thread_atexit", bound_cxa_thread_atexit),
+      Binding::of("_ZSt13set_terminatePFvvE", bound_set_terminate),
+      Binding::of("_ZSt13get_terminatev", bound_get_terminate),
+  };
+  return table;
+}
+
+}  // namespace libc
+}  // namespace aplib::loader

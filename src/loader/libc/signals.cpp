@@ -1,9 +1,406 @@
 // SPDX-License-Identifier: MIT
 // Signal, sigaction, raise, alarm: handlers per instance.
+//
+// The kernel has one table of handlers for the process, and it is the machine's. A program gets a table of its own, which serves what the program does to itself: raise(), kill(getpid(), ...),
+// abort() and faults of its instructions. Signals from outside (Ctrl-C, SIGTERM) are the machine's.
+//
+// Differences from the kernel's delivery: a handler does not block its own signal while it runs (a program that leaves it by longjmp would else never get a second one), and a
+// blocked signal waits for the flow of the instance that unblocks it.
+#include "loader/libc/signals.hpp"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sys/time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <ctime>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "loader/instance.hpp"
+#include "loader/libc/signal_frame.hpp"
 #include "loader/libc/tables.hpp"
 
-namespace aplib::loader::libc {
+namespace aplib::loader {
 
-std::span<const Binding> signals_bindings() { return {}; }
+using Action = struct sigaction;
 
-}  // namespace aplib::loader::libc
+struct SignalTable {
+  std::array<Action, NSIG> actions{};
+  std::map<const TaskContext*, sigset_t> blocked;  // only of flows that ever blocked any
+  sigset_t pending{};
+  unsigned long delivered = 0;  // handlers called
+};
+
+namespace {
+
+// Threads of one program may come at once. One lock for all instances, never held while code of a program runs.
+std::mutex tables_mutex;
+
+bool is_signal(int signal) noexcept { return signal > 0 && signal < NSIG; }
+
+bool has_handler(const Action& action) noexcept {
+  return (action.sa_flags & SA_SIGINFO) != 0 || (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
+}
+
+/// The switch may have come between, so the place of errno must not be known from before.
+[[gnu::noinline]] int failed(int error) noexcept {
+  errno = error;
+  return -1;
+}
+
+std::string name_of(int signal) {
+  const char* name = sigabbrev_np(signal);
+  return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
+}
+
+[[noreturn]] void end_by(Instance& instance, int signal) {
+  instance.host().fail(128 + signal, fmt::format("the program sent itself {}, which it has no handler for; that ends "
+                                                 "the machine (exit() would end this cell alone)",
+                                                 name_of(signal)));
+  __builtin_unreachable();
+}
+
+void default_action(Instance& instance, int signal) {
+  switch (signal) {
+    case SIGCHLD:
+    case SIGURG:
+    case SIGWINCH:
+    case SIGCONT:
+      return;
+    case SIGSTOP:
+    case SIGTSTP:
+    case SIGTTIN:
+    case SIGTTOU:
+    case SIGTRAP:  // a debugger's business
+      ::raise(signal);
+      return;
+    default:
+      end_by(instance, signal);
+  }
+}
+
+void call(Instance& instance, int signal, siginfo_t* info, void* context, const Action& action) {
+  {
+    const std::lock_guard lock(tables_mutex);
+    SignalTable& table = instance.libc().signals.get();
+    ++table.delivered;
+    if ((action.sa_flags & static_cast<int>(SA_RESETHAND)) != 0) table.actions[static_cast<std::size_t>(signal)] = {};
+  }
+  if ((action.sa_flags & SA_SIGINFO) != 0) {
+    action.sa_sigaction(signal, info, context);
+  } else {
+    action.sa_handler(signal);
+  }
+}
+
+Action action_of(Instance& instance, int signal) {
+  const std::lock_guard lock(tables_mutex);
+  const SignalTable* table = instance.libc().signals.part;
+  return table != nullptr ? table->actions[static_cast<std::size_t>(signal)] : Action{};
+}
+
+void act(Instance& instance, int signal, int code, sigval value) {
+  const Action action = action_of(instance, signal);
+  if (!has_handler(action)) {
+    if (action.sa_handler == SIG_DFL) default_action(instance, signal);
+    return;
+  }
+  siginfo_t info{};
+  info.si_signo = signal;
+  info.si_code = code;
+  info.si_pid = getpid();
+  info.si_uid = getuid();
+  info.si_value = value;
+  ucontext_t context;
+  getcontext(&context);
+  call(instance, signal, &info, &context, action);
+}
+
+/// Takes a pending signal for which `wanted(signal)` out of the set; 0: there is none.
+template <class Wanted>
+int take_pending(Instance& instance, Wanted wanted) {
+  const std::lock_guard lock(tables_mutex);
+  SignalTable* table = instance.libc().signals.part;
+  if (table == nullptr) return 0;
+  for (int signal = 1; signal < NSIG; ++signal) {
+    if (sigismember(&table->pending, signal) != 1 || !wanted(*table, signal)) continue;
+    sigdelset(&table->pending, signal);
+    return signal;
+  }
+  return 0;
+}
+
+bool is_blocked(const SignalTable& table, int signal) noexcept {
+  const auto blocked = table.blocked.find(here());
+  return blocked != table.blocked.end() && sigismember(&blocked->second, signal) == 1;
+}
+
+void deliver_pending(Instance& instance) {
+  while (const int signal = take_pending(
+             instance, [](const SignalTable& table, int candidate) { return !is_blocked(table, candidate); })) {
+    act(instance, signal, SI_USER, {});
+  }
+}
+
+// On the stack of the code that faulted, by call_on_interrupted_stack.
+void run_fault_handler(int signal, siginfo_t* info, void* context) {
+  Instance& instance = *here()->instance;
+  call(instance, signal, info, context, action_of(instance, signal));
+  if (signal == SIGABRT) {  // a library called abort(), which now ends the process
+    const std::string text =
+        fmt::format("aplib: {}: abort() was called by a library; the program's handler of SIGABRT has returned\n",
+                    here()->instance->host().name());
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+  }
+  // The handler may have switched tasks, and the cell may have moved: what the kernel restores must be this thread's.
+  stack_t own{};
+  if (sigaltstack(nullptr, &own) == 0) static_cast<ucontext_t*>(context)->uc_stack = own;
+}
+
+}  // namespace
+
+bool deliver_fault(int signal, const siginfo_t& info, void* context, const char* stack_low) noexcept {
+  const TaskContext* flow = here();
+  if (flow == nullptr || !is_signal(signal)) return false;
+  // Caused by an instruction; or by abort() in a library, which sends it to its own thread.
+  const bool own = info.si_code > 0 || (signal == SIGABRT && info.si_code == SI_TKILL);
+  const SignalTable* table = flow->instance->libc().signals.part;
+  if (!own || table == nullptr || !has_handler(table->actions[static_cast<std::size_t>(signal)])) return false;
+  return call_on_interrupted_stack(signal, info, context, run_fault_handler, stack_low);
+}
+
+void call_abort_handler(Instance& instance) {
+  if (has_handler(action_of(instance, SIGABRT))) act(instance, SIGABRT, SI_TKILL, {});
+}
+
+void inherit_signal_mask(const TaskContext& from, const TaskContext& to) {
+  const std::lock_guard lock(tables_mutex);
+  SignalTable* table = from.instance->libc().signals.part;
+  if (table == nullptr) return;
+  const auto found = table->blocked.find(&from);
+  if (found != table->blocked.end()) table->blocked.insert_or_assign(&to, found->second);
+}
+
+void forget_signal_mask(const TaskContext& context) noexcept {
+  const std::lock_guard lock(tables_mutex);
+  if (SignalTable* table = context.instance->libc().signals.part) table->blocked.erase(&context);
+}
+
+namespace libc {
+
+int send_signal(Instance& instance, int signal, int code, sigval value) {
+  if (signal == 0) return 0;
+  if (!is_signal(signal)) return failed(EINVAL);
+  if (signal != SIGKILL && signal != SIGSTOP) {
+    const std::lock_guard lock(tables_mutex);
+    SignalTable* table = instance.libc().signals.part;
+    if (table != nullptr && is_blocked(*table, signal)) {
+      sigaddset(&table->pending, signal);
+      return 0;
+    }
+  }
+  act(instance, signal, code, value);
+  return 0;
+}
+
+int change_signal_mask(Instance& instance, int how, const sigset_t* set, sigset_t* old) {
+  {
+    const std::lock_guard lock(tables_mutex);
+    sigset_t& blocked = instance.libc().signals.get().blocked[here()];
+    if (old != nullptr) *old = blocked;
+    if (set == nullptr) return 0;
+    switch (how) {
+      case SIG_BLOCK:
+        sigorset(&blocked, &blocked, set);
+        break;
+      case SIG_UNBLOCK:
+        for (int signal = 1; signal < NSIG; ++signal) {
+          if (sigismember(set, signal) == 1) sigdelset(&blocked, signal);
+        }
+        break;
+      case SIG_SETMASK:
+        blocked = *set;
+        break;
+      default:
+        return EINVAL;
+    }
+    sigdelset(&blocked, SIGKILL);
+    sigdelset(&blocked, SIGSTOP);
+  }
+  deliver_pending(instance);
+  return 0;
+}
+
+sigset_t pending_signals(Instance& instance) noexcept {
+  const std::lock_guard lock(tables_mutex);
+  const SignalTable* table = instance.libc().signals.part;
+  return table != nullptr ? table->pending : sigset_t{};
+}
+
+int take_pending_signal(Instance& instance, const sigset_t& set) noexcept {
+  return take_pending(instance,
+                      [&set](const SignalTable&, int candidate) { return sigismember(&set, candidate) == 1; });
+}
+
+unsigned long delivered_signals(Instance& instance) noexcept {
+  const std::lock_guard lock(tables_mutex);
+  const SignalTable* table = instance.libc().signals.part;
+  return table != nullptr ? table->delivered : 0;
+}
+
+int change_action(Instance& instance, int signal, const Action* action, Action* old) {
+  if (!is_signal(signal) || ((signal == SIGKILL || signal == SIGSTOP) && action != nullptr)) return failed(EINVAL);
+  const std::lock_guard lock(tables_mutex);
+  Action& own = instance.libc().signals.get().actions[static_cast<std::size_t>(signal)];
+  const Action before = own;
+  if (action != nullptr) {
+    own = *action;
+    // A program that writes to a broken pipe wants to see EPIPE, and the signal would end every cell: for all, then.
+    if (signal == SIGPIPE && !has_handler(own) && own.sa_handler == SIG_IGN) std::signal(SIGPIPE, SIG_IGN);
+  }
+  if (old != nullptr) *old = before;
+  return 0;
+}
+
+namespace {
+
+using Handler = void (*)(int);
+
+int bound_sigaction(int signal, const Action* action, Action* old) {
+  Instance* instance = calling(__builtin_return_address(0));
+  return instance != nullptr ? change_action(*instance, signal, action, old) : ::sigaction(signal, action, old);
+}
+
+Handler set_handler(Instance* instance, int signal, Handler handler, int flags) {
+  Action action{};
+  action.sa_handler = handler;
+  action.sa_flags = flags;
+  Action old{};
+  const int result = instance != nullptr ? change_action(*instance, signal, &action, &old) : failed(ENOSYS);
+  return result == 0 ? old.sa_handler : SIG_ERR;
+}
+
+Handler bound_signal(int signal, Handler handler) {
+  return set_handler(calling(__builtin_return_address(0)), signal, handler, SA_RESTART);
+}
+
+Handler bound_sysv_signal(int signal, Handler handler) {
+  return set_handler(calling(__builtin_return_address(0)), signal, handler,
+                     static_cast<int>(SA_RESETHAND) | SA_NODEFER);
+}
+
+int bound_raise(int signal) {
+  Instance* instance = calling(__builtin_return_address(0));
+  return instance != nullptr ? send_signal(*instance, signal, SI_TKILL) : ::raise(signal);
+}
+
+int bound_kill(pid_t process, int signal) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr || process != getpid()) return ::kill(process, signal);
+  return send_signal(*instance, signal, SI_USER);
+}
+
+int bound_sigqueue(pid_t process, int signal, sigval value) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr || process != getpid()) return ::sigqueue(process, signal, value);
+  return send_signal(*instance, signal, SI_QUEUE, value);
+}
+
+int bound_pthread_kill(pthread_t thread, int signal) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr || signal == 0) return ::pthread_kill(thread, signal);
+  if (pthread_equal(thread, pthread_self()) != 0) return send_signal(*instance, signal, SI_TKILL) == 0 ? 0 : EINVAL;
+  instance->host().warn(
+      "pthread_kill() of another thread is not available in a loaded program (it returns ENOSYS): signals are "
+      "the machine's; use a condition variable or a pipe to wake a thread");
+  return ENOSYS;
+}
+
+int bound_siginterrupt(int signal, int flag) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr || !is_signal(signal)) return failed(EINVAL);
+  Action action{};
+  change_action(*instance, signal, nullptr, &action);
+  action.sa_flags = flag != 0 ? action.sa_flags & ~SA_RESTART : action.sa_flags | SA_RESTART;
+  return change_action(*instance, signal, &action, nullptr);
+}
+
+// A task's signals are taken on the processor's signal stack and handed over to its own.
+int bound_sigaltstack(const stack_t*, stack_t* old) {
+  if (old != nullptr) {
+    *old = stack_t{};
+    old->ss_flags = SS_DISABLE;
+  }
+  return 0;
+}
+
+// Timers that send signals. They would interrupt whatever the thread does just then, most likely another cell.
+int no_timer(const void* caller, const char* function) {
+  if (Instance* instance = calling(caller)) {
+    instance->host().warn(
+        fmt::format("{}() is not available in a loaded program (it fails with ENOSYS): the signal would "
+                    "interrupt any cell; use a thread that sleeps, or look at the clock where it matters",
+                    function));
+  }
+  return failed(ENOSYS);
+}
+
+unsigned bound_alarm(unsigned seconds) {
+  if (seconds != 0) no_timer(__builtin_return_address(0), "alarm");
+  return 0;
+}
+
+useconds_t bound_ualarm(useconds_t time, useconds_t) {
+  return time == 0 ? 0 : static_cast<useconds_t>(no_timer(__builtin_return_address(0), "ualarm"));
+}
+
+int bound_setitimer(int, const itimerval* value, itimerval* old) {
+  if (old != nullptr) *old = itimerval{};
+  if (value == nullptr || (value->it_value.tv_sec == 0 && value->it_value.tv_usec == 0)) return 0;
+  return no_timer(__builtin_return_address(0), "setitimer");
+}
+
+int bound_getitimer(int, itimerval* value) {
+  *value = itimerval{};
+  return 0;
+}
+
+int bound_timer_create(clockid_t clock, sigevent* event, timer_t* timer) {
+  if (event != nullptr && event->sigev_notify == SIGEV_NONE) return ::timer_create(clock, event, timer);
+  return no_timer(__builtin_return_address(0), "timer_create");
+}
+
+}  // namespace
+
+std::span<const Binding> signals_bindings() {
+  static const Binding table[] = {
+      Binding::of("sigaction", bound_sigaction),
+      Binding::of("__sigaction", bound_sigaction),
+      Binding::of("signal", bound_signal),
+      Binding::of("bsd_signal", bound_signal),
+      Binding::of("ssignal", bound_signal),
+      Binding::of("sysv_signal", bound_sysv_signal),
+      Binding::of("__sysv_signal", bound_sysv_signal),
+      Binding::of("raise", bound_raise),
+      Binding::of("gsignal", bound_raise),
+      Binding::of("kill", bound_kill),
+      Binding::of("sigqueue", bound_sigqueue),
+      Binding::of("pthread_kill", bound_pthread_kill),
+      Binding::of("siginterrupt", bound_siginterrupt),
+      Binding::of("sigaltstack", bound_sigaltstack),
+      Binding::of("alarm", bound_alarm),
+      Binding::of("ualarm", bound_ualarm),
+      Binding::of("setitimer", bound_setitimer),
+      Binding::of("getitimer", bound_getitimer),
+      Binding::of("timer_create", bound_timer_create),
+  };
+  return table;
+}
+
+}  // namespace libc
+}  // namespace aplib::loader

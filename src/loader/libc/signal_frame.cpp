@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+#include "loader/libc/signal_frame.hpp"
+
+#include <ucontext.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace aplib::loader {
+
+#if defined(__x86_64__)
+
+namespace {
+
+/// As the kernel lays it out; libc's ucontext_t is longer at its end, which the kernel does not write.
+struct SignalFrame {
+  void* restorer;  // where the handler returns to: it calls rt_sigreturn
+  std::byte context[304];
+  siginfo_t info;
+};
+static_assert(sizeof(SignalFrame) == 8 + 304 + 128);
+
+constexpr std::size_t red_zone_bytes = 128;
+constexpr std::size_t left_for_handler = 8 * 1024;
+constexpr std::size_t alignment_of_fpu_state = 64;
+
+// In the legacy part of the state, at the place the kernel keeps for software.
+constexpr std::size_t software_bytes_at = 464;
+constexpr std::uint32_t extended_magic = 0x46505853;
+struct SoftwareBytes {
+  std::uint32_t magic;
+  std::uint32_t bytes;  // of the whole state
+};
+constexpr std::size_t legacy_bytes = 512;
+constexpr unsigned long direction_flag = 0x400;
+
+std::size_t bytes_of(const void* fpu_state) noexcept {
+  SoftwareBytes found{};
+  std::memcpy(&found, static_cast<const char*>(fpu_state) + software_bytes_at, sizeof found);
+  return found.magic == extended_magic ? found.bytes : legacy_bytes;
+}
+
+/// What the kernel gives to handlers: no pending exception, all exceptions masked.
+void reset(void* fpu_state) noexcept {
+  auto* legacy = static_cast<_libc_fpstate*>(fpu_state);
+  constexpr std::uint16_t default_control = 0x37f;
+  constexpr std::uint32_t default_mxcsr = 0x1f80;
+  legacy->cwd = default_control;
+  legacy->swd = 0;
+  legacy->ftw = 0;
+  legacy->mxcsr = default_mxcsr;
+  if (bytes_of(fpu_state) > legacy_bytes) {
+    const std::uint64_t all_initial = 0;  // the header's bit for each part of the state
+    std::memcpy(static_cast<char*>(fpu_state) + legacy_bytes, &all_initial, sizeof all_initial);
+  }
+}
+
+std::uintptr_t align_down(std::uintptr_t address, std::size_t alignment) noexcept {
+  return address - address % alignment;
+}
+
+}  // namespace
+
+bool call_on_interrupted_stack(int signal, const siginfo_t& info, void* context,
+                               void (*handler)(int, siginfo_t*, void*), const char* stack_low) noexcept {
+  auto& interrupted = *static_cast<ucontext_t*>(context);
+  greg_t* const registers = interrupted.uc_mcontext.gregs;
+  const auto stack = static_cast<std::uintptr_t>(registers[REG_RSP]);
+  const auto signal_stack = reinterpret_cast<std::uintptr_t>(interrupted.uc_stack.ss_sp);
+  const std::size_t signal_stack_bytes = interrupted.uc_stack.ss_size;
+  if (stack - signal_stack < signal_stack_bytes) return false;  // a fault in a signal handler
+  if (reinterpret_cast<std::uintptr_t>(context) - signal_stack >= signal_stack_bytes) {
+    // The thread has no signal stack, so we are where the handler shall be.
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, signal);
+    pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+    siginfo_t copy = info;
+    handler(signal, &copy, context);
+    return true;
+  }
+
+  void* const fpu_state = interrupted.uc_mcontext.fpregs;
+  const std::size_t fpu_bytes = fpu_state != nullptr ? bytes_of(fpu_state) : 0;
+  const std::size_t needed =
+      red_zone_bytes + fpu_bytes + alignment_of_fpu_state + sizeof(SignalFrame) + left_for_handler;
+  const auto low = reinterpret_cast<std::uintptr_t>(stack_low);
+  if (stack < low || stack - low < needed) return false;
+
+  const std::uintptr_t fpu_copy = align_down(stack - red_zone_bytes - fpu_bytes, alignment_of_fpu_state);
+  // At a function's entry the return address lies just below a multiple of 16.
+  const std::uintptr_t frame_place = align_down(fpu_copy - sizeof(SignalFrame), 16) - sizeof(void*);
+  auto* frame = reinterpret_cast<SignalFrame*>(frame_place);
+  std::memcpy(frame, static_cast<char*>(context) - offsetof(SignalFrame, context), offsetof(SignalFrame, info));
+  std::memcpy(&frame->info, &info, sizeof info);
+  if (fpu_state != nullptr) {
+    auto* fpu_place = reinterpret_cast<char*>(fpu_copy);
+    std::memcpy(fpu_place, fpu_state, fpu_bytes);
+    std::memcpy(frame->context + offsetof(ucontext_t, uc_mcontext.fpregs), &fpu_place, sizeof fpu_place);
+    reset(fpu_state);
+  }
+
+  registers[REG_RIP] = reinterpret_cast<greg_t>(handler);
+  registers[REG_RSP] = static_cast<greg_t>(frame_place);
+  registers[REG_RDI] = signal;
+  registers[REG_RSI] = reinterpret_cast<greg_t>(&frame->info);
+  registers[REG_RDX] = reinterpret_cast<greg_t>(frame->context);
+  registers[REG_RAX] = 0;
+  registers[REG_EFL] &= ~static_cast<greg_t>(direction_flag);
+  return true;
+}
+
+#else
+
+bool call_on_interrupted_stack(int, const siginfo_t&, void*, void (*)(int, siginfo_t*, void*), const char*) noexcept {
+  return false;
+}
+
+#endif
+
+}  // namespace aplib::loader

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+// Signal handlers of programs: a table per instance. Only what an instance does to itself reaches them: raise() and its kin, and faults of its own instructions.
+#pragma once
+
+#include <csignal>
+
+namespace aplib::loader {
+
+class Instance;
+struct TaskContext;
+
+/// Asked by the process's fault handler first. If the fault was caused by code that runs in an instance, and the instance has a handler for it, arranges that returning
+/// from the process's handler starts the instance's on the interrupted code's own stack (so it may switch tasks, siglongjmp, or return) and says true.
+///
+/// `context`: the handler's third argument, as the kernel gave it. `stack_low`: lowest usable byte of the stack that was interrupted, null: not known.
+/// Async-signal-safe. Call from: a signal handler.
+bool deliver_fault(int signal, const siginfo_t& info, void* context, const char* stack_low) noexcept;
+
+/// Calls the instance's own handler of SIGABRT, if it has one.
+void call_abort_handler(Instance& instance);
+
+/// A new flow starts with its maker's blocked signals; an ended one leaves nothing behind.
+void inherit_signal_mask(const TaskContext& from, const TaskContext& to);
+void forget_signal_mask(const TaskContext& context) noexcept;
+
+namespace libc {
+
+// For the bindings. All may be called from any flow of the instance; errors are set in errno unless returned.
+
+int change_action(Instance& instance, int signal, const struct sigaction* action, struct sigaction* old);
+/// The program sends `signal` to itself: calls the handler, or does what the kernel does without one. `code`: SI_USER and so on.
+int send_signal(Instance& instance, int signal, int code, sigval value = {});
+/// As pthread_sigmask: returns the error. Signals that waited and are free now are delivered.
+int change_signal_mask(Instance& instance, int how, const sigset_t* set, sigset_t* old);
+sigset_t pending_signals(Instance& instance) noexcept;
+/// Takes one of `set` that is pending; 0: none is.
+int take_pending_signal(Instance& instance, const sigset_t& set) noexcept;
+/// How many times a handler of the instance was called so far.
+unsigned long delivered_signals(Instance& instance) noexcept;
+
+}  // namespace libc
+}  // namespace aplib::loader
