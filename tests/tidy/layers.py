@@ -20,7 +20,7 @@ MAY_INCLUDE = {
     "examples": ["include"],
 }
 # Front ends see the kernel's face alone.
-FACE_ONLY = {"src/cellos": ["src/kernel/face.hpp"], "src/launch": ["src/kernel/face.hpp"]}
+FACE_ONLY = {"src/cellos": ["src/kernel/face.hpp", "src/kernel/programs.hpp"], "src/launch": ["src/kernel/face.hpp", "src/kernel/programs.hpp", "src/kernel/program_summary.hpp"]}
 
 # A third-party library is used in one layer, so that it can be changed there. (header pattern, folders, why)
 THIRD_PARTY = [

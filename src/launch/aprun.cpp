@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+// aprun: runs program files on the cells of a machine on this computer. docs/aprun.md says what it does.
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "aplib/error.hpp"
+#include "aplib/machine.hpp"
+#include "kernel/program_summary.hpp"
+#include "kernel/programs.hpp"
+#include "launch/command_line.hpp"
+#include "launch/output.hpp"
+#include "launch/placeholders.hpp"
+#include "launch/program_path.hpp"
+#include "launch/report.hpp"
+#include "launch/watchdog.hpp"
+
+namespace aplib::launch {
+namespace {
+
+static_assert(Output::host == OutputSink::host);
+
+/// Brings what programs write to an Output, and remembers who failed first.
+class Sink : public OutputSink {
+ public:
+  Sink(Output& output, std::string prefix, std::uint32_t cells)
+      : output_(output), prefix_(std::move(prefix)), cells_(cells) {}
+
+  void begin(bool with_host) override { output_.prepare(cells_, with_host); }
+  void write(std::uint32_t cell, loader::Stream stream, std::span<const char> bytes) override {
+    output_.write(cell, channel(stream), {bytes.data(), bytes.size()});
+  }
+  void flush(std::uint32_t cell, loader::Stream stream) override { output_.flush(cell, channel(stream)); }
+  int input(std::uint32_t cell) override { return output_.input(cell); }
+  void ended(std::uint32_t cell, int status) override {
+    output_.end(cell);
+    if (status == 0 || cell == host) return;
+    const std::lock_guard lock(mutex_);
+    if (!first_failure_) first_failure_ = status;
+  }
+  void warn(const std::string& line) override { fmt::print(stderr, "{}: {}\n", prefix_, line); }
+
+  /// Status of the cell that failed first in time. Call after the run.
+  [[nodiscard]] std::optional<int> first_failure() const { return first_failure_; }
+
+ private:
+  static Channel channel(loader::Stream stream) {
+    return stream == loader::Stream::err ? Channel::error : Channel::out;
+  }
+
+  Output& output_;
+  const std::string prefix_;
+  const std::uint32_t cells_;
+  std::mutex mutex_;
+  std::optional<int> first_failure_;
+};
+
+void make_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) throw Error(Errc::failed, fmt::format("cannot make the folder {}: {}", path, error.message()));
+}
+
+ProgramRun make_run(const CommandLine& line) {
+  ProgramRun run;
+  const char* path = std::getenv("PATH");
+  run.file = line.direct ? line.program : find_program(line.program, path != nullptr ? path : "");
+  run.arguments = line.arguments;
+  run.arguments.insert(run.arguments.begin(), line.program_name);
+  run.entry = line.entry;
+  run.entry_arguments = line.entry_arguments;
+  const Grid grid = line.machine.cells;
+  if (line.expand) {
+    run.arguments_of = [arguments = run.arguments, grid](std::uint32_t cell) {
+      std::vector<std::string> expanded = arguments;
+      for (std::size_t i = 1; i < expanded.size() && cell != OutputSink::host; ++i)
+        expanded[i] = expand(expanded[i], cell, grid);
+      return expanded;
+    };
+  }
+  if (!line.folder.empty()) {
+    const std::string pattern = std::filesystem::absolute(line.folder);
+    run.folder_of = [pattern](std::uint32_t cell) { return expand_cell(pattern, cell_text(cell)); };
+    if (!line.dry_run) {
+      for (std::uint32_t cell = 0; cell < grid.count(); ++cell) make_folder(run.folder_of(cell));
+      make_folder(run.folder_of(OutputSink::host));
+    }
+  }
+  return run;
+}
+
+/// Each cell may have its files, and the system's usual limit is for programs that have few.
+void allow_many_files() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/// The process's status: what failed is never 0.
+int exit_status(const Report& report, std::optional<int> first_failure, std::optional<int> watchdog) {
+  if (watchdog) return *watchdog;
+  if (!report.reason.empty()) return report.exit_status;
+  // Report takes the lowest cell id; people want to know where it began. A host program's own status comes before.
+  bool by_cell = false;
+  for (const int status : report.cell_status) by_cell = by_cell || (status != 0 && status == report.exit_status);
+  return by_cell && first_failure ? *first_failure : report.exit_status;
+}
+
+int run(const CommandLine& line, const std::string& prefix) {
+  const ProgramRun what = make_run(line);
+  if (line.dry_run) {
+    fmt::print("{}", plan_text(summarize_program(line.machine, what), line.machine));
+    return 0;
+  }
+  OutputPlan plan = line.output;
+  const std::uint32_t cells = line.machine.cells.count();
+  plan.sole = cells == 1;
+  if (!plan.output.empty() || !plan.error.empty() || !plan.input.empty()) allow_many_files();
+  Machine machine(line.machine);
+  Output output(plan);
+  Sink sink(output, prefix, cells);
+  Watchdog watchdog(line.timeout,
+                    {.stop = [&machine](int status, const std::string& text) { stop_machine(machine, status, text); },
+                     .last_words = [&output] { output.end_all(); }});
+  const Report report = run_program(machine, what, sink);
+  watchdog.finish();
+  output.end_all();
+
+  int status = exit_status(report, sink.first_failure(), watchdog.status());
+  const bool alone = report.cell_status.size() == 1 && line.direct;
+  const bool all_well = std::ranges::all_of(report.cell_status, [](int each) { return each == 0; });
+  if (report.reason.empty() && !all_well && !alone)
+    fmt::print(stderr, "{}: {}\n", prefix, end_summary(report.cell_status));
+  if (const std::string problem = output.problem(); !problem.empty()) {
+    fmt::print(stderr, "{}: {}\n", prefix, problem);
+    if (status == 0) status = static_cast<int>(ExitStatus::program_failed);
+  }
+  return status;
+}
+
+}  // namespace
+}  // namespace aplib::launch
+
+int main(int argc, char** argv) {
+  using namespace aplib::launch;
+  // Where nobody reads any more, aprun ends like every filter, also when its parent ignores the signal.
+  std::signal(SIGPIPE, SIG_DFL);
+  CommandLine line;
+  if (const auto status = read_command_line(argc, argv, line)) return *status;
+  const std::string prefix =
+      line.direct ? std::filesystem::path(line.program_name).filename().string() : std::string("aprun");
+  try {
+    return run(line, prefix);
+  } catch (const aplib::Error& error) {
+    fmt::print(stderr, "{}: {}\n", prefix, error.what());
+    return static_cast<int>(aplib::ExitStatus::usage);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}: {}\n", prefix, error.what());
+    return static_cast<int>(aplib::ExitStatus::program_failed);
+  }
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: MIT
+#include "launch/command_line.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "aplib/command_line.hpp"
+#include "aplib/error.hpp"
+#include "aplib/version.hpp"
+#include "base/text.hpp"
+
+namespace aplib::launch {
+namespace {
+
+constexpr int usage = static_cast<int>(ExitStatus::usage);
+constexpr double timeout_max = 1e8;  // three years
+
+int refuse(const std::string& text) {
+  fmt::print(stderr, "aprun: {}\nRun with --help for more information.\n", text);
+  return usage;
+}
+
+std::optional<double> parse_seconds(std::string_view text) {
+  double seconds = 0;
+  if (text.ends_with('s')) text.remove_suffix(1);
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error != std::errc{} || stop != text.data() + text.size() || !(seconds > 0) || seconds > timeout_max)
+    return std::nullopt;
+  return seconds;
+}
+
+/// Number of arguments that `signature` asks for: commas and one, where there is something between its parentheses.
+std::size_t parameter_count(std::string_view signature) {
+  const std::size_t open = signature.find('(');
+  if (open == signature.npos) return 0;
+  const std::string_view list = signature.substr(open + 1, signature.find(')', open) - open - 1);
+  const std::size_t first = list.find_first_not_of(' ');
+  if (first == list.npos || list.substr(first, list.find_last_not_of(' ') + 1 - first) == "void") return 0;
+  return static_cast<std::size_t>(std::ranges::count(list, ',')) + 1;
+}
+
+class HelpPage : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return "Usage: aprun [OPTIONS] program [arguments of the program...]\n";
+  }
+};
+
+/// aprun's options as CLI11 knows them, and where they put what they read.
+class Parser {
+ public:
+  explicit Parser(CommandLine& into);
+  Parser(const Parser&) = delete;
+  Parser& operator=(const Parser&) = delete;
+
+  std::optional<int> parse(int argc, const char* const* argv);
+  [[nodiscard]] std::string help() const { return app_.help(); }
+
+ private:
+  /// Where the program's name stands (argc: nowhere); options before it go to own_, those of --args to their place. Else the exit status.
+  std::optional<int> split(int argc, const char* const* argv, int& program);
+  [[nodiscard]] bool takes_value(std::string_view option) const;
+  [[nodiscard]] std::string unknown_option(const std::string& word) const;
+  void add_machine_options();
+
+  CommandLine& into_;
+  CLI::App app_;
+  std::vector<const char*> own_;
+  std::vector<std::string> private_;
+  std::vector<std::string> shared_;
+  std::string entry_arguments_;  // only for the help: split() takes them
+};
+
+Parser::Parser(CommandLine& into)
+    : into_(into),
+      app_("aprun: runs a program on all cells of a machine on this computer, each cell with globals of its own.") {
+  app_.formatter(std::make_shared<HelpPage>());
+  app_.set_version_flag("--version", fmt::format("aprun (APlib) {}", version));
+  app_.failure_message([](const CLI::App*, const CLI::Error& error) {
+    return fmt::format("aprun: {}\nRun with --help for more information.\n", error.what());
+  });
+  add_machine_options();
+  app_.add_option("--entry", into.entry,
+                  "Start at this function instead of cell_main, main or MAIN__, for example solve(int,double)->int. A "
+                  "result int is the cell's status, another is printed.")
+      ->type_name("SIGNATURE");
+  app_.add_option("--args", entry_arguments_, "Its arguments, as many as --entry before it names.")
+      ->type_name("VALUE...");
+  app_.add_flag("--expand", into.expand,
+                "Replace {cid}, {x}, {y} and {ncel} in the program's arguments, cell by cell.");
+  app_.add_option("--output", into.output.output, "Where standard output goes; {cid}: a file for each cell.")
+      ->type_name("FILE");
+  app_.add_option("--error", into.output.error, "The same for standard error.")->type_name("FILE");
+  app_.add_option("--input", into.output.input, "What each cell reads as standard input; {cid} as above.")
+      ->type_name("FILE");
+  app_.add_option("--wd", into.folder, "Folder that each cell starts in, made if missing; {cid} as above.")
+      ->type_name("FOLDER");
+  app_.add_option_function<std::string>(
+          "--timeout", [&into](const std::string& text) { into.timeout = parse_seconds(text); },
+          "End the run after so many seconds, with status 124.")
+      ->type_name("SECONDS")
+      ->check([](const std::string& text) {
+        return parse_seconds(text)
+                   ? std::string{}
+                   : fmt::format("\"{}\" is not a time: use seconds above 0, for example 90 or 0.5", text);
+      });
+  app_.add_flag("--dry-run", into.dry_run, "Say what would run where; run nothing.");
+}
+
+void Parser::add_machine_options() {
+  Options& machine = into_.machine;
+  add_options(app_, machine);
+  const auto set_cells = [&machine](const std::string& value) { machine.set("cells", value); };
+  auto* count = app_.add_option_function<std::string>("-n", set_cells, "Number of cells, in one row.");
+  count->type_name("N")->group("Machine")->take_last();
+  count->check([](const std::string& text) {
+    if (text.find_first_not_of("0123456789") != text.npos)
+      return fmt::format("\"{}\" is not a number of cells: use 1 .. 16384, or -g 4x2 for a grid", text);
+    return detail::option_problem("cells", text);
+  });
+  auto* grid = app_.add_option_function<std::string>("-g,--grid", set_cells, "The same as --cells.");
+  grid->type_name("NXxNY")->group("Machine")->take_last();
+  grid->check([](const std::string& text) { return detail::option_problem("cells", text); });
+  grid->excludes(count);
+  app_.get_option("--cells")->excludes(count)->excludes(grid);
+
+  // These are flags here: a value of their own would swallow the program's name.
+  const std::string tags_help = app_.get_option("--tag-output")->get_description();
+  app_.remove_option(app_.get_option("--tag-output"));
+  app_.add_flag("--tag-output", machine.tag_output, tags_help)->group("Machine");
+  const std::string heap_help = app_.get_option("--account-heap")->get_description();
+  app_.remove_option(app_.get_option("--account-heap"));
+  app_.add_flag("--account-heap,--heap", machine.account_heap, heap_help)->group("Machine");
+
+  const auto add_names = [this](const char* name, const char* option, std::vector<std::string>& names) {
+    app_.add_option(name, names, fmt::format("One more of --{}; may be given many times.", option))
+        ->type_name("NAME")
+        ->allow_extra_args(false)
+        ->group("Machine")
+        ->check([option](const std::string& text) { return detail::option_problem(option, text); });
+  };
+  add_names("--private", "private-libraries", private_);
+  add_names("--shared", "shared-libraries", shared_);
+}
+
+bool Parser::takes_value(std::string_view option) const {
+  const CLI::Option* known = app_.get_option_no_throw(std::string(option));
+  return known != nullptr && known->get_items_expected_max() > 0;
+}
+
+std::string Parser::unknown_option(const std::string& word) const {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app_.get_options()) names.push_back("--" + option->get_single_name());
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  const auto meant = text::nearest(word, views);
+  return fmt::format("unknown option {}{}", word, meant ? fmt::format("; did you mean {}?", *meant) : std::string{});
+}
+
+std::optional<int> Parser::split(int argc, const char* const* argv, int& program) {
+  std::string_view entry;
+  own_.push_back(argc > 0 ? argv[0] : "aprun");
+  int at = 1;
+  while (at < argc) {
+    const std::string_view word = argv[at];
+    if (word == "--") {
+      ++at;
+      break;
+    }
+    if (!word.starts_with('-') || word == "-") break;
+    const std::size_t equals = word.starts_with("--") ? word.find('=') : word.npos;
+    const std::string_view name = word.substr(0, word.starts_with("--") ? equals : 2);
+    if (name == "--args") {
+      if (entry.empty())
+        return refuse("--args are the arguments of a function named by --entry, which must come first");
+      std::size_t left = parameter_count(entry);
+      if (left == 0) return refuse(fmt::format("--entry {} takes no --args", entry));
+      if (equals != word.npos) {
+        into_.entry_arguments.emplace_back(word.substr(equals + 1));
+        --left;
+      }
+      for (++at; left > 0 && at < argc; --left) into_.entry_arguments.emplace_back(argv[at++]);
+      continue;
+    }
+    own_.push_back(argv[at]);
+    const bool joined = equals != word.npos || (!word.starts_with("--") && word.size() > 2);
+    if (!joined && takes_value(name) && at + 1 < argc) own_.push_back(argv[++at]);
+    if (name == "--entry") entry = equals != word.npos ? word.substr(equals + 1) : std::string_view(argv[at]);
+    ++at;
+  }
+  program = at;
+  return std::nullopt;
+}
+
+std::optional<int> Parser::parse(int argc, const char* const* argv) {
+  int program = argc;
+  if (const auto status = split(argc, argv, program)) return status;
+  std::string environment_problem;
+  try {
+    into_.machine.set_from_environment();
+  } catch (const Error& error) {
+    environment_problem = error.what();  // kept, so that --help works in a wrong environment
+  }
+  try {
+    app_.parse(static_cast<int>(own_.size()), own_.data());
+  } catch (const CLI::ExtrasError&) {
+    return refuse(unknown_option(app_.remaining().front()));
+  } catch (const CLI::ParseError& error) {
+    return app_.exit(error) == 0 ? 0 : usage;
+  }
+  if (!environment_problem.empty()) return refuse(environment_problem);
+  if (program >= argc) return refuse("no program is given");
+  for (auto* names : {&private_, &shared_}) {
+    auto& all = names == &private_ ? into_.machine.private_libraries : into_.machine.shared_libraries;
+    for (std::string& name : *names) all.push_back(std::move(name));
+  }
+  into_.program = into_.program_name = argv[program];
+  into_.arguments.assign(argv + program + 1, argv + argc);
+  return std::nullopt;
+}
+
+/// "--direct FILE ARGV0 arguments...": how a program made by apcc comes here when it is executed itself.
+std::optional<int> read_direct(int argc, const char* const* argv, CommandLine& into) {
+  if (argc < 4) return refuse("--direct is for programs that are executed themselves; run them by aprun program");
+  try {
+    into.machine.set_from_environment();
+  } catch (const Error& error) {
+    fmt::print(stderr, "{}: {}\n", argv[3], error.what());
+    return usage;
+  }
+  into.direct = true;
+  into.program = argv[2];
+  into.program_name = argv[3];
+  into.arguments.assign(argv + 4, argv + argc);
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<int> read_command_line(int argc, const char* const* argv, CommandLine& into) {
+  std::optional<int> status;
+  if (argc > 1 && std::string_view(argv[1]) == "--direct") {
+    status = read_direct(argc, argv, into);
+  } else {
+    status = Parser(into).parse(argc, argv);
+  }
+  into.output.tags = into.machine.tag_output;
+  return status;
+}
+
+std::string help_text() {
+  CommandLine line;
+  return Parser(line).help();
+}
+
+}  // namespace aplib::launch

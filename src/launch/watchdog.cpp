@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+#include "launch/watchdog.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <future>
+#include <utility>
+
+#include "aplib/error.hpp"
+
+namespace aplib::launch {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::array watched{SIGINT, SIGTERM, SIGHUP};
+constexpr std::chrono::seconds grace{2};            // for tasks that listen to unwind
+constexpr std::chrono::milliseconds farewell{500};  // for output, which a reader who has stopped may hold up
+
+// For the handler: where it writes, and whether one came before.
+std::atomic<int> signal_pipe{-1};
+std::atomic<bool> signalled{false};
+struct sigaction before[watched.size()];
+
+void on_signal(int signal) {
+  const int saved_errno = errno;
+  if (signalled.exchange(true)) ::_exit(128 + signal);
+  const auto number = static_cast<unsigned char>(signal);
+  [[maybe_unused]] const ssize_t written = ::write(signal_pipe.load(), &number, 1);
+  errno = saved_errno;
+}
+
+const char* name_of(int signal) { return signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : "SIGHUP"; }
+
+}  // namespace
+
+Watchdog::Watchdog(std::optional<double> timeout, Actions actions) : timeout_(timeout), actions_(std::move(actions)) {
+  if (::pipe2(wake_, O_CLOEXEC) != 0) throw Error(Errc::exhausted, "cannot make a pipe: too many open files");
+  signal_pipe = wake_[1];
+  signalled = false;
+  sigset_t blocked;
+  sigset_t mask;
+  sigemptyset(&blocked);
+  for (const int signal : watched) sigaddset(&blocked, signal);
+  pthread_sigmask(SIG_BLOCK, &blocked, &mask);  // signals are for the main thread, so that its reads are interrupted
+  thread_ = std::thread([this] { watch(); });
+  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+  struct sigaction action {};
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_ONSTACK;  // no SA_RESTART: a host program that reads its input shall notice
+  action.sa_handler = on_signal;
+  for (std::size_t i = 0; i < watched.size(); ++i) {
+    sigaction(watched[i], nullptr, &before[i]);
+    if (before[i].sa_handler == SIG_DFL) sigaction(watched[i], &action, nullptr);
+  }
+}
+
+Watchdog::~Watchdog() {
+  finish();
+  ::close(wake_[0]);
+  ::close(wake_[1]);
+}
+
+void Watchdog::finish() {
+  if (!thread_.joinable()) return;
+  for (std::size_t i = 0; i < watched.size(); ++i) sigaction(watched[i], &before[i], nullptr);
+  const unsigned char end = 0;
+  [[maybe_unused]] const ssize_t written = ::write(wake_[1], &end, 1);
+  thread_.join();
+}
+
+void Watchdog::watch() {
+  std::optional<Clock::time_point> deadline;
+  if (timeout_)
+    deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*timeout_));
+  for (;;) {
+    int wait = -1;
+    if (deadline) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline - Clock::now()).count();
+      wait = static_cast<int>(std::clamp<long long>(left, 0, 1'000'000'000));
+    }
+    pollfd wake{.fd = wake_[0], .events = POLLIN, .revents = 0};
+    const int ready = ::poll(&wake, 1, wait);
+    if (ready < 0) continue;
+    if (ready > 0) {
+      unsigned char number = 0;
+      if (::read(wake_[0], &number, 1) != 1 || number == 0) return;  // the run is over
+      status_ = 128 + number;
+      actions_.stop(*status_,
+                    fmt::format("{}: stopping the machine; once more ends the program at once", name_of(number)));
+    } else if (Clock::now() < *deadline) {
+      continue;
+    } else if (status_) {
+      // Some task neither waits nor asks; it will not end by itself.
+      std::promise<void> said;
+      const std::future<void> done = said.get_future();
+      std::thread([this, &said] {
+        actions_.last_words();
+        said.set_value();
+      }).detach();
+      done.wait_for(farewell);
+      ::_exit(*status_);
+    } else {
+      status_ = timeout_status;
+      actions_.stop(timeout_status, fmt::format("the time is over: {:g} s (--timeout)", *timeout_));
+    }
+    deadline = Clock::now() + grace;
+  }
+}
+
+}  // namespace aplib::launch

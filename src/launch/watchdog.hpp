@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+// Watchdog: ends a run when its time is over or a signal asks for it, even when its tasks do not listen.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+
+namespace aplib::launch {
+
+class Watchdog {
+ public:
+  struct Actions {
+    std::function<void(int status, const std::string& text)> stop;  ///< Asks the run to end.
+    std::function<void()> last_words;  ///< Brings out what was written; may block, then the process ends without.
+  };
+
+  /// Watches from now on: SIGINT, SIGTERM and SIGHUP (not where they are ignored), and `timeout` seconds if given. Some time after stop(), or at the second signal, the process
+  /// ends at once. One at a time.
+  Watchdog(std::optional<double> timeout, Actions actions);
+  /// Ends the watch; call when the run is over.
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+  /// Ended by time or signal: the exit status, else nothing. Call from: the thread that made it, after finish().
+  [[nodiscard]] std::optional<int> status() const noexcept { return status_; }
+  /// As the destructor. A second call does nothing.
+  void finish();
+
+  static constexpr int timeout_status = 124;  ///< As timeout(1)'s.
+
+ private:
+  void watch();
+
+  std::optional<double> timeout_;
+  Actions actions_;
+  std::optional<int> status_;
+  int wake_[2] = {-1, -1};  // a pipe: the handlers' signal numbers, or 0 for the end
+  std::thread thread_;
+};
+
+}  // namespace aplib::launch
