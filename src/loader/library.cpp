@@ -174,7 +174,7 @@ std::optional<std::string> Search::find_in(std::string_view folders, const char*
   while (true) {
     const std::size_t end = folders.find_first_of(separators);
     std::string folder = expanded(std::string(folders.substr(0, end)), file);
-    if (folder.empty()) folder = ".";
+    if (folder.empty()) folder.assign(1, '.');
     std::string path = folder + "/" + name_;
     struct stat status {};
     if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) {
