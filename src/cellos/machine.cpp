@@ -1,14 +1,41 @@
 // SPDX-License-Identifier: MIT
 // CellOS start-up calls of the host program, identity, geometry and time.
 #include <chrono>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cellos/check.hpp"
 #include "cellos/program.hpp"
+#include "cellos/program_file.hpp"
+#include "kernel/programs.hpp"
 
 using namespace aplib;
 using namespace aplib::cellos;
+
+namespace {
+
+/// ccreat of a host program that was loaded: cell programs are files too.
+void start_file(const char* call, const std::string& name, const std::string& host_file, TaskId task,
+                const char* const* arguments) {
+  ProgramFile file = find_program_file(name, host_file);
+  if (file.path.empty()) {
+    // Both halves in one file: then the name is only a name, as in linked programs.
+    if (!face::offers_cell_program(call, host_file)) {
+      face::fail(Errc::failed, call,
+                 fmt::format("there is no cell program '{}': looked for {}; {} itself has no cell_main", name,
+                             fmt::join(file.places, ", "), host_file));
+    }
+    file.path = host_file;
+  }
+  std::vector<std::string> argv{name};
+  for (; arguments != nullptr && *arguments != nullptr; ++arguments) argv.emplace_back(*arguments);
+  face::start_program(call, file.path, task, std::move(argv));
+}
+
+}  // namespace
 
 int cconfxy(int ncelx, int ncely) {
   constexpr const char* call = "cconfxy";
@@ -23,11 +50,15 @@ int cconfxy(int ncelx, int ncely) {
   return 1;
 }
 
-int ccreat(const char* file, int tid, void* /*arg*/) {
+int ccreat(const char* file, int tid, void* arg) {
   constexpr const char* call = "ccreat";
   require_host(call);
   if (file == nullptr) fail_null(call, "the program's file name");
   if (tid < 0 || tid > int(task_id_max)) fail_task(call, tid);
+  if (const std::string host_file = face::host_file(); !host_file.empty()) {
+    start_file(call, file, host_file, TaskId(tid), static_cast<const char* const*>(arg));
+    return 1;
+  }
   const auto* program = static_cast<const CellProgram*>(face::front().program);
   if (program == nullptr || program->entry == nullptr) {
     face::fail(

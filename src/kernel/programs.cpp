@@ -219,6 +219,18 @@ void start_program(const char* call, const std::string& file, TaskId task, std::
   impl.program_stack_bytes = 0;
 }
 
+bool offers_cell_program(const char* call, const std::string& file) {
+  TaskControl* self = running_task();
+  if (self == nullptr || !on_host()) fail(Errc::bad_argument, call, "only the host program can start programs");
+  LoadedRun* loaded = Machine::Impl::of(self->cell->processor->domain()).loaded.get();
+  if (loaded == nullptr) return false;
+  try {
+    return bool(loaded->load(file)->find("cell_main"));
+  } catch (const Error& error) {
+    fail(error.code(), call, error.what());
+  }
+}
+
 std::string host_file() {
   const TaskControl* self = running_task();
   if (self == nullptr) return {};

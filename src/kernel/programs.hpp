@@ -55,6 +55,8 @@ APLIB_API void start_program(const char* call, const std::string& file, TaskId t
                              std::vector<std::string> arguments);
 /// Host program that was loaded: the path of its file. Empty: it was not.
 APLIB_API std::string host_file();
+/// Host program that was loaded: `file` has a cell_main. Throws as start_program().
+APLIB_API bool offers_cell_program(const char* call, const std::string& file);
 }  // namespace face
 
 }  // namespace aplib
