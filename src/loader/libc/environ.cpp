@@ -1,9 +1,207 @@
 // SPDX-License-Identifier: MIT
 // Getenv, setenv and environ, per instance.
+//
+// The program may change the block behind `environ` and assign `environ` itself, so the block is the truth and nothing is remembered about it but which array is ours. As in libc, strings
+// live on when they are replaced: programs keep what getenv() gave them. Equal strings are kept once, so that a variable that is set to and fro costs nothing.
+#include "loader/libc/environ.hpp"
+
+#include <sys/auxv.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "loader/libc/caller.hpp"
+#include "loader/libc/start.hpp"
 #include "loader/libc/tables.hpp"
 
-namespace aplib::loader::libc {
+namespace aplib::loader {
 
-std::span<const Binding> environ_bindings() { return {}; }
+struct EnvironPrivate {
+  std::mutex changing;
+  std::unordered_set<std::string> strings;
+  /// Arrays that were `environ` once; the last is the one with room. Old ones stay for threads that read them.
+  std::vector<std::vector<char*>> blocks;
+};
 
-}  // namespace aplib::loader::libc
+namespace libc {
+namespace {
+
+std::string_view name_of(const char* entry) noexcept {
+  const std::string_view whole(entry);
+  return whole.substr(0, whole.find('='));
+}
+
+bool is_name(const char* name) noexcept {
+  return name != nullptr && *name != '\0' && std::strchr(name, '=') == nullptr;
+}
+
+char** find_entry(char** block, std::string_view name) noexcept {
+  if (block == nullptr) return nullptr;
+  for (; *block != nullptr; ++block) {
+    if (std::strncmp(*block, name.data(), name.size()) == 0 && (*block)[name.size()] == '=') return block;
+  }
+  return nullptr;
+}
+
+std::size_t count(char** block) noexcept {
+  std::size_t entries = 0;
+  while (block != nullptr && block[entries] != nullptr) ++entries;
+  return entries;
+}
+
+// Puts `entry`, not copied, into the block. With own.changing held.
+void put(LibcState& state, EnvironPrivate& own, char* entry) {
+  if (char** old = find_entry(state.environ, name_of(entry))) {
+    *old = entry;
+    return;
+  }
+  const std::size_t entries = count(state.environ);
+  const bool ours = !own.blocks.empty() && state.environ == own.blocks.back().data();
+  if (!ours || entries + 2 > own.blocks.back().size()) {
+    std::vector<char*> larger(2 * entries + 16, nullptr);
+    if (entries > 0) std::memcpy(larger.data(), state.environ, entries * sizeof(char*));
+    own.blocks.push_back(std::move(larger));
+    state.environ = own.blocks.back().data();
+  }
+  state.environ[entries + 1] = nullptr;
+  state.environ[entries] = entry;
+}
+
+void remove(LibcState& state, std::string_view name) noexcept {
+  while (char** entry = find_entry(state.environ, name)) {
+    do {
+      entry[0] = entry[1];
+    } while (*entry++ != nullptr);
+  }
+}
+
+// What programs store is theirs to change, although the set hands out constants: a changed string merely is found no more.
+char* keep(EnvironPrivate& own, std::string entry) {
+  return const_cast<char*>(own.strings.insert(std::move(entry)).first->c_str());
+}
+
+int failed(int error) noexcept {
+  errno = error;
+  return -1;
+}
+
+// --- what programs call
+
+char* own_getenv(const char* name) {
+  LibcState* state = state_of(__builtin_return_address(0));
+  if (state == nullptr) return ::getenv(name);
+  return find_variable(*state, name);
+}
+
+char* own_secure_getenv(const char* name) {
+  LibcState* state = state_of(__builtin_return_address(0));
+  if (state == nullptr) return ::secure_getenv(name);
+  return getauxval(AT_SECURE) != 0 ? nullptr : find_variable(*state, name);
+}
+
+int own_setenv(const char* name, const char* value, int overwrite) {
+  LibcState* state = state_of(__builtin_return_address(0));
+  if (state == nullptr) return ::setenv(name, value, overwrite);
+  if (!is_name(name)) return failed(EINVAL);
+  try {
+    EnvironPrivate& own = shared_part(state->environment);
+    const std::lock_guard lock(own.changing);
+    if (overwrite == 0 && find_entry(state->environ, name) != nullptr) return 0;
+    put(*state, own, keep(own, std::string(name) + '=' + value));
+    return 0;
+  } catch (const std::bad_alloc&) {
+    return failed(ENOMEM);
+  }
+}
+
+int own_putenv(char* entry) {
+  LibcState* state = state_of(__builtin_return_address(0));
+  if (state == nullptr) return ::putenv(entry);
+  try {
+    EnvironPrivate& own = shared_part(state->environment);
+    const std::lock_guard lock(own.changing);
+    if (std::strchr(entry, '=') != nullptr) {
+      put(*state, own, entry);
+    } else {
+      remove(*state, entry);
+    }
+    return 0;
+  } catch (const std::bad_alloc&) {
+    return failed(ENOMEM);
+  }
+}
+
+int own_unsetenv(const char* name) {
+  LibcState* state = state_of(__builtin_return_address(0));
+  if (state == nullptr) return ::unsetenv(name);
+  if (!is_name(name)) return failed(EINVAL);
+  try {
+    EnvironPrivate& own = shared_part(state->environment);
+    const std::lock_guard lock(own.changing);
+    remove(*state, name);
+    return 0;
+  } catch (const std::bad_alloc&) {
+    return failed(ENOMEM);
+  }
+}
+
+int own_clearenv() {
+  LibcState* state = state_of(__builtin_return_address(0));
+  if (state == nullptr) return ::clearenv();
+  state->environ = nullptr;
+  return 0;
+}
+
+}  // namespace
+
+char* find_variable(const LibcState& state, std::string_view name) noexcept {
+  char** entry = name.empty() ? nullptr : find_entry(state.environ, name);
+  return entry == nullptr ? nullptr : *entry + name.size() + 1;
+}
+
+void set_variable(LibcState& state, std::string_view entry) {
+  EnvironPrivate& own = shared_part(state.environment);
+  const std::lock_guard lock(own.changing);
+  put(state, own, keep(own, std::string(entry)));
+}
+
+void start_environment(Instance& instance) {
+  LibcState& state = instance.libc();
+  EnvironPrivate& own = shared_part(state.environment);
+  std::vector<char*> block;
+  if (const auto& entries = instance.arguments().environment) {
+    block.reserve(entries->size() + 16);
+    // The texts are shared by all instances; a program that changes a variable changes its own list of pointers.
+    for (const std::string& entry : *entries) block.push_back(const_cast<char*>(entry.c_str()));
+  }
+  block.resize(block.size() + 16, nullptr);
+  own.blocks.push_back(std::move(block));
+  state.environ = own.blocks.back().data();
+}
+
+std::span<const Binding> environ_bindings() {
+  static const std::array table{
+      Binding::datum("environ", offsetof(LibcState, environ)),
+      Binding::datum("__environ", offsetof(LibcState, environ)),
+      Binding::datum("_environ", offsetof(LibcState, environ)),
+      Binding::of("getenv", &own_getenv),
+      Binding::of("secure_getenv", &own_secure_getenv),
+      Binding::of("setenv", &own_setenv),
+      Binding::of("putenv", &own_putenv),
+      Binding::of("unsetenv", &own_unsetenv),
+      Binding::of("clearenv", &own_clearenv),
+  };
+  return table;
+}
+
+}  // namespace libc
+}  // namespace aplib::loader

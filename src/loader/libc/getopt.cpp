@@ -1,9 +1,328 @@
 // SPDX-License-Identifier: MIT
 // Getopt, getopt_long and getopt_long_only with their variables, per instance.
+//
+// Behaviour, down to the wording of complaints, is that of glibc 2.26 and later (its manual, "Parsing program options using getopt", and getopt(3)); words
+// are translated by libc's own catalogue.
+#include "loader/libc/getopt.hpp"
+
+#include <libintl.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+#include "loader/libc/caller.hpp"
+#include "loader/libc/environ.hpp"
 #include "loader/libc/tables.hpp"
 
-namespace aplib::loader::libc {
+namespace aplib::loader {
 
-std::span<const Binding> getopt_bindings() { return {}; }
+struct GetoptPrivate {
+  enum class Order { permute, stop_at_operand, return_operands };
+  bool started = false;
+  Order order = Order::permute;
+  char* rest = nullptr;  ///< What is left of a cluster of short options ("-abc"); null or empty: next word.
+  // Operands skipped so far stand in argv[operands_begin, operands_end), before optind.
+  int operands_begin = 1;
+  int operands_end = 1;
+};
 
-}  // namespace aplib::loader::libc
+namespace libc {
+namespace {
+
+constexpr int finished = -1;
+constexpr int operand_in_order = 1;
+
+bool is_option_word(const char* word) { return word[0] == '-' && word[1] != '\0'; }
+
+class Scanner {
+ public:
+  Scanner(LibcState& state, int argc, char** argv, const GetoptCall& call)
+      : state_(state), own_(state.getopt.get()), argc_(argc), argv_(argv), call_(call), options_(call.short_options) {}
+
+  int next() {
+    state_.optarg = nullptr;
+    if (state_.optind == 0 || !own_.started) start();
+    if (*options_ == '-' || *options_ == '+') ++options_;
+    quiet_ = *options_ == ':' || state_.opterr == 0;
+
+    if (own_.rest == nullptr || *own_.rest == '\0') {
+      if (const int result = advance(); result != continue_with_short) return result;
+    }
+    return short_option();
+  }
+
+ private:
+  static constexpr int continue_with_short = -2;
+
+  void start() {
+    if (state_.optind == 0) state_.optind = 1;
+    own_.operands_begin = own_.operands_end = state_.optind;
+    own_.rest = nullptr;
+    own_.started = true;
+    using enum GetoptPrivate::Order;
+    own_.order = *options_ == '-'                                                 ? return_operands
+                 : *options_ == '+' || call_.keeps_order || call_.posixly_correct ? stop_at_operand
+                                                                                  : permute;
+  }
+
+  // To the next word that is an option. Leaves own_.rest at its letters.
+  int advance() {
+    // The program may have set optind back.
+    own_.operands_end = std::min(own_.operands_end, state_.optind);
+    own_.operands_begin = std::min(own_.operands_begin, state_.optind);
+
+    if (own_.order == GetoptPrivate::Order::permute) {
+      if (!move_operands_behind()) own_.operands_begin = state_.optind;
+      while (state_.optind < argc_ && !is_option_word(argv_[state_.optind])) ++state_.optind;
+      own_.operands_end = state_.optind;
+    }
+    if (state_.optind < argc_ && std::strcmp(argv_[state_.optind], "--") == 0) {
+      ++state_.optind;
+      if (own_.operands_begin == own_.operands_end) {
+        own_.operands_begin = state_.optind;
+      } else {
+        move_operands_behind();
+      }
+      own_.operands_end = state_.optind = argc_;
+    }
+    if (state_.optind >= argc_) {
+      if (own_.operands_begin != own_.operands_end) state_.optind = own_.operands_begin;
+      return finished;
+    }
+    char* word = argv_[state_.optind];
+    if (!is_option_word(word)) {
+      if (own_.order == GetoptPrivate::Order::stop_at_operand) return finished;
+      state_.optarg = argv_[state_.optind++];
+      return operand_in_order;
+    }
+    if (call_.long_options != nullptr) {
+      if (word[1] == '-') {
+        own_.rest = word + 2;
+        return long_option("--", call_.single_dash);
+      }
+      // "-f" that is a short option stays one.
+      if (call_.single_dash && (word[2] != '\0' || std::strchr(options_, word[1]) == nullptr)) {
+        own_.rest = word + 1;
+        const int result = long_option("-", true);
+        if (result != finished) return result;
+      }
+    }
+    own_.rest = word + 1;
+    return continue_with_short;
+  }
+
+  // Options seen since the last operands change places with those. False: nothing between the two.
+  bool move_operands_behind() {
+    if (own_.operands_end == state_.optind) return true;
+    if (own_.operands_begin == own_.operands_end) return false;
+    std::rotate(argv_ + own_.operands_begin, argv_ + own_.operands_end, argv_ + state_.optind);
+    own_.operands_begin += state_.optind - own_.operands_end;
+    own_.operands_end = state_.optind;
+    return true;
+  }
+
+  int short_option() {
+    const char letter = *own_.rest++;
+    const char* spec = std::strchr(options_, letter);
+    if (*own_.rest == '\0') ++state_.optind;
+    if (spec == nullptr || letter == ':' || letter == ';') {
+      if (!quiet_) std::fprintf(errors(), dgettext("libc", "%s: invalid option -- '%c'\n"), argv_[0], letter);
+      state_.optopt = letter;
+      return '?';
+    }
+    if (spec[0] == 'W' && spec[1] == ';' && call_.long_options != nullptr) {
+      if (*own_.rest == '\0') {
+        if (state_.optind == argc_) return missing_argument(letter);
+        own_.rest = argv_[state_.optind];
+      }
+      state_.optarg = nullptr;
+      return long_option("-W ", false);
+    }
+    if (spec[1] != ':') return letter;
+    const bool optional = spec[2] == ':';
+    int result = letter;
+    if (*own_.rest != '\0') {
+      state_.optarg = own_.rest;
+      ++state_.optind;
+    } else if (!optional) {
+      if (state_.optind == argc_) {
+        result = missing_argument(letter);
+      } else {
+        state_.optarg = argv_[state_.optind++];
+      }
+    }
+    own_.rest = nullptr;
+    return result;
+  }
+
+  int missing_argument(char letter) {
+    if (!quiet_)
+      std::fprintf(errors(), dgettext("libc", "%s: option requires an argument -- '%c'\n"), argv_[0], letter);
+    state_.optopt = letter;
+    return *options_ == ':' ? ':' : '?';
+  }
+
+  // own_.rest is the name, perhaps with "=value". `finished`: no long option, but perhaps a short one.
+  int long_option(const char* prefix, bool single_dash) {
+    const std::string_view word(own_.rest);
+    const std::string_view name = word.substr(0, word.find('='));
+    std::vector<const option*> candidates;
+    const option* found = find_long(name, single_dash, candidates);
+
+    if (candidates.size() > 1) {
+      if (!quiet_) complain_ambiguous(prefix, candidates);
+      own_.rest += word.size();
+      ++state_.optind;
+      state_.optopt = 0;
+      return '?';
+    }
+    if (found == nullptr) {
+      if (single_dash && argv_[state_.optind][1] != '-' && std::strchr(options_, *own_.rest) != nullptr) {
+        return finished;
+      }
+      if (!quiet_) {
+        std::fprintf(errors(), dgettext("libc", "%s: unrecognized option '%s%s'\n"), argv_[0], prefix, own_.rest);
+      }
+      own_.rest = nullptr;
+      ++state_.optind;
+      state_.optopt = 0;
+      return '?';
+    }
+    return take_long(*found, prefix, name.size() < word.size() ? own_.rest + name.size() + 1 : nullptr);
+  }
+
+  int take_long(const option& found, const char* prefix, char* value) {
+    ++state_.optind;
+    own_.rest = nullptr;
+    if (value != nullptr && found.has_arg == no_argument) {
+      if (!quiet_) {
+        std::fprintf(errors(), dgettext("libc", "%s: option '%s%s' doesn't allow an argument\n"), argv_[0], prefix,
+                     found.name);
+      }
+      state_.optopt = found.val;
+      return '?';
+    }
+    if (value == nullptr && found.has_arg == required_argument) {
+      if (state_.optind >= argc_) {
+        if (!quiet_) {
+          std::fprintf(errors(), dgettext("libc", "%s: option '%s%s' requires an argument\n"), argv_[0], prefix,
+                       found.name);
+        }
+        state_.optopt = found.val;
+        return *options_ == ':' ? ':' : '?';
+      }
+      value = argv_[state_.optind++];
+    }
+    state_.optarg = value;
+    if (call_.long_index != nullptr) *call_.long_index = static_cast<int>(&found - call_.long_options);
+    if (found.flag == nullptr) return found.val;
+    *found.flag = found.val;
+    return 0;
+  }
+
+  // The option of that name, else the only one that begins so. Options that do the same do not stand in each other's way.
+  const option* find_long(std::string_view name, bool single_dash, std::vector<const option*>& candidates) {
+    const option* first = nullptr;
+    for (const option* each = call_.long_options; each->name != nullptr; ++each) {
+      if (name == each->name) {
+        candidates.clear();
+        return each;
+      }
+      if (!std::string_view(each->name).starts_with(name)) continue;
+      if (first == nullptr) {
+        first = each;
+        candidates.push_back(each);
+      } else if (single_dash || first->has_arg != each->has_arg || first->flag != each->flag ||
+                 first->val != each->val) {
+        candidates.push_back(each);
+      }
+    }
+    return first;
+  }
+
+  void complain_ambiguous(const char* prefix, const std::vector<const option*>& candidates) {
+    std::FILE* out = errors();
+    flockfile(out);
+    std::fprintf(out, dgettext("libc", "%s: option '%s%s' is ambiguous; possibilities:"), argv_[0], prefix, own_.rest);
+    for (const option* each : candidates) std::fprintf(out, " '%s%s'", prefix, each->name);
+    std::fputc('\n', out);
+    funlockfile(out);
+  }
+
+  std::FILE* errors() { return state_.err != nullptr ? state_.err : stderr; }
+
+  LibcState& state_;
+  GetoptPrivate& own_;
+  int argc_;
+  char** argv_;
+  const GetoptCall& call_;
+  const char* options_;
+  bool quiet_ = false;
+};
+
+GetoptCall in_environment_of(const LibcState& state, GetoptCall call) {
+  call.posixly_correct = find_variable(state, "POSIXLY_CORRECT") != nullptr;
+  return call;
+}
+
+// --- what programs call; the arguments are libc's
+
+int own_getopt(int argc, char* const* argv, const char* options) {
+  LibcState* state = state_of(__builtin_return_address(0));
+  if (state == nullptr) return ::getopt(argc, argv, options);
+  return next_option(*state, argc, const_cast<char**>(argv), in_environment_of(*state, {.short_options = options}));
+}
+
+int own_posix_getopt(int argc, char* const* argv, const char* options) {
+  LibcState* state = state_of(__builtin_return_address(0));
+  if (state == nullptr) return ::getopt(argc, argv, options);
+  return next_option(*state, argc, const_cast<char**>(argv),
+                     in_environment_of(*state, {.short_options = options, .keeps_order = true}));
+}
+
+int own_getopt_long(int argc, char* const* argv, const char* options, const option* long_options, int* long_index) {
+  LibcState* state = state_of(__builtin_return_address(0));
+  if (state == nullptr) return ::getopt_long(argc, argv, options, long_options, long_index);
+  return next_option(
+      *state, argc, const_cast<char**>(argv),
+      in_environment_of(*state, {.short_options = options, .long_options = long_options, .long_index = long_index}));
+}
+
+int own_getopt_long_only(int argc, char* const* argv, const char* options, const option* long_options,
+                         int* long_index) {
+  LibcState* state = state_of(__builtin_return_address(0));
+  if (state == nullptr) return ::getopt_long_only(argc, argv, options, long_options, long_index);
+  return next_option(
+      *state, argc, const_cast<char**>(argv),
+      in_environment_of(
+          *state,
+          {.short_options = options, .long_options = long_options, .long_index = long_index, .single_dash = true}));
+}
+
+}  // namespace
+
+int next_option(LibcState& state, int argc, char** argv, const GetoptCall& call) {
+  if (argc < 1) return finished;
+  return Scanner(state, argc, argv, call).next();
+}
+
+std::span<const Binding> getopt_bindings() {
+  static const std::array table{
+      Binding::of("getopt", &own_getopt),
+      Binding::of("__posix_getopt", &own_posix_getopt),
+      Binding::of("getopt_long", &own_getopt_long),
+      Binding::of("getopt_long_only", &own_getopt_long_only),
+      Binding::datum("optarg", offsetof(LibcState, optarg)),
+      Binding::datum("optind", offsetof(LibcState, optind)),
+      Binding::datum("opterr", offsetof(LibcState, opterr)),
+      Binding::datum("optopt", offsetof(LibcState, optopt)),
+  };
+  return table;
+}
+
+}  // namespace libc
+}  // namespace aplib::loader

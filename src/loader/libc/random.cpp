@@ -1,9 +1,170 @@
 // SPDX-License-Identifier: MIT
-// Rand, random, drand48 and their kin: a sequence per instance.
+// Rand, random, drand48 and their kin: a sequence per instance, the same as of the program alone, by libc's re-entrant generators.
+#include <array>
+#include <cstddef>
+#include <cstdlib>
+#include <mutex>
+
+#include "loader/libc/caller.hpp"
 #include "loader/libc/tables.hpp"
 
-namespace aplib::loader::libc {
+namespace aplib::loader {
 
-std::span<const Binding> random_bindings() { return {}; }
+struct RandomState {
+  std::mutex mutex;  // as in libc: threads of a program may share the sequence
+  random_data data{};
+  std::array<char, 128> table{};
+  drand48_data data48{};
 
-}  // namespace aplib::loader::libc
+  // random() starts as after srandom(1).
+  RandomState() noexcept { initstate_r(1, table.data(), table.size(), &data); }
+};
+
+namespace libc {
+namespace {
+
+int next_random(LibcState& state) {
+  RandomState& own = shared_part(state.random);
+  const std::lock_guard lock(own.mutex);
+  int result = 0;
+  random_r(&own.data, &result);
+  return result;
+}
+
+void seed_random(LibcState& state, unsigned seed) {
+  RandomState& own = shared_part(state.random);
+  const std::lock_guard lock(own.mutex);
+  srandom_r(seed, &own.data);
+}
+
+// One number of the drand48 family by its re-entrant function.
+template <class Result>
+Result next48(LibcState& state, int (*generate)(drand48_data*, Result*)) {
+  RandomState& own = shared_part(state.random);
+  const std::lock_guard lock(own.mutex);
+  Result result{};
+  generate(&own.data48, &result);
+  return result;
+}
+
+template <class Result>
+Result next48_from(LibcState& state, unsigned short* from, int (*generate)(unsigned short*, drand48_data*, Result*)) {
+  RandomState& own = shared_part(state.random);
+  const std::lock_guard lock(own.mutex);
+  Result result{};
+  generate(from, &own.data48, &result);
+  return result;
+}
+
+// Where the caller of initstate() and setstate() finds what it gave last: the word before the numbers.
+char* table_in_use(const RandomState& own) { return reinterpret_cast<char*>(&own.data.state[-1]); }
+
+// --- what programs call. rand() and random() are one generator, as in glibc.
+
+int own_rand() {
+  LibcState* state = state_of(__builtin_return_address(0));
+  return state == nullptr ? static_cast<int>(::random()) : next_random(*state);
+}
+
+long own_random() {
+  LibcState* state = state_of(__builtin_return_address(0));
+  return state == nullptr ? ::random() : next_random(*state);
+}
+
+void own_srand(unsigned seed) {
+  LibcState* state = state_of(__builtin_return_address(0));
+  if (state == nullptr) return ::srand(seed);
+  seed_random(*state, seed);
+}
+
+char* own_initstate(unsigned seed, char* table, std::size_t bytes) {
+  LibcState* state = state_of(__builtin_return_address(0));
+  if (state == nullptr) return ::initstate(seed, table, bytes);
+  RandomState& own = shared_part(state->random);
+  const std::lock_guard lock(own.mutex);
+  char* before = table_in_use(own);
+  return initstate_r(seed, table, bytes, &own.data) == 0 ? before : nullptr;
+}
+
+char* own_setstate(char* table) {
+  LibcState* state = state_of(__builtin_return_address(0));
+  if (state == nullptr) return ::setstate(table);
+  RandomState& own = shared_part(state->random);
+  const std::lock_guard lock(own.mutex);
+  char* before = table_in_use(own);
+  return setstate_r(table, &own.data) == 0 ? before : nullptr;
+}
+
+double own_drand48() {
+  LibcState* state = state_of(__builtin_return_address(0));
+  return state == nullptr ? ::drand48() : next48<double>(*state, drand48_r);
+}
+
+long own_lrand48() {
+  LibcState* state = state_of(__builtin_return_address(0));
+  return state == nullptr ? ::lrand48() : next48<long>(*state, lrand48_r);
+}
+
+long own_mrand48() {
+  LibcState* state = state_of(__builtin_return_address(0));
+  return state == nullptr ? ::mrand48() : next48<long>(*state, mrand48_r);
+}
+
+double own_erand48(unsigned short* from) {
+  LibcState* state = state_of(__builtin_return_address(0));
+  return state == nullptr ? ::erand48(from) : next48_from<double>(*state, from, erand48_r);
+}
+
+long own_nrand48(unsigned short* from) {
+  LibcState* state = state_of(__builtin_return_address(0));
+  return state == nullptr ? ::nrand48(from) : next48_from<long>(*state, from, nrand48_r);
+}
+
+long own_jrand48(unsigned short* from) {
+  LibcState* state = state_of(__builtin_return_address(0));
+  return state == nullptr ? ::jrand48(from) : next48_from<long>(*state, from, jrand48_r);
+}
+
+void own_srand48(long seed) {
+  LibcState* state = state_of(__builtin_return_address(0));
+  if (state == nullptr) return ::srand48(seed);
+  RandomState& own = shared_part(state->random);
+  const std::lock_guard lock(own.mutex);
+  srand48_r(seed, &own.data48);
+}
+
+unsigned short* own_seed48(unsigned short* seed) {
+  LibcState* state = state_of(__builtin_return_address(0));
+  if (state == nullptr) return ::seed48(seed);
+  RandomState& own = shared_part(state->random);
+  const std::lock_guard lock(own.mutex);
+  seed48_r(seed, &own.data48);
+  return own.data48.__old_x;
+}
+
+void own_lcong48(unsigned short* parameters) {
+  LibcState* state = state_of(__builtin_return_address(0));
+  if (state == nullptr) return ::lcong48(parameters);
+  RandomState& own = shared_part(state->random);
+  const std::lock_guard lock(own.mutex);
+  lcong48_r(parameters, &own.data48);
+}
+
+}  // namespace
+
+std::span<const Binding> random_bindings() {
+  static const std::array table{
+      Binding::of("rand", &own_rand),           Binding::of("srand", &own_srand),
+      Binding::of("random", &own_random),       Binding::of("srandom", &own_srand),
+      Binding::of("initstate", &own_initstate), Binding::of("setstate", &own_setstate),
+      Binding::of("drand48", &own_drand48),     Binding::of("erand48", &own_erand48),
+      Binding::of("lrand48", &own_lrand48),     Binding::of("nrand48", &own_nrand48),
+      Binding::of("mrand48", &own_mrand48),     Binding::of("jrand48", &own_jrand48),
+      Binding::of("srand48", &own_srand48),     Binding::of("seed48", &own_seed48),
+      Binding::of("lcong48", &own_lcong48),
+  };
+  return table;
+}
+
+}  // namespace libc
+}  // namespace aplib::loader

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+// The getopt family on a state of one's own. libc's own re-entrant entry is private to it, hence a scanner of our own; a test compares the two over random arguments.
+#pragma once
+
+#include <getopt.h>
+
+#include "loader/libc/state.hpp"
+
+namespace aplib::loader::libc {
+
+/// Which member of the family is meant.
+struct GetoptCall {
+  const char* short_options = "";
+  const option* long_options = nullptr;  ///< Ends with a null name; null: none.
+  int* long_index = nullptr;
+  bool single_dash = false;      ///< getopt_long_only: "-name" is a long option too.
+  bool keeps_order = false;      ///< __posix_getopt.
+  bool posixly_correct = false;  ///< POSIXLY_CORRECT stands in the environment.
+};
+
+/// Does one call: reads and writes optind, optarg, optopt, opterr of `state`, permutes argv, writes complaints to state.err.
+int next_option(LibcState& state, int argc, char** argv, const GetoptCall& call);
+
+}  // namespace aplib::loader::libc

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT
+#include "loader/libc/start.hpp"
+
+namespace aplib::loader {
+
+void start_libc(Instance& instance) {
+  libc::start_environment(instance);
+  libc::start_program_name(instance);
+  libc::start_time_zone(instance);
+}
+
+}  // namespace aplib::loader
