@@ -1,9 +1,310 @@
 // SPDX-License-Identifier: MIT
 // Setlocale, per instance by way of uselocale.
+//
+// What a program believes to be the global locale is a locale object that its threads use while it runs (thread_state.hpp); libc's conversions, localeconv and nl_langinfo follow by themselves. As
+// long as a program stays with "C", nothing is exchanged.
+#include <libintl.h>
+#include <locale.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <map>
+#include <mutex>
+#include <new>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "loader/libc/caller.hpp"
+#include "loader/libc/environ.hpp"
+#include "loader/libc/start.hpp"
 #include "loader/libc/tables.hpp"
+#include "loader/thread_state.hpp"
 
-namespace aplib::loader::libc {
+namespace aplib::loader {
+namespace {
 
-std::span<const Binding> locale_bindings() { return {}; }
+struct Category {
+  int number;
+  const char* name;
+};
 
-}  // namespace aplib::loader::libc
+// In the order of glibc's composite names.
+constexpr std::array categories{
+    Category{LC_CTYPE, "LC_CTYPE"},
+    Category{LC_NUMERIC, "LC_NUMERIC"},
+    Category{LC_TIME, "LC_TIME"},
+    Category{LC_COLLATE, "LC_COLLATE"},
+    Category{LC_MONETARY, "LC_MONETARY"},
+    Category{LC_MESSAGES, "LC_MESSAGES"},
+    Category{LC_PAPER, "LC_PAPER"},
+    Category{LC_NAME, "LC_NAME"},
+    Category{LC_ADDRESS, "LC_ADDRESS"},
+    Category{LC_TELEPHONE, "LC_TELEPHONE"},
+    Category{LC_MEASUREMENT, "LC_MEASUREMENT"},
+    Category{LC_IDENTIFICATION, "LC_IDENTIFICATION"},
+};
+
+using Names = std::array<std::string, categories.size()>;
+
+}  // namespace
+
+struct LocaleState {
+  Names names;                 ///< What setlocale() was told.
+  locale_t global = nullptr;   ///< The locale of those names; null: the process's.
+  locale_t chosen = nullptr;   ///< What the program gave to uselocale(); null: LC_GLOBAL_LOCALE.
+  lconv numbers{};             ///< localeconv
+  std::string message_domain;  ///< textdomain; empty: not told
+  /// Texts that were returned: programs hold on to them.
+  std::set<std::string> returned;
+  /// By full name. A locale that was used once stays: a thread of the program may still use it, and programs like to go to and fro.
+  std::map<std::string, locale_t> made;
+
+  LocaleState() { names.fill("C"); }
+  ~LocaleState() {
+    for (const auto& [name, locale] : made) freelocale(locale);
+  }
+  LocaleState(const LocaleState&) = delete;
+  LocaleState& operator=(const LocaleState&) = delete;
+};
+
+namespace libc {
+namespace {
+
+LocaleState& locale_of(LibcState& state) { return shared_part(state.locale); }
+
+std::string composite(const Names& names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (i > 0) text.push_back(';');
+    text.append(categories[i].name).append("=").append(names[i]);
+  }
+  return text;
+}
+
+// As glibc prints LC_ALL: one name if all are equal.
+std::string full_name(const Names& names) {
+  for (const std::string& name : names) {
+    if (name != names.front()) return composite(names);
+  }
+  return names.front();
+}
+
+// What "" means for a category in the instance's environment.
+std::string from_environment(const LibcState& state, const Category& category) {
+  for (const char* variable : {"LC_ALL", category.name, "LANG"}) {
+    const char* value = find_variable(state, variable);
+    if (value != nullptr && *value != '\0') return value;
+  }
+  return "C";
+}
+
+// "LC_CTYPE=a;LC_NUMERIC=b;..." into `names`; false: not of that form, or a category is missing.
+bool parse_composite(std::string_view text, Names& names) {
+  std::array<bool, categories.size()> seen{};
+  while (!text.empty()) {
+    const std::string_view clause = text.substr(0, text.find(';'));
+    text.remove_prefix(std::min(clause.size() + 1, text.size()));
+    const std::size_t equals = clause.find('=');
+    if (equals == std::string_view::npos) return false;
+    std::size_t i = 0;
+    while (i < categories.size() && clause.substr(0, equals) != categories[i].name) ++i;
+    if (i == categories.size()) return false;
+    names[i] = clause.substr(equals + 1);
+    seen[i] = true;
+  }
+  for (const bool each : seen) {
+    if (!each) return false;
+  }
+  return true;
+}
+
+// The names after setlocale(category, name). False: there is no such category or form.
+bool change_names(const LibcState& state, int category, std::string_view name, Names& names) {
+  bool known = category == LC_ALL;
+  if (known && name.find(';') != std::string_view::npos) {
+    if (!parse_composite(name, names)) return false;
+  } else {
+    for (std::size_t i = 0; i < categories.size(); ++i) {
+      if (category != LC_ALL && category != categories[i].number) continue;
+      known = true;
+      names[i] = name;
+    }
+  }
+  for (std::size_t i = 0; i < categories.size(); ++i) {
+    if (names[i].empty()) names[i] = from_environment(state, categories[i]);
+    if (names[i] == "POSIX") names[i] = "C";
+  }
+  return known;
+}
+
+bool process_uses_c() {
+  const char* name = ::setlocale(LC_ALL, nullptr);
+  return name != nullptr && std::string_view(name) == "C";
+}
+
+// The locale object of these names, for as long as the instance lives; null and errno: there is none.
+locale_t find_or_make(LocaleState& own, const Names& names) {
+  std::string name = full_name(names);
+  if (const auto found = own.made.find(name); found != own.made.end()) return found->second;
+  const locale_t fresh = ::newlocale(LC_ALL_MASK, name.c_str(), nullptr);
+  if (fresh != nullptr) own.made.emplace(std::move(name), fresh);
+  return fresh;
+}
+
+void use(Instance& instance, locale_t locale) {
+  LibcState& state = instance.libc();
+  if (state.thread_locale == locale) return;
+  state.thread_locale = locale;
+  thread_state_changed(instance);  // fails for directories alone
+}
+
+const std::string& text_of(LocaleState& own, int category) {
+  for (std::size_t i = 0; i < categories.size(); ++i) {
+    if (categories[i].number == category) return *own.returned.insert(own.names[i]).first;
+  }
+  return *own.returned.insert(full_name(own.names)).first;
+}
+
+char* change_locale(Instance& instance, int category, const char* name) {
+  if (category < 0 || category > LC_IDENTIFICATION) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  LocaleState& own = locale_of(instance.libc());
+  if (name != nullptr) {
+    Names names = own.names;
+    if (!change_names(instance.libc(), category, name, names)) {
+      errno = EINVAL;
+      return nullptr;
+    }
+    if (names != own.names) {
+      locale_t global = nullptr;
+      if (full_name(names) != "C" || !process_uses_c()) {
+        global = find_or_make(own, names);
+        if (global == nullptr) return nullptr;
+      }
+      own.names = names;
+      own.global = global;
+      if (own.chosen == nullptr) use(instance, global);
+    }
+  }
+  return const_cast<char*>(text_of(own, category).c_str());
+}
+
+// --- what programs call
+
+char* own_setlocale(int category, const char* name) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return ::setlocale(category, name);
+  try {
+    return change_locale(*instance, category, name);
+  } catch (const std::bad_alloc&) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+}
+
+locale_t own_uselocale(locale_t locale) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return ::uselocale(locale);
+  LocaleState& own = locale_of(instance->libc());
+  const locale_t before = own.chosen != nullptr ? own.chosen : LC_GLOBAL_LOCALE;
+  if (locale != nullptr) {
+    own.chosen = locale != LC_GLOBAL_LOCALE ? locale : nullptr;
+    use(*instance, own.chosen != nullptr ? own.chosen : own.global);
+  }
+  return before;
+}
+
+locale_t own_duplocale(locale_t locale) {
+  LibcState* state = state_of(__builtin_return_address(0));
+  if (state == nullptr || locale != LC_GLOBAL_LOCALE) return ::duplocale(locale);
+  return ::newlocale(LC_ALL_MASK, full_name(locale_of(*state).names).c_str(), nullptr);
+}
+
+locale_t own_newlocale(int mask, const char* name, locale_t base) {
+  LibcState* state = state_of(__builtin_return_address(0));
+  if (state == nullptr || name == nullptr || *name != '\0') return ::newlocale(mask, name, base);
+  Names names;
+  change_names(*state, LC_ALL, "", names);
+  return ::newlocale(mask, full_name(names).c_str(), base);
+}
+
+lconv* own_localeconv() {
+  LibcState* state = state_of(__builtin_return_address(0));
+  if (state == nullptr) return ::localeconv();
+  static std::mutex filling;  // libc fills one structure for the process
+  const std::lock_guard lock(filling);
+  lconv& numbers = locale_of(*state).numbers;
+  numbers = *::localeconv();
+  return &numbers;
+}
+
+// --- messages: the domain that is meant where none is named. Catalogues (bindtextdomain) are the process's, by domain.
+
+const char* domain_of(const void* caller, const char* named) {
+  if (named != nullptr) return named;
+  LibcState* state = state_of(caller);
+  if (state == nullptr) return nullptr;
+  const std::string& domain = locale_of(*state).message_domain;
+  return domain.empty() ? "messages" : domain.c_str();
+}
+
+char* own_textdomain(const char* domain) {
+  LibcState* state = state_of(__builtin_return_address(0));
+  if (state == nullptr) return ::textdomain(domain);
+  LocaleState& own = locale_of(*state);
+  if (domain != nullptr) own.message_domain = *domain != '\0' ? domain : "messages";
+  return own.message_domain.empty() ? const_cast<char*>("messages") : own.message_domain.data();
+}
+
+char* own_gettext(const char* text) { return ::dgettext(domain_of(__builtin_return_address(0), nullptr), text); }
+
+char* own_dgettext(const char* domain, const char* text) {
+  return ::dgettext(domain_of(__builtin_return_address(0), domain), text);
+}
+
+char* own_dcgettext(const char* domain, const char* text, int category) {
+  return ::dcgettext(domain_of(__builtin_return_address(0), domain), text, category);
+}
+
+char* own_ngettext(const char* one, const char* many, unsigned long count) {
+  return ::dngettext(domain_of(__builtin_return_address(0), nullptr), one, many, count);
+}
+
+char* own_dngettext(const char* domain, const char* one, const char* many, unsigned long count) {
+  return ::dngettext(domain_of(__builtin_return_address(0), domain), one, many, count);
+}
+
+char* own_dcngettext(const char* domain, const char* one, const char* many, unsigned long count, int category) {
+  return ::dcngettext(domain_of(__builtin_return_address(0), domain), one, many, count, category);
+}
+
+}  // namespace
+
+void start_locale(Instance& instance) {
+  if (process_uses_c()) return;  // where every program starts
+  LocaleState& own = locale_of(instance.libc());
+  own.global = find_or_make(own, own.names);
+  instance.libc().thread_locale = own.global;
+}
+
+std::span<const Binding> locale_bindings() {
+  static const std::array table{
+      Binding::of("setlocale", &own_setlocale),   Binding::of("uselocale", &own_uselocale),
+      Binding::of("__uselocale", &own_uselocale), Binding::of("duplocale", &own_duplocale),
+      Binding::of("__duplocale", &own_duplocale), Binding::of("newlocale", &own_newlocale),
+      Binding::of("__newlocale", &own_newlocale), Binding::of("localeconv", &own_localeconv),
+      Binding::of("textdomain", &own_textdomain), Binding::of("gettext", &own_gettext),
+      Binding::of("dgettext", &own_dgettext),     Binding::of("__dgettext", &own_dgettext),
+      Binding::of("dcgettext", &own_dcgettext),   Binding::of("__dcgettext", &own_dcgettext),
+      Binding::of("ngettext", &own_ngettext),     Binding::of("dngettext", &own_dngettext),
+      Binding::of("dcngettext", &own_dcngettext),
+  };
+  return table;
+}
+
+}  // namespace libc
+}  // namespace aplib::loader

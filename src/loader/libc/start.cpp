@@ -6,6 +6,7 @@ namespace aplib::loader {
 void start_libc(Instance& instance) {
   libc::start_environment(instance);
   libc::start_program_name(instance);
+  libc::start_locale(instance);
   libc::start_time_zone(instance);
 }
 

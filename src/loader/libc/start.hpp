@@ -15,6 +15,8 @@ namespace libc {
 void start_environment(Instance& instance);
 /// program_invocation_name and its kin from argv[0], which they point into.
 void start_program_name(Instance& instance) noexcept;
+/// "C", whatever the process uses. May throw std::bad_alloc.
+void start_locale(Instance& instance);
 /// tzname before the first tzset(), as in a fresh process.
 void start_time_zone(Instance& instance) noexcept;
 

@@ -54,6 +54,11 @@ struct ExitLists;       // exit.cpp: atexit, __cxa_atexit, at_quick_exit
 struct DlState;         // dl.cpp: handles of the program's own dlopen, dlerror's text
 
 struct LibcState {
+  LibcState() = default;
+  ~LibcState();  ///< (files.cpp) Closes thread_directory.
+  LibcState(const LibcState&) = delete;
+  LibcState& operator=(const LibcState&) = delete;
+
   // --- data symbols: an instance's references to `optind` and so on are bound to these. Names and types as in libc.
   char* optarg = nullptr;
   int optind = 1;
