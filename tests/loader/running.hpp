@@ -89,7 +89,7 @@ class RecordingHost : public Host {
 
 /// What a program left.
 struct Ran {
-  Outcome outcome;
+  loader::Outcome outcome;
   std::string out;
   std::string err;
   std::vector<std::string> warnings;
@@ -111,7 +111,7 @@ inline std::unique_ptr<Instance> make_instance(const std::shared_ptr<const Progr
 }
 
 /// Runs `entry` of the instance on the calling thread to its end.
-inline Outcome run_instance(std::unique_ptr<Instance> instance, const std::function<int(Instance&)>& entry) {
+inline loader::Outcome run_instance(std::unique_ptr<Instance> instance, const std::function<int(Instance&)>& entry) {
   return Instance::run(std::move(instance), entry, [](ProgramContext* context) { current_program_context = context; });
 }
 

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+// Every kind of relocation, in two cells: each works on its own copy.
+#include <elf.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "aplib/error.hpp"
+#include "loaded.hpp"
+
+namespace aplib::loader {
+namespace {
+
+using test::Loaded;
+using Results = std::vector<int>;
+
+class Relocations : public Loaded {
+ protected:
+  static bool has(const Program& program, std::uint32_t type, std::size_t image = 0) {
+    return std::ranges::any_of(program.images()[image].file->relocations(),
+                               [type](const Relocation& relocation) { return relocation.type == type; });
+  }
+};
+
+TEST_F(Relocations, GlobalsOfAllKindsAreEachCellsOwn) {
+  const auto program = load(R"(
+    int initialised = 10, zero[5000];
+    static int hidden = 20;
+    int* to_global = &initialised;
+    static int* to_static = &hidden;
+    int step(int by) {
+      static int local = 30;
+      *to_global += by; *to_static += by; local += by; zero[4999] += by;
+      return initialised + hidden + local + zero[4999];
+    })");
+  EXPECT_TRUE(has(*program, R_X86_64_RELATIVE));
+  EXPECT_TRUE(has(*program, R_X86_64_64) || has(*program, R_X86_64_GLOB_DAT));
+  EXPECT_EQ(in_turns(program, "step", {1, 100}), (Results{60 + 8, 60 + 800}));
+}
+
+TEST_F(Relocations, PackedRelativeOnes) {
+  if (!shop.knows({"-Wl,-z,pack-relative-relocs"})) GTEST_SKIP() << "this linker cannot pack relative relocations";
+  const auto program = load(R"(
+    static int a = 1, b = 2, c = 3;
+    static int* all[] = {&a, &b, &c, &a, &b, &c};
+    int step(int by) { int sum = 0; for (int i = 0; i < 6; ++i) { *all[i] += by; sum += *all[i]; } return sum; })",
+                            {"-Wl,-z,pack-relative-relocs"});
+  EXPECT_FALSE(program->images()[0].plan.packed.empty());
+  EXPECT_EQ(in_turns(program, "step", {1, 10}), (Results{33, 222}));
+}
+
+TEST_F(Relocations, IndirectFunctions) {
+  const auto program = load(R"(
+    static int calls;
+    static int one(int x) { calls += x; return calls; }
+    static int two(int x) { calls += 2 * x; return calls; }
+    static int (*choose(void))(int) { return one; }
+    static int (*choose_two(void))(int) { return two; }
+    int visible(int) __attribute__((ifunc("choose")));
+    static int inner(int) __attribute__((ifunc("choose_two")));
+    int (*pointer)(int) = visible;
+    int step(int x) { visible(x); inner(x); return pointer(x); })");
+  EXPECT_TRUE(has(*program, R_X86_64_IRELATIVE));
+  EXPECT_EQ(in_turns(program, "step", {1, 10}), (Results{8, 80}));
+}
+
+TEST_F(Relocations, WeakSymbolsDefinedOrNot) {
+  const auto program = load(R"(
+    extern int nowhere(int) __attribute__((weak));
+    extern int nothing __attribute__((weak));
+    __attribute__((weak)) int weak_but_here = 4;
+    int step(int x) { weak_but_here += x; return nowhere || &nothing ? -1 : weak_but_here; })");
+  EXPECT_EQ(in_turns(program, "step", {1, 10}), (Results{6, 24}));
+}
+
+TEST_F(Relocations, UniqueSymbolsOfCxxAreEachCellsOwn) {
+  const auto program = load_cpp(R"(
+    template <class T> struct Counter { static int count; };
+    template <class T> int Counter<T>::count = 0;
+    inline int& single() { static int value = 5; return value; }
+    extern "C" int step(int by) { Counter<int>::count += by; single() += by; return Counter<int>::count + single(); })");
+  const auto& symbols = program->images()[0].file->symbols();
+  EXPECT_TRUE(std::ranges::any_of(symbols, [](const Symbol& s) { return s.defined && s.binding == STB_GNU_UNIQUE; }));
+  EXPECT_EQ(in_turns(program, "step", {1, 100}), (Results{2 + 7, 200 + 205}));
+}
+
+TEST_F(Relocations, SizesAndAbsoluteSymbols) {
+  const auto program = load(R"(
+    int table[33];
+    __asm__(".data\n .globl size_of_table\n size_of_table: .quad table@SIZE\n .globl place\n place: .quad magic\n .globl magic\n"
+            " magic = 1234\n .previous\n");
+    extern long size_of_table, place;
+    int step(int x) { return (int)size_of_table + (int)place + x; })");
+  EXPECT_EQ(in_turns(program, "step", {1, 2}), (Results{132 + 1234 + 1, 132 + 1234 + 2}));
+}
+
+TEST_F(Relocations, ReferencesToSystemLibrariesKeepTheirVersions) {
+  // memcpy has two versions; realpath has an old one that behaves differently (no NULL buffer).
+  const auto program = load(R"(
+    #include <stdlib.h>
+    #include <string.h>
+    __asm__(".symver old_memcpy, memcpy@GLIBC_2.2.5");
+    void* old_memcpy(void*, const void*, unsigned long);
+    void* (*volatile both[2])(void*, const void*, unsigned long) = {old_memcpy, memcpy};
+    int step(int x) { int y = 0; both[0](&y, &x, sizeof y); int z; both[1](&z, &y, sizeof z); return z; })");
+  EXPECT_EQ(in_turns(program, "step", {7, 8}), (Results{7, 8}));
+}
+
+TEST_F(Relocations, LibrariesOfTheUserAreEachCellsOwnAndInterpose) {
+  shop.compile(
+      "int state = 100; int shadowed(void) { return 1; } int from_library(int by) { state += by; return state + "
+      "shadowed(); }",
+      {"-shared", "-Wl,-soname,libuser.so"}, "libuser.so");
+  const auto program = load(R"(
+    extern int state; int from_library(int);
+    int shadowed(void) { return 1000; }                 /* the program's goes first, also for the library */
+    int step(int by) { int sum = from_library(by); return sum + state; })",
+                            {"-L" + shop.folder(), "-luser", "-Wl,-rpath,$ORIGIN"});
+  ASSERT_EQ(program->images().size(), 2U);
+  EXPECT_EQ(in_turns(program, "step", {1, 10}), (Results{102 + 1000 + 102, 120 + 1000 + 120}));
+}
+
+TEST_F(Relocations, ThreadLocalsOfSystemLibrariesWork) {
+  // std::call_once passes its callable through thread-locals of libstdc++; errno is libc's.
+  const auto program = load_cpp(R"(
+    #include <mutex>
+    #include <cerrno>
+    #include <cstdlib>
+    static std::once_flag once; static int runs;
+    extern "C" int step(int by) {
+      std::call_once(once, [by] { runs += by; });
+      errno = 0; std::strtol("99999999999999999999999", nullptr, 10);
+      return runs + (errno == ERANGE ? 1000 : 0);
+    })");
+  EXPECT_EQ(in_turns(program, "step", {1, 2}), (Results{1001, 1002}));
+}
+
+TEST_F(Relocations, ExecutablesWithoutCopiesAreTaken) {
+  const std::string file = shop.compile(R"(
+    int counter = 5; int step(int by) { counter += by; return counter; } int main(void) { return step(1); })",
+                                        {"-pie", "-rdynamic"}, "pie");
+  EXPECT_EQ(in_turns(Program::load(file), "step", {1, 10}), (Results{7, 25}));
+}
+
+TEST_F(Relocations, ExecutablesWithCopiesOfStreamsAreTakenOthersRefused) {
+  const std::string streams =
+      shop.write("streams.c", "#include <stdio.h>\nint main(void) { return stdout == 0 || stderr == 0; }\n");
+  const std::string cout = shop.write("cout.cpp", "#include <iostream>\nint main() { std::cout << 1; }\n");
+  const auto build = [&](const char* compiler, const std::string& source) {
+    const auto made = test::run_command({compiler, "-O1", "-fPIE", "-pie", source, "-o", source + ".out"});
+    if (made.status != 0) throw std::runtime_error(made.output);
+    return source + ".out";
+  };
+  EXPECT_EQ(test::run(Program::load(build(APLIB_TEST_CC, streams))).outcome.status, 0);
+  const std::string file = build(APLIB_TEST_CXX, cout);
+  try {
+    const auto program = Program::load(file);
+    if (!has(*program, R_X86_64_COPY)) GTEST_SKIP() << "this compiler makes no copies of objects";
+    FAIL() << "a copy of std::cout was taken";
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find(file), text.npos) << text;
+    EXPECT_NE(text.find("_ZSt4cout"), text.npos) << text;
+    EXPECT_NE(text.find("apcc"), text.npos) << text;
+  }
+}
+
+TEST_F(Relocations, WhatIsMissingIsNamedAllAtOnce) {
+  try {
+    load("int nowhere(void); int neither(void); int main(void) { return nowhere() + neither(); }");
+    FAIL() << "undefined functions were accepted";
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("'nowhere'"), text.npos) << text;
+    EXPECT_NE(text.find("'neither'"), text.npos) << text;
+    EXPECT_NE(text.find("link the library"), text.npos) << text;
+  }
+}
+
+}  // namespace
+}  // namespace aplib::loader

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+// Thread-locals: one set per task of an instance, by every model that a shared object can use.
+#include "loader/tls.hpp"
+
+#include <thread>
+
+#include "aplib/error.hpp"
+#include "loaded.hpp"
+
+namespace aplib::loader {
+namespace {
+
+using test::Loaded;
+using Results = std::vector<int>;
+
+constexpr const char* source = R"(
+  __thread int exported = 5;
+  static __thread int local_a = 7, local_zero[300];
+  static int target = 1000;
+  static __thread int* relocated = &target;
+  __thread long aligned __attribute__((aligned(128))) = 3;
+  int step(int by) {
+    exported += by; local_a += by; local_zero[299] += by; *relocated += by; aligned += by;
+    if ((unsigned long)&aligned % 128 != 0) return -1;
+    return exported + local_a + local_zero[299] + *relocated + (int)aligned;
+  })";
+constexpr int start = 5 + 7 + 0 + 1000 + 3;
+
+class ThreadLocals : public Loaded, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(ThreadLocals, AreEachCellsOwn) {
+  const std::string flag = GetParam();
+  const auto program = load(source, flag.empty() ? test::Workshop::Flags{} : test::Workshop::Flags{flag});
+  EXPECT_EQ(in_turns(program, "step", {1, 100}), (Results{start + 10, start + 1000}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ThreadLocals,
+                         ::testing::Values("", "-O2", "-ftls-model=local-dynamic", "-mtls-dialect=gnu2"),
+                         [](const auto& model) {
+                           switch (model.index) {
+                             case 0:
+                               return "general_dynamic";
+                             case 1:
+                               return "optimised";
+                             case 2:
+                               return "local_dynamic";
+                             default:
+                               return "descriptors";
+                           }
+                         });
+
+TEST_F(Loaded, ThreadLocalsOfAUsersLibraryAreEachCellsOwn) {
+  shop.compile("__thread int there = 40; int* where(void) { return &there; }", {"-shared", "-Wl,-soname,libtls.so"},
+               "libtls.so");
+  const auto program = load(
+      "extern __thread int there; int* where(void); int step(int by) { there += by; return where() == &there ? there : "
+      "-1; }",
+      {"-L" + shop.folder(), "-ltls", "-Wl,-rpath,$ORIGIN"});
+  EXPECT_EQ(in_turns(program, "step", {1, 10}), (Results{42, 60}));
+}
+
+TEST_F(Loaded, DescriptorsKeepAllRegisters) {
+  // The loop's sums stay in vector registers across the access that the compiler knows to keep them.
+  const auto program = load(R"(
+    __thread double first = 1;
+    static double values[64];
+    int step(int by) {
+      double a = 0, b = 1, c = 2, d = 3, e = 4, f = 5;
+      for (int i = 0; i < 64; ++i) { values[i] = i * by; a += values[i]; b += a; c += b; d -= c; e += d; f -= e; if (i % 16 == 3) first += 1; }
+      return (int)(a + first) + (b + c + d + e + f == 0.5);
+    })",
+                            {"-O2", "-mtls-dialect=gnu2"});
+  EXPECT_EQ(in_turns(program, "step", {1, 2}), (Results{2016 + 9, 4032 + 9}));
+}
+
+TEST_F(Loaded, ThreadLocalsOfSpawnedContextsAreTheirOwn) {
+  const auto program = load(source);
+  test::RecordingHost host;
+  test::run_instance(test::make_instance(program, host), [](Instance& instance) {
+    auto* const step = test::function_of<int(int)>(instance, "step");
+    EXPECT_EQ(step(1), start + 5);
+    ProgramContext* const main = current_program_context;
+    ProgramContext* const child = main->ops->inherit(*main);
+    current_program_context = child;
+    EXPECT_EQ(step(1), start + 6) << "globals are shared by the tasks of an instance, thread-locals are not";
+    child->ops->release(child);
+    current_program_context = main;
+    EXPECT_EQ(step(1), start + 5 + 5 + 1);
+    return 0;
+  });
+}
+
+TEST_F(Loaded, InitialExecOnesComeFromThePoolAndAreSwapped) {
+  const auto program = load("__thread int counter = 5; int step(int by) { counter += by; return counter; }",
+                            {"-ftls-model=initial-exec"});
+  ASSERT_TRUE(program->images()[0].file->uses_static_tls());
+  // By turns on one thread: what the switch does, by hand.
+  test::RecordingHost host;
+  const auto swap = [](ProgramContext* to) {
+    ProgramContext* const from = current_program_context;
+    (from != nullptr ? from : to)->ops->swap(from, to);
+    current_program_context = to;
+  };
+  test::run_instance(test::make_instance(program, host, 0), [&](Instance& first) {
+    auto* const step = test::function_of<int(int)>(first, "step");
+    ProgramContext* const one = current_program_context;
+    EXPECT_TRUE(one->swaps);
+    EXPECT_EQ(step(1), 6);
+    ProgramContext* const two = one->ops->inherit(*one);
+    swap(two);
+    EXPECT_EQ(step(10), 15);
+    swap(one);
+    EXPECT_EQ(step(1), 7);
+    swap(two);
+    EXPECT_EQ(step(10), 25);
+    swap(one);
+    two->ops->discard(two);
+    return 0;
+  });
+}
+
+TEST_F(Loaded, TooManyInitialExecOnesAreRefusedWithTheFlag) {
+  const std::string file = shop.compile("__thread char much[4000]; char* get(void) { return much; }",
+                                        {"-shared", "-ftls-model=initial-exec"}, "much.so");
+  try {
+    Program::load(file);
+    FAIL() << "4,000 bytes fit into the pool";
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_EQ(error.code(), Errc::exhausted);
+    EXPECT_NE(text.find(file), text.npos) << text;
+    EXPECT_NE(text.find("-ftls-model=global-dynamic"), text.npos) << text;
+  }
+}
+
+TEST_F(Loaded, DestructorsOfThreadLocalsRunWhenTheTaskEnds) {
+  const auto program = load_cpp(R"(
+    static int* report;
+    struct Noisy { int value = 1; ~Noisy() { *report += value; } };
+    static thread_local Noisy noisy;
+    extern "C" void set(int* place) { report = place; noisy.value = 7; })");
+  int reported = 0;
+  test::RecordingHost host;
+  test::run_instance(test::make_instance(program, host), [&reported](Instance& instance) {
+    test::function_of<void(int*)>(instance, "set")(&reported);
+    EXPECT_EQ(reported, 0);
+    return 0;
+  });
+  EXPECT_EQ(reported, 7);
+}
+
+}  // namespace
+}  // namespace aplib::loader
