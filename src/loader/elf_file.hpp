@@ -94,6 +94,10 @@ class ElfFile {
 
   [[nodiscard]] const std::string& build_id() const noexcept { return build_id_; }  ///< Hexadecimal; empty: none.
   [[nodiscard]] std::string_view soname() const noexcept { return soname_; }        ///< Empty: none.
+  /// It is what `name` (without a slash) in a DT_NEEDED or for dlopen means, if nothing else is: its soname or file name.
+  [[nodiscard]] bool is_named(std::string_view name) const noexcept {
+    return name == soname_ || name == std::string_view(path_).substr(path_.rfind('/') + 1);
+  }
   [[nodiscard]] const std::vector<std::string_view>& needed() const noexcept { return needed_; }
   /// DT_RUNPATH, or DT_RPATH where there is none; raw, with $ORIGIN.
   [[nodiscard]] std::string_view runpath() const noexcept { return runpath_; }

@@ -98,6 +98,14 @@ class Instance {
   void map_image(const LoadedImage& image);
   void relocate_image(const LoadedImage& image);
   void finish_image(const LoadedImage& image);
+  /// dlopen: enters the images that `plugin` (Program::load_plugin for the surroundings as they are) brings, maps and relocates them. Runs no code of them but IFUNC resolvers. Throws Error, and
+  /// then nothing has changed. Call from: a flow of the instance, one at a time.
+  void add_plugin(const std::shared_ptr<const Program>& plugin);
+  /// dlclose: unmaps image `index`, which a plug-in has brought; no code of it may run, its destructors have. Call from: a flow of the instance, one at a time.
+  void drop_image(std::uint32_t index) noexcept;
+  /// What brought image `index`: the program, or a plug-in.
+  [[nodiscard]] const Program& origin_of(std::uint32_t index) const noexcept;
+  [[nodiscard]] Surroundings surroundings() const;
   /// Runs an image's constructors / destructors. Call from: a flow of the instance. Switches tasks: as they do.
   void construct_image(const LoadedImage& image);
   void destroy_image(const LoadedImage& image);
@@ -113,8 +121,14 @@ class Instance {
   Arguments arguments_;
   std::vector<char*> argv_;
   std::vector<LoadedImage> images_;
+  AddressRange home_;
   ReservedRange range_;
-  DebuggerEntries debugger_;  // after range_: goes before the images are unmapped
+  struct Plugged {
+    std::shared_ptr<const Program> plugin;
+    ReservedRange range;
+  };
+  std::vector<Plugged> plugged_;  // by image, from the first that the program has not
+  DebuggerEntries debugger_;      // after range_: goes before the images are unmapped
   LibcState libc_;
   TaskContext* main_ = nullptr;  // the task that runs the entry
   std::mutex contexts_mutex_;

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,10 +33,23 @@ struct Image {
       0;  ///< Of its initial-exec thread-locals from the thread pointer; only if file->uses_static_tls().
 };
 
+/// What an instance has when it loads a file more (dlopen).
+struct Surroundings {
+  std::vector<std::shared_ptr<const ElfFile>> files;  ///< By image of the instance; null: a free place.
+  std::vector<std::uint32_t> global;                  ///< Images whose symbols every image sees, in order of search.
+  bool own_first = false;                             ///< RTLD_DEEPBIND: the new file's own symbols before those.
+};
+
 class Program {
  public:
   /// Opens `path` (found as given; no search), finds its libraries, resolves everything. Throws Error(failed): file, symbol, who refers to it, and what to do.
   static std::shared_ptr<const Program> load(const std::string& path, const LoadOptions& options = {});
+
+  /// A file that instances of `main` load while they run, with the separate libraries that they do not have yet, resolved against `around`. The result's images() are all of the instance by
+  /// their places there; initialization_order() names the new ones alone. Made once for all instances that ask for it in the same surroundings.
+  /// `asked_by`: whose call it is. Throws Error(failed) as load(), and for initial-exec thread-locals, for which it is too late then.
+  static std::shared_ptr<const Program> load_plugin(const Program& main, const Surroundings& around,
+                                                    std::shared_ptr<const ElfFile> file, const Requester& asked_by);
 
   [[nodiscard]] const std::string& path() const noexcept { return images_.front().file->path(); }
   /// [0] is the program itself, then its separate libraries in breadth-first order of need.
@@ -43,6 +58,8 @@ class Program {
   [[nodiscard]] const std::vector<std::uint32_t>& initialization_order() const noexcept {
     return initialization_order_;
   }
+  /// Image indices, the file itself first, then what it needs, breadth first: the order of search.
+  [[nodiscard]] const std::vector<std::uint32_t>& group() const noexcept { return group_; }
   [[nodiscard]] const std::vector<Library>& shared_libraries() const noexcept { return shared_; }
   [[nodiscard]] const LoadOptions& options() const noexcept { return options_; }
   /// Address space of one instance, all images; each image's place in it.
@@ -70,12 +87,15 @@ class Program {
   std::vector<Image> images_;
   std::vector<Library> shared_;
   std::vector<std::uint32_t> initialization_order_;
+  std::vector<std::uint32_t> group_;
   std::vector<std::uint64_t> places_;
   std::uint64_t span_ = 0;
   std::uint64_t alignment_ = page_bytes;
   std::vector<std::unique_ptr<TlsIndex>> tls_indices_;  // what TLS descriptors point to
   std::vector<std::string_view> bound_;                 // sorted
-  std::uint64_t entries_address_ = 0;                   // aplib_program_entries of apcc's start object
+  mutable std::mutex plugins_mutex_;
+  mutable std::map<std::string, std::shared_ptr<const Program>> plugins_;  // by file and surroundings
+  std::uint64_t entries_address_ = 0;  // aplib_program_entries of apcc's start object
 };
 
 }  // namespace aplib::loader

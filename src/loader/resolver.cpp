@@ -56,55 +56,119 @@ SystemTls system_tls(void* address_of_variable, const std::vector<Library>& libr
 Resolver::Resolver(Program& program, const std::string& path) : program_(program), path_(path) {}
 
 void Resolver::run() {
-  find_files();
+  add(ElfFile::open(path_), nullptr);
+  find_libraries();
+  scope_ = program_.group_;
+  bind();
+}
+
+void Resolver::run(const Program& main, const Surroundings& around, std::shared_ptr<const ElfFile> file,
+                   const Requester& asked_by) {
+  is_plugin_ = true;
+  for (std::uint32_t i = 0; i < around.files.size(); ++i) {
+    Image& image = program_.images_.emplace_back();
+    image.file = around.files[i];
+    image.module = i;
+    if (i < main.images_.size()) image.static_tls_offset = main.images_[i].static_tls_offset;
+  }
+  files_.resize(program_.images_.size());
+  program_.shared_ = main.shared_;
+  add(std::move(file), &asked_by);
+  find_libraries();
+  const auto& group = program_.group_;
+  scope_ = around.global;
+  scope_.insert(around.own_first ? scope_.begin() : scope_.end(), group.begin(), group.end());
+  bind();
+}
+
+void Resolver::bind() {
   lay_out();
   order_initialization();
-  for (std::uint32_t i = 0; i < program_.images_.size(); ++i) plan_image(i);
+  for (const std::uint32_t index : program_.group_) {
+    if (files_[index] != nullptr) plan_image(index);
+  }
   report_missing();
   std::ranges::sort(program_.bound_);
   const auto rest = std::ranges::unique(program_.bound_);
   program_.bound_.erase(rest.begin(), rest.end());
 }
 
-void Resolver::find_files() {
-  const auto add = [this](std::shared_ptr<const ElfFile> file, const Requester* needed_by) {
-    auto entry = std::make_unique<File>();
-    entry->requester = {file.get(), needed_by};
-    Image image;
-    image.module = static_cast<std::uint32_t>(program_.images_.size());
-    image.file = std::move(file);
-    program_.images_.push_back(std::move(image));
-    files_.push_back(std::move(entry));
-  };
-  add(ElfFile::open(path_), nullptr);
-  for (std::uint32_t i = 0; i < files_.size(); ++i) {  // grows as it goes: breadth first
-    const std::shared_ptr<const ElfFile> file = program_.images_[i].file;
+/// Gives `file` a place among the images and in the group.
+std::uint32_t Resolver::add(std::shared_ptr<const ElfFile> file, const Requester* needed_by) {
+  const auto free = std::ranges::find_if(program_.images_, [](const Image& image) { return image.file == nullptr; });
+  const auto index = static_cast<std::uint32_t>(free - program_.images_.begin());
+  if (free == program_.images_.end()) {
+    program_.images_.emplace_back();
+    files_.emplace_back();
+  }
+  files_[index] = std::make_unique<File>();
+  files_[index]->requester = {file.get(), needed_by};
+  program_.images_[index].module = index;
+  program_.images_[index].file = std::move(file);
+  program_.group_.push_back(index);
+  return index;
+}
+
+void Resolver::enter_group(std::uint32_t index) {
+  if (index >= program_.images_.size()) return;
+  if (std::ranges::find(program_.group_, index) == program_.group_.end()) program_.group_.push_back(index);
+}
+
+/// The image of a library that an image there before needs; none if it is shared.
+std::uint32_t Resolver::image_named(std::string_view name) const {
+  const auto found = std::ranges::find_if(
+      program_.images_, [name](const Image& image) { return image.file != nullptr && image.file->is_named(name); });
+  return static_cast<std::uint32_t>(found - program_.images_.begin());
+}
+
+void Resolver::find_libraries() {
+  for (std::size_t at = 0; at < program_.group_.size(); ++at) {  // grows as it goes: breadth first
+    const std::uint32_t user = program_.group_[at];
+    const std::shared_ptr<const ElfFile> file = program_.images_[user].file;
     for (const std::string_view name : file->needed()) {
-      Library library = find_library(name, files_[i]->requester, program_.options_.sharing);
+      if (files_[user] == nullptr) {  // was there before, and so is what it needs
+        enter_group(image_named(name));
+        continue;
+      }
+      Library library = find_library(name, files_[user]->requester, program_.options_.sharing);
       if (library.sharing == Sharing::shared) {
         const auto same = [&library](const Library& other) { return other.handle == library.handle; };
         if (std::ranges::none_of(program_.shared_, same)) program_.shared_.push_back(std::move(library));
         continue;
       }
       const auto known = std::ranges::find_if(program_.images_, [&library](const Image& image) {
-        return image.file->identity() == library.file->identity();
+        return image.file != nullptr && image.file->identity() == library.file->identity();
       });
-      const auto index = static_cast<std::uint32_t>(known - program_.images_.begin());
-      if (known == program_.images_.end()) add(library.file, &files_[i]->requester);
-      files_[i]->needs.push_back(index);
+      auto index = static_cast<std::uint32_t>(known - program_.images_.begin());
+      if (known == program_.images_.end()) {
+        index = add(library.file, &files_[user]->requester);
+      } else {
+        enter_group(index);
+      }
+      files_[user]->needs.push_back(index);
     }
   }
 }
 
 void Resolver::lay_out() {
   std::uint64_t at = 0;
-  for (Image& image : program_.images_) {
+  for (std::uint32_t i = 0; i < program_.images_.size(); ++i) {
+    Image& image = program_.images_[i];
+    if (files_[i] == nullptr) {  // a place of the instance that is none of ours
+      program_.places_.push_back(0);
+      continue;
+    }
     const std::uint64_t alignment = image.file->alignment();
     at = (at + alignment - 1) & ~(alignment - 1);
     program_.places_.push_back(at);
     at += image.file->span();
     program_.alignment_ = std::max(program_.alignment_, alignment);
     if (image.file->uses_static_tls() && image.file->tls()) {
+      if (is_plugin_) {
+        refuse(i,
+               "its initial-exec thread-locals need a place in every thread from the start, and it is loaded while the "
+               "program runs; compile it with -ftls-model=global-dynamic (the default of -fPIC)");
+      }
       const TlsTemplate& tls = *image.file->tls();
       image.static_tls_offset = reserve_static_tls(image.file->path().c_str(), tls.memory_bytes, tls.alignment);
     }
@@ -116,13 +180,13 @@ void Resolver::lay_out() {
 void Resolver::order_initialization() {
   std::vector<bool> visited(files_.size(), false);
   const std::function<void(std::uint32_t)> visit = [&](std::uint32_t index) {
-    if (visited[index]) return;
+    if (visited[index] || files_[index] == nullptr) return;
     visited[index] = true;
     const auto& needs = files_[index]->needs;
     for (auto need = needs.rbegin(); need != needs.rend(); ++need) visit(*need);
     program_.initialization_order_.push_back(index);
   };
-  visit(0);
+  visit(program_.group_.front());
 }
 
 void Resolver::plan_image(std::uint32_t index) {
@@ -132,7 +196,7 @@ void Resolver::plan_image(std::uint32_t index) {
   cached_.assign(file.symbols().size(), false);
   image.plan.packed = file.packed_relative();
   for (const Relocation& relocation : file.relocations()) plan_relocation(index, relocation);
-  if (index == 0) {
+  if (index == 0 && !is_plugin_) {
     if (const Symbol* entries = file.find("aplib_program_entries")) program_.entries_address_ = entries->value;
   }
 }
@@ -309,7 +373,8 @@ Resolver::Target Resolver::look_up(std::uint32_t index, const Symbol& reference,
       (reference.binding == STB_LOCAL || program_.images_[index].file->binds_symbolically() || index == 0)) {
     return {Target::Kind::image, index, &reference, nullptr, nullptr, nullptr};
   }
-  for (std::uint32_t i = skip_program ? 1 : 0; i < program_.images_.size(); ++i) {
+  for (const std::uint32_t i : scope_) {
+    if (skip_program && i == index) continue;
     if (Target found = in_image(i); found.kind != Target::Kind::none) return found;
   }
   if (reference.name == "__tls_get_addr")

@@ -18,6 +18,9 @@ class Resolver {
   Resolver(Program& program, const std::string& path);
 
   void run();
+  /// The same for a file that an instance of `main` loads while it runs (Program::load_plugin).
+  void run(const Program& main, const Surroundings& around, std::shared_ptr<const ElfFile> file,
+           const Requester& asked_by);
 
  private:
   /// Where a reference leads.
@@ -30,7 +33,11 @@ class Resolver {
     void* library = nullptr;  // process: the handle it was found by; null: anywhere
   };
 
-  void find_files();
+  void bind();
+  std::uint32_t add(std::shared_ptr<const ElfFile> file, const Requester* needed_by);
+  void find_libraries();
+  void enter_group(std::uint32_t index);
+  [[nodiscard]] std::uint32_t image_named(std::string_view name) const;
   void lay_out();
   void order_initialization();
   void plan_image(std::uint32_t index);
@@ -49,8 +56,10 @@ class Resolver {
     Requester requester;
     std::vector<std::uint32_t> needs;  // images
   };
-  std::vector<std::unique_ptr<File>> files_;  // by image
-  std::vector<Target> cache_;                 // by symbol of the image that is being planned
+  std::vector<std::unique_ptr<File>> files_;  // by image; null: not ours, it was there before
+  std::vector<std::uint32_t> scope_;          // images in order of search
+  bool is_plugin_ = false;
+  std::vector<Target> cache_;  // by symbol of the image that is being planned
   std::vector<bool> cached_;
   std::vector<std::string> missing_;
 };
