@@ -81,7 +81,8 @@ constexpr std::array makes_objects = {
 constexpr std::array informs = {"--version"sv,  "-dumpversion"sv, "-dumpfullversion"sv, "-dumpmachine"sv,
                                 "-dumpspecs"sv, "--help"sv,       "--target-help"sv,    "--dumpversion"sv};
 
-/// Code or a link of another kind than a program of cells, which needs -fPIC and -shared; a private C++ library beside the machine's.
+/// Code or a link of another kind than a program of cells, which needs -fPIC and -shared; static libraries of the compiler, which would be a second
+/// set beside the machine's, or cannot be part of a shared object.
 constexpr std::array dropped = {"-fpie"sv,
                                 "-fPIE"sv,
                                 "-fno-pie"sv,
@@ -96,6 +97,7 @@ constexpr std::array dropped = {"-fpie"sv,
                                 "-mdirect-extern-access"sv,
                                 "-static-libgcc"sv,
                                 "-static-libstdc++"sv,
+                                "-static-libgfortran"sv,
                                 "-ftls-model=local-exec"sv,
                                 "-fdirect-access-external-data"sv};
 
@@ -103,15 +105,20 @@ constexpr std::array dropped = {"-fpie"sv,
 constexpr std::array dropped_of_linker = {"-pie"sv,       "--pie"sv, "-no-pie"sv, "--no-pie"sv, "--pic-executable"sv,
                                           "-static-pie"sv};
 
+/// The library with main() of programs that have cell_main. aprun brings that; a second machine inside a cell is not wanted.
+constexpr std::string_view own_main = "aplib_cellos_main";
+constexpr std::string_view own_main_file = "/libaplib_cellos_main.a";
+
 /// Sanitizers whose runtime must own the whole process.
 constexpr std::array owning_sanitizers = {"address"sv,   "thread"sv,   "memory"sv,    "leak"sv,
                                           "hwaddress"sv, "dataflow"sv, "safe-stack"sv};
 
+/// Not ".s": an assembler takes none of the options that compilers take, and clang says so.
 constexpr std::array source_suffixes = {
     "c"sv,   "i"sv,   "ii"sv,  "m"sv,   "mi"sv,  "mm"sv,  "M"sv,   "mii"sv, "h"sv,   "cc"sv,  "cp"sv,  "cxx"sv, "cpp"sv,
     "CPP"sv, "c++"sv, "C"sv,   "hh"sv,  "H"sv,   "hp"sv,  "hxx"sv, "hpp"sv, "HPP"sv, "h++"sv, "tcc"sv, "f"sv,   "for"sv,
     "ftn"sv, "F"sv,   "FOR"sv, "fpp"sv, "FPP"sv, "FTN"sv, "f90"sv, "f95"sv, "f03"sv, "f08"sv, "F90"sv, "F95"sv, "F03"sv,
-    "F08"sv, "s"sv,   "S"sv,   "sx"sv,  "d"sv,   "go"sv,  "ads"sv, "adb"sv, "ll"sv,  "bc"sv,  "cppm"sv};
+    "F08"sv, "S"sv,   "sx"sv,  "d"sv,   "go"sv,  "ads"sv, "adb"sv, "ll"sv,  "bc"sv,  "cppm"sv};
 
 bool is_source(std::string_view file) {
   const std::size_t dot = file.rfind('.');
@@ -132,6 +139,11 @@ class Reader {
           ++i;
           continue;
         }
+        if (has_value && argument == "-l" && arguments[i + 1] == own_main) {
+          files_ = true;
+          ++i;
+          continue;
+        }
         if (has_value) pair(argument, arguments[i + 1]);
         kept.push_back(argument);
         if (has_value) kept.push_back(arguments[++i]);
@@ -139,7 +151,8 @@ class Reader {
         response_file(argument, kept);
       } else if (argument == "-" || argument.empty() || argument[0] != '-') {
         files_ = true;
-        if (argument == "-" || is_source(argument)) result_.compiles = true;
+        if (argument.ends_with(own_main_file)) continue;
+        if (compiled_language_ || (!result_.names_language && is_source(argument))) result_.compiles = true;
         kept.push_back(argument);
       } else if (argument.starts_with("-Wl,")) {
         linker_list(argument, kept);
@@ -151,8 +164,6 @@ class Reader {
 
   /// Call once, after read().
   void finish() {
-    result_.compiles = result_.compiles || (files_ && language_);
-    result_.names_language = language_;
     if (!files_ || informs_) {
       result_.output = Output::information;
     } else if (objects_) {
@@ -186,7 +197,7 @@ class Reader {
 
  private:
   void pair(const std::string& option, const std::string& value) {
-    if (option == "-x") language_ = value != "none";
+    if (option == "-x") language(value);
     if (option == "-l") files_ = true;
     if (option == "-Xlinker") linker_option(value);
   }
@@ -224,6 +235,12 @@ class Reader {
     if (left.size() > 4) kept.push_back(left);
   }
 
+  /// -x
+  void language(std::string_view name) {
+    result_.names_language = name != "none";
+    compiled_language_ = result_.names_language && name != "assembler";
+  }
+
   void linker_option(std::string_view option) {
     if (option == "-shared" || option == "--shared" || option == "-Bshareable") library_ = true;
     if (option == "-r" || option == "--relocatable" || option == "-Ur") partial_ = true;
@@ -250,7 +267,8 @@ class Reader {
     if (text == "-flto" || text.starts_with("-flto=")) result_.link_time_code = true;
     if (text == "-fno-lto") result_.link_time_code = false;
     if (text.starts_with("-l")) files_ = true;
-    if (text.starts_with("-x")) language_ = text != "-xnone";
+    if (text.starts_with("-l") && std::string_view(text).substr(2) == own_main) return false;
+    if (text.starts_with("-x")) language(std::string_view(text).substr(2));
     if (text.starts_with("-fsanitize=")) sanitizers(text.substr(11), true);
     if (text.starts_with("-fno-sanitize=")) sanitizers(text.substr(14), false);
     return true;
@@ -274,7 +292,7 @@ class Reader {
 
   Arguments& result_;
   bool files_ = false;
-  bool language_ = false;
+  bool compiled_language_ = false;  // of -x, where it stands now
   bool informs_ = false;
   bool objects_ = false;
   bool partial_ = false;

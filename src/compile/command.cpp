@@ -62,7 +62,10 @@ std::vector<std::string> command(Language language, const Compiler& compiler, co
   const bool links_libraries = program || arguments.output == Output::library;
 
   if (arguments.compiles) add_code_options(line, compiler, arguments);
-  if (program) add_program_options(line, arguments);
+  if (program) {
+    add_program_options(line, arguments);
+    line.add({program_object});  // before the user's static libraries, which may hold the entries
+  }
   line.add(arguments.kept);
   if (arguments.compiles && language != Language::fortran) {
     // Behind the user's folders. Twice: old sources include the headers by their historical names. /usr/include must not move up.
@@ -71,7 +74,7 @@ std::vector<std::string> command(Language language, const Compiler& compiler, co
   }
   if (program) {
     if (arguments.names_language) line.add({"-x", "none"});
-    line.add({program_object, prefix.entries_script()});
+    line.add({prefix.entries_script()});  // after them
   }
   if (links_libraries && !arguments.own_libraries && !prefix.library_folder.empty()) {
     // No run path: aprun has the library in the process before any program.

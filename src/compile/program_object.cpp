@@ -2,21 +2,27 @@
 #include "compile/program_object.hpp"
 
 #include <elf.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "compile/file.hpp"
 
 namespace aplib::compile {
 namespace {
+
+/// Every program has this many bytes for the path of its stub, so that moving APlib seldom means linking again.
+constexpr std::uint64_t room_for_start = 256;
 
 /// A copy of the T at `offset`; false: it does not lie in `bytes`.
 template <class T>
@@ -35,14 +41,14 @@ std::string digest(const std::string& bytes) {
   return text;
 }
 
-std::string filled_template(const Prefix& prefix, const std::string& final_start) {
+std::string filled_template(const Prefix& prefix, const std::string& start) {
   const std::string path = prefix.program_template();
   auto object = read_file(path);
   if (!object) {
     throw BrokenTree(path + ": " + std::strerror(errno) + "; it belongs to APlib at " + prefix.root +
                      ": install APlib there again, or use the wrapper of a complete installation");
   }
-  return with_start(std::move(*object), final_start);
+  return with_start(std::move(*object), start);
 }
 
 std::string kept_path(const Prefix& prefix, const std::string& object) {
@@ -87,15 +93,16 @@ std::string with_start(std::string object, const std::string& start) {
                        " bytes at most); move APlib to a shorter path");
     }
     std::memcpy(object.data() + section.sh_offset, start.c_str(), start.size() + 1);
-    section.sh_size = start.size() + 1;
+    section.sh_size =
+        std::min<std::uint64_t>(section.sh_size, std::max<std::uint64_t>(start.size() + 1, room_for_start));
     std::memcpy(object.data() + place, &section, sizeof section);
     return object;
   }
   throw broken();
 }
 
-std::string program_object(const Prefix& prefix) {
-  const std::string object = filled_template(prefix, prefix.start());
+std::string program_object(const Prefix& prefix, const std::string& start) {
+  const std::string object = filled_template(prefix, start);
   const std::string path = kept_path(prefix, object);
   if (exists(path) || keep(path, object)) return path;
   // Inherited by the compiler and its linker: not closed on exec.
@@ -107,11 +114,44 @@ std::string program_object(const Prefix& prefix) {
   return "/proc/self/fd/" + std::to_string(descriptor);
 }
 
-void prepare_program_object(const Prefix& prefix, const std::string& final_root) {
-  const std::string object = filled_template(prefix, Prefix::at(final_root).start());
+void prepare_program_object(const Prefix& prefix, const std::string& start) {
+  const std::string object = filled_template(prefix, start);
   const std::string path = kept_path(prefix, object);
   if (!keep(path, object))
     throw BrokenTree(path + ": " + std::strerror(errno) + "; run this as the owner of that folder");
+}
+
+void retarget(const std::string& file, const std::string& start) {
+  const auto fail = [&](const std::string& cause) { return BrokenTree(file + ": " + cause); };
+  const auto bytes = read_file(file);
+  if (!bytes) throw fail(std::string(std::strerror(errno)) + "; name a program made by apcc");
+  Elf64_Ehdr header;
+  if (!load(*bytes, 0, header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
+    throw fail("not a program; name one made by apcc");
+  for (unsigned i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr segment;
+    if (!load(*bytes, header.e_phoff + i * sizeof segment, segment) || segment.p_type != PT_INTERP) continue;
+    if (segment.p_offset > bytes->size() || bytes->size() - segment.p_offset < segment.p_filesz) break;
+    const std::string old = bytes->substr(segment.p_offset, segment.p_filesz);
+    if (!std::string_view(old.c_str()).ends_with("/aplib-start")) break;
+    if (start.size() >= segment.p_filesz) {
+      throw fail("no room for " + start + " (" + std::to_string(segment.p_filesz - 1) +
+                 " bytes at most); link it again with this apcc");
+    }
+    std::string path = start;
+    path.resize(segment.p_filesz, '\0');
+    const int descriptor = open(file.c_str(), O_WRONLY | O_CLOEXEC);
+    const bool written =
+        descriptor >= 0 && pwrite(descriptor, path.data(), path.size(), static_cast<off_t>(segment.p_offset)) ==
+                               static_cast<ssize_t>(path.size());
+    const int reason = errno;
+    if (descriptor >= 0) close(descriptor);
+    if (!written)
+      throw fail(std::string(std::strerror(reason)) +
+                 "; run this as the file's owner, while no copy of the program runs");
+    return;
+  }
+  throw fail("it is not started by APlib; name a program made by apcc");
 }
 
 }  // namespace aplib::compile

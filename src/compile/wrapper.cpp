@@ -26,6 +26,7 @@ struct Request {
   bool show = false;
   bool help = false;
   bool prepare = false;
+  bool retarget = false;
 };
 
 Request read_request(int argc, char** argv) {
@@ -38,9 +39,10 @@ Request read_request(int argc, char** argv) {
       request.help = true;
     } else if (argument == "--aplib-prepare") {
       request.prepare = true;
-    } else if (argument.starts_with("--aplib-prepare=")) {
-      request.prepare = true;
-      request.final_root = argument.substr(16);
+    } else if (argument == "--aplib-retarget") {
+      request.retarget = true;
+    } else if (argument.starts_with("--aplib-root=")) {
+      request.final_root = argument.substr(13);
     } else if (argument.starts_with("--aplib-cc=")) {
       request.compiler = argument.substr(11);
     } else if (argument.starts_with("--aplib-")) {
@@ -54,15 +56,24 @@ Request read_request(int argc, char** argv) {
 
 void say_help(Language language) {
   const std::string name(wrapper_name(language));
-  const std::string text = "usage: " + name +
-                           " [--aplib-show] [--aplib-cc=COMMAND] arguments of the compiler...\n"
-                           "Compiles and links programs of cells: aprun -n 8 ./prog, or just ./prog.\n"
-                           "  --aplib-show        print the command instead of running it (also -show)\n"
-                           "  --aplib-cc=COMMAND  the compiler to use; else $" +
-                           compiler_variable(language) +
-                           ", else the system's\n"
-                           "  --aplib-prepare     after moving APlib: note the new place, as the owner of its folder\n";
+  const std::string text =
+      "usage: " + name +
+      " [options] arguments of the compiler...\n"
+      "Compiles and links programs of cells: aprun -n 8 ./prog, or just ./prog.\n"
+      "  --aplib-show        print the command instead of running it (also -show)\n"
+      "  --aplib-cc=COMMAND  the compiler to use; else $" +
+      compiler_variable(language) +
+      ", else the system's\n"
+      "  --aplib-root=FOLDER APlib will be in FOLDER when the programs run (packages); else where it is now\n"
+      "After moving APlib, as the owner of its files:\n"
+      "  --aplib-prepare             note the new place, once, so that all users link fast\n"
+      "  --aplib-retarget PROGRAM... have finished programs started from the new place\n";
   std::fputs(text.c_str(), stdout);
+}
+
+/// The stub for programs of this request.
+std::string start_of(const Request& request, const Prefix& prefix) {
+  return request.final_root.empty() ? prefix.start() : Prefix::at(request.final_root).start();
 }
 
 int run_compiler(Language language, const Request& request) {
@@ -77,7 +88,8 @@ int run_compiler(Language language, const Request& request) {
   const Arguments arguments = Arguments::read(request.arguments);
   const Prefix prefix = Prefix::own();
   if (tunes_for_program(arguments)) compiler.ask_version();
-  const std::string object = arguments.output == Output::program ? program_object(prefix) : std::string();
+  const std::string object =
+      arguments.output == Output::program ? program_object(prefix, start_of(request, prefix)) : std::string();
   std::vector<std::string> words = command(language, compiler, arguments, prefix, object);
 
   if (request.show) {
@@ -105,9 +117,13 @@ int run_wrapper(Language language, int argc, char** argv) {
       say_help(language);
       return 0;
     }
-    if (request.prepare) {
+    if (request.prepare || request.retarget) {
       const Prefix prefix = Prefix::own();
-      prepare_program_object(prefix, request.final_root.empty() ? prefix.root : request.final_root);
+      const std::string start = start_of(request, prefix);
+      if (request.prepare) prepare_program_object(prefix, start);
+      for (const std::string& file : request.arguments) {
+        if (request.retarget) retarget(file, start);
+      }
       return 0;
     }
     return run_compiler(language, request);

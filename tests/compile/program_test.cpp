@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+// Command lines of all kinds, run.
+#include <filesystem>
+
+#include "tree.hpp"
+
+namespace aplib::compile::test {
+namespace {
+
+class Program : public Tree {
+ protected:
+  void SetUp() override {
+    Tree::SetUp();
+    write("hello.c", "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 3; }\n");
+  }
+  /// A refusal: status 1 and a message that begins and goes on like this.
+  void refused(const std::string& command, const std::string& begin, const std::string& remedy) const {
+    const Outcome outcome = shell(command);
+    EXPECT_EQ(outcome.status, 1) << command << outcome.output;
+    EXPECT_TRUE(outcome.output.starts_with(begin)) << outcome.output;
+    EXPECT_NE(outcome.output.find(remedy), std::string::npos) << outcome.output;
+  }
+};
+
+TEST_F(Program, DefaultNameOfTheOutput) {
+  silent("apcc hello.c");
+  EXPECT_EQ(shell("./a.out").status, 3);
+}
+
+TEST_F(Program, FormsOfTheCommandLine) {
+  for (const char* command : {"apcc -ohello hello.c",
+                              "apcc hello.c -o hello",
+                              "apcc -fPIE -pie -O2 hello.c -o hello",
+                              "apcc -no-pie hello.c -o hello",
+                              "apcc -x c - -o hello < hello.c",
+                              "cp hello.c noname && apcc -xc noname -o hello",
+                              "echo '-O1 -o hello \"hello.c\"' > rsp && apcc @rsp",
+                              "echo '-pie hello.c' > rsp && apcc @rsp -o hello",
+                              "apcc -c hello.c && apcc hello.o -o hello",
+                              "apcc -S hello.c && apcc hello.s -o hello",
+                              "apcc -E hello.c -o hello.i && apcc hello.i -o hello",
+                              "apcc -c hello.c && apcc -r hello.o -o part.o && apcc part.o -o hello",
+                              "apcc -g -O2 -flto hello.c -o hello",
+                              "apcc -std=c99 -Wall -Wextra -Werror -pedantic hello.c -o hello",
+                              "apcc -MD -MF hello.d hello.c -o hello",
+                              "apcc -Wl,-O1,--as-needed -Xlinker --gc-sections hello.c -lm -o hello",
+                              "apcc -rdynamic hello.c -o hello",
+                              "apcc -Wl,-Bstatic -Wl,-Bdynamic hello.c -o hello -pthread",
+                              "apcc -save-temps hello.c -o hello",
+                              "apcc -fsanitize=undefined -fsanitize-undefined-trap-on-error hello.c -o hello"}) {
+    silent(std::string("rm -f hello; ") + command);
+    const Outcome outcome = shell("./hello");
+    EXPECT_EQ(outcome.status, 3) << command << "\n" << outcome.output;
+    EXPECT_EQ(outcome.output, "hello\n") << command;
+  }
+}
+
+TEST_F(Program, QuestionsGetTheCompilersAnswers) {
+  for (const char* question : {"--version", "-dumpmachine", "-dumpversion", "-print-search-dirs",
+                               "-print-file-name=libc.so", "-print-prog-name=ld", "-print-multiarch"}) {
+    EXPECT_EQ(output(std::string("apcc ") + question), output(std::string("gcc ") + question));
+  }
+  EXPECT_EQ(shell("apcc -v").output.substr(shell("apcc -v").output.find('\n')),
+            shell("gcc -v").output.substr(shell("gcc -v").output.find('\n')));
+  EXPECT_NE(shell("apcc").status, 0);
+  silent("apcc -fsyntax-only hello.c");
+  EXPECT_NE(output("apcc -M hello.c").find("hello.o:"), std::string::npos);
+  EXPECT_NE(output("echo __PIC__ | apcc -E -P -").find('2'), std::string::npos);
+}
+
+TEST_F(Program, FailuresOfTheCompilerAreOnesOfTheWrapper) {
+  write("bad.c", "int main(void) { return syntax error; }\n");
+  write("undefined.c", "int nowhere_to_be_found(void);\nint main(void) { return nowhere_to_be_found(); }\n");
+  EXPECT_EQ(shell("apcc -c bad.c").status, 1);
+  const Outcome link = shell("apcc undefined.c -o undefined");
+  EXPECT_EQ(link.status, 1);
+  EXPECT_NE(link.output.find("nowhere_to_be_found"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(work_ + "/undefined"));
+  EXPECT_NE(shell("apcc no-such-file.c").status, 0);
+  EXPECT_NE(shell("apcc hello.c -lnosuchlibrary").status, 0);
+}
+
+TEST_F(Program, Refusals) {
+  refused("apcc -static hello.c", "apcc: -static: ", "leave -static out");
+  refused("apcc -m32 -c hello.c", "apcc: -m32: ", "leave -m32 out");
+  refused("apc++ -fsanitize=address -c hello.c", "apc++: -fsanitize=address: ", "leave it out");
+  refused("apcc --aplib-shwo hello.c", "apcc: --aplib-shwo: unknown option", "--aplib-help");
+  refused("AP_CC=apcc apcc hello.c", "apcc: AP_CC=apcc names apcc itself", "name the compiler");
+  const Outcome missing = shell("AP_CC='no-such-cc -O' apcc hello.c");
+  EXPECT_EQ(missing.status, 127);
+  EXPECT_EQ(missing.output,
+            "apcc: cannot run the compiler \"no-such-cc\": No such file or directory; install it, or name yours: "
+            "AP_CC=COMMAND in the environment, or --aplib-cc=COMMAND\n");
+  EXPECT_FALSE(std::filesystem::exists(work_ + "/a.out"));
+}
+
+TEST_F(Program, ShownCommandWorks) {
+  const std::string command = output("apcc --aplib-show -DTEXT='\"a b\"' hello.c -o hello");
+  EXPECT_EQ(command, output("apcc -show -DTEXT='\"a b\"' hello.c -o hello"));
+  EXPECT_FALSE(std::filesystem::exists(work_ + "/hello"));
+  silent(command);
+  EXPECT_EQ(shell("./hello").status, 3);
+  EXPECT_EQ(output("apcc --aplib-cc='ccache mycc -q' -show -c hello.c").substr(0, 15), "ccache mycc -q ");
+}
+
+TEST_F(Program, HistoricalHeadersAreFound) {
+  write("old.c", "#include <stdio.h>\n#include \"ccell.c7.h\"\n#include \"aplib/cellos.h\"\nvoid cell_main(void) {}\n");
+  silent("apcc -c old.c");
+  write("cap2.c.h", "#define MINE 1\n");  // the user's own of that name comes first
+  write("own.c", "#include \"cap2.c.h\"\n#include <cap2.c.h>\nint mine = MINE;\n");
+  silent("apcc -I. -c own.c");
+}
+
+}  // namespace
+}  // namespace aplib::compile::test

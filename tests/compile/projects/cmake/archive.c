@@ -1,0 +1,2 @@
+/* SPDX-License-Identifier: MIT */
+int from_archive = 2;

@@ -1,0 +1,3 @@
+/* SPDX-License-Identifier: MIT */
+extern int sum;
+void add(int x);

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+// Tree: an installed APlib in a temporary folder, with a stand-in for aprun, and a working folder beside it; and commands run in that.
+#pragma once
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace aplib::compile::test {
+
+struct Outcome {
+  int status = -1;     ///< As a shell shows it.
+  std::string output;  ///< stdout and stderr.
+};
+
+class Tree : public testing::Test {
+ protected:
+  void SetUp() override;
+  void TearDown() override;
+
+  /// Runs `command` with sh in the working folder; the wrappers are in PATH.
+  [[nodiscard]] Outcome shell(const std::string& command) const;
+  /// The output of `command`; a test failure where it fails.
+  std::string output(const std::string& command) const;
+  /// Runs `command` and expects success without a word.
+  void silent(const std::string& command) const;
+  /// True where the shell finds `command`.
+  [[nodiscard]] bool has(const std::string& command) const;
+  /// A file in the working folder.
+  void write(const std::string& name, const std::string& text) const;
+  [[nodiscard]] std::string read(const std::string& name) const;
+
+  std::string root_;  ///< Of all.
+  std::string tree_;  ///< root_/tree: bin, lib, include.
+  std::string work_;  ///< root_/work
+};
+
+}  // namespace aplib::compile::test
