@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <system_error>
+#include <utility>
 
 #include "aplib/error.hpp"
 #include "base/cpus.hpp"
+#include "base/program_context.hpp"
 #include "kernel/deadlock.hpp"
 #include "kernel/loaded_run.hpp"
 #include "kernel/machine_impl.hpp"
@@ -66,6 +68,8 @@ void Machine::Impl::make_carriers() {
 }
 
 void Machine::Impl::start_threads() {
+  // Carriers are the machine's, also when a loaded host program starts its cells: its own threads would belong to it.
+  ProgramContext* const starter = std::exchange(current_program_context, nullptr);
   // Ctrl-C is for the thread that runs the machine: carriers are never interrupted by it.
   sigset_t stop_signals;
   sigset_t before;
@@ -98,6 +102,7 @@ void Machine::Impl::start_threads() {
     }
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  current_program_context = starter;
 }
 
 void Machine::Impl::join_threads() {
