@@ -21,7 +21,7 @@ if(TARGET aplib_cellos_main)
 endif()
 
 file(RELATIVE_PATH aplib_lib_to_bin /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
-foreach(program IN ITEMS scg apbench)
+foreach(program IN ITEMS apbench)
   if(TARGET ${program})
     set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/${aplib_lib_to_bin}")
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT aplib_runtime)

@@ -53,7 +53,7 @@ void cell_program(const Job& job, Outcome& outcome) {
   const Block block = block_of(job.grid, {getncelx(), getncely()}, getcidx(), getcidy());
   const bool first_cell = getcid() == 0;
 
-  // My memory. It is a local variable: globals would be shared by all cells of this process.
+  // My memory. A global variable would be mine alone just as well.
   Fields fields(block);
   Halo halo(block);
   std::vector<double> history;

@@ -29,6 +29,7 @@
 
 #include "aplib/error.hpp"
 #include "aplib/options.hpp"
+#include "aplib/task.hpp"
 
 namespace aplib {
 
@@ -76,7 +77,8 @@ void add_options(App& app, Options& options) {
   }
 }
 
-/// The whole of it: add_options(), the environment (APLIB_*), then the command line, which wins. Returns nothing when the program
+/// The whole of it: add_options(), the environment (APLIB_*), then the command line, which wins. In a host program that was loaded the
+/// environment is left out: give this_machine::options(), in which it is, and what aprun was told. Returns nothing when the program
 /// shall go on; else the exit status to return from main() after it printed help (0) or what is wrong (ExitStatus::usage).
 /// `app` is a CLI::App with the program's own options.
 template <class App>
@@ -85,7 +87,7 @@ template <class App>
   add_options(app, options);
   std::string environment_problem;
   try {
-    options.set_from_environment();
+    if (!this_task::inside()) options.set_from_environment();
   } catch (const Error& error) {
     environment_problem = error.what();  // kept, so that --help works in a wrong environment
   }

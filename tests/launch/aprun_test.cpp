@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: MIT
+// aprun as users run it: what programs get, what comes out, how runs end.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "process.hpp"
+
+namespace aplib::test {
+namespace {
+
+using Strings = std::vector<std::string>;
+
+Ended aprun(const Strings& arguments, Start start = {.arguments = {}}) {
+  start.arguments = arguments;
+  start.arguments.insert(start.arguments.begin(), APRUN_PROGRAM);
+  return run(start);
+}
+
+Strings sorted_lines(const std::string& text) {
+  Strings lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  std::ranges::sort(lines);
+  return lines;
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+constexpr const char* counting = R"(
+#include <aplib/cellos.h>
+#include <stdio.h>
+static int counter = 100;
+int main(int argc, char** argv) {
+  for (int i = 0; i <= getcid(); ++i) ++counter;
+  printf("cell %d of %d: %d", getcid(), getncel(), counter);
+  for (int i = 1; i < argc; ++i) printf(" <%s>", argv[i]);
+  printf("\n");
+  return 0;
+})";
+
+TEST(Aprun, EveryCellHasItsOwnGlobals) {
+  const Folder folder;
+  const Ended ended = aprun({"-n", "4", folder.compile("count", counting), "-n", "a b", "--help"});
+  EXPECT_EQ(ended.status, 0) << ended.error;
+  EXPECT_EQ(sorted_lines(ended.out),
+            (Strings{"cell 0 of 4: 101 <-n> <a b> <--help>", "cell 1 of 4: 102 <-n> <a b> <--help>",
+                     "cell 2 of 4: 103 <-n> <a b> <--help>", "cell 3 of 4: 104 <-n> <a b> <--help>"}));
+  EXPECT_EQ(ended.error, "");
+}
+
+TEST(Aprun, OptionsOfTheMachineComeFromTheEnvironmentToo) {
+  const Folder folder;
+  const std::string program = folder.compile("count", counting);
+  EXPECT_EQ(sorted_lines(aprun({program}, {.arguments = {}, .environment = {{"APLIB_CELLS", "3"}}}).out).size(), 3U);
+  EXPECT_EQ(
+      sorted_lines(aprun({"-g", "2x2", program}, {.arguments = {}, .environment = {{"APLIB_CELLS", "3"}}}).out).size(),
+      4U);
+}
+
+TEST(Aprun, PlaceholdersInArguments) {
+  const Folder folder;
+  const std::string program = folder.compile("count", counting);
+  const Ended ended = aprun({"-g", "2x2", "--expand", program, "in.{cid}", "{x}{y}/{ncel}"});
+  EXPECT_EQ(sorted_lines(ended.out), (Strings{"cell 0 of 4: 101 <in.0> <00/4>", "cell 1 of 4: 102 <in.1> <10/4>",
+                                              "cell 2 of 4: 103 <in.2> <01/4>", "cell 3 of 4: 104 <in.3> <11/4>"}));
+}
+
+TEST(Aprun, ProgramsAreFoundInTheCurrentFolderThenInPath) {
+  const Folder folder;
+  const Folder other;
+  folder.compile("count.so", counting);
+  Start start{.arguments = {}, .folder = folder.path()};
+  EXPECT_EQ(aprun({"count"}, start).out, "cell 0 of 1: 101\n");
+  start = {.arguments = {}, .environment = {{"PATH", "/nowhere:" + folder.path()}}, .folder = other.path()};
+  EXPECT_EQ(aprun({"count.so"}, start).out, "cell 0 of 1: 101\n");
+  const Ended lost = aprun({"cuont"}, start);
+  EXPECT_EQ(lost.status, 2);
+  EXPECT_EQ(lost.error, "aprun: there is no program \"cuont\": looked in the current folder and in PATH (/nowhere:" +
+                            folder.path() + ")\n");
+  EXPECT_EQ(aprun({other / "x"}).error, "aprun: there is no program " + (other / "x") + "\n");
+  EXPECT_EQ(aprun({other.path()}).error, "aprun: " + other.path() + " is a folder, not a program\n");
+}
+
+TEST(Aprun, FilesThatAreNoProgramsAreRefusedInWords) {
+  const Folder folder;
+  for (const std::string& file : {folder.write("script", "#!/bin/sh\nexit 0\n"), std::string("/etc/passwd")}) {
+    const Ended ended = aprun({"-n", "2", file});
+    EXPECT_EQ(ended.status, 2);
+    EXPECT_TRUE(ended.error.starts_with("aprun: " + file)) << ended.error;
+  }
+  const Ended empty = aprun({folder.compile("empty", "int solve(void) { return 0; }\nint others;")});
+  EXPECT_EQ(empty.status, 2);
+  EXPECT_TRUE(contains(empty.error, "has no cell_main, main or MAIN__ to start with; it offers solve")) << empty.error;
+}
+
+TEST(Aprun, UsageErrorsAreSaidAndNothingStarts) {
+  const Folder folder;
+  const std::string program = folder.compile("count", counting);
+  const auto refusal = [&](const Strings& arguments) {
+    const Ended ended = aprun(arguments);
+    EXPECT_EQ(ended.status, 2);
+    EXPECT_EQ(ended.out, "");
+    return ended.error.substr(0, ended.error.find('\n'));
+  };
+  EXPECT_EQ(refusal({}), "aprun: no program is given");
+  EXPECT_EQ(refusal({"-n", "x", program}),
+            "aprun: -n: \"x\" is not a number of cells: use 1 .. 16384, or -g 4x2 for a grid");
+  EXPECT_EQ(refusal({"--thread", "2", program}), "aprun: unknown option --thread; did you mean --threads?");
+  EXPECT_EQ(refusal({"-n", "2", "-g", "2x2", program}), "aprun: -n excludes --grid");
+  EXPECT_EQ(refusal({"--timeout", "0", program}),
+            "aprun: --timeout: \"0\" is not a time: use seconds above 0, for example 90 or 0.5");
+  EXPECT_EQ(refusal({"--args", "1", program}),
+            "aprun: --args are the arguments of a function named by --entry, which must come first");
+  EXPECT_EQ(refusal({"--output", "/nowhere/{cid}", program}),
+            "aprun: cannot write /nowhere/0: No such file or directory");
+  EXPECT_EQ(aprun({"--help"}).status, 0);
+  EXPECT_TRUE(contains(aprun({"--version"}).out, "aprun (APlib) "));
+}
+
+TEST(Aprun, TheStatusIsThatOfTheCellThatFailedFirst) {
+  const Folder folder;
+  const std::string program = folder.compile("status", R"(
+#include <aplib/cellos.h>
+#include <stdlib.h>
+int main(int argc, char** argv) {
+  sync(0, 0);
+  if (getcid() + 1 < argc) exit(atoi(argv[getcid() + 1]));
+  return 0;
+})");
+  EXPECT_EQ(aprun({"-n", "4", program, "0", "0", "0", "0"}).error, "");
+  const Ended one = aprun({"-n", "8", program, "0", "0", "0", "0", "0", "2"});
+  EXPECT_EQ(one.status, 2);
+  EXPECT_EQ(one.error, "aprun: cells 0-4,6-7: status 0; cell 5: status 2\n");
+  const Ended several = aprun({"-n", "4", program, "9", "0", "7", "9"});
+  EXPECT_TRUE(several.status == 9 || several.status == 7) << several.status;
+  EXPECT_EQ(several.error, "aprun: cells 0,3: status 9; cell 1: status 0; cell 2: status 7\n");
+}
+
+TEST(Aprun, TheFirstFailureInTimeCounts) {
+  const Folder folder;
+  const std::string program = folder.compile("order", R"(
+#include <aplib/cellos.h>
+int main(void) {
+  int go = 1;
+  if (getcid() == 3) return 33;
+  if (getcid() == 0) {
+    while (!l_aqrecv(1, 0, 1)) continue;
+    return 10;
+  }
+  if (getcid() == 1) l_asend(0, 0, 1, &go, sizeof go);
+  return 0;
+})");
+  // Cell 0 ends after cell 1; one thread carries them in turn, so cell 3 has ended before cell 0 looks again.
+  const Ended ended = aprun({"-n", "4", "--threads", "1", program});
+  EXPECT_EQ(ended.error, "aprun: cells 1-2: status 0; cell 0: status 10; cell 3: status 33\n");
+  EXPECT_EQ(ended.status, 33);
+}
+
+constexpr const char* talking = R"(
+#include <aplib/cellos.h>
+#include <stdio.h>
+int main(void) {
+  printf("begin %d, ", getcid());
+  fflush(stdout);
+  sync(0, 0);
+  printf("end %d\n", getcid());
+  fprintf(stderr, "error %d\n", getcid());
+  printf("rest %d", getcid());
+  return 0;
+})";
+
+TEST(Aprun, LinesOfCellsDoNotMix) {
+  const Folder folder;
+  const Ended ended = aprun({"-n", "3", folder.compile("talk", talking)});
+  EXPECT_EQ(sorted_lines(ended.out),
+            (Strings{"begin 0, end 0", "begin 1, end 1", "begin 2, end 2", "rest 0", "rest 1", "rest 2"}));
+  EXPECT_EQ(sorted_lines(ended.error), (Strings{"error 0", "error 1", "error 2"}));
+}
+
+TEST(Aprun, LinesSayWhoseTheyAre) {
+  const Folder folder;
+  const Ended ended = aprun({"-n", "2", "--tag-output", folder.compile("talk", talking)});
+  EXPECT_EQ(sorted_lines(ended.out), (Strings{"[0] begin 0, end 0", "[0] rest 0", "[1] begin 1, end 1", "[1] rest 1"}));
+  EXPECT_EQ(sorted_lines(ended.error), (Strings{"[0] error 0", "[1] error 1"}));
+}
+
+TEST(Aprun, EachCellMayHaveItsFilesAndFolder) {
+  const Folder folder;
+  const std::string program = folder.compile("talk", talking);
+  const Ended ended = aprun({"-n", "2", "--output", folder / "out.{cid}", "--error", folder / "all", program});
+  EXPECT_EQ(ended.status, 0) << ended.error;
+  EXPECT_EQ(ended.out + ended.error, "");
+  EXPECT_EQ(folder.read("out.1"), "begin 1, end 1\nrest 1");
+  EXPECT_EQ(sorted_lines(folder.read("all")), (Strings{"error 0", "error 1"}));
+  const std::string writer = folder.compile("write", R"(
+#include <aplib/cellos.h>
+#include <stdio.h>
+int main(void) {
+  FILE* file = fopen("result", "w");
+  if (file == NULL) return 1;
+  fprintf(file, "of cell %d\n", getcid());
+  fclose(file);
+  return 0;
+})");
+  EXPECT_EQ(aprun({"-n", "3", "--wd", folder / "run-{cid}", writer}).status, 0);
+  EXPECT_EQ(folder.read("run-2/result"), "of cell 2\n");
+  EXPECT_EQ(folder.read("run-0/result"), "of cell 0\n");
+}
+
+constexpr const char* reading = R"(
+#include <aplib/cellos.h>
+#include <stdio.h>
+int main(void) {
+  char line[80] = "nothing";
+  if (fgets(line, sizeof line, stdin) != NULL) line[4] = 0;
+  printf("cell %d read %s\n", getcid(), line);
+  return 0;
+})";
+
+TEST(Aprun, InputIsForCellZero) {
+  const Folder folder;
+  const std::string program = folder.compile("read", reading);
+  const Ended ended = aprun({"-n", "2", program}, {.arguments = {}, .input = "line\n"});
+  EXPECT_EQ(sorted_lines(ended.out), (Strings{"cell 0 read line", "cell 1 read nothing"}));
+  folder.write("in.0", "zero\n");
+  folder.write("in.1", "one!\n");
+  const Ended files = aprun({"-n", "2", "--input", folder / "in.{cid}", program}, {.arguments = {}, .input = "line\n"});
+  EXPECT_EQ(sorted_lines(files.out), (Strings{"cell 0 read zero", "cell 1 read one!"}));
+}
+
+TEST(Aprun, FunctionsAreCalledByTheirTypes) {
+  const Folder folder;
+  const std::string program = folder.compile("typed", R"(
+#include <aplib/cellos.h>
+#include <stdio.h>
+int solve(int n, double t) { printf("solve %d %g\n", n, t); return n % 256; }
+double half(float x) { printf("in half\n"); return x / 2 + getcid(); }
+const char* greet(const char* who) { static char text[80]; snprintf(text, sizeof text, "hello %s", who); return text; }
+void nothing(void) {}
+)");
+  const Ended solved = aprun({"--entry", "solve(int,double)->int", "--args", "300", "1e-8", program});
+  EXPECT_EQ(solved.out, "solve 300 1e-08\n");
+  EXPECT_EQ(solved.status, 44);
+  const Ended half = aprun({"-n", "2", "--entry", "half(float)->double", "--args", "-3", program});
+  EXPECT_EQ(half.status, 0) << half.error;
+  EXPECT_EQ(sorted_lines(half.out), (Strings{"half = -0.5", "half = -1.5", "in half", "in half"}));
+  EXPECT_EQ(aprun({"--entry", "greet(string)->string", "--args", "you", program}).out, "greet = hello you\n");
+  EXPECT_EQ(aprun({"--entry", "nothing", program}).out, "");
+  const Ended wrong = aprun({"--entry", "sovle(int)->int", "--args", "1", program});
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_TRUE(contains(wrong.error, "has no function sovle (did you mean solve?); it offers solve")) << wrong.error;
+  EXPECT_EQ(aprun({"--entry", "solve(int,double)->int", "--args", "3e9", "1", program}).error,
+            "aprun: entry solve(int, double) -> int: argument 1, \"3e9\", is not a whole number (type int)\n");
+}
+
+TEST(Aprun, ADryRunSaysWhatWouldRun) {
+  const Folder folder;
+  const std::string program = folder.compile("count", counting, "-Wl,--build-id=0x1234");
+  const Ended ended = aprun({"-g", "4x2", "--threads", "1", "--dry-run", program, "x"});
+  EXPECT_EQ(ended.status, 0) << ended.error;
+  for (const std::string& line :
+       {"program    " + program + "\n", std::string("build-id   1234\n"),
+        std::string("entry      main(argc, argv, envp)\n"), std::string("cells      8 (4x2)\n"),
+        std::string("cells 0-7, on any core\n"), std::string("libc.so.6 (shared)\n")}) {
+    EXPECT_TRUE(contains(ended.out, line)) << line << ended.out;
+  }
+  EXPECT_FALSE(contains(ended.out, "cell 0 of")) << "it ran";
+}
+
+TEST(Aprun, ARunEndsWhenItsTimeIsOver) {
+  const Folder folder;
+  const std::string waiting = folder.compile("wait", R"(
+#include <aplib/cellos.h>
+#include <stdio.h>
+#include <unistd.h>
+int main(void) { printf("waiting\n"); fflush(stdout); for (;;) sleep(1000); }
+)");
+  const Ended ended = aprun({"-n", "4", "--timeout", "0.3", waiting});
+  EXPECT_EQ(ended.status, 124) << ended.error;
+  EXPECT_TRUE(contains(ended.error, "the time is over: 0.3 s (--timeout)")) << ended.error;
+  const std::string busy = folder.compile("busy", "volatile int x; int main(void) { for (;;) ++x; }");
+  EXPECT_EQ(aprun({"-n", "2", "--timeout", "0.3", busy}).status, 124);
+}
+
+TEST(Aprun, ControlCEndsEverything) {
+  const Folder folder;
+  const std::string program = folder.compile("wait", R"(
+#include <aplib/cellos.h>
+#include <stdio.h>
+#include <unistd.h>
+int main(int argc, char** argv) {
+  if (getcid() == 0) { printf("ready\n"); fflush(stdout); }
+  if (argc > 1) for (;;) continue;
+  l_arecv(0, 0, 5);
+  return 0;
+})");
+  for (const bool listens : {true, false}) {
+    Strings arguments{APRUN_PROGRAM, "-n", "2", "--deadlock-report", "off", program};
+    if (!listens) arguments.push_back("busy");
+    Process process({.arguments = arguments});
+    ASSERT_TRUE(process.wait_for("ready"));
+    process.signal(SIGINT);
+    const Ended ended = process.wait();
+    EXPECT_EQ(ended.status, 130);
+    EXPECT_TRUE(contains(ended.error, "SIGINT")) << ended.error;
+  }
+}
+
+constexpr const char* host_half = R"(
+#include <aplib/cellos.h>
+#include <stdio.h>
+#include <string.h>
+static int mine = 7;
+int host_main(int argc, char** argv) {
+  char line[80] = "nothing\n";
+  int* answer;
+  cconfxy(3, 1);
+  ccreat(argv[1], 0, NULL);
+  fgets(line, sizeof line, stdin);
+  cbroad(0, 1, line, strlen(line) + 1);
+  while ((answer = crecv()) != NULL) mine += *answer;
+  waitstable();
+  printf("host %s: %d\n", argv[0], mine);
+  return mine == 7 + 0 + 1 + 2 + 3 ? 0 : 9;
+})";
+constexpr const char* cell_half = R"(
+#include <aplib/cellos.h>
+#include <stdio.h>
+static int mine = 1;
+void cell_main(void) {
+  const char* word = h_recv(1);
+  mine += getcid();
+  printf("cell %d: %s", getcid(), word);
+  h_send(1, &mine, sizeof mine);
+})";
+
+TEST(Aprun, HostProgramsFindTheirCellsFile) {
+  const Folder folder;
+  const Folder elsewhere;
+  const std::string host = folder.compile("host", host_half);
+  folder.compile("cell.so", cell_half);
+  for (const char* name : {"cell", "cell.so", "cell.cap"}) {
+    const Ended ended = aprun({host, name}, {.arguments = {}, .input = "go\n", .folder = elsewhere.path()});
+    EXPECT_EQ(ended.status, name == std::string("cell.cap") ? 1 : 9 - 9) << ended.error;
+    if (ended.status != 0) continue;
+    EXPECT_EQ(sorted_lines(ended.out), (Strings{"cell 0: go", "cell 1: go", "cell 2: go", "host " + host + ": 13"}));
+  }
+}
+
+TEST(Aprun, BothHalvesMayBeOneFile) {
+  const Folder folder;
+  const std::string program = folder.compile("both", std::string(host_half) + "\n#define mine cell_mine\n" + cell_half);
+  const Ended ended = aprun({program, "any-name"}, {.arguments = {}, .input = "go\n"});
+  EXPECT_EQ(ended.status, 0) << ended.error;
+  EXPECT_EQ(sorted_lines(ended.out).size(), 4U) << ended.out;
+}
+
+TEST(Aprun, AMissingCellProgramIsSaidWithItsPlaces) {
+  const Folder folder;
+  const std::string host = folder.compile("host", host_half);
+  const Ended ended = aprun({host, "lost"}, {.arguments = {}, .folder = "/"});
+  EXPECT_NE(ended.status, 0);
+  EXPECT_TRUE(contains(ended.error, "ccreat: there is no cell program 'lost': looked for lost, lost.so, lost.cell, " +
+                                        (folder / "lost") + ", " + (folder / "lost.so") + ", " +
+                                        (folder / "lost.cell")))
+      << ended.error;
+}
+
+TEST(Aprun, MoreTasksJoinWhileTheMachineRuns) {
+  const Folder folder;
+  const std::string host = folder.compile("host", R"(
+#include <aplib/cellos.h>
+#include <stdio.h>
+int host_main(int argc, char** argv) {
+  char* extra[] = {"x", "y", NULL};
+  int sum = 0, *answer;
+  cconfxy(2, 1);
+  ccreat("first", 0, NULL);
+  crecv();                       /* one cell has begun */
+  ccreat("second", 1, extra);
+  while ((answer = crecv()) != NULL) sum += *answer;
+  printf("sum %d\n", sum);
+  return 0;
+})");
+  folder.compile("first", R"(
+#include <aplib/cellos.h>
+static int mine = 1;
+void cell_main(void) {
+  h_send(1, &mine, sizeof mine);
+  l_arecv(getcid(), 1, 9);       /* from the second program, in the same cell */
+})");
+  folder.compile("second", R"(
+#include <aplib/cellos.h>
+#include <stdio.h>
+static int mine = 1;             /* not the first one's */
+int main(int argc, char** argv) {
+  mine += 10 * argc;
+  printf("%s %s %s\n", argv[0], argv[1], argv[2]);
+  l_asend(getcid(), 0, 9, &mine, sizeof mine);
+  h_send(1, &mine, sizeof mine);
+  return 0;
+})");
+  const Ended ended = aprun({host});
+  EXPECT_EQ(ended.status, 0) << ended.error;
+  // Of the first program's two messages one was taken before: 1 + 2 * (1 + 30).
+  EXPECT_EQ(sorted_lines(ended.out), (Strings{"second x y", "second x y", "sum 63"}));
+}
+
+TEST(Aprun, AHostProgramsStatusIsTheRuns) {
+  const Folder folder;
+  const std::string program =
+      folder.compile("host", "#include <stdlib.h>\nint host_main(int c, char** v) { exit(atoi(v[1])); }");
+  EXPECT_EQ(aprun({program, "0"}).status, 0);
+  const Ended ended = aprun({program, "5"});
+  EXPECT_EQ(ended.status, 5);
+  EXPECT_EQ(ended.error, "") << "no cell failed";
+}
+
+TEST(Aprun, ADeadlockIsReported) {
+  const Folder folder;
+  const std::string program =
+      folder.compile("stuck", "#include <aplib/cellos.h>\nint main(void) { l_arecv(0, 0, 5); return 0; }");
+  const Ended ended = aprun({"-n", "2", program});
+  EXPECT_EQ(ended.status, 70);
+  EXPECT_TRUE(contains(ended.error, "l_arecv")) << ended.error;
+}
+
+TEST(Aprun, AClosedPipeEndsItQuietly) {
+  const Folder folder;
+  const std::string program = folder.compile("many", R"(
+#include <stdio.h>
+int main(void) { for (;;) printf("line after line\n"); }
+)");
+  const Ended ended =
+      run({.arguments = {"/bin/bash", "-c",
+                         std::string("set -o pipefail; '") + APRUN_PROGRAM + "' -n 2 '" + program + "' | head -n 1"}});
+  EXPECT_EQ(ended.out, "line after line\n");
+  EXPECT_EQ(ended.error, "");
+  EXPECT_EQ(ended.status, 141);
+}
+
+}  // namespace
+}  // namespace aplib::test

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+#include "process.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+namespace aplib::test {
+
+Folder::Folder() {
+  std::string name = (std::filesystem::temp_directory_path() / "aprun-test-XXXXXX").string();
+  if (::mkdtemp(name.data()) != nullptr) path_ = std::filesystem::canonical(name);
+}
+
+Folder::~Folder() {
+  if (!path_.empty()) std::filesystem::remove_all(path_);
+}
+
+std::string Folder::write(const std::string& name, const std::string& text) const {
+  std::ofstream(path_ / name, std::ios::binary) << text;
+  return *this / name;
+}
+
+std::string Folder::read(const std::string& name) const {
+  std::ifstream file(path_ / name, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string Folder::compile(const std::string& name, const std::string& source, const std::string& options) const {
+  const std::string text = write(name + ".c", source);
+  const Ended compiler = run({.arguments = {"/bin/sh", "-c",
+                                            std::string(TEST_COMPILER) + " -O1 -fPIC -shared -I" + TEST_INCLUDE +
+                                                " -o '" + (*this / name) + "' '" + text + "' " + options}});
+  EXPECT_EQ(compiler.status, 0) << compiler.error;
+  return compiler.status == 0 ? *this / name : std::string{};
+}
+
+Process::Process(const Start& start) {
+  int in[2];
+  int out[2];
+  int error[2];
+  if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0 || ::pipe2(error, O_CLOEXEC) != 0) std::abort();
+  std::vector<char*> argv;
+  for (const std::string& argument : start.arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  child_ = ::fork();
+  if (child_ == 0) {
+    ::dup2(in[0], 0);
+    ::dup2(out[1], 1);
+    ::dup2(error[1], 2);
+    for (const auto& [name, value] : start.environment) ::setenv(name.c_str(), value.c_str(), 1);
+    if (!start.folder.empty() && ::chdir(start.folder.c_str()) != 0) ::_exit(126);
+    ::execvp(argv[0], argv.data());
+    ::_exit(127);
+  }
+  for (const int theirs : {in[0], out[1], error[1]}) ::close(theirs);
+  input_ = in[1];
+  out_reader_ = std::thread([this, from = out[0]] { read_all(from, ended_.out); });
+  error_reader_ = std::thread([this, from = error[0]] { read_all(from, ended_.error); });
+  std::signal(SIGPIPE, SIG_IGN);  // it need not read its input
+  [[maybe_unused]] const ssize_t written = ::write(input_, start.input.data(), start.input.size());
+  if (!start.keep_input_open) {
+    ::close(input_);
+    input_ = -1;
+  }
+}
+
+Process::~Process() {
+  if (child_ > 0) {
+    ::kill(child_, SIGKILL);
+    (void)wait();
+  }
+  if (input_ >= 0) ::close(input_);
+}
+
+void Process::read_all(int descriptor, std::string& into) {
+  char piece[4096];
+  ssize_t count = 0;
+  while ((count = ::read(descriptor, piece, sizeof piece)) > 0) {
+    const std::lock_guard lock(mutex_);
+    into.append(piece, static_cast<std::size_t>(count));
+    changed_.notify_all();
+  }
+  ::close(descriptor);
+  const std::lock_guard lock(mutex_);
+  --open_;
+  changed_.notify_all();
+}
+
+bool Process::wait_for(const std::string& text) {
+  std::unique_lock lock(mutex_);
+  const auto found = [&] { return ended_.out.find(text) != std::string::npos; };
+  changed_.wait(lock, [&] { return found() || open_ == 0; });
+  return found();
+}
+
+void Process::signal(int number) const { ::kill(child_, number); }
+
+Ended Process::wait() {
+  int status = 0;
+  while (::waitpid(child_, &status, 0) < 0 && errno == EINTR) {
+  }
+  child_ = -1;
+  out_reader_.join();
+  error_reader_.join();
+  ended_.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return ended_;
+}
+
+}  // namespace aplib::test
