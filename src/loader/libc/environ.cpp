@@ -7,6 +7,7 @@
 
 #include <sys/auxv.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
@@ -27,6 +28,8 @@ namespace aplib::loader {
 
 struct EnvironPrivate {
   std::mutex changing;
+  /// What the program began with: strings of all instances, to be read only. May be null.
+  const std::vector<std::string>* common = nullptr;
   std::unordered_set<std::string> strings;
   /// Arrays that were `environ` once; the last is the one with room. Old ones stay for threads that read them.
   std::vector<std::vector<char*>> blocks;
@@ -89,6 +92,26 @@ char* keep(EnvironPrivate& own, std::string entry) {
   return const_cast<char*>(own.strings.insert(std::move(entry)).first->c_str());
 }
 
+bool is_common(const EnvironPrivate& own, const char* entry) noexcept {
+  if (own.common == nullptr) return false;
+  return std::ranges::any_of(*own.common, [entry](const std::string& each) { return each.c_str() == entry; });
+}
+
+// For the program, which may write into it (strtok of PATH is a habit): a string of its own.
+char* give_variable(LibcState& state, const char* name) {
+  char** entry = *name == '\0' ? nullptr : find_entry(state.environ, name);
+  if (entry == nullptr) return nullptr;
+  char* text = *entry;
+  EnvironPrivate& own = shared_part(state.environment);
+  if (is_common(own, text)) {
+    const std::lock_guard lock(own.changing);
+    const std::string_view whole(text);
+    text = keep(own, std::string(whole));
+    put(state, own, text);
+  }
+  return text + std::strlen(name) + 1;
+}
+
 int failed(int error) noexcept {
   errno = error;
   return -1;
@@ -99,13 +122,13 @@ int failed(int error) noexcept {
 char* own_getenv(const char* name) {
   LibcState* state = state_of(__builtin_return_address(0));
   if (state == nullptr) return ::getenv(name);
-  return find_variable(*state, name);
+  return give_variable(*state, name);
 }
 
 char* own_secure_getenv(const char* name) {
   LibcState* state = state_of(__builtin_return_address(0));
   if (state == nullptr) return ::secure_getenv(name);
-  return getauxval(AT_SECURE) != 0 ? nullptr : find_variable(*state, name);
+  return getauxval(AT_SECURE) != 0 ? nullptr : give_variable(*state, name);
 }
 
 int own_setenv(const char* name, const char* value, int overwrite) {
@@ -180,7 +203,7 @@ void start_environment(Instance& instance) {
   std::vector<char*> block;
   if (const auto& entries = instance.arguments().environment) {
     block.reserve(entries->size() + 16);
-    // The texts are shared by all instances; a program that changes a variable changes its own list of pointers.
+    own.common = entries.get();
     for (const std::string& entry : *entries) block.push_back(const_cast<char*>(entry.c_str()));
   }
   block.resize(block.size() + 16, nullptr);

@@ -24,6 +24,7 @@ struct GetoptPrivate {
   enum class Order { permute, stop_at_operand, return_operands };
   bool started = false;
   Order order = Order::permute;
+  int offender = 0;      ///< What optopt is set to after each call; 0 until there was one, as in libc.
   char* rest = nullptr;  ///< What is left of a cluster of short options ("-abc"); null or empty: next word.
   // Operands skipped so far stand in argv[operands_begin, operands_end), before optind.
   int operands_begin = 1;
@@ -131,7 +132,7 @@ class Scanner {
     if (*own_.rest == '\0') ++state_.optind;
     if (spec == nullptr || letter == ':' || letter == ';') {
       if (!quiet_) std::fprintf(errors(), dgettext("libc", "%s: invalid option -- '%c'\n"), argv_[0], letter);
-      state_.optopt = letter;
+      own_.offender = letter;
       return '?';
     }
     if (spec[0] == 'W' && spec[1] == ';' && call_.long_options != nullptr) {
@@ -162,7 +163,7 @@ class Scanner {
   int missing_argument(char letter) {
     if (!quiet_)
       std::fprintf(errors(), dgettext("libc", "%s: option requires an argument -- '%c'\n"), argv_[0], letter);
-    state_.optopt = letter;
+    own_.offender = letter;
     return *options_ == ':' ? ':' : '?';
   }
 
@@ -177,7 +178,7 @@ class Scanner {
       if (!quiet_) complain_ambiguous(prefix, candidates);
       own_.rest += word.size();
       ++state_.optind;
-      state_.optopt = 0;
+      own_.offender = 0;
       return '?';
     }
     if (found == nullptr) {
@@ -189,7 +190,7 @@ class Scanner {
       }
       own_.rest = nullptr;
       ++state_.optind;
-      state_.optopt = 0;
+      own_.offender = 0;
       return '?';
     }
     return take_long(*found, prefix, name.size() < word.size() ? own_.rest + name.size() + 1 : nullptr);
@@ -203,7 +204,7 @@ class Scanner {
         std::fprintf(errors(), dgettext("libc", "%s: option '%s%s' doesn't allow an argument\n"), argv_[0], prefix,
                      found.name);
       }
-      state_.optopt = found.val;
+      own_.offender = found.val;
       return '?';
     }
     if (value == nullptr && found.has_arg == required_argument) {
@@ -212,7 +213,7 @@ class Scanner {
           std::fprintf(errors(), dgettext("libc", "%s: option '%s%s' requires an argument\n"), argv_[0], prefix,
                        found.name);
         }
-        state_.optopt = found.val;
+        own_.offender = found.val;
         return *options_ == ':' ? ':' : '?';
       }
       value = argv_[state_.optind++];
@@ -307,7 +308,9 @@ int own_getopt_long_only(int argc, char* const* argv, const char* options, const
 
 int next_option(LibcState& state, int argc, char** argv, const GetoptCall& call) {
   if (argc < 1) return finished;
-  return Scanner(state, argc, argv, call).next();
+  const int result = Scanner(state, argc, argv, call).next();
+  state.optopt = state.getopt.get().offender;
+  return result;
 }
 
 std::span<const Binding> getopt_bindings() {

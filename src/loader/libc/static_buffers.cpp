@@ -3,6 +3,7 @@
 #include "loader/libc/static_buffers.hpp"
 
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <netinet/ether.h>
 #include <regex.h>
@@ -176,7 +177,10 @@ char* own_tmpnam(char* name) {
     own.resize(512);
     name = own.data();
   }
-  return ::tmpnam_r(name);
+  // By name, since the linker warns everyone who refers to it. The program has been warned when it was linked.
+  using Function = char* (*)(char*);
+  static const auto function = reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, "tmpnam_r"));
+  return function != nullptr ? function(name) : nullptr;
 }
 
 char* own_inet_ntoa(in_addr address) {
