@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: MIT
+// Handlers of signals that a program sends itself, and of faults of its own instructions, belong to its instance.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <csignal>
+#include <cstdlib>
+
+#include "compile.hpp"
+#include "journal.hpp"
+#include "loader/libc/signals.hpp"
+
+namespace aplib::loader::test {
+namespace {
+
+class Signals : public testing::Test {
+ protected:
+  std::shared_ptr<const Program> c(const std::string& text) {
+    const std::string prologue =
+        journal_prologue + "#include <signal.h>\n#include <setjmp.h>\n#include <errno.h>\n#include <unistd.h>\n";
+    return Program::load(shop_.compile(prologue + text, {"-shared", "-O1", "-D_GNU_SOURCE"}, "p.so"));
+  }
+
+ private:
+  Workshop shop_;
+};
+
+/// What the machine does: asks the loader on a stack of its own.
+class FaultHandlers {
+ public:
+  FaultHandlers() {
+    stack_t stack{};
+    stack.ss_sp = stack_.data();
+    stack.ss_size = stack_.size();
+    sigaltstack(&stack, &old_stack_);
+    struct sigaction action {};
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    action.sa_sigaction = [](int signal, siginfo_t* info, void* context) {
+      if (deliver_fault(signal, *info, context, nullptr)) return;
+      std::signal(signal, SIG_DFL);
+    };
+    for (std::size_t i = 0; i < signals.size(); ++i) sigaction(signals[i], &action, &old_[i]);
+  }
+  ~FaultHandlers() {
+    for (std::size_t i = 0; i < signals.size(); ++i) sigaction(signals[i], &old_[i], nullptr);
+    sigaltstack(&old_stack_, nullptr);
+  }
+
+ private:
+  static constexpr std::array signals{SIGSEGV, SIGFPE, SIGBUS, SIGILL, SIGABRT};
+  std::array<char, 65536> stack_{};
+  stack_t old_stack_{};
+  std::array<struct sigaction, signals.size()> old_{};
+};
+
+TEST_F(Signals, RaiseCallsTheInstancesHandler) {
+  const auto program = c(R"(
+    static void handler(int signal) { say(signal == SIGUSR1 ? "one " : "two "); }
+    int main(int n, char** a) {
+      start(a);
+      if (signal(SIGUSR1, handler) != SIG_DFL || signal(SIGINT, handler) != SIG_DFL) return 1;
+      raise(SIGUSR1);
+      raise(SIGINT);
+      kill(getpid(), SIGUSR1);
+      return signal(SIGUSR1, SIG_IGN) == handler && raise(SIGUSR1) == 0 ? 0 : 2;
+    })");
+  struct sigaction before {};
+  sigaction(SIGINT, nullptr, &before);
+  for (const std::uint32_t cell : {0U, 1U}) {
+    const JournalRun run = run_journal(program, cell);
+    EXPECT_EQ(run.journal, "one two one ");
+    EXPECT_EQ(run.ran.outcome.status, 0);
+  }
+  struct sigaction after {};
+  sigaction(SIGINT, nullptr, &after);
+  EXPECT_EQ(before.sa_handler, after.sa_handler) << "the process's own handler is left alone";
+}
+
+TEST_F(Signals, SigactionKeepsWhatItWasGiven) {
+  const auto program = c(R"(
+    static void handler(int signal, siginfo_t* info, void* context) {
+      say(info->si_signo == signal && info->si_pid == getpid() && context != NULL ? "info " : "?");
+    }
+    int main(int n, char** a) {
+      struct sigaction action = {0}, old;
+      start(a);
+      action.sa_sigaction = handler;
+      action.sa_flags = SA_SIGINFO | SA_RESETHAND;
+      sigaddset(&action.sa_mask, SIGUSR2);
+      if (sigaction(SIGUSR1, &action, NULL) != 0) return 1;
+      if (sigaction(SIGUSR1, NULL, &old) != 0 || old.sa_sigaction != handler) return 2;
+      if ((old.sa_flags & SA_SIGINFO) == 0 || sigismember(&old.sa_mask, SIGUSR2) != 1) return 3;
+      raise(SIGUSR1);
+      sigaction(SIGUSR1, NULL, &old);
+      if (old.sa_handler != SIG_DFL) return 4;
+      if (sigaction(SIGKILL, &action, NULL) != -1 || errno != EINVAL) return 5;
+      if (sigaction(1000, NULL, &old) != -1 || errno != EINVAL) return 6;
+      return 0;
+    })");
+  const JournalRun run = run_journal(program);
+  EXPECT_EQ(run.ran.outcome.status, 0);
+  EXPECT_EQ(run.journal, "info ");
+}
+
+TEST_F(Signals, ASignalWithoutHandlerEndsTheMachineInWords) {
+  const JournalRun run = run_journal(c("int main(int n, char** a) { start(a); raise(SIGTERM); say(\"on\"); }"));
+  EXPECT_EQ(run.ran.failed_status, 128 + SIGTERM);
+  EXPECT_NE(run.ran.failure.find("SIGTERM"), std::string::npos) << run.ran.failure;
+  EXPECT_EQ(run.journal, "");
+  EXPECT_EQ(run_journal(c("int main(int n, char** a) { return raise(SIGCHLD); }")).ran.failed_status, 0);
+}
+
+TEST_F(Signals, ABlockedSignalWaits) {
+  const auto program = c(R"(
+    static void handler(int signal) { say("handler "); }
+    int main(int n, char** a) {
+      sigset_t set, old;
+      start(a);
+      signal(SIGUSR1, handler);
+      sigemptyset(&set);
+      sigaddset(&set, SIGUSR1);
+      if (sigprocmask(SIG_BLOCK, &set, &old) != 0 || sigismember(&old, SIGUSR1) != 0) return 1;
+      raise(SIGUSR1);
+      say("blocked ");
+      if (sigpending(&old) != 0 || sigismember(&old, SIGUSR1) != 1) return 2;
+      sigprocmask(SIG_UNBLOCK, &set, &old);
+      if (sigismember(&old, SIGUSR1) != 1) return 3;
+      say("free ");
+      sigprocmask(SIG_BLOCK, &set, NULL);
+      raise(SIGUSR1);
+      int found = 0;
+      if (sigwait(&set, &found) != 0 || found != SIGUSR1) return 4;
+      struct timespec nothing = {0, 1000};
+      if (sigtimedwait(&set, NULL, &nothing) != -1 || errno != EAGAIN) return 5;
+      raise(SIGUSR1);
+      sigemptyset(&set);
+      if (sigsuspend(&set) != -1 || errno != EINTR) return 6;
+      say("end");
+      return 0;
+    })");
+  for (const std::uint32_t cell : {0U, 1U}) {
+    const JournalRun run = run_journal(program, cell);
+    EXPECT_EQ(run.ran.outcome.status, 0);
+    EXPECT_EQ(run.journal, "blocked handler free handler end");
+  }
+}
+
+TEST_F(Signals, OlderWordsWork) {
+  const auto program = c(R"(
+    static void handler(int signal) { say("handler "); }
+    int main(int n, char** a) {
+      start(a);
+      if (sigset(SIGUSR1, handler) != SIG_DFL) return 1;
+      sighold(SIGUSR1);
+      raise(SIGUSR1);
+      say("held ");
+      sigrelse(SIGUSR1);
+      if (sigset(SIGUSR1, SIG_HOLD) != handler || sigset(SIGUSR1, handler) != SIG_HOLD) return 2;
+      sigignore(SIGUSR1);
+      raise(SIGUSR1);
+      if (siginterrupt(SIGUSR1, 1) != 0) return 3;
+      sysv_signal(SIGUSR2, handler);
+      raise(SIGUSR2);
+      if (signal(SIGUSR2, SIG_IGN) != SIG_DFL) return 4;
+      return 0;
+    })");
+  const JournalRun run = run_journal(program);
+  EXPECT_EQ(run.ran.outcome.status, 0);
+  EXPECT_EQ(run.journal, "held handler handler ");
+}
+
+TEST_F(Signals, AHandlerMayBeLeftByLongjmpAgainAndAgain) {
+  const auto program = c(R"(
+    static jmp_buf place;
+    static void handler(int signal) { longjmp(place, 1); }
+    int main(int n, char** a) {
+      start(a);
+      signal(SIGUSR1, handler);
+      for (int i = 0; i < 3; ++i) {
+        if (setjmp(place) == 0) raise(SIGUSR1);
+        say("back ");
+      }
+      return 0;
+    })");
+  EXPECT_EQ(run_journal(program).journal, "back back back ");
+}
+
+TEST_F(Signals, TimersThatSendSignalsAreRefusedInWords) {
+  const auto program = c(R"(
+    #include <sys/time.h>
+    #include <time.h>
+    int main(int n, char** a) {
+      struct itimerval value = {{0, 0}, {1, 0}}, none = {{0, 0}, {0, 0}};
+      timer_t timer;
+      errno = 0;
+      if (alarm(1) != 0 || errno != ENOSYS) return 1;
+      errno = 0;
+      if (setitimer(ITIMER_REAL, &value, NULL) != -1 || errno != ENOSYS) return 2;
+      if (timer_create(CLOCK_MONOTONIC, NULL, &timer) != -1 || errno != ENOSYS) return 3;
+      if (alarm(0) != 0 || setitimer(ITIMER_REAL, &none, NULL) != 0) return 4;
+      return 0;
+    })");
+  const JournalRun run = run_journal(program);
+  EXPECT_EQ(run.ran.outcome.status, 0);
+  ASSERT_EQ(run.ran.warnings.size(), 3U);
+  EXPECT_NE(run.ran.warnings[0].find("alarm()"), std::string::npos);
+}
+
+constexpr const char* catcher = R"(
+    static sigjmp_buf place;
+    static int number;
+    static void handler(int signal) { number = signal; siglongjmp(place, 1); }
+    __attribute__((noinline)) static int divide(int x, int y) { int q; __asm__ volatile("cltd; idivl %2" : "=a"(q) : "0"(x), "r"(y) : "edx", "cc"); return q; }
+    __attribute__((noinline)) static void touch(char* at) { *(volatile char*)at = 1; }
+)";
+
+TEST_F(Signals, AProgramCatchesItsOwnFaultsRepeatedly) {
+  const FaultHandlers machine;
+  const auto program = c(std::string(catcher) + R"(
+    int main(int n, char** a) {
+      start(a);
+      signal(SIGSEGV, handler);
+      signal(SIGFPE, handler);
+      for (int i = 0; i < 2; ++i) {
+        if (sigsetjmp(place, 1) == 0) touch((char*)16); else say(number == SIGSEGV ? "segv " : "? ");
+        if (sigsetjmp(place, 0) == 0) number = divide(1, 0); else say(number == SIGFPE ? "fpe " : "? ");
+      }
+      return 0;
+    })");
+  for (const std::uint32_t cell : {0U, 1U}) {
+    const JournalRun run = run_journal(program, cell);
+    EXPECT_EQ(run.journal, "segv fpe segv fpe ");
+    EXPECT_EQ(run.ran.outcome.status, 0);
+  }
+}
+
+TEST_F(Signals, AFaultHandlerMayRepairAndReturn) {
+  const FaultHandlers machine;
+  const auto program = c(R"(
+    #include <sys/mman.h>
+    #include <math.h>
+    static char* page;
+    static void handler(int signal, siginfo_t* info, void* context) {
+      char frame[3000];
+      memset(frame, 1, sizeof frame);
+      __asm__ volatile("" : : "r"(frame) : "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7");
+      __asm__ volatile("xorps %%xmm3, %%xmm3; xorps %%xmm4, %%xmm4; fninit" : : : "xmm3", "xmm4");
+      say((char*)info->si_addr == page + 5 ? "at " : "? ");
+      mprotect(page, 4096, PROT_READ | PROT_WRITE);
+    }
+    int main(int n, char** a) {
+      start(a);
+      page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      struct sigaction action = {0};
+      action.sa_sigaction = handler;
+      action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+      sigaction(SIGSEGV, &action, NULL);
+      for (int i = 0; i < 2; ++i) {
+        double kept = n * 1.5, after;
+        long word = 0x1122334455667788, same;
+        __asm__ volatile("movsd %3, %%xmm3; movsd %%xmm3, %%xmm4; mov %4, %%r11; movb $7, (%2); movsd %%xmm4, %0; mov %%r11, %1"
+                         : "=m"(after), "=r"(same) : "r"(page + 5), "m"(kept), "r"(word) : "xmm3", "xmm4", "r11", "memory");
+        if (after != kept || same != word || page[5] != 7) return 1;
+        mprotect(page, 4096, PROT_NONE);
+      }
+      say("end");
+      return 0;
+    })");
+  for (const std::uint32_t cell : {0U, 1U}) {
+    const JournalRun run = run_journal(program, cell);
+    EXPECT_EQ(run.journal, "at at end");
+    EXPECT_EQ(run.ran.outcome.status, 0);
+  }
+}
+
+TEST_F(Signals, ExitLeavesAFaultHandler) {
+  const FaultHandlers machine;
+  const auto program = c(std::string(catcher) + R"(
+    static void ends(int signal) { say("handler"); exit(12); }
+    int main(int n, char** a) { start(a); signal(SIGSEGV, ends); touch((char*)16); return 0; })");
+  for (const std::uint32_t cell : {0U, 1U, 2U}) {
+    const JournalRun run = run_journal(program, cell);
+    EXPECT_EQ(run.journal, "handler");
+    EXPECT_EQ(run.ran.outcome.status, 12);
+  }
+}
+
+TEST_F(Signals, AFaultWithoutHandlerIsNotDelivered) {
+  const auto program = c(std::string(catcher) + "int main(int n, char** a) { touch((char*)16); return 0; }");
+  EXPECT_EXIT(
+      {
+        const FaultHandlers machine;
+        run_journal(program);
+      },
+      testing::KilledBySignal(SIGSEGV), "");
+}
+
+TEST_F(Signals, SigPipeIsIgnoredForAllWhenOneAsks) {
+  const auto program = c(R"(
+    #include <unistd.h>
+    int main(int n, char** a) {
+      int ends[2];
+      start(a);
+      signal(SIGPIPE, SIG_IGN);
+      if (pipe(ends) != 0) return 1;
+      close(ends[0]);
+      return write(ends[1], "x", 1) == -1 && errno == EPIPE ? 0 : 2;
+    })");
+  struct sigaction before {};
+  sigaction(SIGPIPE, nullptr, &before);
+  EXPECT_EQ(run_journal(program).ran.outcome.status, 0);
+  sigaction(SIGPIPE, &before, nullptr);
+}
+
+}  // namespace
+}  // namespace aplib::loader::test
