@@ -12,11 +12,19 @@
 
 #include "aplib/error.hpp"
 #include "loader/find_object.hpp"
+#include "loader/libc/dl.hpp"
 #include "loader/libc/end.hpp"
 #include "loader/libc/start.hpp"
+#include "loader/libc/threads.hpp"
 #include "loader/thread_state.hpp"
 
 namespace aplib::loader {
+
+namespace {
+
+constexpr std::size_t plugins_reserved = 256;
+
+}  // namespace
 
 namespace libc {
 void stop_stdio(Instance& instance);
@@ -33,6 +41,9 @@ std::unique_ptr<Instance> Instance::make(std::shared_ptr<const Program> program,
 
   const Program& plan = *instance->program_;
   for (const Image& image : plan.images()) image.file->check_unchanged();
+  instance->home_ = range;
+  // Other threads of the program may look at images while one of them loads more.
+  if (plan.binds("dlopen")) instance->images_.reserve(plan.images().size() + plugins_reserved);
   instance->range_ = ReservedRange(plan.span(), plan.alignment(), range.low, range.bytes);
   for (std::size_t i = 0; i < plan.images().size(); ++i) {
     const Image& image = plan.images()[i];
@@ -76,7 +87,11 @@ Outcome Instance::run(std::unique_ptr<Instance> owned, const std::function<int(I
       self.construct();
       return entry(self);
     });
-    if (!outcome.jumped) self.runs_handlers_ = true;
+    if (!outcome.jumped) {
+      self.runs_handlers_ = true;
+      note_exit_status(self, outcome.status);
+    }
+    warn_of_threads(self);
   } catch (...) {
     // Out of constructors, the entry, or the end: no more code of the program, but its output is shown.
     leave_for_good(context);
@@ -205,6 +220,7 @@ void Instance::finish() {
              return 0;
            }).jumped) {
     }
+    libc::end_plugins(*this);
     while (constructed_ > 0) {
       const LoadedImage& image = images_[program_->initialization_order()[--constructed_]];
       until_exit(context, [this, &image] {

@@ -69,7 +69,8 @@ int main(void) {
   int (*count)(void) = (int (*)(void))dlsym(handle, "count");
   NEED(count);
   count();
-  printf("count %d, counter %d\n", count(), *(int*)dlsym(handle, "counter"));
+  printf("count %d, ", count());
+  printf("counter %d\n", *(int*)dlsym(handle, "counter"));
   NEED(dlclose(handle) == 0);
   printf("closed\n");
   NEED(dlopen("plugin.so", RTLD_NOW | RTLD_NOLOAD) == NULL);
@@ -164,7 +165,8 @@ int raise_level(int by) { return level += by; }
 int main(void) {
   void* handle = dlopen("plugin.so", RTLD_NOW);
   NEED(handle);
-  printf("%d %d %s\n", ((int (*)(void))dlsym(handle, "work"))(), level, getenv("FROM_PLUGIN"));
+  printf("%d ", ((int (*)(void))dlsym(handle, "work"))());
+  printf("%d %s\n", level, getenv("FROM_PLUGIN"));
   return 0;
 })")),
             "9 9 yes\n");
@@ -296,7 +298,7 @@ int main(void) {
 
 TEST_F(DlTest, next_and_default_and_self) {
   plugin("int layer(void) { return 1; }", "liblower.so", {"-Wl,-soname,liblower.so"});
-  const Workshop::Flags link{shop.path("liblower.so")};
+  const Workshop::Flags link{"-Wl,--no-as-needed", shop.path("liblower.so")};
   EXPECT_EQ(say(program(R"(
 int layer(void) { return 10 + ((int (*)(void))dlsym(RTLD_NEXT, "layer"))(); }
 int hidden_twin(void) { return 5; }
@@ -339,13 +341,14 @@ TEST_F(DlTest, errors_say_what_and_where) {
   plugin("int missing_one(void); int use(void) { return missing_one(); }", "broken.so");
   shop.write("text.so", "this is no library");
   const std::string out = say(program(R"(
-static void try_it(const char* name, int flags) { printf("%s: %s\n", dlopen(name, flags) ? "opened" : "refused", dlerror()); }
+static void try_it(const char* name, int flags) { printf("%s: ", dlopen(name, flags) ? "opened" : "refused"); printf("%s\n", dlerror()); }
 int main(void) {
   try_it("no_such_file.so", RTLD_NOW);
   try_it("broken.so", RTLD_NOW);
   try_it("text.so", RTLD_NOW);
   try_it("broken.so", 0);
-  printf("%p %s\n", dlmopen(LM_ID_NEWLM, "broken.so", RTLD_NOW), dlerror());
+  printf("%p ", dlmopen(LM_ID_NEWLM, "broken.so", RTLD_NOW));
+  printf("%s\n", dlerror());
   printf("%d\n", dlerror() == NULL);
   return 0;
 })"));
@@ -359,7 +362,7 @@ TEST_F(DlTest, initial_exec_thread_locals_are_refused_in_plugins) {
   plugin("__thread int fast __attribute__((tls_model(\"initial-exec\"))) = 1; int get(void) { return fast; }",
          "plugin.so");
   const std::string out = say(program(R"(
-int main(void) { printf("%p %s\n", dlopen("plugin.so", RTLD_NOW), dlerror()); return 0; })"));
+int main(void) { printf("%p ", dlopen("plugin.so", RTLD_NOW)); printf("%s\n", dlerror()); return 0; })"));
   EXPECT_NE(out.find("-ftls-model=global-dynamic"), std::string::npos) << out;
 }
 

@@ -66,33 +66,38 @@ void* open_system(DlState& state, void* system, const std::string& path, int fla
   return &handle;
 }
 
-/// Images that `plugin`'s new ones are bound to beyond their own group: they must stay as long as it does.
-void add_bound_images(const Program& plugin, std::vector<std::uint32_t>& needs) {
-  for (const std::uint32_t index : plugin.initialization_order()) {
-    const RelocationPlan& plan = plugin.images()[index].plan;
-    for (const auto& store : plan.based) needs.push_back(store.image);
-    for (const auto& store : plan.indirect) needs.push_back(store.image);
-    for (const auto& copy : plan.copies) {
-      if (copy.image != RelocationPlan::of_state) needs.push_back(copy.image);
+/// Images that image `index` of `plugin` cannot do without: those it is bound to and those it names.
+std::vector<std::uint32_t> needs_of(const Instance& instance, const Program& plugin, std::uint32_t index) {
+  std::vector<std::uint32_t> needs;
+  const RelocationPlan& plan = plugin.images()[index].plan;
+  for (const auto& store : plan.based) needs.push_back(store.image);
+  for (const auto& store : plan.indirect) needs.push_back(store.image);
+  for (const auto& copy : plan.copies) {
+    if (copy.image != RelocationPlan::of_state) needs.push_back(copy.image);
+  }
+  for (const std::string_view name : plugin.images()[index].file->needed()) {
+    for (const std::uint32_t other : plugin.group()) {
+      if (instance.images()[other].file->is_named(name)) needs.push_back(other);
     }
   }
+  std::ranges::sort(needs);
+  const auto rest = std::ranges::unique(needs);
+  needs.erase(rest.begin(), rest.end());
+  return needs;
 }
 
-/// Completes `handle.needs`: only images that plug-ins brought, each once, with what those need in turn.
+/// Fills `handle.needs`: of the images that it reaches, those that plug-ins brought.
 void count_needs(const Instance& instance, DlState& state, DlHandle& handle) {
-  std::vector<std::uint32_t> all;
   const auto add = [&](std::uint32_t index) {
-    if (index >= instance.program().images().size() && std::ranges::find(all, index) == all.end()) all.push_back(index);
+    if (index >= instance.program().images().size() && std::ranges::find(handle.needs, index) == handle.needs.end())
+      handle.needs.push_back(index);
   };
-  for (const std::uint32_t index : handle.needs) add(index);
-  for (std::size_t at = 0; at < all.size(); ++at) {
-    for (const DlHandle& other : state.handles) {
-      if (std::ranges::find(other.needs, all[at]) == other.needs.end() || &other == &handle) continue;
-      for (const std::uint32_t index : other.needs) add(index);
-    }
+  add(handle.group.front());
+  for (std::size_t at = 0; at < handle.needs.size(); ++at) {
+    DlState::Brought& brought = state.brought[handle.needs[at]];
+    ++brought.uses;
+    for (const std::uint32_t index : brought.needs) add(index);
   }
-  handle.needs = std::move(all);
-  for (const std::uint32_t index : handle.needs) ++state.brought[index].uses;
 }
 
 /// The handle of an image that is there already, or null.
@@ -118,7 +123,6 @@ DlHandle& new_image_handle(const Instance& instance, DlState& state, std::vector
   const LoadedImage& image = instance.images()[group.front()];
   DlHandle& handle = new_handle(state, DlHandle::Kind::images, image.file->path());
   handle.group = std::move(group);
-  handle.needs = handle.group;
   handle.map.l_addr = reinterpret_cast<ElfW(Addr)>(image.base);
   handle.map.l_ld = reinterpret_cast<ElfW(Dyn)*>(image.base + image.file->dynamic_address());
   return handle;
@@ -192,8 +196,8 @@ Opened open_file(const Caller& caller, DlState& state, const std::string& name, 
   const auto plugin = Program::load_plugin(instance.program(), around, library.file, asked_by);
   instance.add_plugin(plugin);
   DlHandle& handle = new_image_handle(instance, state, plugin->group());
-  for (const std::uint32_t index : plugin->initialization_order()) state.brought[index] = {};
-  add_bound_images(*plugin, handle.needs);
+  for (const std::uint32_t index : plugin->initialization_order())
+    state.brought[index].needs = needs_of(instance, *plugin, index);
   count_needs(instance, state, handle);
   handle.count = 1;
   apply_flags(state, handle, flags);

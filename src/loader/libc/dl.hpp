@@ -44,10 +44,12 @@ struct DlHandle {
 };
 
 struct DlState {
+  /// An image that a plug-in brought.
   struct Brought {
-    std::uint32_t uses = 0;
-    bool stays = false;    ///< RTLD_NODELETE, or a thread_local of it is still to be destroyed.
-    bool closing = false;  ///< Its destructors run: not to be found any more.
+    std::uint32_t uses = 0;            ///< Handles that need it.
+    std::vector<std::uint32_t> needs;  ///< Images that it needs itself.
+    bool stays = false;                ///< RTLD_NODELETE, or a thread_local of it is still to be destroyed.
+    bool closing = false;              ///< Its destructors run: not to be found any more.
   };
   std::mutex mutex;
   std::list<DlHandle> handles;
