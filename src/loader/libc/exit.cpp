@@ -141,11 +141,7 @@ void exit_instance(Instance& instance, int status) {
   note_exit_status(instance, status);
   int flows = 0;
   instance.for_each_context([&flows](TaskContext&) { ++flows; });
-  if (flows <= 1) {
-    run_exit_handlers(instance);
-  } else {
-    warn_of_threads(instance);
-  }
+  if (flows <= 1) run_exit_handlers(instance);
   instance.leave(status, true);
 }
 

@@ -11,11 +11,14 @@
 #include <pthread.h>
 #include <threads.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <exception>
 #include <memory>
 #include <new>
+#include <string_view>
 
 #include "aplib/error.hpp"
 #include "aplib/export.hpp"
@@ -178,6 +181,18 @@ int create(pthread_t* id, const pthread_attr_t* attributes, Routine routine, voi
   return error;
 }
 
+/// Libraries that keep threads of their own to work for whoever calls. Those threads serve all instances, one after another, and never end, so they belong to none;
+/// openmp.cpp lends them a context where it can.
+bool is_of_pool_library(const void* caller) noexcept {
+  Dl_info info{};
+  if (dladdr(caller, &info) == 0 || info.dli_fname == nullptr) return false;
+  const std::string_view path = info.dli_fname;
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  return std::ranges::any_of(std::array<std::string_view, 8>{"libgomp.", "libomp.", "libiomp5.", "libtbb",
+                                                             "libopenblas", "libblis", "libmkl_", "libfftw3"},
+                             [name](std::string_view pool) { return name.starts_with(pool); });
+}
+
 }  // namespace
 
 bool on_program_thread() noexcept { return made_by_program; }
@@ -264,6 +279,9 @@ std::span<const Binding> threads_bindings() {
 // Found before libc's by every library of a process that is linked with this one. Threads that no program makes cost one load more.
 extern "C" APLIB_API int pthread_create(pthread_t* id, const pthread_attr_t* attributes, void* (*routine)(void*),
                                         void* argument) noexcept {
-  return aplib::loader::create(id, attributes, routine, argument);
+  using namespace aplib::loader;
+  if (here() == nullptr || is_of_pool_library(__builtin_return_address(0)))
+    return create_natively(id, attributes, routine, argument);
+  return create(id, attributes, routine, argument);
 }
 #endif

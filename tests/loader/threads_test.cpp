@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT
+// Threads that programs make are flows of their instance: its thread_locals, its libc state, its end.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "compile.hpp"
+#include "journal.hpp"
+#include "task/switch.hpp"
+
+namespace aplib::loader::test {
+namespace {
+
+#if APLIB_ASAN || APLIB_TSAN
+constexpr bool sees_threads_of_libraries = false;
+#else
+constexpr bool sees_threads_of_libraries = true;
+#endif
+
+class Threads : public testing::Test {
+ protected:
+  std::shared_ptr<const Program> c(const std::string& text) {
+    return Program::load(
+        shop_.compile(journal_prologue + prologue + text, {"-shared", "-O1", "-D_GNU_SOURCE"}, "p.so"));
+  }
+  std::shared_ptr<const Program> cpp(const std::string& text) {
+    return Program::load(
+        shop_.compile_cpp(journal_prologue + prologue + text, {"-shared", "-O1", "-std=c++17"}, "p.so"));
+  }
+
+ private:
+  static constexpr const char* prologue = "#include <pthread.h>\n#include <stdint.h>\n#include <unistd.h>\n";
+  Workshop shop_;
+};
+
+TEST_F(Threads, HaveTheGlobalsOfTheirInstanceAndThreadLocalsOfTheirOwn) {
+  const auto program = c(R"(
+    static int global = 1;
+    static __thread int local = 10;
+    static void* work(void* add) { global += (int)(intptr_t)add; return (void*)(intptr_t)(++local); }
+    int main(int n, char** a) {
+      pthread_t id;
+      void* result;
+      local = 20;
+      for (int i = 0; i < 3; ++i) {
+        if (pthread_create(&id, NULL, work, (void*)(intptr_t)1) != 0 || pthread_join(id, &result) != 0) return 1;
+        if ((intptr_t)result != 11) return 2;
+      }
+      return global == 4 && local == 20 ? 0 : 3;
+    })");
+  for (const std::uint32_t cell : {0U, 1U}) EXPECT_EQ(run_journal(program, cell).ran.outcome.status, 0);
+}
+
+TEST_F(Threads, DestroyTheirThreadLocalsHoweverTheyEnd) {
+  const auto program = cpp(R"(
+    struct Speaker { const char* name = "end "; ~Speaker() { say(name); } };
+    thread_local Speaker speaker;
+    struct Automatic { ~Automatic() { say("automatic "); } };
+    static void* returns(void*) { speaker.name = "returned "; return nullptr; }
+    static void* exits(void*) { Automatic automatic; speaker.name = "exited "; pthread_exit(nullptr); }
+    static int never[2];
+    static void* waits(void* ready) {
+      Automatic automatic;
+      char byte;
+      speaker.name = "cancelled ";
+      if (write(*static_cast<int*>(ready), "x", 1) != 1) return nullptr;
+      return read(never[0], &byte, 1) == 1 ? nullptr : ready;
+    }
+    int main(int, char** a) {
+      start(a);
+      pthread_t id;
+      for (int i = 0; i < 2; ++i) {
+        pthread_create(&id, nullptr, i == 0 ? returns : exits, nullptr);
+        pthread_join(id, nullptr);
+      }
+      int ends[2];
+      char byte;
+      if (pipe(ends) != 0 || pipe(never) != 0) return 1;
+      pthread_create(&id, nullptr, waits, &ends[1]);
+      if (read(ends[0], &byte, 1) != 1) return 2;
+      pthread_cancel(id);
+      void* result = nullptr;
+      pthread_join(id, &result);
+      return result == PTHREAD_CANCELED ? 0 : 3;
+    })");
+  const JournalRun run = run_journal(program);
+  EXPECT_EQ(run.journal, "returned automatic exited automatic cancelled ");
+  EXPECT_EQ(run.ran.outcome.status, 0);
+}
+
+TEST_F(Threads, KeepTheirContextForDestructorsOfKeys) {
+  const auto program = c(R"(
+    static __thread int local = 3;
+    static pthread_key_t key;
+    static int rounds;
+    static void at_end(void* value) {
+      if (local != 4) say("lost ");
+      if (++rounds < 2) pthread_setspecific(key, value);
+      say(value);
+    }
+    static void* work(void* unused) { local = 4; pthread_setspecific(key, "key "); return NULL; }
+    int main(int n, char** a) {
+      pthread_t id;
+      start(a);
+      pthread_key_create(&key, at_end);
+      pthread_create(&id, NULL, work, NULL);
+      pthread_join(id, NULL);
+      pthread_key_delete(key);
+      return 0;
+    })");
+  EXPECT_EQ(run_journal(program).journal, "key key ");
+}
+
+TEST_F(Threads, ExitEndsTheThreadAloneAndSaysSo) {
+  const auto program = c(R"(
+    static void handler(void) { say("handler "); }
+    static void* work(void* unused) { exit(5); }
+    int main(int n, char** a) {
+      pthread_t id;
+      start(a);
+      atexit(handler);
+      pthread_create(&id, NULL, work, NULL);
+      pthread_join(id, NULL);
+      say("main ");
+      return 6;
+    })");
+  RecordingHost host;
+  Journal journal;
+  const loader::Outcome outcome = run_instance(make_instance(program, host, 0, journal.arguments()), call_main);
+  EXPECT_EQ(outcome.status, 6);
+  EXPECT_EQ(journal.text(), "main handler ");
+  EXPECT_EQ(host.exited, std::vector<int>{5});
+  ASSERT_EQ(host.warnings.size(), 1U);
+  EXPECT_NE(host.warnings[0].find("exit()"), std::string::npos);
+}
+
+TEST_F(Threads, KeepTheInstanceUntilTheyEnd) {
+  auto program = c(R"(
+    static int ends[2];
+    static char kept[] = "thread ";
+    static void handler(void) { say("handler "); }
+    static void* work(void* unused) { char byte; if (read(ends[0], &byte, 1) == 1) say(kept); return NULL; }
+    int main(int n, char** a) {
+      pthread_t id;
+      start(a);
+      atexit(handler);
+      if (pipe(ends) != 0) return 100;
+      pthread_create(&id, NULL, work, NULL);
+      pthread_detach(id);
+      say("main ");
+      exit(ends[1]);
+    })");
+  RecordingHost host;
+  Journal journal;
+  const loader::Outcome outcome = run_instance(make_instance(program, host, 0, journal.arguments()), call_main);
+  EXPECT_EQ(journal.text(), "main ");
+  ASSERT_EQ(host.warnings.size(), 1U);
+  EXPECT_NE(host.warnings[0].find("1 thread"), std::string::npos) << host.warnings[0];
+  ASSERT_EQ(write(outcome.status, "x", 1), 1);
+  while (program.use_count() != 1) std::this_thread::yield();  // the instance holds it
+  EXPECT_EQ(journal.text(), "main thread handler ");
+}
+
+TEST_F(Threads, OfCWork) {
+  const auto program = c(R"(
+    #include <threads.h>
+    static _Thread_local int local = 5;
+    static int work(void* add) { return ++local + *(int*)add; }
+    static int leaves(void* unused) { thrd_exit(-7); }
+    int main(int n, char** a) {
+      thrd_t id;
+      int result = 0, add = 100;
+      if (thrd_create(&id, work, &add) != thrd_success || thrd_join(id, &result) != thrd_success || result != 106) return 1;
+      if (thrd_create(&id, leaves, NULL) != thrd_success || thrd_join(id, &result) != thrd_success || result != -7) return 2;
+      return 0;
+    })");
+  EXPECT_EQ(run_journal(program).ran.outcome.status, 0);
+}
+
+TEST_F(Threads, OfTheStandardLibraryAreSeenToo) {
+  if (!sees_threads_of_libraries) GTEST_SKIP() << "sanitizers keep pthread_create of shared libraries to themselves";
+  const auto program = cpp(R"(
+    #include <thread>
+    #include <future>
+    struct Speaker { const char* name = "?"; ~Speaker() { say(name); } };
+    thread_local Speaker speaker;
+    thread_local int local = 2;
+    int main(int, char** a) {
+      start(a);
+      local = 50;
+      int seen = 0;
+      std::thread([&seen] { seen = local++; speaker.name = "thread "; }).join();
+      const int other = std::async(std::launch::async, [] { speaker.name = "async "; return local; }).get();
+      return seen == 2 && other == 2 && local == 50 ? 0 : 1;
+    })");
+  for (const std::uint32_t cell : {0U, 1U}) {
+    const JournalRun run = run_journal(program, cell);
+    EXPECT_EQ(run.ran.outcome.status, 0);
+    EXPECT_EQ(run.journal, "thread async ");
+  }
+}
+
+TEST_F(Threads, AnUncaughtExceptionIsReportedInWords) {
+  const auto program = cpp(R"(
+    #include <stdexcept>
+    static void* work(void*) { throw std::runtime_error("broken"); }
+    int main(int, char** a) {
+      start(a);
+      pthread_t id;
+      pthread_create(&id, nullptr, work, nullptr);
+      pthread_join(id, nullptr);
+      return 0;
+    })");
+  const JournalRun run = run_journal(program);
+  EXPECT_EQ(run.ran.failed_status, 1);
+  EXPECT_NE(run.ran.failure.find("broken"), std::string::npos) << run.ran.failure;
+}
+
+TEST_F(Threads, StartWithTheSignalsBlockedThatTheirMakerBlocks) {
+  const auto program = c(R"(
+    #include <signal.h>
+    static void handler(int signal) { say("handler "); }
+    static void* work(void* set) {
+      raise(SIGUSR1);
+      say("blocked ");
+      pthread_sigmask(SIG_UNBLOCK, set, NULL);
+      return NULL;
+    }
+    int main(int n, char** a) {
+      pthread_t id;
+      sigset_t set;
+      start(a);
+      signal(SIGUSR1, handler);
+      sigemptyset(&set);
+      sigaddset(&set, SIGUSR1);
+      pthread_sigmask(SIG_BLOCK, &set, NULL);
+      pthread_create(&id, NULL, work, &set);
+      pthread_join(id, NULL);
+      pthread_sigmask(SIG_BLOCK, NULL, &set);
+      return sigismember(&set, SIGUSR1) == 1 ? 0 : 1;
+    })");
+  const JournalRun run = run_journal(program);
+  EXPECT_EQ(run.journal, "blocked handler ");
+  EXPECT_EQ(run.ran.outcome.status, 0);
+}
+
+TEST_F(Threads, OfTwoInstancesDoNotMix) {
+  const auto program = c(R"(
+    static long sum;
+    static __thread long mine;
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    static void* work(void* add) {
+      for (int i = 0; i < 1000; ++i) mine += (intptr_t)add;
+      pthread_mutex_lock(&mutex);
+      sum += mine;
+      pthread_mutex_unlock(&mutex);
+      return NULL;
+    }
+    int main(int n, char** a) {
+      pthread_t id[4];
+      for (int i = 0; i < 4; ++i) pthread_create(&id[i], NULL, work, (void*)(intptr_t)n);
+      for (int i = 0; i < 4; ++i) pthread_join(id[i], NULL);
+      return sum == 4000 * n ? 0 : 1;
+    })");
+  std::vector<std::thread> cells;
+  std::array<int, 4> statuses{-1, -1, -1, -1};
+  for (std::uint32_t cell = 0; cell < statuses.size(); ++cell) {
+    cells.emplace_back([&, cell] {
+      statuses[cell] = run(program, std::vector<std::string>(cell + 1, "argument"), cell).outcome.status;
+    });
+  }
+  for (std::thread& cell : cells) cell.join();
+  EXPECT_EQ(statuses, (std::array<int, 4>{}));
+}
+
+}  // namespace
+}  // namespace aplib::loader::test
