@@ -27,7 +27,7 @@ void Tree::SetUp() {
                            "/lib/aplib/aplib-program.o", "/lib/aplib/aplib-entries.ld"}) {
     fs::copy_file(std::string(BUILD_TREE) + file, tree_ + file);
   }
-  fs::copy_file(APRUN_STAND_IN, tree_ + "/bin/aprun");
+  fs::copy_file(APRUN, tree_ + "/bin/aprun");
   fs::create_directory_symlink(INCLUDE_FOLDER, tree_ + "/include");
 }
 
