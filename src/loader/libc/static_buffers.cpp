@@ -44,9 +44,11 @@ char* print_time(StaticBuffers& buffers, const std::tm* time) {
     return i >= 0 && static_cast<std::size_t>(i) < words.size() ? words[static_cast<std::size_t>(i)]
                                                                 : std::string_view("???");
   };
-  buffers.time_text =
-      fmt::format("{} {}{:3} {:02}:{:02}:{:02} {}\n", word(days, time->tm_wday), word(months, time->tm_mon),
-                  time->tm_mday, time->tm_hour, time->tm_min, time->tm_sec, 1900L + time->tm_year);
+  const auto end =
+      fmt::format_to_n(buffers.time_text.data(), buffers.time_text.size() - 1, "{} {}{:3} {:02}:{:02}:{:02} {}\n",
+                       word(days, time->tm_wday), word(months, time->tm_mon), time->tm_mday, time->tm_hour,
+                       time->tm_min, time->tm_sec, 1900L + time->tm_year);
+  *end.out = '\0';
   return buffers.time_text.data();
 }
 
@@ -66,16 +68,16 @@ char* own_strtok(char* text, const char* delimiters) {
 char* own_strerror(int number) {
   LibcState* state = state_of(__builtin_return_address(0));
   if (state == nullptr) return std::strerror(number);
-  std::string& text = buffers_of(*state).error_text;
-  text.resize(256);
+  auto& text = buffers_of(*state).error_text;
   return ::strerror_r(number, text.data(), text.size());
 }
 
 char* own_strsignal(int number) {
   LibcState* state = state_of(__builtin_return_address(0));
   if (state == nullptr) return ::strsignal(number);
-  std::string& text = buffers_of(*state).signal_text;
-  text = ::strsignal(number);  // the thread's own buffer, which nobody else uses before the copy is made
+  auto& text = buffers_of(*state).signal_text;
+  const std::string_view name = ::strsignal(number);  // perhaps the thread's own buffer, which nobody else uses so soon
+  text[name.copy(text.data(), text.size() - 1)] = '\0';
   return text.data();
 }
 
@@ -83,9 +85,10 @@ char* own_l64a(long number) {
   LibcState* state = state_of(__builtin_return_address(0));
   if (state == nullptr) return ::l64a(number);
   static constexpr std::string_view digits = "./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-  std::string& text = buffers_of(*state).base64;
-  text.clear();
-  for (auto rest = static_cast<std::uint32_t>(number); rest != 0; rest >>= 6) text += digits[rest & 63];
+  auto& text = buffers_of(*state).base64;
+  std::size_t length = 0;
+  for (auto rest = static_cast<std::uint32_t>(number); rest != 0; rest >>= 6) text[length++] = digits[rest & 63];
+  text[length] = '\0';
   return text.data();
 }
 
@@ -144,8 +147,7 @@ std::tm* own_gmtime(const std::time_t* time) {
 // `fill` writes a name of at most the given bytes and returns 0 or errno.
 template <class Fill>
 char* name_by(LibcState& state, const Fill& fill) {
-  std::vector<char>& name = buffers_of(state).name;
-  name.resize(512);
+  auto& name = buffers_of(state).name;
   const int error = fill(name.data(), name.size());
   if (error == 0) return name.data();
   errno = error;
@@ -172,11 +174,7 @@ char* own_getlogin() {
 
 char* own_tmpnam(char* name) {
   LibcState* state = state_of(__builtin_return_address(0));
-  if (name == nullptr && state != nullptr) {
-    std::vector<char>& own = buffers_of(*state).name;
-    own.resize(512);
-    name = own.data();
-  }
+  if (name == nullptr && state != nullptr) name = buffers_of(*state).name.data();
   // By name, since the linker warns everyone who refers to it. The program has been warned when it was linked.
   using Function = char* (*)(char*);
   static const auto function = reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, "tmpnam_r"));
@@ -186,8 +184,7 @@ char* own_tmpnam(char* name) {
 char* own_inet_ntoa(in_addr address) {
   LibcState* state = state_of(__builtin_return_address(0));
   if (state == nullptr) return ::inet_ntoa(address);
-  std::string& text = buffers_of(*state).address_text;
-  text.resize(INET_ADDRSTRLEN);
+  auto& text = buffers_of(*state).address_text;
   ::inet_ntop(AF_INET, &address, text.data(), INET_ADDRSTRLEN);
   return text.data();
 }
@@ -195,16 +192,14 @@ char* own_inet_ntoa(in_addr address) {
 char* own_ether_ntoa(const ether_addr* address) {
   LibcState* state = state_of(__builtin_return_address(0));
   if (state == nullptr) return ::ether_ntoa(address);
-  std::string& text = buffers_of(*state).ether_text;
-  text.resize(32);
-  return ::ether_ntoa_r(address, text.data());
+  return ::ether_ntoa_r(address, buffers_of(*state).ether_text.data());
 }
 
 ether_addr* own_ether_aton(const char* text) {
   LibcState* state = state_of(__builtin_return_address(0));
   if (state == nullptr) return ::ether_aton(text);
-  std::vector<unsigned char>& address = buffers_of(*state).ether_address;
-  address.resize(sizeof(ether_addr));
+  auto& address = buffers_of(*state).ether_address;
+  static_assert(sizeof(ether_addr) <= sizeof address && alignof(ether_addr) == 1);
   return ::ether_aton_r(text, reinterpret_cast<ether_addr*>(address.data()));
 }
 

@@ -3,8 +3,8 @@
 // process share libc's.
 #pragma once
 
+#include <array>
 #include <ctime>
-#include <string>
 #include <vector>
 
 #include "loader/libc/state.hpp"
@@ -16,18 +16,19 @@ struct PatternMatcher;  // static_buffers.cpp: re_comp
 struct Lookups;         // databases.cpp: getpwnam, gethostbyname, ...
 struct Conversions;     // conversions.cpp: mbtowc, ...
 
+/// Fixed places, as libc's: a program may keep a pointer and see the next result through it.
 struct StaticBuffers {
-  std::tm broken_down{};       ///< gmtime and localtime: one and the same, as in libc.
-  std::string time_text;       ///< asctime, ctime
-  char* next_token = nullptr;  ///< strtok
-  std::string error_text;
-  std::string signal_text;
-  std::vector<char> name;  ///< tmpnam, ttyname, ptsname, getlogin
-  std::vector<char> ecvt, fcvt, qecvt, qfcvt;
-  std::string base64;        ///< l64a
-  std::string address_text;  ///< inet_ntoa
-  std::string ether_text;    ///< ether_ntoa
-  std::vector<unsigned char> ether_address;
+  std::tm broken_down{};               ///< gmtime and localtime: one and the same, as in libc.
+  std::array<char, 128> time_text{};   ///< asctime, ctime
+  char* next_token = nullptr;          ///< strtok
+  std::array<char, 256> error_text{};  ///< strerror
+  std::array<char, 256> signal_text{};
+  std::array<char, 512> name{};                ///< tmpnam, ttyname, ptsname, getlogin
+  std::array<char, 8> base64{};                ///< l64a
+  std::array<char, 32> address_text{};         ///< inet_ntoa
+  std::array<char, 32> ether_text{};           ///< ether_ntoa
+  std::array<char, 8> ether_address{};         ///< ether_aton
+  std::vector<char> ecvt, fcvt, qecvt, qfcvt;  ///< Of one size from the first use on.
 
   Lazy<SearchTable> search;
   Lazy<PatternMatcher> pattern;
@@ -35,7 +36,7 @@ struct StaticBuffers {
   Lazy<Conversions> conversions;
 };
 
-/// What asctime() makes of `time`, in `buffers`; null, and errno EINVAL, for null. May throw std::bad_alloc.
+/// What asctime() makes of `time`, in `buffers`; null, and errno EINVAL, for null.
 char* print_time(StaticBuffers& buffers, const std::tm* time);
 
 }  // namespace aplib::loader
