@@ -67,6 +67,17 @@ bool is_exported(const Symbol& symbol) {
   return symbol.defined && global && visible && symbol.type != STT_SECTION && symbol.type != STT_FILE;
 }
 
+std::string build_id_in(const std::vector<Note>& notes) {
+  constexpr std::size_t longest_id = 64;
+  for (const Note& note : notes) {
+    if (note.owner != "GNU" || note.type != NT_GNU_BUILD_ID || note.description.size() > longest_id) continue;
+    std::string text;
+    for (const std::byte one : note.description) text += fmt::format("{:02x}", static_cast<unsigned>(one));
+    return text;
+  }
+  return {};
+}
+
 std::size_t hash_of(std::string_view name) { return std::hash<std::string_view>{}(name); }
 
 }  // namespace
@@ -83,7 +94,8 @@ void ElfReader::take_segments() {
   file.relro_ = segments_.relro();
   file.eh_frame_header_ = segments_.eh_frame_header();
   file.tls_ = segments_.tls();
-  file.build_id_ = segments_.build_id();
+  file.notes_ = segments_.notes();
+  file.build_id_ = build_id_in(file.notes_);
   file.is_executable_ = (dynamic_.flags_1 & DF_1_PIE) != 0;
   file.binds_symbolically_ = (dynamic_.flags & DF_SYMBOLIC) != 0;
 }

@@ -67,6 +67,14 @@ struct TlsTemplate {
   std::uint64_t alignment = 1;
 };
 
+/// What somebody wrote into the file for who reads it: PT_NOTE.
+struct Note {
+  std::string owner;
+  std::uint32_t type = 0;
+  std::uint64_t address = 0;  ///< Of the description in the image.
+  std::vector<std::byte> description;
+};
+
 /// Who a file is: replaced or changed files differ.
 struct FileIdentity {
   std::uint64_t device = 0;
@@ -93,7 +101,9 @@ class ElfFile {
   void check_unchanged() const;
 
   [[nodiscard]] const std::string& build_id() const noexcept { return build_id_; }  ///< Hexadecimal; empty: none.
-  [[nodiscard]] std::string_view soname() const noexcept { return soname_; }        ///< Empty: none.
+  /// In the order of the file. Notes that make no sense are left out, and so are long ones (more than 4 KiB).
+  [[nodiscard]] const std::vector<Note>& notes() const noexcept { return notes_; }
+  [[nodiscard]] std::string_view soname() const noexcept { return soname_; }  ///< Empty: none.
   /// It is what `name` (without a slash) in a DT_NEEDED or for dlopen means, if nothing else is: its soname or file name.
   [[nodiscard]] bool is_named(std::string_view name) const noexcept {
     return name == soname_ || name == std::string_view(path_).substr(path_.rfind('/') + 1);
@@ -153,6 +163,7 @@ class ElfFile {
   int descriptor_ = -1;
   FileIdentity identity_;
   std::string build_id_;
+  std::vector<Note> notes_;
   std::string_view soname_;
   std::vector<std::string_view> needed_;
   std::string_view runpath_;

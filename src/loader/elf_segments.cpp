@@ -10,6 +10,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "loader/elf_header.hpp"
 
@@ -19,8 +20,8 @@ namespace {
 // Far above any image, far below where sums of addresses and sizes could overflow.
 constexpr std::uint64_t largest_address = 1ULL << 46;
 constexpr std::uint64_t largest_alignment = 1ULL << 30;
-constexpr std::uint64_t longest_build_id = 64;
 constexpr std::uint64_t longest_notes = 64 << 10;
+constexpr std::uint64_t longest_note = 4 << 10;
 
 constexpr std::uint64_t page_down(std::uint64_t address) { return address & ~(page_bytes - 1); }
 constexpr std::uint64_t page_up(std::uint64_t address) { return page_down(address + page_bytes - 1); }
@@ -170,35 +171,33 @@ void ElfSegments::find_headers_address() {
   }
 }
 
-std::string ElfSegments::build_id() const {
-  constexpr std::string_view owner("GNU\0", 4);
+std::vector<Note> ElfSegments::notes() const {
+  std::vector<Note> result;
   for (const Elf64_Phdr& header : headers_) {
-    // Notes tell, they do not bind: one that makes no sense is passed over.
-    if (header.p_type != PT_NOTE || header.p_filesz > longest_notes ||
-        !lies_in(header.p_offset, header.p_filesz, input_.bytes())) {
+    // Notes tell, they do not bind: what makes no sense is passed over.
+    if (header.p_type != PT_NOTE || header.p_filesz > longest_notes || header.p_filesz > bytes_from(header.p_vaddr)) {
       continue;
     }
+    const auto bytes = table<std::byte>(header.p_vaddr, header.p_filesz, "notes");
     const std::uint64_t alignment = header.p_align == 8 ? 8 : 4;
-    const auto notes = input_.table<std::byte>(header.p_offset, header.p_filesz, "notes");
     std::uint64_t at = 0;
     Elf64_Nhdr note{};
-    while (lies_in(at, sizeof note, notes.size())) {
-      std::memcpy(&note, notes.data() + at, sizeof note);
-      const std::uint64_t name = at + sizeof note;
-      const std::uint64_t description = name + round_up(note.n_namesz, alignment);
-      if (!lies_in(name, note.n_namesz, notes.size()) || !lies_in(description, note.n_descsz, notes.size())) break;
-      const std::string_view name_text(reinterpret_cast<const char*>(notes.data() + name), note.n_namesz);
-      if (note.n_type == NT_GNU_BUILD_ID && name_text == owner && note.n_descsz <= longest_build_id) {
-        std::string text;
-        for (std::uint64_t i = 0; i < note.n_descsz; ++i) {
-          text += fmt::format("{:02x}", static_cast<unsigned>(notes[description + i]));
-        }
-        return text;
-      }
+    while (lies_in(at, sizeof note, bytes.size())) {
+      std::memcpy(&note, bytes.data() + at, sizeof note);
+      const std::uint64_t owner = at + sizeof note;
+      const std::uint64_t description = owner + round_up(note.n_namesz, alignment);
+      if (!lies_in(owner, note.n_namesz, bytes.size()) || !lies_in(description, note.n_descsz, bytes.size())) break;
       at = description + round_up(note.n_descsz, alignment);
+      if (note.n_descsz > longest_note) continue;
+      std::string name(reinterpret_cast<const char*>(bytes.data() + owner), note.n_namesz);
+      name.resize(std::min(name.size(), name.find('\0')));
+      result.push_back({.owner = std::move(name),
+                        .type = note.n_type,
+                        .address = header.p_vaddr + description,
+                        .description = {bytes.data() + description, bytes.data() + description + note.n_descsz}});
     }
   }
-  return {};
+  return result;
 }
 
 const Segment* ElfSegments::holding(Range range) const noexcept {

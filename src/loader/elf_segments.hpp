@@ -30,7 +30,7 @@ class ElfSegments {
   [[nodiscard]] Range eh_frame_header() const noexcept { return eh_frame_header_; }
   [[nodiscard]] const std::optional<TlsTemplate>& tls() const noexcept { return tls_; }
   [[nodiscard]] bool has_interpreter() const noexcept { return has_interpreter_; }
-  [[nodiscard]] std::string build_id() const;
+  [[nodiscard]] std::vector<Note> notes() const;
 
   /// The segment whose memory holds all of `range`; null: none.
   [[nodiscard]] const Segment* holding(Range range) const noexcept;

@@ -164,7 +164,8 @@ void Search::fail(const std::string& cause, const std::string& remedy) const {
 }
 
 void Search::not_found(const std::string& reason) const {
-  std::string cause = fmt::format("not found; looked in {}", fmt::join(looked_, ", "));
+  std::string cause = "not found; looked in ";
+  for (const std::string& place : looked_) cause += (&place == looked_.data() ? "" : ", ") + place;
   if (!reason.empty()) cause += fmt::format(" ({})", reason);
   fail(cause, "install it, or name its folder in LD_LIBRARY_PATH or when linking (-Wl,-rpath,FOLDER)");
 }

@@ -136,8 +136,9 @@ class Workshop {
     words.insert(words.end(), flags.begin(), flags.end());
     const Outcome outcome = run_command(words);
     if (outcome.status != 0) {
-      throw std::runtime_error(
-          fmt::format("status {} of: {}\n{}", outcome.status, fmt::join(words, " "), outcome.output));
+      std::string text = fmt::format("status {} of:", outcome.status);
+      for (const std::string& word : words) text += ' ' + word;
+      throw std::runtime_error(text + '\n' + outcome.output);
     }
     return output;
   }

@@ -75,6 +75,21 @@ TEST_F(ElfFileTest, DescribesASimpleObject) {
   EXPECT_EQ(file->find(""), nullptr);
 }
 
+TEST_F(ElfFileTest, ReadsNotes) {
+  const auto file = build(R"(
+      __asm__(".section .note.test, \"a\", @note\n.balign 4\n.long 5, 8, 7\n.asciz \"Test\"\n.balign 4\n.long 1, 2\n.text");
+  )",
+                          {});
+  const auto found =
+      std::find_if(file->notes().begin(), file->notes().end(), [](const Note& one) { return one.owner == "Test"; });
+  ASSERT_NE(found, file->notes().end());
+  EXPECT_EQ(found->type, 7U);
+  ASSERT_EQ(found->description.size(), 8U);
+  EXPECT_EQ(static_cast<int>(found->description[4]), 2);
+  ElfBytes bytes(file->path());
+  EXPECT_EQ(bytes.at<std::uint32_t>(found->address), 1U);
+}
+
 TEST_F(ElfFileTest, KeepsItsDescriptorToItself) {
   const auto file = build("int a;", {});
   EXPECT_EQ(::fcntl(file->descriptor(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);

@@ -91,6 +91,10 @@ void check_names(const ElfFile& file) {
     check_text(name);
   }
   promise(file.build_id().size() <= 128, "build id");
+  for (const Note& note : file.notes()) {
+    promise(home(file, note.address, note.description.size(), true), "notes are mapped");
+    promise(note.description.size() <= 4096, "notes are short");
+  }
 }
 
 void check_symbols(const ElfFile& file) {
