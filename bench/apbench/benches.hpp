@@ -60,6 +60,7 @@ void plan_barrier(Plan& plan, Machines& machines, const Wishes& wishes);
 void plan_reduce(Plan& plan, Machines& machines, const Wishes& wishes);
 void plan_idle(Plan& plan, Machines& machines, const Wishes& wishes);
 void plan_scg(Plan& plan, Machines& machines, const Wishes& wishes);
+void plan_load(Plan& plan, Machines& machines, const Wishes& wishes);
 void plan_floors(Plan& plan, Machines& machines, const Wishes& wishes);
 
 }  // namespace apbench
