@@ -29,6 +29,17 @@ struct Polygon : Shape {
 template <int n>
 int Polygon<n>::made = 0;
 
+/// Bulk of the text: no two alike.
+template <int n>
+__attribute__((noinline)) double mix(double value) {
+  for (int i = 0; i < n % 7 + 2; ++i) value = value * (n + i) / (value + initialised[(n * 31 + i) % 16384] + 1.5);
+  if constexpr (n > 1) {
+    return value + mix<n - 1>(value);
+  } else {
+    return value;
+  }
+}
+
 template <int n>
 double all(double side) {
   std::unique_ptr<Shape> shape = std::make_unique<Polygon<n>>(side);
@@ -48,7 +59,8 @@ int (*const functions[])(const char*) = {std::puts, std::puts};
 extern "C" int touch(int value) {
   zero[value % 1024] += value;
   initialised[0] += value;
-  return static_cast<int>(all<256>(value)) + static_cast<int>(name.size()) + (functions[0] == functions[1] ? 1 : 0);
+  return static_cast<int>(all<8>(value) + mix<400>(value)) + static_cast<int>(name.size()) +
+         (functions[0] == functions[1] ? 1 : 0);
 }
 
 extern "C" int throw_and_catch(int value) {

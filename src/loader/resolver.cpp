@@ -400,12 +400,13 @@ Resolver::Target Resolver::look_up_in_process(const Symbol& reference) const {
     dlerror();
     return version.empty() ? dlsym(handle, name.c_str()) : dlvsym(handle, name.c_str(), version.c_str());
   };
+  // The global scope first, as ld.so does: where the process has another malloc than libc's (a sanitizer's, one that was preloaded), libc and the program must use the same.
+  if (void* address = in_library(RTLD_DEFAULT)) return {Target::Kind::process, 0, nullptr, nullptr, address, nullptr};
   for (const Library& library : program_.shared_) {
     if (void* address = in_library(library.handle)) {
       return {Target::Kind::process, 0, nullptr, nullptr, address, library.handle};
     }
   }
-  if (void* address = in_library(RTLD_DEFAULT)) return {Target::Kind::process, 0, nullptr, nullptr, address, nullptr};
   return {};
 }
 
