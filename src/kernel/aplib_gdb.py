@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""gdb commands for programs that run on APlib: aplib cells, tasks, bt, in, globals. docs/debugging.md shows them.
+"""gdb commands for programs that run on APlib: aplib cells, tasks, bt, in, globals, print. docs/debugging.md shows them.
 
 gdb loads this file by itself along with libaplib.so if it lies beside it under the name libaplib.so.<version>-gdb.py, in a folder that gdb trusts
 (add-auto-load-safe-path). It works on live processes and on core files, with and without debug information of APlib: where things are is said by
@@ -30,16 +30,11 @@ class Memory:
     def word(self, address):
         return self.number(address, WORD)
 
-    def text(self, address):
-        """Up to 64 characters."""
-        if address == 0:
-            return ""
-        try:
-            found = self.bytes(address, 64)
-        except gdb.MemoryError:  # it lies just before memory that is not there
-            found = b""
-            while b"\0" not in found and len(found) < 64:
-                found += self.bytes(address + len(found), 1)
+    def text(self, address, longest=64):
+        found = b""
+        while address and b"\0" not in found and len(found) < longest:
+            here = address + len(found)
+            found += self.bytes(here, min(64, 4096 - here % 4096))  # never into a page that may not be there
         return found.split(b"\0")[0].decode(errors="replace")
 
 
@@ -355,7 +350,8 @@ Usage: aplib tasks [CELL]"""
 
 
 class Backtrace(gdb.Command):
-    """Prints the stack of a task, also of one that waits and whose stack no thread is on.
+    """Prints the stack of a task, also of one that waits and whose stack no thread is on. Of a loaded program it ends with the program's outermost frame; 'aplib in CELL.TASK 0 backtrace'
+shows what lies below.
 Usage: aplib bt CELL.TASK [OPTIONS OF backtrace]
 Example: aplib bt 3.0 -full"""
 
@@ -368,8 +364,11 @@ Example: aplib bt 3.0 -full"""
         print(f"Task {task.name}: {task.state()}")
 
         def show(first):
-            text = gdb.execute(f"backtrace {options}", to_string=True)
             skipped = first.level()
+            outermost = self.outermost(first)
+            text = gdb.execute(f"backtrace {options}", to_string=True)
+            bottom = re.search(rf"^#{outermost + 1} ", text, re.MULTILINE) if outermost is not None else None
+            text = text[: bottom.start()] if bottom else text
             if skipped:  # the frame of the thread that we borrowed
                 text = text[re.search(r"^#1 ", text, re.MULTILINE).start():] if re.search(r"^#1 ", text, re.MULTILINE) else ""
                 text = re.sub(r"^#(\d+)( *)", lambda match: f"#{int(match[1]) - skipped}".ljust(len(match[0])), text, flags=re.MULTILINE)
@@ -377,6 +376,16 @@ Example: aplib bt 3.0 -full"""
             print(text[: bottom.start()] if bottom else text, end="")
 
         on_task(task, show)
+
+    @staticmethod
+    def outermost(frame):
+        """Level of the outermost frame of a loaded program, or None."""
+        paths, found = {image.path for image in images()}, None
+        while frame is not None:
+            if gdb.solib_name(frame.pc()) in paths:
+                found = frame.level()
+            frame = frame.older()
+        return found
 
 
 class In(gdb.Command):
@@ -403,6 +412,49 @@ Example: aplib in 3.0 4 info locals"""
         on_task(find_task(words[0]), execute)
 
 
+class Image:
+    """A file at its place in an instance."""
+
+    def __init__(self, base, path):
+        self.base, self.path = base, path
+
+    @property
+    def owner(self):
+        layout = read_layout()
+        base, size = layout["slot.base"], layout["slot.bytes"]
+        if not base or self.base < base or (self.base - base) // size >= 1 << 17:
+            return f"instance at {self.base:#x}"
+        return f"cell {(self.base - base) // size}"
+
+
+def images():
+    """Images of all instances, by address: the list that gdb has them from, a link_map each."""
+    space = memory.word(address_of("aplib_debugger_counts") + 3 * WORD)
+    entry = memory.word(space + WORD) if space else 0
+    found = []
+    while entry:
+        found.append(Image(memory.word(entry), memory.text(memory.word(entry + WORD), 4096)))
+        entry = memory.word(entry + 3 * WORD)
+    return sorted(found, key=lambda image: image.base)
+
+
+def image_at(address, known):
+    below = [image for image in known if image.base <= address]
+    return below[-1] if below else None
+
+
+def place_in(image, symbol, known):
+    """Where a global variable that is defined in the image's file is in the image; None if it is in another file. gdb gives the address in one of the instances (gdb 13
+    in the first, whichever it is asked about), and the distance from the image's base is the same in all."""
+    place = int(symbol.value().address)
+    home = image_at(place, known)
+    return place - home.base + image.base if home is not None and home.path == image.path else None
+
+
+def is_global(symbol):
+    return symbol is not None and symbol.is_variable and symbol.addr_class == gdb.SYMBOL_LOC_STATIC
+
+
 class Globals(gdb.Command):
     """Prints a global variable of every instance of the loaded programs.
 Usage: aplib globals NAME"""
@@ -414,30 +466,60 @@ Usage: aplib globals NAME"""
         name = argument.strip()
         if not name:
             raise gdb.GdbError("Usage: aplib globals NAME")
-        rows = []
+        known, symbols, found = images(), {}, 0
         for objfile in gdb.objfiles():
             symbol = objfile.lookup_global_symbol(name) or objfile.lookup_static_symbol(name)
-            if symbol is None or not symbol.is_variable or symbol.needs_frame:
-                continue
-            value = symbol.value()
-            rows.append((int(value.address), self.owner(int(value.address)), objfile, value))
-        if not rows:
+            if is_global(symbol):
+                symbols.setdefault(objfile.filename, symbol)
+        for image in known:
+            symbol = symbols.get(image.path)
+            place = place_in(image, symbol, known) if symbol is not None else None
+            if place is not None:
+                value = gdb.Value(place).cast(symbol.type.pointer()).dereference()
+                print(f"{image.owner}: {name} = {value.format_string()}")
+                found += 1
+        if not found:
             raise gdb.GdbError(f"aplib: no instance has a global '{name}' that gdb knows; were the programs compiled with -g?")
-        rows.sort(key=lambda row: row[0])
-        for _, owner, objfile, value in rows:
-            print(f"{owner}: {name} = {value.format_string()}  ({objfile.filename.rsplit('/', 1)[-1]})")
         counts = address_of("aplib_debugger_counts")
         left_out = memory.word(counts + WORD)
         if left_out:
-            print(f"{left_out} more images are not shown to gdb: APLIB_DEBUGGER_IMAGES limits it to {memory.word(counts + 2 * WORD)}.")
-
-    def owner(self, address):
-        layout = read_layout()
-        base, size = layout["slot.base"], layout["slot.bytes"]
-        if not base or address < base or (address - base) // size >= 1 << 17:
-            return f"{address:#x}"
-        return f"cell {(address - base) // size}"
+            print(f"{left_out} more images are not shown to gdb; APLIB_DEBUGGER_IMAGES, now {memory.word(counts + 2 * WORD)}, says how many are.")
 
 
-for command in (Aplib, Cells, Tasks, Backtrace, In, Globals):
+class Print(gdb.Command):
+    """Prints an expression with the global variables of the instance that the selected frame belongs to. gdb 13's own 'print' takes those that other files can see
+(not static, not hidden) from the first instance.
+Usage: aplib print EXPRESSION"""
+
+    def __init__(self):
+        super().__init__("aplib print", gdb.COMMAND_DATA)
+
+    def invoke(self, argument, from_tty):
+        known = images()
+        image = image_at(gdb.selected_frame().pc(), known)
+        solib = gdb.solib_name(gdb.selected_frame().pc())
+        if image is None or image.path != solib:
+            gdb.execute(f"print {argument}", from_tty)
+            return
+
+        def replace(match):
+            name = match[0]
+            try:
+                symbol = gdb.lookup_symbol(name)[0]
+            except gdb.error:
+                return name
+            place = place_in(image, symbol, known) if is_global(symbol) else None
+            if place is None:
+                return name
+            variable = f"aplib_place_of_{re.sub(r'[^A-Za-z0-9_]', '_', name)}"
+            gdb.set_convenience_variable(variable, gdb.Value(place).cast(symbol.type.pointer()))
+            return f"(*${variable})"
+
+        # Names, but not members and not parts of numbers or strings.
+        parts = re.split(r'("(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\')', argument)
+        parts[::2] = [re.sub(r"(?<![\w.$>:])[A-Za-z_]\w*(?:::\w+)*", replace, part) for part in parts[::2]]
+        gdb.execute("print " + "".join(parts), from_tty)
+
+
+for command in (Aplib, Cells, Tasks, Backtrace, In, Globals, Print):
     command()

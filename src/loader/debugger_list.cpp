@@ -14,7 +14,7 @@
 #include <string_view>
 #include <utility>
 
-AplibDebuggerCounts aplib_debugger_counts = {0, 0, 64};
+AplibDebuggerCounts aplib_debugger_counts = {0, 0, 64, nullptr};
 
 namespace aplib::loader {
 
@@ -73,6 +73,7 @@ void append_namespace(List& all) noexcept {
     all.looked = true;
     all.system = find_system_list();
     if (all.system == nullptr) return;
+    aplib_debugger_counts.space = &all.space;
     all.space.base.r_version = 2;
     all.space.base.r_brk = all.system->base.r_brk;
     all.space.base.r_ldbase = all.system->base.r_ldbase;

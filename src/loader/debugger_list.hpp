@@ -13,11 +13,12 @@
 #include <memory>
 #include <string>
 
-/// For the debugger (aplib-gdb.py reads it by name): images in the list, and images that the limit kept out of it, at this moment.
+/// For the debugger (aplib_gdb.py reads it by name): images in the list, and images that the limit kept out of it, at this moment; the list's r_debug_extended.
 struct AplibDebuggerCounts {
   std::uint64_t listed;
   std::uint64_t left_out;
   std::uint64_t limit;
+  const void* space;
 };
 extern "C" __attribute__((visibility("default"))) AplibDebuggerCounts aplib_debugger_counts;
 
