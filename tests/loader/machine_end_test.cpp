@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+// Programs that end, fault and sleep as cells of a machine: on small stacks, several on a thread, switching in between.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "../support/machines.hpp"
+#include "compile.hpp"
+#include "journal.hpp"
+#include "kernel/programs.hpp"
+
+namespace aplib::loader::test {
+namespace {
+
+using testing_support::options_of;
+using testing_support::Shape;
+
+class Sink : public OutputSink {
+ public:
+  void write(std::uint32_t, Stream, std::span<const char>) override {}
+  void flush(std::uint32_t, Stream) override {}
+  int input(std::uint32_t) override { return -1; }
+  void ended(std::uint32_t cell, int status) override {
+    const std::lock_guard lock(mutex);
+    ends.emplace_back(cell, status);
+  }
+  void warn(const std::string& line) override {
+    const std::lock_guard lock(mutex);
+    warnings.push_back(line);
+  }
+  std::mutex mutex;
+  std::vector<std::pair<std::uint32_t, int>> ends;
+  std::vector<std::string> warnings;
+};
+
+struct CellsRan {
+  Report report;
+  std::vector<std::string> journals;
+  std::vector<std::string> warnings;
+};
+
+class MachineEnd : public testing::TestWithParam<Shape> {
+ protected:
+  /// Runs the program on every cell of the shape: argument 1 is the cell's journal, 2 its number, 3 a word that all share.
+  CellsRan run(const std::string& text) {
+    const std::string prologue =
+        journal_prologue +
+        "#include <errno.h>\n#include <pthread.h>\n#include <sched.h>\n#include "
+        "<setjmp.h>\n#include <signal.h>\n#include <unistd.h>\n"
+        "static int cell; static volatile int* shared;\n"
+        "static void begin(char** a) { start(a); cell = atoi(a[2]); shared = (int*)strtoull(a[3], NULL, 10); }\n"
+        "__attribute__((noinline)) static void touch(char* at) { *(volatile char*)at = 1; }\n";
+    const std::string file = shop_.compile(prologue + text, {"-shared", "-O1", "-D_GNU_SOURCE", "-Wno-unused"}, "p.so");
+    std::vector<Journal> journals(GetParam().cells.nx * GetParam().cells.ny);
+    Machine machine(options_of(GetParam()));
+    Sink sink;
+    ProgramRun what;
+    what.file = file;
+    what.arguments_of = [&](std::uint32_t cell) {
+      return std::vector<std::string>{"program", journals[cell].address(), std::to_string(cell),
+                                      std::to_string(reinterpret_cast<std::uintptr_t>(&shared_))};
+    };
+    CellsRan result;
+    result.report = run_program(machine, what, sink);
+    for (const Journal& journal : journals) result.journals.push_back(journal.text());
+    result.warnings = sink.warnings;
+    return result;
+  }
+
+ private:
+  Workshop shop_;
+  std::atomic<int> shared_{0};
+};
+
+TEST_P(MachineEnd, ExitEndsOneCell) {
+  const CellsRan ran = run(R"(
+    static void handler(void) { say("handler"); }
+    int main(int n, char** a) { begin(a); atexit(handler); if (cell == 1) exit(3); usleep(1000); say("on "); return 0; })");
+  EXPECT_EQ(ran.report.exit_status, 3);
+  EXPECT_EQ(ran.report.reason, "");
+  EXPECT_EQ(ran.journals[0], "on handler");
+  EXPECT_EQ(ran.journals[1], "handler");
+}
+
+TEST_P(MachineEnd, AbortEndsTheMachineAndNamesTheCell) {
+  const CellsRan ran = run(R"(
+    int main(int n, char** a) { begin(a); if (cell == 1) abort(); for (;;) sched_yield(); })");
+  EXPECT_EQ(ran.report.exit_status, 134);
+  EXPECT_EQ(ran.report.reason.find("cell 1 task 0: the program called abort()"), 0U) << ran.report.reason;
+}
+
+TEST_P(MachineEnd, SleepersStopWithTheMachine) {
+  const CellsRan ran = run(R"(
+    int main(int n, char** a) { begin(a); if (cell == 1) { usleep(100); raise(SIGTERM); } for (;;) sleep(1000); })");
+  EXPECT_EQ(ran.report.exit_status, 128 + SIGTERM);
+  EXPECT_EQ(ran.report.reason.find("cell 1 task 0: "), 0U) << ran.report.reason;
+}
+
+TEST_P(MachineEnd, ASleepingCellLetsOthersRun) {
+  const CellsRan ran = run(R"(
+    int main(int n, char** a) {
+      begin(a);
+      if (cell == 0) { while (*shared != 1) usleep(10); *shared = 2; }
+      if (cell == 1) { *shared = 1; while (*shared != 2) sched_yield(); }
+      return 0;
+    })");
+  EXPECT_EQ(ran.report.exit_status, 0) << ran.report.reason;
+}
+
+TEST_P(MachineEnd, CellsCatchTheirFaultsAndSwitchInTheHandler) {
+  const CellsRan ran = run(R"(
+    static sigjmp_buf place;
+    static volatile int depth;
+    static void handler(int signal) {
+      char frame[2000];
+      memset(frame, cell, sizeof frame);
+      __asm__ volatile("" : : "r"(frame) : "memory");
+      ++depth;
+      usleep(200);  // the next cell faults meanwhile
+      for (int i = 0; i < 2000; ++i) if (frame[i] != cell) say("spoiled ");
+      --depth;
+      siglongjmp(place, signal);
+    }
+    int main(int n, char** a) {
+      begin(a);
+      signal(SIGSEGV, handler);
+      for (int i = 0; i < 3; ++i) {
+        const int caught = sigsetjmp(place, i % 2);
+        if (caught == 0) touch((char*)16 + cell);
+        say(caught == SIGSEGV && depth == 0 ? "caught " : "? ");
+      }
+      return 0;
+    })");
+  EXPECT_EQ(ran.report.exit_status, 0) << ran.report.reason;
+  for (const std::string& journal : ran.journals) EXPECT_EQ(journal, "caught caught caught ");
+}
+
+TEST_P(MachineEnd, AFaultHandlerThatSwitchedMayReturn) {
+  const CellsRan ran = run(R"(
+    #include <sys/mman.h>
+    static char* page;
+    static void handler(int signal, siginfo_t* info, void* context) {
+      usleep(100);
+      say(info->si_addr == page ? "at " : "? ");
+      mprotect(page, 4096, PROT_READ | PROT_WRITE);
+    }
+    int main(int n, char** a) {
+      begin(a);
+      page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      struct sigaction action = {0};
+      action.sa_sigaction = handler;
+      action.sa_flags = SA_SIGINFO;
+      sigaction(SIGSEGV, &action, NULL);
+      touch(page);
+      return page[0] == 1 ? 0 : 4;
+    })");
+  EXPECT_EQ(ran.report.exit_status, 0) << ran.report.reason;
+  for (const std::string& journal : ran.journals) EXPECT_EQ(journal, "at ");
+}
+
+TEST_P(MachineEnd, ThreadsOfProgramsCatchTheirFaultsToo) {
+  const CellsRan ran = run(R"(
+    static __thread sigjmp_buf place;
+    static void handler(int signal) { siglongjmp(place, 1); }
+    static void* work(void* unused) {
+      for (int i = 0; i < 2; ++i) {
+        if (sigsetjmp(place, 1) == 0) touch((char*)16); else say("caught ");
+      }
+      return NULL;
+    }
+    int main(int n, char** a) {
+      pthread_t id;
+      begin(a);
+      signal(SIGSEGV, handler);
+      pthread_create(&id, NULL, work, NULL);
+      pthread_join(id, NULL);
+      return 0;
+    })");
+  EXPECT_EQ(ran.report.exit_status, 0) << ran.report.reason;
+  for (const std::string& journal : ran.journals) EXPECT_EQ(journal, "caught caught ");
+}
+
+TEST_P(MachineEnd, AFaultInAFaultHandlerEndsTheMachine) {
+  EXPECT_EXIT(run(R"(
+    static void handler(int signal) { signal = 0; touch((char*)32); }
+    int main(int n, char** a) { begin(a); if (cell != 1) { sleep(100); } signal(SIGSEGV, handler); touch((char*)16); return 0; })"),
+              testing::KilledBySignal(SIGSEGV), "cell 1 task 0: SIGSEGV");
+}
+
+TEST_P(MachineEnd, AFaultWithoutHandlerNamesTheCell) {
+  EXPECT_EXIT(run("int main(int n, char** a) { begin(a); if (cell == 1) touch((char*)16); sleep(100); return 0; }"),
+              testing::KilledBySignal(SIGSEGV), "cell 1 task 0: SIGSEGV");
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, MachineEnd,
+                         testing::Values(Shape{{2, 1}, 1}, Shape{{4, 1}, 2}, Shape{{3, 1}, Options::threads_per_cell}),
+                         testing_support::shape_name);
+
+}  // namespace
+}  // namespace aplib::loader::test
