@@ -45,9 +45,10 @@ int host_main(int argc, char** argv);
 
 /* Choose the grid, x first, before ccreat. Returns 1. [host] A */
 APLIB_C_API int cconfxy(int ncelx, int ncely);
-/* Start task `tid` on every cell with the cell program. `file`: its name, kept for reports; this version runs the
- * cell_main linked into the program. `arg` is ignored (always NULL in known programs). Several calls with different
- * tids start several tasks. Returns 1. [host] A */
+/* Start task `tid` on every cell with the cell program `file`: as given or in the host program's folder, with or without
+ * suffix .so or .cell; where there is none, and in a program linked with the library, its own cell_main. `arg`: NULL as in
+ * all known programs, or strings that a NULL ends, the arguments of the cells' main. Several calls with different tids
+ * start several tasks, also while cells run. Returns 1. [host] A, arg C */
 APLIB_C_API int ccreat(const char* file, int tid, void* arg);
 /* Preset the status word (see pstat) of every cell that has not posted one. Returns 1. [host] A, meaning C */
 APLIB_C_API int initstat(int stat);

@@ -11,7 +11,9 @@ ProgramFile find_program_file(const std::string& name, const std::string& host_f
   namespace fs = std::filesystem;
   const fs::path given(name);
   std::vector<fs::path> spellings{given, fs::path(name + ".so"), fs::path(name + ".cell")};
-  if (given.has_extension()) spellings.push_back(fs::path(given).replace_extension());
+  if (given.has_extension()) {
+    for (const char* suffix : {"", ".so", ".cell"}) spellings.push_back(fs::path(given).replace_extension(suffix));
+  }
 
   ProgramFile file;
   const auto look = [&file](const fs::path& path) {

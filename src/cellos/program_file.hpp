@@ -12,7 +12,7 @@ struct ProgramFile {
   std::vector<std::string> places;  ///< Where it was looked for.
 };
 
-/// `name` as given, then in the folder of `host_file`; in each place also with .so or .cell behind it, and without a suffix that it has.
+/// `name` as given, then in the folder of `host_file`; in each place also with .so or .cell behind it, or instead of its suffix.
 [[nodiscard]] ProgramFile find_program_file(const std::string& name, const std::string& host_file);
 
 }  // namespace aplib::cellos

@@ -19,8 +19,8 @@ struct Ended {
   std::string output;  ///< stdout, or both streams when asked for
 };
 
-Ended scg(const std::string& arguments, bool with_errors = false) {
-  const std::string command = std::string(SCG_PROGRAM) + " " + arguments + (with_errors ? " 2>&1" : " 2>/dev/null");
+Ended run(std::string command, bool with_errors) {
+  command += with_errors ? " 2>&1" : " 2>/dev/null";
   Ended run;
   std::FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return run;
@@ -30,6 +30,15 @@ Ended scg(const std::string& arguments, bool with_errors = false) {
   const int ended = pclose(pipe);
   run.status = WIFEXITED(ended) ? WEXITSTATUS(ended) : -1;
   return run;
+}
+
+Ended scg(const std::string& arguments, bool with_errors = false) {
+  return run(std::string(SCG_PROGRAM) + " " + arguments, with_errors);
+}
+
+/// The same by aprun with options of its own.
+Ended by_aprun(const std::string& options, const std::string& arguments) {
+  return run(std::string(APRUN_PROGRAM) + " " + options + " " + SCG_PROGRAM + " " + arguments, false);
 }
 
 /// The text of a value in a JSON object of numbers, texts and lists.
@@ -75,6 +84,22 @@ TEST(Program, EndsWithOneJsonObjectOnOneLine) {
   EXPECT_EQ(value_of(run.output, "threads"), "2");
   EXPECT_EQ(value_of(run.output, "problem"), "\"steep\"");
   EXPECT_EQ(value_of(run.output, "flops_per_unknown"), "16");
+}
+
+TEST(Program, RunsTheSameUnderAprun) {
+  const std::string same[] = {"iterations", "residual", "error_max", "true_residual"};
+  const Ended direct = scg("--cells 2x2 --grid 60x50 --json");
+  const Ended launched = by_aprun("-g 2x2", "--grid 60x50 --json");
+  ASSERT_EQ(launched.status, 0);
+  for (const std::string& key : same) EXPECT_EQ(value_of(launched.output, key), value_of(direct.output, key)) << key;
+  EXPECT_EQ(value_of(by_aprun("-n 4", "--grid 20 --json").output, "cells"), "[4,1]");
+  EXPECT_EQ(value_of(by_aprun("-n 4", "--cells 1x3 --grid 20 --json").output, "cells"), "[1,3]")
+      << "the program's own options come later";
+  setenv("APLIB_CELLS", "5x1", 1);
+  EXPECT_EQ(value_of(by_aprun("-n 4", "--grid 20 --json").output, "cells"), "[4,1]")
+      << "aprun's wins over the environment";
+  EXPECT_EQ(value_of(scg("--grid 20 --json").output, "cells"), "[5,1]");
+  unsetenv("APLIB_CELLS");
 }
 
 TEST(Program, WithoutAnExactSolutionTheErrorIsNull) {
