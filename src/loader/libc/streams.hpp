@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+// The standard streams of an instance, and the files it has open. Stdin, stdout and stderr are FILEs of its own over outlets: an outlet says where the instance's descriptor 0, 1 or 2
+// leads, which is the Host until the program redirects it (freopen, dup2, close). Descriptors of the process stay as they are.
+//
+// Invariants: (1) a FILE of a standard stream keeps its address until the instance ends, also over freopen and fclose; (2) reading and writing through an
+// outlet never switches tasks: libc holds the FILE's lock for the thread meanwhile; (3) every FILE that glibc would visit at the process's end is closed while
+// the memory that it may point into is mapped, or has nothing buffered.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdio>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "loader/host.hpp"
+#include "loader/instance.hpp"
+
+namespace aplib::loader {
+
+/// Where descriptor 0, 1 or 2 of an instance leads.
+struct Outlet {
+  enum class Leads : unsigned char { to_host, to_file, nowhere };
+  Instance* instance = nullptr;
+  std::FILE* file = nullptr;        ///< The standard stream over it; null: not made yet.
+  Stream stream = Stream::in;       ///< Which descriptor this is.
+  Stream host_stream = Stream::in;  ///< What of the host it leads to.
+  Leads leads = Leads::to_host;
+  int descriptor = -1;  ///< Where it leads to a file; owned.
+  int orientation = 0;  ///< fwide()'s.
+};
+
+/// Error() and err() keep these; the first three are data symbols.
+struct ErrorReports {
+  void (*print_program_name)() = nullptr;
+  unsigned count = 0;
+  int one_per_line = 0;
+  std::string last_file;
+  unsigned last_line = 0;
+};
+
+struct StdioPrivate {
+  StdioPrivate() = default;
+  ~StdioPrivate();  ///< Closes without writing what is still buffered.
+  StdioPrivate(const StdioPrivate&) = delete;
+  StdioPrivate& operator=(const StdioPrivate&) = delete;
+
+  struct Open {
+    std::FILE* file;
+    Outlet* outlet;  ///< Of fdopen(1, ...) and the like; else null.
+  };
+  std::mutex mutex;
+  std::array<Outlet, 3> outlets;
+  std::vector<Open> open;  ///< What the program has open besides its standard streams.
+  ErrorReports errors;
+};
+
+namespace libc {
+
+StdioPrivate& stdio_of(Instance& instance);
+inline Outlet& outlet_of(Instance& instance, int number) {
+  return stdio_of(instance).outlets[static_cast<std::size_t>(number)];
+}
+constexpr bool is_standard(int descriptor) noexcept { return descriptor >= 0 && descriptor <= 2; }
+
+/// The program's stdin, stdout or stderr, as it has set them; made at first use. Never null unless memory is out. Call from: any flow of the instance.
+std::FILE* stream_of(Instance& instance, Stream stream);
+/// The same for a bound function: `caller` is its return address. The process's own where no instance calls.
+std::FILE* stream_at(const void* caller, Stream stream);
+
+/// The outlet that `file` is over, or null: a file as any other.
+Outlet* outlet_of(Instance& instance, std::FILE* file);
+
+/// write(2) and read(2) on an outlet, with errno. Do not switch tasks.
+ssize_t write_outlet(Outlet& outlet, const char* bytes, std::size_t count);
+ssize_t read_outlet(Outlet& outlet, char* bytes, std::size_t count);
+/// Has the host show what it holds of a line.
+void show_outlet(Outlet& outlet);
+/// Leads elsewhere from now on; `descriptor` becomes the outlet's.
+void redirect(Outlet& outlet, Outlet::Leads leads, int descriptor);
+
+/// A further FILE over an outlet. Null with errno as fdopen().
+std::FILE* open_outlet(Outlet& outlet, const char* mode);
+/// Files of the program come and go. `outlet`: see StdioPrivate::Open. A null `file` is ignored.
+std::FILE* track(Instance& instance, std::FILE* file, Outlet* outlet = nullptr);
+void untrack(Instance& instance, std::FILE* file);
+
+/// fflush(stream) for any of the program's, fflush(nullptr) for all of them.
+int flush_stream(Instance& instance, std::FILE* file);
+
+/// What is said to the program's stderr in one piece. Never throws.
+void say(Instance& instance, std::string_view text) noexcept;
+
+/// Makes those standard streams that the program names, so that the data symbols point to them before any code runs. May throw std::bad_alloc.
+void start_stdio(Instance& instance);
+/// At the end of the instance, after its last code: writes what is buffered (iostreams, standard streams, files) and closes all. Nothing of the program
+/// may run afterwards. Call from: the last flow of the instance.
+void stop_stdio(Instance& instance);
+/// (iostream.cpp) Writes what std::cout and its kin hold.
+void flush_iostreams(Instance& instance);
+
+}  // namespace libc
+}  // namespace aplib::loader
