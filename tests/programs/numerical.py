@@ -80,8 +80,8 @@ QHULL = Program(
 
 def build_minisat(tree, archives):
     tree.unpack(archives[0])
-    # The code is older than C++11: its options, not its text, say so.
-    tree.make("r", f"CXX={tree.cxx}", "MINISAT_REL=-O2 -D NDEBUG -std=gnu++98 -fpermissive")
+    # The code is older than C++11: its options, not its text, say so. The Makefile links with --static unless told otherwise.
+    tree.make("r", f"CXX={tree.cxx}", "MINISAT_REL=-O2 -D NDEBUG -std=gnu++98 -fpermissive", "MINISAT_LDFLAGS=-Wall -lz")
 
 
 def minisat_inputs(own, cid, random, _):
