@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // SideBySide: a program that works in steps, run in several instances by turns, beside the same program alone in a process of its own.
 //
-// The program is C and defines `void step(int number)`, which says what it found with say(format, ...). What each instance said must be what the program alone says: then
+// The program is C and defines `void step(int number)`, which says what it found with say(format, ...), or with
+// ended(result, error number) of a call that fails. What each instance said must be what the program alone says: then
 // nothing that one instance did was seen by another.
 #pragma once
 
@@ -91,6 +92,7 @@ __attribute__((format(printf, 1, 2), unused)) static void say(const char* format
   said_bytes += vsnprintf(said + said_bytes, sizeof said - said_bytes, format, arguments);
   va_end(arguments);
 }
+__attribute__((unused)) static void ended(int result, int error) { say("%d %d ", result, errno == error); }
 )";
 
   static Workshop::Flags flags(Workshop::Flags more) {

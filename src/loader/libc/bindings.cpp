@@ -22,6 +22,7 @@ std::vector<Binding> join_tables() {
            libc::time_zone_bindings(),
            libc::files_bindings(),
            libc::process_bindings(),
+           libc::children_bindings(),
            libc::stdio_bindings(),
            libc::iostream_bindings(),
            libc::errors_bindings(),

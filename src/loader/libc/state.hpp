@@ -48,7 +48,7 @@ struct LocaleState;     // locale.cpp
 struct SignalTable;     // signals.cpp
 struct StdioPrivate;    // stdio.cpp
 struct IostreamState;   // iostream.cpp: std::cout and its kin
-struct ProcessPrivate;  // process.cpp: popen's children, ...
+struct ProcessPrivate;  // children.cpp: popen's
 struct HeapAccount;     // heap.cpp
 struct ExitLists;       // exit.cpp: atexit, __cxa_atexit, at_quick_exit
 struct DlState;         // dl.cpp: handles of the program's own dlopen, dlerror's text

@@ -19,6 +19,7 @@ std::span<const Binding> locale_bindings();
 std::span<const Binding> time_zone_bindings();
 std::span<const Binding> files_bindings();
 std::span<const Binding> process_bindings();
+std::span<const Binding> children_bindings();
 std::span<const Binding> stdio_bindings();
 std::span<const Binding> iostream_bindings();
 std::span<const Binding> errors_bindings();

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT
+// Children that a program starts: system, popen, posix_spawn. They see the instance's environment, working directory, umask, input and blocked signals; output and other
+// descriptors are the process's. Waiting for them lets other tasks run.
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "loader/libc/caller.hpp"
+#include "loader/libc/environ.hpp"
+#include "loader/libc/signals.hpp"
+#include "loader/libc/tables.hpp"
+
+namespace aplib::loader {
+
+struct ProcessPrivate {
+  struct Pipe {
+    std::FILE* stream;
+    pid_t child;
+  };
+  std::mutex mutex;
+  std::vector<Pipe> pipes;  // popen's
+};
+
+namespace libc {
+namespace {
+
+/// The switch may have come between, so the place of errno must not be known from before.
+[[gnu::noinline]] int failed(int error) noexcept {
+  errno = error;
+  return -1;
+}
+
+/// What the child begins with besides files. The machine's threads block the signals that end it, for themselves; a child blocks what the program does.
+class Attributes {
+ public:
+  Attributes(Instance& instance, const posix_spawnattr_t* given) {
+    if (given != nullptr) {
+      attributes_ = *given;  // plain data in glibc
+    } else {
+      posix_spawnattr_init(&attributes_);
+    }
+    short flags = 0;
+    posix_spawnattr_getflags(&attributes_, &flags);
+    if ((flags & POSIX_SPAWN_SETSIGMASK) != 0) return;
+    sigset_t blocked;
+    sigemptyset(&blocked);
+    change_signal_mask(instance, SIG_BLOCK, nullptr, &blocked);
+    posix_spawnattr_setsigmask(&attributes_, &blocked);
+    posix_spawnattr_setflags(&attributes_, static_cast<short>(flags | POSIX_SPAWN_SETSIGMASK));
+  }
+  [[nodiscard]] const posix_spawnattr_t* get() const noexcept { return &attributes_; }
+
+ private:
+  posix_spawnattr_t attributes_{};
+};
+
+class FileActions {
+ public:
+  FileActions() { posix_spawn_file_actions_init(&actions_); }
+  ~FileActions() { posix_spawn_file_actions_destroy(&actions_); }
+  FileActions(const FileActions&) = delete;
+  FileActions& operator=(const FileActions&) = delete;
+
+  void connect(int descriptor, int as) { posix_spawn_file_actions_adddup2(&actions_, descriptor, as); }
+  /// Standard input as the program's own.
+  void give_input(Instance& instance) {
+    const int input = instance.host().input();
+    if (input < 0) {
+      posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    } else if (input != STDIN_FILENO) {
+      connect(input, STDIN_FILENO);
+    }
+  }
+  [[nodiscard]] const posix_spawn_file_actions_t* get() const noexcept { return &actions_; }
+
+ private:
+  posix_spawn_file_actions_t actions_{};
+};
+
+// Descriptors that stay closed to children of other cells.
+class Pipe {
+ public:
+  Pipe() : error_(pipe2(ends_.data(), O_CLOEXEC) == 0 ? 0 : errno) {}
+  ~Pipe() {
+    for (const int end : ends_) {
+      if (end >= 0) close(end);
+    }
+  }
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+
+  [[nodiscard]] int error() const noexcept { return error_; }
+  [[nodiscard]] int end(std::size_t which) const noexcept { return ends_[which]; }
+  void release(std::size_t which) noexcept { ends_[which] = -1; }
+
+ private:
+  std::array<int, 2> ends_{-1, -1};
+  int error_;
+};
+
+// "sh -c command". Returns 0 or errno.
+int spawn_shell(Instance& instance, const char* command, const FileActions& actions, pid_t& child) {
+  std::array<char*, 5> arguments{const_cast<char*>("sh"), const_cast<char*>("-c"), const_cast<char*>("--"),
+                                 const_cast<char*>(command), nullptr};
+  std::array<char*, 1> nothing{nullptr};
+  char** environment = instance.libc().environ;
+  return ::posix_spawn(&child, "/bin/sh", actions.get(), Attributes(instance, nullptr).get(), arguments.data(),
+                       environment != nullptr ? environment : nothing.data());
+}
+
+// One look: the child that ended, 0, or the negative error.
+[[gnu::noinline]] pid_t look_for(pid_t child, int& status) noexcept {
+  const pid_t ended = ::waitpid(child, &status, WNOHANG);
+  return ended >= 0 ? ended : -errno;
+}
+
+// Other tasks run meanwhile. Returns the status, or -1 and errno, as system() does.
+int wait_for(Instance& instance, pid_t child) {
+  using namespace std::chrono_literals;
+  std::chrono::nanoseconds pause = 50us;
+  for (;;) {
+    int status = 0;
+    const pid_t ended = look_for(child, status);
+    if (ended > 0) return status;
+    if (ended < 0 && ended != -EINTR) return failed(-ended);
+    instance.host().sleep(pause);
+    pause = std::min<std::chrono::nanoseconds>(pause * 2, 10ms);
+  }
+}
+
+int own_system(const char* command) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return ::system(command);
+  if (command == nullptr) return 1;  // there is a shell
+  FileActions actions;
+  actions.give_input(*instance);
+  pid_t child = 0;
+  if (const int error = spawn_shell(*instance, command, actions, child); error != 0) {
+    errno = error;
+    return error == ENOENT ? 127 << 8 : -1;
+  }
+  return wait_for(*instance, child);
+}
+
+std::FILE* own_popen(const char* command, const char* mode) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return ::popen(command, mode);
+  const bool reads = std::strchr(mode, 'r') != nullptr;
+  const bool writes = std::strchr(mode, 'w') != nullptr;
+  if (reads == writes || std::strspn(mode, "rwe") != std::strlen(mode)) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  const std::size_t ours = reads ? 0 : 1;
+  Pipe pipe;
+  if (pipe.error() != 0) {
+    errno = pipe.error();
+    return nullptr;
+  }
+  FileActions actions;
+  if (reads) actions.give_input(*instance);
+  actions.connect(pipe.end(1 - ours), reads ? STDOUT_FILENO : STDIN_FILENO);
+  std::FILE* stream = fdopen(pipe.end(ours), reads ? "r" : "w");
+  if (stream == nullptr) return nullptr;
+  pipe.release(ours);  // the stream's now
+  pid_t child = 0;
+  if (const int error = spawn_shell(*instance, command, actions, child); error != 0) {
+    std::fclose(stream);
+    errno = error;
+    return nullptr;
+  }
+  ProcessPrivate& own = shared_part(instance->libc().process);
+  const std::lock_guard lock(own.mutex);
+  own.pipes.push_back({stream, child});
+  return stream;
+}
+
+int own_pclose(std::FILE* stream) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return ::pclose(stream);
+  pid_t child = -1;
+  {
+    ProcessPrivate& own = shared_part(instance->libc().process);
+    const std::lock_guard lock(own.mutex);
+    const auto pipe = std::ranges::find(own.pipes, stream, &ProcessPrivate::Pipe::stream);
+    if (pipe != own.pipes.end()) {
+      child = pipe->child;
+      own.pipes.erase(pipe);
+    }
+  }
+  std::fclose(stream);
+  if (child < 0) {
+    errno = ECHILD;
+    return -1;
+  }
+  return wait_for(*instance, child);
+}
+
+int own_posix_spawn(pid_t* child, const char* file, const posix_spawn_file_actions_t* actions,
+                    const posix_spawnattr_t* given, char* const* arguments, char* const* environment) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return ::posix_spawn(child, file, actions, given, arguments, environment);
+  return ::posix_spawn(child, file, actions, Attributes(*instance, given).get(), arguments, environment);
+}
+
+int own_posix_spawnp(pid_t* child, const char* file, const posix_spawn_file_actions_t* actions,
+                     const posix_spawnattr_t* given, char* const* arguments, char* const* environment) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return ::posix_spawnp(child, file, actions, given, arguments, environment);
+  const Attributes attributes(*instance, given);
+  if (std::strchr(file, '/') != nullptr || *file == '\0')
+    return ::posix_spawn(child, file, actions, attributes.get(), arguments, environment);
+  const char* path = find_variable(instance->libc(), "PATH");
+  std::string_view rest = path != nullptr ? path : "/bin:/usr/bin";
+  int result = ENOENT;
+  for (bool more = true; more;) {
+    const std::size_t colon = rest.find(':');
+    more = colon != std::string_view::npos;
+    const std::string_view folder = rest.substr(0, colon);
+    if (more) rest.remove_prefix(colon + 1);
+    const std::string candidate = folder.empty() ? std::string(file) : std::string(folder) + '/' + file;
+    const int error = ::posix_spawn(child, candidate.c_str(), actions, attributes.get(), arguments, environment);
+    if (error == EACCES) result = error;
+    const bool elsewhere = error == EACCES || error == ENOENT || error == ENOTDIR || error == ESTALE ||
+                           error == ENODEV || error == ETIMEDOUT;
+    if (!elsewhere) return error;
+  }
+  return result;
+}
+
+}  // namespace
+
+std::span<const Binding> children_bindings() {
+  static const std::array table{
+      Binding::of("system", &own_system),
+      Binding::of("popen", &own_popen),
+      Binding::of("pclose", &own_pclose),
+      Binding::of("posix_spawn", &own_posix_spawn),
+      Binding::of("posix_spawnp", &own_posix_spawnp),
+  };
+  return table;
+}
+
+}  // namespace libc
+}  // namespace aplib::loader

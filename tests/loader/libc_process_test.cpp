@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+// Working directory, umask, children, names, and what is refused because the process is not the program's alone.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "side_by_side.hpp"
+
+namespace aplib::loader::test {
+namespace {
+
+class LibcProcess : public SideBySide {
+ protected:
+  /// Skips where the system forbids threads their own directory; the program has said so.
+  static bool directories_forbidden(const Side& side) {
+    return std::ranges::any_of(side.warnings,
+                               [](const std::string& text) { return text.find("unshare") != text.npos; });
+  }
+};
+
+TEST_F(LibcProcess, EachProgramHasItsWorkingDirectory) {
+  std::filesystem::create_directories(shop.folder() + "/a/deep");
+  std::filesystem::create_directories(shop.folder() + "/b");
+  shop.write("file", "x");
+  const std::string before = std::filesystem::current_path().string();
+  const auto in = [this](const char* name) {
+    return Side{{"PATH=/usr/bin:/bin", "TOP=" + shop.folder(), std::string("NAME=") + name}};
+  };
+  const std::vector<Side> sides = by_turns(R"C(
+    #include <fcntl.h>
+    #include <sys/stat.h>
+    void step(int n) {
+      char text[4096];
+      int file;
+      switch (n) {
+        case 0: say("%d ", chdir(getenv("TOP"))); break;
+        case 1: say("%d ", chdir(getenv("NAME"))); break;
+        case 2: say("%s ", strrchr(getcwd(text, sizeof text), '/')); break;
+        case 3: file = open("made-here", O_CREAT | O_WRONLY, 0600); say("%d ", file >= 0); close(file); break;
+        case 4: ended(chdir("missing"), ENOENT); ended(chdir("../file"), ENOTDIR); break;
+        case 5: file = open("..", O_RDONLY | O_DIRECTORY); say("%d ", fchdir(file)); close(file); ended(fchdir(-100), EBADF); break;
+        case 6: say("%d ", access("file", F_OK)); break;
+        case 7: { char* name = get_current_dir_name(); say("%d ", strcmp(name, getenv("TOP"))); free(name);
+                  setenv("PWD", "/nonsense", 1); name = get_current_dir_name(); say("%d", strcmp(name, getenv("TOP"))); free(name); break; }
+      }
+    })C",
+                                           8, {in("a"), in("b")});
+  EXPECT_EQ(std::filesystem::current_path().string(), before) << "the process's own directory";
+  if (directories_forbidden(sides[0])) GTEST_SKIP() << sides[0].warnings[0];
+  EXPECT_EQ(sides[0].said, "0 0 /a 1 -1 1 -1 1 0 -1 1 0 0 0");
+  EXPECT_EQ(sides[1].said, "0 0 /b 1 -1 1 -1 1 0 -1 1 0 0 0");
+  EXPECT_TRUE(std::filesystem::exists(shop.folder() + "/a/made-here"));
+  EXPECT_TRUE(std::filesystem::exists(shop.folder() + "/b/made-here"));
+  EXPECT_EQ(sides[0].warnings, std::vector<std::string>{});
+}
+
+TEST_F(LibcProcess, ADescriptorIsGivenBackForEachDirectory) {
+  const auto count = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+  };
+  const char* source = "void step(int n) { say(\"%d\", chdir(\"/\")); }";
+  const Side first = by_turns(source, 1, {Side{}})[0];
+  if (directories_forbidden(first)) GTEST_SKIP() << first.warnings[0];
+  const auto before = count();
+  by_turns(source, 5, {Side{}, Side{}, Side{}});
+  // The program's file stays open as long as anyone may load it again.
+  EXPECT_LE(count(), before + 1);
+}
+
+TEST_F(LibcProcess, EachProgramHasItsUmask) {
+  const mode_t before = umask(022);
+  const std::string source = R"C(
+    #include <fcntl.h>
+    #include <sys/stat.h>
+    void step(int n) {
+      struct stat status;
+      int mask = strtol(getenv("MASK"), NULL, 8);
+      char* name = getenv("FILE_NAME");
+      switch (n) {
+        case 0: say("%o ", umask(mask)); break;
+        case 1: close(open(name, O_CREAT | O_WRONLY, 0777)); stat(name, &status); say("%o ", status.st_mode & 0777); break;
+        case 2: say("%o ", umask(022)); say("%o", umask(022)); break;
+      }
+    })C";
+  const std::vector<Side> sides = by_turns(source, 3,
+                                           {Side{{"MASK=077", "FILE_NAME=" + shop.folder() + "/private"}},
+                                            Side{{"MASK=002", "FILE_NAME=" + shop.folder() + "/group"}},
+                                            Side{{"MASK=022", "FILE_NAME=" + shop.folder() + "/usual"}}});
+  EXPECT_EQ(umask(before), 022U) << "the process's own";
+  if (directories_forbidden(sides[0])) GTEST_SKIP() << sides[0].warnings[0];
+  EXPECT_EQ(sides[0].said, "22 700 77 22");
+  EXPECT_EQ(sides[1].said, "22 775 2 22");
+  EXPECT_EQ(sides[2].said, "22 755 22 22");
+}
+
+TEST_F(LibcProcess, ForkAndExecAreRefusedWithReasonAndRemedy) {
+  const std::vector<Side> sides = by_turns(R"C(
+    #include <pty.h>
+    #include <sched.h>
+    #include <spawn.h>
+    static int nothing(void* ignored) { return 0; }
+    void step(int n) {
+      char* words[] = {"sh", NULL};
+      int results[] = {fork(), vfork(), _Fork(), daemon(0, 0), forkpty(&n, NULL, NULL, NULL), clone(nothing, words + 1, 0, NULL),
+                       execv("/bin/sh", words), execve("/bin/sh", words, words + 1), execvp("sh", words), execvpe("sh", words, words + 1),
+                       execl("/bin/sh", "sh", NULL), execlp("sh", "sh", NULL), execle("/bin/sh", "sh", NULL, words + 1), fexecve(0, words, words + 1)};
+      for (unsigned i = 0; i < sizeof results / sizeof *results; ++i) say("%d ", results[i]);
+      say("%d", errno == ENOSYS);
+    })C",
+                                           1, {Side{}, Side{}});
+  EXPECT_EQ(sides[0].said, "-1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 1");
+  ASSERT_EQ(sides[1].warnings.size(), 14U);
+  EXPECT_TRUE(sides[1].warnings[0].starts_with("fork: ")) << sides[1].warnings[0];
+  for (const std::string& text : sides[1].warnings) EXPECT_NE(text.find("posix_spawn()"), text.npos) << text;
+}
+
+TEST_F(LibcProcess, TheBreakCannotBeMoved) {
+  const Side side = by_turns(R"C(
+    void step(int n) {
+      void* now = sbrk(0);
+      say("%d ", now != (void*)-1);
+      ended(sbrk(4096) == (void*)-1, ENOMEM);
+      ended(brk(now), ENOMEM);
+    })C",
+                             1, {Side{}})[0];
+  EXPECT_EQ(side.said, "1 1 1 -1 1 ");
+  EXPECT_EQ(side.warnings.size(), 2U);
+}
+
+TEST_F(LibcProcess, ChildrenSeeTheProgramsEnvironmentDirectoryAndInput) {
+  std::filesystem::create_directories(shop.folder() + "/tools");
+  const std::string tool = shop.write("tools/tool", "#!/bin/sh\nexit $((40 + $1))\n");
+  ASSERT_EQ(::chmod(tool.c_str(), 0755), 0);
+  const std::string source = R"C(
+    #include <spawn.h>
+    #include <sys/wait.h>
+    static FILE* stream;
+    void step(int n) {
+      char text[300] = "";
+      int status = -1;
+      pid_t child;
+      char* words[] = {"tool", "2", NULL};
+      switch (n) {
+        case 0: setenv("WHO", getenv("NAME"), 1); say("%d ", system(NULL) != 0); break;
+        case 1: status = system("test \"$WHO\" = \"$NAME\" && exit 7"); say("%d ", WEXITSTATUS(status)); break;
+        case 2: status = system("kill -9 $$"); say("%d ", WIFSIGNALED(status) && WTERMSIG(status) == 9); break;
+        case 3: stream = popen("echo $WHO; exit 3", "r"); break;
+        case 4: say("%s", fgets(text, 300, stream)); break;
+        case 5: status = pclose(stream); say("%d ", WEXITSTATUS(status)); break;
+        case 6: stream = popen("read word; test \"$word\" = \"$WHO\"", "we"); fprintf(stream, "%s\n", getenv("WHO")); break;
+        case 7: status = pclose(stream); say("%d ", WEXITSTATUS(status)); break;
+        case 8: ended(popen("true", "x") == NULL, EINVAL); break;
+        case 9: setenv("PATH", getenv("TOOLS"), 1); say("%d ", posix_spawnp(&child, "tool", NULL, NULL, words, environ)); waitpid(child, &status, 0); say("%d ", WEXITSTATUS(status)); break;
+        case 10: say("%d ", posix_spawnp(&child, "no-such-tool", NULL, NULL, words, environ) == ENOENT); break;
+        case 11: setenv("PATH", "/usr/bin:/bin", 1); stream = popen("cat", "r"); say("%s", fgets(text, 300, stream) ? text : "(end)"); pclose(stream); break;
+      }
+    })C";
+  const auto surroundings = [this](const char* name, const char* input) {
+    return Side{{"PATH=/usr/bin:/bin", std::string("NAME=") + name, "TOOLS=/nowhere:" + shop.folder() + "/tools"},
+                input};
+  };
+  const std::vector<Side> sides =
+      by_turns(source, 12, {surroundings("first", "for first\n"), surroundings("second", "")});
+  EXPECT_EQ(sides[0].said, "1 7 1 first\n3 0 1 1 0 42 1 for first\n");
+  EXPECT_EQ(sides[1].said, "1 7 1 second\n3 0 1 1 0 42 1 (end)");
+}
+
+TEST_F(LibcProcess, ChildrenStartInTheProgramsDirectory) {
+  const std::string source = R"C(
+    void step(int n) {
+      char text[300] = "";
+      if (n == 0) say("%d ", chdir(getenv("TOP")));
+      if (n == 1) { FILE* stream = popen("pwd -P", "r"); fgets(text, 300, stream); pclose(stream); say("%s", text); }
+    })C";
+  const std::vector<Side> sides = by_turns(
+      source, 2, {Side{{"PATH=/usr/bin:/bin", "TOP=" + shop.folder()}}, Side{{"PATH=/usr/bin:/bin", "TOP=/"}}});
+  if (directories_forbidden(sides[0])) GTEST_SKIP() << sides[0].warnings[0];
+  EXPECT_EQ(sides[0].said, "0 " + shop.folder() + "\n");
+  EXPECT_EQ(sides[1].said, "0 /\n");
+}
+
+TEST_F(LibcProcess, TheProgramsNamesComeFromItsArguments) {
+  const Side side = by_turns(R"C(
+    extern const char *__progname, *__progname_full;
+    void step(int n) { say("%s %s %s %s", program_invocation_name, program_invocation_short_name, __progname, __progname_full); })C",
+                             1, {Side{}})[0];
+  EXPECT_EQ(side.said, "./bin/program program program ./bin/program");
+}
+
+}  // namespace
+}  // namespace aplib::loader::test
