@@ -26,7 +26,8 @@ void add_code_options(Line& line, const Compiler& compiler, const Arguments& arg
   switch (compiler.family) {
     case Compiler::Family::gnu:
       line.add({"-fno-semantic-interposition", "-fvisibility=protected"});
-      if (compiler.version >= 12) line.add({"-mno-direct-extern-access"});
+      // gold warns of the mark that this leaves in objects.
+      if (compiler.version >= 12 && !arguments.gold) line.add({"-mno-direct-extern-access"});
       break;
     case Compiler::Family::clang:
       line.add({"-fvisibility=protected"});

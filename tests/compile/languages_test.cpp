@@ -90,13 +90,16 @@ TEST_F(Languages, Clang) {
 }
 
 TEST_F(Languages, OtherLinkers) {
-  write("say.c", "#include <stdio.h>\nint counter = 4;\nvoid cell_main(void) { printf(\"%d\\n\", counter++); }\n");
+  write("say.c",
+        "#include <stdio.h>\nextern int first;\nint counter = 4;\nvoid cell_main(void) { printf(\"%d\\n\", counter++ + "
+        "first); }\n");
+  write("first.c", "int first = 2;\n");
   int linkers = 0;
   for (const char* name : {"gold", "lld"}) {
     if (!has(std::string("ld.") + name)) continue;
     ++linkers;
-    silent(std::string("apcc -O2 -fuse-ld=") + name + " say.c -o a");
-    EXPECT_EQ(output("./a"), "4\n") << name;
+    silent(std::string("apcc -O2 -fuse-ld=") + name + " say.c first.c -o a");
+    EXPECT_EQ(output("./a"), "6\n") << name;
     const std::string file = output("readelf -ldW a");
     EXPECT_NE(file.find("aplib-start]"), std::string::npos) << file;
     EXPECT_EQ(file.find("PIE"), std::string::npos) << file;
