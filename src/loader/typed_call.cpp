@@ -122,7 +122,7 @@ std::optional<ValueType> parse_type(std::string_view text) {
       if (end == at) return std::nullopt;
       std::string_view word = text.substr(at, end - at);
       at = end;
-      if (word == "const" || word == "volatile") continue;
+      if (word == "const") continue;
       if (pointers > 0) return std::nullopt;
       if (keywords.count(word)) continue;
       // std::size_t is size_t, but std::string is no char const*.
