@@ -37,7 +37,7 @@ int run(int argc, char** argv) {
   line.machine = aplib::this_machine::options();
   if (const auto status = scg::read_command_line(argc, argv, line)) return *status;
   if (!line.image.empty()) line.job.picture_side = scg::picture_side;
-  aplib::this_machine::configure(line.machine);
+  aplib::this_machine::set_options(line.machine);
 
   ccreat(argv[0], 0, nullptr);
   const auto order = scg::pack(line.job);

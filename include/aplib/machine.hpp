@@ -74,7 +74,7 @@ namespace this_machine {
 /// Host program only, before start_cells(): choose the grid. Throws Error(bad_argument) for an impossible grid, or when called late.
 APLIB_API void configure(Grid grid);
 /// The same for all options: grid, threads, stacks, ... Throws Error(bad_option) when one is out of range.
-APLIB_API void configure(const Options& options);
+APLIB_API void set_options(const Options& options);
 /// The machine's options, as they are now. Call from: task.
 [[nodiscard]] APLIB_API Options options();
 /// Host program only: starts `program` as task `task` on every cell (CellOS: ccreat). May be called several times with different ids.

@@ -469,7 +469,7 @@ std::uint32_t processor_count() { return self_or_throw("processor_count").cell->
 CellId host_cell() { return CellId{self_or_throw("host_cell").cell->processor->domain().host_id}; }
 
 void configure(Grid grid) { face::configure("configure", grid); }
-void configure(const Options& options) { face::configure("configure", options); }
+void set_options(const Options& options) { face::configure("set_options", options); }
 Options options() { return Machine::Impl::of(self_or_throw("options").cell->processor->domain()).options; }
 void start_cells(std::function<void()> program, TaskId task) {
   face::start_cells("start_cells", std::move(program), task);
