@@ -6,10 +6,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 namespace aplib::loader {
 namespace {
 
+constexpr std::size_t longest_name = 1 << 20;
+// Linkers let names share their ends, so together they can be longer than their table, but not by much.
+constexpr std::size_t most_sharing = 16;
 constexpr std::uint16_t hidden_version_bit = 0x8000;
 
 std::uint64_t count_in_sysv_hash(const ElfSegments& segments, std::uint64_t address) {
@@ -68,7 +72,9 @@ std::string_view string_at(const std::vector<char>& strings, std::uint64_t offse
   if (offset >= strings.size()) {
     input.damaged(what, fmt::format("a name at {} in {} bytes of names", offset, strings.size() - 1));
   }
-  return {strings.data() + offset};
+  const std::string_view name(strings.data() + offset, ::strnlen(strings.data() + offset, longest_name + 1));
+  if (name.size() > longest_name) input.damaged(what, fmt::format("a name of more than {} bytes", longest_name));
+  return name;
 }
 
 std::uint64_t count_hashed_symbols(const ElfSegments& segments, const ElfDynamic& dynamic) {
@@ -88,10 +94,15 @@ std::vector<Symbol> read_symbols(const ElfSegments& segments, const ElfDynamic& 
   }
 
   std::vector<Symbol> symbols(raw.size());
+  std::size_t name_bytes = 0;
   // [0] is the null symbol, whatever its bytes say.
   for (std::size_t i = 1; i < raw.size(); ++i) {
     Symbol& symbol = symbols[i];
     symbol.name = string_at(strings, raw[i].st_name, segments.input(), "symbol table");
+    name_bytes += symbol.name.size();
+    if (name_bytes > longest_name + most_sharing * strings.size()) {
+      segments.input().damaged("symbol table", "its names are longer than their table");
+    }
     symbol.bytes = raw[i].st_size;
     symbol.type = ELF64_ST_TYPE(raw[i].st_info);
     symbol.binding = ELF64_ST_BIND(raw[i].st_info);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 
 #include "compile.hpp"
@@ -259,6 +260,28 @@ TEST_F(ElfRefusalTest, EndlessChains) {
   need.vn_aux = 0;
   bytes.tag(DT_VERNEEDNUM) = ~0ULL;
   expect(bytes.save(shop_.path("chain.so")), "versions", "build it again");
+}
+
+TEST_F(ElfRefusalTest, NamesThatTakeForEver) {
+  const auto with_name_of = [this](std::size_t bytes) {
+    std::string source = "int " + std::string(bytes, 'x') + ";\n";
+    for (int i = 0; i < 300; ++i) source += "int a" + std::to_string(i) + ";\n";
+    return shop_.compile(source, {"-shared"}, "long.so");
+  };
+  expect(with_name_of((1 << 20) + 1), "a name of more than", "build it again");
+  // Every symbol has the long name.
+  ElfBytes bytes(with_name_of(200'000));
+  std::uint32_t longest = 0;
+  for (std::uint64_t at = bytes.tag(DT_SYMTAB); at < bytes.tag(DT_STRTAB); at += sizeof(Elf64_Sym)) {
+    const std::uint32_t name = bytes.at<Elf64_Sym>(at).st_name;
+    if (std::strlen(&bytes.at<char>(bytes.tag(DT_STRTAB) + name)) > 1000) longest = name;
+  }
+  ASSERT_NE(longest, 0U);
+  for (std::uint64_t at = bytes.tag(DT_SYMTAB) + sizeof(Elf64_Sym); at < bytes.tag(DT_STRTAB);
+       at += sizeof(Elf64_Sym)) {
+    bytes.at<Elf64_Sym>(at).st_name = longest;
+  }
+  expect(bytes.save(shop_.path("same.so")), "longer than their table", "build it again");
 }
 
 TEST_F(ElfRefusalTest, FilesThatChangedSince) {
