@@ -189,10 +189,6 @@ class Reader {
                     ": a statically linked program brings its own C library and cannot be loaded into cells; leave " +
                     static_ + " out (libraries of your own may be static: give their .a files, compiled with -fPIC)");
     }
-    if (result_.output == Output::program && result_.gold && result_.link_time_code) {
-      throw Refused(
-          "-flto with -fuse-ld=gold: gold loses the program's main in link-time optimization; leave -fuse-ld=gold out");
-    }
   }
 
  private:
@@ -263,7 +259,9 @@ class Reader {
     if (text == "-r") partial_ = true;
     if (text == "-fPIC" || text == "-fpic") result_.position_independent = true;
     if (text == "-nostdlib" || text == "-nodefaultlibs") result_.own_libraries = true;
-    if (text.starts_with("-fuse-ld=")) result_.gold = text == "-fuse-ld=gold";
+    if (text.starts_with("-fuse-ld=")) {
+      result_.linker = text == "-fuse-ld=gold" ? Linker::gold : text == "-fuse-ld=lld" ? Linker::lld : Linker::usual;
+    }
     if (text == "-flto" || text.starts_with("-flto=")) result_.link_time_code = true;
     if (text == "-fno-lto") result_.link_time_code = false;
     if (text.starts_with("-l")) files_ = true;

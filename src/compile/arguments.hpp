@@ -23,6 +23,9 @@ enum class Output {
   program,
 };
 
+/// Of -fuse-ld.
+enum class Linker { usual, gold, lld };
+
 struct Arguments {
   std::vector<std::string>
       kept;  ///< The user's arguments, in their order, without those that a program of cells cannot have.
@@ -31,11 +34,12 @@ struct Arguments {
   bool position_independent = false;  ///< The user said -fPIC or -fpic: the code may go into a shared library.
   bool names_language = false;        ///< -x was given; it would hold for files added at the end.
   bool link_time_code = false;        ///< -flto
-  bool gold = false;                  ///< -fuse-ld=gold
-  bool own_libraries = false;         ///< -nostdlib, -nodefaultlibs: nothing may be added to the link.
+  Linker linker = Linker::usual;
+  bool own_libraries = false;  ///< -nostdlib, -nodefaultlibs: nothing may be added to the link.
 
   /// Reads `arguments` (argv without argv[0]). A response file, @file, is read to understand it, but stays one unless an argument in it must go.
   /// Throws Refused for what cannot be loaded into cells: -static, -m32, -fsanitize=address, ...
+  /// What depends on the compiler is refused by command().
   static Arguments read(const std::vector<std::string>& arguments);
 };
 

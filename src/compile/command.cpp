@@ -27,7 +27,7 @@ void add_code_options(Line& line, const Compiler& compiler, const Arguments& arg
     case Compiler::Family::gnu:
       line.add({"-fno-semantic-interposition", "-fvisibility=protected"});
       // gold warns of the mark that this leaves in objects.
-      if (compiler.version >= 12 && !arguments.gold) line.add({"-mno-direct-extern-access"});
+      if (compiler.version >= 12 && arguments.linker != Linker::gold) line.add({"-mno-direct-extern-access"});
       break;
     case Compiler::Family::clang:
       line.add({"-fvisibility=protected"});
@@ -37,11 +37,27 @@ void add_code_options(Line& line, const Compiler& compiler, const Arguments& arg
   }
 }
 
+/// These links would lose the program's entries without a word.
+void check_link_time_code(const Compiler& compiler, const Arguments& arguments) {
+  if (arguments.output != Output::program || !arguments.link_time_code) return;
+  if (arguments.linker == Linker::gold) {
+    throw Refused(
+        "-flto with -fuse-ld=gold: gold loses the program's main in link-time optimization; leave -fuse-ld=gold out");
+  }
+  if (arguments.linker == Linker::lld && compiler.family == Compiler::Family::gnu) {
+    throw Refused(
+        "-flto with -fuse-ld=lld: lld cannot read what gcc leaves for link-time optimization; leave -fuse-ld=lld out, "
+        "or use clang");
+  }
+}
+
 void add_program_options(Line& line, const Arguments& arguments) {
   line.add({"-shared"});
   std::string options = "-Wl,-z,defs,-z,now,-Bsymbolic,--hash-style=gnu,--build-id";
-  // Text and read-only data in one mapping: an instance costs fewer of the kernel's map entries. gold does so by itself and lacks the option.
-  if (!arguments.gold) options += ",-z,noseparate-code";
+  // Text and read-only data in one mapping: an instance costs fewer of the kernel's map
+  // entries. gold does so by itself and lacks the option.
+  if (arguments.linker == Linker::lld) options += ",--no-rosegment";
+  if (arguments.linker == Linker::usual) options += ",-z,noseparate-code";
   line.add({options});
 }
 
@@ -54,6 +70,7 @@ bool tunes_for_program(const Arguments& arguments) {
 
 std::vector<std::string> command(Language language, const Compiler& compiler, const Arguments& arguments,
                                  const Prefix& prefix, const std::string& program_object) {
+  check_link_time_code(compiler, arguments);
   Line line(compiler.words);
   if (arguments.output == Output::information) {
     line.add(arguments.kept);

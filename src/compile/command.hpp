@@ -16,6 +16,7 @@ namespace aplib::compile {
 bool tunes_for_program(const Arguments& arguments);
 
 /// argv of the compiler, argv[0] included. `program_object`: the object from program_object.hpp; used for Output::program alone.
+/// Throws Refused for combinations that make no working program.
 std::vector<std::string> command(Language language, const Compiler& compiler, const Arguments& arguments,
                                  const Prefix& prefix, const std::string& program_object);
 

@@ -119,7 +119,6 @@ TEST(Arguments, RefusalsSayWhatToDo) {
   EXPECT_NE(refusal_of({"-mx32", "a.c"}).find("leave -mx32 out"), std::string::npos);
   EXPECT_NE(refusal_of({"-c", "-fsanitize=undefined,address", "a.c"}).find("-fsanitize=address"), std::string::npos);
   EXPECT_NE(refusal_of({"-fsanitize=thread", "a.o"}).find("-fsanitize=thread"), std::string::npos);
-  EXPECT_NE(refusal_of({"-flto=auto", "-fuse-ld=gold", "a.o"}).find("leave -fuse-ld=gold out"), std::string::npos);
 }
 
 TEST(Arguments, WhatIsTakenBackIsNotRefused) {
@@ -127,8 +126,6 @@ TEST(Arguments, WhatIsTakenBackIsNotRefused) {
   EXPECT_EQ(refusal_of({"-fsanitize=address", "-fno-sanitize=all", "a.c"}), "");
   EXPECT_EQ(refusal_of({"-fsanitize=address", "-fno-sanitize=address", "a.c"}), "");
   EXPECT_EQ(refusal_of({"-fsanitize=undefined", "a.c"}), "");
-  EXPECT_EQ(refusal_of({"-flto", "-fno-lto", "-fuse-ld=gold", "a.o"}), "");
-  EXPECT_EQ(refusal_of({"-flto", "-fuse-ld=gold", "-fuse-ld=bfd", "a.o"}), "");
   EXPECT_EQ(refusal_of({"-shared", "-static", "a.o"}), "");
 }
 

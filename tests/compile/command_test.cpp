@@ -111,6 +111,23 @@ TEST(Command, GoldLacksAnOption) {
   EXPECT_FALSE(has(run({"-fuse-ld=gold", "a.c"}), "-mno-direct-extern-access"));  // of which it warns
 }
 
+TEST(Command, LldHasItsOwnOption) {
+  const Words words = run({"-fuse-ld=lld", "a.o"});
+  EXPECT_TRUE(has(words, "-Wl,-z,defs,-z,now,-Bsymbolic,--hash-style=gnu,--build-id,--no-rosegment"));
+}
+
+TEST(Command, LinkTimeOptimizationNeedsAFittingLinker) {
+  Compiler clang = gnu(0);
+  clang.family = Compiler::Family::clang;
+  EXPECT_THROW(run({"-flto=auto", "-fuse-ld=gold", "a.o"}), Refused);
+  EXPECT_THROW(run({"-flto", "-fuse-ld=lld", "a.o"}), Refused);
+  EXPECT_NO_THROW(run({"-flto", "-fuse-ld=lld", "a.o"}, clang));
+  EXPECT_NO_THROW(run({"-flto", "a.o"}));
+  EXPECT_NO_THROW(run({"-flto", "-c", "-fuse-ld=gold", "a.c"}));
+  EXPECT_NO_THROW(run({"-flto", "-fno-lto", "-fuse-ld=gold", "a.o"}));
+  EXPECT_NO_THROW(run({"-flto", "-fuse-ld=gold", "-fuse-ld=bfd", "a.o"}));
+}
+
 TEST(Command, OwnLibrariesMeanNoneOfOurs) {
   const Words words = run({"-nostdlib", "a.o"});
   EXPECT_FALSE(has(words, "-laplib"));
