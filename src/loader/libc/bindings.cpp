@@ -31,6 +31,7 @@ std::vector<Binding> join_tables() {
            libc::signals_bindings(),
            libc::signal_masks_bindings(),
            libc::threads_bindings(),
+           libc::openmp_bindings(),
            libc::sleep_bindings(),
            libc::dl_bindings(),
        }) {
