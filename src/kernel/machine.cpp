@@ -10,6 +10,7 @@
 
 #include "aplib/error.hpp"
 #include "base/cpus.hpp"
+#include "base/futex.hpp"
 #include "base/program_context.hpp"
 #include "kernel/deadlock.hpp"
 #include "kernel/loaded_run.hpp"
@@ -19,7 +20,10 @@
 namespace aplib {
 
 Machine::Impl::Impl(Options chosen)
-    : options(std::move(chosen)), placement(plan_placement(options)), log(options.log_level) {}
+    : options(std::move(chosen)), placement(plan_placement(options)), log(options.log_level) {
+  // Now, while the process most likely has one thread: with several, registering waits 8 ms for all of them.
+  os::process_barrier_register();
+}
 
 Machine::Impl::~Impl() = default;
 
