@@ -15,6 +15,7 @@
 #include "loader/libc/dl.hpp"
 #include "loader/libc/end.hpp"
 #include "loader/libc/start.hpp"
+#include "loader/libc/streams.hpp"
 #include "loader/libc/threads.hpp"
 #include "loader/thread_state.hpp"
 
@@ -25,10 +26,6 @@ namespace {
 constexpr std::size_t plugins_reserved = 256;
 
 }  // namespace
-
-namespace libc {
-void stop_stdio(Instance& instance);
-}
 
 std::unique_ptr<Instance> Instance::make(std::shared_ptr<const Program> program, Host& host, AddressRange range,
                                          Arguments arguments) {
