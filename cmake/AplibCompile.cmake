@@ -26,6 +26,10 @@ endif()
 function(aplib_compile target)
   if(APLIB_DEVELOPER)
     target_compile_options(${target} PRIVATE -Wall -Wextra -Wundef -Werror)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+      # gcc 12 takes assignments and sums of std::string for overlapping copies (GCC bug 105329).
+      target_compile_options(${target} PRIVATE -Wno-restrict)
+    endif()
     if(APLIB_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
       # gcc 12 sees uninitialised members in the library's <regex> when it is instrumented (GCC bug 105562).
       target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized)
