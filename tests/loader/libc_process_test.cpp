@@ -180,6 +180,34 @@ TEST_F(LibcProcess, ChildrenStartInTheProgramsDirectory) {
   EXPECT_EQ(sides[1].said, "0 /\n");
 }
 
+TEST_F(LibcProcess, ChildrenWriteWhereTheProgramsStreamsLead) {
+  const std::string source = R"C(
+    #include <fcntl.h>
+    #include <spawn.h>
+    #include <sys/wait.h>
+    void step(int n) {
+      char* words[] = {"sh", "-c", "echo spawned $NAME", NULL};
+      pid_t child;
+      int file;
+      switch (n) {
+        case 0: say("%d ", freopen(getenv("OUT"), "w", stdout) != NULL); break;
+        case 1: printf("printed\n"); fflush(stdout); say("%d ", system("echo child of $NAME")); break;
+        case 2: say("%d ", posix_spawnp(&child, "sh", NULL, NULL, words, environ)); waitpid(child, &n, 0); break;
+        case 3: close(0); say("%d", WEXITSTATUS(system("read x"))); break;
+      }
+    })C";
+  const auto surroundings = [this](const std::string& name) {
+    return Side{{"PATH=/usr/bin:/bin", "NAME=" + name, "OUT=" + shop.folder() + "/" + name}};
+  };
+  const std::vector<Side> sides = by_turns(source, 4, {surroundings("one"), surroundings("two")});
+  for (const char* name : {"one", "two"}) {
+    std::stringstream text;
+    text << std::ifstream(shop.folder() + "/" + name).rdbuf();
+    EXPECT_EQ(text.str(), fmt::format("printed\nchild of {0}\nspawned {0}\n", name));
+  }
+  EXPECT_TRUE(sides[0].said.starts_with("1 0 0 ") && sides[0].said != "1 0 0 0") << sides[0].said;
+}
+
 TEST_F(LibcProcess, TheProgramsNamesComeFromItsArguments) {
   const Side side = by_turns(R"C(
     extern const char *__progname, *__progname_full;

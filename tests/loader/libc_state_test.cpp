@@ -14,9 +14,9 @@ TEST_F(LibcState, RandomNumbersAreASequenceOfTheProgramsOwn) {
       unsigned short x[3] = {1, 2, (unsigned short)n}, y[7] = {1, 2, 3, 4, 5, 6, 7};
       unsigned seed = 5;
       switch (n) {
-        case 0: say("%d %ld %g %ld %ld\n", rand(), random(), drand48(), lrand48(), mrand48()); break;
+        case 0: say("%d %ld %g %ld %ld\n", (rand)(), random(), drand48(), lrand48(), mrand48()); break;
         case 1: say("%g %ld %ld %d\n", erand48(x), nrand48(x), jrand48(x), rand_r(&seed)); break;
-        case 2: srand(42); say("%d %ld\n", rand(), random()); srandom(43); say("%ld\n", random()); break;
+        case 2: srand(42); say("%d %ld\n", (rand)(), random()); srandom(43); say("%ld\n", random()); break;
         case 3: { char* before = initstate(7, table, sizeof table); say("%ld %ld ", random(), random());
                   char* mine = setstate(before); say("%d %ld ", mine == table, random());
                   setstate(mine); say("%ld\n", random()); break; }
@@ -24,7 +24,7 @@ TEST_F(LibcState, RandomNumbersAreASequenceOfTheProgramsOwn) {
         case 5: { unsigned short* old = seed48(x); say("%d %d %d %g ", old[0], old[1], old[2], drand48());
                   lcong48(y); say("%g\n", drand48()); break; }
         case 6: ended(initstate(1, table, 3) == NULL, EINVAL); break;
-        default: for (int i = 0; i < 40; ++i) say("%d %ld\n", rand(), lrand48());
+        default: for (int i = 0; i < 40; ++i) say("%d %ld\n", (rand)(), lrand48());
       }
     })C",
                  9);
@@ -390,6 +390,42 @@ TEST_F(LibcState, EachProgramHasTheTimeZoneOfItsEnvironment) {
   sides = by_turns(source, 9, sides);
   for (std::size_t i = 0; i < zones.size(); ++i) EXPECT_EQ(sides[i].said, alone(source, 9, zones[i])) << i;
   EXPECT_EQ(std::getenv("TZ") != nullptr ? std::getenv("TZ") : "(unset)", before);
+}
+
+TEST_F(LibcState, ThreadsOfAProgramMayUseItsStateAtOnce) {
+  const auto program = Program::load(shop.compile(R"C(
+    #include <pthread.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <time.h>
+    static pthread_barrier_t together;
+    static char* found[4];
+    static long drawn[4];
+    static void* work(void* number) {
+      long mine = (long)number, sum = 0;
+      struct tm t;
+      time_t zero = 0;
+      pthread_barrier_wait(&together);
+      found[mine] = getenv("LIST");
+      for (int i = 0; i < 1000; ++i) sum += random() & 0xff;
+      localtime_r(&zero, &t);
+      drawn[mine] = sum + t.tm_hour;
+      return NULL;
+    }
+    int main(void) {
+      pthread_t threads[4];
+      long all = 0, expected = 0;
+      pthread_barrier_init(&together, NULL, 4);
+      for (long i = 0; i < 4; ++i) pthread_create(&threads[i], NULL, work, (void*)i);
+      for (int i = 0; i < 4; ++i) { pthread_join(threads[i], NULL); all += drawn[i]; }
+      srandom(1);
+      for (int i = 0; i < 4000; ++i) expected += random() & 0xff;
+      for (int i = 1; i < 4; ++i) if (found[i] != found[0] || strcmp(found[i], "x:y") != 0) return 1;
+      return all == expected ? 0 : 2;
+    })C",
+                                                  {"-shared", "-D_GNU_SOURCE", "-pthread", "-w"}, "threads.so"));
+  const auto environment = environment_of({"LIST=x:y", "TZ=UTC0"});
+  for (const std::uint32_t cell : {0U, 1U}) EXPECT_EQ(run(program, {"p"}, cell, {}, environment).outcome.status, 0);
 }
 
 TEST_F(LibcState, OptionsAreScannedIndependently) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Children that a program starts: system, popen, posix_spawn. They see the instance's environment, working directory, umask, input and blocked signals; output and other
+// Children that a program starts: system, popen, posix_spawn. They see the instance's environment, working directory, umask, standard streams and blocked signals; other
 // descriptors are the process's. Waiting for them lets other tasks run.
 #include <fcntl.h>
 #include <spawn.h>
@@ -22,6 +22,7 @@
 #include "loader/libc/caller.hpp"
 #include "loader/libc/environ.hpp"
 #include "loader/libc/signals.hpp"
+#include "loader/libc/streams.hpp"
 #include "loader/libc/tables.hpp"
 
 namespace aplib::loader {
@@ -76,18 +77,33 @@ class FileActions {
   FileActions& operator=(const FileActions&) = delete;
 
   void connect(int descriptor, int as) { posix_spawn_file_actions_adddup2(&actions_, descriptor, as); }
-  /// Standard input as the program's own.
-  void give_input(Instance& instance) {
-    const int input = instance.host().input();
-    if (input < 0) {
-      posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    } else if (input != STDIN_FILENO) {
-      connect(input, STDIN_FILENO);
+  /// Descriptors 0, 1 and 2 as the program has them, but those that `except` names.
+  void give_streams(Instance& instance, int except = -1) {
+    for (int number = 0; number <= 2; ++number) {
+      if (number != except) give(outlet_of(instance, number), number);
     }
   }
   [[nodiscard]] const posix_spawn_file_actions_t* get() const noexcept { return &actions_; }
 
  private:
+  void give(const Outlet& outlet, int number) {
+    if (outlet.leads == Outlet::Leads::nowhere) {
+      posix_spawn_file_actions_addclose(&actions_, number);
+      return;
+    }
+    const int input = outlet.instance->host().input();
+    const bool is_input = outlet.leads == Outlet::Leads::to_host && outlet.host_stream == Stream::in;
+    if (is_input && input < 0) {
+      posix_spawn_file_actions_addopen(&actions_, number, "/dev/null", O_RDONLY, 0);
+      return;
+    }
+    const int from = outlet.leads == Outlet::Leads::to_file ? outlet.descriptor
+                     : is_input                             ? input
+                                                            : static_cast<int>(outlet.host_stream);
+    // 1 for 2 and 2 for 1 at once would need a third place; nobody does that.
+    if (from != number) connect(from, number);
+  }
+
   posix_spawn_file_actions_t actions_{};
 };
 
@@ -147,7 +163,7 @@ int own_system(const char* command) {
   if (instance == nullptr) return ::system(command);
   if (command == nullptr) return 1;  // there is a shell
   FileActions actions;
-  actions.give_input(*instance);
+  actions.give_streams(*instance);
   pid_t child = 0;
   if (const int error = spawn_shell(*instance, command, actions, child); error != 0) {
     errno = error;
@@ -172,8 +188,9 @@ std::FILE* own_popen(const char* command, const char* mode) {
     return nullptr;
   }
   FileActions actions;
-  if (reads) actions.give_input(*instance);
-  actions.connect(pipe.end(1 - ours), reads ? STDOUT_FILENO : STDIN_FILENO);
+  const int theirs = reads ? STDOUT_FILENO : STDIN_FILENO;
+  actions.give_streams(*instance, theirs);
+  actions.connect(pipe.end(1 - ours), theirs);
   std::FILE* stream = fdopen(pipe.end(ours), reads ? "r" : "w");
   if (stream == nullptr) return nullptr;
   pipe.release(ours);  // the stream's now
@@ -185,8 +202,9 @@ std::FILE* own_popen(const char* command, const char* mode) {
   }
   ProcessPrivate& own = shared_part(instance->libc().process);
   const std::lock_guard lock(own.mutex);
+  std::erase_if(own.pipes, [stream](const ProcessPrivate::Pipe& each) { return each.stream == stream; });  // fclose()d
   own.pipes.push_back({stream, child});
-  return stream;
+  return track(*instance, stream);
 }
 
 int own_pclose(std::FILE* stream) {
@@ -202,6 +220,7 @@ int own_pclose(std::FILE* stream) {
       own.pipes.erase(pipe);
     }
   }
+  untrack(*instance, stream);
   std::fclose(stream);
   if (child < 0) {
     errno = ECHILD;
@@ -210,11 +229,15 @@ int own_pclose(std::FILE* stream) {
   return wait_for(*instance, child);
 }
 
+// A child of a program that says itself what becomes of descriptors begins with the process's.
 int own_posix_spawn(pid_t* child, const char* file, const posix_spawn_file_actions_t* actions,
                     const posix_spawnattr_t* given, char* const* arguments, char* const* environment) {
   Instance* instance = calling(__builtin_return_address(0));
   if (instance == nullptr) return ::posix_spawn(child, file, actions, given, arguments, environment);
-  return ::posix_spawn(child, file, actions, Attributes(*instance, given).get(), arguments, environment);
+  FileActions streams;
+  if (actions == nullptr) streams.give_streams(*instance);
+  return ::posix_spawn(child, file, actions != nullptr ? actions : streams.get(), Attributes(*instance, given).get(),
+                       arguments, environment);
 }
 
 int own_posix_spawnp(pid_t* child, const char* file, const posix_spawn_file_actions_t* actions,
@@ -222,6 +245,11 @@ int own_posix_spawnp(pid_t* child, const char* file, const posix_spawn_file_acti
   Instance* instance = calling(__builtin_return_address(0));
   if (instance == nullptr) return ::posix_spawnp(child, file, actions, given, arguments, environment);
   const Attributes attributes(*instance, given);
+  FileActions streams;
+  if (actions == nullptr) {
+    streams.give_streams(*instance);
+    actions = streams.get();
+  }
   if (std::strchr(file, '/') != nullptr || *file == '\0')
     return ::posix_spawn(child, file, actions, attributes.get(), arguments, environment);
   const char* path = find_variable(instance->libc(), "PATH");

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdlib>
@@ -47,10 +48,13 @@ bool is_name(const char* name) noexcept {
   return name != nullptr && *name != '\0' && std::strchr(name, '=') == nullptr;
 }
 
+// Threads may call getenv() while another does: the entry may be replaced by an equal one meanwhile.
+char* load(char*& entry) noexcept { return std::atomic_ref(entry).load(std::memory_order_acquire); }
+
 char** find_entry(char** block, std::string_view name) noexcept {
   if (block == nullptr) return nullptr;
-  for (; *block != nullptr; ++block) {
-    if (std::strncmp(*block, name.data(), name.size()) == 0 && (*block)[name.size()] == '=') return block;
+  for (; const char* text = load(*block); ++block) {
+    if (std::strncmp(text, name.data(), name.size()) == 0 && text[name.size()] == '=') return block;
   }
   return nullptr;
 }
@@ -64,7 +68,7 @@ std::size_t count(char** block) noexcept {
 // Puts `entry`, not copied, into the block. With own.changing held.
 void put(LibcState& state, EnvironPrivate& own, char* entry) {
   if (char** old = find_entry(state.environ, name_of(entry))) {
-    *old = entry;
+    std::atomic_ref(*old).store(entry, std::memory_order_release);
     return;
   }
   const std::size_t entries = count(state.environ);
@@ -98,18 +102,20 @@ bool is_common(const EnvironPrivate& own, const char* entry) noexcept {
 }
 
 // For the program, which may write into it (strtok of PATH is a habit): a string of its own.
-char* give_variable(LibcState& state, const char* name) {
-  char** entry = *name == '\0' ? nullptr : find_entry(state.environ, name);
+char* give_variable(LibcState& state, std::string_view name) {
+  char** entry = name.empty() ? nullptr : find_entry(state.environ, name);
   if (entry == nullptr) return nullptr;
-  char* text = *entry;
   EnvironPrivate& own = shared_part(state.environment);
+  char* text = load(*entry);
   if (is_common(own, text)) {
     const std::lock_guard lock(own.changing);
-    const std::string_view whole(text);
-    text = keep(own, std::string(whole));
-    put(state, own, text);
+    text = load(*entry);
+    if (is_common(own, text)) {
+      text = keep(own, std::string(text));
+      std::atomic_ref(*entry).store(text, std::memory_order_release);
+    }
   }
-  return text + std::strlen(name) + 1;
+  return text + name.size() + 1;
 }
 
 int failed(int error) noexcept {
@@ -188,7 +194,7 @@ int own_clearenv() {
 
 char* find_variable(const LibcState& state, std::string_view name) noexcept {
   char** entry = name.empty() ? nullptr : find_entry(state.environ, name);
-  return entry == nullptr ? nullptr : *entry + name.size() + 1;
+  return entry == nullptr ? nullptr : load(*entry) + name.size() + 1;
 }
 
 void set_variable(LibcState& state, std::string_view entry) {
