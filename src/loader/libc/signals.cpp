@@ -18,6 +18,7 @@
 #include <cerrno>
 #include <ctime>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -30,10 +31,20 @@ namespace aplib::loader {
 using Action = struct sigaction;
 
 struct SignalTable {
-  std::array<Action, NSIG> actions{};
-  std::map<const TaskContext*, sigset_t> blocked;  // only of flows that ever blocked any
+  std::array<std::unique_ptr<Action>, NSIG> actions;  // none: the default
+  std::map<const TaskContext*, sigset_t> blocked;     // only of flows that ever blocked any
   sigset_t pending{};
   unsigned long delivered = 0;  // handlers called
+
+  Action& action(int signal) {
+    std::unique_ptr<Action>& own = actions[static_cast<std::size_t>(signal)];
+    if (own == nullptr) own = std::make_unique<Action>();
+    return *own;
+  }
+  /// Null: none was ever set.
+  [[nodiscard]] const Action* find(int signal) const noexcept {
+    return actions[static_cast<std::size_t>(signal)].get();
+  }
 };
 
 namespace {
@@ -89,7 +100,7 @@ void call(Instance& instance, int signal, siginfo_t* info, void* context, const 
     const std::lock_guard lock(tables_mutex);
     SignalTable& table = instance.libc().signals.get();
     ++table.delivered;
-    if ((action.sa_flags & static_cast<int>(SA_RESETHAND)) != 0) table.actions[static_cast<std::size_t>(signal)] = {};
+    if ((action.sa_flags & static_cast<int>(SA_RESETHAND)) != 0) table.action(signal) = {};
   }
   if ((action.sa_flags & SA_SIGINFO) != 0) {
     action.sa_sigaction(signal, info, context);
@@ -101,7 +112,8 @@ void call(Instance& instance, int signal, siginfo_t* info, void* context, const 
 Action action_of(Instance& instance, int signal) {
   const std::lock_guard lock(tables_mutex);
   const SignalTable* table = instance.libc().signals.part;
-  return table != nullptr ? table->actions[static_cast<std::size_t>(signal)] : Action{};
+  const Action* action = table != nullptr ? table->find(signal) : nullptr;
+  return action != nullptr ? *action : Action{};
 }
 
 void act(Instance& instance, int signal, int code, sigval value) {
@@ -170,7 +182,8 @@ bool deliver_fault(int signal, const siginfo_t& info, void* context, const char*
   // Caused by an instruction; or by abort() in a library, which sends it to its own thread.
   const bool own = info.si_code > 0 || (signal == SIGABRT && info.si_code == SI_TKILL);
   const SignalTable* table = flow->instance->libc().signals.part;
-  if (!own || table == nullptr || !has_handler(table->actions[static_cast<std::size_t>(signal)])) return false;
+  const Action* action = table != nullptr ? table->find(signal) : nullptr;
+  if (!own || action == nullptr || !has_handler(*action)) return false;
   return call_on_interrupted_stack(signal, info, context, run_fault_handler, stack_low);
 }
 
@@ -256,7 +269,7 @@ unsigned long delivered_signals(Instance& instance) noexcept {
 int change_action(Instance& instance, int signal, const Action* action, Action* old) {
   if (!is_signal(signal) || ((signal == SIGKILL || signal == SIGSTOP) && action != nullptr)) return failed(EINVAL);
   const std::lock_guard lock(tables_mutex);
-  Action& own = instance.libc().signals.get().actions[static_cast<std::size_t>(signal)];
+  Action& own = instance.libc().signals.get().action(signal);
   const Action before = own;
   if (action != nullptr) {
     own = *action;
