@@ -183,7 +183,7 @@ int create(pthread_t* id, const pthread_attr_t* attributes, Routine routine, voi
 
 /// Libraries that keep threads of their own to work for whoever calls. Those threads serve all instances, one after another, and never end, so they belong to none;
 /// openmp.cpp lends them a context where it can.
-bool is_of_pool_library(const void* caller) noexcept {
+[[maybe_unused]] bool is_of_pool_library(const void* caller) noexcept {
   Dl_info info{};
   if (dladdr(caller, &info) == 0 || info.dli_fname == nullptr) return false;
   const std::string_view path = info.dli_fname;
