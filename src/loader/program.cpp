@@ -6,17 +6,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 
 #include "loader/resolver.hpp"
 
 namespace aplib::loader {
-namespace {
-
-/// The order of apcc's table of entries, aplib_program_entries.
-constexpr std::array<std::string_view, 4> entry_order{"main", "cell_main", "host_main", "MAIN__"};
-
-}  // namespace
 
 std::shared_ptr<const Program> Program::load(const std::string& path, const LoadOptions& options) {
   std::shared_ptr<Program> program(new Program);
@@ -57,14 +50,7 @@ Program::Definition Program::find(std::string_view name) const noexcept {
   const ElfFile& file = *images_.front().file;
   if (const Symbol* symbol = file.find(name); symbol != nullptr && !symbol->absolute && symbol->type != STT_TLS)
     return {symbol->value};
-  const auto entry = std::ranges::find(entry_order, name);
-  if (entries_address_ == 0 || entry == entry_order.end()) return {};
-  // Hidden: the word of apcc's table that a relative relocation fills in says where it is.
-  const std::uint64_t word = entries_address_ + 8 * static_cast<std::uint64_t>(entry - entry_order.begin());
-  for (const RelocationPlan::Store& store : images_.front().plan.relative) {
-    if (store.offset == word) return {store.value};
-  }
-  return {};
+  return {entries_.find(name)};  // hidden
 }
 
 std::vector<std::string_view> Program::functions() const {

@@ -13,6 +13,7 @@
 
 #include "loader/elf_file.hpp"
 #include "loader/library.hpp"
+#include "loader/program_entries.hpp"
 #include "loader/relocation.hpp"
 #include "loader/tls.hpp"
 
@@ -95,7 +96,7 @@ class Program {
   std::vector<std::string_view> bound_;                 // sorted
   mutable std::mutex plugins_mutex_;
   mutable std::map<std::string, std::shared_ptr<const Program>> plugins_;  // by file and surroundings
-  std::uint64_t entries_address_ = 0;  // aplib_program_entries of apcc's start object
+  ProgramEntries entries_;
 };
 
 }  // namespace aplib::loader

@@ -196,9 +196,7 @@ void Resolver::plan_image(std::uint32_t index) {
   cached_.assign(file.symbols().size(), false);
   image.plan.packed = file.packed_relative();
   for (const Relocation& relocation : file.relocations()) plan_relocation(index, relocation);
-  if (index == 0 && !is_plugin_) {
-    if (const Symbol* entries = file.find("aplib_program_entries")) program_.entries_address_ = entries->value;
-  }
+  if (index == 0 && !is_plugin_) program_.entries_ = ProgramEntries(file, image.plan);
 }
 
 void Resolver::plan_relocation(std::uint32_t index, const Relocation& relocation) {

@@ -103,6 +103,18 @@ TEST_F(Program, ShownCommandWorks) {
   EXPECT_EQ(output("apcc --aplib-cc='ccache mycc -q' -show -c hello.c").substr(0, 15), "ccache mycc -q ");
 }
 
+TEST_F(Program, EntriesAreFoundWhereNoSymbolNamesThem) {
+  write("all.map", "{ local: *; };\n");
+  silent("apcc -Wl,--version-script=all.map -s hello.c -o hello");
+  EXPECT_EQ(shell("./hello").status, 3);
+  // Relative relocations in packed form, where the linker knows them: the table's words are in the file.
+  if (shell("apcc -Wl,-z,pack-relative-relocs hello.c -o packed").output.empty()) {
+    const Outcome outcome = shell("./packed");
+    EXPECT_EQ(outcome.status, 3) << outcome.output;
+    EXPECT_EQ(outcome.output, "hello\n");
+  }
+}
+
 TEST_F(Program, HistoricalHeadersAreFound) {
   write("old.c", "#include <stdio.h>\n#include \"ccell.c7.h\"\n#include \"aplib/cellos.h\"\nvoid cell_main(void) {}\n");
   silent("apcc -c old.c");
