@@ -1,9 +1,302 @@
 // SPDX-License-Identifier: MIT
-// Perror, err, warn, error, assert: messages that go to the standard error of the instance.
+// Perror, err, error, assert and their kin: what is said to stderr without naming it, and ends the program. Each message reaches the instance's stderr in one piece.
+#include <err.h>
+#include <error.h>
+#include <fmt/format.h>
+#include <netdb.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "loader/libc/caller.hpp"
+#include "loader/libc/end.hpp"
+#include "loader/libc/streams.hpp"
 #include "loader/libc/tables.hpp"
 
-namespace aplib::loader::libc {
+// <cassert> declares these only without NDEBUG.
+extern "C" [[noreturn]] void __assert_fail(const char*, const char*, unsigned, const char*) noexcept;
+extern "C" [[noreturn]] void __assert_perror_fail(int, const char*, unsigned, const char*) noexcept;
+extern "C" [[noreturn]] void __assert(const char*, const char*, int) noexcept;
 
-std::span<const Binding> errors_bindings() { return {}; }
+extern "C" {
+// libc's; <cassert> declares them only without NDEBUG.
+[[noreturn]] void __assert_fail(const char*, const char*, unsigned, const char*) noexcept;
+[[noreturn]] void __assert_perror_fail(int, const char*, unsigned, const char*) noexcept;
+[[noreturn]] void __assert(const char*, const char*, int) noexcept;
+}
+
+namespace aplib::loader::libc {
+namespace {
+
+std::string printed(const char* format, va_list arguments) {
+  char* made = nullptr;
+  const int length = ::vasprintf(&made, format, arguments);
+  if (length < 0) return format;
+  const std::unique_ptr<char, void (*)(void*)> text(made, &std::free);
+  return {text.get(), static_cast<std::size_t>(length)};
+}
+
+std::string error_text(int number) {
+  std::array<char, 256> buffer{};
+  return ::strerror_r(number, buffer.data(), buffer.size());
+}
+
+std::string program_name(Instance& instance, bool full) {
+  const char* name = full ? instance.libc().program_name : instance.libc().program_short_name;
+  return name != nullptr ? name : "";
+}
+
+// "prefix: text", or the text alone.
+std::string after(const char* prefix, const std::string& text) {
+  return prefix != nullptr && *prefix != '\0' ? fmt::format("{}: {}\n", prefix, text) : text + '\n';
+}
+
+// --- messages
+
+void own_perror(const char* prefix) {
+  const int number = errno;
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return ::perror(prefix);
+  say(*instance, after(prefix, error_text(number)));
+}
+
+void own_herror(const char* prefix) {
+  const int number = h_errno;
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return ::herror(prefix);
+  say(*instance, after(prefix, ::hstrerror(number)));
+}
+
+std::string signal_text(int signal) {
+  const char* text = ::sigdescr_np(signal);
+  return text != nullptr ? text : fmt::format("Unknown signal {}", signal);
+}
+
+void own_psignal(int signal, const char* prefix) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return ::psignal(signal, prefix);
+  say(*instance, after(prefix, signal_text(signal)));
+}
+
+// Less than libc's: no word for each code.
+void own_psiginfo(const siginfo_t* info, const char* prefix) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return ::psiginfo(info, prefix);
+  const bool fault =
+      info->si_signo == SIGSEGV || info->si_signo == SIGBUS || info->si_signo == SIGILL || info->si_signo == SIGFPE;
+  say(*instance,
+      after(prefix, fault ? fmt::format("{} (code {} [{}])", signal_text(info->si_signo), info->si_code, info->si_addr)
+                          : fmt::format("{} (code {} {} {})", signal_text(info->si_signo), info->si_code, info->si_pid,
+                                        info->si_uid)));
+}
+
+// --- err, warn (err(3))
+
+// `number` < 0: without the text of an error.
+void warn_of(Instance& instance, int number, const char* format, va_list arguments) {
+  std::string text = program_name(instance, false) + ": ";
+  if (format != nullptr) {
+    text += printed(format, arguments);
+    if (number >= 0) text += ": ";
+  }
+  if (number >= 0) text += error_text(number);
+  say(instance, text + '\n');
+}
+
+void own_vwarn(const char* format, va_list arguments) {
+  const int number = errno;
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return ::vwarn(format, arguments);
+  warn_of(*instance, number, format, arguments);
+}
+
+void own_vwarnx(const char* format, va_list arguments) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return ::vwarnx(format, arguments);
+  warn_of(*instance, -1, format, arguments);
+}
+
+void own_warn(const char* format, ...) {
+  const int number = errno;
+  Instance* instance = calling(__builtin_return_address(0));
+  va_list arguments;
+  va_start(arguments, format);
+  if (instance != nullptr) {
+    warn_of(*instance, number, format, arguments);
+  } else {
+    ::vwarn(format, arguments);
+  }
+  va_end(arguments);
+}
+
+void own_warnx(const char* format, ...) {
+  Instance* instance = calling(__builtin_return_address(0));
+  va_list arguments;
+  va_start(arguments, format);
+  if (instance != nullptr) {
+    warn_of(*instance, -1, format, arguments);
+  } else {
+    ::vwarnx(format, arguments);
+  }
+  va_end(arguments);
+}
+
+[[noreturn]] void own_verr(int status, const char* format, va_list arguments) {
+  const int number = errno;
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) ::verr(status, format, arguments);
+  warn_of(*instance, number, format, arguments);
+  exit_instance(*instance, status);
+}
+
+[[noreturn]] void own_verrx(int status, const char* format, va_list arguments) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) ::verrx(status, format, arguments);
+  warn_of(*instance, -1, format, arguments);
+  exit_instance(*instance, status);
+}
+
+[[noreturn]] void own_err(int status, const char* format, ...) {
+  const int number = errno;
+  Instance* instance = calling(__builtin_return_address(0));
+  va_list arguments;
+  va_start(arguments, format);
+  if (instance == nullptr) ::verr(status, format, arguments);
+  warn_of(*instance, number, format, arguments);
+  va_end(arguments);
+  exit_instance(*instance, status);
+}
+
+[[noreturn]] void own_errx(int status, const char* format, ...) {
+  Instance* instance = calling(__builtin_return_address(0));
+  va_list arguments;
+  va_start(arguments, format);
+  if (instance == nullptr) ::verrx(status, format, arguments);
+  warn_of(*instance, -1, format, arguments);
+  va_end(arguments);
+  exit_instance(*instance, status);
+}
+
+// --- error, error_at_line (error(3))
+
+struct Place {
+  const char* file = nullptr;  ///< null: error()
+  unsigned line = 0;
+};
+
+void report(Instance& instance, int number, Place place, const char* format, va_list arguments) {
+  ErrorReports& reports = stdio_of(instance).errors;
+  if (place.file != nullptr && reports.one_per_line != 0) {
+    if (reports.last_line == place.line && reports.last_file == place.file) return;
+    reports.last_file = place.file;
+    reports.last_line = place.line;
+  }
+  if (std::FILE* out = stream_of(instance, Stream::out)) std::fflush(out);
+  std::string text;
+  if (reports.print_program_name != nullptr) {
+    reports.print_program_name();
+    if (place.file == nullptr) text = " ";
+  } else {
+    text = program_name(instance, true) + (place.file != nullptr ? ":" : ": ");
+  }
+  if (place.file != nullptr) text += fmt::format("{}:{}: ", place.file, place.line);
+  text += printed(format, arguments);
+  if (number != 0) text += ": " + error_text(number);
+  say(instance, text + '\n');
+  ++reports.count;
+}
+
+void own_error(int status, int number, const char* format, ...) {
+  Instance* instance = calling(__builtin_return_address(0));
+  va_list arguments;
+  va_start(arguments, format);
+  if (instance != nullptr) {
+    report(*instance, number, {}, format, arguments);
+  } else {
+    ::error(status, number, "%s", printed(format, arguments).c_str());
+  }
+  va_end(arguments);
+  if (instance != nullptr && status != 0) exit_instance(*instance, status);
+}
+
+void own_error_at_line(int status, int number, const char* file, unsigned line, const char* format, ...) {
+  Instance* instance = calling(__builtin_return_address(0));
+  va_list arguments;
+  va_start(arguments, format);
+  if (instance != nullptr) {
+    report(*instance, number, {file, line}, format, arguments);
+  } else {
+    ::error_at_line(status, number, file, line, "%s", printed(format, arguments).c_str());
+  }
+  va_end(arguments);
+  if (instance != nullptr && status != 0) exit_instance(*instance, status);
+}
+
+// --- assert
+
+// As libc words it, without the end of the line.
+std::string failed_at(Instance& instance, const char* file, unsigned line, const char* function) {
+  return fmt::format("{}: {}:{}: {}{}", program_name(instance, false), file, line, function != nullptr ? function : "",
+                     function != nullptr ? ": " : "");
+}
+
+[[noreturn]] void own_assert_fail(const char* expression, const char* file, unsigned line, const char* function) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) __assert_fail(expression, file, line, function);
+  abort_instance(*instance,
+                 failed_at(*instance, file, line, function) + fmt::format("Assertion `{}' failed.", expression));
+}
+
+[[noreturn]] void own_assert_perror_fail(int number, const char* file, unsigned line, const char* function) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) __assert_perror_fail(number, file, line, function);
+  abort_instance(*instance,
+                 failed_at(*instance, file, line, function) + fmt::format("Unexpected error: {}.", error_text(number)));
+}
+
+[[noreturn]] void own_assert(const char* expression, const char* file, int line) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) __assert(expression, file, line);
+  abort_instance(*instance, failed_at(*instance, file, static_cast<unsigned>(line), nullptr) +
+                                fmt::format("Assertion `{}' failed.", expression));
+}
+
+}  // namespace
+
+std::span<const Binding> errors_bindings() {
+  static const std::array table{
+      Binding::of("perror", &own_perror),
+      Binding::of("herror", &own_herror),
+      Binding::of("psignal", &own_psignal),
+      Binding::of("psiginfo", &own_psiginfo),
+      Binding::of("warn", &own_warn),
+      Binding::of("warnx", &own_warnx),
+      Binding::of("vwarn", &own_vwarn),
+      Binding::of("vwarnx", &own_vwarnx),
+      Binding::of("err", &own_err),
+      Binding::of("errx", &own_errx),
+      Binding::of("verr", &own_verr),
+      Binding::of("verrx", &own_verrx),
+      Binding::of("error", &own_error),
+      Binding::of("error_at_line", &own_error_at_line),
+      Binding::made("error_print_progname",
+                    [](Instance& instance) -> void* { return &stdio_of(instance).errors.print_program_name; }),
+      Binding::made("error_message_count",
+                    [](Instance& instance) -> void* { return &stdio_of(instance).errors.count; }),
+      Binding::made("error_one_per_line",
+                    [](Instance& instance) -> void* { return &stdio_of(instance).errors.one_per_line; }),
+      Binding::of("__assert_fail", &own_assert_fail),
+      Binding::of("__assert_perror_fail", &own_assert_perror_fail),
+      Binding::of("__assert", &own_assert),
+  };
+  return table;
+}
 
 }  // namespace aplib::loader::libc
