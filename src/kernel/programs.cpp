@@ -164,7 +164,9 @@ std::function<void()> LoadedRun::cell_body(std::shared_ptr<const loader::Program
         run.output.ended(cell, status);
       }
     } ended{*this, self, cell};
-    ended.status = run_instance(self, program, entry.function(), run.arguments_of ? run.arguments_of(cell) : arguments);
+    ended.status =
+        run_instance(self, program, entry.function(),
+                     run.arguments_of && !self.cell->processor->domain().has_host ? run.arguments_of(cell) : arguments);
   };
 }
 

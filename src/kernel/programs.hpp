@@ -34,9 +34,10 @@ class APLIB_API OutputSink {
 
 /// What to run.
 struct ProgramRun {
-  std::string file;                                                          ///< Path.
-  std::vector<std::string> arguments;                                        ///< argv, [0] is the program's name.
-  std::function<std::vector<std::string>(std::uint32_t cell)> arguments_of;  ///< If set: argv of that cell instead.
+  std::string file;                    ///< Path.
+  std::vector<std::string> arguments;  ///< argv, [0] is the program's name.
+  std::function<std::vector<std::string>(std::uint32_t cell)>
+      arguments_of;  ///< If set: argv of that cell instead; not of cells that a host program starts.
   std::function<std::string(std::uint32_t cell)> folder_of;  ///< If set: working directory of that cell.
   std::string entry;  ///< "solve(int, double) -> int"; empty: host_main, cell_main, main or MAIN__.
   std::vector<std::string> entry_arguments;  ///< For `entry`.

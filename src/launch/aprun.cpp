@@ -45,14 +45,17 @@ class Sink : public OutputSink {
   int input(std::uint32_t cell) override { return output_.input(cell); }
   void ended(std::uint32_t cell, int status) override {
     output_.end(cell);
-    if (status == 0 || cell == host) return;
     const std::lock_guard lock(mutex_);
-    if (!first_failure_) first_failure_ = status;
+    if (cell == host) {
+      host_status_ = status;
+    } else if (status != 0 && first_failure_ == 0) {
+      first_failure_ = status;
+    }
   }
   void warn(const std::string& line) override { fmt::print(stderr, "{}: {}\n", prefix_, line); }
 
-  /// Status of the cell that failed first in time. Call after the run.
-  [[nodiscard]] std::optional<int> first_failure() const { return first_failure_; }
+  /// The host program's status, or if it is 0 that of the cell that failed first in time; 0: all went well. Call after the run.
+  [[nodiscard]] int status() const { return host_status_ != 0 ? host_status_ : first_failure_; }
 
  private:
   static Channel channel(loader::Stream stream) {
@@ -63,7 +66,8 @@ class Sink : public OutputSink {
   const std::string prefix_;
   const std::uint32_t cells_;
   std::mutex mutex_;
-  std::optional<int> first_failure_;
+  int host_status_ = 0;
+  int first_failure_ = 0;
 };
 
 void make_folder(const std::string& path) {
@@ -91,11 +95,12 @@ ProgramRun make_run(const CommandLine& line) {
   }
   if (!line.folder.empty()) {
     const std::string pattern = std::filesystem::absolute(line.folder);
-    run.folder_of = [pattern](std::uint32_t cell) { return expand_cell(pattern, cell_text(cell)); };
-    if (!line.dry_run) {
-      for (std::uint32_t cell = 0; cell < grid.count(); ++cell) make_folder(run.folder_of(cell));
-      make_folder(run.folder_of(OutputSink::host));
-    }
+    run.folder_of = [pattern](std::uint32_t cell) {
+      std::string folder = expand_cell(pattern, cell_text(cell));
+      make_folder(folder);
+      return folder;
+    };
+    if (!line.dry_run) (void)run.folder_of(0);  // what is wrong shows before anything runs
   }
   return run;
 }
@@ -108,14 +113,9 @@ void allow_many_files() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/// The process's status: what failed is never 0.
-int exit_status(const Report& report, std::optional<int> first_failure, std::optional<int> watchdog) {
+int exit_status(const Report& report, int programs, std::optional<int> watchdog) {
   if (watchdog) return *watchdog;
-  if (!report.reason.empty()) return report.exit_status;
-  // Report takes the lowest cell id; people want to know where it began. A host program's own status comes before.
-  bool by_cell = false;
-  for (const int status : report.cell_status) by_cell = by_cell || (status != 0 && status == report.exit_status);
-  return by_cell && first_failure ? *first_failure : report.exit_status;
+  return report.reason.empty() && programs != 0 ? programs : report.exit_status;
 }
 
 int run(const CommandLine& line, const std::string& prefix) {
@@ -138,7 +138,7 @@ int run(const CommandLine& line, const std::string& prefix) {
   watchdog.finish();
   output.end_all();
 
-  int status = exit_status(report, sink.first_failure(), watchdog.status());
+  int status = exit_status(report, sink.status(), watchdog.status());
   const bool alone = report.cell_status.size() == 1 && line.direct;
   const bool all_well = std::ranges::all_of(report.cell_status, [](int each) { return each == 0; });
   if (report.reason.empty() && !all_well && !alone)

@@ -50,6 +50,7 @@ bool Output::exclusive(Channel channel) const { return names_cell(pattern(channe
 
 void Output::prepare(std::uint32_t cells, bool with_host) {
   with_host_ = with_host;
+  prepared_ = cells;
   const auto try_open = [](const std::string& path, const char* what, int descriptor) {
     if (descriptor < 0) throw Error(Errc::failed, fmt::format("cannot {} {}: {}", what, path, std::strerror(errno)));
     ::close(descriptor);
@@ -89,9 +90,11 @@ Destination& Output::destination(Cell& cell, std::uint32_t id, Channel channel) 
   }
   const std::string path = expand_cell(pattern(channel), cell_text(id));
   const std::lock_guard lock(mutex_);
+  // A host program may have more cells than there were to prepare for.
+  const bool first = id != host && id >= prepared_ && !files_.contains(path);
   place = files_[path].lock();
   if (place == nullptr) {
-    const int descriptor = open_for_writing(path, 0);
+    const int descriptor = open_for_writing(path, first && exclusive(channel) ? O_TRUNC : 0);
     if (descriptor < 0) {
       if (problem_.empty()) problem_ = fmt::format("cannot write {}: {}", path, std::strerror(errno));
       place = std::make_shared<Destination>(::open("/dev/null", O_WRONLY | O_CLOEXEC), path, true);
@@ -169,7 +172,7 @@ void Output::flush(std::uint32_t id, Channel channel) {
   const Line& line = cell->lines[slot(channel)];
   if (line.text.empty()) return;
   const bool redrawn = line.text.front() == '\r' && destination(*cell, id, channel).is_terminal();
-  if (id == host || plan_.sole || redrawn) show(*cell, id, channel);
+  if (id == host || (plan_.sole && !with_host_) || redrawn) show(*cell, id, channel);
 }
 
 void Output::end(std::uint32_t id) {

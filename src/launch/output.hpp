@@ -28,7 +28,8 @@ struct OutputPlan {
   std::string error{};
   std::string input{};
   bool tags = false;  ///< Each line that goes where others' go too starts with "[cell] ".
-  bool sole = false;  ///< There is one cell only: its lines need not be whole to be shown.
+  bool sole =
+      false;  ///< There is one cell only, unless a host program says otherwise: its lines need not be whole to be shown.
 };
 
 /// Thread safety: all functions may be called from any thread.
@@ -88,6 +89,7 @@ class Output {
 
   const OutputPlan plan_;
   bool with_host_ = false;
+  std::uint32_t prepared_ = 0;  // cells whose files were made
   std::array<std::shared_ptr<Destination>, 2> standard_;
   std::mutex mutex_;  // of what follows
   std::unordered_map<std::uint32_t, std::shared_ptr<Cell>> cells_;

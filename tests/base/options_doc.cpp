@@ -31,9 +31,9 @@ std::string page() {
 Each option can be given in three places; a later one wins:
 
 1. in the program: `options.cells = {4, 2};` or `options.set("cells", "4x2");`
-2. in the environment: `APLIB_CELLS=4x2 ./prog` (read by `Options::from_environment()`, by `aplib/command_line.hpp`, and by a
-   `Machine` that is given no options)
-3. on the command line: `./prog --cells 4x2` (of programs that use `aplib/command_line.hpp`)
+2. in the environment: `APLIB_CELLS=4x2 ./prog` (read by `Options::from_environment()`, by `aplib/command_line.hpp`, by `aprun`, and
+   by a `Machine` that is given no options)
+3. on the command line: `aprun --cells 4x2 prog`, or `./prog --cells 4x2` of programs that use `aplib/command_line.hpp`
 
 | option | variable | values | unit | default | range | meaning |
 | --- | --- | --- | --- | --- | --- | --- |
