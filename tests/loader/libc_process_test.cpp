@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: MIT
 // Working directory, umask, children, names, and what is refused because the process is not the program's alone.
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <filesystem>
+#include <thread>
 
 #include "side_by_side.hpp"
 
@@ -66,6 +73,42 @@ TEST_F(LibcProcess, ADescriptorIsGivenBackForEachDirectory) {
   by_turns(source, 5, {Side{}, Side{}, Side{}});
   // The program's file stays open as long as anyone may load it again.
   EXPECT_LE(count(), before + 1);
+}
+
+/// As container profiles do: unshare() fails with EPERM from here on, in this process.
+bool forbid_unshare() {
+  std::array program{
+      sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      sock_filter BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_unshare, 0, 1),
+      sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+TEST_F(LibcProcess, WhereThreadsCannotHaveADirectoryOfTheirOwnChdirFailsAndSaysWhatToAllow) {
+  const std::string source = R"C(
+    #include <sys/stat.h>
+    void step(int n) {
+      char before[4096], after[4096];
+      getcwd(before, sizeof before);
+      ended(chdir("/"), EPERM);
+      say("%d ", strcmp(before, getcwd(after, sizeof after)));
+      umask(0);
+      umask(077);
+    })C";
+  const auto check = [&] {
+    if (!forbid_unshare()) std::_Exit(77);
+    const Side side = by_turns(source, 1, {Side{}})[0];
+    const bool warned = side.warnings.size() == 3 && side.warnings[0].starts_with("chdir: ") &&
+                        side.warnings[0].find("unshare(CLONE_FS)") != std::string::npos &&
+                        side.warnings[1].starts_with("umask: ");
+    std::fputs((side.said + '\n').c_str(), stderr);
+    std::_Exit(side.said == "-1 1 0 " && warned ? 0 : 1);
+  };
+  // On a new thread: this one may have its own directory already.
+  EXPECT_EXIT(std::thread(check).join(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST_F(LibcProcess, EachProgramHasItsUmask) {
