@@ -147,7 +147,7 @@ TEST_F(Relocations, ExecutablesWithCopiesOfStreamsAreTakenOthersRefused) {
       shop.write("streams.c", "#include <stdio.h>\nint main(void) { return stdout == 0 || stderr == 0; }\n");
   const std::string cout = shop.write("cout.cpp", "#include <iostream>\nint main() { std::cout << 1; }\n");
   const auto build = [&](const char* compiler, const std::string& source) {
-    const auto made = test::run_command({compiler, "-O1", "-fPIE", "-pie", source, "-o", source + ".out"});
+    const auto made = test::run_command({compiler, "-O1", "-fPIE", "-pie", "-rdynamic", source, "-o", source + ".out"});
     if (made.status != 0) throw std::runtime_error(made.output);
     return source + ".out";
   };
