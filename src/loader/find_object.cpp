@@ -166,15 +166,14 @@ extern "C" APLIB_API int _dl_find_object(void* address, struct dl_find_object* r
   return next != nullptr ? next(address, result) : -1;
 }
 
-// Older unwinders, backtrace libraries and sanitizers walk all objects. Ours come after the process's; of the running instance only, because a walk over thousands would be of no use to anyone.
-extern "C" APLIB_API int dl_iterate_phdr(int (*callback)(struct dl_phdr_info*, size_t, void*), void* data) {
-  using Iterate = int (*)(int (*)(struct dl_phdr_info*, size_t, void*), void*);
-  static const auto next = reinterpret_cast<Iterate>(dlsym(RTLD_NEXT, "dl_iterate_phdr"));
-  if (next == nullptr) return 0;
-  if (const int result = next(callback, data); result != 0) return result;
-  const aplib::loader::TaskContext* context = aplib::loader::here();
+namespace aplib::loader {
+namespace {
+
+/// Images of the running instance alone, because a walk over thousands would be of no use to anyone.
+[[gnu::noinline]] int iterate_images(int (*callback)(struct dl_phdr_info*, size_t, void*), void* data) {
+  const TaskContext* context = here();
   if (context == nullptr) return 0;
-  for (const aplib::loader::LoadedImage& image : context->instance->images()) {
+  for (const LoadedImage& image : context->instance->images()) {
     if (image.file == nullptr) continue;
     struct dl_phdr_info info {};
     info.dlpi_addr = reinterpret_cast<ElfW(Addr)>(image.base);
@@ -185,4 +184,18 @@ extern "C" APLIB_API int dl_iterate_phdr(int (*callback)(struct dl_phdr_info*, s
     if (const int result = callback(&info, sizeof info, data); result != 0) return result;
   }
   return 0;
+}
+
+}  // namespace
+}  // namespace aplib::loader
+
+// Older unwinders, backtrace libraries and sanitizers walk all objects. Ours come after the process's.
+// Sanitizers call this before they are ready for instrumented code.
+extern "C" APLIB_API __attribute__((no_sanitize("address", "thread", "undefined"))) int dl_iterate_phdr(
+    int (*callback)(struct dl_phdr_info*, size_t, void*), void* data) {
+  using Iterate = int (*)(int (*)(struct dl_phdr_info*, size_t, void*), void*);
+  static const auto next = reinterpret_cast<Iterate>(dlsym(RTLD_NEXT, "dl_iterate_phdr"));
+  if (next == nullptr) return 0;
+  const int result = next(callback, data);
+  return result != 0 ? result : aplib::loader::iterate_images(callback, data);
 }
