@@ -38,6 +38,12 @@ TEST_F(ErrorsTest, PerrorAndPsignal) {
   EXPECT_EQ(ran.err, "file: No such file or directory\nPermission denied\nwhy: Segmentation fault\n");
 }
 
+TEST_F(ErrorsTest, PrintingLeavesErrnoAlone) {
+  const Ran ran = run_main(
+      "errno = ENOENT; fprintf(stderr, \"a\\n\"); fputs(\"b\\n\", stdout); fflush(stdout); perror(\"x\"); return 0;");
+  EXPECT_EQ(ran.err, "a\nx: No such file or directory\n");
+}
+
 TEST_F(ErrorsTest, WarnSaysTheProgramsName) {
   const Ran ran = run_main("errno = ENOENT; warn(\"a %d\", 1); warnx(\"b\"); errno = EACCES; warn(NULL); return 4;");
   EXPECT_EQ(ran.err, "tool: a 1: No such file or directory\ntool: b\ntool: Permission denied\n");

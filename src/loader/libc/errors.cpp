@@ -25,13 +25,6 @@ extern "C" [[noreturn]] void __assert_fail(const char*, const char*, unsigned, c
 extern "C" [[noreturn]] void __assert_perror_fail(int, const char*, unsigned, const char*) noexcept;
 extern "C" [[noreturn]] void __assert(const char*, const char*, int) noexcept;
 
-extern "C" {
-// libc's; <cassert> declares them only without NDEBUG.
-[[noreturn]] void __assert_fail(const char*, const char*, unsigned, const char*) noexcept;
-[[noreturn]] void __assert_perror_fail(int, const char*, unsigned, const char*) noexcept;
-[[noreturn]] void __assert(const char*, const char*, int) noexcept;
-}
-
 namespace aplib::loader::libc {
 namespace {
 

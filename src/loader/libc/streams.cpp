@@ -35,6 +35,18 @@ StdioPrivate::~StdioPrivate() {
 namespace libc {
 namespace {
 
+// What succeeds leaves errno alone, as libc's own streams do.
+class KeepErrno {
+ public:
+  KeepErrno() = default;
+  ~KeepErrno() { errno = error_; }
+  KeepErrno(const KeepErrno&) = delete;
+  KeepErrno& operator=(const KeepErrno&) = delete;
+
+ private:
+  const int error_ = errno;
+};
+
 // --- what glibc calls for a FILE over an outlet (fopencookie(3))
 
 ssize_t read_cookie(void* cookie, char* bytes, std::size_t count) {
@@ -70,6 +82,7 @@ std::FILE*& variable_of(LibcState& state, Stream stream) {
 }
 
 std::FILE* make_stream(Instance& instance, Stream stream) {
+  const KeepErrno kept;
   StdioPrivate& own = stdio_of(instance);
   Outlet& outlet = own.outlets[static_cast<std::size_t>(stream)];
   const std::lock_guard lock(own.mutex);
@@ -86,6 +99,7 @@ std::FILE* make_stream(Instance& instance, Stream stream) {
 
 // What is in front of the reader is shown before it is asked, as libc does for terminals.
 void show_question(Instance& instance) {
+  const KeepErrno kept;
   Outlet& outlet = outlet_of(instance, static_cast<int>(Stream::out));
   if (outlet.file == nullptr || __flbf(outlet.file) == 0) return;
   std::fflush(outlet.file);
@@ -143,10 +157,12 @@ ssize_t write_outlet(Outlet& outlet, const char* bytes, std::size_t count) {
   switch (outlet.leads) {
     case Outlet::Leads::to_file:
       return write_all(outlet.descriptor, bytes, count);
-    case Outlet::Leads::to_host:
+    case Outlet::Leads::to_host: {
       if (outlet.host_stream == Stream::in) break;
+      const KeepErrno kept;
       if (count > 0) outlet.instance->host().write(outlet.host_stream, std::span(bytes, count));
       return static_cast<ssize_t>(count);
+    }
     case Outlet::Leads::nowhere:
       break;
   }
@@ -172,6 +188,7 @@ ssize_t read_outlet(Outlet& outlet, char* bytes, std::size_t count) {
 }
 
 void show_outlet(Outlet& outlet) {
+  const KeepErrno kept;
   if (outlet.leads == Outlet::Leads::to_host && outlet.host_stream != Stream::in)
     outlet.instance->host().flush(outlet.host_stream);
 }
