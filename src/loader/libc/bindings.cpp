@@ -26,6 +26,7 @@ std::vector<Binding> join_tables() {
            libc::stdio_bindings(),
            libc::iostream_bindings(),
            libc::errors_bindings(),
+           libc::record_locks_bindings(),
            libc::heap_bindings(),
            libc::exit_bindings(),
            libc::signals_bindings(),

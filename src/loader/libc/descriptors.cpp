@@ -15,6 +15,7 @@
 #include <string>
 
 #include "loader/libc/caller.hpp"
+#include "loader/libc/record_locks.hpp"
 #include "loader/libc/stdio_tables.hpp"
 #include "loader/libc/streams.hpp"
 
@@ -171,8 +172,12 @@ int own_dup3(int from, int to, int flags) {
 }
 
 int own_close(int descriptor) {
-  Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
-  if (outlet == nullptr) return ::close(descriptor);
+  const void* caller = __builtin_return_address(0);
+  Outlet* outlet = outlet_at(caller, descriptor);
+  if (outlet == nullptr) {
+    if (Instance* instance = calling(caller)) give_up_record_locks(*instance, descriptor);
+    return ::close(descriptor);
+  }
   if (outlet->leads == Outlet::Leads::nowhere) {
     errno = EBADF;
     return -1;

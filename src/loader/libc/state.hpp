@@ -51,6 +51,7 @@ struct IostreamState;   // iostream.cpp: std::cout and its kin
 struct ProcessPrivate;  // children.cpp: popen's
 struct HeapAccount;     // heap.cpp
 struct ExitLists;       // exit.cpp: atexit, __cxa_atexit, at_quick_exit
+struct RecordLocks;     // record_locks.cpp
 struct LentContexts;    // openmp.cpp: of threads that OpenMP keeps
 struct DlState;         // dl.cpp: handles of the program's own dlopen, dlerror's text
 
@@ -93,6 +94,7 @@ struct LibcState {
   Lazy<ProcessPrivate> process;
   Lazy<HeapAccount> heap;
   Lazy<ExitLists> exits;
+  Lazy<RecordLocks> locks;
   Lazy<LentContexts> lent;
   Lazy<DlState> dl;
 };

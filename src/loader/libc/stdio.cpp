@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "loader/libc/caller.hpp"
+#include "loader/libc/record_locks.hpp"
 #include "loader/libc/stdio_tables.hpp"
 #include "loader/libc/streams.hpp"
 #include "loader/libc/tables.hpp"
@@ -192,6 +193,10 @@ int close_file(Instance& instance, std::FILE* file) {
     if (outlet.file == file) return close_standard(outlet);
   }
   untrack(instance, file);
+  if (instance.libc().locks.part != nullptr) {  // they hold until the last byte is written
+    std::fflush(file);
+    give_up_record_locks(instance, ::fileno(file));
+  }
   return std::fclose(file);
 }
 

@@ -23,6 +23,7 @@ std::span<const Binding> children_bindings();
 std::span<const Binding> stdio_bindings();
 std::span<const Binding> iostream_bindings();
 std::span<const Binding> errors_bindings();
+std::span<const Binding> record_locks_bindings();
 std::span<const Binding> heap_bindings();
 std::span<const Binding> exit_bindings();
 std::span<const Binding> signals_bindings();

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+// Record locks belong to instances: they exclude each other as processes do.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "../support/machines.hpp"
+#include "kernel/programs.hpp"
+#include "side_by_side.hpp"
+
+namespace aplib::loader::test {
+namespace {
+
+using testing_support::options_of;
+using testing_support::Shape;
+
+class RecordLocks : public SideBySide {
+ protected:
+  /// What two instances say of one file, by turns; they know themselves by `me` and the file by `path`.
+  std::vector<std::string> two_say(const std::string& text, int steps, const std::string& file) {
+    const std::string prologue =
+        "#include <fcntl.h>\n#include <sys/file.h>\n"
+        "static int fd = -1; static int me; static const char* path;\n"
+        "static int lock(int fd, int command, int type, long start, long length) {\n"
+        "  struct flock l = {.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = length};\n"
+        "  int result = fcntl(fd, command, &l);\n"
+        "  if (command != F_GETLK) { say(\"%d \", result); return result; }\n"
+        "  if (l.l_type == F_UNLCK) say(\"free \");\n"
+        "  else say(\"%s %ld %ld %d \", l.l_type == F_WRLCK ? \"written\" : \"read\", (long)l.l_start, (long)l.l_len, "
+        "l.l_pid == getpid());\n"
+        "  return result; }\n"
+        "void body(int n);\n"
+        "void step(int n) { if (fd < 0) { me = atoi(getenv(\"ME\")); path = getenv(\"FILE_NAME\"); fd = open(path, "
+        "O_RDWR); "
+        "} body(n); }\n";
+    std::vector<Side> sides;
+    for (const char* me : {"ME=0", "ME=1"}) sides.push_back({.environment = {me, "FILE_NAME=" + file}});
+    std::vector<std::string> said;
+    for (const Side& side : by_turns(prologue + text, steps, std::move(sides))) said.push_back(side.said);
+    return said;
+  }
+
+  std::string file_of_ten_bytes(const std::string& name) {
+    const std::string path = shop.path(name);
+    std::ofstream(path) << "0123456789";
+    return path;
+  }
+};
+
+TEST_F(RecordLocks, OneInstanceExcludesTheOther) {
+  const auto said = two_say(R"C(
+    void body(int n) {
+      switch (n) {
+        case 0: if (me == 0) { lock(fd, F_SETLK, F_WRLCK, 2, 3); lock(fd, F_GETLK, F_WRLCK, 0, 0); } break;
+        case 1: if (me == 1) { lock(fd, F_SETLK, F_RDLCK, 4, 1); say("%d ", errno == EAGAIN || errno == EACCES);
+                               lock(fd, F_GETLK, F_RDLCK, 0, 0); lock(fd, F_SETLK, F_WRLCK, 5, 0); } break;
+        case 2: if (me == 0) { lock(fd, F_GETLK, F_WRLCK, 0, 0); lock(fd, F_SETLK, F_UNLCK, 0, 0); } break;
+        case 3: if (me == 1) { lock(fd, F_SETLKW, F_RDLCK, 4, 1); lock(fd, F_GETLK, F_WRLCK, 0, 0); } break;
+        case 4: if (me == 0) { lock(fd, F_SETLKW, F_RDLCK, 0, 5); lock(fd, F_SETLK, F_WRLCK, 0, 5); } break;
+      }
+    })C",
+                            5, file_of_ten_bytes("a"));
+  EXPECT_EQ(said[0], "0 free written 5 0 1 0 0 -1 ");
+  EXPECT_EQ(said[1], "-1 1 written 2 3 1 0 0 free ");
+}
+
+TEST_F(RecordLocks, ClosingAnyDescriptorOfTheFileGivesThemUp) {
+  const auto said = two_say(R"C(
+    void body(int n) {
+      FILE* stream;
+      switch (n) {
+        case 0: if (me == 0) { lock(fd, F_SETLK, F_WRLCK, 0, 0); close(open("/dev/null", O_RDONLY)); } break;
+        case 1: if (me == 1) lock(fd, F_SETLK, F_WRLCK, 0, 0); break;
+        case 2: if (me == 0) close(open(path, O_RDONLY)); break;
+        case 3: if (me == 1) lock(fd, F_SETLK, F_WRLCK, 0, 0); break;
+        case 4: if (me == 1) { stream = fopen(path, "r+"); fputs("written", stream); fclose(stream); } break;
+        case 5: if (me == 0) lock(fd, F_SETLK, F_WRLCK, 0, 0); break;
+      }
+    })C",
+                            6, file_of_ten_bytes("b"));
+  EXPECT_EQ(said[0], "0 0 ");
+  EXPECT_EQ(said[1], "-1 0 ");
+}
+
+TEST_F(RecordLocks, LockfCountsFromThePosition) {
+  const auto said = two_say(R"C(
+    void body(int n) {
+      switch (n) {
+        case 0: lseek(fd, me == 0 ? 4 : 2, SEEK_SET);
+                if (me == 0) say("%d ", lockf(fd, F_LOCK, 2)); break;
+        case 1: if (me == 1) { say("%d ", lockf(fd, F_TEST, 2)); say("%d ", lockf(fd, F_TEST, 3)); ended(lockf(fd, F_TLOCK, 0), EAGAIN);
+                               say("%d ", lockf(fd, F_TLOCK, 2)); } break;
+        case 2: if (me == 0) { say("%d ", lockf(fd, F_TEST, 6)); say("%d ", lockf(fd, F_TEST, -3)); say("%d ", lockf(fd, F_ULOCK, 0)); } break;
+        case 3: if (me == 1) { say("%d ", lockf(fd, F_LOCK, 0)); ended(lockf(fd, 77, 0), EINVAL); } break;
+      }
+    })C",
+                            4, file_of_ten_bytes("c"));
+  EXPECT_EQ(said[0], "0 0 -1 0 ");
+  EXPECT_EQ(said[1], "0 -1 -1 1 0 0 -1 1 ");
+}
+
+TEST_F(RecordLocks, WhatCannotBeLockedIsAnErrorAsInAProcess) {
+  const std::string file = file_of_ten_bytes("d");
+  expect_private(R"C(
+    #include <fcntl.h>
+    void step(int n) {
+      struct flock l = {.l_type = n == 1 ? F_RDLCK : F_WRLCK, .l_whence = SEEK_SET};
+      int fd = open(getenv("FILE_NAME"), n == 0 ? O_RDONLY : n == 1 ? O_WRONLY : O_RDWR);
+      if (n == 2) close(fd);
+      if (n == 3) l.l_type = 99;
+      if (n == 4) l.l_start = -1;
+      if (n == 5) { close(fd); fd = open("/dev/null", O_RDWR); }
+      ended(fcntl(fd, F_SETLK, &l), n < 3 ? EBADF : EINVAL);
+      say("%d %d\n", fcntl(fd, F_GETFD), fcntl(fd, F_SETFD, FD_CLOEXEC));
+      if (n != 2) close(fd);
+    })C",
+                 6, {"FILE_NAME=" + file});
+}
+
+TEST_F(RecordLocks, AnEndedInstanceHoldsNone) {
+  const std::string file = file_of_ten_bytes("e");
+  two_say("void body(int n) { if (me == 0) lock(fd, F_SETLK, F_WRLCK, 0, 0); }", 1, file);
+  const int descriptor = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_GE(descriptor, 0);
+  struct flock record {};
+  record.l_type = F_WRLCK;
+  EXPECT_EQ(::fcntl(descriptor, F_OFD_SETLK, &record), 0);
+  ::close(descriptor);
+}
+
+class Silent : public OutputSink {
+ public:
+  void write(std::uint32_t, Stream, std::span<const char>) override {}
+  void flush(std::uint32_t, Stream) override {}
+  int input(std::uint32_t) override { return -1; }
+  void ended(std::uint32_t, int) override {}
+  void warn(const std::string&) override {}
+};
+
+class RecordLocksOfCells : public testing::TestWithParam<Shape> {
+ protected:
+  Workshop shop;
+};
+
+// Cells of one thread wait for each other's locks: whoever waits must let the holder run.
+TEST_P(RecordLocksOfCells, WaitersGetTheirTurn) {
+  const std::string program = shop.compile(R"C(
+    #include <fcntl.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <sys/file.h>
+    #include <unistd.h>
+    int main(int n, char** a) {
+      int fd = open(a[1], O_RDWR);
+      int beside = open(a[2], O_RDWR);
+      for (int i = 0; i < 20; ++i) {
+        char text[16] = "";
+        struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+        if (i % 2 ? flock(beside, LOCK_EX) : fcntl(fd, F_SETLKW, &l)) return 1;
+        int at = i % 2 ? beside : fd;
+        pread(at, text, 15, 0);
+        usleep(10);
+        snprintf(text, sizeof text, "%-10d", atoi(text) + 1);
+        pwrite(at, text, 10, 0);
+        l.l_type = F_UNLCK;
+        if (i % 2 ? flock(beside, LOCK_UN) : fcntl(fd, F_SETLK, &l)) return 2;
+      }
+      return 0;
+    })C",
+                                           {"-shared", "-O1", "-w", "-D_GNU_SOURCE"}, "p.so");
+  const std::string counter = shop.path("counter");
+  const std::string beside = shop.path("beside");
+  for (const std::string& each : {counter, beside}) std::ofstream(each) << "0         ";
+  Machine machine(options_of(GetParam()));
+  Silent sink;
+  ProgramRun what;
+  what.file = program;
+  what.arguments = {"program", counter, beside};
+  const Report report = run_program(machine, what, sink);
+  EXPECT_EQ(report.exit_status, 0) << report.reason;
+  const int cells = static_cast<int>(GetParam().cells.nx * GetParam().cells.ny);
+  for (const std::string& each : {counter, beside}) {
+    int count = 0;
+    std::ifstream(each) >> count;
+    EXPECT_EQ(count, 10 * cells) << each;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, RecordLocksOfCells,
+                         testing::Values(Shape{{1, 1}, 1}, Shape{{4, 1}, 1}, Shape{{6, 1}, 2},
+                                         Shape{{3, 1}, Options::threads_per_cell}),
+                         testing_support::shape_name);
+
+}  // namespace
+}  // namespace aplib::loader::test
