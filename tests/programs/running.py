@@ -155,7 +155,7 @@ def compare(title, expected, got, said):
         if complaint:
             result.complaints.append(f"cell {cid}: {complaint}")
     result.different = len({(outcome.status, *outcome.files.values()) for outcome in expected.values()})
-    if result.complaints:
+    if result.complaints and said is not None:
         result.complaints.append("aprun said:\n" + indented(said.splitlines()[-20:] or ["(nothing)"]))
     return result
 
