@@ -251,6 +251,40 @@ TEST_F(LibcProcess, ChildrenWriteWhereTheProgramsStreamsLead) {
   EXPECT_TRUE(sides[0].said.starts_with("1 0 0 ") && sides[0].said != "1 0 0 0") << sides[0].said;
 }
 
+TEST_F(LibcProcess, WaitingForAnyChildSeesTheProgramsOwn) {
+  const std::string source = R"C(
+    #include <signal.h>
+    #include <spawn.h>
+    #include <sys/resource.h>
+    #include <sys/wait.h>
+    static pid_t children[2];
+    static pid_t spawn(const char* command) {
+      char* words[] = {"sh", "-c", (char*)command, NULL};
+      pid_t child = -1;
+      posix_spawn(&child, "/bin/sh", NULL, NULL, words, environ);
+      return child;
+    }
+    void step(int n) {
+      int status = -1;
+      struct rusage usage;
+      pid_t child;
+      switch (n) {
+        case 0: children[0] = spawn("exit $CODE"); break;
+        case 1: child = wait(&status); say("%d %d ", child == children[0], WEXITSTATUS(status)); break;
+        case 2: ended(wait(&status), ECHILD); break;
+        case 3: children[0] = spawn("read x"); children[1] = spawn("exit $((CODE + 1))"); break;
+        case 4: child = waitpid(children[1], &status, 0); say("%d %d ", child == children[1], WEXITSTATUS(status)); break;
+        case 5: child = wait3(&status, 0, &usage); say("%d %d ", child == children[0], WEXITSTATUS(status)); break;
+        case 6: children[0] = spawn("kill -STOP $$"); child = wait4(children[0], &status, WUNTRACED, NULL); say("%d ", child == children[0] && WIFSTOPPED(status));
+                say("%d ", waitpid(-1, &status, WNOHANG)); kill(children[0], SIGKILL); child = waitpid(-1, NULL, 0); say("%d", child == children[0]); break;
+      }
+    })C";
+  const auto surroundings = [](const char* code) { return Side{{"PATH=/usr/bin:/bin", std::string("CODE=") + code}}; };
+  const std::vector<Side> sides = by_turns(source, 7, {surroundings("3"), surroundings("13")});
+  EXPECT_EQ(sides[0].said, "1 3 -1 1 1 4 1 1 1 0 1");
+  EXPECT_EQ(sides[1].said, "1 13 -1 1 1 14 1 1 1 0 1");
+}
+
 TEST_F(LibcProcess, TheProgramsNamesComeFromItsArguments) {
   const Side side = by_turns(R"C(
     extern const char *__progname, *__progname_full;

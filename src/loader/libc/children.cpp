@@ -3,6 +3,7 @@
 // descriptors are the process's. Waiting for them lets other tasks run.
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,7 +34,8 @@ struct ProcessPrivate {
     pid_t child;
   };
   std::mutex mutex;
-  std::vector<Pipe> pipes;  // popen's
+  std::vector<Pipe> pipes;      // popen's
+  std::vector<pid_t> children;  // posix_spawn's: what wait() waits for
 };
 
 namespace libc {
@@ -138,24 +140,46 @@ int spawn_shell(Instance& instance, const char* command, const FileActions& acti
                        environment != nullptr ? environment : nothing.data());
 }
 
-// One look: the child that ended, 0, or the negative error.
-[[gnu::noinline]] pid_t look_for(pid_t child, int& status) noexcept {
-  const pid_t ended = ::waitpid(child, &status, WNOHANG);
+// One look: the child that ended (or what `options` ask for), 0, or the negative error.
+[[gnu::noinline]] pid_t look_for(pid_t child, int& status, int options, rusage* usage) noexcept {
+  const pid_t ended = ::wait4(child, &status, options | WNOHANG, usage);
   return ended >= 0 ? ended : -errno;
 }
 
-// Other tasks run meanwhile. Returns the status, or -1 and errno, as system() does.
-int wait_for(Instance& instance, pid_t child) {
+// The same for all children that the program has spawned.
+pid_t look_for_any(Instance& instance, int& status, int options, rusage* usage) {
+  ProcessPrivate& own = shared_part(instance.libc().process);
+  const std::lock_guard lock(own.mutex);
+  for (auto child = own.children.begin(); child != own.children.end();) {
+    const pid_t found = look_for(*child, status, options, usage);
+    const bool gone = found < 0 || (found > 0 && (WIFEXITED(status) || WIFSIGNALED(status)));
+    child = gone ? own.children.erase(child) : child + 1;
+    if (found > 0) return found;
+  }
+  return own.children.empty() ? -ECHILD : 0;
+}
+
+// waitpid() while other tasks run. Of all children (-1) it sees those of the instance.
+pid_t wait_for(Instance& instance, pid_t child, int* status, int options, rusage* usage) {
   using namespace std::chrono_literals;
   std::chrono::nanoseconds pause = 50us;
   for (;;) {
-    int status = 0;
-    const pid_t ended = look_for(child, status);
-    if (ended > 0) return status;
-    if (ended < 0 && ended != -EINTR) return failed(-ended);
+    int found_status = 0;
+    const pid_t found = child == -1 ? look_for_any(instance, found_status, options, usage)
+                                    : look_for(child, found_status, options, usage);
+    if (found > 0 && status != nullptr) *status = found_status;
+    if (found > 0) return found;
+    if (found < 0 && found != -EINTR) return failed(-found);
+    if ((options & WNOHANG) != 0) return 0;
     instance.host().sleep(pause);
     pause = std::min<std::chrono::nanoseconds>(pause * 2, 10ms);
   }
+}
+
+// What system() and pclose() return.
+int status_of(Instance& instance, pid_t child) {
+  int status = 0;
+  return wait_for(instance, child, &status, 0, nullptr) < 0 ? -1 : status;
 }
 
 int own_system(const char* command) {
@@ -169,7 +193,7 @@ int own_system(const char* command) {
     errno = error;
     return error == ENOENT ? 127 << 8 : -1;
   }
-  return wait_for(*instance, child);
+  return status_of(*instance, child);
 }
 
 std::FILE* own_popen(const char* command, const char* mode) {
@@ -226,7 +250,17 @@ int own_pclose(std::FILE* stream) {
     errno = ECHILD;
     return -1;
   }
-  return wait_for(*instance, child);
+  return status_of(*instance, child);
+}
+
+// Notes a child that was spawned with `error` 0.
+int spawned(Instance& instance, int error, pid_t child) {
+  if (error != 0) return error;
+  ProcessPrivate& own = shared_part(instance.libc().process);
+  const std::lock_guard lock(own.mutex);
+  std::erase(own.children, child);  // an old one of that number was waited for by other means
+  own.children.push_back(child);
+  return 0;
 }
 
 // A child of a program that says itself what becomes of descriptors begins with the process's.
@@ -236,8 +270,11 @@ int own_posix_spawn(pid_t* child, const char* file, const posix_spawn_file_actio
   if (instance == nullptr) return ::posix_spawn(child, file, actions, given, arguments, environment);
   FileActions streams;
   if (actions == nullptr) streams.give_streams(*instance);
-  return ::posix_spawn(child, file, actions != nullptr ? actions : streams.get(), Attributes(*instance, given).get(),
-                       arguments, environment);
+  pid_t made = 0;
+  const int error = ::posix_spawn(&made, file, actions != nullptr ? actions : streams.get(),
+                                  Attributes(*instance, given).get(), arguments, environment);
+  if (error == 0 && child != nullptr) *child = made;
+  return spawned(*instance, error, made);
 }
 
 int own_posix_spawnp(pid_t* child, const char* file, const posix_spawn_file_actions_t* actions,
@@ -250,8 +287,13 @@ int own_posix_spawnp(pid_t* child, const char* file, const posix_spawn_file_acti
     streams.give_streams(*instance);
     actions = streams.get();
   }
+  pid_t made = 0;
+  const auto end = [&](int error) {
+    if (error == 0 && child != nullptr) *child = made;
+    return spawned(*instance, error, made);
+  };
   if (std::strchr(file, '/') != nullptr || *file == '\0')
-    return ::posix_spawn(child, file, actions, attributes.get(), arguments, environment);
+    return end(::posix_spawn(&made, file, actions, attributes.get(), arguments, environment));
   const char* path = find_variable(instance->libc(), "PATH");
   std::string_view rest = path != nullptr ? path : "/bin:/usr/bin";
   int result = ENOENT;
@@ -261,13 +303,34 @@ int own_posix_spawnp(pid_t* child, const char* file, const posix_spawn_file_acti
     const std::string_view folder = rest.substr(0, colon);
     if (more) rest.remove_prefix(colon + 1);
     const std::string candidate = folder.empty() ? std::string(file) : std::string(folder) + '/' + file;
-    const int error = ::posix_spawn(child, candidate.c_str(), actions, attributes.get(), arguments, environment);
+    const int error = ::posix_spawn(&made, candidate.c_str(), actions, attributes.get(), arguments, environment);
     if (error == EACCES) result = error;
     const bool elsewhere = error == EACCES || error == ENOENT || error == ENOTDIR || error == ESTALE ||
                            error == ENODEV || error == ETIMEDOUT;
-    if (!elsewhere) return error;
+    if (!elsewhere) return end(error);
   }
   return result;
+}
+
+pid_t own_wait(int* status) {
+  Instance* instance = calling(__builtin_return_address(0));
+  return instance == nullptr ? ::wait(status) : wait_for(*instance, -1, status, 0, nullptr);
+}
+
+pid_t own_waitpid(pid_t child, int* status, int options) {
+  Instance* instance = calling(__builtin_return_address(0));
+  return instance == nullptr ? ::waitpid(child, status, options) : wait_for(*instance, child, status, options, nullptr);
+}
+
+pid_t own_wait3(int* status, int options, rusage* usage) {
+  Instance* instance = calling(__builtin_return_address(0));
+  return instance == nullptr ? ::wait3(status, options, usage) : wait_for(*instance, -1, status, options, usage);
+}
+
+pid_t own_wait4(pid_t child, int* status, int options, rusage* usage) {
+  Instance* instance = calling(__builtin_return_address(0));
+  return instance == nullptr ? ::wait4(child, status, options, usage)
+                             : wait_for(*instance, child, status, options, usage);
 }
 
 }  // namespace
@@ -279,6 +342,12 @@ std::span<const Binding> children_bindings() {
       Binding::of("pclose", &own_pclose),
       Binding::of("posix_spawn", &own_posix_spawn),
       Binding::of("posix_spawnp", &own_posix_spawnp),
+      Binding::of("wait", &own_wait),
+      Binding::of("__wait", &own_wait),
+      Binding::of("waitpid", &own_waitpid),
+      Binding::of("__waitpid", &own_waitpid),
+      Binding::of("wait3", &own_wait3),
+      Binding::of("wait4", &own_wait4),
   };
   return table;
 }
