@@ -47,17 +47,28 @@ TaskControl* running_task() noexcept {
 /// A cell as its programs see it.
 class LoadedRun::CellHost : public loader::Host {
  public:
-  CellHost(LoadedRun& run, Domain& domain, Cell& cell) : run_(run), domain_(domain), cell_(cell) {}
+  CellHost(LoadedRun& run, Domain& domain, Cell& cell)
+      : run_(run), domain_(domain), cell_(cell), name_(domain.name_of(cell.id)), number_(sink_cell(domain, cell.id)) {}
+
+  // relaxed: the last change is seen by end(), which asks after the processors have ended
+  void instance_begins() override { run_.instances_.fetch_add(1, std::memory_order_relaxed); }
+  void instance_gone() noexcept override { run_.instances_.fetch_sub(1, std::memory_order_relaxed); }
 
   std::string name() override {
     const TaskControl* task = running_task();
-    return task != nullptr ? fmt::format("{} task {}", domain_.name_of(cell_.id), task->id) : domain_.name_of(cell_.id);
+    return task != nullptr ? fmt::format("{} task {}", name_, task->id) : name_;
   }
   void write(loader::Stream stream, std::span<const char> bytes) override {
-    run_.output.write(sink_cell(domain_, cell_.id), stream, bytes);
+    while_alive([&] { run_.output.write(number_, stream, bytes); });
   }
-  void flush(loader::Stream stream) override { run_.output.flush(sink_cell(domain_, cell_.id), stream); }
-  int input() override { return run_.output.input(sink_cell(domain_, cell_.id)); }
+  void flush(loader::Stream stream) override {
+    while_alive([&] { run_.output.flush(number_, stream); });
+  }
+  int input() override {
+    int descriptor = -1;
+    while_alive([&] { descriptor = run_.output.input(number_); });
+    return descriptor;
+  }
 
   void sleep(std::chrono::nanoseconds duration) override {
     if (TaskControl* task = running_task()) {
@@ -75,11 +86,15 @@ class LoadedRun::CellHost : public loader::Host {
   }
 
   void task_exited(int status) override {
-    if (cell_.status == 0) cell_.status = exit_byte(status);
+    while_alive([&] {
+      if (cell_.status == 0) cell_.status = exit_byte(status);
+    });
   }
   void fail(int status, const std::string& text) override {
-    cell_.status = status;
-    domain_.fail(status, fmt::format("{}: {}", name(), text));
+    while_alive([&] {
+      cell_.status = status;
+      domain_.fail(status, fmt::format("{}: {}", name(), text));
+    });
     // By a jump: callers such as abort() are nothrow.
     if (loader::TaskContext* context = loader::here(); context != nullptr) context->instance->leave(status, false);
     throw Stopped{};
@@ -89,13 +104,22 @@ class LoadedRun::CellHost : public loader::Host {
       const std::lock_guard lock(run_.mutex_);
       if (!run_.warned_.insert(text).second) return;
     }
-    run_.output.warn(fmt::format("{}: {}", name(), text));
+    while_alive([&] { run_.output.warn(fmt::format("{}: {}", name(), text)); });
   }
 
  private:
+  /// Threads that a program made may outlive the run, its output and its machine.
+  template <class Action>
+  void while_alive(Action action) {
+    const std::shared_lock lock(run_.life_);
+    if (!run_.over_) action();
+  }
+
   LoadedRun& run_;
   Domain& domain_;
   Cell& cell_;
+  std::string name_;
+  std::uint32_t number_;
 };
 
 LoadedRun::LoadedRun(Machine::Impl& machine, const ProgramRun& what, OutputSink& sink)
@@ -108,10 +132,17 @@ LoadedRun::LoadedRun(Machine::Impl& machine, const ProgramRun& what, OutputSink&
 
 LoadedRun::~LoadedRun() = default;
 
+bool LoadedRun::end() {
+  const std::unique_lock lock(life_);
+  over_ = true;
+  return instances_.load(std::memory_order_relaxed) == 0;  // relaxed: see instance_gone()
+}
+
 std::shared_ptr<const loader::Program> LoadedRun::load(const std::string& file) {
   const std::lock_guard lock(mutex_);
   std::shared_ptr<const loader::Program>& program = programs_[file];
   if (program == nullptr) {
+    loader::limit_debugger_list(machine_.options.debugger_images);
     loader::LoadOptions options;
     options.sharing = {machine_.options.private_libraries, machine_.options.shared_libraries};
     options.account_heap = machine_.options.account_heap;
@@ -121,8 +152,11 @@ std::shared_ptr<const loader::Program> LoadedRun::load(const std::string& file) 
 }
 
 LoadedRun::CellHost& LoadedRun::host_of(TaskControl& task) {
-  std::unique_ptr<CellHost>& host = hosts_[task.cell->id];
-  if (host == nullptr) host = std::make_unique<CellHost>(*this, task.cell->processor->domain(), *task.cell);
+  Domain& domain = task.cell->processor->domain();
+  // The host program's cell is last; its id changes with the grid.
+  const bool on_host = task.cell == domain.host_cell.get();
+  std::unique_ptr<CellHost>& host = hosts_[on_host ? std::size_t{cell_count_max} : task.cell->id];
+  if (host == nullptr) host = std::make_unique<CellHost>(*this, domain, *task.cell);
   return *host;
 }
 
@@ -179,19 +213,26 @@ Report run_program(Machine& machine, const ProgramRun& run, OutputSink& output) 
   const loader::Entry entry = loader::Entry::choose(
       *program, as_host ? loader::Entry::Role::host : loader::Entry::Role::cell, run.entry, run.entry_arguments);
   output.begin(as_host);
-  if (!as_host) {
+  Report report;
+  if (as_host) {
+    report = machine.run_host([&] {
+      TaskControl& self = *running_task();
+      const int status = loaded.run_instance(self, program, entry.function(), run.arguments);
+      output.ended(OutputSink::host, status);
+      return status;
+    });
+  } else {
     impl.program_stack_bytes = impl.options.program_stack_bytes;
-    Report report = machine.run(loaded.cell_body(program, entry, run.arguments));
+    report = machine.run(loaded.cell_body(program, entry, run.arguments));
     impl.program_stack_bytes = 0;
-    return report;
   }
-  return machine.run_host([&] {
-    TaskControl& self = *running_task();
-    const int status = loaded.run_instance(self, program, entry.function(), run.arguments);
-    output.ended(OutputSink::host, status);
-    return status;
-  });
+  // Where threads of a program still run their instance, and what it asks of us, must stay: for ever, as nobody can say when they end.
+  impl.programs_remain = !loaded.end();
+  if (impl.programs_remain) static_cast<void>(impl.loaded.release());
+  return report;
 }
+
+bool programs_remain(Machine& machine) { return MachineAccess::impl(machine).programs_remain; }
 
 void stop_machine(Machine& machine, int status, const std::string& text) {
   Machine::Impl& impl = MachineAccess::impl(machine);
