@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -427,6 +428,64 @@ int main(int argc, char** argv) {
   EXPECT_EQ(ended.status, 0) << ended.error;
   // Of the first program's two messages one was taken before: 1 + 2 * (1 + 30).
   EXPECT_EQ(sorted_lines(ended.out), (Strings{"second x y", "second x y", "sum 63"}));
+}
+
+TEST(Aprun, CellsThatAHostProgramAddsAreLikeOthers) {
+  const Folder folder;
+  const std::string program = folder.compile("host", R"(
+#include <aplib/cellos.h>
+#include <stdio.h>
+int host_main(int argc, char** argv) {
+  cconfxy(3, 1);
+  ccreat("host", 0, NULL);
+  waitstable();
+  printf("%s\n", argv[1]);
+  return 0;
+}
+void cell_main(void) {
+  FILE* file = fopen("here", "w");
+  fclose(file);
+  printf("begin %d, ", getcid());
+  fflush(stdout);
+  sync(0, 0);
+  printf("end %d\n", getcid());
+})");
+  EXPECT_EQ(sorted_lines(aprun({"--expand", "--wd", folder / "run.{cid}", program, "{cid}"}).out),
+            (Strings{"begin 0, end 0", "begin 1, end 1", "begin 2, end 2", "{cid}"}));
+  EXPECT_TRUE(std::filesystem::exists(folder / "run.2/here"));
+  folder.write("out.2", "of an earlier run\n");
+  EXPECT_EQ(aprun({"--output", folder / "out.{cid}", program, "x"}).status, 0);
+  EXPECT_EQ(folder.read("out.2"), "begin 2, end 2\n");
+  EXPECT_EQ(folder.read("out.host"), "x\n");
+}
+
+TEST(Aprun, AProgramExecutedItselfIsTheSame) {
+  const Folder folder;
+  const std::string program = folder.compile("count", counting);
+  // What the stub in programs of apcc executes.
+  const auto direct = [&](const Strings& arguments, const Start& start) {
+    Strings all{"--direct", program, "./count"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    return aprun(all, start);
+  };
+  EXPECT_EQ(direct({"-n", "3"}, {.arguments = {}}).out, "cell 0 of 1: 101 <-n> <3>\n");
+  EXPECT_EQ(sorted_lines(
+                direct({}, {.arguments = {}, .environment = {{"APLIB_CELLS", "2"}, {"APLIB_TAG_OUTPUT", "on"}}}).out),
+            (Strings{"[0] cell 0 of 2: 101", "[1] cell 1 of 2: 102"}));
+  const Ended wrong = direct({}, {.arguments = {}, .environment = {{"APLIB_CELL", "2"}}});
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_TRUE(wrong.error.starts_with("./count: unknown variable \"APLIB_CELL\": did you mean \"APLIB_CELLS\"?"))
+      << wrong.error;
+}
+
+TEST(Aprun, FortransMainProgramIsAnEntry) {
+  const Folder folder;
+  const std::string program = folder.compile("fortran", R"(
+#include <stdio.h>
+static int counter;
+void MAIN__(void) { printf("%d\n", ++counter); }
+)");
+  EXPECT_EQ(aprun({"-n", "3", program}).out, "1\n1\n1\n");
 }
 
 TEST(Aprun, AHostProgramsStatusIsTheRuns) {
