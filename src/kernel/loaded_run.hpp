@@ -2,10 +2,12 @@
 // LoadedRun: the programs of one run of a machine. Lives in Machine::Impl from run_program() to its return.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
+#include <shared_mutex>
 #include <string>
 #include <vector>
 
@@ -33,6 +35,9 @@ class LoadedRun {
   std::function<void()> cell_body(std::shared_ptr<const loader::Program> program, const loader::Entry& entry,
                                   std::vector<std::string> arguments);
 
+  /// The run is over: what programs' threads that still run ask for goes nowhere from here on. True: there are none.
+  bool end();
+
   const ProgramRun& run;
   OutputSink& output;
 
@@ -42,6 +47,10 @@ class LoadedRun {
 
   Machine::Impl& machine_;
   std::mutex mutex_;  // of programs_ and warned_
+  std::shared_mutex
+      life_;  // held shared while `output`, `run` and the machine are in use for a program, changed by end()
+  bool over_ = false;
+  std::atomic<std::uint32_t> instances_{0};
   std::map<std::string, std::shared_ptr<const loader::Program>> programs_;
   std::set<std::string> warned_;
   std::vector<std::unique_ptr<CellHost>> hosts_;  // by cell; each made and used by whoever carries the cell

@@ -49,6 +49,7 @@ struct Machine::Impl {
   DebuggerMachine in_debugger;
   std::vector<std::thread> threads;
   std::unique_ptr<LoadedRun> loaded;    ///< The program files of the current run, if it has any.
+  bool programs_remain = false;         ///< Threads of programs outlived a run.
   std::size_t program_stack_bytes = 0;  ///< Of programs started from here on; 0: as for every task.
 };
 

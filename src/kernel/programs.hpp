@@ -47,6 +47,9 @@ struct ProgramRun {
 /// Throws Error when the file cannot be loaded; then nothing was started. Call from: as Machine::run().
 APLIB_API Report run_program(Machine& machine, const ProgramRun& run, OutputSink& output);
 
+/// After run_program(): threads that a program made still run. They see the program's memory, but nothing of the machine; the process should end by _exit(), as a process's exit ends threads.
+[[nodiscard]] APLIB_API bool programs_remain(Machine& machine);
+
 /// Ends the machine's run with this status and text, as a failing task would. Call from: any thread, while run_program() runs.
 APLIB_API void stop_machine(Machine& machine, int status, const std::string& text);
 

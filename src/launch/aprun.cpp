@@ -147,6 +147,11 @@ int run(const CommandLine& line, const std::string& prefix) {
     fmt::print(stderr, "{}: {}\n", prefix, problem);
     if (status == 0) status = static_cast<int>(ExitStatus::program_failed);
   }
+  if (programs_remain(
+          machine)) {  // the end of a process ends its threads; ours must not meet the destructors of globals
+    std::fflush(nullptr);
+    ::_exit(status);
+  }
   return status;
 }
 

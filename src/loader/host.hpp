@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Host: what a running program needs of whoever runs it (the kernel; a test). One per instance; outlives it.
+// Host: what a running program needs of whoever runs it (the kernel; a test). One per instance; lives as long as it.
 #pragma once
 
 #include <chrono>
@@ -15,6 +15,10 @@ enum class Stream : int { in = 0, out = 1, err = 2 };
 class Host {
  public:
   virtual ~Host() = default;
+
+  /// An instance that belongs to this host is being made / is gone for good: the last call for it. Between them the host must live.
+  virtual void instance_begins() {}
+  virtual void instance_gone() noexcept {}
 
   /// Who the calling task is, for messages: "cell 3 task 0".
   virtual std::string name() = 0;

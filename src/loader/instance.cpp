@@ -31,7 +31,9 @@ std::unique_ptr<Instance> Instance::make(std::shared_ptr<const Program> program,
                                          Arguments arguments) {
   std::unique_ptr<Instance> instance(new Instance);
   instance->program_ = std::move(program);
+  host.instance_begins();
   instance->host_ = &host;
+  instance->gone_.host = &host;
   instance->arguments_ = std::move(arguments);
   for (std::string& argument : instance->arguments_.argv) instance->argv_.push_back(argument.data());
   instance->argv_.push_back(nullptr);
@@ -163,7 +165,13 @@ void Instance::leave_for_good(TaskContext* context) {
     }
   }
   freed.last = self.left(*context);
-  if (freed.last) self.finish();
+  if (freed.last) {
+    self.finish();
+  } else if (context == self.main_) {
+    // What the program has written so far is shown even if the threads that go on never end.
+    libc::flush_iostreams(self);
+    libc::flush_stream(self, nullptr);
+  }
 }
 
 void Instance::drop(TaskContext* context) noexcept {

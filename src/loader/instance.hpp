@@ -116,6 +116,13 @@ class Instance {
   void construct();
   void finish();
 
+  /// First, so that it speaks last, when everything else is gone.
+  struct TellHost {
+    Host* host = nullptr;
+    ~TellHost() {
+      if (host != nullptr) host->instance_gone();
+    }
+  } gone_;
   std::shared_ptr<const Program> program_;
   Host* host_ = nullptr;
   Arguments arguments_;
