@@ -31,7 +31,10 @@ void run_thread_exits(TaskContext& context);
 [[noreturn]] void exit_instance(Instance& instance, int status);
 
 /// abort(): the program's handler of SIGABRT, if any; then ends the machine with status 134 and `text`, which names what happened and what to do.
-[[noreturn]] void abort_instance(Instance& instance, const std::string& text);
+[[noreturn]] void abort_instance(Instance& instance, std::string text);
+
+/// Host::fail() for callers with a text of their own making: it jumps past their frames, so the text is the instance's from here on.
+[[noreturn]] void fail_instance(Instance& instance, int status, std::string text);
 
 /// Threads that the program made and that still run.
 [[nodiscard]] int threads_of(Instance& instance) noexcept;

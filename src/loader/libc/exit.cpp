@@ -3,10 +3,13 @@
 //
 // Frames of the program stay as they are when exit() runs handlers, as C wants it: handlers may use what main() had on its stack. Only when
 // other flows of the instance still run do the handlers wait for the last of them (Instance::finish), because they destroy what those use.
+#include <csignal>
 #include <cstdlib>
+#include <deque>
 #include <exception>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "loader/instance.hpp"
@@ -48,6 +51,7 @@ struct ExitLists {
   std::vector<ExitHandler> at_quick_exit;
   int status = 0;
   int threads = 0;
+  std::deque<std::string> last_words;  // of flows that end the machine
   std::terminate_handler terminate = nullptr;
 };
 
@@ -145,11 +149,21 @@ void exit_instance(Instance& instance, int status) {
   instance.leave(status, true);
 }
 
-void abort_instance(Instance& instance, const std::string& text) {
+void fail_instance(Instance& instance, int status, std::string text) {
+  const std::string* kept = nullptr;
+  {
+    const std::lock_guard lock(lists_mutex);
+    std::deque<std::string>& words = instance.libc().exits.get().last_words;
+    kept = &words.emplace_back(std::move(text));
+  }
+  instance.host().fail(status, *kept);
+  __builtin_unreachable();
+}
+
+void abort_instance(Instance& instance, std::string text) {
   call_abort_handler(instance);
   constexpr int status_of_abort = 128 + SIGABRT;
-  instance.host().fail(status_of_abort, text);
-  __builtin_unreachable();
+  fail_instance(instance, status_of_abort, std::move(text));
 }
 
 namespace libc {

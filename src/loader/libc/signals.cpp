@@ -23,6 +23,7 @@
 #include <string>
 
 #include "loader/instance.hpp"
+#include "loader/libc/end.hpp"
 #include "loader/libc/signal_frame.hpp"
 #include "loader/libc/tables.hpp"
 
@@ -70,10 +71,10 @@ std::string name_of(int signal) {
 }
 
 [[noreturn]] void end_by(Instance& instance, int signal) {
-  instance.host().fail(128 + signal, fmt::format("the program sent itself {}, which it has no handler for; that ends "
-                                                 "the machine (exit() would end this cell alone)",
-                                                 name_of(signal)));
-  __builtin_unreachable();
+  fail_instance(instance, 128 + signal,
+                fmt::format("the program sent itself {}, which it has no handler for; that ends the machine (exit() "
+                            "would end this cell alone)",
+                            name_of(signal)));
 }
 
 void default_action(Instance& instance, int signal) {

@@ -18,7 +18,9 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "aplib/error.hpp"
 #include "aplib/export.hpp"
@@ -110,19 +112,18 @@ void end_round(void* state) {
 
 /// The thread's routine; what it throws ends the machine, in words. (A forced unwinding is caught as a reference to nothing, which UBSan takes for an error.)
 __attribute__((no_sanitize("undefined"))) int run_routine(ProgramThread& thread, void*& result) {
-  Host& host = thread.context->instance->host();
-  constexpr int failed = static_cast<int>(ExitStatus::program_failed);
+  std::string problem;
   try {
     result = thread.routine(thread.argument);
   } catch (const abi::__forced_unwind&) {
     throw;  // pthread_exit, cancellation
   } catch (const std::exception& error) {
-    host.fail(failed, fmt::format("uncaught exception in a thread that the program made: {}", error.what()));
+    problem = fmt::format("uncaught exception in a thread that the program made: {}", error.what());
   } catch (...) {
-    host.fail(failed,
-              "uncaught exception in a thread that the program made, of a type not derived from std::exception");
+    problem = "uncaught exception in a thread that the program made, of a type not derived from std::exception";
   }
-  return 0;
+  if (problem.empty()) return 0;
+  fail_instance(*thread.context->instance, static_cast<int>(ExitStatus::program_failed), std::move(problem));
 }
 
 void* run_thread(void* state) {
