@@ -17,6 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::uint32_t threads_max = 4096;
+constexpr std::uint32_t debugger_images_max = 1'000'000;
 constexpr std::size_t stack_bytes_min = 8 * 1024;
 constexpr std::size_t stack_bytes_max = 1024 * 1024 * 1024;
 constexpr std::chrono::nanoseconds poll_time_max = 10s;
@@ -130,6 +131,18 @@ std::string print_names(const Options& options) {
   return fmt::format("{}", fmt::join(options.*field, ","));
 }
 
+std::string apply_debugger_images(Options& options, std::string_view value) {
+  const auto number = text::parse_number(value);
+  if (!number || *number > debugger_images_max) {
+    return fmt::format("\"{}\" is {}: use 0 .. {}", value, number ? "out of range" : "not a number of files",
+                       debugger_images_max);
+  }
+  options.debugger_images = static_cast<std::uint32_t>(*number);
+  return {};
+}
+
+std::string print_debugger_images(const Options& options) { return fmt::format("{}", options.debugger_images); }
+
 std::string apply_log_level(Options& options, std::string_view value) {
   const auto level = parse_log_level(value);
   if (!level) return fmt::format("\"{}\" is not a level: use one of {}", value, text::join(log_level_names));
@@ -193,6 +206,11 @@ constexpr std::array rows{
                "Loaded programs: start each line of output with the number of its cell, as in [3]."},
               apply_switch<&Options::tag_output>,
               print_switch<&Options::tag_output>},
+    OptionRow{
+        {"debugger-images", "APLIB_DEBUGGER_IMAGES", "N", "64", "files", "0 .. 1000000",
+         "Loaded programs: how many of their files, counted over all cells, a debugger is shown; many make it slow."},
+        apply_debugger_images,
+        print_debugger_images},
 };
 
 constexpr auto infos = [] {

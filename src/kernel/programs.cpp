@@ -11,6 +11,7 @@
 #include "kernel/face.hpp"
 #include "kernel/loaded_run.hpp"
 #include "kernel/machine_impl.hpp"
+#include "loader/debugger_list.hpp"
 
 namespace aplib {
 namespace {

@@ -50,6 +50,7 @@ const std::map<std::string_view, std::string> other_value{
     {"shared-libraries", "libc?.so"},
     {"account-heap", "on"},
     {"tag-output", "on"},
+    {"debugger-images", "500"},
 };
 
 std::vector<std::string> values_of(const Options& options) {
@@ -110,6 +111,7 @@ TEST(Options, FieldsGetTheValues) {
   EXPECT_EQ(options.shared_libraries, std::vector<std::string>{"libc?.so"});
   EXPECT_TRUE(options.account_heap);
   EXPECT_TRUE(options.tag_output);
+  EXPECT_EQ(options.debugger_images, 500U);
   options.set("threads", "per-cell");
   EXPECT_EQ(options.threads, Options::threads_per_cell);
   options.set("threads", "auto");
@@ -197,7 +199,7 @@ TEST(Options, ABadValueChangesNothing) {
 
 constexpr const char* known_options =
     "known options: cells, threads, stack-size, poll-time, bind, balance, deadlock-report, log-level, "
-    "program-stack, private-libraries, shared-libraries, account-heap, tag-output";
+    "program-stack, private-libraries, shared-libraries, account-heap, tag-output, debugger-images";
 
 TEST(Options, AnUnknownNameIsAnsweredWithTheNearestKnownOne) {
   const auto unknown = [](const std::string& name, const std::string& hint) {
@@ -265,7 +267,7 @@ TEST(Environment, UnknownVariablesAreErrors) {
   const std::string known =
       "known variables: APLIB_CELLS, APLIB_THREADS, APLIB_STACK_SIZE, APLIB_POLL_TIME, APLIB_BIND, APLIB_BALANCE, "
       "APLIB_DEADLOCK_REPORT, APLIB_LOG_LEVEL, APLIB_PROGRAM_STACK, APLIB_PRIVATE_LIBRARIES, APLIB_SHARED_LIBRARIES, "
-      "APLIB_ACCOUNT_HEAP, APLIB_TAG_OUTPUT";
+      "APLIB_ACCOUNT_HEAP, APLIB_TAG_OUTPUT, APLIB_DEBUGGER_IMAGES";
   {
     Environment environment;
     environment.set("APLIB_THREAD", "2");
