@@ -169,6 +169,10 @@ extern "C" APLIB_API int _dl_find_object(void* address, struct dl_find_object* r
 namespace aplib::loader {
 namespace {
 
+using Iterate = int (*)(int (*)(struct dl_phdr_info*, size_t, void*), void*);
+/// libc's. No function-local static, no std::atomic: both are instrumented code.
+constinit Iterate next_iterate = nullptr;
+
 /// Images of the running instance alone, because a walk over thousands would be of no use to anyone.
 [[gnu::noinline]] int iterate_images(int (*callback)(struct dl_phdr_info*, size_t, void*), void* data) {
   const TaskContext* context = here();
@@ -193,9 +197,13 @@ namespace {
 // Sanitizers call this before they are ready for instrumented code.
 extern "C" APLIB_API __attribute__((no_sanitize("address", "thread", "undefined"))) int dl_iterate_phdr(
     int (*callback)(struct dl_phdr_info*, size_t, void*), void* data) {
-  using Iterate = int (*)(int (*)(struct dl_phdr_info*, size_t, void*), void*);
-  static const auto next = reinterpret_cast<Iterate>(dlsym(RTLD_NEXT, "dl_iterate_phdr"));
-  if (next == nullptr) return 0;
+  using aplib::loader::Iterate;
+  Iterate next = __atomic_load_n(&aplib::loader::next_iterate, __ATOMIC_RELAXED);  // relaxed: all find the same
+  if (next == nullptr) {
+    next = reinterpret_cast<Iterate>(dlsym(RTLD_NEXT, "dl_iterate_phdr"));
+    if (next == nullptr) return 0;
+    __atomic_store_n(&aplib::loader::next_iterate, next, __ATOMIC_RELAXED);  // relaxed: the same
+  }
   const int result = next(callback, data);
   return result != 0 ? result : aplib::loader::iterate_images(callback, data);
 }
