@@ -26,15 +26,17 @@ bool same_file(int a, int b) {
   return ::fstat(a, &one) == 0 && ::fstat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
 }
 
-int open_for_writing(const std::string& path, int more) {
-  return ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | more, 0666);
+int open_for_writing(int folder, const std::string& path, int more) {
+  return ::openat(folder, path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | more, 0666);
 }
 
 }  // namespace
 
 std::string cell_text(std::uint32_t cell) { return cell == Output::host ? "host" : std::to_string(cell); }
 
-Output::Output(OutputPlan plan, int out, int error) : plan_(std::move(plan)) {
+Output::Output(OutputPlan plan, int out, int error)
+    : plan_(std::move(plan)), folder_(::open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)) {
+  if (folder_ < 0) folder_ = AT_FDCWD;
   standard_[0] = std::make_shared<Destination>(out, "standard output", false);
   // Both on one terminal: then a line left open on one must be ended before the other goes on.
   standard_[1] = same_file(out, error) ? standard_[0] : std::make_shared<Destination>(error, "standard error", false);
@@ -44,6 +46,7 @@ Output::~Output() {
   for (auto& [id, cell] : cells_) {
     if (cell->input && *cell->input > STDERR_FILENO) ::close(*cell->input);
   }
+  if (folder_ >= 0) ::close(folder_);
 }
 
 bool Output::exclusive(Channel channel) const { return names_cell(pattern(channel)); }
@@ -62,14 +65,14 @@ void Output::prepare(std::uint32_t cells, bool with_host) {
     if (pattern(channel).empty()) continue;
     for (const std::uint32_t cell : all) {
       const std::string path = expand_cell(pattern(channel), cell_text(cell));
-      try_open(path, "write", open_for_writing(path, O_TRUNC));
+      try_open(path, "write", open_for_writing(folder_, path, O_TRUNC));
       if (!exclusive(channel)) break;
     }
   }
   if (plan_.input.empty()) return;
   for (std::uint32_t cell = 0; cell < cells; ++cell) {
     const std::string path = expand_cell(plan_.input, cell_text(cell));
-    try_open(path, "read", ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    try_open(path, "read", ::openat(folder_, path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!names_cell(plan_.input)) break;
   }
 }
@@ -94,7 +97,7 @@ Destination& Output::destination(Cell& cell, std::uint32_t id, Channel channel) 
   const bool first = id != host && id >= prepared_ && !files_.contains(path);
   place = files_[path].lock();
   if (place == nullptr) {
-    const int descriptor = open_for_writing(path, first && exclusive(channel) ? O_TRUNC : 0);
+    const int descriptor = open_for_writing(folder_, path, first && exclusive(channel) ? O_TRUNC : 0);
     if (descriptor < 0) {
       if (problem_.empty()) problem_ = fmt::format("cannot write {}: {}", path, std::strerror(errno));
       place = std::make_shared<Destination>(::open("/dev/null", O_WRONLY | O_CLOEXEC), path, true);
@@ -207,7 +210,7 @@ int Output::input(std::uint32_t id) {
   const std::lock_guard lock(cell->mutex);
   if (!cell->input) {
     const std::string path = expand_cell(plan_.input, cell_text(id));
-    cell->input = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    cell->input = ::openat(folder_, path.c_str(), O_RDONLY | O_CLOEXEC);
     if (*cell->input < 0) note(fmt::format("cannot read {}: {}", path, std::strerror(errno)));
   }
   return *cell->input;

@@ -88,6 +88,7 @@ class Output {
   void note(std::string problem);
 
   const OutputPlan plan_;
+  int folder_;  // where names of files begin: a cell that asks may be elsewhere (--wd, chdir)
   bool with_host_ = false;
   std::uint32_t prepared_ = 0;  // cells whose files were made
   std::array<std::shared_ptr<Destination>, 2> standard_;
