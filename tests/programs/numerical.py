@@ -100,7 +100,7 @@ MINISAT = Program(
     build=build_minisat, inputs=minisat_inputs, counted=("build/release/bin/minisat",),
     runs=(Run("solve", ("-verb=2", "-rnd-freq=0.02", "-rnd-seed=9{cid}.5", "dir/{cid}/problem.cnf", "dir/{cid}/model"),
               "build/release/bin/minisat",
-              ignored=(r"^.*(?:CPU|Parse|Simplification) time .*$", r"^Memory used .*$", r"\([^()]*/sec\)")),
+              ignored=(r"^.*(?:CPU|Parse|Simplification) time\b.*$", r"^Memory used .*$", r"\([^()]*/sec\)")),
           Run("help", ("--help-verb",), "build/release/bin/minisat")))
 
 

@@ -123,14 +123,19 @@ def together(place, cells, aprun, threads):
     if place.run.stdin:
         words += ["--input", f"dir/{{cid}}/{place.run.stdin}"]
     words += [*place.run.aprun, f"./{place.program}", *place.run.arguments]
-    with subprocess.Popen(words, cwd=place.folder, env=place.environment(), start_new_session=True, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+    # Files, as the outputs of the runs alone are: some programs (Fortran's) look whether descriptor 2 is one, and buffer then.
+    log = place.folder / "aprun.txt"
+    with open(log, "wb") as output, \
+         subprocess.Popen(words, cwd=place.folder, env=place.environment(), start_new_session=True, stdin=subprocess.DEVNULL,
+                          stdout=output, stderr=output) as process:
+        late = ""
         try:
-            said = process.communicate(timeout=TIMEOUT_SECONDS + 30)[0].decode(errors="replace")
+            process.wait(TIMEOUT_SECONDS + 30)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            said = process.communicate()[0].decode(errors="replace") + "\n(it did not end in time and was killed)"
-    (place.folder / "aprun.txt").write_text(f"$ {' '.join(words)}\n{said}[{process.returncode}]\n", encoding="utf-8")
+            late = "\n(it did not end in time and was killed)"
+    said = log.read_text(encoding="utf-8", errors="replace") + late
+    log.write_text(f"$ {' '.join(words)}\n{said}[{process.returncode}]\n", encoding="utf-8")
     statuses = statuses_in(said, cells, process.returncode)
     return {cid: place.outcome(cid, statuses.get(cid)) for cid in range(cells)}, said
 
