@@ -205,5 +205,6 @@ extern "C" APLIB_API __attribute__((no_sanitize("address", "thread", "undefined"
     __atomic_store_n(&aplib::loader::next_iterate, next, __ATOMIC_RELAXED);  // relaxed: the same
   }
   const int result = next(callback, data);
-  return result != 0 ? result : aplib::loader::iterate_images(callback, data);
+  if (result != 0 || aplib::current_program_context == nullptr) return result;
+  return aplib::loader::iterate_images(callback, data);
 }
