@@ -167,6 +167,23 @@ TEST(Output, EachCellMayHaveItsFiles) {
   EXPECT_EQ(contents(files.folder / "out.0"), "") << "of the run before";
 }
 
+TEST(Output, NamesOfFilesBeginWhereTheRunBegan) {
+  const Folder folder;
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::create_directory(folder / "elsewhere");
+  std::ofstream(folder / "in.1") << "x";
+  std::filesystem::current_path(folder / ".");
+  Output output({.output = "out.{cid}", .input = "in.{cid}"});
+  std::filesystem::current_path(folder / "elsewhere");  // as a cell's thread is, with --wd or after chdir
+  output.write(1, Channel::out, "written\n");
+  const int input = output.input(1);
+  std::filesystem::current_path(before);
+  output.end_all();
+  EXPECT_EQ(contents(folder / "out.1"), "written\n");
+  EXPECT_GE(input, 0);
+  EXPECT_EQ(output.problem(), "");
+}
+
 TEST(Output, FilesThatCannotBeOpenedAreSaidBeforeAnythingRuns) {
   const auto problem = [](const OutputPlan& plan) {
     try {
