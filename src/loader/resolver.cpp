@@ -32,6 +32,24 @@ std::string name_with_version(const Symbol& symbol) {
   return symbol.version.empty() ? std::string(symbol.name) : fmt::format("{}@{}", symbol.name, symbol.version);
 }
 
+/// The process's symbol at `address` has no version. Ld.so accepts one for any reference; dlvsym passes over it where its library has versions of other symbols.
+bool is_unversioned(void* address) {
+  if (address == nullptr) return false;
+  Dl_info info{};
+  void* found = nullptr;
+  if (dladdr1(address, &info, &found, RTLD_DL_SYMENT) == 0 || found == nullptr) return false;
+  const auto* symbol = static_cast<const Elf64_Sym*>(found);
+  if (dladdr1(address, &info, &found, RTLD_DL_LINKMAP) == 0 || found == nullptr) return false;
+  const Elf64_Sym* symbols = nullptr;
+  const Elf64_Half* versions = nullptr;
+  for (const Elf64_Dyn* entry = static_cast<link_map*>(found)->l_ld; entry->d_tag != DT_NULL; ++entry) {
+    if (entry->d_tag == DT_SYMTAB) symbols = reinterpret_cast<const Elf64_Sym*>(entry->d_un.d_ptr);
+    if (entry->d_tag == DT_VERSYM) versions = reinterpret_cast<const Elf64_Half*>(entry->d_un.d_ptr);
+  }
+  constexpr unsigned index_bits = 0x7fff;
+  return symbols != nullptr && (versions == nullptr || (versions[symbol - symbols] & index_bits) <= VER_NDX_GLOBAL);
+}
+
 /// Where the system keeps the thread-locals of `library`, for the calling thread; and their module number.
 struct SystemTls {
   std::size_t module = 0;
@@ -399,7 +417,10 @@ Resolver::Target Resolver::look_up_in_process(const Symbol& reference) const {
     return version.empty() ? dlsym(handle, name.c_str()) : dlvsym(handle, name.c_str(), version.c_str());
   };
   // The global scope first, as ld.so does: where the process has another malloc than libc's (a sanitizer's, one that was preloaded), libc and the program must use the same.
-  if (void* address = in_library(RTLD_DEFAULT)) return {Target::Kind::process, 0, nullptr, nullptr, address, nullptr};
+  void* const versioned = in_library(RTLD_DEFAULT);
+  void* const first = dlsym(RTLD_DEFAULT, name.c_str());
+  if (void* address = first != versioned && is_unversioned(first) ? first : versioned)
+    return {Target::Kind::process, 0, nullptr, nullptr, address, nullptr};
   for (const Library& library : program_.shared_) {
     if (void* address = in_library(library.handle)) {
       return {Target::Kind::process, 0, nullptr, nullptr, address, library.handle};
