@@ -321,6 +321,7 @@ TEST_F(LibcState, TheLocaleIsTheProgramsOwn) {
           setlocale(LC_ALL, "POSIX");
           say("%s ", setlocale(LC_ALL, NULL));
           say("%s ", show(setlocale(LC_ALL, all)));
+          free(all);
           break;
         }
         case 7:
