@@ -11,30 +11,14 @@ namespace {
 std::vector<Binding> join_tables() {
   std::vector<Binding> all;
   for (const std::span<const Binding> table : {
-           libc::getopt_bindings(),
-           libc::random_bindings(),
-           libc::environ_bindings(),
-           libc::static_buffers_bindings(),
-           libc::databases_bindings(),
-           libc::conversions_bindings(),
-           libc::gamma_bindings(),
-           libc::locale_bindings(),
-           libc::time_zone_bindings(),
-           libc::files_bindings(),
-           libc::process_bindings(),
-           libc::children_bindings(),
-           libc::stdio_bindings(),
-           libc::iostream_bindings(),
-           libc::errors_bindings(),
-           libc::record_locks_bindings(),
-           libc::heap_bindings(),
-           libc::exit_bindings(),
-           libc::signals_bindings(),
-           libc::signal_masks_bindings(),
-           libc::threads_bindings(),
-           libc::openmp_bindings(),
-           libc::sleep_bindings(),
-           libc::dl_bindings(),
+           libc::getopt_bindings(),         libc::random_bindings(),       libc::environ_bindings(),
+           libc::static_buffers_bindings(), libc::databases_bindings(),    libc::conversions_bindings(),
+           libc::gamma_bindings(),          libc::locale_bindings(),       libc::time_zone_bindings(),
+           libc::files_bindings(),          libc::process_bindings(),      libc::children_bindings(),
+           libc::stdio_bindings(),          libc::iostream_bindings(),     libc::errors_bindings(),
+           libc::record_locks_bindings(),   libc::heap_bindings(),         libc::exit_bindings(),
+           libc::signals_bindings(),        libc::signal_masks_bindings(), libc::threads_bindings(),
+           libc::openmp_bindings(),         libc::sleep_bindings(),        libc::dl_bindings(),
        }) {
     all.insert(all.end(), table.begin(), table.end());
   }
