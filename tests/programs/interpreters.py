@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Programs that read programs: interpreters and translators."""
 
+import pathlib
+import re
+
 from program import Program
 from running import Run
 
@@ -101,7 +104,14 @@ def build_lua(tree, archives):
     tree.make("-C", "lpeg", "linux", f"CC={tree.cc}", "LUADIR=../src/")
 
 
+def documented_study():
+    """The script of docs/third-party.md: what is shown there must work."""
+    page = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "third-party.md").read_text(encoding="utf-8")
+    return re.search(r"```lua\n(.*?)```", page, re.DOTALL)[1]
+
+
 def lua_inputs(own, cid, random, _):
+    (own / "study.lua").write_text(documented_study(), encoding="utf-8")
     script = LUA_SCRIPT.replace("SEED", str(random.randrange(1, 5000))) + LUA_ENDINGS[cid % len(LUA_ENDINGS)] + "\n"
     (own / "script.lua").write_text(script, encoding="utf-8")
     (own / "old.txt").write_text(sentence(random), encoding="utf-8")
@@ -112,7 +122,8 @@ LUA = Program(
     name="lua", kind="interpreter; dlopens a module", language="C", build_system="its Makefile, CC=apcc",
     packages=("lua5.4", "lua-lpeg"), build=build_lua, inputs=lua_inputs, counted=("src/lua", "lpeg/lpeg.so"),
     runs=(Run("script", ("dir/{cid}/script.lua", "{cid}"), "src/lua", beside=("lpeg/lpeg.so",), stdin="stdin",
-              environment=(("PROGRAM_TEST", "yes"),)),))
+              environment=(("PROGRAM_TEST", "yes"),)),
+          Run("study", ("dir/{cid}/study.lua", "{cid}"), "src/lua")))
 
 
 # ---- mawk ---------------------------------------------------------------------------------------------------------------------
