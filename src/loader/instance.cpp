@@ -129,6 +129,7 @@ const LoadedImage* Instance::image_at(const void* address) const noexcept {
 // ---------------------------------------------------------------- contexts
 
 void Instance::entered(TaskContext& context) {
+  holders_.fetch_add(1);
   const std::lock_guard lock(contexts_mutex_);
   contexts_.push_back(&context);
 }
@@ -139,6 +140,11 @@ bool Instance::left(TaskContext& context) noexcept {
   return contexts_.empty();
 }
 
+void Instance::disown(TaskContext& context) noexcept {
+  left(context);
+  holders_.fetch_sub(1);
+}
+
 void Instance::for_each_context(const std::function<void(TaskContext&)>& function) {
   const std::lock_guard lock(contexts_mutex_);
   for (TaskContext* context : contexts_) function(*context);
@@ -147,27 +153,25 @@ void Instance::for_each_context(const std::function<void(TaskContext&)>& functio
 void Instance::leave_for_good(TaskContext* context) {
   struct Free {
     TaskContext* context;
-    bool last = false;
     ~Free() {
       Instance* instance = context->instance;
       if (context->swaps) swap_thread_state(context, nullptr);
-      if (instance->main_ == context) instance->main_ = nullptr;
       delete context;
-      if (last) delete instance;
+      instance->let_go();
     }
   } freed{context};
   Instance& self = *context->instance;
-  if (self.runs_handlers_ || context != self.main_) {
+  const bool is_main = context == self.main_;
+  if (self.runs_handlers_ || !is_main) {
     while (until_exit(*context, [context] {
              run_thread_exits(*context);
              return 0;
            }).jumped) {
     }
   }
-  freed.last = self.left(*context);
-  if (freed.last) {
+  if (self.left(*context)) {
     self.finish();
-  } else if (context == self.main_) {
+  } else if (is_main) {
     // What the program has written so far is shown even if the threads that go on never end.
     libc::flush_iostreams(self);
     libc::flush_stream(self, nullptr);
@@ -176,9 +180,13 @@ void Instance::leave_for_good(TaskContext* context) {
 
 void Instance::drop(TaskContext* context) noexcept {
   Instance* instance = context->instance;
-  const bool last = instance->left(*context);
+  instance->left(*context);
   delete context;
-  if (last) delete instance;
+  instance->let_go();
+}
+
+void Instance::let_go() noexcept {
+  if (holders_.fetch_sub(1) == 1) delete this;
 }
 
 // ---------------------------------------------------------------- beginning and end

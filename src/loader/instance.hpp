@@ -3,6 +3,7 @@
 // runs exit handlers and destructors and unmaps it.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -85,6 +86,8 @@ class Instance {
   /// Contexts of the instance come and go by these; TaskContext calls them. `left` says whether that was the last one. Call from: any flow of the instance.
   void entered(TaskContext& context);
   bool left(TaskContext& context) noexcept;
+  /// `context` is not one that keeps the instance alive: its owner destroys it before the instance's end. Call while another one lives.
+  void disown(TaskContext& context) noexcept;
   /// Calls `function` for every context. Call from: a flow of the instance.
   void for_each_context(const std::function<void(TaskContext&)>& function);
   /// The flow that owns `context` ends: destructors of its thread-locals; if it was the instance's last, its end. Frees both. Exceptions pass through.
@@ -115,6 +118,8 @@ class Instance {
 
   void construct();
   void finish();
+  /// A context is gone; the last one's end frees the instance.
+  void let_go() noexcept;
 
   /// First, so that it speaks last, when everything else is gone.
   struct TellHost {
@@ -137,11 +142,14 @@ class Instance {
   std::vector<Plugged> plugged_;  // by image, from the first that the program has not
   DebuggerEntries debugger_;      // after range_: goes before the images are unmapped
   LibcState libc_;
-  TaskContext* main_ = nullptr;  // the task that runs the entry
+  // Of the atomics none is on a hot path: all in the default order.
+  std::atomic<TaskContext*> main_{nullptr};  // the task that runs the entry
+  // One per context until the very end of its flow. contexts_ says who runs the end of the program: one flow; holders_ who frees: perhaps another, which was still on its way out.
+  std::atomic<std::uint32_t> holders_{0};
   std::mutex contexts_mutex_;
   std::vector<TaskContext*> contexts_;
-  std::size_t constructed_ = 0;  // so many of the program's initialization order
-  bool runs_handlers_ = false;   // it ended by return or exit(), not by _exit() or an exception
+  std::size_t constructed_ = 0;             // so many of the program's initialization order
+  std::atomic<bool> runs_handlers_{false};  // it ended by return or exit(), not by _exit() or an exception
 };
 
 }  // namespace aplib::loader

@@ -50,7 +50,7 @@ TaskContext& lend(Instance& instance) {
   std::unique_ptr<TaskContext>& context = lent.of_thread[pthread_self()];
   if (context == nullptr) {
     context = std::make_unique<TaskContext>(instance);
-    instance.left(*context);
+    instance.disown(*context);
   }
   return *context;
 }
