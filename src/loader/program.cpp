@@ -59,8 +59,7 @@ std::vector<std::string_view> Program::functions() const {
     if (symbol.defined && symbol.type == STT_FUNC) names.push_back(symbol.name);
   }
   std::ranges::sort(names);
-  const auto rest = std::ranges::unique(names);
-  names.erase(rest.begin(), rest.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
 

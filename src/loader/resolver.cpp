@@ -107,8 +107,7 @@ void Resolver::bind() {
   }
   report_missing();
   std::ranges::sort(program_.bound_);
-  const auto rest = std::ranges::unique(program_.bound_);
-  program_.bound_.erase(rest.begin(), rest.end());
+  program_.bound_.erase(std::unique(program_.bound_.begin(), program_.bound_.end()), program_.bound_.end());
 }
 
 /// Gives `file` a place among the images and in the group.
@@ -433,8 +432,7 @@ void Resolver::report_missing() const {
   if (missing_.empty()) return;
   std::vector<std::string> shown = missing_;
   std::ranges::sort(shown);
-  const auto rest = std::ranges::unique(shown);
-  shown.erase(rest.begin(), rest.end());
+  shown.erase(std::unique(shown.begin(), shown.end()), shown.end());
   std::string more;
   if (shown.size() > missing_shown_max) {
     more = fmt::format(" and {} more", shown.size() - missing_shown_max);

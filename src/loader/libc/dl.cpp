@@ -81,8 +81,7 @@ std::vector<std::uint32_t> needs_of(const Instance& instance, const Program& plu
     }
   }
   std::ranges::sort(needs);
-  const auto rest = std::ranges::unique(needs);
-  needs.erase(rest.begin(), rest.end());
+  needs.erase(std::unique(needs.begin(), needs.end()), needs.end());
   return needs;
 }
 
