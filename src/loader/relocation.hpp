@@ -42,8 +42,9 @@ struct RelocationPlan {
   std::vector<Based> based;           ///< symbols of other images of the instance
   std::vector<Store> state;           ///< word at offset = the instance's LibcState + value
   std::vector<Made> made;
-  std::vector<Copy> copies;     ///< R_X86_64_COPY
-  std::vector<Based> indirect;  ///< word at offset = result of the resolver at base of image `image` + value; last of all
+  std::vector<Copy> copies;  ///< R_X86_64_COPY
+  std::vector<Based>
+      indirect;  ///< word at offset = result of the resolver at base of image `image` + value; last of all
 };
 
 }  // namespace aplib::loader

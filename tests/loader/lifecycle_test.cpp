@@ -50,10 +50,14 @@ TEST_F(Loaded, ConstructorsAndDestructorsRunOnceInOrderWithArguments) {
     __attribute__((destructor)) static void end(void) { note("~library "); })",
                {"-shared", "-Wl,-soname,libfirst.so"}, "libfirst.so");
   const auto program = load(R"(
+    #include <stdio.h>
     #include <string.h>
     static char text[300];
     char* external;
-    void note(const char* word) { strcat(text, word); if (external) strcpy(external, text); }
+    void note(const char* word) {
+      snprintf(text + strlen(text), 100, "%s", word);
+      if (external) memcpy(external, text, sizeof text);
+    }
     __attribute__((constructor(101))) static void early(int argc, char** argv) { if (argc == 2 && !strcmp(argv[1], "x")) note("early "); }
     __attribute__((constructor(102))) static void late(void) { note("late "); }
     __attribute__((destructor(101))) static void last(void) { note("last "); }
