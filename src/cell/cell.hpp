@@ -86,6 +86,10 @@ struct alignas(cache_pair_bytes) Cell {
   TaskTable tasks;
   std::optional<StackPool> stacks;          ///< Made on first use, by the processor that carries the cell then. So is:
   std::optional<StackPool> program_stacks;  ///< For tasks that run a loaded program.
+  /// `stack` is one of program_stacks rather than of stacks.
+  [[nodiscard]] bool is_program_stack(const Stack& stack) const noexcept {
+    return program_stacks && program_stacks->stack_bytes() == stack.bytes();
+  }
   std::uint32_t live_tasks = 0;
   std::uint32_t ended_from_kernel = 0;  ///< Tasks started by run() or start_cells() that have ended.
   bool ended = false;                   ///< Had tasks, and all have ended.

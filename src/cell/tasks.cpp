@@ -195,7 +195,7 @@ void Processor::bury(TaskControl& task) noexcept {
   dispose_flow(task);
   const Stack stack = task.stack;
   task.~TaskControl();
-  if (cell.program_stacks && cell.program_stacks->stack_bytes() == stack.bytes()) {
+  if (cell.is_program_stack(stack)) {
     cell.program_stacks->put(stack);
   } else {
     cell.stacks->put(stack);
@@ -230,8 +230,10 @@ void Processor::check_canary(const TaskControl& task) {
   std::memcpy(&found, task.stack.low, sizeof found);
   if (found == stack_canary) return;
   domain_.fail(static_cast<int>(ExitStatus::stack_overflow),
-               fmt::format("{}: stack overflow: it used more than its {} KiB; raise stack-size (APLIB_STACK_SIZE)",
-                           name_of(domain_, task), task.stack.bytes() / 1024));
+               fmt::format("{}: stack overflow: it used more than its {} KiB; raise {}", name_of(domain_, task),
+                           task.stack.bytes() / 1024,
+                           task.cell->is_program_stack(task.stack) ? "program-stack (APLIB_PROGRAM_STACK)"
+                                                                   : "stack-size (APLIB_STACK_SIZE)"));
 }
 
 void Processor::join(TaskControl& self, std::uint32_t id) {

@@ -103,7 +103,9 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
     if ((signal == SIGSEGV || signal == SIGBUS) && address < task->stack.low &&
         address >= task->stack.low - StackPool::guard_bytes) {
       line << "stack overflow: it used more than its " << (task->stack.bytes() / 1024)
-           << " KiB; raise stack-size (APLIB_STACK_SIZE or --stack-size)";
+           << (task->cell->is_program_stack(task->stack)
+                   ? " KiB; raise program-stack (APLIB_PROGRAM_STACK or --program-stack)"
+                   : " KiB; raise stack-size (APLIB_STACK_SIZE or --stack-size)");
       line.print();
       _exit(static_cast<int>(ExitStatus::stack_overflow));
     }

@@ -507,6 +507,32 @@ TEST(Aprun, ADeadlockIsReported) {
   EXPECT_TRUE(contains(ended.error, "l_arecv")) << ended.error;
 }
 
+TEST(Aprun, AStackOverflowNamesTheOptionForPrograms) {
+  const Folder folder;
+  const std::string program = folder.compile("deep", R"(
+#include <string.h>
+static int deep(int n) { volatile char room[4096]; memset((char*)room, n, sizeof room); return n == 0 ? room[7] : deep(n - 1) + room[9]; }
+int main(int argc, char** argv) { return deep(argc > 1 ? 1000 : 100) == 1; })");
+  EXPECT_EQ(aprun({"-n", "2", program, "deep"}).status, 0) << "8 MiB, as a process has";
+  const Ended ended = aprun({"-n", "2", "--program-stack", "1m", program, "deep"});
+  EXPECT_EQ(ended.status, 71);
+  EXPECT_TRUE(contains(ended.error, "stack overflow: it used more than its 1024 KiB; raise program-stack"))
+      << ended.error;
+}
+
+TEST(Aprun, ThreadsThatAProgramLeavesBehindDoNotOutliveTheRun) {
+  const Folder folder;
+  const Ended ended = aprun({"-n", "3", folder.compile("threads", R"(
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+static void* work(void* nothing) { for (;;) { printf("x\n"); usleep(50); } return nothing; }
+int main(void) { pthread_t thread; puts("before"); pthread_create(&thread, NULL, work, NULL); return 0; })")});
+  EXPECT_EQ(ended.status, 0) << ended.error;
+  EXPECT_EQ(std::ranges::count(sorted_lines(ended.out), "before"), 3);
+  EXPECT_TRUE(contains(ended.error, "1 thread that it made still runs")) << ended.error;
+}
+
 TEST(Aprun, AClosedPipeEndsItQuietly) {
   const Folder folder;
   const std::string program = folder.compile("many", R"(
