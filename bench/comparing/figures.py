@@ -95,6 +95,19 @@ def collective(bench, word, size, ranks, goals):
     )
 
 
+def loading(name, unit, case, limit, floor="", higher_is_better=False):
+    """What programs in instances cost; the floor is what the system offers instead."""
+    return Figure(
+        name,
+        unit,
+        pick("aplib", "load", case),
+        floor=pick("aplib", "load", floor) if floor else None,
+        floor_name="dlmopen" if floor else "",
+        goals=[Goal(limit)],
+        higher_is_better=higher_is_better,
+    )
+
+
 def all_figures():
     line = pick("floors", "floors", "cache-line", 8)
     switch = pick("floors", "floors", "context-switch")
@@ -158,6 +171,12 @@ def all_figures():
         Figure(
             "scg: 64 cells over 2", "x", pick("aplib", "scg", "8x8-over-2x1"), goals=[Goal(0.9)], higher_is_better=True
         ),
+        loading("one more instance of a program of 400 KiB", "us", "instance", 60, "dlmopen"),
+        loading("its private memory", "kB", "instance-memory", 16, "dlmopen-memory"),
+        loading("instances in one process", "", "instances", 5000, "dlmopens", True),
+        loading("throw and catch, 1,000 loaded", "us", "throw", 3),
+        loading("loop over globals, instance over program alone", "x", "loop", 0.98, higher_is_better=True),
+        loading("1,000 cells of a hello program", "s", "hello-1000", 0.3),
         # For orientation; the design sets no limit.
         Figure(
             "yield between two tasks",

@@ -18,6 +18,7 @@ METHOD = """## How it is measured
   cells, or two AMPI ranks, on one thread.
 - Floors: a cache line sent to and fro between two cores; one memcpy from and to warm buffers; a bare switch of Boost.Context.
 - Posted: the receiver waits with its own buffer before the message is sent.
+- Programs in instances (`apbench load`): medians of 5 samples; beside the system's way to have a library several times, dlmopen.
 - Idle: share of a core that a machine of two waiting cells uses; for a peer, one waiting rank.
 - scg: 300 x 300 points; speeds of runs that follow each other.
 """

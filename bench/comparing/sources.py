@@ -91,6 +91,7 @@ class Aplib(Apbench):
         yield self.line("scg", samples=9)  # a run takes milliseconds
         if round_number == 0:  # a few seconds long, and nothing to pair it with
             yield self.line("idle")
+            yield self.line("load", samples=5)
 
 
 class Floors(Apbench):
