@@ -73,9 +73,10 @@ class Sources:
     def _update(self, options, stamp):
         run = self._apt([*options, "update"])
         # One mirror of several may fail; what counts is whether the package is found afterwards.
-        if run.returncode != 0 and not any((self.folder / "apt" / "lists").glob("*Sources*")):
+        if not any((self.folder / "apt" / "lists").glob("*Sources*")):
             raise Unavailable(f"apt cannot fetch the lists of source packages: {last_error(run.stdout)}")
-        stamp.touch()
+        if run.returncode == 0:
+            stamp.touch()
 
     def _apt(self, words):
         return subprocess.run(["apt-get", "-q", *words], cwd=self.folder, env=plain_environment(), check=False, text=True,
@@ -107,8 +108,12 @@ def plain_environment():
 
 def last_error(text):
     """apt's last complaint, in one line."""
-    complaints = [line for line in text.splitlines() if line.startswith("E:")] or text.splitlines()[-1:] or ["no message"]
-    return complaints[0].removeprefix("E:").strip()
+    lines = text.splitlines()
+    for kind in ("E:", "W:", ""):
+        for line in lines:
+            if line.startswith(kind) and line.strip():
+                return line.removeprefix(kind).strip()
+    return "no message"
 
 
 def write_source_lists(folder):
