@@ -64,6 +64,11 @@ char* thread_pointer() noexcept { return static_cast<char*>(__builtin_thread_poi
     current_program_context = context;
   }
   const auto module = static_cast<std::uint32_t>(index->module);
+  const LoadedImage* image = context->instance->image_of_module(module);
+  if (image != nullptr && image->file->uses_static_tls() && image->file->tls()) {
+    // The file has initial-exec references too: both kinds must mean the same variable. Not remembered, as the pool is the thread's and the task may change thread.
+    return thread_pointer() + image->static_tls_offset + index->offset;
+  }
   return make_block(*context, module) + index->offset;
 }
 

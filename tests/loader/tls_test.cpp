@@ -119,6 +119,20 @@ TEST_F(Loaded, InitialExecOnesComeFromThePoolAndAreSwapped) {
   });
 }
 
+TEST_F(Loaded, BothKindsOfReferencesMeanTheSameVariable) {
+  const auto program = load(R"(
+    __thread int counter __attribute__((tls_model("initial-exec"))) = 5;
+    int* general(void) { extern __thread int other_name; return &other_name; }
+    __asm__(".globl other_name\n .type other_name, @object\n .set other_name, counter\n");
+    int step(int by) { *general() += by; return counter; })");
+  ASSERT_TRUE(program->images()[0].file->uses_static_tls());
+  test::RecordingHost host;
+  test::run_instance(test::make_instance(program, host), [](Instance& instance) {
+    EXPECT_EQ(test::function_of<int(int)>(instance, "step")(2), 7);
+    return 0;
+  });
+}
+
 TEST_F(Loaded, TooManyInitialExecOnesAreRefusedWithTheFlag) {
   const std::string file = shop.compile("__thread char much[4000]; char* get(void) { return much; }",
                                         {"-shared", "-ftls-model=initial-exec"}, "much.so");
