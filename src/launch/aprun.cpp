@@ -105,7 +105,7 @@ ProgramRun make_run(const CommandLine& line) {
   return run;
 }
 
-/// Each cell may have its files, and the system's usual limit is for programs that have few.
+/// All cells' files are this process's, and what a program leaves open stays open; the system's usual limit is meant for one program.
 void allow_many_files() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -127,7 +127,7 @@ int run(const CommandLine& line, const std::string& prefix) {
   OutputPlan plan = line.output;
   const std::uint32_t cells = line.machine.cells.count();
   plan.sole = cells == 1;
-  if (!plan.output.empty() || !plan.error.empty() || !plan.input.empty()) allow_many_files();
+  allow_many_files();
   Machine machine(line.machine);
   Output output(plan);
   Sink sink(output, prefix, cells);
