@@ -156,6 +156,7 @@ void Instance::leave_for_good(TaskContext* context) {
     ~Free() {
       Instance* instance = context->instance;
       if (context->swaps) swap_thread_state(context, nullptr);
+      current_program_context = nullptr;  // what is asked below is no longer the program's
       delete context;
       instance->let_go();
     }
