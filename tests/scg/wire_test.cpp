@@ -72,7 +72,7 @@ TEST(Wire, DamagedMessagesAreRefused) {
   EXPECT_NO_THROW((void)unpack_job(bytes));
   bytes.push_back(std::byte{0});
   EXPECT_THROW((void)unpack_job(bytes), std::runtime_error);
-  bytes.resize(bytes.size() - 9);
+  bytes.erase(bytes.end() - 9, bytes.end());
   EXPECT_THROW((void)unpack_job(bytes), std::runtime_error);
   EXPECT_THROW((void)unpack_outcome({}), std::runtime_error);
 }
