@@ -84,7 +84,7 @@ TEST_F(StdioTest, BytesOfTwoInstancesDoNotMeetInABuffer) {
     TaskContext context(*instance);
     current_program_context = &context;
     body();
-    instance->left(context);
+    instance->disown(context);
     current_program_context = nullptr;
   };
   auto* part_one = function_of<Part>(*one, "part");
@@ -116,7 +116,7 @@ TEST_F(StdioTest, FlushOfEverythingIsOfTheInstanceAlone) {
       TaskContext context(other);
       current_program_context = &context;
       function_of<void(const char*)>(other, "put")("two");
-      other.left(context);
+      other.disown(context);
     }
     current_program_context = mine;
     EXPECT_EQ(function_of<int()>(one, "all")(), 0);

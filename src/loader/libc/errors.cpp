@@ -240,25 +240,33 @@ std::string failed_at(Instance& instance, const char* file, unsigned line, const
                      function != nullptr ? ": " : "");
 }
 
+// No temporary may live in a frame that ends in abort_instance(): it is left by a jump.
+[[gnu::noinline]] std::string assertion_text(Instance& instance, const char* file, unsigned line, const char* function,
+                                             const char* expression) {
+  return failed_at(instance, file, line, function) + fmt::format("Assertion `{}' failed.", expression);
+}
+
+[[gnu::noinline]] std::string unexpected_text(Instance& instance, const char* file, unsigned line, const char* function,
+                                              int number) {
+  return failed_at(instance, file, line, function) + fmt::format("Unexpected error: {}.", error_text(number));
+}
+
 [[noreturn]] void own_assert_fail(const char* expression, const char* file, unsigned line, const char* function) {
   Instance* instance = calling(__builtin_return_address(0));
   if (instance == nullptr) __assert_fail(expression, file, line, function);
-  abort_instance(*instance,
-                 failed_at(*instance, file, line, function) + fmt::format("Assertion `{}' failed.", expression));
+  abort_instance(*instance, assertion_text(*instance, file, line, function, expression));
 }
 
 [[noreturn]] void own_assert_perror_fail(int number, const char* file, unsigned line, const char* function) {
   Instance* instance = calling(__builtin_return_address(0));
   if (instance == nullptr) __assert_perror_fail(number, file, line, function);
-  abort_instance(*instance,
-                 failed_at(*instance, file, line, function) + fmt::format("Unexpected error: {}.", error_text(number)));
+  abort_instance(*instance, unexpected_text(*instance, file, line, function, number));
 }
 
 [[noreturn]] void own_assert(const char* expression, const char* file, int line) {
   Instance* instance = calling(__builtin_return_address(0));
   if (instance == nullptr) __assert(expression, file, line);
-  abort_instance(*instance, failed_at(*instance, file, static_cast<unsigned>(line), nullptr) +
-                                fmt::format("Assertion `{}' failed.", expression));
+  abort_instance(*instance, assertion_text(*instance, file, static_cast<unsigned>(line), nullptr, expression));
 }
 
 }  // namespace

@@ -149,21 +149,28 @@ void exit_instance(Instance& instance, int status) {
   instance.leave(status, true);
 }
 
+namespace {
+
+/// The text in the instance's keeping: what is said last is left by a jump, which destroys nothing.
+const std::string& keep(Instance& instance, std::string&& text) {
+  const std::lock_guard lock(lists_mutex);
+  return instance.libc().exits.get().last_words.emplace_back(std::move(text));
+}
+
+}  // namespace
+
 void fail_instance(Instance& instance, int status, std::string text) {
-  const std::string* kept = nullptr;
-  {
-    const std::lock_guard lock(lists_mutex);
-    std::deque<std::string>& words = instance.libc().exits.get().last_words;
-    kept = &words.emplace_back(std::move(text));
-  }
-  instance.host().fail(status, *kept);
+  const std::string& kept = keep(instance, std::move(text));
+  instance.host().fail(status, kept);
   __builtin_unreachable();
 }
 
 void abort_instance(Instance& instance, std::string text) {
-  call_abort_handler(instance);
+  const std::string& kept = keep(instance, std::move(text));
+  call_abort_handler(instance);  // may jump
   constexpr int status_of_abort = 128 + SIGABRT;
-  fail_instance(instance, status_of_abort, std::move(text));
+  instance.host().fail(status_of_abort, kept);
+  __builtin_unreachable();
 }
 
 namespace libc {
