@@ -28,6 +28,7 @@ Machine::Impl::Impl(Options chosen)
 Machine::Impl::~Impl() = default;
 
 void Machine::Impl::make_domain(bool with_host) {
+  stoppable.store(nullptr, std::memory_order_relaxed);  // relaxed: nothing is published
   in_debugger.show(nullptr);
   domain = std::make_unique<Domain>();
   in_debugger.show(domain.get());
@@ -54,6 +55,7 @@ void Machine::Impl::make_domain(bool with_host) {
 }
 
 void Machine::Impl::make_carriers() {
+  stoppable.store(nullptr, std::memory_order_relaxed);  // relaxed: nothing is published
   options.cells = domain->grid;
   placement = plan_placement(options);
   domain->options = options;
@@ -69,6 +71,7 @@ void Machine::Impl::make_carriers() {
   for (auto& host : domain->processors) carriers.push_back(std::move(host));
   domain->processors = std::move(carriers);
   for (auto& processor : domain->processors) processor->prepare();
+  stoppable.store(domain.get(), std::memory_order_release);  // release: all of it
 }
 
 void Machine::Impl::start_threads() {
@@ -201,6 +204,7 @@ Report Machine::run_host(std::function<int()> host_program) {
   const SignalStack signal_stack;
   const Clock::time_point start = Clock::now();
   Processor& host = *domain.processors.front();
+  impl_->stoppable.store(&domain, std::memory_order_release);  // release: all of it
   host.start_program(*domain.host_cell, program);
   host.run();
   impl_->join_threads();

@@ -2,6 +2,7 @@
 // Inside a Machine: the options, the plan, and the domain of the current (or last) run.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -48,8 +49,10 @@ struct Machine::Impl {
   std::unique_ptr<Domain> domain;  // kept after a run: messages that outlive it still own buffers
   DebuggerMachine in_debugger;
   std::vector<std::thread> threads;
-  std::unique_ptr<LoadedRun> loaded;    ///< The program files of the current run, if it has any.
-  bool programs_remain = false;         ///< Threads of programs outlived a run.
+  std::unique_ptr<LoadedRun> loaded;  ///< The program files of the current run, if it has any.
+  std::atomic<Domain*> stoppable{
+      nullptr};                  ///< The domain while other threads may stop it: not while its processors are made.
+  bool programs_remain = false;  ///< Threads of programs outlived a run.
   std::size_t program_stack_bytes = 0;  ///< Of programs started from here on; 0: as for every task.
 };
 

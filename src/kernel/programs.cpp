@@ -236,8 +236,9 @@ Report run_program(Machine& machine, const ProgramRun& run, OutputSink& output) 
 bool programs_remain(Machine& machine) { return MachineAccess::impl(machine).programs_remain; }
 
 void stop_machine(Machine& machine, int status, const std::string& text) {
-  Machine::Impl& impl = MachineAccess::impl(machine);
-  if (impl.domain != nullptr) impl.domain->fail(status, text);
+  // acquire: the domain's making. Before that there is nothing to stop yet.
+  Domain* domain = MachineAccess::impl(machine).stoppable.load(std::memory_order_acquire);
+  if (domain != nullptr) domain->fail(status, text);
 }
 
 namespace face {

@@ -11,6 +11,7 @@ namespace {
 class OpenMp : public testing::Test {
  protected:
   void SetUp() override {
+    if (APLIB_TSAN) GTEST_SKIP() << "ThreadSanitizer does not see how libgomp's threads wait for each other";
     if (!shop_.knows({"-fopenmp"})) GTEST_SKIP() << "the compiler here has no OpenMP";
   }
   std::shared_ptr<const Program> c(const std::string& text) {

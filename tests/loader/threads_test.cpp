@@ -136,6 +136,7 @@ TEST_F(Threads, ExitEndsTheThreadAloneAndSaysSo) {
 }
 
 TEST_F(Threads, KeepTheInstanceUntilTheyEnd) {
+  if (APLIB_TSAN) GTEST_SKIP() << "ThreadSanitizer does not see how the program, which is not instrumented, waits";
   auto program = c(R"(
     static int ends[2];
     static char kept[] = "thread ";
@@ -163,6 +164,7 @@ TEST_F(Threads, KeepTheInstanceUntilTheyEnd) {
 }
 
 TEST_F(Threads, OfCWork) {
+  if (APLIB_TSAN) GTEST_SKIP() << "ThreadSanitizer does not know thrd_join";
   const auto program = c(R"(
     #include <threads.h>
     static _Thread_local int local = 5;
