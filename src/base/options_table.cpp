@@ -199,7 +199,7 @@ constexpr std::array rows{
               apply_names<&Options::shared_libraries>,
               print_names<&Options::shared_libraries>},
     OptionRow{{"account-heap", "APLIB_ACCOUNT_HEAP", "on|off", "off", "", "",
-               "Loaded programs: count what each cell allocates."},
+               "Loaded programs: count what each cell allocates, and tell at its end."},
               apply_switch<&Options::account_heap>,
               print_switch<&Options::account_heap>},
     OptionRow{{"tag-output", "APLIB_TAG_OUTPUT", "on|off", "off", "", "",

@@ -86,6 +86,15 @@ class LoadedRun::CellHost : public loader::Host {
     }
   }
 
+  void heap_used(const loader::HeapUse& use) override {
+    constexpr double kib = 1024;
+    while_alive([&] {
+      run_.output.warn(fmt::format(
+          "{}: heap: at most {:.1f} KiB at a time (calls: {}); not freed at its end: {:.1f} KiB (blocks: {})", name_,
+          static_cast<double>(use.peak) / kib, use.calls, static_cast<double>(use.bytes) / kib, use.blocks));
+    });
+  }
+
   void task_exited(int status) override {
     while_alive([&] {
       if (cell_.status == 0) cell_.status = exit_byte(status);

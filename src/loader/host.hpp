@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "loader/libc/heap.hpp"
+
 namespace aplib::loader {
 
 /// The three standard streams, by descriptor number.
@@ -15,6 +17,9 @@ enum class Stream : int { in = 0, out = 1, err = 2 };
 class Host {
  public:
   virtual ~Host() = default;
+
+  /// What the program took from the heap, when it was to be counted. Called once, at its end, with what it never gave back.
+  virtual void heap_used(const HeapUse&) {}
 
   /// An instance that belongs to this host is being made / is gone for good: the last call for it. Between them the host must live.
   virtual void instance_begins() {}

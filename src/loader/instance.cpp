@@ -244,6 +244,7 @@ void Instance::finish() {
     }
   }
   libc::stop_stdio(*this);
+  if (program_->options().account_heap) host_->heap_used(heap_use(*this));
 }
 
 }  // namespace aplib::loader

@@ -508,6 +508,22 @@ TEST(Aprun, ADeadlockIsReported) {
   EXPECT_TRUE(contains(ended.error, "l_arecv")) << ended.error;
 }
 
+TEST(Aprun, TheHeapOfEachCellIsToldWhenAsked) {
+  const Folder folder;
+  const std::string program = folder.compile("heap", R"(
+#include <stdlib.h>
+static char* volatile kept;
+static char* volatile freed;
+int main(void) { kept = malloc(100000); freed = malloc(50); free(freed); return kept == NULL; })");
+  const Ended ended = aprun({"-n", "2", "--account-heap", program});
+  EXPECT_EQ(ended.status, 0);
+  for (const char* cell : {"aprun: cell 0: heap: at most 97.", "aprun: cell 1: heap: at most 97."})
+    EXPECT_TRUE(contains(ended.error, cell)) << ended.error;
+  EXPECT_TRUE(contains(ended.error, "KiB at a time (calls: 2); not freed at its end: 97.")) << ended.error;
+  EXPECT_TRUE(contains(ended.error, "KiB (blocks: 1)")) << ended.error;
+  EXPECT_EQ(aprun({"-n", "2", program}).error, "");
+}
+
 TEST(Aprun, AStackOverflowNamesTheOptionForPrograms) {
   const Folder folder;
   const std::string program = folder.compile("deep", R"(
