@@ -4,8 +4,7 @@
 #include <sys/mman.h>
 
 #include "cell/placement.hpp"
-#include "kernel/programs.hpp"
-#include "loader/entry.hpp"
+#include "kernel/program_start.hpp"
 #include "loader/program.hpp"
 
 namespace aplib {
@@ -32,17 +31,14 @@ std::vector<ProgramSummary::Carrier> plan_carriers(const Options& options) {
 }  // namespace
 
 ProgramSummary summarize_program(const Options& options, const ProgramRun& run) {
-  loader::LoadOptions load;
-  load.sharing = {options.private_libraries, options.shared_libraries};
-  load.account_heap = options.account_heap;
-  const auto program = loader::Program::load(run.file, load);
+  const auto program = loader::Program::load(run.file, load_options(options));
+  const ProgramStart start = choose_start(*program, run);
 
   ProgramSummary summary;
   summary.path = program->path();
   summary.build_id = program->images().front().file->build_id();
-  summary.is_host = run.entry.empty() && loader::Entry::has_host(*program);
-  const auto role = summary.is_host ? loader::Entry::Role::host : loader::Entry::Role::cell;
-  summary.entry = loader::Entry::choose(*program, role, run.entry, run.entry_arguments).text();
+  summary.is_host = start.is_host;
+  summary.entry = start.entry.text();
   for (std::size_t i = 0; i < program->images().size(); ++i) {
     const loader::ElfFile& file = *program->images()[i].file;
     if (i > 0) summary.libraries.push_back({file.path(), true});

@@ -11,6 +11,7 @@
 #include "kernel/face.hpp"
 #include "kernel/loaded_run.hpp"
 #include "kernel/machine_impl.hpp"
+#include "kernel/program_start.hpp"
 #include "loader/debugger_list.hpp"
 
 namespace aplib {
@@ -153,10 +154,7 @@ std::shared_ptr<const loader::Program> LoadedRun::load(const std::string& file) 
   std::shared_ptr<const loader::Program>& program = programs_[file];
   if (program == nullptr) {
     loader::limit_debugger_list(machine_.options.debugger_images);
-    loader::LoadOptions options;
-    options.sharing = {machine_.options.private_libraries, machine_.options.shared_libraries};
-    options.account_heap = machine_.options.account_heap;
-    program = loader::Program::load(file, options);
+    program = loader::Program::load(file, load_options(machine_.options));
   }
   return program;
 }
@@ -219,21 +217,19 @@ Report run_program(Machine& machine, const ProgramRun& run, OutputSink& output) 
   impl.loaded = std::make_unique<LoadedRun>(impl, run, output);
   LoadedRun& loaded = *impl.loaded;
   const std::shared_ptr<const loader::Program> program = loaded.load(run.file);
-  const bool as_host = run.entry.empty() && loader::Entry::has_host(*program);
-  const loader::Entry entry = loader::Entry::choose(
-      *program, as_host ? loader::Entry::Role::host : loader::Entry::Role::cell, run.entry, run.entry_arguments);
-  output.begin(as_host);
+  const ProgramStart start = choose_start(*program, run);
+  output.begin(start.is_host);
   Report report;
-  if (as_host) {
+  if (start.is_host) {
     report = machine.run_host([&] {
       TaskControl& self = *running_task();
-      const int status = loaded.run_instance(self, program, entry.function(), run.arguments);
+      const int status = loaded.run_instance(self, program, start.entry.function(), run.arguments);
       output.ended(OutputSink::host, status);
       return status;
     });
   } else {
     impl.program_stack_bytes = impl.options.program_stack_bytes;
-    report = machine.run(loaded.cell_body(program, entry, run.arguments));
+    report = machine.run(loaded.cell_body(program, start.entry, run.arguments));
     impl.program_stack_bytes = 0;
   }
   // Where threads of a program still run their instance, and what it asks of us, must stay: for ever, as nobody can say when they end.

@@ -13,6 +13,9 @@ namespace aplib::loader {
 
 class ProgramEntries {
  public:
+  /// All entries there are, in the table's order.
+  static constexpr std::array<std::string_view, 4> names{"main", "cell_main", "host_main", "MAIN__"};
+
   ProgramEntries() = default;
   /// Of `file`, whose own relocations are `plan`. None where apcc did not link the file.
   ProgramEntries(const ElfFile& file, const RelocationPlan& plan);
@@ -21,8 +24,7 @@ class ProgramEntries {
   [[nodiscard]] std::uint64_t find(std::string_view name) const noexcept;
 
  private:
-  static constexpr std::array<std::string_view, 4> names{"main", "cell_main", "host_main", "MAIN__"};
-  std::array<std::uint64_t, names.size()> addresses_{};  // in the table's order
+  std::array<std::uint64_t, names.size()> addresses_{};  // by names
 };
 
 }  // namespace aplib::loader

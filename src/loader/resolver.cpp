@@ -21,9 +21,6 @@ namespace {
 
 constexpr std::size_t missing_shown_max = 10;
 
-/// Entries of programs: never the process's own, even if it exports one.
-constexpr std::array<std::string_view, 4> entry_names{"main", "cell_main", "host_main", "MAIN__"};
-
 /// COPY relocations of these are harmless: the pointer does not change while the program runs.
 constexpr std::array<std::string_view, 5> copyable_state{"stdin", "stdout", "stderr", "program_invocation_name",
                                                          "program_invocation_short_name"};
@@ -408,7 +405,8 @@ Resolver::Target Resolver::look_up(std::uint32_t index, const Symbol& reference,
 }
 
 Resolver::Target Resolver::look_up_in_process(const Symbol& reference) const {
-  if (std::ranges::find(entry_names, reference.name) != entry_names.end()) return {};
+  // Entries of programs: never the process's own, even if it exports one.
+  if (std::ranges::find(ProgramEntries::names, reference.name) != ProgramEntries::names.end()) return {};
   const std::string name(reference.name);
   const std::string version(reference.version);
   const auto in_library = [&](void* handle) -> void* {

@@ -10,7 +10,9 @@
 #include <cstddef>
 #include <cstdio>
 #include <cwchar>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "loader/libc/caller.hpp"
@@ -29,20 +31,30 @@ int native_vfscanf(std::FILE*, const char*, va_list) __asm__("vfscanf");
 
 namespace aplib::loader::libc {
 
+namespace {
+
+/// `text` in bytes of the locale; none, with errno EILSEQ, where it cannot be said in it.
+std::optional<std::string> narrow(std::wstring_view text) {
+  std::string bytes;
+  std::mbstate_t state{};
+  std::array<char, MB_LEN_MAX> one{};
+  for (const wchar_t character : text) {
+    const std::size_t length = std::wcrtomb(one.data(), character, &state);
+    if (length == static_cast<std::size_t>(-1)) return std::nullopt;
+    bytes.append(one.data(), length);
+  }
+  return bytes;
+}
+
+}  // namespace
+
 wint_t put_wide(std::FILE* file, wchar_t character) {
   return put_wide(file, &character, 1) ? static_cast<wint_t>(character) : WEOF;
 }
 
 bool put_wide(std::FILE* file, const wchar_t* text, std::size_t count) {
-  std::string bytes;
-  std::mbstate_t state{};
-  std::array<char, MB_LEN_MAX> one{};
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t length = std::wcrtomb(one.data(), text[i], &state);
-    if (length == static_cast<std::size_t>(-1)) return false;
-    bytes.append(one.data(), length);
-  }
-  return std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
+  const std::optional<std::string> bytes = narrow({text, count});
+  return bytes && std::fwrite(bytes->data(), 1, bytes->size(), file) == bytes->size();
 }
 
 wint_t get_wide(std::FILE* file) {
@@ -207,15 +219,9 @@ wchar_t* own_fgetws_chk(wchar_t* text, std::size_t size, int room, std::FILE* fi
 // `standard`: C99's %a.
 int scan(std::FILE* file, bool own, bool standard, const wchar_t* format, va_list arguments) {
   if (!own) return standard ? __isoc99_vfwscanf(file, format, arguments) : native_vfwscanf(file, format, arguments);
-  std::mbstate_t state{};
-  std::array<char, MB_LEN_MAX> one{};
-  std::string bytes;
-  for (; *format != L'\0'; ++format) {
-    const std::size_t length = std::wcrtomb(one.data(), *format, &state);
-    if (length == static_cast<std::size_t>(-1)) return EOF;
-    bytes.append(one.data(), length);
-  }
-  return standard ? __isoc99_vfscanf(file, bytes.c_str(), arguments) : native_vfscanf(file, bytes.c_str(), arguments);
+  const std::optional<std::string> bytes = narrow(format);
+  if (!bytes) return EOF;
+  return standard ? __isoc99_vfscanf(file, bytes->c_str(), arguments) : native_vfscanf(file, bytes->c_str(), arguments);
 }
 
 template <bool standard>
