@@ -52,6 +52,20 @@ struct APLIB_API Options {
   bool tag_output = false;             ///< "tag-output": each line of output starts with its cell, "[3] ".
   std::uint32_t debugger_images = 64;  ///< "debugger-images": how many loaded files a debugger is shown.
 
+  // For machines of several processes (aprun -f); others are not concerned.
+  static constexpr std::uint32_t streams_auto = 0;
+  std::string module = "auto";  ///< "module": auto or tcp: what carries frames between processes.
+  std::string ports{};          ///< "ports": "5100-5120" or "5100": where processes listen; "": the system chooses.
+  std::string secure = "auth";  ///< "secure": auth (each connection proves the job's key), tls (and is encrypted), off.
+  std::uint32_t streams = streams_auto;  ///< "streams": connections per pair for large messages; "auto": by round trip.
+  std::size_t send_limit_bytes = std::size_t{256} << 20;  ///< "send-limit": bytes that may wait for one other process.
+  std::chrono::nanoseconds send_wait =
+      std::chrono::seconds(60);  ///< "send-wait": how long a send at the limit waits for a receiver that takes nothing.
+  std::size_t unread_limit_bytes = std::size_t{1}
+                                   << 30;  ///< "unread-limit": bytes from other processes that wait here for a receive.
+  std::chrono::nanoseconds peer_timeout =
+      std::chrono::seconds(10);  ///< "peer-timeout": a process that is silent for so long counts as dead.
+
   /// Set one option by name from text. Call from: any thread. Throws Error(bad_option) naming the option, the text, the
   /// allowed range, and for an unknown name the nearest known one.
   void set(std::string_view name, std::string_view value);
@@ -73,13 +87,14 @@ struct APLIB_API Options {
 
 /// One row of the table.
 struct OptionInfo {
-  std::string_view name;           ///< As on the command line, without "--".
-  std::string_view variable;       ///< In the environment: "APLIB_CELLS".
-  std::string_view values;         ///< Form of a value, for --help: "NXxNY", "on|off".
-  std::string_view default_value;  ///< As text.
-  std::string_view unit;           ///< "cells", "threads", "bytes", "time", or empty.
-  std::string_view range;          ///< For people: "1x1 .. 16384 cells in all"; empty where `values` lists all.
-  std::string_view help;           ///< A sentence.
+  std::string_view name;                 ///< As on the command line, without "--".
+  std::string_view variable;             ///< In the environment: "APLIB_CELLS".
+  std::string_view values;               ///< Form of a value, for --help: "NXxNY", "on|off".
+  std::string_view default_value;        ///< As text.
+  std::string_view unit;                 ///< "cells", "threads", "bytes", "time", or empty.
+  std::string_view range;                ///< For people: "1x1 .. 16384 cells in all"; empty where `values` lists all.
+  std::string_view help;                 ///< A sentence.
+  std::string_view section = "machine";  ///< Of a cluster file: "machine" or "comm".
 };
 
 /// The whole table, in the order of --help. Call from: any thread.

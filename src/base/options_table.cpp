@@ -152,6 +152,99 @@ std::string apply_log_level(Options& options, std::string_view value) {
 
 std::string print_log_level(const Options& options) { return options.log_level; }
 
+std::string apply_module(Options& options, std::string_view value) {
+  for (const std::string_view known : {"auto", "tcp"}) {
+    if (text::equal_ignoring_case(value, known)) {
+      options.module = known;
+      return {};
+    }
+  }
+  return fmt::format("\"{}\" is not a module: use auto or tcp", value);
+}
+
+std::string print_module(const Options& options) { return options.module; }
+
+std::string apply_ports(Options& options, std::string_view value) {
+  if (!value.empty()) {
+    constexpr std::uint64_t port_max = 65535;
+    const std::size_t dash = value.find('-');
+    const auto first = text::parse_number(value.substr(0, dash));
+    const auto last = dash == value.npos ? first : text::parse_number(value.substr(dash + 1));
+    if (!first || !last || *first == 0 || *last > port_max || *first > *last) {
+      return fmt::format(
+          "\"{}\" is not a range of ports: use two numbers of 1 .. {} with a dash, for example 5100-5120", value,
+          port_max);
+    }
+  }
+  options.ports = value;
+  return {};
+}
+
+std::string print_ports(const Options& options) { return options.ports; }
+
+std::string apply_secure(Options& options, std::string_view value) {
+  for (const std::string_view known : {"auth", "tls", "off"}) {
+    if (text::equal_ignoring_case(value, known)) {
+      options.secure = known;
+      return {};
+    }
+  }
+  return fmt::format("\"{}\" is not a kind of security: use auth, tls or off", value);
+}
+
+std::string print_secure(const Options& options) { return options.secure; }
+
+std::string apply_streams(Options& options, std::string_view value) {
+  constexpr std::uint32_t streams_max = 64;
+  const auto number = text::parse_number(value);
+  if (text::equal_ignoring_case(value, "auto")) {
+    options.streams = Options::streams_auto;
+  } else if (number && *number >= 1 && *number <= streams_max) {
+    options.streams = static_cast<std::uint32_t>(*number);
+  } else {
+    return fmt::format("\"{}\" is {}: use 1 .. {} or auto", value,
+                       number ? "out of range" : "not a number of connections", streams_max);
+  }
+  return {};
+}
+
+std::string print_streams(const Options& options) {
+  return options.streams == Options::streams_auto ? "auto" : fmt::format("{}", options.streams);
+}
+
+constexpr std::size_t limit_bytes_min = std::size_t{1} << 20;
+constexpr std::size_t limit_bytes_max = std::size_t{1} << 40;
+
+template <std::size_t Options::*field>
+std::string apply_limit(Options& options, std::string_view value) {
+  const auto bytes = text::parse_size(value);
+  if (!bytes || *bytes < limit_bytes_min || *bytes > limit_bytes_max) {
+    return fmt::format("\"{}\" is {}: use {} .. {}, for example 256m", value, bytes ? "out of range" : "not a size",
+                       text::print_size(limit_bytes_min), text::print_size(limit_bytes_max));
+  }
+  options.*field = static_cast<std::size_t>(*bytes);
+  return {};
+}
+
+constexpr std::chrono::nanoseconds wait_min = 100ms;
+constexpr std::chrono::nanoseconds wait_max = 3600s;
+
+template <std::chrono::nanoseconds Options::*field>
+std::string apply_wait(Options& options, std::string_view value) {
+  const auto time = text::parse_duration(value);
+  if (!time || *time < wait_min || *time > wait_max) {
+    return fmt::format("\"{}\" is {}: use {} .. {}, for example 10s", value, time ? "out of range" : "not a time",
+                       text::print_duration(wait_min), text::print_duration(wait_max));
+  }
+  options.*field = *time;
+  return {};
+}
+
+template <std::chrono::nanoseconds Options::*field>
+std::string print_wait(const Options& options) {
+  return text::print_duration(options.*field);
+}
+
 // A row's first part: name, variable, values, default, unit, range, help.
 constexpr std::array rows{
     OptionRow{{"cells", "APLIB_CELLS", "NXxNY", "1x1", "cells", "1x1 .. 16384 cells in all",
@@ -211,6 +304,44 @@ constexpr std::array rows{
          "Loaded programs: how many of their files, counted over all cells, a debugger is shown; many make it slow."},
         apply_debugger_images,
         print_debugger_images},
+    OptionRow{{"module", "APLIB_MODULE", "auto|tcp", "auto", "", "",
+               "Several processes: what carries messages between them; auto: the best that all have.", "comm"},
+              apply_module,
+              print_module},
+    OptionRow{{"ports", "APLIB_PORTS", "FIRST-LAST", "", "ports", "1 .. 65535",
+               "Several processes: ports on which they listen, one each; empty: the system chooses.", "comm"},
+              apply_ports,
+              print_ports},
+    OptionRow{{"secure", "APLIB_SECURE", "auth|tls|off", "auth", "", "",
+               "Several processes: auth: both ends of a connection prove that they know the job's key; tls: and all is "
+               "encrypted; off: neither.",
+               "comm"},
+              apply_secure,
+              print_secure},
+    OptionRow{{"streams", "APLIB_STREAMS", "N|auto", "auto", "connections", "1 .. 64",
+               "Several processes: connections between two of them for large messages; auto: more where the round trip "
+               "is long.",
+               "comm"},
+              apply_streams,
+              print_streams},
+    OptionRow{
+        {"send-limit", "APLIB_SEND_LIMIT", "SIZE", "256m", "bytes", "1m .. 1024g",
+         "Several processes: bytes that may wait in one of them to be taken by another; then sends wait.", "comm"},
+        apply_limit<&Options::send_limit_bytes>,
+        print_stack_size<&Options::send_limit_bytes>},
+    OptionRow{{"send-wait", "APLIB_SEND_WAIT", "TIME", "60s", "time", "100ms .. 3600s",
+               "Several processes: how long a send at that limit waits while nothing is taken, before it is an error.",
+               "comm"},
+              apply_wait<&Options::send_wait>,
+              print_wait<&Options::send_wait>},
+    OptionRow{{"unread-limit", "APLIB_UNREAD_LIMIT", "SIZE", "1g", "bytes", "1m .. 1024g",
+               "Several processes: bytes of messages from others that may wait in one of them to be received.", "comm"},
+              apply_limit<&Options::unread_limit_bytes>,
+              print_stack_size<&Options::unread_limit_bytes>},
+    OptionRow{{"peer-timeout", "APLIB_PEER_TIMEOUT", "TIME", "10s", "time", "100ms .. 3600s",
+               "Several processes: one from which nothing is heard for so long counts as dead.", "comm"},
+              apply_wait<&Options::peer_timeout>,
+              print_wait<&Options::peer_timeout>},
 };
 
 constexpr auto infos = [] {

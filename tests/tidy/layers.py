@@ -14,14 +14,15 @@ MAY_INCLUDE = {
     "src/compile": [],
     "src/kernel": ["include", "src/base", "src/task", "src/cell", "src/comm", "src/loader"],
     "src/cellos": ["include", "src/base", "src/kernel"],
-    "src/launch": ["include", "src/base", "src/kernel"],
+    "src/launch": ["include", "src/base", "src/comm", "src/kernel"],
     "apps": ["include"],
     "bench": ["include"],
     "bench/load": ["include", "src/base", "src/cell", "src/loader"],  # measures the loader from inside
     "examples": ["include"],
 }
 # Front ends see the kernel's face alone.
-FACE_ONLY = {"src/cellos": ["src/kernel/face.hpp", "src/kernel/programs.hpp"], "src/launch": ["src/kernel/face.hpp", "src/kernel/programs.hpp", "src/kernel/program_summary.hpp"]}
+FACE_ONLY = {"src/cellos": ["src/kernel/face.hpp", "src/kernel/programs.hpp"], "src/launch": ["src/kernel/face.hpp", "src/kernel/programs.hpp", "src/kernel/program_summary.hpp",
+               "src/kernel/part.hpp", "src/kernel/overseer.hpp"]}
 
 # A third-party library is used in one layer, so that it can be changed there. (header pattern, folders, why)
 THIRD_PARTY = [
@@ -30,6 +31,9 @@ THIRD_PARTY = [
     (r"sanitizer/", ["src/task", "src/base"], "only src/task tells the sanitizers about stacks"),
     (r"hwloc", ["src/cell", "bench"], "only placement looks at the machine's topology"),
     (r"ffi\.h", ["src/loader"], "only the loader calls functions by their types' names"),
+    (r"boost/asio", ["src/comm", "src/launch", "bench"], "only modules and the launcher speak to the network"),
+    (r"openssl/", ["src/comm", "bench"], "only modules encrypt"),
+    (r"toml\+\+", ["src/launch"], "the library reads no files of options"),
     (r"CLI/", ["apps", "bench", "src/launch"], "the library reads no command line"),
     (r"png\.h", ["apps"], "only programs draw"),
 ]

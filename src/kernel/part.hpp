@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+// Part: the share of a machine that one process carries. Processes number from 0; each carries consecutive cells, and process 0 the host program, if there is one. Frames between parts go through a
+// module; notes about the machine as a whole (its start and end, failures, ended cells, quiet parts) go to the Overseer and back, by whatever the launcher has.
+//
+//   process 0            process 1            process 2
+//   Part  <--frames-->   Part  <--frames-->   Part             comm::Module
+//     \_ notes _____________|____________ notes _/             Supervisor
+//                        Overseer                              beside the launcher
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "aplib/machine.hpp"
+#include "comm/module.hpp"
+#include "kernel/programs.hpp"
+
+namespace aplib {
+
+/// A part's way to the rest of the launcher. Outlives the run.
+class APLIB_API Supervisor {
+ public:
+  virtual ~Supervisor() = default;
+  /// Called once, when everything is loaded and made and nothing runs yet; blocks until all parts are that far. False: the start is called off, and the run returns at once.
+  virtual bool ready() = 0;
+  /// Brings a note to the overseer, in order. Any thread, tasks included: must not wait for the network. The bytes are the caller's.
+  virtual void send_note(std::span<const std::byte> note) = 0;
+  /// An absolute path, on this host, of a program that the machine shall run here. `file` is as the part that asked for it named it. Called when a further program is loaded into a running machine; may block. Throws Error.
+  virtual std::string program_file(const std::string& file) { return file; }
+};
+
+struct Part {
+  std::uint32_t self = 0;  ///< This process.
+  std::vector<std::uint32_t>
+      first_cell;  ///< Process p carries cells first_cell[p] .. first_cell[p + 1] - 1; one entry more than processes.
+  std::vector<std::string> names;  ///< Of the processes, for messages: "ws1".
+  comm::Module* module = nullptr;  ///< Not started yet; outlives the run; the caller closes it.
+  Supervisor* supervisor = nullptr;
+
+  [[nodiscard]] std::uint32_t processes() const noexcept { return static_cast<std::uint32_t>(names.size()); }
+};
+
+/// run_program() for one part of a machine of several processes. Machine::options().cells is the whole grid. `output` gets this part's cells only. The Report's cell_status has
+/// this part's cells only; its reason is empty unless the failure came from here. Returns when the whole machine has ended. Throws Error as run_program(): then this part cannot start, and the caller
+/// tells the launcher. Call from: as Machine::run().
+APLIB_API Report run_part(Machine& machine, const ProgramRun& run, OutputSink& output, const Part& part);
+
+/// The same for a body in this process, for tests: every cell of the part runs it; with `host_program` (on part 0 only), it runs first and starts the cells.
+APLIB_API Report run_part(Machine& machine, std::function<void()> cell_program, const Part& part);
+APLIB_API Report run_part_with_host(Machine& machine, std::function<int()> host_program, const Part& part);
+
+/// A note of the overseer for the part that `machine` runs (or ran, or is about to run: it is kept until then). Any thread, one at a time. May block for as long as a program takes to load.
+APLIB_API void receive_note(Machine& machine, std::span<const std::byte> note);
+
+}  // namespace aplib
