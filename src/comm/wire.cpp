@@ -1,48 +1,31 @@
 // SPDX-License-Identifier: MIT
 #include "comm/wire.hpp"
 
-#include <bit>
-#include <cstring>
-
-#include "comm/module.hpp"
+#include <fmt/format.h>
 
 namespace aplib::comm {
-namespace {
 
-static_assert(std::endian::native == std::endian::little, "numbers are copied as they lie in memory");
-
-constexpr std::uint16_t magic = 0xa91b;
-
-struct Layout {
-  std::uint16_t magic;
-  std::uint8_t version;
-  std::uint8_t flags;
-  std::uint32_t reserved;
-  std::uint64_t body_bytes;
-  std::uint64_t key;
-  std::uint32_t cell;
-  std::uint32_t task;
-  std::uint32_t kind;
-  std::uint32_t extra;
-};
-static_assert(sizeof(Layout) == frame_header_bytes);
-
-}  // namespace
-
-void encode(const FrameHeader& header, std::span<std::byte, frame_header_bytes> into) noexcept {
-  const Label& label = header.label;
-  const Layout layout{magic,     frame_version, 0,          0,          header.body_bytes,
-                      label.key, label.cell,    label.task, label.kind, label.extra};
-  std::memcpy(into.data(), &layout, sizeof layout);
-}
-
-std::optional<FrameHeader> decode(std::span<const std::byte, frame_header_bytes> bytes) noexcept {
-  Layout layout;
+std::string explain_refusal(std::span<const std::byte, frame_header_bytes> bytes) {
+  wire_detail::Layout layout;
   std::memcpy(&layout, bytes.data(), sizeof layout);
-  if (layout.magic != magic || layout.version != frame_version || layout.flags != 0 || layout.reserved != 0 ||
-      layout.body_bytes > Module::body_bytes_max)
-    return std::nullopt;
-  return FrameHeader{{layout.key, layout.cell, layout.task, layout.kind, layout.extra}, layout.body_bytes};
+  if (layout.magic != frame_magic) {
+    return fmt::format(
+        "no frame begins with {:#06x} ({:#06x} expected): not an APlib process, or the stream is damaged", layout.magic,
+        frame_magic);
+  }
+  if (layout.version != frame_version) {
+    return fmt::format("a frame of version {}, this process knows version {}: install the same APlib on all hosts",
+                       layout.version, frame_version);
+  }
+  if (layout.flags > 1 || layout.reserved != 0) {
+    return fmt::format("a frame with flags {:#04x} and reserved {:#x}, which are 0 or 1 and 0: the stream is damaged",
+                       layout.flags, layout.reserved);
+  }
+  if (layout.body_bytes > Module::body_bytes_max) {
+    return fmt::format("a frame with a body of {} bytes, at most {} are allowed: the stream is damaged",
+                       layout.body_bytes, Module::body_bytes_max);
+  }
+  return "an end mark with a label or a body: the stream is damaged";
 }
 
 }  // namespace aplib::comm
