@@ -21,13 +21,13 @@ struct NodeStart {
   std::string input;                 ///< For its standard input, which stays open after it until the Starter ends.
 };
 
-/// What a starter tells. Called from threads of the starter's, not after its destructor.
+/// What a starter tells. Called from one thread of the starter's, not after its destructor; while that runs, only said().
 struct StartEvents {
   /// The process could not be started, or the way to it broke: one whole message that says which of the two failed, ssh (or srun, ...) or the program, and what to do. At most once per process.
   std::function<void(std::uint32_t process, const std::string& text)> failed;
   /// It ran and has ended: exit status, or 128 + signal; what it wrote on stderr last, at most some lines.
   std::function<void(std::uint32_t process, int status, const std::string& last_words)> ended;
-  /// A line that it wrote to stderr (without the end of line) while it runs.
+  /// A line that it wrote to stdout or stderr (without the end of line) while it runs, or that the way to it (ssh, srun, ...) wrote.
   std::function<void(std::uint32_t process, const std::string& line)> said;
 };
 
@@ -41,7 +41,8 @@ class Starter {
   virtual void arrived(std::uint32_t process) = 0;
 };
 
-/// One that handles every kind of host, several in one machine, too. LaunchKind::pmix is not started by us and is an error here.
-[[nodiscard]] std::unique_ptr<Starter> make_starter();
+/// One that handles every kind of host, several in one machine, too. LaunchKind::pmix is not started by us and is an error of start(). `ssh`: the ssh command with options, as people write it:
+/// "ssh -p 2222 -F my_config"; throws Error(bad_option) when it is none. Where a host's folder is given, the program runs there; else in the launcher's own folder if the host has it.
+[[nodiscard]] std::unique_ptr<Starter> make_starter(const std::string& ssh = "ssh");
 
 }  // namespace aplib::launch

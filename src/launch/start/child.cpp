@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT
+#include "launch/start/child.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "aplib/error.hpp"
+
+namespace aplib::launch {
+namespace {
+
+/// Closed when not taken.
+class Pipe {
+ public:
+  Pipe() {
+    if (::pipe2(ends_.data(), O_CLOEXEC) != 0) {
+      throw Error(Errc::exhausted, fmt::format("cannot make a pipe: {}; raise the limit of open files (ulimit -n)",
+                                               std::strerror(errno)));
+    }
+  }
+  ~Pipe() {
+    for (const int end : ends_) {
+      if (end >= 0) ::close(end);
+    }
+  }
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+
+  [[nodiscard]] int reader() const { return ends_[0]; }
+  [[nodiscard]] int writer() const { return ends_[1]; }
+  int take_reader() { return std::exchange(ends_[0], -1); }
+  int take_writer() { return std::exchange(ends_[1], -1); }
+  void close_writer() { ::close(std::exchange(ends_[1], -1)); }
+
+ private:
+  std::array<int, 2> ends_{-1, -1};
+};
+
+/// What went wrong between fork and exec, from the child to us.
+struct Failure {
+  int error;
+  bool in_folder;
+};
+
+// Between fork() and exec() in a process with threads: async-signal-safe calls alone.
+[[noreturn]] void become(const Pipe& input, const Pipe& output, const Pipe& failure, pid_t parent, const char* folder,
+                         char* const* argv) {
+  Failure what{0, false};
+  ::setsid();
+  // The sender of this signal is the thread that forked: the starter's own, which outlives its children unless the launcher is killed.
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != parent) ::_exit(127);
+  struct sigaction normal {};
+  normal.sa_handler = SIG_DFL;
+  for (int number = 1; number < NSIG; ++number) ::sigaction(number, &normal, nullptr);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
+  ::dup2(input.reader(), STDIN_FILENO);
+  ::dup2(output.writer(), STDOUT_FILENO);
+  ::dup2(output.writer(), STDERR_FILENO);
+#if defined(SYS_close_range)
+  constexpr unsigned mark_only = 4;  // CLOSE_RANGE_CLOEXEC: files that somebody opened without that flag
+  ::syscall(SYS_close_range, 3U, ~0U, mark_only);
+#endif
+  if (*folder != 0 && ::chdir(folder) != 0) {
+    what.in_folder = true;
+  } else {
+    ::execvp(argv[0], argv);
+  }
+  what.error = errno;
+  [[maybe_unused]] const ssize_t written = ::write(failure.writer(), &what, sizeof what);
+  ::_exit(127);
+}
+
+int open_end(pid_t pid) {
+#if defined(SYS_pidfd_open)
+  return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0U));  // close-on-exec by its nature
+#else
+  return pid == 0 ? 0 : -1;
+#endif
+}
+
+}  // namespace
+
+Child::Child(const std::vector<std::string>& argv, const std::string& folder) {
+  std::vector<char*> words;
+  words.reserve(argv.size() + 1);
+  for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+
+  Pipe input;
+  Pipe output;
+  Pipe failure;
+  // A signal handler of ours must not run in the child.
+  sigset_t all;
+  sigset_t mask;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &mask);
+  const pid_t parent = ::getpid();
+  pid_ = ::fork();
+  if (pid_ == 0) become(input, output, failure, parent, folder.c_str(), words.data());
+  const int fork_error = errno;
+  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+  if (pid_ < 0) {
+    throw Error(Errc::exhausted, fmt::format("cannot start {}: fork: {}", argv[0], std::strerror(fork_error)));
+  }
+  failure.close_writer();
+  Failure what{};
+  ssize_t got = 0;
+  do {
+    got = ::read(failure.reader(), &what, sizeof what);  // ends at exec: some 100 us
+  } while (got < 0 && errno == EINTR);
+  if (got == static_cast<ssize_t>(sizeof what)) {
+    ::waitpid(pid_, nullptr, 0);
+    throw Error(Errc::failed, fmt::format("cannot {} {}: {}", what.in_folder ? "go to the folder" : "execute",
+                                          what.in_folder ? folder : argv[0], std::strerror(what.error)));
+  }
+  input_fd_ = input.take_writer();
+  output_fd_ = output.take_reader();
+  ::fcntl(input_fd_, F_SETFL, O_NONBLOCK);
+  ::fcntl(output_fd_, F_SETFL, O_NONBLOCK);
+  end_fd_ = open_end(pid_);
+}
+
+Child::~Child() {
+  close_input();
+  if (!status_) {
+    signal(SIGKILL);
+    int status = 0;
+    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+    }
+  }
+  if (end_fd_ >= 0) ::close(end_fd_);
+  ::close(output_fd_);
+}
+
+bool Child::write(std::string& text) {
+  while (!text.empty() && input_fd_ >= 0) {
+    // SIGPIPE: the starter's thread blocks it.
+    const ssize_t written = ::write(input_fd_, text.data(), text.size());
+    if (written >= 0) {
+      text.erase(0, static_cast<std::size_t>(written));
+    } else if (errno != EINTR) {
+      return errno == EAGAIN;
+    }
+  }
+  return true;
+}
+
+void Child::close_input() noexcept {
+  if (input_fd_ >= 0) ::close(std::exchange(input_fd_, -1));
+}
+
+std::string Child::read(bool& end) {
+  std::array<char, 8192> buffer;
+  for (;;) {
+    const ssize_t got = ::read(output_fd_, buffer.data(), buffer.size());
+    if (got > 0) return {buffer.data(), static_cast<std::size_t>(got)};
+    if (got < 0 && errno == EINTR) continue;
+    end = got == 0 || errno != EAGAIN;
+    return {};
+  }
+}
+
+void Child::signal(int number) const noexcept {
+  if (!status_) ::kill(-pid_, number);
+}
+
+std::optional<int> Child::ended() {
+  if (status_) return status_;
+  siginfo_t info{};
+  const int rc = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
+  if (rc == 0 && info.si_pid == 0) return std::nullopt;
+  // Its number is its group's until it is waited for.
+  ::kill(-pid_, SIGKILL);
+  int status = 0;
+  if (rc != 0 || ::waitpid(pid_, &status, 0) != pid_) {
+    status_ = 1;  // somebody else has waited for it: how it ended is lost
+  } else {
+    status_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  }
+  return status_;
+}
+
+}  // namespace aplib::launch

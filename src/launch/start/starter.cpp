@@ -1,0 +1,477 @@
+// SPDX-License-Identifier: MIT
+#include "launch/start/starter.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "aplib/error.hpp"
+#include "launch/start/child.hpp"
+#include "launch/start/guard.hpp"
+#include "launch/start/quote.hpp"
+#include "launch/start/way.hpp"
+
+namespace aplib::launch {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr int turns_max = 8;                 // logins under way at once: what sshd's MaxStartups (10) takes
+constexpr std::size_t words_max = 20;        // lines kept of what each wrote last
+constexpr std::size_t line_max = 64 * 1024;  // a longer one is passed on in pieces
+constexpr milliseconds grace_input{1000};    // from the end of its input to SIGTERM
+constexpr milliseconds grace_term{500};      // from there to SIGKILL
+constexpr milliseconds grace_remote{5000};   // for the command that kills on the host itself
+constexpr milliseconds blind_pause{10};      // between looks, where the system tells no end
+
+/// A node, and what is known of it.
+struct Node {
+  NodeStart start;
+  WayEnd end;
+  long group = 0;             ///< Of its shell on its host, as that told.
+  std::optional<int> status;  ///< As its shell told.
+  bool done = false;          ///< failed or ended was told.
+};
+
+/// One process of ours and its nodes.
+struct Launch {
+  const Way* way = nullptr;
+  std::vector<Node> nodes;
+  std::unique_ptr<Child> child;  ///< While it runs.
+  std::string to_write;
+  std::string unfinished_line;
+  std::map<std::string, std::size_t> by_label;  ///< srun: label of a task -> index in nodes.
+  int attempt = 0;
+  bool has_turn = false;
+  Clock::time_point not_before;
+  bool done = false;
+};
+
+class EventFd {
+ public:
+  EventFd() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    if (fd_ < 0) throw Error(Errc::exhausted, "cannot make an event: too many open files (ulimit -n)");
+  }
+  ~EventFd() { ::close(fd_); }
+  EventFd(const EventFd&) = delete;
+  EventFd& operator=(const EventFd&) = delete;
+
+  [[nodiscard]] int fd() const { return fd_; }
+  void set() const { ::eventfd_write(fd_, 1); }
+  void reset() const {
+    eventfd_t ignored = 0;
+    ::eventfd_read(fd_, &ignored);
+  }
+
+ private:
+  int fd_;
+};
+
+class AllWays : public Starter {
+ public:
+  explicit AllWays(std::vector<std::string> ssh)
+      : local_(make_local_way()),
+        command_(make_command_way()),
+        ssh_(make_ssh_way(std::move(ssh))),
+        slurm_(make_slurm_way()) {}
+
+  ~AllWays() override {
+    if (!thread_.joinable()) return;
+    stopping_ = true;
+    wake_.set();
+    thread_.join();
+  }
+
+  void start(std::vector<NodeStart> nodes, StartEvents events) override;
+  void arrived(std::uint32_t process) override {
+    {
+      const std::lock_guard lock(mutex_);
+      arrivals_.push_back(process);
+    }
+    wake_.set();
+  }
+
+ private:
+  const Way& way_of(const NodeStart& node) const;
+  void run();
+  void take_arrivals();
+  void begin_some();
+  void begin(Launch& launch);
+  void wait(std::optional<Clock::time_point> until);
+  void take_output(Launch& launch);
+  void take_line(Launch& launch, std::string_view line);
+  void take_end(Launch& launch, int status);
+  void tell_failed(Node& node, const std::string& text);
+  void tell_ended(Node& node, int status);
+  void end_turn(Launch& launch);
+  void end_all();
+  bool any_runs() const;
+  void reap();
+  void kill_remotely();
+
+  std::unique_ptr<Way> local_;
+  std::unique_ptr<Way> command_;
+  std::unique_ptr<Way> ssh_;
+  std::unique_ptr<Way> slurm_;
+  EventFd wake_;
+  std::mutex mutex_;
+  std::vector<std::uint32_t> arrivals_;  // under mutex_
+  std::atomic<bool> stopping_{false};    // sequentially consistent: looked at once a round
+  std::thread thread_;
+
+  // The thread's own from here on.
+  StartEvents events_;
+  std::deque<Launch> launches_;
+  std::map<std::uint32_t, std::pair<Launch*, Node*>> by_process_;
+  int turns_ = 0;
+  std::unique_ptr<Guard> guard_;
+};
+
+const Way& AllWays::way_of(const NodeStart& node) const {
+  switch (node.host.launch) {
+    case LaunchKind::local:
+      return *local_;
+    case LaunchKind::command:
+      return *command_;
+    case LaunchKind::ssh:
+      return *ssh_;
+    case LaunchKind::slurm:
+      return *slurm_;
+    case LaunchKind::pmix:
+      break;
+  }
+  throw Error(
+      Errc::bad_argument,
+      fmt::format("{}: launch = \"pmix\": its process is started by the launcher that started this one (mpirun, "
+                  "srun --mpi=pmix), not by aprun",
+                  host_name(node)));
+}
+
+void AllWays::start(std::vector<NodeStart> nodes, StartEvents events) {
+  if (thread_.joinable()) throw Error(Errc::bad_argument, "a starter starts once");
+  std::map<const Way*, Launch*> together;
+  for (NodeStart& node : nodes) {
+    const Way& way = way_of(node);
+    Launch*& shared = together[&way];
+    if (shared == nullptr || !way.together()) {
+      shared = &launches_.emplace_back();
+      shared->way = &way;
+    }
+    shared->nodes.push_back({.start = std::move(node), .end = {}, .status = {}});
+  }
+  for (Launch& launch : launches_) {
+    for (Node& node : launch.nodes) by_process_[node.start.process] = {&launch, &node};
+  }
+  events_ = std::move(events);
+  // Signals are for the main thread; SIGPIPE would come from a node that has closed its input.
+  sigset_t all;
+  sigset_t mask;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &mask);
+  thread_ = std::thread([this] { run(); });
+  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+}
+
+void AllWays::run() {
+  guard_ = std::make_unique<Guard>();
+  std::map<const Way*, std::string> hindrances;
+  for (Launch& launch : launches_) {
+    auto [entry, is_new] = hindrances.try_emplace(launch.way);
+    if (is_new) entry->second = launch.way->hindrance();
+    if (entry->second.empty()) continue;
+    launch.done = true;
+    for (Node& node : launch.nodes) {
+      tell_failed(node, fmt::format("{}: {}", host_name(node.start), entry->second));
+    }
+  }
+  while (!stopping_) {
+    take_arrivals();
+    begin_some();
+    std::optional<Clock::time_point> next;
+    for (const Launch& launch : launches_) {
+      if (launch.done || launch.child || launch.attempt == 0) continue;
+      if (!next || launch.not_before < *next) next = launch.not_before;
+    }
+    if (turns_ >= turns_max && next && *next <= Clock::now()) next.reset();  // an end or an arrival will wake us
+    wait(next);
+    reap();
+  }
+  end_all();
+  guard_.reset();
+}
+
+void AllWays::take_arrivals() {
+  std::vector<std::uint32_t> arrivals;
+  {
+    const std::lock_guard lock(mutex_);
+    arrivals.swap(arrivals_);
+  }
+  for (const std::uint32_t process : arrivals) {
+    const auto found = by_process_.find(process);
+    if (found == by_process_.end()) continue;
+    found->second.second->end.arrived = true;
+    end_turn(*found->second.first);
+  }
+}
+
+void AllWays::begin_some() {
+  const Clock::time_point now = Clock::now();
+  for (Launch& launch : launches_) {
+    if (launch.done || launch.child || launch.not_before > now || stopping_) continue;
+    if (launch.way->in_turn()) {
+      if (turns_ >= turns_max) continue;
+      ++turns_;
+      launch.has_turn = true;
+    }
+    begin(launch);
+  }
+}
+
+void AllWays::begin(Launch& launch) {
+  ++launch.attempt;
+  std::vector<NodeStart> starts;
+  for (Node& node : launch.nodes) {
+    starts.push_back(node.start);
+    node.end = {.attempt = launch.attempt, .lost_folder = {}, .words = {}};
+    node.status.reset();
+  }
+  try {
+    launch.child = std::make_unique<Child>(launch.way->command(starts), launch.way->folder(starts[0]));
+  } catch (const Error& error) {
+    end_turn(launch);
+    launch.done = true;
+    for (Node& node : launch.nodes) tell_failed(node, launch.way->not_executed(node.start, error.what()));
+    return;
+  }
+  guard_->watch(launch.child->pid());
+  launch.to_write = starts[0].input;  // several nodes are of one machine: the same for all
+  launch.unfinished_line.clear();
+  launch.by_label.clear();
+  launch.child->write(launch.to_write);
+}
+
+void AllWays::wait(std::optional<Clock::time_point> until) {
+  std::vector<pollfd> fds{{wake_.fd(), POLLIN, 0}};
+  bool blind = false;
+  for (const Launch& launch : launches_) {
+    if (!launch.child) continue;
+    fds.push_back({launch.child->output_fd(), POLLIN, 0});
+    fds.push_back({launch.child->end_fd(), POLLIN, 0});
+    if (!launch.to_write.empty()) fds.push_back({launch.child->input_fd(), POLLOUT, 0});
+    blind = blind || launch.child->end_fd() < 0;
+  }
+  int timeout = -1;
+  if (until) {
+    const auto left = std::chrono::ceil<milliseconds>(*until - Clock::now());
+    timeout = static_cast<int>(std::max<milliseconds::rep>(left.count(), 0));
+  }
+  if (blind) timeout = timeout < 0 ? blind_pause.count() : std::min<int>(timeout, blind_pause.count());
+  ::poll(fds.data(), fds.size(), timeout);
+  wake_.reset();
+}
+
+/// Everything that has come, from everyone.
+void AllWays::reap() {
+  for (Launch& launch : launches_) {
+    if (!launch.child) continue;
+    if (!launch.to_write.empty() && !launch.child->write(launch.to_write)) launch.to_write.clear();
+    const std::optional<int> status = launch.child->ended();  // before its last words are read, so that none is missed
+    take_output(launch);
+    if (status) take_end(launch, *status);
+  }
+}
+
+void AllWays::take_output(Launch& launch) {
+  bool end = false;
+  for (;;) {
+    const std::string text = launch.child->read(end);
+    if (text.empty()) break;
+    launch.unfinished_line += text;
+    std::string_view rest = launch.unfinished_line;
+    for (std::size_t eol = rest.find('\n'); eol != rest.npos || rest.size() > line_max; eol = rest.find('\n')) {
+      const std::size_t length = std::min(eol, rest.size());
+      take_line(launch, rest.substr(0, length));
+      rest.remove_prefix(std::min(length + 1, rest.size()));
+    }
+    launch.unfinished_line = std::string(rest);
+  }
+}
+
+void AllWays::take_line(Launch& launch, std::string_view line) {
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  Node* node = &launch.nodes[0];
+  if (launch.way->together()) {  // "3: text" comes from task 3; what has no label is srun's own, and concerns all
+    const std::size_t colon = line.find(": ");
+    std::string label(line.substr(0, colon == line.npos ? 0 : colon));
+    label.erase(0, label.find_first_not_of(' '));
+    const bool labelled = !label.empty() && label.find_first_not_of("0123456789") == label.npos;
+    node = nullptr;
+    if (labelled) {
+      line.remove_prefix(colon + 2);
+      if (line.starts_with(mark::process)) {
+        for (std::size_t i = 0; i < launch.nodes.size(); ++i) {
+          if (line.substr(mark::process.size()) == std::to_string(launch.nodes[i].start.process)) {
+            launch.by_label[label] = i;
+          }
+        }
+        return;
+      }
+      const auto found = launch.by_label.find(label);
+      if (found != launch.by_label.end()) node = &launch.nodes[found->second];
+    }
+  }
+  const auto number_after = [&](std::string_view word) {
+    long number = 0;
+    std::from_chars(line.data() + word.size(), line.data() + line.size(), number);
+    return number;
+  };
+  if (node != nullptr && line.starts_with(mark::begins)) {
+    node->end.began = true;
+    node->group = number_after(mark::begins);
+    end_turn(launch);
+    return;
+  }
+  if (node != nullptr && line.starts_with(mark::no_folder)) {
+    node->end.lost_folder = line.substr(mark::no_folder.size());
+    return;
+  }
+  if (node != nullptr && node->end.began && line.starts_with(mark::ends)) {
+    node->status = static_cast<int>(number_after(mark::ends));
+    if (launch.way->together()) {  // srun ends with the last of them
+      node->end.status = *node->status;
+      const Verdict verdict = launch.way->judge(node->start, node->end);
+      verdict.kind == Verdict::Kind::failed ? tell_failed(*node, verdict.text) : tell_ended(*node, verdict.status);
+    }
+    return;
+  }
+  for (Node& each : launch.nodes) {
+    if (node != nullptr && &each != node) continue;
+    each.end.words.emplace_back(line);
+    if (each.end.words.size() > words_max) each.end.words.erase(each.end.words.begin());
+  }
+  Node& speaker = node == nullptr ? launch.nodes[0] : *node;
+  if (events_.said) events_.said(speaker.start.process, std::string(line));
+}
+
+void AllWays::take_end(Launch& launch, int status) {
+  if (!launch.unfinished_line.empty()) {
+    const std::string line = std::exchange(launch.unfinished_line, {});
+    take_line(launch, line);
+  }
+  guard_->forget(launch.child->pid());
+  launch.child.reset();
+  launch.to_write.clear();
+  end_turn(launch);
+  if (stopping_) {
+    launch.done = true;
+    return;
+  }
+  for (Node& node : launch.nodes) {
+    if (node.done) continue;
+    node.end.status = node.status.value_or(status);
+    const Verdict verdict = launch.way->judge(node.start, node.end);
+    if (verdict.kind == Verdict::Kind::again) {
+      launch.not_before = Clock::now() + verdict.pause;
+      return;
+    }
+    verdict.kind == Verdict::Kind::failed ? tell_failed(node, verdict.text) : tell_ended(node, verdict.status);
+  }
+  launch.done = true;
+}
+
+void AllWays::tell_failed(Node& node, const std::string& text) {
+  if (std::exchange(node.done, true)) return;
+  if (events_.failed) events_.failed(node.start.process, text);
+}
+
+void AllWays::tell_ended(Node& node, int status) {
+  if (std::exchange(node.done, true)) return;
+  std::string words;
+  for (const std::string& line : node.end.words) words += (words.empty() ? "" : "\n") + line;
+  if (events_.ended) events_.ended(node.start.process, status, words);
+}
+
+void AllWays::end_turn(Launch& launch) {
+  if (std::exchange(launch.has_turn, false)) --turns_;
+}
+
+bool AllWays::any_runs() const {
+  return std::ranges::any_of(launches_, [](const Launch& launch) { return launch.child != nullptr; });
+}
+
+void AllWays::end_all() {
+  for (Launch& launch : launches_) {
+    if (launch.child) launch.child->close_input();
+    launch.to_write.clear();
+  }
+  const auto wait_for = [&](milliseconds grace) {
+    const Clock::time_point until = Clock::now() + grace;
+    do {
+      reap();
+      if (!any_runs()) return true;
+      wait(until);
+    } while (Clock::now() < until);
+    return false;
+  };
+  const auto signal_all = [&](int number) {
+    for (Launch& launch : launches_) {
+      if (launch.child) launch.child->signal(number);
+    }
+  };
+  if (wait_for(grace_input)) return;
+  kill_remotely();
+  signal_all(SIGTERM);
+  signal_all(SIGCONT);  // a stopped one takes no other signal
+  if (wait_for(grace_term)) return;
+  signal_all(SIGKILL);
+  // Nothing survives that for long, but one in the middle of a system call (a disk, a file server) may take a while.
+  for (Launch& launch : launches_) launch.child.reset();
+}
+
+/// What has not ended though its input has (it is stopped, or it hangs) would stay on its host when the way there is cut.
+void AllWays::kill_remotely() {
+  std::vector<std::unique_ptr<Child>> killers;
+  for (const Launch& launch : launches_) {
+    if (!launch.child) continue;
+    for (const Node& node : launch.nodes) {
+      if (node.group <= 1 || node.status) continue;
+      const std::vector<std::string> command = launch.way->kill_command(node.start, node.group);
+      if (command.empty()) continue;
+      try {
+        killers.push_back(std::make_unique<Child>(command, ""));
+      } catch (const Error&) {
+        continue;  // the host is out of reach in every sense
+      }
+    }
+  }
+  const Clock::time_point until = Clock::now() + grace_remote;
+  while (!killers.empty() && Clock::now() < until) {
+    std::erase_if(killers, [](const auto& killer) { return killer->ended().has_value(); });
+    if (!killers.empty()) std::this_thread::sleep_for(blind_pause);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Starter> make_starter(const std::string& ssh) {
+  std::vector<std::string> words = split_words(ssh, "option ssh");
+  if (words.empty()) words.emplace_back("ssh");
+  return std::make_unique<AllWays>(std::move(words));
+}
+
+}  // namespace aplib::launch

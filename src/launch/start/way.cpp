@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+#include "launch/start/way.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "launch/start/quote.hpp"
+
+namespace aplib::launch {
+namespace {
+
+constexpr int not_executable = 126;  // what a shell says
+constexpr int not_found = 127;
+
+/// fork and exec on this host.
+class LocalWay : public Way {
+ public:
+  std::vector<std::string> command(const std::vector<NodeStart>& nodes) const override { return nodes[0].command; }
+  std::string folder(const NodeStart& node) const override { return node.host.folder; }
+  Verdict judge(const NodeStart& node, const WayEnd& end) const override {
+    (void)node;
+    return {.kind = Verdict::Kind::ended, .status = end.status, .text = {}};
+  }
+  std::string not_executed(const NodeStart& node, const std::string& why) const override {
+    return fmt::format("{}: {}; give the path of aprun there (aprun = \"...\"), or its folder (folder = \"...\")",
+                       host_name(node), why);
+  }
+  bool in_turn() const override { return false; }
+};
+
+/// What the cluster file says, by sh.
+class CommandWay : public Way {
+ public:
+  std::vector<std::string> command(const std::vector<NodeStart>& nodes) const override {
+    const NodeStart& node = nodes[0];
+    std::string cmd = shell_command(node.command);
+    if (!node.host.folder.empty()) {
+      cmd = "sh -c " + shell_quote(fmt::format("cd {} && exec {}", shell_quote(node.host.folder), cmd));
+    }
+    const std::array<std::pair<std::string_view, std::string>, 4> values{{
+        {"cmd", cmd},
+        {"quoted-cmd", shell_quote(cmd)},
+        {"host", shell_quote(node.host.name)},
+        {"address", shell_quote(node.host.address.empty() ? node.host.name : node.host.address)},
+    }};
+    return {"/bin/sh", "-c", fill_in(node.host.command, values)};
+  }
+  Verdict judge(const NodeStart& node, const WayEnd& end) const override {
+    if (!end.arrived && (end.status == not_found || end.status == not_executable)) {
+      return {
+          .kind = Verdict::Kind::failed,
+          .text = fmt::format("{}: its command ended with status {}: {} cannot be executed{}; try it by hand: {}",
+                              host_name(node), end.status, "the command itself or " + node.command[0] + " on that host",
+                              quoted(end.words), command({node})[2])};
+    }
+    return {.kind = Verdict::Kind::ended, .status = end.status, .text = {}};
+  }
+  std::string not_executed(const NodeStart& node, const std::string& why) const override {
+    return fmt::format("{}: {}", host_name(node), why);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Way> make_local_way() { return std::make_unique<LocalWay>(); }
+
+std::unique_ptr<Way> make_command_way() { return std::make_unique<CommandWay>(); }
+
+std::string host_name(const NodeStart& node) { return fmt::format("host '{}'", node.host.name); }
+
+std::string how_it_ended(int status) {
+  if (status <= 128) return fmt::format("ended with status {}", status);
+  const char* name = ::strsignal(status - 128);
+  return fmt::format("was killed by signal {} ({})", status - 128, name == nullptr ? "unknown" : name);
+}
+
+std::string quoted(const std::vector<std::string>& words) {
+  constexpr std::size_t lines_max = 3;
+  const std::size_t from = words.size() > lines_max ? words.size() - lines_max : 0;
+  std::string text;
+  for (std::size_t i = from; i < words.size(); ++i) text += (i == from ? "" : " | ") + words[i];
+  return text.empty() ? text : fmt::format(" (\"{}\")", text);
+}
+
+Verdict judge_program(const NodeStart& node, const WayEnd& end, std::string_view by) {
+  using Kind = Verdict::Kind;
+  if (!end.lost_folder.empty()) {
+    return {
+        .kind = Kind::failed,
+        .text = fmt::format("{}: {} reached it, but it has no folder {}; make it, or give another (folder = \"...\")",
+                            host_name(node), by, end.lost_folder)};
+  }
+  if (!end.arrived && end.status == not_found) {
+    return {.kind = Kind::failed,
+            .text = fmt::format("{}: {} reached it, but there is no {}{}; install APlib there, or give the path of its "
+                                "aprun (aprun = \"...\")",
+                                host_name(node), by, node.command[0], quoted(end.words))};
+  }
+  if (!end.arrived && end.status == not_executable) {
+    return {
+        .kind = Kind::failed,
+        .text = fmt::format("{}: {} reached it, but {} cannot be executed there{}; is it for another kind of machine?",
+                            host_name(node), by, node.command[0], quoted(end.words))};
+  }
+  return {.kind = Kind::ended, .status = end.status, .text = {}};
+}
+
+std::string node_script(const NodeStart& node) {
+  // The launcher's own folder is a convenience on a host that has it; a folder that was asked for must be there.
+  std::string folder;
+  if (!node.host.folder.empty()) {
+    folder = fmt::format("cd {0} || {{ echo {1}{0}; exit 1; }}; ", shell_quote(node.host.folder), mark::no_folder);
+  } else {
+    std::error_code ignored;
+    const std::string ours = std::filesystem::current_path(ignored).string();
+    if (!ours.empty()) folder = fmt::format("cd {} 2>/dev/null; ", shell_quote(ours));
+  }
+  // Not exec: the shell tells how the node ended, also when that was by a signal, which ssh would report as a failure of its own.
+  return fmt::format("echo {}$$; {}{}; s=$?; echo {}$s; exit $s", mark::begins, folder, shell_command(node.command),
+                     mark::ends);
+}
+
+}  // namespace aplib::launch
