@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "aplib/options.hpp"
@@ -16,55 +15,88 @@ namespace aplib::launch {
 /// Who starts the process of a host.
 enum class LaunchKind : std::uint8_t { ssh, local, slurm, pmix, command };
 
+/// "ssh".
+[[nodiscard]] std::string_view launch_text(LaunchKind kind);
+
 /// What the speed of a host is measured by, for cells = "auto".
 struct Speed {
   enum class Kind : std::uint8_t { memory, compute, number, command };
   Kind kind = Kind::memory;
+  static constexpr double number_min = 1e-6;
+  static constexpr double number_max = 1e15;
   double number = 0;    ///< Kind::number: as told, any unit, the same for all hosts.
-  std::string command;  ///< Kind::command: prints a number, larger is faster; run on the host.
+  std::string command;  ///< Kind::command: a line for sh that prints a number, larger is faster; run on the host.
 };
 
+/// A process of the machine and where it runs. `count` of the file is expanded: names are unique.
 struct ClusterHost {
-  std::string name;  ///< "ws1": for people, for ssh when there is no address.
-  std::string
-      address;  ///< Empty: the name is looked up, or the address by which the host reached the launcher is taken.
+  static constexpr std::uint32_t processes_max = 4096;
+
+  std::string name;  ///< "ws1": for people, and for ssh when there is nothing else.
+  /// Where the others reach it: an address, or a name that is looked up. Empty: the address by which the host reached the launcher.
+  std::string address;
   LaunchKind launch = LaunchKind::ssh;
-  std::string command;                 ///< LaunchKind::command: "…{cmd}…".
-  std::optional<std::uint32_t> cells;  ///< Nothing: "auto".
-  std::string threads;                 ///< As the option of the machine; empty: the machine's.
+  std::string command;                   ///< LaunchKind::command: a line for sh with {cmd}, perhaps {name}, {address}.
+  std::string ssh;                       ///< LaunchKind::ssh: destination; empty: the address, else the name.
+  std::vector<std::string> ssh_options;  ///< LaunchKind::ssh: arguments of ssh before the destination.
+  std::optional<std::uint32_t> cells;    ///< Nothing: "auto".
+  std::string threads;                   ///< As the option of the machine; empty: the machine's.
   Speed speed;
   std::string aprun;   ///< Path of aprun on that host; empty: the launcher's own path.
   std::string folder;  ///< Working directory there; empty: the launcher's.
-  int line = 0;        ///< Where the host stands in the file, for messages.
+  int line = 0;        ///< Where the host stands in the file, for messages; 0: it does not.
+
+  /// What ssh is told to connect to.
+  [[nodiscard]] const std::string& ssh_destination() const {
+    if (!ssh.empty()) return ssh;
+    return address.empty() ? name : address;
+  }
 };
 
 struct Cluster {
   std::string file;  ///< Path of the cluster file, for messages.
   /// Nothing: "auto", as many as suit the hosts.
   std::optional<Grid> grid;
-  std::string program;
+  std::string
+      grid_place;  ///< Where the grid is from, for messages: "cluster.toml:3:8: [machine]: grid", "option --cells".
+  std::string program;  ///< As on a command line; empty: the command line has it.
   std::string host_program;
   std::vector<std::string> args;
   Options
-      options;  ///< [machine] and [comm]: those that are rows of the option table; the rest default or from the environment.
-  std::vector<ClusterHost> hosts;
+      options;  ///< The rows of the option table that stand in [machine] and [comm]; the rest as given to parse_cluster(). `cells` is not set: see share_cells().
+  std::vector<ClusterHost>
+      hosts;             ///< In the order of the file: host h is process h. Without [[host]]: one, this computer.
+                         ///< Empty with slurm and pmix and no [[host]]: those of the allocation, made from `defaults`.
+  ClusterHost defaults;  ///< What [machine] says for all hosts; without a name.
 };
 
-/// Reads and checks. Throws Error(bad_option): "cluster.toml:12:9: host 'ws1': cells = "many": use a number of cells or "auto"", with the nearest known key for an
-/// unknown one. `environment_too`: APLIB_* variables give what the file leaves open.
+/// Reads and checks; what the file leaves open comes from APLIB_* variables. Throws Error(bad_option) with a line for each problem (the first 20):
+/// `cluster.toml:12:9: [[host]] ws1: cells = "many": use a number of cells or "auto"`, for an unknown key with the nearest known one.
 [[nodiscard]] Cluster read_cluster(const std::string& path);
-/// The same from text; `name` for messages.
-[[nodiscard]] Cluster parse_cluster(std::string_view text, const std::string& name);
+/// The same from text, without the environment; `name` for messages.
+[[nodiscard]] Cluster parse_cluster(std::string_view text, const std::string& name, const Options& open = {});
+
+/// What a host said about itself (measure_host() in speed.hpp).
+struct HostSpeed {
+  double speed = 0;           ///< Work per second, in one unit for all hosts.
+  std::uint32_t threads = 1;  ///< That will carry its cells.
+};
+
+/// Whether share_cells() needs the hosts' speeds; threads it needs for cells = "auto" anyway.
+[[nodiscard]] bool needs_speeds(const Cluster& cluster);
 
 /// How many cells each host gets, in order, and the grid.
 struct Shares {
   Grid grid;
-  std::vector<std::uint32_t>
-      cells;  ///< By host. Consecutive: host h carries the cells after those of the hosts before it.
+  /// By host. Consecutive: host h carries the cells after those of the hosts before it. At least 1 each.
+  std::vector<std::uint32_t> cells;
+  /// Of hosts with cells = "auto": speed that the slowest to finish leaves of the sum of the speeds, 0 .. 1, for programs whose cells
+  /// have equal work and wait for each other. 1 when speeds are not needed.
+  double efficiency = 1;
 };
 
-/// `speeds`: by host, in one unit, needed for hosts with cells = "auto" (others 0). Shares out so that all finish together as nearly as can be; a grid of "auto" is chosen so that they do. Throws
-/// Error(bad_option), naming the file, when the numbers contradict each other (cells of hosts and grid).
-[[nodiscard]] Shares share_cells(const Cluster& cluster, const std::vector<double>& speeds);
+/// Shares the cells out so that all hosts finish together as nearly as can be; a grid of "auto" is chosen so that they do: nearly square, with at least a cell for each
+/// thread, and few cells. `speeds`: by host; used for hosts with cells = "auto". Deterministic. Throws Error(bad_option) when numbers of cells contradict each other, naming where they are from.
+[[nodiscard]] Shares share_cells(const Cluster& cluster, const std::vector<HostSpeed>& speeds);
 
 }  // namespace aplib::launch

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: MIT
+#include "launch/cluster/cluster.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <set>
+#include <system_error>
+
+#include "aplib/error.hpp"
+#include "base/text.hpp"
+#include "launch/cluster/document.hpp"
+#include "launch/cluster/host_names.hpp"
+#include "launch/cluster/keys.hpp"
+
+namespace aplib::launch {
+namespace {
+
+constexpr std::size_t problems_max = 20;
+
+struct Problem {
+  Place at;
+  std::string text;
+};
+
+/// Keys that may stand in a section.
+bool belongs(const KeyInfo& key, SectionKind section) {
+  return key.section == section || (section == SectionKind::machine && key.for_all_hosts);
+}
+
+std::optional<SectionKind> section_kind(std::string_view name) {
+  if (name == "machine") return SectionKind::machine;
+  if (name == "host") return SectionKind::host;
+  if (name == "comm") return SectionKind::comm;
+  return std::nullopt;
+}
+
+/// Turns a document into a Cluster, and notes all that is wrong with it on the way.
+class Reader {
+ public:
+  Reader(std::string name, const Options& open) : file_(std::move(name)) {
+    cluster_.file = file_;
+    cluster_.options = open;
+  }
+
+  Cluster read(const Document& document);
+
+ private:
+  void read_machine(const Section& section);
+  void read_comm(const Section& section);
+  void read_host(const Section& section);
+  /// Applies `entry` to `target` if the section knows its key. Returns the key when all went well.
+  const KeyInfo* read_entry(const Entry& entry, SectionKind section, const std::string& subject,
+                            const KeyTarget& target);
+  /// What belongs together: launch and command, speed and speed-command.
+  void check_pairs(const ClusterHost& host, const std::set<std::string_view>& keys, Place at,
+                   const std::string& subject);
+  void add_hosts(const ClusterHost& host, std::uint32_t count, const std::string& subject);
+  void check_hosts();
+  void complain(Place at, const std::string& text) { problems_.push_back({at, text}); }
+  [[nodiscard]] std::string unknown_key(const Entry& entry, SectionKind section) const;
+  void throw_problems();
+
+  const std::string file_;
+  Cluster cluster_;
+  std::vector<Problem> problems_;
+  std::map<std::string, int> lines_of_names_;
+  int hosts_read_ = 0;
+  bool launch_for_all_ = false;
+  bool too_many_ = false;
+};
+
+std::string Reader::unknown_key(const Entry& entry, SectionKind section) const {
+  std::vector<std::string_view> here;
+  std::vector<std::string_view> all;
+  for (const KeyInfo& key : cluster_keys()) {
+    if (belongs(key, section)) here.push_back(key.name);
+    all.push_back(key.name);
+    if (key.name == entry.key) return fmt::format("this key belongs in {}", section_text(key.section));
+  }
+  if (const auto meant = text::nearest(entry.key, here)) return fmt::format("unknown key: did you mean {}?", *meant);
+  if (const auto meant = text::nearest(entry.key, all)) {
+    const auto key = std::ranges::find(cluster_keys(), *meant, &KeyInfo::name);
+    return fmt::format("unknown key: did you mean {} in {}?", *meant, section_text(key->section));
+  }
+  return fmt::format("unknown key: {} has {}", section_text(section), text::join(here));
+}
+
+const KeyInfo* Reader::read_entry(const Entry& entry, SectionKind section, const std::string& subject,
+                                  const KeyTarget& target) {
+  const auto known = std::ranges::find_if(
+      cluster_keys(), [&](const KeyInfo& key) { return key.name == entry.key && belongs(key, section); });
+  if (known == cluster_keys().end()) {
+    complain(entry.at, fmt::format("{}: {}: {}", subject, quoted(entry.key), unknown_key(entry, section)));
+    return nullptr;
+  }
+  const std::string problem = apply_key(*known, target, entry.value);
+  if (problem.empty()) return &*known;
+  complain(entry.value.at, fmt::format("{}: {} = {}: {}", subject, entry.key, entry.value.shown, problem));
+  return nullptr;
+}
+
+void Reader::read_machine(const Section& section) {
+  const std::string subject(section_text(SectionKind::machine));
+  std::set<std::string_view> keys;
+  std::string grid_key;
+  for (const Entry& entry : section.entries) {
+    const KeyInfo* key =
+        read_entry(entry, SectionKind::machine, subject, {.cluster = &cluster_, .host = &cluster_.defaults});
+    if (key == nullptr) continue;
+    keys.insert(key->name);
+    if (key->name != "grid" && key->name != "cells") continue;
+    if (!grid_key.empty()) {
+      complain(entry.at, fmt::format("{}: {} = {}: {} is given too: keep one of them", subject, entry.key,
+                                     entry.value.shown, grid_key));
+    }
+    grid_key = entry.key;
+    cluster_.grid_place =
+        fmt::format("{}:{}:{}: {}: {}", file_, entry.value.at.line, entry.value.at.column, subject, entry.key);
+  }
+  launch_for_all_ = keys.contains("launch") || keys.contains("command");
+  check_pairs(cluster_.defaults, keys, section.at, subject);
+}
+
+void Reader::read_comm(const Section& section) {
+  for (const Entry& entry : section.entries) {
+    (void)read_entry(entry, SectionKind::comm, std::string(section_text(SectionKind::comm)), {.cluster = &cluster_});
+  }
+}
+
+void Reader::check_pairs(const ClusterHost& host, const std::set<std::string_view>& keys, Place at,
+                         const std::string& subject) {
+  if (host.launch == LaunchKind::command && host.command.empty()) {
+    complain(at, fmt::format("{}: launch = \"command\": the command is missing: add command = \"... {{cmd}} ...\"",
+                             subject));
+  }
+  if (host.launch != LaunchKind::command && keys.contains("command")) {
+    complain(at, fmt::format("{}: command and launch = \"{}\" contradict each other: keep one of them", subject,
+                             launch_text(host.launch)));
+  }
+  if (host.speed.kind == Speed::Kind::command && host.speed.command.empty()) {
+    complain(at, fmt::format("{}: speed = \"command\": the command is missing: add speed-command = \"...\"", subject));
+  }
+  if (host.speed.kind != Speed::Kind::command && keys.contains("speed-command")) {
+    complain(at, fmt::format("{}: speed and speed-command contradict each other: keep one of them", subject));
+  }
+}
+
+void Reader::add_hosts(const ClusterHost& host, std::uint32_t count, const std::string& subject) {
+  const Place at{host.line, 1};
+  const auto names = expand_names(host.name, ClusterHost::processes_max);
+  if (!names) {
+    complain(at,
+             fmt::format("{}: name = {}: not a list of names: use numbers and ranges in one pair of brackets, as in "
+                         "ws[1-4,7], for at most {} hosts",
+                         subject, quoted(host.name), ClusterHost::processes_max));
+    return;
+  }
+  if (names->size() > 1 && !(host.address.empty() && host.ssh.empty())) {
+    complain(at, fmt::format("{}: {} hosts cannot have one address: leave address and ssh out, or give each host a "
+                             "table of its own",
+                             subject, names->size()));
+    return;
+  }
+  if (cluster_.hosts.size() + names->size() * count > ClusterHost::processes_max) {
+    if (!too_many_)
+      complain(at, fmt::format("{}: a machine has at most {} processes: take some out", subject,
+                               ClusterHost::processes_max));
+    too_many_ = true;
+    return;
+  }
+  for (const std::string& name : *names) {
+    for (std::uint32_t n = 1; n <= count; ++n) {
+      ClusterHost each = host;
+      each.name = count == 1 ? name : fmt::format("{}-{}", name, n);
+      // ssh and addresses mean the computer, not the process.
+      if (count > 1 && each.launch == LaunchKind::ssh && each.ssh_destination() == each.name) each.ssh = name;
+      const auto [known, is_new] = lines_of_names_.try_emplace(each.name, host.line);
+      if (!is_new) {
+        complain(at, fmt::format("{}: the host of line {} has the name {} too: names must differ; several processes on "
+                                 "one host are written count = 2",
+                                 subject, known->second, each.name));
+        return;
+      }
+      cluster_.hosts.push_back(std::move(each));
+    }
+  }
+}
+
+void Reader::read_host(const Section& section) {
+  ++hosts_read_;
+  ClusterHost host = cluster_.defaults;
+  host.line = section.at.line;
+  std::string subject(section_text(SectionKind::host));
+  const auto name = std::ranges::find(section.entries, "name", &Entry::key);
+  const auto* text = name == section.entries.end() ? nullptr : std::get_if<std::string>(&name->value.content);
+  subject += text != nullptr && text->size() < 60 ? fmt::format(" {}", *text) : fmt::format(" {}", hosts_read_);
+
+  std::set<std::string_view> keys;
+  std::uint32_t count = 1;
+  // What a host says itself replaces what [machine] says for all, the pair as a whole.
+  const auto has = [&section](std::string_view key) {
+    return std::ranges::find(section.entries, key, &Entry::key) != section.entries.end();
+  };
+  if (has("launch")) host.command.clear();
+  if (has("speed")) host.speed = {};
+  for (const Entry& entry : section.entries) {
+    // Given together, launch and speed decide, and check_pairs() compares.
+    const KeyInfo* key = read_entry(entry, SectionKind::host, subject, {.cluster = &cluster_, .host = &host});
+    if (key == nullptr) continue;
+    keys.insert(key->name);
+    if (key->name == "count") count = static_cast<std::uint32_t>(std::get<std::int64_t>(entry.value.content));
+  }
+  const bool named = !host.name.empty();
+  if (!keys.contains("launch") && !keys.contains("command") && !launch_for_all_)
+    host.launch = named || !host.address.empty() || !host.ssh.empty() ? LaunchKind::ssh : LaunchKind::local;
+  if (!named && host.launch == LaunchKind::local) host.name = "local";
+  if (!named && host.launch != LaunchKind::local) host.name = host.ssh_destination();
+  if (host.name.empty()) {
+    complain(
+        section.at,
+        fmt::format("{}: a name is missing: add name = \"ws1\", or launch = \"local\" for this computer", subject));
+    return;
+  }
+  check_pairs(host, keys, section.at, subject);
+  add_hosts(host, count, subject);
+}
+
+/// What concerns hosts together.
+void Reader::check_hosts() {
+  const auto unit = [](const ClusterHost& host) {
+    // Numbers and what commands print are the user's: he says that they can be compared.
+    return host.speed.kind == Speed::Kind::command ? Speed::Kind::number : host.speed.kind;
+  };
+  const ClusterHost* first = nullptr;
+  for (const ClusterHost& host : cluster_.hosts) {
+    if ((host.launch == LaunchKind::pmix) != (cluster_.hosts.front().launch == LaunchKind::pmix)) {
+      complain({host.line, 1},
+               fmt::format("[[host]] {}: launch: \"pmix\" is for all hosts or for none, because the other "
+                           "launcher starts them all: write launch = \"pmix\" in [machine]",
+                           host.name));
+      break;
+    }
+  }
+  for (const ClusterHost& host : cluster_.hosts) {
+    if (host.cells) continue;
+    if (first == nullptr) first = &host;
+    if (unit(host) == unit(*first)) continue;
+    complain({host.line, 1}, fmt::format("[[host]] {}: speed: {} has another kind of speed, and the two cannot be "
+                                         "compared: write speed once, in [machine]",
+                                         host.name, first->name));
+    break;
+  }
+}
+
+void Reader::throw_problems() {
+  if (problems_.empty()) return;
+  std::ranges::stable_sort(problems_, {}, &Problem::at);
+  std::string text;
+  for (std::size_t i = 0; i < std::min(problems_.size(), problems_max); ++i) {
+    const auto& [at, what] = problems_[i];
+    text += fmt::format("{}{}:{}:{}: {}", i == 0 ? "" : "\n", file_, at.line, at.column, what);
+  }
+  if (problems_.size() > problems_max)
+    text += fmt::format("\n{}: and {} more problems", file_, problems_.size() - problems_max);
+  throw Error(Errc::bad_option, text);
+}
+
+Cluster Reader::read(const Document& document) {
+  for (const Entry& entry : document.loose) {
+    std::string hint;
+    for (const KeyInfo& key : cluster_keys()) {
+      if (key.name == entry.key && hint.empty()) hint = fmt::format(", for this key {}", section_text(key.section));
+    }
+    // [host] and host = [...] are caught here, too, when they are no tables.
+    complain(entry.at, fmt::format("{}: keys stand in tables: write [machine], [[host]] or [comm] before it{}",
+                                   quoted(entry.key), hint));
+  }
+  // [machine] holds for all hosts, wherever it stands.
+  for (const Section& section : document.sections) {
+    if (section.name == "machine" && !section.element) read_machine(section);
+  }
+  for (const Section& section : document.sections) {
+    const auto kind = section_kind(section.name);
+    if (!kind) {
+      constexpr std::array<std::string_view, 3> known{"machine", "host", "comm"};
+      const auto meant = text::nearest(section.name, known);
+      complain(section.at, fmt::format("[{}]: unknown table: {}", section.name,
+                                       meant ? fmt::format("did you mean {}?", section_text(*section_kind(*meant)))
+                                             : "a cluster file has [machine], [[host]] and [comm]"));
+    } else if (section.element != (*kind == SectionKind::host)) {
+      complain(section.at, fmt::format("{}{}{}: write {}", section.element ? "[[" : "[", section.name,
+                                       section.element ? "]]" : "]", section_text(*kind)));
+    } else if (*kind == SectionKind::host) {
+      read_host(section);
+    } else if (*kind == SectionKind::comm) {
+      read_comm(section);
+    }
+  }
+  const bool allocated = cluster_.defaults.launch == LaunchKind::slurm || cluster_.defaults.launch == LaunchKind::pmix;
+  if (hosts_read_ == 0 && !(launch_for_all_ && allocated)) {
+    ClusterHost host = cluster_.defaults;
+    host.launch = LaunchKind::local;
+    host.name = "local";
+    cluster_.hosts.push_back(std::move(host));
+  }
+  check_hosts();
+  throw_problems();
+  return std::move(cluster_);
+}
+
+}  // namespace
+
+Cluster parse_cluster(std::string_view text, const std::string& name, const Options& open) {
+  return Reader(name, open).read(read_document(text, name));
+}
+
+Cluster read_cluster(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string text;
+  if (in) text.assign(std::istreambuf_iterator<char>(in), {});
+  if (!in || in.bad()) {
+    throw Error(Errc::bad_option,
+                fmt::format("cannot read the cluster file {}: {}", path, std::generic_category().message(errno)));
+  }
+  Cluster cluster = parse_cluster(text, path, Options::from_environment());
+  const char* cells = std::getenv("APLIB_CELLS");
+  if (cluster.grid_place.empty() && cells != nullptr && *cells != '\0') {
+    cluster.grid = cluster.options.cells;
+    cluster.grid_place = "variable APLIB_CELLS";
+  }
+  return cluster;
+}
+
+}  // namespace aplib::launch

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: MIT
+#include "launch/cluster/keys.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "aplib/command_line.hpp"
+#include "aplib/ids.hpp"
+#include "base/text.hpp"
+
+namespace aplib::launch {
+namespace {
+
+constexpr std::string_view grid_remedy = "use NXxNY, a number of cells, or \"auto\"";
+
+/// As a command line would have it: options are set from text.
+std::optional<std::string> option_text(const Value& value) {
+  struct Visitor {
+    std::optional<std::string> operator()(const std::string& text) const { return text; }
+    std::optional<std::string> operator()(std::int64_t number) const { return fmt::format("{}", number); }
+    std::optional<std::string> operator()(double number) const { return fmt::format("{}", number); }
+    std::optional<std::string> operator()(bool truth) const { return std::string(text::print_switch(truth)); }
+    std::optional<std::string> operator()(const Value::Texts& texts) const {
+      return fmt::format("{}", fmt::join(texts, ","));
+    }
+    std::optional<std::string> operator()(const Value::Other&) const { return std::nullopt; }
+  };
+  return std::visit(Visitor{}, value.content);
+}
+
+/// What Options::set() says against it, without the name and the value, which stand before.
+std::string option_problem(std::string_view name, const std::string& text) {
+  std::string problem = detail::option_problem(std::string(name), text);
+  for (const std::string& before : {fmt::format("\"{}\" is ", text), fmt::format("\"{}\": ", text)}) {
+    if (problem.starts_with(before)) problem.erase(0, before.size());
+  }
+  return problem;
+}
+
+std::string apply_option(std::string_view name, Options& options, const Value& value) {
+  const auto text = option_text(value);
+  if (!text) return "not a value of an option: use a text, a number, true or false";
+  std::string problem = option_problem(name, *text);
+  if (problem.empty()) options.set(name, *text);
+  return problem;
+}
+
+/// A text without NUL, which no path, argument or command can have.
+const std::string* plain_text(const Value& value) {
+  const auto* text = std::get_if<std::string>(&value.content);
+  return text != nullptr && text->find('\0') == text->npos ? text : nullptr;
+}
+
+std::string apply_text(std::string& into, const Value& value, std::string_view what) {
+  const std::string* text = plain_text(value);
+  if (text == nullptr || text->empty()) return fmt::format("not {}: use a text in double quotes", what);
+  into = *text;
+  return {};
+}
+
+std::string apply_texts(std::vector<std::string>& into, const Value& value) {
+  const auto* texts = std::get_if<Value::Texts>(&value.content);
+  constexpr std::string_view remedy = "use texts with commas between them, for example [\"--grid\", \"300\"]";
+  if (texts == nullptr) return fmt::format("not a list of texts: {}", remedy);
+  for (const std::string& text : *texts) {
+    if (text.find('\0') != text.npos) return "has a NUL character, which no argument can have: take it out";
+  }
+  into = *texts;
+  return {};
+}
+
+/// Nothing: out of range, or no number.
+std::optional<std::uint32_t> whole(const Value& value, std::uint32_t max) {
+  const auto* number = std::get_if<std::int64_t>(&value.content);
+  if (number == nullptr || *number < 1 || *number > max) return std::nullopt;
+  return static_cast<std::uint32_t>(*number);
+}
+
+bool is_auto(const Value& value) {
+  const auto* text = std::get_if<std::string>(&value.content);
+  return text != nullptr && text::equal_ignoring_case(*text, "auto");
+}
+
+/// Names reach command lines of ssh and others: nothing in them may look like an option or like shell.
+std::string apply_name(std::string& into, const Value& value, std::string_view what, std::string_view more) {
+  const std::string* text = plain_text(value);
+  const auto fits = [more](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
+           c == '-' || more.find(c) != more.npos;
+  };
+  if (text == nullptr || text->empty() || text->front() == '-' || !std::ranges::all_of(*text, fits)) {
+    return fmt::format("not {}: use letters, digits and any of _.-{}, and no dash at the beginning", what, more);
+  }
+  into = *text;
+  return {};
+}
+
+std::string apply_machine_cells(const KeyTarget& target, const Value& value) {
+  if (is_auto(value)) {
+    target.cluster->grid.reset();
+    return {};
+  }
+  const auto text = option_text(value);
+  Options scratch;
+  if (!text || std::holds_alternative<Value::Texts>(value.content)) return fmt::format("not a grid: {}", grid_remedy);
+  std::string problem = option_problem("cells", *text);
+  if (problem.empty()) {
+    scratch.set("cells", *text);
+    target.cluster->grid = scratch.cells;
+  } else {
+    problem += ", or \"auto\"";
+  }
+  return problem;
+}
+
+std::string apply_program(const KeyTarget& target, const Value& value) {
+  return apply_text(target.cluster->program, value, "a file");
+}
+std::string apply_host_program(const KeyTarget& target, const Value& value) {
+  return apply_text(target.cluster->host_program, value, "a file");
+}
+std::string apply_args(const KeyTarget& target, const Value& value) { return apply_texts(target.cluster->args, value); }
+
+std::string apply_host_name(const KeyTarget& target, const Value& value) {
+  return apply_name(target.host->name, value, "a name of a host", "@:%,[]");
+}
+std::string apply_address(const KeyTarget& target, const Value& value) {
+  return apply_name(target.host->address, value, "an address or a name of a host", ":%");
+}
+
+std::string apply_count(const KeyTarget&, const Value& value) {
+  if (whole(value, ClusterHost::processes_max)) return {};
+  return fmt::format("not a number of processes: use 1 .. {}", ClusterHost::processes_max);
+}
+
+struct LaunchName {
+  std::string_view name;
+  LaunchKind kind;
+};
+constexpr std::array launch_names{LaunchName{"ssh", LaunchKind::ssh}, LaunchName{"local", LaunchKind::local},
+                                  LaunchName{"slurm", LaunchKind::slurm}, LaunchName{"pmix", LaunchKind::pmix},
+                                  LaunchName{"command", LaunchKind::command}};
+
+std::string apply_launch(const KeyTarget& target, const Value& value) {
+  const auto* text = std::get_if<std::string>(&value.content);
+  const auto* known = text == nullptr ? launch_names.end() : std::ranges::find(launch_names, *text, &LaunchName::name);
+  if (known == launch_names.end())
+    return "not a way to start a process: use \"ssh\", \"local\", \"slurm\", \"pmix\" or \"command\"";
+  target.host->launch = known->kind;
+  return {};
+}
+
+std::string apply_command(const KeyTarget& target, const Value& value) {
+  const std::string* text = plain_text(value);
+  if (text == nullptr || text->find("{cmd}") == text->npos)
+    return "not a command: use a text with {cmd} where the command to run on the host belongs, for example \"rsh "
+           "{name} {cmd}\"";
+  target.host->command = *text;
+  target.host->launch = LaunchKind::command;
+  return {};
+}
+
+std::string apply_ssh(const KeyTarget& target, const Value& value) {
+  return apply_name(target.host->ssh, value, "a destination of ssh", "@:%");
+}
+std::string apply_ssh_options(const KeyTarget& target, const Value& value) {
+  return apply_texts(target.host->ssh_options, value);
+}
+
+std::string apply_host_cells(const KeyTarget& target, const Value& value) {
+  const auto number = whole(value, cell_count_max);
+  if (!number && !is_auto(value)) return fmt::format("not a number of cells: use 1 .. {} or \"auto\"", cell_count_max);
+  target.host->cells = number;
+  return {};
+}
+
+std::string apply_threads(const KeyTarget& target, const Value& value) {
+  Options scratch;
+  std::string problem = apply_option("threads", scratch, value);
+  if (problem.empty()) target.host->threads = scratch.get("threads");
+  return problem;
+}
+
+std::string apply_speed(const KeyTarget& target, const Value& value) {
+  Speed& speed = target.host->speed;
+  const auto* text = std::get_if<std::string>(&value.content);
+  const auto* number = std::get_if<double>(&value.content);
+  const auto* integer = std::get_if<std::int64_t>(&value.content);
+  if (text != nullptr && *text == "memory") {
+    speed.kind = Speed::Kind::memory;
+  } else if (text != nullptr && *text == "compute") {
+    speed.kind = Speed::Kind::compute;
+  } else if (text != nullptr && *text == "command") {
+    speed.kind = Speed::Kind::command;
+  } else if (text == nullptr && (number != nullptr || integer != nullptr)) {
+    speed.kind = Speed::Kind::number;
+    speed.number = number != nullptr ? *number : static_cast<double>(*integer);
+    if (!std::isfinite(speed.number) || !(speed.number >= Speed::number_min) || speed.number > Speed::number_max)
+      return fmt::format("out of range: use {:g} .. {:g}", Speed::number_min, Speed::number_max);
+  } else {
+    return "not a speed: use \"memory\", \"compute\", a number (relative to the other hosts'), or \"command\" with "
+           "speed-command = \"...\" beside it";
+  }
+  return {};
+}
+
+std::string apply_speed_command(const KeyTarget& target, const Value& value) {
+  std::string problem = apply_text(target.host->speed.command, value, "a command");
+  if (problem.empty()) target.host->speed.kind = Speed::Kind::command;
+  return problem;
+}
+
+std::string apply_aprun(const KeyTarget& target, const Value& value) {
+  return apply_text(target.host->aprun, value, "a file");
+}
+std::string apply_folder(const KeyTarget& target, const Value& value) {
+  return apply_text(target.host->folder, value, "a folder");
+}
+
+struct KeyRow {
+  KeyInfo info;
+  std::string (*apply)(const KeyTarget&, const Value&);
+};
+
+constexpr SectionKind machine = SectionKind::machine;
+constexpr SectionKind host = SectionKind::host;
+
+constexpr std::array rows{
+    KeyRow{{machine, "grid", "\"NXxNY\"|N|\"auto\"", "\"auto\"", "1 .. 16384 cells in all",
+            "Grid of cells: \"4x2\" has 4 columns and 2 rows, 8 means 8x1; \"auto\": as many as suit the hosts."},
+           apply_machine_cells},
+    KeyRow{{machine, "cells", "N|\"NXxNY\"|\"auto\"", "\"auto\"", "1 .. 16384 cells in all", "The same as grid."},
+           apply_machine_cells},
+    KeyRow{{machine, "program", "FILE", "", "",
+            "Program that every cell runs, found as on aprun's command line; a program on the command line comes "
+            "before it."},
+           apply_program},
+    KeyRow{{machine, "host-program", "FILE", "", "",
+            "Host program: it runs once, on the first host, and starts programs on the cells with ccreat."},
+           apply_host_program},
+    KeyRow{
+        {machine, "args", "[TEXT, ...]", "[]", "", "Arguments of the program, or of the host program if there is one."},
+        apply_args},
+    KeyRow{
+        {host, "name", "NAME", "", "letters, digits, _.-@:%",
+         "What messages call the host, and where ssh goes. ws[1-4] stands for four hosts. This computer needs none."},
+        apply_host_name},
+    KeyRow{{host, "address", "ADDRESS|NAME", "", "letters, digits, _.-:%",
+            "Where the other hosts reach this one, and where ssh goes. Left out: the address by which the host reached "
+            "aprun."},
+           apply_address},
+    KeyRow{{host, "launch", "\"ssh\"|\"local\"|\"slurm\"|\"pmix\"|\"command\"", "\"ssh\"", "",
+            "Who starts the process: ssh; aprun itself, on this computer; Slurm's srun, in an allocation; another "
+            "launcher that "
+            "started aprun; a command. \"local\" when there is no name.",
+            true},
+           apply_launch},
+    KeyRow{
+        {host, "command", "TEXT", "", "contains {cmd}",
+         "Line for sh that starts the process: {cmd} is what to run there, {name} and {address} are the host's.", true},
+        apply_command},
+    KeyRow{{host, "cells", "N|\"auto\"", "\"auto\"", "1 .. 16384",
+            "Cells (virtual nodes) of this host; \"auto\": by its speed, so that all hosts finish together."},
+           apply_host_cells},
+    KeyRow{{host, "count", "N", "1", "1 .. 4096",
+            "So many processes on this host, each with these cells; named NAME-1, NAME-2, ..."},
+           apply_count},
+    KeyRow{{host, "threads", "N|\"auto\"|\"per-cell\"", "the machine's", "1 .. 4096",
+            "Threads that carry this host's cells, as in [machine]."},
+           apply_threads},
+    KeyRow{{host, "speed", "\"memory\"|\"compute\"|NUMBER|\"command\"", "\"memory\"", "numbers: 1e-6 .. 1e15",
+            "What cells = \"auto\" goes by: a short run of work that is bound by memory or by arithmetic, a number, or "
+            "what a "
+            "command prints.",
+            true},
+           apply_speed},
+    KeyRow{{host, "speed-command", "TEXT", "", "",
+            "Line for sh, run on the host, that prints a number: larger is faster. Gives speed = \"command\".", true},
+           apply_speed_command},
+    KeyRow{{host, "ssh", "DESTINATION", "", "letters, digits, _.-@:%",
+            "Where ssh goes when that is neither the address nor the name: \"alice@login\"."},
+           apply_ssh},
+    KeyRow{{host, "ssh-options", "[TEXT, ...]", "[]", "", "Arguments for ssh, for example [\"-p\", \"2222\"].", true},
+           apply_ssh_options},
+    KeyRow{{host, "aprun", "FILE", "aprun's own path", "", "Where aprun is on the host.", true}, apply_aprun},
+    KeyRow{{host, "folder", "FOLDER", "the current folder", "", "Working folder on the host.", true}, apply_folder},
+};
+
+const KeyRow* own_row(SectionKind section, std::string_view name) {
+  const auto* found = std::ranges::find_if(
+      rows, [&](const KeyRow& row) { return row.info.section == section && row.info.name == name; });
+  return found == rows.end() ? nullptr : found;
+}
+
+SectionKind section_of(const OptionInfo& option) {
+  return option.section == "comm" ? SectionKind::comm : SectionKind::machine;
+}
+
+std::vector<KeyInfo> all_keys() {
+  std::vector<KeyInfo> keys;
+  for (const SectionKind section : {SectionKind::machine, SectionKind::host, SectionKind::comm}) {
+    for (const KeyRow& row : rows) {
+      if (row.info.section == section) keys.push_back(row.info);
+    }
+    for (const OptionInfo& option : option_table()) {
+      if (section_of(option) != section || own_row(section, option.name) != nullptr) continue;
+      keys.push_back({.section = section,
+                      .name = option.name,
+                      .values = option.values,
+                      .default_value = option.default_value,
+                      .range = option.range,
+                      .help = option.help,
+                      .option = true});
+    }
+  }
+  return keys;
+}
+
+}  // namespace
+
+const std::vector<KeyInfo>& cluster_keys() {
+  static const std::vector<KeyInfo> keys = all_keys();
+  return keys;
+}
+
+std::string apply_key(const KeyInfo& key, const KeyTarget& target, const Value& value) {
+  if (key.option) return apply_option(key.name, target.cluster->options, value);
+  return own_row(key.section, key.name)->apply(target, value);
+}
+
+std::string_view section_text(SectionKind section) {
+  switch (section) {
+    case SectionKind::machine:
+      return "[machine]";
+    case SectionKind::host:
+      return "[[host]]";
+    case SectionKind::comm:
+      return "[comm]";
+  }
+  return {};
+}
+
+std::string_view launch_text(LaunchKind kind) { return std::ranges::find(launch_names, kind, &LaunchName::kind)->name; }
+
+}  // namespace aplib::launch

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: MIT
+// Shares of cells. A machine whose cells have equal work and wait for each other, as a solver's do at the end of each sweep, is as fast
+// as its slowest host. A host with c cells on t threads, speed s, takes ceil(c / t) * t / s: the busiest thread decides. Cells are
+// dealt one by one to the host that then takes the least time. Because no host becomes faster by one more cell, no other
+// way of dealing ends earlier (any other must give some host at least as many as this one's slowest got).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <queue>
+
+#include "aplib/error.hpp"
+#include "aplib/ids.hpp"
+#include "launch/cluster/cluster.hpp"
+
+namespace aplib::launch {
+namespace {
+
+constexpr double efficiency_aim = 0.99;
+/// More cells than this on a thread cost more (messages, instances) than a better share brings.
+constexpr std::uint32_t cells_per_thread_max = 16;
+
+/// A host with cells = "auto".
+struct Taker {
+  std::size_t host = 0;
+  double speed = 1;
+  std::uint32_t threads = 1;
+  std::uint32_t cells = 0;
+
+  [[nodiscard]] double time(std::uint32_t with) const {
+    return static_cast<double>((with + threads - 1) / threads) * threads / speed;
+  }
+};
+
+/// Deals cells to takers, always in the same order.
+class Dealer {
+ public:
+  explicit Dealer(std::vector<Taker>& takers) : takers_(takers), queue_(Later{takers}) {
+    for (std::size_t t = 0; t < takers.size(); ++t) {
+      speeds_ += takers[t].speed;
+      dealt_ += takers[t].cells;
+      slowest_ = std::max(slowest_, takers[t].time(takers[t].cells));
+      queue_.push(t);
+    }
+  }
+
+  void deal() {
+    const std::size_t next = queue_.top();
+    queue_.pop();
+    Taker& taker = takers_[next];
+    ++taker.cells;
+    ++dealt_;
+    slowest_ = std::max(slowest_, taker.time(taker.cells));
+    queue_.push(next);
+  }
+
+  [[nodiscard]] std::uint32_t dealt() const { return dealt_; }
+  [[nodiscard]] double efficiency() const { return dealt_ / slowest_ / speeds_; }
+
+ private:
+  struct Later {
+    const std::vector<Taker>& takers;
+    bool operator()(std::size_t a, std::size_t b) const {
+      const double time_a = takers[a].time(takers[a].cells + 1);
+      const double time_b = takers[b].time(takers[b].cells + 1);
+      if (time_a != time_b) return time_a > time_b;
+      // Among equals the one that has least for its speed, then the first in the file.
+      const double load_a = takers[a].cells / takers[a].speed;
+      const double load_b = takers[b].cells / takers[b].speed;
+      return load_a != load_b ? load_a > load_b : a > b;
+    }
+  };
+
+  std::vector<Taker>& takers_;
+  std::priority_queue<std::size_t, std::vector<std::size_t>, Later> queue_;
+  std::uint32_t dealt_ = 0;
+  double speeds_ = 0;
+  double slowest_ = 0;
+};
+
+/// The most nearly square grid of so many cells, not higher than wide.
+Grid near_square(std::uint32_t cells) {
+  auto ny = static_cast<std::uint32_t>(std::sqrt(static_cast<double>(cells)));
+  while (ny > 1 && cells % ny != 0) --ny;
+  ny = std::max(ny, 1U);
+  return {cells / ny, ny};
+}
+
+/// What a grid costs: its cells, more when it is far from square, since a cell's messages grow with its outline.
+double cost(std::uint32_t cells) {
+  const Grid grid = near_square(cells);
+  return (grid.nx + grid.ny) * std::sqrt(static_cast<double>(cells)) / 2;
+}
+
+/// Deals until the grid is good enough: of those that reach the aim the one with the least cost, else the one that comes nearest.
+std::uint32_t best_count(std::vector<Taker> takers, std::uint32_t fixed) {
+  std::uint64_t most = fixed;
+  for (const Taker& taker : takers) most += std::uint64_t{cells_per_thread_max} * taker.threads;
+  most = std::min<std::uint64_t>(most, cell_count_max);
+  Dealer dealer(takers);
+  std::uint32_t best = 0;
+  double best_efficiency = 0;
+  for (;; dealer.deal()) {
+    const std::uint32_t count = fixed + dealer.dealt();
+    const double efficiency = std::min(dealer.efficiency(), efficiency_aim);
+    if (best == 0 || efficiency > best_efficiency || (efficiency == best_efficiency && cost(count) < cost(best))) {
+      best = count;
+      best_efficiency = efficiency;
+    }
+    // No grid of more cells than this costs less.
+    if (count >= most || (best_efficiency == efficiency_aim && count >= cost(best))) return best;
+  }
+}
+
+std::string place(const Cluster& cluster) {
+  return cluster.grid_place.empty() ? fmt::format("{}: grid", cluster.file) : cluster.grid_place;
+}
+
+/// "ws1: 4, ws2: 2, ...".
+std::string fixed_text(const Cluster& cluster) {
+  constexpr int shown_max = 8;
+  std::string text;
+  int shown = 0;
+  for (const ClusterHost& host : cluster.hosts) {
+    if (!host.cells) continue;
+    if (shown == shown_max) return text + ", ...";
+    text += fmt::format("{}{}: {}", shown == 0 ? "" : ", ", host.name, *host.cells);
+    ++shown;
+  }
+  return text;
+}
+
+[[noreturn]] void refuse(const std::string& text) { throw Error(Errc::bad_option, text); }
+
+std::uint32_t fixed_cells(const Cluster& cluster) {
+  std::uint64_t fixed = 0;
+  for (const ClusterHost& host : cluster.hosts) fixed += host.cells.value_or(0);
+  if (fixed > cell_count_max) {
+    refuse(fmt::format("{}: the hosts have {} cells ({}), but a machine has at most {}: give them fewer", cluster.file,
+                       fixed, fixed_text(cluster), cell_count_max));
+  }
+  return static_cast<std::uint32_t>(fixed);
+}
+
+std::vector<Taker> takers_of(const Cluster& cluster, const std::vector<HostSpeed>& speeds) {
+  std::vector<Taker> takers;
+  for (std::size_t h = 0; h < cluster.hosts.size(); ++h) {
+    if (cluster.hosts[h].cells) continue;
+    takers.push_back({.host = h});
+    if (h < speeds.size()) {
+      takers.back().speed = speeds[h].speed;
+      takers.back().threads = std::clamp(speeds[h].threads, 1U, static_cast<std::uint32_t>(cell_count_max));
+    }
+  }
+  if (takers.size() == 1) takers.front().speed = 1;  // nobody to compare with
+  for (const Taker& taker : takers) {
+    if (std::isfinite(taker.speed) && taker.speed > 0) continue;
+    const ClusterHost& host = cluster.hosts[taker.host];
+    refuse(
+        fmt::format("{}:{}: [[host]] {}: cells = \"auto\": {} is not a speed: give the host a number of cells, or "
+                    "another speed",
+                    cluster.file, host.line, host.name, taker.speed));
+  }
+  return takers;
+}
+
+void check_grid(const Cluster& cluster, Grid grid, std::uint32_t fixed, std::size_t takers) {
+  const auto text = fmt::format("{}: {}x{} is {} cells", place(cluster), grid.nx, grid.ny, grid.count());
+  if (takers == 0 && fixed != grid.count()) {
+    refuse(
+        fmt::format("{}, but the hosts have {} ({}): make the numbers agree, or write cells = \"auto\" for a host or "
+                    "grid = \"auto\"",
+                    text, fixed, fixed_text(cluster)));
+  }
+  if (grid.count() < fixed + takers) {
+    refuse(fmt::format("{}, but the hosts need {}{}: use a larger grid or fewer hosts", text,
+                       fixed == 0 ? std::string() : fmt::format("{} ({}), and ", fixed, fixed_text(cluster)),
+                       takers == 1 ? std::string("1 for the one with cells = \"auto\"")
+                                   : fmt::format("1 for each of the {} with cells = \"auto\"", takers)));
+  }
+}
+
+}  // namespace
+
+bool needs_speeds(const Cluster& cluster) {
+  return std::ranges::count_if(cluster.hosts, [](const ClusterHost& host) { return !host.cells; }) > 1;
+}
+
+Shares share_cells(const Cluster& cluster, const std::vector<HostSpeed>& speeds) {
+  const std::uint32_t fixed = fixed_cells(cluster);
+  std::vector<Taker> takers = takers_of(cluster, speeds);
+  Shares shares;
+  if (cluster.grid) {
+    check_grid(cluster, *cluster.grid, fixed, takers.size());
+    shares.grid = *cluster.grid;
+    for (Taker& taker : takers) taker.cells = 1;
+  } else {
+    std::uint64_t least = fixed;
+    for (const Taker& taker : takers) least += taker.threads;
+    for (Taker& taker : takers) taker.cells = least > cell_count_max ? 1 : taker.threads;
+    if (fixed + takers.size() > cell_count_max) check_grid(cluster, {cell_count_max, 1}, fixed, takers.size());
+    shares.grid = near_square(takers.empty() ? fixed : best_count(takers, fixed));
+  }
+  if (!takers.empty()) {
+    Dealer dealer(takers);
+    while (fixed + dealer.dealt() < shares.grid.count()) dealer.deal();
+    if (takers.size() > 1) shares.efficiency = dealer.efficiency();
+  }
+  for (const ClusterHost& host : cluster.hosts) shares.cells.push_back(host.cells.value_or(0));
+  for (const Taker& taker : takers) shares.cells[taker.host] = taker.cells;
+  return shares;
+}
+
+}  // namespace aplib::launch

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: MIT
+// What cluster files say, and what is said about those that say nonsense.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "aplib/error.hpp"
+#include "launch/cluster/cluster.hpp"
+
+namespace aplib::launch {
+namespace {
+
+Cluster parse(const std::string& text) { return parse_cluster(text, "c.toml"); }
+
+std::string error_of(const std::string& text) {
+  try {
+    (void)parse(text);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Errc::bad_option);
+    return error.what();
+  }
+  return "no error";
+}
+
+std::vector<std::string> names(const Cluster& cluster) {
+  std::vector<std::string> names;
+  for (const ClusterHost& host : cluster.hosts) names.push_back(host.name);
+  return names;
+}
+
+using Strings = std::vector<std::string>;
+
+TEST(ClusterFile, EverythingTogether) {
+  const Cluster cluster = parse(R"(
+[machine]
+grid = "4x2"
+program = "./scg"
+args = ["--grid", 300]
+poll-time = "5us"
+bind = false
+stack-size = 65536
+private-libraries = ["liba.so", "libb.so*"]
+[[host]]
+name = "ws1"
+address = "10.0.0.1"
+cells = 2
+threads = 2
+[[host]]
+name = "ws2"
+launch = "command"
+command = "rsh {name} {cmd}"
+cells = "auto"
+threads = "per-cell"
+speed = 2.5
+aprun = "/opt/aplib/bin/aprun"
+folder = "/scratch"
+[[host]]
+name = "ws3"
+ssh = "alice@login"
+ssh-options = ["-p", "2222"]
+speed-command = "./measure"
+[comm]
+module = "tcp"
+ports = "5100-5120"
+secure = "tls"
+)");
+  EXPECT_EQ(cluster.file, "c.toml");
+  EXPECT_EQ(cluster.grid, (Grid{4, 2}));
+  EXPECT_EQ(cluster.grid_place, "c.toml:3:8: [machine]: grid");
+  EXPECT_EQ(cluster.program, "./scg");
+  EXPECT_EQ(cluster.args, (Strings{"--grid", "300"}));
+  EXPECT_EQ(cluster.options.get("poll-time"), "5us");
+  EXPECT_FALSE(cluster.options.bind);
+  EXPECT_EQ(cluster.options.stack_bytes, 65536U);
+  EXPECT_EQ(cluster.options.private_libraries, (Strings{"liba.so", "libb.so*"}));
+  EXPECT_EQ(cluster.options.module, "tcp");
+  EXPECT_EQ(cluster.options.ports, "5100-5120");
+  EXPECT_EQ(cluster.options.secure, "tls");
+  ASSERT_EQ(names(cluster), (Strings{"ws1", "ws2", "ws3"}));
+  const ClusterHost& first = cluster.hosts[0];
+  EXPECT_EQ(first.launch, LaunchKind::ssh);
+  EXPECT_EQ(first.ssh_destination(), "10.0.0.1");
+  EXPECT_EQ(first.cells, 2U);
+  EXPECT_EQ(first.threads, "2");
+  EXPECT_EQ(first.line, 10);
+  const ClusterHost& second = cluster.hosts[1];
+  EXPECT_EQ(second.launch, LaunchKind::command);
+  EXPECT_EQ(second.command, "rsh {name} {cmd}");
+  EXPECT_EQ(second.cells, std::nullopt);
+  EXPECT_EQ(second.threads, "per-cell");
+  EXPECT_EQ(second.speed.kind, Speed::Kind::number);
+  EXPECT_EQ(second.speed.number, 2.5);
+  EXPECT_EQ(second.aprun, "/opt/aplib/bin/aprun");
+  EXPECT_EQ(second.folder, "/scratch");
+  EXPECT_EQ(second.ssh_destination(), "ws2");
+  const ClusterHost& third = cluster.hosts[2];
+  EXPECT_EQ(third.ssh_destination(), "alice@login");
+  EXPECT_EQ(third.ssh_options, (Strings{"-p", "2222"}));
+  EXPECT_EQ(third.speed.kind, Speed::Kind::command);
+  EXPECT_EQ(third.speed.command, "./measure");
+}
+
+TEST(ClusterFile, NothingIsOneHostHere) {
+  for (const char* text : {"", "# nothing\n", "[machine]\n", "[comm]\nsecure = \"off\"\n"}) {
+    const Cluster cluster = parse(text);
+    ASSERT_EQ(names(cluster), Strings{"local"}) << text;
+    EXPECT_EQ(cluster.hosts[0].launch, LaunchKind::local);
+    EXPECT_EQ(cluster.hosts[0].cells, std::nullopt);
+    EXPECT_EQ(cluster.grid, std::nullopt);
+  }
+}
+
+TEST(ClusterFile, GridsAsPeopleWriteThem) {
+  EXPECT_EQ(parse("[machine]\ncells = 8").grid, (Grid{8, 1}));
+  EXPECT_EQ(parse("[machine]\ncells = \"4X2\"").grid, (Grid{4, 2}));
+  EXPECT_EQ(parse("[machine]\ngrid = \"Auto\"").grid, std::nullopt);
+}
+
+TEST(ClusterFile, HostsByCountAndByRange) {
+  EXPECT_EQ(names(parse("[[host]]\nlaunch = \"local\"\ncount = 3")), (Strings{"local-1", "local-2", "local-3"}));
+  EXPECT_EQ(names(parse("[[host]]\nname = \"ws[08-10,3]x\"")), (Strings{"ws08x", "ws09x", "ws10x", "ws3x"}));
+  const Cluster cluster = parse("[[host]]\nname = \"n[1-2]\"\ncount = 2\ncells = 7\n[[host]]\ncount=1");
+  EXPECT_EQ(names(cluster), (Strings{"n1-1", "n1-2", "n2-1", "n2-2", "local"}));
+  EXPECT_EQ(cluster.hosts[3].ssh_destination(), "n2");
+  EXPECT_EQ(cluster.hosts[3].cells, 7U);
+  EXPECT_EQ(cluster.hosts[4].launch, LaunchKind::local);
+}
+
+TEST(ClusterFile, MachineSpeaksForAllHosts) {
+  const Cluster cluster = parse(R"(
+[[host]]
+name = "a"
+[[host]]
+name = "b"
+launch = "ssh"
+speed = "memory"
+cells = 3
+[machine]
+command = "in {name} {cmd}"
+speed = "compute"
+folder = "/tmp"
+)");
+  EXPECT_EQ(cluster.hosts[0].launch, LaunchKind::command);
+  EXPECT_EQ(cluster.hosts[0].command, "in {name} {cmd}");
+  EXPECT_EQ(cluster.hosts[0].speed.kind, Speed::Kind::compute);
+  EXPECT_EQ(cluster.hosts[0].folder, "/tmp");
+  EXPECT_EQ(cluster.hosts[1].launch, LaunchKind::ssh);
+  EXPECT_EQ(cluster.hosts[1].command, "");
+}
+
+TEST(ClusterFile, AnAllocationNamesItsHostsItself) {
+  const Cluster cluster = parse("[machine]\nlaunch = \"slurm\"\nfolder = \"/x\"");
+  EXPECT_TRUE(cluster.hosts.empty());
+  EXPECT_EQ(cluster.defaults.launch, LaunchKind::slurm);
+  EXPECT_EQ(cluster.defaults.folder, "/x");
+}
+
+TEST(ClusterFile, WhatIsLeftOpenComesFromOutside) {
+  Options open;
+  open.set("poll-time", "7us");
+  open.set("secure", "tls");
+  const Cluster cluster = parse_cluster("[comm]\nsecure = \"off\"", "c.toml", open);
+  EXPECT_EQ(cluster.options.get("poll-time"), "7us");
+  EXPECT_EQ(cluster.options.secure, "off");
+}
+
+struct Wrong {
+  const char* text;
+  const char* error;
+};
+
+void PrintTo(const Wrong& wrong, std::ostream* out) { *out << wrong.text; }
+
+class WrongClusterFile : public ::testing::TestWithParam<Wrong> {};
+
+TEST_P(WrongClusterFile, IsAnErrorInWords) { EXPECT_EQ(error_of(GetParam().text), GetParam().error); }
+
+INSTANTIATE_TEST_SUITE_P(
+    All, WrongClusterFile,
+    ::testing::Values(
+        Wrong{"[[host]]\nname = \"ws1\"\n  cells = \"many\"",
+              R"(c.toml:3:11: [[host]] ws1: cells = "many": not a number of cells: use 1 .. 16384 or "auto")"},
+        Wrong{"[[host]]\nname = \"ws1\"\ncels = 3",
+              R"(c.toml:3:1: [[host]] ws1: "cels": unknown key: did you mean cells?)"},
+        Wrong{"[machine]\nhost_program = \"x\"",
+              R"(c.toml:2:1: [machine]: "host_program": unknown key: did you mean host-program?)"},
+        Wrong{"[machine]\nports = \"1-2\"", R"(c.toml:2:1: [machine]: "ports": this key belongs in [comm])"},
+        Wrong{"[machine]\nsecur = \"tls\"",
+              R"(c.toml:2:1: [machine]: "secur": unknown key: did you mean secure in [comm]?)"},
+        Wrong{
+            "[machine]\npoll-time = \"2 hours\"",
+            R"(c.toml:2:13: [machine]: poll-time = "2 hours": not a time: use 0 .. 10s with a unit (ns, us, ms, s), for example 20us, or auto)"},
+        Wrong{"[machine]\nthreads = 0",
+              "c.toml:2:11: [machine]: threads = 0: out of range: use 1 .. 4096, auto or per-cell"},
+        Wrong{
+            "[machine]\ngrid = \"0x4\"",
+            R"(c.toml:2:8: [machine]: grid = "0x4": not a grid: use NXxNY with at least 1 cell and at most 16384 in all, for example 4x2 or 8, or "auto")"},
+        Wrong{"[machine]\ngrid = [4, 2]",
+              R"(c.toml:2:8: [machine]: grid = ["4", "2"]: not a grid: use NXxNY, a number of cells, or "auto")"},
+        Wrong{"[machine]\ngrid = 4\ncells = 4",
+              "c.toml:3:1: [machine]: cells = 4: grid is given too: keep one of them"},
+        Wrong{
+            "[machine]\nargs = \"--grid 300\"",
+            R"(c.toml:2:8: [machine]: args = "--grid 300": not a list of texts: use texts with commas between them, for example ["--grid", "300"])"},
+        Wrong{"[machine]\nprogram = 3", "c.toml:2:11: [machine]: program = 3: not a file: use a text in double quotes"},
+        Wrong{"[comm]\nsecure = true",
+              "c.toml:2:10: [comm]: secure = true: not a kind of security: use auth, tls or off"},
+        Wrong{"[comm]\nsecure = {a = 1}",
+              "c.toml:2:10: [comm]: secure = {...}: not a value of an option: use a text, a number, true or false"},
+        Wrong{
+            "[[host]]\nname = \"-oProxyCommand=x\"",
+            R"(c.toml:2:8: [[host]] -oProxyCommand=x: name = "-oProxyCommand=x": not a name of a host: use letters, digits and any of _.-@:%,[], and no dash at the beginning)"},
+        Wrong{"[[host]]\nlaunch = \"ssh\"",
+              R"(c.toml:1:1: [[host]] 1: a name is missing: add name = "ws1", or launch = "local" for this computer)"},
+        Wrong{
+            "[[host]]\nname = \"a\"\nlaunch = \"rsh\"",
+            R"(c.toml:3:10: [[host]] a: launch = "rsh": not a way to start a process: use "ssh", "local", "slurm", "pmix" or "command")"},
+        Wrong{"[[host]]\nname = \"a\"\nlaunch = \"command\"",
+              R"(c.toml:1:1: [[host]] a: launch = "command": the command is missing: add command = "... {cmd} ...")"},
+        Wrong{"[[host]]\nname = \"a\"\ncommand = \"{cmd}\"\nlaunch = \"ssh\"",
+              R"(c.toml:1:1: [[host]] a: command and launch = "ssh" contradict each other: keep one of them)"},
+        Wrong{
+            "[[host]]\nname = \"a\"\ncommand = \"rsh a\"",
+            R"(c.toml:3:11: [[host]] a: command = "rsh a": not a command: use a text with {cmd} where the command to run on the host belongs, for example "rsh {name} {cmd}")"},
+        Wrong{"[[host]]\nname = \"a\"\nspeed = \"command\"",
+              R"(c.toml:1:1: [[host]] a: speed = "command": the command is missing: add speed-command = "...")"},
+        Wrong{"[[host]]\nname = \"a\"\nspeed = -1",
+              "c.toml:3:9: [[host]] a: speed = -1: out of range: use 1e-06 .. 1e+15"},
+        Wrong{"[[host]]\nname = \"a\"\n[[host]]\nname = \"a\"",
+              "c.toml:3:1: [[host]] a: the host of line 1 has the name a too: names must differ; several processes on "
+              "one host are written count = 2"},
+        Wrong{
+            "[[host]]\nname = \"a[2-1]\"",
+            R"(c.toml:1:1: [[host]] a[2-1]: name = "a[2-1]": not a list of names: use numbers and ranges in one pair of brackets, as in ws[1-4,7], for at most 4096 hosts)"},
+        Wrong{"[[host]]\nname = \"a[1-2]\"\naddress = \"::1\"",
+              "c.toml:1:1: [[host]] a[1-2]: 2 hosts cannot have one address: leave address and ssh out, or give each "
+              "host a table of its own"},
+        Wrong{"[[host]]\nname = \"a[1-3000]\"\ncount = 2",
+              "c.toml:1:1: [[host]] a[1-3000]: a machine has at most 4096 processes: take some out"},
+        Wrong{"[[host]]\nname = \"a\"\nspeed = 2\n[[host]]\nname = \"b\"",
+              "c.toml:4:1: [[host]] b: speed: a has another kind of speed, and the two cannot be compared: write speed "
+              "once, in [machine]"},
+        Wrong{
+            "[[host]]\nname = \"a\"\nlaunch = \"pmix\"\n[[host]]\nname = \"b\"",
+            R"(c.toml:4:1: [[host]] b: launch: "pmix" is for all hosts or for none, because the other launcher starts them all: write launch = "pmix" in [machine])"},
+        Wrong{"[host]\nname = \"a\"", "c.toml:1:2: [host]: write [[host]]"},
+        Wrong{"[[machine]]\ngrid = 4", "c.toml:1:1: [[machine]]: write [machine]"},
+        Wrong{"[hosts]\n", "c.toml:1:2: [hosts]: unknown table: did you mean [[host]]?"},
+        Wrong{"[network]\n", "c.toml:1:2: [network]: unknown table: a cluster file has [machine], [[host]] and [comm]"},
+        Wrong{
+            "grid = 4",
+            R"(c.toml:1:1: "grid": keys stand in tables: write [machine], [[host]] or [comm] before it, for this key [machine])"}));
+
+TEST(ClusterFile, SeveralProblemsAreReportedTogether) {
+  EXPECT_EQ(
+      error_of("[comm]\nx = 1\n[machine]\ngrid = true\n[[host]]\nname = 3\n"),
+      "c.toml:2:1: [comm]: \"x\": unknown key: [comm] has module, ports, secure, streams, send-limit, send-wait, "
+      "unread-limit, peer-timeout\n"
+      "c.toml:4:8: [machine]: grid = true: not a grid: use NXxNY with at least 1 cell and at most 16384 in all, for "
+      "example 4x2 or 8, or \"auto\"\n"
+      "c.toml:6:8: [[host]] 1: name = 3: not a name of a host: use letters, digits and any of _.-@:%,[], and no "
+      "dash at the beginning");
+  std::string many = "[machine]\n";
+  for (int i = 0; i < 30; ++i) many += "unknown-" + std::to_string(i) + " = 1\n";
+  const std::string error = error_of(many);
+  EXPECT_EQ(std::count(error.begin(), error.end(), '\n'), 20) << error;
+  EXPECT_TRUE(error.ends_with("\nc.toml: and 10 more problems")) << error;
+}
+
+}  // namespace
+}  // namespace aplib::launch
