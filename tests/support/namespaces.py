@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: MIT
+"""Hosts on one computer: network namespaces joined by a switch, links that can be slowed down and cut, and shares of a processor.
+
+    import namespaces
+    namespaces.enclose()                                     # first: everything below ends with this script, however it ends
+    with namespaces.Network(["ws1", "ws2"], rate="10mbit") as network:
+        ws1, ws2 = network.hosts
+        print(ws1.address)                                   # 10.91.0.1
+        server = ws1.popen(["sleep", "1"])                   # or ws1.command([...]) for a command line of one's own
+        network.cut(ws2)                                     # nothing gets through any more; network.join(ws2)
+
+It needs root, and `ip` and `tc` of the package iproute2: hindrance() says what is missing. Nothing here goes through the real network."""
+import ctypes
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+INSIDE = "APTEST_ENCLOSED"  # not APLIB_...: those are options of a machine
+PR_SET_PDEATHSIG = 1
+FLAGS = ["--mount", "--net", "--pid", "--fork", "--kill-child=KILL", "--mount-proc"]
+
+
+def hindrance():
+    """Why there can be no namespaces here, in words for a test that is skipped; None when there can."""
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    for tool in ("ip", "tc"):
+        if shutil.which(tool, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin") is None:
+            return f"'{tool}' is missing (package iproute2)"
+    if shutil.which("unshare") is None or shutil.which("nsenter") is None:
+        return "'unshare' or 'nsenter' is missing (package util-linux)"
+    tried = subprocess.run(["unshare", *FLAGS, "true"], stderr=subprocess.PIPE, text=True)
+    if tried.returncode != 0:
+        return f"this system makes no namespaces: {tried.stderr.strip()}"
+    return None
+
+
+def enclose():
+    """Goes on with this script in namespaces of its own for processes, network and mounts. When it ends, even by SIGKILL, the system ends every
+    process in there and removes the network and the mounts. Does nothing the second time."""
+    if os.environ.get(INSIDE) == str(os.getppid()) == "1":
+        return
+    if os.environ.get(INSIDE) != "begin" or os.getpid() != 1:
+        environment = dict(os.environ, **{INSIDE: "begin"})
+        os.environ["PATH"] = environment["PATH"] = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+        sys.stdout.flush()
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # who runs us is killed: so are we
+        os.execvpe("unshare", ["unshare", *FLAGS, sys.executable, *sys.argv], environment)
+    # We are process 1 here, which takes in orphans. The script itself goes on in a child.
+    main = os.fork()
+    if main == 0:
+        os.environ[INSIDE] = "1"
+        Path("/run/netns").mkdir(parents=True, exist_ok=True)
+        subprocess.run(["mount", "-t", "tmpfs", "none", "/run/netns"], check=True)
+        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+        return
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _: os.kill(main, number))
+    while True:
+        try:
+            ended, status = os.wait()
+        except InterruptedError:
+            continue
+        if ended == main:
+            os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+
+
+def processes():
+    """{pid: command line} of all living processes that this script can see except itself, process 1 and kernel threads: what is left over, when it is enclosed."""
+    found = {}
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit() or int(folder.name) in (1, os.getpid()):
+            continue
+        try:
+            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+            line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+            if state not in "ZX" and line:
+                found[int(folder.name)] = line
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # it has ended just now
+    return found
+
+
+def wait_until(condition, seconds, pause=0.01):
+    """Whether `condition()` became true in time. For what the system gives no event for."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(pause)
+    return True
+
+
+def batch(lines, namespace=None):
+    command = ["ip", *(["-n", namespace] if namespace else []), "-batch", "-"]
+    subprocess.run(command, input="\n".join(lines) + "\n", text=True, check=True)
+
+
+class Host:
+    """A namespace with one link to the switch."""
+
+    def __init__(self, network, number, name):
+        self.network, self.name = network, name
+        self.namespace = f"{network.prefix}{number}"
+        self.address = f"10.91.{number // 250}.{number % 250 + 1}"
+        self.address6 = f"fd91::{number + 1:x}"
+        self.device, self.port = "eth0", f"port{number}"  # its end of the link, and the switch's
+
+    def command(self, words, quota=None):
+        """The command line that runs `words` on this host, from wherever it is run."""
+        words = quota.command(words) if quota else list(words)
+        return ["nsenter", f"--net=/run/netns/{self.namespace}", "--", *map(str, words)]
+
+    def popen(self, words, quota=None, **options):
+        return subprocess.Popen(self.command(words, quota), **options)
+
+    def run(self, words, quota=None, **options):
+        return subprocess.run(self.command(words, quota), **options)
+
+
+class Network:
+    """Hosts in one subnet, by a switch. `rate` limits every link in both directions: "10mbit", "1gbit"; None: as fast as the system copies."""
+
+    def __init__(self, names, rate=None):
+        self.prefix = f"ap{os.getpid()}x"
+        self.switch = f"{self.prefix}s"
+        self.hosts = [Host(self, number, name) for number, name in enumerate(names)]
+        try:
+            batch([f"netns add {name}" for name in [self.switch, *(host.namespace for host in self.hosts)]])
+            lines = ["link add switch type bridge stp_state 0 forward_delay 0", "link set switch up"]
+            for host in self.hosts:
+                lines += [f"link add {host.port} type veth peer name {host.device} netns {host.namespace}",
+                          f"link set {host.port} master switch", f"link set {host.port} up"]
+            batch(lines, self.switch)
+            for host in self.hosts:
+                batch([f"address add {host.address}/16 dev {host.device}", f"address add {host.address6}/64 dev {host.device} nodad",
+                       f"link set {host.device} up", "link set lo up"], host.namespace)
+            if rate:
+                for host in self.hosts:
+                    self.limit(host, rate)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        for name in [self.switch, *(host.namespace for host in self.hosts)]:
+            if Path("/run/netns", name).exists():
+                subprocess.run(["ip", "netns", "delete", name], stderr=subprocess.DEVNULL, check=False)
+
+    def limit(self, host, rate):
+        """From now on `rate` both ways. The bucket holds 4 ms, and at least some packets; up to 50 ms more wait, then packets are dropped."""
+        units = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
+        bits = float(rate[:-4]) * units[rate[-4:]]
+        burst = max(int(bits / 8 * 0.004), 16 * 1024)
+        for namespace, device in ((host.namespace, host.device), (self.switch, host.port)):
+            subprocess.run(["tc", "-n", namespace, "qdisc", "replace", "dev", device, "root", "tbf", "rate", rate, "burst", str(burst),
+                            "latency", "50ms"], check=True)
+
+    def cut(self, host):
+        """The cable is pulled at the switch: the host keeps its address, and nobody is told anything."""
+        batch([f"link set {host.port} nomaster"], self.switch)
+
+    def join(self, host):
+        batch([f"link set {host.port} master switch"], self.switch)
+
+
+class CpuQuota:
+    """A share of one processor for commands: CpuQuota(0.4) gives 0.4 of a core, in slices of 10 ms. Control groups of version 1 or 2."""
+
+    PERIOD_US = 10000
+    made = 0
+
+    def __init__(self, share):
+        self.folder = None
+        CpuQuota.made += 1
+        name = f"aptest-{os.getpid()}-{time.monotonic_ns()}-{CpuQuota.made}"
+        one, two = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
+        quota = max(int(share * self.PERIOD_US), 1000)
+        if (one / "cpu.cfs_quota_us").exists() or (one / "tasks").exists():
+            self.folder = self.make(one, name)
+            (self.folder / "cpu.cfs_period_us").write_text(str(self.PERIOD_US))
+            (self.folder / "cpu.cfs_quota_us").write_text(str(quota))
+        else:
+            self.folder = self.make(two, name)
+            (self.folder / "cpu.max").write_text(f"{quota} {self.PERIOD_US}")
+
+    @staticmethod
+    def make(parent, name):
+        for old in parent.glob("aptest-*"):  # of scripts that were killed
+            if time.time() - old.stat().st_mtime > 3600 and not (old / "cgroup.procs").read_text():
+                old.rmdir()
+        (parent / name).mkdir()
+        return parent / name
+
+    @staticmethod
+    def hindrance():
+        try:
+            CpuQuota(0.5).close()
+        except OSError as error:
+            return f"no control group for processor time can be made: {error}"
+        return None
+
+    def command(self, words):
+        enter = f'echo $$ > {shlex.quote(str(self.folder / "cgroup.procs"))} && exec "$@"'
+        return ["sh", "-c", enter, "sh", *map(str, words)]
+
+    def close(self):
+        """After its processes have ended."""
+        if self.folder and self.folder.exists():
+            wait_until(lambda: not (self.folder / "cgroup.procs").read_text(), 5)
+            self.folder.rmdir()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
