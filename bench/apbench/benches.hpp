@@ -34,6 +34,7 @@ struct Wishes {
   std::vector<std::string> case_names;  ///< Empty: all.
   bool touch = false;                   ///< The receiver reads one byte per cache line of what it got.
   double idle_seconds = 2;              ///< Length of one sample of `idle`.
+  std::string cluster;                  ///< Cluster file for `hosts`; empty: two processes on this computer.
 
   [[nodiscard]] bool wants(std::string_view case_name) const;
 };
@@ -48,6 +49,9 @@ struct Bench {
   void (*plan)(Plan& plan, Machines& machines, const Wishes& wishes);
 };
 
+/// The cores that this process was started with, whatever it is bound to by now.
+[[nodiscard]] const std::vector<int>& usable_cores();
+
 /// All of them, in the order of --help and of `all`.
 [[nodiscard]] const std::vector<Bench>& benches();
 
@@ -61,6 +65,7 @@ void plan_reduce(Plan& plan, Machines& machines, const Wishes& wishes);
 void plan_idle(Plan& plan, Machines& machines, const Wishes& wishes);
 void plan_scg(Plan& plan, Machines& machines, const Wishes& wishes);
 void plan_load(Plan& plan, Machines& machines, const Wishes& wishes);
+void plan_hosts(Plan& plan, Machines& machines, const Wishes& wishes);
 void plan_floors(Plan& plan, Machines& machines, const Wishes& wishes);
 
 }  // namespace apbench

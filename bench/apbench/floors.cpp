@@ -18,17 +18,6 @@
 namespace apbench {
 namespace {
 
-std::vector<int> usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  sched_getaffinity(0, sizeof set, &set);
-  std::vector<int> cores;
-  for (int i = 0; i < CPU_SETSIZE; ++i) {
-    if (CPU_ISSET(static_cast<std::size_t>(i), &set)) cores.push_back(i);
-  }
-  return cores;
-}
-
 void bind_to(int core) {
   cpu_set_t set;
   CPU_ZERO(&set);

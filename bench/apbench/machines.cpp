@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <fmt/core.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <stdexcept>
@@ -31,6 +32,20 @@ bool Wishes::wants(std::string_view case_name) const {
   return case_names.empty() || std::find(case_names.begin(), case_names.end(), case_name) != case_names.end();
 }
 
+const std::vector<int>& usable_cores() {
+  static const std::vector<int> all = [] {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    sched_getaffinity(0, sizeof set, &set);
+    std::vector<int> cores;
+    for (int i = 0; i < CPU_SETSIZE; ++i) {
+      if (CPU_ISSET(static_cast<std::size_t>(i), &set)) cores.push_back(i);
+    }
+    return cores;
+  }();
+  return all;
+}
+
 const std::vector<Bench>& benches() {
   static const std::vector<std::string_view> message_cases{"two-processors", "two-processors-posted", "one-processor",
                                                            "one-processor-posted"};
@@ -58,6 +73,13 @@ const std::vector<Bench>& benches() {
        false,
        false,
        plan_load},
+      {"hosts",
+       "between the processes of a machine that aprun starts (not part of all; bench-net has the floors)",
+       {"latency", "latency-posted", "stream", "stream-posted", "stream-tls", "stream-posted-tls", "round-trip-of-32",
+        "sum-of-32", "sum-over-round-trip", "start-64-processes"},
+       true,
+       false,
+       plan_hosts},
       {"floors",
        "what the machine itself can do (not part of all)",
        {"cache-line", "cache-line-pause", "memcpy", "memcpy-both-sides", "context-switch"},

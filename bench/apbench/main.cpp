@@ -78,7 +78,7 @@ void check(const Command& command, const std::vector<const Bench*>& chosen) {
   }
   const auto takes_bytes = [](const Bench* bench) { return bench->takes_bytes; };
   if (!command.bytes.empty() && std::none_of(chosen.begin(), chosen.end(), takes_bytes)) {
-    throw UsageError("--bytes: the chosen benchmarks have no sizes; latency, bandwidth and floors have");
+    throw UsageError("--bytes: the chosen benchmarks have no sizes; latency, bandwidth, hosts and floors have");
   }
 }
 
@@ -111,7 +111,7 @@ int run_main(int argc, char** argv) {
   CLI::App app("apbench: how fast APlib is on this machine", "apbench");
   app.footer(help_footer());
   app.add_option("bench", command.benches, "One or more benchmarks, or all")->required()->option_text("...");
-  app.add_option("--bytes", command.bytes, "Message sizes for latency, bandwidth and floors")
+  app.add_option("--bytes", command.bytes, "Message sizes for latency, bandwidth, hosts and floors")
       ->delimiter(',')
       ->option_text("8,64k,1m");
   app.add_option("--case", command.wishes.case_names, "Only these cases")->delimiter(',')->option_text("NAME,...");
@@ -124,6 +124,8 @@ int run_main(int argc, char** argv) {
   app.add_option("--idle-seconds", command.wishes.idle_seconds, "Seconds of one sample of idle")
       ->check(CLI::Range(0.01, 60.0))
       ->option_text(fmt::format("S (default {})", command.wishes.idle_seconds));
+  app.add_option("--cluster", command.wishes.cluster, "Cluster file for hosts (default: two processes, a core each)")
+      ->option_text("FILE");
   app.add_flag("--touch", command.wishes.touch, "The receiver reads a byte of each cache line it got");
   app.add_flag("--json", command.json, "One JSON object a line instead of a table");
   try {

@@ -145,7 +145,7 @@ INSTANTIATE_TEST_SUITE_P(
             "ImpossibleSize", {"latency", "--bytes", "8q"}, "--bytes: '8q' is not a message size; write 8, 64k or 1m"},
         Complaint{"SizeForNothing",
                   {"switch", "--bytes", "8"},
-                  "--bytes: the chosen benchmarks have no sizes; latency, bandwidth and floors have"},
+                  "--bytes: the chosen benchmarks have no sizes; latency, bandwidth, hosts and floors have"},
         Complaint{"NoSamples", {"switch", "--samples", "0"}, "--samples: Value 0 not in range"},
         Complaint{"UnknownOption", {"switch", "--nope"}, "--nope"}),
     [](const auto& row) { return row.param.name; });
