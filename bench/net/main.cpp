@@ -12,9 +12,9 @@
 #include <exception>
 #include <stdexcept>
 
-#include "measure.hpp"
+#include "../apbench/measure.hpp"
+#include "../apbench/report.hpp"
 #include "pair.hpp"
-#include "report.hpp"
 
 namespace {
 

@@ -21,7 +21,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "measure.hpp"
+#include "../apbench/measure.hpp"
 
 namespace net {
 namespace {
