@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+// Pmix: what the launcher that started us (Open MPI's mpirun, Slurm's srun --mpi=pmix, PRRTE's prterun) offers to the processes of a job: who they are, and a
+// board on which each may put texts for the others. The board lies with the user's own PMIx servers; other users do not see it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace aplib::launch {
+
+/// All functions throw Error(failed) with PMIx's reason. They may wait for the PMIx server of this host; fence() and the destructor wait for the other processes. One thread at a time.
+class Pmix {
+ public:
+  /// Whether another launcher with PMIx started this process.
+  [[nodiscard]] static bool launched_us();
+
+  /// Joins the job. Needs libpmix.so.2 at run time, and its headers when APlib was built; the error says which is missing.
+  Pmix();
+  /// Leaves the job: waits for the others unless abort() was called.
+  ~Pmix();
+  Pmix(const Pmix&) = delete;
+  Pmix& operator=(const Pmix&) = delete;
+
+  /// 0 .. size() - 1.
+  [[nodiscard]] std::uint32_t rank() const noexcept;
+  /// Processes in the job.
+  [[nodiscard]] std::uint32_t size() const noexcept;
+  /// Name of the host of a process; "" when the launcher does not tell.
+  [[nodiscard]] std::string host(std::uint32_t rank) const;
+  /// Id of the job, the same in all its processes and in no other job that runs now.
+  [[nodiscard]] std::string job() const;
+
+  /// Puts a text on the board; others see it after fence().
+  void put(const std::string& key, const std::string& value);
+  /// What all have put before is with all. Every process calls it.
+  void fence();
+  /// What `rank` has put, as of the last fence; nothing when there is no such text.
+  [[nodiscard]] std::optional<std::string> get(std::uint32_t rank, const std::string& key) const;
+
+  /// Ends the whole job with that status, by its launcher; the text goes to the user. Does not end this process at once.
+  void abort(int status, const std::string& text) noexcept;
+
+ private:
+  struct Library;
+  std::unique_ptr<Library> library_;
+};
+
+}  // namespace aplib::launch
