@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+// LoopModule: one process's end of a loop net.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/frame_reader.hpp"
+#include "comm/loop/doorbell.hpp"
+#include "comm/loop/loop_net.hpp"
+#include "comm/loop/loop_pipe.hpp"
+#include "comm/module.hpp"
+
+namespace aplib::comm {
+
+/// What the modules of a net share.
+struct LoopNet::State {
+  struct Process {
+    Doorbell bell;
+    std::atomic<bool> taken{false};  ///< Its module was handed out.
+    std::atomic<bool> killed{false};
+    std::atomic<bool> frozen{false};
+  };
+
+  State(std::uint32_t count, const LoopFaults& chosen, std::uint64_t seed);
+
+  [[nodiscard]] LoopPipe& pipe(Peer from, Peer to) const { return *pipes[std::size_t{from} * processes + to]; }
+  [[nodiscard]] Process& process(Peer peer) const { return process_list[peer]; }
+  /// Throws Error for a process that is not there.
+  void check(Peer peer, const char* what) const;
+
+  const std::uint32_t processes;
+  const LoopFaults faults;
+  const std::uint64_t first_seed;
+  std::unique_ptr<Process[]> process_list;
+  std::vector<std::unique_ptr<LoopPipe>> pipes;
+};
+
+class LoopModule final : public Module {
+ public:
+  LoopModule(std::shared_ptr<LoopNet::State> net, Peer self);
+  ~LoopModule() override;
+
+  [[nodiscard]] const char* name() const noexcept override { return "loop"; }
+  void start(Receiver& receiver) override;
+  void send(Peer to, const Label& label, std::span<const std::byte> body) override;
+  [[nodiscard]] std::size_t queued(Peer to) const noexcept override;
+  void flush() noexcept override;
+  bool poll() override;
+  void wait(std::optional<std::chrono::nanoseconds> timeout) override;
+  void wake() noexcept override { process().bell.call(); }
+  bool close(std::chrono::nanoseconds linger) override;
+  [[nodiscard]] Traffic traffic() const noexcept override;
+  [[nodiscard]] std::string describe(Peer peer) const override;
+
+ private:
+  struct Connection {
+    std::unique_ptr<FrameReader> reader;  // Null for oneself.
+    std::atomic<bool> over{false};        // Lost, or ended in order: nothing more is read.
+    std::atomic<bool> unwanted{false};    // The receiver did not want what there is.
+  };
+
+  [[nodiscard]] LoopNet::State::Process& process() const { return net_->process(self_); }
+  [[nodiscard]] bool stopped() const { return closed_.load() || process().killed.load() || process().frozen.load(); }
+  bool poll_peer(Peer peer);
+  bool read(Peer peer);
+  void lose(Peer peer, const std::string& why);
+  bool push(Peer peer) noexcept;
+  [[nodiscard]] bool anything_queued() const noexcept;
+  [[nodiscard]] std::optional<std::chrono::nanoseconds> time_to_sleep(
+      std::optional<std::chrono::nanoseconds> timeout) const;
+
+  const std::shared_ptr<LoopNet::State> net_;
+  const Peer self_;
+  Receiver* receiver_ = nullptr;
+  std::unique_ptr<Connection[]> connections_;
+  std::atomic<bool> closed_{false};
+  std::uint32_t first_ = 0;  // Peer with which the next poll begins.
+  std::vector<Peer> order_;  // Of the peers, in shuffled polls.
+  std::uint64_t random_;
+
+  std::atomic<std::uint64_t> frames_sent_{0};
+  std::atomic<std::uint64_t> bytes_sent_{0};
+  std::atomic<std::uint64_t> frames_received_{0};
+  std::atomic<std::uint64_t> bytes_received_{0};
+  std::atomic<std::uint64_t> system_calls_{0};  // Writes and reads, which would be some.
+};
+
+}  // namespace aplib::comm

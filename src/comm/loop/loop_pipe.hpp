@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+// LoopPipe: the stream of bytes from one process of a loop net to another, with its faults.
+//
+//   read by the receiver | visible to it | on the way, delayed | queued at the sender
+//                     read_        visible_               way_                   all_        (bytes since the beginning)
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "comm/label.hpp"
+#include "comm/loop/byte_queue.hpp"
+#include "comm/loop/loop_net.hpp"
+
+namespace aplib::comm {
+
+/// Thread safety: any thread. Never calls out, so that its lock is innermost.
+class LoopPipe {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  LoopPipe(const LoopFaults& faults, std::uint64_t seed) noexcept : faults_(faults), random_(seed) {}
+
+  // The sender's side.
+
+  /// Queues a frame. False: dropped, the stream has ended. Throws std::bad_alloc or std::length_error, and then nothing has happened.
+  bool send(const Label& label, std::span<const std::byte> body);
+  /// Puts queued bytes on the way, as many as there is room for. Whether there were any.
+  bool push();
+  /// The ordered end: the mark goes on the way after all that is queued, beyond the capacity if need be.
+  void end_in_order();
+  [[nodiscard]] std::size_t queued() const noexcept { return queued_.load(std::memory_order_relaxed); }
+  /// push() would do something.
+  [[nodiscard]] bool writable() const;
+
+  // The receiver's side.
+
+  /// A poll of the receiver: what is due becomes visible. Whether there are bytes to read, or an end to be seen.
+  bool poll();
+  /// Copies visible bytes out: into `first`, then into `second`. How many.
+  std::size_t read(std::span<std::byte> first, std::span<std::byte> second);
+  /// All was read and nothing more will come: why, for people.
+  [[nodiscard]] std::optional<std::string> end_seen() const;
+  /// What a sleeping receiver waits for: nothing, something that a poll would do now, or a time.
+  struct Outlook {
+    bool now = false;
+    std::optional<Clock::time_point> later;
+  };
+  [[nodiscard]] Outlook outlook() const;
+  /// The receiver reads no more: what comes is thrown away.
+  void close_reading();
+  /// Nothing is queued or on the way, and there is no end to be seen but one that was.
+  [[nodiscard]] bool quiet() const { return queued() == 0 && idle_.load(); }
+
+  // Faults.
+
+  /// The stream ends here: what is queued is lost, and if `anywhere`, so is any part of what is on the way.
+  void break_off(const std::string& why, bool anywhere);
+  void corrupt_next() {
+    const std::lock_guard lock(mutex_);
+    corrupt_ = true;
+  }
+
+ private:
+  struct Delay {
+    std::uint64_t end;  // Bytes up to here become visible ...
+    std::uint64_t poll;
+    Clock::time_point time;  // ... in this poll, but not before this time.
+  };
+
+  std::uint64_t draw() noexcept;
+  std::size_t piece() noexcept;
+  bool push_locked(std::size_t room);
+  void put_on_the_way(std::size_t bytes);
+  void note() noexcept;
+
+  const LoopFaults& faults_;
+  mutable std::mutex mutex_;
+  std::uint64_t random_;
+  ByteQueue bytes_;  // read_ .. all_
+  std::uint64_t read_ = 0;
+  std::uint64_t visible_ = 0;
+  std::uint64_t way_ = 0;
+  std::uint64_t all_ = 0;
+  std::uint64_t polls_ = 0;
+  std::deque<Delay> delays_;
+  bool corrupt_ = false;
+  bool ended_ = false;   // Nothing more is sent.
+  bool closed_ = false;  // Nothing more is read.
+  std::string why_;
+  // To be read without the lock: nothing here for the one or the other side, as a rule.
+  std::atomic<std::size_t> queued_{0};
+  std::atomic<bool> idle_{true};  // Nothing is on the way, and there is no end to be seen.
+};
+
+}  // namespace aplib::comm

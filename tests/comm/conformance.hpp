@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+// What any module promises (src/comm/module.hpp), as tests. A module's own test program links aplib_comm_conformance and says how its nets are made:
+//
+//   INSTANTIATE_TEST_SUITE_P(Tcp, Conformance, ::testing::Values(Subject{"plain", [](std::uint32_t n) { return std::make_unique<TcpNet>(n); }}), subject_name);
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <ostream>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "comm/module.hpp"
+
+namespace aplib::comm::test {
+
+/// Processes that can reach each other, all inside this one. Destroyed after its modules.
+class Net {
+ public:
+  virtual ~Net() = default;
+  /// The module of a process, not started yet. Asked for once per process.
+  virtual std::unique_ptr<Module> module(Peer process) = 0;
+  /// The process is gone, as by SIGKILL: its streams end, its module makes no upcall and sends nothing any more. No thread is in its module. False: this net cannot.
+  virtual bool kill(Peer /*process*/) { return false; }
+  /// The header of the next frame from one to the other arrives damaged. False: this net cannot.
+  virtual bool corrupt(Peer /*from*/, Peer /*to*/) { return false; }
+};
+
+struct Subject {
+  std::string name;
+  std::function<std::unique_ptr<Net>(std::uint32_t processes)> net;
+};
+inline void PrintTo(const Subject& subject, std::ostream* out) { *out << subject.name; }
+inline std::string subject_name(const ::testing::TestParamInfo<Subject>& subject) { return subject.param.name; }
+
+inline constexpr std::uint32_t streams_max = 8;
+inline constexpr std::size_t body_bytes_most = 16 * 1024 * 1024;
+
+/// The body of frame number `key`: a slice of one random pool. At most body_bytes_most.
+std::span<const std::byte> contents(std::uint64_t key, std::size_t bytes);
+
+/// A receiver that checks whatever comes: content, order within each stream of each peer, that upcalls do not overlap, and that they come on the polling thread.
+class Recorder final : public Receiver {
+ public:
+  explicit Recorder(std::uint32_t processes) : peers_(processes) {}
+  ~Recorder() override;
+
+  bool wants(Peer from) override;
+  void frame(Peer from, const Label& label, std::span<const std::byte> body) override;
+  std::byte* large_begin(Peer from, const Label& label, std::size_t bytes) override;
+  void large_end(Peer from, const Label& label, std::size_t bytes, bool complete) override;
+  void peer_lost(Peer peer, const std::string& why) override;
+
+  // What came so far. Any thread.
+  [[nodiscard]] std::uint64_t frames(Peer from) const { return peers_[from].frames.load(); }
+  [[nodiscard]] std::uint64_t frames() const;
+  [[nodiscard]] std::uint64_t bytes() const;
+  [[nodiscard]] std::uint64_t large_begun(Peer from) const { return peers_[from].large_begun.load(); }
+  [[nodiscard]] std::uint64_t large_broken(Peer from) const { return peers_[from].large_broken.load(); }
+  [[nodiscard]] std::uint64_t lost(Peer peer) const { return peers_[peer].lost.load(); }
+  [[nodiscard]] std::uint64_t asked(Peer peer) const { return peers_[peer].asked.load(); }
+  /// Of the loss. Thread that polls.
+  [[nodiscard]] const std::string& why(Peer peer) const { return peers_[peer].why; }
+
+  // How it behaves. Any thread.
+  void want(Peer from, bool yes) { peers_[from].wanted.store(yes); }
+  void refuse_large(Peer from) { peers_[from].refuse_large.store(true); }
+  /// Called in the upcall after each whole frame.
+  std::function<void(Peer from, const Label& label, std::size_t bytes)> on_frame;
+
+ private:
+  friend class Node;
+  struct PeerState {
+    std::atomic<std::uint64_t> frames{0};
+    std::atomic<std::uint64_t> bytes{0};
+    std::atomic<std::uint64_t> large_begun{0};
+    std::atomic<std::uint64_t> large_broken{0};
+    std::atomic<std::uint64_t> lost{0};
+    std::atomic<std::uint64_t> asked{0};
+    std::atomic<bool> wanted{true};
+    std::atomic<bool> refuse_large{false};
+    std::string why;
+    std::array<std::uint64_t, streams_max> next_key{};
+    std::unique_ptr<std::byte[]> large;  // The body under way.
+    Label large_label;
+    std::size_t large_bytes = 0;
+  };
+  class Upcall;
+  void whole(Peer from, const Label& label, std::span<const std::byte> body);
+
+  std::vector<PeerState> peers_;
+  std::atomic<std::thread::id> polling_{};  // The thread in poll() or close().
+  std::atomic<bool> inside_{false};
+};
+
+/// A process of the net: module and receiver.
+class Node {
+ public:
+  Node(Net& net, Peer self, std::uint32_t processes)
+      : self_(self), recorder_(processes), keys_(processes), module_(net.module(self)) {
+    module_->start(recorder_);
+  }
+
+  [[nodiscard]] Module& module() { return *module_; }
+  [[nodiscard]] Recorder& recorder() { return recorder_; }
+
+  /// Sends the next frame of a stream, of which there are streams_max; each is one thread's.
+  void send(Peer to, std::size_t bytes, std::uint32_t stream = 0);
+  /// Polls. One thread at a time.
+  bool poll();
+  bool close(std::chrono::nanoseconds linger);
+  void destroy();
+
+ private:
+  Peer self_;
+  Recorder recorder_;
+  std::vector<std::array<std::uint64_t, streams_max>> keys_;
+  std::unique_ptr<Module> module_;
+};
+
+class Conformance : public ::testing::TestWithParam<Subject> {
+ protected:
+  void TearDown() override;
+  /// Makes the net and its nodes.
+  void make(std::uint32_t processes);
+  [[nodiscard]] Node& node(Peer peer) { return *nodes_[peer]; }
+  [[nodiscard]] std::uint32_t processes() const { return static_cast<std::uint32_t>(nodes_.size()); }
+  /// Polls all nodes (or `some`), on this thread, until `done`. A promise that is not kept shows as the test's time limit.
+  void pump(const std::function<bool()>& done, std::vector<Peer> some = {});
+  /// Polls all nodes so often, for what should not come.
+  void pump_times(int times);
+  /// Polls and waits, as a program's thread does, until `done`; whoever makes that true also calls wake().
+  void run(Peer peer, const std::function<bool()>& done);
+  /// Sends to a peer that does not poll until its frames queue.
+  std::uint64_t send_until_queued(Peer from, Peer to, std::size_t body_bytes, std::size_t queued_bytes);
+
+  std::unique_ptr<Net> net_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+};
+
+}  // namespace aplib::comm::test

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+// The loop keeps the promises of modules, with each of its faults that leave them standing.
+#include <chrono>
+
+#include "comm/loop/loop_net.hpp"
+#include "conformance.hpp"
+
+namespace aplib::comm::test {
+namespace {
+
+class LoopSubject final : public Net {
+ public:
+  LoopSubject(std::uint32_t processes, const LoopFaults& faults) : net_(processes, faults, 20'240'229) {}
+  std::unique_ptr<Module> module(Peer process) override { return net_.module(process); }
+  bool kill(Peer process) override {
+    net_.kill(process);
+    return true;
+  }
+  bool corrupt(Peer from, Peer to) override {
+    net_.corrupt(from, to);
+    return true;
+  }
+
+ private:
+  LoopNet net_;
+};
+
+Subject loop(const char* name, const LoopFaults& faults) {
+  return {name, [faults](std::uint32_t processes) { return std::make_unique<LoopSubject>(processes, faults); }};
+}
+
+INSTANTIATE_TEST_SUITE_P(Loop, Conformance,
+                         ::testing::Values(loop("plain", {}),
+                                           loop("late", {.delay_polls_max = 5, .shuffle_peers = true}),
+                                           loop("pieces", {.piece_bytes_max = 100'000}),
+                                           loop("narrow", {.capacity_bytes = 20'000, .hold_back_bytes = 100}),
+                                           loop("slow", {.delay_time_max = std::chrono::microseconds(100)}),
+                                           loop("awkward", {.delay_polls_max = 3,
+                                                            .delay_time_max = std::chrono::microseconds(20),
+                                                            .shuffle_peers = true,
+                                                            .piece_bytes_max = 60'000,
+                                                            .capacity_bytes = 50'000,
+                                                            .hold_back_bytes = 500})),
+                         subject_name);
+
+}  // namespace
+}  // namespace aplib::comm::test
