@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: MIT
+"""The paper's two experiments, and the one-host half of the first: what is run, and what comes out."""
+
+import contextlib
+import dataclasses
+import pathlib
+import re
+import sys
+import typing
+
+from . import hosts
+from .scg import median
+
+GRIDS = {1: "1x1", 2: "2x1", 3: "3x1", 4: "2x2", 5: "5x1", 6: "3x2", 7: "7x1", 8: "4x2"}
+SPEEDS = {"ss-lx": 2.44, "ss10": 4.30}  # MFlops in the paper
+SHARES = {"ss-lx": 0.244, "ss10": 0.43}  # of a core here
+
+
+def say(text):
+    print(f"paper: {text}", file=sys.stderr)
+
+
+@dataclasses.dataclass
+class Size:
+    """A matrix: unknowns on a side, and iterations of a run."""
+
+    side: int
+    iterations: int
+
+    @property
+    def title(self):
+        return f"{self.side} x {self.side}"
+
+
+@dataclasses.dataclass
+class Plan:
+    """How much is run."""
+
+    rounds: int
+    counts: typing.Sequence[int]  # of cells and of hosts
+    smp_sizes: typing.Sequence[Size]
+    cluster_sizes: typing.Sequence[Size]
+    unequal_sizes: typing.Sequence[Size]
+    rates: typing.Sequence[str]
+
+
+FULL = Plan(
+    rounds=3,
+    counts=(1, 2, 3, 4, 5, 6, 7, 8),
+    smp_sizes=(Size(300, 3000), Size(2048, 60)),
+    cluster_sizes=(Size(300, 300), Size(2048, 30)),
+    unequal_sizes=(Size(256, 4000), Size(724, 1200), Size(1448, 100)),
+    rates=("1gbit", "10mbit"),
+)
+QUICK = Plan(
+    rounds=1,
+    counts=(1, 2),
+    smp_sizes=(Size(300, 300),),
+    cluster_sizes=(Size(300, 30),),
+    unequal_sizes=(Size(256, 400),),
+    rates=("1gbit",),
+)
+
+
+def one_host(scg, plan, cores):
+    """{(side, cells): MFlops}: the paper's SMP."""
+    values = {}
+    for number in range(plan.rounds):
+        for size in plan.smp_sizes:
+            say(f"round {number + 1} of {plan.rounds}: one host, {size.title}")
+            for cells in plan.counts:
+                run = scg.on_this_host(GRIDS[cells], min(cells, len(cores)), size.side, size.iterations)
+                values.setdefault((size.side, cells), []).append(run.mflops)
+    return {key: median(found) for key, found in values.items()}
+
+
+def share_of_a_core(counts, cores):
+    """What each of the equal hosts gets, so that all together leave a fifth of the computer free."""
+    return min(1.0, round(0.8 * len(cores) / max(counts), 2))
+
+
+def equal_hosts(scg, plan, cores, namespaces, folder):
+    """{(rate, side, hosts): MFlops}: the paper's cluster of workstations."""
+    values = {}
+    share = share_of_a_core(plan.counts, cores)
+    file = pathlib.Path(folder) / "equal.toml"
+    names = [f"ws{number}" for number in range(1, max(plan.counts) + 1)]
+    for rate in plan.rates:
+        with contextlib.ExitStack() as stack:
+            network = stack.enter_context(namespaces.Network(names, rate=rate))
+            machines = [
+                hosts.SlowHost(host, cores[i % len(cores)], stack.enter_context(namespaces.CpuQuota(share)))
+                for i, host in enumerate(network.hosts)
+            ]
+            front = machines[0].host  # aprun is started there, as a user would
+            for number in range(plan.rounds):
+                for size in plan.cluster_sizes:
+                    say(f"round {number + 1} of {plan.rounds}: hosts at {rate}, {size.title}")
+                    for count in plan.counts:
+                        text = hosts.one_cell_each(names[:count])
+                        file.write_text(hosts.started_by(text, machines), encoding="utf-8")
+                        run = scg.on_cluster(file, size.side, size.iterations, front.command)
+                        values.setdefault((rate, size.side, count), []).append(run.mflops)
+    return {key: median(found) for key, found in values.items()}
+
+
+WAYS = ("one-each", "by-hand", "auto")
+
+
+@dataclasses.dataclass
+class Unequal:
+    """One matrix on two unequal hosts."""
+
+    size: Size
+    alone: dict  # MFlops by host
+    together: dict  # MFlops by way
+    ratios: dict  # by way: together over the sum of the single speeds, made inside each round
+    shares: str  # what "auto" gave to whom
+    iteration_us: float  # with auto
+
+
+def shares_told(words):
+    """What aprun says about the shares that it made of "auto"."""
+    found = [line for line in words.splitlines() if re.search(r"\bss-lx\b", line) and re.search(r"\bcells?\b", line)]
+    return found[0].strip() if found else ""
+
+
+def unequal_hosts(scg, plan, cores, namespaces, examples, folder):
+    """The paper's second experiment: a list of Unequal."""
+    outcome = []
+    with contextlib.ExitStack() as stack:
+        network = stack.enter_context(namespaces.Network(list(SPEEDS), rate="1gbit"))
+        machines = [
+            hosts.SlowHost(host, cores[i % len(cores)], stack.enter_context(namespaces.CpuQuota(SHARES[host.name])))
+            for i, host in enumerate(network.hosts)
+        ]
+        front = machines[0].host
+        files = {}
+        for way in WAYS:
+            text = (examples / f"paper-unequal-{way}.toml").read_text(encoding="utf-8")
+            files[way] = pathlib.Path(folder) / f"{way}.toml"
+            files[way].write_text(hosts.started_by(text, machines), encoding="utf-8")
+        for size in plan.unequal_sizes:
+            alone = {host.name: [] for host in machines}
+            together = {way: [] for way in WAYS}
+            ratios = {way: [] for way in WAYS}
+            shares, iterations_us = "", []
+            for number in range(plan.rounds):
+                say(f"round {number + 1} of {plan.rounds}: unequal hosts, {size.title}")
+                for machine in machines:
+                    run = scg.on_this_host("1x1", 1, size.side, size.iterations, machine.words)
+                    alone[machine.name].append(run.mflops)
+                whole = sum(found[-1] for found in alone.values())
+                for way in WAYS:
+                    run = scg.on_cluster(files[way], size.side, size.iterations, front.command)
+                    together[way].append(run.mflops)
+                    ratios[way].append(run.mflops / whole)
+                    if way == "auto":
+                        iterations_us.append(run.iteration_us)
+                        shares = shares_told(run.words) or shares or f"{run.cells[0]} x {run.cells[1]} cells"
+            outcome.append(
+                Unequal(
+                    size,
+                    {name: median(found) for name, found in alone.items()},
+                    {way: median(found) for way, found in together.items()},
+                    {way: median(found) for way, found in ratios.items()},
+                    shares,
+                    median(iterations_us),
+                )
+            )
+    return outcome

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: MIT
+"""Hosts that are no hosts: namespaces with slow links and a share of a core each; cluster files that start processes there."""
+
+import re
+import shlex
+
+
+class SlowHost:
+    """A namespace bound to a core, with a share of it; no share: all of it."""
+
+    def __init__(self, host, core, quota=None):
+        self.host = host
+        self.name = host.name
+        self.core = core
+        self.quota = quota
+
+    def words(self, words):
+        """The command line that runs `words` there."""
+        return self.host.command(["taskset", "-c", str(self.core), *words], self.quota)
+
+    def line(self):
+        """The same as `command` of a cluster file: {cmd} stays as it is."""
+        return shlex.join(self.words(["{cmd}"])).replace("'{cmd}'", "{cmd}")
+
+
+def toml_text(text):
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def started_by(text, slow_hosts):
+    """A cluster file's text in which every host is started as `slow_hosts` say, instead of as it says itself (by ssh)."""
+    commands = {host.name: host.line() for host in slow_hosts}
+
+    def replace(section):
+        name = re.search(r'^name = "(.*?)"', section, re.MULTILINE).group(1)
+        return re.sub(r"^launch = .*$", lambda _: "command = " + toml_text(commands[name]), section, flags=re.MULTILINE)
+
+    first, *rest = re.split(r"^(?=\[\[host\]\])", text, flags=re.MULTILINE)
+    return first + "".join(replace(section) for section in rest)
+
+
+def one_cell_each(names):
+    """The text of a cluster file: a cell on every host."""
+    hosts = "".join(f'[[host]]\nname = "{name}"\nlaunch = "ssh"\ncells = 1\nthreads = 1\n\n' for name in names)
+    return f'[machine]\ncells = {len(names)}\nprogram = "scg"\npoll-time = 0\n\n{hosts}'

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: MIT
+"""What came out, beside the paper's own numbers: Markdown, and the panels of the picture."""
+
+from . import plots
+
+PAPER = "Kobayashi, Hayashi, Horie: APlib, an AP1000-compatible communication library (IPSJ, 52nd convention, 1996)"
+PAPER_ALONE = {"ss-lx": 2.44, "ss10": 4.30}
+PAPER_SHARES = {"one-each": 4.52 / 6.74, "by-hand": 5.78 / 6.74, "auto": None}
+WAY_NAMES = {"one-each": "one cell each", "by-hand": "1 and 2 cells, by hand", "auto": 'cells = "auto"'}
+TARGET = 0.97
+
+INTRODUCTION = """<!-- SPDX-License-Identifier: MIT -->
+# The paper's experiments
+
+`scripts/paper` runs what the paper on APlib measured ({paper}), on this computer, and writes this page. Its hosts are network
+namespaces with links of a given rate and a share of a core each: hosts for everything but the price.
+
+{date}. Machine: {machine}. Medians of {rounds} runs, as in the paper, which took the middle of 3. The program is [scg](scg.md).
+{picture}
+"""
+
+ONE_HOST = """## One host, several processors
+
+The paper: an 8-processor SPARCserver 1000, 90,000 unknowns (300 x 300): faster than linear, because a smaller share fits a processor's cache. Here
+there are {cores} cores; more cells than that share them, and can only show what they cost.
+
+{table}
+"""
+
+EQUAL = """## Equal hosts
+
+The paper: 8 SPARCstation 20 on 10 Mb/s Ethernet, the same program file: speed grows with the hosts and falls behind linear, because messages by TCP
+take long. Here each host has {share:.0%} of a core, so that {most} of them have cores enough. Speed over that of one host:
+
+{table}
+
+A core of today computes the paper's 90,000 unknowns in some 30 us an iteration, a thousand times faster than a SPARCstation did. An Ethernet
+of 10 Mb/s needs 2 ms for one side of a cell at any time. So the paper's matrix on the paper's network only shows how long a message takes; the
+larger matrix shows what 1 Gb/s are good for.
+"""
+
+UNEQUAL = """## Unequal hosts
+
+The paper: a SPARCstation LX (2.44 MFlops alone) and a SPARCstation 10 (4.30 MFlops), 2^16 unknowns (256 x 256). One cell each: 4.52 MFlops, twice the
+slower one. Two virtual nodes on the faster one: 5.78, 85 % of the sum. Here: 24.4 % and 43 % of a core each, by CPU quotas of that ratio.
+
+{table}
+
+`cells = "auto"` measures both hosts and shares the cells out. Target: at least {target:.2f}: {verdict}
+
+- Shares: every ratio is made of runs that follow each other, in each round; the median of the rounds is shown. "Alone" is one cell with the whole matrix on that host,
+  while the other host does nothing.
+- Quotas: a host computes at full speed until its quota for the period is used up, then stands still until the next period. Periods are {period} ms, not the
+  system's 100 ms, so that standing still is short against a run, and with larger matrices against an iteration.
+- Cells wait for each other at every global sum. A host that sleeps while it waits uses nothing of its quota, and a host that polls does, so hosts
+  with a share of a core sleep at once (`poll-time = 0` in the cluster files).
+- Matrices of 2^19 unknowns and more take long enough to compute that messages hardly count; where halves fit caches that the whole does not fit,
+  the sum of the speeds is passed, as on the paper's SMP.
+"""
+
+
+def table(header, lines):
+    out = ["| " + " | ".join(header) + " |", "|" + " ---: |" * len(header)]
+    return "\n".join(out + ["| " + " | ".join(line) + " |" for line in lines])
+
+
+def one_host_table(values, plan):
+    header = ["cells"] + [f"{size.title}: MFlops | over one cell" for size in plan.smp_sizes]
+    header = [part for text in header for part in text.split(" | ")]
+    lines = []
+    for cells in plan.counts:
+        line = [str(cells)]
+        for size in plan.smp_sizes:
+            value = values[(size.side, cells)]
+            line += [f"{value:,.0f}", f"{value / values[(size.side, plan.counts[0])]:.2f}"]
+        lines.append(line)
+    return table(header, lines)
+
+
+def equal_table(values, plan):
+    columns = [(rate, size) for size in plan.cluster_sizes for rate in plan.rates]
+    lines = []
+    for count in plan.counts:
+        line = [str(count)]
+        for rate, size in columns:
+            value, alone = values[(rate, size.side, count)], values[(rate, size.side, plan.counts[0])]
+            line.append(f"{value:,.0f} MFlops" if count == plan.counts[0] else f"{value / alone:.2f}")
+        lines.append(line)
+    return table(["hosts"] + [f"{size.title}, {rate_text(rate)}" for rate, size in columns], lines)
+
+
+def rate_text(rate):
+    return rate.replace("mbit", " Mb/s").replace("gbit", " Gb/s")
+
+
+def mflops(value):
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+
+
+def unequal_table(outcome):
+    header = ["matrix", "SS/LX alone", "SS10 alone", *WAY_NAMES.values(), "auto's shares", "us an iteration"]
+    ways = [f"{speed:.2f} = {speed / 6.74:.0%}" for speed in (4.52, 5.78)]
+    lines = [["the paper, 256 x 256", "2.44", "4.30", *ways, "-", "-", "-"]]
+    for one in outcome:
+        ways = [f"{mflops(one.together[way])} = **{one.ratios[way]:.0%}**" for way in WAY_NAMES]
+        alone = [mflops(one.alone[name]) for name in PAPER_ALONE]
+        lines.append([one.size.title, *alone, *ways, one.shares, f"{one.iteration_us:,.0f}"])
+    return table(header, lines)
+
+
+def verdict(outcome):
+    texts = [
+        f"{one.size.title}: {one.ratios['auto']:.3f}, {'met' if one.ratios['auto'] >= TARGET else 'MISSED'}"
+        for one in outcome
+    ]
+    return "; ".join(texts) + "."
+
+
+def markdown(plan, facts, one_host, equal, unequal):
+    """The page. Parts that were not measured are None, with the reason in facts["left_out"]."""
+    parts = [INTRODUCTION.format(paper=PAPER, **facts)]
+    if one_host is not None:
+        parts.append(ONE_HOST.format(cores=facts["cores"], table=one_host_table(one_host, plan)))
+    if equal is not None:
+        text = EQUAL.format(share=facts["share"], most=max(plan.counts), table=equal_table(equal, plan))
+        parts.append(text)
+    if unequal is not None:
+        text = UNEQUAL.format(
+            table=unequal_table(unequal), target=TARGET, verdict=verdict(unequal), period=facts["period_ms"]
+        )
+        parts.append(text)
+    parts += [f"Not measured: {reason}.\n" for reason in facts["left_out"]]
+    return "\n".join(parts)
+
+
+def panels(plan, one_host, equal, unequal):
+    found = []
+    if one_host is not None:
+        series = [
+            (size.title, [(n, one_host[(size.side, n)] / one_host[(size.side, plan.counts[0])]) for n in plan.counts])
+            for size in plan.smp_sizes
+        ]
+        found.append(plots.series_panel("One host", "cells", "speed over one cell", series, ["x dt 2 lc rgb 'black' title 'linear'"]))
+    if equal is not None:
+        series = [
+            (
+                f"{size.title}, {rate_text(rate)}",
+                [(n, equal[(rate, size.side, n)] / equal[(rate, size.side, plan.counts[0])]) for n in plan.counts],
+            )
+            for size in plan.cluster_sizes
+            for rate in plan.rates
+        ]
+        found.append(plots.series_panel("Equal hosts", "hosts", "speed over one host", series, ["x dt 2 lc rgb 'black' title 'linear'"]))
+    if unequal is not None:
+        groups = [("the paper", [PAPER_SHARES[way] for way in WAY_NAMES])]
+        groups += [(one.size.title, [one.ratios[way] for way in WAY_NAMES]) for one in unequal]
+        found.append(plots.bar_panel("Unequal hosts, 2.44 : 4.30", groups, list(WAY_NAMES.values())))
+    return found
