@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+// Whatever bytes a peer sends, in whatever pieces: FrameReader keeps its promises. Another seed: APLIB_TEST_SEED=n. tests/fuzz/frames_fuzz.cpp looks on by coverage.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "stream_mutator.hpp"
+#include "stream_promises.hpp"
+
+namespace aplib::comm::test {
+namespace {
+
+std::uint64_t seed() {
+  const char* text = std::getenv("APLIB_TEST_SEED");
+  return text != nullptr ? std::strtoull(text, nullptr, 0) : 20240229;
+}
+
+TEST(FramesFuzzTest, SoundStreams) {
+  SCOPED_TRACE("seed " + std::to_string(seed()));
+  StreamMutator mutator(seed());
+  std::uint64_t frames = 0;
+  for (int i = 0; i < 2'000; ++i) {
+    const std::vector<std::byte> stream = mutator.sound();
+    StreamSummary summary;
+    ASSERT_EQ(broken_promise(
+                  stream, [&] { return mutator.draw(); }, &summary),
+              "")
+        << "stream " << i;
+    ASSERT_FALSE(summary.refused) << "stream " << i;
+    frames += summary.frames;
+  }
+  EXPECT_GT(frames, 4'000U);
+}
+
+TEST(FramesFuzzTest, SpoiltStreams) {
+  SCOPED_TRACE("seed " + std::to_string(seed()));
+  StreamMutator mutator(seed());
+  std::string description;
+  int refused = 0;
+  int ended = 0;
+  std::uint64_t frames = 0;
+  constexpr int mutations = 20'000;
+  for (int i = 0; i < mutations; ++i) {
+    const std::vector<std::byte> stream = mutator.next(description);
+    StreamSummary summary;
+    ASSERT_EQ(broken_promise(
+                  stream, [&] { return mutator.draw(); }, &summary),
+              "")
+        << "stream " << i << ": " << description;
+    refused += summary.refused ? 1 : 0;
+    ended += summary.ended_in_order ? 1 : 0;
+    frames += summary.frames;
+  }
+  // Streams that all fail at the first byte would prove nothing, and neither would harmless ones.
+  EXPECT_GT(refused, mutations / 10);
+  EXPECT_LT(refused, mutations * 9 / 10);
+  EXPECT_GT(ended, mutations / 20);
+  EXPECT_GT(frames, static_cast<std::uint64_t>(mutations));
+}
+
+}  // namespace
+}  // namespace aplib::comm::test

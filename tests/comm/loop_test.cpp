@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: MIT
+// What LoopNet has beyond the promises of any module: its faults, and runs that one seed repeats.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <random>
+#include <string>
+
+#include "aplib/error.hpp"
+#include "comm/loop/loop_net.hpp"
+
+namespace aplib::comm {
+namespace {
+
+std::uint64_t seed() {
+  const char* text = std::getenv("APLIB_TEST_SEED");
+  return text != nullptr ? std::strtoull(text, nullptr, 0) : 20240229;
+}
+
+/// Writes down every upcall of every process into one text, in their order.
+class Scribe final : public Receiver {
+ public:
+  Scribe(Peer self, std::string& text) : self_(self), text_(text) {}
+
+  bool wants(Peer /*from*/) override { return true; }
+  void frame(Peer from, const Label& label, std::span<const std::byte> body) override {
+    write("f", from, label.key, body.size());
+    ++frames;
+  }
+  std::byte* large_begin(Peer from, const Label& label, std::size_t bytes) override {
+    write("b", from, label.key, bytes);
+    memory_[from].resize(bytes);
+    return memory_[from].data();
+  }
+  void large_end(Peer from, const Label& label, std::size_t /*bytes*/, bool complete) override {
+    write(complete ? "e" : "x", from, label.key, 0);
+    if (complete) ++frames;
+  }
+  void peer_lost(Peer peer, const std::string& why) override {
+    write("l", peer, 0, 0);
+    this->why = why;
+    ++lost;
+  }
+
+  std::uint64_t frames = 0;
+  std::uint64_t lost = 0;
+  std::string why;
+
+ private:
+  void write(const char* what, Peer from, std::uint64_t key, std::size_t bytes) {
+    text_ += what + std::to_string(from) + ">" + std::to_string(self_) + " " + std::to_string(key) + " " +
+             std::to_string(bytes) + "\n";
+  }
+
+  Peer self_;
+  std::string& text_;
+  std::array<std::vector<std::byte>, 8> memory_;
+};
+
+struct Cluster {
+  explicit Cluster(std::uint32_t count, const LoopFaults& faults = {}, std::uint64_t seed = 1)
+      : net(count, faults, seed) {
+    for (Peer peer = 0; peer < count; ++peer) {
+      scribes.push_back(std::make_unique<Scribe>(peer, text));
+      modules.push_back(net.module(peer));
+      modules.back()->start(*scribes.back());
+    }
+  }
+  void send(Peer from, Peer to, std::uint64_t key, std::size_t bytes) {
+    modules[from]->send(to, {key, 0, 0, 0, 0}, std::vector<std::byte>(bytes));
+  }
+  void poll(int times = 1) {
+    for (; times != 0; --times) {
+      for (const std::unique_ptr<Module>& module : modules) module->poll();
+    }
+  }
+  void settle() {
+    while (!net.quiet()) poll();
+  }
+
+  LoopNet net;
+  std::string text;
+  std::vector<std::unique_ptr<Scribe>> scribes;
+  std::vector<std::unique_ptr<Module>> modules;
+};
+
+constexpr LoopFaults awkward{.delay_polls_max = 6,
+                             .shuffle_peers = true,
+                             .piece_bytes_max = 30'000,
+                             .capacity_bytes = 40'000,
+                             .hold_back_bytes = 64};
+
+/// A run of five processes with traffic, deaths, cuts and stops, on one thread. Everything that came, in order.
+std::string simulate(std::uint64_t seed) {
+  constexpr Peer count = 5;
+  Cluster cluster(count, awkward, seed);
+  std::mt19937_64 random(seed);
+  for (std::uint64_t step = 0; step < 400; ++step) {
+    const auto from = static_cast<Peer>(random() % count);
+    const auto to = static_cast<Peer>((from + 1 + random() % (count - 1)) % count);
+    cluster.send(from, to, step, random() % 10 == 0 ? random() % 100'000 : random() % 200);
+    cluster.modules[random() % count]->poll();
+    const std::uint64_t event = random() % 400;
+    if (event == 0) cluster.net.kill(from);
+    if (event == 1) cluster.net.cut(from, to);
+    if (event == 2) cluster.net.corrupt(from, to);
+    if (event == 3) cluster.net.freeze(from);
+    if (event >= 4 && event < 20) cluster.net.thaw(from);
+  }
+  for (Peer peer = 0; peer < count; ++peer) cluster.net.thaw(peer);
+  cluster.settle();
+  return std::move(cluster.text);
+}
+
+TEST(LoopTest, OneSeedOneRun) {
+  SCOPED_TRACE("seed " + std::to_string(seed()));
+  int different = 0;
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    const std::string run = simulate(seed() + i);
+    ASSERT_EQ(run, simulate(seed() + i)) << "seed " << seed() + i;
+    if (run != simulate(seed() + i + 1)) ++different;
+  }
+  EXPECT_EQ(different, 20);
+}
+
+TEST(LoopTest, FramesOfOthersOvertake) {
+  // Process 1 sends before process 2, again and again: a late way and shuffled polls bring the later one first now and then.
+  Cluster cluster(3, {.delay_polls_max = 8, .shuffle_peers = true}, seed());
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    cluster.send(1, 0, i, 8);
+    cluster.send(2, 0, i, 8);
+    cluster.settle();
+  }
+  int overtaken = 0;
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    const std::string frame = " " + std::to_string(i) + " 8\n";
+    const std::size_t one = cluster.text.find("f1>0" + frame);
+    const std::size_t other = cluster.text.find("f2>0" + frame);
+    ASSERT_NE(one, std::string::npos);
+    ASSERT_NE(other, std::string::npos);
+    overtaken += other < one ? 1 : 0;
+  }
+  EXPECT_GT(overtaken, 10);
+  EXPECT_LT(overtaken, 90);
+}
+
+TEST(LoopTest, DeathEndsStreamsAnywhere) {
+  // One large frame is on the way: over many seeds it comes as a whole, in part, or not at all.
+  int whole = 0;
+  int broken = 0;
+  int none = 0;
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    Cluster cluster(2, {}, seed() + i);
+    cluster.send(0, 1, 1, i % 2 == 0 ? 20'000 : 1);
+    cluster.net.kill(0);
+    cluster.settle();
+    EXPECT_EQ(cluster.scribes[1]->lost, 1U);
+    EXPECT_EQ(cluster.scribes[1]->why, "connection reset by peer");
+    if (cluster.scribes[1]->frames == 1) {
+      ++whole;
+    } else if (cluster.text.find('x') != std::string::npos) {
+      ++broken;
+    } else {
+      ++none;
+    }
+  }
+  EXPECT_GT(whole, 0);
+  EXPECT_GT(broken, 10);
+  EXPECT_GT(none, 10);
+}
+
+TEST(LoopTest, TheDeadSayNothing) {
+  Cluster cluster(3);
+  cluster.net.kill(0);
+  cluster.send(0, 1, 1, 10);
+  cluster.send(1, 0, 2, 10);
+  cluster.poll(3);
+  EXPECT_EQ(cluster.scribes[0]->frames + cluster.scribes[0]->lost, 0U);
+  EXPECT_EQ(cluster.scribes[1]->frames, 0U);
+  EXPECT_EQ(cluster.scribes[1]->lost + cluster.scribes[2]->lost, 2U);
+  EXPECT_TRUE(cluster.net.quiet());
+}
+
+TEST(LoopTest, CutLinksLoseTwo) {
+  Cluster cluster(3);
+  cluster.net.cut(0, 1);
+  cluster.send(0, 2, 1, 10);
+  cluster.send(2, 1, 2, 10);
+  cluster.send(0, 1, 3, 10);
+  cluster.settle();
+  EXPECT_EQ(cluster.scribes[0]->lost, 1U);
+  EXPECT_EQ(cluster.scribes[1]->lost, 1U);
+  EXPECT_EQ(cluster.scribes[2]->lost, 0U);
+  EXPECT_EQ(cluster.scribes[1]->frames, 1U);
+  EXPECT_EQ(cluster.scribes[2]->frames, 1U);
+}
+
+TEST(LoopTest, DamageIsNamed) {
+  Cluster cluster(2);
+  cluster.net.corrupt(0, 1);
+  cluster.send(0, 1, 1, 10);
+  cluster.settle();
+  EXPECT_NE(cluster.scribes[1]->why.find("frame"), std::string::npos) << cluster.scribes[1]->why;
+  EXPECT_EQ(cluster.scribes[0]->why, "the connection was ended by the other side");
+}
+
+TEST(LoopTest, TheFrozenComeBack) {
+  Cluster cluster(2);
+  cluster.net.freeze(0);
+  cluster.send(0, 1, 1, 10);
+  cluster.send(1, 0, 2, 10);
+  cluster.poll(5);
+  EXPECT_EQ(cluster.text, "");
+  EXPECT_GT(cluster.modules[0]->queued(1), 0U);
+  cluster.net.thaw(0);
+  cluster.settle();
+  EXPECT_EQ(cluster.scribes[0]->frames + cluster.scribes[1]->frames, 2U);
+}
+
+TEST(LoopTest, NarrowWaysQueue) {
+  Cluster cluster(2, {.capacity_bytes = 1'000});
+  cluster.send(0, 1, 1, 10'000);
+  EXPECT_EQ(cluster.modules[0]->queued(1), 10'040U - 1'000U);
+  EXPECT_FALSE(cluster.net.quiet());
+  cluster.settle();
+  EXPECT_EQ(cluster.scribes[1]->frames, 1U);
+}
+
+TEST(LoopTest, HeldBackFramesNeedAFlush) {
+  Cluster cluster(2, {.hold_back_bytes = 100});
+  cluster.send(0, 1, 1, 10);
+  cluster.modules[1]->poll();
+  EXPECT_EQ(cluster.scribes[1]->frames, 0U);
+  cluster.modules[0]->flush();
+  cluster.modules[1]->poll();
+  EXPECT_EQ(cluster.scribes[1]->frames, 1U);
+  cluster.send(0, 1, 2, 101);  // Large enough to go at once, and takes along what waits.
+  cluster.modules[1]->poll();
+  EXPECT_EQ(cluster.scribes[1]->frames, 2U);
+}
+
+TEST(LoopTest, LatePiecesEndTheWait) {
+  Cluster cluster(2, {.delay_time_max = std::chrono::milliseconds(5)}, seed());
+  for (std::uint64_t i = 0; i < 10; ++i) {
+    cluster.send(0, 1, i, 10);
+    // No timeout: the end of the delay alone ends it.
+    while (cluster.scribes[1]->frames == i) {
+      if (!cluster.modules[1]->poll()) cluster.modules[1]->wait(std::nullopt);
+    }
+  }
+}
+
+TEST(LoopTest, WrongCallsAreErrors) {
+  EXPECT_THROW(LoopNet(0), Error);
+  EXPECT_THROW(LoopNet(2, {.capacity_bytes = 0}), Error);
+  Cluster cluster(2);
+  EXPECT_THROW((void)cluster.net.module(0), Error);
+  EXPECT_THROW((void)cluster.net.module(2), Error);
+  EXPECT_THROW(cluster.net.kill(2), Error);
+  EXPECT_THROW(cluster.send(0, 0, 1, 1), Error);
+  EXPECT_THROW(cluster.send(0, 2, 1, 1), Error);
+  EXPECT_THROW(cluster.modules[0]->start(*cluster.scribes[0]), Error);
+}
+
+TEST(LoopTest, ModulesOutliveTheirNet) {
+  std::string text;
+  Scribe scribe(1, text);
+  std::unique_ptr<Module> one;
+  std::unique_ptr<Module> other;
+  {
+    LoopNet net(2);
+    one = net.module(0);
+    other = net.module(1);
+  }
+  Scribe sender(0, text);
+  one->start(sender);
+  other->start(scribe);
+  one->send(1, {}, {});
+  other->poll();
+  EXPECT_EQ(scribe.frames, 1U);
+  other.reset();
+  one.reset();
+}
+
+}  // namespace
+}  // namespace aplib::comm
