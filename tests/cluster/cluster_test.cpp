@@ -2,10 +2,7 @@
 // What cluster files say, and what is said about those that say nonsense.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -53,7 +50,7 @@ threads = 2
 [[host]]
 name = "ws2"
 launch = "command"
-command = "rsh {name} {cmd}"
+command = "rsh {host} {quoted-cmd}"
 cells = "auto"
 threads = "per-cell"
 speed = 2.5
@@ -90,7 +87,7 @@ secure = "tls"
   EXPECT_EQ(first.line, 10);
   const ClusterHost& second = cluster.hosts[1];
   EXPECT_EQ(second.launch, LaunchKind::command);
-  EXPECT_EQ(second.command, "rsh {name} {cmd}");
+  EXPECT_EQ(second.command, "rsh {host} {quoted-cmd}");
   EXPECT_EQ(second.cells, std::nullopt);
   EXPECT_EQ(second.threads, "per-cell");
   EXPECT_EQ(second.speed.kind, Speed::Kind::number);
@@ -141,12 +138,12 @@ launch = "ssh"
 speed = "memory"
 cells = 3
 [machine]
-command = "in {name} {cmd}"
+command = "in {host} {cmd}"
 speed = "compute"
 folder = "/tmp"
 )");
   EXPECT_EQ(cluster.hosts[0].launch, LaunchKind::command);
-  EXPECT_EQ(cluster.hosts[0].command, "in {name} {cmd}");
+  EXPECT_EQ(cluster.hosts[0].command, "in {host} {cmd}");
   EXPECT_EQ(cluster.hosts[0].speed.kind, Speed::Kind::compute);
   EXPECT_EQ(cluster.hosts[0].folder, "/tmp");
   EXPECT_EQ(cluster.hosts[1].launch, LaunchKind::ssh);
@@ -226,7 +223,7 @@ INSTANTIATE_TEST_SUITE_P(
               R"(c.toml:1:1: [[host]] a: command and launch = "ssh" contradict each other: keep one of them)"},
         Wrong{
             "[[host]]\nname = \"a\"\ncommand = \"rsh a\"",
-            R"(c.toml:3:11: [[host]] a: command = "rsh a": not a command: use a text with {cmd} where the command to run on the host belongs, for example "rsh {name} {cmd}")"},
+            R"(c.toml:3:11: [[host]] a: command = "rsh a": not a command: use a text with {cmd} where the command to run on the host belongs, for example "rsh {host} {quoted-cmd}")"},
         Wrong{"[[host]]\nname = \"a\"\nspeed = \"command\"",
               R"(c.toml:1:1: [[host]] a: speed = "command": the command is missing: add speed-command = "...")"},
         Wrong{"[[host]]\nname = \"a\"\nspeed = -1",
@@ -255,6 +252,59 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{
             "grid = 4",
             R"(c.toml:1:1: "grid": keys stand in tables: write [machine], [[host]] or [comm] before it, for this key [machine])"}));
+
+struct NoToml {
+  const char* text;
+  const char* place;
+  const char* remedy;
+};
+
+/// What the library for TOML says stands between the two.
+TEST(ClusterFile, WhatIsNoTomlIsRefusedWithARemedy) {
+  for (const NoToml& wrong : {
+           NoToml{"[machine]\ngrid = 4x2", "c.toml:2:9: \"grid = 4x2\": ",
+                  ": texts stand in double quotes, as in program = \"./prog\" or grid = \"4x2\"; numbers, true and "
+                  "false do not"},
+           NoToml{"[machine]\nprogram = ./scg", "c.toml:2:", "; numbers, true and false do not"},
+           NoToml{"[machine]\nprogram = \"a\nx = 1", "c.toml:2:13: \"program = \\\"a\": ",
+                  ": a text ends with a double quote on its line; inside, a double quote is written \\\" and a "
+                  "backslash \\\\"},
+           NoToml{"[machine]\nprogram =\n", "c.toml:2:10: \"program =\": ", ": a value must follow ="},
+           NoToml{"[machine\n",
+                  "c.toml:1:9: \"[machine\": ", ": tables are [machine], [[host]] (once for each host) and [comm]"},
+           NoToml{"[machine]\n[machine]", "c.toml:2:1: \"[machine]\": ", ": it is there twice: keep one"},
+           NoToml{"machine:\n", "c.toml:1:8: \"machine:\": ",
+                  ": a line is a table, as [machine], or key = value, or a comment that begins with #"},
+           NoToml{"[machine]\nargs = [\"a\" \"b\"]", "c.toml:2:13: ", ": a list is written [\"a\", \"b\"]"},
+           NoToml{"\xff\xfe", "c.toml:1:1: ", ": save the file as UTF-8"},
+       }) {
+    const std::string error = error_of(wrong.text);
+    EXPECT_TRUE(error.starts_with(wrong.place)) << error;
+    EXPECT_TRUE(error.ends_with(wrong.remedy)) << error;
+    EXPECT_EQ(error.find('\n'), std::string::npos) << error;
+  }
+}
+
+TEST(ClusterFile, AFileThatIsNotThere) {
+  try {
+    (void)read_cluster("/nowhere/c.toml");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "cannot read the cluster file /nowhere/c.toml: No such file or directory");
+  }
+  EXPECT_THROW((void)read_cluster("/"), Error);
+  EXPECT_THROW((void)read_cluster("/dev/zero"), Error);
+}
+
+TEST(ClusterFile, ExamplesAreRight) {
+  int examples = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(CLUSTER_EXAMPLES)) {
+    if (entry.path().extension() != ".toml") continue;
+    ++examples;
+    EXPECT_NO_THROW((void)read_cluster(entry.path())) << entry.path();
+  }
+  EXPECT_GT(examples, 0);
+}
 
 TEST(ClusterFile, SeveralProblemsAreReportedTogether) {
   EXPECT_EQ(

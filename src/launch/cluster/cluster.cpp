@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <set>
 #include <system_error>
@@ -278,7 +277,6 @@ Cluster Reader::read(const Document& document) {
     for (const KeyInfo& key : cluster_keys()) {
       if (key.name == entry.key && hint.empty()) hint = fmt::format(", for this key {}", section_text(key.section));
     }
-    // [host] and host = [...] are caught here, too, when they are no tables.
     complain(entry.at, fmt::format("{}: keys stand in tables: write [machine], [[host]] or [comm] before it{}",
                                    quoted(entry.key), hint));
   }
@@ -322,13 +320,15 @@ Cluster parse_cluster(std::string_view text, const std::string& name, const Opti
 }
 
 Cluster read_cluster(const std::string& path) {
+  errno = 0;
   std::ifstream in(path, std::ios::binary);
-  std::string text;
-  if (in) text.assign(std::istreambuf_iterator<char>(in), {});
-  if (!in || in.bad()) {
+  std::string text(document_bytes_max + 1, '\0');  // one more than is allowed shows what is too large, or never ends
+  if (in) in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!in.is_open() || in.bad()) {
     throw Error(Errc::bad_option,
                 fmt::format("cannot read the cluster file {}: {}", path, std::generic_category().message(errno)));
   }
+  text.resize(static_cast<std::size_t>(in.gcount()));
   Cluster cluster = parse_cluster(text, path, Options::from_environment());
   const char* cells = std::getenv("APLIB_CELLS");
   if (cluster.grid_place.empty() && cells != nullptr && *cells != '\0') {

@@ -36,8 +36,8 @@ struct ClusterHost {
   /// Where the others reach it: an address, or a name that is looked up. Empty: the address by which the host reached the launcher.
   std::string address;
   LaunchKind launch = LaunchKind::ssh;
-  std::string command;                   ///< LaunchKind::command: a line for sh with {cmd}, perhaps {name}, {address}.
-  std::string ssh;                       ///< LaunchKind::ssh: destination; empty: the address, else the name.
+  std::string command;  ///< LaunchKind::command: a line for sh with {cmd} or {quoted-cmd}, {host}, {address}.
+  std::string ssh;      ///< LaunchKind::ssh: destination; empty: the address, else the name.
   std::vector<std::string> ssh_options;  ///< LaunchKind::ssh: arguments of ssh before the destination.
   std::optional<std::uint32_t> cells;    ///< Nothing: "auto".
   std::string threads;                   ///< As the option of the machine; empty: the machine's.
@@ -82,7 +82,7 @@ struct HostSpeed {
   std::uint32_t threads = 1;  ///< That will carry its cells.
 };
 
-/// Whether share_cells() needs the hosts' speeds; threads it needs for cells = "auto" anyway.
+/// Whether share_cells() needs the hosts' speeds: not when all with cells = "auto" are processes on one computer. Their threads it needs anyway.
 [[nodiscard]] bool needs_speeds(const Cluster& cluster);
 
 /// How many cells each host gets, in order, and the grid.

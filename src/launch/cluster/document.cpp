@@ -13,7 +13,6 @@
 namespace aplib::launch {
 namespace {
 
-constexpr std::size_t file_bytes_max = std::size_t{1} << 20;
 /// Dotted keys nest as deep as a line is long, and the library takes nested tables apart by recursion.
 constexpr std::size_t line_bytes_max = 4096;
 constexpr std::size_t shown_max = 60;
@@ -133,9 +132,9 @@ Document read_tables(const toml::table& root) {
 }
 
 void check_form(std::string_view text, const std::string& name) {
-  if (text.size() > file_bytes_max) {
-    throw Error(Errc::bad_option, fmt::format("{}: this is no cluster file: it has {} bytes, and {} are allowed", name,
-                                              text.size(), file_bytes_max));
+  if (text.size() > document_bytes_max) {
+    throw Error(Errc::bad_option,
+                fmt::format("{}: this is no cluster file: it has more than {} bytes", name, document_bytes_max));
   }
   int line = 1;
   for (std::size_t at = 0; at <= text.size(); ++line) {
@@ -150,28 +149,47 @@ void check_form(std::string_view text, const std::string& name) {
   }
 }
 
-/// What people do who do not know TOML; empty: nothing of that.
-std::string_view remedy(std::string_view text, int line) {
+/// Line number `line`, without blanks around it.
+std::string_view line_of(std::string_view text, int line) {
   std::size_t at = 0;
   for (int n = 1; n < line && at < text.size(); ++n) at = std::min(text.find('\n', at), text.size() - 1) + 1;
-  std::string_view words = text.substr(at, std::min(text.find('\n', at), text.size()) - at);
-  if (words.find('\'') != words.npos && words.find('"') == words.npos)
-    return "a text in single quotes ends on its line";
-  if (const std::size_t equals = words.find('='); equals != words.npos) {
-    const std::size_t value = words.find_first_not_of(" \t", equals + 1);
-    if (value == words.npos) return "a value must follow =";
-    const char first = words[value];
-    if (std::string_view("\"'[{+-0123456789tf").find(first) == std::string_view::npos || words[value] == 't' ||
-        words[value] == 'f' || (first >= '0' && first <= '9')) {
+  const std::string_view words = text.substr(at, std::min(text.find('\n', at), text.size()) - at);
+  const std::size_t first = words.find_first_not_of(" \t\r");
+  return first == words.npos ? std::string_view() : words.substr(first, words.find_last_not_of(" \t\r") + 1 - first);
+}
+
+/// What to do about a line that the library cannot read: people who write cluster files do not all know TOML.
+std::string_view remedy(std::string_view words, std::string_view problem) {
+  const auto says = [problem](std::string_view word) { return problem.find(word) != problem.npos; };
+  if (says("redefine")) return "it is there twice: keep one";
+  if (says("utf-8")) return "save the file as UTF-8";
+  if (says("nested")) return "nothing in a cluster file nests so deep";
+  if (says("representable")) return "use a smaller number";
+  const std::size_t equals = words.find('=');
+  if (words.starts_with('[')) return "tables are [machine], [[host]] (once for each host) and [comm]";
+  if (equals == words.npos) return "a line is a table, as [machine], or key = value, or a comment that begins with #";
+  const std::size_t value = words.find_first_not_of(" \t", equals + 1);
+  if (value == words.npos) return "a value must follow =";
+  switch (words[value]) {
+    case '"':
+      return "a text ends with a double quote on its line; inside, a double quote is written \\\" and a backslash \\\\";
+    case '\'':
+      return "a text in single quotes ends on its line";
+    case '[':
+      return "a list is written [\"a\", \"b\"]";
+    case '{':
+      return "no key of a cluster file takes a table";
+    default:
       return "texts stand in double quotes, as in program = \"./prog\" or grid = \"4x2\"; numbers, true and false do "
              "not";
-    }
-    if (first == '"') return "a text ends with a double quote on its line; a double quote inside is written \\\"";
-    return "a list is written [\"a\", \"b\"]";
   }
-  if (words.find('[') != words.npos)
-    return "tables are [machine], [[host]] (once for each host) and [comm]; each but [[host]] may come once";
-  return "a line is a table, as [machine], or key = value, or a comment that begins with #";
+}
+
+/// "decimal integer: expected digit, saw 'x'", without what all problems begin with.
+std::string_view plain(std::string_view description) {
+  constexpr std::string_view beginning = "Error while parsing ";
+  if (description.starts_with(beginning)) description.remove_prefix(beginning.size());
+  return description;
 }
 
 }  // namespace
@@ -201,8 +219,11 @@ Document read_document(std::string_view text, const std::string& name) {
     return read_tables(toml::parse(text, name));
   } catch (const toml::parse_error& error) {
     const Place at = place(error.source());
-    throw Error(Errc::bad_option,
-                fmt::format("{}:{}:{}: {}: {}", name, at.line, at.column, error.description(), remedy(text, at.line)));
+    std::string_view words = line_of(text, at.line);
+    if (std::string_view(error.description()).find("utf-8") != std::string_view::npos) words = "?";
+    const std::string_view problem = plain(error.description());
+    throw Error(Errc::bad_option, fmt::format("{}:{}:{}: {}: {}: {}", name, at.line, at.column, quoted(words), problem,
+                                              remedy(words, problem)));
   }
 }
 

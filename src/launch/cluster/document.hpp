@@ -2,6 +2,7 @@
 // Document: a TOML text as tables of keys with places in the file. The only door to the library that reads TOML.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -9,6 +10,9 @@
 #include <vector>
 
 namespace aplib::launch {
+
+/// A larger text is refused.
+constexpr std::size_t document_bytes_max = std::size_t{1} << 20;
 
 /// Where something stands: both count from 1, columns in characters.
 struct Place {

@@ -156,16 +156,17 @@ std::string apply_launch(const KeyTarget& target, const Value& value) {
 
 std::string apply_command(const KeyTarget& target, const Value& value) {
   const std::string* text = plain_text(value);
-  if (text == nullptr || text->find("{cmd}") == text->npos)
+  if (text == nullptr || (text->find("{cmd}") == text->npos && text->find("{quoted-cmd}") == text->npos))
     return "not a command: use a text with {cmd} where the command to run on the host belongs, for example \"rsh "
-           "{name} {cmd}\"";
+           "{host} "
+           "{quoted-cmd}\"";
   target.host->command = *text;
   target.host->launch = LaunchKind::command;
   return {};
 }
 
 std::string apply_ssh(const KeyTarget& target, const Value& value) {
-  return apply_name(target.host->ssh, value, "a destination of ssh", "@:%");
+  return apply_name(target.host->ssh, value, "a destination of ssh", "@:%[]");
 }
 std::string apply_ssh_options(const KeyTarget& target, const Value& value) {
   return apply_texts(target.host->ssh_options, value);
@@ -259,10 +260,12 @@ constexpr std::array rows{
             "started aprun; a command. \"local\" when there is no name.",
             true},
            apply_launch},
-    KeyRow{
-        {host, "command", "TEXT", "", "contains {cmd}",
-         "Line for sh that starts the process: {cmd} is what to run there, {name} and {address} are the host's.", true},
-        apply_command},
+    KeyRow{{host, "command", "TEXT", "", "contains {cmd} or {quoted-cmd}",
+            "Line for sh that starts the process. {cmd}: what to run there; {quoted-cmd}: the same as one word, for "
+            "commands that give it to "
+            "a shell again; {host}, {address}: the host's.",
+            true},
+           apply_command},
     KeyRow{{host, "cells", "N|\"auto\"", "\"auto\"", "1 .. 16384",
             "Cells (virtual nodes) of this host; \"auto\": by its speed, so that all hosts finish together."},
            apply_host_cells},
@@ -281,8 +284,9 @@ constexpr std::array rows{
     KeyRow{{host, "speed-command", "TEXT", "", "",
             "Line for sh, run on the host, that prints a number: larger is faster. Gives speed = \"command\".", true},
            apply_speed_command},
-    KeyRow{{host, "ssh", "DESTINATION", "", "letters, digits, _.-@:%",
-            "Where ssh goes when that is neither the address nor the name: \"alice@login\"."},
+    KeyRow{{host, "ssh", "[USER@]HOST[:PORT]", "", "letters, digits, _.-@:%[]",
+            "Where ssh goes when that is neither the address nor the name; an IPv6 address with a port stands in "
+            "brackets."},
            apply_ssh},
     KeyRow{{host, "ssh-options", "[TEXT, ...]", "[]", "", "Arguments for ssh, for example [\"-p\", \"2222\"].", true},
            apply_ssh_options},

@@ -17,8 +17,11 @@ namespace aplib::launch {
 namespace {
 
 constexpr double efficiency_aim = 0.99;
-/// More cells than this on a thread cost more (messages, instances) than a better share brings.
-constexpr std::uint32_t cells_per_thread_max = 16;
+/// More cells than this on a thread cost more (messages, instances) than a better share brings...
+constexpr std::uint32_t cells_per_thread_usual = 16;
+/// ...unless the share would be worse than this; then up to so many.
+constexpr double efficiency_least = 0.97;
+constexpr std::uint32_t cells_per_thread_max = 64;
 
 /// A host with cells = "auto".
 struct Taker {
@@ -94,9 +97,11 @@ double cost(std::uint32_t cells) {
 
 /// Deals until the grid is good enough: of those that reach the aim the one with the least cost, else the one that comes nearest.
 std::uint32_t best_count(std::vector<Taker> takers, std::uint32_t fixed) {
-  std::uint64_t most = fixed;
-  for (const Taker& taker : takers) most += std::uint64_t{cells_per_thread_max} * taker.threads;
-  most = std::min<std::uint64_t>(most, cell_count_max);
+  std::uint64_t threads = 0;
+  for (const Taker& taker : takers) threads += taker.threads;
+  const auto limit = [&](std::uint32_t per_thread) {
+    return std::min<std::uint64_t>(fixed + per_thread * threads, cell_count_max);
+  };
   Dealer dealer(takers);
   std::uint32_t best = 0;
   double best_efficiency = 0;
@@ -108,7 +113,8 @@ std::uint32_t best_count(std::vector<Taker> takers, std::uint32_t fixed) {
       best_efficiency = efficiency;
     }
     // No grid of more cells than this costs less.
-    if (count >= most || (best_efficiency == efficiency_aim && count >= cost(best))) return best;
+    if (best_efficiency == efficiency_aim && count >= cost(best)) return best;
+    if (count >= limit(best_efficiency < efficiency_least ? cells_per_thread_max : cells_per_thread_usual)) return best;
   }
 }
 
@@ -142,6 +148,15 @@ std::uint32_t fixed_cells(const Cluster& cluster) {
   return static_cast<std::uint32_t>(fixed);
 }
 
+/// Whether two processes are known to be equally fast: they share a computer.
+bool same_speed(const ClusterHost& a, const ClusterHost& b) {
+  if (&a == &b) return true;
+  const bool measured = a.speed.kind == Speed::Kind::memory || a.speed.kind == Speed::Kind::compute;
+  if (!measured || a.speed.kind != b.speed.kind || a.launch != b.launch || a.threads != b.threads) return false;
+  if (a.launch == LaunchKind::ssh) return a.ssh_destination() == b.ssh_destination() && a.ssh_options == b.ssh_options;
+  return a.launch == LaunchKind::local;
+}
+
 std::vector<Taker> takers_of(const Cluster& cluster, const std::vector<HostSpeed>& speeds) {
   std::vector<Taker> takers;
   for (std::size_t h = 0; h < cluster.hosts.size(); ++h) {
@@ -152,7 +167,9 @@ std::vector<Taker> takers_of(const Cluster& cluster, const std::vector<HostSpeed
       takers.back().threads = std::clamp(speeds[h].threads, 1U, static_cast<std::uint32_t>(cell_count_max));
     }
   }
-  if (takers.size() == 1) takers.front().speed = 1;  // nobody to compare with
+  if (!needs_speeds(cluster)) {
+    for (Taker& taker : takers) taker.speed = 1;
+  }
   for (const Taker& taker : takers) {
     if (std::isfinite(taker.speed) && taker.speed > 0) continue;
     const ClusterHost& host = cluster.hosts[taker.host];
@@ -183,7 +200,10 @@ void check_grid(const Cluster& cluster, Grid grid, std::uint32_t fixed, std::siz
 }  // namespace
 
 bool needs_speeds(const Cluster& cluster) {
-  return std::ranges::count_if(cluster.hosts, [](const ClusterHost& host) { return !host.cells; }) > 1;
+  const auto is_auto = [](const ClusterHost& host) { return !host.cells; };
+  const auto first = std::ranges::find_if(cluster.hosts, is_auto);
+  return std::any_of(first, cluster.hosts.end(),
+                     [&](const ClusterHost& host) { return is_auto(host) && !same_speed(host, *first); });
 }
 
 Shares share_cells(const Cluster& cluster, const std::vector<HostSpeed>& speeds) {

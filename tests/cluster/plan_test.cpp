@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+#include <gtest/gtest.h>
+
+#include "launch/cluster/plan.hpp"
+
+namespace aplib::launch {
+namespace {
+
+TEST(ClusterPlan, SaysWhoRunsWhatAndWhere) {
+  ClusterPlan plan;
+  plan.file = "cluster.toml";
+  plan.program = "/home/u/scg";
+  plan.build_id = "3f2a";
+  plan.args = {"--grid", "300", "two words", ""};
+  plan.grid = {7, 2};
+  plan.grid_auto = true;
+  plan.efficiency = 0.99237;
+  plan.module = "tcp";
+  plan.ports = "5100-5120";
+  plan.secure = "tls";
+  plan.hosts = {{.name = "ws1",
+                 .launch = LaunchKind::ssh,
+                 .address = "10.0.0.1",
+                 .address_why = "by which it reached aprun",
+                 .first_cell = 0,
+                 .cells = 1,
+                 .threads = 1,
+                 .speed = 2.44},
+                {.name = "fast-host",
+                 .launch = LaunchKind::local,
+                 .address = "fe80::1",
+                 .address_why = "the cluster file",
+                 .first_cell = 1,
+                 .cells = 13,
+                 .threads = 12,
+                 .speed = 4.30}};
+  EXPECT_EQ(cluster_plan_text(plan),
+            R"(file         cluster.toml
+program      /home/u/scg
+build-id     3f2a
+arguments    --grid 300 "two words" ""
+grid         7x2 (auto): 14 cells on 2 hosts; cells of equal work use 99.2 % of the sum of the speeds
+messages     tcp, ports 5100-5120
+security     tls: encrypted, and both ends prove that they know the job's key
+
+process  host       launch  cells      threads  speed   address   because
+0        ws1        ssh     0          1        36.2 %  10.0.0.1  by which it reached aprun
+1        fast-host  local   1-13 (13)  12       63.8 %  fe80::1   the cluster file
+)");
+}
+
+TEST(ClusterPlan, LeavesOutWhatIsNotKnown) {
+  ClusterPlan plan;
+  plan.program = "p";
+  plan.module = "tcp";
+  plan.secure = "auth";
+  plan.hosts = {{.name = "local", .address = "127.0.0.1", .address_why = "one computer", .cells = 1}};
+  EXPECT_EQ(cluster_plan_text(plan),
+            R"(program      p
+build-id     none
+grid         1x1: 1 cell on 1 host
+messages     tcp, ports chosen by the system
+security     auth: both ends of a connection prove that they know the job's key
+
+process  host   launch  cells  threads  address    because
+0        local  local   0               127.0.0.1  one computer
+)");
+}
+
+}  // namespace
+}  // namespace aplib::launch

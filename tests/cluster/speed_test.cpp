@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+// Speeds of hosts: by number, by command, by runs; and what a CPU quota does to the last.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <string>
+
+#include "aplib/error.hpp"
+#include "launch/cluster/command_number.hpp"
+#include "launch/cluster/speed.hpp"
+#include "launch/cluster/speed_kernel.hpp"
+#include "launch/cluster/speed_meter.hpp"
+
+namespace aplib::launch {
+namespace {
+
+using namespace std::chrono_literals;
+
+Speed speed_of(Speed::Kind kind, double number = 0, const std::string& command = {}) {
+  Speed speed;
+  speed.kind = kind;
+  speed.number = number;
+  speed.command = command;
+  return speed;
+}
+
+std::string error_of(const std::string& line, std::chrono::seconds limit = 60s) {
+  try {
+    (void)command_number("s", line, limit);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Errc::failed);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(SpeedOfHost, RunsGiveSomeSpeed) {
+  for (const Speed::Kind kind : {Speed::Kind::memory, Speed::Kind::compute}) {
+    for (const std::uint32_t threads : {1U, 3U}) {
+      const double speed = measure_speed(speed_of(kind), threads, 20ms);
+      EXPECT_TRUE(std::isfinite(speed));
+      EXPECT_GT(speed, 1000);
+    }
+  }
+}
+
+TEST(SpeedOfHost, NumbersAndCommandsSayItThemselves) {
+  EXPECT_EQ(measure_speed(speed_of(Speed::Kind::number, 2.5), 7), 2.5);
+  EXPECT_EQ(measure_speed(speed_of(Speed::Kind::command, 0, "echo; echo ' 1.5e3 '"), 7), 1500);
+  // It gets no input: a node's own is where the job's key comes from.
+  EXPECT_EQ(measure_speed(speed_of(Speed::Kind::command, 0, "expr 1 + $(wc -c)"), 7), 1);
+}
+
+TEST(SpeedOfHost, CommandsThatGiveNoNumberAreErrorsInWords) {
+  EXPECT_EQ(error_of("exit 3"), "s: the command \"exit 3\" failed with status 3: try it on this host");
+  EXPECT_EQ(error_of("kill -9 $$"), "s: the command \"kill -9 $$\" failed with status 137: try it on this host");
+  EXPECT_EQ(
+      error_of("echo fast"),
+      "s: the command \"echo fast\" wrote \"fast\\n\", not a number above 0: it must print that and nothing else");
+  for (const char* line : {"true", "echo 0", "echo -1", "echo nan", "echo inf", "echo 1 2", "echo 1x"}) {
+    EXPECT_NE(error_of(line).find("not a number above 0"), std::string::npos) << line;
+  }
+  // Far more than a pipe holds.
+  EXPECT_NE(error_of("yes | head -c 1000000").find("not a number above 0"), std::string::npos);
+}
+
+TEST(SpeedOfHost, CommandsThatHangAreEnded) {
+  EXPECT_EQ(error_of("sleep 1000 & sleep 1000", 1s),
+            "s: the command \"sleep 1000 & sleep 1000\" is not done after 1 s: use a shorter one");
+}
+
+TEST(SpeedOfHost, ThreadsAsTheOptionSays) {
+  EXPECT_EQ(speed_threads("3"), 3U);
+  EXPECT_GE(speed_threads(""), 1U);
+  EXPECT_EQ(speed_threads("auto"), speed_threads(""));
+  EXPECT_EQ(speed_threads("per-cell"), speed_threads(""));
+  const HostSpeed host = measure_host(speed_of(Speed::Kind::memory), "5", false);
+  EXPECT_EQ(host.threads, 5U);
+  EXPECT_EQ(host.speed, 0);
+}
+
+TEST(SpeedKernel, TheSolverStaysFiniteAndCountsItsPoints) {
+  const auto kernel = make_memory_kernel(70);
+  double work = 0;
+  for (int i = 0; i < 3 * 2000; ++i) work += kernel->step();  // three passes, each one piece
+  EXPECT_DOUBLE_EQ(work, 2000.0 * 70 * 70);
+  EXPECT_TRUE(std::isfinite(kernel->result()));
+}
+
+/// Work at 1000 a second in pieces of 0.1 ms, by a thread that may run in the first `share` of each period.
+double rate_under_quota(std::chrono::microseconds period, double share, std::chrono::microseconds phase,
+                        std::chrono::microseconds other_stops) {
+  const SpeedMeter::Clock::time_point start{};
+  SpeedMeter meter(start);
+  const std::chrono::duration<double, std::micro> burst = period * share;
+  auto now = phase;
+  while (!meter.enough(400ms)) {
+    now += 100us;
+    const auto in_period = now % period;
+    if (in_period > burst) now += period - in_period;
+    // Somebody else has the core for a while.
+    if (other_stops > 0us && now % 30000us < 100us) now += other_stops;
+    meter.add(0.1, start + (now - phase));
+  }
+  return meter.rate();
+}
+
+TEST(SpeedMeter, WithoutStopsItIsWorkByTime) { EXPECT_NEAR(rate_under_quota(100ms, 1, 0us, 0us), 1000, 1); }
+
+TEST(SpeedMeter, AQuotaIsSeenWhereverTheRunBegins) {
+  for (const double share : {0.244, 0.43, 0.9}) {
+    const double disturbed = rate_under_quota(100ms, share, 50ms, 4500us);
+    for (auto phase = 0us; phase < 100ms; phase += 7ms) {
+      EXPECT_NEAR(rate_under_quota(100ms, share, phase, 0us), 1000 * share, 10) << share << " " << phase.count();
+      // Other processes on the core now and then are part of its speed, and do not hide the quota.
+      EXPECT_NEAR(rate_under_quota(100ms, share, phase, 4500us), disturbed, 10 * share)
+          << share << " " << phase.count();
+      EXPECT_NEAR(rate_under_quota(50ms, share, phase, 0us), 1000 * share, 12) << share << " " << phase.count();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace aplib::launch
