@@ -53,8 +53,8 @@ struct Failure {
 };
 
 // Between fork() and exec() in a process with threads: async-signal-safe calls alone.
-[[noreturn]] void become(const Pipe& input, const Pipe& output, const Pipe& failure, pid_t parent, const char* folder,
-                         char* const* argv) {
+[[noreturn]] void become(const Pipe& input, const Pipe& output, const Pipe& error, const Pipe& failure, pid_t parent,
+                         const char* folder, char* const* argv) {
   Failure what{0, false};
   ::setsid();
   // The sender of this signal is the thread that forked: the starter's own, which outlives its children unless the launcher is killed.
@@ -68,7 +68,7 @@ struct Failure {
   ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
   ::dup2(input.reader(), STDIN_FILENO);
   ::dup2(output.writer(), STDOUT_FILENO);
-  ::dup2(output.writer(), STDERR_FILENO);
+  ::dup2(error.writer(), STDERR_FILENO);
 #if defined(SYS_close_range)
   constexpr unsigned mark_only = 4;  // CLOSE_RANGE_CLOEXEC: files that somebody opened without that flag
   ::syscall(SYS_close_range, 3U, ~0U, mark_only);
@@ -101,6 +101,7 @@ Child::Child(const std::vector<std::string>& argv, const std::string& folder) {
 
   Pipe input;
   Pipe output;
+  Pipe error;
   Pipe failure;
   // A signal handler of ours must not run in the child.
   sigset_t all;
@@ -109,7 +110,7 @@ Child::Child(const std::vector<std::string>& argv, const std::string& folder) {
   pthread_sigmask(SIG_SETMASK, &all, &mask);
   const pid_t parent = ::getpid();
   pid_ = ::fork();
-  if (pid_ == 0) become(input, output, failure, parent, folder.c_str(), words.data());
+  if (pid_ == 0) become(input, output, error, failure, parent, folder.c_str(), words.data());
   const int fork_error = errno;
   pthread_sigmask(SIG_SETMASK, &mask, nullptr);
   if (pid_ < 0) {
@@ -127,9 +128,8 @@ Child::Child(const std::vector<std::string>& argv, const std::string& folder) {
                                           what.in_folder ? folder : argv[0], std::strerror(what.error)));
   }
   input_fd_ = input.take_writer();
-  output_fd_ = output.take_reader();
-  ::fcntl(input_fd_, F_SETFL, O_NONBLOCK);
-  ::fcntl(output_fd_, F_SETFL, O_NONBLOCK);
+  output_fds_ = {output.take_reader(), error.take_reader()};
+  for (const int fd : {input_fd_, output_fds_[0], output_fds_[1]}) ::fcntl(fd, F_SETFL, O_NONBLOCK);
   end_fd_ = open_end(pid_);
 }
 
@@ -142,7 +142,9 @@ Child::~Child() {
     }
   }
   if (end_fd_ >= 0) ::close(end_fd_);
-  ::close(output_fd_);
+  for (const int fd : output_fds_) {
+    if (fd >= 0) ::close(fd);
+  }
 }
 
 bool Child::write(std::string& text) {
@@ -162,15 +164,17 @@ void Child::close_input() noexcept {
   if (input_fd_ >= 0) ::close(std::exchange(input_fd_, -1));
 }
 
-std::string Child::read(bool& end) {
+std::string Child::read(Stream stream) {
+  int& fd = output_fds_[stream];
   std::array<char, 8192> buffer;
-  for (;;) {
-    const ssize_t got = ::read(output_fd_, buffer.data(), buffer.size());
+  while (fd >= 0) {
+    const ssize_t got = ::read(fd, buffer.data(), buffer.size());
     if (got > 0) return {buffer.data(), static_cast<std::size_t>(got)};
     if (got < 0 && errno == EINTR) continue;
-    end = got == 0 || errno != EAGAIN;
-    return {};
+    if (got < 0 && errno == EAGAIN) break;
+    ::close(std::exchange(fd, -1));  // else it would be ready for ever
   }
+  return {};
 }
 
 void Child::signal(int number) const noexcept {

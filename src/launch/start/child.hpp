@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Child: a process of ours with a pipe to its standard input and one from its standard output and error, in a session of its own, so that it and
-// what it starts can be ended together and a Ctrl-C at the terminal reaches the launcher alone.
+// Child: a process of ours with pipes to its standard input and from its standard output and error, in a session of its own, so that it and what it
+// starts can be ended together and a Ctrl-C at the terminal reaches the launcher alone.
 #pragma once
 
 #include <sys/types.h>
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +15,8 @@ namespace aplib::launch {
 /// Not thread safe. System calls, but none that waits for the program.
 class Child {
  public:
+  enum Stream { output, error };
+
   /// Starts argv[0], looked for in PATH, in `folder` (empty: ours). It dies with the calling thread. Throws Error(failed) with the system's reason when it cannot be executed.
   Child(const std::vector<std::string>& argv, const std::string& folder);
   /// Kills, and waits until it has gone.
@@ -24,15 +27,16 @@ class Child {
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
   /// Readable when the process has ended; -1 where the system lacks that (then ask ended() now and then).
   [[nodiscard]] int end_fd() const noexcept { return end_fd_; }
-  [[nodiscard]] int output_fd() const noexcept { return output_fd_; }
+  /// Readable when read() has something. -1: it has ended.
+  [[nodiscard]] int output_fd(Stream stream) const noexcept { return output_fds_[stream]; }
   /// -1: closed.
   [[nodiscard]] int input_fd() const noexcept { return input_fd_; }
 
   /// Writes as much of `text` as the pipe takes and removes it from there; false when nobody reads any more.
   bool write(std::string& text);
   void close_input() noexcept;
-  /// What has come; "" when nothing more is there now. Sets `end` when nothing will come.
-  [[nodiscard]] std::string read(bool& end);
+  /// What has come; "" when nothing more is there now, or ever.
+  [[nodiscard]] std::string read(Stream stream);
 
   /// To the process and all of its session that have not left its group.
   void signal(int number) const noexcept;
@@ -42,7 +46,7 @@ class Child {
  private:
   pid_t pid_ = -1;
   int end_fd_ = -1;
-  int output_fd_ = -1;
+  std::array<int, 2> output_fds_{-1, -1};  // by Stream
   int input_fd_ = -1;
   std::optional<int> status_;
 };

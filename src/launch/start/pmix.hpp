@@ -39,7 +39,7 @@ class Pmix {
   /// What `rank` has put, as of the last fence; nothing when there is no such text.
   [[nodiscard]] std::optional<std::string> get(std::uint32_t rank, const std::string& key) const;
 
-  /// Ends the whole job with that status, by its launcher; the text goes to the user. Does not end this process at once.
+  /// Ends the whole job with that status, by its launcher, which may show the text or not (Open MPI 4.1 does not). Does not end this process at once.
   void abort(int status, const std::string& text) noexcept;
 
  private:

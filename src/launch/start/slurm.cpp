@@ -91,8 +91,8 @@ class SlurmWay : public Way {
       const std::string& name = node.host.name;
       list += (list.empty() ? "" : ",") + name;
       hosts.insert(name);
-      script += fmt::format("{}.{}) echo {}{};{};; ", shell_quote(name), on_host[name]++, mark::process, node.process,
-                            node_script(node));
+      script += fmt::format("{0}.{1}) echo {2}{3}; echo {2}{3} >&2; {4};; ", shell_quote(name), on_host[name]++,
+                            mark::process, node.process, node_script(node));
     }
     script += "*) echo no part of this machine >&2; exit 1;; esac";
     // The order of a list that is `arbitrary` stays, and names in it may come twice. A node binds its threads itself, and may share its host's cores with other steps.
@@ -127,6 +127,10 @@ class SlurmWay : public Way {
   }
   std::string hindrance() const override { return slurm_hindrance(); }
   bool together() const override { return true; }
+  bool is_noise(std::string_view line) const override {
+    return line ==
+           "srun: cluster configuration lacks support for cpu binding";  // what --cpu-bind=none is answered then
+  }
   bool in_turn() const override { return false; }
 };
 

@@ -37,7 +37,7 @@ constexpr std::array<Symptom, 17> symptoms{{
     {"Permission denied", 1, milliseconds(0), remedy_login},
     {"Too many authentication failures", 1, milliseconds(0), remedy_login},
     {"Bad owner or permissions", 1, milliseconds(0), remedy_login},
-    {"Temporary failure in name resolution", 3, milliseconds(1000), remedy_reach},
+    {"Temporary failure in name resolution", 3, milliseconds(500), remedy_reach},
     {"Could not resolve hostname", 1, milliseconds(0), remedy_reach},
     {"kex_exchange_identification", 8, milliseconds(200), remedy_busy},
     {"Connection reset", 8, milliseconds(200), remedy_busy},
@@ -108,7 +108,7 @@ class SshWay : public Way {
 
   Verdict judge(const NodeStart& node, const WayEnd& end) const override {
     using Kind = Verdict::Kind;
-    if (end.began && end.status != ssh_failed) return judge_program(node, end, "ssh");
+    if (end.told || (end.began && end.status != ssh_failed)) return judge_program(node, end, "ssh");
     const std::vector<std::string> complaints = complaints_of(end.words);
     const std::string by_hand = fmt::format("`{} {} true`", shell_command(ssh_), target_of(node.host).host);
     if (end.began) {

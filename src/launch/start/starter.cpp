@@ -54,7 +54,7 @@ struct Launch {
   std::vector<Node> nodes;
   std::unique_ptr<Child> child;  ///< While it runs.
   std::string to_write;
-  std::string unfinished_line;
+  std::array<std::string, 2> unfinished_lines;  ///< By Child::Stream.
   std::map<std::string, std::size_t> by_label;  ///< srun: label of a task -> index in nodes.
   int attempt = 0;
   bool has_turn = false;
@@ -260,7 +260,7 @@ void AllWays::begin(Launch& launch) {
   }
   guard_->watch(launch.child->pid());
   launch.to_write = starts[0].input;  // several nodes are of one machine: the same for all
-  launch.unfinished_line.clear();
+  launch.unfinished_lines = {};
   launch.by_label.clear();
   launch.child->write(launch.to_write);
 }
@@ -270,7 +270,9 @@ void AllWays::wait(std::optional<Clock::time_point> until) {
   bool blind = false;
   for (const Launch& launch : launches_) {
     if (!launch.child) continue;
-    fds.push_back({launch.child->output_fd(), POLLIN, 0});
+    for (const Child::Stream stream : {Child::output, Child::error}) {
+      fds.push_back({launch.child->output_fd(stream), POLLIN, 0});
+    }
     fds.push_back({launch.child->end_fd(), POLLIN, 0});
     if (!launch.to_write.empty()) fds.push_back({launch.child->input_fd(), POLLOUT, 0});
     blind = blind || launch.child->end_fd() < 0;
@@ -297,23 +299,25 @@ void AllWays::reap() {
 }
 
 void AllWays::take_output(Launch& launch) {
-  bool end = false;
-  for (;;) {
-    const std::string text = launch.child->read(end);
-    if (text.empty()) break;
-    launch.unfinished_line += text;
-    std::string_view rest = launch.unfinished_line;
-    for (std::size_t eol = rest.find('\n'); eol != rest.npos || rest.size() > line_max; eol = rest.find('\n')) {
-      const std::size_t length = std::min(eol, rest.size());
-      take_line(launch, rest.substr(0, length));
-      rest.remove_prefix(std::min(length + 1, rest.size()));
+  // The marks come by the output: what it has complained about before it ended is read first.
+  for (const Child::Stream stream : {Child::error, Child::output}) {
+    std::string& unfinished = launch.unfinished_lines[stream];
+    for (std::string text = launch.child->read(stream); !text.empty(); text = launch.child->read(stream)) {
+      unfinished += text;
+      std::string_view rest = unfinished;
+      for (std::size_t eol = rest.find('\n'); eol != rest.npos || rest.size() > line_max; eol = rest.find('\n')) {
+        const std::size_t length = std::min(eol, rest.size());
+        take_line(launch, rest.substr(0, length));
+        rest.remove_prefix(std::min(length + 1, rest.size()));
+      }
+      unfinished = std::string(rest);
     }
-    launch.unfinished_line = std::string(rest);
   }
 }
 
 void AllWays::take_line(Launch& launch, std::string_view line) {
   if (line.ends_with('\r')) line.remove_suffix(1);
+  if (launch.way->is_noise(line)) return;
   Node* node = &launch.nodes[0];
   if (launch.way->together()) {  // "3: text" comes from task 3; what has no label is srun's own, and concerns all
     const std::size_t colon = line.find(": ");
@@ -352,6 +356,7 @@ void AllWays::take_line(Launch& launch, std::string_view line) {
   }
   if (node != nullptr && node->end.began && line.starts_with(mark::ends)) {
     node->status = static_cast<int>(number_after(mark::ends));
+    node->end.told = true;
     if (launch.way->together()) {  // srun ends with the last of them
       node->end.status = *node->status;
       const Verdict verdict = launch.way->judge(node->start, node->end);
@@ -369,9 +374,9 @@ void AllWays::take_line(Launch& launch, std::string_view line) {
 }
 
 void AllWays::take_end(Launch& launch, int status) {
-  if (!launch.unfinished_line.empty()) {
-    const std::string line = std::exchange(launch.unfinished_line, {});
-    take_line(launch, line);
+  for (std::string& unfinished : launch.unfinished_lines) {
+    if (!unfinished.empty()) take_line(launch, unfinished);
+    unfinished.clear();
   }
   guard_->forget(launch.child->pid());
   launch.child.reset();

@@ -115,7 +115,8 @@ std::string node_script(const NodeStart& node) {
   // The launcher's own folder is a convenience on a host that has it; a folder that was asked for must be there.
   std::string folder;
   if (!node.host.folder.empty()) {
-    folder = fmt::format("cd {0} || {{ echo {1}{0}; exit 1; }}; ", shell_quote(node.host.folder), mark::no_folder);
+    folder = fmt::format("cd {0} 2>/dev/null || {{ echo {1}{0}; exit 1; }}; ", shell_quote(node.host.folder),
+                         mark::no_folder);
   } else {
     std::error_code ignored;
     const std::string ours = std::filesystem::current_path(ignored).string();

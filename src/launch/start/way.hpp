@@ -15,6 +15,7 @@ namespace aplib::launch {
 /// How a way ended for one node.
 struct WayEnd {
   int status = 0;                  ///< Of our process: exit status, or 128 + signal.
+  bool told = false;               ///< The shell there has told the node's status, and `status` is that.
   bool began = false;              ///< The shell on the host has told that it is there.
   bool arrived = false;            ///< The node has called back.
   int attempt = 1;                 ///< How many times it was tried, this one included.
@@ -52,6 +53,8 @@ class Way {
   [[nodiscard]] virtual bool together() const { return false; }
   /// At most some at a time.
   [[nodiscard]] virtual bool in_turn() const { return true; }
+  /// A line of our process's that says nothing to anybody.
+  [[nodiscard]] virtual bool is_noise(std::string_view /*line*/) const { return false; }
   /// A command that kills what runs for `node` on its host, where ending our own process does not; `group` as its shell told. Empty: not needed.
   [[nodiscard]] virtual std::vector<std::string> kill_command(const NodeStart& /*node*/, long /*group*/) const {
     return {};

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: MIT
+"""start_driver, run by a test: what it starts, and what it tells."""
+import re
+import subprocess
+import sys
+import threading
+import unittest
+from pathlib import Path
+
+BIN = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
+STAND_IN = Path(__file__).resolve().parent / "stand_in"
+KEY = "the key of the job"
+
+
+def run_tests(hindrance):
+    """Of the calling script. Exit status 77, and the reason, where they cannot run."""
+    if hindrance:
+        print(f"skipped: {hindrance}")
+        sys.exit(77)
+    only = [word for name in sys.argv[2:] for word in ("-k", name)]
+    sys.exit(not unittest.main(argv=[sys.argv[0], *only], exit=False, verbosity=2).result.wasSuccessful())
+
+
+class Driver:
+    """Nodes are (kind, host, address, folder, command, [words]); shorter ones are filled up with the stand-in that waits."""
+
+    def __init__(self, nodes, ssh="ssh", prefix=(), environment=None):
+        self.lines, self.more = [], threading.Condition()
+        self.process = subprocess.Popen([*prefix, BIN / "start_driver", ssh], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        env=environment)
+        for node in nodes:
+            kind, host, address, folder, command, words = (*node, *("", "", "", "", "", [STAND_IN, "wait"])[len(node):])
+            print("\t".join([kind, host, address, folder, command, *map(str, words)]), file=self.process.stdin)
+        print(file=self.process.stdin, flush=True)
+        self.reader = threading.Thread(target=self.read)
+        self.reader.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            with self.more:
+                self.lines.append(line.rstrip("\n"))
+                self.more.notify_all()
+        with self.more:
+            self.lines.append("end")
+            self.more.notify_all()
+
+    def wait(self, pattern, count=1, seconds=60):
+        """The first lines that match, once there are `count`."""
+        with self.more:
+            def found():
+                return [line for line in self.lines if re.search(pattern, line)]
+            if not self.more.wait_for(lambda: len(found()) >= count or self.lines[-1:] == ["end"], seconds) or len(found()) < count:
+                raise AssertionError(f"{count} x {pattern!r} did not come:\n" + "\n".join(self.lines))
+            return found()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        """Ends all; every line that was told."""
+        if not self.process.stdin.closed:
+            self.process.stdin.close()
+        self.reader.join(30)
+        self.process.kill()
+        self.process.wait()
+        self.reader.join()
+        self.process.stdout.close()
+        return self.lines

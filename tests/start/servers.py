@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: MIT
+"""Real servers for tests, in temporary folders of their own: sshd, and a Slurm cluster of three hosts."""
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
+import namespaces  # noqa: E402
+
+os.environ["PATH"] += ":/usr/sbin:/sbin"
+
+
+def missing(programs):
+    """Why a test of these programs is skipped, as "'sshd' is missing (package openssh-server)"; None when all are there."""
+    for program, package in programs.items():
+        if shutil.which(program) is None:
+            return f"'{program}' is missing (package {package})"
+    return None
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Folder:
+    """A temporary one, removed with its contents."""
+
+    def __init__(self, name):
+        self.path = Path(tempfile.mkdtemp(prefix=f"aplib-{name}-"))
+        self.path.chmod(0o755)
+
+    def write(self, name, text, mode=0o600):
+        file = self.path / name
+        file.write_text(text)
+        file.chmod(mode)
+        return file
+
+    def remove(self):
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+class Sshd:
+    """A server of this user's on 127.0.0.1, and `command`: an ssh that may log in there."""
+
+    NEEDS = {"sshd": "openssh-server", "ssh": "openssh-client", "ssh-keygen": "openssh-client"}
+
+    def __init__(self, more="", authorize=True):
+        self.folder = Folder("sshd")
+        path = self.folder.path
+        self.port = free_port()
+        for name in ("host", "user"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path / name], check=True)
+        key = (path / "user.pub").read_text() if authorize else ""
+        self.folder.write("authorized", key)
+        self.log = path / "log"
+        self.folder.write("sshd_config", "\n".join([
+            f"Port {self.port}", "ListenAddress 127.0.0.1", f"HostKey {path}/host", f"AuthorizedKeysFile {path}/authorized", "StrictModes no",
+            "UsePAM no", "PasswordAuthentication no", "KbdInteractiveAuthentication no", f"PidFile {path}/pid", "LogLevel VERBOSE", more, ""]))
+        self.folder.write("known_hosts", f"[127.0.0.1]:{self.port} {(path / 'host.pub').read_text()}")
+        self.folder.write("ssh_config", "\n".join([
+            "Host *", f"  Port {self.port}", f"  UserKnownHostsFile {path}/known_hosts", "  GlobalKnownHostsFile /dev/null",
+            "  StrictHostKeyChecking yes", f"  IdentityFile {path}/user", "  IdentitiesOnly yes", "  ProxyCommand none", ""]))
+        self.command = f"ssh -F {path}/ssh_config"
+        if os.geteuid() == 0:
+            Path("/run/sshd").mkdir(exist_ok=True)  # where sshd locks its unprivileged half in
+        self.process = subprocess.Popen([shutil.which("sshd"), "-D", "-f", path / "sshd_config", "-E", self.log])
+        if not namespaces.wait_until(self.answers, 10):
+            raise RuntimeError(f"sshd does not answer: {self.log.read_text()}")
+
+    def answers(self):
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 1) as probe:
+                return probe.recv(4) == b"SSH-"
+        except OSError:
+            return False
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait()
+        self.folder.remove()
+
+
+class Slurm:
+    """munged, slurmctld, and a slurmd on each host of a Network; commands run on the first host."""
+
+    NEEDS = {"munged": "munge", "slurmctld": "slurm-wlm", "slurmd": "slurm-wlm", "srun": "slurm-wlm", "salloc": "slurm-wlm"}
+
+    @staticmethod
+    def hindrance():
+        return missing(Slurm.NEEDS) or namespaces.hindrance()
+
+    def __init__(self, names):
+        self.folder = Folder("slurm")
+        path = self.folder.path
+        self.network = namespaces.Network(names)
+        self.processes = []
+        user = pwd.getpwuid(os.geteuid()).pw_name
+        (path / "key").write_bytes(os.urandom(128))
+        (path / "key").chmod(0o400)
+        self.folder.write("cgroup.conf", "CgroupAutomount=no\n")
+        hosts = self.network.hosts
+        mine = socket.gethostname()
+        lines = ["ClusterName=aplib", f"SlurmctldHost={mine}({hosts[0].address})", f"SlurmUser={user}", f"SlurmdUser={user}",
+                 "AuthType=auth/munge", f"AuthInfo=socket={path}/munge.socket", "CredType=cred/munge", f"StateSaveLocation={path}/state",
+                 f"SlurmdSpoolDir={path}/spool.%n", f"SlurmctldPidFile={path}/slurmctld.pid", f"SlurmdPidFile={path}/slurmd.%n.pid",
+                 "ProctrackType=proctrack/linuxproc", "TaskPlugin=task/none", "SelectType=select/cons_tres", "SelectTypeParameters=CR_Core",
+                 "JobAcctGatherType=jobacct_gather/none", "SwitchType=switch/none", "MpiDefault=none", "ReturnToService=2", "KillWait=1"]
+        lines += [f"NodeName={host.name} NodeHostname={mine} NodeAddr={host.address} Port=6818 CPUs=2 State=UNKNOWN" for host in hosts]
+        lines += ["PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP", ""]
+        self.folder.write("slurm.conf", "\n".join(lines))
+        self.folder.write("mpi.conf", f"PMIxCliTmpDirBase={path}/pmix\n")
+        for name in ("state", "pmix", *(f"spool.{host.name}" for host in hosts)):
+            (path / name).mkdir()
+        self.environment = dict(os.environ, SLURM_CONF=str(path / "slurm.conf"))
+        self.start(hosts[0], ["munged", "--foreground", "--force", f"--key-file={path}/key", f"--socket={path}/munge.socket",
+                              f"--pid-file={path}/munge.pid", f"--log-file={path}/munge.log", f"--seed-file={path}/munge.seed"])
+        namespaces.wait_until((path / "munge.socket").exists, 10)
+        self.start(hosts[0], ["slurmctld", "-D", "-c"])
+        for host in hosts:
+            # Its hosts take different names for their folders of PMIx for granted; ours share a file system.
+            own_folder = f'mount -t tmpfs none {path}/pmix && exec "$@"'
+            self.start(host, ["unshare", "--mount", "sh", "-c", own_folder, "sh", "slurmd", "-D", "-N", host.name])
+        if not namespaces.wait_until(lambda: self.run(["sinfo", "-h", "-o", "%T %D"]).stdout.strip() == f"idle {len(hosts)}", 20, 0.05):
+            raise RuntimeError(f"the hosts do not come up: {self.run(['sinfo', '-lN'])}\n{(path / 'log').read_text()}")
+
+    def start(self, host, words):
+        with open(self.folder.path / "log", "a", encoding="utf-8") as log:
+            self.processes.append(host.popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment))
+
+    def run(self, words, **options):
+        return self.network.hosts[0].run(words, text=True, capture_output=True, env=self.environment, timeout=60, **options)
+
+    def close(self):
+        for process in reversed(self.processes):
+            process.terminate()
+        for process in self.processes:
+            process.wait()
+        self.network.close()
+        self.folder.remove()

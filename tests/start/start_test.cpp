@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: MIT
+// What a Starter does on this host; ssh, Slurm and PMIx have tests of their own against real servers.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <condition_variable>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <random>
+
+#include "aplib/error.hpp"
+#include "launch/start/quote.hpp"
+#include "launch/start/slurm.hpp"
+#include "launch/start/starter.hpp"
+
+namespace aplib::launch {
+namespace {
+
+NodeStart node_of(std::uint32_t process, std::vector<std::string> command, LaunchKind kind = LaunchKind::local) {
+  NodeStart node;
+  node.process = process;
+  node.host.name = "ws" + std::to_string(process + 1);
+  node.host.launch = kind;
+  node.command = std::move(command);
+  node.input = "key\n";
+  return node;
+}
+
+NodeStart shell(std::uint32_t process, const std::string& script) {
+  return node_of(process, {"/bin/sh", "-c", script});
+}
+
+/// What a starter has told, and waits for it.
+class Told {
+ public:
+  StartEvents events() {
+    StartEvents events;
+    events.failed = [this](std::uint32_t process, const std::string& text) { add(failed, process, text); };
+    events.ended = [this](std::uint32_t process, int status, const std::string& words) {
+      const std::lock_guard lock(mutex_);
+      EXPECT_TRUE(statuses.emplace(process, status).second) << "told twice";
+      last_words[process] = words;
+      more_.notify_all();
+    };
+    events.said = [this](std::uint32_t process, const std::string& line) { add(said, process, line); };
+    return events;
+  }
+
+  /// Events, not time: the test's own limit ends a wait for what never comes.
+  template <class Condition>
+  void wait(Condition condition) {
+    std::unique_lock lock(mutex_);
+    more_.wait(lock, condition);
+  }
+
+  std::map<std::uint32_t, std::string> failed;  // under the lock until the starter has gone
+  std::map<std::uint32_t, int> statuses;
+  std::map<std::uint32_t, std::string> last_words;
+  std::map<std::uint32_t, std::string> said;
+
+ private:
+  void add(std::map<std::uint32_t, std::string>& into, std::uint32_t process, const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    into[process] += text + "|";
+    more_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable more_;
+};
+
+TEST(Quote, AShellReadsWordsBack) {
+  std::mt19937_64 random(20261121);
+  std::vector<std::string> words{"", "plain", "it's", "-n", "a b"};
+  for (int i = 0; i < 40; ++i) {
+    std::string word;
+    for (std::uint64_t length = random() % 12; length > 0; --length) {
+      word += static_cast<char>(1 + random() % 126);
+    }
+    words.push_back(word);
+  }
+  std::vector<std::string> command{"/usr/bin/printf", "%s\\0"};
+  command.insert(command.end(), words.begin(), words.end());
+  FILE* pipe = ::popen(shell_command(command).c_str(), "r");
+  std::string text;
+  for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) text += static_cast<char>(c);
+  ::pclose(pipe);
+  std::string expected;
+  for (const std::string& word : words) expected += word + '\0';
+  EXPECT_EQ(text, expected);
+  EXPECT_EQ(shell_quote("/usr/bin/aprun"), "/usr/bin/aprun");
+}
+
+TEST(Quote, SplitReadsWhatPeopleWrite) {
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(split_words("ssh -p 2222  -F 'my file'", "x"), (Words{"ssh", "-p", "2222", "-F", "my file"}));
+  EXPECT_EQ(split_words("a\\ b \"c 'd'\" '' e\\\\", "x"), (Words{"a b", "c 'd'", "", "e\\"}));
+  EXPECT_EQ(split_words("  ", "x"), Words{});
+  EXPECT_THROW(split_words("ssh 'x", "option ssh"), Error);
+  EXPECT_THROW(make_starter("ssh \"x"), Error);
+}
+
+TEST(Quote, FillInLeavesOtherBracesAlone) {
+  const std::array<std::pair<std::string_view, std::string>, 2> values{{{"cmd", "run {host}"}, {"host", "ws1"}}};
+  EXPECT_EQ(fill_in("on {host}: {cmd} ${x} {} {cmd", values), "on ws1: run {host} ${x} {} {cmd");
+}
+
+TEST(Slurm, HostLists) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(expand_hostlist("n1"), Names{"n1"});
+  EXPECT_EQ(expand_hostlist("n[1-3,07-08]x,m"), (Names{"n1x", "n2x", "n3x", "n07x", "n08x", "m"}));
+  EXPECT_EQ(expand_hostlist("r[1-2]n[9-10]"), (Names{"r1n9", "r1n10", "r2n9", "r2n10"}));
+  EXPECT_EQ(expand_hostlist("n[1"), Names{"n[1"});
+  EXPECT_EQ(expand_hostlist(""), Names{});
+  EXPECT_EQ(expand_hostlist("n[1-99999999999]").size(), 65536U);
+}
+
+TEST(Slurm, HostListsOfNonsenseEnd) {
+  std::mt19937_64 random(4);
+  for (int i = 0; i < 2000; ++i) {
+    std::string text;
+    for (std::uint64_t length = random() % 12; length > 0; --length) text += "n[]-,19"[random() % 7];
+    EXPECT_LE(expand_hostlist(text).size(), 65536U) << text;
+  }
+}
+
+TEST(Local, GetsTheKeyAndEndsWithItsInput) {
+  Told told;
+  auto starter = make_starter();
+  starter->start({shell(0, "read key; echo has $key; cat; echo end >&2")}, told.events());
+  told.wait([&] { return told.said[0] == "has key|"; });
+  starter->arrived(0);
+  starter.reset();
+  EXPECT_EQ(told.said[0], "has key|end|");
+  EXPECT_TRUE(told.statuses.empty()) << "after the starter's end nothing but lines is told";
+}
+
+TEST(Local, EndsAreToldWithStatusAndLastWords) {
+  Told told;
+  auto starter = make_starter();
+  starter->start({shell(0, "echo a; echo b >&2; exit 3"), shell(1, "kill -SEGV $$"), shell(2, "printf unfinished"),
+                  shell(3, "i=0; while [ $i -lt 100 ]; do echo $i; i=$((i+1)); done")},
+                 told.events());
+  told.wait([&] { return told.statuses.size() == 4; });
+  EXPECT_EQ(told.statuses, (std::map<std::uint32_t, int>{{0, 3}, {1, 128 + SIGSEGV}, {2, 0}, {3, 0}}));
+  EXPECT_NE(told.last_words[0].find("b"), std::string::npos);
+  EXPECT_EQ(told.last_words[2], "unfinished");
+  EXPECT_EQ(told.last_words[3].substr(0, 6), "80\n81\n") << "some last lines only";
+}
+
+TEST(Local, WhatCannotBeExecutedIsNamedWithTheRemedy) {
+  Told told;
+  auto starter = make_starter();
+  NodeStart folder = shell(1, "true");
+  folder.host.folder = "/no/such/folder";
+  starter->start({node_of(0, {"/no/such/aprun"}), folder}, told.events());
+  told.wait([&] { return told.failed.size() == 2; });
+  EXPECT_EQ(told.failed[0],
+            "host 'ws1': cannot execute /no/such/aprun: No such file or directory; give the path of aprun there (aprun "
+            "= \"...\"), or its folder (folder = \"...\")|");
+  EXPECT_NE(told.failed[1].find("host 'ws2': cannot go to the folder /no/such/folder"), std::string::npos);
+}
+
+TEST(Local, RunsInItsFolderWithoutOurFiles) {
+  const int open = ::open("/dev/null", O_RDONLY);  // somebody's who does not think of children
+  Told told;
+  auto starter = make_starter();
+  NodeStart node = shell(0, "pwd; ls /proc/self/fd | wc -l");
+  node.host.folder = "/usr";
+  starter->start({node}, told.events());
+  told.wait([&] { return !told.statuses.empty(); });
+  ::close(open);
+  EXPECT_EQ(told.said[0].substr(0, 7), "/usr|4|") << "its three files and the one that ls reads";
+}
+
+TEST(Local, WhatDoesNotEndByItselfIsKilledWithItsChildren) {
+  Told told;
+  auto starter = make_starter();
+  starter->start({shell(0, "trap '' TERM; sleep 1000 & echo $$ $!; while :; do sleep 1000; done"),
+                  shell(1, "sleep 1000 & echo $$ $!; kill -STOP $$")},
+                 told.events());
+  told.wait([&] { return told.said[0].ends_with('|') && told.said[1].ends_with('|'); });
+  starter.reset();
+  for (const std::uint32_t process : {0U, 1U}) {
+    const pid_t group = std::atoi(told.said[process].c_str());
+    ASSERT_GT(group, 1);
+    // Orphans of the group are zombies for as long as process 1 takes.
+    for (int round = 0; round < 500 && ::kill(-group, 0) == 0; ++round) ::usleep(10000);
+    EXPECT_NE(::kill(-group, 0), 0);
+  }
+}
+
+TEST(Local, ANodeThatClosesItsOutputCostsNothing) {
+  Told told;
+  auto starter = make_starter();
+  starter->start({shell(0, "exec >&- 2>&-; read key; read more")}, told.events());
+  ::usleep(100000);
+  const std::clock_t before = std::clock();
+  ::usleep(300000);
+  EXPECT_LT(std::clock() - before, CLOCKS_PER_SEC / 10) << "of 300 ms: a closed pipe is not polled over and over";
+}
+
+TEST(Command, GetsTheWordsQuoted) {
+  Told told;
+  auto starter = make_starter();
+  NodeStart once = node_of(0, {"/bin/echo", "it's", "a  b"}, LaunchKind::command);
+  once.host.command = "echo to {host} {address}; {cmd}";
+  once.host.address = "10.0.0.1";
+  NodeStart twice = node_of(1, {"/bin/echo", "it's", "a  b"}, LaunchKind::command);
+  twice.host.command = "sh -c {quoted-cmd}";
+  NodeStart folder = node_of(2, {"pwd"}, LaunchKind::command);
+  folder.host.command = "{cmd}";
+  folder.host.folder = "/usr";
+  starter->start({once, twice, folder}, told.events());
+  told.wait([&] { return told.statuses.size() == 3; });
+  EXPECT_EQ(told.said[0], "to ws1 10.0.0.1|it's a  b|");
+  EXPECT_EQ(told.said[1], "it's a  b|");
+  EXPECT_EQ(told.said[2], "/usr|");
+}
+
+TEST(Command, AProgramThatIsMissingIsSaid) {
+  Told told;
+  auto starter = make_starter();
+  NodeStart node = node_of(0, {"/no/aprun", "--node"}, LaunchKind::command);
+  node.host.command = "env {cmd}";
+  starter->start({node}, told.events());
+  told.wait([&] { return !told.failed.empty(); });
+  EXPECT_NE(told.failed[0].find("host 'ws1': its command ended with status 127"), std::string::npos) << told.failed[0];
+  EXPECT_NE(told.failed[0].find("try it by hand: env /no/aprun --node"), std::string::npos) << told.failed[0];
+}
+
+TEST(Starter, ManyAtOnce) {
+  constexpr std::uint32_t count = 64;
+  Told told;
+  auto starter = make_starter();
+  std::vector<NodeStart> nodes;
+  for (std::uint32_t i = 0; i < count; ++i) nodes.push_back(shell(i, "read key; echo $key; read more"));
+  starter->start(nodes, told.events());
+  told.wait([&] { return told.said.size() == count; });
+  starter.reset();
+  EXPECT_TRUE(told.failed.empty());
+}
+
+TEST(Starter, EndedBeforeAllHaveBegun) {
+  for (int round = 0; round < 20; ++round) {
+    Told told;
+    auto starter = make_starter();
+    starter->start({shell(0, "read key; read more"), shell(1, "read key; read more")}, told.events());
+    starter.reset();
+  }
+}
+
+TEST(Starter, PmixIsNotOurs) {
+  Told told;
+  auto starter = make_starter();
+  EXPECT_THROW(starter->start({node_of(0, {"x"}, LaunchKind::pmix)}, told.events()), Error);
+}
+
+TEST(Starter, SlurmOutsideOfAnAllocation) {
+  if (std::getenv("SLURM_JOB_ID") != nullptr) GTEST_SKIP() << "this runs inside an allocation";
+  Told told;
+  auto starter = make_starter();
+  starter->start({node_of(0, {"x"}, LaunchKind::slurm)}, told.events());
+  told.wait([&] { return !told.failed.empty(); });
+  EXPECT_NE(told.failed[0].find("inside a Slurm allocation only"), std::string::npos);
+  EXPECT_TRUE(slurm_hosts().empty());
+}
+
+TEST(Starter, AKilledLauncherLeavesNothing) {
+  // The launcher is a process of its own here, and tells who its node is by a file.
+  const std::string file =
+      (std::filesystem::temp_directory_path() / ("aplib-start-" + std::to_string(::getpid()))).string();
+  const pid_t launcher = ::fork();
+  if (launcher == 0) {
+    Told told;
+    auto starter = make_starter();
+    starter->start({shell(0, "trap '' TERM; sleep 1000 & echo $$ > " + file + ".part; mv " + file + ".part " + file +
+                                 "; while :; do sleep 1000; done")},
+                   told.events());
+    for (;;) ::pause();
+  }
+  while (!std::filesystem::exists(file)) ::usleep(1000);
+  pid_t group = 0;
+  std::ifstream(file) >> group;
+  std::filesystem::remove(file);
+  ASSERT_GT(group, 1);
+  EXPECT_EQ(::kill(-group, 0), 0);
+  ::kill(launcher, SIGKILL);
+  for (int round = 0; round < 500 && ::kill(-group, 0) == 0; ++round) ::usleep(10000);
+  EXPECT_NE(::kill(-group, 0), 0) << "it ignores SIGTERM, and the end of its input: the guard kills it";
+}
+
+}  // namespace
+}  // namespace aplib::launch
