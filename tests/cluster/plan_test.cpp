@@ -9,7 +9,7 @@ namespace {
 TEST(ClusterPlan, SaysWhoRunsWhatAndWhere) {
   ClusterPlan plan;
   plan.file = "cluster.toml";
-  plan.program = "/home/u/scg";
+  plan.program = "/opt/scg";
   plan.build_id = "3f2a";
   plan.args = {"--grid", "300", "two words", ""};
   plan.grid = {7, 2};
@@ -36,7 +36,7 @@ TEST(ClusterPlan, SaysWhoRunsWhatAndWhere) {
                  .speed = 4.30}};
   EXPECT_EQ(cluster_plan_text(plan),
             R"(file         cluster.toml
-program      /home/u/scg
+program      /opt/scg
 build-id     3f2a
 arguments    --grid 300 "two words" ""
 grid         7x2 (auto): 14 cells on 2 hosts; cells of equal work use 99.2 % of the sum of the speeds
