@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <string>
 #include <utility>
 
@@ -70,14 +71,14 @@ std::vector<std::string> complaints_of(const std::vector<std::string>& words) {
   return kept;
 }
 
-/// Where ssh shall go: [user@]address[:port], with an IPv6 address and a port as [address]:port.
+/// Where ssh shall go: [user@]name[:port], with an IPv6 address and a port as [address]:port.
 struct Target {
   std::string host;
   std::string port;
 };
 
 Target target_of(const ClusterHost& host) {
-  std::string text = host.address.empty() ? host.name : host.address;
+  const std::string text = host.ssh_destination();
   const std::size_t at = text.rfind('@');
   const std::size_t begin = at == text.npos ? 0 : at + 1;
   const std::string user = text.substr(0, begin);
@@ -110,7 +111,9 @@ class SshWay : public Way {
     using Kind = Verdict::Kind;
     if (end.told || (end.began && end.status != ssh_failed)) return judge_program(node, end, "ssh");
     const std::vector<std::string> complaints = complaints_of(end.words);
-    const std::string by_hand = fmt::format("`{} {} true`", shell_command(ssh_), target_of(node.host).host);
+    std::vector<std::string> trial = command_line(node, {});
+    trial.insert(trial.end(), {target_of(node.host).host, "true"});
+    const std::string by_hand = fmt::format("`{}`", shell_command(trial));
     if (end.began) {
       return {.kind = Kind::failed,
               .text = fmt::format("{}: the ssh connection to it broke{}", host_name(node), quoted(complaints))};
@@ -142,16 +145,21 @@ class SshWay : public Way {
   }
 
  private:
-  // Of two values of an option ssh takes the first, so the user's words come first.
-  std::vector<std::string> words(const NodeStart& node, const std::string& remote) const {
+  // Of two values of an option ssh takes the first: those of the command, then the host's, then ours.
+  std::vector<std::string> command_line(const NodeStart& node, std::initializer_list<const char*> ours) const {
     std::vector<std::string> all = ssh_;
-    for (const char* word : {"-T", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o",
-                             "ServerAliveInterval=15", "-o", "ClearAllForwardings=yes"}) {
-      all.emplace_back(word);
-    }
+    all.insert(all.end(), node.host.ssh_options.begin(), node.host.ssh_options.end());
     const Target target = target_of(node.host);
     if (!target.port.empty()) all.insert(all.end(), {"-p", target.port});
-    all.insert(all.end(), {"--", target.host, remote});
+    all.insert(all.end(), ours.begin(), ours.end());
+    return all;
+  }
+
+  std::vector<std::string> words(const NodeStart& node, const std::string& remote) const {
+    std::vector<std::string> all =
+        command_line(node, {"-T", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o",
+                            "ServerAliveInterval=15", "-o", "ClearAllForwardings=yes"});
+    all.insert(all.end(), {"--", target_of(node.host).host, remote});
     return all;
   }
 
