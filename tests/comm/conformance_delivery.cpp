@@ -82,7 +82,7 @@ TEST_P(Conformance, BodyIsTheSendersAgain) {
 TEST_P(Conformance, ManyFramesStayInOrder) {
   make(3);
   Sizes sizes(1);
-  constexpr std::uint64_t frames = 3'000;
+  constexpr std::uint64_t frames = 1'500;
   for (std::uint64_t i = 0; i < frames; ++i) {
     for (Peer from = 0; from < 3; ++from) {
       for (Peer to = 0; to < 3; ++to) {
@@ -99,7 +99,7 @@ TEST_P(Conformance, ManyFramesStayInOrder) {
 
 TEST_P(Conformance, ManyThreadsSend) {
   make(3);
-  constexpr std::uint64_t frames = 1'500;
+  constexpr std::uint64_t frames = 800;
   constexpr std::uint32_t threads = 3;
   std::vector<std::thread> senders;
   for (Peer from = 0; from < 3; ++from) {

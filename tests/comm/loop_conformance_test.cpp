@@ -32,7 +32,6 @@ Subject loop(const char* name, const LoopFaults& faults) {
 INSTANTIATE_TEST_SUITE_P(Loop, Conformance,
                          ::testing::Values(loop("plain", {}),
                                            loop("late", {.delay_polls_max = 5, .shuffle_peers = true}),
-                                           loop("pieces", {.piece_bytes_max = 100'000}),
                                            loop("narrow", {.capacity_bytes = 20'000, .hold_back_bytes = 100}),
                                            loop("slow", {.delay_time_max = std::chrono::microseconds(100)}),
                                            loop("awkward", {.delay_polls_max = 3,
