@@ -18,7 +18,11 @@ def run_tests(hindrance):
         print(f"skipped: {hindrance}")
         sys.exit(77)
     only = [word for name in sys.argv[2:] for word in ("-k", name)]
-    sys.exit(not unittest.main(argv=[sys.argv[0], *only], exit=False, verbosity=2).result.wasSuccessful())
+    result = unittest.main(argv=[sys.argv[0], *only], exit=False, verbosity=2).result
+    if result.testsRun == len(result.skipped):
+        print("skipped:", *(reason for _, reason in result.skipped))
+        sys.exit(77)
+    sys.exit(not result.wasSuccessful())
 
 
 class Driver:
