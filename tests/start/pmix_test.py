@@ -58,7 +58,6 @@ class ByOthers(unittest.TestCase):
         self.check(["prterun", "--allow-run-as-root", "--map-by", ":oversubscribe", "-n", "3"], 3)
 
 
-
 if __name__ == "__main__":
     if namespaces.hindrance() is None:
         namespaces.enclose()
