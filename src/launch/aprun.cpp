@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// aprun: runs program files on the cells of a machine on this computer. docs/aprun.md says what it does.
+// aprun: runs program files on the cells of a machine, on this computer or on the hosts of a cluster file. docs/aprun.md says what it does.
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <csignal>
@@ -11,7 +10,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -20,9 +18,13 @@
 #include "kernel/program_summary.hpp"
 #include "kernel/programs.hpp"
 #include "launch/command_line.hpp"
+#include "launch/control/cluster_run.hpp"
+#include "launch/control/endpoint.hpp"
+#include "launch/control/node.hpp"
+#include "launch/open_files.hpp"
 #include "launch/output.hpp"
-#include "launch/placeholders.hpp"
 #include "launch/program_path.hpp"
+#include "launch/program_run.hpp"
 #include "launch/report.hpp"
 #include "launch/watchdog.hpp"
 
@@ -70,47 +72,19 @@ class Sink : public OutputSink {
   int first_failure_ = 0;
 };
 
-void make_folder(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) throw Error(Errc::failed, fmt::format("cannot make the folder {}: {}", path, error.message()));
-}
-
 ProgramRun make_run(const CommandLine& line) {
   ProgramRun run;
   const char* path = std::getenv("PATH");
   run.file = line.direct ? line.program : find_program(line.program, path != nullptr ? path : "");
-  run.arguments = line.arguments;
-  run.arguments.insert(run.arguments.begin(), line.program_name);
-  run.entry = line.entry;
-  run.entry_arguments = line.entry_arguments;
-  const Grid grid = line.machine.cells;
-  if (line.expand) {
-    run.arguments_of = [arguments = run.arguments, grid](std::uint32_t cell) {
-      std::vector<std::string> expanded = arguments;
-      for (std::size_t i = 1; i < expanded.size() && cell != OutputSink::host; ++i)
-        expanded[i] = expand(expanded[i], cell, grid);
-      return expanded;
-    };
-  }
-  if (!line.folder.empty()) {
-    const std::string pattern = std::filesystem::absolute(line.folder);
-    run.folder_of = [pattern](std::uint32_t cell) {
-      std::string folder = expand_cell(pattern, cell_text(cell));
-      make_folder(folder);
-      return folder;
-    };
-    if (!line.dry_run) (void)run.folder_of(0);  // what is wrong shows before anything runs
-  }
+  complete_run(run, {.program_name = line.program_name,
+                     .arguments = line.arguments,
+                     .entry = line.entry,
+                     .entry_arguments = line.entry_arguments,
+                     .expand = line.expand,
+                     .folder = line.folder,
+                     .grid = line.machine.cells});
+  if (run.folder_of && !line.dry_run) (void)run.folder_of(0);  // what is wrong shows before anything runs
   return run;
-}
-
-/// All cells' files are this process's, and what a program leaves open stays open; the system's usual limit is meant for one program.
-void allow_many_files() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 int exit_status(const Report& report, int programs, std::optional<int> watchdog) {
@@ -133,7 +107,8 @@ int run(const CommandLine& line, const std::string& prefix) {
   Sink sink(output, prefix, cells);
   Watchdog watchdog(line.timeout,
                     {.stop = [&machine](int status, const std::string& text) { stop_machine(machine, status, text); },
-                     .last_words = [&output] { output.end_all(); }});
+                     .last_words = [&output] { output.end_all(); },
+                     .grace = std::chrono::seconds(2)});
   const Report report = run_program(machine, what, sink);
   watchdog.finish();
   output.end_all();
@@ -167,7 +142,9 @@ int main(int argc, char** argv) {
   const std::string prefix =
       line.direct ? std::filesystem::path(line.program_name).filename().string() : std::string("aprun");
   try {
-    return run(line, prefix);
+    if (!line.node.empty())
+      return run_node({split_list(line.node), line.process, aplib::comm::secure_from(line.machine.secure)});
+    return line.cluster_file.empty() ? run(line, prefix) : run_cluster(line);
   } catch (const aplib::Error& error) {
     fmt::print(stderr, "{}: {}\n", prefix, error.what());
     return static_cast<int>(aplib::ExitStatus::usage);

@@ -50,7 +50,8 @@ std::size_t parameter_count(std::string_view signature) {
 class HelpPage : public CLI::Formatter {
  public:
   std::string make_usage(const CLI::App*, std::string) const override {
-    return "Usage: aprun [OPTIONS] program [arguments of the program...]\n";
+    return "Usage: aprun [OPTIONS] program [arguments of the program...]\n"
+           "       aprun -f CLUSTER.toml [OPTIONS] [program [arguments of the program...]]\n";
   }
 };
 
@@ -70,6 +71,7 @@ class Parser {
   [[nodiscard]] bool takes_value(std::string_view option) const;
   [[nodiscard]] std::string unknown_option(const std::string& word) const;
   void add_machine_options();
+  void note_given();
 
   CommandLine& into_;
   CLI::App app_;
@@ -81,13 +83,19 @@ class Parser {
 
 Parser::Parser(CommandLine& into)
     : into_(into),
-      app_("aprun: runs a program on all cells of a machine on this computer, each cell with globals of its own.") {
+      app_(
+          "aprun: runs a program on all cells of a machine, each cell with globals of its own: on this computer, or "
+          "with -f "
+          "on the hosts of a cluster file.") {
   app_.formatter(std::make_shared<HelpPage>());
   app_.set_version_flag("--version", fmt::format("aprun (APlib) {}", version));
   app_.failure_message([](const CLI::App*, const CLI::Error& error) {
     return fmt::format("aprun: {}\nRun with --help for more information.\n", error.what());
   });
   add_machine_options();
+  app_.add_option("-f,--file", into.cluster_file,
+                  "Run on the hosts that this cluster file names; what stands on the command line wins over the file.")
+      ->type_name("FILE");
   app_.add_option("--entry", into.entry,
                   "Start at this function instead of cell_main, main or MAIN__, for example solve(int,double)->int. A "
                   "result int is the cell's status, another is printed.")
@@ -113,6 +121,9 @@ Parser::Parser(CommandLine& into)
                    : fmt::format("\"{}\" is not a time: use seconds above 0, for example 90 or 0.5", text);
       });
   app_.add_flag("--dry-run", into.dry_run, "Say what would run where; run nothing.");
+  // How aprun starts itself on hosts; not for people. A group without a name is not shown.
+  app_.add_option("--node", into.node)->group("");
+  app_.add_option("--process", into.process)->group("");
 }
 
 void Parser::add_machine_options() {
@@ -215,15 +226,31 @@ std::optional<int> Parser::parse(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     return app_.exit(error) == 0 ? 0 : usage;
   }
+  if (!into_.node.empty()) return std::nullopt;
   if (!environment_problem.empty()) return refuse(environment_problem);
-  if (program >= argc) return refuse("no program is given");
+  if (program >= argc && into_.cluster_file.empty()) return refuse("no program is given");
   for (auto* names : {&private_, &shared_}) {
     auto& all = names == &private_ ? into_.machine.private_libraries : into_.machine.shared_libraries;
     for (std::string& name : *names) all.push_back(std::move(name));
   }
-  into_.program = into_.program_name = argv[program];
-  into_.arguments.assign(argv + program + 1, argv + argc);
+  if (program < argc) {
+    into_.program = into_.program_name = argv[program];
+    into_.arguments.assign(argv + program + 1, argv + argc);
+  }
+  note_given();
   return std::nullopt;
+}
+
+/// Which options of the machine the command line has, and their values.
+void Parser::note_given() {
+  const auto counts = [this](const char* name) { return app_.get_option(name)->count() > 0; };
+  for (const OptionInfo& info : option_table()) {
+    const std::string name(info.name);
+    const bool given = counts(("--" + name).c_str()) || (name == "cells" && (counts("-n") || counts("--grid"))) ||
+                       (name == "private-libraries" && !private_.empty()) ||
+                       (name == "shared-libraries" && !shared_.empty());
+    if (given) into_.given.emplace_back(name, into_.machine.get(name));
+  }
 }
 
 /// "--direct FILE ARGV0 arguments...": how a program made by apcc comes here when it is executed itself.

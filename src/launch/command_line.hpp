@@ -2,8 +2,10 @@
 // aprun's command line: its own options end at the program's name; what follows belongs to the program.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "aplib/options.hpp"
@@ -13,7 +15,7 @@ namespace aplib::launch {
 
 struct CommandLine {
   Options machine;                           ///< Environment and options together.
-  std::string program;                       ///< As given, to be looked for.
+  std::string program;                       ///< As given, to be looked for; empty: the cluster file has it.
   std::string program_name;                  ///< What the program sees as argv[0].
   std::vector<std::string> arguments;        ///< The program's, without its name.
   std::string entry;                         ///< Signature; empty: by name.
@@ -23,7 +25,12 @@ struct CommandLine {
   std::optional<double> timeout;  ///< Seconds.
   bool expand = false;            ///< Placeholders in `arguments`.
   bool dry_run = false;
-  bool direct = false;  ///< The program was executed itself: `program` is its path, not to be looked for.
+  std::string cluster_file;  ///< Empty: all cells are on this computer, in this process.
+  /// Options of the machine that stand on the command line itself, by name, with their values.
+  std::vector<std::pair<std::string, std::string>> given;
+  std::string node;           ///< Not empty: this is a process of a cluster's machine, and its launcher listens there.
+  std::uint32_t process = 0;  ///< Its number.
+  bool direct = false;        ///< The program was executed itself: `program` is its path, not to be looked for.
 };
 
 /// Reads command line and environment. Returns nothing when there is a program to run; else the exit status, after help or a

@@ -23,7 +23,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::array watched{SIGINT, SIGTERM, SIGHUP};
-constexpr std::chrono::seconds grace{2};            // for tasks that listen to unwind
 constexpr std::chrono::milliseconds farewell{500};  // for output, which a reader who has stopped may hold up
 
 // For the handler: where it writes, and whether one came before.
@@ -113,7 +112,7 @@ void Watchdog::watch() {
       status_ = timeout_status;
       actions_.stop(timeout_status, fmt::format("the time is over: {:g} s (--timeout)", *timeout_));
     }
-    deadline = Clock::now() + grace;
+    deadline = Clock::now() + actions_.grace;
   }
 }
 

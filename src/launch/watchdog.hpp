@@ -2,6 +2,7 @@
 // Watchdog: ends a run when its time is over or a signal asks for it, even when its tasks do not listen.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@ class Watchdog {
   struct Actions {
     std::function<void(int status, const std::string& text)> stop;  ///< Asks the run to end.
     std::function<void()> last_words;  ///< Brings out what was written; may block, then the process ends without.
+    std::chrono::seconds grace{2};     ///< From stop() to the end by force: for tasks that listen to unwind.
   };
 
   /// Watches from now on: SIGINT, SIGTERM and SIGHUP (not where they are ignored), and `timeout` seconds if given. Some time after stop(), or at the second signal, the process

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+#include "launch/control/cluster_run.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "aplib/error.hpp"
+#include "kernel/program_summary.hpp"
+#include "launch/cluster/cluster.hpp"
+#include "launch/cluster/plan.hpp"
+#include "launch/control/coordinator.hpp"
+#include "launch/control/file_server.hpp"
+#include "launch/open_files.hpp"
+#include "launch/output.hpp"
+#include "launch/program_path.hpp"
+#include "launch/report.hpp"
+#include "launch/start/slurm.hpp"
+#include "launch/watchdog.hpp"
+
+namespace aplib::launch {
+namespace {
+
+/// The coordinator ends a machine by force after a second and a half, and needs some seconds to clean up on hosts that do not answer. Only then is it given up itself.
+constexpr std::chrono::seconds watchdog_grace{10};
+
+void say(const std::string& line) { fmt::print(stderr, "aprun: {}\n", line); }
+
+/// What the command line says wins over the file.
+void apply_command_line(const CommandLine& line, Cluster& cluster) {
+  for (const auto& [name, value] : line.given) {
+    if (name == "cells") {
+      Options options;
+      options.set(name, value);
+      cluster.grid = options.cells;
+      cluster.grid_place = "option --cells";
+      continue;
+    }
+    cluster.options.set(name, value);
+    if (name == "threads")
+      for (ClusterHost& host : cluster.hosts) host.threads = value;
+  }
+}
+
+/// Hosts of the allocation that we run in, where the file names none.
+void add_allocated_hosts(Cluster& cluster) {
+  if (!cluster.hosts.empty()) return;
+  for (const std::string& name : slurm_hosts()) {
+    cluster.hosts.push_back(cluster.defaults);
+    cluster.hosts.back().name = name;
+  }
+  if (cluster.hosts.empty()) {
+    throw Error(Errc::bad_option,
+                fmt::format("{}: it names no host, and this is no allocation of Slurm's that could: add [[host]], or "
+                            "start aprun by sbatch or salloc",
+                            cluster.file));
+  }
+}
+
+std::string own_path() {
+  std::error_code error;
+  const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
+  return error ? std::string("aprun") : path.string();
+}
+
+/// The program's name as the command line has it, or the file.
+Job make_job(const CommandLine& line, Cluster cluster) {
+  Job job;
+  std::string program = line.program;
+  job.text.program_name = line.program_name;
+  job.text.arguments = line.arguments;
+  if (program.empty()) {
+    program = cluster.host_program.empty() ? cluster.program : cluster.host_program;
+    job.text.program_name = program;
+    job.text.arguments = cluster.args;
+    if (program.empty()) {
+      throw Error(Errc::bad_option, fmt::format("no program is given: name one behind the options, or as program = "
+                                                "\"...\" in [machine] of {}",
+                                                cluster.file));
+    }
+  }
+  job.text.entry = line.entry;
+  job.text.entry_arguments = line.entry_arguments;
+  job.text.expand = line.expand;
+  job.text.folder = line.folder;
+  const char* search = std::getenv("PATH");
+  ProgramRun run;
+  run.file = find_program(program, search != nullptr ? search : "");
+  complete_run(run, job.text);
+  Options options = cluster.options;
+  options.cells = {1, 1};
+  const ProgramSummary summary = summarize_program(options, run);
+  std::vector<std::string> paths{summary.path};
+  for (const ProgramSummary::File& library : summary.libraries)
+    if (library.separate) paths.push_back(library.path);
+  job.files = describe_files(paths);
+  job.with_host = summary.is_host;
+  job.input_for_all = !line.output.input.empty();
+  job.aprun = own_path();
+  job.dry_run = line.dry_run;
+  job.reach = find_reach(cluster.hosts);
+  job.cluster = std::move(cluster);
+  return job;
+}
+
+std::string plan_of(const Cluster& cluster, const Job& job, const JobResult& result) {
+  ClusterPlan plan;
+  plan.file = cluster.file;
+  plan.program = job.files.front().path;
+  plan.build_id = job.files.front().identity.build_id;
+  plan.host_program = job.with_host ? plan.program : std::string();
+  plan.args = job.text.arguments;
+  plan.grid = result.shares.grid;
+  plan.grid_auto = !cluster.grid.has_value();
+  plan.efficiency = result.shares.efficiency;
+  plan.module = "tcp";
+  plan.ports = cluster.options.ports;
+  plan.secure = cluster.options.secure;
+  plan.hosts = result.plan;
+  return cluster_plan_text(plan);
+}
+
+}  // namespace
+
+int run_cluster(const CommandLine& line) {
+  Cluster cluster = read_cluster(line.cluster_file);
+  add_allocated_hosts(cluster);
+  apply_command_line(line, cluster);
+  const Job job = make_job(line, cluster);
+  OutputPlan plan = line.output;
+  plan.tags = cluster.options.tag_output;
+  plan.sole = cluster.grid && cluster.grid->count() == 1;
+  allow_many_files();
+  Output output(plan);
+  Coordinator coordinator(job, output, make_starter(), {.say = say});
+  Watchdog watchdog(line.timeout, {.stop = [&](int status, const std::string& text) { coordinator.stop(status, text); },
+                                   .last_words = [&] { output.end_all(); },
+                                   .grace = watchdog_grace});
+  const JobResult result = coordinator.run();
+  watchdog.finish();
+  output.end_all();
+  if (!result.plan.empty()) fmt::print("{}", plan_of(cluster, job, result));
+  int status = watchdog.status().value_or(result.status);
+  const bool all_well = std::ranges::all_of(result.cell_status, [](int each) { return each == 0; });
+  if (result.reason.empty() && !all_well) say(end_summary(result.cell_status));
+  if (const std::string problem = output.problem(); !problem.empty()) {
+    say(problem);
+    if (status == 0) status = static_cast<int>(ExitStatus::program_failed);
+  }
+  return status;
+}
+
+}  // namespace aplib::launch

@@ -1,0 +1,485 @@
+// SPDX-License-Identifier: MIT
+#include "launch/control/node.hpp"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "aplib/error.hpp"
+#include "aplib/machine.hpp"
+#include "aplib/version.hpp"
+#include "kernel/part.hpp"
+#include "kernel/programs.hpp"
+#include "launch/cluster/speed.hpp"
+#include "launch/control/connect.hpp"
+#include "launch/control/connection.hpp"
+#include "launch/control/data_port.hpp"
+#include "launch/control/file_identity.hpp"
+#include "launch/control/mailbox.hpp"
+#include "launch/control/node_sink.hpp"
+#include "launch/control/staged_files.hpp"
+#include "launch/control/this_host.hpp"
+#include "launch/control/watch_end.hpp"
+#include "launch/open_files.hpp"
+#include "launch/program_run.hpp"
+
+namespace aplib::launch {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto grace = 1s;           // from being told to stop to the end by force
+constexpr auto close_patience = 1s;  // for the last frames
+constexpr int failed_status = static_cast<int>(ExitStatus::program_failed);
+
+/// The launcher has gone.
+struct Gone {};
+/// The launcher has called the start off.
+struct CalledOff {
+  std::string text;
+};
+
+class Node final : public Supervisor {
+ public:
+  Node(NodeCommand command, const comm::JobKey& key, bool watch_input)
+      : command_(std::move(command)), key_(key), watch_input_(watch_input), last_resort_(loop_) {}
+  ~Node() override {
+    loop_.stop();
+    if (loop_thread_.joinable()) loop_thread_.join();
+  }
+
+  int run();
+
+  bool ready() override;
+  void send_note(std::span<const std::byte> note) override;
+  std::string program_file(const std::string& file) override;
+
+ private:
+  // On the loop's thread.
+  void take(MessageType type, std::span<const std::byte> body);
+  void take_note(std::span<const std::byte> body);
+  void tell_state();
+  void launcher_gone(const std::string& why);
+  void end_soon();
+
+  // On the main thread.
+  void call_launcher();
+  int live();
+  Letter next();
+  template <class Message>
+  Message await();
+  void measure(const MeasureSpeed& how);
+  std::string fetch(const FileRef& file);
+  std::string local_or_fetched(const FileRef& file);
+  void get_files(const std::vector<FileRef>& files);
+  Report carry_part(const Prepare& prepare, const Plan& plan, comm::Module& module);
+  void finish(const Report& report);
+
+  const NodeCommand command_;
+  const comm::JobKey key_;
+  const bool watch_input_;
+  EventLoop loop_;
+  Timer last_resort_;
+  std::thread loop_thread_;
+  std::shared_ptr<Connection> connection_;  // set before the main thread goes on
+  std::string no_connection_;               // why there is none
+  Mailbox letters_;                         // for the main thread
+  Mailbox files_;                           // answers about files, for whoever asks
+  Mailbox notes_;                           // of the overseer
+  StagedFiles staged_;
+  std::mutex file_mutex_;  // one question about files at a time
+  std::mutex note_mutex_;  // pieces of notes do not mix
+  Bytes unfinished_note_;  // the loop's
+
+  std::mutex mutex_;  // of what follows, which the main thread makes and the loop's uses
+  std::unique_ptr<InputPipes> input_;
+  std::unique_ptr<NodeSink> sink_;
+  Machine* machine_ = nullptr;
+  comm::Module* module_ = nullptr;
+  std::uint32_t processes_ = 0;
+  bool gone_ = false;
+};
+
+void Node::take(MessageType type, std::span<const std::byte> body) {
+  const auto with = [&]<class Message>(auto&& what) {
+    if (const auto message = decode<Message>(body)) {
+      const std::lock_guard lock(mutex_);
+      what(*message);
+    } else {
+      launcher_gone("it does not speak this version's protocol");
+    }
+  };
+  switch (type) {
+    case MessageType::note:
+      return take_note(body);
+    case MessageType::written:
+      return with.operator()<Written>([&](const Written& written) {
+        if (sink_) sink_->written(written.bytes);
+      });
+    case MessageType::input:
+      return with.operator()<InputPiece>([&](const InputPiece& piece) {
+        if (input_) input_->take(piece.cell, piece.bytes, piece.last);
+      });
+    case MessageType::stop:
+      return end_soon();
+    case MessageType::ask_state:
+      return tell_state();
+    case MessageType::program:
+    case MessageType::file_piece:
+      return files_.put(type, body);
+    default:
+      return letters_.put(type, body);
+  }
+}
+
+void Node::take_note(std::span<const std::byte> body) {
+  const auto note = decode<Note>(body);
+  if (!note || unfinished_note_.size() + note->bytes.size() > note_bytes_max)
+    return launcher_gone("it does not speak this version's protocol");
+  unfinished_note_.insert(unfinished_note_.end(), note->bytes.begin(), note->bytes.end());
+  if (!note->last) return;
+  notes_.put(MessageType::note, unfinished_note_);
+  unfinished_note_.clear();
+}
+
+void Node::tell_state() {
+  NodeState state;
+  {
+    const std::lock_guard lock(mutex_);
+    if (module_ != nullptr) {
+      const comm::Traffic traffic = module_->traffic();
+      state.module = module_->name();
+      state.frames_sent = traffic.frames_sent;
+      state.frames_received = traffic.frames_received;
+      state.bytes_sent = traffic.bytes_sent;
+      state.bytes_received = traffic.bytes_received;
+      state.refused = traffic.refused;
+      for (std::uint32_t peer = 0; peer < processes_; ++peer)
+        state.peers.push_back(peer == command_.process ? std::string() : module_->describe(peer));
+    }
+  }
+  connection_->send(state);
+}
+
+void Node::launcher_gone(const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(gone_, true)) return;
+    if (sink_) sink_->drop();
+    if (input_) input_->close_all();
+    if (machine_ != nullptr) stop_machine(*machine_, failed_status, fmt::format("the launcher is gone: {}", why));
+  }
+  letters_.close();
+  files_.close();
+  if (connection_) connection_->close();
+  end_soon();
+}
+
+void Node::end_soon() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (input_) input_->close_all();  // who reads shall notice
+  }
+  last_resort_.start(grace, [this] {
+    staged_.remove();
+    ::_exit(failed_status);
+  });
+}
+
+void Node::call_launcher() {
+  ConnectionSettings settings{.key = key_};
+  settings.secure = command_.secure;
+  settings.self = command_.process;
+  if (command_.secure == comm::Secure::tls) settings.tls = std::make_shared<comm::TlsContext>();
+  Connecting connecting;
+  connecting.endpoints = command_.endpoints;
+  connecting.made = [this](std::shared_ptr<Connection> connection) {
+    connection_ = std::move(connection);
+    connection_->trust();  // who answered has proved that it is the launcher
+    ConnectionEvents events;
+    events.message = [this](MessageType type, std::span<const std::byte> body) { take(type, body); };
+    events.closed = [this](ConnectionEnd, const std::string& why) { launcher_gone(why); };
+    connection_->listen(std::move(events));
+    letters_.put(MessageType::hello, {});
+  };
+  connecting.failed = [this](const std::string& why) {
+    no_connection_ = why;
+    letters_.close();
+  };
+  if (watch_input_) {
+    loop_.post([this] { watch_end(loop_, STDIN_FILENO, [this] { launcher_gone("standard input has ended"); }); });
+  }
+  connect_to_launcher(loop_, settings, std::move(connecting));
+  // Signals are for the main thread.
+  sigset_t all;
+  sigset_t mask;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &mask);
+  loop_thread_ = std::thread([this] { loop_.run(); });
+  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+}
+
+Letter Node::next() {
+  std::optional<Letter> letter = letters_.take();
+  if (!letter) throw Gone{};
+  if (letter->type == MessageType::refused) {
+    const auto refused = decode<Refused>(letter->body);
+    throw CalledOff{refused ? refused->text : std::string()};
+  }
+  return std::move(*letter);
+}
+
+template <class Message>
+Message Node::await() {
+  const Letter letter = next();
+  if (letter.type == Message::type) {
+    if (auto message = decode<Message>(letter.body)) return *std::move(message);
+  }
+  throw Error(Errc::failed, "the launcher does not speak this version's protocol");
+}
+
+int Node::run() {
+  call_launcher();
+  const std::optional<Letter> connected = letters_.take();
+  if (!connected) {
+    if (!no_connection_.empty()) {
+      fmt::print(stderr,
+                 "cannot reach the launcher: {}; does a firewall stand between? ports = \"FIRST-LAST\" in [comm] names "
+                 "ports to open\n",
+                 no_connection_);
+    }
+    return failed_status;
+  }
+  int status = failed_status;
+  try {
+    status = live();
+  } catch (const Gone&) {
+  } catch (const CalledOff&) {
+    // The launcher has said why.
+  } catch (const Error& error) {
+    connection_->send(Cannot{error.what()});
+    while (const auto letter = letters_.take()) {
+      if (letter->type == MessageType::refused || letter->type == MessageType::leave) break;
+    }
+  }
+  staged_.remove();
+  return status;
+}
+
+int Node::live() {
+  Hello hello = describe_this_host();
+  hello.version = version;
+  hello.process = command_.process;
+  hello.local = connection_->local_address();
+  connection_->send(hello);
+
+  Letter letter = next();
+  while (letter.type == MessageType::measure) {
+    const auto how = decode<MeasureSpeed>(letter.body);
+    if (!how) throw Error(Errc::failed, "the launcher does not speak this version's protocol");
+    measure(*how);
+    letter = next();
+  }
+  const auto prepare = decode<Prepare>(letter.body);
+  if (letter.type != MessageType::prepare || !prepare)
+    throw Error(Errc::failed, "the launcher does not speak this version's protocol");
+
+  Options options;
+  for (const OptionValue& option : prepare->options) options.set(option.name, option.value);
+  keep_to_cpus(prepare->cpus);
+  ProgramRun run;
+  run.file = local_or_fetched(prepare->files.at(0));
+  get_files({prepare->files.begin() + 1, prepare->files.end()});
+  const std::unique_ptr<DataPort> port =
+      open_data_port(options, prepare->address.empty() ? connection_->local_address() : prepare->address, key_);
+  connection_->send(Prepared{port->endpoint(), {}});
+
+  allow_many_files();
+  const auto plan = await<Plan>();
+  const std::unique_ptr<comm::Module> module =
+      port->make_module(plan.machine, command_.process, plan.endpoints, plan.names);
+  Machine machine(options);
+  complete_run(run, {.program_name = prepare->program_name,
+                     .arguments = prepare->arguments,
+                     .entry = prepare->entry,
+                     .entry_arguments = prepare->entry_arguments,
+                     .expand = prepare->expand,
+                     .folder = prepare->cell_folder,
+                     .grid = options.cells});
+  {
+    const std::lock_guard lock(mutex_);
+    if (gone_) throw Gone{};
+    input_ = std::make_unique<InputPipes>(loop_, [this](std::uint32_t cell, std::uint64_t bytes) {
+      connection_->send(WantInput{cell, bytes});
+    });
+    sink_ = std::make_unique<NodeSink>(*connection_, *input_, prepare->input_for_all);
+    machine_ = &machine;
+    module_ = module.get();
+    processes_ = static_cast<std::uint32_t>(plan.names.size());
+  }
+  std::thread note_taker([&] {
+    while (const auto note = notes_.take()) receive_note(machine, note->body);
+  });
+  Part part;
+  part.self = command_.process;
+  part.first_cell = plan.first_cell;
+  part.names = plan.names;
+  part.module = module.get();
+  part.supervisor = this;
+  const auto over = [&] {
+    files_.close();
+    notes_.close();
+    note_taker.join();
+    const std::lock_guard lock(mutex_);
+    machine_ = nullptr;
+    module_ = nullptr;
+  };
+  Report report;
+  try {
+    report = run_part(machine, run, *sink_, part);
+  } catch (...) {
+    over();
+    throw;
+  }
+  over();
+  module->close(close_patience);
+  finish(report);
+  if (programs_remain(machine)) {  // their threads must not meet the destructors of globals
+    staged_.remove();
+    ::_exit(0);
+  }
+  return 0;
+}
+
+void Node::finish(const Report& report) {
+  Finished finished{report.exit_status, report.reason, {}};
+  finished.cell_status.assign(report.cell_status.begin(), report.cell_status.end());
+  connection_->send(finished);
+  for (;;) {
+    if (next().type == MessageType::leave) return;
+  }
+}
+
+void Node::measure(const MeasureSpeed& how) {
+  keep_to_cpus(how.cpus);
+  const Speed speed{.kind = static_cast<Speed::Kind>(how.kind), .number = how.number, .command = how.command};
+  const HostSpeed is = measure_host(speed, how.threads, how.needed);
+  connection_->send(SpeedIs{is.speed, is.threads});
+}
+
+/// Where the file is on this host: at its own place if that has the same program, else among those that were sent.
+std::string Node::local_or_fetched(const FileRef& file) {
+  try {
+    if (identify_file(file.path).same(file.identity)) return file.path;
+  } catch (const Error&) {  // it is not here
+  }
+  return fetch(file);
+}
+
+void Node::get_files(const std::vector<FileRef>& files) {
+  for (const FileRef& file : files) static_cast<void>(local_or_fetched(file));
+  if (staged_.folder().empty()) return;
+  // Libraries that were sent are found there.
+  const char* others = std::getenv("LD_LIBRARY_PATH");
+  const std::string all = others != nullptr && *others != '\0' ? staged_.folder() + ":" + others : staged_.folder();
+  ::setenv("LD_LIBRARY_PATH", all.c_str(), 1);
+}
+
+std::string Node::fetch(const FileRef& file) {
+  staged_.begin(file);
+  for (std::uint64_t at = 0;;) {
+    connection_->send(WantFile{file.path, at});
+    const auto letter = files_.take();
+    if (!letter) throw Gone{};
+    const auto piece = decode<FilePiece>(letter->body);
+    if (letter->type != MessageType::file_piece || !piece)
+      throw Error(Errc::failed, "the launcher does not speak this version's protocol");
+    if (!piece->problem.empty()) throw Error(Errc::failed, piece->problem);
+    staged_.write(piece->bytes);
+    at += piece->bytes.size();
+    if (piece->last) return staged_.finish();
+  }
+}
+
+bool Node::ready() {
+  connection_->send(Ready{});
+  try {
+    return next().type == MessageType::go;
+  } catch (const Gone&) {
+    return false;
+  } catch (const CalledOff&) {
+    return false;
+  }
+}
+
+void Node::send_note(std::span<const std::byte> note) {
+  const std::lock_guard lock(note_mutex_);
+  do {
+    const auto piece = note.first(std::min(note.size(), piece_bytes_max));
+    note = note.subspan(piece.size());
+    connection_->send(Note{note.empty(), piece});
+  } while (!note.empty());
+}
+
+std::string Node::program_file(const std::string& file) {
+  const std::lock_guard lock(file_mutex_);
+  connection_->send(FindProgram{file});
+  const auto letter = files_.take();
+  const auto program = letter ? decode<ProgramIs>(letter->body) : std::nullopt;
+  if (!program) throw Error(Errc::failed, "the launcher is gone");
+  if (!program->problem.empty() || program->files.empty()) {
+    // The launcher's host lacks it; this one may have it.
+    if (std::filesystem::path(file).is_absolute() && std::filesystem::exists(file)) return file;
+    throw Error(Errc::failed, program->problem);
+  }
+  try {
+    const std::string path = local_or_fetched(program->files.front());
+    get_files({program->files.begin() + 1, program->files.end()});
+    return path;
+  } catch (const Gone&) {
+    throw Error(Errc::failed, "the launcher is gone");
+  }
+}
+
+std::optional<comm::JobKey> read_key() {
+  std::string line;
+  char c = 0;
+  while (line.size() < 2 * comm::JobKey::size + 2 && ::read(STDIN_FILENO, &c, 1) == 1 && c != '\n') line += c;
+  auto key = comm::JobKey::from_hex(line);
+  comm::wipe(std::as_writable_bytes(std::span(line)));
+  return key;
+}
+
+}  // namespace
+
+int run_node(const NodeCommand& command) {
+  const auto key = read_key();
+  if (!key) {
+    fmt::print(stderr,
+               "aprun --node is for aprun -f, which starts it on each host and tells it the job's key on its standard "
+               "input; no key came\n");
+    return static_cast<int>(ExitStatus::usage);
+  }
+  return run_node(command, *key, true);
+}
+
+int run_node(const NodeCommand& command, const comm::JobKey& key, bool watch_input) {
+  // The launcher decides what a Ctrl-C at its terminal means, and its end is ours.
+  for (const int signal : {SIGINT, SIGHUP, SIGPIPE}) std::signal(signal, SIG_IGN);
+  Node node(command, key, watch_input);
+  return node.run();
+}
+
+}  // namespace aplib::launch

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+// Registry: the machines that this user runs on this computer. Each aprun has a socket in a folder that nobody else can use; apctl looks there.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "aplib/options.hpp"
+
+namespace aplib::launch {
+
+/// A process of a machine.
+struct JobProcess {
+  std::string name;      ///< As in the cluster file.
+  std::string computer;  ///< The host's own name; empty: not known yet.
+  std::uint64_t pid = 0;
+  std::string address;  ///< Where it listens; empty: nowhere.
+  std::uint32_t first_cell = 0;
+  std::uint32_t cells = 0;
+  std::string state;  ///< "running", "loading", ...
+  std::uint64_t frames_sent = 0;
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t frames_received = 0;
+  std::uint64_t bytes_received = 0;
+};
+
+struct JobStatus {
+  std::string state;          ///< Of the machine: "running", ...
+  std::uint64_t seconds = 0;  ///< Since aprun was started.
+  Grid grid;                  ///< 0x0: not known yet.
+  std::string file;           ///< Cluster file; empty: none.
+  std::string program;
+  std::vector<JobProcess> processes;
+};
+
+/// Lines of join_words().
+[[nodiscard]] std::string status_lines(const JobStatus& status);
+/// Nothing: they make no sense.
+[[nodiscard]] std::optional<JobStatus> read_status_lines(std::string_view lines);
+
+/// The folder of this user's sockets: $XDG_RUNTIME_DIR/aplib, or /tmp/aplib-UID where that is not set. Made if missing, for this user alone. Throws Error(failed) when it cannot be
+/// made or is not ours alone: then a stranger may have put it there.
+[[nodiscard]] std::string registry_folder();
+
+/// Numbers (process ids of aprun) of the machines that answer, rising. Removes sockets whose aprun has died.
+[[nodiscard]] std::vector<std::uint32_t> registered_jobs(const std::string& folder);
+
+/// Removes sockets of processes that are gone, and disturbs no other.
+void forget_dead_jobs(const std::string& folder);
+
+/// Where job number `job` listens.
+[[nodiscard]] std::string job_socket(const std::string& folder, std::uint32_t job);
+
+/// Asks a job: words of a request; its answer is lines. Blocks, for at most half a minute. Throws Error(failed) when there is no such job or it refuses, in its words.
+[[nodiscard]] std::string ask_job(const std::string& folder, std::uint32_t job,
+                                  const std::vector<std::string>& request);
+
+}  // namespace aplib::launch

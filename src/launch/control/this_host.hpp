@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+// This computer, as a node sees it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "launch/control/protocol.hpp"
+
+namespace aplib::launch {
+
+/// Host, host_id, pid and cpus.
+[[nodiscard]] Hello describe_this_host();
+
+/// The calling thread, and those it starts, run on these CPUs alone. Empty: no change. What the system refuses is left as it is.
+void keep_to_cpus(const std::vector<std::uint32_t>& cpus);
+
+}  // namespace aplib::launch

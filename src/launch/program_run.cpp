@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+#include "launch/program_run.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "aplib/error.hpp"
+#include "launch/output.hpp"
+#include "launch/placeholders.hpp"
+
+namespace aplib::launch {
+namespace {
+
+void make_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) throw Error(Errc::failed, fmt::format("cannot make the folder {}: {}", path, error.message()));
+}
+
+}  // namespace
+
+void complete_run(ProgramRun& run, const RunText& text) {
+  run.arguments = text.arguments;
+  run.arguments.insert(run.arguments.begin(), text.program_name);
+  run.entry = text.entry;
+  run.entry_arguments = text.entry_arguments;
+  if (text.expand) {
+    run.arguments_of = [arguments = run.arguments, grid = text.grid](std::uint32_t cell) {
+      std::vector<std::string> expanded = arguments;
+      for (std::size_t i = 1; i < expanded.size() && cell != OutputSink::host; ++i)
+        expanded[i] = expand(expanded[i], cell, grid);
+      return expanded;
+    };
+  }
+  if (!text.folder.empty()) {
+    const std::string pattern = std::filesystem::absolute(text.folder);
+    run.folder_of = [pattern](std::uint32_t cell) {
+      std::string folder = expand_cell(pattern, cell_text(cell));
+      make_folder(folder);
+      return folder;
+    };
+  }
+}
+
+}  // namespace aplib::launch
