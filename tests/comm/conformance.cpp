@@ -35,6 +35,7 @@ class Recorder::Upcall {
   explicit Upcall(Recorder& recorder) : recorder_(recorder) {
     EXPECT_FALSE(recorder_.inside_.exchange(true)) << "two upcalls at the same time";
     EXPECT_EQ(recorder_.polling_.load(), std::this_thread::get_id()) << "an upcall outside poll()";
+    ++recorder_.upcalls_;
   }
   ~Upcall() { recorder_.inside_.store(false); }
   Upcall(const Upcall&) = delete;
@@ -50,6 +51,7 @@ Recorder::~Recorder() {
 
 bool Recorder::wants(Peer from) {
   const Upcall upcall(*this);
+  ++questions_;
   ++peers_[from].asked;
   return peers_[from].wanted.load();
 }
@@ -132,7 +134,15 @@ void Node::send(Peer to, std::size_t bytes, std::uint32_t stream) {
 bool Node::poll() {
   EXPECT_EQ(recorder_.polling_.exchange(std::this_thread::get_id()), std::thread::id())
       << "the test itself polls twice";
+  const std::uint64_t upcalls = recorder_.upcalls_;
+  const std::uint64_t questions = recorder_.questions_;
   const bool called = module_->poll();
+  // Whether a question alone counts as one is the module's choice.
+  if (recorder_.upcalls_ == upcalls) {
+    EXPECT_FALSE(called) << "poll() made no upcall";
+  } else if (recorder_.upcalls_ - upcalls != recorder_.questions_ - questions) {
+    EXPECT_TRUE(called) << "poll() made an upcall";
+  }
   recorder_.polling_.store({});
   return called;
 }

@@ -101,6 +101,8 @@ class Recorder final : public Receiver {
   std::vector<PeerState> peers_;
   std::atomic<std::thread::id> polling_{};  // The thread in poll() or close().
   std::atomic<bool> inside_{false};
+  std::uint64_t upcalls_ = 0;    // Thread that polls.
+  std::uint64_t questions_ = 0;  // wants(), of those.
 };
 
 /// A process of the net: module and receiver.

@@ -184,6 +184,21 @@ TEST_P(Conformance, OneSlowReceiverDoesNotHoldUpOthers) {
   pump([&] { return node(1).recorder().frames() == frames; });
 }
 
+TEST_P(Conformance, APollTakesALimitedAmount) {
+  make(2);
+  constexpr std::uint64_t frames = 4'000;
+  for (std::uint64_t i = 0; i < frames; ++i) node(0).send(1, 1'000);
+  // Some 64 KiB, says the contract; a program that is kept from its own work for longer than a few of them would mind.
+  constexpr std::uint64_t bytes_most = 256 * 1024;
+  std::uint64_t before = 0;
+  pump([&] {
+    const std::uint64_t bytes = node(1).recorder().bytes();
+    EXPECT_LE(bytes - before, bytes_most);
+    before = bytes;
+    return node(1).recorder().frames() == frames;
+  });
+}
+
 TEST_P(Conformance, UnwantedFramesStayAway) {
   make(3);
   node(2).recorder().want(0, false);

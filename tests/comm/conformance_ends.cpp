@@ -17,8 +17,9 @@ TEST_P(Conformance, RefusedLargeBodyLosesThePeer) {
   node(1).recorder().refuse_large(0);
   node(0).send(1, 100);
   node(0).send(1, 100'000);
-  node(0).send(1, 100);
+  send_until_queued(0, 1, 1'000'000, 1'000'000);  // What waits behind is dropped, too.
   pump([&] { return node(1).recorder().lost(0) == 1 && node(0).recorder().lost(1) == 1; });
+  EXPECT_EQ(node(0).module().queued(1), 0U);
   EXPECT_EQ(node(1).recorder().frames(0), 1U);
   EXPECT_EQ(node(1).recorder().large_begun(0), 0U);
   node(0).send(1, 100);  // dropped
@@ -152,12 +153,14 @@ TEST_P(Conformance, BothCloseAtOnce) {
 
 TEST_P(Conformance, CloseWithoutTimeSaysSo) {
   make(2);
+  node(0).send(1, 8);  // Now they are connected: who has never heard of a process cannot hear that it is lost.
+  pump([&] { return node(1).recorder().frames(0) == 1; });
   const std::uint64_t frames = send_until_queued(0, 1, 1'000'000, 2'000'000);
   if (node(0).module().queued(1) == 0) GTEST_SKIP() << "this system takes everything at once";
   EXPECT_FALSE(node(0).close(0ns));
   // What cannot come any more is followed by the loss.
   pump([&] { return node(1).recorder().lost(0) == 1; }, {1});
-  EXPECT_LT(node(1).recorder().frames(), frames);
+  EXPECT_LT(node(1).recorder().frames(), frames + 1);
 }
 
 TEST_P(Conformance, CloseEndsABodyUnderWay) {
