@@ -2,6 +2,7 @@
 #include "launch/start/way.hpp"
 
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <array>
@@ -64,6 +65,11 @@ class CommandWay : public Way {
   std::string not_executed(const NodeStart& node, const std::string& why) const override {
     return fmt::format("{}: {}", host_name(node), why);
   }
+  /// Our shell on a command that a signal has ended: "Killed".
+  bool is_noise(std::string_view line) const override {
+    const auto is_of = [&](int number) { return line == ::strsignal(number); };
+    return is_of(SIGKILL) || is_of(SIGTERM) || is_of(SIGHUP);
+  }
 };
 
 }  // namespace
@@ -123,8 +129,9 @@ std::string node_script(const NodeStart& node) {
     if (!ours.empty()) folder = fmt::format("cd {} 2>/dev/null; ", shell_quote(ours));
   }
   // Not exec: the shell tells how the node ended, also when that was by a signal, which ssh would report as a failure of its own.
-  return fmt::format("echo {}$$; {}{}; s=$?; echo {}$s; exit $s", mark::begins, folder, shell_command(node.command),
-                     mark::ends);
+  // What the shell itself says of that ("Killed") goes nowhere.
+  return fmt::format("echo {}$$; {}exec 3>&2 2>/dev/null; {} 2>&3 3>&-; s=$?; echo {}$s; exit $s", mark::begins, folder,
+                     shell_command(node.command), mark::ends);
 }
 
 }  // namespace aplib::launch
