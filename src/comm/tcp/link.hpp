@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+// Link: this process's connection to one other, of one stream or several: what waits to be sent, and where the reading of what comes stands.
+//
+//   idle --first send--> calling --our call is taken--> up --the peer ends, or is lost, or we close--> over
+//     \___ its call comes: gathering until all streams of it are here ___/
+//
+// idle -> calling is made by the sender; calling, gathering and up by the service thread alone; over by the polling thread alone (and by close()).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/frame_reader.hpp"
+#include "comm/module.hpp"
+#include "comm/tcp/out_queue.hpp"
+#include "comm/tcp/poller.hpp"
+#include "comm/tcp/stream.hpp"
+
+namespace aplib::comm {
+
+class Link {
+ public:
+  using Clock = std::chrono::steady_clock;
+  enum class State : std::uint8_t { idle, calling, gathering, up, over };
+
+  /// A small frame is held back when the last one went out less than this ago.
+  static constexpr std::chrono::microseconds hold_within{4};
+  /// Larger ones are not held back.
+  static constexpr std::size_t hold_below_bytes = 8 * 1024;
+  /// What is held back goes out when so much has gathered.
+  static constexpr std::size_t held_bytes_max = 32 * 1024;
+  /// A large body is sent from the caller's memory as long as the system takes some of it within this time; then the rest is copied.
+  static constexpr std::chrono::microseconds patience{150};
+  static constexpr std::size_t patience_from_bytes = 64 * 1024;
+
+  Link(Peer peer, Poller& poller) noexcept : peer_(peer), poller_(poller) {}
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+  ~Link() = default;
+
+  [[nodiscard]] Peer peer() const noexcept { return peer_; }
+
+  // Any thread.
+
+  /// Sends or queues a frame. True: nobody has called the peer yet; the caller has it called. Throws std::bad_alloc; then the frame is not sent, and the link is lost when a part of it was.
+  [[nodiscard]] bool send(const Label& label, std::span<const std::byte> body);
+  [[nodiscard]] std::size_t queued() const noexcept { return queued_.load(std::memory_order_relaxed); }
+  /// Writes what is queued, as far as it goes. `also_full`: try also where the system took no more when it was last asked. After Poller::take_writers() named this link.
+  void write(bool also_full) noexcept;
+  [[nodiscard]] State state() const;
+  [[nodiscard]] std::size_t streams() const;
+  void count(Traffic& into) const noexcept;
+
+  // The service thread.
+
+  /// Their call is the one: idle or calling become gathering. False: it is not idle, nor calling while `instead_of_ours`.
+  [[nodiscard]] bool gather(bool instead_of_ours);
+  /// All streams are there. What was queued goes out. False: it was over.
+  bool connect(std::vector<std::unique_ptr<TcpStream>> streams);
+  /// It cannot be connected.
+  void give_up(const std::string& why);
+  /// Has the other host acknowledged something of what is on its way within `timeout`? Otherwise the link is lost. Returns whether anything is on its way, or was sent since the last call.
+  [[nodiscard]] bool check_answers(std::chrono::milliseconds timeout);
+
+  // The polling thread.
+
+  /// After Poller's event that it is connected.
+  void begin_reading(Receiver& receiver);
+  /// One read of each stream that may have something. Returns whether it made an upcall.
+  bool read(Receiver& receiver);
+  /// Takes what has come, and ends the link with this cause.
+  void lose(Receiver& receiver, const std::string& why);
+  [[nodiscard]] bool is_over() const noexcept { return reading_over_; }
+  /// read() has something to do, or to ask, though the system tells of nothing.
+  [[nodiscard]] bool must_be_asked() const noexcept { return paused_ || read_ahead(); }
+  [[nodiscard]] bool read_ahead() const noexcept;
+
+  // close(), alone.
+
+  /// Puts the mark of an ordered end behind all that is queued. False: not connected.
+  bool end_in_order() noexcept;
+  /// Writes, and takes and forgets what comes, so that the other side can write as well. False: broken.
+  bool drain(std::span<std::byte> scratch) noexcept;
+  /// After the last write: no more comes from us.
+  void end_writing() noexcept;
+  /// Something the other host has not acknowledged is still on its way.
+  [[nodiscard]] bool on_its_way() const noexcept;
+  /// Everything ends here and now; a large body under way is told to be incomplete.
+  void close() noexcept;
+
+ private:
+  struct Lane {
+    std::unique_ptr<TcpStream> stream;
+    OutQueue out{};
+    bool full = false;                                    // The system took no more when it was last asked.
+    bool reading = false;                                 // The polling thread wants to know when something comes.
+    std::uint32_t watched{};                              // Of the poller.
+    std::optional<Clock::time_point> unanswered_since{};  // check_answers()
+  };
+  /// What of a frame goes by one lane.
+  struct Outgoing {
+    Lane* lane;
+    std::span<const std::byte> header;
+    std::span<const std::byte> body;
+    [[nodiscard]] std::size_t bytes() const noexcept { return header.size() + body.size(); }
+  };
+  struct EarlyFrame {
+    std::array<std::byte, frame_header_bytes> header;
+    std::vector<std::byte> body;
+  };
+  /// A large body of several streams, while it comes: the first lane's part is the reader's, the others' are filled here.
+  struct Gather final : Receiver {
+    Receiver* receiver = nullptr;
+    std::size_t streams = 0;
+    std::size_t first_left = 0;                // Of the first lane's part.
+    std::vector<std::span<std::byte>> left{};  // By lane; [0] empty.
+    std::size_t lanes_left = 0;                // Lanes with something left.
+    std::size_t by_others = 0;                 // Bytes of all lanes but the first.
+    bool active = false;
+    bool wants(Peer from) override { return receiver->wants(from); }
+    void frame(Peer from, const Label& label, std::span<const std::byte> body) override {
+      receiver->frame(from, label, body);
+    }
+    std::byte* large_begin(Peer from, const Label& label, std::size_t bytes) override;
+    void large_end(Peer from, const Label& label, std::size_t bytes, bool complete) override {
+      receiver->large_end(from, label, bytes, complete);
+    }
+    void peer_lost(Peer, const std::string&) override {}
+  };
+  enum class Reading : std::uint8_t { nothing, something, over };
+
+  // With lock_ held.
+  void send_connected(std::span<const std::byte, frame_header_bytes> header, std::span<const std::byte> body);
+  void push(std::span<Outgoing> parts);
+  bool push_some(Outgoing& part) noexcept;
+  void write_lane(Lane& lane) noexcept;
+  void set_full(Lane& lane, bool full) noexcept;
+  void set_reading(Lane& lane, bool reading) noexcept;
+  void watch(Lane& lane) noexcept;
+  void note_queued() noexcept;
+  void break_off(const std::string& why) noexcept;
+  void drop_queues() noexcept;
+
+  // The polling thread, without lock_.
+  Reading read_first(std::string& why);
+  Reading read_lane(std::size_t number, std::string& why);
+  Reading judge(TcpStream& stream, const TcpStream::Result& result, std::string& why) const;
+  void finish(Receiver& receiver, const std::optional<std::string>& why);
+  void pause(bool pause) noexcept;
+
+  const Peer peer_;
+  Poller& poller_;
+
+  // The polling thread's, in the order of the path of a small frame.
+  std::vector<std::unique_ptr<Lane>> lanes_;  // Set under lock_ when it comes up; the lanes' output is lock_'s.
+  std::unique_ptr<FrameReader> reader_;
+  Gather gather_;
+  bool paused_ = false;
+  bool reading_over_ = false;
+  std::atomic<std::uint64_t> reads_ = 0;
+  std::atomic<std::uint64_t> frames_received_ = 0;
+  std::atomic<std::uint64_t> bytes_received_ = 0;
+
+  mutable std::mutex lock_;
+  State state_ = State::idle;
+  bool broken_ = false;  // Reported as lost; nothing is written any more.
+  bool listed_ = false;  // Among the poller's writers.
+  Clock::time_point last_write_{};
+  std::deque<EarlyFrame> early_;
+  std::size_t early_bytes_ = 0;
+  std::uint64_t frames_at_check_ = 0;
+  std::atomic<std::size_t> queued_ = 0;
+  // Written under lock_.
+  std::atomic<std::uint64_t> frames_sent_ = 0;
+  std::atomic<std::uint64_t> bytes_sent_ = 0;
+  std::atomic<std::uint64_t> writes_ = 0;
+};
+
+}  // namespace aplib::comm

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: MIT
+// The sending half of Link.
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "comm/tcp/link.hpp"
+#include "comm/tcp/split.hpp"
+#include "comm/wire.hpp"
+
+namespace aplib::comm {
+namespace {
+
+constexpr auto counting = std::memory_order_relaxed;  // nothing else is read after a counter
+
+/// One writer at a time (the link's lock, or the polling thread): no locked instruction.
+void add(std::atomic<std::uint64_t>& counter, std::uint64_t more) noexcept {
+  counter.store(counter.load(counting) + more, counting);
+}
+
+void relax() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+std::span<const std::byte> behind(std::span<const std::byte> bytes, std::size_t& count) noexcept {
+  const std::size_t part = std::min(bytes.size(), count);
+  count -= part;
+  return bytes.subspan(part);
+}
+
+}  // namespace
+
+bool Link::send(const Label& label, std::span<const std::byte> body) {
+  std::array<std::byte, frame_header_bytes> header;
+  encode({label, body.size()}, header);
+  const std::lock_guard hold(lock_);
+  if (state_ == State::over || broken_) return false;
+  if (state_ != State::up) {
+    early_.push_back({header, {body.begin(), body.end()}});
+    early_bytes_ += header.size() + body.size();
+    note_queued();
+  } else {
+    send_connected(header, body);
+  }
+  add(frames_sent_, 1);
+  add(bytes_sent_, body.size());
+  if (state_ != State::idle) return false;
+  state_ = State::calling;
+  return true;
+}
+
+void Link::send_connected(std::span<const std::byte, frame_header_bytes> header, std::span<const std::byte> body) {
+  Lane& lane = *lanes_[0];
+  if (body.size() < hold_below_bytes) {
+    const bool alone = lane.out.empty() && Clock::now() - last_write_ >= hold_within;
+    if (!alone) {
+      lane.out.append(header, body);
+      if (!lane.full && lane.out.bytes() >= held_bytes_max) write_lane(lane);
+      note_queued();
+      return;
+    }
+    constexpr std::size_t together_max = 512;
+    if (body.size() <= together_max) {  // one piece is cheaper for the system than two
+      std::array<std::byte, frame_header_bytes + together_max> together;
+      std::memcpy(together.data(), header.data(), header.size());
+      if (!body.empty()) std::memcpy(together.data() + header.size(), body.data(), body.size());
+      Outgoing part{&lane, std::span(together).first(header.size() + body.size()), {}};
+      push({&part, 1});
+      return;
+    }
+  }
+  if (lanes_.size() == 1 || body.size() < Split::from_bytes) {
+    Outgoing part{&lane, header, body};
+    push({&part, 1});
+    return;
+  }
+  std::vector<Outgoing> parts;
+  parts.reserve(lanes_.size());
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    const Split::Part part = Split::part(body.size(), lanes_.size(), i);
+    parts.push_back(
+        {lanes_[i].get(), i == 0 ? header : std::span<const std::byte>(), body.subspan(part.offset, part.bytes)});
+  }
+  push(parts);
+}
+
+/// Sends the parts from where they lie, each behind what is queued on its lane, for as long as the system takes them and little beyond; then copies the rest.
+void Link::push(std::span<Outgoing> parts) {
+  Clock::time_point stuck_since{};
+  while (true) {
+    bool moved = false;
+    std::size_t left = 0;
+    for (Outgoing& part : parts) {
+      if (part.bytes() == 0) continue;
+      moved |= push_some(part);
+      if (broken_) return;
+      left += part.bytes();
+    }
+    if (left == 0) return note_queued();
+    if (moved) {
+      stuck_since = {};
+      continue;
+    }
+    if (left < patience_from_bytes) break;
+    const Clock::time_point now = Clock::now();
+    if (stuck_since == Clock::time_point{}) stuck_since = now;
+    if (now - stuck_since >= patience) break;
+    // The other side takes it out of the system's buffers now, and may need the lock of the very socket.
+    constexpr int rounds = 32;
+    for (int i = 0; i < rounds; ++i) relax();
+  }
+  try {
+    for (const Outgoing& part : parts) {
+      if (part.bytes() == 0) continue;
+      part.lane->out.append(part.header, part.body);
+      set_full(*part.lane, true);
+    }
+  } catch (const std::bad_alloc&) {
+    // A part of the frame may be out, and the rest will never be.
+    break_off("no memory here for what it has not taken");
+    throw;
+  }
+  note_queued();
+}
+
+/// One write: what is queued on the lane, then the part. Returns whether any bytes went out; those of the part are taken from it.
+bool Link::push_some(Outgoing& part) noexcept {
+  constexpr std::size_t queued_pieces_max = 14;
+  std::array<iovec, queued_pieces_max + 2> pieces;
+  OutQueue& out = part.lane->out;
+  std::size_t count = out.front(std::span(pieces).first(queued_pieces_max));
+  std::size_t covered = 0;
+  for (std::size_t i = 0; i < count; ++i) covered += pieces[i].iov_len;
+  if (covered == out.bytes()) {
+    for (const std::span<const std::byte> bytes : {part.header, part.body})
+      if (!bytes.empty()) pieces[count++] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
+  }
+  const TcpStream::Result result = part.lane->stream->write(std::span(pieces).first(count));
+  add(writes_, 1);
+  if (result.kind == TcpStream::Kind::failed) break_off(part.lane->stream->failure());
+  if (result.kind != TcpStream::Kind::moved) return false;
+  std::size_t bytes = result.bytes - out.remove(result.bytes);
+  part.header = behind(part.header, bytes);
+  part.body = behind(part.body, bytes);
+  if (part.bytes() == 0 && part.lane->full) set_full(*part.lane, false);
+  last_write_ = Clock::now();
+  return true;
+}
+
+void Link::write_lane(Lane& lane) noexcept {
+  constexpr std::size_t pieces_max = 16;
+  std::array<iovec, pieces_max> pieces;
+  while (!lane.out.empty()) {
+    const std::size_t count = lane.out.front(pieces);
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < count; ++i) bytes += pieces[i].iov_len;
+    const TcpStream::Result result = lane.stream->write(std::span(pieces).first(count));
+    add(writes_, 1);
+    if (result.kind == TcpStream::Kind::failed) return break_off(lane.stream->failure());
+    if (result.kind != TcpStream::Kind::moved) return set_full(lane, true);
+    lane.out.remove(result.bytes);
+    last_write_ = Clock::now();
+    if (result.bytes < bytes) return set_full(lane, true);
+  }
+  set_full(lane, false);
+}
+
+void Link::write(bool also_full) noexcept {
+  // Who holds the lock for long is sending a large frame, and what is queued went before it. It stays listed.
+  constexpr int tries = 64;
+  std::unique_lock hold(lock_, std::try_to_lock);
+  for (int i = 0; i < tries && !hold.owns_lock(); ++i) {
+    relax();
+    hold.try_lock();
+  }
+  if (!hold.owns_lock()) return poller_.add_writer(this);
+  listed_ = false;
+  if (state_ != State::up || broken_) return;
+  for (const auto& lane : lanes_) {
+    if (!lane->out.empty() && (also_full || !lane->full)) write_lane(*lane);
+    if (broken_) return;
+  }
+  note_queued();
+}
+
+/// After every change of what is queued.
+void Link::note_queued() noexcept {
+  std::size_t bytes = early_bytes_;
+  for (const auto& lane : lanes_) bytes += lane->out.bytes();
+  queued_.store(bytes, std::memory_order_relaxed);
+  if (bytes == 0 || listed_ || state_ != State::up) return;
+  listed_ = true;
+  poller_.add_writer(this);
+}
+
+void Link::set_full(Lane& lane, bool full) noexcept {
+  lane.full = full;
+  watch(lane);
+}
+
+void Link::watch(Lane& lane) noexcept {
+  const std::uint32_t wanted =
+      (lane.reading ? std::uint32_t{EPOLLIN} : 0U) | (lane.full ? std::uint32_t{EPOLLOUT} : 0U);
+  poller_.watch(lane.stream->socket(), this, lane.watched, wanted);
+  lane.watched = wanted;
+}
+
+void Link::drop_queues() noexcept {
+  early_.clear();
+  early_bytes_ = 0;
+  for (const auto& lane : lanes_) {
+    lane->out.clear();
+    lane->full = false;
+  }
+  queued_.store(0, std::memory_order_relaxed);
+}
+
+/// Writing has failed. What the peer sent before may still lie in the socket: the polling thread takes it, and then ends the link.
+void Link::break_off(const std::string& why) noexcept {
+  if (broken_ || state_ == State::over) return;
+  broken_ = true;
+  for (const auto& lane : lanes_) {
+    lane->full = false;
+    watch(*lane);
+  }
+  drop_queues();
+  poller_.report({this, why});
+}
+
+Link::State Link::state() const {
+  const std::lock_guard hold(lock_);
+  return state_;
+}
+
+std::size_t Link::streams() const {
+  const std::lock_guard hold(lock_);
+  return lanes_.size();
+}
+
+void Link::count(Traffic& into) const noexcept {
+  into.frames_sent += frames_sent_.load(counting);
+  into.bytes_sent += bytes_sent_.load(counting);
+  into.frames_received += frames_received_.load(counting);
+  into.bytes_received += bytes_received_.load(counting);
+  into.system_calls += writes_.load(counting) + reads_.load(counting);
+}
+
+bool Link::gather(bool instead_of_ours) {
+  const std::lock_guard hold(lock_);
+  if (broken_ || (state_ != State::idle && !(state_ == State::calling && instead_of_ours))) return false;
+  state_ = State::gathering;
+  return true;
+}
+
+bool Link::connect(std::vector<std::unique_ptr<TcpStream>> streams) {
+  const std::lock_guard hold(lock_);
+  if (state_ == State::over || broken_) return false;
+  for (auto& stream : streams) {
+    lanes_.push_back(std::make_unique<Lane>());
+    lanes_.back()->stream = std::move(stream);
+  }
+  state_ = State::up;
+  poller_.report({this, std::nullopt});
+  try {
+    while (!early_.empty() && !broken_) {
+      const EarlyFrame& frame = early_.front();
+      send_connected(frame.header, frame.body);
+      if (broken_) break;
+      early_bytes_ -= frame.header.size() + frame.body.size();
+      early_.pop_front();
+    }
+  } catch (const std::bad_alloc&) {
+    break_off("no memory here for what it has not taken");
+  }
+  if (broken_) return true;
+  for (const auto& lane : lanes_)
+    if (!lane->full) write_lane(*lane);
+  if (!broken_) note_queued();
+  return true;
+}
+
+void Link::give_up(const std::string& why) {
+  const std::lock_guard hold(lock_);
+  break_off(why);
+}
+
+bool Link::check_answers(std::chrono::milliseconds timeout) {
+  const std::lock_guard hold(lock_);
+  const std::uint64_t frames = frames_sent_.load(counting);
+  bool active = frames != frames_at_check_;
+  frames_at_check_ = frames;
+  if (state_ != State::up || broken_) return active;
+  const Clock::time_point now = Clock::now();
+  for (const auto& lane : lanes_) {
+    if (lane->stream->unacknowledged() <= 0) {
+      lane->unanswered_since.reset();
+      continue;
+    }
+    active = true;
+    if (!lane->unanswered_since) lane->unanswered_since = now;
+    tcp_info info{};
+    socklen_t bytes = sizeof info;
+    if (::getsockopt(lane->stream->socket(), IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) continue;
+    // A host whose program does not read still answers: that its window is closed.
+    if (now - *lane->unanswered_since >= timeout && std::chrono::milliseconds(info.tcpi_last_ack_recv) >= timeout) {
+      break_off("no answer for " + std::to_string(timeout.count() / 1000) + " s");
+      return active;
+    }
+  }
+  return active;
+}
+
+bool Link::end_in_order() noexcept {
+  const std::lock_guard hold(lock_);
+  if (state_ != State::up || broken_) return false;
+  std::array<std::byte, frame_header_bytes> mark;
+  FrameHeader header;
+  header.end = true;
+  encode(header, mark);
+  try {
+    lanes_[0]->out.append(mark);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  note_queued();
+  return true;
+}
+
+bool Link::drain(std::span<std::byte> scratch) noexcept {
+  const std::lock_guard hold(lock_);
+  if (state_ != State::up || broken_) return false;
+  for (const auto& lane : lanes_) {
+    write_lane(*lane);
+    if (broken_) return false;
+    const iovec piece{scratch.data(), scratch.size()};
+    while (lane->stream->read({&piece, 1}).kind == TcpStream::Kind::moved) {
+    }
+  }
+  note_queued();
+  return true;
+}
+
+void Link::end_writing() noexcept {
+  const std::lock_guard hold(lock_);
+  if (state_ != State::up) return;
+  for (const auto& lane : lanes_) lane->stream->end_writing();
+}
+
+bool Link::on_its_way() const noexcept {
+  const std::lock_guard hold(lock_);
+  if (state_ != State::up || broken_) return false;
+  return std::any_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->stream->unacknowledged() > 0; });
+}
+
+void Link::close() noexcept {
+  std::vector<std::unique_ptr<Lane>> ended;
+  {
+    const std::lock_guard hold(lock_);
+    state_ = State::over;
+    drop_queues();
+    ended = std::exchange(lanes_, {});
+  }
+  reading_over_ = true;
+  if (reader_) reader_->end();
+}
+
+}  // namespace aplib::comm

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+// Service: the module's own thread. It answers calls, makes those that are asked for, and looks whether hosts on which something is under way still answer. It sleeps while there is nothing of the kind.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "comm/module.hpp"
+#include "comm/tcp/link.hpp"
+#include "comm/tcp/settings.hpp"
+
+namespace aplib::comm {
+
+class Service {
+ public:
+  /// The links by peer; that of the process itself is not used. Both outlive the service. Takes the listener out of the settings. Throws Error.
+  Service(TcpSettings& settings, std::span<const std::unique_ptr<Link>> links);
+  /// Stops, without waiting for anything: connections in the making end.
+  ~Service();
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+
+  /// The peer's link is in State::calling. Any thread.
+  void call(Peer peer);
+  /// Something was sent: makes sure that somebody looks for answers. Any thread; a load when somebody does.
+  void sent() {
+    if (!looking_.load(std::memory_order_relaxed)) begin_looking();
+  }
+  /// Stops the thread. Connections in the making end, and nothing is told to their links. No thread may be in another call.
+  void stop();
+
+  [[nodiscard]] std::uint64_t refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
+
+ private:
+  struct State;
+  void begin_looking();
+
+  std::atomic<bool> looking_ = false;
+  std::atomic<std::uint64_t> refused_ = 0;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace aplib::comm

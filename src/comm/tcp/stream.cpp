@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT
+#include "comm/tcp/stream.hpp"
+
+#include <linux/sockios.h>
+#include <netinet/tcp.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "comm/tls.hpp"
+
+namespace aplib::comm {
+
+/// The library's object is one thread's at a time, also for one that reads and one that writes: held for one record only.
+struct TcpStream::Tls {
+  static constexpr std::size_t record_bytes = 16 * 1024;
+  static constexpr std::uint32_t records_per_key = 1U << 22U;  // AES-GCM: RFC 8446, 5.5, with room to spare
+
+  explicit Tls(ssl_st* owned) : ssl(owned) {}
+  ~Tls() { SSL_free(ssl); }
+  Tls(const Tls&) = delete;
+  Tls& operator=(const Tls&) = delete;
+
+  ssl_st* ssl;
+  std::mutex lock;
+  std::size_t begun = 0;  // Bytes of a record that was encrypted and not sent; the library wants to see them again.
+  std::uint32_t records = 0;
+  std::string failure;
+  std::array<std::byte, record_bytes> gathered;
+};
+
+TcpStream::TcpStream(int socket, ssl_st* ssl) : socket_(socket), tls_(ssl != nullptr ? new Tls(ssl) : nullptr) {}
+
+TcpStream::~TcpStream() { ::close(socket_); }
+
+TcpStream::Result TcpStream::fail(int error) noexcept {
+  int none = 0;
+  error_.compare_exchange_strong(none, error);
+  return {Kind::failed};
+}
+
+TcpStream::Result TcpStream::read(std::span<const iovec> pieces) noexcept {
+  if (tls_) return read_tls(pieces);
+  ssize_t bytes;
+  do {
+    if (pieces.size() == 1) {
+      bytes = ::recv(socket_, pieces[0].iov_base, pieces[0].iov_len, MSG_DONTWAIT);
+    } else {
+      msghdr message{};
+      message.msg_iov = const_cast<iovec*>(pieces.data());
+      message.msg_iovlen = pieces.size();
+      bytes = ::recvmsg(socket_, &message, MSG_DONTWAIT);
+    }
+  } while (bytes < 0 && errno == EINTR);
+  if (bytes > 0) return {Kind::moved, static_cast<std::size_t>(bytes)};
+  if (bytes == 0) return {Kind::end};
+  return errno == EAGAIN || errno == EWOULDBLOCK ? Result{Kind::not_now} : fail(errno);
+}
+
+TcpStream::Result TcpStream::write(std::span<const iovec> pieces) noexcept {
+  if (tls_) return write_tls(pieces);
+  ssize_t bytes;
+  do {
+    if (pieces.size() == 1) {
+      bytes = ::send(socket_, pieces[0].iov_base, pieces[0].iov_len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    } else {
+      msghdr message{};
+      message.msg_iov = const_cast<iovec*>(pieces.data());
+      message.msg_iovlen = pieces.size();
+      bytes = ::sendmsg(socket_, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
+  } while (bytes < 0 && errno == EINTR);
+  if (bytes >= 0) return {Kind::moved, static_cast<std::size_t>(bytes)};
+  return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS ? Result{Kind::not_now} : fail(errno);
+}
+
+/// Decrypts into the pieces, record by record, until they are full or the socket has no more. One call of the library may need the system none or several times; it counts as one.
+TcpStream::Result TcpStream::read_tls(std::span<const iovec> pieces) noexcept {
+  std::size_t all = 0;
+  ahead_ = false;
+  for (const iovec& piece : pieces) {
+    for (std::size_t filled = 0; filled < piece.iov_len;) {
+      const std::lock_guard hold(tls_->lock);
+      std::size_t bytes = 0;
+      ERR_clear_error();
+      errno = 0;
+      const int good =
+          SSL_read_ex(tls_->ssl, static_cast<std::byte*>(piece.iov_base) + filled, piece.iov_len - filled, &bytes);
+      if (good == 1) {
+        filled += bytes;
+        all += bytes;
+        continue;
+      }
+      const int error = errno;
+      const int reason = SSL_get_error(tls_->ssl, good);
+      if (reason == SSL_ERROR_WANT_READ || reason == SSL_ERROR_WANT_WRITE)
+        return all != 0 ? Result{Kind::moved, all} : Result{Kind::not_now};
+      // What has been decrypted counts first; the failure comes again.
+      if (all != 0) {
+        ahead_ = true;
+        return {Kind::moved, all};
+      }
+      if (reason == SSL_ERROR_ZERO_RETURN) return {Kind::end};
+      const unsigned long detail = ERR_peek_error();
+      if (reason == SSL_ERROR_SSL && ERR_GET_REASON(detail) == SSL_R_UNEXPECTED_EOF_WHILE_READING) {
+        ERR_clear_error();
+        return {Kind::end};
+      }
+      if (reason == SSL_ERROR_SYSCALL && error != 0) return fail(error);
+      tls_->failure = take_tls_error();
+      return fail(-1);
+    }
+  }
+  const std::lock_guard hold(tls_->lock);
+  ahead_ = SSL_has_pending(tls_->ssl) == 1;
+  return {Kind::moved, all};
+}
+
+/// Encrypts and sends, one record per round, until the socket takes no more. Small pieces are gathered, so that a record is as full as can be.
+TcpStream::Result TcpStream::write_tls(std::span<const iovec> pieces) noexcept {
+  std::size_t all = 0;
+  std::size_t skip = 0;  // Bytes of pieces[0] that are sent.
+  while (!pieces.empty()) {
+    if (skip == pieces[0].iov_len) {
+      pieces = pieces.subspan(1);
+      skip = 0;
+      continue;
+    }
+    const std::size_t wanted = tls_->begun != 0 ? tls_->begun : Tls::record_bytes;
+    const auto* record = static_cast<const std::byte*>(pieces[0].iov_base) + skip;
+    std::size_t bytes = std::min(wanted, pieces[0].iov_len - skip);
+    if (bytes < wanted && pieces.size() > 1) {
+      std::memcpy(tls_->gathered.data(), record, bytes);
+      for (const iovec& more : pieces.subspan(1)) {
+        const std::size_t part = std::min(wanted - bytes, more.iov_len);
+        std::memcpy(tls_->gathered.data() + bytes, more.iov_base, part);
+        bytes += part;
+      }
+      record = tls_->gathered.data();
+    }
+    const std::lock_guard hold(tls_->lock);
+    if (tls_->begun == 0 && ++tls_->records % Tls::records_per_key == 0)
+      SSL_key_update(tls_->ssl, SSL_KEY_UPDATE_NOT_REQUESTED);
+    std::size_t written = 0;
+    ERR_clear_error();
+    errno = 0;
+    const int good = SSL_write_ex(tls_->ssl, record, bytes, &written);
+    if (good != 1) {
+      const int error = errno;
+      const int reason = SSL_get_error(tls_->ssl, good);
+      if (reason == SSL_ERROR_WANT_WRITE || reason == SSL_ERROR_WANT_READ) {
+        tls_->begun = bytes;
+        return all != 0 ? Result{Kind::moved, all} : Result{Kind::not_now};
+      }
+      if (reason == SSL_ERROR_SYSCALL && error != 0) return fail(error);
+      tls_->failure = take_tls_error();
+      return fail(-1);
+    }
+    tls_->begun = 0;
+    all += written;
+    while (written != 0) {
+      const std::size_t part = std::min(written, pieces[0].iov_len - skip);
+      written -= part;
+      skip += part;
+      if (skip == pieces[0].iov_len) {
+        pieces = pieces.subspan(1);
+        skip = 0;
+      }
+    }
+  }
+  return {Kind::moved, all};
+}
+
+long TcpStream::unacknowledged() const noexcept {
+  int bytes = 0;
+  return ::ioctl(socket_, SIOCOUTQ, &bytes) == 0 ? bytes : -1;
+}
+
+void TcpStream::end_writing() noexcept { ::shutdown(socket_, SHUT_WR); }
+
+void TcpStream::break_off() noexcept { ::shutdown(socket_, SHUT_RDWR); }
+
+std::string TcpStream::failure() const {
+  const int error = error_.load();
+  return error < 0 ? "TLS: " + tls_->failure : describe_connection_error(error);
+}
+
+std::string describe_connection_error(int error) {
+  if (error == ECONNRESET || error == EPIPE) return "connection reset by peer";
+  if (error == ETIMEDOUT) return "no answer from the other host: connection timed out";
+  std::string text = std::generic_category().message(error);
+  std::transform(text.begin(), text.begin() + 1, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+}  // namespace aplib::comm

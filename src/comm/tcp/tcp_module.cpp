@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT
+#include "comm/tcp/tcp_module.hpp"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <new>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "aplib/error.hpp"
+#include "comm/tcp/link.hpp"
+#include "comm/tcp/poller.hpp"
+#include "comm/tcp/service.hpp"
+
+namespace aplib::comm {
+namespace {
+
+/// Up to so many connected peers are read without asking the system first who has sent: one call instead of two for a message that is there, some more for those that are not.
+constexpr std::size_t read_directly_max = 4;
+
+std::vector<std::unique_ptr<Link>> make_links(const TcpSettings& settings, Poller& poller) {
+  if (settings.self >= settings.endpoints.size()) {
+    throw Error(Errc::bad_argument,
+                fmt::format("tcp: process {} of a machine of {} processes", settings.self, settings.endpoints.size()));
+  }
+  std::vector<std::unique_ptr<Link>> links(settings.endpoints.size());
+  for (Peer peer = 0; peer < links.size(); ++peer)
+    if (peer != settings.self) links[peer] = std::make_unique<Link>(peer, poller);
+  return links;
+}
+
+}  // namespace
+
+struct TcpModule::State {
+  explicit State(TcpSettings& settings)
+      : self(settings.self),
+        secure(settings.secure),
+        endpoints(settings.endpoints),
+        links(make_links(settings, poller)),
+        service(settings, links) {}
+
+  Link& link(Peer peer, const char* call) const {
+    if (peer < links.size() && links[peer]) return *links[peer];
+    throw Error(Errc::bad_argument,
+                peer == self
+                    ? fmt::format("tcp: {}: process {} is this process; modules carry frames to others", call, peer)
+                    : fmt::format("tcp: {}: there is no process {}; the machine has {}", call, peer, links.size()));
+  }
+
+  void write(bool also_full) {
+    if (!poller.any_writer()) return;
+    for (Link* const link : poller.take_writers()) link->write(also_full);
+  }
+
+  bool handle_reports();
+  bool read_directly();
+  bool read_ready();
+  void end();
+  bool settle(std::chrono::steady_clock::time_point limit);
+
+  const Peer self;
+  const Secure secure;
+  const std::vector<std::string> endpoints;
+  Poller poller;
+  std::vector<std::unique_ptr<Link>> links;
+  Receiver* receiver = nullptr;
+
+  // The polling thread's.
+  std::vector<Link*> up;
+  std::size_t turn = 0;
+  std::atomic<bool> read_ahead = false;  // Somebody's bytes were taken from the socket and not read; for wait().
+
+  bool closed = false;
+  Service service;  // Last: its thread uses the rest.
+};
+
+TcpModule::TcpModule(TcpSettings settings) : state_(std::make_unique<State>(settings)) {}
+
+TcpModule::~TcpModule() { close(std::chrono::nanoseconds(0)); }
+
+void TcpModule::start(Receiver& receiver) {
+  if (state_->receiver != nullptr)
+    throw Error(Errc::bad_argument, fmt::format("tcp module of process {}: started twice", state_->self));
+  state_->receiver = &receiver;
+}
+
+void TcpModule::send(Peer to, const Label& label, std::span<const std::byte> body) {
+  Link& link = state_->link(to, "send");
+  if (body.size() > body_bytes_max) {
+    throw Error(Errc::bad_argument,
+                fmt::format("tcp: send to process {}: a body of {} bytes; at most {} are carried: send it in parts", to,
+                            body.size(), body_bytes_max));
+  }
+  try {
+    if (link.send(label, body)) state_->service.call(to);
+  } catch (const std::bad_alloc&) {
+    throw Error(Errc::exhausted,
+                fmt::format("tcp: send to process {}: no memory to queue a body of {} bytes; {} bytes wait there "
+                            "already",
+                            to, body.size(), link.queued()));
+  }
+  state_->service.sent();
+}
+
+std::size_t TcpModule::queued(Peer to) const noexcept {
+  return to < state_->links.size() && state_->links[to] ? state_->links[to]->queued() : 0;
+}
+
+void TcpModule::flush() noexcept {
+  if (!state_->poller.any_writer()) return;
+  try {
+    state_->write(false);
+  } catch (...) {
+    // No memory for a list: what is queued goes out later.
+  }
+}
+
+bool TcpModule::poll() {
+  State& state = *state_;
+  if (state.closed) return false;
+  state.write(true);
+  bool called = false;
+  if (state.poller.anything_reported()) called = state.handle_reports();
+  if (state.up.size() <= read_directly_max ? state.read_directly() : state.read_ready()) called = true;
+  return called;
+}
+
+bool TcpModule::State::handle_reports() {
+  bool called = false;
+  for (const Poller::Event& event : poller.take_reports()) {
+    if (!event.lost) {
+      event.link->begin_reading(*receiver);
+      up.push_back(event.link);
+    } else if (!event.link->is_over()) {
+      event.link->lose(*receiver, *event.lost);
+      called = true;
+    }
+  }
+  std::erase_if(up, [](const Link* link) { return link->is_over(); });
+  return called;
+}
+
+bool TcpModule::State::read_directly() {
+  bool called = false;
+  bool any_over = false;
+  bool ahead = false;
+  const std::size_t count = up.size();
+  if (count > 1) turn = (turn + 1) % count;
+  for (std::size_t i = 0; i < count; ++i) {
+    Link* const link = up[count > 1 ? (turn + i) % count : 0];
+    called |= link->read(*receiver);
+    any_over |= link->is_over();
+    ahead |= link->read_ahead();
+  }
+  if (any_over) std::erase_if(up, [](const Link* link) { return link->is_over(); });
+  read_ahead.store(ahead, std::memory_order_relaxed);
+  return called;
+}
+
+bool TcpModule::State::read_ready() {
+  constexpr std::size_t ready_max = 64;
+  std::array<Link*, ready_max> ready;
+  const std::size_t count = poller.ready(ready);
+  bool called = false;
+  for (std::size_t i = 0; i < count; ++i) {
+    // A link of several streams may be there several times; it reads all of them at once.
+    if (std::find(ready.begin(), ready.begin() + i, ready[i]) == ready.begin() + i) called |= ready[i]->read(*receiver);
+  }
+  bool any_over = false;
+  bool ahead = false;
+  for (Link* const link : up) {
+    if (link->must_be_asked() && std::find(ready.begin(), ready.begin() + count, link) == ready.begin() + count)
+      called |= link->read(*receiver);
+    any_over |= link->is_over();
+    ahead |= link->read_ahead();
+  }
+  if (any_over) std::erase_if(up, [](const Link* link) { return link->is_over(); });
+  read_ahead.store(ahead, std::memory_order_relaxed);
+  return called;
+}
+
+void TcpModule::wait(std::optional<std::chrono::nanoseconds> timeout) {
+  flush();
+  if (state_->read_ahead.load(std::memory_order_relaxed)) timeout = std::chrono::nanoseconds(0);
+  state_->poller.wait(timeout);
+}
+
+void TcpModule::wake() noexcept { state_->poller.wake(); }
+
+bool TcpModule::close(std::chrono::nanoseconds linger) {
+  State& state = *state_;
+  if (std::exchange(state.closed, true)) return true;
+  const bool all = state.settle(std::chrono::steady_clock::now() + linger);
+  state.end();
+  return all;
+}
+
+void TcpModule::abandon() {
+  if (!std::exchange(state_->closed, true)) state_->end();
+}
+
+void TcpModule::State::end() {
+  service.stop();
+  for (const auto& link : links)
+    if (link) link->close();
+}
+
+/// Sends all that is queued and the mark of the end behind it, and waits until the other hosts have it. Whether that was done in time.
+bool TcpModule::State::settle(std::chrono::steady_clock::time_point limit) {
+  // What the others send now is taken and forgotten: who waits for room to write could not end otherwise.
+  std::vector<std::byte> scratch(64 * 1024);
+  std::vector<bool> marked(links.size());
+  bool good = true;
+  const auto rounds = [&](auto&& undone) {
+    constexpr std::chrono::microseconds first_pause{20};
+    constexpr std::chrono::microseconds longest_pause{2000};
+    for (std::chrono::microseconds pause = first_pause;; pause = std::min(2 * pause, longest_pause)) {
+      if (!undone()) return;
+      if (std::chrono::steady_clock::now() >= limit) {
+        good = false;
+        return;
+      }
+      std::this_thread::sleep_for(pause);
+    }
+  };
+  rounds([&] {
+    bool undone = false;
+    for (const auto& link : links) {
+      if (!link) continue;
+      if (link->state() == Link::State::up) {
+        const bool connected = marked[link->peer()] || (marked[link->peer()] = link->end_in_order());
+        if (connected && link->drain(scratch) && link->queued() != 0) undone = true;
+      } else if (link->queued() != 0) {
+        undone = true;  // it is being connected
+      }
+    }
+    return undone;
+  });
+  for (const auto& link : links)
+    if (link && link->queued() == 0) link->end_writing();
+  rounds([&] {
+    bool undone = false;
+    for (const auto& link : links) {
+      if (!link || !link->on_its_way()) continue;
+      link->drain(scratch);
+      undone = true;
+    }
+    return undone;
+  });
+  return good;
+}
+
+Traffic TcpModule::traffic() const noexcept {
+  Traffic traffic;
+  for (const auto& link : state_->links)
+    if (link) link->count(traffic);
+  traffic.refused = state_->service.refused();
+  return traffic;
+}
+
+std::string TcpModule::describe(Peer peer) const {
+  const Link& link = state_->link(peer, "describe");
+  const std::size_t streams = link.streams();
+  std::string connection = fmt::format("{} stream{}", streams, streams == 1 ? "" : "s");
+  if (link.state() == Link::State::over) {
+    connection = "ended";
+  } else if (streams == 0) {
+    connection = "not connected";
+  }
+  return fmt::format("tcp {}, {}, {}", state_->endpoints[peer], connection, to_string(state_->secure));
+}
+
+}  // namespace aplib::comm
