@@ -44,6 +44,7 @@ enum class ExitStatus : int {
   usage = 2,  ///< A bad option, grid or argument; nothing was started.
   deadlock = 70,        ///< Every task waited and nothing was in flight.
   stack_overflow = 71,  ///< A task ran off its stack.
+  peer_lost = 72,       ///< A process of the machine, its host or the way to it was lost.
   interrupted = 130,    ///< Ctrl-C (128 + SIGINT).
 };
 

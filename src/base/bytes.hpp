@@ -25,8 +25,9 @@ class ByteWriter {
   template <class T>
     requires(std::integral<T> || std::floating_point<T>)
   void number(T value) {
-    const auto* bytes = reinterpret_cast<const std::byte*>(&value);
-    bytes_.insert(bytes_.end(), bytes, bytes + sizeof value);
+    const std::size_t end = bytes_.size();
+    bytes_.resize(end + sizeof value);
+    std::memcpy(bytes_.data() + end, &value, sizeof value);
   }
   /// With its length.
   void text(std::string_view value) {

@@ -71,6 +71,14 @@ struct Timer {
   }
 };
 
+/// What others must know of a cell that has ended.
+struct CellEnd {
+  std::uint64_t tasks = 0;  ///< Kernel-started tasks that have ended there so far.
+  std::uint32_t episodes[3] = {
+      0, 0, 0};  ///< Collectives that it has been through, by Scope: others may still be in the last of them.
+  std::uint32_t unused = 0;
+};
+
 struct alignas(cache_pair_bytes) Cell {
   Cell() = default;
   ~Cell();
@@ -78,6 +86,10 @@ struct alignas(cache_pair_bytes) Cell {
   Cell& operator=(const Cell&) = delete;
 
   [[nodiscard]] CollectivePlace& place(Scope scope) noexcept { return places[static_cast<std::size_t>(scope)]; }
+
+  [[nodiscard]] CellEnd end() const noexcept {
+    return {ended_from_kernel, {places[0].episode, places[1].episode, places[2].episode}, 0};
+  }
 
   std::uint32_t id = 0;  ///< Index; the host program's is the cell count.
   std::uint32_t x = 0;   ///< Place in the grid.

@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "aplib/collective.hpp"
@@ -50,6 +51,9 @@ struct CollectiveCall {
   }
 };
 
+/// "reduce (sum of double)".
+[[nodiscard]] std::string describe(const CollectiveCall& call);
+
 /// What one processor publishes for one episode of the group `all`. Exactly one cache line.
 struct alignas(cache_line_bytes) ArrivalLine {
   static constexpr std::uint32_t piece_count_max = 3;
@@ -80,14 +84,19 @@ struct BroadcastPlace {
   void show(const void* source, std::size_t size);
 };
 
+class Exchange;
+
 /// Shared by the cells of one group.
 struct Group {
   Scope scope = Scope::all;
   std::uint32_t first = 0;  ///< First cell; member i is first + i * stride.
   std::uint32_t stride = 1;
   std::uint32_t count = 0;
+  std::uint32_t first_local = 0;  ///< Members of this process: first_local .. first_local + local_count - 1.
+  std::uint32_t local_count = 0;  ///< All of them, in a machine of one process.
+  Exchange* exchange = nullptr;   ///< With the other processes that have members; null: there are none.
 
-  // Rows and columns only.
+  // Rows and columns, and groups with an exchange.
   alignas(cache_pair_bytes) std::atomic<std::uint64_t> arrived{0};
   alignas(cache_pair_bytes) std::atomic<std::uint32_t> done{0};  ///< Episodes complete.
   Operand result[2];

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "aplib/error.hpp"
+#include "cell/exchange.hpp"
 #include "cell/processor.hpp"
 
 namespace aplib {
@@ -19,36 +20,6 @@ namespace {
 
 constexpr std::uint64_t line_word(std::uint32_t episode, std::uint32_t count) noexcept {
   return (std::uint64_t{episode} + 1) << 32 | count;
-}
-
-const char* name_of(NumberType type) noexcept {
-  switch (type) {
-    case NumberType::int32:
-      return "int";
-    case NumberType::float32:
-      return "float";
-    case NumberType::float64:
-      return "double";
-  }
-  return "?";
-}
-
-const char* name_of(ReduceOp op) noexcept {
-  constexpr const char* names[] = {"sum", "max", "min", "or", "and", "xor"};
-  return names[static_cast<std::size_t>(op)];
-}
-
-std::string describe(const CollectiveCall& call) {
-  switch (call.kind) {
-    case CollectiveKind::barrier:
-      return call.call;
-    case CollectiveKind::reduce:
-      return fmt::format("{} ({} of {}{})", call.call, name_of(call.combine.op), name_of(call.combine.type),
-                         call.combine.located ? " with location" : "");
-    case CollectiveKind::broadcast:
-      return fmt::format("{} ({} bytes from cell {})", call.call, call.bytes, call.root);
-  }
-  return call.call;
 }
 
 }  // namespace
@@ -114,7 +85,9 @@ Operand Processor::collective(TaskControl& self, const CollectiveCall& what, con
 
   if (what.kind == CollectiveKind::broadcast) {
     if (cell.id != what.root && what.bytes != 0) {
-      std::memcpy(buffer, domain.cells[what.root]->place(what.scope).shown[parity].bytes, what.bytes);
+      const void* shown = domain.is_local(what.root) ? domain.cells[what.root]->place(what.scope).shown[parity].bytes
+                                                     : group.exchange->payload(episode).data();
+      std::memcpy(buffer, shown, what.bytes);
     }
     if (what.bytes > BroadcastPlace::staged_bytes_max) {
       // The others read the root's own memory: it may go on only when all have.
@@ -183,13 +156,7 @@ void Processor::publish_arrivals() {
   line.episode_and_count.store(line_word(episode_, arrived_),
                                std::memory_order_release);  // invariant (2) of collective.hpp
   published_ = arrived_;
-  wake_sleeping_carriers();
-}
-
-void Processor::wake_sleeping_carriers() noexcept {
-  for (std::uint32_t p = 0; p < domain_.carriers; ++p) {
-    if (p != index_) parkers_[p]->wake_if_asleep();
-  }
+  domain_.wake_carriers();
 }
 
 // Is the episode complete? Then all our cells that wait in it go on.
@@ -200,9 +167,17 @@ void Processor::check_all() {
         domain_.arrivals[p].of(episode_).episode_and_count.load(std::memory_order_acquire);  // invariant (2)
     if (word >> 32 == std::uint64_t{episode_} + 1) count += static_cast<std::uint32_t>(word);
   }
-  if (count != domain_.cell_count) return;
+  if (count != domain_.local_count()) return;
   bool mismatch = false;
-  const Operand result = fold_all(episode_, mismatch);
+  Operand result;
+  if (domain_.all.exchange == nullptr) {
+    result = fold_all(episode_, mismatch);
+  } else {
+    if (domain_.all.done.load(std::memory_order_acquire) <= episode_) begin_exchange();  // acquire: the result
+    if (domain_.all.done.load(std::memory_order_acquire) <= episode_) return;            // acquire: the result
+    result = domain_.all.result[episode_ & 1U];
+    mismatch = domain_.all.mismatch[episode_ & 1U];
+  }
   ++episode_;
   arrived_ = 0;
   published_ = 0;
@@ -215,6 +190,33 @@ void Processor::check_all() {
     }
   }
   collective_waits_.resize(kept);
+}
+
+// All cells of this process have arrived: with the other processes now. The first carrier to see it does it.
+void Processor::begin_exchange() {
+  const std::uint32_t parity = episode_ & 1U;
+  const auto place_of = [&](std::uint32_t cell) -> const CollectivePlace& {
+    return domain_.cells[cell]->place(Scope::all);
+  };
+  const std::uint32_t caller = domain_.local_first;
+  const CollectiveCall& call = place_of(caller).calls[parity];
+  const std::uint32_t signature = call.signature();
+  bool disagree = false;
+  for (std::uint32_t p = 0; p < domain_.carriers; ++p) {
+    const ArrivalLine& line = domain_.arrivals[p].of(episode_);
+    const std::uint64_t word = line.episode_and_count.load(std::memory_order_acquire);  // invariant (2)
+    if (word >> 32 == std::uint64_t{episode_} + 1 && static_cast<std::uint32_t>(word) != 0)
+      disagree = disagree || line.signature != signature;
+  }
+  std::span<const std::byte> payload;
+  Fold fold(call.combine);
+  if (!disagree && call.kind == CollectiveKind::broadcast && domain_.is_local(call.root)) {
+    payload = {static_cast<const std::byte*>(place_of(call.root).shown[parity].bytes), call.bytes};
+  } else if (!disagree && call.kind != CollectiveKind::broadcast) {
+    for (std::uint32_t c = domain_.local_first; c < domain_.local_end; ++c)
+      fold.push(c, 0, place_of(c).operands[parity]);
+  }
+  domain_.all.exchange->begin(episode_, call, caller, disagree, fold.parts(), payload);
 }
 
 Operand Processor::fold_all(std::uint32_t episode, bool& mismatch) {
@@ -260,22 +262,33 @@ void Processor::arrive_line(Group& group, std::uint32_t episode) {
   const std::uint32_t parity = episode & 1U;
   const std::uint64_t arrived =
       group.arrived.fetch_add(1, std::memory_order_acq_rel) + 1;  // acq_rel: operands out and in
-  if (arrived != std::uint64_t{group.count} * (episode + 1)) return;
+  if (arrived != std::uint64_t{group.local_count} * (episode + 1)) return;
   const auto place_of = [&](std::uint32_t i) -> const CollectivePlace& {
-    return domain_.cells[group.first + i * group.stride]->place(group.scope);
+    return domain_.cells[group.first + (group.first_local + i) * group.stride]->place(group.scope);
   };
   const CollectiveCall& call = place_of(0).calls[parity];
-  group.mismatch[parity] = false;
-  for (std::uint32_t i = 1; i < group.count; ++i) {
-    if (place_of(i).calls[parity].signature() != call.signature()) group.mismatch[parity] = true;
+  bool mismatch = false;
+  for (std::uint32_t i = 1; i < group.local_count; ++i) {
+    if (place_of(i).calls[parity].signature() != call.signature()) mismatch = true;
   }
-  if (!group.mismatch[parity] && call.kind != CollectiveKind::broadcast) {
-    Fold fold(call.combine);
-    for (std::uint32_t i = 0; i < group.count; ++i) fold.push(i, 0, place_of(i).operands[parity]);
-    group.result[parity] = fold.finish();
+  Fold fold(call.combine);
+  if (!mismatch && call.kind != CollectiveKind::broadcast) {
+    for (std::uint32_t i = 0; i < group.local_count; ++i)
+      fold.push(group.first_local + i, 0, place_of(i).operands[parity]);
   }
+  if (group.exchange != nullptr) {
+    std::span<const std::byte> payload;
+    if (!mismatch && call.kind == CollectiveKind::broadcast && domain_.is_local(call.root))
+      payload = {static_cast<const std::byte*>(domain_.cells[call.root]->place(group.scope).shown[parity].bytes),
+                 call.bytes};
+    group.exchange->begin(episode, call, group.first + group.first_local * group.stride, mismatch, fold.parts(),
+                          payload);
+    return;
+  }
+  group.mismatch[parity] = mismatch;
+  if (fold.count() != 0) group.result[parity] = fold.finish();
   group.done.store(episode + 1, std::memory_order_release);  // release: result and mismatch
-  wake_sleeping_carriers();
+  domain_.wake_carriers();
 }
 
 void Processor::check_collectives() {
@@ -299,15 +312,17 @@ void Processor::check_collectives() {
 // Two cells of the group that asked for different things.
 std::string Processor::describe_mismatch(Domain& domain, const Group& group, std::uint32_t episode) {
   const std::uint32_t parity = episode & 1U;
-  const CollectiveCall& first = domain.cells[group.first]->place(group.scope).calls[parity];
-  for (std::uint32_t i = 1; i < group.count; ++i) {
-    const std::uint32_t cell = group.first + i * group.stride;
+  const std::uint32_t first_cell = group.first + group.first_local * group.stride;
+  const CollectiveCall& first = domain.cells[first_cell]->place(group.scope).calls[parity];
+  for (std::uint32_t i = 1; i < group.local_count; ++i) {
+    const std::uint32_t cell = first_cell + i * group.stride;
     const CollectiveCall& other = domain.cells[cell]->place(group.scope).calls[parity];
     if (other.signature() != first.signature()) {
       return fmt::format("the cells disagree: cell {} calls {}, cell {} calls {}; all must make the same call",
-                         group.first, describe(first), cell, describe(other));
+                         first_cell, describe(first), cell, describe(other));
     }
   }
+  if (group.exchange != nullptr && !group.exchange->mismatch(episode).empty()) return group.exchange->mismatch(episode);
   return "the cells disagree about which collective this is; all must make the same call";
 }
 

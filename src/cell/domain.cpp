@@ -3,13 +3,22 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
+#include "cell/exchange.hpp"
 #include "cell/processor.hpp"
 
 namespace aplib {
 
+Domain::Domain() = default;
+Domain::~Domain() = default;
+
 void Domain::build_cells(Grid new_grid) {
   grid = new_grid;
   cell_count = grid.count();
+  local_first = first_cell.empty() ? 0 : first_cell[process];
+  local_end = first_cell.empty() ? cell_count : first_cell[process + 1];
   host_id = cell_count > 4096 ? cell_count : 4096;
   owned_cells.clear();
   cells.clear();
@@ -25,11 +34,33 @@ void Domain::build_cells(Grid new_grid) {
     host_cell->id = cell_count;
     cells.push_back(host_cell.get());
   }
-  const auto set_up = [](Group& group, Scope scope, std::uint32_t first, std::uint32_t stride, std::uint32_t count) {
+  exchanges.clear();
+  const auto set_up = [this](Group& group, Scope scope, std::uint32_t first, std::uint32_t stride,
+                             std::uint32_t count) {
     group.scope = scope;
     group.first = first;
     group.stride = stride;
     group.count = count;
+    group.first_local = 0;
+    group.local_count = count;
+    if (first_cell.empty()) return;
+    // Members in cells below `cell`.
+    const auto members_below = [&](std::uint32_t cell) {
+      return cell <= first ? 0 : std::min((cell - first + stride - 1) / stride, count);
+    };
+    group.first_local = members_below(local_first);
+    group.local_count = members_below(local_end) - group.first_local;
+    if (group.local_count == 0 || group.local_count == count) return;
+    std::vector<std::uint32_t> processes;
+    std::uint32_t place = 0;
+    for (std::uint32_t p = 0; p + 1 < first_cell.size(); ++p) {
+      if (members_below(first_cell[p]) == members_below(first_cell[p + 1])) continue;
+      if (p == process) place = static_cast<std::uint32_t>(processes.size());
+      processes.push_back(p);
+    }
+    const std::uint32_t index = scope == Scope::row ? first / grid.nx : scope == Scope::column ? first : 0;
+    exchanges.push_back(std::make_unique<Exchange>(*this, group, index, std::move(processes), place));
+    group.exchange = exchanges.back().get();
   };
   set_up(all, Scope::all, 0, 1, cell_count);
   rows = std::vector<Group>(grid.ny);
@@ -56,7 +87,29 @@ void Domain::fail(int status, const std::string& text) {
 
 void Domain::stop() noexcept {
   stopping.store(true, std::memory_order_release);  // release: pairs with park()
+  if (network != nullptr) {
+    // A process whose cells have all ended waits for the others no longer; see Processor::drop_live_cell().
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // own store of stopping before the load of the count
+    if (live_cells.load(std::memory_order_acquire) == 0)  // acquire: what the last cell wrote
+      over.store(true, std::memory_order_release);        // release: to Processor::idle()
+  }
   wake_all();
+}
+
+std::uint32_t Domain::process_of(std::uint32_t cell) const noexcept {
+  if (cell >= cell_count || first_cell.empty()) return 0;
+  return static_cast<std::uint32_t>(std::ranges::upper_bound(first_cell, cell) - first_cell.begin()) - 1;
+}
+
+std::string Domain::cells_of(std::uint32_t who) const {
+  const std::uint32_t first = first_cell.empty() ? 0 : first_cell[who];
+  const std::uint32_t end = first_cell.empty() ? cell_count : first_cell[who + 1];
+  if (end == first) return "no cells";
+  return end == first + 1 ? fmt::format("cell {}", first) : fmt::format("cells {}-{}", first, end - 1);
+}
+
+void Domain::wake_carriers() noexcept {
+  for (std::uint32_t p = 0; p < carriers; ++p) processors[p]->parker().wake_if_asleep();
 }
 
 void Domain::wake_all() noexcept {

@@ -16,6 +16,8 @@
 
 namespace aplib {
 
+class Exchange;
+class Network;
 class Processor;
 
 /// A program started on all cells at once. Kept until the run is over.
@@ -46,6 +48,15 @@ struct Domain {
   std::vector<std::unique_ptr<Processor>> processors;  ///< The host's, if any, is last.
   std::uint32_t carriers = 0;                          ///< Processors that carry cells: 0 .. carriers-1.
   ParkerOs os;
+  // Of a machine of several processes. (A machine of one: its only process carries all cells.)
+  Network* network = nullptr;
+  std::uint32_t process = 0;  ///< This one.
+  std::vector<std::uint32_t>
+      first_cell;                 ///< Process p carries first_cell[p] .. first_cell[p + 1] - 1. Empty: one process.
+  std::uint32_t local_first = 0;  ///< Cells of this process: local_first .. local_end - 1.
+  std::uint32_t local_end = 0;
+  std::uint32_t network_index = ~0U;  ///< The network's processor: the last one, and not a thread.
+  std::vector<std::unique_ptr<Exchange>> exchanges;
   Group all;
   std::vector<Group> rows;
   std::vector<Group> columns;
@@ -72,8 +83,10 @@ struct Domain {
   std::atomic<int> signal{0};  ///< SIGINT or SIGTERM that stopped the machine.
 
   std::mutex failure_mutex;
-  Failure failure;                                 ///< The first one.
-  std::vector<std::unique_ptr<Program>> programs;  ///< start_cells(); host's processor only.
+  Failure failure;                    ///< The first one.
+  bool stopped_from_outside = false;  ///< Another process's failure stopped us.
+  std::mutex programs_mutex;
+  std::vector<std::unique_ptr<Program>> programs;  ///< Started while it runs.
 
   /// Records a failure (the first wins), prints it, and stops the machine. [any thread, not async-signal-safe]
   void fail(int status, const std::string& text);
@@ -81,10 +94,30 @@ struct Domain {
   void stop() noexcept;
   /// Wakes every processor that sleeps. Async-signal-safe.
   void wake_all() noexcept;
+  /// Keeps a program until the run is over. [any thread]
+  const Program& keep(std::unique_ptr<Program> program) {
+    const std::lock_guard lock(programs_mutex);
+    programs.push_back(std::move(program));
+    return *programs.back();
+  }
+  /// Wakes those that carry cells. [any thread]
+  void wake_carriers() noexcept;
+  /// Processors that are threads.
+  [[nodiscard]] std::size_t thread_count() const noexcept { return processors.size() - (network != nullptr ? 1 : 0); }
+  [[nodiscard]] bool is_local(std::uint32_t cell) const noexcept {
+    return cell - local_first < local_end - local_first;
+  }
+  [[nodiscard]] std::uint32_t local_count() const noexcept { return local_end - local_first; }
+  /// Who carries a cell; the host program is with process 0.
+  [[nodiscard]] std::uint32_t process_of(std::uint32_t cell) const noexcept;
+  /// "cells 4-7", or "no cells".
+  [[nodiscard]] std::string cells_of(std::uint32_t process) const;
   /// User-visible id of a cell index.
   [[nodiscard]] std::uint32_t visible(std::uint32_t cell) const noexcept { return cell == cell_count ? host_id : cell; }
   /// "cell 3" or "host program".
   [[nodiscard]] std::string name_of(std::uint32_t cell) const;
+  Domain();
+  ~Domain();
   /// Builds cells and groups for `new_grid`. Only while no carrier runs.
   void build_cells(Grid new_grid);
 };

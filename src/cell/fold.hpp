@@ -10,6 +10,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <span>
 
 #include "aplib/collective.hpp"
 
@@ -121,6 +122,8 @@ class Fold {
   /// The parts left, in order.
   [[nodiscard]] std::uint32_t count() const noexcept { return count_; }
   [[nodiscard]] const Part& part(std::uint32_t i) const noexcept { return parts_[i]; }
+
+  [[nodiscard]] std::span<const Part> parts() const noexcept { return {parts_, count_}; }
 
   /// The value of the whole tree, all cells pushed from cell 0. Requires count() > 0.
   [[nodiscard]] Operand finish() const noexcept {

@@ -157,7 +157,7 @@ void Processor::end_move() {
     deliver_slot(cell, item.info, item.key, item.task, item.payload);
   }
   for (const std::uint32_t id : ended_meanwhile_) {
-    if (domain_.cells[id]->ended) cell_ended(id, domain_.cells[id]->ended_from_kernel);
+    if (domain_.cells[id]->ended) cell_ended(id, domain_.cells[id]->end());
   }
   ended_meanwhile_.clear();
   // receive() has let tasks of the new cell wait for cells that have ended, because their last messages could have been under way.

@@ -13,6 +13,8 @@
 // The heavy side pays for both (membarrier), so that a send costs its processor no fence. Where the kernel has no membarrier the waker pays with a
 // real fence; Os::light_fence decides by a flag that never changes after start.
 //
+// A processor may also sleep elsewhere than here, where other events wake it, too (network.hpp): announce(true), sleep there, cancel(). Its waker then raises the alarm of the Os.
+//
 // Invariants: (1) only the owner moves awake -> asleep; (2) asleep -> awake is an exchange, so exactly one side does it.
 #pragma once
 
@@ -47,6 +49,11 @@ struct ParkerOs {
     os::futex_wait(word, expected, timeout);
   }
   void wake(std::atomic<std::uint32_t>& word) const noexcept { os::futex_wake(word); }
+
+  /// Wakes who sleeps elsewhere. Set before any processor runs. Async-signal-safe.
+  void (*raise_alarm)(void*) = nullptr;
+  void* alarm_context = nullptr;
+  void alarm() const noexcept { raise_alarm(alarm_context); }
 };
 
 template <template <class> class Atom = std::atomic, class Os = ParkerOs>
@@ -54,17 +61,18 @@ class Parker {
  public:
   static constexpr std::uint32_t awake = 0;
   static constexpr std::uint32_t asleep = 1;
+  static constexpr std::uint32_t asleep_elsewhere = 2;
 
   explicit Parker(const Os& os) : os_(os) {}
 
   /// Owner: says that it is about to sleep. After this it must look for work once more.
-  void announce() noexcept {
-    state_.store(asleep, std::memory_order_relaxed);  // ordered by the heavy fence
+  void announce(bool elsewhere = false) noexcept {
+    state_.store(elsewhere ? asleep_elsewhere : asleep, std::memory_order_relaxed);  // ordered by the heavy fence
     os_.heavy_fence();
   }
 
   /// Owner: found work after announce(). Returns false when a waker was faster (harmless).
-  bool cancel() noexcept { return state_.exchange(awake, std::memory_order_acquire) == asleep; }
+  bool cancel() noexcept { return state_.exchange(awake, std::memory_order_acquire) != awake; }
 
   /// Owner: sleeps until woken or the timeout passed; awake afterwards. Returns true when a waker woke it.
   bool sleep(std::optional<std::chrono::nanoseconds> timeout) noexcept {
@@ -81,15 +89,23 @@ class Parker {
   /// woke the owner. Async-signal-safe.
   bool wake_if_asleep() noexcept {
     os_.light_fence();
-    if (state_.load(std::memory_order_relaxed) != asleep) [[likely]]
-      return false;                                                                 // the exchange below decides
-    if (state_.exchange(awake, std::memory_order_release) != asleep) return false;  // release: pairs with sleep()
+    if (state_.load(std::memory_order_relaxed) == awake) [[likely]]
+      return false;  // the exchange below decides
+    const std::uint32_t was =
+        state_.exchange(awake, std::memory_order_release);  // release: pairs with sleep(), cancel()
+    if (was == awake) return false;
+    if constexpr (requires { os_.alarm(); }) {  // a model may do without
+      if (was == asleep_elsewhere) {
+        os_.alarm();
+        return true;
+      }
+    }
     os_.wake(state_);
     return true;
   }
 
   /// Anyone: is the owner asleep with nobody having woken it? A hint unless all processors are known to be asleep.
-  [[nodiscard]] bool is_asleep() const noexcept { return state_.load(std::memory_order_acquire) == asleep; }
+  [[nodiscard]] bool is_asleep() const noexcept { return state_.load(std::memory_order_acquire) != awake; }
 
  private:
   const Os& os_;

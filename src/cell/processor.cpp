@@ -5,12 +5,15 @@
 #include <algorithm>
 
 #include "aplib/error.hpp"
+#include "cell/network.hpp"
 
 namespace aplib {
 
 namespace {
 
 constexpr std::uint32_t spins_per_clock_look = 16;
+constexpr std::uint32_t spins_per_network_poll = 4;  // it costs a system call; the rings are next door
+constexpr std::uint32_t switches_per_network_look = 64;
 constexpr auto idle_before_asking = std::chrono::microseconds(10);
 constexpr auto held_sleep = std::chrono::microseconds(50);
 
@@ -21,14 +24,20 @@ constinit thread_local Processor* current_processor = nullptr;
 }
 using detail::current_processor;
 
-Processor::Processor(Domain& domain, std::uint32_t index, bool is_host)
-    : domain_(domain), index_(index), is_host_(is_host), parker_(domain.os) {}
+Processor::Processor(Domain& domain, std::uint32_t index, ProcessorRole role)
+    : domain_(domain),
+      index_(index),
+      is_host_(role == ProcessorRole::host),
+      is_network_(role == ProcessorRole::network),
+      parker_(domain.os) {}
 
 Processor::~Processor() = default;
 
 void Processor::prepare() {
   const auto count = static_cast<std::uint32_t>(domain_.processors.size());
-  if (is_host_) index_ = count - 1;
+  network_ = domain_.network;
+  network_index_ = domain_.network_index;
+  if (is_host_) index_ = domain_.carriers;  // behind them
   if (pool_ == nullptr) pool_ = std::make_unique<BufferPool>();
   pool_->set_place(index_, count);
   cell_limit_ = domain_.carriers != 0 ? domain_.cell_count : 0;
@@ -44,9 +53,15 @@ void Processor::prepare() {
   parkers_ = parker_table_.data();
   route_table_.clear();
   for (const Cell* cell : domain_.cells) {
-    route_table_.push_back(cell == domain_.host_cell.get() ? static_cast<std::uint16_t>(count - 1)
-                           : cell->processor == nullptr    ? std::uint16_t{0}
-                                                           : static_cast<std::uint16_t>(cell->processor->index_));
+    std::uint32_t route = 0;
+    if (cell == domain_.host_cell.get() && cell->processor != nullptr) {
+      route = domain_.carriers;
+    } else if (cell->processor != nullptr) {
+      route = cell->processor->index_;
+    } else if (network_ != nullptr) {
+      route = network_index_;
+    }
+    route_table_.push_back(static_cast<std::uint16_t>(route));
     if (cell->processor == this && cell != domain_.host_cell.get()) residents_.push_back(cell->id);
   }
   route_ = route_table_.data();
@@ -104,6 +119,7 @@ Wake Processor::wait(TaskControl& self, WaitFor what, const char* call) {
 void Processor::dispatch(TaskControl& self) {
   if ((++switches_ & 7U) == 0) [[unlikely]] {
     poll();
+    if (network_ != nullptr && switches_ % switches_per_network_look == 0) network_->poll_if_due();
     if ((switches_ & 255U) == 0 && !timers_.empty()) expire_timers(Clock::now());
     if (ready_.size() > 1 && domain_.idle_processors.load(std::memory_order_relaxed) != 0) {  // relaxed: a hint
       offer_cells(self);
@@ -124,6 +140,7 @@ void Processor::yield(TaskControl& self) {
   if (here.domain_.stopping.load(std::memory_order_relaxed)) throw Stopped{};  // relaxed: noticed sooner or later
   here.poll();
   if (here.ready_.empty()) {
+    if (here.network_ != nullptr && here.network_->poll()) here.poll();
     if (!here.timers_.empty()) here.expire_timers(Clock::now());
     if (here.ready_.empty()) return;
   }
@@ -158,6 +175,7 @@ TaskControl* Processor::idle(TaskControl* self) {
   Clock::time_point start{};
   while (true) {
     poll();
+    if (network_ != nullptr && spins % spins_per_network_poll == 0 && ready_.empty() && network_->poll()) poll();
     if (!collective_waits_.empty()) check_collectives();
     if (!ready_.empty()) break;
     if (domain_.stopping.load(std::memory_order_relaxed) &&
@@ -207,34 +225,60 @@ void Processor::show_busy(Clock::time_point now) noexcept {
 // calls wake_if_asleep() after it.
 void Processor::park() {
   pool_->flush();
-  parker_.announce();
+  const bool in_network = network_ != nullptr && network_->begin_wait();
+  parker_.announce(in_network);
   poll();
+  bool held = false;
+  if (network_ != nullptr) {
+    // Who polls at this moment may miss what we have just handed to the network.
+    held = !network_->poll();
+    poll();
+  }
   check_collectives();
-  bool held = backlog_count_ != 0;
+  held = held || backlog_count_ != 0;
   for (const Incoming& in : incoming_) held = held || in.ring->peek() != nullptr;
   if (!ready_.empty() ||
       known_incoming_ != incoming_count_.load(std::memory_order_acquire) ||  // acquire: see refresh_incoming()
       (domain_.stopping.load(std::memory_order_acquire) && !stop_seen_) ||   // acquire: pairs with stop()
       domain_.over.load(std::memory_order_acquire)) {                        // acquire: what the last cell wrote
     parker_.cancel();
+    if (in_network) network_->end_wait();
     return;
   }
+  const auto sleep = [&](std::optional<std::chrono::nanoseconds> time) {
+    if (in_network) {
+      if (parker_.is_asleep()) network_->wait(time);
+      parker_.cancel();
+    } else {
+      parker_.sleep(time);
+    }
+  };
   std::optional<std::chrono::nanoseconds> timeout;
   if (!timers_.empty())
     timeout = std::max<std::chrono::nanoseconds>(timers_.front().deadline - Clock::now(), std::chrono::nanoseconds(1));
   if (held) timeout = timeout ? std::min<std::chrono::nanoseconds>(*timeout, held_sleep) : held_sleep;
   if (timeout) {
-    parker_.sleep(timeout);
+    sleep(timeout);
+    if (network_ != nullptr) {
+      if (in_network) network_->end_wait();
+      network_->stirred();
+    }
     return;
   }
   constexpr std::uint64_t one_sleep = (std::uint64_t{1} << 32) + 1;
   // acq_rel: the last to fall asleep sees all that the others did before
   const std::uint64_t word = domain_.sleepers.fetch_add(one_sleep, std::memory_order_acq_rel) + one_sleep;
-  if (domain_.options.deadlock_report && (word & 0xffff'ffffU) == domain_.processors.size() && deadlocked(word)) {
+  // Of several processes, the network watches for the time when all sleep.
+  if (network_ == nullptr && domain_.options.deadlock_report && (word & 0xffff'ffffU) == domain_.processors.size() &&
+      deadlocked(word)) {
     domain_.on_deadlock(domain_);
   }
-  parker_.sleep(std::nullopt);
+  sleep(std::nullopt);
   domain_.sleepers.fetch_sub(1, std::memory_order_acq_rel);
+  if (network_ != nullptr) {
+    if (in_network) network_->end_wait();
+    network_->stirred();
+  }
 }
 
 // All processors have gone to sleep (the low half of `word` says so). Is that final? A processor that has been woken and did not get to

@@ -41,7 +41,8 @@ enum class SlotKind : std::uint8_t {
   start_task,   ///< Payload: Program*. From the host: start it on `cell`.
   cell_moved,   ///< `cell` is carried by processor `task` from here on. (move.cpp)
   fence,        ///< Old messages to `cell` from processor `task` are all through. (move.cpp)
-  cell_ended,   ///< `cell` has ended; payload: kernel-started tasks that ended there so far.
+  cell_ended,   ///< `cell` has ended; payload: CellEnd.
+  call,         ///< Payload: CallSlot. From the network's processor: call it.
 };
 
 /// Slot::info: forwarded (bit 31), kind (bits 30..24), length of a small message (bits 23..0). A small message's kind is 0, so that its info is its length.
@@ -63,7 +64,24 @@ struct SlotInfo {
 /// cheaper than claiming its buffer.
 inline constexpr std::size_t offer_from_bytes = 2 * 1024;
 
+class Network;
 class Processor;
+
+enum class ProcessorRole : std::uint8_t {
+  carrier,  ///< A thread that carries cells.
+  host,     ///< The thread of the host program.
+  network,  ///< No thread: what comes from other processes (network.hpp). All its functions are called by whoever polls the network.
+};
+
+/// A large message from another process, while its body comes.
+struct LargeArrival {
+  std::uint32_t cell = 0;
+  std::uint32_t task = 0;
+  std::uint64_t key = 0;
+  std::size_t bytes = 0;
+  Posted* posted = nullptr;  ///< The receive whose own buffer it goes to; null: `buffer`.
+  Buffer* buffer = nullptr;
+};
 
 namespace detail {
 // Initial-exec: one load relative to the thread pointer, also from inside the shared library.
@@ -75,7 +93,7 @@ class Processor {
   using MessageRing = Ring<>;
   using Slot = MessageRing::Slot;
 
-  Processor(Domain& domain, std::uint32_t index, bool is_host);
+  Processor(Domain& domain, std::uint32_t index, ProcessorRole role);
   ~Processor();
   Processor(const Processor&) = delete;
   Processor& operator=(const Processor&) = delete;
@@ -127,9 +145,35 @@ class Processor {
       poll_rings();  // relaxed: see there
   }
 
+  /// Bytes of messages from other processes that wait here for a receive. Any thread: a snapshot.
+  [[nodiscard]] std::int64_t unread_bytes() const noexcept {
+    return unread_bytes_.load(
+        std::memory_order_relaxed);  // relaxed: a measure, and the sum over processors is what counts
+  }
+
+  // --- the network's processor (inject.cpp)
+  /// A message from another process for `cell`, which is carried here.
+  void inject(std::uint32_t cell, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes);
+  /// A large one: where its body shall go, until end_large(). Throws Error(exhausted).
+  std::byte* begin_large(LargeArrival& arrival);
+  /// The body is there; or, not complete, never will be: a receive that waits for it is let go, for the machine is stopping.
+  void end_large(LargeArrival& arrival, bool complete);
+  /// Tells the carriers that a cell of another process has ended.
+  void inject_end(std::uint32_t cell, const CellEnd& end);
+  /// Has `program` started on every cell of this process.
+  void inject_start(const Program& program);
+  /// Has every thread call `function` with itself, when it next looks at its rings.
+  void inject_call(void (*function)(Processor& processor, void* state), void* state);
+  /// What it could not hand over so far.
+  [[nodiscard]] std::uint32_t backlog() const noexcept { return backlog_count_; }
+
   // --- collectives (collectives.cpp)
   static Operand collective(TaskControl& self, const CollectiveCall& what, const Operand& value,
                             void* broadcast_buffer);
+
+  /// The cells it carries, ascending; the host's processor: none.
+  [[nodiscard]] std::span<const std::uint32_t> residents() const noexcept { return residents_; }
+  [[nodiscard]] bool is_host() const noexcept { return is_host_; }
 
   // --- the host's view
   [[nodiscard]] bool all_cells_ended() const noexcept;
@@ -153,6 +197,10 @@ class Processor {
     Posted* posted;
     std::uint64_t bytes;
     std::uint32_t has_transfer;
+  };
+  struct CallSlot {
+    void (*function)(Processor& processor, void* state);
+    void* state;
   };
   /// A slot's worth that did not fit into a full ring.
   struct Waiting {
@@ -211,6 +259,8 @@ class Processor {
                   std::span<const std::byte> bytes);
   void send_remote(std::uint32_t cell, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
                    std::span<const std::byte> bytes);
+  Posted* claim_offer(std::uint32_t cell, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
+                      std::size_t bytes);
   bool send_to_offer(std::uint32_t cell, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
                      std::span<const std::byte> bytes);
   void send_to_arriving(Cell& cell, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes);
@@ -250,18 +300,24 @@ class Processor {
   static bool withdraw(Posted& posted) noexcept { return !posted.offered || withdraw_offered(posted); }
   static bool withdraw_offered(Posted& posted) noexcept;
   void take_from_mailbox(TaskControl& self, Buffer* found);
-  void cell_ended(std::uint32_t cell, std::uint64_t ended_tasks);
+  /// A message joins (or leaves) a mailbox here: those of other processes count.
+  void count_unread(const Buffer& buffer, bool joins) noexcept {
+    if (network_ != nullptr && !domain_.is_local(MatchKey::cell(buffer.key))) [[unlikely]]
+      add_unread(buffer, joins);
+  }
+  void add_unread(const Buffer& buffer, bool joins) noexcept;
+  void cell_ended(std::uint32_t cell, const CellEnd& end);
   void wake_waiting(TaskControl& task, Wake how) noexcept;
 
   // collectives.cpp
   void arrive_all(Cell& cell, const CollectiveCall& what);
   void arrive_line(Group& group, std::uint32_t episode);
   void publish_arrivals();
+  void begin_exchange();
   void check_collectives();
   void check_all();
   Operand fold_all(std::uint32_t episode, bool& mismatch);
   static void complete_collective(Cell& cell, const Operand& result, bool mismatch) noexcept;
-  void wake_sleeping_carriers() noexcept;
   static std::string describe_mismatch(Domain& domain, const Group& group, std::uint32_t episode);
 
   // move.cpp
@@ -292,8 +348,11 @@ class Processor {
   std::uint32_t switches_ = 0;
   TaskControl* dying_ = nullptr;  // ended; its stack is free once we are off it
 
-  Flow base_;  // the thread's own stack
+  Flow base_;                   // the thread's own stack
+  Network* network_ = nullptr;  // null: one process
+  std::uint32_t network_index_ = ~0U;
   bool is_host_;
+  bool is_network_;
   bool stop_seen_ = false;
   bool idle_flag_ = false;
   std::vector<std::uint16_t> route_table_;
@@ -331,6 +390,8 @@ class Processor {
   Parker<> parker_;
   // written by others
   alignas(cache_pair_bytes) std::atomic<std::uint32_t> incoming_count_{0};
+  // written here, read by who polls the network
+  alignas(cache_pair_bytes) std::atomic<std::int64_t> unread_bytes_{0};
   alignas(cache_pair_bytes) LoadMeter load_;
   std::unique_ptr<std::atomic<MessageRing*>[]> incoming_table_;  // by processor
 };

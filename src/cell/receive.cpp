@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "cell/copy_small.hpp"
+#include "cell/network.hpp"
 #include "cell/processor.hpp"
 
 namespace aplib {
@@ -67,6 +68,7 @@ void Processor::take_from_mailbox(TaskControl& self, Buffer* found) {
   Posted& posted = self.posted;
   posted.key = found->key;
   posted.bytes = found->bytes;
+  count_unread(*found, false);
   if (posted.message != nullptr) {
     MessageAccess::set_buffer(*posted.message, found->key, found, found->bytes);
     return;
@@ -195,8 +197,13 @@ bool Processor::handle(std::uint32_t from, Slot& slot) {
       if (route_[slot.cell] != from) return false;
       // What the sender had for a cell that is arriving may still be on its way by the cell's old place: the end comes after it.
       if (arriving_ != nullptr && fenced_[from] == 0) return false;
-      cell_ended(slot.cell, read_payload<std::uint64_t>(slot.payload));
+      cell_ended(slot.cell, read_payload<CellEnd>(slot.payload));
       return true;
+    case SlotKind::call: {
+      const auto call = read_payload<CallSlot>(slot.payload);
+      call.function(*this, call.state);
+      return true;
+    }
   }
   return true;
 }
@@ -224,6 +231,9 @@ void Processor::deliver_slot(Cell& cell, std::uint32_t info, std::uint64_t key, 
       slot.posted->offered = false;
       slot.posted->task->cell->offering = nullptr;
       complete(*slot.posted);
+      // From another process, whose body may be incomplete then. Acquire: pairs with stop().
+      if (network_ != nullptr && domain_.stopping.load(std::memory_order_acquire))
+        slot.posted->task->wake = Wake::stopping;
       break;
     }
     default: {
@@ -257,6 +267,7 @@ void Processor::queue_buffer(Cell& cell, std::uint32_t task, std::uint64_t key, 
   buffer->key = key;
   buffer->bytes = bytes;
   buffer->task = task;
+  count_unread(*buffer, true);
   TaskControl* receiver = cell.tasks.find(task);
   (receiver != nullptr ? receiver->mailbox : cell.orphans).push(*buffer);
 }
@@ -294,15 +305,22 @@ bool Processor::all_cells_ended() const noexcept {
 }
 
 // `cell` sends nothing any more, and all it has sent is here.
-void Processor::cell_ended(std::uint32_t cell, std::uint64_t ended_tasks) {
-  ended_tasks_[cell] = ended_tasks;
+void Processor::cell_ended(std::uint32_t cell, const CellEnd& end) {
+  if (is_network_) {
+    network_->cell_ended(cell, end);
+    return;
+  }
+  ended_tasks_[cell] = end.tasks;
   if (ended_cells_[cell] == 0) ++ended_count_;
   ended_cells_[cell] = 1;
   check_collectives();  // what is complete is complete, even if a member has ended since
   const bool for_good = cell_has_ended(cell);
   const std::vector<Cell*> waits = collective_waits_;
   for (Cell* waiting : waits) {
-    if (!for_good || !waiting->collective.group->contains(cell)) continue;
+    const Group& group = *waiting->collective.group;
+    if (!for_good || !group.contains(cell)) continue;
+    // It may have taken part and be through, while parts of the result are still on their way from other processes.
+    if (end.episodes[static_cast<std::size_t>(group.scope)] > waiting->collective.episode) continue;
     std::erase(collective_waits_, waiting);
     if (waiting->collective.group != &domain_.all) --line_waits_;
     waiting->collective.active = false;

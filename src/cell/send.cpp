@@ -2,6 +2,7 @@
 // Sending. Three ways, by size and place:
 //   same processor     straight into the receiver's wait if it matches, else into its mailbox
 //   another, small     inside a ring slot
+//   another process    the network takes it (network.hpp)
 //   another, larger    one copy into a pooled buffer whose pointer travels; or, when the receiver waits with its own buffer, into that; very
 //                      large ones are copied by both processors at once (transfer.hpp)
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 
 #include "aplib/error.hpp"
 #include "cell/copy_small.hpp"
+#include "cell/network.hpp"
 #include "cell/processor.hpp"
 
 namespace aplib {
@@ -109,7 +111,11 @@ void Processor::send(TaskControl& self, const char* call, std::uint32_t cell, st
         return;
       }
     }
-    send_remote(target_index, processor, aplib::index(to.task), key, bytes);
+    if (processor == network_index_) {
+      network_->send(self, call, target_index, aplib::index(to.task), key, bytes);
+    } else {
+      send_remote(target_index, processor, aplib::index(to.task), key, bytes);
+    }
     return;
   }
   Cell& target = *domain_.cells[target_index];
@@ -140,12 +146,12 @@ void Processor::send_remote(std::uint32_t cell, std::uint32_t processor, std::ui
   push(processor, SlotKind::buffer_message, cell, task, key, BufferSlot{buffer, size});
 }
 
-// The receiver may wait with its own buffer on the other processor. Claim that buffer if it is sure that nothing we sent before can still match it, that
-// is, when everything in our ring has been taken and no cell is moving. False: send it the other way.
-bool Processor::send_to_offer(std::uint32_t cell_index, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
-                              std::span<const std::byte> bytes) {
+// The receiver may wait with its own buffer on the other processor. Claims that buffer if it is sure that nothing we sent before can still match it, that
+// is, when everything in our ring has been taken and no cell is moving. Null: send it the other way.
+Posted* Processor::claim_offer(std::uint32_t cell_index, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
+                               std::size_t bytes) {
   Cell& cell = *domain_.cells[cell_index];
-  if (!backlogs_[processor].empty()) return false;
+  if (!backlogs_[processor].empty()) return nullptr;
   MessageRing& ring = ring_to(processor);
   const auto open = [&] {
     return cell.offer.load(std::memory_order_relaxed) != nullptr &&    // relaxed: a look; the exchange decides
@@ -153,24 +159,32 @@ bool Processor::send_to_offer(std::uint32_t cell_index, std::uint32_t processor,
            ring.consumed_up_to(ring.produced());
   };
   // A receiver that is about to offer its buffer again saves a large message its second copy: wait a few percent of the copy's time for it.
-  std::size_t looks =
-      cell.offers_lately.load(std::memory_order_relaxed) ? bytes.size() / bytes_per_look : 0;  // relaxed: a hint
+  std::size_t looks = cell.offers_lately.load(std::memory_order_relaxed) && !is_network_  // relaxed: a hint
+                          ? bytes / bytes_per_look
+                          : 0;
   while (!open()) {
-    if (looks-- == 0) return false;
+    if (looks-- == 0) return nullptr;
     cpu_relax();
   }
   if (domain_.move_in_progress.load(std::memory_order_acquire))
-    return false;  // acquire: after consumed_up_to(), see move.cpp
+    return nullptr;  // acquire: after consumed_up_to(), see move.cpp
   Posted* posted =
       cell.offer.exchange(nullptr, std::memory_order_acq_rel);  // acquire: its fields; release: for who finds null
-  if (posted == nullptr) return false;
-  if (posted->task->id != task || !posted->wish.accepts(key) || posted->capacity < bytes.size()) {
+  if (posted == nullptr) return nullptr;
+  if (posted->task->id != task || !posted->wish.accepts(key) || posted->capacity < bytes) {
     cell.offer.store(posted, std::memory_order_release);  // put back: pairs with withdraw()
-    return false;
+    return nullptr;
   }
   posted->committed.store(true, std::memory_order_release);  // pairs with withdraw()
   posted->key = key;
-  posted->bytes = bytes.size();
+  posted->bytes = bytes;
+  return posted;
+}
+
+bool Processor::send_to_offer(std::uint32_t cell_index, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
+                              std::span<const std::byte> bytes) {
+  Posted* posted = claim_offer(cell_index, processor, task, key, bytes.size());
+  if (posted == nullptr) return false;
   if (bytes.size() >= both_sides_from_bytes) {
     posted->transfer.begin(posted->buffer, bytes.data(), bytes.size());
     push(processor, SlotKind::offer_taken, cell_index, task, key, OfferSlot{posted, bytes.size(), 1});
@@ -183,9 +197,11 @@ bool Processor::send_to_offer(std::uint32_t cell_index, std::uint32_t processor,
 }
 
 Processor::MessageRing& Processor::make_ring(std::uint32_t processor) {
+  if (owned_rings_[processor] != nullptr) return *owned_rings_[processor];  // the network's, see below
   owned_rings_[processor] = std::make_unique<MessageRing>();
   MessageRing& ring = *owned_rings_[processor];
-  outgoing_[processor] = &ring;
+  // Messages to other processes do not go through a ring: send() shall not find one.
+  if (processor != network_index_) outgoing_[processor] = &ring;
   Processor& other = *domain_.processors[processor];
   other.incoming_table_[index_].store(&ring, std::memory_order_release);  // release: the ring's construction
   other.incoming_count_.fetch_add(1, std::memory_order_release);          // release: the table entry
@@ -203,6 +219,10 @@ Processor::Slot* Processor::slot_to(std::uint32_t processor) {
       return slot;
   }
   if (processor == index_) return nullptr;  // messages to a cell that is arriving here: end_move() delivers them
+  if (is_network_) {  // it is one of the receivers who polls: waiting for it would be waiting for ourselves
+    if (!backlog.empty() && flush_backlog(processor)) return ring.prepare();
+    return nullptr;
+  }
   std::uint32_t consumed = ring.consumed();
   if (backlog.stuck_at() == consumed && !backlog.empty()) return nullptr;
   parkers_[processor]->wake_if_asleep();
@@ -235,7 +255,7 @@ void Processor::push_raw(std::uint32_t processor, std::uint32_t info, std::uint6
   slot->cell = cell;
   slot->task = task;
   copy_bytes(slot->payload, payload, bytes);
-  outgoing_[processor]->publish();
+  ring_to(processor).publish();
   parkers_[processor]->wake_if_asleep();
 }
 

@@ -5,6 +5,7 @@
 #include <exception>
 
 #include "aplib/error.hpp"
+#include "cell/network.hpp"
 #include "cell/processor.hpp"
 
 namespace aplib {
@@ -190,6 +191,7 @@ void Processor::bury(TaskControl& task) noexcept {
   cell.tasks.erase(task.id);
   while (Buffer* buffer = task.mailbox.oldest()) {  // nobody will ask for these any more
     task.mailbox.remove(*buffer);
+    count_unread(*buffer, false);
     pool_->put(buffer);
   }
   dispose_flow(task);
@@ -206,21 +208,28 @@ void Processor::end_cell(Cell& cell) {
   cell.ended = true;
   for (std::uint32_t p = 0; p < domain_.processors.size(); ++p) {
     if (p != index_) {
-      push(p, SlotKind::cell_ended, cell.id, 0, MatchKey::make(0, cell.id, 0, 0),
-           std::uint64_t{cell.ended_from_kernel});
+      push(p, SlotKind::cell_ended, cell.id, 0, MatchKey::make(0, cell.id, 0, 0), cell.end());
     }
   }
   if (arriving_ != nullptr) {
     ended_meanwhile_.push_back(cell.id);  // what it sent to the arriving cell waits too: end_move() keeps the order
   } else {
-    cell_ended(cell.id, cell.ended_from_kernel);
+    cell_ended(cell.id, cell.end());
   }
   drop_live_cell();
 }
 
 void Processor::drop_live_cell() noexcept {
   if (domain_.live_cells.fetch_sub(1, std::memory_order_acq_rel) == 1) {  // acq_rel: the last one has seen what all did
-    domain_.over.store(true, std::memory_order_release);                  // release: to idle()
+    if (network_ != nullptr) {
+      // Other processes' cells may still run: the end is for the overseer to tell, unless all stop anyway; see Domain::stop().
+      std::atomic_thread_fence(std::memory_order_seq_cst);      // own store of the count before the load of stopping
+      if (!domain_.stopping.load(std::memory_order_acquire)) {  // acquire: pairs with stop()
+        network_->all_ended();
+        return;
+      }
+    }
+    domain_.over.store(true, std::memory_order_release);  // release: to idle()
     domain_.wake_all();
   }
 }

@@ -10,6 +10,7 @@
 #include "cell/processor.hpp"
 #include "kernel/face.hpp"
 #include "kernel/machine_impl.hpp"
+#include "kernel/part_run.hpp"
 
 namespace aplib {
 
@@ -230,13 +231,8 @@ void preset_status(const char* call, std::int32_t value) {
   TaskControl& self = self_or_throw(call);
   Domain& domain = self.cell->processor->domain();
   if (self.cell->id != domain.cell_count) refuse(self, Errc::bad_argument, call, "only the host program can do this");
-  for (std::uint32_t c = 0; c < domain.cell_count; ++c) {
-    std::atomic<std::uint64_t>& word = domain.cells[c]->posted_status;
-    std::uint64_t seen = word.load(std::memory_order_relaxed);  // relaxed: a word on its own
-    while ((seen >> 32) == 0 &&
-           !word.compare_exchange_weak(seen, static_cast<std::uint32_t>(value), std::memory_order_relaxed)) {
-    }
-  }
+  preset_status_words(domain, static_cast<std::uint32_t>(value));
+  if (PartRun* part = Machine::Impl::of(domain).part) part->announce_preset(static_cast<std::uint32_t>(value));
 }
 
 void configure(const char* call, Grid grid) {
@@ -255,7 +251,7 @@ void configure(const char* call, const Options& options) {
   Machine::Impl::of(domain).configure(self, options);
 }
 
-void start_cells(const char* call, std::function<void()> program, TaskId task) {
+void check_start(const char* call, TaskId task) {
   TaskControl& self = self_or_throw(call);
   Domain& domain = self.cell->processor->domain();
   if (self.cell->id != domain.cell_count)
@@ -264,7 +260,12 @@ void start_cells(const char* call, std::function<void()> program, TaskId task) {
     refuse(self, Errc::bad_argument, call,
            fmt::format("task {} is out of range; use 0..{}", static_cast<std::int32_t>(index(task)), task_id_max));
   }
-  Machine::Impl::of(domain).start_cells(self, std::move(program), task);
+}
+
+void start_cells(const char* call, std::function<void()> program, TaskId task) {
+  check_start(call, task);
+  TaskControl& self = self_or_throw(call);
+  Machine::Impl::of(self.cell->processor->domain()).start_cells(self, std::move(program), task);
 }
 
 void wait_cells(const char* call) {
@@ -386,15 +387,17 @@ void post(std::int32_t value) {
   TaskControl& self = self_or_throw("status::post");
   // relaxed: a word on its own, as on the original hardware; it orders nothing
   self.cell->posted_status.store(std::uint64_t{1} << 32 | static_cast<std::uint32_t>(value), std::memory_order_relaxed);
+  if (PartRun* part = Machine::Impl::of(self.cell->processor->domain()).part) part->status_changed();
 }
 
 std::int32_t combined() {
   Domain& domain = self_or_throw("status::combined").cell->processor->domain();
   std::uint32_t all = 0;
-  for (std::uint32_t c = 0; c < domain.cell_count; ++c) {
+  for (std::uint32_t c = domain.local_first; c < domain.local_end; ++c) {
     all |= static_cast<std::uint32_t>(
         domain.cells[c]->posted_status.load(std::memory_order_relaxed));  // relaxed: see post()
   }
+  if (const PartRun* part = Machine::Impl::of(domain).part) all |= part->other_status_words();
   return std::bit_cast<std::int32_t>(all);
 }
 

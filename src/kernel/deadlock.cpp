@@ -40,13 +40,14 @@ std::string describe_group(const Domain& domain, const Group& group) {
 std::string describe_missing(const Domain& domain, const Group& group, std::uint32_t episode) {
   std::string missing;
   std::uint32_t count = 0;
-  for (std::uint32_t i = 0; i < group.count; ++i) {
-    const Cell& cell = *domain.cells[group.first + i * group.stride];
+  for (std::uint32_t i = 0; i < group.local_count; ++i) {
+    const Cell& cell = *domain.cells[group.first + (group.first_local + i) * group.stride];
     if (cell.collective.active && cell.collective.group == &group && cell.collective.episode == episode) continue;
     if (++count <= 8) missing += fmt::format("{}{}", count == 1 ? "" : ", ", cell.id);
   }
   if (count > 8) missing += fmt::format(" and {} more", count - 8);
-  return missing.empty() ? std::string("none is missing") : fmt::format("missing: cell {}", missing);
+  if (!missing.empty()) return fmt::format("missing: cell {}", missing);
+  return group.exchange != nullptr ? "none is missing in this process" : "none is missing";
 }
 
 std::string describe_task(Domain& domain, const Cell& cell, const TaskControl& task, Clock::time_point now) {
@@ -86,29 +87,61 @@ std::string describe_task(Domain& domain, const Cell& cell, const TaskControl& t
 
 }  // namespace
 
-std::string describe_deadlock(Domain& domain) {
-  const Clock::time_point now = Clock::now();
-  std::string text = "deadlock: every task waits and no message is on its way, so nothing can go on";
-  std::size_t lines = 0;
-  std::vector<std::uint32_t> ended;
-  const auto describe_cell = [&](const Cell& cell) {
-    if (cell.ended) ended.push_back(cell.id);
+namespace {
+
+/// Lines of tasks, as many as a reader can take.
+class TaskList {
+ public:
+  explicit TaskList(Domain& domain) : domain_(domain) {}
+
+  void add(const Cell& cell) {
+    if (cell.ended) ended_.push_back(cell.id);
     for (std::uint32_t id = 0; id < cell.tasks.end(); ++id) {
       const TaskControl* task = cell.tasks.find(id);
       if (task == nullptr || task->ended) continue;
-      if (++lines <= lines_max) text += "\n  " + describe_task(domain, cell, *task, now);
+      if (++lines_ <= lines_max) text_ += "\n  " + describe_task(domain_, cell, *task, now_);
     }
-  };
-  for (const Cell* cell : domain.cells) describe_cell(*cell);
-  if (lines > lines_max) text += fmt::format("\n  ... and {} more tasks", lines - lines_max);
-  if (!ended.empty()) {
-    text += "\n  ended already:";
-    for (std::size_t i = 0; i < ended.size() && i < 16; ++i)
-      text += fmt::format(" {}{}", domain.name_of(ended[i]), i + 1 < ended.size() ? "," : "");
-    if (ended.size() > 16) text += fmt::format(" and {} more", ended.size() - 16);
   }
-  text += "\n  look for a receive whose source, task or type no send has, or a collective that not all cells call";
-  return text;
+
+  std::string text() {
+    if (lines_ > lines_max) text_ += fmt::format("\n  ... and {} more tasks", lines_ - lines_max);
+    if (!ended_.empty()) {
+      text_ += "\n  ended already:";
+      for (std::size_t i = 0; i < ended_.size() && i < 16; ++i)
+        text_ += fmt::format(" {}{}", domain_.name_of(ended_[i]), i + 1 < ended_.size() ? "," : "");
+      if (ended_.size() > 16) text_ += fmt::format(" and {} more", ended_.size() - 16);
+    }
+    return text_;
+  }
+
+ private:
+  Domain& domain_;
+  const Clock::time_point now_ = Clock::now();
+  std::string text_;
+  std::size_t lines_ = 0;
+  std::vector<std::uint32_t> ended_;
+};
+
+}  // namespace
+
+std::string describe_tasks(Domain& domain) {
+  TaskList list(domain);
+  for (const Cell* cell : domain.cells) {
+    if (cell->processor != nullptr) list.add(*cell);
+  }
+  return list.text();
+}
+
+std::string describe_tasks(Domain& domain, const Processor& processor) {
+  TaskList list(domain);
+  for (const std::uint32_t cell : processor.residents()) list.add(*domain.cells[cell]);
+  if (processor.is_host()) list.add(*domain.host_cell);
+  return list.text();
+}
+
+std::string describe_deadlock(Domain& domain) {
+  return "deadlock: every task waits and no message is on its way, so nothing can go on" + describe_tasks(domain) +
+         "\n  look for a receive whose source, task or type no send has, or a collective that not all cells call";
 }
 
 }  // namespace aplib

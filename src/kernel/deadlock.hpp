@@ -7,6 +7,12 @@
 namespace aplib {
 
 struct Domain;
+class Processor;
+
+/// A line per task of this process, each after a line end. Call only while every processor sleeps;
+[[nodiscard]] std::string describe_tasks(Domain& domain);
+/// of one processor's cells: call on its thread.
+[[nodiscard]] std::string describe_tasks(Domain& domain, const Processor& processor);
 
 /// Call only while every processor sleeps.
 [[nodiscard]] std::string describe_deadlock(Domain& domain);

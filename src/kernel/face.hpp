@@ -61,6 +61,8 @@ void preset_status(const char* call, std::int32_t value);
 /// The host program's calls of this_machine, by the caller's name.
 void configure(const char* call, Grid grid);
 void configure(const char* call, const Options& options);
+/// Throws unless the host program may start a program as this task.
+void check_start(const char* call, TaskId task);
 void start_cells(const char* call, std::function<void()> program, TaskId task);
 void wait_cells(const char* call);
 

@@ -35,6 +35,12 @@ class LoadedRun {
   std::function<void()> cell_body(std::shared_ptr<const loader::Program> program, const loader::Entry& entry,
                                   std::vector<std::string> arguments);
 
+  /// The same of a host program.
+  std::function<int()> host_body(std::shared_ptr<const loader::Program> program, const loader::Entry& entry);
+
+  /// end(), and leaves itself alive where threads of programs remain.
+  void finish(Machine::Impl& machine);
+
   /// The run is over: what programs' threads that still run ask for goes nowhere from here on. True: there are none.
   bool end();
 

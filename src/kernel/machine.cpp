@@ -15,6 +15,7 @@
 #include "kernel/deadlock.hpp"
 #include "kernel/loaded_run.hpp"
 #include "kernel/machine_impl.hpp"
+#include "kernel/part_run.hpp"
 #include "kernel/signals.hpp"
 
 namespace aplib {
@@ -27,7 +28,7 @@ Machine::Impl::Impl(Options chosen)
 
 Machine::Impl::~Impl() = default;
 
-void Machine::Impl::make_domain(bool with_host) {
+void Machine::Impl::make_domain(bool with_host, const StartNote* start) {
   stoppable.store(nullptr, std::memory_order_relaxed);  // relaxed: nothing is published
   in_debugger.show(nullptr);
   domain = std::make_unique<Domain>();
@@ -36,6 +37,7 @@ void Machine::Impl::make_domain(bool with_host) {
   domain->options = options;
   domain->has_host = with_host;
   domain->report = [this](const std::string& text) { log.error("{}", text); };
+  if (part != nullptr) part->set_up(*domain, start);
   domain->on_deadlock = [this](Domain& stuck) {
     if (stuck.has_host && stuck.host_cell->ended) {
       // The host program is through and the cells only wait for more from it: as on the original, its end is the end of the run.
@@ -46,8 +48,8 @@ void Machine::Impl::make_domain(bool with_host) {
     }
   };
   domain->build_cells(options.cells);
-  if (with_host) {
-    domain->processors.push_back(std::make_unique<Processor>(*domain, 0, true));
+  if (with_host && hosts_here()) {
+    domain->processors.push_back(std::make_unique<Processor>(*domain, 0, ProcessorRole::host));
     domain->host_cell->processor = domain->processors.front().get();
     domain->poll_time = std::chrono::nanoseconds(0);
     domain->processors.front()->prepare();
@@ -57,19 +59,23 @@ void Machine::Impl::make_domain(bool with_host) {
 void Machine::Impl::make_carriers() {
   stoppable.store(nullptr, std::memory_order_relaxed);  // relaxed: nothing is published
   options.cells = domain->grid;
-  placement = plan_placement(options);
+  Options ours = options;
+  const std::uint32_t cells = domain->local_count();
+  ours.cells = {std::max(cells, 1U), 1};
+  placement = plan_placement(ours);
   domain->options = options;
   domain->poll_time = poll_time(options, placement);
-  domain->carriers = placement.processors;
+  domain->carriers = cells == 0 ? 0 : placement.processors;
   domain->arrivals = std::make_unique<ArrivalLines[]>(domain->carriers);
   std::vector<std::unique_ptr<Processor>> carriers;
   for (std::uint32_t p = 0; p < domain->carriers; ++p)
-    carriers.push_back(std::make_unique<Processor>(*domain, p, false));
-  for (std::uint32_t c = 0; c < domain->cell_count; ++c) {
-    domain->cells[c]->processor = carriers[processor_of_cell(c, domain->cell_count, domain->carriers)].get();
+    carriers.push_back(std::make_unique<Processor>(*domain, p, ProcessorRole::carrier));
+  for (std::uint32_t c = 0; c < cells; ++c) {
+    domain->cells[domain->local_first + c]->processor = carriers[processor_of_cell(c, cells, domain->carriers)].get();
   }
   for (auto& host : domain->processors) carriers.push_back(std::move(host));
   domain->processors = std::move(carriers);
+  if (part != nullptr) part->attach(*domain);
   for (auto& processor : domain->processors) processor->prepare();
   stoppable.store(domain.get(), std::memory_order_release);  // release: all of it
 }
@@ -121,7 +127,7 @@ Report Machine::Impl::report(Clock::time_point start, int host_status) {
   Report report;
   report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   report.exit_status = host_status;
-  for (std::uint32_t c = 0; c < domain->cell_count; ++c) {
+  for (std::uint32_t c = domain->local_first; c < domain->local_end; ++c) {
     const Cell& cell = *domain->cells[c];
     report.cell_status.push_back(cell.status);
     report.cell_waiting_seconds.push_back(std::chrono::duration<double>(cell.waiting).count());
@@ -134,6 +140,8 @@ Report Machine::Impl::report(Clock::time_point start, int host_status) {
   } else if (signal != 0) {
     report.exit_status = 128 + signal;
     report.reason = fmt::format("stopped by signal {}", signal);
+  } else if (part != nullptr && part->stopped_status()) {
+    report.exit_status = *part->stopped_status();
   }
   log.debug("{} cells on {} processors, {} moves, {:.3f} s", domain->cell_count, domain->carriers,
             domain->moves.load(std::memory_order_relaxed), report.seconds);  // relaxed: the threads are joined
@@ -146,24 +154,32 @@ void Machine::Impl::configure(TaskControl& self, const Options& wanted) {
   wanted.check();
   options = wanted;
   domain->options = options;
+  if (part != nullptr) part->share_again(*domain, options.cells);
   domain->build_cells(options.cells);
   self.cell->processor->prepare();
 }
 
-void Machine::Impl::start_cells(TaskControl& self, std::function<void()> body, TaskId task) {
-  domain->programs.push_back(std::make_unique<Program>(Program{std::move(body), index(task), program_stack_bytes}));
-  const Program* program = domain->programs.back().get();
+void Machine::Impl::start_cells(TaskControl& self, std::function<void()> body, TaskId task, const std::string& file,
+                                const std::vector<std::string>& arguments) {
+  const Program* program =
+      &domain->keep(std::make_unique<Program>(Program{std::move(body), index(task), program_stack_bytes}));
   Processor& host = *self.cell->processor;
   domain->programs_started.fetch_add(1,
                                      std::memory_order_relaxed);  // relaxed: carriers read it behind the start messages
-  domain->live_cells.fetch_add(domain->cell_count,
+  domain->live_cells.fetch_add(domain->local_count(),
                                std::memory_order_relaxed);  // relaxed: the host itself counts, so it stays above 0
-  if (domain->carriers == 0) {
+  const bool first = domain->carriers == 0 && domain->network == nullptr;
+  if (first) {
     make_carriers();
+    if (part != nullptr) part->begin();
     start_threads();
+    if (part != nullptr) part->open();
   }
-  for (std::uint32_t c = 0; c < domain->cell_count; ++c) host.send_start(c, *program);
+  if (part != nullptr) part->announce_start(*program, file, arguments);
+  for (std::uint32_t c = domain->local_first; c < domain->local_end; ++c) host.send_start(c, *program);
 }
+
+bool Machine::Impl::hosts_here() const noexcept { return part == nullptr || part->self() == 0; }
 
 Machine::Machine(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}
 
@@ -173,42 +189,75 @@ Machine::Impl& MachineAccess::impl(Machine& machine) noexcept { return *machine.
 
 const Options& Machine::options() const noexcept { return impl_->options; }
 
-Report Machine::run(std::function<void()> cell_program) {
-  if (Processor::current() != nullptr) {
-    throw Error(Errc::bad_argument, "run: called from a task; a machine is run from an ordinary thread");
+namespace {
+
+void refuse_in_task(const char* call) {
+  if (Processor::current() == nullptr) return;
+  throw Error(Errc::bad_argument,
+              fmt::format("{}: called from a task; a machine is run from an ordinary thread", call));
+}
+
+Report called_off() {
+  Report report;
+  report.exit_status = static_cast<int>(ExitStatus::program_failed);
+  return report;
+}
+
+}  // namespace
+
+Report Machine::Impl::run_cells(Program first, const StartNote* start) {
+  make_domain(start != nullptr, start);
+  domain->first_program = std::move(first);
+  domain->start_at_once = true;
+  domain->programs_started.store(1, std::memory_order_relaxed);                // relaxed: before the threads
+  domain->live_cells.store(domain->local_count(), std::memory_order_relaxed);  // relaxed: before the threads
+  make_carriers();
+  if (part != nullptr) {
+    part->begin(start != nullptr ? 1 : 0);
+    part->open();
+    if (start == nullptr && !part->ready()) {
+      part->end();
+      return called_off();
+    }
   }
-  impl_->make_domain(false);
-  Domain& domain = *impl_->domain;
-  domain.first_program = Program{std::move(cell_program), 0, impl_->program_stack_bytes};
-  domain.start_at_once = true;
-  domain.programs_started.store(1, std::memory_order_relaxed);            // relaxed: before the threads
-  domain.live_cells.store(domain.cell_count, std::memory_order_relaxed);  // relaxed: before the threads
-  impl_->make_carriers();
-  const SignalScope signals(domain);
+  const SignalScope signals(*domain);
+  const Clock::time_point begin = Clock::now();
+  start_threads();
+  if (domain->carriers == 0) part->wait_for_end();
+  join_threads();
+  if (part != nullptr) part->end();
+  return report(begin, 0);
+}
+
+Report Machine::Impl::run_host(const std::function<int()>& host_program) {
+  make_domain(true);
+  domain->live_cells.store(1, std::memory_order_relaxed);  // relaxed: before the threads
+  if (part != nullptr && !part->ready()) return called_off();
+  int status = 0;
+  const Program program{[&status, &host_program] { status = host_program(); }, 0, 0};
+  const SignalScope signals(*domain);
+  const SignalStack signal_stack;
   const Clock::time_point start = Clock::now();
-  impl_->start_threads();
-  impl_->join_threads();
-  return impl_->report(start, 0);
+  Processor& host = *domain->processors.front();
+  stoppable.store(domain.get(), std::memory_order_release);  // release: all of it
+  host.start_program(*domain->host_cell, program);
+  host.run();
+  join_threads();
+  if (part != nullptr) {
+    if (!part->attached()) part->tell_none_started();
+    part->end();
+  }
+  return report(start, status != 0 ? status : domain->host_cell->status);
+}
+
+Report Machine::run(std::function<void()> cell_program) {
+  refuse_in_task("run");
+  return impl_->run_cells(Program{std::move(cell_program), 0, impl_->program_stack_bytes});
 }
 
 Report Machine::run_host(std::function<int()> host_program) {
-  if (Processor::current() != nullptr) {
-    throw Error(Errc::bad_argument, "run_host: called from a task; a machine is run from an ordinary thread");
-  }
-  impl_->make_domain(true);
-  Domain& domain = *impl_->domain;
-  domain.live_cells.store(1, std::memory_order_relaxed);  // relaxed: before the threads
-  int status = 0;
-  const Program program{[&status, &host_program] { status = host_program(); }, 0, 0};
-  const SignalScope signals(domain);
-  const SignalStack signal_stack;
-  const Clock::time_point start = Clock::now();
-  Processor& host = *domain.processors.front();
-  impl_->stoppable.store(&domain, std::memory_order_release);  // release: all of it
-  host.start_program(*domain.host_cell, program);
-  host.run();
-  impl_->join_threads();
-  return impl_->report(start, status != 0 ? status : domain.host_cell->status);
+  refuse_in_task("run_host");
+  return impl_->run_host(host_program);
 }
 
 }  // namespace aplib

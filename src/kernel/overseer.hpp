@@ -21,19 +21,21 @@ struct OverseerActions {
   std::function<void(int status, const std::string& text)> failed;
   /// Every cell has ended: the parts have been told, and their runs return.
   std::function<void()> over;
+  /// A part has lost its data connection to this one, perhaps because that one has died: wait a moment whether a better cause comes, and then call lost() with this one. Null: lost() is called at once.
+  std::function<void(std::uint32_t part, const std::string& why)> suspect{};
 };
 
 /// Thread safety: none; one thread, or the caller's lock.
 class APLIB_API Overseer {
  public:
   /// `names`: of the parts, for messages. `first_cell` as Part's.
-  Overseer(std::vector<std::string> names, std::vector<std::uint32_t> first_cell, bool with_host, bool deadlock_report,
+  Overseer(std::vector<std::string> names, std::vector<std::uint32_t> first_cell, bool deadlock_report,
            OverseerActions actions);
   ~Overseer();
 
   /// A note of a part. What makes no sense is a failure that names the part.
   void receive(std::uint32_t part, std::span<const std::byte> note);
-  /// The process of a part is gone, for this reason ("killed by signal 9"). Names the part's cells.
+  /// The process of a part is gone, for this reason ("its process was killed by signal 9"). Names the part's cells. A part that has returned its report may go.
   void lost(std::uint32_t part, const std::string& why);
   /// Ends the run, as a failure would.
   void stop(int status, const std::string& text);

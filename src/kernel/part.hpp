@@ -38,7 +38,7 @@ struct Part {
   std::vector<std::uint32_t>
       first_cell;  ///< Process p carries cells first_cell[p] .. first_cell[p + 1] - 1; one entry more than processes.
   std::vector<std::string> names;  ///< Of the processes, for messages: "ws1".
-  comm::Module* module = nullptr;  ///< Not started yet; outlives the run; the caller closes it.
+  comm::Module* module = nullptr;  ///< Not started yet; outlives the run, but not the Machine; the caller closes it.
   Supervisor* supervisor = nullptr;
 
   [[nodiscard]] std::uint32_t processes() const noexcept { return static_cast<std::uint32_t>(names.size()); }
@@ -49,9 +49,10 @@ struct Part {
 /// tells the launcher. Call from: as Machine::run().
 APLIB_API Report run_part(Machine& machine, const ProgramRun& run, OutputSink& output, const Part& part);
 
-/// The same for a body in this process, for tests: every cell of the part runs it; with `host_program` (on part 0 only), it runs first and starts the cells.
-APLIB_API Report run_part(Machine& machine, std::function<void()> cell_program, const Part& part);
-APLIB_API Report run_part_with_host(Machine& machine, std::function<int()> host_program, const Part& part);
+/// The same for bodies in this process, for tests: every cell of the part runs `cell_program`. `with_host`: only once the host program of part 0, `host_program`, has called start_cells(), whose own program is for the
+/// cells of part 0.
+APLIB_API Report run_part(Machine& machine, std::function<void()> cell_program, const Part& part,
+                          bool with_host = false, std::function<int()> host_program = {});
 
 /// A note of the overseer for the part that `machine` runs (or ran, or is about to run: it is kept until then). Any thread, one at a time. May block for as long as a program takes to load.
 APLIB_API void receive_note(Machine& machine, std::span<const std::byte> note);

@@ -212,6 +212,21 @@ std::function<void()> LoadedRun::cell_body(std::shared_ptr<const loader::Program
   };
 }
 
+std::function<int()> LoadedRun::host_body(std::shared_ptr<const loader::Program> program, const loader::Entry& entry) {
+  return [this, program = std::move(program), entry] {
+    TaskControl& self = *running_task();
+    const int status = run_instance(self, program, entry.function(), run.arguments);
+    output.ended(OutputSink::host, status);
+    return status;
+  };
+}
+
+void LoadedRun::finish(Machine::Impl& machine) {
+  // Where threads of a program still run their instance, and what it asks of us, must stay: for ever, as nobody can say when they end.
+  machine.programs_remain = !end();
+  if (machine.programs_remain) static_cast<void>(machine.loaded.release());
+}
+
 Report run_program(Machine& machine, const ProgramRun& run, OutputSink& output) {
   Machine::Impl& impl = MachineAccess::impl(machine);
   impl.loaded = std::make_unique<LoadedRun>(impl, run, output);
@@ -221,20 +236,13 @@ Report run_program(Machine& machine, const ProgramRun& run, OutputSink& output) 
   output.begin(start.is_host);
   Report report;
   if (start.is_host) {
-    report = machine.run_host([&] {
-      TaskControl& self = *running_task();
-      const int status = loaded.run_instance(self, program, start.entry.function(), run.arguments);
-      output.ended(OutputSink::host, status);
-      return status;
-    });
+    report = machine.run_host(loaded.host_body(program, start.entry));
   } else {
     impl.program_stack_bytes = impl.options.program_stack_bytes;
     report = machine.run(loaded.cell_body(program, start.entry, run.arguments));
     impl.program_stack_bytes = 0;
   }
-  // Where threads of a program still run their instance, and what it asks of us, must stay: for ever, as nobody can say when they end.
-  impl.programs_remain = !loaded.end();
-  if (impl.programs_remain) static_cast<void>(impl.loaded.release());
+  loaded.finish(impl);
   return report;
 }
 
@@ -259,13 +267,13 @@ void start_program(const char* call, const std::string& file, TaskId task, std::
   std::function<void()> body;
   try {
     program = impl.loaded->load(file);
-    body = impl.loaded->cell_body(program, loader::Entry::choose(*program, loader::Entry::Role::cell),
-                                  std::move(arguments));
+    body = impl.loaded->cell_body(program, loader::Entry::choose(*program, loader::Entry::Role::cell), arguments);
   } catch (const Error& error) {
     fail(error.code(), call, error.what());
   }
+  check_start(call, task);
   impl.program_stack_bytes = impl.options.program_stack_bytes;
-  start_cells(call, std::move(body), task);
+  impl.start_cells(*self, std::move(body), task, file, arguments);
   impl.program_stack_bytes = 0;
 }
 

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+#include "kernel/attendant.hpp"
+
+#include <signal.h>
+
+#include <chrono>
+
+#include "base/futex.hpp"
+#include "kernel/module_network.hpp"
+#include "kernel/part.hpp"
+
+namespace aplib {
+
+namespace {
+
+constexpr auto tick_time = std::chrono::milliseconds(1);
+constexpr std::uint32_t quiet_ticks = 20;  // asleep for so long: told to the overseer
+
+}  // namespace
+
+Attendant::Attendant(Domain& domain, ModuleNetwork& network, Supervisor& supervisor)
+    : domain_(domain), network_(network), supervisor_(supervisor) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);  // signals are for threads that run the machine
+  thread_ = std::thread([this] { run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Attendant::~Attendant() {
+  closing_.store(true, std::memory_order_seq_cst);
+  tick_.store(1, std::memory_order_release);
+  os::futex_wake(tick_);
+  network_.attendant_asleep.store(0, std::memory_order_release);
+  os::futex_wake(network_.attendant_asleep);
+  network_.wake();
+  thread_.join();
+}
+
+void Attendant::sleep_until_stirred(std::uint64_t quiet_word) {
+  network_.attendant_asleep.store(1, std::memory_order_seq_cst);
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // own word before the looks; pairs with stirred()
+  const bool nothing_new = domain_.sleepers.load(std::memory_order_acquire) == quiet_word && network_.someone_waits() &&
+                           !closing_.load(std::memory_order_acquire);
+  while (nothing_new && network_.attendant_asleep.load(std::memory_order_acquire) == 1)
+    os::futex_wait(network_.attendant_asleep, 1, std::nullopt);
+  network_.attendant_asleep.store(0, std::memory_order_relaxed);  // relaxed: a waker in between wakes nobody
+}
+
+void Attendant::run() {
+  std::uint64_t quiet_word = 0;
+  std::uint32_t ticks = 0;
+  bool told = false;
+  while (!closing_.load(std::memory_order_acquire)) {
+    const std::uint64_t word = domain_.sleepers.load(std::memory_order_acquire);
+    const bool all_asleep = network_.all_asleep();
+    if (!all_asleep || word != quiet_word) {
+      ticks = 0;
+      told = false;
+    }
+    quiet_word = word;
+    if (all_asleep && ticks < quiet_ticks) ++ticks;
+    if (ticks == quiet_ticks && !told && network_.is_quiet(word)) {
+      told = true;
+      ByteWriter note = begin_note(NoteKind::quiet);
+      network_.counts().write(note);
+      supervisor_.send_note(note.bytes());
+    }
+    if (network_.someone_waits() && (!all_asleep || told)) {
+      sleep_until_stirred(word);
+      continue;
+    }
+    const std::uint64_t polls = network_.polls();
+    os::futex_wait(tick_, 0, tick_time);
+    if (network_.polls() != polls || network_.someone_waits()) {
+      network_.flush();
+      continue;
+    }
+    // Nobody looks after it: wait for what comes, so that it need not wait for the next tick.
+    network_.poll();
+    network_.wait(tick_time);
+    network_.poll();
+  }
+}
+
+}  // namespace aplib

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+// Attendant: a thread that looks after the network while no processor does. Processors poll it when they are idle, and one of them sleeps in it; but all of them may be busy for long. Then the
+// attendant sends what was held back and takes what has come, within about a millisecond. It also notices when all processors have gone to sleep for good, and tells the overseer. While they sleep, so does it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+
+namespace aplib {
+
+class ModuleNetwork;
+struct Domain;
+class Supervisor;
+
+class Attendant {
+ public:
+  Attendant(Domain& domain, ModuleNetwork& network, Supervisor& supervisor);
+  ~Attendant();
+  Attendant(const Attendant&) = delete;
+  Attendant& operator=(const Attendant&) = delete;
+
+ private:
+  void run();
+  void sleep_until_stirred(std::uint64_t quiet_word);
+
+  Domain& domain_;
+  ModuleNetwork& network_;
+  Supervisor& supervisor_;
+  std::atomic<bool> closing_{false};
+  std::atomic<std::uint32_t> tick_{0};
+  std::thread thread_;
+};
+
+}  // namespace aplib

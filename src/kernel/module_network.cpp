@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: MIT
+#include "kernel/module_network.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "aplib/error.hpp"
+#include "base/futex.hpp"
+#include "base/text.hpp"
+#include "cell/exchange.hpp"
+
+namespace aplib {
+
+namespace {
+
+constexpr auto due_after = std::chrono::microseconds(20);
+constexpr auto room_sleep = std::chrono::milliseconds(1);
+constexpr std::uint32_t polls_per_unread_look = 64;
+
+std::int64_t nanoseconds_now() noexcept { return Clock::now().time_since_epoch().count(); }
+
+}  // namespace
+
+ModuleNetwork::ModuleNetwork(Domain& domain, const Part& part)
+    : domain_(domain), part_(part), module_(*part.module), port_(*domain.processors.back()), peers_(part.processes()) {
+  for (std::uint32_t cell = 0; cell <= domain.cell_count; ++cell)
+    process_of_.push_back(static_cast<std::uint16_t>(domain.process_of(cell)));
+  other_status_ = std::make_unique<std::atomic<std::uint64_t>[]>(part.processes());
+}
+
+ModuleNetwork::~ModuleNetwork() = default;
+
+void ModuleNetwork::begin() {
+  module_.start(*this);
+  const std::lock_guard lock(poll_mutex_);
+  begun_ = true;
+}
+
+void ModuleNetwork::end() {
+  const std::lock_guard lock(poll_mutex_);
+  if (ended_) return;
+  ended_ = true;
+  for (PeerState& peer : peers_) {
+    if (peer.large.posted != nullptr || peer.large.buffer != nullptr) port_.end_large(peer.large, false);
+  }
+  port_.poll();
+}
+
+void ModuleNetwork::post(std::uint32_t process, FrameKind kind, comm::Label label, std::span<const std::byte> body) {
+  std::atomic<bool>& used = peers_[process].used;
+  // relaxed: whoever tells of a cell's end has seen what that cell did
+  if (!used.load(std::memory_order_relaxed)) used.store(true, std::memory_order_relaxed);
+  label.kind = static_cast<std::uint32_t>(kind);
+  sent_.fetch_add(1, std::memory_order_relaxed);  // relaxed: see invariant (2); the module orders it before the frame
+  module_.send(process, label, body);
+}
+
+void ModuleNetwork::send(TaskControl& self, const char* call, std::uint32_t cell, std::uint32_t task, std::uint64_t key,
+                         std::span<const std::byte> bytes) {
+  const std::uint32_t process = process_of_[cell];
+  if (module_.queued(process) > domain_.options.send_limit_bytes) [[unlikely]]
+    wait_for_room(self, call, cell, process);
+  comm::Label label;
+  label.key = key;
+  label.cell = cell;
+  label.task = task;
+  post(process, FrameKind::message, label, bytes);
+}
+
+void ModuleNetwork::wait_for_room(TaskControl& self, const char* call, std::uint32_t cell, std::uint32_t process) {
+  std::size_t least = module_.queued(process);
+  Clock::time_point since = Clock::now();
+  while (true) {
+    poll();
+    Processor::yield(self);
+    const std::size_t queued = module_.queued(process);
+    if (queued <= domain_.options.send_limit_bytes) return;
+    const Clock::time_point now = Clock::now();
+    if (queued < least) {
+      least = queued;
+      since = now;
+    } else if (now - since > domain_.options.send_wait) {
+      throw Error(
+          Errc::exhausted,
+          fmt::format(
+              "{} task {}: {}: {} MiB wait to be taken by {} ({}), which has taken nothing for {}; let {} receive "
+              "more often, send less at a time, or raise send-limit (APLIB_SEND_LIMIT) or send-wait",
+              domain_.name_of(self.cell->id), self.id, call, queued >> 20, part_.names[process],
+              domain_.cells_of(process), text::print_duration(domain_.options.send_wait), domain_.name_of(cell)));
+    }
+    module_.wait(room_sleep);
+  }
+}
+
+void ModuleNetwork::send_exchange(std::uint32_t process, std::span<const std::byte> frame) {
+  post(process, FrameKind::exchange, {}, frame);
+}
+
+bool ModuleNetwork::poll() {
+  const std::unique_lock lock(poll_mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return false;
+  if (!begun_ || ended_) return true;
+  port_.poll();  // what processors have for it: moves, ends of cells; and its backlog
+  if (unread_look_++ % polls_per_unread_look == 0 || short_of_memory_) check_unread();
+  module_.poll();
+  if (port_.backlog() != 0) port_.poll();
+  polls_.store(polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // relaxed: a clock
+  last_poll_.store(nanoseconds_now(), std::memory_order_relaxed);                       // relaxed: a clock
+  return true;
+}
+
+void ModuleNetwork::poll_if_due() {
+  const std::int64_t since = nanoseconds_now() - last_poll_.load(std::memory_order_relaxed);  // relaxed: a clock
+  if (since > std::chrono::nanoseconds(due_after).count()) poll();
+}
+
+void ModuleNetwork::wait(std::optional<std::chrono::nanoseconds> timeout) noexcept {
+  try {
+    module_.wait(timeout);
+  } catch (const std::exception& error) {
+    domain_.fail(static_cast<int>(ExitStatus::peer_lost),
+                 fmt::format("the network cannot be waited for: {}", error.what()));
+  }
+}
+
+void ModuleNetwork::stirred() noexcept {
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // own wake before the look; pairs with the attendant's
+  if (attendant_asleep.load(std::memory_order_relaxed) == 0) return;  // the fence orders it
+  attendant_asleep.store(0, std::memory_order_release);               // release: to the attendant
+  os::futex_wake(attendant_asleep);
+}
+
+// ---------------------------------------------------------------- what comes
+
+void ModuleNetwork::check_unread() {
+  std::int64_t unread = 0;
+  for (std::size_t p = 0; p < domain_.thread_count(); ++p) unread += domain_.processors[p]->unread_bytes();
+  const auto limit = static_cast<std::int64_t>(domain_.options.unread_limit_bytes);
+  if (unread <= limit) {
+    short_of_memory_ = false;
+    return;
+  }
+  const Clock::time_point now = Clock::now();
+  if (!short_of_memory_ || unread < unread_seen_) unread_since_ = now;
+  short_of_memory_ = true;
+  unread_seen_ = unread;
+  if (now - unread_since_ < domain_.options.send_wait) return;
+  domain_.fail(
+      static_cast<int>(ExitStatus::program_failed),
+      fmt::format("{}: {} MiB of messages from other processes wait here, and none has been received for {}; receive "
+                  "them, or raise unread-limit (APLIB_UNREAD_LIMIT)",
+                  domain_.cells_of(domain_.process), unread >> 20, text::print_duration(domain_.options.send_wait)));
+}
+
+bool ModuleNetwork::wants(comm::Peer) { return !short_of_memory_ && !ended_; }
+
+void ModuleNetwork::nonsense(comm::Peer from, const std::string& what) {
+  domain_.fail(static_cast<int>(ExitStatus::peer_lost),
+               fmt::format("a frame from {} makes no sense: {}; are all installations of APlib the same?",
+                           part_.names[from], what));
+}
+
+bool ModuleNetwork::is_message_of(comm::Peer from, const comm::Label& label) const noexcept {
+  const std::uint32_t source = MatchKey::cell(label.key);
+  const bool here =
+      domain_.is_local(label.cell) || (label.cell == domain_.cell_count && domain_.has_host && domain_.process == 0);
+  return here && source <= domain_.cell_count && process_of_[source] == from && label.task <= task_id_max;
+}
+
+void ModuleNetwork::frame(comm::Peer from, const comm::Label& label, std::span<const std::byte> body) {
+  if (ended_) return;
+  switch (static_cast<FrameKind>(label.kind)) {
+    case FrameKind::message:
+      if (!is_message_of(from, label)) return nonsense(from, "a message that is not for here, or not from there");
+      port_.inject(label.cell, label.task, label.key, body);
+      break;
+    case FrameKind::cell_ended: {
+      if (label.cell >= domain_.cells.size() || process_of_[label.cell] != from)
+        return nonsense(from, "the end of a cell that is not there");
+      CellEnd end;
+      if (body.size() != sizeof end) return nonsense(from, "the end of a cell of another length");
+      std::memcpy(&end, body.data(), sizeof end);
+      port_.inject_end(label.cell, end);
+      break;
+    }
+    case FrameKind::exchange:
+      receive_exchange(from, body);
+      break;
+    default:
+      return nonsense(from, fmt::format("its kind is {}", label.kind));
+  }
+  count_received();
+}
+
+std::byte* ModuleNetwork::large_begin(comm::Peer from, const comm::Label& label, std::size_t bytes) {
+  if (ended_) return nullptr;
+  PeerState& peer = peers_[from];
+  try {
+    if (label.kind == static_cast<std::uint32_t>(FrameKind::exchange)) {
+      peer.exchange.resize(bytes);
+      return peer.exchange.data();
+    }
+    if (label.kind != static_cast<std::uint32_t>(FrameKind::message) || !is_message_of(from, label)) {
+      nonsense(from, "a large frame that is no message for here");
+      return nullptr;
+    }
+    peer.large = LargeArrival{.cell = label.cell, .task = label.task, .key = label.key, .bytes = bytes};
+    return port_.begin_large(peer.large);
+  } catch (const std::exception& error) {
+    domain_.fail(static_cast<int>(ExitStatus::program_failed),
+                 fmt::format("{}: there is no room for a message of {} bytes from {}: {}", domain_.name_of(label.cell),
+                             bytes, domain_.name_of(MatchKey::cell(label.key)), error.what()));
+    return nullptr;
+  }
+}
+
+void ModuleNetwork::large_end(comm::Peer from, const comm::Label& label, std::size_t, bool complete) {
+  PeerState& peer = peers_[from];
+  if (ended_) return;
+  if (label.kind == static_cast<std::uint32_t>(FrameKind::exchange)) {
+    if (complete) {
+      receive_exchange(from, peer.exchange);
+      count_received();
+    }
+    peer.exchange = {};
+    return;
+  }
+  if (!complete) return;  // the peer is lost, so the machine stops: end() lets the receiver go
+  port_.end_large(peer.large, true);
+  count_received();
+}
+
+void ModuleNetwork::receive_exchange(comm::Peer from, std::span<const std::byte> body) {
+  const auto [scope, index] = Exchange::group_of(body);
+  Group* group = nullptr;
+  if (scope == Scope::all) {
+    group = index == 0 ? &domain_.all : nullptr;
+  } else {
+    std::vector<Group>& lines = scope == Scope::row ? domain_.rows : domain_.columns;
+    group = index < lines.size() ? &lines[index] : nullptr;
+  }
+  if (group == nullptr || group->exchange == nullptr) return nonsense(from, "a collective of cells that are not here");
+  try {
+    group->exchange->receive(body);
+  } catch (const Error& error) {
+    nonsense(from, error.what());
+  }
+}
+
+void ModuleNetwork::peer_lost(comm::Peer peer, const std::string& why) {
+  peers_[peer].lost = true;
+  if (ended_) return;
+  ByteWriter note = begin_note(NoteKind::lost_peer);
+  note.number(peer);
+  note.text(why);
+  part_.supervisor->send_note(note.bytes());
+}
+
+// ---------------------------------------------------------------- ends, starts, status
+
+void ModuleNetwork::cell_ended(std::uint32_t cell, const CellEnd& end) {
+  // Behind all it has sent, to those it may have sent to. Others hear of it by the overseer, without a connection of their own.
+  std::vector<std::uint32_t> told;
+  for (std::uint32_t p = 0; p < peers_.size(); ++p) {
+    if (p == domain_.process || !peers_[p].used.load(std::memory_order_relaxed)) continue;  // relaxed: see post()
+    comm::Label label;
+    label.cell = cell;
+    post(p, FrameKind::cell_ended, label, std::as_bytes(std::span(&end, 1)));
+    told.push_back(p);
+  }
+  if (told.size() + 1 == peers_.size()) return;
+  ByteWriter note = begin_note(NoteKind::cell_ended);
+  note.number(cell);
+  note.number(end.tasks);
+  for (const std::uint32_t episode : end.episodes) note.number(episode);
+  note.numbers(told);
+  part_.supervisor->send_note(note.bytes());
+}
+
+void ModuleNetwork::all_ended() noexcept {
+  const std::lock_guard lock(starts_mutex);
+  if (domain_.live_cells.load(std::memory_order_acquire) != 0) return;  // acquire: a program was started meanwhile
+  ByteWriter note = begin_note(NoteKind::all_ended);
+  note.number(starts.load(std::memory_order_relaxed));  // relaxed: changed under the mutex
+  part_.supervisor->send_note(note.bytes());
+}
+
+void ModuleNetwork::remote_cell_ended(std::uint32_t cell, const CellEnd& end) {
+  const std::lock_guard lock(poll_mutex_);
+  if (!ended_ && cell < domain_.cells.size() && process_of_[cell] != domain_.process) port_.inject_end(cell, end);
+}
+
+void ModuleNetwork::start_program(const Program& program) {
+  const std::lock_guard lock(poll_mutex_);
+  if (!ended_) port_.inject_start(program);
+}
+
+void ModuleNetwork::call_on_each(void (*function)(Processor& processor, void* state), void* state) {
+  const std::lock_guard lock(poll_mutex_);
+  port_.inject_call(function, state);
+}
+
+void ModuleNetwork::status_changed() noexcept {
+  const std::lock_guard lock(status_mutex_);
+  std::uint32_t words = 0;
+  for (std::uint32_t c = domain_.local_first; c < domain_.local_end; ++c)
+    words |= static_cast<std::uint32_t>(
+        domain_.cells[c]->posted_status.load(std::memory_order_relaxed));             // relaxed: words on their own
+  const std::uint64_t age = (own_status_.load(std::memory_order_relaxed) >> 32) + 1;  // relaxed: under the mutex
+  own_status_.store(age << 32 | words, std::memory_order_relaxed);                    // the same
+  ByteWriter note = begin_note(NoteKind::status);
+  note.number(age << 32 | words);
+  part_.supervisor->send_note(note.bytes());
+}
+
+void ModuleNetwork::other_status(std::uint32_t process, std::uint64_t status) noexcept {
+  if (process >= peers_.size() || process == domain_.process) return;
+  std::atomic<std::uint64_t>& known = other_status_[process];
+  std::uint64_t seen = known.load(std::memory_order_relaxed);  // relaxed: a word on its own; the younger one stays
+  while (seen >> 32 < status >> 32 && !known.compare_exchange_weak(seen, status, std::memory_order_relaxed)) {
+  }
+}
+
+std::uint32_t ModuleNetwork::other_status_words() const noexcept {
+  std::uint32_t words = 0;
+  for (std::uint32_t p = 0; p < peers_.size(); ++p)
+    words |= static_cast<std::uint32_t>(other_status_[p].load(std::memory_order_relaxed));  // relaxed: the same
+  return words;
+}
+
+// ---------------------------------------------------------------- for the attendant
+
+QuietNote ModuleNetwork::counts() const noexcept {
+  QuietNote note;
+  note.received = received_.load(std::memory_order_acquire);  // acquire: pairs with count_received()
+  note.sent = sent_.load(std::memory_order_relaxed);          // relaxed: all processors sleep
+  note.host_ended = domain_.host_cell != nullptr && domain_.host_cell->ended ? 1 : 0;
+  return note;
+}
+
+bool ModuleNetwork::is_quiet(std::uint64_t word) {
+  return poll() && all_asleep() && port_.backlog() == 0 &&
+         domain_.sleepers.load(std::memory_order_acquire) == word;  // acquire: as in all_asleep()
+}
+
+bool ModuleNetwork::all_asleep() const noexcept {
+  const std::uint64_t word = domain_.sleepers.load(std::memory_order_acquire);  // acquire: what they did before
+  if ((word & 0xffff'ffffU) != domain_.thread_count()) return false;
+  for (std::size_t p = 0; p < domain_.thread_count(); ++p) {
+    if (!domain_.processors[p]->parker().is_asleep()) return false;
+  }
+  return true;
+}
+
+}  // namespace aplib

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+// ModuleNetwork: the Network of the processors (cell/network.hpp) over a module (comm/module.hpp). Joins the two, and checks what comes: frames are another process's word.
+//
+// Invariants: (1) the module is polled, and the network's processor used, only under poll_mutex_; (2) sent_ is raised before a frame goes to the module, received_ after it has reached a ring:
+// while sums over all processes differ, something is on its way.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "cell/domain.hpp"
+#include "cell/network.hpp"
+#include "cell/processor.hpp"
+#include "comm/module.hpp"
+#include "kernel/notes.hpp"
+#include "kernel/part.hpp"
+
+namespace aplib {
+
+/// Kinds of frames.
+enum class FrameKind : std::uint32_t {
+  message = 1,  ///< Label: as in a ring's slot.
+  cell_ended,   ///< Label: cell. Body: CellEnd.
+  exchange,     ///< Body: exchange.hpp.
+};
+
+class ModuleNetwork final : public Network, public comm::Receiver {
+ public:
+  ModuleNetwork(Domain& domain, const Part& part);
+  ~ModuleNetwork() override;
+
+  /// The domain's processors are made: frames may come from here on. Throws Error, as Module::start().
+  void begin();
+  /// The machine stops or has ended: nothing is polled any more, receives into which a body was coming are let go.
+  void end();
+
+  // Network
+  void send(TaskControl& self, const char* call, std::uint32_t cell, std::uint32_t task, std::uint64_t key,
+            std::span<const std::byte> bytes) override;
+  bool poll() override;
+  void poll_if_due() override;
+  bool begin_wait() noexcept override { return !waiter_.exchange(true, std::memory_order_seq_cst); }
+  void wait(std::optional<std::chrono::nanoseconds> timeout) noexcept override;
+  void end_wait() noexcept override { waiter_.store(false, std::memory_order_seq_cst); }
+  void wake() noexcept override { module_.wake(); }
+  void stirred() noexcept override;
+  void cell_ended(std::uint32_t cell, const CellEnd& end) override;
+  void all_ended() noexcept override;
+  void send_exchange(std::uint32_t process, std::span<const std::byte> frame) override;
+  [[nodiscard]] std::uint64_t own_status() const noexcept override {
+    return own_status_.load(std::memory_order_relaxed);  // relaxed: a word on its own
+  }
+  void other_status(std::uint32_t process, std::uint64_t status) noexcept override;
+
+  // comm::Receiver
+  bool wants(comm::Peer from) override;
+  void frame(comm::Peer from, const comm::Label& label, std::span<const std::byte> body) override;
+  std::byte* large_begin(comm::Peer from, const comm::Label& label, std::size_t bytes) override;
+  void large_end(comm::Peer from, const comm::Label& label, std::size_t bytes, bool complete) override;
+  void peer_lost(comm::Peer peer, const std::string& why) override;
+
+  // For the part's run. Any thread.
+  void remote_cell_ended(std::uint32_t cell, const CellEnd& end);
+  void start_program(const Program& program);
+  /// See Processor::inject_call().
+  void call_on_each(void (*function)(Processor& processor, void* state), void* state);
+  /// The status words of other processes combined.
+  [[nodiscard]] std::uint32_t other_status_words() const noexcept;
+  /// A cell here has posted.
+  void status_changed() noexcept;
+  /// How often a run has been given a program, besides the first one without host program.
+  std::atomic<std::uint64_t> starts{0};
+  std::mutex starts_mutex;  ///< Of starts and live cells together: what all_ended() tells.
+
+  // For the attendant.
+  [[nodiscard]] bool someone_waits() const noexcept { return waiter_.load(std::memory_order_seq_cst); }
+  [[nodiscard]] std::uint64_t polls() const noexcept {
+    return polls_.load(std::memory_order_relaxed);
+  }  // relaxed: a clock
+  [[nodiscard]] QuietNote counts() const noexcept;
+  /// All processors sleep without a timer, and nothing is left here for them.
+  [[nodiscard]] bool all_asleep() const noexcept;
+  /// Nothing has come that would wake one; no processor has slept or woken since domain.sleepers was `word`.
+  [[nodiscard]] bool is_quiet(std::uint64_t word);
+  void flush() noexcept { module_.flush(); }
+
+ private:
+  friend class Attendant;
+
+  struct PeerState {
+    std::atomic<bool> used{false};  ///< We have sent to it.
+    bool lost = false;
+    LargeArrival large;
+    std::vector<std::byte> exchange;  ///< Body of a large frame of a collective.
+  };
+
+  void post(std::uint32_t process, FrameKind kind, comm::Label label, std::span<const std::byte> body);
+  void wait_for_room(TaskControl& self, const char* call, std::uint32_t cell, std::uint32_t process);
+  void check_unread();
+  void nonsense(comm::Peer from, const std::string& what);
+  [[nodiscard]] bool is_message_of(comm::Peer from, const comm::Label& label) const noexcept;
+  void receive_exchange(comm::Peer from, std::span<const std::byte> body);
+  void count_received() noexcept {
+    received_.store(received_.load(std::memory_order_relaxed) + 1,
+                    std::memory_order_release);  // release: the frame is in a ring; one writer at a time
+  }
+
+  Domain& domain_;
+  const Part& part_;
+  comm::Module& module_;
+  Processor& port_;
+  std::vector<std::uint16_t> process_of_;  // by cell; the host program's last
+  std::vector<PeerState> peers_;
+
+  std::mutex poll_mutex_;
+  bool begun_ = false;
+  bool ended_ = false;
+  bool short_of_memory_ = false;
+  std::int64_t unread_seen_ = 0;
+  Clock::time_point unread_since_{};
+  std::uint32_t unread_look_ = 0;
+
+  std::atomic<bool> waiter_{false};
+  alignas(cache_pair_bytes) std::atomic<std::uint64_t> sent_{0};
+  alignas(cache_pair_bytes) std::atomic<std::uint64_t> received_{0};
+  std::atomic<std::uint64_t> polls_{0};
+  std::atomic<std::int64_t> last_poll_{0};  // nanoseconds of Clock
+
+  std::mutex status_mutex_;
+  std::atomic<std::uint64_t> own_status_{0};                    // changes so far, words combined
+  std::unique_ptr<std::atomic<std::uint64_t>[]> other_status_;  // by process: the same
+
+ public:
+  /// Ends a sleep of the attendant.
+  std::atomic<std::uint32_t> attendant_asleep{0};
+};
+
+}  // namespace aplib

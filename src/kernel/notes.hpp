@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+// Notes between a part and the overseer: a byte of kind, then fields (base/bytes.hpp) in the order told here. Their carriers do not look inside.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "aplib/options.hpp"
+#include "base/bytes.hpp"
+
+namespace aplib {
+
+enum class NoteKind : std::uint8_t {
+  // part -> overseer
+  failed = 1,  ///< u32 status, text
+  all_ended,  ///< u64 starts: no cell of the part is live, after so many started programs (besides the first of a machine without host program)
+  cell_ended,  ///< u32 cell, u64 tasks, 3 u32 episodes, u32s parts that know already;  overseer -> part: the same without parts
+  status,       ///< u64 words of the part's cells combined, and its age;  overseer -> part: u32 part, u64
+  preset,       ///< u32 word: for cells that have posted none. Both ways.
+  start,        ///< StartNote. Both ways.
+  lost_peer,    ///< u32 part, text
+  quiet,        ///< QuietNote: all processors of the part sleep, and will unless a frame comes
+  still,        ///< u64 round, u8 is quiet, QuietNote
+  description,  ///< u64 question, text
+  // overseer -> part
+  stop,   ///< u32 status, text
+  over,   ///< nothing
+  probe,  ///< u64 round
+  ask,    ///< u64 question
+};
+
+/// A program for all cells.
+struct StartNote {
+  Grid grid;  ///< And who carries what: the host program may have chosen another grid.
+  std::vector<std::uint32_t> first_cell;
+  std::string file;  ///< Empty: the part knows.
+  std::uint32_t task = 0;
+  std::vector<std::string> arguments;
+
+  void write(ByteWriter& out) const {
+    out.number(grid.nx);
+    out.number(grid.ny);
+    out.numbers(first_cell);
+    out.text(file);
+    out.number(task);
+    out.texts(arguments);
+  }
+  static StartNote read(ByteReader& in) {
+    StartNote note;
+    note.grid.nx = in.number<std::uint32_t>();
+    note.grid.ny = in.number<std::uint32_t>();
+    note.first_cell = in.numbers<std::uint32_t>();
+    note.file = in.text();
+    note.task = in.number<std::uint32_t>();
+    note.arguments = in.texts();
+    return note;
+  }
+};
+
+struct QuietNote {
+  std::uint64_t sent = 0;       ///< Frames this part has sent so far,
+  std::uint64_t received = 0;   ///< and taken.
+  std::uint8_t host_ended = 0;  ///< The host program was here and is through.
+  friend bool operator==(const QuietNote&, const QuietNote&) = default;
+
+  void write(ByteWriter& out) const {
+    out.number(sent);
+    out.number(received);
+    out.number(host_ended);
+  }
+  static QuietNote read(ByteReader& in) {
+    QuietNote note;
+    note.sent = in.number<std::uint64_t>();
+    note.received = in.number<std::uint64_t>();
+    note.host_ended = in.number<std::uint8_t>();
+    return note;
+  }
+};
+
+inline ByteWriter begin_note(NoteKind kind) {
+  ByteWriter out;
+  out.number(static_cast<std::uint8_t>(kind));
+  return out;
+}
+
+}  // namespace aplib

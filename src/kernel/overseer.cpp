@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: MIT
+#include "kernel/overseer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "aplib/error.hpp"
+#include "aplib/machine.hpp"
+#include "kernel/notes.hpp"
+
+namespace aplib {
+
+struct Overseer::State {
+  struct PartState {
+    std::string name;
+    std::optional<std::uint64_t> ended;  ///< all_ended: after so many starts.
+    std::optional<QuietNote> quiet;
+    std::optional<QuietNote> still;  ///< Answer to the probe under way.
+    bool gone = false;
+  };
+  struct Question {
+    std::vector<std::optional<std::string>> texts;
+    std::function<void(std::vector<std::string>)> answer;
+  };
+
+  std::vector<PartState> parts;
+  std::vector<std::uint32_t> first_cell;
+  Grid grid{0, 0};  ///< Known when a part has told.
+  bool deadlock_report = true;
+  OverseerActions actions;
+  std::uint64_t starts = 0;
+  bool stopped = false;
+  bool over = false;
+  std::uint64_t round = 0;
+  bool probing = false;
+  std::uint64_t next_question = 1;
+  std::map<std::uint64_t, Question> questions;
+
+  void tell(std::uint32_t part, const ByteWriter& note) {
+    if (!parts[part].gone) actions.send(part, note.bytes());
+  }
+  void tell_others(std::uint32_t but, const ByteWriter& note) {
+    for (std::uint32_t p = 0; p < parts.size(); ++p) {
+      if (p != but) tell(p, note);
+    }
+  }
+  static constexpr std::uint32_t nobody = ~0U;
+
+  [[nodiscard]] std::string cells_of(std::uint32_t part) const {
+    const std::uint32_t first = first_cell[part];
+    const std::uint32_t end = first_cell[part + 1];
+    if (first == end) return "no cells";
+    return end == first + 1 ? fmt::format("cell {}", first) : fmt::format("cells {}-{}", first, end - 1);
+  }
+
+  void stop(int status, const std::string& text) {
+    if (stopped || over) return;
+    stopped = true;
+    ByteWriter note = begin_note(NoteKind::stop);
+    note.number(static_cast<std::uint32_t>(status));
+    note.text(text);
+    tell_others(nobody, note);
+  }
+  void fail(int status, const std::string& text) {
+    if (stopped || over) return;
+    stop(status, text);
+    if (actions.failed) actions.failed(status, text);
+  }
+
+  void check_over() {
+    if (stopped || over) return;
+    const bool all = std::ranges::all_of(parts, [&](const PartState& part) { return part.ended == starts; });
+    if (!all) return;
+    over = true;
+    tell_others(nobody, begin_note(NoteKind::over));
+    if (actions.over) actions.over();
+  }
+
+  // Deadlock: every part is quiet, everything sent has been taken, and asked once more nobody has anything new. (Mattern's double counting: a message under way would make the sums differ, a part
+  // that has moved in between its own counts.)
+  void check_quiet() {
+    if (stopped || over || probing || !deadlock_report) return;
+    QuietNote sum;
+    for (const PartState& part : parts) {
+      if (!part.quiet && part.ended != starts) return;
+      if (!part.quiet) return;
+      sum.sent += part.quiet->sent;
+      sum.received += part.quiet->received;
+    }
+    if (sum.sent != sum.received) return;
+    probing = true;
+    ++round;
+    for (PartState& part : parts) part.still.reset();
+    ByteWriter note = begin_note(NoteKind::probe);
+    note.number(round);
+    tell_others(nobody, note);
+  }
+
+  void still(std::uint32_t from, bool quiet, const QuietNote& answer) {
+    PartState& part = parts[from];
+    if (!quiet || part.quiet != answer) {
+      probing = false;  // it moves: wait for its next quiet note
+      if (!quiet) part.quiet.reset();
+      return;
+    }
+    part.still = answer;
+    if (!std::ranges::all_of(parts, [](const PartState& each) { return each.still.has_value(); })) return;
+    probing = false;
+    if (parts[0].still->host_ended != 0) {
+      // The host program is through and the cells only wait for more from it: as on the original, its end is the end of the run.
+      stop(0, "");
+      if (actions.over) actions.over();
+      return;
+    }
+    stop_with_descriptions();
+  }
+
+  void stop_with_descriptions() {
+    ask([this](std::vector<std::string> texts) {
+      std::string text = "deadlock: every task waits and no message is on its way, so nothing can go on";
+      for (std::uint32_t p = 0; p < parts.size(); ++p) {
+        if (!texts[p].empty()) text += fmt::format("\n on {}:{}", parts[p].name, texts[p]);
+      }
+      text += "\n  look for a receive whose source, task or type no send has, or a collective that not all cells call";
+      fail(static_cast<int>(ExitStatus::deadlock), text);
+    });
+  }
+
+  void ask(std::function<void(std::vector<std::string>)> answer) {
+    const std::uint64_t question = next_question++;
+    questions[question] = Question{std::vector<std::optional<std::string>>(parts.size()), std::move(answer)};
+    ByteWriter note = begin_note(NoteKind::ask);
+    note.number(question);
+    tell_others(nobody, note);
+    for (std::uint32_t p = 0; p < parts.size(); ++p) {
+      if (parts[p].gone) described(p, question, "");
+    }
+  }
+
+  void described(std::uint32_t from, std::uint64_t question, std::string text) {
+    const auto found = questions.find(question);
+    if (found == questions.end()) return;
+    found->second.texts[from] = std::move(text);
+    const auto& texts = found->second.texts;
+    if (!std::ranges::all_of(texts, [](const auto& each) { return each.has_value(); })) return;
+    std::vector<std::string> all;
+    for (const auto& each : texts) all.push_back(*each);
+    const auto answer = std::move(found->second.answer);
+    questions.erase(found);
+    answer(std::move(all));
+  }
+
+  void start(std::uint32_t but, const StartNote& note) {
+    ++starts;
+    ByteWriter out = begin_note(NoteKind::start);
+    note.write(out);
+    tell_others(but, out);
+  }
+
+  /// False: it makes no sense.
+  bool receive(std::uint32_t from, ByteReader& in) {
+    const auto kind = static_cast<NoteKind>(in.number<std::uint8_t>());
+    switch (kind) {
+      case NoteKind::failed: {
+        const auto status = in.number<std::uint32_t>();
+        const std::string text = in.text();
+        if (!in.ended()) return false;
+        fail(static_cast<int>(status), parts.size() > 1 ? fmt::format("{}: {}", parts[from].name, text) : text);
+        return true;
+      }
+      case NoteKind::all_ended: {
+        parts[from].ended = in.number<std::uint64_t>();
+        if (!in.ended()) return false;
+        check_over();
+        return true;
+      }
+      case NoteKind::cell_ended: {
+        const auto cell = in.number<std::uint32_t>();
+        const auto tasks = in.number<std::uint64_t>();
+        const std::array<std::uint32_t, 3> episodes{in.number<std::uint32_t>(), in.number<std::uint32_t>(),
+                                                    in.number<std::uint32_t>()};
+        const std::vector<std::uint32_t> told = in.numbers<std::uint32_t>();
+        if (!in.ended()) return false;
+        ByteWriter out = begin_note(NoteKind::cell_ended);
+        out.number(cell);
+        out.number(tasks);
+        for (const std::uint32_t episode : episodes) out.number(episode);
+        for (std::uint32_t p = 0; p < parts.size(); ++p) {
+          if (p != from && std::ranges::find(told, p) == told.end()) tell(p, out);
+        }
+        return true;
+      }
+      case NoteKind::status: {
+        const auto status = in.number<std::uint64_t>();
+        if (!in.ended()) return false;
+        ByteWriter out = begin_note(NoteKind::status);
+        out.number(from);
+        out.number(status);
+        tell_others(from, out);
+        return true;
+      }
+      case NoteKind::preset: {
+        const auto word = in.number<std::uint32_t>();
+        if (!in.ended()) return false;
+        ByteWriter out = begin_note(NoteKind::preset);
+        out.number(word);
+        tell_others(from, out);
+        return true;
+      }
+      case NoteKind::start: {
+        const StartNote note = StartNote::read(in);
+        if (!in.ended() || note.first_cell.size() != parts.size() + 1) return false;
+        first_cell = note.first_cell;
+        grid = note.grid;
+        start(from, note);
+        return true;
+      }
+      case NoteKind::lost_peer: {
+        const auto peer = in.number<std::uint32_t>();
+        const std::string why = in.text();
+        if (!in.ended() || peer >= parts.size()) return false;
+        const std::string text = fmt::format("{} lost its connection to it: {}", parts[from].name, why);
+        if (parts[peer].gone || parts[from].gone || stopped || over) return true;
+        if (actions.suspect) {
+          actions.suspect(peer, text);
+        } else {
+          lost(peer, text);
+        }
+        return true;
+      }
+      case NoteKind::quiet: {
+        parts[from].quiet = QuietNote::read(in);
+        if (!in.ended()) return false;
+        check_quiet();
+        return true;
+      }
+      case NoteKind::still: {
+        const auto of_round = in.number<std::uint64_t>();
+        const bool quiet = in.number<std::uint8_t>() != 0;
+        const QuietNote answer = QuietNote::read(in);
+        if (!in.ended()) return false;
+        if (probing && of_round == round) {
+          still(from, quiet, answer);
+          if (!probing) check_quiet();
+        }
+        return true;
+      }
+      case NoteKind::description: {
+        const auto question = in.number<std::uint64_t>();
+        std::string text = in.text();
+        if (!in.ended()) return false;
+        described(from, question, std::move(text));
+        return true;
+      }
+      default:
+        return false;
+    }
+  }
+
+  void lost(std::uint32_t part, const std::string& why) {
+    if (parts[part].gone) return;
+    parts[part].gone = true;
+    fail(static_cast<int>(ExitStatus::peer_lost),
+         fmt::format("{} ({}) is lost: {}; the machine stops", parts[part].name, cells_of(part), why));
+    std::vector<std::uint64_t> open;
+    for (const auto& [question, unused] : questions) open.push_back(question);
+    for (const std::uint64_t question : open) described(part, question, "");
+  }
+};
+
+Overseer::Overseer(std::vector<std::string> names, std::vector<std::uint32_t> first_cell, bool deadlock_report,
+                   OverseerActions actions)
+    : state_(std::make_unique<State>()) {
+  for (std::string& name : names) {
+    state_->parts.emplace_back();
+    state_->parts.back().name = std::move(name);
+  }
+  state_->first_cell = std::move(first_cell);
+  state_->deadlock_report = deadlock_report;
+  state_->actions = std::move(actions);
+}
+
+Overseer::~Overseer() = default;
+
+void Overseer::receive(std::uint32_t part, std::span<const std::byte> note) {
+  ByteReader in(note);
+  if (part < state_->parts.size() && state_->receive(part, in)) return;
+  state_->fail(static_cast<int>(ExitStatus::peer_lost),
+               fmt::format("{} sent a note that makes no sense; are all installations of APlib the same?",
+                           part < state_->parts.size() ? state_->parts[part].name : "a stranger"));
+}
+
+void Overseer::lost(std::uint32_t part, const std::string& why) { state_->lost(part, why); }
+
+void Overseer::stop(int status, const std::string& text) { state_->fail(status, text); }
+
+void Overseer::start_program(const std::string& file, std::uint32_t task, const std::vector<std::string>& arguments) {
+  if (state_->stopped || state_->over)
+    throw Error(Errc::ended, fmt::format("cannot start '{}': the machine has ended", file));
+  StartNote note;
+  note.grid = state_->grid;  // 0x0: as it is
+  note.first_cell = state_->first_cell;
+  note.file = file;
+  note.task = task;
+  note.arguments = arguments;
+  state_->start(State::nobody, note);
+}
+
+void Overseer::ask_tasks(std::function<void(std::string)> answer) {
+  state_->ask([this, answer = std::move(answer)](std::vector<std::string> texts) {
+    std::string all;
+    for (std::size_t p = 0; p < texts.size(); ++p)
+      all += fmt::format("{}:{}{}\n", state_->parts[p].name, texts[p].empty() ? " (no answer)" : "", texts[p]);
+    answer(all);
+  });
+}
+
+}  // namespace aplib

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: MIT
+#include "kernel/part_run.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "aplib/error.hpp"
+#include "kernel/deadlock.hpp"
+#include "kernel/loaded_run.hpp"
+
+namespace aplib {
+
+namespace {
+
+constexpr auto inspection_time = std::chrono::milliseconds(500);  // who computes for longer than this is not looked at
+
+/// A look at the tasks of every processor, by the processors themselves. Kept alive by those who have not looked yet.
+struct Inspection {
+  std::mutex mutex;
+  std::condition_variable answered;
+  std::vector<std::string> texts;
+  std::size_t count = 0;
+};
+
+}  // namespace
+
+PartRun::PartRun(Machine::Impl& machine, const Part& part,
+                 std::function<std::function<void()>(const StartNote&)> body_of)
+    : machine_(machine), part_(part), body_of_(std::move(body_of)) {}
+
+PartRun::~PartRun() = default;
+
+void PartRun::set_up(Domain& domain, const StartNote* start) {
+  domain.process = part_.self;
+  domain.first_cell = start != nullptr ? start->first_cell : part_.first_cell;
+  domain.report = [this, &domain](const std::string& text) {
+    ByteWriter note = begin_note(NoteKind::failed);
+    note.number(static_cast<std::uint32_t>(domain.failure.status));
+    note.text(text);
+    part_.supervisor->send_note(note.bytes());
+  };
+}
+
+void PartRun::attach(Domain& domain) {
+  domain.processors.push_back(std::make_unique<Processor>(domain, static_cast<std::uint32_t>(domain.processors.size()),
+                                                          ProcessorRole::network));
+  domain.network_index = static_cast<std::uint32_t>(domain.processors.size()) - 1;
+  network_ = std::make_shared<ModuleNetwork>(domain, part_);
+  machine_.receiver = network_;
+  domain.network = network_.get();
+  domain.os.raise_alarm = [](void* network) { static_cast<ModuleNetwork*>(network)->wake(); };
+  domain.os.alarm_context = network_.get();
+}
+
+void PartRun::begin(std::uint64_t starts) {
+  network_->starts.store(starts, std::memory_order_relaxed);  // relaxed: before notes are dealt with
+  network_->begin();
+  if (machine_.domain->live_cells.load(std::memory_order_relaxed) == 0) network_->all_ended();  // relaxed: the same
+  attendant_ = std::make_unique<Attendant>(*machine_.domain, *network_, *part_.supervisor);
+  network_->status_changed();  // the host program may have given words before
+}
+
+void PartRun::open() {
+  const std::lock_guard lock(mutex_);
+  stage_ = Stage::open;
+  if (stopped_status_) stop(*stopped_status_);
+  const std::vector<std::vector<std::byte>> held = std::exchange(held_, {});
+  for (const auto& note : held) handle(note);
+}
+
+std::optional<StartNote> PartRun::wait_for_start() {
+  std::unique_lock lock(mutex_);
+  stage_ = Stage::waits_for_start;
+  const std::vector<std::vector<std::byte>> held = std::exchange(held_, {});
+  for (const auto& note : held) handle(note);
+  changed_.wait(lock, [this] { return first_start_ || over_ || stopped_status_; });
+  stage_ = Stage::closed;
+  if (over_ || stopped_status_) return std::nullopt;
+  return first_start_;
+}
+
+void PartRun::wait_for_end() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return over_ || stopped_status_; });
+}
+
+void PartRun::end() {
+  {
+    const std::lock_guard lock(mutex_);
+    stage_ = Stage::ended;
+  }
+  attendant_.reset();
+  if (network_ != nullptr) network_->end();
+}
+
+void PartRun::receive(std::span<const std::byte> note) {
+  const std::lock_guard lock(mutex_);
+  handle(note);
+}
+
+void PartRun::handle(std::span<const std::byte> bytes) {
+  ByteReader in(bytes);
+  const auto kind = static_cast<NoteKind>(in.number<std::uint8_t>());
+  if (stage_ == Stage::ended) return;
+  const bool urgent = kind == NoteKind::stop || kind == NoteKind::over || kind == NoteKind::probe ||
+                      (kind == NoteKind::ask && machine_.domain == nullptr);
+  const bool first = kind == NoteKind::start && stage_ == Stage::waits_for_start && !first_start_;
+  if (stage_ != Stage::open && !urgent && !first) {
+    held_.emplace_back(bytes.begin(), bytes.end());
+    return;
+  }
+  switch (kind) {
+    case NoteKind::stop:
+      stop(static_cast<int>(in.number<std::uint32_t>()));
+      return;
+    case NoteKind::over:
+      over_ = true;
+      if (stage_ == Stage::open) {
+        machine_.domain->over.store(true, std::memory_order_release);  // release: to Processor::idle()
+        machine_.domain->wake_all();
+      }
+      changed_.notify_all();
+      return;
+    case NoteKind::start: {
+      const StartNote note = StartNote::read(in);
+      if (!in.ended() || note.first_cell.size() != part_.first_cell.size()) return;
+      if (first) {
+        first_start_ = note;
+        changed_.notify_all();
+      } else {
+        start(note);
+      }
+      return;
+    }
+    case NoteKind::cell_ended: {
+      const auto cell = in.number<std::uint32_t>();
+      CellEnd end;
+      end.tasks = in.number<std::uint64_t>();
+      for (std::uint32_t& episode : end.episodes) episode = in.number<std::uint32_t>();
+      network_->remote_cell_ended(cell, end);
+      return;
+    }
+    case NoteKind::status: {
+      const auto process = in.number<std::uint32_t>();
+      network_->other_status(process, in.number<std::uint64_t>());
+      return;
+    }
+    case NoteKind::preset:
+      preset_status_words(*machine_.domain, in.number<std::uint32_t>());
+      network_->status_changed();
+      return;
+    case NoteKind::probe:
+      answer_probe(in.number<std::uint64_t>());
+      return;
+    case NoteKind::ask: {
+      ByteWriter out = begin_note(NoteKind::description);
+      out.number(in.number<std::uint64_t>());
+      out.text(describe_here());
+      part_.supervisor->send_note(out.bytes());
+      return;
+    }
+    default:
+      return;  // a younger overseer's; the handshake has seen to it that there is none
+  }
+}
+
+void PartRun::stop(int status) {
+  stopped_status_ = status;
+  // acquire: the domain's making. While its processors are made there is nothing to stop yet: open() comes back to it.
+  if (Domain* domain = machine_.stoppable.load(std::memory_order_acquire)) {
+    domain->stop();
+    if (stage_ == Stage::open && network_ != nullptr) network_->end();
+    domain->wake_all();
+  }
+  changed_.notify_all();
+}
+
+void PartRun::start(const StartNote& note) {
+  Domain& domain = *machine_.domain;
+  try {
+    auto program = std::make_unique<Program>(Program{body_of_(note), note.task, machine_.options.program_stack_bytes});
+    const std::lock_guard lock(network_->starts_mutex);
+    network_->starts.fetch_add(1, std::memory_order_relaxed);         // relaxed: under the mutex
+    domain.programs_started.fetch_add(1, std::memory_order_relaxed);  // relaxed: carriers read it behind the start
+    domain.live_cells.fetch_add(domain.local_count(), std::memory_order_acq_rel);  // acq_rel: against the last to end
+    network_->start_program(domain.keep(std::move(program)));
+  } catch (const Error& error) {
+    domain.fail(static_cast<int>(ExitStatus::program_failed),
+                fmt::format("cannot start '{}' on {}: {}", note.file, domain.cells_of(part_.self), error.what()));
+    return;
+  }
+  if (domain.local_count() == 0) network_->all_ended();
+}
+
+void PartRun::answer_probe(std::uint64_t round) {
+  ByteWriter out = begin_note(NoteKind::still);
+  out.number(round);
+  const bool quiet =
+      network_ != nullptr && stage_ == Stage::open &&
+      network_->is_quiet(machine_.domain->sleepers.load(std::memory_order_acquire));  // acquire: as in all_asleep()
+  out.number(static_cast<std::uint8_t>(quiet ? 1 : 0));
+  (network_ != nullptr ? network_->counts() : QuietNote{}).write(out);
+  part_.supervisor->send_note(out.bytes());
+}
+
+std::string PartRun::describe_here() {
+  if (stage_ != Stage::open || network_ == nullptr) return "\n  no program runs on its cells yet";
+  Domain& domain = *machine_.domain;
+  const std::size_t threads = domain.thread_count();
+  if (network_->all_asleep()) return describe_tasks(domain);
+  auto inspection = std::make_shared<Inspection>();
+  inspection->texts.resize(threads);
+  struct Look {
+    std::shared_ptr<Inspection> inspection;
+    std::atomic<std::size_t> left;
+  };
+  auto* look = new Look{inspection, threads};  // the last to look deletes it
+  network_->call_on_each(
+      [](Processor& processor, void* state) {
+        auto* mine = static_cast<Look*>(state);
+        {
+          const std::lock_guard lock(mine->inspection->mutex);
+          mine->inspection->texts[processor.index()] = describe_tasks(processor.domain(), processor);
+          ++mine->inspection->count;
+          mine->inspection->answered.notify_one();
+        }
+        if (mine->left.fetch_sub(1, std::memory_order_acq_rel) == 1)
+          delete mine;  // acq_rel: after all others' last use
+      },
+      look);
+  std::unique_lock lock(inspection->mutex);
+  inspection->answered.wait_for(lock, inspection_time, [&] { return inspection->count == threads; });
+  std::string text;
+  for (const std::string& each : inspection->texts)
+    text += !each.empty() ? each : "\n  a processor that computes: its cells cannot be looked at now";
+  return text;
+}
+
+void PartRun::share_again(Domain& domain, Grid grid) {
+  const std::uint64_t was = part_.first_cell.back();
+  if (grid.count() == domain.first_cell.back() || was == 0) return;
+  for (std::size_t p = 0; p < domain.first_cell.size(); ++p)
+    domain.first_cell[p] =
+        static_cast<std::uint32_t>((part_.first_cell[p] * std::uint64_t{grid.count()} + was / 2) / was);
+}
+
+void PartRun::announce_start(const Program& program, const std::string& file,
+                             const std::vector<std::string>& arguments) {
+  const Domain& domain = *machine_.domain;
+  StartNote start;
+  start.grid = domain.grid;
+  start.first_cell = domain.first_cell;
+  start.file = file;
+  start.task = program.task;
+  start.arguments = arguments;
+  ByteWriter note = begin_note(NoteKind::start);
+  start.write(note);
+  const std::lock_guard lock(network_->starts_mutex);
+  network_->starts.fetch_add(1, std::memory_order_relaxed);  // relaxed: under the mutex
+  part_.supervisor->send_note(note.bytes());
+}
+
+void PartRun::announce_preset(std::uint32_t word) {
+  ByteWriter note = begin_note(NoteKind::preset);
+  note.number(word);
+  part_.supervisor->send_note(note.bytes());
+  if (network_ != nullptr) network_->status_changed();
+}
+
+void PartRun::tell_none_started() {
+  ByteWriter note = begin_note(NoteKind::all_ended);
+  note.number(std::uint64_t{0});
+  part_.supervisor->send_note(note.bytes());
+}
+
+void preset_status_words(Domain& domain, std::uint32_t value) {
+  for (std::uint32_t c = domain.local_first; c < domain.local_end; ++c) {
+    std::atomic<std::uint64_t>& word = domain.cells[c]->posted_status;
+    std::uint64_t seen = word.load(std::memory_order_relaxed);  // relaxed: a word on its own
+    while ((seen >> 32) == 0 && !word.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
+    }
+  }
+}
+
+}  // namespace aplib

@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: MIT
+// Machines of several processes: messages, collectives, ends, failures and deadlocks, as on one.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "aplib/aplib.hpp"
+#include "machines.hpp"
+#include "parts.hpp"
+
+namespace aplib {
+namespace {
+
+using testing_support::cell;
+using testing_support::me;
+using testing_support::Parts;
+using testing_support::PartsOutcome;
+
+void expect_well(const PartsOutcome& outcome) {
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.failure(), "");
+  EXPECT_TRUE(outcome.over);
+}
+
+TEST(Parts, MessageCrosses) {
+  Parts parts({2, 1}, {1, 1});
+  expect_well(parts.run([] {
+    if (me() == 0) {
+      send(cell(1), 42, {.type = 7});
+      EXPECT_EQ(receive({.cell = cell(1)}).as<int>(), 43);
+    } else {
+      const Message message = receive({.type = 7});
+      EXPECT_EQ(index(message.envelope().source), 0U);
+      EXPECT_EQ(message.as<int>(), 42);
+      send(cell(0), 43);
+    }
+  }));
+}
+
+TEST(Parts, EveryCellTalksToEveryOtherOfAnySize) {
+  Parts parts({4, 3}, {5, 1, 6}, 2, {.delay_polls_max = 2, .piece_bytes_max = 5000});
+  expect_well(parts.run([] {
+    const std::uint32_t cells = this_machine::cell_count();
+    const auto size_of = [](std::uint32_t from, std::uint32_t to) { return std::size_t{from} * 7001 * (to % 3) + to; };
+    for (std::uint32_t to = 0; to < cells; ++to) {
+      const std::vector<std::byte> body(size_of(me(), to), std::byte(me() + to));
+      send(cell(to), std::span<const std::byte>(body));
+    }
+    for (std::uint32_t from = 0; from < cells; ++from) {
+      const Message message = receive({.cell = cell(from)});
+      ASSERT_EQ(message.size(), size_of(from, me()));
+      for (const std::byte each : message.bytes()) ASSERT_EQ(each, std::byte(from + me()));
+    }
+  }));
+}
+
+TEST(Parts, OrderIsKeptPerSender) {
+  Parts parts({4, 1}, {2, 2}, 2, {.delay_polls_max = 3, .piece_bytes_max = 100, .hold_back_bytes = 64});
+  constexpr std::uint32_t count = 3000;
+  expect_well(parts.run([] {
+    const std::uint32_t other = me() ^ 2U;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      if (i % 50 == 0) {
+        std::vector<std::uint32_t> large(10'000, i);
+        send(cell(other), std::as_bytes(std::span<const std::uint32_t>(large)));
+      } else {
+        send(cell(other), i);
+      }
+    }
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const Message message = receive({.cell = cell(other)});
+      std::uint32_t number = 0;
+      std::memcpy(&number, message.data(), sizeof number);
+      ASSERT_EQ(number, i);
+    }
+  }));
+}
+
+TEST(Parts, LargeOnesGoStraightIntoAWaitingBuffer) {
+  Parts parts({2, 1}, {1, 1}, 1, {.piece_bytes_max = 20'000});
+  expect_well(parts.run([] {
+    std::vector<std::uint64_t> data(100'000);
+    for (int round = 0; round < 5; ++round) {
+      if (me() == 0) {
+        static_cast<void>(receive({.type = 1}));  // the other waits, or is about to
+        std::iota(data.begin(), data.end(), round);
+        send(cell(1), std::as_bytes(std::span<const std::uint64_t>(data)), {.type = 2});
+      } else {
+        send(cell(0), round, {.type = 1});
+        receive_into(std::as_writable_bytes(std::span(data)), {.type = 2});
+        for (std::size_t i = 0; i < data.size(); ++i) ASSERT_EQ(data[i], i + static_cast<std::size_t>(round));
+      }
+    }
+  }));
+}
+
+/// Sums of numbers whose order of addition shows.
+std::vector<std::uint64_t> sums_on(const std::vector<std::uint32_t>& cells, Grid grid, std::uint32_t threads) {
+  std::array<std::uint64_t, 3> bits{};
+  Parts parts(grid, cells, threads);
+  expect_well(parts.run([&] {
+    const double mine = 1.0 / (me() + 3.0) * (me() % 2 == 0 ? 1e10 : -1e-3);
+    const std::array<double, 3> results{reduce_sum(mine), reduce_sum(mine, Scope::row),
+                                        reduce_sum(mine, Scope::column)};
+    for (int round = 0; round < 20; ++round) EXPECT_EQ(reduce_sum(mine), results[0]);
+    if (me() == 0) {
+      for (std::size_t i = 0; i < results.size(); ++i) std::memcpy(&bits[i], &results[i], sizeof(double));
+    }
+  }));
+  return {bits.begin(), bits.end()};
+}
+
+TEST(Parts, SumsAreTheSameBitsOnAnyPlacement) {
+  const Grid grid{4, 3};
+  const auto one = sums_on({12}, grid, 1);
+  EXPECT_EQ(sums_on({6, 6}, grid, 2), one);
+  EXPECT_EQ(sums_on({1, 2, 3, 6}, grid, 1), one);
+  EXPECT_EQ(sums_on({5, 4, 3}, grid, 2), one);
+  EXPECT_EQ(sums_on({1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, grid, 1), one);
+  EXPECT_EQ(sums_on({4, 0, 8}, grid, 1), one);
+}
+
+TEST(Parts, CollectivesOfEveryKind) {
+  for (const std::vector<std::uint32_t>& cells :
+       std::vector<std::vector<std::uint32_t>>{{3, 3}, {1, 2, 3}, {2, 1, 1, 1, 1}}) {
+    Parts parts({3, 2}, cells, 2);
+    expect_well(parts.run([] {
+      const auto n = static_cast<int>(this_machine::cell_count());
+      const auto mine = static_cast<std::int32_t>(me());
+      for (int round = 0; round < 10; ++round) {
+        EXPECT_EQ(barrier(false), false);
+        EXPECT_EQ(barrier(mine == round % n), true);
+        EXPECT_EQ(reduce_sum(mine + round), n * (n - 1) / 2 + n * round);
+        EXPECT_EQ(reduce_max(mine), n - 1);
+        const Located<double> least = reduce(ReduceOp::min, Located<double>{-1.0 * (mine % 3), mine});
+        EXPECT_EQ(least.value, -2.0);
+        EXPECT_EQ(least.location, 2);
+        EXPECT_EQ(reduce_sum(1, Scope::row), 3);
+        EXPECT_EQ(reduce_sum(1, Scope::column), 2);
+        for (const std::size_t size : {std::size_t{0}, std::size_t{5}, std::size_t{20'000}}) {
+          for (std::uint32_t root = 0; root < static_cast<std::uint32_t>(n); ++root) {
+            std::vector<std::uint32_t> bytes(size, me() == root ? root + 100 : 0);
+            broadcast(cell(root), std::as_writable_bytes(std::span(bytes)));
+            for (const std::uint32_t each : bytes) ASSERT_EQ(each, root + 100);
+          }
+        }
+        std::uint32_t word = this_cell::y() == 1 ? 7 + this_cell::x() : 0;
+        broadcast(cell(3 + this_cell::x()), std::as_writable_bytes(std::span(&word, 1)), Scope::column);
+        EXPECT_EQ(word, 7 + this_cell::x());
+      }
+    }));
+  }
+}
+
+TEST(Parts, DisagreementNamesBoth) {
+  Parts parts({2, 1}, {1, 1});
+  const PartsOutcome outcome = parts.run([] {
+    if (me() == 0) {
+      barrier();
+    } else {
+      static_cast<void>(reduce_sum(1.0));
+    }
+  });
+  EXPECT_NE(outcome.status, 0);
+  EXPECT_NE(outcome.failure().find("cell 0 calls barrier"), std::string::npos) << outcome.failure();
+  EXPECT_NE(outcome.failure().find("sum of double"), std::string::npos) << outcome.failure();
+}
+
+TEST(Parts, StatusWordsPostedBeforeABarrierAreSeenAfterIt) {
+  Parts parts({5, 1}, {2, 1, 2}, 1);
+  expect_well(parts.run([] {
+    for (int round = 1; round < 50; ++round) {
+      status::post(me() == static_cast<std::uint32_t>(round) % 5 ? round : 0);
+      barrier();
+      EXPECT_EQ(status::combined(), round);
+      barrier();
+    }
+  }));
+}
+
+TEST(Parts, TheFailureOfOneEndsAll) {
+  Parts parts({4, 1}, {2, 2});
+  const PartsOutcome outcome = parts.run([] {
+    if (me() == 3) throw std::runtime_error("the disk is full");
+    static_cast<void>(receive());
+  });
+  EXPECT_EQ(outcome.status, 1);
+  ASSERT_EQ(outcome.failures.size(), 1U);
+  EXPECT_NE(outcome.failure().find("ws1: cell 3 task 0"), std::string::npos) << outcome.failure();
+  EXPECT_NE(outcome.failure().find("the disk is full"), std::string::npos);
+}
+
+TEST(Parts, ReceiveFromACellThatHasEndedIsToldElsewhere) {
+  Parts parts({3, 1}, {1, 1, 1});
+  const PartsOutcome outcome = parts.run([] {
+    if (me() == 0) send(cell(1), 5);
+    if (me() == 1) {
+      EXPECT_EQ(receive({.cell = cell(0)}).as<int>(), 5);  // what was sent before the end comes before it
+      static_cast<void>(receive({.cell = cell(0)}));
+    }
+    if (me() == 2) static_cast<void>(receive({.cell = cell(0)}));  // never a frame between these two
+  });
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_NE(outcome.failure().find("cell 0 has ended"), std::string::npos) << outcome.failure();
+}
+
+TEST(Parts, DeadlockOverSeveralIsReported) {
+  Parts parts({4, 1}, {2, 2});
+  const PartsOutcome outcome = parts.run([] {
+    send(cell(me() ^ 2U), 1);
+    static_cast<void>(receive({.type = 5}));
+  });
+  EXPECT_EQ(outcome.status, static_cast<int>(ExitStatus::deadlock));
+  ASSERT_EQ(outcome.failures.size(), 1U);
+  for (const char* part :
+       {"deadlock", "on ws0:", "on ws1:", "cell 0 task 0: waits in receive", "cell 3 task 0", "type 5"})
+    EXPECT_NE(outcome.failure().find(part), std::string::npos) << part << "\n" << outcome.failure();
+}
+
+TEST(Parts, NoDeadlockWhileSomeoneSleepsOrFramesAreSlow) {
+  using namespace std::chrono_literals;
+  Parts parts({3, 1}, {1, 1, 1}, 1, {.delay_time_max = 60ms});
+  expect_well(parts.run([] {
+    for (int round = 0; round < 3; ++round) {
+      if (me() == 0) {
+        this_task::sleep_for(50ms);
+        send(cell(1), round);
+      }
+      if (me() == 1) send(cell(2), receive({.cell = cell(0)}).as<int>());
+      if (me() == 2) {
+        EXPECT_EQ(receive().as<int>(), round);
+      }
+      barrier();
+    }
+  }));
+}
+
+TEST(Parts, HostProgramStartsCellsEverywhereAndTalksToThem) {
+  Parts parts({2, 2}, {1, 3});
+  const auto program = [] {
+    const int number = receive({.cell = this_machine::host_cell()}).as<int>();
+    send(this_machine::host_cell(), number + static_cast<int>(me()));
+    barrier();
+  };
+  expect_well(parts.run_host(program, [&] {
+    this_machine::start_cells(program);
+    for (std::uint32_t c = 0; c < 4; ++c) send(cell(c), 100);
+    int sum = 0;
+    for (int i = 0; i < 4; ++i) sum += receive().as<int>();
+    EXPECT_EQ(sum, 406);
+    this_machine::wait_cells();
+    return 0;
+  }));
+}
+
+TEST(Parts, HostProgramChoosesAnotherGrid) {
+  Parts parts({2, 2}, {1, 3});
+  std::atomic<int> ran{0};
+  const auto program = [&] {
+    EXPECT_EQ(this_machine::cell_count(), 8U);
+    EXPECT_EQ(reduce_sum(1), 8);
+    ++ran;
+  };
+  expect_well(parts.run_host(program, [&] {
+    this_machine::configure({4, 2});
+    this_machine::start_cells(program);
+    this_machine::wait_cells();
+    return 0;
+  }));
+  EXPECT_EQ(ran.load(), 8);
+}
+
+TEST(Parts, HostProgramThatStartsNothingEndsTheRun) {
+  Parts parts({2, 1}, {1, 1});
+  const PartsOutcome outcome = parts.run_host([] {}, [] { return 3; });
+  EXPECT_EQ(outcome.failure(), "");
+  EXPECT_EQ(outcome.reports[0].exit_status, 3);
+}
+
+TEST(Parts, HostProgramsEndEndsCellsThatOnlyWait) {
+  Parts parts({2, 1}, {1, 1});
+  const auto program = [] { static_cast<void>(receive()); };
+  const PartsOutcome outcome = parts.run_host(program, [&] {
+    this_machine::start_cells(program);
+    return 0;
+  });
+  EXPECT_EQ(outcome.failure(), "");
+  EXPECT_EQ(outcome.status, 0);
+}
+
+TEST(Parts, FurtherProgramIsStartedWhileOneRuns) {
+  Parts parts({2, 1}, {1, 1});
+  std::atomic<int> tasks{0};
+  std::atomic<bool> asked{false};
+  expect_well(parts.run([&] {
+    ++tasks;
+    if (index(this_task::id()) == 0) {
+      if (!asked.exchange(true)) parts.start_program(9);
+      EXPECT_EQ(receive({.type = 4}).as<int>(), 9);
+    } else {
+      send(this_cell::id(), static_cast<int>(index(this_task::id())), {.type = 4});
+    }
+  }));
+  EXPECT_EQ(tasks.load(), 4);
+}
+
+TEST(Parts, TasksAreListedWhileTheyRun) {
+  using namespace std::chrono_literals;
+  Parts parts({2, 1}, {1, 1});
+  std::string list;
+  expect_well(parts.run([&] {
+    if (me() == 0) {
+      std::thread asks([&] { list = parts.ask_tasks(); });
+      while (list.empty()) this_task::sleep_for(1ms);  // (the thread is joined before `list` is read again)
+      asks.join();
+      send(cell(1), 1);
+    } else {
+      static_cast<void>(receive({.type = 0}));
+    }
+  }));
+  EXPECT_NE(list.find("cell 1 task 0: waits in receive"), std::string::npos) << list;
+  EXPECT_NE(list.find("ws0:"), std::string::npos) << list;
+}
+
+TEST(Parts, DeathOfAPartEndsTheOthers) {
+  for (const std::size_t bytes : {std::size_t{8}, std::size_t{400'000}}) {
+    Parts parts({4, 1}, {2, 2}, 1, {.piece_bytes_max = 1000, .capacity_bytes = 4096});
+    std::atomic<bool> once{false};
+    const PartsOutcome outcome = parts.run([&] {
+      std::vector<std::byte> body(bytes);
+      for (int i = 0;; ++i) {
+        send(cell(me() ^ 2U), std::span<const std::byte>(body));
+        receive_into(body, {.cell = cell(me() ^ 2U)});
+        if (me() == 0 && i == 3 && !once.exchange(true)) parts.lose(1, "its process was killed by signal 9");
+      }
+    });
+    ASSERT_EQ(outcome.failures.size(), 1U);
+    EXPECT_NE(outcome.failure().find("ws1 (cells 2-3) is lost: "), std::string::npos) << outcome.failure();
+    EXPECT_EQ(outcome.status, static_cast<int>(ExitStatus::peer_lost));
+  }
+}
+
+TEST(Parts, ReceiverThatTakesNothingIsNamedAtTheLimit) {
+  Parts parts({2, 1}, {1, 1}, 1, {.capacity_bytes = 4096});
+  parts.options.set("send-limit", "1m");
+  parts.options.set("unread-limit", "1m");
+  parts.options.set("send-wait", "200ms");
+  const PartsOutcome outcome = parts.run([] {
+    if (me() == 0) {
+      const std::vector<std::byte> body(1000);
+      while (true) send(cell(1), std::span<const std::byte>(body));
+    }
+    static_cast<void>(receive({.type = 1}));
+  });
+  EXPECT_EQ(outcome.status, 1);
+  ASSERT_EQ(outcome.failures.size(), 1U);
+  const std::string text = outcome.failure();
+  EXPECT_TRUE(text.find("send-limit") != std::string::npos || text.find("unread-limit") != std::string::npos) << text;
+}
+
+TEST(Parts, SlowReceiverLosesNothing) {
+  using namespace std::chrono_literals;
+  Parts parts({2, 1}, {1, 1}, 1, {.capacity_bytes = 4096});
+  parts.options.set("send-limit", "1m");
+  parts.options.set("unread-limit", "1m");
+  constexpr int count = 5000;
+  expect_well(parts.run([] {
+    std::vector<int> body(300);
+    for (int i = 0; i < count; ++i) {
+      if (me() == 0) {
+        body[0] = i;
+        send(cell(1), std::as_bytes(std::span<const int>(body)));
+      } else {
+        if (i % 1000 == 0) this_task::sleep_for(20ms);
+        receive_into(std::as_writable_bytes(std::span(body)));
+        ASSERT_EQ(body[0], i);
+      }
+    }
+  }));
+}
+
+}  // namespace
+}  // namespace aplib

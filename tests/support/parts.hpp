@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+// A machine of several processes inside one: each part is a Machine on a thread of its own, frames go by the loop module, notes by a queue to an overseer.
+#pragma once
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "comm/loop/loop_net.hpp"
+#include "kernel/notes.hpp"
+#include "kernel/overseer.hpp"
+#include "kernel/part.hpp"
+
+namespace aplib::testing_support {
+
+/// How a run of several parts ended.
+struct PartsOutcome {
+  std::vector<Report> reports;        ///< By part.
+  std::vector<std::string> failures;  ///< What the overseer has told: at most one.
+  int status = 0;                     ///< Of that failure; else the first part's that is not 0.
+  bool over = false;
+  [[nodiscard]] std::string failure() const { return failures.empty() ? std::string() : failures.front(); }
+};
+
+class Parts {
+ public:
+  /// Part p carries cells[p] cells.
+  Parts(Grid grid, const std::vector<std::uint32_t>& cells, std::uint32_t threads = 1,
+        const comm::LoopFaults& faults = {}, std::uint64_t seed = 1)
+      : net(static_cast<std::uint32_t>(cells.size()), faults, seed) {
+    options.cells = grid;
+    options.threads = threads;
+    options.bind = false;
+    first_.push_back(0);
+    for (const std::uint32_t count : cells) first_.push_back(first_.back() + count);
+  }
+
+  PartsOutcome run(const std::function<void()>& program) { return run(program, false, {}); }
+  PartsOutcome run_host(const std::function<void()>& program, const std::function<int()>& host) {
+    return run(program, true, host);
+  }
+
+  comm::LoopNet net;
+  Options options;
+  /// Called in the overseer's thread when all are ready, before anything runs.
+  std::function<void()> on_go;
+  /// What a question about tasks gave; ask from any thread.
+  std::string ask_tasks() {
+    std::mutex mutex;
+    std::condition_variable come;
+    std::string answer;
+    bool there = false;
+    post([&] {
+      overseer_->ask_tasks([&](std::string text) {
+        const std::lock_guard lock(mutex);
+        answer = std::move(text);
+        there = true;
+        come.notify_one();
+      });
+    });
+    std::unique_lock lock(mutex);
+    come.wait(lock, [&] { return there; });
+    return answer;
+  }
+  /// Any thread: as if the part's process had died.
+  void lose(std::uint32_t part, const std::string& why) {
+    net.kill(part);
+    post([this, part, why] {
+      overseer_->lost(part, why);
+      // A real one would be gone; this one's threads must end.
+      ByteWriter stop = begin_note(NoteKind::stop);
+      stop.number(std::uint32_t{0});
+      stop.text("");
+      receive_note(*machines_[part], stop.bytes());
+    });
+  }
+  void start_program(std::uint32_t task) {
+    post([this, task] { overseer_->start_program("", task, {}); });
+  }
+
+ private:
+  class Way final : public Supervisor {
+   public:
+    Way(Parts& parts, std::uint32_t self) : parts_(parts), self_(self) {}
+    bool ready() override { return parts_.wait_until_all_ready(); }
+    void send_note(std::span<const std::byte> note) override {
+      parts_.post([this, bytes = std::vector<std::byte>(note.begin(), note.end())] {
+        parts_.overseer_->receive(self_, bytes);
+      });
+    }
+
+   private:
+    Parts& parts_;
+    std::uint32_t self_;
+  };
+
+  void post(std::function<void()> action) {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(std::move(action));
+    changed_.notify_all();
+  }
+
+  bool wait_until_all_ready() {
+    std::unique_lock lock(mutex_);
+    if (++ready_ == first_.size() - 1) {
+      if (on_go) queue_.emplace_back(on_go);
+      changed_.notify_all();
+    }
+    changed_.wait(lock, [this] { return ready_ == first_.size() - 1; });
+    return true;
+  }
+
+  PartsOutcome run(const std::function<void()>& program, bool with_host, const std::function<int()>& host) {
+    const auto count = static_cast<std::uint32_t>(first_.size() - 1);
+    PartsOutcome outcome;
+    std::vector<std::string> names;
+    std::vector<std::unique_ptr<comm::Module>> modules;
+    std::vector<std::unique_ptr<Way>> ways;
+    std::vector<std::unique_ptr<Machine>>& machines = machines_;
+    machines.clear();
+    std::vector<Part> parts(count);
+    for (std::uint32_t p = 0; p < count; ++p) {
+      names.push_back("ws" + std::to_string(p));
+      modules.push_back(net.module(p));
+      ways.push_back(std::make_unique<Way>(*this, p));
+      machines.push_back(std::make_unique<Machine>(options));
+    }
+    for (std::uint32_t p = 0; p < count; ++p) parts[p] = Part{p, first_, names, modules[p].get(), ways[p].get()};
+    overseer_ = std::make_unique<Overseer>(
+        names, first_, options.deadlock_report,
+        OverseerActions{
+            .send = [&](std::uint32_t part, std::vector<std::byte> note) { receive_note(*machines[part], note); },
+            .failed =
+                [&](int status, const std::string& text) {
+                  outcome.failures.push_back(text);
+                  outcome.status = status;
+                },
+            .over = [&] { outcome.over = true; }});
+    bool closing = false;
+    std::thread overseer([&] {
+      std::unique_lock lock(mutex_);
+      while (true) {
+        changed_.wait(lock, [&] { return closing || !queue_.empty(); });
+        if (queue_.empty()) return;
+        const std::function<void()> action = std::move(queue_.front());
+        queue_.pop_front();
+        lock.unlock();
+        action();
+        lock.lock();
+      }
+    });
+    outcome.reports.resize(count);
+    std::vector<std::thread> threads;
+    for (std::uint32_t p = 0; p < count; ++p) {
+      threads.emplace_back([&, p] { outcome.reports[p] = run_part(*machines[p], program, parts[p], with_host, host); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    {
+      const std::lock_guard lock(mutex_);
+      closing = true;
+      changed_.notify_all();
+    }
+    overseer.join();
+    for (const Report& report : outcome.reports) {
+      if (outcome.status == 0) outcome.status = report.exit_status;
+    }
+    overseer_.reset();
+    ready_ = 0;
+    return outcome;
+  }
+
+  std::vector<std::uint32_t> first_;
+  std::vector<std::unique_ptr<Machine>> machines_;
+  std::unique_ptr<Overseer> overseer_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> queue_;
+  std::size_t ready_ = 0;
+};
+
+}  // namespace aplib::testing_support
