@@ -108,6 +108,56 @@ def loading(name, unit, case, limit, floor="", higher_is_better=False):
     )
 
 
+def between_processes():
+    """What lies between two processes: tcp on this computer, and on a link of 1 Gb/s."""
+
+    def stream(name, size, case="stream", floor_case="sockets-stream", goals=()):
+        return Figure(
+            name,
+            "GB/s",
+            pick("hosts", "hosts", case, size),
+            lambda peer: pick(peer, "bandwidth", "tcp", size) if "tls" not in case else lambda values: None,
+            pick("wires", "net", floor_case, size),
+            "OpenSSL alone" if "tls" in floor_case else "sockets",
+            goals,
+            True,
+        )
+
+    return [
+        Figure(
+            "8 B one way, two processes over tcp",
+            "ns",
+            pick("hosts", "hosts", "latency", 8),
+            lambda peer: pick(peer, "latency", "tcp", 8),
+            pick("wires", "net", "sockets-latency", 8),
+            "sockets",
+            [Goal(1.1, "floor")],
+        ),
+        stream("stream of 1 MiB, two processes over tcp", MIB, goals=[Goal(1, "openmpi")]),
+        stream("the same encrypted", MIB, "stream-tls", "tls-stream", [Goal(0.8, "floor")]),
+        Figure(
+            "stream of 64 KiB over a link of 1 Gb/s",
+            "GB/s",
+            pick("link", "hosts", "stream", 65536),
+            floor=pick("link", "net", "sockets-stream", 65536),
+            floor_name="sockets",
+            goals=[Goal(0.95, "floor")],
+            higher_is_better=True,
+        ),
+        Figure(
+            "sum of 8 B, 32 cells in 2 processes, over a round trip",
+            "x",
+            pick("hosts", "hosts", "sum-over-round-trip", 8),
+            goals=[Goal(1.3)],
+        ),
+        Figure("64 processes, 1,024 cells: start and end", "s", pick("hosts", "hosts", "start-64-processes"), goals=[Goal(5)]),
+        # For orientation.
+        stream("stream of 64 KiB, two processes over tcp", 65536),
+        stream("stream of 1 MiB, posted, two processes over tcp", MIB, "stream-posted"),
+        Figure("sum of 8 B, 32 cells in 2 processes", "ns", pick("hosts", "hosts", "sum-of-32", 8)),
+    ]
+
+
 def all_figures():
     line = pick("floors", "floors", "cache-line", 8)
     switch = pick("floors", "floors", "context-switch")
@@ -177,6 +227,7 @@ def all_figures():
         loading("throw and catch, 1,000 loaded", "us", "throw", 3),
         loading("loop over globals, instance over program alone", "x", "loop", 0.98, higher_is_better=True),
         loading("1,000 cells of a hello program", "s", "hello-1000", 0.3),
+        *[figure for figure in between_processes() if figure.goals],
         # For orientation; the design sets no limit.
         Figure(
             "yield between two tasks",
@@ -220,6 +271,7 @@ def all_figures():
         ),
         collective("barrier", "barrier", 0, 8, []),
         collective("reduce", "sum of 8 B", 8, 8, []),
+        *[figure for figure in between_processes() if not figure.goals],
         Figure("scg, 1 cell", "MFlops", pick("aplib", "scg", "1x1-on-1"), higher_is_better=True),
     ]
 

@@ -88,6 +88,8 @@ class OpenMpi(Peer):
         pinned = self.start(2, "--bind-to", "core")
         yield pinned + self.words("two-processors", *self.pair_benches(round_number)), self.environment
         yield pinned + self.words("2-on-2", "barrier", "reduce"), self.environment
+        tcp = ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]
+        yield self.start(2, "--bind-to", "core", *tcp) + self.words("tcp", "latency", "bandwidth"), self.environment
         for ranks in CROWDS:
             crowd = self.start(ranks, "--oversubscribe", "--mca", "mpi_yield_when_idle", "1")
             yield crowd + self.words(f"{ranks}-on-2", "barrier", "reduce"), self.environment

@@ -4,6 +4,9 @@
 import json
 import pathlib
 import subprocess
+import sys
+
+from . import link
 
 LATENCY_SIZES = [8, 64, 1024, 8192, 65536, 1 << 20, 4 << 20]
 BANDWIDTH_SIZES = [64, 1024, 8192, 65536, 1 << 20, 4 << 20]
@@ -92,6 +95,43 @@ class Aplib(Apbench):
         if round_number == 0:  # a few seconds long, and nothing to pair it with
             yield self.line("idle")
             yield self.line("load", samples=5)
+
+
+class Hosts(Apbench):
+    name = "hosts"
+    title = "APlib in several processes"
+
+    def commands(self, round_number):
+        yield self.line("hosts", samples=1)
+
+
+class Wires(Source):
+    name = "wires"
+    title = "sockets and OpenSSL alone"
+
+    def __init__(self, build):
+        super().__init__()
+        self.program = build / "bin" / "bench-net"
+
+    def commands(self, round_number):
+        words = ["--json", "--samples", str(SAMPLES), "--sample-ms", str(SAMPLE_MS)]
+        yield [str(self.program), "sockets-latency", "--bytes", "8", *words], None
+        yield [str(self.program), "sockets-stream", "tls-stream", "--bytes", "65536,1048576", *words], None
+
+
+class Link(Source):
+    """A link of 1 Gb/s between two network namespaces: sockets alone, and APlib."""
+
+    name = "link"
+    title = "a link of 1 Gb/s"
+
+    def __init__(self, build):
+        super().__init__()
+        self.build = build
+        self.fault = link.hindrance() or ""
+
+    def commands(self, round_number):
+        yield [sys.executable, "-B", str(pathlib.Path(link.__file__)), str(self.build.resolve())], None
 
 
 class Floors(Apbench):
