@@ -126,8 +126,11 @@ class Host:
 class Network:
     """Hosts in one subnet, by a switch. `rate` limits every link in both directions: "10mbit", "1gbit"; None: as fast as the system copies."""
 
+    made = 0
+
     def __init__(self, names, rate=None):
-        self.prefix = f"ap{os.getpid()}x"
+        Network.made += 1
+        self.prefix = f"ap{os.getpid()}n{Network.made}x"
         self.switch = f"{self.prefix}s"
         self.hosts = [Host(self, number, name) for number, name in enumerate(names)]
         try:

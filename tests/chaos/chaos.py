@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Injuries to machines of real processes: one clear message with host, cells and cause, the right exit status, and nothing left behind.
+
+    chaos.py BIN [-k NAME]         BIN has aprun and apcc"""
+import os
+import signal
+import subprocess
+import sys
+import time
+import unittest
+from pathlib import Path
+
+import machine
+from machine import Machine, namespaces, one_message
+
+HERE = Path(__file__).resolve().parent
+BIN = Path(sys.argv[1]).resolve()
+PROGRAMS = Path("/run/aplib-chaos-programs")  # on a file system of our own
+LOST = 72  # docs/exit-status.md
+SHORT = 'peer-timeout = "500ms"'
+UNHEARD = r"nothing was heard of it for 0.5 s \(peer-timeout\); the machine stops$"
+
+
+def hide(folder, instead=""):
+    """Lines of a [[host]] that does not see `folder` of this computer; `instead` is a command that fills the empty one."""
+    return lambda host: (f"launch = \"command\"\ncommand = '''nsenter --net=/run/netns/{host.namespace} -- unshare --mount sh -c "
+                         f"'mount -t tmpfs none {folder} && {instead or 'true'} && exec \"$@\"' sh {{cmd}}'''")
+
+
+class Chaos(unittest.TestCase):
+    def setUp(self):
+        self.random = machine.seeded()
+
+    def run_machine(self, program="ring", arguments=(), **options):
+        running = Machine(BIN, PROGRAMS / program, arguments, **options)
+        self.addCleanup(running.close)
+        return running
+
+    def a_moment(self):
+        """Not always the same one. Nothing waits for it."""
+        time.sleep(self.random.random() * 0.1)
+
+    def check_end(self, running, status, message, lines=1):
+        got, errors = running.end()
+        if message:
+            one_message(errors, message)
+        self.assertEqual((got, len(errors)), (status, lines), running.describe())
+        running.check_nothing_left()
+        self.assertEqual(running.files(), [], "left behind")
+        return errors
+
+    def injure(self, **options):
+        """A running machine, and one of its hosts with the cells that it carries."""
+        running = self.run_machine(**options)
+        running.wait_for("all run")
+        self.a_moment()
+        number = self.random.randrange(len(running.hosts))
+        first = number * Machine.CELLS
+        return running, running.hosts[number], rf"^aprun: ws{number + 1} \(cells {first}-{first + Machine.CELLS - 1}\) is lost: "
+
+    def test_killed_node(self):
+        running, host, lost = self.injure()
+        os.kill(running.node(host), signal.SIGKILL)
+        self.check_end(running, LOST, lost + r"its process was killed by signal 9 \(Killed\); the machine stops$")
+
+    def test_crashed_node(self):
+        running, host, _ = self.injure()
+        os.kill(running.node(host), signal.SIGSEGV)
+        got, errors = running.end()
+        self.assertNotEqual(got, 0)
+        self.assertIn(host.name, errors[-1])
+        running.check_nothing_left()
+
+    def test_stopped_node(self):
+        running, host, lost = self.injure(comm_more=SHORT)
+        os.kill(running.node(host), signal.SIGSTOP)
+        self.check_end(running, LOST, lost + UNHEARD)
+
+    def test_shortly_stopped_node(self):
+        """It wakes up before its time is over: nobody notices."""
+        running = self.run_machine(arguments=[20000], comm_more='peer-timeout = "5s"')
+        running.wait_for("all run")
+        pid = running.node(self.random.choice(running.hosts))
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(0.3)
+        os.kill(pid, signal.SIGCONT)
+        self.check_end(running, 0, None, 0)
+        self.assertIn("all done", running.lines)
+
+    def test_cut_link(self):
+        running, host, lost = self.injure(comm_more=SHORT)
+        running.network.cut(host)
+        self.check_end(running, LOST, lost + UNHEARD)
+
+    def test_shortly_cut_link(self):
+        running = self.run_machine(arguments=[20000], comm_more='peer-timeout = "10s"')
+        running.wait_for("all run")
+        host = self.random.choice(running.hosts)
+        running.network.cut(host)
+        time.sleep(0.3)
+        running.network.join(host)
+        self.check_end(running, 0, None, 0)
+        self.assertIn("all done", running.lines)
+
+    def test_slow_link(self):
+        """Messages that take longer than the limit are no death: what is heard in between counts."""
+        running = self.run_machine(arguments=[3, 200000], rate="2mbit", comm_more=SHORT)
+        self.check_end(running, 0, None, 0)
+        self.assertIn("all done", running.lines)
+
+    def test_launcher_is_cut_off(self):
+        """Its hosts end by themselves, and so does it."""
+        running = self.run_machine(comm_more=SHORT)
+        running.wait_for("all run")
+        running.network.cut(running.desk)
+        got, errors = running.end()
+        self.assertEqual(got, LOST, running.describe())
+        self.assertRegex("\n".join(errors), "is lost: " + UNHEARD)
+        running.check_nothing_left()
+
+    def test_killed_launcher(self):
+        running = self.run_machine(host_more=None)
+        running.wait_for("all run")
+        self.a_moment()
+        running.process.kill()
+        self.check_end(running, -signal.SIGKILL, None, 0)
+
+    def test_killed_launcher_while_it_starts(self):
+        running = self.run_machine()
+        time.sleep(self.random.random() * 0.1)
+        running.process.kill()
+        running.end()
+        running.check_nothing_left()
+        self.assertEqual(running.files(), [])
+
+    def test_interrupts(self):
+        for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            running = self.run_machine()
+            running.wait_for("all run")
+            self.a_moment()
+            running.process.send_signal(number)
+            self.check_end(running, status, f"^aprun: {number.name}: stopping the machine")
+
+    def test_full_disk_for_output(self):
+        disk = []
+
+        def make_disk(running):
+            disk.append(running.folder / "disk")
+            disk[0].mkdir()
+            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", disk[0]], check=True)
+
+        running = self.run_machine("writer", [20000], before=make_disk, options=["--output", "disk/out"])
+        got, errors = running.end()
+        subprocess.run(["umount", disk[0]], check=True)
+        one_message(errors, r"^aprun: cannot write .*disk/out: No space left on device$")
+        self.assertNotEqual(got, 0)
+        self.assertLessEqual(len(errors), 2, errors)
+        running.check_nothing_left()
+
+    def test_reader_of_the_output_goes(self):
+        running = self.run_machine("writer")
+        with running.more:
+            running.more.wait_for(lambda: len(running.lines) > 10, machine.PATIENCE)
+        reader = subprocess.run(["sh", "-c", f"kill -TERM {running.process.pid}"], check=True)
+        self.assertEqual(reader.returncode, 0)
+        got, _ = running.end()
+        self.assertEqual(got, 143)
+        running.check_nothing_left()
+
+    def test_program_is_sent_to_a_host_that_lacks_it(self):
+        """... or has another of that name there; and nothing of it stays, not even after a kill."""
+        for instead in ("", f"cp /bin/true {PROGRAMS}/ring"):
+            running = self.run_machine(host_more={"ws2": hide(PROGRAMS, instead)})
+            running.wait_for("all run")
+            self.assertTrue(running.files(), "a copy for ws2 while it runs")
+            os.kill(running.node(running.hosts[1]), signal.SIGKILL)
+            running.end()
+            running.check_nothing_left()
+            self.assertEqual(running.files(), [])
+
+    def test_full_disk_for_the_program(self):
+        small = Path("/run/aplib-chaos-small")  # gone with our mounts
+        small.mkdir(exist_ok=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "none", small], check=True)
+        self.addCleanup(lambda: subprocess.run(["umount", "-l", small], check=True))
+        running = self.run_machine(host_more={"ws2": lambda host: hide(PROGRAMS)(host).replace("exec ", f"TMPDIR={small} exec ")})
+        self.check_end(running, 2, r"^aprun: ws2 is not ready: .*No space left on device.*; nothing was started$")
+        self.assertEqual(list(small.iterdir()), [])
+
+    def test_bad_version(self):
+        """An aprun of another version on one host."""
+        running = self.run_machine(host_more={"ws2": f'aprun = "{BIN}/aprun_of_another_version"'})
+        self.check_end(running, 2, r"^aprun: ws2 has APlib 0\.0\.9 \(control protocol \d+\), and this is APlib \d.* \(control .*\): install the same version")
+
+    def test_missing_aprun(self):
+        running = self.run_machine(host_more={"ws3": 'aprun = "/opt/no/aprun"'})
+        errors = self.check_end(running, 2, r"^aprun: .*ws3.*/opt/no/aprun.*; nothing was started$")
+        self.assertEqual(running.lines, [], errors)
+
+    def test_host_that_does_not_start(self):
+        running = self.run_machine(host_more={"ws2": "launch = \"command\"\ncommand = '''read -r key; echo out of order >&2; exit 3; {cmd}'''"})
+        got, errors = running.end()
+        self.assertEqual((got, running.lines), (2, []))
+        one_message(errors, r"^aprun: .*ws2.*ended with status 3.*out of order.*nothing was started$")
+        running.check_nothing_left()
+
+    def test_strangers(self):
+        """Garbage at every port of every host, while it runs: nothing happens."""
+        running = self.run_machine()
+        running.wait_for("all run")
+        garbage = self.random.randbytes(2000).hex()
+        script = ("import socket, sys\n"
+                  "for line in open('/proc/net/tcp').readlines()[1:]:\n"
+                  "    words = line.split()\n"
+                  "    if words[3] != '0A': continue\n"
+                  "    host, port = words[1].split(':')\n"
+                  "    host = '.'.join(str(b) for b in reversed(bytes.fromhex(host)))\n"
+                  "    host = '127.0.0.1' if host == '0.0.0.0' else host\n"
+                  "    for body in (b'', b'GET / HTTP/1.0\\r\\n\\r\\n', bytes.fromhex(sys.argv[1])):\n"
+                  "        with socket.create_connection((host, int(port, 16)), 2) as s: s.sendall(body)\n"
+                  "    print('port')\n")
+        ports = [host.run([sys.executable, "-c", script, garbage], capture_output=True, text=True) for host in running.network.hosts]
+        self.assertEqual([port.returncode for port in ports], [0] * 4, ports)
+        self.assertGreaterEqual(sum(port.stdout.count("port") for port in ports), 2, "nobody listens?")
+        running.process.send_signal(signal.SIGINT)
+        self.check_end(running, 130, "^aprun: SIGINT: stopping the machine")
+
+
+if __name__ == "__main__":
+    reason = namespaces.hindrance()
+    if reason:
+        print(f"skipped: {reason}")
+        sys.exit(77)
+    namespaces.enclose()
+    PROGRAMS.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "none", PROGRAMS], check=True)
+    for name in ("ring", "writer"):
+        subprocess.run([BIN / "apcc", "-O1", HERE / f"{name}.c", "-o", PROGRAMS / name], check=True)
+    sys.exit(not unittest.main(argv=[sys.argv[0], *sys.argv[2:]], exit=False, verbosity=2).result.wasSuccessful())

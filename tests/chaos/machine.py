@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: MIT
+"""A whole machine of real processes, one on each host of a Network, and what it leaves behind."""
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
+import namespaces  # noqa: E402
+
+PATIENCE = 30  # seconds for what should take one or two: a test that hangs says what it waits for
+
+
+class Machine:
+    """aprun on the host "desk", nodes on ws1, ws2, ...; `more` are lines of [machine] and [comm], `host_more` of one host by its name, or a
+    function from the Host to them."""
+
+    CELLS = 2
+
+    def __init__(self, bin_folder, program, arguments=(), nodes=3, rate=None, machine_more="", comm_more="", host_more=None, options=(),
+                 before=None):
+        self.folder = Path(tempfile.mkdtemp(prefix="aplib-chaos-"))
+        self.network = namespaces.Network([f"ws{i + 1}" for i in range(nodes)] + ["desk"], rate)
+        *self.hosts, self.desk = self.network.hosts
+        self.namespace_of = {os.stat(f"/run/netns/{host.namespace}").st_ino: host for host in self.network.hosts}
+        if before:
+            before(self)
+        lines = ["[machine]", machine_more, "[comm]", comm_more]
+        for host in self.hosts:
+            extra = (host_more or {}).get(host.name, "")
+            extra = extra(host) if callable(extra) else extra
+            lines += ["[[host]]", f'name = "{host.name}"', f'address = "{host.address}"', f"cells = {self.CELLS}", "threads = 1", extra]
+            if "launch" not in extra:
+                lines.append(f"launch = \"command\"\ncommand = \"nsenter --net=/run/netns/{host.namespace} -- {{cmd}}\"")
+        self.file = self.folder / "cluster.toml"
+        self.file.write_text("\n".join(lines) + "\n")
+        self.lines, self.errors, self.more = [], [], threading.Condition()
+        command = [bin_folder / "aprun", "-f", self.file, *options, program, *map(str, arguments)]
+        # Folders of what a run keeps beside: gone with ours.
+        environment = dict(os.environ, TMPDIR=str(self.folder), XDG_RUNTIME_DIR=str(self.folder))
+        self.process = self.desk.popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                       cwd=self.folder, env=environment)
+        self.readers = [threading.Thread(target=self.read, args=pair)
+                        for pair in ((self.process.stdout, self.lines), (self.process.stderr, self.errors))]
+        for reader in self.readers:
+            reader.start()
+
+    def read(self, stream, into):
+        for line in stream:
+            with self.more:
+                if len(into) < 10000:
+                    into.append(line.rstrip("\n"))
+                self.more.notify_all()
+
+    def wait_for(self, line):
+        with self.more:
+            if not self.more.wait_for(lambda: line in self.lines or self.process.poll() is not None, PATIENCE) or line not in self.lines:
+                raise AssertionError(f"{line!r} did not come: {self.describe()}")
+
+    def node(self, host):
+        """Process id of the node on that host."""
+        for pid, line in namespaces.processes().items():
+            try:
+                if " --node " in line and os.stat(f"/proc/{pid}/ns/net").st_ino == os.stat(f"/run/netns/{host.namespace}").st_ino:
+                    return pid
+            except FileNotFoundError:
+                pass
+        raise AssertionError(f"there is no node on {host.name}: {namespaces.processes()}")
+
+    def end(self):
+        """Waits for it; (exit status, lines of stderr)."""
+        try:
+            self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it does not end: {self.describe()}") from None
+        for reader in self.readers:
+            reader.join(PATIENCE)
+        return self.process.returncode, self.errors
+
+    def describe(self):
+        return (f"status {self.process.poll()}, output {self.lines[-5:]}, errors:\n  " + "\n  ".join(self.errors) +
+                f"\nprocesses: {namespaces.processes()}")
+
+    def check_nothing_left(self):
+        """No process, and no file but ours."""
+        ours = [str(self.process.pid)]
+        if not namespaces.wait_until(lambda: not [pid for pid in namespaces.processes() if str(pid) not in ours], PATIENCE):
+            raise AssertionError(f"left behind: {namespaces.processes()}")
+
+    def files(self):
+        return sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if path.is_file() and path != self.file)
+
+    def close(self):
+        for pid in namespaces.processes():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.process.wait()
+        for reader in self.readers:
+            reader.join()
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            try:
+                stream.close()
+            except BrokenPipeError:
+                pass
+        self.network.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def seeded():
+    """The test's own random numbers; APTEST_SEED repeats a run."""
+    seed = int(os.environ.get("APTEST_SEED", time.time_ns() % 1000000))
+    print(f"seed {seed} (APTEST_SEED={seed} repeats it)")
+    return random.Random(seed)
+
+
+def one_message(errors, pattern):
+    """Exactly one line says so."""
+    found = [line for line in errors if re.search(pattern, line)]
+    if len(found) != 1:
+        raise AssertionError(f"{pattern!r} in {len(found)} lines of:\n  " + "\n  ".join(errors))
+    return found[0]

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* Cells that pass messages in a ring, for ever or some rounds: ring ROUNDS BYTES. "all run" is written when every cell has begun, "all done" at the end. */
+#include <aplib/cellos.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int main(int argc, char** argv) {
+  const long rounds = argc > 1 ? atol(argv[1]) : 0;
+  const int bytes = argc > 2 ? atoi(argv[2]) : 8;
+  const int cells = getncel(), mine = getcid();
+  const int right = (mine + 1) % cells, left = (mine + cells - 1) % cells;
+  char* body = malloc(bytes);
+  char* got = malloc(bytes);
+  memset(body, mine, bytes);
+  cellos_sync(0, 0);
+  if (mine == 0) {
+    printf("all run\n");
+    fflush(stdout);
+  }
+  for (long round = 0; rounds == 0 || round < rounds; ++round) {
+    l_asend(right, 0, 1, body, bytes);
+    l_arecv(left, 0, 1);
+    readmsg(got, bytes);
+    if (got[bytes - 1] != (char)left) {
+      printf("cell %d: wrong bytes from %d\n", mine, left);
+      return 1;
+    }
+  }
+  cellos_sync(0, 0);
+  if (mine == 0) printf("all done\n");
+  return 0;
+}
