@@ -341,8 +341,13 @@ bool Link::drain(std::span<std::byte> scratch) noexcept {
     write_lane(*lane);
     if (broken_) return false;
     const iovec piece{scratch.data(), scratch.size()};
-    while (lane->stream->read({&piece, 1}).kind == TcpStream::Kind::moved) {
-    }
+    TcpStream::Result result{TcpStream::Kind::moved};
+    while (result.kind == TcpStream::Kind::moved) result = lane->stream->read({&piece, 1});
+    if (result.kind == TcpStream::Kind::not_now) continue;
+    // The other side has ended as well. It reads nothing any more, so there is nothing to wait for.
+    broken_ = true;
+    drop_queues();
+    return false;
   }
   note_queued();
   return true;

@@ -37,7 +37,10 @@ struct TcpStream::Tls {
   std::array<std::byte, record_bytes> gathered;
 };
 
-TcpStream::TcpStream(int socket, ssl_st* ssl) : socket_(socket), tls_(ssl != nullptr ? new Tls(ssl) : nullptr) {}
+TcpStream::TcpStream(int socket, ssl_st* ssl) : socket_(socket), tls_(ssl != nullptr ? new Tls(ssl) : nullptr) {
+  // The first frames may have come together with the end of the handshake.
+  ahead_ = ssl != nullptr && SSL_has_pending(ssl) == 1;
+}
 
 TcpStream::~TcpStream() { ::close(socket_); }
 

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+#include "tcp_net.hpp"
+
+#include <utility>
+
+#include "aplib/error.hpp"
+
+namespace aplib::comm::test {
+
+TcpNet::TcpNet(std::uint32_t processes, TcpNetOptions options) : options_(std::move(options)), modules_(processes) {
+  for (std::uint32_t process = 0; process < processes; ++process) {
+    listeners_.emplace_back(options_.address, "");
+    endpoints_.push_back(listeners_.back().endpoint());
+  }
+}
+
+TcpSettings TcpNet::settings(Peer process) {
+  return {.self = process,
+          .listener = std::move(listeners_[process]),
+          .endpoints = endpoints_,
+          .key = key_,
+          .machine = "machine-of-the-test",
+          .secure = options_.secure,
+          .streams = options_.streams,
+          .peer_timeout = options_.peer_timeout};
+}
+
+std::unique_ptr<Module> TcpNet::module(Peer process) {
+  auto made = std::make_unique<TcpModule>(settings(process));
+  modules_[process] = made.get();
+  return made;
+}
+
+bool TcpNet::kill(Peer process) {
+  modules_[process]->abandon();
+  return true;
+}
+
+bool has_ipv6() {
+  try {
+    const TcpListener listener("::1", "");
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace aplib::comm::test
