@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The loop keeps the promises of modules, with each of its faults that leave them standing.
+// The loop keeps the promises of modules, with each of its faults that leave them standing. Another seed: APLIB_TEST_SEED=n.
 #include <chrono>
+#include <cstdlib>
 
 #include "comm/loop/loop_net.hpp"
 #include "conformance.hpp"
@@ -8,9 +9,14 @@
 namespace aplib::comm::test {
 namespace {
 
+std::uint64_t seed() {
+  const char* text = std::getenv("APLIB_TEST_SEED");
+  return text != nullptr ? std::strtoull(text, nullptr, 0) : 20240229;
+}
+
 class LoopSubject final : public Net {
  public:
-  LoopSubject(std::uint32_t processes, const LoopFaults& faults) : net_(processes, faults, 20'240'229) {}
+  LoopSubject(std::uint32_t processes, const LoopFaults& faults) : net_(processes, faults, seed()) {}
   std::unique_ptr<Module> module(Peer process) override { return net_.module(process); }
   bool kill(Peer process) override {
     net_.kill(process);

@@ -2,10 +2,15 @@
 // What LoopNet has beyond the promises of any module: its faults, and runs that one seed repeats.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <memory>
 #include <random>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "aplib/error.hpp"
 #include "comm/loop/loop_net.hpp"
@@ -249,6 +254,53 @@ TEST(LoopTest, LatePiecesEndTheWait) {
       if (!cluster.modules[1]->poll()) cluster.modules[1]->wait(std::nullopt);
     }
   }
+}
+
+TEST(LoopTest, FaultsStrikeRunningThreads) {
+  SCOPED_TRACE("seed " + std::to_string(seed()));
+  constexpr Peer count = 5;
+  LoopNet net(count, awkward, seed());
+  std::atomic<bool> over{false};
+  std::array<std::string, count> texts;
+  std::array<std::unique_ptr<Scribe>, count> scribes;
+  std::array<std::unique_ptr<Module>, count> modules;
+  for (Peer self = 0; self < count; ++self) {
+    scribes[self] = std::make_unique<Scribe>(self, texts[self]);
+    modules[self] = net.module(self);
+    modules[self]->start(*scribes[self]);
+  }
+  std::vector<std::thread> threads;
+  for (Peer self = 0; self < count; ++self) {
+    threads.emplace_back([&, self] {
+      std::mt19937_64 random(seed() + self);
+      const std::vector<std::byte> body(30'000);
+      for (std::uint64_t i = 0; !over.load(); ++i) {
+        const auto to = static_cast<Peer>((self + 1 + random() % (count - 1)) % count);
+        const std::size_t bytes = i % 10 == 0 ? random() % body.size() : random() % 100;
+        // Polls more than it sends, so that little queues.
+        if (modules[self]->queued(to) < 100'000) modules[self]->send(to, {i, 0, 0, 0, 0}, std::span(body).first(bytes));
+        if (!modules[self]->poll() && i % 100 == 0) modules[self]->wait(std::chrono::microseconds(100));
+        modules[self]->poll();
+      }
+    });
+  }
+  std::mt19937_64 random(seed());
+  const auto strike = [&](std::uint64_t event) {
+    const auto one = static_cast<Peer>(random() % count);
+    const auto other = static_cast<Peer>((one + 1 + random() % (count - 1)) % count);
+    if (event < 10) net.freeze(one);
+    if (event >= 10 && event < 40) net.thaw(one);
+    if (event == 40) net.corrupt(one, other);
+    if (event == 41) net.cut(one, other);
+    if (event == 42) net.kill(one);
+    std::this_thread::yield();
+  };
+  for (int i = 0; i < 1'000; ++i) strike(random() % 200);
+  for (Peer self = 0; self < count; ++self) net.kill(self);
+  over.store(true);
+  for (const std::unique_ptr<Module>& module : modules) module->wake();
+  for (std::thread& thread : threads) thread.join();
+  for (Peer self = 0; self < count; ++self) EXPECT_LT(scribes[self]->lost, count) << texts[self];
 }
 
 TEST(LoopTest, WrongCallsAreErrors) {
