@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -17,6 +18,8 @@
 #include "launch/cluster/plan.hpp"
 #include "launch/control/coordinator.hpp"
 #include "launch/control/file_server.hpp"
+#include "launch/control/registry_actions.hpp"
+#include "launch/control/registry_door.hpp"
 #include "launch/open_files.hpp"
 #include "launch/output.hpp"
 #include "launch/program_path.hpp"
@@ -142,7 +145,9 @@ int run_cluster(const CommandLine& line) {
   Watchdog watchdog(line.timeout, {.stop = [&](int status, const std::string& text) { coordinator.stop(status, text); },
                                    .last_words = [&] { output.end_all(); },
                                    .grace = watchdog_grace});
+  std::optional<RegistryDoor> door(std::in_place, door_actions(coordinator, cluster.options));
   const JobResult result = coordinator.run();
+  door.reset();
   watchdog.finish();
   output.end_all();
   if (!result.plan.empty()) fmt::print("{}", plan_of(cluster, job, result));

@@ -29,7 +29,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view suffix = ".job";
-constexpr int answer_seconds_max = 30;
 constexpr std::size_t answer_bytes_max = std::size_t{64} << 20;
 
 [[noreturn]] void refuse(const std::string& text) { throw Error(Errc::failed, text); }
@@ -140,9 +139,9 @@ std::optional<JobStatus> read_status_lines(std::string_view lines) {
     const auto words = split_words(lines.substr(0, end));
     lines.remove_prefix(std::min(end + 1, lines.size()));
     if (!words || words->empty()) return std::nullopt;
-    if (words->front() == "job" && !job) {
-      job = read_job(*words, status);
-      if (!job) return std::nullopt;
+    if (words->front() == "job") {
+      if (job || !read_job(*words, status)) return std::nullopt;
+      job = true;
     } else if (words->front() == "process") {
       if (!read_process(*words, status)) return std::nullopt;
     }  // what a later version adds is skipped
@@ -188,7 +187,8 @@ void forget_dead_jobs(const std::string& folder) {
   }
 }
 
-std::string ask_job(const std::string& folder, std::uint32_t job, const std::vector<std::string>& request) {
+std::string ask_job(const std::string& folder, std::uint32_t job, const std::vector<std::string>& request,
+                    int seconds_max) {
   const RegistrySocket socket = RegistrySocket::make();
   if (socket.connect(job_socket(folder, job)) != 0) {
     const int error = errno;
@@ -196,7 +196,7 @@ std::string ask_job(const std::string& folder, std::uint32_t job, const std::vec
     refuse(fmt::format("job {} cannot be reached: {}", job, std::generic_category().message(error)));
   }
   if (socket.peer_user() != ::getuid()) refuse(fmt::format("job {} belongs to another user", job));
-  const timeval limit{.tv_sec = answer_seconds_max, .tv_usec = 0};
+  const timeval limit{.tv_sec = seconds_max, .tv_usec = 0};
   ::setsockopt(socket.descriptor(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   ::setsockopt(socket.descriptor(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   if (!socket.send(join_words(request) + '\n')) refuse(fmt::format("job {} has ended meanwhile", job));
@@ -209,7 +209,7 @@ std::string ask_job(const std::string& folder, std::uint32_t job, const std::vec
     if (count > 0) answer.append(piece.data(), static_cast<std::size_t>(count));
   } while ((count > 0 && answer.size() < answer_bytes_max) || (count < 0 && errno == EINTR));
   if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-    refuse(fmt::format("job {} has not answered for {} s; is its aprun stopped?", job, answer_seconds_max));
+    refuse(fmt::format("job {} has not answered for {} s; is its aprun stopped?", job, seconds_max));
 
   // The last line says how it went: an answer without it is none.
   const std::size_t last = answer.size() < 2 ? answer.npos : answer.rfind('\n', answer.size() - 2);

@@ -30,7 +30,7 @@ struct JobProcess {
 struct JobStatus {
   std::string state;          ///< Of the machine: "running", ...
   std::uint64_t seconds = 0;  ///< Since aprun was started.
-  Grid grid;                  ///< 0x0: not known yet.
+  Grid grid{0, 0};            ///< 0x0: not known yet.
   std::string file;           ///< Cluster file; empty: none.
   std::string program;
   std::vector<JobProcess> processes;
@@ -54,8 +54,8 @@ void forget_dead_jobs(const std::string& folder);
 /// Where job number `job` listens.
 [[nodiscard]] std::string job_socket(const std::string& folder, std::uint32_t job);
 
-/// Asks a job: words of a request; its answer is lines. Blocks, for at most half a minute. Throws Error(failed) when there is no such job or it refuses, in its words.
-[[nodiscard]] std::string ask_job(const std::string& folder, std::uint32_t job,
-                                  const std::vector<std::string>& request);
+/// Asks a job: words of a request; its answer is lines. Blocks, for at most so many seconds. Throws Error(failed) when there is no such job or it refuses, in its words.
+[[nodiscard]] std::string ask_job(const std::string& folder, std::uint32_t job, const std::vector<std::string>& request,
+                                  int seconds_max = 30);
 
 }  // namespace aplib::launch

@@ -22,9 +22,9 @@ JobStatus status_of(const MachineState& machine) {
   JobStatus status;
   status.state = machine.phase;
   status.seconds = static_cast<std::uint64_t>(machine.seconds);
-  status.grid = machine.grid;
   status.file = machine.file;
   status.program = machine.program;
+  std::uint32_t cells = 0;
   for (const ProcessState& process : machine.processes) {
     status.processes.push_back({.name = process.name,
                                 .computer = process.host,
@@ -37,7 +37,10 @@ JobStatus status_of(const MachineState& machine) {
                                 .bytes_sent = process.node.bytes_sent,
                                 .frames_received = process.node.frames_received,
                                 .bytes_received = process.node.bytes_received});
+    cells += process.cells;
   }
+  // Before the hosts have been measured nobody knows it.
+  if (cells == machine.grid.count()) status.grid = machine.grid;
   return status;
 }
 

@@ -32,6 +32,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::size_t request_bytes_max = std::size_t{1} << 20;
+constexpr std::size_t verb_shown_max = 40;
 /// One client at a time: one that says nothing must not keep the others out for long.
 constexpr std::chrono::milliseconds request_time_max = 5s;
 constexpr std::chrono::milliseconds answer_time_max = 20s;
@@ -125,6 +126,7 @@ struct RegistryDoor::State {
       if (count <= 0) return std::nullopt;
       line.append(piece.data(), static_cast<std::size_t>(count));
     }
+    if (line.find('\n') == line.npos) return std::nullopt;  // longer than any request
     auto words = split_words(std::string_view(line).substr(0, line.find('\n')));
     if (!words || words->empty()) return Words{"?"};
     return words;
@@ -145,7 +147,7 @@ struct RegistryDoor::State {
     throw Error(
         Errc::bad_argument,
         fmt::format("this aprun does not know the request \"{}\": are apctl and aprun of the same installation?",
-                    verb));
+                    verb.substr(0, verb_shown_max)));
   }
 
   /// Calls `ask` and returns the lines it answers. Throws what it throws, and problems.

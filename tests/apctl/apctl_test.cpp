@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT
+// apctl as users run it, on machines of real processes.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "launch/process.hpp"
+
+namespace aplib::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Strings = std::vector<std::string>;
+
+/// Waits in a message that never comes, until somebody ends the machine.
+constexpr const char* waiting = R"(
+#include <aplib/cellos.h>
+#include <stdio.h>
+int main(int argc, char** argv) {
+  printf("cell %d waits\n", getcid());
+  fflush(stdout);
+  for (;;) xy_recv(0, 0, 1);
+})";
+
+constexpr const char* greeting = R"(
+#include <aplib/cellos.h>
+#include <stdio.h>
+int main(int argc, char** argv) {
+  printf("cell %d task %d greets %s\n", getcid(), cellos_gettid(), argc > 1 ? argv[1] : "nobody");
+  return 0;
+})";
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+class Apctl : public ::testing::Test {
+ protected:
+  Apctl() : runtime_(folder_ / "run") { fs::create_directory(runtime_); }
+
+  [[nodiscard]] Ended apctl(Strings arguments) const {
+    arguments.insert(arguments.begin(), APCTL_PROGRAM);
+    return run({.arguments = arguments, .environment = {{"XDG_RUNTIME_DIR", runtime_}}, .folder = folder_.path()});
+  }
+  [[nodiscard]] Start aprun(Strings arguments) const {
+    arguments.insert(arguments.begin(), APRUN_PROGRAM);
+    // The machine waits for us: it is no deadlock.
+    return {.arguments = arguments,
+            .environment = {{"XDG_RUNTIME_DIR", runtime_}, {"APLIB_DEADLOCK_REPORT", "off"}},
+            .folder = folder_.path()};
+  }
+  /// Numbers of the jobs that apctl lists.
+  [[nodiscard]] Strings jobs() const {
+    std::istringstream lines(apctl({"list"}).out);
+    Strings jobs;
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.empty() && line.find_first_not_of("0123456789") != 0) jobs.push_back(line.substr(0, line.find(' ')));
+    }
+    return jobs;
+  }
+
+  Folder folder_;
+  std::string runtime_;
+};
+
+constexpr const char* nobody = "no machine of this user runs on this computer\n";
+
+TEST_F(Apctl, NothingRuns) {
+  EXPECT_EQ(apctl({"list"}).out, nobody);
+  const Ended status = apctl({"status"});
+  EXPECT_EQ(status.status, 1);
+  EXPECT_EQ(status.error, std::string("apctl: ") + nobody);
+  EXPECT_EQ(apctl({"stop", "2147483646"}).error, "apctl: there is no job 2147483646: see apctl list\n");
+}
+
+TEST_F(Apctl, MistakesOnTheCommandLine) {
+  for (const Strings& arguments : {Strings{}, Strings{"lits"}, Strings{"status", "x"}, Strings{"list", "--all"},
+                                   Strings{"load"}, Strings{"load", "--cells", "3", "x"}}) {
+    const Ended ended = apctl(arguments);
+    EXPECT_EQ(ended.status, 2) << ended.error;
+    EXPECT_TRUE(ended.error.starts_with("apctl: ")) << ended.error;
+    EXPECT_EQ(ended.out, "");
+  }
+  EXPECT_TRUE(contains(apctl({"lits"}).error, "unknown command lits: did you mean list?"));
+}
+
+TEST_F(Apctl, TheManualShowsTheHelp) {
+  const Ended help = apctl({"--help"});
+  EXPECT_EQ(help.status, 0);
+  std::ifstream file(APCTL_MANUAL);
+  const std::string manual{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_TRUE(contains(manual, help.out)) << "copy this into " << APCTL_MANUAL << ":\n" << help.out;
+}
+
+TEST_F(Apctl, AMachineInOneProcess) {
+  Process machine(aprun({"-g", "2x1", folder_.compile("waiting", waiting)}));
+  ASSERT_TRUE(machine.wait_for("cell 0 waits") && machine.wait_for("cell 1 waits"));
+  ASSERT_EQ(jobs().size(), 1U);
+  const Ended status = apctl({"status"});
+  EXPECT_TRUE(contains(status.out, "state    running")) << status.out << status.error;
+  EXPECT_TRUE(contains(status.out, "grid     2x1: 2 cells")) << status.out;
+  EXPECT_EQ(apctl({"tasks"}).error, "apctl: tasks: only machines of aprun -f can tell\n");
+  EXPECT_EQ(apctl({"stop", jobs().front()}).status, 0);
+  const Ended ended = machine.wait();
+  EXPECT_EQ(ended.status, 130) << ended.error;
+  EXPECT_TRUE(contains(ended.error, "stopped by apctl")) << ended.error;
+  EXPECT_EQ(apctl({"list"}).out, nobody);
+  EXPECT_TRUE(fs::is_empty(runtime_ + "/aplib"));
+}
+
+TEST_F(Apctl, AMachineOfSeveralProcesses) {
+  const std::string program = folder_.compile("waiting", waiting);
+  folder_.compile("greeting", greeting);
+  folder_.write("m.toml", "[machine]\ngrid = \"2x2\"\n[[host]]\ncount = 2\nthreads = 1\ncells = 2\n");
+  Process machine(aprun({"-f", "m.toml", program}));
+  for (const char* line : {"cell 0 waits", "cell 1 waits", "cell 2 waits", "cell 3 waits"})
+    ASSERT_TRUE(machine.wait_for(line)) << machine.wait().error;
+  const Strings found = jobs();
+  ASSERT_EQ(found.size(), 1U);
+
+  const Ended status = apctl({"status", found[0]});
+  EXPECT_EQ(status.status, 0) << status.error;
+  for (const char* part : {"state    running", "file     m.toml", "grid     2x2: 4 cells", "\n0        local-1",
+                           "\n1        local-2", "2-3"})
+    EXPECT_TRUE(contains(status.out, part)) << part << " in\n" << status.out;
+
+  const Ended tasks = apctl({"tasks"});
+  for (const char* part : {"local-1:", "local-2:", "cell 0 task 0", "cell 3 task 0"})
+    EXPECT_TRUE(contains(tasks.out, part)) << part << " in\n" << tasks.out;
+
+  const Ended loaded = apctl({"load", "./greeting", "--world"});
+  EXPECT_EQ(loaded.out, "./greeting is task 1000 of all cells of job " + found[0] + "\n") << loaded.error;
+  for (const char* line : {"cell 0 task 1000 greets --world", "cell 3 task 1000 greets --world"})
+    ASSERT_TRUE(machine.wait_for(line)) << line;
+  EXPECT_EQ(apctl({"load", "--task", "33", found[0], "./greeting"}).status, 0);
+  ASSERT_TRUE(machine.wait_for("cell 2 task 33 greets nobody"));
+
+  // What cannot run is refused, and the machine goes on.
+  folder_.write("text", "no program\n");
+  for (const Strings& wrong : {Strings{"load", "./nothing"}, Strings{"load", "./text"}}) {
+    const Ended refused = apctl(wrong);
+    EXPECT_NE(refused.status, 0);
+    EXPECT_TRUE(contains(refused.error, wrong[1].substr(2))) << refused.error;
+  }
+  EXPECT_EQ(jobs(), found);
+
+  EXPECT_EQ(apctl({"stop"}).status, 0);
+  const Ended ended = machine.wait();
+  EXPECT_EQ(ended.status, 130);
+  EXPECT_TRUE(contains(ended.error, "stopped by apctl")) << ended.error;
+  EXPECT_TRUE(fs::is_empty(runtime_ + "/aplib"));
+}
+
+TEST_F(Apctl, SeveralMachinesAreToldApart) {
+  const std::string program = folder_.compile("waiting", waiting);
+  Process first(aprun({program}));
+  Process second(aprun({"-n", "3", program}));
+  ASSERT_TRUE(first.wait_for("cell 0 waits") && second.wait_for("cell 2 waits"));
+  ASSERT_EQ(jobs().size(), 2U);
+  const Ended unclear = apctl({"stop"});
+  EXPECT_EQ(unclear.status, 2);
+  EXPECT_TRUE(contains(unclear.error, "2 machines run: say which one")) << unclear.error;
+  // One that is killed leaves a socket, and is forgotten all the same.
+  first.signal(SIGKILL);
+  EXPECT_EQ(first.wait().status, 137);
+  ASSERT_EQ(jobs().size(), 1U);
+  EXPECT_TRUE(contains(apctl({"status"}).out, "grid     3x1: 3 cells"));
+  EXPECT_EQ(apctl({"stop"}).status, 0);
+  EXPECT_EQ(second.wait().status, 130);
+  EXPECT_TRUE(fs::is_empty(runtime_ + "/aplib"));
+}
+
+}  // namespace
+}  // namespace aplib::test
