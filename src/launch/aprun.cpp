@@ -21,6 +21,8 @@
 #include "launch/control/cluster_run.hpp"
 #include "launch/control/endpoint.hpp"
 #include "launch/control/node.hpp"
+#include "launch/control/registry_actions.hpp"
+#include "launch/control/registry_door.hpp"
 #include "launch/open_files.hpp"
 #include "launch/output.hpp"
 #include "launch/program_path.hpp"
@@ -109,7 +111,12 @@ int run(const CommandLine& line, const std::string& prefix) {
                     {.stop = [&machine](int status, const std::string& text) { stop_machine(machine, status, text); },
                      .last_words = [&output] { output.end_all(); },
                      .grace = std::chrono::seconds(2)});
+  std::optional<RegistryDoor> door(
+      std::in_place, door_actions(what.file, line.machine.cells, [&machine](int status, const std::string& text) {
+        stop_machine(machine, status, text);
+      }));
   const Report report = run_program(machine, what, sink);
+  door.reset();
   watchdog.finish();
   output.end_all();
 
@@ -143,7 +150,8 @@ int main(int argc, char** argv) {
       line.direct ? std::filesystem::path(line.program_name).filename().string() : std::string("aprun");
   try {
     if (!line.node.empty())
-      return run_node({split_list(line.node), line.process, aplib::comm::secure_from(line.machine.secure)});
+      return run_node({split_list(line.node), line.process, aplib::comm::secure_from(line.machine.secure),
+                       line.machine.peer_timeout});
     return line.cluster_file.empty() ? run(line, prefix) : run_cluster(line);
   } catch (const aplib::Error& error) {
     fmt::print(stderr, "{}: {}\n", prefix, error.what());

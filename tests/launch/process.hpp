@@ -59,6 +59,7 @@ class Process {
   /// Waits until it has written `text` to stdout. False when it ended without.
   bool wait_for(const std::string& text);
   void signal(int number) const;
+  [[nodiscard]] pid_t pid() const { return child_; }
   /// Waits for its end.
   Ended wait();
 

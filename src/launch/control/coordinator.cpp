@@ -137,7 +137,9 @@ void Coordinator::Inside::start_nodes() {
                      "--process",
                      std::to_string(process),
                      "--secure",
-                     job.cluster.options.secure};
+                     job.cluster.options.secure,
+                     "--peer-timeout",
+                     job.cluster.options.get("peer-timeout")};
     start.input = key.reveal_hex() + "\n";
     starts.push_back(std::move(start));
   }
@@ -169,7 +171,7 @@ ConnectionEvents Coordinator::Inside::welcome(const std::shared_ptr<Connection>&
   member.connection = connection;
   ConnectionEvents events;
   events.message = [this, process](MessageType type, std::span<const std::byte> body) { take(process, type, body); };
-  events.closed = [this, process](ConnectionEnd, const std::string& why) { connection_closed(process, why); };
+  events.closed = [this, process](ConnectionEnd end, const std::string& why) { connection_closed(process, end, why); };
   return events;
 }
 
@@ -463,7 +465,7 @@ void Coordinator::Inside::process_ended(std::uint32_t process, int status, const
   member.patience.start(cause_patience, [this, process] { lose(process, members[process]->cause); });
 }
 
-void Coordinator::Inside::connection_closed(std::uint32_t process, const std::string& why) {
+void Coordinator::Inside::connection_closed(std::uint32_t process, ConnectionEnd end, const std::string& why) {
   Member& member = *members[process];
   member.connection.reset();
   member.closed = true;
@@ -473,7 +475,8 @@ void Coordinator::Inside::connection_closed(std::uint32_t process, const std::st
     return check_over();
   }
   if (!member.cause.empty()) return lose(process, member.cause);
-  member.patience.start(starter == nullptr ? 0ms : cause_patience, [this, process, why] { lose(process, why); });
+  if (end == ConnectionEnd::silent || starter == nullptr) return lose(process, why);
+  member.patience.start(cause_patience, [this, process, why] { lose(process, why); });
 }
 
 /// The kernel suspects a part; its launcher may know more in a moment.

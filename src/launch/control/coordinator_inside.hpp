@@ -101,7 +101,7 @@ class Coordinator::Inside {
   // Who is lost.
   void start_failed(std::uint32_t process, const std::string& text);
   void process_ended(std::uint32_t process, int status, const std::string& words);
-  void connection_closed(std::uint32_t process, const std::string& why);
+  void connection_closed(std::uint32_t process, ConnectionEnd end, const std::string& why);
   void suspect(std::uint32_t process, const std::string& why);
   void lose(std::uint32_t process, const std::string& why);
   void misspoken(std::uint32_t process);

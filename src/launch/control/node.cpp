@@ -202,6 +202,7 @@ void Node::call_launcher() {
   ConnectionSettings settings{.key = key_};
   settings.secure = command_.secure;
   settings.self = command_.process;
+  settings.timeout = command_.timeout;
   if (command_.secure == comm::Secure::tls) settings.tls = std::make_shared<comm::TlsContext>();
   Connecting connecting;
   connecting.endpoints = command_.endpoints;

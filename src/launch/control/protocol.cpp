@@ -5,7 +5,6 @@ namespace aplib::launch {
 
 void append_message(Bytes& to, MessageType type, std::span<const std::byte> body) {
   const auto length = static_cast<std::uint32_t>(body.size());
-  to.reserve(to.size() + message_head_bytes + body.size());
   for (std::size_t i = 0; i < sizeof length; ++i) to.push_back(std::byte(length >> (8 * i) & 0xff));
   to.push_back(static_cast<std::byte>(type));
   to.insert(to.end(), body.begin(), body.end());

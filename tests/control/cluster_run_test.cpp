@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT
+// aprun -f as users run it, on machines of several processes on this computer: what programs get, and what comes out.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <sstream>
+#include <string>
+
+#include "nodes.hpp"
+
+namespace aplib::test {
+namespace {
+
+constexpr const char* counting = R"(
+#include <aplib/cellos.h>
+#include <stdio.h>
+int main(int argc, char** argv) {
+  int sum = 0;
+  xy_isum(getcid(), &sum);
+  printf("cell %d of %d: %d", getcid(), getncel(), sum);
+  for (int i = 1; i < argc; ++i) printf(" <%s>", argv[i]);
+  printf("\n");
+  return 0;
+})";
+
+class ClusterRun : public ::testing::Test {
+ protected:
+  Folder folder_;
+};
+
+class Processes : public ClusterRun, public ::testing::WithParamInterface<unsigned> {};
+
+TEST_P(Processes, CellsAreSharedOutAndSumUp) {
+  const unsigned hosts = GetParam();
+  const std::string program = folder_.compile("count", counting);
+  const Ended ended = aprun_cluster(local_cluster(folder_, hosts, 2), {program, "a b"});
+  EXPECT_EQ(ended.status, 0) << ended.error;
+  EXPECT_EQ(ended.error, "");
+  const unsigned cells = 2 * hosts;
+  std::string expected;
+  for (unsigned cell = 0; cell < cells; ++cell)
+    expected += "cell " + std::to_string(cell) + " of " + std::to_string(cells) + ": " +
+                std::to_string(cells * (cells - 1) / 2) + " <a b>\n";
+  EXPECT_EQ(sorted_lines(ended.out), sorted_lines(expected));
+}
+
+INSTANTIATE_TEST_SUITE_P(Some, Processes, ::testing::Values(1, 2, 4, 8));
+
+class Security : public ClusterRun, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(Security, MakesNoDifferenceToPrograms) {
+  const std::string program = folder_.compile("count", counting);
+  const Ended ended =
+      aprun_cluster(local_cluster(folder_, 2, 1, "", std::string("secure = \"") + GetParam() + "\""), {program});
+  EXPECT_EQ(ended.status, 0) << ended.error;
+  EXPECT_EQ(sorted_lines(ended.out), (Strings{"cell 0 of 2: 1", "cell 1 of 2: 1"}));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Security, ::testing::Values("auth", "tls", "off"));
+
+TEST_F(ClusterRun, TheFileHasTheProgramAndTheCommandLineWins) {
+  const std::string program = folder_.compile("count", counting);
+  const std::string file = local_cluster(folder_, 2, 1, "program = \"" + program + "\"\nargs = [\"from\", \"file\"]");
+  EXPECT_EQ(sorted_lines(aprun_cluster(file, {}).out),
+            (Strings{"cell 0 of 2: 1 <from> <file>", "cell 1 of 2: 1 <from> <file>"}));
+  EXPECT_EQ(sorted_lines(aprun_cluster(file, {program, "mine"}).out),
+            (Strings{"cell 0 of 2: 1 <mine>", "cell 1 of 2: 1 <mine>"}));
+  EXPECT_EQ(sorted_lines(aprun_cluster(file, {"--tag-output"}).out),
+            (Strings{"[0] cell 0 of 2: 1 <from> <file>", "[1] cell 1 of 2: 1 <from> <file>"}));
+  const Ended none = aprun_cluster(local_cluster(folder_, 2, 1), {});
+  EXPECT_EQ(none.status, 2);
+  EXPECT_TRUE(contains(none.error, "aprun: no program is given")) << none.error;
+}
+
+TEST_F(ClusterRun, PlaceholdersFoldersAndFilesForEachCell) {
+  const std::string program = folder_.compile("where", R"(
+#include <aplib/cellos.h>
+#include <stdio.h>
+#include <unistd.h>
+int main(int argc, char** argv) {
+  char folder[4096];
+  printf("%d %s %s\n", getcid(), argv[1], getcwd(folder, sizeof folder));
+  return 0;
+})");
+  const Ended ended = aprun_cluster(local_cluster(folder_, 2, 2),
+                                    {"--expand", "--wd", "run-{cid}", "--output", "out.{cid}", program, "{x}.{y}"},
+                                    {.arguments = {}, .folder = folder_.path()});
+  EXPECT_EQ(ended.status, 0) << ended.error;
+  EXPECT_EQ(ended.out, "");
+  for (int cell = 0; cell < 4; ++cell) {
+    const std::string number = std::to_string(cell);
+    EXPECT_EQ(folder_.read("out." + number), number + " " + number + ".0 " + (folder_ / "run-") + number + "\n");
+  }
+}
+
+TEST_F(ClusterRun, LinesOfManyCellsStayWholeAndInOrder) {
+  const std::string program = folder_.compile("print", R"(
+#include <aplib/cellos.h>
+#include <stdio.h>
+int main(void) {
+  for (int i = 0; i < 20000; ++i) { printf("%d: line ", getcid()); if (i % 7 == 0) fflush(stdout); printf("%d\n", i); }
+  return 0;
+})");
+  const Ended ended = aprun_cluster(local_cluster(folder_, 3, 2), {program});
+  EXPECT_EQ(ended.status, 0) << ended.error;
+  std::map<int, int> next;
+  std::istringstream stream(ended.out);
+  std::string line;
+  int count = 0;
+  while (std::getline(stream, line)) {
+    int cell = -1;
+    int number = -1;
+    ASSERT_EQ(std::sscanf(line.c_str(), "%d: line %d", &cell, &number), 2) << line;
+    ASSERT_EQ(number, next[cell]++) << line;
+    ++count;
+  }
+  EXPECT_EQ(count, 6 * 20000);
+}
+
+constexpr const char* reading = R"(
+#include <aplib/cellos.h>
+#include <stdio.h>
+int main(void) {
+  char line[256];
+  long lines = 0, sum = 0, number = 0;
+  while (fgets(line, sizeof line, stdin)) { ++lines; if (sscanf(line, "%ld", &number) == 1) sum += number; }
+  printf("cell %d: %ld lines, %ld\n", getcid(), lines, sum);
+  return 0;
+})";
+
+TEST_F(ClusterRun, StandardInputIsTheFirstCells) {
+  const std::string program = folder_.compile("read", reading);
+  std::string input;
+  for (int i = 1; i <= 100'000; ++i) input += std::to_string(i) + "\n";
+  // A pipe holds less than that: the test writes while aprun reads.
+  const std::string file = folder_.write("input", input);
+  const Ended ended = run({.arguments = {"/bin/sh", "-c",
+                                         std::string("cat '") + file + "' | " + APRUN_PROGRAM + " -f '" +
+                                             local_cluster(folder_, 2, 2) + "' '" + program + "'"}});
+  EXPECT_EQ(ended.status, 0) << ended.error;
+  EXPECT_EQ(sorted_lines(ended.out), (Strings{"cell 0: 100000 lines, 5000050000", "cell 1: 0 lines, 0",
+                                              "cell 2: 0 lines, 0", "cell 3: 0 lines, 0"}));
+}
+
+TEST_F(ClusterRun, InputFilesOfTheLauncherReachTheCells) {
+  const std::string program = folder_.compile("read", reading);
+  folder_.write("in.0", "10\n");
+  folder_.write("in.1", "20\n22");
+  const std::string file = local_cluster(folder_, 2, 1);
+  const Ended ended = aprun_cluster(file, {"--input", folder_ / "in.{cid}", program});
+  EXPECT_EQ(sorted_lines(ended.out), (Strings{"cell 0: 1 lines, 10", "cell 1: 2 lines, 42"})) << ended.error;
+  std::filesystem::remove(folder_ / "in.1");
+  const Ended missing = aprun_cluster(file, {"--input", folder_ / "in.{cid}", program});
+  EXPECT_EQ(missing.status, 2);
+  EXPECT_EQ(missing.out, "") << "nothing may run before all inputs are there";
+  EXPECT_TRUE(contains(missing.error, "cannot read " + (folder_ / "in.1") + ": No such file")) << missing.error;
+}
+
+TEST_F(ClusterRun, AnOpenPromptIsShownAndInputComesLater) {
+  const std::string program = folder_.compile("ask", R"(
+#include <aplib/cellos.h>
+#include <stdio.h>
+int main(void) {
+  char name[100] = "";
+  printf("who?\n"); fflush(stdout);
+  if (getcid() == 0 && fgets(name, sizeof name, stdin)) printf("hello %s", name);
+  return 0;
+})");
+  Process process({.arguments = {APRUN_PROGRAM, "-f", local_cluster(folder_, 2, 1), program},
+                   .input = "you\n",
+                   .keep_input_open = true});
+  EXPECT_TRUE(process.wait_for("hello you\n"));
+  EXPECT_EQ(process.wait().status, 0) << "it must end though its input stays open";
+}
+
+TEST_F(ClusterRun, StatusesAreThoseOfOneHostRuns) {
+  const std::string program = folder_.compile("fail", R"(
+#include <aplib/cellos.h>
+int main(void) { return getcid() == 2 ? 5 : 0; })");
+  const Ended ended = aprun_cluster(local_cluster(folder_, 2, 2), {program});
+  EXPECT_EQ(ended.status, 5);
+  EXPECT_EQ(ended.error, "aprun: cells 0-1,3: status 0; cell 2: status 5\n");
+}
+
+TEST_F(ClusterRun, ADryRunAsksTheHostsAndRunsNothing) {
+  const std::string program = folder_.compile("count", counting);
+  const Ended ended = aprun_cluster(local_cluster(folder_, 2, 2), {"--dry-run", program});
+  EXPECT_EQ(ended.status, 0) << ended.error;
+  EXPECT_TRUE(contains(ended.out, "4x1")) << ended.out;
+  EXPECT_TRUE(contains(ended.out, "2-3 (2)")) << ended.out;
+  EXPECT_TRUE(contains(ended.out, "127.0.0.1")) << ended.out;
+  EXPECT_FALSE(contains(ended.out, "cell 0 of")) << ended.out;
+}
+
+TEST_F(ClusterRun, AFileThatAHostLacksIsSentAndRemovedInTheEnd) {
+  if (run({.arguments = {"/bin/sh", "-c", "unshare -m true || unshare -rm true"}}).status != 0)
+    GTEST_SKIP() << "hiding a folder from a process needs a mount namespace, which this system does not allow";
+  const std::string unshare =
+      run({.arguments = {"/bin/sh", "-c", "unshare -m true"}}).status == 0 ? "unshare -m" : "unshare -rm";
+  const Folder hidden;
+  const Folder temporary;
+  const std::string library = hidden.compile("libown.so", "int own = 40; int next(void) { return ++own; }");
+  const std::string program = hidden.compile("where", R"(
+#include <aplib/cellos.h>
+#include <stdio.h>
+int next(void);
+int main(void) {
+  next();
+  printf("cell %d: %d\n", getcid(), next());
+  return 0;
+})",
+                                             "-L'" + hidden.path() + "' -lown -Wl,-rpath,'" + hidden.path() + "'");
+  const std::string file =
+      folder_.write("cluster.toml",
+                    "[machine]\ngrid = \"4x1\"\nprivate-libraries = \"libown.so\"\n"
+                    "[[host]]\nname = \"a\"\nlaunch = \"local\"\ncells = 2\n"
+                    "[[host]]\nname = \"b\"\nlaunch = \"command\"\ncells = 2\n"
+                    "command = \"" +
+                        unshare + " sh -c 'mount -t tmpfs none " + hidden.path() + " && exec \\\"$@\\\"' sh {cmd}\"\n");
+  const Ended ended = aprun_cluster(file, {program}, {.arguments = {}, .environment = {{"TMPDIR", temporary.path()}}});
+  EXPECT_EQ(ended.status, 0) << ended.error;
+  EXPECT_EQ(sorted_lines(ended.out), (Strings{"cell 0: 42", "cell 1: 42", "cell 2: 42", "cell 3: 42"}));
+  EXPECT_TRUE(std::filesystem::is_empty(temporary.path()));
+}
+
+}  // namespace
+}  // namespace aplib::test

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: MIT
+// The coordinator against nodes made by the test, which do what real ones should not.
+#include "launch/control/coordinator.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "aplib/error.hpp"
+#include "aplib/version.hpp"
+#include "launch/control/connect.hpp"
+#include "launch/control/file_server.hpp"
+#include "process.hpp"
+
+namespace aplib::launch {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A node that says what a real one would, unless the test has other plans.
+class FakeNode {
+ public:
+  explicit FakeNode(std::uint32_t process) : process_(process) {
+    hello_.version = version;
+    hello_.process = process;
+    hello_.host_id = "computer";
+    hello_.host = "computer";
+    hello_.local = "127.0.0.1";
+    finished.cell_status = {0};
+  }
+  ~FakeNode() {
+    loop_.stop();
+    if (thread_.joinable()) thread_.join();
+  }
+  FakeNode(const FakeNode&) = delete;
+  FakeNode& operator=(const FakeNode&) = delete;
+
+  void call(const Coordinator::Invitation& invitation) {
+    ConnectionSettings settings{.key = *comm::JobKey::from_hex(invitation.key)};
+    settings.self = process_;
+    Connecting connecting;
+    connecting.endpoints = invitation.endpoints;
+    connecting.made = [this](std::shared_ptr<Connection> connection) {
+      connection_ = std::move(connection);
+      connection_->trust();
+      ConnectionEvents events;
+      events.message = [this](MessageType type, std::span<const std::byte> body) { take(type, body); };
+      events.closed = [this](ConnectionEnd, const std::string&) { note("closed"); };
+      connection_->listen(std::move(events));
+      connection_->send(hello_);
+    };
+    connecting.failed = [this](const std::string& why) { note("failed: " + why); };
+    connect_to_launcher(loop_, settings, std::move(connecting));
+    thread_ = std::thread([this] { loop_.run(); });
+  }
+
+  /// Waits until it was told this.
+  void wait_for(const std::string& what) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return told_.contains(what); });
+  }
+  [[nodiscard]] bool was_told(const std::string& what) {
+    const std::lock_guard lock(mutex_);
+    return told_.contains(what);
+  }
+
+  /// Instead of the usual answer. On the node's thread.
+  std::map<MessageType, std::function<void(Connection&)>> instead;
+  Hello hello_;
+  Finished finished;
+
+ private:
+  void take(MessageType type, std::span<const std::byte> body) {
+    if (const auto other = instead.find(type); other != instead.end()) {
+      other->second(*connection_);
+    } else if (type == MessageType::prepare) {
+      connection_->send(Prepared{"127.0.0.1:1", ""});
+    } else if (type == MessageType::plan) {
+      connection_->send(Ready{});
+    } else if (type == MessageType::go || type == MessageType::stop) {
+      connection_->send(finished);
+    } else if (type == MessageType::refused || type == MessageType::leave) {
+      connection_->close();
+    }
+    if (type == MessageType::go) note("go");
+    if (type == MessageType::stop) note("stop");
+    if (type == MessageType::refused) note("refused: " + decode<Refused>(body)->text);
+    if (type == MessageType::leave) note("leave");
+    if (type == MessageType::written) note("written");
+    if (type == MessageType::input) note("input");
+  }
+  void note(const std::string& what) {
+    const std::lock_guard lock(mutex_);
+    told_[what] = true;
+    changed_.notify_all();
+  }
+
+  const std::uint32_t process_;
+  EventLoop loop_;
+  std::shared_ptr<Connection> connection_;
+  std::thread thread_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, bool> told_;
+};
+
+/// A machine of two processes, a and b, with a cell each.
+class TwoNodes : public ::testing::Test {
+ protected:
+  TwoNodes() {
+    for (const char* name : {"a", "b"}) {
+      ClusterHost host;
+      host.name = name;
+      host.launch = LaunchKind::local;
+      host.cells = 1;
+      job_.cluster.hosts.push_back(host);
+    }
+    job_.cluster.file = "test.toml";
+    job_.cluster.grid = Grid{2, 1};
+    job_.reach = find_reach(job_.cluster.hosts);
+    job_.files = describe_files({folder_.write("prog", "program")});
+    job_.text.program_name = "prog";
+    EXPECT_EQ(::pipe2(out_, O_CLOEXEC), 0);
+    output_ = std::make_unique<Output>(OutputPlan{}, out_[1], out_[1]);
+  }
+  ~TwoNodes() override {
+    ::close(out_[0]);
+    ::close(out_[1]);
+  }
+
+  JobResult run() {
+    coordinator_ = std::make_unique<Coordinator>(
+        job_, *output_, nullptr,
+        Coordinator::Actions{.say = [this](const std::string& line) { said_.push_back(line); }});
+    coordinator_->listening = [this](const Coordinator::Invitation& invitation) {
+      a_.call(invitation);
+      b_.call(invitation);
+      for (const auto& more : more_) more->call(invitation);
+    };
+    return coordinator_->run();
+  }
+
+  test::Folder folder_;
+  Job job_;
+  int out_[2] = {-1, -1};
+  std::unique_ptr<Output> output_;
+  std::unique_ptr<Coordinator> coordinator_;
+  FakeNode a_{0};
+  FakeNode b_{1};
+  std::vector<std::unique_ptr<FakeNode>> more_;
+  std::vector<std::string> said_;
+};
+
+using Lines = std::vector<std::string>;
+
+TEST_F(TwoNodes, RunWhenBothAreReadyAndLeaveWhenBothHaveFinished) {
+  b_.finished.cell_status = {3};
+  b_.finished.status = 3;
+  const JobResult result = run();
+  EXPECT_EQ(said_, Lines{});
+  EXPECT_EQ(result.status, 3);
+  EXPECT_EQ(result.reason, "");
+  EXPECT_EQ(result.cell_status, (std::vector<int>{0, 3}));
+  EXPECT_TRUE(a_.was_told("leave"));
+  EXPECT_TRUE(b_.was_told("leave"));
+}
+
+TEST_F(TwoNodes, AnotherVersionIsRefusedInWords) {
+  b_.hello_.version = "9.9.9";
+  const JobResult result = run();
+  EXPECT_EQ(result.status, 2);
+  ASSERT_EQ(said_.size(), 1U);
+  EXPECT_TRUE(said_[0].starts_with("b has APlib 9.9.9 (control protocol 1), and this is APlib ")) << said_[0];
+  b_.wait_for("refused: " + said_[0]);
+  EXPECT_FALSE(a_.was_told("go"));
+}
+
+TEST_F(TwoNodes, AnotherProtocolIsRefusedInWords) {
+  b_.hello_.control = 77;
+  EXPECT_EQ(run().status, 2);
+  ASSERT_EQ(said_.size(), 1U);
+  EXPECT_NE(said_[0].find("control protocol 77"), std::string::npos) << said_[0];
+}
+
+TEST_F(TwoNodes, OneThatCannotCallsTheStartOff) {
+  b_.instead[MessageType::plan] = [](Connection& connection) { connection.send(Cannot{"no memory for 7 cells"}); };
+  const JobResult result = run();
+  EXPECT_EQ(result.status, 2);
+  EXPECT_EQ(said_, Lines{"b is not ready: no memory for 7 cells; nothing was started"});
+  a_.wait_for("refused: " + said_[0]);
+  EXPECT_FALSE(a_.was_told("go"));
+}
+
+TEST_F(TwoNodes, OneThatGoesCallsTheStartOff) {
+  b_.instead[MessageType::prepare] = [](Connection& connection) { connection.close(); };
+  EXPECT_EQ(run().status, 2);
+  EXPECT_EQ(said_, Lines{"b is not ready: its connection was closed; nothing was started"});
+}
+
+TEST_F(TwoNodes, OneThatGoesWhileTheyRunEndsTheRun) {
+  a_.instead[MessageType::go] = [](Connection&) {};
+  b_.instead[MessageType::go] = [](Connection& connection) { connection.close(); };
+  const JobResult result = run();
+  EXPECT_EQ(result.status, static_cast<int>(ExitStatus::peer_lost));
+  ASSERT_EQ(said_.size(), 1U);
+  EXPECT_TRUE(said_[0].starts_with("b (cell 1) is lost: its connection was closed")) << said_[0];
+  EXPECT_TRUE(a_.was_told("stop"));
+}
+
+TEST_F(TwoNodes, OneThatTalksNonsenseIsLost) {
+  a_.instead[MessageType::go] = [](Connection&) {};
+  b_.instead[MessageType::go] = [](Connection& connection) { connection.send(Go{}); };
+  EXPECT_EQ(run().status, static_cast<int>(ExitStatus::peer_lost));
+  ASSERT_EQ(said_.size(), 1U);
+  EXPECT_NE(said_[0].find("what it says is not this version's control protocol"), std::string::npos) << said_[0];
+}
+
+TEST_F(TwoNodes, OneThatDoesNotEndIsLeftBehind) {
+  a_.instead[MessageType::go] = a_.instead[MessageType::stop] = [](Connection&) {};
+  b_.instead[MessageType::go] = [this](Connection&) { coordinator_->stop(9, "enough"); };
+  const JobResult result = run();
+  EXPECT_EQ(result.status, 9);
+  EXPECT_EQ(said_, Lines{"enough"});
+}
+
+TEST_F(TwoNodes, AStopBeforeTheStartCallsItOff) {
+  b_.instead[MessageType::prepare] = [this](Connection&) { coordinator_->stop(130, "SIGINT"); };
+  EXPECT_EQ(run().status, 130);
+  EXPECT_EQ(said_, Lines{"SIGINT"});
+  EXPECT_FALSE(a_.was_told("go"));
+}
+
+TEST_F(TwoNodes, ProcessesThatAreNotOfTheMachineDoNotDisturbIt) {
+  more_.push_back(std::make_unique<FakeNode>(7));
+  // a waits for the end of the uninvited one, so that it is there in time.
+  a_.instead[MessageType::plan] = [this](Connection& connection) {
+    more_[0]->wait_for("refused: there is no such process in this machine");
+    connection.send(Ready{});
+  };
+  EXPECT_EQ(run().status, 0);
+  EXPECT_EQ(said_, Lines{});
+}
+
+TEST_F(TwoNodes, OutputIsPassedOnAndAcknowledged) {
+  b_.instead[MessageType::go] = [](Connection& connection) {
+    const std::string text = "one line\nand half";
+    connection.send(OutputPiece{1, false, std::as_bytes(std::span(text))});
+  };
+  b_.instead[MessageType::written] = [this](Connection& connection) { connection.send(b_.finished); };
+  EXPECT_EQ(run().status, 0);
+  output_->end_all();
+  char text[100];
+  const ssize_t count = ::read(out_[0], text, sizeof text);
+  EXPECT_EQ(std::string(text, static_cast<std::size_t>(std::max<ssize_t>(count, 0))), "one line\nand half");
+}
+
+TEST_F(TwoNodes, FailuresOfCellsCountInTheOrderOfTheirEnds) {
+  const auto end = [](std::uint32_t cell, int status) {
+    return [cell, status](Connection& connection) {
+      connection.send(EndedCell{cell, status});
+      Finished finished{status, "", {status}};
+      connection.send(finished);
+    };
+  };
+  b_.instead[MessageType::go] = end(1, 4);
+  a_.instead[MessageType::go] = [&](Connection& connection) {
+    b_.wait_for("leave");
+    end(0, 3)(connection);
+  };
+  const JobResult result = run();
+  EXPECT_EQ(result.status, 4);
+  EXPECT_EQ(result.cell_status, (std::vector<int>{3, 4}));
+}
+
+TEST_F(TwoNodes, ADryRunSaysWhatWouldBe) {
+  job_.dry_run = true;
+  for (FakeNode* node : {&a_, &b_})
+    node->instead[MessageType::measure] = [](Connection& connection) { connection.send(SpeedIs{0, 1}); };
+  const JobResult result = run();
+  EXPECT_EQ(result.status, 0);
+  ASSERT_EQ(result.plan.size(), 2U);
+  EXPECT_EQ(result.plan[1].first_cell, 1U);
+  EXPECT_EQ(result.plan[1].address, "127.0.0.1");
+  EXPECT_FALSE(a_.was_told("go"));
+}
+
+TEST_F(TwoNodes, TheStateCanBeAsked) {
+  MachineState state;
+  for (FakeNode* node : {&a_, &b_}) {
+    node->instead[MessageType::ask_state] = [node](Connection& connection) {
+      NodeState is;
+      is.module = "tcp";
+      is.frames_sent = 12;
+      connection.send(is);
+      if (node->hello_.process == 0) return;
+    };
+    node->instead[MessageType::go] = [](Connection&) {};
+  }
+  b_.instead[MessageType::go] = [&](Connection&) {
+    coordinator_->post([&] {
+      coordinator_->ask_state([&](const MachineState& is) {
+        state = is;
+        coordinator_->stop(0, "asked");
+      });
+    });
+  };
+  EXPECT_EQ(run().status, 0);
+  EXPECT_EQ(state.phase, "running");
+  EXPECT_EQ(state.grid, (Grid{2, 1}));
+  ASSERT_EQ(state.processes.size(), 2U);
+  EXPECT_EQ(state.processes[1].name, "b");
+  EXPECT_EQ(state.processes[1].first_cell, 1U);
+  EXPECT_EQ(state.processes[1].node.frames_sent, 12U);
+}
+
+}  // namespace
+}  // namespace aplib::launch

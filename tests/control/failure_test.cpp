@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+// How machines of several processes end when something goes wrong: one message that says what, and nothing left behind.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <string>
+
+#include "nodes.hpp"
+#include "task/switch.hpp"
+
+namespace aplib::test {
+namespace {
+
+constexpr const char* waiting = R"(
+#include <aplib/cellos.h>
+#include <stdio.h>
+int main(void) {
+  printf("cell %d waits\n", getcid()); fflush(stdout);
+  if (getcid() == 0) getchar();
+  l_arecv(0, 0, 1);
+  return 0;
+})";
+
+constexpr const char* spinning = R"(
+#include <aplib/cellos.h>
+#include <stdio.h>
+int main(void) {
+  printf("cell %d spins\n", getcid()); fflush(stdout);
+  for (volatile long i = 0;; ++i) {}
+})";
+
+/// Runs a program that does not end by itself on hosts a and b, a cell each.
+class Failure : public ::testing::Test {
+ protected:
+  Process start(const char* source, const Strings& options = {}) {
+    Strings arguments{APRUN_PROGRAM, "-f", local_cluster(folder_, 2, 1)};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    arguments.push_back(folder_.compile("program", source));
+    return Process({.arguments = arguments, .keep_input_open = true});
+  }
+  /// Also that nobody is left: every node goes.
+  static Ended end_of(Process& process, const std::vector<pid_t>& nodes) {
+    Ended ended = process.wait();
+    for (const pid_t node : nodes) wait_gone(node);
+    return ended;
+  }
+
+  Folder folder_;
+};
+
+constexpr int peer_lost = 72;
+
+TEST_F(Failure, AKilledProcessEndsTheRun) {
+  Process process = start(waiting);
+  ASSERT_TRUE(process.wait_for("cell 0 waits") && process.wait_for("cell 1 waits"));
+  const auto nodes = nodes_of(process.pid(), 2);
+  ::kill(nodes[1], SIGKILL);
+  const Ended ended = end_of(process, nodes);
+  EXPECT_EQ(ended.status, peer_lost);
+  EXPECT_EQ(ended.error, "aprun: b (cell 1) is lost: its process was killed by signal 9 (Killed); the machine stops\n");
+}
+
+TEST_F(Failure, TasksThatDoNotListenAreCutOff) {
+  Process process = start(spinning);
+  ASSERT_TRUE(process.wait_for("cell 0 spins") && process.wait_for("cell 1 spins"));
+  const auto nodes = nodes_of(process.pid(), 2);
+  ::kill(nodes[0], SIGKILL);
+  const Ended ended = end_of(process, nodes);
+  EXPECT_EQ(ended.status, peer_lost);
+  EXPECT_TRUE(contains(ended.error, "a (cell 0) is lost: its process was killed by signal 9")) << ended.error;
+}
+
+TEST_F(Failure, AStoppedProcessIsLostAfterALimit) {
+  Process process = start(waiting, {"--peer-timeout", "500ms"});
+  ASSERT_TRUE(process.wait_for("cell 0 waits") && process.wait_for("cell 1 waits"));
+  const auto nodes = nodes_of(process.pid(), 2);
+  ::kill(nodes[1], SIGSTOP);
+  const Ended ended = end_of(process, nodes);
+  EXPECT_EQ(ended.status, peer_lost);
+  EXPECT_EQ(ended.error,
+            "aprun: b (cell 1) is lost: nothing was heard of it for 0.5 s (peer-timeout); the machine stops\n");
+}
+
+TEST_F(Failure, AKilledLauncherTakesItsNodesAlong) {
+  for (const char* source : {waiting, spinning}) {
+    Process process = start(source);
+    ASSERT_TRUE(process.wait_for("cell 0 ") && process.wait_for("cell 1 "));
+    const auto nodes = nodes_of(process.pid(), 2);
+    process.signal(SIGKILL);
+    static_cast<void>(end_of(process, nodes));
+  }
+}
+
+class Signals : public Failure, public ::testing::WithParamInterface<int> {};
+
+TEST_P(Signals, EndTheWholeMachine) {
+  Process process = start(waiting);
+  ASSERT_TRUE(process.wait_for("cell 0 waits") && process.wait_for("cell 1 waits"));
+  const auto nodes = nodes_of(process.pid(), 2);
+  process.signal(GetParam());
+  const Ended ended = end_of(process, nodes);
+  EXPECT_EQ(ended.status, 128 + GetParam());
+  EXPECT_TRUE(contains(ended.error, "stopping the machine; once more ends the program at once")) << ended.error;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Signals, ::testing::Values(SIGINT, SIGTERM, SIGHUP));
+
+TEST_F(Failure, TheTimeLimitEndsTheWholeMachine) {
+  Process process = start(spinning, {"--timeout", "0.5"});
+  const Ended ended = process.wait();
+  EXPECT_EQ(ended.status, 124);
+  EXPECT_EQ(ended.error, "aprun: the time is over: 0.5 s (--timeout)\n");
+}
+
+TEST_F(Failure, ACrashSaysWhereAndGivesItsStatus) {
+  if (APLIB_ASAN || APLIB_TSAN) GTEST_SKIP() << "the sanitizer reports a bad access in its own way";
+  Process process = start(R"(
+#include <aplib/cellos.h>
+int main(void) {
+  if (getcid() == 1) *(volatile int*)8 = 1;
+  l_arecv(1, 0, 1);
+  return 0;
+})");
+  const Ended ended = process.wait();
+  EXPECT_EQ(ended.status, 128 + SIGSEGV);
+  EXPECT_TRUE(contains(ended.error, "aprun: b: aplib: cell 1 task 0: SIGSEGV, bad memory access")) << ended.error;
+  EXPECT_TRUE(contains(ended.error, "aprun: b (cell 1) is lost: its process was killed by signal 11")) << ended.error;
+}
+
+TEST_F(Failure, AnErrorOfAProgramIsSaidOnceWithItsHost) {
+  Process process = start(R"(
+#include <aplib/cellos.h>
+int main(void) {
+  int wrong = 0;
+  if (getcid() == 1) l_asend(99, 0, 1, &wrong, sizeof wrong);
+  l_arecv(1, 0, 1);
+  return 0;
+})");
+  const Ended ended = process.wait();
+  EXPECT_NE(ended.status, 0);
+  EXPECT_TRUE(contains(ended.error, "b: cell 1 task 0: l_asend: there is no cell 99")) << ended.error;
+  EXPECT_EQ(sorted_lines(ended.error).size(), 1U) << ended.error;
+}
+
+TEST_F(Failure, ADeadlockOverProcessesIsReported) {
+  Process process = start(R"(
+#include <aplib/cellos.h>
+int main(void) { l_arecv(1 - getcid(), 0, 1); return 0; })");
+  const Ended ended = process.wait();
+  EXPECT_EQ(ended.status, 70);
+  EXPECT_TRUE(contains(ended.error, "aprun: deadlock")) << ended.error;
+  EXPECT_TRUE(contains(ended.error, "cell 0 task 0") && contains(ended.error, "cell 1 task 0")) << ended.error;
+}
+
+TEST_F(Failure, WhatCannotStartIsSaidBeforeAnythingRuns) {
+  const std::string program = folder_.compile("program", waiting);
+  const Ended missing = aprun_cluster(local_cluster(folder_, 2, 1), {folder_ / "nothing"});
+  EXPECT_EQ(missing.status, 2);
+  EXPECT_EQ(missing.error, "aprun: there is no program " + (folder_ / "nothing") + "\n");
+  const Ended ports = aprun_cluster(local_cluster(folder_, 3, 1, "", "ports = \"47115-47116\""), {program});
+  EXPECT_EQ(ports.status, 2);
+  EXPECT_EQ(ports.out, "");
+  EXPECT_TRUE(contains(ports.error, "47115")) << ports.error;
+  EXPECT_TRUE(contains(ports.error, "nothing was started")) << ports.error;
+  const std::string file = folder_.write("wrong.toml",
+                                         "[machine]\ngrid = \"2x1\"\nlaunch = \"local\"\naprun = \"/no/aprun\"\n"
+                                         "[[host]]\nname = \"a\"\ncells = 2\n");
+  const Ended no_aprun = aprun_cluster(file, {program});
+  EXPECT_EQ(no_aprun.status, 2);
+  EXPECT_TRUE(contains(no_aprun.error, "/no/aprun")) << no_aprun.error;
+  EXPECT_TRUE(contains(no_aprun.error, "nothing was started")) << no_aprun.error;
+}
+
+TEST_F(Failure, ANodeWithoutAKeySaysWhoItIs) {
+  const Ended ended =
+      run({.arguments = {APRUN_PROGRAM, "--node", "127.0.0.1:1", "--process", "0"}, .input = "nonsense\n"});
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_TRUE(contains(ended.error, "no key came")) << ended.error;
+}
+
+TEST_F(Failure, NobodyReadsTheOutput) {
+  const std::string program = folder_.compile("program", R"(
+#include <stdio.h>
+int main(void) { for (;;) puts("y"); })");
+  const Ended ended = run({.arguments = {"/bin/bash", "-c",
+                                         std::string(APRUN_PROGRAM) + " -f '" + local_cluster(folder_, 2, 1) + "' '" +
+                                             program + "' | head -1; echo status ${PIPESTATUS[0]}"}});
+  EXPECT_EQ(ended.out, "y\nstatus 141\n") << ended.error;
+}
+
+}  // namespace
+}  // namespace aplib::test

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT
+// Program files on their way to hosts that lack them; and who gets which cores.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "aplib/error.hpp"
+#include "launch/control/cpu_shares.hpp"
+#include "launch/control/file_identity.hpp"
+#include "launch/control/file_server.hpp"
+#include "launch/control/staged_files.hpp"
+#include "process.hpp"
+
+namespace aplib::launch {
+namespace {
+
+using test::Folder;
+
+std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+
+TEST(FileIdentity, BuildIdsCountWhereThereAreSome) {
+  const Folder folder;
+  const std::string one = folder.compile("one", "int cell_main(void) { return 0; }", "-Wl,--build-id=0x1234abcd");
+  const std::string same = folder.compile("same", "int cell_main(void) { return 1; }", "-Wl,--build-id=0x1234abcd");
+  const std::string other = folder.compile("other", "int cell_main(void) { return 0; }", "-Wl,--build-id=0x1234abce");
+  EXPECT_EQ(identify_file(one).build_id, "1234abcd");
+  EXPECT_TRUE(identify_file(one).same(identify_file(same)));
+  EXPECT_FALSE(identify_file(one).same(identify_file(other)));
+  EXPECT_EQ(identity_text(identify_file(one)), "build-id 1234abcd");
+}
+
+TEST(FileIdentity, ElseEveryByteCounts) {
+  const Folder folder;
+  const std::string text(100'000, 'a');
+  std::string changed = text;
+  changed[77'777] = 'b';
+  const FileIdentity a = identify_file(folder.write("a", text));
+  EXPECT_TRUE(a.same(identify_file(folder.write("b", text))));
+  EXPECT_FALSE(a.same(identify_file(folder.write("c", changed))));
+  EXPECT_FALSE(a.same(identify_file(folder.write("d", text + "a"))));
+  EXPECT_EQ(identify_file(folder.write("empty", "")).bytes, 0U);
+}
+
+TEST(FileIdentity, WhatCannotBeReadIsAnError) {
+  const Folder folder;
+  EXPECT_THROW(static_cast<void>(identify_file(folder / "nothing")), Error);
+  EXPECT_THROW(static_cast<void>(identify_file(folder.path())), Error);
+}
+
+/// Files that look like ELF and are not, at every length: none may do harm.
+TEST(FileIdentity, DamagedFilesDoNoHarm) {
+  const Folder folder;
+  std::string bytes = folder.read(std::filesystem::path(folder.compile("one", "int x;")).filename().string());
+  bytes.resize(1000);
+  for (std::size_t size = 0; size < bytes.size(); size += 13)
+    EXPECT_NO_THROW(static_cast<void>(identify_file(folder.write("cut", bytes.substr(0, size)))));
+  for (std::size_t at = 16; at < 200; ++at) {
+    std::string damaged = bytes;
+    damaged[at] = '\xff';
+    EXPECT_NO_THROW(static_cast<void>(identify_file(folder.write("damaged", damaged))));
+  }
+}
+
+TEST(StagedFiles, AreThereForTheOwnerAloneAndGoInTheEnd) {
+  const Folder folder;
+  const std::string text = "program";
+  const FileRef file{"/far/away/prog", identify_file(folder.write("prog", text))};
+  std::string path;
+  std::string place;
+  {
+    StagedFiles staged;
+    EXPECT_TRUE(staged.folder().empty());
+    staged.begin(file);
+    staged.write(bytes_of(text.substr(0, 3)));
+    staged.write(bytes_of(text.substr(3)));
+    path = staged.finish();
+    place = staged.folder();
+    struct stat status {};
+    ASSERT_EQ(::stat(place.c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, 0700U);
+    ASSERT_EQ(::stat(path.c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, 0700U);
+    EXPECT_EQ(std::filesystem::path(path).filename(), "prog");
+  }
+  EXPECT_FALSE(std::filesystem::exists(place));
+}
+
+TEST(StagedFiles, RefuseWhatIsNotWhatWasAnnounced) {
+  const Folder folder;
+  const FileRef file{"/far/prog", identify_file(folder.write("prog", "program"))};
+  StagedFiles staged;
+  staged.begin(file);
+  staged.write(bytes_of("progrom"));
+  try {
+    static_cast<void>(staged.finish());
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("/far/prog was changed while it was sent"), std::string::npos);
+  }
+}
+
+TEST(StagedFiles, NamesFromElsewhereLeadNowhere) {
+  const Folder folder;
+  StagedFiles staged;
+  for (const char* name : {"/a/..", "..", "", "/"}) {
+    staged.begin({name, identify_file(folder.write("empty", ""))});
+    EXPECT_EQ(std::filesystem::path(staged.finish()).parent_path(), staged.folder()) << name;
+  }
+}
+
+TEST(StagedFiles, GoWhenTheProcessIsKilled) {
+  const Folder folder;
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::setenv("TMPDIR", folder.path().c_str(), 1);
+    StagedFiles staged;
+    staged.begin({"/far/prog", {"", 0, 1}});
+    staged.write(bytes_of("half of i"));
+    [[maybe_unused]] const ssize_t written = ::write(ends[1], "x", 1);
+    ::pause();
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(ends[0], &byte, 1), 1);
+  EXPECT_FALSE(std::filesystem::is_empty(folder.path()));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  while (!std::filesystem::is_empty(folder.path())) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+TEST(FileServer, GivesWhatItOffersPieceByPieceAndNothingElse) {
+  const Folder folder;
+  std::string text(3 * file_piece_bytes / 2, 'x');
+  text.back() = 'y';
+  const auto files = describe_files({folder.write("prog", text)});
+  FileServer server;
+  server.offer(files);
+  std::string got;
+  Bytes buffer;
+  for (bool last = false; !last;) {
+    const FilePiece piece = server.answer({files[0].path, got.size()}, buffer);
+    ASSERT_EQ(piece.problem, "");
+    got.append(reinterpret_cast<const char*>(piece.bytes.data()), piece.bytes.size());
+    last = piece.last;
+  }
+  EXPECT_EQ(got, text);
+  EXPECT_NE(server.answer({"/etc/passwd", 0}, buffer).problem, "");
+  std::filesystem::remove(files[0].path);
+  EXPECT_NE(server.answer({files[0].path, 0}, buffer).problem.find("No such file"), std::string::npos);
+}
+
+TEST(CpuShares, ProcessesOfOneComputerGetTheirParts) {
+  const std::vector<std::uint32_t> eight{0, 1, 2, 3, 4, 5, 6, 7};
+  const auto shares = share_cpus({{"a", eight, ""}, {"b", eight, ""}, {"a", eight, "auto"}, {"a", eight, "2"}});
+  EXPECT_EQ(shares[0].cpus, (std::vector<std::uint32_t>{0, 1}));
+  EXPECT_TRUE(shares[1].cpus.empty()) << "alone on b";
+  EXPECT_EQ(shares[2].cpus, (std::vector<std::uint32_t>{2, 3, 4}));
+  EXPECT_EQ(shares[3].cpus, (std::vector<std::uint32_t>{5, 6, 7}));
+  EXPECT_TRUE(shares[3].alone);
+}
+
+TEST(CpuShares, MoreProcessesThanCoresShare) {
+  const auto shares = share_cpus({{"a", {0, 1}, ""}, {"a", {0, 1}, ""}, {"a", {0, 1}, ""}});
+  for (const CpuShare& share : shares) {
+    EXPECT_TRUE(share.cpus.empty());
+    EXPECT_FALSE(share.alone);
+    Options options;
+    apply_share(options, share);
+    EXPECT_EQ(options.threads, 1U);
+    EXPECT_FALSE(options.bind);
+    EXPECT_EQ(options.poll_time, std::chrono::nanoseconds(0));
+    options.threads = 2;
+    apply_share(options, share);
+    EXPECT_EQ(options.threads, 2U) << "the user's choice";
+  }
+}
+
+TEST(CpuShares, WhoWantsMoreThreadsThanItsPartSharesAll) {
+  const auto shares = share_cpus({{"a", {0, 1}, "2"}, {"a", {0, 1}, ""}});
+  EXPECT_TRUE(shares[0].cpus.empty());
+  EXPECT_FALSE(shares[1].alone);
+}
+
+TEST(CpuShares, SetsThatSomebodyChoseStay) {
+  const auto shares = share_cpus({{"a", {0}, ""}, {"a", {1}, ""}});
+  EXPECT_TRUE(shares[0].cpus.empty());
+  EXPECT_TRUE(shares[0].alone);
+  EXPECT_TRUE(shares[1].alone);
+}
+
+}  // namespace
+}  // namespace aplib::launch
