@@ -38,7 +38,7 @@ class Network {
   virtual void end_wait() noexcept = 0;
   /// Ends wait(). Any thread, async-signal-safe.
   virtual void wake() noexcept = 0;
-  /// A processor goes on after a sleep.
+  /// A processor goes on after a sleep, or the last one has fallen asleep.
   virtual void stirred() noexcept = 0;
 
   /// `cell` has ended here: the other processes must know, behind all it has sent. Called while the network is polled.

@@ -268,10 +268,12 @@ void Processor::park() {
   constexpr std::uint64_t one_sleep = (std::uint64_t{1} << 32) + 1;
   // acq_rel: the last to fall asleep sees all that the others did before
   const std::uint64_t word = domain_.sleepers.fetch_add(one_sleep, std::memory_order_acq_rel) + one_sleep;
-  // Of several processes, the network watches for the time when all sleep.
-  if (network_ == nullptr && domain_.options.deadlock_report && (word & 0xffff'ffffU) == domain_.processors.size() &&
-      deadlocked(word)) {
-    domain_.on_deadlock(domain_);
+  if ((word & 0xffff'ffffU) == domain_.thread_count()) {
+    if (network_ != nullptr) {
+      network_->stirred();  // of several processes, the attendant looks whether this lasts
+    } else if (domain_.options.deadlock_report && deadlocked(word)) {
+      domain_.on_deadlock(domain_);
+    }
   }
   sleep(std::nullopt);
   domain_.sleepers.fetch_sub(1, std::memory_order_acq_rel);

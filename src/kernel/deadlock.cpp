@@ -71,8 +71,7 @@ std::string describe_task(Domain& domain, const Cell& cell, const TaskControl& t
       line += fmt::format("sleeps in {}", task.call);
       break;
     case WaitFor::nothing:
-      line += "does not wait";
-      break;
+      return line + (task.ready ? "is ready" : "runs");
   }
   line += fmt::format(", for {:.1f} s", seconds);
   if (!task.mailbox.empty()) {

@@ -101,14 +101,18 @@ void ModuleNetwork::send_exchange(std::uint32_t process, std::span<const std::by
 bool ModuleNetwork::poll() {
   const std::unique_lock lock(poll_mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
-  if (!begun_ || ended_) return true;
+  poll_alone();
+  return true;
+}
+
+void ModuleNetwork::poll_alone() {
+  if (!begun_ || ended_) return;
   port_.poll();  // what processors have for it: moves, ends of cells; and its backlog
   if (unread_look_++ % polls_per_unread_look == 0 || short_of_memory_) check_unread();
   module_.poll();
   if (port_.backlog() != 0) port_.poll();
   polls_.store(polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // relaxed: a clock
   last_poll_.store(nanoseconds_now(), std::memory_order_relaxed);                       // relaxed: a clock
-  return true;
 }
 
 void ModuleNetwork::poll_if_due() {
@@ -341,7 +345,9 @@ QuietNote ModuleNetwork::counts() const noexcept {
 }
 
 bool ModuleNetwork::is_quiet(std::uint64_t word) {
-  return poll() && all_asleep() && port_.backlog() == 0 &&
+  const std::lock_guard lock(poll_mutex_);
+  poll_alone();
+  return all_asleep() && port_.backlog() == 0 &&
          domain_.sleepers.load(std::memory_order_acquire) == word;  // acquire: as in all_asleep()
 }
 

@@ -99,6 +99,7 @@ class ModuleNetwork final : public Network, public comm::Receiver {
     std::vector<std::byte> exchange;  ///< Body of a large frame of a collective.
   };
 
+  void poll_alone();  // under poll_mutex_
   void post(std::uint32_t process, FrameKind kind, comm::Label label, std::span<const std::byte> body);
   void wait_for_room(TaskControl& self, const char* call, std::uint32_t cell, std::uint32_t process);
   void check_unread();

@@ -314,8 +314,14 @@ TEST(Parts, TasksAreListedWhileTheyRun) {
   std::string list;
   expect_well(parts.run([&] {
     if (me() == 0) {
-      std::thread asks([&] { list = parts.ask_tasks(); });
-      while (list.empty()) this_task::sleep_for(1ms);  // (the thread is joined before `list` is read again)
+      std::atomic<bool> answered{false};
+      std::thread asks([&] {
+        do {
+          list = parts.ask_tasks();
+        } while (list.find("cell 1 task 0: waits in receive") == std::string::npos);  // it comes to that soon
+        answered = true;
+      });
+      while (!answered) this_task::sleep_for(1ms);
       asks.join();
       send(cell(1), 1);
     } else {
