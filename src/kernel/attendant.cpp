@@ -81,6 +81,8 @@ void Attendant::run() {
     network_.poll();
     network_.wait(tick_time);
     network_.poll();
+    // A processor may have begun to wait beside us, and what woke us may have been meant for it.
+    if (network_.someone_waits()) network_.wake();
   }
 }
 

@@ -20,7 +20,8 @@ struct Overseer::State {
     std::string name;
     std::optional<std::uint64_t> ended;  ///< all_ended: after so many starts.
     std::optional<QuietNote> quiet;
-    std::optional<QuietNote> still;  ///< Answer to the probe under way.
+    std::optional<QuietNote> probed;  ///< `quiet` when the probe under way began: what its sums were made of.
+    bool still = false;               ///< It has answered that nothing has changed.
     bool gone = false;
   };
   struct Question {
@@ -87,7 +88,6 @@ struct Overseer::State {
     if (stopped || over || probing || !deadlock_report) return;
     QuietNote sum;
     for (const PartState& part : parts) {
-      if (!part.quiet && part.ended != starts) return;
       if (!part.quiet) return;
       sum.sent += part.quiet->sent;
       sum.received += part.quiet->received;
@@ -95,7 +95,10 @@ struct Overseer::State {
     if (sum.sent != sum.received) return;
     probing = true;
     ++round;
-    for (PartState& part : parts) part.still.reset();
+    for (PartState& part : parts) {
+      part.probed = part.quiet;
+      part.still = false;
+    }
     ByteWriter note = begin_note(NoteKind::probe);
     note.number(round);
     tell_others(nobody, note);
@@ -103,15 +106,20 @@ struct Overseer::State {
 
   void still(std::uint32_t from, bool quiet, const QuietNote& answer) {
     PartState& part = parts[from];
-    if (!quiet || part.quiet != answer) {
-      probing = false;  // it moves: wait for its next quiet note
-      if (!quiet) part.quiet.reset();
+    if (!quiet) {  // it moves: wait for its next quiet note, unless that has come already
+      probing = false;
+      if (part.quiet == part.probed) part.quiet.reset();
       return;
     }
-    part.still = answer;
-    if (!std::ranges::all_of(parts, [](const PartState& each) { return each.still.has_value(); })) return;
+    if (part.probed != answer) {  // it has moved, and is quiet again
+      probing = false;
+      part.quiet = answer;
+      return;
+    }
+    part.still = true;
+    if (!std::ranges::all_of(parts, [](const PartState& each) { return each.still; })) return;
     probing = false;
-    if (parts[0].still->host_ended != 0) {
+    if (parts[0].probed->host_ended != 0) {
       // The host program is through and the cells only wait for more from it: as on the original, its end is the end of the run.
       stop(0, "");
       if (actions.over) actions.over();
