@@ -68,7 +68,7 @@ class Machine:
         """Process id of the node on that host."""
         for pid, line in namespaces.processes().items():
             try:
-                if " --node " in line and os.stat(f"/proc/{pid}/ns/net").st_ino == os.stat(f"/run/netns/{host.namespace}").st_ino:
+                if re.match(r"\S*aprun\S* --node ", line) and os.stat(f"/proc/{pid}/ns/net").st_ino == os.stat(f"/run/netns/{host.namespace}").st_ino:
                     return pid
             except FileNotFoundError:
                 pass
@@ -88,11 +88,12 @@ class Machine:
         return (f"status {self.process.poll()}, output {self.lines[-5:]}, errors:\n  " + "\n  ".join(self.errors) +
                 f"\nprocesses: {namespaces.processes()}")
 
-    def check_nothing_left(self):
-        """No process, and no file but ours."""
-        ours = [str(self.process.pid)]
-        if not namespaces.wait_until(lambda: not [pid for pid in namespaces.processes() if str(pid) not in ours], PATIENCE):
-            raise AssertionError(f"left behind: {namespaces.processes()}")
+    def check_nothing_left(self, but="no server"):
+        """No process; `but` is in the command lines of servers that a test has started beside."""
+        def left():
+            return [line for line in namespaces.processes().values() if but not in line]
+        if not namespaces.wait_until(lambda: not left(), PATIENCE):
+            raise AssertionError(f"left behind: {left()}")
 
     def files(self):
         return sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if path.is_file() and path != self.file)

@@ -47,31 +47,34 @@ class Folder:
 
 
 class Sshd:
-    """A server of this user's on 127.0.0.1, and `command`: an ssh that may log in there."""
+    """A server of this user's on 127.0.0.1, or one on each of the `hosts` of a Network, and `command`: an ssh that may log in there."""
 
     NEEDS = {"sshd": "openssh-server", "ssh": "openssh-client", "ssh-keygen": "openssh-client"}
 
-    def __init__(self, more="", authorize=True):
+    def __init__(self, more="", authorize=True, hosts=None):
         self.folder = Folder("sshd")
         path = self.folder.path
-        self.port = free_port()
+        self.port = 2222 if hosts else free_port()
         for name in ("host", "user"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path / name], check=True)
         key = (path / "user.pub").read_text() if authorize else ""
         self.folder.write("authorized", key)
         self.log = path / "log"
         self.folder.write("sshd_config", "\n".join([
-            f"Port {self.port}", "ListenAddress 127.0.0.1", f"HostKey {path}/host", f"AuthorizedKeysFile {path}/authorized", "StrictModes no",
+            f"Port {self.port}", f"ListenAddress {'0.0.0.0' if hosts else '127.0.0.1'}", f"HostKey {path}/host", f"AuthorizedKeysFile {path}/authorized", "StrictModes no",
             "UsePAM no", "PasswordAuthentication no", "KbdInteractiveAuthentication no", f"PidFile {path}/pid", "LogLevel VERBOSE", more, ""]))
-        self.folder.write("known_hosts", f"[127.0.0.1]:{self.port} {(path / 'host.pub').read_text()}")
+        names = ",".join(f"[{host.address}]:{self.port}" for host in hosts or []) or f"[127.0.0.1]:{self.port}"
+        self.folder.write("known_hosts", f"{names} {(path / 'host.pub').read_text()}")
         self.folder.write("ssh_config", "\n".join([
             "Host *", f"  Port {self.port}", f"  UserKnownHostsFile {path}/known_hosts", "  GlobalKnownHostsFile /dev/null",
             "  StrictHostKeyChecking yes", f"  IdentityFile {path}/user", "  IdentitiesOnly yes", "  ProxyCommand none", ""]))
         self.command = f"ssh -F {path}/ssh_config"
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(exist_ok=True)  # where sshd locks its unprivileged half in
-        self.process = subprocess.Popen([shutil.which("sshd"), "-D", "-f", path / "sshd_config", "-E", self.log])
-        if not namespaces.wait_until(self.answers, 10):
+        server = [shutil.which("sshd"), "-D", "-f", path / "sshd_config", "-E", self.log]
+        self.processes = [host.popen(server) for host in hosts] if hosts else [subprocess.Popen(server)]
+        listens = (lambda: self.log.exists() and self.log.read_text().count("Server listening") == len(hosts)) if hosts else self.answers
+        if not namespaces.wait_until(listens, 10):
             raise RuntimeError(f"sshd does not answer: {self.log.read_text()}")
 
     def answers(self):
@@ -82,8 +85,10 @@ class Sshd:
             return False
 
     def close(self):
-        self.process.terminate()
-        self.process.wait()
+        for process in self.processes:
+            process.terminate()
+        for process in self.processes:
+            process.wait()
         self.folder.remove()
 
 

@@ -59,8 +59,15 @@ def enclose():
         subprocess.run(["mount", "-t", "tmpfs", "none", "/run/netns"], check=True)
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
         return
+
+    def pass_on(number, _):
+        try:
+            os.kill(main, number)
+        except ProcessLookupError:
+            pass  # it has ended just now
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, _: os.kill(main, number))
+        signal.signal(number, pass_on)
     while True:
         try:
             ended, status = os.wait()

@@ -130,8 +130,8 @@ std::string node_script(const NodeStart& node) {
   }
   // Not exec: the shell tells how the node ended, also when that was by a signal, which ssh would report as a failure of its own.
   // What the shell itself says of that ("Killed") goes nowhere.
-  return fmt::format("echo {}$$; {}exec 3>&2 2>/dev/null; {} 2>&3 3>&-; s=$?; echo {}$s; exit $s", mark::begins, folder,
-                     shell_command(node.command), mark::ends);
+  return fmt::format("echo {}$$; {}exec 3>&2 2>/dev/null; (exec {} 2>&3 3>&-); s=$?; echo {}$s; exit $s", mark::begins,
+                     folder, shell_command(node.command), mark::ends);
 }
 
 }  // namespace aplib::launch

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Whole machines started by ssh, Slurm's srun, and other launchers with PMIx; what goes wrong on the way.
+
+    machine_test.py BIN [NAME]         BIN has aprun and apcc"""
+import os
+import signal
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+import driver
+import servers
+from servers import namespaces
+
+CHAOS = Path(__file__).resolve().parent.parent / "chaos"
+sys.path.insert(0, str(CHAOS))
+from machine import Machine, one_message  # noqa: E402
+
+LOST = 72  # docs/exit-status.md
+PROGRAMS = Path("/run/aplib-start-programs")
+RING = PROGRAMS / "ring"
+
+
+class BySsh(unittest.TestCase):
+    def setUp(self):
+        reason = servers.missing(servers.Sshd.NEEDS)
+        if reason:
+            self.skipTest(reason)
+
+    def run_machine(self, *arguments, host_more=None, **options):
+        started = []
+
+        def start_servers(made):
+            started.append(servers.Sshd("MaxStartups 100", hosts=made.hosts))
+            self.addCleanup(started[0].close)
+
+        def by_ssh(host):
+            return (f'launch = "ssh"\nssh = "{host.address}"\nssh-options = ["-F", "{started[0].folder.path}/ssh_config"]\n' +
+                    (host_more or {}).get(host.name, ""))
+
+        running = Machine(driver.BIN, RING, arguments, before=start_servers, host_more={f"ws{i + 1}": by_ssh for i in range(3)}, **options)
+        self.addCleanup(running.close)
+        return running
+
+    def check_end(self, running, status, message):
+        got, errors = running.end()
+        if message:
+            one_message(errors, message)
+        self.assertEqual((got, len(errors)), (status, 1 if message else 0), running.describe())
+        running.check_nothing_left("sshd")
+
+    def test_runs(self):
+        running = self.run_machine(1000)
+        self.check_end(running, 0, None)
+        self.assertEqual(running.lines, ["all run", "all done"])
+
+    def test_killed_node(self):
+        running = self.run_machine()
+        running.wait_for("all run")
+        os.kill(running.node(running.hosts[1]), signal.SIGKILL)
+        self.check_end(running, LOST, r"^aprun: ws2 \(cells 2-3\) is lost: its process was killed by signal 9")
+
+    def test_stopped_node_is_killed_on_its_host(self):
+        running = self.run_machine(comm_more='peer-timeout = "500ms"')
+        running.wait_for("all run")
+        os.kill(running.node(running.hosts[2]), signal.SIGSTOP)
+        self.check_end(running, LOST, r"^aprun: ws3 \(cells 4-5\) is lost: nothing was heard of it for 0.5 s")
+
+    def test_killed_launcher(self):
+        running = self.run_machine()
+        running.wait_for("all run")
+        running.process.kill()
+        self.check_end(running, -signal.SIGKILL, None)
+
+    def test_interrupt(self):
+        running = self.run_machine()
+        running.wait_for("all run")
+        running.process.send_signal(signal.SIGINT)
+        self.check_end(running, 130, "^aprun: SIGINT: stopping the machine")
+
+    def test_missing_aprun(self):
+        running = self.run_machine(host_more={"ws2": 'aprun = "/opt/no/aprun"'})
+        self.check_end(running, 2, r"^aprun: host 'ws2': ssh reached it, but there is no /opt/no/aprun.*; install APlib there, .*; nothing was started$")
+
+
+class BySlurm(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        reason = servers.Slurm.hindrance()
+        if reason:
+            raise unittest.SkipTest(reason)
+        cls.slurm = servers.Slurm(["n1", "n2", "n3"])
+        cls.file = cls.slurm.folder.write("cluster.toml", '[machine]\nlaunch = "slurm"\ncells = 6\n')
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.slurm.close()
+
+    def launch(self, *arguments):
+        words = ["salloc", "--quiet", "-N3", "--immediate=20", driver.BIN / "aprun", "-f", self.file, RING, *map(str, arguments)]
+        return self.slurm.network.hosts[0].popen(words, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.slurm.environment)
+
+    def check_nothing_left(self):
+        def left():
+            return [line for line in namespaces.processes().values() if "aprun" in line or "slurmstepd" in line]
+        self.assertTrue(namespaces.wait_until(lambda: not left(), 20), left())
+
+    def test_runs(self):
+        run = self.launch(1000)
+        out, errors = run.communicate(timeout=60)
+        self.assertEqual((run.returncode, out), (0, "all run\nall done\n"), errors)
+        one_message(errors.splitlines(), r"^aprun: grid 6x1, cells by measured speed: n1 \d, n2 \d, n3 \d$")
+        self.check_nothing_left()
+
+    def test_killed_node(self):
+        run = self.launch()
+        self.assertEqual(run.stdout.readline(), "all run\n")
+        nodes = [pid for pid, line in namespaces.processes().items() if line.startswith(str(driver.BIN / "aprun --node"))]
+        self.assertEqual(len(nodes), 3, namespaces.processes())
+        os.kill(nodes[0], signal.SIGKILL)
+        _, errors = run.communicate(timeout=60)
+        # srun may be slow in telling how it ended.
+        one_message(errors.splitlines(), r"^aprun: n\d \(cells \d-\d\) is lost: its (process was killed by signal 9|connection was closed)")
+        self.assertEqual(run.returncode, LOST)
+        self.check_nothing_left()
+
+
+class ByPmix(unittest.TestCase):
+    def test_mpirun(self):
+        reason = servers.missing({"mpirun": "openmpi-bin"})
+        if reason:
+            self.skipTest(reason)
+        run = subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "3", driver.BIN / "aprun", "-n", "6", RING, "1000"],
+                             text=True, capture_output=True, timeout=60, env=dict(os.environ, OMPI_MCA_plm_rsh_agent="false"))
+        self.assertEqual((run.returncode, run.stdout), (0, "all run\nall done\n"), run)
+
+
+if __name__ == "__main__":
+    if namespaces.hindrance() is None:
+        namespaces.enclose()
+        PROGRAMS.mkdir(exist_ok=True)
+        subprocess.run(["mount", "-t", "tmpfs", "none", PROGRAMS], check=True)
+        subprocess.run([driver.BIN / "apcc", "-O1", CHAOS / "ring.c", "-o", RING], check=True)
+    driver.run_tests(namespaces.hindrance())
