@@ -224,5 +224,25 @@ int main(void) {
   EXPECT_TRUE(std::filesystem::is_empty(temporary.path()));
 }
 
+TEST_F(ClusterRun, AnotherLauncherMayStartTheProcesses) {
+  if (run({.arguments = {"/bin/sh", "-c", "command -v mpirun"}}).status != 0)
+    GTEST_SKIP() << "mpirun is not installed (package openmpi-bin)";
+  const std::string program = folder_.compile("count", counting);
+  const std::string file = folder_.write(
+      "pmix.toml", "[machine]\ngrid = \"4x1\"\nlaunch = \"pmix\"\nspeed = 1\nprogram = \"" + program + "\"\n");
+  const auto mpirun = [&](const std::string& processes, const std::string& cluster) {
+    return run({.arguments = {"mpirun", "--oversubscribe", "-np", processes, APRUN_PROGRAM, "-f", cluster},
+                .environment = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}}});
+  };
+  const Ended ended = mpirun("2", file);
+  if (contains(ended.error, "built without PMIx") || contains(ended.error, "libpmix"))
+    GTEST_SKIP() << "aprun or this system is without PMIx: " << ended.error;
+  EXPECT_EQ(ended.status, 0) << ended.error;
+  EXPECT_EQ(sorted_lines(ended.out), (Strings{"cell 0 of 4: 6", "cell 1 of 4: 6", "cell 2 of 4: 6", "cell 3 of 4: 6"}));
+  const Ended other = mpirun("3", local_cluster(folder_, 2, 1));
+  EXPECT_EQ(other.status, 2);
+  EXPECT_TRUE(contains(other.error, "it names 2 hosts, and another launcher has started 3 processes")) << other.error;
+}
+
 }  // namespace
 }  // namespace aplib::test

@@ -18,6 +18,7 @@
 #include "launch/cluster/plan.hpp"
 #include "launch/control/coordinator.hpp"
 #include "launch/control/file_server.hpp"
+#include "launch/control/pmix_run.hpp"
 #include "launch/control/registry_actions.hpp"
 #include "launch/control/registry_door.hpp"
 #include "launch/open_files.hpp"
@@ -129,10 +130,9 @@ std::string plan_of(const Cluster& cluster, const Job& job, const JobResult& res
   return cluster_plan_text(plan);
 }
 
-}  // namespace
-
-int run_cluster(const CommandLine& line) {
+int run_cluster_with(const CommandLine& line, PmixRun* pmix) {
   Cluster cluster = read_cluster(line.cluster_file);
+  if (pmix != nullptr) pmix->take_hosts(cluster);
   add_allocated_hosts(cluster);
   apply_command_line(line, cluster);
   const Job job = make_job(line, cluster);
@@ -142,6 +142,11 @@ int run_cluster(const CommandLine& line) {
   allow_many_files();
   Output output(plan);
   Coordinator coordinator(job, output, make_starter(), {.say = say});
+  if (pmix != nullptr) {
+    coordinator.listening = [&](const Coordinator::Invitation& invitation) {
+      pmix->invite(invitation, cluster.options);
+    };
+  }
   Watchdog watchdog(line.timeout, {.stop = [&](int status, const std::string& text) { coordinator.stop(status, text); },
                                    .last_words = [&] { output.end_all(); },
                                    .grace = watchdog_grace});
@@ -159,6 +164,19 @@ int run_cluster(const CommandLine& line) {
     if (status == 0) status = static_cast<int>(ExitStatus::program_failed);
   }
   return status;
+}
+
+}  // namespace
+
+int run_cluster(const CommandLine& line) {
+  std::optional<PmixRun> pmix = PmixRun::find();
+  if (pmix && !pmix->is_launcher()) return pmix->run_node();
+  try {
+    return run_cluster_with(line, pmix ? &*pmix : nullptr);
+  } catch (const Error&) {
+    if (pmix) pmix->call_off();
+    throw;
+  }
 }
 
 }  // namespace aplib::launch

@@ -121,6 +121,7 @@ void Coordinator::Inside::start_nodes() {
   std::vector<NodeStart> starts;
   for (std::uint32_t process = 0; process < members.size(); ++process) {
     const ClusterHost& host = job.cluster.hosts[process];
+    if (host.launch == LaunchKind::pmix && owner.listening) continue;  // it is there already
     // First the address by which this host comes, then the others.
     std::string list;
     for (const bool first : {true, false}) {
