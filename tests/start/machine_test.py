@@ -128,13 +128,41 @@ class BySlurm(unittest.TestCase):
 
 
 class ByPmix(unittest.TestCase):
+    """The launcher's processes become one machine; the first of them leads."""
+
+    def check(self, launcher, processes, **options):
+        folder = servers.Folder("pmix")
+        self.addCleanup(folder.remove)
+        file = folder.write("cluster.toml", f'[machine]\nlaunch = "pmix"\ncells = {2 * processes}\n')
+        command = [*launcher, driver.BIN / "aprun", "-f", file, RING]
+        run = subprocess.run([*command, "1000"], text=True, capture_output=True, timeout=60, **options)
+        self.assertEqual((run.returncode, run.stdout), (0, "all run\nall done\n"), run)
+        one_message(run.stderr.splitlines(), rf"^aprun: grid {2 * processes}x1, cells by measured speed: ")
+
+        run = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+        self.assertEqual(run.stdout.readline(), "all run\n")
+        nodes = [pid for pid, line in namespaces.processes().items() if line.startswith(str(driver.BIN / "aprun"))]
+        self.assertGreaterEqual(len(nodes), processes, namespaces.processes())
+        os.kill(max(nodes), signal.SIGKILL)
+        _, errors = run.communicate(timeout=60)
+        self.assertNotEqual(run.returncode, 0, errors)
+        self.assertTrue(namespaces.wait_until(lambda: not [line for line in namespaces.processes().values() if "/aprun" in line], 20),
+                        namespaces.processes())
+        self.assertRegex(errors, r"aprun: \S+ \(cells \d-\d\) is lost: ")
+
     def test_mpirun(self):
         reason = servers.missing({"mpirun": "openmpi-bin"})
         if reason:
             self.skipTest(reason)
-        run = subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "3", driver.BIN / "aprun", "-n", "6", RING, "1000"],
-                             text=True, capture_output=True, timeout=60, env=dict(os.environ, OMPI_MCA_plm_rsh_agent="false"))
-        self.assertEqual((run.returncode, run.stdout), (0, "all run\nall done\n"), run)
+        self.check(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "3"], 3, env=dict(os.environ, OMPI_MCA_plm_rsh_agent="false"))
+
+    def test_srun(self):
+        reason = servers.Slurm.hindrance()
+        if reason:
+            self.skipTest(reason)
+        slurm = servers.Slurm(["n1", "n2"])
+        self.addCleanup(slurm.close)
+        self.check(slurm.network.hosts[0].command(["srun", "--mpi=pmix", "-N2", "-n2"]), 2, env=slurm.environment)
 
 
 if __name__ == "__main__":
