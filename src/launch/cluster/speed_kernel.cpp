@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t arrays = 4;
 constexpr std::size_t bytes_min = std::size_t{64} << 20;
-constexpr std::size_t bytes_max = std::size_t{256} << 20;
+constexpr std::size_t bytes_max = std::size_t{128} << 20;
 constexpr std::size_t points_min = 64;
 constexpr std::size_t points_per_step = 8192;
 

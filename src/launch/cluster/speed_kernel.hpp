@@ -26,7 +26,7 @@ class SpeedKernel {
 /// Multiply-adds of doubles in registers. Unit: one of them.
 [[nodiscard]] std::unique_ptr<SpeedKernel> make_compute_kernel();
 
-/// A grid for each of `threads` so that their arrays together are larger than this computer's caches, within limits (64 .. 256 MiB).
+/// A grid for each of `threads` so that their arrays together are larger than this computer's caches, within limits (64 .. 128 MiB).
 [[nodiscard]] std::size_t memory_kernel_points(std::size_t threads);
 
 }  // namespace aplib::launch

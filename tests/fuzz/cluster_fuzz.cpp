@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+// The same promise as tests/cluster/cluster_mutation_test.cpp, for libFuzzer, which finds its own way by coverage:
+//
+//   build/<preset>/bin/cluster_fuzz -max_len=4096 corpus/ examples/
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+#include "aplib/error.hpp"
+#include "launch/cluster/cluster.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace aplib::launch;
+  try {
+    const Cluster cluster =
+        parse_cluster({reinterpret_cast<const char*>(data), size}, "c.toml");  // bytes as the file has them
+    const std::vector<HostSpeed> speeds(cluster.hosts.size(), {.speed = 1, .threads = 2});
+    (void)share_cells(cluster, speeds);
+  } catch (const aplib::Error& error) {
+    if (error.code() == aplib::Errc::bad_option && std::string_view(error.what()).starts_with("c.toml:")) return 0;
+    std::fprintf(stderr, "not an error of the file: %s\n", error.what());
+    std::abort();
+  }
+  return 0;
+}
