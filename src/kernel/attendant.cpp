@@ -67,13 +67,14 @@ void Attendant::run() {
       network_.counts().write(note);
       supervisor_.send_note(note.bytes());
     }
-    if (network_.someone_waits() && (!all_asleep || told)) {
+    if (network_.someone_waits() && (!all_asleep || told) && !network_.is_short_of_memory()) {
       sleep_until_stirred(word);
       continue;
     }
     const std::uint64_t polls = network_.polls();
     os::futex_wait(tick_, 0, tick_time);
     if (network_.polls() != polls || network_.someone_waits()) {
+      if (network_.is_short_of_memory()) network_.poll();
       network_.flush();
       continue;
     }

@@ -17,7 +17,6 @@ namespace {
 
 constexpr auto due_after = std::chrono::microseconds(20);
 constexpr auto room_sleep = std::chrono::milliseconds(1);
-constexpr std::uint32_t polls_per_unread_look = 64;
 
 std::int64_t nanoseconds_now() noexcept { return Clock::now().time_since_epoch().count(); }
 
@@ -108,7 +107,7 @@ bool ModuleNetwork::poll() {
 void ModuleNetwork::poll_alone() {
   if (!begun_ || ended_) return;
   port_.poll();  // what processors have for it: moves, ends of cells; and its backlog
-  if (unread_look_++ % polls_per_unread_look == 0 || short_of_memory_) check_unread();
+  check_unread();
   module_.poll();
   if (port_.backlog() != 0) port_.poll();
   polls_.store(polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // relaxed: a clock
@@ -143,12 +142,12 @@ void ModuleNetwork::check_unread() {
   for (std::size_t p = 0; p < domain_.thread_count(); ++p) unread += domain_.processors[p]->unread_bytes();
   const auto limit = static_cast<std::int64_t>(domain_.options.unread_limit_bytes);
   if (unread <= limit) {
-    short_of_memory_ = false;
+    short_of_memory_.store(false, std::memory_order_relaxed);  // relaxed: under poll_mutex_, for others a hint
     return;
   }
   const Clock::time_point now = Clock::now();
-  if (!short_of_memory_ || unread < unread_seen_) unread_since_ = now;
-  short_of_memory_ = true;
+  if (!is_short_of_memory() || unread < unread_seen_) unread_since_ = now;
+  short_of_memory_.store(true, std::memory_order_relaxed);  // relaxed: the same
   unread_seen_ = unread;
   if (now - unread_since_ < domain_.options.send_wait) return;
   domain_.fail(
@@ -158,7 +157,7 @@ void ModuleNetwork::check_unread() {
                   domain_.cells_of(domain_.process), unread >> 20, text::print_duration(domain_.options.send_wait)));
 }
 
-bool ModuleNetwork::wants(comm::Peer) { return !short_of_memory_ && !ended_; }
+bool ModuleNetwork::wants(comm::Peer) { return !is_short_of_memory() && !ended_; }
 
 void ModuleNetwork::nonsense(comm::Peer from, const std::string& what) {
   domain_.fail(static_cast<int>(ExitStatus::peer_lost),
@@ -265,6 +264,8 @@ void ModuleNetwork::peer_lost(comm::Peer peer, const std::string& why) {
 // ---------------------------------------------------------------- ends, starts, status
 
 void ModuleNetwork::cell_ended(std::uint32_t cell, const CellEnd& end) {
+  // While the machine stops, a cell's end is a consequence that must not be taken for the cause elsewhere. Acquire: pairs with stop().
+  if (domain_.stopping.load(std::memory_order_acquire)) return;
   // Behind all it has sent, to those it may have sent to. Others hear of it by the overseer, without a connection of their own.
   std::vector<std::uint32_t> told;
   for (std::uint32_t p = 0; p < peers_.size(); ++p) {

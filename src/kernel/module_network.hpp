@@ -79,6 +79,10 @@ class ModuleNetwork final : public Network, public comm::Receiver {
 
   // For the attendant.
   [[nodiscard]] bool someone_waits() const noexcept { return waiter_.load(std::memory_order_seq_cst); }
+  /// Too much waits here to be received: frames are left with their senders. Someone must look after it, though all sleep.
+  [[nodiscard]] bool is_short_of_memory() const noexcept {
+    return short_of_memory_.load(std::memory_order_relaxed);  // relaxed: looked at again and again
+  }
   [[nodiscard]] std::uint64_t polls() const noexcept {
     return polls_.load(std::memory_order_relaxed);
   }  // relaxed: a clock
@@ -121,10 +125,9 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   std::mutex poll_mutex_;
   bool begun_ = false;
   bool ended_ = false;
-  bool short_of_memory_ = false;
+  std::atomic<bool> short_of_memory_{false};
   std::int64_t unread_seen_ = 0;
   Clock::time_point unread_since_{};
-  std::uint32_t unread_look_ = 0;
 
   std::atomic<bool> waiter_{false};
   alignas(cache_pair_bytes) std::atomic<std::uint64_t> sent_{0};

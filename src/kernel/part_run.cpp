@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "aplib/error.hpp"
+#include "base/program_context.hpp"
 #include "kernel/deadlock.hpp"
 #include "kernel/loaded_run.hpp"
 
@@ -57,9 +58,12 @@ void PartRun::attach(Domain& domain) {
 
 void PartRun::begin(std::uint64_t starts) {
   network_->starts.store(starts, std::memory_order_relaxed);  // relaxed: before notes are dealt with
+  // Threads made here are the machine's, also when a loaded host program starts its cells: its own would belong to it.
+  ProgramContext* const starter = std::exchange(current_program_context, nullptr);
   network_->begin();
   if (machine_.domain->live_cells.load(std::memory_order_relaxed) == 0) network_->all_ended();  // relaxed: the same
   attendant_ = std::make_unique<Attendant>(*machine_.domain, *network_, *part_.supervisor);
+  current_program_context = starter;
   network_->status_changed();  // the host program may have given words before
 }
 

@@ -368,6 +368,19 @@ TEST(Parts, ReceiverThatTakesNothingIsNamedAtTheLimit) {
   EXPECT_TRUE(text.find("send-limit") != std::string::npos || text.find("unread-limit") != std::string::npos) << text;
 }
 
+TEST(Parts, MessagesThatNobodyReceivesEndTheRunAtTheLimit) {
+  Parts parts({2, 1}, {1, 1});
+  parts.options.set("unread-limit", "1m");
+  parts.options.set("send-wait", "200ms");
+  const PartsOutcome outcome = parts.run([] {
+    const std::vector<std::byte> body(1000);
+    for (int i = 0; i < 4000 && me() == 0; ++i) send(cell(1), std::span<const std::byte>(body));
+    static_cast<void>(receive({.type = 1}));
+  });
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_NE(outcome.failure().find("unread-limit"), std::string::npos) << outcome.failure();
+}
+
 TEST(Parts, SlowReceiverLosesNothing) {
   using namespace std::chrono_literals;
   Parts parts({2, 1}, {1, 1}, 1, {.capacity_bytes = 4096});
