@@ -141,9 +141,10 @@ class ByPmix(unittest.TestCase):
 
         run = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
         self.assertEqual(run.stdout.readline(), "all run\n")
-        nodes = [pid for pid, line in namespaces.processes().items() if line.startswith(str(driver.BIN / "aprun"))]
-        self.assertGreaterEqual(len(nodes), processes, namespaces.processes())
-        os.kill(max(nodes), signal.SIGKILL)
+        found = namespaces.processes()
+        self.assertGreaterEqual(len([line for line in found.values() if line.startswith(str(driver.BIN / "aprun"))]), processes, found)
+        node, = (pid for pid, line in found.items() if " --node " in line)  # of the first one, which leads
+        os.kill(node, signal.SIGKILL)
         _, errors = run.communicate(timeout=60)
         self.assertNotEqual(run.returncode, 0, errors)
         self.assertTrue(namespaces.wait_until(lambda: not [line for line in namespaces.processes().values() if "/aprun" in line], 20),
