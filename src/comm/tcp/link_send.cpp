@@ -60,13 +60,15 @@ bool Link::send(const Label& label, std::span<const std::byte> body) {
 void Link::send_connected(std::span<const std::byte, frame_header_bytes> header, std::span<const std::byte> body) {
   Lane& lane = *lanes_[0];
   if (body.size() < hold_below_bytes) {
-    const bool alone = lane.out.empty() && Clock::now() - last_write_ >= hold_within;
+    const Clock::time_point now = Clock::now();
+    const bool alone = lane.out.empty() && now - last_write_ >= hold_within;
     if (!alone) {
       lane.out.append(header, body);
       if (!lane.full && lane.out.bytes() >= held_bytes_max) write_lane(lane);
       note_queued();
       return;
     }
+    last_write_ = now;
     constexpr std::size_t together_max = 512;
     if (body.size() <= together_max) {  // one piece is cheaper for the system than two
       std::array<std::byte, frame_header_bytes + together_max> together;
@@ -151,7 +153,6 @@ bool Link::push_some(Outgoing& part) noexcept {
   part.header = behind(part.header, bytes);
   part.body = behind(part.body, bytes);
   if (part.bytes() == 0 && part.lane->full) set_full(*part.lane, false);
-  last_write_ = Clock::now();
   return true;
 }
 
