@@ -457,6 +457,13 @@ void Coordinator::Inside::start_failed(std::uint32_t process, const std::string&
 void Coordinator::Inside::process_ended(std::uint32_t process, int status, const std::string& words) {
   Member& member = *members[process];
   if (member.stage >= Stage::finished) return;
+  constexpr int without_launcher = static_cast<int>(ExitStatus::peer_lost);
+  if (status == without_launcher && member.connection != nullptr) {
+    // It does not hear us; then we hear no more of it either, and soon know why.
+    member.patience.start(job.cluster.options.peer_timeout + cause_patience,
+                          [this, process] { lose(process, "it does not hear aprun any more"); });
+    return;
+  }
   member.cause = fmt::format("its process {}", how_it_ended(status));
   if (member.stage == Stage::called && !words.empty()) member.cause += fmt::format(": {}", words);
   constexpr int killed = 128 + 9;
@@ -475,8 +482,8 @@ void Coordinator::Inside::connection_closed(std::uint32_t process, ConnectionEnd
     member.patience.cancel();
     return check_over();
   }
+  if (end == ConnectionEnd::silent || (member.cause.empty() && starter == nullptr)) return lose(process, why);
   if (!member.cause.empty()) return lose(process, member.cause);
-  if (end == ConnectionEnd::silent || starter == nullptr) return lose(process, why);
   member.patience.start(cause_patience, [this, process, why] { lose(process, why); });
 }
 

@@ -43,6 +43,7 @@ using namespace std::chrono_literals;
 constexpr auto grace = 1s;           // from being told to stop to the end by force
 constexpr auto close_patience = 1s;  // for the last frames
 constexpr int failed_status = static_cast<int>(ExitStatus::program_failed);
+constexpr int gone_status = static_cast<int>(ExitStatus::peer_lost);  // the launcher has gone
 
 /// The launcher has gone.
 struct Gone {};
@@ -179,7 +180,7 @@ void Node::launcher_gone(const std::string& why) {
     if (std::exchange(gone_, true)) return;
     if (sink_) sink_->drop();
     if (input_) input_->close_all();
-    if (machine_ != nullptr) stop_machine(*machine_, failed_status, fmt::format("the launcher is gone: {}", why));
+    if (machine_ != nullptr) stop_machine(*machine_, gone_status, fmt::format("the launcher is gone: {}", why));
   }
   letters_.close();
   files_.close();
@@ -188,13 +189,15 @@ void Node::launcher_gone(const std::string& why) {
 }
 
 void Node::end_soon() {
+  int status = failed_status;
   {
     const std::lock_guard lock(mutex_);
     if (input_) input_->close_all();  // who reads shall notice
+    status = gone_ ? gone_status : failed_status;
   }
-  last_resort_.start(grace, [this] {
+  last_resort_.start(grace, [this, status] {
     staged_.remove();
-    ::_exit(failed_status);
+    ::_exit(status);
   });
 }
 
@@ -267,6 +270,7 @@ int Node::run() {
   try {
     status = live();
   } catch (const Gone&) {
+    status = gone_status;
   } catch (const CalledOff&) {
     // The launcher has said why.
   } catch (const Error& error) {
