@@ -31,7 +31,7 @@ using Words = std::vector<std::string>;
 [[noreturn]] void refuse(const std::string& text) { throw Error(Errc::bad_argument, text); }
 
 /// An aprun that does not answer such a question soon is stopped (SIGSTOP), or a debugger has it.
-constexpr int status_seconds_max = 5;
+constexpr int status_seconds_max = 10;
 
 JobStatus status_of(const std::string& folder, std::uint32_t job) {
   auto status = read_status_lines(ask_job(folder, job, {"status"}, status_seconds_max));
