@@ -93,22 +93,22 @@ void send_window(End& end, const Order& order) {
 
 // All receives of a window are posted before its messages come: by as many tasks, as MPI programs post as many requests.
 void receive_posted(const Order& order) {
+  End end(order);  // one buffer for all, as MPI programs of this kind have it
   std::uint64_t arrived = 0;
   std::vector<aplib::Task> receivers;
   for (std::uint32_t i = 1; i <= order.window; ++i) {
     receivers.push_back(aplib::spawn(
-        [&order, &arrived] {
-          End end(order);
+        [&order, &arrived, &end] {
           for (std::uint64_t j = 0; j < order.count; ++j) {
             end.receive();
             if (++arrived % order.window == 0) acknowledge();
           }
-          end.check();
         },
         aplib::TaskId{i}));
   }
   acknowledge();  // they are there
   for (aplib::Task& receiver : receivers) receiver.join();
+  end.check();
 }
 
 void sum() {

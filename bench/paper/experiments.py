@@ -49,7 +49,7 @@ FULL = Plan(
     counts=(1, 2, 3, 4, 5, 6, 7, 8),
     smp_sizes=(Size(300, 3000), Size(2048, 60)),
     cluster_sizes=(Size(300, 300), Size(2048, 30)),
-    unequal_sizes=(Size(256, 4000), Size(724, 1200), Size(1448, 100)),
+    unequal_sizes=(Size(256, 4000), Size(1448, 300), Size(2048, 150), Size(2896, 75)),
     rates=("1gbit", "10mbit"),
 )
 QUICK = Plan(
@@ -62,6 +62,10 @@ QUICK = Plan(
 )
 
 
+def medians(found):
+    return {key: median(values) for key, values in found.items()}
+
+
 def one_host(scg, plan, cores):
     """{(side, cells): MFlops}: the paper's SMP."""
     values = {}
@@ -71,7 +75,7 @@ def one_host(scg, plan, cores):
             for cells in plan.counts:
                 run = scg.on_this_host(GRIDS[cells], min(cells, len(cores)), size.side, size.iterations)
                 values.setdefault((size.side, cells), []).append(run.mflops)
-    return {key: median(found) for key, found in values.items()}
+    return medians(values)
 
 
 def share_of_a_core(counts, cores):
@@ -101,7 +105,7 @@ def equal_hosts(scg, plan, cores, namespaces, folder):
                         file.write_text(hosts.started_by(text, machines), encoding="utf-8")
                         run = scg.on_cluster(file, size.side, size.iterations, front.command)
                         values.setdefault((rate, size.side, count), []).append(run.mflops)
-    return {key: median(found) for key, found in values.items()}
+    return medians(values)
 
 
 WAYS = ("one-each", "by-hand", "auto")
@@ -112,9 +116,11 @@ class Unequal:
     """One matrix on two unequal hosts."""
 
     size: Size
-    alone: dict  # MFlops by host
+    alone: dict  # MFlops by host, while the other does nothing
+    at_once: dict  # the same, while the other solves a matrix of its own
     together: dict  # MFlops by way
-    ratios: dict  # by way: together over the sum of the single speeds, made inside each round
+    ratios: dict  # by way: together over the sum of the speeds alone, made inside each round
+    at_once_ratios: dict  # over the sum of the speeds at once
     shares: str  # what "auto" gave to whom
     iteration_us: float  # with auto
 
@@ -122,7 +128,7 @@ class Unequal:
 def shares_told(words):
     """What aprun says about the shares that it made of "auto"."""
     found = [line for line in words.splitlines() if re.search(r"\bss-lx\b", line) and re.search(r"\bcells?\b", line)]
-    return found[0].strip() if found else ""
+    return re.sub(r"^aprun: ", "", found[0].strip()) if found else ""
 
 
 def unequal_hosts(scg, plan, cores, namespaces, examples, folder):
@@ -142,8 +148,10 @@ def unequal_hosts(scg, plan, cores, namespaces, examples, folder):
             files[way].write_text(hosts.started_by(text, machines), encoding="utf-8")
         for size in plan.unequal_sizes:
             alone = {host.name: [] for host in machines}
+            at_once = {host.name: [] for host in machines}
             together = {way: [] for way in WAYS}
             ratios = {way: [] for way in WAYS}
+            at_once_ratios = {way: [] for way in WAYS}
             shares, iterations_us = "", []
             for number in range(plan.rounds):
                 say(f"round {number + 1} of {plan.rounds}: unequal hosts, {size.title}")
@@ -151,19 +159,26 @@ def unequal_hosts(scg, plan, cores, namespaces, examples, folder):
                     run = scg.on_this_host("1x1", 1, size.side, size.iterations, machine.words)
                     alone[machine.name].append(run.mflops)
                 whole = sum(found[-1] for found in alone.values())
+                counts = [int(size.iterations * alone[machine.name][-1] / whole * 2) for machine in machines]
+                for machine, speed in zip(machines, scg.at_once(machines, size.side, counts)):
+                    at_once[machine.name].append(speed)
+                whole_at_once = sum(found[-1] for found in at_once.values())
                 for way in WAYS:
                     run = scg.on_cluster(files[way], size.side, size.iterations, front.command)
                     together[way].append(run.mflops)
                     ratios[way].append(run.mflops / whole)
+                    at_once_ratios[way].append(run.mflops / whole_at_once)
                     if way == "auto":
                         iterations_us.append(run.iteration_us)
                         shares = shares_told(run.words) or shares or f"{run.cells[0]} x {run.cells[1]} cells"
             outcome.append(
                 Unequal(
                     size,
-                    {name: median(found) for name, found in alone.items()},
-                    {way: median(found) for way, found in together.items()},
-                    {way: median(found) for way, found in ratios.items()},
+                    medians(alone),
+                    medians(at_once),
+                    medians(together),
+                    medians(ratios),
+                    medians(at_once_ratios),
                     shares,
                     median(iterations_us),
                 )

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""scripts/paper as a whole, quickly: every part that can run here runs, and the report has its table. What the figures are is not looked at."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests" / "support")]
+sys.dont_write_bytecode = True
+
+import namespaces  # noqa: E402 (the path must be set first)
+from paper import hosts  # noqa: E402
+
+
+class Named:
+    def __init__(self, name):
+        self.name = name
+
+    def line(self):
+        return f"there {self.name} \"$@\" {{cmd}}"
+
+
+def check_texts():
+    text = (ROOT / "examples" / "paper-unequal-by-hand.toml").read_text(encoding="utf-8")
+    changed = hosts.started_by(text, [Named("ss-lx"), Named("ss10")])
+    for name in ("ss-lx", "ss10"):
+        assert f'command = "there {name} \\"$@\\" {{cmd}}"' in changed, changed
+    assert "launch" not in changed, changed
+
+
+def main():
+    build = sys.argv[1]
+    check_texts()
+    expected = ["## One host"]
+    hindrance = namespaces.hindrance() or namespaces.CpuQuota.hindrance()
+    if hindrance is None:
+        expected += ["## Equal hosts", "## Unequal hosts", "ss-lx"]
+    else:
+        print(f"several hosts are not tried: {hindrance}")
+        expected += ["Not measured: several hosts"]
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, "-B", str(ROOT / "scripts" / "paper"), "--build", build, "--quick", "--out", folder],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        page = (pathlib.Path(folder) / "paper.md").read_text(encoding="utf-8")
+    for words in expected:
+        assert words in page, f"'{words}' is not in:\n{page}\n{done.stderr}"
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
