@@ -72,6 +72,39 @@ class Chaos(unittest.TestCase):
         self.assertIn(host.name, errors[-1])
         running.check_nothing_left()
 
+    def test_two_killed_nodes(self):
+        """One of them is named."""
+        running, host, _ = self.injure()
+        other = self.random.choice([one for one in running.hosts if one is not host])
+        pids = [running.node(one) for one in (host, other)]
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        self.check_end(running, LOST, rf"^aprun: ({host.name}|{other.name}) \(cells \d-\d\) is lost: its process was killed by signal 9 \(Killed\)")
+
+    def test_killed_node_while_it_starts(self):
+        """At any moment: it runs, or the launcher says which host is not there."""
+        for _ in range(3):
+            running = self.run_machine()
+            host = self.random.choice(running.hosts)
+            pids = []
+
+            def begun():
+                try:
+                    pids.append(running.node(host))
+                except AssertionError:
+                    return False
+                return True
+
+            self.assertTrue(namespaces.wait_until(begun, machine.PATIENCE, 0.001), running.describe())
+            time.sleep(self.random.random() * 0.05)
+            os.kill(pids[0], signal.SIGKILL)
+            got, errors = running.end()
+            self.assertIn(got, (2, LOST), running.describe())
+            one_message(errors, rf"^aprun: .*{host.name}.*killed by signal 9")
+            self.assertEqual(len(errors), 1, running.describe())
+            running.check_nothing_left()
+            self.assertEqual(running.files(), [])
+
     def test_stopped_node(self):
         running, host, lost = self.injure(comm_more=SHORT)
         os.kill(running.node(host), signal.SIGSTOP)
