@@ -115,6 +115,8 @@ int run(const CommandLine& line, const std::string& prefix) {
       std::in_place, door_actions(what.file, line.machine.cells, [&machine](int status, const std::string& text) {
         stop_machine(machine, status, text);
       }));
+  output.when_lost(
+      [&](const std::string& problem) { watchdog.stop(static_cast<int>(ExitStatus::program_failed), problem); });
   const Report report = run_program(machine, what, sink);
   door.reset();
   watchdog.finish();
@@ -126,7 +128,7 @@ int run(const CommandLine& line, const std::string& prefix) {
   if (report.reason.empty() && !all_well && !alone)
     fmt::print(stderr, "{}: {}\n", prefix, end_summary(report.cell_status));
   if (const std::string problem = output.problem(); !problem.empty()) {
-    fmt::print(stderr, "{}: {}\n", prefix, problem);
+    if (report.reason != problem) fmt::print(stderr, "{}: {}\n", prefix, problem);
     if (status == 0) status = static_cast<int>(ExitStatus::program_failed);
   }
   if (programs_remain(

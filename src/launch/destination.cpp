@@ -33,10 +33,10 @@ Destination::~Destination() {
   if (owned_) ::close(descriptor_);
 }
 
-void Destination::write(std::uint64_t writer, std::string_view text) {
-  if (text.empty()) return;
+bool Destination::write(std::uint64_t writer, std::string_view text) {
+  if (text.empty()) return true;
   const std::lock_guard lock(mutex_);
-  if (error_ != 0) return;
+  if (error_ != 0) return true;
   if (open_ != nobody && open_ != writer) {
     error_ = write_all(descriptor_, fmt::format("\n{}", text));
   } else {
@@ -44,6 +44,7 @@ void Destination::write(std::uint64_t writer, std::string_view text) {
   }
   // A cleared line, as progress bars leave it, is as good as a new one.
   open_ = text.ends_with('\n') || text.ends_with("\r\033[K") ? nobody : writer;
+  return error_ == 0;
 }
 
 bool Destination::is_open(std::uint64_t writer) {

@@ -22,8 +22,8 @@ class Destination {
   Destination& operator=(const Destination&) = delete;
 
   /// Writes `text`, the next bytes of `writer`, by one system call where the system takes them. Where `text` ends within a line, that line is the writer's until it goes on or another writer comes.
-  /// Call from: any thread. Blocks as the descriptor does.
-  void write(std::uint64_t writer, std::string_view text);
+  /// False, once: from here on all is lost, and problem() says why. Call from: any thread. Blocks as the descriptor does.
+  [[nodiscard]] bool write(std::uint64_t writer, std::string_view text);
 
   /// The line that stands open is `writer`'s.
   [[nodiscard]] bool is_open(std::uint64_t writer);

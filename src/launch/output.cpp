@@ -116,7 +116,7 @@ void Output::pass(Cell& cell, std::uint32_t id, Channel channel, std::string_vie
   Line& line = cell.lines[slot(channel)];
   Destination& to = destination(cell, id, channel);
   if (!plan_.tags || exclusive(channel)) {
-    to.write(writer(id, channel), text);
+    put(to, writer(id, channel), text);
   } else {
     const std::string tag = fmt::format("[{}] ", cell_text(id));
     std::string tagged;
@@ -129,9 +129,17 @@ void Output::pass(Cell& cell, std::uint32_t id, Channel channel, std::string_vie
       within = false;
       at = end;
     }
-    to.write(writer(id, channel), tagged);
+    put(to, writer(id, channel), tagged);
   }
   line.within = !text.ends_with('\n');
+}
+
+void Output::put(Destination& to, std::uint64_t writer, std::string_view text) {
+  if (to.write(writer, text)) return;
+  const std::string problem = to.problem();
+  if (problem.empty()) return;
+  note(problem);
+  if (lost_) lost_(problem);
 }
 
 void Output::write(std::uint32_t id, Channel channel, std::string_view bytes) {

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,6 +15,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "launch/destination.hpp"
 
@@ -44,6 +46,9 @@ class Output {
 
   /// Makes the output files of cells 0 .. cells - 1, empty, and looks whether their input files can be read, so that this fails before anything runs. Throws Error(failed) naming file and cause.
   void prepare(std::uint32_t cells, bool with_host);
+
+  /// Who is told, once, when output is lost: a disk is full. On the thread that writes, which may be in a task. Before anything is written.
+  void when_lost(std::function<void(const std::string& problem)> what) { lost_ = std::move(what); }
 
   /// The next bytes of a cell's stream.
   void write(std::uint32_t cell, Channel channel, std::string_view bytes);
@@ -85,9 +90,11 @@ class Output {
   Destination& destination(Cell& cell, std::uint32_t id, Channel channel);
   void pass(Cell& cell, std::uint32_t id, Channel channel, std::string_view text);
   void show(Cell& cell, std::uint32_t id, Channel channel);
+  void put(Destination& to, std::uint64_t writer, std::string_view text);
   void note(std::string problem);
 
   const OutputPlan plan_;
+  std::function<void(const std::string&)> lost_;
   int folder_;  // where names of files begin: a cell that asks may be elsewhere (--wd, chdir)
   bool with_host_ = false;
   std::uint32_t prepared_ = 0;  // cells whose files were made

@@ -25,6 +25,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::array watched{SIGINT, SIGTERM, SIGHUP};
 constexpr std::chrono::milliseconds farewell{500};  // for output, which a reader who has stopped may hold up
 
+constexpr unsigned char demand_mark = 0xff;  // no signal's number
+
 // For the handler: where it writes, and whether one came before.
 std::atomic<int> signal_pipe{-1};
 std::atomic<bool> signalled{false};
@@ -77,6 +79,15 @@ void Watchdog::finish() {
   thread_.join();
 }
 
+void Watchdog::stop(int status, const std::string& text) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (demand_) return;
+    demand_ = {status, text};
+  }
+  [[maybe_unused]] const ssize_t written = ::write(wake_[1], &demand_mark, 1);
+}
+
 void Watchdog::watch() {
   std::optional<Clock::time_point> deadline;
   if (timeout_)
@@ -93,9 +104,17 @@ void Watchdog::watch() {
     if (ready > 0) {
       unsigned char number = 0;
       if (::read(wake_[0], &number, 1) != 1 || number == 0) return;  // the run is over
-      status_ = 128 + number;
-      actions_.stop(*status_,
-                    fmt::format("{}: stopping the machine; once more ends the program at once", name_of(number)));
+      if (status_ && number == demand_mark) continue;
+      std::string text;
+      if (number == demand_mark) {
+        const std::lock_guard lock(mutex_);
+        status_ = demand_->first;
+        text = demand_->second;
+      } else {
+        status_ = 128 + number;
+        text = fmt::format("{}: stopping the machine; once more ends the program at once", name_of(number));
+      }
+      actions_.stop(*status_, text);
     } else if (Clock::now() < *deadline) {
       continue;
     } else if (status_) {

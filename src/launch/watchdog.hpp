@@ -4,9 +4,11 @@
 
 #include <chrono>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 namespace aplib::launch {
 
@@ -26,7 +28,9 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// Ended by time or signal: the exit status, else nothing. Call from: the thread that made it, after finish().
+  /// Ends the run as a signal would, for another reason. Any thread; the first counts.
+  void stop(int status, const std::string& text);
+  /// Ended by time, signal or stop(): the exit status, else nothing. Call from: the thread that made it, after finish().
   [[nodiscard]] std::optional<int> status() const noexcept { return status_; }
   /// As the destructor. A second call does nothing.
   void finish();
@@ -39,7 +43,9 @@ class Watchdog {
   std::optional<double> timeout_;
   Actions actions_;
   std::optional<int> status_;
-  int wake_[2] = {-1, -1};  // a pipe: the handlers' signal numbers, or 0 for the end
+  std::mutex mutex_;                                   // of what follows
+  std::optional<std::pair<int, std::string>> demand_;  // stop()'s
+  int wake_[2] = {-1, -1};                             // a pipe: the handlers' signal numbers, or 0 for the end
   std::thread thread_;
 };
 

@@ -178,6 +178,18 @@ TEST_F(Failure, ANodeWithoutAKeySaysWhoItIs) {
   EXPECT_TRUE(contains(ended.error, "no key came")) << ended.error;
 }
 
+TEST_F(Failure, OutputThatCannotBeWrittenEndsTheRun) {
+  const std::string program = folder_.compile("program", R"(
+#include <stdio.h>
+int main(void) { for (;;) puts("y"); })");
+  const Ended many = aprun_cluster(local_cluster(folder_, 2, 1), {"--output", "/dev/full", program});
+  EXPECT_EQ(many.status, 1);
+  EXPECT_EQ(many.error, "aprun: cannot write /dev/full: No space left on device\n");
+  const Ended one = run({.arguments = {APRUN_PROGRAM, "-n", "2", "--output", "/dev/full", program}});
+  EXPECT_EQ(one.status, 1);
+  EXPECT_EQ(one.error, "aplib: cannot write /dev/full: No space left on device\n");
+}
+
 TEST_F(Failure, NobodyReadsTheOutput) {
   const std::string program = folder_.compile("program", R"(
 #include <stdio.h>

@@ -147,6 +147,8 @@ int run_cluster_with(const CommandLine& line, PmixRun* pmix) {
       pmix->invite(invitation, cluster.options);
     };
   }
+  output.when_lost(
+      [&](const std::string& problem) { coordinator.stop(static_cast<int>(ExitStatus::program_failed), problem); });
   Watchdog watchdog(line.timeout, {.stop = [&](int status, const std::string& text) { coordinator.stop(status, text); },
                                    .last_words = [&] { output.end_all(); },
                                    .grace = watchdog_grace});
@@ -160,7 +162,7 @@ int run_cluster_with(const CommandLine& line, PmixRun* pmix) {
   const bool all_well = std::ranges::all_of(result.cell_status, [](int each) { return each == 0; });
   if (result.reason.empty() && !all_well) say(end_summary(result.cell_status));
   if (const std::string problem = output.problem(); !problem.empty()) {
-    say(problem);
+    if (result.reason != problem) say(problem);
     if (status == 0) status = static_cast<int>(ExitStatus::program_failed);
   }
   return status;
