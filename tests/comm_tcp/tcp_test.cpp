@@ -294,7 +294,7 @@ TEST(OutQueue, GivesBackWhatWasAppended) {
   OutQueue queue;
   std::vector<std::byte> in;
   std::vector<std::byte> out;
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < 400; ++i) {
     std::vector<std::byte> first(next() >> 28);
     std::vector<std::byte> second(next() >> (next() % 8 == 0 ? 14 : 22));
     for (auto* bytes : {&first, &second}) {
