@@ -296,11 +296,12 @@ std::string Coordinator::Inside::data_address(std::uint32_t process) const {
 }
 
 void Coordinator::Inside::say_shares() {
-  if (!any_auto() || job.dry_run) return;
+  if (!any_auto() || job.dry_run || !needs_speeds(job.cluster)) return;
   std::string text;
   for (std::uint32_t process = 0; process < members.size(); ++process)
     text += fmt::format("{}{} {}", process == 0 ? "" : ", ", members[process]->name, shares.cells[process]);
-  actions.say(fmt::format("grid {}x{}, cells by measured speed: {}", shares.grid.nx, shares.grid.ny, text));
+  actions.say(fmt::format("grid {}x{}, cells by speed: {}; {:.0f} % of the sum of the speeds is used", shares.grid.nx,
+                          shares.grid.ny, text, 100 * shares.efficiency));
 }
 
 void Coordinator::Inside::describe_plan() {
