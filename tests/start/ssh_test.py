@@ -109,7 +109,7 @@ class Ssh(unittest.TestCase):
         run = Driver([("ssh", "ws1")], "/no/such/ssh -v")
         self.addCleanup(run.close)
         text, = run.wait("failed 0")
-        self.assertRegex(text, r"host 'ws1': cannot execute /no/such/ssh: No such file or directory; install an ssh client, or say which by APLIB_SSH")
+        self.assertRegex(text, r"host 'ws1': cannot execute /no/such/ssh: No such file or directory; install an ssh client")
 
     def test_connection_that_breaks(self):
         run = self.one([STAND_IN, "wait"])

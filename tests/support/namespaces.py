@@ -42,7 +42,7 @@ def hindrance():
 
 def enclose():
     """Goes on with this script in namespaces of its own for processes, network and mounts. When it ends, even by SIGKILL, the system ends every
-    process in there and removes the network and the mounts. Does nothing the second time."""
+    process in there and removes the network and the mounts, that of its temporary files (TMPDIR) too. Does nothing the second time."""
     if os.environ.get(INSIDE) == str(os.getppid()) == "1":
         return
     if os.environ.get(INSIDE) != "begin" or os.getpid() != 1:
@@ -55,8 +55,10 @@ def enclose():
     main = os.fork()
     if main == 0:
         os.environ[INSIDE] = "1"
-        Path("/run/netns").mkdir(parents=True, exist_ok=True)
-        subprocess.run(["mount", "-t", "tmpfs", "none", "/run/netns"], check=True)
+        for folder in ("/run/netns", "/run/aptest"):
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            subprocess.run(["mount", "-t", "tmpfs", "none", folder], check=True)
+        os.environ["TMPDIR"] = "/run/aptest"
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
         return
 

@@ -137,7 +137,7 @@ class SshWay : public Way {
   }
 
   std::string not_executed(const NodeStart& node, const std::string& why) const override {
-    return fmt::format("{}: {}; install an ssh client, or say which by APLIB_SSH", host_name(node), why);
+    return fmt::format("{}: {}; install an ssh client (package openssh-client) on this host", host_name(node), why);
   }
 
   std::vector<std::string> kill_command(const NodeStart& node, long group) const override {
