@@ -55,6 +55,14 @@ class Ssh(unittest.TestCase):
         run.wait("ended 0 0")
         self.assertEqual([line for line in run.lines if "<" in line and line.startswith("said")], [f"said 0 <{word}>" for word in words])
 
+    def test_what_login_shells_say_is_not_the_nodes(self):
+        banner = self.sshd.folder.write("banner", "no trespassing\n", 0o644)
+        other = servers.Sshd(f"Banner {banner}")
+        self.addCleanup(other.close)
+        run = self.drive([("ssh", "ws1", "127.0.0.1", "", "", [STAND_IN, "exit", 4])], other)
+        run.wait("ended 0 4 ")
+        self.assertFalse([line for line in run.lines if "trespassing" in line], run.lines)
+
     def test_folder(self):
         folder = self.sshd.folder.path / "it's a folder"
         folder.mkdir(exist_ok=True)

@@ -140,6 +140,8 @@ class SshWay : public Way {
     return fmt::format("{}: {}; install an ssh client (package openssh-client) on this host", host_name(node), why);
   }
 
+  bool has_foreword() const override { return true; }
+
   std::vector<std::string> kill_command(const NodeStart& node, long group) const override {
     return words(node, fmt::format("kill -KILL -{}", group));
   }

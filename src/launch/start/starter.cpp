@@ -114,6 +114,7 @@ class AllWays : public Starter {
   void begin(Launch& launch);
   void wait(std::optional<Clock::time_point> until);
   void take_output(Launch& launch);
+  void take_stream(Launch& launch, Child::Stream stream);
   void take_line(Launch& launch, std::string_view line);
   void take_end(Launch& launch, int status);
   void tell_failed(Node& node, const std::string& text);
@@ -299,19 +300,23 @@ void AllWays::reap() {
 }
 
 void AllWays::take_output(Launch& launch) {
-  // The marks come by the output: what it has complained about before it ended is read first.
-  for (const Child::Stream stream : {Child::error, Child::output}) {
-    std::string& unfinished = launch.unfinished_lines[stream];
-    for (std::string text = launch.child->read(stream); !text.empty(); text = launch.child->read(stream)) {
-      unfinished += text;
-      std::string_view rest = unfinished;
-      for (std::size_t eol = rest.find('\n'); eol != rest.npos || rest.size() > line_max; eol = rest.find('\n')) {
-        const std::size_t length = std::min(eol, rest.size());
-        take_line(launch, rest.substr(0, length));
-        rest.remove_prefix(std::min(length + 1, rest.size()));
-      }
-      unfinished = std::string(rest);
+  // The marks come by the output. The one of the begin is looked for first; what it has complained about before the one of its end is read before that.
+  if (launch.way->has_foreword() && !launch.nodes[0].end.began) take_stream(launch, Child::output);
+  take_stream(launch, Child::error);
+  take_stream(launch, Child::output);
+}
+
+void AllWays::take_stream(Launch& launch, Child::Stream stream) {
+  std::string& unfinished = launch.unfinished_lines[stream];
+  for (std::string text = launch.child->read(stream); !text.empty(); text = launch.child->read(stream)) {
+    unfinished += text;
+    std::string_view rest = unfinished;
+    for (std::size_t eol = rest.find('\n'); eol != rest.npos || rest.size() > line_max; eol = rest.find('\n')) {
+      const std::size_t length = std::min(eol, rest.size());
+      take_line(launch, rest.substr(0, length));
+      rest.remove_prefix(std::min(length + 1, rest.size()));
     }
+    unfinished = std::string(rest);
   }
 }
 
@@ -346,6 +351,7 @@ void AllWays::take_line(Launch& launch, std::string_view line) {
   };
   if (node != nullptr && line.starts_with(mark::begins)) {
     node->end.began = true;
+    if (launch.way->has_foreword()) node->end.words.clear();
     node->group = number_after(mark::begins);
     end_turn(launch);
     return;
@@ -369,6 +375,7 @@ void AllWays::take_line(Launch& launch, std::string_view line) {
     each.end.words.emplace_back(line);
     if (each.end.words.size() > words_max) each.end.words.erase(each.end.words.begin());
   }
+  if (launch.way->has_foreword() && !launch.nodes[0].end.began) return;
   Node& speaker = node == nullptr ? launch.nodes[0] : *node;
   if (events_.said) events_.said(speaker.start.process, std::string(line));
 }

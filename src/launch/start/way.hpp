@@ -53,6 +53,8 @@ class Way {
   [[nodiscard]] virtual bool together() const { return false; }
   /// At most some at a time.
   [[nodiscard]] virtual bool in_turn() const { return true; }
+  /// What comes before its shell's mark is of the way there (greetings, what login shells complain about) and tells something only when that fails.
+  [[nodiscard]] virtual bool has_foreword() const { return false; }
   /// A line of our process's that says nothing to anybody.
   [[nodiscard]] virtual bool is_noise(std::string_view /*line*/) const { return false; }
   /// A command that kills what runs for `node` on its host, where ending our own process does not; `group` as its shell told. Empty: not needed.
