@@ -21,6 +21,7 @@ namespace {
 void start_file(const char* call, const std::string& name, const std::string& host_file, TaskId task,
                 const char* const* arguments) {
   ProgramFile file = find_program_file(name, host_file);
+  if (file.path.empty() && face::launcher_has(name)) file.path = name;
   if (file.path.empty()) {
     // Both halves in one file: then the name is only a name, as in linked programs.
     if (!face::offers_cell_program(call, host_file)) {

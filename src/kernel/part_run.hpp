@@ -54,6 +54,8 @@ class PartRun {
   /// The host program has chosen another grid: who carries what then, in the old proportions.
   void share_again(Domain& domain, Grid grid);
   void announce_start(const Program& program, const std::string& file, const std::vector<std::string>& arguments);
+  /// See Supervisor.
+  std::string program_file(const std::string& file) { return part_.supervisor->program_file(file); }
   void announce_preset(std::uint32_t word);
   void status_changed() { network_->status_changed(); }
   [[nodiscard]] std::uint32_t other_status_words() const noexcept {

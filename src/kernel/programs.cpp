@@ -11,6 +11,7 @@
 #include "kernel/face.hpp"
 #include "kernel/loaded_run.hpp"
 #include "kernel/machine_impl.hpp"
+#include "kernel/part_run.hpp"
 #include "kernel/program_start.hpp"
 #include "loader/debugger_list.hpp"
 
@@ -266,7 +267,8 @@ void start_program(const char* call, const std::string& file, TaskId task, std::
   std::shared_ptr<const loader::Program> program;
   std::function<void()> body;
   try {
-    program = impl.loaded->load(file);
+    const bool is_here = impl.part == nullptr || ::access(file.c_str(), R_OK) == 0;
+    program = impl.loaded->load(is_here ? file : impl.part->program_file(file));
     body = impl.loaded->cell_body(program, loader::Entry::choose(*program, loader::Entry::Role::cell), arguments);
   } catch (const Error& error) {
     fail(error.code(), call, error.what());
@@ -275,6 +277,18 @@ void start_program(const char* call, const std::string& file, TaskId task, std::
   impl.program_stack_bytes = impl.options.program_stack_bytes;
   impl.start_cells(*self, std::move(body), task, file, arguments);
   impl.program_stack_bytes = 0;
+}
+
+bool launcher_has(const std::string& name) {
+  const TaskControl* self = running_task();
+  if (self == nullptr) return false;
+  const Machine::Impl& impl = Machine::Impl::of(self->cell->processor->domain());
+  if (impl.part == nullptr) return false;
+  try {
+    return !impl.part->program_file(name).empty();
+  } catch (const Error&) {  // it is not there either
+    return false;
+  }
 }
 
 bool offers_cell_program(const char* call, const std::string& file) {

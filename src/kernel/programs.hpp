@@ -59,6 +59,8 @@ APLIB_API void start_program(const char* call, const std::string& file, TaskId t
                              std::vector<std::string> arguments);
 /// Host program that was loaded: the path of its file. Empty: it was not.
 APLIB_API std::string host_file();
+/// Host program of a machine of several processes: the launcher has a program of this name, so start_program() takes the name. Call from: task; may block.
+APLIB_API bool launcher_has(const std::string& name);
 /// Host program that was loaded: `file` has a cell_main. Throws as start_program().
 APLIB_API bool offers_cell_program(const char* call, const std::string& file);
 }  // namespace face

@@ -224,6 +224,39 @@ int main(void) {
   EXPECT_TRUE(std::filesystem::is_empty(temporary.path()));
 }
 
+TEST_F(ClusterRun, HostProgramsLoadCellProgramsOnEveryHost) {
+  const std::string cells = folder_.compile("square", R"(
+#include <aplib/cellos.h>
+int main(void) {
+  int number;
+  int* told = crecv();
+  number = *told * getcid();
+  l_asend(gethcid(), 0, 5, &number, sizeof number);
+  return 0;
+})");
+  const std::string host = folder_.compile("front", R"(
+#include <aplib/cellos.h>
+#include <stdio.h>
+int host_main(int argc, char** argv) {
+  int factor = 10, sum = 0, cells;
+  if (argc > 1) cconfxy(3, 2);
+  if (!ccreat("square", 0, 0)) return 1;
+  cells = getncel();
+  for (int cell = 0; cell < cells; ++cell) l_asend(cell, 0, 0, &factor, sizeof factor);
+  for (int cell = 0; cell < cells; ++cell) sum += *(int*)crecv();
+  printf("%d cells: %d\n", cells, sum);
+  return 0;
+})");
+  const std::string cluster = local_cluster(folder_, 2, 2);
+  const Ended ended = aprun_cluster(cluster, {host});
+  EXPECT_EQ(ended.error, "");
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_EQ(ended.out, "4 cells: 60\n");
+  const Ended chosen = aprun_cluster(cluster, {host, "another grid"});
+  EXPECT_EQ(chosen.error, "");
+  EXPECT_EQ(chosen.out, "6 cells: 150\n");
+}
+
 TEST_F(ClusterRun, AnotherLauncherMayStartTheProcesses) {
   if (run({.arguments = {"/bin/sh", "-c", "command -v mpirun"}}).status != 0)
     GTEST_SKIP() << "mpirun is not installed (package openmpi-bin)";
