@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::uint32_t spins_per_clock_look = 16;
 constexpr std::uint32_t spins_per_network_poll = 4;  // it costs a system call; the rings are next door
+constexpr std::uint32_t polls_while_lately = 64;     // some 20 us: when something has come, the next is likely to
 constexpr std::uint32_t switches_per_network_look = 64;
 constexpr auto idle_before_asking = std::chrono::microseconds(10);
 constexpr auto held_sleep = std::chrono::microseconds(50);
@@ -173,9 +174,22 @@ TaskControl* Processor::idle(TaskControl* self) {
   const std::chrono::nanoseconds poll_time = is_host_ ? std::chrono::nanoseconds(0) : domain_.poll_time;
   std::uint32_t spins = 0;
   Clock::time_point start{};
+  Clock::time_point last_move{};  // the polling time runs from here
+  std::uint64_t moves_seen = network_ != nullptr ? network_->moves() : 0;
   while (true) {
     poll();
-    if (network_ != nullptr && spins % spins_per_network_poll == 0 && ready_.empty() && network_->poll()) poll();
+    if (network_ != nullptr && (network_lately_ != 0 || spins % spins_per_network_poll == 0) && ready_.empty() &&
+        network_->poll()) {
+      poll();
+      // In the middle of a large message: sleeping now would cost a wake-up for each piece of it.
+      if (const std::uint64_t moves = network_->moves(); moves != moves_seen) {
+        moves_seen = moves;
+        last_move = {};
+        network_lately_ = polls_while_lately;
+      } else if (network_lately_ != 0) {
+        --network_lately_;
+      }
+    }
     if (!collective_waits_.empty()) check_collectives();
     if (!ready_.empty()) break;
     if (domain_.stopping.load(std::memory_order_relaxed) &&
@@ -184,16 +198,17 @@ TaskControl* Processor::idle(TaskControl* self) {
       if (!ready_.empty()) break;
     }
     if (self == nullptr && domain_.over.load(std::memory_order_acquire)) break;  // acquire: what the last cell wrote
-    cpu_relax();
+    if (network_lately_ == 0) cpu_relax();  // else the system calls are pause enough
     if (++spins % spins_per_clock_look != 0 && poll_time.count() != 0) continue;
 
     const Clock::time_point now = Clock::now();
     if (start == Clock::time_point{}) start = now;
+    if (last_move == Clock::time_point{}) last_move = now;
     if (self != nullptr && spins <= spins_per_clock_look) self->wait_since = now;
     expire_timers(now);
     if (!ready_.empty()) break;
     if (now - start >= idle_before_asking) show_idle(start);
-    if (now - start >= poll_time) {
+    if (now - last_move >= poll_time) {
       show_idle(start);
       park();
       if (!ready_.empty()) break;

@@ -351,6 +351,7 @@ class Processor {
   Flow base_;                   // the thread's own stack
   Network* network_ = nullptr;  // null: one process
   std::uint32_t network_index_ = ~0U;
+  std::uint32_t network_lately_ = 0;  // polls for which the network is worth every look: something has come just now
   bool is_host_;
   bool is_network_;
   bool stop_seen_ = false;

@@ -86,7 +86,7 @@ class Module {
   /// Puts out what was held back. Any thread. Cheap when there is nothing. Never blocks.
   virtual void flush() noexcept = 0;
 
-  /// flush(), and then takes what has come, from every peer in turn, for a bounded time: at most some 64 KiB or one large read per peer. Never blocks. Returns whether it made any upcall. Calls must not
+  /// flush(), and then takes what has come, from every peer in turn, for a bounded time: at most some 64 KiB or one large read per peer. Never blocks. Returns whether it took anything: made an upcall, or read a part of a large body. Calls must not
   /// overlap, whichever threads make them.
   virtual bool poll() = 0;
 

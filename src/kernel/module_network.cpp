@@ -16,6 +16,7 @@ namespace aplib {
 namespace {
 
 constexpr auto due_after = std::chrono::microseconds(20);
+constexpr std::uint64_t polls_per_clock_look = 8;
 constexpr auto room_sleep = std::chrono::milliseconds(1);
 
 std::int64_t nanoseconds_now() noexcept { return Clock::now().time_since_epoch().count(); }
@@ -108,15 +109,19 @@ void ModuleNetwork::poll_alone() {
   if (!begun_ || ended_) return;
   port_.poll();  // what processors have for it: moves, ends of cells; and its backlog
   check_unread();
-  module_.poll();
+  if (module_.poll())
+    moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // relaxed: a hint
   if (port_.backlog() != 0) port_.poll();
-  polls_.store(polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // relaxed: a clock
-  last_poll_.store(nanoseconds_now(), std::memory_order_relaxed);                       // relaxed: a clock
+  const std::uint64_t polls = polls_.load(std::memory_order_relaxed) + 1;  // relaxed: a clock
+  polls_.store(polls, std::memory_order_relaxed);                          // relaxed: the same
+  // Idle processors poll again and again, and need not know when.
+  if (polls % polls_per_clock_look == 0) last_poll_.store(nanoseconds_now(), std::memory_order_relaxed);  // the same
 }
 
 void ModuleNetwork::poll_if_due() {
   const std::int64_t since = nanoseconds_now() - last_poll_.load(std::memory_order_relaxed);  // relaxed: a clock
-  if (since > std::chrono::nanoseconds(due_after).count()) poll();
+  if (since <= std::chrono::nanoseconds(due_after).count()) return;
+  if (poll()) last_poll_.store(nanoseconds_now(), std::memory_order_relaxed);  // relaxed: a clock
 }
 
 void ModuleNetwork::wait(std::optional<std::chrono::nanoseconds> timeout) noexcept {

@@ -43,6 +43,9 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   void send(TaskControl& self, const char* call, std::uint32_t cell, std::uint32_t task, std::uint64_t key,
             std::span<const std::byte> bytes) override;
   bool poll() override;
+  [[nodiscard]] std::uint64_t moves() const noexcept override {
+    return moves_.load(std::memory_order_relaxed);  // relaxed: a hint
+  }
   void poll_if_due() override;
   bool begin_wait() noexcept override { return !waiter_.exchange(true, std::memory_order_seq_cst); }
   void wait(std::optional<std::chrono::nanoseconds> timeout) noexcept override;
@@ -132,6 +135,7 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   std::atomic<bool> waiter_{false};
   alignas(cache_pair_bytes) std::atomic<std::uint64_t> sent_{0};
   alignas(cache_pair_bytes) std::atomic<std::uint64_t> received_{0};
+  std::atomic<std::uint64_t> moves_{0};  // written under poll_mutex_
   std::atomic<std::uint64_t> polls_{0};
   std::atomic<std::int64_t> last_poll_{0};  // nanoseconds of Clock
 

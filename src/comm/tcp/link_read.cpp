@@ -90,8 +90,9 @@ bool Link::read(Receiver& receiver) {
   }
   frames_received_.store(reader_->frames(), counting);
   bytes_received_.store(reader_->bytes(), counting);
-  const bool called =
-      reader_->frames() != frames || reader_->bytes() != bytes || was_large != !reader_->room_in_body().empty();
+  const bool called = reading == Reading::something ||  // perhaps only a part of a large body
+                      reader_->frames() != frames || reader_->bytes() != bytes ||
+                      was_large != !reader_->room_in_body().empty();
   if (!reader_->refusal().empty()) why = reader_->refusal();
   const bool in_order = reader_->ended_in_order() && reader_->refusal().empty();
   if (reading != Reading::over && !in_order && why.empty()) return called;
