@@ -6,6 +6,7 @@
 // thread, by the protocols that hold between processors anyway.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +21,10 @@ struct TaskControl;
 class Network {
  public:
   virtual ~Network() = default;
+
+  /// Frames may have been held back, to go out together: flush() when the task that has sent them waits. Set by send(). relaxed: a hint.
+  std::atomic<bool> holds_back{false};
+  virtual void flush() noexcept = 0;
 
   /// Sends a message of `self` to a cell of another process. Waits, and lets other tasks run, only while more than send-limit bytes wait for that process. Throws Error(exhausted) when none of them is taken
   /// for send-wait.

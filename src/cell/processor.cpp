@@ -12,9 +12,9 @@ namespace aplib {
 namespace {
 
 constexpr std::uint32_t spins_per_clock_look = 16;
-constexpr std::uint32_t spins_per_network_poll = 4;  // it costs a system call; the rings are next door
-constexpr std::uint32_t polls_while_lately = 64;     // some 20 us: when something has come, the next is likely to
-constexpr std::uint32_t switches_per_network_look = 64;
+constexpr std::uint32_t spins_per_network_poll = 4;        // it costs a system call; the rings are next door
+constexpr std::uint32_t polls_while_lately = 64;           // some 20 us: when something has come, the next is likely to
+constexpr std::uint64_t cycles_per_network_look = 50'000;  // 15 to 50 us
 constexpr auto idle_before_asking = std::chrono::microseconds(10);
 constexpr auto held_sleep = std::chrono::microseconds(50);
 
@@ -118,9 +118,10 @@ Wake Processor::wait(TaskControl& self, WaitFor what, const char* call) {
 
 // Leaves `self` for the next ready task. Returns when `self` is ready again, perhaps on another processor.
 void Processor::dispatch(TaskControl& self) {
+  if (network_ != nullptr) [[unlikely]]
+    look_after_network();
   if ((++switches_ & 7U) == 0) [[unlikely]] {
     poll();
-    if (network_ != nullptr && switches_ % switches_per_network_look == 0) network_->poll_if_due();
     if ((switches_ & 255U) == 0 && !timers_.empty()) expire_timers(Clock::now());
     if (ready_.size() > 1 && domain_.idle_processors.load(std::memory_order_relaxed) != 0) {  // relaxed: a hint
       offer_cells(self);
@@ -134,6 +135,15 @@ void Processor::dispatch(TaskControl& self) {
   }
   switch_to_task(self, *next, false);
   self.cell->processor->landed();
+}
+
+// Between two tasks. What the last one has sent goes out now, for the next one may compute for long; and for the same reason we look what has come.
+void Processor::look_after_network() {
+  if (network_->holds_back.load(std::memory_order_relaxed)) network_->flush();  // relaxed: a hint
+  const std::uint64_t now = cycles();
+  if (now - last_network_look_ < cycles_per_network_look) return;
+  last_network_look_ = now;
+  network_->poll_if_due();
 }
 
 void Processor::yield(TaskControl& self) {

@@ -238,6 +238,7 @@ class Processor {
 
   // processor.cpp
   void dispatch(TaskControl& self);
+  void look_after_network();
   void switch_to_task(Flow& from, TaskControl& to, bool ends);
   void landed() noexcept;
   TaskControl* idle(TaskControl* self);
@@ -351,7 +352,8 @@ class Processor {
   Flow base_;                   // the thread's own stack
   Network* network_ = nullptr;  // null: one process
   std::uint32_t network_index_ = ~0U;
-  std::uint32_t network_lately_ = 0;  // polls for which the network is worth every look: something has come just now
+  std::uint64_t last_network_look_ = 0;  // in cycles()
+  std::uint32_t network_lately_ = 0;     // polls for which the network is worth every look: something has come just now
   bool is_host_;
   bool is_network_;
   bool stop_seen_ = false;

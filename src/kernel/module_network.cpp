@@ -55,6 +55,7 @@ void ModuleNetwork::post(std::uint32_t process, FrameKind kind, comm::Label labe
   label.kind = static_cast<std::uint32_t>(kind);
   sent_.fetch_add(1, std::memory_order_relaxed);  // relaxed: see invariant (2); the module orders it before the frame
   module_.send(process, label, body);
+  if (!holds_back.load(std::memory_order_relaxed)) holds_back.store(true, std::memory_order_relaxed);  // a hint
 }
 
 void ModuleNetwork::send(TaskControl& self, const char* call, std::uint32_t cell, std::uint32_t task, std::uint64_t key,
@@ -109,6 +110,7 @@ void ModuleNetwork::poll_alone() {
   if (!begun_ || ended_) return;
   port_.poll();  // what processors have for it: moves, ends of cells; and its backlog
   check_unread();
+  holds_back.store(false, std::memory_order_relaxed);  // relaxed: a hint
   if (module_.poll())
     moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // relaxed: a hint
   if (port_.backlog() != 0) port_.poll();

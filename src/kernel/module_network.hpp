@@ -43,6 +43,11 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   void send(TaskControl& self, const char* call, std::uint32_t cell, std::uint32_t task, std::uint64_t key,
             std::span<const std::byte> bytes) override;
   bool poll() override;
+  void flush() noexcept override {
+    holds_back.store(false,
+                     std::memory_order_relaxed);  // relaxed: a hint; who sends now sets it again, behind its frame
+    module_.flush();
+  }
   [[nodiscard]] std::uint64_t moves() const noexcept override {
     return moves_.load(std::memory_order_relaxed);  // relaxed: a hint
   }
@@ -94,7 +99,6 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   [[nodiscard]] bool all_asleep() const noexcept;
   /// Nothing has come that would wake one; no processor has slept or woken since domain.sleepers was `word`.
   [[nodiscard]] bool is_quiet(std::uint64_t word);
-  void flush() noexcept { module_.flush(); }
 
  private:
   friend class Attendant;
