@@ -58,7 +58,8 @@ void Link::pause(bool pause) noexcept {
 }
 
 bool Link::read_ahead() const noexcept {
-  return std::any_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->stream->read_ahead(); });
+  return std::any_of(lanes_.begin(), lanes_.end(),
+                     [](const auto& lane) { return lane->reading && lane->stream->read_ahead(); });
 }
 
 bool Link::read(Receiver& receiver) {
