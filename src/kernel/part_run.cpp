@@ -18,15 +18,15 @@ namespace {
 
 constexpr auto inspection_time = std::chrono::milliseconds(500);  // who computes for longer than this is not looked at
 
-/// A look at the tasks of every processor, by the processors themselves. Kept alive by those who have not looked yet.
-struct Inspection {
+}  // namespace
+
+/// A look at the tasks of every processor, by the processors themselves.
+struct PartRun::Inspection {
   std::mutex mutex;
   std::condition_variable answered;
   std::vector<std::string> texts;
   std::size_t count = 0;
 };
-
-}  // namespace
 
 PartRun::PartRun(Machine::Impl& machine, const Part& part,
                  std::function<std::function<void()>(const StartNote&)> body_of)
@@ -215,26 +215,22 @@ std::string PartRun::describe_here() {
   Domain& domain = *machine_.domain;
   const std::size_t threads = domain.thread_count();
   if (network_->all_asleep()) return describe_tasks(domain);
-  auto inspection = std::make_shared<Inspection>();
+  std::erase_if(inspections_, [threads](const auto& each) {
+    const std::lock_guard lock(each->mutex);
+    return each->count == threads;
+  });
+  // Ours, not the processors': a run that ends leaves its last calls uncalled.
+  Inspection* const inspection = inspections_.emplace_back(std::make_unique<Inspection>()).get();
   inspection->texts.resize(threads);
-  struct Look {
-    std::shared_ptr<Inspection> inspection;
-    std::atomic<std::size_t> left;
-  };
-  auto* look = new Look{inspection, threads};  // the last to look deletes it
   network_->call_on_each(
       [](Processor& processor, void* state) {
-        auto* mine = static_cast<Look*>(state);
-        {
-          const std::lock_guard lock(mine->inspection->mutex);
-          mine->inspection->texts[processor.index()] = describe_tasks(processor.domain(), processor);
-          ++mine->inspection->count;
-          mine->inspection->answered.notify_one();
-        }
-        if (mine->left.fetch_sub(1, std::memory_order_acq_rel) == 1)
-          delete mine;  // acq_rel: after all others' last use
+        auto* mine = static_cast<Inspection*>(state);
+        const std::lock_guard lock(mine->mutex);
+        mine->texts[processor.index()] = describe_tasks(processor.domain(), processor);
+        ++mine->count;
+        mine->answered.notify_one();
       },
-      look);
+      inspection);
   std::unique_lock lock(inspection->mutex);
   inspection->answered.wait_for(lock, inspection_time, [&] { return inspection->count == threads; });
   std::string text;

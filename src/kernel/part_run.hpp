@@ -72,6 +72,7 @@ class PartRun {
   void start(const StartNote& note);
   void stop(int status);
   void answer_probe(std::uint64_t round);
+  struct Inspection;
   std::string describe_here();
 
   Machine::Impl& machine_;
@@ -92,6 +93,7 @@ class PartRun {
   std::optional<StartNote> first_start_;
   bool over_ = false;
   std::optional<int> stopped_status_;
+  std::vector<std::unique_ptr<Inspection>> inspections_;  // that a processor may still look for
 };
 
 /// Gives the status word to every cell here that has not posted one.
