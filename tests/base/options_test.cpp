@@ -51,6 +51,14 @@ const std::map<std::string_view, std::string> other_value{
     {"account-heap", "on"},
     {"tag-output", "on"},
     {"debugger-images", "500"},
+    {"module", "tcp"},
+    {"ports", "5100-5120"},
+    {"secure", "tls"},
+    {"streams", "4"},
+    {"send-limit", "2m"},
+    {"send-wait", "2s"},
+    {"unread-limit", "3m"},
+    {"peer-timeout", "3s"},
 };
 
 std::vector<std::string> values_of(const Options& options) {
@@ -112,6 +120,14 @@ TEST(Options, FieldsGetTheValues) {
   EXPECT_TRUE(options.account_heap);
   EXPECT_TRUE(options.tag_output);
   EXPECT_EQ(options.debugger_images, 500U);
+  EXPECT_EQ(options.module, "tcp");
+  EXPECT_EQ(options.ports, "5100-5120");
+  EXPECT_EQ(options.secure, "tls");
+  EXPECT_EQ(options.streams, 4U);
+  EXPECT_EQ(options.send_limit_bytes, std::size_t{2} << 20);
+  EXPECT_EQ(options.send_wait, 2s);
+  EXPECT_EQ(options.unread_limit_bytes, std::size_t{3} << 20);
+  EXPECT_EQ(options.peer_timeout, 3s);
   options.set("threads", "per-cell");
   EXPECT_EQ(options.threads, Options::threads_per_cell);
   options.set("threads", "auto");
@@ -199,7 +215,8 @@ TEST(Options, ABadValueChangesNothing) {
 
 constexpr const char* known_options =
     "known options: cells, threads, stack-size, poll-time, bind, balance, deadlock-report, log-level, "
-    "program-stack, private-libraries, shared-libraries, account-heap, tag-output, debugger-images";
+    "program-stack, private-libraries, shared-libraries, account-heap, tag-output, debugger-images, "
+    "module, ports, secure, streams, send-limit, send-wait, unread-limit, peer-timeout";
 
 TEST(Options, AnUnknownNameIsAnsweredWithTheNearestKnownOne) {
   const auto unknown = [](const std::string& name, const std::string& hint) {
@@ -267,7 +284,8 @@ TEST(Environment, UnknownVariablesAreErrors) {
   const std::string known =
       "known variables: APLIB_CELLS, APLIB_THREADS, APLIB_STACK_SIZE, APLIB_POLL_TIME, APLIB_BIND, APLIB_BALANCE, "
       "APLIB_DEADLOCK_REPORT, APLIB_LOG_LEVEL, APLIB_PROGRAM_STACK, APLIB_PRIVATE_LIBRARIES, APLIB_SHARED_LIBRARIES, "
-      "APLIB_ACCOUNT_HEAP, APLIB_TAG_OUTPUT, APLIB_DEBUGGER_IMAGES";
+      "APLIB_ACCOUNT_HEAP, APLIB_TAG_OUTPUT, APLIB_DEBUGGER_IMAGES, APLIB_MODULE, APLIB_PORTS, APLIB_SECURE, "
+      "APLIB_STREAMS, APLIB_SEND_LIMIT, APLIB_SEND_WAIT, APLIB_UNREAD_LIMIT, APLIB_PEER_TIMEOUT";
   {
     Environment environment;
     environment.set("APLIB_THREAD", "2");
