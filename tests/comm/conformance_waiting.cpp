@@ -142,6 +142,9 @@ TEST_P(Conformance, QueuedBytesGoOutWhileTheSenderSleeps) {
 }
 
 TEST_P(Conformance, WakeFromASignalHandler) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "ThreadSanitizer keeps signals back and now and then loses one; release and asan run this";
+#endif
   make(2);
   static std::atomic<Module*> target{nullptr};
   target.store(&node(0).module());
