@@ -3,6 +3,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "base/futex.hpp"
@@ -14,6 +15,8 @@ namespace aplib {
 namespace {
 
 constexpr auto tick_time = std::chrono::milliseconds(1);
+/// The longest pause: each look that was not needed doubles it, since on a host with a share of a core, or with many processes, ticks are felt.
+constexpr auto pause_max = std::chrono::milliseconds(16);
 constexpr std::uint32_t quiet_ticks = 20;  // asleep for so long: told to the overseer
 
 }  // namespace
@@ -32,6 +35,8 @@ Attendant::~Attendant() {
   closing_.store(true, std::memory_order_seq_cst);
   tick_.store(1, std::memory_order_release);
   os::futex_wake(tick_);
+  network_.attendant_dozes.store(0, std::memory_order_release);
+  os::futex_wake(network_.attendant_dozes);
   network_.attendant_asleep.store(0, std::memory_order_release);
   os::futex_wake(network_.attendant_asleep);
   network_.wake();
@@ -48,8 +53,20 @@ void Attendant::sleep_until_stirred(std::uint64_t quiet_word) {
   network_.attendant_asleep.store(0, std::memory_order_relaxed);  // relaxed: a waker in between wakes nobody
 }
 
+/// Who leaves a frame behind ends a long pause, or, as it is told of the pause too late, nearly always.
+void Attendant::pause(std::chrono::milliseconds time) {
+  if (time == tick_time) {
+    os::futex_wait(tick_, 0, time);
+    return;
+  }
+  network_.attendant_dozes.store(1, std::memory_order_seq_cst);
+  if (!closing_.load(std::memory_order_seq_cst)) os::futex_wait(network_.attendant_dozes, 1, time);
+  network_.attendant_dozes.store(0, std::memory_order_relaxed);  // relaxed: a waker in between wakes nobody
+}
+
 void Attendant::run() {
   std::uint64_t quiet_word = 0;
+  auto time = tick_time;
   std::uint32_t ticks = 0;
   bool told = false;
   while (!closing_.load(std::memory_order_acquire)) {
@@ -71,17 +88,22 @@ void Attendant::run() {
       sleep_until_stirred(word);
       continue;
     }
+    if (all_asleep || network_.is_short_of_memory()) time = tick_time;
     const std::uint64_t polls = network_.polls();
-    os::futex_wait(tick_, 0, tick_time);
+    pause(time);
+    const auto longer = std::min(2 * time, pause_max);
     if (network_.polls() != polls || network_.someone_waits()) {
       if (network_.is_short_of_memory()) network_.poll();
+      time = network_.holds_back.load(std::memory_order_relaxed) ? tick_time : longer;  // relaxed: a hint
       network_.flush();
       continue;
     }
     // Nobody looks after it: wait for what comes, so that it need not wait for the next tick.
+    const std::uint64_t moves = network_.moves();
     network_.poll();
     network_.wait(tick_time);
     network_.poll();
+    time = network_.moves() != moves ? tick_time : longer;
     // A processor may have begun to wait beside us, and what woke us may have been meant for it.
     if (network_.someone_waits()) network_.wake();
   }

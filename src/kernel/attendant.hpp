@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Attendant: a thread that looks after the network while no processor does. Processors poll it when they are idle, and one of them sleeps in it; but all of them may be busy for long. Then the
-// attendant sends what was held back and takes what has come, within about a millisecond. It also notices when all processors have gone to sleep for good, and tells the overseer. While they sleep, so does it.
+// attendant sends what was held back and takes what has come, within about a millisecond; when it was not needed for some time, what comes may wait up to 16 ms. It also notices when all processors have gone to sleep for good, and tells the overseer. While they sleep, so does it.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <thread>
 
@@ -23,6 +24,7 @@ class Attendant {
  private:
   void run();
   void sleep_until_stirred(std::uint64_t quiet_word);
+  void pause(std::chrono::milliseconds time);
 
   Domain& domain_;
   ModuleNetwork& network_;

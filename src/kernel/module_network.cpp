@@ -56,6 +56,11 @@ void ModuleNetwork::post(std::uint32_t process, FrameKind kind, comm::Label labe
   sent_.fetch_add(1, std::memory_order_relaxed);  // relaxed: see invariant (2); the module orders it before the frame
   module_.send(process, label, body);
   if (!holds_back.load(std::memory_order_relaxed)) holds_back.store(true, std::memory_order_relaxed);  // a hint
+  // relaxed: who sees it too late has its frame sent when it waits, or by the attendant some milliseconds later
+  if (attendant_dozes.load(std::memory_order_relaxed) != 0 && module_.queued(process) != 0) {
+    attendant_dozes.store(0, std::memory_order_release);
+    os::futex_wake(attendant_dozes);
+  }
 }
 
 void ModuleNetwork::send(TaskControl& self, const char* call, std::uint32_t cell, std::uint32_t task, std::uint64_t key,

@@ -148,6 +148,8 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   std::unique_ptr<std::atomic<std::uint64_t>[]> other_status_;  // by process: the same
 
  public:
+  /// 1: the attendant makes a long pause. Who leaves a frame behind ends it.
+  std::atomic<std::uint32_t> attendant_dozes{0};
   /// Ends a sleep of the attendant.
   std::atomic<std::uint32_t> attendant_asleep{0};
 };

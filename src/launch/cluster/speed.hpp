@@ -10,7 +10,7 @@
 
 namespace aplib::launch {
 
-/// How long a run of Speed::Kind::memory and ::compute takes; up to three times as long where a CPU quota stops threads now and then.
+/// How long a run of Speed::Kind::memory and ::compute takes; three times as long where a CPU quota stops threads now and then.
 constexpr std::chrono::milliseconds speed_run_time{400};
 /// A command of Speed::Kind::command that takes longer is ended.
 constexpr std::chrono::seconds speed_command_time_max{60};

@@ -21,7 +21,7 @@ void SpeedMeter::note(const Stop& stop) {
 bool SpeedMeter::enough(Clock::duration time) const {
   const Clock::duration passed = last_ - start_;
   if (passed < time) return false;
-  return stops_.empty() || stops_.size() > periods_wanted || passed >= 3 * time;
+  return stops_.empty() || passed >= 3 * time;
 }
 
 double SpeedMeter::rate() const {

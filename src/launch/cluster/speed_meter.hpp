@@ -16,14 +16,12 @@ class SpeedMeter {
   using Clock = std::chrono::steady_clock;
   /// Between pieces of microseconds: only a scheduler takes so long.
   static constexpr std::chrono::milliseconds stop_min{4};
-  /// Whole periods that are wanted where there are stops.
-  static constexpr std::size_t periods_wanted = 6;
 
   explicit SpeedMeter(Clock::time_point start) : start_(start), last_(start) {}
 
   /// `work` was done since the last call, which ends now.
   void add(double work, Clock::time_point now);
-  /// Enough is known: `time` has passed, and, if stops show, enough whole periods or three times `time`.
+  /// Enough is known: `time` has passed; three times as much if stops show, whose lengths vary by some milliseconds.
   [[nodiscard]] bool enough(Clock::duration time) const;
   /// Work per second.
   [[nodiscard]] double rate() const;
