@@ -3,6 +3,7 @@
 
 import re
 import shlex
+import subprocess
 
 
 class SlowHost:
@@ -21,6 +22,20 @@ class SlowHost:
     def line(self):
         """The same as `command` of a cluster file: {cmd} stays as it is."""
         return shlex.join(self.words(["{cmd}"])).replace("'{cmd}'", "{cmd}")
+
+
+class Filler:
+    """Uses what others leave of a core: a virtual processor that falls asleep whenever a quota is used up wakes slowly, and its speed varies by a fifth."""
+
+    def __init__(self, core):
+        self.command = ["chrt", "--idle", "0", "taskset", "-c", str(core), "sh", "-c", "while :; do :; done"]
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self.command)
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
 
 
 def toml_text(text):

@@ -49,14 +49,15 @@ slower one. Two virtual nodes on the faster one: 5.78, 85 % of the sum. Here: 24
 `cells = "auto"` measures both hosts and shares the cells out. Target: at least {target:.2f} of the sum. {verdict}
 
 - Every ratio is made of runs that follow each other, in each round; the median of the rounds is shown. "Alone" is one cell with the whole matrix on that host,
-  while the other host does nothing. The second share is that of the speeds which both hosts reach while each solves a whole matrix at the same time: these two hosts
-  have one memory, which the paper's had not, and a matrix that lies in memory is slower when both use it.
+  while the other host does nothing.
+- Both hosts are given the same core, which has time for both. On two cores they would compute at the same time and share the memory, which the paper's hosts
+  did not. What they leave of the core is used by a program of the lowest priority, so that the processor never sleeps.
 - Quotas: a host computes at full speed until its quota for the period is used up, then stands still until the next period. Periods are {period} ms, not the
   system's 100 ms, so that standing still is short against a run, and with larger matrices against an iteration.
 - Cells wait for each other at every global sum. A host that sleeps while it waits uses nothing of its quota, and a host that polls does, so hosts
   with a share of a core sleep at once (`poll-time = 0` in the cluster files).
 - The paper's matrix takes some 20 us an iteration on a core of today, less than a message by tcp takes: it shows the messages. Larger ones
-  take long enough to compute that messages hardly count. Where halves fit caches that the whole does not fit, the sum of the speeds is passed, as on the paper's SMP.
+  take long enough to compute that messages hardly count. Where cells fit caches that the whole does not fit, the sum of the speeds can be passed, as on the paper's SMP.
 """
 
 
@@ -103,9 +104,7 @@ def unequal_table(outcome):
     ways = [f"{speed:.2f} = {speed / 6.74:.0%}" for speed in (4.52, 5.78)]
     lines = [["the paper, 256 x 256", "2.44", "4.30", *ways, "-", "-", "-"]]
     for one in outcome:
-        ways = [
-            f"{mflops(one.together[way])} = **{one.ratios[way]:.0%}**, {one.at_once_ratios[way]:.0%}" for way in WAY_NAMES
-        ]
+        ways = [f"{mflops(one.together[way])} = **{one.ratios[way]:.0%}**" for way in WAY_NAMES]
         alone = [mflops(one.alone[name]) for name in PAPER_ALONE]
         lines.append([one.size.title, *alone, *ways, one.shares, f"{one.iteration_us:,.0f}"])
     return table(header, lines)
@@ -115,10 +114,7 @@ def verdict(outcome):
     def judged(ratio):
         return f"{ratio:.3f}, {'met' if ratio >= TARGET else 'MISSED'}"
 
-    texts = [
-        f"{one.size.title}: {judged(one.ratios['auto'])} (of the speeds at once: {judged(one.at_once_ratios['auto'])})"
-        for one in outcome
-    ]
+    texts = [f"{one.size.title}: {judged(one.ratios['auto'])}" for one in outcome]
     return "; ".join(texts) + "."
 
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Runs scg and reads what it says."""
 
-import concurrent.futures
 import json
 import math
 import statistics
@@ -38,15 +37,6 @@ class Scg:
     def on_cluster(self, file, side, iterations, wrap=lambda words: words):
         """MFlops of a machine of several."""
         return self.measured(wrap([self.aprun, "-f", str(file), self.program, *self.arguments(side, iterations)]))
-
-    def at_once(self, machines, side, iterations):
-        """MFlops of a machine of one process and one cell on each of `machines`, all at the same time. `iterations`: of each, so that they end together."""
-        words = [self.aprun, "--cells", "1x1", "--threads", "1", self.program]
-        commands = [
-            machine.words([*words, *self.arguments(side, count)]) for machine, count in zip(machines, iterations)
-        ]
-        with concurrent.futures.ThreadPoolExecutor(len(commands)) as pool:
-            return [run.mflops for run in pool.map(self.measured, commands)]
 
     def measured(self, command):
         try:
