@@ -15,7 +15,7 @@ INTRODUCTION = """<!-- SPDX-License-Identifier: MIT -->
 `scripts/paper` runs what the paper on APlib measured ({paper}), on this computer, and writes this page. Its hosts are network
 namespaces with links of a given rate and a share of a core each: hosts for everything but the price.
 
-{date}. Machine: {machine}. Medians of {rounds} runs, as in the paper, which took the middle of 3. The program is [scg](scg.md).
+{date}. Machine: {machine}. Medians of {rounds} runs (the paper took the middle of 3). The program is [scg](scg.md).
 {picture}
 """
 
