@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """launch = "slurm" in an allocation of a real cluster: three hosts that are network namespaces."""
+import re
 import shlex
 import unittest
 
@@ -35,8 +36,8 @@ class SlurmJob(unittest.TestCase):
         run = self.drive([("slurm", name, "", "", "", [STAND_IN, "print", f"part {i} of {name}"]) for i, name in enumerate(hosts)])
         run.wait("ended", 4)
         for i, name in enumerate(hosts):
-            self.assertIn(f"said {i} key: {KEY}", run.lines)
-            self.assertIn(f"said {i} <part {i} of {name}>", run.lines)
+            run.wait(f"^said {i} key: {KEY}$")
+            run.wait(f"^said {i} <part {i} of {name}>$")
             run.wait(f"ended {i} 0 ")
         self.assertFalse([line for line in run.lines if "srun:" in line], run.lines)
 
@@ -46,7 +47,7 @@ class SlurmJob(unittest.TestCase):
         run.wait("ended . 0", 3)
         addresses = {host.name: host.address for host in self.slurm.network.hosts}
         for i, name in enumerate(("n3", "n1", "n2")):
-            self.assertTrue(any(line.startswith(f"said {i} ") and addresses[name] + "/" in line for line in run.lines), run.lines)
+            run.wait(f"^said {i} .*{re.escape(addresses[name])}/")
 
     def test_end_of_input_ends_all(self):
         run = self.drive([("slurm", name) for name in ("n1", "n2", "n3")])

@@ -41,7 +41,7 @@ class Ssh(unittest.TestCase):
     def test_key_goes_by_standard_input_and_its_end_ends_the_node(self):
         run = self.one([STAND_IN, "wait"])
         run.wait("said 0 arrived")
-        self.assertIn(f"said 0 key: {KEY}", run.lines)
+        run.wait(f"said 0 key: {KEY}")  # by the other pipe
         if ENCLOSED:  # nobody sees it
             self.assertFalse([line for line in namespaces.processes().values() if KEY in line])
         lines = run.close()
