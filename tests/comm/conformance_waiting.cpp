@@ -98,7 +98,7 @@ TEST_P(Conformance, FramesEndTheWait) {
       if (self == 1 || label.key + 1 < rounds) node(self).send(from, bytes);
     };
     run(self, [this, self] { return node(self).recorder().frames() == rounds; });
-    node(self).module().flush();  // The last answer.
+    run(self, [this, self] { return node(self).module().queued(1 - self) == 0; });  // The last answer.
   };
   node(0).send(1, 8);
   std::thread other(play, 1);
