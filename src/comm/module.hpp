@@ -12,8 +12,11 @@
 //  (3) Upcalls (Receiver) are made by poll() alone, on the thread that called it, and never overlap.
 //  (4) What comes from the network is hostile until proved otherwise: it ends a connection, never the process. What is no peer at all is dropped and counted.
 //  (5) Nothing spins or ticks while nothing is sent and nothing comes.
+//  (6) Remote memory, where reaches_memory() says so: write() and read() reach the peer's memory without its program. A frame sent behind a write() to the same peer is received after
+//      what was written can be seen there. The other way round nothing is promised: a write may overtake frames.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -44,6 +47,17 @@ class Receiver {
 
   /// Nothing comes from `peer` any more, and what is sent there is dropped. `why` for people: "connection reset by peer". Once per peer; not after the peer's or our own close().
   virtual void peer_lost(Peer peer, const std::string& why) = 0;
+
+  /// The write() or read() that was given `context` is over. ok: what was written can be seen by the peer's threads, or what was read is here. Else the peer is lost or the memory is
+  /// not open to us. Once each; also before close() ends.
+  virtual void memory_done(std::uint64_t /*context*/, bool /*ok*/) {}
+};
+
+/// What another process needs to reach a piece of our memory: words of the module's own, carried between processes by the kernel.
+struct MemoryKey {
+  static constexpr std::size_t bytes_max = 60;
+  std::uint32_t bytes = 0;
+  std::array<std::byte, bytes_max> words{};
 };
 
 /// What a module has done so far. Counters only grow.
@@ -96,6 +110,32 @@ class Module {
 
   /// Ends wait(). Any thread; async-signal-safe.
   virtual void wake() noexcept = 0;
+
+  // Remote memory: promise (6). A module without it leaves these alone.
+
+  /// Can the peer's memory be reached, and ours by it? Constant once start() has returned. Any thread.
+  [[nodiscard]] virtual bool reaches_memory(Peer /*peer*/) const noexcept { return false; }
+  /// Opens memory of this process to write() and read() of the others, until conceal(). It stays the caller's, mapped readable and writable all that time. May cost a system call or more. Any thread, also in an upcall.
+  /// Throws Error(exhausted), Error(bad_argument) where the memory is not of a kind that can be opened.
+  virtual MemoryKey expose(std::span<std::byte> memory);
+  /// Closes it: who still writes there fails. Any thread, also in an upcall.
+  virtual void conceal(const MemoryKey& key) noexcept;
+  /// Begins to write `local` at `address` (the peer's own) of the memory that the peer has opened with `key`. `local` stays valid and unchanged until Receiver::memory_done(context).
+  /// Any thread, also in an upcall. Never waits for the peer. Throws Error(exhausted).
+  virtual void write(Peer to, const MemoryKey& key, std::uint64_t address, std::span<const std::byte> local,
+                     std::uint64_t context);
+  /// Begins to read from there into `local`, which is the module's until Receiver::memory_done(context). As write().
+  virtual void read(Peer from, const MemoryKey& key, std::uint64_t address, std::span<std::byte> local,
+                    std::uint64_t context);
+
+  // Sleeping on several modules at once (src/comm/mixed). wait() is for one alone.
+
+  /// A descriptor that becomes readable when poll() has something to do, or wake() is called, from arm() on: for poll(2) and epoll. -1: this module cannot be slept on together with others.
+  [[nodiscard]] virtual int descriptor() const noexcept { return -1; }
+  /// flush(), and makes the descriptor tell of what comes from now on. False: something is there already, do not sleep. Any thread.
+  virtual bool arm() { return true; }
+  /// After arm() and the sleep, whichever way it ended: the descriptor need not tell any more, and a wake() has been heard. Any thread.
+  virtual void disarm() noexcept {}
 
   /// Sends all that is queued, for at most `linger`, and tells all peers that this is the ordered end, so that they see no loss. No thread may be in another call. False: something could not be sent.
   virtual bool close(std::chrono::nanoseconds linger) = 0;

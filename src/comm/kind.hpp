@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+// ModuleKind: a module as a host knows it before any machine is there. From kind to module in three steps, because each process must know the others' endpoints first:
+//
+//   const ModuleKind& kind = ...;                        // built in or from a plug-in (kinds.hpp)
+//   if (auto why = kind.unusable(settings)) ...          // "no RDMA device"
+//   std::unique_ptr<Port> port = kind.open(settings);    // listens; port->endpoint() goes to the others
+//   std::unique_ptr<Module> module = port->join(...);    // theirs are known: the module
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/greeting.hpp"
+#include "comm/job_key.hpp"
+#include "comm/module.hpp"
+
+namespace aplib::comm {
+
+/// What a process knows of itself before it knows the others.
+struct PortSettings {
+  std::string address;  ///< Of this host, to listen on: "10.0.0.1". Empty: none is needed or known.
+  std::string ports;    ///< "5100-5120", or empty: the system chooses.
+  std::string host;     ///< Equal for two processes exactly when they share a kernel and its shared memory.
+  JobKey key;           ///< Proves to others that we belong to the job.
+  Secure secure = Secure::auth;
+  std::uint32_t streams = 0;  ///< Option of tcp.
+  std::string provider;       ///< Option of rdma: libfabric's provider, or empty: the best.
+  std::chrono::milliseconds peer_timeout{10'000};
+};
+
+/// What a process knows once the others have spoken.
+struct JoinSettings {
+  std::string machine;  ///< Name of the run, the same in all processes.
+  Peer self = 0;
+  std::vector<std::string>
+      endpoints;  ///< By process: what its port said. Empty: it has none, no frame goes there by this module.
+  std::vector<std::string> names;  ///< By process, for messages: "ws1".
+};
+
+class Port {
+ public:
+  virtual ~Port() = default;
+  /// For the others; printable, without blanks, commas and semicolons.
+  [[nodiscard]] virtual std::string endpoint() const = 0;
+  /// Once. Throws Error.
+  [[nodiscard]] virtual std::unique_ptr<Module> join(const JoinSettings& settings) = 0;
+};
+
+class ModuleKind {
+ public:
+  virtual ~ModuleKind() = default;
+  /// "tcp": what users write in module = "...".
+  [[nodiscard]] virtual std::string name() const = 0;
+  [[nodiscard]] virtual std::string version() const = 0;
+  /// One line for people: "frames over TCP, anywhere".
+  [[nodiscard]] virtual std::string description() const = 0;
+  /// Of two modules that reach a peer, "auto" takes the higher one: shm 300, rdma 200, tcp 100.
+  [[nodiscard]] virtual int rank() const = 0;
+  /// It has remote memory.
+  [[nodiscard]] virtual bool has_remote_memory() const = 0;
+  /// It keeps `secure`: auth and tls mean something. One that cannot is not taken where more is asked for than it has.
+  [[nodiscard]] virtual bool keeps(Secure secure) const = 0;
+  /// Why it cannot be used here and now: "no RDMA device is there". Nothing: it can.
+  [[nodiscard]] virtual std::optional<std::string> unusable(const PortSettings& settings) const = 0;
+  /// Throws Error.
+  [[nodiscard]] virtual std::unique_ptr<Port> open(const PortSettings& settings) const = 0;
+  /// Can two processes with these endpoints exchange frames by it? The same answer on both sides, given (a, b) or (b, a).
+  [[nodiscard]] virtual bool joins(const std::string& endpoint, const std::string& other) const = 0;
+};
+
+}  // namespace aplib::comm
