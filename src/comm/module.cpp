@@ -17,9 +17,9 @@ namespace {
 
 }  // namespace
 
-MemoryKey Module::expose(std::span<std::byte>) { no_remote_memory(*this, "expose"); }
+MemoryKey Module::expose(Peer, std::span<std::byte>) { no_remote_memory(*this, "expose"); }
 
-void Module::conceal(const MemoryKey&) noexcept {}
+void Module::conceal(Peer, const MemoryKey&) noexcept {}
 
 void Module::write(Peer, const MemoryKey&, std::uint64_t, std::span<const std::byte>, std::uint64_t) {
   no_remote_memory(*this, "write");

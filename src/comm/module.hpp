@@ -115,11 +115,11 @@ class Module {
 
   /// Can the peer's memory be reached, and ours by it? Constant once start() has returned. Any thread.
   [[nodiscard]] virtual bool reaches_memory(Peer /*peer*/) const noexcept { return false; }
-  /// Opens memory of this process to write() and read() of the others, until conceal(). It stays the caller's, mapped readable and writable all that time. May cost a system call or more. Any thread, also in an upcall.
-  /// Throws Error(exhausted), Error(bad_argument) where the memory is not of a kind that can be opened.
-  virtual MemoryKey expose(std::span<std::byte> memory);
-  /// Closes it: who still writes there fails. Any thread, also in an upcall.
-  virtual void conceal(const MemoryKey& key) noexcept;
+  /// Opens memory of this process to write() and read() of `peer`, until conceal(). It stays the caller's, mapped readable and writable all that time. May cost a system call or more; the same memory may be
+  /// opened to many peers, at the cost of one. Any thread, also in an upcall. Throws Error(exhausted), Error(bad_argument) where the memory is not of a kind that can be opened, or reaches_memory(peer) is not.
+  virtual MemoryKey expose(Peer peer, std::span<std::byte> memory);
+  /// Closes it to that peer: who still writes there fails. Any thread, also in an upcall.
+  virtual void conceal(Peer peer, const MemoryKey& key) noexcept;
   /// Begins to write `local` at `address` (the peer's own) of the memory that the peer has opened with `key`. `local` stays valid and unchanged until Receiver::memory_done(context).
   /// Any thread, also in an upcall. Never waits for the peer. Throws Error(exhausted).
   virtual void write(Peer to, const MemoryKey& key, std::uint64_t address, std::span<const std::byte> local,
@@ -130,11 +130,11 @@ class Module {
 
   // Sleeping on several modules at once (src/comm/mixed). wait() is for one alone.
 
-  /// A descriptor that becomes readable when poll() has something to do, or wake() is called, from arm() on: for poll(2) and epoll. -1: this module cannot be slept on together with others.
-  [[nodiscard]] virtual int descriptor() const noexcept { return -1; }
-  /// flush(), and makes the descriptor tell of what comes from now on. False: something is there already, do not sleep. Any thread.
+  /// A descriptor that is readable while poll() has something to do or a wake() has not been heard, from arm() to disarm(): for poll(2) and epoll. Always the same. -1: this module cannot be slept on together with others.
+  [[nodiscard]] virtual int descriptor() noexcept { return -1; }
+  /// flush(), and makes the descriptor tell. False: something is there already, do not sleep. Each arm(), also one that returned false, is followed by a disarm() of the same thread. Several threads may be between the two. Any thread.
   virtual bool arm() { return true; }
-  /// After arm() and the sleep, whichever way it ended: the descriptor need not tell any more, and a wake() has been heard. Any thread.
+  /// The sleep is over: the descriptor need not tell any more, and a wake() has been heard. Any thread.
   virtual void disarm() noexcept {}
 
   /// Sends all that is queued, for at most `linger`, and tells all peers that this is the ordered end, so that they see no loss. No thread may be in another call. False: something could not be sent.
