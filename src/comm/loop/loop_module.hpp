@@ -55,6 +55,9 @@ class LoopModule final : public Module {
   bool poll() override;
   void wait(std::optional<std::chrono::nanoseconds> timeout) override;
   void wake() noexcept override { process().bell.call(); }
+  [[nodiscard]] int descriptor() noexcept override { return process().bell.descriptor(); }
+  bool arm() override;
+  void disarm() noexcept override { process().bell.disarm(); }
   bool close(std::chrono::nanoseconds linger) override;
   [[nodiscard]] Traffic traffic() const noexcept override;
   [[nodiscard]] std::string describe(Peer peer) const override;
