@@ -116,6 +116,13 @@ void Recorder::peer_lost(Peer peer, const std::string& why) {
   EXPECT_EQ(++peers_[peer].lost, 1U) << "lost twice";
 }
 
+void Recorder::memory_done(std::uint64_t context, bool ok) {
+  const Upcall upcall(*this);
+  EXPECT_TRUE(ended_.emplace(context, ok).second) << "transfer " << context << " ended twice";
+  if (on_transfer) on_transfer(context, ok);
+  ++transfers_;
+}
+
 std::uint64_t Recorder::frames() const {
   return std::accumulate(peers_.begin(), peers_.end(), std::uint64_t{0},
                          [](std::uint64_t sum, const PeerState& peer) { return sum + peer.frames.load(); });

@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <span>
 #include <string>
@@ -60,6 +61,7 @@ class Recorder final : public Receiver {
   std::byte* large_begin(Peer from, const Label& label, std::size_t bytes) override;
   void large_end(Peer from, const Label& label, std::size_t bytes, bool complete) override;
   void peer_lost(Peer peer, const std::string& why) override;
+  void memory_done(std::uint64_t context, bool ok) override;
 
   // What came so far. Any thread.
   [[nodiscard]] std::uint64_t frames(Peer from) const { return peers_[from].frames.load(); }
@@ -71,12 +73,21 @@ class Recorder final : public Receiver {
   [[nodiscard]] std::uint64_t asked(Peer peer) const { return peers_[peer].asked.load(); }
   /// Of the loss. Thread that polls.
   [[nodiscard]] const std::string& why(Peer peer) const { return peers_[peer].why; }
+  /// Writes and reads that are over.
+  [[nodiscard]] std::uint64_t transfers() const { return transfers_.load(); }
+  /// How the write or read ended; nothing: not yet. Thread that polls.
+  [[nodiscard]] std::optional<bool> transfer(std::uint64_t context) const {
+    const auto found = ended_.find(context);
+    return found == ended_.end() ? std::nullopt : std::optional(found->second);
+  }
 
   // How it behaves. Any thread.
   void want(Peer from, bool yes) { peers_[from].wanted.store(yes); }
   void refuse_large(Peer from) { peers_[from].refuse_large.store(true); }
   /// Called in the upcall after each whole frame.
   std::function<void(Peer from, const Label& label, std::size_t bytes)> on_frame;
+  /// Called in the upcall after each write or read.
+  std::function<void(std::uint64_t context, bool ok)> on_transfer;
 
  private:
   friend class Node;
@@ -101,8 +112,10 @@ class Recorder final : public Receiver {
   std::vector<PeerState> peers_;
   std::atomic<std::thread::id> polling_{};  // The thread in poll() or close().
   std::atomic<bool> inside_{false};
-  std::uint64_t upcalls_ = 0;    // Thread that polls.
-  std::uint64_t questions_ = 0;  // wants(), of those.
+  std::atomic<std::uint64_t> transfers_{0};
+  std::map<std::uint64_t, bool> ended_;  // Thread that polls.
+  std::uint64_t upcalls_ = 0;            // Thread that polls.
+  std::uint64_t questions_ = 0;          // wants(), of those.
 };
 
 /// A process of the net: module and receiver.

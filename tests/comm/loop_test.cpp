@@ -2,12 +2,14 @@
 // What LoopNet has beyond the promises of any module: its faults, and runs that one seed repeats.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -47,9 +49,14 @@ class Scribe final : public Receiver {
     this->why = why;
     ++lost;
   }
+  void memory_done(std::uint64_t context, bool ok) override {
+    write(ok ? "d" : "n", self_, context, 0);
+    ++transfers;
+  }
 
   std::uint64_t frames = 0;
   std::uint64_t lost = 0;
+  std::uint64_t transfers = 0;
   std::string why;
 
  private:
@@ -96,15 +103,26 @@ constexpr LoopFaults awkward{.delay_polls_max = 6,
                              .capacity_bytes = 40'000,
                              .hold_back_bytes = 64};
 
-/// A run of five processes with traffic, deaths, cuts and stops, on one thread. Everything that came, in order.
+/// A run of five processes with frames, writes and reads, deaths, cuts and stops, on one thread. Everything that came, in order.
 std::string simulate(std::uint64_t seed) {
   constexpr Peer count = 5;
+  std::vector<std::array<std::byte, 500>> memory(count);
+  std::array<std::array<MemoryKey, count>, count> keys;  // Of the first's memory, for the second.
   Cluster cluster(count, awkward, seed);
+  for (Peer peer = 0; peer < count; ++peer) {
+    for (Peer to = 0; to < count; ++to) {
+      if (to != peer) keys[peer][to] = cluster.modules[peer]->expose(to, memory[peer]);
+    }
+  }
   std::mt19937_64 random(seed);
   for (std::uint64_t step = 0; step < 400; ++step) {
     const auto from = static_cast<Peer>(random() % count);
     const auto to = static_cast<Peer>((from + 1 + random() % (count - 1)) % count);
     cluster.send(from, to, step, random() % 10 == 0 ? random() % 100'000 : random() % 200);
+    const auto address = reinterpret_cast<std::uintptr_t>(memory[to].data());
+    const std::span<std::byte> own = std::span(memory[from]).first(random() % 500);
+    if (step % 3 == 1) cluster.modules[from]->write(to, keys[to][from], address, own, step);
+    if (step % 3 == 2) cluster.modules[from]->read(to, keys[to][from], address, own, step);
     cluster.modules[random() % count]->poll();
     const std::uint64_t event = random() % 400;
     if (event == 0) cluster.net.kill(from);
@@ -148,6 +166,65 @@ TEST(LoopTest, FramesOfOthersOvertake) {
   }
   EXPECT_GT(overtaken, 10);
   EXPECT_LT(overtaken, 90);
+}
+
+TEST(LoopTest, WritesAndFramesOvertakeEachOther) {
+  // Frames in front of a write come before or after it; those behind it never before. Two writes go in any order, and are seen in part.
+  constexpr std::size_t bytes = 16;
+  int late = 0;
+  int early = 0;
+  int second_first = 0;
+  int torn = 0;
+  const std::vector<std::byte> ones(bytes, std::byte{1});
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    std::vector<std::byte> memory(2 * bytes);
+    const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
+    Cluster cluster(2, {.delay_polls_max = 6, .piece_bytes_max = 60}, seed() + i);
+    const MemoryKey key = cluster.modules[1]->expose(0, memory);
+    const auto ones_in = [&](std::size_t from) {
+      return std::count(memory.begin() + static_cast<std::ptrdiff_t>(from),
+                        memory.begin() + static_cast<std::ptrdiff_t>(from + bytes), std::byte{1});
+    };
+    cluster.send(0, 1, 1, 8);
+    cluster.modules[0]->write(1, key, address, ones, 1);
+    cluster.modules[0]->write(1, key, address + bytes, ones, 2);
+    bool torn_here = false;
+    bool second_here = false;
+    while (cluster.scribes[1]->frames == 0) {
+      cluster.poll();
+      torn_here |= ones_in(0) % bytes != 0;
+      second_here |= ones_in(0) == 0 && ones_in(bytes) == bytes;
+    }
+    torn += torn_here ? 1 : 0;
+    second_first += second_here ? 1 : 0;
+    (ones_in(0) == bytes ? early : late) += 1;
+    cluster.send(0, 1, 2, 8);
+    while (cluster.scribes[1]->frames == 1) cluster.poll();
+    EXPECT_EQ(ones_in(0) + ones_in(bytes), 2 * bytes) << "seed " << seed() + i;
+    while (cluster.scribes[0]->transfers != 2) cluster.poll();
+    EXPECT_TRUE(cluster.net.quiet());
+  }
+  EXPECT_GT(late, 10);
+  EXPECT_GT(early, 10);
+  EXPECT_GT(second_first, 5);
+  EXPECT_GT(torn, 10);
+}
+
+TEST(LoopTest, ConcealedInTheMiddle) {
+  // Whatever part of a write had arrived: none does once conceal() has returned, and the writer hears of it.
+  for (std::uint64_t i = 0; i < 50; ++i) {
+    std::vector<std::byte> memory(5'000);
+    Cluster cluster(2, {.delay_polls_max = 2, .piece_bytes_max = 100}, seed() + i);
+    const MemoryKey key = cluster.modules[1]->expose(0, memory);
+    const std::vector<std::byte> ones(memory.size(), std::byte{1});
+    cluster.modules[0]->write(1, key, reinterpret_cast<std::uintptr_t>(memory.data()), ones, 1);
+    cluster.poll(3);
+    cluster.modules[1]->conceal(0, key);
+    const std::vector<std::byte> then = memory;
+    cluster.settle();
+    EXPECT_EQ(memory, then);
+    EXPECT_NE(cluster.text.find("n0>0 1 0\n"), std::string::npos);
+  }
 }
 
 TEST(LoopTest, DeathEndsStreamsAnywhere) {

@@ -102,7 +102,20 @@ bool LoopModule::poll() {
   bool called = false;
   for (std::uint32_t i = 0; i < count; ++i) {
     const Peer peer = order_[(first_ + i) % count];
-    if (peer != self_ && !stopped() && poll_peer(peer)) called = true;
+    if (peer == self_) continue;
+    if (!stopped() && tell_done(peer)) called = true;
+    if (!stopped() && poll_peer(peer)) called = true;
+  }
+  return called;
+}
+
+/// Tells of the writes and reads with one peer that are over. Whether there were any.
+bool LoopModule::tell_done(Peer peer) {
+  LoopPipe& pipe = net_->pipe(self_, peer);
+  bool called = false;
+  while (const std::optional<LoopTransfers::Done> done = pipe.transfer_done(!called)) {
+    receiver_->memory_done(done->context, done->ok);
+    called = true;
   }
   return called;
 }
@@ -163,24 +176,55 @@ void LoopModule::lose(Peer peer, const std::string& why) {
   receiver_->peer_lost(peer, why);
 }
 
+MemoryKey LoopModule::expose(Peer peer, std::span<std::byte> memory) {
+  check_other(peer, "expose");
+  try {
+    return net_->pipe(peer, self_).memory().open(memory);
+  } catch (const std::bad_alloc&) {
+    throw Error(Errc::exhausted,
+                fmt::format("loop: expose {} bytes to process {}: no memory to note them", memory.size(), peer));
+  }
+}
+
+void LoopModule::conceal(Peer peer, const MemoryKey& key) noexcept {
+  if (reaches_memory(peer)) net_->pipe(peer, self_).memory().conceal(key);
+}
+
+void LoopModule::write(Peer to, const MemoryKey& key, std::uint64_t address, std::span<const std::byte> local,
+                       std::uint64_t context) {
+  begin(to, {true, key, address, const_cast<std::byte*>(local.data()), local.size(), context}, "write");
+}
+
+void LoopModule::read(Peer from, const MemoryKey& key, std::uint64_t address, std::span<std::byte> local,
+                      std::uint64_t context) {
+  begin(from, {false, key, address, local.data(), local.size(), context}, "read");
+}
+
+void LoopModule::check_other(Peer peer, const char* call) const {
+  net_->check(peer, call);
+  if (peer != self_) return;
+  throw Error(Errc::bad_argument,
+              fmt::format("loop: {}: process {} is this process; modules reach others' memory", call, peer));
+}
+
+void LoopModule::begin(Peer peer, const LoopTransfer& transfer, const char* call) {
+  check_other(peer, call);
+  if (closed_.load() || process().killed.load()) return;
+  try {
+    net_->pipe(self_, peer).begin(transfer);
+  } catch (const std::bad_alloc&) {
+    throw Error(Errc::exhausted, fmt::format("loop: {} with process {}: no memory to note it", call, peer));
+  }
+  system_calls_.fetch_add(1, counting);
+  process().bell.ring();  // Whoever sleeps has the end, or a delay, to look after.
+}
+
 void LoopModule::wait(std::optional<std::chrono::nanoseconds> timeout) {
   const std::optional<std::uint32_t> ticket = process().bell.ticket();
   if (!ticket) return;
   const std::optional<std::chrono::nanoseconds> time = stopped() ? timeout : time_to_sleep(timeout);
   if (time && time->count() <= 0) return;
   process().bell.sleep(*ticket, time);
-}
-
-bool LoopModule::arm() {
-  if (!process().bell.arm()) return false;
-  if (stopped()) return true;
-  flush();
-  const std::optional<std::uint32_t> ticket = process().bell.ticket();
-  const std::optional<std::chrono::nanoseconds> time = time_to_sleep(std::nullopt);
-  if (!time) return ticket.has_value();
-  // The descriptor tells of no time. What is delayed on the way is waited for here; no delay is long.
-  if (ticket && time->count() > 0) process().bell.sleep(*ticket, time);
-  return false;
 }
 
 /// Until when nothing will be to do, as far as can be told now. 0: there is something.
@@ -190,6 +234,10 @@ std::optional<std::chrono::nanoseconds> LoopModule::time_to_sleep(
   for (Peer peer = 0; peer < net_->processes; ++peer) {
     if (peer == self_) continue;
     if (net_->pipe(self_, peer).writable()) return none;
+    if (const std::optional<LoopPipe::Clock::time_point> next = net_->pipe(self_, peer).next_transfer()) {
+      const std::chrono::nanoseconds left = std::max(*next - LoopPipe::Clock::now(), none);
+      timeout = timeout ? std::min(*timeout, left) : left;
+    }
     const Connection& connection = connections_[peer];
     const LoopPipe& pipe = net_->pipe(peer, self_);
     if (connection.over.load()) continue;
@@ -217,10 +265,16 @@ bool LoopModule::anything_queued() const noexcept {
 bool LoopModule::close(std::chrono::nanoseconds linger) {
   if (closed_.exchange(true)) return true;
   const bool killed = process().killed.load();
+  for (Peer peer = 0; peer < net_->processes && !killed; ++peer) {
+    if (peer == self_) continue;
+    net_->pipe(self_, peer).end_transfers(!process().frozen.load());
+    tell_done(peer);
+  }
   for (Peer peer = 0; peer < net_->processes; ++peer) {
     if (peer == self_) continue;
     // First, so that two who close at the same time do not wait for each other's reading.
     net_->pipe(peer, self_).close_reading();
+    net_->pipe(peer, self_).memory().conceal_all();
     net_->process(peer).bell.ring();
   }
   const LoopPipe::Clock::time_point limit = LoopPipe::Clock::now() + linger;

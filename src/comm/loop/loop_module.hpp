@@ -55,9 +55,15 @@ class LoopModule final : public Module {
   bool poll() override;
   void wait(std::optional<std::chrono::nanoseconds> timeout) override;
   void wake() noexcept override { process().bell.call(); }
-  [[nodiscard]] int descriptor() noexcept override { return process().bell.descriptor(); }
-  bool arm() override;
-  void disarm() noexcept override { process().bell.disarm(); }
+  [[nodiscard]] bool reaches_memory(Peer peer) const noexcept override {
+    return peer != self_ && peer < net_->processes;
+  }
+  MemoryKey expose(Peer peer, std::span<std::byte> memory) override;
+  void conceal(Peer peer, const MemoryKey& key) noexcept override;
+  void write(Peer to, const MemoryKey& key, std::uint64_t address, std::span<const std::byte> local,
+             std::uint64_t context) override;
+  void read(Peer from, const MemoryKey& key, std::uint64_t address, std::span<std::byte> local,
+            std::uint64_t context) override;
   bool close(std::chrono::nanoseconds linger) override;
   [[nodiscard]] Traffic traffic() const noexcept override;
   [[nodiscard]] std::string describe(Peer peer) const override;
@@ -71,6 +77,9 @@ class LoopModule final : public Module {
 
   [[nodiscard]] LoopNet::State::Process& process() const { return net_->process(self_); }
   [[nodiscard]] bool stopped() const { return closed_.load() || process().killed.load() || process().frozen.load(); }
+  void check_other(Peer peer, const char* call) const;
+  void begin(Peer peer, const LoopTransfer& transfer, const char* call);
+  bool tell_done(Peer peer);
   bool poll_peer(Peer peer);
   bool read(Peer peer);
   void lose(Peer peer, const std::string& why);

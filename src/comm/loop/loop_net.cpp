@@ -11,8 +11,8 @@ namespace aplib::comm {
 LoopNet::State::State(std::uint32_t count, const LoopFaults& chosen, std::uint64_t seed)
     : processes(count), faults(chosen), first_seed(seed), process_list(std::make_unique<Process[]>(count)) {
   pipes.reserve(std::size_t{count} * count);
-  for (std::uint64_t i = 0; i < std::uint64_t{count} * count; ++i) {
-    pipes.push_back(std::make_unique<LoopPipe>(faults, seed * 0x9e37'79b9'7f4a'7c15ULL + (i << 32U)));
+  for (std::uint32_t i = 0; i < count * count; ++i) {
+    pipes.push_back(std::make_unique<LoopPipe>(faults, i, seed * 0x9e37'79b9'7f4a'7c15ULL + (std::uint64_t{i} << 32U)));
   }
 }
 
@@ -47,7 +47,9 @@ void LoopNet::kill(Peer process) {
   for (Peer peer = 0; peer < state_->processes; ++peer) {
     if (peer == process) continue;
     state_->pipe(peer, process).close_reading();
+    state_->pipe(peer, process).memory().conceal_all();
     state_->pipe(process, peer).break_off("connection reset by peer", true);
+    state_->pipe(process, peer).forget_transfers();
     state_->process(peer).bell.ring();
   }
   state_->process(process).bell.ring();

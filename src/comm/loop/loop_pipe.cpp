@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <limits>
 
+#include "comm/loop/loop_random.hpp"
 #include "comm/wire.hpp"
 
 namespace aplib::comm {
@@ -15,25 +15,12 @@ constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
 
 }  // namespace
 
-/// splitmix64: eight bytes of state, for thousands of pipes. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014.
-std::uint64_t LoopPipe::draw() noexcept {
-  random_ += 0x9e37'79b9'7f4a'7c15ULL;
-  std::uint64_t z = random_;
-  z = (z ^ (z >> 30U)) * 0xbf58'476d'1ce4'e5b9ULL;
-  z = (z ^ (z >> 27U)) * 0x94d0'49bb'1331'11ebULL;
-  return z ^ (z >> 31U);
-}
-
-std::size_t LoopPipe::piece() noexcept {
-  const std::size_t most = faults_.piece_bytes_max;
-  if (most == 0) return unlimited;
-  const auto shift = static_cast<unsigned>(draw() % static_cast<unsigned>(std::bit_width(most)));
-  return 1 + draw() % std::max<std::size_t>(most >> shift, 1);
-}
+std::uint64_t LoopPipe::draw() noexcept { return loop_draw(random_); }
 
 void LoopPipe::note() noexcept {
   queued_.store(all_ - way_, std::memory_order_relaxed);
   idle_.store(closed_ || (read_ == way_ && !ended_));
+  transferring_.store(!transfers_.empty());
 }
 
 bool LoopPipe::send(const Label& label, std::span<const std::byte> body) {
@@ -72,7 +59,8 @@ bool LoopPipe::push() {
 bool LoopPipe::push_locked(std::size_t room) {
   const std::uint64_t before = way_;
   while (way_ != all_ && room != 0) {
-    const std::size_t bytes = std::min({static_cast<std::size_t>(all_ - way_), room, piece()});
+    const std::size_t bytes =
+        std::min({static_cast<std::size_t>(all_ - way_), room, loop_piece(random_, faults_.piece_bytes_max)});
     put_on_the_way(bytes);
     room -= bytes;
     if (faults_.piece_bytes_max != 0 && draw() % 4 == 0) break;  // The system would take more another time.
@@ -108,6 +96,43 @@ void LoopPipe::end_in_order() {
   note();
 }
 
+void LoopPipe::begin(const LoopTransfer& transfer) {
+  const std::lock_guard lock(mutex_);
+  transfers_.begin(transfer, all_);
+  if (ended_ || closed_) transfers_.fail();
+  note();
+}
+
+std::optional<LoopTransfers::Done> LoopPipe::transfer_done(bool first) noexcept {
+  if (!transferring_.load()) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  if (first) transfers_.count_poll();
+  const std::optional<LoopTransfers::Done> done = transfers_.poll();
+  note();
+  return done;
+}
+
+void LoopPipe::end_transfers(bool ok) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (ok) {
+    transfers_.finish();
+  } else {
+    transfers_.fail();
+  }
+}
+
+void LoopPipe::forget_transfers() noexcept {
+  const std::lock_guard lock(mutex_);
+  transfers_.forget();
+  note();
+}
+
+std::optional<LoopPipe::Clock::time_point> LoopPipe::next_transfer() const {
+  if (!transferring_.load()) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  return transfers_.next();
+}
+
 bool LoopPipe::poll() {
   if (idle_.load()) return false;
   const std::lock_guard lock(mutex_);
@@ -124,7 +149,8 @@ bool LoopPipe::poll() {
 std::size_t LoopPipe::read(std::span<std::byte> first, std::span<std::byte> second) {
   const std::lock_guard lock(mutex_);
   std::size_t bytes = std::min(static_cast<std::size_t>(visible_ - read_), first.size() + second.size());
-  if (bytes != 0) bytes = std::min(bytes, piece());
+  if (bytes != 0) bytes = std::min(bytes, loop_piece(random_, faults_.piece_bytes_max));
+  transfers_.finish_writes_before(read_ + bytes);
   const std::size_t front = std::min(bytes, first.size());
   bytes_.take(first.first(front));
   bytes_.take(second.first(bytes - front));
@@ -154,6 +180,7 @@ LoopPipe::Outlook LoopPipe::outlook() const {
 void LoopPipe::close_reading() {
   const std::lock_guard lock(mutex_);
   closed_ = true;
+  transfers_.fail();
   bytes_.cut_to(0);
   delays_.clear();
   read_ = visible_ = way_ = all_;
@@ -165,6 +192,7 @@ void LoopPipe::break_off(const std::string& why, bool anywhere) {
   if (ended_) return;
   ended_ = true;
   why_ = why;
+  transfers_.fail();
   if (anywhere) way_ = read_ + draw() % (way_ - read_ + 1);
   visible_ = std::min(visible_, way_);
   while (!delays_.empty() && delays_.back().end > way_) delays_.pop_back();

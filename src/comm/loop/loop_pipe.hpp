@@ -18,6 +18,7 @@
 #include "comm/label.hpp"
 #include "comm/loop/byte_queue.hpp"
 #include "comm/loop/loop_net.hpp"
+#include "comm/loop/loop_transfers.hpp"
 
 namespace aplib::comm {
 
@@ -26,7 +27,9 @@ class LoopPipe {
  public:
   using Clock = std::chrono::steady_clock;
 
-  LoopPipe(const LoopFaults& faults, std::uint64_t seed) noexcept : faults_(faults), random_(seed) {}
+  /// `number`: of the pair.
+  LoopPipe(const LoopFaults& faults, std::uint32_t number, std::uint64_t seed) noexcept
+      : faults_(faults), random_(seed), memory_(std::uint64_t{number} << 32U), transfers_(faults, memory_, ~seed) {}
 
   // The sender's side.
 
@@ -40,8 +43,21 @@ class LoopPipe {
   /// push() would do something.
   [[nodiscard]] bool writable() const;
 
+  /// Begins a write or a read in the receiver's memory, which fails when the stream has ended. Throws std::bad_alloc.
+  void begin(const LoopTransfer& transfer);
+  /// One of them is over, and that is known. `first`: this is a new poll of the sender.
+  [[nodiscard]] std::optional<LoopTransfers::Done> transfer_done(bool first) noexcept;
+  /// All of them become whole now, or (ok = false) fail.
+  void end_transfers(bool ok) noexcept;
+  /// The sender is gone: nobody will ask how they ended.
+  void forget_transfers() noexcept;
+  /// When a poll would move one of them; nothing: there are none.
+  [[nodiscard]] std::optional<Clock::time_point> next_transfer() const;
+
   // The receiver's side.
 
+  /// What it has opened to the sender.
+  [[nodiscard]] LoopMemory& memory() noexcept { return memory_; }
   /// A poll of the receiver: what is due becomes visible. Whether there are bytes to read, or an end to be seen.
   bool poll();
   /// Copies visible bytes out: into `first`, then into `second`. How many.
@@ -57,7 +73,7 @@ class LoopPipe {
   /// The receiver reads no more: what comes is thrown away.
   void close_reading();
   /// Nothing is queued or on the way, and there is no end to be seen but one that was.
-  [[nodiscard]] bool quiet() const { return queued() == 0 && idle_.load(); }
+  [[nodiscard]] bool quiet() const { return queued() == 0 && idle_.load() && !transferring_.load(); }
 
   // Faults.
 
@@ -76,7 +92,6 @@ class LoopPipe {
   };
 
   std::uint64_t draw() noexcept;
-  std::size_t piece() noexcept;
   bool push_locked(std::size_t room);
   void put_on_the_way(std::size_t bytes);
   void note() noexcept;
@@ -91,6 +106,8 @@ class LoopPipe {
   std::uint64_t all_ = 0;
   std::uint64_t polls_ = 0;
   std::deque<Delay> delays_;
+  LoopMemory memory_;
+  LoopTransfers transfers_;
   bool corrupt_ = false;
   bool ended_ = false;   // Nothing more is sent.
   bool closed_ = false;  // Nothing more is read.
@@ -98,6 +115,7 @@ class LoopPipe {
   // To be read without the lock: nothing here for the one or the other side, as a rule.
   std::atomic<std::size_t> queued_{0};
   std::atomic<bool> idle_{true};  // Nothing is on the way, and there is no end to be seen.
+  std::atomic<bool> transferring_{false};
 };
 
 }  // namespace aplib::comm

@@ -12,8 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "comm/bell.hpp"
-
 namespace aplib::comm {
 
 class Link;
@@ -41,11 +39,7 @@ class Poller {
 
   void wait(std::optional<std::chrono::nanoseconds> timeout) noexcept;
   /// Async-signal-safe.
-  void wake() noexcept { wake_.ring(); }
-  /// The epoll. Sleepers of others than wait() begin and end their sleep.
-  [[nodiscard]] int descriptor() const noexcept { return epoll_; }
-  void begin_sleep() noexcept { wake_.begin(); }
-  void end_sleep() noexcept { wake_.end(); }
+  void wake() noexcept;
 
   void report(Event event);
   [[nodiscard]] bool anything_reported() const noexcept { return reported_.load(std::memory_order_acquire); }
@@ -58,8 +52,9 @@ class Poller {
 
  private:
   int epoll_;
+  int wake_;
   int report_;
-  Bell wake_;
+  std::atomic<std::uint32_t> waiters_ = 0;
   std::atomic<bool> reported_ = false;
   std::atomic<std::uint32_t> writer_count_ = 0;
   std::mutex lock_;

@@ -29,9 +29,6 @@ class TcpModule final : public Module {
   bool poll() override;
   void wait(std::optional<std::chrono::nanoseconds> timeout) override;
   void wake() noexcept override;
-  [[nodiscard]] int descriptor() noexcept override;
-  bool arm() override;
-  void disarm() noexcept override;
   bool close(std::chrono::nanoseconds linger) override;
   [[nodiscard]] Traffic traffic() const noexcept override;
   [[nodiscard]] std::string describe(Peer peer) const override;

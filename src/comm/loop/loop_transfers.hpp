@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+// LoopTransfers: writes and reads of one process in the memory of another, with their delays. They overtake each other and frames, and are seen in pieces.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "comm/loop/loop_memory.hpp"
+#include "comm/loop/loop_net.hpp"
+#include "comm/module.hpp"
+
+namespace aplib::comm {
+
+/// One write() or read().
+struct LoopTransfer {
+  bool writes;
+  MemoryKey key;
+  std::uint64_t address;
+  std::byte* local;  ///< Read alone where it writes.
+  std::size_t bytes;
+  std::uint64_t context;
+};
+
+/// Thread safety: none (its pipe's lock). `memory` is the peer's.
+class LoopTransfers {
+ public:
+  using Clock = std::chrono::steady_clock;
+  struct Done {
+    std::uint64_t context;
+    bool ok;
+  };
+
+  LoopTransfers(const LoopFaults& faults, LoopMemory& memory, std::uint64_t seed) noexcept
+      : faults_(faults), memory_(memory), random_(seed) {}
+
+  /// `behind`: so many bytes of frames were sent before. Throws std::bad_alloc, and then nothing has happened.
+  void begin(const LoopTransfer& transfer, std::uint64_t behind);
+  /// Frames up to byte `end` are received now: the writes before them become whole.
+  void finish_writes_before(std::uint64_t end) noexcept;
+  /// All become whole now.
+  void finish() noexcept;
+  /// All that are not over never will be.
+  void fail() noexcept;
+  void forget() noexcept { under_way_.clear(); }
+  /// A poll of who began them: what is due moves on, and what is over and due to be known is taken out.
+  [[nodiscard]] std::optional<Done> poll() noexcept;
+  void count_poll() noexcept { ++polls_; }
+
+  [[nodiscard]] bool empty() const noexcept { return under_way_.empty(); }
+  /// When a poll would bring something; a time that has passed: now, as far as can be told. Nothing: there is none.
+  [[nodiscard]] std::optional<Clock::time_point> next() const noexcept;
+
+ private:
+  struct UnderWay {
+    LoopTransfer transfer;
+    std::uint64_t behind;
+    std::size_t moved = 0;
+    std::optional<bool> ok{};  // It is over.
+    std::uint64_t due_poll = 0;
+    Clock::time_point due_time{};
+  };
+
+  std::uint64_t draw() noexcept;
+  void delay(UnderWay& one) noexcept;
+  [[nodiscard]] bool due(const UnderWay& one) const noexcept;
+  void move(UnderWay& one, std::size_t bytes) noexcept;
+  void step(UnderWay& one) noexcept;
+
+  const LoopFaults& faults_;
+  LoopMemory& memory_;
+  std::uint64_t random_;
+  std::uint64_t polls_ = 0;
+  std::vector<UnderWay> under_way_;
+};
+
+}  // namespace aplib::comm
