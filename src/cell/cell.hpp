@@ -9,7 +9,7 @@
 
 #include "base/cache.hpp"
 #include "cell/collective.hpp"
-#include "cell/slot.hpp"
+#include "cell/slot_heap.hpp"
 #include "cell/task_control.hpp"
 #include "task/ready_queue.hpp"
 #include "task/stack.hpp"
@@ -102,6 +102,7 @@ struct alignas(cache_pair_bytes) Cell {
   [[nodiscard]] bool is_program_stack(const Stack& stack) const noexcept {
     return program_stacks && program_stacks->stack_bytes() == stack.bytes();
   }
+  CellHeap heap;  ///< In the slot. Lives as long as the cell.
   std::uint32_t live_tasks = 0;
   std::uint32_t ended_from_kernel = 0;  ///< Tasks started by run() or start_cells() that have ended.
   bool ended = false;                   ///< Had tasks, and all have ended.

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The address plan: slot of cell c = base + c * slot_bytes, the same in every process of a machine. Reserved, never committed as a whole. Today it holds
-// instances of programs and, from its middle, the stacks of the cell's tasks; the quarter between is for the heap.
+// The address plan: slot of cell c = base + c * slot_bytes, the same in every process of a machine. Reserved, never committed as a whole. Its first quarter holds
+// instances of programs, the second the heap (slot_heap.hpp), and from its middle lie the stacks of the cell's tasks.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "aplib/ids.hpp"
 #include "task/switch.hpp"
 
 namespace aplib {
@@ -39,6 +40,15 @@ struct SlotPlan {
 
   static char* instances_of(std::uint32_t cell) noexcept { return reinterpret_cast<char*>(base + cell * bytes); }
   static constexpr std::size_t instances_bytes() noexcept { return stacks_offset / 2; }
+
+  static char* heap_of(std::uint32_t cell) noexcept { return instances_of(cell) + instances_bytes(); }
+  static constexpr std::size_t heap_bytes() noexcept { return stacks_offset - instances_bytes(); }
+  /// The beginning of the heap quarter that `address` lies in, or null.
+  static char* heap_around(const void* address) noexcept {
+    const std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(address) - base;
+    if (offset >= cell_count_max * bytes || offset % bytes - instances_bytes() >= heap_bytes()) return nullptr;
+    return heap_of(static_cast<std::uint32_t>(offset / bytes));
+  }
 };
 
 }  // namespace aplib

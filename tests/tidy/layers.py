@@ -29,6 +29,7 @@ THIRD_PARTY = [
     (r"boost/context/|boost/.*fcontext", ["src/task", "bench"], "only src/task switches stacks (and the benchmark of the bare switch)"),
     (r"valgrind/", ["src/task"], "only src/task knows stacks"),
     (r"sanitizer/", ["src/task", "src/base"], "only src/task tells the sanitizers about stacks"),
+    (r"boost/interprocess/", ["src/cell"], "only the heap in the slot places blocks"),
     (r"hwloc", ["src/cell", "bench"], "only placement looks at the machine's topology"),
     (r"ffi\.h", ["src/loader"], "only the loader calls functions by their types' names"),
     (r"boost/asio", ["src/comm", "src/launch", "bench"], "only modules and the launcher speak to the network"),

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: MIT
+#include "cell/slot_heap.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <boost/interprocess/mem_algo/rbtree_best_fit.hpp>
+#include <boost/interprocess/sync/mutex_family.hpp>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <optional>
+
+namespace aplib {
+namespace {
+
+using BestFit = boost::interprocess::rbtree_best_fit<boost::interprocess::null_mutex_family, void*>;
+
+// Part of the layout, hence the same for every host: sizes in bytes, not in the system's pages.
+constexpr std::size_t state_bytes = 2048;
+constexpr std::size_t first_bytes = 256 * 1024;
+constexpr std::size_t growth_unit = 64 * 1024;
+/// What best fit keeps at the edges of blocks and of the whole, generously.
+constexpr std::size_t edge_bytes = 256;
+
+constexpr std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
+
+bool map(char* place, std::size_t bytes) noexcept {
+  void* const got = mmap(place, bytes, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  if (got == place) return true;
+  if (got != MAP_FAILED) {  // a kernel that takes the address as a hint
+    munmap(got, bytes);
+    errno = EEXIST;
+  }
+  return false;
+}
+
+/// The list of blocks with this many usable bytes, and the one for a wish of so many.
+constexpr std::size_t list_of(std::size_t usable) { return (usable + 8) / 16; }
+constexpr std::size_t list_for(std::size_t bytes) {
+  constexpr std::size_t smallest = 3;
+  return std::max((bytes + 8 + 15) / 16, smallest);
+}
+constexpr std::size_t list_bytes_max = 1024;
+
+}  // namespace
+
+class SlotHeap::Tree : public BestFit {
+ public:
+  using BestFit::BestFit;
+};
+
+class SlotHeap::Lock {
+ public:
+  explicit Lock(SlotHeap& heap) noexcept {
+    if (heap.shared_) lock_.emplace(heap.mutex_);
+  }
+
+ private:
+  std::optional<std::lock_guard<std::mutex>> lock_;
+};
+
+SlotHeap* SlotHeap::make(char* place, std::size_t room) noexcept {
+  static_assert(sizeof(SlotHeap) <= state_bytes);
+  const std::size_t bytes = std::min(first_bytes, room);
+  if (!map(place, bytes)) return nullptr;
+  return ::new (place) SlotHeap(room, bytes);
+}
+
+void SlotHeap::unmake(SlotHeap* heap) noexcept {
+  const std::size_t bytes = heap->mapped_bytes();
+  heap->~SlotHeap();
+  munmap(heap, bytes);
+}
+
+SlotHeap::SlotHeap(std::size_t room, std::size_t mapped) noexcept : mapped_(mapped), room_(room) {
+  ::new (begin() + state_bytes) Tree(mapped - state_bytes, 0);
+  fresh_ = state_bytes + sizeof(Tree) + edge_bytes;
+}
+
+SlotHeap::Tree& SlotHeap::tree() noexcept { return *std::launder(reinterpret_cast<Tree*>(begin() + state_bytes)); }
+
+bool SlotHeap::holds(const void* block) const noexcept {
+  const auto offset = reinterpret_cast<std::uintptr_t>(block) - reinterpret_cast<std::uintptr_t>(this);
+  return offset > state_bytes && offset < mapped_.load(std::memory_order_relaxed) &&  // relaxed: blocks are older
+         offset % alignment_min == 0;
+}
+
+std::size_t SlotHeap::usable_bytes(const void* block) noexcept {
+  return around(block)->tree().size(block);  // reads the block's own edge
+}
+
+void* SlotHeap::allocate(std::size_t bytes, std::size_t alignment) noexcept {
+  const Lock lock(*this);
+  return take(bytes, alignment, false);
+}
+
+void* SlotHeap::allocate_zeroed(std::size_t bytes) noexcept {
+  const Lock lock(*this);
+  return take(bytes, alignment_min, true);
+}
+
+bool SlotHeap::release(void* block) noexcept {
+  const Lock lock(*this);
+  return give(block);
+}
+
+bool SlotHeap::release_from_outside(void* block) noexcept {
+  if (!holds(block)) return false;
+  auto* const freed = static_cast<Freed*>(block);
+  freed->next = outside_.load(std::memory_order_relaxed);
+  // release: what the giver did with the block comes before what its next holder does
+  while (!outside_.compare_exchange_weak(freed->next, freed, std::memory_order_release, std::memory_order_relaxed)) {
+  }
+  return true;
+}
+
+void* SlotHeap::resize(void* block, std::size_t bytes) noexcept {
+  const Lock lock(*this);
+  const std::size_t usable = tree().size(block);
+  const bool is_listed = list_of(usable) < list_count;
+  if (bytes <= usable && (is_listed || usable - bytes <= usable / 2)) return block;
+  if (!is_listed && bytes <= room_) {
+    namespace boost_interprocess = boost::interprocess;
+    const bool shrinks = bytes <= usable;
+    auto* where = static_cast<char*>(block);
+    std::size_t got = bytes;
+    const void* const resized = tree().allocation_command<char>(
+        boost_interprocess::nothrow_allocation |
+            (shrinks ? boost_interprocess::shrink_in_place : boost_interprocess::expand_fwd),
+        shrinks ? usable : bytes, got, where);
+    if (resized != nullptr) {
+      touched(block, 0);
+      return block;
+    }
+  }
+  void* const moved = take(bytes, alignment_min, false);
+  if (moved == nullptr) return nullptr;
+  std::memcpy(moved, block, std::min(usable, bytes));
+  static_cast<void>(give(block));
+  return moved;
+}
+
+// ---------------------------------------------------------------- under the lock
+
+void* SlotHeap::take(std::size_t bytes, std::size_t alignment, bool zeroed) noexcept {
+  if (alignment <= alignment_min) {
+    if (void* block = take_listed(bytes)) {
+      if (zeroed) std::memset(block, 0, bytes);
+      return block;
+    }
+  }
+  if (outside_.load(std::memory_order_relaxed) != nullptr) {  // relaxed: collect() looks properly
+    collect();
+    return take(bytes, alignment, zeroed);
+  }
+  void* const block = bytes <= room_ && alignment <= room_ ? take_behind(bytes, alignment) : nullptr;
+  if (block == nullptr) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  if (zeroed) clear(static_cast<char*>(block), bytes);
+  touched(block, alignment);
+  return block;
+}
+
+bool SlotHeap::give(void* block) noexcept {
+  if (!holds(block)) return false;
+  auto* const freed = static_cast<Freed*>(block);
+  const std::size_t index = list_of(tree().size(block));
+  if (index >= list_count) {
+    tree().deallocate(block);
+    return true;
+  }
+  List& list = lists_[index];
+  if (freed->listed == this) {  // freed before, or its contents happen to be this
+    for (const Freed* each = list.first; each != nullptr; each = each->next) {
+      if (each == freed) return false;
+    }
+  }
+  if (list.length == list_length_max) {
+    tree().deallocate(block);
+    return true;
+  }
+  freed->next = list.first;
+  freed->listed = this;
+  list.first = freed;
+  ++list.length;
+  return true;
+}
+
+void* SlotHeap::take_listed(std::size_t bytes) noexcept {
+  if (bytes > list_bytes_max) return nullptr;
+  List& list = lists_[list_for(bytes)];
+  Freed* const block = list.first;
+  if (block == nullptr) return nullptr;
+  list.first = block->next;
+  --list.length;
+  block->listed = nullptr;
+  return block;
+}
+
+void* SlotHeap::take_behind(std::size_t bytes, std::size_t alignment) noexcept {
+  const auto from_tree = [&] {
+    return alignment <= alignment_min ? tree().allocate(bytes) : tree().allocate_aligned(bytes, alignment);
+  };
+  if (void* block = from_tree()) return block;
+  // Growing is rare: a good time to join freed blocks.
+  empty_lists();
+  if (void* block = from_tree()) return block;
+  return grow(bytes + alignment + edge_bytes) ? from_tree() : nullptr;
+}
+
+/// Zeroes a block that take_behind() gave, but not what is zero because nobody has had it.
+void SlotHeap::clear(char* block, std::size_t bytes) noexcept {
+  const auto begins = static_cast<std::size_t>(block - begin());
+  const std::size_t ends = begins + bytes;
+  if (begins < fresh_) std::memset(block, 0, std::min(bytes, fresh_ - begins));
+  const std::size_t last = mapped_.load(std::memory_order_relaxed) - edge_bytes;  // relaxed: changed by us alone
+  if (ends > last) {
+    const std::size_t from = std::max(begins, last);
+    std::memset(begin() + from, 0, ends - from);
+  }
+}
+
+void SlotHeap::touched(const void* block, std::size_t beyond) noexcept {
+  const auto begins = static_cast<std::size_t>(static_cast<const char*>(block) - begin());
+  fresh_ = std::max(fresh_, begins + tree().size(block) + beyond + edge_bytes);
+}
+
+bool SlotHeap::grow(std::size_t bytes) noexcept {
+  const std::size_t old = mapped_.load(std::memory_order_relaxed);  // relaxed: changed by us alone
+  for (const std::size_t wish : {std::max(bytes, old / 4), bytes}) {
+    const std::size_t more = std::min(round_up(wish, growth_unit), room_ - old);
+    if (more == 0) return false;
+    if (!map(begin() + old, more)) continue;
+    fresh_ = std::max(fresh_, old + edge_bytes);  // where the edge was
+    tree().grow(more);
+    mapped_.store(old + more, std::memory_order_release);
+    return true;
+  }
+  return false;
+}
+
+/// Takes back what others have freed.
+void SlotHeap::collect() noexcept {
+  Freed* next = outside_.exchange(nullptr, std::memory_order_acquire);  // pairs with release_from_outside()
+  while (Freed* const freed = next) {
+    next = freed->next;
+    static_cast<void>(give(freed));
+  }
+}
+
+void SlotHeap::empty_lists() noexcept {
+  for (List& list : lists_) {
+    while (Freed* const freed = list.first) {
+      list.first = freed->next;
+      tree().deallocate(freed);
+    }
+    list.length = 0;
+  }
+}
+
+// ---------------------------------------------------------------- of a cell
+
+CellHeap::~CellHeap() {
+  if (SlotHeap* heap = made()) SlotHeap::unmake(heap);
+}
+
+SlotHeap* CellHeap::get(std::uint32_t cell) noexcept {
+  if (SlotHeap* heap = made()) return heap;
+  const std::lock_guard lock(making_);
+  if (SlotHeap* heap = made()) return heap;
+  SlotHeap* const heap = SlotHeap::make(SlotPlan::heap_of(cell), SlotPlan::heap_bytes());
+  heap_.store(heap, std::memory_order_release);  // pairs with made()
+  return heap;
+}
+
+}  // namespace aplib

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+// SlotHeap: the heap of a cell in its slot (slot.hpp), the one called "symmetric heap" elsewhere. The same calls in the same order give the same offsets in every cell of the machine, whatever
+// its processes, threads and hosts do: a cell can name memory of another by its own address of the same object.
+//
+// In front, lists of freed blocks by size, last in, first out; behind them best fit with coalescing (Boost.Interprocess, rbtree_best_fit). Pages come as the heap grows and stay until the end of
+// the run, because remote memory may be registered. The heap's own state lies at its beginning, so that any block leads to its heap.
+//
+// Invariants: (1) allocate(), resize() and release() are called by flows of the cell alone; these never run in parallel until share() is called, and from then on take a lock. (2) Others give
+// blocks back by release_from_outside(), which pushes them on `outside_`; a flow of the cell takes them all when its lists are empty. (3) Nothing but these calls, in their order,
+// decides where a block lies: no address, no time. So where others free blocks, or threads of the cell allocate at the same time, layouts may differ.
+// (4) What lies above `fresh_` has been zero since the system gave it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+#include "cell/slot.hpp"
+
+namespace aplib {
+
+class SlotHeap {
+ public:
+  static constexpr std::size_t alignment_min = 16;
+
+  /// Makes a heap in the `room` bytes at `place` (aligned to pages), of which it maps the first. Null when they are in use or the system has no memory; errno says which (EEXIST, ENOMEM).
+  static SlotHeap* make(char* place, std::size_t room) noexcept;
+  /// Gives its pages back. Nobody may use it or its blocks any more.
+  static void unmake(SlotHeap* heap) noexcept;
+  /// The heap whose block `address` is; null: it lies in no slot's heap. Call from: any thread, for a block that is held.
+  static SlotHeap* around(const void* address) noexcept {
+    return reinterpret_cast<SlotHeap*>(SlotPlan::heap_around(address));
+  }
+
+  /// A block of at least `bytes`, null when there is no room left. `alignment`: a power of two. `zeroed`: its bytes are zero. Call from: flows of the cell.
+  void* allocate(std::size_t bytes, std::size_t alignment = alignment_min) noexcept;
+  void* allocate_zeroed(std::size_t bytes) noexcept;
+  /// The block with at least `bytes`, here or moved; null: no room, and the block is as it was. Call from: flows of the cell.
+  void* resize(void* block, std::size_t bytes) noexcept;
+  /// False: it is no block of this heap, or has been freed already, as far as can be seen. Call from: flows of the cell.
+  [[nodiscard]] bool release(void* block) noexcept;
+  /// The same from any thread that is no flow of the cell.
+  [[nodiscard]] bool release_from_outside(void* block) noexcept;
+  /// What fits into a block.
+  static std::size_t usable_bytes(const void* block) noexcept;
+
+  /// Threads of the cell's program are about to run beside its tasks. Call from: a flow of the cell, before they do.
+  void share() noexcept { shared_ = true; }
+
+  /// The heap's memory reaches so far from its beginning, its own state included; it only grows. Call from: any thread.
+  [[nodiscard]] std::size_t mapped_bytes() const noexcept {
+    return mapped_.load(std::memory_order_acquire);  // pairs with grow(): the pages are there
+  }
+  [[nodiscard]] char* begin() noexcept { return reinterpret_cast<char*>(this); }
+
+ private:
+  /// Of a block that is free, at its beginning.
+  struct Freed {
+    Freed* next;
+    const SlotHeap* listed;  // in a list of this heap: a second free is seen
+  };
+  struct List {
+    Freed* first = nullptr;
+    std::uint32_t length = 0;
+  };
+  // Blocks have 16 * index - 8 usable bytes.
+  static constexpr std::size_t list_count = 66;
+  static constexpr std::uint32_t list_length_max = 64;
+  class Tree;  // behind the lists
+  class Lock;
+
+  explicit SlotHeap(std::size_t room, std::size_t mapped) noexcept;
+  [[nodiscard]] Tree& tree() noexcept;
+  [[nodiscard]] bool holds(const void* block) const noexcept;
+  /// The same as the public ones, under the lock if there is one.
+  void* take(std::size_t bytes, std::size_t alignment, bool zeroed) noexcept;
+  [[nodiscard]] bool give(void* block) noexcept;
+  void* take_listed(std::size_t bytes) noexcept;
+  void* take_behind(std::size_t bytes, std::size_t alignment) noexcept;
+  void clear(char* block, std::size_t bytes) noexcept;
+  void touched(const void* block, std::size_t beyond) noexcept;
+  bool grow(std::size_t bytes) noexcept;
+  void collect() noexcept;
+  void empty_lists() noexcept;
+
+  std::atomic<std::size_t> mapped_;
+  std::size_t room_;
+  std::size_t fresh_ = 0;  // offset
+  bool shared_ = false;
+  std::mutex mutex_;
+  alignas(64) std::atomic<Freed*> outside_{nullptr};
+  alignas(64) std::array<List, list_count> lists_{};
+};
+
+/// Owner of a cell's heap, which is made when it is first asked for.
+class CellHeap {
+ public:
+  CellHeap() = default;
+  ~CellHeap();
+  CellHeap(const CellHeap&) = delete;
+  CellHeap& operator=(const CellHeap&) = delete;
+
+  /// `cell`: the number that users see. Null when it cannot be made; errno says why. Call from: flows of the cell.
+  SlotHeap* get(std::uint32_t cell) noexcept;
+  /// Null: not made yet. Call from: any thread.
+  [[nodiscard]] SlotHeap* made() const noexcept {
+    return heap_.load(std::memory_order_acquire);  // pairs with get(): its state
+  }
+  /// Leaves it mapped for ever: threads of programs go on.
+  void abandon() noexcept { heap_.store(nullptr, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<SlotHeap*> heap_{nullptr};
+  std::mutex making_;
+};
+
+}  // namespace aplib
