@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+// Endpoint: where a process of this host is reached: the name of its socket, which nobody can guess and no file has, and what tells whether two processes can share memory at all.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "comm/shm/descriptor.hpp"
+
+namespace aplib::comm::shm {
+
+struct Endpoint {
+  std::string name;                     ///< 32 hexadecimal digits, random.
+  std::uint64_t network_namespace = 0;  ///< Names of sockets count inside one,
+  std::uint64_t process_namespace = 0;  ///< numbers of processes inside the other.
+  std::uint32_t user = 0;
+  pid_t process = 0;
+  std::uint64_t proof =
+      0;  ///< Address at which that process keeps its name: who can read it there can reach its memory. 0: it lets nobody.
+  std::string host;  ///< As in PortSettings.
+
+  /// This process's own, with a new name. Throws Error(failed).
+  [[nodiscard]] static Endpoint make(const std::string& host);
+  [[nodiscard]] static std::optional<Endpoint> parse(std::string_view text);
+  [[nodiscard]] std::string print() const;
+
+  /// Frames can pass.
+  [[nodiscard]] bool joins(const Endpoint& other) const;
+};
+
+/// A socket that listens under the endpoint's name. Throws Error.
+[[nodiscard]] Descriptor listen_at(const Endpoint& endpoint);
+/// A socket on its way there; not blocking. None: errno says why.
+[[nodiscard]] Descriptor connect_to(const Endpoint& endpoint) noexcept;
+
+}  // namespace aplib::comm::shm

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+// Link: this process's way to one other and back.
+//
+//   idle --first send--> calling --our call is taken--> up --the peer ends, or is lost, or we close--> over
+//     \___ its call comes: answering until it is there ___/
+//
+// idle -> calling is made by the sender; calling, answering and up by the service thread alone; over by the polling thread alone (and by close()).
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "comm/module.hpp"
+#include "comm/shm/handover.hpp"
+#include "comm/shm/reports.hpp"
+#include "comm/shm/slot_reader.hpp"
+#include "comm/shm/slot_writer.hpp"
+
+namespace aplib::comm::shm {
+
+class Link {
+ public:
+  enum class State : std::uint8_t { idle, calling, answering, up, over };
+
+  /// A large body is sent from the caller's memory as long as the peer takes some of it within this time; then the rest is copied.
+  static constexpr std::chrono::microseconds patience{30};
+  /// One read() takes about so much.
+  static constexpr std::size_t read_bytes_max = 64 * 1024;
+  static constexpr std::size_t read_bytes_max_large = 1024 * 1024;
+  static constexpr std::uint32_t read_frames_max = slot_count;
+
+  /// `writers`: how many links have something queued.
+  Link(Peer peer, Reports& reports, std::atomic<std::uint32_t>& writers) noexcept
+      : peer_(peer), reports_(reports), writers_(writers) {}
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+  ~Link() = default;
+
+  [[nodiscard]] Peer peer() const noexcept { return peer_; }
+
+  // Any thread.
+
+  /// Sends or queues a frame. True: nobody has called the peer yet; the caller has it called. Throws std::bad_alloc; then the frame is not sent, and the link is lost when a part of it was.
+  [[nodiscard]] bool send(const Label& label, std::span<const std::byte> body);
+  [[nodiscard]] std::size_t queued() const noexcept { return queued_.load(std::memory_order_relaxed); }
+  /// Puts what is queued into shared memory, as far as there is room.
+  void write() noexcept;
+  [[nodiscard]] State state() const;
+  void count(Traffic& into) const noexcept;
+  /// A poll would do something here.
+  [[nodiscard]] bool has_work() noexcept;
+
+  // The service thread.
+
+  /// Their call is the one: idle or calling become answering. False: it is not idle, nor calling while `instead_of_ours`.
+  [[nodiscard]] bool answer(bool instead_of_ours);
+  /// We are joined. What was queued goes out. False: it was over.
+  bool connect(Connection connection);
+  /// It cannot be joined, or the other process has ended.
+  void give_up(const std::string& why);
+
+  // The polling thread.
+
+  /// After the report that it is up.
+  void begin_reading() noexcept { reading_.store(true, std::memory_order_release); }
+  /// Takes what has come. Returns whether it made an upcall.
+  bool read(Receiver& receiver) {
+    if (!reader_.has_next()) [[likely]]
+      return false;
+    return read_some(receiver);
+  }
+  /// After the report that nothing more comes: takes what is there, then ends the link. False: some of it is not wanted now; to be called again.
+  bool lose(Receiver& receiver, const std::string& why);
+  [[nodiscard]] bool is_over() const noexcept { return reading_over_; }
+
+  // close(), alone.
+
+  /// Takes and forgets what comes; a large body under way is told to be incomplete.
+  void drain(Receiver& receiver);
+  /// Puts the mark of an ordered end behind all that was sent; drops what is queued. False: something was.
+  bool end_in_order() noexcept;
+  /// Everything ends here and now.
+  void close(Receiver* receiver) noexcept;
+
+ private:
+  /// A frame, or the rest of a large one, that has not gone out yet.
+  struct Waiting {
+    Label label;
+    std::uint64_t bytes = 0;  // Of the whole body.
+    std::unique_ptr<std::byte[]> body{};
+    std::size_t kept = 0;  // Of `body`: the last of those.
+    std::size_t gone = 0;  // Of `body`.
+    bool begun = false;    // A large one, whose first slot is out.
+    /// For queued(): an empty body counts, too.
+    [[nodiscard]] std::size_t weight() const noexcept { return sizeof(Slot) + kept - gone; }
+  };
+  /// The large body that comes.
+  struct Large {
+    Label label;
+    std::byte* into = nullptr;
+    std::uint64_t bytes = 0;
+    std::uint64_t filled = 0;
+    bool active = false;
+  };
+
+  // With lock_ held.
+  void send_large(const Label& label, std::span<const std::byte> body);
+  void keep(const Label& label, std::span<const std::byte> rest, std::uint64_t bytes, bool begun);
+  bool write_first();
+  void write_locked() noexcept;
+  void count_sent(std::uint64_t bytes) noexcept;
+  void break_off(const std::string& why) noexcept;
+  void drop_queue() noexcept;
+  void set_queued(std::size_t bytes) noexcept;
+
+  // The polling thread.
+  bool read_some(Receiver& receiver);
+  bool take(Receiver& receiver, const SlotCopy& slot, std::string& why);
+  void settle() noexcept;
+  void finish(Receiver& receiver, const std::optional<std::string>& why);
+
+  const Peer peer_;
+  Reports& reports_;
+  std::atomic<std::uint32_t>& writers_;
+
+  // The polling thread's, in the order of the path of a small frame.
+  SlotReader reader_;
+  std::atomic<bool> reading_{false};
+  std::atomic<bool> unwanted_{false};
+  bool reading_over_ = false;
+  Large large_;
+  std::unique_ptr<std::byte[]> scratch_;
+  std::atomic<std::uint64_t> frames_received_{0};
+  std::atomic<std::uint64_t> bytes_received_{0};
+
+  alignas(cache_pair_bytes) mutable std::mutex lock_;
+  State state_ = State::idle;
+  bool broken_ = false;  // Reported as lost; nothing is written any more.
+  SlotWriter writer_;
+  PeerBell bell_;
+  std::deque<Waiting> waiting_;
+  std::atomic<std::size_t> queued_{0};
+  // Written under lock_.
+  std::atomic<std::uint64_t> frames_sent_{0};
+  std::atomic<std::uint64_t> bytes_sent_{0};
+  Connection connection_;
+};
+
+}  // namespace aplib::comm::shm

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT
+#include "comm/shm/shm_module.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <new>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "aplib/error.hpp"
+#include "comm/shm/bell.hpp"
+#include "comm/shm/link.hpp"
+#include "comm/shm/reports.hpp"
+#include "comm/shm/service.hpp"
+
+namespace aplib::comm::shm {
+
+struct ShmModule::State {
+  explicit State(Settings given) : settings(std::move(given)), links(make_links()), service(settings, bell, links) {}
+
+  std::vector<std::unique_ptr<Link>> make_links();
+  Link& link(Peer peer, const char* call) const {
+    if (peer < links.size() && links[peer]) [[likely]]
+      return *links[peer];
+    throw Error(Errc::bad_argument,
+                peer == settings.self
+                    ? fmt::format("shm: {}: process {} is this process; modules carry frames to others", call, peer)
+                    : fmt::format("shm: {}: process {} is not reached through shared memory", call, peer));
+  }
+  void write() noexcept {
+    for (const auto& link : links)
+      if (link) link->write();
+  }
+  bool handle_reports();
+  void end();
+  bool settle(std::chrono::steady_clock::time_point limit);
+
+  Settings settings;
+  Bell bell;
+  Reports reports{bell};
+  std::atomic<std::uint32_t> writers{0};  // Links with something queued.
+  std::vector<std::unique_ptr<Link>> links;
+  Receiver* receiver = nullptr;
+
+  // The polling thread's.
+  std::vector<Link*> up;
+  std::vector<LinkReport> ending;  // Their last frames are not wanted yet.
+
+  bool closed = false;
+  Service service;  // Last: its thread uses the rest.
+};
+
+std::vector<std::unique_ptr<Link>> ShmModule::State::make_links() {
+  if (settings.self >= settings.endpoints.size()) {
+    throw Error(Errc::bad_argument,
+                fmt::format("shm: process {} of a machine of {} processes", settings.self, settings.endpoints.size()));
+  }
+  std::vector<std::unique_ptr<Link>> made(settings.endpoints.size());
+  for (Peer peer = 0; peer < made.size(); ++peer) {
+    if (peer == settings.self || settings.endpoints[peer].empty()) continue;
+    const auto endpoint = Endpoint::parse(settings.endpoints[peer]);
+    if (!endpoint) {
+      throw Error(Errc::bad_argument, fmt::format("shm: \"{}\", where process {} shall be reached, is no endpoint of "
+                                                  "this module",
+                                                  settings.endpoints[peer], peer));
+    }
+    if (settings.own.joins(*endpoint)) made[peer] = std::make_unique<Link>(peer, reports, writers);
+  }
+  return made;
+}
+
+ShmModule::ShmModule(Settings settings) : state_(std::make_unique<State>(std::move(settings))) {}
+
+ShmModule::~ShmModule() { close(std::chrono::nanoseconds(0)); }
+
+void ShmModule::start(Receiver& receiver) {
+  if (state_->receiver != nullptr)
+    throw Error(Errc::bad_argument, fmt::format("shm module of process {}: started twice", state_->settings.self));
+  state_->receiver = &receiver;
+}
+
+void ShmModule::send(Peer to, const Label& label, std::span<const std::byte> body) {
+  Link& link = state_->link(to, "send");
+  if (body.size() > body_bytes_max) [[unlikely]] {
+    throw Error(Errc::bad_argument,
+                fmt::format("shm: send to process {}: a body of {} bytes; at most {} are carried: send it in parts", to,
+                            body.size(), body_bytes_max));
+  }
+  try {
+    if (link.send(label, body)) [[unlikely]]
+      state_->service.call(to);
+  } catch (const std::bad_alloc&) {
+    throw Error(Errc::exhausted,
+                fmt::format("shm: send to process {}: no memory to queue a body of {} bytes; {} bytes wait there "
+                            "already",
+                            to, body.size(), link.queued()));
+  }
+}
+
+std::size_t ShmModule::queued(Peer to) const noexcept {
+  return to < state_->links.size() && state_->links[to] ? state_->links[to]->queued() : 0;
+}
+
+void ShmModule::flush() noexcept {
+  // relaxed: who has just queued something has seen himself that there is no room
+  if (state_->writers.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    state_->write();
+}
+
+bool ShmModule::poll() {
+  State& state = *state_;
+  if (state.closed) return false;
+  flush();
+  bool called = false;
+  if (state.reports.any() || !state.ending.empty()) [[unlikely]]
+    called = state.handle_reports();
+  for (Link* const link : state.up) called |= link->read(*state.receiver);
+  return called;
+}
+
+bool ShmModule::State::handle_reports() {
+  bool called = false;
+  auto [links_told, memory_told] = reports.take();
+  for (LinkReport& report : links_told) {
+    if (!report.lost) {
+      report.link->begin_reading();
+      up.push_back(report.link);
+    } else {
+      ending.push_back(std::move(report));
+    }
+  }
+  for (const MemoryReport& report : memory_told) {
+    receiver->memory_done(report.context, report.ok);
+    called = true;
+  }
+  for (std::size_t i = 0; i < ending.size();) {
+    const bool was_over = ending[i].link->is_over();
+    if (ending[i].link->lose(*receiver, *ending[i].lost)) {
+      called |= !was_over;
+      ending.erase(ending.begin() + static_cast<std::ptrdiff_t>(i));
+    } else {
+      ++i;
+    }
+  }
+  std::erase_if(up, [](const Link* link) { return link->is_over(); });
+  return called;
+}
+
+bool ShmModule::arm() {
+  State& state = *state_;
+  state.bell.arm();
+  flush();
+  if (state.reports.any()) return false;
+  return std::none_of(state.links.begin(), state.links.end(),
+                      [](const std::unique_ptr<Link>& link) { return link && link->has_work(); });
+}
+
+void ShmModule::disarm() noexcept { state_->bell.disarm(); }
+
+void ShmModule::wait(std::optional<std::chrono::nanoseconds> timeout) {
+  if (arm()) state_->bell.sleep(timeout);
+  disarm();
+}
+
+void ShmModule::wake() noexcept { state_->bell.ring(); }
+
+int ShmModule::descriptor() noexcept { return state_->bell.descriptor(); }
+
+bool ShmModule::close(std::chrono::nanoseconds linger) {
+  State& state = *state_;
+  if (std::exchange(state.closed, true)) return true;
+  const bool all = state.settle(std::chrono::steady_clock::now() + linger);
+  state.end();
+  return all;
+}
+
+void ShmModule::abandon() {
+  if (!std::exchange(state_->closed, true)) state_->end();
+}
+
+void ShmModule::State::end() {
+  service.stop();
+  for (const auto& link : links)
+    if (link) link->close(receiver);
+  for (const MemoryReport& report : reports.take().second)
+    if (receiver != nullptr) receiver->memory_done(report.context, report.ok);
+}
+
+/// Puts all that is queued into shared memory, and the mark of the end behind it. Whether that was done in time.
+bool ShmModule::State::settle(std::chrono::steady_clock::time_point limit) {
+  constexpr std::chrono::microseconds first_pause{20};
+  constexpr std::chrono::microseconds longest_pause{2000};
+  bool good = true;
+  for (std::chrono::microseconds pause = first_pause;; pause = std::min(2 * pause, longest_pause)) {
+    // What the others send now is taken and forgotten: who waits for room to write could not end otherwise.
+    for (LinkReport& report : reports.take().first)
+      if (!report.lost) report.link->begin_reading();
+    std::size_t left = 0;
+    for (const auto& link : links) {
+      if (!link) continue;
+      if (receiver != nullptr) link->drain(*receiver);
+      link->write();
+      left += link->queued();
+    }
+    if (left == 0 || std::chrono::steady_clock::now() >= limit) break;
+    std::this_thread::sleep_for(pause);
+  }
+  for (const auto& link : links)
+    if (link && !link->end_in_order()) good = false;
+  return good;
+}
+
+Traffic ShmModule::traffic() const noexcept {
+  Traffic traffic;
+  for (const auto& link : state_->links)
+    if (link) link->count(traffic);
+  traffic.refused = state_->service.refused();
+  traffic.system_calls += state_->service.system_calls();
+  return traffic;
+}
+
+std::string ShmModule::describe(Peer peer) const {
+  const char* state = "not joined";
+  switch (state_->link(peer, "describe").state()) {
+    case Link::State::up:
+      state = "joined";
+      break;
+    case Link::State::over:
+      state = "ended";
+      break;
+    default:
+      break;
+  }
+  // Nothing leaves the memory of the host, so there is nothing that tls would hide.
+  return fmt::format("shm, {}, {}", state, to_string(state_->settings.secure));
+}
+
+}  // namespace aplib::comm::shm

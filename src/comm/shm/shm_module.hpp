@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+// ShmModule: frames between processes of one host, through memory that they share. A small frame is one cache line; no system call is on its way, unless the other process sleeps. A thread of the
+// module's own joins processes at their first frame, and sleeps otherwise.
+#pragma once
+
+#include <memory>
+
+#include "comm/module.hpp"
+#include "comm/shm/settings.hpp"
+
+namespace aplib::comm::shm {
+
+class ShmModule final : public Module {
+ public:
+  /// Answers calls from now on. Throws Error.
+  explicit ShmModule(Settings settings);
+  ~ShmModule() override;
+
+  [[nodiscard]] const char* name() const noexcept override { return "shm"; }
+  void start(Receiver& receiver) override;
+  void send(Peer to, const Label& label, std::span<const std::byte> body) override;
+  [[nodiscard]] std::size_t queued(Peer to) const noexcept override;
+  void flush() noexcept override;
+  bool poll() override;
+  void wait(std::optional<std::chrono::nanoseconds> timeout) override;
+  void wake() noexcept override;
+  [[nodiscard]] int descriptor() noexcept override;
+  bool arm() override;
+  void disarm() noexcept override;
+  bool close(std::chrono::nanoseconds linger) override;
+  [[nodiscard]] Traffic traffic() const noexcept override;
+  [[nodiscard]] std::string describe(Peer peer) const override;
+
+  /// Ends all connections here and now, as the death of the process would: the others see a loss. No thread may be in another call.
+  void abandon();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace aplib::comm::shm

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+#include "shm_net.hpp"
+
+#include <utility>
+
+namespace aplib::comm::test {
+
+ShmNet::ShmNet(std::uint32_t processes, Secure secure) : secure_(secure), modules_(processes) {
+  for (std::uint32_t process = 0; process < processes; ++process) {
+    own_.push_back(shm::Endpoint::make("host of the test"));
+    listeners_.push_back(shm::listen_at(own_.back()));
+    endpoints_.push_back(own_.back().print());
+  }
+}
+
+shm::Settings ShmNet::settings(Peer process) {
+  return {.self = process,
+          .own = own_[process],
+          .listener = std::move(listeners_[process]),
+          .endpoints = endpoints_,
+          .names = {},
+          .key = key_,
+          .machine = "machine-of-the-test",
+          .secure = secure_};
+}
+
+std::unique_ptr<Module> ShmNet::module(Peer process) {
+  auto made = std::make_unique<shm::ShmModule>(settings(process));
+  modules_[process] = made.get();
+  return made;
+}
+
+bool ShmNet::kill(Peer process) {
+  modules_[process]->abandon();
+  return true;
+}
+
+}  // namespace aplib::comm::test
