@@ -7,6 +7,7 @@
 #include "aplib/ids.hpp"
 #include "aplib/machine.hpp"
 #include "aplib/message.hpp"
+#include "aplib/one_sided.hpp"
 #include "aplib/options.hpp"
 #include "aplib/task.hpp"
 #include "aplib/version.hpp"

@@ -132,7 +132,7 @@ APLIB_C_API int xy_brd(int root, void* buf, int size);
 APLIB_C_API int x_brd(int root, void* buf, int size);
 APLIB_C_API int y_brd(int root, void* buf, int size);
 
-/* Sums, largest, smallest, bits: included at the end. */
+/* Sums, largest, smallest, bits: included at the end. So are put and get. */
 
 /* Barrier over all cells; called as sync(no, stat), see below. Returns the OR of bit 0 of everybody's stat. `no`,
  * the line, is ignored: every call is one barrier. A */
@@ -171,6 +171,7 @@ inline int sync(int no, int stat) { return cellos_sync(no, stat); }
 #define APLIB_SYNC_PICK(no, stat, name, ...) name
 #endif
 
+#include "cellos_one_sided.h"
 #include "cellos_reductions.h"
 
 #endif /* APLIB_CELLOS_H */

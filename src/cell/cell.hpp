@@ -109,11 +109,13 @@ struct alignas(cache_pair_bytes) Cell {
   int status = 0;                       ///< What cell_exit() or a failure gave.
   Clock::duration waiting{};            ///< Idle time of the processor while this cell waited.
   CollectiveWait collective;
-  CollectivePlace places[3];         ///< By Scope.
-  MatchQueue<Buffer> orphans;        ///< Messages to tasks that do not exist (yet).
-  Posted* offering = nullptr;        ///< The receive in `offer`, or claimed out of it.
-  ReadyQueue<TaskControl> parcel;    ///< While it moves: its ready tasks,
-  std::vector<Timer> parcel_timers;  ///< and its sleeping ones.
+  CollectivePlace places[3];                 ///< By Scope.
+  MatchQueue<Buffer> orphans;                ///< Messages to tasks that do not exist (yet).
+  Posted* offering = nullptr;                ///< The receive in `offer`, or claimed out of it.
+  ReadyQueue<TaskControl> parcel;            ///< While it moves: its ready tasks,
+  std::vector<Timer> parcel_timers;          ///< and its sleeping ones,
+  std::vector<TaskControl*> parcel_watches;  ///< and those that wait for flags.
+  std::uint32_t acknowledges_requested = 0;  ///< Puts of the cell that asked for it.
 
   /// Read and written by any processor: a receive that waits with its own buffer, offered to senders. A sender that takes it (exchange to null) owns
   /// it until it has committed or put it back; see send_remote() and Processor::withdraw().
@@ -122,6 +124,13 @@ struct alignas(cache_pair_bytes) Cell {
   std::atomic<std::uint32_t> offer_task{0};
   /// The cell has lately received large messages into buffers of its own: worth a moment's wait for the next offer.
   std::atomic<bool> offers_lately{false};
+
+  /// Which processor to wake when something has been written into the cell's memory from outside: its index + 1, or 0 while no task of the cell has ever waited for a flag. Stays when the wait
+  /// is over, for a line that rarely changes costs its readers nothing. Read by any.
+  alignas(cache_pair_bytes) std::atomic<std::uint32_t> watcher{0};
+
+  /// Of acknowledges_requested, those that have come: a flag. Written by who polls the network.
+  alignas(cache_pair_bytes) std::int32_t acknowledged = 0;
 
   /// The status network: the low half is the word, bit 32 says that the cell itself posted it. Read by any.
   alignas(cache_pair_bytes) std::atomic<std::uint64_t> posted_status{0};

@@ -94,6 +94,8 @@ struct Domain {
   void stop() noexcept;
   /// Wakes every processor that sleeps. Async-signal-safe.
   void wake_all() noexcept;
+  /// Something has been written into the cell's memory: a task of it that waits for a flag must look. Any thread.
+  void wake_watcher(const Cell& cell) noexcept;
   /// Keeps a program until the run is over. [any thread]
   const Program& keep(std::unique_ptr<Program> program) {
     const std::lock_guard lock(programs_mutex);

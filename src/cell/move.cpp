@@ -80,6 +80,10 @@ bool Processor::hand_over(Cell& cell, std::uint32_t to) {
   cell.parcel_timers.assign(first, timers_.end());
   timers_.erase(first, timers_.end());
   std::make_heap(timers_.begin(), timers_.end());
+  const auto watching =
+      std::partition(watches_.begin(), watches_.end(), [&](const TaskControl* task) { return task->cell != &cell; });
+  cell.parcel_watches.assign(watching, watches_.end());
+  watches_.erase(watching, watches_.end());
   std::erase(residents_, cell.id);
 
   moving_ = true;
@@ -124,6 +128,8 @@ void Processor::handle_cell_moved(std::uint32_t from, std::uint32_t cell_index, 
       std::push_heap(timers_.begin(), timers_.end());
     }
     cell.parcel_timers.clear();
+    for (TaskControl* task : cell.parcel_watches) add_watch(*task);
+    cell.parcel_watches.clear();
     if (stop_seen_) stop_seen_ = false;  // stop its tasks, too
   }
   push_control(from, SlotKind::fence, cell_index, index_, 0, nullptr, 0);

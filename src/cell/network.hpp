@@ -17,6 +17,10 @@ namespace aplib {
 
 struct CellEnd;
 struct TaskControl;
+namespace one_sided {
+struct Copy;
+struct Operation;
+}  // namespace one_sided
 
 class Network {
  public:
@@ -30,6 +34,11 @@ class Network {
   /// for send-wait.
   virtual void send(TaskControl& self, const char* call, std::uint32_t cell, std::uint32_t task, std::uint64_t key,
                     std::span<const std::byte> bytes) = 0;
+
+  /// One-sided communication with a cell of another process (one_sided.hpp). Wait and throw as send(); fetch() waits for the old value.
+  virtual void put(TaskControl& self, const char* call, const one_sided::Copy& copy, bool acknowledge) = 0;
+  virtual void get(TaskControl& self, const char* call, const one_sided::Copy& copy) = 0;
+  virtual std::uint64_t fetch(TaskControl& self, const char* call, const one_sided::Operation& operation) = 0;
 
   /// Puts out what was held back and takes what has come. Any thread of this process. False: another thread is at it.
   virtual bool poll() = 0;

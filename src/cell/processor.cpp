@@ -15,6 +15,9 @@ constexpr std::uint32_t spins_per_clock_look = 16;
 constexpr std::uint32_t spins_per_network_poll = 4;        // it costs a system call; the rings are next door
 constexpr std::uint32_t polls_while_lately = 64;           // some 20 us: when something has come, the next is likely to
 constexpr std::uint64_t cycles_per_network_look = 50'000;  // 15 to 50 us
+constexpr std::uint32_t flag_spins = 200;
+constexpr std::uint32_t flag_spins_per_look = 32;
+constexpr std::size_t watches_spun_on_max = 4;
 constexpr auto idle_before_asking = std::chrono::microseconds(10);
 constexpr auto held_sleep = std::chrono::microseconds(50);
 
@@ -122,6 +125,7 @@ void Processor::dispatch(TaskControl& self) {
     look_after_network();
   if ((++switches_ & 7U) == 0) [[unlikely]] {
     poll();
+    if (!watches_.empty()) check_watches();
     if ((switches_ & 255U) == 0 && !timers_.empty()) expire_timers(Clock::now());
     if (ready_.size() > 1 && domain_.idle_processors.load(std::memory_order_relaxed) != 0) {  // relaxed: a hint
       offer_cells(self);
@@ -150,6 +154,7 @@ void Processor::yield(TaskControl& self) {
   Processor& here = *self.cell->processor;
   if (here.domain_.stopping.load(std::memory_order_relaxed)) throw Stopped{};  // relaxed: noticed sooner or later
   here.poll();
+  if (!here.watches_.empty()) here.check_watches();
   if (here.ready_.empty()) {
     if (here.network_ != nullptr && here.network_->poll()) here.poll();
     if (!here.timers_.empty()) here.expire_timers(Clock::now());
@@ -177,6 +182,52 @@ void Processor::expire_timers(Clock::time_point now) {
   }
 }
 
+// ---------------------------------------------------------------- flags
+
+void Processor::wait_flag(TaskControl& self, const char* call, const std::int32_t* flag, std::int32_t count) {
+  self.watch = Watch{flag, count};
+  if (self.watch.reached()) [[likely]]
+    return;
+  Processor& here = *self.cell->processor;
+  if (here.domain_.stopping.load(std::memory_order_relaxed)) throw Stopped{};  // relaxed: noticed sooner or later
+  if (here.ready_.empty() && here.network_ == nullptr && here.domain_.poll_time.count() != 0) {
+    // The answer of another processor takes some 100 ns, less than to begin to wait.
+    for (std::uint32_t spin = 0; spin < flag_spins; ++spin) {
+      if (self.watch.reached()) return;
+    }
+  }
+  here.add_watch(self);
+  if (wait(self, WaitFor::flag, call) == Wake::stopping) throw Stopped{};
+}
+
+void Processor::add_watch(TaskControl& task) {
+  watches_.push_back(&task);
+  std::atomic<std::uint32_t>& watcher = task.cell->watcher;
+  // relaxed: ordered before our sleep by announce(); see watch.hpp
+  if (watcher.load(std::memory_order_relaxed) != index_ + 1) watcher.store(index_ + 1, std::memory_order_relaxed);
+}
+
+void Processor::check_watches() {
+  std::erase_if(watches_, [this](TaskControl* task) {
+    if (!task->watch.reached()) return false;
+    make_ready(*task);
+    return true;
+  });
+}
+
+// Between two looks at the rings. A flag is written to memory that we can watch without disturbing anyone, so there is no need to look away from it.
+void Processor::pause() noexcept {
+  if (watches_.empty() || watches_.size() > watches_spun_on_max) {
+    cpu_relax();
+    return;
+  }
+  for (std::uint32_t spin = 0; spin < flag_spins_per_look; ++spin) {
+    for (const TaskControl* task : watches_) {
+      if (task->watch.reached()) return;
+    }
+  }
+}
+
 // Nothing is ready: polls for a bounded time, then sleeps, until something is. Returns the next task, already out of the queue; null when the
 // machine is over. Runs on the stack of `self`, the task that waits (null: on the thread's own).
 TaskControl* Processor::idle(TaskControl* self) {
@@ -201,6 +252,7 @@ TaskControl* Processor::idle(TaskControl* self) {
       }
     }
     if (!collective_waits_.empty()) check_collectives();
+    if (!watches_.empty()) check_watches();
     if (!ready_.empty()) break;
     if (domain_.stopping.load(std::memory_order_relaxed) &&
         !stop_seen_) {  // relaxed: the tasks' own data needs no order here
@@ -208,7 +260,7 @@ TaskControl* Processor::idle(TaskControl* self) {
       if (!ready_.empty()) break;
     }
     if (self == nullptr && domain_.over.load(std::memory_order_acquire)) break;  // acquire: what the last cell wrote
-    if (network_lately_ == 0) cpu_relax();  // else the system calls are pause enough
+    if (network_lately_ == 0) pause();  // else the system calls are pause enough
     if (++spins % spins_per_clock_look != 0 && poll_time.count() != 0) continue;
 
     const Clock::time_point now = Clock::now();
@@ -260,6 +312,7 @@ void Processor::park() {
     poll();
   }
   check_collectives();
+  check_watches();
   held = held || backlog_count_ != 0;
   for (const Incoming& in : incoming_) held = held || in.ring->peek() != nullptr;
   if (!ready_.empty() ||
@@ -331,6 +384,7 @@ void Processor::refresh_incoming() {
 void Processor::stop_tasks() {
   stop_seen_ = true;
   timers_.clear();
+  watches_.clear();
   for (Cell* cell : collective_waits_) cell->collective.active = false;
   collective_waits_.clear();
   line_waits_ = 0;

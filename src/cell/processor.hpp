@@ -124,6 +124,8 @@ class Processor {
   static void yield(TaskControl& self);
   static void sleep_until(TaskControl& self, Clock::time_point deadline, const char* call);
   static void join(TaskControl& self, std::uint32_t id);
+  /// Waits until the flag has reached `count` (watch.hpp). Throws Stopped.
+  static void wait_flag(TaskControl& self, const char* call, const std::int32_t* flag, std::int32_t count);
   /// Host: waits until every program started on the cells has ended.
   static void wait_for_cells(TaskControl& self, const char* call);
   /// Host: has `program` started on `cell`, behind all messages sent there before.
@@ -245,6 +247,9 @@ class Processor {
   void park();
   void stop_tasks();
   void expire_timers(Clock::time_point now);
+  void check_watches();
+  void pause() noexcept;
+  void add_watch(TaskControl& task);
   void poll_rings();
   void refresh_incoming();
   void show_idle(Clock::time_point since) noexcept;
@@ -368,7 +373,8 @@ class Processor {
   std::uint32_t ended_count_ = 0;
   std::vector<Timer> timers_;  // a heap
   std::uint64_t timer_order_ = 0;
-  Clock::time_point coarse_now_{};  // of the last look at the clock
+  std::vector<TaskControl*> watches_;  // tasks that wait for flags
+  Clock::time_point coarse_now_{};     // of the last look at the clock
   Clock::time_point last_offer_{};
 
   // collectives of group `all`
@@ -398,6 +404,18 @@ class Processor {
   alignas(cache_pair_bytes) LoadMeter load_;
   std::unique_ptr<std::atomic<MessageRing*>[]> incoming_table_;  // by processor
 };
+
+inline void Domain::wake_watcher(const Cell& cell) noexcept {
+  os.light_fence();  // what was written before the look at the watcher; see watch.hpp
+  const std::uint32_t watcher = cell.watcher.load(std::memory_order_relaxed);  // relaxed: the fence orders it
+  if (watcher != 0) processors[watcher - 1]->parker().wake_if_asleep();
+}
+
+/// How far down a task's stack begins, so that tasks' control blocks do not compete for the same few sets of the first-level cache.
+constexpr std::size_t stack_colour(std::size_t stack_bytes, std::uint32_t cell, std::uint32_t task) noexcept {
+  constexpr std::size_t from_bytes = 64 * 1024;  // where pages are not scarce
+  return stack_bytes >= from_bytes ? (cell + task) % 4 * 1024 : 0;
+}
 
 /// For the core: fills messages in place.
 struct MessageAccess {

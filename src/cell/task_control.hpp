@@ -10,6 +10,7 @@
 #include "aplib/message.hpp"
 #include "cell/buffer_pool.hpp"
 #include "cell/match_queue.hpp"
+#include "cell/watch.hpp"
 #include "task/stack.hpp"
 #include "task/switch.hpp"
 
@@ -27,6 +28,7 @@ enum class WaitFor : std::uint8_t {
   task_end,    ///< join: wait_task says which.
   time,        ///< sleep_for.
   cells_end,   ///< Host program: until all cells have ended.
+  flag,        ///< watch says which, and how far.
 };
 
 /// How a wait ended.
@@ -70,6 +72,7 @@ struct alignas(cache_line_bytes) TaskControl : Flow {
   void (*entry)(void*) = nullptr;
   void* entry_state = nullptr;
   Posted posted;
+  Watch watch;
   MatchQueue<Buffer> mailbox;  ///< Messages that nobody has asked for yet.
   Stack stack;
   void* front = nullptr;                ///< State of a front end (face.hpp), made at first use,

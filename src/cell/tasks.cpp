@@ -15,8 +15,6 @@ namespace {
 constexpr std::size_t host_stack_bytes_min = std::size_t{8}
                                              << 20;  // host programs were written for a process's main stack
 
-constexpr std::size_t colour_from_stack_bytes = 64 * 1024;
-
 char* align_down(char* address, std::size_t alignment) noexcept {
   return address - reinterpret_cast<std::uintptr_t>(address) % alignment;
 }
@@ -106,8 +104,7 @@ TaskControl& Processor::spawn(Cell& cell, std::uint32_t id, void (*entry)(void*)
                         SlotPlan::stacks_bytes());
   }
   const Stack stack = runs_program ? cell.program_stacks->get() : cell.stacks->get();
-  // Stacks lie whole pages apart, so all their tops would compete for the same few sets of the first-level cache. Where pages are not scarce, spread them.
-  const std::size_t colour = stack.bytes() >= colour_from_stack_bytes ? (cell.id + id) % 4 * 1024 : 0;
+  const std::size_t colour = stack_colour(stack.bytes(), cell.id, id);
   char* const place = align_down(stack.top - colour - sizeof(TaskControl), alignof(TaskControl));
   char* const state_place = align_down(place - state_bytes, std::max<std::size_t>(state_alignment, 64));
   auto* task = ::new (place) TaskControl;

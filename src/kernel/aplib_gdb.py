@@ -126,7 +126,7 @@ class Task(Structure):
         if self.number("ready", 1):
             return "ready"
         call = memory.text(self.pointer("call"))
-        wait = {self.layout[f"wait.{name}"]: name for name in ("nothing", "message", "collective", "task_end", "time", "cells_end")}.get(waits)
+        wait = {self.layout[f"wait.{name}"]: name for name in ("nothing", "message", "collective", "task_end", "time", "cells_end", "flag")}.get(waits)
         return {
             "nothing": "running",
             "message": f"waits in {call} for a message from {self.source()}",
@@ -134,6 +134,7 @@ class Task(Structure):
             "task_end": f"waits in {call} for the end of task {self.number('wait_task')}",
             "time": f"sleeps in {call}",
             "cells_end": f"waits in {call} for the end of all cells",
+            "flag": f"waits in {call} for a flag",
         }.get(wait, "in an unknown state")
 
     def registers(self):

@@ -67,6 +67,10 @@ std::string describe_task(Domain& domain, const Cell& cell, const TaskControl& t
     case WaitFor::cells_end:
       line += fmt::format("waits in {} for the end of all cells", task.call);
       break;
+    case WaitFor::flag:
+      line += fmt::format("waits in {} for flag {} to reach {}, it is {}", task.call,
+                          static_cast<const void*>(task.watch.flag), task.watch.count, task.watch.now());
+      break;
     case WaitFor::time:
       line += fmt::format("sleeps in {}", task.call);
       break;
@@ -140,7 +144,8 @@ std::string describe_tasks(Domain& domain, const Processor& processor) {
 
 std::string describe_deadlock(Domain& domain) {
   return "deadlock: every task waits and no message is on its way, so nothing can go on" + describe_tasks(domain) +
-         "\n  look for a receive whose source, task or type no send has, or a collective that not all cells call";
+         "\n  look for a receive whose source, task or type no send has, a flag that too few transfers raise, or a "
+         "collective that not all cells call";
 }
 
 }  // namespace aplib

@@ -58,6 +58,7 @@ struct DebuggerAccess {
         {"wait.task_end", static_cast<std::uint64_t>(WaitFor::task_end)},
         {"wait.time", static_cast<std::uint64_t>(WaitFor::time)},
         {"wait.cells_end", static_cast<std::uint64_t>(WaitFor::cells_end)},
+        {"wait.flag", static_cast<std::uint64_t>(WaitFor::flag)},
         {"key.cell_mask", MatchKey::cell_mask},
         {"key.cell_shift", MatchKey::cell_shift},
         {"key.task_mask", MatchKey::task_mask},

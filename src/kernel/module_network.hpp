@@ -42,6 +42,9 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   // Network
   void send(TaskControl& self, const char* call, std::uint32_t cell, std::uint32_t task, std::uint64_t key,
             std::span<const std::byte> bytes) override;
+  void put(TaskControl& self, const char* call, const one_sided::Copy& copy, bool acknowledge) override;
+  void get(TaskControl& self, const char* call, const one_sided::Copy& copy) override;
+  std::uint64_t fetch(TaskControl& self, const char* call, const one_sided::Operation& operation) override;
   bool poll() override;
   void flush() noexcept override {
     holds_back.store(false,

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Historical header of the AP1000+ under AP/Linux. Compile old sources with -I<prefix>/include/aplib/compat.
  *
- * It declares what this version has: identity, messages, collectives, status, time. Not yet here: ap_init, put, get, amcheck. */
+ *   #include <unistd.h>
+ *   #include <cap2.c.h>
+ *   int main(void) { ap_init(); ... put(cid, &mine, sizeof mine, &mine, NULL, NULL, 0); ... } */
 #ifndef APLIB_COMPAT_CAP2_C_H
 #define APLIB_COMPAT_CAP2_C_H
 

@@ -6,6 +6,9 @@
 #ifndef APLIB_COMPAT_CHOST_C7_H
 #define APLIB_COMPAT_CHOST_C7_H
 
+#ifndef APLIB_NO_PUT_GET
+#define APLIB_NO_PUT_GET /* The AP1000 had neither, and its programs have functions of these names. */
+#endif
 #include "../cellos.h"
 #include "gettid.h"
 
