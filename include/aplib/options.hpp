@@ -54,8 +54,10 @@ struct APLIB_API Options {
 
   // For machines of several processes (aprun -f); others are not concerned.
   static constexpr std::uint32_t streams_auto = 0;
-  std::string module = "auto";  ///< "module": auto or tcp: what carries frames between processes.
-  std::string ports{};          ///< "ports": "5100-5120" or "5100": where processes listen; "": the system chooses.
+  std::string module = "auto";  ///< "module": what carries frames between processes: auto, or a name such as tcp.
+  std::string module_path{};  ///< "module-path": "FOLDER:FOLDER": where modules are, before those that came with APlib.
+  std::string provider{};     ///< "provider": of libfabric, for module rdma: "verbs"; "": the best there is.
+  std::string ports{};        ///< "ports": "5100-5120" or "5100": where processes listen; "": the system chooses.
   std::string secure = "auth";  ///< "secure": auth (each connection proves the job's key), tls (and is encrypted), off.
   std::uint32_t streams = streams_auto;  ///< "streams": connections per pair for large messages; "auto": by round trip.
   std::size_t send_limit_bytes = std::size_t{256} << 20;  ///< "send-limit": bytes that may wait for one other process.

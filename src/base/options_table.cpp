@@ -153,16 +153,49 @@ std::string apply_log_level(Options& options, std::string_view value) {
 std::string print_log_level(const Options& options) { return options.log_level; }
 
 std::string apply_module(Options& options, std::string_view value) {
-  for (const std::string_view known : {"auto", "tcp"}) {
-    if (text::equal_ignoring_case(value, known)) {
-      options.module = known;
-      return {};
-    }
+  constexpr std::size_t name_max = 32;
+  std::string name(value);
+  for (char& c : name)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  if (name.empty() || name.size() > name_max ||
+      name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_-") != name.npos) {
+    return fmt::format("\"{}\" is not a name of a module: use auto, or a name that aprun --list-modules shows",
+                       value);
   }
-  return fmt::format("\"{}\" is not a module: use auto or tcp", value);
+  options.module = std::move(name);
+  return {};
 }
 
-std::string print_module(const Options& options) { return options.module; }
+template <std::string Options::*field>
+std::string print_string(const Options& options) {
+  return options.*field;
+}
+
+std::string apply_module_path(Options& options, std::string_view value) {
+  // A relative folder would mean another one in each process.
+  for (std::size_t at = 0; !value.empty() && at <= value.size();) {
+    const std::size_t end = std::min(value.find(':', at), value.size());
+    if (value.substr(at, 1) != "/") {
+      return fmt::format(
+          "\"{}\" is not a list of folders: use absolute paths with colons between them, for example "
+          "/opt/modules:/srv/modules",
+          value);
+    }
+    at = end + 1;
+  }
+  options.module_path = value;
+  return {};
+}
+
+std::string apply_provider(Options& options, std::string_view value) {
+  constexpr std::size_t provider_max = 64;
+  if (value.size() > provider_max ||
+      value.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.;") != value.npos) {
+    return fmt::format("\"{}\" is not a name of a provider: use one that fi_info -l shows, for example verbs", value);
+  }
+  options.provider = value;
+  return {};
+}
 
 std::string apply_ports(Options& options, std::string_view value) {
   if (!value.empty()) {
@@ -179,8 +212,6 @@ std::string apply_ports(Options& options, std::string_view value) {
   options.ports = value;
   return {};
 }
-
-std::string print_ports(const Options& options) { return options.ports; }
 
 std::string apply_secure(Options& options, std::string_view value) {
   for (const std::string_view known : {"auth", "tls", "off"}) {
@@ -304,14 +335,23 @@ constexpr std::array rows{
          "Loaded programs: how many of their files, counted over all cells, a debugger is shown; many make it slow."},
         apply_debugger_images,
         print_debugger_images},
-    OptionRow{{"module", "APLIB_MODULE", "auto|tcp", "auto", "", "",
-               "Several processes: what carries messages between them; auto: the best that all have.", "comm"},
+    OptionRow{{"module", "APLIB_MODULE", "auto|NAME", "auto", "", "tcp and others: aprun --list-modules",
+               "Several processes: what carries messages between them; auto: the best that both ends have.", "comm"},
               apply_module,
-              print_module},
+              print_string<&Options::module>},
+    OptionRow{{"module-path", "APLIB_MODULE_PATH", "FOLDER:...", "", "", "absolute paths",
+               "Several processes: folders with modules of others, searched before that of APlib's own.", "comm"},
+              apply_module_path,
+              print_string<&Options::module_path>},
+    OptionRow{{"provider", "APLIB_PROVIDER", "NAME", "", "", "",
+               "Several processes: what libfabric shall use for module rdma, as verbs or tcp; empty: the best it has.",
+               "comm"},
+              apply_provider,
+              print_string<&Options::provider>},
     OptionRow{{"ports", "APLIB_PORTS", "FIRST-LAST", "", "ports", "1 .. 65535",
                "Several processes: ports on which they listen, one each; empty: the system chooses.", "comm"},
               apply_ports,
-              print_ports},
+              print_string<&Options::ports>},
     OptionRow{{"secure", "APLIB_SECURE", "auth|tls|off", "auth", "", "",
                "Several processes: auth: both ends of a connection prove that they know the job's key; tls: and all is "
                "encrypted; off: neither.",

@@ -8,6 +8,7 @@
 #include <openssl/params.h>
 #include <openssl/rand.h>
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 
@@ -49,6 +50,12 @@ std::optional<JobKey> JobKey::from_hex(std::string_view text) noexcept {
     if (high < 0 || low < 0) return std::nullopt;
     key.bytes_[i] = static_cast<std::byte>(high << 4 | low);
   }
+  return key;
+}
+
+JobKey JobKey::from_bytes(std::span<const std::byte, size> bytes) noexcept {
+  JobKey key;
+  std::copy(bytes.begin(), bytes.end(), key.bytes_.begin());
   return key;
 }
 

@@ -22,6 +22,9 @@ class JobKey {
   /// From 64 hexadecimal digits, either case. Nothing: `text` is none.
   [[nodiscard]] static std::optional<JobKey> from_hex(std::string_view text) noexcept;
 
+  /// From the bytes of secret().
+  [[nodiscard]] static JobKey from_bytes(std::span<const std::byte, size> bytes) noexcept;
+
   ~JobKey();
   JobKey(const JobKey&) = default;
   JobKey& operator=(const JobKey&) = default;

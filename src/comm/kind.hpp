@@ -60,6 +60,8 @@ class ModuleKind {
   [[nodiscard]] virtual std::string description() const = 0;
   /// Of two modules that reach a peer, "auto" takes the higher one: shm 300, rdma 200, tcp 100.
   [[nodiscard]] virtual int rank() const = 0;
+  /// It joins processes of one host alone.
+  [[nodiscard]] virtual bool one_host() const { return false; }
   /// It has remote memory.
   [[nodiscard]] virtual bool has_remote_memory() const = 0;
   /// It keeps `secure`: auth and tls mean something. One that cannot is not taken where more is asked for than it has.

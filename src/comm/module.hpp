@@ -70,6 +70,7 @@ struct Traffic {
   std::uint64_t refused = 0;         ///< Connections of strangers that were dropped.
 };
 
+// A function that is added here also goes into the plug-in interface (include/aplib/comm_module.h, appended, minor version) and both sides of it (src/comm/plugin/).
 class Module {
  public:
   /// Bodies of this size and more are received by large_begin() and large_end().
@@ -139,6 +140,9 @@ class Module {
 
   /// Sends all that is queued, for at most `linger`, and tells all peers that this is the ordered end, so that they see no loss. No thread may be in another call. False: something could not be sent.
   virtual bool close(std::chrono::nanoseconds linger) = 0;
+
+  /// For tests: ends all here and now, as the death of the process would, so that the others see a loss; poll() takes nothing any more. No thread may be in another call. False: it cannot.
+  virtual bool abandon() { return false; }
 
   [[nodiscard]] virtual Traffic traffic() const noexcept = 0;
   /// How the pair is connected, for people: "tcp 10.0.0.1:5100, 1 stream, auth". Any thread.

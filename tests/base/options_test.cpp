@@ -52,6 +52,8 @@ const std::map<std::string_view, std::string> other_value{
     {"tag-output", "on"},
     {"debugger-images", "500"},
     {"module", "tcp"},
+    {"module-path", "/opt/a:/opt/b"},
+    {"provider", "verbs"},
     {"ports", "5100-5120"},
     {"secure", "tls"},
     {"streams", "4"},
@@ -121,6 +123,8 @@ TEST(Options, FieldsGetTheValues) {
   EXPECT_TRUE(options.tag_output);
   EXPECT_EQ(options.debugger_images, 500U);
   EXPECT_EQ(options.module, "tcp");
+  EXPECT_EQ(options.module_path, "/opt/a:/opt/b");
+  EXPECT_EQ(options.provider, "verbs");
   EXPECT_EQ(options.ports, "5100-5120");
   EXPECT_EQ(options.secure, "tls");
   EXPECT_EQ(options.streams, 4U);
@@ -216,7 +220,7 @@ TEST(Options, ABadValueChangesNothing) {
 constexpr const char* known_options =
     "known options: cells, threads, stack-size, poll-time, bind, balance, deadlock-report, log-level, "
     "program-stack, private-libraries, shared-libraries, account-heap, tag-output, debugger-images, "
-    "module, ports, secure, streams, send-limit, send-wait, unread-limit, peer-timeout";
+    "module, module-path, provider, ports, secure, streams, send-limit, send-wait, unread-limit, peer-timeout";
 
 TEST(Options, AnUnknownNameIsAnsweredWithTheNearestKnownOne) {
   const auto unknown = [](const std::string& name, const std::string& hint) {
@@ -284,7 +288,8 @@ TEST(Environment, UnknownVariablesAreErrors) {
   const std::string known =
       "known variables: APLIB_CELLS, APLIB_THREADS, APLIB_STACK_SIZE, APLIB_POLL_TIME, APLIB_BIND, APLIB_BALANCE, "
       "APLIB_DEADLOCK_REPORT, APLIB_LOG_LEVEL, APLIB_PROGRAM_STACK, APLIB_PRIVATE_LIBRARIES, APLIB_SHARED_LIBRARIES, "
-      "APLIB_ACCOUNT_HEAP, APLIB_TAG_OUTPUT, APLIB_DEBUGGER_IMAGES, APLIB_MODULE, APLIB_PORTS, APLIB_SECURE, "
+      "APLIB_ACCOUNT_HEAP, APLIB_TAG_OUTPUT, APLIB_DEBUGGER_IMAGES, APLIB_MODULE, APLIB_MODULE_PATH, "
+      "APLIB_PROVIDER, APLIB_PORTS, APLIB_SECURE, "
       "APLIB_STREAMS, APLIB_SEND_LIMIT, APLIB_SEND_WAIT, APLIB_UNREAD_LIMIT, APLIB_PEER_TIMEOUT";
   {
     Environment environment;

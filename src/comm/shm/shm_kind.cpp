@@ -48,6 +48,7 @@ class ShmKind final : public ModuleKind {
     return "frames through shared memory, between processes of one host";
   }
   [[nodiscard]] int rank() const override { return 300; }
+  [[nodiscard]] bool one_host() const override { return true; }
   [[nodiscard]] bool has_remote_memory() const override { return false; }
   /// Nothing leaves the memory of the host: there is nothing to encrypt.
   [[nodiscard]] bool keeps(Secure) const override { return true; }

@@ -177,8 +177,9 @@ bool ShmModule::close(std::chrono::nanoseconds linger) {
   return all;
 }
 
-void ShmModule::abandon() {
+bool ShmModule::abandon() {
   if (!std::exchange(state_->closed, true)) state_->end();
+  return true;
 }
 
 void ShmModule::State::end() {

@@ -30,9 +30,7 @@ class ShmModule final : public Module {
   bool close(std::chrono::nanoseconds linger) override;
   [[nodiscard]] Traffic traffic() const noexcept override;
   [[nodiscard]] std::string describe(Peer peer) const override;
-
-  /// Ends all connections here and now, as the death of the process would: the others see a loss. No thread may be in another call.
-  void abandon();
+  bool abandon() override;
 
  private:
   struct State;

@@ -200,8 +200,9 @@ bool TcpModule::close(std::chrono::nanoseconds linger) {
   return all;
 }
 
-void TcpModule::abandon() {
+bool TcpModule::abandon() {
   if (!std::exchange(state_->closed, true)) state_->end();
+  return true;
 }
 
 void TcpModule::State::end() {

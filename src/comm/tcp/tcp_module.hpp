@@ -30,11 +30,9 @@ class TcpModule final : public Module {
   void wait(std::optional<std::chrono::nanoseconds> timeout) override;
   void wake() noexcept override;
   bool close(std::chrono::nanoseconds linger) override;
+  bool abandon() override;
   [[nodiscard]] Traffic traffic() const noexcept override;
   [[nodiscard]] std::string describe(Peer peer) const override;
-
-  /// Ends all connections here and now, as the death of the process would: the others see a loss. No thread may be in another call.
-  void abandon();
 
  private:
   struct State;
