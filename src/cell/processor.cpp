@@ -241,9 +241,9 @@ TaskControl* Processor::idle(TaskControl* self) {
     poll();
     if (network_ != nullptr && (network_lately_ != 0 || spins % spins_per_network_poll == 0) && ready_.empty() &&
         network_->poll()) {
-      poll();
       // In the middle of a large message: sleeping now would cost a wake-up for each piece of it.
       if (const std::uint64_t moves = network_->moves(); moves != moves_seen) {
+        poll();
         moves_seen = moves;
         last_move = {};
         network_lately_ = polls_while_lately;

@@ -16,7 +16,7 @@ namespace aplib {
 namespace {
 
 constexpr auto due_after = std::chrono::microseconds(20);
-constexpr std::uint64_t polls_per_clock_look = 8;
+constexpr std::uint64_t polls_per_clock_look = 32;
 constexpr auto room_sleep = std::chrono::milliseconds(1);
 
 std::int64_t nanoseconds_now() noexcept { return Clock::now().time_since_epoch().count(); }
@@ -114,10 +114,11 @@ bool ModuleNetwork::poll() {
 void ModuleNetwork::poll_alone() {
   if (!begun_ || ended_) return;
   port_.poll();  // what processors have for it: moves, ends of cells; and its backlog
-  check_unread();
-  holds_back.store(false, std::memory_order_relaxed);  // relaxed: a hint
-  if (module_.poll())
-    moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // relaxed: a hint
+  if (took_ || is_short_of_memory()) check_unread();
+  // relaxed: a hint
+  if (holds_back.load(std::memory_order_relaxed)) holds_back.store(false, std::memory_order_relaxed);
+  took_ = module_.poll();
+  if (took_) moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // relaxed: a hint
   if (port_.backlog() != 0) port_.poll();
   const std::uint64_t polls = polls_.load(std::memory_order_relaxed) + 1;  // relaxed: a clock
   polls_.store(polls, std::memory_order_relaxed);                          // relaxed: the same

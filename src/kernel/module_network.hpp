@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/spin_lock.hpp"
 #include "cell/domain.hpp"
 #include "cell/network.hpp"
 #include "cell/processor.hpp"
@@ -132,9 +133,10 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   std::vector<std::uint16_t> process_of_;  // by cell; the host program's last
   std::vector<PeerState> peers_;
 
-  std::mutex poll_mutex_;
+  SpinLock poll_mutex_;
   bool begun_ = false;
   bool ended_ = false;
+  bool took_ = false;  // The last poll brought something.
   std::atomic<bool> short_of_memory_{false};
   std::int64_t unread_seen_ = 0;
   Clock::time_point unread_since_{};

@@ -18,6 +18,7 @@
 #include <span>
 #include <string>
 
+#include "base/spin_lock.hpp"
 #include "comm/module.hpp"
 #include "comm/shm/handover.hpp"
 #include "comm/shm/reports.hpp"
@@ -141,7 +142,7 @@ class Link {
   std::atomic<std::uint64_t> frames_received_{0};
   std::atomic<std::uint64_t> bytes_received_{0};
 
-  alignas(cache_pair_bytes) mutable std::mutex lock_;
+  alignas(cache_pair_bytes) mutable SpinLock lock_;
   State state_ = State::idle;
   bool broken_ = false;  // Reported as lost; nothing is written any more.
   SlotWriter writer_;
