@@ -19,12 +19,23 @@ constexpr auto due_after = std::chrono::microseconds(20);
 constexpr std::uint64_t polls_per_clock_look = 32;
 constexpr auto room_sleep = std::chrono::milliseconds(1);
 
+/// Whose body may be large.
+bool is_one_sided(const comm::Label& label) noexcept {
+  return label.kind == static_cast<std::uint32_t>(FrameKind::put) ||
+         label.kind == static_cast<std::uint32_t>(FrameKind::reply);
+}
+
 std::int64_t nanoseconds_now() noexcept { return Clock::now().time_since_epoch().count(); }
 
 }  // namespace
 
 ModuleNetwork::ModuleNetwork(Domain& domain, const Part& part)
-    : domain_(domain), part_(part), module_(*part.module), port_(*domain.processors.back()), peers_(part.processes()) {
+    : domain_(domain),
+      part_(part),
+      module_(*part.module),
+      port_(*domain.processors.back()),
+      peers_(part.processes()),
+      one_sided_(*this, domain, part.processes()) {
   for (std::uint32_t cell = 0; cell <= domain.cell_count; ++cell)
     process_of_.push_back(static_cast<std::uint16_t>(domain.process_of(cell)));
   other_status_ = std::make_unique<std::atomic<std::uint64_t>[]>(part.processes());
@@ -66,8 +77,7 @@ void ModuleNetwork::post(std::uint32_t process, FrameKind kind, comm::Label labe
 void ModuleNetwork::send(TaskControl& self, const char* call, std::uint32_t cell, std::uint32_t task, std::uint64_t key,
                          std::span<const std::byte> bytes) {
   const std::uint32_t process = process_of_[cell];
-  if (module_.queued(process) > domain_.options.send_limit_bytes) [[unlikely]]
-    wait_for_room(self, call, cell, process);
+  make_room(self, call, cell, process);
   comm::Label label;
   label.key = key;
   label.cell = cell;
@@ -119,6 +129,7 @@ void ModuleNetwork::poll_alone() {
   if (holds_back.load(std::memory_order_relaxed)) holds_back.store(false, std::memory_order_relaxed);
   took_ = module_.poll();
   if (took_) moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // relaxed: a hint
+  if (one_sided_.has_answered()) module_.flush();
   if (port_.backlog() != 0) port_.poll();
   const std::uint64_t polls = polls_.load(std::memory_order_relaxed) + 1;  // relaxed: a clock
   polls_.store(polls, std::memory_order_relaxed);                          // relaxed: the same
@@ -170,7 +181,11 @@ void ModuleNetwork::check_unread() {
                   domain_.cells_of(domain_.process), unread >> 20, text::print_duration(domain_.options.send_wait)));
 }
 
-bool ModuleNetwork::wants(comm::Peer) { return !is_short_of_memory() && !ended_; }
+bool ModuleNetwork::wants(comm::Peer from) {
+  // While the machine stops, tasks unwind, and what a large body goes to may be gone. Acquire: pairs with stop().
+  if (peers_[from].lands && domain_.stopping.load(std::memory_order_acquire)) return false;
+  return !is_short_of_memory() && !ended_;
+}
 
 void ModuleNetwork::nonsense(comm::Peer from, const std::string& what) {
   domain_.fail(static_cast<int>(ExitStatus::peer_lost),
@@ -205,7 +220,7 @@ void ModuleNetwork::frame(comm::Peer from, const comm::Label& label, std::span<c
       receive_exchange(from, body);
       break;
     default:
-      return nonsense(from, fmt::format("its kind is {}", label.kind));
+      if (!one_sided_.frame(from, label, body)) return;
   }
   count_received();
 }
@@ -217,6 +232,11 @@ std::byte* ModuleNetwork::large_begin(comm::Peer from, const comm::Label& label,
     if (label.kind == static_cast<std::uint32_t>(FrameKind::exchange)) {
       peer.exchange.resize(bytes);
       return peer.exchange.data();
+    }
+    if (is_one_sided(label)) {
+      std::byte* place = one_sided_.large_begin(from, label, bytes);
+      peer.lands = place != nullptr;
+      return place;
     }
     if (label.kind != static_cast<std::uint32_t>(FrameKind::message) || !is_message_of(from, label)) {
       nonsense(from, "a large frame that is no message for here");
@@ -232,7 +252,7 @@ std::byte* ModuleNetwork::large_begin(comm::Peer from, const comm::Label& label,
   }
 }
 
-void ModuleNetwork::large_end(comm::Peer from, const comm::Label& label, std::size_t, bool complete) {
+void ModuleNetwork::large_end(comm::Peer from, const comm::Label& label, std::size_t bytes, bool complete) {
   PeerState& peer = peers_[from];
   if (ended_) return;
   if (label.kind == static_cast<std::uint32_t>(FrameKind::exchange)) {
@@ -243,8 +263,13 @@ void ModuleNetwork::large_end(comm::Peer from, const comm::Label& label, std::si
     peer.exchange = {};
     return;
   }
+  peer.lands = false;
   if (!complete) return;  // the peer is lost, so the machine stops: end() lets the receiver go
-  port_.end_large(peer.large, true);
+  if (is_one_sided(label)) {
+    if (!one_sided_.large_end(from, label, bytes)) return;
+  } else {
+    port_.end_large(peer.large, true);
+  }
   count_received();
 }
 

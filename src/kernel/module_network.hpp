@@ -19,6 +19,7 @@
 #include "cell/processor.hpp"
 #include "comm/module.hpp"
 #include "kernel/notes.hpp"
+#include "kernel/one_sided_network.hpp"
 #include "kernel/part.hpp"
 
 namespace aplib {
@@ -28,6 +29,12 @@ enum class FrameKind : std::uint32_t {
   message = 1,  ///< Label: as in a ring's slot.
   cell_ended,   ///< Label: cell. Body: CellEnd.
   exchange,     ///< Body: exchange.hpp.
+  put,          ///< These: one_sided_network.hpp.
+  put_blocks,
+  get,
+  fetch,
+  reply,
+  put_landed,
 };
 
 class ModuleNetwork final : public Network, public comm::Receiver {
@@ -43,9 +50,15 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   // Network
   void send(TaskControl& self, const char* call, std::uint32_t cell, std::uint32_t task, std::uint64_t key,
             std::span<const std::byte> bytes) override;
-  void put(TaskControl& self, const char* call, const one_sided::Copy& copy, bool acknowledge) override;
-  void get(TaskControl& self, const char* call, const one_sided::Copy& copy) override;
-  std::uint64_t fetch(TaskControl& self, const char* call, const one_sided::Operation& operation) override;
+  void put(TaskControl& self, const char* call, const one_sided::Copy& copy, bool acknowledge) override {
+    one_sided_.put(self, call, copy, acknowledge);
+  }
+  void get(TaskControl& self, const char* call, const one_sided::Copy& copy) override {
+    one_sided_.get(self, call, copy);
+  }
+  std::uint64_t fetch(TaskControl& self, const char* call, const one_sided::Operation& operation) override {
+    return one_sided_.fetch(self, call, operation);
+  }
   bool poll() override;
   void flush() noexcept override {
     holds_back.store(false,
@@ -106,16 +119,22 @@ class ModuleNetwork final : public Network, public comm::Receiver {
 
  private:
   friend class Attendant;
+  friend class OneSidedNetwork;
 
   struct PeerState {
     std::atomic<bool> used{false};  ///< We have sent to it.
     bool lost = false;
+    bool lands = false;  ///< A large put or reply is under way, to memory that the program knows.
     LargeArrival large;
     std::vector<std::byte> exchange;  ///< Body of a large frame of a collective.
   };
 
   void poll_alone();  // under poll_mutex_
   void post(std::uint32_t process, FrameKind kind, comm::Label label, std::span<const std::byte> body);
+  void make_room(TaskControl& self, const char* call, std::uint32_t cell, std::uint32_t process) {
+    if (module_.queued(process) > domain_.options.send_limit_bytes) [[unlikely]]
+      wait_for_room(self, call, cell, process);
+  }
   void wait_for_room(TaskControl& self, const char* call, std::uint32_t cell, std::uint32_t process);
   void check_unread();
   void nonsense(comm::Peer from, const std::string& what);
@@ -132,6 +151,7 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   Processor& port_;
   std::vector<std::uint16_t> process_of_;  // by cell; the host program's last
   std::vector<PeerState> peers_;
+  OneSidedNetwork one_sided_;
 
   SpinLock poll_mutex_;
   bool begun_ = false;

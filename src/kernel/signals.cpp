@@ -15,6 +15,8 @@
 #include "aplib/error.hpp"
 #include "cell/domain.hpp"
 #include "cell/processor.hpp"
+#include "cell/slot.hpp"
+#include "kernel/remote_access.hpp"
 #include "loader/libc/signals.hpp"
 
 namespace aplib {
@@ -92,10 +94,26 @@ void name_task(Line& line, const TaskControl& task) noexcept {
   line << " task " << task.id << ": ";
 }
 
+/// A task's access to another cell's memory: says so when the address lies in that cell's slot.
+void name_other_cell(Line& line, const TaskControl& task, std::uintptr_t address) noexcept {
+  const std::uintptr_t cell = (address - SlotPlan::base) / SlotPlan::bytes;
+  if (address < SlotPlan::base || cell == task.cell->id || cell >= task.cell->processor->domain().cell_count) return;
+  line << ", which is memory of cell " << cell
+       << " (a put, get or atomic of what that cell does not have or may not write)";
+}
+
 void on_fault(int signal, siginfo_t* info, void* context) noexcept {
   Processor* processor = Processor::current();
   const TaskControl* task = processor != nullptr ? processor->running() : nullptr;
-  if (task != nullptr) {
+  if (const RemoteAccess* access = detail::current_remote_access) {
+    Line line;
+    line << "aplib: cell " << access->by << ": " << access->what << ": " << name_of_signal(signal) << " at address ";
+    line.hex(reinterpret_cast<std::uintptr_t>(info->si_addr)) << ", in the " << access->bytes << " bytes from ";
+    line.hex(reinterpret_cast<std::uintptr_t>(access->address))
+        << " of cell " << access->cell
+        << ", where that cell has no memory that can be written or read so; the program ends here";
+    line.print();
+  } else if (task != nullptr) {
     const char* address = static_cast<const char*>(info->si_addr);
     Line line;
     line << "aplib: ";
@@ -111,7 +129,10 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
     }
     if (loader::deliver_fault(signal, *info, context, task->stack.low)) return;  // the program has a handler of its own
     line << name_of_signal(signal);
-    if (signal == SIGSEGV || signal == SIGBUS) (line << " at address ").hex(reinterpret_cast<std::uintptr_t>(address));
+    if (signal == SIGSEGV || signal == SIGBUS) {
+      (line << " at address ").hex(reinterpret_cast<std::uintptr_t>(address));
+      name_other_cell(line, *task, reinterpret_cast<std::uintptr_t>(address));
+    }
     line << "; the program ends here (a debugger or a core file shows where)";
     line.print();
   } else if (loader::deliver_fault(signal, *info, context, nullptr)) {

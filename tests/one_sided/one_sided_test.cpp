@@ -10,6 +10,7 @@
 
 #include "aplib/aplib.hpp"
 #include "machines.hpp"
+#include "placements.hpp"
 #include "shared_block.hpp"
 
 namespace aplib {
@@ -17,8 +18,8 @@ namespace {
 
 using testing_support::cell;
 using testing_support::me;
-using testing_support::run_well;
-using testing_support::Shape;
+using testing_support::Placement;
+using testing_support::run_on;
 using testing_support::SharedBlock;
 
 struct Block {
@@ -33,10 +34,10 @@ std::uint32_t cells() { return this_machine::cell_count(); }
 CellId next_cell() { return cell((me() + 1) % cells()); }
 CellId last_cell() { return cell((me() + cells() - 1) % cells()); }
 
-class OneSided : public testing::TestWithParam<Shape> {};
+class OneSided : public testing::TestWithParam<Placement> {};
 
 TEST_P(OneSided, PutArrivesWithItsFlag) {
-  run_well(GetParam(), [] {
+  run_on(GetParam(), [] {
     SharedBlock<Block> block;
     Flag reusable;
     for (int round = 1; round <= 100; ++round) {
@@ -53,7 +54,7 @@ TEST_P(OneSided, PutArrivesWithItsFlag) {
 }
 
 TEST_P(OneSided, GetBringsWhatIsThere) {
-  run_well(GetParam(), [] {
+  run_on(GetParam(), [] {
     SharedBlock<Block> block;
     std::iota(block->numbers.begin(), block->numbers.end(), static_cast<std::int32_t>(me() * 100));
     barrier();
@@ -70,7 +71,7 @@ TEST_P(OneSided, GetBringsWhatIsThere) {
 }
 
 TEST_P(OneSided, SizesFromNothingToMuch) {
-  run_well(GetParam(), [] {
+  run_on(GetParam(), [] {
     SharedBlock<Block> block;
     std::vector<std::byte> source(block->bytes.size());
     int round = 0;
@@ -96,7 +97,7 @@ TEST_P(OneSided, SizesFromNothingToMuch) {
 }
 
 TEST_P(OneSided, OwnCellAndOverlap) {
-  run_well(GetParam(), [] {
+  run_on(GetParam(), [] {
     SharedBlock<Block> block;
     std::iota(block->numbers.begin(), block->numbers.end(), 0);
     put(cell(me()), std::span<const std::int32_t>(block->numbers).first(40), &block->numbers[2],
@@ -109,7 +110,7 @@ TEST_P(OneSided, OwnCellAndOverlap) {
 }
 
 TEST_P(OneSided, StridesOnBothSides) {
-  run_well(GetParam(), [] {
+  run_on(GetParam(), [] {
     SharedBlock<Block> block;
     std::array<std::int32_t, 30> source{};
     std::iota(source.begin(), source.end(), static_cast<std::int32_t>(me() * 1000));
@@ -141,7 +142,7 @@ TEST_P(OneSided, StridesOnBothSides) {
 }
 
 TEST_P(OneSided, AcknowledgedPutsCanBeSeen) {
-  run_well(GetParam(), [] {
+  run_on(GetParam(), [] {
     SharedBlock<Block> block;
     wait_acknowledged();  // nothing to wait for
     for (std::int32_t round = 1; round < 50; ++round) {
@@ -157,7 +158,7 @@ TEST_P(OneSided, AcknowledgedPutsCanBeSeen) {
 
 TEST_P(OneSided, AtomicsAreOneStepEach) {
   constexpr std::int32_t rounds = 300;
-  run_well(GetParam(), [] {
+  run_on(GetParam(), [] {
     SharedBlock<Block> block;
     const CellId owner = cell(cells() / 2);
     std::int64_t last = -1;
@@ -198,7 +199,7 @@ TEST_P(OneSided, AtomicsAreOneStepEach) {
 }
 
 TEST_P(OneSided, FlagsWaitedForByManyTasksOfACell) {
-  run_well(GetParam(), [] {
+  run_on(GetParam(), [] {
     SharedBlock<Block> block;
     std::vector<Task> tasks;
     tasks.reserve(20);
@@ -217,7 +218,7 @@ TEST_P(OneSided, FlagsWaitedForByManyTasksOfACell) {
 }
 
 TEST_P(OneSided, AFlagMayWrapAround) {
-  run_well(GetParam(), [] {
+  run_on(GetParam(), [] {
     SharedBlock<Block> block;
     constexpr std::int32_t largest = 0x7fff'ffff;
     block->first.reset(largest - 1);
@@ -232,7 +233,7 @@ TEST_P(OneSided, AFlagMayWrapAround) {
 
 // Sleeping processors are woken by puts.
 TEST_P(OneSided, PutsWakeSleepers) {
-  run_well(GetParam(), [] {
+  run_on(GetParam(), [] {
     SharedBlock<Block> block;
     for (std::int32_t round = 1; round <= 20; ++round) {
       if (me() == 0) {
@@ -248,10 +249,8 @@ TEST_P(OneSided, PutsWakeSleepers) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, OneSided,
-                         testing::Values(Shape{{1, 1}, 1}, Shape{{2, 1}, 2}, Shape{{2, 2}, 1}, Shape{{3, 3}, 4},
-                                         Shape{{2, 2}, Options::threads_per_cell}),
-                         testing_support::shape_name);
+INSTANTIATE_TEST_SUITE_P(Placements, OneSided, testing::ValuesIn(testing_support::placements()),
+                         testing_support::placement_name);
 
 }  // namespace
 }  // namespace aplib
