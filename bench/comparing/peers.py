@@ -19,11 +19,13 @@ class Peer(sources.Source):
     compiler = ""
     launcher = ""
     remedy = "run scripts/peers"
+    kind = "mpi_peer"  # the program
+    sources = ["*.c"]  # of bench/peers
 
     def __init__(self, source_folder, out_folder, touch):
         super().__init__()
         self.touch = ["--touch"] if touch else []
-        self.program = out_folder.resolve() / f"mpi_peer.{self.name}"
+        self.program = out_folder.resolve() / f"{self.kind}.{self.name}"
         self.compiler_path = self.find(self.compiler)
         self.launcher_path = self.find(self.launcher) if self.launcher else ""
         if not self.fault:
@@ -37,7 +39,7 @@ class Peer(sources.Source):
 
     def build(self, source_folder, out_folder):
         out_folder.mkdir(parents=True, exist_ok=True)
-        files = sorted(str(path) for path in pathlib.Path(source_folder).glob("*.c"))
+        files = sorted(str(path) for pattern in self.sources for path in pathlib.Path(source_folder).glob(pattern))
         done = subprocess.run(
             [self.compiler_path, *FLAGS, "-o", str(self.program), *files],
             cwd=out_folder,  # ampicc leaves files there
@@ -50,8 +52,8 @@ class Peer(sources.Source):
                 done.stderr.strip().splitlines()[-3:]
             )
 
-    def words(self, case, *benches):
-        sizes = sources.commas(sources.LATENCY_SIZES)
+    def words(self, case, *benches, sizes=None):
+        sizes = sources.commas(sizes or sources.LATENCY_SIZES)
         return [
             "--peer",
             self.name,
@@ -66,6 +68,11 @@ class Peer(sources.Source):
             str(sources.SAMPLE_MS),
             *self.touch,
         ]
+
+    def one_sided(self, case):
+        """Put and get: by memory that both ranks share, and by tcp."""
+        sizes = sources.ONE_SIDED_SIZES
+        return self.words(case, "put", "get", sizes=[sizes[0], sizes[-1]] if case == "tcp" else sizes)
 
     def pair_benches(self, round_number):
         return ["latency", "bandwidth", "rate"] + (["idle"] if round_number == 0 else [])
@@ -90,6 +97,10 @@ class OpenMpi(Peer):
         yield pinned + self.words("2-on-2", "barrier", "reduce"), self.environment
         tcp = ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]
         yield self.start(2, "--bind-to", "core", *tcp) + self.words("tcp", "latency", "bandwidth"), self.environment
+        yield pinned + self.one_sided("two-processors"), self.environment
+        # Its windows would share the memory even then.
+        apart = [*tcp, "--mca", "osc", "^sm,ucx"]
+        yield self.start(2, "--bind-to", "core", *apart) + self.one_sided("tcp"), self.environment
         for ranks in CROWDS:
             crowd = self.start(ranks, "--oversubscribe", "--mca", "mpi_yield_when_idle", "1")
             yield crowd + self.words(f"{ranks}-on-2", "barrier", "reduce"), self.environment
@@ -110,6 +121,9 @@ class Mpich(Peer):
         pinned = [self.launcher_path, "-n", "2", "-bind-to", "core", str(self.program)]
         yield pinned + self.words("two-processors", *self.pair_benches(round_number)), None
         yield pinned + self.words("2-on-2", "barrier", "reduce"), None
+        yield pinned + self.one_sided("two-processors"), None
+        apart = {**os.environ, "UCX_TLS": "tcp,self", "MPIR_CVAR_NOLOCAL": "1"}
+        yield pinned + self.one_sided("tcp"), apart
         if round_number >= 2:
             return  # with more ranks than cores it spins: a barrier takes a quarter of a second, so few of them
         for ranks in CROWDS:
@@ -121,6 +135,28 @@ class Mpich(Peer):
         text = subprocess.run([self.launcher_path, "--version"], capture_output=True, text=True, check=False).stdout
         found = re.search(r"Version:\s*(\S+)", text)
         return found.group(1) if found else "unknown"
+
+
+class OpenShmem(Peer):
+    """Open MPI's: no message passing, but one-sided operations on objects at the same address everywhere."""
+
+    name = "oshmem"
+    title = "OpenSHMEM"
+    compiler = "oshcc"
+    launcher = "oshrun"
+    kind = "shmem_peer"
+    sources = ["shmem/*.c", "command.c", "figure.c"]
+    environment = OpenMpi.environment
+
+    def commands(self, round_number):
+        pinned = [self.launcher_path, "-n", "2", "--bind-to", "core"]
+        yield [*pinned, str(self.program), *self.one_sided("two-processors")], self.environment
+        yield [*pinned, "-x", "UCX_TLS=tcp,self", str(self.program), *self.one_sided("tcp")], self.environment
+
+    def version(self):
+        text = subprocess.run([self.launcher_path, "--version"], capture_output=True, text=True, check=False).stdout
+        found = re.search(r"\d+\.\d+\.\d+", text)
+        return "of Open MPI " + (found.group() if found else "unknown")
 
 
 class Ampi(Peer):
@@ -160,4 +196,4 @@ class Ampi(Peer):
         return f"Charm++ {found.group(1)}" if found else "unknown"
 
 
-KNOWN = {peer.name: peer for peer in (OpenMpi, Mpich, Ampi)}
+KNOWN = {peer.name: peer for peer in (OpenMpi, Mpich, Ampi, OpenShmem)}

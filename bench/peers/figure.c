@@ -24,6 +24,8 @@ char* new_buffer(size_t bytes, int fill) {
   return memory;
 }
 
+void free_buffer(char* buffer) { free(buffer); }
+
 void touch_lines(const char* bytes, size_t size) {
   unsigned sum = 0;
   for (size_t i = 0; i < size; i += 64) sum += (unsigned char)bytes[i];
@@ -33,6 +35,11 @@ void touch_lines(const char* bytes, size_t size) {
 long warm_up(long count) {
   const long wanted = count / 5 + 1;
   return wanted < 10000 ? wanted : 10000;
+}
+
+long stream_window(size_t bytes) {
+  const long fits = (long)(((size_t)16 << 20) / (bytes > 0 ? bytes : 1));
+  return fits < 4 ? 4 : fits > 64 ? 64 : fits;
 }
 
 double nanoseconds_per_operation(const struct figure* self, double seconds, long count) {

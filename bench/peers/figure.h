@@ -34,10 +34,14 @@ double now_seconds(void);
 
 /* Page-aligned memory filled with `fill`; ends the program when there is none. */
 char* new_buffer(size_t bytes, int fill);
+void free_buffer(char* buffer);
 void touch_lines(const char* bytes, size_t size);
 
 /* Operations before the timed ones. */
 long warm_up(long count);
+
+/* Messages, puts or gets of a stream between two acknowledgements: 64, fewer when that would be more than 16 MiB under way; as apbench. */
+long stream_window(size_t bytes);
 
 double nanoseconds_per_operation(const struct figure* self, double seconds, long count);
 
@@ -48,6 +52,8 @@ void plan_rate(struct plan* plan, const char* case_name, int touch);
 void plan_barrier(struct plan* plan, const char* case_name);
 void plan_reduce(struct plan* plan, const char* case_name);
 void plan_idle(struct plan* plan, const char* case_name);
+void plan_put(struct plan* plan, const char* case_name, const size_t* bytes, int sizes);
+void plan_get(struct plan* plan, const char* case_name, const size_t* bytes, int sizes);
 
 /* Adds one figure. */
 void add_figure(struct plan* plan, struct figure figure);

@@ -8,12 +8,6 @@
 
 enum { batch_max = 64, rate_window = 1024 };
 
-/* 64 messages, fewer when that would be more than 16 MiB under way; as apbench. */
-static long bandwidth_window(size_t bytes) {
-  const long fits = (long)(((size_t)16 << 20) / (bytes > 0 ? bytes : 1));
-  return fits < 4 ? 4 : fits > 64 ? 64 : fits;
-}
-
 static void stream(const struct figure* f, int rank, char* buffer, long window, long times) {
   MPI_Request requests[batch_max];
   const int size = (int)f->bytes;
@@ -52,13 +46,11 @@ static double windows(const struct figure* f, long window, long count) {
   return seconds;
 }
 
-static double bandwidth_run(const struct figure* f, long count) {
-  return windows(f, bandwidth_window(f->bytes), count);
-}
+static double bandwidth_run(const struct figure* f, long count) { return windows(f, stream_window(f->bytes), count); }
 static double rate_run(const struct figure* f, long count) { return windows(f, rate_window, count); }
 
 static double gigabytes_per_second(const struct figure* f, double seconds, long count) {
-  return (double)f->bytes * (double)bandwidth_window(f->bytes) * (double)count / seconds / 1e9;
+  return (double)f->bytes * (double)stream_window(f->bytes) * (double)count / seconds / 1e9;
 }
 
 static double million_per_second(const struct figure* f, double seconds, long count) {
