@@ -20,6 +20,8 @@ class Machines {
  public:
   /// A machine of `cells` x 1 cells on `threads` processors; everything else as APLIB_* variables say.
   aplib::Machine& get(unsigned cells, unsigned threads);
+  /// The same, after all others have ended: the cells of a process's first machine alone have slots, and so memory that other cells can name.
+  aplib::Machine& only(unsigned cells, unsigned threads);
 
  private:
   std::map<std::pair<unsigned, unsigned>, std::unique_ptr<aplib::Machine>> machines_;
@@ -28,12 +30,20 @@ class Machines {
 /// Runs `program` on all cells. Throws std::runtime_error with the machine's reason when the run failed.
 void run_cells(aplib::Machine& machine, const std::function<void()>& program);
 
+/// Runs `program` on cells 0 and 1 and makes sure that they were where the machine's processors say, one each or both on one: a cell that
+/// was moved to balance the load would give a figure of the other case. Throws std::runtime_error.
+void run_placed(aplib::Machine& machine, const std::function<void()>& program);
+
+/// Messages, puts or gets of a stream between two acknowledgements: 64 as OSU has it, fewer when that would be more than 16 MiB under way.
+[[nodiscard]] std::uint64_t window_of(std::size_t bytes);
+
 /// What the command line asked for.
 struct Wishes {
   std::vector<std::size_t> bytes;       ///< Empty: each benchmark's own list.
   std::vector<std::string> case_names;  ///< Empty: all.
   bool touch = false;                   ///< The receiver reads one byte per cache line of what it got.
   double idle_seconds = 2;              ///< Length of one sample of `idle`.
+  std::string module;                   ///< The one for `module`; empty: all that can be used.
   std::string cluster;                  ///< Cluster file for `hosts`; empty: two processes on this computer.
 
   [[nodiscard]] bool wants(std::string_view case_name) const;
@@ -47,6 +57,7 @@ struct Bench {
   bool takes_bytes;
   bool in_all;  ///< Part of `apbench all`.
   void (*plan)(Plan& plan, Machines& machines, const Wishes& wishes);
+  std::string_view case_words = {};  ///< Instead of case_names in --help.
 };
 
 /// The cores that this process was started with, whatever it is bound to by now.
@@ -55,9 +66,15 @@ struct Bench {
 /// All of them, in the order of --help and of `all`.
 [[nodiscard]] const std::vector<Bench>& benches();
 
+/// Names of modules for --module, and of the cases of `module`.
+[[nodiscard]] std::vector<std::string> module_names();
+[[nodiscard]] const std::vector<std::string_view>& module_cases();
+
 void plan_latency(Plan& plan, Machines& machines, const Wishes& wishes);
 void plan_bandwidth(Plan& plan, Machines& machines, const Wishes& wishes);
 void plan_rate(Plan& plan, Machines& machines, const Wishes& wishes);
+void plan_put(Plan& plan, Machines& machines, const Wishes& wishes);
+void plan_get(Plan& plan, Machines& machines, const Wishes& wishes);
 void plan_switch(Plan& plan, Machines& machines, const Wishes& wishes);
 void plan_spawn(Plan& plan, Machines& machines, const Wishes& wishes);
 void plan_barrier(Plan& plan, Machines& machines, const Wishes& wishes);
@@ -66,6 +83,7 @@ void plan_idle(Plan& plan, Machines& machines, const Wishes& wishes);
 void plan_scg(Plan& plan, Machines& machines, const Wishes& wishes);
 void plan_load(Plan& plan, Machines& machines, const Wishes& wishes);
 void plan_hosts(Plan& plan, Machines& machines, const Wishes& wishes);
+void plan_module(Plan& plan, Machines& machines, const Wishes& wishes);
 void plan_floors(Plan& plan, Machines& machines, const Wishes& wishes);
 
 }  // namespace apbench

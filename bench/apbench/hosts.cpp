@@ -2,80 +2,15 @@
 // hosts: what lies between the processes of a machine. Starts machines of two processes with aprun, each on a core of its own, that run bench-cells; and one of 64 processes, that
 // says hello. bench-net gives the floors.
 #include <fmt/core.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <array>
-#include <cerrno>
-#include <charconv>
-#include <cstdio>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <stdexcept>
 
 #include "benches.hpp"
 #include "child.hpp"
+#include "cluster_file.hpp"
 
 namespace apbench {
 namespace {
 
 constexpr int samples_max = 5;
-
-/// A cluster file that is gone with this object.
-class ClusterFile {
- public:
-  explicit ClusterFile(const std::string& text) {
-    std::string name = (std::filesystem::temp_directory_path() / "apbench-XXXXXX").string();
-    const int file = mkstemp(name.data());
-    if (file < 0) throw std::runtime_error(fmt::format("no temporary file {}: {}", name, std::strerror(errno)));
-    close(file);
-    path_ = name;
-    std::ofstream(path_) << text;
-  }
-  ~ClusterFile() { std::remove(path_.c_str()); }
-  ClusterFile(const ClusterFile&) = delete;
-  ClusterFile& operator=(const ClusterFile&) = delete;
-  [[nodiscard]] const std::string& path() const noexcept { return path_; }
-
- private:
-  std::string path_;
-};
-
-/// Two processes on cores 0 and 1 of those that this program may use, as the floors have them.
-std::string two_processes(unsigned cells_each, const char* secure) {
-  const std::vector<int> cores = usable_cores();
-  if (cores.size() < 2) {
-    throw std::runtime_error("hosts: two usable cores are needed and this process has one (see taskset)");
-  }
-  std::string text = fmt::format("[machine]\ncells = {}\n[comm]\nsecure = \"{}\"\n", 2 * cells_each, secure);
-  for (int i = 0; i < 2; ++i) {
-    text += fmt::format(
-        "[[host]]\nname = \"process{}\"\nlaunch = \"command\"\ncommand = \"taskset -c {} {{cmd}}\"\ncells = "
-        "{}\nthreads = 1\n",
-        i, cores[static_cast<std::size_t>(i)], cells_each);
-  }
-  return text;
-}
-
-std::string many_processes(unsigned processes, unsigned cells_each) {
-  return fmt::format(
-      "[machine]\ncells = {}\n[[host]]\nname = \"process\"\nlaunch = \"local\"\ncount = {}\ncells = {}\nthreads = 1\n",
-      processes * cells_each, processes, cells_each);
-}
-
-double number(const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{})
-    throw std::runtime_error(fmt::format("bench-cells printed '{}' where a number belongs", text));
-  return value;
-}
-
-/// What bench-cells measures on the cluster of the file.
-double measured_on(const std::string& file, const std::string& what, std::size_t bytes) {
-  return number(output_of({beside("aprun"), "-f", file, beside("bench-cells"), what, std::to_string(bytes)}));
-}
 
 struct Case {
   const char* name;
@@ -130,9 +65,12 @@ void plan_hosts(Plan& plan, Machines&, const Wishes& wishes) {
     if (!wishes.wants(c.name)) continue;
     for (const std::size_t bytes : wishes.bytes.empty() ? c.bytes : wishes.bytes) {
       add(plan, c.name, bytes, c.unit, [&c, bytes, own = wishes.cluster] {
-        if (!own.empty()) return measured_on(own, c.what, bytes);
-        const ClusterFile file(two_processes(c.cells_each, c.secure));
-        return measured_on(file.path(), c.what, bytes);
+        const std::vector<std::string> program{"bench-cells", c.what, std::to_string(bytes)};
+        if (!own.empty()) return measured_on(own, program);
+        // tcp, whatever else two processes of one computer could use: what lies between hosts is asked for.
+        const ClusterFile file(
+            two_processes(c.cells_each, fmt::format("module = \"tcp\"\nsecure = \"{}\"\n", c.secure)));
+        return measured_on(file.path(), program);
       });
     }
   }

@@ -4,27 +4,18 @@
 #include <fmt/core.h>
 
 #include <array>
-#include <charconv>
-#include <stdexcept>
 
 #include "benches.hpp"
 #include "child.hpp"
+#include "cluster_file.hpp"
 
 namespace apbench {
 namespace {
 
 constexpr int samples_max = 5;
 
-double number(const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{})
-    throw std::runtime_error(fmt::format("a program printed '{}' where a number belongs", text));
-  return value;
-}
-
 double measured_by(const char* what, const char* how) {
-  return number(output_of({beside("bench-load"), what, how, beside("bench-program")}));
+  return parse_number("bench-load", output_of({beside("bench-load"), what, how, beside("bench-program")}));
 }
 
 /// Speed of the loop in an instance over that of a program that runs alone: the same source, compiled with apc++ and with c++. Alternating, the best of each: what disturbs a loop only makes it slower.
@@ -33,8 +24,9 @@ double loop_speed() {
   double alone = 1e9;
   double instance = 1e9;
   for (int i = 0; i < rounds; ++i) {
-    alone = std::min(alone, number(output_of({beside("bench-loop-alone")})));
-    instance = std::min(instance, number(output_of({beside("aprun"), "-n", "1", beside("bench-loop")})));
+    alone = std::min(alone, parse_number("bench-loop-alone", output_of({beside("bench-loop-alone")})));
+    instance =
+        std::min(instance, parse_number("bench-loop", output_of({beside("aprun"), "-n", "1", beside("bench-loop")})));
   }
   return alone / instance;
 }

@@ -3,11 +3,19 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <stdexcept>
 
+#include "aplib/aplib.hpp"
 #include "benches.hpp"
 
 namespace apbench {
+namespace {
+
+constexpr std::size_t stack_bytes_min =
+    8U << 20;  // put and get move variables of tasks; address space, committed as it is touched
+
+}  // namespace
 
 aplib::Machine& Machines::get(unsigned cells, unsigned threads) {
   std::unique_ptr<aplib::Machine>& machine = machines_[{cells, threads}];
@@ -15,9 +23,16 @@ aplib::Machine& Machines::get(unsigned cells, unsigned threads) {
     aplib::Options options = aplib::Options::from_environment();
     options.cells = {cells, 1};
     options.threads = threads;
+    options.stack_bytes = std::max(options.stack_bytes, stack_bytes_min);
     machine = std::make_unique<aplib::Machine>(options);
   }
   return *machine;
+}
+
+aplib::Machine& Machines::only(unsigned cells, unsigned threads) {
+  const std::pair wanted{cells, threads};
+  std::erase_if(machines_, [&](const auto& entry) { return entry.first != wanted; });
+  return get(cells, threads);
 }
 
 void run_cells(aplib::Machine& machine, const std::function<void()>& program) {
@@ -26,6 +41,26 @@ void run_cells(aplib::Machine& machine, const std::function<void()>& program) {
     throw std::runtime_error(
         fmt::format("the measured machine ended with status {}: {}", report.exit_status, report.reason));
   }
+}
+
+void run_placed(aplib::Machine& machine, const std::function<void()>& program) {
+  constexpr int attempts = 5;
+  const bool apart = machine.options().threads == 2;
+  for (int i = 0; i < attempts; ++i) {
+    std::array<std::uint32_t, 2> processor{};
+    run_cells(machine, [&program, &processor] {
+      program();
+      processor[aplib::index(aplib::this_cell::id())] = aplib::this_cell::processor();
+    });
+    if ((processor[0] != processor[1]) == apart) return;
+  }
+  throw std::runtime_error(
+      fmt::format("the machine put cells 0 and 1 {} the same processor in {} runs", apart ? "on" : "not on", attempts));
+}
+
+std::uint64_t window_of(std::size_t bytes) {
+  constexpr std::size_t under_way_max = 16U << 20;
+  return std::clamp<std::uint64_t>(under_way_max / std::max<std::size_t>(bytes, 1), 4, 64);
 }
 
 bool Wishes::wants(std::string_view case_name) const {
@@ -49,11 +84,17 @@ const std::vector<int>& usable_cores() {
 const std::vector<Bench>& benches() {
   static const std::vector<std::string_view> message_cases{"two-processors", "two-processors-posted", "one-processor",
                                                            "one-processor-posted"};
+  static const std::vector<std::string_view> put_cases{"two-processors", "one-processor", "stream", "memcpy", "rate"};
+  static const std::vector<std::string_view> get_cases{
+      "two-processors", "two-processors-fresh", "one-processor", "stream", "fetch-add", "fetch-add-contended"};
   static const std::vector<std::string_view> collective_cases{"2-on-2", "8-on-2", "32-on-2"};
   static const std::vector<Bench> table{
       {"latency", "one way, half a ping-pong", message_cases, true, true, plan_latency},
       {"bandwidth", "windows of messages, then an acknowledgement", message_cases, true, true, plan_bandwidth},
       {"rate", "messages of 8 B, one way", {"two-processors", "two-processors-posted"}, false, true, plan_rate},
+      {"put", "to visibility, half a ping-pong; streams beside memcpy between the same buffers", put_cases, true, true,
+       plan_put},
+      {"get", "until the data is here; streams; remote atomics", get_cases, true, true, plan_get},
       {"switch", "one yield between two tasks of a cell", {"one-cell"}, false, true, plan_switch},
       {"spawn", "create, run, end and join a task", {"one-cell"}, false, true, plan_spawn},
       {"barrier", "cells on processors", collective_cases, false, true, plan_barrier},
@@ -80,6 +121,11 @@ const std::vector<Bench>& benches() {
        true,
        false,
        plan_hosts},
+      {"module",
+       "each module between two processes: alone, and below messages, puts and gets of cells (not part of all)",
+       module_cases(), true, false, plan_module,
+       "MODULE-latency, -rate, -stream, -put, -put-stream, -get, -get-stream; MODULE-cells-latency, -cells-stream, "
+       "-cells-put, -cells-put-stream, -cells-get, -cells-get-stream, -cells-fetch-add"},
       {"floors",
        "what the machine itself can do (not part of all)",
        {"cache-line", "cache-line-pause", "memcpy", "memcpy-both-sides", "context-switch"},

@@ -33,9 +33,11 @@ struct Command {
 std::string help_footer() {
   std::string text = "Benchmarks (cases):\n";
   for (const Bench& bench : benches()) {
-    text += fmt::format("  {:<10} {}\n  {:<10}   {}\n", bench.name, bench.help, "", fmt::join(bench.case_names, ", "));
+    const std::string cases =
+        bench.case_words.empty() ? fmt::format("{}", fmt::join(bench.case_names, ", ")) : std::string(bench.case_words);
+    text += fmt::format("  {:<10} {}\n  {:<10}   {}\n", bench.name, bench.help, "", cases);
   }
-  text += fmt::format("  {:<10} all of the above but floors\n", "all");
+  text += fmt::format("  {:<10} all that are not marked otherwise\n", "all");
   text +=
       "A case with -posted: the receiver waits with its own buffer. Values are medians of the samples, low and high "
       "their\n"
@@ -78,7 +80,8 @@ void check(const Command& command, const std::vector<const Bench*>& chosen) {
   }
   const auto takes_bytes = [](const Bench* bench) { return bench->takes_bytes; };
   if (!command.bytes.empty() && std::none_of(chosen.begin(), chosen.end(), takes_bytes)) {
-    throw UsageError("--bytes: the chosen benchmarks have no sizes; latency, bandwidth, hosts and floors have");
+    throw UsageError(
+        "--bytes: the chosen benchmarks have no sizes; latency, bandwidth, put, get, hosts, module and floors have");
   }
 }
 
@@ -111,7 +114,7 @@ int run_main(int argc, char** argv) {
   CLI::App app("apbench: how fast APlib is on this machine", "apbench");
   app.footer(help_footer());
   app.add_option("bench", command.benches, "One or more benchmarks, or all")->required()->option_text("...");
-  app.add_option("--bytes", command.bytes, "Message sizes for latency, bandwidth, hosts and floors")
+  app.add_option("--bytes", command.bytes, "Sizes for latency, bandwidth, put, get, hosts, module and floors")
       ->delimiter(',')
       ->option_text("8,64k,1m");
   app.add_option("--case", command.wishes.case_names, "Only these cases")->delimiter(',')->option_text("NAME,...");
@@ -124,6 +127,9 @@ int run_main(int argc, char** argv) {
   app.add_option("--idle-seconds", command.wishes.idle_seconds, "Seconds of one sample of idle")
       ->check(CLI::Range(0.01, 60.0))
       ->option_text(fmt::format("S (default {})", command.wishes.idle_seconds));
+  app.add_option("--module", command.wishes.module, "The one that module measures (default: all that can be used)")
+      ->check(CLI::IsMember(module_names()))
+      ->option_text(fmt::format("{}", fmt::join(module_names(), "|")));
   app.add_option("--cluster", command.wishes.cluster, "Cluster file for hosts (default: two processes, a core each)")
       ->option_text("FILE");
   app.add_flag("--touch", command.wishes.touch, "The receiver reads a byte of each cache line it got");

@@ -75,24 +75,6 @@ class End {
   std::span<const std::byte> got_;
 };
 
-// Runs `program` on cells 0 and 1 and makes sure that they were where the case says: a cell that the machine moved to balance the load
-// would give a figure of the other case.
-template <class Program>
-void run_placed(aplib::Machine& machine, Program program) {
-  constexpr int attempts = 5;
-  const bool apart = machine.options().threads == 2;
-  for (int i = 0; i < attempts; ++i) {
-    std::array<std::uint32_t, 2> processor{};
-    run_cells(machine, [&program, &processor] {
-      program();
-      processor[aplib::index(aplib::this_cell::id())] = aplib::this_cell::processor();
-    });
-    if ((processor[0] != processor[1]) == apart) return;
-  }
-  throw std::runtime_error(
-      fmt::format("the machine put cells 0 and 1 {} the same processor in {} runs", apart ? "on" : "not on", attempts));
-}
-
 // Seconds of `count` ping-pongs between cells 0 and 1.
 double ping_pongs(aplib::Machine& machine, std::size_t bytes, Way way, std::uint64_t count) {
   double seconds = 0;
@@ -194,12 +176,6 @@ void for_each_case(const Wishes& wishes, const std::vector<std::size_t>& default
     if (!wishes.wants(c.name)) continue;
     for (const std::size_t bytes : wishes.bytes.empty() ? default_bytes : wishes.bytes) add(c, bytes);
   }
-}
-
-// 64 messages as OSU has it, fewer when that would be more than 16 MiB under way.
-std::uint64_t window_of(std::size_t bytes) {
-  constexpr std::size_t under_way_max = 16U << 20;
-  return std::clamp<std::uint64_t>(under_way_max / std::max<std::size_t>(bytes, 1), 4, 64);
 }
 
 }  // namespace

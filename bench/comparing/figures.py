@@ -5,7 +5,7 @@ import dataclasses
 import statistics
 import typing
 
-PEER_TITLES = {"openmpi": "Open MPI", "mpich": "MPICH", "ampi": "AMPI"}
+PEER_TITLES = {"openmpi": "Open MPI", "mpich": "MPICH", "ampi": "AMPI", "oshmem": "OpenSHMEM"}
 MIB = 1 << 20
 
 Values = dict  # of one round: {(source, bench, case, bytes): (value, unit)}
@@ -33,6 +33,10 @@ class Run:
     def __init__(self, rounds, peer_names):
         self.rounds = rounds
         self.peers = peer_names
+
+    def measured(self, source, bench):
+        """Has the source any figure of the benchmark?"""
+        return any(key[:2] == (source, bench) for values in self.rounds for key in values)
 
     def median(self, wanted: Pick):
         values = [value for value in map(wanted, self.rounds) if value is not None]
@@ -158,6 +162,74 @@ def between_processes():
     ]
 
 
+def one_sided():
+    """Put and get between two cells of one process."""
+    line = pick("floors", "floors", "cache-line", 8)
+
+    def figure(name, unit, bench, case, size, peer_bench="", floor=None, floor_name="", goals=(), higher_is_better=False):
+        by_peer = (lambda peer: pick(peer, peer_bench, "two-processors", size)) if peer_bench else None
+        own = pick("aplib", bench, case, size)
+        return Figure(name, unit, own, by_peer, floor, floor_name, goals, higher_is_better)
+
+    def memcpy(size):
+        return pick("aplib", "put", "memcpy", size)
+
+    return [
+        figure("8 B put, to visibility", "ns", "put", "two-processors", 8, "put", line, "cache line", [Goal(60)]),
+        figure("puts of 1 MiB", "GB/s", "put", "stream", MIB, "put-stream", memcpy(MIB), "memcpy", [Goal(0.95, "floor")], True),
+        figure("8 B get", "ns", "get", "two-processors", 8, "get", goals=[Goal(120)]),
+        # For orientation.
+        figure("8 B get of what was just written", "ns", "get", "two-processors-fresh", 8, "", line, "cache line"),
+        figure("8 B put, to visibility, one processor", "ns", "put", "one-processor", 8),
+        figure("1 KiB put, to visibility", "ns", "put", "two-processors", 1024, "put"),
+        figure("64 KiB put, to visibility", "ns", "put", "two-processors", 65536, "put"),
+        figure("1 MiB put, to visibility", "ns", "put", "two-processors", MIB, "put"),
+        figure("puts of 1 KiB", "GB/s", "put", "stream", 1024, "put-stream", memcpy(1024), "memcpy", (), True),
+        figure("puts of 64 KiB", "GB/s", "put", "stream", 65536, "put-stream", memcpy(65536), "memcpy", (), True),
+        figure("gets of 1 MiB", "GB/s", "get", "stream", MIB, "get-stream", memcpy(MIB), "memcpy", (), True),
+        figure("puts of 8 B", "M/s", "put", "rate", 8, "put-rate", higher_is_better=True),
+        figure("remote fetch and add", "ns", "get", "fetch-add", 8, "fetch-add"),
+    ]
+
+
+def modules():
+    """What modules reach between two processes, alone and below messages, puts and gets of cells."""
+
+    def pair(name, unit, module, case, size, peer_bench="", place="", floor=None, floor_name="", goals=(), higher_is_better=False):
+        by_peer = (lambda peer: pick(peer, peer_bench, place, size)) if peer_bench else None
+        own = pick(module, "module", f"{module}-{case}", size)
+        return Figure(name, unit, own, by_peer, floor, floor_name, goals, higher_is_better)
+
+    def over(module, place):
+        """Orientation: the same for each module. `place`: how a peer reaches the other process alike."""
+        return [
+            pair(f"8 B put, two processes over {module}", "ns", module, "cells-put", 8, "put", place),
+            pair(f"puts of 1 MiB, two processes over {module}", "GB/s", module, "cells-put-stream", MIB, "put-stream", place, higher_is_better=True),
+            pair(f"8 B get, two processes over {module}", "ns", module, "cells-get", 8, "get", place),
+            pair(f"fetch and add, two processes over {module}", "ns", module, "cells-fetch-add", 8, "fetch-add", place),
+        ]
+
+    in_process = pick("aplib", "latency", "two-processors", 8)
+    fabric_figures = []
+    for provider in ("tcp", "shm"):
+        module = f"rdma-{provider}"
+        ping_pong = pick("fabric", "pingpong", provider, 8)
+        write = pick("fabric", "write", provider, MIB)
+        fabric_figures += [
+            pair(f"8 B frame, rdma on libfabric's {provider}", "ns", module, "latency", 8, floor=ping_pong, floor_name="fi_pingpong", goals=[Goal(1.1, "floor")]),
+            pair(f"remote memory, writes of 1 MiB, rdma on {provider}", "GB/s", module, "put-stream", MIB, floor=write, floor_name="libfabric alone", goals=[Goal(0.9, "floor")], higher_is_better=True),
+        ]
+    return [
+        pair("8 B one way, two processes over shm", "ns", "shm", "cells-latency", 8, "latency", "two-processors", in_process, "in one process", [Goal(2, "floor")]),
+        *fabric_figures,
+        pair("stream of 1 MiB, two processes over shm", "GB/s", "shm", "cells-stream", MIB, "bandwidth", "two-processors", higher_is_better=True),
+        *over("tcp", "tcp"),
+        *over("shm", "two-processors"),
+        *over("rdma-tcp", "tcp"),
+        *over("rdma-shm", "two-processors"),
+    ]
+
+
 def all_figures():
     line = pick("floors", "floors", "cache-line", 8)
     switch = pick("floors", "floors", "context-switch")
@@ -227,7 +299,7 @@ def all_figures():
         loading("throw and catch, 1,000 loaded", "us", "throw", 3),
         loading("loop over globals, instance over program alone", "x", "loop", 0.98, higher_is_better=True),
         loading("1,000 cells of a hello program", "s", "hello-1000", 0.3),
-        *[figure for figure in between_processes() if figure.goals],
+        *[figure for part in (one_sided(), between_processes(), modules()) for figure in part if figure.goals],
         # For orientation; the design sets no limit.
         Figure(
             "yield between two tasks",
@@ -271,7 +343,7 @@ def all_figures():
         ),
         collective("barrier", "barrier", 0, 8, []),
         collective("reduce", "sum of 8 B", 8, 8, []),
-        *[figure for figure in between_processes() if not figure.goals],
+        *[figure for part in (one_sided(), between_processes(), modules()) for figure in part if not figure.goals],
         Figure("scg, 1 cell", "MFlops", pick("aplib", "scg", "1x1-on-1"), higher_is_better=True),
     ]
 

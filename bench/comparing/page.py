@@ -23,6 +23,13 @@ METHOD = """## How it is measured
 - Two processes: one cell each, a core each, joined by tcp with authentication (`apbench hosts`); beside them non-blocking sockets that both
   ends poll, OpenSSL (TLS 1.3, AES-128-GCM) on such sockets (`bench-net`), and Open MPI with `--mca btl tcp,self`. The link of 1 Gb/s lies between two network
   namespaces. A round trip is 8 B there and back between two cells of the same machine of 32.
+- Put, to visibility: half a ping-pong of puts, each awaited at the target (`apbench put`): by its flag; the peers' targets look at memory that
+  a put behind the data changes. Streams: windows as above, then an acknowledgement, a flush or a quiet; memcpy: by the same processor between the
+  same buffers. Get, fetch and add: until the value is here, while the target waits. MPI: windows of MPI_Win_allocate, passive targets,
+  MPI_Win_flush. OpenSHMEM: shmem_putmem, shmem_fence, shmem_p, shmem_wait_until. Over tcp: Open MPI with `--mca osc ^sm,ucx`, MPICH and OpenSHMEM
+  with `UCX_TLS=tcp,self`.
+- Modules (`apbench module`): alone, two processes that poll it, on a core each (`bench-module`); and below a machine of two processes with a
+  cell each. rdma-tcp, rdma-shm: the module rdma on these providers of libfabric; beside it `fi_pingpong -e rdm` on the same provider.
 - scg: 300 x 300 points; speeds of runs that follow each other.
 """
 
@@ -35,7 +42,7 @@ def markdown_table(rows):
 
 def by_size(run, bench, sizes, unit):
     """All sources, by size."""
-    names = ["aplib", "posted", *run.peers]
+    names = ["aplib", "posted", *[name for name in run.peers if run.measured(name, bench)]]
     titles = {"aplib": "APlib", "posted": "APlib, posted", **figures.PEER_TITLES}
     lines = ["| bytes | " + " | ".join(titles[name] for name in names) + " |", "|" + " ---: |" * (len(names) + 1)]
     for size in sizes:
@@ -44,6 +51,61 @@ def by_size(run, bench, sizes, unit):
             source, case = ("aplib", "two-processors-posted") if name == "posted" else (name, "two-processors")
             cells.append(figures.quantity(run.median(figures.pick(source, bench, case, size)), unit))
         lines.append(f"| {size} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+ONE_SIDED = [  # title, unit, apbench's benchmark and case, the peers' benchmark
+    ("put, to visibility", "ns", ("put", "two-processors"), "put"),
+    ("stream of puts", "GB/s", ("put", "stream"), "put-stream"),
+    ("get", "ns", ("get", "two-processors"), "get"),
+    ("stream of gets", "GB/s", ("get", "stream"), "get-stream"),
+    ("puts a second", "M/s", ("put", "rate"), "put-rate"),
+    ("fetch and add", "ns", ("get", "fetch-add"), "fetch-add"),
+    ("put and fence", "ns", None, "put-fence"),
+]
+
+
+def one_sided(run):
+    """Put and get between two processors: all sources, by size."""
+    names = [name for name in run.peers if run.measured(name, "put")]
+    titles = ["APlib"] + [figures.PEER_TITLES[name] for name in names]
+    lines = ["| | bytes | " + " | ".join(titles) + " |", "| --- |" + " ---: |" * (len(titles) + 1)]
+    for title, unit, own, bench in ONE_SIDED:
+        for size in sources.ONE_SIDED_SIZES:
+            picks = [figures.pick("aplib", *own, size) if own else lambda values: None]
+            picks += [figures.pick(name, bench, "two-processors", size) for name in names]
+            values = [run.median(one) for one in picks]
+            if any(value is not None for value in values):
+                cells = [figures.quantity(value, unit) for value in values]
+                lines.append(f"| {title} | {size} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+MODULE_CASES = [  # title, unit, case, bytes
+    ("frame of 8 B, one way", "ns", "latency", 8),
+    ("frames of 8 B", "M/s", "rate", 8),
+    ("frames of 1 MiB", "GB/s", "stream", 1 << 20),
+    ("write of 8 B to remote memory", "ns", "put", 8),
+    ("writes of 1 MiB", "GB/s", "put-stream", 1 << 20),
+    ("read of 8 B", "ns", "get", 8),
+    ("reads of 1 MiB", "GB/s", "get-stream", 1 << 20),
+    ("cells: message of 8 B, one way", "ns", "cells-latency", 8),
+    ("cells: messages of 1 MiB", "GB/s", "cells-stream", 1 << 20),
+    ("cells: put of 8 B, to visibility", "ns", "cells-put", 8),
+    ("cells: puts of 1 MiB", "GB/s", "cells-put-stream", 1 << 20),
+    ("cells: get of 8 B", "ns", "cells-get", 8),
+    ("cells: gets of 1 MiB", "GB/s", "cells-get-stream", 1 << 20),
+    ("cells: fetch and add", "ns", "cells-fetch-add", 8),
+]
+
+
+def modules(run):
+    """Each module that was measured, by what it was asked for."""
+    names = [name for name in sources.MODULES if run.measured(name, "module")]
+    lines = ["| | " + " | ".join(names) + " |", "| --- |" + " ---: |" * len(names)]
+    for title, unit, case, size in MODULE_CASES:
+        values = [run.median(figures.pick(name, "module", f"{name}-{case}", size)) for name in names]
+        lines.append(f"| {title} | " + " | ".join(figures.quantity(value, unit) for value in values) + " |")
     return "\n".join(lines)
 
 
@@ -69,6 +131,10 @@ def write(folder, rows, run, facts, picture):
         by_size(run, "latency", sources.LATENCY_SIZES, "ns") + "\n",
         "## Streams, between two processors\n",
         by_size(run, "bandwidth", sources.BANDWIDTH_SIZES, "GB/s") + "\n",
+        "## Put and get, between two processors\n",
+        one_sided(run) + "\n",
+        "## Modules, between two processes of one computer\n",
+        modules(run) + "\n",
     ]
     touch = (
         "Receivers read a byte of each cache line."

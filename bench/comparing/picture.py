@@ -12,6 +12,7 @@ COLOURS = {
     "openmpi": "#2471a3",
     "mpich": "#148f77",
     "ampi": "#7d3c98",
+    "oshmem": "#b7950b",
     "memcpy": "#7f8c8d",
 }
 RANKS = [2, 8, 32]
@@ -64,8 +65,10 @@ def size_panel(run, bench, sizes, title, label, factor, place):
 
 def collective_panel(run):
     """Barriers as bars, side by side for each number of cells."""
-    names = ["aplib", *run.peers]
+    names = [name for name in ["aplib", *run.peers] if run.measured(name, "barrier")]
     script, plots = [], []
+    if not names:
+        return []
     width = 0.8 / len(names)
     for place, name in enumerate(names):
         points = []

@@ -6,10 +6,12 @@ import pathlib
 import subprocess
 import sys
 
-from . import link
+from . import fabric, link
 
 LATENCY_SIZES = [8, 64, 1024, 8192, 65536, 1 << 20, 4 << 20]
 BANDWIDTH_SIZES = [64, 1024, 8192, 65536, 1 << 20, 4 << 20]
+ONE_SIDED_SIZES = [8, 1024, 65536, 1 << 20]
+MODULES = ["tcp", "shm", "rdma-tcp", "rdma-shm"]
 SAMPLES = 3
 SAMPLE_MS = 4
 RUN_SECONDS_MAX = 120
@@ -90,6 +92,7 @@ class Aplib(Apbench):
     def commands(self, round_number):
         yield self.line("latency", "--bytes", commas(LATENCY_SIZES), *self.touch)
         yield self.line("bandwidth", "--bytes", commas(BANDWIDTH_SIZES), *self.touch)
+        yield self.line("put", "get", "--bytes", commas(ONE_SIDED_SIZES))
         yield self.line("rate", "switch", "spawn", "barrier", "reduce", *self.touch)
         yield self.line("scg", samples=9)  # a run takes milliseconds
         if round_number == 0:  # a few seconds long, and nothing to pair it with
@@ -103,6 +106,37 @@ class Hosts(Apbench):
 
     def commands(self, round_number):
         yield self.line("hosts", samples=1)
+
+
+class Module(Apbench):
+    """One module between two processes."""
+
+    def __init__(self, build, module):
+        super().__init__(build)
+        self.name = module
+        self.title = f"the module {module}"
+
+    def commands(self, round_number):
+        yield self.line("module", "--module", self.name, samples=1)
+
+
+class Fabric(Source):
+    name = "fabric"
+    title = "libfabric alone"
+
+    def __init__(self):
+        super().__init__()
+        self.fault = fabric.hindrance() or ""
+
+    def measure(self, round_number):
+        lines = []
+        try:
+            for provider in fabric.PROVIDERS:
+                value = fabric.ping_pong(provider)
+                lines.append({"bench": "pingpong", "case": provider, "bytes": fabric.BYTES, "value": value, "unit": "ns"})
+        except fabric.Failed as error:
+            self.fault = str(error)
+        return lines
 
 
 class Wires(Source):

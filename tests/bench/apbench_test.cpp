@@ -69,6 +69,29 @@ TEST(Apbench, Rate) {
   EXPECT_EQ(keys_of({"rate"}), (Keys{"rate two-processors 8 M/s", "rate two-processors-posted 8 M/s"}));
 }
 
+TEST(Apbench, Put) {
+  EXPECT_EQ(keys_of({"put", "--bytes", "8,64k"}),
+            (Keys{"put two-processors 8 ns", "put two-processors 65536 ns", "put one-processor 8 ns",
+                  "put one-processor 65536 ns", "put stream 8 GB/s", "put stream 65536 GB/s", "put memcpy 8 GB/s",
+                  "put memcpy 65536 GB/s", "put rate 8 M/s"}));
+}
+
+TEST(Apbench, Get) {
+  EXPECT_EQ(keys_of({"get", "--bytes", "8,64k"}),
+            (Keys{"get two-processors 8 ns", "get two-processors 65536 ns", "get one-processor 8 ns",
+                  "get one-processor 65536 ns", "get stream 8 GB/s", "get stream 65536 GB/s",
+                  "get two-processors-fresh 8 ns", "get fetch-add 8 ns", "get fetch-add-contended 8 ns"}));
+}
+
+TEST(Apbench, ModuleAlone) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  ASSERT_EQ(sched_getaffinity(0, sizeof cores, &cores), 0);
+  if (CPU_COUNT(&cores) < 2) GTEST_SKIP() << "two processes need a core each";
+  EXPECT_EQ(keys_of({"module", "--case", "shm-latency,shm-stream", "--bytes", "64"}),
+            (Keys{"module shm-latency 64 ns", "module shm-stream 64 GB/s"}));
+}
+
 TEST(Apbench, SwitchAndSpawnTogether) {
   EXPECT_EQ(keys_of({"spawn", "switch"}), (Keys{"switch one-cell 0 ns", "spawn one-cell 0 ns"}));
 }
@@ -101,7 +124,8 @@ TEST(Apbench, Floors) {
 TEST(Apbench, AllIsEveryBenchButFloors) {
   std::set<std::string> benches;
   for (const std::string& key : keys_of({"all", "--bytes", "8"})) benches.insert(key.substr(0, key.find(' ')));
-  EXPECT_EQ(benches, (Keys{"latency", "bandwidth", "rate", "switch", "spawn", "barrier", "reduce", "idle", "scg"}));
+  EXPECT_EQ(benches, (Keys{"latency", "bandwidth", "rate", "put", "get", "switch", "spawn", "barrier", "reduce", "idle",
+                           "scg"}));
 }
 
 TEST(Apbench, WithoutJsonItPrintsATable) {
@@ -145,7 +169,10 @@ INSTANTIATE_TEST_SUITE_P(
             "ImpossibleSize", {"latency", "--bytes", "8q"}, "--bytes: '8q' is not a message size; write 8, 64k or 1m"},
         Complaint{"SizeForNothing",
                   {"switch", "--bytes", "8"},
-                  "--bytes: the chosen benchmarks have no sizes; latency, bandwidth, hosts and floors have"},
+                  "--bytes: the chosen benchmarks have no sizes; latency, bandwidth, put, get, hosts, module and "
+                  "floors have"},
+        Complaint{
+            "UnknownModule", {"module", "--module", "pigeon"}, "--module: pigeon not in {tcp,shm,rdma-tcp,rdma-shm}"},
         Complaint{"NoSamples", {"switch", "--samples", "0"}, "--samples: Value 0 not in range"},
         Complaint{"UnknownOption", {"switch", "--nope"}, "--nope"}),
     [](const auto& row) { return row.param.name; });
@@ -153,8 +180,8 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(ApbenchHelp, NamesEveryBenchAndCase) {
   const Outcome outcome = apbench({"--help"});
   EXPECT_EQ(outcome.status, 0);
-  for (const char* word :
-       {"latency", "two-processors-posted", "one-processor-posted", "32-on-2", "floors", "scg", "--touch", "--json"}) {
+  for (const char* word : {"latency", "two-processors-posted", "one-processor-posted", "32-on-2", "floors", "scg",
+                           "put", "MODULE-cells-latency", "--touch", "--json"}) {
     EXPECT_NE(outcome.out.find(word), std::string::npos) << word;
   }
 }

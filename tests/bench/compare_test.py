@@ -13,7 +13,7 @@ from unittest import mock
 BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
 sys.path.insert(0, str(BENCH))
 
-from comparing import figures, machine, page, peers, table  # noqa: E402 (the path must be set first)
+from comparing import fabric, figures, machine, page, peers, table  # noqa: E402 (the path must be set first)
 
 LATENCY_8 = ("latency", "two-processors", 8)
 
@@ -60,7 +60,7 @@ class CommandLine(unittest.TestCase):
     def test_unknown_peer_is_refused_with_the_known_ones(self):
         done = compare("--peers", "openmpi,lam")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("no peer is called 'lam'; known: openmpi, mpich, ampi", done.stderr)
+        self.assertIn("no peer is called 'lam'; known: openmpi, mpich, ampi, oshmem", done.stderr)
 
     def test_without_apbench_it_says_how_to_build_it(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -79,6 +79,7 @@ class MissingPeers(unittest.TestCase):
     def test_packages_are_installed_by_the_script(self):
         self.assertEqual(self.fault(peers.OpenMpi), "mpicc.openmpi is not installed; run scripts/peers")
         self.assertEqual(self.fault(peers.Mpich), "mpicc.mpich is not installed; run scripts/peers")
+        self.assertEqual(self.fault(peers.OpenShmem), "oshcc is not installed; run scripts/peers")
 
     def test_ampi_needs_charm_home(self):
         self.assertIn("CHARM_HOME is not set; in a checkout of Charm++ run './build AMPI", self.fault(peers.Ampi))
@@ -131,6 +132,26 @@ class Arithmetic(unittest.TestCase):
         self.assertAlmostEqual(row.value, 110)
         self.assertAlmostEqual(row.floor_ratio, 2)
 
+    def test_a_put_of_much_stands_beside_memcpy_of_the_same_run(self):
+        size = 1 << 20
+        rounds = [{("aplib", "put", "stream", size): (speed, "GB/s"), ("aplib", "put", "memcpy", size): (50, "GB/s")} for speed in (48, 49)]
+        row = next(r for r in figures.evaluate(figures.Run(rounds, [])) if r.figure.name == "puts of 1 MiB")
+        self.assertAlmostEqual(row.floor_ratio, 0.97)
+        self.assertEqual([v.met for v in row.verdicts], [True])
+
+    def test_messages_over_shm_stand_beside_those_of_one_process(self):
+        values = {("shm", "module", "shm-cells-latency", 8): (150, "ns"), ("aplib", "latency", "two-processors", 8): (70, "ns")}
+        row = next(r for r in figures.evaluate(figures.Run([values], [])) if r.figure.name == "8 B one way, two processes over shm")
+        self.assertEqual([v.met for v in row.verdicts], [False])
+
+    def test_fi_pingpong_is_read(self):
+        text = """bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec
+8       10k     =10k     156k        0.17s      0.92       8.70       0.11
+"""
+        self.assertAlmostEqual(fabric.microseconds(text, 8), 8.7)
+        with self.assertRaises(fabric.Failed):
+            fabric.microseconds("fi_getinfo: -61", 8)
+
     def test_quantities_for_people(self):
         self.assertEqual(figures.quantity(71.84, "ns"), "71.8 ns")
         self.assertEqual(figures.quantity(1070, "ns"), "1.07 us")
@@ -157,6 +178,18 @@ class Texts(unittest.TestCase):
             "| 8 | 70.0 ns |",
         ):
             self.assertIn(words, text)
+
+    def test_page_sets_put_and_get_beside_peers_and_modules_side_by_side(self):
+        values = {
+            ("aplib", "put", "two-processors", 8): (60, "ns"),
+            ("openmpi", "put", "two-processors", 8): (290, "ns"),
+            ("mpich", "latency", "two-processors", 8): (120, "ns"),
+            ("tcp", "module", "tcp-latency", 8): (4000, "ns"),
+            ("shm", "module", "shm-latency", 8): (80, "ns"),
+        }
+        run = figures.Run([values], ["openmpi", "mpich"])
+        self.assertIn("| put, to visibility | 8 | 60.0 ns | 290 ns |", page.one_sided(run))
+        self.assertIn("| frame of 8 B, one way | 4.00 us | 80.0 ns |", page.modules(run))
 
     def test_a_busy_machine_is_mentioned(self):
         run = figures.Run([a_round(aplib=70)], [])

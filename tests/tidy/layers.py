@@ -18,6 +18,7 @@ MAY_INCLUDE = {
     "apps": ["include"],
     "bench": ["include"],
     "bench/load": ["include", "src/base", "src/cell", "src/loader"],  # measures the loader from inside
+    "bench/module": ["include", "bench", "src/base", "src/comm"],  # measures modules from inside
     "examples": ["include"],
 }
 # Front ends see the kernel's face alone.
