@@ -203,6 +203,37 @@ TEST_F(Tcp, WhoHasAnotherKeyIsLost) {
   EXPECT_GE(stranger->traffic().refused, 1u);
 }
 
+/// Another module carries frames to that process: nothing goes there, and nothing is taken from there.
+TEST_F(Tcp, AProcessWithoutEndpointIsNotReached) {
+  TcpNet of_all(3, {.peer_timeout = 100ms});
+  TcpSettings settings = of_all.settings(0);
+  settings.endpoints[2] = {};
+  Counter counter;
+  TcpModule module(std::move(settings));
+  module.start(counter);
+  Counter others;
+  const auto reached = of_all.module(1);
+  const auto not_reached = of_all.module(2);
+  reached->start(others);
+  Counter lonely;
+  not_reached->start(lonely);
+
+  module.send(1, {}, {});
+  not_reached->send(0, {}, {});
+  while (others.frames == 0 || lonely.lost == 0) {
+    for (Module* each : {static_cast<Module*>(&module), reached.get(), not_reached.get()}) each->poll();
+    not_reached->wait(1ms);
+  }
+  EXPECT_EQ(counter.frames, 0U);
+  EXPECT_EQ(module.queued(2), 0U);
+  try {
+    module.send(2, {}, {});
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "tcp: send: process 2 is not reached by this module");
+  }
+}
+
 class Calls : public testing::TestWithParam<std::uint32_t> {};
 
 /// Both send their first frame at the same time, over and over: nothing is lost or comes twice, and the order holds.

@@ -16,6 +16,8 @@ namespace aplib::comm {
 
 void Doorbell::ring() noexcept {
   rings_.fetch_add(1);
+  Bell* const bell = bell_.load();
+  if (bell != nullptr && bell->anyone()) bell->ring();
   if (sleepers_.load() == 0) return;
   syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&rings_), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
 }
@@ -44,6 +46,31 @@ void Doorbell::sleep(std::uint32_t ticket, std::optional<std::chrono::nanosecond
   sleepers_.fetch_sub(1);
   // A call that ended this sleep is answered: the next one need not end for it, too.
   called_.exchange(false);
+}
+
+int Doorbell::descriptor() noexcept {
+  try {
+    std::call_once(made_, [this] {
+      made_bell_ = std::make_unique<Bell>();
+      bell_.store(made_bell_.get());
+    });
+  } catch (...) {
+    return -1;
+  }
+  return made_bell_->descriptor();
+}
+
+bool Doorbell::arm() noexcept {
+  if (descriptor() < 0) return false;
+  made_bell_->begin();
+  return !called_.load();
+}
+
+void Doorbell::disarm() noexcept {
+  Bell* const bell = bell_.load();
+  if (bell == nullptr) return;
+  bell->end();
+  if (!bell->anyone()) called_.store(false);
 }
 
 }  // namespace aplib::comm

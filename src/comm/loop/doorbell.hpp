@@ -5,7 +5,11 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <optional>
+
+#include "comm/bell.hpp"
 
 namespace aplib::comm {
 
@@ -22,11 +26,23 @@ class Doorbell {
   /// Sleeps until the bell rings or the time is over (none: for ever); may return early.
   void sleep(std::uint32_t ticket, std::optional<std::chrono::nanoseconds> timeout) noexcept;
 
+  // The same for sleepers in poll(2): arm(), look whether there is something to do, sleep on the descriptor, disarm().
+
+  /// -1: there are no descriptors left.
+  [[nodiscard]] int descriptor() noexcept;
+  /// False: a call() is pending.
+  bool arm() noexcept;
+  /// The last one ends a call().
+  void disarm() noexcept;
+
  private:
   static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "signal handlers call");
   std::atomic<std::uint32_t> rings_{0};
   std::atomic<std::uint32_t> sleepers_{0};
   std::atomic<bool> called_{false};
+  std::once_flag made_;
+  std::unique_ptr<Bell> made_bell_;
+  std::atomic<Bell*> bell_{nullptr};  // Null: nobody has asked for the descriptor.
 };
 
 }  // namespace aplib::comm

@@ -227,6 +227,18 @@ void LoopModule::wait(std::optional<std::chrono::nanoseconds> timeout) {
   process().bell.sleep(*ticket, time);
 }
 
+bool LoopModule::arm() {
+  if (!process().bell.arm()) return false;
+  if (stopped()) return true;
+  flush();
+  const std::optional<std::uint32_t> ticket = process().bell.ticket();
+  const std::optional<std::chrono::nanoseconds> time = time_to_sleep(std::nullopt);
+  if (!time) return ticket.has_value();
+  // The descriptor tells of no time. What is delayed on the way is waited for here; no delay is long.
+  if (ticket && time->count() > 0) process().bell.sleep(*ticket, time);
+  return false;
+}
+
 /// Until when nothing will be to do, as far as can be told now. 0: there is something.
 std::optional<std::chrono::nanoseconds> LoopModule::time_to_sleep(
     std::optional<std::chrono::nanoseconds> timeout) const {

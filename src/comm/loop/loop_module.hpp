@@ -55,6 +55,9 @@ class LoopModule final : public Module {
   bool poll() override;
   void wait(std::optional<std::chrono::nanoseconds> timeout) override;
   void wake() noexcept override { process().bell.call(); }
+  [[nodiscard]] int descriptor() noexcept override { return process().bell.descriptor(); }
+  bool arm() override;
+  void disarm() noexcept override { process().bell.disarm(); }
   [[nodiscard]] bool reaches_memory(Peer peer) const noexcept override {
     return peer != self_ && peer < net_->processes;
   }

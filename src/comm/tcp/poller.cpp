@@ -37,16 +37,13 @@ bool add(int epoll, int socket, std::uint32_t events, void* data) noexcept {
 
 }  // namespace
 
-Poller::Poller()
-    : epoll_(::epoll_create1(EPOLL_CLOEXEC)),
-      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      report_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+Poller::Poller() : epoll_(::epoll_create1(EPOLL_CLOEXEC)), report_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   // The bells are known by their own addresses, which are no links'.
-  if (epoll_ >= 0 && wake_ >= 0 && report_ >= 0 && add(epoll_, wake_, EPOLLIN, &wake_) &&
+  if (epoll_ >= 0 && report_ >= 0 && add(epoll_, wake_.descriptor(), EPOLLIN, &wake_) &&
       add(epoll_, report_, EPOLLIN, &report_))
     return;
   const std::string reason = std::generic_category().message(errno);
-  for (const int descriptor : {epoll_, wake_, report_})
+  for (const int descriptor : {epoll_, report_})
     if (descriptor >= 0) ::close(descriptor);
   throw Error(Errc::exhausted,
               fmt::format("tcp: cannot make the descriptors it waits on: {}; raise the limit of open files (ulimit -n)",
@@ -54,7 +51,7 @@ Poller::Poller()
 }
 
 Poller::~Poller() {
-  for (const int descriptor : {epoll_, wake_, report_}) ::close(descriptor);
+  for (const int descriptor : {epoll_, report_}) ::close(descriptor);
 }
 
 void Poller::watch(int socket, Link* link, std::uint32_t before, std::uint32_t now) noexcept {
@@ -87,24 +84,15 @@ void Poller::wait(std::optional<std::chrono::nanoseconds> timeout) noexcept {
     time.tv_sec = count / per_second;
     time.tv_nsec = count % per_second;
   }
-  waiters_.fetch_add(1);
-  int count = ::epoll_pwait2(epoll_, events.data(), events_max, timeout ? &time : nullptr, nullptr);
-  if (count < 0 && errno == ENOSYS) {  // Linux before 5.11
+  wake_.begin();
+  if (::epoll_pwait2(epoll_, events.data(), events_max, timeout ? &time : nullptr, nullptr) < 0 &&
+      errno == ENOSYS) {  // Linux before 5.11
     const auto rounded = timeout ? std::chrono::ceil<std::chrono::milliseconds>(*timeout) : std::chrono::milliseconds{};
     constexpr std::chrono::milliseconds longest{1'000'000'000};
-    count = ::epoll_wait(epoll_, events.data(), events_max,
-                         timeout ? static_cast<int>(std::min(rounded, longest).count()) : -1);
+    ::epoll_wait(epoll_, events.data(), events_max,
+                 timeout ? static_cast<int>(std::min(rounded, longest).count()) : -1);
   }
-  bool woken = false;
-  for (int i = 0; i < count; ++i) woken |= events[static_cast<std::size_t>(i)].data.ptr == &wake_;
-  // The bell rings until all who slept have heard it: the last one silences it. A ring that comes while it does so was for a sleeper that is awake now.
-  if (waiters_.fetch_sub(1) == 1 && woken) silence(wake_);
-}
-
-void Poller::wake() noexcept {
-  const int error = errno;
-  ring(wake_);
-  errno = error;
+  wake_.end();
 }
 
 void Poller::report(Event event) {

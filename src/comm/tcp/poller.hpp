@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/bell.hpp"
+
 namespace aplib::comm {
 
 class Link;
@@ -39,7 +41,11 @@ class Poller {
 
   void wait(std::optional<std::chrono::nanoseconds> timeout) noexcept;
   /// Async-signal-safe.
-  void wake() noexcept;
+  void wake() noexcept { wake_.ring(); }
+  /// The epoll. Sleepers of others than wait() begin and end their sleep.
+  [[nodiscard]] int descriptor() const noexcept { return epoll_; }
+  void begin_sleep() noexcept { wake_.begin(); }
+  void end_sleep() noexcept { wake_.end(); }
 
   void report(Event event);
   [[nodiscard]] bool anything_reported() const noexcept { return reported_.load(std::memory_order_acquire); }
@@ -52,9 +58,8 @@ class Poller {
 
  private:
   int epoll_;
-  int wake_;
   int report_;
-  std::atomic<std::uint32_t> waiters_ = 0;
+  Bell wake_;
   std::atomic<bool> reported_ = false;
   std::atomic<std::uint32_t> writer_count_ = 0;
   std::mutex lock_;

@@ -105,8 +105,7 @@ Service::State::State(Service& service, TcpSettings& given, std::span<const std:
     : service_(service), settings(std::move(given)), links(all) {
   if (settings.secure == Secure::tls) tls.emplace();
   for (Peer peer = 0; peer < links.size(); ++peer) {
-    const auto endpoint =
-        peer == settings.self ? std::optional<Endpoint>(Endpoint()) : parse_endpoint(settings.endpoints[peer]);
+    const auto endpoint = links[peer] ? parse_endpoint(settings.endpoints[peer]) : std::optional<Endpoint>(Endpoint());
     if (!endpoint) {
       throw Error(Errc::bad_argument, fmt::format("tcp: \"{}\", where {} shall be reached, is not an address with a "
                                                   "port, like 10.0.0.1:5103 or [fd00::1]:5103",
@@ -207,7 +206,7 @@ Entrance::Verdict Service::State::judge(const Introduction& who, bool& taken) {
   using Verdict = Entrance::Verdict;
   const Peer peer = who.self;
   const std::size_t streams = who.token;
-  if (peer >= links.size() || peer == settings.self || streams == 0 || streams > streams_max || who.stream >= streams)
+  if (peer >= links.size() || !links[peer] || streams == 0 || streams > streams_max || who.stream >= streams)
     return Verdict::drop;
   if (who.stream == 0) {
     // Both call: the call of the one with the lower number is taken.

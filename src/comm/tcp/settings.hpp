@@ -18,7 +18,7 @@ struct TcpSettings {
   Peer self;             ///< This process.
   TcpListener listener;  ///< Where it is reached.
   std::vector<std::string>
-      endpoints;  ///< Of all processes, by number: "10.0.0.1:5103", "[::1]:5103". The own one is not used.
+      endpoints;  ///< Of all processes, by number: "10.0.0.1:5103", "[::1]:5103". The own one is not used. Empty: not reached.
   JobKey key;
   std::string machine;  ///< Its id: the same for all, another for every other machine.
   Secure secure = Secure::auth;

@@ -30,7 +30,7 @@ std::vector<std::unique_ptr<Link>> make_links(const TcpSettings& settings, Polle
   }
   std::vector<std::unique_ptr<Link>> links(settings.endpoints.size());
   for (Peer peer = 0; peer < links.size(); ++peer)
-    if (peer != settings.self) links[peer] = std::make_unique<Link>(peer, poller);
+    if (peer != settings.self && !settings.endpoints[peer].empty()) links[peer] = std::make_unique<Link>(peer, poller);
   return links;
 }
 
@@ -49,6 +49,8 @@ struct TcpModule::State {
     throw Error(Errc::bad_argument,
                 peer == self
                     ? fmt::format("tcp: {}: process {} is this process; modules carry frames to others", call, peer)
+                : peer < links.size()
+                    ? fmt::format("tcp: {}: process {} is not reached by this module", call, peer)
                     : fmt::format("tcp: {}: there is no process {}; the machine has {}", call, peer, links.size()));
   }
 
@@ -191,6 +193,16 @@ void TcpModule::wait(std::optional<std::chrono::nanoseconds> timeout) {
 }
 
 void TcpModule::wake() noexcept { state_->poller.wake(); }
+
+int TcpModule::descriptor() noexcept { return state_->poller.descriptor(); }
+
+bool TcpModule::arm() {
+  state_->poller.begin_sleep();
+  flush();
+  return !state_->read_ahead.load(std::memory_order_relaxed);
+}
+
+void TcpModule::disarm() noexcept { state_->poller.end_sleep(); }
 
 bool TcpModule::close(std::chrono::nanoseconds linger) {
   State& state = *state_;

@@ -29,6 +29,9 @@ class TcpModule final : public Module {
   bool poll() override;
   void wait(std::optional<std::chrono::nanoseconds> timeout) override;
   void wake() noexcept override;
+  [[nodiscard]] int descriptor() noexcept override;
+  bool arm() override;
+  void disarm() noexcept override;
   bool close(std::chrono::nanoseconds linger) override;
   bool abandon() override;
   [[nodiscard]] Traffic traffic() const noexcept override;

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+// Bell: a descriptor that ends the sleeps of several threads, and is silent again when all have heard it. For sleepers in poll(2) and epoll.
+//
+// Invariants: (1) rung_ is set behind each ring, so that a bell that rings is silenced by the last sleeper of now or of later; (2) only the last sleeper silences, so that nobody oversleeps a ring:
+// one that comes while it does so was for sleepers that are awake now.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace aplib::comm {
+
+/// Thread safety: all functions, any thread.
+class Bell {
+ public:
+  /// Throws Error(exhausted) when there are no descriptors left.
+  Bell();
+  ~Bell();
+  Bell(const Bell&) = delete;
+  Bell& operator=(const Bell&) = delete;
+
+  /// Readable while the bell rings.
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
+  /// Ends all sleeps between begin() and end(), and if there are none, the next one. Async-signal-safe.
+  void ring() noexcept;
+
+  /// Somebody is about to sleep. What it looks at behind this, others have changed before they looked at anyone().
+  void begin() noexcept { sleepers_.fetch_add(1); }
+  void end() noexcept;
+  /// Somebody sleeps, or is about to.
+  [[nodiscard]] bool anyone() const noexcept { return sleepers_.load() != 0; }
+
+ private:
+  int descriptor_;
+  std::atomic<std::uint32_t> sleepers_ = 0;
+  std::atomic<bool> rung_ = false;
+};
+
+}  // namespace aplib::comm
