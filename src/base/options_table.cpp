@@ -159,8 +159,7 @@ std::string apply_module(Options& options, std::string_view value) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   if (name.empty() || name.size() > name_max ||
       name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_-") != name.npos) {
-    return fmt::format("\"{}\" is not a name of a module: use auto, or a name that aprun --list-modules shows",
-                       value);
+    return fmt::format("\"{}\" is not a name of a module: use auto, or a name that aprun --list-modules shows", value);
   }
   options.module = std::move(name);
   return {};

@@ -15,9 +15,12 @@ TcpNet::TcpNet(std::uint32_t processes, TcpNetOptions options) : options_(std::m
 }
 
 TcpSettings TcpNet::settings(Peer process) {
+  std::vector<std::string> endpoints = endpoints_;
+  for (Peer peer = 0; peer < endpoints.size(); ++peer)
+    if (options_.joins && peer != process && !options_.joins(process, peer)) endpoints[peer].clear();
   return {.self = process,
           .listener = std::move(listeners_[process]),
-          .endpoints = endpoints_,
+          .endpoints = std::move(endpoints),
           .key = key_,
           .machine = "machine-of-the-test",
           .secure = options_.secure,

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@ struct TcpNetOptions {
   std::uint32_t streams = 1;
   std::string address = "127.0.0.1";
   std::chrono::milliseconds peer_timeout{10'000};
+  std::function<bool(Peer, Peer)> joins{};  ///< Whether it carries frames between these two. Empty: between all.
 };
 
 class TcpNet final : public Net {

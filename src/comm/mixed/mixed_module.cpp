@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+#include "comm/mixed/mixed_module.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <utility>
+
+#include "aplib/error.hpp"
+#include "base/cache.hpp"
+
+namespace aplib::comm {
+
+MixedModule::MixedModule(Peer self, std::vector<std::unique_ptr<Module>> modules, std::vector<std::uint32_t> in_charge)
+    : self_(self) {
+  if (modules.empty() || modules.size() > modules_max) {
+    throw Error(Errc::bad_argument,
+                fmt::format("{} modules cannot be mixed: 1 to {} can", modules.size(), modules_max));
+  }
+  for (auto& module : modules) {
+    if (module->descriptor() < 0) {
+      throw Error(Errc::bad_argument, fmt::format("{}: this module cannot be used together with others, because it has "
+                                                  "no descriptor to sleep on: name one module for all",
+                                                  module->name()));
+    }
+    name_ += fmt::format("{}{}", name_.empty() ? "" : "+", module->name());
+    parts_.push_back({std::move(module)});
+  }
+  for (Peer peer = 0; peer < in_charge.size(); ++peer)
+    by_peer_.push_back(peer == self ? nullptr : parts_.at(in_charge[peer]).module.get());
+}
+
+void MixedModule::no_peer(Peer peer, const char* call) const {
+  throw Error(
+      Errc::bad_argument,
+      peer == self_
+          ? fmt::format("{}: {}: process {} is this process; modules carry frames to others", name_, call, peer)
+          : fmt::format("{}: {}: there is no process {}; the machine has {}", name_, call, peer, by_peer_.size()));
+}
+
+void MixedModule::start(Receiver& receiver) {
+  for (Part& part : parts_) part.module->start(receiver);
+}
+
+void MixedModule::flush() noexcept {
+  for (Part& part : parts_) part.module->flush();
+}
+
+void MixedModule::Asked::learn(std::uint64_t cycles) noexcept {
+  // What takes much longer than usual was interrupted.
+  constexpr std::uint64_t first = 1000;
+  constexpr std::uint64_t weight = 8;
+  cost = (cost * (weight - 1) + std::min(cycles, 2 * cost + first)) / weight;
+}
+
+bool MixedModule::poll() {
+  const bool all = ask_all_.load(std::memory_order_relaxed);  // relaxed: a hint for the thread that slept itself,
+  if (all) ask_all_.store(false, std::memory_order_relaxed);  // or for others, which poll again
+  bool took = parts_[0].module->poll();
+  std::uint64_t now = cycles();
+  if (took) parts_[0].asked.last_brought = now;
+  std::uint64_t busy = parts_[0].asked.last_brought;  // When one before last brought something.
+  for (std::size_t i = 1; i < parts_.size(); ++i) {
+    Part& part = parts_[i];
+    Asked& asked = part.asked;
+    if (!all && !asked.brings && now - busy < Asked::busy_for * asked.cost &&
+        now - asked.last < Asked::share * asked.cost) {
+      part.module->flush();
+    } else {
+      asked.brings = part.module->poll();
+      const std::uint64_t begin = std::exchange(now, cycles());
+      asked.last = now;
+      if (asked.brings) {
+        asked.last_brought = now;
+        took = true;
+      } else {
+        asked.learn(now - begin);
+      }
+    }
+    busy = std::max(busy, asked.last_brought);
+  }
+  return took;
+}
+
+void MixedModule::wait(std::optional<std::chrono::nanoseconds> timeout) {
+  std::array<pollfd, modules_max + 1> entries{};
+  entries[0] = {bell_.descriptor(), POLLIN, 0};
+  std::size_t armed = 0;
+  bell_.begin();
+  const bool sleep = [&] {
+    while (armed < parts_.size()) {
+      Module& module = *parts_[armed].module;
+      entries[++armed] = {module.descriptor(), POLLIN, 0};
+      if (!module.arm()) return false;
+    }
+    return true;
+  }();
+  if (sleep) {
+    timespec time{};
+    if (timeout) {
+      const auto left = std::max<std::chrono::nanoseconds::rep>(timeout->count(), 0);
+      constexpr long per_second = 1'000'000'000;
+      time.tv_sec = left / per_second;
+      time.tv_nsec = left % per_second;
+    }
+    ::ppoll(entries.data(), armed + 1, timeout ? &time : nullptr, nullptr);
+  }
+  while (armed != 0) parts_[--armed].module->disarm();
+  bell_.end();
+  ask_all_.store(true, std::memory_order_relaxed);  // relaxed: see poll()
+}
+
+bool MixedModule::close(std::chrono::nanoseconds linger) {
+  if (std::exchange(closed_, true)) return true;
+  const auto limit = std::chrono::steady_clock::now() + linger;
+  bool all = true;
+  // One after the other, and everywhere in the same order, so that nobody waits in a circle.
+  for (Part& part : parts_) {
+    const std::chrono::nanoseconds left = limit - std::chrono::steady_clock::now();
+    all &= part.module->close(std::max(left, std::chrono::nanoseconds(0)));
+  }
+  return all;
+}
+
+bool MixedModule::abandon() {
+  closed_ = true;
+  bool all = true;
+  for (Part& part : parts_) all &= part.module->abandon();
+  return all;
+}
+
+Traffic MixedModule::traffic() const noexcept {
+  Traffic sum;
+  for (const Part& part : parts_) {
+    const Traffic one = part.module->traffic();
+    sum.frames_sent += one.frames_sent;
+    sum.frames_received += one.frames_received;
+    sum.bytes_sent += one.bytes_sent;
+    sum.bytes_received += one.bytes_received;
+    sum.system_calls += one.system_calls;
+    sum.refused += one.refused;
+  }
+  return sum;
+}
+
+}  // namespace aplib::comm
