@@ -7,16 +7,14 @@ namespace aplib::comm::test {
 
 ShmNet::ShmNet(std::uint32_t processes, Secure secure) : secure_(secure), modules_(processes) {
   for (std::uint32_t process = 0; process < processes; ++process) {
-    own_.push_back(shm::Endpoint::make("host of the test"));
-    listeners_.push_back(shm::listen_at(own_.back()));
+    own_.push_back(presences_.emplace_back("host of the test").own);
     endpoints_.push_back(own_.back().print());
   }
 }
 
 shm::Settings ShmNet::settings(Peer process) {
   return {.self = process,
-          .own = own_[process],
-          .listener = std::move(listeners_[process]),
+          .presence = std::move(presences_[process]),
           .endpoints = endpoints_,
           .names = {},
           .key = key_,

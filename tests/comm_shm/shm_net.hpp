@@ -27,8 +27,8 @@ class ShmNet final : public Net {
  private:
   Secure secure_;
   JobKey key_ = JobKey::make();
+  std::vector<shm::Presence> presences_;
   std::vector<shm::Endpoint> own_;
-  std::vector<shm::Descriptor> listeners_;
   std::vector<std::string> endpoints_;
   std::vector<shm::ShmModule*> modules_;
 };

@@ -53,7 +53,7 @@ Bell::Bell()
 }
 
 void Bell::arm() noexcept {
-  std::atomic<std::uint32_t>& asleep = static_cast<Board*>(board_.data())->asleep;
+  std::atomic<std::uint32_t>& asleep = board().asleep;
   {
     const std::lock_guard hold(mutex_);
     // Also for the second sleeper another number: the first may have been rung for already.
@@ -67,7 +67,7 @@ void Bell::arm() noexcept {
 void Bell::disarm() noexcept {
   const std::lock_guard hold(mutex_);
   if (--armed_ != 0) return;
-  std::atomic<std::uint32_t>& asleep = static_cast<Board*>(board_.data())->asleep;
+  std::atomic<std::uint32_t>& asleep = board().asleep;
   asleep.store(asleep.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // relaxed: a ring too many
   // It rings until all who slept have heard it. What rings now was for a sleeper that is awake.
   if (rings(descriptor_.number())) silence(descriptor_.number());
@@ -86,6 +86,11 @@ void Bell::sleep(std::optional<std::chrono::nanoseconds> timeout) const noexcept
 }
 
 void Bell::ring() noexcept { write_one(descriptor_.number()); }
+
+void Bell::ring_if_armed() noexcept {
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // what was made before the look; pairs with arm()
+  if ((board().asleep.load(std::memory_order_relaxed) & 1U) != 0) ring();
+}
 
 void PeerBell::ring(std::uint32_t asleep) noexcept {
   if (rung_.exchange(asleep, std::memory_order_relaxed) == asleep) return;  // relaxed: two rings do no harm

@@ -32,10 +32,13 @@ class Bell {
   void sleep(std::optional<std::chrono::nanoseconds> timeout) const noexcept;
   /// Ends all sleeps, or else the next one. Async-signal-safe.
   void ring() noexcept;
+  /// After something was made that poll() shall find: wakes who sleeps.
+  void ring_if_armed() noexcept;
 
   /// For peers.
   [[nodiscard]] int descriptor() const noexcept { return descriptor_.number(); }
-  [[nodiscard]] const SharedMemory& board() const noexcept { return board_; }
+  [[nodiscard]] const SharedMemory& board_memory() const noexcept { return board_; }
+  [[nodiscard]] Board& board() const noexcept { return *static_cast<Board*>(board_.data()); }
   /// Our wakers and sleepers pass the fences of others.
   [[nodiscard]] bool has_barrier() const noexcept { return has_barrier_; }
 
@@ -51,11 +54,11 @@ class Bell {
 class PeerBell {
  public:
   PeerBell() = default;
-  void attach(SharedMemory board, Descriptor descriptor, bool light) noexcept {
-    board_ = std::move(board);
+  void attach(SharedMemory its_board, Descriptor descriptor, bool light) noexcept {
+    board_ = std::move(its_board);
     descriptor_ = std::move(descriptor);
     light_ = light;
-    asleep_ = &static_cast<const Board*>(board_.data())->asleep;
+    asleep_ = &board()->asleep;
   }
 
   /// After something was published. Any thread.
@@ -69,6 +72,7 @@ class PeerBell {
     if ((asleep & 1U) != 0) [[unlikely]]
       ring(asleep);
   }
+  [[nodiscard]] const Board* board() const noexcept { return static_cast<const Board*>(board_.data()); }
   [[nodiscard]] std::uint64_t rings() const noexcept { return rings_.load(std::memory_order_relaxed); }
 
  private:

@@ -89,14 +89,14 @@ std::optional<Endpoint> Endpoint::parse(std::string_view text) {
   text.remove_prefix(name_digits + 1);
   constexpr int hexadecimal = 16;
   if (!take(text, parsed.network_namespace) || !take(text, parsed.process_namespace) || !take(text, parsed.user) ||
-      !take(text, parsed.process) || !take(text, parsed.proof, hexadecimal) || text.empty() || parsed.process <= 0)
+      !take(text, parsed.process) || !take(text, parsed.board, hexadecimal) || text.empty() || parsed.process <= 0)
     return std::nullopt;
   parsed.host = text;
   return parsed;
 }
 
 std::string Endpoint::print() const {
-  return fmt::format("{}:{}:{}:{}:{}:{:x}:{}", name, network_namespace, process_namespace, user, process, proof, host);
+  return fmt::format("{}:{}:{}:{}:{}:{:x}:{}", name, network_namespace, process_namespace, user, process, board, host);
 }
 
 bool Endpoint::joins(const Endpoint& other) const {

@@ -19,8 +19,8 @@ struct Endpoint {
   std::uint64_t process_namespace = 0;  ///< numbers of processes inside the other.
   std::uint32_t user = 0;
   pid_t process = 0;
-  std::uint64_t proof =
-      0;  ///< Address at which that process keeps its name: who can read it there can reach its memory. 0: it lets nobody.
+  /// Address of its Board, which begins with the name: who can read that there can reach its memory.
+  std::uint64_t board = 0;
   std::string host;  ///< As in PortSettings.
 
   /// This process's own, with a new name. Throws Error(failed).

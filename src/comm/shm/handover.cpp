@@ -54,7 +54,7 @@ bool give(int socket, Verdict verdict, const SharedMemory* mine, const Bell& bel
   message.msg_iovlen = 1;
   Control control{};
   if (mine != nullptr) {
-    const std::array<int, descriptors> numbers{mine->descriptor(), bell.board().descriptor(), bell.descriptor()};
+    const std::array<int, descriptors> numbers{mine->descriptor(), bell.board_memory().descriptor(), bell.descriptor()};
     message.msg_control = control.bytes;
     message.msg_controllen = sizeof control.bytes;
     cmsghdr* const head = CMSG_FIRSTHDR(&message);

@@ -55,6 +55,10 @@ class Link {
   /// Puts what is queued into shared memory, as far as there is room.
   void write() noexcept;
   [[nodiscard]] State state() const;
+  /// Null: not joined yet. It stays as long as the link.
+  [[nodiscard]] const Board* board() const noexcept { return board_.load(std::memory_order_acquire); }
+  /// Nothing passes any more.
+  [[nodiscard]] bool has_ended() const noexcept { return ended_.load(std::memory_order_relaxed); }
   void count(Traffic& into) const noexcept;
   /// A poll would do something here.
   [[nodiscard]] bool has_work() noexcept;
@@ -153,6 +157,8 @@ class Link {
   std::atomic<std::uint64_t> frames_sent_{0};
   std::atomic<std::uint64_t> bytes_sent_{0};
   Connection connection_;
+  std::atomic<const Board*> board_{nullptr};
+  std::atomic<bool> ended_{false};
 };
 
 }  // namespace aplib::comm::shm

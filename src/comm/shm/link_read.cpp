@@ -136,6 +136,7 @@ void Link::finish(Receiver& receiver, const std::optional<std::string>& why) {
   {
     const std::lock_guard hold(lock_);
     state_ = State::over;
+    ended_.store(true, std::memory_order_relaxed);  // relaxed: noticed sooner or later
     drop_queue();
     if (connection_.socket) ::shutdown(connection_.socket.number(), SHUT_RDWR);
   }
@@ -153,6 +154,7 @@ void Link::drain(Receiver& receiver) {
       reading_.store(false, std::memory_order_relaxed);  // relaxed: ours
       const std::lock_guard hold(lock_);
       state_ = State::over;
+      ended_.store(true, std::memory_order_relaxed);  // relaxed: noticed sooner or later
       drop_queue();
       return;
     }
@@ -165,6 +167,7 @@ void Link::close(Receiver* receiver) noexcept {
   {
     const std::lock_guard hold(lock_);
     state_ = State::over;
+    ended_.store(true, std::memory_order_relaxed);  // relaxed: noticed sooner or later
     drop_queue();
     connection_.socket.reset();
   }

@@ -154,6 +154,7 @@ void Link::write() noexcept {
 void Link::break_off(const std::string& why) noexcept {
   if (broken_) return;
   broken_ = true;
+  ended_.store(true, std::memory_order_relaxed);  // relaxed: noticed sooner or later
   drop_queue();
   ::shutdown(connection_.socket.number(), SHUT_RDWR);
   try {
@@ -190,6 +191,7 @@ bool Link::connect(Connection connection) {
     writer_.attach(mine, theirs);
     reader_.attach(mine, theirs);
     bell_.attach(std::move(connection_.board), std::move(connection_.bell), connection_.light_fences);
+    board_.store(bell_.board(), std::memory_order_release);
     // relaxed: the fence of arm() orders it
     mine.wants_room.store(waiting_.empty() ? 0 : 1, std::memory_order_relaxed);
     state_ = State::up;
@@ -204,6 +206,7 @@ void Link::give_up(const std::string& why) {
     const std::lock_guard hold(lock_);
     if (broken_ || state_ == State::over) return;
     broken_ = true;
+    ended_.store(true, std::memory_order_relaxed);  // relaxed: noticed sooner or later
     drop_queue();
   }
   reports_.add(LinkReport{this, why});

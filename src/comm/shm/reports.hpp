@@ -37,7 +37,10 @@ class Reports {
     add_to(links_, std::move(report));
     bell_.ring();
   }
-  void add(MemoryReport report) { add_to(memory_, report); }
+  void add(MemoryReport report) {
+    add_to(memory_, report);
+    bell_.ring_if_armed();
+  }
 
   [[nodiscard]] bool any() const noexcept { return any_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::pair<std::vector<LinkReport>, std::vector<MemoryReport>> take() {

@@ -2,7 +2,7 @@
 // What lies in shared memory. Each process writes memory of its own alone, and reads that of the others:
 //
 //   Segment, one for each peer that frames have gone to or come from: what we send there, and how far we have taken what comes from there
-//   Board, one for all peers: are we asleep
+//   Board, one for all peers: are we asleep, what memory of ours is open
 //
 // A frame takes a slot, one cache line, which carries its label and up to 32 bytes of body. More lies in `bodies`. A large body comes in pieces, a slot each.
 //
@@ -57,9 +57,19 @@ struct Segment {
   alignas(cache_pair_bytes) std::byte bodies[bodies_bytes];
 };
 
+inline constexpr std::size_t board_name_bytes = 32;
+inline constexpr std::uint32_t openings_max = 65'536;
+inline constexpr std::uint32_t accesses_count = 64;
+
 struct Board {
+  /// Endpoint::name: who reads it at the address that the endpoint tells reaches this process's memory.
+  char name[board_name_bytes];
   /// Odd: asleep, or about to be; another number each time.
   alignas(cache_pair_bytes) std::atomic<std::uint32_t> asleep;
+  /// Accesses of the owner to memory of others that are under way, by the place of the opening there, modulo their number (remote_memory.hpp).
+  alignas(cache_pair_bytes) std::atomic<std::uint64_t> accesses[accesses_count];
+  /// Tokens of the owner's memory that is open; 0: none.
+  alignas(cache_pair_bytes) std::atomic<std::uint64_t> openings[openings_max];
 };
 
 }  // namespace aplib::comm::shm

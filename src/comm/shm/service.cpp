@@ -150,7 +150,7 @@ void Service::State::run() noexcept {
 /// Sleeps until something happens, and does it.
 void Service::State::round() {
   std::vector<pollfd> wanted{{control.number(), POLLIN, 0}};
-  wanted.push_back({accepting ? settings.listener.number() : -1, POLLIN, 0});
+  wanted.push_back({accepting ? settings.presence.listener.number() : -1, POLLIN, 0});
   std::optional<Clock::time_point> next;
   for (const Entrance& entrance : entrances) {
     wanted.push_back({entrance.socket.number(), POLLIN, 0});
@@ -187,7 +187,7 @@ void Service::State::round() {
 }
 
 void Service::State::accept() {
-  Descriptor socket(::accept4(settings.listener.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  Descriptor socket(::accept4(settings.presence.listener.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   count();
   if (!socket) {
     // No descriptors left: it is tried again when something else has happened, or after a while.

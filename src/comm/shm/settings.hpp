@@ -4,21 +4,31 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "comm/greeting.hpp"
 #include "comm/job_key.hpp"
 #include "comm/module.hpp"
+#include "comm/shm/bell.hpp"
 #include "comm/shm/descriptor.hpp"
 #include "comm/shm/endpoint.hpp"
 
 namespace aplib::comm::shm {
 
-struct Settings {
-  Peer self = 0;
+/// What a process has before it knows the others: where it is reached, and what it will give to them.
+struct Presence {
+  /// Listens. Throws Error.
+  explicit Presence(const std::string& host);
+  std::unique_ptr<Bell> bell = std::make_unique<Bell>();
   Endpoint own;
   Descriptor listener;
+};
+
+struct Settings {
+  Peer self = 0;
+  Presence presence;
   std::vector<std::string> endpoints;  ///< By process. Empty: no frame goes there by this module.
   std::vector<std::string> names;      ///< By process, for messages; may be shorter.
   JobKey key;

@@ -17,15 +17,13 @@ namespace {
 
 class ShmPort final : public Port {
  public:
-  explicit ShmPort(const PortSettings& settings)
-      : own_(shm::Endpoint::make(settings.host)), listener_(shm::listen_at(own_)), settings_(settings) {}
+  explicit ShmPort(const PortSettings& settings) : presence_(settings.host), settings_(settings) {}
 
-  [[nodiscard]] std::string endpoint() const override { return own_.print(); }
+  [[nodiscard]] std::string endpoint() const override { return presence_.own.print(); }
 
   [[nodiscard]] std::unique_ptr<Module> join(const JoinSettings& settings) override {
     return std::make_unique<shm::ShmModule>(shm::Settings{.self = settings.self,
-                                                          .own = own_,
-                                                          .listener = std::move(listener_),
+                                                          .presence = std::move(presence_),
                                                           .endpoints = settings.endpoints,
                                                           .names = settings.names,
                                                           .key = settings_.key,
@@ -35,8 +33,7 @@ class ShmPort final : public Port {
   }
 
  private:
-  shm::Endpoint own_;
-  shm::Descriptor listener_;
+  shm::Presence presence_;
   PortSettings settings_;
 };
 
@@ -49,7 +46,7 @@ class ShmKind final : public ModuleKind {
   }
   [[nodiscard]] int rank() const override { return 300; }
   [[nodiscard]] bool one_host() const override { return true; }
-  [[nodiscard]] bool has_remote_memory() const override { return false; }
+  [[nodiscard]] bool has_remote_memory() const override { return true; }
   /// Nothing leaves the memory of the host: there is nothing to encrypt.
   [[nodiscard]] bool keeps(Secure) const override { return true; }
   [[nodiscard]] std::optional<std::string> unusable(const PortSettings& settings) const override {

@@ -13,6 +13,7 @@
 #include "aplib/error.hpp"
 #include "comm/shm/bell.hpp"
 #include "comm/shm/link.hpp"
+#include "comm/shm/remote_memory.hpp"
 #include "comm/shm/reports.hpp"
 #include "comm/shm/service.hpp"
 
@@ -30,16 +31,37 @@ struct ShmModule::State {
                     ? fmt::format("shm: {}: process {} is this process; modules carry frames to others", call, peer)
                     : fmt::format("shm: {}: process {} is not reached through shared memory", call, peer));
   }
+  PeerMemory* memory_of(Peer peer) const noexcept {
+    return peer < memory.size() && memory[peer] && memory[peer]->reachable() ? memory[peer].get() : nullptr;
+  }
+  /// Joined by now? Then the peer's board can be looked at without the system.
+  void look_at_board(Peer peer) const noexcept {
+    if (const Board* const board = links[peer]->board()) memory[peer]->attach(board);
+  }
   void write() noexcept {
     for (const auto& link : links)
       if (link) link->write();
+  }
+  void done(std::uint64_t context, bool ok) {
+    try {
+      reports.add(MemoryReport{context, ok});
+    } catch (const std::bad_alloc&) {
+      throw Error(Errc::exhausted, "shm: no memory to report what was written or read");
+    }
+  }
+  bool tell(const std::vector<MemoryReport>& memory_told) const {
+    if (receiver == nullptr) return false;
+    for (const MemoryReport& report : memory_told) receiver->memory_done(report.context, report.ok);
+    return !memory_told.empty();
   }
   bool handle_reports();
   void end();
   bool settle(std::chrono::steady_clock::time_point limit);
 
   Settings settings;
-  Bell bell;
+  Bell& bell{*settings.presence.bell};
+  OpenMemory open_memory{bell.board()};
+  std::vector<std::unique_ptr<PeerMemory>> memory;  // By peer, as links.
   Reports reports{bell};
   std::atomic<std::uint32_t> writers{0};  // Links with something queued.
   std::vector<std::unique_ptr<Link>> links;
@@ -59,6 +81,7 @@ std::vector<std::unique_ptr<Link>> ShmModule::State::make_links() {
                 fmt::format("shm: process {} of a machine of {} processes", settings.self, settings.endpoints.size()));
   }
   std::vector<std::unique_ptr<Link>> made(settings.endpoints.size());
+  memory.resize(made.size());
   for (Peer peer = 0; peer < made.size(); ++peer) {
     if (peer == settings.self || settings.endpoints[peer].empty()) continue;
     const auto endpoint = Endpoint::parse(settings.endpoints[peer]);
@@ -67,7 +90,9 @@ std::vector<std::unique_ptr<Link>> ShmModule::State::make_links() {
                                                   "this module",
                                                   settings.endpoints[peer], peer));
     }
-    if (settings.own.joins(*endpoint)) made[peer] = std::make_unique<Link>(peer, reports, writers);
+    if (!settings.presence.own.joins(*endpoint)) continue;
+    made[peer] = std::make_unique<Link>(peer, reports, writers);
+    memory[peer] = std::make_unique<PeerMemory>(settings.presence.own, *endpoint, bell.board());
   }
   return made;
 }
@@ -80,6 +105,8 @@ void ShmModule::start(Receiver& receiver) {
   if (state_->receiver != nullptr)
     throw Error(Errc::bad_argument, fmt::format("shm module of process {}: started twice", state_->settings.self));
   state_->receiver = &receiver;
+  for (const auto& memory : state_->memory)
+    if (memory) memory->probe();
 }
 
 void ShmModule::send(Peer to, const Label& label, std::span<const std::byte> body) {
@@ -132,10 +159,7 @@ bool ShmModule::State::handle_reports() {
       ending.push_back(std::move(report));
     }
   }
-  for (const MemoryReport& report : memory_told) {
-    receiver->memory_done(report.context, report.ok);
-    called = true;
-  }
+  called |= tell(memory_told);
   for (std::size_t i = 0; i < ending.size();) {
     const bool was_over = ending[i].link->is_over();
     if (ending[i].link->lose(*receiver, *ending[i].lost)) {
@@ -147,6 +171,38 @@ bool ShmModule::State::handle_reports() {
   }
   std::erase_if(up, [](const Link* link) { return link->is_over(); });
   return called;
+}
+
+bool ShmModule::reaches_memory(Peer peer) const noexcept { return state_->memory_of(peer) != nullptr; }
+
+MemoryKey ShmModule::expose(Peer peer, std::span<std::byte> memory) {
+  if (!reaches_memory(peer)) return Module::expose(peer, memory);  // says so
+  return state_->open_memory.open(memory);
+}
+
+void ShmModule::conceal(Peer peer, const MemoryKey& key) noexcept {
+  const PeerMemory* const memory = state_->memory_of(peer);
+  if (memory == nullptr || !state_->open_memory.conceal(key) || state_->links[peer]->has_ended()) return;
+  state_->look_at_board(peer);
+  memory->await_accesses(key);
+}
+
+void ShmModule::write(Peer to, const MemoryKey& key, std::uint64_t address, std::span<const std::byte> local,
+                      std::uint64_t context) {
+  PeerMemory* const memory = state_->memory_of(to);
+  if (memory == nullptr) return Module::write(to, key, address, local, context);  // says so
+  state_->look_at_board(to);
+  const bool ok = !state_->links[to]->has_ended() && memory->write(key, address, local);
+  state_->done(context, ok);
+}
+
+void ShmModule::read(Peer from, const MemoryKey& key, std::uint64_t address, std::span<std::byte> local,
+                     std::uint64_t context) {
+  PeerMemory* const memory = state_->memory_of(from);
+  if (memory == nullptr) return Module::read(from, key, address, local, context);  // says so
+  state_->look_at_board(from);
+  const bool ok = !state_->links[from]->has_ended() && memory->read(key, address, local);
+  state_->done(context, ok);
 }
 
 bool ShmModule::arm() {
@@ -184,10 +240,10 @@ bool ShmModule::abandon() {
 
 void ShmModule::State::end() {
   service.stop();
+  open_memory.conceal_all();
   for (const auto& link : links)
     if (link) link->close(receiver);
-  for (const MemoryReport& report : reports.take().second)
-    if (receiver != nullptr) receiver->memory_done(report.context, report.ok);
+  tell(reports.take().second);
 }
 
 /// Puts all that is queued into shared memory, and the mark of the end behind it. Whether that was done in time.
@@ -197,8 +253,10 @@ bool ShmModule::State::settle(std::chrono::steady_clock::time_point limit) {
   bool good = true;
   for (std::chrono::microseconds pause = first_pause;; pause = std::min(2 * pause, longest_pause)) {
     // What the others send now is taken and forgotten: who waits for room to write could not end otherwise.
-    for (LinkReport& report : reports.take().first)
+    const auto [links_told, memory_told] = reports.take();
+    for (const LinkReport& report : links_told)
       if (!report.lost) report.link->begin_reading();
+    tell(memory_told);
     std::size_t left = 0;
     for (const auto& link : links) {
       if (!link) continue;

@@ -24,6 +24,14 @@ class ShmModule final : public Module {
   bool poll() override;
   void wait(std::optional<std::chrono::nanoseconds> timeout) override;
   void wake() noexcept override;
+  [[nodiscard]] bool reaches_memory(Peer peer) const noexcept override;
+  MemoryKey expose(Peer peer, std::span<std::byte> memory) override;
+  void conceal(Peer peer, const MemoryKey& key) noexcept override;
+  /// Done when it returns; memory_done() comes by poll() all the same.
+  void write(Peer to, const MemoryKey& key, std::uint64_t address, std::span<const std::byte> local,
+             std::uint64_t context) override;
+  void read(Peer from, const MemoryKey& key, std::uint64_t address, std::span<std::byte> local,
+            std::uint64_t context) override;
   [[nodiscard]] int descriptor() noexcept override;
   bool arm() override;
   void disarm() noexcept override;
