@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// Exporter: a ModuleKind, written in C++, as the structure of the plug-in interface. Exceptions become statuses. Our own plug-ins are made so (entry.cpp).
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "aplib/comm_module.h"
+#include "comm/kind.hpp"
+
+namespace aplib::comm {
+
+class Exporter {
+ public:
+  explicit Exporter(std::unique_ptr<ModuleKind> kind);
+  Exporter(const Exporter&) = delete;
+  Exporter& operator=(const Exporter&) = delete;
+
+  /// Valid as long as the exporter. A copy of it may be used instead.
+  [[nodiscard]] const aplib_comm_plugin& plugin() const noexcept { return plugin_; }
+
+ private:
+  struct Functions;
+  const std::unique_ptr<ModuleKind> kind_;
+  const std::string name_;
+  const std::string version_;
+  const std::string description_;
+  aplib_comm_plugin plugin_{};
+};
+
+}  // namespace aplib::comm

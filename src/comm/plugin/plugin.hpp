@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// Plugin: the structure that a plug-in exports, as this APlib understands it: checked, and with nothing where an older plug-in has no members yet.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "aplib/comm_module.h"
+
+namespace aplib::comm {
+
+class Plugin {
+ public:
+  /// Why a plug-in cannot be used by this APlib: versions, sizes, missing functions. Nothing: it can. `readable`: bytes that may be looked at from `exported` on.
+  [[nodiscard]] static std::optional<std::string> refusal(const aplib_comm_plugin& exported, std::size_t readable);
+
+  /// `exported`: for which refusal() had nothing to say; it outlives the plug-in.
+  explicit Plugin(const aplib_comm_plugin& exported) noexcept;
+
+  /// The functions, to be called with exported().
+  [[nodiscard]] const aplib_comm_plugin* operator->() const noexcept { return &known_; }
+  [[nodiscard]] const aplib_comm_plugin* exported() const noexcept { return exported_; }
+  [[nodiscard]] bool can(std::uint32_t what) const noexcept { return (known_.can & what) != 0; }
+
+ private:
+  const aplib_comm_plugin* exported_;
+  aplib_comm_plugin known_{};
+};
+
+}  // namespace aplib::comm

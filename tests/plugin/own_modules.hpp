@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "comm/kinds.hpp"
+
+namespace aplib::comm::test {
+
+/// The plug-ins of this build.
+std::span<const FoundModule> own_modules();
+
+/// The one of that name. Throws std::runtime_error where there is none.
+const ModuleKind& own_module(const std::string& name);
+
+}  // namespace aplib::comm::test
