@@ -225,8 +225,6 @@ def modules():
         pair("stream of 1 MiB, two processes over shm", "GB/s", "shm", "cells-stream", MIB, "bandwidth", "two-processors", higher_is_better=True),
         *over("tcp", "tcp"),
         *over("shm", "two-processors"),
-        *over("rdma-tcp", "tcp"),
-        *over("rdma-shm", "two-processors"),
     ]
 
 

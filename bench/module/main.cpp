@@ -174,6 +174,7 @@ struct Wish {
 };
 
 std::unique_ptr<ModuleKind> kind_named(const std::string& name) {
+  if (name == "tcp") return tcp_kind();
   if (name == "shm") return shm_kind();
   throw std::runtime_error(fmt::format("there is no module '{}'", name));
 }

@@ -83,13 +83,14 @@ TEST(Apbench, Get) {
                   "get two-processors-fresh 8 ns", "get fetch-add 8 ns", "get fetch-add-contended 8 ns"}));
 }
 
-TEST(Apbench, ModuleAlone) {
+TEST(Apbench, ModulesAloneAndBelowCells) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
   ASSERT_EQ(sched_getaffinity(0, sizeof cores, &cores), 0);
   if (CPU_COUNT(&cores) < 2) GTEST_SKIP() << "two processes need a core each";
-  EXPECT_EQ(keys_of({"module", "--case", "shm-latency,shm-stream", "--bytes", "64"}),
-            (Keys{"module shm-latency 64 ns", "module shm-stream 64 GB/s"}));
+  EXPECT_EQ(keys_of({"module", "--case", "tcp-latency,shm-stream,tcp-cells-latency,tcp-cells-put", "--bytes", "64"}),
+            (Keys{"module tcp-latency 64 ns", "module shm-stream 64 GB/s", "module tcp-cells-latency 64 ns",
+                  "module tcp-cells-put 64 ns"}));
 }
 
 TEST(Apbench, SwitchAndSpawnTogether) {
