@@ -173,17 +173,30 @@ struct Wish {
       .address = "127.0.0.1", .ports = {}, .host = "bench-module", .key = JobKey::make(), .provider = {}};
 };
 
-std::unique_ptr<ModuleKind> kind_named(const std::string& name) {
-  if (name == "tcp") return tcp_kind();
-  if (name == "shm") return shm_kind();
-  throw std::runtime_error(fmt::format("there is no module '{}'", name));
-}
+/// The plug-in of that name, from the folders in APLIB_MODULE_PATH or ours.
+class Plugin {
+ public:
+  explicit Plugin(const std::string& name) : found_(find_modules(module_path(), name)), kind_(kind_of(found_, name)) {
+    if (kind_ == nullptr) throw std::runtime_error(unknown_module(found_, name));
+  }
+  [[nodiscard]] const ModuleKind& kind() const noexcept { return *kind_; }
+
+ private:
+  static std::string module_path() {
+    const char* const path = std::getenv("APLIB_MODULE_PATH");
+    return path == nullptr ? "" : path;
+  }
+
+  std::vector<FoundModule> found_;
+  const ModuleKind* kind_;
+};
 
 /// For a person: "yes", or why not.
 std::string usable(const Wish& wish) {
   try {
-    const std::unique_ptr<ModuleKind> kind = kind_named(wish.module);
-    return kind->unusable(wish.settings).value_or(kind->has_remote_memory() ? "yes, with remote memory" : "yes");
+    const Plugin plugin(wish.module);
+    const ModuleKind& kind = plugin.kind();
+    return kind.unusable(wish.settings).value_or(kind.has_remote_memory() ? "yes, with remote memory" : "yes");
   } catch (const std::exception& error) {
     return error.what();
   }
@@ -192,8 +205,8 @@ std::string usable(const Wish& wish) {
 void far_process(const Wish& wish, const Wire& wire) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   bind_to(1);
-  const std::unique_ptr<ModuleKind> kind = kind_named(wish.module);
-  End end(*kind, wish.settings, 1, wire);
+  const Plugin plugin(wish.module);
+  End end(plugin.kind(), wish.settings, 1, wire);
   for (Order order = wire.hear<Order>(); order.kind != Kind::end; order = wire.hear<Order>())
     perform(end, order, false, 0);
   end.close();
@@ -201,8 +214,8 @@ void far_process(const Wish& wish, const Wire& wire) {
 
 double near_process(const Wish& wish, const Wire& wire, const Case& c, const Order& order) {
   bind_to(0);
-  const std::unique_ptr<ModuleKind> kind = kind_named(wish.module);
-  End end(*kind, wish.settings, 0, wire);
+  const Plugin plugin(wish.module);
+  End end(plugin.kind(), wish.settings, 0, wire);
   const bool remote = c.kind == Kind::put || c.kind == Kind::put_window || c.kind == Kind::get_window;
   if (remote && !end.reaches_memory()) throw std::runtime_error(fmt::format("{} has no remote memory", wish.module));
   const double seconds = seconds_of(end, wire, order);
