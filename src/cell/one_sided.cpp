@@ -122,24 +122,25 @@ namespace {
   return reinterpret_cast<std::int32_t*>(const_cast<Flag*>(flag));
 }
 
-/// All that a call says, checked; the flags remain.
-[[gnu::always_inline]] inline Copy check(TaskControl& self, const char* call, std::uint32_t cell, const void* local,
-                                         const void* remote, const Blocks& blocks) {
-  Processor& here = *self.cell->processor;
-  const Domain& domain = here.domain();
+/// Is there such a cell, and may the caller go on?
+[[gnu::always_inline]] inline void check_cell(TaskControl& self, const char* call, std::uint32_t cell) {
+  const Processor& here = *self.cell->processor;
+  const Domain& domain = self.cell->processor->domain();
   if (cell >= domain.cell_count || self.cell->id >= domain.cell_count || here.cell_has_ended(cell)) [[unlikely]]
     bad_cell(self, call, cell);
   // A task that never waits must notice, too. Relaxed: sooner or later is enough.
   if (domain.stopping.load(std::memory_order_relaxed)) [[unlikely]]
     throw Stopped{};
+}
+
+/// All that a call says of many items, checked; the flags remain.
+Copy check_blocks(TaskControl& self, const char* call, std::uint32_t cell, const void* local, const void* remote,
+                  const Blocks& blocks) {
+  check_cell(self, call, cell);
   Copy copy;
   copy.cell = cell;
   copy.local = const_cast<std::byte*>(static_cast<const std::byte*>(local));
   copy.blocks = blocks;
-  if (blocks.count == 1) [[likely]] {
-    if (blocks.bytes != 0) copy.remote = translate(self, call, cell, remote, blocks.bytes, "the remote address");
-    return copy;
-  }
   std::ptrdiff_t first = 0;
   std::size_t bytes = 0;
   if (!span_of(blocks, blocks.local_stride, first, bytes)) bad_blocks(self, call, blocks, blocks.local_stride);
@@ -150,16 +151,13 @@ namespace {
   return copy;
 }
 
-[[gnu::always_inline]] inline void copy_local(std::byte* to, std::ptrdiff_t to_stride, const std::byte* from,
-                                              std::ptrdiff_t from_stride, const Copy& copy, bool own) noexcept {
-  if (copy.blocks.count != 1) [[unlikely]] {
-    copy_blocks(to, to_stride, from, from_stride, copy.blocks);
-  } else if (own) {
-    if (copy.blocks.bytes != 0) std::memmove(to, from, copy.blocks.bytes);  // they may overlap
-  } else if (copy.blocks.bytes <= Processor::MessageRing::inline_bytes_max) {
-    copy_small(to, from, copy.blocks.bytes);
+[[gnu::always_inline]] inline void copy_local(void* to, const void* from, std::size_t bytes, bool own) noexcept {
+  if (own) [[unlikely]] {
+    if (bytes != 0) std::memmove(to, from, bytes);  // they may overlap
+  } else if (bytes <= Processor::MessageRing::inline_bytes_max) {
+    copy_small(to, from, bytes);
   } else {
-    std::memcpy(to, from, copy.blocks.bytes);
+    std::memcpy(to, from, bytes);
   }
 }
 
@@ -229,9 +227,27 @@ std::uint64_t operate(const Operation& operation) noexcept {
   return operation.word.bytes == 4 ? operate_on<std::uint32_t>(operation) : operate_on<std::uint64_t>(operation);
 }
 
+void put(TaskControl& self, const char* call, std::uint32_t cell, const void* local, std::size_t bytes, void* remote,
+         const PutFlags& flags) {
+  check_cell(self, call, cell);
+  std::byte* const to = bytes == 0 ? nullptr : translate(self, call, cell, remote, bytes, "the remote address");
+  std::int32_t* const arrived = translate_flag(self, call, cell, flags.arrived);
+  std::int32_t* const reusable = check_local_flag(self, call, flags.reusable);
+  Domain& domain = self.cell->processor->domain();
+  if (!domain.is_local(cell)) [[unlikely]] {
+    auto* from = const_cast<std::byte*>(static_cast<const std::byte*>(local));
+    domain.network->put(self, call, {cell, from, to, {.bytes = bytes}, reusable, arrived}, flags.acknowledge);
+    return;
+  }
+  copy_local(to, local, bytes, cell == self.cell->id);
+  Watch::raise(arrived);
+  Watch::raise(reusable);
+  domain.wake_watcher(*domain.cells[cell]);
+}
+
 void put(TaskControl& self, const char* call, std::uint32_t cell, const void* local, void* remote, const Blocks& blocks,
          const PutFlags& flags) {
-  Copy copy = check(self, call, cell, local, remote, blocks);
+  Copy copy = check_blocks(self, call, cell, local, remote, blocks);
   copy.remote_flag = translate_flag(self, call, cell, flags.arrived);
   copy.local_flag = check_local_flag(self, call, flags.reusable);
   Domain& domain = self.cell->processor->domain();
@@ -239,15 +255,34 @@ void put(TaskControl& self, const char* call, std::uint32_t cell, const void* lo
     domain.network->put(self, call, copy, flags.acknowledge);
     return;
   }
-  copy_local(copy.remote, blocks.remote_stride, copy.local, blocks.local_stride, copy, cell == self.cell->id);
+  copy_blocks(copy.remote, blocks.remote_stride, copy.local, blocks.local_stride, blocks);
   Watch::raise(copy.remote_flag);
   Watch::raise(copy.local_flag);
   domain.wake_watcher(*domain.cells[cell]);
 }
 
+void get(TaskControl& self, const char* call, std::uint32_t cell, void* local, std::size_t bytes, const void* remote,
+         const GetFlags& flags) {
+  check_cell(self, call, cell);
+  std::byte* const from = bytes == 0 ? nullptr : translate(self, call, cell, remote, bytes, "the remote address");
+  std::int32_t* const taken = translate_flag(self, call, cell, flags.taken);
+  std::int32_t* const arrived = check_local_flag(self, call, flags.arrived);
+  Domain& domain = self.cell->processor->domain();
+  if (!domain.is_local(cell)) [[unlikely]] {
+    domain.network->get(self, call, {cell, static_cast<std::byte*>(local), from, {.bytes = bytes}, arrived, taken});
+    return;
+  }
+  copy_local(local, from, bytes, cell == self.cell->id);
+  Watch::raise(arrived);
+  if (taken != nullptr) {
+    Watch::raise(taken);
+    domain.wake_watcher(*domain.cells[cell]);
+  }
+}
+
 void get(TaskControl& self, const char* call, std::uint32_t cell, void* local, const void* remote, const Blocks& blocks,
          const GetFlags& flags) {
-  Copy copy = check(self, call, cell, local, remote, blocks);
+  Copy copy = check_blocks(self, call, cell, local, remote, blocks);
   copy.local_flag = check_local_flag(self, call, flags.arrived);
   copy.remote_flag = translate_flag(self, call, cell, flags.taken);
   Domain& domain = self.cell->processor->domain();
@@ -255,17 +290,16 @@ void get(TaskControl& self, const char* call, std::uint32_t cell, void* local, c
     domain.network->get(self, call, copy);
     return;
   }
-  copy_local(copy.local, blocks.local_stride, copy.remote, blocks.remote_stride, copy, cell == self.cell->id);
+  copy_blocks(copy.local, blocks.local_stride, copy.remote, blocks.remote_stride, blocks);
   Watch::raise(copy.local_flag);
-  if (copy.remote_flag != nullptr) {
-    Watch::raise(copy.remote_flag);
-    domain.wake_watcher(*domain.cells[cell]);
-  }
+  Watch::raise(copy.remote_flag);
+  domain.wake_watcher(*domain.cells[cell]);
 }
 
 std::uint64_t fetch(TaskControl& self, const char* call, Operation operation) {
   const void* address = operation.remote;
-  operation.remote = check(self, call, operation.cell, nullptr, address, Blocks{.bytes = operation.word.bytes}).remote;
+  check_cell(self, call, operation.cell);
+  operation.remote = translate(self, call, operation.cell, address, operation.word.bytes, "the remote address");
   if (reinterpret_cast<std::uintptr_t>(address) % operation.word.bytes != 0) [[unlikely]]
     bad_alignment(self, call, address, operation.word.bytes, "the remote address");
   Domain& domain = self.cell->processor->domain();

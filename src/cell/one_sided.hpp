@@ -44,6 +44,10 @@ std::uint64_t operate(const Operation& operation) noexcept;
 void copy_blocks(std::byte* to, std::ptrdiff_t to_stride, const std::byte* from, std::ptrdiff_t from_stride,
                  const Blocks& blocks) noexcept;
 
+void put(TaskControl& self, const char* call, std::uint32_t cell, const void* local, std::size_t bytes, void* remote,
+         const PutFlags& flags);
+void get(TaskControl& self, const char* call, std::uint32_t cell, void* local, std::size_t bytes, const void* remote,
+         const GetFlags& flags);
 void put(TaskControl& self, const char* call, std::uint32_t cell, const void* local, void* remote, const Blocks& blocks,
          const PutFlags& flags);
 void get(TaskControl& self, const char* call, std::uint32_t cell, void* local, const void* remote, const Blocks& blocks,

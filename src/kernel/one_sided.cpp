@@ -26,7 +26,7 @@ namespace {
 }  // namespace
 
 void put(const char* call, CellId cell, const void* local, std::size_t bytes, void* remote, const PutFlags& flags) {
-  one_sided::put(self_or_throw(call), call, index(cell), local, remote, Blocks{.bytes = bytes}, flags);
+  one_sided::put(self_or_throw(call), call, index(cell), local, bytes, remote, flags);
 }
 
 void put(const char* call, CellId cell, const void* local, void* remote, const Blocks& blocks, const PutFlags& flags) {
@@ -34,7 +34,7 @@ void put(const char* call, CellId cell, const void* local, void* remote, const B
 }
 
 void get(const char* call, CellId cell, void* local, std::size_t bytes, const void* remote, const GetFlags& flags) {
-  one_sided::get(self_or_throw(call), call, index(cell), local, remote, Blocks{.bytes = bytes}, flags);
+  one_sided::get(self_or_throw(call), call, index(cell), local, bytes, remote, flags);
 }
 
 void get(const char* call, CellId cell, void* local, const void* remote, const Blocks& blocks, const GetFlags& flags) {
