@@ -234,6 +234,10 @@ std::byte* ModuleNetwork::large_begin(comm::Peer from, const comm::Label& label,
       return peer.exchange.data();
     }
     if (is_one_sided(label)) {
+      if (domain_.stopping.load(std::memory_order_acquire)) {  // acquire: pairs with stop()
+        peer.exchange.resize(bytes);                           // nobody wants it any more
+        return peer.exchange.data();
+      }
       std::byte* place = one_sided_.large_begin(from, label, bytes);
       peer.lands = place != nullptr;
       return place;
@@ -263,10 +267,10 @@ void ModuleNetwork::large_end(comm::Peer from, const comm::Label& label, std::si
     peer.exchange = {};
     return;
   }
-  peer.lands = false;
+  const bool landed = std::exchange(peer.lands, false);
   if (!complete) return;  // the peer is lost, so the machine stops: end() lets the receiver go
   if (is_one_sided(label)) {
-    if (!one_sided_.large_end(from, label, bytes)) return;
+    if (landed && !one_sided_.large_end(from, label, bytes)) return;
   } else {
     port_.end_large(peer.large, true);
   }

@@ -96,6 +96,8 @@ void OneSidedNetwork::finish_put(comm::Peer from, const comm::Label& label) {
 }
 
 bool OneSidedNetwork::frame(comm::Peer from, const comm::Label& label, std::span<const std::byte> body) {
+  // While the machine stops, tasks unwind, and the memory of their programs goes. Acquire: pairs with stop().
+  if (domain_.stopping.load(std::memory_order_acquire)) return true;
   switch (static_cast<FrameKind>(label.kind)) {
     case FrameKind::put: {
       const one_sided::Blocks blocks{.bytes = body.size()};
@@ -202,8 +204,6 @@ bool OneSidedNetwork::answer_fetch(comm::Peer from, const comm::Label& label, st
 
 // Small ones: the copy is under the mutex, for fetch() takes its request back when the machine stops.
 bool OneSidedNetwork::take_reply(comm::Peer from, const comm::Label& label, std::span<const std::byte> body) {
-  if (domain_.stopping.load(std::memory_order_acquire))
-    return true;  // acquire: pairs with stop(); nobody waits any more
   std::uint32_t cell = 0;
   {
     const std::lock_guard lock(requests_mutex_);

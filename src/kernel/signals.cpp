@@ -99,7 +99,7 @@ void name_other_cell(Line& line, const TaskControl& task, std::uintptr_t address
   const std::uintptr_t cell = (address - SlotPlan::base) / SlotPlan::bytes;
   if (address < SlotPlan::base || cell == task.cell->id || cell >= task.cell->processor->domain().cell_count) return;
   line << ", which is memory of cell " << cell
-       << " (a put, get or atomic of what that cell does not have or may not write)";
+       << " (a put, get or atomic of what that cell does not have, or not yet: let all cells meet in sync(0, 0) first)";
 }
 
 void on_fault(int signal, siginfo_t* info, void* context) noexcept {
@@ -111,7 +111,8 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
     line.hex(reinterpret_cast<std::uintptr_t>(info->si_addr)) << ", in the " << access->bytes << " bytes from ";
     line.hex(reinterpret_cast<std::uintptr_t>(access->address))
         << " of cell " << access->cell
-        << ", where that cell has no memory that can be written or read so; the program ends here";
+        << ", where that cell has no such memory, or not yet: let all cells meet in sync(0, 0) first; the program ends "
+           "here";
     line.print();
   } else if (task != nullptr) {
     const char* address = static_cast<const char*>(info->si_addr);

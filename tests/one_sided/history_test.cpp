@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: MIT
+// Random histories of puts, gets and atomics against a sequential model. Each ordered pair of cells has a region in the target's memory that only the source uses. Whatever a cell does to another's memory happens in
+// the order of its calls, so the source knows at any time what lies there: each get and atomic must bring just that, however much is under way.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "aplib/aplib.hpp"
+#include "machines.hpp"
+#include "placements.hpp"
+#include "shared_block.hpp"
+
+namespace aplib {
+namespace {
+
+using testing_support::cell;
+using testing_support::me;
+using testing_support::Placement;
+using testing_support::run_on;
+using testing_support::scaled;
+using testing_support::SharedBlock;
+
+constexpr std::size_t cells_max = 9;
+constexpr std::size_t region_bytes = 64 * 1024;
+
+struct Region {
+  std::array<std::byte, region_bytes> bytes{};
+  Flag arrived;  ///< Of the source's puts.
+  Flag taken;    ///< Of its gets.
+};
+
+struct Shared {
+  std::array<Region, cells_max> regions{};  ///< By source.
+  std::int64_t counter = 0;                 ///< Everybody's.
+  Flag everybody;
+};
+
+/// What one cell does to all others, and what it knows.
+class History {
+ public:
+  History(SharedBlock<Shared>& shared, std::uint64_t seed) : shared_(shared), random_(seed * 1000 + me()) {
+    models_.resize(this_machine::cell_count());
+    for (Model& model : models_) model.bytes.resize(region_bytes);
+  }
+
+  void step() {
+    const std::uint32_t target = below(this_machine::cell_count());
+    switch (below(12)) {
+      case 0:
+      case 1:
+      case 2:
+        return put_bytes(target);
+      case 3:
+        return put_items(target);
+      case 4:
+      case 5:
+        return get_bytes(target);
+      case 6:
+        return get_items(target);
+      case 7:
+        return operate(target);
+      case 8:
+        raise_flag(cell(target), &region()->arrived);
+        ++models_[target].puts;
+        return;
+      case 9:
+        ++added_;
+        last_counter_ = fetch_add(cell(0), &shared_->counter, 1);
+        return;
+      case 10:
+        raise_flag(cell(target), &shared_->everybody);
+        ++models_[target].everybody;
+        return;
+      default:
+        return rest();
+    }
+  }
+
+  void settle() {
+    while (!gets_.empty()) check_get();
+    wait_flag(reusable_, sent_);
+    wait_acknowledged();
+  }
+
+  [[nodiscard]] std::int64_t added() const { return added_; }
+  [[nodiscard]] std::int32_t puts(std::uint32_t target) const { return models_[target].puts; }
+  [[nodiscard]] std::int32_t gets(std::uint32_t target) const { return models_[target].gets; }
+  [[nodiscard]] std::int32_t everybody(std::uint32_t target) const { return models_[target].everybody; }
+
+ private:
+  struct Model {
+    std::vector<std::byte> bytes;
+    std::int32_t puts = 0;  ///< That raise the flag.
+    std::int32_t gets = 0;
+    std::int32_t everybody = 0;
+  };
+  struct Get {
+    std::vector<std::byte> local;
+    std::vector<std::byte> expected;
+    Flag arrived;
+  };
+
+  std::uint32_t below(std::uint64_t count) { return static_cast<std::uint32_t>(random_() % count); }
+  /// Our region, in our own memory: the address that names the one in the target's.
+  Region* region() { return &shared_->regions[me()]; }
+  std::size_t some_size() {
+    const std::uint32_t kind = below(10);
+    if (kind < 6) return below(65);
+    return kind < 9 ? below(3000) : below(region_bytes);
+  }
+
+  void put_bytes(std::uint32_t target) {
+    Model& model = models_[target];
+    const std::size_t size = some_size();
+    const std::size_t offset = below(region_bytes - size + 1);
+    sources_.emplace_back(size);
+    std::vector<std::byte>& source = sources_.back();
+    for (std::byte& each : source) each = static_cast<std::byte>(random_());
+    std::copy(source.begin(), source.end(), model.bytes.begin() + static_cast<std::ptrdiff_t>(offset));
+    PutFlags flags;
+    if (below(2) == 0) {
+      flags.arrived = &region()->arrived;
+      ++model.puts;
+    }
+    flags.acknowledge = below(4) == 0;
+    if (below(2) == 0) {
+      flags.reusable = &reusable_;
+      ++sent_;
+    }
+    put(cell(target), std::span<const std::byte>(source), &region()->bytes[offset], flags);
+    if (flags.reusable == nullptr) {
+      std::fill(source.begin(), source.end(), std::byte{0xdd});  // ours again at once
+      sources_.pop_back();
+    } else if (sources_.size() > 20) {
+      wait_flag(reusable_, sent_);
+      sources_.clear();
+    }
+  }
+
+  struct Items {
+    Strides strides;
+    std::ptrdiff_t remote_first = 0;
+    std::size_t local_size = 0;
+  };
+  Items some_items() {
+    Items items;
+    Strides& s = items.strides;
+    s.item = below(10) == 0 ? below(20'000) : below(50) + 1;
+    s.count = below(std::min<std::uint64_t>(2000, region_bytes / (s.item + 1))) + 1;
+    const auto item = static_cast<std::ptrdiff_t>(s.item);
+    const auto room = static_cast<std::ptrdiff_t>(region_bytes / s.count);
+    s.remote =
+        item + static_cast<std::ptrdiff_t>(below(static_cast<std::uint64_t>(std::max<std::ptrdiff_t>(1, room - item))));
+    s.local = item + below(10);
+    const auto span = s.remote * static_cast<std::ptrdiff_t>(s.count - 1) + item;
+    items.remote_first = static_cast<std::ptrdiff_t>(below(region_bytes - static_cast<std::uint64_t>(span) + 1));
+    items.local_size = static_cast<std::size_t>(s.local) * s.count;
+    if (below(2) == 0) {  // from the end to the front
+      items.remote_first += s.remote * static_cast<std::ptrdiff_t>(s.count - 1);
+      s.remote = -s.remote;
+    }
+    return items;
+  }
+
+  void put_items(std::uint32_t target) {
+    Model& model = models_[target];
+    const Items items = some_items();
+    std::vector<std::byte> source(items.local_size);
+    for (std::byte& each : source) each = static_cast<std::byte>(random_());
+    for (std::size_t i = 0; i < items.strides.count; ++i) {
+      const auto n = static_cast<std::ptrdiff_t>(i);
+      std::copy_n(source.begin() + n * items.strides.local, items.strides.item,
+                  model.bytes.begin() + items.remote_first + n * items.strides.remote);
+    }
+    put_stride(cell(target), source.data(), region()->bytes.data() + items.remote_first, items.strides,
+               {.arrived = &region()->arrived});
+    ++model.puts;
+  }
+
+  void get_bytes(std::uint32_t target) {
+    const std::size_t size = some_size();
+    const std::size_t offset = below(region_bytes - size + 1);
+    Get& entry = gets_.emplace_back();
+    entry.local.resize(size);
+    const auto from = models_[target].bytes.begin() + static_cast<std::ptrdiff_t>(offset);
+    entry.expected.assign(from, from + static_cast<std::ptrdiff_t>(size));
+    get(cell(target), std::span(entry.local), &region()->bytes[offset],
+        {.arrived = &entry.arrived, .taken = &region()->taken});
+    ++models_[target].gets;
+    if (gets_.size() > 30) check_get();
+  }
+
+  void get_items(std::uint32_t target) {
+    const Items items = some_items();
+    Get& entry = gets_.emplace_back();
+    entry.local.resize(items.local_size);
+    entry.expected.resize(items.local_size);
+    for (std::size_t i = 0; i < items.strides.count; ++i) {
+      const auto n = static_cast<std::ptrdiff_t>(i);
+      std::copy_n(models_[target].bytes.begin() + items.remote_first + n * items.strides.remote, items.strides.item,
+                  entry.expected.begin() + n * items.strides.local);
+    }
+    get_stride(cell(target), entry.local.data(), region()->bytes.data() + items.remote_first, items.strides,
+               {.arrived = &entry.arrived, .taken = &region()->taken});
+    ++models_[target].gets;
+    if (gets_.size() > 30) check_get();
+  }
+
+  void check_get() {
+    Get& entry = gets_.front();
+    wait_flag(entry.arrived, 1);
+    EXPECT_EQ(entry.local, entry.expected);
+    EXPECT_EQ(entry.arrived.count(), 1);
+    gets_.pop_front();
+  }
+
+  void operate(std::uint32_t target) {
+    const std::size_t offset = below(region_bytes / 8) * 8;
+    std::byte* model = models_[target].bytes.data() + offset;
+    std::uint64_t old = 0;
+    std::memcpy(&old, model, sizeof old);
+    auto* remote = reinterpret_cast<std::uint64_t*>(&region()->bytes[offset]);
+    const std::uint64_t operand = random_();
+    std::uint64_t now = 0;
+    switch (below(4)) {
+      case 0:
+        now = old + operand;
+        EXPECT_EQ(fetch_add(cell(target), remote, operand), old);
+        break;
+      case 1:
+        now = std::max(old, operand);
+        EXPECT_EQ(fetch_max(cell(target), remote, operand), old);
+        break;
+      case 2: {
+        const std::uint64_t expected = below(2) == 0 ? old : old + 1;
+        now = expected == old ? operand : old;
+        EXPECT_EQ(compare_exchange(cell(target), remote, expected, operand), old);
+        break;
+      }
+      default:
+        now = old ^ operand;
+        EXPECT_EQ(fetch_xor(cell(target), remote, operand), old);
+    }
+    std::memcpy(model, &now, sizeof now);
+  }
+
+  /// So that cells get in each other's way differently, and some are worth moving.
+  void rest() {
+    switch (below(4)) {
+      case 0:
+        this_task::yield();
+        break;
+      case 1:
+        while (!gets_.empty()) check_get();
+        break;
+      case 2:
+        wait_acknowledged();
+        break;
+      default:
+        for (std::uint32_t i = below(20'000); i != 0; --i) __asm__ volatile("");
+    }
+  }
+
+  SharedBlock<Shared>& shared_;
+  std::mt19937_64 random_;
+  std::vector<Model> models_;
+  std::deque<Get> gets_;
+  std::deque<std::vector<std::byte>> sources_;
+  Flag reusable_;
+  std::int32_t sent_ = 0;
+  std::int64_t added_ = 0;
+  std::int64_t last_counter_ = 0;
+};
+
+void run_history(std::uint64_t seed, std::uint64_t steps) {
+  SharedBlock<Shared> shared;
+  const std::uint32_t cells = this_machine::cell_count();
+  History history(shared, seed);
+  for (std::uint64_t i = 0; i < steps && !testing::Test::HasFailure(); ++i) history.step();
+  history.settle();
+  // Each tells the targets how often it has raised their flags.
+  for (std::uint32_t target = 0; target < cells; ++target)
+    send(cell(target), std::array{history.puts(target), history.gets(target), history.everybody(target)});
+  std::int32_t everybody = 0;
+  for (std::uint32_t source = 0; source < cells; ++source) {
+    const auto [puts, gets, all] = receive({.cell = cell(source)}).as<std::array<std::int32_t, 3>>();
+    wait_flag(shared->regions[source].arrived, puts);
+    wait_flag(shared->regions[source].taken, gets);
+    EXPECT_EQ(shared->regions[source].arrived.count(), puts);
+    EXPECT_EQ(shared->regions[source].taken.count(), gets);
+    everybody += all;
+  }
+  wait_flag(shared->everybody, everybody);
+  EXPECT_EQ(shared->everybody.count(), everybody);
+  const double added = reduce_sum(static_cast<double>(history.added()));
+  if (me() == 0) {
+    EXPECT_EQ(static_cast<double>(shared->counter), added);
+  }
+  barrier();
+}
+
+class OneSidedHistory : public testing::TestWithParam<Placement> {};
+
+TEST_P(OneSidedHistory, IsThatOfTheModel) {
+  const std::uint64_t first = testing_support::number_from_environment("ONE_SIDED_SEED", 1);
+  const std::uint64_t seeds = testing_support::number_from_environment("ONE_SIDED_SEEDS", 3);
+  const std::uint64_t steps = scaled(500, 5);
+  for (std::uint64_t seed = first; seed < first + seeds && !HasFailure(); ++seed) {
+    SCOPED_TRACE("ONE_SIDED_SEED=" + std::to_string(seed));
+    run_on(
+        GetParam(), [&] { run_history(seed, steps); }, seed);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Placements, OneSidedHistory, testing::ValuesIn(testing_support::placements()),
+                         testing_support::placement_name);
+
+}  // namespace
+}  // namespace aplib
