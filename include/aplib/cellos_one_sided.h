@@ -77,7 +77,7 @@ APLIB_C_API long long cellos_fetch_max8(int cid, volatile long long* remote, lon
 APLIB_C_API long long cellos_swap8(int cid, volatile long long* remote, long long value);
 APLIB_C_API long long cellos_compare_swap8(int cid, volatile long long* remote, long long expected, long long value);
 
-/* First call of a program of AP/Linux. Nothing is left to do. A */
+/* First call of a program of AP/Linux, on all cells: waits for all, so that their memory is there. [waits] A, waiting C */
 APLIB_C_API int ap_init(void);
 
 #ifdef __cplusplus

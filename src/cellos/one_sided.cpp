@@ -135,5 +135,6 @@ long long cellos_compare_swap8(int cid, volatile long long* remote, long long ex
 
 int ap_init(void) {
   require_cell("ap_init");
+  face::barrier("ap_init", false, Scope::all);  // behind it every cell's memory can be reached
   return 1;
 }

@@ -26,7 +26,8 @@ Attendant::Attendant(Domain& domain, ModuleNetwork& network, Supervisor& supervi
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &before);  // signals are for threads that run the machine
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigdelset(&all, fault);
+  pthread_sigmask(SIG_BLOCK, &all, &before);  // others are for threads that run the machine
   thread_ = std::thread([this] { run(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }

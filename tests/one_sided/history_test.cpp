@@ -91,7 +91,7 @@ class History {
 
   [[nodiscard]] std::int64_t added() const { return added_; }
   [[nodiscard]] std::int32_t puts(std::uint32_t target) const { return models_[target].puts; }
-  [[nodiscard]] std::int32_t gets(std::uint32_t target) const { return models_[target].gets; }
+  [[nodiscard]] std::int32_t got(std::uint32_t target) const { return models_[target].gets; }
   [[nodiscard]] std::int32_t everybody(std::uint32_t target) const { return models_[target].everybody; }
 
  private:
@@ -287,7 +287,7 @@ void run_history(std::uint64_t seed, std::uint64_t steps) {
   history.settle();
   // Each tells the targets how often it has raised their flags.
   for (std::uint32_t target = 0; target < cells; ++target)
-    send(cell(target), std::array{history.puts(target), history.gets(target), history.everybody(target)});
+    send(cell(target), std::array{history.puts(target), history.got(target), history.everybody(target)});
   std::int32_t everybody = 0;
   for (std::uint32_t source = 0; source < cells; ++source) {
     const auto [puts, gets, all] = receive({.cell = cell(source)}).as<std::array<std::int32_t, 3>>();

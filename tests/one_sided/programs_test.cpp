@@ -137,6 +137,7 @@ void cell_main(void) {
 TEST_F(OneSidedPrograms, AnEndedCellInAnotherProcessHasNoMemory) {
   const std::string program = folder_.compile("ended", std::string(begin) + R"(
 void cell_main(void) {
+  sync(0, 0);
   if (getcid() == 1) return;
   while (1) { put(1, large, 8, large, 0, 0, 1); amackwait(); }
 })");
@@ -151,6 +152,7 @@ void cell_main(void) {
 TEST_F(OneSidedPrograms, WaitingForAFlagThatNobodyRaisesIsADeadlock) {
   const std::string program = folder_.compile("deadlock", std::string(begin) + R"(
 void cell_main(void) {
+  sync(0, 0);
   put(1 - getcid(), 0, 0, 0, &flag, 0, 0);
   amcheck(&flag, 2);
 })");
