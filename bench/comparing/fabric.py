@@ -19,6 +19,19 @@ class Failed(Exception):
     """What fi_pingpong said."""
 
 
+def write_speed(program, provider, size):
+    """GB/s of remote memory writes, by bench-fabric."""
+    try:
+        done = subprocess.run(
+            [str(program), provider, "write", str(size)], capture_output=True, text=True, timeout=SECONDS_MAX, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise Failed(f"bench-fabric {provider} did not end within {SECONDS_MAX} s") from error
+    if done.returncode != 0:
+        raise Failed(" / ".join(done.stderr.strip().splitlines()[-2:]))
+    return float(done.stdout)
+
+
 def hindrance():
     """Why it cannot be measured here; None when it can."""
     if shutil.which("fi_pingpong") is None:

@@ -29,7 +29,8 @@ METHOD = """## How it is measured
   MPI_Win_flush. OpenSHMEM: shmem_putmem, shmem_fence, shmem_p, shmem_wait_until. Over tcp: Open MPI with `--mca osc ^sm,ucx`, MPICH and OpenSHMEM
   with `UCX_TLS=tcp,self`.
 - Modules (`apbench module`): alone, two processes that poll it, on a core each (`bench-module`); and below a machine of two processes with a
-  cell each. rdma-tcp, rdma-shm: the module rdma on these providers of libfabric; beside it `fi_pingpong -e rdm` on the same provider.
+  cell each. rdma-tcp, rdma-shm: the module rdma on these providers of libfabric; beside it `fi_pingpong -e rdm` on the same
+  provider, and fi_write in windows as above with one completion queue that is polled (`bench-fabric`).
 - scg: 300 x 300 points; speeds of runs that follow each other.
 """
 

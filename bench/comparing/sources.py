@@ -11,6 +11,7 @@ from . import fabric, link
 LATENCY_SIZES = [8, 64, 1024, 8192, 65536, 1 << 20, 4 << 20]
 BANDWIDTH_SIZES = [64, 1024, 8192, 65536, 1 << 20, 4 << 20]
 ONE_SIDED_SIZES = [8, 1024, 65536, 1 << 20]
+WRITE_SIZE = 1 << 20
 MODULES = ["tcp", "shm", "rdma-tcp", "rdma-shm"]
 SAMPLES = 3
 SAMPLE_MS = 4
@@ -124,8 +125,9 @@ class Fabric(Source):
     name = "fabric"
     title = "libfabric alone"
 
-    def __init__(self):
+    def __init__(self, build):
         super().__init__()
+        self.program = build / "bin" / "bench-fabric"  # where libfabric's headers were there
         self.fault = fabric.hindrance() or ""
 
     def measure(self, round_number):
@@ -134,6 +136,9 @@ class Fabric(Source):
             for provider in fabric.PROVIDERS:
                 value = fabric.ping_pong(provider)
                 lines.append({"bench": "pingpong", "case": provider, "bytes": fabric.BYTES, "value": value, "unit": "ns"})
+                if self.program.exists():
+                    value = fabric.write_speed(self.program, provider, WRITE_SIZE)
+                    lines.append({"bench": "write", "case": provider, "bytes": WRITE_SIZE, "value": value, "unit": "GB/s"})
         except fabric.Failed as error:
             self.fault = str(error)
         return lines

@@ -6,16 +6,9 @@
 //   put, put-stream      by remote memory: ns to visibility, half a ping-pong of writes; GB/s
 //   get, get-stream      ns until what was read is here; GB/s
 #include <fmt/core.h>
-#include <sched.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -24,6 +17,7 @@
 #include "../apbench/measure.hpp"
 #include "comm/kinds.hpp"
 #include "end.hpp"
+#include "two_processes.hpp"
 
 namespace {
 
@@ -153,20 +147,6 @@ double figure(const Case& c, const Order& order, double seconds) {
   return seconds * 1e9 / (std::strcmp(c.unit, "ns") == 0 ? 1 : 2);
 }
 
-void bind_to(std::size_t nth) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  sched_getaffinity(0, sizeof set, &set);
-  for (std::size_t core = 0; core < CPU_SETSIZE; ++core) {
-    if (!CPU_ISSET(core, &set) || nth-- != 0) continue;
-    CPU_ZERO(&set);
-    CPU_SET(core, &set);
-    sched_setaffinity(0, sizeof set, &set);
-    return;
-  }
-  throw std::runtime_error("two usable cores are needed, and this process has one (see taskset)");
-}
-
 struct Wish {
   std::string module;
   PortSettings settings{
@@ -203,8 +183,6 @@ std::string usable(const Wish& wish) {
 }
 
 void far_process(const Wish& wish, const Wire& wire) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  bind_to(1);
   const Plugin plugin(wish.module);
   End end(plugin.kind(), wish.settings, 1, wire);
   for (Order order = wire.hear<Order>(); order.kind != Kind::end; order = wire.hear<Order>())
@@ -213,7 +191,6 @@ void far_process(const Wish& wish, const Wire& wire) {
 }
 
 double near_process(const Wish& wish, const Wire& wire, const Case& c, const Order& order) {
-  bind_to(0);
   const Plugin plugin(wish.module);
   End end(plugin.kind(), wish.settings, 0, wire);
   const bool remote = c.kind == Kind::put || c.kind == Kind::put_window || c.kind == Kind::get_window;
@@ -222,45 +199,6 @@ double near_process(const Wish& wish, const Wire& wire, const Case& c, const Ord
   wire.tell(Order{});
   end.close();
   return figure(c, order, seconds);
-}
-
-/// Waits, in the end, until the process has ended: it does when nobody speaks to it any more.
-class Child {
- public:
-  explicit Child(pid_t process) : process_(process) {}
-  ~Child() {
-    while (waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
-    }
-  }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-
- private:
-  pid_t process_;
-};
-
-/// Two processes: this one measures, the other does as it is told.
-double measure(const Wish& wish, const Case& c, const Order& order) {
-  std::array<int, 2> sockets{};
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets.data()) != 0) {
-    throw std::runtime_error(fmt::format("socketpair: {}", std::strerror(errno)));
-  }
-  const pid_t far = fork();
-  if (far < 0) throw std::runtime_error(fmt::format("fork: {}", std::strerror(errno)));
-  if (far == 0) {
-    close(sockets[0]);
-    int status = 0;
-    try {
-      far_process(wish, Wire(sockets[1]));
-    } catch (const std::exception& error) {
-      fmt::print(stderr, "bench-module: {}\n", error.what());
-      status = 1;
-    }
-    _exit(status);
-  }
-  close(sockets[1]);
-  const Child child(far);
-  return near_process(wish, Wire(sockets[0]), c, order);
 }
 
 int run(int argc, char** argv) {
@@ -288,7 +226,10 @@ int run(int argc, char** argv) {
     throw std::runtime_error(fmt::format("{} bytes: from {} to {} are measured", argv[3], word_bytes, bytes_max));
   }
   if (order.window == 0) order.window = window_of(order.bytes);
-  fmt::print("{:.4f}\n", measure(wish, *found, order));
+  const double value =
+      bench_module::on_two_processes([&](const Wire& wire) { return near_process(wish, wire, *found, order); },
+                                     [&](const Wire& wire) { far_process(wish, wire); });
+  fmt::print("{:.4f}\n", value);
   return 0;
 }
 

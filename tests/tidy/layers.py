@@ -19,6 +19,7 @@ MAY_INCLUDE = {
     "bench": ["include"],
     "bench/load": ["include", "src/base", "src/cell", "src/loader"],  # measures the loader from inside
     "bench/module": ["include", "bench", "src/base", "src/comm"],  # measures modules from inside
+    "bench/fabric": ["include", "bench", "bench/module"],
     "examples": ["include"],
 }
 # Front ends see the kernel's face alone.
@@ -34,6 +35,7 @@ THIRD_PARTY = [
     (r"hwloc", ["src/cell", "bench"], "only placement looks at the machine's topology"),
     (r"ffi\.h", ["src/loader"], "only the loader calls functions by their types' names"),
     (r"boost/asio", ["src/comm", "src/launch", "bench"], "only modules and the launcher speak to the network"),
+    (r"rdma/", ["src/comm", "bench"], "only the module rdma speaks to libfabric (and the benchmark of libfabric alone)"),
     (r"openssl/", ["src/comm", "bench"], "only modules encrypt"),
     (r"toml\+\+", ["src/launch"], "the library reads no files of options"),
     (r"CLI/", ["apps", "bench", "src/launch"], "the library reads no command line"),
