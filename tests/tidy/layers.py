@@ -35,7 +35,7 @@ THIRD_PARTY = [
     (r"hwloc", ["src/cell", "bench"], "only placement looks at the machine's topology"),
     (r"ffi\.h", ["src/loader"], "only the loader calls functions by their types' names"),
     (r"boost/asio", ["src/comm", "src/launch", "bench"], "only modules and the launcher speak to the network"),
-    (r"rdma/", ["src/comm", "bench"], "only the module rdma speaks to libfabric (and the benchmark of libfabric alone)"),
+    (r"rdma/", ["src/comm", "bench/fabric"], "only the module rdma speaks to libfabric (and the benchmark of libfabric alone)"),
     (r"openssl/", ["src/comm", "bench"], "only modules encrypt"),
     (r"toml\+\+", ["src/launch"], "the library reads no files of options"),
     (r"CLI/", ["apps", "bench", "src/launch"], "the library reads no command line"),
