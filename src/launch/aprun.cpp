@@ -23,6 +23,8 @@
 #include "launch/control/node.hpp"
 #include "launch/control/registry_actions.hpp"
 #include "launch/control/registry_door.hpp"
+#include "launch/control/this_host.hpp"
+#include "launch/module_list.hpp"
 #include "launch/open_files.hpp"
 #include "launch/output.hpp"
 #include "launch/program_path.hpp"
@@ -139,6 +141,22 @@ int run(const CommandLine& line, const std::string& prefix) {
   return status;
 }
 
+int list_modules(const Options& options) {
+  const comm::PortSettings here{.address = "127.0.0.1",
+                                .ports = options.ports,
+                                .host = describe_this_host().host_id,
+                                .key = comm::JobKey::make(),
+                                .secure = comm::secure_from(options.secure),
+                                .streams = options.streams,
+                                .provider = options.provider};
+  const bool one = options.module != "auto";
+  const std::vector<comm::FoundModule> found = comm::find_modules(options.module_path, one ? options.module : "");
+  fmt::print("{}", module_table(found, here));
+  if (one && comm::kind_of(found, options.module) == nullptr)
+    throw Error(Errc::bad_option, comm::unknown_module(found, options.module));
+  return 0;
+}
+
 }  // namespace
 }  // namespace aplib::launch
 
@@ -154,6 +172,7 @@ int main(int argc, char** argv) {
     if (!line.node.empty())
       return run_node({split_list(line.node), line.process, aplib::comm::secure_from(line.machine.secure),
                        line.machine.peer_timeout});
+    if (line.list_modules) return list_modules(line.machine);
     return line.cluster_file.empty() ? run(line, prefix) : run_cluster(line);
   } catch (const aplib::Error& error) {
     fmt::print(stderr, "{}: {}\n", prefix, error.what());

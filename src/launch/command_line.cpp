@@ -121,6 +121,8 @@ Parser::Parser(CommandLine& into)
                    : fmt::format("\"{}\" is not a time: use seconds above 0, for example 90 or 0.5", text);
       });
   app_.add_flag("--dry-run", into.dry_run, "Say what would run where; run nothing.");
+  app_.add_flag("--list-modules", into.list_modules,
+                "Show what can carry messages between processes here, and why a module cannot be used; run nothing.");
   // How aprun starts itself on hosts; not for people. A group without a name is not shown.
   app_.add_option("--node", into.node)->group("");
   app_.add_option("--process", into.process)->group("");
@@ -228,6 +230,7 @@ std::optional<int> Parser::parse(int argc, const char* const* argv) {
   }
   if (!into_.node.empty()) return std::nullopt;
   if (!environment_problem.empty()) return refuse(environment_problem);
+  if (into_.list_modules) return std::nullopt;
   if (program >= argc && into_.cluster_file.empty()) return refuse("no program is given");
   for (auto* names : {&private_, &shared_}) {
     auto& all = names == &private_ ? into_.machine.private_libraries : into_.machine.shared_libraries;

@@ -25,6 +25,7 @@ struct CommandLine {
   std::optional<double> timeout;  ///< Seconds.
   bool expand = false;            ///< Placeholders in `arguments`.
   bool dry_run = false;
+  bool list_modules = false;
   std::string cluster_file;  ///< Empty: all cells are on this computer, in this process.
   /// Options of the machine that stand on the command line itself, by name, with their values.
   std::vector<std::pair<std::string, std::string>> given;
