@@ -269,7 +269,8 @@ bool Service::State::greet(Entrance& entrance) {
   // Not a byte more than the greeting's: what comes behind it carries descriptors.
   const ssize_t bytes = ::recv(entrance.socket.number(), input.data(), std::min(input.size(), greeting.wants()), 0);
   if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return true;
-  if (bytes <= 0) return fail(entrance, "its process has ended");
+  // Who ends it while he calls was called himself meanwhile, or has thought better of it.
+  if (bytes <= 0) return entrance.ours && fail(entrance, "its process has ended");
   greeting.receive(std::span(input).first(static_cast<std::size_t>(bytes)));
   // A stranger learns nothing, and closes the greeting's own way.
   const bool sent =
@@ -280,11 +281,11 @@ bool Service::State::greet(Entrance& entrance) {
     case Greeting::State::stranger:
       return fail(entrance, "what answers for it is not of this machine: " + greeting.words());
     case Greeting::State::going:
-      return sent || fail(entrance, "its process has ended");
+      return sent || (entrance.ours && fail(entrance, "its process has ended"));
     case Greeting::State::done:
       break;
   }
-  if (!sent) return fail(entrance, "its process has ended");
+  if (!sent) return entrance.ours && fail(entrance, "its process has ended");
   const Peer peer = greeting.peer().self;
   entrance.greeting.reset();
   entrance.limit = Clock::now() + patience();
@@ -303,7 +304,7 @@ bool Service::State::judge(Entrance& entrance) {
     (void)give(entrance.socket.number(), Verdict::not_now, nullptr, bell);
     return false;
   }
-  if (!link.answer(settings.self > peer)) return fail(entrance, "it calls twice");
+  if (!link.answer(settings.self > peer)) return false;  // our calls crossed, and we are joined already
   entrance.taken = true;
   try {
     entrance.connection.mine = SharedMemory::make(sizeof(Segment));

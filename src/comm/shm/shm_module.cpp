@@ -208,8 +208,10 @@ void ShmModule::read(Peer from, const MemoryKey& key, std::uint64_t address, std
 bool ShmModule::arm() {
   State& state = *state_;
   state.bell.arm();
+  const std::uint32_t writers = state.writers.load(std::memory_order_relaxed);  // relaxed: a snapshot
   flush();
-  if (state.reports.any()) return false;
+  // Somebody may wait for queues to be empty, and nobody would wake him for what has just been done.
+  if (state.writers.load(std::memory_order_relaxed) < writers || state.reports.any()) return false;
   return std::none_of(state.links.begin(), state.links.end(),
                       [](const std::unique_ptr<Link>& link) { return link && link->has_work(); });
 }

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+// RawPeer: a process of the machine that keeps to the protocol as far as a test wants it to.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/shm/handover.hpp"
+#include "shm_net.hpp"
+
+namespace aplib::comm::test {
+
+class RawPeer {
+ public:
+  /// Not connected yet.
+  RawPeer(const JobKey& key, Peer self) : key_(key), self_(self) {}
+
+  /// Calls `whom` and greets it. Whether it was greeted back.
+  bool greet(const shm::Endpoint& whom, Peer peer, const std::string& machine = "machine-of-the-test");
+  /// Takes what the other gives. Blocks.
+  bool take();
+  /// Gives a proper segment.
+  bool give();
+  /// Gives other bytes and descriptors.
+  bool give(std::span<const std::byte> bytes, const std::vector<int>& descriptors);
+  /// greet(), take() and give().
+  bool join(const shm::Endpoint& whom, Peer peer) { return greet(whom, peer) && take() && give(); }
+  /// The other side has ended the connection. Blocks until it does.
+  bool sees_the_end() const;
+
+  /// What we write, and nobody checks.
+  [[nodiscard]] shm::Segment& segment() { return *static_cast<shm::Segment*>(connection_.mine.data()); }
+  [[nodiscard]] shm::Board& board() { return bell_.board(); }
+  /// Publishes slot number `position`.
+  void put(std::uint32_t position, std::uint32_t what, std::span<const std::byte> body = {});
+
+  shm::Bell& bell() { return bell_; }
+  [[nodiscard]] int socket() const { return connection_.socket.number(); }
+
+ private:
+  JobKey key_;
+  Peer self_;
+  shm::Bell bell_;
+  shm::Connection connection_;
+};
+
+}  // namespace aplib::comm::test
