@@ -190,8 +190,8 @@ void Processor::wait_flag(TaskControl& self, const char* call, const std::int32_
     return;
   Processor& here = *self.cell->processor;
   if (here.domain_.stopping.load(std::memory_order_relaxed)) throw Stopped{};  // relaxed: noticed sooner or later
-  if (here.ready_.empty() && here.network_ == nullptr && here.domain_.poll_time.count() != 0) {
-    // The answer of another processor takes some 100 ns, less than to begin to wait.
+  if (here.ready_.empty() && here.watches_.empty() && here.network_ == nullptr && here.domain_.poll_time.count() != 0) {
+    // The answer of another processor takes some 100 ns, less than to begin to wait. Where others of this processor wait for flags, too, it may be us whom they wait for.
     for (std::uint32_t spin = 0; spin < flag_spins; ++spin) {
       if (self.watch.reached()) return;
     }
