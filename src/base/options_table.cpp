@@ -154,14 +154,22 @@ std::string print_log_level(const Options& options) { return options.log_level; 
 
 std::string apply_module(Options& options, std::string_view value) {
   constexpr std::size_t name_max = 32;
-  std::string name(value);
-  for (char& c : name)
+  std::string names(value);
+  for (char& c : names)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  if (name.empty() || name.size() > name_max ||
-      name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_-") != name.npos) {
-    return fmt::format("\"{}\" is not a name of a module: use auto, or a name that aprun --list-modules shows", value);
+  for (std::size_t at = 0; at <= names.size();) {
+    const std::size_t end = std::min(names.find(',', at), names.size());
+    const std::string_view name = std::string_view(names).substr(at, end - at);
+    if (name.empty() || name.size() > name_max || (name == "auto" && name != names) ||
+        name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_-") != name.npos) {
+      return fmt::format(
+          "\"{}\" is not a name of a module: use auto, or names that aprun --list-modules shows, with commas between "
+          "them",
+          value);
+    }
+    at = end + 1;
   }
-  options.module = std::move(name);
+  options.module = std::move(names);
   return {};
 }
 
@@ -334,8 +342,10 @@ constexpr std::array rows{
          "Loaded programs: how many of their files, counted over all cells, a debugger is shown; many make it slow."},
         apply_debugger_images,
         print_debugger_images},
-    OptionRow{{"module", "APLIB_MODULE", "auto|NAME", "auto", "", "tcp and others: aprun --list-modules",
-               "Several processes: what carries messages between them; auto: the best that both ends have.", "comm"},
+    OptionRow{{"module", "APLIB_MODULE", "auto|NAME,...", "auto", "", "tcp and others: aprun --list-modules",
+               "Several processes: what carries messages between them; auto: for each pair the best that both ends "
+               "have; names: the best of these alone, and each host must have them.",
+               "comm"},
               apply_module,
               print_string<&Options::module>},
     OptionRow{{"module-path", "APLIB_MODULE_PATH", "FOLDER:...", "", "", "absolute paths",

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/text.hpp"
+
 namespace aplib::launch {
 namespace {
 
@@ -57,6 +59,19 @@ std::string traffic_text(std::uint64_t frames, std::uint64_t bytes) {
   return fmt::format("{} ({})", frames, bytes_text(bytes));
 }
 
+/// Which processes reach which others how: "0  1-3  shm". Of a pair that is described, what the first says.
+std::string ways_text(const JobStatus& status) {
+  std::vector<Row> rows{{"process", "with", "by"}};
+  for (std::size_t p = 0; p < status.processes.size(); ++p) {
+    for (const JobWay& way : status.processes[p].ways) {
+      const auto peer = text::parse_number(way.peers);
+      if (!way.text.empty() && peer && *peer < p && !status.processes[*peer].ways.empty()) continue;
+      rows.push_back({fmt::format("{}", p), way.peers, way.text.empty() ? way.module : way.text});
+    }
+  }
+  return rows.size() == 1 ? std::string() : '\n' + table(rows);
+}
+
 }  // namespace
 
 std::string job_list_text(const std::vector<std::pair<std::uint32_t, JobStatus>>& jobs) {
@@ -81,8 +96,8 @@ std::string job_status_text(std::uint32_t job, const JobStatus& status) {
   line("grid", status.grid.count() == 0 ? std::string("not known yet")
                                         : fmt::format("{}: {} cells", grid_text(status.grid), status.grid.count()));
   // In one process no frames are sent: those columns are for several.
-  const bool several =
-      std::ranges::any_of(status.processes, [](const JobProcess& process) { return !process.address.empty(); });
+  const bool several = std::ranges::any_of(
+      status.processes, [](const JobProcess& process) { return !process.address.empty() || !process.ways.empty(); });
   std::vector<Row> rows{{"process", "host", "computer", "pid", "state", "cells"}};
   if (several) rows[0].insert(rows[0].end(), {"address", "frames sent", "received"});
   for (std::size_t p = 0; p < status.processes.size(); ++p) {
@@ -94,7 +109,7 @@ std::string job_status_text(std::uint32_t job, const JobStatus& status) {
     rows.back().insert(rows.back().end(), {process.address, traffic_text(process.frames_sent, process.bytes_sent),
                                            traffic_text(process.frames_received, process.bytes_received)});
   }
-  return text + '\n' + table(rows);
+  return text + '\n' + table(rows) + ways_text(status);
 }
 
 }  // namespace aplib::launch

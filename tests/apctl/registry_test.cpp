@@ -49,7 +49,8 @@ JobStatus some_status() {
                        .frames_sent = 10,
                        .bytes_sent = 3'200'000,
                        .frames_received = 9,
-                       .bytes_received = 999},
+                       .bytes_received = 999,
+                       .ways = {{"shm", "1-3", ""}, {"tcp", "4", "tcp 10.0.0.2:5100, 1 stream, auth"}}},
                       {.name = "ws2", .computer = "", .address = "", .first_cell = 3, .cells = 1, .state = "calling"}};
   return status;
 }
@@ -130,6 +131,10 @@ grid     2x2: 4 cells
 process  host  computer     pid  state    cells  address        frames sent  received
 0        ws1   ws1.example  12   running  0-2    10.0.0.1:5100  10 (3.2 MB)  9 (999 B)
 1        ws2                     calling  3                     0 (0 B)      0 (0 B)
+
+process  with  by
+0        1-3   shm
+0        4     tcp 10.0.0.2:5100, 1 stream, auth
 )");
   EXPECT_EQ(job_list_text({{77, some_status()}, {1234, {}}}),
             R"(job   state    grid  processes  time     program

@@ -15,7 +15,6 @@ TEST(ClusterPlan, SaysWhoRunsWhatAndWhere) {
   plan.grid = {7, 2};
   plan.grid_auto = true;
   plan.efficiency = 0.99237;
-  plan.module = "tcp";
   plan.ports = "5100-5120";
   plan.secure = "tls";
   plan.hosts = {{.name = "ws1",
@@ -25,7 +24,9 @@ TEST(ClusterPlan, SaysWhoRunsWhatAndWhere) {
                  .first_cell = 0,
                  .cells = 1,
                  .threads = 1,
-                 .speed = 2.44},
+                 .speed = 2.44,
+                 .modules = {"shm", "tcp"},
+                 .left_out = {"rdma: no RDMA device is there", "fast: its library is missing"}},
                 {.name = "fast-host",
                  .launch = LaunchKind::local,
                  .address = "fe80::1",
@@ -33,14 +34,18 @@ TEST(ClusterPlan, SaysWhoRunsWhatAndWhere) {
                  .first_cell = 1,
                  .cells = 13,
                  .threads = 12,
-                 .speed = 4.30}};
+                 .speed = 4.30,
+                 .modules = {"shm", "fast", "tcp"},
+                 .left_out = {"rdma: no RDMA device is there"}}};
   EXPECT_EQ(cluster_plan_text(plan),
             R"(file         cluster.toml
 program      /opt/scg
 build-id     3f2a
 arguments    --grid 300 "two words" ""
 grid         7x2 (auto): 14 cells on 2 hosts; cells of equal work use 99.2 % of the sum of the speeds
-messages     tcp, ports 5100-5120
+messages     the best of shm, fast, tcp for each pair, ports 5100-5120
+without      rdma: no RDMA device is there
+without      fast: its library is missing (ws1)
 security     tls: encrypted, and both ends prove that they know the job's key
 
 process  host       launch  cells      threads  speed   address   because
@@ -52,9 +57,9 @@ process  host       launch  cells      threads  speed   address   because
 TEST(ClusterPlan, LeavesOutWhatIsNotKnown) {
   ClusterPlan plan;
   plan.program = "p";
-  plan.module = "tcp";
   plan.secure = "auth";
-  plan.hosts = {{.name = "local", .address = "127.0.0.1", .address_why = "one computer", .cells = 1}};
+  plan.hosts = {
+      {.name = "local", .address = "127.0.0.1", .address_why = "one computer", .cells = 1, .modules = {"tcp"}}};
   EXPECT_EQ(cluster_plan_text(plan),
             R"(program      p
 build-id     none

@@ -83,7 +83,7 @@ class FakeNode {
     if (const auto other = instead.find(type); other != instead.end()) {
       other->second(*connection_);
     } else if (type == MessageType::prepare) {
-      connection_->send(Prepared{"127.0.0.1:1", ""});
+      connection_->send(Prepared{"tcp=127.0.0.1:1", {}, ""});
     } else if (type == MessageType::plan) {
       connection_->send(Ready{});
     } else if (type == MessageType::go || type == MessageType::stop) {

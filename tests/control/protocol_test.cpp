@@ -41,7 +41,7 @@ std::map<MessageType, Bytes> one_of_each(const Bytes& piece) {
   add(Hello{1, "0.1.0", 3, "ws1", "boot", "10.0.0.1", 77, {0, 1}});
   add(SpeedIs{2.5, 4});
   add(WantFile{"/p/heat", 65536});
-  add(Prepared{"10.0.0.1:5100", ""});
+  add(Prepared{"tcp=10.0.0.1:5100", {{"rdma", "no RDMA device is there"}}, ""});
   add(Ready{});
   add(Cannot{"no"});
   add(OutputPiece{7, true, piece});
@@ -51,7 +51,7 @@ std::map<MessageType, Bytes> one_of_each(const Bytes& piece) {
   add(WantInput{0, 1000});
   add(FindProgram{"cell.so"});
   add(Finished{3, "why", {0, 3, 0}});
-  add(NodeState{"tcp", 1, 2, 3, 4, 5, {"", "tcp 10.0.0.2:5100"}});
+  add(NodeState{"tcp", 1, 2, 3, 4, 5, {{"tcp", "1", "tcp 10.0.0.2:5100"}, {"shm", "2-3", ""}}});
   add(Refused{"no"});
   add(MeasureSpeed{1, 2.0, "cmd", "auto", true, {1, 2}});
   add(some_prepare());

@@ -132,6 +132,11 @@ bool MixedModule::abandon() {
   return all;
 }
 
+const Module& in_charge_of(const Module& module, Peer peer) {
+  const auto* const mixed = dynamic_cast<const MixedModule*>(&module);
+  return mixed != nullptr ? mixed->in_charge_of(peer) : module;
+}
+
 Traffic MixedModule::traffic() const noexcept {
   Traffic sum;
   for (const Part& part : parts_) {

@@ -61,6 +61,9 @@ class MixedModule final : public Module {
   [[nodiscard]] Traffic traffic() const noexcept override;
   [[nodiscard]] std::string describe(Peer peer) const override { return of(peer, "describe").describe(peer); }
 
+  /// The module that carries what goes to the peer. Throws Error(bad_argument) for a process that is not there.
+  [[nodiscard]] const Module& in_charge_of(Peer peer) const { return of(peer, "in_charge_of"); }
+
  private:
   /// When a module was asked for frames, and what it costs to ask in vain. A poll of shared memory is some loads, one of sockets some system calls: to make them in every poll would multiply the latency of
   /// shared memory. So a module is not asked while one before it is busy, that is, has brought something within twice the time that asking costs; but then still after every 16 times that time, so that asking
@@ -94,5 +97,8 @@ class MixedModule final : public Module {
   std::string name_;
   bool closed_ = false;
 };
+
+/// The same of any module: without a mixture it is the one itself.
+[[nodiscard]] const Module& in_charge_of(const Module& module, Peer peer);
 
 }  // namespace aplib::comm

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <utility>
 
 #include "launch/cluster/document.hpp"
 
@@ -65,6 +66,32 @@ std::string hosts_text(const ClusterPlan& plan) {
   return table(rows);
 }
 
+/// "tcp"; "the best of shm, tcp for each pair".
+std::string modules_text(const ClusterPlan& plan) {
+  std::vector<std::string> all;
+  for (const PlannedHost& host : plan.hosts) {
+    for (auto place = all.begin(); const std::string& module : host.modules) {
+      const auto found = std::ranges::find(all, module);
+      place = 1 + (found != all.end() ? found : all.insert(place, module));
+    }
+  }
+  if (all.size() == 1) return all.front();
+  return fmt::format("the best of {} for each pair", fmt::join(all, ", "));
+}
+
+/// What some cannot use, and who.
+std::vector<std::pair<std::string, std::vector<std::string>>> left_out_of(const ClusterPlan& plan) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> all;
+  for (const PlannedHost& host : plan.hosts) {
+    for (const std::string& left : host.left_out) {
+      auto found = std::ranges::find_if(all, [&](const auto& each) { return each.first == left; });
+      if (found == all.end()) found = all.insert(found, {left, {}});
+      found->second.push_back(host.name);
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 std::string cluster_plan_text(const ClusterPlan& plan) {
@@ -86,8 +113,12 @@ std::string cluster_plan_text(const ClusterPlan& plan) {
            plan.grid.count(), plan.grid.count() == 1 ? "" : "s", plan.hosts.size(), plan.hosts.size() == 1 ? "" : "s",
            balanced ? fmt::format("; cells of equal work use {:.1f} % of the sum of the speeds", 100 * plan.efficiency)
                     : ""));
-  line("messages",
-       fmt::format("{}, {}", plan.module, plan.ports.empty() ? "ports chosen by the system" : "ports " + plan.ports));
+  line("messages", fmt::format("{}, {}", modules_text(plan),
+                               plan.ports.empty() ? "ports chosen by the system" : "ports " + plan.ports));
+  for (const auto& [left, hosts] : left_out_of(plan)) {
+    const bool everywhere = hosts.size() == plan.hosts.size();
+    line("without", everywhere ? left : fmt::format("{} ({})", left, fmt::join(hosts, ", ")));
+  }
   line("security", secure_text(plan.secure));
   return text + '\n' + hosts_text(plan);
 }

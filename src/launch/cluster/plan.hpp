@@ -17,8 +17,10 @@ struct PlannedHost {
   std::string address_why;  ///< "the cluster file", "by which it reached aprun".
   std::uint32_t first_cell = 0;
   std::uint32_t cells = 0;
-  std::uint32_t threads = 0;  ///< That carry the cells; 0: not known.
-  double speed = 0;           ///< 0: not measured.
+  std::uint32_t threads = 0;            ///< That carry the cells; 0: not known.
+  double speed = 0;                     ///< 0: not measured.
+  std::vector<std::string> modules{};   ///< That it can use, the best first.
+  std::vector<std::string> left_out{};  ///< That it cannot, each with the reason: "rdma: no RDMA device is there".
 };
 
 struct ClusterPlan {
@@ -30,7 +32,6 @@ struct ClusterPlan {
   Grid grid;
   bool grid_auto = false;
   double efficiency = 1;           ///< Shares::efficiency.
-  std::string module;              ///< The one in use: "tcp".
   std::string ports;               ///< As the option; empty: the system chooses.
   std::string secure;              ///< As the option.
   std::vector<PlannedHost> hosts;  ///< By process.

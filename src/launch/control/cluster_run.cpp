@@ -123,7 +123,6 @@ std::string plan_of(const Cluster& cluster, const Job& job, const JobResult& res
   plan.grid = result.shares.grid;
   plan.grid_auto = !cluster.grid.has_value();
   plan.efficiency = result.shares.efficiency;
-  plan.module = "tcp";
   plan.ports = cluster.options.ports;
   plan.secure = cluster.options.secure;
   plan.hosts = result.plan;

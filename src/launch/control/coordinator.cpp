@@ -10,6 +10,7 @@
 
 #include "aplib/error.hpp"
 #include "aplib/version.hpp"
+#include "comm/mixed/endpoint_list.hpp"
 #include "comm/tcp/listener.hpp"
 #include "kernel/overseer.hpp"
 #include "kernel/program_summary.hpp"
@@ -312,8 +313,11 @@ void Coordinator::Inside::describe_plan() {
     PlannedHost& planned = result.plan.emplace_back();
     planned.name = member.name;
     planned.launch = host.launch;
-    planned.address = member.endpoint;
-    if (const auto endpoint = parse_endpoint(member.endpoint)) planned.address = endpoint->host;
+    const auto endpoint = parse_endpoint(address_of(member.endpoint));
+    planned.address = endpoint ? endpoint->host : data_address(process);
+    for (const comm::NamedEndpoint& each : comm::split_endpoints(member.endpoint))
+      planned.modules.push_back(each.module);
+    for (const LeftOutModule& left : member.left_out) planned.left_out.push_back(left.module + ": " + left.why);
     planned.address_why = data_address(process) != member.hello.local ? "the cluster file"
                           : job.reach.addresses.size() == 1 && planned.address == "127.0.0.1"
                               ? "all processes are on this computer"

@@ -54,7 +54,8 @@ struct Member {
   bool closed = false;  ///< It was here, and its connection is closed.
   Hello hello{};
   HostSpeed speed{};
-  std::string endpoint{};
+  std::string endpoint{};  ///< By each module.
+  std::vector<LeftOutModule> left_out{};
   Finished finished{};
   Bytes unfinished_note{};
   std::vector<std::string> early_lines{};  ///< What it wrote before it called back.

@@ -10,6 +10,7 @@
 #include "kernel/program_summary.hpp"
 #include "kernel/programs.hpp"
 #include "launch/control/coordinator_inside.hpp"
+#include "launch/control/endpoint.hpp"
 #include "launch/program_path.hpp"
 
 namespace aplib::launch {
@@ -43,6 +44,7 @@ void Coordinator::Inside::take(std::uint32_t process, MessageType type, std::spa
     case MessageType::prepared:
       expect.operator()<Prepared>(Stage::preparing, [&](const Prepared& prepared) {
         member.endpoint = prepared.endpoint;
+        member.left_out = prepared.left_out;
         member.stage = Stage::prepared;
         advance();
       });
@@ -198,7 +200,7 @@ void Coordinator::Inside::ask_state(std::function<void(MachineState)> answer) {
     is.host = member.hello.host;
     is.pid = member.hello.pid;
     is.control = member.hello.local;
-    is.endpoint = member.endpoint;
+    is.endpoint = address_of(member.endpoint);
     if (process + 1 < first_cell.size()) {
       is.first_cell = first_cell[process];
       is.cells = first_cell[process + 1] - first_cell[process];

@@ -3,45 +3,36 @@
 
 #include <utility>
 
+#include "aplib/error.hpp"
 #include "comm/greeting.hpp"
-#include "comm/tcp/listener.hpp"
-#include "comm/tcp/tcp_module.hpp"
+#include "launch/control/this_host.hpp"
 
 namespace aplib::launch {
-namespace {
 
-class TcpPort final : public DataPort {
- public:
-  TcpPort(const Options& options, const std::string& address, const comm::JobKey& key)
-      : options_(options), key_(key), listener_(address, options.ports) {}
+DataPort::DataPort(const Options& options, const std::string& address, const comm::JobKey& key) {
+  const std::vector<std::string> names = comm::wished_modules(options.module);
+  found_ = comm::find_modules(options.module_path, names.size() == 1 ? names.front() : std::string());
+  for (const std::string& name : names)
+    if (comm::kind_of(found_, name) == nullptr) throw Error(Errc::bad_option, comm::unknown_module(found_, name));
+  std::vector<const comm::ModuleKind*> kinds;
+  for (const comm::FoundModule& each : found_)
+    if (each.kind != nullptr) kinds.push_back(each.kind.get());
+  const comm::PortSettings settings{
+      .address = address,
+      .ports = options.ports,
+      .host = shared_memory_domain(),
+      .key = key,
+      .secure = comm::secure_from(options.secure),
+      .streams = options.streams,
+      .provider = options.provider,
+      .peer_timeout = std::chrono::duration_cast<std::chrono::milliseconds>(options.peer_timeout)};
+  port_ = std::make_unique<comm::MixedPort>(kinds, options.module, settings);
+}
 
-  std::string endpoint() const override { return listener_.endpoint(); }
-
-  std::unique_ptr<comm::Module> make_module(const std::string& machine, std::uint32_t self,
-                                            const std::vector<std::string>& endpoints,
-                                            const std::vector<std::string>& names) override {
-    return std::make_unique<comm::TcpModule>(
-        comm::TcpSettings{.self = self,
-                          .listener = std::move(listener_),
-                          .endpoints = endpoints,
-                          .key = key_,
-                          .machine = machine,
-                          .secure = comm::secure_from(options_.secure),
-                          .streams = options_.streams,
-                          .peer_timeout = std::chrono::duration_cast<std::chrono::milliseconds>(options_.peer_timeout),
-                          .names = names});
-  }
-
- private:
-  const Options options_;
-  const comm::JobKey key_;
-  comm::TcpListener listener_;
-};
-
-}  // namespace
-
-std::unique_ptr<DataPort> open_data_port(const Options& options, const std::string& address, const comm::JobKey& key) {
-  return std::make_unique<TcpPort>(options, address, key);
+std::unique_ptr<comm::Module> DataPort::make_module(const std::string& machine, std::uint32_t self,
+                                                    const std::vector<std::string>& endpoints,
+                                                    const std::vector<std::string>& names) {
+  return port_->join({.machine = machine, .self = self, .endpoints = endpoints, .names = names});
 }
 
 }  // namespace aplib::launch

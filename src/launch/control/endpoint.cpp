@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "comm/mixed/endpoint_list.hpp"
+
 namespace aplib::launch {
 
 std::optional<Endpoint> parse_endpoint(std::string_view text) {
@@ -44,5 +46,7 @@ std::vector<std::string> split_list(std::string_view text) {
   }
   return parts;
 }
+
+std::string address_of(const std::string& endpoints) { return comm::endpoint_of(endpoints, "tcp"); }
 
 }  // namespace aplib::launch

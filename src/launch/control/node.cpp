@@ -32,6 +32,7 @@
 #include "launch/control/staged_files.hpp"
 #include "launch/control/this_host.hpp"
 #include "launch/control/watch_end.hpp"
+#include "launch/control/ways.hpp"
 #include "launch/open_files.hpp"
 #include "launch/program_run.hpp"
 
@@ -167,8 +168,7 @@ void Node::tell_state() {
       state.bytes_sent = traffic.bytes_sent;
       state.bytes_received = traffic.bytes_received;
       state.refused = traffic.refused;
-      for (std::uint32_t peer = 0; peer < processes_; ++peer)
-        state.peers.push_back(peer == command_.process ? std::string() : module_->describe(peer));
+      state.ways = ways_of(*module_, command_.process, processes_);
     }
   }
   connection_->send(state);
@@ -307,14 +307,16 @@ int Node::live() {
   ProgramRun run;
   run.file = local_or_fetched(prepare->files.at(0));
   get_files({prepare->files.begin() + 1, prepare->files.end()});
-  const std::unique_ptr<DataPort> port =
-      open_data_port(options, prepare->address.empty() ? connection_->local_address() : prepare->address, key_);
-  connection_->send(Prepared{port->endpoint(), {}});
+  DataPort port(options, prepare->address.empty() ? connection_->local_address() : prepare->address, key_);
+  Prepared prepared;
+  prepared.endpoint = port.endpoint();
+  for (const auto& left : port.left_out()) prepared.left_out.push_back({left.module, left.why});
+  connection_->send(prepared);
 
   allow_many_files();
   const auto plan = await<Plan>();
   const std::unique_ptr<comm::Module> module =
-      port->make_module(plan.machine, command_.process, plan.endpoints, plan.names);
+      port.make_module(plan.machine, command_.process, plan.endpoints, plan.names);
   Machine machine(options);
   complete_run(run, {.program_name = prepare->program_name,
                      .arguments = prepare->arguments,

@@ -196,13 +196,24 @@ struct FilePiece {
   }
 };
 
-struct Prepared {
-  static constexpr auto type = MessageType::prepared;
-  std::string endpoint{};
-  std::string warning{};  ///< For the user, if not empty.
+/// A module that a host cannot use.
+struct LeftOutModule {
+  std::string module{};
+  std::string why{};
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
-    fields(self.endpoint, self.warning);
+    fields(self.module, self.why);
+  }
+};
+
+struct Prepared {
+  static constexpr auto type = MessageType::prepared;
+  std::string endpoint{};                 ///< By each module: "shm=4f1c;tcp=10.0.0.1:5100".
+  std::vector<LeftOutModule> left_out{};  ///< With module = "auto".
+  std::string warning{};                  ///< For the user, if not empty.
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.endpoint, self.left_out, self.warning);
   }
 };
 
@@ -352,6 +363,17 @@ struct Finished {
   }
 };
 
+/// By which module some of the others are reached.
+struct NodeWay {
+  std::string module{};
+  std::string peers{};  ///< Numbers of processes: "0-3,7".
+  std::string text{};   ///< How the pair is connected; empty: there are several.
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.module, self.peers, self.text);
+  }
+};
+
 /// For people who ask about a running machine.
 struct NodeState {
   static constexpr auto type = MessageType::state;
@@ -361,11 +383,11 @@ struct NodeState {
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
   std::uint64_t refused = 0;
-  std::vector<std::string> peers{};  ///< How the others are reached.
+  std::vector<NodeWay> ways{};
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
     fields(self.module, self.frames_sent, self.frames_received, self.bytes_sent, self.bytes_received, self.refused,
-           self.peers);
+           self.ways);
   }
 };
 

@@ -89,6 +89,13 @@ bool read_process(const std::vector<std::string>& words, JobStatus& status) {
   return numbers.good();
 }
 
+/// Of the process whose line came last.
+bool read_way(const std::vector<std::string>& words, JobStatus& status) {
+  if (words.size() < 4 || status.processes.empty()) return false;
+  status.processes.back().ways.push_back({words[1], words[2], words[3]});
+  return true;
+}
+
 /// Of "123.job"; nothing: something else.
 std::optional<std::uint32_t> job_of(const std::string& name) {
   if (!name.ends_with(suffix)) return std::nullopt;
@@ -127,6 +134,7 @@ std::string status_lines(const JobStatus& status) {
                          number(process.first_cell), number(process.cells), process.state, number(process.frames_sent),
                          number(process.bytes_sent), number(process.frames_received), number(process.bytes_received)}) +
              '\n';
+    for (const JobWay& way : process.ways) lines += join_words({"way", way.module, way.peers, way.text}) + '\n';
   }
   return lines;
 }
@@ -144,6 +152,8 @@ std::optional<JobStatus> read_status_lines(std::string_view lines) {
       job = true;
     } else if (words->front() == "process") {
       if (!read_process(*words, status)) return std::nullopt;
+    } else if (words->front() == "way") {
+      if (!read_way(*words, status)) return std::nullopt;
     }  // what a later version adds is skipped
   }
   if (!job) return std::nullopt;

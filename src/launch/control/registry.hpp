@@ -12,6 +12,13 @@
 
 namespace aplib::launch {
 
+/// By which module a process reaches others.
+struct JobWay {
+  std::string module;
+  std::string peers;  ///< Numbers of processes: "0-3,7".
+  std::string text;   ///< How the pair is connected; empty: there are several.
+};
+
 /// A process of a machine.
 struct JobProcess {
   std::string name;      ///< As in the cluster file.
@@ -25,6 +32,7 @@ struct JobProcess {
   std::uint64_t bytes_sent = 0;
   std::uint64_t frames_received = 0;
   std::uint64_t bytes_received = 0;
+  std::vector<JobWay> ways{};
 };
 
 struct JobStatus {

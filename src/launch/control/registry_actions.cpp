@@ -36,7 +36,10 @@ JobStatus status_of(const MachineState& machine) {
                                 .frames_sent = process.node.frames_sent,
                                 .bytes_sent = process.node.bytes_sent,
                                 .frames_received = process.node.frames_received,
-                                .bytes_received = process.node.bytes_received});
+                                .bytes_received = process.node.bytes_received,
+                                .ways = {}});
+    for (const NodeWay& way : process.node.ways)
+      status.processes.back().ways.push_back({way.module, way.peers, way.text});
     cells += process.cells;
   }
   // Before the hosts have been measured nobody knows it.

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+#include "launch/control/ways.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/loop/loop_net.hpp"
+#include "comm/mixed/mixed_module.hpp"
+
+namespace aplib::launch {
+namespace {
+
+TEST(Ways, NumbersAreCountedUp) {
+  EXPECT_EQ(ranges_text({}), "");
+  EXPECT_EQ(ranges_text({5}), "5");
+  EXPECT_EQ(ranges_text({0, 1}), "0,1");
+  EXPECT_EQ(ranges_text({0, 1, 2, 3, 7, 9, 10, 11}), "0-3,7,9-11");
+}
+
+TEST(Ways, AreDescribedInSmallMachines) {
+  comm::LoopNet net(3);
+  const auto module = net.module(1);
+  const auto ways = ways_of(*module, 1, 3);
+  ASSERT_EQ(ways.size(), 2U);
+  EXPECT_EQ(ways[0].module, "loop");
+  EXPECT_EQ(ways[0].peers, "0");
+  EXPECT_EQ(ways[0].text, "loop, from process 1 to process 0");
+  EXPECT_EQ(ways[1].peers, "2");
+}
+
+TEST(Ways, AreGatheredByModuleInLargeOnes) {
+  constexpr std::uint32_t processes = 100;
+  comm::LoopNet near(processes);
+  comm::LoopNet far(processes);
+  std::vector<std::unique_ptr<comm::Module>> modules;
+  modules.push_back(near.module(0));
+  modules.push_back(far.module(0));
+  std::vector<std::uint32_t> in_charge(processes, 1);
+  in_charge[1] = in_charge[2] = 0;
+  const comm::MixedModule mixed(0, std::move(modules), in_charge);
+  const auto ways = ways_of(mixed, 0, processes);
+  ASSERT_EQ(ways.size(), 1U);  // both are called loop
+  EXPECT_EQ(ways[0].peers, "1-99");
+  EXPECT_EQ(ways[0].text, "");
+}
+
+}  // namespace
+}  // namespace aplib::launch
