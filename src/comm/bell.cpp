@@ -30,6 +30,7 @@ void Bell::ring() noexcept {
 }
 
 void Bell::end() noexcept {
+  const std::lock_guard lock(mutex_);
   if (sleepers_.fetch_sub(1) != 1 || !rung_.exchange(false)) return;
   std::uint64_t count;
   [[maybe_unused]] const ssize_t read = ::read(descriptor_, &count, sizeof count);

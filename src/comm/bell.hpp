@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Bell: a descriptor that ends the sleeps of several threads, and is silent again when all have heard it. For sleepers in poll(2) and epoll.
 //
-// Invariants: (1) rung_ is set behind each ring, so that a bell that rings is silenced by the last sleeper of now or of later; (2) only the last sleeper silences, so that nobody oversleeps a ring:
-// one that comes while it does so was for sleepers that are awake now.
+// Invariants: (1) rung_ is set behind each ring, so that a bell that rings is silenced by the last sleeper of now or of later; (2) only the last sleeper silences, and nobody begins to sleep
+// meanwhile (the lock), so that nobody oversleeps a ring: one that comes while it does so was for sleepers that are awake now.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 
 namespace aplib::comm {
 
@@ -25,13 +26,17 @@ class Bell {
   void ring() noexcept;
 
   /// Somebody is about to sleep. What it looks at behind this, others have changed before they looked at anyone().
-  void begin() noexcept { sleepers_.fetch_add(1); }
+  void begin() noexcept {
+    const std::lock_guard lock(mutex_);
+    sleepers_.fetch_add(1);
+  }
   void end() noexcept;
   /// Somebody sleeps, or is about to.
   [[nodiscard]] bool anyone() const noexcept { return sleepers_.load() != 0; }
 
  private:
   int descriptor_;
+  std::mutex mutex_;  // Of begin() and end().
   std::atomic<std::uint32_t> sleepers_ = 0;
   std::atomic<bool> rung_ = false;
 };

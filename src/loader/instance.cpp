@@ -11,7 +11,6 @@
 #include <cstring>
 
 #include "aplib/error.hpp"
-#include "cell/slot_heap.hpp"
 #include "loader/find_object.hpp"
 #include "loader/libc/dl.hpp"
 #include "loader/libc/end.hpp"
@@ -62,10 +61,6 @@ Instance::~Instance() {
   for (const LoadedImage& image : images_) {
     if (image.file != nullptr) remove_image(image.base);
   }
-}
-
-void Instance::share_heap() {
-  if (SlotHeap* heap = slot_heap()) heap->share();
 }
 
 void Instance::start_in(const std::string& folder) {

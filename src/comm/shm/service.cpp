@@ -260,11 +260,7 @@ bool Service::State::fail(Entrance& entrance, const std::string& why) {
 
 bool Service::State::advance(Entrance& entrance) {
   count();
-  try {
-    return entrance.greeting ? greet(entrance) : receive(entrance);
-  } catch (const std::exception& error) {
-    return fail(entrance, error.what());  // no memory, or no cryptography
-  }
+  return entrance.greeting ? greet(entrance) : receive(entrance);
 }
 
 bool Service::State::greet(Entrance& entrance) {

@@ -87,9 +87,8 @@ struct Region {
   }
 };
 
-Owner owner_of(Instance& instance) {
+Owner owner_of(Instance& instance) noexcept {
   const TaskContext* context = here();
-  if (context != nullptr) instance.share_heap();
   return {&instance, context != nullptr && context->swaps};
 }
 

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+// RdmaLink: what an rdma module knows of one peer.
+#pragma once
+
+#include <rdma/fabric.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "comm/greeting.hpp"
+#include "comm/module.hpp"
+#include "comm/rdma/packet.hpp"
+#include "comm/rdma/registered_pool.hpp"
+
+namespace aplib::comm {
+
+/// A write or read that waits to be handed to the provider, or has been.
+struct RdmaTransfer {
+  enum class Kind : std::uint8_t { write, read, body };
+  Kind kind = Kind::write;
+  std::byte* local = nullptr;
+  std::size_t bytes = 0;
+  std::uint64_t remote = 0;
+  std::uint64_t key = 0;
+  std::uint64_t context = 0;
+  std::uint64_t number = 0;  ///< Of writes, in their order.
+  struct Parts {
+    std::size_t left = 0;
+    bool ok = true;
+  };
+  std::shared_ptr<Parts> parts{};  ///< Where it was too large for one.
+};
+
+/// A packet that is not out yet. Its header is written when it goes.
+struct QueuedPacket {
+  std::vector<std::byte> bytes;
+  PacketKind kind;
+  std::uint64_t token = 0;         ///< Of a greeting.
+  std::uint64_t after_writes = 0;  ///< So many writes come before it.
+};
+
+/// A large body that is being read.
+struct LargeBody {
+  Label label;
+  std::byte* into;
+  std::size_t bytes;
+  std::uint64_t number;
+  std::size_t left;     ///< Bytes whose reads are not over.
+  bool failed = false;  ///< One of them failed.
+};
+
+struct RdmaLink {
+  using Clock = std::chrono::steady_clock;
+  enum class Stage : std::uint8_t { strange, greeting, ready, over };
+
+  // All but what is marked: the module's lock.
+  Stage stage = Stage::strange;
+  fi_addr_t address = FI_ADDR_UNSPEC;
+  std::uint64_t token = 0;
+  std::uint64_t greeting_number = 0;
+  std::unique_ptr<Greeting> calling;  // Who begins: the lower number.
+  std::vector<std::pair<std::uint64_t, std::unique_ptr<Greeting>>> answering;
+  bool knocked = false;
+  bool busy = false;                             // In the module's list of those with something to send.
+  std::optional<Clock::time_point> stuck_since;  // The provider takes nothing for it.
+  bool ever_sent = false;
+  bool broken = false;  // A transfer has failed; whether the peer is there must show.
+  std::optional<Clock::time_point> greeting_since;
+
+  std::deque<QueuedPacket> control;
+  std::deque<RdmaTransfer> transfers;
+  std::deque<QueuedPacket> packets;
+  std::uint32_t sequence_out = 0;
+  std::uint32_t sequence_in = 0;
+  std::map<std::uint32_t, std::vector<std::byte>>
+      early;  // Packets that came before others which were sent before them.
+  std::optional<Clock::time_point> gap_since;
+  std::uint64_t credit = 0;    // Bytes that may still be sent.
+  std::uint64_t consumed = 0;  // Bytes that the peer does not know to be consumed yet.
+  std::uint64_t writes_begun = 0;
+  std::uint64_t writes_posted = 0;
+  std::uint64_t writes_over = 0;  // All up to this one.
+  std::deque<bool> writes_ended;  // Behind writes_over: which are over.
+  std::unordered_map<std::uint64_t, std::pair<std::unique_ptr<RegisteredPool::Block>, std::size_t>> staged;
+  std::uint64_t next_number = 1;
+  std::optional<std::string> lost_because;  // To be told by the next poll.
+  bool ending = false;                      // This process closes, and has said so.
+  bool end_answered = false;
+  std::atomic<std::size_t> queued{0};  // Written under the lock, read by anyone.
+
+  // Thread that polls.
+  struct Kept {
+    std::vector<std::byte> frames;
+    std::size_t credit;  // Of its packet.
+  };
+  std::deque<Kept> inbox;    // Frames that could not be delivered when they came.
+  std::size_t inbox_at = 0;  // In the first of them.
+  std::uint64_t asked = 0;   // In which poll wants() was asked last.
+  bool wanted = false;
+  bool told = false;                 // peer_lost() was called.
+  bool listed = false;               // In the list of those with an inbox.
+  std::unique_ptr<LargeBody> large;  // Also written under the lock, by whoever takes completions.
+};
+
+}  // namespace aplib::comm

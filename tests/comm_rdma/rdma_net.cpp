@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+#include "rdma_net.hpp"
+
+#include <utility>
+
+namespace aplib::comm::test {
+
+RdmaNet::RdmaNet(std::uint32_t processes, RdmaNetOptions options)
+    : options_(std::move(options)), key_(JobKey::make()), modules_(processes) {
+  const std::unique_ptr<ModuleKind> kind = rdma_kind();
+  for (std::uint32_t process = 0; process < processes; ++process) {
+    ports_.push_back(kind->open(settings(process)));
+    endpoints_.push_back(ports_.back()->endpoint());
+  }
+}
+
+PortSettings RdmaNet::settings(Peer process) const {
+  return {.address = "127.0.0.1",
+          .ports = {},
+          .host = "the host",
+          .key = process == options_.stranger ? JobKey::make() : key_,
+          .secure = options_.secure,
+          .provider = options_.provider,
+          .peer_timeout = options_.peer_timeout};
+}
+
+std::unique_ptr<Module> RdmaNet::module(Peer process) {
+  std::unique_ptr<Module> made =
+      ports_[process]->join({.machine = "machine-of-the-test", .self = process, .endpoints = endpoints_, .names = {}});
+  modules_[process] = static_cast<RdmaModule*>(made.get());
+  return made;
+}
+
+}  // namespace aplib::comm::test

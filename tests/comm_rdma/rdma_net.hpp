@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// Processes of one machine, all inside this test program, connected by a provider of libfabric.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/kinds.hpp"
+#include "comm/rdma/rdma_module.hpp"
+#include "conformance.hpp"
+
+namespace aplib::comm::test {
+
+struct RdmaNetOptions {
+  std::string provider = "tcp";
+  Secure secure = Secure::auth;
+  std::chrono::milliseconds peer_timeout{10'000};
+  Peer stranger = ~Peer{0};  ///< Has a key of its own.
+};
+
+class RdmaNet final : public Net {
+ public:
+  RdmaNet(std::uint32_t processes, RdmaNetOptions options);
+
+  std::unique_ptr<Module> module(Peer process) override;
+
+  /// The endpoint ends without a word.
+  void abandon(Peer process) { static_cast<void>(modules_[process]->abandon()); }
+
+ private:
+  [[nodiscard]] PortSettings settings(Peer process) const;
+
+  RdmaNetOptions options_;
+  JobKey key_;
+  std::vector<std::unique_ptr<Port>> ports_;
+  std::vector<std::string> endpoints_;
+  std::vector<RdmaModule*> modules_;
+};
+
+}  // namespace aplib::comm::test
