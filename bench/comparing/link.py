@@ -30,7 +30,8 @@ def cluster_text(machines):
     hosts = [
         f'[[host]]\nname = "{one.name}"\ncommand = {toml_text(one.line())}\ncells = 1\nthreads = 1\n' for one in machines
     ]
-    return "[machine]\ncells = 2\n" + "".join(hosts)
+    # They share this computer's memory all the same: "auto" might find a shorter way than the link.
+    return '[machine]\ncells = 2\n[comm]\nmodule = "tcp"\n' + "".join(hosts)
 
 
 def main():

@@ -51,7 +51,8 @@ def started_by(text, slow_hosts):
         return re.sub(r"^launch = .*$", lambda _: "command = " + toml_text(commands[name]), section, flags=re.MULTILINE)
 
     first, *rest = re.split(r"^(?=\[\[host\]\])", text, flags=re.MULTILINE)
-    return first + "".join(replace(section) for section in rest)
+    # They share this computer's memory, which hosts would not.
+    return first + '[comm]\nmodule = "tcp"\n\n' + "".join(replace(section) for section in rest)
 
 
 def one_cell_each(names):

@@ -173,5 +173,6 @@ inline int sync(int no, int stat) { return cellos_sync(no, stat); }
 
 #include "cellos_one_sided.h"
 #include "cellos_reductions.h"
+#include "cellos_symmetric.h"
 
 #endif /* APLIB_CELLOS_H */

@@ -48,6 +48,7 @@ struct APLIB_API Options {
   /// "private-libraries", "shared-libraries": file names, `*` and `?` allowed; "" or "liba.so,libb.so*". Private wins.
   std::vector<std::string> private_libraries{};
   std::vector<std::string> shared_libraries{};
+  std::string heap = "auto";           ///< "heap": where malloc's memory lies: auto, slot or libc.
   bool account_heap = false;           ///< "account-heap": count what each cell's program allocates.
   bool tag_output = false;             ///< "tag-output": each line of output starts with its cell, "[3] ".
   std::uint32_t debugger_images = 64;  ///< "debugger-images": how many loaded files a debugger is shown.

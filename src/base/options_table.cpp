@@ -204,6 +204,18 @@ std::string apply_provider(Options& options, std::string_view value) {
   return {};
 }
 
+std::string apply_heap(Options& options, std::string_view value) {
+  for (const std::string_view known : {"auto", "slot", "libc"}) {
+    if (text::equal_ignoring_case(value, known)) {
+      options.heap = known;
+      return {};
+    }
+  }
+  return fmt::format("\"{}\" is no place for a heap: use auto, slot or libc", value);
+}
+
+std::string print_heap(const Options& options) { return options.heap; }
+
 std::string apply_ports(Options& options, std::string_view value) {
   if (!value.empty()) {
     constexpr std::uint64_t port_max = 65535;
@@ -329,6 +341,12 @@ constexpr std::array rows{
                "Loaded programs: libraries that all cells share, besides those of the system."},
               apply_names<&Options::shared_libraries>,
               print_names<&Options::shared_libraries>},
+    OptionRow{
+        {"heap", "APLIB_HEAP", "auto|slot|libc", "auto", "", "",
+         "Loaded programs: where malloc takes memory from: slot: each cell's own heap, whose addresses other cells "
+         "can use in put and get; libc: the process's; auto: the slot for programs that use put or get."},
+        apply_heap,
+        print_heap},
     OptionRow{{"account-heap", "APLIB_ACCOUNT_HEAP", "on|off", "off", "", "",
                "Loaded programs: count what each cell allocates, and tell at its end."},
               apply_switch<&Options::account_heap>,

@@ -66,6 +66,12 @@ void check_start(const char* call, TaskId task);
 void start_cells(const char* call, std::function<void()> program, TaskId task);
 void wait_cells(const char* call);
 
+/// Symmetric memory (aplib/symmetric.hpp). Null: there is no room, and errno is ENOMEM. `zeroed`: its bytes are zero, and the alignment the least.
+void* symmetric_allocate(const char* call, std::size_t bytes, std::size_t alignment, bool zeroed = false);
+/// Null: there is no room; the memory is as it was.
+void* symmetric_resize(const char* call, void* memory, std::size_t bytes);
+void symmetric_free(const char* call, void* memory);
+
 /// True when the caller is a task of the host program.
 bool on_host();
 

@@ -7,6 +7,7 @@ loader::LoadOptions load_options(const Options& options) {
   loader::LoadOptions load;
   load.sharing = {options.private_libraries, options.shared_libraries};
   load.account_heap = options.account_heap;
+  if (options.heap != "auto") load.heap = options.heap == "slot" ? loader::HeapPlace::slot : loader::HeapPlace::libc;
   return load;
 }
 

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -88,6 +90,20 @@ class LoadedRun::CellHost : public loader::Host {
     }
   }
 
+  SlotHeap* heap() override {
+    SlotHeap* heap = nullptr;
+    while_alive([&] {
+      const std::uint32_t number = domain_.visible(cell_.id);
+      heap = cell_.heap.get(number);
+      if (heap != nullptr || told_of_heap_.exchange(true)) return;
+      run_.output.warn(fmt::format(
+          "{}: no memory can be allocated, because its heap cannot be made at {}: {}; run one machine at a time in a "
+          "process, or give the programs the C library's heap (--heap libc), which put and get do not reach",
+          name_, static_cast<void*>(SlotPlan::heap_of(number)), std::strerror(errno)));
+    });
+    return heap;
+  }
+
   void heap_used(const loader::HeapUse& use) override {
     constexpr double kib = 1024;
     while_alive([&] {
@@ -132,6 +148,7 @@ class LoadedRun::CellHost : public loader::Host {
   Cell& cell_;
   std::string name_;
   std::uint32_t number_;
+  std::atomic<bool> told_of_heap_{false};
 };
 
 LoadedRun::LoadedRun(Machine::Impl& machine, const ProgramRun& what, OutputSink& sink)
@@ -225,7 +242,11 @@ std::function<int()> LoadedRun::host_body(std::shared_ptr<const loader::Program>
 void LoadedRun::finish(Machine::Impl& machine) {
   // Where threads of a program still run their instance, and what it asks of us, must stay: for ever, as nobody can say when they end.
   machine.programs_remain = !end();
-  if (machine.programs_remain) static_cast<void>(machine.loaded.release());
+  if (!machine.programs_remain) return;
+  static_cast<void>(machine.loaded.release());
+  for (Cell* cell : machine.domain->cells) {
+    if (cell != nullptr) cell->heap.abandon();
+  }
 }
 
 Report run_program(Machine& machine, const ProgramRun& run, OutputSink& output) {

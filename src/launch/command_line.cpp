@@ -151,7 +151,7 @@ void Parser::add_machine_options() {
   app_.add_flag("--tag-output", machine.tag_output, tags_help)->group("Machine");
   const std::string heap_help = app_.get_option("--account-heap")->get_description();
   app_.remove_option(app_.get_option("--account-heap"));
-  app_.add_flag("--account-heap,--heap", machine.account_heap, heap_help)->group("Machine");
+  app_.add_flag("--account-heap", machine.account_heap, heap_help)->group("Machine");
 
   const auto add_names = [this](const char* name, const char* option, std::vector<std::string>& names) {
     app_.add_option(name, names, fmt::format("One more of --{}; may be given many times.", option))

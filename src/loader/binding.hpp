@@ -27,7 +27,7 @@ struct Binding {
   std::size_t offset = 0;          ///< Datum: where it is in LibcState.
   void* (*place)(Instance&) =
       nullptr;  ///< Made: called while the instance is made, for each reference; gives the same place each time. Runs no code of the program.
-  bool only_when_accounting = false;  ///< Bound only with LoadOptions::account_heap.
+  bool of_heap = false;  ///< Bound only into programs whose heap is in the slot or counted: Program::binds().
 
   template <class R, class... Args>
   static Binding of(std::string_view name, R (*function)(Args...)) noexcept {

@@ -9,6 +9,10 @@
 
 #include "loader/libc/heap.hpp"
 
+namespace aplib {
+class SlotHeap;
+}
+
 namespace aplib::loader {
 
 /// The three standard streams, by descriptor number.
@@ -17,6 +21,9 @@ enum class Stream : int { in = 0, out = 1, err = 2 };
 class Host {
  public:
   virtual ~Host() = default;
+
+  /// The heap in the cell's slot, made at the first call; null: it cannot be, which the user has been told. Call from: flows of the cell.
+  virtual SlotHeap* heap() { return nullptr; }
 
   /// What the program took from the heap, when it was to be counted. Called once, at its end, with what it never gave back.
   virtual void heap_used(const HeapUse&) {}

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "aplib/error.hpp"
+#include "cell/slot_heap.hpp"
 #include "loader/find_object.hpp"
 #include "loader/libc/dl.hpp"
 #include "loader/libc/end.hpp"
@@ -61,6 +62,10 @@ Instance::~Instance() {
   for (const LoadedImage& image : images_) {
     if (image.file != nullptr) remove_image(image.base);
   }
+}
+
+void Instance::share_heap() {
+  if (SlotHeap* heap = slot_heap()) heap->share();
 }
 
 void Instance::start_in(const std::string& folder) {

@@ -70,6 +70,19 @@ class Instance {
   [[nodiscard]] const Program& program() const noexcept { return *program_; }
   [[nodiscard]] Host& host() const noexcept { return *host_; }
   [[nodiscard]] LibcState& libc() noexcept { return libc_; }
+  /// The cell's heap, for a program that has its memory there (Program::has_slot_heap). Null: there is none. Call from: flows of the instance that have a context.
+  [[nodiscard]] SlotHeap* slot_heap() {
+    SlotHeap* heap = heap_.load(std::memory_order_relaxed);  // relaxed: the host makes it known as a whole
+    if (heap == nullptr && program_->has_slot_heap()) [[unlikely]] {
+      heap = host_->heap();
+      heap_.store(heap, std::memory_order_relaxed);
+    }
+    return heap;
+  }
+  /// The same if the program has used it. Call from: any flow of the instance.
+  [[nodiscard]] SlotHeap* made_heap() const noexcept { return heap_.load(std::memory_order_relaxed); }
+  /// Flows of the instance are about to run in parallel. Call from: a flow of the instance, before they do.
+  void share_heap();
   [[nodiscard]] const Arguments& arguments() const noexcept { return arguments_; }
   [[nodiscard]] int argc() const noexcept { return static_cast<int>(arguments_.argv.size()); }
   [[nodiscard]] char** argv() noexcept { return argv_.data(); }  ///< Stays where it is; the program may change it.
@@ -142,6 +155,7 @@ class Instance {
   std::vector<Plugged> plugged_;  // by image, from the first that the program has not
   DebuggerEntries debugger_;      // after range_: goes before the images are unmapped
   LibcState libc_;
+  std::atomic<SlotHeap*> heap_{nullptr};
   // Of the atomics none is on a hot path: all in the default order.
   std::atomic<TaskContext*> main_{nullptr};  // the task that runs the entry
   // One per context until the very end of its flow. contexts_ says who runs the end of the program: one flow; holders_ who frees: perhaps another, which was still on its way out.

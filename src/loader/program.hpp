@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "loader/binding.hpp"
 #include "loader/elf_file.hpp"
 #include "loader/library.hpp"
 #include "loader/program_entries.hpp"
@@ -19,9 +20,17 @@
 
 namespace aplib::loader {
 
+/// Where a program's malloc takes memory from.
+enum class HeapPlace : std::uint8_t {
+  as_needed,  ///< Slot, if the program uses one-sided communication (one_sided_calls.hpp); else libc.
+  slot,       ///< Its cell's heap (cell/slot_heap.hpp), which Host::heap() gives.
+  libc,       ///< The process's.
+};
+
 struct LoadOptions {
   SharingRules sharing;
-  bool account_heap = false;  ///< Count each instance's malloc (docs/privatization.md).
+  HeapPlace heap = HeapPlace::as_needed;  ///< Of a loaded program: slot or libc.
+  bool account_heap = false;              ///< Count each instance's malloc (docs/privatization.md).
 };
 
 /// One file of a program in resolved form.
@@ -67,6 +76,11 @@ class Program {
   [[nodiscard]] std::uint64_t span() const noexcept { return span_; }
   [[nodiscard]] std::uint64_t alignment() const noexcept { return alignment_; }
   [[nodiscard]] std::uint64_t place(std::size_t image) const noexcept { return places_[image]; }
+  [[nodiscard]] bool has_slot_heap() const noexcept { return options_.heap == HeapPlace::slot; }
+  /// References of the program to this name are bound by us.
+  [[nodiscard]] bool binds(const Binding& binding) const noexcept {
+    return !binding.of_heap || has_slot_heap() || options_.account_heap;
+  }
   /// Some image refers to the binding (binding.hpp) of this name: what nobody uses need not be made.
   [[nodiscard]] bool binds(std::string_view name) const noexcept;
 

@@ -12,6 +12,7 @@
 #include <functional>
 
 #include "aplib/error.hpp"
+#include "loader/one_sided_calls.hpp"
 #include "loader/tls.hpp"
 
 extern "C" void* __tls_get_addr(void* index);  // ld.so's
@@ -74,6 +75,7 @@ void Resolver::run() {
   add(ElfFile::open(path_), nullptr);
   find_libraries();
   scope_ = program_.group_;
+  choose_heap();
   bind();
 }
 
@@ -162,6 +164,23 @@ void Resolver::find_libraries() {
       files_[user]->needs.push_back(index);
     }
   }
+}
+
+/// The heap is in the slot where some image calls what names remote memory.
+void Resolver::choose_heap() {
+  HeapPlace& heap = program_.options_.heap;
+  if (heap != HeapPlace::as_needed) return;
+  const auto is_own = [this](const Symbol& symbol) {
+    return std::ranges::any_of(program_.images_, [&symbol](const Image& image) {
+      return image.file->find(symbol.name, symbol.version) != nullptr;
+    });
+  };
+  const bool needs_slot = std::ranges::any_of(program_.images_, [&is_own](const Image& image) {
+    return std::ranges::any_of(image.file->symbols(), [&is_own](const Symbol& symbol) {
+      return !symbol.defined && is_one_sided_call(symbol.name) && !is_own(symbol);
+    });
+  });
+  heap = needs_slot ? HeapPlace::slot : HeapPlace::libc;
 }
 
 void Resolver::lay_out() {
@@ -392,7 +411,7 @@ Resolver::Target Resolver::look_up(std::uint32_t index, const Symbol& reference,
   if (reference.name == "__tls_get_addr")
     return {Target::Kind::process, 0, nullptr, nullptr, reinterpret_cast<void*>(&tls_get_addr), nullptr};
   const Binding* binding = find_binding(reference.name);
-  if (binding != nullptr && (!binding->only_when_accounting || program_.options_.account_heap)) {
+  if (binding != nullptr && program_.binds(*binding)) {
     program_.bound_.push_back(binding->name);
     return {Target::Kind::binding, 0, nullptr, binding, nullptr, nullptr};
   }

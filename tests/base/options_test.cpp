@@ -48,6 +48,7 @@ const std::map<std::string_view, std::string> other_value{
     {"program-stack", "1m"},
     {"private-libraries", "liba.so,libb.so*"},
     {"shared-libraries", "libc?.so"},
+    {"heap", "slot"},
     {"account-heap", "on"},
     {"tag-output", "on"},
     {"debugger-images", "500"},
@@ -219,7 +220,7 @@ TEST(Options, ABadValueChangesNothing) {
 
 constexpr const char* known_options =
     "known options: cells, threads, stack-size, poll-time, bind, balance, deadlock-report, log-level, "
-    "program-stack, private-libraries, shared-libraries, account-heap, tag-output, debugger-images, "
+    "program-stack, private-libraries, shared-libraries, heap, account-heap, tag-output, debugger-images, "
     "module, module-path, provider, ports, secure, streams, send-limit, send-wait, unread-limit, peer-timeout";
 
 TEST(Options, AnUnknownNameIsAnsweredWithTheNearestKnownOne) {

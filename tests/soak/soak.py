@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Many messages between processes over tcp, each numbered and with a checksum; none may be lost, doubled, overtaken or changed.
+"""Many messages between processes, each numbered and with a checksum; none may be lost, doubled, overtaken or changed.
 
     tests/soak/soak.py --build build/release --messages 100000000
 
@@ -28,7 +28,7 @@ count = {arguments.processes}
 cells = {arguments.cells}
 threads = 1
 [comm]
-module = "tcp"
+module = "{arguments.module}"
 secure = "{arguments.secure}"
 """
 
@@ -49,6 +49,7 @@ def main():
     parser.add_argument("--messages", type=int, help="how many in all")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--cells", type=int, default=2, help="of each process (default: 2)")
+    parser.add_argument("--module", default="tcp", help="what carries them (default: tcp)")
     parser.add_argument("--secure", default="auth", choices=["auth", "tls", "off"])
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000_007)
     arguments = parser.parse_args()

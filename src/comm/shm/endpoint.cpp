@@ -75,6 +75,7 @@ Endpoint Endpoint::make(const std::string& host) {
   for (const std::byte byte : random) made.name += fmt::format("{:02x}", static_cast<unsigned>(byte));
   made.network_namespace = namespace_number("/proc/self/ns/net");
   made.process_namespace = namespace_number("/proc/self/ns/pid");
+  made.user_namespace = namespace_number("/proc/self/ns/user");
   made.user = ::geteuid();
   made.process = ::getpid();
   made.host = quote(host);
@@ -88,19 +89,22 @@ std::optional<Endpoint> Endpoint::parse(std::string_view text) {
   if (parsed.name.find_first_not_of("0123456789abcdef") != std::string::npos) return std::nullopt;
   text.remove_prefix(name_digits + 1);
   constexpr int hexadecimal = 16;
-  if (!take(text, parsed.network_namespace) || !take(text, parsed.process_namespace) || !take(text, parsed.user) ||
-      !take(text, parsed.process) || !take(text, parsed.board, hexadecimal) || text.empty() || parsed.process <= 0)
+  if (!take(text, parsed.network_namespace) || !take(text, parsed.process_namespace) ||
+      !take(text, parsed.user_namespace) || !take(text, parsed.user) || !take(text, parsed.process) ||
+      !take(text, parsed.board, hexadecimal) || text.empty() || parsed.process <= 0)
     return std::nullopt;
   parsed.host = text;
   return parsed;
 }
 
 std::string Endpoint::print() const {
-  return fmt::format("{}:{}:{}:{}:{}:{:x}:{}", name, network_namespace, process_namespace, user, process, board, host);
+  return fmt::format("{}:{}:{}:{}:{}:{}:{:x}:{}", name, network_namespace, process_namespace, user_namespace, user,
+                     process, board, host);
 }
 
 bool Endpoint::joins(const Endpoint& other) const {
-  return host == other.host && network_namespace == other.network_namespace && user == other.user;
+  return host == other.host && network_namespace == other.network_namespace && user_namespace == other.user_namespace &&
+         user == other.user;
 }
 
 Descriptor listen_at(const Endpoint& endpoint) {

@@ -15,8 +15,9 @@ namespace aplib::comm::shm {
 
 struct Endpoint {
   std::string name;                     ///< 32 hexadecimal digits, random.
-  std::uint64_t network_namespace = 0;  ///< Names of sockets count inside one,
-  std::uint64_t process_namespace = 0;  ///< numbers of processes inside the other.
+  std::uint64_t network_namespace = 0;  ///< Inside which names of sockets count,
+  std::uint64_t process_namespace = 0;  ///< numbers of processes,
+  std::uint64_t user_namespace = 0;     ///< and numbers of users.
   std::uint32_t user = 0;
   pid_t process = 0;
   /// Address of its Board, which begins with the name: who can read that there can reach its memory.

@@ -260,7 +260,11 @@ bool Service::State::fail(Entrance& entrance, const std::string& why) {
 
 bool Service::State::advance(Entrance& entrance) {
   count();
-  return entrance.greeting ? greet(entrance) : receive(entrance);
+  try {
+    return entrance.greeting ? greet(entrance) : receive(entrance);
+  } catch (const std::exception& error) {
+    return fail(entrance, error.what());  // no memory, or no cryptography
+  }
 }
 
 bool Service::State::greet(Entrance& entrance) {

@@ -325,8 +325,7 @@ void* in_images(const Instance& instance, std::span<const std::uint32_t> scope, 
 
 void* in_bindings(Instance& instance, const Wanted& wanted) {
   const Binding* binding = find_binding(wanted.name);
-  if (binding == nullptr || (binding->only_when_accounting && !instance.program().options().account_heap))
-    return nullptr;
+  if (binding == nullptr || !instance.program().binds(*binding)) return nullptr;
   switch (binding->kind) {
     case Binding::Kind::function:
       return const_cast<void*>(binding->function);

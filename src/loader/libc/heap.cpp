@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: MIT
-// Malloc and its kin, counted per instance when asked. The heap itself is the process's one: blocks may go from cell to cell.
+// Malloc and its kin, for programs whose heap is in their cell's slot, or is to be counted. Blocks may go from cell to cell, and be freed there.
 #include "loader/libc/heap.hpp"
 
 #include <malloc.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <array>
+#include <bit>
 #include <cerrno>
 #include <cstdarg>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <cwchar>
-#include <mutex>
 #include <new>
 #include <span>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
-#include "loader/libc/caller.hpp"
+#include "loader/libc/heap_caller.hpp"
 #include "loader/libc/tables.hpp"
 
 extern "C" {
@@ -27,35 +28,6 @@ int __vasprintf_chk(char**, int, const char*, va_list);
 }
 
 namespace aplib::loader {
-
-struct HeapAccount {
-  std::mutex mutex;
-  HeapUse use;
-  // Blocks are remembered: shared libraries free and take some without us, and a block of theirs must not be subtracted.
-  std::unordered_map<const void*, std::size_t> blocks;
-
-  void add(const void* block, std::size_t bytes) {
-    const std::lock_guard lock(mutex);
-    const auto [place, fresh] = blocks.try_emplace(block, bytes);
-    if (fresh) {
-      ++use.blocks;
-    } else {
-      use.bytes -= static_cast<std::int64_t>(place->second);  // somebody else has freed it meanwhile
-      place->second = bytes;
-    }
-    use.bytes += static_cast<std::int64_t>(bytes);
-    use.peak = std::max(use.peak, use.bytes);
-    ++use.calls;
-  }
-  void remove(const void* block) {
-    const std::lock_guard lock(mutex);
-    const auto place = blocks.find(block);
-    if (place == blocks.end()) return;
-    use.bytes -= static_cast<std::int64_t>(place->second);
-    --use.blocks;
-    blocks.erase(place);
-  }
-};
 
 HeapUse heap_use(Instance& instance) {
   HeapAccount& account = libc::shared_part(instance.libc().heap);
@@ -66,49 +38,31 @@ HeapUse heap_use(Instance& instance) {
 namespace libc {
 namespace {
 
-/// The caller's account for the time of one call; none where no instance calls.
-class Counting {
- public:
-  explicit Counting(const void* caller) {
-    if (LibcState* state = state_of(caller)) account_ = &shared_part(state->heap);
-  }
-  /// Counts `block`, if there is one, and returns it.
-  template <class T>
-  T* taken(T* block) {
-    const int error = errno;
-    if (account_ != nullptr && block != nullptr) account_->add(block, ::malloc_usable_size(block));
-    errno = error;
-    return block;
-  }
-  /// Before it is freed: afterwards another thread may take it.
-  void* freed(void* block) {
-    const int error = errno;
-    if (account_ != nullptr && block != nullptr) account_->remove(block);
-    errno = error;
-    return block;
-  }
-
- private:
-  HeapAccount* account_ = nullptr;
-};
-
 // --- malloc
 
-void* own_malloc(std::size_t bytes) { return Counting(__builtin_return_address(0)).taken(std::malloc(bytes)); }
-void* own_calloc(std::size_t count, std::size_t bytes) {
-  return Counting(__builtin_return_address(0)).taken(std::calloc(count, bytes));
+void* own_malloc(std::size_t bytes) {
+  const HeapCaller caller(__builtin_return_address(0));
+  return caller.taken(caller.in_slot() ? caller.allocate(bytes) : std::malloc(bytes));
 }
-void own_free(void* block) { std::free(Counting(__builtin_return_address(0)).freed(block)); }
+void* own_calloc(std::size_t count, std::size_t bytes) {
+  const HeapCaller caller(__builtin_return_address(0));
+  return caller.taken(caller.in_slot() ? caller.allocate_zeroed(count, bytes) : std::calloc(count, bytes));
+}
+void own_free(void* block) { free_block(HeapCaller(__builtin_return_address(0)).freed(block)); }
 
-void* resize(Counting counting, void* block, std::size_t bytes) {
-  counting.freed(block);
-  const std::size_t held = block != nullptr ? ::malloc_usable_size(block) : 0;
-  void* moved = std::realloc(block, bytes);
-  if (moved == nullptr && bytes != 0 && held != 0) counting.taken(block);  // it is still there
-  return counting.taken(moved);
+void* resize(const HeapCaller& caller, void* block, std::size_t bytes) {
+  if (block == nullptr) return caller.taken(caller.in_slot() ? caller.allocate(bytes) : std::realloc(block, bytes));
+  caller.freed(block);
+  if (bytes == 0) {
+    free_block(block);
+    return nullptr;
+  }
+  void* const moved = is_slot_block(block) ? resize_slot_block(block, bytes) : std::realloc(block, bytes);
+  if (moved == nullptr) caller.taken(block);  // it is still there
+  return caller.taken(moved);
 }
 void* own_realloc(void* block, std::size_t bytes) {
-  return resize(Counting(__builtin_return_address(0)), block, bytes);
+  return resize(HeapCaller(__builtin_return_address(0)), block, bytes);
 }
 void* own_reallocarray(void* block, std::size_t count, std::size_t bytes) {
   std::size_t whole = 0;
@@ -116,95 +70,189 @@ void* own_reallocarray(void* block, std::size_t count, std::size_t bytes) {
     errno = ENOMEM;
     return nullptr;
   }
-  return resize(Counting(__builtin_return_address(0)), block, whole);
+  return resize(HeapCaller(__builtin_return_address(0)), block, whole);
 }
 
 int own_posix_memalign(void** block, std::size_t alignment, std::size_t bytes) {
-  Counting counting(__builtin_return_address(0));
-  const int error = ::posix_memalign(block, alignment, bytes);
-  if (error == 0) counting.taken(*block);
-  return error;
+  const HeapCaller caller(__builtin_return_address(0));
+  if (!caller.in_slot()) {
+    const int error = ::posix_memalign(block, alignment, bytes);
+    if (error == 0) caller.taken(*block);
+    return error;
+  }
+  if (alignment % sizeof(void*) != 0 || !std::has_single_bit(alignment)) return EINVAL;
+  const int error = errno;
+  void* const made = caller.allocate(bytes, alignment);
+  errno = error;
+  if (made == nullptr) return ENOMEM;
+  *block = caller.taken(made);
+  return 0;
 }
+/// As libc does, takes the next power of two.
+void* aligned(const HeapCaller& caller, std::size_t alignment, std::size_t bytes) {
+  if (!caller.in_slot()) return caller.taken(::memalign(alignment, bytes));
+  if (alignment > SIZE_MAX / 2 + 1) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  return caller.taken(caller.allocate(bytes, std::bit_ceil(alignment)));
+}
+std::size_t page() { return static_cast<std::size_t>(::getpagesize()); }
+
 void* own_memalign(std::size_t alignment, std::size_t bytes) {
-  return Counting(__builtin_return_address(0)).taken(::memalign(alignment, bytes));
+  return aligned(HeapCaller(__builtin_return_address(0)), alignment, bytes);
 }
 void* own_aligned_alloc(std::size_t alignment, std::size_t bytes) {
-  return Counting(__builtin_return_address(0)).taken(std::aligned_alloc(alignment, bytes));
+  return aligned(HeapCaller(__builtin_return_address(0)), alignment, bytes);
 }
-void* own_valloc(std::size_t bytes) { return Counting(__builtin_return_address(0)).taken(::valloc(bytes)); }
-void* own_pvalloc(std::size_t bytes) { return Counting(__builtin_return_address(0)).taken(::pvalloc(bytes)); }
+void* own_valloc(std::size_t bytes) { return aligned(HeapCaller(__builtin_return_address(0)), page(), bytes); }
+void* own_pvalloc(std::size_t bytes) {
+  std::size_t whole = 0;
+  if (__builtin_add_overflow(bytes, page() - 1, &whole)) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  return aligned(HeapCaller(__builtin_return_address(0)), page(), whole / page() * page());
+}
+std::size_t own_malloc_usable_size(void* block) { return usable_bytes(block); }
 
 // --- what gives memory that the caller frees
 
-char* own_strdup(const char* text) { return Counting(__builtin_return_address(0)).taken(::strdup(text)); }
-char* own_strndup(const char* text, std::size_t bytes) {
-  return Counting(__builtin_return_address(0)).taken(::strndup(text, bytes));
+/// A copy of `count` elements of the program's text, and a zero.
+template <class Char>
+Char* copy_text(const HeapCaller& caller, const Char* text, std::size_t count) {
+  const std::size_t bytes = (count + 1) * sizeof(Char);
+  auto* copy = static_cast<Char*>(caller.taken(caller.in_slot() ? caller.allocate(bytes) : std::malloc(bytes)));
+  if (copy == nullptr) return nullptr;
+  std::memcpy(copy, text, count * sizeof(Char));
+  copy[count] = 0;
+  return copy;
 }
-wchar_t* own_wcsdup(const wchar_t* text) { return Counting(__builtin_return_address(0)).taken(::wcsdup(text)); }
+char* own_strdup(const char* text) {
+  return copy_text(HeapCaller(__builtin_return_address(0)), text, std::strlen(text));
+}
+char* own_strndup(const char* text, std::size_t bytes) {
+  return copy_text(HeapCaller(__builtin_return_address(0)), text, ::strnlen(text, bytes));
+}
+wchar_t* own_wcsdup(const wchar_t* text) {
+  return copy_text(HeapCaller(__builtin_return_address(0)), text, std::wcslen(text));
+}
 
+// libc allocates these.
 int own_vasprintf(char** text, const char* format, va_list arguments) {
-  Counting counting(__builtin_return_address(0));
+  const HeapCaller caller(__builtin_return_address(0));
   const int length = ::vasprintf(text, format, arguments);
-  if (length >= 0) counting.taken(*text);
+  if (length >= 0) caller.taken(*text);
   return length;
 }
 int own_asprintf(char** text, const char* format, ...) {
-  Counting counting(__builtin_return_address(0));
+  const HeapCaller caller(__builtin_return_address(0));
   va_list arguments;
   va_start(arguments, format);
   const int length = ::vasprintf(text, format, arguments);
   va_end(arguments);
-  if (length >= 0) counting.taken(*text);
+  if (length >= 0) caller.taken(*text);
   return length;
 }
 int own_vasprintf_chk(char** text, int level, const char* format, va_list arguments) {
-  Counting counting(__builtin_return_address(0));
+  const HeapCaller caller(__builtin_return_address(0));
   const int length = __vasprintf_chk(text, level, format, arguments);
-  if (length >= 0) counting.taken(*text);
+  if (length >= 0) caller.taken(*text);
   return length;
 }
 int own_asprintf_chk(char** text, int level, const char* format, ...) {
-  Counting counting(__builtin_return_address(0));
+  const HeapCaller caller(__builtin_return_address(0));
   va_list arguments;
   va_start(arguments, format);
   const int length = __vasprintf_chk(text, level, format, arguments);
   va_end(arguments);
-  if (length >= 0) counting.taken(*text);
+  if (length >= 0) caller.taken(*text);
   return length;
 }
 
-ssize_t read_delimited(Counting counting, char** line, std::size_t* room, int delimiter, std::FILE* file) {
-  if (line != nullptr) counting.freed(*line);
+/// libc will resize the line, and a sanitizer's realloc knows no slot.
+bool lend_to_libc(char*& line, std::size_t& room) {
+  room = std::max(room, std::size_t{1});
+  auto* const copy = static_cast<char*>(std::malloc(room));
+  if (copy == nullptr) return false;
+  std::memcpy(copy, line, std::min(room, usable_bytes(line)));
+  free_slot_block(std::exchange(line, copy));
+  return true;
+}
+
+ssize_t read_delimited(const HeapCaller& caller, char** line, std::size_t* room, int delimiter, std::FILE* file) {
+  if (line != nullptr) {
+    caller.freed(*line);
+    if (is_slot_block(*line) && !lend_to_libc(*line, *room)) return -1;
+  }
   const ssize_t length = ::getdelim(line, room, delimiter, file);
-  if (line != nullptr) counting.taken(*line);
+  if (line != nullptr) caller.taken(*line);
   return length;
 }
 ssize_t own_getline(char** line, std::size_t* room, std::FILE* file) {
-  return read_delimited(Counting(__builtin_return_address(0)), line, room, '\n', file);
+  return read_delimited(HeapCaller(__builtin_return_address(0)), line, room, '\n', file);
 }
 ssize_t own_getdelim(char** line, std::size_t* room, int delimiter, std::FILE* file) {
-  return read_delimited(Counting(__builtin_return_address(0)), line, room, delimiter, file);
+  return read_delimited(HeapCaller(__builtin_return_address(0)), line, room, delimiter, file);
 }
 
 // --- new and delete
 
-void* own_new(std::size_t bytes) { return Counting(__builtin_return_address(0)).taken(::operator new(bytes)); }
+/// Operator new in the slot, by the standard's rules.
+void* make(const HeapCaller& caller, std::size_t bytes, std::size_t alignment) {
+  for (;;) {
+    if (void* block = caller.allocate(bytes, alignment)) return caller.taken(block);
+    const std::new_handler handler = std::get_new_handler();
+    if (handler == nullptr) throw std::bad_alloc();
+    handler();
+  }
+}
+void* make_or_null(const HeapCaller& caller, std::size_t bytes, std::size_t alignment) noexcept {
+  try {
+    return make(caller, bytes, alignment);
+  } catch (...) {
+    return nullptr;
+  }
+}
+/// Its blocks may end in libstdc++, which frees them by the process's means.
+bool in_slot(const HeapCaller& caller) {
+  static const bool possible = process_frees_slot_blocks();
+  return possible && caller.in_slot();
+}
+
+void* own_new(std::size_t bytes) {
+  const HeapCaller caller(__builtin_return_address(0));
+  return in_slot(caller) ? make(caller, bytes, SlotHeap::alignment_min) : caller.taken(::operator new(bytes));
+}
 void* own_new_nothrow(std::size_t bytes, const std::nothrow_t& tag) {
-  return Counting(__builtin_return_address(0)).taken(::operator new(bytes, tag));
+  const HeapCaller caller(__builtin_return_address(0));
+  return in_slot(caller) ? make_or_null(caller, bytes, SlotHeap::alignment_min)
+                         : caller.taken(::operator new(bytes, tag));
 }
 void* own_new_aligned(std::size_t bytes, std::align_val_t alignment) {
-  return Counting(__builtin_return_address(0)).taken(::operator new(bytes, alignment));
+  const HeapCaller caller(__builtin_return_address(0));
+  return in_slot(caller) ? make(caller, bytes, static_cast<std::size_t>(alignment))
+                         : caller.taken(::operator new(bytes, alignment));
 }
 void* own_new_aligned_nothrow(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t& tag) {
-  return Counting(__builtin_return_address(0)).taken(::operator new(bytes, alignment, tag));
+  const HeapCaller caller(__builtin_return_address(0));
+  return in_slot(caller) ? make_or_null(caller, bytes, static_cast<std::size_t>(alignment))
+                         : caller.taken(::operator new(bytes, alignment, tag));
 }
 // One for all forms: sizes and tags after the block change nothing here.
-void own_delete(void* block) { ::operator delete(Counting(__builtin_return_address(0)).freed(block)); }
+void own_delete(void* block) {
+  HeapCaller(__builtin_return_address(0)).freed(block);
+  is_slot_block(block) ? free_slot_block(block) : ::operator delete(block);
+}
+void destroy(const HeapCaller& caller, void* block, std::align_val_t alignment) {
+  caller.freed(block);
+  is_slot_block(block) ? free_slot_block(block) : ::operator delete(block, alignment);
+}
 void own_delete_aligned(void* block, std::align_val_t alignment) {
-  ::operator delete(Counting(__builtin_return_address(0)).freed(block), alignment);
+  destroy(HeapCaller(__builtin_return_address(0)), block, alignment);
 }
 void own_delete_aligned_sized(void* block, std::size_t, std::align_val_t alignment) {
-  ::operator delete(Counting(__builtin_return_address(0)).freed(block), alignment);
+  destroy(HeapCaller(__builtin_return_address(0)), block, alignment);
 }
 
 }  // namespace
@@ -223,6 +271,7 @@ std::span<const Binding> heap_bindings() {
         Binding::of("aligned_alloc", &own_aligned_alloc),
         Binding::of("valloc", &own_valloc),
         Binding::of("pvalloc", &own_pvalloc),
+        Binding::of("malloc_usable_size", &own_malloc_usable_size),
         Binding::of("strdup", &own_strdup),
         Binding::of("__strdup", &own_strdup),
         Binding::of("strndup", &own_strndup),
@@ -257,7 +306,7 @@ std::span<const Binding> heap_bindings() {
         Binding::of("_ZdlPvmSt11align_val_t", &own_delete_aligned_sized),
         Binding::of("_ZdaPvmSt11align_val_t", &own_delete_aligned_sized),
     };
-    for (Binding& binding : all) binding.only_when_accounting = true;
+    for (Binding& binding : all) binding.of_heap = true;
     return all;
   }();
   return table;

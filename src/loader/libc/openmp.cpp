@@ -87,8 +87,9 @@ struct Region {
   }
 };
 
-Owner owner_of(Instance& instance) noexcept {
+Owner owner_of(Instance& instance) {
   const TaskContext* context = here();
+  if (context != nullptr) instance.share_heap();
   return {&instance, context != nullptr && context->swaps};
 }
 

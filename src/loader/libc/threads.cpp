@@ -161,6 +161,7 @@ int create(pthread_t* id, const pthread_attr_t* attributes, Routine routine, voi
   std::unique_ptr<ProgramThread> thread;
   try {
     key_of_threads();
+    instance.share_heap();
     thread = std::make_unique<ProgramThread>();
     thread->context = static_cast<TaskContext*>(maker->ops->inherit(*maker));
     inherit_signal_mask(*maker, *thread->context);

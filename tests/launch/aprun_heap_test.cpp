@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+// The heap of programs under aprun: in the slot where they put and get.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "process.hpp"
+#include "task/switch.hpp"
+
+namespace aplib::test {
+namespace {
+
+Ended aprun(const std::vector<std::string>& arguments) {
+  Start start{.arguments = arguments};
+  start.arguments.insert(start.arguments.begin(), APRUN_PROGRAM);
+  return run(start);
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// An old program: remote memory is an address in its own table, which it has allocated.
+constexpr const char* putting = R"(
+#include <aplib/cellos.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+struct entry { int key, value; char name[40]; };
+int main(void) {
+  const int me = getcid(), cells = getncel();
+  char* before = malloc(1000);
+  struct entry** table = calloc(cells, sizeof *table);
+  int* arrived = calloc(1, sizeof *arrived);
+  for (int i = 0; i < cells; ++i) table[i] = calloc(1, sizeof(struct entry));
+  free(before);
+  sync(0, 0);
+  for (int i = 0; i < cells; ++i) {
+    struct entry mine = {me, 100 * me + i, "put by its owner"};
+    put(i, &mine, sizeof mine, table[me], arrived, NULL, 0);
+  }
+  amcheck(arrived, cells);
+  for (int i = 0; i < cells; ++i)
+    if (table[i]->key != i || table[i]->value != 100 * i + me || strcmp(table[i]->name, "put by its owner")) return 3;
+  sync(0, 0);
+  for (int i = 0; i < cells; ++i) free(table[i]);
+  free(table);
+  free(arrived);
+  return 0;
+})";
+
+TEST(AprunHeap, TablesOfOldProgramsAreReachedByTheirOwnAddresses) {
+  const Folder folder;
+  const std::string program = folder.compile("table", putting);
+  for (const char* threads : {"1", "2", "per-cell"}) {
+    const Ended ended = aprun({"-n", "6", "--threads", threads, program});
+    EXPECT_EQ(ended.status, 0) << ended.error;
+    EXPECT_EQ(ended.error, "");
+  }
+  EXPECT_EQ(aprun({"-n", "6", "--heap", "slot", "--account-heap", program}).status, 0);
+  const Ended shared = aprun({"-n", "2", "--heap", "libc", program});
+  EXPECT_NE(shared.status, 0);
+  EXPECT_TRUE(contains(shared.error, "cannot be reached")) << shared.error;
+}
+
+TEST(AprunHeap, ItIsCountedInTheSlotToo) {
+  const Folder folder;
+  const std::string program = folder.compile("kept", R"(
+#include <stdlib.h>
+static char* volatile kept;
+int main(void) { kept = malloc(100000); free(malloc(50)); return kept == NULL; })");
+  const Ended ended = aprun({"-n", "2", "--heap", "slot", "--account-heap", program});
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_TRUE(contains(ended.error, "aprun: cell 1: heap: at most 97.")) << ended.error;
+  EXPECT_TRUE(contains(ended.error, "(calls: 2); not freed at its end: 97.")) << ended.error;
+}
+
+TEST(AprunHeap, ADoubleFreeEndsTheRunInWords) {
+  const Folder folder;
+  const std::string program = folder.compile("twice", R"(
+#include <stdlib.h>
+int main(void) { char* volatile block = malloc(50); free(block); free(block); return 0; })");
+  const Ended ended = aprun({"-n", "2", "--heap", "slot", program});
+  EXPECT_EQ(ended.status, 134);
+  EXPECT_TRUE(contains(ended.error, "free(): 0x")) << ended.error;
+  EXPECT_TRUE(contains(ended.error, "is no block of the heap, or has been freed before")) << ended.error;
+}
+
+TEST(AprunHeap, TheOptionHasThreeValues) {
+  const Ended ended = aprun({"--heap", "stack", "x"});
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_TRUE(contains(ended.error, "\"stack\" is no place for a heap: use auto, slot or libc")) << ended.error;
+}
+
+}  // namespace
+}  // namespace aplib::test
