@@ -13,8 +13,8 @@ BANDWIDTH_SIZES = [64, 1024, 8192, 65536, 1 << 20, 4 << 20]
 ONE_SIDED_SIZES = [8, 1024, 65536, 1 << 20]
 WRITE_SIZE = 1 << 20
 MODULES = ["tcp", "shm", "rdma-tcp", "rdma-shm"]
-SAMPLES = 3
-SAMPLE_MS = 4
+SAMPLES = 9
+SAMPLE_MS = 1
 RUN_SECONDS_MAX = 120
 
 

@@ -23,8 +23,8 @@ namespace {
 constexpr std::int32_t order_type = 1;
 constexpr std::int32_t data_type = 2;
 constexpr std::int32_t ack_type = 3;
-constexpr double sample_seconds = 0.02;
-constexpr int samples = 5;
+constexpr double sample_seconds = 0.002;  // short: what disturbs the machine is then in few samples
+constexpr int samples = 25;
 
 enum class Kind : std::uint8_t { end, ping_pong, window, sum };
 
