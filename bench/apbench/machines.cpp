@@ -10,20 +10,12 @@
 #include "benches.hpp"
 
 namespace apbench {
-namespace {
-
-constexpr std::size_t stack_bytes_min =
-    8U << 20;  // put and get move variables of tasks; address space, committed as it is touched
-
-}  // namespace
-
 aplib::Machine& Machines::get(unsigned cells, unsigned threads) {
   std::unique_ptr<aplib::Machine>& machine = machines_[{cells, threads}];
   if (machine == nullptr) {
     aplib::Options options = aplib::Options::from_environment();
     options.cells = {cells, 1};
     options.threads = threads;
-    options.stack_bytes = std::max(options.stack_bytes, stack_bytes_min);
     machine = std::make_unique<aplib::Machine>(options);
   }
   return *machine;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Shared: what cells 0 and 1 have at the same place of their slots, so that each can name the other's by its own address: a variable of their tasks.
+// Shared: what cells 0 and 1 have at the same place of their slots, so that each can name the other's by its own address.
 #pragma once
 
 #include <array>
@@ -17,7 +17,9 @@ struct Shared {
   static constexpr std::size_t bytes_max = 4U << 20;
   static constexpr std::size_t line = 64;
 
-  alignas(line) std::array<std::byte, bytes_max> body;  // touched as far as it is used
+  Shared() noexcept {}  // not defaulted: the body stays as it is, to be touched as far as it is used
+
+  alignas(4096) std::array<std::byte, bytes_max> body;
   alignas(line) std::uint64_t word = 0;  // a small object and its flag share a line, as in a user's struct
   aplib::Flag beside_word;
   alignas(line) aplib::Flag arrived;
@@ -29,7 +31,8 @@ template <class Act>
 double with_shared(aplib::Machine& machine, Act act) {
   double seconds = 0;
   run_placed(machine, [&seconds, &act] {
-    Shared shared;
+    const auto memory = aplib::make_symmetric<Shared>();
+    Shared& shared = *memory;
     const bool first = aplib::this_cell::id() == aplib::CellId{0};
     aplib::barrier();
     const double mine = act(shared, first);
