@@ -80,6 +80,12 @@ ProviderChoice choose_provider(const PortSettings& settings) {
     const std::string_view name = info->fabric_attr->prov_name;
     if (others.find(name) == std::string::npos) others += (others.empty() ? "" : ", ") + std::string(name);
   }
+  if (best != nullptr && !settings.address.empty() && !speaks_ip(*best)) {
+    // shm takes the host's address for a name of its own, which no two processes can have.
+    PortSettings anywhere = settings;
+    anywhere.address.clear();
+    return choose_provider(anywhere);
+  }
   if (best != nullptr) return {ProviderInfo(library.dupinfo(best)), {}};
   if (!settings.provider.empty()) {
     return {nullptr, fmt::format("libfabric finds no provider for {} with reliable datagrams and remote memory; "
