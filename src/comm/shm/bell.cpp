@@ -36,7 +36,7 @@ void silence(int descriptor) noexcept {
   std::uint64_t count = 0;
   iovec into{&count, sizeof count};
   // Never blocks, even if a peer, which holds the same open file, has asked the system for that.
-  if (::preadv2(descriptor, &into, 1, -1, RWF_NOWAIT) >= 0 || errno == EAGAIN) return;
+  if (::preadv2(descriptor, &into, 1, -1, RWF_NOWAIT) >= 0 || errno == EAGAIN || !rings(descriptor)) return;
   [[maybe_unused]] const ssize_t read = ::read(descriptor, &count, sizeof count);
 }
 
@@ -70,7 +70,7 @@ void Bell::disarm() noexcept {
   std::atomic<std::uint32_t>& asleep = board().asleep;
   asleep.store(asleep.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // relaxed: a ring too many
   // It rings until all who slept have heard it. What rings now was for a sleeper that is awake.
-  if (rings(descriptor_.number())) silence(descriptor_.number());
+  silence(descriptor_.number());
 }
 
 void Bell::sleep(std::optional<std::chrono::nanoseconds> timeout) const noexcept {
