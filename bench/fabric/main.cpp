@@ -22,6 +22,8 @@ using bench_module::Wire;
 
 constexpr double sample_seconds = 0.002;  // short: what disturbs the machine is then in few samples
 constexpr int samples = 25;
+constexpr int samples_min = 3;
+constexpr double all_samples_seconds = 0.25;  // no more samples after this time
 
 struct Work {
   std::string what;
@@ -35,7 +37,7 @@ void meet(Endpoint& end) {
 }
 
 double perform(Endpoint& end, const Work& work, bool near, std::uint64_t count) {
-  const std::uint64_t warm = std::min<std::uint64_t>(count / 5 + 4, 1000);
+  const std::uint64_t warm = std::min<std::uint64_t>(count / 5 + 1, 1000);
   meet(end);
   double start = now_seconds();
   for (std::uint64_t i = 1; i <= warm + count; ++i) {
@@ -73,7 +75,9 @@ double near_process(const std::string& provider, const Wire& wire, const Work& w
     count = std::min<std::uint64_t>(next, count * 200);
   }
   std::vector<double> values;
-  for (int i = 0; i < samples; ++i) values.push_back(timed(end, wire, work, count) / static_cast<double>(count));
+  const double begun = now_seconds();
+  for (int i = 0; i < samples && (i < samples_min || now_seconds() - begun < all_samples_seconds); ++i)
+    values.push_back(timed(end, wire, work, count) / static_cast<double>(count));
   timed(end, wire, work, 0);
   return apbench::summarize(values).median;
 }

@@ -28,6 +28,8 @@ using bench_module::Wire;
 
 constexpr double sample_seconds = 0.002;  // short: what disturbs the machine is then in few samples
 constexpr int samples = 25;
+constexpr int samples_min = 3;
+constexpr double all_samples_seconds = 0.25;  // no more samples after this time
 constexpr std::size_t word_bytes = sizeof(std::uint64_t);
 
 enum class Kind : std::uint8_t { end, ping_pong, window, put, put_window, get_window };
@@ -117,7 +119,7 @@ double perform(End& end, const Order& order, bool near, std::uint64_t warm) {
 }
 
 double timed(End& end, const Wire& wire, Order order, std::uint64_t count) {
-  const std::uint64_t warm = std::min<std::uint64_t>(count / 5 + 4, order.kind == Kind::window ? 100 : 10'000);
+  const std::uint64_t warm = std::min<std::uint64_t>(count / 5 + 1, order.kind == Kind::window ? 100 : 10'000);
   order.count = warm + count;
   wire.tell(order);
   return perform(end, order, true, warm);
@@ -136,7 +138,9 @@ double seconds_of(End& end, const Wire& wire, const Order& order) {
     count = std::min<std::uint64_t>(next, count * 200);
   }
   std::vector<double> values;
-  for (int i = 0; i < samples; ++i) values.push_back(timed(end, wire, order, count) / static_cast<double>(count));
+  const double begun = now_seconds();
+  for (int i = 0; i < samples && (i < samples_min || now_seconds() - begun < all_samples_seconds); ++i)
+    values.push_back(timed(end, wire, order, count) / static_cast<double>(count));
   return apbench::summarize(values).median;
 }
 

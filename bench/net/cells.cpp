@@ -25,6 +25,8 @@ constexpr std::int32_t data_type = 2;
 constexpr std::int32_t ack_type = 3;
 constexpr double sample_seconds = 0.002;  // short: what disturbs the machine is then in few samples
 constexpr int samples = 25;
+constexpr int samples_min = 3;
+constexpr double all_samples_seconds = 0.25;  // no more samples after this time
 
 enum class Kind : std::uint8_t { end, ping_pong, window, sum };
 
@@ -145,7 +147,7 @@ void tell_all(const Order& order) {
 
 // Seconds of `count` operations after some that warm up.
 double timed(Order order, std::uint64_t count) {
-  const std::uint64_t warm = std::min<std::uint64_t>(count / 5 + 4, order.kind == Kind::window ? 100 : 10'000);
+  const std::uint64_t warm = std::min<std::uint64_t>(count / 5 + 1, order.kind == Kind::window ? 100 : 10'000);
   order.count = warm + count;
   tell_all(order);
   End end(order);
@@ -190,7 +192,9 @@ double median(std::vector<double> values) {
 double seconds_of(const Order& order) {
   const std::uint64_t count = calibrated(order);
   std::vector<double> values;
-  for (int i = 0; i < samples; ++i) values.push_back(timed(order, count) / static_cast<double>(count));
+  const double begun = now();
+  for (int i = 0; i < samples && (i < samples_min || now() - begun < all_samples_seconds); ++i)
+    values.push_back(timed(order, count) / static_cast<double>(count));
   return median(values);
 }
 

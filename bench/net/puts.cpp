@@ -20,6 +20,8 @@ namespace {
 
 constexpr double sample_seconds = 0.002;  // short: what disturbs the machine is then in few samples
 constexpr int samples = 25;
+constexpr int samples_min = 3;
+constexpr double all_samples_seconds = 0.25;  // no more samples after this time
 constexpr std::size_t bytes_max = 4U << 20;
 constexpr std::uint64_t warm_windows_max = 100;
 
@@ -61,7 +63,7 @@ void get_window(std::span<std::byte> in, std::uint64_t window) {
 
 // Both cells: some operations that warm up, then `count`. Seconds of these.
 double perform(const Work& work, std::uint64_t count) {
-  const std::uint64_t warm = std::min<std::uint64_t>(count / 5 + 2, work.stream() ? warm_windows_max : 10'000);
+  const std::uint64_t warm = std::min<std::uint64_t>(count / 5 + 1, work.stream() ? warm_windows_max : 10'000);
   const std::span<std::byte> mine = std::span<std::byte>(local).first(work.bytes);
   arrived.reset();
   counter = 0;
@@ -104,7 +106,9 @@ double seconds_of(const Work& work) {
     count = std::min<std::uint64_t>(next, count * 200);
   }
   std::vector<double> values;
-  for (int i = 0; i < samples; ++i) values.push_back(timed(work, count) / static_cast<double>(count));
+  const double begun = now();
+  for (int i = 0; i < samples && (i < samples_min || now() - begun < all_samples_seconds); ++i)
+    values.push_back(timed(work, count) / static_cast<double>(count));
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
 }
