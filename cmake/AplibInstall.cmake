@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# What `cmake --install` puts where. Users find it with find_package(aplib) (targets aplib::aplib, aplib::cellos_main) or with
+# What `cmake --install` puts where. Users find it with find_package(aplib) (targets aplib::aplib, aplib::cellos_main, aplib::comm_module) or with
 # pkg-config (aplib, aplib-cellos). The installed tree can be moved as a whole: nothing in it holds an absolute path.
 include(CMakePackageConfigHelpers)
 
@@ -9,6 +9,13 @@ install(TARGETS aplib EXPORT aplib-targets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT aplib_runtime NAMELINK_COMPONENT aplib_development)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/aplib DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   COMPONENT aplib_development FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h")
+
+# What a plug-in is compiled with: headers alone, since it links nothing of APlib.
+add_library(aplib_comm_module INTERFACE)
+target_include_directories(aplib_comm_module INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+set_target_properties(aplib_comm_module PROPERTIES EXPORT_NAME comm_module)
+install(TARGETS aplib_comm_module EXPORT aplib-targets COMPONENT aplib_development)
 
 # The main() of historical programs, which have host_main and cell_main instead.
 if(TARGET aplib_cellos_main)

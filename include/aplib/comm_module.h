@@ -4,7 +4,7 @@
  *   #include <aplib/comm_module.h>
  *   APLIB_COMM_REQUIRE(1, 0);                                   what this source needs of the interface, checked when it is compiled
  *   static int32_t my_open(...) { ... }                         ...
- *   APLIB_COMM_EXPORT const aplib_comm_plugin aplib_comm_plugin_entry = {.head = APLIB_COMM_HEAD, .name = "mine", .open = my_open, ...};
+ *   const aplib_comm_plugin aplib_comm_plugin_entry = {.head = APLIB_COMM_HEAD, .name = "mine", .open = my_open, ...};
  *
  * Life: APlib opens the file, reads aplib_comm_plugin_entry, and never closes the file again. For a machine of several processes, in each of them:
  *

@@ -15,6 +15,7 @@
 
 #include "aplib/error.hpp"
 #include "aplib/machine.hpp"
+#include "comm/mixed/mixed_port.hpp"
 #include "kernel/program_summary.hpp"
 #include "kernel/programs.hpp"
 #include "launch/command_line.hpp"
@@ -144,16 +145,15 @@ int run(const CommandLine& line, const std::string& prefix) {
 int list_modules(const Options& options) {
   const comm::PortSettings here{.address = "127.0.0.1",
                                 .ports = options.ports,
-                                .host = describe_this_host().host_id,
+                                .host = shared_memory_domain(),
                                 .key = comm::JobKey::make(),
                                 .secure = comm::secure_from(options.secure),
                                 .streams = options.streams,
                                 .provider = options.provider};
-  const bool one = options.module != "auto";
-  const std::vector<comm::FoundModule> found = comm::find_modules(options.module_path, one ? options.module : "");
+  const std::vector<comm::FoundModule> found = comm::find_modules(options.module_path);
   fmt::print("{}", module_table(found, here));
-  if (one && comm::kind_of(found, options.module) == nullptr)
-    throw Error(Errc::bad_option, comm::unknown_module(found, options.module));
+  for (const std::string& name : comm::wished_modules(options.module))
+    if (comm::kind_of(found, name) == nullptr) throw Error(Errc::bad_option, comm::unknown_module(found, name));
   return 0;
 }
 

@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(Plugin, Conformance,
                                                  [](std::uint32_t processes) {
                                                    return std::make_unique<ExportedLoop>(processes);
                                                  }},
-                                         file("tcp"), file("shm")),
+                                         file("tcp"), file("shm"), file("example")),
                          subject_name);
 
 }  // namespace

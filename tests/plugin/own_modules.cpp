@@ -6,7 +6,7 @@
 namespace aplib::comm::test {
 
 std::span<const FoundModule> own_modules() {
-  static const std::vector<FoundModule> found = find_modules("");
+  static const std::vector<FoundModule> found = find_modules(EXAMPLE_MODULES);
   return found;
 }
 

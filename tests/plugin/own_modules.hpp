@@ -8,7 +8,7 @@
 
 namespace aplib::comm::test {
 
-/// The plug-ins of this build.
+/// The plug-ins of this build, and the example.
 std::span<const FoundModule> own_modules();
 
 /// The one of that name. Throws std::runtime_error where there is none.

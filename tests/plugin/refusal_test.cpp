@@ -127,7 +127,7 @@ TEST(Modules, OursAreFoundBestFirst) {
     if (each.kind) names.push_back(each.kind->name());
   }
   EXPECT_EQ(names.front(), "shm");
-  EXPECT_EQ(names.back(), "tcp");
+  EXPECT_EQ(names.back(), "example");
 }
 
 TEST(Modules, OneAloneIsOpenedByItsFilesName) {

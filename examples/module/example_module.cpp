@@ -1,0 +1,556 @@
+// SPDX-License-Identifier: MIT
+// A module in one file, against <aplib/comm_module.h> alone: frames between processes of one host and one user, over AF_UNIX sockets that carry packets. docs/write-a-module.md walks
+// through it.
+//
+// One socket per pair: the process with the lower number connects when it starts, and says hello. A frame is a packet of header and body; a large one has more packets behind it. The last
+// packet of a connection is the mark of an ordered end.
+#include <aplib/comm_module.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+APLIB_COMM_REQUIRE(1, 0);
+
+namespace {
+
+constexpr std::size_t packet_bytes_max = 32 * 1024;  // Every socket takes packets of this size.
+constexpr std::size_t poll_bytes_max = 64 * 1024;    // Of each peer.
+constexpr std::uint64_t end_mark = ~std::uint64_t{0};
+constexpr std::uint64_t is_bell = 1ULL << 32, is_caller = 2ULL << 32;  // What epoll tells; less: number of a peer.
+
+constexpr std::size_t name_at = offsetof(sockaddr_un, sun_path) + 1;  // Of an abstract socket: behind a 0.
+
+struct Hello {
+  std::uint8_t key[APLIB_COMM_KEY_BYTES];
+  std::uint32_t self;
+};
+
+struct Header {
+  aplib_comm_label label;
+  std::uint64_t bytes;  // Of the body, or end_mark.
+};
+
+struct Peer {
+  // With the module's mutex:
+  int socket = -1;              // Not connected yet.
+  bool over = false;            // Lost, or ended in order: nothing comes, and what is sent is dropped.
+  bool unwanted = false;        // The host did not want its frames when it was asked last.
+  std::uint32_t watched = 0;    // Events that epoll looks for.
+  std::deque<std::string> out;  // Packets that the system has not taken.
+  std::atomic<std::uint64_t> queued{0};
+  // Of the thread that polls: the large frame under way.
+  Header large{};
+  char* target = nullptr;
+  std::uint64_t got = 0;
+};
+
+std::int32_t fail(aplib_comm_error* error, std::int32_t status, const std::string& text) {
+  std::snprintf(error->text, sizeof error->text, "example: %s", text.c_str());
+  return status;
+}
+
+/// No exception leaves a plug-in. All that is thrown here is that memory is short.
+template <class Call>
+std::int32_t guarded(aplib_comm_error* error, Call&& call) noexcept {
+  try {
+    return call();
+  } catch (const std::exception& thrown) {
+    return fail(error, APLIB_COMM_EXHAUSTED, thrown.what());
+  }
+}
+
+int packet_socket() { return ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); }
+
+bool same_user(int socket) {
+  ucred other{};
+  socklen_t bytes = sizeof other;
+  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &other, &bytes) == 0 && other.uid == ::getuid();
+}
+
+}  // namespace
+
+struct aplib_comm_port {
+  int listener = -1;
+  std::string endpoint;  // "HOST@NAME", NAME that of an abstract socket.
+  Hello hello{};
+  ~aplib_comm_port() {
+    if (listener >= 0) ::close(listener);
+  }
+};
+
+struct aplib_comm_module {
+  Hello hello{};
+  std::vector<std::string> endpoints;
+  std::unique_ptr<Peer[]> peers;
+  const aplib_comm_receiver* up = nullptr;
+  int listener = -1, epoll = ::epoll_create1(EPOLL_CLOEXEC), bell = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  std::mutex mutex;  // Never held in an upcall: upcalls send.
+  bool closed = false;
+  std::vector<int> callers;         // Have not said hello yet.
+  char packet[packet_bytes_max]{};  // To be sent; with the mutex. Not on the stack, which may be small.
+  char buffer[packet_bytes_max]{};  // Received; of the thread that polls.
+  std::vector<std::uint32_t> gone;  // Not there when we called.
+  bool any_unwanted = false;        // Of the thread that polls.
+  std::atomic<std::uint64_t> waiting{0}, sent{0}, sent_bytes{0}, received{0}, received_bytes{0}, calls{0}, refused{0};
+
+  ~aplib_comm_module() {
+    close(0);
+    for (const int descriptor : {epoll, bell}) ::close(descriptor);
+  }
+  std::uint32_t count() const { return static_cast<std::uint32_t>(endpoints.size()); }
+  bool is_peer(std::uint32_t number) const {
+    return number < count() && number != hello.self && !endpoints[number].empty();
+  }
+  void watch(int descriptor, int operation, std::uint32_t events, std::uint64_t what) const {
+    epoll_event event{};
+    event.events = events;
+    event.data.u64 = what;
+    ::epoll_ctl(epoll, operation, descriptor, &event);
+  }
+  /// Nobody is woken for what nobody takes. With the mutex.
+  void watch(std::uint32_t number) {
+    Peer& peer = peers[number];
+    if (peer.socket < 0) return;
+    std::uint32_t events = 0;
+    if (!peer.over && !peer.unwanted) events |= EPOLLIN;
+    if (!peer.over && !peer.out.empty()) events |= EPOLLOUT;
+    if (events == peer.watched) return;
+    const int operation = events == 0 ? EPOLL_CTL_DEL : peer.watched == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+    watch(peer.socket, operation, events, number);
+    peer.watched = events;
+  }
+
+  // --- Sending; with the mutex ---
+
+  void drop(Peer& peer) {
+    peer.out.clear();
+    waiting -= peer.queued.exchange(0);
+  }
+  /// Whether the packet is off our hands: taken; or nobody is there any more, which shows when the socket is read.
+  bool put(const Peer& peer, const char* bytes, std::size_t count) {
+    if (peer.socket < 0) return false;
+    ++calls;
+    return ::send(peer.socket, bytes, count, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 || errno == EPIPE || errno == ECONNRESET;
+  }
+  void put_or_queue(std::uint32_t to, std::size_t bytes) {
+    Peer& peer = peers[to];
+    if (peer.out.empty() && put(peer, packet, bytes)) return;
+    peer.out.emplace_back(packet, bytes);
+    peer.queued += bytes;
+    waiting += bytes;
+    watch(to);
+  }
+  void put_queued() {
+    for (std::uint32_t number = 0; number < count(); ++number) {
+      Peer& peer = peers[number];
+      while (!peer.out.empty() && put(peer, peer.out.front().data(), peer.out.front().size())) {
+        peer.queued -= peer.out.front().size();
+        waiting -= peer.out.front().size();
+        peer.out.pop_front();
+      }
+      watch(number);
+    }
+  }
+  void send(std::uint32_t to, const Header& header, const char* body) {
+    const std::uint64_t bytes = header.bytes == end_mark ? 0 : header.bytes;
+    std::uint64_t at = std::min<std::uint64_t>(bytes, packet_bytes_max - sizeof header);
+    std::memcpy(packet, &header, sizeof header);
+    if (at != 0) std::memcpy(packet + sizeof header, body, at);
+    put_or_queue(to, sizeof header + at);
+    try {
+      for (std::uint64_t next = 0; at < bytes; at += next) {
+        next = std::min<std::uint64_t>(bytes - at, packet_bytes_max);
+        std::memcpy(packet, body + at, next);
+        put_or_queue(to, next);
+      }
+    } catch (...) {  // Half a frame is worse than none: both sides will see the connection end.
+      ::shutdown(peers[to].socket, SHUT_RDWR);
+      throw;
+    }
+  }
+  void flush() {
+    if (waiting == 0) return;
+    const std::lock_guard lock(mutex);
+    admit();
+    put_queued();
+  }
+
+  // --- Connections; with the mutex ---
+
+  void admit() {
+    for (int caller = 0;
+         callers.size() < 64 && (caller = ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;) {
+      callers.push_back(caller);
+      watch(caller, EPOLL_CTL_ADD, EPOLLIN, is_caller);
+    }
+    callers.erase(std::remove_if(callers.begin(), callers.end(), [this](int caller) { return admit(caller); }),
+                  callers.end());
+  }
+  /// Whether it has said who it is; then it is a peer, or gone.
+  bool admit(int caller) {
+    Hello theirs{};
+    const ssize_t bytes = ::recv(caller, &theirs, sizeof theirs, MSG_DONTWAIT);
+    if (bytes < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
+    watch(caller, EPOLL_CTL_DEL, 0, 0);
+    if (bytes == sizeof theirs && same_user(caller) && std::memcmp(theirs.key, hello.key, sizeof hello.key) == 0 &&
+        theirs.self < hello.self && is_peer(theirs.self) && peers[theirs.self].socket < 0) {
+      peers[theirs.self].socket = caller;
+      watch(theirs.self);
+      put_queued();
+    } else {
+      ++refused;
+      ::close(caller);
+    }
+    return true;
+  }
+  /// Whether somebody is there.
+  bool call(std::uint32_t number) {
+    const std::string name = endpoints[number].substr(endpoints[number].rfind('@') + 1);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    name.copy(address.sun_path + 1, sizeof address.sun_path - 1);  // The first byte is 0: abstract.
+    const auto bytes = name_at + std::min(name.size(), sizeof address.sun_path - 1);
+    const int socket = packet_socket();
+    if (socket < 0 || ::connect(socket, reinterpret_cast<sockaddr*>(&address), static_cast<socklen_t>(bytes)) != 0 ||
+        !same_user(socket) || ::send(socket, &hello, sizeof hello, MSG_NOSIGNAL) < 0) {
+      if (socket >= 0) ::close(socket);
+      return false;
+    }
+    peers[number].socket = socket;
+    watch(number);
+    return true;
+  }
+
+  // --- Receiving; the thread that polls, without the mutex ---
+
+  bool poll() {
+    if (closed) return false;
+    flush();
+    bool called = false;
+    for (const std::uint32_t number : gone) called = lose(number, "nobody listens there any more");
+    gone.clear();
+    if (any_unwanted) {
+      const std::lock_guard lock(mutex);
+      for (std::uint32_t number = 0; number < count(); ++number) {
+        peers[number].unwanted = false;
+        watch(number);
+      }
+      any_unwanted = false;
+    }
+    epoll_event events[16];
+    ++calls;
+    const int ready = ::epoll_wait(epoll, events, 16, 0);
+    for (int i = 0; i < ready; ++i) {
+      if (events[i].data.u64 == is_caller) {
+        const std::lock_guard lock(mutex);
+        admit();
+      } else if (events[i].data.u64 < count() && (events[i].events & ~std::uint32_t{EPOLLOUT}) != 0) {
+        called |= read(static_cast<std::uint32_t>(events[i].data.u64));
+      }
+    }
+    return called;
+  }
+  bool read(std::uint32_t from) {
+    Peer& peer = peers[from];
+    const bool wanted = up->wants(up->host, from) != 0;
+    int socket = -1;
+    {
+      const std::lock_guard lock(mutex);
+      peer.unwanted = !wanted;
+      any_unwanted |= !wanted;
+      watch(from);
+      if (!wanted || peer.over) return false;
+      socket = peer.socket;
+    }
+    bool called = false;
+    for (std::size_t taken = 0; taken < poll_bytes_max;) {
+      ++calls;
+      const ssize_t bytes = ::recv(socket, buffer, sizeof buffer, MSG_DONTWAIT);
+      if (bytes < 0 && errno == ECONNRESET) continue;  // Told once; then comes what it has sent before.
+      if (bytes < 0) break;
+      called = true;
+      if (bytes == 0) return lose(from, "the connection has ended");
+      if (!take(from, static_cast<std::size_t>(bytes))) break;
+      taken += static_cast<std::size_t>(bytes);
+    }
+    return called;
+  }
+  /// A packet. Whether more may follow.
+  bool take(std::uint32_t from, std::size_t bytes) {
+    Peer& peer = peers[from];
+    const char* body = buffer;
+    if (peer.target == nullptr) {
+      Header header{};
+      if (bytes < sizeof header) return !lose(from, "a damaged packet came from there");
+      std::memcpy(&header, buffer, sizeof header);
+      body += sizeof header;
+      bytes -= sizeof header;
+      if (header.bytes == end_mark) {
+        const std::lock_guard lock(mutex);
+        peer.over = true;
+        drop(peer);
+        watch(from);
+        return false;
+      }
+      if (header.bytes > APLIB_COMM_BODY_BYTES_MAX ||
+          bytes != std::min<std::uint64_t>(header.bytes, packet_bytes_max - sizeof header))
+        return !lose(from, "a damaged packet came from there");
+      if (header.bytes < APLIB_COMM_LARGE_BYTES) {
+        count_frame(bytes);
+        up->frame(up->host, from, &header.label, body, bytes);
+        return true;
+      }
+      peer.large = header;
+      peer.got = 0;
+      peer.target = static_cast<char*>(up->large_begin(up->host, from, &header.label, header.bytes));
+      if (peer.target == nullptr) return !lose(from, "a large body from there was refused");
+    }
+    if (bytes > peer.large.bytes - peer.got) return !lose(from, "a damaged packet came from there");
+    std::memcpy(peer.target + peer.got, body, bytes);
+    peer.got += bytes;
+    if (peer.got == peer.large.bytes) end_large(from, true);
+    return true;
+  }
+  void count_frame(std::uint64_t bytes) {
+    ++received;
+    received_bytes += bytes;
+  }
+  void end_large(std::uint32_t from, bool complete) {
+    Peer& peer = peers[from];
+    if (peer.target == nullptr) return;
+    peer.target = nullptr;
+    if (complete) count_frame(peer.large.bytes);
+    up->large_end(up->host, from, &peer.large.label, peer.large.bytes, complete ? 1 : 0);
+  }
+  bool lose(std::uint32_t number, const char* why) {
+    end_large(number, false);
+    {
+      const std::lock_guard lock(mutex);
+      peers[number].over = true;
+      drop(peers[number]);
+      watch(number);
+      ::shutdown(peers[number].socket, SHUT_RDWR);  // Closed later: somebody may be waiting for it.
+    }
+    up->peer_lost(up->host, number, why);
+    return true;
+  }
+
+  void wait(std::int64_t nanoseconds) {
+    flush();
+    constexpr std::int64_t nanoseconds_per_ms = 1'000'000, ms_max = 1'000'000'000;
+    const auto ms =
+        nanoseconds < 0 ? -1 : std::min((nanoseconds + nanoseconds_per_ms - 1) / nanoseconds_per_ms, ms_max);
+    epoll_event event{};
+    ::epoll_wait(epoll, &event, 1, static_cast<int>(ms));
+    hear();
+  }
+  void ring() const { (void)!::eventfd_write(bell, 1); }
+  void hear() const {
+    eventfd_t rings = 0;
+    (void)!::eventfd_read(bell, &rings);
+  }
+
+  // --- Ends; no other thread is here ---
+
+  bool close(std::int64_t linger) {
+    if (closed) return true;
+    closed = true;
+    for (std::uint32_t number = 0; number < count(); ++number) end_large(number, false);
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::nanoseconds(linger);
+    try {
+      admit();
+      for (std::uint32_t number = 0; number < count(); ++number) {
+        const Peer& peer = peers[number];
+        if (!peer.over && (peer.socket >= 0 || !peer.out.empty())) send(number, {{}, end_mark}, "");
+      }
+      while (put_rest(), waiting != 0 && std::chrono::steady_clock::now() < limit) {
+        ::usleep(200);
+        admit();
+      }
+    } catch (const std::exception&) {
+      // No memory: what is left is lost, and the others see it.
+    }
+    end();
+    return waiting == 0;
+  }
+  /// What comes now is thrown away: who waits for room to send it could not end otherwise.
+  void put_rest() {
+    for (std::uint32_t number = 0; number < count(); ++number) {
+      Peer& peer = peers[number];
+      ssize_t bytes = -1;
+      while (peer.socket >= 0 && !peer.over && (bytes = ::recv(peer.socket, buffer, sizeof buffer, MSG_DONTWAIT)) > 0)
+        continue;
+      if (bytes == 0) {
+        peer.over = true;
+        drop(peer);
+      }
+    }
+    put_queued();
+  }
+  void end() {
+    closed = true;
+    for (std::uint32_t number = 0; number < count(); ++number)
+      if (peers[number].socket >= 0) ::close(std::exchange(peers[number].socket, -1));
+    for (const int caller : callers) ::close(caller);
+    callers.clear();
+    if (listener >= 0) ::close(std::exchange(listener, -1));
+  }
+};
+
+namespace {
+
+std::string host_of(const char* endpoint) {
+  const std::string text = endpoint;
+  return text.substr(0, std::min(text.rfind('@'), text.size()));
+}
+
+std::int32_t open(const aplib_comm_plugin*, const aplib_comm_port_settings* settings, aplib_comm_port** port,
+                  aplib_comm_error* error) {
+  return guarded(error, [&] {
+    auto made = std::make_unique<aplib_comm_port>();
+    std::copy_n(settings->key, sizeof made->hello.key, made->hello.key);
+    made->listener = packet_socket();
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    auto* const socket_address = reinterpret_cast<sockaddr*>(&address);
+    socklen_t bytes = sizeof address;
+    if (made->listener < 0 ||
+        ::bind(made->listener, socket_address, sizeof address.sun_family) != 0 ||  // The system makes a name.
+        ::listen(made->listener, SOMAXCONN) != 0 || ::getsockname(made->listener, socket_address, &bytes) != 0)
+      return fail(error, APLIB_COMM_FAILED, std::string("listen on a local socket: ") + std::strerror(errno));
+    made->endpoint = std::string(settings->host) + "@" + std::string(address.sun_path + 1, bytes - name_at);
+    *port = made.release();
+    return 0;
+  });
+}
+
+std::int32_t join(aplib_comm_port* port, const aplib_comm_join_settings* settings, aplib_comm_module** module,
+                  aplib_comm_error* error) {
+  return guarded(error, [&] {
+    auto made = std::make_unique<aplib_comm_module>();
+    made->hello = port->hello;
+    made->hello.self = settings->self;
+    made->endpoints.assign(settings->endpoints, settings->endpoints + settings->processes);
+    made->peers = std::make_unique<Peer[]>(settings->processes);
+    if (made->epoll < 0 || made->bell < 0) return fail(error, APLIB_COMM_EXHAUSTED, std::strerror(errno));
+    made->listener = std::exchange(port->listener, -1);
+    made->watch(made->bell, EPOLL_CTL_ADD, EPOLLIN, is_bell);
+    made->watch(made->listener, EPOLL_CTL_ADD, EPOLLIN, is_caller);
+    *module = made.release();
+    return 0;
+  });
+}
+
+std::int32_t start(aplib_comm_module* module, const aplib_comm_receiver* receiver, aplib_comm_error* error) {
+  if (module->up != nullptr) return fail(error, APLIB_COMM_BAD_ARGUMENT, "started twice");
+  return guarded(error, [&] {
+    const std::lock_guard lock(module->mutex);
+    for (std::uint32_t number = module->hello.self + 1; number < module->count(); ++number)
+      if (module->is_peer(number) && !module->call(number)) module->gone.push_back(number);
+    module->up = receiver;
+    if (!module->gone.empty()) module->ring();  // There is something to tell.
+    return 0;
+  });
+}
+
+std::int32_t send(aplib_comm_module* module, std::uint32_t to, const aplib_comm_label* label, const void* body,
+                  std::size_t bytes, aplib_comm_error* error) {
+  return guarded(error, [&] {
+    if (!module->is_peer(to))
+      return fail(error, APLIB_COMM_BAD_ARGUMENT, "send: there is no process " + std::to_string(to) + " to send to");
+    if (bytes > APLIB_COMM_BODY_BYTES_MAX)
+      return fail(error, APLIB_COMM_BAD_ARGUMENT, "send: the body is too large: send it in parts");
+    const std::lock_guard lock(module->mutex);
+    if (module->closed || module->peers[to].over) return 0;
+    module->send(to, {*label, bytes}, static_cast<const char*>(body));
+    ++module->sent;
+    module->sent_bytes += bytes;
+    return 0;
+  });
+}
+
+void flush(aplib_comm_module* module) {
+  aplib_comm_error error;  // No memory for a caller's place in a list: it goes out later.
+  guarded(&error, [&] { return module->flush(), 0; });
+}
+
+void traffic(const aplib_comm_module* module, aplib_comm_traffic* now) {
+  now->frames_sent = module->sent;
+  now->frames_received = module->received;
+  now->bytes_sent = module->sent_bytes;
+  now->bytes_received = module->received_bytes;
+  now->system_calls = module->calls;
+  now->refused = module->refused;
+}
+
+}  // namespace
+
+const aplib_comm_plugin aplib_comm_plugin_entry = {
+    .head = APLIB_COMM_HEAD,
+    .name = "example",
+    .version = "1.0",
+    .description = "frames over local sockets, between processes of one user on one host",
+    .rank = 10,
+    // The system tells users apart, and nobody else sees what goes through its sockets.
+    .can = APLIB_COMM_KEEPS_AUTH | APLIB_COMM_KEEPS_TLS | APLIB_COMM_ONE_HOST,
+    .own = nullptr,
+    .usable =
+        [](const aplib_comm_plugin*, const aplib_comm_port_settings* settings, aplib_comm_error* error) {
+          if (*settings->host != '\0') return 0;
+          return fail(error, APLIB_COMM_FAILED, "it is not known which processes are on this host");
+        },
+    .open = open,
+    .endpoint = [](const aplib_comm_port* port) { return port->endpoint.c_str(); },
+    .joins =
+        [](const aplib_comm_plugin*, const char* one, const char* other) {
+          aplib_comm_error error;  // Without memory they do not join.
+          return std::max(
+              0, guarded(&error, [&] { return int{!host_of(one).empty() && host_of(one) == host_of(other)}; }));
+        },
+    .join = join,
+    .close_port = [](aplib_comm_port* port) { delete port; },
+    .start = start,
+    .send = send,
+    .queued = [](const aplib_comm_module* module,
+                 std::uint32_t to) { return module->is_peer(to) ? module->peers[to].queued.load() : 0; },
+    .flush = flush,
+    .poll = [](aplib_comm_module* module,
+               aplib_comm_error* error) { return guarded(error, [&] { return int{module->poll()}; }); },
+    .wait = [](aplib_comm_module* module, std::int64_t nanoseconds,
+               aplib_comm_error* error) { return guarded(error, [&] { return module->wait(nanoseconds), 0; }); },
+    .wake = [](aplib_comm_module* module) { module->ring(); },
+    .close = [](aplib_comm_module* module, std::int64_t linger,
+                aplib_comm_error*) { return int{module->close(linger)}; },
+    .destroy = [](aplib_comm_module* module) { delete module; },
+    .traffic = traffic,
+    .describe =
+        [](const aplib_comm_module* module, std::uint32_t peer, char* text, std::size_t bytes) {
+          std::snprintf(text, bytes, "example %s", module->is_peer(peer) ? module->endpoints[peer].c_str() : "nowhere");
+        },
+    .abandon = [](aplib_comm_module* module) { return module->end(), 1; },
+    // To sleep on several modules at once: an epoll descriptor can be waited for like any.
+    .descriptor = [](aplib_comm_module* module) { return module->epoll; },
+    .arm = [](aplib_comm_module* module, aplib_comm_error*) { return flush(module), 1; },
+    .disarm = [](aplib_comm_module* module) { module->hear(); },
+    // Remote memory is left out.
+    .reaches_memory = nullptr,
+    .expose = nullptr,
+    .conceal = nullptr,
+    .write = nullptr,
+    .read = nullptr};
