@@ -21,10 +21,10 @@ constexpr std::size_t mib = 1U << 20;
 struct Module {
   const char* name;
   const char* module;
-  const char* provider;  // of rdma
+  const char* provider;  // of rdma; empty: what hardware there is
 };
-constexpr std::array modules{Module{"tcp", "tcp", ""}, Module{"shm", "shm", ""}, Module{"rdma-tcp", "rdma", "tcp"},
-                             Module{"rdma-shm", "rdma", "shm"}};
+constexpr std::array modules{Module{"tcp", "tcp", ""}, Module{"shm", "shm", ""}, Module{"rdma", "rdma", ""},
+                             Module{"rdma-tcp", "rdma", "tcp"}, Module{"rdma-shm", "rdma", "shm"}};
 
 enum class By { module, message, put };
 

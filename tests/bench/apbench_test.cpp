@@ -172,8 +172,9 @@ INSTANTIATE_TEST_SUITE_P(
                   {"switch", "--bytes", "8"},
                   "--bytes: the chosen benchmarks have no sizes; latency, bandwidth, put, get, hosts, module and "
                   "floors have"},
-        Complaint{
-            "UnknownModule", {"module", "--module", "pigeon"}, "--module: pigeon not in {tcp,shm,rdma-tcp,rdma-shm}"},
+        Complaint{"UnknownModule",
+                  {"module", "--module", "pigeon"},
+                  "--module: pigeon not in {tcp,shm,rdma,rdma-tcp,rdma-shm}"},
         Complaint{"NoSamples", {"switch", "--samples", "0"}, "--samples: Value 0 not in range"},
         Complaint{"UnknownOption", {"switch", "--nope"}, "--nope"}),
     [](const auto& row) { return row.param.name; });
