@@ -231,6 +231,39 @@ class Chaos(unittest.TestCase):
         errors = self.check_end(running, 2, r"^aprun: .*ws3.*/opt/no/aprun.*; nothing was started$")
         self.assertEqual(running.lines, [], errors)
 
+    # Two processes on each of two hosts: shared memory inside a host, sockets between them.
+    TWO_AND_TWO = {"nodes": 2, "host_more": {"ws1": "count = 2", "ws2": "count = 2"}}
+
+    def test_mixture_chosen(self):
+        running = self.run_machine(arguments=[0, 8], **self.TWO_AND_TWO)
+        running.wait_for("all run")
+        asked = running.desk.run([BIN / "apctl", "status"], env=dict(os.environ, XDG_RUNTIME_DIR=str(running.folder)), capture_output=True, text=True)
+        ways = {tuple(words[:2]): words[2] for words in (line.split() for line in asked.stdout.partition("with  by\n")[2].splitlines())}
+        expected = {(a, b): "shm," if (a, b) in (("0", "1"), ("2", "3")) else "tcp" for a in "0123" for b in "0123" if a < b}
+        self.assertEqual(ways, expected, asked.stdout + asked.stderr)
+        running.process.send_signal(signal.SIGINT)
+        self.check_end(running, 130, "^aprun: SIGINT: stopping the machine")
+
+    def test_mixture_with_large_messages(self):
+        running = self.run_machine(arguments=[300, 300000], **self.TWO_AND_TWO)
+        self.check_end(running, 0, None, 0)
+        self.assertIn("all done", running.lines)
+
+    def test_mixture_with_a_killed_node(self):
+        running = self.run_machine(**self.TWO_AND_TWO)
+        running.wait_for("all run")
+        self.a_moment()
+        host = self.random.choice(running.hosts)
+        os.kill(running.node(host), signal.SIGKILL)
+        self.check_end(running, LOST, rf"^aprun: {host.name}-[12] \(cells \d-\d\) is lost: its process was killed by signal 9 \(Killed\); the machine stops$")
+
+    def test_pair_without_module(self):
+        running = self.run_machine(comm_more='module = "shm"', nodes=2)
+        got, errors = running.end()
+        self.assertEqual((got, running.lines), (2, []))
+        one_message(errors, r"^aprun: ws[12] is not ready: no module joins it to ws[12]: it has shm, ws[12] has shm; .*; nothing was started$")
+        running.check_nothing_left()
+
     def test_host_that_does_not_start(self):
         running = self.run_machine(host_more={"ws2": "launch = \"command\"\ncommand = '''read -r key; echo out of order >&2; exit 3; {cmd}'''"})
         got, errors = running.end()
