@@ -17,8 +17,8 @@ std::uint32_t in_charge(std::uint32_t first, Peer a, Peer b) { return (a + b + f
 /// A loop joins all processes of its net. Here one end of it knows only those it is in charge of.
 class LoopForSome final : public Module, private Receiver {
  public:
-  LoopForSome(std::unique_ptr<Module> loop, std::vector<bool> known)
-      : loop_(std::move(loop)), known_(std::move(known)) {}
+  LoopForSome(std::unique_ptr<Module> loop, std::vector<bool> known, bool deaf)
+      : loop_(std::move(loop)), known_(std::move(known)), deaf_(deaf) {}
 
   const char* name() const noexcept override { return loop_->name(); }
   void start(Receiver& receiver) override {
@@ -34,7 +34,7 @@ class LoopForSome final : public Module, private Receiver {
   }
   void wait(std::optional<std::chrono::nanoseconds> timeout) override { loop_->wait(timeout); }
   void wake() noexcept override { loop_->wake(); }
-  int descriptor() noexcept override { return loop_->descriptor(); }
+  int descriptor() noexcept override { return deaf_ ? -1 : loop_->descriptor(); }
   bool arm() override { return loop_->arm(); }
   void disarm() noexcept override { loop_->disarm(); }
   bool reaches_memory(Peer peer) const noexcept override { return loop_->reaches_memory(peer); }
@@ -72,6 +72,7 @@ class LoopForSome final : public Module, private Receiver {
 
   std::unique_ptr<Module> loop_;
   std::vector<bool> known_;
+  const bool deaf_;  // It has no descriptor.
   Receiver* receiver_ = nullptr;
   bool only_kept_back_ = false;  // The only upcall of this poll, as far as can be told.
 };
@@ -85,6 +86,7 @@ class MixedNet final : public Net {
     std::uint32_t turn;  ///< Which of them has the pair 0, 1.
     Secure secure = Secure::auth;
     LoopFaults faults{};
+    bool deaf = false;  ///< The loops have no descriptors.
   };
 
   MixedNet(std::uint32_t processes, const Mixture& mixture) : processes_(processes), mixture_(mixture) {
@@ -106,7 +108,7 @@ class MixedNet final : public Net {
       if (loops_[i]) {
         std::vector<bool> known;
         for (Peer peer = 0; peer < processes_; ++peer) known.push_back(in_charge(mixture_.turn, process, peer) == i);
-        modules.push_back(std::make_unique<LoopForSome>(loops_[i]->module(process), std::move(known)));
+        modules.push_back(std::make_unique<LoopForSome>(loops_[i]->module(process), std::move(known), mixture_.deaf));
       } else {
         modules.push_back(tcps_[i]->module(process));
       }
@@ -149,6 +151,7 @@ std::vector<Subject> subjects() {
 #if !defined(__SANITIZE_THREAD__)  // the same threads again
   all.push_back(subject("loop_loop", {Kind::loop, Kind::loop, 1}));
 #endif
+  all.push_back(subject("deaf_tcp", {.first = Kind::loop, .second = Kind::tcp, .turn = 0, .deaf = true}));
   return all;
 }
 

@@ -21,11 +21,6 @@ MixedModule::MixedModule(Peer self, std::vector<std::unique_ptr<Module>> modules
                 fmt::format("{} modules cannot be mixed: 1 to {} can", modules.size(), modules_max));
   }
   for (auto& module : modules) {
-    if (module->descriptor() < 0) {
-      throw Error(Errc::bad_argument, fmt::format("{}: this module cannot be used together with others, because it has "
-                                                  "no descriptor to sleep on: name one module for all",
-                                                  module->name()));
-    }
     name_ += fmt::format("{}{}", name_.empty() ? "" : "+", module->name());
     parts_.push_back({std::move(module)});
   }
@@ -42,7 +37,10 @@ void MixedModule::no_peer(Peer peer, const char* call) const {
 }
 
 void MixedModule::start(Receiver& receiver) {
-  for (Part& part : parts_) part.module->start(receiver);
+  for (Part& part : parts_) {
+    part.module->start(receiver);
+    if (part.module->descriptor() < 0) part.sleeper = std::make_unique<Sleeper>(*part.module, bell_);
+  }
 }
 
 void MixedModule::flush() noexcept {
@@ -92,9 +90,14 @@ void MixedModule::wait(std::optional<std::chrono::nanoseconds> timeout) {
   bell_.begin();
   const bool sleep = [&] {
     while (armed < parts_.size()) {
-      Module& module = *parts_[armed].module;
-      entries[++armed] = {module.descriptor(), POLLIN, 0};
-      if (!module.arm()) return false;
+      const Part& part = parts_[armed];
+      entries[++armed] = {part.module->descriptor(), POLLIN, 0};  // poll(2) leaves out -1
+      if (part.sleeper) {
+        part.module->flush();
+        part.sleeper->arm();
+      } else if (!part.module->arm()) {
+        return false;
+      }
     }
     return true;
   }();
@@ -108,7 +111,10 @@ void MixedModule::wait(std::optional<std::chrono::nanoseconds> timeout) {
     }
     ::ppoll(entries.data(), armed + 1, timeout ? &time : nullptr, nullptr);
   }
-  while (armed != 0) parts_[--armed].module->disarm();
+  while (armed != 0) {
+    const Part& part = parts_[--armed];
+    part.sleeper ? part.sleeper->disarm() : part.module->disarm();
+  }
   bell_.end();
   ask_all_.store(true, std::memory_order_relaxed);  // relaxed: see poll()
 }
@@ -119,6 +125,7 @@ bool MixedModule::close(std::chrono::nanoseconds linger) {
   bool all = true;
   // One after the other, and everywhere in the same order, so that nobody waits in a circle.
   for (Part& part : parts_) {
+    part.sleeper.reset();
     const std::chrono::nanoseconds left = limit - std::chrono::steady_clock::now();
     all &= part.module->close(std::max(left, std::chrono::nanoseconds(0)));
   }
@@ -128,7 +135,10 @@ bool MixedModule::close(std::chrono::nanoseconds linger) {
 bool MixedModule::abandon() {
   closed_ = true;
   bool all = true;
-  for (Part& part : parts_) all &= part.module->abandon();
+  for (Part& part : parts_) {
+    part.sleeper.reset();
+    all &= part.module->abandon();
+  }
   return all;
 }
 

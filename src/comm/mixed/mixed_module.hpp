@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "comm/bell.hpp"
+#include "comm/mixed/sleeper.hpp"
 #include "comm/module.hpp"
 
 namespace aplib::comm {
@@ -21,7 +22,7 @@ class MixedModule final : public Module {
  public:
   static constexpr std::size_t modules_max = 15;
 
-  /// `modules`: the one whose poll is to come first first, each with a descriptor(). `in_charge`: by peer, the number of its module; that of the process itself is not used. Throws Error(bad_argument),
+  /// `modules`: the one whose poll is to come first first; for those without a descriptor() a thread sleeps. `in_charge`: by peer, the number of its module; that of the process itself is not used. Throws Error(bad_argument),
   /// Error(exhausted).
   MixedModule(Peer self, std::vector<std::unique_ptr<Module>> modules, std::vector<std::uint32_t> in_charge);
 
@@ -80,6 +81,7 @@ class MixedModule final : public Module {
   struct Part {
     std::unique_ptr<Module> module;
     Asked asked{};
+    std::unique_ptr<Sleeper> sleeper{};  // Null: it has a descriptor, or was not started.
   };
 
   [[nodiscard]] Module& of(Peer peer, const char* call) const {
@@ -91,9 +93,9 @@ class MixedModule final : public Module {
 
   const Peer self_;
   std::vector<Module*> by_peer_;  // Null: oneself.
+  Bell bell_;                     // Before the parts, whose sleepers ring it.
   std::vector<Part> parts_;
   std::atomic<bool> ask_all_{true};
-  Bell bell_;
   std::string name_;
   bool closed_ = false;
 };
