@@ -4,9 +4,12 @@
 #include <fmt/format.h>
 #include <rdma/fi_errno.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 namespace aplib::comm {
@@ -16,6 +19,17 @@ constexpr std::uint32_t api = FI_VERSION(1, 9);  // The oldest with all that is 
 
 // Hardware first, the best first. What stands behind is only taken by name: it has no gain over the tcp module, or does not leave the host.
 constexpr std::array<std::string_view, 6> with_hardware{"cxi", "verbs", "efa", "opx", "psm3", "psm2"};
+
+/// Where the system lists the devices of those above. To ask libfabric takes it tens of milliseconds, or hundreds, on a host that has none.
+constexpr std::array<const char*, 3> device_folders{"/sys/class/infiniband", "/sys/class/cxi", "/sys/class/hfi1"};
+
+bool any_device() {
+  return std::any_of(device_folders.begin(), device_folders.end(), [](const char* folder) {
+    std::error_code error;
+    const std::filesystem::directory_iterator first(folder, error);
+    return !error && first != std::filesystem::directory_iterator();
+  });
+}
 
 /// "verbs;ofi_rxm" is verbs.
 bool is_provider(const fi_info& info, std::string_view name) {
@@ -45,6 +59,11 @@ bool speaks_ip(const fi_info& info) noexcept {
 }
 
 ProviderChoice choose_provider(const PortSettings& settings) {
+  if (settings.provider.empty() && !any_device()) {
+    return {nullptr,
+            "no RDMA device is there; with provider = \"...\" others of libfabric's providers are used, which are "
+            "no faster than the module tcp"};
+  }
   const FabricLibrary& library = fabric_library();
   if (!library.why.empty()) return {nullptr, library.why};
   const ProviderInfo hints = hints_for(settings);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "launch/control/data_port.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "aplib/error.hpp"
@@ -11,12 +13,17 @@ namespace aplib::launch {
 
 DataPort::DataPort(const Options& options, const std::string& address, const comm::JobKey& key) {
   const std::vector<std::string> names = comm::wished_modules(options.module);
-  found_ = comm::find_modules(options.module_path, names.size() == 1 ? names.front() : std::string());
-  for (const std::string& name : names)
-    if (comm::kind_of(found_, name) == nullptr) throw Error(Errc::bad_option, comm::unknown_module(found_, name));
+  if (names.empty()) found_ = comm::find_modules(options.module_path);
+  // Those that are not named are not opened: some need libraries that take long to load.
+  for (const std::string& name : names) {
+    std::vector<comm::FoundModule> found = comm::find_modules(options.module_path, name);
+    if (comm::kind_of(found, name) == nullptr) throw Error(Errc::bad_option, comm::unknown_module(found, name));
+    std::ranges::move(found, std::back_inserter(found_));
+  }
   std::vector<const comm::ModuleKind*> kinds;
   for (const comm::FoundModule& each : found_)
-    if (each.kind != nullptr) kinds.push_back(each.kind.get());
+    if (each.kind != nullptr && comm::kind_of(found_, each.kind->name()) == each.kind.get())
+      kinds.push_back(each.kind.get());
   const comm::PortSettings settings{
       .address = address,
       .ports = options.ports,
