@@ -21,28 +21,30 @@ std::string secure_text(const comm::ModuleKind& kind) {
   return fmt::format("{}", fmt::join(kept, ", "));
 }
 
-Row row(const comm::FoundModule& each, const comm::PortSettings& settings) {
+Row row(const comm::FoundModule& each, bool usable) {
   const comm::ModuleKind& kind = *each.kind;
-  const std::optional<std::string> why = kind.unusable(settings);
   return {kind.name(),
           kind.version(),
           kind.one_host() ? "this host" : "any host",
           kind.has_remote_memory() ? "yes" : "no",
           secure_text(kind),
-          why ? "no: " + *why : "yes: " + kind.description(),
+          usable ? "usable" : "not here",
           each.file};
 }
 
 }  // namespace
 
 std::string module_table(std::span<const comm::FoundModule> found, const comm::PortSettings& settings) {
-  std::vector<Row> rows{{"module", "version", "reaches", "remote memory", "secure", "usable here", "file"}};
-  std::string refused;
+  std::vector<Row> rows{{"module", "version", "reaches", "remote memory", "secure", "state", "file"}};
+  std::string notes;  // Long lines, behind the table.
   for (const comm::FoundModule& each : found) {
     if (each.kind) {
-      rows.push_back(row(each, settings));
+      const std::optional<std::string> why = each.kind->unusable(settings);
+      rows.push_back(row(each, !why));
+      notes += fmt::format("{}: {}{}\n", each.kind->name(), each.kind->description(),
+                           why ? "; it cannot be used here: " + *why : std::string{});
     } else {
-      refused += fmt::format("refused: {}: {}\n", each.file, each.refusal);
+      notes += fmt::format("refused: {}: {}\n", each.file, each.refusal);
     }
   }
   std::array<std::size_t, columns> widths{};
@@ -53,7 +55,7 @@ std::string module_table(std::span<const comm::FoundModule> found, const comm::P
     for (std::size_t i = 0; i + 1 < columns; ++i) text += fmt::format("{:<{}}  ", each[i], widths[i]);
     text += each[columns - 1] + '\n';
   }
-  return text + refused;
+  return text + notes;
 }
 
 }  // namespace aplib::launch

@@ -170,9 +170,11 @@ TEST(Modules, TheTableSaysWhatEachCanDoAndWhyNot) {
   found.push_back({"/m/old.so", nullptr, "it was built for plug-in interface 3.0"});
   const PortSettings settings{.address = "127.0.0.1", .ports = {}, .host = "h", .key = JobKey::make(), .provider = {}};
   EXPECT_EQ(launch::module_table(found, settings),
-            "module  version  reaches   remote memory  secure          usable here                              file\n"
-            "tcp     0.1.0    any host  no             off, auth, tls  yes: frames over TCP, between any hosts  " +
-                file + "\nrefused: /m/old.so: it was built for plug-in interface 3.0\n");
+            "module  version  reaches   remote memory  secure          state   file\n"
+            "tcp     0.1.0    any host  no             off, auth, tls  usable  " +
+                file +
+                "\ntcp: frames over TCP, between any hosts\n"
+                "refused: /m/old.so: it was built for plug-in interface 3.0\n");
 }
 
 }  // namespace
