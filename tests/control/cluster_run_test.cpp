@@ -51,8 +51,8 @@ class Security : public ClusterRun, public ::testing::WithParamInterface<const c
 
 TEST_P(Security, MakesNoDifferenceToPrograms) {
   const std::string program = folder_.compile("count", counting);
-  const Ended ended =
-      aprun_cluster(local_cluster(folder_, 2, 1, "", std::string("secure = \"") + GetParam() + "\""), {program});
+  const Ended ended = aprun_cluster(
+      local_cluster(folder_, 2, 1, "", std::string("module = \"tcp\"\nsecure = \"") + GetParam() + "\""), {program});
   EXPECT_EQ(ended.status, 0) << ended.error;
   EXPECT_EQ(sorted_lines(ended.out), (Strings{"cell 0 of 2: 1", "cell 1 of 2: 1"}));
 }
@@ -191,6 +191,22 @@ TEST_F(ClusterRun, ADryRunAsksTheHostsAndRunsNothing) {
   EXPECT_TRUE(contains(ended.out, "2-3 (2)")) << ended.out;
   EXPECT_TRUE(contains(ended.out, "127.0.0.1")) << ended.out;
   EXPECT_FALSE(contains(ended.out, "cell 0 of")) << ended.out;
+}
+
+TEST_F(ClusterRun, NamesOfModulesAreOrders) {
+  const std::string program = folder_.compile("count", counting);
+  const std::string file = local_cluster(folder_, 2, 1);
+  const auto dry_run = [&](const char* modules) {
+    return aprun_cluster(file, {"--module", modules, "--dry-run", program});
+  };
+  EXPECT_TRUE(contains(dry_run("auto").out, "messages     the best of shm, ")) << dry_run("auto").out;
+  EXPECT_TRUE(contains(dry_run("tcp,shm").out, "messages     the best of shm, tcp for each pair, "));
+  EXPECT_TRUE(contains(dry_run("tcp").out, "messages     tcp, "));
+  const Ended unknown = aprun_cluster(file, {"--module", "tpc", program});
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_TRUE(contains(unknown.error, " is not ready: there is no module \"tpc\": did you mean \"tcp\"?"))
+      << unknown.error;
+  EXPECT_TRUE(contains(unknown.error, "; nothing was started\n")) << unknown.error;
 }
 
 TEST_F(ClusterRun, AFileThatAHostLacksIsSentAndRemovedInTheEnd) {
