@@ -57,6 +57,7 @@ void ModuleNetwork::end() {
     if (peer.large.posted != nullptr || peer.large.buffer != nullptr) port_.end_large(peer.large, false);
   }
   port_.poll();
+  one_sided_.memory().end();
 }
 
 void ModuleNetwork::post(std::uint32_t process, FrameKind kind, comm::Label label, std::span<const std::byte> body) {

@@ -35,6 +35,9 @@ enum class FrameKind : std::uint32_t {
   fetch,
   reply,
   put_landed,
+  carried_out,
+  memory_request,
+  memory_key,
 };
 
 class ModuleNetwork final : public Network, public comm::Receiver {
@@ -88,6 +91,9 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   std::byte* large_begin(comm::Peer from, const comm::Label& label, std::size_t bytes) override;
   void large_end(comm::Peer from, const comm::Label& label, std::size_t bytes, bool complete) override;
   void peer_lost(comm::Peer peer, const std::string& why) override;
+  void memory_done(std::uint64_t context, bool ok) override {
+    if (!ended_) one_sided_.memory().done(context, ok);
+  }
 
   // For the part's run. Any thread.
   void remote_cell_ended(std::uint32_t cell, const CellEnd& end);
@@ -120,6 +126,7 @@ class ModuleNetwork final : public Network, public comm::Receiver {
  private:
   friend class Attendant;
   friend class OneSidedNetwork;
+  friend class RemoteMemory;
 
   struct PeerState {
     std::atomic<bool> used{false};  ///< We have sent to it.

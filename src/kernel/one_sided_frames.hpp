@@ -33,6 +33,8 @@ struct FetchRequest {
 struct OneSidedFrame {
   /// In Label::extra, beside the asking cell.
   static constexpr std::uint32_t acknowledge_bit = 0x8000'0000U;
+  static constexpr std::uint32_t note_bit = 0x4000'0000U;  ///< Answer how many data frames have been carried out.
+  static constexpr std::uint32_t cell_mask = 0x3fff'ffffU;
   /// A body that is not large, whatever head is in front.
   static constexpr std::size_t small_body_max = comm::Module::large_from_bytes - 64;
 

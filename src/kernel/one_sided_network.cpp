@@ -53,13 +53,17 @@ std::size_t items_per_frame(const one_sided::Blocks& blocks) noexcept {
 }  // namespace
 
 OneSidedNetwork::OneSidedNetwork(ModuleNetwork& network, Domain& domain, std::uint32_t processes)
-    : network_(network), domain_(domain), expected_bytes_(std::make_unique<std::atomic<std::size_t>[]>(processes)) {}
+    : network_(network),
+      domain_(domain),
+      memory_(network, domain, processes),
+      expected_bytes_(std::make_unique<std::atomic<std::size_t>[]>(processes)) {}
 
 void OneSidedNetwork::put(TaskControl& self, const char* call, const one_sided::Copy& copy, bool acknowledge) {
   const std::uint32_t process = network_.process_of_[copy.cell];
   const auto post = [&](FrameKind kind, const one_sided::Copy& part, bool last, std::span<const std::byte> body) {
     network_.make_room(self, call, part.cell, process);
     comm::Label label = label_of(self, part);
+    if (!body.empty() && memory_.begin_frame(self, part)) label.extra |= OneSidedFrame::note_bit;
     if (last && acknowledge) {
       label.extra |= OneSidedFrame::acknowledge_bit;
       ++self.cell->acknowledges_requested;
@@ -67,6 +71,14 @@ void OneSidedNetwork::put(TaskControl& self, const char* call, const one_sided::
     network_.post(process, kind, label, body);
   };
   const one_sided::Blocks& blocks = copy.blocks;
+  // By the module's remote memory, if the source may be kept for so long; the flag goes behind it.
+  if (blocks.count == 1 && blocks.bytes >= RemoteMemory::from_bytes && copy.local_flag != nullptr &&
+      memory_.put(self, copy)) {
+    if (copy.remote_flag == nullptr && !acknowledge) return;
+    one_sided::Copy flags = copy;
+    flags.blocks = {};
+    return post(FrameKind::put, flags, true, {});
+  }
   if (blocks.count == 1 || blocks.bytes == 0 || blocks.count == 0) {
     post(FrameKind::put, copy, true, {copy.local, blocks.count == 1 ? blocks.bytes : 0});
   } else {
@@ -98,6 +110,7 @@ void OneSidedNetwork::get(TaskControl& self, const char* call, const one_sided::
     return send_get(self, call, nothing);
   }
   if (blocks.count == 1) {
+    if (blocks.bytes >= RemoteMemory::from_bytes && memory_.get(self, copy)) return;
     one_sided::Copy pieces = copy;
     pieces.blocks.local_stride = pieces.blocks.remote_stride = get_piece_bytes;
     pieces.blocks.count = (blocks.bytes - 1) / get_piece_bytes + 1;
@@ -124,7 +137,9 @@ void OneSidedNetwork::send_get(TaskControl& self, const char* call, const one_si
   const std::uint64_t id = open_request(
       {.process = process, .cell = self.cell->id, .local = copy.local, .blocks = copy.blocks, .flag = copy.local_flag});
   const GetRequest request{{copy.blocks.bytes, copy.blocks.count, copy.blocks.remote_stride}, id};
-  network_.post(process, FrameKind::get, label_of(self, copy), std::as_bytes(std::span(&request, 1)));
+  comm::Label label = label_of(self, copy);
+  if (bytes != 0 && memory_.begin_frame(self, copy)) label.extra |= OneSidedFrame::note_bit;
+  network_.post(process, FrameKind::get, label, std::as_bytes(std::span(&request, 1)));
 }
 
 // What others read of theirs for us waits in their memory until we take it.
@@ -155,9 +170,12 @@ std::uint64_t OneSidedNetwork::fetch(TaskControl& self, const char* call, const 
   one_sided::Copy place;
   place.cell = operation.cell;
   place.remote = operation.remote;
+  place.blocks = {.bytes = operation.word.bytes};
   const FetchRequest request{operation.operand, operation.expected, id, static_cast<std::uint32_t>(operation.what),
                              operation.word.bytes | (operation.word.is_signed ? FetchRequest::signed_bit : 0)};
-  network_.post(process, FrameKind::fetch, label_of(self, place), std::as_bytes(std::span(&request, 1)));
+  comm::Label label = label_of(self, place);
+  if (memory_.begin_frame(self, place)) label.extra |= OneSidedFrame::note_bit;
+  network_.post(process, FrameKind::fetch, label, std::as_bytes(std::span(&request, 1)));
   try {
     Processor::wait_flag(self, call, &done, 1);
   } catch (...) {  // the machine stops: a late reply must not find our stack

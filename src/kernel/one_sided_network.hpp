@@ -7,6 +7,8 @@
 //   fetch        label: as put. Body: FetchRequest. Answered by a reply.
 //   reply        label: number of the request, asking cell. Body: what was asked for. Where it goes is in the asking process's own table, so no peer can write elsewhere.
 //   put_landed   label: asking cell. Answers a put that wanted to be acknowledged.
+//   carried_out  label: how many data frames of the peer have been carried out; so do replies and put_landed say. This and
+//   memory_request, memory_key: for remote_memory.hpp, which carries large ones where the module can.
 //
 // All frames of two processes arrive in order, and each is carried out before the next is looked at: so is what one cell does to another's memory in order.
 #pragma once
@@ -21,9 +23,11 @@
 
 #include "cell/one_sided.hpp"
 #include "comm/module.hpp"
+#include "kernel/remote_memory.hpp"
 
 namespace aplib {
 
+enum class FrameKind : std::uint32_t;
 class ModuleNetwork;
 struct Domain;
 
@@ -41,6 +45,7 @@ class OneSidedNetwork {
   std::byte* large_begin(comm::Peer from, const comm::Label& label, std::size_t bytes);
   bool large_end(comm::Peer from, const comm::Label& label, std::size_t bytes);
   /// Frames were sent since the last time it was asked.
+  RemoteMemory& memory() noexcept { return memory_; }
   bool has_answered() noexcept { return std::exchange(answered_, false); }
 
  private:
@@ -70,9 +75,13 @@ class OneSidedNetwork {
   bool answer_fetch(comm::Peer from, const comm::Label& label, std::span<const std::byte> body);
   bool take_reply(comm::Peer from, const comm::Label& label, std::span<const std::byte> body);
   bool put_landed(comm::Peer from, const comm::Label& label);
+  /// Answers a frame with this label.
+  void answer(comm::Peer to, FrameKind kind, const comm::Label& asked, std::uint64_t key,
+              std::span<const std::byte> body);
 
   ModuleNetwork& network_;
   Domain& domain_;
+  RemoteMemory memory_;
   bool answered_ = false;  // by who polls
   std::mutex requests_mutex_;
   std::vector<Request> requests_;

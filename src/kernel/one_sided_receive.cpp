@@ -27,7 +27,7 @@ bool read_body(std::span<const std::byte> bytes, Body& body) noexcept {
   return true;
 }
 
-std::uint32_t asking_cell(const comm::Label& label) noexcept { return label.extra & ~OneSidedFrame::acknowledge_bit; }
+std::uint32_t asking_cell(const comm::Label& label) noexcept { return label.extra & OneSidedFrame::cell_mask; }
 
 std::byte* address_of(const comm::Label& label) noexcept { return reinterpret_cast<std::byte*>(label.key); }
 
@@ -87,11 +87,21 @@ bool OneSidedNetwork::is_access(comm::Peer from, const comm::Label& label, const
 void OneSidedNetwork::finish_put(comm::Peer from, const comm::Label& label) {
   Watch::raise(OneSidedFrame::flag_at(label.cell, label.task));
   domain_.wake_watcher(*domain_.cells[label.cell]);
-  if ((label.extra & OneSidedFrame::acknowledge_bit) == 0) return;
-  comm::Label answer;
-  answer.cell = asking_cell(label);
-  answer.extra = label.cell;
-  network_.post(from, FrameKind::put_landed, answer, {});
+  if ((label.extra & OneSidedFrame::acknowledge_bit) != 0) {
+    answer(from, FrameKind::put_landed, label, 0, {});
+  } else if ((label.extra & OneSidedFrame::note_bit) != 0) {
+    answer(from, FrameKind::carried_out, label, 0, {});
+  }
+}
+
+void OneSidedNetwork::answer(comm::Peer to, FrameKind kind, const comm::Label& asked, std::uint64_t key,
+                             std::span<const std::byte> body) {
+  comm::Label label;
+  label.key = key;
+  label.cell = asking_cell(asked);
+  label.extra = asked.cell;
+  label.task = memory_.carried_out_so_far(to);
+  network_.post(to, kind, label, body);
   answered_ = true;
 }
 
@@ -104,7 +114,10 @@ bool OneSidedNetwork::frame(comm::Peer from, const comm::Label& label, std::span
       if (!is_access(from, label, blocks)) return false;
       const RemoteAccess access = access_of(label, "put", blocks);
       const RemoteAccessScope scope(access);
-      if (!body.empty()) std::memcpy(address_of(label), body.data(), body.size());
+      if (!body.empty()) {
+        std::memcpy(address_of(label), body.data(), body.size());
+        memory_.carry_out(from);
+      }
       finish_put(from, label);
       return true;
     }
@@ -118,6 +131,18 @@ bool OneSidedNetwork::frame(comm::Peer from, const comm::Label& label, std::span
       return take_reply(from, label, body);
     case FrameKind::put_landed:
       return put_landed(from, label);
+    case FrameKind::carried_out:
+      memory_.landed(from, label.task);
+      return true;
+    case FrameKind::memory_request:
+      if (!is_access(from, label, {.bytes = 1})) return false;
+      memory_.answer_request(from, label);
+      answered_ = true;
+      return true;
+    case FrameKind::memory_key:
+      if (memory_.take_key(from, label, body)) return true;
+      network_.nonsense(from, "a key to memory that is not its own");
+      return false;
     default:
       network_.nonsense(from, fmt::format("its kind is {}", label.kind));
       return false;
@@ -138,6 +163,7 @@ bool OneSidedNetwork::put_blocks(comm::Peer from, const comm::Label& label, std:
   const RemoteAccessScope scope(access);
   one_sided::copy_blocks(address_of(label), blocks.remote_stride, body.data() + sizeof head, blocks.local_stride,
                          blocks);
+  memory_.carry_out(from);
   finish_put(from, label);
   return true;
 }
@@ -156,17 +182,13 @@ bool OneSidedNetwork::answer_get(comm::Peer from, const comm::Label& label, std:
   const RemoteAccess access = access_of(label, "get", blocks);
   const RemoteAccessScope scope(access);
   RemoteAccessScope::touch_to_read(access);
-  comm::Label answer;
-  answer.key = request.id;
-  answer.cell = asking_cell(label);
-  answer.extra = label.cell;
-  answered_ = true;
+  if (packed != 0) memory_.carry_out(from);
   if (blocks.count == 1) {
-    network_.post(from, FrameKind::reply, answer, {address_of(label), blocks.bytes});
+    answer(from, FrameKind::reply, label, request.id, {address_of(label), blocks.bytes});
   } else {
     std::vector<std::byte> items(packed);
     one_sided::copy_blocks(items.data(), blocks.local_stride, address_of(label), blocks.remote_stride, blocks);
-    network_.post(from, FrameKind::reply, answer, items);
+    answer(from, FrameKind::reply, label, request.id, items);
   }
   Watch::raise(OneSidedFrame::flag_at(label.cell, label.task));
   if (label.task != 0) domain_.wake_watcher(*domain_.cells[label.cell]);
@@ -193,12 +215,8 @@ bool OneSidedNetwork::answer_fetch(comm::Peer from, const comm::Label& label, st
                                                 .operand = request.operand,
                                                 .expected = request.expected});
   domain_.wake_watcher(*domain_.cells[label.cell]);
-  comm::Label answer;
-  answer.key = request.id;
-  answer.cell = asking_cell(label);
-  answer.extra = label.cell;
-  answered_ = true;
-  network_.post(from, FrameKind::reply, answer, std::as_bytes(std::span(&old, 1)));
+  memory_.carry_out(from);
+  answer(from, FrameKind::reply, label, request.id, std::as_bytes(std::span(&old, 1)));
   return true;
 }
 
@@ -220,6 +238,7 @@ bool OneSidedNetwork::take_reply(comm::Peer from, const comm::Label& label, std:
     Watch::raise(request->flag);
     close_request(*request, label.key);
   }
+  memory_.landed(from, label.task);
   domain_.wake_watcher(*domain_.cells[cell]);
   return true;
 }
@@ -230,6 +249,7 @@ bool OneSidedNetwork::put_landed(comm::Peer from, const comm::Label& label) {
     return false;
   }
   Cell& cell = *domain_.cells[label.cell];
+  memory_.landed(from, label.task);
   Watch::raise(&cell.acknowledged);
   domain_.wake_watcher(cell);
   return true;
@@ -262,6 +282,7 @@ bool OneSidedNetwork::large_end(comm::Peer from, const comm::Label& label, std::
   if (static_cast<FrameKind>(label.kind) == FrameKind::put) {
     const RemoteAccess access = access_of(label, "put", {.bytes = bytes});
     const RemoteAccessScope scope(access);
+    memory_.carry_out(from);
     finish_put(from, label);
     return true;
   }
@@ -274,6 +295,7 @@ bool OneSidedNetwork::large_end(comm::Peer from, const comm::Label& label, std::
     Watch::raise(request->flag);
     close_request(*request, label.key);
   }
+  memory_.landed(from, label.task);
   domain_.wake_watcher(*domain_.cells[cell]);
   return true;
 }

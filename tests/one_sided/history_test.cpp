@@ -52,7 +52,7 @@ class History {
 
   void step() {
     const std::uint32_t target = below(this_machine::cell_count());
-    switch (below(12)) {
+    switch (below(13)) {
       case 0:
       case 1:
       case 2:
@@ -75,6 +75,8 @@ class History {
         last_counter_ = fetch_add(cell(0), &shared_->counter, 1);
         return;
       case 10:
+        return burst(target);
+      case 11:
         raise_flag(cell(target), &shared_->everybody);
         ++models_[target].everybody;
         return;
@@ -111,6 +113,7 @@ class History {
   /// Our region, in our own memory: the address that names the one in the target's.
   Region* region() { return &shared_->regions[me()]; }
   std::size_t some_size() {
+    if (large_ && below(5) != 0) return 16 * 1024 + below(region_bytes - 16 * 1024);
     const std::uint32_t kind = below(10);
     if (kind < 6) return below(65);
     return kind < 9 ? below(3000) : below(region_bytes);
@@ -130,7 +133,7 @@ class History {
       ++model.puts;
     }
     flags.acknowledge = below(4) == 0;
-    if (below(2) == 0) {
+    if (large_ || below(2) == 0) {
       flags.reusable = &reusable_;
       ++sent_;
     }
@@ -142,6 +145,21 @@ class History {
       wait_flag(reusable_, sent_);
       sources_.clear();
     }
+  }
+
+  /// Large transfers when nothing else is under way: those that need not go by frames, and what then comes between them.
+  void burst(std::uint32_t target) {
+    settle();
+    large_ = true;
+    for (std::uint32_t i = below(10); i != 0; --i) {
+      if (below(2) == 0) {
+        put_bytes(target);
+      } else {
+        get_bytes(target);
+      }
+      if (below(10) == 0) operate(target);
+    }
+    large_ = false;
   }
 
   struct Items {
@@ -277,6 +295,7 @@ class History {
   std::int32_t sent_ = 0;
   std::int64_t added_ = 0;
   std::int64_t last_counter_ = 0;
+  bool large_ = false;
 };
 
 void run_history(std::uint64_t seed, std::uint64_t steps) {

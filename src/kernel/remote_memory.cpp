@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: MIT
+#include "kernel/remote_memory.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "aplib/error.hpp"
+#include "base/memory_map.hpp"
+#include "kernel/module_network.hpp"
+#include "kernel/one_sided_frames.hpp"
+
+namespace aplib {
+
+namespace {
+
+constexpr std::uintptr_t block_bytes = std::uintptr_t{16}
+                                       << 20;  // opened at a time: hardware may have to hold it in memory
+constexpr std::size_t under_way_max = 256;     // per process
+constexpr std::uint32_t notes_wanted_for = 64;
+
+/// Body of a frame that brings a key; empty: the memory cannot be opened.
+struct KeyReply {
+  std::uint64_t low;
+  std::uint64_t high;
+  comm::MemoryKey key;
+};
+
+/// The writable memory round `address`, but not beyond its block and its cell's globals and heap.
+std::pair<std::uintptr_t, std::uintptr_t> memory_round(std::uintptr_t address, std::uint32_t cell) {
+  const std::uintptr_t slot = OneSidedFrame::slot_of(cell);
+  const std::uintptr_t block = address / block_bytes * block_bytes;
+  std::uintptr_t low = 0;
+  std::uintptr_t high = 0;
+  for_each_mapping([&](const Mapping& mapping) {
+    if (!mapping.readable || !mapping.writable) return mapping.low <= address;
+    if (mapping.low != high) {
+      if (high > address) return false;
+      low = mapping.low;
+    }
+    high = mapping.high;
+    return true;
+  });
+  if (address < low || address >= high) return {0, 0};
+  return {std::max({low, block, slot}), std::min({high, block + block_bytes, slot + SlotPlan::stacks_offset})};
+}
+
+}  // namespace
+
+RemoteMemory::RemoteMemory(ModuleNetwork& network, Domain& domain, std::uint32_t processes)
+    : network_(network), domain_(domain), peers_(processes) {}
+
+RemoteMemory::~RemoteMemory() = default;
+
+// ---------------------------------------------------------------- the asking side
+
+bool RemoteMemory::put(TaskControl& self, const one_sided::Copy& copy) {
+  return transfer(self, copy, false, [this](const Transfer& whole, const Piece& piece, std::byte* local) {
+    network_.module_.write(whole.process, piece.key, piece.address, {local, piece.bytes},
+                           reinterpret_cast<std::uintptr_t>(&whole));
+  });
+}
+
+bool RemoteMemory::get(TaskControl& self, const one_sided::Copy& copy) {
+  return transfer(self, copy, true, [this](const Transfer& whole, const Piece& piece, std::byte* local) {
+    network_.module_.read(whole.process, piece.key, piece.address, {local, piece.bytes},
+                          reinterpret_cast<std::uintptr_t>(&whole));
+  });
+}
+
+template <class Begin>
+bool RemoteMemory::transfer(TaskControl& self, const one_sided::Copy& copy, bool reads, const Begin& begin_piece) {
+  std::vector<Piece> pieces;
+  const Transfer* whole = begin(self, copy, reads, pieces);
+  if (whole == nullptr) return false;
+  const std::uintptr_t first = pieces.front().address;
+  for (const Piece& piece : pieces) {  // with the last, `whole` may be gone
+    for (bool begun = false; !begun;) {
+      try {
+        begin_piece(*whole, piece, copy.local + (piece.address - first));
+        begun = true;
+      } catch (const Error& error) {
+        if (error.code() != Errc::exhausted) throw;
+        network_.poll();  // what is done makes room
+        Processor::yield(self);
+      }
+    }
+  }
+  return true;
+}
+
+RemoteMemory::Transfer* RemoteMemory::begin(TaskControl& self, const one_sided::Copy& copy, bool reads,
+                                            std::vector<Piece>& pieces) {
+  const std::uint32_t process = network_.process_of_[copy.cell];
+  const auto address = reinterpret_cast<std::uintptr_t>(copy.remote);
+  const Range range{address, address + copy.blocks.bytes};
+  if (range.high > OneSidedFrame::slot_of(copy.cell) + SlotPlan::stacks_offset) return nullptr;  // stacks have holes
+  if (!network_.module_.reaches_memory(process)) return nullptr;
+  Peer& peer = peers_[process];
+  // acquire: what landed() was told of came before; relaxed: ours alone are ours to know, of others any moment is right
+  if (peer.landed.load(std::memory_order_acquire) != peer.sent.load(std::memory_order_relaxed)) {
+    peer.notes_wanted.store(notes_wanted_for, std::memory_order_relaxed);  // relaxed: a hint
+    return nullptr;
+  }
+  std::vector<std::uintptr_t> missing;
+  Transfer* transfer = nullptr;
+  {
+    const std::lock_guard lock(peer.mutex);
+    if (peer.under_way.size() >= under_way_max) return nullptr;
+    for (const auto& other : peer.under_way) {
+      if (other->range.meets(range) && !(reads && other->reads)) return nullptr;
+    }
+    pieces = pieces_of(peer, range, missing);
+    if (!pieces.empty()) {
+      transfer =
+          peer.under_way
+              .emplace_back(std::make_unique<Transfer>(Transfer{.range = range,
+                                                                .reads = reads,
+                                                                .process = process,
+                                                                .asking_cell = self.cell->id,
+                                                                .cell = copy.cell,
+                                                                .local_flag = copy.local_flag,
+                                                                .remote_flag = reads ? copy.remote_flag : nullptr,
+                                                                .pieces = pieces.size()}))
+              .get();
+      if (reads) peer.reads.fetch_add(1, std::memory_order_relaxed);  // relaxed: our next frame follows in our thread
+      network_.sent_.fetch_add(1, std::memory_order_relaxed);         // relaxed: as post()
+    }
+  }
+  for (const std::uintptr_t at : missing) {
+    comm::Label label;
+    label.key = at;
+    label.cell = copy.cell;
+    label.extra = self.cell->id;
+    network_.post(process, FrameKind::memory_request, label, {});
+  }
+  return transfer;
+}
+
+std::vector<RemoteMemory::Piece> RemoteMemory::pieces_of(Peer& peer, const Range& range,
+                                                         std::vector<std::uintptr_t>& missing) {
+  std::vector<Piece> pieces;
+  bool complete = true;
+  for (std::uintptr_t at = range.low; at < range.high;) {
+    auto key = peer.keys.upper_bound(at);
+    if (key != peer.keys.begin() && (--key)->second.high > at) {
+      const std::uintptr_t end = std::min(key->second.high, range.high);
+      pieces.push_back({at, end - at, key->second.key});
+      at = end;
+      continue;
+    }
+    const std::uintptr_t block = at / block_bytes * block_bytes;
+    if (peer.asked.insert(block).second) missing.push_back(at);
+    complete = false;
+    at = block + block_bytes;
+  }
+  if (!complete) pieces.clear();
+  return pieces;
+}
+
+bool RemoteMemory::begin_frame(TaskControl& self, const one_sided::Copy& copy) {
+  Peer& peer = peers_[network_.process_of_[copy.cell]];
+  while (peer.reads.load(std::memory_order_acquire) != 0 &&
+         is_read(peer, self.cell->id, copy)) {  // acquire: see done()
+    network_.poll();
+    Processor::yield(self);
+  }
+  peer.sent.fetch_add(1, std::memory_order_relaxed);                               // relaxed: see begin()
+  const std::uint32_t wanted = peer.notes_wanted.load(std::memory_order_relaxed);  // relaxed: a hint
+  if (wanted == 0) return false;
+  peer.notes_wanted.store(wanted - 1, std::memory_order_relaxed);
+  return true;
+}
+
+/// Does a read of the cell's that is under way meet the copy?
+bool RemoteMemory::is_read(Peer& peer, std::uint32_t asking_cell, const one_sided::Copy& copy) {
+  std::ptrdiff_t first = 0;
+  std::size_t bytes = 0;
+  one_sided::span_of(copy.blocks, copy.blocks.remote_stride, first, bytes);
+  const std::uintptr_t low = reinterpret_cast<std::uintptr_t>(copy.remote) + static_cast<std::uintptr_t>(first);
+  const Range range{low, low + bytes};
+  const std::lock_guard lock(peer.mutex);
+  return std::ranges::any_of(peer.under_way, [&](const auto& other) {
+    return other->reads && other->asking_cell == asking_cell && other->range.meets(range);
+  });
+}
+
+void RemoteMemory::done(std::uint64_t context, bool ok) {
+  auto* transfer = reinterpret_cast<Transfer*>(context);
+  Peer& peer = peers_[transfer->process];
+  if (!ok && !domain_.stopping.load(std::memory_order_acquire)) {  // acquire: pairs with stop()
+    network_.peer_lost(transfer->process,
+                       fmt::format("{} of cell {}: its memory at {:#x} cannot be reached any more",
+                                   transfer->reads ? "a get" : "a put", transfer->asking_cell, transfer->range.low));
+    return;
+  }
+  if (!ok || --transfer->pieces != 0) return;
+  const Transfer finished = *transfer;
+  {
+    const std::lock_guard lock(peer.mutex);
+    std::erase_if(peer.under_way, [transfer](const auto& each) { return each.get() == transfer; });
+  }
+  if (finished.reads && finished.remote_flag != nullptr) {
+    comm::Label label;
+    label.cell = finished.cell;
+    label.task = OneSidedFrame::flag_word(finished.cell, finished.remote_flag);
+    label.extra = finished.asking_cell;
+    network_.post(finished.process, FrameKind::put, label, {});
+  }
+  if (finished.reads) peer.reads.fetch_sub(1, std::memory_order_release);  // release: pairs with begin_frame()
+  Watch::raise(finished.local_flag);
+  domain_.wake_watcher(*domain_.cells[finished.asking_cell]);
+  network_.count_received();
+}
+
+// ---------------------------------------------------------------- keys
+
+void RemoteMemory::answer_request(comm::Peer from, const comm::Label& label) {
+  comm::Label answer = label;
+  answer.cell = label.extra & OneSidedFrame::cell_mask;
+  answer.extra = label.cell;
+  KeyReply reply{};
+  std::span<const std::byte> body;
+  try {
+    const auto [low, high] = memory_round(label.key, label.cell);
+    if (low < high && network_.module_.reaches_memory(from)) {
+      reply.low = low;
+      reply.high = high;
+      reply.key = network_.module_.expose(from, {reinterpret_cast<std::byte*>(low), high - low});
+      peers_[from].opened.push_back(reply.key);
+      body = std::as_bytes(std::span(&reply, 1));
+    }
+  } catch (const Error&) {
+    body = {};  // then frames carry it
+  }
+  network_.post(from, FrameKind::memory_key, answer, body);
+}
+
+bool RemoteMemory::take_key(comm::Peer from, const comm::Label& label, std::span<const std::byte> body) {
+  KeyReply reply{};
+  if (body.empty()) return true;  // not to be had
+  if (body.size() != sizeof reply || label.extra >= domain_.cell_count || network_.process_of_[label.extra] != from)
+    return false;
+  std::memcpy(&reply, body.data(), sizeof reply);
+  const std::uintptr_t slot = OneSidedFrame::slot_of(label.extra);
+  if (reply.low >= reply.high || reply.low < slot || reply.high > slot + SlotPlan::bytes || label.key < reply.low ||
+      label.key >= reply.high || reply.key.bytes > comm::MemoryKey::bytes_max)
+    return false;
+  Peer& peer = peers_[from];
+  const std::lock_guard lock(peer.mutex);
+  const std::uintptr_t block = label.key / block_bytes * block_bytes;
+  // What is known of the block is older, and smaller: memory of slots only grows.
+  peer.keys.erase(peer.keys.lower_bound(block), peer.keys.lower_bound(block + block_bytes));
+  peer.keys[reply.low] = {reply.high, reply.key};
+  peer.asked.erase(block);
+  return true;
+}
+
+void RemoteMemory::end() noexcept {
+  for (std::uint32_t p = 0; p < peers_.size(); ++p) {
+    for (const comm::MemoryKey& key : peers_[p].opened) network_.module_.conceal(p, key);
+    peers_[p].opened.clear();
+  }
+}
+
+}  // namespace aplib
