@@ -8,7 +8,8 @@
 //   aplib::wait_flag(arrived, 1);                  // on cell 3
 //
 // In order: what a cell does to another cell's memory (put, get, atomic, and messages it sends there) happens in the order of the calls.
-// Errors: no such cell, a cell that has ended, remote memory outside the caller's slot: Error(bad_argument), Error(ended). Source of the semantic: AP1000+, docs/one-sided.md.
+// A cell's memory stays until the machine's end: of one that has ended, too. What it has not yet when others reach for it, a fault tells of: let cells meet first (barrier).
+// Errors: no such cell, remote memory outside the caller's slot: Error(bad_argument). Source of the semantic: AP1000+, docs/one-sided.md.
 #pragma once
 
 #include <concepts>

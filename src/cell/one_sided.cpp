@@ -22,22 +22,15 @@ namespace {
 }
 
 [[noreturn, gnu::cold, gnu::noinline]] void bad_cell(const TaskControl& self, const char* call, std::uint32_t cell) {
-  Processor& here = *self.cell->processor;
-  const Domain& domain = here.domain();
+  const Domain& domain = self.cell->processor->domain();
   if (self.cell->id >= domain.cell_count)
     refuse(self, Errc::bad_argument, call, "only cells can call it; the host program has no memory in the machine");
   if (domain.has_host && cell == domain.host_id)
     refuse(self, Errc::bad_argument, call,
            "the host program's memory cannot be reached; send it a message (h_send, send), or reach another cell");
-  if (cell >= domain.cell_count) {
-    refuse(self, Errc::bad_argument, call,
-           fmt::format("there is no cell {}; the machine has cells 0..{} ({}x{})", static_cast<std::int32_t>(cell),
-                       domain.cell_count - 1, domain.grid.nx, domain.grid.ny));
-  }
-  refuse(self, Errc::ended, call,
-         fmt::format("cell {} has ended, and its memory with it; let no cell end that others still reach: call "
-                     "sync(0, 0) or barrier() before the end",
-                     cell));
+  refuse(self, Errc::bad_argument, call,
+         fmt::format("there is no cell {}; the machine has cells 0..{} ({}x{})", static_cast<std::int32_t>(cell),
+                     domain.cell_count - 1, domain.grid.nx, domain.grid.ny));
 }
 
 [[noreturn, gnu::cold, gnu::noinline]] void bad_address(const TaskControl& self, const char* call, const void* address,
@@ -124,9 +117,8 @@ namespace {
 
 /// Is there such a cell, and may the caller go on?
 [[gnu::always_inline]] inline void check_cell(TaskControl& self, const char* call, std::uint32_t cell) {
-  const Processor& here = *self.cell->processor;
   const Domain& domain = self.cell->processor->domain();
-  if (cell >= domain.cell_count || self.cell->id >= domain.cell_count || here.cell_has_ended(cell)) [[unlikely]]
+  if (cell >= domain.cell_count || self.cell->id >= domain.cell_count) [[unlikely]]
     bad_cell(self, call, cell);
   // A task that never waits must notice, too. Relaxed: sooner or later is enough.
   if (domain.stopping.load(std::memory_order_relaxed)) [[unlikely]]

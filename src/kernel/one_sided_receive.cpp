@@ -72,15 +72,6 @@ bool OneSidedNetwork::is_access(comm::Peer from, const comm::Label& label, const
     network_.nonsense(from, "a put or get outside the cell's memory");
     return false;
   }
-  if (network_.port_.cell_has_ended(label.cell)) {
-    domain_.fail(
-        static_cast<int>(ExitStatus::program_failed),
-        fmt::format(
-            "cell {}: put or get of the memory of cell {}, which has ended, and its memory with it; let no cell end "
-            "that others still reach: call sync(0, 0) or barrier() before the end",
-            by, label.cell));
-    return false;
-  }
   return true;
 }
 

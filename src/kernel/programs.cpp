@@ -59,6 +59,11 @@ class LoadedRun::CellHost : public loader::Host {
   void instance_begins() override { run_.instances_.fetch_add(1, std::memory_order_relaxed); }
   void instance_gone() noexcept override { run_.instances_.fetch_sub(1, std::memory_order_relaxed); }
 
+  void keep(loader::ReservedRange memory) override {
+    const std::lock_guard lock(run_.mutex_);
+    kept_.push_back(std::move(memory));
+  }
+
   std::string name() override {
     const TaskControl* task = running_task();
     return task != nullptr ? fmt::format("{} task {}", name_, task->id) : name_;
@@ -148,6 +153,7 @@ class LoadedRun::CellHost : public loader::Host {
   Cell& cell_;
   std::string name_;
   std::uint32_t number_;
+  std::vector<loader::ReservedRange> kept_;
   std::atomic<bool> told_of_heap_{false};
 };
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "loader/address_space.hpp"
 #include "loader/libc/heap.hpp"
 
 namespace aplib {
@@ -31,6 +32,9 @@ class Host {
   /// An instance that belongs to this host is being made / is gone for good: the last call for it. Between them the host must live.
   virtual void instance_begins() {}
   virtual void instance_gone() noexcept {}
+
+  /// Memory of an instance that has ended, of a program whose memory other cells reach: they may do so until the machine's end. Call from: any flow or thread.
+  virtual void keep(ReservedRange /*memory*/) {}
 
   /// Who the calling task is, for messages: "cell 3 task 0".
   virtual std::string name() = 0;

@@ -62,6 +62,9 @@ Instance::~Instance() {
   for (const LoadedImage& image : images_) {
     if (image.file != nullptr) remove_image(image.base);
   }
+  if (host_ == nullptr || program_ == nullptr || !program_->has_slot_heap()) return;
+  host_->keep(std::move(range_));
+  for (Plugged& plugged : plugged_) host_->keep(std::move(plugged.range));
 }
 
 void Instance::share_heap() {

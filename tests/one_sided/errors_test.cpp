@@ -82,18 +82,6 @@ TEST(OneSidedErrors, BadArguments) {
                std::string("put: called outside a task"));
 }
 
-TEST(OneSidedErrors, AnEndedCellHasNoMemory) {
-  const Report report = run(Shape{{2, 1}, 2}, [] {
-    SharedBlock<Block> block;
-    if (me() == 1) return;
-    while (true) {  // until its end is known here
-      put(cell(1), std::span<const std::int64_t>(), block->numbers.data());
-      this_task::yield();
-    }
-  });
-  EXPECT_PRED2(contains, report.reason, std::string("cell 0 task 0: put: cell 1 has ended, and its memory with it"));
-}
-
 TEST(OneSidedErrors, HostProgramsHaveNoMemory) {
   Machine machine(testing_support::options_of(Shape{{1, 1}, 1}));
   const Report report = machine.run_host([] {

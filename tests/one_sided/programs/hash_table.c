@@ -2,6 +2,7 @@
 /* A hash table over all cells, the way a chess program of the AP1000+ kept its positions: the owner of a key is found by the key, entries are fetched by get, judged here, and
  * written back by put, without flags and without asking the owner. Two cells may write one entry at once; a check word tells a torn one. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <cap2.c.h>
@@ -14,7 +15,6 @@ struct entry {
 };
 
 static struct entry* table;
-static struct entry storage[ENTRIES];
 static int get_flag;
 
 static unsigned next_key(unsigned* state) {
@@ -46,8 +46,8 @@ static void store(unsigned key, unsigned depth) {
 int main(void) {
   unsigned state, i, hits = 0, wrong = 0, total = 0, bad = 0;
   int hit_sum = 0, wrong_sum = 0;
+  table = calloc(ENTRIES, sizeof *table); /* at the same place in all cells */
   ap_init();
-  table = storage;
   state = (unsigned)getcid() * 77777u + 1;
   for (i = 0; i < KEYS; ++i) store(next_key(&state), i % 10);
   sync(0, 0);
