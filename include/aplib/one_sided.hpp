@@ -105,8 +105,7 @@ template <class T>
 void put(CellId cell, std::span<const std::type_identity_t<T>> local, T* remote, const PutFlags& flags = {}) {
   detail::put("put", cell, local.data(), local.size_bytes(), remote, flags);
 }
-/// One object.
-template <class T>
+template <class T>  // one object
   requires std::is_trivially_copyable_v<T>
 void put(CellId cell, const std::type_identity_t<T>& local, T* remote, PutFlags flags = {}) {
   detail::put("put", cell, &local, sizeof(T), remote, flags);
@@ -186,7 +185,6 @@ template <std::integral T>
 T fetch_max(CellId cell, T* remote, std::type_identity_t<T> value) {
   return detail::fetch_as("fetch_max", detail::Fetch::max, cell, remote, value);
 }
-/// Stores `value`.
 template <std::integral T>
 T exchange(CellId cell, T* remote, std::type_identity_t<T> value) {
   return detail::fetch_as("exchange", detail::Fetch::exchange, cell, remote, value);
