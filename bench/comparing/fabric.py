@@ -19,14 +19,14 @@ class Failed(Exception):
     """What fi_pingpong said."""
 
 
-def write_speed(program, provider, size):
-    """GB/s of remote memory writes, by bench-fabric."""
+def alone(program, provider, case, size):
+    """What bench-fabric measures: ns one way (latency), GB/s (write)."""
     try:
         done = subprocess.run(
-            [str(program), provider, "write", str(size)], capture_output=True, text=True, timeout=SECONDS_MAX, check=False
+            [str(program), provider, case, str(size)], capture_output=True, text=True, timeout=SECONDS_MAX, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise Failed(f"bench-fabric {provider} did not end within {SECONDS_MAX} s") from error
+        raise Failed(f"bench-fabric {provider} {case} did not end within {SECONDS_MAX} s") from error
     if done.returncode != 0:
         raise Failed(" / ".join(done.stderr.strip().splitlines()[-2:]))
     return float(done.stdout)

@@ -217,6 +217,7 @@ def modules():
         write = pick("fabric", "write", provider, MIB)
         fabric_figures += [
             pair(f"8 B frame, rdma on libfabric's {provider}", "ns", module, "latency", 8, floor=ping_pong, floor_name="fi_pingpong", goals=[Goal(1.1, "floor")]),
+            pair(f"8 B frame, rdma on libfabric's {provider}, beside a ping-pong of our own", "ns", module, "latency", 8, floor=pick("fabric", "latency", provider, 8), floor_name="libfabric alone"),
             pair(f"remote memory, writes of 1 MiB, rdma on {provider}", "GB/s", module, "put-stream", MIB, floor=write, floor_name="libfabric alone", goals=[Goal(0.9, "floor")], higher_is_better=True),
         ]
     return [

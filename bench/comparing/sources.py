@@ -130,15 +130,18 @@ class Fabric(Source):
         self.program = build / "bin" / "bench-fabric"  # where libfabric's headers were there
         self.fault = fabric.hindrance() or ""
 
+    def figures_of(self, provider):
+        yield "pingpong", fabric.BYTES, fabric.ping_pong(provider), "ns"
+        if self.program.exists():
+            for case, size, unit in (("latency", fabric.BYTES, "ns"), ("write", WRITE_SIZE, "GB/s")):
+                yield case, size, fabric.alone(self.program, provider, case, size), unit
+
     def measure(self, round_number):
         lines = []
         try:
             for provider in fabric.PROVIDERS:
-                value = fabric.ping_pong(provider)
-                lines.append({"bench": "pingpong", "case": provider, "bytes": fabric.BYTES, "value": value, "unit": "ns"})
-                if self.program.exists():
-                    value = fabric.write_speed(self.program, provider, WRITE_SIZE)
-                    lines.append({"bench": "write", "case": provider, "bytes": WRITE_SIZE, "value": value, "unit": "GB/s"})
+                for bench, size, value, unit in self.figures_of(provider):
+                    lines.append({"bench": bench, "case": provider, "bytes": size, "value": value, "unit": unit})
         except fabric.Failed as error:
             self.fault = str(error)
         return lines
