@@ -40,6 +40,7 @@ class Net {
 struct Subject {
   std::string name;
   std::function<std::unique_ptr<Net>(std::uint32_t processes)> net;
+  std::map<std::string, std::string> skips{};  ///< Tests that what is below the module cannot do, each with the reason.
 };
 inline void PrintTo(const Subject& subject, std::ostream* out) { *out << subject.name; }
 inline std::string subject_name(const ::testing::TestParamInfo<Subject>& subject) { return subject.param.name; }
@@ -145,6 +146,7 @@ class Node {
 
 class Conformance : public ::testing::TestWithParam<Subject> {
  protected:
+  void SetUp() override;
   void TearDown() override;
   /// Makes the net and its nodes.
   void make(std::uint32_t processes);

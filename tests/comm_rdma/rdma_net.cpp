@@ -28,6 +28,7 @@ std::unique_ptr<Module> RdmaNet::module(Peer process) {
   std::unique_ptr<Module> made =
       ports_[process]->join({.machine = "machine-of-the-test", .self = process, .endpoints = endpoints_, .names = {}});
   modules_[process] = static_cast<RdmaModule*>(made.get());
+  fabrics_.push_back(modules_[process]->fabric());
   return made;
 }
 

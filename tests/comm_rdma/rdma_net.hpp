@@ -38,6 +38,8 @@ class RdmaNet final : public Net {
   std::vector<std::unique_ptr<Port>> ports_;
   std::vector<std::string> endpoints_;
   std::vector<RdmaModule*> modules_;
+  std::vector<std::shared_ptr<Fabric>>
+      fabrics_;  // libfabric's shm uses others' memory of the same process until both have ended.
 };
 
 }  // namespace aplib::comm::test

@@ -36,8 +36,10 @@ void RdmaModule::State::discard(Peer from, std::span<const std::byte> frames) {
 
 /// One look at the provider, taking nothing for the receiver. Whether something came.
 bool RdmaModule::State::progress_closing() {
+  // All of it first: who has ended is not to be answered.
   std::size_t bytes = 0;
-  take_packets(bytes);
+  while (take_packets(bytes)) {
+  }
   for (const Arrival& arrival : arrivals_) {
     discard(arrival.peer, arrival.frames());
   }

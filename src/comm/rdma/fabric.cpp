@@ -121,6 +121,8 @@ bool Fabric::may_sleep() noexcept {
 }
 
 void Fabric::end() noexcept {
+  // Others may still be reading what lies in our part of the shared memory, and this provider does nothing by itself: it stays until this object goes.
+  if (stays_on_host(*info_)) return;
   endpoint_.reset();
   sent_.reset();
   received_.reset();

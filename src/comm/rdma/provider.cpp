@@ -58,6 +58,8 @@ bool speaks_ip(const fi_info& info) noexcept {
   return info.addr_format == FI_SOCKADDR || info.addr_format == FI_SOCKADDR_IN || info.addr_format == FI_SOCKADDR_IN6;
 }
 
+bool stays_on_host(const fi_info& info) noexcept { return is_provider(info, "shm"); }
+
 ProviderChoice choose_provider(const PortSettings& settings) {
   if (settings.provider.empty() && !any_device()) {
     return {nullptr,

@@ -29,4 +29,7 @@ struct ProviderChoice {
 /// Whether its addresses are those of IP: they say themselves where they can be reached.
 [[nodiscard]] bool speaks_ip(const fi_info& info) noexcept;
 
+/// Whether it joins processes of one host alone, through shared memory.
+[[nodiscard]] bool stays_on_host(const fi_info& info) noexcept;
+
 }  // namespace aplib::comm

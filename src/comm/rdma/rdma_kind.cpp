@@ -52,8 +52,6 @@ std::optional<std::array<std::string_view, 4>> split(std::string_view endpoint) 
   return parts;
 }
 
-bool stays_on_host(const fi_info& info) { return std::string_view(info.fabric_attr->prov_name).starts_with("shm"); }
-
 bool same_network(const std::string& endpoint, const std::string& other) {
   const auto one = split(endpoint);
   const auto two = split(other);
@@ -66,7 +64,7 @@ class RdmaPort final : public Port {
       : key_(settings.key), secure_(settings.secure), peer_timeout_(settings.peer_timeout) {
     ProviderChoice choice = choose_provider(settings);
     if (!choice.info) throw Error(Errc::failed, "module rdma: " + choice.why);
-    fabric_ = std::make_unique<Fabric>(std::move(choice.info));
+    fabric_ = std::make_shared<Fabric>(std::move(choice.info));
     const fi_info& info = fabric_->info();
     std::string provider = info.fabric_attr->prov_name;
     std::replace(provider.begin(), provider.end(), ';', '+');
@@ -99,7 +97,7 @@ class RdmaPort final : public Port {
   JobKey key_;
   Secure secure_;
   std::chrono::milliseconds peer_timeout_;
-  std::unique_ptr<Fabric> fabric_;
+  std::shared_ptr<Fabric> fabric_;
   std::string endpoint_;
 };
 

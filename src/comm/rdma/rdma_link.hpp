@@ -74,7 +74,7 @@ struct RdmaLink {
   bool busy = false;                             // In the module's list of those with something to send.
   std::optional<Clock::time_point> stuck_since;  // The provider takes nothing for it.
   bool ever_sent = false;
-  bool broken = false;  // A transfer has failed; whether the peer is there must show.
+  std::optional<Clock::time_point> asked_since;  // A transfer has failed: is the peer there?
   std::optional<Clock::time_point> greeting_since;
 
   std::deque<QueuedPacket> control;

@@ -109,6 +109,7 @@ std::optional<std::chrono::nanoseconds> RdmaModule::State::time_to_sleep(
     const RdmaLink& link = links_[peer];
     const auto since = link.stuck_since                          ? link.stuck_since
                        : link.stage == RdmaLink::Stage::greeting ? link.greeting_since
+                       : link.asked_since                        ? link.asked_since
                                                                  : link.gap_since;
     if (!since) continue;
     const std::chrono::nanoseconds next =
@@ -208,6 +209,8 @@ bool RdmaModule::abandon() {
   state_->abandon();
   return false;
 }
+
+std::shared_ptr<Fabric> RdmaModule::fabric() const { return state_->fabric(); }
 
 /// Throws Error for a process that is not reached.
 void RdmaModule::State::check(Peer peer, const char* call) const {

@@ -41,6 +41,9 @@ class RdmaModule final : public Module {
   /// Always false: the providers do not tell the others, who hear of it from the launcher, or when they send.
   bool abandon() override;
 
+  /// For tests.
+  [[nodiscard]] std::shared_ptr<Fabric> fabric() const;
+
  private:
   class State;
   std::unique_ptr<State> state_;

@@ -39,6 +39,7 @@ class RdmaModule::State {
   [[nodiscard]] RdmaLink& link(Peer peer) noexcept { return links_[peer]; }
   [[nodiscard]] const RdmaLink& link(Peer peer) const noexcept { return links_[peer]; }
   [[nodiscard]] std::uint32_t processes() const noexcept { return count_; }
+  [[nodiscard]] const std::shared_ptr<Fabric>& fabric() const noexcept { return settings_.fabric; }
   [[nodiscard]] Peer self() const noexcept { return settings_.self; }
   [[nodiscard]] std::string name_of(Peer peer) const;
   [[nodiscard]] Traffic traffic() const noexcept;

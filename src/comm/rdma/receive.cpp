@@ -58,9 +58,10 @@ void RdmaModule::State::over(Operation& operation, int error) {
   give_operation(&operation);
   transfer_over(link, peer, transfer, error == 0);
   if (error == 0 || link.stage != RdmaLink::Stage::ready) return;
-  // It may have been the key alone, or the end of the peer. A packet to it shows.
-  link.broken = true;
-  if (link.control.empty()) control(link, peer, PacketKind::credit, {});
+  // It may have been the key alone, or the end of the peer.
+  if (link.asked_since) return;
+  link.asked_since = Clock::now();
+  control(link, peer, PacketKind::ask, {});
 }
 
 void RdmaModule::State::give_back(PacketBuffers::Buffer* buffer) {
@@ -116,6 +117,7 @@ void RdmaModule::State::take_packet(PacketBuffers::Buffer* buffer, std::size_t b
     if (head.kind == PacketKind::ended || head.kind == PacketKind::end) link.end_answered = true;
     return give_back(buffer);
   }
+  link.asked_since.reset();
   // Some providers complete a long packet after short ones that were sent behind it.
   const std::uint32_t early = head.sequence - link.sequence_in;
   if (early != 0) {
@@ -212,6 +214,7 @@ void RdmaModule::State::drop_queues(RdmaLink& link) {
   link.staged.clear();
   link.early.clear();
   link.gap_since.reset();
+  link.asked_since.reset();
   link.queued.store(0);
   const std::deque<RdmaTransfer> transfers = std::exchange(link.transfers, {});
   const Peer peer = static_cast<Peer>(&link - links_.get());

@@ -232,10 +232,11 @@ void RdmaModule::State::pump_all() {
     const Peer peer = busy_[i];
     RdmaLink& link = links_[peer];
     pump(link, peer);
-    // Who took nothing for so long since the beginning, or since something failed, is gone. One that stands still is not: it has taken something.
+    // Who took nothing for so long since the beginning, or is asked and does not answer, is gone. One that stands still is not: it has taken something.
     if (link.stage != RdmaLink::Stage::over) {
       const Clock::time_point limit = Clock::now() - settings_.peer_timeout;
-      if (link.stuck_since && (!link.ever_sent || link.broken) && *link.stuck_since < limit) {
+      if ((link.stuck_since && !link.ever_sent && *link.stuck_since < limit) ||
+          (link.asked_since && *link.asked_since < limit)) {
         lose(link, peer, "it does not answer", false);
       } else if (link.stage == RdmaLink::Stage::greeting && *link.greeting_since < limit) {
         lose(link, peer, "it does not answer the greeting, or does not know the job's key", false);
@@ -244,7 +245,7 @@ void RdmaModule::State::pump_all() {
       }
     }
     if (link.control.empty() && link.transfers.empty() && link.packets.empty() &&
-        link.stage != RdmaLink::Stage::greeting) {
+        link.stage != RdmaLink::Stage::greeting && !link.gap_since && !link.asked_since) {
       link.busy = false;
       busy_[i] = busy_.back();
       busy_.pop_back();

@@ -17,7 +17,8 @@ namespace aplib::comm {
 
 struct RdmaSettings {
   Peer self;
-  std::unique_ptr<Fabric> fabric;                 ///< Open: others know its name already.
+  std::shared_ptr<Fabric>
+      fabric;  ///< Open: others know its name already. The module's alone; who holds on to it keeps it open.
   std::vector<std::vector<std::byte>> addresses;  ///< By process: their fabrics' names. Empty: not reached by us.
   JobKey key;
   std::string machine;

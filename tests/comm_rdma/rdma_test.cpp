@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+// What the module rdma has beyond the promises of any module: its kind, its keys, strangers.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "aplib/error.hpp"
+#include "comm/kinds.hpp"
+#include "rdma_net.hpp"
+
+namespace aplib::comm::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+PortSettings settings(const std::string& provider, const std::string& host = "one") {
+  return {.address = "127.0.0.1", .ports = {}, .host = host, .key = JobKey::make(), .provider = provider};
+}
+
+TEST(RdmaKind, SaysWhatItIs) {
+  const auto kind = rdma_kind();
+  EXPECT_EQ(kind->name(), "rdma");
+  EXPECT_EQ(kind->version().substr(0, 10), "libfabric ");
+  EXPECT_TRUE(kind->has_remote_memory());
+  EXPECT_TRUE(kind->keeps(Secure::off) && kind->keeps(Secure::auth));
+  EXPECT_FALSE(kind->keeps(Secure::tls)) << "nothing is encrypted on the way";
+}
+
+TEST(RdmaKind, AProviderThatIsNotThere) {
+  const auto kind = rdma_kind();
+  const std::optional<std::string> why = kind->unusable(settings("nosuch"));
+  ASSERT_TRUE(why);
+  EXPECT_NE(why->find("provider 'nosuch'"), std::string::npos) << *why;
+  EXPECT_NE(why->find("fi_info"), std::string::npos) << *why;
+  EXPECT_THROW((void)kind->open(settings("nosuch")), Error);
+}
+
+TEST(RdmaKind, SoftwareIsTakenByNameAlone) {
+  const auto kind = rdma_kind();
+  EXPECT_FALSE(kind->unusable(settings("tcp")));
+  EXPECT_FALSE(kind->unusable(settings("shm")));
+  if (const std::optional<std::string> why = kind->unusable(settings(""))) {
+    EXPECT_NE(why->find("tcp"), std::string::npos) << *why;
+  }
+}
+
+TEST(RdmaKind, EndpointsJoinOnOneNetwork) {
+  const auto kind = rdma_kind();
+  const auto tcp = kind->open(settings("tcp"));
+  const auto other_tcp = kind->open(settings("tcp", "two"));
+  const auto shm = kind->open(settings("shm"));
+  const auto other_shm = kind->open(settings("shm"));
+  const auto far_shm = kind->open(settings("shm", "two"));
+  EXPECT_TRUE(kind->joins(tcp->endpoint(), other_tcp->endpoint()));
+  EXPECT_TRUE(kind->joins(shm->endpoint(), other_shm->endpoint()));
+  EXPECT_FALSE(kind->joins(shm->endpoint(), far_shm->endpoint())) << "they are on two hosts";
+  EXPECT_FALSE(kind->joins(tcp->endpoint(), shm->endpoint()));
+  for (const char* const text : {"", ":", ":::", "a:b:c", "tcp+ofi_rxm:-:-", "a:b:c:d:e"}) {
+    EXPECT_FALSE(kind->joins(tcp->endpoint(), text)) << text;
+    EXPECT_FALSE(kind->joins(text, tcp->endpoint())) << text;
+  }
+  EXPECT_EQ(tcp->endpoint().find_first_of(" ,;"), std::string::npos);
+}
+
+TEST(RdmaTest, WhoIsNotReachedIsAnError) {
+  const auto kind = rdma_kind();
+  const auto port = kind->open(settings("tcp"));
+  const auto module = port->join({.machine = "m", .self = 0, .endpoints = {port->endpoint(), "", "junk"}, .names = {}});
+  Recorder recorder(3);
+  module->start(recorder);
+  for (const Peer peer : {0U, 1U, 2U, 3U}) {
+    EXPECT_FALSE(module->reaches_memory(peer));
+    EXPECT_THROW(module->send(peer, {}, {}), Error) << peer;
+  }
+}
+
+TEST(RdmaTest, StrangersAreLostAndCounted) {
+  // Process 1 has another key: what it sends is dropped, and neither believes the other.
+  RdmaNet net(2, {.peer_timeout = 500ms, .stranger = 1});
+  Node zero(net, 0, 2);
+  Node one(net, 1, 2);
+  zero.send(1, 10);
+  one.send(0, 10);
+  while (zero.recorder().lost(1) == 0 || one.recorder().lost(0) == 0) {
+    zero.poll();
+    one.poll();
+  }
+  EXPECT_EQ(zero.recorder().frames() + one.recorder().frames(), 0U);
+  EXPECT_GT(one.module().traffic().refused, 0U);
+  EXPECT_NE(zero.recorder().why(1).find("key"), std::string::npos) << zero.recorder().why(1);
+  zero.destroy();
+  one.destroy();
+}
+
+TEST(RdmaTest, WhoIsGoneIsLostWhenSomethingIsSent) {
+  RdmaNet net(2, {.peer_timeout = 500ms});
+  Node zero(net, 0, 2);
+  Node one(net, 1, 2);
+  std::vector<std::byte> memory(1'000);
+  const MemoryKey key = one.module().expose(0, memory);
+  zero.send(1, 10);
+  while (one.recorder().frames(0) == 0) {
+    zero.poll();
+    one.poll();
+  }
+  net.abandon(1);
+  const std::vector<std::byte> ones(memory.size(), std::byte{1});
+  zero.module().write(1, key, reinterpret_cast<std::uintptr_t>(memory.data()), ones, 1);
+  while (zero.recorder().lost(1) == 0) {
+    if (!zero.poll()) zero.module().wait(10ms);
+  }
+  ASSERT_TRUE(zero.recorder().transfer(1));
+  EXPECT_FALSE(*zero.recorder().transfer(1));
+  one.destroy();
+  zero.destroy();
+}
+
+}  // namespace
+}  // namespace aplib::comm::test
