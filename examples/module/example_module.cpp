@@ -2,8 +2,8 @@
 // A module in one file, against <aplib/comm_module.h> alone: frames between processes of one host and one user, over AF_UNIX sockets that carry packets. docs/write-a-module.md walks
 // through it.
 //
-// One socket per pair: the process with the lower number connects when it starts, and says hello. A frame is a packet of header and body; a large one has more packets behind it. The last
-// packet of a connection is the mark of an ordered end.
+// One socket per pair: the process with the lower number connects when it starts, from a socket whose name tells who it is. A frame is a packet of header and body; a large one has more
+// packets behind it. The last packet of a connection is the mark of an ordered end.
 #include <aplib/comm_module.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -33,13 +33,6 @@ constexpr std::size_t packet_bytes_max = 32 * 1024;  // Every socket takes packe
 constexpr std::size_t poll_bytes_max = 64 * 1024;    // Of each peer.
 constexpr std::uint64_t end_mark = ~std::uint64_t{0};
 constexpr std::uint64_t is_bell = 1ULL << 32, is_caller = 2ULL << 32;  // What epoll tells; less: number of a peer.
-
-constexpr std::size_t name_at = offsetof(sockaddr_un, sun_path) + 1;  // Of an abstract socket: behind a 0.
-
-struct Hello {
-  std::uint8_t key[APLIB_COMM_KEY_BYTES];
-  std::uint32_t self;
-};
 
 struct Header {
   aplib_comm_label label;
@@ -77,6 +70,22 @@ std::int32_t guarded(aplib_comm_error* error, Call&& call) noexcept {
 
 int packet_socket() { return ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); }
 
+/// The address of an abstract socket: a 0, and the name.
+struct Address {
+  sockaddr_un address{};
+  socklen_t bytes = sizeof address;
+  static constexpr std::size_t name_at = offsetof(sockaddr_un, sun_path) + 1;
+  Address() = default;
+  explicit Address(const std::string& name) {
+    address.sun_family = AF_UNIX;
+    bytes = static_cast<socklen_t>(name_at + name.copy(address.sun_path + 1, sizeof address.sun_path - 1));
+  }
+  std::string name() const {
+    return bytes > name_at ? std::string(address.sun_path + 1, bytes - name_at) : std::string();
+  }
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&address); }
+};
+
 bool same_user(int socket) {
   ucred other{};
   socklen_t bytes = sizeof other;
@@ -88,21 +97,19 @@ bool same_user(int socket) {
 struct aplib_comm_port {
   int listener = -1;
   std::string endpoint;  // "HOST@NAME", NAME that of an abstract socket.
-  Hello hello{};
   ~aplib_comm_port() {
     if (listener >= 0) ::close(listener);
   }
 };
 
 struct aplib_comm_module {
-  Hello hello{};
+  std::uint32_t self = 0;
   std::vector<std::string> endpoints;
   std::unique_ptr<Peer[]> peers;
   const aplib_comm_receiver* up = nullptr;
   int listener = -1, epoll = ::epoll_create1(EPOLL_CLOEXEC), bell = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   std::mutex mutex;  // Never held in an upcall: upcalls send.
   bool closed = false;
-  std::vector<int> callers;         // Have not said hello yet.
   char packet[packet_bytes_max]{};  // To be sent; with the mutex. Not on the stack, which may be small.
   char buffer[packet_bytes_max]{};  // Received; of the thread that polls.
   std::vector<std::uint32_t> gone;  // Not there when we called.
@@ -114,8 +121,13 @@ struct aplib_comm_module {
     for (const int descriptor : {epoll, bell}) ::close(descriptor);
   }
   std::uint32_t count() const { return static_cast<std::uint32_t>(endpoints.size()); }
-  bool is_peer(std::uint32_t number) const {
-    return number < count() && number != hello.self && !endpoints[number].empty();
+  bool is_peer(std::uint32_t number) const { return number < count() && number != self && !endpoints[number].empty(); }
+  std::string socket_name(std::uint32_t number) const {
+    return endpoints[number].substr(endpoints[number].rfind('@') + 1);
+  }
+  /// Of the caller's socket.
+  std::string socket_name(std::uint32_t caller, std::uint32_t called) const {
+    return socket_name(caller) + "." + std::to_string(called);
   }
   void watch(int descriptor, int operation, std::uint32_t events, std::uint64_t what) const {
     epoll_event event{};
@@ -194,47 +206,33 @@ struct aplib_comm_module {
   // --- Connections; with the mutex ---
 
   void admit() {
-    for (int caller = 0;
-         callers.size() < 64 && (caller = ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;) {
-      callers.push_back(caller);
-      watch(caller, EPOLL_CTL_ADD, EPOLLIN, is_caller);
+    for (int most = 64; most > 0; --most) {
+      Address from;
+      const int socket = ::accept4(listener, from.get(), &from.bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+      if (socket < 0) return;
+      std::uint32_t number = 0;
+      while (number < self && !(is_peer(number) && from.name() == socket_name(number, self))) ++number;
+      if (number < self && peers[number].socket < 0 && same_user(socket)) {
+        peers[number].socket = socket;
+        watch(number);
+      } else {
+        ++refused;
+        ::close(socket);
+      }
     }
-    callers.erase(std::remove_if(callers.begin(), callers.end(), [this](int caller) { return admit(caller); }),
-                  callers.end());
-  }
-  /// Whether it has said who it is; then it is a peer, or gone.
-  bool admit(int caller) {
-    Hello theirs{};
-    const ssize_t bytes = ::recv(caller, &theirs, sizeof theirs, MSG_DONTWAIT);
-    if (bytes < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
-    watch(caller, EPOLL_CTL_DEL, 0, 0);
-    if (bytes == sizeof theirs && same_user(caller) && std::memcmp(theirs.key, hello.key, sizeof hello.key) == 0 &&
-        theirs.self < hello.self && is_peer(theirs.self) && peers[theirs.self].socket < 0) {
-      peers[theirs.self].socket = caller;
-      watch(theirs.self);
-      put_queued();
-    } else {
-      ++refused;
-      ::close(caller);
-    }
-    return true;
   }
   /// Whether somebody is there.
   bool call(std::uint32_t number) {
-    const std::string name = endpoints[number].substr(endpoints[number].rfind('@') + 1);
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    name.copy(address.sun_path + 1, sizeof address.sun_path - 1);  // The first byte is 0: abstract.
-    const auto bytes = name_at + std::min(name.size(), sizeof address.sun_path - 1);
+    Address own(socket_name(self, number)), other(socket_name(number));
     const int socket = packet_socket();
-    if (socket < 0 || ::connect(socket, reinterpret_cast<sockaddr*>(&address), static_cast<socklen_t>(bytes)) != 0 ||
-        !same_user(socket) || ::send(socket, &hello, sizeof hello, MSG_NOSIGNAL) < 0) {
-      if (socket >= 0) ::close(socket);
-      return false;
+    if (socket >= 0 && ::bind(socket, own.get(), own.bytes) == 0 && ::connect(socket, other.get(), other.bytes) == 0 &&
+        same_user(socket)) {
+      peers[number].socket = socket;
+      watch(number);
+      return true;
     }
-    peers[number].socket = socket;
-    watch(number);
-    return true;
+    if (socket >= 0) ::close(socket);
+    return false;
   }
 
   // --- Receiving; the thread that polls, without the mutex ---
@@ -407,8 +405,6 @@ struct aplib_comm_module {
     closed = true;
     for (std::uint32_t number = 0; number < count(); ++number)
       if (peers[number].socket >= 0) ::close(std::exchange(peers[number].socket, -1));
-    for (const int caller : callers) ::close(caller);
-    callers.clear();
     if (listener >= 0) ::close(std::exchange(listener, -1));
   }
 };
@@ -424,17 +420,14 @@ std::int32_t open(const aplib_comm_plugin*, const aplib_comm_port_settings* sett
                   aplib_comm_error* error) {
   return guarded(error, [&] {
     auto made = std::make_unique<aplib_comm_port>();
-    std::copy_n(settings->key, sizeof made->hello.key, made->hello.key);
     made->listener = packet_socket();
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    auto* const socket_address = reinterpret_cast<sockaddr*>(&address);
-    socklen_t bytes = sizeof address;
+    Address address("");
     if (made->listener < 0 ||
-        ::bind(made->listener, socket_address, sizeof address.sun_family) != 0 ||  // The system makes a name.
-        ::listen(made->listener, SOMAXCONN) != 0 || ::getsockname(made->listener, socket_address, &bytes) != 0)
+        ::bind(made->listener, address.get(), sizeof address.address.sun_family) != 0 ||  // The system makes a name.
+        ::listen(made->listener, SOMAXCONN) != 0 ||
+        (address.bytes = sizeof address.address, ::getsockname(made->listener, address.get(), &address.bytes)) != 0)
       return fail(error, APLIB_COMM_FAILED, std::string("listen on a local socket: ") + std::strerror(errno));
-    made->endpoint = std::string(settings->host) + "@" + std::string(address.sun_path + 1, bytes - name_at);
+    made->endpoint = std::string(settings->host) + "@" + address.name();
     *port = made.release();
     return 0;
   });
@@ -444,8 +437,7 @@ std::int32_t join(aplib_comm_port* port, const aplib_comm_join_settings* setting
                   aplib_comm_error* error) {
   return guarded(error, [&] {
     auto made = std::make_unique<aplib_comm_module>();
-    made->hello = port->hello;
-    made->hello.self = settings->self;
+    made->self = settings->self;
     made->endpoints.assign(settings->endpoints, settings->endpoints + settings->processes);
     made->peers = std::make_unique<Peer[]>(settings->processes);
     if (made->epoll < 0 || made->bell < 0) return fail(error, APLIB_COMM_EXHAUSTED, std::strerror(errno));
@@ -461,7 +453,7 @@ std::int32_t start(aplib_comm_module* module, const aplib_comm_receiver* receive
   if (module->up != nullptr) return fail(error, APLIB_COMM_BAD_ARGUMENT, "started twice");
   return guarded(error, [&] {
     const std::lock_guard lock(module->mutex);
-    for (std::uint32_t number = module->hello.self + 1; number < module->count(); ++number)
+    for (std::uint32_t number = module->self + 1; number < module->count(); ++number)
       if (module->is_peer(number) && !module->call(number)) module->gone.push_back(number);
     module->up = receiver;
     if (!module->gone.empty()) module->ring();  // There is something to tell.
@@ -507,7 +499,7 @@ const aplib_comm_plugin aplib_comm_plugin_entry = {
     .version = "1.0",
     .description = "frames over local sockets, between processes of one user on one host",
     .rank = 10,
-    // The system tells users apart, and nobody else sees what goes through its sockets.
+    // The system tells users apart, and nobody else sees what goes through its sockets. (Others would prove settings->key.)
     .can = APLIB_COMM_KEEPS_AUTH | APLIB_COMM_KEEPS_TLS | APLIB_COMM_ONE_HOST,
     .own = nullptr,
     .usable =

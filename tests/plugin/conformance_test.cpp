@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The promises of every module, kept through the plug-in interface: by our plug-in files, and by loop, with its remote memory, exported and taken in again inside this process.
+// The promises of every module, kept through the plug-in interface: by plug-in files, tcp and the example, and by loop, with its remote memory, exported and taken in again inside this process.
 #include "conformance.hpp"
 #include "comm/loop/loop_net.hpp"
 #include "comm/plugin/exporter.hpp"
@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(Plugin, Conformance,
                                                  [](std::uint32_t processes) {
                                                    return std::make_unique<ExportedLoop>(processes);
                                                  }},
-                                         file("tcp"), file("shm"), file("example")),
+                                         file("tcp"), file("example")),
                          subject_name);
 
 }  // namespace
