@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+// A peer that is mad or hostile: what its one-sided frames ask for is checked, and nothing is written where it must not be.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "aplib/aplib.hpp"
+#include "comm/loop/loop_net.hpp"
+#include "kernel/module_network.hpp"
+#include "kernel/one_sided_frames.hpp"
+#include "kernel/part.hpp"
+#include "machines.hpp"
+
+namespace aplib {
+namespace {
+
+class NoOverseer final : public Supervisor {
+ public:
+  bool ready() override { return true; }
+  void send_note(std::span<const std::byte>) override {}
+};
+
+class Quiet final : public comm::Receiver {
+ public:
+  bool wants(comm::Peer) override { return true; }
+  void frame(comm::Peer, const comm::Label&, std::span<const std::byte>) override {}
+  std::byte* large_begin(comm::Peer, const comm::Label&, std::size_t) override { return nullptr; }
+  void large_end(comm::Peer, const comm::Label&, std::size_t, bool) override {}
+  void peer_lost(comm::Peer, const std::string&) override {}
+};
+
+struct Hostile {
+  const char* name;
+  FrameKind kind;
+  comm::Label label;
+  std::vector<std::byte> body;
+  const char* why;
+
+  friend void PrintTo(const Hostile& hostile, std::ostream* out) { *out << hostile.name; }
+};
+
+// Cell 0 is the process under test, cell 1 the peer.
+constexpr std::uint64_t slot0 = SlotPlan::base;
+
+comm::Label label(std::uint64_t key, std::uint32_t cell = 0, std::uint32_t task = 0, std::uint32_t by = 1) {
+  return {.key = key, .cell = cell, .task = task, .kind = 0, .extra = by};
+}
+
+template <class Body>
+std::vector<std::byte> bytes_of(const Body& body) {
+  std::vector<std::byte> bytes(sizeof body);
+  std::memcpy(bytes.data(), &body, sizeof body);
+  return bytes;
+}
+
+std::vector<Hostile> all() {
+  const std::vector<std::byte> eight(8);
+  const std::vector<std::byte> large(100'000);
+  const std::uint64_t end = slot0 + SlotPlan::bytes;
+  constexpr const char* outside = "a put or get outside the cell's memory";
+  constexpr const char* elsewhere = "a put or get that is not for here, or not from there";
+  return {
+      {"put_below", FrameKind::put, label(slot0 - 8), eight, outside},
+      {"put_above", FrameKind::put, label(end - 4), eight, outside},
+      {"put_of_much_above", FrameKind::put, label(end - 50'000), large, outside},
+      {"put_to_zero", FrameKind::put, label(0), eight, outside},
+      {"put_flag_above", FrameKind::put, label(0, 0, OneSidedFrame::flag_words + 1), {}, outside},
+      {"put_to_itself", FrameKind::put, label(slot0, 1), eight, elsewhere},
+      {"put_to_nobody", FrameKind::put, label(slot0, 4711), eight, elsewhere},
+      {"put_of_our_own", FrameKind::put, label(slot0, 0, 0, 0), eight, elsewhere},
+      {"put_of_nobody", FrameKind::put, label(slot0, 0, 0, 77), eight, elsewhere},
+      {"large_put_of_nobody", FrameKind::put, label(slot0, 0, 0, 77), large, elsewhere},
+      {"blocks_without_head", FrameKind::put_blocks, label(slot0), eight, "a put of another length"},
+      {"blocks_of_other_length", FrameKind::put_blocks, label(slot0), bytes_of(BlocksHead{8, 2, 8}),
+       "a put of another length"},
+      {"blocks_that_overflow", FrameKind::put_blocks, label(slot0), bytes_of(BlocksHead{std::uint64_t{1} << 63, 2, 8}),
+       "a put of another length"},
+      {"get_of_too_much", FrameKind::get, label(slot0), bytes_of(GetRequest{{SlotPlan::bytes + 1, 1, 0}, 0}), outside},
+      {"get_that_overflows", FrameKind::get, label(slot0),
+       bytes_of(GetRequest{{std::uint64_t{1} << 40, std::uint64_t{1} << 40, 1}, 0}), "a get of another length"},
+      {"get_with_strides_outside", FrameKind::get, label(slot0), bytes_of(GetRequest{{8, 8, -64}, 0}), outside},
+      {"get_without_a_body", FrameKind::get, label(slot0), {}, "a get of another length"},
+      {"fetch_of_three_bytes", FrameKind::fetch, label(slot0), bytes_of(FetchRequest{0, 0, 0, 0, 3}),
+       "an atomic operation of an unknown kind"},
+      {"fetch_of_what", FrameKind::fetch, label(slot0), bytes_of(FetchRequest{0, 0, 0, 99, 8}),
+       "an atomic operation of an unknown kind"},
+      {"fetch_unaligned", FrameKind::fetch, label(slot0 + 4), bytes_of(FetchRequest{0, 0, 0, 0, 8}),
+       "an atomic operation of an unknown kind"},
+      {"fetch_outside", FrameKind::fetch, label(end), bytes_of(FetchRequest{0, 0, 0, 0, 8}), outside},
+      {"reply_to_nothing", FrameKind::reply, label(0), eight, "a reply that nobody waits for"},
+      {"large_reply_to_nothing", FrameKind::reply, label(~0ULL), large, "a reply that nobody waits for"},
+      {"landed_for_nobody", FrameKind::put_landed, label(0, 12), {}, "an acknowledgement that is not for here"},
+      {"memory_outside", FrameKind::memory_request, label(end + 5), {}, outside},
+      {"key_of_nothing", FrameKind::memory_key, label(slot0), eight, "a key to memory that is not its own"},
+      {"unknown_kind", static_cast<FrameKind>(77), label(0), {}, "its kind is 77"},
+  };
+}
+
+class OneSidedHostile : public testing::TestWithParam<Hostile> {};
+
+TEST_P(OneSidedHostile, FrameEndsTheMachineWithItsReason) {
+  const Hostile& hostile = GetParam();
+  Machine machine(testing_support::options_of({{2, 1}, 1}));
+  comm::LoopNet net(2);
+  const std::unique_ptr<comm::Module> ours = net.module(0);
+  const std::unique_ptr<comm::Module> theirs = net.module(1);
+  NoOverseer overseer;
+  Quiet quiet;
+  theirs->start(quiet);
+  const std::vector<std::uint32_t> first{0, 1, 2};
+  const std::vector<std::string> names{"ws0", "ws1"};
+  comm::Label label = hostile.label;
+  label.kind = static_cast<std::uint32_t>(hostile.kind);
+  std::atomic<bool> over{false};
+  std::thread peer([&] {
+    theirs->send(0, label, hostile.body);
+    while (!over.load()) {
+      theirs->poll();
+      theirs->wait(std::chrono::milliseconds(1));
+    }
+  });
+  const Report report =
+      run_part(machine, [] { static_cast<void>(receive()); }, Part{0, first, names, ours.get(), &overseer}, false, {});
+  over = true;
+  peer.join();
+  EXPECT_EQ(report.exit_status, static_cast<int>(ExitStatus::peer_lost));
+  EXPECT_NE(report.reason.find("a frame from ws1 makes no sense: "), std::string::npos) << report.reason;
+  EXPECT_NE(report.reason.find(hostile.why), std::string::npos) << report.reason;
+}
+
+INSTANTIATE_TEST_SUITE_P(Frames, OneSidedHostile, testing::ValuesIn(all()),
+                         [](const testing::TestParamInfo<Hostile>& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace aplib
