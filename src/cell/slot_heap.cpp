@@ -91,6 +91,13 @@ std::size_t SlotHeap::usable_bytes(const void* block) noexcept {
   return around(block)->tree().size(block);  // reads the block's own edge
 }
 
+void* SlotHeap::allocate(std::size_t bytes) noexcept {
+  if (!shared_) [[likely]] {
+    if (void* block = take_listed(bytes)) return block;
+  }
+  return allocate(bytes, alignment_min);
+}
+
 void* SlotHeap::allocate(std::size_t bytes, std::size_t alignment) noexcept {
   const Lock lock(*this);
   return take(bytes, alignment, false);
@@ -102,6 +109,8 @@ void* SlotHeap::allocate_zeroed(std::size_t bytes) noexcept {
 }
 
 bool SlotHeap::release(void* block) noexcept {
+  if (!shared_) [[likely]]
+    return give(block);
   const Lock lock(*this);
   return give(block);
 }
@@ -184,6 +193,8 @@ bool SlotHeap::give(void* block) noexcept {
     return true;
   }
   freed->next = list.first;
+  std::atomic_signal_fence(
+      std::memory_order_seq_cst);  // two stores, not one of a vector: what is read next is only one of them
   freed->listed = this;
   list.first = freed;
   ++list.length;

@@ -35,7 +35,8 @@ class SlotHeap {
   }
 
   /// A block of at least `bytes`, null when there is no room left. `alignment`: a power of two. `zeroed`: its bytes are zero. Call from: flows of the cell.
-  void* allocate(std::size_t bytes, std::size_t alignment = alignment_min) noexcept;
+  void* allocate(std::size_t bytes) noexcept;
+  void* allocate(std::size_t bytes, std::size_t alignment) noexcept;
   void* allocate_zeroed(std::size_t bytes) noexcept;
   /// The block with at least `bytes`, here or moved; null: no room, and the block is as it was. Call from: flows of the cell.
   void* resize(void* block, std::size_t bytes) noexcept;

@@ -76,9 +76,12 @@ class Instance {
     if (heap == nullptr && program_->has_slot_heap()) [[unlikely]] {
       heap = host_->heap();
       heap_.store(heap, std::memory_order_relaxed);
+      if (!program_->options().account_heap) uncounted_heap_.store(heap, std::memory_order_relaxed);
     }
     return heap;
   }
+  /// made_heap(), where nothing is counted.
+  [[nodiscard]] SlotHeap* uncounted_heap() const noexcept { return uncounted_heap_.load(std::memory_order_relaxed); }
   /// The same if the program has used it. Call from: any flow of the instance.
   [[nodiscard]] SlotHeap* made_heap() const noexcept { return heap_.load(std::memory_order_relaxed); }
   /// Flows of the instance are about to run in parallel. Call from: a flow of the instance, before they do.
@@ -156,6 +159,7 @@ class Instance {
   DebuggerEntries debugger_;      // after range_: goes before the images are unmapped
   LibcState libc_;
   std::atomic<SlotHeap*> heap_{nullptr};
+  std::atomic<SlotHeap*> uncounted_heap_{nullptr};
   // Of the atomics none is on a hot path: all in the default order.
   std::atomic<TaskContext*> main_{nullptr};  // the task that runs the entry
   // One per context until the very end of its flow. contexts_ says who runs the end of the program: one flow; holders_ who frees: perhaps another, which was still on its way out.

@@ -28,7 +28,9 @@ bool is_own(const SlotHeap* heap) noexcept {
   return context != nullptr && context->instance->made_heap() == heap;
 }
 
-[[noreturn]] void refuse(const char* call, const void* block) noexcept {
+}  // namespace
+
+void refuse_block(const char* call, const void* block) noexcept {
   constexpr std::size_t room = 200;
   char text[room];
   std::snprintf(text, room, "%s(): %p is no block of the heap, or has been freed before", call, block);
@@ -37,11 +39,9 @@ bool is_own(const SlotHeap* heap) noexcept {
   std::abort();
 }
 
-}  // namespace
-
 void free_slot_block(void* block) noexcept {
   SlotHeap* const heap = SlotHeap::around(block);
-  if (!(is_own(heap) ? heap->release(block) : heap->release_from_outside(block))) refuse("free", block);
+  if (!(is_own(heap) ? heap->release(block) : heap->release_from_outside(block))) refuse_block("free", block);
 }
 
 void* resize_slot_block(void* block, std::size_t bytes) noexcept {
@@ -50,7 +50,7 @@ void* resize_slot_block(void* block, std::size_t bytes) noexcept {
   void* const moved = std::malloc(bytes);
   if (moved == nullptr) return nullptr;
   std::memcpy(moved, block, std::min(bytes, SlotHeap::usable_bytes(block)));
-  if (!heap->release_from_outside(block)) refuse("realloc", block);
+  if (!heap->release_from_outside(block)) refuse_block("realloc", block);
   return moved;
 }
 

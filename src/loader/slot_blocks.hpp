@@ -15,6 +15,9 @@ inline bool is_slot_block(const void* block) noexcept { return SlotHeap::around(
 /// Gives a slot block back to its heap. One that is none, or has been freed already, ends the program as libc's free does. Call from: any thread.
 void free_slot_block(void* block) noexcept;
 
+/// Ends the program, or the process if no program runs: `block` is none.
+[[noreturn]] void refuse_block(const char* call, const void* block) noexcept;
+
 /// realloc() of a slot block for whoever calls: in the cell's own heap if a flow of that cell calls, else the block moves to libc's heap. Null: no memory. Call from: any thread.
 void* resize_slot_block(void* block, std::size_t bytes) noexcept;
 

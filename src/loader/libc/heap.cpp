@@ -40,15 +40,29 @@ namespace {
 
 // --- malloc
 
-void* own_malloc(std::size_t bytes) {
-  const HeapCaller caller(__builtin_return_address(0));
+[[gnu::noinline]] void* allocate_for(const void* caller_address, std::size_t bytes) {
+  const HeapCaller caller(caller_address);
   return caller.taken(caller.in_slot() ? caller.allocate(bytes) : std::malloc(bytes));
+}
+void* own_malloc(std::size_t bytes) {
+  if (SlotHeap* heap = heap_at_hand()) [[likely]]
+    return heap->allocate(bytes);
+  return allocate_for(__builtin_return_address(0), bytes);
 }
 void* own_calloc(std::size_t count, std::size_t bytes) {
   const HeapCaller caller(__builtin_return_address(0));
   return caller.taken(caller.in_slot() ? caller.allocate_zeroed(count, bytes) : std::calloc(count, bytes));
 }
-void own_free(void* block) { free_block(HeapCaller(__builtin_return_address(0)).freed(block)); }
+[[gnu::noinline]] void free_for(const void* caller_address, void* block) {
+  free_block(HeapCaller(caller_address).freed(block));
+}
+void own_free(void* block) {
+  if (SlotHeap* heap = heap_at_hand(); heap != nullptr && heap == SlotHeap::around(block)) [[likely]] {
+    if (!heap->release(block)) refuse_block("free", block);
+  } else {
+    free_for(__builtin_return_address(0), block);
+  }
+}
 
 void* resize(const HeapCaller& caller, void* block, std::size_t bytes) {
   if (block == nullptr) return caller.taken(caller.in_slot() ? caller.allocate(bytes) : std::realloc(block, bytes));
@@ -215,14 +229,22 @@ void* make_or_null(const HeapCaller& caller, std::size_t bytes, std::size_t alig
   }
 }
 /// Its blocks may end in libstdc++, which frees them by the process's means.
-bool in_slot(const HeapCaller& caller) {
+bool new_may_be_in_slot() {
   static const bool possible = process_frees_slot_blocks();
-  return possible && caller.in_slot();
+  return possible;
 }
+bool in_slot(const HeapCaller& caller) { return new_may_be_in_slot() && caller.in_slot(); }
 
-void* own_new(std::size_t bytes) {
-  const HeapCaller caller(__builtin_return_address(0));
+[[gnu::noinline]] void* make_for(const void* caller_address, std::size_t bytes) {
+  const HeapCaller caller(caller_address);
   return in_slot(caller) ? make(caller, bytes, SlotHeap::alignment_min) : caller.taken(::operator new(bytes));
+}
+void* own_new(std::size_t bytes) {
+  if (SlotHeap* heap = heap_at_hand(); heap != nullptr && new_may_be_in_slot()) [[likely]] {
+    if (void* block = heap->allocate(bytes)) [[likely]]
+      return block;
+  }
+  return make_for(__builtin_return_address(0), bytes);
 }
 void* own_new_nothrow(std::size_t bytes, const std::nothrow_t& tag) {
   const HeapCaller caller(__builtin_return_address(0));
@@ -239,10 +261,17 @@ void* own_new_aligned_nothrow(std::size_t bytes, std::align_val_t alignment, con
   return in_slot(caller) ? make_or_null(caller, bytes, static_cast<std::size_t>(alignment))
                          : caller.taken(::operator new(bytes, alignment, tag));
 }
+[[gnu::noinline]] void destroy_for(const void* caller_address, void* block) {
+  HeapCaller(caller_address).freed(block);
+  is_slot_block(block) ? free_slot_block(block) : ::operator delete(block);
+}
 // One for all forms: sizes and tags after the block change nothing here.
 void own_delete(void* block) {
-  HeapCaller(__builtin_return_address(0)).freed(block);
-  is_slot_block(block) ? free_slot_block(block) : ::operator delete(block);
+  if (SlotHeap* heap = heap_at_hand(); heap != nullptr && heap == SlotHeap::around(block)) [[likely]] {
+    if (!heap->release(block)) refuse_block("delete", block);
+  } else {
+    destroy_for(__builtin_return_address(0), block);
+  }
 }
 void destroy(const HeapCaller& caller, void* block, std::align_val_t alignment) {
   caller.freed(block);

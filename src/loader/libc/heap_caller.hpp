@@ -62,6 +62,12 @@ inline void free_block(void* block) noexcept {
   }
 }
 
+/// The heap of the running flow's cell, if it is to be used without further ado; for what is called often.
+inline SlotHeap* heap_at_hand() noexcept {
+  const TaskContext* const context = here();
+  return context != nullptr ? context->instance->uncounted_heap() : nullptr;
+}
+
 /// Lives for the time of one call. `caller`: as for calling().
 class HeapCaller {
  public:
@@ -80,7 +86,7 @@ class HeapCaller {
   /// In the slot. Null, with errno set: no room.
   [[nodiscard]] void* allocate(std::size_t bytes, std::size_t alignment = SlotHeap::alignment_min) const noexcept {
     if (heap_ != nullptr) [[likely]]
-      return heap_->allocate(bytes, alignment);
+      return alignment <= SlotHeap::alignment_min ? heap_->allocate(bytes) : heap_->allocate(bytes, alignment);
     errno = ENOMEM;
     return nullptr;
   }
