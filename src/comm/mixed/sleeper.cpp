@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <system_error>
+#include <utility>
 
 #include "aplib/error.hpp"
 
@@ -44,7 +45,9 @@ Sleeper::~Sleeper() {
 
 /// With lock_ held. A wake() that comes before the wait() ends it as well; one that comes behind it ends the next one too early, once.
 void Sleeper::end_wait() noexcept {
-  if (waiting_) module_.wake();
+  if (!waiting_) return;
+  recalled_ = true;
+  module_.wake();
 }
 
 void Sleeper::arm() {
@@ -77,7 +80,8 @@ void Sleeper::run() noexcept {
     }
     hold.lock();
     waiting_ = false;
-    if (armed_ != 0) bell_.ring();
+    // Who was called back rings for nobody: whoever has come since wants it to look once more.
+    if (!std::exchange(recalled_, false) && armed_ != 0) bell_.ring();
   }
 }
 

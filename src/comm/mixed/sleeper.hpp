@@ -37,6 +37,7 @@ class Sleeper {
   std::uint32_t armed_ = 0;
   std::uint64_t orders_ = 0;  // Each arm() is one to look at the module once more.
   bool waiting_ = false;      // The thread is in the module's wait(), or on its way there or back.
+  bool recalled_ = false;     // That wait() was ended by us, and tells nothing of the module.
   bool closing_ = false;
   std::thread thread_;
 };
