@@ -63,7 +63,7 @@ void OneSidedNetwork::put(TaskControl& self, const char* call, const one_sided::
   const auto post = [&](FrameKind kind, const one_sided::Copy& part, bool last, std::span<const std::byte> body) {
     network_.make_room(self, call, part.cell, process);
     comm::Label label = label_of(self, part);
-    if (!body.empty() && memory_.begin_frame(self, part)) label.extra |= OneSidedFrame::note_bit;
+    if (!body.empty()) memory_.begin_frame(self, part);
     if (last && acknowledge) {
       label.extra |= OneSidedFrame::acknowledge_bit;
       ++self.cell->acknowledges_requested;
@@ -137,9 +137,8 @@ void OneSidedNetwork::send_get(TaskControl& self, const char* call, const one_si
   const std::uint64_t id = open_request(
       {.process = process, .cell = self.cell->id, .local = copy.local, .blocks = copy.blocks, .flag = copy.local_flag});
   const GetRequest request{{copy.blocks.bytes, copy.blocks.count, copy.blocks.remote_stride}, id};
-  comm::Label label = label_of(self, copy);
-  if (bytes != 0 && memory_.begin_frame(self, copy)) label.extra |= OneSidedFrame::note_bit;
-  network_.post(process, FrameKind::get, label, std::as_bytes(std::span(&request, 1)));
+  if (bytes != 0) memory_.begin_frame(self, copy);
+  network_.post(process, FrameKind::get, label_of(self, copy), std::as_bytes(std::span(&request, 1)));
 }
 
 // What others read of theirs for us waits in their memory until we take it.
@@ -173,9 +172,8 @@ std::uint64_t OneSidedNetwork::fetch(TaskControl& self, const char* call, const 
   place.blocks = {.bytes = operation.word.bytes};
   const FetchRequest request{operation.operand, operation.expected, id, static_cast<std::uint32_t>(operation.what),
                              operation.word.bytes | (operation.word.is_signed ? FetchRequest::signed_bit : 0)};
-  comm::Label label = label_of(self, place);
-  if (memory_.begin_frame(self, place)) label.extra |= OneSidedFrame::note_bit;
-  network_.post(process, FrameKind::fetch, label, std::as_bytes(std::span(&request, 1)));
+  memory_.begin_frame(self, place);
+  network_.post(process, FrameKind::fetch, label_of(self, place), std::as_bytes(std::span(&request, 1)));
   try {
     Processor::wait_flag(self, call, &done, 1);
   } catch (...) {  // the machine stops: a late reply must not find our stack

@@ -18,7 +18,9 @@ namespace {
 constexpr std::uintptr_t block_bytes = std::uintptr_t{16}
                                        << 20;  // opened at a time: hardware may have to hold it in memory
 constexpr std::size_t under_way_max = 256;     // per process
-constexpr std::uint32_t notes_wanted_for = 64;
+constexpr std::uint32_t impatient_for = 16;    // transfers
+constexpr std::chrono::nanoseconds patience_min = std::chrono::microseconds(5);
+constexpr std::chrono::nanoseconds patience_max = std::chrono::microseconds(300);
 
 /// Body of a frame that brings a key; empty: the memory cannot be opened.
 struct KeyReply {
@@ -90,6 +92,8 @@ bool RemoteMemory::transfer(TaskControl& self, const one_sided::Copy& copy, bool
   return true;
 }
 
+// What is in the way may be gone in a moment, less than frames would cost: keys come, notes come, what is under way is over. So this polls for about as long as they would take, unless that was
+// in vain lately (the other process computes).
 RemoteMemory::Transfer* RemoteMemory::begin(TaskControl& self, const one_sided::Copy& copy, bool reads,
                                             std::vector<Piece>& pieces) {
   const std::uint32_t process = network_.process_of_[copy.cell];
@@ -98,48 +102,78 @@ RemoteMemory::Transfer* RemoteMemory::begin(TaskControl& self, const one_sided::
   if (range.high > OneSidedFrame::slot_of(copy.cell) + SlotPlan::stacks_offset) return nullptr;  // stacks have holes
   if (!network_.module_.reaches_memory(process)) return nullptr;
   Peer& peer = peers_[process];
+  comm::Label label;
+  label.cell = copy.cell;
+  label.extra = self.cell->id;
+  Clock::time_point start{};
+  bool asked_for_note = false;
+  while (true) {
+    std::vector<std::uintptr_t> missing;
+    Obstacle obstacle{};
+    if (Transfer* transfer = try_to_begin(self, copy, range, reads, pieces, obstacle, missing)) return transfer;
+    for (const std::uintptr_t at : missing) {
+      label.key = at;
+      network_.post(process, FrameKind::memory_request, label, {});
+    }
+    std::uint32_t impatient = peer.impatient.load(std::memory_order_relaxed);  // relaxed: a hint
+    if (obstacle == Obstacle::refused) return nullptr;
+    if (start == Clock::time_point{} && impatient != 0) {
+      peer.impatient.store(impatient - 1, std::memory_order_relaxed);  // relaxed: a hint
+      return nullptr;
+    }
+    if (obstacle == Obstacle::frames && !asked_for_note) {
+      asked_for_note = true;
+      comm::Label note = label;
+      note.key = 0;
+      note.extra |= OneSidedFrame::note_bit;
+      network_.post(process, FrameKind::put, note, {});
+    }
+    const Clock::time_point now = Clock::now();
+    if (start == Clock::time_point{}) start = now;
+    if (now - start > std::min(patience_max, patience_min + std::chrono::nanoseconds(copy.blocks.bytes / 4)) ||
+        domain_.stopping.load(std::memory_order_relaxed)) {            // relaxed: noticed sooner or later
+      peer.impatient.store(impatient_for, std::memory_order_relaxed);  // relaxed: a hint
+      return nullptr;
+    }
+    if (!network_.poll()) cpu_relax();
+  }
+}
+
+RemoteMemory::Transfer* RemoteMemory::try_to_begin(const TaskControl& self, const one_sided::Copy& copy,
+                                                   const Range& range, bool reads, std::vector<Piece>& pieces,
+                                                   Obstacle& obstacle, std::vector<std::uintptr_t>& missing) {
+  const std::uint32_t process = network_.process_of_[copy.cell];
+  Peer& peer = peers_[process];
   // acquire: what landed() was told of came before; relaxed: ours alone are ours to know, of others any moment is right
   if (peer.landed.load(std::memory_order_acquire) != peer.sent.load(std::memory_order_relaxed)) {
-    peer.notes_wanted.store(notes_wanted_for, std::memory_order_relaxed);  // relaxed: a hint
+    obstacle = Obstacle::frames;
     return nullptr;
   }
-  std::vector<std::uintptr_t> missing;
-  Transfer* transfer = nullptr;
-  {
-    const std::lock_guard lock(peer.mutex);
-    if (peer.under_way.size() >= under_way_max) return nullptr;
-    for (const auto& other : peer.under_way) {
-      if (other->range.meets(range) && !(reads && other->reads)) return nullptr;
-    }
-    pieces = pieces_of(peer, range, missing);
-    if (!pieces.empty()) {
-      transfer =
-          peer.under_way
-              .emplace_back(std::make_unique<Transfer>(Transfer{.range = range,
-                                                                .reads = reads,
-                                                                .process = process,
-                                                                .asking_cell = self.cell->id,
-                                                                .cell = copy.cell,
-                                                                .local_flag = copy.local_flag,
-                                                                .remote_flag = reads ? copy.remote_flag : nullptr,
-                                                                .pieces = pieces.size()}))
-              .get();
-      if (reads) peer.reads.fetch_add(1, std::memory_order_relaxed);  // relaxed: our next frame follows in our thread
-      network_.sent_.fetch_add(1, std::memory_order_relaxed);         // relaxed: as post()
-    }
+  const std::lock_guard lock(peer.mutex);
+  obstacle = Obstacle::transfers;
+  if (peer.under_way.size() >= under_way_max) return nullptr;
+  for (const auto& other : peer.under_way) {
+    if (other->range.meets(range) && !(reads && other->reads)) return nullptr;
   }
-  for (const std::uintptr_t at : missing) {
-    comm::Label label;
-    label.key = at;
-    label.cell = copy.cell;
-    label.extra = self.cell->id;
-    network_.post(process, FrameKind::memory_request, label, {});
-  }
-  return transfer;
+  bool refused = false;
+  pieces = pieces_of(peer, range, missing, refused);
+  obstacle = refused ? Obstacle::refused : Obstacle::keys;
+  if (pieces.empty()) return nullptr;
+  auto transfer = std::make_unique<Transfer>(Transfer{.range = range,
+                                                      .reads = reads,
+                                                      .process = process,
+                                                      .asking_cell = self.cell->id,
+                                                      .cell = copy.cell,
+                                                      .local_flag = copy.local_flag,
+                                                      .remote_flag = reads ? copy.remote_flag : nullptr,
+                                                      .pieces = pieces.size()});
+  if (reads) peer.reads.fetch_add(1, std::memory_order_relaxed);  // relaxed: our next frame follows in our thread
+  network_.sent_.fetch_add(1, std::memory_order_relaxed);         // relaxed: as post()
+  return peer.under_way.emplace_back(std::move(transfer)).get();
 }
 
 std::vector<RemoteMemory::Piece> RemoteMemory::pieces_of(Peer& peer, const Range& range,
-                                                         std::vector<std::uintptr_t>& missing) {
+                                                         std::vector<std::uintptr_t>& missing, bool& refused) {
   std::vector<Piece> pieces;
   bool complete = true;
   for (std::uintptr_t at = range.low; at < range.high;) {
@@ -151,7 +185,9 @@ std::vector<RemoteMemory::Piece> RemoteMemory::pieces_of(Peer& peer, const Range
       continue;
     }
     const std::uintptr_t block = at / block_bytes * block_bytes;
-    if (peer.asked.insert(block).second) missing.push_back(at);
+    const auto [asked, is_new] = peer.asked.try_emplace(block, false);
+    if (is_new) missing.push_back(at);
+    refused = refused || asked->second;
     complete = false;
     at = block + block_bytes;
   }
@@ -159,18 +195,14 @@ std::vector<RemoteMemory::Piece> RemoteMemory::pieces_of(Peer& peer, const Range
   return pieces;
 }
 
-bool RemoteMemory::begin_frame(TaskControl& self, const one_sided::Copy& copy) {
+void RemoteMemory::begin_frame(TaskControl& self, const one_sided::Copy& copy) {
   Peer& peer = peers_[network_.process_of_[copy.cell]];
   while (peer.reads.load(std::memory_order_acquire) != 0 &&
          is_read(peer, self.cell->id, copy)) {  // acquire: see done()
     network_.poll();
     Processor::yield(self);
   }
-  peer.sent.fetch_add(1, std::memory_order_relaxed);                               // relaxed: see begin()
-  const std::uint32_t wanted = peer.notes_wanted.load(std::memory_order_relaxed);  // relaxed: a hint
-  if (wanted == 0) return false;
-  peer.notes_wanted.store(wanted - 1, std::memory_order_relaxed);
-  return true;
+  peer.sent.fetch_add(1, std::memory_order_relaxed);  // relaxed: see try_to_begin()
 }
 
 /// Does a read of the cell's that is under way meet the copy?
@@ -239,17 +271,21 @@ void RemoteMemory::answer_request(comm::Peer from, const comm::Label& label) {
 
 bool RemoteMemory::take_key(comm::Peer from, const comm::Label& label, std::span<const std::byte> body) {
   KeyReply reply{};
-  if (body.empty()) return true;  // not to be had
-  if (body.size() != sizeof reply || label.extra >= domain_.cell_count || network_.process_of_[label.extra] != from)
-    return false;
+  if (label.extra >= domain_.cell_count || network_.process_of_[label.extra] != from) return false;
+  const std::uintptr_t block = label.key / block_bytes * block_bytes;
+  Peer& peer = peers_[from];
+  if (body.empty()) {  // not to be had
+    const std::lock_guard lock(peer.mutex);
+    if (const auto asked = peer.asked.find(block); asked != peer.asked.end()) asked->second = true;
+    return true;
+  }
+  if (body.size() != sizeof reply) return false;
   std::memcpy(&reply, body.data(), sizeof reply);
   const std::uintptr_t slot = OneSidedFrame::slot_of(label.extra);
   if (reply.low >= reply.high || reply.low < slot || reply.high > slot + SlotPlan::bytes || label.key < reply.low ||
       label.key >= reply.high || reply.key.bytes > comm::MemoryKey::bytes_max)
     return false;
-  Peer& peer = peers_[from];
   const std::lock_guard lock(peer.mutex);
-  const std::uintptr_t block = label.key / block_bytes * block_bytes;
   // What is known of the block is older, and smaller: memory of slots only grows.
   peer.keys.erase(peer.keys.lower_bound(block), peer.keys.lower_bound(block + block_bytes));
   peer.keys[reply.low] = {reply.high, reply.key};

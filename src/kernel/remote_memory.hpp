@@ -5,7 +5,7 @@
 // the run's end, for the memory of slots stays.
 //
 // What a cell does to another's memory must happen in order, but a write may overtake frames, and writes and reads each other. Hence:
-//  (1) A write or read begins only when every data frame sent to that process before has been carried out there. Frames that say how many have been are asked for while large transfers are made.
+//  (1) A write or read begins only when every data frame sent to that process before has been carried out there. How many have been, its replies say, and notes that are asked for.
 //  (2) It does not begin while another that overlaps it is under way, unless both are reads. Then frames carry the data: those stay behind writes.
 //  (3) A data frame waits for the cell's own reads under way that it overlaps.
 #pragma once
@@ -15,7 +15,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <span>
 #include <vector>
 
@@ -38,8 +37,8 @@ class RemoteMemory {
   /// For tasks. False: frames must carry it.
   bool put(TaskControl& self, const one_sided::Copy& copy);
   bool get(TaskControl& self, const one_sided::Copy& copy);
-  /// Before a data frame (one that moves or asks for bytes) that does `copy`. Returns whether it shall ask for a note of what has been carried out.
-  bool begin_frame(TaskControl& self, const one_sided::Copy& copy);
+  /// Before a data frame (one that moves or asks for bytes) that does `copy`.
+  void begin_frame(TaskControl& self, const one_sided::Copy& copy);
 
   // While the network is polled.
   /// A data frame of `from` has been carried out.
@@ -82,25 +81,30 @@ class RemoteMemory {
     std::size_t bytes = 0;
     comm::MemoryKey key;
   };
+  /// Why a transfer cannot begin.
+  enum class Obstacle : std::uint8_t { frames, transfers, keys, refused };
   struct Peer {
     std::mutex mutex;
-    std::map<std::uintptr_t, Key> keys;  // by lowest address
-    std::set<std::uintptr_t> asked;      // blocks; refused ones stay in it
+    std::map<std::uintptr_t, Key> keys;    // by lowest address
+    std::map<std::uintptr_t, bool> asked;  // blocks; true: refused
     std::vector<std::unique_ptr<Transfer>> under_way;
-    std::vector<comm::MemoryKey> opened;         // ours, to it
-    std::atomic<std::uint32_t> reads{0};         // of under_way
-    std::atomic<std::uint32_t> sent{0};          // data frames, modulo 2^32
-    std::atomic<std::uint32_t> landed{0};        // of these
-    std::atomic<std::uint32_t> notes_wanted{0};  // by so many more data frames
-    std::uint32_t carried_out = 0;               // of its data frames; by who polls
+    std::vector<comm::MemoryKey> opened;      // ours, to it
+    std::atomic<std::uint32_t> reads{0};      // of under_way
+    std::atomic<std::uint32_t> sent{0};       // data frames, modulo 2^32
+    std::atomic<std::uint32_t> landed{0};     // of these
+    std::atomic<std::uint32_t> impatient{0};  // so many more transfers do not wait for what is in their way
+    std::uint32_t carried_out = 0;            // of its data frames; by who polls
   };
 
   /// The pieces of the range by keys. None: not all are there, and `missing` is to be asked for.
-  static std::vector<Piece> pieces_of(Peer& peer, const Range& range, std::vector<std::uintptr_t>& missing);
+  static std::vector<Piece> pieces_of(Peer& peer, const Range& range, std::vector<std::uintptr_t>& missing,
+                                      bool& refused);
   static bool is_read(Peer& peer, std::uint32_t asking_cell, const one_sided::Copy& copy);
   template <class Begin>
   bool transfer(TaskControl& self, const one_sided::Copy& copy, bool reads, const Begin& begin_piece);
   Transfer* begin(TaskControl& self, const one_sided::Copy& copy, bool reads, std::vector<Piece>& pieces);
+  Transfer* try_to_begin(const TaskControl& self, const one_sided::Copy& copy, const Range& range, bool reads,
+                         std::vector<Piece>& pieces, Obstacle& obstacle, std::vector<std::uintptr_t>& missing);
 
   ModuleNetwork& network_;
   Domain& domain_;

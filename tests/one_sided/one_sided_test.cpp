@@ -170,7 +170,7 @@ TEST_P(OneSided, AtomicsAreOneStepEach) {
       fetch_xor(owner, &block->numbers[1], 1 << (me() % 31));
       fetch_max(owner, &block->wide[1], static_cast<std::int64_t>(me()) - 3);
       fetch_min(owner, &block->wide[2], -static_cast<std::int64_t>(me()));
-      for (std::int32_t seen = get_value(owner, &block->numbers[2]);;) {
+      for (std::int32_t seen = fetch_add(owner, &block->numbers[2], 0);;) {
         const std::int32_t found = compare_exchange(owner, &block->numbers[2], seen, seen + 3);
         if (found == seen) break;
         seen = found;
