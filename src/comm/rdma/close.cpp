@@ -83,6 +83,7 @@ bool RdmaModule::State::close(std::chrono::nanoseconds linger) {
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;
+    release_delivered();
     for (const Peer peer : with_inbox_) {
       RdmaLink& link = links_[peer];
       for (const RdmaLink::Kept& kept : std::exchange(link.inbox, {})) {

@@ -17,7 +17,14 @@ constexpr auto counting = std::memory_order_relaxed;  // Nothing else is read af
 
 bool RdmaModule::State::poll() {
   ++polls_;
-  bool called = !with_inbox_.empty() && deliver_inbox();
+  bool called = false;
+  if (!with_inbox_.empty()) {
+    {
+      const std::lock_guard lock(mutex_);
+      release_delivered();
+    }
+    called = deliver_inbox();
+  }
   std::size_t bytes = 0;
   bool more = true;
   while (more && bytes < bytes_per_poll) {
@@ -25,6 +32,7 @@ bool RdmaModule::State::poll() {
       const std::lock_guard lock(mutex_);
       if (ended_) return called;
       release_arrivals();
+      delivered_.store(false, counting);
       if (operations_out_ != 0) take_completions();
       if (!busy_.empty()) pump_all();
       more = take_packets(bytes);
@@ -37,12 +45,17 @@ bool RdmaModule::State::poll() {
     called |= tell();
     if (!with_inbox_.empty()) called |= deliver_inbox();  // A large body that was in front of it has ended.
   }
-  if (!arrivals_.empty() || !freed_.empty()) {
-    const std::lock_guard lock(mutex_);
-    release_arrivals();
-  }
+  // Their buffers go back with the next look at the provider, so that an answer need not wait for it.
+  if (!arrivals_.empty() || !freed_.empty()) delivered_.store(true, std::memory_order_release);
   if (called) idle_polls_.store(0, counting);
   return called;
+}
+
+/// Under the lock, by whoever looks at the provider next.
+void RdmaModule::State::release_delivered() {
+  if (!delivered_.load(std::memory_order_acquire)) return;
+  release_arrivals();
+  delivered_.store(false, counting);
 }
 
 /// Under the lock: what was delivered makes room for more.

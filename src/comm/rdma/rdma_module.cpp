@@ -86,6 +86,7 @@ bool RdmaModule::State::arm() {
   sleep_.arm();
   const std::lock_guard lock(mutex_);
   if (ended_) return true;
+  release_delivered();
   if (operations_out_ != 0) take_completions();
   if (!busy_.empty()) pump_all();
   if (news_.load()) return false;

@@ -125,6 +125,7 @@ class RdmaModule::State {
   void lose(RdmaLink& link, Peer peer, const std::string& why, bool tell_it);
   void drop_queues(RdmaLink& link);
   void release_arrivals();
+  void release_delivered();
   // remote_memory.cpp
   bool post_transfer(RdmaLink& link, Peer peer, const RdmaTransfer& transfer);
   void transfer_over(RdmaLink& link, Peer peer, const RdmaTransfer& transfer, bool ok);
@@ -161,8 +162,9 @@ class RdmaModule::State {
   std::vector<Peer> with_inbox_;  // Thread that polls.
   std::vector<Peer> changed_;     // Links with an end of a large body or a loss to tell.
   std::vector<Done> done_;
-  std::vector<Done> telling_;                        // Thread that polls.
-  std::vector<Arrival> arrivals_;                    // Thread that polls.
+  std::vector<Done> telling_;           // Thread that polls.
+  std::atomic<bool> delivered_{false};  // arrivals_ and freed_ are behind their upcalls: anyone's, under the lock.
+  std::vector<Arrival> arrivals_;       // Thread that polls.
   std::vector<std::pair<Peer, std::size_t>> freed_;  // Thread that polls: credit of what left an inbox.
   std::atomic<bool> news_{false};                    // done_ or changed_ hold something.
   std::size_t operations_out_ = 0;

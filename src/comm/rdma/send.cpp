@@ -258,6 +258,7 @@ void RdmaModule::State::pump_all() {
 void RdmaModule::State::flush() noexcept {
   const std::lock_guard lock(mutex_);
   if (ended_) return;
+  release_delivered();
   if (operations_out_ != 0) take_completions();
   if (!busy_.empty()) pump_all();
 }
