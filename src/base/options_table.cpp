@@ -211,7 +211,7 @@ std::string apply_heap(Options& options, std::string_view value) {
       return {};
     }
   }
-  return fmt::format("\"{}\" is no place for a heap: use auto, slot or libc", value);
+  return fmt::format("\"{}\" is not a place for heaps: use auto, slot or libc", value);
 }
 
 std::string print_heap(const Options& options) { return options.heap; }

@@ -118,16 +118,20 @@ class Module {
   [[nodiscard]] virtual bool reaches_memory(Peer /*peer*/) const noexcept { return false; }
   /// Opens memory of this process to write() and read() of `peer`, until conceal(). It stays the caller's, mapped readable and writable all that time. May cost a system call or more; the same memory may be
   /// opened to many peers, at the cost of one. Any thread, also in an upcall. Throws Error(exhausted), Error(bad_argument) where the memory is not of a kind that can be opened, or reaches_memory(peer) is not.
-  virtual MemoryKey expose(Peer peer, std::span<std::byte> memory);
+  virtual MemoryKey expose(Peer /*peer*/, std::span<std::byte> /*memory*/) { no_remote_memory("expose"); }
   /// Closes it to that peer: who still writes there fails. Any thread, also in an upcall.
-  virtual void conceal(Peer peer, const MemoryKey& key) noexcept;
+  virtual void conceal(Peer /*peer*/, const MemoryKey& /*key*/) noexcept {}
   /// Begins to write `local` at `address` (the peer's own) of the memory that the peer has opened with `key`. `local` stays valid and unchanged until Receiver::memory_done(context).
   /// Any thread, also in an upcall. Never waits for the peer. Throws Error(exhausted).
-  virtual void write(Peer to, const MemoryKey& key, std::uint64_t address, std::span<const std::byte> local,
-                     std::uint64_t context);
+  virtual void write(Peer /*to*/, const MemoryKey& /*key*/, std::uint64_t /*address*/,
+                     std::span<const std::byte> /*local*/, std::uint64_t /*context*/) {
+    no_remote_memory("write");
+  }
   /// Begins to read from there into `local`, which is the module's until Receiver::memory_done(context). As write().
-  virtual void read(Peer from, const MemoryKey& key, std::uint64_t address, std::span<std::byte> local,
-                    std::uint64_t context);
+  virtual void read(Peer /*from*/, const MemoryKey& /*key*/, std::uint64_t /*address*/, std::span<std::byte> /*local*/,
+                    std::uint64_t /*context*/) {
+    no_remote_memory("read");
+  }
 
   // Sleeping on several modules at once (src/comm/mixed). wait() is for one alone.
 
@@ -147,6 +151,10 @@ class Module {
   [[nodiscard]] virtual Traffic traffic() const noexcept = 0;
   /// How the pair is connected, for people: "tcp 10.0.0.1:5100, 1 stream, auth". Any thread.
   [[nodiscard]] virtual std::string describe(Peer peer) const = 0;
+
+ private:
+  // Its virtual functions are all here: the class is used on both sides of a library's border, where each side has its own idea of it.
+  [[noreturn]] void no_remote_memory(const char* call) const;
 };
 
 }  // namespace aplib::comm

@@ -88,7 +88,7 @@ int main(void) { char* volatile block = malloc(50); free(block); free(block); re
 TEST(AprunHeap, TheOptionHasThreeValues) {
   const Ended ended = aprun({"--heap", "stack", "x"});
   EXPECT_EQ(ended.status, 2);
-  EXPECT_TRUE(contains(ended.error, "\"stack\" is no place for a heap: use auto, slot or libc")) << ended.error;
+  EXPECT_TRUE(contains(ended.error, "\"stack\" is not a place for heaps: use auto, slot or libc")) << ended.error;
 }
 
 }  // namespace
