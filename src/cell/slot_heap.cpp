@@ -7,9 +7,12 @@
 #include <boost/interprocess/mem_algo/rbtree_best_fit.hpp>
 #include <boost/interprocess/sync/mutex_family.hpp>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <new>
-#include <optional>
+#include <thread>
+
+#include "base/cache.hpp"
 
 namespace aplib {
 namespace {
@@ -51,14 +54,37 @@ class SlotHeap::Tree : public BestFit {
   using BestFit::BestFit;
 };
 
+/// One atomic exchange, where a mutex needs two operations that wait for each other. Who finds it taken naps soon: its holder may be off its core.
 class SlotHeap::Lock {
  public:
-  explicit Lock(SlotHeap& heap) noexcept {
-    if (heap.shared_) lock_.emplace(heap.mutex_);
+  explicit Lock(SlotHeap& heap) noexcept : heap_(heap.shared_ ? &heap : nullptr) {
+    // acquire: pairs with the release below
+    if (heap_ != nullptr && heap_->locked_.exchange(true, std::memory_order_acquire)) wait();
   }
+  ~Lock() {
+    if (heap_ != nullptr) heap_->locked_.store(false, std::memory_order_release);
+  }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
 
  private:
-  std::optional<std::lock_guard<std::mutex>> lock_;
+  [[gnu::cold, gnu::noinline]] void wait() noexcept {
+    constexpr int looks_max = 200;
+    constexpr int yields_max = 20;
+    int naps = 0;
+    do {
+      // relaxed: only a look
+      for (int looks = 0; heap_->locked_.load(std::memory_order_relaxed) && looks < looks_max; ++looks) cpu_relax();
+      if (!heap_->locked_.load(std::memory_order_relaxed)) continue;
+      if (naps++ < yields_max) {
+        std::this_thread::yield();
+      } else {
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+      }
+    } while (heap_->locked_.exchange(true, std::memory_order_acquire));
+  }
+
+  SlotHeap* heap_;
 };
 
 SlotHeap* SlotHeap::make(char* place, std::size_t room) noexcept {
@@ -126,32 +152,38 @@ bool SlotHeap::release_from_outside(void* block) noexcept {
 }
 
 void* SlotHeap::resize(void* block, std::size_t bytes) noexcept {
-  const Lock lock(*this);
-  const std::size_t usable = tree().size(block);
-  const bool is_listed = list_of(usable) < list_count;
-  if (bytes <= usable && (is_listed || usable - bytes <= usable / 2)) return block;
-  if (!is_listed && bytes <= room_) {
-    namespace boost_interprocess = boost::interprocess;
-    const bool shrinks = bytes <= usable;
-    auto* where = static_cast<char*>(block);
-    std::size_t got = bytes;
-    const void* const resized = tree().allocation_command<char>(
-        boost_interprocess::nothrow_allocation |
-            (shrinks ? boost_interprocess::shrink_in_place : boost_interprocess::expand_fwd),
-        shrinks ? usable : bytes, got, where);
-    if (resized != nullptr) {
-      touched(block, 0);
-      return block;
-    }
+  std::size_t usable = 0;
+  void* moved = nullptr;
+  {
+    const Lock lock(*this);
+    usable = tree().size(block);
+    if (resize_in_place(block, usable, bytes)) return block;
+    moved = take(bytes, alignment_min, false);
   }
-  void* const moved = take(bytes, alignment_min, false);
   if (moved == nullptr) return nullptr;
   std::memcpy(moved, block, std::min(usable, bytes));
-  static_cast<void>(give(block));
+  static_cast<void>(release(block));
   return moved;
 }
 
 // ---------------------------------------------------------------- under the lock
+
+bool SlotHeap::resize_in_place(void* block, std::size_t usable, std::size_t bytes) noexcept {
+  const bool is_listed = list_of(usable) < list_count;
+  if (bytes <= usable && (is_listed || usable - bytes <= usable / 2)) return true;
+  if (is_listed || bytes > room_) return false;
+  namespace boost_interprocess = boost::interprocess;
+  const bool shrinks = bytes <= usable;
+  auto* where = static_cast<char*>(block);
+  std::size_t got = bytes;
+  const void* const resized = tree().allocation_command<char>(
+      boost_interprocess::nothrow_allocation |
+          (shrinks ? boost_interprocess::shrink_in_place : boost_interprocess::expand_fwd),
+      shrinks ? usable : bytes, got, where);
+  if (resized == nullptr) return false;
+  touched(block, 0);
+  return true;
+}
 
 void* SlotHeap::take(std::size_t bytes, std::size_t alignment, bool zeroed) noexcept {
   if (alignment <= alignment_min) {

@@ -78,6 +78,7 @@ class SlotHeap {
   /// The same as the public ones, under the lock if there is one.
   void* take(std::size_t bytes, std::size_t alignment, bool zeroed) noexcept;
   [[nodiscard]] bool give(void* block) noexcept;
+  bool resize_in_place(void* block, std::size_t usable, std::size_t bytes) noexcept;
   void* take_listed(std::size_t bytes) noexcept;
   void* take_behind(std::size_t bytes, std::size_t alignment) noexcept;
   void clear(char* block, std::size_t bytes) noexcept;
@@ -90,7 +91,7 @@ class SlotHeap {
   std::size_t room_;
   std::size_t fresh_ = 0;  // offset
   bool shared_ = false;
-  std::mutex mutex_;
+  std::atomic<bool> locked_{false};
   alignas(64) std::atomic<Freed*> outside_{nullptr};
   alignas(64) std::array<List, list_count> lists_{};
 };
