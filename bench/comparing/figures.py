@@ -209,7 +209,7 @@ def modules():
             pair(f"fetch and add, two processes over {module}", "ns", module, "cells-fetch-add", 8, "fetch-add", place),
         ]
 
-    in_process = pick("aplib", "latency", "two-processors", 8)
+    in_process = pick("inprocess", "latency", "two-processors", 8)
     fabric_figures = []
     for provider in ("tcp", "shm"):
         module = f"rdma-{provider}"

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: MIT
 """docs/performance.md: the outcome of one run, with date, machine and method."""
 
+import re
 import shutil
 
 from . import figures, machine, sources, table
 
-METHOD = """## How it is measured
-
-`bench/compare --write-docs` writes this page; nothing in it is typed by hand. `scripts/peers` installs the peers.
+METHOD = """`bench/compare --write-docs` writes this page; nothing in it is typed by hand. `scripts/peers` installs the peers.
 
 - All libraries take turns in one run. Each value is the median of the rounds, each round's value the median of {samples} samples;
   a ratio is made inside each round. Compare figures of one run only: they drift with the machine.
@@ -35,10 +34,49 @@ METHOD = """## How it is measured
 """
 
 
-def markdown_table(rows):
-    lines = ["| " + " | ".join(table.HEADER) + " |", "|" + " --- |" * len(table.HEADER)]
-    lines += ["| " + " | ".join(line) + " |" for line in table.all_lines(rows)]
-    return "\n".join(lines)
+class OldPage:
+    """What stands in the page of an earlier run."""
+
+    def __init__(self, path):
+        text = path.read_text(encoding="utf-8")
+        self.opening, *parts = re.split(r"^## ", text, flags=re.MULTILINE)
+        self.sections = {}
+        for part in parts:
+            title, _, body = part.partition("\n")
+            self.sections[title] = body.strip() + "\n"
+        self.rows = {}  # by figure: its lines, one a target
+        name = ""
+        for line in self.sections["Figures and targets"].splitlines()[2:]:
+            name = line.split("|")[1].strip() or name
+            self.rows.setdefault(name, []).append(line)
+
+    def when(self):
+        """Date and rounds of the run that measured most of it."""
+        return re.search(r"^\d{4}-.*? rounds?", self.opening, re.MULTILINE).group()
+
+    def paragraphs(self, *beginnings):
+        return [part.strip() + "\n" for part in self.opening.split("\n\n") if part.strip().startswith(beginnings)]
+
+
+def markdown_lines(rows, old=None):
+    """A line a target. What this run has not measured stays as `old` has it."""
+    lines = []
+    for row in rows:
+        kept = old.rows.get(row.figure.name) if old and row.value is None else None
+        lines += kept or ["| " + " | ".join(line) + " |" for line in table.cells(row)]
+    return lines
+
+
+def markdown_table(lines):
+    head = ["| " + " | ".join(table.HEADER) + " |", "|" + " --- |" * len(table.HEADER)]
+    return "\n".join(head + lines)
+
+
+def count(lines):
+    """ "3 of 4 targets met", of the lines of a table."""
+    verdicts = [line.split("|")[-2].strip() for line in lines]
+    met, missed, unknown = (verdicts.count(word) for word in ("yes", "NO", "-"))
+    return f"{met} of {met + missed + unknown} targets met" + (f", {unknown} not measured" if unknown else "")
 
 
 def by_size(run, bench, sizes, unit):
@@ -110,37 +148,55 @@ def modules(run):
     return "\n".join(lines)
 
 
-def write(folder, rows, run, facts, picture):
-    parts = [
-        "<!-- SPDX-License-Identifier: MIT -->\n# Performance\n",
-        f"{facts['date']}, {facts['rounds']} rounds: {table.summary(rows)}.\n\nMachine: {machine.sentence(facts['machine'])}.\n",
-    ]
+def touch_words(facts):
+    if facts["touch"]:
+        return "Receivers read a byte of each cache line."
+    return "The receiver does not read what it got (`--touch` makes it)."
+
+
+def opening(facts, picture):
+    """Of the page of a whole run, behind its first line."""
+    parts = [f"Machine: {machine.sentence(facts['machine'])}.\n"]
     if facts["busy"]:
         parts.append(f"{facts['busy']} The figures are off; run it again on a quiet machine.\n")
     if facts["versions"]:
-        parts.append(
-            "Peers: " + ", ".join(f"{title} {version}" for title, version in facts["versions"].items()) + ".\n"
-        )
+        parts.append("Peers: " + ", ".join(f"{title} {version}" for title, version in facts["versions"].items()) + ".\n")
     parts += [f"{title} is not measured: {reason}.\n" for title, reason in facts["not_measured"].items()]
     if picture is not None:
-        shutil.copyfile(picture, folder / "performance.png")
         parts.append("![Times and bandwidths by message size, barriers, and the targets](performance.png)\n")
-    parts += [
-        "## Figures and targets\n",
-        markdown_table(rows) + "\n",
-        "## One way, between two processors\n",
-        by_size(run, "latency", sources.LATENCY_SIZES, "ns") + "\n",
-        "## Streams, between two processors\n",
-        by_size(run, "bandwidth", sources.BANDWIDTH_SIZES, "GB/s") + "\n",
-        "## Put and get, between two processors\n",
-        one_sided(run) + "\n",
-        "## Modules, between two processes of one computer\n",
-        modules(run) + "\n",
-    ]
-    touch = (
-        "Receivers read a byte of each cache line."
-        if facts["touch"]
-        else "The receiver does not read what it got (`--touch` makes it)."
-    )
-    parts.append(METHOD.format(samples=sources.SAMPLES, touch=touch))
-    (folder / "performance.md").write_text("\n".join(parts), encoding="utf-8")
+    return parts
+
+
+def opening_kept(facts, old):
+    """Of a page whose other rows are of an earlier run."""
+    parts = old.paragraphs("Machine:", "Peers:")
+    parts.append(f"Put, get and modules: {facts['date']}, {facts['rounds']} rounds, on {machine.sentence(facts['machine'])}.\n")
+    if facts["busy"]:
+        parts.append(f"{facts['busy']} Their figures are off; run it again on a quiet machine.\n")
+    parts += [f"{title} is not measured: {reason}.\n" for title, reason in facts["not_measured"].items()]
+    return parts + old.paragraphs("![")
+
+
+def write(folder, rows, run, facts, picture):
+    path = folder / "performance.md"
+    old = OldPage(path) if facts["one_sided"] and path.exists() else None
+    lines = markdown_lines(rows, old)
+    when = old.when() if old else f"{facts['date']}, {facts['rounds']} rounds"
+    if picture is not None:
+        shutil.copyfile(picture, folder / "performance.png")
+    parts = ["<!-- SPDX-License-Identifier: MIT -->\n# Performance\n", f"{when}: {count(lines)}.\n"]
+    parts += opening_kept(facts, old) if old else opening(facts, picture)
+    sections = {
+        "Figures and targets": markdown_table(lines),
+        "One way, between two processors": by_size(run, "latency", sources.LATENCY_SIZES, "ns"),
+        "Streams, between two processors": by_size(run, "bandwidth", sources.BANDWIDTH_SIZES, "GB/s"),
+        "Put and get, between two processors": one_sided(run),
+        "Modules, between two processes of one computer": modules(run),
+        "How it is measured": METHOD.format(samples=sources.SAMPLES, touch=touch_words(facts)),
+    }
+    if old:
+        for title in ("One way, between two processors", "Streams, between two processors"):
+            sections[title] = old.sections.get(title, sections[title]).rstrip()
+    for title, body in sections.items():
+        parts.append(f"## {title}\n\n{body.strip()}\n")
+    path.write_text("\n".join(parts), encoding="utf-8")

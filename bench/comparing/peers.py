@@ -69,10 +69,14 @@ class Peer(sources.Source):
             *self.touch,
         ]
 
-    def one_sided(self, case):
-        """Put and get: by memory that both ranks share, and by tcp."""
+    def put_and_get_words(self, case):
+        """Put and get, of fewer sizes by tcp."""
         sizes = sources.ONE_SIDED_SIZES
         return self.words(case, "put", "get", sizes=[sizes[0], sizes[-1]] if case == "tcp" else sizes)
+
+    def beside_modules(self):
+        """Messages that those of modules stand beside, when no others are measured."""
+        return self.words("two-processors", "latency", "bandwidth", sizes=[8, 1 << 20])
 
     def pair_benches(self, round_number):
         return ["latency", "bandwidth", "rate"] + (["idle"] if round_number == 0 else [])
@@ -87,6 +91,17 @@ class OpenMpi(Peer):
     compiler = "mpicc.openmpi"
     launcher = "mpirun.openmpi"
     environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    tcp = ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]
+
+    def put_and_get(self):
+        yield self.start(2, "--bind-to", "core") + self.put_and_get_words("two-processors"), self.environment
+        # Its windows would share the memory even then.
+        apart = [*self.tcp, "--mca", "osc", "^sm,ucx"]
+        yield self.start(2, "--bind-to", "core", *apart) + self.put_and_get_words("tcp"), self.environment
+
+    def one_sided_commands(self, round_number):
+        yield self.start(2, "--bind-to", "core") + self.beside_modules(), self.environment
+        yield from self.put_and_get()
 
     def start(self, ranks, *options):
         return [self.launcher_path, "-n", str(ranks), *options, str(self.program)]
@@ -95,12 +110,8 @@ class OpenMpi(Peer):
         pinned = self.start(2, "--bind-to", "core")
         yield pinned + self.words("two-processors", *self.pair_benches(round_number)), self.environment
         yield pinned + self.words("2-on-2", "barrier", "reduce"), self.environment
-        tcp = ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]
-        yield self.start(2, "--bind-to", "core", *tcp) + self.words("tcp", "latency", "bandwidth"), self.environment
-        yield pinned + self.one_sided("two-processors"), self.environment
-        # Its windows would share the memory even then.
-        apart = [*tcp, "--mca", "osc", "^sm,ucx"]
-        yield self.start(2, "--bind-to", "core", *apart) + self.one_sided("tcp"), self.environment
+        yield self.start(2, "--bind-to", "core", *self.tcp) + self.words("tcp", "latency", "bandwidth"), self.environment
+        yield from self.put_and_get()
         for ranks in CROWDS:
             crowd = self.start(ranks, "--oversubscribe", "--mca", "mpi_yield_when_idle", "1")
             yield crowd + self.words(f"{ranks}-on-2", "barrier", "reduce"), self.environment
@@ -117,13 +128,23 @@ class Mpich(Peer):
     compiler = "mpicc.mpich"
     launcher = "mpirun.mpich"
 
+    def pinned(self):
+        return [self.launcher_path, "-n", "2", "-bind-to", "core", str(self.program)]
+
+    def put_and_get(self):
+        yield self.pinned() + self.put_and_get_words("two-processors"), None
+        apart = {**os.environ, "UCX_TLS": "tcp,self", "MPIR_CVAR_NOLOCAL": "1"}
+        yield self.pinned() + self.put_and_get_words("tcp"), apart
+
+    def one_sided_commands(self, round_number):
+        yield self.pinned() + self.beside_modules(), None
+        yield from self.put_and_get()
+
     def commands(self, round_number):
-        pinned = [self.launcher_path, "-n", "2", "-bind-to", "core", str(self.program)]
+        pinned = self.pinned()
         yield pinned + self.words("two-processors", *self.pair_benches(round_number)), None
         yield pinned + self.words("2-on-2", "barrier", "reduce"), None
-        yield pinned + self.one_sided("two-processors"), None
-        apart = {**os.environ, "UCX_TLS": "tcp,self", "MPIR_CVAR_NOLOCAL": "1"}
-        yield pinned + self.one_sided("tcp"), apart
+        yield from self.put_and_get()
         if round_number >= 2:
             return  # with more ranks than cores it spins: a barrier takes a quarter of a second, so few of them
         for ranks in CROWDS:
@@ -150,8 +171,10 @@ class OpenShmem(Peer):
 
     def commands(self, round_number):
         pinned = [self.launcher_path, "-n", "2", "--bind-to", "core"]
-        yield [*pinned, str(self.program), *self.one_sided("two-processors")], self.environment
-        yield [*pinned, "-x", "UCX_TLS=tcp,self", str(self.program), *self.one_sided("tcp")], self.environment
+        yield [*pinned, str(self.program), *self.put_and_get_words("two-processors")], self.environment
+        yield [*pinned, "-x", "UCX_TLS=tcp,self", str(self.program), *self.put_and_get_words("tcp")], self.environment
+
+    one_sided_commands = commands
 
     def version(self):
         text = subprocess.run([self.launcher_path, "--version"], capture_output=True, text=True, check=False).stdout
@@ -162,6 +185,7 @@ class OpenShmem(Peer):
 class Ampi(Peer):
     name = "ampi"
     title = "AMPI"
+    one_sided = False
     remedy = (
         "in a checkout of Charm++ run './build AMPI multicore-linux-x86_64 --with-production' and set CHARM_HOME to the folder "
         "multicore-linux-x86_64 that this makes"

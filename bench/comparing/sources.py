@@ -49,6 +49,7 @@ class Source:
 
     name = ""
     title = ""
+    one_sided = True  # has a part in a run that measures put, get and modules alone
 
     def __init__(self):
         self.fault = ""
@@ -57,10 +58,14 @@ class Source:
         """(command, environment) of one round."""
         raise NotImplementedError
 
-    def measure(self, round_number):
+    def one_sided_commands(self, round_number):
+        """Those of a run that measures put, get and modules alone."""
+        return []
+
+    def measure(self, round_number, one_sided=False):
         lines = []
         try:
-            for command, environment in self.commands(round_number):
+            for command, environment in (self.one_sided_commands if one_sided else self.commands)(round_number):
                 lines += run_for_lines(command, environment)
         except Unusable as error:
             self.fault = str(error)
@@ -93,17 +98,33 @@ class Aplib(Apbench):
     def commands(self, round_number):
         yield self.line("latency", "--bytes", commas(LATENCY_SIZES), *self.touch)
         yield self.line("bandwidth", "--bytes", commas(BANDWIDTH_SIZES), *self.touch)
-        yield self.line("put", "get", "--bytes", commas(ONE_SIDED_SIZES))
+        yield from self.one_sided_commands(round_number)
         yield self.line("rate", "switch", "spawn", "barrier", "reduce", *self.touch)
         yield self.line("scg", samples=9)  # a run takes milliseconds
         if round_number == 0:  # a few seconds long, and nothing to pair it with
             yield self.line("idle")
             yield self.line("load", samples=5)
 
+    def one_sided_commands(self, round_number):
+        yield self.line("put", "get", "--bytes", commas(ONE_SIDED_SIZES))
+
+
+class InProcess(Apbench):
+    """A message of 8 B once more, right before the modules that it stands beside."""
+
+    name = "inprocess"
+    title = "APlib in one process"
+
+    def commands(self, round_number):
+        yield self.line("latency", "--bytes", "8", "--case", "two-processors")
+
+    one_sided_commands = commands
+
 
 class Hosts(Apbench):
     name = "hosts"
     title = "APlib in several processes"
+    one_sided = False
 
     def commands(self, round_number):
         yield self.line("hosts", samples=1)
@@ -119,6 +140,8 @@ class Module(Apbench):
 
     def commands(self, round_number):
         yield self.line("module", "--module", self.name, samples=1)
+
+    one_sided_commands = commands
 
 
 class Fabric(Source):
@@ -136,7 +159,7 @@ class Fabric(Source):
             for case, size, unit in (("latency", fabric.BYTES, "ns"), ("write", WRITE_SIZE, "GB/s")):
                 yield case, size, fabric.alone(self.program, provider, case, size), unit
 
-    def measure(self, round_number):
+    def measure(self, round_number, one_sided=False):
         lines = []
         try:
             for provider in fabric.PROVIDERS:
@@ -150,6 +173,7 @@ class Fabric(Source):
 class Wires(Source):
     name = "wires"
     title = "sockets and OpenSSL alone"
+    one_sided = False
 
     def __init__(self, build):
         super().__init__()
@@ -166,6 +190,7 @@ class Link(Source):
 
     name = "link"
     title = "a link of 1 Gb/s"
+    one_sided = False
 
     def __init__(self, build):
         super().__init__()
@@ -182,3 +207,6 @@ class Floors(Apbench):
 
     def commands(self, round_number):
         yield self.line("floors", "--bytes", commas(size for size in LATENCY_SIZES if size >= 1024))
+
+    def one_sided_commands(self, round_number):
+        yield self.line("floors", "--case", "cache-line")

@@ -45,6 +45,7 @@ def facts(**not_measured):
         "rounds": 2,
         "busy": "",
         "touch": False,
+        "one_sided": False,
         "versions": {"MPICH": "4.0.2"},
         "not_measured": not_measured,
     }
@@ -140,7 +141,7 @@ class Arithmetic(unittest.TestCase):
         self.assertEqual([v.met for v in row.verdicts], [True])
 
     def test_messages_over_shm_stand_beside_those_of_one_process(self):
-        values = {("shm", "module", "shm-cells-latency", 8): (150, "ns"), ("aplib", "latency", "two-processors", 8): (70, "ns")}
+        values = {("shm", "module", "shm-cells-latency", 8): (150, "ns"), ("inprocess", "latency", "two-processors", 8): (70, "ns")}
         row = next(r for r in figures.evaluate(figures.Run([values], [])) if r.figure.name == "8 B one way, two processes over shm")
         self.assertEqual([v.met for v in row.verdicts], [False])
 
@@ -190,6 +191,22 @@ class Texts(unittest.TestCase):
         run = figures.Run([values], ["openmpi", "mpich"])
         self.assertIn("| put, to visibility | 8 | 60.0 ns | 290 ns |", page.one_sided(run))
         self.assertIn("| frame of 8 B, one way | 4.00 us | 80.0 ns |", page.modules(run))
+
+    def test_a_run_of_put_and_get_alone_leaves_the_other_rows(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            run = figures.Run([a_round(aplib=70, mpich=100)], ["mpich"])
+            page.write(folder, figures.evaluate(run), run, facts(), None)
+            run = figures.Run([{("aplib", "put", "two-processors", 8): (50, "ns")}], ["mpich"])
+            later = {**facts(), "date": "2026-02-02 00:00 UTC", "one_sided": True, "busy": "Others used 40 %."}
+            page.write(folder, figures.evaluate(run), run, later, None)
+            text = (folder / "performance.md").read_text(encoding="utf-8")
+        self.assertIn("| 8 B one way, two processors | 70.0 ns | 100 ns MPICH |", text)
+        self.assertIn("| 8 | 70.0 ns |", text)
+        self.assertIn("| 8 B put, to visibility | 50.0 ns |", text)
+        self.assertRegex(text, "(?m)^2026-01-01 00:00 UTC, 2 rounds: 2 of .* targets met")
+        self.assertIn("Put, get and modules: 2026-02-02 00:00 UTC, 2 rounds", text)
+        self.assertIn("Others used 40 %.", text)
 
     def test_a_busy_machine_is_mentioned(self):
         run = figures.Run([a_round(aplib=70)], [])

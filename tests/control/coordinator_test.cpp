@@ -80,6 +80,13 @@ class FakeNode {
 
  private:
   void take(MessageType type, std::span<const std::byte> body) {
+    // Before the answer, which may be what the coordinator returns upon.
+    if (type == MessageType::go) note("go");
+    if (type == MessageType::stop) note("stop");
+    if (type == MessageType::refused) note("refused: " + decode<Refused>(body)->text);
+    if (type == MessageType::leave) note("leave");
+    if (type == MessageType::written) note("written");
+    if (type == MessageType::input) note("input");
     if (const auto other = instead.find(type); other != instead.end()) {
       other->second(*connection_);
     } else if (type == MessageType::prepare) {
@@ -91,12 +98,6 @@ class FakeNode {
     } else if (type == MessageType::refused || type == MessageType::leave) {
       connection_->close();
     }
-    if (type == MessageType::go) note("go");
-    if (type == MessageType::stop) note("stop");
-    if (type == MessageType::refused) note("refused: " + decode<Refused>(body)->text);
-    if (type == MessageType::leave) note("leave");
-    if (type == MessageType::written) note("written");
-    if (type == MessageType::input) note("input");
   }
   void note(const std::string& what) {
     const std::lock_guard lock(mutex_);
