@@ -330,7 +330,7 @@ class OneSidedHistory : public testing::TestWithParam<Placement> {};
 TEST_P(OneSidedHistory, IsThatOfTheModel) {
   const std::uint64_t first = testing_support::number_from_environment("ONE_SIDED_SEED", 1);
   const std::uint64_t seeds = testing_support::number_from_environment("ONE_SIDED_SEEDS", 3);
-  const std::uint64_t steps = scaled(500, 5);
+  const std::uint64_t steps = scaled(300, 4);
   for (std::uint64_t seed = first; seed < first + seeds && !HasFailure(); ++seed) {
     SCOPED_TRACE("ONE_SIDED_SEED=" + std::to_string(seed));
     run_on(

@@ -157,7 +157,7 @@ TEST_P(OneSided, AcknowledgedPutsCanBeSeen) {
 }
 
 TEST_P(OneSided, AtomicsAreOneStepEach) {
-  constexpr std::int32_t rounds = 300;
+  constexpr std::int32_t rounds = 100;
   run_on(GetParam(), [] {
     SharedBlock<Block> block;
     const CellId owner = cell(cells() / 2);

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Where the cells of a test are: in one process, or in several parts that speak by the loop module, with its faults.
+// Where the cells of a test are: in one process, or in several parts that speak by the loop module, with its faults, or by a real one.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <memory>
 #include <ostream>
 #include <string>
 #include <vector>
 
+#include "comm/kinds.hpp"
 #include "machines.hpp"
 #include "parts.hpp"
 
@@ -20,13 +22,35 @@ struct Placement {
   std::uint32_t threads;
   std::vector<std::uint32_t> parts;  ///< Cells of each; none: one process.
   comm::LoopFaults faults;
+  std::unique_ptr<comm::ModuleKind> (*kind)();  ///< Not by loop, but by this module.
 
   friend void PrintTo(const Placement& placement, std::ostream* out) { *out << placement.name; }
 };
 
+/// A module for each process of a machine, all in this one.
+inline std::vector<std::unique_ptr<comm::Module>> modules_of(const comm::ModuleKind& kind, std::size_t processes) {
+  const comm::PortSettings settings{
+      .address = "127.0.0.1", .ports = "", .host = "here", .key = comm::JobKey::make(), .provider = ""};
+  std::vector<std::unique_ptr<comm::Port>> ports;
+  comm::JoinSettings join;
+  join.machine = "test";
+  for (std::size_t p = 0; p < processes; ++p) {
+    ports.push_back(kind.open(settings));
+    join.endpoints.push_back(ports.back()->endpoint());
+    join.names.push_back("ws" + std::to_string(p));
+  }
+  std::vector<std::unique_ptr<comm::Module>> modules;
+  for (const auto& port : ports) {
+    join.self = static_cast<comm::Peer>(modules.size());
+    modules.push_back(port->join(join));
+  }
+  return modules;
+}
+
 inline void run_on(const Placement& placement, const std::function<void()>& program, std::uint64_t seed = 1) {
   if (placement.parts.empty()) return run_well({placement.grid, placement.threads}, program);
   Parts parts(placement.grid, placement.parts, placement.threads, placement.faults, seed);
+  if (placement.kind != nullptr) parts.modules = modules_of(*placement.kind(), placement.parts.size());
   const PartsOutcome outcome = parts.run(program);
   EXPECT_EQ(outcome.status, 0);
   EXPECT_EQ(outcome.failure(), "");
@@ -35,14 +59,16 @@ inline void run_on(const Placement& placement, const std::function<void()>& prog
 
 inline std::vector<Placement> placements() {
   return {
-      {"one_cell", {1, 1}, 1, {}, {}},
-      {"two_processors", {2, 1}, 2, {}, {}},
-      {"one_processor", {2, 2}, 1, {}, {}},
-      {"nine_on_four", {3, 3}, 4, {}, {}},
-      {"per_cell", {2, 2}, Options::threads_per_cell, {}, {}},
-      {"two_parts", {2, 1}, 1, {1, 1}, {}},
-      {"three_parts", {3, 3}, 2, {4, 1, 4}, {.delay_polls_max = 3, .piece_bytes_max = 3000}},
-      {"parts_that_hold_back", {2, 2}, 2, {2, 2}, {.piece_bytes_max = 20'000, .hold_back_bytes = 4096}},
+      {"one_cell", {1, 1}, 1, {}, {}, nullptr},
+      {"two_processors", {2, 1}, 2, {}, {}, nullptr},
+      {"one_processor", {2, 2}, 1, {}, {}, nullptr},
+      {"nine_on_four", {3, 3}, 4, {}, {}, nullptr},
+      {"per_cell", {2, 2}, Options::threads_per_cell, {}, {}, nullptr},
+      {"two_parts", {2, 1}, 1, {1, 1}, {}, nullptr},
+      {"three_parts", {3, 3}, 2, {4, 1, 4}, {.delay_polls_max = 3, .piece_bytes_max = 3000}, nullptr},
+      {"parts_that_hold_back", {2, 2}, 2, {2, 2}, {.piece_bytes_max = 20'000, .hold_back_bytes = 4096}, nullptr},
+      {"parts_over_tcp", {2, 2}, 1, {2, 1, 1}, {}, comm::tcp_kind},
+      {"parts_over_shm", {2, 2}, 1, {2, 2}, {}, comm::shm_kind},
   };
 }
 

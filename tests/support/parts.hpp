@@ -50,6 +50,8 @@ class Parts {
 
   comm::LoopNet net;
   Options options;
+  /// Other modules than the net's, one for each part, before run().
+  std::vector<std::unique_ptr<comm::Module>> modules;
   /// Called in the overseer's thread when all are ready, before anything runs.
   std::function<void()> on_go;
   /// What a question about tasks gave; ask from any thread.
@@ -122,18 +124,19 @@ class Parts {
     const auto count = static_cast<std::uint32_t>(first_.size() - 1);
     PartsOutcome outcome;
     std::vector<std::string> names;
-    std::vector<std::unique_ptr<comm::Module>> modules;
+    std::vector<std::unique_ptr<comm::Module>> used_modules = std::move(modules);
+    const bool by_net = used_modules.empty();
     std::vector<std::unique_ptr<Way>> ways;
     std::vector<std::unique_ptr<Machine>>& machines = machines_;
     machines.clear();
     std::vector<Part> parts(count);
     for (std::uint32_t p = 0; p < count; ++p) {
       names.push_back("ws" + std::to_string(p));
-      modules.push_back(net.module(p));
+      if (by_net) used_modules.push_back(net.module(p));
       ways.push_back(std::make_unique<Way>(*this, p));
       machines.push_back(std::make_unique<Machine>(options));
     }
-    for (std::uint32_t p = 0; p < count; ++p) parts[p] = Part{p, first_, names, modules[p].get(), ways[p].get()};
+    for (std::uint32_t p = 0; p < count; ++p) parts[p] = Part{p, first_, names, used_modules[p].get(), ways[p].get()};
     overseer_ = std::make_unique<Overseer>(
         names, first_, options.deadlock_report,
         OverseerActions{
