@@ -48,7 +48,9 @@ class SlotHeap {
   static std::size_t usable_bytes(const void* block) noexcept;
 
   /// Threads of the cell's program are about to run beside its tasks. Call from: a flow of the cell, before they do.
-  void share() noexcept { shared_ = true; }
+  void share() noexcept {
+    if (!shared_) shared_ = true;  // once threads run they read it without further ado
+  }
 
   /// The heap's memory reaches so far from its beginning, its own state included; it only grows. Call from: any thread.
   [[nodiscard]] std::size_t mapped_bytes() const noexcept {
