@@ -89,7 +89,7 @@ TEST(RdmaTest, StrangersAreLostAndCounted) {
     one.poll();
   }
   EXPECT_EQ(zero.recorder().frames() + one.recorder().frames(), 0U);
-  EXPECT_GT(one.module().traffic().refused, 0U);
+  EXPECT_GT(zero.module().traffic().refused + one.module().traffic().refused, 0U);  // whose greeting came first
   EXPECT_NE(zero.recorder().why(1).find("key"), std::string::npos) << zero.recorder().why(1);
   zero.destroy();
   one.destroy();
