@@ -455,7 +455,7 @@ void cell_main(void) {
             (Strings{"begin 0, end 0", "begin 1, end 1", "begin 2, end 2", "{cid}"}));
   EXPECT_TRUE(std::filesystem::exists(folder / "run.2/here"));
   folder.write("out.2", "of an earlier run\n");
-  EXPECT_EQ(aprun({"--output", folder / "out.{cid}", program, "x"}).status, 0);
+  EXPECT_EQ(aprun({"--wd", folder / "", "--output", folder / "out.{cid}", program, "x"}).status, 0);
   EXPECT_EQ(folder.read("out.2"), "begin 2, end 2\n");
   EXPECT_EQ(folder.read("out.host"), "x\n");
 }
