@@ -15,6 +15,8 @@ namespace {
 void prepare_environment() {
   // Registrations are cached here; libfabric's own cache would replace functions of libc in memory to watch over it.
   setenv("FI_MR_CACHE_MONITOR", "disabled", 0);
+  // ofi_rxm (verbs, tcp) carries our packets in one piece up to this size; its own limit, 16 KiB, is a little less than the largest.
+  setenv("FI_OFI_RXM_BUFFER_SIZE", "20480", 0);
   // Programs that fork must not take registered pages along.
   setenv("RDMAV_FORK_SAFE", "1", 0);
   // Libraries of Omni-Path that print their own report of crashes.
