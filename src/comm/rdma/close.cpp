@@ -138,9 +138,7 @@ void RdmaModule::State::end_fabric() {
 /// The provider touches nothing any more: what was under way has ended.
 void RdmaModule::State::tell_ends() {
   for (const std::unique_ptr<Operation>& operation : operations_) {
-    const bool free =
-        std::find(free_operations_.begin(), free_operations_.end(), operation.get()) != free_operations_.end();
-    if (free || operation->is_packet) continue;
+    if (!operation->out || operation->is_packet || operation->given_up) continue;
     transfer_over(links_[operation->peer], operation->peer, operation->transfer, false);
   }
   for (Peer peer = 0; peer < count_; ++peer) {

@@ -73,9 +73,12 @@ struct RdmaLink {
   bool knocked = false;
   bool busy = false;                             // In the module's list of those with something to send.
   std::optional<Clock::time_point> stuck_since;  // The provider takes nothing for it.
-  bool ever_sent = false;
   std::optional<Clock::time_point> asked_since;  // A transfer has failed: is the peer there?
   std::optional<Clock::time_point> greeting_since;
+  std::optional<Clock::time_point> failed_since;  // Nothing can be sent; the mark of its end may still be on the way.
+  std::string failed_because;
+  std::size_t transfers_out = 0;                     // The provider has them.
+  std::optional<Clock::time_point> transfers_since;  // The last of them ended, or the first one began.
 
   std::deque<QueuedPacket> control;
   std::deque<RdmaTransfer> transfers;

@@ -108,10 +108,10 @@ std::optional<std::chrono::nanoseconds> RdmaModule::State::time_to_sleep(
   // What the provider did not take is tried again, at longer and longer intervals; so is what a limit of time hangs on. Nothing else makes a tick.
   for (const Peer peer : busy_) {
     const RdmaLink& link = links_[peer];
-    const auto since = link.stuck_since                          ? link.stuck_since
-                       : link.stage == RdmaLink::Stage::greeting ? link.greeting_since
-                       : link.asked_since                        ? link.asked_since
-                                                                 : link.gap_since;
+    auto since = link.stuck_since;
+    if (!since && link.stage == RdmaLink::Stage::greeting) since = link.greeting_since;
+    for (const auto& other : {link.asked_since, link.gap_since, link.transfers_since, link.failed_since})
+      since = since ? since : other;
     if (!since) continue;
     const std::chrono::nanoseconds next =
         std::clamp<std::chrono::nanoseconds>((Clock::now() - *since) / 4, 100us, 50ms);

@@ -77,6 +77,8 @@ class RdmaModule::State {
     PacketBuffers::Buffer* buffer;
     std::size_t bytes;
     std::shared_ptr<Registration> local;
+    bool out = false;       ///< The provider has it, or is about to.
+    bool given_up = false;  ///< It was told to be over.
   };
   struct Arrival {
     Peer peer;
@@ -105,6 +107,7 @@ class RdmaModule::State {
   void control(RdmaLink& link, Peer to, PacketKind kind, std::span<const std::byte> content, std::uint64_t token = 0);
   void pump(RdmaLink& link, Peer to);
   void pump_all();
+  void check_patience(RdmaLink& link, Peer peer);
   void note_busy(RdmaLink& link, Peer peer);
   void unstick(RdmaLink& link) noexcept;
   bool stick(RdmaLink& link, Peer to, int error, const char* call);
@@ -121,6 +124,9 @@ class RdmaModule::State {
   void take_in_order(RdmaLink& link, const PacketHeader& head, std::span<const std::byte> packet, Arrival arrival);
   void take_control(RdmaLink& link, Peer from, PacketKind kind, std::span<const std::byte> content);
   void give_back(PacketBuffers::Buffer* buffer);
+  void fail(RdmaLink& link, Peer peer, const std::string& why);
+  void ask(RdmaLink& link, Peer peer);
+  void give_up_transfers(Peer peer);
   void give_credit(RdmaLink& link, Peer to);
   void lose(RdmaLink& link, Peer peer, const std::string& why, bool tell_it);
   void drop_queues(RdmaLink& link);

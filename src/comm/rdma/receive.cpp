@@ -44,24 +44,55 @@ void RdmaModule::State::take_error(fid_cq* queue) {
 
 /// The provider is done with something that it was told to do.
 void RdmaModule::State::over(Operation& operation, int error) {
-  --operations_out_;
+  if (!operation.given_up) --operations_out_;
   RdmaLink& link = links_[operation.peer];
   const Peer peer = operation.peer;
   if (operation.is_packet) {
     outgoing_.give(operation.buffer);
     if (link.stage != RdmaLink::Stage::over) link.queued.fetch_sub(operation.bytes);
     give_operation(&operation);
-    if (error != 0) lose(link, peer, fabric_words(error), false);
+    if (error != 0) fail(link, peer, fabric_words(error));
     return;
   }
   const RdmaTransfer transfer = operation.transfer;
+  const bool given_up = operation.given_up;
   give_operation(&operation);
+  if (given_up) return;
+  if (--link.transfers_out == 0) {
+    link.transfers_since.reset();
+  } else {
+    link.transfers_since = Clock::now();
+  }
   transfer_over(link, peer, transfer, error == 0);
   if (error == 0 || link.stage != RdmaLink::Stage::ready) return;
   // It may have been the key alone, or the end of the peer.
+  ask(link, peer);
+}
+
+/// Nothing goes there any more. Who has ended in order, and is gone, looks like that, too: what it said before comes first.
+void RdmaModule::State::fail(RdmaLink& link, Peer peer, const std::string& why) {
+  if (link.stage == RdmaLink::Stage::over || link.failed_since) return;
+  link.failed_since = Clock::now();
+  link.failed_because = why;
+  note_busy(link, peer);
+  sleep_.ring();
+}
+
+/// "Are you there?" Whatever comes from it is the answer.
+void RdmaModule::State::ask(RdmaLink& link, Peer peer) {
   if (link.asked_since) return;
   link.asked_since = Clock::now();
   control(link, peer, PacketKind::ask, {});
+}
+
+/// The peer is gone without a word, and some providers never say how it ended.
+void RdmaModule::State::give_up_transfers(Peer peer) {
+  for (const std::unique_ptr<Operation>& operation : operations_) {
+    if (!operation->out || operation->is_packet || operation->peer != peer || operation->given_up) continue;
+    operation->given_up = true;
+    --operations_out_;
+    transfer_over(links_[peer], peer, operation->transfer, false);
+  }
 }
 
 void RdmaModule::State::give_back(PacketBuffers::Buffer* buffer) {
@@ -215,6 +246,7 @@ void RdmaModule::State::drop_queues(RdmaLink& link) {
   link.early.clear();
   link.gap_since.reset();
   link.asked_since.reset();
+  link.failed_since.reset();
   link.queued.store(0);
   const std::deque<RdmaTransfer> transfers = std::exchange(link.transfers, {});
   const Peer peer = static_cast<Peer>(&link - links_.get());
@@ -225,15 +257,19 @@ RdmaModule::State::Operation* RdmaModule::State::take_operation() {
   if (free_operations_.empty()) {
     operations_.push_back(std::make_unique<Operation>());
     free_operations_.reserve(operations_.size());
+    operations_.back()->out = true;
     return operations_.back().get();
   }
   Operation* const operation = free_operations_.back();
   free_operations_.pop_back();
+  operation->out = true;
+  operation->given_up = false;
   return operation;
 }
 
 void RdmaModule::State::give_operation(Operation* operation) noexcept {
   operation->local.reset();
+  operation->out = false;
   free_operations_.push_back(operation);
 }
 

@@ -99,8 +99,8 @@ void RdmaModule::State::transfer(Peer peer, RdmaTransfer::Kind kind, const Memor
       transfer.local = local.data() + at;
       transfer.bytes = std::min(part, local.size() - at);
       if (kind == RdmaTransfer::Kind::write) transfer.number = ++link.writes_begun;
-      if (link.stage == RdmaLink::Stage::ready && link.transfers.empty() && link.control.empty() &&
-          post_transfer(link, peer, transfer)) {
+      if (link.stage == RdmaLink::Stage::ready && !link.failed_since && link.transfers.empty() &&
+          link.control.empty() && post_transfer(link, peer, transfer)) {
         transfer.remote += transfer.bytes;
         continue;
       }
@@ -160,6 +160,8 @@ bool RdmaModule::State::post_transfer(RdmaLink& link, Peer peer, const RdmaTrans
     ++operations_out_;
     if (transfer.kind == RdmaTransfer::Kind::write) link.writes_posted = transfer.number;
     unstick(link);
+    if (link.transfers_out++ == 0) link.transfers_since = Clock::now();
+    note_busy(link, peer);
     return true;
   }
   give_operation(operation);

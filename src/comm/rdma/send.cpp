@@ -14,6 +14,8 @@
 namespace aplib::comm {
 namespace {
 
+constexpr std::chrono::milliseconds last_words{200};  // Until those of a peer that is gone must have come.
+
 constexpr auto counting = std::memory_order_relaxed;  // Nothing else is read after a counter.
 
 }  // namespace
@@ -91,7 +93,8 @@ void RdmaModule::State::append(RdmaLink& link, Peer to, const Label& label, std:
 bool RdmaModule::State::post_frame(RdmaLink& link, Peer to, const Label& label, std::span<const std::byte> body,
                                    std::uint32_t flags) {
   const std::size_t bytes = sizeof(PacketHeader) + frame_room(body.size());
-  if (link.credit < bytes || !link.control.empty() || !may_pass(link, link.writes_begun)) return false;
+  if (link.failed_since || link.credit < bytes || !link.control.empty() || !may_pass(link, link.writes_begun))
+    return false;
   constexpr std::size_t on_the_stack = 512;
   alignas(8) std::byte memory[on_the_stack];
   PacketBuffers::Buffer* in = nullptr;
@@ -157,15 +160,12 @@ bool RdmaModule::State::hand_over(RdmaLink& link, Peer to, std::span<std::byte> 
   return true;
 }
 
-void RdmaModule::State::unstick(RdmaLink& link) noexcept {
-  link.ever_sent = true;
-  link.stuck_since.reset();
-}
+void RdmaModule::State::unstick(RdmaLink& link) noexcept { link.stuck_since.reset(); }
 
 /// The provider did not take something. False, for the caller's return.
 bool RdmaModule::State::stick(RdmaLink& link, Peer to, int error, const char* call) {
   if (error != -FI_EAGAIN) {
-    lose(link, to, fmt::format("{}: {}", call, fabric_words(error)), false);
+    fail(link, to, fmt::format("{}: {}", call, fabric_words(error)));
     return false;
   }
   if (!link.stuck_since) link.stuck_since = Clock::now();
@@ -207,6 +207,7 @@ void RdmaModule::State::note_busy(RdmaLink& link, Peer peer) {
 
 /// Hands over what may go: control first, for the other side may wait for it; then transfers; then frames.
 void RdmaModule::State::pump(RdmaLink& link, Peer to) {
+  if (link.failed_since) return;
   while (!link.control.empty()) {
     QueuedPacket& first = link.control.front();
     if (!post_packet(link, to, first.bytes, first.token, first.kind)) return;
@@ -227,25 +228,35 @@ void RdmaModule::State::pump(RdmaLink& link, Peer to) {
   }
 }
 
+/// Who takes nothing for so long, or does not answer, is gone.
+void RdmaModule::State::check_patience(RdmaLink& link, Peer peer) {
+  const Clock::time_point now = Clock::now();
+  const Clock::time_point limit = now - settings_.peer_timeout;
+  if (link.failed_since && *link.failed_since < now - last_words) {
+    lose(link, peer, link.failed_because, false);
+  } else if (link.stuck_since && *link.stuck_since < limit) {
+    lose(link, peer, "it takes nothing any more", false);
+  } else if (link.asked_since && *link.asked_since < limit) {
+    lose(link, peer, "it does not answer", false);
+  } else if (link.stage == RdmaLink::Stage::greeting && *link.greeting_since < limit) {
+    lose(link, peer, "it does not answer the greeting, or does not know the job's key", false);
+  } else if (link.gap_since && *link.gap_since < limit) {
+    lose(link, peer, "packets of it were lost on the way", true);
+  } else if (link.transfers_since && *link.transfers_since < now - settings_.peer_timeout / 2) {
+    ask(link, peer);  // Nothing of remote memory has ended for long: it may be slow, or gone.
+  }
+  if (link.stage == RdmaLink::Stage::over) give_up_transfers(peer);
+}
+
 void RdmaModule::State::pump_all() {
   for (std::size_t i = 0; i < busy_.size();) {
     const Peer peer = busy_[i];
     RdmaLink& link = links_[peer];
     pump(link, peer);
-    // Who took nothing for so long since the beginning, or is asked and does not answer, is gone. One that stands still is not: it has taken something.
-    if (link.stage != RdmaLink::Stage::over) {
-      const Clock::time_point limit = Clock::now() - settings_.peer_timeout;
-      if ((link.stuck_since && !link.ever_sent && *link.stuck_since < limit) ||
-          (link.asked_since && *link.asked_since < limit)) {
-        lose(link, peer, "it does not answer", false);
-      } else if (link.stage == RdmaLink::Stage::greeting && *link.greeting_since < limit) {
-        lose(link, peer, "it does not answer the greeting, or does not know the job's key", false);
-      } else if (link.gap_since && *link.gap_since < limit) {
-        lose(link, peer, "packets of it were lost on the way", true);
-      }
-    }
+    if (link.stage != RdmaLink::Stage::over) check_patience(link, peer);
     if (link.control.empty() && link.transfers.empty() && link.packets.empty() &&
-        link.stage != RdmaLink::Stage::greeting && !link.gap_since && !link.asked_since) {
+        link.stage != RdmaLink::Stage::greeting && !link.gap_since && !link.asked_since && !link.transfers_since &&
+        !link.failed_since) {
       link.busy = false;
       busy_[i] = busy_.back();
       busy_.pop_back();
