@@ -19,6 +19,7 @@ struct RdmaNetOptions {
   Secure secure = Secure::auth;
   std::chrono::milliseconds peer_timeout{10'000};
   Peer stranger = ~Peer{0};  ///< Has a key of its own.
+  int mr_mode = 0;           ///< What a device would ask for besides: the provider works in that mode.
 };
 
 class RdmaNet final : public Net {
@@ -35,7 +36,7 @@ class RdmaNet final : public Net {
 
   RdmaNetOptions options_;
   JobKey key_;
-  std::vector<std::unique_ptr<Port>> ports_;
+  std::vector<std::unique_ptr<Port>> ports_;  // Or, in another mode than the provider's own, fabrics.
   std::vector<std::string> endpoints_;
   std::vector<RdmaModule*> modules_;
   std::vector<std::shared_ptr<Fabric>>
