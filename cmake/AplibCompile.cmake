@@ -2,7 +2,8 @@
 # How our targets are compiled.
 find_program(APLIB_CCACHE ccache)
 if(APLIB_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${APLIB_CCACHE})
+  # Without this it does not keep what was compiled with precompiled headers.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${APLIB_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${APLIB_CCACHE})
 endif()
 
@@ -15,7 +16,9 @@ endif()
 
 set(aplib_sanitizer_flags "")
 if(APLIB_SANITIZE STREQUAL "address")
-  set(aplib_sanitizer_flags -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  # What is left out AddressSanitizer sees, too, and it takes a quarter of the compiler's time.
+  set(aplib_sanitizer_flags -fsanitize=address,undefined -fno-sanitize=null,object-size -fno-sanitize-recover=undefined
+    -fno-omit-frame-pointer)
 elseif(APLIB_SANITIZE STREQUAL "thread")
   # gcc warns that it cannot see fences; ours are noted where they stand.
   set(aplib_sanitizer_flags -fsanitize=thread -fno-omit-frame-pointer)
@@ -26,7 +29,23 @@ endif()
 # aplib_compile_fast(files...): command lines. CLI11's templates, instrumented and optimised, take 20 s a file for nothing.
 function(aplib_compile_fast)
   if(APLIB_SANITIZE)
-    set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS -O0)
+    set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS -O0 SKIP_PRECOMPILE_HEADERS ON)
+  endif()
+endfunction()
+
+# aplib_precompile(target headers...): the standard library and these are read once for all its files.
+function(aplib_precompile target)
+  set(headers algorithm array atomic chrono condition_variable cstring deque exception functional map memory mutex optional set
+    span sstream string string_view system_error thread unordered_map utility variant vector ${ARGN})
+  list(TRANSFORM headers REPLACE "(.+)" "$<$<COMPILE_LANGUAGE:CXX>:<\\1$<ANGLE-R>>")
+  target_precompile_headers(${target} PRIVATE ${headers})
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)  # ccache asks for it
+endfunction()
+
+# aplib_precompile_sanitized(target headers...): in sanitizer builds alone. The release build still notices when a file does not include what it uses.
+function(aplib_precompile_sanitized target)
+  if(APLIB_SANITIZE)
+    aplib_precompile(${target} ${ARGN})
   endif()
 endfunction()
 
