@@ -23,14 +23,16 @@ struct Placement {
   std::vector<std::uint32_t> parts;  ///< Cells of each; none: one process.
   comm::LoopFaults faults;
   std::unique_ptr<comm::ModuleKind> (*kind)();  ///< Not by loop, but by this module.
+  std::string provider = {};                    ///< Of module rdma.
 
   friend void PrintTo(const Placement& placement, std::ostream* out) { *out << placement.name; }
 };
 
 /// A module for each process of a machine, all in this one.
-inline std::vector<std::unique_ptr<comm::Module>> modules_of(const comm::ModuleKind& kind, std::size_t processes) {
+inline std::vector<std::unique_ptr<comm::Module>> modules_of(const comm::ModuleKind& kind, std::size_t processes,
+                                                             const std::string& provider) {
   const comm::PortSettings settings{
-      .address = "127.0.0.1", .ports = "", .host = "here", .key = comm::JobKey::make(), .provider = ""};
+      .address = "127.0.0.1", .ports = "", .host = "here", .key = comm::JobKey::make(), .provider = provider};
   std::vector<std::unique_ptr<comm::Port>> ports;
   comm::JoinSettings join;
   join.machine = "test";
@@ -50,7 +52,8 @@ inline std::vector<std::unique_ptr<comm::Module>> modules_of(const comm::ModuleK
 inline void run_on(const Placement& placement, const std::function<void()>& program, std::uint64_t seed = 1) {
   if (placement.parts.empty()) return run_well({placement.grid, placement.threads}, program);
   Parts parts(placement.grid, placement.parts, placement.threads, placement.faults, seed);
-  if (placement.kind != nullptr) parts.modules = modules_of(*placement.kind(), placement.parts.size());
+  if (placement.kind != nullptr)
+    parts.modules = modules_of(*placement.kind(), placement.parts.size(), placement.provider);
   const PartsOutcome outcome = parts.run(program);
   EXPECT_EQ(outcome.status, 0);
   EXPECT_EQ(outcome.failure(), "");
@@ -58,7 +61,7 @@ inline void run_on(const Placement& placement, const std::function<void()>& prog
 }
 
 inline std::vector<Placement> placements() {
-  return {
+  std::vector<Placement> all{
       {"one_cell", {1, 1}, 1, {}, {}, nullptr},
       {"two_processors", {2, 1}, 2, {}, {}, nullptr},
       {"one_processor", {2, 2}, 1, {}, {}, nullptr},
@@ -70,6 +73,11 @@ inline std::vector<Placement> placements() {
       {"parts_over_tcp", {2, 2}, 1, {2, 1, 1}, {}, comm::tcp_kind},
       {"parts_over_shm", {2, 2}, 1, {2, 2}, {}, comm::shm_kind},
   };
+#ifdef APLIB_TEST_RDMA
+  all.push_back({"parts_over_rdma_on_tcp", {2, 2}, 1, {2, 1, 1}, {}, comm::rdma_kind, "tcp"});
+  all.push_back({"parts_over_rdma_on_shm", {2, 2}, 1, {2, 2}, {}, comm::rdma_kind, "shm"});
+#endif
+  return all;
 }
 
 inline std::string placement_name(const testing::TestParamInfo<Placement>& info) { return info.param.name; }
