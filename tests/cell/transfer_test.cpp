@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "det/explore.hpp"
+#include "machines.hpp"
 
 namespace aplib {
 namespace {
@@ -46,7 +47,7 @@ TEST(Transfer, CopiesEveryByteFromBothEnds) {
 // out of it. It must not touch what is then another sender's.
 TEST(Transfer, TheNextMessageInTheSamePlaceIsUntouchedByTheLastSender) {
   constexpr std::size_t bytes = 256 * 1024;
-  constexpr int rounds = 3000;
+  const int rounds = static_cast<int>(testing_support::scaled(3000, 4));
   const std::vector<char> from = pattern(bytes);
   std::vector<char> to(bytes);
   Transfer<> transfer;

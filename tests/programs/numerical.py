@@ -52,7 +52,7 @@ GLPK = Program(
 
 def build_qhull(tree, archives):
     tree.unpack(archives[0], under="source")
-    tree.run("cmake", "-S", "source", "-B", "made", "-DCMAKE_BUILD_TYPE=Release", "-Wno-dev",
+    tree.run("cmake", "-S", "source", "-B", "made", "-DCMAKE_C_FLAGS=-O1", "-DCMAKE_CXX_FLAGS=-O1", "-Wno-dev",
              f"-DCMAKE_C_COMPILER={tree.cc}", f"-DCMAKE_CXX_COMPILER={tree.cxx}")
     tree.run("cmake", "--build", "made", "--parallel", "2", "--target", "qconvex", "qvoronoi", "qdelaunay", "rbox", "user_eg3")
 
@@ -133,7 +133,7 @@ GPERF = Program(
 
 def build_boolstuff(tree, archives):
     tree.unpack(archives[0])
-    tree.run("./configure", "--disable-shared", f"CC={tree.cc}", f"CXX={tree.cxx}", "CXXFLAGS=-O2 -std=gnu++14")
+    tree.run("./configure", "--disable-shared", f"CC={tree.cc}", f"CXX={tree.cxx}", "CXXFLAGS=-O1 -std=gnu++14")
     tree.make()
 
 

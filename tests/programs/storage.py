@@ -79,7 +79,7 @@ LZIP = Program(
 
 def build_sqlite3(tree, archives):
     tree.unpack(archives[0])
-    tree.run("./configure", "--disable-tcl", "--disable-readline", "--disable-shared", "CFLAGS=-O1", f"CC={tree.cc}")
+    tree.run("./configure", "--disable-tcl", "--disable-readline", "--disable-shared", "CFLAGS=-O0", f"CC={tree.cc}")
     tree.make("sqlite3")
 
 
