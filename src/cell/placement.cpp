@@ -128,9 +128,10 @@ Placement plan_placement(const Options& options, const std::filesystem::path& ro
       break;
   }
   plan.oversubscribed = plan.processors > plan.usable_cores;
+  plan.limited = plan.usable_cores < allowed.size();
 
   // One processor is left to the scheduler, which keeps a lone thread where it is and moves it when another job comes to its core.
-  const bool whole_cores = !plan.oversubscribed && plan.usable_cores == allowed.size();
+  const bool whole_cores = !plan.oversubscribed && !plan.limited;
   if (options.bind && whole_cores && plan.processors >= 2) {
     const int here = sched_getcpu();
     plan.core_of_processor =
@@ -140,7 +141,7 @@ Placement plan_placement(const Options& options, const std::filesystem::path& ro
 }
 
 std::chrono::nanoseconds poll_time(const Options& options, const Placement& placement) {
-  return options.poll_time.value_or(placement.oversubscribed ? 0us : 20us);
+  return options.poll_time.value_or(placement.oversubscribed ? 0us : placement.limited ? 20us : 50us);
 }
 
 }  // namespace aplib

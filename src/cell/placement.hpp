@@ -28,6 +28,7 @@ struct Placement {
       core_of_processor;           ///< the system's number of each one's core; empty when processors are not bound
   std::uint32_t usable_cores = 1;  ///< by affinity mask and CPU quota
   bool oversubscribed = false;     ///< more processors than usable cores
+  bool limited = false;            ///< a CPU quota pays for less than all cores
 };
 
 /// The plan for this process as its affinity mask and cgroup are now. Processors are bound only when there are at least two, each
@@ -48,8 +49,9 @@ struct Placement {
   return static_cast<std::uint32_t>((std::uint64_t{processor} * cells + processors - 1) / processors);
 }
 
-/// How long an idle processor polls before it sleeps: as chosen, or 20 us where it has a core of its own and 0 where it takes
-/// another's time.
+/// How long an idle processor polls before it sleeps: as chosen, or 50 us where it has a core of its own: some more than falling
+/// asleep and being woken take (30 us), and than another processor needs to copy 1 MiB here. 20 us under a CPU quota, which pays for
+/// the polling, too; 0 where it takes another's time.
 [[nodiscard]] std::chrono::nanoseconds poll_time(const Options& options, const Placement& placement);
 
 /// Cores, caches and packages of a computer, without its devices.

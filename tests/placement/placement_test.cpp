@@ -123,9 +123,11 @@ TEST(Placement, OptionsAssignedOutOfRangeAreRefused) {
 
 TEST(Placement, PollingFollowsTheCores) {
   Options options;
-  Placement own, shared;
-  shared.oversubscribed = true;
-  EXPECT_EQ(poll_time(options, own), 20us);
+  Placement own, limited, shared;
+  limited.limited = true;
+  shared.oversubscribed = shared.limited = true;
+  EXPECT_EQ(poll_time(options, own), 50us);
+  EXPECT_EQ(poll_time(options, limited), 20us);
   EXPECT_EQ(poll_time(options, shared), 0us);
   options.poll_time = 1ms;
   EXPECT_EQ(poll_time(options, shared), 1ms);
