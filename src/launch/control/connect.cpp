@@ -70,7 +70,7 @@ class Connector : public std::enable_shared_from_this<Connector> {
     ConnectionEvents events;
     events.opened = [self = shared_from_this(), attempt](std::uint32_t) {
       if (attempt != self->attempt_) return;
-      const auto connection = std::exchange(self->connection_, nullptr);
+      const auto connection = std::exchange(self->connection_, {}).lock();
       const auto made = std::exchange(self->what_, {}).made;
       made(connection);
     };
@@ -112,7 +112,7 @@ class Connector : public std::enable_shared_from_this<Connector> {
   std::vector<std::string> reasons_;
   std::size_t at_ = 0;
   std::uint64_t attempt_ = 0;
-  std::shared_ptr<Connection> connection_;
+  std::weak_ptr<Connection> connection_;  ///< What it waits for keeps it, and it keeps us: a loop that ends ends both.
 };
 
 }  // namespace
