@@ -41,9 +41,10 @@ RemoteAccess access_of(const comm::Label& label, const char* what, const one_sid
 }  // namespace
 
 void RemoteAccessScope::touch_to_read(const RemoteAccess& access) noexcept {
+  const auto* bytes = reinterpret_cast<const unsigned char*>(access.address);
   for (std::uint64_t at = 0; at < access.bytes; at += page_bytes)
-    static_cast<void>(__atomic_load_n(access.address + at, __ATOMIC_RELAXED));  // relaxed: only whether it can be read
-  if (access.bytes != 0) static_cast<void>(__atomic_load_n(access.address + access.bytes - 1, __ATOMIC_RELAXED));
+    static_cast<void>(__atomic_load_n(bytes + at, __ATOMIC_RELAXED));  // relaxed: only whether it can be read
+  if (access.bytes != 0) static_cast<void>(__atomic_load_n(bytes + access.bytes - 1, __ATOMIC_RELAXED));
 }
 
 void RemoteAccessScope::touch_to_write(const RemoteAccess& access) noexcept {

@@ -34,7 +34,6 @@ constexpr auto cause_patience = 300ms;  // for the reason behind a closed connec
 constexpr auto suspect_patience = 1s;   // for the reason behind a lost data connection
 constexpr auto grace = 1500ms;          // nodes end by themselves after 1 s
 constexpr auto end_patience = 30s;      // from the last cell's end to the last node's
-constexpr int not_started = static_cast<int>(ExitStatus::usage);
 constexpr int failed_status = static_cast<int>(ExitStatus::program_failed);
 
 std::string random_name() {
