@@ -108,6 +108,7 @@ class RdmaModule::State {
   void pump(RdmaLink& link, Peer to);
   void pump_all();
   void check_patience(RdmaLink& link, Peer peer);
+  [[nodiscard]] bool transfers_stand_still(const RdmaLink& link) const;
   void note_busy(RdmaLink& link, Peer peer);
   void unstick(RdmaLink& link) noexcept;
   bool stick(RdmaLink& link, Peer to, int error, const char* call);

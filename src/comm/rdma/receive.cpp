@@ -85,13 +85,16 @@ void RdmaModule::State::ask(RdmaLink& link, Peer peer) {
   control(link, peer, PacketKind::ask, {});
 }
 
-/// The peer is gone without a word, and some providers never say how it ended.
+/// The peer is gone, and some providers never say how its transfers ended.
 void RdmaModule::State::give_up_transfers(Peer peer) {
+  RdmaLink& link = links_[peer];
+  link.transfers_out = 0;
+  link.transfers_since.reset();
   for (const std::unique_ptr<Operation>& operation : operations_) {
     if (!operation->out || operation->is_packet || operation->peer != peer || operation->given_up) continue;
     operation->given_up = true;
     --operations_out_;
-    transfer_over(links_[peer], peer, operation->transfer, false);
+    transfer_over(link, peer, operation->transfer, false);
   }
 }
 

@@ -228,6 +228,11 @@ void RdmaModule::State::pump(RdmaLink& link, Peer to) {
   }
 }
 
+/// Nothing of remote memory has ended for long: the peer may be slow, or gone.
+bool RdmaModule::State::transfers_stand_still(const RdmaLink& link) const {
+  return link.transfers_since && *link.transfers_since < Clock::now() - settings_.peer_timeout / 2;
+}
+
 /// Who takes nothing for so long, or does not answer, is gone.
 void RdmaModule::State::check_patience(RdmaLink& link, Peer peer) {
   const Clock::time_point now = Clock::now();
@@ -242,8 +247,8 @@ void RdmaModule::State::check_patience(RdmaLink& link, Peer peer) {
     lose(link, peer, "it does not answer the greeting, or does not know the job's key", false);
   } else if (link.gap_since && *link.gap_since < limit) {
     lose(link, peer, "packets of it were lost on the way", true);
-  } else if (link.transfers_since && *link.transfers_since < now - settings_.peer_timeout / 2) {
-    ask(link, peer);  // Nothing of remote memory has ended for long: it may be slow, or gone.
+  } else if (transfers_stand_still(link)) {
+    ask(link, peer);
   }
   if (link.stage == RdmaLink::Stage::over) give_up_transfers(peer);
 }
@@ -253,7 +258,11 @@ void RdmaModule::State::pump_all() {
     const Peer peer = busy_[i];
     RdmaLink& link = links_[peer];
     pump(link, peer);
-    if (link.stage != RdmaLink::Stage::over) check_patience(link, peer);
+    if (link.stage != RdmaLink::Stage::over) {
+      check_patience(link, peer);
+    } else if (transfers_stand_still(link)) {
+      give_up_transfers(peer);
+    }
     if (link.control.empty() && link.transfers.empty() && link.packets.empty() &&
         link.stage != RdmaLink::Stage::greeting && !link.gap_since && !link.asked_since && !link.transfers_since &&
         !link.failed_since) {
