@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "comm/kinds.hpp"
+#include "kind_net.hpp"
 #include "machines.hpp"
 #include "parts.hpp"
 
@@ -28,32 +29,15 @@ struct Placement {
   friend void PrintTo(const Placement& placement, std::ostream* out) { *out << placement.name; }
 };
 
-/// A module for each process of a machine, all in this one.
-inline std::vector<std::unique_ptr<comm::Module>> modules_of(const comm::ModuleKind& kind, std::size_t processes,
-                                                             const std::string& provider) {
-  const comm::PortSettings settings{
-      .address = "127.0.0.1", .ports = "", .host = "here", .key = comm::JobKey::make(), .provider = provider};
-  std::vector<std::unique_ptr<comm::Port>> ports;
-  comm::JoinSettings join;
-  join.machine = "test";
-  for (std::size_t p = 0; p < processes; ++p) {
-    ports.push_back(kind.open(settings));
-    join.endpoints.push_back(ports.back()->endpoint());
-    join.names.push_back("ws" + std::to_string(p));
-  }
-  std::vector<std::unique_ptr<comm::Module>> modules;
-  for (const auto& port : ports) {
-    join.self = static_cast<comm::Peer>(modules.size());
-    modules.push_back(port->join(join));
-  }
-  return modules;
-}
-
 inline void run_on(const Placement& placement, const std::function<void()>& program, std::uint64_t seed = 1) {
   if (placement.parts.empty()) return run_well({placement.grid, placement.threads}, program);
   Parts parts(placement.grid, placement.parts, placement.threads, placement.faults, seed);
-  if (placement.kind != nullptr)
-    parts.modules = modules_of(*placement.kind(), placement.parts.size(), placement.provider);
+  if (placement.kind != nullptr) {
+    const std::unique_ptr<comm::ModuleKind> kind = placement.kind();
+    comm::test::KindNet net(*kind, static_cast<std::uint32_t>(placement.parts.size()),
+                            {.provider = placement.provider});
+    for (comm::Peer part = 0; part < placement.parts.size(); ++part) parts.modules.push_back(net.module(part));
+  }
   const PartsOutcome outcome = parts.run(program);
   EXPECT_EQ(outcome.status, 0);
   EXPECT_EQ(outcome.failure(), "");
