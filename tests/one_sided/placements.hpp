@@ -14,6 +14,7 @@
 #include "kind_net.hpp"
 #include "machines.hpp"
 #include "parts.hpp"
+#include "task/switch.hpp"  // APLIB_TSAN
 
 namespace aplib::testing_support {
 
@@ -55,8 +56,9 @@ inline std::vector<Placement> placements() {
       {"three_parts", {3, 3}, 2, {4, 1, 4}, {.delay_polls_max = 3, .piece_bytes_max = 3000}, nullptr},
       {"parts_that_hold_back", {2, 2}, 2, {2, 2}, {.piece_bytes_max = 20'000, .hold_back_bytes = 4096}, nullptr},
       {"parts_over_tcp", {2, 2}, 1, {2, 1, 1}, {}, comm::tcp_kind},
-      {"parts_over_shm", {2, 2}, 1, {2, 2}, {}, comm::shm_kind},
   };
+  // Both parts are in this process, and each has a mapping of its own of what they share: ThreadSanitizer does not know that it is the same memory, and misses the order that it makes.
+  if (!APLIB_TSAN) all.push_back({"parts_over_shm", {2, 2}, 1, {2, 2}, {}, comm::shm_kind});
 #ifdef APLIB_TEST_RDMA
   all.push_back({"parts_over_rdma_on_tcp", {2, 2}, 1, {2, 1, 1}, {}, comm::rdma_kind, "tcp"});
   all.push_back({"parts_over_rdma_on_shm", {2, 2}, 1, {2, 2}, {}, comm::rdma_kind, "shm"});
