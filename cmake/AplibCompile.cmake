@@ -47,6 +47,13 @@ function(aplib_precompile_sanitized target)
   endif()
 endfunction()
 
+# aplib_runs_beside_library(program): it finds libaplib.so relative to itself, in the build tree as where it is installed. Were the two different,
+# CMake would end the build tree's RUNPATH in an empty element (room for the other): the current folder, where anybody may put libraries.
+function(aplib_runs_beside_library program)
+  file(RELATIVE_PATH library_from_bin /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
+  set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/${library_from_bin}" BUILD_WITH_INSTALL_RPATH ON)
+endfunction()
+
 # aplib_compile(target): our warnings (in developer builds as errors) and the chosen sanitizer.
 function(aplib_compile target)
   if(APLIB_DEVELOPER)

@@ -27,13 +27,10 @@ if(TARGET aplib_cellos_main)
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT aplib_development)
 endif()
 
-file(RELATIVE_PATH aplib_lib_to_bin /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
-foreach(program IN ITEMS apbench)
-  if(TARGET ${program})
-    set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/${aplib_lib_to_bin}")
-    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT aplib_runtime)
-  endif()
-endforeach()
+if(TARGET apbench)
+  aplib_runs_beside_library(apbench)
+  install(TARGETS apbench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT aplib_runtime)
+endif()
 
 install(EXPORT aplib-targets NAMESPACE aplib:: DESTINATION ${aplib_package_dir} COMPONENT aplib_development)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/aplib-config.cmake.in
