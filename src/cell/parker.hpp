@@ -24,7 +24,7 @@
 #include <optional>
 
 #include "base/cache.hpp"
-#include "base/futex.hpp"
+#include "base/os/futex.hpp"
 
 namespace aplib {
 

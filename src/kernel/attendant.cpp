@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "base/futex.hpp"
+#include "base/os/futex.hpp"
 #include "kernel/module_network.hpp"
 #include "kernel/part.hpp"
 

@@ -10,7 +10,7 @@
 
 #include "aplib/error.hpp"
 #include "base/cpus.hpp"
-#include "base/futex.hpp"
+#include "base/os/futex.hpp"
 #include "base/program_context.hpp"
 #include "kernel/deadlock.hpp"
 #include "kernel/loaded_run.hpp"

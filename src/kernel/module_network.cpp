@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "aplib/error.hpp"
-#include "base/futex.hpp"
+#include "base/os/futex.hpp"
 #include "base/text.hpp"
 #include "cell/exchange.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "base/futex.hpp"
+#include "base/os/futex.hpp"
 
 #include <linux/futex.h>
 #include <linux/membarrier.h>

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+#include "base/os/descriptor.hpp"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/resource.h>
+
+#include "base/os/quiet_thread.hpp"
+
+namespace aplib::os {
+namespace {
+
+bool is_open(int descriptor) { return ::fcntl(descriptor, F_GETFD) != -1; }
+
+bool is_readable(int descriptor) {
+  pollfd what{descriptor, POLLIN, 0};
+  return ::poll(&what, 1, 0) == 1;
+}
+
+TEST(UniqueFd, ClosesWithItsOwner) {
+  int number = -1;
+  {
+    const UniqueFd file(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    number = file.get();
+    ASSERT_TRUE(is_open(number));
+  }
+  EXPECT_FALSE(is_open(number));
+}
+
+TEST(UniqueFd, MovedFromOwnsNothing) {
+  UniqueFd first(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const int number = first.get();
+  UniqueFd second(std::move(first));
+  EXPECT_FALSE(first);  // NOLINT: what a moved-from one is, is the question
+  EXPECT_EQ(second.get(), number);
+  const int released = second.release();
+  second.reset();
+  EXPECT_TRUE(is_open(released));
+  ::close(released);
+}
+
+TEST(UniqueFd, ResetKeepsErrno) {
+  UniqueFd wrong(1 << 20);  // close() fails with EBADF
+  errno = ENOENT;
+  wrong.reset();
+  EXPECT_EQ(errno, ENOENT);
+}
+
+TEST(Pipe, IsClosedByExecAndCarriesBytes) {
+  const Pipe pipe = Pipe::make();
+  EXPECT_EQ(::fcntl(pipe.reader.get(), F_GETFD), FD_CLOEXEC);
+  EXPECT_EQ(::fcntl(pipe.writer.get(), F_GETFD), FD_CLOEXEC);
+  ASSERT_EQ(::write(pipe.writer.get(), "x", 1), 1);
+  char got = 0;
+  ASSERT_EQ(::read(pipe.reader.get(), &got, 1), 1);
+  EXPECT_EQ(got, 'x');
+}
+
+TEST(Pipe, NamesTheLimitOfOpenFiles) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  std::string text;
+  try {
+    (void)Pipe::make();
+  } catch (const Error& error) {
+    text = error.what();
+  }
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_NE(text.find("cannot make a pipe"), std::string::npos) << text;
+  EXPECT_NE(text.find("ulimit -n"), std::string::npos) << text;
+}
+
+TEST(EventFd, IsReadableFromSignalToClear) {
+  const EventFd event;
+  EXPECT_FALSE(is_readable(event.get()));
+  event.signal();
+  event.signal();
+  EXPECT_TRUE(is_readable(event.get()));
+  EXPECT_TRUE(event.clear());
+  EXPECT_FALSE(is_readable(event.get()));
+  EXPECT_FALSE(event.clear());
+}
+
+TEST(QuietThread, BlocksAllSignalsAndLeavesTheCallersAlone) {
+  sigset_t before;
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &before);
+  sigset_t inside;
+  std::thread thread = quiet_thread("quiet", [&] { ::pthread_sigmask(SIG_SETMASK, nullptr, &inside); });
+  thread.join();
+  EXPECT_EQ(::sigismember(&inside, SIGTERM), 1);
+  EXPECT_EQ(::sigismember(&inside, SIGINT), 1);
+  sigset_t after;
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &after);
+  EXPECT_EQ(::sigismember(&after, SIGTERM), ::sigismember(&before, SIGTERM));
+  EXPECT_EQ(::sigismember(&after, SIGINT), ::sigismember(&before, SIGINT));
+}
+
+}  // namespace
+}  // namespace aplib::os
