@@ -118,5 +118,44 @@ TEST(RdmaTest, WhoIsGoneIsLostWhenSomethingIsSent) {
   zero.destroy();
 }
 
+/// Polls `node`, and sleeps in between, for that long.
+void go_on(Node& node, std::chrono::milliseconds time) {
+  const auto end = std::chrono::steady_clock::now() + time;
+  while (std::chrono::steady_clock::now() < end) {
+    if (!node.poll()) node.module().wait(5ms);
+  }
+}
+
+TEST(RdmaTest, APauseAboveHalfOfThePeerTimeoutIsSurvived) {
+  // Nothing of the provider goes on in a process that does not poll, as if it had been stopped. The other one's
+  // read of the large body stands still, and it asks whether anybody is there.
+  RdmaNet net(2, {.peer_timeout = 2s});
+  Node zero(net, 0, 2);
+  Node one(net, 1, 2);
+  zero.send(1, 1);
+  std::uint64_t frames = 1;
+  const auto all_come = [&] {
+    while (one.recorder().frames(0) != frames && zero.recorder().lost(1) + one.recorder().lost(0) == 0) {
+      zero.poll();
+      one.poll();
+    }
+    EXPECT_EQ(zero.recorder().lost(1), 0U) << zero.recorder().why(1);
+    EXPECT_EQ(one.recorder().lost(0), 0U) << one.recorder().why(0);
+    return one.recorder().frames(0) == frames;
+  };
+  for (int pause = 0; pause < 2; ++pause) {
+    ASSERT_TRUE(all_come());
+    zero.send(1, 4'000'000);
+    zero.send(1, 100);
+    frames += 2;
+    go_on(one, 1'400ms);
+    ASSERT_EQ(one.recorder().frames(0), frames - 2) << "the provider went on by itself: this test proves nothing";
+    ASSERT_EQ(one.recorder().large_begun(0), pause + 1U);
+  }
+  EXPECT_TRUE(all_come());
+  zero.destroy();
+  one.destroy();
+}
+
 }  // namespace
 }  // namespace aplib::comm::test

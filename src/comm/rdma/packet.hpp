@@ -31,7 +31,7 @@ enum class PacketKind : std::uint8_t {
   reset = 6,     ///< The sender gives the pair up: why, as text.
   end = 7,       ///< The sender has ended in order; all its frames came before. One byte: 1: it stays for the answer.
   ended = 8,     ///< The answer to an end.
-  ask = 9,       ///< "Are you there?" Answered by a credit.
+  ask = 9,       ///< "Are you there?" Answered by a credit, at once.
 };
 
 struct PacketHeader {

@@ -151,7 +151,11 @@ void RdmaModule::State::take_packet(PacketBuffers::Buffer* buffer, std::size_t b
     if (head.kind == PacketKind::ended || head.kind == PacketKind::end) link.end_answered = true;
     return give_back(buffer);
   }
-  link.asked_since.reset();
+  if (link.asked_since) {
+    link.asked_since.reset();
+    // It is there: slow transfers get as much time again before the next question.
+    if (link.transfers_since) link.transfers_since = Clock::now();
+  }
   // Some providers complete a long packet after short ones that were sent behind it.
   const std::uint32_t early = head.sequence - link.sequence_in;
   if (early != 0) {
@@ -219,9 +223,14 @@ void RdmaModule::State::take_control(RdmaLink& link, Peer from, PacketKind kind,
       return;
     case PacketKind::credit:
       return;
-    default:
-      return lose(link, from, "it breaks the protocol: a packet of no kind", true);
+    case PacketKind::ask:
+      return control(link, from, PacketKind::credit, {});
+    case PacketKind::frames:
+    case PacketKind::greeting:
+    case PacketKind::knock:
+      break;  // Dealt with by the callers.
   }
+  lose(link, from, "it breaks the protocol: a packet of no kind", true);
 }
 
 void RdmaModule::State::give_credit(RdmaLink& link, Peer to) {
