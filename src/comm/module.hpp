@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The module contract: how frames get from one process of a machine to another. `loop` (inside one process, for tests, with faults) and `tcp`
-// implement it; tests/comm/conformance.hpp checks any module against this page.
+// implement it; tests/comm/suite/conformance.hpp checks any module against this page.
 //
 // A frame is a label and a body of 0 or more bytes.
 //

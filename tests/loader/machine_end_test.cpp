@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "../support/machines.hpp"
 #include "compile.hpp"
 #include "journal.hpp"
 #include "kernel/programs.hpp"
+#include "machines.hpp"
 
 namespace aplib::loader::test {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <fstream>
 
-#include "../support/machines.hpp"
 #include "kernel/programs.hpp"
+#include "machines.hpp"
 #include "side_by_side.hpp"
 
 namespace aplib::loader::test {

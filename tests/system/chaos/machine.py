@@ -12,7 +12,7 @@ import threading
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
 import namespaces  # noqa: E402
 
 PATIENCE = 30  # seconds for what should take one or two: a test that hangs says what it waits for

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Many messages between processes, each numbered and with a checksum; none may be lost, doubled, overtaken or changed.
 
-    tests/soak/soak.py --build build/release --messages 100000000
+    tests/system/soak/soak.py --build build/release --messages 100000000
 
 Without --messages: enough for some seconds, and two runs in which a cell loses or spoils a message, which must be noticed.
 """

@@ -14,7 +14,7 @@ import driver
 import servers
 from servers import namespaces
 
-CHAOS = Path(__file__).resolve().parent.parent / "chaos"
+CHAOS = Path(__file__).resolve().parents[2] / "system" / "chaos"
 sys.path.insert(0, str(CHAOS))
 from machine import Machine, one_message  # noqa: E402
 

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
 import namespaces  # noqa: E402
 
 os.environ["PATH"] += ":/usr/sbin:/sbin"

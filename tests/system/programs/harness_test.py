@@ -82,7 +82,7 @@ class Mirrors(unittest.TestCase):
 
 
 class CommandLine(unittest.TestCase):
-    SCRIPT = HERE.parents[1] / "scripts" / "third-party"
+    SCRIPT = HERE.parents[2] / "scripts" / "third-party"
 
     def run_script(self, *words):
         return subprocess.run([sys.executable, self.SCRIPT, *words], capture_output=True, text=True, check=False, timeout=50)
