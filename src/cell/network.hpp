@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Network: the other processes of the machine, as the processors of this one see them. The kernel implements it over a module (src/kernel/network.cpp).
+// Network: the other processes of the machine, as the processors of this one see them. The kernel implements it over a module (src/kernel/module_network.cpp).
 //
 // What goes out, a processor hands to the network itself: send(). What comes in arrives by one more Processor, which has no thread: the network's. Its rings lead to every carrier, and
 // whoever polls the network, one thread at a time, fills them and reads the rings that lead to it. So cells may move, messages keep their order, and nobody waits for a special

@@ -13,7 +13,7 @@ struct Label {
   std::uint64_t key = 0;    ///< Match key, or what the kind makes of it.
   std::uint32_t cell = 0;   ///< Destination cell.
   std::uint32_t task = 0;   ///< Destination task.
-  std::uint32_t kind = 0;   ///< The kernel's kinds (src/kernel/network.hpp).
+  std::uint32_t kind = 0;   ///< The kernel's kinds (src/kernel/module_network.hpp).
   std::uint32_t extra = 0;  ///< Depends on the kind.
   friend bool operator==(const Label&, const Label&) = default;
 };

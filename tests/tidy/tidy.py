@@ -10,18 +10,26 @@ sys.dont_write_bytecode = True
 
 import compile_headers
 import layers
+import name_rules
 import repository
+import shape_rules
 import text_rules
 
 
 def main():
     rules = {
+        "files": shape_rules.check_files,
         "format": text_rules.check_format,
+        "functions": shape_rules.check_functions,
+        "glossary": name_rules.check_glossary,
         "headers": compile_headers.check_headers,
         "layers": layers.check_layers,
         "licence": text_rules.check_licence,
+        "pairs": shape_rules.check_pairs,
+        "paths": name_rules.check_paths,
         "readme": text_rules.check_readme,
-        "size": text_rules.check_size,
+        "size": shape_rules.check_size,
+        "width": text_rules.check_width,
         "words": text_rules.check_words,
     }
     parser = argparse.ArgumentParser(description=__doc__)
