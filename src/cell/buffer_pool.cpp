@@ -28,6 +28,12 @@ void* map(std::size_t bytes, std::size_t wanted) {
   return memory;
 }
 
+// So that the push_back that follows a mapping cannot fail.
+template <class T>
+void make_room(std::vector<T>& list) {
+  if (list.size() == list.capacity()) list.reserve(std::max<std::size_t>(16, 2 * list.size()));
+}
+
 }  // namespace
 
 void BufferPool::set_place(std::uint32_t index, std::uint32_t pool_count) {
@@ -57,22 +63,27 @@ Buffer* BufferPool::get_slowly(std::uint32_t size_class, std::size_t bytes) {
   if (collect()) {
     if (Buffer* buffer = pop_free(size_class)) return buffer;
   }
+  if (size_class >= large_class) return map_large(size_class, bytes);
   carve(size_class, bytes);
   return pop_free(size_class);
 }
 
+// It goes to its user at once: the cache of free buffers may have no room for it.
+Buffer* BufferPool::map_large(std::uint32_t size_class, std::size_t bytes) {
+  const std::size_t each = sizeof(Buffer) + body_bytes(size_class);
+  make_room(large_);
+  auto* buffer = ::new (map(each, bytes)) Buffer;
+  buffer->home = this;
+  buffer->size_class = size_class;
+  buffer->large_index = static_cast<std::uint32_t>(large_.size());
+  large_.push_back(buffer);
+  committed_bytes_ += each;
+  return buffer;
+}
+
 void BufferPool::carve(std::uint32_t size_class, std::size_t bytes) {
   const std::size_t each = sizeof(Buffer) + body_bytes(size_class);
-  if (size_class >= large_class) {
-    auto* buffer = ::new (map(each, bytes)) Buffer;
-    buffer->home = this;
-    buffer->size_class = size_class;
-    buffer->large_index = static_cast<std::uint32_t>(large_.size());
-    large_.push_back(buffer);
-    committed_bytes_ += each;
-    put_own(buffer);
-    return;
-  }
+  make_room(chunks_);
   auto* chunk = static_cast<char*>(map(chunk_bytes, bytes));
   chunks_.push_back(chunk);
   committed_bytes_ += chunk_bytes;
@@ -83,6 +94,21 @@ void BufferPool::carve(std::uint32_t size_class, std::size_t bytes) {
     buffer->size_class = size_class;
     put_own(buffer);
   }
+}
+
+// Makes room in the cache for one more large buffer of this class. Others go, for a program that has turned to another size
+// would map and unmap every message else. False: one alone is too large.
+bool BufferPool::keep_large(std::uint32_t size_class) noexcept {
+  const std::size_t bytes = body_bytes(size_class);
+  if (bytes > large_cache_bytes_max) return false;
+  for (std::uint32_t other = class_count;
+       large_cached_bytes_ + bytes > large_cache_bytes_max && other-- > large_class;) {
+    if (other == size_class) continue;
+    while (large_cached_bytes_ + bytes > large_cache_bytes_max && free_[other] != nullptr) unmap(pop_free(other));
+  }
+  if (large_cached_bytes_ + bytes > large_cache_bytes_max) return false;  // all of this class
+  large_cached_bytes_ += bytes;
+  return true;
 }
 
 void BufferPool::unmap(Buffer* buffer) noexcept {

@@ -2,8 +2,10 @@
 // Buffers that carry messages too large for a ring slot, and the pool each processor takes them from. A buffer that another
 // processor has finished with goes back to the pool it came from, in batches, so that a stream reuses a small hot set.
 //
-// Invariants: (1) a buffer belongs to one pool for ever; (2) only the pool's owner touches its free lists; (3) others push chains onto
-// returned_ (release), the owner takes the whole chain (acquire), so there is no ABA problem.
+// Invariants: (1) a buffer belongs to one pool for ever; (2) only the pool's owner touches its free lists; (3) others push
+// chains onto returned_ (release), the owner takes the whole chain (acquire), so there is no ABA problem; (4) the large buffers
+// in the free lists are large_cached_bytes_ in all, at most large_cache_bytes_max. Buffers in use do not count: a message
+// may be larger than that.
 #pragma once
 
 #include <array>
@@ -51,10 +53,11 @@ class BufferPool {
   /// Owner: a buffer for `bytes`. Throws Error(exhausted).
   Buffer* get(std::size_t bytes) {
     const std::uint32_t size_class = class_of(bytes);
-    Buffer* buffer = free_[size_class];
-    if (buffer == nullptr || size_class >= large_class) [[unlikely]] {
+    Buffer* buffer = nullptr;
+    if (size_class >= large_class || free_[size_class] == nullptr) [[unlikely]] {
       buffer = get_slowly(size_class, bytes);
     } else {
+      buffer = free_[size_class];
       free_[size_class] = buffer->next;
     }
     buffer->bytes = bytes;
@@ -79,14 +82,14 @@ class BufferPool {
   [[nodiscard]] std::size_t committed_bytes() const noexcept { return committed_bytes_; }
 
   static constexpr std::size_t smallest_body = 128;
+  /// Free large buffers beyond this go back to the system.
+  static constexpr std::size_t large_cache_bytes_max = std::size_t{256} << 20;
 
  private:
   static constexpr std::uint32_t class_count = 40;
   static constexpr std::uint32_t large_class = 9;  // 128 << 9 = 64 KiB: own mappings from here on
   static constexpr std::uint32_t batch_count_max = 16;
   static constexpr std::size_t batch_bytes_max = 16 * 1024;  // large buffers go home at once, while they are hot
-  static constexpr std::size_t large_cache_bytes_max = 256U
-                                                       << 20;  // free large buffers beyond this go back to the system
 
   struct Batch {
     Buffer* head = nullptr;
@@ -101,12 +104,10 @@ class BufferPool {
   static constexpr std::size_t body_bytes(std::uint32_t size_class) noexcept { return smallest_body << size_class; }
 
   void put_own(Buffer* buffer) noexcept {
-    if (buffer->size_class >= large_class &&
-        large_cached_bytes_ + body_bytes(buffer->size_class) > large_cache_bytes_max) {
+    if (buffer->size_class >= large_class && !keep_large(buffer->size_class)) [[unlikely]] {
       unmap(buffer);
       return;
     }
-    if (buffer->size_class >= large_class) large_cached_bytes_ += body_bytes(buffer->size_class);
     buffer->next = free_[buffer->size_class];
     free_[buffer->size_class] = buffer;
   }
@@ -116,7 +117,9 @@ class BufferPool {
   bool collect() noexcept;
   Buffer* get_slowly(std::uint32_t size_class, std::size_t bytes);
   Buffer* pop_free(std::uint32_t size_class) noexcept;
+  Buffer* map_large(std::uint32_t size_class, std::size_t bytes);
   void carve(std::uint32_t size_class, std::size_t bytes);
+  bool keep_large(std::uint32_t size_class) noexcept;
   void unmap(Buffer* buffer) noexcept;
 
   std::array<Buffer*, class_count> free_{};

@@ -82,6 +82,35 @@ TEST_P(Messages, EverySizeArrivesWhole) {
   });
 }
 
+// Larger than all that a processor keeps of free buffers, received in both ways; then one of another size.
+TEST(Message, OfHundredsOfMegabytesArrivesWhole) {
+  for (const Shape& shape : {Shape{{1, 1}, 1}, two_on_two}) {
+    run_well(shape, [] {
+      const std::uint32_t last = this_machine::cell_count() - 1;
+      constexpr std::size_t bytes = 270'000'000;
+      if (me() == 0) {
+        std::vector<std::byte> body(bytes);
+        body.front() = std::byte{1};
+        body.back() = std::byte{2};
+        for (int i = 0; i < 2; ++i) send(cell(last), body, {.type = 5});
+        send(cell(last), std::span(body).first(70'000), {.type = 6});
+      }
+      if (me() != last) return;
+      const auto right = [](std::span<const std::byte> body) {
+        return body.size() == bytes && body.front() == std::byte{1} && body.back() == std::byte{2};
+      };
+      {
+        const Message message = receive({.type = 5});
+        EXPECT_TRUE(right(message.bytes()));
+      }
+      std::vector<std::byte> buffer(bytes);
+      EXPECT_EQ(receive_into(buffer, {.type = 5}).bytes, bytes);
+      EXPECT_TRUE(right(buffer));
+      EXPECT_EQ(receive({.type = 6}).bytes().size(), 70'000U);
+    });
+  }
+}
+
 TEST_P(Messages, TheEnvelopeNamesSourceTaskAndType) {
   run_well(GetParam(), [] {
     if (me() == 0) {
