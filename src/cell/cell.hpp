@@ -43,7 +43,7 @@ class TaskTable {
 
 /// A cell's place in the collectives of one scope.
 struct CollectivePlace {
-  std::uint32_t episode = 0;  ///< Done so far; the number of the next one.
+  std::uint64_t episode = 0;  ///< Done so far; the number of the next one.
   Operand operands[2];        ///< By parity. Read by other processors once the arrival is published.
   CollectiveCall calls[2];    ///< The same, to explain a mismatch.
   BroadcastPlace shown[2];    ///< The same, of the root of a broadcast.
@@ -54,7 +54,7 @@ struct CollectiveWait {
   bool active = false;
   bool mismatch = false;  ///< Result: the cells of the group disagreed.
   Group* group = nullptr;
-  std::uint32_t episode = 0;
+  std::uint64_t episode = 0;
   TaskControl* task = nullptr;  ///< null while it has not blocked
   Operand result;
   std::uint32_t ended_cell = 0;  ///< Result, with Wake::ended: which member has ended.
@@ -74,9 +74,8 @@ struct Timer {
 /// What others must know of a cell that has ended.
 struct CellEnd {
   std::uint64_t tasks = 0;  ///< Kernel-started tasks that have ended there so far.
-  std::uint32_t episodes[3] = {
-      0, 0, 0};  ///< Collectives that it has been through, by Scope: others may still be in the last of them.
-  std::uint32_t unused = 0;
+  /// Collectives that it has been through, by Scope: others may still be in the last of them.
+  std::uint64_t episodes[3] = {0, 0, 0};
 };
 
 struct alignas(cache_pair_bytes) Cell {
@@ -88,7 +87,7 @@ struct alignas(cache_pair_bytes) Cell {
   [[nodiscard]] CollectivePlace& place(Scope scope) noexcept { return places[static_cast<std::size_t>(scope)]; }
 
   [[nodiscard]] CellEnd end() const noexcept {
-    return {ended_from_kernel, {places[0].episode, places[1].episode, places[2].episode}, 0};
+    return {ended_from_kernel, {places[0].episode, places[1].episode, places[2].episode}};
   }
 
   std::uint32_t id = 0;  ///< Index; the host program's is the cell count.

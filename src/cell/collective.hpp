@@ -8,9 +8,12 @@
 //
 // Rows and columns count arrivals in one shared counter; the last to arrive reduces and marks the episode done.
 //
-// Invariants: (1) a line of parity e%2 is rewritten for e+2 only after its owner saw e+1 complete, hence after every processor with
-// cells has used e; (2) fields of a line are written before its count (release) and read after it (acquire); (3) values[] of an
-// episode (Cell::places) are written before the arrival is published, in either scheme.
+// Episodes count in 64 bits, so their numbers never come back: at 0.1 us each, 2^32 of them are through in seven minutes.
+//
+// Invariants: (1) a line of parity e%2 is rewritten for e+2 only after its owner saw e+1 complete, hence after every processor
+// with cells has used e; (2) the fields of a line are written before its count, the count before its episode (release each);
+// readers take them in the opposite order (acquire), so a count that belongs to the episode makes its fields visible, too;
+// (3) values[] of an episode (Cell::places) are written before the arrival is published, in either scheme.
 #pragma once
 
 #include <atomic>
@@ -57,13 +60,25 @@ struct CollectiveCall {
 /// What one processor publishes for one episode of the group `all`. Exactly one cache line.
 struct alignas(cache_line_bytes) ArrivalLine {
   static constexpr std::uint32_t piece_count_max = 3;
-  std::atomic<std::uint64_t> episode_and_count{0};  ///< High half: episode + 1. Low half: cells arrived.
-  std::uint32_t signature = 0;                      ///< 0: cells of this processor disagree.
-  std::uint16_t first = 0;                          ///< First cell covered, when pieces > 0.
+  std::atomic<std::uint64_t> next_episode{0};  ///< The line's episode + 1.
+  std::atomic<std::uint32_t> arrived{0};       ///< Cells arrived in it.
+  std::uint32_t signature = 0;                 ///< 0: cells of this processor disagree.
+  std::uint16_t first = 0;                     ///< First cell covered, when pieces > 0.
   std::uint16_t pieces = 0;  ///< Subtrees that cover our cells in order; 0: look at Cell::places instead.
   std::uint64_t bits[piece_count_max] = {};      ///< Value of each piece,
   std::int32_t locations[piece_count_max] = {};  ///< its location,
   std::uint8_t levels[piece_count_max] = {};     ///< and its level in the tree.
+
+  /// Owner: the fields above are complete.
+  void publish(std::uint64_t episode, std::uint32_t cells) noexcept {
+    arrived.store(cells, std::memory_order_release);             // invariant (2)
+    next_episode.store(episode + 1, std::memory_order_release);  // invariant (2)
+  }
+  /// Cells that have arrived in `episode`.
+  [[nodiscard]] std::uint32_t arrived_in(std::uint64_t episode) const noexcept {
+    if (next_episode.load(std::memory_order_acquire) != episode + 1) return 0;  // invariant (2)
+    return arrived.load(std::memory_order_acquire);                             // invariant (2)
+  }
 };
 static_assert(sizeof(ArrivalLine) == cache_line_bytes);
 
@@ -71,7 +86,7 @@ static_assert(sizeof(ArrivalLine) == cache_line_bytes);
 struct alignas(cache_pair_bytes) ArrivalLines {
   alignas(cache_pair_bytes) ArrivalLine even;
   alignas(cache_pair_bytes) ArrivalLine odd;
-  ArrivalLine& of(std::uint32_t episode) noexcept { return (episode & 1U) != 0 ? odd : even; }
+  ArrivalLine& of(std::uint64_t episode) noexcept { return (episode & 1U) != 0 ? odd : even; }
 };
 
 /// Where the root of a broadcast shows its bytes. Small ones are staged, so that the root need not wait for the readers.
@@ -98,7 +113,7 @@ struct Group {
 
   // Rows and columns, and groups with an exchange.
   alignas(cache_pair_bytes) std::atomic<std::uint64_t> arrived{0};
-  alignas(cache_pair_bytes) std::atomic<std::uint32_t> done{0};  ///< Episodes complete.
+  alignas(cache_pair_bytes) std::atomic<std::uint64_t> done{0};  ///< Episodes complete.
   Operand result[2];
   bool mismatch[2] = {false, false};
 

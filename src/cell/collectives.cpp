@@ -18,10 +18,6 @@ namespace {
   throw Error(code, fmt::format("{} task {}: {}: {}", domain.name_of(self.cell->id), self.id, call, text));
 }
 
-constexpr std::uint64_t line_word(std::uint32_t episode, std::uint32_t count) noexcept {
-  return (std::uint64_t{episode} + 1) << 32 | count;
-}
-
 }  // namespace
 
 Operand Processor::collective(TaskControl& self, const CollectiveCall& what, const Operand& value, void* buffer) {
@@ -56,8 +52,8 @@ Operand Processor::collective(TaskControl& self, const CollectiveCall& what, con
   }
 
   CollectivePlace& place = cell.place(what.scope);
-  const std::uint32_t episode = place.episode;
-  const std::uint32_t parity = episode & 1U;
+  const std::uint64_t episode = place.episode;
+  const std::uint64_t parity = episode & 1U;
   if (what.kind == CollectiveKind::broadcast && cell.id == what.root) place.shown[parity].show(buffer, what.bytes);
 
   place.operands[parity] = value;
@@ -125,7 +121,7 @@ void Processor::arrive_all(Cell& cell, const CollectiveCall& what) {
 // All our cells have arrived: tell the others, with the parts of the tree that lie wholly with us.
 void Processor::publish_arrivals() {
   ArrivalLine& line = domain_.arrivals[index_].of(episode_);
-  const std::uint32_t parity = episode_ & 1U;
+  const std::uint64_t parity = episode_ & 1U;
   line.signature = disagree_ ? 0 : signature_;
   line.pieces = 0;
   const auto count = static_cast<std::uint32_t>(residents_.size());
@@ -153,8 +149,7 @@ void Processor::publish_arrivals() {
       }
     }
   }
-  line.episode_and_count.store(line_word(episode_, arrived_),
-                               std::memory_order_release);  // invariant (2) of collective.hpp
+  line.publish(episode_, arrived_);
   published_ = arrived_;
   domain_.wake_carriers();
 }
@@ -162,11 +157,7 @@ void Processor::publish_arrivals() {
 // Is the episode complete? Then all our cells that wait in it go on.
 void Processor::check_all() {
   std::uint32_t count = 0;
-  for (std::uint32_t p = 0; p < domain_.carriers; ++p) {
-    const std::uint64_t word =
-        domain_.arrivals[p].of(episode_).episode_and_count.load(std::memory_order_acquire);  // invariant (2)
-    if (word >> 32 == std::uint64_t{episode_} + 1) count += static_cast<std::uint32_t>(word);
-  }
+  for (std::uint32_t p = 0; p < domain_.carriers; ++p) count += domain_.arrivals[p].of(episode_).arrived_in(episode_);
   if (count != domain_.local_count()) return;
   bool mismatch = false;
   Operand result;
@@ -194,7 +185,7 @@ void Processor::check_all() {
 
 // All cells of this process have arrived: with the other processes now. The first carrier to see it does it.
 void Processor::begin_exchange() {
-  const std::uint32_t parity = episode_ & 1U;
+  const std::uint64_t parity = episode_ & 1U;
   const auto place_of = [&](std::uint32_t cell) -> const CollectivePlace& {
     return domain_.cells[cell]->place(Scope::all);
   };
@@ -204,9 +195,7 @@ void Processor::begin_exchange() {
   bool disagree = false;
   for (std::uint32_t p = 0; p < domain_.carriers; ++p) {
     const ArrivalLine& line = domain_.arrivals[p].of(episode_);
-    const std::uint64_t word = line.episode_and_count.load(std::memory_order_acquire);  // invariant (2)
-    if (word >> 32 == std::uint64_t{episode_} + 1 && static_cast<std::uint32_t>(word) != 0)
-      disagree = disagree || line.signature != signature;
+    if (line.arrived_in(episode_) != 0) disagree = disagree || line.signature != signature;
   }
   std::span<const std::byte> payload;
   Fold fold(call.combine);
@@ -219,27 +208,26 @@ void Processor::begin_exchange() {
   domain_.all.exchange->begin(episode_, call, caller, disagree, fold.parts(), payload);
 }
 
-Operand Processor::fold_all(std::uint32_t episode, bool& mismatch) {
-  const std::uint32_t parity = episode & 1U;
+Operand Processor::fold_all(std::uint64_t episode, bool& mismatch) {
+  const std::uint64_t parity = episode & 1U;
   std::uint32_t signature = 0;
   std::uint32_t next = 0;  // first cell not covered by published pieces in order
   bool in_order = true;
   for (std::uint32_t p = 0; p < domain_.carriers; ++p) {
     const ArrivalLine& line = domain_.arrivals[p].of(episode);
-    const std::uint64_t word = line.episode_and_count.load(std::memory_order_acquire);  // invariant (2)
-    if (word >> 32 != std::uint64_t{episode} + 1 || static_cast<std::uint32_t>(word) == 0) continue;
+    const std::uint32_t arrived = line.arrived_in(episode);
+    if (arrived == 0) continue;
     if (line.signature == 0 || (signature != 0 && signature != line.signature)) mismatch = true;
     signature = line.signature;
     if (line.pieces == 0 || line.first != next) in_order = false;
-    next += static_cast<std::uint32_t>(word);
+    next += arrived;
   }
   if (mismatch || call_.kind == CollectiveKind::broadcast) return {};
   Fold fold(call_.combine);
   if (in_order) {
     for (std::uint32_t p = 0; p < domain_.carriers; ++p) {
       const ArrivalLine& line = domain_.arrivals[p].of(episode);
-      const std::uint64_t word = line.episode_and_count.load(std::memory_order_acquire);  // invariant (2)
-      if (word >> 32 != std::uint64_t{episode} + 1) continue;
+      if (line.arrived_in(episode) == 0) continue;
       std::uint32_t first = line.first;
       for (std::uint32_t i = 0; i < line.pieces; ++i) {
         Operand operand;
@@ -258,8 +246,8 @@ Operand Processor::fold_all(std::uint32_t episode, bool& mismatch) {
 }
 
 // A row or a column: the last to arrive does the work.
-void Processor::arrive_line(Group& group, std::uint32_t episode) {
-  const std::uint32_t parity = episode & 1U;
+void Processor::arrive_line(Group& group, std::uint64_t episode) {
+  const std::uint64_t parity = episode & 1U;
   const std::uint64_t arrived =
       group.arrived.fetch_add(1, std::memory_order_acq_rel) + 1;  // acq_rel: operands out and in
   if (arrived != std::uint64_t{group.local_count} * (episode + 1)) return;
@@ -297,7 +285,7 @@ void Processor::check_collectives() {
   std::size_t kept = 0;
   for (Cell* cell : collective_waits_) {
     Group& group = *cell->collective.group;
-    const std::uint32_t parity = cell->collective.episode & 1U;
+    const std::uint64_t parity = cell->collective.episode & 1U;
     if (&group != &domain_.all &&
         group.done.load(std::memory_order_acquire) > cell->collective.episode) {  // acquire: the result
       --line_waits_;
@@ -310,8 +298,8 @@ void Processor::check_collectives() {
 }
 
 // Two cells of the group that asked for different things.
-std::string Processor::describe_mismatch(Domain& domain, const Group& group, std::uint32_t episode) {
-  const std::uint32_t parity = episode & 1U;
+std::string Processor::describe_mismatch(Domain& domain, const Group& group, std::uint64_t episode) {
+  const std::uint64_t parity = episode & 1U;
   const std::uint32_t first_cell = group.first + group.first_local * group.stride;
   const CollectiveCall& first = domain.cells[first_cell]->place(group.scope).calls[parity];
   for (std::uint32_t i = 1; i < group.local_count; ++i) {

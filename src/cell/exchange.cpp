@@ -33,7 +33,7 @@ std::uint32_t Exchange::place_of(std::uint32_t process) const {
   return static_cast<std::uint32_t>(std::ranges::find(processes_, process) - processes_.begin());
 }
 
-void Exchange::begin(std::uint32_t number, const CollectiveCall& call, std::uint32_t caller, bool disagree,
+void Exchange::begin(std::uint64_t number, const CollectiveCall& call, std::uint32_t caller, bool disagree,
                      std::span<const Fold::Part> parts, std::span<const std::byte> payload) {
   const std::lock_guard lock(mutex_);
   Episode& episode = episodes_[number & 1U];
@@ -191,7 +191,7 @@ void Exchange::merge(Episode& episode, std::span<const std::byte> frame) {
 }
 
 void Exchange::complete(Episode& episode) {
-  const std::uint32_t parity = episode.number & 1U;
+  const std::uint64_t parity = episode.number & 1U;
   if (!episode.disagree && episode.call.kind != CollectiveKind::broadcast) {
     std::ranges::sort(episode.parts, {}, [](const PlacedPart& each) { return each.part.first; });
     Fold fold(episode.call.combine);
@@ -209,7 +209,7 @@ void Exchange::complete(Episode& episode) {
   if (!episode.disagree && episode.call.kind == CollectiveKind::broadcast && !episode.has_payload)
     nonsense("a broadcast without its bytes");
   group_.mismatch[parity] = episode.disagree;
-  const std::uint32_t done = episode.number + 1;
+  const std::uint64_t done = episode.number + 1;
   episode.number += 2;
   episode.begun = false;
   episode.step = 0;

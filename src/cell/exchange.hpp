@@ -31,18 +31,18 @@ class Exchange {
 
   /// All members of this process have arrived in `episode`. `parts`: their pieces of the tree, by member. `call`, of `caller`, is what the first of them asked for; disagree: others asked for something else. `payload`:
   /// a broadcast's bytes, where this process has the root; they stay until the collective is complete here. The first call for an episode counts, others do nothing. Any carrier.
-  void begin(std::uint32_t episode, const CollectiveCall& call, std::uint32_t caller, bool disagree,
+  void begin(std::uint64_t episode, const CollectiveCall& call, std::uint32_t caller, bool disagree,
              std::span<const Fold::Part> parts, std::span<const std::byte> payload);
 
   /// A frame for this group. Throws Error(failed) for one that makes no sense. Any thread.
   void receive(std::span<const std::byte> frame);
 
   /// The bytes of a broadcast from another process.
-  [[nodiscard]] std::span<const std::byte> payload(std::uint32_t episode) const noexcept {
+  [[nodiscard]] std::span<const std::byte> payload(std::uint64_t episode) const noexcept {
     return episodes_[episode & 1U].payload;
   }
   /// Who disagrees with whom, in words.
-  [[nodiscard]] const std::string& mismatch(std::uint32_t episode) const noexcept {
+  [[nodiscard]] const std::string& mismatch(std::uint64_t episode) const noexcept {
     return episodes_[episode & 1U].mismatch;
   }
   /// Of which group a frame is: scope, and number of the row or column. Nothing sensible for a frame that is none: check against the domain.
@@ -55,7 +55,7 @@ class Exchange {
   struct Head {
     std::uint32_t scope;
     std::uint32_t index;
-    std::uint32_t episode;
+    std::uint64_t episode;
     std::uint16_t step;
     std::uint16_t parts;
     std::uint16_t statuses;
@@ -67,10 +67,9 @@ class Exchange {
     std::uint8_t op;
     std::uint8_t type;
     std::uint8_t located;
-    std::uint64_t bytes;
     std::uint32_t root;
+    std::uint64_t bytes;
     char call[call_text_max];
-    std::uint32_t unused;
   };
   struct WirePart {
     std::uint64_t bits;
@@ -91,7 +90,7 @@ class Exchange {
   };
 
   struct Episode {
-    std::uint32_t number = 0;
+    std::uint64_t number = 0;
     bool begun = false;
     std::uint32_t step = 0;
     std::uint32_t sent = 0;  ///< Steps sent.

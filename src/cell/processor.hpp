@@ -185,6 +185,7 @@ class Processor {
 
  private:
   friend struct Domain;
+  friend struct EpisodeAccess;  // tests: skips to a far episode
   friend void task_body(Flow& flow);
 
   struct Incoming {
@@ -317,14 +318,14 @@ class Processor {
 
   // collectives.cpp
   void arrive_all(Cell& cell, const CollectiveCall& what);
-  void arrive_line(Group& group, std::uint32_t episode);
+  void arrive_line(Group& group, std::uint64_t episode);
   void publish_arrivals();
   void begin_exchange();
   void check_collectives();
   void check_all();
-  Operand fold_all(std::uint32_t episode, bool& mismatch);
+  Operand fold_all(std::uint64_t episode, bool& mismatch);
   static void complete_collective(Cell& cell, const Operand& result, bool mismatch) noexcept;
-  static std::string describe_mismatch(Domain& domain, const Group& group, std::uint32_t episode);
+  static std::string describe_mismatch(Domain& domain, const Group& group, std::uint64_t episode);
 
   // move.cpp
   void offer_cells(TaskControl& self);
@@ -378,7 +379,7 @@ class Processor {
   Clock::time_point last_offer_{};
 
   // collectives of group `all`
-  std::uint32_t episode_ = 0;    // the one our cells arrive in
+  std::uint64_t episode_ = 0;    // the one our cells arrive in
   std::uint32_t arrived_ = 0;    // of our cells, in that episode
   std::uint32_t published_ = 0;  // how many of them the others know
   std::uint32_t signature_ = 0;

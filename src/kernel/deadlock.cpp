@@ -37,7 +37,7 @@ std::string describe_group(const Domain& domain, const Group& group) {
 }
 
 // Members of the group that have not come.
-std::string describe_missing(const Domain& domain, const Group& group, std::uint32_t episode) {
+std::string describe_missing(const Domain& domain, const Group& group, std::uint64_t episode) {
   std::string missing;
   std::uint32_t count = 0;
   for (std::uint32_t i = 0; i < group.local_count; ++i) {

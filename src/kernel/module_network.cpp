@@ -322,7 +322,7 @@ void ModuleNetwork::cell_ended(std::uint32_t cell, const CellEnd& end) {
   ByteWriter note = begin_note(NoteKind::cell_ended);
   note.number(cell);
   note.number(end.tasks);
-  for (const std::uint32_t episode : end.episodes) note.number(episode);
+  for (const std::uint64_t episode : end.episodes) note.number(episode);
   note.numbers(told);
   part_.supervisor->send_note(note.bytes());
 }

@@ -15,7 +15,7 @@ enum class NoteKind : std::uint8_t {
   // part -> overseer
   failed = 1,  ///< u32 status, text
   all_ended,  ///< u64 starts: no cell of the part is live, after so many started programs (besides the first of a machine without host program)
-  cell_ended,  ///< u32 cell, u64 tasks, 3 u32 episodes, u32s parts that know already;  overseer -> part: the same without parts
+  cell_ended,  ///< u32 cell, u64 tasks, 3 u64 episodes, u32s parts that know already;  overseer -> part: the same without parts
   status,       ///< u64 words of the part's cells combined, and its age;  overseer -> part: u32 part, u64
   preset,       ///< u32 word: for cells that have posted none. Both ways.
   start,        ///< StartNote. Both ways.

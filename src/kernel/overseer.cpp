@@ -190,14 +190,14 @@ struct Overseer::State {
       case NoteKind::cell_ended: {
         const auto cell = in.number<std::uint32_t>();
         const auto tasks = in.number<std::uint64_t>();
-        const std::array<std::uint32_t, 3> episodes{in.number<std::uint32_t>(), in.number<std::uint32_t>(),
-                                                    in.number<std::uint32_t>()};
+        const std::array<std::uint64_t, 3> episodes{in.number<std::uint64_t>(), in.number<std::uint64_t>(),
+                                                    in.number<std::uint64_t>()};
         const std::vector<std::uint32_t> told = in.numbers<std::uint32_t>();
         if (!in.ended()) return false;
         ByteWriter out = begin_note(NoteKind::cell_ended);
         out.number(cell);
         out.number(tasks);
-        for (const std::uint32_t episode : episodes) out.number(episode);
+        for (const std::uint64_t episode : episodes) out.number(episode);
         for (std::uint32_t p = 0; p < parts.size(); ++p) {
           if (p != from && std::ranges::find(told, p) == told.end()) tell(p, out);
         }

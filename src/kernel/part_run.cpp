@@ -143,7 +143,7 @@ void PartRun::handle(std::span<const std::byte> bytes) {
       const auto cell = in.number<std::uint32_t>();
       CellEnd end;
       end.tasks = in.number<std::uint64_t>();
-      for (std::uint32_t& episode : end.episodes) episode = in.number<std::uint32_t>();
+      for (std::uint64_t& episode : end.episodes) episode = in.number<std::uint64_t>();
       network_->remote_cell_ended(cell, end);
       return;
     }
