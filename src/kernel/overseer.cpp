@@ -270,11 +270,10 @@ struct Overseer::State {
     }
   }
 
-  void lost(std::uint32_t part, const std::string& why) {
+  void lost(std::uint32_t part, const std::string& why, int status = static_cast<int>(ExitStatus::peer_lost)) {
     if (parts[part].gone) return;
     parts[part].gone = true;
-    fail(static_cast<int>(ExitStatus::peer_lost),
-         fmt::format("{} ({}) is lost: {}; the machine stops", parts[part].name, cells_of(part), why));
+    fail(status, fmt::format("{} ({}) is lost: {}; the machine stops", parts[part].name, cells_of(part), why));
     std::vector<std::uint64_t> open;
     for (const auto& [question, unused] : questions) open.push_back(question);
     for (const std::uint64_t question : open) described(part, question, "");
@@ -303,7 +302,7 @@ void Overseer::receive(std::uint32_t part, std::span<const std::byte> note) {
                            part < state_->parts.size() ? state_->parts[part].name : "a stranger"));
 }
 
-void Overseer::lost(std::uint32_t part, const std::string& why) { state_->lost(part, why); }
+void Overseer::lost(std::uint32_t part, const std::string& why, int status) { state_->lost(part, why, status); }
 
 void Overseer::stop(int status, const std::string& text) { state_->fail(status, text); }
 

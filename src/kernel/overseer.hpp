@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "aplib/error.hpp"
 #include "aplib/export.hpp"
 
 namespace aplib {
@@ -35,8 +36,8 @@ class APLIB_API Overseer {
 
   /// A note of a part. What makes no sense is a failure that names the part.
   void receive(std::uint32_t part, std::span<const std::byte> note);
-  /// The process of a part is gone, for this reason ("its process was killed by signal 9"). Names the part's cells. A part that has returned its report may go.
-  void lost(std::uint32_t part, const std::string& why);
+  /// The process of a part is gone, for this reason ("its process was killed by signal 9"). Names the part's cells. A part that has returned its report may go. The run ends with `status`.
+  void lost(std::uint32_t part, const std::string& why, int status = static_cast<int>(ExitStatus::peer_lost));
   /// Ends the run, as a failure would.
   void stop(int status, const std::string& text);
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <utility>
@@ -342,7 +343,10 @@ void Coordinator::Inside::plan_all() {
   OverseerActions to_do;
   to_do.send = [this](std::uint32_t part, std::vector<std::byte> note) { send_note(part, note); };
   to_do.failed = [this](int status, const std::string& text) { fail(status, text); };
-  to_do.over = [this] { deadline.start(end_patience, [this] { too_late(); }); };
+  to_do.over = [this] {
+    all_ended = true;
+    deadline.start(end_patience, [this] { too_late(); });
+  };
   to_do.suspect = [this](std::uint32_t part, const std::string& why) { suspect(part, why); };
   overseer.emplace(plan.names, first_cell, job.cluster.options.deadlock_report, std::move(to_do));
   phase = Phase::loading;
@@ -414,6 +418,23 @@ void Coordinator::Inside::take_finished(std::uint32_t process, const Finished& f
   member.finished = finished;
   if (finished.status != 0 && first_part_status == 0) first_part_status = finished.status;
   tell(process, Leave{});
+  if (all_ended) return;
+  const std::string why = finished.reason.empty() ? "its run has ended before the machine's" : finished.reason;
+  end_early(process, why, finished.status != 0 ? finished.status : static_cast<int>(ExitStatus::peer_lost));
+}
+
+/// A signal from outside: the node's host is shut down, say. The node says so and ends by itself.
+void Coordinator::Inside::told_to_end(std::uint32_t process, int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  end_early(process, fmt::format("it was told to end by signal {} (SIG{})", signal, name == nullptr ? "?" : name),
+            128 + signal);
+}
+
+/// A node's part of the run ends while the machine runs: all others stop, and the user is told why.
+void Coordinator::Inside::end_early(std::uint32_t process, const std::string& why, int status) {
+  if (phase < Phase::running)
+    return call_off(fmt::format("{} is not ready: {}; nothing was started", members[process]->name, why), status);
+  if (phase == Phase::running) overseer->lost(process, why, status);
 }
 
 int Coordinator::Inside::status_of_cells() const {

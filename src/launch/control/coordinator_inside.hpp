@@ -95,6 +95,8 @@ class Coordinator::Inside {
   void fail(int status, const std::string& text);
   void begin_to_end();
   void check_over();
+  void told_to_end(std::uint32_t process, int signal);
+  void end_early(std::uint32_t process, const std::string& why, int status);
   void take_finished(std::uint32_t process, const Finished& finished);
   [[nodiscard]] int status_of_cells() const;
   void too_late();
@@ -141,6 +143,7 @@ class Coordinator::Inside {
   Shares shares;
   std::vector<std::uint32_t> first_cell;
   std::optional<Overseer> overseer;
+  bool all_ended = false;  // the overseer's word: nodes may report
   FileServer files;
   std::vector<std::function<void(MachineState)>> questions;  // about the state
   MachineState state;                                        // as far as it is answered

@@ -102,6 +102,12 @@ void Coordinator::Inside::take(std::uint32_t process, MessageType type, std::spa
         if (good) take_finished(process, finished);
       });
       break;
+    case MessageType::told_to_end:
+      with.operator()<ToldToEnd>([&](const ToldToEnd& told) {
+        good = told.signal > 0 && told.signal < 128;
+        if (good) told_to_end(process, told.signal);
+      });
+      break;
     case MessageType::state:
       with.operator()<NodeState>([&](const NodeState& is) {
         if (process < state.processes.size()) {

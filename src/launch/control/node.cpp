@@ -35,6 +35,7 @@
 #include "launch/control/ways.hpp"
 #include "launch/open_files.hpp"
 #include "launch/program_run.hpp"
+#include "launch/watchdog.hpp"
 
 namespace aplib::launch {
 namespace {
@@ -42,6 +43,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto grace = 1s;           // from being told to stop to the end by force
+constexpr auto watchdog_grace = 2s;  // the same, should the loop hang
 constexpr auto close_patience = 1s;  // for the last frames
 constexpr int failed_status = static_cast<int>(ExitStatus::program_failed);
 constexpr int gone_status = static_cast<int>(ExitStatus::peer_lost);  // the launcher has gone
@@ -74,6 +76,7 @@ class Node final : public Supervisor {
   void take_note(std::span<const std::byte> body);
   void tell_state();
   void launcher_gone(const std::string& why);
+  void told_to_end(int status);
   void end_soon();
 
   // On the main thread.
@@ -185,6 +188,17 @@ void Node::launcher_gone(const std::string& why) {
   letters_.close();
   files_.close();
   if (connection_) connection_->close();
+  end_soon();
+}
+
+/// A signal from outside, SIGTERM: the launcher ends the whole machine, and this part of it ends at once.
+void Node::told_to_end(int status) {
+  const int signal = status - 128;
+  connection_->send(ToldToEnd{signal});
+  {
+    const std::lock_guard lock(mutex_);
+    if (machine_ != nullptr) stop_machine(*machine_, status, fmt::format("told to end by signal {}", signal));
+  }
   end_soon();
 }
 
@@ -336,6 +350,11 @@ int Node::live() {
     module_ = module.get();
     processes_ = static_cast<std::uint32_t>(plan.names.size());
   }
+  // Before the machine, which would else stop itself and tell nobody.
+  Watchdog watchdog(
+      {}, {.stop = [this](int status, const std::string&) { loop_.post([this, status] { told_to_end(status); }); },
+           .last_words = [this] { staged_.remove(); },
+           .grace = watchdog_grace});
   std::thread note_taker([&] {
     while (const auto note = notes_.take()) receive_note(machine, note->body);
   });
@@ -349,6 +368,7 @@ int Node::live() {
     files_.close();
     notes_.close();
     note_taker.join();
+    watchdog.finish();
     const std::lock_guard lock(mutex_);
     machine_ = nullptr;
     module_ = nullptr;

@@ -36,7 +36,7 @@ bool is_message(MessageType type, std::span<const std::byte> body) {
   };
   return check.operator()<Beat, Note, Hello, SpeedIs, WantFile, Prepared, Ready, Cannot, OutputPiece, Flush, EndedCell,
                           Warning, WantInput, FindProgram, Finished, NodeState, Refused, MeasureSpeed, Prepare,
-                          FilePiece, Plan, Go, Written, InputPiece, Stop, ProgramIs, Leave, AskState>(type);
+                          FilePiece, Plan, Go, Written, InputPiece, Stop, ProgramIs, Leave, AskState, ToldToEnd>(type);
 }
 
 }  // namespace aplib::launch

@@ -14,6 +14,7 @@
 //                                    <-  Go                   when all are ready; Refused at any time before
 //     Note, Output, Ended, ...      <->  Note, Written, Input, ...
 //                                    <-  Stop                 end within a second
+//     ToldToEnd                      ->                       a signal came: the run shall end
 //     Finished                       ->
 //                                    <-  Leave
 //
@@ -70,7 +71,8 @@ enum class MessageType : std::uint8_t {
   program,
   leave,
   ask_state,
-  last = ask_state,
+  told_to_end,
+  last = told_to_end,
 };
 
 /// What two files have in common that are one program.
@@ -360,6 +362,16 @@ struct Finished {
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
     fields(self.status, self.reason, self.cell_status);
+  }
+};
+
+/// A signal from outside has told the node's process to end: the run is over.
+struct ToldToEnd {
+  static constexpr auto type = MessageType::told_to_end;
+  std::int32_t signal = 0;
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.signal);
   }
 };
 

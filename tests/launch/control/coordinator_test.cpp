@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <condition_variable>
+#include <csignal>
 #include <functional>
 #include <map>
 #include <memory>
@@ -17,6 +18,7 @@
 
 #include "aplib/error.hpp"
 #include "aplib/version.hpp"
+#include "kernel/notes.hpp"
 #include "launch/control/connect.hpp"
 #include "launch/control/file_server.hpp"
 #include "process.hpp"
@@ -73,6 +75,13 @@ class FakeNode {
     return told_.contains(what);
   }
 
+  /// All its cells have ended: it reports once those of the others have, too.
+  void end_cells(Connection& connection) {
+    ByteWriter note = begin_note(NoteKind::all_ended);
+    note.number(std::uint64_t{0});
+    connection.send(Note{true, note.bytes()});
+  }
+
   /// Instead of the usual answer. On the node's thread.
   std::map<MessageType, std::function<void(Connection&)>> instead;
   Hello hello_;
@@ -93,7 +102,11 @@ class FakeNode {
       connection_->send(Prepared{"tcp=127.0.0.1:1", {}, ""});
     } else if (type == MessageType::plan) {
       connection_->send(Ready{});
-    } else if (type == MessageType::go || type == MessageType::stop) {
+    } else if (type == MessageType::go) {
+      end_cells(*connection_);
+    } else if (type == MessageType::note && decode<Note>(body)->bytes.front() == std::byte(NoteKind::over)) {
+      connection_->send(finished);
+    } else if (type == MessageType::stop) {
       connection_->send(finished);
     } else if (type == MessageType::refused || type == MessageType::leave) {
       connection_->close();
@@ -217,6 +230,25 @@ TEST_F(TwoNodes, OneThatGoesWhileTheyRunEndsTheRun) {
   EXPECT_TRUE(a_.was_told("stop"));
 }
 
+TEST_F(TwoNodes, OneThatReportsBeforeTheEndEndsTheRun) {
+  a_.instead[MessageType::go] = [](Connection&) {};
+  b_.instead[MessageType::go] = [](Connection& connection) {
+    connection.send(Finished{143, "stopped by signal 15", {0}});
+  };
+  const JobResult result = run();
+  EXPECT_EQ(result.status, 143);
+  EXPECT_EQ(said_, Lines{"b (cell 1) is lost: stopped by signal 15; the machine stops"});
+  EXPECT_TRUE(a_.was_told("stop"));
+  EXPECT_TRUE(b_.was_told("leave"));
+}
+
+TEST_F(TwoNodes, OneThatIsToldToEndBeforeTheStartCallsItOff) {
+  b_.instead[MessageType::plan] = [](Connection& connection) { connection.send(ToldToEnd{SIGTERM}); };
+  EXPECT_EQ(run().status, 143);
+  EXPECT_EQ(said_, Lines{"b is not ready: it was told to end by signal 15 (SIGTERM); nothing was started"});
+  EXPECT_FALSE(a_.was_told("go"));
+}
+
 TEST_F(TwoNodes, OneThatTalksNonsenseIsLost) {
   a_.instead[MessageType::go] = [](Connection&) {};
   b_.instead[MessageType::go] = [](Connection& connection) { connection.send(Go{}); };
@@ -256,7 +288,7 @@ TEST_F(TwoNodes, OutputIsPassedOnAndAcknowledged) {
     const std::string text = "one line\nand half";
     connection.send(OutputPiece{1, false, std::as_bytes(std::span(text))});
   };
-  b_.instead[MessageType::written] = [this](Connection& connection) { connection.send(b_.finished); };
+  b_.instead[MessageType::written] = [this](Connection& connection) { b_.end_cells(connection); };
   EXPECT_EQ(run().status, 0);
   output_->end_all();
   char text[100];
@@ -265,17 +297,18 @@ TEST_F(TwoNodes, OutputIsPassedOnAndAcknowledged) {
 }
 
 TEST_F(TwoNodes, FailuresOfCellsCountInTheOrderOfTheirEnds) {
-  const auto end = [](std::uint32_t cell, int status) {
-    return [cell, status](Connection& connection) {
+  const auto end = [](FakeNode& node, std::uint32_t cell, int status) {
+    return [&node, cell, status](Connection& connection) {
       connection.send(EndedCell{cell, status});
-      Finished finished{status, "", {status}};
-      connection.send(finished);
+      connection.send(OutputPiece{cell, false, std::as_bytes(std::span("ended"))});
+      node.finished = {status, "", {status}};
+      node.end_cells(connection);
     };
   };
-  b_.instead[MessageType::go] = end(1, 4);
+  b_.instead[MessageType::go] = end(b_, 1, 4);
   a_.instead[MessageType::go] = [&](Connection& connection) {
-    b_.wait_for("leave");
-    end(0, 3)(connection);
+    b_.wait_for("written");  // of what came behind its cell's end
+    end(a_, 0, 3)(connection);
   };
   const JobResult result = run();
   EXPECT_EQ(result.status, 4);

@@ -2,6 +2,9 @@
 // How machines of several processes end when something goes wrong: one message that says what, and nothing left behind.
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <csignal>
 #include <string>
 
@@ -104,6 +107,38 @@ TEST_P(Signals, EndTheWholeMachine) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Signals, ::testing::Values(SIGINT, SIGTERM, SIGHUP));
+
+/// A host that is shut down tells its processes to end.
+class NodesToldToEnd : public Failure, public ::testing::WithParamInterface<const char*> {
+ protected:
+  /// Two cells that wait, or compute and do not listen; the nodes of `hosts` get SIGTERM.
+  void expect_end(const char* source, const Strings& hosts) {
+    Process process({.arguments = {APRUN_PROGRAM, "-f",
+                                   local_cluster(folder_, 2, 1, "", fmt::format("module = \"{}\"", GetParam())),
+                                   folder_.compile("program", source)},
+                     .keep_input_open = true});
+    ASSERT_TRUE(process.wait_for("cell 0 ") && process.wait_for("cell 1 "));
+    const auto nodes = nodes_of(process.pid(), 2);
+    for (const std::string& host : hosts) ::kill(nodes[host == "a" ? 0 : 1], SIGTERM);
+    const Ended ended = end_of(process, nodes);
+    EXPECT_EQ(ended.status, 128 + SIGTERM);
+    const auto message = [](const std::string& host) {
+      return fmt::format("aprun: {} is lost: it was told to end by signal 15 (SIGTERM); the machine stops\n",
+                         host == "a" ? "a (cell 0)" : "b (cell 1)");
+    };
+    EXPECT_TRUE(std::ranges::any_of(hosts, [&](const std::string& host) { return ended.error == message(host); }))
+        << ended.error;
+  }
+};
+
+TEST_P(NodesToldToEnd, OneEndsTheRunAndSaysSo) {
+  expect_end(waiting, {"a"});
+  expect_end(waiting, {"b"});
+}
+TEST_P(NodesToldToEnd, AllEndTheRunAndOneSaysSo) { expect_end(waiting, {"a", "b"}); }
+TEST_P(NodesToldToEnd, TasksThatDoNotListenAreCutOff) { expect_end(spinning, {"b"}); }
+
+INSTANTIATE_TEST_SUITE_P(Modules, NodesToldToEnd, ::testing::Values("tcp", "shm"));
 
 TEST_F(Failure, TheTimeLimitEndsTheWholeMachine) {
   Process process = start(spinning, {"--timeout", "0.5"});

@@ -64,6 +64,7 @@ std::map<MessageType, Bytes> one_of_each(const Bytes& piece) {
   add(ProgramIs{"", {{"/p/cell", {"ab", 1, 0}}}});
   add(Leave{});
   add(AskState{});
+  add(ToldToEnd{15});
   return all;
 }
 
