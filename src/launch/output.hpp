@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Output: what cells write, brought to aprun's standard streams or to files, whole lines at a time; and where cells read from.
+// Output: what cells write, brought to aprun's standard streams or to files, whole lines at a time; and where cells read from. Destination is one
+// such file, pipe or terminal, shared by many writers: what one call writes stays together; a line that one writer has left open is ended before
+// another writes.
 //
-// Invariants: (1) bytes of one cell and stream arrive in their order; (2) a line of up to line_bytes_max bytes is never cut by another cell's output, a longer one may be,
-// where a new line begins; (3) each cell holds at most line_bytes_max bytes a stream here, whatever it writes.
+// Invariants of Output: (1) bytes of one cell and stream arrive in their order; (2) a line of up to line_bytes_max bytes is never cut by another
+// cell's output, a longer one may be, where a new line begins; (3) each cell holds at most line_bytes_max bytes a stream here, whatever it writes.
 #pragma once
 
 #include <array>
@@ -14,12 +16,46 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
-#include "launch/destination.hpp"
-
 namespace aplib::launch {
+
+/// Writes all of `bytes`: goes on after interruptions, short writes, and on descriptors that do not block. Returns errno, or 0.
+int write_all(int descriptor, std::string_view bytes) noexcept;
+
+class Destination {
+ public:
+  /// `descriptor` stays the caller's unless `owned`. `name`: for messages, "standard output".
+  Destination(int descriptor, std::string name, bool owned);
+  ~Destination();
+  Destination(const Destination&) = delete;
+  Destination& operator=(const Destination&) = delete;
+
+  /// Writes `text`, the next bytes of `writer`, by one system call where the system takes them. Where `text` ends within a line, that line is the writer's until it goes on or another writer comes.
+  /// False, once: from here on all is lost, and problem() says why. Call from: any thread. Blocks as the descriptor does.
+  [[nodiscard]] bool write(std::uint64_t writer, std::string_view text);
+
+  /// The line that stands open is `writer`'s.
+  [[nodiscard]] bool is_open(std::uint64_t writer);
+
+  [[nodiscard]] bool is_terminal() const noexcept { return terminal_; }
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  /// Why output was lost, in words; empty: none was. A reader who has gone is no problem.
+  [[nodiscard]] std::string problem();
+
+ private:
+  static constexpr std::uint64_t nobody = ~std::uint64_t{0};
+
+  const int descriptor_;
+  const std::string name_;
+  const bool owned_;
+  const bool terminal_;
+  std::mutex mutex_;
+  std::uint64_t open_ = nobody;  // whose line lacks its end
+  int error_ = 0;
+};
 
 /// The writers' streams, by descriptor number.
 enum class Channel : std::uint8_t { out = 1, error = 2 };

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// From the words of a command line to what the kernel runs.
+// From the words of a command line to what the kernel runs; {cid}, {x}, {y} and {ncel} in texts that differ from cell to cell.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "aplib/options.hpp"
@@ -23,5 +25,13 @@ struct RunText {
 
 /// Fills in all of `run` but its file. A folder's pattern begins at the process's current folder; each cell's is made when it starts.
 void complete_run(ProgramRun& run, const RunText& text);
+
+/// `text` for cell `cid` of `grid`. What is no placeholder stays as it is.
+[[nodiscard]] std::string expand(std::string_view text, std::uint32_t cid, Grid grid);
+
+/// `text` with `cell` for {cid}, other placeholders untouched: for names of files.
+[[nodiscard]] std::string expand_cell(std::string_view text, std::string_view cell);
+
+[[nodiscard]] inline bool names_cell(std::string_view text) { return text.find("{cid}") != text.npos; }
 
 }  // namespace aplib::launch

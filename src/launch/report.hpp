@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
-// What aprun tells about a run: how the cells ended, or what a run would be.
+// What aprun tells about a run: how the cells ended, or what a run would be; what aprun --list-modules prints.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "aplib/options.hpp"
+#include "comm/kinds.hpp"
 #include "kernel/program_summary.hpp"
 
 namespace aplib::launch {
@@ -19,5 +21,8 @@ namespace aplib::launch {
 
 /// The text of --dry-run, lines with ends.
 [[nodiscard]] std::string plan_text(const ProgramSummary& summary, const Options& options);
+
+/// A table of modules, the best first: what each can do, and why it cannot be used with these settings. Behind it files that were refused, with the reasons.
+[[nodiscard]] std::string module_table(std::span<const comm::FoundModule> found, const comm::PortSettings& settings);
 
 }  // namespace aplib::launch

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "aplib/error.hpp"
-#include "launch/placeholders.hpp"
+#include "launch/program_run.hpp"
 
 namespace aplib::launch {
 namespace {

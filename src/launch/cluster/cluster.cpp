@@ -6,20 +6,73 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <set>
+#include <string>
+#include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "aplib/error.hpp"
 #include "base/text.hpp"
 #include "launch/cluster/document.hpp"
-#include "launch/cluster/host_names.hpp"
 #include "launch/cluster/keys.hpp"
 
 namespace aplib::launch {
 namespace {
+
+/// The names that `pattern` stands for, in its order; a name without brackets is itself. Numbers keep the width that the first one of a range is written with. Nothing: brackets that make no
+/// sense, or more than `max` names.
+[[nodiscard]] std::optional<std::vector<std::string>> expand_names(std::string_view pattern, std::size_t max);
+
+constexpr std::size_t digits_max = 9;
+
+struct Range {
+  std::uint64_t first = 0;
+  std::uint64_t last = 0;
+  std::size_t width = 0;  ///< As "01" is written; 0: no leading zeros.
+};
+
+std::optional<Range> parse_range(std::string_view text) {
+  const std::size_t dash = text.find('-');
+  const std::string_view from = text.substr(0, dash);
+  const std::string_view to = dash == text.npos ? from : text.substr(dash + 1);
+  if (from.size() > digits_max || to.size() > digits_max) return std::nullopt;
+  const auto first = text::parse_number(from);
+  const auto last = text::parse_number(to);
+  if (!first || !last || *first > *last) return std::nullopt;
+  return Range{*first, *last, from.front() == '0' ? from.size() : 0};
+}
+
+std::optional<std::vector<std::string>> expand_names(std::string_view pattern, std::size_t max) {
+  const std::size_t open = pattern.find('[');
+  const std::size_t close = pattern.find(']');
+  if (open == pattern.npos && close == pattern.npos) {
+    if (pattern.find(',') != pattern.npos) return std::nullopt;
+    return std::vector{std::string(pattern)};
+  }
+  if (open == pattern.npos || close == pattern.npos || close < open) return std::nullopt;
+  const std::string_view before = pattern.substr(0, open);
+  const std::string_view behind = pattern.substr(close + 1);
+  if (behind.find_first_of("[],") != behind.npos || before.find(',') != before.npos) return std::nullopt;
+  const std::string_view list = pattern.substr(open + 1, close - open - 1);
+
+  std::vector<std::string> names;
+  for (std::size_t at = 0; at <= list.size();) {
+    const std::size_t end = std::min(list.find(',', at), list.size());
+    const auto range = parse_range(list.substr(at, end - at));
+    if (!range || range->last - range->first >= max - names.size()) return std::nullopt;
+    for (std::uint64_t number = range->first; number <= range->last; ++number) {
+      names.push_back(fmt::format("{}{:0{}}{}", before, number, range->width, behind));
+    }
+    at = end + 1;
+  }
+  return names;
+}
 
 constexpr std::size_t problems_max = 20;
 

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Speed of this computer, for cells = "auto".
+// Speed of this computer, for cells = "auto". SpeedKernel is work of a known amount; SpeedMeter its rate.
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "launch/cluster/cluster.hpp"
 
@@ -25,5 +28,68 @@ constexpr std::chrono::seconds speed_command_time_max{60};
 
 /// Both for this host, as share_cells() wants them. `needed`: whether anybody asks for the speed; else it is 0 and costs no time.
 [[nodiscard]] HostSpeed measure_host(const Speed& speed, const std::string& threads, bool needed);
+
+/// The rate of a thread's work over whole periods of a CPU quota.
+///
+/// A quota lets a group of processes run for, say, 43 of every 100 ms, and stops them for the rest. What a thread does in a time that is
+/// no multiple of that period says little. The meter notes work and time at each piece, and measures from the end of one
+/// stop to the end of another: whole periods, whatever their length.
+class SpeedMeter {
+ public:
+  using Clock = std::chrono::steady_clock;
+  /// Between pieces of microseconds: only a scheduler takes so long.
+  static constexpr std::chrono::milliseconds stop_min{4};
+
+  explicit SpeedMeter(Clock::time_point start) : start_(start), last_(start) {}
+
+  /// `work` was done since the last call, which ends now.
+  void add(double work, Clock::time_point now);
+  /// Enough is known: `time` has passed; three times as much if stops show, whose lengths vary by some milliseconds.
+  [[nodiscard]] bool enough(Clock::duration time) const;
+  /// Work per second.
+  [[nodiscard]] double rate() const;
+
+ private:
+  struct Stop {
+    Clock::time_point end;
+    Clock::duration length;
+    double work;  ///< Done until its end, the piece that it interrupted included.
+  };
+
+  /// Keeps those stops that are a quota's: other processes take a thread's core for much shorter times than the longest.
+  void note(const Stop& stop);
+
+  Clock::time_point start_;
+  Clock::time_point last_;
+  double work_ = 0;
+  std::vector<Stop> stops_;
+};
+
+/// Work of a known amount, in small pieces, for one thread.
+class SpeedKernel {
+ public:
+  virtual ~SpeedKernel() = default;
+  SpeedKernel() = default;
+  SpeedKernel(const SpeedKernel&) = delete;
+  SpeedKernel& operator=(const SpeedKernel&) = delete;
+
+  /// Does the next piece, some ten microseconds of work; returns how much that was.
+  virtual double step() = 0;
+  /// Something that depends on all results, so that no compiler leaves the work out.
+  [[nodiscard]] virtual double result() const = 0;
+};
+
+/// Conjugate gradients on a grid of `points` x `points`: a 5-point stencil, dot products and updates of four arrays of doubles, which is bound by memory when they do not
+/// fit into a cache. Unit: grid points of a whole iteration. Throws std::bad_alloc.
+[[nodiscard]] std::unique_ptr<SpeedKernel> make_memory_kernel(std::size_t points);
+/// Multiply-adds of doubles in registers. Unit: one of them.
+[[nodiscard]] std::unique_ptr<SpeedKernel> make_compute_kernel();
+
+/// A grid for each of `threads` so that their arrays together are larger than this computer's caches, within limits (64 .. 128 MiB).
+[[nodiscard]] std::size_t memory_kernel_points(std::size_t threads);
+
+/// Runs `line` with sh, standard input empty, and reads the number that it writes to standard output. Blocks. Throws Error(failed), with the line and the remedy, when it fails, takes longer than
+/// `time_max` (then it is killed with all that it started in its group), or writes anything but a number above 0. `subject` begins the messages.
+[[nodiscard]] double command_number(const std::string& subject, const std::string& line, std::chrono::seconds time_max);
 
 }  // namespace aplib::launch

@@ -13,8 +13,7 @@
 #include <utility>
 
 #include "base/text.hpp"
-#include "launch/start/quote.hpp"
-#include "launch/start/way.hpp"
+#include "launch/start/launch_method.hpp"
 
 namespace aplib::launch {
 namespace {

@@ -7,8 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "launch/start/quote.hpp"
-#include "launch/start/way.hpp"
+#include "launch/start/launch_method.hpp"
 
 namespace aplib::launch {
 namespace {

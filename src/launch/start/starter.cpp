@@ -21,9 +21,7 @@
 
 #include "aplib/error.hpp"
 #include "launch/start/child.hpp"
-#include "launch/start/guard.hpp"
-#include "launch/start/quote.hpp"
-#include "launch/start/way.hpp"
+#include "launch/start/launch_method.hpp"
 
 namespace aplib::launch {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "comm/plugin/plugin_file.hpp"
-#include "launch/module_list.hpp"
+#include "launch/report.hpp"
 #include "own_modules.hpp"
 
 namespace aplib::comm::test {

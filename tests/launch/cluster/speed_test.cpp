@@ -7,10 +7,7 @@
 #include <string>
 
 #include "aplib/error.hpp"
-#include "launch/cluster/command_number.hpp"
 #include "launch/cluster/speed.hpp"
-#include "launch/cluster/speed_kernel.hpp"
-#include "launch/cluster/speed_meter.hpp"
 
 namespace aplib::launch {
 namespace {

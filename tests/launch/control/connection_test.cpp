@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Control connections: who gets in, what arrives, and how they end.
-#include "launch/control/connection.hpp"
+#include "launch/wire/connection.hpp"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -14,9 +14,7 @@
 #include <vector>
 
 #include "aplib/error.hpp"
-#include "launch/control/acceptor.hpp"
-#include "launch/control/connect.hpp"
-#include "launch/control/endpoint.hpp"
+#include "launch/wire/endpoint.hpp"
 
 namespace aplib::launch {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The coordinator against nodes made by the test, which do what real ones should not.
-#include "launch/control/coordinator.hpp"
+#include "launch/coordinator/coordinator.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -19,8 +19,8 @@
 #include "aplib/error.hpp"
 #include "aplib/version.hpp"
 #include "kernel/notes.hpp"
-#include "launch/control/connect.hpp"
-#include "launch/control/file_server.hpp"
+#include "launch/wire/connection.hpp"
+#include "launch/wire/files.hpp"
 #include "process.hpp"
 
 namespace aplib::launch {

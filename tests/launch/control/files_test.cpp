@@ -13,10 +13,8 @@
 #include <thread>
 
 #include "aplib/error.hpp"
-#include "launch/control/cpu_shares.hpp"
-#include "launch/control/file_identity.hpp"
-#include "launch/control/file_server.hpp"
-#include "launch/control/staged_files.hpp"
+#include "launch/cluster/shares.hpp"
+#include "launch/wire/files.hpp"
 #include "process.hpp"
 
 namespace aplib::launch {

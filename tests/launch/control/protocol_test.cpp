@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The control protocol's messages: there and back, and whatever else somebody may send.
-#include "launch/control/protocol.hpp"
+#include "launch/wire/protocol.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "launch/control/ways.hpp"
+#include "launch/node/routes.hpp"
 
 #include <gtest/gtest.h>
 

@@ -19,11 +19,9 @@
 #include <vector>
 
 #include "aplib/error.hpp"
-#include "launch/apctl_text.hpp"
-#include "launch/control/registry.hpp"
-#include "launch/control/registry_door.hpp"
-#include "launch/control/registry_socket.hpp"
-#include "launch/control/registry_words.hpp"
+#include "launch/ctl/door.hpp"
+#include "launch/ctl/registry.hpp"
+#include "launch/ctl/status.hpp"
 
 namespace aplib::launch {
 namespace {

@@ -16,7 +16,7 @@
 #include <random>
 
 #include "aplib/error.hpp"
-#include "launch/start/quote.hpp"
+#include "launch/start/launch_method.hpp"
 #include "launch/start/slurm.hpp"
 #include "launch/start/starter.hpp"
 

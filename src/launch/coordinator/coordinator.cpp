@@ -1,0 +1,584 @@
+// SPDX-License-Identifier: MIT
+#include "launch/coordinator/coordinator.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "aplib/error.hpp"
+#include "aplib/version.hpp"
+#include "comm/mixed/endpoint_list.hpp"
+#include "comm/tcp/listener.hpp"
+#include "kernel/overseer.hpp"
+#include "kernel/program_summary.hpp"
+#include "kernel/programs.hpp"
+#include "launch/coordinator/coordinator_impl.hpp"
+#include "launch/report.hpp"
+#include "launch/start/launch_method.hpp"
+#include "launch/wire/connection.hpp"
+#include "launch/wire/endpoint.hpp"
+
+namespace aplib::launch {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr auto arrival_patience =
+    120s;  // without anybody's arrival; what can take longer (a login) has limits of its own
+constexpr auto start_patience = 120s;   // from the last arrival to ready, without any node's progress
+constexpr auto cause_patience = 300ms;  // for the reason behind a closed connection
+constexpr auto suspect_patience = 1s;   // for the reason behind a lost data connection
+constexpr auto grace = 1500ms;          // nodes end by themselves after 1 s
+constexpr auto end_patience = 30s;      // from the last cell's end to the last node's
+constexpr int failed_status = static_cast<int>(ExitStatus::program_failed);
+
+std::string random_name() {
+  std::array<std::byte, 8> bytes{};
+  comm::fill_random(bytes);
+  std::string name;
+  for (const std::byte byte : bytes) name += fmt::format("{:02x}", static_cast<unsigned>(byte));
+  return name;
+}
+
+const char* text_of(Phase phase) {
+  constexpr std::array texts{"starting", "measuring", "preparing", "loading", "running", "ending", "over"};
+  return texts.at(static_cast<std::size_t>(phase));
+}
+
+}  // namespace
+
+const char* stage_text(Stage stage) {
+  constexpr std::array texts{"called",  "here",  "measuring", "measured", "preparing", "prepared",
+                             "loading", "ready", "running",   "finished", "gone"};
+  return texts.at(static_cast<std::size_t>(stage));
+}
+
+Coordinator::Inside::Inside(Job its_job, Output& its_output, std::unique_ptr<Starter> its_starter, Actions its_actions,
+                            Coordinator& its_owner)
+    : owner(its_owner),
+      job(std::move(its_job)),
+      output(its_output),
+      actions(std::move(its_actions)),
+      key(comm::JobKey::make()),
+      machine_id(random_name()),
+      deadline(loop),
+      ending(loop),
+      output_carrier(output,
+                     [this](std::uint32_t process, std::uint64_t bytes) {
+                       loop.post([this, process, bytes] { tell(process, Written{bytes}); });
+                     }),
+      input_carrier(output,
+                    [this](std::uint32_t process, std::uint32_t cell, std::span<const std::byte> bytes, bool last) {
+                      loop.post([this, process, cell, last, copy = Bytes(bytes.begin(), bytes.end())] {
+                        tell(process, InputPiece{cell, last, copy});
+                      });
+                    }),
+      starter(std::move(its_starter)) {
+  for (std::uint32_t process = 0; process < job.cluster.hosts.size(); ++process)
+    members.push_back(std::make_unique<Member>(loop, job.cluster.hosts[process].name));
+  files.offer(job.files);
+}
+
+// ---- the start ----
+
+JobResult Coordinator::Inside::run() {
+  ConnectionSettings settings{.key = key};
+  settings.secure = comm::secure_from(job.cluster.options.secure);
+  if (settings.secure == comm::Secure::tls) settings.tls = std::make_shared<comm::TlsContext>();
+  settings.timeout = job.cluster.options.peer_timeout;
+  const comm::PortRange ports = comm::PortRange::parse(job.cluster.options.ports);
+  Acceptor::Events events;
+  events.arrived = [this](const std::shared_ptr<Connection>& connection, std::uint32_t process) {
+    return welcome(connection, process);
+  };
+  events.refused = [this](const std::string& text) { call_off(fmt::format("a host does not fit: {}", text)); };
+  acceptor.emplace(loop, settings, job.reach.addresses, static_cast<std::uint16_t>(ports.first),
+                   static_cast<std::uint16_t>(ports.last), std::move(events));
+  loop.post([this] { start_nodes(); });
+  loop.run();
+  acceptor->close();
+  starter.reset();  // ends what still runs, and waits for it
+  output_carrier.finish();
+  result.reason = failure;
+  // By process, not by what was planned: a host program may have chosen another grid.
+  for (const auto& member : members) {
+    const auto& statuses = member->finished.cell_status;
+    result.cell_status.insert(result.cell_status.end(), statuses.begin(), statuses.end());
+  }
+  if (result.reason.empty() && result.status == 0) result.status = status_of_cells();
+  return std::move(result);
+}
+
+void Coordinator::Inside::start_nodes() {
+  const std::vector<std::string> endpoints = acceptor->endpoints();
+  if (owner.listening) owner.listening({endpoints, key.reveal_hex()});
+  deadline.start(arrival_patience, [this] { too_late(); });
+  if (starter == nullptr) return;  // somebody else starts them
+  std::vector<NodeStart> starts;
+  for (std::uint32_t process = 0; process < members.size(); ++process) {
+    const ClusterHost& host = job.cluster.hosts[process];
+    if (host.launch == LaunchKind::pmix && owner.listening) continue;  // it is there already
+    // First the address by which this host comes, then the others.
+    std::string list;
+    for (const bool first : {true, false}) {
+      for (std::size_t i = 0; i < endpoints.size(); ++i)
+        if ((job.reach.addresses[i] == job.reach.first[process]) == first)
+          list += (list.empty() ? "" : ",") + endpoints[i];
+    }
+    NodeStart start;
+    start.process = process;
+    start.host = host;
+    start.command = {host.aprun.empty() ? job.aprun : host.aprun,
+                     "--node",
+                     list,
+                     "--process",
+                     std::to_string(process),
+                     "--secure",
+                     job.cluster.options.secure,
+                     "--peer-timeout",
+                     job.cluster.options.get("peer-timeout")};
+    start.input = key.reveal_hex() + "\n";
+    starts.push_back(std::move(start));
+  }
+  StartEvents events;
+  events.failed = [this](std::uint32_t process, const std::string& text) {
+    loop.post([this, process, text] { start_failed(process, text); });
+  };
+  events.ended = [this](std::uint32_t process, int status, const std::string& words) {
+    loop.post([this, process, status, words] { process_ended(process, status, words); });
+  };
+  events.said = [this](std::uint32_t process, const std::string& line) {
+    loop.post([this, process, line] { process_said(process, line); });
+  };
+  try {
+    starter->start(std::move(starts), std::move(events));
+  } catch (const Error& error) {
+    call_off(error.what());
+  }
+}
+
+ConnectionEvents Coordinator::Inside::welcome(const std::shared_ptr<Connection>& connection, std::uint32_t process) {
+  if (process >= members.size() || members[process]->connection != nullptr || phase >= Phase::ending) {
+    connection->send(Refused{process >= members.size() ? "there is no such process in this machine"
+                                                       : "it is too late, or this process is here already"});
+    connection->close();
+    return {};
+  }
+  Member& member = *members[process];
+  member.connection = connection;
+  ConnectionEvents events;
+  events.message = [this, process](MessageType type, std::span<const std::byte> body) { take(process, type, body); };
+  events.closed = [this, process](ConnectionEnd end, const std::string& why) { connection_closed(process, end, why); };
+  return events;
+}
+
+void Coordinator::Inside::take_hello(std::uint32_t process, std::span<const std::byte> body) {
+  Member& member = *members[process];
+  const auto start = read_hello_start(body);
+  auto hello = decode<Hello>(body);
+  if (!start) return misspoken(process);
+  if (start->control != control_version || start->version != version) {
+    return call_off(
+        fmt::format("{} has APlib {} (control protocol {}), and this is APlib {} (control protocol {}): install "
+                    "the same version on all hosts, or name its aprun by aprun = \"...\" of [[host]]",
+                    member.name, start->version, start->control, version, control_version));
+  }
+  if (!hello || hello->process != process) return misspoken(process);
+  member.hello = *std::move(hello);
+  member.stage = Stage::here;
+  member.connection->trust();
+  if (starter != nullptr) starter->arrived(process);
+  for (const std::string& line : std::exchange(member.early_lines, {})) say_of(process, line);
+  advance();
+}
+
+bool Coordinator::Inside::all_at(Stage stage) const {
+  return std::ranges::all_of(members, [&](const auto& member) { return member->stage == stage; });
+}
+
+/// Goes on to the next phase when all nodes are that far.
+void Coordinator::Inside::advance() {
+  if (phase >= Phase::running) return;
+  deadline.start(phase == Phase::calling ? arrival_patience : start_patience, [this] { too_late(); });
+  try {
+    if (phase == Phase::calling && all_at(Stage::here)) {
+      std::vector<CpuUser> users;
+      for (std::uint32_t process = 0; process < members.size(); ++process) {
+        const std::string& threads = job.cluster.hosts[process].threads;
+        const Hello& hello = members[process]->hello;
+        users.push_back({hello.host_id, hello.cpus, threads.empty() ? job.cluster.options.get("threads") : threads});
+      }
+      cpu_shares = share_cpus(users);
+      phase = Phase::measuring;
+      if (!any_auto() && !job.dry_run)
+        for (const auto& member : members) member->stage = Stage::measured;
+    }
+    if (phase == Phase::measuring) {
+      measure_some();
+      if (all_at(Stage::measured)) prepare_all();
+    }
+    if (phase == Phase::preparing && all_at(Stage::prepared)) job.dry_run ? describe_plan() : plan_all();
+    if (phase == Phase::loading && all_at(Stage::ready)) go();
+  } catch (const Error& error) {
+    call_off(error.what());
+  }
+}
+
+/// Some host's number of cells is not given.
+bool Coordinator::Inside::any_auto() const {
+  return std::ranges::any_of(job.cluster.hosts, [](const ClusterHost& host) { return !host.cells.has_value(); });
+}
+
+/// Of one computer's processes one at a time: they would measure each other.
+void Coordinator::Inside::measure_some() {
+  std::map<std::string, bool> busy;
+  for (const auto& member : members) busy[member->hello.host_id] |= member->stage == Stage::measuring;
+  for (std::uint32_t process = 0; process < members.size(); ++process) {
+    Member& member = *members[process];
+    if (member.stage != Stage::here || std::exchange(busy[member.hello.host_id], true)) continue;
+    const ClusterHost& host = job.cluster.hosts[process];
+    member.stage = Stage::measuring;
+    tell(process, MeasureSpeed{.kind = static_cast<std::uint8_t>(host.speed.kind),
+                               .number = host.speed.number,
+                               .command = host.speed.command,
+                               .threads = options_of(process).get("threads"),
+                               .needed = !host.cells.has_value() && needs_speeds(job.cluster),
+                               .cpus = cpu_shares[process].cpus});
+  }
+}
+
+Options Coordinator::Inside::options_of(std::uint32_t process) const {
+  Options options = job.cluster.options;
+  options.cells = shares.grid;
+  if (const std::string& threads = job.cluster.hosts[process].threads; !threads.empty())
+    options.set("threads", threads);
+  apply_share(options, cpu_shares[process]);
+  return options;
+}
+
+void Coordinator::Inside::prepare_all() {
+  std::vector<HostSpeed> speeds;
+  for (const auto& member : members) speeds.push_back(member->speed);
+  shares = share_cells(job.cluster, speeds);
+  first_cell = {0};
+  for (const std::uint32_t cells : shares.cells) first_cell.push_back(first_cell.back() + cells);
+  job.text.grid = shares.grid;
+  say_shares();
+  phase = Phase::preparing;
+  for (std::uint32_t process = 0; process < members.size(); ++process) {
+    Prepare prepare;
+    const Options options = options_of(process);
+    for (const OptionInfo& info : option_table())
+      prepare.options.push_back({std::string(info.name), options.get(info.name)});
+    prepare.address = data_address(process);
+    prepare.files = job.files;
+    prepare.program_name = job.text.program_name;
+    prepare.arguments = job.text.arguments;
+    prepare.entry = job.text.entry;
+    prepare.entry_arguments = job.text.entry_arguments;
+    prepare.expand = job.text.expand;
+    prepare.cell_folder = job.text.folder;
+    prepare.input_for_all = job.input_for_all;
+    prepare.cpus = cpu_shares[process].cpus;
+    members[process]->stage = Stage::preparing;
+    tell(process, prepare);
+  }
+}
+
+/// Where the cluster file gives an address that is the host's own, messages go there; else where its connection to us comes from.
+std::string Coordinator::Inside::data_address(std::uint32_t process) const {
+  const std::string& address = job.cluster.hosts[process].address;
+  return is_numeric_address(address) ? address : members[process]->hello.local;
+}
+
+void Coordinator::Inside::say_shares() {
+  if (!any_auto() || job.dry_run || !needs_speeds(job.cluster)) return;
+  std::string text;
+  for (std::uint32_t process = 0; process < members.size(); ++process)
+    text += fmt::format("{}{} {}", process == 0 ? "" : ", ", members[process]->name, shares.cells[process]);
+  actions.say(fmt::format("grid {}x{}, cells by speed: {}; {:.0f} % of the sum of the speeds is used", shares.grid.nx,
+                          shares.grid.ny, text, 100 * shares.efficiency));
+}
+
+void Coordinator::Inside::describe_plan() {
+  result.shares = shares;
+  for (std::uint32_t process = 0; process < members.size(); ++process) {
+    const Member& member = *members[process];
+    const ClusterHost& host = job.cluster.hosts[process];
+    PlannedHost& planned = result.plan.emplace_back();
+    planned.name = member.name;
+    planned.launch = host.launch;
+    const auto endpoint = parse_endpoint(address_of(member.endpoint));
+    planned.address = endpoint ? endpoint->host : data_address(process);
+    for (const comm::NamedEndpoint& each : comm::split_endpoints(member.endpoint))
+      planned.modules.push_back(each.module);
+    for (const LeftOutModule& left : member.left_out) planned.left_out.push_back(left.module + ": " + left.why);
+    planned.address_why = data_address(process) != member.hello.local ? "the cluster file"
+                          : job.reach.addresses.size() == 1 && planned.address == "127.0.0.1"
+                              ? "all processes are on this computer"
+                              : "by which it reached aprun";
+    planned.first_cell = first_cell[process];
+    planned.cells = shares.cells[process];
+    planned.threads = std::min(member.speed.threads, planned.cells);
+    planned.speed = member.speed.speed;
+    tell(process, Refused{"a dry run"});
+  }
+  phase = Phase::ending;
+  begin_to_end();
+}
+
+void Coordinator::Inside::plan_all() {
+  Plan plan;
+  plan.machine = machine_id;
+  plan.first_cell = first_cell;
+  for (const auto& member : members) {
+    plan.endpoints.push_back(member->endpoint);
+    plan.names.push_back(member->name);
+  }
+  OverseerActions to_do;
+  to_do.send = [this](std::uint32_t part, std::vector<std::byte> note) { send_note(part, note); };
+  to_do.failed = [this](int status, const std::string& text) { fail(status, text); };
+  to_do.over = [this] {
+    all_ended = true;
+    deadline.start(end_patience, [this] { too_late(); });
+  };
+  to_do.suspect = [this](std::uint32_t part, const std::string& why) { suspect(part, why); };
+  overseer.emplace(plan.names, first_cell, job.cluster.options.deadlock_report, std::move(to_do));
+  phase = Phase::loading;
+  for (std::uint32_t process = 0; process < members.size(); ++process) {
+    members[process]->stage = Stage::loading;
+    tell(process, plan);
+  }
+}
+
+void Coordinator::Inside::go() {
+  output.prepare(shares.grid.count(), job.with_host);
+  phase = Phase::running;
+  deadline.cancel();
+  for (std::uint32_t process = 0; process < members.size(); ++process) {
+    members[process]->stage = Stage::running;
+    tell(process, Go{});
+  }
+}
+
+// ---- the end ----
+
+/// The start is off: nothing has run.
+void Coordinator::Inside::call_off(const std::string& text, int status) {
+  if (phase >= Phase::ending) return;
+  if (phase == Phase::running) return stop_running(failed_status, text);
+  failure = text;
+  result.status = status;
+  actions.say(text);
+  phase = Phase::ending;
+  for (std::uint32_t process = 0; process < members.size(); ++process) tell(process, Refused{text});
+  begin_to_end();
+}
+
+void Coordinator::Inside::stop_running(int status, const std::string& text) {
+  if (overseer && phase == Phase::running) overseer->stop(status, text);
+}
+
+/// The overseer's word: the run has failed, and all parts know.
+void Coordinator::Inside::fail(int status, const std::string& text) {
+  if (phase >= Phase::ending) return;
+  if (phase != Phase::running) return call_off(text, status);
+  failure = text;
+  result.status = crash_status.value_or(status);
+  actions.say(text);
+  phase = Phase::ending;
+  for (std::uint32_t process = 0; process < members.size(); ++process) tell(process, Stop{});
+  begin_to_end();
+}
+
+void Coordinator::Inside::begin_to_end() {
+  deadline.cancel();
+  ending.start(grace, [this] { loop.stop(); });
+  loop.post([this] { check_over(); });
+}
+
+/// Everybody has gone, or was never here.
+void Coordinator::Inside::check_over() {
+  const bool all = std::ranges::all_of(members, [&](const auto& member) {
+    return member->stage == Stage::gone || (phase == Phase::ending && member->connection == nullptr);
+  });
+  if (!all) return;
+  phase = Phase::over;
+  loop.stop();
+}
+
+void Coordinator::Inside::take_finished(std::uint32_t process, const Finished& finished) {
+  Member& member = *members[process];
+  member.stage = Stage::finished;
+  member.finished = finished;
+  if (finished.status != 0 && first_part_status == 0) first_part_status = finished.status;
+  tell(process, Leave{});
+  if (all_ended) return;
+  const std::string why = finished.reason.empty() ? "its run has ended before the machine's" : finished.reason;
+  end_early(process, why, finished.status != 0 ? finished.status : static_cast<int>(ExitStatus::peer_lost));
+}
+
+/// A signal from outside: the node's host is shut down, say. The node says so and ends by itself.
+void Coordinator::Inside::told_to_end(std::uint32_t process, int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  end_early(process, fmt::format("it was told to end by signal {} (SIG{})", signal, name == nullptr ? "?" : name),
+            128 + signal);
+}
+
+/// A node's part of the run ends while the machine runs: all others stop, and the user is told why.
+void Coordinator::Inside::end_early(std::uint32_t process, const std::string& why, int status) {
+  if (phase < Phase::running)
+    return call_off(fmt::format("{} is not ready: {}; nothing was started", members[process]->name, why), status);
+  if (phase == Phase::running) overseer->lost(process, why, status);
+}
+
+int Coordinator::Inside::status_of_cells() const {
+  if (host_status != 0) return host_status;
+  return first_failure != 0 ? first_failure : first_part_status;
+}
+
+void Coordinator::Inside::too_late() {
+  std::vector<std::string> late;
+  const bool ends = phase == Phase::running;
+  for (const auto& member : members) {
+    const bool done = ends ? member->stage >= Stage::finished
+                           : member->stage == Stage::here || member->stage == Stage::measured ||
+                                 member->stage == Stage::prepared || member->stage == Stage::ready;
+    if (!done) late.push_back(member->name);
+  }
+  std::string names = fmt::format("{}", fmt::join(late, ", "));
+  if (ends) {
+    failure = fmt::format("{} does not end, though all its cells have: it is ended by force", names);
+    result.status = failed_status;
+    actions.say(failure);
+    phase = Phase::ending;
+    for (std::uint32_t process = 0; process < members.size(); ++process) tell(process, Stop{});
+    return begin_to_end();
+  }
+  if (phase == Phase::calling) {
+    return call_off(
+        fmt::format("{} did not call back within {} s; nothing was started. It must reach one of {}: does a firewall "
+                    "stand between? "
+                    "ports = \"FIRST-LAST\" in [comm] names ports to open",
+                    names, arrival_patience.count(), fmt::join(acceptor->endpoints(), ", ")));
+  }
+  call_off(fmt::format("{} is not ready after {} s of {}; nothing was started", names, start_patience.count(),
+                       text_of(phase)));
+}
+
+// ---- who is lost ----
+
+void Coordinator::Inside::start_failed(std::uint32_t process, const std::string& text) {
+  Member& member = *members[process];
+  if (member.stage == Stage::called) return call_off(fmt::format("{}; nothing was started", text));
+  if (member.stage < Stage::finished) lose(process, text);
+}
+
+void Coordinator::Inside::process_ended(std::uint32_t process, int status, const std::string& words) {
+  Member& member = *members[process];
+  if (member.stage >= Stage::finished) return;
+  constexpr int without_launcher = static_cast<int>(ExitStatus::peer_lost);
+  if (status == without_launcher && member.connection != nullptr) {
+    // It does not hear us; then we hear no more of it either, and soon know why.
+    member.patience.start(job.cluster.options.peer_timeout + cause_patience,
+                          [this, process] { lose(process, "it does not hear aprun any more"); });
+    return;
+  }
+  member.cause = fmt::format("its process {}", how_it_ended(status));
+  if (member.stage == Stage::called && !words.empty()) member.cause += fmt::format(": {}", words);
+  constexpr int killed = 128 + 9;
+  if (status != 0 && status != killed && status != 128 + 15) member.own_status = status;
+  // What it said last may still be on its way.
+  if (member.connection == nullptr || member.closed) return lose(process, member.cause);
+  member.patience.start(cause_patience, [this, process] { lose(process, members[process]->cause); });
+}
+
+void Coordinator::Inside::connection_closed(std::uint32_t process, ConnectionEnd end, const std::string& why) {
+  Member& member = *members[process];
+  member.connection.reset();
+  member.closed = true;
+  if (member.stage == Stage::finished || phase >= Phase::ending) {
+    member.stage = Stage::gone;
+    member.patience.cancel();
+    return check_over();
+  }
+  if (end == ConnectionEnd::silent || (member.cause.empty() && starter == nullptr)) return lose(process, why);
+  if (!member.cause.empty()) return lose(process, member.cause);
+  member.patience.start(cause_patience, [this, process, why] { lose(process, why); });
+}
+
+/// The kernel suspects a part; its launcher may know more in a moment.
+void Coordinator::Inside::suspect(std::uint32_t process, const std::string& why) {
+  if (process >= members.size()) return;
+  Member& member = *members[process];
+  if (member.stage >= Stage::finished || member.closed || !member.cause.empty()) return;
+  member.patience.start(suspect_patience, [this, process, why] { lose(process, why); });
+}
+
+void Coordinator::Inside::lose(std::uint32_t process, const std::string& why) {
+  Member& member = *members[process];
+  if (member.stage >= Stage::finished) return;
+  member.stage = Stage::gone;
+  member.patience.cancel();
+  if (member.connection != nullptr) std::exchange(member.connection, nullptr)->close();
+  if (phase == Phase::running) {
+    if (member.own_status != 0) crash_status = member.own_status;
+    overseer->lost(process, why);
+  } else {
+    call_off(fmt::format("{} is not ready: {}; nothing was started", member.name, why));
+  }
+  check_over();
+}
+
+void Coordinator::Inside::misspoken(std::uint32_t process) {
+  lose(process, "what it says is not this version's control protocol");
+}
+
+void Coordinator::Inside::process_said(std::uint32_t process, const std::string& line) {
+  if (members[process]->stage == Stage::called) {
+    // When the start fails, they are in the message about that.
+    if (auto& lines = members[process]->early_lines; lines.size() < early_lines_max) lines.push_back(line);
+  } else {
+    say_of(process, line);
+  }
+}
+
+void Coordinator::Inside::say_of(std::uint32_t process, const std::string& line) {
+  actions.say(fmt::format("{}: {}", members[process]->name, line));
+}
+
+// ---- the face ----
+
+Coordinator::Coordinator(Job job, Output& output, std::unique_ptr<Starter> starter, Actions actions)
+    : inside_(std::make_unique<Inside>(std::move(job), output, std::move(starter), std::move(actions), *this)) {}
+Coordinator::~Coordinator() = default;
+
+JobResult Coordinator::run() { return inside_->run(); }
+
+void Coordinator::stop(int status, const std::string& text) {
+  inside_->loop.post([inside = inside_.get(), status, text] {
+    inside->phase == Phase::running ? inside->stop_running(status, text) : inside->call_off(text, status);
+  });
+}
+
+void Coordinator::post(std::function<void()> what) { inside_->loop.post(std::move(what)); }
+
+void Coordinator::ask_state(std::function<void(MachineState)> answer) { inside_->ask_state(std::move(answer)); }
+
+void Coordinator::ask_tasks(std::function<void(std::string)> answer) {
+  if (inside_->overseer) inside_->overseer->ask_tasks(std::move(answer));
+}
+
+void Coordinator::start_program(const std::string& file, std::uint32_t task,
+                                const std::vector<std::string>& arguments) {
+  if (!inside_->overseer || inside_->phase != Phase::running)
+    throw Error(Errc::failed, fmt::format("the machine does not run: it is {}", text_of(inside_->phase)));
+  inside_->overseer->start_program(inside_->find_files(file).front().path, task, arguments);
+}
+
+}  // namespace aplib::launch

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+// Coordinator: the launcher's side of a machine of several processes. Starts the nodes, brings them to a common start or to none, carries output, input and notes, sees who dies, and ends everything.
+//
+//   calling -> measuring -> preparing -> loading -> running -> ending -> over
+//      \___________\____________\___________\__________/
+//
+// Everything happens on one thread, that of run(); what other threads bring is posted there.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launch/cluster/cluster.hpp"
+#include "launch/cluster/plan.hpp"
+#include "launch/coordinator/reach.hpp"
+#include "launch/output.hpp"
+#include "launch/program_run.hpp"
+#include "launch/start/starter.hpp"
+#include "launch/wire/protocol.hpp"
+
+namespace aplib::launch {
+
+/// What shall run, all of it looked up and checked.
+struct Job {
+  Cluster cluster{};  ///< Its options are final, but for the grid.
+  Reach reach{};
+  std::vector<FileRef> files{};  ///< The program, then the libraries of which each cell has a copy.
+  RunText text{};                ///< Its grid is not known yet.
+  bool with_host = false;        ///< The program is a host program.
+  bool input_for_all = false;    ///< Each cell has an input file.
+  std::string aprun{};           ///< Path of aprun, where the cluster file does not say.
+  bool dry_run = false;          ///< Ends when all is prepared, and says what would run.
+};
+
+/// How a job ended.
+struct JobResult {
+  int status = 0;                   ///< 0, or that of the first failure in time, the host program's before all.
+  std::string reason{};             ///< Empty, or the failure of the machine, which was said already.
+  std::vector<int> cell_status{};   ///< By cell; empty when nothing ran.
+  std::vector<PlannedHost> plan{};  ///< Of a dry run.
+  Shares shares{};
+};
+
+/// A process of the machine, for people who ask.
+struct ProcessState {
+  std::string name{};   ///< In the cluster file.
+  std::string stage{};  ///< "running", ...
+  std::string host{};   ///< The computer's own name.
+  std::uint64_t pid = 0;
+  std::string control{};   ///< Its address on the control connection.
+  std::string endpoint{};  ///< Where it listens for messages.
+  std::uint32_t first_cell = 0;
+  std::uint32_t cells = 0;
+  bool answered = false;  ///< `node` is what it said now.
+  NodeState node{};
+};
+
+struct MachineState {
+  std::string program{};
+  std::string file{};  ///< The cluster file.
+  Grid grid{};
+  std::string phase{};
+  double seconds = 0;           ///< Since the start of the launcher.
+  std::uint64_t strangers = 0;  ///< Connections to the launcher that did not prove the key.
+  std::vector<ProcessState> processes{};
+};
+
+class Coordinator {
+ public:
+  struct Actions {
+    /// A line for the user, without "aprun: ". The coordinator's thread.
+    std::function<void(const std::string& line)> say;
+  };
+
+  /// `output` outlives it.
+  Coordinator(Job job, Output& output, std::unique_ptr<Starter> starter, Actions actions);
+  ~Coordinator();
+  Coordinator(const Coordinator&) = delete;
+  Coordinator& operator=(const Coordinator&) = delete;
+
+  /// From the start of the nodes to the end of the last one. Says what goes wrong, once. Throws Error when there is nowhere to listen; then nothing was started. Once.
+  JobResult run();
+
+  /// Ends the job with this status and text. Any thread, at any time.
+  void stop(int status, const std::string& text);
+
+  /// For a status server beside: runs `what` on the coordinator's thread, where the functions below may be called. Any thread. Not called when the job is over before.
+  void post(std::function<void()> what);
+
+  /// The coordinator's thread. `answer` comes there too, after at most a second, with what was heard until then.
+  void ask_state(std::function<void(MachineState)> answer);
+  /// A line per task of every cell. Never answered when the machine ends before.
+  void ask_tasks(std::function<void(std::string)> answer);
+  /// Loads a further program on all cells as task `task`. Throws Error when no machine runs or there is no such file; what nodes find wrong later is a failure of the machine.
+  void start_program(const std::string& file, std::uint32_t task, const std::vector<std::string>& arguments);
+
+  /// The nodes' side of the start, for another launcher that starts them (PMIx): where they shall call, and the key. Valid once `listening` is called, before any node is started.
+  struct Invitation {
+    std::vector<std::string> endpoints;
+    std::string key;
+  };
+  std::function<void(const Invitation&)> listening;
+
+ private:
+  class Inside;
+  std::unique_ptr<Inside> inside_;
+};
+
+}  // namespace aplib::launch

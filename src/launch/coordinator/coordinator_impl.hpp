@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+// The inside of a Coordinator, for its own files.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "aplib/error.hpp"
+#include "comm/job_key.hpp"
+#include "kernel/overseer.hpp"
+#include "launch/cluster/shares.hpp"
+#include "launch/coordinator/coordinator.hpp"
+#include "launch/coordinator/streams.hpp"
+#include "launch/wire/connection.hpp"
+#include "launch/wire/event_loop.hpp"
+#include "launch/wire/files.hpp"
+
+namespace aplib::launch {
+
+enum class Phase : std::uint8_t { calling, measuring, preparing, loading, running, ending, over };
+
+/// How far a node is.
+enum class Stage : std::uint8_t {
+  called,
+  here,
+  measuring,
+  measured,
+  preparing,
+  prepared,
+  loading,
+  ready,
+  running,
+  finished,  ///< Its report is here, and it may leave.
+  gone
+};
+[[nodiscard]] const char* stage_text(Stage stage);
+
+/// A node, as the coordinator knows it.
+struct Member {
+  Member(EventLoop& loop, std::string its_name) : name(std::move(its_name)), patience(loop) {}
+
+  std::string name;
+  Stage stage = Stage::called;
+  std::shared_ptr<Connection> connection{};
+  bool closed = false;  ///< It was here, and its connection is closed.
+  Hello hello{};
+  HostSpeed speed{};
+  std::string endpoint{};  ///< By each module.
+  std::vector<LeftOutModule> left_out{};
+  Finished finished{};
+  Bytes unfinished_note{};
+  std::vector<std::string> early_lines{};  ///< What it wrote before it called back.
+  std::string cause{};                     ///< Why it is gone, as far as its starter knows.
+  int own_status = 0;                      ///< That it ended with by itself.
+  Timer patience;                          ///< For a better cause.
+};
+
+class Coordinator::Inside {
+ public:
+  static constexpr std::size_t early_lines_max = 100;
+
+  Inside(Job its_job, Output& its_output, std::unique_ptr<Starter> its_starter, Actions its_actions,
+         Coordinator& its_owner);
+
+  JobResult run();
+
+  // The start. coordinator.cpp
+  void start_nodes();
+  ConnectionEvents welcome(const std::shared_ptr<Connection>& connection, std::uint32_t process);
+  void take_hello(std::uint32_t process, std::span<const std::byte> body);
+  [[nodiscard]] bool all_at(Stage stage) const;
+  void advance();
+  void measure_some();
+  [[nodiscard]] Options options_of(std::uint32_t process) const;
+  void prepare_all();
+  [[nodiscard]] std::string data_address(std::uint32_t process) const;
+  [[nodiscard]] bool any_auto() const;
+  void say_shares();
+  void describe_plan();
+  void plan_all();
+  void go();
+
+  // The end.
+  void call_off(const std::string& text, int status = static_cast<int>(ExitStatus::usage));
+  void stop_running(int status, const std::string& text);
+  void fail(int status, const std::string& text);
+  void begin_to_end();
+  void check_over();
+  void told_to_end(std::uint32_t process, int signal);
+  void end_early(std::uint32_t process, const std::string& why, int status);
+  void take_finished(std::uint32_t process, const Finished& finished);
+  [[nodiscard]] int status_of_cells() const;
+  void too_late();
+
+  // Who is lost.
+  void start_failed(std::uint32_t process, const std::string& text);
+  void process_ended(std::uint32_t process, int status, const std::string& words);
+  void connection_closed(std::uint32_t process, ConnectionEnd end, const std::string& why);
+  void suspect(std::uint32_t process, const std::string& why);
+  void lose(std::uint32_t process, const std::string& why);
+  void misspoken(std::uint32_t process);
+  void process_said(std::uint32_t process, const std::string& line);
+  void say_of(std::uint32_t process, const std::string& line);
+
+  // Messages. coordinator_messages.cpp
+  void take(std::uint32_t process, MessageType type, std::span<const std::byte> body);
+  void deadline_moves();
+  void take_note(std::uint32_t process, const Note& note);
+  void send_note(std::uint32_t process, std::span<const std::byte> note);
+  void take_ended(const EndedCell& ended);
+  [[nodiscard]] std::vector<FileRef> find_files(const std::string& name);
+  void answer_find(std::uint32_t process, const std::string& name);
+  void ask_state(std::function<void(MachineState)> answer);
+  void answer_state();
+  template <class Message>
+  void tell(std::uint32_t process, const Message& message) {
+    if (members[process]->connection != nullptr) members[process]->connection->send(message);
+  }
+
+  Coordinator& owner;
+  Job job;
+  Output& output;
+  const Actions actions;
+  const comm::JobKey key;
+  const std::string machine_id;
+  const std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
+  EventLoop loop;
+  Timer deadline;  // of the phase
+  Timer ending;    // by force
+  std::optional<Acceptor> acceptor;
+  std::vector<std::unique_ptr<Member>> members;
+  Phase phase = Phase::calling;
+  std::vector<CpuShare> cpu_shares;
+  Shares shares;
+  std::vector<std::uint32_t> first_cell;
+  std::optional<Overseer> overseer;
+  bool all_ended = false;  // the overseer's word: nodes may report
+  FileServer files;
+  std::vector<std::function<void(MachineState)>> questions;  // about the state
+  MachineState state;                                        // as far as it is answered
+  std::unique_ptr<Timer> state_patience;
+
+  JobResult result;
+  std::string failure;
+  std::optional<int> crash_status;
+  int host_status = 0;
+  int first_failure = 0;
+  int first_part_status = 0;
+
+  // Their threads use what stands above; they end first.
+  OutputCarrier output_carrier;
+  InputCarrier input_carrier;
+  std::unique_ptr<Starter> starter;
+};
+
+}  // namespace aplib::launch

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+// What cells of other processes read and write, between aprun's files and the coordinator: InputCarrier reads the cells' inputs, as fast as they
+// are wanted; OutputCarrier passes on what they write, so that a slow reader holds up nobody but the writers. Each has a thread.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "launch/output.hpp"
+
+namespace aplib::launch {
+
+/// Thread safety: all functions may be called from any thread.
+class InputCarrier {
+ public:
+  using Deliver =
+      std::function<void(std::uint32_t process, std::uint32_t cell, std::span<const std::byte> bytes, bool last)>;
+
+  /// `deliver` is called on the carrier's thread.
+  InputCarrier(Output& output, Deliver deliver);
+  ~InputCarrier();
+  InputCarrier(const InputCarrier&) = delete;
+  InputCarrier& operator=(const InputCarrier&) = delete;
+
+  /// A cell takes so many more bytes. Nothing is read before a cell first asks.
+  void want(std::uint32_t process, std::uint32_t cell, std::uint64_t bytes);
+
+ private:
+  struct Source {
+    std::uint32_t process = 0;
+    int descriptor = -1;  // our own
+    std::uint64_t wanted = 0;
+    bool ended = false;
+  };
+  void carry();
+  void read(std::uint32_t cell, Source& source);
+
+  Output& output_;
+  const Deliver deliver_;
+  int wake_[2] = {-1, -1};
+  std::mutex mutex_;  // of what follows
+  std::map<std::uint32_t, Source> sources_;
+  bool closing_ = false;
+  std::thread thread_;
+};
+
+/// Thread safety: all functions may be called from any thread.
+class OutputCarrier {
+ public:
+  /// `written` is told, on the carrier's thread, when bytes of a process have been passed on. Each process has a bounded number of bytes under way, so the queue is bounded too.
+  OutputCarrier(Output& output, std::function<void(std::uint32_t process, std::uint64_t bytes)> written);
+  /// Throws away what was not passed on, unless finish() was called.
+  ~OutputCarrier();
+  OutputCarrier(const OutputCarrier&) = delete;
+  OutputCarrier& operator=(const OutputCarrier&) = delete;
+
+  void write(std::uint32_t process, std::uint32_t cell, Channel channel, std::string bytes);
+  void flush(std::uint32_t cell, Channel channel);
+  void end(std::uint32_t cell);
+  /// Waits until all was passed on, for as long as readers take it.
+  void finish();
+
+ private:
+  enum class Kind : std::uint8_t { bytes, flush, end };
+  struct Item {
+    Kind kind = Kind::bytes;
+    std::uint32_t process = 0;
+    std::uint32_t cell = 0;
+    Channel channel{};
+    std::string bytes{};
+  };
+  void add(Item item);
+  void carry();
+  void pass(const Item& item);
+
+  Output& output_;
+  const std::function<void(std::uint32_t, std::uint64_t)> written_;
+  std::mutex mutex_;  // of what follows
+  std::condition_variable changed_;
+  std::deque<Item> items_;
+  bool closing_ = false;
+  std::thread thread_;
+};
+
+}  // namespace aplib::launch

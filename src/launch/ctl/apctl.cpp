@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT
+// apctl: a look into the machines that this user runs on this computer, and a hand on them. docs/apctl.md says what it does.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "aplib/error.hpp"
+#include "aplib/version.hpp"
+#include "base/text.hpp"
+#include "launch/ctl/registry.hpp"
+#include "launch/ctl/status.hpp"
+#include "launch/program_path.hpp"
+
+namespace aplib::launch {
+namespace {
+
+using Words = std::vector<std::string>;
+
+[[noreturn]] void refuse(const std::string& text) { throw Error(Errc::bad_argument, text); }
+
+/// An aprun that does not answer such a question soon is stopped (SIGSTOP), or a debugger has it.
+constexpr int status_seconds_max = 10;
+
+JobStatus status_of(const std::string& folder, std::uint32_t job) {
+  auto status = read_status_lines(ask_job(folder, job, {"status"}, status_seconds_max));
+  if (!status)
+    throw Error(Errc::failed,
+                fmt::format("job {} speaks another language: are apctl and aprun of the same installation?", job));
+  return *status;
+}
+
+/// The job of that number; without one, the only job there is.
+std::uint32_t chosen_job(const std::string& folder, const std::string& text) {
+  if (!text.empty()) {
+    const auto number = text::parse_number(text);
+    if (!number || *number > 0xffff'ffffU) refuse(fmt::format("\"{}\" is not a number of a job: see apctl list", text));
+    return static_cast<std::uint32_t>(*number);
+  }
+  const std::vector<std::uint32_t> jobs = registered_jobs(folder);
+  if (jobs.empty()) throw Error(Errc::failed, "no machine of this user runs on this computer");
+  if (jobs.size() > 1) {
+    refuse(fmt::format("{} machines run: say which one, by the number that apctl list shows ({}{})", jobs.size(),
+                       fmt::join(jobs.begin(), jobs.begin() + std::min<std::ptrdiff_t>(std::ssize(jobs), 8), ", "),
+                       jobs.size() > 8 ? ", ..." : ""));
+  }
+  return jobs.front();
+}
+
+void list(const std::string& folder) {
+  std::vector<std::pair<std::uint32_t, JobStatus>> jobs;
+  for (const std::uint32_t job : registered_jobs(folder)) {
+    try {
+      jobs.emplace_back(job, status_of(folder, job));
+    } catch (const Error& error) {
+      // It may have ended since, which is no news; one that hangs is.
+      JobStatus unknown;
+      unknown.state = "no answer";
+      if (std::filesystem::exists(job_socket(folder, job))) jobs.emplace_back(job, unknown);
+    }
+  }
+  if (jobs.empty()) {
+    fmt::print("no machine of this user runs on this computer\n");
+  } else {
+    fmt::print("{}", job_list_text(jobs));
+  }
+}
+
+void show_tasks(const std::string& folder, std::uint32_t job) {
+  std::string lines = ask_job(folder, job, {"tasks"});
+  if (lines.ends_with('\n')) lines.pop_back();
+  const auto words = split_words(lines);
+  if (words && words->size() == 2) fmt::print("{}", (*words)[1]);
+}
+
+/// [JOB] PROGRAM [ARGUMENTS...]
+void load(const std::string& folder, Words words, const std::string& task) {
+  std::string job;
+  if (!words.empty() && text::parse_number(words.front())) {
+    job = words.front();
+    words.erase(words.begin());
+  }
+  if (words.empty()) refuse("a program is missing: apctl load [JOB] PROGRAM [ARGUMENTS...]");
+  const std::uint32_t number = chosen_job(folder, job);
+  const char* search = std::getenv("PATH");
+  const std::string file = std::filesystem::absolute(find_program(words.front(), search != nullptr ? search : ""));
+  Words request{"load", file, task.empty() ? "auto" : task};
+  request.insert(request.end(), words.begin() + 1, words.end());
+  std::string lines = ask_job(folder, number, request);
+  if (lines.ends_with('\n')) lines.pop_back();
+  const auto answer = split_words(lines);
+  fmt::print("{} is task {} of all cells of job {}\n", words.front(),
+             answer && answer->size() == 2 ? (*answer)[1] : "?", number);
+}
+
+constexpr std::array<std::string_view, 5> commands{"list", "status", "tasks", "load", "stop"};
+
+std::string unknown_command(std::string_view word) {
+  const auto meant = text::nearest(word, commands);
+  return fmt::format("apctl: unknown command {}: {}\nRun with --help for more information.\n", word,
+                     meant ? fmt::format("did you mean {}?", *meant) : "use " + text::join(commands));
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("apctl: a look into the machines that this user runs on this computer, and a hand on them.", "apctl");
+  app.set_version_flag("--version", fmt::format("apctl (APlib) {}", version));
+  app.require_subcommand(1);
+  app.failure_message([](const CLI::App*, const CLI::Error& error) {
+    return fmt::format("apctl: {}\nRun with --help for more information.\n", error.what());
+  });
+  std::string job;
+  std::string task;
+  std::string cells;
+  Words words;
+  std::function<void(const std::string&)> action;
+  const auto add = [&](const char* name, const char* help) {
+    CLI::App* command = app.add_subcommand(name, help);
+    command->add_option("JOB", job, "Number of the machine, as list shows it. May be left out when there is one only.");
+    return command;
+  };
+  app.add_subcommand("list", "Machines that run.")->callback([&] {
+    action = [](const std::string& folder) { list(folder); };
+  });
+  add("status", "One machine: its processes, where they are, which cells they carry, what they have sent.")
+      ->callback([&] {
+        action = [&](const std::string& folder) {
+          const std::uint32_t number = chosen_job(folder, job);
+          fmt::print("{}", job_status_text(number, status_of(folder, number)));
+        };
+      });
+  add("tasks", "Every task of every cell, and what it waits for.")->callback([&] {
+    action = [&](const std::string& folder) { show_tasks(folder, chosen_job(folder, job)); };
+  });
+  add("stop", "Ends a machine, as Ctrl-C does.")->callback([&] {
+    action = [&](const std::string& folder) { (void)ask_job(folder, chosen_job(folder, job), {"stop"}); };
+  });
+  CLI::App* loading = app.add_subcommand(
+      "load", "Starts a further program on all cells of a running machine: apctl load [JOB] PROGRAM [ARGUMENTS...]");
+  loading->prefix_command();
+  loading->add_option("--task", task, "Its task id on each cell; default: 1000 and higher.");
+  loading->add_option("--cells", cells, "Where: all (the default).")->check([](const std::string& text) {
+    return text == "all" ? std::string()
+                         : fmt::format("\"{}\": programs are loaded on all cells: use all, or leave it out", text);
+  });
+  loading->callback([&] {
+    words = loading->remaining();
+    action = [&](const std::string& folder) { load(folder, words, task); };
+  });
+  if (argc > 1 && argv[1][0] != '-' && std::ranges::count(commands, std::string_view(argv[1])) == 0) {
+    fmt::print(stderr, "{}", unknown_command(argv[1]));
+    return static_cast<int>(ExitStatus::usage);
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitStatus::usage);
+  }
+  try {
+    action(registry_folder());
+  } catch (const Error& error) {
+    fmt::print(stderr, "apctl: {}\n", error.what());
+    return static_cast<int>(error.code() == Errc::failed ? ExitStatus::program_failed : ExitStatus::usage);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace aplib::launch
+
+int main(int argc, char** argv) {
+  try {
+    return aplib::launch::run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "apctl: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,612 @@
+// SPDX-License-Identifier: MIT
+#include "launch/node/node.hpp"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <deque>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "aplib/error.hpp"
+#include "aplib/machine.hpp"
+#include "aplib/options.hpp"
+#include "aplib/version.hpp"
+#include "comm/greeting.hpp"
+#include "comm/job_key.hpp"
+#include "comm/kinds.hpp"
+#include "comm/mixed/mixed_port.hpp"
+#include "kernel/part.hpp"
+#include "kernel/programs.hpp"
+#include "launch/cluster/speed.hpp"
+#include "launch/node/routes.hpp"
+#include "launch/node/streams.hpp"
+#include "launch/program_run.hpp"
+#include "launch/this_host.hpp"
+#include "launch/watchdog.hpp"
+#include "launch/wire/connection.hpp"
+#include "launch/wire/event_loop.hpp"
+#include "launch/wire/files.hpp"
+#include "launch/wire/protocol.hpp"
+
+namespace aplib::launch {
+namespace {
+
+struct Letter {
+  MessageType type = MessageType::beat;
+  Bytes body{};
+};
+
+/// Thread safety: all functions may be called from any thread.
+class Mailbox {
+ public:
+  void put(MessageType type, std::span<const std::byte> body) {
+    {
+      const std::lock_guard lock(mutex_);
+      letters_.push_back({type, Bytes(body.begin(), body.end())});
+    }
+    changed_.notify_all();
+  }
+  /// Nothing comes any more.
+  void close() {
+    {
+      const std::lock_guard lock(mutex_);
+      closed_ = true;
+    }
+    changed_.notify_all();
+  }
+  /// The next one; waits for it. Nothing: it was closed, and all was taken.
+  std::optional<Letter> take() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return closed_ || !letters_.empty(); });
+    if (letters_.empty()) return std::nullopt;
+    Letter letter = std::move(letters_.front());
+    letters_.pop_front();
+    return letter;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Letter> letters_;
+  bool closed_ = false;
+};
+
+/// Where a node is reached for frames of the others, by every module that the options allow and this host has, and what becomes of it once all addresses are known: a module.
+class DataPort {
+ public:
+  /// Listens on `address`, on a port that the options allow. Throws Error.
+  DataPort(const Options& options, const std::string& address, const comm::JobKey& key);
+
+  /// For the others: "shm=4f1c;tcp=10.0.0.1:5100".
+  [[nodiscard]] std::string endpoint() const { return port_->endpoint(); }
+  /// The module of process `self`; `endpoints`: of all, by process. It is gone before the port is. Once. Throws Error.
+  [[nodiscard]] std::unique_ptr<comm::Module> make_module(const std::string& machine, std::uint32_t self,
+                                                          const std::vector<std::string>& endpoints,
+                                                          const std::vector<std::string>& names);
+  /// Modules that could not be used, and why.
+  [[nodiscard]] const std::vector<comm::MixedPort::LeftOut>& left_out() const { return port_->left_out(); }
+
+ private:
+  std::vector<comm::FoundModule> found_;
+  std::unique_ptr<comm::MixedPort> port_;
+};
+
+DataPort::DataPort(const Options& options, const std::string& address, const comm::JobKey& key) {
+  const std::vector<std::string> names = comm::wished_modules(options.module);
+  if (names.empty()) found_ = comm::find_modules(options.module_path);
+  // Those that are not named are not opened: some need libraries that take long to load.
+  for (const std::string& name : names) {
+    std::vector<comm::FoundModule> found = comm::find_modules(options.module_path, name);
+    if (comm::kind_of(found, name) == nullptr) throw Error(Errc::bad_option, comm::unknown_module(found, name));
+    std::ranges::move(found, std::back_inserter(found_));
+  }
+  std::vector<const comm::ModuleKind*> kinds;
+  for (const comm::FoundModule& each : found_)
+    if (each.kind != nullptr && comm::kind_of(found_, each.kind->name()) == each.kind.get())
+      kinds.push_back(each.kind.get());
+  const comm::PortSettings settings{
+      .address = address,
+      .ports = options.ports,
+      .host = shared_memory_domain(),
+      .key = key,
+      .secure = comm::secure_from(options.secure),
+      .streams = options.streams,
+      .provider = options.provider,
+      .peer_timeout = std::chrono::duration_cast<std::chrono::milliseconds>(options.peer_timeout)};
+  port_ = std::make_unique<comm::MixedPort>(kinds, options.module, settings);
+}
+
+std::unique_ptr<comm::Module> DataPort::make_module(const std::string& machine, std::uint32_t self,
+                                                    const std::vector<std::string>& endpoints,
+                                                    const std::vector<std::string>& names) {
+  return port_->join({.machine = machine, .self = self, .endpoints = endpoints, .names = names});
+}
+
+using namespace std::chrono_literals;
+
+constexpr auto grace = 1s;           // from being told to stop to the end by force
+constexpr auto watchdog_grace = 2s;  // the same, should the loop hang
+constexpr auto close_patience = 1s;  // for the last frames
+constexpr int failed_status = static_cast<int>(ExitStatus::program_failed);
+constexpr int gone_status = static_cast<int>(ExitStatus::peer_lost);  // the launcher has gone
+
+/// The launcher has gone.
+struct Gone {};
+/// The launcher has called the start off.
+struct CalledOff {
+  std::string text;
+};
+
+class Node final : public Supervisor {
+ public:
+  Node(NodeCommand command, const comm::JobKey& key, bool watch_input)
+      : command_(std::move(command)), key_(key), watch_input_(watch_input), last_resort_(loop_) {}
+  ~Node() override {
+    loop_.stop();
+    if (loop_thread_.joinable()) loop_thread_.join();
+  }
+
+  int run();
+
+  bool ready() override;
+  void send_note(std::span<const std::byte> note) override;
+  std::string program_file(const std::string& file) override;
+
+ private:
+  // On the loop's thread.
+  void take(MessageType type, std::span<const std::byte> body);
+  void take_note(std::span<const std::byte> body);
+  void tell_state();
+  void launcher_gone(const std::string& why);
+  void told_to_end(int status);
+  void end_soon();
+
+  // On the main thread.
+  void call_launcher();
+  int live();
+  Letter next();
+  template <class Message>
+  Message await();
+  void measure(const MeasureSpeed& how);
+  std::string fetch(const FileRef& file);
+  std::string local_or_fetched(const FileRef& file);
+  void get_files(const std::vector<FileRef>& files);
+  Report carry_part(const Prepare& prepare, const Plan& plan, comm::Module& module);
+  void finish(const Report& report);
+
+  const NodeCommand command_;
+  const comm::JobKey key_;
+  const bool watch_input_;
+  EventLoop loop_;
+  Timer last_resort_;
+  std::thread loop_thread_;
+  std::shared_ptr<Connection> connection_;  // set before the main thread goes on
+  std::string no_connection_;               // why there is none
+  Mailbox letters_;                         // for the main thread
+  Mailbox files_;                           // answers about files, for whoever asks
+  Mailbox notes_;                           // of the overseer
+  StagedFiles staged_;
+  std::mutex file_mutex_;  // one question about files at a time
+  std::mutex note_mutex_;  // pieces of notes do not mix
+  Bytes unfinished_note_;  // the loop's
+
+  std::mutex mutex_;  // of what follows, which the main thread makes and the loop's uses
+  std::unique_ptr<InputPipes> input_;
+  std::unique_ptr<NodeSink> sink_;
+  Machine* machine_ = nullptr;
+  comm::Module* module_ = nullptr;
+  std::uint32_t processes_ = 0;
+  bool gone_ = false;
+};
+
+void Node::take(MessageType type, std::span<const std::byte> body) {
+  const auto with = [&]<class Message>(auto&& what) {
+    if (const auto message = decode<Message>(body)) {
+      const std::lock_guard lock(mutex_);
+      what(*message);
+    } else {
+      launcher_gone("it does not speak this version's protocol");
+    }
+  };
+  switch (type) {
+    case MessageType::note:
+      return take_note(body);
+    case MessageType::written:
+      return with.operator()<Written>([&](const Written& written) {
+        if (sink_) sink_->written(written.bytes);
+      });
+    case MessageType::input:
+      return with.operator()<InputPiece>([&](const InputPiece& piece) {
+        if (input_) input_->take(piece.cell, piece.bytes, piece.last);
+      });
+    case MessageType::stop:
+      return end_soon();
+    case MessageType::ask_state:
+      return tell_state();
+    case MessageType::program:
+    case MessageType::file_piece:
+      return files_.put(type, body);
+    default:
+      return letters_.put(type, body);
+  }
+}
+
+void Node::take_note(std::span<const std::byte> body) {
+  const auto note = decode<Note>(body);
+  if (!note || unfinished_note_.size() + note->bytes.size() > note_bytes_max)
+    return launcher_gone("it does not speak this version's protocol");
+  unfinished_note_.insert(unfinished_note_.end(), note->bytes.begin(), note->bytes.end());
+  if (!note->last) return;
+  notes_.put(MessageType::note, unfinished_note_);
+  unfinished_note_.clear();
+}
+
+void Node::tell_state() {
+  NodeState state;
+  {
+    const std::lock_guard lock(mutex_);
+    if (module_ != nullptr) {
+      const comm::Traffic traffic = module_->traffic();
+      state.module = module_->name();
+      state.frames_sent = traffic.frames_sent;
+      state.frames_received = traffic.frames_received;
+      state.bytes_sent = traffic.bytes_sent;
+      state.bytes_received = traffic.bytes_received;
+      state.refused = traffic.refused;
+      state.ways = ways_of(*module_, command_.process, processes_);
+    }
+  }
+  connection_->send(state);
+}
+
+void Node::launcher_gone(const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(gone_, true)) return;
+    if (sink_) sink_->drop();
+    if (input_) input_->close_all();
+    if (machine_ != nullptr) stop_machine(*machine_, gone_status, fmt::format("the launcher is gone: {}", why));
+  }
+  letters_.close();
+  files_.close();
+  if (connection_) connection_->close();
+  end_soon();
+}
+
+/// A signal from outside, SIGTERM: the launcher ends the whole machine, and this part of it ends at once.
+void Node::told_to_end(int status) {
+  const int signal = status - 128;
+  connection_->send(ToldToEnd{signal});
+  {
+    const std::lock_guard lock(mutex_);
+    if (machine_ != nullptr) stop_machine(*machine_, status, fmt::format("told to end by signal {}", signal));
+  }
+  end_soon();
+}
+
+void Node::end_soon() {
+  int status = failed_status;
+  {
+    const std::lock_guard lock(mutex_);
+    if (input_) input_->close_all();  // who reads shall notice
+    status = gone_ ? gone_status : failed_status;
+  }
+  last_resort_.start(grace, [this, status] {
+    staged_.remove();
+    ::_exit(status);
+  });
+}
+
+void Node::call_launcher() {
+  ConnectionSettings settings{.key = key_};
+  settings.secure = command_.secure;
+  settings.self = command_.process;
+  settings.timeout = command_.timeout;
+  if (command_.secure == comm::Secure::tls) settings.tls = std::make_shared<comm::TlsContext>();
+  Connecting connecting;
+  connecting.endpoints = command_.endpoints;
+  connecting.made = [this](std::shared_ptr<Connection> connection) {
+    connection_ = std::move(connection);
+    connection_->trust();  // who answered has proved that it is the launcher
+    ConnectionEvents events;
+    events.message = [this](MessageType type, std::span<const std::byte> body) { take(type, body); };
+    events.closed = [this](ConnectionEnd, const std::string& why) { launcher_gone(why); };
+    connection_->listen(std::move(events));
+    letters_.put(MessageType::hello, {});
+  };
+  connecting.failed = [this](const std::string& why) {
+    no_connection_ = why;
+    letters_.close();
+  };
+  if (watch_input_) {
+    loop_.post([this] { watch_end(loop_, STDIN_FILENO, [this] { launcher_gone("standard input has ended"); }); });
+  }
+  connect_to_launcher(loop_, settings, std::move(connecting));
+  // Signals are for the main thread.
+  sigset_t all;
+  sigset_t mask;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &mask);
+  loop_thread_ = std::thread([this] { loop_.run(); });
+  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+}
+
+Letter Node::next() {
+  std::optional<Letter> letter = letters_.take();
+  if (!letter) throw Gone{};
+  if (letter->type == MessageType::refused) {
+    const auto refused = decode<Refused>(letter->body);
+    throw CalledOff{refused ? refused->text : std::string()};
+  }
+  return std::move(*letter);
+}
+
+template <class Message>
+Message Node::await() {
+  const Letter letter = next();
+  if (letter.type == Message::type) {
+    if (auto message = decode<Message>(letter.body)) return *std::move(message);
+  }
+  throw Error(Errc::failed, "the launcher does not speak this version's protocol");
+}
+
+int Node::run() {
+  call_launcher();
+  const std::optional<Letter> connected = letters_.take();
+  if (!connected) {
+    if (!no_connection_.empty()) {
+      fmt::print(stderr,
+                 "cannot reach the launcher: {}; does a firewall stand between? ports = \"FIRST-LAST\" in [comm] names "
+                 "ports to open\n",
+                 no_connection_);
+    }
+    return failed_status;
+  }
+  int status = failed_status;
+  try {
+    status = live();
+  } catch (const Gone&) {
+    status = gone_status;
+  } catch (const CalledOff&) {
+    // The launcher has said why.
+  } catch (const Error& error) {
+    connection_->send(Cannot{error.what()});
+    while (const auto letter = letters_.take()) {
+      if (letter->type == MessageType::refused || letter->type == MessageType::leave) break;
+    }
+  }
+  staged_.remove();
+  return status;
+}
+
+int Node::live() {
+  Hello hello = describe_this_host();
+  hello.version = version;
+  hello.process = command_.process;
+  hello.local = connection_->local_address();
+  connection_->send(hello);
+
+  Letter letter = next();
+  while (letter.type == MessageType::measure) {
+    const auto how = decode<MeasureSpeed>(letter.body);
+    if (!how) throw Error(Errc::failed, "the launcher does not speak this version's protocol");
+    measure(*how);
+    letter = next();
+  }
+  const auto prepare = decode<Prepare>(letter.body);
+  if (letter.type != MessageType::prepare || !prepare)
+    throw Error(Errc::failed, "the launcher does not speak this version's protocol");
+
+  Options options;
+  for (const OptionValue& option : prepare->options) options.set(option.name, option.value);
+  keep_to_cpus(prepare->cpus);
+  ProgramRun run;
+  run.file = local_or_fetched(prepare->files.at(0));
+  get_files({prepare->files.begin() + 1, prepare->files.end()});
+  DataPort port(options, prepare->address.empty() ? connection_->local_address() : prepare->address, key_);
+  Prepared prepared;
+  prepared.endpoint = port.endpoint();
+  for (const auto& left : port.left_out()) prepared.left_out.push_back({left.module, left.why});
+  connection_->send(prepared);
+
+  allow_many_files();
+  const auto plan = await<Plan>();
+  const std::unique_ptr<comm::Module> module =
+      port.make_module(plan.machine, command_.process, plan.endpoints, plan.names);
+  Machine machine(options);
+  complete_run(run, {.program_name = prepare->program_name,
+                     .arguments = prepare->arguments,
+                     .entry = prepare->entry,
+                     .entry_arguments = prepare->entry_arguments,
+                     .expand = prepare->expand,
+                     .folder = prepare->cell_folder,
+                     .grid = options.cells});
+  {
+    const std::lock_guard lock(mutex_);
+    if (gone_) throw Gone{};
+    input_ = std::make_unique<InputPipes>(loop_, [this](std::uint32_t cell, std::uint64_t bytes) {
+      connection_->send(WantInput{cell, bytes});
+    });
+    sink_ = std::make_unique<NodeSink>(*connection_, *input_, prepare->input_for_all);
+    machine_ = &machine;
+    module_ = module.get();
+    processes_ = static_cast<std::uint32_t>(plan.names.size());
+  }
+  // Before the machine, which would else stop itself and tell nobody.
+  Watchdog watchdog(
+      {}, {.stop = [this](int status, const std::string&) { loop_.post([this, status] { told_to_end(status); }); },
+           .last_words = [this] { staged_.remove(); },
+           .grace = watchdog_grace});
+  std::thread note_taker([&] {
+    while (const auto note = notes_.take()) receive_note(machine, note->body);
+  });
+  Part part;
+  part.self = command_.process;
+  part.first_cell = plan.first_cell;
+  part.names = plan.names;
+  part.module = module.get();
+  part.supervisor = this;
+  const auto over = [&] {
+    files_.close();
+    notes_.close();
+    note_taker.join();
+    watchdog.finish();
+    const std::lock_guard lock(mutex_);
+    machine_ = nullptr;
+    module_ = nullptr;
+  };
+  Report report;
+  try {
+    report = run_part(machine, run, *sink_, part);
+  } catch (...) {
+    over();
+    throw;
+  }
+  over();
+  module->close(close_patience);
+  finish(report);
+  if (programs_remain(machine)) {  // their threads must not meet the destructors of globals
+    staged_.remove();
+    ::_exit(0);
+  }
+  return 0;
+}
+
+void Node::finish(const Report& report) {
+  Finished finished{report.exit_status, report.reason, {}};
+  finished.cell_status.assign(report.cell_status.begin(), report.cell_status.end());
+  connection_->send(finished);
+  for (;;) {
+    if (next().type == MessageType::leave) return;
+  }
+}
+
+void Node::measure(const MeasureSpeed& how) {
+  keep_to_cpus(how.cpus);
+  const Speed speed{.kind = static_cast<Speed::Kind>(how.kind), .number = how.number, .command = how.command};
+  const HostSpeed is = measure_host(speed, how.threads, how.needed);
+  connection_->send(SpeedIs{is.speed, is.threads});
+}
+
+/// Where the file is on this host: at its own place if that has the same program, else among those that were sent.
+std::string Node::local_or_fetched(const FileRef& file) {
+  try {
+    if (identify_file(file.path).same(file.identity)) return file.path;
+  } catch (const Error&) {  // it is not here
+  }
+  return fetch(file);
+}
+
+void Node::get_files(const std::vector<FileRef>& files) {
+  for (const FileRef& file : files) static_cast<void>(local_or_fetched(file));
+  if (staged_.folder().empty()) return;
+  // Libraries that were sent are found there.
+  const char* others = std::getenv("LD_LIBRARY_PATH");
+  const std::string all = others != nullptr && *others != '\0' ? staged_.folder() + ":" + others : staged_.folder();
+  ::setenv("LD_LIBRARY_PATH", all.c_str(), 1);
+}
+
+std::string Node::fetch(const FileRef& file) {
+  staged_.begin(file);
+  for (std::uint64_t at = 0;;) {
+    connection_->send(WantFile{file.path, at});
+    const auto letter = files_.take();
+    if (!letter) throw Gone{};
+    const auto piece = decode<FilePiece>(letter->body);
+    if (letter->type != MessageType::file_piece || !piece)
+      throw Error(Errc::failed, "the launcher does not speak this version's protocol");
+    if (!piece->problem.empty()) throw Error(Errc::failed, piece->problem);
+    staged_.write(piece->bytes);
+    at += piece->bytes.size();
+    if (piece->last) return staged_.finish();
+  }
+}
+
+bool Node::ready() {
+  connection_->send(Ready{});
+  try {
+    return next().type == MessageType::go;
+  } catch (const Gone&) {
+    return false;
+  } catch (const CalledOff&) {
+    return false;
+  }
+}
+
+void Node::send_note(std::span<const std::byte> note) {
+  const std::lock_guard lock(note_mutex_);
+  do {
+    const auto piece = note.first(std::min(note.size(), piece_bytes_max));
+    note = note.subspan(piece.size());
+    connection_->send(Note{note.empty(), piece});
+  } while (!note.empty());
+}
+
+std::string Node::program_file(const std::string& file) {
+  const std::lock_guard lock(file_mutex_);
+  connection_->send(FindProgram{file});
+  const auto letter = files_.take();
+  const auto program = letter ? decode<ProgramIs>(letter->body) : std::nullopt;
+  if (!program) throw Error(Errc::failed, "the launcher is gone");
+  if (!program->problem.empty() || program->files.empty()) {
+    // The launcher's host lacks it; this one may have it.
+    if (std::filesystem::path(file).is_absolute() && std::filesystem::exists(file)) return file;
+    throw Error(Errc::failed, program->problem);
+  }
+  try {
+    const std::string path = local_or_fetched(program->files.front());
+    get_files({program->files.begin() + 1, program->files.end()});
+    return path;
+  } catch (const Gone&) {
+    throw Error(Errc::failed, "the launcher is gone");
+  }
+}
+
+std::optional<comm::JobKey> read_key() {
+  std::string line;
+  char c = 0;
+  while (line.size() < 2 * comm::JobKey::size + 2 && ::read(STDIN_FILENO, &c, 1) == 1 && c != '\n') line += c;
+  auto key = comm::JobKey::from_hex(line);
+  comm::wipe(std::as_writable_bytes(std::span(line)));
+  return key;
+}
+
+}  // namespace
+
+int run_node(const NodeCommand& command) {
+  const auto key = read_key();
+  if (!key) {
+    fmt::print(stderr,
+               "aprun --node is for aprun -f, which starts it on each host and tells it the job's key on its standard "
+               "input; no key came\n");
+    return static_cast<int>(ExitStatus::usage);
+  }
+  return run_node(command, *key, true);
+}
+
+int run_node(const NodeCommand& command, const comm::JobKey& key, bool watch_input) {
+  // The launcher decides what a Ctrl-C at its terminal means, and its end is ours.
+  for (const int signal : {SIGINT, SIGHUP, SIGPIPE}) std::signal(signal, SIG_IGN);
+  Node node(command, key, watch_input);
+  return node.run();
+}
+
+}  // namespace aplib::launch

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+#include "launch/node/routes.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "comm/mixed/mixed_module.hpp"
+
+namespace aplib::launch {
+
+std::string ranges_text(const std::vector<std::uint32_t>& numbers) {
+  std::string text;
+  for (std::size_t first = 0; first < numbers.size();) {
+    std::size_t last = first;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    text += fmt::format("{}{}", text.empty() ? "" : ",", numbers[first]);
+    if (last != first) text += fmt::format("{}{}", last == first + 1 ? ',' : '-', numbers[last]);
+    first = last + 1;
+  }
+  return text;
+}
+
+std::vector<NodeWay> ways_of(const comm::Module& module, std::uint32_t self, std::uint32_t processes) {
+  std::vector<NodeWay> ways;
+  std::vector<std::pair<std::string, std::vector<std::uint32_t>>> groups;
+  for (std::uint32_t peer = 0; peer < processes; ++peer) {
+    if (peer == self) continue;
+    const std::string name = comm::in_charge_of(module, peer).name();
+    if (processes <= described_processes_max) {
+      ways.push_back({name, fmt::format("{}", peer), module.describe(peer)});
+      continue;
+    }
+    auto group = std::ranges::find(groups, name, &std::pair<std::string, std::vector<std::uint32_t>>::first);
+    if (group == groups.end()) group = groups.insert(groups.end(), {name, {}});
+    group->second.push_back(peer);
+  }
+  for (const auto& [name, peers] : groups) ways.push_back({name, ranges_text(peers), {}});
+  return ways;
+}
+
+}  // namespace aplib::launch

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+// What cells of a node read and write, on its way from and to the launcher. InputPipes: their input comes piece by piece, as fast as it is read.
+// NodeSink: the launcher puts the pieces of output together to lines. A node has at most window_bytes under way; who prints faster waits.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+
+#include "kernel/programs.hpp"
+#include "launch/wire/connection.hpp"
+#include "launch/wire/event_loop.hpp"
+
+namespace aplib::launch {
+
+class InputPipes {
+ public:
+  /// `want` asks the launcher for so many more bytes of a cell's input; any thread.
+  InputPipes(EventLoop& loop, std::function<void(std::uint32_t cell, std::uint64_t bytes)> want);
+  ~InputPipes();
+  InputPipes(const InputPipes&) = delete;
+  InputPipes& operator=(const InputPipes&) = delete;
+
+  /// The descriptor that the cell reads, the same each time; -1: no more descriptors. Any thread.
+  int open(std::uint32_t cell);
+  /// What has come for a cell. Loop's thread.
+  void take(std::uint32_t cell, std::span<const std::byte> bytes, bool last);
+  /// Nothing comes any more: who reads sees the end. Any thread.
+  void close_all();
+
+ private:
+  struct Inside;
+  std::shared_ptr<Inside> inside_;
+};
+
+class NodeSink final : public OutputSink {
+ public:
+  static constexpr std::size_t window_bytes = std::size_t{1} << 20;
+
+  /// Both outlive it. `input_for_all`: each cell has an input, not the first alone.
+  NodeSink(Connection& connection, InputPipes& input, bool input_for_all)
+      : connection_(connection), input_(input), input_for_all_(input_for_all) {}
+
+  void begin(bool with_host) override { with_host_ = with_host; }
+  void write(std::uint32_t cell, loader::Stream stream, std::span<const char> bytes) override;
+  void flush(std::uint32_t cell, loader::Stream stream) override {
+    connection_.send(Flush{cell, stream == loader::Stream::err});
+  }
+  int input(std::uint32_t cell) override;
+  void ended(std::uint32_t cell, int status) override { connection_.send(EndedCell{cell, status}); }
+  void warn(const std::string& line) override { connection_.send(Warning{line}); }
+
+  /// The launcher has passed on so many bytes. Loop's thread.
+  void written(std::uint64_t bytes);
+  /// Nobody takes output any more: it goes nowhere, and nobody waits. Any thread.
+  void drop();
+
+ private:
+  Connection& connection_;
+  InputPipes& input_;
+  const bool input_for_all_;
+  bool with_host_ = false;
+  std::mutex mutex_;  // of what follows
+  std::condition_variable room_;
+  std::uint64_t under_way_ = 0;
+  bool dropped_ = false;
+};
+
+}  // namespace aplib::launch

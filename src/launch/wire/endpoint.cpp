@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+#include "launch/wire/endpoint.hpp"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "comm/mixed/endpoint_list.hpp"
+
+namespace aplib::launch {
+
+std::optional<Endpoint> parse_endpoint(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == text.npos || colon == 0) return std::nullopt;
+  Endpoint endpoint;
+  const std::string_view digits = text.substr(colon + 1);
+  const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), endpoint.port);
+  if (error != std::errc{} || stop != digits.data() + digits.size() || endpoint.port == 0) return std::nullopt;
+  std::string_view host = text.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  if (host.empty()) return std::nullopt;
+  endpoint.host = host;
+  return endpoint;
+}
+
+std::string endpoint_text(std::string_view address, std::uint16_t port) {
+  return address.find(':') == address.npos ? fmt::format("{}:{}", address, port)
+                                           : fmt::format("[{}]:{}", address, port);
+}
+
+bool is_numeric_address(const std::string& address) {
+  in_addr four{};
+  in6_addr six{};
+  const std::string plain = address.substr(0, address.find('%'));
+  return ::inet_pton(AF_INET, address.c_str(), &four) == 1 || ::inet_pton(AF_INET6, plain.c_str(), &six) == 1;
+}
+
+std::vector<std::string> split_list(std::string_view text) {
+  std::vector<std::string> parts;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    if (end > at) parts.emplace_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
+}
+
+std::string address_of(const std::string& endpoints) { return comm::endpoint_of(endpoints, "tcp"); }
+
+}  // namespace aplib::launch

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: MIT
+#include "launch/wire/files.hpp"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include "aplib/error.hpp"
+#include "launch/output.hpp"
+
+namespace aplib::launch {
+
+namespace {
+
+/// A file's bytes, mapped.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::string& path) {
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    struct stat status {};
+    if (descriptor < 0 || ::fstat(descriptor, &status) != 0) fail(path, errno, descriptor);
+    if (!S_ISREG(status.st_mode)) fail(path, S_ISDIR(status.st_mode) ? EISDIR : EINVAL, descriptor);
+    size_ = static_cast<std::size_t>(status.st_size);
+    if (size_ > 0) {
+      data_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
+      if (data_ == MAP_FAILED) fail(path, errno, descriptor);
+    }
+    ::close(descriptor);
+  }
+  ~MappedFile() {
+    if (size_ > 0) ::munmap(data_, size_);
+  }
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  [[nodiscard]] std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
+
+ private:
+  [[noreturn]] static void fail(const std::string& path, int error, int descriptor) {
+    if (descriptor >= 0) ::close(descriptor);
+    throw Error(Errc::failed, fmt::format("cannot read {}: {}", path, std::strerror(error)));
+  }
+
+  void* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+template <class Structure>
+std::optional<Structure> structure_at(std::span<const std::byte> bytes, std::uint64_t at) {
+  if (at > bytes.size() || bytes.size() - at < sizeof(Structure)) return std::nullopt;
+  Structure result;
+  std::memcpy(&result, bytes.data() + at, sizeof result);
+  return result;
+}
+
+std::string hexadecimal(std::span<const std::byte> bytes) {
+  std::string text;
+  for (const std::byte byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned>(byte));
+  return text;
+}
+
+/// The build-id among notes; empty: there is none.
+std::string build_id_in(std::span<const std::byte> notes) {
+  constexpr auto padded = [](std::uint64_t size) { return (size + 3) & ~std::uint64_t{3}; };
+  for (std::uint64_t at = 0; const auto note = structure_at<Elf64_Nhdr>(notes, at);) {
+    const std::uint64_t name = at + sizeof *note;
+    const std::uint64_t description = name + padded(note->n_namesz);
+    const std::uint64_t end = description + note->n_descsz;
+    if (end > notes.size()) break;
+    if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && std::memcmp(notes.data() + name, "GNU", 4) == 0)
+      return hexadecimal(notes.subspan(description, note->n_descsz));
+    at = description + padded(note->n_descsz);
+  }
+  return {};
+}
+
+std::string build_id_of(std::span<const std::byte> file) {
+  const auto header = structure_at<Elf64_Ehdr>(file, 0);
+  if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_ident[EI_CLASS] != ELFCLASS64)
+    return {};
+  for (std::uint64_t i = 0; i < header->e_phnum; ++i) {
+    const auto segment = structure_at<Elf64_Phdr>(file, header->e_phoff + i * sizeof(Elf64_Phdr));
+    if (!segment) break;
+    if (segment->p_type != PT_NOTE || segment->p_offset > file.size() ||
+        segment->p_filesz > file.size() - segment->p_offset)
+      continue;
+    if (std::string id = build_id_in(file.subspan(segment->p_offset, segment->p_filesz)); !id.empty()) return id;
+  }
+  return {};
+}
+
+/// FNV-1a over words of eight bytes: not against forgers, who would have to know the job's key, but against mix-ups.
+std::uint64_t sum_of(std::span<const std::byte> bytes) {
+  std::uint64_t sum = 0xcbf29ce484222325;
+  while (!bytes.empty()) {
+    const std::size_t count = std::min(bytes.size(), sizeof sum);
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data(), count);
+    sum = (sum ^ word) * 0x100000001b3;
+    sum ^= sum >> 29;  // what is multiplied reaches the upper bits alone
+    bytes = bytes.subspan(count);
+  }
+  return sum == 0 ? 1 : sum;
+}
+
+}  // namespace
+
+FileIdentity identify_file(const std::string& path) {
+  const MappedFile file(path);
+  FileIdentity identity{build_id_of(file.bytes()), file.bytes().size(), 0};
+  if (identity.build_id.empty()) identity.sum = sum_of(file.bytes());
+  return identity;
+}
+
+std::string identity_text(const FileIdentity& identity) {
+  return identity.build_id.empty() ? fmt::format("{} bytes, sum {:x}", identity.bytes, identity.sum)
+                                   : fmt::format("build-id {}", identity.build_id);
+}
+
+std::vector<FileRef> describe_files(const std::vector<std::string>& paths) {
+  std::vector<FileRef> files;
+  for (const std::string& path : paths) {
+    std::string absolute = std::filesystem::absolute(path).lexically_normal().string();
+    FileIdentity identity = identify_file(absolute);
+    files.push_back({std::move(absolute), std::move(identity)});
+  }
+  return files;
+}
+
+void FileServer::offer(const std::vector<FileRef>& files) {
+  for (const FileRef& file : files) offered_.insert(file.path);
+}
+
+FilePiece FileServer::answer(const WantFile& question, Bytes& buffer) const {
+  if (!offered_.contains(question.path)) return {fmt::format("{} was not offered", question.path), true, {}};
+  const int descriptor = ::open(question.path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return {fmt::format("cannot read {}: {}", question.path, std::strerror(errno)), true, {}};
+  buffer.resize(file_piece_bytes);
+  std::size_t got = 0;
+  ssize_t count = 0;
+  while (got < buffer.size() && (count = ::pread(descriptor, buffer.data() + got, buffer.size() - got,
+                                                 static_cast<off_t>(question.at + got))) > 0)
+    got += static_cast<std::size_t>(count);
+  const int error = count < 0 ? errno : 0;
+  ::close(descriptor);
+  if (error != 0) return {fmt::format("cannot read {}: {}", question.path, std::strerror(error)), true, {}};
+  return {{}, got < buffer.size(), std::span<const std::byte>(buffer).first(got)};
+}
+
+namespace {
+
+/// Removes the folder when the process that holds the other end of the pipe has gone, however it went.
+constexpr const char* keeper_script = R"(read -r nothing; rm -rf "$1")";
+
+/// Starts the keeper in a session of its own, so that it outlives a kill of the node's group. Returns its pid, or -1.
+pid_t start_keeper(const std::string& folder, int pipe) {
+  posix_spawn_file_actions_t files;
+  posix_spawnattr_t attributes;
+  if (::posix_spawn_file_actions_init(&files) != 0) return -1;
+  if (::posix_spawnattr_init(&attributes) != 0) {
+    ::posix_spawn_file_actions_destroy(&files);
+    return -1;
+  }
+  ::posix_spawn_file_actions_adddup2(&files, pipe, STDIN_FILENO);
+  ::posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  ::posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
+  std::string script = keeper_script;
+  std::string where = folder;
+  std::string name = "aprun-keeper";
+  std::string shell = "sh";
+  std::string command = "-c";
+  char* arguments[] = {shell.data(), command.data(), script.data(), name.data(), where.data(), nullptr};
+  pid_t pid = -1;
+  if (::posix_spawn(&pid, "/bin/sh", &files, &attributes, arguments, environ) != 0) pid = -1;
+  ::posix_spawnattr_destroy(&attributes);
+  ::posix_spawn_file_actions_destroy(&files);
+  return pid;
+}
+
+}  // namespace
+
+StagedFiles::~StagedFiles() { remove(); }
+
+void StagedFiles::make_folder() {
+  const char* base = std::getenv("TMPDIR");
+  std::string name = fmt::format("{}/aplib-XXXXXX", base != nullptr && *base != '\0' ? base : "/tmp");
+  if (::mkdtemp(name.data()) == nullptr) {  // mode 0700
+    throw Error(Errc::failed,
+                fmt::format("cannot make a folder like {} for program files: {}; TMPDIR names another place", name,
+                            std::strerror(errno)));
+  }
+  folder_ = name;
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return;
+  keeper_ = start_keeper(folder_, ends[0]);
+  ::close(ends[0]);
+  keeper_pipe_ = ends[1];
+}
+
+void StagedFiles::begin(const FileRef& file) {
+  if (folder_.empty()) make_folder();
+  close_file();
+  file_ = file;
+  // The name alone: what comes from elsewhere says nothing about folders here.
+  std::string name = std::filesystem::path(file.path).filename().string();
+  if (name.empty() || name == "." || name == "..") name = "program";
+  path_ = folder_ + "/" + name;
+  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0700);
+  if (descriptor_ < 0) throw Error(Errc::failed, fmt::format("cannot write {}: {}", path_, std::strerror(errno)));
+}
+
+void StagedFiles::write(std::span<const std::byte> bytes) {
+  const int error = write_all(descriptor_, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  if (error == 0) return;
+  close_file();
+  throw Error(Errc::failed,
+              fmt::format("cannot write {}: {}; TMPDIR names another place", path_, std::strerror(error)));
+}
+
+std::string StagedFiles::finish() {
+  close_file();
+  const FileIdentity is = identify_file(path_);
+  if (!is.same(file_.identity) || is.bytes != file_.identity.bytes) {
+    throw Error(
+        Errc::failed,
+        fmt::format("{} was changed while it was sent: {} of {} came instead of {} of {}; start again", file_.path,
+                    is.bytes, identity_text(is), file_.identity.bytes, identity_text(file_.identity)));
+  }
+  return path_;
+}
+
+void StagedFiles::close_file() noexcept {
+  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+}
+
+void StagedFiles::remove() noexcept {
+  close_file();
+  if (folder_.empty()) return;
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+  if (keeper_pipe_ >= 0) ::close(std::exchange(keeper_pipe_, -1));
+  if (keeper_ > 0) ::waitpid(std::exchange(keeper_, -1), nullptr, 0);
+}
+
+}  // namespace aplib::launch
