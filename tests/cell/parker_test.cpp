@@ -129,7 +129,7 @@ TEST(Parker, IsCaughtWithoutItsFences) {
   }
 }
 
-// Ping-pong of real threads that sleep between messages: a lost wake-up would hang (and the test's time limit would tell).
+// Ping-pong of real threads that sleep between messages. A sleep that ends by its timeout although a message has come is a lost wake-up.
 void ping_pong(const ParkerOs& os, int rounds) {
   struct Side {
     explicit Side(const ParkerOs& system) : parker(system) {}
@@ -138,7 +138,9 @@ void ping_pong(const ParkerOs& os, int rounds) {
   };
   auto left = std::make_unique<Side>(os);
   auto right = std::make_unique<Side>(os);
-  const auto receive = [](Side& side) {
+  std::atomic<int> slept{0};
+  std::atomic<int> lost{0};
+  const auto receive = [&](Side& side) {
     for (;;) {
       if (auto* slot = side.ring.peek(); slot != nullptr) {
         const std::uint32_t value = slot->info;
@@ -150,7 +152,8 @@ void ping_pong(const ParkerOs& os, int rounds) {
       if (side.ring.peek() != nullptr) {
         side.parker.cancel();
       } else {
-        side.parker.sleep(std::nullopt);
+        ++slept;
+        if (!side.parker.sleep(std::chrono::seconds(20)) && side.ring.peek() != nullptr) ++lost;
       }
     }
   };
@@ -171,6 +174,8 @@ void ping_pong(const ParkerOs& os, int rounds) {
   }
   other.join();
   EXPECT_EQ(wrong, 0U);
+  EXPECT_EQ(lost.load(), 0);
+  EXPECT_GT(slept.load(), 0) << "nobody slept: nothing was tried";
 }
 
 TEST(Parker, RealThreadsPingPongThroughSleep) {

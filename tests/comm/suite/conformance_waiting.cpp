@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Promises about sleeping: wait() and wake().
+#include <chrono>
+#include <condition_variable>
 #include <csignal>
+#include <mutex>
 
 #include "conformance.hpp"
 
@@ -12,8 +15,10 @@ using namespace std::chrono_literals;
 TEST_P(Conformance, WakeBeforeWait) {
   make(2);
   for (int i = 0; i < 100; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
     node(0).module().wake();
-    node(0).module().wait(std::nullopt);
+    node(0).module().wait(60s);
+    ASSERT_LT(std::chrono::steady_clock::now() - begin, 60s) << "the wake() before wait() number " << i << " was lost";
   }
 }
 
@@ -56,7 +61,25 @@ TEST_P(Conformance, WakeReachesAllWhoWait) {
 
 TEST_P(Conformance, WaitEndsWithItsTimeout) {
   make(2);
-  for (const auto timeout : {0ns, 1ns, 1'000'000ns, 20'000'000ns, -5ns}) node(0).module().wait(timeout);
+  // Whoever forgets a timeout is woken, and the clock tells.
+  std::mutex mutex;
+  std::condition_variable more;
+  bool over = false;
+  std::thread rescuer([&] {
+    std::unique_lock lock(mutex);
+    while (!more.wait_for(lock, 60s, [&] { return over; })) node(0).module().wake();
+  });
+  for (const auto timeout : {0ns, 1ns, 1'000'000ns, 20'000'000ns, -5ns}) {
+    const auto begin = std::chrono::steady_clock::now();
+    node(0).module().wait(timeout);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 30s) << "wait(" << timeout.count() << " ns)";
+  }
+  {
+    const std::lock_guard lock(mutex);
+    over = true;
+  }
+  more.notify_all();
+  rescuer.join();
 }
 
 TEST_P(Conformance, IdleModulesSleep) {

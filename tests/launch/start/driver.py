@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 import unittest
 from pathlib import Path
 
@@ -23,6 +24,28 @@ def run_tests(hindrance):
         print("skipped:", *(reason for _, reason in result.skipped))
         sys.exit(77)
     sys.exit(not result.wasSuccessful())
+
+
+def switches(pid):
+    """[(state, how often it has run)] of the threads of a process."""
+    found = []
+    for task in sorted(Path(f"/proc/{pid}/task").iterdir()):
+        status = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines())
+        found.append((status["State"].split()[0], status["voluntary_ctxt_switches"].strip()))
+    return found
+
+
+def is_at_rest(pid):
+    """All its threads sleep, and none has run in between."""
+    before = switches(pid)
+    time.sleep(0.05)
+    return before == switches(pid) and {state for state, _ in before} == {"S"}
+
+
+def children(pid):
+    """Their command lines."""
+    numbers = " ".join(task.read_text() for task in Path(f"/proc/{pid}/task").glob("*/children")).split()
+    return [Path(f"/proc/{number}/cmdline").read_bytes().replace(b"\0", b" ").decode() for number in numbers]
 
 
 class Driver:

@@ -158,8 +158,11 @@ class Ssh(unittest.TestCase):
         self.addCleanup(run.close)
         count = lambda: len(began.read_text().splitlines()) if began.exists() else 0  # noqa: E731
         self.assertTrue(namespaces.wait_until(lambda: count() == 8, 20))
-        time.sleep(0.2)  # a ninth would have begun
+        # The driver has nothing more to do: all its threads sleep, and go on sleeping. A ninth would be
+        # among its children, which are these and the guard.
+        self.assertTrue(namespaces.wait_until(lambda: driver.is_at_rest(run.process.pid), 20))
         self.assertEqual(count(), 8)
+        self.assertEqual(len([line for line in driver.children(run.process.pid) if "start_driver" not in line]), 8)
         with open(gate, "w", encoding="utf-8") as opener:
             opener.write("go\n" * 1)
             opener.flush()

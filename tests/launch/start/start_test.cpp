@@ -3,9 +3,11 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <condition_variable>
 #include <cstdlib>
 #include <ctime>
@@ -35,6 +37,11 @@ NodeStart node_of(std::uint32_t process, std::vector<std::string> command, Launc
 
 NodeStart shell(std::uint32_t process, const std::string& script) {
   return node_of(process, {"/bin/sh", "-c", script});
+}
+
+/// A name for a file of this process, by which a node tells something.
+std::string temporary_file() {
+  return (std::filesystem::temp_directory_path() / ("aplib-start-" + std::to_string(::getpid()))).string();
 }
 
 /// What a starter has told, and waits for it.
@@ -198,10 +205,12 @@ TEST(Local, WhatDoesNotEndByItselfIsKilledWithItsChildren) {
 }
 
 TEST(Local, ANodeThatClosesItsOutputCostsNothing) {
+  const std::string closed = temporary_file();
   Told told;
   auto starter = make_starter();
-  starter->start({shell(0, "exec >&- 2>&-; read key; read more")}, told.events());
-  ::usleep(100000);
+  starter->start({shell(0, "exec >&- 2>&-; > " + closed + "; read key; read more")}, told.events());
+  while (!std::filesystem::exists(closed)) ::usleep(1000);
+  std::filesystem::remove(closed);
   const std::clock_t before = std::clock();
   ::usleep(300000);
   EXPECT_LT(std::clock() - before, CLOCKS_PER_SEC / 10) << "of 300 ms: a closed pipe is not polled over and over";
@@ -254,6 +263,10 @@ TEST(Starter, EndedBeforeAllHaveBegun) {
     auto starter = make_starter();
     starter->start({shell(0, "read key; read more"), shell(1, "read key; read more")}, told.events());
     starter.reset();
+    EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "a process is left";
+    EXPECT_EQ(errno, ECHILD);
+    EXPECT_TRUE(told.failed.empty()) << told.failed.begin()->second;
+    EXPECT_TRUE(told.said.empty()) << told.said.begin()->second;
   }
 }
 
@@ -275,8 +288,7 @@ TEST(Starter, SlurmOutsideOfAnAllocation) {
 
 TEST(Starter, AKilledLauncherLeavesNothing) {
   // The launcher is a process of its own here, and tells who its node is by a file.
-  const std::string file =
-      (std::filesystem::temp_directory_path() / ("aplib-start-" + std::to_string(::getpid()))).string();
+  const std::string file = temporary_file();
   const pid_t launcher = ::fork();
   if (launcher == 0) {
     Told told;

@@ -37,9 +37,21 @@ class Chaos(unittest.TestCase):
         self.addCleanup(running.close)
         return running
 
-    def a_moment(self):
-        """Not always the same one. Nothing waits for it."""
-        time.sleep(self.random.random() * 0.1)
+    def run_until_a_round(self, running):
+        """Until the ring is somewhere in its first rounds, where depends on the seed."""
+        running.wait_for("all run")
+        running.wait_for(f"round {2 ** self.random.randrange(11)}")
+
+    def wait_for_descriptors(self, running, pid):
+        """A moment of the start of a process: it opens one descriptor after the other. How many, depends on the seed."""
+        count = self.random.randrange(3, 24)
+
+        def opened():
+            try:
+                return len(os.listdir(f"/proc/{pid}/fd")) >= count or "all run" in running.lines
+            except FileNotFoundError:
+                return True
+        self.assertTrue(namespaces.wait_until(opened, machine.PATIENCE, 0.0005), running.describe())
 
     def check_end(self, running, status, message, lines=1):
         got, errors = running.end()
@@ -53,8 +65,7 @@ class Chaos(unittest.TestCase):
     def injure(self, **options):
         """A running machine, and one of its hosts with the cells that it carries."""
         running = self.run_machine(**options)
-        running.wait_for("all run")
-        self.a_moment()
+        self.run_until_a_round(running)
         number = self.random.randrange(len(running.hosts))
         first = number * Machine.CELLS
         return running, running.hosts[number], rf"^aprun: ws{number + 1} \(cells {first}-{first + Machine.CELLS - 1}\) is lost: "
@@ -96,7 +107,7 @@ class Chaos(unittest.TestCase):
                 return True
 
             self.assertTrue(namespaces.wait_until(begun, machine.PATIENCE, 0.001), running.describe())
-            time.sleep(self.random.random() * 0.05)
+            self.wait_for_descriptors(running, pids[0])
             os.kill(pids[0], signal.SIGKILL)
             got, errors = running.end()
             self.assertIn(got, (2, LOST), running.describe())
@@ -154,14 +165,13 @@ class Chaos(unittest.TestCase):
 
     def test_killed_launcher(self):
         running = self.run_machine(host_more=None)
-        running.wait_for("all run")
-        self.a_moment()
+        self.run_until_a_round(running)
         running.process.kill()
         self.check_end(running, -signal.SIGKILL, None, 0)
 
     def test_killed_launcher_while_it_starts(self):
         running = self.run_machine()
-        time.sleep(self.random.random() * 0.1)
+        self.wait_for_descriptors(running, running.process.pid)
         running.process.kill()
         running.end()
         running.check_nothing_left()
@@ -170,8 +180,7 @@ class Chaos(unittest.TestCase):
     def test_interrupts(self):
         for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
             running = self.run_machine()
-            running.wait_for("all run")
-            self.a_moment()
+            self.run_until_a_round(running)
             running.process.send_signal(number)
             self.check_end(running, status, f"^aprun: {number.name}: stopping the machine")
 
@@ -251,8 +260,7 @@ class Chaos(unittest.TestCase):
 
     def test_mixture_with_a_killed_node(self):
         running = self.run_machine(**self.TWO_AND_TWO)
-        running.wait_for("all run")
-        self.a_moment()
+        self.run_until_a_round(running)
         host = self.random.choice(running.hosts)
         os.kill(running.node(host), signal.SIGKILL)
         self.check_end(running, LOST, rf"^aprun: {host.name}-[12] \(cells \d-\d\) is lost: its process was killed by signal 9 \(Killed\); the machine stops$")

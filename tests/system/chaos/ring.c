@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Cells that pass messages in a ring, for ever or some rounds: ring ROUNDS BYTES. "all run" is written when every cell has begun, "all done" at the end. */
+/* Cells that pass messages in a ring, for ever or some rounds: ring ROUNDS BYTES. It writes "all run" when every cell has
+ * begun, "round N" before rounds 1, 2, 4, 8, ..., and "all done" at the end. */
 #include <aplib/cellos.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,10 @@ int main(int argc, char** argv) {
     fflush(stdout);
   }
   for (long round = 0; rounds == 0 || round < rounds; ++round) {
+    if (mine == 0 && round > 0 && (round & (round - 1)) == 0) {
+      printf("round %ld\n", round);
+      fflush(stdout);
+    }
     l_asend(right, 0, 1, body, bytes);
     l_arecv(left, 0, 1);
     readmsg(got, bytes);
