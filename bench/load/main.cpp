@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "aplib/error.hpp"
-#include "cell/slot.hpp"
 #include "loader/instance.hpp"
+#include "memory/slot.hpp"
 
 namespace {
 

@@ -9,8 +9,8 @@
 
 #include "base/cache.hpp"
 #include "cell/collective.hpp"
-#include "cell/slot_heap.hpp"
 #include "cell/task_control.hpp"
+#include "memory/slot_heap.hpp"
 #include "task/ready_queue.hpp"
 #include "task/stack.hpp"
 

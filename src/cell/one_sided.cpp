@@ -9,7 +9,8 @@
 #include "cell/copy_small.hpp"
 #include "cell/network.hpp"
 #include "cell/processor.hpp"
-#include "cell/slot.hpp"
+#include "memory/memory_map.hpp"
+#include "memory/slot.hpp"
 
 namespace aplib::one_sided {
 

@@ -59,7 +59,4 @@ void wait_acknowledged(TaskControl& self, const char* call);
 /// space.
 bool span_of(const Blocks& blocks, std::ptrdiff_t stride, std::ptrdiff_t& first, std::size_t& bytes) noexcept;
 
-/// "a global of /tmp/prog, which all cells of this process share": what the caller has there, as far as the system knows. Reads /proc/self/maps.
-std::string describe_memory(const void* address);
-
 }  // namespace aplib::one_sided

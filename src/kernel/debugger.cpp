@@ -7,7 +7,7 @@
 #include "cell/domain.hpp"
 #include "cell/match_key.hpp"
 #include "cell/processor.hpp"
-#include "cell/slot.hpp"
+#include "memory/slot.hpp"
 #include "task/parked_flow.hpp"
 
 aplib::DebuggerMachine* aplib_debugger_machines = nullptr;

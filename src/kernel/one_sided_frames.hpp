@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cell/slot.hpp"
 #include "comm/module.hpp"
+#include "memory/slot.hpp"
 
 namespace aplib {
 

@@ -7,9 +7,9 @@
 #include <cstring>
 
 #include "aplib/error.hpp"
-#include "base/memory_map.hpp"
 #include "kernel/module_network.hpp"
 #include "kernel/one_sided_frames.hpp"
+#include "memory/memory_map.hpp"
 
 namespace aplib {
 

@@ -15,9 +15,9 @@
 #include "aplib/error.hpp"
 #include "cell/domain.hpp"
 #include "cell/processor.hpp"
-#include "cell/slot.hpp"
 #include "kernel/remote_access.hpp"
 #include "loader/libc/signals.hpp"
+#include "memory/slot.hpp"
 
 namespace aplib {
 

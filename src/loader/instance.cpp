@@ -11,7 +11,6 @@
 #include <cstring>
 
 #include "aplib/error.hpp"
-#include "cell/slot_heap.hpp"
 #include "loader/find_object.hpp"
 #include "loader/libc/dl.hpp"
 #include "loader/libc/end.hpp"
@@ -19,6 +18,7 @@
 #include "loader/libc/streams.hpp"
 #include "loader/libc/threads.hpp"
 #include "loader/thread_state.hpp"
+#include "memory/slot_heap.hpp"
 
 namespace aplib::loader {
 

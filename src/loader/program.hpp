@@ -23,7 +23,7 @@ namespace aplib::loader {
 /// Where a program's malloc takes memory from.
 enum class HeapPlace : std::uint8_t {
   as_needed,  ///< Slot, if the program uses one-sided communication (one_sided_calls.hpp); else libc.
-  slot,       ///< Its cell's heap (cell/slot_heap.hpp), which Host::heap() gives.
+  slot,       ///< Its cell's heap (memory/slot_heap.hpp), which Host::heap() gives.
   libc,       ///< The process's.
 };
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Blocks of cells' heaps (cell/slot_heap.hpp) in the hands of any code of the process. They look like malloc's and go where malloc's go: a program frees what libc has allocated for it, libc
+// Blocks of cells' heaps (memory/slot_heap.hpp) in the hands of any code of the process. They look like malloc's and go where malloc's go: a program frees what libc has allocated for it, libc
 // resizes a line that the program has allocated, libstdc++ deletes a string that the program's own code has made, a cell frees what another has sent. So who frees or
 // resizes tells by the address; in slot_blocks.cpp this library puts its own free and realloc before libc's for that.
 #pragma once
 
 #include <cstddef>
 
-#include "cell/slot_heap.hpp"
+#include "memory/slot_heap.hpp"
 
 namespace aplib::loader {
 

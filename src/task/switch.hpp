@@ -12,28 +12,7 @@
 #include <cstddef>
 
 #include "base/program_context.hpp"
-
-#if defined(__SANITIZE_ADDRESS__)
-#define APLIB_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define APLIB_ASAN 1
-#endif
-#endif
-#ifndef APLIB_ASAN
-#define APLIB_ASAN 0
-#endif
-
-#if defined(__SANITIZE_THREAD__)
-#define APLIB_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define APLIB_TSAN 1
-#endif
-#endif
-#ifndef APLIB_TSAN
-#define APLIB_TSAN 0
-#endif
+#include "base/sanitizer.hpp"
 
 #if APLIB_ASAN
 #include <sanitizer/asan_interface.h>

@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <thread>
 
+#include "base/sanitizer.hpp"
 #include "machines.hpp"
-#include "task/switch.hpp"  // APLIB_TSAN
 
 namespace aplib {
 namespace {

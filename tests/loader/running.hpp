@@ -20,9 +20,9 @@
 #include <utility>
 #include <vector>
 
-#include "cell/slot.hpp"
 #include "loader/instance.hpp"
 #include "loader/program.hpp"
+#include "memory/slot.hpp"
 
 namespace aplib::loader::test {
 

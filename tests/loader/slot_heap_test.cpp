@@ -9,11 +9,11 @@
 #include <thread>
 #include <vector>
 
-#include "cell/slot_heap.hpp"
 #include "compile.hpp"
 #include "loader/libc/heap.hpp"
 #include "loader/one_sided_calls.hpp"
 #include "loader/slot_blocks.hpp"
+#include "memory/slot_heap.hpp"
 #include "running.hpp"
 
 namespace aplib::loader::test {

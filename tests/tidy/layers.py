@@ -7,24 +7,24 @@ import re
 MAY_INCLUDE = {
     "include": [],
     "src/base": ["include"],
+    "src/memory": ["include", "src/base"],
     "src/task": ["include", "src/base"],
-    "src/cell": ["include", "src/base", "src/task"],
+    "src/cell": ["include", "src/base", "src/memory", "src/task"],
     "src/comm": ["include", "src/base"],
-    "src/loader": ["include", "src/base", "src/cell"],
+    "src/loader": ["include", "src/base", "src/memory"],
     "src/compile": [],
-    "src/kernel": ["include", "src/base", "src/task", "src/cell", "src/comm", "src/loader"],
+    "src/kernel": ["include", "src/base", "src/memory", "src/task", "src/cell", "src/comm", "src/loader"],
     "src/cellos": ["include", "src/base", "src/kernel"],
     "src/launch": ["include", "src/base", "src/comm", "src/kernel"],
     "apps": ["include"],
     "bench": ["include"],
-    "bench/load": ["include", "src/base", "src/cell", "src/loader"],  # measures the loader from inside
+    "bench/load": ["include", "src/base", "src/memory", "src/loader"],  # measures the loader from inside
     "bench/module": ["include", "bench", "src/base", "src/comm"],  # measures modules from inside
     "bench/fabric": ["include", "bench", "bench/module"],
     "examples": ["include"],
 }
-# Front ends see the kernel's face alone; the loader sees where things of a cell lie.
-FACE_ONLY = {("src/loader", "src/cell"): ["src/cell/slot.hpp", "src/cell/slot_heap.hpp"],
-             ("src/cellos", "src/kernel"): ["src/kernel/face.hpp", "src/kernel/programs.hpp"], ("src/launch", "src/kernel"): ["src/kernel/face.hpp", "src/kernel/programs.hpp", "src/kernel/program_summary.hpp",
+# Front ends see the kernel's face alone.
+FACE_ONLY = {("src/cellos", "src/kernel"): ["src/kernel/face.hpp", "src/kernel/programs.hpp"], ("src/launch", "src/kernel"): ["src/kernel/face.hpp", "src/kernel/programs.hpp", "src/kernel/program_summary.hpp",
                "src/kernel/part.hpp", "src/kernel/overseer.hpp"]}
 
 # A third-party library is used in one layer, so that it can be changed there. (header pattern, folders, why)
@@ -32,7 +32,7 @@ THIRD_PARTY = [
     (r"boost/context/|boost/.*fcontext", ["src/task", "bench"], "only src/task switches stacks (and the benchmark of the bare switch)"),
     (r"valgrind/", ["src/task"], "only src/task knows stacks"),
     (r"sanitizer/", ["src/task", "src/base"], "only src/task tells the sanitizers about stacks"),
-    (r"boost/interprocess/", ["src/cell"], "only the heap in the slot places blocks"),
+    (r"boost/interprocess/", ["src/memory"], "only the heap in the slot places blocks"),
     (r"hwloc", ["src/cell", "bench"], "only placement looks at the machine's topology"),
     (r"ffi\.h", ["src/loader"], "only the loader calls functions by their types' names"),
     (r"boost/asio", ["src/comm", "src/launch", "bench"], "only modules and the launcher speak to the network"),

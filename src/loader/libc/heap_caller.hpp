@@ -12,10 +12,10 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "cell/slot_heap.hpp"
 #include "loader/libc/caller.hpp"
 #include "loader/libc/heap.hpp"
 #include "loader/slot_blocks.hpp"
+#include "memory/slot_heap.hpp"
 
 namespace aplib::loader {
 

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "base/sanitizer.hpp"
 #include "comm/kinds.hpp"
 #include "kind_net.hpp"
 #include "machines.hpp"
 #include "parts.hpp"
-#include "task/switch.hpp"  // APLIB_TSAN
 
 namespace aplib::testing_support {
 

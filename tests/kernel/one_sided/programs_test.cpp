@@ -7,7 +7,7 @@
 #include <sstream>
 #include <string>
 
-#include "cell/slot.hpp"
+#include "memory/slot.hpp"
 #include "nodes.hpp"
 
 namespace aplib::test {

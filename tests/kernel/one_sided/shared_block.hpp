@@ -7,8 +7,8 @@
 #include <new>
 #include <stdexcept>
 
-#include "cell/slot.hpp"
 #include "machines.hpp"
+#include "memory/slot.hpp"
 
 namespace aplib::testing_support {
 

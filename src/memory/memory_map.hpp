@@ -19,4 +19,7 @@ struct Mapping {
 /// Calls `see` for each, by rising addresses, until it returns false. Takes some 100 us. Any thread.
 void for_each_mapping(const std::function<bool(const Mapping&)>& see);
 
+/// What kind of memory an address is of, for people. Any thread.
+std::string describe_memory(const void* address);
+
 }  // namespace aplib

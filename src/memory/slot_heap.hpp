@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: MIT
-// SlotHeap: the heap of a cell in its slot (slot.hpp), the one called "symmetric heap" elsewhere. The same calls in the same order give the same offsets in every cell of the machine, whatever
-// its processes, threads and hosts do: a cell can name memory of another by its own address of the same object.
+// SlotHeap: the heap of a cell in its slot (slot.hpp), the one called "symmetric heap" elsewhere. The same calls in
+// the same order give the same offsets in every cell of the machine, whatever its processes, threads and hosts do:
+// a cell can name memory of another by its own address of the same object.
 //
-// In front, lists of freed blocks by size, last in, first out; behind them best fit with coalescing (Boost.Interprocess, rbtree_best_fit). Pages come as the heap grows and stay until the end of
-// the run, because remote memory may be registered. The heap's own state lies at its beginning, so that any block leads to its heap.
+// In front, lists of freed blocks by size, last in, first out; behind them best fit with coalescing
+// (Boost.Interprocess, rbtree_best_fit). Pages come as the heap grows and stay until the end of the run, because
+// remote memory may be registered. The heap's own state lies at its beginning, so that any block leads to its heap.
 //
-// Invariants: (1) allocate(), resize() and release() are called by flows of the cell alone; these never run in parallel until share() is called, and from then on take a lock. (2) Others give
-// blocks back by release_from_outside(), which pushes them on `outside_`; a flow of the cell takes them all when its lists are empty. (3) Nothing but these calls, in their order,
-// decides where a block lies: no address, no time. So where others free blocks, or threads of the cell allocate at the same time, layouts may differ.
+// Invariants: (1) allocate(), resize() and release() are called by flows of the cell alone; these never run in
+// parallel until share() is called, and from then on take a lock. (2) Others give blocks back by
+// release_from_outside(), which pushes them on `outside_`; a flow of the cell takes them all when its lists are
+// empty. (3) Nothing but these calls, in their order, decides where a block lies: no address, no time. So where
+// others free blocks, or threads of the cell allocate at the same time, layouts may differ.
 // (4) What lies above `fresh_` has been zero since the system gave it.
 #pragma once
 
@@ -17,7 +21,7 @@
 #include <cstdint>
 #include <mutex>
 
-#include "cell/slot.hpp"
+#include "memory/slot.hpp"
 
 namespace aplib {
 
@@ -25,22 +29,27 @@ class SlotHeap {
  public:
   static constexpr std::size_t alignment_min = 16;
 
-  /// Makes a heap in the `room` bytes at `place` (aligned to pages), of which it maps the first. Null when they are in use or the system has no memory; errno says which (EEXIST, ENOMEM).
+  /// Makes a heap in the `room` bytes at `place` (aligned to pages), of which it maps the first. Null when they are
+  /// in use or the system has no memory; errno says which (EEXIST, ENOMEM).
   static SlotHeap* make(char* place, std::size_t room) noexcept;
   /// Gives its pages back. Nobody may use it or its blocks any more.
   static void unmake(SlotHeap* heap) noexcept;
-  /// The heap whose block `address` is; null: it lies in no slot's heap. Call from: any thread, for a block that is held.
+  /// The heap whose block `address` is; null: it lies in no slot's heap. Call from: any thread, for a block that is
+  /// held.
   static SlotHeap* around(const void* address) noexcept {
     return reinterpret_cast<SlotHeap*>(SlotPlan::heap_around(address));
   }
 
-  /// A block of at least `bytes`, null when there is no room left. `alignment`: a power of two. `zeroed`: its bytes are zero. Call from: flows of the cell.
+  /// A block of at least `bytes`, null when there is no room left. `alignment`: a power of two. `zeroed`: its bytes
+  /// are zero. Call from: flows of the cell.
   void* allocate(std::size_t bytes) noexcept;
   void* allocate(std::size_t bytes, std::size_t alignment) noexcept;
   void* allocate_zeroed(std::size_t bytes) noexcept;
-  /// The block with at least `bytes`, here or moved; null: no room, and the block is as it was. Call from: flows of the cell.
+  /// The block with at least `bytes`, here or moved; null: no room, and the block is as it was. Call from: flows of
+  /// the cell.
   void* resize(void* block, std::size_t bytes) noexcept;
-  /// False: it is no block of this heap, or has been freed already, as far as can be seen. Call from: flows of the cell.
+  /// False: it is no block of this heap, or has been freed already, as far as can be seen. Call from: flows of the
+  /// cell.
   [[nodiscard]] bool release(void* block) noexcept;
   /// The same from any thread that is no flow of the cell.
   [[nodiscard]] bool release_from_outside(void* block) noexcept;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The heap of a cell in its slot: against a model, the same everywhere, its limits.
-#include "cell/slot_heap.hpp"
+#include "memory/slot_heap.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -156,8 +156,9 @@ TEST(SlotHeapTest, TheSameCallsGiveTheSameOffsetsInEveryCell) {
   EXPECT_EQ(here.offsets(), there.offsets());
 }
 
-// Hosts may have been built with different versions of the library behind the heap, and must agree. If this fails, that library places blocks differently from version to
-// version: machines of mixed builds would put into wrong places.
+// Hosts may have been built with different versions of the library behind the heap, and must agree. If this fails,
+// that library places blocks differently from version to version: machines of mixed builds would put into wrong
+// places.
 TEST(SlotHeapTest, TheLayoutIsTheOneThatAllBuildsHave) {
   CellHeap owner;
   History history(*owner.get(first_cell), 11);

@@ -1,13 +1,29 @@
 // SPDX-License-Identifier: MIT
-// What kind of memory an address is of, for people.
+#include "memory/memory_map.hpp"
+
 #include <fmt/format.h>
 
-#include <string>
+#include <cstdlib>
+#include <fstream>
 
-#include "base/memory_map.hpp"
-#include "cell/one_sided.hpp"
+namespace aplib {
 
-namespace aplib::one_sided {
+void for_each_mapping(const std::function<bool(const Mapping&)>& see) {
+  std::ifstream maps("/proc/self/maps");
+  // "7f0-7f1 rw-p 00000000 08:01 123   /usr/lib/libc.so.6"
+  for (std::string line; std::getline(maps, line);) {
+    char* end = nullptr;
+    Mapping mapping;
+    mapping.low = std::strtoull(line.c_str(), &end, 16);
+    if (*end != '-') continue;
+    mapping.high = std::strtoull(end + 1, &end, 16);
+    if (end[0] != ' ' || end[1] == '\0' || end[2] == '\0') continue;
+    mapping.readable = end[1] == 'r';
+    mapping.writable = end[2] == 'w';
+    if (const std::size_t name = line.find_first_of("/["); name != std::string::npos) mapping.name = line.substr(name);
+    if (!see(mapping)) return;
+  }
+}
 
 std::string describe_memory(const void* address) {
   const auto place = reinterpret_cast<std::uintptr_t>(address);
@@ -34,4 +50,4 @@ std::string describe_memory(const void* address) {
   return text;
 }
 
-}  // namespace aplib::one_sided
+}  // namespace aplib

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "cell/slot_heap.hpp"
+#include "memory/slot_heap.hpp"
 
 #include <sys/mman.h>
 
@@ -54,7 +54,8 @@ class SlotHeap::Tree : public BestFit {
   using BestFit::BestFit;
 };
 
-/// One atomic exchange, where a mutex needs two operations that wait for each other. Who finds it taken naps soon: its holder may be off its core.
+/// One atomic exchange, where a mutex needs two operations that wait for each other. Who finds it taken naps soon:
+/// its holder may be off its core.
 class SlotHeap::Lock {
  public:
   explicit Lock(SlotHeap& heap) noexcept : heap_(heap.shared_ ? &heap : nullptr) {
