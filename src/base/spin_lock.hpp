@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <thread>
 
-#include "base/cache.hpp"
+#include "arch/cpu.hpp"
 
 namespace aplib {
 

@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/cache.hpp"
+#include "arch/cpu.hpp"
 #include "cell/transfer.hpp"
 
 namespace aplib {

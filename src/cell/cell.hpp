@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/cache.hpp"
+#include "arch/cpu.hpp"
 #include "cell/collective.hpp"
 #include "cell/task_control.hpp"
 #include "memory/slot_heap.hpp"

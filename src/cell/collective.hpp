@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "aplib/collective.hpp"
-#include "base/cache.hpp"
+#include "arch/cpu.hpp"
 #include "cell/fold.hpp"
 
 namespace aplib {

@@ -23,7 +23,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "base/cache.hpp"
+#include "arch/cpu.hpp"
 #include "base/os/futex.hpp"
 
 namespace aplib {

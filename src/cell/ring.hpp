@@ -18,7 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/cache.hpp"
+#include "arch/cpu.hpp"
 
 namespace aplib {
 

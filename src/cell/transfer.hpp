@@ -15,7 +15,7 @@
 #include <cstring>
 #include <thread>
 
-#include "base/cache.hpp"
+#include "arch/cpu.hpp"
 
 namespace aplib {
 

@@ -12,7 +12,7 @@
 #include <new>
 #include <thread>
 
-#include "base/cache.hpp"
+#include "arch/cpu.hpp"
 
 namespace aplib {
 namespace {

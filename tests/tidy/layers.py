@@ -6,20 +6,21 @@ import re
 # folder -> folders it may include besides itself. "include" is the public interface, include/aplib/.
 MAY_INCLUDE = {
     "include": [],
-    "src/base": ["include"],
-    "src/memory": ["include", "src/base"],
-    "src/task": ["include", "src/base"],
-    "src/cell": ["include", "src/base", "src/memory", "src/task"],
-    "src/comm": ["include", "src/base"],
-    "src/loader": ["include", "src/base", "src/memory"],
+    "src/arch": [],
+    "src/base": ["include", "src/arch"],
+    "src/memory": ["include", "src/arch", "src/base"],
+    "src/task": ["include", "src/arch", "src/base"],
+    "src/cell": ["include", "src/arch", "src/base", "src/memory", "src/task"],
+    "src/comm": ["include", "src/arch", "src/base"],
+    "src/loader": ["include", "src/arch", "src/base", "src/memory"],
     "src/compile": [],
-    "src/kernel": ["include", "src/base", "src/memory", "src/task", "src/cell", "src/comm", "src/loader"],
+    "src/kernel": ["include", "src/arch", "src/base", "src/memory", "src/task", "src/cell", "src/comm", "src/loader"],
     "src/cellos": ["include", "src/base", "src/kernel"],
     "src/launch": ["include", "src/base", "src/comm", "src/kernel"],
     "apps": ["include"],
     "bench": ["include"],
-    "bench/load": ["include", "src/base", "src/memory", "src/loader"],  # measures the loader from inside
-    "bench/module": ["include", "bench", "src/base", "src/comm"],  # measures modules from inside
+    "bench/load": ["include", "src/arch", "src/base", "src/memory", "src/loader"],  # measures the loader from inside
+    "bench/module": ["include", "bench", "src/arch", "src/base", "src/comm"],  # measures modules from inside
     "bench/fabric": ["include", "bench", "bench/module"],
     "examples": ["include"],
 }

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "aplib/error.hpp"
-#include "base/cache.hpp"
+#include "arch/cpu.hpp"
 
 namespace aplib::comm {
 

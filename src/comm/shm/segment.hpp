@@ -20,7 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/cache.hpp"
+#include "arch/cpu.hpp"
 #include "comm/label.hpp"
 #include "comm/module.hpp"
 
