@@ -11,7 +11,7 @@
 
 namespace aplib::comm {
 
-// One function per kind of ours, in its own folder: src/comm/tcp/tcp_kind.cpp, src/comm/rdma/rdma_kind.cpp, src/comm/shm/shm_kind.cpp. Each is made a plug-in (src/comm/CMakeLists.txt):
+// One function per kind of ours, in its own folder: src/comm/tcp/tcp_kind.cpp, src/comm/rdma/rdma_kind.cpp, src/comm/shm/shm_module.cpp. Each is made a plug-in (src/comm/CMakeLists.txt):
 // processes find it there, by find_modules(), and do not link it.
 [[nodiscard]] std::unique_ptr<ModuleKind> tcp_kind();
 [[nodiscard]] std::unique_ptr<ModuleKind> rdma_kind();  ///< Only where libfabric was there at build time.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Fabric: one open endpoint of libfabric, with all that belongs to it.
+// libfabric, loaded when the first one asks for it: it brings a dozen libraries along, some of which look for devices as they are loaded, and hosts without it can do without the module. All but these functions
+// are called through tables in its own objects, and need no library.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -8,16 +9,58 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_rma.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "comm/rdma/provider.hpp"
+#include "comm/bell.hpp"
+#include "comm/kind.hpp"
 
-namespace aplib::comm {
+namespace aplib::comm::rdma {
+struct FabricLibrary {
+  decltype(&fi_getinfo) getinfo = nullptr;
+  decltype(&fi_freeinfo) freeinfo = nullptr;
+  decltype(&fi_dupinfo) dupinfo = nullptr;
+  decltype(&::fi_fabric) fabric = nullptr;
+  decltype(&fi_strerror) strerror = nullptr;
+  decltype(&fi_version) version = nullptr;
+  std::string why;  ///< It is not there, for people; then the functions are null.
+};
+
+/// Any thread; the first call loads, and takes milliseconds.
+[[nodiscard]] const FabricLibrary& fabric_library();
+
+/// Words for one of libfabric's error numbers, of either sign.
+[[nodiscard]] std::string fabric_words(long error);
+
+// Which of libfabric's providers carries the frames.
+
+struct InfoEnd {
+  void operator()(fi_info* info) const noexcept { fabric_library().freeinfo(info); }
+};
+using ProviderInfo = std::unique_ptr<fi_info, InfoEnd>;
+
+/// A provider, or why there is none.
+struct ProviderChoice {
+  ProviderInfo info;
+  std::string why;  ///< For people, when `info` is null.
+};
+
+/// The provider that `settings` name, or the best one with hardware. Looks at the host's devices each time, which takes milliseconds.
+[[nodiscard]] ProviderChoice choose_provider(const PortSettings& settings);
+
+/// Whether its addresses are those of IP: they say themselves where they can be reached.
+[[nodiscard]] bool speaks_ip(const fi_info& info) noexcept;
+
+/// Whether it joins processes of one host alone, through shared memory.
+[[nodiscard]] bool stays_on_host(const fi_info& info) noexcept;
+
+// Fabric: one open endpoint of libfabric, with all that belongs to it.
 
 template <class T>
 struct FidEnd {
@@ -73,4 +116,36 @@ class Fabric {
 /// Throws Error(failed): "rdma: provider verbs: fi_domain: no such device".
 [[noreturn]] void fabric_failed(const fi_info& info, const char* call, int error);
 
-}  // namespace aplib::comm
+// Sleep: what the threads of an rdma module sleep on: the provider's descriptors and a bell, as one descriptor.
+
+/// Thread safety: any thread.
+class Sleep {
+ public:
+  Sleep() = default;
+  ~Sleep();
+  Sleep(const Sleep&) = delete;
+  Sleep& operator=(const Sleep&) = delete;
+
+  /// Once, before the rest. Throws Error(failed).
+  void open(std::span<const int> descriptors);
+  /// Readable when one of them is, or the bell rings.
+  [[nodiscard]] int descriptor() const noexcept { return all_; }
+
+  /// Counts the caller among the sleepers, until disarm().
+  void arm() noexcept { bell_.begin(); }
+  void disarm() noexcept { bell_.end(); }
+  /// Ends the sleep of all who are armed. Any thread.
+  void ring() noexcept {
+    if (bell_.anyone()) bell_.ring();
+  }
+  /// And of who comes next, if nobody is. Async-signal-safe.
+  void call() noexcept { bell_.ring(); }
+  /// Between arm() and disarm().
+  void sleep(std::optional<std::chrono::nanoseconds> timeout) const noexcept;
+
+ private:
+  int all_ = -1;
+  Bell bell_;
+};
+
+}  // namespace aplib::comm::rdma

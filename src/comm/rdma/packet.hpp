@@ -18,8 +18,7 @@
 
 #include "comm/label.hpp"
 
-namespace aplib::comm {
-
+namespace aplib::comm::rdma {
 static_assert(std::endian::native == std::endian::little, "numbers are copied as they lie in memory");
 
 enum class PacketKind : std::uint8_t {
@@ -72,4 +71,4 @@ inline void put_frame(std::byte* into, const Label& label, std::span<const std::
   if (!body.empty()) std::memcpy(into + sizeof head, body.data(), body.size());
 }
 
-}  // namespace aplib::comm
+}  // namespace aplib::comm::rdma

@@ -15,10 +15,10 @@
 
 #include "aplib/error.hpp"
 #include "comm/kinds.hpp"
-#include "comm/rdma/provider.hpp"
+#include "comm/rdma/fabric.hpp"
 #include "comm/rdma/rdma_module.hpp"
 
-namespace aplib::comm {
+namespace aplib::comm::rdma {
 namespace {
 
 std::string hex_of(std::span<const std::byte> bytes) {
@@ -83,14 +83,14 @@ class RdmaPort final : public Port {
       if (peer == settings.self || !same_network(endpoint, endpoint_)) continue;
       if (auto address = from_hex((*split(endpoint))[3])) addresses[peer] = std::move(*address);
     }
-    return std::make_unique<RdmaModule>(RdmaSettings{.self = settings.self,
-                                                     .fabric = std::move(fabric_),
-                                                     .addresses = std::move(addresses),
-                                                     .key = key_,
-                                                     .machine = settings.machine,
-                                                     .secure = secure_,
-                                                     .peer_timeout = peer_timeout_,
-                                                     .names = settings.names});
+    return std::make_unique<RdmaModule>(Settings{.self = settings.self,
+                                                 .fabric = std::move(fabric_),
+                                                 .addresses = std::move(addresses),
+                                                 .key = key_,
+                                                 .machine = settings.machine,
+                                                 .secure = secure_,
+                                                 .peer_timeout = peer_timeout_,
+                                                 .names = settings.names});
   }
 
  private:
@@ -129,6 +129,6 @@ class RdmaKind final : public ModuleKind {
 
 }  // namespace
 
-std::unique_ptr<ModuleKind> rdma_kind() { return std::make_unique<RdmaKind>(); }
+}  // namespace aplib::comm::rdma
 
-}  // namespace aplib::comm
+std::unique_ptr<aplib::comm::ModuleKind> aplib::comm::rdma_kind() { return std::make_unique<rdma::RdmaKind>(); }

@@ -1,19 +1,39 @@
 // SPDX-License-Identifier: MIT
-// RdmaModule: frames and remote memory over libfabric's reliable datagrams. Small bodies travel in packets, into memory that waits for them; large ones stay with the sender until the receiver
-// reads them (rendezvous), without a thread of the module's own. docs/rdma.md says what was run where.
+// What an RdmaModule is made of.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "comm/greeting.hpp"
+#include "comm/job_key.hpp"
 #include "comm/module.hpp"
-#include "comm/rdma/settings.hpp"
+#include "comm/rdma/fabric.hpp"
 
-namespace aplib::comm {
+namespace aplib::comm::rdma {
+struct Settings {
+  Peer self;
+  std::shared_ptr<Fabric>
+      fabric;  ///< Open: others know its name already. The module's alone; who holds on to it keeps it open.
+  std::vector<std::vector<std::byte>> addresses;  ///< By process: their fabrics' names. Empty: not reached by us.
+  JobKey key;
+  std::string machine;
+  Secure secure = Secure::auth;
+  std::chrono::milliseconds peer_timeout{
+      10'000};  ///< A process that takes nothing for so long, and never did, is lost.
+  std::vector<std::string> names{};
+};
+
+// RdmaModule: frames and remote memory over libfabric's reliable datagrams. Small bodies travel in packets, into memory that waits for them; large ones stay with the sender until the receiver
+// reads them (rendezvous), without a thread of the module's own. docs/rdma.md says what was run where.
 
 class RdmaModule final : public Module {
  public:
   /// Throws Error.
-  explicit RdmaModule(RdmaSettings settings);
+  explicit RdmaModule(Settings settings);
   ~RdmaModule() override;
 
   [[nodiscard]] const char* name() const noexcept override { return "rdma"; }
@@ -45,8 +65,8 @@ class RdmaModule final : public Module {
   [[nodiscard]] std::shared_ptr<Fabric> fabric() const;
 
  private:
-  class State;
-  std::unique_ptr<State> state_;
+  class Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace aplib::comm
+}  // namespace aplib::comm::rdma

@@ -70,7 +70,7 @@ void Bell::disarm() noexcept {
   std::atomic<std::uint32_t>& asleep = board().asleep;
   asleep.store(asleep.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // relaxed: a ring too many
   // It rings until all who slept have heard it. What rings now was for a sleeper that is awake.
-  silence(descriptor_.number());
+  silence(descriptor_.get());
 }
 
 void Bell::sleep(std::optional<std::chrono::nanoseconds> timeout) const noexcept {
@@ -81,11 +81,11 @@ void Bell::sleep(std::optional<std::chrono::nanoseconds> timeout) const noexcept
     time.tv_sec = count / per_second;
     time.tv_nsec = count % per_second;
   }
-  pollfd one{descriptor_.number(), POLLIN, 0};
+  pollfd one{descriptor_.get(), POLLIN, 0};
   ::ppoll(&one, 1, timeout ? &time : nullptr, nullptr);
 }
 
-void Bell::ring() noexcept { write_one(descriptor_.number()); }
+void Bell::ring() noexcept { write_one(descriptor_.get()); }
 
 void Bell::ring_if_armed() noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);  // what was made before the look; pairs with arm()
@@ -95,7 +95,7 @@ void Bell::ring_if_armed() noexcept {
 void PeerBell::ring(std::uint32_t asleep) noexcept {
   if (rung_.exchange(asleep, std::memory_order_relaxed) == asleep) return;  // relaxed: two rings do no harm
   rings_.fetch_add(1, std::memory_order_relaxed);
-  write_one(descriptor_.number());
+  write_one(descriptor_.get());
 }
 
 }  // namespace aplib::comm::shm

@@ -36,7 +36,7 @@ class Bell {
   void ring_if_armed() noexcept;
 
   /// For peers.
-  [[nodiscard]] int descriptor() const noexcept { return descriptor_.number(); }
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_.get(); }
   [[nodiscard]] const SharedMemory& board_memory() const noexcept { return board_; }
   [[nodiscard]] Board& board() const noexcept { return *static_cast<Board*>(board_.data()); }
   /// Our wakers and sleepers pass the fences of others.
@@ -44,7 +44,7 @@ class Bell {
 
  private:
   const bool has_barrier_;
-  Descriptor descriptor_;
+  os::UniqueFd descriptor_;
   SharedMemory board_;
   std::mutex mutex_;
   std::uint32_t armed_ = 0;
@@ -54,7 +54,7 @@ class Bell {
 class PeerBell {
  public:
   PeerBell() = default;
-  void attach(SharedMemory its_board, Descriptor descriptor, bool light) noexcept {
+  void attach(SharedMemory its_board, os::UniqueFd descriptor, bool light) noexcept {
     board_ = std::move(its_board);
     descriptor_ = std::move(descriptor);
     light_ = light;
@@ -83,7 +83,7 @@ class PeerBell {
   std::atomic<std::uint32_t> rung_{0};  // For which sleep.
   std::atomic<std::uint64_t> rings_{0};
   SharedMemory board_;
-  Descriptor descriptor_;
+  os::UniqueFd descriptor_;
 };
 
 }  // namespace aplib::comm::shm

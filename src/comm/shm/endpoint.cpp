@@ -2,6 +2,7 @@
 #include "comm/shm/endpoint.hpp"
 
 #include <fmt/format.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -11,12 +12,16 @@
 #include <cerrno>
 #include <charconv>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <span>
 #include <system_error>
 
 #include "aplib/error.hpp"
 #include "comm/job_key.hpp"
+#include "comm/shm/remote_memory.hpp"
+#include "comm/shm/shm_module.hpp"
 
 namespace aplib::comm::shm {
 namespace {
@@ -107,23 +112,41 @@ bool Endpoint::joins(const Endpoint& other) const {
          user == other.user;
 }
 
-Descriptor listen_at(const Endpoint& endpoint) {
-  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+os::UniqueFd listen_at(const Endpoint& endpoint) {
+  os::UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   socklen_t bytes = 0;
   const sockaddr_un address = address_of(endpoint, bytes);
-  if (socket && ::bind(socket.number(), reinterpret_cast<const sockaddr*>(&address), bytes) == 0 &&
-      ::listen(socket.number(), SOMAXCONN) == 0)
+  if (socket && ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), bytes) == 0 &&
+      ::listen(socket.get(), SOMAXCONN) == 0)
     return socket;
   throw Error(Errc::failed, fmt::format("shm: cannot listen on a local socket: {}; choose another module",
                                         std::generic_category().message(errno)));
 }
 
-Descriptor connect_to(const Endpoint& endpoint) noexcept {
-  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+os::UniqueFd connect_to(const Endpoint& endpoint) noexcept {
+  os::UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   socklen_t bytes = 0;
   const sockaddr_un address = address_of(endpoint, bytes);
-  if (!socket || ::connect(socket.number(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0) return {};
+  if (!socket || ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0) return {};
   return socket;
+}
+
+namespace {
+
+/// Where the kernel lets a process reach only its descendants' memory (Yama), it lets others name who else may reach theirs: those of the same user, whom it lets everywhere else.
+void permit_access() {
+  int scope = 0;
+  if (std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> scope && scope == 1)
+    ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+}
+
+}  // namespace
+
+Presence::Presence(const std::string& host) : own(Endpoint::make(host)), listener(listen_at(own)) {
+  Board& board = bell->board();
+  std::memcpy(board.name, own.name.data(), sizeof board.name);
+  own.board = reinterpret_cast<std::uintptr_t>(&board);
+  permit_access();
 }
 
 }  // namespace aplib::comm::shm

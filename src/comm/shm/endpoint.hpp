@@ -5,11 +5,13 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "comm/shm/descriptor.hpp"
+#include "base/os/descriptor.hpp"
+#include "comm/shm/bell.hpp"
 
 namespace aplib::comm::shm {
 
@@ -34,8 +36,17 @@ struct Endpoint {
 };
 
 /// A socket that listens under the endpoint's name. Throws Error.
-[[nodiscard]] Descriptor listen_at(const Endpoint& endpoint);
+[[nodiscard]] os::UniqueFd listen_at(const Endpoint& endpoint);
 /// A socket on its way there; not blocking. None: errno says why.
-[[nodiscard]] Descriptor connect_to(const Endpoint& endpoint) noexcept;
+[[nodiscard]] os::UniqueFd connect_to(const Endpoint& endpoint) noexcept;
+
+/// What a process has before it knows the others: where it is reached, and what it will give to them.
+struct Presence {
+  /// Listens. Throws Error.
+  explicit Presence(const std::string& host);
+  std::unique_ptr<Bell> bell = std::make_unique<Bell>();
+  Endpoint own;
+  os::UniqueFd listener;
+};
 
 }  // namespace aplib::comm::shm

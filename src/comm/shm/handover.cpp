@@ -77,14 +77,14 @@ Given take(int socket, const Bell& bell, Connection& connection, std::string& wh
   message.msg_controllen = sizeof control.bytes;
   const ssize_t bytes = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return Given::nothing_yet;
-  std::array<Descriptor, descriptors> got;
+  std::array<os::UniqueFd, descriptors> got;
   std::size_t count = 0;
   for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr; head = CMSG_NXTHDR(&message, head)) {
     if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
     for (std::size_t i = 0; CMSG_LEN((i + 1) * sizeof(int)) <= head->cmsg_len; ++i) {
       int number = -1;
       std::memcpy(&number, CMSG_DATA(head) + i * sizeof(int), sizeof number);
-      Descriptor owned(number);
+      os::UniqueFd owned(number);
       if (count < descriptors) got[count++] = std::move(owned);
     }
   }
@@ -106,7 +106,7 @@ Given take(int socket, const Bell& bell, Connection& connection, std::string& wh
     why = "it gave no shared memory; is the limit of open files (ulimit -n) too low?";
     return Given::wrong;
   }
-  if (!is_eventfd(got[2].number())) {
+  if (!is_eventfd(got[2].get())) {
     why = "it does not follow the protocol: its bell is none";
     return Given::wrong;
   }

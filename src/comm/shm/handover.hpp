@@ -11,14 +11,13 @@
 #include "comm/shm/shared_memory.hpp"
 
 namespace aplib::comm::shm {
-
 /// All that joins us with one other process.
 struct Connection {
-  Descriptor socket;
+  os::UniqueFd socket;
   SharedMemory mine;    ///< Segment
   SharedMemory theirs;  ///< Segment
   SharedMemory board;
-  Descriptor bell;
+  os::UniqueFd bell;
   bool light_fences = false;  ///< Both sides have a barrier.
 };
 

@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Link: this process's way to one other and back.
-//
-//   idle --first send--> calling --our call is taken--> up --the peer ends, or is lost, or we close--> over
-//     \___ its call comes: answering until it is there ___/
-//
-// idle -> calling is made by the sender; calling, answering and up by the service thread alone; over by the polling thread alone (and by close()).
+// Reports: what the thread that polls must hear of, though nothing lies in shared memory.
 #pragma once
 
 #include <atomic>
@@ -17,15 +12,72 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/spin_lock.hpp"
 #include "comm/module.hpp"
+#include "comm/shm/bell.hpp"
 #include "comm/shm/handover.hpp"
-#include "comm/shm/reports.hpp"
-#include "comm/shm/slot_reader.hpp"
-#include "comm/shm/slot_writer.hpp"
+#include "comm/shm/segment.hpp"
 
 namespace aplib::comm::shm {
+class Link;
+
+/// A link is up; or nothing more comes, why.
+struct LinkReport {
+  Link* link = nullptr;
+  std::optional<std::string> lost;
+};
+/// A write or read of another process's memory is over.
+struct MemoryReport {
+  std::uint64_t context = 0;
+  bool ok = false;
+};
+
+/// Thread safety: any thread.
+class Reports {
+ public:
+  explicit Reports(Bell& bell) noexcept : bell_(bell) {}
+
+  /// Throws std::bad_alloc.
+  void add(LinkReport report) {
+    add_to(links_, std::move(report));
+    bell_.ring();
+  }
+  void add(MemoryReport report) {
+    add_to(memory_, report);
+    bell_.ring_if_armed();
+  }
+
+  [[nodiscard]] bool any() const noexcept { return any_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::pair<std::vector<LinkReport>, std::vector<MemoryReport>> take() {
+    const std::lock_guard hold(mutex_);
+    any_.store(false, std::memory_order_relaxed);  // relaxed: under the mutex, else a hint
+    return {std::exchange(links_, {}), std::exchange(memory_, {})};
+  }
+
+ private:
+  template <class Report>
+  void add_to(std::vector<Report>& list, Report report) {
+    const std::lock_guard hold(mutex_);
+    list.push_back(std::move(report));
+    any_.store(true, std::memory_order_relaxed);
+  }
+
+  Bell& bell_;
+  std::atomic<bool> any_{false};
+  std::mutex mutex_;
+  std::vector<LinkReport> links_;
+  std::vector<MemoryReport> memory_;
+};
+
+// Link: this process's way to one other and back.
+//
+//   idle --first send--> calling --our call is taken--> up --the peer ends, or is lost, or we close--> over
+//     \___ its call comes: answering until it is there ___/
+//
+// idle -> calling is made by the sender; calling, answering and up by the service thread alone; over by the polling thread alone (and by close()).
 
 class Link {
  public:

@@ -48,10 +48,10 @@ bool send_all(int socket, std::span<const std::byte> bytes) noexcept {
 
 }  // namespace
 
-struct Service::State {
+struct Service::Impl {
   /// A connection in the making.
   struct Entrance {
-    Descriptor socket{};  // None: to be tried again at `retry`.
+    os::UniqueFd socket{};  // None: to be tried again at `retry`.
     Clock::time_point retry{};
     Clock::time_point limit{};
     std::optional<Peer> peer{};  // Once it is known.
@@ -62,7 +62,7 @@ struct Service::State {
   };
   using Place = std::list<Entrance>::iterator;
 
-  State(Service& owner, const Settings& given, const Bell& bell_, std::span<const std::unique_ptr<Link>> all);
+  Impl(Service& owner, const Settings& given, const Bell& bell_, std::span<const std::unique_ptr<Link>> all);
 
   void run() noexcept;
   void round();
@@ -85,7 +85,7 @@ struct Service::State {
   void count() { service.system_calls_.fetch_add(1, std::memory_order_relaxed); }
   void alarm() const noexcept {
     constexpr std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = ::write(control.number(), &one, sizeof one);
+    [[maybe_unused]] const ssize_t written = ::write(control.get(), &one, sizeof one);
   }
 
   Service& service;
@@ -94,7 +94,7 @@ struct Service::State {
   std::span<const std::unique_ptr<Link>> links;
   std::vector<Endpoint> endpoints;
 
-  Descriptor control;  // Something is in `asked`, or stop.
+  os::UniqueFd control;  // Something is in `asked`, or stop.
   std::mutex mutex;
   std::vector<Peer> asked;  // Under the mutex.
   std::atomic<bool> stopping{false};
@@ -105,8 +105,8 @@ struct Service::State {
   std::thread thread;
 };
 
-Service::State::State(Service& owner, const Settings& given, const Bell& bell_,
-                      std::span<const std::unique_ptr<Link>> all)
+Service::Impl::Impl(Service& owner, const Settings& given, const Bell& bell_,
+                    std::span<const std::unique_ptr<Link>> all)
     : service(owner), settings(given), bell(bell_), links(all), control(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   endpoints.resize(links.size());
   for (Peer peer = 0; peer < links.size(); ++peer) {
@@ -133,11 +133,11 @@ Service::State::State(Service& owner, const Settings& given, const Bell& bell_,
   pthread_setname_np(thread.native_handle(), "aplib-shm");
 }
 
-Introduction Service::State::introduction(Peer peer) const {
+Introduction Service::Impl::introduction(Peer peer) const {
   return {settings.secure, Purpose::data, 0, settings.self, peer, settings.machine, 0};
 }
 
-void Service::State::run() noexcept {
+void Service::Impl::run() noexcept {
   while (!stopping.load(std::memory_order_acquire)) {
     try {
       round();
@@ -148,12 +148,12 @@ void Service::State::run() noexcept {
 }
 
 /// Sleeps until something happens, and does it.
-void Service::State::round() {
-  std::vector<pollfd> wanted{{control.number(), POLLIN, 0}};
-  wanted.push_back({accepting ? settings.presence.listener.number() : -1, POLLIN, 0});
+void Service::Impl::round() {
+  std::vector<pollfd> wanted{{control.get(), POLLIN, 0}};
+  wanted.push_back({accepting ? settings.presence.listener.get() : -1, POLLIN, 0});
   std::optional<Clock::time_point> next;
   for (const Entrance& entrance : entrances) {
-    wanted.push_back({entrance.socket.number(), POLLIN, 0});
+    wanted.push_back({entrance.socket.get(), POLLIN, 0});
     const Clock::time_point due = entrance.socket ? entrance.limit : std::min(entrance.retry, entrance.limit);
     next = next ? std::min(*next, due) : due;
   }
@@ -179,22 +179,22 @@ void Service::State::round() {
   for (const auto& [socket, peer] : ended) links[peer]->give_up("its process has ended");
   if (wanted[0].revents != 0) {
     std::uint64_t ignored = 0;
-    [[maybe_unused]] const ssize_t bytes = ::read(control.number(), &ignored, sizeof ignored);
+    [[maybe_unused]] const ssize_t bytes = ::read(control.get(), &ignored, sizeof ignored);
     begin_calls();
   }
   if (wanted[1].revents != 0) accept();
   expire(Clock::now());
 }
 
-void Service::State::accept() {
-  Descriptor socket(::accept4(settings.presence.listener.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+void Service::Impl::accept() {
+  os::UniqueFd socket(::accept4(settings.presence.listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   count();
   if (!socket) {
     // No descriptors left: it is tried again when something else has happened, or after a while.
     if (errno == EMFILE || errno == ENFILE) std::this_thread::sleep_for(retry_after);
     return;
   }
-  if (!is_same_user(socket.number())) return refuse();
+  if (!is_same_user(socket.get())) return refuse();
   if (entrances.size() >= strangers_max + 2 * links.size()) {
     // Somebody opens connections and says nothing. The one that has been silent for longest goes.
     const auto silent = std::find_if(entrances.begin(), entrances.end(), [](const auto& e) { return !e.peer; });
@@ -209,7 +209,7 @@ void Service::State::accept() {
   entrance.greeting.emplace(Greeting::Role::answerer, settings.key, introduction(Introduction::anyone));
 }
 
-void Service::State::begin_calls() {
+void Service::Impl::begin_calls() {
   std::vector<Peer> peers;
   {
     const std::lock_guard hold(mutex);
@@ -225,7 +225,7 @@ void Service::State::begin_calls() {
   }
 }
 
-void Service::State::dial(Entrance& entrance) {
+void Service::Impl::dial(Entrance& entrance) {
   const Peer peer = *entrance.peer;
   entrance.socket = connect_to(endpoints[peer]);
   count();
@@ -239,15 +239,14 @@ void Service::State::dial(Entrance& entrance) {
     return;
   }
   entrance.greeting.emplace(Greeting::Role::caller, settings.key, introduction(peer));
-  if (!is_same_user(entrance.socket.number()) ||
-      !send_all(entrance.socket.number(), entrance.greeting->take_output())) {
+  if (!is_same_user(entrance.socket.get()) || !send_all(entrance.socket.get(), entrance.greeting->take_output())) {
     fail(entrance, "what answers for it is another user's");
     entrance.socket.reset();
     entrance.limit = {};
   }
 }
 
-bool Service::State::fail(Entrance& entrance, const std::string& why) {
+bool Service::Impl::fail(Entrance& entrance, const std::string& why) {
   if (entrance.ours) {
     if (links[*entrance.peer]->state() == Link::State::calling) links[*entrance.peer]->give_up(why);
   } else if (entrance.taken) {
@@ -258,7 +257,7 @@ bool Service::State::fail(Entrance& entrance, const std::string& why) {
   return false;
 }
 
-bool Service::State::advance(Entrance& entrance) {
+bool Service::Impl::advance(Entrance& entrance) {
   count();
   try {
     return entrance.greeting ? greet(entrance) : receive(entrance);
@@ -267,18 +266,18 @@ bool Service::State::advance(Entrance& entrance) {
   }
 }
 
-bool Service::State::greet(Entrance& entrance) {
+bool Service::Impl::greet(Entrance& entrance) {
   std::array<std::byte, Greeting::bytes_max> input;
   Greeting& greeting = *entrance.greeting;
   // Not a byte more than the greeting's: what comes behind it carries descriptors.
-  const ssize_t bytes = ::recv(entrance.socket.number(), input.data(), std::min(input.size(), greeting.wants()), 0);
+  const ssize_t bytes = ::recv(entrance.socket.get(), input.data(), std::min(input.size(), greeting.wants()), 0);
   if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return true;
   // Who ends it while he calls was called himself meanwhile, or has thought better of it.
   if (bytes <= 0) return entrance.ours && fail(entrance, "its process has ended");
   greeting.receive(std::span(input).first(static_cast<std::size_t>(bytes)));
   // A stranger learns nothing, and closes the greeting's own way.
   const bool sent =
-      greeting.state() == Greeting::State::stranger || send_all(entrance.socket.number(), greeting.take_output());
+      greeting.state() == Greeting::State::stranger || send_all(entrance.socket.get(), greeting.take_output());
   switch (greeting.state()) {
     case Greeting::State::refused:
       return fail(entrance, greeting.words());
@@ -300,12 +299,12 @@ bool Service::State::greet(Entrance& entrance) {
 }
 
 /// Which of two connections of a pair carries the frames. On this thread, where nothing else changes it.
-bool Service::State::judge(Entrance& entrance) {
+bool Service::Impl::judge(Entrance& entrance) {
   const Peer peer = *entrance.peer;
   Link& link = *links[peer];
   // Both call: the call of the one with the lower number is taken.
   if (settings.self < peer && link.state() == Link::State::calling) {
-    (void)give(entrance.socket.number(), Verdict::not_now, nullptr, bell);
+    (void)give(entrance.socket.get(), Verdict::not_now, nullptr, bell);
     return false;
   }
   if (!link.answer(settings.self > peer)) return false;  // our calls crossed, and we are joined already
@@ -315,15 +314,15 @@ bool Service::State::judge(Entrance& entrance) {
   } catch (const Error& error) {
     return fail(entrance, error.what());
   }
-  if (!give(entrance.socket.number(), Verdict::taken, &entrance.connection.mine, bell))
+  if (!give(entrance.socket.get(), Verdict::taken, &entrance.connection.mine, bell))
     return fail(entrance, "its process has ended");
   return true;
 }
 
 /// What the other side gives behind the greeting.
-bool Service::State::receive(Entrance& entrance) {
+bool Service::Impl::receive(Entrance& entrance) {
   std::string why;
-  switch (take(entrance.socket.number(), bell, entrance.connection, why)) {
+  switch (take(entrance.socket.get(), bell, entrance.connection, why)) {
     case Given::nothing_yet:
       return true;
     case Given::not_now:
@@ -344,21 +343,21 @@ bool Service::State::receive(Entrance& entrance) {
   } catch (const Error& error) {
     return fail(entrance, error.what());
   }
-  if (!give(entrance.socket.number(), Verdict::taken, &entrance.connection.mine, bell))
+  if (!give(entrance.socket.get(), Verdict::taken, &entrance.connection.mine, bell))
     return fail(entrance, "its process has ended");
   return join(entrance);
 }
 
-bool Service::State::join(Entrance& entrance) {
+bool Service::Impl::join(Entrance& entrance) {
   const Peer peer = *entrance.peer;
   entrance.connection.mine.forget_descriptor();
   entrance.connection.socket = std::move(entrance.socket);
-  const int socket = entrance.connection.socket.number();
+  const int socket = entrance.connection.socket.get();
   if (links[peer]->connect(std::move(entrance.connection))) joined.emplace_back(socket, peer);
   return false;
 }
 
-void Service::State::expire(Clock::time_point now) {
+void Service::Impl::expire(Clock::time_point now) {
   for (Place place = entrances.begin(); place != entrances.end();) {
     const Place here = place++;
     if (here->ours && links[*here->peer]->state() != Link::State::calling) {
@@ -374,24 +373,24 @@ void Service::State::expire(Clock::time_point now) {
 }
 
 Service::Service(const Settings& settings, const Bell& bell, std::span<const std::unique_ptr<Link>> links)
-    : state_(std::make_unique<State>(*this, settings, bell, links)) {}
+    : impl_(std::make_unique<Impl>(*this, settings, bell, links)) {}
 
 Service::~Service() { stop(); }
 
 void Service::call(Peer peer) {
   {
-    const std::lock_guard hold(state_->mutex);
-    state_->asked.push_back(peer);
+    const std::lock_guard hold(impl_->mutex);
+    impl_->asked.push_back(peer);
   }
-  state_->alarm();
+  impl_->alarm();
 }
 
 void Service::stop() {
-  if (!state_->thread.joinable()) return;
-  state_->stopping.store(true, std::memory_order_release);
-  state_->alarm();
-  state_->thread.join();
-  state_->entrances.clear();
+  if (!impl_->thread.joinable()) return;
+  impl_->stopping.store(true, std::memory_order_release);
+  impl_->alarm();
+  impl_->thread.join();
+  impl_->entrances.clear();
 }
 
 }  // namespace aplib::comm::shm

@@ -9,7 +9,7 @@
 
 #include "comm/module.hpp"
 #include "comm/shm/link.hpp"
-#include "comm/shm/settings.hpp"
+#include "comm/shm/shm_module.hpp"
 
 namespace aplib::comm::shm {
 
@@ -31,10 +31,10 @@ class Service {
   [[nodiscard]] std::uint64_t system_calls() const noexcept { return system_calls_.load(std::memory_order_relaxed); }
 
  private:
-  struct State;
+  struct Impl;
   std::atomic<std::uint64_t> refused_{0};
   std::atomic<std::uint64_t> system_calls_{0};
-  std::unique_ptr<State> state_;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace aplib::comm::shm

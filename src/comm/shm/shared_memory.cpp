@@ -37,8 +37,8 @@ SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
 
 SharedMemory SharedMemory::make(std::size_t bytes) {
   SharedMemory made;
-  made.descriptor_ = Descriptor(::memfd_create("aplib", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  const int descriptor = made.descriptor_.number();
+  made.descriptor_ = os::UniqueFd(::memfd_create("aplib", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const int descriptor = made.descriptor_.get();
   if (descriptor >= 0 && ::ftruncate(descriptor, static_cast<off_t>(bytes)) == 0) {
     void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
     if (data != MAP_FAILED) {
@@ -57,16 +57,16 @@ SharedMemory SharedMemory::make(std::size_t bytes) {
                           bytes, std::generic_category().message(errno)));
 }
 
-std::optional<SharedMemory> SharedMemory::open(const Descriptor& descriptor, std::size_t bytes, std::string& why) {
+std::optional<SharedMemory> SharedMemory::open(const os::UniqueFd& descriptor, std::size_t bytes, std::string& why) {
   struct stat status {};
   // What can be shortened later would kill the process that reads there.
-  const int seals = ::fcntl(descriptor.number(), F_GET_SEALS);
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || ::fstat(descriptor.number(), &status) != 0 ||
+  const int seals = ::fcntl(descriptor.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || ::fstat(descriptor.get(), &status) != 0 ||
       status.st_size != static_cast<off_t>(bytes)) {
     why = fmt::format("what it gave is not {} bytes of sealed shared memory", bytes);
     return std::nullopt;
   }
-  void* const data = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, descriptor.number(), 0);
+  void* const data = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, descriptor.get(), 0);
   if (data == MAP_FAILED) {
     why = fmt::format("its shared memory cannot be mapped: {}", std::generic_category().message(errno));
     return std::nullopt;

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "comm/shm/descriptor.hpp"
+#include "base/os/descriptor.hpp"
 
 namespace aplib::comm::shm {
 
@@ -22,19 +22,19 @@ class SharedMemory {
   /// Zeros. Takes room as it is touched. Throws Error(exhausted).
   [[nodiscard]] static SharedMemory make(std::size_t bytes);
   /// Maps what another process has made. Nothing: it is not what that process should have given, `why` says so for people.
-  [[nodiscard]] static std::optional<SharedMemory> open(const Descriptor& descriptor, std::size_t bytes,
+  [[nodiscard]] static std::optional<SharedMemory> open(const os::UniqueFd& descriptor, std::size_t bytes,
                                                         std::string& why);
 
   [[nodiscard]] void* data() const noexcept { return data_; }
   /// For the other process. Only of what was made here.
-  [[nodiscard]] int descriptor() const noexcept { return descriptor_.number(); }
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_.get(); }
   /// Nobody else gets it from now on.
   void forget_descriptor() noexcept { descriptor_.reset(); }
 
  private:
   void* data_ = nullptr;
   std::size_t bytes_ = 0;
-  Descriptor descriptor_;
+  os::UniqueFd descriptor_;
 };
 
 }  // namespace aplib::comm::shm

@@ -11,16 +11,17 @@
 #include <vector>
 
 #include "aplib/error.hpp"
+#include "aplib/version.hpp"
+#include "comm/kinds.hpp"
 #include "comm/shm/bell.hpp"
 #include "comm/shm/link.hpp"
 #include "comm/shm/remote_memory.hpp"
-#include "comm/shm/reports.hpp"
 #include "comm/shm/service.hpp"
 
 namespace aplib::comm::shm {
 
-struct ShmModule::State {
-  explicit State(Settings given) : settings(std::move(given)), links(make_links()), service(settings, bell, links) {}
+struct ShmModule::Impl {
+  explicit Impl(Settings given) : settings(std::move(given)), links(make_links()), service(settings, bell, links) {}
 
   std::vector<std::unique_ptr<Link>> make_links();
   Link& link(Peer peer, const char* call) const {
@@ -75,7 +76,7 @@ struct ShmModule::State {
   Service service;  // Last: its thread uses the rest.
 };
 
-std::vector<std::unique_ptr<Link>> ShmModule::State::make_links() {
+std::vector<std::unique_ptr<Link>> ShmModule::Impl::make_links() {
   if (settings.self >= settings.endpoints.size()) {
     throw Error(Errc::bad_argument,
                 fmt::format("shm: process {} of a machine of {} processes", settings.self, settings.endpoints.size()));
@@ -97,20 +98,20 @@ std::vector<std::unique_ptr<Link>> ShmModule::State::make_links() {
   return made;
 }
 
-ShmModule::ShmModule(Settings settings) : state_(std::make_unique<State>(std::move(settings))) {}
+ShmModule::ShmModule(Settings settings) : impl_(std::make_unique<Impl>(std::move(settings))) {}
 
 ShmModule::~ShmModule() { close(std::chrono::nanoseconds(0)); }
 
 void ShmModule::start(Receiver& receiver) {
-  if (state_->receiver != nullptr)
-    throw Error(Errc::bad_argument, fmt::format("shm module of process {}: started twice", state_->settings.self));
-  state_->receiver = &receiver;
-  for (const auto& memory : state_->memory)
+  if (impl_->receiver != nullptr)
+    throw Error(Errc::bad_argument, fmt::format("shm module of process {}: started twice", impl_->settings.self));
+  impl_->receiver = &receiver;
+  for (const auto& memory : impl_->memory)
     if (memory) memory->probe();
 }
 
 void ShmModule::send(Peer to, const Label& label, std::span<const std::byte> body) {
-  Link& link = state_->link(to, "send");
+  Link& link = impl_->link(to, "send");
   if (body.size() > body_bytes_max) [[unlikely]] {
     throw Error(Errc::bad_argument,
                 fmt::format("shm: send to process {}: a body of {} bytes; at most {} are carried: send it in parts", to,
@@ -118,7 +119,7 @@ void ShmModule::send(Peer to, const Label& label, std::span<const std::byte> bod
   }
   try {
     if (link.send(label, body)) [[unlikely]]
-      state_->service.call(to);
+      impl_->service.call(to);
   } catch (const std::bad_alloc&) {
     throw Error(Errc::exhausted,
                 fmt::format("shm: send to process {}: no memory to queue a body of {} bytes; {} bytes wait there "
@@ -128,17 +129,17 @@ void ShmModule::send(Peer to, const Label& label, std::span<const std::byte> bod
 }
 
 std::size_t ShmModule::queued(Peer to) const noexcept {
-  return to < state_->links.size() && state_->links[to] ? state_->links[to]->queued() : 0;
+  return to < impl_->links.size() && impl_->links[to] ? impl_->links[to]->queued() : 0;
 }
 
 void ShmModule::flush() noexcept {
   // relaxed: who has just queued something has seen himself that there is no room
-  if (state_->writers.load(std::memory_order_relaxed) != 0) [[unlikely]]
-    state_->write();
+  if (impl_->writers.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    impl_->write();
 }
 
 bool ShmModule::poll() {
-  State& state = *state_;
+  Impl& state = *impl_;
   if (state.closed) return false;
   flush();
   bool called = false;
@@ -148,7 +149,7 @@ bool ShmModule::poll() {
   return called;
 }
 
-bool ShmModule::State::handle_reports() {
+bool ShmModule::Impl::handle_reports() {
   bool called = false;
   auto [links_told, memory_told] = reports.take();
   for (LinkReport& report : links_told) {
@@ -173,40 +174,40 @@ bool ShmModule::State::handle_reports() {
   return called;
 }
 
-bool ShmModule::reaches_memory(Peer peer) const noexcept { return state_->memory_of(peer) != nullptr; }
+bool ShmModule::reaches_memory(Peer peer) const noexcept { return impl_->memory_of(peer) != nullptr; }
 
 MemoryKey ShmModule::expose(Peer peer, std::span<std::byte> memory) {
   if (!reaches_memory(peer)) return Module::expose(peer, memory);  // says so
-  return state_->open_memory.open(memory);
+  return impl_->open_memory.open(memory);
 }
 
 void ShmModule::conceal(Peer peer, const MemoryKey& key) noexcept {
-  const PeerMemory* const memory = state_->memory_of(peer);
-  if (memory == nullptr || !state_->open_memory.conceal(key) || state_->links[peer]->has_ended()) return;
-  state_->look_at_board(peer);
+  const PeerMemory* const memory = impl_->memory_of(peer);
+  if (memory == nullptr || !impl_->open_memory.conceal(key) || impl_->links[peer]->has_ended()) return;
+  impl_->look_at_board(peer);
   memory->await_accesses(key);
 }
 
 void ShmModule::write(Peer to, const MemoryKey& key, std::uint64_t address, std::span<const std::byte> local,
                       std::uint64_t context) {
-  PeerMemory* const memory = state_->memory_of(to);
+  PeerMemory* const memory = impl_->memory_of(to);
   if (memory == nullptr) return Module::write(to, key, address, local, context);  // says so
-  state_->look_at_board(to);
-  const bool ok = !state_->links[to]->has_ended() && memory->write(key, address, local);
-  state_->done(context, ok);
+  impl_->look_at_board(to);
+  const bool ok = !impl_->links[to]->has_ended() && memory->write(key, address, local);
+  impl_->done(context, ok);
 }
 
 void ShmModule::read(Peer from, const MemoryKey& key, std::uint64_t address, std::span<std::byte> local,
                      std::uint64_t context) {
-  PeerMemory* const memory = state_->memory_of(from);
+  PeerMemory* const memory = impl_->memory_of(from);
   if (memory == nullptr) return Module::read(from, key, address, local, context);  // says so
-  state_->look_at_board(from);
-  const bool ok = !state_->links[from]->has_ended() && memory->read(key, address, local);
-  state_->done(context, ok);
+  impl_->look_at_board(from);
+  const bool ok = !impl_->links[from]->has_ended() && memory->read(key, address, local);
+  impl_->done(context, ok);
 }
 
 bool ShmModule::arm() {
-  State& state = *state_;
+  Impl& state = *impl_;
   state.bell.arm();
   const std::uint32_t writers = state.writers.load(std::memory_order_relaxed);  // relaxed: a snapshot
   flush();
@@ -216,19 +217,19 @@ bool ShmModule::arm() {
                       [](const std::unique_ptr<Link>& link) { return link && link->has_work(); });
 }
 
-void ShmModule::disarm() noexcept { state_->bell.disarm(); }
+void ShmModule::disarm() noexcept { impl_->bell.disarm(); }
 
 void ShmModule::wait(std::optional<std::chrono::nanoseconds> timeout) {
-  if (arm()) state_->bell.sleep(timeout);
+  if (arm()) impl_->bell.sleep(timeout);
   disarm();
 }
 
-void ShmModule::wake() noexcept { state_->bell.ring(); }
+void ShmModule::wake() noexcept { impl_->bell.ring(); }
 
-int ShmModule::descriptor() noexcept { return state_->bell.descriptor(); }
+int ShmModule::descriptor() noexcept { return impl_->bell.descriptor(); }
 
 bool ShmModule::close(std::chrono::nanoseconds linger) {
-  State& state = *state_;
+  Impl& state = *impl_;
   if (std::exchange(state.closed, true)) return true;
   const bool all = state.settle(std::chrono::steady_clock::now() + linger);
   state.end();
@@ -236,11 +237,11 @@ bool ShmModule::close(std::chrono::nanoseconds linger) {
 }
 
 bool ShmModule::abandon() {
-  if (!std::exchange(state_->closed, true)) state_->end();
+  if (!std::exchange(impl_->closed, true)) impl_->end();
   return true;
 }
 
-void ShmModule::State::end() {
+void ShmModule::Impl::end() {
   service.stop();
   open_memory.conceal_all();
   for (const auto& link : links)
@@ -249,7 +250,7 @@ void ShmModule::State::end() {
 }
 
 /// Puts all that is queued into shared memory, and the mark of the end behind it. Whether that was done in time.
-bool ShmModule::State::settle(std::chrono::steady_clock::time_point limit) {
+bool ShmModule::Impl::settle(std::chrono::steady_clock::time_point limit) {
   constexpr std::chrono::microseconds first_pause{20};
   constexpr std::chrono::microseconds longest_pause{2000};
   bool good = true;
@@ -276,16 +277,16 @@ bool ShmModule::State::settle(std::chrono::steady_clock::time_point limit) {
 
 Traffic ShmModule::traffic() const noexcept {
   Traffic traffic;
-  for (const auto& link : state_->links)
+  for (const auto& link : impl_->links)
     if (link) link->count(traffic);
-  traffic.refused = state_->service.refused();
-  traffic.system_calls += state_->service.system_calls();
+  traffic.refused = impl_->service.refused();
+  traffic.system_calls += impl_->service.system_calls();
   return traffic;
 }
 
 std::string ShmModule::describe(Peer peer) const {
   const char* state = "not joined";
-  switch (state_->link(peer, "describe").state()) {
+  switch (impl_->link(peer, "describe").state()) {
     case Link::State::up:
       state = "joined";
       break;
@@ -296,7 +297,66 @@ std::string ShmModule::describe(Peer peer) const {
       break;
   }
   // Nothing leaves the memory of the host, so there is nothing that tls would hide.
-  return fmt::format("shm, {}, {}", state, to_string(state_->settings.secure));
+  return fmt::format("shm, {}, {}", state, to_string(impl_->settings.secure));
 }
 
+namespace {
+
+class ShmPort final : public Port {
+ public:
+  explicit ShmPort(const PortSettings& settings) : presence_(settings.host), settings_(settings) {}
+
+  [[nodiscard]] std::string endpoint() const override { return presence_.own.print(); }
+
+  [[nodiscard]] std::unique_ptr<Module> join(const JoinSettings& settings) override {
+    return std::make_unique<ShmModule>(Settings{.self = settings.self,
+                                                .presence = std::move(presence_),
+                                                .endpoints = settings.endpoints,
+                                                .names = settings.names,
+                                                .key = settings_.key,
+                                                .machine = settings.machine,
+                                                .secure = settings_.secure,
+                                                .peer_timeout = settings_.peer_timeout});
+  }
+
+ private:
+  Presence presence_;
+  PortSettings settings_;
+};
+
+class ShmKind final : public ModuleKind {
+ public:
+  [[nodiscard]] std::string name() const override { return "shm"; }
+  [[nodiscard]] std::string version() const override { return aplib::version; }
+  [[nodiscard]] std::string description() const override {
+    return "frames through shared memory, between processes of one host";
+  }
+  [[nodiscard]] int rank() const override { return 300; }
+  [[nodiscard]] bool one_host() const override { return true; }
+  [[nodiscard]] bool has_remote_memory() const override { return true; }
+  /// Nothing leaves the memory of the host: there is nothing to encrypt.
+  [[nodiscard]] bool keeps(Secure) const override { return true; }
+  [[nodiscard]] std::optional<std::string> unusable(const PortSettings& settings) const override {
+    if (settings.host.empty()) return "it is not known which processes share this host's memory";
+    try {
+      (void)SharedMemory::make(1);
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    return std::nullopt;
+  }
+  [[nodiscard]] std::unique_ptr<Port> open(const PortSettings& settings) const override {
+    return std::make_unique<ShmPort>(settings);
+  }
+  [[nodiscard]] bool joins(const std::string& endpoint, const std::string& other) const override {
+    const auto one = Endpoint::parse(endpoint);
+    const auto two = Endpoint::parse(other);
+    return one && two && one->joins(*two);
+  }
+};
+
+}  // namespace
+
 }  // namespace aplib::comm::shm
+
+std::unique_ptr<aplib::comm::ModuleKind> aplib::comm::shm_kind() { return std::make_unique<shm::ShmKind>(); }

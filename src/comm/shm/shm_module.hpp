@@ -3,12 +3,30 @@
 // module's own joins processes at their first frame, and sleeps otherwise.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "comm/greeting.hpp"
+#include "comm/job_key.hpp"
 #include "comm/module.hpp"
-#include "comm/shm/settings.hpp"
+#include "comm/shm/endpoint.hpp"
 
 namespace aplib::comm::shm {
+
+/// What an ShmModule is made of.
+struct Settings {
+  Peer self = 0;
+  Presence presence;
+  std::vector<std::string> endpoints;  ///< By process. Empty: no frame goes there by this module.
+  std::vector<std::string> names;      ///< By process, for messages; may be shorter.
+  JobKey key;
+  std::string machine;
+  Secure secure = Secure::auth;
+  std::chrono::milliseconds peer_timeout{10'000};
+};
 
 class ShmModule final : public Module {
  public:
@@ -41,8 +59,8 @@ class ShmModule final : public Module {
   bool abandon() override;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace aplib::comm::shm

@@ -9,9 +9,9 @@ RdmaNet::RdmaNet(std::uint32_t processes, RdmaNetOptions options)
     : options_(std::move(options)), key_(JobKey::make()), modules_(processes) {
   const std::unique_ptr<ModuleKind> kind = rdma_kind();
   for (std::uint32_t process = 0; process < processes && options_.mr_mode != 0; ++process) {
-    ProviderChoice choice = choose_provider(settings(process));
+    rdma::ProviderChoice choice = rdma::choose_provider(settings(process));
     choice.info->domain_attr->mr_mode |= options_.mr_mode;
-    fabrics_.push_back(std::make_shared<Fabric>(std::move(choice.info)));
+    fabrics_.push_back(std::make_shared<rdma::Fabric>(std::move(choice.info)));
   }
   for (std::uint32_t process = 0; process < processes && options_.mr_mode == 0; ++process) {
     ports_.push_back(kind->open(settings(process)));
@@ -32,20 +32,20 @@ PortSettings RdmaNet::settings(Peer process) const {
 std::unique_ptr<Module> RdmaNet::module(Peer process) {
   if (options_.mr_mode != 0) {
     std::vector<std::vector<std::byte>> names;
-    for (const std::shared_ptr<Fabric>& fabric : fabrics_) names.push_back(fabric->name());
-    auto made = std::make_unique<RdmaModule>(RdmaSettings{.self = process,
-                                                          .fabric = fabrics_[process],
-                                                          .addresses = names,
-                                                          .key = key_,
-                                                          .machine = "machine-of-the-test",
-                                                          .secure = options_.secure,
-                                                          .peer_timeout = options_.peer_timeout});
+    for (const std::shared_ptr<rdma::Fabric>& fabric : fabrics_) names.push_back(fabric->name());
+    auto made = std::make_unique<rdma::RdmaModule>(rdma::Settings{.self = process,
+                                                                  .fabric = fabrics_[process],
+                                                                  .addresses = names,
+                                                                  .key = key_,
+                                                                  .machine = "machine-of-the-test",
+                                                                  .secure = options_.secure,
+                                                                  .peer_timeout = options_.peer_timeout});
     modules_[process] = made.get();
     return made;
   }
   std::unique_ptr<Module> made =
       ports_[process]->join({.machine = "machine-of-the-test", .self = process, .endpoints = endpoints_, .names = {}});
-  modules_[process] = static_cast<RdmaModule*>(made.get());
+  modules_[process] = static_cast<rdma::RdmaModule*>(made.get());
   fabrics_.push_back(modules_[process]->fabric());
   return made;
 }

@@ -38,8 +38,8 @@ class RdmaNet final : public Net {
   JobKey key_;
   std::vector<std::unique_ptr<Port>> ports_;  // Or, in another mode than the provider's own, fabrics.
   std::vector<std::string> endpoints_;
-  std::vector<RdmaModule*> modules_;
-  std::vector<std::shared_ptr<Fabric>>
+  std::vector<rdma::RdmaModule*> modules_;
+  std::vector<std::shared_ptr<rdma::Fabric>>
       fabrics_;  // libfabric's shm uses others' memory of the same process until both have ended.
 };
 

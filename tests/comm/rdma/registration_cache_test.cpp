@@ -18,7 +18,7 @@ namespace {
 const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 
 /// Stands for a device that keeps the pages it was given: it remembers what they held.
-class Fake final : public Registration {
+class Fake final : public rdma::Registration {
  public:
   explicit Fake(std::span<const std::byte> pages) : pages(pages), first(pages.front()) { ++alive; }
   ~Fake() override { --alive; }
@@ -28,9 +28,11 @@ class Fake final : public Registration {
   static inline std::atomic<int> alive{0};
 };
 
-std::shared_ptr<Registration> make(std::span<const std::byte> pages) { return std::make_shared<Fake>(pages); }
+std::shared_ptr<rdma::Registration> make(std::span<const std::byte> pages) { return std::make_shared<Fake>(pages); }
 
-const Fake& fake(const std::shared_ptr<Registration>& registration) { return static_cast<const Fake&>(*registration); }
+const Fake& fake(const std::shared_ptr<rdma::Registration>& registration) {
+  return static_cast<const Fake&>(*registration);
+}
 
 std::byte* map_at(void* address, std::size_t bytes) {
   const int fixed = address != nullptr ? MAP_FIXED : 0;
@@ -44,8 +46,10 @@ class RegistrationCacheTest : public testing::Test {
   void SetUp() override {
     if (!cache.watches()) GTEST_SKIP() << "this kernel does not tell of unmapped memory (userfaultfd)";
   }
-  std::shared_ptr<Registration> get(const std::byte* at, std::size_t bytes) { return cache.find_or_make({at, bytes}); }
-  RegistrationCache cache{make, {.entries = 8, .bytes = 1U << 20U}, true};
+  std::shared_ptr<rdma::Registration> get(const std::byte* at, std::size_t bytes) {
+    return cache.find_or_make({at, bytes});
+  }
+  rdma::RegistrationCache cache{make, {.entries = 8, .bytes = 1U << 20U}, true};
 };
 
 TEST_F(RegistrationCacheTest, TheSameMemoryIsRegisteredOnce) {
@@ -161,8 +165,8 @@ TEST_F(RegistrationCacheTest, RandomHistories) {
   std::mt19937_64 random(20240229);
   std::byte* const memory = map_at(nullptr, pages * page);
   std::vector<std::uint64_t> born(pages, 0);  // In which step its mapping was made.
-  std::map<const Registration*, std::uint64_t> registered;
-  std::vector<std::shared_ptr<Registration>> kept;  // So that no address is used twice.
+  std::map<const rdma::Registration*, std::uint64_t> registered;
+  std::vector<std::shared_ptr<rdma::Registration>> kept;  // So that no address is used twice.
   std::uint64_t uses = 0;
   for (std::uint64_t step = 1; step < 4'000; ++step) {
     const std::size_t at = random() % pages;
@@ -206,7 +210,7 @@ TEST_F(RegistrationCacheTest, RandomHistories) {
 }
 
 TEST(RegistrationCacheWithoutWatch, NothingIsKept) {
-  RegistrationCache cache(make, {}, false);
+  rdma::RegistrationCache cache(make, {}, false);
   EXPECT_FALSE(cache.watches());
   std::byte* const memory = map_at(nullptr, page);
   const auto first = cache.find_or_make({memory, page});

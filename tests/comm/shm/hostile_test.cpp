@@ -185,8 +185,8 @@ TEST_F(Hostile, WritesWhileItIsRead) {
 TEST_F(Hostile, SharedMemoryThatCanBeShortened) {
   // Reading there would end the process one day.
   ASSERT_TRUE(raw_.greet(net_.endpoint(0), 0) && raw_.take());
-  const shm::Descriptor plain(::memfd_create("plain", MFD_CLOEXEC));
-  ASSERT_EQ(::ftruncate(plain.number(), sizeof(shm::Segment)), 0);
+  const os::UniqueFd plain(::memfd_create("plain", MFD_CLOEXEC));
+  ASSERT_EQ(::ftruncate(plain.get(), sizeof(shm::Segment)), 0);
   struct {
     std::uint32_t magic = 0x6d687361;
     std::uint8_t bytes[4] = {1, 1, 0, 0};
@@ -194,7 +194,7 @@ TEST_F(Hostile, SharedMemoryThatCanBeShortened) {
     std::uint32_t board_bytes = sizeof(shm::Board);
   } paper;
   ASSERT_TRUE(raw_.give(std::as_bytes(std::span(&paper, 1)),
-                        {plain.number(), raw_.bell().board_memory().descriptor(), raw_.bell().descriptor()}));
+                        {plain.get(), raw_.bell().board_memory().descriptor(), raw_.bell().descriptor()}));
   expect_lost("sealed");
 }
 
@@ -239,12 +239,12 @@ TEST_F(Hostile, AnotherMachineIsRefused) {
 }
 
 TEST_F(Hostile, GarbageAndSilence) {
-  std::vector<shm::Descriptor> silent;
+  std::vector<os::UniqueFd> silent;
   for (int i = 0; i < 200; ++i) silent.push_back(shm::connect_to(net_.endpoint(0)));
   for (int i = 0; i < 50; ++i) {
-    const shm::Descriptor socket = shm::connect_to(net_.endpoint(0));
+    const os::UniqueFd socket = shm::connect_to(net_.endpoint(0));
     const std::array<std::byte, 64> garbage{std::byte{0x47}};
-    [[maybe_unused]] const ssize_t sent = ::send(socket.number(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
+    [[maybe_unused]] const ssize_t sent = ::send(socket.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
   }
   expect_well();
 }

@@ -37,7 +37,7 @@ class RawPeer {
   void put(std::uint32_t position, std::uint32_t what, std::span<const std::byte> body = {});
 
   shm::Bell& bell() { return bell_; }
-  [[nodiscard]] int socket() const { return connection_.socket.number(); }
+  [[nodiscard]] int socket() const { return connection_.socket.get(); }
 
  private:
   JobKey key_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// RdmaLink: what an rdma module knows of one peer.
+// Link: what an rdma module knows of one peer.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -19,13 +19,12 @@
 
 #include "comm/greeting.hpp"
 #include "comm/module.hpp"
+#include "comm/rdma/buffers.hpp"
 #include "comm/rdma/packet.hpp"
-#include "comm/rdma/registered_pool.hpp"
 
-namespace aplib::comm {
-
+namespace aplib::comm::rdma {
 /// A write or read that waits to be handed to the provider, or has been.
-struct RdmaTransfer {
+struct Transfer {
   enum class Kind : std::uint8_t { write, read, body };
   Kind kind = Kind::write;
   std::byte* local = nullptr;
@@ -59,7 +58,7 @@ struct LargeBody {
   bool failed = false;  ///< One of them failed.
 };
 
-struct RdmaLink {
+struct Link {
   using Clock = std::chrono::steady_clock;
   enum class Stage : std::uint8_t { strange, greeting, ready, over };
 
@@ -81,7 +80,7 @@ struct RdmaLink {
   std::optional<Clock::time_point> transfers_since;  // The last of them ended, or the first one began.
 
   std::deque<QueuedPacket> control;
-  std::deque<RdmaTransfer> transfers;
+  std::deque<Transfer> transfers;
   std::deque<QueuedPacket> packets;
   std::uint32_t sequence_out = 0;
   std::uint32_t sequence_in = 0;
@@ -115,4 +114,4 @@ struct RdmaLink {
   std::unique_ptr<LargeBody> large;  // Also written under the lock, by whoever takes completions.
 };
 
-}  // namespace aplib::comm
+}  // namespace aplib::comm::rdma

@@ -13,31 +13,30 @@
 #include <utility>
 #include <vector>
 
-#include "comm/rdma/packet_buffers.hpp"
-#include "comm/rdma/rdma_link.hpp"
+#include "comm/rdma/buffers.hpp"
+#include "comm/rdma/fabric.hpp"
+#include "comm/rdma/link.hpp"
 #include "comm/rdma/rdma_module.hpp"
 #include "comm/rdma/registration_cache.hpp"
-#include "comm/rdma/sleep.hpp"
 
-namespace aplib::comm {
-
-class RdmaModule::State {
+namespace aplib::comm::rdma {
+class RdmaModule::Impl {
  public:
-  using Clock = RdmaLink::Clock;
+  using Clock = Link::Clock;
   static constexpr std::uint64_t window_bytes = 128 * 1024;  // On the way to a peer that has not consumed them.
   static constexpr std::size_t packet_bytes_max = sizeof(PacketHeader) + frame_room(Module::large_from_bytes - 1);
   static constexpr std::size_t gathered_bytes = 8 * 1024;  // Waiting frames are gathered into packets of this size.
   static constexpr std::size_t bytes_per_poll = 64 * 1024;
 
-  explicit State(RdmaSettings settings);
-  ~State();
+  explicit Impl(Settings settings);
+  ~Impl();
 
   // rdma_module.cpp: what the kernel calls, checked.
   void start(Receiver& receiver);
   [[nodiscard]] bool reaches(Peer peer) const noexcept;
   void check(Peer peer, const char* call) const;
-  [[nodiscard]] RdmaLink& link(Peer peer) noexcept { return links_[peer]; }
-  [[nodiscard]] const RdmaLink& link(Peer peer) const noexcept { return links_[peer]; }
+  [[nodiscard]] Link& link(Peer peer) noexcept { return links_[peer]; }
+  [[nodiscard]] const Link& link(Peer peer) const noexcept { return links_[peer]; }
   [[nodiscard]] std::uint32_t processes() const noexcept { return count_; }
   [[nodiscard]] const std::shared_ptr<Fabric>& fabric() const noexcept { return settings_.fabric; }
   [[nodiscard]] Peer self() const noexcept { return settings_.self; }
@@ -57,8 +56,8 @@ class RdmaModule::State {
   // remote_memory.cpp
   MemoryKey expose(Peer peer, std::span<std::byte> memory);
   void conceal(const MemoryKey& key) noexcept;
-  void transfer(Peer peer, RdmaTransfer::Kind kind, const MemoryKey& key, std::uint64_t address,
-                std::span<std::byte> local, std::uint64_t context);
+  void transfer(Peer peer, Transfer::Kind kind, const MemoryKey& key, std::uint64_t address, std::span<std::byte> local,
+                std::uint64_t context);
 
   // sleeping
   bool arm();
@@ -73,7 +72,7 @@ class RdmaModule::State {
     fi_context2 context;
     Peer peer;
     bool is_packet;
-    RdmaTransfer transfer;
+    Transfer transfer;
     PacketBuffers::Buffer* buffer;
     std::size_t bytes;
     std::shared_ptr<Registration> local;
@@ -96,46 +95,45 @@ class RdmaModule::State {
   };
 
   // Under the lock. send.cpp
-  void send_large(RdmaLink& link, Peer to, const Label& label, std::span<const std::byte> body);
-  void append(RdmaLink& link, Peer to, const Label& label, std::span<const std::byte> body, std::uint32_t flags);
-  bool post_frame(RdmaLink& link, Peer to, const Label& label, std::span<const std::byte> body, std::uint32_t flags);
-  bool post_packet(RdmaLink& link, Peer to, std::span<std::byte> packet, std::uint64_t token, PacketKind kind);
-  bool hand_over(RdmaLink& link, Peer to, std::span<std::byte> packet, PacketBuffers::Buffer* in,
-                 std::size_t body_bytes);
-  [[nodiscard]] PacketHeader header(RdmaLink& link, PacketKind kind) const noexcept;
-  [[nodiscard]] bool may_pass(const RdmaLink& link, std::uint64_t after_writes) const noexcept;
-  void control(RdmaLink& link, Peer to, PacketKind kind, std::span<const std::byte> content, std::uint64_t token = 0);
-  void pump(RdmaLink& link, Peer to);
+  void send_large(Link& link, Peer to, const Label& label, std::span<const std::byte> body);
+  void append(Link& link, Peer to, const Label& label, std::span<const std::byte> body, std::uint32_t flags);
+  bool post_frame(Link& link, Peer to, const Label& label, std::span<const std::byte> body, std::uint32_t flags);
+  bool post_packet(Link& link, Peer to, std::span<std::byte> packet, std::uint64_t token, PacketKind kind);
+  bool hand_over(Link& link, Peer to, std::span<std::byte> packet, PacketBuffers::Buffer* in, std::size_t body_bytes);
+  [[nodiscard]] PacketHeader header(Link& link, PacketKind kind) const noexcept;
+  [[nodiscard]] bool may_pass(const Link& link, std::uint64_t after_writes) const noexcept;
+  void control(Link& link, Peer to, PacketKind kind, std::span<const std::byte> content, std::uint64_t token = 0);
+  void pump(Link& link, Peer to);
   void pump_all();
-  void check_patience(RdmaLink& link, Peer peer);
-  [[nodiscard]] bool transfers_stand_still(const RdmaLink& link) const;
-  void note_busy(RdmaLink& link, Peer peer);
-  void unstick(RdmaLink& link) noexcept;
-  bool stick(RdmaLink& link, Peer to, int error, const char* call);
+  void check_patience(Link& link, Peer peer);
+  [[nodiscard]] bool transfers_stand_still(const Link& link) const;
+  void note_busy(Link& link, Peer peer);
+  void unstick(Link& link) noexcept;
+  bool stick(Link& link, Peer to, int error, const char* call);
   // Greetings: greet.cpp
-  void need_greeting(RdmaLink& link, Peer to);
-  void receive_greeting(RdmaLink& link, Peer from, std::uint64_t number, std::span<const std::byte> bytes);
-  bool follow(RdmaLink& link, Peer from, Greeting& greeting, std::uint64_t number);
+  void need_greeting(Link& link, Peer to);
+  void receive_greeting(Link& link, Peer from, std::uint64_t number, std::span<const std::byte> bytes);
+  bool follow(Link& link, Peer from, Greeting& greeting, std::uint64_t number);
   // receive.cpp
   void take_completions();
   void take_error(fid_cq* queue);
   void over(Operation& operation, int error);
   bool take_packets(std::size_t& bytes);
   void take_packet(PacketBuffers::Buffer* buffer, std::size_t bytes);
-  void take_in_order(RdmaLink& link, const PacketHeader& head, std::span<const std::byte> packet, Arrival arrival);
-  void take_control(RdmaLink& link, Peer from, PacketKind kind, std::span<const std::byte> content);
+  void take_in_order(Link& link, const PacketHeader& head, std::span<const std::byte> packet, Arrival arrival);
+  void take_control(Link& link, Peer from, PacketKind kind, std::span<const std::byte> content);
   void give_back(PacketBuffers::Buffer* buffer);
-  void fail(RdmaLink& link, Peer peer, const std::string& why);
-  void ask(RdmaLink& link, Peer peer);
+  void fail(Link& link, Peer peer, const std::string& why);
+  void ask(Link& link, Peer peer);
   void give_up_transfers(Peer peer);
-  void give_credit(RdmaLink& link, Peer to);
-  void lose(RdmaLink& link, Peer peer, const std::string& why, bool tell_it);
-  void drop_queues(RdmaLink& link);
+  void give_credit(Link& link, Peer to);
+  void lose(Link& link, Peer peer, const std::string& why, bool tell_it);
+  void drop_queues(Link& link);
   void release_arrivals();
   void release_delivered();
   // remote_memory.cpp
-  bool post_transfer(RdmaLink& link, Peer peer, const RdmaTransfer& transfer);
-  void transfer_over(RdmaLink& link, Peer peer, const RdmaTransfer& transfer, bool ok);
+  bool post_transfer(Link& link, Peer peer, const Transfer& transfer);
+  void transfer_over(Link& link, Peer peer, const Transfer& transfer, bool ok);
   [[nodiscard]] std::size_t part_bytes() const noexcept;
 
   // deliver.cpp: without the lock, on the thread that polls.
@@ -158,13 +156,13 @@ class RdmaModule::State {
   Operation* take_operation();
   void give_operation(Operation* operation) noexcept;
 
-  RdmaSettings settings_;
+  Settings settings_;
   const std::uint32_t count_;
   Fabric& fabric_;
   const bool sends_after_writes_;  // The provider keeps frames behind writes.
   Receiver* receiver_ = nullptr;
   std::mutex mutex_;
-  std::unique_ptr<RdmaLink[]> links_;
+  std::unique_ptr<Link[]> links_;
   std::vector<Peer> busy_;
   std::vector<Peer> with_inbox_;  // Thread that polls.
   std::vector<Peer> changed_;     // Links with an end of a large body or a loss to tell.
@@ -200,4 +198,4 @@ class RdmaModule::State {
   std::atomic<std::uint64_t> refused_{0};
 };
 
-}  // namespace aplib::comm
+}  // namespace aplib::comm::rdma
