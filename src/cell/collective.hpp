@@ -107,9 +107,8 @@ struct Group {
   std::uint32_t first = 0;  ///< First cell; member i is first + i * stride.
   std::uint32_t stride = 1;
   std::uint32_t count = 0;
-  std::uint32_t first_local = 0;  ///< Members of this process: first_local .. first_local + local_count - 1.
-  std::uint32_t local_count = 0;  ///< All of them, in a machine of one process.
-  Exchange* exchange = nullptr;   ///< With the other processes that have members; null: there are none.
+  std::vector<std::uint32_t> local;  ///< Members that this process carries: cells, ascending.
+  Exchange* exchange = nullptr;      ///< With the other processes that have members; null: there are none.
 
   // Rows and columns, and groups with an exchange.
   alignas(cache_pair_bytes) std::atomic<std::uint64_t> arrived{0};
@@ -117,6 +116,8 @@ struct Group {
   Operand result[2];
   bool mismatch[2] = {false, false};
 
+  /// Which member a cell of the group is: 0 .. count - 1.
+  [[nodiscard]] std::uint32_t member(std::uint32_t cell) const noexcept { return (cell - first) / stride; }
   [[nodiscard]] bool contains(std::uint32_t cell) const noexcept {
     return cell >= first && (cell - first) % stride == 0 && (cell - first) / stride < count;
   }

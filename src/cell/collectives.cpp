@@ -189,7 +189,7 @@ void Processor::begin_exchange() {
   const auto place_of = [&](std::uint32_t cell) -> const CollectivePlace& {
     return domain_.cells[cell]->place(Scope::all);
   };
-  const std::uint32_t caller = domain_.local_first;
+  const std::uint32_t caller = domain_.local_cells().front();
   const CollectiveCall& call = place_of(caller).calls[parity];
   const std::uint32_t signature = call.signature();
   bool disagree = false;
@@ -198,14 +198,13 @@ void Processor::begin_exchange() {
     if (line.arrived_in(episode_) != 0) disagree = disagree || line.signature != signature;
   }
   std::span<const std::byte> payload;
-  Fold fold(call.combine);
+  Pieces pieces(call.combine);
   if (!disagree && call.kind == CollectiveKind::broadcast && domain_.is_local(call.root)) {
     payload = {static_cast<const std::byte*>(place_of(call.root).shown[parity].bytes), call.bytes};
   } else if (!disagree && call.kind != CollectiveKind::broadcast) {
-    for (std::uint32_t c = domain_.local_first; c < domain_.local_end; ++c)
-      fold.push(c, 0, place_of(c).operands[parity]);
+    for (const std::uint32_t c : domain_.local_cells()) pieces.push(c, place_of(c).operands[parity]);
   }
-  domain_.all.exchange->begin(episode_, call, caller, disagree, fold.parts(), payload);
+  domain_.all.exchange->begin(episode_, call, caller, disagree, pieces.parts(), payload);
 }
 
 Operand Processor::fold_all(std::uint64_t episode, bool& mismatch) {
@@ -250,31 +249,34 @@ void Processor::arrive_line(Group& group, std::uint64_t episode) {
   const std::uint64_t parity = episode & 1U;
   const std::uint64_t arrived =
       group.arrived.fetch_add(1, std::memory_order_acq_rel) + 1;  // acq_rel: operands out and in
-  if (arrived != std::uint64_t{group.local_count} * (episode + 1)) return;
-  const auto place_of = [&](std::uint32_t i) -> const CollectivePlace& {
-    return domain_.cells[group.first + (group.first_local + i) * group.stride]->place(group.scope);
+  if (arrived != std::uint64_t{group.local.size()} * (episode + 1)) return;
+  const auto place_of = [&](std::uint32_t cell) -> const CollectivePlace& {
+    return domain_.cells[cell]->place(group.scope);
   };
-  const CollectiveCall& call = place_of(0).calls[parity];
+  const CollectiveCall& call = place_of(group.local.front()).calls[parity];
   bool mismatch = false;
-  for (std::uint32_t i = 1; i < group.local_count; ++i) {
-    if (place_of(i).calls[parity].signature() != call.signature()) mismatch = true;
+  for (const std::uint32_t cell : group.local) {
+    if (place_of(cell).calls[parity].signature() != call.signature()) mismatch = true;
   }
-  Fold fold(call.combine);
-  if (!mismatch && call.kind != CollectiveKind::broadcast) {
-    for (std::uint32_t i = 0; i < group.local_count; ++i)
-      fold.push(group.first_local + i, 0, place_of(i).operands[parity]);
-  }
+  const bool folds = !mismatch && call.kind != CollectiveKind::broadcast;
   if (group.exchange != nullptr) {
+    Pieces pieces(call.combine);
+    if (folds) {
+      for (const std::uint32_t cell : group.local) pieces.push(group.member(cell), place_of(cell).operands[parity]);
+    }
     std::span<const std::byte> payload;
     if (!mismatch && call.kind == CollectiveKind::broadcast && domain_.is_local(call.root))
       payload = {static_cast<const std::byte*>(domain_.cells[call.root]->place(group.scope).shown[parity].bytes),
                  call.bytes};
-    group.exchange->begin(episode, call, group.first + group.first_local * group.stride, mismatch, fold.parts(),
-                          payload);
+    group.exchange->begin(episode, call, group.local.front(), mismatch, pieces.parts(), payload);
     return;
   }
   group.mismatch[parity] = mismatch;
-  if (fold.count() != 0) group.result[parity] = fold.finish();
+  if (folds) {
+    Fold fold(call.combine);
+    for (const std::uint32_t cell : group.local) fold.push(group.member(cell), 0, place_of(cell).operands[parity]);
+    group.result[parity] = fold.finish();
+  }
   group.done.store(episode + 1, std::memory_order_release);  // release: result and mismatch
   domain_.wake_carriers();
 }
@@ -300,10 +302,9 @@ void Processor::check_collectives() {
 // Two cells of the group that asked for different things.
 std::string Processor::describe_mismatch(Domain& domain, const Group& group, std::uint64_t episode) {
   const std::uint64_t parity = episode & 1U;
-  const std::uint32_t first_cell = group.first + group.first_local * group.stride;
+  const std::uint32_t first_cell = group.local.front();
   const CollectiveCall& first = domain.cells[first_cell]->place(group.scope).calls[parity];
-  for (std::uint32_t i = 1; i < group.local_count; ++i) {
-    const std::uint32_t cell = first_cell + i * group.stride;
+  for (const std::uint32_t cell : group.local) {
     const CollectiveCall& other = domain.cells[cell]->place(group.scope).calls[parity];
     if (other.signature() != first.signature()) {
       return fmt::format("the cells disagree: cell {} calls {}, cell {} calls {}; all must make the same call",

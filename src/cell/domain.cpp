@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "cell/exchange.hpp"
@@ -17,8 +16,7 @@ Domain::~Domain() = default;
 void Domain::build_cells(Grid new_grid) {
   grid = new_grid;
   cell_count = grid.count();
-  local_first = first_cell.empty() ? 0 : first_cell[process];
-  local_end = first_cell.empty() ? cell_count : first_cell[process + 1];
+  if (cell_map.processes() == 1) cell_map = CellMap(cell_count);
   host_id = cell_count > 4096 ? cell_count : 4096;
   owned_cells.clear();
   cells.clear();
@@ -41,20 +39,17 @@ void Domain::build_cells(Grid new_grid) {
     group.first = first;
     group.stride = stride;
     group.count = count;
-    group.first_local = 0;
-    group.local_count = count;
-    if (first_cell.empty()) return;
-    // Members in cells below `cell`.
-    const auto members_below = [&](std::uint32_t cell) {
-      return cell <= first ? 0 : std::min((cell - first + stride - 1) / stride, count);
-    };
-    group.first_local = members_below(local_first);
-    group.local_count = members_below(local_end) - group.first_local;
-    if (group.local_count == 0 || group.local_count == count) return;
+    group.local.clear();
+    std::vector<bool> has_members(cell_map.processes());
+    for (std::uint32_t cell = first; cell < first + count * stride; cell += stride) {
+      has_members[cell_map.process_of(cell)] = true;
+      if (is_local(cell)) group.local.push_back(cell);
+    }
+    if (group.local.empty() || group.local.size() == count) return;
     std::vector<std::uint32_t> processes;
     std::uint32_t place = 0;
-    for (std::uint32_t p = 0; p + 1 < first_cell.size(); ++p) {
-      if (members_below(first_cell[p]) == members_below(first_cell[p + 1])) continue;
+    for (std::uint32_t p = 0; p < cell_map.processes(); ++p) {
+      if (!has_members[p]) continue;
       if (p == process) place = static_cast<std::uint32_t>(processes.size());
       processes.push_back(p);
     }
@@ -94,18 +89,6 @@ void Domain::stop() noexcept {
       over.store(true, std::memory_order_release);        // release: to Processor::idle()
   }
   wake_all();
-}
-
-std::uint32_t Domain::process_of(std::uint32_t cell) const noexcept {
-  if (cell >= cell_count || first_cell.empty()) return 0;
-  return static_cast<std::uint32_t>(std::ranges::upper_bound(first_cell, cell) - first_cell.begin()) - 1;
-}
-
-std::string Domain::cells_of(std::uint32_t who) const {
-  const std::uint32_t first = first_cell.empty() ? 0 : first_cell[who];
-  const std::uint32_t end = first_cell.empty() ? cell_count : first_cell[who + 1];
-  if (end == first) return "no cells";
-  return end == first + 1 ? fmt::format("cell {}", first) : fmt::format("cells {}-{}", first, end - 1);
 }
 
 void Domain::wake_carriers() noexcept {

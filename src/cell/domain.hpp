@@ -7,10 +7,12 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "aplib/machine.hpp"
+#include "base/cell_map.hpp"
 #include "cell/cell.hpp"
 #include "cell/parker.hpp"
 
@@ -48,13 +50,10 @@ struct Domain {
   std::vector<std::unique_ptr<Processor>> processors;  ///< The host's, if any, is last.
   std::uint32_t carriers = 0;                          ///< Processors that carry cells: 0 .. carriers-1.
   ParkerOs os;
-  // Of a machine of several processes. (A machine of one: its only process carries all cells.)
-  Network* network = nullptr;
+  CellMap cell_map;           ///< Which process carries which cell.
   std::uint32_t process = 0;  ///< This one.
-  std::vector<std::uint32_t>
-      first_cell;                 ///< Process p carries first_cell[p] .. first_cell[p + 1] - 1. Empty: one process.
-  std::uint32_t local_first = 0;  ///< Cells of this process: local_first .. local_end - 1.
-  std::uint32_t local_end = 0;
+  // Of a machine of several processes.
+  Network* network = nullptr;
   std::uint32_t network_index = ~0U;  ///< The network's processor: the last one, and not a thread.
   std::vector<std::unique_ptr<Exchange>> exchanges;
   Group all;
@@ -106,14 +105,15 @@ struct Domain {
   void wake_carriers() noexcept;
   /// Processors that are threads.
   [[nodiscard]] std::size_t thread_count() const noexcept { return processors.size() - (network != nullptr ? 1 : 0); }
-  [[nodiscard]] bool is_local(std::uint32_t cell) const noexcept {
-    return cell - local_first < local_end - local_first;
-  }
-  [[nodiscard]] std::uint32_t local_count() const noexcept { return local_end - local_first; }
+  /// This process carries the cell. False for the host program.
+  [[nodiscard]] bool is_local(std::uint32_t cell) const noexcept { return cell_map.carries(process, cell); }
+  /// The cells of this process, ascending.
+  [[nodiscard]] std::span<const std::uint32_t> local_cells() const noexcept { return cell_map.cells_of(process); }
+  [[nodiscard]] std::uint32_t local_count() const noexcept { return static_cast<std::uint32_t>(local_cells().size()); }
   /// Who carries a cell; the host program is with process 0.
-  [[nodiscard]] std::uint32_t process_of(std::uint32_t cell) const noexcept;
-  /// "cells 4-7", or "no cells".
-  [[nodiscard]] std::string cells_of(std::uint32_t process) const;
+  [[nodiscard]] std::uint32_t process_of(std::uint32_t cell) const noexcept {
+    return cell < cell_count ? cell_map.process_of(cell) : 0;
+  }
   /// User-visible id of a cell index.
   [[nodiscard]] std::uint32_t visible(std::uint32_t cell) const noexcept { return cell == cell_count ? host_id : cell; }
   /// "cell 3" or "host program".

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <vector>
 
 #include "aplib/collective.hpp"
 
@@ -136,6 +137,36 @@ class Fold {
   Combine combine_;
   std::uint32_t count_ = 0;
   Part parts_[part_count_max];
+};
+
+/// The pieces of the tree that some of its cells make: those of one process, for example. Cells are pushed in ascending
+/// order; gaps are allowed. Siblings stand side by side, so a gap separates what can be merged: each run has a Fold.
+class Pieces {
+ public:
+  explicit Pieces(Combine combine) noexcept : combine_(combine), run_(combine) {}
+
+  void push(std::uint32_t cell, const Operand& value) {
+    if (cell != next_) end_run();
+    run_.push(cell, 0, value);
+    next_ = cell + 1;
+  }
+  /// All pieces, in order. Nothing is pushed after this.
+  [[nodiscard]] std::span<const Fold::Part> parts() {
+    if (parts_.empty()) return run_.parts();
+    end_run();
+    return parts_;
+  }
+
+ private:
+  void end_run() {
+    parts_.insert(parts_.end(), run_.parts().begin(), run_.parts().end());
+    run_ = Fold(combine_);
+  }
+
+  Combine combine_;
+  Fold run_;
+  std::uint32_t next_ = 0;
+  std::vector<Fold::Part> parts_;  // of the runs before
 };
 
 }  // namespace aplib

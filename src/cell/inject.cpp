@@ -38,7 +38,7 @@ void Processor::inject_end(std::uint32_t cell, const CellEnd& end) {
 }
 
 void Processor::inject_start(const Program& program) {
-  for (std::uint32_t cell = domain_.local_first; cell < domain_.local_end; ++cell)
+  for (const std::uint32_t cell : domain_.local_cells())
     push(route_[cell], SlotKind::start_task, cell, program.task, 0, &program);
 }
 

@@ -393,7 +393,7 @@ void post(std::int32_t value) {
 std::int32_t combined() {
   Domain& domain = self_or_throw("status::combined").cell->processor->domain();
   std::uint32_t all = 0;
-  for (std::uint32_t c = domain.local_first; c < domain.local_end; ++c) {
+  for (const std::uint32_t c : domain.local_cells()) {
     all |= static_cast<std::uint32_t>(
         domain.cells[c]->posted_status.load(std::memory_order_relaxed));  // relaxed: see post()
   }

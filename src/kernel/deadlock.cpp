@@ -40,8 +40,8 @@ std::string describe_group(const Domain& domain, const Group& group) {
 std::string describe_missing(const Domain& domain, const Group& group, std::uint64_t episode) {
   std::string missing;
   std::uint32_t count = 0;
-  for (std::uint32_t i = 0; i < group.local_count; ++i) {
-    const Cell& cell = *domain.cells[group.first + (group.first_local + i) * group.stride];
+  for (const std::uint32_t id : group.local) {
+    const Cell& cell = *domain.cells[id];
     if (cell.collective.active && cell.collective.group == &group && cell.collective.episode == episode) continue;
     if (++count <= 8) missing += fmt::format("{}{}", count == 1 ? "" : ", ", cell.id);
   }

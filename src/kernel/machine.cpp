@@ -70,9 +70,8 @@ void Machine::Impl::make_carriers() {
   std::vector<std::unique_ptr<Processor>> carriers;
   for (std::uint32_t p = 0; p < domain->carriers; ++p)
     carriers.push_back(std::make_unique<Processor>(*domain, p, ProcessorRole::carrier));
-  for (std::uint32_t c = 0; c < cells; ++c) {
-    domain->cells[domain->local_first + c]->processor = carriers[processor_of_cell(c, cells, domain->carriers)].get();
-  }
+  for (std::uint32_t i = 0; const std::uint32_t cell : domain->local_cells())
+    domain->cells[cell]->processor = carriers[processor_of_cell(i++, cells, domain->carriers)].get();
   for (auto& host : domain->processors) carriers.push_back(std::move(host));
   domain->processors = std::move(carriers);
   if (part != nullptr) part->attach(*domain);
@@ -127,7 +126,7 @@ Report Machine::Impl::report(Clock::time_point start, int host_status) {
   Report report;
   report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   report.exit_status = host_status;
-  for (std::uint32_t c = domain->local_first; c < domain->local_end; ++c) {
+  for (const std::uint32_t c : domain->local_cells()) {
     const Cell& cell = *domain->cells[c];
     report.cell_status.push_back(cell.status);
     report.cell_waiting_seconds.push_back(std::chrono::duration<double>(cell.waiting).count());
@@ -176,7 +175,7 @@ void Machine::Impl::start_cells(TaskControl& self, std::function<void()> body, T
     if (part != nullptr) part->open();
   }
   if (part != nullptr) part->announce_start(*program, file, arguments);
-  for (std::uint32_t c = domain->local_first; c < domain->local_end; ++c) host.send_start(c, *program);
+  for (const std::uint32_t c : domain->local_cells()) host.send_start(c, *program);
 }
 
 bool Machine::Impl::hosts_here() const noexcept { return part == nullptr || part->self() == 0; }

@@ -36,8 +36,6 @@ ModuleNetwork::ModuleNetwork(Domain& domain, const Part& part)
       port_(*domain.processors.back()),
       peers_(part.processes()),
       one_sided_(*this, domain, part.processes()) {
-  for (std::uint32_t cell = 0; cell <= domain.cell_count; ++cell)
-    process_of_.push_back(static_cast<std::uint16_t>(domain.process_of(cell)));
   other_status_ = std::make_unique<std::atomic<std::uint64_t>[]>(part.processes());
 }
 
@@ -77,7 +75,7 @@ void ModuleNetwork::post(std::uint32_t process, FrameKind kind, comm::Label labe
 
 void ModuleNetwork::send(TaskControl& self, const char* call, std::uint32_t cell, std::uint32_t task, std::uint64_t key,
                          std::span<const std::byte> bytes) {
-  const std::uint32_t process = process_of_[cell];
+  const std::uint32_t process = domain_.process_of(cell);
   make_room(self, call, cell, process);
   comm::Label label;
   label.key = key;
@@ -105,7 +103,7 @@ void ModuleNetwork::wait_for_room(TaskControl& self, const char* call, std::uint
               "{} task {}: {}: {} MiB wait to be taken by {} ({}), which has taken nothing for {}; let {} receive "
               "more often, send less at a time, or raise send-limit (APLIB_SEND_LIMIT) or send-wait",
               domain_.name_of(self.cell->id), self.id, call, queued >> 20, part_.names[process],
-              domain_.cells_of(process), text::print_duration(domain_.options.send_wait), domain_.name_of(cell)));
+              domain_.cell_map.text(process), text::print_duration(domain_.options.send_wait), domain_.name_of(cell)));
     }
     module_.wait(room_sleep);
   }
@@ -179,7 +177,8 @@ void ModuleNetwork::check_unread() {
       static_cast<int>(ExitStatus::program_failed),
       fmt::format("{}: {} MiB of messages from other processes wait here, and none has been received for {}; receive "
                   "them, or raise unread-limit (APLIB_UNREAD_LIMIT)",
-                  domain_.cells_of(domain_.process), unread >> 20, text::print_duration(domain_.options.send_wait)));
+                  domain_.cell_map.text(domain_.process), unread >> 20,
+                  text::print_duration(domain_.options.send_wait)));
 }
 
 bool ModuleNetwork::wants(comm::Peer from) {
@@ -198,7 +197,7 @@ bool ModuleNetwork::is_message_of(comm::Peer from, const comm::Label& label) con
   const std::uint32_t source = MatchKey::cell(label.key);
   const bool here =
       domain_.is_local(label.cell) || (label.cell == domain_.cell_count && domain_.has_host && domain_.process == 0);
-  return here && source <= domain_.cell_count && process_of_[source] == from && label.task <= task_id_max;
+  return here && source <= domain_.cell_count && domain_.process_of(source) == from && label.task <= task_id_max;
 }
 
 void ModuleNetwork::frame(comm::Peer from, const comm::Label& label, std::span<const std::byte> body) {
@@ -209,7 +208,7 @@ void ModuleNetwork::frame(comm::Peer from, const comm::Label& label, std::span<c
       port_.inject(label.cell, label.task, label.key, body);
       break;
     case FrameKind::cell_ended: {
-      if (label.cell >= domain_.cells.size() || process_of_[label.cell] != from)
+      if (label.cell >= domain_.cells.size() || domain_.process_of(label.cell) != from)
         return nonsense(from, "the end of a cell that is not there");
       CellEnd end;
       if (body.size() != sizeof end) return nonsense(from, "the end of a cell of another length");
@@ -337,7 +336,8 @@ void ModuleNetwork::all_ended() noexcept {
 
 void ModuleNetwork::remote_cell_ended(std::uint32_t cell, const CellEnd& end) {
   const std::lock_guard lock(poll_mutex_);
-  if (!ended_ && cell < domain_.cells.size() && process_of_[cell] != domain_.process) port_.inject_end(cell, end);
+  if (!ended_ && cell < domain_.cells.size() && domain_.process_of(cell) != domain_.process)
+    port_.inject_end(cell, end);
 }
 
 void ModuleNetwork::start_program(const Program& program) {
@@ -353,7 +353,7 @@ void ModuleNetwork::call_on_each(void (*function)(Processor& processor, void* st
 void ModuleNetwork::status_changed() noexcept {
   const std::lock_guard lock(status_mutex_);
   std::uint32_t words = 0;
-  for (std::uint32_t c = domain_.local_first; c < domain_.local_end; ++c)
+  for (const std::uint32_t c : domain_.local_cells())
     words |= static_cast<std::uint32_t>(
         domain_.cells[c]->posted_status.load(std::memory_order_relaxed));             // relaxed: words on their own
   const std::uint64_t age = (own_status_.load(std::memory_order_relaxed) >> 32) + 1;  // relaxed: under the mutex

@@ -156,7 +156,6 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   const Part& part_;
   comm::Module& module_;
   Processor& port_;
-  std::vector<std::uint16_t> process_of_;  // by cell; the host program's last
   std::vector<PeerState> peers_;
   OneSidedNetwork one_sided_;
 

@@ -8,6 +8,7 @@
 
 #include "aplib/options.hpp"
 #include "base/bytes.hpp"
+#include "base/cell_map.hpp"
 
 namespace aplib {
 
@@ -33,7 +34,7 @@ enum class NoteKind : std::uint8_t {
 /// A program for all cells.
 struct StartNote {
   Grid grid;  ///< And who carries what: the host program may have chosen another grid.
-  std::vector<std::uint32_t> first_cell;
+  CellMap cells;
   std::string file;  ///< Empty: the part knows.
   std::uint32_t task = 0;
   std::vector<std::string> arguments;
@@ -41,7 +42,7 @@ struct StartNote {
   void write(ByteWriter& out) const {
     out.number(grid.nx);
     out.number(grid.ny);
-    out.numbers(first_cell);
+    out.numbers(cells.words());
     out.text(file);
     out.number(task);
     out.texts(arguments);
@@ -50,7 +51,7 @@ struct StartNote {
     StartNote note;
     note.grid.nx = in.number<std::uint32_t>();
     note.grid.ny = in.number<std::uint32_t>();
-    note.first_cell = in.numbers<std::uint32_t>();
+    note.cells = CellMap::from_words(in.numbers<std::uint32_t>()).value_or(CellMap());
     note.file = in.text();
     note.task = in.number<std::uint32_t>();
     note.arguments = in.texts();

@@ -59,7 +59,7 @@ OneSidedNetwork::OneSidedNetwork(ModuleNetwork& network, Domain& domain, std::ui
       expected_bytes_(std::make_unique<std::atomic<std::size_t>[]>(processes)) {}
 
 void OneSidedNetwork::put(TaskControl& self, const char* call, const one_sided::Copy& copy, bool acknowledge) {
-  const std::uint32_t process = network_.process_of_[copy.cell];
+  const std::uint32_t process = domain_.process_of(copy.cell);
   const auto post = [&](FrameKind kind, const one_sided::Copy& part, bool last, std::span<const std::byte> body) {
     network_.make_room(self, call, part.cell, process);
     comm::Label label = label_of(self, part);
@@ -130,7 +130,7 @@ void OneSidedNetwork::get(TaskControl& self, const char* call, const one_sided::
 }
 
 void OneSidedNetwork::send_get(TaskControl& self, const char* call, const one_sided::Copy& copy) {
-  const std::uint32_t process = network_.process_of_[copy.cell];
+  const std::uint32_t process = domain_.process_of(copy.cell);
   const std::size_t bytes = copy.blocks.bytes * copy.blocks.count;
   wait_for_replies(self, process, bytes);
   network_.make_room(self, call, copy.cell, process);
@@ -156,7 +156,7 @@ void OneSidedNetwork::wait_for_replies(TaskControl& self, std::uint32_t process,
 }
 
 std::uint64_t OneSidedNetwork::fetch(TaskControl& self, const char* call, const one_sided::Operation& operation) {
-  const std::uint32_t process = network_.process_of_[operation.cell];
+  const std::uint32_t process = domain_.process_of(operation.cell);
   network_.make_room(self, call, operation.cell, process);
   std::uint64_t old = 0;
   std::int32_t done = 0;

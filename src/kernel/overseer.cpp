@@ -30,7 +30,7 @@ struct Overseer::State {
   };
 
   std::vector<PartState> parts;
-  std::vector<std::uint32_t> first_cell;
+  CellMap cells;
   Grid grid{0, 0};  ///< Known when a part has told.
   bool deadlock_report = true;
   OverseerActions actions;
@@ -51,13 +51,6 @@ struct Overseer::State {
     }
   }
   static constexpr std::uint32_t nobody = ~0U;
-
-  [[nodiscard]] std::string cells_of(std::uint32_t part) const {
-    const std::uint32_t first = first_cell[part];
-    const std::uint32_t end = first_cell[part + 1];
-    if (first == end) return "no cells";
-    return end == first + 1 ? fmt::format("cell {}", first) : fmt::format("cells {}-{}", first, end - 1);
-  }
 
   void stop(int status, const std::string& text) {
     if (stopped || over) return;
@@ -222,8 +215,8 @@ struct Overseer::State {
       }
       case NoteKind::start: {
         const StartNote note = StartNote::read(in);
-        if (!in.ended() || note.first_cell.size() != parts.size() + 1) return false;
-        first_cell = note.first_cell;
+        if (!in.ended() || note.cells.processes() != parts.size()) return false;
+        cells = note.cells;
         grid = note.grid;
         start(from, note);
         return true;
@@ -273,21 +266,20 @@ struct Overseer::State {
   void lost(std::uint32_t part, const std::string& why, int status = static_cast<int>(ExitStatus::peer_lost)) {
     if (parts[part].gone) return;
     parts[part].gone = true;
-    fail(status, fmt::format("{} ({}) is lost: {}; the machine stops", parts[part].name, cells_of(part), why));
+    fail(status, fmt::format("{} ({}) is lost: {}; the machine stops", parts[part].name, cells.text(part), why));
     std::vector<std::uint64_t> open;
     for (const auto& [question, unused] : questions) open.push_back(question);
     for (const std::uint64_t question : open) described(part, question, "");
   }
 };
 
-Overseer::Overseer(std::vector<std::string> names, std::vector<std::uint32_t> first_cell, bool deadlock_report,
-                   OverseerActions actions)
+Overseer::Overseer(std::vector<std::string> names, CellMap cells, bool deadlock_report, OverseerActions actions)
     : state_(std::make_unique<State>()) {
   for (std::string& name : names) {
     state_->parts.emplace_back();
     state_->parts.back().name = std::move(name);
   }
-  state_->first_cell = std::move(first_cell);
+  state_->cells = std::move(cells);
   state_->deadlock_report = deadlock_report;
   state_->actions = std::move(actions);
 }
@@ -311,12 +303,14 @@ void Overseer::start_program(const std::string& file, std::uint32_t task, const 
     throw Error(Errc::ended, fmt::format("cannot start '{}': the machine has ended", file));
   StartNote note;
   note.grid = state_->grid;  // 0x0: as it is
-  note.first_cell = state_->first_cell;
+  note.cells = state_->cells;
   note.file = file;
   note.task = task;
   note.arguments = arguments;
   state_->start(State::nobody, note);
 }
+
+const CellMap& Overseer::cells() const noexcept { return state_->cells; }
 
 void Overseer::ask_tasks(std::function<void(std::string)> answer) {
   state_->ask([this, answer = std::move(answer)](std::vector<std::string> texts) {

@@ -12,6 +12,7 @@
 
 #include "aplib/error.hpp"
 #include "aplib/export.hpp"
+#include "base/cell_map.hpp"
 
 namespace aplib {
 
@@ -29,9 +30,8 @@ struct OverseerActions {
 /// Thread safety: none; one thread, or the caller's lock.
 class APLIB_API Overseer {
  public:
-  /// `names`: of the parts, for messages. `first_cell` as Part's.
-  Overseer(std::vector<std::string> names, std::vector<std::uint32_t> first_cell, bool deadlock_report,
-           OverseerActions actions);
+  /// `names`: of the parts, for messages. `cells` as Part's.
+  Overseer(std::vector<std::string> names, CellMap cells, bool deadlock_report, OverseerActions actions);
   ~Overseer();
 
   /// A note of a part. What makes no sense is a failure that names the part.
@@ -43,6 +43,8 @@ class APLIB_API Overseer {
 
   /// Starts a further program on all cells, as ccreat() of a host program does. `file` as Supervisor::program_file() takes it.
   void start_program(const std::string& file, std::uint32_t task, const std::vector<std::string>& arguments);
+  /// Which process carries which cell; a host program may have chosen another grid than was planned.
+  [[nodiscard]] const CellMap& cells() const noexcept;
   /// Asks every part for a line per task; `answer` gets the texts of all parts, in order, when all have come.
   void ask_tasks(std::function<void(std::string)> answer);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Part: the share of a machine that one process carries. Processes number from 0; each carries consecutive cells, and process 0 the host program, if there is one. Frames between parts go through a
+// Part: the share of a machine that one process carries. Processes number from 0; each carries some cells, and process 0 the host program, if there is one. Frames between parts go through a
 // module; notes about the machine as a whole (its start and end, failures, ended cells, quiet parts) go to the Overseer and back, by whatever the launcher has.
 //
 //   process 0            process 1            process 2
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "aplib/machine.hpp"
+#include "base/cell_map.hpp"
 #include "comm/module.hpp"
 #include "kernel/programs.hpp"
 
@@ -34,9 +35,8 @@ class APLIB_API Supervisor {
 };
 
 struct Part {
-  std::uint32_t self = 0;  ///< This process.
-  std::vector<std::uint32_t>
-      first_cell;  ///< Process p carries cells first_cell[p] .. first_cell[p + 1] - 1; one entry more than processes.
+  std::uint32_t self = 0;          ///< This process.
+  CellMap cells;                   ///< Which process carries which cell.
   std::vector<std::string> names;  ///< Of the processes, for messages: "ws1".
   comm::Module* module = nullptr;  ///< Not started yet; outlives the run, but not the Machine; the caller closes it.
   Supervisor* supervisor = nullptr;

@@ -36,7 +36,7 @@ PartRun::~PartRun() = default;
 
 void PartRun::set_up(Domain& domain, const StartNote* start) {
   domain.process = part_.self;
-  domain.first_cell = start != nullptr ? start->first_cell : part_.first_cell;
+  domain.cell_map = start != nullptr ? start->cells : part_.cells;
   domain.report = [this, &domain](const std::string& text) {
     ByteWriter note = begin_note(NoteKind::failed);
     note.number(static_cast<std::uint32_t>(domain.failure.status));
@@ -130,7 +130,7 @@ void PartRun::handle(std::span<const std::byte> bytes) {
       return;
     case NoteKind::start: {
       const StartNote note = StartNote::read(in);
-      if (!in.ended() || note.first_cell.size() != part_.first_cell.size()) return;
+      if (!in.ended() || note.cells.processes() != part_.processes()) return;
       if (first) {
         first_start_ = note;
         changed_.notify_all();
@@ -193,7 +193,7 @@ void PartRun::start(const StartNote& note) {
     network_->start_program(domain.keep(std::move(program)));
   } catch (const Error& error) {
     domain.fail(static_cast<int>(ExitStatus::program_failed),
-                fmt::format("cannot start '{}' on {}: {}", note.file, domain.cells_of(part_.self), error.what()));
+                fmt::format("cannot start '{}' on {}: {}", note.file, domain.cell_map.text(part_.self), error.what()));
     return;
   }
   if (domain.local_count() == 0) network_->all_ended();
@@ -240,11 +240,8 @@ std::string PartRun::describe_here() {
 }
 
 void PartRun::share_again(Domain& domain, Grid grid) {
-  const std::uint64_t was = part_.first_cell.back();
-  if (grid.count() == domain.first_cell.back() || was == 0) return;
-  for (std::size_t p = 0; p < domain.first_cell.size(); ++p)
-    domain.first_cell[p] =
-        static_cast<std::uint32_t>((part_.first_cell[p] * std::uint64_t{grid.count()} + was / 2) / was);
+  if (grid.count() == domain.cell_map.cells() || part_.cells.cells() == 0) return;
+  domain.cell_map = part_.cells.shared_again(grid.count());
 }
 
 void PartRun::announce_start(const Program& program, const std::string& file,
@@ -252,7 +249,7 @@ void PartRun::announce_start(const Program& program, const std::string& file,
   const Domain& domain = *machine_.domain;
   StartNote start;
   start.grid = domain.grid;
-  start.first_cell = domain.first_cell;
+  start.cells = domain.cell_map;
   start.file = file;
   start.task = program.task;
   start.arguments = arguments;
@@ -277,7 +274,7 @@ void PartRun::tell_none_started() {
 }
 
 void preset_status_words(Domain& domain, std::uint32_t value) {
-  for (std::uint32_t c = domain.local_first; c < domain.local_end; ++c) {
+  for (const std::uint32_t c : domain.local_cells()) {
     std::atomic<std::uint64_t>& word = domain.cells[c]->posted_status;
     std::uint64_t seen = word.load(std::memory_order_relaxed);  // relaxed: a word on its own
     while ((seen >> 32) == 0 && !word.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {

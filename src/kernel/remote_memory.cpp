@@ -96,7 +96,7 @@ bool RemoteMemory::transfer(TaskControl& self, const one_sided::Copy& copy, bool
 // in vain lately (the other process computes).
 RemoteMemory::Transfer* RemoteMemory::begin(TaskControl& self, const one_sided::Copy& copy, bool reads,
                                             std::vector<Piece>& pieces) {
-  const std::uint32_t process = network_.process_of_[copy.cell];
+  const std::uint32_t process = domain_.process_of(copy.cell);
   const auto address = reinterpret_cast<std::uintptr_t>(copy.remote);
   const Range range{address, address + copy.blocks.bytes};
   if (range.high > OneSidedFrame::slot_of(copy.cell) + SlotPlan::stacks_offset) return nullptr;  // stacks have holes
@@ -142,7 +142,7 @@ RemoteMemory::Transfer* RemoteMemory::begin(TaskControl& self, const one_sided::
 RemoteMemory::Transfer* RemoteMemory::try_to_begin(const TaskControl& self, const one_sided::Copy& copy,
                                                    const Range& range, bool reads, std::vector<Piece>& pieces,
                                                    Obstacle& obstacle, std::vector<std::uintptr_t>& missing) {
-  const std::uint32_t process = network_.process_of_[copy.cell];
+  const std::uint32_t process = domain_.process_of(copy.cell);
   Peer& peer = peers_[process];
   // acquire: what landed() was told of came before; relaxed: ours alone are ours to know, of others any moment is right
   if (peer.landed.load(std::memory_order_acquire) != peer.sent.load(std::memory_order_relaxed)) {
@@ -196,7 +196,7 @@ std::vector<RemoteMemory::Piece> RemoteMemory::pieces_of(Peer& peer, const Range
 }
 
 void RemoteMemory::begin_frame(TaskControl& self, const one_sided::Copy& copy) {
-  Peer& peer = peers_[network_.process_of_[copy.cell]];
+  Peer& peer = peers_[domain_.process_of(copy.cell)];
   while (peer.reads.load(std::memory_order_acquire) != 0 &&
          is_read(peer, self.cell->id, copy)) {  // acquire: see done()
     network_.poll();
@@ -271,7 +271,7 @@ void RemoteMemory::answer_request(comm::Peer from, const comm::Label& label) {
 
 bool RemoteMemory::take_key(comm::Peer from, const comm::Label& label, std::span<const std::byte> body) {
   KeyReply reply{};
-  if (label.extra >= domain_.cell_count || network_.process_of_[label.extra] != from) return false;
+  if (label.extra >= domain_.cell_count || domain_.process_of(label.extra) != from) return false;
   const std::uintptr_t block = label.key / block_bytes * block_bytes;
   Peer& peer = peers_[from];
   if (body.empty()) {  // not to be had

@@ -27,7 +27,7 @@ struct EpisodeAccess {
     if (scope == Scope::all) return;
     Domain& domain = processor.domain();
     Group& group = scope == Scope::row ? domain.rows[cell.y] : domain.columns[cell.x];
-    group.arrived = group.local_count * episode;
+    group.arrived = group.local.size() * episode;
     group.done = episode;
   }
 };

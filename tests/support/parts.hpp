@@ -35,12 +35,13 @@ class Parts {
   /// Part p carries cells[p] cells.
   Parts(Grid grid, const std::vector<std::uint32_t>& cells, std::uint32_t threads = 1,
         const comm::LoopFaults& faults = {}, std::uint64_t seed = 1)
-      : net(static_cast<std::uint32_t>(cells.size()), faults, seed) {
+      : Parts(grid, CellMap::consecutive(cells), threads, faults, seed) {}
+  /// `map` says who carries what.
+  Parts(Grid grid, CellMap map, std::uint32_t threads = 1, const comm::LoopFaults& faults = {}, std::uint64_t seed = 1)
+      : net(map.processes(), faults, seed), cells_(std::move(map)) {
     options.cells = grid;
     options.threads = threads;
     options.bind = false;
-    first_.push_back(0);
-    for (const std::uint32_t count : cells) first_.push_back(first_.back() + count);
   }
 
   PartsOutcome run(const std::function<void()>& program) { return run(program, false, {}); }
@@ -112,16 +113,16 @@ class Parts {
 
   bool wait_until_all_ready() {
     std::unique_lock lock(mutex_);
-    if (++ready_ == first_.size() - 1) {
+    if (++ready_ == cells_.processes()) {
       if (on_go) queue_.emplace_back(on_go);
       changed_.notify_all();
     }
-    changed_.wait(lock, [this] { return ready_ == first_.size() - 1; });
+    changed_.wait(lock, [this] { return ready_ == cells_.processes(); });
     return true;
   }
 
   PartsOutcome run(const std::function<void()>& program, bool with_host, const std::function<int()>& host) {
-    const auto count = static_cast<std::uint32_t>(first_.size() - 1);
+    const auto count = cells_.processes();
     PartsOutcome outcome;
     std::vector<std::string> names;
     std::vector<std::unique_ptr<comm::Module>> used_modules = std::move(modules);
@@ -136,9 +137,9 @@ class Parts {
       ways.push_back(std::make_unique<Way>(*this, p));
       machines.push_back(std::make_unique<Machine>(options));
     }
-    for (std::uint32_t p = 0; p < count; ++p) parts[p] = Part{p, first_, names, used_modules[p].get(), ways[p].get()};
+    for (std::uint32_t p = 0; p < count; ++p) parts[p] = Part{p, cells_, names, used_modules[p].get(), ways[p].get()};
     overseer_ = std::make_unique<Overseer>(
-        names, first_, options.deadlock_report,
+        names, cells_, options.deadlock_report,
         OverseerActions{
             .send = [&](std::uint32_t part, std::vector<std::byte> note) { receive_note(*machines[part], note); },
             .failed =
@@ -180,7 +181,7 @@ class Parts {
     return outcome;
   }
 
-  std::vector<std::uint32_t> first_;
+  CellMap cells_;
   std::vector<std::unique_ptr<Machine>> machines_;
   std::unique_ptr<Overseer> overseer_;
   std::mutex mutex_;

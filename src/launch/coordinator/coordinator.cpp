@@ -106,9 +106,13 @@ JobResult Coordinator::Inside::run() {
   output_carrier.finish();
   result.reason = failure;
   // By process, not by what was planned: a host program may have chosen another grid.
-  for (const auto& member : members) {
-    const auto& statuses = member->finished.cell_status;
-    result.cell_status.insert(result.cell_status.end(), statuses.begin(), statuses.end());
+  const CellMap& carried = overseer ? overseer->cells() : cells;
+  for (std::uint32_t process = 0; process < members.size() && process < carried.processes(); ++process) {
+    const auto& statuses = members[process]->finished.cell_status;
+    const std::span<const std::uint32_t> here = carried.cells_of(process);
+    if (statuses.empty() || statuses.size() != here.size()) continue;
+    result.cell_status.resize(carried.cells());
+    for (std::size_t i = 0; i < here.size(); ++i) result.cell_status[here[i]] = statuses[i];
   }
   if (result.reason.empty() && result.status == 0) result.status = status_of_cells();
   return std::move(result);
@@ -265,8 +269,7 @@ void Coordinator::Inside::prepare_all() {
   std::vector<HostSpeed> speeds;
   for (const auto& member : members) speeds.push_back(member->speed);
   shares = share_cells(job.cluster, speeds);
-  first_cell = {0};
-  for (const std::uint32_t cells : shares.cells) first_cell.push_back(first_cell.back() + cells);
+  cells = CellMap::consecutive(shares.cells);
   job.text.grid = shares.grid;
   say_shares();
   phase = Phase::preparing;
@@ -322,8 +325,9 @@ void Coordinator::Inside::describe_plan() {
                           : job.reach.addresses.size() == 1 && planned.address == "127.0.0.1"
                               ? "all processes are on this computer"
                               : "by which it reached aprun";
-    planned.first_cell = first_cell[process];
-    planned.cells = shares.cells[process];
+    const std::span<const std::uint32_t> planned_cells = cells.cells_of(process);
+    planned.first_cell = planned_cells.empty() ? 0 : planned_cells.front();
+    planned.cells = static_cast<std::uint32_t>(planned_cells.size());
     planned.threads = std::min(member.speed.threads, planned.cells);
     planned.speed = member.speed.speed;
     tell(process, Refused{"a dry run"});
@@ -335,7 +339,7 @@ void Coordinator::Inside::describe_plan() {
 void Coordinator::Inside::plan_all() {
   Plan plan;
   plan.machine = machine_id;
-  plan.first_cell = first_cell;
+  plan.cells = cells;
   for (const auto& member : members) {
     plan.endpoints.push_back(member->endpoint);
     plan.names.push_back(member->name);
@@ -348,7 +352,7 @@ void Coordinator::Inside::plan_all() {
     deadline.start(end_patience, [this] { too_late(); });
   };
   to_do.suspect = [this](std::uint32_t part, const std::string& why) { suspect(part, why); };
-  overseer.emplace(plan.names, first_cell, job.cluster.options.deadlock_report, std::move(to_do));
+  overseer.emplace(plan.names, cells, job.cluster.options.deadlock_report, std::move(to_do));
   phase = Phase::loading;
   for (std::uint32_t process = 0; process < members.size(); ++process) {
     members[process]->stage = Stage::loading;

@@ -139,7 +139,7 @@ class Coordinator::Inside {
   Phase phase = Phase::calling;
   std::vector<CpuShare> cpu_shares;
   Shares shares;
-  std::vector<std::uint32_t> first_cell;
+  CellMap cells;  // as planned
   std::optional<Overseer> overseer;
   bool all_ended = false;  // the overseer's word: nodes may report
   FileServer files;

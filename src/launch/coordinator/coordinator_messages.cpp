@@ -207,9 +207,9 @@ void Coordinator::Inside::ask_state(std::function<void(MachineState)> answer) {
     is.pid = member.hello.pid;
     is.control = member.hello.local;
     is.endpoint = address_of(member.endpoint);
-    if (process + 1 < first_cell.size()) {
-      is.first_cell = first_cell[process];
-      is.cells = first_cell[process + 1] - first_cell[process];
+    if (process < cells.processes() && !cells.cells_of(process).empty()) {
+      is.first_cell = cells.cells_of(process).front();
+      is.cells = static_cast<std::uint32_t>(cells.cells_of(process).size());
     }
     is.answered = member.stage != Stage::running;
     tell(process, AskState{});

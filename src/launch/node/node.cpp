@@ -460,7 +460,7 @@ int Node::live() {
   });
   Part part;
   part.self = command_.process;
-  part.first_cell = plan.first_cell;
+  part.cells = plan.cells;
   part.names = plan.names;
   part.module = module.get();
   part.supervisor = this;

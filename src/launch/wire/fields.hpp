@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "base/cell_map.hpp"
 
 namespace aplib::launch {
 
@@ -43,6 +44,7 @@ class FieldWriter {
       Field::list(field, *this);
     }
   }
+  void put(const CellMap& cells) { put(cells.words()); }
   void put(const Bytes& bytes) { put_bytes(bytes); }
   void put(std::span<const std::byte> bytes) { put_bytes(bytes); }
   template <class Each>
@@ -83,6 +85,13 @@ class FieldReader {
     } else {
       Field::list(field, *this);
     }
+  }
+  void get(CellMap& into) {
+    std::vector<std::uint32_t> words;
+    get(words);
+    std::optional<CellMap> cells = CellMap::from_words(words);
+    good_ = good_ && cells.has_value();
+    if (cells) into = std::move(*cells);
   }
   void get(Bytes& into) {
     const std::span<const std::byte> bytes = in_.raw(in_.number<std::uint64_t>());

@@ -223,11 +223,11 @@ struct Plan {
   static constexpr auto type = MessageType::plan;
   std::string machine{};  ///< Id of the machine, for the greetings of data connections.
   std::vector<std::string> endpoints{};
-  std::vector<std::uint32_t> first_cell{};
+  CellMap cells{};  ///< Which process carries which cell.
   std::vector<std::string> names{};
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
-    fields(self.machine, self.endpoints, self.first_cell, self.names);
+    fields(self.machine, self.endpoints, self.cells, self.names);
   }
 };
 

@@ -113,7 +113,7 @@ TEST_P(OneSidedHostile, FrameEndsTheMachineWithItsReason) {
   NoOverseer overseer;
   Quiet quiet;
   theirs->start(quiet);
-  const std::vector<std::uint32_t> first{0, 1, 2};
+  const CellMap cells = CellMap::consecutive(std::array<std::uint32_t, 2>{1, 1});
   const std::vector<std::string> names{"ws0", "ws1"};
   comm::Label label = hostile.label;
   label.kind = static_cast<std::uint32_t>(hostile.kind);
@@ -126,7 +126,7 @@ TEST_P(OneSidedHostile, FrameEndsTheMachineWithItsReason) {
     }
   });
   const Report report =
-      run_part(machine, [] { static_cast<void>(receive()); }, Part{0, first, names, ours.get(), &overseer}, false, {});
+      run_part(machine, [] { static_cast<void>(receive()); }, Part{0, cells, names, ours.get(), &overseer}, false, {});
   over = true;
   peer.join();
   EXPECT_EQ(report.exit_status, static_cast<int>(ExitStatus::peer_lost));

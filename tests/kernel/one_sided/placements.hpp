@@ -26,13 +26,20 @@ struct Placement {
   comm::LoopFaults faults;
   std::unique_ptr<comm::ModuleKind> (*kind)();  ///< Not by loop, but by this module.
   std::string provider = {};                    ///< Of module rdma.
+  bool in_turns = false;                        ///< The parts' cells do not follow each other.
 
   friend void PrintTo(const Placement& placement, std::ostream* out) { *out << placement.name; }
 };
 
 inline void run_on(const Placement& placement, const std::function<void()>& program, std::uint64_t seed = 1) {
   if (placement.parts.empty()) return run_well({placement.grid, placement.threads}, program);
-  Parts parts(placement.grid, placement.parts, placement.threads, placement.faults, seed);
+  CellMap map = CellMap::consecutive(placement.parts);
+  if (placement.in_turns) {
+    std::vector<std::uint32_t> process_of_cell;
+    for (std::uint32_t c = 0; c < map.cells(); ++c) process_of_cell.push_back(c % map.processes());
+    map = CellMap::of(map.processes(), process_of_cell);
+  }
+  Parts parts(placement.grid, map, placement.threads, placement.faults, seed);
   if (placement.kind != nullptr) {
     const std::unique_ptr<comm::ModuleKind> kind = placement.kind();
     comm::test::KindNet net(*kind, static_cast<std::uint32_t>(placement.parts.size()),
@@ -54,6 +61,7 @@ inline std::vector<Placement> placements() {
       {"per_cell", {2, 2}, Options::threads_per_cell, {}, {}, nullptr},
       {"two_parts", {2, 1}, 1, {1, 1}, {}, nullptr},
       {"three_parts", {3, 3}, 2, {4, 1, 4}, {.delay_polls_max = 3, .piece_bytes_max = 3000}, nullptr},
+      {"three_parts_in_turns", {3, 3}, 2, {3, 3, 3}, {.delay_polls_max = 3}, nullptr, {}, true},
       {"parts_that_hold_back", {2, 2}, 2, {2, 2}, {.piece_bytes_max = 20'000, .hold_back_bytes = 4096}, nullptr},
       {"parts_over_tcp", {2, 2}, 1, {2, 1, 1}, {}, comm::tcp_kind},
   };

@@ -99,9 +99,9 @@ TEST(Parts, LargeOnesGoStraightIntoAWaitingBuffer) {
 }
 
 /// Sums of numbers whose order of addition shows.
-std::vector<std::uint64_t> sums_on(const std::vector<std::uint32_t>& cells, Grid grid, std::uint32_t threads) {
+std::vector<std::uint64_t> sums_with(const CellMap& map, Grid grid, std::uint32_t threads) {
   std::array<std::uint64_t, 3> bits{};
-  Parts parts(grid, cells, threads);
+  Parts parts(grid, map, threads);
   expect_well(parts.run([&] {
     const double mine = 1.0 / (me() + 3.0) * (me() % 2 == 0 ? 1e10 : -1e-3);
     const std::array<double, 3> results{reduce_sum(mine), reduce_sum(mine, Scope::row),
@@ -114,6 +114,17 @@ std::vector<std::uint64_t> sums_on(const std::vector<std::uint32_t>& cells, Grid
   return {bits.begin(), bits.end()};
 }
 
+std::vector<std::uint64_t> sums_on(const std::vector<std::uint32_t>& cells, Grid grid, std::uint32_t threads) {
+  return sums_with(CellMap::consecutive(cells), grid, threads);
+}
+
+/// Cell c is carried by process c modulo their number.
+CellMap in_turns(std::uint32_t cells, std::uint32_t processes) {
+  std::vector<std::uint32_t> process_of_cell;
+  for (std::uint32_t c = 0; c < cells; ++c) process_of_cell.push_back(c % processes);
+  return CellMap::of(processes, process_of_cell);
+}
+
 TEST(Parts, SumsAreTheSameBitsOnAnyPlacement) {
   const Grid grid{4, 3};
   const auto one = sums_on({12}, grid, 1);
@@ -122,6 +133,52 @@ TEST(Parts, SumsAreTheSameBitsOnAnyPlacement) {
   EXPECT_EQ(sums_on({5, 4, 3}, grid, 2), one);
   EXPECT_EQ(sums_on({1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, grid, 1), one);
   EXPECT_EQ(sums_on({4, 0, 8}, grid, 1), one);
+  EXPECT_EQ(sums_with(in_turns(12, 2), grid, 2), one);
+  EXPECT_EQ(sums_with(in_turns(12, 5), grid, 1), one);
+  const std::vector<std::uint32_t> mixed{2, 2, 0, 0, 0, 1, 0, 2, 1, 1, 1, 0};
+  EXPECT_EQ(sums_with(CellMap::of(3, mixed), grid, 2), one);
+}
+
+// 260 cells in turns: each process has as many pieces of the tree as cells.
+TEST(Parts, ManyPiecesOfTheTreeCross) {
+  const Grid grid{20, 13};
+  EXPECT_EQ(sums_with(in_turns(260, 3), grid, 2), sums_on({260}, grid, 2));
+}
+
+TEST(Parts, AProcessCarriesAnyCells) {
+  Parts parts({4, 2}, in_turns(8, 3), 2);
+  const PartsOutcome outcome = parts.run([] {
+    const std::uint32_t cells = this_machine::cell_count();
+    EXPECT_EQ(this_cell::x() + this_cell::y() * 4, me());
+    for (std::uint32_t to = 0; to < cells; ++to) send(cell(to), me() * 100 + to);
+    for (std::uint32_t from = 0; from < cells; ++from)
+      EXPECT_EQ(receive({.cell = cell(from)}).as<std::uint32_t>(), from * 100 + me());
+    for (std::uint32_t root = 0; root < cells; ++root) {
+      std::array<std::byte, 100> news{};
+      if (me() == root) news.fill(std::byte(root + 1));
+      broadcast(cell(root), news);
+      EXPECT_EQ(news.back(), std::byte(root + 1));
+    }
+    status::post(1 << me());
+    barrier();
+    EXPECT_EQ(status::combined(), 0xff);
+    this_task::exit(static_cast<int>(me()) + 1);
+  });
+  EXPECT_EQ(outcome.failure(), "");
+  EXPECT_TRUE(outcome.over);
+  // Statuses are told in the order of the process's cells.
+  EXPECT_EQ(outcome.reports[0].cell_status, (std::vector<int>{1, 4, 7}));
+  EXPECT_EQ(outcome.reports[1].cell_status, (std::vector<int>{2, 5, 8}));
+  EXPECT_EQ(outcome.reports[2].cell_status, (std::vector<int>{3, 6}));
+}
+
+TEST(Parts, ALostProcessIsNamedWithItsCells) {
+  Parts parts({3, 2}, in_turns(6, 2));
+  const PartsOutcome outcome = parts.run([&] {
+    if (me() == 0) parts.lose(1, "somebody pulled the plug");
+    static_cast<void>(receive());
+  });
+  EXPECT_EQ(outcome.failure(), "ws1 (cells 1, 3, 5) is lost: somebody pulled the plug; the machine stops");
 }
 
 TEST(Parts, CollectivesOfEveryKind) {

@@ -3,6 +3,7 @@
 // then a process dies in the middle. Whatever the seed: all arrives, in order, with the right sums; or there is one clear failure, and all ends.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -24,7 +25,8 @@ std::uint64_t first_seed() { return testing_support::number_from_environment("TE
 /// The same draws on every cell: what all do together.
 struct Plan {
   Grid grid{1, 1};
-  std::vector<std::uint32_t> cells;
+  std::vector<std::uint32_t> cells;  ///< How many each process carries,
+  CellMap map;                       ///< and which.
   std::uint32_t threads = 1;
   comm::LoopFaults faults;
   std::uint32_t rounds = 0;
@@ -49,6 +51,13 @@ struct Plan {
     faults.capacity_bytes = below(2) == 0 ? 256 * 1024 : 500 + below(5000);
     faults.hold_back_bytes = below(2) == 0 ? 0 : 200;
     rounds = 6 + below(6);
+    map = CellMap::consecutive(cells);
+    if (below(2) == 0) {  // dealt out like cards
+      std::vector<std::uint32_t> process_of_cell;
+      for (std::uint32_t c = 0; c < count; ++c) process_of_cell.push_back(map.process_of(c));
+      std::ranges::shuffle(process_of_cell, draw);
+      map = CellMap::of(processes, process_of_cell);
+    }
   }
 };
 
@@ -115,7 +124,7 @@ TEST(Simulation, AllArrivesWhateverTheNetworkDoes) {
   for (std::uint64_t seed = first_seed(); seed < first_seed() + seeds; ++seed) {
     SCOPED_TRACE(testing::Message() << "TEST_SEED=" << seed);
     const Plan plan(seed);
-    Parts parts(plan.grid, plan.cells, plan.threads, plan.faults, seed);
+    Parts parts(plan.grid, plan.map, plan.threads, plan.faults, seed);
     const PartsOutcome outcome = parts.run([&] { program(plan, [](std::uint32_t) {}); });
     ASSERT_EQ(outcome.failure(), "");
     ASSERT_EQ(outcome.status, 0);
@@ -130,7 +139,7 @@ TEST(Simulation, DeathAtAnyMomentIsOneFailureAndAnEnd) {
     SCOPED_TRACE(testing::Message() << "TEST_SEED=" << seed);
     const Plan plan(seed + 1000);
     std::mt19937_64 draw(seed);
-    Parts parts(plan.grid, plan.cells, plan.threads, plan.faults, seed);
+    Parts parts(plan.grid, plan.map, plan.threads, plan.faults, seed);
     const auto victim = static_cast<std::uint32_t>(draw() % plan.cells.size());
     const auto moment = static_cast<std::uint32_t>(draw() % plan.rounds);
     const auto killer = static_cast<std::uint32_t>(draw() % plan.grid.count());

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 #include <random>
 #include <string>
@@ -56,7 +57,7 @@ std::map<MessageType, Bytes> one_of_each(const Bytes& piece) {
   add(MeasureSpeed{1, 2.0, "cmd", "auto", true, {1, 2}});
   add(some_prepare());
   add(FilePiece{"", true, piece});
-  add(Plan{"id", {"a:1", "b:2"}, {0, 2, 4}, {"a", "b"}});
+  add(Plan{"id", {"a:1", "b:2"}, CellMap::consecutive(std::array<std::uint32_t, 2>{2, 2}), {"a", "b"}});
   add(Go{});
   add(Written{9});
   add(InputPiece{0, false, piece});
