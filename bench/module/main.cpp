@@ -15,7 +15,7 @@
 #include <stdexcept>
 
 #include "../apbench/measure.hpp"
-#include "comm/kinds.hpp"
+#include "comm/kind.hpp"
 #include "end.hpp"
 #include "two_processes.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // ModuleKind: a module as a host knows it before any machine is there. From kind to module in three steps, because each process must know the others' endpoints first:
 //
-//   const ModuleKind& kind = ...;                        // built in or from a plug-in (kinds.hpp)
+//   const ModuleKind& kind = ...;                        // one of find_modules()
 //   if (auto why = kind.unusable(settings)) ...          // "no RDMA device"
 //   std::unique_ptr<Port> port = kind.open(settings);    // listens; port->endpoint() goes to the others
 //   std::unique_ptr<Module> module = port->join(...);    // theirs are known: the module
@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -73,5 +74,30 @@ class ModuleKind {
   /// Can two processes with these endpoints exchange frames by it? The same answer on both sides, given (a, b) or (b, a).
   [[nodiscard]] virtual bool joins(const std::string& endpoint, const std::string& other) const = 0;
 };
+
+// The kinds of modules that this host has.
+// One function per kind of ours, in its own folder: tcp, rdma, shm. Each is made a plug-in (src/comm/CMakeLists.txt):
+// processes find it there, by find_modules(), and do not link it.
+[[nodiscard]] std::unique_ptr<ModuleKind> tcp_kind();
+[[nodiscard]] std::unique_ptr<ModuleKind> rdma_kind();  ///< Only where libfabric was there at build time.
+[[nodiscard]] std::unique_ptr<ModuleKind> shm_kind();
+
+/// A plug-in file, and what it is: a kind, or not.
+struct FoundModule {
+  std::string file;                  ///< "/usr/lib/aplib/modules/tcp.so".
+  std::unique_ptr<ModuleKind> kind;  ///< Null: refused.
+  std::string refusal{};             ///< Why: "built for plug-in interface 3.0, this APlib has 1.0: rebuild it".
+};
+
+/// Opens the plug-ins of the folders in `module_path` (option module-path, "FOLDER:FOLDER"), and then of lib/aplib/modules beside the running program's bin/. The first of a name wins, later ones
+/// are refused. In the order of rank, best first, refused ones last. What is opened stays in the process. Costs a dlopen() each: once per process, at its start.
+/// `only`: a name; others are not opened where the file's name tells (NAME.so). Call from: any thread. Throws nothing but for memory: what is wrong with a file is its refusal.
+[[nodiscard]] std::vector<FoundModule> find_modules(const std::string& module_path, const std::string& only = {});
+
+/// The kind of that name; null: there is none.
+[[nodiscard]] const ModuleKind* kind_of(std::span<const FoundModule> found, const std::string& name);
+
+/// What to tell a person who asked for a module that is not there or was refused: "there is no module "tpc"; did you mean "tcp"? Known: shm, rdma, tcp".
+[[nodiscard]] std::string unknown_module(std::span<const FoundModule> found, const std::string& name);
 
 }  // namespace aplib::comm

@@ -48,4 +48,8 @@ void set_tls_secret(ssl_st* ssl, std::span<const std::byte, 32> secret);
 /// What the library complains about on this thread, for people; forgets it.
 std::string take_tls_error();
 
+/// A new connection on a non-blocking socket, which stays the caller's: as SSL_set_fd(), but a closed connection is an
+/// error and never a signal (SIGPIPE). Free with SSL_free(). Throws Error(exhausted).
+[[nodiscard]] ssl_st* make_tls_on_socket(ssl_ctx_st* context, int socket);
+
 }  // namespace aplib::comm

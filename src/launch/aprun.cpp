@@ -149,7 +149,7 @@ int list_modules(const Options& options) {
                                 .provider = options.provider};
   const std::vector<comm::FoundModule> found = comm::find_modules(options.module_path);
   fmt::print("{}", module_table(found, here));
-  for (const std::string& name : comm::wished_modules(options.module))
+  for (const std::string& name : comm::mixed::wished_modules(options.module))
     if (comm::kind_of(found, name) == nullptr) throw Error(Errc::bad_option, comm::unknown_module(found, name));
   return 0;
 }

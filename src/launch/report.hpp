@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "aplib/options.hpp"
-#include "comm/kinds.hpp"
+#include "comm/kind.hpp"
 #include "kernel/program_summary.hpp"
 
 namespace aplib::launch {

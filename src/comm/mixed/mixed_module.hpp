@@ -7,16 +7,49 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "comm/bell.hpp"
-#include "comm/mixed/sleeper.hpp"
 #include "comm/module.hpp"
 
-namespace aplib::comm {
+namespace aplib::comm::mixed {
+
+/// Sleeps in the wait() of a module that has no descriptor, on a thread of its own, and rings a bell for those who sleep on several modules. Such a sleep costs two more switches of
+/// threads: it is the way out for modules whose library has nothing to wait on together with others.
+/// Thread safety: arm() and disarm(), any thread.
+class Sleeper {
+ public:
+  /// Both outlive it. Throws Error(exhausted).
+  Sleeper(Module& module, Bell& bell);
+  ~Sleeper();
+  Sleeper(const Sleeper&) = delete;
+  Sleeper& operator=(const Sleeper&) = delete;
+
+  /// From now on the bell rings when the module's wait() ends.
+  void arm();
+  void disarm() noexcept;
+
+ private:
+  void run() noexcept;
+  void end_wait() noexcept;
+
+  Module& module_;
+  Bell& bell_;
+  std::mutex lock_;
+  std::condition_variable changed_;
+  std::uint32_t armed_ = 0;
+  std::uint64_t orders_ = 0;  // Each arm() is one to look at the module once more.
+  bool waiting_ = false;      // The thread is in the module's wait(), or on its way there or back.
+  bool recalled_ = false;     // That wait() was ended by us, and tells nothing of the module.
+  bool closing_ = false;
+  std::thread thread_;
+};
 
 class MixedModule final : public Module {
  public:
@@ -103,4 +136,4 @@ class MixedModule final : public Module {
 /// The same of any module: without a mixture it is the one itself.
 [[nodiscard]] const Module& in_charge_of(const Module& module, Peer peer);
 
-}  // namespace aplib::comm
+}  // namespace aplib::comm::mixed

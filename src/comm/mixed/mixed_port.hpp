@@ -13,7 +13,20 @@
 
 #include "comm/kind.hpp"
 
-namespace aplib::comm {
+namespace aplib::comm::mixed {
+
+/// The endpoints of one process, one for each module by which it can be reached, as one text:
+/// "shm=4f1c;tcp=10.0.0.1:5100".
+struct NamedEndpoint {
+  std::string module;
+  std::string endpoint;
+};
+
+[[nodiscard]] std::string join_endpoints(const std::vector<NamedEndpoint>& endpoints);
+/// What makes no sense in it is left out.
+[[nodiscard]] std::vector<NamedEndpoint> split_endpoints(std::string_view list);
+/// That of one module; empty: there is none.
+[[nodiscard]] std::string endpoint_of(std::string_view list, std::string_view module);
 
 class MixedPort final : public Port {
  public:
@@ -51,4 +64,4 @@ class MixedPort final : public Port {
 /// The names in a wish; none: "auto".
 [[nodiscard]] std::vector<std::string> wished_modules(std::string_view wish);
 
-}  // namespace aplib::comm
+}  // namespace aplib::comm::mixed

@@ -10,7 +10,7 @@
 
 APLIB_COMM_REQUIRE(1, 0);
 
-namespace aplib::comm {
+namespace aplib::comm::plugin {
 namespace {
 
 aplib_comm_label to_c(const Label& label) {
@@ -52,7 +52,7 @@ class HostReceiver final : public Receiver {
 };
 
 }  // namespace
-}  // namespace aplib::comm
+}  // namespace aplib::comm::plugin
 
 // What the interface only names.
 struct aplib_comm_port {
@@ -62,11 +62,11 @@ struct aplib_comm_port {
 
 struct aplib_comm_module {
   // First, as it ends last: the module's destructor may still call it.
-  std::unique_ptr<aplib::comm::HostReceiver> receiver;
+  std::unique_ptr<aplib::comm::plugin::HostReceiver> receiver;
   std::unique_ptr<aplib::comm::Module> module;
 };
 
-namespace aplib::comm {
+namespace aplib::comm::plugin {
 
 struct Exporter::Functions {
   /// What `call` returns, or the status of what it throws.
@@ -274,4 +274,4 @@ Exporter::Exporter(std::unique_ptr<ModuleKind> kind)
   plugin_.read = Functions::read;
 }
 
-}  // namespace aplib::comm
+}  // namespace aplib::comm::plugin

@@ -8,7 +8,7 @@
 #include "aplib/comm_module.h"
 #include "comm/kind.hpp"
 
-namespace aplib::comm {
+namespace aplib::comm::plugin {
 
 class Exporter {
  public:
@@ -28,4 +28,4 @@ class Exporter {
   aplib_comm_plugin plugin_{};
 };
 
-}  // namespace aplib::comm
+}  // namespace aplib::comm::plugin

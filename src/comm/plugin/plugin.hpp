@@ -8,7 +8,7 @@
 
 #include "aplib/comm_module.h"
 
-namespace aplib::comm {
+namespace aplib::comm::plugin {
 
 class Plugin {
  public:
@@ -28,4 +28,12 @@ class Plugin {
   aplib_comm_plugin known_{};
 };
 
-}  // namespace aplib::comm
+struct OpenedPlugin {
+  const aplib_comm_plugin* exported = nullptr;  ///< Null: refused. Valid for the life of the process.
+  std::string refusal{};                        ///< Why: "it is no shared object (ELF)".
+};
+
+/// Opens a plug-in file. What can be told before its code runs is checked first; then it runs its constructors, and checks what it exports. One that was accepted stays open for the life of the process. Call from: any thread.
+[[nodiscard]] OpenedPlugin open_plugin(const std::string& file);
+
+}  // namespace aplib::comm::plugin

@@ -9,7 +9,7 @@
 
 #include "aplib/error.hpp"
 
-namespace aplib::comm {
+namespace aplib::comm::plugin {
 namespace {
 
 std::int32_t status_of(Errc code) noexcept {
@@ -76,4 +76,4 @@ void put_text(const std::string& text, char* into, std::size_t bytes) noexcept {
   put(text.data(), text.size(), into, bytes);
 }
 
-}  // namespace aplib::comm
+}  // namespace aplib::comm::plugin

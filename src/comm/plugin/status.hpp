@@ -7,7 +7,7 @@
 
 #include "aplib/comm_module.h"
 
-namespace aplib::comm {
+namespace aplib::comm::plugin {
 
 /// The status of the exception in flight, with its text in `error`. Call inside a catch block.
 [[nodiscard]] std::int32_t status_of_exception(aplib_comm_error* error) noexcept;
@@ -23,4 +23,4 @@ struct ErrorText : aplib_comm_error {
   ErrorText() noexcept { text[0] = '\0'; }  // Only that: it is made for each send().
 };
 
-}  // namespace aplib::comm
+}  // namespace aplib::comm::plugin

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "aplib/error.hpp"
-#include "comm/kinds.hpp"
+#include "comm/kind.hpp"
 #include "comm/rdma/fabric.hpp"
 #include "comm/rdma/rdma_module.hpp"
 

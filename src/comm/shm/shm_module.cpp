@@ -12,7 +12,7 @@
 
 #include "aplib/error.hpp"
 #include "aplib/version.hpp"
-#include "comm/kinds.hpp"
+#include "comm/kind.hpp"
 #include "comm/shm/bell.hpp"
 #include "comm/shm/link.hpp"
 #include "comm/shm/remote_memory.hpp"

@@ -9,10 +9,10 @@
 #include <exception>
 #include <utility>
 
-#include "comm/tcp/socket_options.hpp"
-#include "comm/tcp/tls_socket.hpp"
+#include "comm/tcp/stream.hpp"
+#include "comm/tls.hpp"
 
-namespace aplib::comm {
+namespace aplib::comm::tcp {
 namespace {
 
 using boost::system::error_code;
@@ -164,7 +164,7 @@ void Entrance::finish(Outcome outcome, std::string words) {
       result.words = describe(error);
     } else {
       prepare_for_frames(socket);
-      result.stream = std::make_unique<TcpStream>(socket, ssl_.release());
+      result.stream = std::make_unique<Stream>(socket, ssl_.release());
     }
   }
   if (!result.stream) {
@@ -174,4 +174,4 @@ void Entrance::finish(Outcome outcome, std::string words) {
   done(std::move(result));
 }
 
-}  // namespace aplib::comm
+}  // namespace aplib::comm::tcp

@@ -22,7 +22,7 @@
 #include "comm/tcp/stream.hpp"
 #include "comm/tls.hpp"
 
-namespace aplib::comm {
+namespace aplib::comm::tcp {
 
 /// One thread: that of its io_context. Keeps itself alive until `done` was called, which happens once.
 class Entrance : public std::enable_shared_from_this<Entrance> {
@@ -36,7 +36,7 @@ class Entrance : public std::enable_shared_from_this<Entrance> {
   };
   struct Result {
     Outcome outcome = Outcome::failed;
-    std::unique_ptr<TcpStream> stream{};
+    std::unique_ptr<Stream> stream{};
     Introduction peer{};
     std::string words{};
     bool greeted = false;  ///< It has proved itself.
@@ -81,4 +81,4 @@ class Entrance : public std::enable_shared_from_this<Entrance> {
   std::unique_ptr<ssl_st, FreeTls> ssl_;
 };
 
-}  // namespace aplib::comm
+}  // namespace aplib::comm::tcp

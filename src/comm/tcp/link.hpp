@@ -26,7 +26,7 @@
 #include "comm/tcp/poller.hpp"
 #include "comm/tcp/stream.hpp"
 
-namespace aplib::comm {
+namespace aplib::comm::tcp {
 
 class Link {
  public:
@@ -66,7 +66,7 @@ class Link {
   /// Their call is the one: idle or calling become gathering. False: it is not idle, nor calling while `instead_of_ours`.
   [[nodiscard]] bool gather(bool instead_of_ours);
   /// All streams are there. What was queued goes out. False: it was over.
-  bool connect(std::vector<std::unique_ptr<TcpStream>> streams);
+  bool connect(std::vector<std::unique_ptr<Stream>> streams);
   /// It cannot be connected.
   void give_up(const std::string& why);
   /// Has the other host acknowledged something of what is on its way within `timeout`? Otherwise the link is lost. Returns whether anything is on its way, or was sent since the last call.
@@ -100,7 +100,7 @@ class Link {
 
  private:
   struct Lane {
-    std::unique_ptr<TcpStream> stream;
+    std::unique_ptr<Stream> stream;
     OutQueue out{};
     bool full = false;                                    // The system took no more when it was last asked.
     bool reading = false;                                 // The polling thread wants to know when something comes.
@@ -154,7 +154,7 @@ class Link {
   // The polling thread, without lock_.
   Reading read_first(std::string& why);
   Reading read_lane(std::size_t number, std::string& why);
-  Reading judge(TcpStream& stream, const TcpStream::Result& result, std::string& why) const;
+  Reading judge(Stream& stream, const Stream::Result& result, std::string& why) const;
   void finish(Receiver& receiver, const std::optional<std::string>& why);
   void pause(bool pause) noexcept;
 
@@ -186,4 +186,4 @@ class Link {
   std::atomic<std::uint64_t> writes_ = 0;
 };
 
-}  // namespace aplib::comm
+}  // namespace aplib::comm::tcp

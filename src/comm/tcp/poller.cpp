@@ -15,7 +15,7 @@
 
 #include "aplib/error.hpp"
 
-namespace aplib::comm {
+namespace aplib::comm::tcp {
 namespace {
 
 void ring(int bell) noexcept {
@@ -121,4 +121,4 @@ std::vector<Link*> Poller::take_writers() {
   return std::exchange(writers_, {});
 }
 
-}  // namespace aplib::comm
+}  // namespace aplib::comm::tcp

@@ -14,7 +14,7 @@
 
 #include "comm/bell.hpp"
 
-namespace aplib::comm {
+namespace aplib::comm::tcp {
 
 class Link;
 
@@ -67,4 +67,4 @@ class Poller {
   std::vector<Link*> writers_;
 };
 
-}  // namespace aplib::comm
+}  // namespace aplib::comm::tcp

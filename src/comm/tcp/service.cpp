@@ -22,11 +22,11 @@
 #include <vector>
 
 #include "aplib/error.hpp"
-#include "comm/tcp/endpoint.hpp"
+#include "comm/tcp/address.hpp"
 #include "comm/tcp/entrance.hpp"
-#include "comm/tcp/socket_options.hpp"
+#include "comm/tcp/stream.hpp"
 
-namespace aplib::comm {
+namespace aplib::comm::tcp {
 namespace {
 
 namespace asio = boost::asio;
@@ -51,7 +51,7 @@ struct Service::State {
     Peer peer;
     asio::steady_timer limit;
     asio::steady_timer pause;
-    std::vector<std::unique_ptr<TcpStream>> streams;
+    std::vector<std::unique_ptr<Stream>> streams;
     std::size_t arrived = 0;
     std::string trouble;
   };
@@ -59,12 +59,12 @@ struct Service::State {
   struct Gathering {
     explicit Gathering(State& owner) : limit(owner.io) {}
     asio::steady_timer limit;
-    std::vector<std::unique_ptr<TcpStream>> streams;
+    std::vector<std::unique_ptr<Stream>> streams;
     std::vector<bool> expected;
     std::size_t arrived = 0;
   };
 
-  State(Service& service, TcpSettings& given, std::span<const std::unique_ptr<Link>> all);
+  State(Service& service, Settings& given, std::span<const std::unique_ptr<Link>> all);
 
   void run() noexcept;
   void accept();
@@ -85,7 +85,7 @@ struct Service::State {
   void refuse() { service_.refused_.fetch_add(1, std::memory_order_relaxed); }
 
   Service& service_;
-  TcpSettings settings;
+  Settings settings;
   std::span<const std::unique_ptr<Link>> links;
   std::optional<TlsContext> tls;
   std::vector<Endpoint> endpoints;
@@ -101,7 +101,7 @@ struct Service::State {
   std::thread thread;
 };
 
-Service::State::State(Service& service, TcpSettings& given, std::span<const std::unique_ptr<Link>> all)
+Service::State::State(Service& service, Settings& given, std::span<const std::unique_ptr<Link>> all)
     : service_(service), settings(std::move(given)), links(all) {
   if (settings.secure == Secure::tls) tls.emplace();
   for (Peer peer = 0; peer < links.size(); ++peer) {
@@ -247,7 +247,7 @@ void Service::State::answered(Entrance::Result result, bool taken) {
   }
   gathering.streams[result.peer.stream] = std::move(result.stream);
   if (++gathering.arrived < gathering.streams.size()) return;
-  std::vector<std::unique_ptr<TcpStream>> streams = std::move(gathering.streams);
+  std::vector<std::unique_ptr<Stream>> streams = std::move(gathering.streams);
   gatherings.erase(found);
   links[result.peer.self]->connect(std::move(streams));
 }
@@ -367,7 +367,7 @@ void Service::State::look() {
   });
 }
 
-Service::Service(TcpSettings& settings, std::span<const std::unique_ptr<Link>> links)
+Service::Service(Settings& settings, std::span<const std::unique_ptr<Link>> links)
     : state_(std::make_unique<State>(*this, settings, links)) {}
 
 Service::~Service() { stop(); }
@@ -391,4 +391,4 @@ void Service::begin_looking() {
   asio::post(state_->io, [state = state_.get()] { state->look(); });
 }
 
-}  // namespace aplib::comm
+}  // namespace aplib::comm::tcp

@@ -10,14 +10,14 @@
 
 #include "comm/module.hpp"
 #include "comm/tcp/link.hpp"
-#include "comm/tcp/settings.hpp"
+#include "comm/tcp/tcp_module.hpp"
 
-namespace aplib::comm {
+namespace aplib::comm::tcp {
 
 class Service {
  public:
   /// The links by peer; that of the process itself is not used. Both outlive the service. Takes the listener out of the settings. Throws Error.
-  Service(TcpSettings& settings, std::span<const std::unique_ptr<Link>> links);
+  Service(Settings& settings, std::span<const std::unique_ptr<Link>> links);
   /// Stops, without waiting for anything: connections in the making end.
   ~Service();
   Service(const Service&) = delete;
@@ -43,4 +43,4 @@ class Service {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace aplib::comm
+}  // namespace aplib::comm::tcp

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "comm/tcp/stream.hpp"
 
+#include <fcntl.h>
 #include <linux/sockios.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
@@ -17,10 +19,66 @@
 
 #include "comm/tls.hpp"
 
-namespace aplib::comm {
+namespace aplib::comm::tcp {
+namespace {
+
+// Between processes of one host what is on the way should stay in the caches: with the system's own choice, which grows to megabytes, 1 MiB messages are a third slower.
+constexpr int buffer_within_host = 128 * 1024;
+
+// What a system does not know is left out: it costs speed or time until a death is seen, nothing else.
+void set(int socket, int level, int option, int value) noexcept {
+  ::setsockopt(socket, level, option, &value, sizeof value);
+}
+
+/// Both ends have one address.
+bool within_host(int socket) noexcept {
+  sockaddr_storage own{};
+  sockaddr_storage other{};
+  socklen_t own_bytes = sizeof own;
+  socklen_t other_bytes = sizeof other;
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &own_bytes) != 0 ||
+      ::getpeername(socket, reinterpret_cast<sockaddr*>(&other), &other_bytes) != 0)
+    return false;
+  if (own.ss_family == AF_INET6) {
+    return std::memcmp(&reinterpret_cast<const sockaddr_in6&>(own).sin6_addr,
+                       &reinterpret_cast<const sockaddr_in6&>(other).sin6_addr, sizeof(in6_addr)) == 0;
+  }
+  return reinterpret_cast<const sockaddr_in&>(own).sin_addr.s_addr ==
+         reinterpret_cast<const sockaddr_in&>(other).sin_addr.s_addr;
+}
+
+}  // namespace
+
+void prepare_socket(int socket, std::chrono::milliseconds timeout) noexcept {
+  set(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  // Half the time of quiet, then probes.
+  constexpr int probes = 5;
+  const int seconds = std::max(static_cast<int>(std::chrono::ceil<std::chrono::seconds>(timeout).count()), 2);
+  set(socket, IPPROTO_TCP, TCP_KEEPIDLE, std::max(seconds / 2, 1));
+  set(socket, IPPROTO_TCP, TCP_KEEPINTVL, std::max(seconds / 2 / probes, 1));
+  set(socket, IPPROTO_TCP, TCP_KEEPCNT, probes);
+  set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(timeout.count()));
+}
+
+void prepare_for_frames(int socket) noexcept {
+  set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
+  if (within_host(socket)) {
+    set(socket, SOL_SOCKET, SO_SNDBUF, buffer_within_host);
+    set(socket, SOL_SOCKET, SO_RCVBUF, buffer_within_host);
+  }
+  ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) | O_NONBLOCK);
+}
+
+std::chrono::microseconds round_trip(int socket) noexcept {
+  tcp_info info{};
+  socklen_t bytes = sizeof info;
+  if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return {};
+  return std::chrono::microseconds(info.tcpi_rtt);
+}
 
 /// The library's object is one thread's at a time, also for one that reads and one that writes: held for one record only.
-struct TcpStream::Tls {
+struct Stream::Tls {
   static constexpr std::size_t record_bytes = 16 * 1024;
   static constexpr std::uint32_t records_per_key = 1U << 22U;  // AES-GCM: RFC 8446, 5.5, with room to spare
 
@@ -37,20 +95,20 @@ struct TcpStream::Tls {
   std::array<std::byte, record_bytes> gathered;
 };
 
-TcpStream::TcpStream(int socket, ssl_st* ssl) : socket_(socket), tls_(ssl != nullptr ? new Tls(ssl) : nullptr) {
+Stream::Stream(int socket, ssl_st* ssl) : socket_(socket), tls_(ssl != nullptr ? new Tls(ssl) : nullptr) {
   // The first frames may have come together with the end of the handshake.
   ahead_ = ssl != nullptr && SSL_has_pending(ssl) == 1;
 }
 
-TcpStream::~TcpStream() { ::close(socket_); }
+Stream::~Stream() { ::close(socket_); }
 
-TcpStream::Result TcpStream::fail(int error) noexcept {
+Stream::Result Stream::fail(int error) noexcept {
   int none = 0;
   error_.compare_exchange_strong(none, error);
   return {Kind::failed};
 }
 
-TcpStream::Result TcpStream::read(std::span<const iovec> pieces) noexcept {
+Stream::Result Stream::read(std::span<const iovec> pieces) noexcept {
   if (tls_) return read_tls(pieces);
   ssize_t bytes;
   do {
@@ -68,7 +126,7 @@ TcpStream::Result TcpStream::read(std::span<const iovec> pieces) noexcept {
   return errno == EAGAIN || errno == EWOULDBLOCK ? Result{Kind::not_now} : fail(errno);
 }
 
-TcpStream::Result TcpStream::write(std::span<const iovec> pieces) noexcept {
+Stream::Result Stream::write(std::span<const iovec> pieces) noexcept {
   if (tls_) return write_tls(pieces);
   ssize_t bytes;
   do {
@@ -86,7 +144,7 @@ TcpStream::Result TcpStream::write(std::span<const iovec> pieces) noexcept {
 }
 
 /// Decrypts into the pieces, record by record, until they are full or the socket has no more. One call of the library may need the system none or several times; it counts as one.
-TcpStream::Result TcpStream::read_tls(std::span<const iovec> pieces) noexcept {
+Stream::Result Stream::read_tls(std::span<const iovec> pieces) noexcept {
   std::size_t all = 0;
   ahead_ = false;
   for (const iovec& piece : pieces) {
@@ -128,7 +186,7 @@ TcpStream::Result TcpStream::read_tls(std::span<const iovec> pieces) noexcept {
 }
 
 /// Encrypts and sends, one record per round, until the socket takes no more. Small pieces are gathered, so that a record is as full as can be.
-TcpStream::Result TcpStream::write_tls(std::span<const iovec> pieces) noexcept {
+Stream::Result Stream::write_tls(std::span<const iovec> pieces) noexcept {
   std::size_t all = 0;
   std::size_t skip = 0;  // Bytes of pieces[0] that are sent.
   while (!pieces.empty()) {
@@ -182,16 +240,16 @@ TcpStream::Result TcpStream::write_tls(std::span<const iovec> pieces) noexcept {
   return {Kind::moved, all};
 }
 
-long TcpStream::unacknowledged() const noexcept {
+long Stream::unacknowledged() const noexcept {
   int bytes = 0;
   return ::ioctl(socket_, SIOCOUTQ, &bytes) == 0 ? bytes : -1;
 }
 
-void TcpStream::end_writing() noexcept { ::shutdown(socket_, SHUT_WR); }
+void Stream::end_writing() noexcept { ::shutdown(socket_, SHUT_WR); }
 
-void TcpStream::break_off() noexcept { ::shutdown(socket_, SHUT_RDWR); }
+void Stream::break_off() noexcept { ::shutdown(socket_, SHUT_RDWR); }
 
-std::string TcpStream::failure() const {
+std::string Stream::failure() const {
   const int error = error_.load();
   return error < 0 ? "TLS: " + tls_->failure : describe_connection_error(error);
 }
@@ -204,4 +262,4 @@ std::string describe_connection_error(int error) {
   return text;
 }
 
-}  // namespace aplib::comm
+}  // namespace aplib::comm::tcp

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// TcpStream: one connection after its greeting, plain or in TLS, as non-blocking reads and writes.
+// Stream: one connection after its greeting, plain or in TLS, as non-blocking reads and writes.
 #pragma once
 
 #include <sys/uio.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,10 +16,10 @@
 
 struct ssl_st;
 
-namespace aplib::comm {
+namespace aplib::comm::tcp {
 
 /// Thread safety: one thread may read while another writes.
-class TcpStream {
+class Stream {
  public:
   enum class Kind : std::uint8_t { moved, not_now, end, failed };
   struct Result {
@@ -27,10 +28,10 @@ class TcpStream {
   };
 
   /// Owns both. `ssl`: after its handshake, on this socket; or null.
-  TcpStream(int socket, ssl_st* ssl);
-  ~TcpStream();
-  TcpStream(const TcpStream&) = delete;
-  TcpStream& operator=(const TcpStream&) = delete;
+  Stream(int socket, ssl_st* ssl);
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
 
   [[nodiscard]] int socket() const noexcept { return socket_; }
   [[nodiscard]] bool encrypted() const noexcept { return tls_ != nullptr; }
@@ -67,4 +68,16 @@ class TcpStream {
 /// What an errno of a connection means, for people: "connection reset by peer".
 [[nodiscard]] std::string describe_connection_error(int error);
 
-}  // namespace aplib::comm
+// What every socket of the module is told, before it connects or right after it was accepted.
+/// No delays; a connection that nobody answers ends after `timeout`, also while it is being made.
+void prepare_socket(int socket, std::chrono::milliseconds timeout) noexcept;
+
+/// The greeting is over. From here on the module judges itself whether the other host answers: the system would count a host whose program does not read for a while as dead
+/// (TCP_USER_TIMEOUT includes the time that the window is closed). Keepalive goes on, for connections on which nothing is under way. Buffers between hosts
+/// are left to the system, which fits them to bandwidth and delay.
+void prepare_for_frames(int socket) noexcept;
+
+/// The round trip as the system has measured it; 0: not yet.
+[[nodiscard]] std::chrono::microseconds round_trip(int socket) noexcept;
+
+}  // namespace aplib::comm::tcp

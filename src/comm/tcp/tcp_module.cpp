@@ -13,17 +13,19 @@
 #include <vector>
 
 #include "aplib/error.hpp"
+#include "aplib/version.hpp"
+#include "comm/kind.hpp"
 #include "comm/tcp/link.hpp"
 #include "comm/tcp/poller.hpp"
 #include "comm/tcp/service.hpp"
 
-namespace aplib::comm {
+namespace aplib::comm::tcp {
 namespace {
 
 /// Up to so many connected peers are read without asking the system first who has sent: one call instead of two for a message that is there, some more for those that are not.
 constexpr std::size_t read_directly_max = 4;
 
-std::vector<std::unique_ptr<Link>> make_links(const TcpSettings& settings, Poller& poller) {
+std::vector<std::unique_ptr<Link>> make_links(const Settings& settings, Poller& poller) {
   if (settings.self >= settings.endpoints.size()) {
     throw Error(Errc::bad_argument,
                 fmt::format("tcp: process {} of a machine of {} processes", settings.self, settings.endpoints.size()));
@@ -37,7 +39,7 @@ std::vector<std::unique_ptr<Link>> make_links(const TcpSettings& settings, Polle
 }  // namespace
 
 struct TcpModule::State {
-  explicit State(TcpSettings& settings)
+  explicit State(Settings& settings)
       : self(settings.self),
         secure(settings.secure),
         endpoints(settings.endpoints),
@@ -81,7 +83,7 @@ struct TcpModule::State {
   Service service;  // Last: its thread uses the rest.
 };
 
-TcpModule::TcpModule(TcpSettings settings) : state_(std::make_unique<State>(settings)) {}
+TcpModule::TcpModule(Settings settings) : state_(std::make_unique<State>(settings)) {}
 
 TcpModule::~TcpModule() { close(std::chrono::nanoseconds(0)); }
 
@@ -287,5 +289,60 @@ std::string TcpModule::describe(Peer peer) const {
   }
   return fmt::format("tcp {}, {}, {}", state_->endpoints[peer], connection, to_string(state_->secure));
 }
+
+namespace {
+
+// tcp as a kind of module: what goes everywhere.
+
+class TcpPort final : public Port {
+ public:
+  explicit TcpPort(const PortSettings& settings) : settings_(settings), listener_(settings.address, settings.ports) {}
+
+  std::string endpoint() const override { return listener_.endpoint(); }
+
+  std::unique_ptr<Module> join(const JoinSettings& settings) override {
+    return std::make_unique<TcpModule>(Settings{.self = settings.self,
+                                                .listener = std::move(listener_),
+                                                .endpoints = settings.endpoints,
+                                                .key = settings_.key,
+                                                .machine = settings.machine,
+                                                .secure = settings_.secure,
+                                                .streams = settings_.streams,
+                                                .peer_timeout = settings_.peer_timeout,
+                                                .names = settings.names});
+  }
+
+ private:
+  const PortSettings settings_;
+  Listener listener_;
+};
+
+class TcpKind final : public ModuleKind {
+ public:
+  std::string name() const override { return "tcp"; }
+  std::string version() const override { return aplib::version; }
+  std::string description() const override { return "frames over TCP, between any hosts"; }
+  int rank() const override { return tcp_rank; }
+  bool has_remote_memory() const override { return false; }
+  bool keeps(Secure) const override { return true; }
+  std::optional<std::string> unusable(const PortSettings&) const override { return std::nullopt; }
+  std::unique_ptr<Port> open(const PortSettings& settings) const override {
+    return std::make_unique<TcpPort>(settings);
+  }
+  bool joins(const std::string& endpoint, const std::string& other) const override {
+    return !endpoint.empty() && !other.empty();
+  }
+
+ private:
+  static constexpr int tcp_rank = 100;
+};
+
+}  // namespace
+
+}  // namespace aplib::comm::tcp
+
+namespace aplib::comm {
+
+std::unique_ptr<ModuleKind> tcp_kind() { return std::make_unique<tcp::TcpKind>(); }
 
 }  // namespace aplib::comm

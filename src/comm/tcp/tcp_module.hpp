@@ -1,24 +1,45 @@
 // SPDX-License-Identifier: MIT
-// TcpModule: frames over TCP. Connections are made at the first frame; data is read and written by the threads that call poll() and send(), so that no hand-over is on the way of a message; a thread of
-// the module's own makes connections, and sleeps otherwise.
+// TcpModule: frames over TCP. Connections are made at the first frame. The threads that call poll() and send() read and
+// write the data, so that no hand-over lies on the path of a message; a thread of the module's own makes connections, and
+// sleeps otherwise.
 //
-//   TcpListener listener("10.0.0.1", "5100-5120");           // tell listener.endpoint() to the others, hear theirs
+//   Listener listener("10.0.0.1", "5100-5120");           // tell listener.endpoint() to the others, hear theirs
 //   TcpModule module({.self = 0, .listener = std::move(listener), .endpoints = {...}, .key = key, .machine = "…"});
 //
 // What a frame costs beside the system calls: some 50 ns to send or hold it back, some 20 ns to receive it.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "comm/greeting.hpp"
+#include "comm/job_key.hpp"
 #include "comm/module.hpp"
-#include "comm/tcp/settings.hpp"
+#include "comm/tcp/address.hpp"
 
-namespace aplib::comm {
+namespace aplib::comm::tcp {
+
+/// What a TcpModule is made of.
+struct Settings {
+  Peer self;          ///< This process.
+  Listener listener;  ///< Where it is reached.
+  /// Of all processes, by number: "10.0.0.1:5103", "[::1]:5103". The own one is not used. Empty: not reached.
+  std::vector<std::string> endpoints;
+  JobKey key;
+  std::string machine;  ///< Its id: the same for all, another for every other machine.
+  Secure secure = Secure::auth;
+  std::uint32_t streams = 0;  ///< Connections per pair, for large frames; 0: by round trip. Who connects decides.
+  std::chrono::milliseconds peer_timeout{10'000};  ///< A host that acknowledges nothing for so long is lost.
+  std::vector<std::string> names{};                ///< Of the processes, for messages: "ws1". May be shorter.
+};
 
 class TcpModule final : public Module {
  public:
   /// Answers calls from now on. Throws Error.
-  explicit TcpModule(TcpSettings settings);
+  explicit TcpModule(Settings settings);
   ~TcpModule() override;
 
   [[nodiscard]] const char* name() const noexcept override { return "tcp"; }
@@ -42,4 +63,4 @@ class TcpModule final : public Module {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace aplib::comm
+}  // namespace aplib::comm::tcp

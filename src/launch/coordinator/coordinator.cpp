@@ -11,8 +11,8 @@
 
 #include "aplib/error.hpp"
 #include "aplib/version.hpp"
-#include "comm/mixed/endpoint_list.hpp"
-#include "comm/tcp/listener.hpp"
+#include "comm/mixed/mixed_port.hpp"
+#include "comm/tcp/address.hpp"
 #include "kernel/overseer.hpp"
 #include "kernel/program_summary.hpp"
 #include "kernel/programs.hpp"
@@ -91,7 +91,7 @@ JobResult Coordinator::Inside::run() {
   settings.secure = comm::secure_from(job.cluster.options.secure);
   if (settings.secure == comm::Secure::tls) settings.tls = std::make_shared<comm::TlsContext>();
   settings.timeout = job.cluster.options.peer_timeout;
-  const comm::PortRange ports = comm::PortRange::parse(job.cluster.options.ports);
+  const comm::tcp::PortRange ports = comm::tcp::PortRange::parse(job.cluster.options.ports);
   Acceptor::Events events;
   events.arrived = [this](const std::shared_ptr<Connection>& connection, std::uint32_t process) {
     return welcome(connection, process);
@@ -318,7 +318,7 @@ void Coordinator::Inside::describe_plan() {
     planned.launch = host.launch;
     const auto endpoint = parse_endpoint(address_of(member.endpoint));
     planned.address = endpoint ? endpoint->host : data_address(process);
-    for (const comm::NamedEndpoint& each : comm::split_endpoints(member.endpoint))
+    for (const comm::mixed::NamedEndpoint& each : comm::mixed::split_endpoints(member.endpoint))
       planned.modules.push_back(each.module);
     for (const LeftOutModule& left : member.left_out) planned.left_out.push_back(left.module + ": " + left.why);
     planned.address_why = data_address(process) != member.hello.local ? "the cluster file"

@@ -11,7 +11,7 @@
 #include <optional>
 
 #include "aplib/error.hpp"
-#include "comm/tcp/addresses.hpp"
+#include "comm/tcp/address.hpp"
 #include "launch/wire/endpoint.hpp"
 
 namespace aplib::launch {
@@ -51,7 +51,7 @@ std::optional<std::string> local_address_to(const ClusterHost& host) {
                                                              : host.name;
   for (const std::string& address : resolve(plain_name(name))) {
     try {
-      return comm::local_address_towards(endpoint_text(address, some_port));
+      return comm::tcp::local_address_towards(endpoint_text(address, some_port));
     } catch (const Error&) {  // the next one
     }
   }
@@ -82,7 +82,7 @@ Reach find_reach(const std::vector<ClusterHost>& hosts) {
   }
   // A host that nobody here knows by name may come from anywhere; one on this computer reaches all our addresses.
   if (some_unknown) {
-    for (const comm::HostAddress& own : comm::host_addresses())
+    for (const comm::tcp::HostAddress& own : comm::tcp::host_addresses())
       if (own.usable && !is_loopback(own.address)) add(reach.addresses, own.address);
   }
   if (reach.addresses.empty()) reach.addresses.emplace_back(loopback);

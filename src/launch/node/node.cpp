@@ -31,7 +31,7 @@
 #include "aplib/version.hpp"
 #include "comm/greeting.hpp"
 #include "comm/job_key.hpp"
-#include "comm/kinds.hpp"
+#include "comm/kind.hpp"
 #include "comm/mixed/mixed_port.hpp"
 #include "kernel/part.hpp"
 #include "kernel/programs.hpp"
@@ -102,15 +102,15 @@ class DataPort {
                                                           const std::vector<std::string>& endpoints,
                                                           const std::vector<std::string>& names);
   /// Modules that could not be used, and why.
-  [[nodiscard]] const std::vector<comm::MixedPort::LeftOut>& left_out() const { return port_->left_out(); }
+  [[nodiscard]] const std::vector<comm::mixed::MixedPort::LeftOut>& left_out() const { return port_->left_out(); }
 
  private:
   std::vector<comm::FoundModule> found_;
-  std::unique_ptr<comm::MixedPort> port_;
+  std::unique_ptr<comm::mixed::MixedPort> port_;
 };
 
 DataPort::DataPort(const Options& options, const std::string& address, const comm::JobKey& key) {
-  const std::vector<std::string> names = comm::wished_modules(options.module);
+  const std::vector<std::string> names = comm::mixed::wished_modules(options.module);
   if (names.empty()) found_ = comm::find_modules(options.module_path);
   // Those that are not named are not opened: some need libraries that take long to load.
   for (const std::string& name : names) {
@@ -131,7 +131,7 @@ DataPort::DataPort(const Options& options, const std::string& address, const com
       .streams = options.streams,
       .provider = options.provider,
       .peer_timeout = std::chrono::duration_cast<std::chrono::milliseconds>(options.peer_timeout)};
-  port_ = std::make_unique<comm::MixedPort>(kinds, options.module, settings);
+  port_ = std::make_unique<comm::mixed::MixedPort>(kinds, options.module, settings);
 }
 
 std::unique_ptr<comm::Module> DataPort::make_module(const std::string& machine, std::uint32_t self,

@@ -27,7 +27,7 @@ std::vector<NodeWay> ways_of(const comm::Module& module, std::uint32_t self, std
   std::vector<std::pair<std::string, std::vector<std::uint32_t>>> groups;
   for (std::uint32_t peer = 0; peer < processes; ++peer) {
     if (peer == self) continue;
-    const std::string name = comm::in_charge_of(module, peer).name();
+    const std::string name = comm::mixed::in_charge_of(module, peer).name();
     if (processes <= described_processes_max) {
       ways.push_back({name, fmt::format("{}", peer), module.describe(peer)});
       continue;

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "comm/mixed/endpoint_list.hpp"
+#include "comm/mixed/mixed_port.hpp"
 
 namespace aplib::launch {
 
@@ -47,6 +47,6 @@ std::vector<std::string> split_list(std::string_view text) {
   return parts;
 }
 
-std::string address_of(const std::string& endpoints) { return comm::endpoint_of(endpoints, "tcp"); }
+std::string address_of(const std::string& endpoints) { return comm::mixed::endpoint_of(endpoints, "tcp"); }
 
 }  // namespace aplib::launch

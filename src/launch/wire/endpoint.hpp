@@ -23,7 +23,7 @@ struct Endpoint {
 /// Parts of a text between commas, empty ones left out.
 [[nodiscard]] std::vector<std::string> split_list(std::string_view text);
 
-/// Of a process's endpoints by each module (comm/mixed/endpoint_list.hpp): where it listens for tcp. Empty: nowhere.
+/// Of a process's endpoints by each module (comm/mixed/mixed_port.hpp): where it listens for tcp. Empty: nowhere.
 [[nodiscard]] std::string address_of(const std::string& endpoints);
 
 }  // namespace aplib::launch

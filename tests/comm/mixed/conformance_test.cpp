@@ -115,7 +115,7 @@ class MixedNet final : public Net {
     }
     std::vector<std::uint32_t> charge;
     for (Peer peer = 0; peer < processes_; ++peer) charge.push_back(in_charge(mixture_.turn, process, peer));
-    return std::make_unique<MixedModule>(process, std::move(modules), std::move(charge));
+    return std::make_unique<mixed::MixedModule>(process, std::move(modules), std::move(charge));
   }
 
   bool kill(Peer process) override {

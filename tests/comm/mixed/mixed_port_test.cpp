@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "aplib/error.hpp"
-#include "comm/kinds.hpp"
-#include "comm/mixed/endpoint_list.hpp"
+#include "comm/kind.hpp"
 
 namespace aplib::comm::test {
 namespace {
@@ -81,8 +80,8 @@ std::string message_of(const std::function<void()>& what) {
 class MixedPorts : public testing::Test {
  protected:
   /// A process with these kinds.
-  MixedPort& add(const std::vector<const ModuleKind*>& kinds, const std::string& wish = "auto") {
-    ports_.push_back(std::make_unique<MixedPort>(kinds, wish, settings_));
+  mixed::MixedPort& add(const std::vector<const ModuleKind*>& kinds, const std::string& wish = "auto") {
+    ports_.push_back(std::make_unique<mixed::MixedPort>(kinds, wish, settings_));
     return *ports_.back();
   }
   JoinSettings join_settings(Peer self) {
@@ -130,7 +129,7 @@ class MixedPorts : public testing::Test {
                          .secure = Secure::auth,
                          .streams = 1,
                          .provider = {}};
-  std::vector<std::unique_ptr<MixedPort>> ports_;
+  std::vector<std::unique_ptr<mixed::MixedPort>> ports_;
   std::vector<std::unique_ptr<Module>> modules_;
 };
 
@@ -145,8 +144,8 @@ TEST_F(MixedPorts, EachPairHasItsBest) {
   add({tcp_.get(), &near_b});
   add({tcp_.get()});
   const std::string list = ports_[0]->endpoint();
-  EXPECT_EQ(endpoint_of(list, "near").substr(0, 12), "a/127.0.0.1:") << list;
-  EXPECT_EQ(endpoint_of(list, "tcp").substr(0, 10), "127.0.0.1:") << list;
+  EXPECT_EQ(mixed::endpoint_of(list, "near").substr(0, 12), "a/127.0.0.1:") << list;
+  EXPECT_EQ(mixed::endpoint_of(list, "tcp").substr(0, 10), "127.0.0.1:") << list;
   join_all();
   const char* const expected[] = {"near+fast+tcp", "near+fast+tcp", "near+fast+tcp", "near+tcp", "tcp"};
   // Here all are made of tcp, so that their names are.
@@ -178,8 +177,8 @@ TEST_F(MixedPorts, AutoLeavesOutWhatCannotBeUsed) {
   missing.missing = "no such device is there";
   GroupKind broken("odd", 150, "a");
   broken.broken = "odd: no memory to lock";
-  const MixedPort& port = add({tcp_.get(), &missing, &broken});
-  EXPECT_EQ(split_endpoints(port.endpoint()).size(), 1U);
+  const mixed::MixedPort& port = add({tcp_.get(), &missing, &broken});
+  EXPECT_EQ(mixed::split_endpoints(port.endpoint()).size(), 1U);
   ASSERT_EQ(port.left_out().size(), 2U);
   EXPECT_EQ(port.left_out()[0].module, "fast");
   EXPECT_EQ(port.left_out()[0].why, "no such device is there");
@@ -189,7 +188,7 @@ TEST_F(MixedPorts, AutoLeavesOutWhatCannotBeUsed) {
 TEST_F(MixedPorts, AutoLeavesOutWhatIsNotSecureEnough) {
   GroupKind near("near", 300, "a");
   settings_.secure = Secure::tls;
-  const MixedPort& port = add({tcp_.get(), &near});
+  const mixed::MixedPort& port = add({tcp_.get(), &near});
   ASSERT_EQ(port.left_out().size(), 1U);
   EXPECT_EQ(port.left_out()[0].why, "it cannot keep secure = \"tls\"");
   EXPECT_EQ(message_of([&] {
@@ -201,8 +200,8 @@ TEST_F(MixedPorts, AutoLeavesOutWhatIsNotSecureEnough) {
 TEST_F(MixedPorts, NamesAreOrders) {
   GroupKind near("near", 300, "a");
   GroupKind fast("fast", 200, "a");
-  EXPECT_EQ(split_endpoints(add({tcp_.get(), &near, &fast}, "tcp").endpoint()).size(), 1U);
-  const auto two = split_endpoints(add({tcp_.get(), &near, &fast}, "tcp,near").endpoint());
+  EXPECT_EQ(mixed::split_endpoints(add({tcp_.get(), &near, &fast}, "tcp").endpoint()).size(), 1U);
+  const auto two = mixed::split_endpoints(add({tcp_.get(), &near, &fast}, "tcp,near").endpoint());
   ASSERT_EQ(two.size(), 2U);
   EXPECT_EQ(two[0].module, "near");
   fast.missing = "no such device is there";
@@ -230,19 +229,19 @@ TEST_F(MixedPorts, WithoutAnyModuleThereIsNoPort) {
 }
 
 TEST(EndpointList, ReadsWhatItWrites) {
-  const std::string list = join_endpoints({{"shm", "4f1c"}, {"tcp", "[fe80::1%eth0]:5100"}});
+  const std::string list = mixed::join_endpoints({{"shm", "4f1c"}, {"tcp", "[fe80::1%eth0]:5100"}});
   EXPECT_EQ(list, "shm=4f1c;tcp=[fe80::1%eth0]:5100");
-  EXPECT_EQ(endpoint_of(list, "tcp"), "[fe80::1%eth0]:5100");
-  EXPECT_EQ(endpoint_of(list, "rdma"), "");
-  EXPECT_EQ(split_endpoints("=x;;tcp=;rdma;a=b=c").size(), 1U);
-  EXPECT_EQ(endpoint_of("=x;;tcp=;rdma;a=b=c", "a"), "b=c");
-  EXPECT_TRUE(split_endpoints("").empty());
+  EXPECT_EQ(mixed::endpoint_of(list, "tcp"), "[fe80::1%eth0]:5100");
+  EXPECT_EQ(mixed::endpoint_of(list, "rdma"), "");
+  EXPECT_EQ(mixed::split_endpoints("=x;;tcp=;rdma;a=b=c").size(), 1U);
+  EXPECT_EQ(mixed::endpoint_of("=x;;tcp=;rdma;a=b=c", "a"), "b=c");
+  EXPECT_TRUE(mixed::split_endpoints("").empty());
 }
 
 TEST(WishedModules, AutoNamesNone) {
-  EXPECT_TRUE(wished_modules("auto").empty());
-  EXPECT_TRUE(wished_modules("").empty());
-  EXPECT_EQ(wished_modules("rdma,tcp"), (std::vector<std::string>{"rdma", "tcp"}));
+  EXPECT_TRUE(mixed::wished_modules("auto").empty());
+  EXPECT_TRUE(mixed::wished_modules("").empty());
+  EXPECT_EQ(mixed::wished_modules("rdma,tcp"), (std::vector<std::string>{"rdma", "tcp"}));
 }
 
 }  // namespace

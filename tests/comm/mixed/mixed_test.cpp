@@ -90,7 +90,7 @@ class Mixed : public testing::Test {
     std::vector<std::unique_ptr<Module>> modules;
     modules.push_back(std::move(first));
     modules.push_back(std::move(second));
-    mixed = std::make_unique<MixedModule>(0, std::move(modules), std::vector<std::uint32_t>{0, 0, 1, 1});
+    mixed = std::make_unique<mixed::MixedModule>(0, std::move(modules), std::vector<std::uint32_t>{0, 0, 1, 1});
     mixed->start(ignore);
     mixed->poll();  // the first one asks all
     near->polls = far->polls = 0;
@@ -98,7 +98,7 @@ class Mixed : public testing::Test {
   Ignore ignore;
   Fake* near = nullptr;
   Fake* far = nullptr;
-  std::unique_ptr<MixedModule> mixed;
+  std::unique_ptr<mixed::MixedModule> mixed;
 };
 
 constexpr int many = 1000;
@@ -197,7 +197,7 @@ TEST_F(Mixed, SaysWhatIsWrong) {
             "near+far: send: process 0 is this process; modules carry frames to others");
   EXPECT_EQ(message([&] { static_cast<void>(mixed->describe(7)); }),
             "near+far: describe: there is no process 7; the machine has 4");
-  EXPECT_EQ(message([] { MixedModule(0, {}, {0, 0}); }), "0 modules cannot be mixed: 1 to 15 can");
+  EXPECT_EQ(message([] { mixed::MixedModule(0, {}, {0, 0}); }), "0 modules cannot be mixed: 1 to 15 can");
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include "conformance.hpp"
 #include "comm/loop/loop_net.hpp"
 #include "comm/plugin/exporter.hpp"
-#include "comm/plugin/plugin_kind.hpp"
+#include "comm/plugin/plugin_module.hpp"
 #include "kind_net.hpp"
 #include "own_modules.hpp"
 
@@ -57,8 +57,8 @@ class ExportedLoop final : public Net {
 
  private:
   LoopNet loop_;
-  Exporter exporter_;
-  PluginKind kind_;
+  plugin::Exporter exporter_;
+  plugin::PluginKind kind_;
   KindNet net_;
 };
 

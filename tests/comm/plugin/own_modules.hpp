@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "comm/kinds.hpp"
+#include "comm/kind.hpp"
 
 namespace aplib::comm::test {
 

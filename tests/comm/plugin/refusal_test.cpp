@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/plugin/plugin_file.hpp"
+#include "comm/plugin/plugin.hpp"
 #include "launch/report.hpp"
 #include "own_modules.hpp"
 
@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 std::string bad(const std::string& name) { return std::string(BAD_PLUGINS) + "/" + name + ".so"; }
 
 std::string refusal(const std::string& file) {
-  const OpenedPlugin opened = open_plugin(file);
+  const plugin::OpenedPlugin opened = plugin::open_plugin(file);
   EXPECT_EQ(opened.exported == nullptr, !opened.refusal.empty());
   return opened.refusal;
 }
@@ -72,7 +72,7 @@ TEST(Refusal, OtherVersions) {
 }
 
 TEST(Refusal, ANewerMinorThatRequiresNothingNewerIsTaken) {
-  const OpenedPlugin opened = open_plugin(bad("newer"));
+  const plugin::OpenedPlugin opened = plugin::open_plugin(bad("newer"));
   EXPECT_EQ(opened.refusal, "");
   ASSERT_NE(opened.exported, nullptr);
   EXPECT_STREQ(opened.exported->name, "newer");
@@ -112,7 +112,8 @@ TEST(Refusal, IncompleteFiles) {
   const Scratch scratch;
   const std::string whole = bytes_of(bad("newer"));
   for (std::size_t bytes = 0; bytes < whole.size(); bytes += 1 + whole.size() / 40) {
-    const OpenedPlugin opened = open_plugin(scratch.write(std::to_string(bytes) + ".so", whole.substr(0, bytes)));
+    const plugin::OpenedPlugin opened =
+        plugin::open_plugin(scratch.write(std::to_string(bytes) + ".so", whole.substr(0, bytes)));
     // What is cut off behind the last part that is loaded is not missed.
     if (bytes < whole.size() / 2) {
       EXPECT_EQ(opened.exported, nullptr) << bytes;

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/kinds.hpp"
+#include "comm/kind.hpp"
 #include "comm/rdma/rdma_module.hpp"
 #include "conformance.hpp"
 

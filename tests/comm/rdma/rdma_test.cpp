@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "aplib/error.hpp"
-#include "comm/kinds.hpp"
+#include "comm/kind.hpp"
 #include "rdma_net.hpp"
 
 namespace aplib::comm::test {

@@ -16,7 +16,7 @@
 #include <optional>
 #include <thread>
 
-#include "comm/kinds.hpp"
+#include "comm/kind.hpp"
 #include "conformance.hpp"
 
 namespace aplib::comm::test {

@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "aplib/error.hpp"
-#include "comm/plugin/plugin_file.hpp"
-#include "comm/plugin/plugin_kind.hpp"
+#include "comm/plugin/plugin.hpp"
+#include "comm/plugin/plugin_module.hpp"
 #include "kind_net.hpp"
 
 namespace aplib::comm::test {
@@ -73,12 +73,12 @@ int run(int argc, char** argv) {
     std::fputs(usage, asked ? stdout : stderr);
     return asked ? 0 : usage_status;
   }
-  const OpenedPlugin opened = open_plugin(std::filesystem::absolute(command.file).string());
+  const plugin::OpenedPlugin opened = plugin::open_plugin(std::filesystem::absolute(command.file).string());
   if (opened.exported == nullptr) {
     std::cerr << "aplib-module-test: " << command.file << ": " << opened.refusal << '\n';
     return usage_status;
   }
-  static const PluginKind found(*opened.exported);
+  static const plugin::PluginKind found(*opened.exported);
   kind = &found;
   provider = command.provider;
   std::cout << "module " << found.name() << ' ' << found.version() << ": " << found.description() << '\n';

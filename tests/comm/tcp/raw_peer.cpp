@@ -7,12 +7,12 @@
 #include <stdexcept>
 #include <utility>
 
-#include "comm/tcp/endpoint.hpp"
+#include "comm/tcp/address.hpp"
 
 namespace aplib::comm::test {
 
 RawConnection::RawConnection(const std::string& endpoint) {
-  const auto where = parse_endpoint(endpoint).value();
+  const auto where = tcp::parse_endpoint(endpoint).value();
   socket_ = ::socket(where.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (socket_ < 0 || ::connect(socket_, where.data(), static_cast<socklen_t>(where.size())) != 0)
     throw std::runtime_error("cannot connect to " + endpoint);

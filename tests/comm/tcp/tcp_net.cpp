@@ -14,7 +14,7 @@ TcpNet::TcpNet(std::uint32_t processes, TcpNetOptions options) : options_(std::m
   }
 }
 
-TcpSettings TcpNet::settings(Peer process) {
+tcp::Settings TcpNet::settings(Peer process) {
   std::vector<std::string> endpoints = endpoints_;
   for (Peer peer = 0; peer < endpoints.size(); ++peer)
     if (options_.joins && peer != process && !options_.joins(process, peer)) endpoints[peer].clear();
@@ -29,7 +29,7 @@ TcpSettings TcpNet::settings(Peer process) {
 }
 
 std::unique_ptr<Module> TcpNet::module(Peer process) {
-  auto made = std::make_unique<TcpModule>(settings(process));
+  auto made = std::make_unique<tcp::TcpModule>(settings(process));
   modules_[process] = made.get();
   return made;
 }
@@ -41,7 +41,7 @@ bool TcpNet::kill(Peer process) {
 
 bool has_ipv6() {
   try {
-    const TcpListener listener("::1", "");
+    const tcp::Listener listener("::1", "");
     return true;
   } catch (const Error&) {
     return false;

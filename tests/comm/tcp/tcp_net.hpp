@@ -30,16 +30,16 @@ class TcpNet final : public Net {
   bool kill(Peer process) override;
 
   /// The settings that module(process) would be made of. Once per process.
-  TcpSettings settings(Peer process);
+  tcp::Settings settings(Peer process);
   [[nodiscard]] const std::string& endpoint(Peer process) const { return endpoints_[process]; }
   [[nodiscard]] const JobKey& key() const { return key_; }
 
  private:
   TcpNetOptions options_;
   JobKey key_ = JobKey::make();
-  std::vector<TcpListener> listeners_;
+  std::vector<tcp::Listener> listeners_;
   std::vector<std::string> endpoints_;
-  std::vector<TcpModule*> modules_;
+  std::vector<tcp::TcpModule*> modules_;
 };
 
 /// Whether this host has ::1.

@@ -12,7 +12,6 @@
 
 #include "aplib/error.hpp"
 #include "comm/tcp/out_queue.hpp"
-#include "comm/tcp/split.hpp"
 #include "raw_peer.hpp"
 #include "tcp_net.hpp"
 
@@ -186,10 +185,10 @@ TEST_F(Tcp, WhoDoesNotAnswerTheGreetingIsLost) {
 TEST_F(Tcp, WhoHasAnotherKeyIsLost) {
   TcpNet mine(2, {.peer_timeout = 100ms});
   TcpNet other(2, {.peer_timeout = 100ms});
-  TcpSettings settings = mine.settings(0);
+  tcp::Settings settings = mine.settings(0);
   settings.endpoints[1] = other.endpoint(1);
   Counter counter;
-  TcpModule caller(std::move(settings));
+  tcp::TcpModule caller(std::move(settings));
   caller.start(counter);
   const auto stranger = other.module(1);
   Counter ignored;
@@ -206,10 +205,10 @@ TEST_F(Tcp, WhoHasAnotherKeyIsLost) {
 /// Another module carries frames to that process: nothing goes there, and nothing is taken from there.
 TEST_F(Tcp, AProcessWithoutEndpointIsNotReached) {
   TcpNet of_all(3, {.peer_timeout = 100ms});
-  TcpSettings settings = of_all.settings(0);
+  tcp::Settings settings = of_all.settings(0);
   settings.endpoints[2] = {};
   Counter counter;
-  TcpModule module(std::move(settings));
+  tcp::TcpModule module(std::move(settings));
   module.start(counter);
   Counter others;
   const auto reached = of_all.module(1);
@@ -248,7 +247,7 @@ TEST_P(Calls, OfBothAtOnce) {
       const auto module = net.module(self);
       module->start(counter);
       const std::vector<std::byte> small(small_bytes);
-      const std::vector<std::byte> large(Split::from_bytes + 12345);
+      const std::vector<std::byte> large(tcp::Split::from_bytes + 12345);
       together.arrive_and_wait();
       for (std::uint64_t key = 0; key < frames; ++key)
         module->send(1 - self, {.key = key}, key % 10 == 5 ? large : small);
@@ -303,26 +302,26 @@ TEST_F(Tcp, SaysHowAPairIsConnected) {
 
 TEST(Split, PartsAreTheWhole) {
   for (const std::size_t bytes :
-       {Split::from_bytes, Split::from_bytes + 1, std::size_t{1} << 20, std::size_t{12345678}}) {
+       {tcp::Split::from_bytes, tcp::Split::from_bytes + 1, std::size_t{1} << 20, std::size_t{12345678}}) {
     for (std::size_t streams = 1; streams <= 64; ++streams) {
       std::size_t at = 0;
       for (std::size_t i = 0; i < streams; ++i) {
-        const Split::Part part = Split::part(bytes, streams, i);
+        const tcp::Split::Part part = tcp::Split::part(bytes, streams, i);
         EXPECT_EQ(part.offset, at);
         at += part.bytes;
       }
       EXPECT_EQ(at, bytes);
-      EXPECT_GE(Split::part(bytes, streams, 0).bytes, FrameReader::buffer_bytes);
+      EXPECT_GE(tcp::Split::part(bytes, streams, 0).bytes, FrameReader::buffer_bytes);
     }
   }
-  EXPECT_EQ(Split::part(Split::from_bytes - 1, 4, 0).bytes, Split::from_bytes - 1);
-  EXPECT_EQ(Split::part(Split::from_bytes - 1, 4, 1).bytes, 0u);
+  EXPECT_EQ(tcp::Split::part(tcp::Split::from_bytes - 1, 4, 0).bytes, tcp::Split::from_bytes - 1);
+  EXPECT_EQ(tcp::Split::part(tcp::Split::from_bytes - 1, 4, 1).bytes, 0u);
 }
 
 TEST(OutQueue, GivesBackWhatWasAppended) {
   std::uint32_t random = 4711;
   const auto next = [&] { return random = random * 1664525 + 1013904223; };
-  OutQueue queue;
+  tcp::OutQueue queue;
   std::vector<std::byte> in;
   std::vector<std::byte> out;
   for (int i = 0; i < 400; ++i) {

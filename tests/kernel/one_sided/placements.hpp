@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/sanitizer.hpp"
-#include "comm/kinds.hpp"
+#include "comm/kind.hpp"
 #include "kind_net.hpp"
 #include "machines.hpp"
 #include "parts.hpp"

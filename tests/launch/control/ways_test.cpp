@@ -40,7 +40,7 @@ TEST(Ways, AreGatheredByModuleInLargeOnes) {
   modules.push_back(far.module(0));
   std::vector<std::uint32_t> in_charge(processes, 1);
   in_charge[1] = in_charge[2] = 0;
-  const comm::MixedModule mixed(0, std::move(modules), in_charge);
+  const comm::mixed::MixedModule mixed(0, std::move(modules), in_charge);
   const auto ways = ways_of(mixed, 0, processes);
   ASSERT_EQ(ways.size(), 1U);  // both are called loop
   EXPECT_EQ(ways[0].peers, "1-99");

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "base/text.hpp"
-#include "comm/kinds.hpp"
-#include "comm/plugin/plugin_file.hpp"
-#include "comm/plugin/plugin_kind.hpp"
+#include "comm/kind.hpp"
+#include "comm/plugin/plugin.hpp"
+#include "comm/plugin/plugin_module.hpp"
 
 namespace aplib::comm {
 namespace {
@@ -63,12 +63,12 @@ std::vector<FoundModule> find_modules(const std::string& module_path, const std:
   if (std::ranges::any_of(candidates, is_named))
     std::erase_if(candidates, [&](const fs::path& file) { return !is_named(file); });
   for (const fs::path& file : candidates) {
-    const OpenedPlugin opened = open_plugin(file.string());
+    const plugin::OpenedPlugin opened = plugin::open_plugin(file.string());
     if (opened.exported == nullptr) {
       found.push_back({file.string(), nullptr, opened.refusal});
       continue;
     }
-    auto kind = std::make_unique<PluginKind>(*opened.exported);
+    auto kind = std::make_unique<plugin::PluginKind>(*opened.exported);
     const auto first = std::ranges::find_if(
         found, [&](const FoundModule& other) { return other.kind && other.kind->name() == kind->name(); });
     if (first != found.end()) {
