@@ -7,7 +7,7 @@
 // The calls of the library are CellOS, as on the AP1000 (docs/cellos.md):
 //
 //   getcidx getcidy getncelx getncely   who am I, and how large is the machine
-//   xy_send xy_recvs                    messages to and from a cell so many steps away (halo.cpp)
+//   xy_send xy_recvs                    messages to and from a cell so many steps away (block.cpp)
 //   xy_dsum xy_dmax                     sum, maximum over all cells; every cell gets the result
 //   l_asend l_arecv readmsg             messages by cell number
 //   sync dgettime                       barrier; the time in seconds
@@ -18,33 +18,15 @@
 #include <algorithm>
 #include <cmath>
 
-#include "halo.hpp"
 #include "kernels.hpp"
-#include "sampling.hpp"
 #include "solver.hpp"
-#include "system.hpp"
-#include "triad.hpp"
 
 namespace scg {
 
 namespace {
 
-constexpr int times_type = 20;  // message type of collect_times
-
-/// Every cell tells cell 0 how it spent its time.
-std::vector<CellTimes> collect_times(CellTimes mine) {
-  if (getcid() != 0) {
-    l_asend(0, 0, times_type, &mine, sizeof mine);
-    return {};
-  }
-  std::vector<CellTimes> all{mine};
-  all.resize(static_cast<std::size_t>(getncel()));
-  for (int cell = 1; cell < getncel(); ++cell) {
-    l_arecv(cell, 0, times_type);                                      // waits; the message stays with the library
-    readmsg(&all[static_cast<std::size_t>(cell)], sizeof(CellTimes));  // copies it out
-  }
-  return all;
-}
+double measure_triad(Fields& fields);
+std::vector<CellTimes> collect_times(CellTimes mine);
 
 }  // namespace
 
@@ -106,5 +88,148 @@ void cell_program(const Job& job, Outcome& outcome) {
   outcome.cell_times = std::move(times);
   outcome.picture = std::move(picture);
 }
+
+namespace {
+
+enum Type { to_row_leader = 11, to_cell_0 = 12 };
+
+/// Sample s lies at (s + 1/2) / side of the square; unknown i at (i + 1) / (total + 1). In unknowns, where is the
+/// sample?
+double place_of(int s, int total, int side) { return (s + 0.5) / side * (total + 1) - 1; }
+
+/// The unknown whose cell provides the sample: the one to its west (south), or the first.
+int provider_of(int s, int total, int side) {
+  return std::max(static_cast<int>(std::floor(place_of(s, total, side))), 0);
+}
+
+int size_of(std::size_t count) { return static_cast<int>(count * sizeof(float)); }
+
+}  // namespace
+
+Range samples_of(Range part, int total, int side) {
+  // provider_of() grows with s, so the samples of a part are consecutive.
+  const auto first_from = [&](int unknown) {
+    int s = 0;
+    while (s < side && provider_of(s, total, side) < unknown) ++s;
+    return s;
+  };
+  const int first = first_from(part.first);
+  return {first, first_from(part.end()) - first};
+}
+
+std::vector<float> sample_block(const Field& u, const Block& block, int side) {
+  const Range columns = samples_of(block.x, block.grid.nx, side);
+  const Range rows = samples_of(block.y, block.grid.ny, side);
+  std::vector<float> samples;
+  samples.reserve(static_cast<std::size_t>(columns.count) * static_cast<std::size_t>(rows.count));
+  for (int t = rows.first; t < rows.end(); ++t) {
+    const double y = place_of(t, block.grid.ny, side);
+    const int j = static_cast<int>(std::floor(y));
+    const double* south = u.row(j - block.y.first);
+    const double* north = u.row(j - block.y.first + 1);
+    for (int s = columns.first; s < columns.end(); ++s) {
+      const double x = place_of(s, block.grid.nx, side);
+      const int i = static_cast<int>(std::floor(x));
+      const int at = i - block.x.first;
+      const double below = std::lerp(south[at], south[at + 1], x - i);
+      const double above = std::lerp(north[at], north[at + 1], x - i);
+      samples.push_back(static_cast<float>(std::lerp(below, above, y - j)));
+    }
+  }
+  return samples;
+}
+
+std::vector<float> gather_samples(const Field& u, const Block& block, int side) {
+  std::vector<float> mine = sample_block(u, block, side);
+  if (block.cell_x > 0) {
+    xy_send(-block.cell_x, 0, to_row_leader, mine.data(), size_of(mine.size()));
+    return {};
+  }
+
+  // A row leader lays the samples of its row's cells side by side.
+  const auto width = static_cast<std::size_t>(side);
+  const Range rows = samples_of(block.y, block.grid.ny, side);
+  std::vector<float> strip(width * static_cast<std::size_t>(rows.count));
+  for (int cell_x = 0; cell_x < block.cells.nx; ++cell_x) {
+    const Range columns = samples_of(part_of(block.grid.nx, block.cells.nx, cell_x), block.grid.nx, side);
+    const auto count = static_cast<std::size_t>(columns.count);
+    if (cell_x > 0) {
+      mine.resize(count * static_cast<std::size_t>(rows.count));
+      xy_recvs(cell_x, 0, to_row_leader, mine.data(), size_of(mine.size()));
+    }
+    for (std::size_t row = 0; row < static_cast<std::size_t>(rows.count); ++row) {
+      std::copy_n(&mine[row * count], count, &strip[row * width + static_cast<std::size_t>(columns.first)]);
+    }
+  }
+  if (block.cell_y > 0) {
+    xy_send(0, -block.cell_y, to_cell_0, strip.data(), size_of(strip.size()));
+    return {};
+  }
+
+  // Cell 0 stacks the strips.
+  std::vector<float> picture(width * width);
+  std::copy(strip.begin(), strip.end(), picture.begin());
+  for (int cell_y = 1; cell_y < block.cells.ny; ++cell_y) {
+    const Range part = samples_of(part_of(block.grid.ny, block.cells.ny, cell_y), block.grid.ny, side);
+    xy_recvs(0, cell_y, to_cell_0, picture.data() + width * static_cast<std::size_t>(part.first),
+             size_of(width * static_cast<std::size_t>(part.count)));
+  }
+  return picture;
+}
+
+namespace {
+
+// The yardstick for the solver's use of memory.
+///
+/// Runs a = b + s c over the solver's own three fields, all cells at a time and in step as the solver does, so that
+/// caches are as full as in the solver. Returns the bytes per second that one thread moves meanwhile: 24 bytes an
+/// element, as STREAM counts. All cells call it together. Destroys what the fields hold.
+double measure_triad(Fields& fields);
+
+double measure_triad(Fields& fields) {
+  constexpr double bytes_wanted = 128e6;  // about a millisecond's work per thread
+  constexpr int repetitions_max = 200;
+  const double bytes = 24.0 * static_cast<double>(fields.x.stride()) * fields.x.ny();
+  double all_bytes = 0;
+  xy_dsum(bytes, &all_bytes);
+  const int repetitions = static_cast<int>(std::clamp(bytes_wanted / all_bytes, 3.0, double{repetitions_max}));
+
+  // The three fields change places, as in the solver each is read and written.
+  Field* turn[] = {&fields.x, &fields.r, &fields.p};
+  double busy = 0;
+  for (int i = -2; i < repetitions; ++i) {
+    sync(0, 0);
+    const double began = dgettime();
+    kernels().triad(*turn[0], *turn[1], *turn[2], 0.5);
+    if (i >= 0) busy += dgettime() - began;  // the first two only warm up
+    std::rotate(turn, turn + 1, turn + 3);
+  }
+  double all_busy = 0;
+  xy_dsum(busy, &all_busy);
+  return all_bytes * repetitions / all_busy;
+}
+
+}  // namespace
+
+namespace {
+
+constexpr int times_type = 20;  // message type of collect_times
+
+/// Every cell tells cell 0 how it spent its time.
+std::vector<CellTimes> collect_times(CellTimes mine) {
+  if (getcid() != 0) {
+    l_asend(0, 0, times_type, &mine, sizeof mine);
+    return {};
+  }
+  std::vector<CellTimes> all{mine};
+  all.resize(static_cast<std::size_t>(getncel()));
+  for (int cell = 1; cell < getncel(); ++cell) {
+    l_arecv(cell, 0, times_type);                                      // waits; the message stays with the library
+    readmsg(&all[static_cast<std::size_t>(cell)], sizeof(CellTimes));  // copies it out
+  }
+  return all;
+}
+
+}  // namespace
 
 }  // namespace scg

@@ -1,15 +1,50 @@
 // SPDX-License-Identifier: MIT
-// What the cells are asked to do, and what they hand back. Every cell reads the one Job; cell 0 fills in the one
-// Outcome.
+// What the cells are asked to do, and what they hand back: the problem (-Laplace(u) = f on the unit square, u given on its
+// edge), the Job that every cell reads, the Outcome that cell 0 fills in, and both as messages.
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "decomposition.hpp"
-#include "problem.hpp"
+#include "block.hpp"
 
 namespace scg {
+
+/// A point charge inside the square.
+struct Charge {
+  double x = 0;
+  double y = 0;
+  double q = 0;
+};
+
+/// A function of the place.
+using Function = double (*)(double x, double y);
+
+struct Problem {
+  std::string_view name;
+  std::string_view formula;       ///< For people: u where it is known, else f.
+  Function source = nullptr;      ///< f; null: only charges.
+  Function solution = nullptr;    ///< u, also on the edge; null: not known, and 0 on the edge.
+  std::vector<Charge> charges{};  ///< Added to f.
+
+  /// u on the edge of the square.
+  [[nodiscard]] double edge(double x, double y) const { return solution != nullptr ? solution(x, y) : 0.0; }
+};
+
+/// All built-in problems. `charges` comes with a default set.
+[[nodiscard]] const std::vector<Problem>& problems();
+
+/// The problem of that name, or null.
+[[nodiscard]] const Problem* find_problem(std::string_view name);
+
+/// "sine, polynomial, ..." for messages and help.
+[[nodiscard]] std::string problem_names();
+
+/// Reads "x,y,q". Throws std::invalid_argument saying what is wrong.
+[[nodiscard]] Charge parse_charge(const std::string& text);
 
 struct Job {
   GridSize grid{300, 300};
@@ -49,5 +84,22 @@ inline constexpr int flops_per_unknown = 16;
 /// What one iteration must move between caches or memory and the processor, per unknown: p and r are read and written
 /// once, x once in two iterations.
 inline constexpr int bytes_per_unknown = 40;
+
+/// "300" or "400x300". Throws std::invalid_argument saying what is wrong.
+[[nodiscard]] GridSize parse_grid(const std::string& text);
+
+/// Where to stop when the tolerance is never reached: well above what CG needs on such a grid.
+[[nodiscard]] int default_iterations_max(GridSize grid);
+
+// Jobs and outcomes as messages. Host program and cells are separate instances of the program: a pointer of one, be it
+// to a function or to a constant text, means nothing to another. So problems travel by name.
+
+[[nodiscard]] std::vector<std::byte> pack(const Job& job);
+/// Throws std::runtime_error when `bytes` are no packed job.
+[[nodiscard]] Job unpack_job(std::span<const std::byte> bytes);
+
+[[nodiscard]] std::vector<std::byte> pack(const Outcome& outcome);
+/// Throws std::runtime_error when `bytes` are no packed outcome.
+[[nodiscard]] Outcome unpack_outcome(std::span<const std::byte> bytes);
 
 }  // namespace scg

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a run tells: text for people, a JSON object for programs, the history as CSV.
+// What a run tells: a progress bar, text for people, a JSON object for programs, the history as CSV.
 #pragma once
 
 #include <string>
@@ -25,5 +25,28 @@ struct Speed {
 void write_history(const std::string& path, const Outcome& outcome);
 
 [[nodiscard]] Caption caption_of(const Job& job, const Outcome& outcome);
+
+class Progress {
+ public:
+  /// `on` false: does nothing at all.
+  Progress(bool on, double tolerance) : on_(on), tolerance_(tolerance) {}
+
+  /// Cheap: looks at the clock once in 32 iterations, draws at most ten times a second. `residual` is relative.
+  void show(int iteration, double residual);
+
+  /// Takes the bar away.
+  void clear();
+
+  /// True when stderr is a terminal that a bar can be drawn on.
+  [[nodiscard]] static bool possible();
+
+ private:
+  void draw(int iteration, double residual);
+
+  bool on_;
+  bool drawn_ = false;
+  double tolerance_;
+  double next_ = 0;
+};
 
 }  // namespace scg

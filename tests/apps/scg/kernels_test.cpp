@@ -6,11 +6,9 @@
 
 #include <cmath>
 #include <random>
-#include <stdexcept>
 #include <vector>
 
-#include "field.hpp"
-#include "task/switch.hpp"  // which sanitizer
+#include "block.hpp"
 
 namespace scg {
 namespace {
@@ -184,30 +182,6 @@ TEST(Kernels, TheWidestIsChosenAndThePortableIsAlwaysThere) {
   EXPECT_EQ(&kernels(), all.front());
   EXPECT_STREQ(all.back()->name, "portable");
   for (std::size_t i = 1; i < all.size(); ++i) EXPECT_LT(all[i]->lanes, all[i - 1]->lanes);
-}
-
-TEST(FieldLayout, RowsStartOnCacheLinesAndHalosOverlapNothing) {
-  for (int nx = 1; nx < 40; ++nx) {
-    Field field(nx, 3);
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(field.row(0)) % 64, 0U);
-    EXPECT_EQ(field.stride() % cache_line_doubles, 0);
-    EXPECT_GE(field.stride(), nx + 2) << "east halo and the next row's west halo must both fit";
-  }
-}
-
-TEST(FieldLayout, SaysWhatItNeedsWhenMemoryCannotHoldIt) {
-#if APLIB_ASAN || APLIB_TSAN
-  GTEST_SKIP() << "the sanitizer ends the program instead of refusing the memory";
-#else
-  try {
-    const Field field(1 << 30, 1 << 20);
-    FAIL();
-  } catch (const std::runtime_error& error) {
-    EXPECT_STREQ(error.what(),
-                 "scg: no memory for a block of 1073741824 x 1048576 unknowns, which takes 3 x 9007216.5 GB: use a "
-                 "smaller --grid");
-  }
-#endif
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "problem.hpp"
 #include "report.hpp"
 #include "stroke_font.hpp"
 

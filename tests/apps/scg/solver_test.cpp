@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The whole cell program on real machines, in this process.
+// The linear system, and the whole cell program on real machines, in this process.
 #include <gtest/gtest.h>
 
 #include <aplib/aplib.hpp>
@@ -7,11 +7,75 @@
 #include <vector>
 
 #include "cell.hpp"
-#include "options.hpp"
-#include "system.hpp"
+#include "solver.hpp"
 
 namespace scg {
 namespace {
+
+TEST(System, ChargesKeepTheirSumAndPlaceHoweverTheGridIsCut) {
+  Problem problem = *find_problem("charges");
+  problem.charges = {{0.37, 0.61, 2.5}};
+  const GridSize grid{23, 17};
+  const Stencil stencil(grid);
+  for (const GridSize cells : {GridSize{1, 1}, GridSize{3, 2}, GridSize{23, 17}}) {
+    double sum = 0;
+    double x = 0;
+    double y = 0;
+    for (int cell_y = 0; cell_y < cells.ny; ++cell_y) {
+      for (int cell_x = 0; cell_x < cells.nx; ++cell_x) {
+        const Block block = block_of(grid, cells, cell_x, cell_y);
+        Field b(block.x.count, block.y.count);
+        fill_right_side(b, problem, block);
+        for (int j = 0; j < b.ny(); ++j) {
+          for (int i = 0; i < b.nx(); ++i) {
+            const double q = b.row(j)[i] * stencil.diagonal * stencil.hx * stencil.hy;
+            sum += q;
+            x += q * stencil.x(block.x.first + i);
+            y += q * stencil.y(block.y.first + j);
+          }
+        }
+      }
+    }
+    EXPECT_NEAR(sum, 2.5, 1e-12);
+    EXPECT_NEAR(x / sum, 0.37, 1e-12);
+    EXPECT_NEAR(y / sum, 0.61, 1e-12);
+  }
+}
+
+TEST(System, TheExactSolutionLeavesAResidualThatShrinksAsHSquared) {
+  // b - A u of the exact solution, times the diagonal, is the truncation error of the stencil.
+  for (const Problem& problem : problems()) {
+    if (problem.solution == nullptr) continue;
+    SCOPED_TRACE(problem.name);
+    const auto truncation = [&](int n) {
+      const GridSize grid{n, n};
+      const Block block = block_of(grid, {1, 1}, 0, 0);
+      const Stencil stencil(grid);
+      Field b(n, n);
+      Field u(n, n);
+      fill_right_side(b, problem, block);
+      for (int j = 0; j < n; ++j) {
+        for (int i = 0; i < n; ++i) u.row(j)[i] = problem.solution(stencil.x(i), stencil.y(j));
+      }
+      return std::sqrt(squared_residual(b, u, block)) / n * stencil.diagonal;
+    };
+    const double ratio = truncation(31) / truncation(63);
+    EXPECT_GT(ratio, 3.6);
+    EXPECT_LT(ratio, 4.4);
+  }
+}
+
+TEST(System, EdgeValuesFillTheHaloOnlyAtTheEdge) {
+  const Problem& problem = *find_problem("harmonic");
+  const Block block = block_of({8, 6}, {2, 1}, 1, 0);  // east half
+  Field u(block.x.count, block.y.count);
+  fill_edge(u, problem, block);
+  const Stencil stencil(block.grid);
+  EXPECT_EQ(u.row(2)[-1], 0) << "the west halo is a neighbour's";
+  EXPECT_EQ(u.row(2)[4], problem.solution(1, stencil.y(2)));
+  EXPECT_EQ(u.row(-1)[1], problem.solution(stencil.x(block.x.first + 1), 0));
+  EXPECT_EQ(u.row(6)[4], problem.solution(1, 1));
+}
 
 Job job_of(const char* problem, GridSize grid, double tolerance = 1e-10) {
   Job job;

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include "decomposition.hpp"
+#include "block.hpp"
 
 #include <gtest/gtest.h>
+
+#include <cstdint>
+#include <stdexcept>
+
+#include "task/switch.hpp"  // which sanitizer
 
 namespace scg {
 namespace {
@@ -46,6 +51,30 @@ TEST(Decomposition, TooManyCellsAreRefusedWithTheLargestGridPossible) {
       "5x2 cells cannot share a grid of 3x300 unknowns, because each cell needs at least one column and one row; the "
       "largest grid of cells possible is 3x300: use --cells 3x2 or a larger --grid");
   EXPECT_NE(decomposition_problem({300, 3}, {2, 4}), "");
+}
+
+TEST(FieldLayout, RowsStartOnCacheLinesAndHalosOverlapNothing) {
+  for (int nx = 1; nx < 40; ++nx) {
+    Field field(nx, 3);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(field.row(0)) % 64, 0U);
+    EXPECT_EQ(field.stride() % cache_line_doubles, 0);
+    EXPECT_GE(field.stride(), nx + 2) << "east halo and the next row's west halo must both fit";
+  }
+}
+
+TEST(FieldLayout, SaysWhatItNeedsWhenMemoryCannotHoldIt) {
+#if APLIB_ASAN || APLIB_TSAN
+  GTEST_SKIP() << "the sanitizer ends the program instead of refusing the memory";
+#else
+  try {
+    const Field field(1 << 30, 1 << 20);
+    FAIL();
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(),
+                 "scg: no memory for a block of 1073741824 x 1048576 unknowns, which takes 3 x 9007216.5 GB: use a "
+                 "smaller --grid");
+  }
+#endif
 }
 
 }  // namespace

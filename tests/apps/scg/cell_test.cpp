@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include "sampling.hpp"
+#include "cell.hpp"
 
 #include <gtest/gtest.h>
 
-#include "system.hpp"
+#include "solver.hpp"
 
 namespace scg {
 namespace {
