@@ -111,8 +111,8 @@ int run(const CommandLine& line, const std::string& prefix) {
                     {.stop = [&machine](int status, const std::string& text) { stop_machine(machine, status, text); },
                      .last_words = [&output] { output.end_all(); },
                      .grace = std::chrono::seconds(2)});
-  std::optional<RegistryDoor> door(
-      std::in_place, door_actions(what.file, line.machine.cells, [&machine](int status, const std::string& text) {
+  std::optional<ctl::RegistryDoor> door(
+      std::in_place, ctl::door_actions(what.file, line.machine.cells, [&machine](int status, const std::string& text) {
         stop_machine(machine, status, text);
       }));
   output.when_lost(
@@ -167,8 +167,8 @@ int main(int argc, char** argv) {
       line.direct ? std::filesystem::path(line.program_name).filename().string() : std::string("aprun");
   try {
     if (!line.node.empty())
-      return run_node({split_list(line.node), line.process, aplib::comm::secure_from(line.machine.secure),
-                       line.machine.peer_timeout});
+      return node::run_node({wire::split_list(line.node), line.process, aplib::comm::secure_from(line.machine.secure),
+                             line.machine.peer_timeout});
     if (line.list_modules) return list_modules(line.machine);
     return line.cluster_file.empty() ? run(line, prefix) : run_cluster(line);
   } catch (const aplib::Error& error) {

@@ -46,16 +46,16 @@ class PmixRun {
   int run_node();
 
   /// Makes the cluster's hosts those of the job, or checks that they are. Throws Error(bad_option).
-  void take_hosts(Cluster& cluster) const;
+  void take_hosts(cluster::Cluster& cluster) const;
   /// Tells the nodes where to call. Waits until all of them have heard it.
-  void invite(const Coordinator::Invitation& invitation, const Options& options);
+  void invite(const coordinator::Coordinator::Invitation& invitation, const Options& options);
   /// Tells the nodes that there will be no machine, if they were not invited yet.
   void call_off() noexcept;
 
  private:
-  explicit PmixRun(std::unique_ptr<Pmix> pmix) : pmix_(std::move(pmix)) {}
+  explicit PmixRun(std::unique_ptr<start::Pmix> pmix) : pmix_(std::move(pmix)) {}
 
-  std::unique_ptr<Pmix> pmix_;
+  std::unique_ptr<start::Pmix> pmix_;
   bool told_ = false;
 };
 
@@ -66,8 +66,8 @@ constexpr const char* secure_name = "aplib.secure";
 constexpr const char* timeout_name = "aplib.peer-timeout";
 
 std::optional<PmixRun> PmixRun::find() {
-  if (!Pmix::launched_us()) return std::nullopt;
-  auto pmix = std::make_unique<Pmix>();
+  if (!start::Pmix::launched_us()) return std::nullopt;
+  auto pmix = std::make_unique<start::Pmix>();
   if (pmix->size() == 1) return std::nullopt;
   return PmixRun(std::move(pmix));
 }
@@ -81,17 +81,18 @@ int PmixRun::run_node() {
   Options options;
   options.set("secure", pmix_->get(0, secure_name).value_or("auth"));
   options.set("peer-timeout", pmix_->get(0, timeout_name).value_or("10s"));
-  return launch::run_node(
-      {split_list(*endpoints), pmix_->rank(), comm::secure_from(options.secure), options.peer_timeout}, *key, false);
+  return node::run_node(
+      {wire::split_list(*endpoints), pmix_->rank(), comm::secure_from(options.secure), options.peer_timeout}, *key,
+      false);
 }
 
-void PmixRun::take_hosts(Cluster& cluster) const {
+void PmixRun::take_hosts(cluster::Cluster& cluster) const {
   const std::uint32_t size = pmix_->size();
   if (cluster.hosts.empty() || (cluster.hosts.size() == 1 && cluster.hosts.front().line == 0)) {
     cluster.hosts.clear();
     std::map<std::string, int> seen;
     for (std::uint32_t rank = 0; rank < size; ++rank) {
-      ClusterHost host = cluster.defaults;
+      cluster::ClusterHost host = cluster.defaults;
       host.name = pmix_->host(rank);
       if (host.name.empty()) host.name = "host";
       // Several on one computer need names of their own.
@@ -105,18 +106,18 @@ void PmixRun::take_hosts(Cluster& cluster) const {
                             "mpirun -np {}, or leave [[host]] out",
                             cluster.file, cluster.hosts.size(), size, cluster.hosts.size()));
   }
-  const auto other =
-      std::ranges::find_if(cluster.hosts, [](const ClusterHost& host) { return host.launch != LaunchKind::pmix; });
+  const auto other = std::ranges::find_if(
+      cluster.hosts, [](const cluster::ClusterHost& host) { return host.launch != cluster::LaunchKind::pmix; });
   if (other != cluster.hosts.end()) {
     throw Error(Errc::bad_option,
                 fmt::format("{}: host {}: another launcher (mpirun, srun) has started {} processes of "
                             "aprun: write launch = \"pmix\", or start aprun once",
                             cluster.file, other->name, size));
   }
-  cluster.hosts.front().launch = LaunchKind::local;  // beside the launcher
+  cluster.hosts.front().launch = cluster::LaunchKind::local;  // beside the launcher
 }
 
-void PmixRun::invite(const Coordinator::Invitation& invitation, const Options& options) {
+void PmixRun::invite(const coordinator::Coordinator::Invitation& invitation, const Options& options) {
   pmix_->put(endpoints_name, fmt::format("{}", fmt::join(invitation.endpoints, ",")));
   pmix_->put(key_name, invitation.key);
   pmix_->put(secure_name, options.secure);
@@ -140,7 +141,7 @@ constexpr std::chrono::seconds watchdog_grace{10};
 void say(const std::string& line) { fmt::print(stderr, "aprun: {}\n", line); }
 
 /// What the command line says wins over the file.
-void apply_command_line(const CommandLine& line, Cluster& cluster) {
+void apply_command_line(const CommandLine& line, cluster::Cluster& cluster) {
   for (const auto& [name, value] : line.given) {
     if (name == "cells") {
       Options options;
@@ -151,14 +152,14 @@ void apply_command_line(const CommandLine& line, Cluster& cluster) {
     }
     cluster.options.set(name, value);
     if (name == "threads")
-      for (ClusterHost& host : cluster.hosts) host.threads = value;
+      for (cluster::ClusterHost& host : cluster.hosts) host.threads = value;
   }
 }
 
 /// Hosts of the allocation that we run in, where the file names none.
-void add_allocated_hosts(Cluster& cluster) {
+void add_allocated_hosts(cluster::Cluster& cluster) {
   if (!cluster.hosts.empty()) return;
-  for (const std::string& name : slurm_hosts()) {
+  for (const std::string& name : start::slurm_hosts()) {
     cluster.hosts.push_back(cluster.defaults);
     cluster.hosts.back().name = name;
   }
@@ -177,8 +178,8 @@ std::string own_path() {
 }
 
 /// The program's name as the command line has it, or the file.
-Job make_job(const CommandLine& line, Cluster cluster) {
-  Job job;
+coordinator::Job make_job(const CommandLine& line, cluster::Cluster cluster) {
+  coordinator::Job job;
   std::string program = line.program;
   job.text.program_name = line.program_name;
   job.text.arguments = line.arguments;
@@ -206,18 +207,19 @@ Job make_job(const CommandLine& line, Cluster cluster) {
   std::vector<std::string> paths{summary.path};
   for (const ProgramSummary::File& library : summary.libraries)
     if (library.separate) paths.push_back(library.path);
-  job.files = describe_files(paths);
+  job.files = wire::describe_files(paths);
   job.with_host = summary.is_host;
   job.input_for_all = !line.output.input.empty();
   job.aprun = own_path();
   job.dry_run = line.dry_run;
-  job.reach = find_reach(cluster.hosts);
+  job.reach = coordinator::find_reach(cluster.hosts);
   job.cluster = std::move(cluster);
   return job;
 }
 
-std::string plan_of(const Cluster& cluster, const Job& job, const JobResult& result) {
-  ClusterPlan plan;
+std::string plan_of(const cluster::Cluster& cluster, const coordinator::Job& job,
+                    const coordinator::JobResult& result) {
+  cluster::ClusterPlan plan;
   plan.file = cluster.file;
   plan.program = job.files.front().path;
   plan.build_id = job.files.front().identity.build_id;
@@ -229,23 +231,23 @@ std::string plan_of(const Cluster& cluster, const Job& job, const JobResult& res
   plan.ports = cluster.options.ports;
   plan.secure = cluster.options.secure;
   plan.hosts = result.plan;
-  return cluster_plan_text(plan);
+  return cluster::cluster_plan_text(plan);
 }
 
 int run_cluster_with(const CommandLine& line, PmixRun* pmix) {
-  Cluster cluster = read_cluster(line.cluster_file);
+  cluster::Cluster cluster = cluster::read_cluster(line.cluster_file);
   if (pmix != nullptr) pmix->take_hosts(cluster);
   add_allocated_hosts(cluster);
   apply_command_line(line, cluster);
-  const Job job = make_job(line, cluster);
+  const coordinator::Job job = make_job(line, cluster);
   OutputPlan plan = line.output;
   plan.tags = cluster.options.tag_output;
   plan.sole = cluster.grid && cluster.grid->count() == 1;
   allow_many_files();
   Output output(plan);
-  Coordinator coordinator(job, output, make_starter(), {.say = say});
+  coordinator::Coordinator coordinator(job, output, start::make_starter(), {.say = say});
   if (pmix != nullptr) {
-    coordinator.listening = [&](const Coordinator::Invitation& invitation) {
+    coordinator.listening = [&](const coordinator::Coordinator::Invitation& invitation) {
       pmix->invite(invitation, cluster.options);
     };
   }
@@ -254,8 +256,8 @@ int run_cluster_with(const CommandLine& line, PmixRun* pmix) {
   Watchdog watchdog(line.timeout, {.stop = [&](int status, const std::string& text) { coordinator.stop(status, text); },
                                    .last_words = [&] { output.end_all(); },
                                    .grace = watchdog_grace});
-  std::optional<RegistryDoor> door(std::in_place, door_actions(coordinator, cluster.options));
-  const JobResult result = coordinator.run();
+  std::optional<ctl::RegistryDoor> door(std::in_place, ctl::door_actions(coordinator, cluster.options));
+  const coordinator::JobResult result = coordinator.run();
   door.reset();
   watchdog.finish();
   output.end_all();

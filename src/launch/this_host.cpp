@@ -29,8 +29,8 @@ std::string identity_of(const char* path) {
 
 }  // namespace
 
-Hello describe_this_host() {
-  Hello hello;
+wire::Hello describe_this_host() {
+  wire::Hello hello;
   char name[HOST_NAME_MAX + 1] = {};
   if (::gethostname(name, sizeof name - 1) == 0) hello.host = name;
   hello.host_id = boot_id();  // containers share the cores

@@ -11,7 +11,7 @@
 namespace aplib::launch {
 
 /// Host, host_id, pid and cpus.
-[[nodiscard]] Hello describe_this_host();
+[[nodiscard]] wire::Hello describe_this_host();
 
 /// Equal for two processes exactly when they are on one host as modules see it: they have the same kernel, shared memory and network. The network counts because who separates the networks of two containers wants two
 /// hosts. Not the cluster file: two hosts in it that are one computer may use its memory.

@@ -22,7 +22,7 @@
 #include "launch/cluster/document.hpp"
 #include "launch/cluster/keys.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::cluster {
 namespace {
 
 /// The names that `pattern` stands for, in its order; a name without brackets is itself. Numbers keep the width that the first one of a range is written with. Nothing: brackets that make no
@@ -391,4 +391,4 @@ Cluster read_cluster(const std::string& path) {
   return cluster;
 }
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::cluster

@@ -10,7 +10,7 @@
 
 #include "aplib/options.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::cluster {
 
 /// Who starts the process of a host.
 enum class LaunchKind : std::uint8_t { ssh, local, slurm, pmix, command };
@@ -99,4 +99,4 @@ struct Shares {
 /// thread, and few cells. `speeds`: by host; used for hosts with cells = "auto". Deterministic. Throws Error(bad_option) when numbers of cells contradict each other, naming where they are from.
 [[nodiscard]] Shares share_cells(const Cluster& cluster, const std::vector<HostSpeed>& speeds);
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::cluster

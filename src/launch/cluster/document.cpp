@@ -10,7 +10,7 @@
 
 #include "aplib/error.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::cluster {
 namespace {
 
 /// Dotted keys nest as deep as a line is long, and the library takes nested tables apart by recursion.
@@ -227,4 +227,4 @@ Document read_document(std::string_view text, const std::string& name) {
   }
 }
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::cluster

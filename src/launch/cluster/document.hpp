@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-namespace aplib::launch {
+namespace aplib::launch::cluster {
 
 /// A larger text is refused.
 constexpr std::size_t document_bytes_max = std::size_t{1} << 20;
@@ -56,4 +56,4 @@ struct Document {
 /// Throws Error(bad_option) "NAME:line:column: ..." when it is no TOML.
 [[nodiscard]] Document read_document(std::string_view text, const std::string& name);
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::cluster

@@ -12,7 +12,7 @@
 #include "aplib/ids.hpp"
 #include "base/text.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::cluster {
 namespace {
 
 constexpr std::string_view grid_remedy = "use NXxNY, a number of cells, or \"auto\"";
@@ -350,4 +350,4 @@ std::string_view section_text(SectionKind section) {
 
 std::string_view launch_text(LaunchKind kind) { return std::ranges::find(launch_names, kind, &LaunchName::kind)->name; }
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::cluster

@@ -11,7 +11,7 @@
 #include "launch/cluster/cluster.hpp"
 #include "launch/cluster/document.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::cluster {
 
 enum class SectionKind : std::uint8_t { machine, host, comm };
 
@@ -43,4 +43,4 @@ struct KeyTarget {
 /// "[machine]", "[[host]]", "[comm]".
 [[nodiscard]] std::string_view section_text(SectionKind section);
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::cluster

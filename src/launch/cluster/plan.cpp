@@ -10,7 +10,7 @@
 
 #include "launch/cluster/document.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::cluster {
 namespace {
 
 constexpr std::size_t columns = 8;
@@ -123,4 +123,4 @@ std::string cluster_plan_text(const ClusterPlan& plan) {
   return text + '\n' + hosts_text(plan);
 }
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::cluster

@@ -8,7 +8,7 @@
 
 #include "launch/cluster/cluster.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::cluster {
 
 struct PlannedHost {
   std::string name;
@@ -40,4 +40,4 @@ struct ClusterPlan {
 /// Lines with ends, a table of hosts at the end.
 [[nodiscard]] std::string cluster_plan_text(const ClusterPlan& plan);
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::cluster

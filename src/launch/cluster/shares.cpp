@@ -18,7 +18,7 @@
 #include "aplib/ids.hpp"
 #include "launch/cluster/cluster.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::cluster {
 
 namespace {
 
@@ -280,4 +280,4 @@ void apply_share(Options& options, const CpuShare& share) {
   if (!share.alone && !options.poll_time) options.poll_time = std::chrono::nanoseconds(0);
 }
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::cluster

@@ -8,7 +8,7 @@
 
 #include "aplib/options.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::cluster {
 
 /// A process, as it introduced itself.
 struct CpuUser {
@@ -31,4 +31,4 @@ struct CpuShare {
 /// What a share means for a process: no binding to cores that others use too, and no polling there unless the user wants it.
 void apply_share(Options& options, const CpuShare& share);
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::cluster

@@ -29,7 +29,7 @@
 #include "base/cpus.hpp"
 #include "launch/cluster/document.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::cluster {
 
 void SpeedMeter::add(double work, Clock::time_point now) {
   work_ += work;
@@ -317,7 +317,7 @@ std::optional<double> parse(std::string_view text) {
 
 double command_number(const std::string& subject, const std::string& line, std::chrono::seconds time_max) {
   const auto refuse = [&](const std::string& what) {
-    throw Error(Errc::failed, fmt::format("{}: the command {} {}", subject, launch::quoted(line), what));
+    throw Error(Errc::failed, fmt::format("{}: the command {} {}", subject, cluster::quoted(line), what));
   };
   std::optional<std::string> output;
   int status = 0;
@@ -332,7 +332,8 @@ double command_number(const std::string& subject, const std::string& line, std::
   if (status != 0) refuse(fmt::format("failed with status {}: try it on this host", status));
   const auto number = parse(*output);
   if (!number)
-    refuse(fmt::format("wrote {}, not a number above 0: it must print that and nothing else", launch::quoted(*output)));
+    refuse(
+        fmt::format("wrote {}, not a number above 0: it must print that and nothing else", cluster::quoted(*output)));
   return *number;
 }
 
@@ -414,4 +415,4 @@ HostSpeed measure_host(const Speed& speed, const std::string& threads, bool need
   return {.speed = needed ? measure_speed(speed, count) : 0, .threads = count};
 }
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::cluster

@@ -11,7 +11,7 @@
 
 #include "launch/cluster/cluster.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::cluster {
 
 /// How long a run of Speed::Kind::memory and ::compute takes; three times as long where a CPU quota stops threads now and then.
 constexpr std::chrono::milliseconds speed_run_time{400};
@@ -92,4 +92,4 @@ class SpeedKernel {
 /// `time_max` (then it is killed with all that it started in its group), or writes anything but a number above 0. `subject` begins the messages.
 [[nodiscard]] double command_number(const std::string& subject, const std::string& line, std::chrono::seconds time_max);
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::cluster

@@ -22,7 +22,7 @@
 #include "launch/wire/connection.hpp"
 #include "launch/wire/endpoint.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::coordinator {
 
 using namespace std::chrono_literals;
 
@@ -58,8 +58,8 @@ const char* stage_text(Stage stage) {
   return texts.at(static_cast<std::size_t>(stage));
 }
 
-Coordinator::Inside::Inside(Job its_job, Output& its_output, std::unique_ptr<Starter> its_starter, Actions its_actions,
-                            Coordinator& its_owner)
+Coordinator::Impl::Impl(Job its_job, Output& its_output, std::unique_ptr<start::Starter> its_starter,
+                        Actions its_actions, Coordinator& its_owner)
     : owner(its_owner),
       job(std::move(its_job)),
       output(its_output),
@@ -70,30 +70,30 @@ Coordinator::Inside::Inside(Job its_job, Output& its_output, std::unique_ptr<Sta
       ending(loop),
       output_carrier(output,
                      [this](std::uint32_t process, std::uint64_t bytes) {
-                       loop.post([this, process, bytes] { tell(process, Written{bytes}); });
+                       loop.post([this, process, bytes] { tell(process, wire::Written{bytes}); });
                      }),
       input_carrier(output,
                     [this](std::uint32_t process, std::uint32_t cell, std::span<const std::byte> bytes, bool last) {
-                      loop.post([this, process, cell, last, copy = Bytes(bytes.begin(), bytes.end())] {
-                        tell(process, InputPiece{cell, last, copy});
+                      loop.post([this, process, cell, last, copy = wire::Bytes(bytes.begin(), bytes.end())] {
+                        tell(process, wire::InputPiece{cell, last, copy});
                       });
                     }),
       starter(std::move(its_starter)) {
   for (std::uint32_t process = 0; process < job.cluster.hosts.size(); ++process)
-    members.push_back(std::make_unique<Member>(loop, job.cluster.hosts[process].name));
+    nodes.push_back(std::make_unique<KnownNode>(loop, job.cluster.hosts[process].name));
   files.offer(job.files);
 }
 
 // ---- the start ----
 
-JobResult Coordinator::Inside::run() {
-  ConnectionSettings settings{.key = key};
+JobResult Coordinator::Impl::run() {
+  wire::ConnectionSettings settings{.key = key};
   settings.secure = comm::secure_from(job.cluster.options.secure);
   if (settings.secure == comm::Secure::tls) settings.tls = std::make_shared<comm::TlsContext>();
   settings.timeout = job.cluster.options.peer_timeout;
   const comm::tcp::PortRange ports = comm::tcp::PortRange::parse(job.cluster.options.ports);
-  Acceptor::Events events;
-  events.arrived = [this](const std::shared_ptr<Connection>& connection, std::uint32_t process) {
+  wire::Acceptor::Events events;
+  events.arrived = [this](const std::shared_ptr<wire::Connection>& connection, std::uint32_t process) {
     return welcome(connection, process);
   };
   events.refused = [this](const std::string& text) { call_off(fmt::format("a host does not fit: {}", text)); };
@@ -107,8 +107,8 @@ JobResult Coordinator::Inside::run() {
   result.reason = failure;
   // By process, not by what was planned: a host program may have chosen another grid.
   const CellMap& carried = overseer ? overseer->cells() : cells;
-  for (std::uint32_t process = 0; process < members.size() && process < carried.processes(); ++process) {
-    const auto& statuses = members[process]->finished.cell_status;
+  for (std::uint32_t process = 0; process < nodes.size() && process < carried.processes(); ++process) {
+    const auto& statuses = nodes[process]->finished.cell_status;
     const std::span<const std::uint32_t> here = carried.cells_of(process);
     if (statuses.empty() || statuses.size() != here.size()) continue;
     result.cell_status.resize(carried.cells());
@@ -118,15 +118,15 @@ JobResult Coordinator::Inside::run() {
   return std::move(result);
 }
 
-void Coordinator::Inside::start_nodes() {
+void Coordinator::Impl::start_nodes() {
   const std::vector<std::string> endpoints = acceptor->endpoints();
   if (owner.listening) owner.listening({endpoints, key.reveal_hex()});
   deadline.start(arrival_patience, [this] { too_late(); });
   if (starter == nullptr) return;  // somebody else starts them
-  std::vector<NodeStart> starts;
-  for (std::uint32_t process = 0; process < members.size(); ++process) {
-    const ClusterHost& host = job.cluster.hosts[process];
-    if (host.launch == LaunchKind::pmix && owner.listening) continue;  // it is there already
+  std::vector<start::NodeStart> starts;
+  for (std::uint32_t process = 0; process < nodes.size(); ++process) {
+    const cluster::ClusterHost& host = job.cluster.hosts[process];
+    if (host.launch == cluster::LaunchKind::pmix && owner.listening) continue;  // it is there already
     // First the address by which this host comes, then the others.
     std::string list;
     for (const bool first : {true, false}) {
@@ -134,7 +134,7 @@ void Coordinator::Inside::start_nodes() {
         if ((job.reach.addresses[i] == job.reach.first[process]) == first)
           list += (list.empty() ? "" : ",") + endpoints[i];
     }
-    NodeStart start;
+    start::NodeStart start;
     start.process = process;
     start.host = host;
     start.command = {host.aprun.empty() ? job.aprun : host.aprun,
@@ -149,7 +149,7 @@ void Coordinator::Inside::start_nodes() {
     start.input = key.reveal_hex() + "\n";
     starts.push_back(std::move(start));
   }
-  StartEvents events;
+  start::StartEvents events;
   events.failed = [this](std::uint32_t process, const std::string& text) {
     loop.post([this, process, text] { start_failed(process, text); });
   };
@@ -166,61 +166,66 @@ void Coordinator::Inside::start_nodes() {
   }
 }
 
-ConnectionEvents Coordinator::Inside::welcome(const std::shared_ptr<Connection>& connection, std::uint32_t process) {
-  if (process >= members.size() || members[process]->connection != nullptr || phase >= Phase::ending) {
-    connection->send(Refused{process >= members.size() ? "there is no such process in this machine"
-                                                       : "it is too late, or this process is here already"});
+wire::ConnectionEvents Coordinator::Impl::welcome(const std::shared_ptr<wire::Connection>& connection,
+                                                  std::uint32_t process) {
+  if (process >= nodes.size() || nodes[process]->connection != nullptr || phase >= Phase::ending) {
+    connection->send(wire::Refused{process >= nodes.size() ? "there is no such process in this machine"
+                                                           : "it is too late, or this process is here already"});
     connection->close();
     return {};
   }
-  Member& member = *members[process];
-  member.connection = connection;
-  ConnectionEvents events;
-  events.message = [this, process](MessageType type, std::span<const std::byte> body) { take(process, type, body); };
-  events.closed = [this, process](ConnectionEnd end, const std::string& why) { connection_closed(process, end, why); };
+  KnownNode& node = *nodes[process];
+  node.connection = connection;
+  wire::ConnectionEvents events;
+  events.message = [this, process](wire::MessageType type, std::span<const std::byte> body) {
+    take(process, type, body);
+  };
+  events.closed = [this, process](wire::ConnectionEnd end, const std::string& why) {
+    connection_closed(process, end, why);
+  };
   return events;
 }
 
-void Coordinator::Inside::take_hello(std::uint32_t process, std::span<const std::byte> body) {
-  Member& member = *members[process];
-  const auto start = read_hello_start(body);
-  auto hello = decode<Hello>(body);
+void Coordinator::Impl::take_hello(std::uint32_t process, std::span<const std::byte> body) {
+  KnownNode& node = *nodes[process];
+  const auto start = wire::read_hello_start(body);
+  auto hello = wire::decode<wire::Hello>(body);
   if (!start) return misspoken(process);
-  if (start->control != control_version || start->version != version) {
+  if (start->control != wire::control_version || start->version != version) {
     return call_off(
         fmt::format("{} has APlib {} (control protocol {}), and this is APlib {} (control protocol {}): install "
                     "the same version on all hosts, or name its aprun by aprun = \"...\" of [[host]]",
-                    member.name, start->version, start->control, version, control_version));
+                    node.name, start->version, start->control, version, wire::control_version));
   }
   if (!hello || hello->process != process) return misspoken(process);
-  member.hello = *std::move(hello);
-  member.stage = Stage::here;
-  member.connection->trust();
+  node.hello = *std::move(hello);
+  node.stage = Stage::here;
+  node.connection->trust();
   if (starter != nullptr) starter->arrived(process);
-  for (const std::string& line : std::exchange(member.early_lines, {})) say_of(process, line);
+  for (const std::string& line : std::exchange(node.early_lines, {})) say_of(process, line);
   advance();
 }
 
-bool Coordinator::Inside::all_at(Stage stage) const {
-  return std::ranges::all_of(members, [&](const auto& member) { return member->stage == stage; });
+bool Coordinator::Impl::all_at(Stage stage) const {
+  return std::ranges::all_of(nodes, [&](const auto& node) { return node->stage == stage; });
 }
 
 /// Goes on to the next phase when all nodes are that far.
-void Coordinator::Inside::advance() {
+void Coordinator::Impl::advance() {
   if (phase >= Phase::running) return;
   deadline.start(phase == Phase::calling ? arrival_patience : start_patience, [this] { too_late(); });
   try {
     if (phase == Phase::calling && all_at(Stage::here)) {
-      std::vector<CpuUser> users;
-      for (std::uint32_t process = 0; process < members.size(); ++process) {
+      std::vector<cluster::CpuUser> users;
+      for (std::uint32_t process = 0; process < nodes.size(); ++process) {
         const std::string& threads = job.cluster.hosts[process].threads;
-        const Hello& hello = members[process]->hello;
+        const wire::Hello& hello = nodes[process]->hello;
         users.push_back({hello.host_id, hello.cpus, threads.empty() ? job.cluster.options.get("threads") : threads});
       }
-      cpu_shares = share_cpus(users);
+      cpu_shares = cluster::share_cpus(users);
       phase = Phase::measuring;
       if (!any_auto() && !job.dry_run)
-        for (const auto& member : members) member->stage = Stage::measured;
+        for (const auto& node : nodes) node->stage = Stage::measured;
     }
     if (phase == Phase::measuring) {
       measure_some();
@@ -234,47 +239,48 @@ void Coordinator::Inside::advance() {
 }
 
 /// Some host's number of cells is not given.
-bool Coordinator::Inside::any_auto() const {
-  return std::ranges::any_of(job.cluster.hosts, [](const ClusterHost& host) { return !host.cells.has_value(); });
+bool Coordinator::Impl::any_auto() const {
+  return std::ranges::any_of(job.cluster.hosts,
+                             [](const cluster::ClusterHost& host) { return !host.cells.has_value(); });
 }
 
 /// Of one computer's processes one at a time: they would measure each other.
-void Coordinator::Inside::measure_some() {
+void Coordinator::Impl::measure_some() {
   std::map<std::string, bool> busy;
-  for (const auto& member : members) busy[member->hello.host_id] |= member->stage == Stage::measuring;
-  for (std::uint32_t process = 0; process < members.size(); ++process) {
-    Member& member = *members[process];
-    if (member.stage != Stage::here || std::exchange(busy[member.hello.host_id], true)) continue;
-    const ClusterHost& host = job.cluster.hosts[process];
-    member.stage = Stage::measuring;
-    tell(process, MeasureSpeed{.kind = static_cast<std::uint8_t>(host.speed.kind),
-                               .number = host.speed.number,
-                               .command = host.speed.command,
-                               .threads = options_of(process).get("threads"),
-                               .needed = !host.cells.has_value() && needs_speeds(job.cluster),
-                               .cpus = cpu_shares[process].cpus});
+  for (const auto& node : nodes) busy[node->hello.host_id] |= node->stage == Stage::measuring;
+  for (std::uint32_t process = 0; process < nodes.size(); ++process) {
+    KnownNode& node = *nodes[process];
+    if (node.stage != Stage::here || std::exchange(busy[node.hello.host_id], true)) continue;
+    const cluster::ClusterHost& host = job.cluster.hosts[process];
+    node.stage = Stage::measuring;
+    tell(process, wire::MeasureSpeed{.kind = static_cast<std::uint8_t>(host.speed.kind),
+                                     .number = host.speed.number,
+                                     .command = host.speed.command,
+                                     .threads = options_of(process).get("threads"),
+                                     .needed = !host.cells.has_value() && cluster::needs_speeds(job.cluster),
+                                     .cpus = cpu_shares[process].cpus});
   }
 }
 
-Options Coordinator::Inside::options_of(std::uint32_t process) const {
+Options Coordinator::Impl::options_of(std::uint32_t process) const {
   Options options = job.cluster.options;
   options.cells = shares.grid;
   if (const std::string& threads = job.cluster.hosts[process].threads; !threads.empty())
     options.set("threads", threads);
-  apply_share(options, cpu_shares[process]);
+  cluster::apply_share(options, cpu_shares[process]);
   return options;
 }
 
-void Coordinator::Inside::prepare_all() {
-  std::vector<HostSpeed> speeds;
-  for (const auto& member : members) speeds.push_back(member->speed);
-  shares = share_cells(job.cluster, speeds);
+void Coordinator::Impl::prepare_all() {
+  std::vector<cluster::HostSpeed> speeds;
+  for (const auto& node : nodes) speeds.push_back(node->speed);
+  shares = cluster::share_cells(job.cluster, speeds);
   cells = CellMap::consecutive(shares.cells);
   job.text.grid = shares.grid;
   say_shares();
   phase = Phase::preparing;
-  for (std::uint32_t process = 0; process < members.size(); ++process) {
-    Prepare prepare;
+  for (std::uint32_t process = 0; process < nodes.size(); ++process) {
+    wire::Prepare prepare;
     const Options options = options_of(process);
     for (const OptionInfo& info : option_table())
       prepare.options.push_back({std::string(info.name), options.get(info.name)});
@@ -288,61 +294,61 @@ void Coordinator::Inside::prepare_all() {
     prepare.cell_folder = job.text.folder;
     prepare.input_for_all = job.input_for_all;
     prepare.cpus = cpu_shares[process].cpus;
-    members[process]->stage = Stage::preparing;
+    nodes[process]->stage = Stage::preparing;
     tell(process, prepare);
   }
 }
 
 /// Where the cluster file gives an address that is the host's own, messages go there; else where its connection to us comes from.
-std::string Coordinator::Inside::data_address(std::uint32_t process) const {
+std::string Coordinator::Impl::data_address(std::uint32_t process) const {
   const std::string& address = job.cluster.hosts[process].address;
-  return is_numeric_address(address) ? address : members[process]->hello.local;
+  return wire::is_numeric_address(address) ? address : nodes[process]->hello.local;
 }
 
-void Coordinator::Inside::say_shares() {
-  if (!any_auto() || job.dry_run || !needs_speeds(job.cluster)) return;
+void Coordinator::Impl::say_shares() {
+  if (!any_auto() || job.dry_run || !cluster::needs_speeds(job.cluster)) return;
   std::string text;
-  for (std::uint32_t process = 0; process < members.size(); ++process)
-    text += fmt::format("{}{} {}", process == 0 ? "" : ", ", members[process]->name, shares.cells[process]);
+  for (std::uint32_t process = 0; process < nodes.size(); ++process)
+    text += fmt::format("{}{} {}", process == 0 ? "" : ", ", nodes[process]->name, shares.cells[process]);
   actions.say(fmt::format("grid {}x{}, cells by speed: {}; {:.0f} % of the sum of the speeds is used", shares.grid.nx,
                           shares.grid.ny, text, 100 * shares.efficiency));
 }
 
-void Coordinator::Inside::describe_plan() {
+void Coordinator::Impl::describe_plan() {
   result.shares = shares;
-  for (std::uint32_t process = 0; process < members.size(); ++process) {
-    const Member& member = *members[process];
-    const ClusterHost& host = job.cluster.hosts[process];
-    PlannedHost& planned = result.plan.emplace_back();
-    planned.name = member.name;
+  for (std::uint32_t process = 0; process < nodes.size(); ++process) {
+    const KnownNode& node = *nodes[process];
+    const cluster::ClusterHost& host = job.cluster.hosts[process];
+    cluster::PlannedHost& planned = result.plan.emplace_back();
+    planned.name = node.name;
     planned.launch = host.launch;
-    const auto endpoint = parse_endpoint(address_of(member.endpoint));
+    const auto endpoint = wire::parse_endpoint(wire::address_of(node.endpoint));
     planned.address = endpoint ? endpoint->host : data_address(process);
-    for (const comm::mixed::NamedEndpoint& each : comm::mixed::split_endpoints(member.endpoint))
+    for (const comm::mixed::NamedEndpoint& each : comm::mixed::split_endpoints(node.endpoint))
       planned.modules.push_back(each.module);
-    for (const LeftOutModule& left : member.left_out) planned.left_out.push_back(left.module + ": " + left.why);
-    planned.address_why = data_address(process) != member.hello.local ? "the cluster file"
+    for (const wire::LeftOutModule& left : node.left_out) planned.left_out.push_back(left.module + ": " + left.why);
+    planned.address_why = data_address(process) != node.hello.local ? "the cluster file"
                           : job.reach.addresses.size() == 1 && planned.address == "127.0.0.1"
                               ? "all processes are on this computer"
                               : "by which it reached aprun";
     const std::span<const std::uint32_t> planned_cells = cells.cells_of(process);
     planned.first_cell = planned_cells.empty() ? 0 : planned_cells.front();
     planned.cells = static_cast<std::uint32_t>(planned_cells.size());
-    planned.threads = std::min(member.speed.threads, planned.cells);
-    planned.speed = member.speed.speed;
-    tell(process, Refused{"a dry run"});
+    planned.threads = std::min(node.speed.threads, planned.cells);
+    planned.speed = node.speed.speed;
+    tell(process, wire::Refused{"a dry run"});
   }
   phase = Phase::ending;
   begin_to_end();
 }
 
-void Coordinator::Inside::plan_all() {
-  Plan plan;
+void Coordinator::Impl::plan_all() {
+  wire::Plan plan;
   plan.machine = machine_id;
   plan.cells = cells;
-  for (const auto& member : members) {
-    plan.endpoints.push_back(member->endpoint);
-    plan.names.push_back(member->name);
+  for (const auto& node : nodes) {
+    plan.endpoints.push_back(node->endpoint);
+    plan.names.push_back(node->name);
   }
   OverseerActions to_do;
   to_do.send = [this](std::uint32_t part, std::vector<std::byte> note) { send_note(part, note); };
@@ -354,106 +360,106 @@ void Coordinator::Inside::plan_all() {
   to_do.suspect = [this](std::uint32_t part, const std::string& why) { suspect(part, why); };
   overseer.emplace(plan.names, cells, job.cluster.options.deadlock_report, std::move(to_do));
   phase = Phase::loading;
-  for (std::uint32_t process = 0; process < members.size(); ++process) {
-    members[process]->stage = Stage::loading;
+  for (std::uint32_t process = 0; process < nodes.size(); ++process) {
+    nodes[process]->stage = Stage::loading;
     tell(process, plan);
   }
 }
 
-void Coordinator::Inside::go() {
+void Coordinator::Impl::go() {
   output.prepare(shares.grid.count(), job.with_host);
   phase = Phase::running;
   deadline.cancel();
-  for (std::uint32_t process = 0; process < members.size(); ++process) {
-    members[process]->stage = Stage::running;
-    tell(process, Go{});
+  for (std::uint32_t process = 0; process < nodes.size(); ++process) {
+    nodes[process]->stage = Stage::running;
+    tell(process, wire::Go{});
   }
 }
 
 // ---- the end ----
 
 /// The start is off: nothing has run.
-void Coordinator::Inside::call_off(const std::string& text, int status) {
+void Coordinator::Impl::call_off(const std::string& text, int status) {
   if (phase >= Phase::ending) return;
   if (phase == Phase::running) return stop_running(failed_status, text);
   failure = text;
   result.status = status;
   actions.say(text);
   phase = Phase::ending;
-  for (std::uint32_t process = 0; process < members.size(); ++process) tell(process, Refused{text});
+  for (std::uint32_t process = 0; process < nodes.size(); ++process) tell(process, wire::Refused{text});
   begin_to_end();
 }
 
-void Coordinator::Inside::stop_running(int status, const std::string& text) {
+void Coordinator::Impl::stop_running(int status, const std::string& text) {
   if (overseer && phase == Phase::running) overseer->stop(status, text);
 }
 
 /// The overseer's word: the run has failed, and all parts know.
-void Coordinator::Inside::fail(int status, const std::string& text) {
+void Coordinator::Impl::fail(int status, const std::string& text) {
   if (phase >= Phase::ending) return;
   if (phase != Phase::running) return call_off(text, status);
   failure = text;
   result.status = crash_status.value_or(status);
   actions.say(text);
   phase = Phase::ending;
-  for (std::uint32_t process = 0; process < members.size(); ++process) tell(process, Stop{});
+  for (std::uint32_t process = 0; process < nodes.size(); ++process) tell(process, wire::Stop{});
   begin_to_end();
 }
 
-void Coordinator::Inside::begin_to_end() {
+void Coordinator::Impl::begin_to_end() {
   deadline.cancel();
   ending.start(grace, [this] { loop.stop(); });
   loop.post([this] { check_over(); });
 }
 
 /// Everybody has gone, or was never here.
-void Coordinator::Inside::check_over() {
-  const bool all = std::ranges::all_of(members, [&](const auto& member) {
-    return member->stage == Stage::gone || (phase == Phase::ending && member->connection == nullptr);
+void Coordinator::Impl::check_over() {
+  const bool all = std::ranges::all_of(nodes, [&](const auto& node) {
+    return node->stage == Stage::gone || (phase == Phase::ending && node->connection == nullptr);
   });
   if (!all) return;
   phase = Phase::over;
   loop.stop();
 }
 
-void Coordinator::Inside::take_finished(std::uint32_t process, const Finished& finished) {
-  Member& member = *members[process];
-  member.stage = Stage::finished;
-  member.finished = finished;
+void Coordinator::Impl::take_finished(std::uint32_t process, const wire::Finished& finished) {
+  KnownNode& node = *nodes[process];
+  node.stage = Stage::finished;
+  node.finished = finished;
   if (finished.status != 0 && first_part_status == 0) first_part_status = finished.status;
-  tell(process, Leave{});
+  tell(process, wire::Leave{});
   if (all_ended) return;
   const std::string why = finished.reason.empty() ? "its run has ended before the machine's" : finished.reason;
   end_early(process, why, finished.status != 0 ? finished.status : static_cast<int>(ExitStatus::peer_lost));
 }
 
 /// A signal from outside: the node's host is shut down, say. The node says so and ends by itself.
-void Coordinator::Inside::told_to_end(std::uint32_t process, int signal) {
+void Coordinator::Impl::told_to_end(std::uint32_t process, int signal) {
   const char* name = ::sigabbrev_np(signal);
   end_early(process, fmt::format("it was told to end by signal {} (SIG{})", signal, name == nullptr ? "?" : name),
             128 + signal);
 }
 
 /// A node's part of the run ends while the machine runs: all others stop, and the user is told why.
-void Coordinator::Inside::end_early(std::uint32_t process, const std::string& why, int status) {
+void Coordinator::Impl::end_early(std::uint32_t process, const std::string& why, int status) {
   if (phase < Phase::running)
-    return call_off(fmt::format("{} is not ready: {}; nothing was started", members[process]->name, why), status);
+    return call_off(fmt::format("{} is not ready: {}; nothing was started", nodes[process]->name, why), status);
   if (phase == Phase::running) overseer->lost(process, why, status);
 }
 
-int Coordinator::Inside::status_of_cells() const {
+int Coordinator::Impl::status_of_cells() const {
   if (host_status != 0) return host_status;
   return first_failure != 0 ? first_failure : first_part_status;
 }
 
-void Coordinator::Inside::too_late() {
+void Coordinator::Impl::too_late() {
   std::vector<std::string> late;
   const bool ends = phase == Phase::running;
-  for (const auto& member : members) {
-    const bool done = ends ? member->stage >= Stage::finished
-                           : member->stage == Stage::here || member->stage == Stage::measured ||
-                                 member->stage == Stage::prepared || member->stage == Stage::ready;
-    if (!done) late.push_back(member->name);
+  for (const auto& node : nodes) {
+    const bool done = ends ? node->stage >= Stage::finished
+                           : node->stage == Stage::here || node->stage == Stage::measured ||
+                                 node->stage == Stage::prepared || node->stage == Stage::ready;
+    if (!done) late.push_back(node->name);
   }
   std::string names = fmt::format("{}", fmt::join(late, ", "));
   if (ends) {
@@ -461,7 +467,7 @@ void Coordinator::Inside::too_late() {
     result.status = failed_status;
     actions.say(failure);
     phase = Phase::ending;
-    for (std::uint32_t process = 0; process < members.size(); ++process) tell(process, Stop{});
+    for (std::uint32_t process = 0; process < nodes.size(); ++process) tell(process, wire::Stop{});
     return begin_to_end();
   }
   if (phase == Phase::calling) {
@@ -477,112 +483,112 @@ void Coordinator::Inside::too_late() {
 
 // ---- who is lost ----
 
-void Coordinator::Inside::start_failed(std::uint32_t process, const std::string& text) {
-  Member& member = *members[process];
-  if (member.stage == Stage::called) return call_off(fmt::format("{}; nothing was started", text));
-  if (member.stage < Stage::finished) lose(process, text);
+void Coordinator::Impl::start_failed(std::uint32_t process, const std::string& text) {
+  KnownNode& node = *nodes[process];
+  if (node.stage == Stage::called) return call_off(fmt::format("{}; nothing was started", text));
+  if (node.stage < Stage::finished) lose(process, text);
 }
 
-void Coordinator::Inside::process_ended(std::uint32_t process, int status, const std::string& words) {
-  Member& member = *members[process];
-  if (member.stage >= Stage::finished) return;
+void Coordinator::Impl::process_ended(std::uint32_t process, int status, const std::string& words) {
+  KnownNode& node = *nodes[process];
+  if (node.stage >= Stage::finished) return;
   constexpr int without_launcher = static_cast<int>(ExitStatus::peer_lost);
-  if (status == without_launcher && member.connection != nullptr) {
+  if (status == without_launcher && node.connection != nullptr) {
     // It does not hear us; then we hear no more of it either, and soon know why.
-    member.patience.start(job.cluster.options.peer_timeout + cause_patience,
-                          [this, process] { lose(process, "it does not hear aprun any more"); });
+    node.patience.start(job.cluster.options.peer_timeout + cause_patience,
+                        [this, process] { lose(process, "it does not hear aprun any more"); });
     return;
   }
-  member.cause = fmt::format("its process {}", how_it_ended(status));
-  if (member.stage == Stage::called && !words.empty()) member.cause += fmt::format(": {}", words);
+  node.cause = fmt::format("its process {}", start::how_it_ended(status));
+  if (node.stage == Stage::called && !words.empty()) node.cause += fmt::format(": {}", words);
   constexpr int killed = 128 + 9;
-  if (status != 0 && status != killed && status != 128 + 15) member.own_status = status;
+  if (status != 0 && status != killed && status != 128 + 15) node.own_status = status;
   // What it said last may still be on its way.
-  if (member.connection == nullptr || member.closed) return lose(process, member.cause);
-  member.patience.start(cause_patience, [this, process] { lose(process, members[process]->cause); });
+  if (node.connection == nullptr || node.closed) return lose(process, node.cause);
+  node.patience.start(cause_patience, [this, process] { lose(process, nodes[process]->cause); });
 }
 
-void Coordinator::Inside::connection_closed(std::uint32_t process, ConnectionEnd end, const std::string& why) {
-  Member& member = *members[process];
-  member.connection.reset();
-  member.closed = true;
-  if (member.stage == Stage::finished || phase >= Phase::ending) {
-    member.stage = Stage::gone;
-    member.patience.cancel();
+void Coordinator::Impl::connection_closed(std::uint32_t process, wire::ConnectionEnd end, const std::string& why) {
+  KnownNode& node = *nodes[process];
+  node.connection.reset();
+  node.closed = true;
+  if (node.stage == Stage::finished || phase >= Phase::ending) {
+    node.stage = Stage::gone;
+    node.patience.cancel();
     return check_over();
   }
-  if (end == ConnectionEnd::silent || (member.cause.empty() && starter == nullptr)) return lose(process, why);
-  if (!member.cause.empty()) return lose(process, member.cause);
-  member.patience.start(cause_patience, [this, process, why] { lose(process, why); });
+  if (end == wire::ConnectionEnd::silent || (node.cause.empty() && starter == nullptr)) return lose(process, why);
+  if (!node.cause.empty()) return lose(process, node.cause);
+  node.patience.start(cause_patience, [this, process, why] { lose(process, why); });
 }
 
 /// The kernel suspects a part; its launcher may know more in a moment.
-void Coordinator::Inside::suspect(std::uint32_t process, const std::string& why) {
-  if (process >= members.size()) return;
-  Member& member = *members[process];
-  if (member.stage >= Stage::finished || member.closed || !member.cause.empty()) return;
-  member.patience.start(suspect_patience, [this, process, why] { lose(process, why); });
+void Coordinator::Impl::suspect(std::uint32_t process, const std::string& why) {
+  if (process >= nodes.size()) return;
+  KnownNode& node = *nodes[process];
+  if (node.stage >= Stage::finished || node.closed || !node.cause.empty()) return;
+  node.patience.start(suspect_patience, [this, process, why] { lose(process, why); });
 }
 
-void Coordinator::Inside::lose(std::uint32_t process, const std::string& why) {
-  Member& member = *members[process];
-  if (member.stage >= Stage::finished) return;
-  member.stage = Stage::gone;
-  member.patience.cancel();
-  if (member.connection != nullptr) std::exchange(member.connection, nullptr)->close();
+void Coordinator::Impl::lose(std::uint32_t process, const std::string& why) {
+  KnownNode& node = *nodes[process];
+  if (node.stage >= Stage::finished) return;
+  node.stage = Stage::gone;
+  node.patience.cancel();
+  if (node.connection != nullptr) std::exchange(node.connection, nullptr)->close();
   if (phase == Phase::running) {
-    if (member.own_status != 0) crash_status = member.own_status;
+    if (node.own_status != 0) crash_status = node.own_status;
     overseer->lost(process, why);
   } else {
-    call_off(fmt::format("{} is not ready: {}; nothing was started", member.name, why));
+    call_off(fmt::format("{} is not ready: {}; nothing was started", node.name, why));
   }
   check_over();
 }
 
-void Coordinator::Inside::misspoken(std::uint32_t process) {
+void Coordinator::Impl::misspoken(std::uint32_t process) {
   lose(process, "what it says is not this version's control protocol");
 }
 
-void Coordinator::Inside::process_said(std::uint32_t process, const std::string& line) {
-  if (members[process]->stage == Stage::called) {
+void Coordinator::Impl::process_said(std::uint32_t process, const std::string& line) {
+  if (nodes[process]->stage == Stage::called) {
     // When the start fails, they are in the message about that.
-    if (auto& lines = members[process]->early_lines; lines.size() < early_lines_max) lines.push_back(line);
+    if (auto& lines = nodes[process]->early_lines; lines.size() < early_lines_max) lines.push_back(line);
   } else {
     say_of(process, line);
   }
 }
 
-void Coordinator::Inside::say_of(std::uint32_t process, const std::string& line) {
-  actions.say(fmt::format("{}: {}", members[process]->name, line));
+void Coordinator::Impl::say_of(std::uint32_t process, const std::string& line) {
+  actions.say(fmt::format("{}: {}", nodes[process]->name, line));
 }
 
 // ---- the face ----
 
-Coordinator::Coordinator(Job job, Output& output, std::unique_ptr<Starter> starter, Actions actions)
-    : inside_(std::make_unique<Inside>(std::move(job), output, std::move(starter), std::move(actions), *this)) {}
+Coordinator::Coordinator(Job job, Output& output, std::unique_ptr<start::Starter> starter, Actions actions)
+    : impl_(std::make_unique<Impl>(std::move(job), output, std::move(starter), std::move(actions), *this)) {}
 Coordinator::~Coordinator() = default;
 
-JobResult Coordinator::run() { return inside_->run(); }
+JobResult Coordinator::run() { return impl_->run(); }
 
 void Coordinator::stop(int status, const std::string& text) {
-  inside_->loop.post([inside = inside_.get(), status, text] {
-    inside->phase == Phase::running ? inside->stop_running(status, text) : inside->call_off(text, status);
+  impl_->loop.post([impl = impl_.get(), status, text] {
+    impl->phase == Phase::running ? impl->stop_running(status, text) : impl->call_off(text, status);
   });
 }
 
-void Coordinator::post(std::function<void()> what) { inside_->loop.post(std::move(what)); }
+void Coordinator::post(std::function<void()> what) { impl_->loop.post(std::move(what)); }
 
-void Coordinator::ask_state(std::function<void(MachineState)> answer) { inside_->ask_state(std::move(answer)); }
+void Coordinator::ask_state(std::function<void(MachineState)> answer) { impl_->ask_state(std::move(answer)); }
 
 void Coordinator::ask_tasks(std::function<void(std::string)> answer) {
-  if (inside_->overseer) inside_->overseer->ask_tasks(std::move(answer));
+  if (impl_->overseer) impl_->overseer->ask_tasks(std::move(answer));
 }
 
 void Coordinator::start_program(const std::string& file, std::uint32_t task,
                                 const std::vector<std::string>& arguments) {
-  if (!inside_->overseer || inside_->phase != Phase::running)
-    throw Error(Errc::failed, fmt::format("the machine does not run: it is {}", text_of(inside_->phase)));
-  inside_->overseer->start_program(inside_->find_files(file).front().path, task, arguments);
+  if (!impl_->overseer || impl_->phase != Phase::running)
+    throw Error(Errc::failed, fmt::format("the machine does not run: it is {}", text_of(impl_->phase)));
+  impl_->overseer->start_program(impl_->find_files(file).front().path, task, arguments);
 }
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::coordinator

@@ -22,27 +22,27 @@
 #include "launch/start/starter.hpp"
 #include "launch/wire/protocol.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::coordinator {
 
 /// What shall run, all of it looked up and checked.
 struct Job {
-  Cluster cluster{};  ///< Its options are final, but for the grid.
+  cluster::Cluster cluster{};  ///< Its options are final, but for the grid.
   Reach reach{};
-  std::vector<FileRef> files{};  ///< The program, then the libraries of which each cell has a copy.
-  RunText text{};                ///< Its grid is not known yet.
-  bool with_host = false;        ///< The program is a host program.
-  bool input_for_all = false;    ///< Each cell has an input file.
-  std::string aprun{};           ///< Path of aprun, where the cluster file does not say.
-  bool dry_run = false;          ///< Ends when all is prepared, and says what would run.
+  std::vector<wire::FileRef> files{};  ///< The program, then the libraries of which each cell has a copy.
+  RunText text{};                      ///< Its grid is not known yet.
+  bool with_host = false;              ///< The program is a host program.
+  bool input_for_all = false;          ///< Each cell has an input file.
+  std::string aprun{};                 ///< Path of aprun, where the cluster file does not say.
+  bool dry_run = false;                ///< Ends when all is prepared, and says what would run.
 };
 
 /// How a job ended.
 struct JobResult {
-  int status = 0;                   ///< 0, or that of the first failure in time, the host program's before all.
-  std::string reason{};             ///< Empty, or the failure of the machine, which was said already.
-  std::vector<int> cell_status{};   ///< By cell; empty when nothing ran.
-  std::vector<PlannedHost> plan{};  ///< Of a dry run.
-  Shares shares{};
+  int status = 0;                  ///< 0, or that of the first failure in time, the host program's before all.
+  std::string reason{};            ///< Empty, or the failure of the machine, which was said already.
+  std::vector<int> cell_status{};  ///< By cell; empty when nothing ran.
+  std::vector<cluster::PlannedHost> plan{};  ///< Of a dry run.
+  cluster::Shares shares{};
 };
 
 /// A process of the machine, for people who ask.
@@ -56,7 +56,7 @@ struct ProcessState {
   std::uint32_t first_cell = 0;
   std::uint32_t cells = 0;
   bool answered = false;  ///< `node` is what it said now.
-  NodeState node{};
+  wire::NodeState node{};
 };
 
 struct MachineState {
@@ -77,7 +77,7 @@ class Coordinator {
   };
 
   /// `output` outlives it.
-  Coordinator(Job job, Output& output, std::unique_ptr<Starter> starter, Actions actions);
+  Coordinator(Job job, Output& output, std::unique_ptr<start::Starter> starter, Actions actions);
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
@@ -106,8 +106,8 @@ class Coordinator {
   std::function<void(const Invitation&)> listening;
 
  private:
-  class Inside;
-  std::unique_ptr<Inside> inside_;
+  class Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::coordinator

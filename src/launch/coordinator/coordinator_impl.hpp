@@ -22,7 +22,7 @@
 #include "launch/wire/event_loop.hpp"
 #include "launch/wire/files.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::coordinator {
 
 enum class Phase : std::uint8_t { calling, measuring, preparing, loading, running, ending, over };
 
@@ -43,37 +43,37 @@ enum class Stage : std::uint8_t {
 [[nodiscard]] const char* stage_text(Stage stage);
 
 /// A node, as the coordinator knows it.
-struct Member {
-  Member(EventLoop& loop, std::string its_name) : name(std::move(its_name)), patience(loop) {}
+struct KnownNode {
+  KnownNode(wire::EventLoop& loop, std::string its_name) : name(std::move(its_name)), patience(loop) {}
 
   std::string name;
   Stage stage = Stage::called;
-  std::shared_ptr<Connection> connection{};
+  std::shared_ptr<wire::Connection> connection{};
   bool closed = false;  ///< It was here, and its connection is closed.
-  Hello hello{};
-  HostSpeed speed{};
+  wire::Hello hello{};
+  cluster::HostSpeed speed{};
   std::string endpoint{};  ///< By each module.
-  std::vector<LeftOutModule> left_out{};
-  Finished finished{};
-  Bytes unfinished_note{};
+  std::vector<wire::LeftOutModule> left_out{};
+  wire::Finished finished{};
+  wire::Bytes unfinished_note{};
   std::vector<std::string> early_lines{};  ///< What it wrote before it called back.
   std::string cause{};                     ///< Why it is gone, as far as its starter knows.
   int own_status = 0;                      ///< That it ended with by itself.
-  Timer patience;                          ///< For a better cause.
+  wire::Timer patience;                    ///< For a better cause.
 };
 
-class Coordinator::Inside {
+class Coordinator::Impl {
  public:
   static constexpr std::size_t early_lines_max = 100;
 
-  Inside(Job its_job, Output& its_output, std::unique_ptr<Starter> its_starter, Actions its_actions,
-         Coordinator& its_owner);
+  Impl(Job its_job, Output& its_output, std::unique_ptr<start::Starter> its_starter, Actions its_actions,
+       Coordinator& its_owner);
 
   JobResult run();
 
   // The start. coordinator.cpp
   void start_nodes();
-  ConnectionEvents welcome(const std::shared_ptr<Connection>& connection, std::uint32_t process);
+  wire::ConnectionEvents welcome(const std::shared_ptr<wire::Connection>& connection, std::uint32_t process);
   void take_hello(std::uint32_t process, std::span<const std::byte> body);
   [[nodiscard]] bool all_at(Stage stage) const;
   void advance();
@@ -95,14 +95,14 @@ class Coordinator::Inside {
   void check_over();
   void told_to_end(std::uint32_t process, int signal);
   void end_early(std::uint32_t process, const std::string& why, int status);
-  void take_finished(std::uint32_t process, const Finished& finished);
+  void take_finished(std::uint32_t process, const wire::Finished& finished);
   [[nodiscard]] int status_of_cells() const;
   void too_late();
 
   // Who is lost.
   void start_failed(std::uint32_t process, const std::string& text);
   void process_ended(std::uint32_t process, int status, const std::string& words);
-  void connection_closed(std::uint32_t process, ConnectionEnd end, const std::string& why);
+  void connection_closed(std::uint32_t process, wire::ConnectionEnd end, const std::string& why);
   void suspect(std::uint32_t process, const std::string& why);
   void lose(std::uint32_t process, const std::string& why);
   void misspoken(std::uint32_t process);
@@ -110,18 +110,18 @@ class Coordinator::Inside {
   void say_of(std::uint32_t process, const std::string& line);
 
   // Messages. coordinator_messages.cpp
-  void take(std::uint32_t process, MessageType type, std::span<const std::byte> body);
+  void take(std::uint32_t process, wire::MessageType type, std::span<const std::byte> body);
   void deadline_moves();
-  void take_note(std::uint32_t process, const Note& note);
+  void take_note(std::uint32_t process, const wire::Note& note);
   void send_note(std::uint32_t process, std::span<const std::byte> note);
-  void take_ended(const EndedCell& ended);
-  [[nodiscard]] std::vector<FileRef> find_files(const std::string& name);
+  void take_ended(const wire::EndedCell& ended);
+  [[nodiscard]] std::vector<wire::FileRef> find_files(const std::string& name);
   void answer_find(std::uint32_t process, const std::string& name);
   void ask_state(std::function<void(MachineState)> answer);
   void answer_state();
   template <class Message>
   void tell(std::uint32_t process, const Message& message) {
-    if (members[process]->connection != nullptr) members[process]->connection->send(message);
+    if (nodes[process]->connection != nullptr) nodes[process]->connection->send(message);
   }
 
   Coordinator& owner;
@@ -131,21 +131,21 @@ class Coordinator::Inside {
   const comm::JobKey key;
   const std::string machine_id;
   const std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
-  EventLoop loop;
-  Timer deadline;  // of the phase
-  Timer ending;    // by force
-  std::optional<Acceptor> acceptor;
-  std::vector<std::unique_ptr<Member>> members;
+  wire::EventLoop loop;
+  wire::Timer deadline;  // of the phase
+  wire::Timer ending;    // by force
+  std::optional<wire::Acceptor> acceptor;
+  std::vector<std::unique_ptr<KnownNode>> nodes;
   Phase phase = Phase::calling;
-  std::vector<CpuShare> cpu_shares;
-  Shares shares;
+  std::vector<cluster::CpuShare> cpu_shares;
+  cluster::Shares shares;
   CellMap cells;  // as planned
   std::optional<Overseer> overseer;
   bool all_ended = false;  // the overseer's word: nodes may report
-  FileServer files;
+  wire::FileServer files;
   std::vector<std::function<void(MachineState)>> questions;  // about the state
   MachineState state;                                        // as far as it is answered
-  std::unique_ptr<Timer> state_patience;
+  std::unique_ptr<wire::Timer> state_patience;
 
   JobResult result;
   std::string failure;
@@ -157,7 +157,7 @@ class Coordinator::Inside {
   // Their threads use what stands above; they end first.
   OutputCarrier output_carrier;
   InputCarrier input_carrier;
-  std::unique_ptr<Starter> starter;
+  std::unique_ptr<start::Starter> starter;
 };
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::coordinator

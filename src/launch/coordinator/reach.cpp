@@ -14,7 +14,7 @@
 #include "comm/tcp/address.hpp"
 #include "launch/wire/endpoint.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::coordinator {
 namespace {
 
 constexpr const char* loopback = "127.0.0.1";
@@ -45,13 +45,13 @@ std::vector<std::string> resolve(const std::string& name) {
 }
 
 /// Ours, on the way to that host; nothing: the name is not known here, or there is no way.
-std::optional<std::string> local_address_to(const ClusterHost& host) {
-  const std::string& name = !host.address.empty()            ? host.address
-                            : host.launch == LaunchKind::ssh ? host.ssh_destination()
-                                                             : host.name;
+std::optional<std::string> local_address_to(const cluster::ClusterHost& host) {
+  const std::string& name = !host.address.empty()                     ? host.address
+                            : host.launch == cluster::LaunchKind::ssh ? host.ssh_destination()
+                                                                      : host.name;
   for (const std::string& address : resolve(plain_name(name))) {
     try {
-      return comm::tcp::local_address_towards(endpoint_text(address, some_port));
+      return comm::tcp::local_address_towards(wire::endpoint_text(address, some_port));
     } catch (const Error&) {  // the next one
     }
   }
@@ -64,12 +64,12 @@ void add(std::vector<std::string>& addresses, const std::string& address) {
 
 }  // namespace
 
-Reach find_reach(const std::vector<ClusterHost>& hosts) {
+Reach find_reach(const std::vector<cluster::ClusterHost>& hosts) {
   Reach reach;
   bool some_unknown = false;
-  for (const ClusterHost& host : hosts) {
+  for (const cluster::ClusterHost& host : hosts) {
     std::optional<std::string> towards;
-    if (host.launch == LaunchKind::local) {
+    if (host.launch == cluster::LaunchKind::local) {
       towards = loopback;
       reach.reasons.emplace_back("it is this computer");
     } else {
@@ -95,4 +95,4 @@ Reach find_reach(const std::vector<ClusterHost>& hosts) {
   return reach;
 }
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::coordinator

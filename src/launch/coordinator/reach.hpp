@@ -7,7 +7,7 @@
 
 #include "launch/cluster/cluster.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::coordinator {
 
 struct Reach {
   /// To listen on, each once. Loopback alone when every host is this computer.
@@ -19,6 +19,6 @@ struct Reach {
 };
 
 /// Looks up names; sends nothing to the hosts. Throws Error(failed) when this computer has no address that another could reach.
-[[nodiscard]] Reach find_reach(const std::vector<ClusterHost>& hosts);
+[[nodiscard]] Reach find_reach(const std::vector<cluster::ClusterHost>& hosts);
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::coordinator

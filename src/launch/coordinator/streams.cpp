@@ -15,7 +15,7 @@
 #include "aplib/error.hpp"
 #include "launch/wire/protocol.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::coordinator {
 
 InputCarrier::InputCarrier(Output& output, Deliver deliver) : output_(output), deliver_(std::move(deliver)) {
   if (::pipe2(wake_, O_CLOEXEC | O_NONBLOCK) != 0)
@@ -86,7 +86,7 @@ void InputCarrier::carry() {
 }
 
 void InputCarrier::read(std::uint32_t cell, Source& source) {
-  std::array<std::byte, piece_bytes_max> bytes;
+  std::array<std::byte, wire::piece_bytes_max> bytes;
   std::size_t most = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -170,4 +170,4 @@ void OutputCarrier::pass(const Item& item) {
   }
 }
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::coordinator

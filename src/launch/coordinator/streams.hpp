@@ -16,7 +16,7 @@
 
 #include "launch/output.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::coordinator {
 
 /// Thread safety: all functions may be called from any thread.
 class InputCarrier {
@@ -90,4 +90,4 @@ class OutputCarrier {
   std::thread thread_;
 };
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::coordinator

@@ -22,7 +22,7 @@
 #include "launch/ctl/status.hpp"
 #include "launch/program_path.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::ctl {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -175,11 +175,11 @@ int run(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace aplib::launch
+}  // namespace aplib::launch::ctl
 
 int main(int argc, char** argv) {
   try {
-    return aplib::launch::run(argc, argv);
+    return aplib::launch::ctl::run(argc, argv);
   } catch (const std::exception& error) {
     fmt::print(stderr, "apctl: {}\n", error.what());
     return 1;

@@ -28,7 +28,7 @@
 #include "launch/coordinator/coordinator.hpp"
 #include "launch/ctl/registry.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::ctl {
 
 namespace {
 
@@ -223,14 +223,14 @@ namespace {
 constexpr int stopped_status = static_cast<int>(ExitStatus::interrupted);
 constexpr const char* stopped_text = "stopped by apctl";
 
-JobStatus status_of(const MachineState& machine) {
+JobStatus status_of(const coordinator::MachineState& machine) {
   JobStatus status;
   status.state = machine.phase;
   status.seconds = static_cast<std::uint64_t>(machine.seconds);
   status.file = machine.file;
   status.program = machine.program;
   std::uint32_t cells = 0;
-  for (const ProcessState& process : machine.processes) {
+  for (const coordinator::ProcessState& process : machine.processes) {
     status.processes.push_back({.name = process.name,
                                 .computer = process.host,
                                 .pid = process.pid,
@@ -243,7 +243,7 @@ JobStatus status_of(const MachineState& machine) {
                                 .frames_received = process.node.frames_received,
                                 .bytes_received = process.node.bytes_received,
                                 .ways = {}});
-    for (const NodeWay& way : process.node.ways)
+    for (const wire::Route& way : process.node.routes)
       status.processes.back().ways.push_back({way.module, way.peers, way.text});
     cells += process.cells;
   }
@@ -273,12 +273,13 @@ std::string computer_name() {
 
 }  // namespace
 
-DoorActions door_actions(Coordinator& coordinator, const Options& options) {
+DoorActions door_actions(coordinator::Coordinator& coordinator, const Options& options) {
   DoorActions actions;
   actions.status = [&coordinator](DoorReply reply) {
     coordinator.post([&coordinator, reply = std::move(reply)] {
-      coordinator.ask_state(
-          [reply](const MachineState& machine) { reply({.lines = status_lines(status_of(machine)), .problem = {}}); });
+      coordinator.ask_state([reply](const coordinator::MachineState& machine) {
+        reply({.lines = status_lines(status_of(machine)), .problem = {}});
+      });
     });
   };
   actions.tasks = [&coordinator](DoorReply reply) {
@@ -326,4 +327,4 @@ DoorActions door_actions(const std::string& program, Grid grid,
   return actions;
 }
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::ctl

@@ -11,7 +11,11 @@
 #include "aplib/options.hpp"
 #include "launch/ctl/registry.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::coordinator {
+class Coordinator;
+}
+
+namespace aplib::launch::ctl {
 
 /// What came of a request: lines for apctl, or a problem in words.
 struct DoorAnswer {
@@ -54,13 +58,11 @@ class RegistryDoor {
   std::unique_ptr<State> state_;
 };
 
-class Coordinator;
-
 /// For a machine of several processes. `coordinator` outlives the door.
-[[nodiscard]] DoorActions door_actions(Coordinator& coordinator, const Options& options);
+[[nodiscard]] DoorActions door_actions(coordinator::Coordinator& coordinator, const Options& options);
 
 /// For a machine in this process alone: `program` with `grid`; `stop` ends the run with this status and text.
 [[nodiscard]] DoorActions door_actions(const std::string& program, Grid grid,
                                        std::function<void(int status, const std::string& text)> stop);
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::ctl

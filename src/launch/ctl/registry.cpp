@@ -24,7 +24,7 @@
 #include "aplib/error.hpp"
 #include "base/text.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::ctl {
 
 namespace {
 
@@ -361,4 +361,4 @@ std::string ask_job(const std::string& folder, std::uint32_t job, const std::vec
   return answer;
 }
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::ctl

@@ -13,7 +13,7 @@
 
 #include "aplib/options.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::ctl {
 
 /// By which module a process reaches others.
 struct JobWay {
@@ -101,4 +101,4 @@ class RegistrySocket {
   int descriptor_;
 };
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::ctl

@@ -8,7 +8,7 @@
 
 #include "base/text.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::ctl {
 namespace {
 
 using Row = std::vector<std::string>;
@@ -112,4 +112,4 @@ std::string job_status_text(std::uint32_t job, const JobStatus& status) {
   return text + '\n' + table(rows) + ways_text(status);
 }
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::ctl

@@ -9,7 +9,7 @@
 
 #include "launch/ctl/registry.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::ctl {
 
 /// A line for each machine, below a line of titles.
 [[nodiscard]] std::string job_list_text(const std::vector<std::pair<std::uint32_t, JobStatus>>& jobs);
@@ -17,4 +17,4 @@ namespace aplib::launch {
 /// One machine: lines about it, then a line for each process.
 [[nodiscard]] std::string job_status_text(std::uint32_t job, const JobStatus& status);
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::ctl

@@ -46,21 +46,21 @@
 #include "launch/wire/files.hpp"
 #include "launch/wire/protocol.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::node {
 namespace {
 
 struct Letter {
-  MessageType type = MessageType::beat;
-  Bytes body{};
+  wire::MessageType type = wire::MessageType::beat;
+  wire::Bytes body{};
 };
 
 /// Thread safety: all functions may be called from any thread.
-class Mailbox {
+class Letterbox {
  public:
-  void put(MessageType type, std::span<const std::byte> body) {
+  void put(wire::MessageType type, std::span<const std::byte> body) {
     {
       const std::lock_guard lock(mutex_);
-      letters_.push_back({type, Bytes(body.begin(), body.end())});
+      letters_.push_back({type, wire::Bytes(body.begin(), body.end())});
     }
     changed_.notify_all();
   }
@@ -172,7 +172,7 @@ class Node final : public Supervisor {
 
  private:
   // On the loop's thread.
-  void take(MessageType type, std::span<const std::byte> body);
+  void take(wire::MessageType type, std::span<const std::byte> body);
   void take_note(std::span<const std::byte> body);
   void tell_state();
   void launcher_gone(const std::string& why);
@@ -185,28 +185,28 @@ class Node final : public Supervisor {
   Letter next();
   template <class Message>
   Message await();
-  void measure(const MeasureSpeed& how);
-  std::string fetch(const FileRef& file);
-  std::string local_or_fetched(const FileRef& file);
-  void get_files(const std::vector<FileRef>& files);
-  Report carry_part(const Prepare& prepare, const Plan& plan, comm::Module& module);
+  void measure(const wire::MeasureSpeed& how);
+  std::string fetch(const wire::FileRef& file);
+  std::string local_or_fetched(const wire::FileRef& file);
+  void get_files(const std::vector<wire::FileRef>& files);
+  Report carry_part(const wire::Prepare& prepare, const wire::Plan& plan, comm::Module& module);
   void finish(const Report& report);
 
   const NodeCommand command_;
   const comm::JobKey key_;
   const bool watch_input_;
-  EventLoop loop_;
-  Timer last_resort_;
+  wire::EventLoop loop_;
+  wire::Timer last_resort_;
   std::thread loop_thread_;
-  std::shared_ptr<Connection> connection_;  // set before the main thread goes on
-  std::string no_connection_;               // why there is none
-  Mailbox letters_;                         // for the main thread
-  Mailbox files_;                           // answers about files, for whoever asks
-  Mailbox notes_;                           // of the overseer
-  StagedFiles staged_;
-  std::mutex file_mutex_;  // one question about files at a time
-  std::mutex note_mutex_;  // pieces of notes do not mix
-  Bytes unfinished_note_;  // the loop's
+  std::shared_ptr<wire::Connection> connection_;  // set before the main thread goes on
+  std::string no_connection_;                     // why there is none
+  Letterbox letters_;                             // for the main thread
+  Letterbox files_;                               // answers about files, for whoever asks
+  Letterbox notes_;                               // of the overseer
+  wire::StagedFiles staged_;
+  std::mutex file_mutex_;        // one question about files at a time
+  std::mutex note_mutex_;        // pieces of notes do not mix
+  wire::Bytes unfinished_note_;  // the loop's
 
   std::mutex mutex_;  // of what follows, which the main thread makes and the loop's uses
   std::unique_ptr<InputPipes> input_;
@@ -217,9 +217,9 @@ class Node final : public Supervisor {
   bool gone_ = false;
 };
 
-void Node::take(MessageType type, std::span<const std::byte> body) {
+void Node::take(wire::MessageType type, std::span<const std::byte> body) {
   const auto with = [&]<class Message>(auto&& what) {
-    if (const auto message = decode<Message>(body)) {
+    if (const auto message = wire::decode<Message>(body)) {
       const std::lock_guard lock(mutex_);
       what(*message);
     } else {
@@ -227,22 +227,22 @@ void Node::take(MessageType type, std::span<const std::byte> body) {
     }
   };
   switch (type) {
-    case MessageType::note:
+    case wire::MessageType::note:
       return take_note(body);
-    case MessageType::written:
-      return with.operator()<Written>([&](const Written& written) {
+    case wire::MessageType::written:
+      return with.operator()<wire::Written>([&](const wire::Written& written) {
         if (sink_) sink_->written(written.bytes);
       });
-    case MessageType::input:
-      return with.operator()<InputPiece>([&](const InputPiece& piece) {
+    case wire::MessageType::input:
+      return with.operator()<wire::InputPiece>([&](const wire::InputPiece& piece) {
         if (input_) input_->take(piece.cell, piece.bytes, piece.last);
       });
-    case MessageType::stop:
+    case wire::MessageType::stop:
       return end_soon();
-    case MessageType::ask_state:
+    case wire::MessageType::ask_state:
       return tell_state();
-    case MessageType::program:
-    case MessageType::file_piece:
+    case wire::MessageType::program:
+    case wire::MessageType::file_piece:
       return files_.put(type, body);
     default:
       return letters_.put(type, body);
@@ -250,17 +250,17 @@ void Node::take(MessageType type, std::span<const std::byte> body) {
 }
 
 void Node::take_note(std::span<const std::byte> body) {
-  const auto note = decode<Note>(body);
-  if (!note || unfinished_note_.size() + note->bytes.size() > note_bytes_max)
+  const auto note = wire::decode<wire::Note>(body);
+  if (!note || unfinished_note_.size() + note->bytes.size() > wire::note_bytes_max)
     return launcher_gone("it does not speak this version's protocol");
   unfinished_note_.insert(unfinished_note_.end(), note->bytes.begin(), note->bytes.end());
   if (!note->last) return;
-  notes_.put(MessageType::note, unfinished_note_);
+  notes_.put(wire::MessageType::note, unfinished_note_);
   unfinished_note_.clear();
 }
 
 void Node::tell_state() {
-  NodeState state;
+  wire::NodeState state;
   {
     const std::lock_guard lock(mutex_);
     if (module_ != nullptr) {
@@ -271,7 +271,7 @@ void Node::tell_state() {
       state.bytes_sent = traffic.bytes_sent;
       state.bytes_received = traffic.bytes_received;
       state.refused = traffic.refused;
-      state.ways = ways_of(*module_, command_.process, processes_);
+      state.routes = routes_of(*module_, command_.process, processes_);
     }
   }
   connection_->send(state);
@@ -294,7 +294,7 @@ void Node::launcher_gone(const std::string& why) {
 /// A signal from outside, SIGTERM: the launcher ends the whole machine, and this part of it ends at once.
 void Node::told_to_end(int status) {
   const int signal = status - 128;
-  connection_->send(ToldToEnd{signal});
+  connection_->send(wire::ToldToEnd{signal});
   {
     const std::lock_guard lock(mutex_);
     if (machine_ != nullptr) stop_machine(*machine_, status, fmt::format("told to end by signal {}", signal));
@@ -316,30 +316,30 @@ void Node::end_soon() {
 }
 
 void Node::call_launcher() {
-  ConnectionSettings settings{.key = key_};
+  wire::ConnectionSettings settings{.key = key_};
   settings.secure = command_.secure;
   settings.self = command_.process;
   settings.timeout = command_.timeout;
   if (command_.secure == comm::Secure::tls) settings.tls = std::make_shared<comm::TlsContext>();
-  Connecting connecting;
+  wire::Connecting connecting;
   connecting.endpoints = command_.endpoints;
-  connecting.made = [this](std::shared_ptr<Connection> connection) {
+  connecting.made = [this](std::shared_ptr<wire::Connection> connection) {
     connection_ = std::move(connection);
     connection_->trust();  // who answered has proved that it is the launcher
-    ConnectionEvents events;
-    events.message = [this](MessageType type, std::span<const std::byte> body) { take(type, body); };
-    events.closed = [this](ConnectionEnd, const std::string& why) { launcher_gone(why); };
+    wire::ConnectionEvents events;
+    events.message = [this](wire::MessageType type, std::span<const std::byte> body) { take(type, body); };
+    events.closed = [this](wire::ConnectionEnd, const std::string& why) { launcher_gone(why); };
     connection_->listen(std::move(events));
-    letters_.put(MessageType::hello, {});
+    letters_.put(wire::MessageType::hello, {});
   };
   connecting.failed = [this](const std::string& why) {
     no_connection_ = why;
     letters_.close();
   };
   if (watch_input_) {
-    loop_.post([this] { watch_end(loop_, STDIN_FILENO, [this] { launcher_gone("standard input has ended"); }); });
+    loop_.post([this] { wire::watch_end(loop_, STDIN_FILENO, [this] { launcher_gone("standard input has ended"); }); });
   }
-  connect_to_launcher(loop_, settings, std::move(connecting));
+  wire::connect_to_launcher(loop_, settings, std::move(connecting));
   // Signals are for the main thread.
   sigset_t all;
   sigset_t mask;
@@ -352,8 +352,8 @@ void Node::call_launcher() {
 Letter Node::next() {
   std::optional<Letter> letter = letters_.take();
   if (!letter) throw Gone{};
-  if (letter->type == MessageType::refused) {
-    const auto refused = decode<Refused>(letter->body);
+  if (letter->type == wire::MessageType::refused) {
+    const auto refused = wire::decode<wire::Refused>(letter->body);
     throw CalledOff{refused ? refused->text : std::string()};
   }
   return std::move(*letter);
@@ -363,7 +363,7 @@ template <class Message>
 Message Node::await() {
   const Letter letter = next();
   if (letter.type == Message::type) {
-    if (auto message = decode<Message>(letter.body)) return *std::move(message);
+    if (auto message = wire::decode<Message>(letter.body)) return *std::move(message);
   }
   throw Error(Errc::failed, "the launcher does not speak this version's protocol");
 }
@@ -388,9 +388,9 @@ int Node::run() {
   } catch (const CalledOff&) {
     // The launcher has said why.
   } catch (const Error& error) {
-    connection_->send(Cannot{error.what()});
+    connection_->send(wire::Cannot{error.what()});
     while (const auto letter = letters_.take()) {
-      if (letter->type == MessageType::refused || letter->type == MessageType::leave) break;
+      if (letter->type == wire::MessageType::refused || letter->type == wire::MessageType::leave) break;
     }
   }
   staged_.remove();
@@ -398,37 +398,37 @@ int Node::run() {
 }
 
 int Node::live() {
-  Hello hello = describe_this_host();
+  wire::Hello hello = describe_this_host();
   hello.version = version;
   hello.process = command_.process;
   hello.local = connection_->local_address();
   connection_->send(hello);
 
   Letter letter = next();
-  while (letter.type == MessageType::measure) {
-    const auto how = decode<MeasureSpeed>(letter.body);
+  while (letter.type == wire::MessageType::measure) {
+    const auto how = wire::decode<wire::MeasureSpeed>(letter.body);
     if (!how) throw Error(Errc::failed, "the launcher does not speak this version's protocol");
     measure(*how);
     letter = next();
   }
-  const auto prepare = decode<Prepare>(letter.body);
-  if (letter.type != MessageType::prepare || !prepare)
+  const auto prepare = wire::decode<wire::Prepare>(letter.body);
+  if (letter.type != wire::MessageType::prepare || !prepare)
     throw Error(Errc::failed, "the launcher does not speak this version's protocol");
 
   Options options;
-  for (const OptionValue& option : prepare->options) options.set(option.name, option.value);
+  for (const wire::OptionValue& option : prepare->options) options.set(option.name, option.value);
   keep_to_cpus(prepare->cpus);
   ProgramRun run;
   run.file = local_or_fetched(prepare->files.at(0));
   get_files({prepare->files.begin() + 1, prepare->files.end()});
   DataPort port(options, prepare->address.empty() ? connection_->local_address() : prepare->address, key_);
-  Prepared prepared;
+  wire::Prepared prepared;
   prepared.endpoint = port.endpoint();
   for (const auto& left : port.left_out()) prepared.left_out.push_back({left.module, left.why});
   connection_->send(prepared);
 
   allow_many_files();
-  const auto plan = await<Plan>();
+  const auto plan = await<wire::Plan>();
   const std::unique_ptr<comm::Module> module =
       port.make_module(plan.machine, command_.process, plan.endpoints, plan.names);
   Machine machine(options);
@@ -443,7 +443,7 @@ int Node::live() {
     const std::lock_guard lock(mutex_);
     if (gone_) throw Gone{};
     input_ = std::make_unique<InputPipes>(loop_, [this](std::uint32_t cell, std::uint64_t bytes) {
-      connection_->send(WantInput{cell, bytes});
+      connection_->send(wire::WantInput{cell, bytes});
     });
     sink_ = std::make_unique<NodeSink>(*connection_, *input_, prepare->input_for_all);
     machine_ = &machine;
@@ -491,32 +491,33 @@ int Node::live() {
 }
 
 void Node::finish(const Report& report) {
-  Finished finished{report.exit_status, report.reason, {}};
+  wire::Finished finished{report.exit_status, report.reason, {}};
   finished.cell_status.assign(report.cell_status.begin(), report.cell_status.end());
   connection_->send(finished);
   for (;;) {
-    if (next().type == MessageType::leave) return;
+    if (next().type == wire::MessageType::leave) return;
   }
 }
 
-void Node::measure(const MeasureSpeed& how) {
+void Node::measure(const wire::MeasureSpeed& how) {
   keep_to_cpus(how.cpus);
-  const Speed speed{.kind = static_cast<Speed::Kind>(how.kind), .number = how.number, .command = how.command};
-  const HostSpeed is = measure_host(speed, how.threads, how.needed);
-  connection_->send(SpeedIs{is.speed, is.threads});
+  const cluster::Speed speed{
+      .kind = static_cast<cluster::Speed::Kind>(how.kind), .number = how.number, .command = how.command};
+  const cluster::HostSpeed is = cluster::measure_host(speed, how.threads, how.needed);
+  connection_->send(wire::SpeedIs{is.speed, is.threads});
 }
 
 /// Where the file is on this host: at its own place if that has the same program, else among those that were sent.
-std::string Node::local_or_fetched(const FileRef& file) {
+std::string Node::local_or_fetched(const wire::FileRef& file) {
   try {
-    if (identify_file(file.path).same(file.identity)) return file.path;
+    if (wire::identify_file(file.path).same(file.identity)) return file.path;
   } catch (const Error&) {  // it is not here
   }
   return fetch(file);
 }
 
-void Node::get_files(const std::vector<FileRef>& files) {
-  for (const FileRef& file : files) static_cast<void>(local_or_fetched(file));
+void Node::get_files(const std::vector<wire::FileRef>& files) {
+  for (const wire::FileRef& file : files) static_cast<void>(local_or_fetched(file));
   if (staged_.folder().empty()) return;
   // Libraries that were sent are found there.
   const char* others = std::getenv("LD_LIBRARY_PATH");
@@ -524,14 +525,14 @@ void Node::get_files(const std::vector<FileRef>& files) {
   ::setenv("LD_LIBRARY_PATH", all.c_str(), 1);
 }
 
-std::string Node::fetch(const FileRef& file) {
+std::string Node::fetch(const wire::FileRef& file) {
   staged_.begin(file);
   for (std::uint64_t at = 0;;) {
-    connection_->send(WantFile{file.path, at});
+    connection_->send(wire::WantFile{file.path, at});
     const auto letter = files_.take();
     if (!letter) throw Gone{};
-    const auto piece = decode<FilePiece>(letter->body);
-    if (letter->type != MessageType::file_piece || !piece)
+    const auto piece = wire::decode<wire::FilePiece>(letter->body);
+    if (letter->type != wire::MessageType::file_piece || !piece)
       throw Error(Errc::failed, "the launcher does not speak this version's protocol");
     if (!piece->problem.empty()) throw Error(Errc::failed, piece->problem);
     staged_.write(piece->bytes);
@@ -541,9 +542,9 @@ std::string Node::fetch(const FileRef& file) {
 }
 
 bool Node::ready() {
-  connection_->send(Ready{});
+  connection_->send(wire::Ready{});
   try {
-    return next().type == MessageType::go;
+    return next().type == wire::MessageType::go;
   } catch (const Gone&) {
     return false;
   } catch (const CalledOff&) {
@@ -554,17 +555,17 @@ bool Node::ready() {
 void Node::send_note(std::span<const std::byte> note) {
   const std::lock_guard lock(note_mutex_);
   do {
-    const auto piece = note.first(std::min(note.size(), piece_bytes_max));
+    const auto piece = note.first(std::min(note.size(), wire::piece_bytes_max));
     note = note.subspan(piece.size());
-    connection_->send(Note{note.empty(), piece});
+    connection_->send(wire::Note{note.empty(), piece});
   } while (!note.empty());
 }
 
 std::string Node::program_file(const std::string& file) {
   const std::lock_guard lock(file_mutex_);
-  connection_->send(FindProgram{file});
+  connection_->send(wire::FindProgram{file});
   const auto letter = files_.take();
-  const auto program = letter ? decode<ProgramIs>(letter->body) : std::nullopt;
+  const auto program = letter ? wire::decode<wire::ProgramIs>(letter->body) : std::nullopt;
   if (!program) throw Error(Errc::failed, "the launcher is gone");
   if (!program->problem.empty() || program->files.empty()) {
     // The launcher's host lacks it; this one may have it.
@@ -609,4 +610,4 @@ int run_node(const NodeCommand& command, const comm::JobKey& key, bool watch_inp
   return node.run();
 }
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::node

@@ -10,7 +10,7 @@
 #include "comm/greeting.hpp"
 #include "comm/job_key.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::node {
 
 struct NodeCommand {
   std::vector<std::string> endpoints{};  ///< Where the launcher listens.
@@ -26,4 +26,4 @@ int run_node(const NodeCommand& command);
 /// The same with a key that came another way; `watch_input`: the end of standard input means that the launcher has gone.
 int run_node(const NodeCommand& command, const comm::JobKey& key, bool watch_input);
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::node

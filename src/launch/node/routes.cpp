@@ -8,7 +8,7 @@
 
 #include "comm/mixed/mixed_module.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::node {
 
 std::string ranges_text(const std::vector<std::uint32_t>& numbers) {
   std::string text;
@@ -22,22 +22,22 @@ std::string ranges_text(const std::vector<std::uint32_t>& numbers) {
   return text;
 }
 
-std::vector<NodeWay> ways_of(const comm::Module& module, std::uint32_t self, std::uint32_t processes) {
-  std::vector<NodeWay> ways;
+std::vector<wire::Route> routes_of(const comm::Module& module, std::uint32_t self, std::uint32_t processes) {
+  std::vector<wire::Route> routes;
   std::vector<std::pair<std::string, std::vector<std::uint32_t>>> groups;
   for (std::uint32_t peer = 0; peer < processes; ++peer) {
     if (peer == self) continue;
     const std::string name = comm::mixed::in_charge_of(module, peer).name();
     if (processes <= described_processes_max) {
-      ways.push_back({name, fmt::format("{}", peer), module.describe(peer)});
+      routes.push_back({name, fmt::format("{}", peer), module.describe(peer)});
       continue;
     }
     auto group = std::ranges::find(groups, name, &std::pair<std::string, std::vector<std::uint32_t>>::first);
     if (group == groups.end()) group = groups.insert(groups.end(), {name, {}});
     group->second.push_back(peer);
   }
-  for (const auto& [name, peers] : groups) ways.push_back({name, ranges_text(peers), {}});
-  return ways;
+  for (const auto& [name, peers] : groups) routes.push_back({name, ranges_text(peers), {}});
+  return routes;
 }
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::node

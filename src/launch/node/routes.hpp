@@ -9,15 +9,16 @@
 #include "comm/module.hpp"
 #include "launch/wire/protocol.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::node {
 
 /// In machines of so many processes each pair is described; in larger ones those that a module reaches are counted up.
 inline constexpr std::uint32_t described_processes_max = 4;
 
 /// In the order of the first process that is reached. Any thread, as long as the module is there.
-[[nodiscard]] std::vector<NodeWay> ways_of(const comm::Module& module, std::uint32_t self, std::uint32_t processes);
+[[nodiscard]] std::vector<wire::Route> routes_of(const comm::Module& module, std::uint32_t self,
+                                                 std::uint32_t processes);
 
 /// "0-3,7". The numbers rise.
 [[nodiscard]] std::string ranges_text(const std::vector<std::uint32_t>& numbers);
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::node

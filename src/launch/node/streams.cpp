@@ -14,7 +14,7 @@
 
 #include "launch/wire/fields.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::node {
 
 namespace {
 
@@ -25,17 +25,17 @@ constexpr std::uint64_t window_bytes = std::uint64_t{32} << 10;
 
 }  // namespace
 
-struct InputPipes::Inside : std::enable_shared_from_this<InputPipes::Inside> {
+struct InputPipes::Impl : std::enable_shared_from_this<InputPipes::Impl> {
   struct Pipe {
     explicit Pipe(asio::io_context& context) : writer(context) {}
     int reader = -1;
     asio::posix::stream_descriptor writer;
-    Bytes waiting;  // came while `under_way` was written
-    Bytes under_way;
+    wire::Bytes waiting;  // came while `under_way` was written
+    wire::Bytes under_way;
     bool last = false;
   };
 
-  Inside(EventLoop& its_loop, std::function<void(std::uint32_t, std::uint64_t)> its_want)
+  Impl(wire::EventLoop& its_loop, std::function<void(std::uint32_t, std::uint64_t)> its_want)
       : loop(its_loop), want(std::move(its_want)) {}
 
   /// Call with the mutex held.
@@ -58,30 +58,30 @@ struct InputPipes::Inside : std::enable_shared_from_this<InputPipes::Inside> {
         });
   }
 
-  EventLoop& loop;
+  wire::EventLoop& loop;
   const std::function<void(std::uint32_t, std::uint64_t)> want;
   std::mutex mutex;
   std::map<std::uint32_t, Pipe> pipes;
   bool closed = false;
 };
 
-InputPipes::InputPipes(EventLoop& loop, std::function<void(std::uint32_t, std::uint64_t)> want)
-    : inside_(std::make_shared<Inside>(loop, std::move(want))) {}
+InputPipes::InputPipes(wire::EventLoop& loop, std::function<void(std::uint32_t, std::uint64_t)> want)
+    : impl_(std::make_shared<Impl>(loop, std::move(want))) {}
 
 InputPipes::~InputPipes() {
   close_all();
-  for (auto& [cell, pipe] : inside_->pipes) ::close(pipe.reader);
+  for (auto& [cell, pipe] : impl_->pipes) ::close(pipe.reader);
 }
 
 int InputPipes::open(std::uint32_t cell) {
   int reader = -1;
   {
-    const std::lock_guard lock(inside_->mutex);
-    const auto found = inside_->pipes.find(cell);
-    if (found != inside_->pipes.end()) return found->second.reader;
+    const std::lock_guard lock(impl_->mutex);
+    const auto found = impl_->pipes.find(cell);
+    if (found != impl_->pipes.end()) return found->second.reader;
     int ends[2];
-    if (inside_->closed || ::pipe2(ends, O_CLOEXEC) != 0) return -1;
-    Inside::Pipe& pipe = inside_->pipes.try_emplace(cell, inside_->loop.io()).first->second;
+    if (impl_->closed || ::pipe2(ends, O_CLOEXEC) != 0) return -1;
+    Impl::Pipe& pipe = impl_->pipes.try_emplace(cell, impl_->loop.io()).first->second;
     pipe.reader = reader = ends[0];
     boost::system::error_code error;
     pipe.writer.assign(ends[1], error);
@@ -90,30 +90,30 @@ int InputPipes::open(std::uint32_t cell) {
       return reader;
     }
   }
-  inside_->want(cell, window_bytes);
+  impl_->want(cell, window_bytes);
   return reader;
 }
 
 void InputPipes::take(std::uint32_t cell, std::span<const std::byte> bytes, bool last) {
-  const std::lock_guard lock(inside_->mutex);
-  const auto found = inside_->pipes.find(cell);
-  if (found == inside_->pipes.end()) return;
-  Inside::Pipe& pipe = found->second;
+  const std::lock_guard lock(impl_->mutex);
+  const auto found = impl_->pipes.find(cell);
+  if (found == impl_->pipes.end()) return;
+  Impl::Pipe& pipe = found->second;
   pipe.waiting.insert(pipe.waiting.end(), bytes.begin(), bytes.end());
   pipe.last = pipe.last || last;
-  inside_->write(cell, pipe);
+  impl_->write(cell, pipe);
 }
 
 void InputPipes::close_all() {
-  const std::lock_guard lock(inside_->mutex);
-  inside_->closed = true;
+  const std::lock_guard lock(impl_->mutex);
+  impl_->closed = true;
   boost::system::error_code ignored;
-  for (auto& [cell, pipe] : inside_->pipes) pipe.writer.close(ignored);
+  for (auto& [cell, pipe] : impl_->pipes) pipe.writer.close(ignored);
 }
 
 void NodeSink::write(std::uint32_t cell, loader::Stream stream, std::span<const char> bytes) {
   while (!bytes.empty()) {
-    const auto piece = bytes.first(std::min(bytes.size(), piece_bytes_max));
+    const auto piece = bytes.first(std::min(bytes.size(), wire::piece_bytes_max));
     bytes = bytes.subspan(piece.size());
     {
       std::unique_lock lock(mutex_);
@@ -121,7 +121,7 @@ void NodeSink::write(std::uint32_t cell, loader::Stream stream, std::span<const 
       if (dropped_) return;
       under_way_ += piece.size();
     }
-    connection_.send(OutputPiece{cell, stream == loader::Stream::err, std::as_bytes(piece)});
+    connection_.send(wire::OutputPiece{cell, stream == loader::Stream::err, std::as_bytes(piece)});
   }
 }
 
@@ -146,4 +146,4 @@ void NodeSink::drop() {
   room_.notify_all();
 }
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::node

@@ -15,12 +15,12 @@
 #include "launch/wire/connection.hpp"
 #include "launch/wire/event_loop.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::node {
 
 class InputPipes {
  public:
   /// `want` asks the launcher for so many more bytes of a cell's input; any thread.
-  InputPipes(EventLoop& loop, std::function<void(std::uint32_t cell, std::uint64_t bytes)> want);
+  InputPipes(wire::EventLoop& loop, std::function<void(std::uint32_t cell, std::uint64_t bytes)> want);
   ~InputPipes();
   InputPipes(const InputPipes&) = delete;
   InputPipes& operator=(const InputPipes&) = delete;
@@ -33,8 +33,8 @@ class InputPipes {
   void close_all();
 
  private:
-  struct Inside;
-  std::shared_ptr<Inside> inside_;
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
 };
 
 class NodeSink final : public OutputSink {
@@ -42,17 +42,17 @@ class NodeSink final : public OutputSink {
   static constexpr std::size_t window_bytes = std::size_t{1} << 20;
 
   /// Both outlive it. `input_for_all`: each cell has an input, not the first alone.
-  NodeSink(Connection& connection, InputPipes& input, bool input_for_all)
+  NodeSink(wire::Connection& connection, InputPipes& input, bool input_for_all)
       : connection_(connection), input_(input), input_for_all_(input_for_all) {}
 
   void begin(bool with_host) override { with_host_ = with_host; }
   void write(std::uint32_t cell, loader::Stream stream, std::span<const char> bytes) override;
   void flush(std::uint32_t cell, loader::Stream stream) override {
-    connection_.send(Flush{cell, stream == loader::Stream::err});
+    connection_.send(wire::Flush{cell, stream == loader::Stream::err});
   }
   int input(std::uint32_t cell) override;
-  void ended(std::uint32_t cell, int status) override { connection_.send(EndedCell{cell, status}); }
-  void warn(const std::string& line) override { connection_.send(Warning{line}); }
+  void ended(std::uint32_t cell, int status) override { connection_.send(wire::EndedCell{cell, status}); }
+  void warn(const std::string& line) override { connection_.send(wire::Warning{line}); }
 
   /// The launcher has passed on so many bytes. Loop's thread.
   void written(std::uint64_t bytes);
@@ -60,7 +60,7 @@ class NodeSink final : public OutputSink {
   void drop();
 
  private:
-  Connection& connection_;
+  wire::Connection& connection_;
   InputPipes& input_;
   const bool input_for_all_;
   bool with_host_ = false;
@@ -70,4 +70,4 @@ class NodeSink final : public OutputSink {
   bool dropped_ = false;
 };
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::node

@@ -18,7 +18,7 @@
 
 #include "aplib/error.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::start {
 
 namespace {
 
@@ -298,4 +298,4 @@ void Guard::tell(pid_t word) noexcept {
   }
 }
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::start

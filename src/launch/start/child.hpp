@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace aplib::launch {
+namespace aplib::launch::start {
 
 /// Not thread safe. System calls, but none that waits for the program.
 class Child {
@@ -72,4 +72,4 @@ class Guard {
   int pipe_ = -1;
 };
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::start

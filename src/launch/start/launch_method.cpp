@@ -13,7 +13,7 @@
 
 #include "aplib/error.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::start {
 
 namespace {
 
@@ -21,11 +21,11 @@ constexpr int not_executable = 126;  // what a shell says
 constexpr int not_found = 127;
 
 /// fork and exec on this host.
-class LocalWay : public Way {
+class LocalMethod : public LaunchMethod {
  public:
   std::vector<std::string> command(const std::vector<NodeStart>& nodes) const override { return nodes[0].command; }
   std::string folder(const NodeStart& node) const override { return node.host.folder; }
-  Verdict judge(const NodeStart& node, const WayEnd& end) const override {
+  Verdict judge(const NodeStart& node, const MethodEnd& end) const override {
     (void)node;
     return {.kind = Verdict::Kind::ended, .status = end.status, .text = {}};
   }
@@ -37,7 +37,7 @@ class LocalWay : public Way {
 };
 
 /// What the cluster file says, by sh.
-class CommandWay : public Way {
+class CommandMethod : public LaunchMethod {
  public:
   std::vector<std::string> command(const std::vector<NodeStart>& nodes) const override {
     const NodeStart& node = nodes[0];
@@ -53,7 +53,7 @@ class CommandWay : public Way {
     }};
     return {"/bin/sh", "-c", fill_in(node.host.command, values)};
   }
-  Verdict judge(const NodeStart& node, const WayEnd& end) const override {
+  Verdict judge(const NodeStart& node, const MethodEnd& end) const override {
     if (!end.arrived && (end.status == not_found || end.status == not_executable)) {
       return {
           .kind = Verdict::Kind::failed,
@@ -75,9 +75,9 @@ class CommandWay : public Way {
 
 }  // namespace
 
-std::unique_ptr<Way> make_local_way() { return std::make_unique<LocalWay>(); }
+std::unique_ptr<LaunchMethod> make_local_method() { return std::make_unique<LocalMethod>(); }
 
-std::unique_ptr<Way> make_command_way() { return std::make_unique<CommandWay>(); }
+std::unique_ptr<LaunchMethod> make_command_method() { return std::make_unique<CommandMethod>(); }
 
 std::string host_name(const NodeStart& node) { return fmt::format("host '{}'", node.host.name); }
 
@@ -95,7 +95,7 @@ std::string quoted(const std::vector<std::string>& words) {
   return text.empty() ? text : fmt::format(" (\"{}\")", text);
 }
 
-Verdict judge_program(const NodeStart& node, const WayEnd& end, std::string_view by) {
+Verdict judge_program(const NodeStart& node, const MethodEnd& end, std::string_view by) {
   using Kind = Verdict::Kind;
   if (!end.lost_folder.empty()) {
     return {
@@ -222,4 +222,4 @@ std::string fill_in(std::string_view text, std::span<const std::pair<std::string
   return filled;
 }
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::start

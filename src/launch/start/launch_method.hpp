@@ -12,10 +12,10 @@
 
 #include "launch/start/starter.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::start {
 
 /// How a way ended for one node.
-struct WayEnd {
+struct MethodEnd {
   int status = 0;                  ///< Of our process: exit status, or 128 + signal.
   bool told = false;               ///< The shell there has told the node's status, and `status` is that.
   bool began = false;              ///< The shell on the host has told that it is there.
@@ -35,18 +35,18 @@ struct Verdict {
 };
 
 /// Stateless; used by the starter's thread alone.
-class Way {
+class LaunchMethod {
  public:
-  Way() = default;
-  virtual ~Way() = default;
-  Way(const Way&) = delete;
-  Way& operator=(const Way&) = delete;
+  LaunchMethod() = default;
+  virtual ~LaunchMethod() = default;
+  LaunchMethod(const LaunchMethod&) = delete;
+  LaunchMethod& operator=(const LaunchMethod&) = delete;
 
   /// Of our process. Several nodes: only where together() is true.
   [[nodiscard]] virtual std::vector<std::string> command(const std::vector<NodeStart>& nodes) const = 0;
   /// Where our process runs.
   [[nodiscard]] virtual std::string folder(const NodeStart& /*node*/) const { return {}; }
-  [[nodiscard]] virtual Verdict judge(const NodeStart& node, const WayEnd& end) const = 0;
+  [[nodiscard]] virtual Verdict judge(const NodeStart& node, const MethodEnd& end) const = 0;
   /// The message when our own process cannot even be executed; `why` is the system's.
   [[nodiscard]] virtual std::string not_executed(const NodeStart& node, const std::string& why) const = 0;
   /// Why nothing of this kind can be started here and now; "" when it can. Asked once, before the first.
@@ -65,11 +65,11 @@ class Way {
   }
 };
 
-[[nodiscard]] std::unique_ptr<Way> make_local_way();
-[[nodiscard]] std::unique_ptr<Way> make_command_way();
+[[nodiscard]] std::unique_ptr<LaunchMethod> make_local_method();
+[[nodiscard]] std::unique_ptr<LaunchMethod> make_command_method();
 /// `ssh`: words of the command, options included.
-[[nodiscard]] std::unique_ptr<Way> make_ssh_way(std::vector<std::string> ssh);
-[[nodiscard]] std::unique_ptr<Way> make_slurm_way();
+[[nodiscard]] std::unique_ptr<LaunchMethod> make_ssh_method(std::vector<std::string> ssh);
+[[nodiscard]] std::unique_ptr<LaunchMethod> make_slurm_method();
 
 /// "host 'ws1'".
 [[nodiscard]] std::string host_name(const NodeStart& node);
@@ -78,7 +78,7 @@ class Way {
 /// " (it wrote: …)" with the last few of them, or "".
 [[nodiscard]] std::string quoted(const std::vector<std::string>& words);
 /// The verdict on a node whose shell or process has run: 126 and 127 before it has called back mean that it was not there.
-[[nodiscard]] Verdict judge_program(const NodeStart& node, const WayEnd& end, std::string_view by);
+[[nodiscard]] Verdict judge_program(const NodeStart& node, const MethodEnd& end, std::string_view by);
 
 /// Lines by which the shell of ways over a network tells us about itself; they are not passed on.
 namespace mark {
@@ -108,4 +108,4 @@ inline constexpr std::string_view process =
 [[nodiscard]] std::string fill_in(std::string_view text,
                                   std::span<const std::pair<std::string_view, std::string>> values);
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::start

@@ -15,7 +15,7 @@
 #if __has_include(<pmix.h>)
 #include <pmix.h>
 
-namespace aplib::launch {
+namespace aplib::launch::start {
 
 struct Pmix::Library {
   void* handle = nullptr;
@@ -127,7 +127,7 @@ void Pmix::abort(int status, const std::string& text) noexcept {
 
 #else
 
-namespace aplib::launch {
+namespace aplib::launch::start {
 
 struct Pmix::Library {};
 
@@ -152,4 +152,4 @@ void Pmix::abort(int, const std::string&) noexcept {}
 
 bool Pmix::launched_us() { return std::getenv("PMIX_NAMESPACE") != nullptr && std::getenv("PMIX_RANK") != nullptr; }
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::start

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-namespace aplib::launch {
+namespace aplib::launch::start {
 
 /// All functions throw Error(failed) with PMIx's reason. They may wait for the PMIx server of this host; fence() and the destructor wait for the other processes. One thread at a time.
 class Pmix {
@@ -47,4 +47,4 @@ class Pmix {
   std::unique_ptr<Library> library_;
 };
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::start

@@ -15,7 +15,7 @@
 #include "base/text.hpp"
 #include "launch/start/launch_method.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::start {
 namespace {
 
 constexpr std::size_t hosts_max = 65536;
@@ -78,7 +78,7 @@ void expand(const std::string& before, std::string_view item, std::vector<std::s
 }
 
 /// One srun for all nodes: it knows the way to every host of the allocation, and sends the key to all of them by their standard input.
-class SlurmWay : public Way {
+class SlurmMethod : public LaunchMethod {
  public:
   std::vector<std::string> command(const std::vector<NodeStart>& nodes) const override {
     // Every task gets the same command and finds its part by the name of its host and its number among those of that host.
@@ -113,7 +113,7 @@ class SlurmWay : public Way {
             script};
   }
 
-  Verdict judge(const NodeStart& node, const WayEnd& end) const override {
+  Verdict judge(const NodeStart& node, const MethodEnd& end) const override {
     if (end.began) return judge_program(node, end, "srun");
     return {.kind = Verdict::Kind::failed,
             .text = fmt::format("{}: srun {} and has not started it{}; is the host in the allocation ({})?",
@@ -158,6 +158,6 @@ std::vector<std::string> expand_hostlist(std::string_view list) {
   return names;
 }
 
-std::unique_ptr<Way> make_slurm_way() { return std::make_unique<SlurmWay>(); }
+std::unique_ptr<LaunchMethod> make_slurm_method() { return std::make_unique<SlurmMethod>(); }
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::start

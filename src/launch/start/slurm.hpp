@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace aplib::launch {
+namespace aplib::launch::start {
 
 /// "" inside an allocation (sbatch, salloc) with srun at hand; else what is missing and what to do.
 [[nodiscard]] std::string slurm_hindrance();
@@ -17,4 +17,4 @@ namespace aplib::launch {
 /// "n[1-3,07-08]x,m" is n1x n2x n3x n07x n08x m: Slurm's compact lists (hostlist). A text that is no such list comes back as one name.
 [[nodiscard]] std::vector<std::string> expand_hostlist(std::string_view list);
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::start

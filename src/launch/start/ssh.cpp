@@ -9,7 +9,7 @@
 
 #include "launch/start/launch_method.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::start {
 namespace {
 
 using std::chrono::milliseconds;
@@ -76,7 +76,7 @@ struct Target {
   std::string port;
 };
 
-Target target_of(const ClusterHost& host) {
+Target target_of(const cluster::ClusterHost& host) {
   const std::string text = host.ssh_destination();
   const std::size_t at = text.rfind('@');
   const std::size_t begin = at == text.npos ? 0 : at + 1;
@@ -97,16 +97,16 @@ Target target_of(const ClusterHost& host) {
   return {user + place, port};
 }
 
-class SshWay : public Way {
+class SshMethod : public LaunchMethod {
  public:
-  explicit SshWay(std::vector<std::string> ssh) : ssh_(std::move(ssh)) {}
+  explicit SshMethod(std::vector<std::string> ssh) : ssh_(std::move(ssh)) {}
 
   std::vector<std::string> command(const std::vector<NodeStart>& nodes) const override {
     // The user's login shell, whichever it is, only starts sh.
     return words(nodes[0], "exec sh -c " + shell_quote(node_script(nodes[0])));
   }
 
-  Verdict judge(const NodeStart& node, const WayEnd& end) const override {
+  Verdict judge(const NodeStart& node, const MethodEnd& end) const override {
     using Kind = Verdict::Kind;
     if (end.told || (end.began && end.status != ssh_failed)) return judge_program(node, end, "ssh");
     const std::vector<std::string> complaints = complaints_of(end.words);
@@ -169,6 +169,8 @@ class SshWay : public Way {
 
 }  // namespace
 
-std::unique_ptr<Way> make_ssh_way(std::vector<std::string> ssh) { return std::make_unique<SshWay>(std::move(ssh)); }
+std::unique_ptr<LaunchMethod> make_ssh_method(std::vector<std::string> ssh) {
+  return std::make_unique<SshMethod>(std::move(ssh));
+}
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::start

@@ -23,7 +23,7 @@
 #include "launch/start/child.hpp"
 #include "launch/start/launch_method.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::start {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -40,7 +40,7 @@ constexpr milliseconds blind_pause{10};      // between looks, where the system 
 /// A node, and what is known of it.
 struct Node {
   NodeStart start;
-  WayEnd end;
+  MethodEnd end;
   long group = 0;             ///< Of its shell on its host, as that told.
   std::optional<int> status;  ///< As its shell told.
   bool done = false;          ///< failed or ended was told.
@@ -48,7 +48,7 @@ struct Node {
 
 /// One process of ours and its nodes.
 struct Launch {
-  const Way* way = nullptr;
+  const LaunchMethod* method = nullptr;
   std::vector<Node> nodes;
   std::unique_ptr<Child> child;  ///< While it runs.
   std::string to_write;
@@ -80,15 +80,15 @@ class EventFd {
   int fd_;
 };
 
-class AllWays : public Starter {
+class AllMethods : public Starter {
  public:
-  explicit AllWays(std::vector<std::string> ssh)
-      : local_(make_local_way()),
-        command_(make_command_way()),
-        ssh_(make_ssh_way(std::move(ssh))),
-        slurm_(make_slurm_way()) {}
+  explicit AllMethods(std::vector<std::string> ssh)
+      : local_(make_local_method()),
+        command_(make_command_method()),
+        ssh_(make_ssh_method(std::move(ssh))),
+        slurm_(make_slurm_method()) {}
 
-  ~AllWays() override {
+  ~AllMethods() override {
     if (!thread_.joinable()) return;
     stopping_ = true;
     wake_.set();
@@ -105,7 +105,7 @@ class AllWays : public Starter {
   }
 
  private:
-  const Way& way_of(const NodeStart& node) const;
+  const LaunchMethod& method_of(const NodeStart& node) const;
   void run();
   void take_arrivals();
   void begin_some();
@@ -123,10 +123,10 @@ class AllWays : public Starter {
   void reap();
   void kill_remotely();
 
-  std::unique_ptr<Way> local_;
-  std::unique_ptr<Way> command_;
-  std::unique_ptr<Way> ssh_;
-  std::unique_ptr<Way> slurm_;
+  std::unique_ptr<LaunchMethod> local_;
+  std::unique_ptr<LaunchMethod> command_;
+  std::unique_ptr<LaunchMethod> ssh_;
+  std::unique_ptr<LaunchMethod> slurm_;
   EventFd wake_;
   std::mutex mutex_;
   std::vector<std::uint32_t> arrivals_;  // under mutex_
@@ -141,17 +141,17 @@ class AllWays : public Starter {
   std::unique_ptr<Guard> guard_;
 };
 
-const Way& AllWays::way_of(const NodeStart& node) const {
+const LaunchMethod& AllMethods::method_of(const NodeStart& node) const {
   switch (node.host.launch) {
-    case LaunchKind::local:
+    case cluster::LaunchKind::local:
       return *local_;
-    case LaunchKind::command:
+    case cluster::LaunchKind::command:
       return *command_;
-    case LaunchKind::ssh:
+    case cluster::LaunchKind::ssh:
       return *ssh_;
-    case LaunchKind::slurm:
+    case cluster::LaunchKind::slurm:
       return *slurm_;
-    case LaunchKind::pmix:
+    case cluster::LaunchKind::pmix:
       break;
   }
   throw Error(
@@ -161,15 +161,15 @@ const Way& AllWays::way_of(const NodeStart& node) const {
                   host_name(node)));
 }
 
-void AllWays::start(std::vector<NodeStart> nodes, StartEvents events) {
+void AllMethods::start(std::vector<NodeStart> nodes, StartEvents events) {
   if (thread_.joinable()) throw Error(Errc::bad_argument, "a starter starts once");
-  std::map<const Way*, Launch*> together;
+  std::map<const LaunchMethod*, Launch*> together;
   for (NodeStart& node : nodes) {
-    const Way& way = way_of(node);
-    Launch*& shared = together[&way];
-    if (shared == nullptr || !way.together()) {
+    const LaunchMethod& method = method_of(node);
+    Launch*& shared = together[&method];
+    if (shared == nullptr || !method.together()) {
       shared = &launches_.emplace_back();
-      shared->way = &way;
+      shared->method = &method;
     }
     shared->nodes.push_back({.start = std::move(node), .end = {}, .status = {}});
   }
@@ -186,12 +186,12 @@ void AllWays::start(std::vector<NodeStart> nodes, StartEvents events) {
   pthread_sigmask(SIG_SETMASK, &mask, nullptr);
 }
 
-void AllWays::run() {
+void AllMethods::run() {
   guard_ = std::make_unique<Guard>();
-  std::map<const Way*, std::string> hindrances;
+  std::map<const LaunchMethod*, std::string> hindrances;
   for (Launch& launch : launches_) {
-    auto [entry, is_new] = hindrances.try_emplace(launch.way);
-    if (is_new) entry->second = launch.way->hindrance();
+    auto [entry, is_new] = hindrances.try_emplace(launch.method);
+    if (is_new) entry->second = launch.method->hindrance();
     if (entry->second.empty()) continue;
     launch.done = true;
     for (Node& node : launch.nodes) {
@@ -214,7 +214,7 @@ void AllWays::run() {
   guard_.reset();
 }
 
-void AllWays::take_arrivals() {
+void AllMethods::take_arrivals() {
   std::vector<std::uint32_t> arrivals;
   {
     const std::lock_guard lock(mutex_);
@@ -228,11 +228,11 @@ void AllWays::take_arrivals() {
   }
 }
 
-void AllWays::begin_some() {
+void AllMethods::begin_some() {
   const Clock::time_point now = Clock::now();
   for (Launch& launch : launches_) {
     if (launch.done || launch.child || launch.not_before > now || stopping_) continue;
-    if (launch.way->in_turn()) {
+    if (launch.method->in_turn()) {
       if (turns_ >= turns_max) continue;
       ++turns_;
       launch.has_turn = true;
@@ -241,7 +241,7 @@ void AllWays::begin_some() {
   }
 }
 
-void AllWays::begin(Launch& launch) {
+void AllMethods::begin(Launch& launch) {
   ++launch.attempt;
   std::vector<NodeStart> starts;
   for (Node& node : launch.nodes) {
@@ -250,11 +250,11 @@ void AllWays::begin(Launch& launch) {
     node.status.reset();
   }
   try {
-    launch.child = std::make_unique<Child>(launch.way->command(starts), launch.way->folder(starts[0]));
+    launch.child = std::make_unique<Child>(launch.method->command(starts), launch.method->folder(starts[0]));
   } catch (const Error& error) {
     end_turn(launch);
     launch.done = true;
-    for (Node& node : launch.nodes) tell_failed(node, launch.way->not_executed(node.start, error.what()));
+    for (Node& node : launch.nodes) tell_failed(node, launch.method->not_executed(node.start, error.what()));
     return;
   }
   guard_->watch(launch.child->pid());
@@ -264,7 +264,7 @@ void AllWays::begin(Launch& launch) {
   launch.child->write(launch.to_write);
 }
 
-void AllWays::wait(std::optional<Clock::time_point> until) {
+void AllMethods::wait(std::optional<Clock::time_point> until) {
   std::vector<pollfd> fds{{wake_.fd(), POLLIN, 0}};
   bool blind = false;
   for (const Launch& launch : launches_) {
@@ -287,7 +287,7 @@ void AllWays::wait(std::optional<Clock::time_point> until) {
 }
 
 /// Everything that has come, from everyone.
-void AllWays::reap() {
+void AllMethods::reap() {
   for (Launch& launch : launches_) {
     if (!launch.child) continue;
     if (!launch.to_write.empty() && !launch.child->write(launch.to_write)) launch.to_write.clear();
@@ -297,14 +297,14 @@ void AllWays::reap() {
   }
 }
 
-void AllWays::take_output(Launch& launch) {
+void AllMethods::take_output(Launch& launch) {
   // The marks come by the output. The one of the begin is looked for first; what it has complained about before the one of its end is read before that.
-  if (launch.way->has_foreword() && !launch.nodes[0].end.began) take_stream(launch, Child::output);
+  if (launch.method->has_foreword() && !launch.nodes[0].end.began) take_stream(launch, Child::output);
   take_stream(launch, Child::error);
   take_stream(launch, Child::output);
 }
 
-void AllWays::take_stream(Launch& launch, Child::Stream stream) {
+void AllMethods::take_stream(Launch& launch, Child::Stream stream) {
   std::string& unfinished = launch.unfinished_lines[stream];
   for (std::string text = launch.child->read(stream); !text.empty(); text = launch.child->read(stream)) {
     unfinished += text;
@@ -318,11 +318,11 @@ void AllWays::take_stream(Launch& launch, Child::Stream stream) {
   }
 }
 
-void AllWays::take_line(Launch& launch, std::string_view line) {
+void AllMethods::take_line(Launch& launch, std::string_view line) {
   if (line.ends_with('\r')) line.remove_suffix(1);
-  if (launch.way->is_noise(line)) return;
+  if (launch.method->is_noise(line)) return;
   Node* node = &launch.nodes[0];
-  if (launch.way->together()) {  // "3: text" comes from task 3; what has no label is srun's own, and concerns all
+  if (launch.method->together()) {  // "3: text" comes from task 3; what has no label is srun's own, and concerns all
     const std::size_t colon = line.find(": ");
     std::string label(line.substr(0, colon == line.npos ? 0 : colon));
     label.erase(0, label.find_first_not_of(' '));
@@ -349,7 +349,7 @@ void AllWays::take_line(Launch& launch, std::string_view line) {
   };
   if (node != nullptr && line.starts_with(mark::begins)) {
     node->end.began = true;
-    if (launch.way->has_foreword()) node->end.words.clear();
+    if (launch.method->has_foreword()) node->end.words.clear();
     node->group = number_after(mark::begins);
     end_turn(launch);
     return;
@@ -361,9 +361,9 @@ void AllWays::take_line(Launch& launch, std::string_view line) {
   if (node != nullptr && node->end.began && line.starts_with(mark::ends)) {
     node->status = static_cast<int>(number_after(mark::ends));
     node->end.told = true;
-    if (launch.way->together()) {  // srun ends with the last of them
+    if (launch.method->together()) {  // srun ends with the last of them
       node->end.status = *node->status;
-      const Verdict verdict = launch.way->judge(node->start, node->end);
+      const Verdict verdict = launch.method->judge(node->start, node->end);
       verdict.kind == Verdict::Kind::failed ? tell_failed(*node, verdict.text) : tell_ended(*node, verdict.status);
     }
     return;
@@ -373,12 +373,12 @@ void AllWays::take_line(Launch& launch, std::string_view line) {
     each.end.words.emplace_back(line);
     if (each.end.words.size() > words_max) each.end.words.erase(each.end.words.begin());
   }
-  if (launch.way->has_foreword() && !launch.nodes[0].end.began) return;
+  if (launch.method->has_foreword() && !launch.nodes[0].end.began) return;
   Node& speaker = node == nullptr ? launch.nodes[0] : *node;
   if (events_.said) events_.said(speaker.start.process, std::string(line));
 }
 
-void AllWays::take_end(Launch& launch, int status) {
+void AllMethods::take_end(Launch& launch, int status) {
   for (std::string& unfinished : launch.unfinished_lines) {
     if (!unfinished.empty()) take_line(launch, unfinished);
     unfinished.clear();
@@ -394,7 +394,7 @@ void AllWays::take_end(Launch& launch, int status) {
   for (Node& node : launch.nodes) {
     if (node.done) continue;
     node.end.status = node.status.value_or(status);
-    const Verdict verdict = launch.way->judge(node.start, node.end);
+    const Verdict verdict = launch.method->judge(node.start, node.end);
     if (verdict.kind == Verdict::Kind::again) {
       launch.not_before = Clock::now() + verdict.pause;
       return;
@@ -404,27 +404,27 @@ void AllWays::take_end(Launch& launch, int status) {
   launch.done = true;
 }
 
-void AllWays::tell_failed(Node& node, const std::string& text) {
+void AllMethods::tell_failed(Node& node, const std::string& text) {
   if (std::exchange(node.done, true)) return;
   if (events_.failed) events_.failed(node.start.process, text);
 }
 
-void AllWays::tell_ended(Node& node, int status) {
+void AllMethods::tell_ended(Node& node, int status) {
   if (std::exchange(node.done, true)) return;
   std::string words;
   for (const std::string& line : node.end.words) words += (words.empty() ? "" : "\n") + line;
   if (events_.ended) events_.ended(node.start.process, status, words);
 }
 
-void AllWays::end_turn(Launch& launch) {
+void AllMethods::end_turn(Launch& launch) {
   if (std::exchange(launch.has_turn, false)) --turns_;
 }
 
-bool AllWays::any_runs() const {
+bool AllMethods::any_runs() const {
   return std::ranges::any_of(launches_, [](const Launch& launch) { return launch.child != nullptr; });
 }
 
-void AllWays::end_all() {
+void AllMethods::end_all() {
   for (Launch& launch : launches_) {
     if (launch.child) launch.child->close_input();
     launch.to_write.clear();
@@ -454,13 +454,13 @@ void AllWays::end_all() {
 }
 
 /// What has not ended though its input has (it is stopped, or it hangs) would stay on its host when the way there is cut.
-void AllWays::kill_remotely() {
+void AllMethods::kill_remotely() {
   std::vector<std::unique_ptr<Child>> killers;
   for (const Launch& launch : launches_) {
     if (!launch.child) continue;
     for (const Node& node : launch.nodes) {
       if (node.group <= 1 || node.status) continue;
-      const std::vector<std::string> command = launch.way->kill_command(node.start, node.group);
+      const std::vector<std::string> command = launch.method->kill_command(node.start, node.group);
       if (command.empty()) continue;
       try {
         killers.push_back(std::make_unique<Child>(command, ""));
@@ -481,7 +481,7 @@ void AllWays::kill_remotely() {
 std::unique_ptr<Starter> make_starter(const std::string& ssh) {
   std::vector<std::string> words = split_words(ssh, "option ssh");
   if (words.empty()) words.emplace_back("ssh");
-  return std::make_unique<AllWays>(std::move(words));
+  return std::make_unique<AllMethods>(std::move(words));
 }
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::start

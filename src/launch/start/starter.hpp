@@ -11,12 +11,12 @@
 
 #include "launch/cluster/cluster.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::start {
 
 /// A process to start.
 struct NodeStart {
   std::uint32_t process = 0;         ///< Its number in the machine.
-  ClusterHost host;                  ///< Where and how.
+  cluster::ClusterHost host;         ///< Where and how.
   std::vector<std::string> command;  ///< argv there, [0] is a path on that host.
   std::string input;                 ///< For its standard input, which stays open after it until the Starter ends.
 };
@@ -45,4 +45,4 @@ class Starter {
 /// "ssh -p 2222 -F my_config"; throws Error(bad_option) when it is none. Where a host's folder is given, the program runs there; else in the launcher's own folder if the host has it.
 [[nodiscard]] std::unique_ptr<Starter> make_starter(const std::string& ssh = "ssh");
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::start

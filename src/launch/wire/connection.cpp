@@ -19,7 +19,7 @@
 #include "aplib/error.hpp"
 #include "launch/wire/endpoint.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::wire {
 
 namespace {
 
@@ -465,8 +465,8 @@ void listen_on(tcp::acceptor& acceptor, const std::string& address, std::uint16_
 
 }  // namespace
 
-struct Acceptor::Inside : std::enable_shared_from_this<Acceptor::Inside> {
-  Inside(EventLoop& its_loop, ConnectionSettings its_settings, Events its_events)
+struct Acceptor::Impl : std::enable_shared_from_this<Acceptor::Impl> {
+  Impl(EventLoop& its_loop, ConnectionSettings its_settings, Events its_events)
       : loop(its_loop), settings(std::move(its_settings)), events(std::move(its_events)), pause(its_loop) {}
 
   void accept(tcp::acceptor& from) {
@@ -516,31 +516,31 @@ struct Acceptor::Inside : std::enable_shared_from_this<Acceptor::Inside> {
 
 Acceptor::Acceptor(EventLoop& loop, const ConnectionSettings& settings, const std::vector<std::string>& addresses,
                    std::uint16_t first_port, std::uint16_t last_port, Events events)
-    : inside_(std::make_shared<Inside>(loop, settings, std::move(events))) {
+    : impl_(std::make_shared<Impl>(loop, settings, std::move(events))) {
   for (const std::string& address : addresses)
-    listen_on(inside_->acceptors.emplace_back(loop.io()), address, first_port, last_port);
-  for (tcp::acceptor& acceptor : inside_->acceptors) inside_->accept(acceptor);
+    listen_on(impl_->acceptors.emplace_back(loop.io()), address, first_port, last_port);
+  for (tcp::acceptor& acceptor : impl_->acceptors) impl_->accept(acceptor);
 }
 
 Acceptor::~Acceptor() { close(); }
 
 std::vector<std::string> Acceptor::endpoints() const {
   std::vector<std::string> all;
-  for (const tcp::acceptor& acceptor : inside_->acceptors) {
+  for (const tcp::acceptor& acceptor : impl_->acceptors) {
     const tcp::endpoint endpoint = acceptor.local_endpoint();
     all.push_back(endpoint_text(endpoint.address().to_string(), endpoint.port()));
   }
   return all;
 }
 
-std::uint64_t Acceptor::strangers() const { return inside_->strangers; }
+std::uint64_t Acceptor::strangers() const { return impl_->strangers; }
 
 void Acceptor::close() {
-  if (std::exchange(inside_->closed, true)) return;
+  if (std::exchange(impl_->closed, true)) return;
   error_code ignored;
-  for (tcp::acceptor& acceptor : inside_->acceptors) acceptor.close(ignored);
-  const auto unproved = std::exchange(inside_->unproved, {});
+  for (tcp::acceptor& acceptor : impl_->acceptors) acceptor.close(ignored);
+  const auto unproved = std::exchange(impl_->unproved, {});
   for (const auto& connection : unproved) connection->close();
 }
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::wire

@@ -16,7 +16,7 @@
 #include "launch/wire/event_loop.hpp"
 #include "launch/wire/protocol.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::wire {
 
 /// The same for all control connections of a process.
 struct ConnectionSettings {
@@ -101,8 +101,8 @@ class Acceptor {
   void close();
 
  private:
-  struct Inside;
-  std::shared_ptr<Inside> inside_;
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
 };
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::wire

@@ -9,7 +9,7 @@
 
 #include "comm/mixed/mixed_port.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::wire {
 
 std::optional<Endpoint> parse_endpoint(std::string_view text) {
   const std::size_t colon = text.rfind(':');
@@ -49,4 +49,4 @@ std::vector<std::string> split_list(std::string_view text) {
 
 std::string address_of(const std::string& endpoints) { return comm::mixed::endpoint_of(endpoints, "tcp"); }
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::wire

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace aplib::launch {
+namespace aplib::launch::wire {
 
 struct Endpoint {
   std::string host;
@@ -26,4 +26,4 @@ struct Endpoint {
 /// Of a process's endpoints by each module (comm/mixed/mixed_port.hpp): where it listens for tcp. Empty: nowhere.
 [[nodiscard]] std::string address_of(const std::string& endpoints);
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::wire

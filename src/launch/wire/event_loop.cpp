@@ -14,41 +14,41 @@
 #include <memory>
 #include <utility>
 
-namespace aplib::launch {
+namespace aplib::launch::wire {
 
-struct EventLoop::Inside {
+struct EventLoop::Impl {
   boost::asio::io_context context{1};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work{context.get_executor()};
 };
 
-EventLoop::EventLoop() : inside_(std::make_unique<Inside>()) {}
+EventLoop::EventLoop() : impl_(std::make_unique<Impl>()) {}
 EventLoop::~EventLoop() = default;
 
-void EventLoop::run() { inside_->context.run(); }
-void EventLoop::stop() { inside_->context.stop(); }
-void EventLoop::post(std::function<void()> what) { boost::asio::post(inside_->context, std::move(what)); }
-boost::asio::io_context& EventLoop::io() noexcept { return inside_->context; }
+void EventLoop::run() { impl_->context.run(); }
+void EventLoop::stop() { impl_->context.stop(); }
+void EventLoop::post(std::function<void()> what) { boost::asio::post(impl_->context, std::move(what)); }
+boost::asio::io_context& EventLoop::io() noexcept { return impl_->context; }
 
-struct Timer::Inside {
-  explicit Inside(boost::asio::io_context& context) : timer(context) {}
+struct Timer::Impl {
+  explicit Impl(boost::asio::io_context& context) : timer(context) {}
   boost::asio::steady_timer timer;
   std::uint64_t turn = 0;  // a call that was already on its way when it was cancelled is of an older one
 };
 
-Timer::Timer(EventLoop& loop) : inside_(std::make_shared<Inside>(loop.io())) {}
+Timer::Timer(EventLoop& loop) : impl_(std::make_shared<Impl>(loop.io())) {}
 Timer::~Timer() { cancel(); }
 
 void Timer::start(std::chrono::nanoseconds after, std::function<void()> what) {
-  const std::uint64_t turn = ++inside_->turn;
-  inside_->timer.expires_after(after);
-  inside_->timer.async_wait([inside = inside_, turn, what = std::move(what)](const boost::system::error_code& error) {
-    if (!error && inside->turn == turn) what();
+  const std::uint64_t turn = ++impl_->turn;
+  impl_->timer.expires_after(after);
+  impl_->timer.async_wait([impl = impl_, turn, what = std::move(what)](const boost::system::error_code& error) {
+    if (!error && impl->turn == turn) what();
   });
 }
 
 void Timer::cancel() {
-  ++inside_->turn;
-  inside_->timer.cancel();
+  ++impl_->turn;
+  impl_->timer.cancel();
 }
 
 namespace {
@@ -84,4 +84,4 @@ void watch_end(EventLoop& loop, int descriptor, std::function<void()> ended) {
   watch->go_on();
 }
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::wire

@@ -11,7 +11,7 @@ namespace boost::asio {
 class io_context;
 }
 
-namespace aplib::launch {
+namespace aplib::launch::wire {
 
 class EventLoop {
  public:
@@ -29,8 +29,8 @@ class EventLoop {
   [[nodiscard]] boost::asio::io_context& io() noexcept;
 
  private:
-  struct Inside;
-  std::unique_ptr<Inside> inside_;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 /// Calls something once, later, on the loop's thread. Call from: the loop's thread. Gone, it calls nothing.
@@ -46,11 +46,11 @@ class Timer {
   void cancel();
 
  private:
-  struct Inside;
-  std::shared_ptr<Inside> inside_;
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
 };
 
 /// Calls `ended`, on the loop's thread, when reading `descriptor` would give the end; throws away what else comes. What cannot be waited for (a plain file) never ends. Takes a copy of the descriptor.
 void watch_end(EventLoop& loop, int descriptor, std::function<void()> ended);
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::wire

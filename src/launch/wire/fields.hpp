@@ -17,7 +17,7 @@
 #include "base/bytes.hpp"
 #include "base/cell_map.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::wire {
 
 using Bytes = std::vector<std::byte>;
 
@@ -134,4 +134,4 @@ template <class Structure>
   return value;
 }
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::wire

@@ -22,7 +22,7 @@
 #include "aplib/error.hpp"
 #include "launch/output.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::wire {
 
 namespace {
 
@@ -257,4 +257,4 @@ void StagedFiles::remove() noexcept {
   if (keeper_ > 0) ::waitpid(std::exchange(keeper_, -1), nullptr, 0);
 }
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::wire

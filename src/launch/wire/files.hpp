@@ -13,7 +13,7 @@
 
 #include "launch/wire/protocol.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::wire {
 
 /// By build-id where the file has one, else by size and a sum over all bytes. Looks at the file's own bytes alone; what is no ELF file has no build-id. Throws
 /// Error(failed) when it cannot be read.
@@ -70,4 +70,4 @@ class StagedFiles {
   pid_t keeper_ = -1;
 };
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::wire

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "launch/wire/protocol.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::wire {
 
 void append_message(Bytes& to, MessageType type, std::span<const std::byte> body) {
   const auto length = static_cast<std::uint32_t>(body.size());
@@ -39,4 +39,4 @@ bool is_message(MessageType type, std::span<const std::byte> body) {
                           FilePiece, Plan, Go, Written, InputPiece, Stop, ProgramIs, Leave, AskState, ToldToEnd>(type);
 }
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::wire

@@ -29,7 +29,7 @@
 
 #include "launch/wire/fields.hpp"
 
-namespace aplib::launch {
+namespace aplib::launch::wire {
 
 inline constexpr std::uint32_t control_version = 1;
 /// Of a message, without its head. A longer one ends the connection. What may be longer travels in pieces.
@@ -376,7 +376,7 @@ struct ToldToEnd {
 };
 
 /// By which module some of the others are reached.
-struct NodeWay {
+struct Route {
   std::string module{};
   std::string peers{};  ///< Numbers of processes: "0-3,7".
   std::string text{};   ///< How the pair is connected; empty: there are several.
@@ -395,11 +395,11 @@ struct NodeState {
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
   std::uint64_t refused = 0;
-  std::vector<NodeWay> ways{};
+  std::vector<Route> routes{};
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
     fields(self.module, self.frames_sent, self.frames_received, self.bytes_sent, self.bytes_received, self.refused,
-           self.ways);
+           self.routes);
   }
 };
 
@@ -438,4 +438,4 @@ struct MessageHead {
 /// Checks a message of `type` without using it: for tests of the decoder.
 [[nodiscard]] bool is_message(MessageType type, std::span<const std::byte> body);
 
-}  // namespace aplib::launch
+}  // namespace aplib::launch::wire

@@ -11,9 +11,9 @@
 
 namespace {
 
-using aplib::launch::cluster_keys;
-using aplib::launch::KeyInfo;
-using aplib::launch::SectionKind;
+using aplib::launch::cluster::cluster_keys;
+using aplib::launch::cluster::KeyInfo;
+using aplib::launch::cluster::SectionKind;
 
 /// '|' separates the columns of a table.
 std::string cell(std::string_view text) {

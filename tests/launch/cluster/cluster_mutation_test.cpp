@@ -47,7 +47,7 @@ secure = "tls"
 class Mutator {
  public:
   explicit Mutator(std::uint64_t seed) : random_(seed) {
-    for (const KeyInfo& key : cluster_keys()) words_.emplace_back(key.name);
+    for (const cluster::KeyInfo& key : cluster::cluster_keys()) words_.emplace_back(key.name);
     for (const char* word : {"[machine]\n",
                              "[[host]]\n",
                              "[comm]\n",
@@ -131,17 +131,17 @@ class Mutator {
 
 void read_any(const std::string& text, int& accepted) {
   try {
-    const Cluster cluster = parse_cluster(text, "c.toml");
+    const cluster::Cluster cluster = cluster::parse_cluster(text, "c.toml");
     ++accepted;
-    ASSERT_LE(cluster.hosts.size(), ClusterHost::processes_max);
-    for (const ClusterHost& host : cluster.hosts) {
+    ASSERT_LE(cluster.hosts.size(), cluster::ClusterHost::processes_max);
+    for (const cluster::ClusterHost& host : cluster.hosts) {
       ASSERT_FALSE(host.name.empty());
       ASSERT_FALSE(host.name.starts_with('-'));
       ASSERT_FALSE(host.ssh_destination().starts_with('-'));
       ASSERT_EQ(host.name.find_first_of(" \t\n'\"\\$`;|&<>()"), std::string::npos);
     }
-    const std::vector<HostSpeed> speeds(cluster.hosts.size(), {.speed = 1, .threads = 2});
-    (void)share_cells(cluster, speeds);
+    const std::vector<cluster::HostSpeed> speeds(cluster.hosts.size(), {.speed = 1, .threads = 2});
+    (void)cluster::share_cells(cluster, speeds);
   } catch (const Error& error) {
     ASSERT_EQ(error.code(), Errc::bad_option);
     ASSERT_TRUE(std::string_view(error.what()).starts_with("c.toml:")) << error.what();

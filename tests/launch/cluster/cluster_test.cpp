@@ -12,7 +12,7 @@
 namespace aplib::launch {
 namespace {
 
-Cluster parse(const std::string& text) { return parse_cluster(text, "c.toml"); }
+cluster::Cluster parse(const std::string& text) { return cluster::parse_cluster(text, "c.toml"); }
 
 std::string error_of(const std::string& text) {
   try {
@@ -24,16 +24,16 @@ std::string error_of(const std::string& text) {
   return "no error";
 }
 
-std::vector<std::string> names(const Cluster& cluster) {
+std::vector<std::string> names(const cluster::Cluster& cluster) {
   std::vector<std::string> names;
-  for (const ClusterHost& host : cluster.hosts) names.push_back(host.name);
+  for (const cluster::ClusterHost& host : cluster.hosts) names.push_back(host.name);
   return names;
 }
 
 using Strings = std::vector<std::string>;
 
 TEST(ClusterFile, EverythingTogether) {
-  const Cluster cluster = parse(R"(
+  const cluster::Cluster cluster = parse(R"(
 [machine]
 grid = "4x2"
 program = "./scg"
@@ -79,34 +79,34 @@ secure = "tls"
   EXPECT_EQ(cluster.options.ports, "5100-5120");
   EXPECT_EQ(cluster.options.secure, "tls");
   ASSERT_EQ(names(cluster), (Strings{"ws1", "ws2", "ws3"}));
-  const ClusterHost& first = cluster.hosts[0];
-  EXPECT_EQ(first.launch, LaunchKind::ssh);
+  const cluster::ClusterHost& first = cluster.hosts[0];
+  EXPECT_EQ(first.launch, cluster::LaunchKind::ssh);
   EXPECT_EQ(first.ssh_destination(), "10.0.0.1");
   EXPECT_EQ(first.cells, 2U);
   EXPECT_EQ(first.threads, "2");
   EXPECT_EQ(first.line, 10);
-  const ClusterHost& second = cluster.hosts[1];
-  EXPECT_EQ(second.launch, LaunchKind::command);
+  const cluster::ClusterHost& second = cluster.hosts[1];
+  EXPECT_EQ(second.launch, cluster::LaunchKind::command);
   EXPECT_EQ(second.command, "rsh {host} {quoted-cmd}");
   EXPECT_EQ(second.cells, std::nullopt);
   EXPECT_EQ(second.threads, "per-cell");
-  EXPECT_EQ(second.speed.kind, Speed::Kind::number);
+  EXPECT_EQ(second.speed.kind, cluster::Speed::Kind::number);
   EXPECT_EQ(second.speed.number, 2.5);
   EXPECT_EQ(second.aprun, "/opt/aplib/bin/aprun");
   EXPECT_EQ(second.folder, "/scratch");
   EXPECT_EQ(second.ssh_destination(), "ws2");
-  const ClusterHost& third = cluster.hosts[2];
+  const cluster::ClusterHost& third = cluster.hosts[2];
   EXPECT_EQ(third.ssh_destination(), "alice@login");
   EXPECT_EQ(third.ssh_options, (Strings{"-p", "2222"}));
-  EXPECT_EQ(third.speed.kind, Speed::Kind::command);
+  EXPECT_EQ(third.speed.kind, cluster::Speed::Kind::command);
   EXPECT_EQ(third.speed.command, "./measure");
 }
 
 TEST(ClusterFile, NothingIsOneHostHere) {
   for (const char* text : {"", "# nothing\n", "[machine]\n", "[comm]\nsecure = \"off\"\n"}) {
-    const Cluster cluster = parse(text);
+    const cluster::Cluster cluster = parse(text);
     ASSERT_EQ(names(cluster), Strings{"local"}) << text;
-    EXPECT_EQ(cluster.hosts[0].launch, LaunchKind::local);
+    EXPECT_EQ(cluster.hosts[0].launch, cluster::LaunchKind::local);
     EXPECT_EQ(cluster.hosts[0].cells, std::nullopt);
     EXPECT_EQ(cluster.grid, std::nullopt);
   }
@@ -121,15 +121,15 @@ TEST(ClusterFile, GridsAsPeopleWriteThem) {
 TEST(ClusterFile, HostsByCountAndByRange) {
   EXPECT_EQ(names(parse("[[host]]\nlaunch = \"local\"\ncount = 3")), (Strings{"local-1", "local-2", "local-3"}));
   EXPECT_EQ(names(parse("[[host]]\nname = \"ws[08-10,3]x\"")), (Strings{"ws08x", "ws09x", "ws10x", "ws3x"}));
-  const Cluster cluster = parse("[[host]]\nname = \"n[1-2]\"\ncount = 2\ncells = 7\n[[host]]\ncount=1");
+  const cluster::Cluster cluster = parse("[[host]]\nname = \"n[1-2]\"\ncount = 2\ncells = 7\n[[host]]\ncount=1");
   EXPECT_EQ(names(cluster), (Strings{"n1-1", "n1-2", "n2-1", "n2-2", "local"}));
   EXPECT_EQ(cluster.hosts[3].ssh_destination(), "n2");
   EXPECT_EQ(cluster.hosts[3].cells, 7U);
-  EXPECT_EQ(cluster.hosts[4].launch, LaunchKind::local);
+  EXPECT_EQ(cluster.hosts[4].launch, cluster::LaunchKind::local);
 }
 
 TEST(ClusterFile, MachineSpeaksForAllHosts) {
-  const Cluster cluster = parse(R"(
+  const cluster::Cluster cluster = parse(R"(
 [[host]]
 name = "a"
 [[host]]
@@ -142,18 +142,18 @@ command = "in {host} {cmd}"
 speed = "compute"
 folder = "/tmp"
 )");
-  EXPECT_EQ(cluster.hosts[0].launch, LaunchKind::command);
+  EXPECT_EQ(cluster.hosts[0].launch, cluster::LaunchKind::command);
   EXPECT_EQ(cluster.hosts[0].command, "in {host} {cmd}");
-  EXPECT_EQ(cluster.hosts[0].speed.kind, Speed::Kind::compute);
+  EXPECT_EQ(cluster.hosts[0].speed.kind, cluster::Speed::Kind::compute);
   EXPECT_EQ(cluster.hosts[0].folder, "/tmp");
-  EXPECT_EQ(cluster.hosts[1].launch, LaunchKind::ssh);
+  EXPECT_EQ(cluster.hosts[1].launch, cluster::LaunchKind::ssh);
   EXPECT_EQ(cluster.hosts[1].command, "");
 }
 
 TEST(ClusterFile, AnAllocationNamesItsHostsItself) {
-  const Cluster cluster = parse("[machine]\nlaunch = \"slurm\"\nfolder = \"/x\"");
+  const cluster::Cluster cluster = parse("[machine]\nlaunch = \"slurm\"\nfolder = \"/x\"");
   EXPECT_TRUE(cluster.hosts.empty());
-  EXPECT_EQ(cluster.defaults.launch, LaunchKind::slurm);
+  EXPECT_EQ(cluster.defaults.launch, cluster::LaunchKind::slurm);
   EXPECT_EQ(cluster.defaults.folder, "/x");
 }
 
@@ -161,7 +161,7 @@ TEST(ClusterFile, WhatIsLeftOpenComesFromOutside) {
   Options open;
   open.set("poll-time", "7us");
   open.set("secure", "tls");
-  const Cluster cluster = parse_cluster("[comm]\nsecure = \"off\"", "c.toml", open);
+  const cluster::Cluster cluster = cluster::parse_cluster("[comm]\nsecure = \"off\"", "c.toml", open);
   EXPECT_EQ(cluster.options.get("poll-time"), "7us");
   EXPECT_EQ(cluster.options.secure, "off");
 }
@@ -287,13 +287,13 @@ TEST(ClusterFile, WhatIsNoTomlIsRefusedWithARemedy) {
 
 TEST(ClusterFile, AFileThatIsNotThere) {
   try {
-    (void)read_cluster("/nowhere/c.toml");
+    (void)cluster::read_cluster("/nowhere/c.toml");
     FAIL();
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "cannot read the cluster file /nowhere/c.toml: No such file or directory");
   }
-  EXPECT_THROW((void)read_cluster("/"), Error);
-  EXPECT_THROW((void)read_cluster("/dev/zero"), Error);
+  EXPECT_THROW((void)cluster::read_cluster("/"), Error);
+  EXPECT_THROW((void)cluster::read_cluster("/dev/zero"), Error);
 }
 
 TEST(ClusterFile, ExamplesAreRight) {
@@ -301,7 +301,7 @@ TEST(ClusterFile, ExamplesAreRight) {
   for (const auto& entry : std::filesystem::directory_iterator(CLUSTER_EXAMPLES)) {
     if (entry.path().extension() != ".toml") continue;
     ++examples;
-    EXPECT_NO_THROW((void)read_cluster(entry.path())) << entry.path();
+    EXPECT_NO_THROW((void)cluster::read_cluster(entry.path())) << entry.path();
   }
   EXPECT_GT(examples, 0);
 }

@@ -7,7 +7,7 @@ namespace aplib::launch {
 namespace {
 
 TEST(ClusterPlan, SaysWhoRunsWhatAndWhere) {
-  ClusterPlan plan;
+  cluster::ClusterPlan plan;
   plan.file = "cluster.toml";
   plan.program = "/opt/scg";
   plan.build_id = "3f2a";
@@ -18,7 +18,7 @@ TEST(ClusterPlan, SaysWhoRunsWhatAndWhere) {
   plan.ports = "5100-5120";
   plan.secure = "tls";
   plan.hosts = {{.name = "ws1",
-                 .launch = LaunchKind::ssh,
+                 .launch = cluster::LaunchKind::ssh,
                  .address = "10.0.0.1",
                  .address_why = "by which it reached aprun",
                  .first_cell = 0,
@@ -28,7 +28,7 @@ TEST(ClusterPlan, SaysWhoRunsWhatAndWhere) {
                  .modules = {"shm", "tcp"},
                  .left_out = {"rdma: no RDMA device is there", "fast: its library is missing"}},
                 {.name = "fast-host",
-                 .launch = LaunchKind::local,
+                 .launch = cluster::LaunchKind::local,
                  .address = "fe80::1",
                  .address_why = "the cluster file",
                  .first_cell = 1,
@@ -37,7 +37,7 @@ TEST(ClusterPlan, SaysWhoRunsWhatAndWhere) {
                  .speed = 4.30,
                  .modules = {"shm", "fast", "tcp"},
                  .left_out = {"rdma: no RDMA device is there"}}};
-  EXPECT_EQ(cluster_plan_text(plan),
+  EXPECT_EQ(cluster::cluster_plan_text(plan),
             R"(file         cluster.toml
 program      /opt/scg
 build-id     3f2a
@@ -55,12 +55,12 @@ process  host       launch  cells      threads  speed   address   because
 }
 
 TEST(ClusterPlan, LeavesOutWhatIsNotKnown) {
-  ClusterPlan plan;
+  cluster::ClusterPlan plan;
   plan.program = "p";
   plan.secure = "auth";
   plan.hosts = {
       {.name = "local", .address = "127.0.0.1", .address_why = "one computer", .cells = 1, .modules = {"tcp"}}};
-  EXPECT_EQ(cluster_plan_text(plan),
+  EXPECT_EQ(cluster::cluster_plan_text(plan),
             R"(program      p
 build-id     none
 grid         1x1: 1 cell on 1 host

@@ -20,15 +20,15 @@ namespace {
 
 using Counts = std::vector<std::uint32_t>;
 
-ClusterHost host(const std::string& name, std::optional<std::uint32_t> cells = std::nullopt) {
-  ClusterHost host;
+cluster::ClusterHost host(const std::string& name, std::optional<std::uint32_t> cells = std::nullopt) {
+  cluster::ClusterHost host;
   host.name = name;
   host.cells = cells;
   return host;
 }
 
-Cluster cluster_of(std::vector<ClusterHost> hosts, std::optional<Grid> grid = std::nullopt) {
-  Cluster cluster;
+cluster::Cluster cluster_of(std::vector<cluster::ClusterHost> hosts, std::optional<Grid> grid = std::nullopt) {
+  cluster::Cluster cluster;
   cluster.file = "c.toml";
   cluster.grid = grid;
   if (grid) cluster.grid_place = "c.toml:2:8: [machine]: grid";
@@ -36,9 +36,9 @@ Cluster cluster_of(std::vector<ClusterHost> hosts, std::optional<Grid> grid = st
   return cluster;
 }
 
-std::string error_of(const Cluster& cluster, const std::vector<HostSpeed>& speeds = {}) {
+std::string error_of(const cluster::Cluster& cluster, const std::vector<cluster::HostSpeed>& speeds = {}) {
   try {
-    (void)share_cells(cluster, speeds);
+    (void)cluster::share_cells(cluster, speeds);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Errc::bad_option);
     return error.what();
@@ -47,51 +47,52 @@ std::string error_of(const Cluster& cluster, const std::vector<HostSpeed>& speed
 }
 
 /// Time until all cells of a host are done, each taking 1 / (speed of a thread).
-double time_of(std::uint32_t cells, const HostSpeed& speed) {
+double time_of(std::uint32_t cells, const cluster::HostSpeed& speed) {
   return std::ceil(static_cast<double>(cells) / speed.threads) * speed.threads / speed.speed;
 }
 
 TEST(Shares, FixedCellsMakeTheGrid) {
-  const Cluster cluster = cluster_of({host("a", 3), host("b", 5)});
-  EXPECT_FALSE(needs_speeds(cluster));
-  const Shares shares = share_cells(cluster, {});
+  const cluster::Cluster cluster = cluster_of({host("a", 3), host("b", 5)});
+  EXPECT_FALSE(cluster::needs_speeds(cluster));
+  const cluster::Shares shares = cluster::share_cells(cluster, {});
   EXPECT_EQ(shares.cells, (Counts{3, 5}));
   EXPECT_EQ(shares.grid, (Grid{4, 2}));
-  EXPECT_EQ(share_cells(cluster_of({host("a", 3), host("b", 5)}, Grid{8, 1}), {}).grid, (Grid{8, 1}));
+  EXPECT_EQ(cluster::share_cells(cluster_of({host("a", 3), host("b", 5)}, Grid{8, 1}), {}).grid, (Grid{8, 1}));
 }
 
 TEST(Shares, OneHostGetsACellForEachThread) {
-  const Cluster cluster = cluster_of({host("a")});
-  EXPECT_FALSE(needs_speeds(cluster));
-  EXPECT_EQ(share_cells(cluster, {{0, 6}}).cells, Counts{6});
-  EXPECT_EQ(share_cells(cluster, {{0, 6}}).grid, (Grid{3, 2}));
-  EXPECT_EQ(share_cells(cluster_of({host("a")}, Grid{5, 5}), {{0, 6}}).cells, Counts{25});
+  const cluster::Cluster cluster = cluster_of({host("a")});
+  EXPECT_FALSE(cluster::needs_speeds(cluster));
+  EXPECT_EQ(cluster::share_cells(cluster, {{0, 6}}).cells, Counts{6});
+  EXPECT_EQ(cluster::share_cells(cluster, {{0, 6}}).grid, (Grid{3, 2}));
+  EXPECT_EQ(cluster::share_cells(cluster_of({host("a")}, Grid{5, 5}), {{0, 6}}).cells, Counts{25});
 }
 
 TEST(Shares, ProcessesOnOneComputerNeedNoSpeeds) {
-  std::vector<ClusterHost> hosts(4, host("ws1"));
-  EXPECT_FALSE(needs_speeds(cluster_of(hosts)));
-  EXPECT_EQ(share_cells(cluster_of(hosts, Grid{4, 2}), {}).cells, (Counts{2, 2, 2, 2}));
+  std::vector<cluster::ClusterHost> hosts(4, host("ws1"));
+  EXPECT_FALSE(cluster::needs_speeds(cluster_of(hosts)));
+  EXPECT_EQ(cluster::share_cells(cluster_of(hosts, Grid{4, 2}), {}).cells, (Counts{2, 2, 2, 2}));
   hosts[3].name = "ws2";
-  EXPECT_TRUE(needs_speeds(cluster_of(hosts)));
+  EXPECT_TRUE(cluster::needs_speeds(cluster_of(hosts)));
   hosts[3].cells = 3;
-  EXPECT_FALSE(needs_speeds(cluster_of(hosts)));
+  EXPECT_FALSE(cluster::needs_speeds(cluster_of(hosts)));
 }
 
 TEST(Shares, TheUnequalHostsOfThePaper) {
-  const Cluster cluster = cluster_of({host("slow"), host("fast")});
-  EXPECT_TRUE(needs_speeds(cluster));
-  const Shares shares = share_cells(cluster, {{2.44, 1}, {4.30, 1}});
+  const cluster::Cluster cluster = cluster_of({host("slow"), host("fast")});
+  EXPECT_TRUE(cluster::needs_speeds(cluster));
+  const cluster::Shares shares = cluster::share_cells(cluster, {{2.44, 1}, {4.30, 1}});
   EXPECT_GE(shares.efficiency, 0.99);
   EXPECT_EQ(shares.cells, (Counts{5, 9}));
   EXPECT_EQ(shares.grid, (Grid{7, 2}));
   // With a grid of the paper's size, as good as that grid can be.
-  EXPECT_EQ(share_cells(cluster_of({host("slow"), host("fast")}, Grid{4, 2}), {{2.44, 1}, {4.30, 1}}).cells,
+  EXPECT_EQ(cluster::share_cells(cluster_of({host("slow"), host("fast")}, Grid{4, 2}), {{2.44, 1}, {4.30, 1}}).cells,
             (Counts{3, 5}));
 }
 
 TEST(Shares, FixedAndAutoTogether) {
-  const Shares shares = share_cells(cluster_of({host("a"), host("b", 5), host("c")}, Grid{5, 5}), {{1, 1}, {}, {3, 1}});
+  const cluster::Shares shares =
+      cluster::share_cells(cluster_of({host("a"), host("b", 5), host("c")}, Grid{5, 5}), {{1, 1}, {}, {3, 1}});
   EXPECT_EQ(shares.cells, (Counts{5, 5, 15}));
   EXPECT_EQ(shares.efficiency, 1);
 }
@@ -109,8 +110,8 @@ TEST(Shares, AutoGridsAreEfficientAndSmall) {
   double sum_of_efficiency = 0;
   double sum_of_cells = 0;
   for (int i = 0; i < machines; ++i) {
-    std::vector<ClusterHost> hosts;
-    std::vector<HostSpeed> speeds;
+    std::vector<cluster::ClusterHost> hosts;
+    std::vector<cluster::HostSpeed> speeds;
     std::uint32_t threads = 0;
     const std::size_t count = host_counts(random);
     for (std::size_t h = 0; h < count; ++h) {
@@ -119,7 +120,7 @@ TEST(Shares, AutoGridsAreEfficientAndSmall) {
       speeds.push_back({thread_speeds(random) * here, here});
       threads += here;
     }
-    const Shares shares = share_cells(cluster_of(hosts), speeds);
+    const cluster::Shares shares = cluster::share_cells(cluster_of(hosts), speeds);
     const std::uint32_t cells = std::accumulate(shares.cells.begin(), shares.cells.end(), 0U);
     ASSERT_EQ(cells, shares.grid.count());
     ASSERT_GE(shares.grid.nx, shares.grid.ny);
@@ -136,7 +137,7 @@ TEST(Shares, AutoGridsAreEfficientAndSmall) {
     least = std::min(least, shares.efficiency);
     sum_of_efficiency += shares.efficiency;
     sum_of_cells += static_cast<double>(cells) / threads;
-    const Shares again = share_cells(cluster_of(hosts), speeds);
+    const cluster::Shares again = cluster::share_cells(cluster_of(hosts), speeds);
     ASSERT_EQ(again.cells, shares.cells);
     ASSERT_EQ(again.grid, shares.grid);
   }
@@ -148,10 +149,11 @@ TEST(Shares, NoOtherSharesOfAGivenGridEndEarlier) {
   std::mt19937_64 random(7);
   std::uniform_real_distribution<double> numbers(0.5, 5.0);
   for (int i = 0; i < 200; ++i) {
-    std::vector<HostSpeed> speeds;
+    std::vector<cluster::HostSpeed> speeds;
     for (std::uint32_t h = 0; h < 3; ++h) speeds.push_back({numbers(random), h + 1});
     constexpr std::uint32_t cells = 17;
-    const Shares shares = share_cells(cluster_of({host("a"), host("b"), host("c")}, Grid{cells, 1}), speeds);
+    const cluster::Shares shares =
+        cluster::share_cells(cluster_of({host("a"), host("b"), host("c")}, Grid{cells, 1}), speeds);
     double ours = 0;
     for (std::size_t h = 0; h < 3; ++h) ours = std::max(ours, time_of(shares.cells[h], speeds[h]));
     for (std::uint32_t a = 1; a < cells - 1; ++a) {
@@ -165,18 +167,18 @@ TEST(Shares, NoOtherSharesOfAGivenGridEndEarlier) {
 }
 
 TEST(Shares, VeryManyCells) {
-  std::vector<ClusterHost> hosts;
-  std::vector<HostSpeed> speeds;
+  std::vector<cluster::ClusterHost> hosts;
+  std::vector<cluster::HostSpeed> speeds;
   for (int h = 0; h < 256; ++h) {
     hosts.push_back(host("h" + std::to_string(h)));
     speeds.push_back({64.0 + h, 64});
   }
-  const Shares shares = share_cells(cluster_of(hosts), speeds);
+  const cluster::Shares shares = cluster::share_cells(cluster_of(hosts), speeds);
   EXPECT_EQ(shares.grid.count(), cell_count_max);  // as many as there may be: one for each thread
   EXPECT_EQ(*std::ranges::min_element(shares.cells), 64U);
   hosts.resize(257, host("one more"));
   speeds.resize(257, {64, 64});
-  EXPECT_LE(share_cells(cluster_of(hosts), speeds).grid.count(), cell_count_max);
+  EXPECT_LE(cluster::share_cells(cluster_of(hosts), speeds).grid.count(), cell_count_max);
 }
 
 TEST(Shares, ContradictionsAreErrorsInWords) {

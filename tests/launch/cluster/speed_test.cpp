@@ -14,8 +14,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-Speed speed_of(Speed::Kind kind, double number = 0, const std::string& command = {}) {
-  Speed speed;
+cluster::Speed speed_of(cluster::Speed::Kind kind, double number = 0, const std::string& command = {}) {
+  cluster::Speed speed;
   speed.kind = kind;
   speed.number = number;
   speed.command = command;
@@ -24,7 +24,7 @@ Speed speed_of(Speed::Kind kind, double number = 0, const std::string& command =
 
 std::string error_of(const std::string& line, std::chrono::seconds limit = 60s) {
   try {
-    (void)command_number("s", line, limit);
+    (void)cluster::command_number("s", line, limit);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Errc::failed);
     return error.what();
@@ -33,9 +33,9 @@ std::string error_of(const std::string& line, std::chrono::seconds limit = 60s) 
 }
 
 TEST(SpeedOfHost, RunsGiveSomeSpeed) {
-  for (const Speed::Kind kind : {Speed::Kind::memory, Speed::Kind::compute}) {
+  for (const cluster::Speed::Kind kind : {cluster::Speed::Kind::memory, cluster::Speed::Kind::compute}) {
     for (const std::uint32_t threads : {1U, 3U}) {
-      const double speed = measure_speed(speed_of(kind), threads, 20ms);
+      const double speed = cluster::measure_speed(speed_of(kind), threads, 20ms);
       EXPECT_TRUE(std::isfinite(speed));
       EXPECT_GT(speed, 1000);
     }
@@ -43,10 +43,10 @@ TEST(SpeedOfHost, RunsGiveSomeSpeed) {
 }
 
 TEST(SpeedOfHost, NumbersAndCommandsSayItThemselves) {
-  EXPECT_EQ(measure_speed(speed_of(Speed::Kind::number, 2.5), 7), 2.5);
-  EXPECT_EQ(measure_speed(speed_of(Speed::Kind::command, 0, "echo; echo ' 1.5e3 '"), 7), 1500);
+  EXPECT_EQ(cluster::measure_speed(speed_of(cluster::Speed::Kind::number, 2.5), 7), 2.5);
+  EXPECT_EQ(cluster::measure_speed(speed_of(cluster::Speed::Kind::command, 0, "echo; echo ' 1.5e3 '"), 7), 1500);
   // It gets no input: a node's own is where the job's key comes from.
-  EXPECT_EQ(measure_speed(speed_of(Speed::Kind::command, 0, "expr 1 + $(wc -c)"), 7), 1);
+  EXPECT_EQ(cluster::measure_speed(speed_of(cluster::Speed::Kind::command, 0, "expr 1 + $(wc -c)"), 7), 1);
 }
 
 TEST(SpeedOfHost, CommandsThatGiveNoNumberAreErrorsInWords) {
@@ -68,17 +68,17 @@ TEST(SpeedOfHost, CommandsThatHangAreEnded) {
 }
 
 TEST(SpeedOfHost, ThreadsAsTheOptionSays) {
-  EXPECT_EQ(speed_threads("3"), 3U);
-  EXPECT_GE(speed_threads(""), 1U);
-  EXPECT_EQ(speed_threads("auto"), speed_threads(""));
-  EXPECT_EQ(speed_threads("per-cell"), speed_threads(""));
-  const HostSpeed host = measure_host(speed_of(Speed::Kind::memory), "5", false);
+  EXPECT_EQ(cluster::speed_threads("3"), 3U);
+  EXPECT_GE(cluster::speed_threads(""), 1U);
+  EXPECT_EQ(cluster::speed_threads("auto"), cluster::speed_threads(""));
+  EXPECT_EQ(cluster::speed_threads("per-cell"), cluster::speed_threads(""));
+  const cluster::HostSpeed host = cluster::measure_host(speed_of(cluster::Speed::Kind::memory), "5", false);
   EXPECT_EQ(host.threads, 5U);
   EXPECT_EQ(host.speed, 0);
 }
 
 TEST(SpeedKernel, TheSolverStaysFiniteAndCountsItsPoints) {
-  const auto kernel = make_memory_kernel(70);
+  const auto kernel = cluster::make_memory_kernel(70);
   double work = 0;
   for (int i = 0; i < 3 * 2000; ++i) work += kernel->step();  // three passes, each one piece
   EXPECT_DOUBLE_EQ(work, 2000.0 * 70 * 70);
@@ -88,8 +88,8 @@ TEST(SpeedKernel, TheSolverStaysFiniteAndCountsItsPoints) {
 /// Work at 1000 a second in pieces of 0.1 ms, by a thread that may run in the first `share` of each period.
 double rate_under_quota(std::chrono::microseconds period, double share, std::chrono::microseconds phase,
                         std::chrono::microseconds other_stops) {
-  const SpeedMeter::Clock::time_point start{};
-  SpeedMeter meter(start);
+  const cluster::SpeedMeter::Clock::time_point start{};
+  cluster::SpeedMeter meter(start);
   const std::chrono::duration<double, std::micro> burst = period * share;
   auto now = phase;
   while (!meter.enough(400ms)) {

@@ -28,17 +28,17 @@ class Meeting : public ::testing::Test {
     settings_.secure = secure;
     settings_.timeout = timeout;
     if (secure == comm::Secure::tls) settings_.tls = std::make_shared<comm::TlsContext>();
-    Acceptor::Events events;
-    events.arrived = [this](const std::shared_ptr<Connection>& connection, std::uint32_t peer) {
+    wire::Acceptor::Events events;
+    events.arrived = [this](const std::shared_ptr<wire::Connection>& connection, std::uint32_t peer) {
       guest_ = connection;
       peer_ = peer;
       if (trusts_) connection->trust();
-      ConnectionEvents of_guest;
-      of_guest.message = [this](MessageType type, std::span<const std::byte> body) {
-        got_.emplace_back(type, Bytes(body.begin(), body.end()));
+      wire::ConnectionEvents of_guest;
+      of_guest.message = [this](wire::MessageType type, std::span<const std::byte> body) {
+        got_.emplace_back(type, wire::Bytes(body.begin(), body.end()));
         if (on_message_) on_message_();
       };
-      of_guest.closed = [this](ConnectionEnd how, const std::string& why) {
+      of_guest.closed = [this](wire::ConnectionEnd how, const std::string& why) {
         ended_ = how;
         why_ = why;
         loop_.stop();
@@ -47,7 +47,7 @@ class Meeting : public ::testing::Test {
       return of_guest;
     };
     events.refused = [this](const std::string& text) { why_ = text; };
-    acceptor_ = std::make_unique<Acceptor>(loop_, settings_, std::vector<std::string>{"127.0.0.1"}, 0, 0, events);
+    acceptor_ = std::make_unique<wire::Acceptor>(loop_, settings_, std::vector<std::string>{"127.0.0.1"}, 0, 0, events);
     limit_.start(20s, [this] {
       ADD_FAILURE() << "nothing happens any more";
       loop_.stop();
@@ -55,13 +55,13 @@ class Meeting : public ::testing::Test {
   }
 
   /// Calls as process 3.
-  void call(const comm::JobKey& key, std::function<void(std::shared_ptr<Connection>)> made,
+  void call(const comm::JobKey& key, std::function<void(std::shared_ptr<wire::Connection>)> made,
             std::chrono::nanoseconds timeout = 10s) {
-    ConnectionSettings settings = settings_;
+    wire::ConnectionSettings settings = settings_;
     settings.key = key;
     settings.self = 3;
     settings.timeout = timeout;
-    Connecting connecting;
+    wire::Connecting connecting;
     connecting.endpoints = acceptor_->endpoints();
     connecting.patience = 0s;
     connecting.made = std::move(made);
@@ -69,12 +69,12 @@ class Meeting : public ::testing::Test {
       why_ = why;
       loop_.stop();
     };
-    connect_to_launcher(loop_, settings, connecting);
+    wire::connect_to_launcher(loop_, settings, connecting);
   }
 
   /// A connection of somebody who knows nothing of us.
   [[nodiscard]] int stranger() const {
-    const auto endpoint = parse_endpoint(acceptor_->endpoints().front());
+    const auto endpoint = wire::parse_endpoint(acceptor_->endpoints().front());
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(endpoint->port);
@@ -84,15 +84,15 @@ class Meeting : public ::testing::Test {
     return descriptor;
   }
 
-  EventLoop loop_;
-  Timer limit_{loop_};
-  ConnectionSettings settings_{.key = comm::JobKey::make()};
-  std::unique_ptr<Acceptor> acceptor_;
-  std::shared_ptr<Connection> guest_;
-  std::shared_ptr<Connection> caller_;
+  wire::EventLoop loop_;
+  wire::Timer limit_{loop_};
+  wire::ConnectionSettings settings_{.key = comm::JobKey::make()};
+  std::unique_ptr<wire::Acceptor> acceptor_;
+  std::shared_ptr<wire::Connection> guest_;
+  std::shared_ptr<wire::Connection> caller_;
   std::uint32_t peer_ = 0;
-  std::vector<std::pair<MessageType, Bytes>> got_;
-  ConnectionEnd ended_ = ConnectionEnd::refused;
+  std::vector<std::pair<wire::MessageType, wire::Bytes>> got_;
+  wire::ConnectionEnd ended_ = wire::ConnectionEnd::refused;
   std::string why_;
   bool trusts_ = true;
   std::function<void()> on_arrival_;
@@ -104,28 +104,28 @@ class Secured : public Meeting, public ::testing::WithParamInterface<comm::Secur
 TEST_P(Secured, MessagesArriveInOrderBothWays) {
   listen(GetParam());
   constexpr std::uint32_t count = 1000;
-  const Bytes piece(10'000, std::byte{7});
+  const wire::Bytes piece(10'000, std::byte{7});
   std::uint32_t answers = 0;
   on_message_ = [&] {
-    if (got_.size() % 100 == 0) guest_->send(Written{got_.size()});
+    if (got_.size() % 100 == 0) guest_->send(wire::Written{got_.size()});
   };
-  call(settings_.key, [&](std::shared_ptr<Connection> connection) {
+  call(settings_.key, [&](std::shared_ptr<wire::Connection> connection) {
     caller_ = std::move(connection);
     caller_->trust();
-    ConnectionEvents events;
-    events.message = [&](MessageType type, std::span<const std::byte> body) {
-      ASSERT_EQ(type, MessageType::written);
-      EXPECT_EQ(decode<Written>(body)->bytes, ++answers * 100);
+    wire::ConnectionEvents events;
+    events.message = [&](wire::MessageType type, std::span<const std::byte> body) {
+      ASSERT_EQ(type, wire::MessageType::written);
+      EXPECT_EQ(wire::decode<wire::Written>(body)->bytes, ++answers * 100);
       if (answers == count / 100) loop_.stop();
     };
     caller_->listen(std::move(events));
-    for (std::uint32_t i = 0; i < count; ++i) caller_->send(OutputPiece{i, false, piece});
+    for (std::uint32_t i = 0; i < count; ++i) caller_->send(wire::OutputPiece{i, false, piece});
   });
   loop_.run();
   EXPECT_EQ(peer_, 3U);
   ASSERT_EQ(got_.size(), count);
   for (std::uint32_t i = 0; i < count; ++i) {
-    const auto output = decode<OutputPiece>(got_[i].second);
+    const auto output = wire::decode<wire::OutputPiece>(got_[i].second);
     ASSERT_TRUE(output);
     EXPECT_EQ(output->cell, i);
     EXPECT_EQ(output->bytes.size(), piece.size());
@@ -136,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(All, Secured, ::testing::Values(comm::Secure::off, comm
 
 TEST_F(Meeting, AWrongKeyIsAStranger) {
   listen();
-  call(comm::JobKey::make(), [](const std::shared_ptr<Connection>&) { FAIL() << "got in"; });
+  call(comm::JobKey::make(), [](const std::shared_ptr<wire::Connection>&) { FAIL() << "got in"; });
   loop_.run();
   EXPECT_EQ(guest_, nullptr);
   EXPECT_EQ(acceptor_->strangers(), 1U);
@@ -150,7 +150,7 @@ TEST_F(Meeting, GarbageIsDroppedWithoutAByte) {
   const std::string request = "GET / HTTP/1.1\r\nHost: nobody\r\n\r\n";
   ASSERT_EQ(::send(browser, request.data(), request.size(), 0), static_cast<ssize_t>(request.size()));
   ::shutdown(port_scan, SHUT_WR);
-  Timer look(loop_);
+  wire::Timer look(loop_);
   std::function<void()> until_both = [&] {
     if (acceptor_->strangers() == 2) return loop_.stop();
     look.start(5ms, until_both);
@@ -168,37 +168,37 @@ TEST_F(Meeting, GarbageIsDroppedWithoutAByte) {
 TEST_F(Meeting, OnesWhoAreNotTrustedYetMustBeBrief) {
   trusts_ = false;
   listen();
-  call(settings_.key, [&](std::shared_ptr<Connection> connection) {
+  call(settings_.key, [&](std::shared_ptr<wire::Connection> connection) {
     caller_ = std::move(connection);
     caller_->listen({});
-    const Bytes piece(100'000, std::byte{0});
-    caller_->send(OutputPiece{0, false, piece});
+    const wire::Bytes piece(100'000, std::byte{0});
+    caller_->send(wire::OutputPiece{0, false, piece});
   });
   loop_.run();
-  EXPECT_EQ(ended_, ConnectionEnd::lost);
+  EXPECT_EQ(ended_, wire::ConnectionEnd::lost);
   EXPECT_EQ(why_, "what it sends is not the control protocol");
   EXPECT_TRUE(got_.empty());
 }
 
 TEST_F(Meeting, WhatWasSaidBeforeTheEndArrives) {
   listen();
-  call(settings_.key, [&](std::shared_ptr<Connection> connection) {
-    for (std::uint32_t i = 0; i < 100; ++i) connection->send(Flush{i, false});
+  call(settings_.key, [&](std::shared_ptr<wire::Connection> connection) {
+    for (std::uint32_t i = 0; i < 100; ++i) connection->send(wire::Flush{i, false});
     connection->close();
   });
   loop_.run();
   EXPECT_EQ(got_.size(), 100U);
-  EXPECT_EQ(ended_, ConnectionEnd::lost);
+  EXPECT_EQ(ended_, wire::ConnectionEnd::lost);
   EXPECT_EQ(why_, "its connection was closed");
 }
 
 TEST_F(Meeting, SignsOfLifeKeepAConnection) {
   listen(comm::Secure::auth, 300ms);
-  Timer later(loop_);
+  wire::Timer later(loop_);
   bool was_open = false;
   call(
       settings_.key,
-      [&](std::shared_ptr<Connection> connection) {
+      [&](std::shared_ptr<wire::Connection> connection) {
         caller_ = std::move(connection);
         caller_->listen({});
         later.start(900ms, [&] {
@@ -215,23 +215,23 @@ TEST_F(Meeting, ASilentPeerIsLost) {
   listen(comm::Secure::auth, 200ms);
   call(
       settings_.key,
-      [&](std::shared_ptr<Connection> connection) {
+      [&](std::shared_ptr<wire::Connection> connection) {
         caller_ = std::move(connection);
         caller_->listen({});
       },
       60s);  // its first sign of life would come after 12 s
   loop_.run();
-  EXPECT_EQ(ended_, ConnectionEnd::silent);
+  EXPECT_EQ(ended_, wire::ConnectionEnd::silent);
   EXPECT_EQ(why_, "nothing was heard of it for 0.2 s (peer-timeout)");
 }
 
 TEST(Acceptor, SaysWhereItCannotListen) {
-  EventLoop loop;
-  const ConnectionSettings settings{.key = comm::JobKey::make()};
-  const Acceptor first(loop, settings, {"127.0.0.1"}, 0, 0, {});
-  const auto endpoint = parse_endpoint(first.endpoints().front());
+  wire::EventLoop loop;
+  const wire::ConnectionSettings settings{.key = comm::JobKey::make()};
+  const wire::Acceptor first(loop, settings, {"127.0.0.1"}, 0, 0, {});
+  const auto endpoint = wire::parse_endpoint(first.endpoints().front());
   try {
-    const Acceptor second(loop, settings, {"127.0.0.1"}, endpoint->port, endpoint->port, {});
+    const wire::Acceptor second(loop, settings, {"127.0.0.1"}, endpoint->port, endpoint->port, {});
     FAIL() << "two on one port";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("cannot listen on " + first.endpoints().front()), std::string::npos)
@@ -240,14 +240,14 @@ TEST(Acceptor, SaysWhereItCannotListen) {
 }
 
 TEST(Endpoint, AsText) {
-  EXPECT_EQ(parse_endpoint("10.0.0.1:5100")->port, 5100);
-  EXPECT_EQ(parse_endpoint("[::1]:80")->host, "::1");
-  EXPECT_EQ(endpoint_text("::1", 80), "[::1]:80");
+  EXPECT_EQ(wire::parse_endpoint("10.0.0.1:5100")->port, 5100);
+  EXPECT_EQ(wire::parse_endpoint("[::1]:80")->host, "::1");
+  EXPECT_EQ(wire::endpoint_text("::1", 80), "[::1]:80");
   for (const char* wrong : {"", ":", ":1", "a", "a:", "a:0", "a:65536", "a:1x", "[]:1"})
-    EXPECT_FALSE(parse_endpoint(wrong)) << wrong;
-  EXPECT_EQ(split_list("a,b,,c"), (std::vector<std::string>{"a", "b", "c"}));
-  EXPECT_TRUE(is_numeric_address("fe80::1%eth0"));
-  EXPECT_FALSE(is_numeric_address("ws1"));
+    EXPECT_FALSE(wire::parse_endpoint(wrong)) << wrong;
+  EXPECT_EQ(wire::split_list("a,b,,c"), (std::vector<std::string>{"a", "b", "c"}));
+  EXPECT_TRUE(wire::is_numeric_address("fe80::1%eth0"));
+  EXPECT_FALSE(wire::is_numeric_address("ws1"));
 }
 
 }  // namespace

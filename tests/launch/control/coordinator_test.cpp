@@ -46,22 +46,22 @@ class FakeNode {
   FakeNode(const FakeNode&) = delete;
   FakeNode& operator=(const FakeNode&) = delete;
 
-  void call(const Coordinator::Invitation& invitation) {
-    ConnectionSettings settings{.key = *comm::JobKey::from_hex(invitation.key)};
+  void call(const coordinator::Coordinator::Invitation& invitation) {
+    wire::ConnectionSettings settings{.key = *comm::JobKey::from_hex(invitation.key)};
     settings.self = process_;
-    Connecting connecting;
+    wire::Connecting connecting;
     connecting.endpoints = invitation.endpoints;
-    connecting.made = [this](std::shared_ptr<Connection> connection) {
+    connecting.made = [this](std::shared_ptr<wire::Connection> connection) {
       connection_ = std::move(connection);
       connection_->trust();
-      ConnectionEvents events;
-      events.message = [this](MessageType type, std::span<const std::byte> body) { take(type, body); };
-      events.closed = [this](ConnectionEnd, const std::string&) { note("closed"); };
+      wire::ConnectionEvents events;
+      events.message = [this](wire::MessageType type, std::span<const std::byte> body) { take(type, body); };
+      events.closed = [this](wire::ConnectionEnd, const std::string&) { note("closed"); };
       connection_->listen(std::move(events));
       connection_->send(hello_);
     };
     connecting.failed = [this](const std::string& why) { note("failed: " + why); };
-    connect_to_launcher(loop_, settings, std::move(connecting));
+    wire::connect_to_launcher(loop_, settings, std::move(connecting));
     thread_ = std::thread([this] { loop_.run(); });
   }
 
@@ -76,39 +76,40 @@ class FakeNode {
   }
 
   /// All its cells have ended: it reports once those of the others have, too.
-  void end_cells(Connection& connection) {
+  void end_cells(wire::Connection& connection) {
     ByteWriter note = begin_note(NoteKind::all_ended);
     note.number(std::uint64_t{0});
-    connection.send(Note{true, note.bytes()});
+    connection.send(wire::Note{true, note.bytes()});
   }
 
   /// Instead of the usual answer. On the node's thread.
-  std::map<MessageType, std::function<void(Connection&)>> instead;
-  Hello hello_;
-  Finished finished;
+  std::map<wire::MessageType, std::function<void(wire::Connection&)>> instead;
+  wire::Hello hello_;
+  wire::Finished finished;
 
  private:
-  void take(MessageType type, std::span<const std::byte> body) {
+  void take(wire::MessageType type, std::span<const std::byte> body) {
     // Before the answer, which may be what the coordinator returns upon.
-    if (type == MessageType::go) note("go");
-    if (type == MessageType::stop) note("stop");
-    if (type == MessageType::refused) note("refused: " + decode<Refused>(body)->text);
-    if (type == MessageType::leave) note("leave");
-    if (type == MessageType::written) note("written");
-    if (type == MessageType::input) note("input");
+    if (type == wire::MessageType::go) note("go");
+    if (type == wire::MessageType::stop) note("stop");
+    if (type == wire::MessageType::refused) note("refused: " + wire::decode<wire::Refused>(body)->text);
+    if (type == wire::MessageType::leave) note("leave");
+    if (type == wire::MessageType::written) note("written");
+    if (type == wire::MessageType::input) note("input");
     if (const auto other = instead.find(type); other != instead.end()) {
       other->second(*connection_);
-    } else if (type == MessageType::prepare) {
-      connection_->send(Prepared{"tcp=127.0.0.1:1", {}, ""});
-    } else if (type == MessageType::plan) {
-      connection_->send(Ready{});
-    } else if (type == MessageType::go) {
+    } else if (type == wire::MessageType::prepare) {
+      connection_->send(wire::Prepared{"tcp=127.0.0.1:1", {}, ""});
+    } else if (type == wire::MessageType::plan) {
+      connection_->send(wire::Ready{});
+    } else if (type == wire::MessageType::go) {
       end_cells(*connection_);
-    } else if (type == MessageType::note && decode<Note>(body)->bytes.front() == std::byte(NoteKind::over)) {
+    } else if (type == wire::MessageType::note &&
+               wire::decode<wire::Note>(body)->bytes.front() == std::byte(NoteKind::over)) {
       connection_->send(finished);
-    } else if (type == MessageType::stop) {
+    } else if (type == wire::MessageType::stop) {
       connection_->send(finished);
-    } else if (type == MessageType::refused || type == MessageType::leave) {
+    } else if (type == wire::MessageType::refused || type == wire::MessageType::leave) {
       connection_->close();
     }
   }
@@ -119,8 +120,8 @@ class FakeNode {
   }
 
   const std::uint32_t process_;
-  EventLoop loop_;
-  std::shared_ptr<Connection> connection_;
+  wire::EventLoop loop_;
+  std::shared_ptr<wire::Connection> connection_;
   std::thread thread_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -132,16 +133,16 @@ class TwoNodes : public ::testing::Test {
  protected:
   TwoNodes() {
     for (const char* name : {"a", "b"}) {
-      ClusterHost host;
+      cluster::ClusterHost host;
       host.name = name;
-      host.launch = LaunchKind::local;
+      host.launch = cluster::LaunchKind::local;
       host.cells = 1;
       job_.cluster.hosts.push_back(host);
     }
     job_.cluster.file = "test.toml";
     job_.cluster.grid = Grid{2, 1};
-    job_.reach = find_reach(job_.cluster.hosts);
-    job_.files = describe_files({folder_.write("prog", "program")});
+    job_.reach = coordinator::find_reach(job_.cluster.hosts);
+    job_.files = wire::describe_files({folder_.write("prog", "program")});
     job_.text.program_name = "prog";
     EXPECT_EQ(::pipe2(out_, O_CLOEXEC), 0);
     output_ = std::make_unique<Output>(OutputPlan{}, out_[1], out_[1]);
@@ -151,11 +152,11 @@ class TwoNodes : public ::testing::Test {
     ::close(out_[1]);
   }
 
-  JobResult run() {
-    coordinator_ = std::make_unique<Coordinator>(
+  coordinator::JobResult run() {
+    coordinator_ = std::make_unique<coordinator::Coordinator>(
         job_, *output_, nullptr,
-        Coordinator::Actions{.say = [this](const std::string& line) { said_.push_back(line); }});
-    coordinator_->listening = [this](const Coordinator::Invitation& invitation) {
+        coordinator::Coordinator::Actions{.say = [this](const std::string& line) { said_.push_back(line); }});
+    coordinator_->listening = [this](const coordinator::Coordinator::Invitation& invitation) {
       a_.call(invitation);
       b_.call(invitation);
       for (const auto& more : more_) more->call(invitation);
@@ -164,10 +165,10 @@ class TwoNodes : public ::testing::Test {
   }
 
   test::Folder folder_;
-  Job job_;
+  coordinator::Job job_;
   int out_[2] = {-1, -1};
   std::unique_ptr<Output> output_;
-  std::unique_ptr<Coordinator> coordinator_;
+  std::unique_ptr<coordinator::Coordinator> coordinator_;
   FakeNode a_{0};
   FakeNode b_{1};
   std::vector<std::unique_ptr<FakeNode>> more_;
@@ -179,7 +180,7 @@ using Lines = std::vector<std::string>;
 TEST_F(TwoNodes, RunWhenBothAreReadyAndLeaveWhenBothHaveFinished) {
   b_.finished.cell_status = {3};
   b_.finished.status = 3;
-  const JobResult result = run();
+  const coordinator::JobResult result = run();
   EXPECT_EQ(said_, Lines{});
   EXPECT_EQ(result.status, 3);
   EXPECT_EQ(result.reason, "");
@@ -190,7 +191,7 @@ TEST_F(TwoNodes, RunWhenBothAreReadyAndLeaveWhenBothHaveFinished) {
 
 TEST_F(TwoNodes, AnotherVersionIsRefusedInWords) {
   b_.hello_.version = "9.9.9";
-  const JobResult result = run();
+  const coordinator::JobResult result = run();
   EXPECT_EQ(result.status, 2);
   ASSERT_EQ(said_.size(), 1U);
   EXPECT_TRUE(said_[0].starts_with("b has APlib 9.9.9 (control protocol 1), and this is APlib ")) << said_[0];
@@ -206,8 +207,10 @@ TEST_F(TwoNodes, AnotherProtocolIsRefusedInWords) {
 }
 
 TEST_F(TwoNodes, OneThatCannotCallsTheStartOff) {
-  b_.instead[MessageType::plan] = [](Connection& connection) { connection.send(Cannot{"no memory for 7 cells"}); };
-  const JobResult result = run();
+  b_.instead[wire::MessageType::plan] = [](wire::Connection& connection) {
+    connection.send(wire::Cannot{"no memory for 7 cells"});
+  };
+  const coordinator::JobResult result = run();
   EXPECT_EQ(result.status, 2);
   EXPECT_EQ(said_, Lines{"b is not ready: no memory for 7 cells; nothing was started"});
   a_.wait_for("refused: " + said_[0]);
@@ -215,15 +218,15 @@ TEST_F(TwoNodes, OneThatCannotCallsTheStartOff) {
 }
 
 TEST_F(TwoNodes, OneThatGoesCallsTheStartOff) {
-  b_.instead[MessageType::prepare] = [](Connection& connection) { connection.close(); };
+  b_.instead[wire::MessageType::prepare] = [](wire::Connection& connection) { connection.close(); };
   EXPECT_EQ(run().status, 2);
   EXPECT_EQ(said_, Lines{"b is not ready: its connection was closed; nothing was started"});
 }
 
 TEST_F(TwoNodes, OneThatGoesWhileTheyRunEndsTheRun) {
-  a_.instead[MessageType::go] = [](Connection&) {};
-  b_.instead[MessageType::go] = [](Connection& connection) { connection.close(); };
-  const JobResult result = run();
+  a_.instead[wire::MessageType::go] = [](wire::Connection&) {};
+  b_.instead[wire::MessageType::go] = [](wire::Connection& connection) { connection.close(); };
+  const coordinator::JobResult result = run();
   EXPECT_EQ(result.status, static_cast<int>(ExitStatus::peer_lost));
   ASSERT_EQ(said_.size(), 1U);
   EXPECT_TRUE(said_[0].starts_with("b (cell 1) is lost: its connection was closed")) << said_[0];
@@ -231,11 +234,11 @@ TEST_F(TwoNodes, OneThatGoesWhileTheyRunEndsTheRun) {
 }
 
 TEST_F(TwoNodes, OneThatReportsBeforeTheEndEndsTheRun) {
-  a_.instead[MessageType::go] = [](Connection&) {};
-  b_.instead[MessageType::go] = [](Connection& connection) {
-    connection.send(Finished{143, "stopped by signal 15", {0}});
+  a_.instead[wire::MessageType::go] = [](wire::Connection&) {};
+  b_.instead[wire::MessageType::go] = [](wire::Connection& connection) {
+    connection.send(wire::Finished{143, "stopped by signal 15", {0}});
   };
-  const JobResult result = run();
+  const coordinator::JobResult result = run();
   EXPECT_EQ(result.status, 143);
   EXPECT_EQ(said_, Lines{"b (cell 1) is lost: stopped by signal 15; the machine stops"});
   EXPECT_TRUE(a_.was_told("stop"));
@@ -243,30 +246,30 @@ TEST_F(TwoNodes, OneThatReportsBeforeTheEndEndsTheRun) {
 }
 
 TEST_F(TwoNodes, OneThatIsToldToEndBeforeTheStartCallsItOff) {
-  b_.instead[MessageType::plan] = [](Connection& connection) { connection.send(ToldToEnd{SIGTERM}); };
+  b_.instead[wire::MessageType::plan] = [](wire::Connection& connection) { connection.send(wire::ToldToEnd{SIGTERM}); };
   EXPECT_EQ(run().status, 143);
   EXPECT_EQ(said_, Lines{"b is not ready: it was told to end by signal 15 (SIGTERM); nothing was started"});
   EXPECT_FALSE(a_.was_told("go"));
 }
 
 TEST_F(TwoNodes, OneThatTalksNonsenseIsLost) {
-  a_.instead[MessageType::go] = [](Connection&) {};
-  b_.instead[MessageType::go] = [](Connection& connection) { connection.send(Go{}); };
+  a_.instead[wire::MessageType::go] = [](wire::Connection&) {};
+  b_.instead[wire::MessageType::go] = [](wire::Connection& connection) { connection.send(wire::Go{}); };
   EXPECT_EQ(run().status, static_cast<int>(ExitStatus::peer_lost));
   ASSERT_EQ(said_.size(), 1U);
   EXPECT_NE(said_[0].find("what it says is not this version's control protocol"), std::string::npos) << said_[0];
 }
 
 TEST_F(TwoNodes, OneThatDoesNotEndIsLeftBehind) {
-  a_.instead[MessageType::go] = a_.instead[MessageType::stop] = [](Connection&) {};
-  b_.instead[MessageType::go] = [this](Connection&) { coordinator_->stop(9, "enough"); };
-  const JobResult result = run();
+  a_.instead[wire::MessageType::go] = a_.instead[wire::MessageType::stop] = [](wire::Connection&) {};
+  b_.instead[wire::MessageType::go] = [this](wire::Connection&) { coordinator_->stop(9, "enough"); };
+  const coordinator::JobResult result = run();
   EXPECT_EQ(result.status, 9);
   EXPECT_EQ(said_, Lines{"enough"});
 }
 
 TEST_F(TwoNodes, AStopBeforeTheStartCallsItOff) {
-  b_.instead[MessageType::prepare] = [this](Connection&) { coordinator_->stop(130, "SIGINT"); };
+  b_.instead[wire::MessageType::prepare] = [this](wire::Connection&) { coordinator_->stop(130, "SIGINT"); };
   EXPECT_EQ(run().status, 130);
   EXPECT_EQ(said_, Lines{"SIGINT"});
   EXPECT_FALSE(a_.was_told("go"));
@@ -275,20 +278,20 @@ TEST_F(TwoNodes, AStopBeforeTheStartCallsItOff) {
 TEST_F(TwoNodes, ProcessesThatAreNotOfTheMachineDoNotDisturbIt) {
   more_.push_back(std::make_unique<FakeNode>(7));
   // a waits for the end of the uninvited one, so that it is there in time.
-  a_.instead[MessageType::plan] = [this](Connection& connection) {
+  a_.instead[wire::MessageType::plan] = [this](wire::Connection& connection) {
     more_[0]->wait_for("refused: there is no such process in this machine");
-    connection.send(Ready{});
+    connection.send(wire::Ready{});
   };
   EXPECT_EQ(run().status, 0);
   EXPECT_EQ(said_, Lines{});
 }
 
 TEST_F(TwoNodes, OutputIsPassedOnAndAcknowledged) {
-  b_.instead[MessageType::go] = [](Connection& connection) {
+  b_.instead[wire::MessageType::go] = [](wire::Connection& connection) {
     const std::string text = "one line\nand half";
-    connection.send(OutputPiece{1, false, std::as_bytes(std::span(text))});
+    connection.send(wire::OutputPiece{1, false, std::as_bytes(std::span(text))});
   };
-  b_.instead[MessageType::written] = [this](Connection& connection) { b_.end_cells(connection); };
+  b_.instead[wire::MessageType::written] = [this](wire::Connection& connection) { b_.end_cells(connection); };
   EXPECT_EQ(run().status, 0);
   output_->end_all();
   char text[100];
@@ -298,19 +301,19 @@ TEST_F(TwoNodes, OutputIsPassedOnAndAcknowledged) {
 
 TEST_F(TwoNodes, FailuresOfCellsCountInTheOrderOfTheirEnds) {
   const auto end = [](FakeNode& node, std::uint32_t cell, int status) {
-    return [&node, cell, status](Connection& connection) {
-      connection.send(EndedCell{cell, status});
-      connection.send(OutputPiece{cell, false, std::as_bytes(std::span("ended"))});
+    return [&node, cell, status](wire::Connection& connection) {
+      connection.send(wire::EndedCell{cell, status});
+      connection.send(wire::OutputPiece{cell, false, std::as_bytes(std::span("ended"))});
       node.finished = {status, "", {status}};
       node.end_cells(connection);
     };
   };
-  b_.instead[MessageType::go] = end(b_, 1, 4);
-  a_.instead[MessageType::go] = [&](Connection& connection) {
+  b_.instead[wire::MessageType::go] = end(b_, 1, 4);
+  a_.instead[wire::MessageType::go] = [&](wire::Connection& connection) {
     b_.wait_for("written");  // of what came behind its cell's end
     end(a_, 0, 3)(connection);
   };
-  const JobResult result = run();
+  const coordinator::JobResult result = run();
   EXPECT_EQ(result.status, 4);
   EXPECT_EQ(result.cell_status, (std::vector<int>{3, 4}));
 }
@@ -318,8 +321,10 @@ TEST_F(TwoNodes, FailuresOfCellsCountInTheOrderOfTheirEnds) {
 TEST_F(TwoNodes, ADryRunSaysWhatWouldBe) {
   job_.dry_run = true;
   for (FakeNode* node : {&a_, &b_})
-    node->instead[MessageType::measure] = [](Connection& connection) { connection.send(SpeedIs{0, 1}); };
-  const JobResult result = run();
+    node->instead[wire::MessageType::measure] = [](wire::Connection& connection) {
+      connection.send(wire::SpeedIs{0, 1});
+    };
+  const coordinator::JobResult result = run();
   EXPECT_EQ(result.status, 0);
   ASSERT_EQ(result.plan.size(), 2U);
   EXPECT_EQ(result.plan[1].first_cell, 1U);
@@ -328,20 +333,20 @@ TEST_F(TwoNodes, ADryRunSaysWhatWouldBe) {
 }
 
 TEST_F(TwoNodes, TheStateCanBeAsked) {
-  MachineState state;
+  coordinator::MachineState state;
   for (FakeNode* node : {&a_, &b_}) {
-    node->instead[MessageType::ask_state] = [node](Connection& connection) {
-      NodeState is;
+    node->instead[wire::MessageType::ask_state] = [node](wire::Connection& connection) {
+      wire::NodeState is;
       is.module = "tcp";
       is.frames_sent = 12;
       connection.send(is);
       if (node->hello_.process == 0) return;
     };
-    node->instead[MessageType::go] = [](Connection&) {};
+    node->instead[wire::MessageType::go] = [](wire::Connection&) {};
   }
-  b_.instead[MessageType::go] = [&](Connection&) {
+  b_.instead[wire::MessageType::go] = [&](wire::Connection&) {
     coordinator_->post([&] {
-      coordinator_->ask_state([&](const MachineState& is) {
+      coordinator_->ask_state([&](const coordinator::MachineState& is) {
         state = is;
         coordinator_->stop(0, "asked");
       });

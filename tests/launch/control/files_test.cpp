@@ -29,10 +29,10 @@ TEST(FileIdentity, BuildIdsCountWhereThereAreSome) {
   const std::string one = folder.compile("one", "int cell_main(void) { return 0; }", "-Wl,--build-id=0x1234abcd");
   const std::string same = folder.compile("same", "int cell_main(void) { return 1; }", "-Wl,--build-id=0x1234abcd");
   const std::string other = folder.compile("other", "int cell_main(void) { return 0; }", "-Wl,--build-id=0x1234abce");
-  EXPECT_EQ(identify_file(one).build_id, "1234abcd");
-  EXPECT_TRUE(identify_file(one).same(identify_file(same)));
-  EXPECT_FALSE(identify_file(one).same(identify_file(other)));
-  EXPECT_EQ(identity_text(identify_file(one)), "build-id 1234abcd");
+  EXPECT_EQ(wire::identify_file(one).build_id, "1234abcd");
+  EXPECT_TRUE(wire::identify_file(one).same(wire::identify_file(same)));
+  EXPECT_FALSE(wire::identify_file(one).same(wire::identify_file(other)));
+  EXPECT_EQ(wire::identity_text(wire::identify_file(one)), "build-id 1234abcd");
 }
 
 TEST(FileIdentity, ElseEveryByteCounts) {
@@ -40,17 +40,17 @@ TEST(FileIdentity, ElseEveryByteCounts) {
   const std::string text(100'000, 'a');
   std::string changed = text;
   changed[77'777] = 'b';
-  const FileIdentity a = identify_file(folder.write("a", text));
-  EXPECT_TRUE(a.same(identify_file(folder.write("b", text))));
-  EXPECT_FALSE(a.same(identify_file(folder.write("c", changed))));
-  EXPECT_FALSE(a.same(identify_file(folder.write("d", text + "a"))));
-  EXPECT_EQ(identify_file(folder.write("empty", "")).bytes, 0U);
+  const wire::FileIdentity a = wire::identify_file(folder.write("a", text));
+  EXPECT_TRUE(a.same(wire::identify_file(folder.write("b", text))));
+  EXPECT_FALSE(a.same(wire::identify_file(folder.write("c", changed))));
+  EXPECT_FALSE(a.same(wire::identify_file(folder.write("d", text + "a"))));
+  EXPECT_EQ(wire::identify_file(folder.write("empty", "")).bytes, 0U);
 }
 
 TEST(FileIdentity, WhatCannotBeReadIsAnError) {
   const Folder folder;
-  EXPECT_THROW(static_cast<void>(identify_file(folder / "nothing")), Error);
-  EXPECT_THROW(static_cast<void>(identify_file(folder.path())), Error);
+  EXPECT_THROW(static_cast<void>(wire::identify_file(folder / "nothing")), Error);
+  EXPECT_THROW(static_cast<void>(wire::identify_file(folder.path())), Error);
 }
 
 /// Files that look like ELF and are not, at every length: none may do harm.
@@ -59,22 +59,22 @@ TEST(FileIdentity, DamagedFilesDoNoHarm) {
   std::string bytes = folder.read(std::filesystem::path(folder.compile("one", "int x;")).filename().string());
   bytes.resize(1000);
   for (std::size_t size = 0; size < bytes.size(); size += 13)
-    EXPECT_NO_THROW(static_cast<void>(identify_file(folder.write("cut", bytes.substr(0, size)))));
+    EXPECT_NO_THROW(static_cast<void>(wire::identify_file(folder.write("cut", bytes.substr(0, size)))));
   for (std::size_t at = 16; at < 200; ++at) {
     std::string damaged = bytes;
     damaged[at] = '\xff';
-    EXPECT_NO_THROW(static_cast<void>(identify_file(folder.write("damaged", damaged))));
+    EXPECT_NO_THROW(static_cast<void>(wire::identify_file(folder.write("damaged", damaged))));
   }
 }
 
 TEST(StagedFiles, AreThereForTheOwnerAloneAndGoInTheEnd) {
   const Folder folder;
   const std::string text = "program";
-  const FileRef file{"/far/away/prog", identify_file(folder.write("prog", text))};
+  const wire::FileRef file{"/far/away/prog", wire::identify_file(folder.write("prog", text))};
   std::string path;
   std::string place;
   {
-    StagedFiles staged;
+    wire::StagedFiles staged;
     EXPECT_TRUE(staged.folder().empty());
     staged.begin(file);
     staged.write(bytes_of(text.substr(0, 3)));
@@ -93,8 +93,8 @@ TEST(StagedFiles, AreThereForTheOwnerAloneAndGoInTheEnd) {
 
 TEST(StagedFiles, RefuseWhatIsNotWhatWasAnnounced) {
   const Folder folder;
-  const FileRef file{"/far/prog", identify_file(folder.write("prog", "program"))};
-  StagedFiles staged;
+  const wire::FileRef file{"/far/prog", wire::identify_file(folder.write("prog", "program"))};
+  wire::StagedFiles staged;
   staged.begin(file);
   staged.write(bytes_of("progrom"));
   try {
@@ -107,9 +107,9 @@ TEST(StagedFiles, RefuseWhatIsNotWhatWasAnnounced) {
 
 TEST(StagedFiles, NamesFromElsewhereLeadNowhere) {
   const Folder folder;
-  StagedFiles staged;
+  wire::StagedFiles staged;
   for (const char* name : {"/a/..", "..", "", "/"}) {
-    staged.begin({name, identify_file(folder.write("empty", ""))});
+    staged.begin({name, wire::identify_file(folder.write("empty", ""))});
     EXPECT_EQ(std::filesystem::path(staged.finish()).parent_path(), staged.folder()) << name;
   }
 }
@@ -121,7 +121,7 @@ TEST(StagedFiles, GoWhenTheProcessIsKilled) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::setenv("TMPDIR", folder.path().c_str(), 1);
-    StagedFiles staged;
+    wire::StagedFiles staged;
     staged.begin({"/far/prog", {"", 0, 1}});
     staged.write(bytes_of("half of i"));
     [[maybe_unused]] const ssize_t written = ::write(ends[1], "x", 1);
@@ -139,15 +139,15 @@ TEST(StagedFiles, GoWhenTheProcessIsKilled) {
 
 TEST(FileServer, GivesWhatItOffersPieceByPieceAndNothingElse) {
   const Folder folder;
-  std::string text(3 * file_piece_bytes / 2, 'x');
+  std::string text(3 * wire::file_piece_bytes / 2, 'x');
   text.back() = 'y';
-  const auto files = describe_files({folder.write("prog", text)});
-  FileServer server;
+  const auto files = wire::describe_files({folder.write("prog", text)});
+  wire::FileServer server;
   server.offer(files);
   std::string got;
-  Bytes buffer;
+  wire::Bytes buffer;
   for (bool last = false; !last;) {
-    const FilePiece piece = server.answer({files[0].path, got.size()}, buffer);
+    const wire::FilePiece piece = server.answer({files[0].path, got.size()}, buffer);
     ASSERT_EQ(piece.problem, "");
     got.append(reinterpret_cast<const char*>(piece.bytes.data()), piece.bytes.size());
     last = piece.last;
@@ -160,7 +160,8 @@ TEST(FileServer, GivesWhatItOffersPieceByPieceAndNothingElse) {
 
 TEST(CpuShares, ProcessesOfOneComputerGetTheirParts) {
   const std::vector<std::uint32_t> eight{0, 1, 2, 3, 4, 5, 6, 7};
-  const auto shares = share_cpus({{"a", eight, ""}, {"b", eight, ""}, {"a", eight, "auto"}, {"a", eight, "2"}});
+  const auto shares =
+      cluster::share_cpus({{"a", eight, ""}, {"b", eight, ""}, {"a", eight, "auto"}, {"a", eight, "2"}});
   EXPECT_EQ(shares[0].cpus, (std::vector<std::uint32_t>{0, 1}));
   EXPECT_TRUE(shares[1].cpus.empty()) << "alone on b";
   EXPECT_EQ(shares[2].cpus, (std::vector<std::uint32_t>{2, 3, 4}));
@@ -169,29 +170,29 @@ TEST(CpuShares, ProcessesOfOneComputerGetTheirParts) {
 }
 
 TEST(CpuShares, MoreProcessesThanCoresShare) {
-  const auto shares = share_cpus({{"a", {0, 1}, ""}, {"a", {0, 1}, ""}, {"a", {0, 1}, ""}});
-  for (const CpuShare& share : shares) {
+  const auto shares = cluster::share_cpus({{"a", {0, 1}, ""}, {"a", {0, 1}, ""}, {"a", {0, 1}, ""}});
+  for (const cluster::CpuShare& share : shares) {
     EXPECT_TRUE(share.cpus.empty());
     EXPECT_FALSE(share.alone);
     Options options;
-    apply_share(options, share);
+    cluster::apply_share(options, share);
     EXPECT_EQ(options.threads, 1U);
     EXPECT_FALSE(options.bind);
     EXPECT_EQ(options.poll_time, std::chrono::nanoseconds(0));
     options.threads = 2;
-    apply_share(options, share);
+    cluster::apply_share(options, share);
     EXPECT_EQ(options.threads, 2U) << "the user's choice";
   }
 }
 
 TEST(CpuShares, WhoWantsMoreThreadsThanItsPartSharesAll) {
-  const auto shares = share_cpus({{"a", {0, 1}, "2"}, {"a", {0, 1}, ""}});
+  const auto shares = cluster::share_cpus({{"a", {0, 1}, "2"}, {"a", {0, 1}, ""}});
   EXPECT_TRUE(shares[0].cpus.empty());
   EXPECT_FALSE(shares[1].alone);
 }
 
 TEST(CpuShares, SetsThatSomebodyChoseStay) {
-  const auto shares = share_cpus({{"a", {0}, ""}, {"a", {1}, ""}});
+  const auto shares = cluster::share_cpus({{"a", {0}, ""}, {"a", {1}, ""}});
   EXPECT_TRUE(shares[0].cpus.empty());
   EXPECT_TRUE(shares[0].alone);
   EXPECT_TRUE(shares[1].alone);

@@ -30,8 +30,8 @@ namespace fs = std::filesystem;
 
 using Words = std::vector<std::string>;
 
-JobStatus some_status() {
-  JobStatus status;
+ctl::JobStatus some_status() {
+  ctl::JobStatus status;
   status.state = "running";
   status.seconds = 3723;
   status.grid = {2, 2};
@@ -68,18 +68,18 @@ TEST(RegistryWords, AnyWordsComeBack) {
   for (int c = 0; c < 256; ++c) every += static_cast<char>(c);
   for (const Words& words :
        {Words{}, Words{""}, Words{"", ""}, Words{"a", "b c", "%", "100%", "\n"}, Words{every, every}}) {
-    const std::string line = join_words(words);
+    const std::string line = ctl::join_words(words);
     EXPECT_EQ(line.find('\n'), std::string::npos);
-    EXPECT_EQ(split_words(line), words) << line;
+    EXPECT_EQ(ctl::split_words(line), words) << line;
   }
   for (const char* wrong : {" ", "a ", " a", "a  b", "%4", "%GG", "%4g", "a%", "%%"})
-    EXPECT_EQ(split_words(wrong), std::nullopt) << wrong;
+    EXPECT_EQ(ctl::split_words(wrong), std::nullopt) << wrong;
 }
 
 TEST(RegistryStatus, ComesBackFromItsLines) {
-  const auto status = read_status_lines(status_lines(some_status()));
+  const auto status = ctl::read_status_lines(ctl::status_lines(some_status()));
   ASSERT_TRUE(status);
-  EXPECT_EQ(status_lines(*status), status_lines(some_status()));
+  EXPECT_EQ(ctl::status_lines(*status), ctl::status_lines(some_status()));
   EXPECT_EQ(status->processes.size(), 2U);
   EXPECT_EQ(status->file, "a b.toml");
 }
@@ -89,7 +89,7 @@ TEST(RegistryStatus, MutationsAreReadOrRefused) {
   const std::uint64_t seed = text != nullptr ? std::strtoull(text, nullptr, 0) : 20240316;
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
-  const std::string good = status_lines(some_status());
+  const std::string good = ctl::status_lines(some_status());
   int refused = 0;
   for (int i = 0; i < 3000; ++i) {
     std::string lines = good;
@@ -104,21 +104,21 @@ TEST(RegistryStatus, MutationsAreReadOrRefused) {
       default:
         lines.insert(at, good.substr(random() % good.size(), random() % 30));
     }
-    const auto status = read_status_lines(lines);
+    const auto status = ctl::read_status_lines(lines);
     if (!status) {
       ++refused;
     } else {
-      EXPECT_FALSE(job_status_text(1, *status).empty());
+      EXPECT_FALSE(ctl::job_status_text(1, *status).empty());
     }
   }
   EXPECT_GT(refused, 0);
-  EXPECT_EQ(read_status_lines(""), std::nullopt);
-  EXPECT_EQ(read_status_lines("job\n"), std::nullopt);
-  EXPECT_EQ(read_status_lines(good + good), std::nullopt);
+  EXPECT_EQ(ctl::read_status_lines(""), std::nullopt);
+  EXPECT_EQ(ctl::read_status_lines("job\n"), std::nullopt);
+  EXPECT_EQ(ctl::read_status_lines(good + good), std::nullopt);
 }
 
 TEST(RegistryText, TablesForPeople) {
-  EXPECT_EQ(job_status_text(77, some_status()),
+  EXPECT_EQ(ctl::job_status_text(77, some_status()),
             R"(job      77
 state    running
 time     1:02:03
@@ -134,7 +134,7 @@ process  with  by
 0        1-3   shm
 0        4     tcp 10.0.0.2:5100, 1 stream, auth
 )");
-  EXPECT_EQ(job_list_text({{77, some_status()}, {1234, {}}}),
+  EXPECT_EQ(ctl::job_list_text({{77, some_status()}, {1234, {}}}),
             R"(job   state    grid  processes  time     program
 77    running  2x2   2          1:02:03  /opt/scg
 1234           ?     0          0:00:00
@@ -149,7 +149,7 @@ class Registry : public ::testing::Test {
     ASSERT_NE(::mkdtemp(name.data()), nullptr);
     home_ = name;
     ::setenv("XDG_RUNTIME_DIR", name.c_str(), 1);
-    folder_ = registry_folder();
+    folder_ = ctl::registry_folder();
   }
   void TearDown() override {
     ::unsetenv("XDG_RUNTIME_DIR");
@@ -160,8 +160,8 @@ class Registry : public ::testing::Test {
   }
   /// What a dead aprun leaves.
   void leave_socket(std::uint32_t job) const {
-    const RegistrySocket socket = RegistrySocket::make();
-    ASSERT_EQ(socket.listen(job_socket(folder_, job)), 0);
+    const ctl::RegistrySocket socket = ctl::RegistrySocket::make();
+    ASSERT_EQ(socket.listen(ctl::job_socket(folder_, job)), 0);
   }
   static std::uint32_t self() { return static_cast<std::uint32_t>(::getpid()); }
 
@@ -169,71 +169,77 @@ class Registry : public ::testing::Test {
   std::string folder_;
 };
 
-DoorActions plain_actions() {
-  DoorActions actions;
-  actions.status = [](const DoorReply& reply) { reply({.lines = status_lines(some_status()), .problem = {}}); };
+ctl::DoorActions plain_actions() {
+  ctl::DoorActions actions;
+  actions.status = [](const ctl::DoorReply& reply) {
+    reply({.lines = ctl::status_lines(some_status()), .problem = {}});
+  };
   actions.stop = [] {};
   return actions;
 }
 
 TEST_F(Registry, ARunningMachineIsFoundAndAsked) {
-  EXPECT_EQ(registered_jobs(folder_), std::vector<std::uint32_t>{});
+  EXPECT_EQ(ctl::registered_jobs(folder_), std::vector<std::uint32_t>{});
   std::atomic<int> stops{0};
   std::string loaded;
   {
-    DoorActions actions = plain_actions();
+    ctl::DoorActions actions = plain_actions();
     actions.stop = [&] { ++stops; };
-    actions.tasks = [](DoorReply reply) {
+    actions.tasks = [](ctl::DoorReply reply) {
       // From another thread, later.
       std::thread([reply = std::move(reply)] { reply({.lines = "task one\ntask two\n", .problem = {}}); }).detach();
     };
-    actions.load = [&](const std::string& file, std::uint32_t task, const Words& arguments, const DoorReply& reply) {
+    actions.load = [&](const std::string& file, std::uint32_t task, const Words& arguments,
+                       const ctl::DoorReply& reply) {
       if (file == "/bad") throw Error(Errc::failed, "no program");
       if (file == "/worse") return reply({.lines = {}, .problem = "not now"});
-      loaded = file + " " + std::to_string(task) + " " + join_words(arguments);
+      loaded = file + " " + std::to_string(task) + " " + ctl::join_words(arguments);
       reply({});
     };
-    const RegistryDoor door(std::move(actions));
+    const ctl::RegistryDoor door(std::move(actions));
     EXPECT_EQ(door.problem(), "");
-    EXPECT_EQ(registered_jobs(folder_), std::vector<std::uint32_t>{self()});
-    EXPECT_EQ(ask_job(folder_, self(), {"status"}), status_lines(some_status()));
-    EXPECT_EQ(ask_job(folder_, self(), {"tasks"}), join_words({"text", "task one\ntask two\n"}) + "\n");
-    EXPECT_EQ(ask_job(folder_, self(), {"load", "/p", "auto", "x y", ""}), "task 1000\n");
+    EXPECT_EQ(ctl::registered_jobs(folder_), std::vector<std::uint32_t>{self()});
+    EXPECT_EQ(ctl::ask_job(folder_, self(), {"status"}), ctl::status_lines(some_status()));
+    EXPECT_EQ(ctl::ask_job(folder_, self(), {"tasks"}), ctl::join_words({"text", "task one\ntask two\n"}) + "\n");
+    EXPECT_EQ(ctl::ask_job(folder_, self(), {"load", "/p", "auto", "x y", ""}), "task 1000\n");
     EXPECT_EQ(loaded, "/p 1000 /p x%20y %");
-    EXPECT_EQ(ask_job(folder_, self(), {"load", "/p", "auto"}), "task 1001\n");
-    EXPECT_EQ(ask_job(folder_, self(), {"load", "/p", "7"}), "task 7\n");
-    const auto ask = [&](const Words& request) { return error_of([&] { (void)ask_job(folder_, self(), request); }); };
+    EXPECT_EQ(ctl::ask_job(folder_, self(), {"load", "/p", "auto"}), "task 1001\n");
+    EXPECT_EQ(ctl::ask_job(folder_, self(), {"load", "/p", "7"}), "task 7\n");
+    const auto ask = [&](const Words& request) {
+      return error_of([&] { (void)ctl::ask_job(folder_, self(), request); });
+    };
     EXPECT_EQ(ask({"load", "/bad", "auto"}), "no program");
     EXPECT_EQ(ask({"load", "/worse", "auto"}), "not now");
     EXPECT_EQ(ask({"load", "/p", "1048576"}), "load: task 1048576: use 0 .. 1048575");
     EXPECT_EQ(ask({"load"}), "load: a program is missing");
     EXPECT_EQ(ask({"dance"}),
               "this aprun does not know the request \"dance\": are apctl and aprun of the same installation?");
-    EXPECT_EQ(ask_job(folder_, self(), {"stop"}), "");
+    EXPECT_EQ(ctl::ask_job(folder_, self(), {"stop"}), "");
     EXPECT_EQ(stops, 1);
   }
-  EXPECT_EQ(registered_jobs(folder_), std::vector<std::uint32_t>{});
+  EXPECT_EQ(ctl::registered_jobs(folder_), std::vector<std::uint32_t>{});
   EXPECT_EQ(files(), 0U);
-  EXPECT_EQ(error_of([&] { (void)ask_job(folder_, self(), {"status"}); }),
+  EXPECT_EQ(error_of([&] { (void)ctl::ask_job(folder_, self(), {"status"}); }),
             "there is no job " + std::to_string(self()) + ": see apctl list");
 }
 
 TEST_F(Registry, WhatAMachineCannotDoIsSaid) {
-  const RegistryDoor door(plain_actions());
-  EXPECT_EQ(error_of([&] { (void)ask_job(folder_, self(), {"tasks"}); }), "tasks: only machines of aprun -f can tell");
+  const ctl::RegistryDoor door(plain_actions());
+  EXPECT_EQ(error_of([&] { (void)ctl::ask_job(folder_, self(), {"tasks"}); }),
+            "tasks: only machines of aprun -f can tell");
   EXPECT_EQ(error_of([&] {
-              (void)ask_job(folder_, self(), {"load", "/p", "auto"});
+              (void)ctl::ask_job(folder_, self(), {"load", "/p", "auto"});
             }),
             "load: only machines of aprun -f can load programs while they run");
 }
 
 TEST_F(Registry, TheEndOfAMachineEndsQuestions) {
-  DoorActions actions = plain_actions();
+  ctl::DoorActions actions = plain_actions();
   std::promise<void> asked;
-  actions.tasks = [&](const DoorReply&) { asked.set_value(); };  // never answers
-  auto door = std::make_unique<RegistryDoor>(std::move(actions));
+  actions.tasks = [&](const ctl::DoorReply&) { asked.set_value(); };  // never answers
+  auto door = std::make_unique<ctl::RegistryDoor>(std::move(actions));
   std::string error;
-  std::thread client([&] { error = error_of([&] { (void)ask_job(folder_, self(), {"tasks"}); }); });
+  std::thread client([&] { error = error_of([&] { (void)ctl::ask_job(folder_, self(), {"tasks"}); }); });
   asked.get_future().wait();
   door.reset();
   client.join();
@@ -241,10 +247,10 @@ TEST_F(Registry, TheEndOfAMachineEndsQuestions) {
 }
 
 TEST_F(Registry, StrangeClientsDoNoHarm) {
-  const RegistryDoor door(plain_actions());
+  const ctl::RegistryDoor door(plain_actions());
   const auto say = [&](const std::string& bytes) {
-    const RegistrySocket socket = RegistrySocket::make();
-    ASSERT_EQ(socket.connect(job_socket(folder_, self())), 0);
+    const ctl::RegistrySocket socket = ctl::RegistrySocket::make();
+    ASSERT_EQ(socket.connect(ctl::job_socket(folder_, self())), 0);
     (void)socket.send(bytes);
   };
   say("");
@@ -256,7 +262,7 @@ TEST_F(Registry, StrangeClientsDoNoHarm) {
   say(std::string(1000, '\0') + "\n");
   // One that goes away before it has read its answer.
   say("status\n");
-  EXPECT_EQ(ask_job(folder_, self(), {"status"}), status_lines(some_status()));
+  EXPECT_EQ(ctl::ask_job(folder_, self(), {"status"}), ctl::status_lines(some_status()));
 }
 
 TEST_F(Registry, DeadMachinesAreForgotten) {
@@ -265,9 +271,9 @@ TEST_F(Registry, DeadMachinesAreForgotten) {
   leave_socket(1);  // a process, but no aprun
   std::ofstream(folder_ + "/notes.txt") << "not ours\n";
   {
-    const RegistryDoor door(plain_actions());
+    const ctl::RegistryDoor door(plain_actions());
     EXPECT_EQ(files(), 3U);  // the first is gone
-    EXPECT_EQ(registered_jobs(folder_), std::vector<std::uint32_t>{self()});
+    EXPECT_EQ(ctl::registered_jobs(folder_), std::vector<std::uint32_t>{self()});
     EXPECT_EQ(files(), 2U);
   }
   EXPECT_EQ(files(), 1U);
@@ -278,18 +284,18 @@ TEST_F(Registry, AFolderThatOthersCanUseIsRefused) {
   const std::string text = folder_ +
                            " is not a folder of this user alone, so it cannot be trusted: remove it, or set "
                            "XDG_RUNTIME_DIR to a folder of yours";
-  EXPECT_EQ(error_of([] { (void)registry_folder(); }), text);
-  EXPECT_EQ(RegistryDoor(plain_actions()).problem(), text);
+  EXPECT_EQ(error_of([] { (void)ctl::registry_folder(); }), text);
+  EXPECT_EQ(ctl::RegistryDoor(plain_actions()).problem(), text);
   fs::remove_all(folder_);
   fs::create_directory(home_ / "elsewhere");
   fs::create_directory_symlink(home_ / "elsewhere", folder_);
-  EXPECT_EQ(error_of([] { (void)registry_folder(); }), text);
+  EXPECT_EQ(error_of([] { (void)ctl::registry_folder(); }), text);
   fs::remove(folder_);
   ::setenv("XDG_RUNTIME_DIR", (home_ / "nowhere").c_str(), 1);
-  EXPECT_NE(RegistryDoor(plain_actions()).problem().find("cannot make the folder"), std::string::npos);
+  EXPECT_NE(ctl::RegistryDoor(plain_actions()).problem().find("cannot make the folder"), std::string::npos);
   ::setenv("XDG_RUNTIME_DIR", (home_ / std::string(200, 'x')).c_str(), 1);
   fs::create_directory(home_ / std::string(200, 'x'));
-  EXPECT_NE(RegistryDoor(plain_actions()).problem().find("cannot listen at"), std::string::npos);
+  EXPECT_NE(ctl::RegistryDoor(plain_actions()).problem().find("cannot listen at"), std::string::npos);
 }
 
 }  // namespace

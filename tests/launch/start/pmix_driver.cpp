@@ -13,7 +13,7 @@
 #include "launch/start/pmix.hpp"
 
 int main(int argc, char** argv) {
-  using aplib::launch::Pmix;
+  using aplib::launch::start::Pmix;
   if (!Pmix::launched_us()) {
     std::cout << "not started by PMIx\n";
     return 0;

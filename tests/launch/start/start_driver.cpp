@@ -19,16 +19,16 @@ namespace {
 
 using namespace aplib::launch;
 
-const std::map<std::string, LaunchKind> kinds{{"ssh", LaunchKind::ssh},
-                                              {"local", LaunchKind::local},
-                                              {"slurm", LaunchKind::slurm},
-                                              {"pmix", LaunchKind::pmix},
-                                              {"command", LaunchKind::command}};
+const std::map<std::string, cluster::LaunchKind> kinds{{"ssh", cluster::LaunchKind::ssh},
+                                                       {"local", cluster::LaunchKind::local},
+                                                       {"slurm", cluster::LaunchKind::slurm},
+                                                       {"pmix", cluster::LaunchKind::pmix},
+                                                       {"command", cluster::LaunchKind::command}};
 
-NodeStart node_of(const std::string& line, std::uint32_t process) {
+start::NodeStart node_of(const std::string& line, std::uint32_t process) {
   std::istringstream words(line);
   std::string kind;
-  NodeStart node;
+  start::NodeStart node;
   node.process = process;
   node.input = "the key of the job\n";
   std::getline(words, kind, '\t');
@@ -52,19 +52,19 @@ std::string in_one_line(std::string text) {
 
 int main(int, char** argv) {
   try {
-    std::vector<NodeStart> nodes;
+    std::vector<start::NodeStart> nodes;
     std::string line;
     while (std::getline(std::cin, line) && !line.empty()) {
       nodes.push_back(node_of(line, static_cast<std::uint32_t>(nodes.size())));
     }
     std::mutex mutex;
-    std::unique_ptr<Starter> owner = make_starter(argv[1]);
-    Starter* const starter = owner.get();  // its events come until its destructor has returned
+    std::unique_ptr<start::Starter> owner = start::make_starter(argv[1]);
+    start::Starter* const starter = owner.get();  // its events come until its destructor has returned
     const auto print = [&](const std::string& what, std::uint32_t process, const std::string& text) {
       const std::lock_guard lock(mutex);
       std::cout << what << ' ' << process << ' ' << in_one_line(text) << std::endl;
     };
-    StartEvents events;
+    start::StartEvents events;
     events.failed = [&](std::uint32_t process, const std::string& text) { print("failed", process, text); };
     events.ended = [&](std::uint32_t process, int status, const std::string& words) {
       print("ended", process, std::to_string(status) + ' ' + words);

@@ -25,8 +25,9 @@
 namespace aplib::launch {
 namespace {
 
-NodeStart node_of(std::uint32_t process, std::vector<std::string> command, LaunchKind kind = LaunchKind::local) {
-  NodeStart node;
+start::NodeStart node_of(std::uint32_t process, std::vector<std::string> command,
+                         cluster::LaunchKind kind = cluster::LaunchKind::local) {
+  start::NodeStart node;
   node.process = process;
   node.host.name = "ws" + std::to_string(process + 1);
   node.host.launch = kind;
@@ -35,7 +36,7 @@ NodeStart node_of(std::uint32_t process, std::vector<std::string> command, Launc
   return node;
 }
 
-NodeStart shell(std::uint32_t process, const std::string& script) {
+start::NodeStart shell(std::uint32_t process, const std::string& script) {
   return node_of(process, {"/bin/sh", "-c", script});
 }
 
@@ -47,8 +48,8 @@ std::string temporary_file() {
 /// What a starter has told, and waits for it.
 class Told {
  public:
-  StartEvents events() {
-    StartEvents events;
+  start::StartEvents events() {
+    start::StartEvents events;
     events.failed = [this](std::uint32_t process, const std::string& text) { add(failed, process, text); };
     events.ended = [this](std::uint32_t process, int status, const std::string& words) {
       const std::lock_guard lock(mutex_);
@@ -95,38 +96,38 @@ TEST(Quote, AShellReadsWordsBack) {
   }
   std::vector<std::string> command{"/usr/bin/printf", "%s\\0"};
   command.insert(command.end(), words.begin(), words.end());
-  FILE* pipe = ::popen(shell_command(command).c_str(), "r");
+  FILE* pipe = ::popen(start::shell_command(command).c_str(), "r");
   std::string text;
   for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) text += static_cast<char>(c);
   ::pclose(pipe);
   std::string expected;
   for (const std::string& word : words) expected += word + '\0';
   EXPECT_EQ(text, expected);
-  EXPECT_EQ(shell_quote("/usr/bin/aprun"), "/usr/bin/aprun");
+  EXPECT_EQ(start::shell_quote("/usr/bin/aprun"), "/usr/bin/aprun");
 }
 
 TEST(Quote, SplitReadsWhatPeopleWrite) {
   using Words = std::vector<std::string>;
-  EXPECT_EQ(split_words("ssh -p 2222  -F 'my file'", "x"), (Words{"ssh", "-p", "2222", "-F", "my file"}));
-  EXPECT_EQ(split_words("a\\ b \"c 'd'\" '' e\\\\", "x"), (Words{"a b", "c 'd'", "", "e\\"}));
-  EXPECT_EQ(split_words("  ", "x"), Words{});
-  EXPECT_THROW(static_cast<void>(split_words("ssh 'x", "option ssh")), Error);
-  EXPECT_THROW(static_cast<void>(make_starter("ssh \"x")), Error);
+  EXPECT_EQ(start::split_words("ssh -p 2222  -F 'my file'", "x"), (Words{"ssh", "-p", "2222", "-F", "my file"}));
+  EXPECT_EQ(start::split_words("a\\ b \"c 'd'\" '' e\\\\", "x"), (Words{"a b", "c 'd'", "", "e\\"}));
+  EXPECT_EQ(start::split_words("  ", "x"), Words{});
+  EXPECT_THROW(static_cast<void>(start::split_words("ssh 'x", "option ssh")), Error);
+  EXPECT_THROW(static_cast<void>(start::make_starter("ssh \"x")), Error);
 }
 
 TEST(Quote, FillInLeavesOtherBracesAlone) {
   const std::array<std::pair<std::string_view, std::string>, 2> values{{{"cmd", "run {host}"}, {"host", "ws1"}}};
-  EXPECT_EQ(fill_in("on {host}: {cmd} ${x} {} {cmd", values), "on ws1: run {host} ${x} {} {cmd");
+  EXPECT_EQ(start::fill_in("on {host}: {cmd} ${x} {} {cmd", values), "on ws1: run {host} ${x} {} {cmd");
 }
 
 TEST(Slurm, HostLists) {
   using Names = std::vector<std::string>;
-  EXPECT_EQ(expand_hostlist("n1"), Names{"n1"});
-  EXPECT_EQ(expand_hostlist("n[1-3,07-08]x,m"), (Names{"n1x", "n2x", "n3x", "n07x", "n08x", "m"}));
-  EXPECT_EQ(expand_hostlist("r[1-2]n[9-10]"), (Names{"r1n9", "r1n10", "r2n9", "r2n10"}));
-  EXPECT_EQ(expand_hostlist("n[1"), Names{"n[1"});
-  EXPECT_EQ(expand_hostlist(""), Names{});
-  EXPECT_EQ(expand_hostlist("n[1-99999999999]").size(), 65536U);
+  EXPECT_EQ(start::expand_hostlist("n1"), Names{"n1"});
+  EXPECT_EQ(start::expand_hostlist("n[1-3,07-08]x,m"), (Names{"n1x", "n2x", "n3x", "n07x", "n08x", "m"}));
+  EXPECT_EQ(start::expand_hostlist("r[1-2]n[9-10]"), (Names{"r1n9", "r1n10", "r2n9", "r2n10"}));
+  EXPECT_EQ(start::expand_hostlist("n[1"), Names{"n[1"});
+  EXPECT_EQ(start::expand_hostlist(""), Names{});
+  EXPECT_EQ(start::expand_hostlist("n[1-99999999999]").size(), 65536U);
 }
 
 TEST(Slurm, HostListsOfNonsenseEnd) {
@@ -134,13 +135,13 @@ TEST(Slurm, HostListsOfNonsenseEnd) {
   for (int i = 0; i < 2000; ++i) {
     std::string text;
     for (std::uint64_t length = random() % 12; length > 0; --length) text += "n[]-,19"[random() % 7];
-    EXPECT_LE(expand_hostlist(text).size(), 65536U) << text;
+    EXPECT_LE(start::expand_hostlist(text).size(), 65536U) << text;
   }
 }
 
 TEST(Local, GetsTheKeyAndEndsWithItsInput) {
   Told told;
-  auto starter = make_starter();
+  auto starter = start::make_starter();
   starter->start({shell(0, "read key; echo has $key; cat; echo end >&2")}, told.events());
   told.wait([&] { return told.said[0] == "has key|"; });
   starter->arrived(0);
@@ -151,7 +152,7 @@ TEST(Local, GetsTheKeyAndEndsWithItsInput) {
 
 TEST(Local, EndsAreToldWithStatusAndLastWords) {
   Told told;
-  auto starter = make_starter();
+  auto starter = start::make_starter();
   starter->start({shell(0, "echo a; echo b >&2; exit 3"), shell(1, "kill -SEGV $$"), shell(2, "printf unfinished"),
                   shell(3, "i=0; while [ $i -lt 100 ]; do echo $i; i=$((i+1)); done")},
                  told.events());
@@ -164,8 +165,8 @@ TEST(Local, EndsAreToldWithStatusAndLastWords) {
 
 TEST(Local, WhatCannotBeExecutedIsNamedWithTheRemedy) {
   Told told;
-  auto starter = make_starter();
-  NodeStart folder = shell(1, "true");
+  auto starter = start::make_starter();
+  start::NodeStart folder = shell(1, "true");
   folder.host.folder = "/no/such/folder";
   starter->start({node_of(0, {"/no/such/aprun"}), folder}, told.events());
   told.wait([&] { return told.failed.size() == 2; });
@@ -178,8 +179,8 @@ TEST(Local, WhatCannotBeExecutedIsNamedWithTheRemedy) {
 TEST(Local, RunsInItsFolderWithoutOurFiles) {
   const int open = ::open("/dev/null", O_RDONLY);  // somebody's who does not think of children
   Told told;
-  auto starter = make_starter();
-  NodeStart node = shell(0, "pwd; ls /proc/self/fd | wc -l");
+  auto starter = start::make_starter();
+  start::NodeStart node = shell(0, "pwd; ls /proc/self/fd | wc -l");
   node.host.folder = "/usr";
   starter->start({node}, told.events());
   told.wait([&] { return !told.statuses.empty(); });
@@ -189,7 +190,7 @@ TEST(Local, RunsInItsFolderWithoutOurFiles) {
 
 TEST(Local, WhatDoesNotEndByItselfIsKilledWithItsChildren) {
   Told told;
-  auto starter = make_starter();
+  auto starter = start::make_starter();
   starter->start({shell(0, "trap '' TERM; sleep 1000 & echo $$ $!; while :; do sleep 1000; done"),
                   shell(1, "sleep 1000 & echo $$ $!; kill -STOP $$")},
                  told.events());
@@ -207,7 +208,7 @@ TEST(Local, WhatDoesNotEndByItselfIsKilledWithItsChildren) {
 TEST(Local, ANodeThatClosesItsOutputCostsNothing) {
   const std::string closed = temporary_file();
   Told told;
-  auto starter = make_starter();
+  auto starter = start::make_starter();
   starter->start({shell(0, "exec >&- 2>&-; > " + closed + "; read key; read more")}, told.events());
   while (!std::filesystem::exists(closed)) ::usleep(1000);
   std::filesystem::remove(closed);
@@ -218,13 +219,13 @@ TEST(Local, ANodeThatClosesItsOutputCostsNothing) {
 
 TEST(Command, GetsTheWordsQuoted) {
   Told told;
-  auto starter = make_starter();
-  NodeStart once = node_of(0, {"/bin/echo", "it's", "a  b"}, LaunchKind::command);
+  auto starter = start::make_starter();
+  start::NodeStart once = node_of(0, {"/bin/echo", "it's", "a  b"}, cluster::LaunchKind::command);
   once.host.command = "echo to {host} {address}; {cmd}";
   once.host.address = "10.0.0.1";
-  NodeStart twice = node_of(1, {"/bin/echo", "it's", "a  b"}, LaunchKind::command);
+  start::NodeStart twice = node_of(1, {"/bin/echo", "it's", "a  b"}, cluster::LaunchKind::command);
   twice.host.command = "sh -c {quoted-cmd}";
-  NodeStart folder = node_of(2, {"pwd"}, LaunchKind::command);
+  start::NodeStart folder = node_of(2, {"pwd"}, cluster::LaunchKind::command);
   folder.host.command = "{cmd}";
   folder.host.folder = "/usr";
   starter->start({once, twice, folder}, told.events());
@@ -236,8 +237,8 @@ TEST(Command, GetsTheWordsQuoted) {
 
 TEST(Command, AProgramThatIsMissingIsSaid) {
   Told told;
-  auto starter = make_starter();
-  NodeStart node = node_of(0, {"/no/aprun", "--node"}, LaunchKind::command);
+  auto starter = start::make_starter();
+  start::NodeStart node = node_of(0, {"/no/aprun", "--node"}, cluster::LaunchKind::command);
   node.host.command = "env {cmd}";
   starter->start({node}, told.events());
   told.wait([&] { return !told.failed.empty(); });
@@ -248,8 +249,8 @@ TEST(Command, AProgramThatIsMissingIsSaid) {
 TEST(Starter, ManyAtOnce) {
   constexpr std::uint32_t count = 64;
   Told told;
-  auto starter = make_starter();
-  std::vector<NodeStart> nodes;
+  auto starter = start::make_starter();
+  std::vector<start::NodeStart> nodes;
   for (std::uint32_t i = 0; i < count; ++i) nodes.push_back(shell(i, "read key; echo $key; read more"));
   starter->start(nodes, told.events());
   told.wait([&] { return told.said.size() == count; });
@@ -260,7 +261,7 @@ TEST(Starter, ManyAtOnce) {
 TEST(Starter, EndedBeforeAllHaveBegun) {
   for (int round = 0; round < 20; ++round) {
     Told told;
-    auto starter = make_starter();
+    auto starter = start::make_starter();
     starter->start({shell(0, "read key; read more"), shell(1, "read key; read more")}, told.events());
     starter.reset();
     EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "a process is left";
@@ -272,18 +273,18 @@ TEST(Starter, EndedBeforeAllHaveBegun) {
 
 TEST(Starter, PmixIsNotOurs) {
   Told told;
-  auto starter = make_starter();
-  EXPECT_THROW(starter->start({node_of(0, {"x"}, LaunchKind::pmix)}, told.events()), Error);
+  auto starter = start::make_starter();
+  EXPECT_THROW(starter->start({node_of(0, {"x"}, cluster::LaunchKind::pmix)}, told.events()), Error);
 }
 
 TEST(Starter, SlurmOutsideOfAnAllocation) {
   if (std::getenv("SLURM_JOB_ID") != nullptr) GTEST_SKIP() << "this runs inside an allocation";
   Told told;
-  auto starter = make_starter();
-  starter->start({node_of(0, {"x"}, LaunchKind::slurm)}, told.events());
+  auto starter = start::make_starter();
+  starter->start({node_of(0, {"x"}, cluster::LaunchKind::slurm)}, told.events());
   told.wait([&] { return !told.failed.empty(); });
   EXPECT_NE(told.failed[0].find("inside a Slurm allocation only"), std::string::npos);
-  EXPECT_TRUE(slurm_hosts().empty());
+  EXPECT_TRUE(start::slurm_hosts().empty());
 }
 
 TEST(Starter, AKilledLauncherLeavesNothing) {
@@ -292,7 +293,7 @@ TEST(Starter, AKilledLauncherLeavesNothing) {
   const pid_t launcher = ::fork();
   if (launcher == 0) {
     Told told;
-    auto starter = make_starter();
+    auto starter = start::make_starter();
     starter->start({shell(0, "trap '' TERM; sleep 1000 & echo $$ > " + file + ".part; mv " + file + ".part " + file +
                                  "; while :; do sleep 1000; done")},
                    told.events());

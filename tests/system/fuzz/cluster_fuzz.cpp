@@ -15,10 +15,10 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace aplib::launch;
   try {
-    const Cluster cluster =
-        parse_cluster({reinterpret_cast<const char*>(data), size}, "c.toml");  // bytes as the file has them
-    const std::vector<HostSpeed> speeds(cluster.hosts.size(), {.speed = 1, .threads = 2});
-    (void)share_cells(cluster, speeds);
+    const cluster::Cluster cluster =
+        cluster::parse_cluster({reinterpret_cast<const char*>(data), size}, "c.toml");  // bytes as the file has them
+    const std::vector<cluster::HostSpeed> speeds(cluster.hosts.size(), {.speed = 1, .threads = 2});
+    (void)cluster::share_cells(cluster, speeds);
   } catch (const aplib::Error& error) {
     if (error.code() == aplib::Errc::bad_option && std::string_view(error.what()).starts_with("c.toml:")) return 0;
     std::fprintf(stderr, "not an error of the file: %s\n", error.what());

@@ -14,21 +14,21 @@ namespace aplib::launch {
 namespace {
 
 TEST(Ways, NumbersAreCountedUp) {
-  EXPECT_EQ(ranges_text({}), "");
-  EXPECT_EQ(ranges_text({5}), "5");
-  EXPECT_EQ(ranges_text({0, 1}), "0,1");
-  EXPECT_EQ(ranges_text({0, 1, 2, 3, 7, 9, 10, 11}), "0-3,7,9-11");
+  EXPECT_EQ(node::ranges_text({}), "");
+  EXPECT_EQ(node::ranges_text({5}), "5");
+  EXPECT_EQ(node::ranges_text({0, 1}), "0,1");
+  EXPECT_EQ(node::ranges_text({0, 1, 2, 3, 7, 9, 10, 11}), "0-3,7,9-11");
 }
 
 TEST(Ways, AreDescribedInSmallMachines) {
   comm::LoopNet net(3);
   const auto module = net.module(1);
-  const auto ways = ways_of(*module, 1, 3);
-  ASSERT_EQ(ways.size(), 2U);
-  EXPECT_EQ(ways[0].module, "loop");
-  EXPECT_EQ(ways[0].peers, "0");
-  EXPECT_EQ(ways[0].text, "loop, from process 1 to process 0");
-  EXPECT_EQ(ways[1].peers, "2");
+  const auto routes = node::routes_of(*module, 1, 3);
+  ASSERT_EQ(routes.size(), 2U);
+  EXPECT_EQ(routes[0].module, "loop");
+  EXPECT_EQ(routes[0].peers, "0");
+  EXPECT_EQ(routes[0].text, "loop, from process 1 to process 0");
+  EXPECT_EQ(routes[1].peers, "2");
 }
 
 TEST(Ways, AreGatheredByModuleInLargeOnes) {
@@ -41,10 +41,10 @@ TEST(Ways, AreGatheredByModuleInLargeOnes) {
   std::vector<std::uint32_t> in_charge(processes, 1);
   in_charge[1] = in_charge[2] = 0;
   const comm::mixed::MixedModule mixed(0, std::move(modules), in_charge);
-  const auto ways = ways_of(mixed, 0, processes);
-  ASSERT_EQ(ways.size(), 1U);  // both are called loop
-  EXPECT_EQ(ways[0].peers, "1-99");
-  EXPECT_EQ(ways[0].text, "");
+  const auto routes = node::routes_of(mixed, 0, processes);
+  ASSERT_EQ(routes.size(), 1U);  // both are called loop
+  EXPECT_EQ(routes[0].peers, "1-99");
+  EXPECT_EQ(routes[0].text, "");
 }
 
 }  // namespace
