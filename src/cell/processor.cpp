@@ -348,7 +348,7 @@ void Processor::park() {
   const std::uint64_t word = domain_.sleepers.fetch_add(one_sleep, std::memory_order_acq_rel) + one_sleep;
   if ((word & 0xffff'ffffU) == domain_.thread_count()) {
     if (network_ != nullptr) {
-      network_->stirred();  // of several processes, the attendant looks whether this lasts
+      network_->stirred();  // of several processes, the progress thread looks whether this lasts
     } else if (domain_.options.deadlock_report && deadlocked(word)) {
       domain_.on_deadlock(domain_);
     }

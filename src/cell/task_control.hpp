@@ -75,12 +75,12 @@ struct alignas(cache_line_bytes) TaskControl : Flow {
   Watch watch;
   MatchQueue<Buffer> mailbox;  ///< Messages that nobody has asked for yet.
   Stack stack;
-  void* front = nullptr;                ///< State of a front end (face.hpp), made at first use,
-  void (*free_front)(void*) = nullptr;  ///< and freed with the task.
+  void* cellos_state = nullptr;                ///< State of the CellOS API (kernel/api.hpp), made at first use,
+  void (*free_cellos_state)(void*) = nullptr;  ///< and freed with the task.
 
   TaskControl() = default;
   ~TaskControl() {
-    if (free_front != nullptr) free_front(front);
+    if (free_cellos_state != nullptr) free_cellos_state(cellos_state);
   }
   TaskControl(const TaskControl&) = delete;
   TaskControl& operator=(const TaskControl&) = delete;

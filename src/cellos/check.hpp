@@ -7,7 +7,7 @@
 #include <span>
 
 #include "aplib/cellos.h"
-#include "kernel/face.hpp"
+#include "kernel/api.hpp"
 
 namespace aplib::cellos {
 

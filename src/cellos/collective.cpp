@@ -18,7 +18,7 @@ int combine(const char* call, ReduceOp op, T value, T* result, Scope scope) {
   require_cell(call);
   if (result == nullptr) [[unlikely]]
     fail_null(call, "result");
-  *result = face::reduce(call, op, value, scope);
+  *result = api::reduce(call, op, value, scope);
   return 1;
 }
 
@@ -29,21 +29,21 @@ int locate(const char* call, ReduceOp op, T value, int id, T* best, int* best_id
     fail_null(call, op == ReduceOp::max ? "max" : "min");
   if (best_id == nullptr) [[unlikely]]
     fail_null(call, op == ReduceOp::max ? "max_id" : "min_id");
-  const Located<T> found = face::reduce(call, op, Located<T>{value, id}, scope);
+  const Located<T> found = api::reduce(call, op, Located<T>{value, id}, scope);
   *best = found.value;
   *best_id = found.location;
   return 1;
 }
 
 int broadcast(const char* call, CellId root, void* buf, int size, Scope scope) {
-  face::broadcast(call, root, target(call, buf, size), scope);
+  api::broadcast(call, root, target(call, buf, size), scope);
   return 1;
 }
 
 /// Programs wait for the others in loops of cstat(): every 16th look lets the tasks that share the thread run.
 int read_status() {
   constexpr unsigned looks = 16;
-  if (++face::front().status_reads % looks == 0) this_task::yield();
+  if (++api::cellos_state().status_reads % looks == 0) this_task::yield();
   return status::combined();
 }
 
@@ -64,9 +64,9 @@ int x_brd(int root, void* buf, int size) {
   const auto place = std::uint32_t(root);
   if (root >= 0 && place < grid.nx) return broadcast(call, CellId{first + place}, buf, size, row);
   if (root >= 0 && place >= first && place < first + grid.nx) return broadcast(call, CellId{place}, buf, size, row);
-  face::fail(Errc::bad_argument, call,
-             fmt::format("root {} is neither an x coordinate (0..{}) nor a cell of row {} ({}..{})", root, grid.nx - 1,
-                         this_cell::y(), first, first + grid.nx - 1));
+  api::fail(Errc::bad_argument, call,
+            fmt::format("root {} is neither an x coordinate (0..{}) nor a cell of row {} ({}..{})", root, grid.nx - 1,
+                        this_cell::y(), first, first + grid.nx - 1));
 }
 
 int y_brd(int root, void* buf, int size) {
@@ -79,9 +79,9 @@ int y_brd(int root, void* buf, int size) {
   if (root >= 0 && place < grid.count() && place % grid.nx == x) {
     return broadcast(call, CellId{place}, buf, size, column);
   }
-  face::fail(Errc::bad_argument, call,
-             fmt::format("root {} is neither a y coordinate (0..{}) nor a cell of column {} ({}, {}, .. {})", root,
-                         grid.ny - 1, x, x, x + grid.nx, x + (grid.ny - 1) * grid.nx));
+  api::fail(Errc::bad_argument, call,
+            fmt::format("root {} is neither a y coordinate (0..{}) nor a cell of column {} ({}, {}, .. {})", root,
+                        grid.ny - 1, x, x, x + grid.nx, x + (grid.ny - 1) * grid.nx));
 }
 
 int xy_isum(int value, int* result) { return combine("xy_isum", ReduceOp::sum, value, result, all); }
@@ -167,7 +167,7 @@ int y_ixor(int value, int* result) { return combine("y_ixor", ReduceOp::bit_xor,
 
 int cellos_sync(int /*no*/, int stat) {
   require_cell("sync");
-  return face::barrier("sync", (stat & 1) != 0, all) ? 1 : 0;
+  return api::barrier("sync", (stat & 1) != 0, all) ? 1 : 0;
 }
 
 int pstat(int stat) {

@@ -9,7 +9,6 @@
 
 #include "cellos/check.hpp"
 #include "cellos/program.hpp"
-#include "cellos/program_file.hpp"
 #include "kernel/programs.hpp"
 
 using namespace aplib;
@@ -21,19 +20,19 @@ namespace {
 void start_file(const char* call, const std::string& name, const std::string& host_file, TaskId task,
                 const char* const* arguments) {
   ProgramFile file = find_program_file(name, host_file);
-  if (file.path.empty() && face::launcher_has(name)) file.path = name;
+  if (file.path.empty() && api::launcher_has(name)) file.path = name;
   if (file.path.empty()) {
     // Both halves in one file: then the name is only a name, as in linked programs.
-    if (!face::offers_cell_program(call, host_file)) {
-      face::fail(Errc::failed, call,
-                 fmt::format("there is no cell program '{}': looked for {}; {} itself has no cell_main", name,
-                             fmt::join(file.places, ", "), host_file));
+    if (!api::offers_cell_program(call, host_file)) {
+      api::fail(Errc::failed, call,
+                fmt::format("there is no cell program '{}': looked for {}; {} itself has no cell_main", name,
+                            fmt::join(file.places, ", "), host_file));
     }
     file.path = host_file;
   }
   std::vector<std::string> argv{name};
   for (; arguments != nullptr && *arguments != nullptr; ++arguments) argv.emplace_back(*arguments);
-  face::start_program(call, file.path, task, std::move(argv));
+  api::start_program(call, file.path, task, std::move(argv));
 }
 
 }  // namespace
@@ -43,11 +42,11 @@ int cconfxy(int ncelx, int ncely) {
   require_host(call);
   constexpr auto most = std::int64_t{cell_count_max};
   if (ncelx < 1 || ncely < 1 || std::int64_t{ncelx} * ncely > most) {
-    face::fail(Errc::bad_argument, call,
-               fmt::format("{}x{} is no grid; give a width and a height of at least 1 and together at most {} cells",
-                           ncelx, ncely, most));
+    api::fail(Errc::bad_argument, call,
+              fmt::format("{}x{} is no grid; give a width and a height of at least 1 and together at most {} cells",
+                          ncelx, ncely, most));
   }
-  face::configure(call, {.nx = std::uint32_t(ncelx), .ny = std::uint32_t(ncely)});
+  api::configure(call, {.nx = std::uint32_t(ncelx), .ny = std::uint32_t(ncely)});
   return 1;
 }
 
@@ -56,32 +55,32 @@ int ccreat(const char* file, int tid, void* arg) {
   require_host(call);
   if (file == nullptr) fail_null(call, "the program's file name");
   if (tid < 0 || tid > int(task_id_max)) fail_task(call, tid);
-  if (const std::string host_file = face::host_file(); !host_file.empty()) {
+  if (const std::string host_file = api::host_file(); !host_file.empty()) {
     start_file(call, file, host_file, TaskId(tid), static_cast<const char* const*>(arg));
     return 1;
   }
-  const auto* program = static_cast<const CellProgram*>(face::front().program);
+  const auto* program = static_cast<const CellProgram*>(api::cellos_state().program);
   if (program == nullptr || program->entry == nullptr) {
-    face::fail(
+    api::fail(
         Errc::failed, call,
         fmt::format("no cell program is known for '{}'; define cell_main() and link aplib::cellos_main, or give one to "
                     "cellos_run()",
                     file));
   }
-  face::start_cells(
+  api::start_cells(
       call, [entry = program->entry] { run_cell(entry); }, TaskId(tid));
   return 1;
 }
 
 int initstat(int stat) {
   require_host("initstat");
-  face::preset_status("initstat", stat);
+  api::preset_status("initstat", stat);
   return 1;
 }
 
 int waitstable(void) {
   require_host("waitstable");
-  face::wait_cells("waitstable");
+  api::wait_cells("waitstable");
   return 1;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // put, get and their kin in C.
 #include "aplib/one_sided.hpp"
+#include <cerrno>
+#include "aplib/symmetric.hpp"
 #include "cellos/check.hpp"
 
 using namespace aplib;
@@ -21,7 +23,7 @@ int put_bytes(const char* call, int cid, const void* local, int size, void* remo
 
 detail::Blocks blocks(const char* call, const void* local, int local_stride, int item, int count, int remote_stride) {
   static_cast<void>(source(call, local, item));
-  if (count < 0) face::fail(Errc::bad_argument, call, "the count of items is negative; give 0 or more");
+  if (count < 0) api::fail(Errc::bad_argument, call, "the count of items is negative; give 0 or more");
   return {std::size_t(item), std::size_t(count), local_stride, remote_stride};
 }
 
@@ -135,6 +137,31 @@ long long cellos_compare_swap8(int cid, volatile long long* remote, long long ex
 
 int ap_init(void) {
   require_cell("ap_init");
-  face::barrier("ap_init", false, Scope::all);  // behind it every cell's memory can be reached
+  api::barrier("ap_init", false, Scope::all);  // behind it every cell's memory can be reached
   return 1;
 }
+
+// ---------------------------------------------------------------- symmetric memory, for programs that are linked with the library
+
+void* ap_malloc(size_t bytes) { return api::symmetric_allocate("ap_malloc", bytes, symmetric_alignment); }
+
+void* ap_calloc(size_t count, size_t bytes) {
+  std::size_t whole = 0;
+  if (__builtin_mul_overflow(count, bytes, &whole)) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  return api::symmetric_allocate("ap_calloc", whole, symmetric_alignment, true);
+}
+
+void* ap_realloc(void* memory, size_t bytes) {
+  if (memory == nullptr || bytes != 0) return api::symmetric_resize("ap_realloc", memory, bytes);
+  api::symmetric_free("ap_realloc", memory);
+  return nullptr;
+}
+
+void* ap_aligned_alloc(size_t alignment, size_t bytes) {
+  return api::symmetric_allocate("ap_aligned_alloc", bytes, alignment);
+}
+
+void ap_free(void* memory) { api::symmetric_free("ap_free", memory); }

@@ -3,10 +3,13 @@
 // language it destroys no automatic objects. So it does not unwind: it jumps to the frame below the program, which ends the task.
 #include "cellos/program.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <csetjmp>
 #include <cstdio>
-
-#include <fmt/format.h>
+#include <filesystem>
+#include <system_error>
 
 #include "cellos/check.hpp"
 
@@ -22,9 +25,9 @@ struct ExitFrame {
 /// Runs `program(state)`; returns 0, or what it gave to exit(). Has no object with a destructor: the jump lands here.
 int until_exit(void (*program)(void*), void* state) {
   ExitFrame frame;
-  face::front().exit_frame = &frame;
+  api::cellos_state().exit_frame = &frame;
   if (setjmp(frame.place) == 0) program(state);
-  face::front().exit_frame = nullptr;
+  api::cellos_state().exit_frame = nullptr;
   return frame.status;
 }
 
@@ -37,14 +40,14 @@ struct HostProgram {
 };
 
 int run_host(HostProgram& host) {
-  face::front().program = &host.cells;
+  api::cellos_state().program = &host.cells;
   const int exit_status = until_exit(
       [](void* state) {
         auto& host = *static_cast<HostProgram*>(state);
         host.status = host.entry(host.argc, host.argv);
       },
       &host);
-  face::front().program = nullptr;
+  api::cellos_state().program = nullptr;
   return exit_status != 0 ? exit_status : host.status;
 }
 
@@ -53,6 +56,33 @@ int run_host(HostProgram& host) {
 void run_cell(void (*entry)()) {
   const int status = until_exit([](void* state) { (*static_cast<void (**)()>(state))(); }, &entry);
   if (status != 0) this_task::exit(status);
+}
+
+ProgramFile find_program_file(const std::string& name, const std::string& host_file) {
+  namespace fs = std::filesystem;
+  const fs::path given(name);
+  std::vector<fs::path> spellings{given, fs::path(name + ".so"), fs::path(name + ".cell")};
+  if (given.has_extension()) {
+    for (const char* suffix : {"", ".so", ".cell"}) spellings.push_back(fs::path(given).replace_extension(suffix));
+  }
+
+  ProgramFile file;
+  const auto look = [&file](const fs::path& path) {
+    if (std::ranges::find(file.places, path.string()) != file.places.end()) return false;
+    file.places.push_back(path.string());
+    std::error_code ignored;
+    if (!fs::is_regular_file(path, ignored)) return false;
+    file.path = path.string();
+    return true;
+  };
+  if (name.empty()) return file;
+  if (std::ranges::any_of(spellings, look)) return file;
+  if (given.is_absolute()) return file;
+  const fs::path folder = fs::path(host_file).parent_path();
+  for (const fs::path& spelling : spellings) {
+    if (look(folder / spelling)) break;
+  }
+  return file;
 }
 
 }  // namespace aplib::cellos
@@ -82,7 +112,7 @@ int cellos_run(int (*host)(int, char**), void (*cell)(void), int argc, char** ar
 
 void cellos_exit(int status) {
   if (!this_task::inside()) return;
-  auto* frame = static_cast<ExitFrame*>(face::front().exit_frame);
+  auto* frame = static_cast<ExitFrame*>(api::cellos_state().exit_frame);
   if (frame == nullptr) this_task::exit(status);  // a task that the program spawned itself: this unwinds
   frame->status = status;
   std::longjmp(frame->place, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The public C++ API and the kernel's face: arguments are checked and turned into the core's terms here.
+// The public C++ API and the kernel's own (api.hpp): arguments are checked and turned into the core's terms here.
 #include <fmt/format.h>
 
 #include <bit>
@@ -8,31 +8,14 @@
 #include "aplib/aplib.hpp"
 #include "base/log.hpp"
 #include "cell/processor.hpp"
-#include "kernel/face.hpp"
+#include "kernel/api.hpp"
+#include "kernel/caller.hpp"
 #include "kernel/machine_impl.hpp"
-#include "kernel/part_run.hpp"
+#include "kernel/process_run.hpp"
 
 namespace aplib {
 
 namespace {
-
-[[noreturn, gnu::cold, gnu::noinline]] void outside_task(const char* call) {
-  throw Error(Errc::bad_argument,
-              fmt::format("{}: called outside a task; it works only inside a program that a Machine runs", call));
-}
-
-[[noreturn, gnu::cold, gnu::noinline]] void refuse(const TaskControl& self, Errc code, const char* call,
-                                                   const std::string& text) {
-  const Domain& domain = self.cell->processor->domain();
-  throw Error(code, fmt::format("{} task {}: {}: {}", domain.name_of(self.cell->id), self.id, call, text));
-}
-
-inline TaskControl& self_or_throw(const char* call) {
-  Processor* processor = Processor::current();
-  if (processor == nullptr || processor->running() == nullptr) [[unlikely]]
-    outside_task(call);
-  return *processor->running();
-}
 
 [[gnu::cold, gnu::noinline]] void bad_source(const TaskControl& self, const char* call, From from) {
   const Domain& domain = self.cell->processor->domain();
@@ -54,7 +37,7 @@ inline TaskControl& self_or_throw(const char* call) {
   }
 }
 
-inline MatchWish wish_for(const TaskControl& self, const char* call, From from, face::Space space) {
+inline MatchWish wish_for(const TaskControl& self, const char* call, From from, api::Space space) {
   const Domain& domain = self.cell->processor->domain();
   MatchWish wish;
   wish.mask = MatchKey::space_mask;
@@ -124,9 +107,9 @@ Operand reduce_number(const char* call, ReduceOp op, T value, std::int32_t locat
 
 }  // namespace
 
-// ---------------------------------------------------------------- face
+// ---------------------------------------------------------------- for front ends
 
-namespace face {
+namespace api {
 
 void send(const char* call, CellId cell, std::span<const std::byte> bytes, To to, Space space) {
   TaskControl& self = self_or_throw(call);
@@ -218,13 +201,13 @@ void broadcast(const char* call, CellId root, std::span<std::byte> buffer, Scope
   Processor::collective(self, what, Operand{}, buffer.data());
 }
 
-TaskFront& front() {
-  TaskControl& self = self_or_throw("front");
-  if (self.front == nullptr) [[unlikely]] {
-    self.front = new TaskFront;
-    self.free_front = [](void* front) { delete static_cast<TaskFront*>(front); };
+CellosState& cellos_state() {
+  TaskControl& self = self_or_throw("cellos_state");
+  if (self.cellos_state == nullptr) [[unlikely]] {
+    self.cellos_state = new CellosState;
+    self.free_cellos_state = [](void* state) { delete static_cast<CellosState*>(state); };
   }
-  return *static_cast<TaskFront*>(self.front);
+  return *static_cast<CellosState*>(self.cellos_state);
 }
 
 void preset_status(const char* call, std::int32_t value) {
@@ -232,7 +215,8 @@ void preset_status(const char* call, std::int32_t value) {
   Domain& domain = self.cell->processor->domain();
   if (self.cell->id != domain.cell_count) refuse(self, Errc::bad_argument, call, "only the host program can do this");
   preset_status_words(domain, static_cast<std::uint32_t>(value));
-  if (PartRun* part = Machine::Impl::of(domain).part) part->announce_preset(static_cast<std::uint32_t>(value));
+  if (ProcessRun* process = Machine::Impl::of(domain).process)
+    process->announce_preset(static_cast<std::uint32_t>(value));
 }
 
 void configure(const char* call, Grid grid) {
@@ -295,7 +279,7 @@ void warn(const char* call, const std::string& text) {
   Machine::Impl::of(domain).log.warn("{} task {}: {}: {}", domain.name_of(self.cell->id), self.id, call, text);
 }
 
-}  // namespace face
+}  // namespace api
 
 // ---------------------------------------------------------------- messages
 
@@ -345,40 +329,40 @@ void Message::throw_size_mismatch(std::size_t wanted) const {
 }
 
 void send(CellId cell, std::span<const std::byte> bytes, To to) {
-  face::send("send", cell, bytes, to, face::Space::plain);
+  api::send("send", cell, bytes, to, api::Space::plain);
 }
 
 Message receive(From from) {
   Message message;
-  face::receive("receive", message, from, face::Space::plain);
+  api::receive("receive", message, from, api::Space::plain);
   return message;
 }
 
-void receive(Message& message, From from) { face::receive("receive", message, from, face::Space::plain); }
+void receive(Message& message, From from) { api::receive("receive", message, from, api::Space::plain); }
 
 Envelope receive_into(std::span<std::byte> buffer, From from) {
-  return face::receive_into("receive_into", buffer, from, face::Space::plain);
+  return api::receive_into("receive_into", buffer, from, api::Space::plain);
 }
 
-bool probe(From from) { return face::probe("probe", from, face::Space::plain); }
+bool probe(From from) { return api::probe("probe", from, api::Space::plain); }
 
 // ---------------------------------------------------------------- collectives
 
-bool barrier(bool stat, Scope scope) { return face::barrier("barrier", stat, scope); }
-std::int32_t reduce(ReduceOp op, std::int32_t value, Scope scope) { return face::reduce("reduce", op, value, scope); }
-float reduce(ReduceOp op, float value, Scope scope) { return face::reduce("reduce", op, value, scope); }
-double reduce(ReduceOp op, double value, Scope scope) { return face::reduce("reduce", op, value, scope); }
+bool barrier(bool stat, Scope scope) { return api::barrier("barrier", stat, scope); }
+std::int32_t reduce(ReduceOp op, std::int32_t value, Scope scope) { return api::reduce("reduce", op, value, scope); }
+float reduce(ReduceOp op, float value, Scope scope) { return api::reduce("reduce", op, value, scope); }
+double reduce(ReduceOp op, double value, Scope scope) { return api::reduce("reduce", op, value, scope); }
 Located<std::int32_t> reduce(ReduceOp op, Located<std::int32_t> value, Scope scope) {
-  return face::reduce("reduce", op, value, scope);
+  return api::reduce("reduce", op, value, scope);
 }
 Located<float> reduce(ReduceOp op, Located<float> value, Scope scope) {
-  return face::reduce("reduce", op, value, scope);
+  return api::reduce("reduce", op, value, scope);
 }
 Located<double> reduce(ReduceOp op, Located<double> value, Scope scope) {
-  return face::reduce("reduce", op, value, scope);
+  return api::reduce("reduce", op, value, scope);
 }
 void broadcast(CellId root, std::span<std::byte> buffer, Scope scope) {
-  face::broadcast("broadcast", root, buffer, scope);
+  api::broadcast("broadcast", root, buffer, scope);
 }
 
 namespace status {
@@ -387,7 +371,7 @@ void post(std::int32_t value) {
   TaskControl& self = self_or_throw("status::post");
   // relaxed: a word on its own, as on the original hardware; it orders nothing
   self.cell->posted_status.store(std::uint64_t{1} << 32 | static_cast<std::uint32_t>(value), std::memory_order_relaxed);
-  if (PartRun* part = Machine::Impl::of(self.cell->processor->domain()).part) part->status_changed();
+  if (ProcessRun* process = Machine::Impl::of(self.cell->processor->domain()).process) process->status_changed();
 }
 
 std::int32_t combined() {
@@ -397,7 +381,7 @@ std::int32_t combined() {
     all |= static_cast<std::uint32_t>(
         domain.cells[c]->posted_status.load(std::memory_order_relaxed));  // relaxed: see post()
   }
-  if (const PartRun* part = Machine::Impl::of(domain).part) all |= part->other_status_words();
+  if (const ProcessRun* process = Machine::Impl::of(domain).process) all |= process->other_status_words();
   return std::bit_cast<std::int32_t>(all);
 }
 
@@ -471,13 +455,13 @@ std::uint32_t cell_count() { return self_or_throw("cell_count").cell->processor-
 std::uint32_t processor_count() { return self_or_throw("processor_count").cell->processor->domain().carriers; }
 CellId host_cell() { return CellId{self_or_throw("host_cell").cell->processor->domain().host_id}; }
 
-void configure(Grid grid) { face::configure("configure", grid); }
-void set_options(const Options& options) { face::configure("set_options", options); }
+void configure(Grid grid) { api::configure("configure", grid); }
+void set_options(const Options& options) { api::configure("set_options", options); }
 Options options() { return Machine::Impl::of(self_or_throw("options").cell->processor->domain()).options; }
 void start_cells(std::function<void()> program, TaskId task) {
-  face::start_cells("start_cells", std::move(program), task);
+  api::start_cells("start_cells", std::move(program), task);
 }
-void wait_cells() { face::wait_cells("wait_cells"); }
+void wait_cells() { api::wait_cells("wait_cells"); }
 
 }  // namespace this_machine
 

@@ -15,7 +15,7 @@
 #include "kernel/deadlock.hpp"
 #include "kernel/loaded_run.hpp"
 #include "kernel/machine_impl.hpp"
-#include "kernel/part_run.hpp"
+#include "kernel/process_run.hpp"
 #include "kernel/signals.hpp"
 
 namespace aplib {
@@ -37,7 +37,7 @@ void Machine::Impl::make_domain(bool with_host, const StartNote* start) {
   domain->options = options;
   domain->has_host = with_host;
   domain->report = [this](const std::string& text) { log.error("{}", text); };
-  if (part != nullptr) part->set_up(*domain, start);
+  if (process != nullptr) process->set_up(*domain, start);
   domain->on_deadlock = [this](Domain& stuck) {
     if (stuck.has_host && stuck.host_cell->ended) {
       // The host program is through and the cells only wait for more from it: as on the original, its end is the end of the run.
@@ -74,7 +74,7 @@ void Machine::Impl::make_carriers() {
     domain->cells[cell]->processor = carriers[processor_of_cell(i++, cells, domain->carriers)].get();
   for (auto& host : domain->processors) carriers.push_back(std::move(host));
   domain->processors = std::move(carriers);
-  if (part != nullptr) part->attach(*domain);
+  if (process != nullptr) process->attach(*domain);
   for (auto& processor : domain->processors) processor->prepare();
   stoppable.store(domain.get(), std::memory_order_release);  // release: all of it
 }
@@ -139,8 +139,8 @@ Report Machine::Impl::report(Clock::time_point start, int host_status) {
   } else if (signal != 0) {
     report.exit_status = 128 + signal;
     report.reason = fmt::format("stopped by signal {}", signal);
-  } else if (part != nullptr && part->stopped_status()) {
-    report.exit_status = *part->stopped_status();
+  } else if (process != nullptr && process->stopped_status()) {
+    report.exit_status = *process->stopped_status();
   }
   log.debug("{} cells on {} processors, {} moves, {:.3f} s", domain->cell_count, domain->carriers,
             domain->moves.load(std::memory_order_relaxed), report.seconds);  // relaxed: the threads are joined
@@ -153,7 +153,7 @@ void Machine::Impl::configure(TaskControl& self, const Options& wanted) {
   wanted.check();
   options = wanted;
   domain->options = options;
-  if (part != nullptr) part->share_again(*domain, options.cells);
+  if (process != nullptr) process->share_again(*domain, options.cells);
   domain->build_cells(options.cells);
   self.cell->processor->prepare();
 }
@@ -170,15 +170,15 @@ void Machine::Impl::start_cells(TaskControl& self, std::function<void()> body, T
   const bool first = domain->carriers == 0 && domain->network == nullptr;
   if (first) {
     make_carriers();
-    if (part != nullptr) part->begin();
+    if (process != nullptr) process->begin();
     start_threads();
-    if (part != nullptr) part->open();
+    if (process != nullptr) process->open();
   }
-  if (part != nullptr) part->announce_start(*program, file, arguments);
+  if (process != nullptr) process->announce_start(*program, file, arguments);
   for (const std::uint32_t c : domain->local_cells()) host.send_start(c, *program);
 }
 
-bool Machine::Impl::hosts_here() const noexcept { return part == nullptr || part->self() == 0; }
+bool Machine::Impl::hosts_here() const noexcept { return process == nullptr || process->self() == 0; }
 
 Machine::Machine(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}
 
@@ -211,27 +211,27 @@ Report Machine::Impl::run_cells(Program first, const StartNote* start) {
   domain->programs_started.store(1, std::memory_order_relaxed);                // relaxed: before the threads
   domain->live_cells.store(domain->local_count(), std::memory_order_relaxed);  // relaxed: before the threads
   make_carriers();
-  if (part != nullptr) {
-    part->begin(start != nullptr ? 1 : 0);
-    part->open();
-    if (start == nullptr && !part->ready()) {
-      part->end();
+  if (process != nullptr) {
+    process->begin(start != nullptr ? 1 : 0);
+    process->open();
+    if (start == nullptr && !process->ready()) {
+      process->end();
       return called_off();
     }
   }
   const SignalScope signals(*domain);
   const Clock::time_point begin = Clock::now();
   start_threads();
-  if (domain->carriers == 0) part->wait_for_end();
+  if (domain->carriers == 0) process->wait_for_end();
   join_threads();
-  if (part != nullptr) part->end();
+  if (process != nullptr) process->end();
   return report(begin, 0);
 }
 
 Report Machine::Impl::run_host(const std::function<int()>& host_program) {
   make_domain(true);
   domain->live_cells.store(1, std::memory_order_relaxed);  // relaxed: before the threads
-  if (part != nullptr && !part->ready()) return called_off();
+  if (process != nullptr && !process->ready()) return called_off();
   int status = 0;
   const Program program{[&status, &host_program] { status = host_program(); }, 0, 0};
   const SignalScope signals(*domain);
@@ -242,9 +242,9 @@ Report Machine::Impl::run_host(const std::function<int()>& host_program) {
   host.start_program(*domain->host_cell, program);
   host.run();
   join_threads();
-  if (part != nullptr) {
-    if (!part->attached()) part->tell_none_started();
-    part->end();
+  if (process != nullptr) {
+    if (!process->attached()) process->tell_none_started();
+    process->end();
   }
   return report(start, status != 0 ? status : domain->host_cell->status);
 }

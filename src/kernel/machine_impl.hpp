@@ -20,7 +20,7 @@
 namespace aplib {
 
 class LoadedRun;
-class PartRun;
+class ProcessRun;
 struct StartNote;
 
 /// The inside of a Machine, for the kernel's own files.
@@ -60,9 +60,9 @@ struct Machine::Impl {
   std::unique_ptr<Domain> domain;  // kept after a run: messages that outlive it still own buffers
   DebuggerMachine in_debugger;
   std::vector<std::thread> threads;
-  std::shared_ptr<void> receiver;  ///< Of the module of the last run as a part: that may call it until it is closed.
-  PartRun* part = nullptr;         ///< Of a machine of several processes, while it runs.
-  std::mutex notes_mutex;          ///< Of `part` and early_notes, for who brings notes.
+  std::shared_ptr<void> receiver;  ///< Of the module of the last run as a process: that may call it until it is closed.
+  ProcessRun* process = nullptr;   ///< Of a machine of several processes, while it runs.
+  std::mutex notes_mutex;          ///< Of `process` and early_notes, for who brings notes.
   std::vector<std::vector<std::byte>> early_notes;
   std::unique_ptr<LoadedRun> loaded;  ///< The program files of the current run, if it has any.
   std::atomic<Domain*> stoppable{

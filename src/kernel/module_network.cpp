@@ -29,14 +29,14 @@ std::int64_t nanoseconds_now() noexcept { return Clock::now().time_since_epoch()
 
 }  // namespace
 
-ModuleNetwork::ModuleNetwork(Domain& domain, const Part& part)
+ModuleNetwork::ModuleNetwork(Domain& domain, const Process& process)
     : domain_(domain),
-      part_(part),
-      module_(*part.module),
+      process_(process),
+      module_(*process.module),
       port_(*domain.processors.back()),
-      peers_(part.processes()),
-      one_sided_(*this, domain, part.processes()) {
-  other_status_ = std::make_unique<std::atomic<std::uint64_t>[]>(part.processes());
+      peers_(process.processes()),
+      one_sided_(*this, domain, process.processes()) {
+  other_status_ = std::make_unique<std::atomic<std::uint64_t>[]>(process.processes());
 }
 
 ModuleNetwork::~ModuleNetwork() = default;
@@ -66,10 +66,10 @@ void ModuleNetwork::post(std::uint32_t process, FrameKind kind, comm::Label labe
   sent_.fetch_add(1, std::memory_order_relaxed);  // relaxed: see invariant (2); the module orders it before the frame
   module_.send(process, label, body);
   if (!holds_back.load(std::memory_order_relaxed)) holds_back.store(true, std::memory_order_relaxed);  // a hint
-  // relaxed: who sees it too late has its frame sent when it waits, or by the attendant some milliseconds later
-  if (attendant_dozes.load(std::memory_order_relaxed) != 0 && module_.queued(process) != 0) {
-    attendant_dozes.store(0, std::memory_order_release);
-    os::futex_wake(attendant_dozes);
+  // relaxed: who sees it too late has its frame sent when it waits, or by the progress thread some milliseconds later
+  if (progress_dozes.load(std::memory_order_relaxed) != 0 && module_.queued(process) != 0) {
+    progress_dozes.store(0, std::memory_order_release);
+    os::futex_wake(progress_dozes);
   }
 }
 
@@ -102,7 +102,7 @@ void ModuleNetwork::wait_for_room(TaskControl& self, const char* call, std::uint
           fmt::format(
               "{} task {}: {}: {} MiB wait to be taken by {} ({}), which has taken nothing for {}; let {} receive "
               "more often, send less at a time, or raise send-limit (APLIB_SEND_LIMIT) or send-wait",
-              domain_.name_of(self.cell->id), self.id, call, queued >> 20, part_.names[process],
+              domain_.name_of(self.cell->id), self.id, call, queued >> 20, process_.names[process],
               domain_.cell_map.text(process), text::print_duration(domain_.options.send_wait), domain_.name_of(cell)));
     }
     module_.wait(room_sleep);
@@ -152,10 +152,10 @@ void ModuleNetwork::wait(std::optional<std::chrono::nanoseconds> timeout) noexce
 }
 
 void ModuleNetwork::stirred() noexcept {
-  std::atomic_thread_fence(std::memory_order_seq_cst);  // own wake before the look; pairs with the attendant's
-  if (attendant_asleep.load(std::memory_order_relaxed) == 0) return;  // the fence orders it
-  attendant_asleep.store(0, std::memory_order_release);               // release: to the attendant
-  os::futex_wake(attendant_asleep);
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // own wake before the look; pairs with the progress thread's
+  if (progress_asleep.load(std::memory_order_relaxed) == 0) return;  // the fence orders it
+  progress_asleep.store(0, std::memory_order_release);               // release: to the progress thread
+  os::futex_wake(progress_asleep);
 }
 
 // ---------------------------------------------------------------- what comes
@@ -190,7 +190,7 @@ bool ModuleNetwork::wants(comm::Peer from) {
 void ModuleNetwork::nonsense(comm::Peer from, const std::string& what) {
   domain_.fail(static_cast<int>(ExitStatus::peer_lost),
                fmt::format("a frame from {} makes no sense: {}; are all installations of APlib the same?",
-                           part_.names[from], what));
+                           process_.names[from], what));
 }
 
 bool ModuleNetwork::is_message_of(comm::Peer from, const comm::Label& label) const noexcept {
@@ -300,7 +300,7 @@ void ModuleNetwork::peer_lost(comm::Peer peer, const std::string& why) {
   ByteWriter note = begin_note(NoteKind::lost_peer);
   note.number(peer);
   note.text(why);
-  part_.supervisor->send_note(note.bytes());
+  process_.supervisor->send_note(note.bytes());
 }
 
 // ---------------------------------------------------------------- ends, starts, status
@@ -323,7 +323,7 @@ void ModuleNetwork::cell_ended(std::uint32_t cell, const CellEnd& end) {
   note.number(end.tasks);
   for (const std::uint64_t episode : end.episodes) note.number(episode);
   note.numbers(told);
-  part_.supervisor->send_note(note.bytes());
+  process_.supervisor->send_note(note.bytes());
 }
 
 void ModuleNetwork::all_ended() noexcept {
@@ -331,7 +331,7 @@ void ModuleNetwork::all_ended() noexcept {
   if (domain_.live_cells.load(std::memory_order_acquire) != 0) return;  // acquire: a program was started meanwhile
   ByteWriter note = begin_note(NoteKind::all_ended);
   note.number(starts.load(std::memory_order_relaxed));  // relaxed: changed under the mutex
-  part_.supervisor->send_note(note.bytes());
+  process_.supervisor->send_note(note.bytes());
 }
 
 void ModuleNetwork::remote_cell_ended(std::uint32_t cell, const CellEnd& end) {
@@ -360,7 +360,7 @@ void ModuleNetwork::status_changed() noexcept {
   own_status_.store(age << 32 | words, std::memory_order_relaxed);                    // the same
   ByteWriter note = begin_note(NoteKind::status);
   note.number(age << 32 | words);
-  part_.supervisor->send_note(note.bytes());
+  process_.supervisor->send_note(note.bytes());
 }
 
 void ModuleNetwork::other_status(std::uint32_t process, std::uint64_t status) noexcept {
@@ -378,7 +378,7 @@ std::uint32_t ModuleNetwork::other_status_words() const noexcept {
   return words;
 }
 
-// ---------------------------------------------------------------- for the attendant
+// ---------------------------------------------------------------- for the progress thread
 
 QuietNote ModuleNetwork::counts() const noexcept {
   QuietNote note;

@@ -20,7 +20,7 @@
 #include "comm/module.hpp"
 #include "kernel/notes.hpp"
 #include "kernel/one_sided_network.hpp"
-#include "kernel/part.hpp"
+#include "kernel/process.hpp"
 
 namespace aplib {
 
@@ -42,7 +42,7 @@ enum class FrameKind : std::uint32_t {
 
 class ModuleNetwork final : public Network, public comm::Receiver {
  public:
-  ModuleNetwork(Domain& domain, const Part& part);
+  ModuleNetwork(Domain& domain, const Process& process);
   ~ModuleNetwork() override;
 
   /// The domain's processors are made: frames may come from here on. Throws Error, as Module::start().
@@ -95,7 +95,7 @@ class ModuleNetwork final : public Network, public comm::Receiver {
     if (!ended_) one_sided_.memory().done(context, ok);
   }
 
-  // For the part's run. Any thread.
+  // For the process's run. Any thread.
   void remote_cell_ended(std::uint32_t cell, const CellEnd& end);
   void start_program(const Program& program);
   /// See Processor::inject_call().
@@ -108,7 +108,7 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   std::atomic<std::uint64_t> starts{0};
   std::mutex starts_mutex;  ///< Of starts and live cells together: what all_ended() tells.
 
-  // For the attendant.
+  // For the progress thread.
   [[nodiscard]] bool someone_waits() const noexcept { return waiter_.load(std::memory_order_seq_cst); }
   /// Too much waits here to be received: frames are left with their senders. Someone must look after it, though all sleep.
   [[nodiscard]] bool is_short_of_memory() const noexcept {
@@ -124,7 +124,7 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   [[nodiscard]] bool is_quiet(std::uint64_t word);
 
  private:
-  friend class Attendant;
+  friend class ProgressThread;
   friend class OneSidedNetwork;
   friend class RemoteMemory;
 
@@ -153,7 +153,7 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   }
 
   Domain& domain_;
-  const Part& part_;
+  const Process& process_;
   comm::Module& module_;
   Processor& port_;
   std::vector<PeerState> peers_;
@@ -179,10 +179,10 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   std::unique_ptr<std::atomic<std::uint64_t>[]> other_status_;  // by process: the same
 
  public:
-  /// 1: the attendant makes a long pause. Who leaves a frame behind ends it.
-  std::atomic<std::uint32_t> attendant_dozes{0};
-  /// Ends a sleep of the attendant.
-  std::atomic<std::uint32_t> attendant_asleep{0};
+  /// 1: the progress thread makes a long pause. Who leaves a frame behind ends it.
+  std::atomic<std::uint32_t> progress_dozes{0};
+  /// Ends a sleep of the progress thread.
+  std::atomic<std::uint32_t> progress_asleep{0};
 };
 
 }  // namespace aplib

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Notes between a part and the overseer: a byte of kind, then fields (base/bytes.hpp) in the order told here. Their carriers do not look inside.
+// Notes between a process and the overseer: a byte of kind, then fields (base/bytes.hpp) in the order told here. Their carriers do not look inside.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@
 namespace aplib {
 
 enum class NoteKind : std::uint8_t {
-  // part -> overseer
+  // process -> overseer
   failed = 1,  ///< u32 status, text
-  all_ended,  ///< u64 starts: no cell of the part is live, after so many started programs (besides the first of a machine without host program)
-  cell_ended,  ///< u32 cell, u64 tasks, 3 u64 episodes, u32s parts that know already;  overseer -> part: the same without parts
-  status,       ///< u64 words of the part's cells combined, and its age;  overseer -> part: u32 part, u64
-  preset,       ///< u32 word: for cells that have posted none. Both ways.
-  start,        ///< StartNote. Both ways.
-  lost_peer,    ///< u32 part, text
-  quiet,        ///< QuietNote: all processors of the part sleep, and will unless a frame comes
-  still,        ///< u64 round, u8 is quiet, QuietNote
+  all_ended,  ///< u64 starts: no cell of the process is live, after so many started programs (besides the first of a machine without host program)
+  cell_ended,  ///< u32 cell, u64 tasks, 3 u64 episodes, u32s processes that know already;  overseer -> process: the same without processes
+  status,      ///< u64 words of the process's cells combined, and its age;  overseer -> process: u32 process, u64
+  preset,      ///< u32 word: for cells that have posted none. Both ways.
+  start,       ///< StartNote. Both ways.
+  lost_peer,   ///< u32 process, text
+  quiet,       ///< QuietNote: all processors of the process sleep, and will unless a frame comes
+  still,       ///< u64 round, u8 is quiet, QuietNote
   description,  ///< u64 question, text
-  // overseer -> part
+  // overseer -> process
   stop,   ///< u32 status, text
   over,   ///< nothing
   probe,  ///< u64 round
@@ -35,7 +35,7 @@ enum class NoteKind : std::uint8_t {
 struct StartNote {
   Grid grid;  ///< And who carries what: the host program may have chosen another grid.
   CellMap cells;
-  std::string file;  ///< Empty: the part knows.
+  std::string file;  ///< Empty: the process knows.
   std::uint32_t task = 0;
   std::vector<std::string> arguments;
 
@@ -60,7 +60,7 @@ struct StartNote {
 };
 
 struct QuietNote {
-  std::uint64_t sent = 0;       ///< Frames this part has sent so far,
+  std::uint64_t sent = 0;       ///< Frames this process has sent so far,
   std::uint64_t received = 0;   ///< and taken.
   std::uint8_t host_ended = 0;  ///< The host program was here and is through.
   friend bool operator==(const QuietNote&, const QuietNote&) = default;

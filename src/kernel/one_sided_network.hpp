@@ -14,6 +14,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -24,12 +25,84 @@
 #include "cell/one_sided.hpp"
 #include "comm/module.hpp"
 #include "kernel/remote_memory.hpp"
+#include "memory/slot.hpp"
 
 namespace aplib {
 
 enum class FrameKind : std::uint32_t;
 class ModuleNetwork;
 struct Domain;
+
+// ---------------------------------------------------------------- bodies and labels of the frames
+// All processes run the same build, so numbers lie as they do in memory.
+
+struct BlocksHead {
+  std::uint64_t bytes;
+  std::uint64_t count;
+  std::int64_t stride;
+};
+
+struct GetRequest {
+  BlocksHead blocks;
+  std::uint64_t id;
+};
+
+struct FetchRequest {
+  static constexpr std::uint32_t signed_bit = 0x100;
+  std::uint64_t operand;
+  std::uint64_t expected;
+  std::uint64_t id;
+  std::uint32_t what;
+  std::uint32_t word;  ///< Bytes, and signed_bit.
+};
+
+struct OneSidedFrame {
+  /// In Label::extra, beside the asking cell.
+  static constexpr std::uint32_t acknowledge_bit = 0x8000'0000U;
+  static constexpr std::uint32_t note_bit = 0x4000'0000U;  ///< Answer how many data frames have been carried out.
+  static constexpr std::uint32_t cell_mask = 0x3fff'ffffU;
+  /// A body that is not large, whatever head is in front.
+  static constexpr std::size_t small_body_max = comm::Module::large_from_bytes - 64;
+
+  /// Label::task: which word of the cell's slot is the flag, from 1; 0: none.
+  static constexpr std::uint64_t flag_words = SlotPlan::bytes / sizeof(std::int32_t);
+  static_assert(flag_words < 0xffff'ffffU);
+  static std::uintptr_t slot_of(std::uint32_t cell) noexcept { return SlotPlan::base + cell * SlotPlan::bytes; }
+  static std::uint32_t flag_word(std::uint32_t cell, const std::int32_t* flag) noexcept {
+    if (flag == nullptr) return 0;
+    return static_cast<std::uint32_t>((reinterpret_cast<std::uintptr_t>(flag) - slot_of(cell)) / sizeof *flag) + 1;
+  }
+  static std::int32_t* flag_at(std::uint32_t cell, std::uint32_t word) noexcept {
+    return word == 0 ? nullptr : reinterpret_cast<std::int32_t*>(slot_of(cell)) + (word - 1);
+  }
+};
+
+/// What this thread is doing to a cell's memory for a cell of another process. Should the memory not be there, the
+/// thread that polls the network faults, whatever task it runs: the report (signals.cpp) must name who asked.
+struct RemoteAccess {
+  const char* what;          ///< "put"
+  std::uint32_t by;          ///< Cell that asked.
+  std::uint32_t cell;        ///< Cell whose memory it is.
+  const std::byte* address;  ///< Where it begins.
+  std::uint64_t bytes;
+};
+
+namespace detail {
+[[gnu::tls_model("initial-exec")]] extern constinit thread_local const RemoteAccess* current_remote_access;
+}
+
+/// Says so while it lives.
+class RemoteAccessScope {
+ public:
+  explicit RemoteAccessScope(const RemoteAccess& access) noexcept { detail::current_remote_access = &access; }
+  ~RemoteAccessScope() { detail::current_remote_access = nullptr; }
+  RemoteAccessScope(const RemoteAccessScope&) = delete;
+  RemoteAccessScope& operator=(const RemoteAccessScope&) = delete;
+
+  /// Touches each page, so that what is not there faults here, and not in a system call of the module, to which it would look like a lost peer.
+  static void touch_to_read(const RemoteAccess& access) noexcept;
+  static void touch_to_write(const RemoteAccess& access) noexcept;
+};
 
 class OneSidedNetwork {
  public:

@@ -16,7 +16,7 @@
 namespace aplib {
 
 struct Overseer::State {
-  struct PartState {
+  struct ProcessState {
     std::string name;
     std::optional<std::uint64_t> ended;  ///< all_ended: after so many starts.
     std::optional<QuietNote> quiet;
@@ -29,9 +29,9 @@ struct Overseer::State {
     std::function<void(std::vector<std::string>)> answer;
   };
 
-  std::vector<PartState> parts;
+  std::vector<ProcessState> processes;
   CellMap cells;
-  Grid grid{0, 0};  ///< Known when a part has told.
+  Grid grid{0, 0};  ///< Known when a process has told.
   bool deadlock_report = true;
   OverseerActions actions;
   std::uint64_t starts = 0;
@@ -42,11 +42,11 @@ struct Overseer::State {
   std::uint64_t next_question = 1;
   std::map<std::uint64_t, Question> questions;
 
-  void tell(std::uint32_t part, const ByteWriter& note) {
-    if (!parts[part].gone) actions.send(part, note.bytes());
+  void tell(std::uint32_t process, const ByteWriter& note) {
+    if (!processes[process].gone) actions.send(process, note.bytes());
   }
   void tell_others(std::uint32_t but, const ByteWriter& note) {
-    for (std::uint32_t p = 0; p < parts.size(); ++p) {
+    for (std::uint32_t p = 0; p < processes.size(); ++p) {
       if (p != but) tell(p, note);
     }
   }
@@ -68,29 +68,30 @@ struct Overseer::State {
 
   void check_over() {
     if (stopped || over) return;
-    const bool all = std::ranges::all_of(parts, [&](const PartState& part) { return part.ended == starts; });
+    const bool all =
+        std::ranges::all_of(processes, [&](const ProcessState& process) { return process.ended == starts; });
     if (!all) return;
     over = true;
     tell_others(nobody, begin_note(NoteKind::over));
     if (actions.over) actions.over();
   }
 
-  // Deadlock: every part is quiet, everything sent has been taken, and asked once more nobody has anything new. (Mattern's double counting: a message under way would make the sums differ, a part
+  // Deadlock: every process is quiet, everything sent has been taken, and asked once more nobody has anything new. (Mattern's double counting: a message under way would make the sums differ, a process
   // that has moved in between its own counts.)
   void check_quiet() {
     if (stopped || over || probing || !deadlock_report) return;
     QuietNote sum;
-    for (const PartState& part : parts) {
-      if (!part.quiet) return;
-      sum.sent += part.quiet->sent;
-      sum.received += part.quiet->received;
+    for (const ProcessState& process : processes) {
+      if (!process.quiet) return;
+      sum.sent += process.quiet->sent;
+      sum.received += process.quiet->received;
     }
     if (sum.sent != sum.received) return;
     probing = true;
     ++round;
-    for (PartState& part : parts) {
-      part.probed = part.quiet;
-      part.still = false;
+    for (ProcessState& process : processes) {
+      process.probed = process.quiet;
+      process.still = false;
     }
     ByteWriter note = begin_note(NoteKind::probe);
     note.number(round);
@@ -98,21 +99,21 @@ struct Overseer::State {
   }
 
   void still(std::uint32_t from, bool quiet, const QuietNote& answer) {
-    PartState& part = parts[from];
+    ProcessState& process = processes[from];
     if (!quiet) {  // it moves: wait for its next quiet note, unless that has come already
       probing = false;
-      if (part.quiet == part.probed) part.quiet.reset();
+      if (process.quiet == process.probed) process.quiet.reset();
       return;
     }
-    if (part.probed != answer) {  // it has moved, and is quiet again
+    if (process.probed != answer) {  // it has moved, and is quiet again
       probing = false;
-      part.quiet = answer;
+      process.quiet = answer;
       return;
     }
-    part.still = true;
-    if (!std::ranges::all_of(parts, [](const PartState& each) { return each.still; })) return;
+    process.still = true;
+    if (!std::ranges::all_of(processes, [](const ProcessState& each) { return each.still; })) return;
     probing = false;
-    if (parts[0].probed->host_ended != 0) {
+    if (processes[0].probed->host_ended != 0) {
       // The host program is through and the cells only wait for more from it: as on the original, its end is the end of the run.
       stop(0, "");
       if (actions.over) actions.over();
@@ -124,8 +125,8 @@ struct Overseer::State {
   void stop_with_descriptions() {
     ask([this](std::vector<std::string> texts) {
       std::string text = "deadlock: every task waits and no message is on its way, so nothing can go on";
-      for (std::uint32_t p = 0; p < parts.size(); ++p) {
-        if (!texts[p].empty()) text += fmt::format("\n on {}:{}", parts[p].name, texts[p]);
+      for (std::uint32_t p = 0; p < processes.size(); ++p) {
+        if (!texts[p].empty()) text += fmt::format("\n on {}:{}", processes[p].name, texts[p]);
       }
       text += "\n  look for a receive whose source, task or type no send has, or a collective that not all cells call";
       fail(static_cast<int>(ExitStatus::deadlock), text);
@@ -134,12 +135,12 @@ struct Overseer::State {
 
   void ask(std::function<void(std::vector<std::string>)> answer) {
     const std::uint64_t question = next_question++;
-    questions[question] = Question{std::vector<std::optional<std::string>>(parts.size()), std::move(answer)};
+    questions[question] = Question{std::vector<std::optional<std::string>>(processes.size()), std::move(answer)};
     ByteWriter note = begin_note(NoteKind::ask);
     note.number(question);
     tell_others(nobody, note);
-    for (std::uint32_t p = 0; p < parts.size(); ++p) {
-      if (parts[p].gone) described(p, question, "");
+    for (std::uint32_t p = 0; p < processes.size(); ++p) {
+      if (processes[p].gone) described(p, question, "");
     }
   }
 
@@ -171,11 +172,11 @@ struct Overseer::State {
         const auto status = in.number<std::uint32_t>();
         const std::string text = in.text();
         if (!in.ended()) return false;
-        fail(static_cast<int>(status), parts.size() > 1 ? fmt::format("{}: {}", parts[from].name, text) : text);
+        fail(static_cast<int>(status), processes.size() > 1 ? fmt::format("{}: {}", processes[from].name, text) : text);
         return true;
       }
       case NoteKind::all_ended: {
-        parts[from].ended = in.number<std::uint64_t>();
+        processes[from].ended = in.number<std::uint64_t>();
         if (!in.ended()) return false;
         check_over();
         return true;
@@ -191,7 +192,7 @@ struct Overseer::State {
         out.number(cell);
         out.number(tasks);
         for (const std::uint64_t episode : episodes) out.number(episode);
-        for (std::uint32_t p = 0; p < parts.size(); ++p) {
+        for (std::uint32_t p = 0; p < processes.size(); ++p) {
           if (p != from && std::ranges::find(told, p) == told.end()) tell(p, out);
         }
         return true;
@@ -215,7 +216,7 @@ struct Overseer::State {
       }
       case NoteKind::start: {
         const StartNote note = StartNote::read(in);
-        if (!in.ended() || note.cells.processes() != parts.size()) return false;
+        if (!in.ended() || note.cells.processes() != processes.size()) return false;
         cells = note.cells;
         grid = note.grid;
         start(from, note);
@@ -224,9 +225,9 @@ struct Overseer::State {
       case NoteKind::lost_peer: {
         const auto peer = in.number<std::uint32_t>();
         const std::string why = in.text();
-        if (!in.ended() || peer >= parts.size()) return false;
-        const std::string text = fmt::format("{} lost its connection to it: {}", parts[from].name, why);
-        if (parts[peer].gone || parts[from].gone || stopped || over) return true;
+        if (!in.ended() || peer >= processes.size()) return false;
+        const std::string text = fmt::format("{} lost its connection to it: {}", processes[from].name, why);
+        if (processes[peer].gone || processes[from].gone || stopped || over) return true;
         if (actions.suspect) {
           actions.suspect(peer, text);
         } else {
@@ -235,7 +236,7 @@ struct Overseer::State {
         return true;
       }
       case NoteKind::quiet: {
-        parts[from].quiet = QuietNote::read(in);
+        processes[from].quiet = QuietNote::read(in);
         if (!in.ended()) return false;
         check_quiet();
         return true;
@@ -263,21 +264,22 @@ struct Overseer::State {
     }
   }
 
-  void lost(std::uint32_t part, const std::string& why, int status = static_cast<int>(ExitStatus::peer_lost)) {
-    if (parts[part].gone) return;
-    parts[part].gone = true;
-    fail(status, fmt::format("{} ({}) is lost: {}; the machine stops", parts[part].name, cells.text(part), why));
+  void lost(std::uint32_t process, const std::string& why, int status = static_cast<int>(ExitStatus::peer_lost)) {
+    if (processes[process].gone) return;
+    processes[process].gone = true;
+    fail(status,
+         fmt::format("{} ({}) is lost: {}; the machine stops", processes[process].name, cells.text(process), why));
     std::vector<std::uint64_t> open;
     for (const auto& [question, unused] : questions) open.push_back(question);
-    for (const std::uint64_t question : open) described(part, question, "");
+    for (const std::uint64_t question : open) described(process, question, "");
   }
 };
 
 Overseer::Overseer(std::vector<std::string> names, CellMap cells, bool deadlock_report, OverseerActions actions)
     : state_(std::make_unique<State>()) {
   for (std::string& name : names) {
-    state_->parts.emplace_back();
-    state_->parts.back().name = std::move(name);
+    state_->processes.emplace_back();
+    state_->processes.back().name = std::move(name);
   }
   state_->cells = std::move(cells);
   state_->deadlock_report = deadlock_report;
@@ -286,15 +288,15 @@ Overseer::Overseer(std::vector<std::string> names, CellMap cells, bool deadlock_
 
 Overseer::~Overseer() = default;
 
-void Overseer::receive(std::uint32_t part, std::span<const std::byte> note) {
+void Overseer::receive(std::uint32_t process, std::span<const std::byte> note) {
   ByteReader in(note);
-  if (part < state_->parts.size() && state_->receive(part, in)) return;
+  if (process < state_->processes.size() && state_->receive(process, in)) return;
   state_->fail(static_cast<int>(ExitStatus::peer_lost),
                fmt::format("{} sent a note that makes no sense; are all installations of APlib the same?",
-                           part < state_->parts.size() ? state_->parts[part].name : "a stranger"));
+                           process < state_->processes.size() ? state_->processes[process].name : "a stranger"));
 }
 
-void Overseer::lost(std::uint32_t part, const std::string& why, int status) { state_->lost(part, why, status); }
+void Overseer::lost(std::uint32_t process, const std::string& why, int status) { state_->lost(process, why, status); }
 
 void Overseer::stop(int status, const std::string& text) { state_->fail(status, text); }
 
@@ -316,7 +318,7 @@ void Overseer::ask_tasks(std::function<void(std::string)> answer) {
   state_->ask([this, answer = std::move(answer)](std::vector<std::string> texts) {
     std::string all;
     for (std::size_t p = 0; p < texts.size(); ++p)
-      all += fmt::format("{}:{}{}\n", state_->parts[p].name, texts[p].empty() ? " (no answer)" : "", texts[p]);
+      all += fmt::format("{}:{}{}\n", state_->processes[p].name, texts[p].empty() ? " (no answer)" : "", texts[p]);
     answer(all);
   });
 }

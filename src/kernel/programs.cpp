@@ -4,18 +4,21 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <sys/mman.h>
 #include <cerrno>
 #include <cstring>
 #include <thread>
 #include <utility>
 
 #include "aplib/error.hpp"
-#include "kernel/face.hpp"
+#include "cell/placement.hpp"
+#include "kernel/api.hpp"
+#include "kernel/caller.hpp"
 #include "kernel/loaded_run.hpp"
 #include "kernel/machine_impl.hpp"
-#include "kernel/part_run.hpp"
-#include "kernel/program_start.hpp"
+#include "kernel/process_run.hpp"
 #include "loader/debugger_list.hpp"
+#include "loader/program.hpp"
 
 namespace aplib {
 namespace {
@@ -25,11 +28,6 @@ constexpr int exit_byte(int status) { return status & 0xff; }
 
 std::uint32_t sink_cell(const Domain& domain, std::uint32_t cell) {
   return cell == domain.cell_count ? OutputSink::host : cell;
-}
-
-TaskControl* running_task() noexcept {
-  Processor* processor = Processor::current();
-  return processor != nullptr ? processor->running() : nullptr;
 }
 
 /// What leaves a program in words, while its types and texts are still mapped. A rethrow as our own type outlives the instance.
@@ -282,7 +280,7 @@ void stop_machine(Machine& machine, int status, const std::string& text) {
   if (domain != nullptr) domain->fail(status, text);
 }
 
-namespace face {
+namespace api {
 
 void start_program(const char* call, const std::string& file, TaskId task, std::vector<std::string> arguments) {
   TaskControl* self = running_task();
@@ -294,8 +292,8 @@ void start_program(const char* call, const std::string& file, TaskId task, std::
   std::shared_ptr<const loader::Program> program;
   std::function<void()> body;
   try {
-    const bool is_here = impl.part == nullptr || ::access(file.c_str(), R_OK) == 0;
-    program = impl.loaded->load(is_here ? file : impl.part->program_file(file));
+    const bool is_here = impl.process == nullptr || ::access(file.c_str(), R_OK) == 0;
+    program = impl.loaded->load(is_here ? file : impl.process->program_file(file));
     body = impl.loaded->cell_body(program, loader::Entry::choose(*program, loader::Entry::Role::cell), arguments);
   } catch (const Error& error) {
     fail(error.code(), call, error.what());
@@ -310,9 +308,9 @@ bool launcher_has(const std::string& name) {
   const TaskControl* self = running_task();
   if (self == nullptr) return false;
   const Machine::Impl& impl = Machine::Impl::of(self->cell->processor->domain());
-  if (impl.part == nullptr) return false;
+  if (impl.process == nullptr) return false;
   try {
-    return !impl.part->program_file(name).empty();
+    return !impl.process->program_file(name).empty();
   } catch (const Error&) {  // it is not there either
     return false;
   }
@@ -337,6 +335,66 @@ std::string host_file() {
   return impl.loaded != nullptr ? impl.loaded->run.file : std::string();
 }
 
-}  // namespace face
+}  // namespace api
+
+// ---------------------------------------------------------------- where a program begins, and what its run would be
+
+loader::LoadOptions load_options(const Options& options) {
+  loader::LoadOptions load;
+  load.sharing = {options.private_libraries, options.shared_libraries};
+  load.account_heap = options.account_heap;
+  if (options.heap != "auto") load.heap = options.heap == "slot" ? loader::HeapPlace::slot : loader::HeapPlace::libc;
+  return load;
+}
+
+ProgramStart choose_start(const loader::Program& program, const ProgramRun& run) {
+  const bool is_host = run.entry.empty() && loader::Entry::has_host(program);
+  const auto role = is_host ? loader::Entry::Role::host : loader::Entry::Role::cell;
+  return {is_host, loader::Entry::choose(program, role, run.entry, run.entry_arguments)};
+}
+
+namespace {
+
+constexpr std::uint64_t whole_pages(std::uint64_t first, std::uint64_t end) {
+  constexpr std::uint64_t mask = loader::page_bytes - 1;
+  return ((end + mask) & ~mask) - (first & ~mask);
+}
+
+std::vector<ProgramSummary::Carrier> plan_carriers(const Options& options) {
+  const Placement placement = plan_placement(options);
+  const std::uint32_t cells = options.cells.count();
+  std::vector<ProgramSummary::Carrier> carriers;
+  for (std::uint32_t p = 0; p < placement.processors; ++p) {
+    const int core = p < placement.core_of_processor.size() ? static_cast<int>(placement.core_of_processor[p]) : -1;
+    carriers.push_back({.first_cell = first_cell_of_processor(p, cells, placement.processors),
+                        .last_cell = first_cell_of_processor(p + 1, cells, placement.processors) - 1,
+                        .core = core});
+  }
+  return carriers;
+}
+
+}  // namespace
+
+ProgramSummary summarize_program(const Options& options, const ProgramRun& run) {
+  const auto program = loader::Program::load(run.file, load_options(options));
+  const ProgramStart start = choose_start(*program, run);
+
+  ProgramSummary summary;
+  summary.path = program->path();
+  summary.build_id = program->images().front().file->build_id();
+  summary.is_host = start.is_host;
+  summary.entry = start.entry.text();
+  for (std::size_t i = 0; i < program->images().size(); ++i) {
+    const loader::ElfFile& file = *program->images()[i].file;
+    if (i > 0) summary.libraries.push_back({file.path(), true});
+    for (const loader::Segment& segment : file.segments()) {
+      const std::uint64_t bytes = whole_pages(segment.address, segment.address + segment.memory_bytes);
+      ((segment.protection & PROT_WRITE) != 0 ? summary.private_bytes : summary.shared_bytes) += bytes;
+    }
+  }
+  for (const loader::Library& library : program->shared_libraries()) summary.libraries.push_back({library.path, false});
+  summary.carriers = plan_carriers(options);
+  return summary;
+}
 
 }  // namespace aplib

@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "aplib/export.hpp"
 #include "aplib/machine.hpp"
+#include "aplib/options.hpp"
 #include "loader/host.hpp"
 
 namespace aplib {
@@ -53,7 +55,33 @@ APLIB_API Report run_program(Machine& machine, const ProgramRun& run, OutputSink
 /// Ends the machine's run with this status and text, as a failing task would. Call from: any thread, while run_program() runs.
 APLIB_API void stop_machine(Machine& machine, int status, const std::string& text);
 
-namespace face {
+/// What a run of a program file would be, without running it.
+struct ProgramSummary {
+  struct File {
+    std::string path;
+    bool separate = false;  ///< Every cell has its own copy.
+  };
+  /// A thread and the consecutive cells that it carries first.
+  struct Carrier {
+    std::uint32_t first_cell = 0;
+    std::uint32_t last_cell = 0;
+    int core = -1;  ///< -1: not bound
+  };
+
+  std::string path;      ///< Absolute.
+  std::string build_id;  ///< Hexadecimal; empty: none.
+  std::string entry;     ///< For people: "main(argc, argv, envp)".
+  bool is_host = false;  ///< It runs as host program.
+  std::vector<File> libraries;
+  std::uint64_t shared_bytes = 0;   ///< Of the program and its separate libraries: pages that all instances share.
+  std::uint64_t private_bytes = 0;  ///< Pages that an instance may write to: at most so many are its own.
+  std::vector<Carrier> carriers;
+};
+
+/// Loads the file as run_program() would, and plans. Runs no code of it. Throws the same errors.
+[[nodiscard]] APLIB_API ProgramSummary summarize_program(const Options& options, const ProgramRun& run);
+
+namespace api {
 /// Host program: loads `file` and starts it on all cells as task `task`, with these arguments (argv[0] first). Throws Error like load, naming `call`.
 APLIB_API void start_program(const char* call, const std::string& file, TaskId task,
                              std::vector<std::string> arguments);
@@ -63,6 +91,6 @@ APLIB_API std::string host_file();
 APLIB_API bool launcher_has(const std::string& name);
 /// Host program that was loaded: `file` has a cell_main. Throws as start_program().
 APLIB_API bool offers_cell_program(const char* call, const std::string& file);
-}  // namespace face
+}  // namespace api
 
 }  // namespace aplib

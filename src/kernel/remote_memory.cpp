@@ -8,7 +8,7 @@
 
 #include "aplib/error.hpp"
 #include "kernel/module_network.hpp"
-#include "kernel/one_sided_frames.hpp"
+#include "kernel/one_sided_network.hpp"
 #include "memory/memory_map.hpp"
 
 namespace aplib {

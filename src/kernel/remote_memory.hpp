@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// RemoteMemory: large puts and gets by the module's remote memory access (comm/module.hpp, promise (6)) instead of frames. Part of OneSidedNetwork.
+// RemoteMemory: large puts and gets by the module's remote memory access (comm/module.hpp, promise (6)) instead of frames. Process of OneSidedNetwork.
 //
 // Keys to another process's memory are asked for by frames, a block of a slot at a time, and kept; until one is there, frames carry the data. What a process has opened stays open until
 // the run's end, for the memory of slots stays.

@@ -15,7 +15,7 @@
 #include "aplib/error.hpp"
 #include "cell/domain.hpp"
 #include "cell/processor.hpp"
-#include "kernel/remote_access.hpp"
+#include "kernel/one_sided_network.hpp"
 #include "loader/libc/signals.hpp"
 #include "memory/slot.hpp"
 

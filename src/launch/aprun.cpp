@@ -16,7 +16,6 @@
 #include "aplib/error.hpp"
 #include "aplib/machine.hpp"
 #include "comm/mixed/mixed_port.hpp"
-#include "kernel/program_summary.hpp"
 #include "kernel/programs.hpp"
 #include "launch/cluster_run.hpp"
 #include "launch/command_line.hpp"

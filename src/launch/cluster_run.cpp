@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "aplib/error.hpp"
-#include "kernel/program_summary.hpp"
+#include "kernel/programs.hpp"
 #include "launch/cluster/cluster.hpp"
 #include "launch/cluster/plan.hpp"
 #include "launch/coordinator/coordinator.hpp"

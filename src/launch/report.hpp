@@ -9,7 +9,7 @@
 
 #include "aplib/options.hpp"
 #include "comm/kind.hpp"
-#include "kernel/program_summary.hpp"
+#include "kernel/programs.hpp"
 
 namespace aplib::launch {
 

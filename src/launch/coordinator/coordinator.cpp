@@ -14,7 +14,6 @@
 #include "comm/mixed/mixed_port.hpp"
 #include "comm/tcp/address.hpp"
 #include "kernel/overseer.hpp"
-#include "kernel/program_summary.hpp"
 #include "kernel/programs.hpp"
 #include "launch/coordinator/coordinator_impl.hpp"
 #include "launch/report.hpp"

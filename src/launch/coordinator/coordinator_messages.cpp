@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "aplib/error.hpp"
-#include "kernel/program_summary.hpp"
 #include "kernel/programs.hpp"
 #include "launch/coordinator/coordinator_impl.hpp"
 #include "launch/program_path.hpp"

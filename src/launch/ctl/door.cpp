@@ -23,7 +23,6 @@
 #include "aplib/error.hpp"
 #include "aplib/ids.hpp"
 #include "base/text.hpp"
-#include "kernel/program_summary.hpp"
 #include "kernel/programs.hpp"
 #include "launch/coordinator/coordinator.hpp"
 #include "launch/ctl/registry.hpp"

@@ -33,7 +33,7 @@
 #include "comm/job_key.hpp"
 #include "comm/kind.hpp"
 #include "comm/mixed/mixed_port.hpp"
-#include "kernel/part.hpp"
+#include "kernel/process.hpp"
 #include "kernel/programs.hpp"
 #include "launch/cluster/speed.hpp"
 #include "launch/node/routes.hpp"
@@ -458,12 +458,12 @@ int Node::live() {
   std::thread note_taker([&] {
     while (const auto note = notes_.take()) receive_note(machine, note->body);
   });
-  Part part;
-  part.self = command_.process;
-  part.cells = plan.cells;
-  part.names = plan.names;
-  part.module = module.get();
-  part.supervisor = this;
+  Process process;
+  process.self = command_.process;
+  process.cells = plan.cells;
+  process.names = plan.names;
+  process.module = module.get();
+  process.supervisor = this;
   const auto over = [&] {
     files_.close();
     notes_.close();
@@ -475,7 +475,7 @@ int Node::live() {
   };
   Report report;
   try {
-    report = run_part(machine, run, *sink_, part);
+    report = run_process(machine, run, *sink_, process);
   } catch (...) {
     over();
     throw;

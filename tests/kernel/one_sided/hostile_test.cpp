@@ -13,8 +13,8 @@
 #include "aplib/aplib.hpp"
 #include "comm/loop/loop_net.hpp"
 #include "kernel/module_network.hpp"
-#include "kernel/one_sided_frames.hpp"
-#include "kernel/part.hpp"
+#include "kernel/one_sided_network.hpp"
+#include "kernel/process.hpp"
 #include "machines.hpp"
 
 namespace aplib {
@@ -125,8 +125,8 @@ TEST_P(OneSidedHostile, FrameEndsTheMachineWithItsReason) {
       theirs->wait(std::chrono::milliseconds(1));
     }
   });
-  const Report report =
-      run_part(machine, [] { static_cast<void>(receive()); }, Part{0, cells, names, ours.get(), &overseer}, false, {});
+  const Report report = run_process(machine, [] { static_cast<void>(receive()); },
+                                    Process{0, cells, names, ours.get(), &overseer}, false, {});
   over = true;
   peer.join();
   EXPECT_EQ(report.exit_status, static_cast<int>(ExitStatus::peer_lost));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where the cells of a test are: in one process, or in several parts that speak by the loop module, with its faults, or by a real one.
+// Where the cells of a test are: in one process, or in several processes that speak by the loop module, with its faults, or by a real one.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include "comm/kind.hpp"
 #include "kind_net.hpp"
 #include "machines.hpp"
-#include "parts.hpp"
+#include "processes.hpp"
 
 namespace aplib::testing_support {
 
@@ -22,31 +22,32 @@ struct Placement {
   std::string name;
   Grid grid;
   std::uint32_t threads;
-  std::vector<std::uint32_t> parts;  ///< Cells of each; none: one process.
+  std::vector<std::uint32_t> processes;  ///< Cells of each; none: one process.
   comm::LoopFaults faults;
   std::unique_ptr<comm::ModuleKind> (*kind)();  ///< Not by loop, but by this module.
   std::string provider = {};                    ///< Of module rdma.
-  bool in_turns = false;                        ///< The parts' cells do not follow each other.
+  bool in_turns = false;                        ///< The processes' cells do not follow each other.
 
   friend void PrintTo(const Placement& placement, std::ostream* out) { *out << placement.name; }
 };
 
 inline void run_on(const Placement& placement, const std::function<void()>& program, std::uint64_t seed = 1) {
-  if (placement.parts.empty()) return run_well({placement.grid, placement.threads}, program);
-  CellMap map = CellMap::consecutive(placement.parts);
+  if (placement.processes.empty()) return run_well({placement.grid, placement.threads}, program);
+  CellMap map = CellMap::consecutive(placement.processes);
   if (placement.in_turns) {
     std::vector<std::uint32_t> process_of_cell;
     for (std::uint32_t c = 0; c < map.cells(); ++c) process_of_cell.push_back(c % map.processes());
     map = CellMap::of(map.processes(), process_of_cell);
   }
-  Parts parts(placement.grid, map, placement.threads, placement.faults, seed);
+  Processes processes(placement.grid, map, placement.threads, placement.faults, seed);
   if (placement.kind != nullptr) {
     const std::unique_ptr<comm::ModuleKind> kind = placement.kind();
-    comm::test::KindNet net(*kind, static_cast<std::uint32_t>(placement.parts.size()),
+    comm::test::KindNet net(*kind, static_cast<std::uint32_t>(placement.processes.size()),
                             {.provider = placement.provider});
-    for (comm::Peer part = 0; part < placement.parts.size(); ++part) parts.modules.push_back(net.module(part));
+    for (comm::Peer process = 0; process < placement.processes.size(); ++process)
+      processes.modules.push_back(net.module(process));
   }
-  const PartsOutcome outcome = parts.run(program);
+  const ProcessesOutcome outcome = processes.run(program);
   EXPECT_EQ(outcome.status, 0);
   EXPECT_EQ(outcome.failure(), "");
   EXPECT_TRUE(outcome.over);
@@ -59,13 +60,13 @@ inline std::vector<Placement> placements() {
       {"one_processor", {2, 2}, 1, {}, {}, nullptr},
       {"nine_on_four", {3, 3}, 4, {}, {}, nullptr},
       {"per_cell", {2, 2}, Options::threads_per_cell, {}, {}, nullptr},
-      {"two_parts", {2, 1}, 1, {1, 1}, {}, nullptr},
-      {"three_parts", {3, 3}, 2, {4, 1, 4}, {.delay_polls_max = 3, .piece_bytes_max = 3000}, nullptr},
+      {"two_processes", {2, 1}, 1, {1, 1}, {}, nullptr},
+      {"three_processes", {3, 3}, 2, {4, 1, 4}, {.delay_polls_max = 3, .piece_bytes_max = 3000}, nullptr},
       {"three_parts_in_turns", {3, 3}, 2, {3, 3, 3}, {.delay_polls_max = 3}, nullptr, {}, true},
       {"parts_that_hold_back", {2, 2}, 2, {2, 2}, {.piece_bytes_max = 20'000, .hold_back_bytes = 4096}, nullptr},
       {"parts_over_tcp", {2, 2}, 1, {2, 1, 1}, {}, comm::tcp_kind},
   };
-  // Both parts are in this process, and each has a mapping of its own of what they share: ThreadSanitizer does not know that it is the same memory, and misses the order that it makes.
+  // Both processes are in this process, and each has a mapping of its own of what they share: ThreadSanitizer does not know that it is the same memory, and misses the order that it makes.
   if (!APLIB_TSAN) all.push_back({"parts_over_shm", {2, 2}, 1, {2, 2}, {}, comm::shm_kind});
 #ifdef APLIB_TEST_RDMA
   all.push_back({"parts_over_rdma_on_tcp", {2, 2}, 1, {2, 1, 1}, {}, comm::rdma_kind, "tcp"});

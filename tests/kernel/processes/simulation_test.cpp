@@ -10,15 +10,15 @@
 
 #include "aplib/aplib.hpp"
 #include "machines.hpp"
-#include "parts.hpp"
+#include "processes.hpp"
 
 namespace aplib {
 namespace {
 
 using testing_support::cell;
 using testing_support::me;
-using testing_support::Parts;
-using testing_support::PartsOutcome;
+using testing_support::Processes;
+using testing_support::ProcessesOutcome;
 
 std::uint64_t first_seed() { return testing_support::number_from_environment("TEST_SEED", 1); }
 
@@ -124,8 +124,8 @@ TEST(Simulation, AllArrivesWhateverTheNetworkDoes) {
   for (std::uint64_t seed = first_seed(); seed < first_seed() + seeds; ++seed) {
     SCOPED_TRACE(testing::Message() << "TEST_SEED=" << seed);
     const Plan plan(seed);
-    Parts parts(plan.grid, plan.map, plan.threads, plan.faults, seed);
-    const PartsOutcome outcome = parts.run([&] { program(plan, [](std::uint32_t) {}); });
+    Processes processes(plan.grid, plan.map, plan.threads, plan.faults, seed);
+    const ProcessesOutcome outcome = processes.run([&] { program(plan, [](std::uint32_t) {}); });
     ASSERT_EQ(outcome.failure(), "");
     ASSERT_EQ(outcome.status, 0);
     ASSERT_TRUE(outcome.over);
@@ -139,14 +139,15 @@ TEST(Simulation, DeathAtAnyMomentIsOneFailureAndAnEnd) {
     SCOPED_TRACE(testing::Message() << "TEST_SEED=" << seed);
     const Plan plan(seed + 1000);
     std::mt19937_64 draw(seed);
-    Parts parts(plan.grid, plan.map, plan.threads, plan.faults, seed);
+    Processes processes(plan.grid, plan.map, plan.threads, plan.faults, seed);
     const auto victim = static_cast<std::uint32_t>(draw() % plan.cells.size());
     const auto moment = static_cast<std::uint32_t>(draw() % plan.rounds);
     const auto killer = static_cast<std::uint32_t>(draw() % plan.grid.count());
     std::atomic<bool> struck{false};
-    const PartsOutcome outcome = parts.run([&] {
+    const ProcessesOutcome outcome = processes.run([&] {
       program(plan, [&](std::uint32_t round) {
-        if (round == moment && me() == killer && !struck.exchange(true)) parts.lose(victim, "somebody pulled the plug");
+        if (round == moment && me() == killer && !struck.exchange(true))
+          processes.lose(victim, "somebody pulled the plug");
       });
     });
     ASSERT_LE(outcome.failures.size(), 1U);

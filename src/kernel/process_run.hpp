@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// PartRun: what a machine has besides, while it runs as one part of several: its network, its attendant, and its dealings with the overseer.
+// ProcessRun: what a machine has besides, while it runs as one process of several: its network, its progress thread, and its dealings with the overseer.
 //
 // The life of a run: set_up (the domain knows what is ours), attach (the network's processor joins the others), begin (frames may come), open (notes are acted upon; those that came before
 // waited), end.
@@ -13,23 +13,24 @@
 #include <string>
 #include <vector>
 
-#include "kernel/attendant.hpp"
 #include "kernel/machine_impl.hpp"
 #include "kernel/module_network.hpp"
 #include "kernel/notes.hpp"
-#include "kernel/part.hpp"
+#include "kernel/process.hpp"
+#include "kernel/progress_thread.hpp"
 
 namespace aplib {
 
-class PartRun {
+class ProcessRun {
  public:
   /// `body_of`: makes what a StartNote asks for, for the cells here; may load a file.
-  PartRun(Machine::Impl& machine, const Part& part, std::function<std::function<void()>(const StartNote&)> body_of);
-  ~PartRun();
+  ProcessRun(Machine::Impl& machine, const Process& process,
+             std::function<std::function<void()>(const StartNote&)> body_of);
+  ~ProcessRun();
 
-  /// Part 0 carries cells, or will.
+  /// This process carries cells, or will.
   [[nodiscard]] bool attached() const noexcept { return network_ != nullptr; }
-  [[nodiscard]] std::uint32_t self() const noexcept { return part_.self; }
+  [[nodiscard]] std::uint32_t self() const noexcept { return process_.self; }
 
   // The stages. The thread that runs the machine, or the host program's.
   /// `start`: the host program's first, where we wait for it: it says who carries what.
@@ -38,12 +39,12 @@ class PartRun {
   /// `starts`: that have been relayed and are dealt with by this run.
   void begin(std::uint64_t starts = 0);
   /// Asks whether all are ready. False: called off.
-  bool ready() { return part_.supervisor->ready(); }
+  bool ready() { return process_.supervisor->ready(); }
   /// Notes are acted upon from here on.
   void open();
-  /// A part without host program whose machine has one: waits for the first program. Nothing: the run has ended.
+  /// A process without host program whose machine has one: waits for the first program. Nothing: the run has ended.
   std::optional<StartNote> wait_for_start();
-  /// A part without cells: waits for the end of the run.
+  /// A process without cells: waits for the end of the run.
   void wait_for_end();
   void end();
 
@@ -55,7 +56,7 @@ class PartRun {
   void share_again(Domain& domain, Grid grid);
   void announce_start(const Program& program, const std::string& file, const std::vector<std::string>& arguments);
   /// See Supervisor.
-  std::string program_file(const std::string& file) { return part_.supervisor->program_file(file); }
+  std::string program_file(const std::string& file) { return process_.supervisor->program_file(file); }
   void announce_preset(std::uint32_t word);
   void status_changed() { network_->status_changed(); }
   [[nodiscard]] std::uint32_t other_status_words() const noexcept {
@@ -64,7 +65,7 @@ class PartRun {
   /// No cell here is live (also when there never was one).
   void tell_all_ended() { network_->all_ended(); }
   void tell_none_started();
-  /// Status and text of the failure elsewhere that stopped this part, if that is what happened.
+  /// Status and text of the failure elsewhere that stopped this process, if that is what happened.
   [[nodiscard]] std::optional<int> stopped_status() const noexcept { return stopped_status_; }
 
  private:
@@ -76,10 +77,10 @@ class PartRun {
   std::string describe_here();
 
   Machine::Impl& machine_;
-  const Part& part_;
+  const Process& process_;
   std::function<std::function<void()>(const StartNote&)> body_of_;
   std::shared_ptr<ModuleNetwork> network_;
-  std::unique_ptr<Attendant> attendant_;
+  std::unique_ptr<ProgressThread> progress_thread_;
 
   std::mutex mutex_;  // of all below; held while a note is dealt with
   std::condition_variable changed_;

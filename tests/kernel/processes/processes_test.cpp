@@ -10,25 +10,25 @@
 
 #include "aplib/aplib.hpp"
 #include "machines.hpp"
-#include "parts.hpp"
+#include "processes.hpp"
 
 namespace aplib {
 namespace {
 
 using testing_support::cell;
 using testing_support::me;
-using testing_support::Parts;
-using testing_support::PartsOutcome;
+using testing_support::Processes;
+using testing_support::ProcessesOutcome;
 
-void expect_well(const PartsOutcome& outcome) {
+void expect_well(const ProcessesOutcome& outcome) {
   EXPECT_EQ(outcome.status, 0);
   EXPECT_EQ(outcome.failure(), "");
   EXPECT_TRUE(outcome.over);
 }
 
-TEST(Parts, MessageCrosses) {
-  Parts parts({2, 1}, {1, 1});
-  expect_well(parts.run([] {
+TEST(Processes, MessageCrosses) {
+  Processes processes({2, 1}, {1, 1});
+  expect_well(processes.run([] {
     if (me() == 0) {
       send(cell(1), 42, {.type = 7});
       EXPECT_EQ(receive({.cell = cell(1)}).as<int>(), 43);
@@ -41,9 +41,9 @@ TEST(Parts, MessageCrosses) {
   }));
 }
 
-TEST(Parts, EveryCellTalksToEveryOtherOfAnySize) {
-  Parts parts({4, 3}, {5, 1, 6}, 2, {.delay_polls_max = 2, .piece_bytes_max = 5000});
-  expect_well(parts.run([] {
+TEST(Processes, EveryCellTalksToEveryOtherOfAnySize) {
+  Processes processes({4, 3}, {5, 1, 6}, 2, {.delay_polls_max = 2, .piece_bytes_max = 5000});
+  expect_well(processes.run([] {
     const std::uint32_t cells = this_machine::cell_count();
     const auto size_of = [](std::uint32_t from, std::uint32_t to) { return std::size_t{from} * 7001 * (to % 3) + to; };
     for (std::uint32_t to = 0; to < cells; ++to) {
@@ -58,10 +58,10 @@ TEST(Parts, EveryCellTalksToEveryOtherOfAnySize) {
   }));
 }
 
-TEST(Parts, OrderIsKeptPerSender) {
-  Parts parts({4, 1}, {2, 2}, 2, {.delay_polls_max = 3, .piece_bytes_max = 100, .hold_back_bytes = 64});
+TEST(Processes, OrderIsKeptPerSender) {
+  Processes processes({4, 1}, {2, 2}, 2, {.delay_polls_max = 3, .piece_bytes_max = 100, .hold_back_bytes = 64});
   constexpr std::uint32_t count = 3000;
-  expect_well(parts.run([] {
+  expect_well(processes.run([] {
     const std::uint32_t other = me() ^ 2U;
     for (std::uint32_t i = 0; i < count; ++i) {
       if (i % 50 == 0) {
@@ -80,9 +80,9 @@ TEST(Parts, OrderIsKeptPerSender) {
   }));
 }
 
-TEST(Parts, LargeOnesGoStraightIntoAWaitingBuffer) {
-  Parts parts({2, 1}, {1, 1}, 1, {.piece_bytes_max = 20'000});
-  expect_well(parts.run([] {
+TEST(Processes, LargeOnesGoStraightIntoAWaitingBuffer) {
+  Processes processes({2, 1}, {1, 1}, 1, {.piece_bytes_max = 20'000});
+  expect_well(processes.run([] {
     std::vector<std::uint64_t> data(100'000);
     for (int round = 0; round < 5; ++round) {
       if (me() == 0) {
@@ -101,8 +101,8 @@ TEST(Parts, LargeOnesGoStraightIntoAWaitingBuffer) {
 /// Sums of numbers whose order of addition shows.
 std::vector<std::uint64_t> sums_with(const CellMap& map, Grid grid, std::uint32_t threads) {
   std::array<std::uint64_t, 3> bits{};
-  Parts parts(grid, map, threads);
-  expect_well(parts.run([&] {
+  Processes processes(grid, map, threads);
+  expect_well(processes.run([&] {
     const double mine = 1.0 / (me() + 3.0) * (me() % 2 == 0 ? 1e10 : -1e-3);
     const std::array<double, 3> results{reduce_sum(mine), reduce_sum(mine, Scope::row),
                                         reduce_sum(mine, Scope::column)};
@@ -125,7 +125,7 @@ CellMap in_turns(std::uint32_t cells, std::uint32_t processes) {
   return CellMap::of(processes, process_of_cell);
 }
 
-TEST(Parts, SumsAreTheSameBitsOnAnyPlacement) {
+TEST(Processes, SumsAreTheSameBitsOnAnyPlacement) {
   const Grid grid{4, 3};
   const auto one = sums_on({12}, grid, 1);
   EXPECT_EQ(sums_on({6, 6}, grid, 2), one);
@@ -140,14 +140,14 @@ TEST(Parts, SumsAreTheSameBitsOnAnyPlacement) {
 }
 
 // 260 cells in turns: each process has as many pieces of the tree as cells.
-TEST(Parts, ManyPiecesOfTheTreeCross) {
+TEST(Processes, ManyPiecesOfTheTreeCross) {
   const Grid grid{20, 13};
   EXPECT_EQ(sums_with(in_turns(260, 3), grid, 2), sums_on({260}, grid, 2));
 }
 
-TEST(Parts, AProcessCarriesAnyCells) {
-  Parts parts({4, 2}, in_turns(8, 3), 2);
-  const PartsOutcome outcome = parts.run([] {
+TEST(Processes, AProcessCarriesAnyCells) {
+  Processes processes({4, 2}, in_turns(8, 3), 2);
+  const ProcessesOutcome outcome = processes.run([] {
     const std::uint32_t cells = this_machine::cell_count();
     EXPECT_EQ(this_cell::x() + this_cell::y() * 4, me());
     for (std::uint32_t to = 0; to < cells; ++to) send(cell(to), me() * 100 + to);
@@ -172,20 +172,20 @@ TEST(Parts, AProcessCarriesAnyCells) {
   EXPECT_EQ(outcome.reports[2].cell_status, (std::vector<int>{3, 6}));
 }
 
-TEST(Parts, ALostProcessIsNamedWithItsCells) {
-  Parts parts({3, 2}, in_turns(6, 2));
-  const PartsOutcome outcome = parts.run([&] {
-    if (me() == 0) parts.lose(1, "somebody pulled the plug");
+TEST(Processes, ALostProcessIsNamedWithItsCells) {
+  Processes processes({3, 2}, in_turns(6, 2));
+  const ProcessesOutcome outcome = processes.run([&] {
+    if (me() == 0) processes.lose(1, "somebody pulled the plug");
     static_cast<void>(receive());
   });
   EXPECT_EQ(outcome.failure(), "ws1 (cells 1, 3, 5) is lost: somebody pulled the plug; the machine stops");
 }
 
-TEST(Parts, CollectivesOfEveryKind) {
+TEST(Processes, CollectivesOfEveryKind) {
   for (const std::vector<std::uint32_t>& cells :
        std::vector<std::vector<std::uint32_t>>{{3, 3}, {1, 2, 3}, {2, 1, 1, 1, 1}}) {
-    Parts parts({3, 2}, cells, 2);
-    expect_well(parts.run([] {
+    Processes processes({3, 2}, cells, 2);
+    expect_well(processes.run([] {
       const auto n = static_cast<int>(this_machine::cell_count());
       const auto mine = static_cast<std::int32_t>(me());
       for (int round = 0; round < 10; ++round) {
@@ -213,9 +213,9 @@ TEST(Parts, CollectivesOfEveryKind) {
   }
 }
 
-TEST(Parts, DisagreementNamesBoth) {
-  Parts parts({2, 1}, {1, 1});
-  const PartsOutcome outcome = parts.run([] {
+TEST(Processes, DisagreementNamesBoth) {
+  Processes processes({2, 1}, {1, 1});
+  const ProcessesOutcome outcome = processes.run([] {
     if (me() == 0) {
       barrier();
     } else {
@@ -227,9 +227,9 @@ TEST(Parts, DisagreementNamesBoth) {
   EXPECT_NE(outcome.failure().find("sum of double"), std::string::npos) << outcome.failure();
 }
 
-TEST(Parts, StatusWordsPostedBeforeABarrierAreSeenAfterIt) {
-  Parts parts({5, 1}, {2, 1, 2}, 1);
-  expect_well(parts.run([] {
+TEST(Processes, StatusWordsPostedBeforeABarrierAreSeenAfterIt) {
+  Processes processes({5, 1}, {2, 1, 2}, 1);
+  expect_well(processes.run([] {
     for (int round = 1; round < 50; ++round) {
       status::post(me() == static_cast<std::uint32_t>(round) % 5 ? round : 0);
       barrier();
@@ -239,9 +239,9 @@ TEST(Parts, StatusWordsPostedBeforeABarrierAreSeenAfterIt) {
   }));
 }
 
-TEST(Parts, TheFailureOfOneEndsAll) {
-  Parts parts({4, 1}, {2, 2});
-  const PartsOutcome outcome = parts.run([] {
+TEST(Processes, TheFailureOfOneEndsAll) {
+  Processes processes({4, 1}, {2, 2});
+  const ProcessesOutcome outcome = processes.run([] {
     if (me() == 3) throw std::runtime_error("the disk is full");
     static_cast<void>(receive());
   });
@@ -251,9 +251,9 @@ TEST(Parts, TheFailureOfOneEndsAll) {
   EXPECT_NE(outcome.failure().find("the disk is full"), std::string::npos);
 }
 
-TEST(Parts, ReceiveFromACellThatHasEndedIsToldElsewhere) {
-  Parts parts({3, 1}, {1, 1, 1});
-  const PartsOutcome outcome = parts.run([] {
+TEST(Processes, ReceiveFromACellThatHasEndedIsToldElsewhere) {
+  Processes processes({3, 1}, {1, 1, 1});
+  const ProcessesOutcome outcome = processes.run([] {
     if (me() == 0) send(cell(1), 5);
     if (me() == 1) {
       EXPECT_EQ(receive({.cell = cell(0)}).as<int>(), 5);  // what was sent before the end comes before it
@@ -265,23 +265,23 @@ TEST(Parts, ReceiveFromACellThatHasEndedIsToldElsewhere) {
   EXPECT_NE(outcome.failure().find("cell 0 has ended"), std::string::npos) << outcome.failure();
 }
 
-TEST(Parts, DeadlockOverSeveralIsReported) {
-  Parts parts({4, 1}, {2, 2});
-  const PartsOutcome outcome = parts.run([] {
+TEST(Processes, DeadlockOverSeveralIsReported) {
+  Processes processes({4, 1}, {2, 2});
+  const ProcessesOutcome outcome = processes.run([] {
     send(cell(me() ^ 2U), 1);
     static_cast<void>(receive({.type = 5}));
   });
   EXPECT_EQ(outcome.status, static_cast<int>(ExitStatus::deadlock));
   ASSERT_EQ(outcome.failures.size(), 1U);
-  for (const char* part :
+  for (const char* process :
        {"deadlock", "on ws0:", "on ws1:", "cell 0 task 0: waits in receive", "cell 3 task 0", "type 5"})
-    EXPECT_NE(outcome.failure().find(part), std::string::npos) << part << "\n" << outcome.failure();
+    EXPECT_NE(outcome.failure().find(process), std::string::npos) << process << "\n" << outcome.failure();
 }
 
-TEST(Parts, NoDeadlockWhileSomeoneSleepsOrFramesAreSlow) {
+TEST(Processes, NoDeadlockWhileSomeoneSleepsOrFramesAreSlow) {
   using namespace std::chrono_literals;
-  Parts parts({3, 1}, {1, 1, 1}, 1, {.delay_time_max = 60ms});
-  expect_well(parts.run([] {
+  Processes processes({3, 1}, {1, 1, 1}, 1, {.delay_time_max = 60ms});
+  expect_well(processes.run([] {
     for (int round = 0; round < 3; ++round) {
       if (me() == 0) {
         this_task::sleep_for(50ms);
@@ -296,14 +296,14 @@ TEST(Parts, NoDeadlockWhileSomeoneSleepsOrFramesAreSlow) {
   }));
 }
 
-TEST(Parts, HostProgramStartsCellsEverywhereAndTalksToThem) {
-  Parts parts({2, 2}, {1, 3});
+TEST(Processes, HostProgramStartsCellsEverywhereAndTalksToThem) {
+  Processes processes({2, 2}, {1, 3});
   const auto program = [] {
     const int number = receive({.cell = this_machine::host_cell()}).as<int>();
     send(this_machine::host_cell(), number + static_cast<int>(me()));
     barrier();
   };
-  expect_well(parts.run_host(program, [&] {
+  expect_well(processes.run_host(program, [&] {
     this_machine::start_cells(program);
     for (std::uint32_t c = 0; c < 4; ++c) send(cell(c), 100);
     int sum = 0;
@@ -314,15 +314,15 @@ TEST(Parts, HostProgramStartsCellsEverywhereAndTalksToThem) {
   }));
 }
 
-TEST(Parts, HostProgramChoosesAnotherGrid) {
-  Parts parts({2, 2}, {1, 3});
+TEST(Processes, HostProgramChoosesAnotherGrid) {
+  Processes processes({2, 2}, {1, 3});
   std::atomic<int> ran{0};
   const auto program = [&] {
     EXPECT_EQ(this_machine::cell_count(), 8U);
     EXPECT_EQ(reduce_sum(1), 8);
     ++ran;
   };
-  expect_well(parts.run_host(program, [&] {
+  expect_well(processes.run_host(program, [&] {
     this_machine::configure({4, 2});
     this_machine::start_cells(program);
     this_machine::wait_cells();
@@ -331,17 +331,17 @@ TEST(Parts, HostProgramChoosesAnotherGrid) {
   EXPECT_EQ(ran.load(), 8);
 }
 
-TEST(Parts, HostProgramThatStartsNothingEndsTheRun) {
-  Parts parts({2, 1}, {1, 1});
-  const PartsOutcome outcome = parts.run_host([] {}, [] { return 3; });
+TEST(Processes, HostProgramThatStartsNothingEndsTheRun) {
+  Processes processes({2, 1}, {1, 1});
+  const ProcessesOutcome outcome = processes.run_host([] {}, [] { return 3; });
   EXPECT_EQ(outcome.failure(), "");
   EXPECT_EQ(outcome.reports[0].exit_status, 3);
 }
 
-TEST(Parts, HostProgramsEndEndsCellsThatOnlyWait) {
-  Parts parts({2, 1}, {1, 1});
+TEST(Processes, HostProgramsEndEndsCellsThatOnlyWait) {
+  Processes processes({2, 1}, {1, 1});
   const auto program = [] { static_cast<void>(receive()); };
-  const PartsOutcome outcome = parts.run_host(program, [&] {
+  const ProcessesOutcome outcome = processes.run_host(program, [&] {
     this_machine::start_cells(program);
     return 0;
   });
@@ -349,14 +349,14 @@ TEST(Parts, HostProgramsEndEndsCellsThatOnlyWait) {
   EXPECT_EQ(outcome.status, 0);
 }
 
-TEST(Parts, FurtherProgramIsStartedWhileOneRuns) {
-  Parts parts({2, 1}, {1, 1});
+TEST(Processes, FurtherProgramIsStartedWhileOneRuns) {
+  Processes processes({2, 1}, {1, 1});
   std::atomic<int> tasks{0};
   std::atomic<bool> asked{false};
-  expect_well(parts.run([&] {
+  expect_well(processes.run([&] {
     ++tasks;
     if (index(this_task::id()) == 0) {
-      if (!asked.exchange(true)) parts.start_program(9);
+      if (!asked.exchange(true)) processes.start_program(9);
       EXPECT_EQ(receive({.type = 4}).as<int>(), 9);
     } else {
       send(this_cell::id(), static_cast<int>(index(this_task::id())), {.type = 4});
@@ -365,16 +365,16 @@ TEST(Parts, FurtherProgramIsStartedWhileOneRuns) {
   EXPECT_EQ(tasks.load(), 4);
 }
 
-TEST(Parts, TasksAreListedWhileTheyRun) {
+TEST(Processes, TasksAreListedWhileTheyRun) {
   using namespace std::chrono_literals;
-  Parts parts({2, 1}, {1, 1});
+  Processes processes({2, 1}, {1, 1});
   std::string list;
-  expect_well(parts.run([&] {
+  expect_well(processes.run([&] {
     if (me() == 0) {
       std::atomic<bool> answered{false};
       std::thread asks([&] {
         do {
-          list = parts.ask_tasks();
+          list = processes.ask_tasks();
         } while (list.find("cell 1 task 0: waits in receive") == std::string::npos);  // it comes to that soon
         answered = true;
       });
@@ -389,16 +389,16 @@ TEST(Parts, TasksAreListedWhileTheyRun) {
   EXPECT_NE(list.find("ws0:"), std::string::npos) << list;
 }
 
-TEST(Parts, DeathOfAPartEndsTheOthers) {
+TEST(Processes, DeathOfAPartEndsTheOthers) {
   for (const std::size_t bytes : {std::size_t{8}, std::size_t{400'000}}) {
-    Parts parts({4, 1}, {2, 2}, 1, {.piece_bytes_max = 1000, .capacity_bytes = 4096});
+    Processes processes({4, 1}, {2, 2}, 1, {.piece_bytes_max = 1000, .capacity_bytes = 4096});
     std::atomic<bool> once{false};
-    const PartsOutcome outcome = parts.run([&] {
+    const ProcessesOutcome outcome = processes.run([&] {
       std::vector<std::byte> body(bytes);
       for (int i = 0;; ++i) {
         send(cell(me() ^ 2U), std::span<const std::byte>(body));
         receive_into(body, {.cell = cell(me() ^ 2U)});
-        if (me() == 0 && i == 3 && !once.exchange(true)) parts.lose(1, "its process was killed by signal 9");
+        if (me() == 0 && i == 3 && !once.exchange(true)) processes.lose(1, "its process was killed by signal 9");
       }
     });
     ASSERT_EQ(outcome.failures.size(), 1U);
@@ -407,12 +407,12 @@ TEST(Parts, DeathOfAPartEndsTheOthers) {
   }
 }
 
-TEST(Parts, ReceiverThatTakesNothingIsNamedAtTheLimit) {
-  Parts parts({2, 1}, {1, 1}, 1, {.capacity_bytes = 4096});
-  parts.options.set("send-limit", "1m");
-  parts.options.set("unread-limit", "1m");
-  parts.options.set("send-wait", "200ms");
-  const PartsOutcome outcome = parts.run([] {
+TEST(Processes, ReceiverThatTakesNothingIsNamedAtTheLimit) {
+  Processes processes({2, 1}, {1, 1}, 1, {.capacity_bytes = 4096});
+  processes.options.set("send-limit", "1m");
+  processes.options.set("unread-limit", "1m");
+  processes.options.set("send-wait", "200ms");
+  const ProcessesOutcome outcome = processes.run([] {
     if (me() == 0) {
       const std::vector<std::byte> body(1000);
       while (true) send(cell(1), std::span<const std::byte>(body));
@@ -425,11 +425,11 @@ TEST(Parts, ReceiverThatTakesNothingIsNamedAtTheLimit) {
   EXPECT_TRUE(text.find("send-limit") != std::string::npos || text.find("unread-limit") != std::string::npos) << text;
 }
 
-TEST(Parts, MessagesThatNobodyReceivesEndTheRunAtTheLimit) {
-  Parts parts({2, 1}, {1, 1});
-  parts.options.set("unread-limit", "1m");
-  parts.options.set("send-wait", "200ms");
-  const PartsOutcome outcome = parts.run([] {
+TEST(Processes, MessagesThatNobodyReceivesEndTheRunAtTheLimit) {
+  Processes processes({2, 1}, {1, 1});
+  processes.options.set("unread-limit", "1m");
+  processes.options.set("send-wait", "200ms");
+  const ProcessesOutcome outcome = processes.run([] {
     const std::vector<std::byte> body(1000);
     for (int i = 0; i < 4000 && me() == 0; ++i) send(cell(1), std::span<const std::byte>(body));
     static_cast<void>(receive({.type = 1}));
@@ -438,13 +438,13 @@ TEST(Parts, MessagesThatNobodyReceivesEndTheRunAtTheLimit) {
   EXPECT_NE(outcome.failure().find("unread-limit"), std::string::npos) << outcome.failure();
 }
 
-TEST(Parts, SlowReceiverLosesNothing) {
+TEST(Processes, SlowReceiverLosesNothing) {
   using namespace std::chrono_literals;
-  Parts parts({2, 1}, {1, 1}, 1, {.capacity_bytes = 4096});
-  parts.options.set("send-limit", "1m");
-  parts.options.set("unread-limit", "1m");
+  Processes processes({2, 1}, {1, 1}, 1, {.capacity_bytes = 4096});
+  processes.options.set("send-limit", "1m");
+  processes.options.set("unread-limit", "1m");
   constexpr int count = 5000;
-  expect_well(parts.run([] {
+  expect_well(processes.run([] {
     std::vector<int> body(300);
     for (int i = 0; i < count; ++i) {
       if (me() == 0) {

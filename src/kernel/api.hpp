@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The kernel's face: what front ends (the C++ API in api.cpp, CellOS in src/cellos/, an MPI one day) call. Each function takes the name
+// The kernel's API: what front ends (the C++ API in api.cpp, CellOS in src/cellos/, an MPI one day) call. Each function takes the name
 // of the call the user wrote, so that errors and deadlock reports speak the user's language. `call` must be a string literal.
 //
 // Call from: task, unless marked [any].
@@ -12,7 +12,7 @@
 
 #include "aplib/aplib.hpp"
 
-namespace aplib::face {
+namespace aplib::api {
 
 /// Separate matching spaces: a receive in one never sees a message of another.
 enum class Space : std::uint8_t {
@@ -44,7 +44,7 @@ void broadcast(const char* call, CellId root, std::span<std::byte> buffer, Scope
 
 /// State of the calling task that belongs to the front end (CellOS); made with the task (or at first use), destroyed with it. The kernel
 /// gives it its place and never looks inside.
-struct TaskFront {
+struct CellosState {
   Message message;  ///< last received by a pointer-returning call (CellOS: valid until the next receive)
   Envelope last{any_cell, any_task, any_type,
                 0};               ///< of the message last received in any way; source any_cell: none yet
@@ -53,7 +53,7 @@ struct TaskFront {
   void* exit_frame = nullptr;     ///< where exit() ends the task's program
   const void* program = nullptr;  ///< host program's task: what CellOS's ccreat starts
 };
-TaskFront& front();
+CellosState& cellos_state();
 
 /// Host program only: gives the status word `value` to every cell that has not posted one (a word posted meanwhile stays).
 void preset_status(const char* call, std::int32_t value);
@@ -84,4 +84,4 @@ bool has_host();
 /// As fail() but only a warning on stderr.
 void warn(const char* call, const std::string& text);
 
-}  // namespace aplib::face
+}  // namespace aplib::api

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kernel/attendant.hpp"
+#include "kernel/progress_thread.hpp"
 
 #include <signal.h>
 
@@ -8,7 +8,7 @@
 
 #include "base/os/futex.hpp"
 #include "kernel/module_network.hpp"
-#include "kernel/part.hpp"
+#include "kernel/process.hpp"
 
 namespace aplib {
 
@@ -21,7 +21,7 @@ constexpr std::uint32_t quiet_ticks = 20;  // asleep for so long: told to the ov
 
 }  // namespace
 
-Attendant::Attendant(Domain& domain, ModuleNetwork& network, Supervisor& supervisor)
+ProgressThread::ProgressThread(Domain& domain, ModuleNetwork& network, Supervisor& supervisor)
     : domain_(domain), network_(network), supervisor_(supervisor) {
   sigset_t all;
   sigset_t before;
@@ -32,40 +32,40 @@ Attendant::Attendant(Domain& domain, ModuleNetwork& network, Supervisor& supervi
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-Attendant::~Attendant() {
+ProgressThread::~ProgressThread() {
   closing_.store(true, std::memory_order_seq_cst);
   tick_.store(1, std::memory_order_release);
   os::futex_wake(tick_);
-  network_.attendant_dozes.store(0, std::memory_order_release);
-  os::futex_wake(network_.attendant_dozes);
-  network_.attendant_asleep.store(0, std::memory_order_release);
-  os::futex_wake(network_.attendant_asleep);
+  network_.progress_dozes.store(0, std::memory_order_release);
+  os::futex_wake(network_.progress_dozes);
+  network_.progress_asleep.store(0, std::memory_order_release);
+  os::futex_wake(network_.progress_asleep);
   network_.wake();
   thread_.join();
 }
 
-void Attendant::sleep_until_stirred(std::uint64_t quiet_word) {
-  network_.attendant_asleep.store(1, std::memory_order_seq_cst);
+void ProgressThread::sleep_until_stirred(std::uint64_t quiet_word) {
+  network_.progress_asleep.store(1, std::memory_order_seq_cst);
   std::atomic_thread_fence(std::memory_order_seq_cst);  // own word before the looks; pairs with stirred()
   const bool nothing_new = domain_.sleepers.load(std::memory_order_acquire) == quiet_word && network_.someone_waits() &&
                            !closing_.load(std::memory_order_acquire);
-  while (nothing_new && network_.attendant_asleep.load(std::memory_order_acquire) == 1)
-    os::futex_wait(network_.attendant_asleep, 1, std::nullopt);
-  network_.attendant_asleep.store(0, std::memory_order_relaxed);  // relaxed: a waker in between wakes nobody
+  while (nothing_new && network_.progress_asleep.load(std::memory_order_acquire) == 1)
+    os::futex_wait(network_.progress_asleep, 1, std::nullopt);
+  network_.progress_asleep.store(0, std::memory_order_relaxed);  // relaxed: a waker in between wakes nobody
 }
 
 /// Who leaves a frame behind ends a long pause, or, as it is told of the pause too late, nearly always.
-void Attendant::pause(std::chrono::milliseconds time) {
+void ProgressThread::pause(std::chrono::milliseconds time) {
   if (time == tick_time) {
     os::futex_wait(tick_, 0, time);
     return;
   }
-  network_.attendant_dozes.store(1, std::memory_order_seq_cst);
-  if (!closing_.load(std::memory_order_seq_cst)) os::futex_wait(network_.attendant_dozes, 1, time);
-  network_.attendant_dozes.store(0, std::memory_order_relaxed);  // relaxed: a waker in between wakes nobody
+  network_.progress_dozes.store(1, std::memory_order_seq_cst);
+  if (!closing_.load(std::memory_order_seq_cst)) os::futex_wait(network_.progress_dozes, 1, time);
+  network_.progress_dozes.store(0, std::memory_order_relaxed);  // relaxed: a waker in between wakes nobody
 }
 
-void Attendant::run() {
+void ProgressThread::run() {
   std::uint64_t quiet_word = 0;
   auto time = tick_time;
   std::uint32_t ticks = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kernel/part_run.hpp"
+#include "kernel/process_run.hpp"
 
 #include <fmt/format.h>
 
@@ -11,6 +11,7 @@
 #include "base/program_context.hpp"
 #include "kernel/deadlock.hpp"
 #include "kernel/loaded_run.hpp"
+#include "kernel/process.hpp"
 
 namespace aplib {
 
@@ -21,53 +22,53 @@ constexpr auto inspection_time = std::chrono::milliseconds(500);  // who compute
 }  // namespace
 
 /// A look at the tasks of every processor, by the processors themselves.
-struct PartRun::Inspection {
+struct ProcessRun::Inspection {
   std::mutex mutex;
   std::condition_variable answered;
   std::vector<std::string> texts;
   std::size_t count = 0;
 };
 
-PartRun::PartRun(Machine::Impl& machine, const Part& part,
-                 std::function<std::function<void()>(const StartNote&)> body_of)
-    : machine_(machine), part_(part), body_of_(std::move(body_of)) {}
+ProcessRun::ProcessRun(Machine::Impl& machine, const Process& process,
+                       std::function<std::function<void()>(const StartNote&)> body_of)
+    : machine_(machine), process_(process), body_of_(std::move(body_of)) {}
 
-PartRun::~PartRun() = default;
+ProcessRun::~ProcessRun() = default;
 
-void PartRun::set_up(Domain& domain, const StartNote* start) {
-  domain.process = part_.self;
-  domain.cell_map = start != nullptr ? start->cells : part_.cells;
+void ProcessRun::set_up(Domain& domain, const StartNote* start) {
+  domain.process = process_.self;
+  domain.cell_map = start != nullptr ? start->cells : process_.cells;
   domain.report = [this, &domain](const std::string& text) {
     ByteWriter note = begin_note(NoteKind::failed);
     note.number(static_cast<std::uint32_t>(domain.failure.status));
     note.text(text);
-    part_.supervisor->send_note(note.bytes());
+    process_.supervisor->send_note(note.bytes());
   };
 }
 
-void PartRun::attach(Domain& domain) {
+void ProcessRun::attach(Domain& domain) {
   domain.processors.push_back(std::make_unique<Processor>(domain, static_cast<std::uint32_t>(domain.processors.size()),
                                                           ProcessorRole::network));
   domain.network_index = static_cast<std::uint32_t>(domain.processors.size()) - 1;
-  network_ = std::make_shared<ModuleNetwork>(domain, part_);
+  network_ = std::make_shared<ModuleNetwork>(domain, process_);
   machine_.receiver = network_;
   domain.network = network_.get();
   domain.os.raise_alarm = [](void* network) { static_cast<ModuleNetwork*>(network)->wake(); };
   domain.os.alarm_context = network_.get();
 }
 
-void PartRun::begin(std::uint64_t starts) {
+void ProcessRun::begin(std::uint64_t starts) {
   network_->starts.store(starts, std::memory_order_relaxed);  // relaxed: before notes are dealt with
   // Threads made here are the machine's, also when a loaded host program starts its cells: its own would belong to it.
   ProgramContext* const starter = std::exchange(current_program_context, nullptr);
   network_->begin();
   if (machine_.domain->live_cells.load(std::memory_order_relaxed) == 0) network_->all_ended();  // relaxed: the same
-  attendant_ = std::make_unique<Attendant>(*machine_.domain, *network_, *part_.supervisor);
+  progress_thread_ = std::make_unique<ProgressThread>(*machine_.domain, *network_, *process_.supervisor);
   current_program_context = starter;
   network_->status_changed();  // the host program may have given words before
 }
 
-void PartRun::open() {
+void ProcessRun::open() {
   const std::lock_guard lock(mutex_);
   stage_ = Stage::open;
   if (stopped_status_) stop(*stopped_status_);
@@ -75,7 +76,7 @@ void PartRun::open() {
   for (const auto& note : held) handle(note);
 }
 
-std::optional<StartNote> PartRun::wait_for_start() {
+std::optional<StartNote> ProcessRun::wait_for_start() {
   std::unique_lock lock(mutex_);
   stage_ = Stage::waits_for_start;
   const std::vector<std::vector<std::byte>> held = std::exchange(held_, {});
@@ -86,26 +87,26 @@ std::optional<StartNote> PartRun::wait_for_start() {
   return first_start_;
 }
 
-void PartRun::wait_for_end() {
+void ProcessRun::wait_for_end() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return over_ || stopped_status_; });
 }
 
-void PartRun::end() {
+void ProcessRun::end() {
   {
     const std::lock_guard lock(mutex_);
     stage_ = Stage::ended;
   }
-  attendant_.reset();
+  progress_thread_.reset();
   if (network_ != nullptr) network_->end();
 }
 
-void PartRun::receive(std::span<const std::byte> note) {
+void ProcessRun::receive(std::span<const std::byte> note) {
   const std::lock_guard lock(mutex_);
   handle(note);
 }
 
-void PartRun::handle(std::span<const std::byte> bytes) {
+void ProcessRun::handle(std::span<const std::byte> bytes) {
   ByteReader in(bytes);
   const auto kind = static_cast<NoteKind>(in.number<std::uint8_t>());
   if (stage_ == Stage::ended) return;
@@ -130,7 +131,7 @@ void PartRun::handle(std::span<const std::byte> bytes) {
       return;
     case NoteKind::start: {
       const StartNote note = StartNote::read(in);
-      if (!in.ended() || note.cells.processes() != part_.processes()) return;
+      if (!in.ended() || note.cells.processes() != process_.processes()) return;
       if (first) {
         first_start_ = note;
         changed_.notify_all();
@@ -163,7 +164,7 @@ void PartRun::handle(std::span<const std::byte> bytes) {
       ByteWriter out = begin_note(NoteKind::description);
       out.number(in.number<std::uint64_t>());
       out.text(describe_here());
-      part_.supervisor->send_note(out.bytes());
+      process_.supervisor->send_note(out.bytes());
       return;
     }
     default:
@@ -171,7 +172,7 @@ void PartRun::handle(std::span<const std::byte> bytes) {
   }
 }
 
-void PartRun::stop(int status) {
+void ProcessRun::stop(int status) {
   stopped_status_ = status;
   // acquire: the domain's making. While its processors are made there is nothing to stop yet: open() comes back to it.
   if (Domain* domain = machine_.stoppable.load(std::memory_order_acquire)) {
@@ -182,7 +183,7 @@ void PartRun::stop(int status) {
   changed_.notify_all();
 }
 
-void PartRun::start(const StartNote& note) {
+void ProcessRun::start(const StartNote& note) {
   Domain& domain = *machine_.domain;
   try {
     auto program = std::make_unique<Program>(Program{body_of_(note), note.task, machine_.options.program_stack_bytes});
@@ -192,14 +193,15 @@ void PartRun::start(const StartNote& note) {
     domain.live_cells.fetch_add(domain.local_count(), std::memory_order_acq_rel);  // acq_rel: against the last to end
     network_->start_program(domain.keep(std::move(program)));
   } catch (const Error& error) {
-    domain.fail(static_cast<int>(ExitStatus::program_failed),
-                fmt::format("cannot start '{}' on {}: {}", note.file, domain.cell_map.text(part_.self), error.what()));
+    domain.fail(
+        static_cast<int>(ExitStatus::program_failed),
+        fmt::format("cannot start '{}' on {}: {}", note.file, domain.cell_map.text(process_.self), error.what()));
     return;
   }
   if (domain.local_count() == 0) network_->all_ended();
 }
 
-void PartRun::answer_probe(std::uint64_t round) {
+void ProcessRun::answer_probe(std::uint64_t round) {
   ByteWriter out = begin_note(NoteKind::still);
   out.number(round);
   const bool quiet =
@@ -207,10 +209,10 @@ void PartRun::answer_probe(std::uint64_t round) {
       network_->is_quiet(machine_.domain->sleepers.load(std::memory_order_acquire));  // acquire: as in all_asleep()
   out.number(static_cast<std::uint8_t>(quiet ? 1 : 0));
   (network_ != nullptr ? network_->counts() : QuietNote{}).write(out);
-  part_.supervisor->send_note(out.bytes());
+  process_.supervisor->send_note(out.bytes());
 }
 
-std::string PartRun::describe_here() {
+std::string ProcessRun::describe_here() {
   if (stage_ != Stage::open || network_ == nullptr) return "\n  no program runs on its cells yet";
   Domain& domain = *machine_.domain;
   const std::size_t threads = domain.thread_count();
@@ -239,13 +241,13 @@ std::string PartRun::describe_here() {
   return text;
 }
 
-void PartRun::share_again(Domain& domain, Grid grid) {
-  if (grid.count() == domain.cell_map.cells() || part_.cells.cells() == 0) return;
-  domain.cell_map = part_.cells.shared_again(grid.count());
+void ProcessRun::share_again(Domain& domain, Grid grid) {
+  if (grid.count() == domain.cell_map.cells() || process_.cells.cells() == 0) return;
+  domain.cell_map = process_.cells.shared_again(grid.count());
 }
 
-void PartRun::announce_start(const Program& program, const std::string& file,
-                             const std::vector<std::string>& arguments) {
+void ProcessRun::announce_start(const Program& program, const std::string& file,
+                                const std::vector<std::string>& arguments) {
   const Domain& domain = *machine_.domain;
   StartNote start;
   start.grid = domain.grid;
@@ -257,20 +259,20 @@ void PartRun::announce_start(const Program& program, const std::string& file,
   start.write(note);
   const std::lock_guard lock(network_->starts_mutex);
   network_->starts.fetch_add(1, std::memory_order_relaxed);  // relaxed: under the mutex
-  part_.supervisor->send_note(note.bytes());
+  process_.supervisor->send_note(note.bytes());
 }
 
-void PartRun::announce_preset(std::uint32_t word) {
+void ProcessRun::announce_preset(std::uint32_t word) {
   ByteWriter note = begin_note(NoteKind::preset);
   note.number(word);
-  part_.supervisor->send_note(note.bytes());
+  process_.supervisor->send_note(note.bytes());
   if (network_ != nullptr) network_->status_changed();
 }
 
-void PartRun::tell_none_started() {
+void ProcessRun::tell_none_started() {
   ByteWriter note = begin_note(NoteKind::all_ended);
   note.number(std::uint64_t{0});
-  part_.supervisor->send_note(note.bytes());
+  process_.supervisor->send_note(note.bytes());
 }
 
 void preset_status_words(Domain& domain, std::uint32_t value) {
@@ -279,6 +281,97 @@ void preset_status_words(Domain& domain, std::uint32_t value) {
     std::uint64_t seen = word.load(std::memory_order_relaxed);  // relaxed: a word on its own
     while ((seen >> 32) == 0 && !word.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
     }
+  }
+}
+
+// ---------------------------------------------------------------- a run
+
+namespace {
+
+/// The machine is this process for as long as it lives; notes find it.
+class ProcessScope {
+ public:
+  ProcessScope(Machine::Impl& machine, ProcessRun& run) : machine_(machine) {
+    const std::lock_guard lock(machine.notes_mutex);
+    machine.process = &run;
+    for (const auto& note : std::exchange(machine.early_notes, {})) run.receive(note);
+  }
+  ~ProcessScope() {
+    const std::lock_guard lock(machine_.notes_mutex);
+    machine_.process = nullptr;
+  }
+  ProcessScope(const ProcessScope&) = delete;
+  ProcessScope& operator=(const ProcessScope&) = delete;
+
+ private:
+  Machine::Impl& machine_;
+};
+
+/// A process whose machine has a host program elsewhere.
+Report wait_and_run(Machine::Impl& impl, ProcessRun& run,
+                    const std::function<std::function<void()>(const StartNote&)>& body_of, std::size_t stack_bytes) {
+  Report report;
+  report.exit_status = static_cast<int>(ExitStatus::program_failed);
+  if (!run.ready()) return report;
+  run.tell_none_started();
+  const std::optional<StartNote> start = run.wait_for_start();
+  if (!start) {
+    report.exit_status = run.stopped_status().value_or(0);
+    return report;
+  }
+  impl.options.cells = start->grid;
+  return impl.run_cells(Program{body_of(*start), start->task, stack_bytes}, &*start);
+}
+
+}  // namespace
+
+Report run_process(Machine& machine, const ProgramRun& run, OutputSink& output, const Process& process) {
+  Machine::Impl& impl = MachineAccess::impl(machine);
+  impl.loaded = std::make_unique<LoadedRun>(impl, run, output);
+  LoadedRun& loaded = *impl.loaded;
+  const std::shared_ptr<const loader::Program> program = loaded.load(run.file);
+  const ProgramStart start = choose_start(*program, run);
+  output.begin(start.is_host && process.self == 0);
+  const auto body_of = [&](const StartNote& note) {
+    const std::shared_ptr<const loader::Program> file = loaded.load(process.supervisor->program_file(note.file));
+    return loaded.cell_body(file, loader::Entry::choose(*file, loader::Entry::Role::cell), note.arguments);
+  };
+  ProcessRun part_run(impl, process, body_of);
+  Report report;
+  {
+    const ProcessScope scope(impl, part_run);
+    impl.program_stack_bytes = impl.options.program_stack_bytes;
+    if (!start.is_host) {
+      report = machine.run(loaded.cell_body(program, start.entry, run.arguments));
+    } else if (process.self != 0) {
+      report = wait_and_run(impl, part_run, body_of, impl.options.program_stack_bytes);
+    } else {
+      impl.program_stack_bytes = 0;
+      report = machine.run_host(loaded.host_body(program, start.entry));
+    }
+    impl.program_stack_bytes = 0;
+  }
+  loaded.finish(impl);
+  return report;
+}
+
+Report run_process(Machine& machine, std::function<void()> cell_program, const Process& process, bool with_host,
+                   std::function<int()> host_program) {
+  Machine::Impl& impl = MachineAccess::impl(machine);
+  const auto body_of = [&](const StartNote&) { return cell_program; };
+  ProcessRun run(impl, process, body_of);
+  const ProcessScope scope(impl, run);
+  if (!with_host) return machine.run(cell_program);
+  return process.self == 0 ? machine.run_host(std::move(host_program)) : wait_and_run(impl, run, body_of, 0);
+}
+
+void receive_note(Machine& machine, std::span<const std::byte> note) {
+  Machine::Impl& impl = MachineAccess::impl(machine);
+  const std::lock_guard lock(impl.notes_mutex);
+  if (impl.process != nullptr) {
+    impl.process->receive(note);
+  } else {
+    impl.early_notes.emplace_back(note.begin(), note.end());
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A machine of several processes inside one: each part is a Machine on a thread of its own, frames go by the loop module, notes by a queue to an overseer.
+// A machine of several processes inside one: each process is a Machine on a thread of its own, frames go by the loop module, notes by a queue to an overseer.
 #pragma once
 
 #include <algorithm>
@@ -17,41 +17,42 @@
 #include "comm/loop/loop_net.hpp"
 #include "kernel/notes.hpp"
 #include "kernel/overseer.hpp"
-#include "kernel/part.hpp"
+#include "kernel/process.hpp"
 
 namespace aplib::testing_support {
 
-/// How a run of several parts ended.
-struct PartsOutcome {
-  std::vector<Report> reports;        ///< By part.
+/// How a run of several processes ended.
+struct ProcessesOutcome {
+  std::vector<Report> reports;        ///< By process.
   std::vector<std::string> failures;  ///< What the overseer has told: at most one.
-  int status = 0;                     ///< Of that failure; else the first part's that is not 0.
+  int status = 0;                     ///< Of that failure; else the first process's that is not 0.
   bool over = false;
   [[nodiscard]] std::string failure() const { return failures.empty() ? std::string() : failures.front(); }
 };
 
-class Parts {
+class Processes {
  public:
-  /// Part p carries cells[p] cells.
-  Parts(Grid grid, const std::vector<std::uint32_t>& cells, std::uint32_t threads = 1,
-        const comm::LoopFaults& faults = {}, std::uint64_t seed = 1)
-      : Parts(grid, CellMap::consecutive(cells), threads, faults, seed) {}
+  /// Process p carries cells[p] cells.
+  Processes(Grid grid, const std::vector<std::uint32_t>& cells, std::uint32_t threads = 1,
+            const comm::LoopFaults& faults = {}, std::uint64_t seed = 1)
+      : Processes(grid, CellMap::consecutive(cells), threads, faults, seed) {}
   /// `map` says who carries what.
-  Parts(Grid grid, CellMap map, std::uint32_t threads = 1, const comm::LoopFaults& faults = {}, std::uint64_t seed = 1)
+  Processes(Grid grid, CellMap map, std::uint32_t threads = 1, const comm::LoopFaults& faults = {},
+            std::uint64_t seed = 1)
       : net(map.processes(), faults, seed), cells_(std::move(map)) {
     options.cells = grid;
     options.threads = threads;
     options.bind = false;
   }
 
-  PartsOutcome run(const std::function<void()>& program) { return run(program, false, {}); }
-  PartsOutcome run_host(const std::function<void()>& program, const std::function<int()>& host) {
+  ProcessesOutcome run(const std::function<void()>& program) { return run(program, false, {}); }
+  ProcessesOutcome run_host(const std::function<void()>& program, const std::function<int()>& host) {
     return run(program, true, host);
   }
 
   comm::LoopNet net;
   Options options;
-  /// Other modules than the net's, one for each part, before run().
+  /// Other modules than the net's, one for each process, before run().
   std::vector<std::unique_ptr<comm::Module>> modules;
   /// Called in the overseer's thread when all are ready, before anything runs.
   std::function<void()> on_go;
@@ -73,16 +74,16 @@ class Parts {
     come.wait(lock, [&] { return there; });
     return answer;
   }
-  /// Any thread: as if the part's process had died.
-  void lose(std::uint32_t part, const std::string& why) {
-    net.kill(part);
-    post([this, part, why] {
-      overseer_->lost(part, why);
+  /// Any thread: as if the process's process had died.
+  void lose(std::uint32_t process, const std::string& why) {
+    net.kill(process);
+    post([this, process, why] {
+      overseer_->lost(process, why);
       // A real one would be gone; this one's threads must end.
       ByteWriter stop = begin_note(NoteKind::stop);
       stop.number(std::uint32_t{0});
       stop.text("");
-      receive_note(*machines_[part], stop.bytes());
+      receive_note(*machines_[process], stop.bytes());
     });
   }
   void start_program(std::uint32_t task) {
@@ -92,16 +93,16 @@ class Parts {
  private:
   class Way final : public Supervisor {
    public:
-    Way(Parts& parts, std::uint32_t self) : parts_(parts), self_(self) {}
-    bool ready() override { return parts_.wait_until_all_ready(); }
+    Way(Processes& processes, std::uint32_t self) : processes_(processes), self_(self) {}
+    bool ready() override { return processes_.wait_until_all_ready(); }
     void send_note(std::span<const std::byte> note) override {
-      parts_.post([this, bytes = std::vector<std::byte>(note.begin(), note.end())] {
-        parts_.overseer_->receive(self_, bytes);
+      processes_.post([this, bytes = std::vector<std::byte>(note.begin(), note.end())] {
+        processes_.overseer_->receive(self_, bytes);
       });
     }
 
    private:
-    Parts& parts_;
+    Processes& processes_;
     std::uint32_t self_;
   };
 
@@ -121,27 +122,28 @@ class Parts {
     return true;
   }
 
-  PartsOutcome run(const std::function<void()>& program, bool with_host, const std::function<int()>& host) {
+  ProcessesOutcome run(const std::function<void()>& program, bool with_host, const std::function<int()>& host) {
     const auto count = cells_.processes();
-    PartsOutcome outcome;
+    ProcessesOutcome outcome;
     std::vector<std::string> names;
     std::vector<std::unique_ptr<comm::Module>> used_modules = std::move(modules);
     const bool by_net = used_modules.empty();
     std::vector<std::unique_ptr<Way>> ways;
     std::vector<std::unique_ptr<Machine>>& machines = machines_;
     machines.clear();
-    std::vector<Part> parts(count);
+    std::vector<Process> processes(count);
     for (std::uint32_t p = 0; p < count; ++p) {
       names.push_back("ws" + std::to_string(p));
       if (by_net) used_modules.push_back(net.module(p));
       ways.push_back(std::make_unique<Way>(*this, p));
       machines.push_back(std::make_unique<Machine>(options));
     }
-    for (std::uint32_t p = 0; p < count; ++p) parts[p] = Part{p, cells_, names, used_modules[p].get(), ways[p].get()};
+    for (std::uint32_t p = 0; p < count; ++p)
+      processes[p] = Process{p, cells_, names, used_modules[p].get(), ways[p].get()};
     overseer_ = std::make_unique<Overseer>(
         names, cells_, options.deadlock_report,
         OverseerActions{
-            .send = [&](std::uint32_t part, std::vector<std::byte> note) { receive_note(*machines[part], note); },
+            .send = [&](std::uint32_t process, std::vector<std::byte> note) { receive_note(*machines[process], note); },
             .failed =
                 [&](int status, const std::string& text) {
                   outcome.failures.push_back(text);
@@ -164,7 +166,8 @@ class Parts {
     outcome.reports.resize(count);
     std::vector<std::thread> threads;
     for (std::uint32_t p = 0; p < count; ++p) {
-      threads.emplace_back([&, p] { outcome.reports[p] = run_part(*machines[p], program, parts[p], with_host, host); });
+      threads.emplace_back(
+          [&, p] { outcome.reports[p] = run_process(*machines[p], program, processes[p], with_host, host); });
     }
     for (std::thread& thread : threads) thread.join();
     {
