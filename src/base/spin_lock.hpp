@@ -10,6 +10,23 @@
 
 namespace aplib {
 
+/// Between two looks at what another thread is about to change: pause(). It gives the core away now and then, for the other
+/// thread may have lost its own and wait for ours.
+class SpinWait {
+ public:
+  void pause() noexcept {
+    if (++spins_ % spins_per_yield == 0) {
+      std::this_thread::yield();
+    } else {
+      cpu_relax();
+    }
+  }
+
+ private:
+  static constexpr std::uint32_t spins_per_yield = 128;  // 2 to 5 us
+  std::uint32_t spins_ = 0;
+};
+
 /// Meets the standard's Lockable. Thread safety: any thread.
 class SpinLock {
  public:
@@ -17,18 +34,11 @@ class SpinLock {
     return !held_.load(std::memory_order_relaxed) && !held_.exchange(true, std::memory_order_acquire);
   }
   void lock() noexcept {
-    for (std::uint32_t spins = 0; !try_lock(); ++spins) {
-      if (spins < spins_before_yield) {
-        cpu_relax();
-      } else {
-        std::this_thread::yield();  // who holds it may wait for this core
-      }
-    }
+    for (SpinWait spin; !try_lock();) spin.pause();
   }
   void unlock() noexcept { held_.store(false, std::memory_order_release); }
 
  private:
-  static constexpr std::uint32_t spins_before_yield = 100;
   std::atomic<bool> held_{false};
 };
 

@@ -13,9 +13,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <thread>
 
-#include "arch/cpu.hpp"
+#include "base/spin_lock.hpp"
 
 namespace aplib {
 
@@ -50,8 +49,8 @@ class Transfer {
 
  private:
   bool claim() noexcept {
-    return claimed_.fetch_add(1, std::memory_order_relaxed) < chunk_count_;
-  }  // relaxed: only a ticket
+    return claimed_.fetch_add(1, std::memory_order_relaxed) < chunk_count_;  // relaxed: only a ticket
+  }
 
   void copy(std::uint32_t chunk) noexcept {
     const std::size_t start = std::size_t{chunk} * chunk_bytes_;
@@ -59,9 +58,9 @@ class Transfer {
     finished_.fetch_add(1, std::memory_order_release);  // invariant (2)
   }
 
+  // At most one chunk's copy away, unless the other side has lost its core. Acquire: invariant (2).
   void wait(std::uint32_t count) const noexcept {
-    while (finished_.load(std::memory_order_acquire) < count)
-      cpu_relax();  // invariant (2); at most one chunk's copy away
+    for (SpinWait spin; finished_.load(std::memory_order_acquire) < count;) spin.pause();
   }
 
   char* to_;

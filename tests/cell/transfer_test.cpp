@@ -3,6 +3,8 @@
 #include "cell/transfer.hpp"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <time.h>
 
 #include <atomic>
 #include <cstring>
@@ -74,6 +76,49 @@ TEST(Transfer, TheNextMessageInTheSamePlaceIsUntouchedByTheLastSender) {
   first.join();
   second.join();
   EXPECT_EQ(wrong.load(), 0);
+}
+
+// A side that waits for a core that it itself occupies would wait for the end of its time slice, some milliseconds each time.
+TEST(Transfer, TwoSidesOnOneCoreDoNotWaitForEachOthersTimeSlices) {
+  constexpr std::size_t bytes = 40'000;
+  constexpr int rounds = 300;
+  const std::vector<char> from = pattern(bytes);
+  std::vector<char> to(bytes);
+  Transfer<> transfer;
+  std::atomic<int> turn{0};
+  const int core = sched_getcpu();
+  const auto on_one_core = [core] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<std::size_t>(core), &one);
+    static_cast<void>(sched_setaffinity(0, sizeof one, &one));
+  };
+  const auto cpu_seconds = [] {
+    timespec time{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+  };
+  const double start = cpu_seconds();
+  std::thread sender([&] {
+    on_one_core();
+    for (int round = 0; round < rounds; ++round) {
+      while (turn.load(std::memory_order_acquire) != 2 * round) std::this_thread::yield();
+      transfer.begin(to.data(), from.data(), bytes);
+      turn.store(2 * round + 1, std::memory_order_release);
+      transfer.copy_from_front();
+    }
+  });
+  std::thread receiver([&] {
+    on_one_core();
+    for (int round = 0; round < rounds; ++round) {
+      while (turn.load(std::memory_order_acquire) != 2 * round + 1) std::this_thread::yield();
+      transfer.copy_from_back();
+      turn.store(2 * round + 2, std::memory_order_release);
+    }
+  });
+  sender.join();
+  receiver.join();
+  EXPECT_LT(cpu_seconds() - start, testing_support::sanitized ? 3.0 : 0.3) << "for " << rounds << " messages";
 }
 
 // The same under the deterministic scheduler: two senders by turns, one receiver, one place.
