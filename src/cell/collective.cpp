@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <iterator>
+
 namespace aplib {
 
 namespace {
@@ -21,6 +23,7 @@ const char* name_of(NumberType type) noexcept {
 
 const char* name_of(ReduceOp op) noexcept {
   constexpr const char* names[] = {"sum", "max", "min", "or", "and", "xor"};
+  static_assert(std::size(names) == static_cast<std::size_t>(last_reduce_op) + 1);
   return names[static_cast<std::size_t>(op)];
 }
 

@@ -29,7 +29,7 @@
 namespace aplib {
 
 /// What one cell asks of a collective: all cells of the group must ask the same (but the value and `stat`).
-enum class CollectiveKind : std::uint8_t { barrier, reduce, broadcast };
+enum class CollectiveKind : std::uint8_t { barrier, reduce, broadcast, last = broadcast };
 
 struct CollectiveCall {
   const char* call = "";  ///< As the user wrote it.

@@ -15,8 +15,6 @@ namespace aplib {
 
 namespace {
 
-constexpr std::uint32_t level_max = 20;  // of the tree: more cells than any machine has
-
 [[noreturn]] void nonsense(const char* what) {
   throw Error(Errc::failed, fmt::format("a frame of a collective makes no sense: {}", what));
 }
@@ -132,6 +130,7 @@ void Exchange::receive(std::span<const std::byte> frame) {
   Head head{};
   if (frame.size() < sizeof head) nonsense("it is too short");
   std::memcpy(&head, frame.data(), sizeof head);
+  check(head, frame.subspan(sizeof head));
   const std::lock_guard lock(mutex_);
   Episode& episode = episodes_[head.episode & 1U];
   if (head.episode != episode.number) nonsense("it is not of this time");  // invariant (1)
@@ -142,21 +141,37 @@ void Exchange::receive(std::span<const std::byte> frame) {
   if (episode.begun) advance(episode);
 }
 
+// All that can be said of a frame without knowing what was called here. What follows relies on it.
+void Exchange::check(const Head& head, std::span<const std::byte> rest) const {
+  if (head.kind > static_cast<std::uint8_t>(CollectiveKind::last) ||
+      head.op > static_cast<std::uint8_t>(last_reduce_op) || head.type > static_cast<std::uint8_t>(NumberType::last))
+    nonsense("what it says was called");
+  if (head.call[call_text_max - 1] != '\0') nonsense("the name of what was called");
+  const std::size_t fixed_bytes = head.parts * sizeof(WirePart) + head.statuses * sizeof(Status);
+  if (rest.size() < fixed_bytes || (rest.size() > fixed_bytes && head.has_payload == 0)) nonsense("its length");
+  if (head.has_payload != 0 && head.kind != static_cast<std::uint8_t>(CollectiveKind::broadcast))
+    nonsense("bytes of a broadcast without one");
+  for (std::uint32_t i = 0; i < head.parts; ++i) {
+    WirePart wire{};
+    std::memcpy(&wire, rest.data() + i * sizeof wire, sizeof wire);
+    if (wire.first >= group_.count || !Fold::is_node(wire.first, wire.level) || wire.place >= processes_.size() ||
+        wire.place == place_)
+      nonsense("a part of it");
+  }
+}
+
 void Exchange::merge(Episode& episode, std::span<const std::byte> frame) {
   Head head{};
   std::memcpy(&head, frame.data(), sizeof head);
   std::span<const std::byte> rest = frame.subspan(sizeof head);
-  if (rest.size() < head.parts * sizeof(WirePart) + head.statuses * sizeof(Status)) nonsense("its length");
   if (head.disagree != 0) episode.disagree = true;
   if (head.signature != episode.call.signature()) {
     episode.disagree = true;
     if (episode.mismatch.empty()) {
-      head.call[call_text_max - 1] = '\0';
       CollectiveCall other;
       other.call = head.call;
-      other.kind = static_cast<CollectiveKind>(std::min<std::uint8_t>(head.kind, 2));
-      other.combine = {static_cast<ReduceOp>(std::min<std::uint8_t>(head.op, 5)),
-                       static_cast<NumberType>(std::min<std::uint8_t>(head.type, 2)), head.located != 0};
+      other.kind = static_cast<CollectiveKind>(head.kind);
+      other.combine = {static_cast<ReduceOp>(head.op), static_cast<NumberType>(head.type), head.located != 0};
       other.bytes = head.bytes;
       other.root = head.root;
       episode.mismatch =
@@ -167,8 +182,6 @@ void Exchange::merge(Episode& episode, std::span<const std::byte> frame) {
   for (std::uint32_t i = 0; i < head.parts; ++i) {
     WirePart wire{};
     std::memcpy(&wire, rest.data() + i * sizeof wire, sizeof wire);
-    if (wire.first >= group_.count || wire.level > level_max || wire.place >= processes_.size() || wire.place == place_)
-      nonsense("a part of it");
     Fold::Part part{wire.first, wire.level, {}};
     part.value.bits = wire.bits;
     part.value.location = wire.location;

@@ -49,6 +49,8 @@ class Exchange {
   static std::pair<Scope, std::uint32_t> group_of(std::span<const std::byte> frame) noexcept;
 
  private:
+  friend struct ExchangeAccess;  // tests: the form of frames
+
   static constexpr std::uint32_t steps_max = 16;
   static constexpr std::uint32_t call_text_max = 24;
 
@@ -110,6 +112,7 @@ class Exchange {
   [[nodiscard]] std::uint32_t place_of(std::uint32_t process) const;
   void advance(Episode& episode);
   void send_step(Episode& episode);
+  void check(const Head& head, std::span<const std::byte> rest) const;
   void merge(Episode& episode, std::span<const std::byte> frame);
   void complete(Episode& episode);
 

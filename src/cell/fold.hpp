@@ -37,7 +37,10 @@ struct Operand {
   }
 };
 
-enum class NumberType : std::uint8_t { int32, float32, float64 };
+enum class NumberType : std::uint8_t { int32, float32, float64, last = float64 };
+
+/// The last operation there is: what comes from elsewhere is compared with it.
+inline constexpr ReduceOp last_reduce_op = ReduceOp::bit_xor;
 
 namespace detail {
 
@@ -97,7 +100,8 @@ struct Combine {
   }
 };
 
-/// Invariants: (1) parts are pushed in order of `first` without gaps; (2) levels of the stack never form two siblings.
+/// Invariants: (1) parts are pushed in order of `first`, without gaps, and each is a node of the tree (is_node); (2) the
+/// stack never holds two siblings. So it holds two parts of each level at most.
 class Fold {
  public:
   struct Part {
@@ -105,7 +109,13 @@ class Fold {
     std::uint32_t level;
     Operand value;
   };
-  static constexpr std::uint32_t part_count_max = 40;  // two per level of a 2^16 tree, and some
+  static constexpr std::uint32_t level_max = 19;  // of the tree: more cells than any machine has
+  static constexpr std::uint32_t part_count_max = 2 * (level_max + 1);
+
+  /// Is there such a node in the tree? For parts that come from elsewhere.
+  [[nodiscard]] static constexpr bool is_node(std::uint32_t first, std::uint32_t level) noexcept {
+    return level <= level_max && first % (1U << level) == 0;
+  }
 
   explicit Fold(Combine combine) noexcept : combine_(combine) {}
 
