@@ -147,7 +147,27 @@ void BufferPool::flush() noexcept {
   batch_live_.clear();
 }
 
-void BufferPool::put_from_outside(Buffer* buffer) noexcept { buffer->home->push_returned(buffer, buffer); }
+void BufferPool::take_back_outside(Buffer* buffer) noexcept {
+  BufferPools& pools = *buffer->home->pools_;
+  buffer->home->push_returned(buffer, buffer);
+  pools.give_up(1);
+}
+
+BufferPool& BufferPools::add() {
+  pools_.push_back(std::make_unique<BufferPool>());
+  pools_.back()->belong_to(*this);
+  return *pools_.back();
+}
+
+void BufferPools::retire() noexcept {
+  std::int64_t lent = 0;
+  for (const auto& pool : pools_) lent += pool->lent_;
+  give_up(alive - lent);
+}
+
+void BufferPools::give_up(std::int64_t count) noexcept {
+  if (out_.fetch_sub(count, std::memory_order_acq_rel) == count) delete this;  // acq_rel: all uses come before the end
+}
 
 void BufferPool::push_returned(Buffer* head, Buffer* tail) noexcept {
   Buffer* seen = returned_.load(std::memory_order_relaxed);  // relaxed: the exchange below publishes

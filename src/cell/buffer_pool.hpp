@@ -2,6 +2,9 @@
 // Buffers that carry messages too large for a ring slot, and the pool each processor takes them from. A buffer that another
 // processor has finished with goes back to the pool it came from, in batches, so that a stream reuses a small hot set.
 //
+// A Message may outlive its machine. The pools of a machine count the buffers that messages hold, and stay until the last of
+// them has come back.
+//
 // Invariants: (1) a buffer belongs to one pool for ever; (2) only the pool's owner touches its free lists; (3) others push
 // chains onto returned_ (release), the owner takes the whole chain (acquire), so there is no ABA problem; (4) the large buffers
 // in the free lists are large_cached_bytes_ in all, at most large_cache_bytes_max. Buffers in use do not count: a message
@@ -13,6 +16,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "arch/cpu.hpp"
@@ -21,6 +25,7 @@
 namespace aplib {
 
 class BufferPool;
+class BufferPools;
 
 /// Header in front of a message body; an entry of MatchQueue. The body follows at a cache-line boundary.
 struct alignas(cache_line_bytes) Buffer {
@@ -49,6 +54,8 @@ class BufferPool {
 
   /// Before any foreign buffer is put back: which of how many pools this is.
   void set_place(std::uint32_t index, std::uint32_t pool_count);
+  /// Which machine's it is. Without one, messages cannot hold its buffers.
+  void belong_to(BufferPools& pools) noexcept { pools_ = &pools; }
 
   /// Owner: a buffer for `bytes`. Throws Error(exhausted).
   Buffer* get(std::size_t bytes) {
@@ -73,8 +80,22 @@ class BufferPool {
     }
   }
 
-  /// Any thread that owns no pool.
-  static void put_from_outside(Buffer* buffer) noexcept;
+  /// Owner: a Message holds one more buffer, wherever that came from.
+  void lend() noexcept { ++lent_; }
+  /// Owner: a Message gives `buffer` back. It may be another machine's.
+  void take_back(Buffer* buffer) noexcept {
+    if (buffer->home == this) {
+      --lent_;
+      put_own(buffer);
+    } else if (buffer->home->pools_ == pools_) {
+      --lent_;
+      put_foreign(buffer);
+    } else {
+      take_back_outside(buffer);
+    }
+  }
+  /// Any thread that owns no pool: the same.
+  static void take_back_outside(Buffer* buffer) noexcept;
 
   /// Owner: sends all batches home. Called before the processor sleeps.
   void flush() noexcept;
@@ -122,7 +143,11 @@ class BufferPool {
   bool keep_large(std::uint32_t size_class) noexcept;
   void unmap(Buffer* buffer) noexcept;
 
+  friend class BufferPools;
+
   std::array<Buffer*, class_count> free_{};
+  BufferPools* pools_ = nullptr;
+  std::int64_t lent_ = 0;  // to messages by us, less those that messages gave us
   std::uint32_t index_ = 0;
   std::size_t committed_bytes_ = 0;
   std::size_t large_cached_bytes_ = 0;
@@ -131,6 +156,28 @@ class BufferPool {
   std::vector<void*> chunks_;              // small buffers are carved from these
   std::vector<Buffer*> large_;             // mapped one by one
   alignas(cache_pair_bytes) std::atomic<Buffer*> returned_{nullptr};
+};
+
+/// The pools of one machine.
+class BufferPools {
+ public:
+  BufferPool& add();
+
+  /// Ends the pools when no owner uses them any more: now, or when the last Message gives its buffer back.
+  struct Retire {
+    void operator()(BufferPools* pools) const noexcept { pools->retire(); }
+  };
+
+ private:
+  friend class BufferPool;
+  ~BufferPools() = default;
+  void retire() noexcept;
+  void give_up(std::int64_t count) noexcept;
+
+  std::vector<std::unique_ptr<BufferPool>> pools_;
+  // While the machine lives: alive, less the buffers that came back from outside. Then: how many are still out.
+  static constexpr std::int64_t alive = std::int64_t{1} << 62;
+  std::atomic<std::int64_t> out_{alive};
 };
 
 }  // namespace aplib

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "cell/cell.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "aplib/ids.hpp"
 
@@ -24,21 +26,30 @@ std::optional<std::uint32_t> TaskTable::choose_id() {
   return static_cast<std::uint32_t>(tasks_.size() - 1);
 }
 
+void TaskTable::make_room(std::uint32_t id) {
+  if (id < tasks_.size()) return;
+  const auto first = std::max(static_cast<std::uint32_t>(tasks_.size()), 1U);
+  tasks_.resize(std::size_t{id} + 1);
+  for (std::uint32_t unused = first; unused < id; ++unused) freed_.push_back(unused);
+}
+
 void TaskTable::insert(std::uint32_t id, TaskControl& task) {
-  if (id >= tasks_.size()) {
-    for (auto unused = static_cast<std::uint32_t>(tasks_.size()); unused < id; ++unused) {
-      if (unused != 0) freed_.push_back(unused);
-    }
-    tasks_.resize(id + 1);
-  }
+  make_room(id);
   tasks_[id] = &task;
   ++count_;
 }
 
-void TaskTable::erase(std::uint32_t id) {
+void TaskTable::erase(std::uint32_t id) noexcept {
   tasks_[id] = nullptr;
   --count_;
-  if (id != 0) freed_.push_back(id);
+  give_back(id);
+}
+
+void TaskTable::give_back(std::uint32_t id) noexcept {
+  try {
+    if (id != 0) freed_.push_back(id);
+  } catch (const std::bad_alloc&) {  // then this one is not chosen again
+  }
 }
 
 void BroadcastPlace::show(const void* source, std::size_t size) {

@@ -27,8 +27,12 @@ class TaskTable {
   [[nodiscard]] TaskControl* find(std::uint32_t id) const noexcept { return id < tasks_.size() ? tasks_[id] : nullptr; }
   /// A free id, or nothing when all are in use.
   std::optional<std::uint32_t> choose_id();
+  /// Afterwards insert() of this id does not throw.
+  void make_room(std::uint32_t id);
   void insert(std::uint32_t id, TaskControl& task);
-  void erase(std::uint32_t id);
+  void erase(std::uint32_t id) noexcept;
+  /// A chosen id was not used after all.
+  void give_back(std::uint32_t id) noexcept;
   [[nodiscard]] std::size_t size() const noexcept { return count_; }
   /// Ids 0 .. end()-1 may be in use.
   [[nodiscard]] std::uint32_t end() const noexcept { return static_cast<std::uint32_t>(tasks_.size()); }

@@ -27,8 +27,8 @@ Operand Processor::collective(TaskControl& self, const CollectiveCall& what, con
   if (cell.id >= domain.cell_count) [[unlikely]] {
     refuse(self, what.call, Errc::bad_argument, "the host program takes no part in collectives; only cells do");
   }
-  if (domain.stopping.load(std::memory_order_relaxed)) [[unlikely]]
-    throw Stopped{};  // relaxed: noticed sooner or later
+  if (here.stops()) [[unlikely]]
+    return value;
   Group& group = what.scope == Scope::all   ? domain.all
                  : what.scope == Scope::row ? domain.rows[cell.y]
                                             : domain.columns[cell.x];
@@ -71,7 +71,10 @@ Operand Processor::collective(TaskControl& self, const CollectiveCall& what, con
   }
   here.check_collectives();
   if (cell.collective.active && wait(self, WaitFor::collective, what.call) != Wake::done) {
-    if (self.wake == Wake::stopping) throw Stopped{};
+    if (self.wake == Wake::stopping) {
+      end_calling_task();
+      return value;
+    }
     refuse(self, what.call, Errc::ended,
            fmt::format("cell {} has ended and takes no part any more; all cells must call it",
                        cell.collective.ended_cell));
@@ -184,7 +187,7 @@ void Processor::check_all() {
 }
 
 // All cells of this process have arrived: with the other processes now. The first carrier to see it does it.
-void Processor::begin_exchange() {
+void Processor::begin_exchange() noexcept {
   const std::uint64_t parity = episode_ & 1U;
   const auto place_of = [&](std::uint32_t cell) -> const CollectivePlace& {
     return domain_.cells[cell]->place(Scope::all);
@@ -197,14 +200,16 @@ void Processor::begin_exchange() {
     const ArrivalLine& line = domain_.arrivals[p].of(episode_);
     if (line.arrived_in(episode_) != 0) disagree = disagree || line.signature != signature;
   }
-  std::span<const std::byte> payload;
-  Pieces pieces(call.combine);
-  if (!disagree && call.kind == CollectiveKind::broadcast && domain_.is_local(call.root)) {
-    payload = {static_cast<const std::byte*>(place_of(call.root).shown[parity].bytes), call.bytes};
-  } else if (!disagree && call.kind != CollectiveKind::broadcast) {
-    for (const std::uint32_t c : domain_.local_cells()) pieces.push(c, place_of(c).operands[parity]);
-  }
-  domain_.all.exchange->begin(episode_, call, caller, disagree, pieces.parts(), payload);
+  domain_.guarded([&] {
+    std::span<const std::byte> payload;
+    Pieces pieces(call.combine);
+    if (!disagree && call.kind == CollectiveKind::broadcast && domain_.is_local(call.root)) {
+      payload = {static_cast<const std::byte*>(place_of(call.root).shown[parity].bytes), call.bytes};
+    } else if (!disagree && call.kind != CollectiveKind::broadcast) {
+      for (const std::uint32_t c : domain_.local_cells()) pieces.push(c, place_of(c).operands[parity]);
+    }
+    domain_.all.exchange->begin(episode_, call, caller, disagree, pieces.parts(), payload);
+  });
 }
 
 Operand Processor::fold_all(std::uint64_t episode, bool& mismatch) {
@@ -260,15 +265,16 @@ void Processor::arrive_line(Group& group, std::uint64_t episode) {
   }
   const bool folds = !mismatch && call.kind != CollectiveKind::broadcast;
   if (group.exchange != nullptr) {
-    Pieces pieces(call.combine);
-    if (folds) {
-      for (const std::uint32_t cell : group.local) pieces.push(group.member(cell), place_of(cell).operands[parity]);
-    }
-    std::span<const std::byte> payload;
-    if (!mismatch && call.kind == CollectiveKind::broadcast && domain_.is_local(call.root))
-      payload = {static_cast<const std::byte*>(domain_.cells[call.root]->place(group.scope).shown[parity].bytes),
-                 call.bytes};
-    group.exchange->begin(episode, call, group.local.front(), mismatch, pieces.parts(), payload);
+    domain_.guarded([&] {  // the others wait for it as this task does
+      Pieces pieces(call.combine);
+      if (folds) {
+        for (const std::uint32_t cell : group.local) pieces.push(group.member(cell), place_of(cell).operands[parity]);
+      }
+      std::span<const std::byte> payload;
+      if (!mismatch && call.kind == CollectiveKind::broadcast && domain_.is_local(call.root))
+        payload = {static_cast<const std::byte*>(place_of(call.root).shown[parity].bytes), call.bytes};
+      group.exchange->begin(episode, call, group.local.front(), mismatch, pieces.parts(), payload);
+    });
     return;
   }
   group.mismatch[parity] = mismatch;

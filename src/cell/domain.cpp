@@ -2,15 +2,20 @@
 #include "cell/domain.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <exception>
+#include <new>
 #include <utility>
 
+#include "aplib/error.hpp"
 #include "cell/exchange.hpp"
 #include "cell/processor.hpp"
 
 namespace aplib {
 
-Domain::Domain() = default;
+Domain::Domain() { failure.text.reserve(failure_bytes); }
 Domain::~Domain() = default;
 
 void Domain::build_cells(Grid new_grid) {
@@ -68,16 +73,61 @@ std::string Domain::name_of(std::uint32_t cell) const {
   return has_host && cell == cell_count ? std::string("host program") : fmt::format("cell {}", cell);
 }
 
-void Domain::fail(int status, const std::string& text) {
-  {
+void Domain::fail(int status, std::string_view text) noexcept {
+  try {
     const std::lock_guard lock(failure_mutex);
     // What goes wrong while the machine stops already is a consequence, not a cause.
     if (failure.text.empty() && !stopping.load(std::memory_order_acquire)) {  // acquire: pairs with stop()
-      failure = Failure{status, text};
-      report(text);
+      failure.status = status;
+      try {
+        failure.text = text;
+      } catch (const std::bad_alloc&) {
+        failure.text = text.substr(0, failure_bytes);
+      }
+      report(failure.text);
     }
+  } catch (...) {  // no memory to report it by the usual way
+    const std::string_view end = "\n";
+    for (const std::string_view part : {std::string_view("aplib: "), text, end})
+      static_cast<void>(!::write(STDERR_FILENO, part.data(), part.size()));
   }
   stop();
+}
+
+void Domain::fail_by_exception(const char* subject) noexcept {
+  char text[failure_bytes];
+  int status = static_cast<int>(ExitStatus::program_failed);
+  const auto compose = [&](const char* format, const auto&... parts) {
+    const auto end = fmt::format_to_n(text, sizeof text, fmt::runtime(format), parts...);
+    fail(status, {text, std::min(end.size, sizeof text)});
+  };
+  char cells[64];
+  if (subject == nullptr) {
+    const std::string_view mine = "cells of this process";
+    subject = cells;
+    try {
+      const std::string own = cell_map.text(process);
+      cells[own.copy(cells, sizeof cells - 1)] = '\0';
+    } catch (...) {
+      cells[mine.copy(cells, sizeof cells - 1)] = '\0';
+    }
+  }
+  try {
+    throw;
+  } catch (const Error& error) {
+    const std::string_view said = error.what();
+    if (said.starts_with(subject)) {
+      fail(status, said);
+    } else if (said.size() + 100 < sizeof text) {
+      compose("{}: {}", subject, said);
+    } else {
+      fail(status, said);
+    }
+  } catch (const std::exception& error) {
+    compose("{}: uncaught exception: {}", subject, error.what());
+  } catch (...) {
+    compose("{}: uncaught exception of a type not derived from std::exception", subject);
+  }
 }
 
 void Domain::stop() noexcept {

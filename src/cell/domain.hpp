@@ -9,10 +9,12 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "aplib/machine.hpp"
 #include "base/cell_map.hpp"
+#include "cell/buffer_pool.hpp"
 #include "cell/cell.hpp"
 #include "cell/parker.hpp"
 
@@ -36,6 +38,11 @@ struct Failure {
 };
 
 struct Domain {
+  static constexpr std::size_t failure_bytes = 2000;
+
+  std::unique_ptr<BufferPools, BufferPools::Retire> pools{
+      new BufferPools};  ///< First: all below holds buffers of them.
+
   void* owner = nullptr;  ///< The kernel's machine.
   // Constant while processors run.
   Options options;
@@ -82,13 +89,28 @@ struct Domain {
   std::atomic<int> signal{0};  ///< SIGINT or SIGTERM that stopped the machine.
 
   std::mutex failure_mutex;
-  Failure failure;                    ///< The first one.
+  Failure failure;                    ///< The first one. Has room for failure_bytes from the beginning.
   bool stopped_from_outside = false;  ///< Another process's failure stopped us.
   std::mutex programs_mutex;
   std::vector<std::unique_ptr<Program>> programs;  ///< Started while it runs.
 
-  /// Records a failure (the first wins), prints it, and stops the machine. [any thread, not async-signal-safe]
-  void fail(int status, const std::string& text);
+  /// Records a failure (the first wins), prints it, and stops the machine. Works without memory, too: then a long text is cut.
+  /// [any thread, not async-signal-safe]
+  void fail(int status, std::string_view text) noexcept;
+  /// In a catch block: the same with what was caught. `subject`: who suffers it, "cell 3 task 0"; null: the cells of this
+  /// process.
+  void fail_by_exception(const char* subject) noexcept;
+  /// Does work that is the machine's, not that of the task which happens to run. False: it threw, and the machine has failed.
+  template <class Work>
+  bool guarded(Work work) noexcept {
+    try {
+      work();
+      return true;
+    } catch (...) {
+      fail_by_exception(nullptr);
+      return false;
+    }
+  }
   /// Makes every wait end with Wake::stopping. Async-signal-safe.
   void stop() noexcept;
   /// Wakes every processor that sleeps. Async-signal-safe.

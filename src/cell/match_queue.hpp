@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 
 #include "cell/match_key.hpp"
 
@@ -41,7 +42,8 @@ class MatchQueue {
     if (buckets_ != nullptr) {
       add_to_bucket(entry);
     } else if (size_ >= hash_from) {
-      buckets_ = std::make_unique<Bucket[]>(bucket_count);
+      buckets_.reset(new (std::nothrow) Bucket[bucket_count]);
+      if (buckets_ == nullptr) return;  // no memory: it is scanned, and tries again at the next message
       for (Entry* e = head_; e != nullptr; e = e->next) add_to_bucket(*e);
     }
   }

@@ -30,7 +30,7 @@ constexpr double least_gain = 0.1;  // of a processor's time; less is not worth 
 }  // namespace
 
 // Called at a switch point of `self` when other processors are idle: perhaps one of our cells is better off there.
-void Processor::offer_cells(TaskControl& self) {
+void Processor::offer_cells(TaskControl& self) noexcept {
   if (!domain_.options.balance || is_host_ || moving_ || residents_.size() < 2) return;
   if (domain_.move_in_progress.load(std::memory_order_relaxed)) return;  // relaxed: the exchange in hand_over() decides
   const Clock::time_point now = Clock::now();
@@ -64,10 +64,14 @@ void Processor::offer_cells(TaskControl& self) {
   const bool another =
       self.ready || ready_.last_of([&](const TaskControl& task) { return task.cell != candidate->cell; }) != nullptr;
   if (!another) return;
-  if (hand_over(*candidate->cell, taker)) load_.restart(now);
+  domain_.guarded([&] {
+    if (hand_over(*candidate->cell, taker)) load_.restart(now);
+  });
 }
 
 bool Processor::hand_over(Cell& cell, std::uint32_t to) {
+  cell.parcel_timers.reserve(timers_.size());  // what may throw comes before anything has changed
+  cell.parcel_watches.reserve(watches_.size());
   if (domain_.move_in_progress.exchange(true, std::memory_order_acq_rel))
     return false;                                                      // acq_rel: against the end of the last move
   if (cell.offering != nullptr && !withdraw(*cell.offering)) {         // a sender is filling a buffer of it: not now
@@ -104,6 +108,12 @@ bool Processor::hand_over(Cell& cell, std::uint32_t to) {
 }
 
 void Processor::handle_cell_moved(std::uint32_t from, std::uint32_t cell_index, std::uint32_t to) {
+  if (to == index_) {  // what may throw comes before anything has changed: then it is tried again
+    const Cell& cell = *domain_.cells[cell_index];
+    residents_.reserve(residents_.size() + 1);
+    timers_.reserve(timers_.size() + cell.parcel_timers.size());
+    watches_.reserve(watches_.size() + cell.parcel_watches.size());
+  }
   route_[cell_index] = static_cast<std::uint16_t>(to);
   if (to == index_) {
     Cell& cell = *domain_.cells[cell_index];
@@ -132,7 +142,7 @@ void Processor::handle_cell_moved(std::uint32_t from, std::uint32_t cell_index, 
     cell.parcel_watches.clear();
     if (stop_seen_) stop_seen_ = false;  // stop its tasks, too
   }
-  push_control(from, SlotKind::fence, cell_index, index_, 0, nullptr, 0);
+  domain_.guarded([&] { push_control(from, SlotKind::fence, cell_index, index_, 0, nullptr, 0); });
 }
 
 // At P: `of` has sent its last message for the leaving cell. At Q: it has all come through.

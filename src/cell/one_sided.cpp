@@ -116,21 +116,18 @@ namespace {
   return reinterpret_cast<std::int32_t*>(const_cast<Flag*>(flag));
 }
 
-/// Is there such a cell, and may the caller go on?
-[[gnu::always_inline]] inline void check_cell(TaskControl& self, const char* call, std::uint32_t cell) {
+/// Is there such a cell? False: the machine stops, see Processor::stops().
+[[nodiscard, gnu::always_inline]] inline bool check_cell(TaskControl& self, const char* call, std::uint32_t cell) {
   const Domain& domain = self.cell->processor->domain();
   if (cell >= domain.cell_count || self.cell->id >= domain.cell_count) [[unlikely]]
     bad_cell(self, call, cell);
-  // A task that never waits must notice, too. Relaxed: sooner or later is enough.
-  if (domain.stopping.load(std::memory_order_relaxed)) [[unlikely]]
-    throw Stopped{};
+  return !self.cell->processor->stops();
 }
 
-/// All that a call says of many items, checked; the flags remain.
-Copy check_blocks(TaskControl& self, const char* call, std::uint32_t cell, const void* local, const void* remote,
-                  const Blocks& blocks) {
-  check_cell(self, call, cell);
-  Copy copy;
+/// All that a call says of many items, checked; the flags remain. False: as check_cell().
+[[nodiscard]] bool check_blocks(TaskControl& self, const char* call, std::uint32_t cell, const void* local,
+                                const void* remote, const Blocks& blocks, Copy& copy) {
+  if (!check_cell(self, call, cell)) return false;
   copy.cell = cell;
   copy.local = const_cast<std::byte*>(static_cast<const std::byte*>(local));
   copy.blocks = blocks;
@@ -141,7 +138,7 @@ Copy check_blocks(TaskControl& self, const char* call, std::uint32_t cell, const
   if (bytes != 0)
     copy.remote =
         translate(self, call, cell, static_cast<const std::byte*>(remote) + first, bytes, "the remote address") - first;
-  return copy;
+  return true;
 }
 
 [[gnu::always_inline]] inline void copy_local(void* to, const void* from, std::size_t bytes, bool own) noexcept {
@@ -222,7 +219,7 @@ std::uint64_t operate(const Operation& operation) noexcept {
 
 void put(TaskControl& self, const char* call, std::uint32_t cell, const void* local, std::size_t bytes, void* remote,
          const PutFlags& flags) {
-  check_cell(self, call, cell);
+  if (!check_cell(self, call, cell)) return;
   std::byte* const to = bytes == 0 ? nullptr : translate(self, call, cell, remote, bytes, "the remote address");
   std::int32_t* const arrived = translate_flag(self, call, cell, flags.arrived);
   std::int32_t* const reusable = check_local_flag(self, call, flags.reusable);
@@ -240,7 +237,8 @@ void put(TaskControl& self, const char* call, std::uint32_t cell, const void* lo
 
 void put(TaskControl& self, const char* call, std::uint32_t cell, const void* local, void* remote, const Blocks& blocks,
          const PutFlags& flags) {
-  Copy copy = check_blocks(self, call, cell, local, remote, blocks);
+  Copy copy;
+  if (!check_blocks(self, call, cell, local, remote, blocks, copy)) return;
   copy.remote_flag = translate_flag(self, call, cell, flags.arrived);
   copy.local_flag = check_local_flag(self, call, flags.reusable);
   Domain& domain = self.cell->processor->domain();
@@ -256,7 +254,7 @@ void put(TaskControl& self, const char* call, std::uint32_t cell, const void* lo
 
 void get(TaskControl& self, const char* call, std::uint32_t cell, void* local, std::size_t bytes, const void* remote,
          const GetFlags& flags) {
-  check_cell(self, call, cell);
+  if (!check_cell(self, call, cell)) return;
   std::byte* const from = bytes == 0 ? nullptr : translate(self, call, cell, remote, bytes, "the remote address");
   std::int32_t* const taken = translate_flag(self, call, cell, flags.taken);
   std::int32_t* const arrived = check_local_flag(self, call, flags.arrived);
@@ -275,7 +273,8 @@ void get(TaskControl& self, const char* call, std::uint32_t cell, void* local, s
 
 void get(TaskControl& self, const char* call, std::uint32_t cell, void* local, const void* remote, const Blocks& blocks,
          const GetFlags& flags) {
-  Copy copy = check_blocks(self, call, cell, local, remote, blocks);
+  Copy copy;
+  if (!check_blocks(self, call, cell, local, remote, blocks, copy)) return;
   copy.local_flag = check_local_flag(self, call, flags.arrived);
   copy.remote_flag = translate_flag(self, call, cell, flags.taken);
   Domain& domain = self.cell->processor->domain();
@@ -291,7 +290,7 @@ void get(TaskControl& self, const char* call, std::uint32_t cell, void* local, c
 
 std::uint64_t fetch(TaskControl& self, const char* call, Operation operation) {
   const void* address = operation.remote;
-  check_cell(self, call, operation.cell);
+  if (!check_cell(self, call, operation.cell)) return 0;
   operation.remote = translate(self, call, operation.cell, address, operation.word.bytes, "the remote address");
   if (reinterpret_cast<std::uintptr_t>(address) % operation.word.bytes != 0) [[unlikely]]
     bad_alignment(self, call, address, operation.word.bytes, "the remote address");

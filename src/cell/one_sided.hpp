@@ -2,7 +2,7 @@
 // One-sided communication: a task copies between its memory and another cell's. Addresses are those of the address plan (slot.hpp), so the object that the caller has at a lies at
 // a + (target - own) * slot bytes. Inside the process the caller copies itself, raises the flags and wakes who waits for them (watch.hpp); to another process the network brings it.
 //
-// Functions throw Error, and Stopped when the machine stops. Call from: task.
+// Functions throw Error, and end the task when the machine stops (Processor::stops). Call from: task.
 #pragma once
 
 #include <cstddef>

@@ -3,6 +3,7 @@
 #include "cell/processor.hpp"
 
 #include <algorithm>
+#include <exception>
 
 #include "aplib/error.hpp"
 #include "cell/network.hpp"
@@ -42,7 +43,7 @@ void Processor::prepare() {
   network_ = domain_.network;
   network_index_ = domain_.network_index;
   if (is_host_) index_ = domain_.carriers;  // behind them
-  if (pool_ == nullptr) pool_ = std::make_unique<BufferPool>();
+  if (pool_ == nullptr) pool_ = &domain_.pools->add();
   pool_->set_place(index_, count);
   cell_limit_ = domain_.carriers != 0 ? domain_.cell_count : 0;
   outgoing_table_.assign(count, nullptr);
@@ -108,7 +109,7 @@ void Processor::landed() noexcept {
   }
 }
 
-Wake Processor::wait(TaskControl& self, WaitFor what, const char* call) {
+Wake Processor::wait(TaskControl& self, WaitFor what, const char* call) noexcept {
   Processor& here = *self.cell->processor;
   self.waits = what;
   self.call = call;
@@ -120,7 +121,7 @@ Wake Processor::wait(TaskControl& self, WaitFor what, const char* call) {
 }
 
 // Leaves `self` for the next ready task. Returns when `self` is ready again, perhaps on another processor.
-void Processor::dispatch(TaskControl& self) {
+void Processor::dispatch(TaskControl& self) noexcept {
   if (network_ != nullptr) [[unlikely]]
     look_after_network();
   if ((++switches_ & 7U) == 0) [[unlikely]] {
@@ -142,21 +143,33 @@ void Processor::dispatch(TaskControl& self) {
 }
 
 // Between two tasks. What the last one has sent goes out now, for the next one may compute for long; and for the same reason we look what has come.
-void Processor::look_after_network() {
+void Processor::look_after_network() noexcept {
   if (network_->holds_back.load(std::memory_order_relaxed)) network_->flush();  // relaxed: a hint
   const std::uint64_t now = cycles();
   if (now - last_network_look_ < cycles_per_network_look) return;
   last_network_look_ = now;
-  network_->poll_if_due();
+  domain_.guarded([this] { network_->poll_if_due(); });
+}
+
+bool Processor::poll_network() noexcept {
+  bool polled = true;
+  domain_.guarded([&] { polled = network_->poll(); });
+  return polled;
+}
+
+// A task whose destructors run may call us, and what they throw would end the process.
+bool Processor::end_calling_task() {
+  if (std::uncaught_exceptions() == 0) throw Stopped{};
+  return true;
 }
 
 void Processor::yield(TaskControl& self) {
   Processor& here = *self.cell->processor;
-  if (here.domain_.stopping.load(std::memory_order_relaxed)) throw Stopped{};  // relaxed: noticed sooner or later
+  static_cast<void>(here.stops());  // who unwinds lets others unwind, too
   here.poll();
   if (!here.watches_.empty()) here.check_watches();
   if (here.ready_.empty()) {
-    if (here.network_ != nullptr && here.network_->poll()) here.poll();
+    if (here.network_ != nullptr && here.poll_network()) here.poll();
     if (!here.timers_.empty()) here.expire_timers(Clock::now());
     if (here.ready_.empty()) return;
   }
@@ -166,10 +179,10 @@ void Processor::yield(TaskControl& self) {
 
 void Processor::sleep_until(TaskControl& self, Clock::time_point deadline, const char* call) {
   Processor& here = *self.cell->processor;
-  if (here.domain_.stopping.load(std::memory_order_relaxed)) throw Stopped{};  // relaxed: noticed sooner or later
+  if (here.stops()) return;
   here.timers_.push_back(Timer{deadline, &self, here.timer_order_++});
   std::push_heap(here.timers_.begin(), here.timers_.end());
-  if (wait(self, WaitFor::time, call) == Wake::stopping) throw Stopped{};
+  if (wait(self, WaitFor::time, call) == Wake::stopping) end_calling_task();
 }
 
 void Processor::expire_timers(Clock::time_point now) {
@@ -184,20 +197,22 @@ void Processor::expire_timers(Clock::time_point now) {
 
 // ---------------------------------------------------------------- flags
 
-void Processor::wait_flag(TaskControl& self, const char* call, const std::int32_t* flag, std::int32_t count) {
+bool Processor::wait_flag(TaskControl& self, const char* call, const std::int32_t* flag, std::int32_t count) {
   self.watch = Watch{flag, count};
   if (self.watch.reached()) [[likely]]
-    return;
+    return true;
   Processor& here = *self.cell->processor;
-  if (here.domain_.stopping.load(std::memory_order_relaxed)) throw Stopped{};  // relaxed: noticed sooner or later
+  if (here.stops()) return false;
   if (here.ready_.empty() && here.watches_.empty() && here.network_ == nullptr && here.domain_.poll_time.count() != 0) {
     // The answer of another processor takes some 100 ns, less than to begin to wait. Where others of this processor wait for flags, too, it may be us whom they wait for.
     for (std::uint32_t spin = 0; spin < flag_spins; ++spin) {
-      if (self.watch.reached()) return;
+      if (self.watch.reached()) return true;
     }
   }
   here.add_watch(self);
-  if (wait(self, WaitFor::flag, call) == Wake::stopping) throw Stopped{};
+  if (wait(self, WaitFor::flag, call) == Wake::done) return true;
+  end_calling_task();
+  return false;
 }
 
 void Processor::add_watch(TaskControl& task) {
@@ -230,7 +245,7 @@ void Processor::pause() noexcept {
 
 // Nothing is ready: polls for a bounded time, then sleeps, until something is. Returns the next task, already out of the queue; null when the
 // machine is over. Runs on the stack of `self`, the task that waits (null: on the thread's own).
-TaskControl* Processor::idle(TaskControl* self) {
+TaskControl* Processor::idle(TaskControl* self) noexcept {
   // The host program has no core of its own, so it does not poll.
   const std::chrono::nanoseconds poll_time = is_host_ ? std::chrono::nanoseconds(0) : domain_.poll_time;
   std::uint32_t spins = 0;
@@ -240,7 +255,7 @@ TaskControl* Processor::idle(TaskControl* self) {
   while (true) {
     poll();
     if (network_ != nullptr && (network_lately_ != 0 || spins % spins_per_network_poll == 0) && ready_.empty() &&
-        network_->poll()) {
+        poll_network()) {
       // In the middle of a large message: sleeping now would cost a wake-up for each piece of it.
       if (const std::uint64_t moves = network_->moves(); moves != moves_seen) {
         poll();
@@ -300,7 +315,7 @@ void Processor::show_busy(Clock::time_point now) noexcept {
 
 // Sleeps until woken. Every kind of work that can come from outside is looked for once more after announce(); whoever makes such work
 // calls wake_if_asleep() after it.
-void Processor::park() {
+void Processor::park() noexcept {
   pool_->flush();
   const bool in_network = network_ != nullptr && network_->begin_wait();
   parker_.announce(in_network);
@@ -308,7 +323,7 @@ void Processor::park() {
   bool held = false;
   if (network_ != nullptr) {
     // Who polls at this moment may miss what we have just handed to the network.
-    held = !network_->poll();
+    held = !poll_network();
     poll();
   }
   check_collectives();
@@ -350,7 +365,7 @@ void Processor::park() {
     if (network_ != nullptr) {
       network_->stirred();  // of several processes, the progress thread looks whether this lasts
     } else if (domain_.options.deadlock_report && deadlocked(word)) {
-      domain_.on_deadlock(domain_);
+      domain_.guarded([this] { domain_.on_deadlock(domain_); });
     }
   }
   sleep(std::nullopt);
@@ -371,6 +386,7 @@ bool Processor::deadlocked(std::uint64_t word) {
          !domain_.stopping.load(std::memory_order_acquire);
 }
 
+// May throw: for want of memory.
 void Processor::refresh_incoming() {
   known_incoming_ = incoming_count_.load(std::memory_order_acquire);  // acquire: the table entries before it
   incoming_.clear();

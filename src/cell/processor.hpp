@@ -111,21 +111,38 @@ class Processor {
   [[nodiscard]] TaskControl* running() const noexcept { return running_; }
   [[nodiscard]] BufferPool& pool() noexcept { return *pool_; }
 
+  /// For every call that may wait, before it waits and when a wait has ended: is the machine stopping? Then the calling task
+  /// is to end: throws Stopped. A task that unwinds already must not throw, for the call is some destructor's: true, and the
+  /// call returns without doing more. Relaxed: noticed sooner or later.
+  [[nodiscard]] bool stops() const { return domain_.stopping.load(std::memory_order_relaxed) && end_calling_task(); }
+
   // --- tasks (tasks.cpp, processor.cpp)
-  TaskControl& spawn(Cell& cell, std::uint32_t id, void (*entry)(void*), void* state, std::size_t state_bytes,
-                     std::size_t state_alignment, void (*move)(void*, void*), std::size_t program_stack_bytes = 0);
+  /// What a task is made of.
+  struct NewTask {
+    void (*entry)(void* state) = nullptr;
+    void* state = nullptr;  ///< Moved to the new task's stack by `move`.
+    std::size_t state_bytes = 0;
+    std::size_t state_alignment = 0;
+    void (*move)(void* to, void* from) = nullptr;
+    ProgramContext* parent = nullptr;     ///< The new task inherits from it; null: it runs no loaded program.
+    std::size_t program_stack_bytes = 0;  ///< 0: a stack as every task has. Else a loaded program's.
+    bool detached = false;
+    bool from_kernel = false;
+  };
+  /// The new task is ready on return. Throws what moving and inheriting throw, and Error(exhausted); then there is no task.
+  TaskControl& spawn(Cell& cell, std::uint32_t id, const NewTask& what);
   void make_ready(TaskControl& task) noexcept {
     task.ready = true;
     ready_.push(task);
   }
   /// Gives way until someone makes `self` ready. On return the cell may be on another processor. Says how the wait ended.
-  static Wake wait(TaskControl& self, WaitFor what, const char* call);
+  static Wake wait(TaskControl& self, WaitFor what, const char* call) noexcept;
   /// Lets others run once.
   static void yield(TaskControl& self);
   static void sleep_until(TaskControl& self, Clock::time_point deadline, const char* call);
   static void join(TaskControl& self, std::uint32_t id);
-  /// Waits until the flag has reached `count` (watch.hpp). Throws Stopped.
-  static void wait_flag(TaskControl& self, const char* call, const std::int32_t* flag, std::int32_t count);
+  /// Waits until the flag has reached `count` (watch.hpp). False: the machine stops, see stops().
+  static bool wait_flag(TaskControl& self, const char* call, const std::int32_t* flag, std::int32_t count);
   /// Host: waits until every program started on the cells has ended.
   static void wait_for_cells(TaskControl& self, const char* call);
   /// Host: has `program` started on `cell`, behind all messages sent there before.
@@ -186,6 +203,7 @@ class Processor {
  private:
   friend struct Domain;
   friend struct EpisodeAccess;  // tests: skips to a far episode
+  friend struct SlotAccess;     // tests: puts slots into rings
   friend void task_body(Flow& flow);
 
   struct Incoming {
@@ -240,18 +258,23 @@ class Processor {
   };
 
   // processor.cpp
-  void dispatch(TaskControl& self);
-  void look_after_network();
+  // What is done while a task waits concerns others, too: what goes wrong ends the machine (Domain::guarded), and is
+  // never thrown into the task that happened to wait.
+  static bool end_calling_task();
+  void dispatch(TaskControl& self) noexcept;
+  void look_after_network() noexcept;
+  bool poll_network() noexcept;
   void switch_to_task(Flow& from, TaskControl& to, bool ends);
   void landed() noexcept;
-  TaskControl* idle(TaskControl* self);
-  void park();
+  TaskControl* idle(TaskControl* self) noexcept;
+  void park() noexcept;
   void stop_tasks();
   void expire_timers(Clock::time_point now);
   void check_watches();
   void pause() noexcept;
   void add_watch(TaskControl& task);
-  void poll_rings();
+  void poll_rings() noexcept;
+  void drop_oldest(MessageRing& ring) noexcept;
   void refresh_incoming();
   void show_idle(Clock::time_point since) noexcept;
   void show_busy(Clock::time_point now) noexcept;
@@ -320,7 +343,7 @@ class Processor {
   void arrive_all(Cell& cell, const CollectiveCall& what);
   void arrive_line(Group& group, std::uint64_t episode);
   void publish_arrivals();
-  void begin_exchange();
+  void begin_exchange() noexcept;
   void check_collectives();
   void check_all();
   Operand fold_all(std::uint64_t episode, bool& mismatch);
@@ -328,7 +351,7 @@ class Processor {
   static std::string describe_mismatch(Domain& domain, const Group& group, std::uint64_t episode);
 
   // move.cpp
-  void offer_cells(TaskControl& self);
+  void offer_cells(TaskControl& self) noexcept;
   bool hand_over(Cell& cell, std::uint32_t to);
   void handle_cell_moved(std::uint32_t from, std::uint32_t cell, std::uint32_t to);
   void handle_fence(std::uint32_t of);
@@ -349,7 +372,7 @@ class Processor {
   bool settle_soon_ = false;          // a slot told of a claimed offer
   std::uint32_t next_ring_ = 0;       // where poll() starts, so that no ring starves
   std::vector<Incoming> incoming_;
-  std::unique_ptr<BufferPool> pool_;
+  BufferPool* pool_ = nullptr;
   Parker<>** parkers_ = nullptr;  // by processor
   ThreadState thread_;
   std::uint32_t switches_ = 0;
@@ -433,7 +456,10 @@ struct MessageAccess {
     message.buffer_ = nullptr;
     copy_small(message.inside_, body, bytes);
   }
-  static void set_buffer(Message& message, std::uint64_t key, Buffer* buffer, std::size_t bytes) noexcept {
+  /// `pool`: of the processor on which this happens.
+  static void set_buffer(BufferPool& pool, Message& message, std::uint64_t key, Buffer* buffer,
+                         std::size_t bytes) noexcept {
+    pool.lend();
     message.key_ = key;
     message.bytes_ = bytes;
     message.buffer_ = buffer;

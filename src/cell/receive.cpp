@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Receiving: what arrives finds the receive that waits for it, or the mailbox of its task.
-#include <thread>
-
+#include "base/spin_lock.hpp"
 #include "cell/copy_small.hpp"
 #include "cell/network.hpp"
 #include "cell/processor.hpp"
@@ -33,20 +32,20 @@ Wake Processor::receive(TaskControl& self, const char* call, bool closed_when_ce
   Processor& here = *self.cell->processor;
   posted.open = true;
   posted.task = &self;
+  struct Close {  // whatever happens: what it points to is the caller's
+    Posted& posted;
+    ~Close() { posted.open = false; }
+  } const close{posted};
   here.poll();
   if (!posted.open) return Wake::done;
-  if (here.domain_.stopping.load(std::memory_order_relaxed)) [[unlikely]] {  // relaxed: noticed sooner or later
-    posted.open = false;
+  if (here.domain_.stopping.load(std::memory_order_relaxed)) [[unlikely]]  // relaxed: noticed sooner or later
     return Wake::stopping;
-  }
   // A cell that is still arriving may yet get messages by its old place from cells known here to have ended: end_move() looks again.
   if (here.ended_count_ != 0 && self.cell != here.arriving_) [[unlikely]] {
     const bool named = (posted.wish.mask & MatchKey::cell_mask) != 0;
     if ((named && here.cell_has_ended(MatchKey::cell(posted.wish.key))) ||
-        (closed_when_cells_end && here.all_cells_ended())) {
-      posted.open = false;
+        (closed_when_cells_end && here.all_cells_ended()))
       return Wake::ended;
-    }
   }
   if (posted.capacity >= offer_from_bytes && posted.message == nullptr && here.domain_.processors.size() > 1 &&
       !here.domain_.move_in_progress.load(std::memory_order_relaxed) &&  // relaxed: senders check
@@ -70,7 +69,7 @@ void Processor::take_from_mailbox(TaskControl& self, Buffer* found) {
   posted.bytes = found->bytes;
   count_unread(*found, false);
   if (posted.message != nullptr) {
-    MessageAccess::set_buffer(*posted.message, found->key, found, found->bytes);
+    MessageAccess::set_buffer(*pool_, *posted.message, found->key, found, found->bytes);
     return;
   }
   copy_bytes(posted.buffer, found->body(), std::min(found->bytes, posted.capacity));
@@ -117,38 +116,54 @@ bool Processor::probe(TaskControl& self, const MatchWish& wish) {
 }
 
 // Takes messages until a task became ready or a receive in progress is satisfied, so that a stream is taken at the receiver's own pace.
-void Processor::poll_rings() {
-  if (known_incoming_ != incoming_count_.load(std::memory_order_relaxed)) [[unlikely]]
-    refresh_incoming();  // relaxed: looked at again inside
-  satisfied_ = false;
-  const auto count = static_cast<std::uint32_t>(incoming_.size());
-  std::uint32_t i = next_ring_;
-  for (std::uint32_t n = 0; n < count; ++n) {
-    if (i >= count) i = 0;
-    const Incoming& in = incoming_[i];
-    while (Slot* slot = in.ring->peek()) {
-      const bool plain = slot->info < SlotInfo::small_messages_end && !moving_ &&
-                         route_[MatchKey::cell(slot->key)] == in.from && route_[slot->cell] == index_;
-      if (plain) [[likely]] {  // what handle() would do, without the way there
-        deliver_small(*domain_.cells[slot->cell], slot->task, slot->key, slot->payload, slot->info);
-      } else if (!handle(in.from, *slot)) {
-        break;  // held back until a cell's move is through
-      }
-      in.ring->pop();
-      if (satisfied_ || !ready_.empty()) {
-        if (settle_soon_) {  // a large transfer: its sender may claim the next buffer only when it knows that we have taken this one
-          settle_soon_ = false;
-          in.ring->settle();
+void Processor::poll_rings() noexcept {
+  MessageRing* ring = nullptr;
+  try {
+    if (known_incoming_ != incoming_count_.load(std::memory_order_relaxed)) [[unlikely]]
+      refresh_incoming();  // relaxed: looked at again inside
+    satisfied_ = false;
+    const auto count = static_cast<std::uint32_t>(incoming_.size());
+    std::uint32_t i = next_ring_;
+    for (std::uint32_t n = 0; n < count; ++n) {
+      if (i >= count) i = 0;
+      const Incoming& in = incoming_[i];
+      ring = in.ring;
+      while (Slot* slot = ring->peek()) {
+        const bool plain = slot->info < SlotInfo::small_messages_end && !moving_ &&
+                           route_[MatchKey::cell(slot->key)] == in.from && route_[slot->cell] == index_;
+        if (plain) [[likely]] {  // what handle() would do, without the way there
+          deliver_small(*domain_.cells[slot->cell], slot->task, slot->key, slot->payload, slot->info);
+        } else if (!handle(in.from, *slot)) {
+          break;  // held back until a cell's move is through
         }
-        next_ring_ = i + 1;
-        return;
+        ring->pop();
+        if (satisfied_ || !ready_.empty()) {
+          if (settle_soon_) {  // a large transfer: its sender may claim the next buffer only when it knows that we have taken this one
+            settle_soon_ = false;
+            ring->settle();
+          }
+          next_ring_ = i + 1;
+          return;
+        }
       }
+      ring->settle();
+      ++i;
     }
-    in.ring->settle();
-    ++i;
+  } catch (...) {
+    domain_.fail_by_exception(nullptr);
+    if (ring != nullptr) drop_oldest(*ring);
   }
   if (backlog_count_ != 0) [[unlikely]]
     flush_backlogs();
+}
+
+// A slot that could not be taken has ended the machine, so nobody will receive its message. What cells need to come to their
+// end stays where it is, for another try.
+void Processor::drop_oldest(MessageRing& ring) noexcept {
+  const Slot* slot = ring.peek();
+  if (slot == nullptr) return;
+  const SlotKind kind = SlotInfo::kind(slot->info);
+  if (kind != SlotKind::cell_moved && kind != SlotKind::fence) ring.pop();
 }
 
 // One slot from the ring of processor `from`. False: it must stay where it is for now.
@@ -252,7 +267,7 @@ void Processor::deliver_buffer(Cell& cell, std::uint32_t task, std::uint64_t key
     posted.key = key;
     posted.bytes = bytes;
     if (posted.message != nullptr) {
-      MessageAccess::set_buffer(*posted.message, key, buffer, bytes);
+      MessageAccess::set_buffer(*pool_, *posted.message, key, buffer, bytes);
     } else {
       copy_bytes(posted.buffer, buffer->body(), std::min(bytes, posted.capacity));
       pool_->put(buffer);
@@ -274,7 +289,7 @@ void Processor::queue_buffer(Cell& cell, std::uint32_t task, std::uint64_t key, 
 
 bool Processor::withdraw_offered(Posted& posted) noexcept {
   Cell& cell = *posted.task->cell;
-  for (std::uint32_t spins = 1;; ++spins) {
+  for (SpinWait spin;; spin.pause()) {
     Posted* expected = &posted;
     if (cell.offer.compare_exchange_strong(expected, nullptr, std::memory_order_acq_rel,
                                            std::memory_order_acquire)) {  // as in send_to_offer()
@@ -284,8 +299,6 @@ bool Processor::withdraw_offered(Posted& posted) noexcept {
     }
     // A sender has claimed it and will say within a few instructions whether it wants it.
     if (posted.committed.load(std::memory_order_acquire)) return false;  // acquire: pairs with send_to_offer()
-    if (spins % 1024 == 0) std::this_thread::yield();  // its thread has lost its core and may need ours
-    cpu_relax();
   }
 }
 

@@ -7,8 +7,6 @@
 //                      large ones are copied by both processors at once (transfer.hpp)
 #include <fmt/format.h>
 
-#include <exception>
-
 #include "aplib/error.hpp"
 #include "cell/copy_small.hpp"
 #include "cell/network.hpp"
@@ -39,11 +37,6 @@ constexpr std::size_t local_backlog_max = 4096;           // messages a receiver
               fmt::format("{} task {}: {}: {}", domain.name_of(self.cell->id), self.id, call, text));
 }
 
-// The machine stops. A destructor that sends while its task unwinds already must not throw: there the message just goes out.
-[[gnu::cold, gnu::noinline]] void leave_unless_unwinding() {
-  if (std::uncaught_exceptions() == 0) throw Stopped{};
-}
-
 }  // namespace
 
 [[gnu::always_inline]] inline void Processor::send_local(TaskControl& self, Cell& cell, std::uint32_t task,
@@ -61,7 +54,7 @@ constexpr std::size_t local_backlog_max = 4096;           // messages a receiver
     } else {
       Buffer* buffer = pool_->get(bytes.size());
       std::memcpy(buffer->body(), bytes.data(), bytes.size());
-      MessageAccess::set_buffer(*posted.message, key, buffer, bytes.size());
+      MessageAccess::set_buffer(*pool_, *posted.message, key, buffer, bytes.size());
     }
     complete(posted);
     return;
@@ -92,9 +85,8 @@ void Processor::send(TaskControl& self, const char* call, std::uint32_t cell, st
     }
     target_index = domain_.cell_count;
   }
-  // A task that never waits must notice, too. Relaxed: sooner or later is enough.
-  if (domain_.stopping.load(std::memory_order_relaxed)) [[unlikely]]
-    leave_unless_unwinding();
+  if (stops()) [[unlikely]]  // a task that never waits must notice, too
+    return;
   const std::uint64_t key = MatchKey::make(space, self.cell->id, self.id, static_cast<std::uint32_t>(to.type));
   const std::uint32_t processor = route_[target_index];
   if (processor != index_) {

@@ -2,7 +2,7 @@
 // The life of a task: made on its own stack, run, ended, joined.
 #include <fmt/format.h>
 
-#include <exception>
+#include <optional>
 
 #include "aplib/error.hpp"
 #include "cell/network.hpp"
@@ -23,19 +23,6 @@ std::string name_of(const Domain& domain, const TaskControl& task) {
   return fmt::format("{} task {}", domain.name_of(task.cell->id), task.id);
 }
 
-// What escaped from a task, in words.
-std::string describe_exception() {
-  try {
-    throw;
-  } catch (const Error& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    return fmt::format("uncaught exception: {}", error.what());
-  } catch (...) {
-    return "uncaught exception of a type not derived from std::exception";
-  }
-}
-
 }  // namespace
 
 void enter_program(TaskControl& self, ProgramContext* program) noexcept {
@@ -45,23 +32,20 @@ void enter_program(TaskControl& self, ProgramContext* program) noexcept {
 
 namespace {
 
-/// Runs `part` of a task's life; what it throws ends the task, or the machine.
+/// Runs `part` of a task's life; what it throws ends the task, or the machine. Works without memory.
 template <class Part>
-void guarded(TaskControl& self, Domain& domain, Part part) {
+void guarded(TaskControl& self, Domain& domain, Part part) noexcept {
   try {
     part();
   } catch (const TaskExit& exit) {
     if (exit.status != 0 && self.cell->status == 0) self.cell->status = exit.status;
   } catch (const Stopped&) {
     // the machine stops; whoever stopped it has said why
-  } catch (const Error& error) {
-    const std::string text = error.what();
-    const std::string name = name_of(domain, self);
-    self.cell->status = static_cast<int>(ExitStatus::program_failed);
-    domain.fail(self.cell->status, text.starts_with(name) ? text : fmt::format("{}: {}", name, text));
   } catch (...) {
     self.cell->status = static_cast<int>(ExitStatus::program_failed);
-    domain.fail(self.cell->status, fmt::format("{}: {}", name_of(domain, self), describe_exception()));
+    char name[64];
+    *fmt::format_to_n(name, sizeof name - 1, "{} task {}", domain.name_of(self.cell->id), self.id).out = '\0';
+    domain.fail_by_exception(name);
   }
 }
 
@@ -88,32 +72,43 @@ void task_body(Flow& flow) {
   self.cell->processor->end_task(self);
 }
 
-TaskControl& Processor::spawn(Cell& cell, std::uint32_t id, void (*entry)(void*), void* state, std::size_t state_bytes,
-                              std::size_t state_alignment, void (*move)(void*, void*),
-                              std::size_t program_stack_bytes) {
-  const bool runs_program = program_stack_bytes != 0;
-  if (runs_program && !cell.program_stacks) {
-    cell.program_stacks.emplace((program_stack_bytes + 4095) & ~std::size_t{4095}, SlotPlan::program_stacks_of(cell.id),
-                                SlotPlan::program_stacks_bytes);
-  }
-  if (!runs_program && !cell.stacks) {
+TaskControl& Processor::spawn(Cell& cell, std::uint32_t id, const NewTask& what) {
+  const bool runs_program = what.program_stack_bytes != 0;
+  std::optional<StackPool>& stacks = runs_program ? cell.program_stacks : cell.stacks;
+  if (!stacks && runs_program) {
+    stacks.emplace((what.program_stack_bytes + 4095) & ~std::size_t{4095}, SlotPlan::program_stacks_of(cell.id),
+                   SlotPlan::program_stacks_bytes);
+  } else if (!stacks) {
     const bool on_host = &cell == domain_.host_cell.get();
     const std::size_t bytes =
         on_host ? std::max(domain_.options.stack_bytes, host_stack_bytes_min) : domain_.options.stack_bytes;
-    cell.stacks.emplace((bytes + 4095) & ~std::size_t{4095}, on_host ? nullptr : SlotPlan::stacks_of(cell.id),
-                        SlotPlan::stacks_bytes());
+    stacks.emplace((bytes + 4095) & ~std::size_t{4095}, on_host ? nullptr : SlotPlan::stacks_of(cell.id),
+                   SlotPlan::stacks_bytes());
   }
-  const Stack stack = runs_program ? cell.program_stacks->get() : cell.stacks->get();
+  cell.tasks.make_room(id);
+  const Stack stack = stacks->get();
   const std::size_t colour = stack_colour(stack.bytes(), cell.id, id);
   char* const place = align_down(stack.top - colour - sizeof(TaskControl), alignof(TaskControl));
-  char* const state_place = align_down(place - state_bytes, std::max<std::size_t>(state_alignment, 64));
+  char* const state_place = align_down(place - what.state_bytes, std::max<std::size_t>(what.state_alignment, 64));
   auto* task = ::new (place) TaskControl;
   task->cell = &cell;
   task->id = id;
   task->stack = stack;
-  task->entry = entry;
+  task->detached = what.detached;
+  task->from_kernel = what.from_kernel;
+  task->entry = what.entry;
   task->entry_state = state_place;
-  move(state_place, state);
+  try {
+    if (what.parent != nullptr) task->program = what.parent->ops->inherit(*what.parent);
+    what.move(state_place, what.state);
+  } catch (...) {
+    if (task->program != nullptr) task->program->ops->discard(task->program);
+    task->~TaskControl();
+    stacks->put(stack);
+    cell.tasks.give_back(id);
+    throw;
+  }
+  // From here on nothing throws, so nobody ever sees half a task.
   prepare_flow(*task, task_body, state_place, static_cast<std::size_t>(state_place - stack.low));
   cell.tasks.insert(id, *task);
   ++cell.live_tasks;
@@ -134,17 +129,23 @@ TaskControl& Processor::spawn(Cell& cell, std::uint32_t id, void (*entry)(void*)
 void Processor::start_program(Cell& cell, const Program& program) {
   const Program* pointer = &program;
   const bool was_live = cell.live_tasks != 0;
-  TaskControl* started = nullptr;
+  const TaskControl* started = nullptr;
   std::string problem;
   if (cell.tasks.find(program.task) != nullptr) {
     problem = "there is one already; choose another task id";
   } else {
     try {
-      started = &spawn(
-          cell, program.task, [](void* state) { (*static_cast<const Program**>(state))->body(); }, &pointer,
-          sizeof pointer, alignof(const Program*),
-          [](void* to, void* from) { *static_cast<const Program**>(to) = *static_cast<const Program**>(from); },
-          program.stack_bytes);
+      started =
+          &spawn(cell, program.task,
+                 {.entry = [](void* state) { (*static_cast<const Program**>(state))->body(); },
+                  .state = &pointer,
+                  .state_bytes = sizeof pointer,
+                  .state_alignment = alignof(const Program*),
+                  .move = [](void* to,
+                             void* from) { *static_cast<const Program**>(to) = *static_cast<const Program**>(from); },
+                  .program_stack_bytes = program.stack_bytes,
+                  .detached = true,
+                  .from_kernel = true});
     } catch (const Error& error) {  // no stack
       problem = error.what();
     }
@@ -155,9 +156,6 @@ void Processor::start_program(Cell& cell, const Program& program) {
                  fmt::format("{}: cannot start a task {}: {}", domain_.name_of(cell.id), program.task, problem));
     return;
   }
-  TaskControl& task = *started;
-  task.detached = true;
-  task.from_kernel = true;
   cell.ended = false;
 }
 
@@ -165,13 +163,13 @@ void Processor::start_program(Cell& cell, const Program& program) {
 void Processor::end_task(TaskControl& self) {
   Cell& cell = *self.cell;
   self.ended = true;
-  if (self.stack.guard == StackGuard::canary) check_canary(self);
+  if (self.stack.guard == StackGuard::canary) domain_.guarded([&] { check_canary(self); });
   if (self.from_kernel) ++cell.ended_from_kernel;
   if (self.joiner != nullptr) {
     self.detached = true;  // the joiner needs nothing but to know
     if (self.joiner->waits == WaitFor::task_end && !self.joiner->ready) make_ready(*self.joiner);
   }
-  if (--cell.live_tasks == 0) end_cell(cell);
+  if (--cell.live_tasks == 0) domain_.guarded([&] { end_cell(cell); });
   dying_ = &self;
   TaskControl* next = ready_.pop();
   if (next != nullptr) {
@@ -203,6 +201,10 @@ void Processor::bury(TaskControl& task) noexcept {
 
 void Processor::end_cell(Cell& cell) {
   cell.ended = true;
+  struct Drop {  // whatever happens: else the machine would wait for this cell for ever
+    Processor& processor;
+    ~Drop() { processor.drop_live_cell(); }
+  } const drop{*this};
   for (std::uint32_t p = 0; p < domain_.processors.size(); ++p) {
     if (p != index_) {
       push(p, SlotKind::cell_ended, cell.id, 0, MatchKey::make(0, cell.id, 0, 0), cell.end());
@@ -213,7 +215,6 @@ void Processor::end_cell(Cell& cell) {
   } else {
     cell_ended(cell.id, cell.end());
   }
-  drop_live_cell();
 }
 
 void Processor::drop_live_cell() noexcept {
@@ -253,13 +254,21 @@ void Processor::join(TaskControl& self, std::uint32_t id) {
   if (task->detached) refuse("is detached; only tasks with a handle can be joined");
   if (task->joiner != nullptr) refuse("is being joined by another task already");
   if (!task->ended) {
-    if (here.domain_.stopping.load(std::memory_order_relaxed)) throw Stopped{};  // relaxed: noticed sooner or later
+    if (here.domain_.stopping.load(std::memory_order_relaxed)) {  // relaxed: noticed sooner or later
+      task->detached = true;
+      end_calling_task();
+      return;
+    }
     task->joiner = &self;
     self.wait_task = id;
     if (wait(self, WaitFor::task_end, "join") == Wake::stopping) {
-      task->joiner = nullptr;
-      task->detached = true;
-      throw Stopped{};
+      // It may have ended since we were woken: then it is buried, and its stack may be another task's.
+      task = self.cell->tasks.find(id);
+      if (task != nullptr && task->joiner == &self) {
+        task->joiner = nullptr;
+        task->detached = true;
+      }
+      end_calling_task();
     }
     return;  // it was buried when its processor left its stack
   }
@@ -269,9 +278,8 @@ void Processor::join(TaskControl& self, std::uint32_t id) {
 void Processor::wait_for_cells(TaskControl& self, const char* call) {
   Processor& here = *self.cell->processor;
   here.poll();
-  if (here.all_cells_ended()) return;
-  if (here.domain_.stopping.load(std::memory_order_relaxed)) throw Stopped{};  // relaxed: noticed sooner or later
-  if (wait(self, WaitFor::cells_end, call) == Wake::stopping) throw Stopped{};
+  if (here.all_cells_ended() || here.stops()) return;
+  if (wait(self, WaitFor::cells_end, call) == Wake::stopping) end_calling_task();
 }
 
 void Processor::send_start(std::uint32_t cell, const Program& program) {

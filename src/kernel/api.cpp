@@ -73,8 +73,12 @@ Envelope envelope_of(const Domain& domain, std::uint64_t key, std::size_t bytes)
                   static_cast<std::int32_t>(MatchKey::type(key)), bytes};
 }
 
-[[noreturn, gnu::cold, gnu::noinline]] void receive_failed(const TaskControl& self, const char* call, Wake how) {
-  if (how == Wake::stopping) throw Stopped{};
+// Returns only where the task unwinds already: then nothing has been received.
+[[gnu::cold, gnu::noinline]] void receive_failed(const TaskControl& self, const char* call, Wake how) {
+  if (how == Wake::stopping) {
+    static_cast<void>(self.cell->processor->stops());
+    return;
+  }
   const Domain& domain = self.cell->processor->domain();
   refuse(self, Errc::ended, call,
          fmt::format("{} has ended and left no such message; nothing more will come from it",
@@ -127,6 +131,8 @@ Received receive(const char* call, Message& into, From from, Space space, bool c
     return Received::message;
   if (how == Wake::ended && closed_when_cells_end) return Received::closed;
   receive_failed(self, call, how);
+  into = Message{};
+  return Received::message;
 }
 
 Envelope receive_into(const char* call, std::span<std::byte> buffer, From from, Space space, bool truncate) {
@@ -136,8 +142,10 @@ Envelope receive_into(const char* call, std::span<std::byte> buffer, From from, 
   self.posted.buffer = reinterpret_cast<char*>(buffer.data());
   self.posted.capacity = buffer.size();
   const Wake how = Processor::receive(self, call, false);
-  if (how != Wake::done) [[unlikely]]
+  if (how != Wake::done) [[unlikely]] {
     receive_failed(self, call, how);
+    return Envelope{any_cell, any_task, any_type, 0};
+  }
   const Domain& domain = self.cell->processor->domain();
   Envelope envelope = envelope_of(domain, self.posted.key, self.posted.bytes);
   if (envelope.bytes > buffer.size()) [[unlikely]] {
@@ -308,9 +316,9 @@ void Message::release() noexcept {
   buffer_ = nullptr;
   bytes_ = 0;
   if (Processor* processor = Processor::current()) {
-    processor->pool().put(buffer);
+    processor->pool().take_back(buffer);
   } else {
-    BufferPool::put_from_outside(buffer);
+    BufferPool::take_back_outside(buffer);
   }
 }
 
@@ -408,10 +416,14 @@ TaskId spawn(const TaskEntry& entry, TaskId wanted, bool detached) {
     refuse(self, Errc::bad_argument, "spawn",
            fmt::format("task {} exists already in this cell; choose another id, or any_task", id));
   }
-  TaskControl& task =
-      cell.processor->spawn(cell, id, entry.call, entry.state, entry.bytes, entry.alignment, entry.move);
-  task.detached = detached;
-  if (self.program != nullptr) task.program = self.program->ops->inherit(*self.program);
+  cell.processor->spawn(cell, id,
+                        {.entry = entry.call,
+                         .state = entry.state,
+                         .state_bytes = entry.bytes,
+                         .state_alignment = entry.alignment,
+                         .move = entry.move,
+                         .parent = self.program,
+                         .detached = detached});
   return TaskId{id};
 }
 

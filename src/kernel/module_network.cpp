@@ -90,6 +90,7 @@ void ModuleNetwork::wait_for_room(TaskControl& self, const char* call, std::uint
   while (true) {
     poll();
     Processor::yield(self);
+    if (self.cell->processor->stops()) return;
     const std::size_t queued = module_.queued(process);
     if (queued <= domain_.options.send_limit_bytes) return;
     const Clock::time_point now = Clock::now();

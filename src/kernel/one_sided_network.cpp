@@ -151,6 +151,7 @@ void OneSidedNetwork::wait_for_replies(TaskControl& self, std::uint32_t process,
          expected.load(std::memory_order_relaxed) + bytes > domain_.options.send_limit_bytes) {
     network_.poll();
     Processor::yield(self);
+    if (self.cell->processor->stops()) return;
     if (expected.load(std::memory_order_relaxed) + bytes > domain_.options.send_limit_bytes)
       network_.module_.wait(reply_sleep);
   }
@@ -176,13 +177,18 @@ std::uint64_t OneSidedNetwork::fetch(TaskControl& self, const char* call, const 
                              operation.word.bytes | (operation.word.is_signed ? FetchRequest::signed_bit : 0)};
   memory_.begin_frame(self, place);
   network_.post(process, FrameKind::fetch, label_of(self, place), std::as_bytes(std::span(&request, 1)));
-  try {
-    Processor::wait_flag(self, call, &done, 1);
-  } catch (...) {  // the machine stops: a late reply must not find our stack
-    const std::lock_guard lock(requests_mutex_);
-    if (Request* request_of_ours = find_request(process, id, sizeof old)) close_request(*request_of_ours, id);
-    throw;
-  }
+  struct Close {  // when the machine stops: a late reply must not find our stack
+    OneSidedNetwork& network;
+    std::uint32_t process;
+    std::uint64_t id;
+    bool waits = true;
+    ~Close() {
+      if (!waits) return;
+      const std::lock_guard lock(network.requests_mutex_);
+      if (Request* ours = network.find_request(process, id, sizeof(std::uint64_t))) network.close_request(*ours, id);
+    }
+  } close{*this, process, id};
+  close.waits = !Processor::wait_flag(self, call, &done, 1);
   return old;
 }
 

@@ -86,6 +86,7 @@ bool RemoteMemory::transfer(TaskControl& self, const one_sided::Copy& copy, bool
         if (error.code() != Errc::exhausted) throw;
         network_.poll();  // what is done makes room
         Processor::yield(self);
+        if (self.cell->processor->stops()) return true;
       }
     }
   }
@@ -201,6 +202,7 @@ void RemoteMemory::begin_frame(TaskControl& self, const one_sided::Copy& copy) {
          is_read(peer, self.cell->id, copy)) {  // acquire: see done()
     network_.poll();
     Processor::yield(self);
+    if (self.cell->processor->stops()) break;
   }
   peer.sent.fetch_add(1, std::memory_order_relaxed);  // relaxed: see try_to_begin()
 }

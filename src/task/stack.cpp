@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 #if __has_include(<valgrind/valgrind.h>)
@@ -56,6 +57,13 @@ StackPool::~StackPool() {
 }
 
 void StackPool::grow() {
+  // All there will be: neither put() nor the rest of this function may throw.
+  std::size_t count = next_count_;
+  for (const Region& region : regions_) count += region.valgrind_ids.size();
+  if (free_.capacity() < count) free_.reserve(2 * count);
+  if (regions_.size() == regions_.capacity()) regions_.reserve(std::max<std::size_t>(4, 2 * regions_.size()));
+  std::vector<unsigned> valgrind_ids;
+  valgrind_ids.reserve(next_count_);
   const std::size_t each = stack_bytes_ + guard_bytes;
   const std::size_t bytes = each * next_count_;
   const int protection = PROT_READ | PROT_WRITE;
@@ -78,7 +86,7 @@ void StackPool::grow() {
                                              next_count_, stack_bytes_ / 1024, std::strerror(errno)));
   }
   madvise(address, bytes, MADV_NOHUGEPAGE);  // a huge page would commit eight stacks at the first touch of one
-  Region region{static_cast<char*>(address), bytes, {}};
+  Region region{static_cast<char*>(address), bytes, std::move(valgrind_ids)};
   for (std::size_t i = next_count_; i-- > 0;) {
     char* low = region.address + i * each;
     Stack stack{low + guard_bytes, low + each, install_guard(low)};

@@ -45,7 +45,12 @@ class StackPool {
 #endif
     return stack;
   }
-  void put(const Stack& stack) { free_.push_back(stack); }
+  void put(const Stack& stack) noexcept {
+#if APLIB_ASAN
+    __asan_poison_memory_region(stack.low, stack.bytes());  // also the control block of the task that was there
+#endif
+    free_.push_back(stack);  // grow() has made room for all
+  }
 
   [[nodiscard]] std::size_t stack_bytes() const noexcept { return stack_bytes_; }
 

@@ -66,10 +66,10 @@ struct Side {
     domain.network = &network;
     domain.cell_count = cells;
     domain.grid = {cells, 1};
-    domain.first_cell = {0, 1, cells};
-    domain.local_end = 1;
+    const std::uint32_t counts[] = {1, cells - 1};
+    domain.cell_map = CellMap::consecutive(counts);
     domain.all.count = cells;
-    domain.all.local_count = 1;
+    domain.all.local = {0};
     domain.all.exchange = &exchange;
     call.call = "reduce";
     call.kind = CollectiveKind::reduce;

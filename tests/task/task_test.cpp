@@ -4,9 +4,12 @@
 
 #include <chrono>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "base/program_context.hpp"
+#include "cell/processor.hpp"
 #include "machines.hpp"
 
 namespace aplib {
@@ -205,6 +208,63 @@ TEST(Task, CallsOutsideATaskAreAClearError) {
     EXPECT_NE(text.find("task"), std::string::npos) << text;
     EXPECT_NE(text, "(no error)");
   }
+}
+
+// What the next task of this cell will stand on.
+std::uintptr_t place_of_a_task() {
+  std::uintptr_t place = 0;
+  spawn([&] { place = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)); }, TaskId{77}).join();
+  return place;
+}
+
+TEST(Task, ThatCannotBeMadeLeavesNothingBehind) {
+  struct Stubborn {
+    explicit Stubborn(int moves) : moves_left(moves) {}
+    Stubborn(Stubborn&& other) : moves_left(other.moves_left - 1) {
+      if (moves_left < 0) throw std::runtime_error("it does not move");
+    }
+    void operator()() const { ADD_FAILURE() << "it ran"; }
+    int moves_left;
+  };
+  run_well(one, [] {
+    const std::uintptr_t place = place_of_a_task();
+    for (int moves = 0; moves < 3; ++moves) {
+      for (int i = 0; i < 5; ++i) {
+        try {
+          spawn(Stubborn{0}, TaskId{5}).detach();
+          ADD_FAILURE() << "it was made";
+        } catch (const std::runtime_error& error) {
+          EXPECT_STREQ(error.what(), "it does not move");
+        }
+        this_task::yield();
+      }
+    }
+    EXPECT_EQ(place_of_a_task(), place);  // its stack has come back
+    bool ran = false;
+    spawn([&] { ran = true; }, TaskId{5}).join();  // and its id
+    EXPECT_TRUE(ran);
+  });
+}
+
+// A task of a loaded program whose context cannot be had does not run without one.
+TEST(Task, ThatCannotInheritItsProgramDoesNotRun) {
+  run_well(one, [] {
+    const std::uintptr_t place = place_of_a_task();
+    static constexpr ProgramContextOps ops{
+        .inherit = [](ProgramContext&) -> ProgramContext* { throw Error(Errc::exhausted, "no context"); },
+        .run = nullptr,
+        .release = nullptr,
+        .discard = nullptr,
+        .swap = nullptr};
+    ProgramContext program;
+    program.ops = &ops;
+    TaskControl& self = *Processor::current()->running();
+    self.program = &program;
+    EXPECT_EQ(error_text([] { spawn([] { ADD_FAILURE() << "it ran"; }).detach(); }), "no context");
+    self.program = nullptr;
+    for (int i = 0; i < 3; ++i) this_task::yield();
+    EXPECT_EQ(place_of_a_task(), place);
+  });
 }
 
 }  // namespace
