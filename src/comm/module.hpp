@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The module contract: how frames get from one process of a machine to another. `loop` (inside one process, for tests, with faults) and `tcp`
-// implement it; tests/comm/suite/conformance.hpp checks any module against this page.
+// The module contract: how frames get from one process of a machine to another. tcp, shm, rdma and mixed implement it,
+// and, for tests, loop (tests/support/loop: inside one process, with faults). tests/comm/suite/conformance.hpp checks any
+// module against this page.
 //
 // A frame is a label and a body of 0 or more bytes.
 //

@@ -3,8 +3,8 @@
 #include <chrono>
 #include <cstdlib>
 
-#include "comm/loop/loop_net.hpp"
 #include "conformance.hpp"
+#include "loop/loop_net.hpp"
 
 namespace aplib::comm::test {
 namespace {
@@ -16,7 +16,7 @@ std::uint64_t seed() {
 
 class LoopSubject final : public Net {
  public:
-  LoopSubject(std::uint32_t processes, const LoopFaults& faults) : net_(processes, faults, seed()) {}
+  LoopSubject(std::uint32_t processes, const loop::LoopFaults& faults) : net_(processes, faults, seed()) {}
   std::unique_ptr<Module> module(Peer process) override { return net_.module(process); }
   bool kill(Peer process) override {
     net_.kill(process);
@@ -28,10 +28,10 @@ class LoopSubject final : public Net {
   }
 
  private:
-  LoopNet net_;
+  loop::LoopNet net_;
 };
 
-Subject loop(const char* name, const LoopFaults& faults) {
+Subject loop(const char* name, const loop::LoopFaults& faults) {
   return {name, [faults](std::uint32_t processes) { return std::make_unique<LoopSubject>(processes, faults); }};
 }
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "aplib/error.hpp"
-#include "comm/loop/loop_net.hpp"
+#include "loop/loop_net.hpp"
 
 namespace aplib::comm {
 namespace {
@@ -71,7 +71,7 @@ class Scribe final : public Receiver {
 };
 
 struct Cluster {
-  explicit Cluster(std::uint32_t count, const LoopFaults& faults = {}, std::uint64_t seed = 1)
+  explicit Cluster(std::uint32_t count, const loop::LoopFaults& faults = {}, std::uint64_t seed = 1)
       : net(count, faults, seed) {
     for (Peer peer = 0; peer < count; ++peer) {
       scribes.push_back(std::make_unique<Scribe>(peer, text));
@@ -91,17 +91,17 @@ struct Cluster {
     while (!net.quiet()) poll();
   }
 
-  LoopNet net;
+  loop::LoopNet net;
   std::string text;
   std::vector<std::unique_ptr<Scribe>> scribes;
   std::vector<std::unique_ptr<Module>> modules;
 };
 
-constexpr LoopFaults awkward{.delay_polls_max = 6,
-                             .shuffle_peers = true,
-                             .piece_bytes_max = 30'000,
-                             .capacity_bytes = 40'000,
-                             .hold_back_bytes = 64};
+constexpr loop::LoopFaults awkward{.delay_polls_max = 6,
+                                   .shuffle_peers = true,
+                                   .piece_bytes_max = 30'000,
+                                   .capacity_bytes = 40'000,
+                                   .hold_back_bytes = 64};
 
 /// A run of five processes with frames, writes and reads, deaths, cuts and stops, on one thread. Everything that came, in order.
 std::string simulate(std::uint64_t seed) {
@@ -336,7 +336,7 @@ TEST(LoopTest, LatePiecesEndTheWait) {
 TEST(LoopTest, FaultsStrikeRunningThreads) {
   SCOPED_TRACE("seed " + std::to_string(seed()));
   constexpr Peer count = 5;
-  LoopNet net(count, awkward, seed());
+  loop::LoopNet net(count, awkward, seed());
   std::atomic<bool> over{false};
   std::array<std::string, count> texts;
   std::array<std::unique_ptr<Scribe>, count> scribes;
@@ -381,8 +381,8 @@ TEST(LoopTest, FaultsStrikeRunningThreads) {
 }
 
 TEST(LoopTest, WrongCallsAreErrors) {
-  EXPECT_THROW(LoopNet(0), Error);
-  EXPECT_THROW(LoopNet(2, {.capacity_bytes = 0}), Error);
+  EXPECT_THROW(loop::LoopNet(0), Error);
+  EXPECT_THROW(loop::LoopNet(2, {.capacity_bytes = 0}), Error);
   Cluster cluster(2);
   EXPECT_THROW((void)cluster.net.module(0), Error);
   EXPECT_THROW((void)cluster.net.module(2), Error);
@@ -398,7 +398,7 @@ TEST(LoopTest, ModulesOutliveTheirNet) {
   std::unique_ptr<Module> one;
   std::unique_ptr<Module> other;
   {
-    LoopNet net(2);
+    loop::LoopNet net(2);
     one = net.module(0);
     other = net.module(1);
   }

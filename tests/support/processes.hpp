@@ -14,10 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include "comm/loop/loop_net.hpp"
 #include "kernel/notes.hpp"
 #include "kernel/overseer.hpp"
 #include "kernel/process.hpp"
+#include "loop/loop_net.hpp"
 
 namespace aplib::testing_support {
 
@@ -34,10 +34,10 @@ class Processes {
  public:
   /// Process p carries cells[p] cells.
   Processes(Grid grid, const std::vector<std::uint32_t>& cells, std::uint32_t threads = 1,
-            const comm::LoopFaults& faults = {}, std::uint64_t seed = 1)
+            const comm::loop::LoopFaults& faults = {}, std::uint64_t seed = 1)
       : Processes(grid, CellMap::consecutive(cells), threads, faults, seed) {}
   /// `map` says who carries what.
-  Processes(Grid grid, CellMap map, std::uint32_t threads = 1, const comm::LoopFaults& faults = {},
+  Processes(Grid grid, CellMap map, std::uint32_t threads = 1, const comm::loop::LoopFaults& faults = {},
             std::uint64_t seed = 1)
       : net(map.processes(), faults, seed), cells_(std::move(map)) {
     options.cells = grid;
@@ -50,7 +50,7 @@ class Processes {
     return run(program, true, host);
   }
 
-  comm::LoopNet net;
+  comm::loop::LoopNet net;
   Options options;
   /// Other modules than the net's, one for each process, before run().
   std::vector<std::unique_ptr<comm::Module>> modules;

@@ -31,7 +31,7 @@ class RdmaModule::Impl {
   explicit Impl(Settings settings);
   ~Impl();
 
-  // rdma_module.cpp: what the kernel calls, checked.
+  // What the kernel calls, checked.
   void start(Receiver& receiver);
   [[nodiscard]] bool reaches(Peer peer) const noexcept;
   void check(Peer peer, const char* call) const;
@@ -46,14 +46,11 @@ class RdmaModule::Impl {
   [[nodiscard]] bool close(std::chrono::nanoseconds linger);
   void abandon();
 
-  // send.cpp
   void send(Peer to, const Label& label, std::span<const std::byte> body);
   void flush() noexcept;
 
-  // deliver.cpp
   bool poll();
 
-  // remote_memory.cpp
   MemoryKey expose(Peer peer, std::span<std::byte> memory);
   void conceal(const MemoryKey& key) noexcept;
   void transfer(Peer peer, Transfer::Kind kind, const MemoryKey& key, std::uint64_t address, std::span<std::byte> local,
@@ -94,7 +91,7 @@ class RdmaModule::Impl {
     bool ok;
   };
 
-  // Under the lock. send.cpp
+  // Under the lock. Frames out: packets.cpp
   void send_large(Link& link, Peer to, const Label& label, std::span<const std::byte> body);
   void append(Link& link, Peer to, const Label& label, std::span<const std::byte> body, std::uint32_t flags);
   bool post_frame(Link& link, Peer to, const Label& label, std::span<const std::byte> body, std::uint32_t flags);
@@ -110,11 +107,11 @@ class RdmaModule::Impl {
   void note_busy(Link& link, Peer peer);
   void unstick(Link& link) noexcept;
   bool stick(Link& link, Peer to, int error, const char* call);
-  // Greetings: greet.cpp
+  // Greetings: packets.cpp
   void need_greeting(Link& link, Peer to);
   void receive_greeting(Link& link, Peer from, std::uint64_t number, std::span<const std::byte> bytes);
   bool follow(Link& link, Peer from, Greeting& greeting, std::uint64_t number);
-  // receive.cpp
+  // Packets in, and what completes: packets.cpp
   void take_completions();
   void take_error(fid_cq* queue);
   void over(Operation& operation, int error);
@@ -131,12 +128,12 @@ class RdmaModule::Impl {
   void drop_queues(Link& link);
   void release_arrivals();
   void release_delivered();
-  // remote_memory.cpp
+  // Remote memory: rdma_module.cpp
   bool post_transfer(Link& link, Peer peer, const Transfer& transfer);
   void transfer_over(Link& link, Peer peer, const Transfer& transfer, bool ok);
   [[nodiscard]] std::size_t part_bytes() const noexcept;
 
-  // deliver.cpp: without the lock, on the thread that polls.
+  // Upcalls, without the lock, on the thread that polls: rdma_module.cpp
   bool deliver(Peer from, std::span<const std::byte> frames, std::size_t credit, bool& called);
   std::size_t deliver_some(Peer from, std::span<const std::byte> frames, bool& called);
   bool deliver_inbox();
@@ -144,7 +141,7 @@ class RdmaModule::Impl {
   void begin_large(Peer from, const Label& label, const Rendezvous& rendezvous, bool& called);
   bool wanted(Peer from);
 
-  // close.cpp
+  // The end: rdma_module.cpp
   void discard(Peer from, std::span<const std::byte> frames);
   bool progress_closing();
   [[nodiscard]] bool all_out() const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Frames out. All but send() and flush() under the lock.
+// Packets of an rdma module: frames out, packets in, greetings. All but send() and flush() runs under the lock.
 
 #include <fmt/format.h>
 #include <rdma/fi_errno.h>
@@ -284,7 +284,7 @@ void RdmaModule::Impl::flush() noexcept {
   if (!busy_.empty()) pump_all();
 }
 
-// Packets in, and what completes. All under the lock; upcalls are in deliver.cpp.
+// Packets in, and what completes.
 
 namespace {
 

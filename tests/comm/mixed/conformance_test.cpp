@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "comm/loop/loop_net.hpp"
 #include "comm/mixed/mixed_module.hpp"
+#include "loop/loop_net.hpp"
 #include "tcp_net.hpp"
 
 namespace aplib::comm::test {
@@ -85,7 +85,7 @@ class MixedNet final : public Net {
     Kind second;
     std::uint32_t turn;  ///< Which of them has the pair 0, 1.
     Secure secure = Secure::auth;
-    LoopFaults faults{};
+    loop::LoopFaults faults{};
     bool deaf = false;  ///< The loops have no descriptors.
   };
 
@@ -93,7 +93,7 @@ class MixedNet final : public Net {
     const Kind kinds[] = {mixture.first, mixture.second};
     for (std::uint32_t i = 0; i < 2; ++i) {
       if (kinds[i] == Kind::loop) {
-        loops_[i] = std::make_unique<LoopNet>(processes, mixture.faults);
+        loops_[i] = std::make_unique<loop::LoopNet>(processes, mixture.faults);
       } else {
         TcpNetOptions options{.secure = mixture.secure};
         options.joins = [this, i](Peer a, Peer b) { return in_charge(mixture_.turn, a, b) == i; };
@@ -127,7 +127,7 @@ class MixedNet final : public Net {
   }
 
   bool corrupt(Peer from, Peer to) override {
-    LoopNet* const loop = loops_[in_charge(mixture_.turn, from, to)].get();
+    loop::LoopNet* const loop = loops_[in_charge(mixture_.turn, from, to)].get();
     if (loop != nullptr) loop->corrupt(from, to);
     return loop != nullptr;
   }
@@ -135,7 +135,7 @@ class MixedNet final : public Net {
  private:
   const std::uint32_t processes_;
   const Mixture mixture_;
-  std::array<std::unique_ptr<LoopNet>, 2> loops_;
+  std::array<std::unique_ptr<loop::LoopNet>, 2> loops_;
   std::array<std::unique_ptr<TcpNet>, 2> tcps_;
 };
 

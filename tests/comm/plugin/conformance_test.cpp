@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // The promises of every module, kept through the plug-in interface: by plug-in files, tcp and the example, and by loop, with its remote memory, exported and taken in again inside this process.
 #include "conformance.hpp"
-#include "comm/loop/loop_net.hpp"
 #include "comm/plugin/exporter.hpp"
 #include "comm/plugin/plugin_module.hpp"
 #include "kind_net.hpp"
+#include "loop/loop_net.hpp"
 #include "own_modules.hpp"
 
 namespace aplib::comm::test {
@@ -13,7 +13,7 @@ namespace {
 /// The modules of a LoopNet, as a kind.
 class LoopKind final : public ModuleKind {
  public:
-  explicit LoopKind(LoopNet& net) : net_(net) {}
+  explicit LoopKind(loop::LoopNet& net) : net_(net) {}
   std::string name() const override { return "loop"; }
   std::string version() const override { return "1"; }
   std::string description() const override { return "frames inside a process"; }
@@ -28,14 +28,14 @@ class LoopKind final : public ModuleKind {
  private:
   class LoopPort final : public Port {
    public:
-    explicit LoopPort(LoopNet& net) : net_(net) {}
+    explicit LoopPort(loop::LoopNet& net) : net_(net) {}
     std::string endpoint() const override { return "loop"; }
     std::unique_ptr<Module> join(const JoinSettings& settings) override { return net_.module(settings.self); }
 
    private:
-    LoopNet& net_;
+    loop::LoopNet& net_;
   };
-  LoopNet& net_;
+  loop::LoopNet& net_;
 };
 
 class ExportedLoop final : public Net {
@@ -56,7 +56,7 @@ class ExportedLoop final : public Net {
   }
 
  private:
-  LoopNet loop_;
+  loop::LoopNet loop_;
   plugin::Exporter exporter_;
   plugin::PluginKind kind_;
   KindNet net_;

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "aplib/aplib.hpp"
-#include "comm/loop/loop_net.hpp"
 #include "kernel/module_network.hpp"
 #include "kernel/one_sided_network.hpp"
 #include "kernel/process.hpp"
+#include "loop/loop_net.hpp"
 #include "machines.hpp"
 
 namespace aplib {
@@ -107,7 +107,7 @@ class OneSidedHostile : public testing::TestWithParam<Hostile> {};
 TEST_P(OneSidedHostile, FrameEndsTheMachineWithItsReason) {
   const Hostile& hostile = GetParam();
   Machine machine(testing_support::options_of({{2, 1}, 1}));
-  comm::LoopNet net(2);
+  comm::loop::LoopNet net(2);
   const std::unique_ptr<comm::Module> ours = net.module(0);
   const std::unique_ptr<comm::Module> theirs = net.module(1);
   NoOverseer overseer;

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/loop/loop_net.hpp"
 #include "comm/mixed/mixed_module.hpp"
+#include "loop/loop_net.hpp"
 
 namespace aplib::launch {
 namespace {
@@ -21,7 +21,7 @@ TEST(Ways, NumbersAreCountedUp) {
 }
 
 TEST(Ways, AreDescribedInSmallMachines) {
-  comm::LoopNet net(3);
+  comm::loop::LoopNet net(3);
   const auto module = net.module(1);
   const auto routes = node::routes_of(*module, 1, 3);
   ASSERT_EQ(routes.size(), 2U);
@@ -33,8 +33,8 @@ TEST(Ways, AreDescribedInSmallMachines) {
 
 TEST(Ways, AreGatheredByModuleInLargeOnes) {
   constexpr std::uint32_t processes = 100;
-  comm::LoopNet near(processes);
-  comm::LoopNet far(processes);
+  comm::loop::LoopNet near(processes);
+  comm::loop::LoopNet far(processes);
   std::vector<std::unique_ptr<comm::Module>> modules;
   modules.push_back(near.module(0));
   modules.push_back(far.module(0));

@@ -1,23 +1,57 @@
 // SPDX-License-Identifier: MIT
-// LoopModule: one process's end of a loop net.
+// Doorbell: what a process of a loop net sleeps on.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "comm/bell.hpp"
 #include "comm/frame_reader.hpp"
-#include "comm/loop/doorbell.hpp"
-#include "comm/loop/loop_net.hpp"
-#include "comm/loop/loop_pipe.hpp"
 #include "comm/module.hpp"
+#include "loop/loop_net.hpp"
+#include "loop/loop_pipe.hpp"
 
-namespace aplib::comm {
+namespace aplib::comm::loop {
+/// Thread safety: any thread. Use: ticket(), look whether there is something to do, sleep(ticket): whatever rings after the ticket was drawn ends the sleep.
+class Doorbell {
+ public:
+  /// Something has come: ends every sleep whose ticket is older. Costs an atomic increment while nobody sleeps. Async-signal-safe.
+  void ring() noexcept;
+  /// The same, and also the next sleep ends at once when nobody sleeps now. Async-signal-safe.
+  void call() noexcept;
+
+  /// Draws a ticket. Nothing: a call() is pending, which this ends.
+  [[nodiscard]] std::optional<std::uint32_t> ticket() noexcept;
+  /// Sleeps until the bell rings or the time is over (none: for ever); may return early.
+  void sleep(std::uint32_t ticket, std::optional<std::chrono::nanoseconds> timeout) noexcept;
+
+  // The same for sleepers in poll(2): arm(), look whether there is something to do, sleep on the descriptor, disarm().
+
+  /// -1: there are no descriptors left.
+  [[nodiscard]] int descriptor() noexcept;
+  /// False: a call() is pending.
+  bool arm() noexcept;
+  /// The last one ends a call().
+  void disarm() noexcept;
+
+ private:
+  static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "signal handlers call");
+  std::atomic<std::uint32_t> rings_{0};
+  std::atomic<std::uint32_t> sleepers_{0};
+  std::atomic<bool> called_{false};
+  std::once_flag made_;
+  std::unique_ptr<Bell> made_bell_;
+  std::atomic<Bell*> bell_{nullptr};  // Null: nobody has asked for the descriptor.
+};
+
+// LoopModule: one process's end of a loop net.
 
 /// What the modules of a net share.
 struct LoopNet::State {
@@ -107,4 +141,4 @@ class LoopModule final : public Module {
   std::atomic<std::uint64_t> system_calls_{0};  // Writes and reads, which would be some.
 };
 
-}  // namespace aplib::comm
+}  // namespace aplib::comm::loop

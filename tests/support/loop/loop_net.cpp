@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include "comm/loop/loop_net.hpp"
+#include "loop/loop_net.hpp"
 
 #include <fmt/format.h>
 
 #include "aplib/error.hpp"
-#include "comm/loop/loop_module.hpp"
+#include "loop/loop_module.hpp"
 
-namespace aplib::comm {
-
+namespace aplib::comm::loop {
 LoopNet::State::State(std::uint32_t count, const LoopFaults& chosen, std::uint64_t seed)
     : processes(count), faults(chosen), first_seed(seed), process_list(std::make_unique<Process[]>(count)) {
   pipes.reserve(std::size_t{count} * count);
@@ -88,4 +87,4 @@ bool LoopNet::quiet() const {
   return true;
 }
 
-}  // namespace aplib::comm
+}  // namespace aplib::comm::loop

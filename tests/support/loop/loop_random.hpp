@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace aplib::comm {
+namespace aplib::comm::loop {
 
 /// splitmix64. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014.
 inline std::uint64_t loop_draw(std::uint64_t& state) noexcept {
@@ -26,4 +26,4 @@ inline std::size_t loop_piece(std::uint64_t& state, std::size_t most) noexcept {
   return 1 + loop_draw(state) % std::max<std::size_t>(most >> shift, 1);
 }
 
-}  // namespace aplib::comm
+}  // namespace aplib::comm::loop

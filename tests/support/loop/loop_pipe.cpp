@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-#include "comm/loop/loop_pipe.hpp"
+#include "loop/loop_pipe.hpp"
 
 #include <algorithm>
 #include <array>
 #include <limits>
 
-#include "comm/loop/loop_random.hpp"
 #include "comm/wire.hpp"
+#include "loop/loop_random.hpp"
 
-namespace aplib::comm {
+namespace aplib::comm::loop {
 namespace {
 
 constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
@@ -203,4 +203,4 @@ void LoopPipe::break_off(const std::string& why, bool anywhere) {
   note();
 }
 
-}  // namespace aplib::comm
+}  // namespace aplib::comm::loop

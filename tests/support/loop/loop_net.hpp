@@ -17,8 +17,7 @@
 
 #include "comm/module.hpp"
 
-namespace aplib::comm {
-
+namespace aplib::comm::loop {
 /// What goes wrong on the way. The default: nothing.
 struct LoopFaults {
   std::uint32_t delay_polls_max = 0;           ///< A piece is seen by the 0th to so-many-th poll of its receiver.
@@ -66,4 +65,4 @@ class LoopNet {
   std::shared_ptr<State> state_;
 };
 
-}  // namespace aplib::comm
+}  // namespace aplib::comm::loop
