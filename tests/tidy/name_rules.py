@@ -58,8 +58,8 @@ def check_paths(repository, _):
 
 
 def glossary(text):
-    """{forbidden word: (the right one, folders)} of the table in the section "Glossary"; what stands in its last column, "`part`" or
-    "`part` (src/kernel)"."""
+    """{forbidden word: (the right one, folders)} of the table in the section "Glossary": what stands in its last column, "`part`" or
+    "`part` (src/kernel)". A word in small letters is forbidden as a part of names, one with a capital (`Part`) as a whole name."""
     section = re.search(r"^## Glossary\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     words = {}
     for row in re.findall(r"^\|(.+)\|$", section[1] if section else "", re.MULTILINE):
@@ -98,6 +98,6 @@ def check_glossary(repository, _):
                 if other in mine:
                     code = re.sub(around, "", code)
             for identifier in re.findall(r"[A-Za-z_]\w*", code):
-                for word in sorted(parts_of(identifier) & mine.keys()):
+                for word in sorted((parts_of(identifier) | {identifier}) & mine.keys()):
                     complaints.append(f"{path}:{number}: {identifier}: say {mine[word]} instead of {word} ({GLOSSARY}, Glossary)")
     return complaints

@@ -45,7 +45,7 @@ CASES = [
     (text_rules.check_width, {"src/a.cpp": "x" * 121 + "\n", "a.py": "#" * 120, "docs/a.md": "|" * 121, "b.md": "https://" * 20}, 1, "121 columns"),
     (text_rules.check_width, {"docs/a.md": "```\n" + "x" * 121 + "\n```\n" + "y" * 122}, 1, "a.md:4: 122"),
     (name_rules.check_paths, {"src/a.cpp": "// See src/b.cpp, a.cpp and c.hpp.\n", "docs/b.md": "`src/*.cpp`, `src/*.hpp`\n"}, 3, "src/b.cpp"),
-    (name_rules.check_glossary, {"ARCHITECTURE.md": GLOSSARY, "src/a.cpp": "ProcessRun run;  // part of it\n"}, 1, "ProcessRun: say process"),
+    (name_rules.check_glossary, {"ARCHITECTURE.md": GLOSSARY, "src/a.cpp": "PartRun run;  // part of it\n"}, 1, "PartRun: say process"),
     (name_rules.check_glossary, {"ARCHITECTURE.md": GLOSSARY, "src/kernel/a.cpp": 'Front* front;\nint b = list.front() + f("front");\n'}, 2, "a.cpp:1"),
     (name_rules.check_glossary, {"ARCHITECTURE.md": GLOSSARY, "src/a.cpp": "int partial, departure, front;\n"}, 0, ""),
     (name_rules.check_glossary, {"ARCHITECTURE.md": "# A\n"}, 1, "has no glossary"),
