@@ -1,16 +1,24 @@
 // SPDX-License-Identifier: MIT
+#include "comm/kind.hpp"
+
+#include <dlfcn.h>
+#include <elf.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <link.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "base/text.hpp"
-#include "comm/kind.hpp"
 #include "comm/plugin/plugin.hpp"
 #include "comm/plugin/plugin_module.hpp"
 
@@ -18,6 +26,45 @@ namespace aplib::comm {
 namespace {
 
 namespace fs = std::filesystem;
+
+#if defined(__x86_64__)
+constexpr unsigned our_processor = EM_X86_64;
+#elif defined(__aarch64__)
+constexpr unsigned our_processor = EM_AARCH64;
+#else
+#error "which e_machine do plug-ins have on this processor?"
+#endif
+
+/// What dlopen() would not survive: it maps a file as its headers say, and a file that ends too early kills the process.
+/// Not a defence against evil: a module's code runs anyway.
+std::optional<std::string> damage(const std::string& file) {
+  std::error_code error;
+  const auto size = std::filesystem::file_size(file, error);
+  std::ifstream in(file, std::ios::binary);
+  if (error || !in) {
+    return fmt::format("it cannot be read: {}",
+                       error ? error.message() : std::error_code(errno, std::generic_category()).message());
+  }
+  ElfW(Ehdr) header{};
+  in.read(reinterpret_cast<char*>(&header), sizeof header);
+  if (!in || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+      header.e_type != ET_DYN || header.e_phentsize != sizeof(ElfW(Phdr))) {
+    return "it is no shared object (64-bit ELF)";
+  }
+  if (header.e_machine != our_processor) return "it was compiled for another kind of processor";
+  in.seekg(static_cast<std::streamoff>(header.e_phoff));
+  for (unsigned i = 0; i < header.e_phnum; ++i) {
+    ElfW(Phdr) part{};
+    in.read(reinterpret_cast<char*>(&part), sizeof part);
+    if (!in || part.p_offset > size || part.p_filesz > size - part.p_offset)
+      return fmt::format("it is incomplete ({} bytes): copy it again", size);
+  }
+  return std::nullopt;
+}
+
+struct Close {
+  void operator()(void* handle) const noexcept { ::dlclose(handle); }
+};
 
 /// Beside the running program's folder: the same in a build tree, an installed tree and a moved one.
 std::optional<fs::path> own_folder() {
@@ -54,7 +101,43 @@ std::vector<fs::path> files(const std::string& module_path, std::vector<FoundMod
   return all;
 }
 
+/// Why a module of APlib's own cannot be used by this program: it is of another build, and shares its classes with us.
+std::optional<std::string> other_build(void* exported) {
+  const std::size_t bytes = plugin::bytes_of_variable(exported).value_or(0);
+  if (bytes < sizeof OwnModule::build) return "it is damaged: copy it again";
+  const auto& own = *static_cast<const OwnModule*>(exported);
+  const std::string_view build(own.build, ::strnlen(own.build, sizeof own.build));
+  if (build == APLIB_BUILD && bytes == sizeof(OwnModule)) return std::nullopt;
+  return fmt::format(
+      "it is of APlib's build {}, this program is of build {}: install the programs and the modules of one build",
+      build, APLIB_BUILD);
+}
+
 }  // namespace
+
+FoundModule open_module(const std::string& file) {
+  const auto refused = [&file](std::string why) { return FoundModule{file, nullptr, std::move(why)}; };
+  if (std::optional<std::string> why = damage(file)) return refused(*std::move(why));
+  // RTLD_LOCAL: what it brings along must not be found by others, nor replace theirs.
+  std::unique_ptr<void, Close> handle(::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL));
+  if (!handle) {
+    const char* const text = ::dlerror();
+    std::string why = text != nullptr ? text : "";
+    if (why.starts_with(file + ": ")) why.erase(0, file.size() + 2);
+    return refused(fmt::format("it cannot be loaded: {}", why.empty() ? "dlopen() does not say why" : why));
+  }
+  std::unique_ptr<ModuleKind> kind;
+  if (void* const own = ::dlsym(handle.get(), "aplib_own_module")) {
+    if (std::optional<std::string> why = other_build(own)) return refused(*std::move(why));
+    kind = static_cast<const OwnModule*>(own)->make_kind();
+  } else {
+    plugin::OpenedPlugin opened = plugin::exported_plugin(handle.get());
+    if (opened.exported == nullptr) return refused(std::move(opened.refusal));
+    kind = std::make_unique<plugin::PluginKind>(*opened.exported);
+  }
+  (void)handle.release();
+  return {file, std::move(kind), {}};
+}
 
 std::vector<FoundModule> find_modules(const std::string& module_path, const std::string& only) {
   std::vector<FoundModule> found;
@@ -63,19 +146,14 @@ std::vector<FoundModule> find_modules(const std::string& module_path, const std:
   if (std::ranges::any_of(candidates, is_named))
     std::erase_if(candidates, [&](const fs::path& file) { return !is_named(file); });
   for (const fs::path& file : candidates) {
-    const plugin::OpenedPlugin opened = plugin::open_plugin(file.string());
-    if (opened.exported == nullptr) {
-      found.push_back({file.string(), nullptr, opened.refusal});
-      continue;
+    FoundModule opened = open_module(file.string());
+    if (opened.kind) {
+      const std::string name = opened.kind->name();
+      const auto first = std::ranges::find_if(
+          found, [&](const FoundModule& other) { return other.kind && other.kind->name() == name; });
+      if (first != found.end()) opened = {opened.file, nullptr, fmt::format("\"{}\" is already {}", name, first->file)};
     }
-    auto kind = std::make_unique<plugin::PluginKind>(*opened.exported);
-    const auto first = std::ranges::find_if(
-        found, [&](const FoundModule& other) { return other.kind && other.kind->name() == kind->name(); });
-    if (first != found.end()) {
-      found.push_back({file.string(), nullptr, fmt::format("\"{}\" is already {}", kind->name(), first->file)});
-    } else {
-      found.push_back({file.string(), std::move(kind), {}});
-    }
+    found.push_back(std::move(opened));
   }
   std::ranges::stable_sort(found, std::greater<>{}, [](const FoundModule& each) {
     return std::pair(each.kind != nullptr, each.kind ? each.kind->rank() : 0);

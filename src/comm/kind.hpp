@@ -76,20 +76,32 @@ class ModuleKind {
 };
 
 // The kinds of modules that this host has.
-// One function per kind of ours, in its own folder: tcp, rdma, shm. Each is made a plug-in (src/comm/CMakeLists.txt):
-// processes find it there, by find_modules(), and do not link it.
+
+// One function per kind of ours, in its own folder. Each is made a shared object (src/comm/CMakeLists.txt): processes find
+// it there, by find_modules(), and do not link it.
 [[nodiscard]] std::unique_ptr<ModuleKind> tcp_kind();
 [[nodiscard]] std::unique_ptr<ModuleKind> rdma_kind();  ///< Only where libfabric was there at build time.
 [[nodiscard]] std::unique_ptr<ModuleKind> shm_kind();
 
-/// A plug-in file, and what it is: a kind, or not.
+/// What a module of APlib's own exports, as aplib_own_module (own_module.cpp). It shares the classes of these headers with
+/// the program that loads it: so both must be of one build. Modules of others speak C instead (src/comm/plugin).
+struct OwnModule {
+  char build[64];  ///< First in every build; the rest may be touched when this is the program's own.
+  std::unique_ptr<ModuleKind> (*make_kind)();
+};
+
+/// A module's file, and what it is: a kind, or not.
 struct FoundModule {
   std::string file;                  ///< "/usr/lib/aplib/modules/tcp.so".
   std::unique_ptr<ModuleKind> kind;  ///< Null: refused.
   std::string refusal{};             ///< Why: "built for plug-in interface 3.0, this APlib has 1.0: rebuild it".
 };
 
-/// Opens the plug-ins of the folders in `module_path` (option module-path, "FOLDER:FOLDER"), and then of lib/aplib/modules beside the running program's bin/. The first of a name wins, later ones
+/// Opens the file, runs its constructors, and checks what it exports: a module of ours of the same build, or a plug-in. One
+/// that was accepted stays open for the life of the process. Call from: any thread.
+[[nodiscard]] FoundModule open_module(const std::string& file);
+
+/// Opens the modules of the folders in `module_path` (option module-path, "FOLDER:FOLDER"), and then of lib/aplib/modules beside the running program's bin/. The first of a name wins, later ones
 /// are refused. In the order of rank, best first, refused ones last. What is opened stays in the process. Costs a dlopen() each: once per process, at its start.
 /// `only`: a name; others are not opened where the file's name tells (NAME.so). Call from: any thread. Throws nothing but for memory: what is wrong with a file is its refusal.
 [[nodiscard]] std::vector<FoundModule> find_modules(const std::string& module_path, const std::string& only = {});

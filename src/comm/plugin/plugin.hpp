@@ -29,11 +29,14 @@ class Plugin {
 };
 
 struct OpenedPlugin {
-  const aplib_comm_plugin* exported = nullptr;  ///< Null: refused. Valid for the life of the process.
-  std::string refusal{};                        ///< Why: "it is no shared object (ELF)".
+  const aplib_comm_plugin* exported = nullptr;  ///< Null: refused. Valid as long as the file is open.
+  std::string refusal{};                        ///< Why: "function send is missing".
 };
 
-/// Opens a plug-in file. What can be told before its code runs is checked first; then it runs its constructors, and checks what it exports. One that was accepted stays open for the life of the process. Call from: any thread.
-[[nodiscard]] OpenedPlugin open_plugin(const std::string& file);
+/// What the opened file (dlopen()) exports as a plug-in, checked. Call from: any thread.
+[[nodiscard]] OpenedPlugin exported_plugin(void* file);
+
+/// The size of the variable that dlsym() has found. Nothing: it is no variable.
+[[nodiscard]] std::optional<std::size_t> bytes_of_variable(void* symbol);
 
 }  // namespace aplib::comm::plugin

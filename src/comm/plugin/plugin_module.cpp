@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "aplib/error.hpp"
-#include "comm/plugin/status.hpp"
 
 namespace aplib::comm::plugin {
 namespace {
@@ -24,6 +23,31 @@ aplib_comm_label to_c(const Label& label) {
 }
 
 Label from_c(const aplib_comm_label& label) { return {label.key, label.cell, label.task, label.kind, label.extra}; }
+
+/// Room for a text that is empty until somebody writes one.
+struct ErrorText : aplib_comm_error {
+  ErrorText() noexcept { text[0] = '\0'; }  // Only that: it is made for each send().
+};
+
+Errc code_of(std::int32_t status) noexcept {
+  switch (status) {
+    case APLIB_COMM_BAD_ARGUMENT:
+      return Errc::bad_argument;
+    case APLIB_COMM_BAD_OPTION:
+      return Errc::bad_option;
+    case APLIB_COMM_EXHAUSTED:
+      return Errc::exhausted;
+    default:
+      return Errc::failed;
+  }
+}
+
+/// Throws what `status` (negative) and `error` say, as Error; `subject`, the module's name, is for texts that are missing.
+[[noreturn]] void throw_status(std::int32_t status, const aplib_comm_error& error, const char* subject) {
+  const std::size_t length = ::strnlen(error.text, sizeof error.text);
+  if (length != 0) throw Error(code_of(status), std::string(error.text, length));
+  throw Error(code_of(status), fmt::format("{}: failed with status {} and does not say why", subject, status));
+}
 
 aplib_comm_memory_key to_c(const MemoryKey& key) {
   aplib_comm_memory_key made{};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The promises of every module, kept through the plug-in interface: by plug-in files, tcp and the example, and by loop, with its remote memory, exported and taken in again inside this process.
 #include "conformance.hpp"
-#include "comm/plugin/exporter.hpp"
 #include "comm/plugin/plugin_module.hpp"
+#include "exporter.hpp"
 #include "kind_net.hpp"
 #include "loop/loop_net.hpp"
 #include "own_modules.hpp"
@@ -57,7 +57,7 @@ class ExportedLoop final : public Net {
 
  private:
   loop::LoopNet loop_;
-  plugin::Exporter exporter_;
+  Exporter exporter_;
   plugin::PluginKind kind_;
   KindNet net_;
 };

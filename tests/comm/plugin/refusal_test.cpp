@@ -11,7 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/plugin/plugin.hpp"
+#include "aplib/error.hpp"
+#include "comm/kind.hpp"
+#include "comm/plugin/plugin_module.hpp"
 #include "launch/report.hpp"
 #include "own_modules.hpp"
 
@@ -23,8 +25,8 @@ namespace fs = std::filesystem;
 std::string bad(const std::string& name) { return std::string(BAD_PLUGINS) + "/" + name + ".so"; }
 
 std::string refusal(const std::string& file) {
-  const plugin::OpenedPlugin opened = plugin::open_plugin(file);
-  EXPECT_EQ(opened.exported == nullptr, !opened.refusal.empty());
+  const FoundModule opened = open_module(file);
+  EXPECT_EQ(opened.kind == nullptr, !opened.refusal.empty());
   return opened.refusal;
 }
 
@@ -72,10 +74,10 @@ TEST(Refusal, OtherVersions) {
 }
 
 TEST(Refusal, ANewerMinorThatRequiresNothingNewerIsTaken) {
-  const plugin::OpenedPlugin opened = plugin::open_plugin(bad("newer"));
+  const FoundModule opened = open_module(bad("newer"));
   EXPECT_EQ(opened.refusal, "");
-  ASSERT_NE(opened.exported, nullptr);
-  EXPECT_STREQ(opened.exported->name, "newer");
+  ASSERT_NE(opened.kind, nullptr);
+  EXPECT_EQ(opened.kind->name(), "newer");
 }
 
 TEST(Refusal, WrongStructures) {
@@ -96,6 +98,16 @@ TEST(Refusal, WrongStructures) {
             std::string::npos);
 }
 
+TEST(Refusal, AModuleOfOursOfAnotherBuild) {
+  const std::string text = refusal(bad("other_build"));
+  EXPECT_EQ(text.find("it is of APlib's build 0.0.9-0123456789ab, this program is of build 0.1.0-"), 0U) << text;
+  EXPECT_NE(text.find(": install the programs and the modules of one build"), std::string::npos) << text;
+  const std::vector<FoundModule> found = find_modules(BAD_PLUGINS, "other_build");
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(unknown_module(found, "other_build"),
+            "module \"other_build\" cannot be used: " + bad("other_build") + ": " + text);
+}
+
 TEST(Refusal, FilesThatAreNoSharedObjects) {
   const Scratch scratch;
   EXPECT_EQ(refusal(scratch.write("text.so", "a text\n")), "it is no shared object (64-bit ELF)");
@@ -112,11 +124,10 @@ TEST(Refusal, IncompleteFiles) {
   const Scratch scratch;
   const std::string whole = bytes_of(bad("newer"));
   for (std::size_t bytes = 0; bytes < whole.size(); bytes += 1 + whole.size() / 40) {
-    const plugin::OpenedPlugin opened =
-        plugin::open_plugin(scratch.write(std::to_string(bytes) + ".so", whole.substr(0, bytes)));
+    const FoundModule opened = open_module(scratch.write(std::to_string(bytes) + ".so", whole.substr(0, bytes)));
     // What is cut off behind the last part that is loaded is not missed.
     if (bytes < whole.size() / 2) {
-      EXPECT_EQ(opened.exported, nullptr) << bytes;
+      EXPECT_EQ(opened.kind, nullptr) << bytes;
     }
   }
 }
@@ -129,6 +140,24 @@ TEST(Modules, OursAreFoundBestFirst) {
   }
   EXPECT_EQ(names.front(), "shm");
   EXPECT_EQ(names.back(), "example");
+}
+
+// They speak C++ with the program that loads them: no translation is on the way of a frame, and an Error is one.
+TEST(Modules, OursWearNoMask) {
+  for (const FoundModule& each : own_modules()) {
+    ASSERT_TRUE(each.kind) << each.file << ": " << each.refusal;
+    const bool is_plugin = dynamic_cast<const plugin::PluginKind*>(each.kind.get()) != nullptr;
+    EXPECT_EQ(is_plugin, each.kind->name() == "example") << each.file;
+  }
+  const PortSettings settings{
+      .address = "127.0.0.1", .ports = "nonsense", .host = "h", .key = JobKey::make(), .provider = {}};
+  try {
+    (void)own_module("tcp").open(settings);
+    ADD_FAILURE() << "ports = \"nonsense\" was taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Errc::bad_option);
+    EXPECT_NE(std::string(error.what()).find("ports = \"nonsense\": not a range of ports"), std::string::npos);
+  }
 }
 
 TEST(Modules, OneAloneIsOpenedByItsFilesName) {

@@ -10,8 +10,7 @@
 #include <string_view>
 
 #include "aplib/error.hpp"
-#include "comm/plugin/plugin.hpp"
-#include "comm/plugin/plugin_module.hpp"
+#include "comm/kind.hpp"
 #include "kind_net.hpp"
 
 namespace aplib::comm::test {
@@ -73,12 +72,12 @@ int run(int argc, char** argv) {
     std::fputs(usage, asked ? stdout : stderr);
     return asked ? 0 : usage_status;
   }
-  const plugin::OpenedPlugin opened = plugin::open_plugin(std::filesystem::absolute(command.file).string());
-  if (opened.exported == nullptr) {
+  static const FoundModule opened = open_module(std::filesystem::absolute(command.file).string());
+  if (!opened.kind) {
     std::cerr << "aplib-module-test: " << command.file << ": " << opened.refusal << '\n';
     return usage_status;
   }
-  static const plugin::PluginKind found(*opened.exported);
+  const ModuleKind& found = *opened.kind;
   kind = &found;
   provider = command.provider;
   std::cout << "module " << found.name() << ' ' << found.version() << ": " << found.description() << '\n';

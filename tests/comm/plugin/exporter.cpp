@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-#include "comm/plugin/exporter.hpp"
+#include "exporter.hpp"
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "aplib/error.hpp"
-#include "comm/plugin/status.hpp"
 
 APLIB_COMM_REQUIRE(1, 0);
 
-namespace aplib::comm::plugin {
+namespace aplib::comm::test {
 namespace {
 
 aplib_comm_label to_c(const Label& label) {
@@ -24,6 +24,51 @@ MemoryKey from_c(const aplib_comm_memory_key& key) {
   made.bytes = std::min<std::uint32_t>(key.bytes, MemoryKey::bytes_max);
   std::memcpy(made.words.data(), key.words, sizeof key.words);
   return made;
+}
+
+std::int32_t status_of(Errc code) noexcept {
+  switch (code) {
+    case Errc::bad_argument:
+      return APLIB_COMM_BAD_ARGUMENT;
+    case Errc::bad_option:
+      return APLIB_COMM_BAD_OPTION;
+    case Errc::exhausted:
+      return APLIB_COMM_EXHAUSTED;
+    default:
+      return APLIB_COMM_FAILED;
+  }
+}
+
+void put(const char* text, std::size_t length, char* into, std::size_t bytes) noexcept {
+  if (bytes == 0) return;
+  length = std::min(length, bytes - 1);
+  std::memcpy(into, text, length);
+  into[length] = '\0';
+}
+
+/// The status of the exception in flight, with its text in `error`. Call inside a catch block.
+std::int32_t status_of_exception(aplib_comm_error* error) noexcept {
+  std::int32_t status = APLIB_COMM_FAILED;
+  const auto say = [error](const char* text) { put(text, std::strlen(text), error->text, sizeof error->text); };
+  try {
+    throw;
+  } catch (const Error& thrown) {
+    say(thrown.what());
+    status = status_of(thrown.code());
+  } catch (const std::bad_alloc&) {
+    say("no memory");
+    status = APLIB_COMM_EXHAUSTED;
+  } catch (const std::exception& thrown) {
+    say(thrown.what());
+  } catch (...) {
+    say("an exception that is no std::exception");
+  }
+  return status;
+}
+
+/// Writes `text` and its end, cut where it is too long.
+void put_text(const std::string& text, char* into, std::size_t bytes) noexcept {
+  put(text.data(), text.size(), into, bytes);
 }
 
 /// The host's upcalls as a Receiver.
@@ -52,7 +97,7 @@ class HostReceiver final : public Receiver {
 };
 
 }  // namespace
-}  // namespace aplib::comm::plugin
+}  // namespace aplib::comm::test
 
 // What the interface only names.
 struct aplib_comm_port {
@@ -62,11 +107,11 @@ struct aplib_comm_port {
 
 struct aplib_comm_module {
   // First, as it ends last: the module's destructor may still call it.
-  std::unique_ptr<aplib::comm::plugin::HostReceiver> receiver;
+  std::unique_ptr<aplib::comm::test::HostReceiver> receiver;
   std::unique_ptr<aplib::comm::Module> module;
 };
 
-namespace aplib::comm::plugin {
+namespace aplib::comm::test {
 
 struct Exporter::Functions {
   /// What `call` returns, or the status of what it throws.
@@ -274,4 +319,4 @@ Exporter::Exporter(std::unique_ptr<ModuleKind> kind)
   plugin_.read = Functions::read;
 }
 
-}  // namespace aplib::comm::plugin
+}  // namespace aplib::comm::test

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Exporter: a ModuleKind, written in C++, as the structure of the plug-in interface. Exceptions become statuses. Our own plug-ins are made so (entry.cpp).
+// Exporter: a ModuleKind, written in C++, as the structure of the plug-in interface. Exceptions become statuses. So the
+// suite runs over the whole of the interface, also its remote memory, which the example does not have.
 #pragma once
 
 #include <memory>
@@ -8,7 +9,7 @@
 #include "aplib/comm_module.h"
 #include "comm/kind.hpp"
 
-namespace aplib::comm::plugin {
+namespace aplib::comm::test {
 
 class Exporter {
  public:
@@ -28,4 +29,4 @@ class Exporter {
   aplib_comm_plugin plugin_{};
 };
 
-}  // namespace aplib::comm::plugin
+}  // namespace aplib::comm::test
