@@ -31,8 +31,8 @@ std::string page() {
 Each option can be given in three places; a later one wins:
 
 1. in the program: `options.cells = {4, 2};` or `options.set("cells", "4x2");`
-2. in the environment: `APLIB_CELLS=4x2 ./prog` (read by `Options::from_environment()`, by `aplib/command_line.hpp`, by `aprun`, and
-   by a `Machine` that is given no options)
+2. in the environment: `APLIB_CELLS=4x2 ./prog` (read by `Options::from_environment()`, by `aplib/command_line.hpp`,
+   by `aprun`, and by a `Machine` that is given no options)
 3. on the command line: `aprun --cells 4x2 prog`, or `./prog --cells 4x2` of programs that use `aplib/command_line.hpp`
 
 | option | variable | values | unit | default | range | meaning |
@@ -51,11 +51,12 @@ How values are written (capital letters do not matter):
 - a time: a whole number with `ns`, `us`, `ms` or `s`, or `0`
 - a switch: `on`, `yes`, `true`, `1`, or `off`, `no`, `false`, `0`
 
-A value out of range, an unknown option and an unknown variable that starts with `APLIB_` are errors: nothing is started and the
-exit status is 2 (see [exit-status.md](exit-status.md)). A variable with an empty value counts as absent.
+A value out of range, an unknown option and an unknown variable that starts with `APLIB_` are errors: nothing is
+started and the exit status is 2 (see [exit-status.md](exit-status.md)). A variable with an empty value counts as
+absent.
 
-Usable cores are those of the affinity mask (`taskset`, cpusets), fewer when a CPU quota of a cgroup (a container's limit) does not
-pay for all of them. A core here is what the kernel schedules on, a hardware thread.
+Usable cores are those of the affinity mask (`taskset`, cpusets), fewer when a CPU quota of a cgroup (a container's
+limit) does not pay for all of them. A core here is what the kernel schedules on, a hardware thread.
 )";
   return text;
 }
