@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "launch/wire/connection.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,10 +11,10 @@
 #include <boost/asio/read.hpp>
 #include <boost/asio/ssl.hpp>
 #include <boost/asio/write.hpp>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "aplib/error.hpp"
@@ -32,6 +33,9 @@ constexpr std::size_t read_bytes = std::size_t{16} << 10;
 /// Of a message before the peer has said who it is.
 constexpr std::size_t small_bytes_max = std::size_t{64} << 10;
 constexpr std::chrono::seconds farewell{1};
+
+/// Programs of the cells start other programs (system, popen): who has proved the key shall not be theirs. Boost.Asio does not do it.
+void keep_from_children(int descriptor) { ::fcntl(descriptor, F_SETFD, FD_CLOEXEC); }
 
 /// A connected socket, perhaps with TLS on it.
 class Wire {
@@ -89,6 +93,7 @@ class SocketConnection final : public Connection, public std::enable_shared_from
  public:
   SocketConnection(EventLoop& loop, const ConnectionSettings& settings, tcp::socket socket)
       : loop_(loop), settings_(settings), wire_(std::move(socket)), timer_(loop) {
+    keep_from_children(wire_.socket().native_handle());
     error_code ignored;
     wire_.socket().set_option(tcp::no_delay(true), ignored);
     const auto local = wire_.socket().local_endpoint(ignored);
@@ -113,6 +118,15 @@ class SocketConnection final : public Connection, public std::enable_shared_from
     {
       const std::lock_guard lock(mutex_);
       if (dead_) return;
+      if (waiting_.size() + body.size() > settings_.waiting_bytes_max) {
+        dead_ = true;
+        waiting_ = {};
+        asio::post(loop_.io(), [self = shared_from_this()] {
+          self->end(ConnectionEnd::silent, fmt::format("it has stopped reading: more than {} MiB wait for it",
+                                                       self->settings_.waiting_bytes_max >> 20));
+        });
+        return;
+      }
       append_message(waiting_, type, body);
       if (writing_) return;
       writing_ = true;
@@ -128,6 +142,10 @@ class SocketConnection final : public Connection, public std::enable_shared_from
     timer_.start(farewell, [this] { end(ConnectionEnd::lost, "closed"); });
     const std::lock_guard lock(mutex_);
     if (!writing_) close_our_end();
+  }
+  void drop() override {
+    events_ = {};
+    end(ConnectionEnd::lost, "dropped");
   }
   std::string local_address() const override { return local_; }
   std::string remote_address() const override { return remote_; }
@@ -437,7 +455,8 @@ void connect_to_launcher(EventLoop& loop, const ConnectionSettings& settings, Co
 
 namespace {
 
-/// Connections that have not proved anything yet; more are dropped at once, so that strangers cannot take all descriptors.
+/// Connections that have not proved anything yet. For one more the oldest is dropped: strangers take no more descriptors than these, and one of
+/// ours, which greets at once, gets in between any number of silent ones.
 constexpr std::size_t unproved_max = 256;
 constexpr std::chrono::milliseconds pause_when_out_of_descriptors{100};
 
@@ -449,6 +468,7 @@ void listen_on(tcp::acceptor& acceptor, const std::string& address, std::uint16_
     const tcp::endpoint endpoint(ip, static_cast<std::uint16_t>(port));
     acceptor.open(endpoint.protocol(), error);
     if (error) break;
+    keep_from_children(acceptor.native_handle());
     acceptor.set_option(tcp::acceptor::reuse_address(true), error);
     acceptor.bind(endpoint, error);
     if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
@@ -484,24 +504,26 @@ struct Acceptor::Impl : std::enable_shared_from_this<Acceptor::Impl> {
   void greet(tcp::socket socket) {
     if (unproved.size() >= unproved_max) {
       ++strangers;
-      return;
+      const std::shared_ptr<Connection> oldest = unproved.front();
+      unproved.pop_front();
+      oldest->drop();
     }
     const auto place = std::make_shared<std::shared_ptr<Connection>>();
     ConnectionEvents first;
     first.opened = [self = shared_from_this(), place](std::uint32_t peer) {
       const std::shared_ptr<Connection> connection = std::exchange(*place, nullptr);
-      self->unproved.erase(connection);
+      self->unproved.remove(connection);
       if (self->closed) return connection->close();
       connection->listen(self->events.arrived(connection, peer));
     };
     first.closed = [self = shared_from_this(), place](ConnectionEnd end, const std::string& why) {
-      self->unproved.erase(std::exchange(*place, nullptr));
+      self->unproved.remove(std::exchange(*place, nullptr));
       if (self->closed) return;
       if (end == ConnectionEnd::refused) return self->events.refused(why);
       ++self->strangers;
     };
     *place = make_connection(loop, settings, std::move(socket), comm::Greeting::Role::answerer, std::move(first));
-    if (*place != nullptr) unproved.insert(*place);
+    if (*place != nullptr) unproved.push_back(*place);
   }
 
   EventLoop& loop;
@@ -509,7 +531,7 @@ struct Acceptor::Impl : std::enable_shared_from_this<Acceptor::Impl> {
   const Events events;
   Timer pause;
   std::vector<tcp::acceptor> acceptors;
-  std::set<std::shared_ptr<Connection>> unproved;
+  std::list<std::shared_ptr<Connection>> unproved;  // the oldest first
   std::uint64_t strangers = 0;
   bool closed = false;
 };

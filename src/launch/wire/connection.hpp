@@ -25,6 +25,8 @@ struct ConnectionSettings {
   std::shared_ptr<comm::TlsContext> tls{};   ///< With Secure::tls.
   std::chrono::nanoseconds timeout = std::chrono::seconds(10);  ///< A peer that is silent for so long is lost.
   std::uint32_t self = comm::Introduction::launcher;
+  /// A peer for which more bytes wait than this is lost: it gives signs of life and reads nothing. The largest note fits in.
+  std::size_t waiting_bytes_max = note_bytes_max + (std::size_t{64} << 20);
 };
 
 /// Why a connection has ended.
@@ -60,6 +62,9 @@ class Connection {
   virtual void trust() = 0;
   /// Ends it once everything is out and the peer has closed its end, or after a second. No event is called any more. Loop's thread.
   virtual void close() = 0;
+
+  /// Ends it at once. No event is called any more. Loop's thread.
+  virtual void drop() = 0;
 
   /// Address of this end, without port. Valid once connected.
   [[nodiscard]] virtual std::string local_address() const = 0;

@@ -3,8 +3,10 @@
 #include "launch/wire/connection.hpp"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -163,6 +165,57 @@ TEST_F(Meeting, GarbageIsDroppedWithoutAByte) {
   EXPECT_EQ(guest_, nullptr);
   ::close(browser);
   ::close(port_scan);
+}
+
+TEST_F(Meeting, SilentStrangersKeepNobodyOut) {
+  listen();
+  std::vector<int> silent;
+  for (int i = 0; i < 300; ++i) silent.push_back(stranger());
+  on_arrival_ = [this] { loop_.stop(); };
+  call(settings_.key, [&](std::shared_ptr<wire::Connection> connection) {
+    caller_ = std::move(connection);
+    caller_->listen({});
+  });
+  loop_.run();
+  EXPECT_NE(guest_, nullptr) << why_;
+  EXPECT_EQ(peer_, 3U);
+  for (const int descriptor : silent) ::close(descriptor);
+}
+
+TEST_F(Meeting, APeerThatReadsNothingIsLost) {
+  settings_.waiting_bytes_max = std::size_t{1} << 20;
+  listen();
+  on_arrival_ = [this] {
+    // Nothing leaves before this returns; what the system would take later does not count.
+    const wire::Bytes piece(wire::piece_bytes_max, std::byte{0});
+    for (int i = 0; i < 32; ++i) guest_->send(wire::OutputPiece{0, false, piece});
+  };
+  call(settings_.key, [&](std::shared_ptr<wire::Connection> connection) {
+    caller_ = std::move(connection);
+    caller_->listen({});
+  });
+  loop_.run();
+  EXPECT_EQ(ended_, wire::ConnectionEnd::silent);
+  EXPECT_EQ(why_, "it has stopped reading: more than 1 MiB wait for it");
+}
+
+TEST_F(Meeting, NoSocketIsInheritedByPrograms) {
+  listen();
+  on_arrival_ = [this] { loop_.stop(); };
+  call(settings_.key, [&](std::shared_ptr<wire::Connection> connection) {
+    caller_ = std::move(connection);
+    caller_->listen({});
+  });
+  loop_.run();
+  ASSERT_NE(guest_, nullptr) << why_;
+  int sockets = 0;
+  for (int descriptor = 3; descriptor < 1024; ++descriptor) {
+    struct stat is {};
+    if (::fstat(descriptor, &is) != 0 || !S_ISSOCK(is.st_mode)) continue;
+    ++sockets;
+    EXPECT_NE(::fcntl(descriptor, F_GETFD) & FD_CLOEXEC, 0) << "descriptor " << descriptor;
+  }
+  EXPECT_GE(sockets, 2);  // one listens, one is the guest's
 }
 
 TEST_F(Meeting, OnesWhoAreNotTrustedYetMustBeBrief) {
