@@ -7,6 +7,7 @@
 #include <spawn.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -166,6 +167,12 @@ namespace {
 /// Removes the folder when the process that holds the other end of the pipe has gone, however it went.
 constexpr const char* keeper_script = R"(read -r nothing; rm -rf "$1")";
 
+/// Programs are mapped from there.
+bool may_execute_in(const std::string& folder) {
+  struct statvfs is {};
+  return ::statvfs(folder.c_str(), &is) != 0 || (is.f_flag & ST_NOEXEC) == 0;
+}
+
 /// Starts the keeper in a session of its own, so that it outlives a kill of the node's group. Returns its pid, or -1.
 pid_t start_keeper(const std::string& folder, int pipe) {
   posix_spawn_file_actions_t files;
@@ -197,14 +204,25 @@ pid_t start_keeper(const std::string& folder, int pipe) {
 StagedFiles::~StagedFiles() { remove(); }
 
 void StagedFiles::make_folder() {
-  const char* base = std::getenv("TMPDIR");
-  std::string name = fmt::format("{}/aplib-XXXXXX", base != nullptr && *base != '\0' ? base : "/tmp");
-  if (::mkdtemp(name.data()) == nullptr) {  // mode 0700
-    throw Error(Errc::failed,
-                fmt::format("cannot make a folder like {} for program files: {}; TMPDIR names another place", name,
-                            std::strerror(errno)));
+  const char* wished = std::getenv("TMPDIR");
+  std::vector<std::string> bases{"/tmp", "/var/tmp"};
+  if (wished != nullptr && *wished != '\0') bases.insert(bases.begin(), wished);
+  std::string problems;
+  for (const std::string& base : bases) {
+    if (!may_execute_in(base)) {
+      problems += fmt::format("{}{} is mounted noexec", problems.empty() ? "" : ", ", base);
+      continue;
+    }
+    std::string name = base + "/aplib-XXXXXX";
+    if (::mkdtemp(name.data()) != nullptr) {  // mode 0700
+      folder_ = name;
+      break;
+    }
+    problems += fmt::format("{}{}: {}", problems.empty() ? "" : ", ", base, std::strerror(errno));
   }
-  folder_ = name;
+  if (folder_.empty())
+    throw Error(Errc::failed,
+                fmt::format("cannot make a folder for program files: {}; TMPDIR names another place", problems));
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return;
   keeper_ = start_keeper(folder_, ends[0]);
@@ -220,7 +238,11 @@ void StagedFiles::begin(const FileRef& file) {
   std::string name = std::filesystem::path(file.path).filename().string();
   if (name.empty() || name == "." || name == "..") name = "program";
   path_ = folder_ + "/" + name;
-  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0700);
+  // One of that name may be run by cells: it stays as it is.
+  std::error_code ignored;
+  for (unsigned more = 2; std::filesystem::exists(path_, ignored); ++more)
+    path_ = fmt::format("{}/{}.{}", folder_, name, more);
+  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0700);
   if (descriptor_ < 0) throw Error(Errc::failed, fmt::format("cannot write {}: {}", path_, std::strerror(errno)));
 }
 

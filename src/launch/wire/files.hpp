@@ -46,7 +46,8 @@ class StagedFiles {
   StagedFiles(const StagedFiles&) = delete;
   StagedFiles& operator=(const StagedFiles&) = delete;
 
-  /// Begins a file of that name; makes the folder (in TMPDIR, or /tmp) the first time. Throws Error(failed).
+  /// Begins a file of that name, beside another one of it that came before and may run; makes the folder the first time, in TMPDIR, or else in
+  /// /tmp or /var/tmp if programs may be executed there. Throws Error(failed).
   void begin(const FileRef& file);
   /// The next bytes. Throws Error(failed): no space, say.
   void write(std::span<const std::byte> bytes);

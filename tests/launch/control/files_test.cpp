@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Program files on their way to hosts that lack them; and who gets which cores.
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -112,6 +114,41 @@ TEST(StagedFiles, NamesFromElsewhereLeadNowhere) {
     staged.begin({name, wire::identify_file(folder.write("empty", ""))});
     EXPECT_EQ(std::filesystem::path(staged.finish()).parent_path(), staged.folder()) << name;
   }
+}
+
+TEST(StagedFiles, OneOfTheSameNameLeavesTheOtherAsItIs) {
+  const Folder folder;
+  const auto stage = [&](wire::StagedFiles& staged, const std::string& text) {
+    staged.begin({"/far/prog", wire::identify_file(folder.write("prog", text))});
+    staged.write(bytes_of(text));
+    return staged.finish();
+  };
+  wire::StagedFiles staged;
+  const std::string first = stage(staged, "a program that cells run");
+  const std::string second = stage(staged, "another");
+  EXPECT_NE(first, second);
+  EXPECT_EQ(folder.read(first), "a program that cells run");
+  EXPECT_EQ(folder.read(second), "another");
+}
+
+TEST(StagedFiles, AreNotPutWhereNothingMayBeExecuted) {
+  const Folder folder;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        ::mount("none", folder.path().c_str(), "tmpfs", MS_NOEXEC, nullptr) != 0)
+      ::_exit(77);
+    ::setenv("TMPDIR", folder.path().c_str(), 1);
+    wire::StagedFiles staged;
+    staged.begin({"/far/prog", {"", 0, 1}});
+    const bool elsewhere = !staged.folder().starts_with(folder.path());
+    staged.remove();
+    ::_exit(elsewhere ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "mounting needs root";
+  EXPECT_EQ(status, 0) << "it chose a folder that is mounted noexec";
 }
 
 TEST(StagedFiles, GoWhenTheProcessIsKilled) {
