@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "launch/cluster/keys.hpp"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
+#include <netinet/in.h>
 
 #include <algorithm>
 #include <array>
@@ -128,8 +130,25 @@ std::string apply_args(const KeyTarget& target, const Value& value) { return app
 std::string apply_host_name(const KeyTarget& target, const Value& value) {
   return apply_name(target.host->name, value, "a name of a host", "@:%,[]");
 }
+/// Why nobody is reached there; empty: it may be, or it is a name.
+std::string address_problem(const std::string& text) {
+  in_addr four{};
+  in6_addr six{};
+  const bool is_four = ::inet_pton(AF_INET, text.c_str(), &four) == 1;
+  const bool is_six = ::inet_pton(AF_INET6, text.substr(0, text.find('%')).c_str(), &six) == 1;
+  const bool looks_like_one = text.find(':') != text.npos || text.find_first_not_of("0123456789.") == text.npos;
+  if (looks_like_one && !is_four && !is_six)
+    return "not an address: use one of the host's, without a port, or its name";
+  const std::uint32_t bits = ntohl(four.s_addr);
+  const bool nobodys = is_four && (bits == INADDR_ANY || bits == INADDR_BROADCAST || IN_MULTICAST(bits));
+  if (nobodys || (is_six && (IN6_IS_ADDR_UNSPECIFIED(&six) || IN6_IS_ADDR_MULTICAST(&six))))
+    return "not an address of one host: use one by which the other hosts reach it, or its name";
+  return {};
+}
+
 std::string apply_address(const KeyTarget& target, const Value& value) {
-  return apply_name(target.host->address, value, "an address or a name of a host", ":%");
+  std::string problem = apply_name(target.host->address, value, "an address or a name of a host", ":%");
+  return problem.empty() ? address_problem(target.host->address) : problem;
 }
 
 std::string apply_count(const KeyTarget&, const Value& value) {
