@@ -25,6 +25,7 @@
 #include "launch/program_path.hpp"
 #include "launch/program_run.hpp"
 #include "launch/report.hpp"
+#include "launch/terminal.hpp"
 #include "launch/this_host.hpp"
 #include "launch/watchdog.hpp"
 #include "launch/wire/endpoint.hpp"
@@ -55,7 +56,7 @@ class Sink : public OutputSink {
       first_failure_ = status;
     }
   }
-  void warn(const std::string& line) override { fmt::print(stderr, "{}: {}\n", prefix_, line); }
+  void warn(const std::string& line) override { tell_user(prefix_, line); }
 
   /// The host program's status, or if it is 0 that of the cell that failed first in time; 0: all went well. Call after the run.
   [[nodiscard]] int status() const { return host_status_ != 0 ? host_status_ : first_failure_; }
@@ -96,8 +97,7 @@ int exit_status(const Report& report, int programs, std::optional<int> watchdog)
 int run(const CommandLine& line, const std::string& prefix) {
   const ProgramRun what = make_run(line);
   if (line.dry_run) {
-    fmt::print("{}", plan_text(summarize_program(line.machine, what), line.machine));
-    return 0;
+    return print(prefix, plan_text(summarize_program(line.machine, what), line.machine));
   }
   OutputPlan plan = line.output;
   const std::uint32_t cells = line.machine.cells.count();
@@ -124,10 +124,9 @@ int run(const CommandLine& line, const std::string& prefix) {
   int status = exit_status(report, sink.status(), watchdog.status());
   const bool alone = report.cell_status.size() == 1 && line.direct;
   const bool all_well = std::ranges::all_of(report.cell_status, [](int each) { return each == 0; });
-  if (report.reason.empty() && !all_well && !alone)
-    fmt::print(stderr, "{}: {}\n", prefix, end_summary(report.cell_status));
+  if (report.reason.empty() && !all_well && !alone) tell_user(prefix, end_summary(report.cell_status));
   if (const std::string problem = output.problem(); !problem.empty()) {
-    if (report.reason != problem) fmt::print(stderr, "{}: {}\n", prefix, problem);
+    if (report.reason != problem) tell_user(prefix, problem);
     if (status == 0) status = static_cast<int>(ExitStatus::program_failed);
   }
   if (programs_remain(
@@ -147,10 +146,10 @@ int list_modules(const Options& options) {
                                 .streams = options.streams,
                                 .provider = options.provider};
   const std::vector<comm::FoundModule> found = comm::find_modules(options.module_path);
-  fmt::print("{}", module_table(found, here));
+  const int status = print("aprun", module_table(found, here));
   for (const std::string& name : comm::mixed::wished_modules(options.module))
     if (comm::kind_of(found, name) == nullptr) throw Error(Errc::bad_option, comm::unknown_module(found, name));
-  return 0;
+  return status;
 }
 
 }  // namespace
@@ -158,6 +157,7 @@ int list_modules(const Options& options) {
 
 int main(int argc, char** argv) {
   using namespace aplib::launch;
+  open_standard_streams();
   // Where nobody reads any more, aprun ends like every filter, also when its parent ignores the signal.
   std::signal(SIGPIPE, SIG_DFL);
   CommandLine line;
@@ -171,10 +171,10 @@ int main(int argc, char** argv) {
     if (line.list_modules) return list_modules(line.machine);
     return line.cluster_file.empty() ? run(line, prefix) : run_cluster(line);
   } catch (const aplib::Error& error) {
-    fmt::print(stderr, "{}: {}\n", prefix, error.what());
+    tell_user(prefix, error.what());
     return static_cast<int>(aplib::ExitStatus::usage);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "{}: {}\n", prefix, error.what());
+    tell_user(prefix, error.what());
     return static_cast<int>(aplib::ExitStatus::program_failed);
   }
 }

@@ -27,6 +27,7 @@
 #include "launch/report.hpp"
 #include "launch/start/pmix.hpp"
 #include "launch/start/slurm.hpp"
+#include "launch/terminal.hpp"
 #include "launch/this_host.hpp"
 #include "launch/watchdog.hpp"
 #include "launch/wire/endpoint.hpp"
@@ -138,7 +139,7 @@ void PmixRun::call_off() noexcept {
 /// The coordinator ends a machine by force after a second and a half, and needs some seconds to clean up on hosts that do not answer. Only then is it given up itself.
 constexpr std::chrono::seconds watchdog_grace{10};
 
-void say(const std::string& line) { fmt::print(stderr, "aprun: {}\n", line); }
+void say(const std::string& line) { tell_user("aprun", line); }
 
 /// What the command line says wins over the file.
 void apply_command_line(const CommandLine& line, cluster::Cluster& cluster) {
@@ -261,8 +262,11 @@ int run_cluster_with(const CommandLine& line, PmixRun* pmix) {
   door.reset();
   watchdog.finish();
   output.end_all();
-  if (!result.plan.empty()) fmt::print("{}", plan_of(cluster, job, result));
   int status = watchdog.status().value_or(result.status);
+  if (!result.plan.empty()) {
+    const int written = print("aprun", plan_of(cluster, job, result));
+    if (status == 0) status = written;
+  }
   const bool all_well = std::ranges::all_of(result.cell_status, [](int each) { return each == 0; });
   if (result.reason.empty() && !all_well) say(end_summary(result.cell_status));
   if (const std::string problem = output.problem(); !problem.empty()) {

@@ -16,6 +16,7 @@
 #include "aplib/error.hpp"
 #include "aplib/version.hpp"
 #include "base/text.hpp"
+#include "launch/terminal.hpp"
 
 namespace aplib::launch {
 namespace {
@@ -24,7 +25,7 @@ constexpr int usage = static_cast<int>(ExitStatus::usage);
 constexpr double timeout_max = 1e8;  // three years
 
 int refuse(const std::string& text) {
-  fmt::print(stderr, "aprun: {}\nRun with --help for more information.\n", text);
+  tell_user("aprun", text + "\nRun with --help for more information.");
   return usage;
 }
 
@@ -226,7 +227,7 @@ std::optional<int> Parser::parse(int argc, const char* const* argv) {
   } catch (const CLI::ExtrasError&) {
     return refuse(unknown_option(app_.remaining().front()));
   } catch (const CLI::ParseError& error) {
-    return app_.exit(error) == 0 ? 0 : usage;
+    return app_.exit(error) == 0 ? finish_output("aprun") : usage;
   }
   if (!into_.node.empty()) return std::nullopt;
   if (!environment_problem.empty()) return refuse(environment_problem);
@@ -262,7 +263,7 @@ std::optional<int> read_direct(int argc, const char* const* argv, CommandLine& i
   try {
     into.machine.set_from_environment();
   } catch (const Error& error) {
-    fmt::print(stderr, "{}: {}\n", argv[3], error.what());
+    tell_user(argv[3], error.what());
     return usage;
   }
   into.direct = true;

@@ -57,6 +57,62 @@ TEST(Aprun, EveryCellHasItsOwnGlobals) {
   EXPECT_EQ(ended.error, "");
 }
 
+/// As a shell runs it; the shell writes the status to the file of that name.
+std::string status_in_shell(const Folder& folder, const std::string& command) {
+  static_cast<void>(run({.arguments = {"/bin/sh", "-c", command + "; echo $? >'" + (folder / "status") + "'"}}));
+  return folder.read("status");
+}
+
+TEST(Aprun, RunsWithClosedStandardStreams) {
+  const Folder folder;
+  const std::string program = folder.compile("write", R"(
+#include <stdio.h>
+int main(int argc, char** argv) {
+  FILE* file = fopen(argv[1], "w");
+  printf("for standard output\n");
+  fprintf(stderr, "for standard error\n");
+  fflush(stdout);
+  fprintf(file, "for the file\n");
+  return fclose(file);
+})");
+  EXPECT_EQ(status_in_shell(folder, std::string(APRUN_PROGRAM) + " -n 1 '" + program + "' '" + (folder / "file") +
+                                        "' <&- >&- 2>&-"),
+            "0\n");
+  EXPECT_EQ(folder.read("file"), "for the file\n");
+  EXPECT_EQ(
+      status_in_shell(folder, std::string(APRUN_PROGRAM) + " -n 1 '" + program + "' '" + (folder / "file") + "' >&-"),
+      "0\n");
+  EXPECT_EQ(folder.read("file"), "for the file\n");
+}
+
+TEST(Aprun, EndsAsEverWhereStandardErrorTakesNothing) {
+  const Folder folder;
+  const std::string fails = folder.compile("fails", "int main(void) { return 3; }");
+  for (const char* nowhere : {" 2>&-", " 2>/dev/full"}) {
+    EXPECT_EQ(status_in_shell(folder, std::string(APRUN_PROGRAM) + " nosuch" + nowhere), "2\n") << nowhere;
+    EXPECT_EQ(status_in_shell(folder, std::string(APRUN_PROGRAM) + " --nosuch" + nowhere), "2\n") << nowhere;
+    EXPECT_EQ(status_in_shell(folder, std::string(APRUN_PROGRAM) + " -n 2 '" + fails + "'" + nowhere), "3\n")
+        << nowhere;
+  }
+}
+
+TEST(Aprun, TellsWhenItsOwnOutputCannotBeWritten) {
+  const Folder folder;
+  const std::string program = folder.compile("count", counting);
+  for (const std::string& words :
+       {std::string("--help"), "--dry-run '" + program + "'", std::string("--list-modules")}) {
+    const Ended ended = run({.arguments = {"/bin/sh", "-c", std::string(APRUN_PROGRAM) + " " + words + " >/dev/full"}});
+    EXPECT_EQ(ended.status, 1) << words;
+    EXPECT_EQ(ended.error, "aprun: cannot write standard output: No space left on device\n") << words;
+  }
+}
+
+TEST(Aprun, ControlCharactersOfNamesAreSpelled) {
+  const Ended ended = aprun({"./no\x1b]0;such\a"});
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_EQ(ended.error, "aprun: there is no program ./no\\x1b]0;such\\x07\n");
+}
+
 TEST(Aprun, OptionsOfTheMachineComeFromTheEnvironmentToo) {
   const Folder folder;
   const std::string program = folder.compile("count", counting);

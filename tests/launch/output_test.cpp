@@ -21,6 +21,7 @@
 
 #include "aplib/error.hpp"
 #include "launch/program_run.hpp"
+#include "launch/terminal.hpp"
 
 namespace aplib::launch {
 namespace {
@@ -294,6 +295,12 @@ TEST(Output, AReaderWhoHasGoneIsNoProblemAFullDiskIs) {
   output.end_all();
   EXPECT_EQ(output.problem(), "cannot write standard output: No space left on device");
   ::close(full);
+}
+
+TEST(Terminal, NoControlCharacterReachesIt) {
+  EXPECT_EQ(printable("a line\n\tand another, caf\u00e9"), "a line\n\tand another, caf\u00e9");
+  EXPECT_EQ(printable(std::string_view("\x1b[31m\r\b\x7f\0", 9)), "\\x1b[31m\\x0d\\x08\\x7f\\x00");
+  EXPECT_EQ(printable("\u009b31m"), "\\xc2\\x9b31m");
 }
 
 TEST(Placeholders, AreReplacedWhereverTheyStand) {

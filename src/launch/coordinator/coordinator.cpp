@@ -103,6 +103,10 @@ JobResult Coordinator::Impl::run() {
   acceptor->close();
   starter.reset();  // ends what still runs, and waits for it
   output_carrier.finish();
+  for (const auto& node : nodes) {
+    if (node->lines_hidden != 0)
+      actions.say(fmt::format("{}: {} more lines of its process are not shown", node->name, node->lines_hidden));
+  }
   result.reason = failure;
   // By process, not by what was planned: a host program may have chosen another grid.
   const CellMap& carried = overseer ? overseer->cells() : cells;
@@ -434,6 +438,10 @@ void Coordinator::Impl::take_finished(std::uint32_t process, const wire::Finishe
 
 /// A signal from outside: the node's host is shut down, say. The node says so and ends by itself.
 void Coordinator::Impl::told_to_end(std::uint32_t process, int signal) {
+  if (signal == 0) {
+    return end_early(process, "its standard input has ended, as when ssh there is killed or cut off",
+                     static_cast<int>(phase < Phase::running ? ExitStatus::usage : ExitStatus::peer_lost));
+  }
   const char* name = ::sigabbrev_np(signal);
   end_early(process, fmt::format("it was told to end by signal {} (SIG{})", signal, name == nullptr ? "?" : name),
             128 + signal);
@@ -551,14 +559,24 @@ void Coordinator::Impl::misspoken(std::uint32_t process) {
 void Coordinator::Impl::process_said(std::uint32_t process, const std::string& line) {
   if (nodes[process]->stage == Stage::called) {
     // When the start fails, they are in the message about that.
-    if (auto& lines = nodes[process]->early_lines; lines.size() < early_lines_max) lines.push_back(line);
+    if (auto& lines = nodes[process]->early_lines; lines.size() < early_lines_max) {
+      lines.push_back(line);
+    } else {
+      ++nodes[process]->lines_hidden;
+    }
   } else {
     say_of(process, line);
   }
 }
 
 void Coordinator::Impl::say_of(std::uint32_t process, const std::string& line) {
-  actions.say(fmt::format("{}: {}", nodes[process]->name, line));
+  KnownNode& node = *nodes[process];
+  if (node.lines_said == said_lines_max) {
+    ++node.lines_hidden;
+    return;
+  }
+  ++node.lines_said;
+  actions.say(fmt::format("{}: {}", node.name, line));
 }
 
 // ---- the face ----

@@ -56,6 +56,8 @@ struct KnownNode {
   std::vector<wire::LeftOutModule> left_out{};
   wire::Finished finished{};
   wire::Bytes unfinished_note{};
+  std::size_t lines_said = 0;              ///< By its process, on standard error.
+  std::size_t lines_hidden = 0;            ///< That nobody was shown.
   std::vector<std::string> early_lines{};  ///< What it wrote before it called back.
   std::string cause{};                     ///< Why it is gone, as far as its starter knows.
   int own_status = 0;                      ///< That it ended with by itself.
@@ -65,6 +67,7 @@ struct KnownNode {
 class Coordinator::Impl {
  public:
   static constexpr std::size_t early_lines_max = 100;
+  static constexpr std::size_t said_lines_max = 200;  ///< Of a process: more are counted, not shown.
 
   Impl(Job its_job, Output& its_output, std::unique_ptr<start::Starter> its_starter, Actions its_actions,
        Coordinator& its_owner);

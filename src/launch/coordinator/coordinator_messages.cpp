@@ -105,7 +105,7 @@ void Coordinator::Impl::take(std::uint32_t process, wire::MessageType type, std:
       break;
     case wire::MessageType::told_to_end:
       with.operator()<wire::ToldToEnd>([&](const wire::ToldToEnd& told) {
-        good = told.signal > 0 && told.signal < 128;
+        good = told.signal >= 0 && told.signal < 128;
         if (good) told_to_end(process, told.signal);
       });
       break;

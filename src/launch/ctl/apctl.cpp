@@ -21,6 +21,7 @@
 #include "launch/ctl/registry.hpp"
 #include "launch/ctl/status.hpp"
 #include "launch/program_path.hpp"
+#include "launch/terminal.hpp"
 
 namespace aplib::launch::ctl {
 namespace {
@@ -57,7 +58,7 @@ std::uint32_t chosen_job(const std::string& folder, const std::string& text) {
   return jobs.front();
 }
 
-void list(const std::string& folder) {
+int list(const std::string& folder) {
   std::vector<std::pair<std::uint32_t, JobStatus>> jobs;
   for (const std::uint32_t job : registered_jobs(folder)) {
     try {
@@ -69,22 +70,18 @@ void list(const std::string& folder) {
       if (std::filesystem::exists(job_socket(folder, job))) jobs.emplace_back(job, unknown);
     }
   }
-  if (jobs.empty()) {
-    fmt::print("no machine of this user runs on this computer\n");
-  } else {
-    fmt::print("{}", job_list_text(jobs));
-  }
+  return print("apctl", jobs.empty() ? "no machine of this user runs on this computer\n" : job_list_text(jobs));
 }
 
-void show_tasks(const std::string& folder, std::uint32_t job) {
+int show_tasks(const std::string& folder, std::uint32_t job) {
   std::string lines = ask_job(folder, job, {"tasks"});
   if (lines.ends_with('\n')) lines.pop_back();
   const auto words = split_words(lines);
-  if (words && words->size() == 2) fmt::print("{}", (*words)[1]);
+  return print("apctl", words && words->size() == 2 ? printable((*words)[1]) : "");
 }
 
 /// [JOB] PROGRAM [ARGUMENTS...]
-void load(const std::string& folder, Words words, const std::string& task) {
+int load(const std::string& folder, Words words, const std::string& task) {
   std::string job;
   if (!words.empty() && text::parse_number(words.front())) {
     job = words.front();
@@ -99,15 +96,15 @@ void load(const std::string& folder, Words words, const std::string& task) {
   std::string lines = ask_job(folder, number, request);
   if (lines.ends_with('\n')) lines.pop_back();
   const auto answer = split_words(lines);
-  fmt::print("{} is task {} of all cells of job {}\n", words.front(),
-             answer && answer->size() == 2 ? (*answer)[1] : "?", number);
+  return print("apctl", fmt::format("{} is task {} of all cells of job {}\n", words.front(),
+                                    answer && answer->size() == 2 ? (*answer)[1] : "?", number));
 }
 
 constexpr std::array<std::string_view, 5> commands{"list", "status", "tasks", "load", "stop"};
 
 std::string unknown_command(std::string_view word) {
   const auto meant = text::nearest(word, commands);
-  return fmt::format("apctl: unknown command {}: {}\nRun with --help for more information.\n", word,
+  return fmt::format("unknown command {}: {}\nRun with --help for more information.", word,
                      meant ? fmt::format("did you mean {}?", *meant) : "use " + text::join(commands));
 }
 
@@ -122,27 +119,30 @@ int run(int argc, char** argv) {
   std::string task;
   std::string cells;
   Words words;
-  std::function<void(const std::string&)> action;
+  std::function<int(const std::string&)> action;
   const auto add = [&](const char* name, const char* help) {
     CLI::App* command = app.add_subcommand(name, help);
     command->add_option("JOB", job, "Number of the machine, as list shows it. May be left out when there is one only.");
     return command;
   };
   app.add_subcommand("list", "Machines that run.")->callback([&] {
-    action = [](const std::string& folder) { list(folder); };
+    action = [](const std::string& folder) { return list(folder); };
   });
   add("status", "One machine: its processes, where they are, which cells they carry, what they have sent.")
       ->callback([&] {
         action = [&](const std::string& folder) {
           const std::uint32_t number = chosen_job(folder, job);
-          fmt::print("{}", job_status_text(number, status_of(folder, number)));
+          return print("apctl", job_status_text(number, status_of(folder, number)));
         };
       });
   add("tasks", "Every task of every cell, and what it waits for.")->callback([&] {
-    action = [&](const std::string& folder) { show_tasks(folder, chosen_job(folder, job)); };
+    action = [&](const std::string& folder) { return show_tasks(folder, chosen_job(folder, job)); };
   });
   add("stop", "Ends a machine, as Ctrl-C does.")->callback([&] {
-    action = [&](const std::string& folder) { (void)ask_job(folder, chosen_job(folder, job), {"stop"}); };
+    action = [&](const std::string& folder) {
+      static_cast<void>(ask_job(folder, chosen_job(folder, job), {"stop"}));
+      return 0;
+    };
   });
   CLI::App* loading = app.add_subcommand(
       "load", "Starts a further program on all cells of a running machine: apctl load [JOB] PROGRAM [ARGUMENTS...]");
@@ -154,34 +154,35 @@ int run(int argc, char** argv) {
   });
   loading->callback([&] {
     words = loading->remaining();
-    action = [&](const std::string& folder) { load(folder, words, task); };
+    action = [&](const std::string& folder) { return load(folder, words, task); };
   });
   if (argc > 1 && argv[1][0] != '-' && std::ranges::count(commands, std::string_view(argv[1])) == 0) {
-    fmt::print(stderr, "{}", unknown_command(argv[1]));
+    tell_user("apctl", unknown_command(argv[1]));
     return static_cast<int>(ExitStatus::usage);
   }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitStatus::usage);
+    return app.exit(error) == 0 ? finish_output("apctl") : static_cast<int>(ExitStatus::usage);
   }
   try {
-    action(registry_folder());
+    return action(registry_folder());
   } catch (const Error& error) {
-    fmt::print(stderr, "apctl: {}\n", error.what());
+    tell_user("apctl", error.what());
     return static_cast<int>(error.code() == Errc::failed ? ExitStatus::program_failed : ExitStatus::usage);
   }
-  return 0;
 }
 
 }  // namespace
 }  // namespace aplib::launch::ctl
 
 int main(int argc, char** argv) {
+  using aplib::launch::tell_user;
+  aplib::launch::open_standard_streams();
   try {
     return aplib::launch::ctl::run(argc, argv);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "apctl: {}\n", error.what());
+    tell_user("apctl", error.what());
     return 1;
   }
 }

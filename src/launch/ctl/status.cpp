@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/text.hpp"
+#include "launch/terminal.hpp"
 
 namespace aplib::launch::ctl {
 namespace {
@@ -16,12 +17,12 @@ using Row = std::vector<std::string>;
 std::string table(const std::vector<Row>& rows) {
   std::vector<std::size_t> widths(rows.front().size(), 0);
   for (const Row& row : rows) {
-    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], printable(row[c]).size());
   }
   std::string text;
   for (const Row& row : rows) {
     std::string line;
-    for (std::size_t c = 0; c < row.size(); ++c) line += fmt::format("{:{}}  ", row[c], widths[c]);
+    for (std::size_t c = 0; c < row.size(); ++c) line += fmt::format("{:{}}  ", printable(row[c]), widths[c]);
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + '\n';
   }
@@ -86,7 +87,7 @@ std::string job_list_text(const std::vector<std::pair<std::uint32_t, JobStatus>>
 std::string job_status_text(std::uint32_t job, const JobStatus& status) {
   std::string text;
   const auto line = [&text](std::string_view name, std::string_view value) {
-    if (!value.empty()) text += fmt::format("{:<9}{}\n", name, value);
+    if (!value.empty()) text += fmt::format("{:<9}{}\n", name, printable(value));
   };
   line("job", fmt::format("{}", job));
   line("state", status.state);

@@ -39,6 +39,7 @@
 #include "launch/node/routes.hpp"
 #include "launch/node/streams.hpp"
 #include "launch/program_run.hpp"
+#include "launch/terminal.hpp"
 #include "launch/this_host.hpp"
 #include "launch/watchdog.hpp"
 #include "launch/wire/connection.hpp"
@@ -175,6 +176,7 @@ class Node final : public Supervisor {
   void take(wire::MessageType type, std::span<const std::byte> body);
   void take_note(std::span<const std::byte> body);
   void tell_state();
+  void input_ended();
   void launcher_gone(const std::string& why);
   void told_to_end(int status);
   void end_soon();
@@ -277,6 +279,12 @@ void Node::tell_state() {
   connection_->send(state);
 }
 
+/// Whoever started this process has gone. The launcher may be there still: the way by which it started us was cut.
+void Node::input_ended() {
+  if (connection_) connection_->send(wire::ToldToEnd{0});
+  launcher_gone("standard input has ended");
+}
+
 void Node::launcher_gone(const std::string& why) {
   {
     const std::lock_guard lock(mutex_);
@@ -337,7 +345,7 @@ void Node::call_launcher() {
     letters_.close();
   };
   if (watch_input_) {
-    loop_.post([this] { wire::watch_end(loop_, STDIN_FILENO, [this] { launcher_gone("standard input has ended"); }); });
+    loop_.post([this] { wire::watch_end(loop_, STDIN_FILENO, [this] { input_ended(); }); });
   }
   wire::connect_to_launcher(loop_, settings, std::move(connecting));
   // Signals are for the main thread.
@@ -373,10 +381,10 @@ int Node::run() {
   const std::optional<Letter> connected = letters_.take();
   if (!connected) {
     if (!no_connection_.empty()) {
-      fmt::print(stderr,
-                 "cannot reach the launcher: {}; does a firewall stand between? ports = \"FIRST-LAST\" in [comm] names "
-                 "ports to open\n",
-                 no_connection_);
+      tell_user("",
+                fmt::format("cannot reach the launcher: {}; does a firewall stand between? ports = \"FIRST-LAST\" in "
+                            "[comm] names ports to open",
+                            no_connection_));
     }
     return failed_status;
   }
@@ -595,9 +603,9 @@ std::optional<comm::JobKey> read_key() {
 int run_node(const NodeCommand& command) {
   const auto key = read_key();
   if (!key) {
-    fmt::print(stderr,
-               "aprun --node is for aprun -f, which starts it on each host and tells it the job's key on its standard "
-               "input; no key came\n");
+    tell_user("",
+              "aprun --node is for aprun -f, which starts it on each host and tells it the job's key on its standard "
+              "input; no key came");
     return static_cast<int>(ExitStatus::usage);
   }
   return run_node(command, *key, true);

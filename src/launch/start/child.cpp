@@ -22,13 +22,18 @@ namespace aplib::launch::start {
 
 namespace {
 
-/// Closed when not taken.
+/// Closed when not taken. Its descriptors are above those of the standard streams, also where our own are closed.
 class Pipe {
  public:
   Pipe() {
     if (::pipe2(ends_.data(), O_CLOEXEC) != 0) {
       throw Error(Errc::exhausted, fmt::format("cannot make a pipe: {}; raise the limit of open files (ulimit -n)",
                                                std::strerror(errno)));
+    }
+    for (int& end : ends_) {
+      if (end > STDERR_FILENO) continue;
+      const int above = ::fcntl(end, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+      ::close(std::exchange(end, above));
     }
   }
   ~Pipe() {
@@ -55,6 +60,15 @@ struct Failure {
   bool in_folder;
 };
 
+/// dup2() of a descriptor to itself would leave it to be closed by exec. None of the others has a number that low: see Pipe.
+void become_standard(int descriptor, int number) noexcept {
+  if (descriptor == number) {
+    ::fcntl(descriptor, F_SETFD, 0);
+  } else {
+    ::dup2(descriptor, number);
+  }
+}
+
 // Between fork() and exec() in a process with threads: async-signal-safe calls alone.
 [[noreturn]] void become(const Pipe& input, const Pipe& output, const Pipe& error, const Pipe& failure, pid_t parent,
                          const char* folder, char* const* argv) {
@@ -69,9 +83,9 @@ struct Failure {
   sigset_t none;
   ::sigemptyset(&none);
   ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
-  ::dup2(input.reader(), STDIN_FILENO);
-  ::dup2(output.writer(), STDOUT_FILENO);
-  ::dup2(error.writer(), STDERR_FILENO);
+  become_standard(input.reader(), STDIN_FILENO);
+  become_standard(output.writer(), STDOUT_FILENO);
+  become_standard(error.writer(), STDERR_FILENO);
 #if defined(SYS_close_range)
   constexpr unsigned mark_only = 4;  // CLOSE_RANGE_CLOEXEC: files that somebody opened without that flag
   ::syscall(SYS_close_range, 3U, ~0U, mark_only);

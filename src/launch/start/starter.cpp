@@ -254,7 +254,11 @@ void AllMethods::begin(Launch& launch) {
   } catch (const Error& error) {
     end_turn(launch);
     launch.done = true;
-    for (Node& node : launch.nodes) tell_failed(node, launch.method->not_executed(node.start, error.what()));
+    const bool here = error.code() == Errc::exhausted;  // then nothing is wrong with what should be executed
+    for (Node& node : launch.nodes) {
+      tell_failed(node, here ? fmt::format("{}: {}", host_name(node.start), error.what())
+                             : launch.method->not_executed(node.start, error.what()));
+    }
     return;
   }
   guard_->watch(launch.child->pid());

@@ -365,10 +365,11 @@ struct Finished {
   }
 };
 
-/// A signal from outside has told the node's process to end: the run is over.
+/// The node's process ends for a reason from outside, and the run with it.
 struct ToldToEnd {
   static constexpr auto type = MessageType::told_to_end;
-  std::int32_t signal = 0;
+  std::int32_t signal =
+      0;  ///< It came from outside; 0: the standard input has ended, which whoever started the node holds.
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
     fields(self.signal);

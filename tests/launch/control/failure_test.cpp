@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 // How machines of several processes end when something goes wrong: one message that says what, and nothing left behind.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -139,6 +142,49 @@ TEST_P(NodesToldToEnd, AllEndTheRunAndOneSaysSo) { expect_end(waiting, {"a", "b"
 TEST_P(NodesToldToEnd, TasksThatDoNotListenAreCutOff) { expect_end(spinning, {"b"}); }
 
 INSTANTIATE_TEST_SUITE_P(Modules, NodesToldToEnd, ::testing::Values("tcp", "shm"));
+
+TEST_F(Failure, ANodeWhoseStarterHasGoneIsLost) {
+  // What starts b holds its standard input until the test has opened and closed the pipe.
+  const std::string pipe = folder_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const std::string file = folder_.write(
+      "starter.toml", fmt::format("[machine]\ngrid = \"2x1\"\nlaunch = \"local\"\n[[host]]\nname = \"a\"\ncells = 1\n"
+                                  "[[host]]\nname = \"b\"\ncells = 1\nlaunch = \"command\"\n"
+                                  "command = \"(head -n 1; cat {}) | {{cmd}}\"\n",
+                                  pipe));
+  Process process(
+      {.arguments = {APRUN_PROGRAM, "-f", file, folder_.compile("program", waiting)}, .keep_input_open = true});
+  ASSERT_TRUE(process.wait_for("cell 0 waits") && process.wait_for("cell 1 waits"));
+  const int end = ::open(pipe.c_str(), O_WRONLY);
+  ASSERT_GE(end, 0);
+  ::close(end);
+  const Ended ended = process.wait();
+  EXPECT_EQ(ended.status, peer_lost);
+  EXPECT_EQ(ended.error,
+            "aprun: b (cell 1) is lost: its standard input has ended, as when ssh there is killed or cut off; the "
+            "machine stops\n");
+}
+
+TEST_F(Failure, NoiseOfAStartCommandIsCounted) {
+  const std::string file = folder_.write("noise.toml",
+                                         "[machine]\ngrid = \"1x1\"\n[[host]]\nname = \"a\"\ncells = 1\n"
+                                         "launch = \"command\"\n"
+                                         "command = \"yes noise | head -n 1000 >&2; exec {cmd}\"\n");
+  const Ended ended = aprun_cluster(file, {folder_.compile("nothing", "int main(void) { return 0; }")});
+  EXPECT_EQ(ended.status, 0) << ended.error;
+  EXPECT_TRUE(contains(ended.error, "aprun: a: 900 more lines of its process are not shown\n")) << ended.error;
+  EXPECT_EQ(sorted_lines(ended.error).size(), 101U) << ended.error;
+}
+
+TEST_F(Failure, ClosedOrFullStandardStreamsAreNoTrouble) {
+  const std::string fails = folder_.compile("fails", "int main(void) { return 3; }");
+  const std::string command = std::string(APRUN_PROGRAM) + " -f '" + local_cluster(folder_, 2, 1) + "' '" + fails + "'";
+  for (const char* streams : {" <&- >&- 2>&-", " >&-", " 2>/dev/full"}) {
+    static_cast<void>(
+        run({.arguments = {"/bin/sh", "-c", command + streams + "; echo $? >'" + (folder_ / "status") + "'"}}));
+    EXPECT_EQ(folder_.read("status"), "3\n") << streams;
+  }
+}
 
 TEST_F(Failure, TheTimeLimitEndsTheWholeMachine) {
   Process process = start(spinning, {"--timeout", "0.5"});

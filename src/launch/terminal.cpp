@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+#include "launch/terminal.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <iostream>
+
+#include "aplib/error.hpp"
+
+namespace aplib::launch {
+namespace {
+
+/// Writes all of it; returns errno, or 0.
+int write_to(int descriptor, std::string_view bytes) noexcept {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno == EAGAIN) {
+      pollfd wait{.fd = descriptor, .events = POLLOUT, .revents = 0};
+      ::poll(&wait, 1, -1);
+    } else if (errno != EINTR) {
+      return errno;
+    }
+  }
+  return 0;
+}
+
+int not_written(std::string_view who, int error) {
+  tell_user(who, fmt::format("cannot write standard output: {}", std::strerror(error)));
+  return static_cast<int>(ExitStatus::program_failed);
+}
+
+}  // namespace
+
+void open_standard_streams() noexcept {
+  for (int descriptor = 0; descriptor <= STDERR_FILENO; ++descriptor) {
+    if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
+    // The lowest number that is free is this one: those below are open. Kept by exec, as standard streams are.
+    if (::open("/dev/null", O_RDWR) != descriptor) return;  // NOLINT(android-cloexec-open)
+  }
+}
+
+std::string printable(std::string_view text) {
+  std::string result;
+  result.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto code = static_cast<unsigned char>(text[i]);
+    const bool plain = (code >= ' ' && code != 0x7f) || code == '\n' || code == '\t';
+    // Terminals take 0x80 to 0x9f for control characters, too; in UTF-8 they stand behind 0xc2.
+    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0U;
+    if (!plain || (code == 0xc2 && next >= 0x80 && next < 0xa0)) {
+      result += fmt::format("\\x{:02x}", code);
+      if (plain) result += fmt::format("\\x{:02x}", static_cast<unsigned>(text[++i]) & 0xffU);
+    } else {
+      result += text[i];
+    }
+  }
+  return result;
+}
+
+void tell_user(std::string_view who, std::string_view text) {
+  static_cast<void>(write_to(STDERR_FILENO, printable(fmt::format("{}{}{}\n", who, who.empty() ? "" : ": ", text))));
+}
+
+int print(std::string_view who, std::string_view text) {
+  std::cout.flush();
+  const int error = write_to(STDOUT_FILENO, text);
+  return error == 0 ? 0 : not_written(who, error);
+}
+
+int finish_output(std::string_view who) {
+  std::cout.flush();
+  if (std::cout.good()) return 0;
+  // The stream has forgotten why; the system says it again.
+  const int error = write_to(STDOUT_FILENO, "\n");
+  return not_written(who, error == 0 ? EIO : error);
+}
+
+}  // namespace aplib::launch
