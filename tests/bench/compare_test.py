@@ -13,7 +13,7 @@ from unittest import mock
 BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
 sys.path.insert(0, str(BENCH))
 
-from comparing import fabric, figures, machine, page, peers, table  # noqa: E402 (the path must be set first)
+from comparing import building, fabric, figures, machine, page, peers, table  # noqa: E402 (the path must be set first)
 
 LATENCY_8 = ("latency", "two-processors", 8)
 
@@ -68,6 +68,43 @@ class CommandLine(unittest.TestCase):
             done = compare("--build", folder, "--out", folder)
         self.assertEqual(done.returncode, 2)
         self.assertIn("cmake --preset release", done.stderr)
+        self.assertIn("compare: not built: apbench, aprun, scg, ", done.stderr)
+        self.assertRegex(done.stdout, r"(?s)figure +APlib +best peer.*8 B.*not measured")
+
+    def test_what_fails_on_the_way_is_no_end_without_a_table(self):
+        with tempfile.TemporaryDirectory() as folder:
+            programs = pathlib.Path(folder, "bin")
+            programs.mkdir()
+            for name in building.PROGRAMS:
+                programs.joinpath(name).write_text("#!/bin/sh\necho '{no JSON'\n", encoding="ascii")
+                programs.joinpath(name).chmod(0o755)
+            done = compare("--build", folder, "--out", folder, "--peers", "", "--rounds", "1")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("compare: APlib: JSONDecodeError", done.stderr)
+        self.assertRegex(done.stdout, r"(?s)figure +APlib +best peer.*APlib is not measured: JSONDecodeError")
+
+
+class Building(unittest.TestCase):
+    """With a stand-in for cmake that makes programs, or does not."""
+
+    def make(self, script):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, {"PATH": f"{folder}/tools:/usr/bin:/bin"}):
+            tools, build = pathlib.Path(folder, "tools"), pathlib.Path(folder, "build", "release")
+            tools.mkdir()
+            tools.joinpath("cmake").write_text(f"#!/bin/sh\n{script}\n", encoding="ascii")
+            tools.joinpath("cmake").chmod(0o755)
+            fault = building.make(build, pathlib.Path(folder), pathlib.Path(folder, "log"))
+            return fault, building.missing(build)
+
+    def test_what_is_not_there_is_built(self):
+        script = "mkdir -p build/release/bin; cd build/release/bin; touch " + " ".join(building.PROGRAMS)
+        self.assertEqual(self.make(script), ("", []))
+
+    def test_what_cannot_be_built_is_named(self):
+        script = "mkdir -p build/release/bin; cd build/release/bin; touch " + " ".join(building.PROGRAMS[1:]) + "; exit 1"
+        fault, missing = self.make(script)
+        self.assertEqual(missing, ["apbench"])
+        self.assertIn("apbench could not be built (see ", fault)
 
 
 class MissingPeers(unittest.TestCase):

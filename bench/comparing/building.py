@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: MIT
+"""Builds what a comparison runs, where it is not there yet."""
+
+import subprocess
+import sys
+
+PROGRAMS = [
+    "apbench", "aprun", "scg", "bench-cells", "bench-hello", "bench-load", "bench-loop", "bench-loop-alone", "bench-module",
+    "bench-net", "bench-program", "bench-puts",
+]  # fmt: skip
+LINES_SHOWN = 15
+
+
+def missing(build):
+    """Which programs are not there."""
+    return [name for name in PROGRAMS if not (build / "bin" / name).exists()]
+
+
+def commands(build, source):
+    """What builds all of it in that folder; nothing when the folder is no build folder and cannot become one."""
+    configured = (build / "CMakeCache.txt").exists()
+    if not configured and build.resolve() != source.resolve() / "build" / "release":
+        return []
+    configure = [] if configured else [["cmake", "--preset", "release"]]
+    return configure + [["cmake", "--build", str(build.resolve())]]
+
+
+def make(build, source, log):
+    """Builds what is missing and says so. Returns why something still is; empty when all is there."""
+    absent = missing(build)
+    if not absent:
+        return ""
+    remedy = "build it with: cmake --preset release && cmake --build --preset release"
+    print(f"compare: not built: {', '.join(absent)}", file=sys.stderr, flush=True)
+    steps = commands(build, source)
+    if not steps:
+        return f"there is no {build / 'bin' / absent[0]}; {remedy}"
+    print(f"compare: building them, which may take minutes (log: {log})", file=sys.stderr, flush=True)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "w", encoding="utf-8") as output:
+        for step in steps:
+            try:
+                done = subprocess.run(step, cwd=source, stdout=output, stderr=subprocess.STDOUT, check=False)
+            except OSError as error:
+                return f"cannot start {step[0]}: {error.strerror}; run scripts/setup"
+            if done.returncode != 0:
+                break
+    absent = missing(build)
+    if not absent:
+        return ""
+    for line in log.read_text(encoding="utf-8", errors="replace").splitlines()[-LINES_SHOWN:]:
+        print(f"compare:   {line}", file=sys.stderr)
+    return f"{', '.join(absent)} could not be built (see {log}); {remedy}"
