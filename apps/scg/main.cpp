@@ -12,7 +12,9 @@
 #include <algorithm>
 #include <aplib/aplib.hpp>
 #include <aplib/command_line.hpp>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <optional>
 #include <span>
@@ -117,6 +119,9 @@ std::optional<int> read_command_line(int argc, char** argv, CommandLine& into) {
   app.add_flag("--json", into.json, "End with one JSON object on one line; the text for people goes to stderr.");
   app.add_flag("--quiet", into.quiet, "No text for people, no progress bar.");
 
+  app.failure_message([](const CLI::App*, const CLI::Error& error) {
+    return fmt::format("scg: {}\nRun with --help for more information.\n", error.what());
+  });
   if (const auto status = aplib::parse_command_line(app, into.machine, argc, argv)) return status;
 
   job.grid = parse_grid(grid);
@@ -127,7 +132,7 @@ std::optional<int> read_command_line(int argc, char** argv, CommandLine& into) {
   if (iterations->count() == 0) job.iterations_max = default_iterations_max(job.grid);
 
   if (const std::string wrong = overall_problem(into, problem_option->count() > 0); !wrong.empty()) {
-    fmt::print(stderr, "scg: {}\n", wrong);
+    (void)say(stderr, fmt::format("scg: {}\n", wrong));
     return static_cast<int>(aplib::ExitStatus::usage);
   }
   job.wants_history = !into.history.empty();
@@ -152,6 +157,13 @@ std::span<const std::byte> last_message(const void* body) {
   return {static_cast<const std::byte*>(body), static_cast<std::size_t>(getmlen())};
 }
 
+/// What scg is asked for must arrive, or its status says so.
+void print(const std::string& text) {
+  if (!scg::say(stdout, text)) {
+    throw std::runtime_error(fmt::format("cannot write standard output: {}", std::strerror(errno)));
+  }
+}
+
 int run(int argc, char** argv) {
   scg::CommandLine line;
   line.machine = aplib::this_machine::options();
@@ -168,14 +180,17 @@ int run(int argc, char** argv) {
   waitstable();
 
   if (!line.quiet) {
-    std::FILE* people = line.json ? stderr : stdout;
-    fmt::print(people, "{}", scg::text_report(line.job, result));
-    std::fflush(people);
+    const std::string text = scg::text_report(line.job, result);
+    if (line.json) {
+      (void)scg::say(stderr, text);
+    } else {
+      print(text);
+    }
   }
   if (!line.image.empty())
     scg::draw_picture(result.picture, line.job.picture_side, scg::caption_of(line.job, result)).write_png(line.image);
   if (!line.history.empty()) scg::write_history(line.history, result);
-  if (line.json) fmt::print(stdout, "{}\n", scg::json_report(line.job, result));
+  if (line.json) print(scg::json_report(line.job, result) + "\n");
   return result.converged ? 0 : static_cast<int>(aplib::ExitStatus::program_failed);
 }
 
@@ -187,7 +202,7 @@ int host_main(int argc, char** argv) {
   } catch (const aplib::Error&) {
     throw;  // the library's own: it says whose and why
   } catch (const std::exception& error) {
-    fmt::print(stderr, "scg: {}\n", error.what());
+    (void)scg::say(stderr, fmt::format("scg: {}\n", error.what()));
     return static_cast<int>(aplib::ExitStatus::program_failed);
   }
 }

@@ -1,12 +1,62 @@
 // SPDX-License-Identifier: MIT
 #include "picture.hpp"
 
+#include <agg_basics.h>
+#include <agg_conv_stroke.h>
+#include <agg_gsv_text.h>
+#include <agg_pixfmt_rgb.h>
+#include <agg_rasterizer_scanline_aa.h>
+#include <agg_renderer_base.h>
+#include <agg_renderer_scanline.h>
+#include <agg_rendering_buffer.h>
+#include <agg_scanline_u.h>
 #include <fmt/format.h>
+#include <png.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
+#include <stdexcept>
+
+#include "report.hpp"
 
 namespace scg {
+
+namespace {
+
+using Rgb = agg::rgba8;
+
+const Rgb black(0, 0, 0);
+const Rgb white(255, 255, 255);
+const Rgb grey(90, 90, 90);
+
+// The maps are paths through the OKLab colour space (Ottosson 2020), in which equal distances look equal: lightness changes
+// at a constant rate along them, so no value stands out for its colour's sake, and they survive grey printing.
+constexpr std::array sequential_stops{0x2c0e3e, 0x362061, 0x383585, 0x2d5394, 0x27709c, 0x0a8ca3,
+                                      0x28a6a0, 0x39c297, 0x75d87a, 0xbee572, 0xf9f07b};
+constexpr std::array diverging_stops{0x19285f, 0x213c84, 0x2552aa, 0x3a70c2, 0x528ed9, 0x78aae4,
+                                     0x9fc5ed, 0xc9ddf3, 0xf8f4f2, 0xf5d3be, 0xf1b08c, 0xea8962,
+                                     0xe05d3d, 0xbf412f, 0x9e2320, 0x79191c, 0x551015};
+
+/// `t` from 0 to 1 along stops that are equally far apart.
+template <std::size_t count>
+Color between(const std::array<int, count>& stops, double t) {
+  const double place = std::clamp(std::isfinite(t) ? t : 0, 0.0, 1.0) * (count - 1);
+  const auto i = std::min(static_cast<std::size_t>(place), count - 2);
+  const auto color = [](int rgb) { return agg::rgb8_packed(static_cast<unsigned>(rgb)); };
+  const Rgb mixed = color(stops[i]).gradient(color(stops[i + 1]), place - static_cast<double>(i));
+  return {mixed.r, mixed.g, mixed.b};
+}
+
+Rgb drawn(Color color) { return {color.red, color.green, color.blue}; }
+
+}  // namespace
+
+Color sequential_color(double t) { return between(sequential_stops, t); }
+
+Color diverging_color(double t) { return between(diverging_stops, std::isfinite(t) ? (t + 1) / 2 : 0.5); }
 
 std::vector<double> round_ticks(double low, double high, int wanted) {
   if (!(high > low)) return {low};
@@ -19,6 +69,10 @@ std::vector<double> round_ticks(double low, double high, int wanted) {
   return ticks;
 }
 
+bool can_draw(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
+}
+
 namespace {
 
 constexpr int margin_left = 64;
@@ -28,7 +82,65 @@ constexpr int bar_gap = 28;
 constexpr int bar_width = 26;
 constexpr int margin_right = bar_gap + bar_width + 110;
 constexpr double text_size = 12;
-constexpr Color grey{90, 90, 90};
+
+enum class Align { left, center, right };
+
+/// The font of the library, made of pen strokes: no font file is needed. Its capitals are as high as `size`.
+struct Text {
+  agg::gsv_text strokes;
+  Text(const std::string& text, double size) {
+    strokes.size(size);
+    strokes.flip(true);  // y grows downwards in a picture
+    strokes.text(text.c_str());
+  }
+};
+
+/// The library's canvas over a Picture's bytes. It ignores what lies outside.
+class Canvas {
+ public:
+  explicit Canvas(Picture& picture)
+      : buffer_(picture.bytes(), static_cast<unsigned>(picture.width()), static_cast<unsigned>(picture.height()),
+                3 * picture.width()),
+        format_(buffer_),
+        base_(format_) {}
+
+  void pixel(int x, int y, Rgb color) { base_.copy_pixel(x, y, color); }
+  void veil(int x, int y, Rgb color, double share) {
+    base_.blend_pixel(x, y, color, static_cast<agg::cover_type>(std::lround(share * int{agg::cover_full})));
+  }
+  void fill(int x, int y, int width, int height, Rgb color) {
+    base_.copy_bar(x, y, x + width - 1, y + height - 1, color);
+  }
+
+  /// One pixel wide, just outside the given box.
+  void frame(int x, int y, int width, int height, Rgb color) {
+    fill(x - 1, y - 1, width + 2, 1, color);
+    fill(x - 1, y + height, width + 2, 1, color);
+    fill(x - 1, y, 1, height, color);
+    fill(x + width, y, 1, height, color);
+  }
+
+  /// Text with its base line at y; x is where `align` says.
+  void text(double x, double y, double size, const std::string& words, Rgb color, Align align = Align::left) {
+    Text text(words, size);
+    const double width = text.strokes.text_width();
+    text.strokes.start_point(align == Align::left ? x : align == Align::center ? x - width / 2 : x - width, y);
+    agg::conv_stroke<agg::gsv_text> pen(text.strokes);
+    pen.width(std::max(size * 0.13, 1.1));
+    pen.line_cap(agg::round_cap);
+    pen.line_join(agg::round_join);
+    agg::rasterizer_scanline_aa<> rasterizer;
+    rasterizer.clip_box(0, 0, buffer_.width(), buffer_.height());
+    rasterizer.add_path(pen);
+    agg::scanline_u8 scanline;
+    agg::render_scanlines_aa_solid(rasterizer, scanline, base_, color);
+  }
+
+ private:
+  agg::rendering_buffer buffer_;
+  agg::pixfmt_rgb24 format_;
+  agg::renderer_base<agg::pixfmt_rgb24> base_;
+};
 
 /// Values to colours: which map, and from where to where.
 struct Scale {
@@ -50,6 +162,11 @@ struct Scale {
     if (both_signs) return diverging_color(value / std::max(high, -low));
     return sequential_color((value - low) / (high - low));
   }
+  /// Which of black and white stands out against that colour.
+  [[nodiscard]] Rgb contour(double value) const {
+    const bool light = both_signs ? std::abs(value) < 0.6 * std::max(high, -low) : value - low > 0.4 * (high - low);
+    return light ? black : white;
+  }
 };
 
 /// Number of ticks at or below the value: it changes where a contour line passes.
@@ -69,9 +186,8 @@ void draw_square(Canvas& canvas, const std::vector<float>& samples, int side, co
       const std::ptrdiff_t here = band(ticks, value);
       const bool contour = (i + 1 < side && band(ticks, sample(i + 1, j)) != here) ||
                            (j + 1 < side && band(ticks, sample(i, j + 1)) != here);
-      const Color color = scale.color(value);
-      const Color line = lightness(color) > 0.5 ? black : white;
-      canvas.set(margin_left + i, margin_top + j, contour ? mix(color, line, 0.3) : color);
+      canvas.pixel(margin_left + i, margin_top + j, drawn(scale.color(value)));
+      if (contour) canvas.veil(margin_left + i, margin_top + j, scale.contour(value), 0.3);
     }
   }
   canvas.frame(margin_left, margin_top, side, side, black);
@@ -96,7 +212,7 @@ void draw_scale(Canvas& canvas, int side, const Scale& scale, const std::vector<
   const int left = margin_left + side + bar_gap;
   for (int j = 0; j < side; ++j) {
     const double value = std::lerp(scale.high, scale.low, (j + 0.5) / side);
-    canvas.fill(left, margin_top + j, bar_width, 1, scale.color(value));
+    canvas.fill(left, margin_top + j, bar_width, 1, drawn(scale.color(value)));
   }
   canvas.frame(left, margin_top, bar_width, side, black);
   for (const double tick : ticks) {
@@ -110,8 +226,11 @@ void draw_scale(Canvas& canvas, int side, const Scale& scale, const std::vector<
 
 }  // namespace
 
-Canvas draw_picture(const std::vector<float>& samples, int side, const Caption& caption) {
-  Canvas canvas(margin_left + side + margin_right, margin_top + side + margin_bottom);
+double text_width(const std::string& text) { return text.empty() ? 0 : Text(text, text_size).strokes.text_width(); }
+
+Picture draw_picture(const std::vector<float>& samples, int side, const Caption& caption) {
+  Picture picture(margin_left + side + margin_right, margin_top + side + margin_bottom);
+  Canvas canvas(picture);
   const Scale scale(samples);
   const std::vector<double> ticks = round_ticks(scale.low, scale.high, 8);
   draw_square(canvas, samples, side, scale, ticks);
@@ -119,7 +238,33 @@ Canvas draw_picture(const std::vector<float>& samples, int side, const Caption& 
   draw_scale(canvas, side, scale, ticks);
   canvas.text(margin_left, 34, 17, caption.title, black);
   canvas.text(margin_left, 60, text_size, caption.subtitle, grey);
-  return canvas;
+  return picture;
+}
+
+Picture::Picture(int width, int height)
+    : width_(width),
+      height_(height),
+      bytes_(static_cast<std::size_t>(width) * static_cast<std::size_t>(height) * 3, 255) {}
+
+Color Picture::at(int x, int y) const {
+  if (x < 0 || y < 0 || x >= width_ || y >= height_) return {255, 255, 255};
+  const std::uint8_t* pixel =
+      &bytes_[(static_cast<std::size_t>(y) * static_cast<std::size_t>(width_) + static_cast<std::size_t>(x)) * 3];
+  return {pixel[0], pixel[1], pixel[2]};
+}
+
+void Picture::write_png(const std::string& path) const {
+  OutputFile file("picture", path);
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = static_cast<png_uint_32>(width_);
+  image.height = static_cast<png_uint_32>(height_);
+  image.format = PNG_FORMAT_RGB;
+  errno = 0;
+  if (png_image_write_to_stdio(&image, file.stream(), 0, bytes_.data(), 0, nullptr) == 0) {
+    file.fail(errno != 0 ? std::strerror(errno) : image.message);
+  }
+  file.finish();
 }
 
 }  // namespace scg

@@ -1,13 +1,48 @@
 // SPDX-License-Identifier: MIT
-// The picture of a solution: the unit square in colours, with axes, a colour scale with its numbers, and a title.
+// The picture of a solution: the unit square in colours, with axes, a colour scale with its numbers, and a title. Letters,
+// lines and mixtures of colours are those of Anti-Grain Geometry (libagg); libpng writes the file.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "canvas.hpp"
-
 namespace scg {
+
+struct Color {
+  std::uint8_t red = 0;
+  std::uint8_t green = 0;
+  std::uint8_t blue = 0;
+  friend bool operator==(Color, Color) = default;
+};
+
+/// `t` from 0 to 1: dark violet over blue and green to light yellow. For values of one sign.
+[[nodiscard]] Color sequential_color(double t);
+
+/// `t` from -1 to 1: blue over near white (0) to red. For values of both signs.
+[[nodiscard]] Color diverging_color(double t);
+
+/// Pixels, row by row; pixel (0, 0) is at the top left.
+class Picture {
+ public:
+  Picture(int width, int height);  ///< White.
+
+  [[nodiscard]] int width() const { return width_; }
+  [[nodiscard]] int height() const { return height_; }
+  [[nodiscard]] std::uint8_t* bytes() { return bytes_.data(); }  ///< Red, green, blue of each pixel.
+
+  /// A pixel; white outside the picture.
+  [[nodiscard]] Color at(int x, int y) const;
+
+  /// As a PNG file (OutputFile in report.hpp says how). Throws std::runtime_error naming the file and the cause.
+  void write_png(const std::string& path) const;
+
+ private:
+  int width_;
+  int height_;
+  std::vector<std::uint8_t> bytes_;
+};
 
 /// Size of the square in pixels, and so the number of samples a picture needs in each direction.
 inline constexpr int picture_side = 640;
@@ -19,9 +54,15 @@ struct Caption {
 
 /// `samples`: side x side values, row by row from the south. Values of both signs are shown blue and red around white
 /// at 0; values of one sign from dark to light. Contour lines stand where the colour scale has its numbers.
-[[nodiscard]] Canvas draw_picture(const std::vector<float>& samples, int side, const Caption& caption);
+[[nodiscard]] Picture draw_picture(const std::vector<float>& samples, int side, const Caption& caption);
 
 /// Round numbers from `low` to `high`, about `wanted` of them.
 [[nodiscard]] std::vector<double> round_ticks(double low, double high, int wanted);
+
+/// Width of the text in pixels when its capitals are 12 pixels high.
+[[nodiscard]] double text_width(const std::string& text);
+
+/// True when the font has every character: printable ASCII.
+[[nodiscard]] bool can_draw(std::string_view text);
 
 }  // namespace scg

@@ -2,7 +2,9 @@
 #include "report.hpp"
 
 #include <aplib/cellos.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +16,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string_view>
+#include <utility>
 
 namespace scg {
 
@@ -133,18 +136,71 @@ std::string json_report(const Job& job, const Outcome& outcome) {
       json_number(idle_share(outcome)), shares);
 }
 
+bool say(std::FILE* stream, std::string_view text) {
+  return std::fwrite(text.data(), 1, text.size(), stream) == text.size() && std::fflush(stream) == 0;
+}
+
+namespace {
+
+/// Where the name leads when links are followed; the name itself when there is nothing yet.
+std::string followed(const std::string& path) {
+  const std::unique_ptr<char, void (*)(void*)> real(realpath(path.c_str(), nullptr), std::free);
+  return real != nullptr ? real.get() : path;
+}
+
+}  // namespace
+
+OutputFile::OutputFile(std::string what, const std::string& path)
+    : what_(std::move(what)), path_(path), target_(followed(path)) {
+  struct stat old {};
+  const bool exists = stat(target_.c_str(), &old) == 0;
+  int file = -1;
+  if (!exists || S_ISREG(old.st_mode)) {
+    temporary_ = fmt::format("{}.{}.part", target_, getpid());
+    file = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, exists ? old.st_mode & 0777 : 0666);
+    // A file that may be written in a folder that may not.
+    if (file < 0 && exists && errno != EEXIST) temporary_.clear();
+  }
+  if (temporary_.empty()) file = open(target_.c_str(), O_WRONLY | O_CLOEXEC | (S_ISREG(old.st_mode) ? O_TRUNC : 0));
+  if (file < 0) {
+    const int cause = errno;
+    temporary_.clear();
+    fail(std::strerror(cause));
+  }
+  stream_ = fdopen(file, "wb");
+  if (stream_ != nullptr) return;
+  const int cause = errno;
+  close(file);
+  if (!temporary_.empty()) unlink(temporary_.c_str());
+  fail(std::strerror(cause));
+}
+
+OutputFile::~OutputFile() {
+  if (stream_ == nullptr) return;  // finished
+  std::fclose(stream_);
+  if (!temporary_.empty()) unlink(temporary_.c_str());
+}
+
+void OutputFile::finish() {
+  if (std::fflush(stream_) != 0) fail(std::strerror(errno));
+  std::FILE* const stream = std::exchange(stream_, nullptr);
+  const bool closed = std::fclose(stream) == 0;
+  if (closed && (temporary_.empty() || std::rename(temporary_.c_str(), target_.c_str()) == 0)) return;
+  const int cause = errno;
+  if (!temporary_.empty()) unlink(temporary_.c_str());
+  fail(std::strerror(cause));
+}
+
+void OutputFile::fail(const std::string& cause) const {
+  throw std::runtime_error(fmt::format("cannot write the {} \"{}\": {}", what_, path_, cause));
+}
+
 void write_history(const std::string& path, const Outcome& outcome) {
-  const auto fail = [&] {
-    throw std::runtime_error(fmt::format("cannot write the history \"{}\": {}", path, std::strerror(errno)));
-  };
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  std::unique_ptr<std::FILE, Close> file(std::fopen(path.c_str(), "w"));
-  if (file == nullptr) fail();
+  OutputFile file("history", path);
   std::string text = "iteration,residual\n";
   for (std::size_t i = 0; i < outcome.history.size(); ++i) text += fmt::format("{},{:.6e}\n", i, outcome.history[i]);
-  if (std::fwrite(text.data(), 1, text.size(), file.get()) != text.size() || std::fflush(file.get()) != 0) fail();
+  if (!say(file.stream(), text)) file.fail(std::strerror(errno));
+  file.finish();
 }
 
 Caption caption_of(const Job& job, const Outcome& outcome) {
@@ -172,16 +228,13 @@ void Progress::draw(int iteration, double residual) {
   constexpr int width = 40;
   const double way = residual > 0 ? std::log(residual) / std::log(tolerance_) : 0;
   const int done = static_cast<int>(std::clamp(way, 0.0, 1.0) * width);
-  fmt::print(stderr, "\r[{:#<{}}{:.<{}}] iteration {}, residual {:.1e} ", "", done, "", width - done, iteration,
-             residual);
-  std::fflush(stderr);
-  drawn_ = true;
+  drawn_ = say(stderr, fmt::format("\r[{:#<{}}{:.<{}}] iteration {}, residual {:.1e} ", "", done, "", width - done,
+                                   iteration, residual));
 }
 
 void Progress::clear() {
   if (!drawn_) return;
-  std::fputs("\r\033[K", stderr);
-  std::fflush(stderr);
+  drawn_ = !say(stderr, "\r\033[K");
 }
 
 }  // namespace scg

@@ -1,13 +1,41 @@
 // SPDX-License-Identifier: MIT
-// What a run tells: a progress bar, text for people, a JSON object for programs, the history as CSV.
+// What a run tells: a progress bar, text for people, a JSON object for programs, the history as CSV; and how it writes.
 #pragma once
 
+#include <cstdio>
 #include <string>
+#include <string_view>
 
 #include "job.hpp"
 #include "picture.hpp"
 
 namespace scg {
+
+/// Writes the text, and at once. False when that is not possible (errno says why): nothing is thrown, since who cannot be
+/// told is no reason to end.
+[[nodiscard]] bool say(std::FILE* stream, std::string_view text);
+
+/// A file that is there as a whole or not at all: a regular one is written beside its name and renamed at the end. What else
+/// stands under the name (a device, a pipe) is written as it is, and never removed. Every member throws
+/// std::runtime_error naming the file and the cause.
+class OutputFile {
+ public:
+  OutputFile(std::string what, const std::string& path);  ///< `what`: for the message, "picture".
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+  ~OutputFile();
+
+  [[nodiscard]] std::FILE* stream() { return stream_; }
+  void finish();
+  [[noreturn]] void fail(const std::string& cause) const;
+
+ private:
+  std::string what_;
+  std::string path_;       ///< As the user wrote it.
+  std::string target_;     ///< Where links lead.
+  std::string temporary_;  ///< Empty: written in place.
+  std::FILE* stream_ = nullptr;
+};
 
 /// Speeds that follow from a run.
 struct Speed {

@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: MIT
 // scg as users run it: its texts, its JSON, its files.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <png.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -212,6 +219,7 @@ TEST_P(Refuses, InWords) {
   const Ended run = scg(GetParam().arguments, true);
   EXPECT_EQ(run.status, 2) << run.output;
   EXPECT_NE(run.output.find(GetParam().text), std::string::npos) << run.output;
+  EXPECT_EQ(run.output.rfind("scg: ", 0), 0U) << run.output;
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -239,6 +247,72 @@ TEST(Program, FilesThatCannotBeWrittenAreNamed) {
   const Ended history = scg("--grid 10 --quiet --history /nowhere/at/all.csv", true);
   EXPECT_EQ(history.status, 1);
   EXPECT_EQ(history.output, "scg: cannot write the history \"/nowhere/at/all.csv\": No such file or directory\n");
+}
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(Program, WhatIsNoRegularFileIsWrittenAsItIs) {
+  const TemporaryFolder folder;
+  const std::string pipe = folder.file("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const int held = open(pipe.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+  ASSERT_GE(held, 0);
+  EXPECT_EQ(scg("--cells 1 --grid 10 --quiet --history " + pipe).status, 0);
+  char text[64] = {};
+  EXPECT_GT(read(held, text, sizeof text - 1), 0);
+  EXPECT_EQ(std::string(text).rfind("iteration,residual\n0,", 0), 0U) << text;
+  close(held);
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+
+  const std::string link = folder.file("link.png");
+  std::filesystem::create_symlink("full", link);
+  const std::string full = folder.file("full");
+  if (mknod(full.c_str(), S_IFCHR | 0600, makedev(1, 7)) != 0 || access("/dev/full", F_OK) != 0 ||
+      std::ofstream(full).put('x').good() == false) {
+    GTEST_SKIP() << "devices cannot be made and opened here (that takes root): " << std::strerror(errno);
+  }
+  for (const char* option : {"image", "history"}) {
+    for (const std::string& name : {full, link}) {
+      const Ended run = scg("--grid 10 --quiet --" + std::string(option) + " " + name, true);
+      EXPECT_EQ(run.status, 1) << name;
+      EXPECT_NE(run.output.find("\"" + name + "\": No space left on device\n"), std::string::npos) << run.output;
+      EXPECT_TRUE(std::filesystem::is_character_file(full)) << "the device is gone";
+      EXPECT_TRUE(std::filesystem::is_symlink(link));
+    }
+  }
+}
+
+TEST(Program, AFileIsReplacedAsAWholeOrStays) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("history.csv");
+  std::ofstream(path) << "as it was";
+  std::filesystem::permissions(path, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  const std::string link = folder.file("link");
+  std::filesystem::create_symlink("history.csv", link);
+  EXPECT_EQ(
+      run("(ulimit -f 0; trap '' XFSZ; " SCG_PROGRAM " --cells 1 --grid 10 --quiet --history " + link + ")", false)
+          .status,
+      1);
+  EXPECT_EQ(contents(path), "as it was");
+  EXPECT_EQ(scg("--cells 1 --grid 10 --quiet --history " + link).status, 0);
+  EXPECT_EQ(contents(path).rfind("iteration,residual\n0,", 0), 0U);
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(std::filesystem::status(path).permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  std::size_t files = 0;
+  for ([[maybe_unused]] const auto& entry :
+       std::filesystem::directory_iterator(std::filesystem::path(path).parent_path()))
+    ++files;
+  EXPECT_EQ(files, 2U) << "nothing is left beside it";
+}
+
+TEST(Program, StandardOutputThatCannotBeWrittenIsAFailureInWords) {
+  const Ended full = run("{ " SCG_PROGRAM " --cells 1 --threads 1 --grid 10 >/dev/full; }", true);
+  EXPECT_EQ(full.status, 1) << full.output;
+  EXPECT_NE(full.output.find("standard output"), std::string::npos) << full.output;
 }
 
 TEST(Program, HelpNamesEveryProblemAndMachineOption) {
