@@ -28,7 +28,7 @@ using Touch = int(int);
 
 constexpr int count_max = 10'000;
 
-class QuietHost : public Host {
+class QuietHost : public CellServices {
  public:
   std::string name() override { return "bench"; }
   void write(Stream, std::span<const char>) override {}

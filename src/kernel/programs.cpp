@@ -48,7 +48,7 @@ std::uint32_t sink_cell(const Domain& domain, std::uint32_t cell) {
 }  // namespace
 
 /// A cell as its programs see it.
-class LoadedRun::CellHost : public loader::Host {
+class LoadedRun::CellHost : public loader::CellServices {
  public:
   CellHost(LoadedRun& run, Domain& domain, Cell& cell)
       : run_(run), domain_(domain), cell_(cell), name_(domain.name_of(cell.id)), number_(sink_cell(domain, cell.id)) {}
@@ -57,7 +57,7 @@ class LoadedRun::CellHost : public loader::Host {
   void instance_begins() override { run_.instances_.fetch_add(1, std::memory_order_relaxed); }
   void instance_gone() noexcept override { run_.instances_.fetch_sub(1, std::memory_order_relaxed); }
 
-  void keep(loader::ReservedRange memory) override {
+  void keep(ReservedRange memory) override {
     const std::lock_guard lock(run_.mutex_);
     kept_.push_back(std::move(memory));
   }
@@ -107,7 +107,7 @@ class LoadedRun::CellHost : public loader::Host {
     return heap;
   }
 
-  void heap_used(const loader::HeapUse& use) override {
+  void heap_used(const loader::libc::HeapUse& use) override {
     constexpr double kib = 1024;
     while_alive([&] {
       run_.output.warn(fmt::format(
@@ -151,7 +151,7 @@ class LoadedRun::CellHost : public loader::Host {
   Cell& cell_;
   std::string name_;
   std::uint32_t number_;
-  std::vector<loader::ReservedRange> kept_;
+  std::vector<ReservedRange> kept_;
   std::atomic<bool> told_of_heap_{false};
 };
 

@@ -11,7 +11,7 @@
 #include "aplib/export.hpp"
 #include "aplib/machine.hpp"
 #include "aplib/options.hpp"
-#include "loader/host.hpp"
+#include "loader/cell_services.hpp"
 
 namespace aplib {
 
@@ -23,7 +23,7 @@ class APLIB_API OutputSink {
   virtual ~OutputSink() = default;
   /// Once, when the file was loaded and before anything runs. May throw Error, for files that cannot be opened; then nothing is started.
   virtual void begin([[maybe_unused]] bool with_host) {}
-  /// See loader::Host.
+  /// See loader::CellServices.
   virtual void write(std::uint32_t cell, loader::Stream stream, std::span<const char> bytes) = 0;
   virtual void flush(std::uint32_t cell, loader::Stream stream) = 0;
   /// Descriptor to read from, or -1: empty.

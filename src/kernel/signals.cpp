@@ -128,7 +128,8 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
       line.print();
       _exit(static_cast<int>(ExitStatus::stack_overflow));
     }
-    if (loader::deliver_fault(signal, *info, context, task->stack.low)) return;  // the program has a handler of its own
+    if (loader::libc::deliver_fault(signal, *info, context, task->stack.low))
+      return;  // the program has a handler of its own
     line << name_of_signal(signal);
     if (signal == SIGSEGV || signal == SIGBUS) {
       (line << " at address ").hex(reinterpret_cast<std::uintptr_t>(address));
@@ -136,7 +137,7 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
     }
     line << "; the program ends here (a debugger or a core file shows where)";
     line.print();
-  } else if (loader::deliver_fault(signal, *info, context, nullptr)) {
+  } else if (loader::libc::deliver_fault(signal, *info, context, nullptr)) {
     return;  // on a thread that a program made
   }
   // On to who was there before us: usually the default, which ends the process with this signal.

@@ -7,19 +7,535 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <functional>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "aplib/error.hpp"
-#include "loader/elf_dynamic.hpp"
-#include "loader/elf_input.hpp"
-#include "loader/elf_relocations.hpp"
 #include "loader/elf_segments.hpp"
-#include "loader/elf_symbols.hpp"
 
 namespace aplib::loader {
+
+namespace {
+
+// ---------------------------------------------------------------- the dynamic section, as numbers; the tables they
+// name are read and checked below
+
+struct ElfDynamic {
+  /// Throws Error(failed) when the section does not end, an element has another size than it must, or a kind of
+  /// table is foreign to x86-64.
+  static ElfDynamic read(const ElfSegments& segments);
+
+  std::vector<std::uint64_t> needed;  ///< Offsets into the strings, as are soname, rpath and runpath.
+  std::optional<std::uint64_t> soname;
+  std::optional<std::uint64_t> rpath;
+  std::optional<std::uint64_t> runpath;
+  Range strings;
+  std::uint64_t symbols = 0;  ///< Addresses; 0: none.
+  std::uint64_t hash = 0;
+  std::uint64_t gnu_hash = 0;
+  std::uint64_t version_indices = 0;
+  std::uint64_t version_needs = 0;
+  std::uint64_t version_need_count = 0;
+  std::uint64_t version_definitions = 0;
+  std::uint64_t version_definition_count = 0;
+  Range relocations;         ///< DT_RELA
+  Range jump_slots;          ///< DT_JMPREL
+  Range packed_relocations;  ///< DT_RELR
+  std::uint64_t init = 0;
+  std::uint64_t fini = 0;
+  Range preinit_array;
+  Range init_array;
+  Range fini_array;
+  std::uint64_t flags = 0;    ///< DF_*; the older tags DT_SYMBOLIC and DT_TEXTREL are included.
+  std::uint64_t flags_1 = 0;  ///< DF_1_*
+};
+
+constexpr std::string_view section = "dynamic section";
+
+// Newer than the elf.h of some systems that we build on.
+constexpr std::int64_t dt_relr_bytes = 35;
+constexpr std::int64_t dt_relr = 36;
+constexpr std::int64_t dt_relr_entry = 37;
+
+struct Expected {
+  std::int64_t tag;
+  std::uint64_t value;
+  std::string_view name;
+};
+
+constexpr std::array<Expected, 5> expected{{
+    {DT_SYMENT, sizeof(Elf64_Sym), "size of a symbol"},
+    {DT_RELAENT, sizeof(Elf64_Rela), "size of a relocation"},
+    {dt_relr_entry, sizeof(std::uint64_t), "size of a packed relocation"},
+    {DT_PLTREL, DT_RELA, "kind of jump slot relocations"},
+    {DT_RELSZ, 0, "size of relocations without addends (x86-64 has none)"},
+}};
+
+struct Field {
+  std::int64_t tag;
+  std::uint64_t* value;
+};
+
+/// Where the values of the entries go that occur once.
+auto fields_of(ElfDynamic& d) {
+  return std::to_array<Field>({{DT_STRTAB, &d.strings.address},
+                               {DT_STRSZ, &d.strings.bytes},
+                               {DT_SYMTAB, &d.symbols},
+                               {DT_HASH, &d.hash},
+                               {DT_GNU_HASH, &d.gnu_hash},
+                               {DT_VERSYM, &d.version_indices},
+                               {DT_VERNEED, &d.version_needs},
+                               {DT_VERNEEDNUM, &d.version_need_count},
+                               {DT_VERDEF, &d.version_definitions},
+                               {DT_VERDEFNUM, &d.version_definition_count},
+                               {DT_RELA, &d.relocations.address},
+                               {DT_RELASZ, &d.relocations.bytes},
+                               {DT_JMPREL, &d.jump_slots.address},
+                               {DT_PLTRELSZ, &d.jump_slots.bytes},
+                               {dt_relr, &d.packed_relocations.address},
+                               {dt_relr_bytes, &d.packed_relocations.bytes},
+                               {DT_INIT, &d.init},
+                               {DT_FINI, &d.fini},
+                               {DT_PREINIT_ARRAY, &d.preinit_array.address},
+                               {DT_PREINIT_ARRAYSZ, &d.preinit_array.bytes},
+                               {DT_INIT_ARRAY, &d.init_array.address},
+                               {DT_INIT_ARRAYSZ, &d.init_array.bytes},
+                               {DT_FINI_ARRAY, &d.fini_array.address},
+                               {DT_FINI_ARRAYSZ, &d.fini_array.bytes},
+                               {DT_FLAGS_1, &d.flags_1}});
+}
+
+void check_expected(const ElfInput& input, const Elf64_Dyn& entry) {
+  for (const Expected& one : expected) {
+    if (entry.d_tag == one.tag && entry.d_un.d_val != one.value) {
+      input.damaged(section, fmt::format("{}: {}, not {}", one.name, entry.d_un.d_val, one.value));
+    }
+  }
+}
+
+void check_sizes(const ElfInput& input, const ElfDynamic& dynamic) {
+  for (const Range& range : {dynamic.relocations, dynamic.jump_slots}) {
+    if (range.bytes % sizeof(Elf64_Rela) != 0) {
+      input.damaged(section, fmt::format("a table of relocations of {} bytes", range.bytes));
+    }
+  }
+  for (const Range& range :
+       {dynamic.packed_relocations, dynamic.preinit_array, dynamic.init_array, dynamic.fini_array}) {
+    if (range.bytes % sizeof(std::uint64_t) != 0) {
+      input.damaged(section, fmt::format("a table of addresses of {} bytes", range.bytes));
+    }
+  }
+}
+
+ElfDynamic ElfDynamic::read(const ElfSegments& segments) {
+  const ElfInput& input = segments.input();
+  const Range place = segments.dynamic();
+  if (place.address % alignof(Elf64_Dyn) != 0) input.damaged(section, "is not aligned");
+
+  ElfDynamic result;
+  const auto fields = fields_of(result);
+  for (const Elf64_Dyn& entry : segments.table<Elf64_Dyn>(place.address, place.bytes / sizeof(Elf64_Dyn), section)) {
+    const std::uint64_t value = entry.d_un.d_val;
+    check_expected(input, entry);
+    switch (entry.d_tag) {
+      case DT_NULL:
+        check_sizes(input, result);
+        return result;
+      case DT_NEEDED:
+        result.needed.push_back(value);
+        break;
+      case DT_SONAME:
+        result.soname = value;
+        break;
+      case DT_RPATH:
+        result.rpath = value;
+        break;
+      case DT_RUNPATH:
+        result.runpath = value;
+        break;
+      case DT_SYMBOLIC:
+        result.flags |= DF_SYMBOLIC;
+        break;
+      case DT_TEXTREL:
+        result.flags |= DF_TEXTREL;
+        break;
+      case DT_FLAGS:
+        result.flags |= value;
+        break;
+      default:
+        for (const Field& field : fields) {
+          if (entry.d_tag == field.tag) *field.value = value;
+        }
+    }
+  }
+  input.damaged(section, "has no end");  // Debuggers would walk on.
+}
+
+// ---------------------------------------------------------------- the symbols, out of tables that nobody vouches for
+
+constexpr std::size_t longest_name = 1 << 20;
+// Linkers let names share their ends, so together they can be longer than their table, but not by much.
+constexpr std::size_t most_sharing = 16;
+constexpr std::uint16_t hidden_version_bit = 0x8000;
+
+std::uint64_t count_in_sysv_hash(const ElfSegments& segments, std::uint64_t address) {
+  constexpr std::string_view what = "hash table (DT_HASH)";
+  const auto header = segments.table<std::uint32_t>(address, 2, what);
+  const std::uint64_t words = 2 + std::uint64_t{header[0]} + header[1];
+  if (words > segments.bytes_from(address) / sizeof(std::uint32_t)) {
+    segments.input().damaged(what, fmt::format("{} buckets and {} symbols do not fit", header[0], header[1]));
+  }
+  return header[1];
+}
+
+/// The highest symbol is the last one of the chain that begins highest.
+std::uint64_t count_in_gnu_hash(const ElfSegments& segments, std::uint64_t address) {
+  constexpr std::string_view what = "hash table (DT_GNU_HASH)";
+  const auto header = segments.table<std::uint32_t>(address, 4, what);
+  const std::uint64_t bucket_count = header[0];
+  const std::uint64_t first_symbol = header[1];
+  const std::uint64_t filter_words = header[2];
+  const std::uint64_t buckets_address = address + header.size() * 4 + filter_words * 8;
+  const auto buckets = segments.table<std::uint32_t>(buckets_address, bucket_count, what);
+  const std::uint64_t last_chain = buckets.empty() ? 0 : *std::max_element(buckets.begin(), buckets.end());
+  if (last_chain == 0) return first_symbol;
+  if (last_chain < first_symbol) segments.input().damaged(what, "a chain begins before the first symbol");
+
+  const std::uint64_t chains_address = buckets_address + bucket_count * 4;
+  std::array<std::uint32_t, 64> part{};
+  for (std::uint64_t symbol = last_chain;;) {
+    const std::uint64_t at = chains_address + (symbol - first_symbol) * 4;
+    const std::uint64_t count = std::min<std::uint64_t>(segments.bytes_from(at) / 4, part.size());
+    if (count == 0) segments.input().damaged(what, "the last chain has no end");
+    for (const std::uint32_t word : segments.table<std::uint32_t>(at, count, what)) {
+      ++symbol;
+      if ((word & 1) != 0) return symbol;
+    }
+  }
+}
+
+/// Checks what a definition says of its place.
+void check_place(const ElfSegments& segments, const Symbol& symbol) {
+  const auto wrong = [&](const char* cause) {
+    segments.input().damaged("symbol table", fmt::format("{}: {}", symbol.name, cause));
+  };
+  if (symbol.type == STT_TLS) {
+    if (!segments.tls()) wrong("is thread-local in a file without thread-locals");
+    if (!lies_in(symbol.value, symbol.bytes, segments.tls()->memory_bytes)) wrong("lies outside the thread-locals");
+  } else if (!symbol.absolute && !lies_in(symbol.value, symbol.bytes, segments.span())) {
+    wrong("lies outside the image");
+  }
+}
+
+/// The string at `offset`; `strings` ends with a zero byte. Throws Error(failed), naming `what`, when there is none.
+std::string_view string_at(const std::vector<char>& strings, std::uint64_t offset, const ElfInput& input,
+                           std::string_view what) {
+  if (offset >= strings.size()) {
+    input.damaged(what, fmt::format("a name at {} in {} bytes of names", offset, strings.size() - 1));
+  }
+  const std::string_view name(strings.data() + offset, ::strnlen(strings.data() + offset, longest_name + 1));
+  if (name.size() > longest_name) input.damaged(what, fmt::format("a name of more than {} bytes", longest_name));
+  return name;
+}
+
+/// How many dynamic symbols the hash tables prove; the file has no direct word on it. Relocations may name further
+/// ones.
+std::uint64_t count_hashed_symbols(const ElfSegments& segments, const ElfDynamic& dynamic) {
+  std::uint64_t count = 0;
+  if (dynamic.hash != 0) count = count_in_sysv_hash(segments, dynamic.hash);
+  if (dynamic.gnu_hash != 0) count = std::max(count, count_in_gnu_hash(segments, dynamic.gnu_hash));
+  return count;
+}
+
+// Source of the format: Drepper, "ELF Symbol Versioning". Needs and definitions are chains of records, each of
+// which says how many bytes further the next one is; 0 ends a chain.
+
+// Symbols have 15 bits for the index.
+constexpr std::uint32_t most_versions = 1U << 15;
+
+class VersionReader {
+ public:
+  VersionReader(const ElfSegments& segments, const std::vector<char>& strings)
+      : segments_(segments), strings_(strings) {}
+
+  void read_needs(std::uint64_t address, std::uint64_t count);
+  void read_definitions(std::uint64_t address, std::uint64_t count);
+  [[nodiscard]] std::vector<std::string_view> take() { return std::move(names_); }
+
+ private:
+  template <class Record>
+  [[nodiscard]] Record record(std::uint64_t address, std::string_view what);
+  void name(std::uint32_t index, std::uint32_t string, std::string_view what);
+
+  const ElfSegments& segments_;
+  const std::vector<char>& strings_;
+  std::vector<std::string_view> names_;
+  std::uint32_t records_ = 0;
+};
+
+template <class Record>
+Record VersionReader::record(std::uint64_t address, std::string_view what) {
+  // Chains inside chains, each with steps of one byte, would take for ever.
+  if (++records_ > 2 * most_versions) segments_.input().damaged(what, "more records than there can be versions");
+  return segments_.table<Record>(address, 1, what).front();
+}
+
+void VersionReader::name(std::uint32_t index, std::uint32_t string, std::string_view what) {
+  index &= most_versions - 1;
+  if (index >= names_.size()) names_.resize(index + 1);
+  names_[index] = string_at(strings_, string, segments_.input(), what);
+}
+
+void VersionReader::read_needs(std::uint64_t address, std::uint64_t count) {
+  constexpr std::string_view what = "table of needed versions";
+  for (; count != 0; --count) {
+    const auto need = record<Elf64_Verneed>(address, what);
+    if (need.vn_version != VER_NEED_CURRENT) {
+      segments_.input().damaged(what, fmt::format("unknown format {}", need.vn_version));
+    }
+    std::uint64_t one = address + need.vn_aux;
+    for (unsigned i = 0; i < need.vn_cnt; ++i) {
+      const auto version = record<Elf64_Vernaux>(one, what);
+      name(version.vna_other, version.vna_name, what);
+      if (version.vna_next == 0) break;
+      one += version.vna_next;
+    }
+    if (need.vn_next == 0) break;
+    address += need.vn_next;
+  }
+}
+
+void VersionReader::read_definitions(std::uint64_t address, std::uint64_t count) {
+  constexpr std::string_view what = "table of defined versions";
+  for (; count != 0; --count) {
+    const auto definition = record<Elf64_Verdef>(address, what);
+    if (definition.vd_version != VER_DEF_CURRENT) {
+      segments_.input().damaged(what, fmt::format("unknown format {}", definition.vd_version));
+    }
+    // The base is the file itself; its symbols have no version. Further names of a version are its ancestors.
+    if ((definition.vd_flags & VER_FLG_BASE) == 0 && definition.vd_cnt != 0) {
+      name(definition.vd_ndx, record<Elf64_Verdaux>(address + definition.vd_aux, what).vda_name, what);
+    }
+    if (definition.vd_next == 0) break;
+    address += definition.vd_next;
+  }
+}
+
+/// Names of versions by the index that symbols carry; empty where there is none.
+std::vector<std::string_view> read_versions(const ElfSegments& segments, const ElfDynamic& dynamic,
+                                            const std::vector<char>& strings) {
+  VersionReader reader(segments, strings);
+  if (dynamic.version_needs != 0) reader.read_needs(dynamic.version_needs, dynamic.version_need_count);
+  if (dynamic.version_definitions != 0) {
+    reader.read_definitions(dynamic.version_definitions, dynamic.version_definition_count);
+  }
+  return reader.take();
+}
+
+/// `count` symbols; their names and versions point into `strings`.
+std::vector<Symbol> read_symbols(const ElfSegments& segments, const ElfDynamic& dynamic,
+                                 const std::vector<char>& strings, std::uint64_t count) {
+  const auto versions = read_versions(segments, dynamic, strings);
+  const auto raw = segments.table<Elf64_Sym>(dynamic.symbols, count, "symbol table");
+  std::vector<std::uint16_t> indices;
+  if (dynamic.version_indices != 0) {
+    indices = segments.table<std::uint16_t>(dynamic.version_indices, count, "versions of symbols");
+  }
+
+  std::vector<Symbol> symbols(raw.size());
+  std::size_t name_bytes = 0;
+  // [0] is the null symbol, whatever its bytes say.
+  for (std::size_t i = 1; i < raw.size(); ++i) {
+    Symbol& symbol = symbols[i];
+    symbol.name = string_at(strings, raw[i].st_name, segments.input(), "symbol table");
+    name_bytes += symbol.name.size();
+    if (name_bytes > longest_name + most_sharing * strings.size()) {
+      segments.input().damaged("symbol table", "its names are longer than their table");
+    }
+    symbol.bytes = raw[i].st_size;
+    symbol.type = ELF64_ST_TYPE(raw[i].st_info);
+    symbol.binding = ELF64_ST_BIND(raw[i].st_info);
+    symbol.visibility = ELF64_ST_VISIBILITY(raw[i].st_other);
+    symbol.defined = raw[i].st_shndx != SHN_UNDEF;
+    symbol.absolute = raw[i].st_shndx == SHN_ABS;
+    if (symbol.defined) {
+      symbol.value = raw[i].st_value;
+      check_place(segments, symbol);
+    }
+    if (!indices.empty()) {
+      const std::uint16_t index = indices[i] & ~hidden_version_bit;
+      symbol.hidden_version = (indices[i] & hidden_version_bit) != 0;
+      // 0 and 1 mean "local" and "without version".
+      if (index > VER_NDX_GLOBAL) {
+        if (index >= versions.size()) {
+          segments.input().damaged("versions of symbols", fmt::format("{}: unknown version {}", symbol.name, index));
+        }
+        symbol.version = versions[index];
+      }
+    }
+  }
+  return symbols;
+}
+
+// ---------------------------------------------------------------- relocations: read, each once, and checked
+// against the segments and the symbols
+
+constexpr std::string_view relocation_tables = "relocations";
+constexpr std::uint64_t word_bytes = 8;
+constexpr std::uint32_t r_x86_64_relative64 = 38;
+
+/// Bytes that a relocation of this kind changes; 0: no kind that a position-independent file may have. COPY depends
+/// on its symbol.
+constexpr std::uint64_t bytes_changed(std::uint32_t type) {
+  switch (type) {
+    case R_X86_64_64:
+    case R_X86_64_GLOB_DAT:
+    case R_X86_64_JUMP_SLOT:
+    case R_X86_64_RELATIVE:
+    case R_X86_64_DTPMOD64:
+    case R_X86_64_DTPOFF64:
+    case R_X86_64_TPOFF64:
+    case R_X86_64_SIZE64:
+    case R_X86_64_IRELATIVE:
+    case r_x86_64_relative64:
+      return word_bytes;
+    case R_X86_64_TLSDESC:
+      return 2 * word_bytes;
+    default:
+      return 0;
+  }
+}
+
+[[noreturn]] void refuse_text_relocations(const ElfInput& input, std::uint64_t address) {
+  input.refuse(fmt::format("relocations change its code or constants (at address {:#x})", address),
+               "compile all its parts with -fPIC (apcc does) and link it with -Wl,-z,text to see which are not");
+}
+
+void append(std::vector<Relocation>& relocations, const std::vector<Elf64_Rela>& entries) {
+  for (const Elf64_Rela& entry : entries) {
+    const auto type = static_cast<std::uint32_t>(ELF64_R_TYPE(entry.r_info));
+    if (type == R_X86_64_NONE) continue;
+    relocations.push_back({.offset = entry.r_offset,
+                           .type = type,
+                           .symbol = static_cast<std::uint32_t>(ELF64_R_SYM(entry.r_info)),
+                           .addend = entry.r_addend});
+  }
+}
+
+/// Finds writable places; remembers the last segment, for neighbours mostly share it.
+class WritablePlaces {
+ public:
+  explicit WritablePlaces(const ElfSegments& segments) : segments_(segments) {}
+
+  void check(Range range) {
+    if (last_ == nullptr || range.address < last_->address ||
+        !lies_in(range.address - last_->address, range.bytes, last_->memory_bytes)) {
+      last_ = segments_.holding(range);
+      if (last_ == nullptr) {
+        segments_.input().damaged(
+            relocation_tables,
+            fmt::format("{} bytes at address {:#x} lie outside the loaded segments", range.bytes, range.address));
+      }
+    }
+    if ((last_->protection & PROT_WRITE) == 0) refuse_text_relocations(segments_.input(), range.address);
+  }
+
+ private:
+  const ElfSegments& segments_;
+  const Segment* last_ = nullptr;
+};
+
+/// DT_RELA and what of DT_JMPREL does not lie inside it, without R_X86_64_NONE. Their places and symbols are not
+/// checked yet.
+std::vector<Relocation> read_relocations(const ElfSegments& segments, const ElfDynamic& dynamic) {
+  constexpr std::uint64_t entry = sizeof(Elf64_Rela);
+  const Range& all = dynamic.relocations;
+  const Range& jumps = dynamic.jump_slots;
+  std::vector<Relocation> relocations;
+  if (!all.empty()) append(relocations, segments.table<Elf64_Rela>(all.address, all.bytes / entry, relocation_tables));
+  if (jumps.empty()) return relocations;
+
+  // Some linkers count the jump slots among DT_RELA too, at its end.
+  auto slots = segments.table<Elf64_Rela>(jumps.address, jumps.bytes / entry, "relocations of jump slots");
+  if (!all.empty() && jumps.address < all.end() && all.address < jumps.end()) {
+    if (jumps.address < all.address || (jumps.address - all.address) % entry != 0) {
+      segments.input().damaged(relocation_tables, "the tables of relocations overlap");
+    }
+    const std::uint64_t common = (all.end() - jumps.address) / entry;
+    slots.erase(slots.begin(), slots.begin() + static_cast<std::ptrdiff_t>(std::min(common, slots.size())));
+  }
+  append(relocations, slots);
+  return relocations;
+}
+
+/// Throws Error(failed) when a relocation has an unknown kind or symbol, or changes what is not a writable part of
+/// the image.
+void check_relocations(const ElfSegments& segments, const std::vector<Relocation>& relocations,
+                       const std::vector<Symbol>& symbols) {
+  WritablePlaces places(segments);
+  for (const Relocation& relocation : relocations) {
+    if (relocation.symbol >= symbols.size()) {
+      segments.input().damaged(relocation_tables, fmt::format("symbol {} of {}", relocation.symbol, symbols.size()));
+    }
+    std::uint64_t bytes = bytes_changed(relocation.type);
+    if (relocation.type == R_X86_64_COPY) {
+      bytes = symbols[relocation.symbol].bytes;
+    } else if (bytes == 0) {
+      segments.input().refuse(
+          fmt::format("needs a relocation of type {} at address {:#x}, which only code for a fixed address has",
+                      relocation.type, relocation.offset),
+          "compile all its parts with -fPIC (apcc does)");
+    }
+    places.check({relocation.offset, bytes});
+  }
+}
+
+/// DT_RELR: the places it stands for, all inside writable segments.
+std::vector<std::uint64_t> expand_packed_relocations(const ElfSegments& segments, const ElfDynamic& dynamic) {
+  constexpr std::string_view packed = "packed relocations (DT_RELR)";
+  constexpr unsigned places_per_bitmap = 63;
+  const Range& table = dynamic.packed_relocations;
+  std::vector<std::uint64_t> result;
+  if (table.empty()) return result;
+  // Each stands for a word of the file.
+  const std::uint64_t most = segments.input().bytes() / word_bytes;
+  WritablePlaces places(segments);
+  const auto add = [&](std::uint64_t address) {
+    if (result.size() >= most) segments.input().damaged(packed, "stand for more words than the file has");
+    places.check({address, word_bytes});
+    result.push_back(address);
+  };
+
+  // An even entry is an address; an odd one a bitmap of which of the words that follow are meant. Source: gABI,
+  // "Relative Relocation Table".
+  std::uint64_t next = 0;
+  for (const std::uint64_t entry : segments.table<std::uint64_t>(table.address, table.bytes / word_bytes, packed)) {
+    if ((entry & 1) == 0) {
+      add(entry);
+      next = entry + word_bytes;
+      continue;
+    }
+    if (next == 0) segments.input().damaged(packed, "begin with a bitmap");
+    for (unsigned i = 0; i < places_per_bitmap; ++i) {
+      if ((entry >> (i + 1) & 1) != 0) add(next + i * word_bytes);
+    }
+    next += places_per_bitmap * word_bytes;
+  }
+  return result;
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------- the file
 
 /// Puts an ElfFile together, one kind of contents after the other.
 class ElfReader {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// ElfFile: a program or library file, read once, checked, in the terms of its own addresses (0 = start of the image). Nothing here depends on where
-// an instance lies. The input is hostile: whatever the bytes are, open() returns a consistent object or throws Error(failed) with
-// path, place in the file, cause, and remedy. After open() no member refers to anything outside the file or the image's span.
+// ElfFile: a program or library file, read once, checked, in the terms of its own addresses (0 = start of the
+// image). Nothing here depends on where an instance lies. The input is hostile: whatever the bytes are, open()
+// returns a consistent object or throws Error(failed) with path, place in the file, cause, and remedy. After open()
+// no member refers to anything outside the file or the image's span.
 //
-// Source of the format: System V ABI (gABI 4.1 and its x86-64 supplement), GNU extensions as described with binutils.
+// Source of the format: System V ABI (gABI 4.1 and its x86-64 supplement), GNU extensions as described with
+// binutils.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +28,8 @@ struct Range {
   [[nodiscard]] std::uint64_t end() const noexcept { return address + bytes; }
 };
 
-/// A PT_LOAD. Invariants after open(): sorted by address, disjoint page ranges, the first in page 0, file_bytes <= memory_bytes, offset + file_bytes <=
-/// size of the file; where file_bytes > 0, address % page == offset % page.
+/// A PT_LOAD. Invariants after open(): sorted by address, disjoint page ranges, the first in page 0, file_bytes <=
+/// memory_bytes, offset + file_bytes <= size of the file; where file_bytes > 0, address % page == offset % page.
 struct Segment {
   std::uint64_t address = 0;
   std::uint64_t memory_bytes = 0;
@@ -86,9 +88,10 @@ struct FileIdentity {
 
 class ElfFile {
  public:
-  /// Opens and checks `path`. Accepts x86-64 ET_DYN (shared objects; position-independent executables without thread-locals, for theirs are local-exec).
-  /// Refuses, saying which flag or tool to use: not ELF, other machine or class, ET_EXEC, ET_REL, -static, truncated, corrupt tables, an executable stack
-  /// (PT_GNU_STACK RWE), text relocations. Call from: any thread; blocks while the file is read.
+  /// Opens and checks `path`. Accepts x86-64 ET_DYN (shared objects; position-independent executables without
+  /// thread-locals, for theirs are local-exec). Refuses, saying which flag or tool to use: not ELF, other machine
+  /// or class, ET_EXEC, ET_REL, -static, truncated, corrupt tables, an executable stack (PT_GNU_STACK RWE), text
+  /// relocations. Call from: any thread; blocks while the file is read.
   static std::shared_ptr<const ElfFile> open(const std::string& path);
   ~ElfFile();
   ElfFile(const ElfFile&) = delete;
@@ -104,7 +107,8 @@ class ElfFile {
   /// In the order of the file. Notes that make no sense are left out, and so are long ones (more than 4 KiB).
   [[nodiscard]] const std::vector<Note>& notes() const noexcept { return notes_; }
   [[nodiscard]] std::string_view soname() const noexcept { return soname_; }  ///< Empty: none.
-  /// It is what `name` (without a slash) in a DT_NEEDED or for dlopen means, if nothing else is: its soname or file name.
+  /// It is what `name` (without a slash) in a DT_NEEDED or for dlopen means, if nothing else is: its soname or file
+  /// name.
   [[nodiscard]] bool is_named(std::string_view name) const noexcept {
     return name == soname_ || name == std::string_view(path_).substr(path_.rfind('/') + 1);
   }
@@ -145,12 +149,14 @@ class ElfFile {
 
   /// All dynamic symbols; [0] is the null symbol.
   [[nodiscard]] const std::vector<Symbol>& symbols() const noexcept { return symbols_; }
-  /// The definition of `name` that a reference wanting `version` binds to; null: none. Weak and unique ones count, local and hidden symbols do not. Without a version: the
-  /// default one. With one: that version, else a definition without any (of a file that was linked before its symbols had versions).
+  /// The definition of `name` that a reference wanting `version` binds to; null: none. Weak and unique ones count,
+  /// local and hidden symbols do not. Without a version: the default one. With one: that version, else a definition
+  /// without any (of a file that was linked before its symbols had versions).
   [[nodiscard]] const Symbol* find(std::string_view name, std::string_view version = {}) const noexcept;
 
-  /// DT_RELA and DT_JMPREL together, each entry once; R_X86_64_NONE left out. The types: 64, GLOB_DAT, JUMP_SLOT, RELATIVE, RELATIVE64, DTPMOD64, DTPOFF64, TPOFF64,
-  /// SIZE64, IRELATIVE, TLSDESC, COPY. What one changes (8 bytes; 16 for TLSDESC, those of the symbol for COPY) lies in a writable segment.
+  /// DT_RELA and DT_JMPREL together, each entry once; R_X86_64_NONE left out. The types: 64, GLOB_DAT, JUMP_SLOT,
+  /// RELATIVE, RELATIVE64, DTPMOD64, DTPOFF64, TPOFF64, SIZE64, IRELATIVE, TLSDESC, COPY. What one changes (8
+  /// bytes; 16 for TLSDESC, those of the symbol for COPY) lies in a writable segment.
   [[nodiscard]] const std::vector<Relocation>& relocations() const noexcept { return relocations_; }
   /// DT_RELR expanded, each in a writable segment: words to which the image's base is added.
   [[nodiscard]] const std::vector<std::uint64_t>& packed_relative() const noexcept { return packed_relative_; }

@@ -1,20 +1,257 @@
 // SPDX-License-Identifier: MIT
 #include "loader/elf_segments.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cerrno>
+#include <climits>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
+#include <vector>
 
-#include "loader/elf_header.hpp"
+#include "aplib/error.hpp"
 
 namespace aplib::loader {
+
+// ---------------------------------------------------------------- input
+
+namespace {
+
+// No table of a real file comes near; a sparse file of terabytes must not make us ask for terabytes of memory.
+constexpr std::uint64_t largest_table_bytes = 256ULL << 20;
+
+[[noreturn]] void fail(const std::string& path, std::string_view cause, std::string_view remedy) {
+  throw Error(Errc::failed, fmt::format("{}: {}; {}", path, cause, remedy));
+}
+
+std::string system_text(int error) { return std::generic_category().message(error); }
+
+int open_file(const std::string& path) {
+  if (path.empty()) throw Error(Errc::failed, "the name of the program file is empty; name a program made with apcc");
+  // Not blocking: a named pipe without a writer would keep open() for ever.
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (descriptor >= 0) return descriptor;
+  const int error = errno;
+  switch (error) {
+    case ENOENT:
+      fail(path, "there is no such file", "check the name, or build the program first");
+    case ENOTDIR:
+      fail(path, "there is no such file (a part of the path is not a folder)", "check the name");
+    case EACCES:
+    case EPERM:
+      fail(path, "may not be read", "give it read permission (chmod a+r), and its folders search permission");
+    case EMFILE:
+    case ENFILE:
+      fail(path, "cannot be opened: too many open files", "raise the limit (ulimit -n)");
+    default:
+      fail(path, fmt::format("cannot be opened: {}", system_text(error)), "check the name and the file system");
+  }
+}
+
+/// Where the open file is. A file without a name in any folder keeps the name it was opened by.
+std::string absolute_path(const std::string& path) {
+  char* const resolved = ::realpath(path.c_str(), nullptr);
+  if (resolved != nullptr) {
+    std::string result = resolved;
+    std::free(resolved);
+    return result;
+  }
+  std::error_code ignored;
+  const auto absolute = std::filesystem::absolute(path, ignored);
+  return ignored ? path : absolute.lexically_normal().string();
+}
+
+void check_kind(const struct stat& status, const std::string& path) {
+  constexpr std::string_view remedy = "name a program file made with apcc";
+  if (S_ISDIR(status.st_mode)) fail(path, "is a folder", remedy);
+  if (!S_ISREG(status.st_mode)) fail(path, "is not a regular file", remedy);
+  if (status.st_size == 0) fail(path, "is empty", "build the program again");
+}
+
+FileIdentity identity_of(const struct stat& status) {
+  return {.device = status.st_dev,
+          .inode = status.st_ino,
+          .bytes = static_cast<std::uint64_t>(status.st_size),
+          .modified_ns = status.st_mtim.tv_sec * 1'000'000'000LL + status.st_mtim.tv_nsec};
+}
+
+struct stat status_of(int descriptor, const std::string& path) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0) {
+    const int error = errno;
+    fail(path, fmt::format("cannot be examined: {}", system_text(error)), "check the file system");
+  }
+  return status;
+}
+
+}  // namespace
+
+FileIdentity identify(int descriptor, const std::string& path) { return identity_of(status_of(descriptor, path)); }
+
+ElfInput::ElfInput(const std::string& path) : path_(path) {
+  const int descriptor = open_file(path);
+  try {
+    const struct stat status = status_of(descriptor, path);
+    check_kind(status, path);
+    identity_ = identity_of(status);
+    path_ = absolute_path(path);
+  } catch (...) {
+    ::close(descriptor);
+    throw;
+  }
+  descriptor_ = descriptor;
+}
+
+ElfInput::~ElfInput() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+int ElfInput::release() noexcept { return std::exchange(descriptor_, -1); }
+
+void ElfInput::refuse(std::string_view cause, std::string_view remedy) const { fail(path_, cause, remedy); }
+
+void ElfInput::damaged(std::string_view place, std::string_view cause) const {
+  throw Error(Errc::failed, fmt::format("{}: {}: {}; the file is damaged: build it again", path_, place, cause));
+}
+
+void ElfInput::check_table(std::uint64_t offset, std::uint64_t count, std::size_t element,
+                           std::string_view what) const {
+  if (count > bytes() / element || !lies_in(offset, count * element, bytes())) {
+    damaged(what, fmt::format("{} elements of {} bytes at offset {:#x} lie outside the file's {} bytes", count, element,
+                              offset, bytes()));
+  }
+  if (count * element > largest_table_bytes) {
+    damaged(what, fmt::format("{} bytes are more than any real file has", count * element));
+  }
+}
+
+void ElfInput::read(std::uint64_t offset, std::span<std::byte> to, std::string_view what) const {
+  while (!to.empty()) {
+    const ssize_t got = ::pread(descriptor_, to.data(), to.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      const int error = errno;
+      refuse(fmt::format("{} cannot be read: {}", what, system_text(error)), "check the file system");
+    }
+    if (got == 0) refuse(fmt::format("{}: the file became shorter while it was read", what), "start again");
+    offset += static_cast<std::uint64_t>(got);
+    to = to.subspan(static_cast<std::size_t>(got));
+  }
+}
+
+// ---------------------------------------------------------------- header
+
+namespace {
+
+constexpr std::string_view link_as_shared = "link it with apcc, or compile with -fPIC and link with -shared";
+
+struct Magic {
+  std::string_view bytes;
+  std::string_view cause;
+  std::string_view remedy;
+};
+
+constexpr std::array<Magic, 5> other_files{{
+    {"#!", "is a script", "name the program file that the script starts"},
+    {"!<arch>", "is an archive of object files (.a)", link_as_shared},
+    {"!<thin>", "is an archive of object files (.a)", link_as_shared},
+    {"MZ", "is a Windows program", "build it on this system with apcc"},
+    {"BC\xC0\xDE", "is LLVM bitcode", link_as_shared},
+}};
+
+struct Machine {
+  unsigned number;
+  std::string_view name;
+};
+
+constexpr std::array<Machine, 8> machines{{{EM_386, "32-bit x86"},
+                                           {EM_ARM, "32-bit ARM"},
+                                           {EM_AARCH64, "aarch64"},
+                                           {EM_RISCV, "RISC-V"},
+                                           {EM_PPC64, "PowerPC"},
+                                           {EM_S390, "s390x"},
+                                           {EM_SPARCV9, "SPARC"},
+                                           {EM_MIPS, "MIPS"}}};
+
+std::string machine_name(unsigned number) {
+  const auto found =
+      std::find_if(machines.begin(), machines.end(), [number](const Machine& m) { return m.number == number; });
+  return found == machines.end() ? fmt::format("machine number {}", number) : std::string(found->name);
+}
+
+void check_magic(const ElfInput& input) {
+  const auto start = input.table<char>(0, std::min<std::uint64_t>(input.bytes(), 8), "start of the file");
+  const std::string_view text(start.data(), start.size());
+  if (text.starts_with(ELFMAG)) return;
+  for (const Magic& other : other_files) {
+    if (text.starts_with(other.bytes)) input.refuse(other.cause, other.remedy);
+  }
+  input.refuse("is not a program (no ELF file)", "name a program file made with apcc");
+}
+
+void check_machine(const ElfInput& input, const Elf64_Ehdr& header) {
+  constexpr std::string_view remedy = "build it for this machine (x86-64 Linux)";
+  if (header.e_ident[EI_CLASS] == ELFCLASS32) input.refuse("is a 32-bit program", remedy);
+  if (header.e_ident[EI_CLASS] != ELFCLASS64) input.damaged("ELF header", "neither 32 nor 64 bits");
+  if (header.e_ident[EI_DATA] == ELFDATA2MSB) input.refuse("is a program for a big-endian machine", remedy);
+  if (header.e_ident[EI_DATA] != ELFDATA2LSB) input.damaged("ELF header", "neither little- nor big-endian");
+  if (header.e_machine != EM_X86_64) {
+    input.refuse(fmt::format("is a program for {}", machine_name(header.e_machine)), remedy);
+  }
+  const unsigned system = header.e_ident[EI_OSABI];
+  if (system != ELFOSABI_SYSV && system != ELFOSABI_GNU) {
+    input.refuse(fmt::format("is a program for another operating system (ABI number {})", system), remedy);
+  }
+  if (header.e_ident[EI_VERSION] != EV_CURRENT || header.e_version != EV_CURRENT) {
+    input.damaged("ELF header", "unknown version of the format");
+  }
+}
+
+void check_type(const ElfInput& input, unsigned type) {
+  switch (type) {
+    case ET_DYN:
+      return;
+    case ET_EXEC:
+      input.refuse("is linked for one fixed address, so that it cannot be loaded several times", link_as_shared);
+    case ET_REL:
+      input.refuse("is an object file (.o), not yet linked", link_as_shared);
+    case ET_CORE:
+      input.refuse("is a core dump", "name the program that made it");
+    default:
+      input.damaged("ELF header", fmt::format("unknown type of file {}", type));
+  }
+}
+
+}  // namespace
+
+Elf64_Ehdr read_elf_header(const ElfInput& input) {
+  check_magic(input);
+  // The identification comes first: the header of a 32-bit file is shorter.
+  Elf64_Ehdr header{};
+  const auto start = input.table<std::byte>(0, std::min<std::uint64_t>(input.bytes(), sizeof header), "ELF header");
+  std::memcpy(&header, start.data(), start.size());
+  if (input.bytes() < sizeof(Elf32_Ehdr)) input.damaged("ELF header", "the file ends inside it");
+  check_machine(input, header);
+  if (input.bytes() < sizeof header) input.damaged("ELF header", "the file ends inside it");
+  check_type(input, header.e_type);
+  return header;
+}
+
+// ---------------------------------------------------------------- segments
+
 namespace {
 
 // Far above any image, far below where sums of addresses and sizes could overflow.

@@ -80,7 +80,7 @@ void print_result(Instance& instance, const std::string& name, const std::string
   if (instance.libc().out != nullptr) {
     std::fputs(line.c_str(), instance.libc().out);
   } else {
-    instance.host().write(Stream::out, line);
+    instance.services().write(Stream::out, line);
   }
 }
 

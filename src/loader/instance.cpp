@@ -8,16 +8,17 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "aplib/error.hpp"
+#include "loader/context.hpp"
 #include "loader/find_object.hpp"
 #include "loader/libc/dl.hpp"
 #include "loader/libc/end.hpp"
-#include "loader/libc/start.hpp"
+#include "loader/libc/state.hpp"
 #include "loader/libc/streams.hpp"
-#include "loader/libc/threads.hpp"
-#include "loader/thread_state.hpp"
 #include "memory/slot_heap.hpp"
 
 namespace aplib::loader {
@@ -28,13 +29,13 @@ constexpr std::size_t plugins_reserved = 256;
 
 }  // namespace
 
-std::unique_ptr<Instance> Instance::make(std::shared_ptr<const Program> program, Host& host, AddressRange range,
-                                         Arguments arguments) {
+std::unique_ptr<Instance> Instance::make(std::shared_ptr<const Program> program, CellServices& services,
+                                         AddressRange range, Arguments arguments) {
   std::unique_ptr<Instance> instance(new Instance);
   instance->program_ = std::move(program);
-  host.instance_begins();
-  instance->host_ = &host;
-  instance->gone_.host = &host;
+  services.instance_begins();
+  instance->services_ = &services;
+  instance->gone_.services = &services;
   instance->arguments_ = std::move(arguments);
   for (std::string& argument : instance->arguments_.argv) instance->argv_.push_back(argument.data());
   instance->argv_.push_back(nullptr);
@@ -50,7 +51,7 @@ std::unique_ptr<Instance> Instance::make(std::shared_ptr<const Program> program,
     instance->images_.push_back({image.file.get(), &image.plan, instance->range_.base() + plan.place(i), image.module,
                                  image.static_tls_offset});
   }
-  start_libc(*instance);
+  libc::start_libc(*instance);
   for (const LoadedImage& image : instance->images_) instance->map_image(image);
   for (const LoadedImage& image : instance->images_) instance->relocate_image(image);
   for (const LoadedImage& image : instance->images_) instance->finish_image(image);
@@ -62,9 +63,9 @@ Instance::~Instance() {
   for (const LoadedImage& image : images_) {
     if (image.file != nullptr) remove_image(image.base);
   }
-  if (host_ == nullptr || program_ == nullptr || !program_->has_slot_heap()) return;
-  host_->keep(std::move(range_));
-  for (Plugged& plugged : plugged_) host_->keep(std::move(plugged.range));
+  if (services_ == nullptr || program_ == nullptr || !program_->has_slot_heap()) return;
+  services_->keep(std::move(range_));
+  for (Plugged& plugged : plugged_) services_->keep(std::move(plugged.range));
 }
 
 void Instance::share_heap() {
@@ -96,9 +97,9 @@ Outcome Instance::run(std::unique_ptr<Instance> owned, const std::function<int(I
     });
     if (!outcome.jumped) {
       self.runs_handlers_ = true;
-      note_exit_status(self, outcome.status);
+      libc::note_exit_status(self, outcome.status);
     }
-    warn_of_threads(self);
+    libc::warn_of_threads(self);
   } catch (...) {
     // Out of constructors, the entry, or the end: no more code of the program, but its output is shown.
     leave_for_good(context);
@@ -114,7 +115,7 @@ void Instance::leave(int status, bool runs_handlers) {
   TaskContext* context = here();
   if (context == main_) runs_handlers_ = runs_handlers;
   if (context == nullptr || context->exit_frame == nullptr) {
-    host_->task_exited(status);
+    services_->task_exited(status);
     pthread_exit(nullptr);
   }
   exit_to_frame(*context, status);
@@ -173,7 +174,7 @@ void Instance::leave_for_good(TaskContext* context) {
   const bool is_main = context == self.main_;
   if (self.runs_handlers_ || !is_main) {
     while (until_exit(*context, [context] {
-             run_thread_exits(*context);
+             libc::run_thread_exits(*context);
              return 0;
            }).jumped) {
     }
@@ -238,7 +239,7 @@ void Instance::finish() {
   TaskContext& context = *here();
   if (runs_handlers_) {
     while (until_exit(context, [this] {
-             run_exit_handlers(*this);
+             libc::run_exit_handlers(*this);
              return 0;
            }).jumped) {
     }
@@ -252,7 +253,146 @@ void Instance::finish() {
     }
   }
   libc::stop_stdio(*this);
-  if (program_->options().account_heap) host_->heap_used(heap_use(*this));
+  if (program_->options().account_heap) services_->heap_used(libc::heap_use(*this));
+}
+
+// ---------------------------------------------------------------- how an image gets into memory
+// Instance: how an image gets into memory. Text stays shared with all other instances (file-backed private mappings); only pages that are written
+// become the instance's own.
+
+namespace {
+
+constexpr std::uint64_t page_down(std::uint64_t address) { return address & ~(page_bytes - 1); }
+constexpr std::uint64_t page_up(std::uint64_t address) { return page_down(address + page_bytes - 1); }
+
+void map(const ElfFile& file, void* place, std::uint64_t bytes, int protection, int flags, int descriptor,
+         std::uint64_t offset) {
+  if (mmap(place, bytes, protection, flags | MAP_FIXED, descriptor, static_cast<off_t>(offset)) != MAP_FAILED) return;
+  const int error = errno;
+  const char* remedy = error == ENOMEM ? "start fewer cells, or raise vm.max_map_count (sysctl)"
+                                       : "look whether the file may be mapped (noexec mount?)";
+  throw Error(
+      error == ENOMEM ? Errc::exhausted : Errc::failed,
+      fmt::format("{}: cannot map {} KiB of it: {}; {}", file.path(), bytes / 1024, std::strerror(error), remedy));
+}
+
+std::uint64_t& word(char* base, std::uint64_t offset) noexcept {
+  return *reinterpret_cast<std::uint64_t*>(base + offset);
+}
+
+}  // namespace
+
+void Instance::map_image(const LoadedImage& image) {
+  const ElfFile& file = *image.file;
+  for (const Segment& segment : file.segments()) {
+    const std::uint64_t begin = page_down(segment.address);
+    const std::uint64_t file_end = segment.address + segment.file_bytes;
+    const std::uint64_t memory_end = page_up(segment.address + segment.memory_bytes);
+    std::uint64_t mapped_end = begin;
+    if (segment.file_bytes != 0) {
+      mapped_end = page_up(file_end);
+      map(file, image.base + begin, mapped_end - begin, segment.protection, MAP_PRIVATE, file.descriptor(),
+          page_down(segment.offset));
+      // The rest of the last page holds what follows in the file.
+      if (segment.memory_bytes > segment.file_bytes && (segment.protection & PROT_WRITE) != 0 && mapped_end != file_end)
+        std::memset(image.base + file_end, 0, mapped_end - file_end);
+    }
+    if (memory_end > mapped_end) {
+      map(file, image.base + mapped_end, memory_end - mapped_end, segment.protection, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+          0);
+    }
+  }
+}
+
+void Instance::relocate_image(const LoadedImage& image) {
+  char* const base = image.base;
+  const RelocationPlan& plan = *image.plan;
+  const auto own = reinterpret_cast<std::uint64_t>(base);
+  const auto state = reinterpret_cast<std::uint64_t>(&libc_);
+  for (const std::uint64_t offset : plan.packed) word(base, offset) += own;
+  for (const auto& store : plan.relative) word(base, store.offset) = own + store.value;
+  for (const auto& store : plan.absolute) word(base, store.offset) = store.value;
+  for (const auto& store : plan.based)
+    word(base, store.offset) = reinterpret_cast<std::uint64_t>(images_[store.image].base) + store.value;
+  for (const auto& store : plan.state) word(base, store.offset) = state + store.value;
+  for (const auto& store : plan.made)
+    word(base, store.offset) = reinterpret_cast<std::uint64_t>(store.binding->place(*this)) + store.value;
+  for (const auto& copy : plan.copies) {
+    const char* from =
+        copy.image == RelocationPlan::of_state ? reinterpret_cast<const char*>(&libc_) : images_[copy.image].base;
+    std::memcpy(base + copy.offset, from + copy.value, copy.bytes);
+  }
+}
+
+void Instance::finish_image(const LoadedImage& image) {
+  // Resolvers are code of the instance: everything else must be in place.
+  using Resolve = std::uint64_t (*)();
+  for (const auto& store : image.plan->indirect)
+    word(image.base, store.offset) = reinterpret_cast<Resolve>(images_[store.image].base + store.value)();
+  const Range relro = image.file->relro();
+  if (!relro.empty() && mprotect(image.base + relro.address, relro.bytes, PROT_READ) != 0) {
+    throw Error(Errc::exhausted,
+                fmt::format("{}: cannot protect its relocated data: {}; raise vm.max_map_count (sysctl)",
+                            image.file->path(), std::strerror(errno)));
+  }
+  add_image(*this, image);
+  debugger_.add(image.file->path(), image.base, image.base + image.file->dynamic_address());
+}
+
+// ---------------------------------------------------------------- images that come and go while the program runs
+// Instance: images that come and go while the program runs.
+
+Surroundings Instance::surroundings() const {
+  Surroundings around;
+  for (const Image& image : program_->images()) around.files.push_back(image.file);
+  for (const Plugged& place : plugged_) {
+    const auto index = around.files.size();
+    around.files.push_back(place.plugin != nullptr ? place.plugin->images()[index].file : nullptr);
+  }
+  return around;
+}
+
+const Program& Instance::origin_of(std::uint32_t index) const noexcept {
+  const std::size_t own = program_->images().size();
+  return index < own ? *program_ : *plugged_[index - own].plugin;
+}
+
+void Instance::add_plugin(const std::shared_ptr<const Program>& plugin) {
+  const std::size_t own = program_->images().size();
+  const std::vector<std::uint32_t>& fresh = plugin->initialization_order();
+  try {
+    for (const std::uint32_t index : fresh) {
+      const Image& image = plugin->images()[index];
+      image.file->check_unchanged();
+      if (images_.size() <= index) images_.resize(index + 1);
+      if (plugged_.size() <= index - own) plugged_.resize(index - own + 1);
+      plugged_[index - own] = {plugin,
+                               ReservedRange(image.file->span(), image.file->alignment(), home_.low, home_.bytes)};
+      images_[index] = {image.file.get(), &image.plan, plugged_[index - own].range.base(), image.module, 0};
+    }
+    for (const std::uint32_t index : fresh) map_image(images_[index]);
+    for (const std::uint32_t index : fresh) relocate_image(images_[index]);
+    for (const std::uint32_t index : fresh) finish_image(images_[index]);
+  } catch (...) {
+    for (const std::uint32_t index : fresh) {
+      if (index < images_.size() && images_[index].file != nullptr) drop_image(index);
+    }
+    throw;
+  }
+  debugger_.tell();
+}
+
+void Instance::drop_image(std::uint32_t index) noexcept {
+  LoadedImage& image = images_[index];
+  for_each_context([&image](TaskContext& context) {
+    if (image.module >= context.tls_blocks.size()) return;
+    std::free(std::exchange(context.tls_blocks[image.module], nullptr));
+  });
+  debugger_.remove(image.base);
+  debugger_.tell();
+  remove_image(image.base);
+  image = {};
+  plugged_[index - program_->images().size()] = {};
 }
 
 }  // namespace aplib::loader

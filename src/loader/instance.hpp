@@ -12,13 +12,13 @@
 #include <string_view>
 #include <vector>
 
-#include "loader/address_space.hpp"
+#include "loader/cell_services.hpp"
 #include "loader/context.hpp"
 #include "loader/debugger_list.hpp"
 #include "loader/exit_frame.hpp"
-#include "loader/host.hpp"
 #include "loader/libc/state.hpp"
 #include "loader/program.hpp"
+#include "memory/reserved_range.hpp"
 
 namespace aplib::loader {
 
@@ -48,8 +48,8 @@ class Instance {
  public:
   /// Maps and relocates a copy of `program` at the first free place in `range`. `host` must outlive it. Runs no code of the program but IFUNC resolvers. Throws Error(exhausted) when the
   /// kernel's limit on mappings or memory is met, Error(failed) when the file was changed. Call from: any thread.
-  static std::unique_ptr<Instance> make(std::shared_ptr<const Program> program, Host& host, AddressRange range,
-                                        Arguments arguments);
+  static std::unique_ptr<Instance> make(std::shared_ptr<const Program> program, CellServices& services,
+                                        AddressRange range, Arguments arguments);
   /// Unmaps. Only when no context is left.
   ~Instance();
   Instance(const Instance&) = delete;
@@ -68,13 +68,13 @@ class Instance {
   [[noreturn]] void leave(int status, bool runs_handlers);
 
   [[nodiscard]] const Program& program() const noexcept { return *program_; }
-  [[nodiscard]] Host& host() const noexcept { return *host_; }
-  [[nodiscard]] LibcState& libc() noexcept { return libc_; }
+  [[nodiscard]] CellServices& services() const noexcept { return *services_; }
+  [[nodiscard]] libc::LibcState& libc() noexcept { return libc_; }
   /// The cell's heap, for a program that has its memory there (Program::has_slot_heap). Null: there is none. Call from: flows of the instance that have a context.
   [[nodiscard]] SlotHeap* slot_heap() {
-    SlotHeap* heap = heap_.load(std::memory_order_relaxed);  // relaxed: the host makes it known as a whole
+    SlotHeap* heap = heap_.load(std::memory_order_relaxed);  // relaxed: the cell makes it known as a whole
     if (heap == nullptr && program_->has_slot_heap()) [[unlikely]] {
-      heap = host_->heap();
+      heap = services_->heap();
       heap_.store(heap, std::memory_order_relaxed);
       if (!program_->options().account_heap) uncounted_heap_.store(heap, std::memory_order_relaxed);
     }
@@ -139,13 +139,13 @@ class Instance {
 
   /// First, so that it speaks last, when everything else is gone.
   struct TellHost {
-    Host* host = nullptr;
+    CellServices* services = nullptr;
     ~TellHost() {
-      if (host != nullptr) host->instance_gone();
+      if (services != nullptr) services->instance_gone();
     }
   } gone_;
   std::shared_ptr<const Program> program_;
-  Host* host_ = nullptr;
+  CellServices* services_ = nullptr;
   Arguments arguments_;
   std::vector<char*> argv_;
   std::vector<LoadedImage> images_;
@@ -157,7 +157,7 @@ class Instance {
   };
   std::vector<Plugged> plugged_;  // by image, from the first that the program has not
   DebuggerEntries debugger_;      // after range_: goes before the images are unmapped
-  LibcState libc_;
+  libc::LibcState libc_;
   std::atomic<SlotHeap*> heap_{nullptr};
   std::atomic<SlotHeap*> uncounted_heap_{nullptr};
   // Of the atomics none is on a hot path: all in the default order.

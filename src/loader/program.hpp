@@ -3,6 +3,7 @@
 // process; immutable after load(), so any number of threads may make instances of it at once.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -11,19 +12,73 @@
 #include <string_view>
 #include <vector>
 
-#include "loader/binding.hpp"
 #include "loader/elf_file.hpp"
+#include "loader/libc/bindings.hpp"
 #include "loader/library.hpp"
-#include "loader/program_entries.hpp"
-#include "loader/relocation.hpp"
 #include "loader/tls.hpp"
 
 namespace aplib::loader {
 
+/// What remains to be done for an image in each instance once every symbol is resolved: add bases, store values. Replayed in the order of the members.
+struct RelocationPlan {
+  /// word at offset = value
+  struct Store {
+    std::uint64_t offset;
+    std::uint64_t value;
+  };
+  /// word at offset = base of image `image` + value
+  struct Based {
+    std::uint64_t offset;
+    std::uint64_t value;
+    std::uint32_t image;
+  };
+  /// word at offset = place made by `binding` + value
+  struct Made {
+    std::uint64_t offset;
+    std::uint64_t value;
+    const libc::Binding* binding;
+  };
+  /// `bytes` bytes at offset = those at `value` of image `image`, or, with image == of_state, of the instance's LibcState
+  struct Copy {
+    std::uint64_t offset;
+    std::uint64_t value;
+    std::uint64_t bytes;
+    std::uint32_t image;
+  };
+  static constexpr std::uint32_t of_state = 0xffff'ffff;
+
+  std::vector<std::uint64_t> packed;  ///< word at offset += own base (DT_RELR)
+  std::vector<Store> relative;        ///< word at offset = own base + value
+  std::vector<Store> absolute;        ///< the process's symbols; modules and offsets of thread-locals
+  std::vector<Based> based;           ///< symbols of other images of the instance
+  std::vector<Store> state;           ///< word at offset = the instance's libc::LibcState + value
+  std::vector<Made> made;
+  std::vector<Copy> copies;  ///< R_X86_64_COPY
+  std::vector<Based>
+      indirect;  ///< word at offset = result of the resolver at base of image `image` + value; last of all
+};
+
+/// The functions that a program made by apcc says it starts with. They need not be visible. Source: src/compile/start/program.S.
+class ProgramEntries {
+ public:
+  /// All entries there are, in the table's order.
+  static constexpr std::array<std::string_view, 4> names{"main", "cell_main", "host_main", "MAIN__"};
+
+  ProgramEntries() = default;
+  /// Of `file`, whose own relocations are `plan`. None where apcc did not link the file.
+  ProgramEntries(const ElfFile& file, const RelocationPlan& plan);
+
+  /// Address in the image of the entry called `name`; 0: the program lacks it, or no entry has that name.
+  [[nodiscard]] std::uint64_t find(std::string_view name) const noexcept;
+
+ private:
+  std::array<std::uint64_t, names.size()> addresses_{};  // by names
+};
+
 /// Where a program's malloc takes memory from.
 enum class HeapPlace : std::uint8_t {
-  as_needed,  ///< Slot, if the program uses one-sided communication (one_sided_calls.hpp); else libc.
-  slot,       ///< Its cell's heap (memory/slot_heap.hpp), which Host::heap() gives.
+  as_needed,  ///< Slot, if the program uses one-sided communication (resolver.hpp, is_one_sided_call); else libc.
+  slot,       ///< Its cell's heap (memory/slot_heap.hpp), which CellServices::heap() gives.
   libc,       ///< The process's.
 };
 
@@ -78,7 +133,7 @@ class Program {
   [[nodiscard]] std::uint64_t place(std::size_t image) const noexcept { return places_[image]; }
   [[nodiscard]] bool has_slot_heap() const noexcept { return options_.heap == HeapPlace::slot; }
   /// References of the program to this name are bound by us.
-  [[nodiscard]] bool binds(const Binding& binding) const noexcept {
+  [[nodiscard]] bool binds(const libc::Binding& binding) const noexcept {
     return !binding.of_heap || has_slot_heap() || options_.account_heap;
   }
   /// Some image refers to the binding (binding.hpp) of this name: what nobody uses need not be made.

@@ -12,12 +12,32 @@
 #include <functional>
 
 #include "aplib/error.hpp"
-#include "loader/one_sided_calls.hpp"
 #include "loader/tls.hpp"
 
 extern "C" void* __tls_get_addr(void* index);  // ld.so's
 
 namespace aplib::loader {
+
+// Beginnings of names: those of aplib/cellos_one_sided.h, and what the templates of aplib/one_sided.hpp call.
+bool is_one_sided_call(std::string_view symbol) noexcept {
+  static constexpr std::array<std::string_view, 13> beginnings{
+      "cellos_put",
+      "cellos_get",
+      "cellos_fetch_",
+      "cellos_swap",
+      "cellos_compare_swap",
+      "put_stride",
+      "get_stride",
+      "amcheck",
+      "amackwait",
+      "_ZN5aplib6detail3putE",
+      "_ZN5aplib6detail3getE",
+      "_ZN5aplib6detail5fetchE",
+      "_ZN5aplib6detail9wait_flagE",
+  };
+  return std::ranges::any_of(beginnings, [symbol](std::string_view begin) { return symbol.starts_with(begin); });
+}
+
 namespace {
 
 constexpr std::size_t missing_shown_max = 10;
@@ -302,14 +322,14 @@ void Resolver::plan_symbolic(std::uint32_t index, const Relocation& relocation, 
       break;
     case Target::Kind::binding:
       switch (target.binding->kind) {
-        case Binding::Kind::function:
+        case libc::Binding::Kind::function:
           plan.absolute.push_back(
               {relocation.offset, reinterpret_cast<std::uint64_t>(target.binding->function) + addend});
           break;
-        case Binding::Kind::datum:
+        case libc::Binding::Kind::datum:
           plan.state.push_back({relocation.offset, target.binding->offset + addend});
           break;
-        case Binding::Kind::made:
+        case libc::Binding::Kind::made:
           plan.made.push_back({relocation.offset, addend, target.binding});
           break;
       }
@@ -382,7 +402,7 @@ void Resolver::plan_copy(std::uint32_t index, const Relocation& relocation) {
         {relocation.offset, target.symbol->value, std::min(symbol.bytes, target.symbol->bytes), target.image});
     return;
   }
-  if (target.kind == Target::Kind::binding && target.binding->kind == Binding::Kind::datum &&
+  if (target.kind == Target::Kind::binding && target.binding->kind == libc::Binding::Kind::datum &&
       std::ranges::find(copyable_state, symbol.name) != copyable_state.end()) {
     image.plan.copies.push_back({relocation.offset, target.binding->offset, symbol.bytes, RelocationPlan::of_state});
     return;
@@ -410,7 +430,7 @@ Resolver::Target Resolver::look_up(std::uint32_t index, const Symbol& reference,
   }
   if (reference.name == "__tls_get_addr")
     return {Target::Kind::process, 0, nullptr, nullptr, reinterpret_cast<void*>(&tls_get_addr), nullptr};
-  const Binding* binding = find_binding(reference.name);
+  const libc::Binding* binding = libc::find_binding(reference.name);
   if (binding != nullptr && program_.binds(*binding)) {
     program_.bound_.push_back(binding->name);
     return {Target::Kind::binding, 0, nullptr, binding, nullptr, nullptr};

@@ -7,11 +7,16 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "loader/program.hpp"
 
 namespace aplib::loader {
+
+/// A call by which a program names memory of other cells by its own addresses; it needs its heap in the slot. `symbol`: as it
+/// stands in the program's file.
+bool is_one_sided_call(std::string_view symbol) noexcept;
 
 class Resolver {
  public:
@@ -28,7 +33,7 @@ class Resolver {
     enum class Kind : unsigned char { none, image, binding, process } kind = Kind::none;
     std::uint32_t image = 0;
     const Symbol* symbol = nullptr;  // image
-    const Binding* binding = nullptr;
+    const libc::Binding* binding = nullptr;
     void* address = nullptr;  // process
     void* library = nullptr;  // process: the handle it was found by; null: anywhere
   };

@@ -34,7 +34,7 @@ void refuse_block(const char* call, const void* block) noexcept {
   constexpr std::size_t room = 200;
   char text[room];
   std::snprintf(text, room, "%s(): %p is no block of the heap, or has been freed before", call, block);
-  if (TaskContext* context = here()) abort_instance(*context->instance, text);
+  if (TaskContext* context = here()) libc::abort_instance(*context->instance, text);
   std::fprintf(stderr, "aplib: %s\n", text);
   std::abort();
 }

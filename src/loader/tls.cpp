@@ -38,7 +38,7 @@ char* thread_pointer() noexcept { return static_cast<char*>(__builtin_thread_poi
 [[gnu::noinline]] char* make_block(TaskContext& context, std::uint32_t module) {
   const LoadedImage* image = context.instance->image_of_module(module);
   if (image == nullptr || !image->file->tls()) {
-    context.instance->host().fail(
+    context.instance->services().fail(
         1, fmt::format("a thread-local of module {} was used, which the program does not have (any more)", module));
   }
   const TlsTemplate& tls = *image->file->tls();

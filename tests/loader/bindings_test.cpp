@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The table of what programs get from us instead of libc: consistent, and all of it documented.
-#include "loader/binding.hpp"
+#include "loader/libc/bindings.hpp"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -18,22 +18,22 @@ namespace {
 
 TEST(Bindings, NoTwoHaveOneNameAndEachLeadsSomewhere) {
   std::set<std::string_view> names;
-  for (const Binding& each : all_bindings()) {
+  for (const libc::Binding& each : libc::all_bindings()) {
     EXPECT_TRUE(names.insert(each.name).second) << each.name << " is bound twice";
-    EXPECT_EQ(find_binding(each.name), &each) << each.name;
+    EXPECT_EQ(libc::find_binding(each.name), &each) << each.name;
     switch (each.kind) {
-      case Binding::Kind::function:
+      case libc::Binding::Kind::function:
         EXPECT_NE(each.function, nullptr) << each.name;
         break;
-      case Binding::Kind::datum:
-        EXPECT_LT(each.offset, sizeof(LibcState)) << each.name;
+      case libc::Binding::Kind::datum:
+        EXPECT_LT(each.offset, sizeof(libc::LibcState)) << each.name;
         break;
-      case Binding::Kind::made:
+      case libc::Binding::Kind::made:
         EXPECT_NE(each.place, nullptr) << each.name;
         break;
     }
   }
-  EXPECT_EQ(find_binding("no such name"), nullptr);
+  EXPECT_EQ(libc::find_binding("no such name"), nullptr);
 }
 
 TEST(Bindings, EachIsNamedInTheDocumentation) {
@@ -49,7 +49,7 @@ TEST(Bindings, EachIsNamedInTheDocumentation) {
     std::istringstream words((*match)[1].str());
     for (std::string word; words >> word;) documented.insert(word);
   }
-  for (const Binding& each : all_bindings())
+  for (const libc::Binding& each : libc::all_bindings())
     EXPECT_TRUE(documented.contains(std::string(each.name)))
         << each.name << ": say in docs/privatization.md what it does in an instance";
 }

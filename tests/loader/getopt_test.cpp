@@ -126,7 +126,7 @@ struct OfLibc {
 };
 
 struct OfState {
-  LibcState& state;
+  libc::LibcState& state;
   void begin(int index, int errors, std::FILE* err) const {
     state.optind = index;
     state.opterr = errors;
@@ -175,17 +175,17 @@ std::string play_libc(const Scene& scene) {
 }
 
 std::string play_ours(const Scene& scene) {
-  LibcState state;
+  libc::LibcState state;
   return play(
       scene,
       [&](int argc, char** argv, int* index) {
-        GetoptCall call{.short_options = scene.options.c_str(), .posixly_correct = scene.posixly_correct};
+        libc::GetoptCall call{.short_options = scene.options.c_str(), .posixly_correct = scene.posixly_correct};
         if (scene.member == Member::with_long || scene.member == Member::long_only) {
           call.long_options = scene.long_options.data();
           call.long_index = index;
           call.single_dash = scene.member == Member::long_only;
         }
-        return next_option(state, argc, argv, call);
+        return libc::next_option(state, argc, argv, call);
       },
       OfState{state});
 }
@@ -250,30 +250,30 @@ TEST(Getopt, DoesWhatLibcDoesOnRandomOptionsAndArguments) {
 }
 
 TEST(Getopt, PosixGetoptStopsAtTheFirstOperand) {
-  LibcState state;
+  libc::LibcState state;
   std::array<char*, 4> argv{const_cast<char*>("p"), const_cast<char*>("file"), const_cast<char*>("-a"), nullptr};
-  EXPECT_EQ(next_option(state, 3, argv.data(), {.short_options = "a", .keeps_order = true}), -1);
+  EXPECT_EQ(libc::next_option(state, 3, argv.data(), {.short_options = "a", .keeps_order = true}), -1);
   EXPECT_EQ(state.optind, 1);
 }
 
 TEST(Getopt, TwoStatesDoNotKnowOfEachOther) {
-  LibcState first;
-  LibcState second;
+  libc::LibcState first;
+  libc::LibcState second;
   std::array<char*, 3> cluster{const_cast<char*>("p"), const_cast<char*>("-ab"), nullptr};
   std::array<char*, 3> other{const_cast<char*>("p"), const_cast<char*>("-ba"), nullptr};
-  const GetoptCall call{.short_options = "ab"};
-  EXPECT_EQ(next_option(first, 2, cluster.data(), call), 'a');
-  EXPECT_EQ(next_option(second, 2, other.data(), call), 'b');
-  EXPECT_EQ(next_option(first, 2, cluster.data(), call), 'b');
-  EXPECT_EQ(next_option(second, 2, other.data(), call), 'a');
-  EXPECT_EQ(next_option(first, 2, cluster.data(), call), -1);
+  const libc::GetoptCall call{.short_options = "ab"};
+  EXPECT_EQ(libc::next_option(first, 2, cluster.data(), call), 'a');
+  EXPECT_EQ(libc::next_option(second, 2, other.data(), call), 'b');
+  EXPECT_EQ(libc::next_option(first, 2, cluster.data(), call), 'b');
+  EXPECT_EQ(libc::next_option(second, 2, other.data(), call), 'a');
+  EXPECT_EQ(libc::next_option(first, 2, cluster.data(), call), -1);
   EXPECT_EQ(first.optind, 2);
 }
 
 TEST(Getopt, AnEmptyArgumentVectorIsFinished) {
-  LibcState state;
+  libc::LibcState state;
   std::array<char*, 1> argv{nullptr};
-  EXPECT_EQ(next_option(state, 0, argv.data(), {.short_options = "a"}), -1);
+  EXPECT_EQ(libc::next_option(state, 0, argv.data(), {.short_options = "a"}), -1);
 }
 
 }  // namespace

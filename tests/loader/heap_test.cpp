@@ -26,13 +26,14 @@ class HeapTest : public testing::Test {
                          options);
   }
   /// Calls the functions of a fresh instance in order and returns its use after each.
-  std::vector<HeapUse> uses(const std::shared_ptr<const Program>& program, const std::vector<std::string>& names) {
+  std::vector<libc::HeapUse> uses(const std::shared_ptr<const Program>& program,
+                                  const std::vector<std::string>& names) {
     RecordingHost host;
-    std::vector<HeapUse> seen;
+    std::vector<libc::HeapUse> seen;
     run_instance(make_instance(program, host), [&](Instance& instance) {
       for (const std::string& name : names) {
         function_of<void()>(instance, name)();
-        seen.push_back(heap_use(instance));
+        seen.push_back(libc::heap_use(instance));
       }
       return 0;
     });

@@ -10,7 +10,6 @@
 
 #include "compile.hpp"
 #include "elf_bytes.hpp"
-#include "loader/library_cache.hpp"
 #include "refusal.hpp"
 
 namespace aplib::loader {

@@ -31,7 +31,7 @@ struct MachineFailed : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-class RecordingHost : public Host {
+class RecordingHost : public CellServices {
  public:
   explicit RecordingHost(std::string name = "cell 0 task 0", std::string input = {}) : name_(std::move(name)) {
     if (!input.empty()) {
@@ -103,7 +103,7 @@ inline Environment environment_of(std::vector<std::string> entries) {
   return std::make_shared<const std::vector<std::string>>(std::move(entries));
 }
 
-inline std::unique_ptr<Instance> make_instance(const std::shared_ptr<const Program>& program, Host& host,
+inline std::unique_ptr<Instance> make_instance(const std::shared_ptr<const Program>& program, CellServices& host,
                                                std::uint32_t cell = 0, std::vector<std::string> arguments = {"program"},
                                                Environment environment = environment_of({"PATH=/usr/bin:/bin"})) {
   return Instance::make(program, host, {SlotPlan::instances_of(cell), SlotPlan::instances_bytes()},

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "compile.hpp"
-#include "loader/thread_state.hpp"
+#include "loader/context.hpp"
 #include "running.hpp"
 
 namespace aplib::loader::test {

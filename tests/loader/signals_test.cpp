@@ -36,7 +36,7 @@ class FaultHandlers {
     struct sigaction action {};
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     action.sa_sigaction = [](int signal, siginfo_t* info, void* context) {
-      if (deliver_fault(signal, *info, context, nullptr)) return;
+      if (libc::deliver_fault(signal, *info, context, nullptr)) return;
       std::signal(signal, SIG_DFL);
     };
     for (std::size_t i = 0; i < signals.size(); ++i) sigaction(signals[i], &action, &old_[i]);

@@ -11,7 +11,7 @@
 
 #include "compile.hpp"
 #include "loader/libc/heap.hpp"
-#include "loader/one_sided_calls.hpp"
+#include "loader/resolver.hpp"
 #include "loader/slot_blocks.hpp"
 #include "memory/slot_heap.hpp"
 #include "running.hpp"
@@ -275,11 +275,11 @@ TEST_F(SlotHeapOfPrograms, ItIsCountedWhenAsked) {
   CellWithHeap host(0);
   run_instance(make_instance(program, host, 0), [&](Instance& instance) {
     function_of<void()>(instance, "take")();
-    EXPECT_GE(heap_use(instance).bytes, 5000);
-    EXPECT_EQ(heap_use(instance).blocks, 1);
+    EXPECT_GE(libc::heap_use(instance).bytes, 5000);
+    EXPECT_EQ(libc::heap_use(instance).blocks, 1);
     function_of<void()>(instance, "give")();
-    EXPECT_EQ(heap_use(instance).bytes, 0);
-    EXPECT_EQ(heap_use(instance).calls, 2U);
+    EXPECT_EQ(libc::heap_use(instance).bytes, 0);
+    EXPECT_EQ(libc::heap_use(instance).calls, 2U);
     return 0;
   });
 }

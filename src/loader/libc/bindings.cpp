@@ -3,9 +3,11 @@
 #include <array>
 #include <vector>
 
-#include "loader/libc/tables.hpp"
+#include "loader/libc/bindings.hpp"
+#include "loader/libc/streams.hpp"
 
-namespace aplib::loader {
+namespace aplib::loader::libc {
+
 namespace {
 
 std::vector<Binding> join_tables() {
@@ -39,4 +41,12 @@ const Binding* find_binding(std::string_view name) noexcept {
   return found != all.end() && found->name == name ? &*found : nullptr;
 }
 
-}  // namespace aplib::loader
+void start_libc(Instance& instance) {
+  libc::start_environment(instance);
+  libc::start_program_name(instance);
+  libc::start_locale(instance);
+  libc::start_time_zone(instance);
+  libc::start_stdio(instance);
+}
+
+}  // namespace aplib::loader::libc

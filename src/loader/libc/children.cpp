@@ -20,13 +20,13 @@
 #include <string_view>
 #include <vector>
 
+#include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
 #include "loader/libc/environ.hpp"
 #include "loader/libc/signals.hpp"
 #include "loader/libc/streams.hpp"
-#include "loader/libc/tables.hpp"
 
-namespace aplib::loader {
+namespace aplib::loader::libc {
 
 struct ProcessPrivate {
   struct Pipe {
@@ -38,7 +38,6 @@ struct ProcessPrivate {
   std::vector<pid_t> children;  // posix_spawn's: what wait() waits for
 };
 
-namespace libc {
 namespace {
 
 /// The switch may have come between, so the place of errno must not be known from before.
@@ -93,15 +92,15 @@ class FileActions {
       posix_spawn_file_actions_addclose(&actions_, number);
       return;
     }
-    const int input = outlet.instance->host().input();
-    const bool is_input = outlet.leads == Outlet::Leads::to_host && outlet.host_stream == Stream::in;
+    const int input = outlet.instance->services().input();
+    const bool is_input = outlet.leads == Outlet::Leads::to_cell && outlet.cell_stream == Stream::in;
     if (is_input && input < 0) {
       posix_spawn_file_actions_addopen(&actions_, number, "/dev/null", O_RDONLY, 0);
       return;
     }
     const int from = outlet.leads == Outlet::Leads::to_file ? outlet.descriptor
                      : is_input                             ? input
-                                                            : static_cast<int>(outlet.host_stream);
+                                                            : static_cast<int>(outlet.cell_stream);
     // 1 for 2 and 2 for 1 at once would need a third place; nobody does that.
     if (from != number) connect(from, number);
   }
@@ -171,7 +170,7 @@ pid_t wait_for(Instance& instance, pid_t child, int* status, int options, rusage
     if (found > 0) return found;
     if (found < 0 && found != -EINTR) return failed(-found);
     if ((options & WNOHANG) != 0) return 0;
-    instance.host().sleep(pause);
+    instance.services().sleep(pause);
     pause = std::min<std::chrono::nanoseconds>(pause * 2, 10ms);
   }
 }
@@ -352,5 +351,4 @@ std::span<const Binding> children_bindings() {
   return table;
 }
 
-}  // namespace libc
-}  // namespace aplib::loader
+}  // namespace aplib::loader::libc

@@ -6,9 +6,9 @@
 #include <cuchar>
 #include <cwchar>
 
+#include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
 #include "loader/libc/static_buffers.hpp"
-#include "loader/libc/tables.hpp"
 
 // glibc's checked forms, which programs built with _FORTIFY_SOURCE call; the headers declare them only for those.
 extern "C" {
@@ -19,7 +19,7 @@ std::size_t __mbsnrtowcs_chk(wchar_t*, const char**, std::size_t, std::size_t, s
 std::size_t __wcsnrtombs_chk(char*, const wchar_t**, std::size_t, std::size_t, std::mbstate_t*, std::size_t);
 }
 
-namespace aplib::loader {
+namespace aplib::loader::libc {
 
 struct Conversions {
   std::mbstate_t multibyte{};  ///< mblen, mbtowc, wctomb
@@ -27,7 +27,6 @@ struct Conversions {
   std::mbstate_t mbrtoc16{}, c16rtomb{}, mbrtoc32{}, c32rtomb{};
 };
 
-namespace libc {
 namespace {
 
 // The caller's state, or the instance's for this function. Null, libc's own: no instance.
@@ -174,5 +173,4 @@ std::span<const Binding> conversions_bindings() {
   return table;
 }
 
-}  // namespace libc
-}  // namespace aplib::loader
+}  // namespace aplib::loader::libc

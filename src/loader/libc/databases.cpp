@@ -13,11 +13,11 @@
 #include <cstdio>
 #include <vector>
 
+#include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
 #include "loader/libc/static_buffers.hpp"
-#include "loader/libc/tables.hpp"
 
-namespace aplib::loader {
+namespace aplib::loader::libc {
 namespace {
 
 template <class Record>
@@ -40,7 +40,6 @@ struct Lookups {
   Lookup<mntent> next_mount;
 };
 
-namespace libc {
 namespace {
 
 // Asks `query(record, text, bytes, result)`, a function of the ..._r kind, with a larger buffer until the answer fits.
@@ -280,5 +279,4 @@ std::span<const Binding> databases_bindings() {
   return table;
 }
 
-}  // namespace libc
-}  // namespace aplib::loader
+}  // namespace aplib::loader::libc

@@ -15,8 +15,6 @@
 #include <string>
 
 #include "loader/libc/caller.hpp"
-#include "loader/libc/record_locks.hpp"
-#include "loader/libc/stdio_tables.hpp"
 #include "loader/libc/streams.hpp"
 
 extern "C" {
@@ -120,7 +118,7 @@ bool same_file(int one, int other) {
 
 // The process's descriptor behind an outlet that leads to the host.
 int process_descriptor(const Outlet& outlet) {
-  return outlet.host_stream == Stream::in ? outlet.instance->host().input() : static_cast<int>(outlet.host_stream);
+  return outlet.cell_stream == Stream::in ? outlet.instance->services().input() : static_cast<int>(outlet.cell_stream);
 }
 
 // dup2() with an outlet as the new descriptor.
@@ -133,15 +131,15 @@ int redirect_to(Instance& instance, int from, int number) {
   }
   if (is_standard(from)) {
     const Outlet& other = outlet_of(instance, from);
-    if (other.leads == Outlet::Leads::to_host) {
-      redirect(outlet, Outlet::Leads::to_host, -1);
-      outlet.host_stream = other.host_stream;
+    if (other.leads == Outlet::Leads::to_cell) {
+      redirect(outlet, Outlet::Leads::to_cell, -1);
+      outlet.cell_stream = other.cell_stream;
       return number;
     }
     from = other.descriptor;
-  } else if (number != 0 ? same_file(from, number) : same_file(from, instance.host().input())) {
+  } else if (number != 0 ? same_file(from, number) : same_file(from, instance.services().input())) {
     // It restores what it has saved by dup(1).
-    redirect(outlet, Outlet::Leads::to_host, -1);
+    redirect(outlet, Outlet::Leads::to_cell, -1);
     return number;
   }
   const int descriptor = ::fcntl(from, F_DUPFD_CLOEXEC, 3);
@@ -154,7 +152,7 @@ int redirect_to(Instance& instance, int from, int number) {
 int translated(const void* caller, int descriptor) {
   const Outlet* outlet = outlet_at(caller, descriptor);
   if (outlet == nullptr) return descriptor;
-  return outlet->leads == Outlet::Leads::to_host ? process_descriptor(*outlet) : outlet->descriptor;
+  return outlet->leads == Outlet::Leads::to_cell ? process_descriptor(*outlet) : outlet->descriptor;
 }
 
 int own_dup(int descriptor) { return ::dup(translated(__builtin_return_address(0), descriptor)); }

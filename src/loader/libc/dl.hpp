@@ -17,13 +17,15 @@
 #include <string_view>
 #include <vector>
 
-#include "loader/binding.hpp"
 #include "loader/context.hpp"
+#include "loader/libc/bindings.hpp"
 
 namespace aplib::loader {
-
 struct Symbol;
 struct LoadedImage;
+}  // namespace aplib::loader
+
+namespace aplib::loader::libc {
 
 /// What dlopen returns. Begins with a link_map, because programs for glibc take it for one.
 struct DlHandle {
@@ -60,8 +62,6 @@ struct DlState {
   std::string told;                               ///< and its last one, which the program may still look at.
 };
 
-namespace libc {
-
 /// Destructors of what dlopen has brought and dlclose has not taken away. Call from: the last flow of the instance, before the program's own destructors.
 void end_plugins(Instance& instance);
 
@@ -80,5 +80,4 @@ void set_error(DlState& state, std::string text);
 /// The part of dl_bindings() that is about addresses: dladdr, dl_iterate_phdr, dlinfo, backtrace_symbols.
 std::span<const Binding> dl_address_bindings();
 
-}  // namespace libc
-}  // namespace aplib::loader
+}  // namespace aplib::loader::libc

@@ -6,9 +6,11 @@
 #include <string>
 
 namespace aplib::loader {
-
 class Instance;
 struct TaskContext;
+}  // namespace aplib::loader
+
+namespace aplib::loader::libc {
 
 /// What on_exit handlers are told and the status that the program ends with. exit() notes it itself; whoever takes main's result notes that.
 void note_exit_status(Instance& instance, int status) noexcept;
@@ -33,7 +35,7 @@ void run_thread_exits(TaskContext& context);
 /// abort(): the program's handler of SIGABRT, if any; then ends the machine with status 134 and `text`, which names what happened and what to do.
 [[noreturn]] void abort_instance(Instance& instance, std::string text);
 
-/// Host::fail() for callers with a text of their own making: it jumps past their frames, so the text is the instance's from here on.
+/// CellServices::fail() for callers with a text of their own making: it jumps past their frames, so the text is the instance's from here on.
 [[noreturn]] void fail_instance(Instance& instance, int status, std::string text);
 
 /// Threads that the program made and that still run.
@@ -41,4 +43,12 @@ void run_thread_exits(TaskContext& context);
 /// One more or one less of them. Call from: that thread.
 void count_thread(Instance& instance, int change) noexcept;
 
-}  // namespace aplib::loader
+// Threads that programs make themselves (pthread_create, std::thread, OpenMP): foreign to the machine, but flows of their instance.
+
+/// The calling thread was made by a program. False on the machine's own threads, hence in tasks.
+bool on_program_thread() noexcept;
+
+/// Says that main has ended and threads that the program made have not, if so. Call from: whoever takes main's result.
+void warn_of_threads(Instance& instance);
+
+}  // namespace aplib::loader::libc

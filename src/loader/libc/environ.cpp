@@ -21,11 +21,11 @@
 #include <utility>
 #include <vector>
 
+#include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
-#include "loader/libc/start.hpp"
-#include "loader/libc/tables.hpp"
+#include "loader/libc/state.hpp"
 
-namespace aplib::loader {
+namespace aplib::loader::libc {
 
 struct EnvironPrivate {
   std::mutex changing;
@@ -36,7 +36,6 @@ struct EnvironPrivate {
   std::vector<std::vector<char*>> blocks;
 };
 
-namespace libc {
 namespace {
 
 std::string_view name_of(const char* entry) noexcept {
@@ -232,5 +231,4 @@ std::span<const Binding> environ_bindings() {
   return table;
 }
 
-}  // namespace libc
-}  // namespace aplib::loader
+}  // namespace aplib::loader::libc

@@ -15,10 +15,10 @@
 #include <memory>
 #include <string>
 
+#include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
 #include "loader/libc/end.hpp"
 #include "loader/libc/streams.hpp"
-#include "loader/libc/tables.hpp"
 
 // <cassert> declares these only without NDEBUG.
 extern "C" [[noreturn]] void __assert_fail(const char*, const char*, unsigned, const char*) noexcept;

@@ -13,12 +13,11 @@
 #include <vector>
 
 #include "loader/instance.hpp"
+#include "loader/libc/bindings.hpp"
 #include "loader/libc/end.hpp"
 #include "loader/libc/signals.hpp"
-#include "loader/libc/tables.hpp"
-#include "loader/libc/threads.hpp"
 
-namespace aplib::loader {
+namespace aplib::loader::libc {
 
 namespace {
 
@@ -128,7 +127,7 @@ void run_thread_exits(TaskContext& context) {
 namespace {
 
 void warn_of_exit(Instance& instance) {
-  instance.host().warn(
+  instance.services().warn(
       "exit() was called by a thread that the program made itself: only that thread ends, and the program when main() "
       "does; let main() end the program");
 }
@@ -161,7 +160,7 @@ const std::string& keep(Instance& instance, std::string&& text) {
 
 void fail_instance(Instance& instance, int status, std::string text) {
   const std::string& kept = keep(instance, std::move(text));
-  instance.host().fail(status, kept);
+  instance.services().fail(status, kept);
   __builtin_unreachable();
 }
 
@@ -169,11 +168,10 @@ void abort_instance(Instance& instance, std::string text) {
   const std::string& kept = keep(instance, std::move(text));
   call_abort_handler(instance);  // may jump
   constexpr int status_of_abort = 128 + SIGABRT;
-  instance.host().fail(status_of_abort, kept);
+  instance.services().fail(status_of_abort, kept);
   __builtin_unreachable();
 }
 
-namespace libc {
 namespace {
 
 // The functions' own names in libc differ only by the prefix; their contracts are libc's.
@@ -320,5 +318,4 @@ std::span<const Binding> exit_bindings() {
   return table;
 }
 
-}  // namespace libc
-}  // namespace aplib::loader
+}  // namespace aplib::loader::libc

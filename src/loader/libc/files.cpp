@@ -16,18 +16,17 @@
 #include <fstream>
 #include <string>
 
+#include "loader/context.hpp"
+#include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
 #include "loader/libc/environ.hpp"
-#include "loader/libc/tables.hpp"
-#include "loader/thread_state.hpp"
 
-namespace aplib::loader {
+namespace aplib::loader::libc {
 
 LibcState::~LibcState() {
   if (thread_directory >= 0) close(thread_directory);
 }
 
-namespace libc {
 namespace {
 
 constexpr int path_only = O_PATH | O_DIRECTORY | O_CLOEXEC;
@@ -38,12 +37,13 @@ int fail(int error) {
 }
 
 void warn_shared(Instance& instance, const char* call, int error) {
-  instance.host().warn(std::string(call) +
-                       ": the system does not let a thread have a working directory and umask of its own (unshare: " +
-                       std::strerror(error) +
-                       "), so this program cannot change them without changing those of all cells; allow "
-                       "unshare(CLONE_FS), which container "
-                       "profiles may forbid, or start the machine in the right directory");
+  instance.services().warn(
+      std::string(call) +
+      ": the system does not let a thread have a working directory and umask of its own (unshare: " +
+      std::strerror(error) +
+      "), so this program cannot change them without changing those of all cells; allow "
+      "unshare(CLONE_FS), which container "
+      "profiles may forbid, or start the machine in the right directory");
 }
 
 // The instance works in `directory` from now on and owns it; negative: opening it failed, errno says why.
@@ -148,5 +148,4 @@ std::span<const Binding> files_bindings() {
   return table;
 }
 
-}  // namespace libc
-}  // namespace aplib::loader
+}  // namespace aplib::loader::libc

@@ -5,8 +5,8 @@
 #include <array>
 #include <cstddef>
 
+#include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
-#include "loader/libc/tables.hpp"
 
 namespace aplib::loader::libc {
 namespace {

@@ -14,11 +14,11 @@
 #include <string_view>
 #include <vector>
 
+#include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
 #include "loader/libc/environ.hpp"
-#include "loader/libc/tables.hpp"
 
-namespace aplib::loader {
+namespace aplib::loader::libc {
 
 struct GetoptPrivate {
   enum class Order { permute, stop_at_operand, return_operands };
@@ -31,7 +31,6 @@ struct GetoptPrivate {
   int operands_end = 1;
 };
 
-namespace libc {
 namespace {
 
 constexpr int finished = -1;
@@ -327,5 +326,4 @@ std::span<const Binding> getopt_bindings() {
   return table;
 }
 
-}  // namespace libc
-}  // namespace aplib::loader
+}  // namespace aplib::loader::libc

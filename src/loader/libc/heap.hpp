@@ -8,8 +8,10 @@
 #include <cstdint>
 
 namespace aplib::loader {
-
 class Instance;
+}  // namespace aplib::loader
+
+namespace aplib::loader::libc {
 
 struct HeapUse {
   std::int64_t bytes = 0;   ///< Held now, as the heap rounds sizes up.
@@ -21,4 +23,4 @@ struct HeapUse {
 /// All zero unless the program was loaded with account_heap. Call from: any thread while the instance lives.
 HeapUse heap_use(Instance& instance);
 
-}  // namespace aplib::loader
+}  // namespace aplib::loader::libc

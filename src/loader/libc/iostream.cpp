@@ -17,12 +17,11 @@
 #include <streambuf>
 #include <type_traits>
 
+#include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
 #include "loader/libc/streams.hpp"
-#include "loader/libc/tables.hpp"
-#include "loader/libc/wide_stdio.hpp"
 
-namespace aplib::loader {
+namespace aplib::loader::libc {
 namespace {
 
 using libc::outlet_of;
@@ -220,7 +219,6 @@ struct IostreamState {
   std::array<Undestroyed<DirectBuffer>, 3> direct;  ///< By descriptor; made by sync_with_stdio(false).
 };
 
-namespace libc {
 namespace {
 
 // cin, or cout; not synchronized: over the direct buffer.
@@ -317,5 +315,4 @@ std::span<const Binding> iostream_bindings() {
   return table;
 }
 
-}  // namespace libc
-}  // namespace aplib::loader
+}  // namespace aplib::loader::libc

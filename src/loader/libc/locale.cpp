@@ -16,13 +16,13 @@
 #include <string>
 #include <string_view>
 
+#include "loader/context.hpp"
+#include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
 #include "loader/libc/environ.hpp"
-#include "loader/libc/start.hpp"
-#include "loader/libc/tables.hpp"
-#include "loader/thread_state.hpp"
+#include "loader/libc/state.hpp"
 
-namespace aplib::loader {
+namespace aplib::loader::libc {
 namespace {
 
 struct Category {
@@ -69,7 +69,6 @@ struct LocaleState {
   LocaleState& operator=(const LocaleState&) = delete;
 };
 
-namespace libc {
 namespace {
 
 LocaleState& locale_of(LibcState& state) { return shared_part(state.locale); }
@@ -306,5 +305,4 @@ std::span<const Binding> locale_bindings() {
   return table;
 }
 
-}  // namespace libc
-}  // namespace aplib::loader
+}  // namespace aplib::loader::libc

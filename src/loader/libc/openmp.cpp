@@ -21,11 +21,11 @@
 
 #include "loader/exit_frame.hpp"
 #include "loader/instance.hpp"
+#include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
 #include "loader/libc/end.hpp"
-#include "loader/libc/tables.hpp"
 
-namespace aplib::loader {
+namespace aplib::loader::libc {
 
 /// Contexts that threads of the pool have borrowed, by thread. They do not keep the instance alive, and go with it.
 struct LentContexts {
@@ -33,7 +33,6 @@ struct LentContexts {
   std::map<pthread_t, std::unique_ptr<TaskContext>> of_thread;
 };
 
-namespace libc {
 namespace {
 
 using Body = void (*)(void*);
@@ -68,7 +67,7 @@ void run_owned(const Owner& owner, Body body, void* data) {
     body(data);
     return 0;
   });
-  if (outcome.jumped) owner.instance->host().task_exited(outcome.status);
+  if (outcome.jumped) owner.instance->services().task_exited(outcome.status);
   if (context.swaps) context.ops->swap(&context, nullptr);
   current_program_context = before;
   if (before != nullptr && before->swaps) before->ops->swap(nullptr, before);
@@ -224,5 +223,4 @@ std::span<const Binding> openmp_bindings() {
   return table;
 }
 
-}  // namespace libc
-}  // namespace aplib::loader
+}  // namespace aplib::loader::libc

@@ -11,17 +11,16 @@
 #include <cstring>
 #include <string>
 
+#include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
-#include "loader/libc/start.hpp"
-#include "loader/libc/tables.hpp"
+#include "loader/libc/state.hpp"
 
-namespace aplib::loader {
+namespace aplib::loader::libc {
 
-namespace libc {
 namespace {
 
 int refuse(const void* caller, const std::string& text, int error) {
-  if (Instance* instance = calling(caller)) instance->host().warn(text);
+  if (Instance* instance = calling(caller)) instance->services().warn(text);
   errno = error;
   return -1;
 }
@@ -120,5 +119,4 @@ std::span<const Binding> process_bindings() {
   return table;
 }
 
-}  // namespace libc
-}  // namespace aplib::loader
+}  // namespace aplib::loader::libc

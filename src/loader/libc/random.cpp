@@ -5,10 +5,10 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
-#include "loader/libc/tables.hpp"
 
-namespace aplib::loader {
+namespace aplib::loader::libc {
 
 struct RandomState {
   std::mutex mutex;  // as in libc: threads of a program may share the sequence
@@ -20,7 +20,6 @@ struct RandomState {
   RandomState() noexcept { initstate_r(1, table.data(), table.size(), &data); }
 };
 
-namespace libc {
 namespace {
 
 int next_random(LibcState& state) {
@@ -166,5 +165,4 @@ std::span<const Binding> random_bindings() {
   return table;
 }
 
-}  // namespace libc
-}  // namespace aplib::loader
+}  // namespace aplib::loader::libc

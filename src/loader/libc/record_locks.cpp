@@ -4,7 +4,7 @@
 // other instances and the record locks of other processes alike. Whoever waits for a lock lets other tasks run: the holder may be on the same thread.
 //
 // Not kept: EDEADLK (a circle of waiting programs waits), and F_GETLK tells the process's own number for a lock of another cell.
-#include "loader/libc/record_locks.hpp"
+#include "loader/libc/streams.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -20,10 +20,10 @@
 #include <mutex>
 #include <vector>
 
+#include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
-#include "loader/libc/tables.hpp"
 
-namespace aplib::loader {
+namespace aplib::loader::libc {
 
 /// The files an instance has locked records of.
 struct RecordLocks {
@@ -44,7 +44,6 @@ struct RecordLocks {
   std::vector<File> files;
 };
 
-namespace libc {
 namespace {
 
 using std::chrono::microseconds;
@@ -67,7 +66,7 @@ int wait_for(Instance& instance, const Attempt& attempt) {
     if (result == 0) return 0;
     const int error = error_now();
     if (error != EAGAIN && error != EACCES) return failed(error);
-    instance.host().sleep(pause);
+    instance.services().sleep(pause);
   }
 }
 
@@ -206,5 +205,4 @@ std::span<const Binding> record_locks_bindings() {
   return table;
 }
 
-}  // namespace libc
-}  // namespace aplib::loader
+}  // namespace aplib::loader::libc

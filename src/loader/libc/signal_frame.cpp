@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace aplib::loader {
+namespace aplib::loader::libc {
 
 #if defined(__x86_64__)
 
@@ -119,4 +119,4 @@ bool call_on_interrupted_stack(int, const siginfo_t&, void*, void (*)(int, sigin
 
 #endif
 
-}  // namespace aplib::loader
+}  // namespace aplib::loader::libc

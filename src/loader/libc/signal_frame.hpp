@@ -5,7 +5,7 @@
 
 #include <csignal>
 
-namespace aplib::loader {
+namespace aplib::loader::libc {
 
 /// Copies the kernel's signal frame below the interrupted code's stack pointer and changes `context` so that returning from the running signal handler calls
 /// `handler(signal, info, context)` there; when that returns, the interrupted code goes on as the (copied) context says. False, and nothing done: the stack has no room
@@ -16,4 +16,4 @@ namespace aplib::loader {
 bool call_on_interrupted_stack(int signal, const siginfo_t& info, void* context,
                                void (*handler)(int, siginfo_t*, void*), const char* stack_low) noexcept;
 
-}  // namespace aplib::loader
+}  // namespace aplib::loader::libc

@@ -14,20 +14,24 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <ctime>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "loader/instance.hpp"
+#include "loader/libc/bindings.hpp"
 #include "loader/libc/end.hpp"
 #include "loader/libc/signal_frame.hpp"
-#include "loader/libc/tables.hpp"
 
-namespace aplib::loader {
+namespace aplib::loader::libc {
 
 using Action = struct sigaction;
 
@@ -167,7 +171,7 @@ void run_fault_handler(int signal, siginfo_t* info, void* context) {
   if (signal == SIGABRT) {  // a library called abort(), which now ends the process
     const std::string text =
         fmt::format("aplib: {}: abort() was called by a library; the program's handler of SIGABRT has returned\n",
-                    here()->instance->host().name());
+                    here()->instance->services().name());
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
   }
   // The handler may have switched tasks, and the cell may have moved: what the kernel restores must be this thread's.
@@ -204,8 +208,6 @@ void forget_signal_mask(const TaskContext& context) noexcept {
   const std::lock_guard lock(tables_mutex);
   if (SignalTable* table = context.instance->libc().signals.part) table->blocked.erase(&context);
 }
-
-namespace libc {
 
 int send_signal(Instance& instance, int signal, int code, sigval value) {
   if (signal == 0) return 0;
@@ -329,7 +331,7 @@ int bound_pthread_kill(pthread_t thread, int signal) {
   Instance* instance = calling(__builtin_return_address(0));
   if (instance == nullptr || signal == 0) return ::pthread_kill(thread, signal);
   if (pthread_equal(thread, pthread_self()) != 0) return send_signal(*instance, signal, SI_TKILL) == 0 ? 0 : EINVAL;
-  instance->host().warn(
+  instance->services().warn(
       "pthread_kill() of another thread is not available in a loaded program (it returns ENOSYS): signals are "
       "the machine's; use a condition variable or a pipe to wake a thread");
   return ENOSYS;
@@ -356,7 +358,7 @@ int bound_sigaltstack(const stack_t*, stack_t* old) {
 // Timers that send signals. They would interrupt whatever the thread does just then, most likely another cell.
 int no_timer(const void* caller, const char* function) {
   if (Instance* instance = calling(caller)) {
-    instance->host().warn(
+    instance->services().warn(
         fmt::format("{}() is not available in a loaded program (it fails with ENOSYS): the signal would "
                     "interrupt any cell; use a thread that sleeps, or look at the clock where it matters",
                     function));
@@ -416,5 +418,180 @@ std::span<const Binding> signals_bindings() {
   return table;
 }
 
-}  // namespace libc
-}  // namespace aplib::loader
+// ---------------------------------------------------------------- masks
+// Blocked and awaited signals. A mask per flow of an instance, for the signals that the program sends to itself; the kernel's masks, which belong to threads that carry many cells, stay as they are.
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Lets others run until `arrived()`, which only they can bring about. False: `deadline` is over.
+template <class Arrived>
+bool wait_until(Instance& instance, const char* function, std::optional<Clock::time_point> deadline, Arrived arrived) {
+  if (arrived()) return true;
+  if (!deadline) {
+    instance.services().warn(
+        fmt::format("{}() waits for a signal that only another task or thread of the program can send (raise, or kill "
+                    "of its own process): signals from outside go to the machine",
+                    function));
+  }
+  // There is nothing that could wake it: raise() of another flow leaves only a mark.
+  constexpr auto first_look = std::chrono::microseconds(50);
+  constexpr auto last_look = std::chrono::milliseconds(5);
+  std::chrono::nanoseconds pause = first_look;
+  while (!arrived()) {
+    if (deadline && Clock::now() >= *deadline) return false;
+    instance.services().sleep(pause);
+    pause = std::min<std::chrono::nanoseconds>(pause * 2, last_look);
+  }
+  return true;
+}
+
+int wait_for_one_of(Instance& instance, const char* function, const sigset_t& set,
+                    std::optional<Clock::time_point> deadline) {
+  int found = 0;
+  wait_until(instance, function, deadline, [&] { return (found = take_pending_signal(instance, set)) != 0; });
+  return found;
+}
+
+int wait_for_handler(Instance& instance, const char* function) {
+  const unsigned long before = delivered_signals(instance);
+  wait_until(instance, function, std::nullopt, [&] { return delivered_signals(instance) != before; });
+  return failed(EINTR);
+}
+
+int bound_pthread_sigmask(int how, const sigset_t* set, sigset_t* old) {
+  Instance* instance = calling(__builtin_return_address(0));
+  return instance != nullptr ? change_signal_mask(*instance, how, set, old) : ::pthread_sigmask(how, set, old);
+}
+
+int bound_sigprocmask(int how, const sigset_t* set, sigset_t* old) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return ::sigprocmask(how, set, old);
+  const int error = change_signal_mask(*instance, how, set, old);
+  return error == 0 ? 0 : failed(error);
+}
+
+int bound_sigpending(sigset_t* set) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return ::sigpending(set);
+  *set = pending_signals(*instance);
+  return 0;
+}
+
+int bound_pause() {
+  Instance* instance = calling(__builtin_return_address(0));
+  return instance != nullptr ? wait_for_handler(*instance, "pause") : ::pause();
+}
+
+int bound_sigsuspend(const sigset_t* mask) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return ::sigsuspend(mask);
+  sigset_t own;
+  const unsigned long before = delivered_signals(*instance);
+  change_signal_mask(*instance, SIG_SETMASK, mask, &own);  // may deliver what has waited
+  wait_until(*instance, "sigsuspend", std::nullopt, [&] { return delivered_signals(*instance) != before; });
+  change_signal_mask(*instance, SIG_SETMASK, &own, nullptr);
+  return failed(EINTR);
+}
+
+int bound_sigwait(const sigset_t* set, int* signal) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return ::sigwait(set, signal);
+  *signal = wait_for_one_of(*instance, "sigwait", *set, std::nullopt);
+  return 0;
+}
+
+int give_info(int signal, siginfo_t* info) noexcept {
+  if (info != nullptr) {
+    *info = siginfo_t{};
+    info->si_signo = signal;
+    info->si_code = SI_USER;
+  }
+  return signal;
+}
+
+int bound_sigwaitinfo(const sigset_t* set, siginfo_t* info) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return ::sigwaitinfo(set, info);
+  return give_info(wait_for_one_of(*instance, "sigwaitinfo", *set, std::nullopt), info);
+}
+
+int bound_sigtimedwait(const sigset_t* set, siginfo_t* info, const timespec* timeout) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return ::sigtimedwait(set, info, timeout);
+  std::optional<Clock::time_point> deadline;
+  if (timeout != nullptr) {
+    deadline = Clock::now() + std::chrono::seconds(timeout->tv_sec) + std::chrono::nanoseconds(timeout->tv_nsec);
+  }
+  const int signal = wait_for_one_of(*instance, "sigtimedwait", *set, deadline);
+  return signal != 0 ? give_info(signal, info) : failed(EAGAIN);
+}
+
+// X/Open's older words for the same.
+
+using Handler = void (*)(int);
+
+int change_one(Instance* instance, int how, int signal) {
+  sigset_t one;
+  sigemptyset(&one);
+  if (instance == nullptr || sigaddset(&one, signal) != 0) return failed(EINVAL);
+  const int error = change_signal_mask(*instance, how, &one, nullptr);
+  return error == 0 ? 0 : failed(error);
+}
+
+int bound_sighold(int signal) { return change_one(calling(__builtin_return_address(0)), SIG_BLOCK, signal); }
+int bound_sigrelse(int signal) { return change_one(calling(__builtin_return_address(0)), SIG_UNBLOCK, signal); }
+
+int bound_sigignore(int signal) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return failed(EINVAL);
+  struct sigaction action {};
+  action.sa_handler = SIG_IGN;
+  return change_action(*instance, signal, &action, nullptr);
+}
+
+Handler bound_sigset(int signal, Handler handler) {
+  Instance* instance = calling(__builtin_return_address(0));
+  struct sigaction old {};
+  sigset_t one;
+  sigset_t before;
+  sigemptyset(&one);
+  sigemptyset(&before);
+  if (instance == nullptr || sigaddset(&one, signal) != 0) {
+    failed(EINVAL);
+    return SIG_ERR;
+  }
+  if (handler == SIG_HOLD) {
+    if (change_action(*instance, signal, nullptr, &old) != 0) return SIG_ERR;
+    change_signal_mask(*instance, SIG_BLOCK, &one, &before);
+  } else {
+    struct sigaction action {};
+    action.sa_handler = handler;
+    if (change_action(*instance, signal, &action, &old) != 0) return SIG_ERR;
+    change_signal_mask(*instance, SIG_UNBLOCK, &one, &before);
+  }
+  return sigismember(&before, signal) == 1 ? SIG_HOLD : old.sa_handler;
+}
+
+}  // namespace
+
+std::span<const Binding> signal_masks_bindings() {
+  static const Binding table[] = {
+      Binding::of("pthread_sigmask", bound_pthread_sigmask),
+      Binding::of("sigprocmask", bound_sigprocmask),
+      Binding::of("sigpending", bound_sigpending),
+      Binding::of("pause", bound_pause),
+      Binding::of("sigsuspend", bound_sigsuspend),
+      Binding::of("sigwait", bound_sigwait),
+      Binding::of("sigwaitinfo", bound_sigwaitinfo),
+      Binding::of("sigtimedwait", bound_sigtimedwait),
+      Binding::of("sighold", bound_sighold),
+      Binding::of("sigrelse", bound_sigrelse),
+      Binding::of("sigignore", bound_sigignore),
+      Binding::of("sigset", bound_sigset),
+  };
+  return table;
+}
+
+}  // namespace aplib::loader::libc

@@ -5,9 +5,11 @@
 #include <csignal>
 
 namespace aplib::loader {
-
 class Instance;
 struct TaskContext;
+}  // namespace aplib::loader
+
+namespace aplib::loader::libc {
 
 /// Asked by the process's fault handler first. If the fault was caused by code that runs in an instance, and the instance has a handler for it, arranges that returning
 /// from the process's handler starts the instance's on the interrupted code's own stack (so it may switch tasks, siglongjmp, or return) and says true.
@@ -23,8 +25,6 @@ void call_abort_handler(Instance& instance);
 void inherit_signal_mask(const TaskContext& from, const TaskContext& to);
 void forget_signal_mask(const TaskContext& context) noexcept;
 
-namespace libc {
-
 // For the bindings. All may be called from any flow of the instance; errors are set in errno unless returned.
 
 int change_action(Instance& instance, int signal, const struct sigaction* action, struct sigaction* old);
@@ -38,5 +38,4 @@ int take_pending_signal(Instance& instance, const sigset_t& set) noexcept;
 /// How many times a handler of the instance was called so far.
 unsigned long delivered_signals(Instance& instance) noexcept;
 
-}  // namespace libc
-}  // namespace aplib::loader
+}  // namespace aplib::loader::libc

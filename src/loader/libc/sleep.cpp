@@ -12,7 +12,7 @@
 #include <ctime>
 
 #include "loader/instance.hpp"
-#include "loader/libc/tables.hpp"
+#include "loader/libc/bindings.hpp"
 
 namespace aplib::loader::libc {
 namespace {
@@ -43,9 +43,9 @@ nanoseconds to_duration(const timespec& time) noexcept {
 
 void sleep_in(Instance& instance, nanoseconds duration) {
   if (duration.count() > 0) {
-    instance.host().sleep(duration);
+    instance.services().sleep(duration);
   } else {
-    instance.host().yield();
+    instance.services().yield();
   }
 }
 
@@ -90,7 +90,7 @@ int bound_clock_nanosleep(clockid_t clock, int flags, const timespec* time, time
     if (clock_gettime(clock, &now) != 0) return EINVAL;
     const nanoseconds left = to_duration(*time) - to_duration(now);
     if (left.count() <= 0) return 0;
-    instance->host().sleep(left);
+    instance->services().sleep(left);
   }
 }
 
@@ -105,7 +105,7 @@ int bound_thrd_sleep(const timespec* time, timespec* rest) {
 void yield_in(Instance& instance) noexcept {
   bool stopped = false;
   try {
-    instance.host().yield();
+    instance.services().yield();
   } catch (...) {
     stopped = true;
   }

@@ -17,10 +17,10 @@
 #include <cstring>
 #include <string_view>
 
+#include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
-#include "loader/libc/tables.hpp"
 
-namespace aplib::loader {
+namespace aplib::loader::libc {
 
 struct SearchTable {
   hsearch_data table{};
@@ -52,7 +52,6 @@ char* print_time(StaticBuffers& buffers, const std::tm* time) {
   return buffers.time_text.data();
 }
 
-namespace libc {
 namespace {
 
 StaticBuffers& buffers_of(LibcState& state) { return shared_part(state.buffers); }
@@ -274,5 +273,4 @@ std::span<const Binding> static_buffers_bindings() {
   return table;
 }
 
-}  // namespace libc
-}  // namespace aplib::loader
+}  // namespace aplib::loader::libc

@@ -9,7 +9,7 @@
 
 #include "loader/libc/state.hpp"
 
-namespace aplib::loader {
+namespace aplib::loader::libc {
 
 struct SearchTable;     // static_buffers.cpp: hsearch
 struct PatternMatcher;  // static_buffers.cpp: re_comp
@@ -39,4 +39,4 @@ struct StaticBuffers {
 /// What asctime() makes of `time`, in `buffers`; null, and errno EINVAL, for null.
 char* print_time(StaticBuffers& buffers, const std::tm* time);
 
-}  // namespace aplib::loader
+}  // namespace aplib::loader::libc

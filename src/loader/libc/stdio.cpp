@@ -13,11 +13,9 @@
 #include <span>
 #include <vector>
 
+#include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
-#include "loader/libc/record_locks.hpp"
-#include "loader/libc/stdio_tables.hpp"
 #include "loader/libc/streams.hpp"
-#include "loader/libc/tables.hpp"
 
 extern "C" {
 // libc's, declared by no header, or under another name when compiled as C++.
@@ -268,7 +266,7 @@ int own_fileno(std::FILE* file) {
   switch (outlet->leads) {
     case Outlet::Leads::to_file:
       return outlet->descriptor;
-    case Outlet::Leads::to_host:
+    case Outlet::Leads::to_cell:
       return static_cast<int>(outlet->stream);
     case Outlet::Leads::nowhere:
       break;

@@ -17,7 +17,7 @@
 
 #include "loader/libc/caller.hpp"
 
-namespace aplib::loader {
+namespace aplib::loader::libc {
 
 StdioPrivate::~StdioPrivate() {
   const auto drop = [](std::FILE* file) {
@@ -32,7 +32,6 @@ StdioPrivate::~StdioPrivate() {
   }
 }
 
-namespace libc {
 namespace {
 
 // What succeeds leaves errno alone, as libc's own streams do.
@@ -61,8 +60,8 @@ ssize_t write_cookie(void* cookie, const char* bytes, std::size_t count) {
 int seek_cookie(void* cookie, off64_t* position, int whence) {
   const auto& outlet = *static_cast<Outlet*>(cookie);
   int descriptor = outlet.descriptor;
-  if (outlet.leads == Outlet::Leads::to_host && outlet.stream == Stream::in)
-    descriptor = outlet.instance->host().input();
+  if (outlet.leads == Outlet::Leads::to_cell && outlet.stream == Stream::in)
+    descriptor = outlet.instance->services().input();
   if (descriptor < 0) {
     errno = ESPIPE;
     return -1;
@@ -125,7 +124,7 @@ StdioPrivate& stdio_of(Instance& instance) {
   const std::lock_guard lock(own.mutex);
   if (own.outlets[2].instance != nullptr) return own;
   for (std::size_t i = 0; i < own.outlets.size(); ++i) {
-    own.outlets[i].stream = own.outlets[i].host_stream = static_cast<Stream>(i);
+    own.outlets[i].stream = own.outlets[i].cell_stream = static_cast<Stream>(i);
     // The last one tells that all are set.
     std::atomic_ref(own.outlets[i].instance).store(&instance, std::memory_order_release);
   }
@@ -157,10 +156,10 @@ ssize_t write_outlet(Outlet& outlet, const char* bytes, std::size_t count) {
   switch (outlet.leads) {
     case Outlet::Leads::to_file:
       return write_all(outlet.descriptor, bytes, count);
-    case Outlet::Leads::to_host: {
-      if (outlet.host_stream == Stream::in) break;
+    case Outlet::Leads::to_cell: {
+      if (outlet.cell_stream == Stream::in) break;
       const KeepErrno kept;
-      if (count > 0) outlet.instance->host().write(outlet.host_stream, std::span(bytes, count));
+      if (count > 0) outlet.instance->services().write(outlet.cell_stream, std::span(bytes, count));
       return static_cast<ssize_t>(count);
     }
     case Outlet::Leads::nowhere:
@@ -174,10 +173,10 @@ ssize_t read_outlet(Outlet& outlet, char* bytes, std::size_t count) {
   switch (outlet.leads) {
     case Outlet::Leads::to_file:
       return ::read(outlet.descriptor, bytes, count);
-    case Outlet::Leads::to_host: {
-      if (outlet.host_stream != Stream::in) break;
+    case Outlet::Leads::to_cell: {
+      if (outlet.cell_stream != Stream::in) break;
       show_question(*outlet.instance);
-      const int input = outlet.instance->host().input();
+      const int input = outlet.instance->services().input();
       return input < 0 ? 0 : ::read(input, bytes, count);
     }
     case Outlet::Leads::nowhere:
@@ -189,14 +188,14 @@ ssize_t read_outlet(Outlet& outlet, char* bytes, std::size_t count) {
 
 void show_outlet(Outlet& outlet) {
   const KeepErrno kept;
-  if (outlet.leads == Outlet::Leads::to_host && outlet.host_stream != Stream::in)
-    outlet.instance->host().flush(outlet.host_stream);
+  if (outlet.leads == Outlet::Leads::to_cell && outlet.cell_stream != Stream::in)
+    outlet.instance->services().flush(outlet.cell_stream);
 }
 
 void redirect(Outlet& outlet, Outlet::Leads leads, int descriptor) {
   const int old = std::exchange(outlet.descriptor, descriptor);
   outlet.leads = leads;
-  if (leads == Outlet::Leads::to_host) outlet.host_stream = outlet.stream;
+  if (leads == Outlet::Leads::to_cell) outlet.cell_stream = outlet.stream;
   if (old >= 0) ::close(old);
 }
 
@@ -279,5 +278,4 @@ void stop_stdio(Instance& instance) {
   }
 }
 
-}  // namespace libc
-}  // namespace aplib::loader
+}  // namespace aplib::loader::libc

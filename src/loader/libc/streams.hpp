@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The standard streams of an instance, and the files it has open. Stdin, stdout and stderr are FILEs of its own over outlets: an outlet says where the instance's descriptor 0, 1 or 2
-// leads, which is the Host until the program redirects it (freopen, dup2, close). Descriptors of the process stay as they are.
+// leads, which is the CellServices until the program redirects it (freopen, dup2, close). Descriptors of the process stay as they are.
 //
 // Invariants: (1) a FILE of a standard stream keeps its address until the instance ends, also over freopen and fclose; (2) reading and writing through an
 // outlet never switches tasks: libc holds the FILE's lock for the thread meanwhile; (3) every FILE that glibc would visit at the process's end is closed while
@@ -12,24 +12,27 @@
 #include <array>
 #include <cstddef>
 #include <cstdio>
+#include <cwchar>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "loader/host.hpp"
+#include "loader/cell_services.hpp"
 #include "loader/instance.hpp"
+#include "loader/libc/bindings.hpp"
 
-namespace aplib::loader {
+namespace aplib::loader::libc {
 
 /// Where descriptor 0, 1 or 2 of an instance leads.
 struct Outlet {
-  enum class Leads : unsigned char { to_host, to_file, nowhere };
+  enum class Leads : unsigned char { to_cell, to_file, nowhere };
   Instance* instance = nullptr;
   std::FILE* file = nullptr;        ///< The standard stream over it; null: not made yet.
   Stream stream = Stream::in;       ///< Which descriptor this is.
-  Stream host_stream = Stream::in;  ///< What of the host it leads to.
-  Leads leads = Leads::to_host;
+  Stream cell_stream = Stream::in;  ///< What of the host it leads to.
+  Leads leads = Leads::to_cell;
   int descriptor = -1;  ///< Where it leads to a file; owned.
   int orientation = 0;  ///< fwide()'s.
 };
@@ -58,8 +61,6 @@ struct StdioPrivate {
   std::vector<Open> open;  ///< What the program has open besides its standard streams.
   ErrorReports errors;
 };
-
-namespace libc {
 
 StdioPrivate& stdio_of(Instance& instance);
 inline Outlet& outlet_of(Instance& instance, int number) {
@@ -103,5 +104,24 @@ void stop_stdio(Instance& instance);
 /// (iostream.cpp) Writes what std::cout and its kin hold.
 void flush_iostreams(Instance& instance);
 
-}  // namespace libc
-}  // namespace aplib::loader
+// ---------------------------------------------------------------- wide characters on a stream of bytes, converted by
+// the locale of the calling thread
+
+/// fputwc(), fgetwc(), ungetwc() on a stream of bytes; WEOF with errno EILSEQ for what cannot be converted.
+wint_t put_wide(std::FILE* file, wchar_t character);
+wint_t get_wide(std::FILE* file);
+wint_t unget_wide(std::FILE* file, wint_t character);
+/// All of `text` in one piece. False: nothing was written (it cannot be converted), or not all.
+bool put_wide(std::FILE* file, const wchar_t* text, std::size_t count);
+
+// ---------------------------------------------------------------- descriptors
+
+/// To be called before an instance closes `descriptor`: as POSIX has it, that gives up all its record locks on the file, whichever descriptor they were made by. Costs a
+/// comparison for programs that lock nothing. Keeps errno. Call from: a flow of the instance.
+void give_up_record_locks(Instance& instance, int descriptor) noexcept;
+
+// The tables that stdio's is made of.
+std::span<const Binding> wide_stdio_bindings();
+std::span<const Binding> descriptors_bindings();
+
+}  // namespace aplib::loader::libc

@@ -3,7 +3,7 @@
 // thread_locals, libc state and exit() are the instance's in it, and the instance stays as long as it runs.
 //
 // Libraries that all instances share call pthread_create by themselves, so this library puts its own before libc's (below, at the end).
-#include "loader/libc/threads.hpp"
+#include "loader/libc/end.hpp"
 
 #include <cxxabi.h>
 #include <dlfcn.h>
@@ -26,9 +26,8 @@
 #include "aplib/export.hpp"
 #include "loader/exit_frame.hpp"
 #include "loader/instance.hpp"
-#include "loader/libc/end.hpp"
+#include "loader/libc/bindings.hpp"
 #include "loader/libc/signals.hpp"
-#include "loader/libc/tables.hpp"
 
 // The sanitizers put their own pthread_create before libc's, which sets the new thread up for instrumented code; ours, called by theirs, would run such code too early. There,
 // only the program's own calls are seen (they are bound), not those of shared libraries.
@@ -43,7 +42,7 @@
 #define APLIB_INTERPOSES_PTHREAD_CREATE 1
 #endif
 
-namespace aplib::loader {
+namespace aplib::loader::libc {
 namespace {
 
 using Routine = void* (*)(void*);
@@ -74,13 +73,13 @@ void run_exits_of_thread(TaskContext& context) {
 
 void release(ProgramThread& thread) {
   TaskContext* const context = thread.context;
-  Host& host = context->instance->host();  // outlives the instance, which may end here
+  CellServices& services = context->instance->services();  // outlives the instance, which may end here
   count_thread(*context->instance, -1);
   try {
     context->ops->release(context);
   } catch (const std::exception& error) {
-    host.warn(fmt::format("the end of the program threw an exception: {}", error.what()));
-    host.task_exited(static_cast<int>(ExitStatus::program_failed));
+    services.warn(fmt::format("the end of the program threw an exception: {}", error.what()));
+    services.task_exited(static_cast<int>(ExitStatus::program_failed));
   }
   current_program_context = nullptr;
 }
@@ -139,7 +138,7 @@ void* run_thread(void* state) {
   } at_end{context};
   void* result = nullptr;
   const Outcome outcome = until_exit(context, [thread, &result] { return run_routine(*thread, result); });
-  if (outcome.jumped) context.instance->host().task_exited(outcome.status);
+  if (outcome.jumped) context.instance->services().task_exited(outcome.status);
   return result;
 }
 
@@ -167,7 +166,7 @@ int create(pthread_t* id, const pthread_attr_t* attributes, Routine routine, voi
     inherit_signal_mask(*maker, *thread->context);
     count_thread(instance, 1);
   } catch (const std::exception& error) {  // memory, keys
-    instance.host().warn(error.what());
+    instance.services().warn(error.what());
     return EAGAIN;
   }
   thread->routine = routine;
@@ -201,14 +200,13 @@ bool on_program_thread() noexcept { return made_by_program; }
 
 void warn_of_threads(Instance& instance) {
   if (const int threads = threads_of(instance); threads != 0) {
-    instance.host().warn(
+    instance.services().warn(
         fmt::format("the program's main part has ended, and {} thread{} that it made still run{}; it ends when they "
                     "have ended: join them before",
                     threads, threads == 1 ? "" : "s", threads == 1 ? "s" : ""));
   }
 }
 
-namespace libc {
 namespace {
 
 int bound_pthread_create(pthread_t* id, const pthread_attr_t* attributes, Routine routine, void* argument) {
@@ -274,14 +272,14 @@ std::span<const Binding> threads_bindings() {
   return table;
 }
 
-}  // namespace libc
-}  // namespace aplib::loader
+}  // namespace aplib::loader::libc
 
 #if APLIB_INTERPOSES_PTHREAD_CREATE
 // Found before libc's by every library of a process that is linked with this one. Threads that no program makes cost one load more.
 extern "C" APLIB_API int pthread_create(pthread_t* id, const pthread_attr_t* attributes, void* (*routine)(void*),
                                         void* argument) noexcept {
   using namespace aplib::loader;
+  using namespace aplib::loader::libc;
   if (here() == nullptr || is_of_pool_library(__builtin_return_address(0)))
     return create_natively(id, attributes, routine, argument);
   return create(id, attributes, routine, argument);

@@ -15,11 +15,11 @@
 #include <string>
 #include <string_view>
 
+#include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
 #include "loader/libc/environ.hpp"
-#include "loader/libc/start.hpp"
+#include "loader/libc/state.hpp"
 #include "loader/libc/static_buffers.hpp"
-#include "loader/libc/tables.hpp"
 
 namespace aplib::loader::libc {
 namespace {

@@ -16,9 +16,7 @@
 #include <vector>
 
 #include "loader/libc/caller.hpp"
-#include "loader/libc/stdio_tables.hpp"
 #include "loader/libc/streams.hpp"
-#include "loader/libc/wide_stdio.hpp"
 
 extern "C" {
 int __vfwprintf_chk(std::FILE*, int, const wchar_t*, va_list);

@@ -12,8 +12,10 @@
 #include <string_view>
 
 namespace aplib::loader {
-
 class Instance;
+}  // namespace aplib::loader
+
+namespace aplib::loader::libc {
 
 struct Binding {
   enum class Kind : unsigned char {
@@ -50,4 +52,30 @@ const Binding* find_binding(std::string_view name) noexcept;
 /// All of them, sorted by name.
 std::span<const Binding> all_bindings() noexcept;
 
-}  // namespace aplib::loader
+// The tables, one for each concern.
+std::span<const Binding> getopt_bindings();
+std::span<const Binding> random_bindings();
+std::span<const Binding> environ_bindings();
+std::span<const Binding> static_buffers_bindings();
+std::span<const Binding> databases_bindings();
+std::span<const Binding> conversions_bindings();
+std::span<const Binding> gamma_bindings();
+std::span<const Binding> locale_bindings();
+std::span<const Binding> time_zone_bindings();
+std::span<const Binding> files_bindings();
+std::span<const Binding> process_bindings();
+std::span<const Binding> children_bindings();
+std::span<const Binding> stdio_bindings();
+std::span<const Binding> iostream_bindings();
+std::span<const Binding> errors_bindings();
+std::span<const Binding> record_locks_bindings();
+std::span<const Binding> heap_bindings();
+std::span<const Binding> exit_bindings();
+std::span<const Binding> signals_bindings();
+std::span<const Binding> signal_masks_bindings();
+std::span<const Binding> threads_bindings();
+std::span<const Binding> openmp_bindings();
+std::span<const Binding> sleep_bindings();
+std::span<const Binding> dl_bindings();
+
+}  // namespace aplib::loader::libc

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "loader/address_space.hpp"
+#include "memory/reserved_range.hpp"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -10,7 +10,7 @@
 
 #include "aplib/error.hpp"
 
-namespace aplib::loader {
+namespace aplib {
 namespace {
 
 constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -74,4 +74,4 @@ void ReservedRange::release() noexcept {
   base_ = nullptr;
 }
 
-}  // namespace aplib::loader
+}  // namespace aplib

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace aplib::loader {
+namespace aplib {
 
 class ReservedRange {
  public:
@@ -25,4 +25,4 @@ class ReservedRange {
   std::uint64_t bytes_ = 0;
 };
 
-}  // namespace aplib::loader
+}  // namespace aplib

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Host: what a running program needs of whoever runs it (the kernel; a test). One per instance; lives as long as it.
+// CellServices: what a running program needs of whoever runs it (the kernel; a test). One per instance; lives as long as it.
 #pragma once
 
 #include <chrono>
@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "loader/address_space.hpp"
 #include "loader/libc/heap.hpp"
+#include "memory/reserved_range.hpp"
 
 namespace aplib {
 class SlotHeap;
@@ -19,15 +19,15 @@ namespace aplib::loader {
 /// The three standard streams, by descriptor number.
 enum class Stream : int { in = 0, out = 1, err = 2 };
 
-class Host {
+class CellServices {
  public:
-  virtual ~Host() = default;
+  virtual ~CellServices() = default;
 
   /// The heap in the cell's slot, made at the first call; null: it cannot be, which the user has been told. Call from: flows of the cell.
   virtual SlotHeap* heap() { return nullptr; }
 
   /// What the program took from the heap, when it was to be counted. Called once, at its end, with what it never gave back.
-  virtual void heap_used(const HeapUse&) {}
+  virtual void heap_used(const libc::HeapUse&) {}
 
   /// An instance that belongs to this host is being made / is gone for good: the last call for it. Between them the host must live.
   virtual void instance_begins() {}
