@@ -5,9 +5,52 @@
 #include <array>
 #include <string_view>
 
-#include "compile/response_file.hpp"
+#include "compile/file.hpp"
 
 namespace aplib::compile {
+
+// ---------------------------------------------------------------- files of arguments
+
+std::vector<std::string> split_arguments(const std::string& text) {
+  std::vector<std::string> arguments;
+  std::string argument;
+  bool inside = false;  // of an argument, which may be empty: ""
+  char quote = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\\' && i + 1 < text.size()) {
+      argument += text[++i];
+      inside = true;
+    } else if (quote != 0) {
+      if (c == quote) {
+        quote = 0;
+      } else {
+        argument += c;
+      }
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+      inside = true;
+    } else if (c == ' ' || (c >= '\t' && c <= '\r')) {
+      if (inside) arguments.push_back(argument);
+      argument.clear();
+      inside = false;
+    } else {
+      argument += c;
+      inside = true;
+    }
+  }
+  if (inside) arguments.push_back(argument);
+  return arguments;
+}
+
+std::optional<std::vector<std::string>> read_response_file(const std::string& path) {
+  const auto text = read_file(path);
+  if (!text) return std::nullopt;
+  return split_arguments(*text);
+}
+
+// ---------------------------------------------------------------- the command line
+
 namespace {
 
 using namespace std::string_view_literals;
@@ -17,7 +60,8 @@ bool is_one_of(std::string_view text, const std::array<std::string_view, size>& 
   return std::find(list.begin(), list.end(), text) != list.end();
 }
 
-/// Their value is the next argument, and no file to compile. (gcc's common.opt and c.opt, clang's Options.td, ld's options that gcc passes on.)
+/// Their value is the next argument, and no file to compile. (gcc's common.opt and c.opt, clang's Options.td, ld's
+/// options that gcc passes on.)
 constexpr std::array takes_next = {"-o"sv,
                                    "-x"sv,
                                    "-D"sv,
@@ -81,8 +125,8 @@ constexpr std::array makes_objects = {
 constexpr std::array informs = {"--version"sv,  "-dumpversion"sv, "-dumpfullversion"sv, "-dumpmachine"sv,
                                 "-dumpspecs"sv, "--help"sv,       "--target-help"sv,    "--dumpversion"sv};
 
-/// Code or a link of another kind than a program of cells, which needs -fPIC and -shared; static libraries of the compiler, which would be a second
-/// set beside the machine's, or cannot be part of a shared object.
+/// Code or a link of another kind than a program of cells, which needs -fPIC and -shared; static libraries of the
+/// compiler, which would be a second set beside the machine's, or cannot be part of a shared object.
 constexpr std::array dropped = {"-fpie"sv,
                                 "-fPIE"sv,
                                 "-fno-pie"sv,
@@ -105,7 +149,8 @@ constexpr std::array dropped = {"-fpie"sv,
 constexpr std::array dropped_of_linker = {"-pie"sv,       "--pie"sv, "-no-pie"sv, "--no-pie"sv, "--pic-executable"sv,
                                           "-static-pie"sv};
 
-/// The library with main() of programs that have cell_main. aprun brings that; a second machine inside a cell is not wanted.
+/// The library with main() of programs that have cell_main. aprun brings that; a second machine inside a cell is
+/// not wanted.
 constexpr std::string_view own_main = "aplib_cellos_main";
 constexpr std::string_view own_main_file = "/libaplib_cellos_main.a";
 

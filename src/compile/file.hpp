@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Whole files, and the parts of their names. Plain system calls: the wrapper runs thousands of times under a configure script.
+// Whole files, and the parts of their names. Plain system calls: the wrapper runs thousands of times under a
+// configure script.
 #pragma once
 
 #include <optional>

@@ -1,31 +1,56 @@
 // SPDX-License-Identifier: MIT
-// The object that apcc links into every program: it names the stub that starts the program (PT_INTERP) and lists the entries.
+// The tree that a wrapper belongs to, and the object of it that makes a shared object a program.
+//
+// Prefix: the installed tree, or the build tree, that a wrapper belongs to. Found from the wrapper's own place, so
+// that the tree can be moved.
 #pragma once
 
 #include <stdexcept>
 #include <string>
 
-#include "compile/prefix.hpp"
-
 namespace aplib::compile {
+
+struct Prefix {
+  std::string root;            ///< .../bin/apcc is in it.
+  std::string include_folder;  ///< aplib/ is in it.
+  std::string library_folder;  ///< Holds libaplib.so; empty: there is none yet (a build tree).
+  std::string support_folder;  ///< lib/aplib: what programs are linked with and started by.
+
+  /// The stub that the kernel enters when a program is executed.
+  [[nodiscard]] std::string start() const { return support_folder + "/aplib-start"; }
+  /// The object that makes a shared object a program, with room for the stub's name.
+  [[nodiscard]] std::string program_template() const { return support_folder + "/aplib-program.o"; }
+  /// The linker script that lets a program lack some of the entries.
+  [[nodiscard]] std::string entries_script() const { return support_folder + "/aplib-entries.ld"; }
+
+  /// The tree of the running wrapper.
+  static Prefix own();
+  /// The tree at `root`.
+  static Prefix at(const std::string& root);
+};
+
+// The object that apcc links into every program: it names the stub that starts the program (PT_INTERP) and lists
+// the entries.
 
 /// The support files of the tree cannot be used. what() says which, why, and what to do.
 struct BrokenTree : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// `object` (bytes of the template) with `start` as the program's interpreter. There is room left for a longer path, for retarget(). Throws BrokenTree
-/// when `object` is no such template, or `start` is too long.
+/// `object` (bytes of the template) with `start` as the program's interpreter. There is room left for a longer
+/// path, for retarget(). Throws BrokenTree when `object` is no such template, or `start` is too long.
 std::string with_start(std::string object, const std::string& start);
 
-/// The file to link, for programs that `start` shall start: kept beside the template, one for each path (build tools note names of inputs, so it has to be the
-/// same file each time). Where that folder cannot be written, an unnamed file that the linker, a child of this process, inherits. Throws BrokenTree.
+/// The file to link, for programs that `start` shall start: kept beside the template, one for each path (build
+/// tools note names of inputs, so it has to be the same file each time). Where that folder cannot be written, an
+/// unnamed file that the linker, a child of this process, inherits. Throws BrokenTree.
 std::string program_object(const Prefix& prefix, const std::string& start);
 
 /// Makes that file beforehand. Throws BrokenTree where it cannot be written.
 void prepare_program_object(const Prefix& prefix, const std::string& start);
 
-/// Has `start` start the finished program `file`, in place. Throws BrokenTree: no program made by apcc, no room for so long a path, not writable.
+/// Has `start` start the finished program `file`, in place. Throws BrokenTree: no program made by apcc, no room for
+/// so long a path, not writable.
 void retarget(const std::string& file, const std::string& start);
 
 }  // namespace aplib::compile

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-#include "compile/wrapper.hpp"
+// Apcc, apc++ and apfort: become the user's compiler, with arguments that make programs of cells. One source for
+// all three; APLIB_WRAPPER_LANGUAGE says which is compiled.
 
 #include <unistd.h>
 
@@ -11,7 +12,7 @@
 #include <vector>
 
 #include "compile/arguments.hpp"
-#include "compile/command.hpp"
+#include "compile/compiler.hpp"
 #include "compile/file.hpp"
 #include "compile/program_object.hpp"
 
@@ -108,9 +109,7 @@ int run_compiler(Language language, const Request& request) {
   return 127;
 }
 
-}  // namespace
-
-int run_wrapper(Language language, int argc, char** argv) {
+int run(Language language, int argc, char** argv) {
   try {
     const Request request = read_request(argc, argv);
     if (request.help) {
@@ -133,4 +132,11 @@ int run_wrapper(Language language, int argc, char** argv) {
   }
 }
 
+}  // namespace
 }  // namespace aplib::compile
+
+/// Does not return where the compiler runs: its exit status is the wrapper's. Else 0 after --aplib-show and
+/// --aplib-help, 1 for what cannot be, 127 where there is no compiler; with one message on stderr.
+int main(int argc, char** argv) {
+  return aplib::compile::run(aplib::compile::Language::APLIB_WRAPPER_LANGUAGE, argc, argv);
+}

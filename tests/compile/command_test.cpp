@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "compile/command.hpp"
+#include "compile/compiler.hpp"
 
 #include <algorithm>
 

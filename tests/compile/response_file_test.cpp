@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "compile/response_file.hpp"
+#include "compile/arguments.hpp"
 
 #include <gtest/gtest.h>
 

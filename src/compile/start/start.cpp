@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// aplib-start: the interpreter (PT_INTERP) of programs made by apcc. Executing ./prog, the kernel maps prog and this stub and enters here; nothing of
-// prog has run and no library is loaded. The stub becomes aprun, from the tree that the stub itself lies in:
+// aplib-start: the interpreter (PT_INTERP) of programs made by apcc. Executing ./prog, the kernel maps prog and
+// this stub and enters here; nothing of prog has run and no library is loaded. The stub becomes aprun, from the
+// tree that the stub itself lies in:
 //   argv = aprun --direct <path of prog> <argv[0]> <arguments>...
 // Runs without a C library and without relocations: only code and constants.
 #include <elf.h>
