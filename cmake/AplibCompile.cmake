@@ -8,10 +8,12 @@ if(APLIB_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
-  message(FATAL_ERROR "APlib needs gcc 12 or newer (found ${CMAKE_CXX_COMPILER_VERSION}): set CXX=g++-12, or use clang 15 or newer")
+  message(FATAL_ERROR
+    "APlib needs gcc 12 or newer (found ${CMAKE_CXX_COMPILER_VERSION}): set CXX=g++-12, or use clang 15 or newer")
 endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 15)
-  message(FATAL_ERROR "APlib needs clang 15 or newer (found ${CMAKE_CXX_COMPILER_VERSION}): set CXX=clang++-15, or use gcc 12 or newer")
+  message(FATAL_ERROR
+    "APlib needs clang 15 or newer (found ${CMAKE_CXX_COMPILER_VERSION}): set CXX=clang++-15, or use gcc 12 or newer")
 endif()
 
 set(aplib_sanitizer_flags "")
@@ -26,29 +28,33 @@ elseif(APLIB_SANITIZE)
   message(FATAL_ERROR "APLIB_SANITIZE=${APLIB_SANITIZE}: use address or thread")
 endif()
 
-# aplib_compile_fast(files...): command lines. CLI11's templates take 10 s a file, twice that when they are instrumented, to be optimised for nothing.
+# aplib_compile_fast(files...): command lines. CLI11's templates take 10 s a file, twice that when they are
+# instrumented, to be optimised for nothing.
 function(aplib_compile_fast)
   set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS -O0 SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 
 # aplib_precompile(target headers...): the standard library and these are read once for all its files.
 function(aplib_precompile target)
-  set(headers algorithm array atomic chrono condition_variable cstring deque exception functional map memory mutex optional set
+  set(headers algorithm array atomic chrono condition_variable cstring deque exception functional map memory mutex
+    optional set
     span sstream string string_view system_error thread unordered_map utility variant vector ${ARGN})
   list(TRANSFORM headers REPLACE "(.+)" "$<$<COMPILE_LANGUAGE:CXX>:<\\1$<ANGLE-R>>")
   target_precompile_headers(${target} PRIVATE ${headers})
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)  # ccache asks for it
 endfunction()
 
-# aplib_precompile_sanitized(target headers...): in sanitizer builds alone. The release build still notices when a file does not include what it uses.
+# aplib_precompile_sanitized(target headers...): in sanitizer builds alone. The release build still notices when a
+# file does not include what it uses.
 function(aplib_precompile_sanitized target)
   if(APLIB_SANITIZE)
     aplib_precompile(${target} ${ARGN})
   endif()
 endfunction()
 
-# aplib_runs_beside_library(program): it finds libaplib.so relative to itself, in the build tree as where it is installed. Were the two different,
-# CMake would end the build tree's RUNPATH in an empty element (room for the other): the current folder, where anybody may put libraries.
+# aplib_runs_beside_library(program): it finds libaplib.so relative to itself, in the build tree as where it is
+# installed. Were the two different, CMake would end the build tree's RUNPATH in an empty element (room for the
+# other): the current folder, where anybody may put libraries.
 function(aplib_runs_beside_library program)
   file(RELATIVE_PATH library_from_bin /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
   set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/${library_from_bin}" BUILD_WITH_INSTALL_RPATH ON)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-# What `cmake --install` puts where. Users find it with find_package(aplib) (targets aplib::aplib, aplib::cellos_main, aplib::comm_module) or with
-# pkg-config (aplib, aplib-cellos). The installed tree can be moved as a whole: nothing in it holds an absolute path.
+# What `cmake --install` puts where. Users find it with find_package(aplib) (targets aplib::aplib,
+# aplib::cellos_main, aplib::comm_module) or with pkg-config (aplib, aplib-cellos). The installed tree can be moved
+# as a whole: nothing in it holds an absolute path.
 include(CMakePackageConfigHelpers)
 
 set(aplib_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/aplib)
@@ -22,7 +23,8 @@ if(TARGET aplib_cellos_main)
   set_target_properties(aplib_cellos_main PROPERTIES EXPORT_NAME cellos_main)
   # Old sources include their headers by the historical names.
   target_include_directories(aplib_cellos_main INTERFACE
-    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include/aplib/compat> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/aplib/compat>)
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include/aplib/compat>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/aplib/compat>)
   install(TARGETS aplib_cellos_main EXPORT aplib-targets
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT aplib_development)
 endif()

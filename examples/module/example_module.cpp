@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// A module in one file, against <aplib/comm_module.h> alone: frames between processes of one host and one user, over AF_UNIX sockets that carry packets. docs/write-a-module.md walks
-// through it.
+// A module in one file, against <aplib/comm_module.h> alone: frames between processes of one host and one user,
+// over AF_UNIX sockets that carry packets. docs/write-a-module.md walks through it.
 //
-// One socket per pair: the process with the lower number connects when it starts, from a socket whose name tells who it is. A frame is a packet of header and body; a large one has more
-// packets behind it. The last packet of a connection is the mark of an ordered end.
+// One socket per pair: the process with the lower number connects when it starts, from a socket whose name tells
+// who it is. A frame is a packet of header and body; a large one has more packets behind it. The last packet of a
+// connection is the mark of an ordered end.
 #include <aplib/comm_module.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -499,7 +500,8 @@ const aplib_comm_plugin aplib_comm_plugin_entry = {
     .version = "1.0",
     .description = "frames over local sockets, between processes of one user on one host",
     .rank = 10,
-    // The system tells users apart, and nobody else sees what goes through its sockets. (Others would prove settings->key.)
+    // The system tells users apart, and nobody else sees what goes through its sockets. (Others would prove
+    // settings->key.)
     .can = APLIB_COMM_KEEPS_AUTH | APLIB_COMM_KEEPS_TLS | APLIB_COMM_ONE_HOST,
     .own = nullptr,
     .usable =

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// apbench as its users meet it: the names and the form of its JSON lines are an interface, its complaints are for people.
+// apbench as its users meet it: the names and the form of its JSON lines are an interface, its complaints are for
+// people.
 #include <gtest/gtest.h>
 #include <sched.h>
 

@@ -172,14 +172,24 @@ class Arithmetic(unittest.TestCase):
 
     def test_a_put_of_much_stands_beside_memcpy_of_the_same_run(self):
         size = 1 << 20
-        rounds = [{("aplib", "put", "stream", size): (speed, "GB/s"), ("aplib", "put", "memcpy", size): (50, "GB/s")} for speed in (48, 49)]
+        rounds = [
+            {("aplib", "put", "stream", size): (speed, "GB/s"), ("aplib", "put", "memcpy", size): (50, "GB/s")}
+            for speed in (48, 49)
+        ]
         row = next(r for r in figures.evaluate(figures.Run(rounds, [])) if r.figure.name == "puts of 1 MiB")
         self.assertAlmostEqual(row.floor_ratio, 0.97)
         self.assertEqual([v.met for v in row.verdicts], [True])
 
     def test_messages_over_shm_stand_beside_those_of_one_process(self):
-        values = {("shm", "module", "shm-cells-latency", 8): (150, "ns"), ("inprocess", "latency", "two-processors", 8): (70, "ns")}
-        row = next(r for r in figures.evaluate(figures.Run([values], [])) if r.figure.name == "8 B one way, two processes over shm")
+        values = {
+            ("shm", "module", "shm-cells-latency", 8): (150, "ns"),
+            ("inprocess", "latency", "two-processors", 8): (70, "ns"),
+        }
+        row = next(
+            r
+            for r in figures.evaluate(figures.Run([values], []))
+            if r.figure.name == "8 B one way, two processes over shm"
+        )
         self.assertEqual([v.met for v in row.verdicts], [False])
 
     def test_fi_pingpong_is_read(self):

@@ -16,8 +16,8 @@
 
 namespace aplib {
 
-/// Takes the calling cell to another episode of a group, as if that many collectives lay behind it. All cells must go, each
-/// from an episode of the other parity.
+/// Takes the calling cell to another episode of a group, as if that many collectives lay behind it. All cells must
+/// go, each from an episode of the other parity.
 struct EpisodeAccess {
   static void skip_to(Scope scope, std::uint64_t episode) {
     Processor& processor = *Processor::current();

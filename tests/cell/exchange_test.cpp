@@ -84,7 +84,7 @@ struct Side {
     head.kind = static_cast<std::uint8_t>(call.kind);
     head.op = static_cast<std::uint8_t>(call.combine.op);
     head.type = static_cast<std::uint8_t>(call.combine.type);
-    std::strcpy(head.call, "reduce");
+    std::memcpy(head.call, "reduce", sizeof "reduce");
     return head;
   }
   void begin() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// When something goes wrong: the machine ends with one text, tasks unwind, and nothing they or their destructors call ends the
-// process.
+// When something goes wrong: the machine ends with one text, tasks unwind, and nothing they or their destructors
+// call ends the process.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 

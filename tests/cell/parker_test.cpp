@@ -129,7 +129,8 @@ TEST(Parker, IsCaughtWithoutItsFences) {
   }
 }
 
-// Ping-pong of real threads that sleep between messages. A sleep that ends by its timeout although a message has come is a lost wake-up.
+// Ping-pong of real threads that sleep between messages. A sleep that ends by its timeout although a message has
+// come is a lost wake-up.
 void ping_pong(const ParkerOs& os, int rounds) {
   struct Side {
     explicit Side(const ParkerOs& system) : parker(system) {}

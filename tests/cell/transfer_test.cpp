@@ -45,8 +45,8 @@ TEST(Transfer, CopiesEveryByteFromBothEnds) {
   }
 }
 
-// The receiver posts the next receive in the same place as soon as a message is complete; the sender of the last message may still be on its way
-// out of it. It must not touch what is then another sender's.
+// The receiver posts the next receive in the same place as soon as a message is complete; the sender of the last
+// message may still be on its way out of it. It must not touch what is then another sender's.
 TEST(Transfer, TheNextMessageInTheSamePlaceIsUntouchedByTheLastSender) {
   constexpr std::size_t bytes = 256 * 1024;
   const int rounds = static_cast<int>(testing_support::scaled(3000, 4));
@@ -78,7 +78,8 @@ TEST(Transfer, TheNextMessageInTheSamePlaceIsUntouchedByTheLastSender) {
   EXPECT_EQ(wrong.load(), 0);
 }
 
-// A side that waits for a core that it itself occupies would wait for the end of its time slice, some milliseconds each time.
+// A side that waits for a core that it itself occupies would wait for the end of its time slice, some milliseconds
+// each time.
 TEST(Transfer, TwoSidesOnOneCoreDoNotWaitForEachOthersTimeSlices) {
   constexpr std::size_t bytes = 40'000;
   constexpr int rounds = 300;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The C side of the interface: the headers in C_HEADERS order, in the language version of the build, give prototypes, CellOS's sync beside
- * libc's, and room for the old declarations of dgettime. Built once per C_NAME. */
+/* The C side of the interface: the headers in C_HEADERS order, in the language version of the build, give prototypes,
+ * CellOS's sync beside libc's, and room for the old declarations of dgettime. Built once per C_NAME. */
 #include C_FIRST
 #include C_SECOND
 

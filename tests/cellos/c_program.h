@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Cell programs written in C, one source compiled several ways (see c_program.c). Return 0, or the line of the check that failed. */
+/* Cell programs written in C, one source compiled several ways (see c_program.c). Return 0, or the line of the check
+ * that failed. */
 #ifndef C_PROGRAM_H
 #define C_PROGRAM_H
 

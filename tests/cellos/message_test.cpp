@@ -168,8 +168,8 @@ TEST(Behaviour20, BytesArriveAsTheyAre) {
   });
 }
 
-// Every cell sends numbered messages of random size, type and target; every receiver asks for them in its own random order of sources and
-// types. Nothing is lost, nothing of one sender and type is overtaken.
+// Every cell sends numbered messages of random size, type and target; every receiver asks for them in its own
+// random order of sources and types. Nothing is lost, nothing of one sender and type is overtaken.
 TEST_P(Shapes, Behaviour07And15_RandomTrafficIsCompleteAndInOrder) {
   constexpr int messages = 300;
   constexpr int types = 4;

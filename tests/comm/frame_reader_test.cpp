@@ -90,7 +90,8 @@ TEST_F(FrameReaderTest, LargeBodiesGoStraightToTheReceiver) {
   const std::vector<std::byte> bytes = stream({300'000, 40});
   ASSERT_TRUE(reader_.filled(copy(reader_.room().next(), std::span(bytes).first(1'000)).size()));
   ASSERT_EQ(log_.lines, (Lines{"begin 300000"}));
-  // What came with the header was copied; the rest of the body has its place, and behind it the buffer takes what follows.
+  // What came with the header was copied; the rest of the body has its place, and behind it the buffer takes what
+  // follows.
   const FrameReader::Room room = reader_.room();
   EXPECT_EQ(room.body.data(), log_.memory.data() + 1'000 - frame_header_bytes);
   EXPECT_EQ(room.body.size(), 300'000 - 1'000 + frame_header_bytes);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Whatever bytes a peer sends, in whatever pieces: FrameReader keeps its promises. Another seed: APLIB_TEST_SEED=n. tests/system/fuzz/frames_fuzz.cpp looks on by coverage.
+// Whatever bytes a peer sends, in whatever pieces: FrameReader keeps its promises. Another seed: APLIB_TEST_SEED=n.
+// tests/system/fuzz/frames_fuzz.cpp looks on by coverage.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The loop keeps the promises of modules, with each of its faults that leave them standing. Another seed: APLIB_TEST_SEED=n.
+// The loop keeps the promises of modules, with each of its faults that leave them standing. Another seed:
+// APLIB_TEST_SEED=n.
 #include <chrono>
 #include <cstdlib>
 

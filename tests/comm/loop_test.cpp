@@ -103,7 +103,8 @@ constexpr loop::LoopFaults awkward{.delay_polls_max = 6,
                                    .capacity_bytes = 40'000,
                                    .hold_back_bytes = 64};
 
-/// A run of five processes with frames, writes and reads, deaths, cuts and stops, on one thread. Everything that came, in order.
+/// A run of five processes with frames, writes and reads, deaths, cuts and stops, on one thread. Everything that
+/// came, in order.
 std::string simulate(std::uint64_t seed) {
   constexpr Peer count = 5;
   std::vector<std::array<std::byte, 500>> memory(count);
@@ -148,7 +149,8 @@ TEST(LoopTest, OneSeedOneRun) {
 }
 
 TEST(LoopTest, FramesOfOthersOvertake) {
-  // Process 1 sends before process 2, again and again: a late way and shuffled polls bring the later one first now and then.
+  // Process 1 sends before process 2, again and again: a late way and shuffled polls bring the later one first now
+  // and then.
   Cluster cluster(3, {.delay_polls_max = 8, .shuffle_peers = true}, seed());
   for (std::uint64_t i = 0; i < 100; ++i) {
     cluster.send(1, 0, i, 8);
@@ -169,7 +171,8 @@ TEST(LoopTest, FramesOfOthersOvertake) {
 }
 
 TEST(LoopTest, WritesAndFramesOvertakeEachOther) {
-  // Frames in front of a write come before or after it; those behind it never before. Two writes go in any order, and are seen in part.
+  // Frames in front of a write come before or after it; those behind it never before. Two writes go in any order,
+  // and are seen in part.
   constexpr std::size_t bytes = 16;
   int late = 0;
   int early = 0;

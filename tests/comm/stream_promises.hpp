@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What FrameReader promises of any bytes in any pieces, checked from outside against a parser that has all bytes at once.
+// What FrameReader promises of any bytes in any pieces, checked from outside against a parser that has all bytes at
+// once.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,8 @@ struct StreamSummary {
   bool ended_in_order = false;
 };
 
-/// Gives `stream` to a reader, in pieces and by ways that `draw` (any numbers) chooses. The first broken promise, or "".
+/// Gives `stream` to a reader, in pieces and by ways that `draw` (any numbers) chooses. The first broken promise,
+/// or "".
 std::string broken_promise(std::span<const std::byte> stream, const std::function<std::uint32_t()>& draw,
                            StreamSummary* summary = nullptr);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Tree: an installed APlib in a temporary folder, with aprun or a stand-in for it, and a working folder beside it; and commands run in that.
+// Tree: an installed APlib in a temporary folder, with aprun or a stand-in for it, and a working folder beside it;
+// and commands run in that.
 #pragma once
 
 #include <string>

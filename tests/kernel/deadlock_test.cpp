@@ -115,7 +115,8 @@ TEST_P(Deadlock, StacksUnwindAndTheMachineCanRunAgain) {
   }
 }
 
-// No false alarm: a long chain in which at every moment only one task can go on, with sleeps of whole processors in between.
+// No false alarm: a long chain in which at every moment only one task can go on, with sleeps of whole processors in
+// between.
 TEST_P(Deadlock, IsNotSeenWhereOneTaskCanStillGoOn) {
   Options options = options_of(GetParam());
   options.poll_time = std::chrono::nanoseconds(0);

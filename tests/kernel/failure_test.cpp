@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a task's failure looks like: exceptions, signals, stack overflow. Those that end the process run in a process of their own.
+// What a task's failure looks like: exceptions, signals, stack overflow. Those that end the process run in a
+// process of their own.
 #include <gtest/gtest.h>
 
 #include <atomic>

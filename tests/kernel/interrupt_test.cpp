@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Ctrl-C and SIGTERM: the machine stops, stacks unwind, the status is 128 + signal; also while everybody waits or computes.
+// Ctrl-C and SIGTERM: the machine stops, stacks unwind, the status is 128 + signal; also while everybody waits or
+// computes.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Output of cells: lines stay whole, partial ones appear when they may, tags, files of each cell, full pipes, readers that leave.
+// Output of cells: lines stay whole, partial ones appear when they may, tags, files of each cell, full pipes,
+// readers that leave.
 #include "launch/output.hpp"
 
 #include <fcntl.h>

@@ -27,7 +27,8 @@ class Folder {
   /// Writes a file; returns its path.
   std::string write(const std::string& name, const std::string& text) const;
   [[nodiscard]] std::string read(const std::string& name) const;
-  /// Compiles C text to a file that can be loaded, with <aplib/cellos.h> at hand. Returns its path; empty and a failed test when the compiler refuses.
+  /// Compiles C text to a file that can be loaded, with <aplib/cellos.h> at hand. Returns its path; empty and a
+  /// failed test when the compiler refuses.
   std::string compile(const std::string& name, const std::string& source, const std::string& options = "") const;
 
  private:

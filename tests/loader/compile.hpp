@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Compiles small files while a test runs, with the compilers that CMake used. Throws std::runtime_error with the command and the compiler's words when one
-// fails: gtest shows that text.
+// Compiles small files while a test runs, with the compilers that CMake used. Throws std::runtime_error with the
+// command and the compiler's words when one fails: gtest shows that text.
 //
-//   Workshop shop;                                                           // a folder of the test's own, removed at its end
+//   Workshop shop;                                                           // a folder of the test's own, removed
+//   at its end
 //   const std::string file = shop.compile("int counter;", {"-shared"}, "counter.so");
 #pragma once
 
@@ -123,8 +124,8 @@ class Workshop {
     return file;
   }
 
-  /// Compiles and links `source` with exactly `flags` besides -fPIC and -g0 (or nothing is linked: -c) to the file `name`, whose path it returns. A sanitizer
-  /// of the test itself is not applied.
+  /// Compiles and links `source` with exactly `flags` besides -fPIC and -g0 (or nothing is linked: -c) to the file
+  /// `name`, whose path it returns. A sanitizer of the test itself is not applied.
   std::string compile(std::string_view source, const Flags& flags, std::string_view name,
                       Language language = Language::c) const {
     const std::string output = path(name);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Whatever bytes a file has: open() either throws Error or returns an object that keeps its promises. Another seed: APLIB_TEST_SEED=n.
+// Whatever bytes a file has: open() either throws Error or returns an object that keeps its promises. Another seed:
+// APLIB_TEST_SEED=n.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>

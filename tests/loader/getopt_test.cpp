@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The getopt family beside libc's own: every result, variable, message and the final order of the arguments, over random option strings and arguments.
+// The getopt family beside libc's own: every result, variable, message and the final order of the arguments, over
+// random option strings and arguments.
 #include "loader/libc/getopt.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Journal: what programs of a test did, in order, also after their streams are gone. A program gets its address as argument 1 and writes into it by say().
+// Journal: what programs of a test did, in order, also after their streams are gone. A program gets its address as
+// argument 1 and writes into it by say().
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// From mapping to unmapping: order of constructors and destructors, protection, sharing of text, memory given back, files that change.
+// From mapping to unmapping: order of constructors and destructors, protection, sharing of text, memory given back,
+// files that change.
 #include <sys/mman.h>
 
 #include <array>

@@ -28,7 +28,8 @@ class Loaded : public ::testing::Test {
     return load(source, std::move(flags), name, Language::cpp);
   }
 
-  /// Calls `int function(int)` with each of `values` in an instance each, all alive at the same time and called by turns, twice. Returns the second results.
+  /// Calls `int function(int)` with each of `values` in an instance each, all alive at the same time and called by
+  /// turns, twice. Returns the second results.
   static std::vector<int> in_turns(const std::shared_ptr<const Program>& program, std::string_view function,
                                    std::vector<int> values) {
     std::vector<int> results(values.size());

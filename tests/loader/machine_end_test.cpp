@@ -49,7 +49,8 @@ struct CellsRan {
 
 class MachineEnd : public testing::TestWithParam<Shape> {
  protected:
-  /// Runs the program on every cell of the shape: argument 1 is the cell's journal, 2 its number, 3 a word that all share.
+  /// Runs the program on every cell of the shape: argument 1 is the cell's journal, 2 its number, 3 a word that all
+  /// share.
   CellsRan run(const std::string& text) {
     const std::string prologue =
         journal_prologue +

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Runs loaded programs in a test without a machine: a host that records what the program does, and instances in slots of their own.
+// Runs loaded programs in a test without a machine: a host that records what the program does, and instances in
+// slots of their own.
 //
 //   Workshop shop;
-//   const auto program = Program::load(shop.compile("int main() { puts(\"hi\"); return 3; }", {"-fPIC", "-shared"}, "p.so"));
+//   const auto program = Program::load(shop.compile("int main() { puts(\"hi\"); return 3; }", {"-fPIC", "-shared"},
+//   "p.so"));
 //   const Ran first = run(program, {"p", "argument"});     // cell 0
 //   EXPECT_EQ(first.outcome.status, 3);
 //   EXPECT_EQ(first.out, "hi\n");

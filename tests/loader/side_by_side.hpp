@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// SideBySide: a program that works in steps, run in several instances by turns, beside the same program alone in a process of its own.
+// SideBySide: a program that works in steps, run in several instances by turns, beside the same program alone in a
+// process of its own.
 //
 // The program is C and defines `void step(int number)`, which says what it found with say(format, ...), or with
-// ended(result, error number) of a call that fails. What each instance said must be what the program alone says: then
-// nothing that one instance did was seen by another.
+// ended(result, error number) of a call that fails. What each instance said must be what the program alone says:
+// then nothing that one instance did was seen by another.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: MIT
-"""Hosts on one computer: network namespaces joined by a switch, links that can be slowed down and cut, and shares of a processor.
+"""Hosts on one computer: network namespaces joined by a switch, links that can be slowed down and cut, and shares of
+a processor.
 
     import namespaces
-    namespaces.enclose()                                     # first: everything below ends with this script, however it ends
+    namespaces.enclose()                                     # first: all below ends with this script, however it ends
     with namespaces.Network(["ws1", "ws2"], rate="10mbit") as network:
         ws1, ws2 = network.hosts
         print(ws1.address)                                   # 10.91.0.1
         server = ws1.popen(["sleep", "1"])                   # or ws1.command([...]) for a command line of one's own
         network.cut(ws2)                                     # nothing gets through any more; network.join(ws2)
 
-It needs root, and `ip` and `tc` of the package iproute2: hindrance() says what is missing. Nothing here goes through the real network."""
+It needs root, and `ip` and `tc` of the package iproute2: hindrance() says what is missing. Nothing here goes through
+the real network.
+"""
+
 import ctypes
 import os
 import shlex
@@ -41,8 +45,10 @@ def hindrance():
 
 
 def enclose():
-    """Goes on with this script in namespaces of its own for processes, network and mounts. When it ends, even by SIGKILL, the system ends every
-    process in there and removes the network and the mounts, that of its temporary files (TMPDIR) too. Does nothing the second time."""
+    """Goes on with this script in namespaces of its own for processes, network and mounts. When it ends, even by
+    SIGKILL, the system ends every process in there and removes the network and the mounts, that of its temporary
+    files (TMPDIR) too. Does nothing the second time.
+    """
     if os.environ.get(INSIDE) == str(os.getppid()) == "1":
         return
     if os.environ.get(INSIDE) != "begin" or os.getpid() != 1:
@@ -80,7 +86,8 @@ def enclose():
 
 
 def processes():
-    """{pid: command line} of all living processes that this script can see except itself, process 1 and kernel threads: what is left over, when it is enclosed."""
+    """{pid: command line} of all living processes that this script can see except itself, process 1 and kernel
+    threads: what is left over, when it is enclosed."""
     found = {}
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit() or int(folder.name) in (1, os.getpid()):
@@ -133,7 +140,8 @@ class Host:
 
 
 class Network:
-    """Hosts in one subnet, by a switch. `rate` limits every link in both directions: "10mbit", "1gbit"; None: as fast as the system copies."""
+    """Hosts in one subnet, by a switch. `rate` limits every link in both directions: "10mbit", "1gbit"; None: as fast
+    as the system copies."""
 
     made = 0
 
@@ -150,8 +158,15 @@ class Network:
                           f"link set {host.port} master switch", f"link set {host.port} up"]
             batch(lines, self.switch)
             for host in self.hosts:
-                batch([f"address add {host.address}/16 dev {host.device}", f"address add {host.address6}/64 dev {host.device} nodad",
-                       f"link set {host.device} up", "link set lo up"], host.namespace)
+                batch(
+                    [
+                        f"address add {host.address}/16 dev {host.device}",
+                        f"address add {host.address6}/64 dev {host.device} nodad",
+                        f"link set {host.device} up",
+                        "link set lo up",
+                    ],
+                    host.namespace,
+                )
             if rate:
                 for host in self.hosts:
                     self.limit(host, rate)
@@ -171,13 +186,32 @@ class Network:
                 subprocess.run(["ip", "netns", "delete", name], stderr=subprocess.DEVNULL, check=False)
 
     def limit(self, host, rate):
-        """From now on `rate` both ways. The bucket holds 4 ms, and at least some packets; up to 50 ms more wait, then packets are dropped."""
+        """From now on `rate` both ways. The bucket holds 4 ms, and at least some packets; up to 50 ms more wait, then
+        packets are dropped."""
         units = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
         bits = float(rate[:-4]) * units[rate[-4:]]
         burst = max(int(bits / 8 * 0.004), 16 * 1024)
         for namespace, device in ((host.namespace, host.device), (self.switch, host.port)):
-            subprocess.run(["tc", "-n", namespace, "qdisc", "replace", "dev", device, "root", "tbf", "rate", rate, "burst", str(burst),
-                            "latency", "50ms"], check=True)
+            subprocess.run(
+                [
+                    "tc",
+                    "-n",
+                    namespace,
+                    "qdisc",
+                    "replace",
+                    "dev",
+                    device,
+                    "root",
+                    "tbf",
+                    "rate",
+                    rate,
+                    "burst",
+                    str(burst),
+                    "latency",
+                    "50ms",
+                ],
+                check=True,
+            )
 
     def cut(self, host):
         """The cable is pulled at the switch: the host keeps its address, and nobody is told anything."""
@@ -188,7 +222,8 @@ class Network:
 
 
 class CpuQuota:
-    """A share of one processor for commands: CpuQuota(0.4) gives 0.4 of a core, in slices of 10 ms. Control groups of version 1 or 2."""
+    """A share of one processor for commands: CpuQuota(0.4) gives 0.4 of a core, in slices of 10 ms. Control groups of
+    version 1 or 2."""
 
     PERIOD_US = 10000
     made = 0

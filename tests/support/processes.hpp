@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A machine of several processes inside one: each process is a Machine on a thread of its own, frames go by the loop module, notes by a queue to an overseer.
+// A machine of several processes inside one: each process is a Machine on a thread of its own, frames go by the
+// loop module, notes by a queue to an overseer.
 #pragma once
 
 #include <algorithm>

@@ -4,9 +4,10 @@
 
 usage: skips.py LOG REPORT          ctest's log of the run; the report goes to the file REPORT and to standard output
 
-A reason is judged by the table below: what the test needs, and whether this machine has it. A reason that no row knows is a failure, too:
-who adds one adds the row that says how to find out.
+A reason is judged by the table below: what the test needs, and whether this machine has it. A reason that no row
+knows is a failure, too: who adds one adds the row that says how to find out.
 """
+
 import collections
 import ctypes.util
 import glob
@@ -66,43 +67,73 @@ def never(_test, _match):
 NEEDS = [
     (r"[Ss]anitizer|LeakSanitizer", "a build without sanitizers", in_release),
     (r"the test before this one does more", "a build with a sanitizer", lambda test, _: sanitized(test)),
-    (r"this module has none|this net cannot|no remote memory between these processes|libfabric's shm never answers",
-     "a module that can do it", never),
+    (
+        r"this module has none|this net cannot|no remote memory between these processes|libfabric's shm never answers",
+        "a module that can do it",
+        never,
+    ),
     (r"this system takes everything at once|no two free ports side by side", "a system with other limits", never),
     (r"has no list of namespaces", "a newer ld.so", never),
     (r"does not tell of unmapped memory", "userfaultfd", never),
     (r"this compiler makes no copies", "another compiler", never),
     (r"root may read everything", "a user who is not root", lambda *_: not is_root()),
     (r"needs root and (\w+)", "root and setpriv", lambda _, match: is_root() and has(match[1])),
-    (r"set-user-ID has no effect", "temporary files that may be set-user-ID",
-     lambda *_: is_root() and not os.statvfs(tempfile.gettempdir()).f_flag & os.ST_NOSUID),
-    (r"network namespaces need root|hiding a folder|makes no namespaces|see its processes alone", "namespaces for network, mounts and processes",
-     lambda *_: is_root() and succeeds("unshare", "--mount", "--net", "--pid", "--fork", "true")),
-    (r"no control group", "a control group for processor time", lambda *_: is_root() and os.access("/sys/fs/cgroup/cgroup.procs", os.W_OK)),
+    (
+        r"set-user-ID has no effect",
+        "temporary files that may be set-user-ID",
+        lambda *_: is_root() and not os.statvfs(tempfile.gettempdir()).f_flag & os.ST_NOSUID,
+    ),
+    (
+        r"network namespaces need root|hiding a folder|makes no namespaces|see its processes alone",
+        "namespaces for network, mounts and processes",
+        lambda *_: is_root() and succeeds("unshare", "--mount", "--net", "--pid", "--fork", "true"),
+    ),
+    (
+        r"no control group",
+        "a control group for processor time",
+        lambda *_: is_root() and os.access("/sys/fs/cgroup/cgroup.procs", os.W_OK),
+    ),
     (r"unshare", "a folder of one's own for each thread (unshare)", lambda *_: succeeds("unshare", "--mount", "true")),
     (r"needs two CPUs|a core each|needs two cores", "two cores", lambda *_: len(os.sched_getaffinity(0)) >= 2),
     (r"needs (\d+) MiB of memory", "memory", lambda _, match: available_mib() > 2 * int(match[1])),
     (r"inside an allocation", "no Slurm allocation", lambda *_: "SLURM_JOB_ID" not in os.environ),
-    (r"'([\w.+-]+)' is missing|no (gcc|make|autoconf|gfortran|clang) here|([\w.+-]+) is not installed", "a tool",
-     lambda _, match: has(next(group for group in match.groups() if group))),
+    (
+        r"'([\w.+-]+)' is missing|no (gcc|make|autoconf|gfortran|clang) here|([\w.+-]+) is not installed",
+        "a tool",
+        lambda _, match: has(next(group for group in match.groups() if group)),
+    ),
     (r"neither (\S+) nor (\S+) here", "another linker", lambda _, match: has(match[1]) or has(match[2])),
-    (r"(\w+) needs ([\w.+ -]+) to be built", "tools to build a program", lambda _, match: has(*match[2].split(" and "))),
-    (r"mpirun is not Open MPI's|no plugin for PMIx|without PMIx", "Open MPI, or Slurm with PMIx",
-     lambda *_: has("mpirun") and ctypes.util.find_library("pmix") is not None and succeeds("mpirun", "--version")),
-    (r"packs no relocations|cannot pack relative relocations", "a linker that packs relocations",
-     lambda *_: links("-Wl,-z,pack-relative-relocs")),
+    (
+        r"(\w+) needs ([\w.+ -]+) to be built",
+        "tools to build a program",
+        lambda _, match: has(*match[2].split(" and ")),
+    ),
+    (
+        r"mpirun is not Open MPI's|no plugin for PMIx|without PMIx",
+        "Open MPI, or Slurm with PMIx",
+        lambda *_: has("mpirun") and ctypes.util.find_library("pmix") is not None and succeeds("mpirun", "--version"),
+    ),
+    (
+        r"packs no relocations|cannot pack relative relocations",
+        "a linker that packs relocations",
+        lambda *_: links("-Wl,-z,pack-relative-relocs"),
+    ),
     (r"has no OpenMP", "OpenMP", lambda *_: links("-fopenmp")),
     (r"no static C library", "a static C library", lambda *_: links("-Wl,-Bstatic", "-lc", "-Wl,-Bdynamic")),
     (r"no 127\.0\.0\.1", "a loopback address", lambda *_: True),
-    (r"(lib[\w.+-]+) is not here", "a library", lambda _, match: bool(glob.glob(f"/lib/*/{match[1]}") or glob.glob(f"/usr/lib/*/{match[1]}"))),
+    (
+        r"(lib[\w.+-]+) is not here",
+        "a library",
+        lambda _, match: bool(glob.glob(f"/lib/*/{match[1]}") or glob.glob(f"/usr/lib/*/{match[1]}")),
+    ),
     (r"apt (?:fetched|cannot fetch|has no)|no apt-get here", "the sources of a program, by the network", never),
     (r"apcc is not built|is not built in", "APlib's own programs", lambda *_: True),
 ]
 
 
 def skipped(log):
-    """(test, reason) of everything that was skipped in a log of ctest. One test of ctest may hold several. The log does not tell of tests that
-    end with their status for "skipped" and say nothing."""
+    """(test, reason) of everything that was skipped in a log of ctest. One test of ctest may hold several. The log
+    does not tell of tests that end with their status for "skipped" and say nothing."""
     for block in re.split(r"^\d+/\d+ Testing: ", log, flags=re.MULTILINE)[1:]:
         name = block.split("\n", 1)[0]
         output = block.partition("\nOutput:\n")[2]

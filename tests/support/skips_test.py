@@ -23,7 +23,10 @@ class Skips(unittest.TestCase):
                 how = f"SKIP_RETURN_CODE {status[0]}" if status else 'SKIP_REGULAR_EXPRESSION "\\\\[  SKIPPED \\\\]"'
                 lines.append(f'set_tests_properties([=[{name}]=] PROPERTIES {how} FIXTURES_REQUIRED run)')
             report = pathlib.Path(folder) / "report"
-            lines.append(f'add_test(skips "{sys.executable}" -B "{skips.__file__}" Testing/Temporary/LastTest.log.tmp "{report}")')
+            lines.append(
+                f'add_test(skips "{sys.executable}" -B "{skips.__file__}" Testing/Temporary/LastTest.log.tmp'
+                f' "{report}")'
+            )
             lines.append("set_tests_properties(skips PROPERTIES FIXTURES_CLEANUP run)")
             (pathlib.Path(folder) / "CTestTestfile.cmake").write_text("\n".join(lines) + "\n")
             run = subprocess.run(["ctest", "--output-on-failure"], cwd=folder, text=True, stdout=subprocess.PIPE)
@@ -34,25 +37,39 @@ class Skips(unittest.TestCase):
 
     def test_what_cannot_run_here_is_reported(self):
         status, lines = self.run_suite(
-            ("release: a", GTEST % "this module has none"), ("asan: a", GTEST % "ThreadSanitizer loses one"), ("b", "echo hello"),
-            ("c", "echo skipped: \\'no-such-tool\\' is missing; exit 77", 77), ("d", "echo lua: skipped: apt cannot fetch it; exit 77", 77),
-            ("e", "echo 'test_x (A.test_x)'; echo \"words ... skipped 'no control group can be made'\"") if not skips.is_root() else
-            ("e", "echo"))
+            ("release: a", GTEST % "this module has none"),
+            ("asan: a", GTEST % "ThreadSanitizer loses one"),
+            ("b", "echo hello"),
+            ("c", "echo skipped: \\'no-such-tool\\' is missing; exit 77", 77),
+            ("d", "echo lua: skipped: apt cannot fetch it; exit 77", 77),
+            (
+                ("e", "echo 'test_x (A.test_x)'; echo \"words ... skipped 'no control group can be made'\"")
+                if not skips.is_root()
+                else ("e", "echo")
+            ),
+        )
         self.assertEqual(status, 0, lines)
         self.assertRegex("\n".join(lines), r"1 need a module that can do it: this module has none \(release: a\)")
         self.assertRegex("\n".join(lines), r"1 need a build without sanitizers: ThreadSanitizer loses one \(asan: a\)")
         self.assertRegex("\n".join(lines), r"1 need a tool: 'no-such-tool' is missing \(c\)")
-        self.assertRegex("\n".join(lines), r"1 need the sources of a program, by the network: apt cannot fetch it \(d\)")
+        self.assertRegex(
+            "\n".join(lines), r"1 need the sources of a program, by the network: apt cannot fetch it \(d\)"
+        )
 
     def test_what_this_machine_could_run_fails(self):
         status, lines = self.run_suite(("release: a", GTEST % "AddressSanitizer does it"))
-        self.assertEqual((status != 0, lines[-1]), (True, "release: a: skipped: AddressSanitizer does it: this machine could run it"))
+        self.assertEqual(
+            (status != 0, lines[-1]), (True, "release: a: skipped: AddressSanitizer does it: this machine could run it")
+        )
         status, lines = self.run_suite(("b", "echo skipped: \\'sh\\' is missing; exit 77", 77))
         self.assertEqual((status != 0, lines[-1]), (True, "b: skipped: 'sh' is missing: this machine could run it"))
 
     def test_an_unknown_reason_and_none_fail(self):
         status, lines = self.run_suite(("a", GTEST % "Mondays"))
-        self.assertEqual((status != 0, lines[-1]), (True, "a: skipped: Mondays: its reason is not in the table of tests/support/skips.py"))
+        self.assertEqual(
+            (status != 0, lines[-1]),
+            (True, "a: skipped: Mondays: its reason is not in the table of tests/support/skips.py"),
+        )
         status, lines = self.run_suite(("a", GTEST.replace("%s\\n", "")))
         self.assertEqual((status != 0, lines[-1]), (True, "a: skipped: (nothing): says no reason"))
 

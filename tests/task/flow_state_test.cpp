@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What belongs to a task and must survive a switch, also to another thread: errno, the C++ exception state, the rounding mode.
+// What belongs to a task and must survive a switch, also to another thread: errno, the C++ exception state, the
+// rounding mode.
 #include <gtest/gtest.h>
 
 #include <cerrno>

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Every header compiles alone: what it needs, it includes. Public C headers compile as C and as C++.
 
-A header of ours whose source file includes it before anything else is proven by the build; only its guard is looked at here.
+A header of ours whose source file includes it before anything else is proven by the build; only its guard is looked
+at here.
 """
+
 import concurrent.futures
 import os
 import re

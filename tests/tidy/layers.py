@@ -25,19 +25,34 @@ MAY_INCLUDE = {
     "examples": ["include"],
 }
 # Front ends see the kernel's API alone.
-API_ONLY = {("src/cellos", "src/kernel"): ["src/kernel/api.hpp", "src/kernel/programs.hpp"], ("src/launch", "src/kernel"): ["src/kernel/api.hpp", "src/kernel/programs.hpp",
-               "src/kernel/process.hpp", "src/kernel/overseer.hpp"]}
+API_ONLY = {
+    ("src/cellos", "src/kernel"): ["src/kernel/api.hpp", "src/kernel/programs.hpp"],
+    ("src/launch", "src/kernel"): [
+        "src/kernel/api.hpp",
+        "src/kernel/programs.hpp",
+        "src/kernel/process.hpp",
+        "src/kernel/overseer.hpp",
+    ],
+}
 
 # A third-party library is used in one layer, so that it can be changed there. (header pattern, folders, why)
 THIRD_PARTY = [
-    (r"boost/context/|boost/.*fcontext", ["src/task", "bench"], "only src/task switches stacks (and the benchmark of the bare switch)"),
+    (
+        r"boost/context/|boost/.*fcontext",
+        ["src/task", "bench"],
+        "only src/task switches stacks (and the benchmark of the bare switch)",
+    ),
     (r"valgrind/", ["src/task"], "only src/task knows stacks"),
     (r"sanitizer/", ["src/task", "src/base"], "only src/task tells the sanitizers about stacks"),
     (r"boost/interprocess/", ["src/memory"], "only the heap in the slot places blocks"),
     (r"hwloc", ["src/cell", "bench"], "only placement looks at the machine's topology"),
     (r"ffi\.h", ["src/loader"], "only the loader calls functions by their types' names"),
     (r"boost/asio", ["src/comm", "src/launch", "bench"], "only modules and the launcher speak to the network"),
-    (r"rdma/", ["src/comm", "bench/fabric"], "only the module rdma speaks to libfabric (and the benchmark of libfabric alone)"),
+    (
+        r"rdma/",
+        ["src/comm", "bench/fabric"],
+        "only the module rdma speaks to libfabric (and the benchmark of libfabric alone)",
+    ),
     (r"openssl/", ["src/comm", "bench"], "only modules encrypt"),
     (r"toml\+\+", ["src/launch"], "the library reads no files of options"),
     (r"CLI/", ["apps", "bench", "src/launch"], "the library reads no command line"),
@@ -56,7 +71,11 @@ def folder_of(path):
 
 def resolve(repository_files, path, name):
     """The repository's file that `name`, included from `path`, means; None for a library's."""
-    for candidate in (posixpath.normpath(posixpath.join(posixpath.dirname(path), name)), "include/" + name, "src/" + name):
+    for candidate in (
+        posixpath.normpath(posixpath.join(posixpath.dirname(path), name)),
+        "include/" + name,
+        "src/" + name,
+    ):
         if candidate in repository_files:
             return candidate
     return None
@@ -70,7 +89,9 @@ def check_layers(repository, _):
         if folder is None:
             continue  # tests may look at everything
         if folder not in MAY_INCLUDE:
-            complaints.append(f"{path}: the folder {folder} is not in the table of tests/tidy/layers.py; what may it include?")
+            complaints.append(
+                f"{path}: the folder {folder} is not in the table of tests/tidy/layers.py; what may it include?"
+            )
             continue
         for match in INCLUDE.finditer(repository.text(path)):
             bracket, name = match.groups()
@@ -88,7 +109,10 @@ def check_layers(repository, _):
                 allowed = ", ".join(MAY_INCLUDE[folder]) or "nothing else of the repository"
                 complaints.append(f"{path}:{line}: includes {target}; {folder} may include {allowed}")
             elif target not in API_ONLY.get((folder, target_folder), [target]):
-                complaints.append(f"{path}:{line}: includes {target}; {folder} may include {', '.join(API_ONLY[folder, target_folder])} of {target_folder}")
+                complaints.append(
+                    f"{path}:{line}: includes {target}; {folder} may include"
+                    f" {', '.join(API_ONLY[folder, target_folder])} of {target_folder}"
+                )
     return complaints
 
 

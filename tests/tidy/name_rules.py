@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Rules about names: the paths that comments and pages name exist, and each thing has one word (the glossary of ARCHITECTURE.md)."""
+"""Rules about names: the paths that comments and pages name exist, and each thing has one word (the glossary of
+ARCHITECTURE.md)."""
+
 import re
 
 PATH = re.compile(r"(?<![\w/.$~<{*-])(?:src|tests|docs|include|apps|bench|examples|scripts|cmake)/[\w./*-]*[\w*]")
@@ -58,8 +60,10 @@ def check_paths(repository, _):
 
 
 def glossary(text):
-    """{forbidden word: (the right one, folders)} of the table in the section "Glossary": what stands in its last column, "`part`" or
-    "`part` (src/kernel)". A word in small letters is forbidden as a part of names, one with a capital (`Part`) as a whole name."""
+    """{forbidden word: (the right one, folders)} of the table in the section "Glossary": what stands in its last
+    column, "`part`" or "`part` (src/kernel)". A word in small letters is forbidden as a part of names, one with a
+    capital (`Part`) as a whole name.
+    """
     section = re.search(r"^## Glossary\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     words = {}
     for row in re.findall(r"^\|(.+)\|$", section[1] if section else "", re.MULTILINE):
@@ -84,10 +88,17 @@ def parts_of(identifier):
 def check_glossary(repository, _):
     words = glossary(repository.text(GLOSSARY))
     if not words:
-        return [f"{GLOSSARY}: has no glossary; a section \"Glossary\" with a table whose last column names the words not to be used"]
+        return [
+            f"{GLOSSARY}: has no glossary; a section \"Glossary\" with a table whose last column names the words not to"
+            " be used"
+        ]
     complaints = []
     for path in repository.cxx():
-        mine = {word: right for word, (right, folders) in words.items() if str(path).startswith(tuple(f + "/" for f in folders))}
+        mine = {
+            word: right
+            for word, (right, folders) in words.items()
+            if str(path).startswith(tuple(f + "/" for f in folders))
+        }
         if not mine:
             continue
         for number, line in enumerate(repository.text(path).splitlines(), 1):
@@ -99,5 +110,7 @@ def check_glossary(repository, _):
                     code = re.sub(around, "", code)
             for identifier in re.findall(r"[A-Za-z_]\w*", code):
                 for word in sorted((parts_of(identifier) | {identifier}) & mine.keys()):
-                    complaints.append(f"{path}:{number}: {identifier}: say {mine[word]} instead of {word} ({GLOSSARY}, Glossary)")
+                    complaints.append(
+                        f"{path}:{number}: {identifier}: say {mine[word]} instead of {word} ({GLOSSARY}, Glossary)"
+                    )
     return complaints

@@ -28,8 +28,12 @@ class Repository:
         return [path for path in paths if (self.root / path).is_file()]
 
     def _listed(self, *which):
-        run = subprocess.run(["git", "-c", f"safe.directory={self.root}", "-C", str(self.root), "ls-files", "-z", *which],
-                             check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        run = subprocess.run(
+            ["git", "-c", f"safe.directory={self.root}", "-C", str(self.root), "ls-files", "-z", *which],
+            check=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
         return [pathlib.PurePosixPath(name) for name in run.stdout.decode().split("\0") if name]
 
     def _walked(self):

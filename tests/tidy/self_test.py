@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Each rule complains about a small repository that breaks it, and about nothing else in it. usage: self_test.py COMPILER"""
+"""Each rule complains about a small repository that breaks it, and about nothing else in it. usage: self_test.py
+COMPILER"""
+
 import pathlib
 import sys
 import tempfile
@@ -17,41 +19,139 @@ import text_rules
 
 LICENCE = "// SPDX-License-Identifier: MIT\n"
 GOOD = LICENCE + "#pragma once\n"
-GLOSSARY = "## Glossary\n\n| word | meaning | not |\n| --- | --- | --- |\n| process | of a machine | `part`; `front` (src/kernel) |\n"
+GLOSSARY = (
+    "## Glossary\n\n| word | meaning | not |\n| --- | --- | --- |\n| process | of a machine | `part`; `front`"
+    " (src/kernel) |\n"
+)
 
 # rule, files, how many complaints, what one of them says
 CASES = [
-    (layers.check_layers, {"src/base/a.hpp": GOOD + '#include "cell/b.hpp"\n', "src/cell/b.hpp": GOOD}, 1, "src/base may include"),
+    (
+        layers.check_layers,
+        {"src/base/a.hpp": GOOD + '#include "cell/b.hpp"\n', "src/cell/b.hpp": GOOD},
+        1,
+        "src/base may include",
+    ),
     (layers.check_layers, {"src/cell/b.hpp": GOOD + '#include "base/a.hpp"\n', "src/base/a.hpp": GOOD}, 0, ""),
     (layers.check_layers, {"include/aplib/a.hpp": GOOD + "#include <fmt/format.h>\n"}, 1, "standard library alone"),
-    (layers.check_layers, {"apps/x/a.cpp": LICENCE + '#include "kernel/api.hpp"\n', "src/kernel/api.hpp": GOOD}, 1, "apps may include"),
-    (layers.check_layers, {"src/cellos/a.cpp": LICENCE + '#include "kernel/m.hpp"\n', "src/kernel/m.hpp": GOOD}, 1, "of src/kernel"),
-    (layers.check_layers, {"src/loader/a.cpp": LICENCE + '#include "cell/cell.hpp"\n', "src/cell/cell.hpp": GOOD}, 1, "src/loader may include"),
+    (
+        layers.check_layers,
+        {"apps/x/a.cpp": LICENCE + '#include "kernel/api.hpp"\n', "src/kernel/api.hpp": GOOD},
+        1,
+        "apps may include",
+    ),
+    (
+        layers.check_layers,
+        {"src/cellos/a.cpp": LICENCE + '#include "kernel/m.hpp"\n', "src/kernel/m.hpp": GOOD},
+        1,
+        "of src/kernel",
+    ),
+    (
+        layers.check_layers,
+        {"src/loader/a.cpp": LICENCE + '#include "cell/cell.hpp"\n', "src/cell/cell.hpp": GOOD},
+        1,
+        "src/loader may include",
+    ),
     (layers.check_layers, {"src/odd/a.cpp": LICENCE}, 1, "not in the table"),
     (layers.check_layers, {"src/cell/a.cpp": LICENCE + "#include <boost/context/fiber.hpp>\n"}, 1, "only src/task"),
     (compile_headers.check_headers, {"src/base/a.hpp": GOOD + "std::string f();\n"}, 1, "string"),
-    (compile_headers.check_headers, {"include/aplib/a.h": "/* SPDX-License-Identifier: MIT */\nstruct a { int i; };\n"}, 2, "redefinition"),
+    (
+        compile_headers.check_headers,
+        {"include/aplib/a.h": "/* SPDX-License-Identifier: MIT */\nstruct a { int i; };\n"},
+        2,
+        "redefinition",
+    ),
     (compile_headers.check_headers, {"include/aplib/a.hpp": GOOD + "#include <string>\nstd::string f();\n"}, 0, ""),
-    (text_rules.check_licence, {"src/a.cpp": "int a;\n", "scripts/b": "#!/bin/sh\n# SPDX-License-Identifier: MIT\n"}, 1, "src/a.cpp:1"),
-    (shape_rules.check_size, {"include/a.hpp": "\n" * 301, "src/a.hpp": "\n" * 300, "src/a.cpp": "\n" * 901}, 2, "301 lines, the limit is 300"),
+    (
+        text_rules.check_licence,
+        {"src/a.cpp": "int a;\n", "scripts/b": "#!/bin/sh\n# SPDX-License-Identifier: MIT\n"},
+        1,
+        "src/a.cpp:1",
+    ),
+    (
+        shape_rules.check_size,
+        {"include/a.hpp": "\n" * 301, "src/a.hpp": "\n" * 300, "src/a.cpp": "\n" * 901},
+        2,
+        "301 lines, the limit is 300",
+    ),
     (shape_rules.check_files, {f"src/{number}.cpp": "" for number in range(321)}, 1, "321 files"),
-    (shape_rules.check_pairs, {"src/a.hpp": GOOD, "src/a.cpp": '#include "a.hpp"\n', "src/b.cpp": '#include "a.hpp"\n'}, 1, "only src/b.cpp"),
-    (shape_rules.check_pairs, {"src/a.hpp": GOOD, "src/a.cpp": '#include "a.hpp"\n' * 118, "src/b.cpp": '#include "a.hpp"\n'}, 0, ""),
-    (shape_rules.check_pairs, {"src/a.hpp": GOOD, "src/a.cpp": "", "src/b.cpp": '#include "a.hpp"\n', "src/c.cpp": '#include "a.hpp"\n'}, 0, ""),
+    (
+        shape_rules.check_pairs,
+        {"src/a.hpp": GOOD, "src/a.cpp": '#include "a.hpp"\n', "src/b.cpp": '#include "a.hpp"\n'},
+        1,
+        "only src/b.cpp",
+    ),
+    (
+        shape_rules.check_pairs,
+        {"src/a.hpp": GOOD, "src/a.cpp": '#include "a.hpp"\n' * 118, "src/b.cpp": '#include "a.hpp"\n'},
+        0,
+        "",
+    ),
+    (
+        shape_rules.check_pairs,
+        {"src/a.hpp": GOOD, "src/a.cpp": "", "src/b.cpp": '#include "a.hpp"\n', "src/c.cpp": '#include "a.hpp"\n'},
+        0,
+        "",
+    ),
     (shape_rules.check_functions, {"src/a.cpp": "void f() {\n" + "  g();\n" * 70 + "}\n"}, 0, ""),
-    (shape_rules.check_functions, {"src/a.cpp": "int A::f(int b,\n         int c) const {\n" + "  g();\n" * 71 + "}\n"}, 1, ":1: A::f has 71"),
-    (shape_rules.check_functions, {"src/a.hpp": "class A {\n  A(int b) : b_(b) {\n" + "    g();\n" * 71 + "  }\n};\n"}, 1, "A has 71"),
-    (shape_rules.check_functions, {"src/a.hpp": "struct A {\n" + "  int a();\n" * 71 + "};\nnamespace b {\n" + "int a();\n" * 71 + "}\n"}, 0, ""),
-    (text_rules.check_width, {"src/a.cpp": "x" * 121 + "\n", "a.py": "#" * 120, "docs/a.md": "|" * 121, "b.md": "https://" * 20}, 1, "121 columns"),
+    (
+        shape_rules.check_functions,
+        {"src/a.cpp": "int A::f(int b,\n         int c) const {\n" + "  g();\n" * 71 + "}\n"},
+        1,
+        ":1: A::f has 71",
+    ),
+    (
+        shape_rules.check_functions,
+        {"src/a.hpp": "class A {\n  A(int b) : b_(b) {\n" + "    g();\n" * 71 + "  }\n};\n"},
+        1,
+        "A has 71",
+    ),
+    (
+        shape_rules.check_functions,
+        {"src/a.hpp": "struct A {\n" + "  int a();\n" * 71 + "};\nnamespace b {\n" + "int a();\n" * 71 + "}\n"},
+        0,
+        "",
+    ),
+    (
+        text_rules.check_width,
+        {"src/a.cpp": "x" * 121 + "\n", "a.py": "#" * 120, "docs/a.md": "|" * 121, "b.md": "https://" * 20},
+        1,
+        "121 columns",
+    ),
     (text_rules.check_width, {"docs/a.md": "```\n" + "x" * 121 + "\n```\n" + "y" * 122}, 1, "a.md:4: 122"),
-    (name_rules.check_paths, {"src/a.cpp": "// See src/b.cpp, a.cpp and c.hpp.\n", "docs/b.md": "`src/*.cpp`, `src/*.hpp`\n"}, 3, "src/b.cpp"),
-    (name_rules.check_glossary, {"ARCHITECTURE.md": GLOSSARY, "src/a.cpp": "PartRun run;  // part of it\n"}, 1, "PartRun: say process"),
-    (name_rules.check_glossary, {"ARCHITECTURE.md": GLOSSARY, "src/kernel/a.cpp": 'Front* front;\nint b = list.front() + f("front");\n'}, 2, "a.cpp:1"),
+    (
+        name_rules.check_paths,
+        {"src/a.cpp": "// See src/b.cpp, a.cpp and c.hpp.\n", "docs/b.md": "`src/*.cpp`, `src/*.hpp`\n"},
+        3,
+        "src/b.cpp",
+    ),
+    (
+        name_rules.check_glossary,
+        {"ARCHITECTURE.md": GLOSSARY, "src/a.cpp": "PartRun run;  // part of it\n"},
+        1,
+        "PartRun: say process",
+    ),
+    (
+        name_rules.check_glossary,
+        {"ARCHITECTURE.md": GLOSSARY, "src/kernel/a.cpp": 'Front* front;\nint b = list.front() + f("front");\n'},
+        2,
+        "a.cpp:1",
+    ),
     (name_rules.check_glossary, {"ARCHITECTURE.md": GLOSSARY, "src/a.cpp": "int partial, departure, front;\n"}, 0, ""),
     (name_rules.check_glossary, {"ARCHITECTURE.md": "# A\n"}, 1, "has no glossary"),
-    (text_rules.check_words, {"src/a.cpp": "int a;  // FIX" "ME\nvolatile int b;\n", "tests/b.cpp": "volatile int b;\n"}, 2, "atomic"),
-    (text_rules.check_words, {"docs/a.md": "in /home" "/someone/x\n"}, 1, "one's own machine"),
-    (text_rules.check_format, {"src/a.cpp": "int  a;\n", "src/b.cpp": "int b;\n", ".clang-format": "BasedOnStyle: Google\n"}, 1, "src/a.cpp"),
+    (
+        text_rules.check_words,
+        {"src/a.cpp": "int a;  // FIXME\nvolatile int b;\n", "tests/b.cpp": "volatile int b;\n"},
+        2,
+        "atomic",
+    ),
+    (text_rules.check_words, {"docs/a.md": "in /home/someone/x\n"}, 1, "one's own machine"),
+    (
+        text_rules.check_format,
+        {"src/a.cpp": "int  a;\n", "src/b.cpp": "int b;\n", ".clang-format": "BasedOnStyle: Google\n"},
+        1,
+        "src/a.cpp",
+    ),
 ]
 
 
@@ -69,7 +169,9 @@ def main():
                 print(f"skipped: {rule.__name__}: {reason}")
                 continue
             if len(complaints) != count or not (count == 0 or any(text in complaint for complaint in complaints)):
-                print(f"{rule.__name__} on {list(files)}: expected {count} complaint(s) with \"{text}\", got {complaints}")
+                print(
+                    f"{rule.__name__} on {list(files)}: expected {count} complaint(s) with \"{text}\", got {complaints}"
+                )
                 failures += 1
     print(f"tidy rules: {len(CASES)} cases, {failures} failures")
     sys.exit(1 if failures else 0)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Rules about the shape of the tree: how long a file, a header and a function may be, how many files there are, and which are too small."""
+"""Rules about the shape of the tree: how long a file, a header and a function may be, how many files there are, and
+which are too small."""
+
 import posixpath
 import re
 
@@ -36,7 +38,11 @@ def check_size(repository, _):
 
 def check_files(repository, _):
     count = sum(path.parts[0] == "src" for path in repository.files)
-    return [f"src/: {count} files, the limit is {SOURCE_FILES_MAX}; merge what is read together"] if count > SOURCE_FILES_MAX else []
+    return (
+        [f"src/: {count} files, the limit is {SOURCE_FILES_MAX}; merge what is read together"]
+        if count > SOURCE_FILES_MAX
+        else []
+    )
 
 
 def check_pairs(repository, _):
@@ -57,21 +63,26 @@ def check_pairs(repository, _):
             continue
         count = sum(len(repository.text(path).splitlines()) for path in (header, source))
         if count < PAIR_LINES_MIN:
-            complaints.append(f"{header}: with {posixpath.basename(source)} {count} lines, and only {users.pop()} includes it; merge them "
-                              f"there, or give the reason in SMALL_PAIRS of tests/tidy/shape_rules.py")
+            complaints.append(
+                f"{header}: with {posixpath.basename(source)} {count} lines, and only {users.pop()} includes it; merge"
+                " them there, or give the reason in SMALL_PAIRS of tests/tidy/shape_rules.py"
+            )
     return complaints
 
 
-NO_FUNCTION = re.compile(r"\s*(?:namespace|class|struct|union|enum|extern|if|for|while|switch|else|do|try|catch|case|default|return|"
-                         r"template ?<[^(]*> (?:class|struct)|constexpr)\b|\s*[}\"]")
+NO_FUNCTION = re.compile(
+    r"\s*(?:namespace|class|struct|union|enum|extern|if|for|while|switch|else|do|try|catch|case|default|return|"
+    r"template ?<[^(]*> (?:class|struct)|constexpr)\b|\s*[}\"]"
+)
 RAW_STRING = re.compile(r'R"(\w*)\(.*?\)\1"', re.DOTALL)
 TEXT = "\x00"  # a line of a program within a program
 BEFORE_HEAD = re.compile(r"^$|.*[;{}]$|\s*(?:#|//|/\*|\*|public:|private:|protected:)")
 
 
 def functions(text):
-    """(line, name, lines of the body) of the functions in formatted C and C++: what begins at most 4 columns in, holds a parameter list and
-    ends with a brace, up to the brace at the same depth. Programs in raw strings do not count."""
+    """(line, name, lines of the body) of the functions in formatted C and C++: what begins at most 4 columns in,
+    holds a parameter list and ends with a brace, up to the brace at the same depth. Programs in raw strings do not
+    count."""
     lines = RAW_STRING.sub(lambda match: '""' + f"\n{TEXT}" * match[0].count("\n"), text).split("\n")
     for number, line in enumerate(lines):
         if not line.endswith("{") or "//" in line:
@@ -97,5 +108,8 @@ def check_functions(repository, _):
     for path in repository.cxx():
         for line, name, count in functions(repository.text(path)):
             if count > FUNCTION_LINES_MAX and (str(path), name) not in LONG_FUNCTIONS:
-                complaints.append(f"{path}:{line}: {name} has {count} lines, the limit is {FUNCTION_LINES_MAX}; give its steps names of their own")
+                complaints.append(
+                    f"{path}:{line}: {name} has {count} lines, the limit is {FUNCTION_LINES_MAX}; give its steps names"
+                    " of their own"
+                )
     return complaints

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Rules that look at one file's text: formatting, licence line, width, words, and that the README shows what it says."""
+"""Rules that look at one file's text: formatting, licence line, width, words, and that the README shows what it
+says."""
+
+import ast
 import re
 import shutil
 import subprocess
@@ -11,7 +14,11 @@ COLUMNS_MAX = 120
 # (pattern, where it counts, what to do instead)
 CODE, PRODUCT, ALL = "code", "product", "all"  # C and C++; the same without tests and benchmarks; every text
 FORBIDDEN = [
-    (r"/(?:home|work|root|Users)/\w", ALL, "a path of one's own machine: take it as an argument or from the environment"),
+    (
+        r"/(?:home|work|root|Users)/\w",
+        ALL,
+        "a path of one's own machine: take it as an argument or from the environment",
+    ),
     (r"\bFIXME\b|\bXXX\b", ALL, "finish it, or file an issue and say what is missing"),
     (r"\busing namespace std;", CODE, "write std:: where it is meant"),
     (r"\b(?:sprintf|strcpy|strcat|gets)\s*\(", CODE, "use fmt, std::string or std::memcpy with a size"),
@@ -24,7 +31,11 @@ EXCEPTIONS = [
     (r"^tests/tidy/", r".*", "the rules name what they forbid"),
     (r".*", r"__asm__ volatile|asm volatile", "the compiler's own word for inline assembly with effects"),
     (r".*", r"volatile (?:std::)?sig_atomic_t", "what the standard asks for in a signal handler"),
-    (r"^(?:include/aplib|src/cellos)/(?:cellos_)?one_sided\.", r"volatile (?:int|long long)\*", "C programs may declare their flags so"),
+    (
+        r"^(?:include/aplib|src/cellos)/(?:cellos_)?one_sided\.",
+        r"volatile (?:int|long long)\*",
+        "C programs may declare their flags so",
+    ),
 ]
 
 
@@ -33,7 +44,9 @@ def check_format(repository, _):
     if tool is None:
         raise Skip("clang-format-15 is not installed; other versions format differently")
     files = [str(path) for path in repository.cxx()]
-    run = subprocess.run([tool, "--dry-run", "--Werror", *files], cwd=repository.root, text=True, stderr=subprocess.PIPE)
+    run = subprocess.run(
+        [tool, "--dry-run", "--Werror", *files], cwd=repository.root, text=True, stderr=subprocess.PIPE
+    )
     wrong = sorted(set(re.findall(r"^(\S+?):\d+:\d+: error:", run.stderr, re.MULTILINE)))
     complaints = [f"{path}: not formatted; run clang-format-15 -i {path}" for path in wrong]
     return complaints or ([run.stderr] if run.returncode != 0 else [])
@@ -42,14 +55,40 @@ def check_format(repository, _):
 def check_licence(repository, _):
     complaints = []
     for path in repository.files:
-        if not (path.suffix in {".c", ".cpp", ".h", ".hpp"} or repository.is_script(path) or path.name == ".clang-format"):
+        if not (
+            path.suffix in {".c", ".cpp", ".h", ".hpp"} or repository.is_script(path) or path.name == ".clang-format"
+        ):
             continue
         lines = repository.text(path).splitlines()[:2]
         if lines and lines[0].startswith("#!"):
             lines = lines[1:]
         if not lines or not re.match(r"(//|#|/\*) SPDX-License-Identifier: MIT( \*/)?$", lines[0]):
-            complaints.append(f"{path}:1: the first line must be '// SPDX-License-Identifier: MIT' in the file's comment syntax")
+            complaints.append(
+                f"{path}:1: the first line must be '// SPDX-License-Identifier: MIT' in the file's comment syntax"
+            )
     return complaints
+
+
+def lines_of_texts(path, text):
+    """Numbers of the lines inside of raw strings of C++, and of texts of Python that are no documentation: programs and
+    messages, whose lines are not ours to break."""
+    numbers = set()
+    if path.suffix in {".cpp", ".hpp"}:
+        for match in re.finditer(r'R"(\w*)\(.*?\)\1"', text, re.DOTALL):
+            begin = text[: match.start()].count("\n") + 1
+            numbers |= set(range(begin, begin + match[0].count("\n") + 1))
+    elif path.suffix == ".py":
+        tree = ast.parse(text)
+        documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+        documents = [node for node in ast.walk(tree) if isinstance(node, documented)]
+        pages = {node.body[0].value for node in documents if ast.get_docstring(node) is not None}
+        lines = text.splitlines()
+        for node in ast.walk(tree):
+            if not isinstance(node, (ast.Constant, ast.JoinedStr)) or node in pages:
+                continue
+            if node.end_lineno > node.lineno and '"""' in lines[node.lineno - 1]:
+                numbers |= set(range(node.lineno, node.end_lineno + 1))
+    return numbers
 
 
 def check_width(repository, _):
@@ -59,10 +98,13 @@ def check_width(repository, _):
     for path in repository.files:
         if not (path in cxx or repository.is_script(path) or path.suffix in {".md", ".json", ".toml"}):
             continue
+        if all(len(line) <= COLUMNS_MAX for line in repository.text(path).splitlines()):
+            continue
+        texts = lines_of_texts(path, repository.text(path))
         shown = False  # inside of a code block of a page: what a program prints stays as it is
         for number, line in enumerate(repository.text(path).splitlines(), 1):
             shown ^= path.suffix == ".md" and line.lstrip().startswith("```")
-            if len(line) <= COLUMNS_MAX or shown or "http://" in line or "https://" in line:
+            if len(line) <= COLUMNS_MAX or shown or number in texts or "http://" in line or "https://" in line:
                 continue
             if path.suffix == ".md" and line.startswith(("|", "    ")):
                 continue
@@ -90,17 +132,24 @@ def check_words(repository, _):
 
 
 def check_readme(repository, _):
-    """The README's program and its output are examples/hello.cpp and hello.expected; a test of its own runs the one and compares."""
+    """The README's program and its output are examples/hello.cpp and hello.expected; a test of its own runs the one
+    and compares."""
     readme = repository.text("README.md")
     blocks = re.findall(r"```cpp\n(.*?)```", readme, re.DOTALL)
     program = repository.text("examples/hello.cpp").split("\n", 1)[1].lstrip("\n")
     complaints = []
     if program not in blocks:
-        complaints.append("README.md: its program differs from examples/hello.cpp (from the second line on); copy the file into it")
+        complaints.append(
+            "README.md: its program differs from examples/hello.cpp (from the second line on); copy the file into it"
+        )
     if f"```text\n{repository.text('examples/hello.expected')}```" not in readme:
-        complaints.append("README.md: the program's output differs from examples/hello.expected, which a test compares with a run")
+        complaints.append(
+            "README.md: the program's output differs from examples/hello.expected, which a test compares with a run"
+        )
     if len(program.splitlines()) > 15:
-        complaints.append(f"examples/hello.cpp: {len(program.splitlines())} lines after the licence line; 15 are promised")
+        complaints.append(
+            f"examples/hello.cpp: {len(program.splitlines())} lines after the licence line; 15 are promised"
+        )
     for command in ("scripts/demo", "scripts/test"):
         if command not in readme:
             complaints.append(f"README.md: does not name {command}")

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The pattern of a parallel sort of the time: a 1 x N machine, one task number everywhere, neighbours that both send their keys (in 64 kB
- * pieces) before either receives, reductions that decide for all cells when to stop, and a host that gathers in cell order. */
+/* The pattern of a parallel sort of the time: a 1 x N machine, one task number everywhere, neighbours that both send
+ * their keys (in 64 kB pieces) before either receives, reductions that decide for all cells when to stop, and a host
+ * that gathers in cell order. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

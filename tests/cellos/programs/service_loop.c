@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The pattern of an interpreter whose cells have no system calls: the host broadcasts the start-up text and the arguments, then serves
- * requests until all cells have ended; cell 0 hands work to the others, which poll for it between steps of their own. */
+/* The pattern of an interpreter whose cells have no system calls: the host broadcasts the start-up text and the
+ * arguments, then serves requests until all cells have ended; cell 0 hands work to the others, which poll for it
+ * between steps of their own. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a mixture does beside what every module promises: whom it asks how often, sums, and the memory of the module in charge.
+// What a mixture does beside what every module promises: whom it asks how often, sums, and the memory of the module
+// in charge.
 #include "comm/mixed/mixed_module.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The promises of every module, kept through the plug-in interface: by plug-in files, tcp and the example, and by loop, with its remote memory, exported and taken in again inside this process.
+// The promises of every module, kept through the plug-in interface: by plug-in files, tcp and the example, and by
+// loop, with its remote memory, exported and taken in again inside this process.
 #include "conformance.hpp"
 #include "comm/plugin/plugin_module.hpp"
 #include "exporter.hpp"

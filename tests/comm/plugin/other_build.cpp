@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a module of another build would bring along. It must never be asked for its kind: its classes may lie differently.
+// What a module of another build would bring along. It must never be asked for its kind: its classes may lie
+// differently.
 #include <cstdlib>
 
 #include "comm/kind.hpp"

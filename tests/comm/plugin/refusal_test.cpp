@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Files that are no plug-ins for this APlib are refused in words, and nothing breaks. The plug-ins here are made of one source, bad_plugin.c.
+// Files that are no plug-ins for this APlib are refused in words, and nothing breaks. The plug-ins here are made of
+// one source, bad_plugin.c.
 #include <gtest/gtest.h>
 
 #include <cstdio>

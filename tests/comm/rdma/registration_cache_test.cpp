@@ -159,7 +159,8 @@ TEST_F(RegistrationCacheTest, WhoUsesOneKeepsIt) {
   ::munmap(memory, 2 * page);
 }
 
-/// Random uses and changes of a few pages, each of which holds the number of its last change: a registration holds those of the time when it was used.
+/// Random uses and changes of a few pages, each of which holds the number of its last change: a registration holds
+/// those of the time when it was used.
 TEST_F(RegistrationCacheTest, RandomHistories) {
   constexpr std::size_t pages = 24;
   std::mt19937_64 random(20240229);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-// What any module promises (src/comm/module.hpp), as tests. A module's own test program links aplib_comm_conformance and says how its nets are made:
+// What any module promises (src/comm/module.hpp), as tests. A module's own test program links
+// aplib_comm_conformance and says how its nets are made:
 //
-//   INSTANTIATE_TEST_SUITE_P(Tcp, Conformance, ::testing::Values(Subject{"plain", [](std::uint32_t n) { return std::make_unique<TcpNet>(n); }}), subject_name);
+//   INSTANTIATE_TEST_SUITE_P(Tcp, Conformance, ::testing::Values(Subject{"plain", [](std::uint32_t n) { return
+//   std::make_unique<TcpNet>(n); }}), subject_name);
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,7 +33,8 @@ class Net {
   virtual ~Net() = default;
   /// The module of a process, not started yet. Asked for once per process.
   virtual std::unique_ptr<Module> module(Peer process) = 0;
-  /// The process is gone, as by SIGKILL: its streams end, its module makes no upcall and sends nothing any more. No thread is in its module. False: this net cannot.
+  /// The process is gone, as by SIGKILL: its streams end, its module makes no upcall and sends nothing any more. No
+  /// thread is in its module. False: this net cannot.
   virtual bool kill(Peer /*process*/) { return false; }
   /// The header of the next frame from one to the other arrives damaged. False: this net cannot.
   virtual bool corrupt(Peer /*from*/, Peer /*to*/) { return false; }
@@ -51,7 +54,8 @@ inline constexpr std::size_t body_bytes_most = 16 * 1024 * 1024;
 /// The body of frame number `key`: a slice of one random pool. At most body_bytes_most.
 std::span<const std::byte> contents(std::uint64_t key, std::size_t bytes);
 
-/// A receiver that checks whatever comes: content, order within each stream of each peer, that upcalls do not overlap, and that they come on the polling thread.
+/// A receiver that checks whatever comes: content, order within each stream of each peer, that upcalls do not
+/// overlap, and that they come on the polling thread.
 class Recorder final : public Receiver {
  public:
   explicit Recorder(std::uint32_t processes) : peers_(processes) {}
@@ -152,7 +156,8 @@ class Conformance : public ::testing::TestWithParam<Subject> {
   void make(std::uint32_t processes);
   [[nodiscard]] Node& node(Peer peer) { return *nodes_[peer]; }
   [[nodiscard]] std::uint32_t processes() const { return static_cast<std::uint32_t>(nodes_.size()); }
-  /// Polls all nodes (or `some`), on this thread, until `done`. A promise that is not kept shows as the test's time limit.
+  /// Polls all nodes (or `some`), on this thread, until `done`. A promise that is not kept shows as the test's time
+  /// limit.
   void pump(const std::function<bool()>& done, std::vector<Peer> some = {});
   /// Polls all nodes so often, for what should not come.
   void pump_times(int times);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Promises about sleeping on several modules at once: descriptor(), arm() and disarm(). A module without descriptor skips them.
+// Promises about sleeping on several modules at once: descriptor(), arm() and disarm(). A module without descriptor
+// skips them.
 #include <poll.h>
 
 #include <csignal>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Promises about remote memory: what is written and read, when it can be seen, and how it ends. Skipped for modules without it.
+// Promises about remote memory: what is written and read, when it can be seen, and how it ends. Skipped for modules
+// without it.
 #include <algorithm>
 #include <cstring>
 #include <future>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// KindNet: the conformance suite's net for any kind of module, made as processes make it: a port each, then they hear each other's endpoints and join.
+// KindNet: the conformance suite's net for any kind of module, made as processes make it: a port each, then they
+// hear each other's endpoints and join.
 #pragma once
 
 #include <memory>

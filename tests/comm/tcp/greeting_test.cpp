@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The proof every connection begins with: who belongs together finds together, and nobody else learns or gains anything.
+// The proof every connection begins with: who belongs together finds together, and nobody else learns or gains
+// anything.
 #include "comm/greeting.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What tcp promises beyond the contract: strangers are dropped, peers that misbehave are lost with a cause, small frames go out together, both may call at once.
+// What tcp promises beyond the contract: strangers are dropped, peers that misbehave are lost with a cause, small
+// frames go out together, both may call at once.
 #include "comm/tcp/tcp_module.hpp"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A stand-in for aprun in tests of apcc: checks what the stub hands over, notes it where $STAND_IN_RECORD says, loads the program once with dlopen, and calls
-// its entry. It finds the entries by name, or, where no name is visible, by the program's note.
+// A stand-in for aprun in tests of apcc: checks what the stub hands over, notes it where $STAND_IN_RECORD says,
+// loads the program once with dlopen, and calls its entry. It finds the entries by name, or, where no name is
+// visible, by the program's note.
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>

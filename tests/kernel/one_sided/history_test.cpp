@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Random histories of puts, gets and atomics against a sequential model. Each ordered pair of cells has a region in the target's memory that only the source uses. Whatever a cell does to another's memory happens in
-// the order of its calls, so the source knows at any time what lies there: each get and atomic must bring just that, however much is under way.
+// Random histories of puts, gets and atomics against a sequential model. Each ordered pair of cells has a region in
+// the target's memory that only the source uses. Whatever a cell does to another's memory happens in the order of
+// its calls, so the source knows at any time what lies there: each get and atomic must bring just that, however
+// much is under way.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -147,7 +149,8 @@ class History {
     }
   }
 
-  /// Large transfers when nothing else is under way: those that need not go by frames, and what then comes between them.
+  /// Large transfers when nothing else is under way: those that need not go by frames, and what then comes between
+  /// them.
   void burst(std::uint32_t target) {
     settle();
     large_ = true;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A peer that is mad or hostile: what its one-sided frames ask for is checked, and nothing is written where it must not be.
+// A peer that is mad or hostile: what its one-sided frames ask for is checked, and nothing is written where it must
+// not be.
 #include <gtest/gtest.h>
 
 #include <array>

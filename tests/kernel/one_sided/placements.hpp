@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Where the cells of a test are: in one process, or in several processes that speak by the loop module, with its faults, or by a real one.
+// Where the cells of a test are: in one process, or in several processes that speak by the loop module, with its
+// faults, or by a real one.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -66,7 +67,8 @@ inline std::vector<Placement> placements() {
       {"parts_that_hold_back", {2, 2}, 2, {2, 2}, {.piece_bytes_max = 20'000, .hold_back_bytes = 4096}, nullptr},
       {"parts_over_tcp", {2, 2}, 1, {2, 1, 1}, {}, comm::tcp_kind},
   };
-  // Both processes are in this process, and each has a mapping of its own of what they share: ThreadSanitizer does not know that it is the same memory, and misses the order that it makes.
+  // Both processes are in this process, and each has a mapping of its own of what they share: ThreadSanitizer does
+  // not know that it is the same memory, and misses the order that it makes.
   if (!APLIB_TSAN) all.push_back({"parts_over_shm", {2, 2}, 1, {2, 2}, {}, comm::shm_kind});
 #ifdef APLIB_TEST_RDMA
   all.push_back({"parts_over_rdma_on_tcp", {2, 2}, 1, {2, 1, 1}, {}, comm::rdma_kind, "tcp"});

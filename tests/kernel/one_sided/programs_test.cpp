@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One-sided communication in C programs, as aprun runs them: each cell with its own globals, in one process and in several.
+// One-sided communication in C programs, as aprun runs them: each cell with its own globals, in one process and in
+// several.
 #include <gtest/gtest.h>
 
 #include <csignal>

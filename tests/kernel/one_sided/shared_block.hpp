@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Memory at the same place in every cell's slot, for programs that are linked with the library: their globals are one for all cells.
+// Memory at the same place in every cell's slot, for programs that are linked with the library: their globals are
+// one for all cells.
 #pragma once
 
 #include <sys/mman.h>
@@ -12,7 +13,8 @@
 
 namespace aplib::testing_support {
 
-/// A T of the calling cell, which other cells reach by put and get. Lives until the object goes; let cells meet in a barrier before.
+/// A T of the calling cell, which other cells reach by put and get. Lives until the object goes; let cells meet in
+/// a barrier before.
 template <class T>
 class SharedBlock {
  public:

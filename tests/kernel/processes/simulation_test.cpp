@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Seeded simulation: machines of random shapes, on a network that delays, reorders peers, cuts everything to pieces and has little room, run programs of random messages and collectives; now and
-// then a process dies in the middle. Whatever the seed: all arrives, in order, with the right sums; or there is one clear failure, and all ends.
+// Seeded simulation: machines of random shapes, on a network that delays, reorders peers, cuts everything to pieces
+// and has little room, run programs of random messages and collectives; now and then a process dies in the middle.
+// Whatever the seed: all arrives, in order, with the right sums; or there is one clear failure, and all ends.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -66,7 +67,8 @@ std::size_t size_of(std::mt19937_64& draw) {
   return kind < 6 ? draw() % 41 : kind < 9 ? draw() % 3000 : draw() % 60'000;
 }
 
-/// Every round: each cell sends to some others, all numbered, and everybody receives what the common draws say it gets; then collectives.
+/// Every round: each cell sends to some others, all numbered, and everybody receives what the common draws say it
+/// gets; then collectives.
 void program(const Plan& plan, const std::function<void(std::uint32_t round)>& strike) {
   const std::uint32_t count = this_machine::cell_count();
   std::mt19937_64 common(plan.seed * 77);

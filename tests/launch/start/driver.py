@@ -49,12 +49,18 @@ def children(pid):
 
 
 class Driver:
-    """Nodes are (kind, host, address, folder, command, [words]); shorter ones are filled up with the stand-in that waits."""
+    """Nodes are (kind, host, address, folder, command, [words]); shorter ones are filled up with the stand-in that
+    waits."""
 
     def __init__(self, nodes, ssh="ssh", prefix=(), environment=None):
         self.lines, self.more = [], threading.Condition()
-        self.process = subprocess.Popen([*prefix, BIN / "start_driver", ssh], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        env=environment)
+        self.process = subprocess.Popen(
+            [*prefix, BIN / "start_driver", ssh],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
         for node in nodes:
             kind, host, address, folder, command, words = (*node, *("", "", "", "", "", [STAND_IN, "wait"])[len(node):])
             print("\t".join([kind, host, address, folder, command, *map(str, words)]), file=self.process.stdin)
@@ -76,7 +82,10 @@ class Driver:
         with self.more:
             def found():
                 return [line for line in self.lines if re.search(pattern, line)]
-            if not self.more.wait_for(lambda: len(found()) >= count or self.lines[-1:] == ["end"], seconds) or len(found()) < count:
+            if (
+                not self.more.wait_for(lambda: len(found()) >= count or self.lines[-1:] == ["end"], seconds)
+                or len(found()) < count
+            ):
                 raise AssertionError(f"{count} x {pattern!r} did not come:\n" + "\n".join(self.lines))
             return found()
 

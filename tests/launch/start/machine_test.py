@@ -37,10 +37,19 @@ class BySsh(unittest.TestCase):
             self.addCleanup(started[0].close)
 
         def by_ssh(host):
-            return (f'launch = "ssh"\nssh = "{host.address}"\nssh-options = ["-F", "{started[0].folder.path}/ssh_config"]\n' +
-                    (host_more or {}).get(host.name, ""))
+            return (
+                f'launch = "ssh"\nssh = "{host.address}"\nssh-options = ["-F", "{started[0].folder.path}/ssh_config"]\n'
+                + (host_more or {}).get(host.name, "")
+            )
 
-        running = Machine(driver.BIN, RING, arguments, before=start_servers, host_more={f"ws{i + 1}": by_ssh for i in range(3)}, **options)
+        running = Machine(
+            driver.BIN,
+            RING,
+            arguments,
+            before=start_servers,
+            host_more={f"ws{i + 1}": by_ssh for i in range(3)},
+            **options,
+        )
         self.addCleanup(running.close)
         return running
 
@@ -82,7 +91,12 @@ class BySsh(unittest.TestCase):
 
     def test_missing_aprun(self):
         running = self.run_machine(host_more={"ws2": 'aprun = "/opt/no/aprun"'})
-        self.check_end(running, 2, r"^aprun: host 'ws2': ssh reached it, but there is no /opt/no/aprun.*; install APlib there, .*; nothing was started$")
+        self.check_end(
+            running,
+            2,
+            r"^aprun: host 'ws2': ssh reached it, but there is no /opt/no/aprun.*; install APlib there, .*; nothing was"
+            r" started$",
+        )
 
 
 class BySlurm(unittest.TestCase):
@@ -99,8 +113,20 @@ class BySlurm(unittest.TestCase):
         cls.slurm.close()
 
     def launch(self, *arguments):
-        words = ["salloc", "--quiet", "-N3", "--immediate=20", driver.BIN / "aprun", "-f", self.file, RING, *map(str, arguments)]
-        return self.slurm.network.hosts[0].popen(words, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.slurm.environment)
+        words = [
+            "salloc",
+            "--quiet",
+            "-N3",
+            "--immediate=20",
+            driver.BIN / "aprun",
+            "-f",
+            self.file,
+            RING,
+            *map(str, arguments),
+        ]
+        return self.slurm.network.hosts[0].popen(
+            words, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.slurm.environment
+        )
 
     def check_nothing_left(self):
         def left():
@@ -117,12 +143,17 @@ class BySlurm(unittest.TestCase):
     def test_killed_node(self):
         run = self.launch()
         self.assertEqual(run.stdout.readline(), "all run\n")
-        nodes = [pid for pid, line in namespaces.processes().items() if line.startswith(str(driver.BIN / "aprun --node"))]
+        nodes = [
+            pid for pid, line in namespaces.processes().items() if line.startswith(str(driver.BIN / "aprun --node"))
+        ]
         self.assertEqual(len(nodes), 3, namespaces.processes())
         os.kill(nodes[0], signal.SIGKILL)
         _, errors = run.communicate(timeout=60)
         # srun may be slow in telling how it ended.
-        one_message(errors.splitlines(), r"^aprun: n\d \(cells? [-\d]+\) is lost: its (process was killed by signal 9|connection was closed)")
+        one_message(
+            errors.splitlines(),
+            r"^aprun: n\d \(cells? [-\d]+\) is lost: its (process was killed by signal 9|connection was closed)",
+        )
         self.assertEqual(run.returncode, LOST)
         self.check_nothing_left()
 
@@ -142,20 +173,30 @@ class ByPmix(unittest.TestCase):
         run = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
         self.assertEqual(run.stdout.readline(), "all run\n")
         found = namespaces.processes()
-        self.assertGreaterEqual(len([line for line in found.values() if line.startswith(str(driver.BIN / "aprun"))]), processes, found)
+        self.assertGreaterEqual(
+            len([line for line in found.values() if line.startswith(str(driver.BIN / "aprun"))]), processes, found
+        )
         node, = (pid for pid, line in found.items() if " --node " in line)  # of the first one, which leads
         os.kill(node, signal.SIGKILL)
         _, errors = run.communicate(timeout=60)
         self.assertNotEqual(run.returncode, 0, errors)
-        self.assertTrue(namespaces.wait_until(lambda: not [line for line in namespaces.processes().values() if "/aprun" in line], 20),
-                        namespaces.processes())
+        self.assertTrue(
+            namespaces.wait_until(
+                lambda: not [line for line in namespaces.processes().values() if "/aprun" in line], 20
+            ),
+            namespaces.processes(),
+        )
         self.assertRegex(errors, r"aprun: \S+ \(cells? [-\d]+\) is lost: ")
 
     def test_mpirun(self):
         reason = servers.missing({"mpirun": "openmpi-bin"})
         if reason:
             self.skipTest(reason)
-        self.check(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "3"], 3, env=dict(os.environ, OMPI_MCA_plm_rsh_agent="false"))
+        self.check(
+            ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "3"],
+            3,
+            env=dict(os.environ, OMPI_MCA_plm_rsh_agent="false"),
+        )
 
     def test_srun(self):
         reason = servers.Slurm.hindrance()

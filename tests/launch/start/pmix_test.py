@@ -33,11 +33,17 @@ class ByOthers(unittest.TestCase):
 
     def test_mpirun(self):
         reason = servers.missing({"mpirun": "openmpi-bin"})
-        if reason is None and not re.search("Open MPI", subprocess.run(["mpirun", "--version"], text=True, capture_output=True).stdout):
+        if reason is None and not re.search(
+            "Open MPI", subprocess.run(["mpirun", "--version"], text=True, capture_output=True).stdout
+        ):
             reason = "mpirun is not Open MPI's"
         if reason:
             self.skipTest(reason)
-        run = self.check(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "3"], 3, env=dict(os.environ, OMPI_MCA_plm_rsh_agent="false"))
+        run = self.check(
+            ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "3"],
+            3,
+            env=dict(os.environ, OMPI_MCA_plm_rsh_agent="false"),
+        )
         self.assertEqual(run.returncode, 7, run)
 
     def test_srun(self):

@@ -16,7 +16,8 @@ os.environ["PATH"] += ":/usr/sbin:/sbin"
 
 
 def missing(programs):
-    """Why a test of these programs is skipped, as "'sshd' is missing (package openssh-server)"; None when all are there."""
+    """Why a test of these programs is skipped, as "'sshd' is missing (package openssh-server)"; None when all are
+    there."""
     for program, package in programs.items():
         if shutil.which(program) is None:
             return f"'{program}' is missing (package {package})"
@@ -47,7 +48,8 @@ class Folder:
 
 
 class Sshd:
-    """A server of this user's on 127.0.0.1, or one on each of the `hosts` of a Network, and `command`: an ssh that may log in there."""
+    """A server of this user's on 127.0.0.1, or one on each of the `hosts` of a Network, and `command`: an ssh that
+    may log in there."""
 
     NEEDS = {"sshd": "openssh-server", "ssh": "openssh-client", "ssh-keygen": "openssh-client"}
 
@@ -60,20 +62,53 @@ class Sshd:
         key = (path / "user.pub").read_text() if authorize else ""
         self.folder.write("authorized", key)
         self.log = path / "log"
-        self.folder.write("sshd_config", "\n".join([
-            f"Port {self.port}", f"ListenAddress {'0.0.0.0' if hosts else '127.0.0.1'}", f"HostKey {path}/host", f"AuthorizedKeysFile {path}/authorized", "StrictModes no",
-            "UsePAM no", "PasswordAuthentication no", "KbdInteractiveAuthentication no", f"PidFile {path}/pid", "LogLevel VERBOSE", more, ""]))
+        self.folder.write(
+            "sshd_config",
+            "\n".join(
+                [
+                    f"Port {self.port}",
+                    f"ListenAddress {'0.0.0.0' if hosts else '127.0.0.1'}",
+                    f"HostKey {path}/host",
+                    f"AuthorizedKeysFile {path}/authorized",
+                    "StrictModes no",
+                    "UsePAM no",
+                    "PasswordAuthentication no",
+                    "KbdInteractiveAuthentication no",
+                    f"PidFile {path}/pid",
+                    "LogLevel VERBOSE",
+                    more,
+                    "",
+                ]
+            ),
+        )
         names = ",".join(f"[{host.address}]:{self.port}" for host in hosts or []) or f"[127.0.0.1]:{self.port}"
         self.folder.write("known_hosts", f"{names} {(path / 'host.pub').read_text()}")
-        self.folder.write("ssh_config", "\n".join([
-            "Host *", f"  Port {self.port}", f"  UserKnownHostsFile {path}/known_hosts", "  GlobalKnownHostsFile /dev/null",
-            "  StrictHostKeyChecking yes", f"  IdentityFile {path}/user", "  IdentitiesOnly yes", "  ProxyCommand none", ""]))
+        self.folder.write(
+            "ssh_config",
+            "\n".join(
+                [
+                    "Host *",
+                    f"  Port {self.port}",
+                    f"  UserKnownHostsFile {path}/known_hosts",
+                    "  GlobalKnownHostsFile /dev/null",
+                    "  StrictHostKeyChecking yes",
+                    f"  IdentityFile {path}/user",
+                    "  IdentitiesOnly yes",
+                    "  ProxyCommand none",
+                    "",
+                ]
+            ),
+        )
         self.command = f"ssh -F {path}/ssh_config"
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(exist_ok=True)  # where sshd locks its unprivileged half in
         server = [shutil.which("sshd"), "-D", "-f", path / "sshd_config", "-E", self.log]
         self.processes = [host.popen(server) for host in hosts] if hosts else [subprocess.Popen(server)]
-        listens = (lambda: self.log.exists() and self.log.read_text().count("Server listening") == len(hosts)) if hosts else self.answers
+        listens = (
+            (lambda: self.log.exists() and self.log.read_text().count("Server listening") == len(hosts))
+            if hosts
+            else self.answers
+        )
         if not namespaces.wait_until(listens, 10):
             raise RuntimeError(f"sshd does not answer: {self.log.read_text()}")
 
@@ -95,7 +130,13 @@ class Sshd:
 class Slurm:
     """munged, slurmctld, and a slurmd on each host of a Network; commands run on the first host."""
 
-    NEEDS = {"munged": "munge", "slurmctld": "slurm-wlm", "slurmd": "slurm-wlm", "srun": "slurm-wlm", "salloc": "slurm-wlm"}
+    NEEDS = {
+        "munged": "munge",
+        "slurmctld": "slurm-wlm",
+        "slurmd": "slurm-wlm",
+        "srun": "slurm-wlm",
+        "salloc": "slurm-wlm",
+    }
 
     @staticmethod
     def hindrance():
@@ -112,35 +153,72 @@ class Slurm:
         self.folder.write("cgroup.conf", "CgroupAutomount=no\n")
         hosts = self.network.hosts
         mine = socket.gethostname()
-        lines = ["ClusterName=aplib", f"SlurmctldHost={mine}({hosts[0].address})", f"SlurmUser={user}", f"SlurmdUser={user}",
-                 "AuthType=auth/munge", f"AuthInfo=socket={path}/munge.socket", "CredType=cred/munge", f"StateSaveLocation={path}/state",
-                 f"SlurmdSpoolDir={path}/spool.%n", f"SlurmctldPidFile={path}/slurmctld.pid", f"SlurmdPidFile={path}/slurmd.%n.pid",
-                 "ProctrackType=proctrack/linuxproc", "TaskPlugin=task/none", "SelectType=select/cons_tres", "SelectTypeParameters=CR_Core",
-                 "JobAcctGatherType=jobacct_gather/none", "SwitchType=switch/none", "MpiDefault=none", "ReturnToService=2", "KillWait=1"]
-        lines += [f"NodeName={host.name} NodeHostname={mine} NodeAddr={host.address} Port=6818 CPUs=2 State=UNKNOWN" for host in hosts]
+        lines = [
+            "ClusterName=aplib",
+            f"SlurmctldHost={mine}({hosts[0].address})",
+            f"SlurmUser={user}",
+            f"SlurmdUser={user}",
+            "AuthType=auth/munge",
+            f"AuthInfo=socket={path}/munge.socket",
+            "CredType=cred/munge",
+            f"StateSaveLocation={path}/state",
+            f"SlurmdSpoolDir={path}/spool.%n",
+            f"SlurmctldPidFile={path}/slurmctld.pid",
+            f"SlurmdPidFile={path}/slurmd.%n.pid",
+            "ProctrackType=proctrack/linuxproc",
+            "TaskPlugin=task/none",
+            "SelectType=select/cons_tres",
+            "SelectTypeParameters=CR_Core",
+            "JobAcctGatherType=jobacct_gather/none",
+            "SwitchType=switch/none",
+            "MpiDefault=none",
+            "ReturnToService=2",
+            "KillWait=1",
+        ]
+        lines += [
+            f"NodeName={host.name} NodeHostname={mine} NodeAddr={host.address} Port=6818 CPUs=2 State=UNKNOWN"
+            for host in hosts
+        ]
         lines += ["PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP", ""]
         self.folder.write("slurm.conf", "\n".join(lines))
         self.folder.write("mpi.conf", f"PMIxCliTmpDirBase={path}/pmix\n")
         for name in ("state", "pmix", *(f"spool.{host.name}" for host in hosts)):
             (path / name).mkdir()
         self.environment = dict(os.environ, SLURM_CONF=str(path / "slurm.conf"))
-        self.start(hosts[0], ["munged", "--foreground", "--force", f"--key-file={path}/key", f"--socket={path}/munge.socket",
-                              f"--pid-file={path}/munge.pid", f"--log-file={path}/munge.log", f"--seed-file={path}/munge.seed"])
+        self.start(
+            hosts[0],
+            [
+                "munged",
+                "--foreground",
+                "--force",
+                f"--key-file={path}/key",
+                f"--socket={path}/munge.socket",
+                f"--pid-file={path}/munge.pid",
+                f"--log-file={path}/munge.log",
+                f"--seed-file={path}/munge.seed",
+            ],
+        )
         namespaces.wait_until((path / "munge.socket").exists, 10)
         self.start(hosts[0], ["slurmctld", "-D", "-c"])
         for host in hosts:
             # Its hosts take different names for their folders of PMIx for granted; ours share a file system.
             own_folder = f'mount -t tmpfs none {path}/pmix && exec "$@"'
             self.start(host, ["unshare", "--mount", "sh", "-c", own_folder, "sh", "slurmd", "-D", "-N", host.name])
-        if not namespaces.wait_until(lambda: self.run(["sinfo", "-h", "-o", "%T %D"]).stdout.strip() == f"idle {len(hosts)}", 20, 0.05):
+        if not namespaces.wait_until(
+            lambda: self.run(["sinfo", "-h", "-o", "%T %D"]).stdout.strip() == f"idle {len(hosts)}", 20, 0.05
+        ):
             raise RuntimeError(f"the hosts do not come up: {self.run(['sinfo', '-lN'])}\n{(path / 'log').read_text()}")
 
     def start(self, host, words):
         with open(self.folder.path / "log", "a", encoding="utf-8") as log:
-            self.processes.append(host.popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment))
+            self.processes.append(
+                host.popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment)
+            )
 
     def run(self, words, **options):
-        return self.network.hosts[0].run(words, text=True, capture_output=True, env=self.environment, timeout=60, **options)
+        return self.network.hosts[0].run(
+            words, text=True, capture_output=True, env=self.environment, timeout=60, **options
+        )
 
     def close(self):
         for process in reversed(self.processes):

@@ -27,13 +27,17 @@ class SlurmJob(unittest.TestCase):
         return run
 
     def assert_nothing_left(self):
-        left = lambda: [line for line in namespaces.processes().values() if "stand_in" in line or "slurmstepd" in line]  # noqa: E731
+        left = lambda: [
+            line for line in namespaces.processes().values() if "stand_in" in line or "slurmstepd" in line
+        ]  # noqa: E731
         self.assertTrue(namespaces.wait_until(lambda: not left(), 10), left())
 
     def test_every_node_gets_its_part_and_the_key(self):
         # Not in Slurm's order, and two on one host.
         hosts = ["n2", "n1", "n1", "n3"]
-        run = self.drive([("slurm", name, "", "", "", [STAND_IN, "print", f"part {i} of {name}"]) for i, name in enumerate(hosts)])
+        run = self.drive(
+            [("slurm", name, "", "", "", [STAND_IN, "print", f"part {i} of {name}"]) for i, name in enumerate(hosts)]
+        )
         run.wait("ended", 4)
         for i, name in enumerate(hosts):
             run.wait(f"^said {i} key: {KEY}$")
@@ -67,7 +71,9 @@ class SlurmJob(unittest.TestCase):
         self.assert_nothing_left()
 
     def test_what_hangs_is_killed(self):
-        run = self.drive([("slurm", "n1", "", "", "", [STAND_IN, "hang"]), ("slurm", "n2", "", "", "", [STAND_IN, "stop"])])
+        run = self.drive(
+            [("slurm", "n1", "", "", "", [STAND_IN, "hang"]), ("slurm", "n2", "", "", "", [STAND_IN, "stop"])]
+        )
         run.wait("arrived", 2)
         run.close()
         self.assert_nothing_left()
@@ -83,18 +89,28 @@ class SlurmJob(unittest.TestCase):
 
     def test_host_outside_of_the_allocation(self):
         text, = self.drive([("slurm", "n9")]).wait("failed 0")
-        self.assertRegex(text, r"host 'n9': srun ended with status 1 and has not started it \(\"srun: error.*\"\); is the host in the allocation \(n\[1-3\]\)\?")
+        self.assertRegex(
+            text,
+            r"host 'n9': srun ended with status 1 and has not started it \(\"srun: error.*\"\); is the host in the"
+            r" allocation \(n\[1-3\]\)\?",
+        )
 
     def test_program_that_is_not_there(self):
         run = self.drive([("slurm", "n1", "", "", "", ["/opt/no/aprun"]), ("slurm", "n2")])
         text, = run.wait("failed 0")
-        self.assertRegex(text, r"host 'n1': srun reached it, but there is no /opt/no/aprun( \(\".*\"\))?; install APlib there")
+        self.assertRegex(
+            text, r"host 'n1': srun reached it, but there is no /opt/no/aprun( \(\".*\"\))?; install APlib there"
+        )
 
     def test_outside_of_an_allocation(self):
         run = Driver([("slurm", "n1")], environment=self.slurm.environment)
         self.addCleanup(run.close)
         text, = run.wait("failed 0")
-        self.assertRegex(text, r'host \'n1\': launch = "slurm" works inside a Slurm allocation only: start aprun from a script of sbatch, or under salloc')
+        self.assertRegex(
+            text,
+            r'host \'n1\': launch = "slurm" works inside a Slurm allocation only: start aprun from a script of sbatch,'
+            r' or under salloc',
+        )
 
 
 if __name__ == "__main__":

@@ -35,8 +35,12 @@ class Ssh(unittest.TestCase):
 
     def assert_nothing_left(self):
         if ENCLOSED:
-            self.assertTrue(namespaces.wait_until(lambda: not any("stand_in" in line for line in namespaces.processes().values()), 5),
-                            namespaces.processes())
+            self.assertTrue(
+                namespaces.wait_until(
+                    lambda: not any("stand_in" in line for line in namespaces.processes().values()), 5
+                ),
+                namespaces.processes(),
+            )
 
     def test_key_goes_by_standard_input_and_its_end_ends_the_node(self):
         run = self.one([STAND_IN, "wait"])
@@ -53,7 +57,10 @@ class Ssh(unittest.TestCase):
         words = ["a b", "it's", '"', "$HOME", "*", "", "\\", "!x", "ü", "a;b&c|d"]
         run = self.one([STAND_IN, "print", *words])
         run.wait("ended 0 0")
-        self.assertEqual([line for line in run.lines if "<" in line and line.startswith("said")], [f"said 0 <{word}>" for word in words])
+        self.assertEqual(
+            [line for line in run.lines if "<" in line and line.startswith("said")],
+            [f"said 0 <{word}>" for word in words],
+        )
 
     def test_what_login_shells_say_is_not_the_nodes(self):
         banner = self.sshd.folder.write("banner", "no trespassing\n", 0o644)
@@ -74,8 +81,12 @@ class Ssh(unittest.TestCase):
 
     def test_program_that_is_not_there(self):
         text, = self.one(["/opt/no/aprun", "--node"]).wait("failed 0")
-        self.assertRegex(text, r"host 'ws1': ssh reached it, but there is no /opt/no/aprun .*not found.*; install APlib there, or give the path of its "
-                               r'aprun \(aprun = "..."\)')
+        self.assertRegex(
+            text,
+            r"host 'ws1': ssh reached it, but there is no /opt/no/aprun .*not found.*; install APlib there, or give the"
+            r" path of its "
+            r'aprun \(aprun = "..."\)',
+        )
 
     def test_program_that_cannot_be_executed(self):
         text, = self.one([self.sshd.folder.write("data", "x", 0o644)]).wait("failed 0")
@@ -92,9 +103,17 @@ class Ssh(unittest.TestCase):
         self.addCleanup(other.close)
         began = time.monotonic()
         text, = self.drive([("ssh", "ws1", "127.0.0.1")], other).wait("failed 0")
-        self.assertRegex(text, r"host 'ws1': ssh to 127.0.0.1 failed \(\".*Permission denied \(publickey\).*\"\); log in there by a key that needs no "
-                               r"password .*try `ssh -F .* 127.0.0.1 true`")
-        self.assertEqual(other.log.read_text().count("Connection from 127.0.0.1"), 1 + 1, "once by the test itself, once by ssh: no second try")
+        self.assertRegex(
+            text,
+            r"host 'ws1': ssh to 127.0.0.1 failed \(\".*Permission denied \(publickey\).*\"\); log in there by a key"
+            r" that needs no "
+            r"password .*try `ssh -F .* 127.0.0.1 true`",
+        )
+        self.assertEqual(
+            other.log.read_text().count("Connection from 127.0.0.1"),
+            1 + 1,
+            "once by the test itself, once by ssh: no second try",
+        )
         print(f"refused after {time.monotonic() - began:.2f} s")
 
     def test_unknown_host_key(self):
@@ -102,22 +121,36 @@ class Ssh(unittest.TestCase):
         self.addCleanup(other.close)
         other.folder.write("known_hosts", "")
         text, = self.drive([("ssh", "ws1", "127.0.0.1")], other).wait("failed 0")
-        self.assertRegex(text, r"host 'ws1': ssh to 127.0.0.1 failed .*Host key verification failed.*; check the host's key, then log in once by hand")
+        self.assertRegex(
+            text,
+            r"host 'ws1': ssh to 127.0.0.1 failed .*Host key verification failed.*; check the host's key, then log in"
+            r" once by hand",
+        )
 
     def test_nobody_listens(self):
         port = servers.free_port()
         text, = self.drive([("ssh", "ws1", f"127.0.0.1:{port}")]).wait("failed 0")
-        self.assertRegex(text, r"host 'ws1': ssh to 127.0.0.1 failed 2 times .*Connection refused.*; is it on, is its name right, does sshd run there")
+        self.assertRegex(
+            text,
+            r"host 'ws1': ssh to 127.0.0.1 failed 2 times .*Connection refused.*; is it on, is its name right, does"
+            r" sshd run there",
+        )
 
     def test_no_such_name(self):
         text, = self.drive([("ssh", "ws1.invalid")]).wait("failed 0")
-        self.assertRegex(text, r"host 'ws1.invalid': ssh to ws1.invalid failed.* \(\".*(Could not resolve|resolution).*\"\); is it on, is its name right")
+        self.assertRegex(
+            text,
+            r"host 'ws1.invalid': ssh to ws1.invalid failed.* \(\".*(Could not resolve|resolution).*\"\); is it on, is"
+            r" its name right",
+        )
 
     def test_ssh_that_is_missing(self):
         run = Driver([("ssh", "ws1")], "/no/such/ssh -v")
         self.addCleanup(run.close)
         text, = run.wait("failed 0")
-        self.assertRegex(text, r"host 'ws1': cannot execute /no/such/ssh: No such file or directory; install an ssh client")
+        self.assertRegex(
+            text, r"host 'ws1': cannot execute /no/such/ssh: No such file or directory; install an ssh client"
+        )
 
     def test_connection_that_breaks(self):
         run = self.one([STAND_IN, "wait"])
@@ -135,11 +168,15 @@ class Ssh(unittest.TestCase):
         """MaxStartups 1:100:1: a connection beyond the first that has not logged in yet is dropped."""
         busy = servers.Sshd("MaxStartups 1:100:1\nLoginGraceTime 60")
         self.addCleanup(busy.close)
-        holder = socket.create_connection(("127.0.0.1", busy.port))  # it never logs in, and so everybody else is dropped
+        holder = socket.create_connection(
+            ("127.0.0.1", busy.port)
+        )  # it never logs in, and so everybody else is dropped
         self.addCleanup(holder.close)
         holder.recv(4)
         run = self.drive([("ssh", f"ws{i}", "127.0.0.1") for i in range(3)], busy)
-        self.assertTrue(namespaces.wait_until(lambda: "past MaxStartups" in busy.log.read_text(), 20), busy.log.read_text())
+        self.assertTrue(
+            namespaces.wait_until(lambda: "past MaxStartups" in busy.log.read_text(), 20), busy.log.read_text()
+        )
         self.assertEqual([line for line in run.lines if "failed" in line], [])
         holder.close()
         run.wait("arrived", 3)
@@ -152,7 +189,9 @@ class Ssh(unittest.TestCase):
         """Nodes that hold back their login: a ninth begins only after one of the first eight has got through."""
         gate = self.sshd.folder.path / "gate"
         os.mkfifo(gate)
-        hold = self.sshd.folder.write("hold", f'#!/bin/sh\necho x >> "{gate}.began"\nread -r x < "{gate}"\nexec "$@"\n', 0o700)
+        hold = self.sshd.folder.write(
+            "hold", f'#!/bin/sh\necho x >> "{gate}.began"\nread -r x < "{gate}"\nexec "$@"\n', 0o700
+        )
         began = gate.with_suffix(".began")
         run = Driver([("ssh", f"ws{i}", "127.0.0.1") for i in range(10)], f"{hold} {self.sshd.command}")
         self.addCleanup(run.close)

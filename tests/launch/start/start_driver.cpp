@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-// A launcher without a machine: starts what a list says and prints what its Starter tells, one event a line. For tests against real servers.
+// A launcher without a machine: starts what a list says and prints what its Starter tells, one event a line. For
+// tests against real servers.
 //
-//   start_driver SSH_COMMAND < list        each line: kind, host, address, folder, command, and the words to run, with tabs between them
+//   start_driver SSH_COMMAND < list        each line: kind, host, address, folder, command, and the words to run,
+//   with tabs between them
 //
 // Standard input: the list, an empty line; its end ends all. A node that writes "arrived" has arrived.
 #include <chrono>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// DetAtomic: stands in for std::atomic in templates of the form `template <template <class> class Atom = std::atomic>`. Inside a
-// run of the deterministic scheduler every operation is a scheduling point and loads return any value their order permits; outside
-// it is a plain variable. It is as large as T, so that layouts stay what they are.
+// DetAtomic: stands in for std::atomic in templates of the form `template <template <class> class Atom =
+// std::atomic>`. Inside a run of the deterministic scheduler every operation is a scheduling point and loads return
+// any value their order permits; outside it is a plain variable. It is as large as T, so that layouts stay what
+// they are.
 #pragma once
 
 #include <atomic>

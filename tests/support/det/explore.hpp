@@ -5,8 +5,10 @@
 //     static constexpr int thread_count = 2;
 //     DetAtomic<bool> ready{false};
 //     DetPlain<int> value;
-//     void thread(int me) { if (me == 0) { value.write(7); ready.store(true, std::memory_order_release); } else { ... } }
-//     void finish() {}                                  // after all have ended: last checks, by throwing nothing and calling EXPECT_*
+//     void thread(int me) { if (me == 0) { value.write(7); ready.store(true, std::memory_order_release); } else {
+//     ... } }
+//     void finish() {}                                  // after all have ended: last checks, by throwing nothing
+//     and calling EXPECT_*
 //   };
 //   Outcome outcome = explore<Handover>(1000);
 //   EXPECT_TRUE(outcome.ok) << outcome.failure;

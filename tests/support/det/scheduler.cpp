@@ -308,7 +308,8 @@ bool Scheduler::compare_exchange(const void* address, std::uint64_t initial, std
   return false;
 }
 
-// A seq_cst fence: all such fences stand in one order, and what a thread had seen before its own is common from then on.
+// A seq_cst fence: all such fences stand in one order, and what a thread had seen before its own is common from
+// then on.
 void Scheduler::fence_of(Thread& thread) {
   thread.view.join(thread.unread);
   thread.view.join_oldest(fenced_);
@@ -336,8 +337,8 @@ void Scheduler::membarrier() {
   note("membarrier", nullptr, 0);
 }
 
-// The kernel's side has full barriers around its look at the word, and queues wait and wake under one lock; the look itself may miss
-// a store whose thread has not yet run a fence of its own.
+// The kernel's side has full barriers around its look at the word, and queues wait and wake under one lock; the
+// look itself may miss a store whose thread has not yet run a fence of its own.
 Scheduler::Wait Scheduler::futex_wait(const void* address, std::uint64_t initial, std::uint32_t expected,
                                       std::chrono::nanoseconds timeout) {
   point();

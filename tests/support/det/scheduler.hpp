@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Scheduler: runs the threads of a scenario one at a time on fibers, chooses by seed who goes next at every atomic operation, and
-// which of the stores that the C++ memory model permits a load returns. Same seed, same run. Usage: explore.hpp.
+// Scheduler: runs the threads of a scenario one at a time on fibers, chooses by seed who goes next at every atomic
+// operation, and which of the stores that the C++ memory model permits a load returns. Same seed, same run. Usage:
+// explore.hpp.
 //
-// The model ("views"): a location keeps its stores in the order they were made; a load may return any store not older than what
-// its thread has seen or acquired; a release store carries its thread's view, an acquire load takes it over; read-modify-writes
-// read the newest store and continue release sequences; seq_cst fences exchange views in one total order. Not modelled: stores of two
-// threads to one location ordered against their execution order, and loads that return values stored later (load buffering).
+// The model ("views"): a location keeps its stores in the order they were made; a load may return any store not
+// older than what its thread has seen or acquired; a release store carries its thread's view, an acquire load takes
+// it over; read-modify-writes read the newest store and continue release sequences; seq_cst fences exchange views
+// in one total order. Not modelled: stores of two threads to one location ordered against their execution order,
+// and loads that return values stored later (load buffering).
 #pragma once
 
 #include <array>
@@ -58,7 +60,8 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  /// Runs the threads to their ends, or to the first failure (then the stacks of the others are forgotten, not unwound).
+  /// Runs the threads to their ends, or to the first failure (then the stacks of the others are forgotten, not
+  /// unwound).
   Outcome run(const Settings& settings, const std::vector<std::function<void()>>& threads);
 
   /// The scheduler whose thread is calling, or null outside a run.
@@ -90,8 +93,8 @@ class Scheduler {
   // Plain (non-atomic) memory is watched where the test says so; a race fails the run.
   void plain_read(const void* address);
   void plain_write(const void* address);
-  /// Marks this moment of the calling thread; happened_before(stamp) tells later whether the calling thread may rely on all that the
-  /// other did until then.
+  /// Marks this moment of the calling thread; happened_before(stamp) tells later whether the calling thread may
+  /// rely on all that the other did until then.
   Stamp stamp();
   [[nodiscard]] bool happened_before(Stamp stamp) const;
 

@@ -15,7 +15,8 @@
 #include "loop/loop_net.hpp"
 
 namespace aplib::comm::loop {
-/// Thread safety: any thread. Never calls out. Copies are made under the lock, so that nobody touches memory any more once conceal() has returned.
+/// Thread safety: any thread. Never calls out. Copies are made under the lock, so that nobody touches memory any
+/// more once conceal() has returned.
 class LoopMemory {
  public:
   /// `first`: the number of the first opening; 2^32 are this pair's.
@@ -40,7 +41,8 @@ class LoopMemory {
   std::uint64_t next_;
 };
 
-// LoopTransfers: writes and reads of one process in the memory of another, with their delays. They overtake each other and frames, and are seen in pieces.
+// LoopTransfers: writes and reads of one process in the memory of another, with their delays. They overtake each
+// other and frames, and are seen in pieces.
 
 /// One write() or read().
 struct LoopTransfer {

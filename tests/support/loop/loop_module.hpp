@@ -19,10 +19,12 @@
 #include "loop/loop_pipe.hpp"
 
 namespace aplib::comm::loop {
-/// Thread safety: any thread. Use: ticket(), look whether there is something to do, sleep(ticket): whatever rings after the ticket was drawn ends the sleep.
+/// Thread safety: any thread. Use: ticket(), look whether there is something to do, sleep(ticket): whatever rings
+/// after the ticket was drawn ends the sleep.
 class Doorbell {
  public:
-  /// Something has come: ends every sleep whose ticket is older. Costs an atomic increment while nobody sleeps. Async-signal-safe.
+  /// Something has come: ends every sleep whose ticket is older. Costs an atomic increment while nobody sleeps.
+  /// Async-signal-safe.
   void ring() noexcept;
   /// The same, and also the next sleep ends at once when nobody sleeps now. Async-signal-safe.
   void call() noexcept;

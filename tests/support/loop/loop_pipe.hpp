@@ -28,7 +28,8 @@ class ByteQueue {
   /// Makes room for `more` bytes, so that append() of so many cannot throw. Throws std::bad_alloc, std::length_error.
   void reserve(std::size_t more) {
     if (bytes_.capacity() - bytes_.size() >= more) return;
-    // Moves the rest to the front when it is no more than what was taken since; else into half as much memory again: either way a byte moves a few times at most.
+    // Moves the rest to the front when it is no more than what was taken since; else into half as much memory
+    // again: either way a byte moves a few times at most.
     if (begin_ >= size()) drop_taken();
     if (bytes_.capacity() - bytes_.size() >= more) return;
     std::vector<std::byte> larger;
@@ -67,7 +68,8 @@ class ByteQueue {
 // LoopPipe: the stream of bytes from one process of a loop net to another, with its faults.
 //
 //   read by the receiver | visible to it | on the way, delayed | queued at the sender
-//                     read_        visible_               way_                   all_        (bytes since the beginning)
+//                     read_        visible_               way_                   all_        (bytes since the
+//                     beginning)
 
 /// Thread safety: any thread. Never calls out, so that its lock is innermost.
 class LoopPipe {
@@ -80,7 +82,8 @@ class LoopPipe {
 
   // The sender's side.
 
-  /// Queues a frame. False: dropped, the stream has ended. Throws std::bad_alloc or std::length_error, and then nothing has happened.
+  /// Queues a frame. False: dropped, the stream has ended. Throws std::bad_alloc or std::length_error, and then
+  /// nothing has happened.
   bool send(const Label& label, std::span<const std::byte> body);
   /// Puts queued bytes on the way, as many as there is room for. Whether there were any.
   bool push();

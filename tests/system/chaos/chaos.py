@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Injuries to machines of real processes: one clear message with host, cells and cause, the right exit status, and nothing left behind.
+"""Injuries to machines of real processes: one clear message with host, cells and cause, the right exit status, and
+nothing left behind.
 
-    chaos.py BIN [-k NAME]         BIN has aprun and apcc"""
+chaos.py BIN [-k NAME]         BIN has aprun and apcc"""
+
 import os
 import signal
 import subprocess
@@ -23,9 +25,12 @@ UNHEARD = r"nothing was heard of it for 0.5 s \(peer-timeout\); the machine stop
 
 
 def hide(folder, instead=""):
-    """Lines of a [[host]] that does not see `folder` of this computer; `instead` is a command that fills the empty one."""
-    return lambda host: (f"launch = \"command\"\ncommand = '''nsenter --net=/run/netns/{host.namespace} -- unshare --mount sh -c "
-                         f"'mount -t tmpfs none {folder} && {instead or 'true'} && exec \"$@\"' sh {{cmd}}'''")
+    """Lines of a [[host]] that does not see `folder` of this computer; `instead` is a command that fills the empty
+    one."""
+    return lambda host: (
+        f"launch = \"command\"\ncommand = '''nsenter --net=/run/netns/{host.namespace} -- unshare --mount sh -c "
+        f"'mount -t tmpfs none {folder} && {instead or 'true'} && exec \"$@\"' sh {{cmd}}'''"
+    )
 
 
 class Chaos(unittest.TestCase):
@@ -43,7 +48,8 @@ class Chaos(unittest.TestCase):
         running.wait_for(f"round {2 ** self.random.randrange(11)}")
 
     def wait_for_descriptors(self, running, pid):
-        """A moment of the start of a process: it opens one descriptor after the other. How many, depends on the seed."""
+        """A moment of the start of a process: it opens one descriptor after the other. How many, depends on the
+        seed."""
         count = self.random.randrange(3, 24)
 
         def opened():
@@ -68,7 +74,11 @@ class Chaos(unittest.TestCase):
         self.run_until_a_round(running)
         number = self.random.randrange(len(running.hosts))
         first = number * Machine.CELLS
-        return running, running.hosts[number], rf"^aprun: ws{number + 1} \(cells {first}-{first + Machine.CELLS - 1}\) is lost: "
+        return (
+            running,
+            running.hosts[number],
+            rf"^aprun: ws{number + 1} \(cells {first}-{first + Machine.CELLS - 1}\) is lost: ",
+        )
 
     def test_killed_node(self):
         running, host, lost = self.injure()
@@ -90,7 +100,12 @@ class Chaos(unittest.TestCase):
         pids = [running.node(one) for one in (host, other)]
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
-        self.check_end(running, LOST, rf"^aprun: ({host.name}|{other.name}) \(cells \d-\d\) is lost: its process was killed by signal 9 \(Killed\)")
+        self.check_end(
+            running,
+            LOST,
+            rf"^aprun: ({host.name}|{other.name}) \(cells \d-\d\) is lost: its process was killed by signal 9"
+            r" \(Killed\)",
+        )
 
     def test_killed_node_while_it_starts(self):
         """At any moment: it runs, or the launcher says which host is not there."""
@@ -226,14 +241,21 @@ class Chaos(unittest.TestCase):
         small.mkdir(exist_ok=True)
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "none", small], check=True)
         self.addCleanup(lambda: subprocess.run(["umount", "-l", small], check=True))
-        running = self.run_machine(host_more={"ws2": lambda host: hide(PROGRAMS)(host).replace("exec ", f"TMPDIR={small} exec ")})
+        running = self.run_machine(
+            host_more={"ws2": lambda host: hide(PROGRAMS)(host).replace("exec ", f"TMPDIR={small} exec ")}
+        )
         self.check_end(running, 2, r"^aprun: ws2 is not ready: .*No space left on device.*; nothing was started$")
         self.assertEqual(list(small.iterdir()), [])
 
     def test_bad_version(self):
         """An aprun of another version on one host."""
         running = self.run_machine(host_more={"ws2": f'aprun = "{BIN}/aprun_of_another_version"'})
-        self.check_end(running, 2, r"^aprun: ws2 has APlib 0\.0\.9 \(control protocol \d+\), and this is APlib \d.* \(control .*\): install the same version")
+        self.check_end(
+            running,
+            2,
+            r"^aprun: ws2 has APlib 0\.0\.9 \(control protocol \d+\), and this is APlib \d.* \(control .*\): install"
+            r" the same version",
+        )
 
     def test_missing_aprun(self):
         running = self.run_machine(host_more={"ws3": 'aprun = "/opt/no/aprun"'})
@@ -246,9 +268,19 @@ class Chaos(unittest.TestCase):
     def test_mixture_chosen(self):
         running = self.run_machine(arguments=[0, 8], **self.TWO_AND_TWO)
         running.wait_for("all run")
-        asked = running.desk.run([BIN / "apctl", "status"], env=dict(os.environ, XDG_RUNTIME_DIR=str(running.folder)), capture_output=True, text=True)
-        ways = {tuple(words[:2]): words[2] for words in (line.split() for line in asked.stdout.partition("with  by\n")[2].splitlines())}
-        expected = {(a, b): "shm," if (a, b) in (("0", "1"), ("2", "3")) else "tcp" for a in "0123" for b in "0123" if a < b}
+        asked = running.desk.run(
+            [BIN / "apctl", "status"],
+            env=dict(os.environ, XDG_RUNTIME_DIR=str(running.folder)),
+            capture_output=True,
+            text=True,
+        )
+        ways = {
+            tuple(words[:2]): words[2]
+            for words in (line.split() for line in asked.stdout.partition("with  by\n")[2].splitlines())
+        }
+        expected = {
+            (a, b): "shm," if (a, b) in (("0", "1"), ("2", "3")) else "tcp" for a in "0123" for b in "0123" if a < b
+        }
         self.assertEqual(ways, expected, asked.stdout + asked.stderr)
         running.process.send_signal(signal.SIGINT)
         self.check_end(running, 130, "^aprun: SIGINT: stopping the machine")
@@ -263,17 +295,28 @@ class Chaos(unittest.TestCase):
         self.run_until_a_round(running)
         host = self.random.choice(running.hosts)
         os.kill(running.node(host), signal.SIGKILL)
-        self.check_end(running, LOST, rf"^aprun: {host.name}-[12] \(cells \d-\d\) is lost: its process was killed by signal 9 \(Killed\); the machine stops$")
+        self.check_end(
+            running,
+            LOST,
+            rf"^aprun: {host.name}-[12] \(cells \d-\d\) is lost: its process was killed by signal 9 \(Killed\); the"
+            r" machine stops$",
+        )
 
     def test_pair_without_module(self):
         running = self.run_machine(comm_more='module = "shm"', nodes=2)
         got, errors = running.end()
         self.assertEqual((got, running.lines), (2, []))
-        one_message(errors, r"^aprun: ws[12] is not ready: no module joins it to ws[12]: it has shm, ws[12] has shm; .*; nothing was started$")
+        one_message(
+            errors,
+            r"^aprun: ws[12] is not ready: no module joins it to ws[12]: it has shm, ws[12] has shm; .*; nothing was"
+            r" started$",
+        )
         running.check_nothing_left()
 
     def test_host_that_does_not_start(self):
-        running = self.run_machine(host_more={"ws2": "launch = \"command\"\ncommand = '''read -r key; echo out of order >&2; exit 3; {cmd}'''"})
+        running = self.run_machine(
+            host_more={"ws2": "launch = \"command\"\ncommand = '''read -r key; echo out of order >&2; exit 3; {cmd}'''"}
+        )
         got, errors = running.end()
         self.assertEqual((got, running.lines), (2, []))
         one_message(errors, r"^aprun: .*ws2.*ended with status 3.*out of order.*nothing was started$")
@@ -294,7 +337,10 @@ class Chaos(unittest.TestCase):
                   "    for body in (b'', b'GET / HTTP/1.0\\r\\n\\r\\n', bytes.fromhex(sys.argv[1])):\n"
                   "        with socket.create_connection((host, int(port, 16)), 2) as s: s.sendall(body)\n"
                   "    print('port')\n")
-        ports = [host.run([sys.executable, "-c", script, garbage], capture_output=True, text=True) for host in running.network.hosts]
+        ports = [
+            host.run([sys.executable, "-c", script, garbage], capture_output=True, text=True)
+            for host in running.network.hosts
+        ]
         self.assertEqual([port.returncode for port in ports], [0] * 4, ports)
         self.assertGreaterEqual(sum(port.stdout.count("port") for port in ports), 2, "nobody listens?")
         running.process.send_signal(signal.SIGINT)

@@ -19,13 +19,24 @@ PATIENCE = 30  # seconds for what should take one or two: a test that hangs says
 
 
 class Machine:
-    """aprun on the host "desk", nodes on ws1, ws2, ...; `more` are lines of [machine] and [comm], `host_more` of one host by its name, or a
-    function from the Host to them."""
+    """aprun on the host "desk", nodes on ws1, ws2, ...; `more` are lines of [machine] and [comm], `host_more` of one
+    host by its name, or a function from the Host to them."""
 
     CELLS = 2
 
-    def __init__(self, bin_folder, program, arguments=(), nodes=3, rate=None, machine_more="", comm_more="", host_more=None, options=(),
-                 before=None):
+    def __init__(
+        self,
+        bin_folder,
+        program,
+        arguments=(),
+        nodes=3,
+        rate=None,
+        machine_more="",
+        comm_more="",
+        host_more=None,
+        options=(),
+        before=None,
+    ):
         self.folder = Path(tempfile.mkdtemp(prefix="aplib-chaos-"))
         self.network = namespaces.Network([f"ws{i + 1}" for i in range(nodes)] + ["desk"], rate)
         *self.hosts, self.desk = self.network.hosts
@@ -36,17 +47,33 @@ class Machine:
         for host in self.hosts:
             extra = (host_more or {}).get(host.name, "")
             extra = extra(host) if callable(extra) else extra
-            lines += ["[[host]]", f'name = "{host.name}"', f'address = "{host.address}"', f"cells = {self.CELLS}", "threads = 1", extra]
+            lines += [
+                "[[host]]",
+                f'name = "{host.name}"',
+                f'address = "{host.address}"',
+                f"cells = {self.CELLS}",
+                "threads = 1",
+                extra,
+            ]
             if "launch" not in extra:
-                lines.append(f"launch = \"command\"\ncommand = \"nsenter --net=/run/netns/{host.namespace} -- {{cmd}}\"")
+                lines.append(
+                    f"launch = \"command\"\ncommand = \"nsenter --net=/run/netns/{host.namespace} -- {{cmd}}\""
+                )
         self.file = self.folder / "cluster.toml"
         self.file.write_text("\n".join(lines) + "\n")
         self.lines, self.errors, self.more = [], [], threading.Condition()
         command = [bin_folder / "aprun", "-f", self.file, *options, program, *map(str, arguments)]
         # Folders of what a run keeps beside: gone with ours.
         environment = dict(os.environ, TMPDIR=str(self.folder), XDG_RUNTIME_DIR=str(self.folder))
-        self.process = self.desk.popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                       cwd=self.folder, env=environment)
+        self.process = self.desk.popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=self.folder,
+            env=environment,
+        )
         self.readers = [threading.Thread(target=self.read, args=pair)
                         for pair in ((self.process.stdout, self.lines), (self.process.stderr, self.errors))]
         for reader in self.readers:
@@ -61,14 +88,20 @@ class Machine:
 
     def wait_for(self, line):
         with self.more:
-            if not self.more.wait_for(lambda: line in self.lines or self.process.poll() is not None, PATIENCE) or line not in self.lines:
+            if (
+                not self.more.wait_for(lambda: line in self.lines or self.process.poll() is not None, PATIENCE)
+                or line not in self.lines
+            ):
                 raise AssertionError(f"{line!r} did not come: {self.describe()}")
 
     def node(self, host):
         """Process id of the node on that host."""
         for pid, line in namespaces.processes().items():
             try:
-                if re.match(r"\S*aprun\S* --node ", line) and os.stat(f"/proc/{pid}/ns/net").st_ino == os.stat(f"/run/netns/{host.namespace}").st_ino:
+                if (
+                    re.match(r"\S*aprun\S* --node ", line)
+                    and os.stat(f"/proc/{pid}/ns/net").st_ino == os.stat(f"/run/netns/{host.namespace}").st_ino
+                ):
                     return pid
             except FileNotFoundError:
                 pass
@@ -96,7 +129,11 @@ class Machine:
             raise AssertionError(f"left behind: {left()}")
 
     def files(self):
-        return sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if path.is_file() and path != self.file)
+        return sorted(
+            str(path.relative_to(self.folder))
+            for path in self.folder.rglob("*")
+            if path.is_file() and path != self.file
+        )
 
     def close(self):
         for pid in namespaces.processes():

@@ -4,9 +4,11 @@
 
 usage: transcripts.py SESSION --document FILE --programs FOLDER --bin FOLDER --lib FOLDER; status 77 means skipped.
 
-A session is the ```console block after the comment <!-- session NAME -->. "$ ..." lines go to the shell, "(gdb) ..." lines to the gdb that the "$" line before them starts, the others must be
-found in the output of theirs, in that order. Addresses, numbers of processes and folders may differ.
+A session is the ```console block after the comment <!-- session NAME -->. "$ ..." lines go to the shell, "(gdb) ..."
+lines to the gdb that the "$" line before them starts, the others must be found in the output of theirs, in that
+order. Addresses, numbers of processes and folders may differ.
 """
+
 import argparse
 import os
 import pathlib
@@ -59,14 +61,25 @@ def compare(command, wanted, printed):
             continue
         found = next((i for i in range(at, len(lines)) if plain(line) in lines[i]), None)
         if found is None:
-            return f"{command}\n  printed no line like (from its line {at + 1} on):\n    {line}\n  but:\n" + "".join(f"    {text}\n" for text in printed.splitlines())
+            return f"{command}\n  printed no line like (from its line {at + 1} on):\n    {line}\n  but:\n" + "".join(
+                f"    {text}\n" for text in printed.splitlines()
+            )
         at = found + 1
     return ""
 
 
 def run(command, folder, environment):
-    done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, text=True, errors="replace",
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=STEP_SECONDS)
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env=environment,
+        text=True,
+        errors="replace",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=STEP_SECONDS,
+    )
     if "ptrace: Operation not permitted" in done.stdout or "Could not trace the inferior" in done.stdout:
         raise Skip("the system does not let a debugger attach")
     return done.stdout
@@ -81,7 +94,10 @@ def run_gdb(command, commands, folder, environment, lib):
         text += f"{wanted}\necho \\n{mark}\\n\n"
     script.write_text(text)
     program, _, rest = command.partition(" ")
-    quiet = f"-nx -batch -iex 'add-auto-load-safe-path {lib}' -iex 'set debuginfod enabled off' -iex 'set width 0' -x {script}"
+    quiet = (
+        f"-nx -batch -iex 'add-auto-load-safe-path {lib}' -iex 'set debuginfod enabled off' -iex 'set width 0' -x"
+        f" {script}"
+    )
     # Commands run before the program's name is known, unless they come by -x: so the order is gdb's own.
     printed = run(f"{program} {quiet} {rest}", folder, environment)
     return printed.split(mark + "\n")
@@ -93,13 +109,26 @@ def check_tools(steps):
         if tool in {"gdb", "perf", "valgrind"} and shutil.which(tool) is None:
             raise Skip(f"{tool} is not installed")
         if tool == "gdb":
-            probe = subprocess.run(["gdb", "-nx", "-batch", "-ex", "python import gdb.unwinder; print('ready')"], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            probe = subprocess.run(
+                ["gdb", "-nx", "-batch", "-ex", "python import gdb.unwinder; print('ready')"],
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
             if "ready" not in probe.stdout:
                 raise Skip("this gdb has no Python")
         if tool == "perf":
-            probe = subprocess.run(["perf", "record", "-q", "-e", "cpu-clock", "-o", "/dev/null", "true"], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            probe = subprocess.run(
+                ["perf", "record", "-q", "-e", "cpu-clock", "-o", "/dev/null", "true"],
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
             if probe.returncode != 0:
-                raise Skip(f"perf may not measure here: {probe.stdout.strip().splitlines()[0] if probe.stdout.strip() else 'no reason given'}")
+                raise Skip(
+                    "perf may not measure here:"
+                    f" {probe.stdout.strip().splitlines()[0] if probe.stdout.strip() else 'no reason given'}"
+                )
     if any(command.endswith(" core") for command, _, _ in steps):
         pattern = pathlib.Path("/proc/sys/kernel/core_pattern").read_text().strip()
         uses_pid = pathlib.Path("/proc/sys/kernel/core_uses_pid").read_text().strip()

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The same promise as tests/launch/cluster/cluster_mutation_test.cpp, for libFuzzer, which finds its own way by coverage:
+// The same promise as tests/launch/cluster/cluster_mutation_test.cpp, for libFuzzer, which finds its own way by
+// coverage:
 //
 //   build/<preset>/bin/cluster_fuzz -max_len=4096 corpus/ examples/
 #include <cstddef>

@@ -41,7 +41,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t size_max);
 
-/// Now and then a stream of the seeded mutator, since bytes at random hardly ever are a header; else libFuzzer's own mutation.
+/// Now and then a stream of the seeded mutator, since bytes at random hardly ever are a header; else libFuzzer's
+/// own mutation.
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t size_max,
                                                unsigned seed) {
   if (seed % 16 != 0 || size_max < number_bytes) return LLVMFuzzerMutate(data, size, size_max);

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: MIT
 """usage: runpath_test.py CMAKE BUILD_FOLDER [--install]
 
-Nothing that we build may take a library from the current folder. An empty or relative element of DT_RUNPATH or DT_RPATH makes the dynamic linker look
-there, so whoever owns that folder decides what runs. Reads these entries of every program and shared object in the build tree and, with --install,
-in a tree that it installs; then runs aprun in a folder that holds a broken file under the name of each library it needs.
+Nothing that we build may take a library from the current folder. An empty or relative element of DT_RUNPATH or
+DT_RPATH makes the dynamic linker look there, so whoever owns that folder decides what runs. Reads these entries of
+every program and shared object in the build tree and, with --install, in a tree that it installs; then runs aprun in
+a folder that holds a broken file under the name of each library it needs.
 """
 
 import os
@@ -22,7 +23,8 @@ FOREIGN = {"third-party", "CMakeFiles", "Testing"}
 
 
 class Elf:
-    """The dynamic entries of a 64-bit little-endian ELF file. `is_linked` is false for objects and for files of other kinds."""
+    """The dynamic entries of a 64-bit little-endian ELF file. `is_linked` is false for objects and for files of other
+    kinds."""
 
     def __init__(self, path):
         self.needed, self.search = [], []
@@ -66,7 +68,8 @@ def linked_files(folder):
 
 
 def complaints(folder, allowed):
-    """One line for each element that names neither a place relative to the file itself nor a folder inside one of `allowed`."""
+    """One line for each element that names neither a place relative to the file itself nor a folder inside one of
+    `allowed`."""
     found = []
     for path, elf in linked_files(folder):
         for search in elf.search:
@@ -87,7 +90,9 @@ class RunpathTest(unittest.TestCase):
             for library in Elf(program).needed:
                 pathlib.Path(folder, library).write_text("planted\n", encoding="ascii")
             clean = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
-            run = subprocess.run([program, "--version"], cwd=folder, env=clean, capture_output=True, text=True, timeout=60, check=False)
+            run = subprocess.run(
+                [program, "--version"], cwd=folder, env=clean, capture_output=True, text=True, timeout=60, check=False
+            )
             self.assertEqual(run.returncode, 0, run.stderr)
 
     def test_build_tree(self):
@@ -100,7 +105,9 @@ class RunpathTest(unittest.TestCase):
         if not self.INSTALL:
             self.skipTest("only release builds are installed by tests")
         with tempfile.TemporaryDirectory() as prefix:
-            subprocess.run([self.CMAKE, "--install", self.BUILD, "--prefix", prefix], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(
+                [self.CMAKE, "--install", self.BUILD, "--prefix", prefix], check=True, stdout=subprocess.DEVNULL
+            )
             self.assertTrue(any(elf.search for _, elf in linked_files(prefix)))
             self.assertEqual(complaints(prefix, []), [])
             self.expect_found_here_only(os.path.join(prefix, "bin", "aprun"))
@@ -108,11 +115,22 @@ class RunpathTest(unittest.TestCase):
     def test_complains_of_what_must_not_be(self):
         compiler = os.environ.get("CC", "cc")
         with tempfile.TemporaryDirectory() as folder:
-            for number, (search, wrong) in enumerate({"/x:": ["/x", ""], ":": ["", ""], "lib": ["lib"], "$ORIGIN:$ORIGIN/../lib": [],
-                                                      f"{folder}/lib": [], f"{folder}x": [f"{folder}x"], "${ORIGIN}x": ["${ORIGIN}x"],
-                                                      "$ORIGINx/../..": ["$ORIGINx/../.."]}.items()):
+            for number, (search, wrong) in enumerate(
+                {
+                    "/x:": ["/x", ""],
+                    ":": ["", ""],
+                    "lib": ["lib"],
+                    "$ORIGIN:$ORIGIN/../lib": [],
+                    f"{folder}/lib": [],
+                    f"{folder}x": [f"{folder}x"],
+                    "${ORIGIN}x": ["${ORIGIN}x"],
+                    "$ORIGINx/../..": ["$ORIGINx/../.."],
+                }.items()
+            ):
                 library = os.path.join(folder, f"{number}.so")
-                subprocess.run([compiler, "-shared", "-x", "c", "/dev/null", "-o", library, f"-Wl,-rpath,{search}"], check=True)
+                subprocess.run(
+                    [compiler, "-shared", "-x", "c", "/dev/null", "-o", library, f"-Wl,-rpath,{search}"], check=True
+                )
                 self.assertEqual([line.rsplit("'", 2)[1] for line in complaints(folder, [folder])], wrong, search)
                 os.remove(library)
 

@@ -10,7 +10,8 @@ from running import Run
 OURS = pathlib.Path(__file__).resolve().parent / "fortran"
 
 
-# ---- plate: ours ---------------------------------------------------------------------------------------------------------------
+# ---- plate: ours
+# ---------------------------------------------------------------------------------------------------------------
 
 def build_plate(tree, _):
     tree.run(tree.fc, "-O2", "-std=legacy", "-c", OURS / "plate.f", "-o", "plate.o")
@@ -20,8 +21,13 @@ def build_plate(tree, _):
 
 def plate_inputs(own, cid, random, _):
     n = 10 + cid
-    lines = [f" &CASE N={n}, KASE={cid}, NSTEP={200 + 5 * cid}, ALPHA={0.5 + cid / 64!r}, TITLE='{random.choice(WORDS).upper()}' /",
-             str(5 + cid % 3)]
+    lines = [
+        (
+            f" &CASE N={n}, KASE={cid}, NSTEP={200 + 5 * cid}, ALPHA={0.5 + cid / 64!r},"
+            f" TITLE='{random.choice(WORDS).upper()}' /"
+        ),
+        str(5 + cid % 3),
+    ]
     for _ in range(5 + cid % 3):
         place = random.randrange(2, n) + 64 * random.randrange(1, n - 1)
         lines.append(f"{5000 if cid == 13 else place:5} {random.choice(WORDS)}")
@@ -31,18 +37,31 @@ def plate_inputs(own, cid, random, _):
 
 
 PLATE = Program(
-    name="plate", kind="heat in a plate (ours): COMMON, SAVE, units", language="Fortran 77 and 90", build_system="apfort",
-    packages=(), build=build_plate, inputs=plate_inputs, counted=("plate",), needs=("gfortran",),
-    runs=(Run("heat", ("cell {cid}",), "plate", stdin="stdin", in_folder=True, environment=(("PROGRAM_TEST", "yes"),)),))
+    name="plate",
+    kind="heat in a plate (ours): COMMON, SAVE, units",
+    language="Fortran 77 and 90",
+    build_system="apfort",
+    packages=(),
+    build=build_plate,
+    inputs=plate_inputs,
+    counted=("plate",),
+    needs=("gfortran",),
+    runs=(
+        Run("heat", ("cell {cid}",), "plate", stdin="stdin", in_folder=True, environment=(("PROGRAM_TEST", "yes"),)),
+    ),
+)
 
 
-# ---- the tests of the Reference BLAS --------------------------------------------------------------------------------------------
+# ---- the tests of the Reference BLAS
+# --------------------------------------------------------------------------------------------
 
 def build_blas(tree, archives):
     tree.unpack(archives[0])
     (tree.folder / "make.inc").write_text(
-        f"FC = {tree.fc}\nFFLAGS = -O1\nFFLAGS_NOOPT = -O0\nFFLAGS_DRV = -O1\nLDFLAGS =\nAR = ar\nARFLAGS = cr\nRANLIB = ranlib\n"
-        "BLASLIB = $(TOPSRCDIR)/librefblas.a\n", encoding="utf-8")
+        f"FC = {tree.fc}\nFFLAGS = -O1\nFFLAGS_NOOPT = -O0\nFFLAGS_DRV = -O1\nLDFLAGS =\nAR = ar\nARFLAGS = cr\nRANLIB"
+        " = ranlib\nBLASLIB = $(TOPSRCDIR)/librefblas.a\n",
+        encoding="utf-8",
+    )
     tree.make("-C", "BLAS/SRC", "double")
     tree.make("-C", "BLAS/TESTING", "double")
 
@@ -76,9 +95,18 @@ def blas_inputs(own, cid, random, _):
 
 
 BLAS = Program(
-    name="blas", kind="test programs of the Reference BLAS", language="Fortran 77", build_system="its Makefile, FC=apfort",
-    packages=("lapack",), build=build_blas, inputs=blas_inputs, counted=("BLAS/TESTING/xblat2d", "BLAS/TESTING/xblat3d"),
+    name="blas",
+    kind="test programs of the Reference BLAS",
+    language="Fortran 77",
+    build_system="its Makefile, FC=apfort",
+    packages=("lapack",),
+    build=build_blas,
+    inputs=blas_inputs,
+    counted=("BLAS/TESTING/xblat2d", "BLAS/TESTING/xblat3d"),
     needs=("gfortran", "make", "tar"),
-    runs=(Run("level 2", (), "BLAS/TESTING/xblat2d", stdin="level2"),
-          Run("level 3", (), "BLAS/TESTING/xblat3d", stdin="level3"),
-          Run("level 1", (), "BLAS/TESTING/xblat1d")))
+    runs=(
+        Run("level 2", (), "BLAS/TESTING/xblat2d", stdin="level2"),
+        Run("level 3", (), "BLAS/TESTING/xblat3d", stdin="level3"),
+        Run("level 1", (), "BLAS/TESTING/xblat1d"),
+    ),
+)

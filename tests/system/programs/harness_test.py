@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Tests of the comparison itself: what it must notice, what it must not, and how mirrors become sources. Nothing is fetched."""
+"""Tests of the comparison itself: what it must notice, what it must not, and how mirrors become sources. Nothing is
+fetched."""
 
 import pathlib
 import subprocess
@@ -23,15 +24,21 @@ def outcome(status, **files):
 
 class Comparing(unittest.TestCase):
     def test_equal_outcomes_have_no_complaint(self):
-        got = running.compare("t", {0: outcome(3, out="a"), 1: outcome(0, out="b")}, {0: outcome(3, out="a"), 1: outcome(0, out="b")}, "")
+        got = running.compare(
+            "t", {0: outcome(3, out="a"), 1: outcome(0, out="b")}, {0: outcome(3, out="a"), 1: outcome(0, out="b")}, ""
+        )
         self.assertEqual(got.complaints, [])
         self.assertEqual((got.nonzero, got.different, got.files, got.bytes), (1, 2, 2, 2))
 
     def test_whatever_differs_is_named(self):
         alone = outcome(0, out="one\ntwo\n")
-        for other, words in [(outcome(0, out="one\nTWO\n"), "+TWO"), (outcome(1, out="one\ntwo\n"), "exit status 1, alone 0"),
-                             (outcome(0), "out is missing"), (outcome(0, out="one\ntwo\n", more=""), "more is there"),
-                             (outcome(None, out="one\ntwo\n"), "exit status None")]:
+        for other, words in [
+            (outcome(0, out="one\nTWO\n"), "+TWO"),
+            (outcome(1, out="one\ntwo\n"), "exit status 1, alone 0"),
+            (outcome(0), "out is missing"),
+            (outcome(0, out="one\ntwo\n", more=""), "more is there"),
+            (outcome(None, out="one\ntwo\n"), "exit status None"),
+        ]:
             self.assertIn(words, running.first_difference(alone, other))
 
     def test_statuses_are_read_from_the_summary(self):
@@ -56,7 +63,9 @@ class Comparing(unittest.TestCase):
             run = running.Run("r", ("{cid}",), "program", stdin="given", in_folder=True, ignored=(r"took \d+ s",))
             place = running.Place(folder / "alone", run, Tree(folder / "tree", Compilers.plain()), folder / "inputs")
             got = running.alone(place, 2)
-            self.assertEqual(got[1], running.Outcome(1, {"standard output": b"given 1...\n", "standard error": b"", "made": b"1\n"}))
+            self.assertEqual(
+                got[1], running.Outcome(1, {"standard output": b"given 1...\n", "standard error": b"", "made": b"1\n"})
+            )
             self.assertEqual(got[0].status, 0)
 
 
@@ -68,14 +77,21 @@ class Mirrors(unittest.TestCase):
                          {"deb-src http://mirror/debian stable main", "deb-src [signed-by=/k.gpg] http://other/x y z"})
 
     def test_stanzas_become_stanzas_for_sources(self):
-        text = ("Types: deb\n# a comment\nURIs: http://mirror/debian\nSuites: stable\nComponents: main\nArchitectures: amd64\n\n"
-                "Types: deb\nURIs: http://off/x\nSuites: y\nEnabled: no\n")
+        text = (
+            "Types: deb\n# a comment\nURIs: http://mirror/debian\nSuites: stable\nComponents: main\nArchitectures:"
+            " amd64\n\nTypes: deb\nURIs: http://off/x\nSuites: y\nEnabled: no\n"
+        )
         self.assertEqual(sources.stanza_sources(text),
                          {"Types: deb-src\nURIs: http://mirror/debian\nSuites: stable\nComponents: main\n"})
 
     def test_an_archive_that_is_there_is_not_fetched(self):
         with tempfile.TemporaryDirectory() as folder:
-            for name in ("abc_1.2+x.orig.tar.gz", "abc-d_7.orig.tar.gz", "abc_1.2+x-1.debian.tar.xz", "abc_1.2+x.orig-www.tar.xz"):
+            for name in (
+                "abc_1.2+x.orig.tar.gz",
+                "abc-d_7.orig.tar.gz",
+                "abc_1.2+x-1.debian.tar.xz",
+                "abc_1.2+x.orig-www.tar.xz",
+            ):
                 (pathlib.Path(folder) / name).touch()
             path, version = sources.Sources(folder).archive("abc")
             self.assertEqual((path.name, version), ("abc_1.2+x.orig.tar.gz", "1.2+x"))
@@ -85,7 +101,9 @@ class CommandLine(unittest.TestCase):
     SCRIPT = HERE.parents[2] / "scripts" / "third-party"
 
     def run_script(self, *words):
-        return subprocess.run([sys.executable, self.SCRIPT, *words], capture_output=True, text=True, check=False, timeout=50)
+        return subprocess.run(
+            [sys.executable, self.SCRIPT, *words], capture_output=True, text=True, check=False, timeout=50
+        )
 
     def test_an_unknown_program_is_refused_with_the_names(self):
         run = self.run_script("nosuch")

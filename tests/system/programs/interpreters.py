@@ -7,15 +7,18 @@ import re
 from program import Program
 from running import Run
 
-WORDS = ("cell grid message task host processor slot mapping text data symbol version relocation library instance thread "
-         "ring barrier sum torus broadcast receive send wait park wake").split()
+WORDS = (
+    "cell grid message task host processor slot mapping text data symbol version relocation library instance thread "
+    "ring barrier sum torus broadcast receive send wait park wake"
+).split()
 
 
 def sentence(random, words=9):
     return " ".join(random.choice(WORDS) for _ in range(words))
 
 
-# ---- lua, with the module lpeg loaded by dlopen -------------------------------------------------------------------------------
+# ---- lua, with the module lpeg loaded by dlopen
+# -------------------------------------------------------------------------------
 
 LUA_SCRIPT = r"""
 package.cpath = "./?.so"
@@ -91,9 +94,16 @@ assert(os.rename("dir/" .. cid .. "/old.txt", "dir/" .. cid .. "/new.txt"))
 io.stderr:write("cell ", cid, " was here\n")
 setmetatable({}, {__gc = function() print("collected at the end of", cid) end})
 """
-LUA_ENDINGS = ("", "error('no luck in ' .. cid)", "os.exit(cid % 7 + 1)", "os.exit(true, true)",
-               "local function f() return f() + 1 end f()", "error(setmetatable({}, {__tostring = function() return 'odd' end}))",
-               "os.exit(false)", "io.stdout:close() print('x')")
+LUA_ENDINGS = (
+    "",
+    "error('no luck in ' .. cid)",
+    "os.exit(cid % 7 + 1)",
+    "os.exit(true, true)",
+    "local function f() return f() + 1 end f()",
+    "error(setmetatable({}, {__tostring = function() return 'odd' end}))",
+    "os.exit(false)",
+    "io.stdout:close() print('x')",
+)
 
 
 def build_lua(tree, archives):
@@ -126,7 +136,8 @@ LUA = Program(
           Run("study", ("dir/{cid}/study.lua", "{cid}"), "src/lua")))
 
 
-# ---- mawk ---------------------------------------------------------------------------------------------------------------------
+# ---- mawk
+# ---------------------------------------------------------------------------------------------------------------------
 
 AWK_SCRIPT = r"""
 function fibonacci(n) { return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2) }
@@ -161,8 +172,8 @@ END {
 
 def build_mawk(tree, archives):
     tree.unpack(archives[0])
-    # configure runs programs it has compiled, to learn how floating-point exceptions behave. Where it finds arc4random, awk's
-    # random numbers take no seed, and no two runs would be equal.
+    # configure runs programs it has compiled, to learn how floating-point exceptions behave. Where it finds
+    # arc4random, awk's random numbers take no seed, and no two runs would be equal.
     tree.run("./configure", CC=tree.cc, CPPFLAGS="-Darc4random=no_such_function")
     tree.make("mawk", f"CC={tree.cc}")
 
@@ -174,13 +185,28 @@ def mawk_inputs(own, cid, random, _):
 
 
 MAWK = Program(
-    name="mawk", kind="interpreter", language="C", build_system="configure (own), CC=apcc", packages=("mawk",),
-    build=build_mawk, inputs=mawk_inputs, counted=("mawk",),
-    runs=(Run("script", ("-v", "cell={cid}", "-v", "seed=1{cid}", "-v", "out=dir/{cid}/marked", "-f", "dir/{cid}/script.awk"),
-              "mawk", stdin="stdin", environment=(("PROGRAM_TEST", "yes"),)),))
+    name="mawk",
+    kind="interpreter",
+    language="C",
+    build_system="configure (own), CC=apcc",
+    packages=("mawk",),
+    build=build_mawk,
+    inputs=mawk_inputs,
+    counted=("mawk",),
+    runs=(
+        Run(
+            "script",
+            ("-v", "cell={cid}", "-v", "seed=1{cid}", "-v", "out=dir/{cid}/marked", "-f", "dir/{cid}/script.awk"),
+            "mawk",
+            stdin="stdin",
+            environment=(("PROGRAM_TEST", "yes"),),
+        ),
+    ),
+)
 
 
-# ---- f2c ----------------------------------------------------------------------------------------------------------------------
+# ---- f2c
+# ----------------------------------------------------------------------------------------------------------------------
 
 def build_f2c(tree, archives):
     tree.unpack(archives[0])
@@ -195,13 +221,27 @@ def f2c_inputs(own, cid, random, _):
              f"      CHARACTER*{cid + 8} T", f"      DATA E /4*{cid}.5/", f"      T = '{random.choice(WORDS)[:8]}'"]
     label = 10
     for _ in range(6 + cid):
-        lines += [f"      DO {label} I = 1, N", f"        B(I) = B(I) + {random.random():.4f}D0*A(I,{random.randrange(1, size)})",
-                  f"        IF (B(I) .GT. {random.randrange(9)}) S{cid} = S{cid} + SQRT(B(I))", f" {label:3}  CONTINUE",
-                  f"      WRITE (6, {label + 5}) T, S{cid}, K({random.randrange(1, 5)})", f" {label + 5:3}  FORMAT (A, F10.{cid % 9}, I6)"]
+        lines += [
+            f"      DO {label} I = 1, N",
+            f"        B(I) = B(I) + {random.random():.4f}D0*A(I,{random.randrange(1, size)})",
+            f"        IF (B(I) .GT. {random.randrange(9)}) S{cid} = S{cid} + SQRT(B(I))",
+            f" {label:3}  CONTINUE",
+            f"      WRITE (6, {label + 5}) T, S{cid}, K({random.randrange(1, 5)})",
+            f" {label + 5:3}  FORMAT (A, F10.{cid % 9}, I6)",
+        ]
         label += 10
-    lines += [f"      CALL SUB{cid}(A, N, *900)", " 900  STOP", "      END", f"      SUBROUTINE SUB{cid}(A, N, *)",
-              "      INTEGER N", "      DOUBLE PRECISION A(N,*)", "      ENTRY OTHER(A, N, *)", f"      A(1,1) = N**{cid % 5 + 2}",
-              "      RETURN 1", "      END"]
+    lines += [
+        f"      CALL SUB{cid}(A, N, *900)",
+        " 900  STOP",
+        "      END",
+        f"      SUBROUTINE SUB{cid}(A, N, *)",
+        "      INTEGER N",
+        "      DOUBLE PRECISION A(N,*)",
+        "      ENTRY OTHER(A, N, *)",
+        f"      A(1,1) = N**{cid % 5 + 2}",
+        "      RETURN 1",
+        "      END",
+    ]
     if cid % 8 == 3:
         lines.insert(12, "      GO TO 12345")
     if cid % 8 == 6:
@@ -210,7 +250,16 @@ def f2c_inputs(own, cid, random, _):
 
 
 F2C = Program(
-    name="f2c", kind="translator from Fortran to C", language="C", build_system="its Makefile, CC=apcc", packages=("f2c",),
-    build=build_f2c, inputs=f2c_inputs, counted=("src/f2c",),
-    runs=(Run("translate", ("-A", "-P", "-r8", "-ddir/{cid}", "dir/{cid}/source.f"), "src/f2c"),
-          Run("standard output", ("-g", "-C"), "src/f2c", stdin="source.f", in_folder=True)))
+    name="f2c",
+    kind="translator from Fortran to C",
+    language="C",
+    build_system="its Makefile, CC=apcc",
+    packages=("f2c",),
+    build=build_f2c,
+    inputs=f2c_inputs,
+    counted=("src/f2c",),
+    runs=(
+        Run("translate", ("-A", "-P", "-r8", "-ddir/{cid}", "dir/{cid}/source.f"), "src/f2c"),
+        Run("standard output", ("-g", "-C"), "src/f2c", stdin="source.f", in_folder=True),
+    ),
+)

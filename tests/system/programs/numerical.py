@@ -6,7 +6,8 @@ from program import Program
 from running import Run
 
 
-# ---- glpk: the solver in a shared library of its own ---------------------------------------------------------------------------
+# ---- glpk: the solver in a shared library of its own
+# ---------------------------------------------------------------------------
 
 def build_glpk(tree, archives):
     tree.unpack(archives[0])
@@ -41,20 +42,57 @@ def glpk_inputs(own, cid, random, _):
 
 
 GLPK = Program(
-    name="glpk", kind="linear and integer optimiser", language="C", build_system="autoconf and libtool, CC=apcc; shared library",
-    packages=("glpk",), build=build_glpk, inputs=glpk_inputs, counted=("installed/bin/glpsol", "installed/lib/libglpk.so"),
-    runs=(Run("solve", ("--seed", "1{cid}", "--cuts", "--math", "dir/{cid}/model.mod", "-o", "dir/{cid}/solution", "--wlp", "dir/{cid}/lp",
-                        "--log", "dir/{cid}/log"), "installed/bin/glpsol",
-              ignored=(r"^Time used:.*$", r"^Memory used:.*$")),))
+    name="glpk",
+    kind="linear and integer optimiser",
+    language="C",
+    build_system="autoconf and libtool, CC=apcc; shared library",
+    packages=("glpk",),
+    build=build_glpk,
+    inputs=glpk_inputs,
+    counted=("installed/bin/glpsol", "installed/lib/libglpk.so"),
+    runs=(
+        Run(
+            "solve",
+            (
+                "--seed",
+                "1{cid}",
+                "--cuts",
+                "--math",
+                "dir/{cid}/model.mod",
+                "-o",
+                "dir/{cid}/solution",
+                "--wlp",
+                "dir/{cid}/lp",
+                "--log",
+                "dir/{cid}/log",
+            ),
+            "installed/bin/glpsol",
+            ignored=(r"^Time used:.*$", r"^Memory used:.*$"),
+        ),
+    ),
+)
 
 
-# ---- qhull --------------------------------------------------------------------------------------------------------------------
+# ---- qhull
+# --------------------------------------------------------------------------------------------------------------------
 
 def build_qhull(tree, archives):
     tree.unpack(archives[0], under="source")
     tree.run("cmake", "-S", "source", "-B", "made", "-DCMAKE_C_FLAGS=-O1", "-DCMAKE_CXX_FLAGS=-O1", "-Wno-dev",
              f"-DCMAKE_C_COMPILER={tree.cc}", f"-DCMAKE_CXX_COMPILER={tree.cxx}")
-    tree.run("cmake", "--build", "made", "--parallel", "2", "--target", "qconvex", "qvoronoi", "qdelaunay", "rbox", "user_eg3")
+    tree.run(
+        "cmake",
+        "--build",
+        "made",
+        "--parallel",
+        "2",
+        "--target",
+        "qconvex",
+        "qvoronoi",
+        "qdelaunay",
+        "rbox",
+        "user_eg3",
+    )
 
 
 def qhull_inputs(own, cid, random, _):
@@ -68,20 +106,45 @@ def qhull_inputs(own, cid, random, _):
 
 TIMES = (r"run-id \d+", r"CPU seconds.*$", r"(?:compute hull|convex hull)[^\n]*seconds[^\n]*$")
 QHULL = Program(
-    name="qhull", kind="computational geometry", language="C", build_system="CMake, CMAKE_C_COMPILER=apcc", packages=("qhull",),
-    build=build_qhull, inputs=qhull_inputs, counted=("made/qconvex",), needs=("cmake", "make", "tar"),
-    runs=(Run("hull", ("s", "n", "Fa", "Fx", "QR1{cid}", "TO", "dir/{cid}/hull"), "made/qconvex", stdin="stdin", ignored=TIMES),
-          Run("Voronoi", ("s", "o", "Fv"), "made/qvoronoi", stdin="stdin", ignored=TIMES),
-          Run("generate", ("D3", "1{cid}0", "s", "W0.1", "t1{cid}"), "made/rbox"),
-          Run("C++", ("rbox", "3{cid} D3 t1{cid}", "qhull-cout", "d QR1{cid} s p", "facets", "eg-100"), "made/user_eg3", ignored=TIMES)))
+    name="qhull",
+    kind="computational geometry",
+    language="C",
+    build_system="CMake, CMAKE_C_COMPILER=apcc",
+    packages=("qhull",),
+    build=build_qhull,
+    inputs=qhull_inputs,
+    counted=("made/qconvex",),
+    needs=("cmake", "make", "tar"),
+    runs=(
+        Run(
+            "hull",
+            ("s", "n", "Fa", "Fx", "QR1{cid}", "TO", "dir/{cid}/hull"),
+            "made/qconvex",
+            stdin="stdin",
+            ignored=TIMES,
+        ),
+        Run("Voronoi", ("s", "o", "Fv"), "made/qvoronoi", stdin="stdin", ignored=TIMES),
+        Run("generate", ("D3", "1{cid}0", "s", "W0.1", "t1{cid}"), "made/rbox"),
+        Run(
+            "C++",
+            ("rbox", "3{cid} D3 t1{cid}", "qhull-cout", "d QR1{cid} s p", "facets", "eg-100"),
+            "made/user_eg3",
+            ignored=TIMES,
+        ),
+    ),
+)
 
 
-# ---- minisat ------------------------------------------------------------------------------------------------------------------
+# ---- minisat
+# ------------------------------------------------------------------------------------------------------------------
 
 def build_minisat(tree, archives):
     tree.unpack(archives[0])
-    # The code is older than C++11: its options, not its text, say so. The Makefile links with --static unless told otherwise.
-    tree.make("r", f"CXX={tree.cxx}", "MINISAT_REL=-O2 -D NDEBUG -std=gnu++98 -fpermissive", "MINISAT_LDFLAGS=-Wall -lz")
+    # The code is older than C++11: its options, not its text, say so. The Makefile links with --static unless told
+    # otherwise.
+    tree.make(
+        "r", f"CXX={tree.cxx}", "MINISAT_REL=-O2 -D NDEBUG -std=gnu++98 -fpermissive", "MINISAT_LDFLAGS=-Wall -lz"
+    )
 
 
 def minisat_inputs(own, cid, random, _):
@@ -89,22 +152,37 @@ def minisat_inputs(own, cid, random, _):
     clauses = int(variables * (4.1 + 0.02 * (cid % 16)))
     lines = [f"c cell {cid}", f"p cnf {variables} {clauses}"]
     for _ in range(clauses):
-        lines.append(" ".join(str(random.choice((1, -1)) * v) for v in random.sample(range(1, variables + 1), 3)) + " 0")
+        lines.append(
+            " ".join(str(random.choice((1, -1)) * v) for v in random.sample(range(1, variables + 1), 3)) + " 0"
+        )
     if cid % 8 == 5:
         lines.append("1 2 x 0")
     (own / "problem.cnf").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 MINISAT = Program(
-    name="minisat", kind="satisfiability solver", language="C++", build_system="its Makefile, CXX=apc++", packages=("minisat2",),
-    build=build_minisat, inputs=minisat_inputs, counted=("build/release/bin/minisat",),
-    runs=(Run("solve", ("-verb=2", "-rnd-freq=0.02", "-rnd-seed=9{cid}.5", "dir/{cid}/problem.cnf", "dir/{cid}/model"),
-              "build/release/bin/minisat",
-              ignored=(r"^.*(?:CPU|Parse|Simplification) time\b.*$", r"^Memory used .*$", r"\([^()]*/sec\)")),
-          Run("help", ("--help-verb",), "build/release/bin/minisat")))
+    name="minisat",
+    kind="satisfiability solver",
+    language="C++",
+    build_system="its Makefile, CXX=apc++",
+    packages=("minisat2",),
+    build=build_minisat,
+    inputs=minisat_inputs,
+    counted=("build/release/bin/minisat",),
+    runs=(
+        Run(
+            "solve",
+            ("-verb=2", "-rnd-freq=0.02", "-rnd-seed=9{cid}.5", "dir/{cid}/problem.cnf", "dir/{cid}/model"),
+            "build/release/bin/minisat",
+            ignored=(r"^.*(?:CPU|Parse|Simplification) time\b.*$", r"^Memory used .*$", r"\([^()]*/sec\)"),
+        ),
+        Run("help", ("--help-verb",), "build/release/bin/minisat"),
+    ),
+)
 
 
-# ---- gperf --------------------------------------------------------------------------------------------------------------------
+# ---- gperf
+# --------------------------------------------------------------------------------------------------------------------
 
 def build_gperf(tree, archives):
     tree.unpack(archives[0])
@@ -123,13 +201,27 @@ def gperf_inputs(own, cid, random, _):
 
 
 GPERF = Program(
-    name="gperf", kind="perfect hash generator", language="C++", build_system="autoconf, CC=apcc CXX=apc++", packages=("gperf",),
-    build=build_gperf, inputs=gperf_inputs, counted=("src/gperf",),
-    runs=(Run("generate", ("-t", "-G", "-C", "-L", "C++", "-Z", "Cell{cid}", "-d", "dir/{cid}/words.gperf"), "src/gperf"),
-          Run("file", ("-t", "-j1", "-m3", "-l", "-c", "--output-file=dir/{cid}/hash.c", "dir/{cid}/words.gperf"), "src/gperf")))
+    name="gperf",
+    kind="perfect hash generator",
+    language="C++",
+    build_system="autoconf, CC=apcc CXX=apc++",
+    packages=("gperf",),
+    build=build_gperf,
+    inputs=gperf_inputs,
+    counted=("src/gperf",),
+    runs=(
+        Run("generate", ("-t", "-G", "-C", "-L", "C++", "-Z", "Cell{cid}", "-d", "dir/{cid}/words.gperf"), "src/gperf"),
+        Run(
+            "file",
+            ("-t", "-j1", "-m3", "-l", "-c", "--output-file=dir/{cid}/hash.c", "dir/{cid}/words.gperf"),
+            "src/gperf",
+        ),
+    ),
+)
 
 
-# ---- boolstuff: C++ streams and exceptions -------------------------------------------------------------------------------------
+# ---- boolstuff: C++ streams and exceptions
+# -------------------------------------------------------------------------------------
 
 def build_boolstuff(tree, archives):
     tree.unpack(archives[0])
@@ -151,6 +243,13 @@ def boolstuff_inputs(own, cid, random, _):
 
 
 BOOLSTUFF = Program(
-    name="boolstuff", kind="boolean algebra; C++ streams, exceptions", language="C++",
-    build_system="automake and libtool, CXX=apc++", packages=("boolstuff",), build=build_boolstuff, inputs=boolstuff_inputs,
-    counted=("src/commands/booldnf",), runs=(Run("normal form", (), "src/commands/booldnf", stdin="stdin"),))
+    name="boolstuff",
+    kind="boolean algebra; C++ streams, exceptions",
+    language="C++",
+    build_system="automake and libtool, CXX=apc++",
+    packages=("boolstuff",),
+    build=build_boolstuff,
+    inputs=boolstuff_inputs,
+    counted=("src/commands/booldnf",),
+    runs=(Run("normal form", (), "src/commands/booldnf", stdin="stdin"),),
+)

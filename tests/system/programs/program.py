@@ -50,9 +50,13 @@ class Program:
         variables = size = 0
         for name in self.counted:
             path = tree.folder / name
-            symbols = subprocess.run(["nm", path], check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            symbols = subprocess.run(
+                ["nm", path], check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
             variables += len(re.findall(r" [dDbBuV] ", symbols.stdout))
-            sections = subprocess.run(["size", path], check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            sections = subprocess.run(
+                ["size", path], check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
             columns = sections.stdout.splitlines()[-1].split() if sections.stdout else ["0"] * 3
             size += int(columns[1]) + int(columns[2])
         return variables, size

@@ -15,8 +15,8 @@ TIMEOUT_SECONDS = 120
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One command, the same for all cells up to {cid}. Paths are relative to the run's folder, where `dir/{cid}` is the cell's
-    own one with its input files."""
+    """One command, the same for all cells up to {cid}. Paths are relative to the run's folder, where `dir/{cid}` is
+    the cell's own one with its input files."""
 
     name: str
     arguments: tuple[str, ...]
@@ -26,7 +26,9 @@ class Run:
     in_folder: bool = False  # start in dir/{cid} instead of the run's folder
     environment: tuple[tuple[str, str], ...] = ()
     aprun: tuple[str, ...] = ()  # more options of aprun
-    ignored: tuple[str, ...] = ()  # what may differ between two runs alone (times, memory): regular expressions, blanked out
+    ignored: tuple[
+        str, ...
+    ] = ()  # what may differ between two runs alone (times, memory): regular expressions, blanked out
 
 
 @dataclasses.dataclass
@@ -49,8 +51,10 @@ class Comparison:
 
     def line(self):
         equal = "all equal" if not self.complaints else f"{len(self.complaints)} CELLS DIFFER"
-        return (f"{self.title}: {self.cells} cells ({self.different} different), {self.files} outputs of {self.bytes:,} bytes and "
-                f"{self.cells} exit statuses ({self.nonzero} not 0): {equal}")
+        return (
+            f"{self.title}: {self.cells} cells ({self.different} different), {self.files} outputs of {self.bytes:,}"
+            f" bytes and {self.cells} exit statuses ({self.nonzero} not 0): {equal}"
+        )
 
 
 class Place:
@@ -105,8 +109,16 @@ def alone(place, cells):
         words += [word.replace("{cid}", str(cid)) for word in place.run.arguments]
         with open(own / place.run.stdin if place.run.stdin else os.devnull, "rb") as source, \
              open(place.folder / "out" / str(cid), "wb") as out, open(place.folder / "err" / str(cid), "wb") as err:
-            run = subprocess.run(words, cwd=own if place.run.in_folder else place.folder, env=place.environment(), check=False,
-                                 timeout=TIMEOUT_SECONDS, stdin=source, stdout=out, stderr=err)
+            run = subprocess.run(
+                words,
+                cwd=own if place.run.in_folder else place.folder,
+                env=place.environment(),
+                check=False,
+                timeout=TIMEOUT_SECONDS,
+                stdin=source,
+                stdout=out,
+                stderr=err,
+            )
         status = run.returncode if run.returncode >= 0 else 128 - run.returncode
         outcomes[cid] = place.outcome(cid, status)
     return outcomes
@@ -123,11 +135,18 @@ def together(place, cells, aprun, threads):
     if place.run.stdin:
         words += ["--input", f"dir/{{cid}}/{place.run.stdin}"]
     words += [*place.run.aprun, f"./{place.program}", *place.run.arguments]
-    # Files, as the outputs of the runs alone are: some programs (Fortran's) look whether descriptor 2 is one, and buffer then.
+    # Files, as the outputs of the runs alone are: some programs (Fortran's) look whether descriptor 2 is one, and
+    # buffer then.
     log = place.folder / "aprun.txt"
-    with open(log, "wb") as output, \
-         subprocess.Popen(words, cwd=place.folder, env=place.environment(), start_new_session=True, stdin=subprocess.DEVNULL,
-                          stdout=output, stderr=output) as process:
+    with open(log, "wb") as output, subprocess.Popen(
+        words,
+        cwd=place.folder,
+        env=place.environment(),
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+    ) as process:
         late = ""
         try:
             process.wait(TIMEOUT_SECONDS + 30)
@@ -141,7 +160,8 @@ def together(place, cells, aprun, threads):
 
 
 def statuses_in(said, cells, status):
-    """Exit statuses by cell from aprun's summary, 'cells 0-3,7: status 0; cell 5: status 2'. Without one all have aprun's own."""
+    """Exit statuses by cell from aprun's summary, 'cells 0-3,7: status 0; cell 5: status 2'. Without one all have
+    aprun's own."""
     statuses = {}
     for cell_list, value in re.findall(r"cells? ([0-9,-]+): status (\d+)", said):
         for first, last in re.findall(r"(\d+)(?:-(\d+))?", cell_list):
@@ -184,8 +204,16 @@ def described_difference(expected, got):
     at = next((i for i, (a, b) in enumerate(zip(expected, got)) if a != b), min(len(expected), len(got)))
     if b"\0" in expected[:4096] + got[:4096]:
         return f"{sizes}; from byte {at} on"
-    lines = list(difflib.unified_diff(expected.decode(errors="replace").splitlines(), got.decode(errors="replace").splitlines(),
-                                      "alone", "as a cell", lineterm="", n=1))
+    lines = list(
+        difflib.unified_diff(
+            expected.decode(errors="replace").splitlines(),
+            got.decode(errors="replace").splitlines(),
+            "alone",
+            "as a cell",
+            lineterm="",
+            n=1,
+        )
+    )
     return f"{sizes}\n{indented([line[:200] for line in lines[:14]])}"
 
 

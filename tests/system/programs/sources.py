@@ -79,8 +79,17 @@ class Sources:
             stamp.touch()
 
     def _apt(self, words):
-        return subprocess.run(["apt-get", "-q", *words], cwd=self.folder, env=plain_environment(), check=False, text=True,
-                              errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        return subprocess.run(
+            ["apt-get", "-q", *words],
+            cwd=self.folder,
+            env=plain_environment(),
+            check=False,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
 
     def _options(self):
         """apt options that keep everything in our folder, with the machine's mirrors asked for sources."""
@@ -117,7 +126,8 @@ def last_error(text):
 
 
 def write_source_lists(folder):
-    """The machine's list of mirrors with every entry turned into one for sources. Returns how many entries there are."""
+    """The machine's list of mirrors with every entry turned into one for sources. Returns how many entries there
+    are."""
     run = subprocess.run(["apt-config", "shell", "LIST", "Dir::Etc::sourcelist/f", "PARTS", "Dir::Etc::sourceparts/d"],
                          check=False, text=True, stdout=subprocess.PIPE)
     found = dict(re.findall(r"(\w+)='([^']*)'", run.stdout))

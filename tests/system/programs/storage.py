@@ -33,7 +33,8 @@ def damaged(data, cid):
     return data[:len(data) * 3 // 4] if cid % 8 == 3 else data
 
 
-# ---- bzip2 --------------------------------------------------------------------------------------------------------------------
+# ---- bzip2
+# --------------------------------------------------------------------------------------------------------------------
 
 def build_bzip2(tree, archives):
     tree.unpack(archives[0])
@@ -52,7 +53,8 @@ BZIP2 = Program(
           Run("decompress", ("-dkv", "dir/{cid}/packed.bz2"), "bzip2")))
 
 
-# ---- lzip ---------------------------------------------------------------------------------------------------------------------
+# ---- lzip
+# ---------------------------------------------------------------------------------------------------------------------
 
 def build_lzip(tree, archives):
     tree.unpack(archives[0])
@@ -63,19 +65,31 @@ def build_lzip(tree, archives):
 def lzip_inputs(own, cid, random, native):
     data = mixture(random, 15000 + 3000 * cid)
     (own / "data").write_bytes(data)
-    packed = subprocess.run([native.folder / "lzip", f"-{cid % 10}", "-c"], input=data[:40000], check=True, stdout=subprocess.PIPE)
+    packed = subprocess.run(
+        [native.folder / "lzip", f"-{cid % 10}", "-c"], input=data[:40000], check=True, stdout=subprocess.PIPE
+    )
     (own / "packed.lz").write_bytes(damaged(packed.stdout, cid))
 
 
 LZIP = Program(
-    name="lzip", kind="compressor, exceptions", language="C++", build_system="configure (own), CXX=apc++", packages=("lzip",),
-    build=build_lzip, inputs=lzip_inputs, counted=("lzip",),
-    runs=(Run("compress", ("-k", "-v", "-b", "100000", "dir/{cid}/data"), "lzip"),
-          Run("decompress", ("-d", "-k", "-vvv", "dir/{cid}/packed.lz"), "lzip"),
-          Run("test", ("-t", "-vv", "dir/{cid}/packed.lz", "dir/{cid}/missing", "-"), "lzip")))
+    name="lzip",
+    kind="compressor, exceptions",
+    language="C++",
+    build_system="configure (own), CXX=apc++",
+    packages=("lzip",),
+    build=build_lzip,
+    inputs=lzip_inputs,
+    counted=("lzip",),
+    runs=(
+        Run("compress", ("-k", "-v", "-b", "100000", "dir/{cid}/data"), "lzip"),
+        Run("decompress", ("-d", "-k", "-vvv", "dir/{cid}/packed.lz"), "lzip"),
+        Run("test", ("-t", "-vv", "dir/{cid}/packed.lz", "dir/{cid}/missing", "-"), "lzip"),
+    ),
+)
 
 
-# ---- sqlite3 ------------------------------------------------------------------------------------------------------------------
+# ---- sqlite3
+# ------------------------------------------------------------------------------------------------------------------
 
 def build_sqlite3(tree, archives):
     tree.unpack(archives[0])
@@ -84,9 +98,12 @@ def build_sqlite3(tree, archives):
 
 
 def sqlite3_inputs(own, cid, random, _):
-    rows = ",\n".join(f"({i}, '{random.choice(WORDS)}', {random.randrange(10 ** random.randrange(1, 12))}, {random.random()!r})"
-                      for i in range(300 + 10 * cid))
-    (own / "stdin").write_text(f"""
+    rows = ",\n".join(
+        f"({i}, '{random.choice(WORDS)}', {random.randrange(10 ** random.randrange(1, 12))}, {random.random()!r})"
+        for i in range(300 + 10 * cid)
+    )
+    (own / "stdin").write_text(
+        f"""
 .headers on
 .mode {('column', 'csv', 'line', 'json', 'table', 'quote', 'html', 'markdown')[cid % 8]}
 PRAGMA journal_mode = {('delete', 'wal', 'memory', 'truncate')[cid % 4]};
@@ -114,10 +131,20 @@ SELECT json_extract('{{"a": [1, 2, {{"b": {cid}}}]}}', '$.a[2].b'), hex(zeroblob
 VACUUM;
 PRAGMA integrity_check;
 {'.exit 5' if cid % 4 == 2 else ''}
-""", encoding="utf-8")
+""",
+        encoding="utf-8",
+    )
 
 
 SQLITE3 = Program(
-    name="sqlite3", kind="database shell", language="C", build_system="autoconf and libtool, CC=apcc", packages=("sqlite3",),
-    build=build_sqlite3, inputs=sqlite3_inputs, counted=("sqlite3",), needs=("make", "tar", "tclsh"),
-    runs=(Run("script", ("-batch", "dir/{cid}/test.db"), "sqlite3", stdin="stdin"),))
+    name="sqlite3",
+    kind="database shell",
+    language="C",
+    build_system="autoconf and libtool, CC=apcc",
+    packages=("sqlite3",),
+    build=build_sqlite3,
+    inputs=sqlite3_inputs,
+    counted=("sqlite3",),
+    needs=("make", "tar", "tclsh"),
+    runs=(Run("script", ("-batch", "dir/{cid}/test.db"), "sqlite3", stdin="stdin"),),
+)

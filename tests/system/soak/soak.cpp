@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// soak MESSAGES SEED PROCESSES [lose|spoil]: every cell sends to cells of other processes, at random, messages of random lengths and contents, MESSAGES in all; every receiver checks that
-// each comes once, in order, and unchanged. The last argument makes one cell lose or spoil a message, to show that this is noticed.
+// soak MESSAGES SEED PROCESSES [lose|spoil]: every cell sends to cells of other processes, at random, messages of
+// random lengths and contents, MESSAGES in all; every receiver checks that each comes once, in order, and
+// unchanged. The last argument makes one cell lose or spoil a message, to show that this is noticed.
 //
-// A cell has two tasks. Task 0 receives; task 1 sends, and waits for acknowledgements when too many of its messages are under way to one cell.
+// A cell has two tasks. Task 0 receives; task 1 sends, and waits for acknowledgements when too many of its messages
+// are under way to one cell.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>

@@ -4,7 +4,8 @@
 
     tests/system/soak/soak.py --build build/release --messages 100000000
 
-Without --messages: enough for some seconds, and two runs in which a cell loses or spoils a message, which must be noticed.
+Without --messages: enough for some seconds, and two runs in which a cell loses or spoils a message, which must be
+noticed.
 """
 
 import argparse
@@ -39,13 +40,20 @@ def run(arguments, folder, messages, fault=()):
     file.write_text(cluster_text(arguments), encoding="utf-8")
     folder = arguments.build.resolve() / "bin"
     command = [folder / "aprun", "-f", file, folder / "soak", messages, arguments.seed, arguments.processes, *fault]
-    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    done = subprocess.run(
+        [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
     return done.returncode, done.stdout.strip()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build/release"), help="build folder (default: build/release)")
+    parser.add_argument(
+        "--build",
+        type=pathlib.Path,
+        default=pathlib.Path("build/release"),
+        help="build folder (default: build/release)",
+    )
     parser.add_argument("--messages", type=int, help="how many in all")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--cells", type=int, default=2, help="of each process (default: 2)")
@@ -66,7 +74,9 @@ def main():
             for fault, word in (("lose", "a number"), ("spoil", "a checksum")):
                 status, output = run(arguments, folder, MESSAGES_IN_FAULTY, [fault])
                 if status == 0 or word not in output:
-                    failures.append(f"a cell that was told to {fault} a message was not noticed: status {status}: {output}")
+                    failures.append(
+                        f"a cell that was told to {fault} a message was not noticed: status {status}: {output}"
+                    )
     for failure in failures:
         print(f"FAILED: {failure}")
     return 1 if failures else 0

@@ -56,8 +56,8 @@ TEST_P(StreamTest, HoldsABoundedWorkingSet) {
     }
   });
   EXPECT_EQ(wrong.load(), 0U);
-  // What may be on its way (a sender that waits for nothing gets some thousand messages ahead on its own processor), and some room for the
-  // allocator. Without reuse the whole stream would be in memory.
+  // What may be on its way (a sender that waits for nothing gets some thousand messages ahead on its own
+  // processor), and some room for the allocator. Without reuse the whole stream would be in memory.
   const std::uint64_t under_way = stream.window != 0 ? 8 * stream.window : 5'000;
   const std::uint64_t room = 64 * mebibyte + under_way * stream.bytes;
   if (sanitized) return;  // shadow memory and quarantines count as ours
@@ -71,7 +71,8 @@ INSTANTIATE_TEST_SUITE_P(, StreamTest,
                                          Stream{{{2, 1}, 1}, 65'536, 100'000, 0, "large_one_thread_unasked"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// A burst that nobody received in time is given back to the sender, who uses it again: the second burst needs no new memory.
+// A burst that nobody received in time is given back to the sender, who uses it again: the second burst needs no
+// new memory.
 TEST(Stream, ABurstsMemoryServesTheNext) {
   constexpr std::size_t bytes = 64 * 1024;
   const std::uint64_t burst = scaled(2'000, 10);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// 64 cells exchange ten million messages of mixed sizes in several patterns; every one is checked for content, order and number.
-// Seeds: STRESS_SEED=n; count: STRESS_MESSAGES=n; STRESS_BALANCE=0 keeps cells in place. In each cell task 0 sends and task 1 receives; senders hold at most
-// `window` messages per receiver in flight, for which the receivers return credits.
+// 64 cells exchange ten million messages of mixed sizes in several patterns; every one is checked for content,
+// order and number. Seeds: STRESS_SEED=n; count: STRESS_MESSAGES=n; STRESS_BALANCE=0 keeps cells in place. In each
+// cell task 0 sends and task 1 receives; senders hold at most `window` messages per receiver in flight, for which
+// the receivers return credits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
