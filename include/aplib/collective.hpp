@@ -9,19 +9,22 @@
 //   aplib::barrier();
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include "aplib/export.hpp"
 #include "aplib/ids.hpp"
+#include "aplib/message.hpp"
 
 namespace aplib {
 
 /// Which cells take part: the caller's row (along x), its column, or all. The host program takes no part.
-enum class Scope : std::uint8_t { row, column, all };
+enum class Scope : std::uint8_t { row, column, all, last = all };
 
-enum class ReduceOp : std::uint8_t { sum, max, min, bit_or, bit_and, bit_xor };  // bit_*: integers only
+enum class ReduceOp : std::uint8_t { sum, max, min, bit_or, bit_and, bit_xor, last = bit_xor };  // bit_*: integers only
 
 /// A value and who has it (max and min "with location"). The smallest location wins a tie.
 template <class T>
@@ -31,36 +34,70 @@ struct Located {
 };
 
 /// Waits until all cells of the scope have called it. Returns true when any of them passed stat = true (CellOS: sync).
-/// Call from: task. Switches tasks: yes.
+/// REQUIRES, as every collective: called from a task of a cell, by one task per cell at a time, and by all cells of the
+/// scope with the same arguments (but the value). Throws Error(mismatch) when cells disagree, Error(ended) when a cell of
+/// the scope has ended, Error(bad_argument) for the rest. Switches tasks: yes.
 APLIB_API bool barrier(bool stat = false, Scope scope = Scope::all);
 
-/// Combines one value per cell; every cell gets the result. Call from: task. Switches tasks: yes. Throws Error(mismatch).
-[[nodiscard]] APLIB_API std::int32_t reduce(ReduceOp op, std::int32_t value, Scope scope = Scope::all);
-[[nodiscard]] APLIB_API float reduce(ReduceOp op, float value, Scope scope = Scope::all);
-[[nodiscard]] APLIB_API double reduce(ReduceOp op, double value, Scope scope = Scope::all);
+/// What reductions take: integers and floating-point numbers of 32 and 64 bits.
+template <class T>
+concept Number = std::is_arithmetic_v<T> && !
+std::same_as<T, bool> && (sizeof(T) == 4 || sizeof(T) == 8);
 
-/// Max or min with location. `op`: max or min. Source: CellOS xy_imax.
-[[nodiscard]] APLIB_API Located<std::int32_t> reduce(ReduceOp op, Located<std::int32_t> value,
-                                                     Scope scope = Scope::all);
-[[nodiscard]] APLIB_API Located<float> reduce(ReduceOp op, Located<float> value, Scope scope = Scope::all);
-[[nodiscard]] APLIB_API Located<double> reduce(ReduceOp op, Located<double> value, Scope scope = Scope::all);
+namespace detail {
+enum class NumberType : std::uint8_t { int32, float32, float64, int64, uint32, uint64, last = uint64 };
+
+template <Number T>
+inline constexpr NumberType number_type =
+    std::same_as<T, float>    ? NumberType::float32
+    : std::same_as<T, double> ? NumberType::float64
+    : std::is_signed_v<T>     ? (sizeof(T) == 4 ? NumberType::int32 : NumberType::int64)
+                              : (sizeof(T) == 4 ? NumberType::uint32 : NumberType::uint64);
+
+/// `value` is a number of this type, and becomes the result. `location`: null, or where `value` is.
+APLIB_API void reduce(ReduceOp op, NumberType type, void* value, std::int32_t* location, Scope scope);
+}  // namespace detail
+
+/// Combines one number per cell; every cell gets the result. Sums of integers wrap around. Numbers of fewer than 32 bits
+/// become int. REQUIRES: as barrier(); bit_or, bit_and and bit_xor: integers.
+template <class T>
+  requires Number<decltype(+T())>
+[[nodiscard]] auto reduce(ReduceOp op, T value, Scope scope = Scope::all) {
+  auto number = +value;
+  detail::reduce(op, detail::number_type<decltype(number)>, &number, nullptr, scope);
+  return number;
+}
+
+/// Max or min with location. Source: CellOS xy_imax. REQUIRES: as barrier(); `op`: max or min.
+template <Number T>
+[[nodiscard]] Located<T> reduce(ReduceOp op, Located<T> value, Scope scope = Scope::all) {
+  detail::reduce(op, detail::number_type<T>, &value.value, &value.location, scope);
+  return value;
+}
 
 template <class T>
-[[nodiscard]] T reduce_sum(T value, Scope scope = Scope::all) {
+[[nodiscard]] auto reduce_sum(T value, Scope scope = Scope::all) {
   return reduce(ReduceOp::sum, value, scope);
 }
 template <class T>
-[[nodiscard]] T reduce_max(T value, Scope scope = Scope::all) {
+[[nodiscard]] auto reduce_max(T value, Scope scope = Scope::all) {
   return reduce(ReduceOp::max, value, scope);
 }
 template <class T>
-[[nodiscard]] T reduce_min(T value, Scope scope = Scope::all) {
+[[nodiscard]] auto reduce_min(T value, Scope scope = Scope::all) {
   return reduce(ReduceOp::min, value, scope);
 }
 
-/// Copies `root`'s bytes into everyone's `buffer`; all give the same size. `root` must be in the scope (caller's row or column).
-/// Call from: task. Switches tasks: yes. Source: CellOS xy_brd.
+/// Copies `root`'s bytes into everyone's `buffer`. Source: CellOS xy_brd.
+/// REQUIRES: as barrier(); all give the same root and size; `root` is in the scope (the caller's row or column).
 APLIB_API void broadcast(CellId root, std::span<std::byte> buffer, Scope scope = Scope::all);
+
+/// The same for the elements of a span, vector or array of trivially copyable values.
+template <class Range>
+  requires(detail::WritableElements<Range> && !std::is_convertible_v<Range&, std::span<std::byte>>)
+void broadcast(CellId root, Range&& buffer, Scope scope = Scope::all) {
+  broadcast(root, detail::bytes_of(buffer), scope);
+}
 
 /// The status network: each cell posts a word; anyone reads the OR of all words at once, without a barrier.
 namespace status {

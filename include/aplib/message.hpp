@@ -10,7 +10,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <initializer_list>
+#include <iterator>
+#include <ranges>
 #include <span>
+#include <string_view>
 #include <type_traits>
 
 #include "aplib/export.hpp"
@@ -39,8 +44,50 @@ struct Envelope {
   std::size_t bytes = 0;
 };
 
-/// A received message. Owns its storage (small: inside the object; larger: a pooled buffer that returns to its sender's pool when
-/// the Message is destroyed or used for another receive). Move-only. Bodies are aligned to 16 bytes. Use it on the cell that received it.
+namespace detail {
+
+template <class T>
+inline constexpr bool is_initializer_list = false;
+template <class T>
+inline constexpr bool is_initializer_list<std::initializer_list<T>> = true;
+template <class T>
+inline constexpr bool is_reference_wrapper = false;
+template <class T>
+inline constexpr bool is_reference_wrapper<std::reference_wrapper<T>> = true;
+
+/// It points to what it means: sent as it is, it would mean nothing in another cell.
+template <class T>
+inline constexpr bool is_handle =
+    std::is_pointer_v<T> || std::is_member_pointer_v<T> || std::is_null_pointer_v<T> ||
+    std::input_or_output_iterator<T> || std::ranges::view<T> || is_initializer_list<T> || is_reference_wrapper<T>;
+
+/// Its bytes are its value.
+template <class T>
+inline constexpr bool is_value = std::is_trivially_copyable_v<T> && !is_handle<std::remove_all_extents_t<T>>;
+
+/// Its elements stand one behind the other, and their bytes are their values: a span, a vector, a string.
+template <class T>
+concept Elements =
+    std::ranges::contiguous_range<T> && std::ranges::sized_range<T> && is_value<std::ranges::range_value_t<T>>;
+
+/// The same, and they can be written.
+template <class T>
+concept WritableElements = Elements<T> && !
+std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<T>>>;
+
+template <class T>
+concept Bytes = std::is_convertible_v<const T&, std::span<const std::byte>>;
+
+template <WritableElements Range>
+std::span<std::byte> bytes_of(Range&& range) {
+  return std::as_writable_bytes(std::span(std::ranges::data(range), std::ranges::size(range)));
+}
+
+}  // namespace detail
+
+/// A received message. Owns its storage (small: inside the object; larger: a pooled buffer that returns to its sender's
+/// pool when the Message is destroyed or used for another receive). Move-only. Bodies are aligned to 16 bytes.
+/// It may outlive its machine. REQUIRES: used on the cell that received it.
 class APLIB_API Message {
  public:
   static constexpr std::size_t inline_bytes_max = 40;  ///< Travels inside one cache line of a ring.
@@ -56,18 +103,40 @@ class APLIB_API Message {
 
   [[nodiscard]] Envelope envelope() const noexcept;
   [[nodiscard]] std::size_t size() const noexcept { return bytes_; }
-  [[nodiscard]] void* data() noexcept { return buffer_ != nullptr ? outside_ : inside_; }
-  [[nodiscard]] const void* data() const noexcept { return buffer_ != nullptr ? outside_ : inside_; }
-  [[nodiscard]] std::span<const std::byte> bytes() const noexcept {
+  /// The body. It belongs to the Message: what these give is valid until that is destroyed, moved from or received into
+  /// again. A temporary would be gone at once, so none of them can be asked: keep the Message in a variable.
+  [[nodiscard]] void* data() & noexcept { return buffer_ != nullptr ? outside_ : inside_; }
+  [[nodiscard]] const void* data() const& noexcept { return buffer_ != nullptr ? outside_ : inside_; }
+  void data() const&& = delete;
+  [[nodiscard]] std::span<const std::byte> bytes() const& noexcept {
     return {static_cast<const std::byte*>(data()), bytes_};
   }
+  void bytes() const&& = delete;
+  /// The body as characters.
+  [[nodiscard]] std::string_view text() const& noexcept { return {static_cast<const char*>(data()), bytes_}; }
+  void text() const&& = delete;
+  /// The body as an array of T. Throws Error(mismatch) when its size is no multiple of T's.
+  template <class T>
+  [[nodiscard]] std::span<const T> span() const& {
+    static_assert(detail::is_value<T>,
+                  "what a message brings is bytes: T must be trivially copyable, and no pointer, "
+                  "view or iterator, which would point into its sender");
+    static_assert(alignof(T) <= 16, "bodies are aligned to 16 bytes");
+    if (bytes_ % sizeof(T) != 0) throw_size_mismatch(sizeof(T));
+    return {static_cast<const T*>(data()), bytes_ / sizeof(T)};
+  }
+  template <class T>
+  void span() const&& = delete;
   /// The body as one T. Throws Error(mismatch) when the size differs.
   template <class T>
   [[nodiscard]] T as() const {
-    static_assert(std::is_trivially_copyable_v<T>, "a message body is bytes");
+    static_assert(detail::is_value<T>,
+                  "what a message brings is bytes: T must be trivially copyable, and no pointer, "
+                  "view or iterator, which would point into its sender");
+    const Message& self = *this;
     if (bytes_ != sizeof(T)) throw_size_mismatch(sizeof(T));
     T value;
-    std::memcpy(&value, data(), sizeof(T));
+    std::memcpy(&value, self.data(), sizeof(T));
     return value;
   }
 
@@ -84,32 +153,56 @@ class APLIB_API Message {
 };
 
 /// Sends `bytes` to a task of a cell (or of the host). Copies once; the caller's memory is free again at return.
-/// Call from: task. Waits for the receiver: never. Switches tasks: only when a receiver on the same processor has fallen far behind.
-/// Throws Error(bad_argument) for an impossible cell, task or type.
-/// Sources: CellOS l_asend (buffered, asynchronous).
+/// REQUIRES: called from a task; `cell` exists, to.task <= task_id_max, 0 <= to.type <= message_type_max; `bytes` is not
+/// null unless it is empty. Throws Error(bad_argument) otherwise, and Error(exhausted) when the receiver's process takes
+/// nothing for send-wait.
+/// Waits for the receiver: never. Switches tasks: only when a receiver on the same processor, or its process, has fallen
+/// far behind. Sources: CellOS l_asend (buffered, asynchronous).
 APLIB_API void send(CellId cell, std::span<const std::byte> bytes, To to = {});
 
-/// The same for one trivially copyable value.
+/// The same for what has bytes of its own:
+///   - one trivially copyable value: a number, a struct, an array;
+///   - what a span, string_view, vector or string of such values points to: its elements, one behind the other.
+/// Pointers, iterators and views that are not contiguous do not compile: they mean nothing in another cell.
 template <class T>
-  requires(std::is_trivially_copyable_v<T> && !std::is_convertible_v<const T&, std::span<const std::byte>>)
+  requires(!detail::Bytes<T>)
 void send(CellId cell, const T& value, To to = {}) {
-  send(cell, std::as_bytes(std::span<const T, 1>(&value, 1)), to);
+  static_assert(
+      detail::is_value<T> || detail::Elements<const T>,
+      "send() cannot copy this: it must be trivially copyable, or a contiguous range (span, vector, string) of such "
+      "values; a pointer, iterator or other view would arrive without what it points to: send *pointer, or a "
+      "std::span");
+  if constexpr (detail::is_value<T>) {
+    send(cell, std::as_bytes(std::span<const T, 1>(&value, 1)), to);
+  } else if constexpr (detail::Elements<const T>) {
+    send(cell, std::as_bytes(std::span(std::ranges::data(value), std::ranges::size(value))), to);
+  }
 }
 
-/// Waits for the next message that matches and returns it. Call from: task. Switches tasks: yes.
-/// Throws Error(ended) when `from` names a cell that has ended and nothing of it is left.
+/// Waits for the next message that matches and returns it. Switches tasks: yes.
+/// REQUIRES: called from a task; `from` names what exists, or wildcards. Throws Error(bad_argument) otherwise, and
+/// Error(ended) when `from` names a cell that has ended and nothing of it is left.
 [[nodiscard]] APLIB_API Message receive(From from = {});
 
 /// The same, reusing `message` (its old content is given back first).
 APLIB_API void receive(Message& message, From from);
 
-/// Waits for the next message that matches, with the body in `buffer`. When the receiver waits before the message is sent, the sender copies
-/// straight into `buffer` (large ones: sender and receiver copy halves at the same time).
+/// Waits for the next message that matches, with the body in `buffer`. When the receiver waits before the message is
+/// sent, the sender copies straight into `buffer` (large ones: sender and receiver copy halves at the same time).
+/// REQUIRES: as receive(); `buffer` is not null unless it is empty.
 /// Throws Error(mismatch), consuming the message, when it is longer than `buffer`.
 APLIB_API Envelope receive_into(std::span<std::byte> buffer, From from = {});
 
-/// Is a matching message there? Consumes nothing, waits for nothing, cheap. After a few empty probes in a row it lets other tasks run
-/// (so a polling loop starves nobody). Switches tasks: sometimes. Source: CellOS cprobe.
+/// The same for the elements of a span, vector or array of trivially copyable values.
+template <class Range>
+  requires(detail::WritableElements<Range> && !std::is_convertible_v<Range&, std::span<std::byte>>)
+Envelope receive_into(Range&& buffer, From from = {}) {
+  return receive_into(detail::bytes_of(buffer), from);
+}
+
+/// Is a matching message there? Consumes nothing, waits for nothing, cheap. After a few empty probes in a row it lets
+/// other tasks run (so a polling loop starves nobody). Switches tasks: sometimes. Source: CellOS cprobe.
+/// REQUIRES: as receive().
 [[nodiscard]] APLIB_API bool probe(From from = {});
 
 }  // namespace aplib

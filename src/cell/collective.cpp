@@ -17,13 +17,19 @@ const char* name_of(NumberType type) noexcept {
       return "float";
     case NumberType::float64:
       return "double";
+    case NumberType::int64:
+      return "long";
+    case NumberType::uint32:
+      return "unsigned int";
+    case NumberType::uint64:
+      return "unsigned long";
   }
   return "?";
 }
 
 const char* name_of(ReduceOp op) noexcept {
   constexpr const char* names[] = {"sum", "max", "min", "or", "and", "xor"};
-  static_assert(std::size(names) == static_cast<std::size_t>(last_reduce_op) + 1);
+  static_assert(std::size(names) == static_cast<std::size_t>(ReduceOp::last) + 1);
   return names[static_cast<std::size_t>(op)];
 }
 

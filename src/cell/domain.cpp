@@ -132,9 +132,10 @@ void Domain::fail_by_exception(const char* subject) noexcept {
 
 void Domain::stop() noexcept {
   stopping.store(true, std::memory_order_release);  // release: pairs with park()
+  // Own store of stopping before the looks at the count and at who is there; pairs with publish_processors().
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   if (network != nullptr) {
     // A process whose cells have all ended waits for the others no longer; see Processor::drop_live_cell().
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // own store of stopping before the load of the count
     if (live_cells.load(std::memory_order_acquire) == 0)  // acquire: what the last cell wrote
       over.store(true, std::memory_order_release);        // release: to Processor::idle()
   }
@@ -145,8 +146,19 @@ void Domain::wake_carriers() noexcept {
   for (std::uint32_t p = 0; p < carriers; ++p) processors[p]->parker().wake_if_asleep();
 }
 
+void Domain::publish_processors() {
+  auto list = std::make_unique<std::vector<Processor*>>();
+  for (const auto& processor : processors) list->push_back(processor.get());
+  wakeable.store(list.get(), std::memory_order_release);  // release: the list
+  wake_lists.push_back(std::move(list));
+  // Who stops the machine and does not see the new list yet has said so before: processors that start now see it.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
 void Domain::wake_all() noexcept {
-  for (const auto& processor : processors) processor->parker().wake_if_asleep();
+  const std::vector<Processor*>* const list = wakeable.load(std::memory_order_acquire);  // acquire: the list
+  if (list == nullptr) return;
+  for (Processor* processor : *list) processor->parker().wake_if_asleep();
 }
 
 }  // namespace aplib

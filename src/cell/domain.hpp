@@ -86,6 +86,9 @@ struct Domain {
   std::atomic<bool> move_in_progress{false};                                ///< At most one cell moves at a time.
   std::atomic<std::uint64_t> moves{0};
 
+  std::atomic<const std::vector<Processor*>*> wakeable{nullptr};  ///< See publish_processors().
+  std::vector<std::unique_ptr<std::vector<Processor*>>> wake_lists;
+
   std::atomic<int> signal{0};  ///< SIGINT or SIGTERM that stopped the machine.
 
   std::mutex failure_mutex;
@@ -113,6 +116,9 @@ struct Domain {
   }
   /// Makes every wait end with Wake::stopping. Async-signal-safe.
   void stop() noexcept;
+  /// `processors` is complete: wake_all() means these from here on. A signal may come while they are being made, so they
+  /// are looked for in a list that changes at once; old lists stay until the domain is gone.
+  void publish_processors();
   /// Wakes every processor that sleeps. Async-signal-safe.
   void wake_all() noexcept;
   /// Something has been written into the cell's memory: a task of it that waits for a flag must look. Any thread.

@@ -144,7 +144,7 @@ void Exchange::receive(std::span<const std::byte> frame) {
 // All that can be said of a frame without knowing what was called here. What follows relies on it.
 void Exchange::check(const Head& head, std::span<const std::byte> rest) const {
   if (head.kind > static_cast<std::uint8_t>(CollectiveKind::last) ||
-      head.op > static_cast<std::uint8_t>(last_reduce_op) || head.type > static_cast<std::uint8_t>(NumberType::last))
+      head.op > static_cast<std::uint8_t>(ReduceOp::last) || head.type > static_cast<std::uint8_t>(NumberType::last))
     nonsense("what it says was called");
   if (head.call[call_text_max - 1] != '\0') nonsense("the name of what was called");
   const std::size_t fixed_bytes = head.parts * sizeof(WirePart) + head.statuses * sizeof(Status);

@@ -37,10 +37,7 @@ struct Operand {
   }
 };
 
-enum class NumberType : std::uint8_t { int32, float32, float64, last = float64 };
-
-/// The last operation there is: what comes from elsewhere is compared with it.
-inline constexpr ReduceOp last_reduce_op = ReduceOp::bit_xor;
+using detail::NumberType;
 
 namespace detail {
 
@@ -51,7 +48,8 @@ Operand combine_numbers(ReduceOp op, bool located, const Operand& left, const Op
   switch (op) {
     case ReduceOp::sum:
       if constexpr (std::is_integral_v<T>) {  // wraps around, as the machine does; signed overflow would be undefined
-        return Operand::of(static_cast<T>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b)));
+        using Unsigned = std::make_unsigned_t<T>;
+        return Operand::of(static_cast<T>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b)));
       } else {
         return Operand::of(a + b);
       }
@@ -87,12 +85,26 @@ struct Combine {
   NumberType type = NumberType::float64;
   bool located = false;
 
+  [[nodiscard]] std::size_t number_bytes() const noexcept {
+    return type == NumberType::int32 || type == NumberType::uint32 || type == NumberType::float32 ? 4 : 8;
+  }
+  [[nodiscard]] bool is_integral() const noexcept { return type != NumberType::float32 && type != NumberType::float64; }
+  /// Floating-point numbers have no bits to combine.
+  [[nodiscard]] bool needs_integers() const noexcept {
+    return op == ReduceOp::bit_or || op == ReduceOp::bit_and || op == ReduceOp::bit_xor;
+  }
   [[nodiscard]] Operand operator()(const Operand& left, const Operand& right) const noexcept {
     switch (type) {
       case NumberType::int32:
         return detail::combine_numbers<std::int32_t>(op, located, left, right);
       case NumberType::float32:
         return detail::combine_numbers<float>(op, located, left, right);
+      case NumberType::int64:
+        return detail::combine_numbers<std::int64_t>(op, located, left, right);
+      case NumberType::uint32:
+        return detail::combine_numbers<std::uint32_t>(op, located, left, right);
+      case NumberType::uint64:
+        return detail::combine_numbers<std::uint64_t>(op, located, left, right);
       case NumberType::float64:
         break;
     }

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <limits>
+#include <utility>
 
 #include "aplib/aplib.hpp"
 #include "base/log.hpp"
@@ -16,6 +17,11 @@
 namespace aplib {
 
 namespace {
+
+[[noreturn, gnu::cold, gnu::noinline]] void null_bytes(const char* call, std::size_t bytes) {
+  refuse(self_or_throw(call), Errc::bad_argument, call,
+         fmt::format("the span is null but has {} bytes; give the address of that many", bytes));
+}
 
 [[gnu::cold, gnu::noinline]] void bad_source(const TaskControl& self, const char* call, From from) {
   const Domain& domain = self.cell->processor->domain();
@@ -85,28 +91,15 @@ Envelope envelope_of(const Domain& domain, std::uint64_t key, std::size_t bytes)
                      domain.name_of(MatchKey::cell(self.posted.wish.key))));
 }
 
-template <class T>
-constexpr NumberType number_type() noexcept {
-  if constexpr (std::is_same_v<T, std::int32_t>) return NumberType::int32;
-  if constexpr (std::is_same_v<T, float>) return NumberType::float32;
-  return NumberType::float64;
-}
-
-template <class T>
-Operand reduce_number(const char* call, ReduceOp op, T value, std::int32_t location, bool located, Scope scope) {
+/// A collective of the calling task. A scope may be any number that the caller made one of.
+Operand collective(const char* call, CollectiveCall what, const Operand& value, void* buffer = nullptr) {
   TaskControl& self = self_or_throw(call);
-  if (!std::is_integral_v<T> && op >= ReduceOp::bit_or) {
-    refuse(self, Errc::bad_argument, call, "and, or and xor work on integers only");
+  if (what.scope > Scope::last) [[unlikely]] {
+    refuse(self, Errc::bad_argument, call,
+           fmt::format("there is no scope {}; use row, column or all", static_cast<unsigned>(what.scope)));
   }
-  if (located && op != ReduceOp::max && op != ReduceOp::min) {
-    refuse(self, Errc::bad_argument, call, "only max and min have a location");
-  }
-  CollectiveCall what;
   what.call = call;
-  what.kind = CollectiveKind::reduce;
-  what.scope = scope;
-  what.combine = Combine{op, number_type<T>(), located};
-  return Processor::collective(self, what, Operand::of(value, location), nullptr);
+  return Processor::collective(self, what, value, buffer);
 }
 
 }  // namespace
@@ -117,6 +110,8 @@ namespace api {
 
 void send(const char* call, CellId cell, std::span<const std::byte> bytes, To to, Space space) {
   TaskControl& self = self_or_throw(call);
+  if (bytes.data() == nullptr && !bytes.empty()) [[unlikely]]
+    null_bytes(call, bytes.size());
   self.cell->processor->send(self, call, index(cell), bytes, to, static_cast<std::uint32_t>(space));
 }
 
@@ -137,6 +132,8 @@ Received receive(const char* call, Message& into, From from, Space space, bool c
 
 Envelope receive_into(const char* call, std::span<std::byte> buffer, From from, Space space, bool truncate) {
   TaskControl& self = self_or_throw(call);
+  if (buffer.data() == nullptr && !buffer.empty()) [[unlikely]]
+    null_bytes(call, buffer.size());
   self.posted.wish = wish_for(self, call, from, space);
   self.posted.message = nullptr;
   self.posted.buffer = reinterpret_cast<char*>(buffer.data());
@@ -167,46 +164,44 @@ bool probe(const char* call, From from, Space space) {
 }
 
 bool barrier(const char* call, bool stat, Scope scope) {
-  TaskControl& self = self_or_throw(call);
   CollectiveCall what;
-  what.call = call;
   what.kind = CollectiveKind::barrier;
   what.scope = scope;
   what.combine = Combine{ReduceOp::bit_or, NumberType::int32, false};
-  return Processor::collective(self, what, Operand::of(stat ? 1 : 0), nullptr).as<std::int32_t>() != 0;
+  return collective(call, what, Operand::of(stat ? 1 : 0)).as<std::int32_t>() != 0;
 }
 
-std::int32_t reduce(const char* call, ReduceOp op, std::int32_t value, Scope scope) {
-  return reduce_number(call, op, value, 0, false, scope).as<std::int32_t>();
-}
-float reduce(const char* call, ReduceOp op, float value, Scope scope) {
-  return reduce_number(call, op, value, 0, false, scope).as<float>();
-}
-double reduce(const char* call, ReduceOp op, double value, Scope scope) {
-  return reduce_number(call, op, value, 0, false, scope).as<double>();
-}
-Located<std::int32_t> reduce(const char* call, ReduceOp op, Located<std::int32_t> value, Scope scope) {
-  const Operand result = reduce_number(call, op, value.value, value.location, true, scope);
-  return {result.as<std::int32_t>(), result.location};
-}
-Located<float> reduce(const char* call, ReduceOp op, Located<float> value, Scope scope) {
-  const Operand result = reduce_number(call, op, value.value, value.location, true, scope);
-  return {result.as<float>(), result.location};
-}
-Located<double> reduce(const char* call, ReduceOp op, Located<double> value, Scope scope) {
-  const Operand result = reduce_number(call, op, value.value, value.location, true, scope);
-  return {result.as<double>(), result.location};
+void reduce(const char* call, ReduceOp op, NumberType type, void* value, std::int32_t* location, Scope scope) {
+  CollectiveCall what;
+  what.kind = CollectiveKind::reduce;
+  what.scope = scope;
+  what.combine = Combine{op, type, location != nullptr};
+  if (op > ReduceOp::last) [[unlikely]] {
+    refuse(self_or_throw(call), Errc::bad_argument, call,
+           fmt::format("there is no operation {} of reductions", static_cast<unsigned>(op)));
+  }
+  if (what.combine.needs_integers() && !what.combine.is_integral()) [[unlikely]]
+    refuse(self_or_throw(call), Errc::bad_argument, call, "and, or and xor work on integers only");
+  if (location != nullptr && op != ReduceOp::max && op != ReduceOp::min) [[unlikely]]
+    refuse(self_or_throw(call), Errc::bad_argument, call, "only max and min have a location");
+  Operand operand;
+  const std::size_t bytes = what.combine.number_bytes();
+  std::memcpy(&operand.bits, value, bytes);
+  if (location != nullptr) operand.location = *location;
+  operand = collective(call, what, operand);
+  std::memcpy(value, &operand.bits, bytes);
+  if (location != nullptr) *location = operand.location;
 }
 
 void broadcast(const char* call, CellId root, std::span<std::byte> buffer, Scope scope) {
-  TaskControl& self = self_or_throw(call);
+  if (buffer.data() == nullptr && !buffer.empty()) [[unlikely]]
+    null_bytes(call, buffer.size());
   CollectiveCall what;
-  what.call = call;
   what.kind = CollectiveKind::broadcast;
   what.scope = scope;
   what.bytes = buffer.size();
   what.root = index(root);
-  Processor::collective(self, what, Operand{}, buffer.data());
+  collective(call, what, Operand{}, buffer.data());
 }
 
 CellosState& cellos_state() {
@@ -357,17 +352,8 @@ bool probe(From from) { return api::probe("probe", from, api::Space::plain); }
 // ---------------------------------------------------------------- collectives
 
 bool barrier(bool stat, Scope scope) { return api::barrier("barrier", stat, scope); }
-std::int32_t reduce(ReduceOp op, std::int32_t value, Scope scope) { return api::reduce("reduce", op, value, scope); }
-float reduce(ReduceOp op, float value, Scope scope) { return api::reduce("reduce", op, value, scope); }
-double reduce(ReduceOp op, double value, Scope scope) { return api::reduce("reduce", op, value, scope); }
-Located<std::int32_t> reduce(ReduceOp op, Located<std::int32_t> value, Scope scope) {
-  return api::reduce("reduce", op, value, scope);
-}
-Located<float> reduce(ReduceOp op, Located<float> value, Scope scope) {
-  return api::reduce("reduce", op, value, scope);
-}
-Located<double> reduce(ReduceOp op, Located<double> value, Scope scope) {
-  return api::reduce("reduce", op, value, scope);
+void detail::reduce(ReduceOp op, NumberType type, void* value, std::int32_t* location, Scope scope) {
+  api::reduce("reduce", op, type, value, location, scope);
 }
 void broadcast(CellId root, std::span<std::byte> buffer, Scope scope) {
   api::broadcast("broadcast", root, buffer, scope);
@@ -445,7 +431,7 @@ namespace this_task {
 TaskId id() { return TaskId{self_or_throw("this_task::id").id}; }
 void yield() { Processor::yield(self_or_throw("yield")); }
 void sleep_for(std::chrono::nanoseconds duration) {
-  Processor::sleep_until(self_or_throw("sleep_for"), Clock::now() + duration, "sleep_for");
+  Processor::sleep_until(self_or_throw("sleep_for"), deadline_after(duration), "sleep_for");
 }
 void exit(int status) {
   self_or_throw("exit");

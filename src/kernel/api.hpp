@@ -34,12 +34,18 @@ Envelope receive_into(const char* call, std::span<std::byte> buffer, From from, 
 bool probe(const char* call, From from, Space space);
 
 bool barrier(const char* call, bool stat, Scope scope);
-std::int32_t reduce(const char* call, ReduceOp op, std::int32_t value, Scope scope);
-float reduce(const char* call, ReduceOp op, float value, Scope scope);
-double reduce(const char* call, ReduceOp op, double value, Scope scope);
-Located<std::int32_t> reduce(const char* call, ReduceOp op, Located<std::int32_t> value, Scope scope);
-Located<float> reduce(const char* call, ReduceOp op, Located<float> value, Scope scope);
-Located<double> reduce(const char* call, ReduceOp op, Located<double> value, Scope scope);
+/// As detail::reduce() of aplib/collective.hpp.
+void reduce(const char* call, ReduceOp op, detail::NumberType type, void* value, std::int32_t* location, Scope scope);
+template <Number T>
+T reduce(const char* call, ReduceOp op, T value, Scope scope) {
+  reduce(call, op, detail::number_type<T>, &value, nullptr, scope);
+  return value;
+}
+template <Number T>
+Located<T> reduce(const char* call, ReduceOp op, Located<T> value, Scope scope) {
+  reduce(call, op, detail::number_type<T>, &value.value, &value.location, scope);
+  return value;
+}
 void broadcast(const char* call, CellId root, std::span<std::byte> buffer, Scope scope);
 
 /// State of the calling task that belongs to the front end (CellOS); made with the task (or at first use), destroyed with it. The kernel

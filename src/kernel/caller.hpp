@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <string>
 
 #include "aplib/error.hpp"
@@ -34,6 +36,12 @@ namespace aplib {
   if (self == nullptr) [[unlikely]]
     outside_task(call);
   return *self;
+}
+
+/// When a wait of this length that begins now ends. What no clock can count is some hundred years.
+[[nodiscard]] inline Clock::time_point deadline_after(std::chrono::nanoseconds duration) noexcept {
+  constexpr std::chrono::nanoseconds longest = std::chrono::seconds(3'000'000'000);
+  return Clock::now() + std::min(duration, longest);
 }
 
 }  // namespace aplib

@@ -53,6 +53,7 @@ void Machine::Impl::make_domain(bool with_host, const StartNote* start) {
     domain->host_cell->processor = domain->processors.front().get();
     domain->poll_time = std::chrono::nanoseconds(0);
     domain->processors.front()->prepare();
+    domain->publish_processors();
   }
 }
 
@@ -76,6 +77,7 @@ void Machine::Impl::make_carriers() {
   domain->processors = std::move(carriers);
   if (process != nullptr) process->attach(*domain);
   for (auto& processor : domain->processors) processor->prepare();
+  domain->publish_processors();
   stoppable.store(domain.get(), std::memory_order_release);  // release: all of it
 }
 
@@ -196,6 +198,24 @@ void refuse_in_task(const char* call) {
               fmt::format("{}: called from a task; a machine is run from an ordinary thread", call));
 }
 
+/// A machine has one run at a time.
+class OneRun {
+ public:
+  OneRun(std::atomic<bool>& running, const char* call) : running_(running) {
+    if (!running.exchange(true, std::memory_order_acquire)) return;  // acquire: what the run before has left
+    throw Error(Errc::bad_argument,
+                fmt::format("{}: the machine runs already, in another thread; wait for that run, or make a Machine for "
+                            "each thread",
+                            call));
+  }
+  ~OneRun() { running_.store(false, std::memory_order_release); }  // release: to the next run
+  OneRun(const OneRun&) = delete;
+  OneRun& operator=(const OneRun&) = delete;
+
+ private:
+  std::atomic<bool>& running_;
+};
+
 Report called_off() {
   Report report;
   report.exit_status = static_cast<int>(ExitStatus::program_failed);
@@ -251,11 +271,13 @@ Report Machine::Impl::run_host(const std::function<int()>& host_program) {
 
 Report Machine::run(std::function<void()> cell_program) {
   refuse_in_task("run");
+  const OneRun one(impl_->running, "run");
   return impl_->run_cells(Program{std::move(cell_program), 0, impl_->program_stack_bytes});
 }
 
 Report Machine::run_host(std::function<int()> host_program) {
   refuse_in_task("run_host");
+  const OneRun one(impl_->running, "run_host");
   return impl_->run_host(host_program);
 }
 

@@ -66,8 +66,9 @@ struct Machine::Impl {
   std::vector<std::vector<std::byte>> early_notes;
   std::unique_ptr<LoadedRun> loaded;  ///< The program files of the current run, if it has any.
   std::atomic<Domain*> stoppable{
-      nullptr};                  ///< The domain while other threads may stop it: not while its processors are made.
-  bool programs_remain = false;  ///< Threads of programs outlived a run.
+      nullptr};                      ///< The domain while other threads may stop it: not while its processors are made.
+  std::atomic<bool> running{false};  ///< Between begin and end of run() or run_host().
+  bool programs_remain = false;      ///< Threads of programs outlived a run.
   std::size_t program_stack_bytes = 0;  ///< Of programs started from here on; 0: as for every task.
 };
 

@@ -80,7 +80,7 @@ class LoadedRun::CellHost : public loader::CellServices {
 
   void sleep(std::chrono::nanoseconds duration) override {
     if (TaskControl* task = running_task()) {
-      Processor::sleep_until(*task, Clock::now() + duration, "sleep");
+      Processor::sleep_until(*task, deadline_after(duration), "sleep");
     } else {
       std::this_thread::sleep_for(duration);
     }

@@ -62,7 +62,7 @@ std::vector<DestructorCall> blocking_calls() {
          get(cell(1), x, &x);
          EXPECT_EQ(x, 7);
        }},
-      {"receive", [] { EXPECT_EQ(receive().bytes().size(), 0U); }},
+      {"receive", [] { EXPECT_EQ(receive().size(), 0U); }},
       {"receive_into",
        [] {
          std::byte buffer[4]{};
@@ -103,7 +103,7 @@ TEST_P(CallsOfDestructors, ReturnWhileTheMachineStops) {
 // The destructor runs because of the task's own error, and waits already when the machine begins to stop.
 TEST_P(CallsOfDestructors, ThatWaitAlreadyReturnWhenTheMachineStops) {
   const std::vector<DestructorCall> calls{
-      {"receive", [] { EXPECT_EQ(receive({.type = 1}).bytes().size(), 0U); }},
+      {"receive", [] { EXPECT_EQ(receive({.type = 1}).size(), 0U); }},
       {"sleep_for", [] { this_task::sleep_for(std::chrono::hours(1)); }},
       {"join", [] { spawn([] { static_cast<void>(receive({.type = 1})); }).join(); }},
       {"barrier", [] { barrier(); }},

@@ -24,7 +24,7 @@ struct Placement {
   Grid grid;
   std::uint32_t threads;
   std::vector<std::uint32_t> processes;  ///< Cells of each; none: one process.
-  comm::LoopFaults faults;
+  comm::loop::LoopFaults faults;
   std::unique_ptr<comm::ModuleKind> (*kind)();  ///< Not by loop, but by this module.
   std::string provider = {};                    ///< Of module rdma.
   bool in_turns = false;                        ///< The processes' cells do not follow each other.

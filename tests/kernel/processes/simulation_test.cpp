@@ -29,7 +29,7 @@ struct Plan {
   std::vector<std::uint32_t> cells;  ///< How many each process carries,
   CellMap map;                       ///< and which.
   std::uint32_t threads = 1;
-  comm::LoopFaults faults;
+  comm::loop::LoopFaults faults;
   std::uint32_t rounds = 0;
   std::uint64_t seed = 0;
 
