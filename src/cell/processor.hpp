@@ -114,6 +114,8 @@ class Processor {
   /// For every call that may wait, before it waits and when a wait has ended: is the machine stopping? Then the calling task
   /// is to end: throws Stopped. A task that unwinds already must not throw, for the call is some destructor's: true, and the
   /// call returns without doing more. Relaxed: noticed sooner or later.
+  /// Other tasks could run: who waits here for something outside must not make the thread sleep.
+  [[nodiscard]] bool has_ready_tasks() const noexcept { return !ready_.empty(); }
   [[nodiscard]] bool stops() const { return domain_.stopping.load(std::memory_order_relaxed) && end_calling_task(); }
 
   // --- tasks (tasks.cpp, processor.cpp)

@@ -18,6 +18,7 @@ namespace {
 constexpr auto due_after = std::chrono::microseconds(20);
 constexpr std::uint64_t polls_per_clock_look = 32;
 constexpr auto room_sleep = std::chrono::milliseconds(1);
+constexpr auto status_pause = std::chrono::milliseconds(1);  // between two notes of status words
 
 /// Whose body may be large.
 bool is_one_sided(const comm::Label& label) noexcept {
@@ -106,7 +107,7 @@ void ModuleNetwork::wait_for_room(TaskControl& self, const char* call, std::uint
               domain_.name_of(self.cell->id), self.id, call, queued >> 20, process_.names[process],
               domain_.cell_map.text(process), text::print_duration(domain_.options.send_wait), domain_.name_of(cell)));
     }
-    module_.wait(room_sleep);
+    if (!self.cell->processor->has_ready_tasks()) module_.wait(room_sleep);
   }
 }
 
@@ -157,6 +158,13 @@ void ModuleNetwork::stirred() noexcept {
   if (progress_asleep.load(std::memory_order_relaxed) == 0) return;  // the fence orders it
   progress_asleep.store(0, std::memory_order_release);               // release: to the progress thread
   os::futex_wake(progress_asleep);
+}
+
+void ModuleNetwork::wake_progress() noexcept {
+  stirred();
+  if (progress_dozes.load(std::memory_order_relaxed) == 0) return;  // the fence in stirred() orders it
+  progress_dozes.store(0, std::memory_order_release);               // release: to the progress thread
+  os::futex_wake(progress_dozes);
 }
 
 // ---------------------------------------------------------------- what comes
@@ -309,6 +317,7 @@ void ModuleNetwork::peer_lost(comm::Peer peer, const std::string& why) {
 void ModuleNetwork::cell_ended(std::uint32_t cell, const CellEnd& end) {
   // While the machine stops, a cell's end is a consequence that must not be taken for the cause elsewhere. Acquire: pairs with stop().
   if (domain_.stopping.load(std::memory_order_acquire)) return;
+  tell_status();  // its last word is known when its end is
   // Behind all it has sent, to those it may have sent to. Others hear of it by the overseer, without a connection of their own.
   std::vector<std::uint32_t> told;
   for (std::uint32_t p = 0; p < peers_.size(); ++p) {
@@ -328,6 +337,7 @@ void ModuleNetwork::cell_ended(std::uint32_t cell, const CellEnd& end) {
 }
 
 void ModuleNetwork::all_ended() noexcept {
+  tell_status();
   const std::lock_guard lock(starts_mutex);
   if (domain_.live_cells.load(std::memory_order_acquire) != 0) return;  // acquire: a program was started meanwhile
   ByteWriter note = begin_note(NoteKind::all_ended);
@@ -352,15 +362,34 @@ void ModuleNetwork::call_on_each(void (*function)(Processor& processor, void* st
 }
 
 void ModuleNetwork::status_changed() noexcept {
+  {
+    const std::lock_guard lock(status_mutex_);
+    std::uint32_t words = 0;
+    for (const std::uint32_t c : domain_.local_cells())
+      words |= static_cast<std::uint32_t>(
+          domain_.cells[c]->posted_status.load(std::memory_order_relaxed));   // relaxed: words on their own
+    const std::uint64_t known = own_status_.load(std::memory_order_relaxed);  // relaxed: under the mutex
+    if (known >> 32 != 0 && static_cast<std::uint32_t>(known) == words) return;
+    const std::uint32_t age = std::max(static_cast<std::uint32_t>(known >> 32) + 1, 1U);  // 0: none yet
+    own_status_.store(std::uint64_t{age} << 32 | words, std::memory_order_relaxed);       // the same
+    const bool was_due = status_due_.exchange(true, std::memory_order_relaxed);           // the same
+    if (Clock::now() - status_told_ >= status_pause) return tell_status_alone();
+    if (was_due) return;
+  }
+  // Soon, with what is posted until then: a loop of posts must not become a queue of notes.
+  wake_progress();
+}
+
+void ModuleNetwork::tell_status() noexcept {
   const std::lock_guard lock(status_mutex_);
-  std::uint32_t words = 0;
-  for (const std::uint32_t c : domain_.local_cells())
-    words |= static_cast<std::uint32_t>(
-        domain_.cells[c]->posted_status.load(std::memory_order_relaxed));             // relaxed: words on their own
-  const std::uint64_t age = (own_status_.load(std::memory_order_relaxed) >> 32) + 1;  // relaxed: under the mutex
-  own_status_.store(age << 32 | words, std::memory_order_relaxed);                    // the same
+  if (status_due()) tell_status_alone();
+}
+
+void ModuleNetwork::tell_status_alone() noexcept {
+  status_due_.store(false, std::memory_order_relaxed);  // relaxed: under the mutex
+  status_told_ = Clock::now();
   ByteWriter note = begin_note(NoteKind::status);
-  note.number(age << 32 | words);
+  note.number(own_status_.load(std::memory_order_relaxed));  // relaxed: the same
   process_.supervisor->send_note(note.bytes());
 }
 
@@ -368,7 +397,12 @@ void ModuleNetwork::other_status(std::uint32_t process, std::uint64_t status) no
   if (process >= peers_.size() || process == domain_.process) return;
   std::atomic<std::uint64_t>& known = other_status_[process];
   std::uint64_t seen = known.load(std::memory_order_relaxed);  // relaxed: a word on its own; the younger one stays
-  while (seen >> 32 < status >> 32 && !known.compare_exchange_weak(seen, status, std::memory_order_relaxed)) {
+  // Ages wrap around.
+  const auto is_younger = [&] {
+    return seen == 0 || static_cast<std::int32_t>(static_cast<std::uint32_t>(status >> 32) -
+                                                  static_cast<std::uint32_t>(seen >> 32)) > 0;
+  };
+  while (is_younger() && !known.compare_exchange_weak(seen, status, std::memory_order_relaxed)) {
   }
 }
 

@@ -102,8 +102,13 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   void call_on_each(void (*function)(Processor& processor, void* state), void* state);
   /// The status words of other processes combined.
   [[nodiscard]] std::uint32_t other_status_words() const noexcept;
-  /// A cell here has posted.
+  /// A cell here has posted. The others are told at once, or, when they were told just before, soon.
   void status_changed() noexcept;
+  [[nodiscard]] bool status_due() const noexcept {
+    return status_due_.load(std::memory_order_relaxed);  // relaxed: a hint; true under the mutex
+  }
+  /// Tells the others, if they do not know yet.
+  void tell_status() noexcept;
   /// How often a run has been given a program, besides the first one without host program.
   std::atomic<std::uint64_t> starts{0};
   std::mutex starts_mutex;  ///< Of starts and live cells together: what all_ended() tells.
@@ -174,7 +179,13 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   std::atomic<std::uint64_t> polls_{0};
   std::atomic<std::int64_t> last_poll_{0};  // nanoseconds of Clock
 
+  void tell_status_alone() noexcept;  // under status_mutex_
+  /// Ends whatever pause the progress thread makes.
+  void wake_progress() noexcept;
+
   std::mutex status_mutex_;
+  std::atomic<bool> status_due_{false};  // changed under the mutex
+  Clock::time_point status_told_{};
   std::atomic<std::uint64_t> own_status_{0};                    // changes so far, words combined
   std::unique_ptr<std::atomic<std::uint64_t>[]> other_status_;  // by process: the same
 

@@ -3,9 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "aplib/ids.hpp"
 #include "aplib/options.hpp"
 #include "base/bytes.hpp"
 #include "base/cell_map.hpp"
@@ -33,7 +36,7 @@ enum class NoteKind : std::uint8_t {
 
 /// A program for all cells.
 struct StartNote {
-  Grid grid;  ///< And who carries what: the host program may have chosen another grid.
+  Grid grid{0, 0};  ///< And who carries what: the host program may have chosen another grid. 0x0: as it is.
   CellMap cells;
   std::string file;  ///< Empty: the process knows.
   std::uint32_t task = 0;
@@ -47,14 +50,19 @@ struct StartNote {
     out.number(task);
     out.texts(arguments);
   }
-  static StartNote read(ByteReader& in) {
+  /// The rest of a note to or from a machine of so many processes. Nothing: it makes no sense.
+  static std::optional<StartNote> read(ByteReader& in, std::uint32_t processes) {
     StartNote note;
     note.grid.nx = in.number<std::uint32_t>();
     note.grid.ny = in.number<std::uint32_t>();
-    note.cells = CellMap::from_words(in.numbers<std::uint32_t>()).value_or(CellMap());
+    std::optional<CellMap> cells = CellMap::from_words(in.numbers<std::uint32_t>());
     note.file = in.text();
     note.task = in.number<std::uint32_t>();
     note.arguments = in.texts();
+    if (!in.ended() || !cells || cells->processes() != processes || note.task > task_id_max) return std::nullopt;
+    const std::uint64_t count = std::uint64_t{note.grid.nx} * note.grid.ny;
+    if (count != cells->cells() && !(note.grid.nx == 0 && note.grid.ny == 0)) return std::nullopt;
+    note.cells = std::move(*cells);
     return note;
   }
 };

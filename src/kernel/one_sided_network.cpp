@@ -152,7 +152,8 @@ void OneSidedNetwork::wait_for_replies(TaskControl& self, std::uint32_t process,
     network_.poll();
     Processor::yield(self);
     if (self.cell->processor->stops()) return;
-    if (expected.load(std::memory_order_relaxed) + bytes > domain_.options.send_limit_bytes)
+    if (expected.load(std::memory_order_relaxed) + bytes > domain_.options.send_limit_bytes &&
+        !self.cell->processor->has_ready_tasks())
       network_.module_.wait(reply_sleep);
   }
   expected.fetch_add(bytes, std::memory_order_relaxed);

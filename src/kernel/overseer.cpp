@@ -187,7 +187,8 @@ struct Overseer::State {
         const std::array<std::uint64_t, 3> episodes{in.number<std::uint64_t>(), in.number<std::uint64_t>(),
                                                     in.number<std::uint64_t>()};
         const std::vector<std::uint32_t> told = in.numbers<std::uint32_t>();
-        if (!in.ended()) return false;
+        const bool is_its = cell == cells.cells() ? from == 0 : cells.carries(from, cell);  // behind the last: the host
+        if (!in.ended() || !is_its) return false;
         ByteWriter out = begin_note(NoteKind::cell_ended);
         out.number(cell);
         out.number(tasks);
@@ -215,11 +216,11 @@ struct Overseer::State {
         return true;
       }
       case NoteKind::start: {
-        const StartNote note = StartNote::read(in);
-        if (!in.ended() || note.cells.processes() != processes.size()) return false;
-        cells = note.cells;
-        grid = note.grid;
-        start(from, note);
+        const std::optional<StartNote> note = StartNote::read(in, static_cast<std::uint32_t>(processes.size()));
+        if (!note || note->grid.count() == 0) return false;
+        cells = note->cells;
+        grid = note->grid;
+        start(from, *note);
         return true;
       }
       case NoteKind::lost_peer: {

@@ -130,13 +130,13 @@ void ProcessRun::handle(std::span<const std::byte> bytes) {
       changed_.notify_all();
       return;
     case NoteKind::start: {
-      const StartNote note = StartNote::read(in);
-      if (!in.ended() || note.cells.processes() != process_.processes()) return;
+      std::optional<StartNote> note = StartNote::read(in, process_.processes());
+      if (!note) return nonsense("the start of a program");
       if (first) {
-        first_start_ = note;
+        first_start_ = std::move(note);
         changed_.notify_all();
       } else {
-        start(note);
+        start(*note);
       }
       return;
     }
@@ -145,12 +145,15 @@ void ProcessRun::handle(std::span<const std::byte> bytes) {
       CellEnd end;
       end.tasks = in.number<std::uint64_t>();
       for (std::uint64_t& episode : end.episodes) episode = in.number<std::uint64_t>();
+      if (!in.ended() || cell > machine_.domain->cell_count) return nonsense("the end of a cell");
       network_->remote_cell_ended(cell, end);
       return;
     }
     case NoteKind::status: {
       const auto process = in.number<std::uint32_t>();
-      network_->other_status(process, in.number<std::uint64_t>());
+      const auto status = in.number<std::uint64_t>();
+      if (!in.ended() || process >= process_.processes()) return nonsense("status words");
+      network_->other_status(process, status);
       return;
     }
     case NoteKind::preset:
@@ -169,6 +172,20 @@ void ProcessRun::handle(std::span<const std::byte> bytes) {
     }
     default:
       return;  // a younger overseer's; the handshake has seen to it that there is none
+  }
+}
+
+void ProcessRun::nonsense(const char* what) {
+  const std::string text =
+      fmt::format("a note of the launcher makes no sense: {}; are all installations of APlib the same?", what);
+  if (machine_.domain != nullptr) {
+    machine_.domain->fail(static_cast<int>(ExitStatus::peer_lost), text);
+  } else {
+    ByteWriter note = begin_note(NoteKind::failed);
+    note.number(static_cast<std::uint32_t>(ExitStatus::peer_lost));
+    note.text(text);
+    process_.supervisor->send_note(note.bytes());
+    stop(static_cast<int>(ExitStatus::peer_lost));
   }
 }
 
@@ -319,7 +336,7 @@ Report wait_and_run(Machine::Impl& impl, ProcessRun& run,
     report.exit_status = run.stopped_status().value_or(0);
     return report;
   }
-  impl.options.cells = start->grid;
+  if (start->grid.count() != 0) impl.options.cells = start->grid;
   return impl.run_cells(Program{body_of(*start), start->task, stack_bytes}, &*start);
 }
 

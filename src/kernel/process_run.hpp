@@ -72,6 +72,8 @@ class ProcessRun {
   void handle(std::span<const std::byte> note);
   void start(const StartNote& note);
   void stop(int status);
+  /// A note that cannot be acted upon ends the run.
+  void nonsense(const char* what);
   void answer_probe(std::uint64_t round);
   struct Inspection;
   std::string describe_here();

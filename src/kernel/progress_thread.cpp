@@ -48,7 +48,7 @@ void ProgressThread::sleep_until_stirred(std::uint64_t quiet_word) {
   network_.progress_asleep.store(1, std::memory_order_seq_cst);
   std::atomic_thread_fence(std::memory_order_seq_cst);  // own word before the looks; pairs with stirred()
   const bool nothing_new = domain_.sleepers.load(std::memory_order_acquire) == quiet_word && network_.someone_waits() &&
-                           !closing_.load(std::memory_order_acquire);
+                           !network_.status_due() && !closing_.load(std::memory_order_acquire);
   while (nothing_new && network_.progress_asleep.load(std::memory_order_acquire) == 1)
     os::futex_wait(network_.progress_asleep, 1, std::nullopt);
   network_.progress_asleep.store(0, std::memory_order_relaxed);  // relaxed: a waker in between wakes nobody
@@ -61,7 +61,9 @@ void ProgressThread::pause(std::chrono::milliseconds time) {
     return;
   }
   network_.progress_dozes.store(1, std::memory_order_seq_cst);
-  if (!closing_.load(std::memory_order_seq_cst)) os::futex_wait(network_.progress_dozes, 1, time);
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // own word before the looks; pairs with wake_progress()
+  if (!closing_.load(std::memory_order_seq_cst) && !network_.status_due())
+    os::futex_wait(network_.progress_dozes, 1, time);
   network_.progress_dozes.store(0, std::memory_order_relaxed);  // relaxed: a waker in between wakes nobody
 }
 
@@ -71,6 +73,10 @@ void ProgressThread::run() {
   std::uint32_t ticks = 0;
   bool told = false;
   while (!closing_.load(std::memory_order_acquire)) {
+    if (network_.status_due()) {  // collected for a tick
+      os::futex_wait(tick_, 0, tick_time);
+      network_.tell_status();
+    }
     const std::uint64_t word = domain_.sleepers.load(std::memory_order_acquire);
     const bool all_asleep = network_.all_asleep();
     if (!all_asleep || word != quiet_word) {

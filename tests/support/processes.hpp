@@ -4,6 +4,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -87,6 +89,12 @@ class Processes {
       receive_note(*machines_[process], stop.bytes());
     });
   }
+  /// Any thread: a note of the launcher to a process.
+  void note(std::uint32_t process, const ByteWriter& note) {
+    post([this, process, bytes = note.bytes()] { receive_note(*machines_[process], bytes); });
+  }
+  /// How many notes of this kind the processes have sent.
+  [[nodiscard]] std::uint64_t notes_sent(NoteKind kind) const { return notes_sent_[static_cast<std::size_t>(kind)]; }
   void start_program(std::uint32_t task) {
     post([this, task] { overseer_->start_program("", task, {}); });
   }
@@ -97,6 +105,7 @@ class Processes {
     Way(Processes& processes, std::uint32_t self) : processes_(processes), self_(self) {}
     bool ready() override { return processes_.wait_until_all_ready(); }
     void send_note(std::span<const std::byte> note) override {
+      ++processes_.notes_sent_[std::to_integer<std::size_t>(note.front())];
       processes_.post([this, bytes = std::vector<std::byte>(note.begin(), note.end())] {
         processes_.overseer_->receive(self_, bytes);
       });
@@ -192,6 +201,7 @@ class Processes {
   std::condition_variable changed_;
   std::deque<std::function<void()>> queue_;
   std::size_t ready_ = 0;
+  std::array<std::atomic<std::uint64_t>, 256> notes_sent_{};
 };
 
 }  // namespace aplib::testing_support

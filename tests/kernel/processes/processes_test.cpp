@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <numeric>
 #include <vector>
@@ -456,6 +457,58 @@ TEST(Processes, SlowReceiverLosesNothing) {
         ASSERT_EQ(body[0], i);
       }
     }
+  }));
+}
+
+TEST(Processes, WhoWaitsAtTheSendLimitLeavesTheThreadToOthers) {
+  using namespace std::chrono_literals;
+  Processes processes({3, 1}, {2, 1}, 1, {.capacity_bytes = 4096});
+  processes.options.set("send-limit", "1m");
+  processes.options.set("unread-limit", "1m");
+  processes.options.set("send-wait", "100s");
+  constexpr int messages = 8000;
+  std::atomic<bool> go{false};
+  std::chrono::steady_clock::duration took{};
+  expect_well(processes.run([&] {
+    const std::vector<std::byte> body(1000);
+    if (me() == 0) {
+      for (int i = 0; i < messages; ++i) send(cell(2), std::span<const std::byte>(body));
+    } else if (me() == 1) {  // runs when cell 0 waits for room
+      const auto begin = std::chrono::steady_clock::now();
+      for (int i = 0; i < 5000; ++i) this_task::yield();
+      took = std::chrono::steady_clock::now() - begin;
+      go = true;
+    } else {
+      while (!go) this_task::sleep_for(1ms);
+      for (int i = 0; i < messages; ++i) static_cast<void>(receive());
+    }
+  }));
+  EXPECT_LT(took, 2500ms) << "a sleep of 1 ms in each of 5000 rounds";
+}
+
+TEST(Processes, StatusWordsPostedInALoopAreFewNotes) {
+  Processes processes({3, 1}, {1, 1, 1});
+  constexpr int posts = 200'000;
+  expect_well(processes.run([] {
+    if (me() == 0) {
+      for (int i = 1; i <= posts; ++i) status::post(i % 2 == 0 ? 0x10 : 0x20);
+      status::post(0x1234);
+    }
+    while (status::combined() != 0x1234) this_task::yield();  // the last word is told without a further call
+  }));
+  EXPECT_LT(processes.notes_sent(NoteKind::status), posts / 4);
+}
+
+TEST(Processes, TheLastStatusWordIsKnownWhenItsCellHasEnded) {
+  Processes processes({2, 1}, {1, 1});
+  expect_well(processes.run([] {
+    if (me() == 0) {
+      for (int i = 0; i < 1000; ++i) status::post(i % 2);
+      status::post(0x42);
+      return;
+    }
+    EXPECT_THROW(static_cast<void>(receive({.cell = cell(0)})), Error);
+    while (status::combined() != 0x42) this_task::yield();
   }));
 }
 
