@@ -111,9 +111,10 @@ int run(const CommandLine& line, const std::string& prefix) {
                      .last_words = [&output] { output.end_all(); },
                      .grace = std::chrono::seconds(2)});
   std::optional<ctl::RegistryDoor> door(
-      std::in_place, ctl::door_actions(what.file, line.machine.cells, [&machine](int status, const std::string& text) {
+      std::in_place, ctl::machine_verbs(what.file, line.machine.cells, [&machine](int status, const std::string& text) {
         stop_machine(machine, status, text);
       }));
+  if (!door->problem().empty()) tell_user(prefix, "apctl cannot see this machine: " + door->problem());
   output.when_lost(
       [&](const std::string& problem) { watchdog.stop(static_cast<int>(ExitStatus::program_failed), problem); });
   const Report report = run_program(machine, what, sink);

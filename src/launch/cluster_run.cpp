@@ -257,7 +257,8 @@ int run_cluster_with(const CommandLine& line, PmixRun* pmix) {
   Watchdog watchdog(line.timeout, {.stop = [&](int status, const std::string& text) { coordinator.stop(status, text); },
                                    .last_words = [&] { output.end_all(); },
                                    .grace = watchdog_grace});
-  std::optional<ctl::RegistryDoor> door(std::in_place, ctl::door_actions(coordinator, cluster.options));
+  std::optional<ctl::RegistryDoor> door(std::in_place, ctl::machine_verbs(coordinator, cluster.options));
+  if (!door->problem().empty()) say("apctl cannot see this machine: " + door->problem());
   const coordinator::JobResult result = coordinator.run();
   door.reset();
   watchdog.finish();

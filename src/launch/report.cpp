@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/cell_map.hpp"
+
 namespace aplib::launch {
 
 namespace {
@@ -26,15 +28,9 @@ std::string size_text(std::uint64_t bytes) {
 
 }  // namespace
 
-std::string ranges(const std::vector<std::uint32_t>& cells) {
-  std::string text;
-  for (std::size_t first = 0; first < cells.size();) {
-    std::size_t last = first;
-    while (last + 1 < cells.size() && cells[last + 1] == cells[last] + 1) ++last;
-    if (!text.empty()) text += ',';
-    text += first == last ? fmt::format("{}", cells[first]) : fmt::format("{}-{}", cells[first], cells[last]);
-    first = last + 1;
-  }
+std::string ranges(const std::vector<std::uint32_t>& numbers) {
+  std::string text = ranges_text(numbers);
+  std::erase(text, ' ');
   return text;
 }
 

@@ -44,12 +44,12 @@ std::string random_name() {
   return name;
 }
 
-const char* text_of(Phase phase) {
+}  // namespace
+
+const char* phase_text(Phase phase) {
   constexpr std::array texts{"starting", "measuring", "preparing", "loading", "running", "ending", "over"};
   return texts.at(static_cast<std::size_t>(phase));
 }
-
-}  // namespace
 
 const char* stage_text(Stage stage) {
   constexpr std::array texts{"called",  "here",  "measuring", "measured", "preparing", "prepared",
@@ -485,7 +485,7 @@ void Coordinator::Impl::too_late() {
                     names, arrival_patience.count(), fmt::join(acceptor->endpoints(), ", ")));
   }
   call_off(fmt::format("{} is not ready after {} s of {}; nothing was started", names, start_patience.count(),
-                       text_of(phase)));
+                       phase_text(phase)));
 }
 
 // ---- who is lost ----
@@ -595,7 +595,12 @@ void Coordinator::stop(int status, const std::string& text) {
 
 void Coordinator::post(std::function<void()> what) { impl_->loop.post(std::move(what)); }
 
-void Coordinator::ask_state(std::function<void(MachineState)> answer) { impl_->ask_state(std::move(answer)); }
+wire::MachineStatus Coordinator::status() const { return impl_->status(); }
+
+void Coordinator::ask_nodes(const std::string& question,
+                            std::function<void(const std::vector<std::optional<wire::Bytes>>& answers)> answer) {
+  impl_->ask_nodes(question, std::move(answer));
+}
 
 void Coordinator::ask_tasks(std::function<void(std::string)> answer) {
   if (impl_->overseer) impl_->overseer->ask_tasks(std::move(answer));
@@ -604,7 +609,7 @@ void Coordinator::ask_tasks(std::function<void(std::string)> answer) {
 void Coordinator::start_program(const std::string& file, std::uint32_t task,
                                 const std::vector<std::string>& arguments) {
   if (!impl_->overseer || impl_->phase != Phase::running)
-    throw Error(Errc::failed, fmt::format("the machine does not run: it is {}", text_of(impl_->phase)));
+    throw Error(Errc::failed, fmt::format("the machine does not run: it is {}", phase_text(impl_->phase)));
   impl_->overseer->start_program(impl_->find_files(file).front().path, task, arguments);
 }
 

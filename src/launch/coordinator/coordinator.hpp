@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "launch/program_run.hpp"
 #include "launch/start/starter.hpp"
 #include "launch/wire/protocol.hpp"
+#include "launch/wire/status.hpp"
 
 namespace aplib::launch::coordinator {
 
@@ -45,30 +47,6 @@ struct JobResult {
   cluster::Shares shares{};
 };
 
-/// A process of the machine, for people who ask.
-struct ProcessState {
-  std::string name{};   ///< In the cluster file.
-  std::string stage{};  ///< "running", ...
-  std::string host{};   ///< The computer's own name.
-  std::uint64_t pid = 0;
-  std::string control{};   ///< Its address on the control connection.
-  std::string endpoint{};  ///< Where it listens for messages.
-  std::uint32_t first_cell = 0;
-  std::uint32_t cells = 0;
-  bool answered = false;  ///< `node` is what it said now.
-  wire::NodeState node{};
-};
-
-struct MachineState {
-  std::string program{};
-  std::string file{};  ///< The cluster file.
-  Grid grid{};
-  std::string phase{};
-  double seconds = 0;           ///< Since the start of the launcher.
-  std::uint64_t strangers = 0;  ///< Connections to the launcher that did not prove the key.
-  std::vector<ProcessState> processes{};
-};
-
 class Coordinator {
  public:
   struct Actions {
@@ -91,8 +69,12 @@ class Coordinator {
   /// For a status server beside: runs `what` on the coordinator's thread, where the functions below may be called. Any thread. Not called when the job is over before.
   void post(std::function<void()> what);
 
-  /// The coordinator's thread. `answer` comes there too, after at most a second, with what was heard until then.
-  void ask_state(std::function<void(MachineState)> answer);
+  /// The coordinator's thread. All but what nodes alone know.
+  [[nodiscard]] wire::MachineStatus status() const;
+  /// The coordinator's thread. Puts a question to all nodes that run; `answer` comes there too, after at most a second, with what each process has
+  /// answered until then. Empty bytes: that node does not run, or does not know the question.
+  void ask_nodes(const std::string& question,
+                 std::function<void(const std::vector<std::optional<wire::Bytes>>& answers)> answer);
   /// A line per task of every cell. Never answered when the machine ends before.
   void ask_tasks(std::function<void(std::string)> answer);
   /// Loads a further program on all cells as task `task`. Throws Error when no machine runs or there is no such file; what nodes find wrong later is a failure of the machine.

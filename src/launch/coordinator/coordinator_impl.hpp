@@ -26,6 +26,8 @@ namespace aplib::launch::coordinator {
 
 enum class Phase : std::uint8_t { calling, measuring, preparing, loading, running, ending, over };
 
+[[nodiscard]] const char* phase_text(Phase phase);
+
 /// How far a node is.
 enum class Stage : std::uint8_t {
   called,
@@ -62,6 +64,15 @@ struct KnownNode {
   std::string cause{};                     ///< Why it is gone, as far as its starter knows.
   int own_status = 0;                      ///< That it ended with by itself.
   wire::Timer patience;                    ///< For a better cause.
+};
+
+using NodeAnswers = std::function<void(const std::vector<std::optional<wire::Bytes>>& answers)>;
+
+/// A question to the nodes, and what they have answered so far.
+struct Inquiry {
+  std::vector<std::optional<wire::Bytes>> answers{};
+  NodeAnswers answer{};
+  std::unique_ptr<wire::Timer> patience{};
 };
 
 class Coordinator::Impl {
@@ -120,8 +131,10 @@ class Coordinator::Impl {
   void take_ended(const wire::EndedCell& ended);
   [[nodiscard]] std::vector<wire::FileRef> find_files(const std::string& name);
   void answer_find(std::uint32_t process, const std::string& name);
-  void ask_state(std::function<void(MachineState)> answer);
-  void answer_state();
+  [[nodiscard]] wire::MachineStatus status() const;
+  void ask_nodes(const std::string& question, NodeAnswers answer);
+  void take_answer(std::uint32_t process, const wire::Answer& answer);
+  void check_answers(std::uint64_t number);
   template <class Message>
   void tell(std::uint32_t process, const Message& message) {
     if (nodes[process]->connection != nullptr) nodes[process]->connection->send(message);
@@ -146,9 +159,8 @@ class Coordinator::Impl {
   std::optional<Overseer> overseer;
   bool all_ended = false;  // the overseer's word: nodes may report
   wire::FileServer files;
-  std::vector<std::function<void(MachineState)>> questions;  // about the state
-  MachineState state;                                        // as far as it is answered
-  std::unique_ptr<wire::Timer> state_patience;
+  std::map<std::uint64_t, Inquiry> inquiries;
+  std::uint64_t last_inquiry = 0;
 
   JobResult result;
   std::string failure;

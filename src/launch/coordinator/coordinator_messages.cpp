@@ -2,6 +2,7 @@
 // What nodes say, once they are here.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -13,6 +14,11 @@
 #include "launch/wire/endpoint.hpp"
 
 namespace aplib::launch::coordinator {
+namespace {
+
+constexpr std::chrono::seconds answer_patience{1};  // of people who ask: who has not answered by then is told as such
+
+}  // namespace
 
 void Coordinator::Impl::take(std::uint32_t process, wire::MessageType type, std::span<const std::byte> body) {
   KnownNode& node = *nodes[process];
@@ -109,14 +115,8 @@ void Coordinator::Impl::take(std::uint32_t process, wire::MessageType type, std:
         if (good) told_to_end(process, told.signal);
       });
       break;
-    case wire::MessageType::state:
-      with.operator()<wire::NodeState>([&](const wire::NodeState& is) {
-        if (process < state.processes.size()) {
-          state.processes[process].node = is;
-          state.processes[process].answered = true;
-        }
-        answer_state();
-      });
+    case wire::MessageType::answer:
+      with.operator()<wire::Answer>([&](const wire::Answer& answer) { take_answer(process, answer); });
       break;
     default:
       break;
@@ -188,47 +188,67 @@ void Coordinator::Impl::answer_find(std::uint32_t process, const std::string& na
   tell(process, answer);
 }
 
-void Coordinator::Impl::ask_state(std::function<void(MachineState)> answer) {
-  questions.push_back(std::move(answer));
-  if (questions.size() > 1) return;  // the answer to the first is for all
-  constexpr const char* phases[] = {"starting", "measuring", "preparing", "loading", "running", "ending", "over"};
-  state = {};
-  state.program = job.files.front().path;
-  state.file = job.cluster.file;
-  state.grid = shares.grid;
-  state.phase = phases[static_cast<std::size_t>(phase)];
-  state.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-  state.strangers = acceptor ? acceptor->strangers() : 0;
+wire::MachineStatus Coordinator::Impl::status() const {
+  wire::MachineStatus status;
+  status.state = phase_text(phase);
+  status.seconds = static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - begun).count());
+  status.strangers = acceptor ? acceptor->strangers() : 0;
+  status.file = job.cluster.file;
+  status.program = job.files.front().path;
+  const CellMap& carried = overseer ? overseer->cells() : cells;
+  // Before the hosts have been measured nobody knows it.
+  const bool known = shares.grid.count() != 0 && carried.processes() == nodes.size();
+  if (known) status.grid = shares.grid;
   for (std::uint32_t process = 0; process < nodes.size(); ++process) {
     const KnownNode& node = *nodes[process];
-    ProcessState& is = state.processes.emplace_back();
-    is.name = node.name;
-    is.stage = stage_text(node.stage);
-    is.host = node.hello.host;
-    is.pid = node.hello.pid;
-    is.control = node.hello.local;
-    is.endpoint = wire::address_of(node.endpoint);
-    if (process < cells.processes() && !cells.cells_of(process).empty()) {
-      is.first_cell = cells.cells_of(process).front();
-      is.cells = static_cast<std::uint32_t>(cells.cells_of(process).size());
-    }
-    is.answered = node.stage != Stage::running;
-    tell(process, wire::AskState{});
+    status.processes.push_back({.name = node.name,
+                                .computer = node.hello.host,
+                                .pid = node.hello.pid,
+                                .address = wire::address_of(node.endpoint),
+                                .cells = known ? ranges_text(carried.cells_of(process)) : std::string(),
+                                .state = stage_text(node.stage)});
+    if (known && carried.cells_of(process).empty()) status.processes.back().cells = "none";
   }
-  state_patience = std::make_unique<wire::Timer>(loop);
-  state_patience->start(std::chrono::seconds(1), [this] {
-    for (ProcessState& process : state.processes) process.stage += process.answered ? "" : ", does not answer";
-    for (ProcessState& process : state.processes) process.answered = true;
-    answer_state();
-  });
-  loop.post([this] { answer_state(); });
+  return status;
 }
 
-void Coordinator::Impl::answer_state() {
-  for (const ProcessState& process : state.processes)
-    if (!process.answered) return;
-  const auto waiting = std::exchange(questions, {});
-  for (const auto& question : waiting) question(state);
+void Coordinator::Impl::ask_nodes(const std::string& question, NodeAnswers answer) {
+  const std::uint64_t number = ++last_inquiry;
+  Inquiry& inquiry = inquiries[number];
+  inquiry.answer = std::move(answer);
+  inquiry.answers.resize(nodes.size());
+  for (std::uint32_t process = 0; process < nodes.size(); ++process) {
+    if (nodes[process]->stage == Stage::running) {
+      tell(process, wire::Ask{number, question});
+    } else {
+      inquiry.answers[process].emplace();
+    }
+  }
+  inquiry.patience = std::make_unique<wire::Timer>(loop);
+  inquiry.patience->start(answer_patience, [this, number] {
+    const Inquiry over = std::move(inquiries[number]);
+    inquiries.erase(number);
+    over.answer(over.answers);
+  });
+  loop.post([this, number] { check_answers(number); });
+}
+
+void Coordinator::Impl::take_answer(std::uint32_t process, const wire::Answer& answer) {
+  const auto found = inquiries.find(answer.question);
+  if (found == inquiries.end()) return;  // it comes too late
+  found->second.answers[process].emplace(answer.bytes.begin(), answer.bytes.end());
+  check_answers(answer.question);
+}
+
+void Coordinator::Impl::check_answers(std::uint64_t number) {
+  const auto found = inquiries.find(number);
+  if (found == inquiries.end()) return;
+  const auto& answers = found->second.answers;
+  if (!std::ranges::all_of(answers, [](const auto& each) { return each.has_value(); })) return;
+  const Inquiry over = std::move(found->second);
+  inquiries.erase(found);
+  over.answer(over.answers);
 }
 
 }  // namespace aplib::launch::coordinator

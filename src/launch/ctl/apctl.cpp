@@ -22,6 +22,7 @@
 #include "launch/ctl/status.hpp"
 #include "launch/program_path.hpp"
 #include "launch/terminal.hpp"
+#include "launch/wire/status.hpp"
 
 namespace aplib::launch::ctl {
 namespace {
@@ -33,12 +34,12 @@ using Words = std::vector<std::string>;
 /// An aprun that does not answer such a question soon is stopped (SIGSTOP), or a debugger has it.
 constexpr int status_seconds_max = 10;
 
-JobStatus status_of(const std::string& folder, std::uint32_t job) {
-  auto status = read_status_lines(ask_job(folder, job, {"status"}, status_seconds_max));
+wire::MachineStatus status_of(const std::string& folder, std::uint32_t job) {
+  auto status = wire::decode<wire::MachineStatus>(ask_job(folder, job, {"status"}, status_seconds_max));
   if (!status)
     throw Error(Errc::failed,
                 fmt::format("job {} speaks another language: are apctl and aprun of the same installation?", job));
-  return *status;
+  return *std::move(status);
 }
 
 /// The job of that number; without one, the only job there is.
@@ -59,13 +60,13 @@ std::uint32_t chosen_job(const std::string& folder, const std::string& text) {
 }
 
 int list(const std::string& folder) {
-  std::vector<std::pair<std::uint32_t, JobStatus>> jobs;
+  std::vector<std::pair<std::uint32_t, wire::MachineStatus>> jobs;
   for (const std::uint32_t job : registered_jobs(folder)) {
     try {
       jobs.emplace_back(job, status_of(folder, job));
     } catch (const Error& error) {
       // It may have ended since, which is no news; one that hangs is.
-      JobStatus unknown;
+      wire::MachineStatus unknown;
       unknown.state = "no answer";
       if (std::filesystem::exists(job_socket(folder, job))) jobs.emplace_back(job, unknown);
     }
@@ -74,10 +75,7 @@ int list(const std::string& folder) {
 }
 
 int show_tasks(const std::string& folder, std::uint32_t job) {
-  std::string lines = ask_job(folder, job, {"tasks"});
-  if (lines.ends_with('\n')) lines.pop_back();
-  const auto words = split_words(lines);
-  return print("apctl", words && words->size() == 2 ? printable((*words)[1]) : "");
+  return print("apctl", printable(text_of(ask_job(folder, job, {"tasks"}))));
 }
 
 /// [JOB] PROGRAM [ARGUMENTS...]
@@ -93,11 +91,9 @@ int load(const std::string& folder, Words words, const std::string& task) {
   const std::string file = std::filesystem::absolute(find_program(words.front(), search != nullptr ? search : ""));
   Words request{"load", file, task.empty() ? "auto" : task};
   request.insert(request.end(), words.begin() + 1, words.end());
-  std::string lines = ask_job(folder, number, request);
-  if (lines.ends_with('\n')) lines.pop_back();
-  const auto answer = split_words(lines);
-  return print("apctl", fmt::format("{} is task {} of all cells of job {}\n", words.front(),
-                                    answer && answer->size() == 2 ? (*answer)[1] : "?", number));
+  const std::string number_of_task = text_of(ask_job(folder, number, request));
+  return print("apctl",
+               printable(fmt::format("{} is task {} of all cells of job {}\n", words.front(), number_of_task, number)));
 }
 
 constexpr std::array<std::string_view, 5> commands{"list", "status", "tasks", "load", "stop"};

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -12,12 +13,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -25,66 +26,6 @@
 #include "base/text.hpp"
 
 namespace aplib::launch::ctl {
-
-namespace {
-
-constexpr char escape = '%';
-
-int digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
-std::optional<std::string> decode(std::string_view text) {
-  if (text.empty()) return std::nullopt;
-  std::string word;
-  if (text.size() == 1 && text.front() == escape) return word;
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    if (text[at] != escape) {
-      word += text[at];
-      continue;
-    }
-    const int high = at + 2 < text.size() ? digit(text[at + 1]) : -1;
-    const int low = at + 2 < text.size() ? digit(text[at + 2]) : -1;
-    if (high < 0 || low < 0) return std::nullopt;
-    word += static_cast<char>(high * 16 + low);
-    at += 2;
-  }
-  return word;
-}
-
-}  // namespace
-
-std::string join_words(const std::vector<std::string>& words) {
-  std::string line;
-  for (const std::string& word : words) {
-    if (!line.empty()) line += ' ';
-    if (word.empty()) line += escape;
-    for (const char c : word) {
-      const auto code = static_cast<unsigned char>(c);
-      if (code <= ' ' || code >= 0x7f || c == escape) {
-        line += fmt::format("{}{:02X}", escape, code);
-      } else {
-        line += c;
-      }
-    }
-  }
-  return line;
-}
-
-std::optional<std::vector<std::string>> split_words(std::string_view line) {
-  std::vector<std::string> words;
-  if (line.empty()) return words;
-  for (std::size_t at = 0; at <= line.size();) {
-    const std::size_t end = std::min(line.find(' ', at), line.size());
-    auto word = decode(line.substr(at, end - at));
-    if (!word) return std::nullopt;
-    words.push_back(std::move(*word));
-    at = end + 1;
-  }
-  return words;
-}
 
 namespace {
 
@@ -136,14 +77,37 @@ int RegistrySocket::listen(const std::string& path) const {
   return -1;
 }
 
-bool RegistrySocket::send(std::string_view bytes) const {
-  while (!bytes.empty()) {
-    const ssize_t count = ::send(descriptor_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+bool RegistrySocket::send(std::span<const std::byte> bytes) const {
+  ByteWriter whole;
+  whole.number(static_cast<std::uint32_t>(bytes.size()));
+  whole.raw(bytes);
+  for (std::span<const std::byte> rest = whole.bytes(); !rest.empty();) {
+    const ssize_t count = ::send(descriptor_, rest.data(), rest.size(), MSG_NOSIGNAL);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return false;
-    bytes.remove_prefix(static_cast<std::size_t>(count));
+    rest = rest.subspan(static_cast<std::size_t>(count));
   }
   return true;
+}
+
+std::optional<wire::Bytes> RegistrySocket::receive(std::size_t bytes_max, const std::function<bool()>& readable) const {
+  constexpr std::size_t head_bytes = sizeof(std::uint32_t);
+  wire::Bytes got;
+  std::size_t wanted = head_bytes;
+  std::array<std::byte, 16384> piece{};
+  while (got.size() < wanted) {
+    if (!readable()) return std::nullopt;
+    const ssize_t count = ::recv(descriptor_, piece.data(), std::min(piece.size(), wanted - got.size()), 0);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return std::nullopt;
+    got.insert(got.end(), piece.begin(), piece.begin() + count);
+    if (got.size() != head_bytes || wanted != head_bytes) continue;
+    const auto bytes = ByteReader(got).number<std::uint32_t>();
+    if (bytes > bytes_max) return std::nullopt;
+    wanted += bytes;
+  }
+  got.erase(got.begin(), got.begin() + head_bytes);
+  return got;
 }
 
 uid_t RegistrySocket::peer_user() const {
@@ -161,67 +125,10 @@ constexpr std::size_t answer_bytes_max = std::size_t{64} << 20;
 
 [[noreturn]] void refuse(const std::string& text) { throw Error(Errc::failed, text); }
 
-std::string number(std::uint64_t value) { return fmt::format("{}", value); }
-
 std::optional<std::uint32_t> small(const std::string& text) {
   const auto value = text::parse_number(text);
   if (!value || *value > 0xffff'ffffU) return std::nullopt;
   return static_cast<std::uint32_t>(*value);
-}
-
-/// Numbers from words, as long as they are some.
-class Numbers {
- public:
-  explicit Numbers(const std::vector<std::string>& words) : words_(words) {}
-  template <class Number>
-  void read(std::size_t index, Number& into) {
-    const auto value = text::parse_number(words_[index]);
-    good_ = good_ && value && *value <= std::numeric_limits<Number>::max();
-    if (good_) into = static_cast<Number>(*value);
-  }
-  [[nodiscard]] bool good() const { return good_; }
-
- private:
-  const std::vector<std::string>& words_;
-  bool good_ = true;
-};
-
-bool read_job(const std::vector<std::string>& words, JobStatus& status) {
-  if (words.size() < 7) return false;
-  Numbers numbers(words);
-  numbers.read(2, status.seconds);
-  numbers.read(3, status.grid.nx);
-  numbers.read(4, status.grid.ny);
-  status.state = words[1];
-  status.file = words[5];
-  status.program = words[6];
-  return numbers.good();
-}
-
-bool read_process(const std::vector<std::string>& words, JobStatus& status) {
-  if (words.size() < 12) return false;
-  JobProcess process;
-  Numbers numbers(words);
-  process.name = words[1];
-  process.computer = words[2];
-  numbers.read(3, process.pid);
-  process.address = words[4];
-  numbers.read(5, process.first_cell);
-  numbers.read(6, process.cells);
-  process.state = words[7];
-  numbers.read(8, process.frames_sent);
-  numbers.read(9, process.bytes_sent);
-  numbers.read(10, process.frames_received);
-  numbers.read(11, process.bytes_received);
-  status.processes.push_back(std::move(process));
-  return numbers.good();
-}
-
-/// Of the process whose line came last.
-bool read_way(const std::vector<std::string>& words, JobStatus& status) {
-  if (words.size() < 4 || status.processes.empty()) return false;
-  status.processes.back().ways.push_back({words[1], words[2], words[3]});
-  return true;
 }
 
 /// Of "123.job"; nothing: something else.
@@ -253,39 +160,13 @@ bool answers(const std::string& folder, std::uint32_t job) {
 
 }  // namespace
 
-std::string status_lines(const JobStatus& status) {
-  std::string lines = join_words({"job", status.state, number(status.seconds), number(status.grid.nx),
-                                  number(status.grid.ny), status.file, status.program}) +
-                      '\n';
-  for (const JobProcess& process : status.processes) {
-    lines += join_words({"process", process.name, process.computer, number(process.pid), process.address,
-                         number(process.first_cell), number(process.cells), process.state, number(process.frames_sent),
-                         number(process.bytes_sent), number(process.frames_received), number(process.bytes_received)}) +
-             '\n';
-    for (const JobWay& way : process.ways) lines += join_words({"way", way.module, way.peers, way.text}) + '\n';
-  }
-  return lines;
+Reply text_reply(const std::string& text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {{}, wire::Bytes(bytes.begin(), bytes.end())};
 }
 
-std::optional<JobStatus> read_status_lines(std::string_view lines) {
-  JobStatus status;
-  bool job = false;
-  while (!lines.empty()) {
-    const std::size_t end = std::min(lines.find('\n'), lines.size());
-    const auto words = split_words(lines.substr(0, end));
-    lines.remove_prefix(std::min(end + 1, lines.size()));
-    if (!words || words->empty()) return std::nullopt;
-    if (words->front() == "job") {
-      if (job || !read_job(*words, status)) return std::nullopt;
-      job = true;
-    } else if (words->front() == "process") {
-      if (!read_process(*words, status)) return std::nullopt;
-    } else if (words->front() == "way") {
-      if (!read_way(*words, status)) return std::nullopt;
-    }  // what a later version adds is skipped
-  }
-  if (!job) return std::nullopt;
-  return status;
+std::string text_of(const wire::Bytes& content) {
+  return {reinterpret_cast<const char*>(content.data()), content.size()};
 }
 
 std::string registry_folder() {
@@ -325,7 +206,7 @@ void forget_dead_jobs(const std::string& folder) {
   }
 }
 
-std::string ask_job(const std::string& folder, std::uint32_t job, const std::vector<std::string>& request,
+wire::Bytes ask_job(const std::string& folder, std::uint32_t job, const std::vector<std::string>& request,
                     int seconds_max) {
   const RegistrySocket socket = RegistrySocket::make();
   if (socket.connect(job_socket(folder, job)) != 0) {
@@ -335,30 +216,28 @@ std::string ask_job(const std::string& folder, std::uint32_t job, const std::vec
   }
   if (socket.peer_user() != ::getuid()) refuse(fmt::format("job {} belongs to another user", job));
   const timeval limit{.tv_sec = seconds_max, .tv_usec = 0};
-  ::setsockopt(socket.descriptor(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   ::setsockopt(socket.descriptor(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-  if (!socket.send(join_words(request) + '\n')) refuse(fmt::format("job {} has ended meanwhile", job));
+  if (!socket.send(wire::encode(Request{request}))) refuse(fmt::format("job {} has ended meanwhile", job));
 
-  std::string answer;
-  std::array<char, 16384> piece{};
-  ssize_t count = 0;
-  do {
-    count = ::recv(socket.descriptor(), piece.data(), piece.size(), 0);
-    if (count > 0) answer.append(piece.data(), static_cast<std::size_t>(count));
-  } while ((count > 0 && answer.size() < answer_bytes_max) || (count < 0 && errno == EINTR));
-  if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-    refuse(fmt::format("job {} has not answered for {} s; is its aprun stopped?", job, seconds_max));
-
-  // The last line says how it went: an answer without it is none.
-  const std::size_t last = answer.size() < 2 ? answer.npos : answer.rfind('\n', answer.size() - 2);
-  const std::size_t begin = last == answer.npos ? 0 : last + 1;
-  const auto words =
-      split_words(std::string_view(answer).substr(begin, answer.size() - begin - (answer.ends_with('\n') ? 1 : 0)));
-  if (!answer.ends_with('\n') || !words || words->empty()) refuse(fmt::format("job {} has ended meanwhile", job));
-  if (words->front() == "error") refuse(words->size() > 1 ? (*words)[1] : std::string("it refuses"));
-  if (words->front() != "end") refuse(fmt::format("job {} has ended meanwhile", job));
-  answer.resize(begin);
-  return answer;
+  // For the whole answer, however slowly it drips.
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(seconds_max);
+  bool in_time = true;
+  const std::optional<wire::Bytes> bytes = socket.receive(answer_bytes_max, [&] {
+    pollfd entry{socket.descriptor(), POLLIN, 0};
+    int ready = 0;
+    do {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now()).count();
+      ready = ::poll(&entry, 1, static_cast<int>(std::max<std::int64_t>(left, 0)));
+    } while (ready < 0 && errno == EINTR);
+    in_time = ready > 0;
+    return in_time;
+  });
+  if (!in_time) refuse(fmt::format("job {} has not answered for {} s; is its aprun stopped?", job, seconds_max));
+  if (!bytes) refuse(fmt::format("job {} has ended meanwhile", job));
+  auto reply = wire::decode<Reply>(*bytes);
+  if (!reply) refuse(fmt::format("job {} speaks another language: are apctl and aprun of the same installation?", job));
+  if (!reply->problem.empty()) refuse(reply->problem);
+  return std::move(reply->content);
 }
 
 }  // namespace aplib::launch::ctl

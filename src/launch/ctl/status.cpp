@@ -38,12 +38,6 @@ std::string grid_text(Grid grid) {
   return grid.count() == 0 ? std::string("?") : fmt::format("{}x{}", grid.nx, grid.ny);
 }
 
-std::string cells_text(const JobProcess& process) {
-  if (process.cells == 0) return "none";
-  if (process.cells == 1) return fmt::format("{}", process.first_cell);
-  return fmt::format("{}-{}", process.first_cell, process.first_cell + process.cells - 1);
-}
-
 /// "3.2 MB".
 std::string bytes_text(std::uint64_t bytes) {
   constexpr double step = 1000;
@@ -61,13 +55,13 @@ std::string traffic_text(std::uint64_t frames, std::uint64_t bytes) {
 }
 
 /// Which processes reach which others how: "0  1-3  shm". Of a pair that is described, what the first says.
-std::string ways_text(const JobStatus& status) {
+std::string routes_text(const wire::MachineStatus& status) {
   std::vector<Row> rows{{"process", "with", "by"}};
   for (std::size_t p = 0; p < status.processes.size(); ++p) {
-    for (const JobWay& way : status.processes[p].ways) {
-      const auto peer = text::parse_number(way.peers);
-      if (!way.text.empty() && peer && *peer < p && !status.processes[*peer].ways.empty()) continue;
-      rows.push_back({fmt::format("{}", p), way.peers, way.text.empty() ? way.module : way.text});
+    for (const wire::Route& route : status.processes[p].node.routes) {
+      const auto peer = text::parse_number(route.peers);
+      if (!route.text.empty() && peer && *peer < p && !status.processes[*peer].node.routes.empty()) continue;
+      rows.push_back({fmt::format("{}", p), route.peers, route.text.empty() ? route.module : route.text});
     }
   }
   return rows.size() == 1 ? std::string() : '\n' + table(rows);
@@ -75,7 +69,7 @@ std::string ways_text(const JobStatus& status) {
 
 }  // namespace
 
-std::string job_list_text(const std::vector<std::pair<std::uint32_t, JobStatus>>& jobs) {
+std::string job_list_text(const std::vector<std::pair<std::uint32_t, wire::MachineStatus>>& jobs) {
   std::vector<Row> rows{{"job", "state", "grid", "processes", "time", "program"}};
   for (const auto& [job, status] : jobs) {
     rows.push_back({fmt::format("{}", job), status.state, grid_text(status.grid),
@@ -84,7 +78,7 @@ std::string job_list_text(const std::vector<std::pair<std::uint32_t, JobStatus>>
   return table(rows);
 }
 
-std::string job_status_text(std::uint32_t job, const JobStatus& status) {
+std::string job_status_text(std::uint32_t job, const wire::MachineStatus& status) {
   std::string text;
   const auto line = [&text](std::string_view name, std::string_view value) {
     if (!value.empty()) text += fmt::format("{:<9}{}\n", name, printable(value));
@@ -96,21 +90,23 @@ std::string job_status_text(std::uint32_t job, const JobStatus& status) {
   line("program", status.program);
   line("grid", status.grid.count() == 0 ? std::string("not known yet")
                                         : fmt::format("{}: {} cells", grid_text(status.grid), status.grid.count()));
+  if (status.strangers != 0) line("dropped", fmt::format("{} connections of strangers", status.strangers));
   // In one process no frames are sent: those columns are for several.
-  const bool several = std::ranges::any_of(
-      status.processes, [](const JobProcess& process) { return !process.address.empty() || !process.ways.empty(); });
+  const bool several = std::ranges::any_of(status.processes, [](const wire::ProcessStatus& process) {
+    return !process.address.empty() || !process.node.routes.empty();
+  });
   std::vector<Row> rows{{"process", "host", "computer", "pid", "state", "cells"}};
   if (several) rows[0].insert(rows[0].end(), {"address", "frames sent", "received"});
   for (std::size_t p = 0; p < status.processes.size(); ++p) {
-    const JobProcess& process = status.processes[p];
+    const wire::ProcessStatus& process = status.processes[p];
     rows.push_back({fmt::format("{}", p), process.name, process.computer,
-                    process.pid == 0 ? std::string() : fmt::format("{}", process.pid), process.state,
-                    cells_text(process)});
+                    process.pid == 0 ? std::string() : fmt::format("{}", process.pid), process.state, process.cells});
     if (!several) continue;
-    rows.back().insert(rows.back().end(), {process.address, traffic_text(process.frames_sent, process.bytes_sent),
-                                           traffic_text(process.frames_received, process.bytes_received)});
+    rows.back().insert(rows.back().end(),
+                       {process.address, traffic_text(process.node.frames_sent, process.node.bytes_sent),
+                        traffic_text(process.node.frames_received, process.node.bytes_received)});
   }
-  return text + '\n' + table(rows) + ways_text(status);
+  return text + '\n' + table(rows) + routes_text(status);
 }
 
 }  // namespace aplib::launch::ctl

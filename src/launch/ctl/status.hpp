@@ -7,14 +7,14 @@
 #include <utility>
 #include <vector>
 
-#include "launch/ctl/registry.hpp"
+#include "launch/wire/status.hpp"
 
 namespace aplib::launch::ctl {
 
 /// A line for each machine, below a line of titles.
-[[nodiscard]] std::string job_list_text(const std::vector<std::pair<std::uint32_t, JobStatus>>& jobs);
+[[nodiscard]] std::string job_list_text(const std::vector<std::pair<std::uint32_t, wire::MachineStatus>>& jobs);
 
 /// One machine: lines about it, then a line for each process.
-[[nodiscard]] std::string job_status_text(std::uint32_t job, const JobStatus& status);
+[[nodiscard]] std::string job_status_text(std::uint32_t job, const wire::MachineStatus& status);
 
 }  // namespace aplib::launch::ctl

@@ -46,6 +46,7 @@
 #include "launch/wire/event_loop.hpp"
 #include "launch/wire/files.hpp"
 #include "launch/wire/protocol.hpp"
+#include "launch/wire/status.hpp"
 
 namespace aplib::launch::node {
 namespace {
@@ -175,7 +176,8 @@ class Node final : public Supervisor {
   // On the loop's thread.
   void take(wire::MessageType type, std::span<const std::byte> body);
   void take_note(std::span<const std::byte> body);
-  void tell_state();
+  void answer(std::span<const std::byte> body);
+  [[nodiscard]] wire::NodeState state();
   void input_ended();
   void launcher_gone(const std::string& why);
   void told_to_end(int status);
@@ -241,8 +243,8 @@ void Node::take(wire::MessageType type, std::span<const std::byte> body) {
       });
     case wire::MessageType::stop:
       return end_soon();
-    case wire::MessageType::ask_state:
-      return tell_state();
+    case wire::MessageType::ask:
+      return answer(body);
     case wire::MessageType::program:
     case wire::MessageType::file_piece:
       return files_.put(type, body);
@@ -261,7 +263,16 @@ void Node::take_note(std::span<const std::byte> body) {
   unfinished_note_.clear();
 }
 
-void Node::tell_state() {
+/// What people ask through apctl. A question more is a line more here.
+void Node::answer(std::span<const std::byte> body) {
+  const auto ask = wire::decode<wire::Ask>(body);
+  if (!ask) return launcher_gone("it does not speak this version's protocol");
+  wire::Bytes bytes;
+  if (ask->what == wire::node_state_question) bytes = wire::encode(state());
+  connection_->send(wire::Answer{ask->question, bytes});
+}
+
+wire::NodeState Node::state() {
   wire::NodeState state;
   {
     const std::lock_guard lock(mutex_);
@@ -276,7 +287,7 @@ void Node::tell_state() {
       state.routes = routes_of(*module_, command_.process, processes_);
     }
   }
-  connection_->send(state);
+  return state;
 }
 
 /// Whoever started this process has gone. The launcher may be there still: the way by which it started us was cut.

@@ -7,20 +7,9 @@
 #include <utility>
 
 #include "comm/mixed/mixed_module.hpp"
+#include "launch/report.hpp"
 
 namespace aplib::launch::node {
-
-std::string ranges_text(const std::vector<std::uint32_t>& numbers) {
-  std::string text;
-  for (std::size_t first = 0; first < numbers.size();) {
-    std::size_t last = first;
-    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
-    text += fmt::format("{}{}", text.empty() ? "" : ",", numbers[first]);
-    if (last != first) text += fmt::format("{}{}", last == first + 1 ? ',' : '-', numbers[last]);
-    first = last + 1;
-  }
-  return text;
-}
 
 std::vector<wire::Route> routes_of(const comm::Module& module, std::uint32_t self, std::uint32_t processes) {
   std::vector<wire::Route> routes;
@@ -36,7 +25,7 @@ std::vector<wire::Route> routes_of(const comm::Module& module, std::uint32_t sel
     if (group == groups.end()) group = groups.insert(groups.end(), {name, {}});
     group->second.push_back(peer);
   }
-  for (const auto& [name, peers] : groups) routes.push_back({name, ranges_text(peers), {}});
+  for (const auto& [name, peers] : groups) routes.push_back({name, ranges(peers), {}});
   return routes;
 }
 

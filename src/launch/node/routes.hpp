@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "comm/module.hpp"
-#include "launch/wire/protocol.hpp"
+#include "launch/wire/status.hpp"
 
 namespace aplib::launch::node {
 
@@ -17,8 +17,5 @@ inline constexpr std::uint32_t described_processes_max = 4;
 /// In the order of the first process that is reached. Any thread, as long as the module is there.
 [[nodiscard]] std::vector<wire::Route> routes_of(const comm::Module& module, std::uint32_t self,
                                                  std::uint32_t processes);
-
-/// "0-3,7". The numbers rise.
-[[nodiscard]] std::string ranges_text(const std::vector<std::uint32_t>& numbers);
 
 }  // namespace aplib::launch::node

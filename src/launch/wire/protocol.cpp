@@ -35,8 +35,8 @@ bool is_message(MessageType type, std::span<const std::byte> body) {
     return good;
   };
   return check.operator()<Beat, Note, Hello, SpeedIs, WantFile, Prepared, Ready, Cannot, OutputPiece, Flush, EndedCell,
-                          Warning, WantInput, FindProgram, Finished, NodeState, Refused, MeasureSpeed, Prepare,
-                          FilePiece, Plan, Go, Written, InputPiece, Stop, ProgramIs, Leave, AskState, ToldToEnd>(type);
+                          Warning, WantInput, FindProgram, Finished, Answer, Refused, MeasureSpeed, Prepare, FilePiece,
+                          Plan, Go, Written, InputPiece, Stop, ProgramIs, Leave, Ask, ToldToEnd>(type);
 }
 
 }  // namespace aplib::launch::wire

@@ -58,7 +58,7 @@ enum class MessageType : std::uint8_t {
   want_input,
   find_program,
   finished,
-  state,
+  answer,
   refused,
   measure,
   prepare,
@@ -70,7 +70,7 @@ enum class MessageType : std::uint8_t {
   stop,
   program,
   leave,
-  ask_state,
+  ask,
   told_to_end,
   last = told_to_end,
 };
@@ -376,31 +376,24 @@ struct ToldToEnd {
   }
 };
 
-/// By which module some of the others are reached.
-struct Route {
-  std::string module{};
-  std::string peers{};  ///< Numbers of processes: "0-3,7".
-  std::string text{};   ///< How the pair is connected; empty: there are several.
+/// A question to a node, for people who ask about a running machine: what it knows goes into the answer.
+struct Ask {
+  static constexpr auto type = MessageType::ask;
+  std::uint64_t question = 0;
+  std::string what{};  ///< node_state_question
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
-    fields(self.module, self.peers, self.text);
+    fields(self.question, self.what);
   }
 };
 
-/// For people who ask about a running machine.
-struct NodeState {
-  static constexpr auto type = MessageType::state;
-  std::string module{};
-  std::uint64_t frames_sent = 0;
-  std::uint64_t frames_received = 0;
-  std::uint64_t bytes_sent = 0;
-  std::uint64_t bytes_received = 0;
-  std::uint64_t refused = 0;
-  std::vector<Route> routes{};
+struct Answer {
+  static constexpr auto type = MessageType::answer;
+  std::uint64_t question = 0;
+  std::span<const std::byte> bytes{};  ///< Empty: it does not know such a question.
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
-    fields(self.module, self.frames_sent, self.frames_received, self.bytes_sent, self.bytes_received, self.refused,
-           self.routes);
+    fields(self.question, self.bytes);
   }
 };
 
@@ -416,7 +409,6 @@ using Ready = Signal<MessageType::ready>;
 using Go = Signal<MessageType::go>;
 using Stop = Signal<MessageType::stop>;
 using Leave = Signal<MessageType::leave>;
-using AskState = Signal<MessageType::ask_state>;
 
 /// Appends a whole message, head and all.
 void append_message(Bytes& to, MessageType type, std::span<const std::byte> body);

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -84,6 +85,7 @@ class FakeNode {
 
   /// Instead of the usual answer. On the node's thread.
   std::map<wire::MessageType, std::function<void(wire::Connection&)>> instead;
+  std::function<wire::Bytes(const wire::Ask&)> answer;
   wire::Hello hello_;
   wire::Finished finished;
 
@@ -98,6 +100,9 @@ class FakeNode {
     if (type == wire::MessageType::input) note("input");
     if (const auto other = instead.find(type); other != instead.end()) {
       other->second(*connection_);
+    } else if (type == wire::MessageType::ask && answer) {
+      const auto ask = wire::decode<wire::Ask>(body);
+      connection_->send(wire::Answer{ask->question, answer(*ask)});
     } else if (type == wire::MessageType::prepare) {
       connection_->send(wire::Prepared{"tcp=127.0.0.1:1", {}, ""});
     } else if (type == wire::MessageType::plan) {
@@ -333,32 +338,55 @@ TEST_F(TwoNodes, ADryRunSaysWhatWouldBe) {
 }
 
 TEST_F(TwoNodes, TheStateCanBeAsked) {
-  coordinator::MachineState state;
+  wire::MachineStatus status;
+  std::vector<std::optional<wire::Bytes>> heard;
   for (FakeNode* node : {&a_, &b_}) {
-    node->instead[wire::MessageType::ask_state] = [node](wire::Connection& connection) {
+    node->answer = [](const wire::Ask& ask) {
+      EXPECT_EQ(ask.what, wire::node_state_question);
       wire::NodeState is;
       is.module = "tcp";
       is.frames_sent = 12;
-      connection.send(is);
-      if (node->hello_.process == 0) return;
+      return wire::encode(is);
     };
     node->instead[wire::MessageType::go] = [](wire::Connection&) {};
   }
   b_.instead[wire::MessageType::go] = [&](wire::Connection&) {
     coordinator_->post([&] {
-      coordinator_->ask_state([&](const coordinator::MachineState& is) {
-        state = is;
+      coordinator_->ask_nodes(wire::node_state_question, [&](const auto& answers) {
+        status = coordinator_->status();
+        heard = answers;
         coordinator_->stop(0, "asked");
       });
     });
   };
   EXPECT_EQ(run().status, 0);
-  EXPECT_EQ(state.phase, "running");
-  EXPECT_EQ(state.grid, (Grid{2, 1}));
-  ASSERT_EQ(state.processes.size(), 2U);
-  EXPECT_EQ(state.processes[1].name, "b");
-  EXPECT_EQ(state.processes[1].first_cell, 1U);
-  EXPECT_EQ(state.processes[1].node.frames_sent, 12U);
+  EXPECT_EQ(status.state, "running");
+  EXPECT_EQ(status.grid, (Grid{2, 1}));
+  ASSERT_EQ(status.processes.size(), 2U);
+  EXPECT_EQ(status.processes[1].name, "b");
+  EXPECT_EQ(status.processes[1].cells, "1");
+  ASSERT_EQ(heard.size(), 2U);
+  ASSERT_TRUE(heard[1]);
+  EXPECT_EQ(wire::decode<wire::NodeState>(*heard[1])->frames_sent, 12U);
+}
+
+TEST_F(TwoNodes, OneThatDoesNotAnswerHoldsUpNobody) {
+  std::vector<std::optional<wire::Bytes>> heard;
+  a_.answer = [](const wire::Ask&) { return wire::Bytes(1, std::byte{7}); };
+  a_.instead[wire::MessageType::go] = [](wire::Connection&) {};
+  b_.instead[wire::MessageType::ask] = [](wire::Connection&) {};
+  b_.instead[wire::MessageType::go] = [&](wire::Connection&) {
+    coordinator_->post([&] {
+      coordinator_->ask_nodes("anything", [&](const auto& answers) {
+        heard = answers;
+        coordinator_->stop(0, "asked");
+      });
+    });
+  };
+  EXPECT_EQ(run().status, 0);
+  ASSERT_EQ(heard.size(), 2U);
+  EXPECT_EQ(heard[0], wire::Bytes(1, std::byte{7}));
+  EXPECT_EQ(heard[1], std::nullopt);
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ std::map<wire::MessageType, wire::Bytes> one_of_each(const wire::Bytes& piece) {
   add(wire::WantInput{0, 1000});
   add(wire::FindProgram{"cell.so"});
   add(wire::Finished{3, "why", {0, 3, 0}});
-  add(wire::NodeState{"tcp", 1, 2, 3, 4, 5, {{"tcp", "1", "tcp 10.0.0.2:5100"}, {"shm", "2-3", ""}}});
+  add(wire::Answer{7, piece});
   add(wire::Refused{"no"});
   add(wire::MeasureSpeed{1, 2.0, "cmd", "auto", true, {1, 2}});
   add(some_prepare());
@@ -64,7 +64,7 @@ std::map<wire::MessageType, wire::Bytes> one_of_each(const wire::Bytes& piece) {
   add(wire::Stop{});
   add(wire::ProgramIs{"", {{"/p/cell", {"ab", 1, 0}}}});
   add(wire::Leave{});
-  add(wire::AskState{});
+  add(wire::Ask{7, "state"});
   add(wire::ToldToEnd{15});
   return all;
 }

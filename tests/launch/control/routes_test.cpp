@@ -8,19 +8,20 @@
 #include <vector>
 
 #include "comm/mixed/mixed_module.hpp"
+#include "launch/report.hpp"
 #include "loop/loop_net.hpp"
 
 namespace aplib::launch {
 namespace {
 
-TEST(Ways, NumbersAreCountedUp) {
-  EXPECT_EQ(node::ranges_text({}), "");
-  EXPECT_EQ(node::ranges_text({5}), "5");
-  EXPECT_EQ(node::ranges_text({0, 1}), "0,1");
-  EXPECT_EQ(node::ranges_text({0, 1, 2, 3, 7, 9, 10, 11}), "0-3,7,9-11");
+TEST(Routes, NumbersAreCountedUp) {
+  EXPECT_EQ(ranges({}), "");
+  EXPECT_EQ(ranges({5}), "5");
+  EXPECT_EQ(ranges({0, 1}), "0-1");
+  EXPECT_EQ(ranges({0, 1, 2, 3, 7, 9, 10, 11}), "0-3,7,9-11");
 }
 
-TEST(Ways, AreDescribedInSmallMachines) {
+TEST(Routes, AreDescribedInSmallMachines) {
   comm::loop::LoopNet net(3);
   const auto module = net.module(1);
   const auto routes = node::routes_of(*module, 1, 3);
@@ -31,7 +32,7 @@ TEST(Ways, AreDescribedInSmallMachines) {
   EXPECT_EQ(routes[1].peers, "2");
 }
 
-TEST(Ways, AreGatheredByModuleInLargeOnes) {
+TEST(Routes, AreGatheredByModuleInLargeOnes) {
   constexpr std::uint32_t processes = 100;
   comm::loop::LoopNet near(processes);
   comm::loop::LoopNet far(processes);

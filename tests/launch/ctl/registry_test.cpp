@@ -6,6 +6,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
@@ -14,6 +15,7 @@
 #include <future>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -22,6 +24,7 @@
 #include "launch/ctl/door.hpp"
 #include "launch/ctl/registry.hpp"
 #include "launch/ctl/status.hpp"
+#include "launch/wire/status.hpp"
 
 namespace aplib::launch {
 namespace {
@@ -30,26 +33,27 @@ namespace fs = std::filesystem;
 
 using Words = std::vector<std::string>;
 
-ctl::JobStatus some_status() {
-  ctl::JobStatus status;
+wire::MachineStatus some_status() {
+  wire::MachineStatus status;
   status.state = "running";
   status.seconds = 3723;
   status.grid = {2, 2};
   status.file = "a b.toml";
   status.program = "/opt/scg";
+  status.strangers = 0;
   status.processes = {{.name = "ws1",
                        .computer = "ws1.example",
                        .pid = 12,
                        .address = "10.0.0.1:5100",
-                       .first_cell = 0,
-                       .cells = 3,
+                       .cells = "0-2",
                        .state = "running",
-                       .frames_sent = 10,
-                       .bytes_sent = 3'200'000,
-                       .frames_received = 9,
-                       .bytes_received = 999,
-                       .ways = {{"shm", "1-3", ""}, {"tcp", "4", "tcp 10.0.0.2:5100, 1 stream, auth"}}},
-                      {.name = "ws2", .computer = "", .address = "", .first_cell = 3, .cells = 1, .state = "calling"}};
+                       .node = {.module = "shm",
+                                .frames_sent = 10,
+                                .frames_received = 9,
+                                .bytes_sent = 3'200'000,
+                                .bytes_received = 999,
+                                .routes = {{"shm", "1-3", ""}, {"tcp", "4", "tcp 10.0.0.2:5100, 1 stream, auth"}}}},
+                      {.name = "ws2", .cells = "3", .state = "calling"}};
   return status;
 }
 
@@ -63,23 +67,24 @@ std::string error_of(const std::function<void()>& what) {
   return "no error";
 }
 
-TEST(RegistryWords, AnyWordsComeBack) {
+TEST(RegistryRequest, AnyWordsComeBack) {
   std::string every;
   for (int c = 0; c < 256; ++c) every += static_cast<char>(c);
   for (const Words& words :
        {Words{}, Words{""}, Words{"", ""}, Words{"a", "b c", "%", "100%", "\n"}, Words{every, every}}) {
-    const std::string line = ctl::join_words(words);
-    EXPECT_EQ(line.find('\n'), std::string::npos);
-    EXPECT_EQ(ctl::split_words(line), words) << line;
+    const auto request = wire::decode<ctl::Request>(wire::encode(ctl::Request{words}));
+    ASSERT_TRUE(request);
+    EXPECT_EQ(request->words, words);
   }
-  for (const char* wrong : {" ", "a ", " a", "a  b", "%4", "%GG", "%4g", "a%", "%%"})
-    EXPECT_EQ(ctl::split_words(wrong), std::nullopt) << wrong;
+  const auto some = wire::encode(ctl::Request{{"load", "/p"}});
+  for (std::size_t size = 0; size < some.size(); ++size)
+    EXPECT_FALSE(wire::decode<ctl::Request>(std::span(some).first(size))) << "cut at " << size;
 }
 
-TEST(RegistryStatus, ComesBackFromItsLines) {
-  const auto status = ctl::read_status_lines(ctl::status_lines(some_status()));
+TEST(RegistryStatus, ComesBackFromItsBytes) {
+  const auto status = wire::decode<wire::MachineStatus>(wire::encode(some_status()));
   ASSERT_TRUE(status);
-  EXPECT_EQ(ctl::status_lines(*status), ctl::status_lines(some_status()));
+  EXPECT_EQ(wire::encode(*status), wire::encode(some_status()));
   EXPECT_EQ(status->processes.size(), 2U);
   EXPECT_EQ(status->file, "a b.toml");
 }
@@ -89,22 +94,24 @@ TEST(RegistryStatus, MutationsAreReadOrRefused) {
   const std::uint64_t seed = text != nullptr ? std::strtoull(text, nullptr, 0) : 20240316;
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
-  const std::string good = ctl::status_lines(some_status());
+  const wire::Bytes good = wire::encode(some_status());
   int refused = 0;
   for (int i = 0; i < 3000; ++i) {
-    std::string lines = good;
-    const std::size_t at = random() % lines.size();
+    wire::Bytes bytes = good;
+    const auto at = static_cast<std::ptrdiff_t>(random() % bytes.size());
+    const auto count = static_cast<std::ptrdiff_t>(random() % 30);
     switch (random() % 3) {
       case 0:
-        lines[at] = static_cast<char>(random());
+        bytes[static_cast<std::size_t>(at)] = static_cast<std::byte>(random());
         break;
       case 1:
-        lines.erase(at, random() % 30);
+        bytes.erase(bytes.begin() + at, bytes.begin() + std::min<std::ptrdiff_t>(at + count, std::ssize(bytes)));
         break;
       default:
-        lines.insert(at, good.substr(random() % good.size(), random() % 30));
+        bytes.insert(bytes.begin() + at, good.begin(),
+                     good.begin() + std::min<std::ptrdiff_t>(count, std::ssize(good)));
     }
-    const auto status = ctl::read_status_lines(lines);
+    const auto status = wire::decode<wire::MachineStatus>(bytes);
     if (!status) {
       ++refused;
     } else {
@@ -112,9 +119,10 @@ TEST(RegistryStatus, MutationsAreReadOrRefused) {
     }
   }
   EXPECT_GT(refused, 0);
-  EXPECT_EQ(ctl::read_status_lines(""), std::nullopt);
-  EXPECT_EQ(ctl::read_status_lines("job\n"), std::nullopt);
-  EXPECT_EQ(ctl::read_status_lines(good + good), std::nullopt);
+  EXPECT_FALSE(wire::decode<wire::MachineStatus>({}));
+  wire::Bytes twice = good;
+  twice.insert(twice.end(), good.begin(), good.end());
+  EXPECT_FALSE(wire::decode<wire::MachineStatus>(twice));
 }
 
 TEST(RegistryText, TablesForPeople) {
@@ -139,6 +147,16 @@ process  with  by
 77    running  2x2   2          1:02:03  /opt/scg
 1234           ?     0          0:00:00
 )");
+}
+
+TEST(RegistryText, ShowsStrangersAndNoControlCharacters) {
+  wire::MachineStatus status = some_status();
+  status.strangers = 12;
+  status.processes[0].computer = "\x1b[2Jws1";
+  const std::string text = ctl::job_status_text(77, status);
+  EXPECT_NE(text.find("dropped  12 connections of strangers\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\\x1b[2Jws1"), std::string::npos) << text;
+  EXPECT_EQ(text.find('\x1b'), std::string::npos) << text;
 }
 
 /// Sockets in a folder of the test's own.
@@ -169,52 +187,60 @@ class Registry : public ::testing::Test {
   std::string folder_;
 };
 
-ctl::DoorActions plain_actions() {
-  ctl::DoorActions actions;
-  actions.status = [](const ctl::DoorReply& reply) {
-    reply({.lines = ctl::status_lines(some_status()), .problem = {}});
-  };
-  actions.stop = [] {};
-  return actions;
+ctl::Verbs plain_verbs() {
+  return {{"status",
+           [](const Words&, const ctl::ReplyTaker& reply) {
+             reply({{}, wire::encode(some_status())});
+           }},
+          {"stop", [](const Words&, const ctl::ReplyTaker& reply) { reply({}); }}};
 }
 
 TEST_F(Registry, ARunningMachineIsFoundAndAsked) {
   EXPECT_EQ(ctl::registered_jobs(folder_), std::vector<std::uint32_t>{});
   std::atomic<int> stops{0};
-  std::string loaded;
+  Words loaded;
   {
-    ctl::DoorActions actions = plain_actions();
-    actions.stop = [&] { ++stops; };
-    actions.tasks = [](ctl::DoorReply reply) {
-      // From another thread, later.
-      std::thread([reply = std::move(reply)] { reply({.lines = "task one\ntask two\n", .problem = {}}); }).detach();
-    };
-    actions.load = [&](const std::string& file, std::uint32_t task, const Words& arguments,
-                       const ctl::DoorReply& reply) {
-      if (file == "/bad") throw Error(Errc::failed, "no program");
-      if (file == "/worse") return reply({.lines = {}, .problem = "not now"});
-      loaded = file + " " + std::to_string(task) + " " + ctl::join_words(arguments);
+    ctl::Verbs verbs = plain_verbs();
+    verbs["stop"] = [&](const Words&, const ctl::ReplyTaker& reply) {
+      ++stops;
       reply({});
     };
-    const ctl::RegistryDoor door(std::move(actions));
+    verbs["tasks"] = [](const Words&, const ctl::ReplyTaker& reply) {
+      // From another thread, later.
+      std::thread([reply] { reply(ctl::text_reply("task one\ntask two\n")); }).detach();
+    };
+    verbs["load"] = ctl::load_verb(
+        [&](const std::string& file, std::uint32_t task, const Words& arguments, const ctl::ReplyTaker& reply) {
+          if (file == "/bad") throw Error(Errc::failed, "no program");
+          if (file == "/worse") return reply({"not now", {}});
+          loaded = {file, std::to_string(task)};
+          loaded.insert(loaded.end(), arguments.begin(), arguments.end());
+          reply({});
+        });
+    const ctl::RegistryDoor door(std::move(verbs));
     EXPECT_EQ(door.problem(), "");
     EXPECT_EQ(ctl::registered_jobs(folder_), std::vector<std::uint32_t>{self()});
-    EXPECT_EQ(ctl::ask_job(folder_, self(), {"status"}), ctl::status_lines(some_status()));
-    EXPECT_EQ(ctl::ask_job(folder_, self(), {"tasks"}), ctl::join_words({"text", "task one\ntask two\n"}) + "\n");
-    EXPECT_EQ(ctl::ask_job(folder_, self(), {"load", "/p", "auto", "x y", ""}), "task 1000\n");
-    EXPECT_EQ(loaded, "/p 1000 /p x%20y %");
-    EXPECT_EQ(ctl::ask_job(folder_, self(), {"load", "/p", "auto"}), "task 1001\n");
-    EXPECT_EQ(ctl::ask_job(folder_, self(), {"load", "/p", "7"}), "task 7\n");
+    const auto said = [&](const Words& request) { return ctl::text_of(ctl::ask_job(folder_, self(), request)); };
+    EXPECT_EQ(ctl::ask_job(folder_, self(), {"status"}), wire::encode(some_status()));
+    EXPECT_EQ(said({"tasks"}), "task one\ntask two\n");
+    EXPECT_EQ(said({"load", "/p", "auto", "x y", ""}), "1000");
+    EXPECT_EQ(loaded, (Words{"/p", "1000", "/p", "x y", ""}));
+    EXPECT_EQ(said({"load", "/p", "auto"}), "1001");
+    EXPECT_EQ(said({"load", "/p", "7"}), "7");
     const auto ask = [&](const Words& request) {
       return error_of([&] { (void)ctl::ask_job(folder_, self(), request); });
     };
     EXPECT_EQ(ask({"load", "/bad", "auto"}), "no program");
     EXPECT_EQ(ask({"load", "/worse", "auto"}), "not now");
     EXPECT_EQ(ask({"load", "/p", "1048576"}), "load: task 1048576: use 0 .. 1048575");
+    for (const char* used : {"0", "7", "1000"}) {
+      EXPECT_EQ(ask({"load", "/p", used}), "load: a program of this machine is task " + std::string(used) +
+                                               " already: use another number, or none");
+    }
     EXPECT_EQ(ask({"load"}), "load: a program is missing");
     EXPECT_EQ(ask({"dance"}),
               "this aprun does not know the request \"dance\": are apctl and aprun of the same installation?");
-    EXPECT_EQ(ctl::ask_job(folder_, self(), {"stop"}), "");
+    EXPECT_EQ(said({"stop"}), "");
     EXPECT_EQ(stops, 1);
   }
   EXPECT_EQ(ctl::registered_jobs(folder_), std::vector<std::uint32_t>{});
@@ -224,7 +250,7 @@ TEST_F(Registry, ARunningMachineIsFoundAndAsked) {
 }
 
 TEST_F(Registry, WhatAMachineCannotDoIsSaid) {
-  const ctl::RegistryDoor door(plain_actions());
+  const ctl::RegistryDoor door(ctl::machine_verbs("/p", {2, 1}, [](int, const std::string&) {}));
   EXPECT_EQ(error_of([&] { (void)ctl::ask_job(folder_, self(), {"tasks"}); }),
             "tasks: only machines of aprun -f can tell");
   EXPECT_EQ(error_of([&] {
@@ -234,10 +260,10 @@ TEST_F(Registry, WhatAMachineCannotDoIsSaid) {
 }
 
 TEST_F(Registry, TheEndOfAMachineEndsQuestions) {
-  ctl::DoorActions actions = plain_actions();
+  ctl::Verbs verbs = plain_verbs();
   std::promise<void> asked;
-  actions.tasks = [&](const ctl::DoorReply&) { asked.set_value(); };  // never answers
-  auto door = std::make_unique<ctl::RegistryDoor>(std::move(actions));
+  verbs["tasks"] = [&](const Words&, const ctl::ReplyTaker&) { asked.set_value(); };  // never answers
+  auto door = std::make_unique<ctl::RegistryDoor>(std::move(verbs));
   std::string error;
   std::thread client([&] { error = error_of([&] { (void)ctl::ask_job(folder_, self(), {"tasks"}); }); });
   asked.get_future().wait();
@@ -247,22 +273,30 @@ TEST_F(Registry, TheEndOfAMachineEndsQuestions) {
 }
 
 TEST_F(Registry, StrangeClientsDoNoHarm) {
-  const ctl::RegistryDoor door(plain_actions());
+  const ctl::RegistryDoor door(plain_verbs());
   const auto say = [&](const std::string& bytes) {
     const ctl::RegistrySocket socket = ctl::RegistrySocket::make();
     ASSERT_EQ(socket.connect(ctl::job_socket(folder_, self())), 0);
-    (void)socket.send(bytes);
+    (void)::send(socket.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  };
+  const auto framed = [](const std::string& body) {
+    std::string text(4, '\0');
+    for (std::size_t i = 0; i < 4; ++i) text[i] = static_cast<char>(body.size() >> (8 * i));
+    return text + body;
   };
   say("");
-  say("status");  // and no end of line
+  say("status");  // a length that is none
   say("\n");
-  say("%\n");
-  say(" \n");
-  say(std::string(3U << 20, 'x'));
-  say(std::string(1000, '\0') + "\n");
+  say(framed(""));
+  say(framed(" \n"));
+  say(framed(std::string(3U << 20, 'x')));
+  say(framed(std::string(1000, '\0')));
+  say(framed(std::string(1000, '\xff')));
+  say(std::string(2, '\0'));
   // One that goes away before it has read its answer.
-  say("status\n");
-  EXPECT_EQ(ctl::ask_job(folder_, self(), {"status"}), ctl::status_lines(some_status()));
+  const wire::Bytes status = wire::encode(ctl::Request{{"status"}});
+  say(framed({reinterpret_cast<const char*>(status.data()), status.size()}));
+  EXPECT_EQ(ctl::ask_job(folder_, self(), {"status"}), wire::encode(some_status()));
 }
 
 TEST_F(Registry, DeadMachinesAreForgotten) {
@@ -271,7 +305,7 @@ TEST_F(Registry, DeadMachinesAreForgotten) {
   leave_socket(1);  // a process, but no aprun
   std::ofstream(folder_ + "/notes.txt") << "not ours\n";
   {
-    const ctl::RegistryDoor door(plain_actions());
+    const ctl::RegistryDoor door(plain_verbs());
     EXPECT_EQ(files(), 3U);  // the first is gone
     EXPECT_EQ(ctl::registered_jobs(folder_), std::vector<std::uint32_t>{self()});
     EXPECT_EQ(files(), 2U);
@@ -285,17 +319,17 @@ TEST_F(Registry, AFolderThatOthersCanUseIsRefused) {
                            " is not a folder of this user alone, so it cannot be trusted: remove it, or set "
                            "XDG_RUNTIME_DIR to a folder of yours";
   EXPECT_EQ(error_of([] { (void)ctl::registry_folder(); }), text);
-  EXPECT_EQ(ctl::RegistryDoor(plain_actions()).problem(), text);
+  EXPECT_EQ(ctl::RegistryDoor(plain_verbs()).problem(), text);
   fs::remove_all(folder_);
   fs::create_directory(home_ / "elsewhere");
   fs::create_directory_symlink(home_ / "elsewhere", folder_);
   EXPECT_EQ(error_of([] { (void)ctl::registry_folder(); }), text);
   fs::remove(folder_);
   ::setenv("XDG_RUNTIME_DIR", (home_ / "nowhere").c_str(), 1);
-  EXPECT_NE(ctl::RegistryDoor(plain_actions()).problem().find("cannot make the folder"), std::string::npos);
+  EXPECT_NE(ctl::RegistryDoor(plain_verbs()).problem().find("cannot make the folder"), std::string::npos);
   ::setenv("XDG_RUNTIME_DIR", (home_ / std::string(200, 'x')).c_str(), 1);
   fs::create_directory(home_ / std::string(200, 'x'));
-  EXPECT_NE(ctl::RegistryDoor(plain_actions()).problem().find("cannot listen at"), std::string::npos);
+  EXPECT_NE(ctl::RegistryDoor(plain_verbs()).problem().find("cannot listen at"), std::string::npos);
 }
 
 }  // namespace

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+// What a running machine is like, for people who ask: nodes tell their part, the coordinator the rest, and apctl shows it. The only description
+// of that, with one form in bytes (fields.hpp).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "aplib/options.hpp"
+#include "launch/wire/fields.hpp"
+
+namespace aplib::launch::wire {
+
+/// By which module some of the others are reached.
+struct Route {
+  std::string module{};
+  std::string peers{};  ///< Numbers of processes: "0-3,7".
+  std::string text{};   ///< How the pair is connected; empty: there are several.
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.module, self.peers, self.text);
+  }
+};
+
+/// What a node alone knows. The answer to the question node_state_question.
+struct NodeState {
+  std::string module{};
+  std::uint64_t frames_sent = 0;
+  std::uint64_t frames_received = 0;
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+  std::uint64_t refused = 0;
+  std::vector<Route> routes{};
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.module, self.frames_sent, self.frames_received, self.bytes_sent, self.bytes_received, self.refused,
+           self.routes);
+  }
+};
+inline constexpr const char* node_state_question = "state";
+
+struct ProcessStatus {
+  std::string name{};      ///< As in the cluster file.
+  std::string computer{};  ///< The host's own name; empty: not known yet.
+  std::uint64_t pid = 0;
+  std::string address{};  ///< Where it listens for messages; empty: nowhere.
+  std::string cells{};    ///< "0-3", "none"; empty: not known yet.
+  std::string state{};    ///< "running", "loading", ...
+  NodeState node{};
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.name, self.computer, self.pid, self.address, self.cells, self.state, self.node);
+  }
+};
+
+struct MachineStatus {
+  std::string state{};          ///< "running", ...
+  std::uint64_t seconds = 0;    ///< Since aprun was started.
+  std::uint64_t strangers = 0;  ///< Connections to the launcher that did not prove the key.
+  Grid grid{0, 0};              ///< 0x0: not known yet.
+  std::string file{};           ///< Cluster file; empty: none.
+  std::string program{};
+  std::vector<ProcessStatus> processes{};
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.state, self.seconds, self.strangers, self.grid.nx, self.grid.ny, self.file, self.program,
+           self.processes);
+  }
+};
+
+}  // namespace aplib::launch::wire
