@@ -136,7 +136,7 @@ class Program {
   [[nodiscard]] bool binds(const libc::Binding& binding) const noexcept {
     return !binding.of_heap || has_slot_heap() || options_.account_heap;
   }
-  /// Some image refers to the binding (binding.hpp) of this name: what nobody uses need not be made.
+  /// Some image refers to the binding (libc/bindings.hpp) of this name: what nobody uses need not be made.
   [[nodiscard]] bool binds(std::string_view name) const noexcept;
 
   /// A function or datum that the program itself (image 0) defines, or null. For main, cell_main, host_main and MAIN__ also when it is

@@ -88,7 +88,9 @@ class Building(unittest.TestCase):
     """With a stand-in for cmake that makes programs, or does not."""
 
     def make(self, script):
-        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, {"PATH": f"{folder}/tools:/usr/bin:/bin"}):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(
+            os.environ, {"PATH": f"{folder}/tools:/usr/bin:/bin"}
+        ):
             tools, build = pathlib.Path(folder, "tools"), pathlib.Path(folder, "build", "release")
             tools.mkdir()
             tools.joinpath("cmake").write_text(f"#!/bin/sh\n{script}\n", encoding="ascii")
@@ -101,7 +103,8 @@ class Building(unittest.TestCase):
         self.assertEqual(self.make(script), ("", []))
 
     def test_what_cannot_be_built_is_named(self):
-        script = "mkdir -p build/release/bin; cd build/release/bin; touch " + " ".join(building.PROGRAMS[1:]) + "; exit 1"
+        programs = " ".join(building.PROGRAMS[1:])
+        script = f"mkdir -p build/release/bin; cd build/release/bin; touch {programs}; exit 1"
         fault, missing = self.make(script)
         self.assertEqual(missing, ["apbench"])
         self.assertIn("apbench could not be built (see ", fault)

@@ -58,7 +58,7 @@ class PluginModule final : public Module {
   aplib_comm_receiver upcalls_{};
 };
 
-/// A plug-in as a ModuleKind. src/comm/plugin/exporter.hpp is the other side.
+/// A plug-in as a ModuleKind. tests/comm/plugin/exporter.hpp is the other side.
 class PluginKind final : public ModuleKind {
  public:
   /// `exported`: for which Plugin::refusal() had nothing to say; it outlives the kind, its ports and its modules.

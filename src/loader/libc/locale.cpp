@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Setlocale, per instance by way of uselocale.
 //
-// What a program believes to be the global locale is a locale object that its threads use while it runs (thread_state.hpp); libc's conversions, localeconv and nl_langinfo follow by themselves. As
+// What a program believes to be the global locale is a locale object that its threads use while it runs (context.hpp); libc's conversions, localeconv and nl_langinfo follow by themselves. As
 // long as a program stays with "C", nothing is exchanged.
 #include <libintl.h>
 #include <locale.h>

@@ -80,7 +80,7 @@ struct LibcState {
   int daylight = 0;
   char* tzname[2] = {nullptr, nullptr};
 
-  // --- state of the thread while the instance runs on it (thread_state.hpp); unset: the process's own
+  // --- state of the thread while the instance runs on it (context.hpp); unset: the process's own
   locale_t thread_locale = nullptr;  ///< What uselocale() is given. Owned by locale.cpp.
   int thread_directory = -1;         ///< O_PATH descriptor of the working directory. Owned by files.cpp.
   int thread_mask = -1;              ///< umask.

@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
     fflush(stdout);
   }
   for (long round = 0; rounds == 0 || round < rounds; ++round) {
-    if (mine == 0 && round > 0 && (round & (round - 1)) == 0) {
+    if (mine == 0 && rounds == 0 && round > 0 && (round & (round - 1)) == 0) {
       printf("round %ld\n", round);
       fflush(stdout);
     }
