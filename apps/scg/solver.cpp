@@ -134,16 +134,8 @@ double largest_error(const Field& u, const Problem& problem, const Block& block)
 
 namespace {
 
-/// Sums over the pairs of unknowns across the east and the north side. The halo is 0 at the edge of the square.
-PassSums pairs_across(const Field& r, Halo& halo) {
-  PassSums sums;
-  sums.horizontal = kernels().dot(halo.columns().east.data(), halo.neighbours().east.data(), r.ny());
-  sums.vertical = kernels().dot(r.row(r.ny() - 1), r.row(r.ny()), r.nx());
-  return sums;
-}
-
-/// Measures one iteration in `every`, so that looking at the clock costs nothing even in cells of a few hundred
-/// unknowns.
+/// What share of an iteration messages take. Measures one in `every`, so that looking at the clock costs nothing even in
+/// cells of a few hundred unknowns.
 class TimeShare {
  public:
   void pass_begins(int iteration) {
@@ -171,65 +163,105 @@ class TimeShare {
   double messages_ = 0;
 };
 
+/// The vectors x, r and p over all cells, and what the method does with them. All cells call the same, in this order:
+/// step(), r_r(), r_Ar(), step(), ... finish().
+class Vectors {
+ public:
+  Vectors(Fields& fields, Halo& halo, const Block& block) : fields_(fields), halo_(halo), stencil_(block.grid) {
+    input_.cx = stencil_.cx;
+    input_.cy = stencil_.cy;
+  }
+
+  /// p = r + beta p;  x = x + alpha p;  r = r - alpha A p. With alpha = beta = 0, the very first only sets p = r.
+  void step(double alpha, double beta) {
+    time_share_.pass_begins(steps_);
+    input_.alpha_before = input_.alpha;
+    input_.alpha = alpha;
+    input_.beta = beta;
+    input_.add_to_x = steps_ % 2 == 0 && steps_ > 0;  // every second time, with two steps at once
+    sums_ = loops_.pass(fields_.p, fields_.r, fields_.x, input_,
+                        {halo_.columns().west.data(), halo_.columns().east.data()});
+    ++steps_;
+    time_share_.messages_begin();
+    halo_.send(fields_.r);  // neighbours will need the sides of the new r
+  }
+
+  /// r.r. Meanwhile the neighbours' sides arrive.
+  double r_r() {
+    double sum = 0;
+    xy_dsum(sums_.square, &sum);
+    halo_.receive(fields_.r);
+    return sum;
+  }
+
+  /// r.Ar, of the sums over pairs of neighbours inside the block and of those across its east and north side, where the
+  /// halo is 0 at the edge of the square.
+  double r_Ar() {
+    const Field& r = fields_.r;
+    const double horizontal = loops_.dot(halo_.columns().east.data(), halo_.neighbours().east.data(), r.ny());
+    const double vertical = loops_.dot(r.row(r.ny() - 1), r.row(r.ny()), r.nx());
+    double sum = 0;
+    xy_dsum(sums_.square - 2 * stencil_.cx * (sums_.horizontal + horizontal) -
+                2 * stencil_.cy * (sums_.vertical + vertical),
+            &sum);
+    time_share_.messages_end();
+    return sum;
+  }
+
+  /// Gives x the step that it may still lack.
+  void finish() {
+    if (steps_ > 0 && steps_ % 2 == 0) loops_.add(fields_.x, fields_.p, input_.alpha);
+  }
+
+  [[nodiscard]] double message_share() const { return time_share_.share(); }
+
+ private:
+  Fields& fields_;
+  Halo& halo_;
+  Stencil stencil_;
+  const Kernels& loops_ = kernels();
+  PassInput input_{};
+  PassSums sums_{};
+  int steps_ = 0;
+  TimeShare time_share_;
+};
+
 }  // namespace
 
 Solution solve(Fields& fields, Halo& halo, const Block& block, const Job& job, std::vector<double>* history) {
-  auto& [x, r, p] = fields;
-  const Stencil stencil(block.grid);
-  const Kernels& loops = kernels();
+  Vectors vectors(fields, halo, block);
   Solution solution;
-  TimeShare time_share;
   Progress progress(job.shows_progress && getcid() == 0, job.tolerance);
-
-  double b_b = 0;  // global sums are written like this: b.b
-  double r_r = 0;
-  double r_r_before = 0;
-  double r_Ar = 0;
-  PassInput step{.cx = stencil.cx, .cy = stencil.cy};
 
   sync(0, 0);  // all cells start the clock together
   const double began = dgettime();
-  for (int iteration = 0;; ++iteration) {
-    // The pass: p = r + beta p, r = r - alpha A p, x = x + alpha p. The very first, with alpha = beta = 0, only sets
-    // p = r and sums.
-    time_share.pass_begins(iteration);
-    step.add_to_x = iteration % 2 == 0 && iteration > 0;
-    PassSums sums = loops.pass(p, r, x, step, {halo.columns().west.data(), halo.columns().east.data()});
-    time_share.messages_begin();
+  double alpha = 0;
+  double beta = 0;
+  double r_r_before = 0;
+  double b_b = 0;
+  for (int k = 0;; ++k) {
+    vectors.step(alpha, beta);
+    const double r_r = vectors.r_r();
 
-    // Neighbours will need the sides of the new r.
-    halo.send(r);
-
-    // First global sum: have we arrived? Every cell gets the same number, so every cell decides the same.
-    xy_dsum(sums.square, &r_r);
-    if (iteration == 0) b_b = r_r;
-    solution.iterations = iteration;
+    // Have we arrived? Every cell has the same number, so every cell decides the same.
+    if (k == 0) b_b = r_r;  // x is 0, so r is b
+    solution.iterations = k;
     solution.residual = b_b > 0 ? std::sqrt(r_r / b_b) : 0;
     solution.converged = solution.residual <= job.tolerance;
     if (history != nullptr) history->push_back(solution.residual);
-    const bool stop = solution.converged || iteration == job.iterations_max || !std::isfinite(r_r);
+    if (solution.converged || k == job.iterations_max || !std::isfinite(r_r)) break;
+    progress.show(k, solution.residual);
 
-    // The neighbours' sides have arrived meanwhile; the pairs of unknowns across them complete r.Ar.
-    halo.receive(r);
-    if (stop) break;
-    const PassSums across = pairs_across(r, halo);
-    xy_dsum(sums.square - 2 * stencil.cx * (sums.horizontal + across.horizontal) -
-                2 * stencil.cy * (sums.vertical + across.vertical),
-            &r_Ar);
-    time_share.messages_end();
-
-    // The next step: its direction and its length.
-    step.alpha_before = step.alpha;
-    step.beta = iteration == 0 ? 0 : r_r / r_r_before;
-    step.alpha = r_r / (iteration == 0 ? r_Ar : r_Ar - step.beta * r_r / step.alpha_before);
+    const double r_Ar = vectors.r_Ar();
+    beta = k == 0 ? 0 : r_r / r_r_before;
+    alpha = r_r / (k == 0 ? r_Ar : r_Ar - beta * r_r / alpha);  // the divisor is p.Ap
     r_r_before = r_r;
-    progress.show(iteration, solution.residual);
   }
-  if (solution.iterations % 2 == 1) loops.add(x, p, step.alpha);  // the step that x still lacks
+  vectors.finish();
   sync(0, 0);
   solution.seconds = dgettime() - began;
   progress.clear();
-  solution.times = {solution.seconds, solution.seconds * time_share.share()};
+  solution.times = {solution.seconds, solution.seconds * vectors.message_share()};
   return solution;
 }
 
