@@ -121,7 +121,7 @@ struct alignas(cache_pair_bytes) Cell {
   std::uint32_t acknowledges_requested = 0;  ///< Puts of the cell that asked for it.
 
   /// Read and written by any processor: a receive that waits with its own buffer, offered to senders. A sender that takes it (exchange to null) owns
-  /// it until it has committed or put it back; see send_remote() and Processor::withdraw().
+  /// it until it has committed or put it back; see Outbound::claim_offer() and Inbound::withdraw().
   alignas(cache_pair_bytes) std::atomic<Posted*> offer{nullptr};
   /// Copies of the offer's facts, for a look without claiming. May be stale; the claimed Posted decides.
   std::atomic<std::uint32_t> offer_task{0};

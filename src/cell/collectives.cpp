@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Barriers, reductions and broadcasts. How they work: collective.hpp; the tree: fold.hpp.
+#include "cell/collectives.hpp"
+
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "aplib/error.hpp"
 #include "cell/exchange.hpp"
@@ -18,12 +19,50 @@ namespace {
   throw Error(code, fmt::format("{} task {}: {}: {}", domain.name_of(self.cell->id), self.id, call, text));
 }
 
+const char* name_of(NumberType type) noexcept {
+  switch (type) {
+    case NumberType::int32:
+      return "int";
+    case NumberType::float32:
+      return "float";
+    case NumberType::float64:
+      return "double";
+    case NumberType::int64:
+      return "long";
+    case NumberType::uint32:
+      return "unsigned int";
+    case NumberType::uint64:
+      return "unsigned long";
+  }
+  return "?";
+}
+
+const char* name_of(ReduceOp op) noexcept {
+  constexpr const char* names[] = {"sum", "max", "min", "or", "and", "xor"};
+  static_assert(std::size(names) == static_cast<std::size_t>(ReduceOp::last) + 1);
+  return names[static_cast<std::size_t>(op)];
+}
+
 }  // namespace
 
-Operand Processor::collective(TaskControl& self, const CollectiveCall& what, const Operand& value, void* buffer) {
+std::string describe(const CollectiveCall& call) {
+  switch (call.kind) {
+    case CollectiveKind::barrier:
+      return call.call;
+    case CollectiveKind::reduce:
+      return fmt::format("{} ({} of {}{})", call.call, name_of(call.combine.op), name_of(call.combine.type),
+                         call.combine.located ? " with location" : "");
+    case CollectiveKind::broadcast:
+      return fmt::format("{} ({} bytes from cell {})", call.call, call.bytes, call.root);
+  }
+  return call.call;
+}
+
+Operand Collectives::call(TaskControl& self, const CollectiveCall& what, const Operand& value, void* buffer) {
   Cell& cell = *self.cell;
   Processor& here = *cell.processor;
-  Domain& domain = here.domain_;
+  Collectives& ours = here.collectives();
+  Domain& domain = here.domain();
   if (cell.id >= domain.cell_count) [[unlikely]] {
     refuse(self, what.call, Errc::bad_argument, "the host program takes no part in collectives; only cells do");
   }
@@ -37,9 +76,9 @@ Operand Processor::collective(TaskControl& self, const CollectiveCall& what, con
            fmt::format("task {} of this cell is in a collective already; one task of a cell at a time takes part",
                        cell.collective.task != nullptr ? static_cast<int>(cell.collective.task->id) : -1));
   }
-  if (here.ended_count_ != 0) [[unlikely]] {
+  if (here.inbound().some_cell_ended()) [[unlikely]] {
     for (std::uint32_t c = 0; c < domain.cell_count; ++c) {
-      if (here.cell_has_ended(c) && group.contains(c)) {
+      if (here.inbound().cell_has_ended(c) && group.contains(c)) {
         refuse(self, what.call, Errc::ended,
                fmt::format("cell {} has ended and takes no part any more; all cells must call it", c));
       }
@@ -62,17 +101,17 @@ Operand Processor::collective(TaskControl& self, const CollectiveCall& what, con
   cell.collective.group = &group;
   cell.collective.episode = episode;
   cell.collective.task = &self;
-  here.collective_waits_.push_back(&cell);
+  ours.waits_.push_back(&cell);
   if (&group == &domain.all) {
-    here.arrive_all(cell, what);
+    ours.arrive_all(cell, what);
   } else {
-    ++here.line_waits_;
-    here.arrive_line(group, episode);
+    ++ours.line_waits_;
+    ours.arrive_line(group, episode);
   }
-  here.check_collectives();
-  if (cell.collective.active && wait(self, WaitFor::collective, what.call) != Wake::done) {
+  ours.check();
+  if (cell.collective.active && Processor::wait(self, WaitFor::collective, what.call) != Wake::done) {
     if (self.wake == Wake::stopping) {
-      end_calling_task();
+      Processor::end_calling_task();
       return value;
     }
     refuse(self, what.call, Errc::ended,
@@ -92,13 +131,13 @@ Operand Processor::collective(TaskControl& self, const CollectiveCall& what, con
       // The others read the root's own memory: it may go on only when all have.
       CollectiveCall leave = what;
       leave.kind = CollectiveKind::barrier;
-      collective(self, leave, Operand::of(0), nullptr);
+      call(self, leave, Operand::of(0), nullptr);
     }
   }
   return result;
 }
 
-void Processor::complete_collective(Cell& cell, const Operand& result, bool mismatch) noexcept {
+void Collectives::complete(Cell& cell, const Operand& result, bool mismatch) noexcept {
   CollectiveWait& wait = cell.collective;
   wait.active = false;
   wait.result = result;
@@ -107,7 +146,7 @@ void Processor::complete_collective(Cell& cell, const Operand& result, bool mism
   if (wait.task->waits == WaitFor::collective && !wait.task->ready) cell.processor->make_ready(*wait.task);
 }
 
-void Processor::arrive_all(Cell& cell, const CollectiveCall& what) {
+void Collectives::arrive_all(Cell& cell, const CollectiveCall& what) {
   if (cell.place(Scope::all).episode != episode_) check_all();  // complete, but not noticed here yet
   const std::uint32_t signature = what.signature();
   if (arrived_ == 0) {
@@ -118,31 +157,32 @@ void Processor::arrive_all(Cell& cell, const CollectiveCall& what) {
     disagree_ = true;
   }
   ++arrived_;
-  if (arrived_ == residents_.size()) publish_arrivals();
+  if (arrived_ == here_.residents().size()) publish_arrivals();
 }
 
 // All our cells have arrived: tell the others, with the parts of the tree that lie wholly with us.
-void Processor::publish_arrivals() {
-  ArrivalLine& line = domain_.arrivals[index_].of(episode_);
+void Collectives::publish_arrivals() {
+  ArrivalLine& line = domain_.arrivals[here_.index()].of(episode_);
   const std::uint64_t parity = episode_ & 1U;
   line.signature = disagree_ ? 0 : signature_;
   line.pieces = 0;
-  const auto count = static_cast<std::uint32_t>(residents_.size());
-  if (!disagree_ && call_.kind != CollectiveKind::broadcast && residents_.back() - residents_.front() + 1 == count) {
+  const auto count = static_cast<std::uint32_t>(here_.residents().size());
+  if (!disagree_ && call_.kind != CollectiveKind::broadcast &&
+      here_.residents().back() - here_.residents().front() + 1 == count) {
     const auto operand_of = [&](std::uint32_t cell) -> const Operand& {
       return domain_.cells[cell]->place(Scope::all).operands[parity];
     };
     if (count == 1) {
-      line.first = static_cast<std::uint16_t>(residents_.front());
+      line.first = static_cast<std::uint16_t>(here_.residents().front());
       line.pieces = 1;
-      line.bits[0] = operand_of(residents_.front()).bits;
-      line.locations[0] = operand_of(residents_.front()).location;
+      line.bits[0] = operand_of(here_.residents().front()).bits;
+      line.locations[0] = operand_of(here_.residents().front()).location;
       line.levels[0] = 0;
     } else {
       Fold fold(call_.combine);
-      for (const std::uint32_t cell : residents_) fold.push(cell, 0, operand_of(cell));
+      for (const std::uint32_t cell : here_.residents()) fold.push(cell, 0, operand_of(cell));
       if (fold.count() <= ArrivalLine::piece_count_max) {
-        line.first = static_cast<std::uint16_t>(residents_.front());
+        line.first = static_cast<std::uint16_t>(here_.residents().front());
         line.pieces = static_cast<std::uint16_t>(fold.count());
         for (std::uint32_t i = 0; i < fold.count(); ++i) {
           line.bits[i] = fold.part(i).value.bits;
@@ -158,7 +198,7 @@ void Processor::publish_arrivals() {
 }
 
 // Is the episode complete? Then all our cells that wait in it go on.
-void Processor::check_all() {
+void Collectives::check_all() {
   std::uint32_t count = 0;
   for (std::uint32_t p = 0; p < domain_.carriers; ++p) count += domain_.arrivals[p].of(episode_).arrived_in(episode_);
   if (count != domain_.local_count()) return;
@@ -176,18 +216,18 @@ void Processor::check_all() {
   arrived_ = 0;
   published_ = 0;
   std::size_t kept = 0;
-  for (Cell* cell : collective_waits_) {
+  for (Cell* cell : waits_) {
     if (cell->collective.group == &domain_.all) {
-      complete_collective(*cell, result, mismatch);
+      complete(*cell, result, mismatch);
     } else {
-      collective_waits_[kept++] = cell;
+      waits_[kept++] = cell;
     }
   }
-  collective_waits_.resize(kept);
+  waits_.resize(kept);
 }
 
 // All cells of this process have arrived: with the other processes now. The first carrier to see it does it.
-void Processor::begin_exchange() noexcept {
+void Collectives::begin_exchange() noexcept {
   const std::uint64_t parity = episode_ & 1U;
   const auto place_of = [&](std::uint32_t cell) -> const CollectivePlace& {
     return domain_.cells[cell]->place(Scope::all);
@@ -212,7 +252,7 @@ void Processor::begin_exchange() noexcept {
   });
 }
 
-Operand Processor::fold_all(std::uint64_t episode, bool& mismatch) {
+Operand Collectives::fold_all(std::uint64_t episode, bool& mismatch) {
   const std::uint64_t parity = episode & 1U;
   std::uint32_t signature = 0;
   std::uint32_t next = 0;  // first cell not covered by published pieces in order
@@ -250,7 +290,7 @@ Operand Processor::fold_all(std::uint64_t episode, bool& mismatch) {
 }
 
 // A row or a column: the last to arrive does the work.
-void Processor::arrive_line(Group& group, std::uint64_t episode) {
+void Collectives::arrive_line(Group& group, std::uint64_t episode) {
   const std::uint64_t parity = episode & 1U;
   const std::uint64_t arrived =
       group.arrived.fetch_add(1, std::memory_order_acq_rel) + 1;  // acq_rel: operands out and in
@@ -287,26 +327,62 @@ void Processor::arrive_line(Group& group, std::uint64_t episode) {
   domain_.wake_carriers();
 }
 
-void Processor::check_collectives() {
+void Collectives::check() {
   if (arrived_ != 0 && published_ == arrived_) check_all();
   if (line_waits_ == 0) return;
   std::size_t kept = 0;
-  for (Cell* cell : collective_waits_) {
+  for (Cell* cell : waits_) {
     Group& group = *cell->collective.group;
     const std::uint64_t parity = cell->collective.episode & 1U;
     if (&group != &domain_.all &&
         group.done.load(std::memory_order_acquire) > cell->collective.episode) {  // acquire: the result
       --line_waits_;
-      complete_collective(*cell, group.result[parity], group.mismatch[parity]);
+      complete(*cell, group.result[parity], group.mismatch[parity]);
     } else {
-      collective_waits_[kept++] = cell;
+      waits_[kept++] = cell;
     }
   }
-  collective_waits_.resize(kept);
+  waits_.resize(kept);
+}
+
+void Collectives::member_ended(std::uint32_t cell, const CellEnd& end) {
+  const std::vector<Cell*> waits = waits_;
+  for (Cell* waiting : waits) {
+    const Group& group = *waiting->collective.group;
+    if (!group.contains(cell)) continue;
+    // It may have taken part and be through, while parts of the result are still on their way from other processes.
+    if (end.episodes[static_cast<std::size_t>(group.scope)] > waiting->collective.episode) continue;
+    std::erase(waits_, waiting);
+    if (waiting->collective.group != &domain_.all) --line_waits_;
+    waiting->collective.active = false;
+    waiting->collective.ended_cell = cell;
+    here_.inbound().wake_waiting(*waiting->collective.task, Wake::ended);
+  }
+}
+
+void Collectives::forget_waits() noexcept {
+  for (Cell* cell : waits_) cell->collective.active = false;
+  waits_.clear();
+  line_waits_ = 0;
+}
+
+void Collectives::resident_left() {
+  // Perhaps we waited only for the one that left.
+  if (arrived_ != 0 && arrived_ == here_.residents().size() && published_ != arrived_) publish_arrivals();
+}
+
+void Collectives::resident_joins(Cell& cell) {
+  if (here_.residents().empty()) {
+    episode_ = cell.place(Scope::all).episode;
+    arrived_ = 0;
+    published_ = 0;
+  } else if (cell.place(Scope::all).episode != episode_) {
+    check_all();  // it has seen an episode complete that we have not looked at yet
+  }
 }
 
 // Two cells of the group that asked for different things.
-std::string Processor::describe_mismatch(Domain& domain, const Group& group, std::uint64_t episode) {
+std::string Collectives::describe_mismatch(Domain& domain, const Group& group, std::uint64_t episode) {
   const std::uint64_t parity = episode & 1U;
   const std::uint32_t first_cell = group.local.front();
   const CollectiveCall& first = domain.cells[first_cell]->place(group.scope).calls[parity];

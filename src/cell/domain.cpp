@@ -137,7 +137,7 @@ void Domain::stop() noexcept {
   if (network != nullptr) {
     // A process whose cells have all ended waits for the others no longer; see Processor::drop_live_cell().
     if (live_cells.load(std::memory_order_acquire) == 0)  // acquire: what the last cell wrote
-      over.store(true, std::memory_order_release);        // release: to Processor::idle()
+      over.store(true, std::memory_order_release);        // release: to Idle::await_ready()
   }
   wake_all();
 }

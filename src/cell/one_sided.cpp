@@ -144,7 +144,7 @@ namespace {
 [[gnu::always_inline]] inline void copy_local(void* to, const void* from, std::size_t bytes, bool own) noexcept {
   if (own) [[unlikely]] {
     if (bytes != 0) std::memmove(to, from, bytes);  // they may overlap
-  } else if (bytes <= Processor::MessageRing::inline_bytes_max) {
+  } else if (bytes <= MessageRing::inline_bytes_max) {
     copy_small(to, from, bytes);
   } else {
     std::memcpy(to, from, bytes);

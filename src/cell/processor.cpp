@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Running, idling and sleeping. Messages, collectives, moving cells and the life of tasks have files of their own.
 #include "cell/processor.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 
 #include "aplib/error.hpp"
 #include "cell/network.hpp"
@@ -12,15 +14,52 @@ namespace aplib {
 
 namespace {
 
-constexpr std::uint32_t spins_per_clock_look = 16;
-constexpr std::uint32_t spins_per_network_poll = 4;        // it costs a system call; the rings are next door
-constexpr std::uint32_t polls_while_lately = 64;           // some 20 us: when something has come, the next is likely to
 constexpr std::uint64_t cycles_per_network_look = 50'000;  // 15 to 50 us
 constexpr std::uint32_t flag_spins = 200;
-constexpr std::uint32_t flag_spins_per_look = 32;
-constexpr std::size_t watches_spun_on_max = 4;
-constexpr auto idle_before_asking = std::chrono::microseconds(10);
-constexpr auto held_sleep = std::chrono::microseconds(50);
+constexpr std::size_t local_backlog_max = 4096;  // messages a receiver on the same processor may lag behind
+constexpr std::uint8_t probe_misses_max = 4;
+constexpr std::size_t host_stack_bytes_min = std::size_t{8} << 20;  // they were written for a process's main stack
+
+char* align_down(char* address, std::size_t alignment) noexcept {
+  return address - reinterpret_cast<std::uintptr_t>(address) % alignment;
+}
+
+std::string name_of(const Domain& domain, const TaskControl& task) {
+  return fmt::format("{} task {}", domain.name_of(task.cell->id), task.id);
+}
+
+[[noreturn, gnu::cold, gnu::noinline]] void bad_destination(Domain& domain, const TaskControl& self, const char* call,
+                                                            std::uint32_t cell, To to) {
+  std::string text;
+  if (cell >= domain.cell_count && !(domain.has_host && cell == domain.host_id)) {
+    text = fmt::format("there is no cell {}; the machine has cells 0..{} ({}x{})", static_cast<std::int32_t>(cell),
+                       domain.cell_count - 1, domain.grid.nx, domain.grid.ny);
+    if (domain.has_host) text += fmt::format(" and the host program, {}", domain.host_id);
+  } else if (to.type < 0 || to.type > message_type_max) {
+    text = fmt::format("message type {} is out of range; use 0..{}", to.type, message_type_max);
+  } else {
+    text = fmt::format("task {} is out of range; use 0..{}", aplib::index(to.task), task_id_max);
+  }
+  throw Error(Errc::bad_argument,
+              fmt::format("{} task {}: {}: {}", domain.name_of(self.cell->id), self.id, call, text));
+}
+
+/// Runs `part` of a task's life; what it throws ends the task, or the machine. Works without memory.
+template <class Part>
+void guarded(TaskControl& self, Domain& domain, Part part) noexcept {
+  try {
+    part();
+  } catch (const TaskExit& exit) {
+    if (exit.status != 0 && self.cell->status == 0) self.cell->status = exit.status;
+  } catch (const Stopped&) {
+    // the machine stops; whoever stopped it has said why
+  } catch (...) {
+    self.cell->status = static_cast<int>(ExitStatus::program_failed);
+    char name[64];
+    *fmt::format_to_n(name, sizeof name - 1, "{} task {}", domain.name_of(self.cell->id), self.id).out = '\0';
+    domain.fail_by_exception(name);
+  }
+}
 
 }  // namespace
 
@@ -29,49 +68,39 @@ constinit thread_local Processor* current_processor = nullptr;
 }
 using detail::current_processor;
 
+void enter_program(TaskControl& self, ProgramContext* program) noexcept {
+  self.program = program;
+  current_program_context = program;
+}
+
+// ---------------------------------------------------------------- the thread
+
 Processor::Processor(Domain& domain, std::uint32_t index, ProcessorRole role)
     : domain_(domain),
       index_(index),
-      is_host_(role == ProcessorRole::host),
-      is_network_(role == ProcessorRole::network),
-      parker_(domain.os) {}
+      outbound_(domain),
+      idle_(*this, domain),
+      inbound_(*this, domain, idle_),
+      mover_(*this, domain),
+      role_(role),
+      collectives_(*this, domain) {}
 
 Processor::~Processor() = default;
 
 void Processor::prepare() {
-  const auto count = static_cast<std::uint32_t>(domain_.processors.size());
   network_ = domain_.network;
   network_index_ = domain_.network_index;
-  if (is_host_) index_ = domain_.carriers;  // behind them
+  if (is_host()) index_ = domain_.carriers;  // behind them
   if (pool_ == nullptr) pool_ = &domain_.pools->add();
-  pool_->set_place(index_, count);
+  pool_->set_place(index_, static_cast<std::uint32_t>(domain_.processors.size()));
   cell_limit_ = domain_.carriers != 0 ? domain_.cell_count : 0;
-  outgoing_table_.assign(count, nullptr);
-  outgoing_ = outgoing_table_.data();
-  owned_rings_.clear();
-  owned_rings_.resize(count);
-  backlogs_.resize(count);
-  fenced_.assign(count, 0);
-  incoming_table_ = std::make_unique<std::atomic<MessageRing*>[]>(count);
-  parker_table_.clear();
-  for (auto& processor : domain_.processors) parker_table_.push_back(&processor->parker_);
-  parkers_ = parker_table_.data();
-  route_table_.clear();
   for (const Cell* cell : domain_.cells) {
-    std::uint32_t route = 0;
-    if (cell == domain_.host_cell.get() && cell->processor != nullptr) {
-      route = domain_.carriers;
-    } else if (cell->processor != nullptr) {
-      route = cell->processor->index_;
-    } else if (network_ != nullptr) {
-      route = network_index_;
-    }
-    route_table_.push_back(static_cast<std::uint16_t>(route));
     if (cell->processor == this && cell != domain_.host_cell.get()) residents_.push_back(cell->id);
   }
-  route_ = route_table_.data();
-  ended_cells_.assign(domain_.cells.size(), 0);
-  ended_tasks_.assign(domain_.cells.size(), 0);
+  outbound_.prepare(index_, is_network(), *pool_);
+  inbound_.prepare(index_, *pool_);
+  idle_.prepare();
+  mover_.prepare();
 }
 
 void Processor::run() {
@@ -79,14 +108,13 @@ void Processor::run() {
   if (domain_.thread_prologue) domain_.thread_prologue(index_);
   thread_.attach();
   adopt_thread(base_);
-  coarse_now_ = Clock::now();
-  load_.restart(coarse_now_);
-  if (domain_.start_at_once && !is_host_) {
+  idle_.begin();
+  if (domain_.start_at_once && !is_host()) {
     for (const std::uint32_t cell : residents_) start_program(*domain_.cells[cell], domain_.first_program);
   }
   while (true) {
-    TaskControl* next = ready_.pop();
-    if (next == nullptr) next = idle(nullptr);
+    TaskControl* next = idle_.pop_ready();
+    if (next == nullptr) next = idle_.await_ready(nullptr);
     if (next == nullptr) break;
     switch_to_task(base_, *next, false);
     landed();
@@ -114,7 +142,7 @@ Wake Processor::wait(TaskControl& self, WaitFor what, const char* call) noexcept
   self.waits = what;
   self.call = call;
   self.wake = Wake::done;
-  self.wait_since = here.coarse_now_;
+  self.wait_since = here.idle_.coarse_now();
   here.dispatch(self);
   self.waits = WaitFor::nothing;
   return self.wake;
@@ -126,14 +154,14 @@ void Processor::dispatch(TaskControl& self) noexcept {
     look_after_network();
   if ((++switches_ & 7U) == 0) [[unlikely]] {
     poll();
-    if (!watches_.empty()) check_watches();
-    if ((switches_ & 255U) == 0 && !timers_.empty()) expire_timers(Clock::now());
-    if (ready_.size() > 1 && domain_.idle_processors.load(std::memory_order_relaxed) != 0) {  // relaxed: a hint
-      offer_cells(self);
+    if (idle_.has_watches()) idle_.check_watches();
+    if ((switches_ & 255U) == 0 && idle_.has_timers()) idle_.expire_timers(Clock::now());
+    if (idle_.ready().size() > 1 && domain_.idle_processors.load(std::memory_order_relaxed) != 0) {  // relaxed: a hint
+      mover_.offer_cells(self);
     }
   }
-  TaskControl* next = ready_.pop();
-  if (next == nullptr) next = idle(&self);
+  TaskControl* next = idle_.pop_ready();
+  if (next == nullptr) next = idle_.await_ready(&self);
   if (next == &self) {
     self.ready = false;
     return;
@@ -163,39 +191,113 @@ bool Processor::end_calling_task() {
   return true;
 }
 
+// The machine is stopping: every task that waits here is woken to unwind.
+void Processor::stop_tasks() {
+  stop_seen_ = true;
+  idle_.forget_waits();
+  collectives_.forget_waits();
+  const auto stop_cell = [this](Cell& cell) {
+    for (std::uint32_t id = 0; id < cell.tasks.end(); ++id) {
+      TaskControl* task = cell.tasks.find(id);
+      if (task != nullptr) inbound_.wake_waiting(*task, Wake::stopping);
+    }
+  };
+  for (const std::uint32_t cell : residents_) stop_cell(*domain_.cells[cell]);
+  if (is_host()) stop_cell(*domain_.host_cell);
+}
+
+void Processor::remove_resident(std::uint32_t cell) { std::erase(residents_, cell); }
+
+void Processor::add_resident(std::uint32_t cell) {
+  residents_.insert(std::lower_bound(residents_.begin(), residents_.end(), cell), cell);
+  stop_seen_ = false;  // stop its tasks, too
+}
+
+// ---------------------------------------------------------------- messages
+
+void Processor::send(TaskControl& self, const char* call, std::uint32_t cell, std::span<const std::byte> bytes, To to,
+                     std::uint32_t space) {
+  std::uint32_t target_index = cell;
+  if (cell >= cell_limit_ || static_cast<std::uint32_t>(to.type) > static_cast<std::uint32_t>(message_type_max) ||
+      aplib::index(to.task) > task_id_max) [[unlikely]] {
+    if (cell < domain_.cell_count && cell_limit_ == 0) {
+      throw Error(
+          Errc::failed,
+          fmt::format("host program: {}: no program runs on the cells yet; start one first (ccreat, start_cells)",
+                      call));
+    }
+    const bool to_host = cell >= domain_.cell_count && domain_.has_host && cell == domain_.host_id;
+    if (!to_host || static_cast<std::uint32_t>(to.type) > static_cast<std::uint32_t>(message_type_max) ||
+        aplib::index(to.task) > task_id_max) {
+      bad_destination(domain_, self, call, cell, to);
+    }
+    target_index = domain_.cell_count;
+  }
+  if (stops()) [[unlikely]]  // a task that never waits must notice, too
+    return;
+  const std::uint64_t key = MatchKey::make(space, self.cell->id, self.id, static_cast<std::uint32_t>(to.type));
+  const std::uint32_t processor = outbound_.route(target_index);
+  if (processor != index_) {
+    if (outbound_.try_small(processor, target_index, aplib::index(to.task), key, bytes)) [[likely]]
+      return;
+    if (processor == network_index_) {
+      network_->send(self, call, target_index, aplib::index(to.task), key, bytes);
+    } else {
+      outbound_.send(target_index, processor, aplib::index(to.task), key, bytes);
+    }
+    return;
+  }
+  Cell& target = *domain_.cells[target_index];
+  if (mover_.is_arriving(target)) [[unlikely]] {
+    outbound_.keep(target_index, aplib::index(to.task), key, bytes);
+    return;
+  }
+  const std::size_t waiting = inbound_.take_local(target, aplib::index(to.task), key, bytes);
+  if (waiting > local_backlog_max && idle_.has_ready()) [[unlikely]]
+    yield(self);  // let it catch up, else a sender that never waits would fill the memory
+}
+
+bool Processor::probe(TaskControl& self, const MatchWish& wish) {
+  if (Inbound::has(self, wish)) {
+    self.probe_misses = 0;
+    return true;
+  }
+  poll();
+  if (Inbound::has(self, wish)) {
+    self.probe_misses = 0;
+    return true;
+  }
+  if (++self.probe_misses >= probe_misses_max) {
+    self.probe_misses = 0;
+    yield(self);
+    return Inbound::has(self, wish);
+  }
+  return false;
+}
+
+// ---------------------------------------------------------------- waiting
+
 void Processor::yield(TaskControl& self) {
   Processor& here = *self.cell->processor;
   static_cast<void>(here.stops());  // who unwinds lets others unwind, too
   here.poll();
-  if (!here.watches_.empty()) here.check_watches();
-  if (here.ready_.empty()) {
+  Idle& idle = here.idle_;
+  if (idle.has_watches()) idle.check_watches();
+  if (!idle.has_ready()) {
     if (here.network_ != nullptr && here.poll_network()) here.poll();
-    if (!here.timers_.empty()) here.expire_timers(Clock::now());
-    if (here.ready_.empty()) return;
+    if (idle.has_timers()) idle.expire_timers(Clock::now());
+    if (!idle.has_ready()) return;
   }
-  here.make_ready(self);
+  idle.make_ready(self);
   here.dispatch(self);
 }
 
 void Processor::sleep_until(TaskControl& self, Clock::time_point deadline, const char* call) {
   Processor& here = *self.cell->processor;
   if (here.stops()) return;
-  here.timers_.push_back(Timer{deadline, &self, here.timer_order_++});
-  std::push_heap(here.timers_.begin(), here.timers_.end());
+  here.idle_.add_timer(deadline, self);
   if (wait(self, WaitFor::time, call) == Wake::stopping) end_calling_task();
 }
-
-void Processor::expire_timers(Clock::time_point now) {
-  coarse_now_ = now;
-  while (!timers_.empty() && timers_.front().deadline <= now) {
-    std::pop_heap(timers_.begin(), timers_.end());
-    TaskControl& task = *timers_.back().task;
-    timers_.pop_back();
-    make_ready(task);
-  }
-}
-
-// ---------------------------------------------------------------- flags
 
 bool Processor::wait_flag(TaskControl& self, const char* call, const std::int32_t* flag, std::int32_t count) {
   self.watch = Watch{flag, count};
@@ -203,225 +305,242 @@ bool Processor::wait_flag(TaskControl& self, const char* call, const std::int32_
     return true;
   Processor& here = *self.cell->processor;
   if (here.stops()) return false;
-  if (here.ready_.empty() && here.watches_.empty() && here.network_ == nullptr && here.domain_.poll_time.count() != 0) {
+  if (!here.idle_.has_ready() && !here.idle_.has_watches() && here.network_ == nullptr &&
+      here.domain_.poll_time.count() != 0) {
     // The answer of another processor takes some 100 ns, less than to begin to wait. Where others of this processor wait for flags, too, it may be us whom they wait for.
     for (std::uint32_t spin = 0; spin < flag_spins; ++spin) {
       if (self.watch.reached()) return true;
     }
   }
-  here.add_watch(self);
+  here.idle_.add_watch(self);
   if (wait(self, WaitFor::flag, call) == Wake::done) return true;
   end_calling_task();
   return false;
 }
 
-void Processor::add_watch(TaskControl& task) {
-  watches_.push_back(&task);
-  std::atomic<std::uint32_t>& watcher = task.cell->watcher;
-  // relaxed: ordered before our sleep by announce(); see watch.hpp
-  if (watcher.load(std::memory_order_relaxed) != index_ + 1) watcher.store(index_ + 1, std::memory_order_relaxed);
-}
-
-void Processor::check_watches() {
-  std::erase_if(watches_, [this](TaskControl* task) {
-    if (!task->watch.reached()) return false;
-    make_ready(*task);
-    return true;
-  });
-}
-
-// Between two looks at the rings. A flag is written to memory that we can watch without disturbing anyone, so there is no need to look away from it.
-void Processor::pause() noexcept {
-  if (watches_.empty() || watches_.size() > watches_spun_on_max) {
-    cpu_relax();
-    return;
+void Processor::join(TaskControl& self, std::uint32_t id) {
+  Processor& here = *self.cell->processor;
+  const auto refuse = [&](const char* why) {
+    throw Error(Errc::bad_argument, fmt::format("{}: join: task {} {}", name_of(here.domain_, self), id, why));
+  };
+  TaskControl* task = self.cell->tasks.find(id);
+  if (id == self.id) refuse("is the caller itself; a task cannot wait for its own end");
+  if (task == nullptr) refuse("does not exist in this cell; join each task once, on the cell that made it");
+  if (task->detached) refuse("is detached; only tasks with a handle can be joined");
+  if (task->joiner != nullptr) refuse("is being joined by another task already");
+  if (!task->ended) {
+    if (here.domain_.stopping.load(std::memory_order_relaxed)) {  // relaxed: noticed sooner or later
+      task->detached = true;
+      end_calling_task();
+      return;
+    }
+    task->joiner = &self;
+    self.wait_task = id;
+    if (wait(self, WaitFor::task_end, "join") == Wake::stopping) {
+      // It may have ended since we were woken: then it is buried, and its stack may be another task's.
+      task = self.cell->tasks.find(id);
+      if (task != nullptr && task->joiner == &self) {
+        task->joiner = nullptr;
+        task->detached = true;
+      }
+      end_calling_task();
+    }
+    return;  // it was buried when its processor left its stack
   }
-  for (std::uint32_t spin = 0; spin < flag_spins_per_look; ++spin) {
-    for (const TaskControl* task : watches_) {
-      if (task->watch.reached()) return;
+  here.bury(*task);
+}
+
+void Processor::wait_for_cells(TaskControl& self, const char* call) {
+  Processor& here = *self.cell->processor;
+  here.poll();
+  if (here.inbound_.all_cells_ended() || here.stops()) return;
+  if (wait(self, WaitFor::cells_end, call) == Wake::stopping) end_calling_task();
+}
+
+// ---------------------------------------------------------------- the life of a task
+
+// Runs on the new task's stack.
+void task_body(Flow& flow) {
+  auto& self = static_cast<TaskControl&>(flow);
+  self.cell->processor->landed();
+  Domain& domain = self.cell->processor->domain_;
+  if (!domain.stopping.load(std::memory_order_relaxed)) {  // relaxed: noticed sooner or later
+    guarded(self, domain, [&self] {
+      if (self.program == nullptr) {
+        self.entry(self.entry_state);
+      } else {
+        self.program->ops->run(*self.program, self.entry, self.entry_state);
+      }
+    });
+  }
+  if (self.program != nullptr) {
+    guarded(self, domain, [&self] { self.program->ops->release(self.program); });
+    enter_program(self, nullptr);
+  }
+  self.cell->processor->end_task(self);
+}
+
+TaskControl& Processor::spawn(Cell& cell, std::uint32_t id, const NewTask& what) {
+  const bool runs_program = what.program_stack_bytes != 0;
+  std::optional<StackPool>& stacks = runs_program ? cell.program_stacks : cell.stacks;
+  if (!stacks && runs_program) {
+    stacks.emplace((what.program_stack_bytes + 4095) & ~std::size_t{4095}, SlotPlan::program_stacks_of(cell.id),
+                   SlotPlan::program_stacks_bytes);
+  } else if (!stacks) {
+    const bool on_host = &cell == domain_.host_cell.get();
+    const std::size_t bytes =
+        on_host ? std::max(domain_.options.stack_bytes, host_stack_bytes_min) : domain_.options.stack_bytes;
+    stacks.emplace((bytes + 4095) & ~std::size_t{4095}, on_host ? nullptr : SlotPlan::stacks_of(cell.id),
+                   SlotPlan::stacks_bytes());
+  }
+  cell.tasks.make_room(id);
+  const Stack stack = stacks->get();
+  const std::size_t colour = stack_colour(stack.bytes(), cell.id, id);
+  char* const place = align_down(stack.top - colour - sizeof(TaskControl), alignof(TaskControl));
+  char* const state_place = align_down(place - what.state_bytes, std::max<std::size_t>(what.state_alignment, 64));
+  auto* task = ::new (place) TaskControl;
+  task->cell = &cell;
+  task->id = id;
+  task->stack = stack;
+  task->detached = what.detached;
+  task->from_kernel = what.from_kernel;
+  task->entry = what.entry;
+  task->entry_state = state_place;
+  try {
+    if (what.parent != nullptr) task->program = what.parent->ops->inherit(*what.parent);
+    what.move(state_place, what.state);
+  } catch (...) {
+    if (task->program != nullptr) task->program->ops->discard(task->program);
+    task->~TaskControl();
+    stacks->put(stack);
+    cell.tasks.give_back(id);
+    throw;
+  }
+  // From here on nothing throws, so nobody ever sees half a task.
+  prepare_flow(*task, task_body, state_place, static_cast<std::size_t>(state_place - stack.low));
+  cell.tasks.insert(id, *task);
+  ++cell.live_tasks;
+  if (!cell.orphans.empty()) {  // messages that were here before the task
+    for (Buffer* buffer = cell.orphans.oldest(); buffer != nullptr;) {
+      Buffer* next = buffer->next;
+      if (buffer->task == id) {
+        cell.orphans.remove(*buffer);
+        task->mailbox.push(*buffer);
+      }
+      buffer = next;
     }
   }
+  make_ready(*task);
+  return *task;
 }
 
-// Nothing is ready: polls for a bounded time, then sleeps, until something is. Returns the next task, already out of the queue; null when the
-// machine is over. Runs on the stack of `self`, the task that waits (null: on the thread's own).
-TaskControl* Processor::idle(TaskControl* self) noexcept {
-  // The host program has no core of its own, so it does not poll.
-  const std::chrono::nanoseconds poll_time = is_host_ ? std::chrono::nanoseconds(0) : domain_.poll_time;
-  std::uint32_t spins = 0;
-  Clock::time_point start{};
-  Clock::time_point last_move{};  // the polling time runs from here
-  std::uint64_t moves_seen = network_ != nullptr ? network_->moves() : 0;
-  while (true) {
-    poll();
-    if (network_ != nullptr && (network_lately_ != 0 || spins % spins_per_network_poll == 0) && ready_.empty() &&
-        poll_network()) {
-      // In the middle of a large message: sleeping now would cost a wake-up for each piece of it.
-      if (const std::uint64_t moves = network_->moves(); moves != moves_seen) {
-        poll();
-        moves_seen = moves;
-        last_move = {};
-        network_lately_ = polls_while_lately;
-      } else if (network_lately_ != 0) {
-        --network_lately_;
+void Processor::start_program(Cell& cell, const Program& program) {
+  const Program* pointer = &program;
+  const bool was_live = cell.live_tasks != 0;
+  const TaskControl* started = nullptr;
+  std::string problem;
+  if (cell.tasks.find(program.task) != nullptr) {
+    problem = "there is one already; choose another task id";
+  } else {
+    try {
+      started =
+          &spawn(cell, program.task,
+                 {.entry = [](void* state) { (*static_cast<const Program**>(state))->body(); },
+                  .state = &pointer,
+                  .state_bytes = sizeof pointer,
+                  .state_alignment = alignof(const Program*),
+                  .move = [](void* to,
+                             void* from) { *static_cast<const Program**>(to) = *static_cast<const Program**>(from); },
+                  .program_stack_bytes = program.stack_bytes,
+                  .detached = true,
+                  .from_kernel = true});
+    } catch (const Error& error) {  // no stack
+      problem = error.what();
+    }
+  }
+  if (started == nullptr || was_live) drop_live_cell();  // whoever asked for the start has counted this cell once more
+  if (started == nullptr) {
+    domain_.fail(static_cast<int>(ExitStatus::program_failed),
+                 fmt::format("{}: cannot start a task {}: {}", domain_.name_of(cell.id), program.task, problem));
+    return;
+  }
+  cell.ended = false;
+}
+
+// Runs on the ending task's stack and leaves it for good.
+void Processor::end_task(TaskControl& self) {
+  Cell& cell = *self.cell;
+  self.ended = true;
+  if (self.stack.guard == StackGuard::canary) domain_.guarded([&] { check_canary(self); });
+  if (self.from_kernel) ++cell.ended_from_kernel;
+  if (self.joiner != nullptr) {
+    self.detached = true;  // the joiner needs nothing but to know
+    if (self.joiner->waits == WaitFor::task_end && !self.joiner->ready) make_ready(*self.joiner);
+  }
+  if (--cell.live_tasks == 0) domain_.guarded([&] { end_cell(cell); });
+  dying_ = &self;
+  TaskControl* next = idle_.pop_ready();
+  if (next != nullptr) {
+    switch_to_task(self, *next, true);
+  } else {
+    running_ = nullptr;
+    switch_to(thread_, self, base_, true);
+  }
+  __builtin_unreachable();
+}
+
+void Processor::bury(TaskControl& task) noexcept {
+  Cell& cell = *task.cell;
+  cell.tasks.erase(task.id);
+  inbound_.empty_mailbox(task);
+  dispose_flow(task);
+  const Stack stack = task.stack;
+  task.~TaskControl();
+  if (cell.is_program_stack(stack)) {
+    cell.program_stacks->put(stack);
+  } else {
+    cell.stacks->put(stack);
+  }
+}
+
+void Processor::end_cell(Cell& cell) {
+  cell.ended = true;
+  struct Drop {  // whatever happens: else the machine would wait for this cell for ever
+    Processor& processor;
+    ~Drop() { processor.drop_live_cell(); }
+  } const drop{*this};
+  // The network's processor is told, too: it is behind the threads.
+  outbound_.push_to_threads(SlotKind::cell_ended, cell.id, cell.end(), index_);
+  if (network_ != nullptr) {
+    outbound_.push(network_index_, SlotKind::cell_ended, cell.id, 0, MatchKey::make(0, cell.id, 0, 0), cell.end());
+  }
+  if (!mover_.postpone_end(cell.id)) inbound_.cell_ended(cell.id, cell.end());
+}
+
+void Processor::drop_live_cell() noexcept {
+  if (domain_.live_cells.fetch_sub(1, std::memory_order_acq_rel) == 1) {  // acq_rel: the last one has seen what all did
+    if (network_ != nullptr) {
+      // Other processes' cells may still run: the end is for the overseer to tell, unless all stop anyway; see Domain::stop().
+      std::atomic_thread_fence(std::memory_order_seq_cst);      // own store of the count before the load of stopping
+      if (!domain_.stopping.load(std::memory_order_acquire)) {  // acquire: pairs with stop()
+        network_->all_ended();
+        return;
       }
     }
-    if (!collective_waits_.empty()) check_collectives();
-    if (!watches_.empty()) check_watches();
-    if (!ready_.empty()) break;
-    if (domain_.stopping.load(std::memory_order_relaxed) &&
-        !stop_seen_) {  // relaxed: the tasks' own data needs no order here
-      stop_tasks();
-      if (!ready_.empty()) break;
-    }
-    if (self == nullptr && domain_.over.load(std::memory_order_acquire)) break;  // acquire: what the last cell wrote
-    if (network_lately_ == 0) pause();  // else the system calls are pause enough
-    if (++spins % spins_per_clock_look != 0 && poll_time.count() != 0) continue;
-
-    const Clock::time_point now = Clock::now();
-    if (start == Clock::time_point{}) start = now;
-    if (last_move == Clock::time_point{}) last_move = now;
-    if (self != nullptr && spins <= spins_per_clock_look) self->wait_since = now;
-    expire_timers(now);
-    if (!ready_.empty()) break;
-    if (now - start >= idle_before_asking) show_idle(start);
-    if (now - last_move >= poll_time) {
-      show_idle(start);
-      park();
-      if (!ready_.empty()) break;
-    }
-  }
-  if (start != Clock::time_point{}) {
-    coarse_now_ = Clock::now();
-    if (self != nullptr) self->cell->waiting += coarse_now_ - start;
-    show_busy(coarse_now_);
-  }
-  return ready_.pop();
-}
-
-void Processor::show_idle(Clock::time_point since) noexcept {
-  if (idle_flag_ || is_host_) return;
-  idle_flag_ = true;
-  load_.idle_since(since);
-  domain_.idle_processors.fetch_add(1, std::memory_order_relaxed);  // relaxed: a hint
-}
-
-void Processor::show_busy(Clock::time_point now) noexcept {
-  if (!idle_flag_) return;
-  idle_flag_ = false;
-  load_.busy_from(now);
-  domain_.idle_processors.fetch_sub(1, std::memory_order_relaxed);  // relaxed: a hint
-}
-
-// Sleeps until woken. Every kind of work that can come from outside is looked for once more after announce(); whoever makes such work
-// calls wake_if_asleep() after it.
-void Processor::park() noexcept {
-  pool_->flush();
-  const bool in_network = network_ != nullptr && network_->begin_wait();
-  parker_.announce(in_network);
-  poll();
-  bool held = false;
-  if (network_ != nullptr) {
-    // Who polls at this moment may miss what we have just handed to the network.
-    held = !poll_network();
-    poll();
-  }
-  check_collectives();
-  check_watches();
-  held = held || backlog_count_ != 0;
-  for (const Incoming& in : incoming_) held = held || in.ring->peek() != nullptr;
-  if (!ready_.empty() ||
-      known_incoming_ != incoming_count_.load(std::memory_order_acquire) ||  // acquire: see refresh_incoming()
-      (domain_.stopping.load(std::memory_order_acquire) && !stop_seen_) ||   // acquire: pairs with stop()
-      domain_.over.load(std::memory_order_acquire)) {                        // acquire: what the last cell wrote
-    parker_.cancel();
-    if (in_network) network_->end_wait();
-    return;
-  }
-  const auto sleep = [&](std::optional<std::chrono::nanoseconds> time) {
-    if (in_network) {
-      if (parker_.is_asleep()) network_->wait(time);
-      parker_.cancel();
-    } else {
-      parker_.sleep(time);
-    }
-  };
-  std::optional<std::chrono::nanoseconds> timeout;
-  if (!timers_.empty())
-    timeout = std::max<std::chrono::nanoseconds>(timers_.front().deadline - Clock::now(), std::chrono::nanoseconds(1));
-  if (held) timeout = timeout ? std::min<std::chrono::nanoseconds>(*timeout, held_sleep) : held_sleep;
-  if (timeout) {
-    sleep(timeout);
-    if (network_ != nullptr) {
-      if (in_network) network_->end_wait();
-      network_->stirred();
-    }
-    return;
-  }
-  constexpr std::uint64_t one_sleep = (std::uint64_t{1} << 32) + 1;
-  // acq_rel: the last to fall asleep sees all that the others did before
-  const std::uint64_t word = domain_.sleepers.fetch_add(one_sleep, std::memory_order_acq_rel) + one_sleep;
-  if ((word & 0xffff'ffffU) == domain_.thread_count()) {
-    if (network_ != nullptr) {
-      network_->stirred();  // of several processes, the progress thread looks whether this lasts
-    } else if (domain_.options.deadlock_report && deadlocked(word)) {
-      domain_.guarded([this] { domain_.on_deadlock(domain_); });
-    }
-  }
-  sleep(std::nullopt);
-  domain_.sleepers.fetch_sub(1, std::memory_order_acq_rel);
-  if (network_ != nullptr) {
-    if (in_network) network_->end_wait();
-    network_->stirred();
+    domain_.over.store(true, std::memory_order_release);  // release: to idle()
+    domain_.wake_all();
   }
 }
 
-// All processors have gone to sleep (the low half of `word` says so). Is that final? A processor that has been woken and did not get to
-// run yet is awake; one that ran and slept again has changed the high half.
-bool Processor::deadlocked(std::uint64_t word) {
-  for (const auto& processor : domain_.processors) {
-    if (!processor->parker_.is_asleep()) return false;
-  }
-  return domain_.sleepers.load(std::memory_order_acquire) == word && !domain_.over.load(std::memory_order_acquire) &&
-         !domain_.stopping.load(std::memory_order_acquire);
-}
-
-// May throw: for want of memory.
-void Processor::refresh_incoming() {
-  known_incoming_ = incoming_count_.load(std::memory_order_acquire);  // acquire: the table entries before it
-  incoming_.clear();
-  for (std::uint32_t from = 0; from < domain_.processors.size(); ++from) {
-    MessageRing* ring = incoming_table_[from].load(std::memory_order_acquire);  // acquire: the ring itself
-    if (ring != nullptr) incoming_.push_back(Incoming{ring, from});
-  }
-}
-
-// The machine is stopping: every task that waits here is woken to unwind.
-void Processor::stop_tasks() {
-  stop_seen_ = true;
-  timers_.clear();
-  watches_.clear();
-  for (Cell* cell : collective_waits_) cell->collective.active = false;
-  collective_waits_.clear();
-  line_waits_ = 0;
-  const auto stop_cell = [this](Cell& cell) {
-    for (std::uint32_t id = 0; id < cell.tasks.end(); ++id) {
-      TaskControl* task = cell.tasks.find(id);
-      if (task != nullptr) wake_waiting(*task, Wake::stopping);
-    }
-  };
-  for (const std::uint32_t cell : residents_) stop_cell(*domain_.cells[cell]);
-  if (is_host_) stop_cell(*domain_.host_cell);
-}
-
-void Processor::wake_waiting(TaskControl& task, Wake how) noexcept {
-  if (task.waits == WaitFor::nothing || task.ready || task.ended) return;
-  if (task.waits == WaitFor::message) {
-    if (!withdraw(task.posted)) return;  // a sender is filling its buffer right now: that ends the wait
-    task.posted.open = false;
-  }
-  task.wake = domain_.stopping.load(std::memory_order_acquire) ? Wake::stopping : how;  // acquire: pairs with stop()
-  make_ready(task);
+void Processor::check_canary(const TaskControl& task) {
+  std::uint64_t found = 0;
+  std::memcpy(&found, task.stack.low, sizeof found);
+  if (found == stack_canary) return;
+  domain_.fail(static_cast<int>(ExitStatus::stack_overflow),
+               fmt::format("{}: stack overflow: it used more than its {} KiB; raise {}", name_of(domain_, task),
+                           task.stack.bytes() / 1024,
+                           task.cell->is_program_stack(task.stack) ? "program-stack (APLIB_PROGRAM_STACK)"
+                                                                   : "stack-size (APLIB_STACK_SIZE)"));
 }
 
 }  // namespace aplib

@@ -110,7 +110,7 @@ void Machine::Impl::start_threads() {
               "(ulimit -u)",
               p + 1, domain->carriers, error.code().message()));
       // Cells of processors that do not run count as live for ever, so the count of live cells cannot end the run.
-      domain->over.store(true, std::memory_order_release);  // release: to Processor::idle()
+      domain->over.store(true, std::memory_order_release);  // release: to Idle::await_ready()
       domain->wake_all();
       break;
     }
@@ -177,7 +177,7 @@ void Machine::Impl::start_cells(TaskControl& self, std::function<void()> body, T
     if (process != nullptr) process->open();
   }
   if (process != nullptr) process->announce_start(*program, file, arguments);
-  for (const std::uint32_t c : domain->local_cells()) host.send_start(c, *program);
+  for (const std::uint32_t c : domain->local_cells()) host.outbound().push_start(c, *program);
 }
 
 bool Machine::Impl::hosts_here() const noexcept { return process == nullptr || process->self() == 0; }

@@ -53,7 +53,7 @@ void ModuleNetwork::end() {
   if (ended_) return;
   ended_ = true;
   for (PeerState& peer : peers_) {
-    if (peer.large.posted != nullptr || peer.large.buffer != nullptr) port_.end_large(peer.large, false);
+    if (peer.large.posted != nullptr || peer.large.buffer != nullptr) port_.outbound().end_large(peer.large, false);
   }
   port_.poll();
   one_sided_.memory().end();
@@ -107,7 +107,7 @@ void ModuleNetwork::wait_for_room(TaskControl& self, const char* call, std::uint
               domain_.name_of(self.cell->id), self.id, call, queued >> 20, process_.names[process],
               domain_.cell_map.text(process), text::print_duration(domain_.options.send_wait), domain_.name_of(cell)));
     }
-    if (!self.cell->processor->has_ready_tasks()) module_.wait(room_sleep);
+    if (!self.cell->processor->idle().has_ready()) module_.wait(room_sleep);
   }
 }
 
@@ -131,7 +131,7 @@ void ModuleNetwork::poll_alone() {
   took_ = module_.poll();
   if (took_) moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // relaxed: a hint
   if (one_sided_.has_answered()) module_.flush();
-  if (port_.backlog() != 0) port_.poll();
+  if (port_.outbound().backlog_count() != 0) port_.poll();
   const std::uint64_t polls = polls_.load(std::memory_order_relaxed) + 1;  // relaxed: a clock
   polls_.store(polls, std::memory_order_relaxed);                          // relaxed: the same
   // Idle processors poll again and again, and need not know when.
@@ -171,7 +171,7 @@ void ModuleNetwork::wake_progress() noexcept {
 
 void ModuleNetwork::check_unread() {
   std::int64_t unread = 0;
-  for (std::size_t p = 0; p < domain_.thread_count(); ++p) unread += domain_.processors[p]->unread_bytes();
+  for (std::size_t p = 0; p < domain_.thread_count(); ++p) unread += domain_.processors[p]->inbound().unread_bytes();
   const auto limit = static_cast<std::int64_t>(domain_.options.unread_limit_bytes);
   if (unread <= limit) {
     short_of_memory_.store(false, std::memory_order_relaxed);  // relaxed: under poll_mutex_, for others a hint
@@ -214,7 +214,7 @@ void ModuleNetwork::frame(comm::Peer from, const comm::Label& label, std::span<c
   switch (static_cast<FrameKind>(label.kind)) {
     case FrameKind::message:
       if (!is_message_of(from, label)) return nonsense(from, "a message that is not for here, or not from there");
-      port_.inject(label.cell, label.task, label.key, body);
+      port_.outbound().inject(label.cell, label.task, label.key, body);
       break;
     case FrameKind::cell_ended: {
       if (label.cell >= domain_.cells.size() || domain_.process_of(label.cell) != from)
@@ -222,7 +222,7 @@ void ModuleNetwork::frame(comm::Peer from, const comm::Label& label, std::span<c
       CellEnd end;
       if (body.size() != sizeof end) return nonsense(from, "the end of a cell of another length");
       std::memcpy(&end, body.data(), sizeof end);
-      port_.inject_end(label.cell, end);
+      port_.outbound().push_to_threads(SlotKind::cell_ended, label.cell, end);
       break;
     }
     case FrameKind::exchange:
@@ -256,7 +256,7 @@ std::byte* ModuleNetwork::large_begin(comm::Peer from, const comm::Label& label,
       return nullptr;
     }
     peer.large = LargeArrival{.cell = label.cell, .task = label.task, .key = label.key, .bytes = bytes};
-    return port_.begin_large(peer.large);
+    return port_.outbound().begin_large(peer.large);
   } catch (const std::exception& error) {
     domain_.fail(static_cast<int>(ExitStatus::program_failed),
                  fmt::format("{}: there is no room for a message of {} bytes from {}: {}", domain_.name_of(label.cell),
@@ -281,7 +281,7 @@ void ModuleNetwork::large_end(comm::Peer from, const comm::Label& label, std::si
   if (is_one_sided(label)) {
     if (landed && !one_sided_.large_end(from, label, bytes)) return;
   } else {
-    port_.end_large(peer.large, true);
+    port_.outbound().end_large(peer.large, true);
   }
   count_received();
 }
@@ -348,17 +348,18 @@ void ModuleNetwork::all_ended() noexcept {
 void ModuleNetwork::remote_cell_ended(std::uint32_t cell, const CellEnd& end) {
   const std::lock_guard lock(poll_mutex_);
   if (!ended_ && cell < domain_.cells.size() && domain_.process_of(cell) != domain_.process)
-    port_.inject_end(cell, end);
+    port_.outbound().push_to_threads(SlotKind::cell_ended, cell, end);
 }
 
 void ModuleNetwork::start_program(const Program& program) {
   const std::lock_guard lock(poll_mutex_);
-  if (!ended_) port_.inject_start(program);
+  if (ended_) return;
+  for (const std::uint32_t cell : domain_.local_cells()) port_.outbound().push_start(cell, program);
 }
 
 void ModuleNetwork::call_on_each(void (*function)(Processor& processor, void* state), void* state) {
   const std::lock_guard lock(poll_mutex_);
-  port_.inject_call(function, state);
+  port_.outbound().push_to_threads(SlotKind::call, 0, CallSlot{function, state});
 }
 
 void ModuleNetwork::status_changed() noexcept {
@@ -426,7 +427,7 @@ QuietNote ModuleNetwork::counts() const noexcept {
 bool ModuleNetwork::is_quiet(std::uint64_t word) {
   const std::lock_guard lock(poll_mutex_);
   poll_alone();
-  return all_asleep() && port_.backlog() == 0 &&
+  return all_asleep() && port_.outbound().backlog_count() == 0 &&
          domain_.sleepers.load(std::memory_order_acquire) == word;  // acquire: as in all_asleep()
 }
 

@@ -98,7 +98,7 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   // For the process's run. Any thread.
   void remote_cell_ended(std::uint32_t cell, const CellEnd& end);
   void start_program(const Program& program);
-  /// See Processor::inject_call().
+  /// Has every thread call `function` with itself, when it next looks at its rings.
   void call_on_each(void (*function)(Processor& processor, void* state), void* state);
   /// The status words of other processes combined.
   [[nodiscard]] std::uint32_t other_status_words() const noexcept;

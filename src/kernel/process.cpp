@@ -124,7 +124,7 @@ void ProcessRun::handle(std::span<const std::byte> bytes) {
     case NoteKind::over:
       over_ = true;
       if (stage_ == Stage::open) {
-        machine_.domain->over.store(true, std::memory_order_release);  // release: to Processor::idle()
+        machine_.domain->over.store(true, std::memory_order_release);  // release: to Idle::await_ready()
         machine_.domain->wake_all();
       }
       changed_.notify_all();

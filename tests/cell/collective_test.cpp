@@ -22,7 +22,7 @@ struct EpisodeAccess {
   static void skip_to(Scope scope, std::uint64_t episode) {
     Processor& processor = *Processor::current();
     Cell& cell = *processor.running()->cell;
-    if (scope == Scope::all) processor.episode_ = episode;
+    if (scope == Scope::all) processor.collectives().episode_ = episode;
     cell.place(scope).episode = episode;
     if (scope == Scope::all) return;
     Domain& domain = processor.domain();

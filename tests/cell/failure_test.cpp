@@ -17,14 +17,6 @@
 #include "machines.hpp"
 
 namespace aplib {
-
-/// Puts a slot into the ring that leads to another processor.
-struct SlotAccess {
-  static void call_on(std::uint32_t processor, void (*function)(Processor& processor, void* state)) {
-    Processor::current()->push(processor, SlotKind::call, 0, 0, 0, Processor::CallSlot{function, nullptr});
-  }
-};
-
 namespace {
 
 using namespace testing_support;
@@ -143,7 +135,8 @@ TEST(Failure, OfPollingEndsTheMachineAndIsNotThrownIntoTheTaskThatPolled) {
   const Report report = run(Shape{{2, 1}, 2}, [&] {
     if (me() == 0) {
       static_cast<void>(receive({.type = 1}));
-      SlotAccess::call_on(1, [](Processor&, void*) { throw Error(Errc::exhausted, "no memory for a message"); });
+      const CallSlot call{[](Processor&, void*) { throw Error(Errc::exhausted, "no memory for a message"); }, nullptr};
+      Processor::current()->outbound().push(1, SlotKind::call, 0, 0, 0, call);
       static_cast<void>(receive({.type = 2}));
       return;
     }

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT
+#include "cell/idle.hpp"
+
+#include <optional>
+
+#include "cell/domain.hpp"
+#include "cell/network.hpp"
+#include "cell/processor.hpp"
+
+namespace aplib {
+
+namespace {
+
+constexpr std::uint32_t spins_per_clock_look = 16;
+constexpr std::uint32_t spins_per_network_poll = 4;  // it costs a system call; the rings are next door
+constexpr std::uint32_t polls_while_lately = 64;     // some 20 us: when something has come, the next is likely to
+constexpr std::uint32_t flag_spins_per_look = 32;
+constexpr std::size_t watches_spun_on_max = 4;
+constexpr auto idle_before_asking = std::chrono::microseconds(10);
+constexpr auto held_sleep = std::chrono::microseconds(50);
+
+}  // namespace
+
+Idle::Idle(Processor& here, Domain& domain) : here_(here), domain_(domain), parker_(domain.os) {}
+
+void Idle::prepare() { network_ = domain_.network; }
+
+void Idle::begin() {
+  coarse_now_ = Clock::now();
+  load_.restart(coarse_now_);
+}
+
+void Idle::expire_timers(Clock::time_point now) noexcept {
+  coarse_now_ = now;
+  while (!timers_.empty() && timers_.front().deadline <= now) {
+    std::pop_heap(timers_.begin(), timers_.end());
+    TaskControl& task = *timers_.back().task;
+    timers_.pop_back();
+    make_ready(task);
+  }
+}
+
+void Idle::add_watch(TaskControl& task) {
+  watches_.push_back(&task);
+  std::atomic<std::uint32_t>& watcher = task.cell->watcher;
+  // relaxed: ordered before our sleep by announce(); see watch.hpp
+  if (watcher.load(std::memory_order_relaxed) != here_.index() + 1)
+    watcher.store(here_.index() + 1, std::memory_order_relaxed);
+}
+
+void Idle::check_watches() noexcept {
+  std::erase_if(watches_, [this](TaskControl* task) {
+    if (!task->watch.reached()) return false;
+    make_ready(*task);
+    return true;
+  });
+}
+
+void Idle::pack(Cell& cell) {
+  cell.parcel_timers.reserve(timers_.size());
+  cell.parcel_watches.reserve(watches_.size());
+  ready_.split_to(cell.parcel, [&](const TaskControl& task) { return task.cell == &cell; });
+  const auto first =
+      std::partition(timers_.begin(), timers_.end(), [&](const Timer& timer) { return timer.task->cell != &cell; });
+  cell.parcel_timers.assign(first, timers_.end());
+  timers_.erase(first, timers_.end());
+  std::make_heap(timers_.begin(), timers_.end());
+  const auto watching =
+      std::partition(watches_.begin(), watches_.end(), [&](const TaskControl* task) { return task->cell != &cell; });
+  cell.parcel_watches.assign(watching, watches_.end());
+  watches_.erase(watching, watches_.end());
+}
+
+void Idle::make_room_for(const Cell& cell) {
+  timers_.reserve(timers_.size() + cell.parcel_timers.size());
+  watches_.reserve(watches_.size() + cell.parcel_watches.size());
+}
+
+void Idle::unpack(Cell& cell) {
+  while (TaskControl* task = cell.parcel.pop()) make_ready(*task);
+  for (const Timer& timer : cell.parcel_timers) {
+    timers_.push_back(timer);
+    std::push_heap(timers_.begin(), timers_.end());
+  }
+  cell.parcel_timers.clear();
+  for (TaskControl* task : cell.parcel_watches) add_watch(*task);
+  cell.parcel_watches.clear();
+}
+
+// Between two looks at the rings. A flag is written to memory that we can watch without disturbing anyone, so there is no need to look away from it.
+void Idle::pause() noexcept {
+  if (watches_.empty() || watches_.size() > watches_spun_on_max) {
+    cpu_relax();
+    return;
+  }
+  for (std::uint32_t spin = 0; spin < flag_spins_per_look; ++spin) {
+    for (const TaskControl* task : watches_) {
+      if (task->watch.reached()) return;
+    }
+  }
+}
+
+TaskControl* Idle::await_ready(TaskControl* self) noexcept {
+  // The host program has no core of its own, so it does not poll.
+  const std::chrono::nanoseconds poll_time = here_.is_host() ? std::chrono::nanoseconds(0) : domain_.poll_time;
+  std::uint32_t spins = 0;
+  Clock::time_point start{};
+  Clock::time_point last_move{};  // the polling time runs from here
+  std::uint64_t moves_seen = network_ != nullptr ? network_->moves() : 0;
+  while (true) {
+    here_.poll();
+    if (network_ != nullptr && (network_lately_ != 0 || spins % spins_per_network_poll == 0) && ready_.empty() &&
+        here_.poll_network()) {
+      // In the middle of a large message: sleeping now would cost a wake-up for each piece of it.
+      if (const std::uint64_t moves = network_->moves(); moves != moves_seen) {
+        here_.poll();
+        moves_seen = moves;
+        last_move = {};
+        network_lately_ = polls_while_lately;
+      } else if (network_lately_ != 0) {
+        --network_lately_;
+      }
+    }
+    if (here_.collectives().has_waits()) here_.collectives().check();
+    if (!watches_.empty()) check_watches();
+    if (!ready_.empty()) break;
+    if (domain_.stopping.load(std::memory_order_relaxed) &&
+        !here_.has_seen_stop()) {  // relaxed: the tasks' own data needs no order here
+      here_.stop_tasks();
+      if (!ready_.empty()) break;
+    }
+    if (self == nullptr && domain_.over.load(std::memory_order_acquire)) break;  // acquire: what the last cell wrote
+    if (network_lately_ == 0) pause();  // else the system calls are pause enough
+    if (++spins % spins_per_clock_look != 0 && poll_time.count() != 0) continue;
+
+    const Clock::time_point now = Clock::now();
+    if (start == Clock::time_point{}) start = now;
+    if (last_move == Clock::time_point{}) last_move = now;
+    if (self != nullptr && spins <= spins_per_clock_look) self->wait_since = now;
+    expire_timers(now);
+    if (!ready_.empty()) break;
+    if (now - start >= idle_before_asking) show_idle(start);
+    if (now - last_move >= poll_time) {
+      show_idle(start);
+      park();
+      if (!ready_.empty()) break;
+    }
+  }
+  if (start != Clock::time_point{}) {
+    coarse_now_ = Clock::now();
+    if (self != nullptr) self->cell->waiting += coarse_now_ - start;
+    show_busy(coarse_now_);
+  }
+  return ready_.pop();
+}
+
+void Idle::show_idle(Clock::time_point since) noexcept {
+  if (idle_flag_ || here_.is_host()) return;
+  idle_flag_ = true;
+  load_.idle_since(since);
+  domain_.idle_processors.fetch_add(1, std::memory_order_relaxed);  // relaxed: a hint
+}
+
+void Idle::show_busy(Clock::time_point now) noexcept {
+  if (!idle_flag_) return;
+  idle_flag_ = false;
+  load_.busy_from(now);
+  domain_.idle_processors.fetch_sub(1, std::memory_order_relaxed);  // relaxed: a hint
+}
+
+// Sleeps until woken. Every kind of work that can come from outside is looked for once more after announce(); whoever makes such work
+// calls wake_if_asleep() after it.
+void Idle::park() noexcept {
+  here_.pool().flush();
+  const bool in_network = network_ != nullptr && network_->begin_wait();
+  parker_.announce(in_network);
+  here_.poll();
+  bool held = false;
+  if (network_ != nullptr) {
+    // Who polls at this moment may miss what we have just handed to the network.
+    held = !here_.poll_network();
+    here_.poll();
+  }
+  here_.collectives().check();
+  check_watches();
+  held = held || here_.outbound().backlog_count() != 0 || here_.inbound().holds_some();
+  if (!ready_.empty() || here_.inbound().has_new_rings() ||
+      (domain_.stopping.load(std::memory_order_acquire) && !here_.has_seen_stop()) ||  // acquire: pairs with stop()
+      domain_.over.load(std::memory_order_acquire)) {  // acquire: what the last cell wrote
+    parker_.cancel();
+    if (in_network) network_->end_wait();
+    return;
+  }
+  const auto sleep = [&](std::optional<std::chrono::nanoseconds> time) {
+    if (in_network) {
+      if (parker_.is_asleep()) network_->wait(time);
+      parker_.cancel();
+    } else {
+      parker_.sleep(time);
+    }
+  };
+  std::optional<std::chrono::nanoseconds> timeout;
+  if (!timers_.empty())
+    timeout = std::max<std::chrono::nanoseconds>(timers_.front().deadline - Clock::now(), std::chrono::nanoseconds(1));
+  if (held) timeout = timeout ? std::min<std::chrono::nanoseconds>(*timeout, held_sleep) : held_sleep;
+  if (timeout) {
+    sleep(timeout);
+    if (network_ != nullptr) {
+      if (in_network) network_->end_wait();
+      network_->stirred();
+    }
+    return;
+  }
+  constexpr std::uint64_t one_sleep = (std::uint64_t{1} << 32) + 1;
+  // acq_rel: the last to fall asleep sees all that the others did before
+  const std::uint64_t word = domain_.sleepers.fetch_add(one_sleep, std::memory_order_acq_rel) + one_sleep;
+  if ((word & 0xffff'ffffU) == domain_.thread_count()) {
+    if (network_ != nullptr) {
+      network_->stirred();  // of several processes, the progress thread looks whether this lasts
+    } else if (domain_.options.deadlock_report && deadlocked(word)) {
+      domain_.guarded([this] { domain_.on_deadlock(domain_); });
+    }
+  }
+  sleep(std::nullopt);
+  domain_.sleepers.fetch_sub(1, std::memory_order_acq_rel);
+  if (network_ != nullptr) {
+    if (in_network) network_->end_wait();
+    network_->stirred();
+  }
+}
+
+// All processors have gone to sleep (the low half of `word` says so). Is that final? A processor that has been woken and did not get to
+// run yet is awake; one that ran and slept again has changed the high half.
+bool Idle::deadlocked(std::uint64_t word) {
+  for (const auto& processor : domain_.processors) {
+    if (!processor->parker().is_asleep()) return false;
+  }
+  return domain_.sleepers.load(std::memory_order_acquire) == word && !domain_.over.load(std::memory_order_acquire) &&
+         !domain_.stopping.load(std::memory_order_acquire);
+}
+
+}  // namespace aplib

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+// Idle: what a processor could do next, and how it waits when there is nothing: the ready tasks, the sleeping ones, those that
+// wait for flags, polling for a bounded time, and sleep.
+//
+// Invariants: (1) a task is in the ready queue exactly when TaskControl::ready says so; (2) between Parker::announce() and sleep
+// every kind of work that can come from outside is looked for once more, and whoever makes such work calls wake_if_asleep()
+// after it, so no wake-up is lost; (3) a processor that sleeps without a timer and holds nothing back counts in
+// Domain::sleepers.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "cell/cell.hpp"
+#include "cell/parker.hpp"
+#include "task/ready_queue.hpp"
+
+namespace aplib {
+
+struct Domain;
+class Network;
+class Processor;
+
+/// How busy a processor has been lately, as others may know it. Cells move by this, not by a moment's look: cells that meet in
+/// barriers leave every processor idle now and then, and moving one for that only makes the next barrier late.
+/// The owner writes; anyone reads busy_share(). Values are a hint, so every access is relaxed.
+class LoadMeter {
+ public:
+  static constexpr auto window = std::chrono::milliseconds(2);
+
+  /// Owner: nothing to do since `start`.
+  void idle_since(Clock::time_point start) noexcept {
+    idle_since_.store(start.time_since_epoch().count(), std::memory_order_relaxed);  // relaxed: a hint
+  }
+
+  /// Owner: something to do again.
+  void busy_from(Clock::time_point now) noexcept {
+    const Clock::rep since = idle_since_.exchange(0, std::memory_order_relaxed);  // relaxed: a hint
+    if (since != 0) idle_ += now.time_since_epoch() - Clock::duration(since);
+    close_window(now);
+  }
+
+  /// Owner, while busy: share of time it has been busy in the current window, if that is long enough to tell, else in the last one.
+  double own_share(Clock::time_point now) noexcept {
+    close_window(now);
+    return share_of(share_.load(std::memory_order_relaxed));  // relaxed: own value
+  }
+
+  /// Owner: a cell has come or gone. What was measured says nothing any more; busy until the next window is full.
+  void restart(Clock::time_point now) noexcept {
+    start_ = now;
+    idle_ = {};
+    share_.store(1000, std::memory_order_relaxed);  // relaxed: a hint
+  }
+
+  /// Anyone: 0 (idle) .. 1 (busy).
+  [[nodiscard]] double busy_share(Clock::time_point now) const noexcept {
+    const Clock::rep since = idle_since_.load(std::memory_order_relaxed);  // relaxed: a hint
+    if (since != 0 && now.time_since_epoch() - Clock::duration(since) >= window) return 0;
+    return share_of(share_.load(std::memory_order_relaxed));  // relaxed: a hint
+  }
+
+  /// Anyone: is it idle at this moment?
+  [[nodiscard]] bool idle_now() const noexcept {
+    return idle_since_.load(std::memory_order_relaxed) != 0;
+  }  // relaxed: a hint
+
+ private:
+  static double share_of(std::uint32_t per_mille) noexcept { return per_mille / 1000.0; }
+
+  void close_window(Clock::time_point now) noexcept {
+    const Clock::duration length = now - start_;
+    if (length < window) return;
+    const double idle = std::chrono::duration<double>(idle_) / std::chrono::duration<double>(length);
+    const double busy = idle < 1 ? 1 - idle : 0;
+    share_.store(static_cast<std::uint32_t>(busy * 1000), std::memory_order_relaxed);  // relaxed: a hint
+    start_ = now;
+    idle_ = {};
+  }
+
+  // owner only
+  Clock::time_point start_{};
+  Clock::duration idle_{};
+  // for all
+  std::atomic<Clock::rep> idle_since_{0};  // 0: busy
+  std::atomic<std::uint32_t> share_{1000};
+};
+
+class Idle {
+ public:
+  Idle(Processor& here, Domain& domain);
+
+  /// Before any carrier runs.
+  void prepare();
+  /// On the thread itself, first.
+  void begin();
+
+  // --- ready tasks
+  void make_ready(TaskControl& task) noexcept {
+    task.ready = true;
+    ready_.push(task);
+  }
+  [[nodiscard]] bool has_ready() const noexcept { return !ready_.empty(); }
+  [[nodiscard]] const ReadyQueue<TaskControl>& ready() const noexcept { return ready_; }
+  /// The next ready task, out of the queue; null: there is none.
+  TaskControl* pop_ready() noexcept { return ready_.pop(); }
+  /// Polls for a bounded time, then sleeps, until a task is ready. Returns it, out of the queue; null when the machine is over.
+  /// Runs on the stack of `self`, the task that waits (null: on the thread's own).
+  TaskControl* await_ready(TaskControl* self) noexcept;
+
+  // --- tasks that sleep
+  void add_timer(Clock::time_point deadline, TaskControl& task) {
+    timers_.push_back(Timer{deadline, &task, timer_order_++});
+    std::push_heap(timers_.begin(), timers_.end());
+  }
+  [[nodiscard]] bool has_timers() const noexcept { return !timers_.empty(); }
+  void expire_timers(Clock::time_point now) noexcept;
+  /// Of the last look at the clock.
+  [[nodiscard]] Clock::time_point coarse_now() const noexcept { return coarse_now_; }
+
+  // --- tasks that wait for flags
+  void add_watch(TaskControl& task);
+  [[nodiscard]] bool has_watches() const noexcept { return !watches_.empty(); }
+  void check_watches() noexcept;
+
+  // --- cells that change processor, and the end
+  /// Takes all of a cell's tasks out: they join its parcel. Throws, if at all, before anything has changed.
+  void pack(Cell& cell);
+  /// Makes room for a cell's parcel; then unpack() does not throw.
+  void make_room_for(const Cell& cell);
+  void unpack(Cell& cell);
+  /// The machine stops: nobody waits for timers and flags any more.
+  void forget_waits() noexcept {
+    timers_.clear();
+    watches_.clear();
+  }
+  [[nodiscard]] LoadMeter& load() noexcept { return load_; }
+  [[nodiscard]] const LoadMeter& load() const noexcept { return load_; }
+  [[nodiscard]] Parker<>& parker() noexcept { return parker_; }  // [any thread]
+
+ private:
+  void park() noexcept;
+  void pause() noexcept;
+  void show_idle(Clock::time_point since) noexcept;
+  void show_busy(Clock::time_point now) noexcept;
+  bool deadlocked(std::uint64_t sleepers_word);
+
+  ReadyQueue<TaskControl> ready_;
+  Processor& here_;
+  Domain& domain_;
+  Network* network_ = nullptr;
+  std::uint32_t network_lately_ = 0;  // polls for which the network is worth every look: something has come just now
+  bool idle_flag_ = false;
+  std::vector<Timer> timers_;  // a heap
+  std::uint64_t timer_order_ = 0;
+  std::vector<TaskControl*> watches_;
+  Clock::time_point coarse_now_{};
+  Parker<> parker_;
+  alignas(cache_pair_bytes) LoadMeter load_;
+};
+
+}  // namespace aplib

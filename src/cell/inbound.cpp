@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: MIT
+#include "cell/inbound.hpp"
+
+#include "base/spin_lock.hpp"
+#include "cell/network.hpp"
+#include "cell/processor.hpp"
+
+namespace aplib {
+
+namespace {
+
+template <class T>
+T read_payload(const std::byte* payload) noexcept {
+  T value;
+  std::memcpy(&value, payload, sizeof value);
+  return value;
+}
+
+}  // namespace
+
+void Inbound::prepare(std::uint32_t index, BufferPool& pool) {
+  index_ = index;
+  pool_ = &pool;
+  has_network_ = domain_.network != nullptr;
+  incoming_table_ = std::make_unique<std::atomic<MessageRing*>[]>(domain_.processors.size());
+  ended_cells_.assign(domain_.cells.size(), 0);
+  ended_tasks_.assign(domain_.cells.size(), 0);
+}
+
+// May throw: for want of memory.
+void Inbound::refresh_incoming() {
+  known_incoming_ = incoming_count_.load(std::memory_order_acquire);  // acquire: the table entries before it
+  incoming_.clear();
+  for (std::uint32_t from = 0; from < domain_.processors.size(); ++from) {
+    MessageRing* ring = incoming_table_[from].load(std::memory_order_acquire);  // acquire: the ring itself
+    if (ring != nullptr) incoming_.push_back(Incoming{ring, from});
+  }
+}
+
+[[gnu::always_inline]] inline void Inbound::deliver_small(Cell& cell, std::uint32_t task, std::uint64_t key,
+                                                          const std::byte* body, std::size_t bytes) {
+  if (Posted* posted = find_receive(cell.tasks.find(task), key, bytes)) [[likely]] {
+    if (posted->message != nullptr) {
+      MessageAccess::set_small(*posted->message, key, body, bytes);
+    } else {
+      copy_small(posted->buffer, body, std::min(bytes, posted->capacity));
+    }
+    complete(*posted);
+    return;
+  }
+  Buffer* buffer = pool_->get(bytes);
+  std::memcpy(buffer->body(), body, MessageRing::inline_bytes_max);
+  queue(cell, task, key, buffer, bytes);
+}
+
+void Inbound::poll() noexcept {
+  MessageRing* ring = nullptr;
+  const Mover& mover = here_.mover();
+  Outbound& outbound = here_.outbound();
+  try {
+    if (known_incoming_ != incoming_count_.load(std::memory_order_relaxed)) [[unlikely]]
+      refresh_incoming();  // relaxed: looked at again inside
+    satisfied_ = false;
+    const auto count = static_cast<std::uint32_t>(incoming_.size());
+    std::uint32_t i = next_ring_;
+    for (std::uint32_t n = 0; n < count; ++n) {
+      if (i >= count) i = 0;
+      const Incoming& in = incoming_[i];
+      ring = in.ring;
+      while (Slot* slot = ring->peek()) {
+        const bool plain = slot->info < SlotInfo::small_messages_end && !mover.active() &&
+                           outbound.route(MatchKey::cell(slot->key)) == in.from && outbound.route(slot->cell) == index_;
+        if (plain) [[likely]] {  // what handle() would do, without the way there
+          deliver_small(*domain_.cells[slot->cell], slot->task, slot->key, slot->payload, slot->info);
+        } else if (!handle(in.from, *slot)) {
+          break;  // held back until a cell's move is through
+        }
+        ring->pop();
+        if (satisfied_ || idle_.has_ready()) {
+          if (settle_soon_) {  // a large transfer: its sender may claim the next buffer only when it knows that we have taken this one
+            settle_soon_ = false;
+            ring->settle();
+          }
+          next_ring_ = i + 1;
+          return;
+        }
+      }
+      ring->settle();
+      ++i;
+    }
+  } catch (...) {
+    domain_.fail_by_exception(nullptr);
+    if (ring != nullptr) drop_oldest(*ring);
+  }
+  if (outbound.backlog_count() != 0) [[unlikely]]
+    outbound.flush_backlogs();
+}
+
+// A slot that could not be taken has ended the machine, so nobody will receive its message. What cells need to come to their
+// end stays where it is, for another try.
+void Inbound::drop_oldest(MessageRing& ring) noexcept {
+  const Slot* slot = ring.peek();
+  if (slot == nullptr) return;
+  const SlotKind kind = SlotInfo::kind(slot->info);
+  if (kind != SlotKind::cell_moved && kind != SlotKind::fence) ring.pop();
+}
+
+// One slot from the ring of processor `from`. False: it must stay where it is for now.
+bool Inbound::handle(std::uint32_t from, Slot& slot) {
+  Mover& mover = here_.mover();
+  Outbound& outbound = here_.outbound();
+  const auto kind = SlotInfo::kind(slot.info);
+  switch (kind) {
+    case SlotKind::small_message:
+    case SlotKind::buffer_message:
+    case SlotKind::large_message:
+    case SlotKind::offer_taken:
+    case SlotKind::start_task: {
+      const bool in_order =
+          kind == SlotKind::start_task ||
+          MoveProtocol::in_order(from, outbound.route(MatchKey::cell(slot.key)), SlotInfo::forwarded(slot.info));
+      switch (mover.protocol().admit(from, slot.cell, outbound.route(slot.cell), in_order)) {
+        case MoveProtocol::Admission::hold:
+          return false;
+        case MoveProtocol::Admission::forward:
+          outbound.forward(mover.protocol().peer(), slot);
+          return true;
+        case MoveProtocol::Admission::deliver:
+          break;
+      }
+      Cell& cell = *domain_.cells[slot.cell];
+      if (kind == SlotKind::small_message) [[likely]] {
+        deliver_small(cell, slot.task, slot.key, slot.payload, SlotInfo::bytes(slot.info));
+      } else if (kind == SlotKind::start_task) {
+        here_.start_program(cell, *read_payload<const Program*>(slot.payload));
+      } else {
+        deliver_slot(cell, slot.info, slot.key, slot.task, slot.payload);
+      }
+      return true;
+    }
+    case SlotKind::cell_moved:
+      mover.cell_moved(from, slot.cell, slot.task);
+      return true;
+    case SlotKind::fence:
+      mover.fence(slot.task);
+      return true;
+    case SlotKind::cell_ended:
+      if (!mover.protocol().admit_end(from, outbound.route(slot.cell))) return false;
+      cell_ended(slot.cell, read_payload<CellEnd>(slot.payload));
+      return true;
+    case SlotKind::call: {
+      const auto call = read_payload<CallSlot>(slot.payload);
+      call.function(here_, call.state);
+      return true;
+    }
+  }
+  return true;
+}
+
+// Everything but small messages.
+void Inbound::deliver_slot(Cell& cell, std::uint32_t info, std::uint64_t key, std::uint32_t task,
+                           const std::byte* payload) {
+  switch (SlotInfo::kind(info)) {
+    case SlotKind::small_message:
+      deliver_small(cell, task, key, payload, SlotInfo::bytes(info));
+      break;
+    case SlotKind::large_message: {
+      const auto slot = read_payload<BufferSlot>(payload);
+      slot.buffer->transfer.copy_from_back();
+      if (cell.offers_lately.load(std::memory_order_relaxed)) {  // relaxed: a hint; the next offer renews it
+        cell.offers_lately.store(false, std::memory_order_relaxed);
+      }
+      deliver_buffer(cell, task, key, slot.buffer, slot.bytes);
+      break;
+    }
+    case SlotKind::offer_taken: {
+      const auto slot = read_payload<OfferSlot>(payload);
+      if (slot.has_transfer != 0) slot.posted->transfer.copy_from_back();
+      settle_soon_ = true;
+      slot.posted->offered = false;
+      slot.posted->task->cell->offering = nullptr;
+      complete(*slot.posted);
+      // From another process, whose body may be incomplete then. Acquire: pairs with stop().
+      if (has_network_ && domain_.stopping.load(std::memory_order_acquire)) slot.posted->task->wake = Wake::stopping;
+      break;
+    }
+    default: {
+      const auto slot = read_payload<BufferSlot>(payload);
+      deliver_buffer(cell, task, key, slot.buffer, slot.bytes);
+      break;
+    }
+  }
+}
+
+void Inbound::deliver_buffer(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer* buffer, std::size_t bytes) {
+  Posted* posted = find_receive(cell.tasks.find(task), key, bytes);
+  if (posted == nullptr) return queue(cell, task, key, buffer, bytes);
+  if (posted->message != nullptr) {
+    MessageAccess::set_buffer(*pool_, *posted->message, key, buffer, bytes);
+  } else {
+    copy_bytes(posted->buffer, buffer->body(), std::min(bytes, posted->capacity));
+    pool_->put(buffer);
+  }
+  complete(*posted);
+}
+
+void Inbound::queue(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer* buffer, std::size_t bytes) {
+  buffer->key = key;
+  buffer->bytes = bytes;
+  buffer->task = task;
+  count_unread(*buffer, true);
+  TaskControl* receiver = cell.tasks.find(task);
+  (receiver != nullptr ? receiver->mailbox : cell.orphans).push(*buffer);
+}
+
+Wake Inbound::receive(TaskControl& self, const char* call, bool closed_when_cells_end) {
+  Posted& posted = self.posted;
+  if (!self.mailbox.empty()) {
+    if (Buffer* found = self.mailbox.take(posted.wish)) {
+      take_from_mailbox(self, found);
+      // relaxed: a task that is never without a message shall notice sooner or later
+      return domain_.stopping.load(std::memory_order_relaxed) ? Wake::stopping : Wake::done;
+    }
+  }
+  posted.open = true;
+  posted.task = &self;
+  struct Close {  // whatever happens: what it points to is the caller's
+    Posted& posted;
+    ~Close() { posted.open = false; }
+  } const close{posted};
+  here_.poll();
+  if (!posted.open) return Wake::done;
+  if (domain_.stopping.load(std::memory_order_relaxed)) [[unlikely]]  // relaxed: noticed sooner or later
+    return Wake::stopping;
+  // A cell that is still arriving may yet get messages by its old place from cells known here to have ended: end_move() looks again.
+  if (ended_count_ != 0 && !here_.mover().is_arriving(*self.cell)) [[unlikely]] {
+    const bool named = (posted.wish.mask & MatchKey::cell_mask) != 0;
+    if ((named && cell_has_ended(MatchKey::cell(posted.wish.key))) || (closed_when_cells_end && all_cells_ended()))
+      return Wake::ended;
+  }
+  if (posted.capacity >= offer_from_bytes && posted.message == nullptr && domain_.processors.size() > 1 &&
+      !domain_.move_in_progress.load(std::memory_order_relaxed) &&  // relaxed: senders check
+      self.cell->offering == nullptr) {
+    posted.offered = true;
+    posted.committed.store(false, std::memory_order_relaxed);         // published by the offer
+    self.cell->offer_task.store(self.id, std::memory_order_relaxed);  // a hint
+    self.cell->offering = &posted;
+    if (!self.cell->offers_lately.load(std::memory_order_relaxed)) {    // relaxed: a hint
+      self.cell->offers_lately.store(true, std::memory_order_relaxed);  // the same
+    }
+    self.cell->offer.store(&posted, std::memory_order_release);  // release: the fields of posted
+  }
+  posted.closed_when_cells_end = closed_when_cells_end;
+  return Processor::wait(self, WaitFor::message, call);  // perhaps we are on another processor then
+}
+
+void Inbound::take_from_mailbox(TaskControl& self, Buffer* found) {
+  Posted& posted = self.posted;
+  posted.key = found->key;
+  posted.bytes = found->bytes;
+  count_unread(*found, false);
+  if (posted.message != nullptr) {
+    MessageAccess::set_buffer(*pool_, *posted.message, found->key, found, found->bytes);
+    return;
+  }
+  copy_bytes(posted.buffer, found->body(), std::min(found->bytes, posted.capacity));
+  pool_->put(found);
+}
+
+bool Inbound::withdraw_offered(Posted& posted) noexcept {
+  Cell& cell = *posted.task->cell;
+  for (SpinWait spin;; spin.pause()) {
+    Posted* expected = &posted;
+    if (cell.offer.compare_exchange_strong(expected, nullptr, std::memory_order_acq_rel,
+                                           std::memory_order_acquire)) {  // as in send_to_offer()
+      posted.offered = false;
+      cell.offering = nullptr;
+      return true;
+    }
+    // A sender has claimed it and will say within a few instructions whether it wants it.
+    if (posted.committed.load(std::memory_order_acquire)) return false;  // acquire: pairs with send_to_offer()
+  }
+}
+
+void Inbound::empty_mailbox(TaskControl& task) noexcept {
+  while (Buffer* buffer = task.mailbox.oldest()) {
+    task.mailbox.remove(*buffer);
+    count_unread(*buffer, false);
+    pool_->put(buffer);
+  }
+}
+
+void Inbound::add_unread(const Buffer& buffer, bool joins) noexcept {
+  if (domain_.is_local(MatchKey::cell(buffer.key))) return;
+  constexpr std::int64_t overhead = sizeof(Buffer);
+  const std::int64_t bytes = static_cast<std::int64_t>(buffer.bytes) + overhead;
+  unread_bytes_.store(unread_bytes_.load(std::memory_order_relaxed) + (joins ? bytes : -bytes),
+                      std::memory_order_relaxed);  // relaxed: only we write it
+}
+
+void Inbound::wake_waiting(TaskControl& task, Wake how) noexcept {
+  if (task.waits == WaitFor::nothing || task.ready || task.ended) return;
+  if (task.waits == WaitFor::message) {
+    if (!withdraw(task.posted)) return;  // a sender is filling its buffer right now: that ends the wait
+    task.posted.open = false;
+  }
+  task.wake = domain_.stopping.load(std::memory_order_acquire) ? Wake::stopping : how;  // acquire: pairs with stop()
+  idle_.make_ready(task);
+}
+
+// A cell that is to get another program has not ended for good. The host program's end is no error for those who wait for it: when nobody can go on,
+// the run just ends.
+bool Inbound::cell_has_ended(std::uint32_t cell) const noexcept {
+  return ended_cells_[cell] != 0 && cell != domain_.cell_count &&
+         ended_tasks_[cell] >=
+             domain_.programs_started.load(std::memory_order_relaxed);  // relaxed: see Machine::Impl::start_cells
+}
+
+bool Inbound::all_cells_ended() const noexcept {
+  std::uint64_t ended = 0;
+  for (const std::uint64_t tasks : ended_tasks_) ended += tasks;
+  return ended == domain_.programs_started.load(std::memory_order_relaxed) *
+                      domain_.cell_count;  // relaxed: the host counts them itself
+}
+
+void Inbound::cell_ended(std::uint32_t cell, const CellEnd& end) {
+  if (here_.is_network()) {
+    domain_.network->cell_ended(cell, end);
+    return;
+  }
+  ended_tasks_[cell] = end.tasks;
+  if (ended_cells_[cell] == 0) ++ended_count_;
+  ended_cells_[cell] = 1;
+  here_.collectives().check();  // what is complete is complete, even if a member has ended since
+  const bool for_good = cell_has_ended(cell);
+  if (for_good) here_.collectives().member_ended(cell, end);
+  const bool all_ended = here_.is_host() && all_cells_ended();
+  if (!for_good && !all_ended) return;
+  const auto wake_receivers = [&](Cell& resident) {
+    for (std::uint32_t id = 0; id < resident.tasks.end(); ++id) {
+      TaskControl* task = resident.tasks.find(id);
+      if (task == nullptr || task->ended || task->ready) continue;
+      if (task->waits == WaitFor::cells_end && all_ended) {
+        idle_.make_ready(*task);
+      } else if (task->waits == WaitFor::message && task->posted.open) {
+        const MatchWish& wish = task->posted.wish;
+        const bool names_it = for_good && (wish.mask & MatchKey::cell_mask) != 0 && MatchKey::cell(wish.key) == cell;
+        if (names_it || (all_ended && task->posted.closed_when_cells_end)) wake_waiting(*task, Wake::ended);
+      }
+    }
+  };
+  for (const std::uint32_t resident : here_.residents()) wake_receivers(*domain_.cells[resident]);
+  if (here_.is_host()) wake_receivers(*domain_.host_cell);
+}
+
+}  // namespace aplib

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+// Inbound: what reaches a processor: the rings that lead to it, and how a message finds the receive that waits for it, or the
+// mailbox of its task. Which cells have ended is known here, too, for their ends come behind all they have sent.
+//
+// Invariants: (1) one place decides which receive gets a message: find_receive(); (2) a slot stays in its ring until it is
+// dealt with, so a message that must wait for a cell's move holds back all that comes behind it (mover.hpp); (3) a receive
+// that is offered to senders of other processors is filled here only after it has been withdrawn from them.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "aplib/message.hpp"
+#include "cell/buffer_pool.hpp"
+#include "cell/cell.hpp"
+#include "cell/idle.hpp"
+#include "cell/outbound.hpp"
+
+namespace aplib {
+
+/// For the core: fills messages in place.
+struct MessageAccess {
+  static void set_small(Message& message, std::uint64_t key, const void* body, std::size_t bytes) noexcept {
+    message.key_ = key;
+    message.bytes_ = bytes;
+    message.buffer_ = nullptr;
+    __builtin_memcpy(message.inside_, body, Message::inline_bytes_max);  // fixed size: straight-line code
+  }
+  /// The same from memory that ends after `bytes`.
+  static void set_small_exactly(Message& message, std::uint64_t key, const void* body, std::size_t bytes) noexcept {
+    message.key_ = key;
+    message.bytes_ = bytes;
+    message.buffer_ = nullptr;
+    copy_small(message.inside_, body, bytes);
+  }
+  /// `pool`: of the processor on which this happens.
+  static void set_buffer(BufferPool& pool, Message& message, std::uint64_t key, Buffer* buffer,
+                         std::size_t bytes) noexcept {
+    pool.lend();
+    message.key_ = key;
+    message.bytes_ = bytes;
+    message.buffer_ = buffer;
+    message.outside_ = buffer->body();
+  }
+  static void release(Message& message) noexcept {
+    if (message.buffer_ != nullptr) message.release();
+  }
+};
+
+class Inbound {
+ public:
+  using Slot = MessageRing::Slot;
+
+  Inbound(Processor& here, Domain& domain, Idle& idle) : here_(here), domain_(domain), idle_(idle) {}
+
+  /// Before any carrier runs.
+  void prepare(std::uint32_t index, BufferPool& pool);
+
+  /// Another processor: this ring of yours leads here. [any thread]
+  void connect(std::uint32_t from, MessageRing& ring) noexcept {
+    incoming_table_[from].store(&ring, std::memory_order_release);  // release: the ring's construction
+    incoming_count_.fetch_add(1, std::memory_order_release);        // release: the table entry
+  }
+  [[nodiscard]] bool has_rings() const noexcept { return known_incoming_ != 0 || has_new_rings(); }
+  [[nodiscard]] bool has_new_rings() const noexcept {
+    return known_incoming_ != incoming_count_.load(std::memory_order_acquire);  // acquire: the table entries before it
+  }
+  /// A slot is left in some ring, held back.
+  [[nodiscard]] bool holds_some() const noexcept {
+    for (const Incoming& in : incoming_) {
+      if (in.ring->peek() != nullptr) return true;
+    }
+    return false;
+  }
+
+  /// Before a look at the rings: no receive has been satisfied by it.
+  void begin_poll() noexcept { satisfied_ = false; }
+  /// Takes messages until a task became ready or a receive in progress is satisfied, so that a stream is taken at the
+  /// receiver's own pace.
+  void poll() noexcept;
+
+  /// The receive of the task that waits for a message of this key, now its to fill; or null: the message is for its mailbox.
+  [[nodiscard, gnu::always_inline]] static Posted* find_receive(TaskControl* receiver, std::uint64_t key,
+                                                                std::size_t bytes) noexcept {
+    if (receiver == nullptr || !receiver->posted.open || !receiver->posted.wish.accepts(key) ||
+        !withdraw(receiver->posted))
+      return nullptr;
+    receiver->posted.key = key;
+    receiver->posted.bytes = bytes;
+    return &receiver->posted;
+  }
+  /// A message from a cell of this processor. Returns the messages that its task has waiting then.
+  [[gnu::always_inline]] std::size_t take_local(Cell& cell, std::uint32_t task, std::uint64_t key,
+                                                std::span<const std::byte> bytes) {
+    TaskControl* receiver = cell.tasks.find(task);
+    if (Posted* posted = find_receive(receiver, key, bytes.size())) {
+      if (posted->message == nullptr) {
+        copy_bytes(posted->buffer, bytes.data(), std::min(bytes.size(), posted->capacity));
+      } else if (bytes.size() <= Message::inline_bytes_max) {
+        MessageAccess::set_small_exactly(*posted->message, key, bytes.data(), bytes.size());
+      } else {
+        Buffer* buffer = pool_->get(bytes.size());
+        std::memcpy(buffer->body(), bytes.data(), bytes.size());
+        MessageAccess::set_buffer(*pool_, *posted->message, key, buffer, bytes.size());
+      }
+      complete(*posted);
+      return 0;
+    }
+    Buffer* buffer = pool_->get(bytes.size());
+    copy_bytes(buffer->body(), bytes.data(), bytes.size());
+    queue(cell, task, key, buffer, bytes.size());
+    return receiver != nullptr ? receiver->mailbox.size() : 0;
+  }
+  /// What waited for its cell's arrival.
+  void take_kept(Cell& cell, const Outbound::Waiting& kept) {
+    deliver_slot(cell, kept.info, kept.key, kept.task, kept.payload);
+  }
+
+  /// Processor::receive() and probe().
+  Wake receive(TaskControl& self, const char* call, bool closed_when_cells_end);
+  [[nodiscard]] static bool has(const TaskControl& self, const MatchWish& wish) noexcept {
+    return !self.mailbox.empty() && self.mailbox.find(wish) != nullptr;
+  }
+  /// A task ends: nobody will ask for its messages any more.
+  void empty_mailbox(TaskControl& task) noexcept;
+  /// Wakes a task that waits, if its wait can end now.
+  void wake_waiting(TaskControl& task, Wake how) noexcept;
+  /// Takes an offered receive back from senders of other processors. False: one of them has it and is going to fill it.
+  static bool withdraw(Posted& posted) noexcept { return !posted.offered || withdraw_offered(posted); }
+
+  /// `cell` sends nothing any more, and all it has sent is here.
+  void cell_ended(std::uint32_t cell, const CellEnd& end);
+  /// For good: no other program is going to run there.
+  [[nodiscard]] bool cell_has_ended(std::uint32_t cell) const noexcept;
+  [[nodiscard]] bool all_cells_ended() const noexcept;
+  [[nodiscard]] bool some_cell_ended() const noexcept { return ended_count_ != 0; }
+
+  /// Bytes of messages from other processes that wait here for a receive. Any thread: a snapshot.
+  [[nodiscard]] std::int64_t unread_bytes() const noexcept {
+    return unread_bytes_.load(std::memory_order_relaxed);  // relaxed: a measure; the sum over processors is what counts
+  }
+
+ private:
+  struct Incoming {
+    MessageRing* ring;
+    std::uint32_t from;
+  };
+
+  void refresh_incoming();
+  void drop_oldest(MessageRing& ring) noexcept;
+  bool handle(std::uint32_t from, Slot& slot);
+  void deliver_slot(Cell& cell, std::uint32_t info, std::uint64_t key, std::uint32_t task, const std::byte* payload);
+  void deliver_small(Cell& cell, std::uint32_t task, std::uint64_t key, const std::byte* body, std::size_t bytes);
+  void deliver_buffer(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer* buffer, std::size_t bytes);
+  void queue(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer* buffer, std::size_t bytes);
+  void take_from_mailbox(TaskControl& self, Buffer* found);
+  void complete(Posted& posted) noexcept {
+    posted.open = false;
+    satisfied_ = true;
+    if (posted.task->waits == WaitFor::message && !posted.task->ready) idle_.make_ready(*posted.task);
+  }
+  static bool withdraw_offered(Posted& posted) noexcept;
+  /// A message joins (or leaves) a mailbox here: those of other processes count.
+  void count_unread(const Buffer& buffer, bool joins) noexcept {
+    if (has_network_) [[unlikely]]
+      add_unread(buffer, joins);
+  }
+  void add_unread(const Buffer& buffer, bool joins) noexcept;
+
+  Processor& here_;
+  Domain& domain_;
+  Idle& idle_;
+  BufferPool* pool_ = nullptr;
+  std::uint32_t index_ = 0;
+  std::uint32_t known_incoming_ = 0;
+  std::uint32_t next_ring_ = 0;  // where poll() starts, so that no ring starves
+  bool satisfied_ = false;       // poll() completed a receive
+  bool settle_soon_ = false;     // a slot told of a claimed offer
+  bool has_network_ = false;
+  std::vector<Incoming> incoming_;
+  std::vector<std::uint8_t> ended_cells_;
+  std::vector<std::uint64_t> ended_tasks_;  // by cell: kernel-started tasks that have ended there
+  std::uint32_t ended_count_ = 0;
+  std::unique_ptr<std::atomic<MessageRing*>[]> incoming_table_;  // by processor
+  // written by others
+  alignas(cache_pair_bytes) std::atomic<std::uint32_t> incoming_count_{0};
+  // written here, read by who polls the network
+  alignas(cache_pair_bytes) std::atomic<std::int64_t> unread_bytes_{0};
+};
+
+}  // namespace aplib

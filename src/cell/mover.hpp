@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+// Moving a cell from one processor to another, without losing or reordering a message.
+//
+// A busy processor P that holds several runnable cells gives one, C, to an idle processor Q. At most one cell moves at a time
+// in a machine.
+//
+//   1. P, at a switch point: takes C's ready tasks and timers out of its queues, sets its route of C to Q, and sends
+//      cell_moved(C, Q) to everybody, Q first. From here on it forwards every message to C that still reaches it to Q.
+//   2. Every other processor X, on reading cell_moved: sets its route of C to Q and answers P with fence(C). What it had sent
+//      to C before lies before the fence in the ring X -> P, what it sends from now on goes to Q.
+//   3. P, on reading a fence of X: passes it on to Q, behind all it has forwarded.
+//   4. Q runs C at once. It leaves messages to C from X in their ring until it has read cell_moved and X's fence has come by
+//      way of P. When all have come, the move is over.
+//
+// Messages *from* C: what C sent from P to Y lies before cell_moved in the ring P -> Y. So Y leaves messages of C that come from
+// Q in their ring until it has read cell_moved from P, that is, until its route of C is Q.
+//
+// No ring is held back by another that is held back: P -> anyone is never held (P's own route to C is right at once, forwarded
+// messages are marked), and all others only wait for a message that comes from P, or for P to pass one on.
+//
+// MoveProtocol is the part of this that decides, apart from rings and tasks, so that tests run it under every order of events.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "cell/cell.hpp"
+
+namespace aplib {
+
+struct Domain;
+class Processor;
+
+/// One processor's part in the protocol. `push(processor, kind, cell, argument)` sends a control message behind all that was
+/// sent to that processor before.
+class MoveProtocol {
+ public:
+  static constexpr std::uint32_t none = ~0U;
+  enum class Kind : std::uint8_t { cell_moved, fence };
+
+  void prepare(std::uint32_t self, std::uint32_t processors) {
+    self_ = self;
+    fenced_.assign(processors, 0);
+  }
+
+  /// A cell of ours is leaving or arriving: look closer at every message.
+  [[nodiscard]] bool active() const noexcept { return leaving_ != none || arriving_ != none; }
+  [[nodiscard]] std::uint32_t leaving() const noexcept { return leaving_; }
+  [[nodiscard]] std::uint32_t arriving() const noexcept { return arriving_; }
+  [[nodiscard]] bool has_fence_of(std::uint32_t processor) const noexcept { return fenced_[processor] != 0; }
+
+  /// P: gives `cell` to `to`. Its route is changed already.
+  template <class Push>
+  void leave(std::uint32_t cell, std::uint32_t to, const Push& push) {
+    leaving_ = cell;
+    peer_ = to;
+    missing_ = count() - 1;
+    push(to, Kind::cell_moved, cell, to);
+    for (std::uint32_t p = 0; p < count(); ++p) {
+      if (p != self_ && p != to) push(p, Kind::cell_moved, cell, to);
+    }
+  }
+
+  /// X and Q: cell_moved has come from `from`, and our route is changed. Q takes the cell over before this.
+  template <class Push>
+  void moved(std::uint32_t from, std::uint32_t cell, std::uint32_t to, const Push& push) {
+    if (to == self_) {
+      arriving_ = cell;
+      peer_ = from;
+      missing_ = count() - 1;
+      std::fill(fenced_.begin(), fenced_.end(), std::uint8_t{0});
+      fenced_[from] = 1;  // what P itself had for C is in C's mailboxes, or forwarded
+    }
+    push(from, Kind::fence, cell, self_);
+  }
+
+  /// At P: `of` has sent its last message for the leaving cell. At Q: it has all come through. True: it was the last, and the
+  /// cell has arrived here.
+  template <class Push>
+  bool fence(std::uint32_t of, const Push& push) {
+    --missing_;
+    if (leaving_ != none) {
+      const std::uint32_t cell = leaving_;
+      if (missing_ == 0) leaving_ = none;
+      push(peer_, Kind::fence, cell, of);
+      return false;
+    }
+    fenced_[of] = 1;
+    return missing_ == 0;
+  }
+  /// Q, when fence() said so: what waited for this has been delivered.
+  void arrived() noexcept { arriving_ = none; }
+
+  enum class Admission : std::uint8_t {
+    deliver,
+    hold,     ///< It stays in its ring for now.
+    forward,  ///< To the processor that carries the cell now: peer().
+  };
+  [[nodiscard]] std::uint32_t peer() const noexcept { return peer_; }
+
+  /// A message to `cell` in the ring of processor `from`. `route`: our route of `cell`; `in_order`: all that its sender sent
+  /// from elsewhere before is here.
+  [[nodiscard]] Admission admit(std::uint32_t from, std::uint32_t cell, std::uint32_t route,
+                                bool in_order) const noexcept {
+    if (!in_order) return Admission::hold;
+    if (cell == leaving_) return Admission::forward;
+    if (cell == arriving_ && fenced_[from] == 0) return Admission::hold;
+    // Its last processor has told the sender of the move, and us, too, but we have not read that yet.
+    return route == self_ ? Admission::deliver : Admission::hold;
+  }
+  /// Messages of a cell that moved wait until we know of the move: then all it sent from its old place is here.
+  [[nodiscard]] static bool in_order(std::uint32_t from, std::uint32_t route_of_sender, bool forwarded) noexcept {
+    return route_of_sender == from || forwarded;
+  }
+  /// The end of a cell, in the ring of `from`: what `from` had for a cell that is arriving may still be on its way by the
+  /// cell's old place, and comes first.
+  [[nodiscard]] bool admit_end(std::uint32_t from, std::uint32_t route_of_cell) const noexcept {
+    return route_of_cell == from && (arriving_ == none || fenced_[from] != 0);
+  }
+
+ private:
+  [[nodiscard]] std::uint32_t count() const noexcept { return static_cast<std::uint32_t>(fenced_.size()); }
+
+  std::uint32_t leaving_ = none;
+  std::uint32_t arriving_ = none;
+  std::uint32_t peer_ = 0;     // where it goes, where it comes from
+  std::uint32_t missing_ = 0;  // fences
+  std::uint32_t self_ = 0;
+  std::vector<std::uint8_t> fenced_;  // by processor
+};
+
+/// Chooses cells to give away, and carries the protocol out.
+class Mover {
+ public:
+  Mover(Processor& here, Domain& domain) : here_(here), domain_(domain) {}
+
+  void prepare();
+  [[nodiscard]] const MoveProtocol& protocol() const noexcept { return protocol_; }
+  [[nodiscard]] bool active() const noexcept { return protocol_.active(); }
+  [[nodiscard]] bool is_arriving(const Cell& cell) const noexcept { return cell.id == protocol_.arriving(); }
+
+  /// Called at a switch point of `self` when other processors are idle: perhaps one of our cells is better off there.
+  void offer_cells(TaskControl& self) noexcept;
+  void cell_moved(std::uint32_t from, std::uint32_t cell, std::uint32_t to);
+  void fence(std::uint32_t of);
+  /// A cell of ours has ended while another arrives: known here when that has arrived, for what the ended one sent to it waits,
+  /// too. False: none arrives.
+  bool postpone_end(std::uint32_t cell);
+
+ private:
+  bool hand_over(Cell& cell, std::uint32_t to);
+  void end_move();
+
+  Processor& here_;
+  Domain& domain_;
+  MoveProtocol protocol_;
+  std::vector<std::uint32_t> ended_meanwhile_;  // by postpone_end()
+  Clock::time_point last_offer_{};
+};
+
+}  // namespace aplib

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT
+#include "cell/outbound.hpp"
+
+#include <cstring>
+
+#include "cell/domain.hpp"
+#include "cell/processor.hpp"
+
+namespace aplib {
+
+namespace {
+
+constexpr std::size_t both_sides_from_bytes = 32 * 1024;  // smaller: the copy is over before the other side could help
+constexpr std::size_t bytes_per_look = 64 * 1024;         // one look takes some 25 ns, the copy of so many bytes 1 us
+constexpr std::uint32_t full_ring_spins = 200;            // about 5 us: a receiver that polls makes room in much less
+
+}  // namespace
+
+void Outbound::prepare(std::uint32_t index, bool is_network, BufferPool& pool) {
+  const auto count = static_cast<std::uint32_t>(domain_.processors.size());
+  index_ = index;
+  is_network_ = is_network;
+  network_index_ = domain_.network_index;
+  pool_ = &pool;
+  outgoing_table_.assign(count, nullptr);
+  outgoing_ = outgoing_table_.data();
+  owned_rings_.clear();
+  owned_rings_.resize(count);
+  backlogs_.resize(count);
+  parker_table_.clear();
+  for (auto& processor : domain_.processors) parker_table_.push_back(&processor->parker());
+  parkers_ = parker_table_.data();
+  route_table_.clear();
+  for (const Cell* cell : domain_.cells) {
+    std::uint32_t route = 0;
+    if (cell == domain_.host_cell.get() && cell->processor != nullptr) {
+      route = domain_.carriers;
+    } else if (cell->processor != nullptr) {
+      route = cell->processor->index();
+    } else if (domain_.network != nullptr) {
+      route = network_index_;
+    }
+    route_table_.push_back(static_cast<std::uint16_t>(route));
+  }
+  route_ = route_table_.data();
+}
+
+std::uint32_t Outbound::thread_count() const noexcept { return static_cast<std::uint32_t>(domain_.thread_count()); }
+
+void Outbound::send(std::uint32_t cell, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
+                    std::span<const std::byte> bytes) {
+  const std::size_t size = bytes.size();
+  if (size <= MessageRing::inline_bytes_max) {  // the first one, or the ring is full
+    push_raw(processor, SlotInfo::make(SlotKind::small_message, size), key, cell, task, bytes.data(), size);
+    return;
+  }
+  if (size >= offer_from_bytes && send_to_offer(cell, processor, task, key, bytes)) return;
+  Buffer* buffer = pool_->get(size);
+  if (size >= both_sides_from_bytes && backlogs_[processor].empty()) {
+    buffer->transfer.begin(buffer->body(), bytes.data(), size);
+    push(processor, SlotKind::large_message, cell, task, key, BufferSlot{buffer, size});
+    // Whether it went into the ring or the backlog: the body is complete before we return, and whoever reads the slot waits for that.
+    buffer->transfer.copy_from_front();
+    return;
+  }
+  std::memcpy(buffer->body(), bytes.data(), size);
+  push(processor, SlotKind::buffer_message, cell, task, key, BufferSlot{buffer, size});
+}
+
+// The receiver may wait with its own buffer on the other processor. Claims that buffer if it is sure that nothing we sent before can still match it, that
+// is, when everything in our ring has been taken and no cell is moving. Null: send it the other way.
+Posted* Outbound::claim_offer(std::uint32_t cell_index, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
+                              std::size_t bytes) {
+  Cell& cell = *domain_.cells[cell_index];
+  if (!backlogs_[processor].empty()) return nullptr;
+  MessageRing& ring = ring_to(processor);
+  const auto open = [&] {
+    return cell.offer.load(std::memory_order_relaxed) != nullptr &&    // relaxed: a look; the exchange decides
+           cell.offer_task.load(std::memory_order_relaxed) == task &&  // relaxed: the claimed Posted decides
+           ring.consumed_up_to(ring.produced());
+  };
+  // A receiver that is about to offer its buffer again saves a large message its second copy: wait a few percent of the copy's time for it.
+  std::size_t looks = cell.offers_lately.load(std::memory_order_relaxed) && !is_network_  // relaxed: a hint
+                          ? bytes / bytes_per_look
+                          : 0;
+  while (!open()) {
+    if (looks-- == 0) return nullptr;
+    cpu_relax();
+  }
+  if (domain_.move_in_progress.load(std::memory_order_acquire))
+    return nullptr;  // acquire: after consumed_up_to(), see mover.hpp
+  Posted* posted =
+      cell.offer.exchange(nullptr, std::memory_order_acq_rel);  // acquire: its fields; release: for who finds null
+  if (posted == nullptr) return nullptr;
+  if (posted->task->id != task || !posted->wish.accepts(key) || posted->capacity < bytes) {
+    cell.offer.store(posted, std::memory_order_release);  // put back: pairs with withdraw()
+    return nullptr;
+  }
+  posted->committed.store(true, std::memory_order_release);  // pairs with withdraw()
+  posted->key = key;
+  posted->bytes = bytes;
+  return posted;
+}
+
+bool Outbound::send_to_offer(std::uint32_t cell_index, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
+                             std::span<const std::byte> bytes) {
+  Posted* posted = claim_offer(cell_index, processor, task, key, bytes.size());
+  if (posted == nullptr) return false;
+  if (bytes.size() >= both_sides_from_bytes) {
+    posted->transfer.begin(posted->buffer, bytes.data(), bytes.size());
+    push(processor, SlotKind::offer_taken, cell_index, task, key, OfferSlot{posted, bytes.size(), 1});
+    posted->transfer.copy_from_front();
+  } else {
+    std::memcpy(posted->buffer, bytes.data(), bytes.size());
+    push(processor, SlotKind::offer_taken, cell_index, task, key, OfferSlot{posted, bytes.size(), 0});
+  }
+  return true;
+}
+
+MessageRing& Outbound::make_ring(std::uint32_t processor) {
+  if (owned_rings_[processor] != nullptr) return *owned_rings_[processor];  // the network's, see below
+  owned_rings_[processor] = std::make_unique<MessageRing>();
+  MessageRing& ring = *owned_rings_[processor];
+  // Messages to other processes do not go through a ring: send() shall not find one.
+  if (processor != network_index_) outgoing_[processor] = &ring;
+  domain_.processors[processor]->inbound().connect(index_, ring);
+  return ring;
+}
+
+// The next slot of the ring to `processor`, or null when the message must go to the backlog. A full ring is waited for as long as the other side
+// takes messages, so that a sender does not outrun a receiver that keeps up; one that does not take any is not waited for. Nothing is polled
+// meanwhile: what polling finds (a cell that moves, say) must not come between the choice of a ring and the message.
+MessageRing::Slot* Outbound::slot_to(std::uint32_t processor) {
+  MessageRing& ring = ring_to(processor);
+  Backlog& backlog = backlogs_[processor];
+  if (backlog.empty()) [[likely]] {
+    if (MessageRing::Slot* slot = ring.prepare()) [[likely]]
+      return slot;
+  }
+  if (processor == index_) return nullptr;  // messages to a cell that is arriving here: end_move() delivers them
+  if (is_network_) {  // it is one of the receivers who polls: waiting for it would be waiting for ourselves
+    if (!backlog.empty() && flush_backlog(processor)) return ring.prepare();
+    return nullptr;
+  }
+  std::uint32_t consumed = ring.consumed();
+  if (backlog.stuck_at() == consumed && !backlog.empty()) return nullptr;
+  parkers_[processor]->wake_if_asleep();
+  for (std::uint32_t spin = 0; spin < full_ring_spins; ++spin) {
+    if (flush_backlog(processor)) {
+      if (MessageRing::Slot* slot = ring.prepare()) return slot;
+    }
+    cpu_relax();
+    if (const std::uint32_t now = ring.consumed(); now != consumed) {
+      consumed = now;
+      spin = 0;
+    }
+  }
+  backlog.stick(consumed);
+  return nullptr;
+}
+
+void Outbound::push_raw(std::uint32_t processor, std::uint32_t info, std::uint64_t key, std::uint32_t cell,
+                        std::uint32_t task, const void* payload, std::size_t bytes) {
+  MessageRing::Slot* slot = backlogs_[processor].empty() ? slot_to(processor) : nullptr;
+  if (slot == nullptr) {
+    Waiting waiting{info, key, cell, task, {}};
+    copy_bytes(waiting.payload, payload, bytes);
+    backlogs_[processor].push_back(waiting);
+    ++backlog_count_;
+    return;
+  }
+  slot->info = info;
+  slot->key = key;
+  slot->cell = cell;
+  slot->task = task;
+  copy_bytes(slot->payload, payload, bytes);
+  ring_to(processor).publish();
+  parkers_[processor]->wake_if_asleep();
+}
+
+// True when nothing is left in it.
+bool Outbound::flush_backlog(std::uint32_t processor) {
+  Backlog& backlog = backlogs_[processor];
+  if (processor == index_) return false;  // messages to a cell that is arriving here: end_move() delivers them
+  MessageRing& ring = ring_to(processor);
+  while (!backlog.empty()) {
+    MessageRing::Slot* slot = ring.prepare();
+    if (slot == nullptr) break;
+    const Waiting& waiting = backlog.front();
+    slot->info = waiting.info;
+    slot->key = waiting.key;
+    slot->cell = waiting.cell;
+    slot->task = waiting.task;
+    std::memcpy(slot->payload, waiting.payload, sizeof waiting.payload);
+    ring.publish();
+    backlog.pop_front();
+    --backlog_count_;
+  }
+  parkers_[processor]->wake_if_asleep();
+  return backlog.empty();
+}
+
+void Outbound::flush_backlogs() {
+  for (std::uint32_t processor = 0; processor < backlogs_.size(); ++processor) {
+    if (!backlogs_[processor].empty()) flush_backlog(processor);
+  }
+}
+
+void Outbound::keep(std::uint32_t cell, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes) {
+  Waiting waiting{SlotInfo::make(SlotKind::small_message, bytes.size()), key, cell, task, {}};
+  if (bytes.size() <= MessageRing::inline_bytes_max) {
+    copy_small(waiting.payload, bytes.data(), bytes.size());
+  } else {
+    Buffer* buffer = pool_->get(bytes.size());
+    std::memcpy(buffer->body(), bytes.data(), bytes.size());
+    waiting.info = SlotInfo::make(SlotKind::buffer_message);
+    const BufferSlot slot{buffer, bytes.size()};
+    std::memcpy(waiting.payload, &slot, sizeof slot);
+  }
+  backlogs_[index_].push_back(waiting);
+  ++backlog_count_;
+}
+
+std::optional<Outbound::Waiting> Outbound::take_kept() {
+  Backlog& kept = backlogs_[index_];
+  if (kept.empty()) return std::nullopt;
+  const Waiting item = kept.front();
+  kept.pop_front();
+  --backlog_count_;
+  return item;
+}
+
+void Outbound::push_start(std::uint32_t cell, const Program& program) {
+  push(route_[cell], SlotKind::start_task, cell, program.task, 0, &program);
+}
+
+std::byte* Outbound::begin_large(LargeArrival& arrival) {
+  arrival.posted = claim_offer(arrival.cell, route_[arrival.cell], arrival.task, arrival.key, arrival.bytes);
+  if (arrival.posted != nullptr) return reinterpret_cast<std::byte*>(arrival.posted->buffer);
+  arrival.buffer = pool_->get(arrival.bytes);
+  return reinterpret_cast<std::byte*>(arrival.buffer->body());
+}
+
+void Outbound::end_large(LargeArrival& arrival, bool complete) {
+  const std::uint32_t processor = route_[arrival.cell];
+  if (arrival.posted != nullptr) {
+    push(processor, SlotKind::offer_taken, arrival.cell, arrival.task, arrival.key,
+         OfferSlot{arrival.posted, arrival.bytes, 0});
+  } else if (complete) {
+    push(processor, SlotKind::buffer_message, arrival.cell, arrival.task, arrival.key,
+         BufferSlot{arrival.buffer, arrival.bytes});
+  } else {
+    pool_->put(arrival.buffer);
+  }
+  arrival.posted = nullptr;
+  arrival.buffer = nullptr;
+}
+
+}  // namespace aplib
