@@ -137,19 +137,8 @@ void Processor::landed() noexcept {
   }
 }
 
-Wake Processor::wait(TaskControl& self, WaitFor what, const char* call) noexcept {
-  Processor& here = *self.cell->processor;
-  self.waits = what;
-  self.call = call;
-  self.wake = Wake::done;
-  self.wait_since = here.idle_.coarse_now();
-  here.dispatch(self);
-  self.waits = WaitFor::nothing;
-  return self.wake;
-}
-
 // Leaves `self` for the next ready task. Returns when `self` is ready again, perhaps on another processor.
-void Processor::dispatch(TaskControl& self) noexcept {
+[[gnu::always_inline]] inline void Processor::dispatch(TaskControl& self) noexcept {
   if (network_ != nullptr) [[unlikely]]
     look_after_network();
   if ((++switches_ & 7U) == 0) [[unlikely]] {
@@ -168,6 +157,17 @@ void Processor::dispatch(TaskControl& self) noexcept {
   }
   switch_to_task(self, *next, false);
   self.cell->processor->landed();
+}
+
+Wake Processor::wait(TaskControl& self, WaitFor what, const char* call) noexcept {
+  Processor& here = *self.cell->processor;
+  self.waits = what;
+  self.call = call;
+  self.wake = Wake::done;
+  self.wait_since = here.idle_.coarse_now();
+  here.dispatch(self);
+  self.waits = WaitFor::nothing;
+  return self.wake;
 }
 
 // Between two tasks. What the last one has sent goes out now, for the next one may compute for long; and for the same reason we look what has come.
@@ -248,7 +248,7 @@ void Processor::send(TaskControl& self, const char* call, std::uint32_t cell, st
     return;
   }
   Cell& target = *domain_.cells[target_index];
-  if (mover_.is_arriving(target)) [[unlikely]] {
+  if (mover_.protocol().arriving() == target_index) [[unlikely]] {
     outbound_.keep(target_index, aplib::index(to.task), key, bytes);
     return;
   }

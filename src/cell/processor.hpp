@@ -78,9 +78,13 @@ class Processor {
   /// For every call that may wait, before it waits and when a wait has ended: is the machine stopping? Then the calling task
   /// is to end: throws Stopped. A task that unwinds already must not throw, for the call is some destructor's: true, and the
   /// call returns without doing more. Relaxed: noticed sooner or later.
-  [[nodiscard]] bool stops() const { return domain_.stopping.load(std::memory_order_relaxed) && end_calling_task(); }
+  [[nodiscard]] bool stops() const {
+    if (!domain_.stopping.load(std::memory_order_relaxed)) [[likely]]
+      return false;
+    return end_calling_task();
+  }
   /// The same, when the machine is known to stop.
-  static bool end_calling_task();
+  [[gnu::cold, gnu::noinline]] static bool end_calling_task();
   /// Gives way until someone makes `self` ready. Says how the wait ended.
   static Wake wait(TaskControl& self, WaitFor what, const char* call) noexcept;
   /// Lets others run once.

@@ -80,15 +80,23 @@ Envelope envelope_of(const Domain& domain, std::uint64_t key, std::size_t bytes)
 }
 
 // Returns only where the task unwinds already: then nothing has been received.
-[[gnu::cold, gnu::noinline]] void receive_failed(const TaskControl& self, const char* call, Wake how) {
+[[gnu::cold, gnu::noinline]] Envelope receive_failed(const TaskControl& self, const char* call, Wake how) {
   if (how == Wake::stopping) {
     static_cast<void>(self.cell->processor->stops());
-    return;
+    return Envelope{any_cell, any_task, any_type, 0};
   }
   const Domain& domain = self.cell->processor->domain();
   refuse(self, Errc::ended, call,
          fmt::format("{} has ended and left no such message; nothing more will come from it",
                      domain.name_of(MatchKey::cell(self.posted.wish.key))));
+}
+
+[[gnu::cold, gnu::noinline]] api::Received receive_failed_into(const TaskControl& self, const char* call, Wake how,
+                                                               bool closed_when_cells_end) {
+  if (how == Wake::ended && closed_when_cells_end) return api::Received::closed;
+  receive_failed(self, call, how);
+  *self.posted.message = Message{};
+  return api::Received::message;
 }
 
 /// A collective of the calling task. A scope may be any number that the caller made one of.
@@ -124,10 +132,7 @@ Received receive(const char* call, Message& into, From from, Space space, bool c
   const Wake how = Processor::receive(self, call, closed_when_cells_end);
   if (how == Wake::done) [[likely]]
     return Received::message;
-  if (how == Wake::ended && closed_when_cells_end) return Received::closed;
-  receive_failed(self, call, how);
-  into = Message{};
-  return Received::message;
+  return receive_failed_into(self, call, how, closed_when_cells_end);
 }
 
 Envelope receive_into(const char* call, std::span<std::byte> buffer, From from, Space space, bool truncate) {
@@ -139,10 +144,8 @@ Envelope receive_into(const char* call, std::span<std::byte> buffer, From from, 
   self.posted.buffer = reinterpret_cast<char*>(buffer.data());
   self.posted.capacity = buffer.size();
   const Wake how = Processor::receive(self, call, false);
-  if (how != Wake::done) [[unlikely]] {
-    receive_failed(self, call, how);
-    return Envelope{any_cell, any_task, any_type, 0};
-  }
+  if (how != Wake::done) [[unlikely]]
+    return receive_failed(self, call, how);
   const Domain& domain = self.cell->processor->domain();
   Envelope envelope = envelope_of(domain, self.posted.key, self.posted.bytes);
   if (envelope.bytes > buffer.size()) [[unlikely]] {
