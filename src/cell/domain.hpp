@@ -25,7 +25,7 @@ class Network;
 class Processor;
 
 /// A program started on all cells at once. Kept until the run is over.
-struct Program {
+struct CellProgram {
   std::function<void()> body;
   std::uint32_t task = 0;
   std::size_t stack_bytes = 0;  ///< 0: as for every task. Else a loaded program's.
@@ -71,8 +71,8 @@ struct Domain {
   std::function<void(Domain&)>
       on_deadlock;  ///< Every processor sleeps and nothing can wake one. Must stop the machine. [any thread]
   std::function<void(std::uint32_t processor)>
-      thread_prologue;    ///< Called first on each carrier's thread (binding, signal stacks).
-  Program first_program;  ///< run(): started by each processor on its own cells.
+      thread_prologue;        ///< Called first on each carrier's thread (binding, signal stacks).
+  CellProgram first_program;  ///< run(): started by each processor on its own cells.
   bool start_at_once = false;
 
   // Any processor.
@@ -95,7 +95,7 @@ struct Domain {
   Failure failure;                    ///< The first one. Has room for failure_bytes from the beginning.
   bool stopped_from_outside = false;  ///< Another process's failure stopped us.
   std::mutex programs_mutex;
-  std::vector<std::unique_ptr<Program>> programs;  ///< Started while it runs.
+  std::vector<std::unique_ptr<CellProgram>> programs;  ///< Started while it runs.
 
   /// Records a failure (the first wins), prints it, and stops the machine. Works without memory, too: then a long text is cut.
   /// [any thread, not async-signal-safe]
@@ -124,7 +124,7 @@ struct Domain {
   /// Something has been written into the cell's memory: a task of it that waits for a flag must look. Any thread.
   void wake_watcher(const Cell& cell) noexcept;
   /// Keeps a program until the run is over. [any thread]
-  const Program& keep(std::unique_ptr<Program> program) {
+  const CellProgram& keep(std::unique_ptr<CellProgram> program) {
     const std::lock_guard lock(programs_mutex);
     programs.push_back(std::move(program));
     return *programs.back();

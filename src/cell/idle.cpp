@@ -106,15 +106,15 @@ TaskControl* Idle::await_ready(TaskControl* self) noexcept {
   std::uint32_t spins = 0;
   Clock::time_point start{};
   Clock::time_point last_move{};  // the polling time runs from here
-  std::uint64_t moves_seen = network_ != nullptr ? network_->moves() : 0;
+  std::uint64_t arrivals_seen = network_ != nullptr ? network_->arrivals() : 0;
   while (true) {
     here_.poll();
     if (network_ != nullptr && (network_lately_ != 0 || spins % spins_per_network_poll == 0) && ready_.empty() &&
         here_.poll_network()) {
       // In the middle of a large message: sleeping now would cost a wake-up for each piece of it.
-      if (const std::uint64_t moves = network_->moves(); moves != moves_seen) {
+      if (const std::uint64_t arrivals = network_->arrivals(); arrivals != arrivals_seen) {
         here_.poll();
-        moves_seen = moves;
+        arrivals_seen = arrivals;
         last_move = {};
         network_lately_ = polls_while_lately;
       } else if (network_lately_ != 0) {

@@ -132,7 +132,7 @@ bool Inbound::handle(std::uint32_t from, Slot& slot) {
       if (kind == SlotKind::small_message) [[likely]] {
         deliver_small(cell, slot.task, slot.key, slot.payload, SlotInfo::bytes(slot.info));
       } else if (kind == SlotKind::start_task) {
-        here_.start_program(cell, *read_payload<const Program*>(slot.payload));
+        here_.start_program(cell, *read_payload<const CellProgram*>(slot.payload));
       } else {
         deliver_slot(cell, slot.info, slot.key, slot.task, slot.payload);
       }

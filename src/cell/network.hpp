@@ -43,7 +43,7 @@ class Network {
   /// Puts out what was held back and takes what has come. Any thread of this process. False: another thread is at it.
   virtual bool poll() = 0;
   /// Grows whenever a poll() took something, be it a part of a large message: who has nothing else to do goes on polling then. Any thread; a snapshot.
-  [[nodiscard]] virtual std::uint64_t moves() const noexcept { return 0; }
+  [[nodiscard]] virtual std::uint64_t arrivals() const noexcept { return 0; }
   /// poll(), if nobody has done so for some time. For processors that are busy.
   virtual void poll_if_due() = 0;
 

@@ -230,7 +230,7 @@ std::optional<Outbound::Waiting> Outbound::take_kept() {
   return item;
 }
 
-void Outbound::push_start(std::uint32_t cell, const Program& program) {
+void Outbound::push_start(std::uint32_t cell, const CellProgram& program) {
   push(route_[cell], SlotKind::start_task, cell, program.task, 0, &program);
 }
 

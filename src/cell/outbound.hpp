@@ -27,7 +27,7 @@ namespace aplib {
 
 class Processor;
 struct Domain;
-struct Program;
+struct CellProgram;
 
 /// Kinds of ring slots.
 enum class SlotKind : std::uint8_t {
@@ -35,7 +35,7 @@ enum class SlotKind : std::uint8_t {
   buffer_message,  ///< Payload: BufferSlot.
   large_message,   ///< The same, and Buffer::transfer may still be under way: help.
   offer_taken,  ///< Payload: OfferSlot. The sender claimed a posted receive; its transfer may still be under way: help.
-  start_task,   ///< Payload: Program*. From the host: start it on `cell`.
+  start_task,   ///< Payload: CellProgram*. From the host: start it on `cell`.
   cell_moved,   ///< `cell` is carried by processor `task` from here on. (mover.hpp)
   fence,        ///< Old messages to `cell` from processor `task` are all through. (mover.hpp)
   cell_ended,   ///< `cell` has ended; payload: CellEnd.
@@ -147,7 +147,7 @@ class Outbound {
              MessageRing::inline_bytes_max);
   }
   /// Has a program started on `cell`, behind all messages sent there before.
-  void push_start(std::uint32_t cell, const Program& program);
+  void push_start(std::uint32_t cell, const CellProgram& program);
   /// The same slot to every thread of this process, but `except`.
   template <class Payload>
   void push_to_threads(SlotKind kind, std::uint32_t cell, const Payload& payload, std::uint32_t except = ~0U) {

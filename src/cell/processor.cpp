@@ -434,8 +434,8 @@ TaskControl& Processor::spawn(Cell& cell, std::uint32_t id, const NewTask& what)
   return *task;
 }
 
-void Processor::start_program(Cell& cell, const Program& program) {
-  const Program* pointer = &program;
+void Processor::start_program(Cell& cell, const CellProgram& program) {
+  const CellProgram* pointer = &program;
   const bool was_live = cell.live_tasks != 0;
   const TaskControl* started = nullptr;
   std::string problem;
@@ -443,17 +443,17 @@ void Processor::start_program(Cell& cell, const Program& program) {
     problem = "there is one already; choose another task id";
   } else {
     try {
-      started =
-          &spawn(cell, program.task,
-                 {.entry = [](void* state) { (*static_cast<const Program**>(state))->body(); },
-                  .state = &pointer,
-                  .state_bytes = sizeof pointer,
-                  .state_alignment = alignof(const Program*),
-                  .move = [](void* to,
-                             void* from) { *static_cast<const Program**>(to) = *static_cast<const Program**>(from); },
-                  .program_stack_bytes = program.stack_bytes,
-                  .detached = true,
-                  .from_kernel = true});
+      started = &spawn(
+          cell, program.task,
+          {.entry = [](void* state) { (*static_cast<const CellProgram**>(state))->body(); },
+           .state = &pointer,
+           .state_bytes = sizeof pointer,
+           .state_alignment = alignof(const CellProgram*),
+           .move = [](void* to,
+                      void* from) { *static_cast<const CellProgram**>(to) = *static_cast<const CellProgram**>(from); },
+           .program_stack_bytes = program.stack_bytes,
+           .detached = true,
+           .from_kernel = true});
     } catch (const Error& error) {  // no stack
       problem = error.what();
     }

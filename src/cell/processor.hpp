@@ -124,7 +124,7 @@ class Processor {
   /// The new task is ready on return. Throws what moving and inheriting throw, and Error(exhausted); then there is no task.
   TaskControl& spawn(Cell& cell, std::uint32_t id, const NewTask& what);
   void make_ready(TaskControl& task) noexcept { idle_.make_ready(task); }
-  void start_program(Cell& cell, const Program& program);
+  void start_program(Cell& cell, const CellProgram& program);
   /// Frees an ended, joined task.
   void bury(TaskControl& task) noexcept;
 

@@ -162,8 +162,8 @@ void Machine::Impl::configure(TaskControl& self, const Options& wanted) {
 
 void Machine::Impl::start_cells(TaskControl& self, std::function<void()> body, TaskId task, const std::string& file,
                                 const std::vector<std::string>& arguments) {
-  const Program* program =
-      &domain->keep(std::make_unique<Program>(Program{std::move(body), index(task), program_stack_bytes}));
+  const CellProgram* program =
+      &domain->keep(std::make_unique<CellProgram>(CellProgram{std::move(body), index(task), program_stack_bytes}));
   Processor& host = *self.cell->processor;
   domain->programs_started.fetch_add(1,
                                      std::memory_order_relaxed);  // relaxed: carriers read it behind the start messages
@@ -224,7 +224,7 @@ Report called_off() {
 
 }  // namespace
 
-Report Machine::Impl::run_cells(Program first, const StartNote* start) {
+Report Machine::Impl::run_cells(CellProgram first, const StartNote* start) {
   make_domain(start != nullptr, start);
   domain->first_program = std::move(first);
   domain->start_at_once = true;
@@ -253,7 +253,7 @@ Report Machine::Impl::run_host(const std::function<int()>& host_program) {
   domain->live_cells.store(1, std::memory_order_relaxed);  // relaxed: before the threads
   if (process != nullptr && !process->ready()) return called_off();
   int status = 0;
-  const Program program{[&status, &host_program] { status = host_program(); }, 0, 0};
+  const CellProgram program{[&status, &host_program] { status = host_program(); }, 0, 0};
   const SignalScope signals(*domain);
   const SignalStack signal_stack;
   const Clock::time_point start = Clock::now();
@@ -272,7 +272,7 @@ Report Machine::Impl::run_host(const std::function<int()>& host_program) {
 Report Machine::run(std::function<void()> cell_program) {
   refuse_in_task("run");
   const OneRun one(impl_->running, "run");
-  return impl_->run_cells(Program{std::move(cell_program), 0, impl_->program_stack_bytes});
+  return impl_->run_cells(CellProgram{std::move(cell_program), 0, impl_->program_stack_bytes});
 }
 
 Report Machine::run_host(std::function<int()> host_program) {

@@ -129,7 +129,8 @@ void ModuleNetwork::poll_alone() {
   // relaxed: a hint
   if (holds_back.load(std::memory_order_relaxed)) holds_back.store(false, std::memory_order_relaxed);
   took_ = module_.poll();
-  if (took_) moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // relaxed: a hint
+  if (took_)
+    arrivals_.store(arrivals_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // relaxed: a hint
   if (one_sided_.has_answered()) module_.flush();
   if (port_.outbound().backlog_count() != 0) port_.poll();
   const std::uint64_t polls = polls_.load(std::memory_order_relaxed) + 1;  // relaxed: a clock
@@ -351,7 +352,7 @@ void ModuleNetwork::remote_cell_ended(std::uint32_t cell, const CellEnd& end) {
     port_.outbound().push_to_threads(SlotKind::cell_ended, cell, end);
 }
 
-void ModuleNetwork::start_program(const Program& program) {
+void ModuleNetwork::start_program(const CellProgram& program) {
   const std::lock_guard lock(poll_mutex_);
   if (ended_) return;
   for (const std::uint32_t cell : domain_.local_cells()) port_.outbound().push_start(cell, program);

@@ -68,8 +68,8 @@ class ModuleNetwork final : public Network, public comm::Receiver {
                      std::memory_order_relaxed);  // relaxed: a hint; who sends now sets it again, behind its frame
     module_.flush();
   }
-  [[nodiscard]] std::uint64_t moves() const noexcept override {
-    return moves_.load(std::memory_order_relaxed);  // relaxed: a hint
+  [[nodiscard]] std::uint64_t arrivals() const noexcept override {
+    return arrivals_.load(std::memory_order_relaxed);  // relaxed: a hint
   }
   void poll_if_due() override;
   bool begin_wait() noexcept override { return !waiter_.exchange(true, std::memory_order_seq_cst); }
@@ -97,7 +97,7 @@ class ModuleNetwork final : public Network, public comm::Receiver {
 
   // For the process's run. Any thread.
   void remote_cell_ended(std::uint32_t cell, const CellEnd& end);
-  void start_program(const Program& program);
+  void start_program(const CellProgram& program);
   /// Has every thread call `function` with itself, when it next looks at its rings.
   void call_on_each(void (*function)(Processor& processor, void* state), void* state);
   /// The status words of other processes combined.
@@ -175,7 +175,7 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   std::atomic<bool> waiter_{false};
   alignas(cache_pair_bytes) std::atomic<std::uint64_t> sent_{0};
   alignas(cache_pair_bytes) std::atomic<std::uint64_t> received_{0};
-  std::atomic<std::uint64_t> moves_{0};  // written under poll_mutex_
+  std::atomic<std::uint64_t> arrivals_{0};  // written under poll_mutex_
   std::atomic<std::uint64_t> polls_{0};
   std::atomic<std::int64_t> last_poll_{0};  // nanoseconds of Clock
 

@@ -203,7 +203,8 @@ void ProcessRun::stop(int status) {
 void ProcessRun::start(const StartNote& note) {
   Domain& domain = *machine_.domain;
   try {
-    auto program = std::make_unique<Program>(Program{body_of_(note), note.task, machine_.options.program_stack_bytes});
+    auto program =
+        std::make_unique<CellProgram>(CellProgram{body_of_(note), note.task, machine_.options.program_stack_bytes});
     const std::lock_guard lock(network_->starts_mutex);
     network_->starts.fetch_add(1, std::memory_order_relaxed);         // relaxed: under the mutex
     domain.programs_started.fetch_add(1, std::memory_order_relaxed);  // relaxed: carriers read it behind the start
@@ -263,7 +264,7 @@ void ProcessRun::share_again(Domain& domain, Grid grid) {
   domain.cell_map = process_.cells.shared_again(grid.count());
 }
 
-void ProcessRun::announce_start(const Program& program, const std::string& file,
+void ProcessRun::announce_start(const CellProgram& program, const std::string& file,
                                 const std::vector<std::string>& arguments) {
   const Domain& domain = *machine_.domain;
   StartNote start;
@@ -337,7 +338,7 @@ Report wait_and_run(Machine::Impl& impl, ProcessRun& run,
     return report;
   }
   if (start->grid.count() != 0) impl.options.cells = start->grid;
-  return impl.run_cells(Program{body_of(*start), start->task, stack_bytes}, &*start);
+  return impl.run_cells(CellProgram{body_of(*start), start->task, stack_bytes}, &*start);
 }
 
 }  // namespace

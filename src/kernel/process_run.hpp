@@ -54,7 +54,7 @@ class ProcessRun {
   // For the kernel's calls. Any task.
   /// The host program has chosen another grid: who carries what then, in the old proportions.
   void share_again(Domain& domain, Grid grid);
-  void announce_start(const Program& program, const std::string& file, const std::vector<std::string>& arguments);
+  void announce_start(const CellProgram& program, const std::string& file, const std::vector<std::string>& arguments);
   /// See Supervisor.
   std::string program_file(const std::string& file) { return process_.supervisor->program_file(file); }
   void announce_preset(std::uint32_t word);

@@ -106,11 +106,11 @@ void ProgressThread::run() {
       continue;
     }
     // Nobody looks after it: wait for what comes, so that it need not wait for the next tick.
-    const std::uint64_t moves = network_.moves();
+    const std::uint64_t arrivals = network_.arrivals();
     network_.poll();
     network_.wait(tick_time);
     network_.poll();
-    time = network_.moves() != moves ? tick_time : longer;
+    time = network_.arrivals() != arrivals ? tick_time : longer;
     // A processor may have begun to wait beside us, and what woke us may have been meant for it.
     if (network_.someone_waits()) network_.wake();
   }
