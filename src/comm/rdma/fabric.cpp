@@ -6,7 +6,7 @@
 #include <poll.h>
 #include <rdma/fi_errno.h>
 #include <sys/epoll.h>
-#include <unistd.h>
+#include <sys/timerfd.h>
 
 #include <algorithm>
 #include <array>
@@ -30,7 +30,8 @@ namespace {
 void prepare_environment() {
   // Registrations are cached here; libfabric's own cache would replace functions of libc in memory to watch over it.
   setenv("FI_MR_CACHE_MONITOR", "disabled", 0);
-  // ofi_rxm (verbs, tcp) carries our packets in one piece up to this size; its own limit, 16 KiB, is a little less than the largest.
+  // ofi_rxm (verbs, tcp) carries our packets in one piece up to this size; its own limit, 16 KiB, is a little less
+  // than the largest.
   setenv("FI_OFI_RXM_BUFFER_SIZE", "20480", 0);
   // Programs that fork must not take registered pages along.
   setenv("RDMAV_FORK_SAFE", "1", 0);
@@ -76,10 +77,12 @@ namespace {
 
 constexpr std::uint32_t api = FI_VERSION(1, 9);  // The oldest with all that is used here.
 
-// Hardware first, the best first. What stands behind is only taken by name: it has no gain over the tcp module, or does not leave the host.
+// Hardware first, the best first. What stands behind is only taken by name: it has no gain over the tcp module, or
+// does not leave the host.
 constexpr std::array<std::string_view, 6> with_hardware{"cxi", "verbs", "efa", "opx", "psm3", "psm2"};
 
-/// Where the system lists the devices of those above. To ask libfabric takes it tens of milliseconds, or hundreds, on a host that has none.
+/// Where the system lists the devices of those above. To ask libfabric takes it tens of milliseconds, or hundreds,
+/// on a host that has none.
 constexpr std::array<const char*, 3> device_folders{"/sys/class/infiniband", "/sys/class/cxi", "/sys/class/hfi1"};
 
 bool any_device() {
@@ -134,7 +137,8 @@ ProviderChoice choose_provider(const PortSettings& settings) {
     const int error = library.getinfo(api, node, nullptr, node != nullptr ? FI_SOURCE : 0, hints.get(), &found);
     return std::pair(ProviderInfo(found), error);
   };
-  // First with the host's address, which decides between networks; a provider with addresses of another kind does not know it.
+  // First with the host's address, which decides between networks; a provider with addresses of another kind does
+  // not know it.
   auto [all, error] = ask(settings.address.empty() ? nullptr : settings.address.c_str());
   if (!all && !settings.address.empty()) std::tie(all, error) = ask(nullptr);
   const std::string wanted = settings.provider.empty() ? "an RDMA device" : "provider '" + settings.provider + "'";
@@ -271,6 +275,8 @@ Fid<fid_mr> Fabric::enroll(std::span<const std::byte> memory, std::uint64_t acce
     if (error != 0) return nullptr;
     Fid<fid_mr> region(made);
     if (needs(FI_MR_ENDPOINT)) {
+      error = -FI_EOPBADSTATE;  // All has ended.
+      if (!endpoint_) return nullptr;
       error = fi_mr_bind(region.get(), &endpoint_->fid, 0);
       if (error == 0) error = fi_mr_enable(region.get());
       if (error != 0) return nullptr;
@@ -286,15 +292,12 @@ bool Fabric::may_sleep() noexcept {
 }
 
 void Fabric::end() noexcept {
-  // Others may still be reading what lies in our part of the shared memory, and this provider does nothing by itself: it stays until this object goes.
+  // Others may still be reading what lies in our part of the shared memory, and this provider does nothing by
+  // itself: it stays until this object goes.
   if (stays_on_host(*info_)) return;
   endpoint_.reset();
   sent_.reset();
   received_.reset();
-}
-
-Sleep::~Sleep() {
-  if (all_ >= 0) ::close(all_);
 }
 
 void Sleep::open(std::span<const int> descriptors) {
@@ -302,15 +305,33 @@ void Sleep::open(std::span<const int> descriptors) {
     if (result < 0) throw Error(Errc::failed, fmt::format("rdma: no descriptor to sleep on: {}", std::strerror(errno)));
     return result;
   };
-  all_ = check(epoll_create1(EPOLL_CLOEXEC));
+  all_.reset(check(epoll_create1(EPOLL_CLOEXEC)));
+  timer_.reset(check(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)));
   epoll_event event{};
   event.events = EPOLLIN;
-  check(epoll_ctl(all_, EPOLL_CTL_ADD, bell_.descriptor(), &event));
-  for (const int descriptor : descriptors) check(epoll_ctl(all_, EPOLL_CTL_ADD, descriptor, &event));
+  check(epoll_ctl(all_.get(), EPOLL_CTL_ADD, bell_.descriptor(), &event));
+  check(epoll_ctl(all_.get(), EPOLL_CTL_ADD, timer_.get(), &event));
+  for (const int descriptor : descriptors) check(epoll_ctl(all_.get(), EPOLL_CTL_ADD, descriptor, &event));
+}
+
+void Sleep::set_timer(std::optional<std::chrono::nanoseconds> time) noexcept {
+  if (!time && !timer_set_) return;
+  const Clock::time_point now = Clock::now();
+  // One that comes a little too early saves a system call for each sleep of a busy pair.
+  if (time && timer_set_ && *timer_set_ > now && *timer_set_ <= now + *time) return;
+  itimerspec spec{};  // Zeros: never, and what has rung is silent.
+  timer_set_.reset();
+  if (time) {
+    const auto count = std::max<std::chrono::nanoseconds::rep>(time->count(), 1);
+    spec.it_value.tv_sec = count / 1'000'000'000;
+    spec.it_value.tv_nsec = count % 1'000'000'000;
+    timer_set_ = now + *time;
+  }
+  ::timerfd_settime(timer_.get(), 0, &spec, nullptr);
 }
 
 void Sleep::sleep(std::optional<std::chrono::nanoseconds> timeout) const noexcept {
-  pollfd wish{all_, POLLIN, 0};
+  pollfd wish{all_.get(), POLLIN, 0};
   timespec time{};
   if (timeout) {
     const auto left = std::max<std::int64_t>(timeout->count(), 0);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// libfabric, loaded when the first one asks for it: it brings a dozen libraries along, some of which look for devices as they are loaded, and hosts without it can do without the module. All but these functions
-// are called through tables in its own objects, and need no library.
+// libfabric, loaded when the first one asks for it: it brings a dozen libraries along, some of which look for
+// devices as they are loaded, and hosts without it can do without the module. All but these functions are called
+// through tables in its own objects, and need no library.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -18,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "base/os/descriptor.hpp"
 #include "comm/bell.hpp"
 #include "comm/kind.hpp"
 
@@ -51,7 +53,8 @@ struct ProviderChoice {
   std::string why;  ///< For people, when `info` is null.
 };
 
-/// The provider that `settings` name, or the best one with hardware. Looks at the host's devices each time, which takes milliseconds.
+/// The provider that `settings` name, or the best one with hardware. Looks at the host's devices each time, which
+/// takes milliseconds.
 [[nodiscard]] ProviderChoice choose_provider(const PortSettings& settings);
 
 /// Whether its addresses are those of IP: they say themselves where they can be reached.
@@ -121,15 +124,10 @@ class Fabric {
 /// Thread safety: any thread.
 class Sleep {
  public:
-  Sleep() = default;
-  ~Sleep();
-  Sleep(const Sleep&) = delete;
-  Sleep& operator=(const Sleep&) = delete;
-
   /// Once, before the rest. Throws Error(failed).
   void open(std::span<const int> descriptors);
   /// Readable when one of them is, or the bell rings.
-  [[nodiscard]] int descriptor() const noexcept { return all_; }
+  [[nodiscard]] int descriptor() const noexcept { return all_.get(); }
 
   /// Counts the caller among the sleepers, until disarm().
   void arm() noexcept { bell_.begin(); }
@@ -140,11 +138,17 @@ class Sleep {
   }
   /// And of who comes next, if nobody is. Async-signal-safe.
   void call() noexcept { bell_.ring(); }
+  /// The descriptor becomes readable after that time at the latest, or not by time. May do so earlier. Under the
+  /// module's lock.
+  void set_timer(std::optional<std::chrono::nanoseconds> time) noexcept;
   /// Between arm() and disarm().
   void sleep(std::optional<std::chrono::nanoseconds> timeout) const noexcept;
 
  private:
-  int all_ = -1;
+  using Clock = std::chrono::steady_clock;
+  os::UniqueFd all_;
+  os::UniqueFd timer_;
+  std::optional<Clock::time_point> timer_set_;
   Bell bell_;
 };
 

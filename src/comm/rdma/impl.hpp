@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The inside of an RdmaModule. One lock orders all calls of the provider, which therefore needs none of its own; upcalls are made without it.
+// The inside of an RdmaModule. One lock orders all calls of the provider, which therefore needs none of its own;
+// upcalls are made without it.
 #pragma once
 
 #include <array>
@@ -27,6 +28,10 @@ class RdmaModule::Impl {
   static constexpr std::size_t packet_bytes_max = sizeof(PacketHeader) + frame_room(Module::large_from_bytes - 1);
   static constexpr std::size_t gathered_bytes = 8 * 1024;  // Waiting frames are gathered into packets of this size.
   static constexpr std::size_t bytes_per_poll = 64 * 1024;
+  // A question and its answer wait behind no more than this of remote memory, so that a slow network is no dead peer.
+  static constexpr std::size_t transfer_bytes_max = 16 * 1024 * 1024;
+  static constexpr std::size_t transfer_part_max = 4 * 1024 * 1024;
+  static constexpr std::uint64_t polls_per_look = 64;  // At the clock.
 
   explicit Impl(Settings settings);
   ~Impl();
@@ -105,6 +110,12 @@ class RdmaModule::Impl {
   void check_patience(Link& link, Peer peer);
   [[nodiscard]] bool transfers_stand_still(const Link& link) const;
   void note_busy(Link& link, Peer peer);
+  void note_sent(Link& link, Peer to);
+  void look_for_silence();
+  [[nodiscard]] std::chrono::nanoseconds question_after() const noexcept { return settings_.peer_timeout / 8; }
+  [[nodiscard]] static bool has_room(const Link& link, std::size_t bytes) noexcept {
+    return link.transfers_out == 0 || link.transfer_bytes_out + bytes <= transfer_bytes_max;
+  }
   void unstick(Link& link) noexcept;
   bool stick(Link& link, Peer to, int error, const char* call);
   // Greetings: packets.cpp
@@ -123,6 +134,7 @@ class RdmaModule::Impl {
   void fail(Link& link, Peer peer, const std::string& why);
   void ask(Link& link, Peer peer);
   void give_up_transfers(Peer peer);
+  void end_all_connections(Peer because);
   void give_credit(Link& link, Peer to);
   void lose(Link& link, Peer peer, const std::string& why, bool tell_it);
   void drop_queues(Link& link);
@@ -148,6 +160,7 @@ class RdmaModule::Impl {
   void progress_until(Clock::time_point limit, const std::function<bool()>& done);
   void end_fabric();
   void tell_ends();
+  bool arm_locked();
   [[nodiscard]] std::optional<std::chrono::nanoseconds> time_to_sleep(std::optional<std::chrono::nanoseconds> timeout);
 
   Operation* take_operation();
@@ -161,6 +174,7 @@ class RdmaModule::Impl {
   std::mutex mutex_;
   std::unique_ptr<Link[]> links_;
   std::vector<Peer> busy_;
+  std::vector<Peer> watched_;
   std::vector<Peer> with_inbox_;  // Thread that polls.
   std::vector<Peer> changed_;     // Links with an end of a large body or a loss to tell.
   std::vector<Done> done_;
@@ -184,6 +198,7 @@ class RdmaModule::Impl {
   std::uint64_t polls_ = 0;
   bool closing_ = false;
   bool ended_ = false;
+  bool cut_ = false;  // All connections are closed, and every link is over; what that means is still to be told.
   std::atomic<int> idle_polls_{0};  // Waits since something came, where nobody wakes us.
   Sleep sleep_;
 

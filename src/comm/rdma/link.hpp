@@ -72,11 +72,17 @@ struct Link {
   bool knocked = false;
   bool busy = false;                             // In the module's list of those with something to send.
   std::optional<Clock::time_point> stuck_since;  // The provider takes nothing for it.
-  std::optional<Clock::time_point> asked_since;  // A transfer has failed: is the peer there?
+  // Whether what was sent has arrived is asked when something was sent since the last question; the answer is
+  // behind it.
+  bool unproven = false;  // Something was.
+  bool watched = false;   // In the module's list of those.
+  std::optional<Clock::time_point> unproven_since;
+  std::optional<Clock::time_point> asked_since;  // Asked, or a completion came; not answered yet.
   std::optional<Clock::time_point> greeting_since;
   std::optional<Clock::time_point> failed_since;  // Nothing can be sent; the mark of its end may still be on the way.
   std::string failed_because;
-  std::size_t transfers_out = 0;                     // The provider has them.
+  std::size_t transfers_out = 0;  // The provider has them.
+  std::size_t transfer_bytes_out = 0;
   std::optional<Clock::time_point> transfers_since;  // The last of them ended, or the first one began.
 
   std::deque<QueuedPacket> control;

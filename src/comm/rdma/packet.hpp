@@ -4,10 +4,12 @@
 //   0  token, 8     12  credit, 4      20  kind, 1
 //   8  from, 4      16  sequence, 4    21  version, 1; 22  reserved, 2, 0
 //
-// A packet of frames: frames one behind the other, each padded to 8 bytes: label (24), body bytes (4), flags (4), body. flags: 0; or 1: the body is large, and stays with the sender; a Rendezvous stands for it.
+// A packet of frames: frames one behind the other, each padded to 8 bytes: label (24), body bytes (4), flags (4),
+// body. flags: 0; or 1: the body is large, and stays with the sender; a Rendezvous stands for it.
 //
-// token: agreed by the greeting, known to the two alone; packets with another are a stranger's. A greeting's: its number, drawn by who begins it.
-// sequence: counts the packets of a pair after the greeting; a gap is a loss. credit: so many bytes of packets of frames have been consumed since the last packet.
+// token: agreed by the greeting, known to the two alone; packets with another are a stranger's. A greeting's: its
+// number, drawn by who begins it. sequence: counts the packets of a pair after the greeting; a gap is a loss.
+// credit: so many bytes of packets of frames have been consumed since the last packet.
 #pragma once
 
 #include <bit>
@@ -30,7 +32,8 @@ enum class PacketKind : std::uint8_t {
   reset = 6,     ///< The sender gives the pair up: why, as text.
   end = 7,       ///< The sender has ended in order; all its frames came before. One byte: 1: it stays for the answer.
   ended = 8,     ///< The answer to an end.
-  ask = 9,       ///< "Are you there?" Answered by a credit, at once.
+  ask = 9,       ///< "Are you there, and has all arrived that was sent before?"
+  here = 10,     ///< The answer to an ask, at once.
 };
 
 struct PacketHeader {

@@ -144,7 +144,7 @@ bool RdmaModule::Impl::hand_over(Link& link, Peer to, std::span<std::byte> packe
         fi_send(fabric_.endpoint(), packet.data(), packet.size(), in->descriptor, link.address, &operation->context);
     if (error == 0) {
       ++operations_out_;
-      link.queued.fetch_add(body_bytes);
+      if (link.stage != Link::Stage::over) link.queued.fetch_add(body_bytes);
     } else {
       give_operation(operation);
       outgoing_.give(in);
@@ -159,6 +159,7 @@ bool RdmaModule::Impl::hand_over(Link& link, Peer to, std::span<std::byte> packe
     ++link.sequence_out;
     link.consumed -= head.credit;
   }
+  if (head.kind == PacketKind::frames || head.kind == PacketKind::taken) note_sent(link, to);
   return true;
 }
 
@@ -207,9 +208,47 @@ void RdmaModule::Impl::note_busy(Link& link, Peer peer) {
   busy_.push_back(peer);
 }
 
+/// The provider has taken it: nobody knows yet whether it arrives.
+void RdmaModule::Impl::note_sent(Link& link, Peer to) {
+  link.unproven = true;
+  if (link.watched) return;
+  link.watched = true;
+  watched_.push_back(to);
+  sleep_.ring();  // Who sleeps has more to look after than when it went to sleep.
+}
+
+/// Asks those to whom something was sent whether it has arrived: no provider says that of what it has taken, and to
+/// many a peer that is cut off looks like one that is silent. One question for all that was sent in its time, and
+/// none while nothing is sent.
+void RdmaModule::Impl::look_for_silence() {
+  if (watched_.empty()) return;
+  const Clock::time_point now = Clock::now();
+  for (std::size_t i = 0; i < watched_.size();) {
+    const Peer peer = watched_[i];
+    Link& link = links_[peer];
+    if (link.stage == Link::Stage::ready && link.asked_since) {
+      ++i;  // Asked again when that is answered, if something was sent since.
+    } else if (link.stage != Link::Stage::ready || !link.unproven) {
+      link.watched = false;
+      link.unproven = false;
+      link.unproven_since.reset();
+      watched_[i] = watched_.back();
+      watched_.pop_back();
+    } else {
+      if (!link.unproven_since) link.unproven_since = now;
+      if (now - *link.unproven_since >= question_after()) {
+        link.unproven = false;
+        link.unproven_since.reset();
+        ask(link, peer);
+      }
+      ++i;
+    }
+  }
+}
+
 /// Hands over what may go: control first, for the other side may wait for it; then transfers; then frames.
 void RdmaModule::Impl::pump(Link& link, Peer to) {
-  if (link.failed_since) return;
+  if (link.failed_since || cut_) return;
   while (!link.control.empty()) {
     QueuedPacket& first = link.control.front();
     if (!post_packet(link, to, first.bytes, first.token, first.kind)) return;
@@ -217,7 +256,7 @@ void RdmaModule::Impl::pump(Link& link, Peer to) {
   }
   if (link.stage != Link::Stage::ready) return;
   while (!link.transfers.empty()) {
-    if (!post_transfer(link, to, link.transfers.front())) return;
+    if (!has_room(link, link.transfers.front().bytes) || !post_transfer(link, to, link.transfers.front())) return;
     link.transfers.pop_front();
   }
   while (!link.packets.empty()) {
@@ -230,7 +269,7 @@ void RdmaModule::Impl::pump(Link& link, Peer to) {
   }
 }
 
-/// Nothing of remote memory has ended for long: the peer may be slow, or gone.
+/// Nothing of remote memory has ended for long.
 bool RdmaModule::Impl::transfers_stand_still(const Link& link) const {
   return link.transfers_since && *link.transfers_since < Clock::now() - settings_.peer_timeout / 2;
 }
@@ -249,7 +288,7 @@ void RdmaModule::Impl::check_patience(Link& link, Peer peer) {
     lose(link, peer, "it does not answer the greeting, or does not know the job's key", false);
   } else if (link.gap_since && *link.gap_since < limit) {
     lose(link, peer, "packets of it were lost on the way", true);
-  } else if (transfers_stand_still(link)) {
+  } else if (link.transfers_since && *link.transfers_since < now - question_after()) {
     ask(link, peer);
   }
   if (link.stage == Link::Stage::over) give_up_transfers(peer);
@@ -278,7 +317,7 @@ void RdmaModule::Impl::pump_all() {
 
 void RdmaModule::Impl::flush() noexcept {
   const std::lock_guard lock(mutex_);
-  if (ended_) return;
+  if (ended_ || cut_) return;
   release_delivered();
   if (operations_out_ != 0) take_completions();
   if (!busy_.empty()) pump_all();
@@ -333,6 +372,9 @@ void RdmaModule::Impl::over(Operation& operation, int error) {
   const bool given_up = operation.given_up;
   give_operation(&operation);
   if (given_up) return;
+  link.transfer_bytes_out -= transfer.bytes;
+  // It is there: the answer may be on its way behind much that is read.
+  if (error == 0 && link.asked_since) link.asked_since = Clock::now();
   if (--link.transfers_out == 0) {
     link.transfers_since.reset();
   } else {
@@ -344,7 +386,8 @@ void RdmaModule::Impl::over(Operation& operation, int error) {
   ask(link, peer);
 }
 
-/// Nothing goes there any more. Who has ended in order, and is gone, looks like that, too: what it said before comes first.
+/// Nothing goes there any more. Who has ended in order, and is gone, looks like that, too: what it said before
+/// comes first.
 void RdmaModule::Impl::fail(Link& link, Peer peer, const std::string& why) {
   if (link.stage == Link::Stage::over || link.failed_since) return;
   link.failed_since = Clock::now();
@@ -353,7 +396,7 @@ void RdmaModule::Impl::fail(Link& link, Peer peer, const std::string& why) {
   sleep_.ring();
 }
 
-/// "Are you there?" Whatever comes from it is the answer.
+/// "Are you there?"
 void RdmaModule::Impl::ask(Link& link, Peer peer) {
   if (link.asked_since) return;
   link.asked_since = Clock::now();
@@ -363,7 +406,13 @@ void RdmaModule::Impl::ask(Link& link, Peer peer) {
 /// The peer is gone, and some providers never say how its transfers ended.
 void RdmaModule::Impl::give_up_transfers(Peer peer) {
   Link& link = links_[peer];
+  if (link.transfers_out == 0) return;
+  // It may come back, and then the provider would write where other things lie by now, or send them. No provider
+  // takes back what it was told to read or write for one peer; for all peers it does. One that has ended in order
+  // is gone, and through memory of the host nobody writes but a process that is there.
+  if (link.lost_because && !cut_ && !stays_on_host(fabric_.info())) end_all_connections(peer);
   link.transfers_out = 0;
+  link.transfer_bytes_out = 0;
   link.transfers_since.reset();
   for (const std::unique_ptr<Operation>& operation : operations_) {
     if (!operation->out || operation->is_packet || operation->peer != peer || operation->given_up) continue;
@@ -373,8 +422,24 @@ void RdmaModule::Impl::give_up_transfers(Peer peer) {
   }
 }
 
+/// The machine ends when one process is lost, so the others lose little.
+void RdmaModule::Impl::end_all_connections(Peer because) {
+  const std::string why =
+      fmt::format("the connections had to be closed: {} is lost: {}", name_of(because), *links_[because].lost_because);
+  for (Peer peer = 0; peer < count_; ++peer) {
+    if (reaches(peer)) lose(links_[peer], peer, why, true);
+  }
+  cut_ = true;
+  fabric_.end();
+  for (Peer peer = 0; peer < count_; ++peer) {
+    links_[peer].control.clear();
+    give_up_transfers(peer);
+  }
+  operations_out_ = 0;  // Packets were out, too.
+}
+
 void RdmaModule::Impl::give_back(PacketBuffers::Buffer* buffer) {
-  if (ended_) return;
+  if (ended_ || cut_) return;
   const ssize_t error = fi_recv(fabric_.endpoint(), buffer->memory, incoming_.bytes(), buffer->descriptor,
                                 FI_ADDR_UNSPEC, &buffer->context);
   if (error != 0) incoming_.give(buffer);  // Another one comes in its place; there are many.
@@ -426,11 +491,6 @@ void RdmaModule::Impl::take_packet(PacketBuffers::Buffer* buffer, std::size_t by
     if (head.kind == PacketKind::ended || head.kind == PacketKind::end) link.end_answered = true;
     return give_back(buffer);
   }
-  if (link.asked_since) {
-    link.asked_since.reset();
-    // It is there: slow transfers get as much time again before the next question.
-    if (link.transfers_since) link.transfers_since = Clock::now();
-  }
   // Some providers complete a long packet after short ones that were sent behind it.
   const std::uint32_t early = head.sequence - link.sequence_in;
   if (early != 0) {
@@ -443,8 +503,10 @@ void RdmaModule::Impl::take_packet(PacketBuffers::Buffer* buffer, std::size_t by
     return give_back(buffer);
   }
   take_in_order(link, head, packet, {head.from, buffer, packet.size(), {}});
-  while (!link.early.empty() && link.early.begin()->first == link.sequence_in) {
-    std::vector<std::byte> next = std::move(link.early.extract(link.early.begin()).mapped());
+  while (true) {
+    auto early_one = link.early.extract(link.sequence_in);
+    if (early_one.empty()) break;
+    std::vector<std::byte> next = std::move(early_one.mapped());
     PacketHeader its;
     std::memcpy(&its, next.data(), sizeof its);
     const std::size_t size = next.size();
@@ -499,7 +561,12 @@ void RdmaModule::Impl::take_control(Link& link, Peer from, PacketKind kind, std:
     case PacketKind::credit:
       return;
     case PacketKind::ask:
-      return control(link, from, PacketKind::credit, {});
+      return control(link, from, PacketKind::here, {});
+    case PacketKind::here:
+      link.asked_since.reset();
+      // Slow transfers get as much time again before the next question.
+      if (link.transfers_since) link.transfers_since = Clock::now();
+      return;
     case PacketKind::frames:
     case PacketKind::greeting:
     case PacketKind::knock:
@@ -529,7 +596,7 @@ void RdmaModule::Impl::lose(Link& link, Peer peer, const std::string& why, bool 
 void RdmaModule::Impl::drop_queues(Link& link) {
   link.control.clear();
   link.packets.clear();
-  link.staged.clear();
+  // What is staged stays where it is: the peer may be reading it, and must not get other bytes.
   link.early.clear();
   link.gap_since.reset();
   link.asked_since.reset();
@@ -560,7 +627,8 @@ void RdmaModule::Impl::give_operation(Operation* operation) noexcept {
   free_operations_.push_back(operation);
 }
 
-// How two processes prove to each other that they belong to the job, in packets: the bytes are those of a connection's greeting (comm/greeting.hpp). The lower number begins; the higher one knocks.
+// How two processes prove to each other that they belong to the job, in packets: the bytes are those of a
+// connection's greeting (comm/greeting.hpp). The lower number begins; the higher one knocks.
 
 void RdmaModule::Impl::need_greeting(Link& link, Peer to) {
   if (link.stage == Link::Stage::ready || link.stage == Link::Stage::over) return;
@@ -623,7 +691,8 @@ void RdmaModule::Impl::receive_greeting(Link& link, Peer from, std::uint64_t num
     if (found != link.answering.end()) {
       greeting = &found->second;
     } else {
-      // Whoever sends nonsense in the name of a peer gets a greeting of its own, and cannot spoil the true one. The oldest goes.
+      // Whoever sends nonsense in the name of a peer gets a greeting of its own, and cannot spoil the true one. The
+      // oldest goes.
       constexpr std::size_t most = 4;
       if (link.answering.size() == most) {
         refused_.fetch_add(1, std::memory_order_relaxed);

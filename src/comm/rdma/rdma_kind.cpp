@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The kind "rdma". An endpoint's text: provider, fabric, host, address, with colons between: "verbs+ofi_rxm:49422d…:-:0200…". The last is the provider's own bytes, in hexadecimal; fabric says which network it is,
-// where addresses do not; host is there for providers that do not leave it.
+// The kind "rdma". An endpoint's text: provider, fabric, host, address, with colons between:
+// "verbs+ofi_rxm:49422d…:-:0200…". The last is the provider's own bytes, in hexadecimal; fabric says which network
+// it is, where addresses do not; host is there for providers that do not leave it.
 #include <fmt/format.h>
 #include <rdma/fabric.h>
 

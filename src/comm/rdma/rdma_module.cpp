@@ -89,27 +89,43 @@ bool RdmaModule::Impl::reaches(Peer peer) const noexcept {
 bool RdmaModule::Impl::arm() {
   sleep_.arm();
   const std::lock_guard lock(mutex_);
+  const bool may_sleep = arm_locked();
+  // Who sleeps on the descriptor knows none of our limits of time.
+  if (may_sleep && !ended_) sleep_.set_timer(time_to_sleep(std::nullopt));
+  return may_sleep;
+}
+
+bool RdmaModule::Impl::arm_locked() {
   if (ended_) return true;
+  look_for_silence();
   release_delivered();
-  if (operations_out_ != 0) take_completions();
+  if (!cut_ && operations_out_ != 0) take_completions();
   if (!busy_.empty()) pump_all();
   if (news_.load()) return false;
+  if (cut_) return true;
   return fabric_.descriptors().empty() || fabric_.may_sleep();
 }
 
 void RdmaModule::Impl::wait(std::optional<std::chrono::nanoseconds> timeout) {
-  if (arm()) sleep_.sleep(time_to_sleep(timeout));
+  sleep_.arm();
+  bool may_sleep = false;
+  {
+    const std::lock_guard lock(mutex_);
+    may_sleep = arm_locked();
+    sleep_.set_timer(std::nullopt);
+    if (may_sleep && !ended_) timeout = time_to_sleep(timeout);
+  }
+  if (may_sleep) sleep_.sleep(timeout);
   disarm();
 }
 
-/// How long to sleep at most.
+/// Under the lock: how long to sleep at most.
 std::optional<std::chrono::nanoseconds> RdmaModule::Impl::time_to_sleep(
     std::optional<std::chrono::nanoseconds> timeout) {
   using namespace std::chrono_literals;
   std::optional<std::chrono::nanoseconds> limit;
-  const std::lock_guard lock(mutex_);
-  if (ended_) return timeout;
-  // What the provider did not take is tried again, at longer and longer intervals; so is what a limit of time hangs on. Nothing else makes a tick.
+  // What the provider did not take is tried again, at longer and longer intervals; so is what a limit of time hangs
+  // on. Nothing else makes a tick.
   for (const Peer peer : busy_) {
     const Link& link = links_[peer];
     auto since = link.stuck_since;
@@ -119,6 +135,14 @@ std::optional<std::chrono::nanoseconds> RdmaModule::Impl::time_to_sleep(
     if (!since) continue;
     const std::chrono::nanoseconds next =
         std::clamp<std::chrono::nanoseconds>((Clock::now() - *since) / 4, 100us, 50ms);
+    limit = limit ? std::min(*limit, next) : next;
+  }
+  for (const Peer peer : watched_) {
+    const Link& link = links_[peer];
+    if (!link.unproven || link.asked_since) continue;
+    const Clock::time_point now = Clock::now();
+    const std::chrono::nanoseconds next =
+        std::max<std::chrono::nanoseconds>(link.unproven_since.value_or(now) + question_after() - now, 100us);
     limit = limit ? std::min(*limit, next) : next;
   }
   if (fabric_.descriptors().empty()) {
@@ -228,7 +252,8 @@ void RdmaModule::Impl::check(Peer peer, const char* call) const {
 
 int RdmaModule::Impl::descriptor() const noexcept { return fabric_.descriptors().empty() ? -1 : sleep_.descriptor(); }
 
-// poll(): the upcalls. Made without the lock, so that they may send; the inbox of each link is the polling thread's alone.
+// poll(): the upcalls. Made without the lock, so that they may send; the inbox of each link is the polling thread's
+// alone.
 
 namespace {
 
@@ -252,11 +277,12 @@ bool RdmaModule::Impl::poll() {
     {
       const std::lock_guard lock(mutex_);
       if (ended_) return called;
+      if (polls_ % polls_per_look == 0) look_for_silence();
       release_arrivals();
       delivered_.store(false, counting);
-      if (operations_out_ != 0) take_completions();
+      if (!cut_ && operations_out_ != 0) take_completions();
       if (!busy_.empty()) pump_all();
-      more = take_packets(bytes);
+      more = !cut_ && take_packets(bytes);
     }
     for (Arrival& arrival : arrivals_) {
       arrival.kept = deliver(arrival.peer, arrival.frames(), arrival.bytes, called);
@@ -465,7 +491,8 @@ bool RdmaModule::Impl::tell() {
 
 namespace {
 
-/// The words of a MemoryKey. The provider checks its own key; the bounds are checked here, too, so that a mistake does not cost the connection.
+/// The words of a MemoryKey. The provider checks its own key; the bounds are checked here, too, so that a mistake
+/// does not cost the connection.
 struct KeyWords {
   std::uint64_t key;
   std::uint64_t address;
@@ -517,7 +544,7 @@ void RdmaModule::Impl::conceal(const MemoryKey& key) noexcept {
 }
 
 std::size_t RdmaModule::Impl::part_bytes() const noexcept {
-  return std::min<std::size_t>(fabric_.info().ep_attr->max_msg_size, std::size_t{1} << 30U);
+  return std::min<std::size_t>(fabric_.info().ep_attr->max_msg_size, transfer_part_max);
 }
 
 void RdmaModule::Impl::transfer(Peer peer, Transfer::Kind kind, const MemoryKey& key, std::uint64_t address,
@@ -551,7 +578,7 @@ void RdmaModule::Impl::transfer(Peer peer, Transfer::Kind kind, const MemoryKey&
       transfer.bytes = std::min(part, local.size() - at);
       if (kind == Transfer::Kind::write) transfer.number = ++link.writes_begun;
       if (link.stage == Link::Stage::ready && !link.failed_since && link.transfers.empty() && link.control.empty() &&
-          post_transfer(link, peer, transfer)) {
+          has_room(link, transfer.bytes) && post_transfer(link, peer, transfer)) {
         transfer.remote += transfer.bytes;
         continue;
       }
@@ -612,6 +639,7 @@ bool RdmaModule::Impl::post_transfer(Link& link, Peer peer, const Transfer& tran
     if (transfer.kind == Transfer::Kind::write) link.writes_posted = transfer.number;
     unstick(link);
     if (link.transfers_out++ == 0) link.transfers_since = Clock::now();
+    link.transfer_bytes_out += transfer.bytes;
     note_busy(link, peer);
     return true;
   }
@@ -680,6 +708,7 @@ void RdmaModule::Impl::discard(Peer from, std::span<const std::byte> frames) {
 
 /// One look at the provider, taking nothing for the receiver. Whether something came.
 bool RdmaModule::Impl::progress_closing() {
+  if (cut_) return false;
   // All of it first: who has ended is not to be answered.
   std::size_t bytes = 0;
   while (take_packets(bytes)) {

@@ -22,13 +22,14 @@ struct Settings {
   JobKey key;
   std::string machine;
   Secure secure = Secure::auth;
-  std::chrono::milliseconds peer_timeout{
-      10'000};  ///< A process that takes nothing for so long, and never did, is lost.
+  /// A process that takes nothing, or does not answer, for so long is lost.
+  std::chrono::milliseconds peer_timeout{10'000};
   std::vector<std::string> names{};
 };
 
-// RdmaModule: frames and remote memory over libfabric's reliable datagrams. Small bodies travel in packets, into memory that waits for them; large ones stay with the sender until the receiver
-// reads them (rendezvous), without a thread of the module's own. docs/rdma.md says what was run where.
+// RdmaModule: frames and remote memory over libfabric's reliable datagrams. Small bodies travel in packets, into
+// memory that waits for them; large ones stay with the sender until the receiver reads them (rendezvous), without a
+// thread of the module's own. docs/rdma.md says what was run where.
 
 class RdmaModule final : public Module {
  public:

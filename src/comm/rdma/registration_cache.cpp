@@ -80,8 +80,8 @@ MemoryWatch::~MemoryWatch() {
   ::close(stop_);
 }
 
-/// munmap() and its like end when their event was read here. It is read under the lock, so that who comes after them finds it noted. Nothing is allocated: freeing could make an event,
-/// which nobody would read.
+/// munmap() and its like end when their event was read here. It is read under the lock, so that who comes after
+/// them finds it noted. Nothing is allocated: freeing could make an event, which nobody would read.
 void MemoryWatch::listen() noexcept {
   std::array<pollfd, 2> wishes{pollfd{faults_, POLLIN, 0}, pollfd{stop_, POLLIN, 0}};
   while (true) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// MemoryWatch: hears of memory that is unmapped, given back (madvise) or moved (mremap), from the kernel (userfaultfd). munmap() and its like return after the watch has heard of it, on whatever thread they are called.
+// MemoryWatch: hears of memory that is unmapped, given back (madvise) or moved (mremap), from the kernel
+// (userfaultfd). munmap() and its like return after the watch has heard of it, on whatever thread they are called.
 #pragma once
 
 #include <array>
@@ -54,8 +55,10 @@ class MemoryWatch {
   std::thread listener_;
 };
 
-// RegistrationCache: registrations of local memory, kept for the next time, because making one costs microseconds and a system call. It survives what programs do to their memory: a registration whose pages
-// were unmapped, given back or moved is never used again, whatever lies at its addresses now (MemoryWatch). Where the kernel does not tell of that, nothing is kept.
+// RegistrationCache: registrations of local memory, kept for the next time, because making one costs microseconds
+// and a system call. It survives what programs do to their memory: a registration whose pages were unmapped, given
+// back or moved is never used again, whatever lies at its addresses now (MemoryWatch). Where the kernel does not
+// tell of that, nothing is kept.
 
 /// Registered as long as it lives.
 class Registration {

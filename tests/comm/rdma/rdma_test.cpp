@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 // What the module rdma has beyond the promises of any module: its kind, its keys, strangers.
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "aplib/error.hpp"
@@ -153,6 +155,138 @@ TEST(RdmaTest, APauseAboveHalfOfThePeerTimeoutIsSurvived) {
     ASSERT_EQ(one.recorder().large_begun(0), pause + 1U);
   }
   EXPECT_TRUE(all_come());
+  zero.destroy();
+  one.destroy();
+}
+
+/// Both poll until nothing has come for a while.
+void settle(Node& one, Node& other, std::chrono::milliseconds time) {
+  const auto end = std::chrono::steady_clock::now() + time;
+  while (std::chrono::steady_clock::now() < end) {
+    if (!one.poll() && !other.poll()) one.module().wait(1ms);
+  }
+}
+
+enum class HowToSleep { wait, descriptor };
+
+/// What `node` was told of the loss of `peer`, and after how long. As a program's thread does it: asleep while
+/// nothing comes.
+std::chrono::milliseconds until_lost(Node& node, Peer peer, HowToSleep how) {
+  const auto begin = std::chrono::steady_clock::now();
+  while (node.recorder().lost(peer) == 0) {
+    if (node.poll()) continue;
+    if (how == HowToSleep::wait) {
+      node.module().wait(std::nullopt);
+      continue;
+    }
+    pollfd wish{node.module().descriptor(), POLLIN, 0};
+    if (node.module().arm()) ::poll(&wish, 1, -1);
+    node.module().disarm();
+  }
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
+}
+
+class Silence : public testing::TestWithParam<HowToSleep> {};
+
+// A process that does not poll is as one behind a cut cable: nothing of the provider goes on in it, and no
+// connection ends.
+TEST_P(Silence, IsLostWhenNothingArrivesForThePeerTimeout) {
+  RdmaNet net(2, {.peer_timeout = 2s});
+  Node zero(net, 0, 2);
+  Node one(net, 1, 2);
+  zero.send(1, 10);
+  one.send(0, 10);
+  while (one.recorder().frames(0) == 0 || zero.recorder().frames(1) == 0) {
+    zero.poll();
+    one.poll();
+  }
+  settle(zero, one, 400ms);
+  zero.send(1, 10);  // The provider takes it, and says that all is well.
+  const std::chrono::milliseconds time = until_lost(zero, 1, GetParam());
+  EXPECT_GE(time, 2s);
+  EXPECT_LT(time, 8s) << "2.25 s, on a computer with nothing else to do";
+  EXPECT_EQ(zero.recorder().why(1), "it does not answer");
+  zero.destroy();
+  one.destroy();
+}
+
+TEST_P(Silence, IsLostInTheMiddleOfALargeBody) {
+  RdmaNet net(3, {.peer_timeout = 2s});
+  Node zero(net, 0, 3);
+  Node one(net, 1, 3);
+  Node two(net, 2, 3);
+  one.send(2, 10);
+  while (two.recorder().frames(1) == 0) {
+    one.poll();
+    two.poll();
+  }
+  zero.send(1, 1'000'000);
+  while (one.recorder().large_begun(0) == 0) {
+    zero.poll();
+    one.poll();
+  }
+  {
+    const std::jthread other([&two](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        if (!two.poll()) two.module().wait(5ms);
+      }
+    });
+    EXPECT_LT(until_lost(one, 0, GetParam()), 8s) << "the reader";
+  }
+  ASSERT_EQ(one.recorder().large_broken(0), 1U);
+  // The buffer is the receiver's again, so nothing may come for it any more: the reader has closed its connections.
+  settle(zero, one, 200ms);
+  while (two.recorder().lost(1) == 0) {
+    one.poll();
+    two.poll();
+    if (two.recorder().lost(1) == 0) two.send(1, 10);
+  }
+  EXPECT_EQ(one.recorder().lost(2), 1U);
+  EXPECT_NE(one.recorder().why(2).find("process 0 is lost: it does not answer"), std::string::npos)
+      << one.recorder().why(2);
+  one.send(2, 10);  // dropped
+  EXPECT_EQ(one.module().queued(2), 0U);
+  zero.destroy();
+  one.destroy();
+  two.destroy();
+}
+
+INSTANTIATE_TEST_SUITE_P(Rdma, Silence, testing::Values(HowToSleep::wait, HowToSleep::descriptor),
+                         [](const auto& info) { return info.param == HowToSleep::wait ? "wait" : "descriptor"; });
+
+TEST(RdmaTest, WhoComesBackAfterItsLossReadsNoOtherBytes) {
+  RdmaNet net(2, {.peer_timeout = 2s});
+  Node zero(net, 0, 2);
+  Node one(net, 1, 2);
+  constexpr std::size_t bytes = 12'000'000;  // More than the system takes at once: the rest is sent from memory later.
+  zero.send(1, bytes);
+  while (one.recorder().large_begun(0) == 0) {
+    zero.poll();
+    one.poll();
+  }
+  for (int i = 0; i < 20; ++i) zero.poll();  // begins to answer the reads
+  EXPECT_LT(until_lost(zero, 1, HowToSleep::wait), 8s);
+  // What lay in the sender's memory would be overwritten now, if it were free.
+  std::vector<std::vector<std::byte>> others;
+  for (int i = 0; i < 8; ++i) others.emplace_back(2 * bytes / (1U << i), std::byte{0x5a});
+  settle(zero, one, 500ms);  // The recorder compares what comes.
+  EXPECT_LE(one.recorder().frames(0), 1U);
+  zero.destroy();
+  one.destroy();
+}
+
+TEST(RdmaTest, NobodyIsAskedWhileNothingIsSent) {
+  RdmaNet net(2, {.peer_timeout = 1s});
+  Node zero(net, 0, 2);
+  Node one(net, 1, 2);
+  zero.send(1, 10);
+  one.send(0, 10);
+  settle(zero, one, 800ms);
+  ASSERT_EQ(one.recorder().frames(0) + zero.recorder().frames(1), 2U);
+  go_on(zero, 2'500ms);  // without the other one
+  EXPECT_EQ(zero.recorder().lost(1), 0U) << zero.recorder().why(1);
+  go_on(one, 1'500ms);
+  EXPECT_EQ(one.recorder().lost(0), 0U) << one.recorder().why(0);
   zero.destroy();
   one.destroy();
 }
