@@ -76,8 +76,9 @@ TlsContext::TlsContext() : context_(SSL_CTX_new(TLS_method())) {
   if (context == nullptr || SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) != 1 ||
       SSL_CTX_set_max_proto_version(context, TLS1_3_VERSION) != 1 ||
       SSL_CTX_set_ciphersuites(context, "TLS_AES_128_GCM_SHA256") != 1 || secret_index() < 0) {
-    throw Error(Errc::failed, "secure=tls: the cryptographic library (OpenSSL) cannot do TLS 1.3 with AES-128-GCM (" +
-                                  take_tls_error() + "); does its configuration forbid it?");
+    throw Error(Errc::failed,
+                std::string("secure=tls: the cryptographic library (OpenSSL) cannot do TLS 1.3 with AES-128-GCM (") +
+                    take_tls_error() + "); does its configuration forbid it?");
   }
   SSL_CTX_set_psk_use_session_callback(context, use_session);
   SSL_CTX_set_psk_find_session_callback(context, find_session);
@@ -107,7 +108,7 @@ void set_tls_secret(ssl_st* ssl, std::span<const std::byte, 32> secret) {
 
 bool tls_by_secret(const ssl_st* ssl) noexcept { return SSL_session_reused(ssl) == 1; }
 
-std::string take_tls_error() {
+const char* take_tls_error() noexcept {
   const unsigned long code = ERR_get_error();
   ERR_clear_error();
   const char* const reason = code != 0 ? ERR_reason_error_string(code) : nullptr;

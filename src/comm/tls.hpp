@@ -45,8 +45,8 @@ void set_tls_secret(ssl_st* ssl, std::span<const std::byte, 32> secret);
 /// After the handshake: was it by the shared secret? Never false after a handshake that succeeded; for a check in depth.
 [[nodiscard]] bool tls_by_secret(const ssl_st* ssl) noexcept;
 
-/// What the library complains about on this thread, for people; forgets it.
-std::string take_tls_error();
+/// What the library complains about on this thread, for people; forgets it. Valid for ever.
+const char* take_tls_error() noexcept;
 
 /// A new connection on a non-blocking socket, which stays the caller's: as SSL_set_fd(), but a closed connection is an
 /// error and never a signal (SIGPIPE). Free with SSL_free(). Throws Error(exhausted).

@@ -37,7 +37,7 @@ bool Link::send(const Label& label, std::span<const std::byte> body) {
   if (state_ == State::over || broken_) return false;
   keep(label, body, body.size(), false);
   if (state_ == State::up) write_locked();
-  return state_ == State::idle && (state_ = State::calling, true);
+  return state_ == State::idle && set_state(State::calling);
 }
 
 void Link::count_sent(std::uint64_t bytes) noexcept {
@@ -151,18 +151,11 @@ void Link::write() noexcept {
   if (hold.owns_lock() && state_ == State::up && !broken_) write_locked();
 }
 
-/// Nothing more is written. The other side sees the socket end, and so do we: by this report alone, because the peer may not.
-void Link::break_off(const std::string& why) noexcept {
-  if (broken_) return;
-  broken_ = true;
+/// The other side sees the socket end, and so do we.
+void Link::stop_writing() noexcept {
   ended_.store(true, std::memory_order_relaxed);  // relaxed: noticed sooner or later
   drop_queue();
-  ::shutdown(connection_.socket.get(), SHUT_RDWR);
-  try {
-    reports_.add(LinkReport{this, why});
-  } catch (const std::bad_alloc&) {
-    // The service sees the socket's end, too.
-  }
+  if (connection_.socket) ::shutdown(connection_.socket.get(), SHUT_RDWR);
 }
 
 void Link::drop_queue() noexcept {
@@ -177,40 +170,29 @@ Link::State Link::state() const {
 
 bool Link::answer(bool instead_of_ours) {
   const std::lock_guard hold(lock_);
-  if (state_ != State::idle && !(state_ == State::calling && instead_of_ours)) return false;
-  state_ = State::answering;
-  return true;
+  return begin_gathering(instead_of_ours);
 }
 
 bool Link::connect(Connection connection) {
-  {
-    const std::lock_guard hold(lock_);
-    if (state_ == State::over || broken_) return false;
-    connection_ = std::move(connection);
-    Segment& mine = *static_cast<Segment*>(connection_.mine.data());
-    const Segment& theirs = *static_cast<const Segment*>(connection_.theirs.data());
-    writer_.attach(mine, theirs);
-    reader_.attach(mine, theirs);
-    bell_.attach(std::move(connection_.board), std::move(connection_.bell), connection_.light_fences);
-    board_.store(bell_.board(), std::memory_order_release);
-    // relaxed: the fence of arm() orders it
-    mine.wants_room.store(waiting_.empty() ? 0 : 1, std::memory_order_relaxed);
-    state_ = State::up;
-    write_locked();
-  }
-  reports_.add(LinkReport{this, std::nullopt});
+  const std::lock_guard hold(lock_);
+  if (state_ == State::over || broken_) return false;
+  connection_ = std::move(connection);
+  Segment& mine = *static_cast<Segment*>(connection_.mine.data());
+  const Segment& theirs = *static_cast<const Segment*>(connection_.theirs.data());
+  writer_.attach(mine, theirs);
+  reader_.attach(mine, theirs);
+  bell_.attach(std::move(connection_.board), std::move(connection_.bell), connection_.light_fences);
+  board_.store(bell_.board(), std::memory_order_release);
+  // relaxed: the fence of arm() orders it
+  mine.wants_room.store(waiting_.empty() ? 0 : 1, std::memory_order_relaxed);
+  if (!come_up()) return false;
+  write_locked();
   return true;
 }
 
-void Link::give_up(const std::string& why) {
-  {
-    const std::lock_guard hold(lock_);
-    if (broken_ || state_ == State::over) return;
-    broken_ = true;
-    ended_.store(true, std::memory_order_relaxed);  // relaxed: noticed sooner or later
-    drop_queue();
-  }
-  reports_.add(LinkReport{this, why});
+void Link::give_up(const std::string& why) noexcept {
+  const std::lock_guard hold(lock_);
+  break_off(why);
 }
 
 bool Link::end_in_order() noexcept {
@@ -253,7 +235,7 @@ void Link::settle() noexcept {
 
 bool Link::read_some(Receiver& receiver) {
   if (reading_over_) return false;
-  const bool wanted = receiver.wants(peer_);
+  const bool wanted = receiver.wants(peer());
   if (unwanted_.load(std::memory_order_relaxed) == wanted)
     unwanted_.store(!wanted, std::memory_order_relaxed);  // relaxed: a hint for who goes to sleep
   if (!wanted) return false;
@@ -298,14 +280,14 @@ bool Link::take(Receiver& receiver, const SlotCopy& slot, std::string& why) {
       body = scratch_.get();
     }
     count_received(bytes);
-    receiver.frame(peer_, slot.label, {body, bytes});
+    receiver.frame(peer(), slot.label, {body, bytes});
     return true;
   }
   if (slot.kind() == SlotKind::large && !large_.active && bytes == sizeof(std::uint64_t)) {
     std::uint64_t length = 0;
     std::memcpy(&length, slot.inline_body, sizeof length);
     if (length >= Module::large_from_bytes && length <= Module::body_bytes_max) {
-      std::byte* const into = receiver.large_begin(peer_, slot.label, length);
+      std::byte* const into = receiver.large_begin(peer(), slot.label, length);
       if (into == nullptr) {
         why = fmt::format("a frame of {} bytes was refused here", length);
         return false;
@@ -321,7 +303,7 @@ bool Link::take(Receiver& receiver, const SlotCopy& slot, std::string& why) {
     if (large_.filled == large_.bytes) {
       large_.active = false;
       count_received(large_.bytes);
-      receiver.large_end(peer_, large_.label, large_.bytes, true);
+      receiver.large_end(peer(), large_.label, large_.bytes, true);
     }
     return true;
   }
@@ -350,17 +332,17 @@ void Link::finish(Receiver& receiver, const std::optional<std::string>& why) {
   reading_.store(false, std::memory_order_relaxed);  // relaxed: a hint for who goes to sleep
   {
     const std::lock_guard hold(lock_);
-    state_ = State::over;
+    set_state(State::over);
     ended_.store(true, std::memory_order_relaxed);  // relaxed: noticed sooner or later
     drop_queue();
     if (connection_.socket) ::shutdown(connection_.socket.get(), SHUT_RDWR);
   }
-  if (std::exchange(large_.active, false)) receiver.large_end(peer_, large_.label, large_.bytes, false);
-  if (why) receiver.peer_lost(peer_, *why);
+  if (std::exchange(large_.active, false)) receiver.large_end(peer(), large_.label, large_.bytes, false);
+  if (why) receiver.peer_lost(peer(), *why);
 }
 
 void Link::drain(Receiver& receiver) {
-  if (std::exchange(large_.active, false)) receiver.large_end(peer_, large_.label, large_.bytes, false);
+  if (std::exchange(large_.active, false)) receiver.large_end(peer(), large_.label, large_.bytes, false);
   if (!reading_.load(std::memory_order_relaxed)) return;  // relaxed: ours
   for (std::uint32_t i = 0; i < slot_count && reader_.has_next(); ++i) {
     SlotCopy slot;
@@ -368,7 +350,7 @@ void Link::drain(Receiver& receiver) {
     if (slot.kind() == SlotKind::end || slot.bytes() > piece_bytes_max) {
       reading_.store(false, std::memory_order_relaxed);  // relaxed: ours
       const std::lock_guard hold(lock_);
-      state_ = State::over;
+      set_state(State::over);
       ended_.store(true, std::memory_order_relaxed);  // relaxed: noticed sooner or later
       drop_queue();
       return;
@@ -381,7 +363,7 @@ void Link::drain(Receiver& receiver) {
 void Link::close(Receiver* receiver) noexcept {
   {
     const std::lock_guard hold(lock_);
-    state_ = State::over;
+    set_state(State::over);
     ended_.store(true, std::memory_order_relaxed);  // relaxed: noticed sooner or later
     drop_queue();
     connection_.socket.reset();
@@ -389,7 +371,7 @@ void Link::close(Receiver* receiver) noexcept {
   reading_over_ = true;
   reading_.store(false, std::memory_order_relaxed);  // relaxed: nobody else is here
   if (std::exchange(large_.active, false) && receiver != nullptr)
-    receiver->large_end(peer_, large_.label, large_.bytes, false);
+    receiver->large_end(peer(), large_.label, large_.bytes, false);
 }
 
 void Link::count(Traffic& into) const noexcept {

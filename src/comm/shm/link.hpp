@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Reports: what the thread that polls must hear of, though nothing lies in shared memory.
+// Link: this process's way to one other and back, by shared memory. The base, src/comm/link.hpp, says which states it has.
 #pragma once
 
 #include <atomic>
@@ -16,73 +16,55 @@
 #include <vector>
 
 #include "base/spin_lock.hpp"
+#include "comm/link.hpp"
 #include "comm/module.hpp"
 #include "comm/shm/bell.hpp"
 #include "comm/shm/handover.hpp"
 #include "comm/shm/segment.hpp"
 
 namespace aplib::comm::shm {
-class Link;
 
-/// A link is up; or nothing more comes, why.
-struct LinkReport {
-  Link* link = nullptr;
-  std::optional<std::string> lost;
-};
 /// A write or read of another process's memory is over.
 struct MemoryReport {
   std::uint64_t context = 0;
   bool ok = false;
 };
 
-/// Thread safety: any thread.
+/// What the thread that polls must hear of, though nothing lies in shared memory. Thread safety: any thread.
 class Reports {
  public:
   explicit Reports(Bell& bell) noexcept : bell_(bell) {}
 
   /// Throws std::bad_alloc.
-  void add(LinkReport report) {
-    add_to(links_, std::move(report));
-    bell_.ring();
-  }
   void add(MemoryReport report) {
-    add_to(memory_, report);
+    {
+      const std::lock_guard hold(mutex_);
+      memory_.push_back(report);
+      any_.store(true, std::memory_order_relaxed);  // relaxed: under the mutex, else a hint
+    }
     bell_.ring_if_armed();
   }
+  /// What links tell; ring() behind each.
+  [[nodiscard]] LinkReports& links() noexcept { return links_; }
+  void ring() noexcept { bell_.ring(); }
 
-  [[nodiscard]] bool any() const noexcept { return any_.load(std::memory_order_relaxed); }
-  [[nodiscard]] std::pair<std::vector<LinkReport>, std::vector<MemoryReport>> take() {
+  [[nodiscard]] bool any() const noexcept { return any_.load(std::memory_order_relaxed) || links_.any(); }
+  [[nodiscard]] std::vector<MemoryReport> take_memory() {
     const std::lock_guard hold(mutex_);
     any_.store(false, std::memory_order_relaxed);  // relaxed: under the mutex, else a hint
-    return {std::exchange(links_, {}), std::exchange(memory_, {})};
+    return std::exchange(memory_, {});
   }
 
  private:
-  template <class Report>
-  void add_to(std::vector<Report>& list, Report report) {
-    const std::lock_guard hold(mutex_);
-    list.push_back(std::move(report));
-    any_.store(true, std::memory_order_relaxed);
-  }
-
   Bell& bell_;
+  LinkReports links_;
   std::atomic<bool> any_{false};
   std::mutex mutex_;
-  std::vector<LinkReport> links_;
   std::vector<MemoryReport> memory_;
 };
 
-// Link: this process's way to one other and back.
-//
-//   idle --first send--> calling --our call is taken--> up --the peer ends, or is lost, or we close--> over
-//     \___ its call comes: answering until it is there ___/
-//
-// idle -> calling is made by the sender; calling, answering and up by the service thread alone; over by the polling thread alone (and by close()).
-
-class Link {
+class Link final : public comm::Link {
  public:
-  enum class State : std::uint8_t { idle, calling, answering, up, over };
-
   /// A large body is sent from the caller's memory as long as the peer takes some of it within this time; then the rest is copied.
   static constexpr std::chrono::microseconds patience{30};
   /// One read() takes about so much.
@@ -92,12 +74,7 @@ class Link {
 
   /// `writers`: how many links have something queued.
   Link(Peer peer, Reports& reports, std::atomic<std::uint32_t>& writers) noexcept
-      : peer_(peer), reports_(reports), writers_(writers) {}
-  Link(const Link&) = delete;
-  Link& operator=(const Link&) = delete;
-  ~Link() = default;
-
-  [[nodiscard]] Peer peer() const noexcept { return peer_; }
+      : comm::Link(peer, reports.links()), reports_(reports), writers_(writers) {}
 
   // Any thread.
 
@@ -117,12 +94,12 @@ class Link {
 
   // The service thread.
 
-  /// Their call is the one: idle or calling become answering. False: it is not idle, nor calling while `instead_of_ours`.
+  /// Their call is the one: idle or calling become gathering. False: it is not idle, nor calling while `instead_of_ours`.
   [[nodiscard]] bool answer(bool instead_of_ours);
   /// We are joined. What was queued goes out. False: it was over.
   bool connect(Connection connection);
   /// It cannot be joined, or the other process has ended.
-  void give_up(const std::string& why);
+  void give_up(const std::string& why) noexcept;
 
   // The polling thread.
 
@@ -174,7 +151,8 @@ class Link {
   bool write_first();
   void write_locked() noexcept;
   void count_sent(std::uint64_t bytes) noexcept;
-  void break_off(const std::string& why) noexcept;
+  void stop_writing() noexcept override;
+  void told() noexcept override { reports_.ring(); }
   void drop_queue() noexcept;
   void set_queued(std::size_t bytes) noexcept;
 
@@ -184,7 +162,6 @@ class Link {
   void settle() noexcept;
   void finish(Receiver& receiver, const std::optional<std::string>& why);
 
-  const Peer peer_;
   Reports& reports_;
   std::atomic<std::uint32_t>& writers_;
 
@@ -199,8 +176,6 @@ class Link {
   std::atomic<std::uint64_t> bytes_received_{0};
 
   alignas(cache_pair_bytes) mutable SpinLock lock_;
-  State state_ = State::idle;
-  bool broken_ = false;  // Reported as lost; nothing is written any more.
   SlotWriter writer_;
   PeerBell bell_;
   std::deque<Waiting> waiting_;

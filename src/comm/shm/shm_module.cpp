@@ -21,7 +21,10 @@
 namespace aplib::comm::shm {
 
 struct ShmModule::Impl {
-  explicit Impl(Settings given) : settings(std::move(given)), links(make_links()), service(settings, bell, links) {}
+  explicit Impl(Settings given) : settings(std::move(given)), links(make_links()), service(settings, bell, links) {
+    up.reserve(links.size());
+    ending.reserve(links.size());
+  }
 
   std::vector<std::unique_ptr<Link>> make_links();
   Link& link(Peer peer, const char* call) const {
@@ -70,7 +73,11 @@ struct ShmModule::Impl {
 
   // The polling thread's.
   std::vector<Link*> up;
-  std::vector<LinkReport> ending;  // Their last frames are not wanted yet.
+  struct Ending {
+    Link* link;
+    std::string why;
+  };
+  std::vector<Ending> ending;  // Their last frames are not wanted yet.
 
   bool closed = false;
   Service service;  // Last: its thread uses the rest.
@@ -151,19 +158,19 @@ bool ShmModule::poll() {
 
 bool ShmModule::Impl::handle_reports() {
   bool called = false;
-  auto [links_told, memory_told] = reports.take();
-  for (LinkReport& report : links_told) {
-    if (!report.lost) {
-      report.link->begin_reading();
-      up.push_back(report.link);
-    } else {
-      ending.push_back(std::move(report));
+  for (LinkReports::Told told = reports.links().take(); told.link != nullptr; told = reports.links().take()) {
+    Link* const link = static_cast<Link*>(told.link);
+    // Both lists have room for all.
+    if (told.up) {
+      link->begin_reading();
+      up.push_back(link);
     }
+    if (told.lost) ending.push_back({link, *std::move(told.lost)});
   }
-  called |= tell(memory_told);
+  called |= tell(reports.take_memory());
   for (std::size_t i = 0; i < ending.size();) {
     const bool was_over = ending[i].link->is_over();
-    if (ending[i].link->lose(*receiver, *ending[i].lost)) {
+    if (ending[i].link->lose(*receiver, ending[i].why)) {
       called |= !was_over;
       ending.erase(ending.begin() + static_cast<std::ptrdiff_t>(i));
     } else {
@@ -246,7 +253,7 @@ void ShmModule::Impl::end() {
   open_memory.conceal_all();
   for (const auto& link : links)
     if (link) link->close(receiver);
-  tell(reports.take().second);
+  tell(reports.take_memory());
 }
 
 /// Puts all that is queued into shared memory, and the mark of the end behind it. Whether that was done in time.
@@ -256,10 +263,9 @@ bool ShmModule::Impl::settle(std::chrono::steady_clock::time_point limit) {
   bool good = true;
   for (std::chrono::microseconds pause = first_pause;; pause = std::min(2 * pause, longest_pause)) {
     // What the others send now is taken and forgotten: who waits for room to write could not end otherwise.
-    const auto [links_told, memory_told] = reports.take();
-    for (const LinkReport& report : links_told)
-      if (!report.lost) report.link->begin_reading();
-    tell(memory_told);
+    for (LinkReports::Told told = reports.links().take(); told.link != nullptr; told = reports.links().take())
+      if (told.up) static_cast<Link*>(told.link)->begin_reading();
+    tell(reports.take_memory());
     std::size_t left = 0;
     for (const auto& link : links) {
       if (!link) continue;

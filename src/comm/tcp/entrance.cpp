@@ -142,7 +142,7 @@ void Entrance::pump_tls() {
   }
   const int reason = SSL_get_error(ssl_.get(), good);
   if (reason != SSL_ERROR_WANT_READ && reason != SSL_ERROR_WANT_WRITE)
-    return finish(Outcome::failed, "TLS: " + take_tls_error());
+    return finish(Outcome::failed, std::string("TLS: ") + take_tls_error());
   socket_.async_wait(reason == SSL_ERROR_WANT_READ ? boost::asio::ip::tcp::socket::wait_read
                                                    : boost::asio::ip::tcp::socket::wait_write,
                      [self = shared_from_this()](const error_code& error) {

@@ -7,8 +7,10 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <new>
+#include <system_error>
 #include <utility>
 
 #include "comm/tcp/out_queue.hpp"
@@ -56,9 +58,7 @@ bool Link::send(const Label& label, std::span<const std::byte> body) {
   }
   add(frames_sent_, 1);
   add(bytes_sent_, body.size());
-  if (state_ != State::idle) return false;
-  state_ = State::calling;
-  return true;
+  return state_ == State::idle && set_state(State::calling);
 }
 
 void Link::send_connected(std::span<const std::byte, frame_header_bytes> header, std::span<const std::byte> body) {
@@ -154,7 +154,7 @@ bool Link::push_some(Outgoing& part) noexcept {
   }
   const Stream::Result result = part.lane->stream->write(std::span(pieces).first(count));
   add(writes_, 1);
-  if (result.kind == Stream::Kind::failed) break_off(part.lane->stream->failure());
+  if (result.kind == Stream::Kind::failed) break_off([&] { return part.lane->stream->failure(); });
   if (result.kind != Stream::Kind::moved) return false;
   std::size_t bytes = result.bytes - out.remove(result.bytes);
   part.header = behind(part.header, bytes);
@@ -172,7 +172,7 @@ void Link::write_lane(Lane& lane) noexcept {
     for (std::size_t i = 0; i < count; ++i) bytes += pieces[i].iov_len;
     const Stream::Result result = lane.stream->write(std::span(pieces).first(count));
     add(writes_, 1);
-    if (result.kind == Stream::Kind::failed) return break_off(lane.stream->failure());
+    if (result.kind == Stream::Kind::failed) return break_off([&] { return lane.stream->failure(); });
     if (result.kind != Stream::Kind::moved) return set_full(lane, true);
     lane.out.remove(result.bytes);
     last_write_ = Clock::now();
@@ -190,7 +190,7 @@ void Link::write(bool also_full) noexcept {
     hold.try_lock();
   }
   if (!hold.owns_lock()) return poller_.add_writer(this);
-  listed_ = false;
+  writes_later_ = false;
   if (state_ != State::up || broken_) return;
   for (const auto& lane : lanes_) {
     if (!lane->out.empty() && (also_full || !lane->full)) write_lane(*lane);
@@ -204,8 +204,8 @@ void Link::note_queued() noexcept {
   std::size_t bytes = early_bytes_;
   for (const auto& lane : lanes_) bytes += lane->out.bytes();
   queued_.store(bytes, std::memory_order_relaxed);
-  if (bytes == 0 || listed_ || state_ != State::up) return;
-  listed_ = true;
+  if (bytes == 0 || writes_later_ || state_ != State::up) return;
+  writes_later_ = true;
   poller_.add_writer(this);
 }
 
@@ -217,8 +217,14 @@ void Link::set_full(Lane& lane, bool full) noexcept {
 void Link::watch(Lane& lane) noexcept {
   const std::uint32_t wanted =
       (lane.reading ? std::uint32_t{EPOLLIN} : 0U) | (lane.full ? std::uint32_t{EPOLLOUT} : 0U);
-  poller_.watch(lane.stream->socket(), this, lane.watched, wanted);
-  lane.watched = wanted;
+  if (poller_.watch(lane.stream->socket(), this, lane.watched, wanted)) {
+    lane.watched = wanted;
+  } else {
+    // Nobody would be woken for it any more.
+    break_off([reason = errno] {
+      return "its connection cannot be watched here: " + std::generic_category().message(reason);
+    });
+  }
 }
 
 void Link::drop_queues() noexcept {
@@ -231,16 +237,13 @@ void Link::drop_queues() noexcept {
   queued_.store(0, std::memory_order_relaxed);
 }
 
-/// Writing has failed. What the peer sent before may still lie in the socket: the polling thread takes it, and then ends the link.
-void Link::break_off(const std::string& why) noexcept {
-  if (broken_ || state_ == State::over) return;
-  broken_ = true;
+/// What the peer sent before may still lie in the sockets: the polling thread takes it, and then ends the link.
+void Link::stop_writing() noexcept {
   for (const auto& lane : lanes_) {
     lane->full = false;
     watch(*lane);
   }
   drop_queues();
-  poller_.report({this, why});
 }
 
 Link::State Link::state() const {
@@ -263,20 +266,19 @@ void Link::count(Traffic& into) const noexcept {
 
 bool Link::gather(bool instead_of_ours) {
   const std::lock_guard hold(lock_);
-  if (broken_ || (state_ != State::idle && !(state_ == State::calling && instead_of_ours))) return false;
-  state_ = State::gathering;
-  return true;
+  return begin_gathering(instead_of_ours);
 }
 
 bool Link::connect(std::vector<std::unique_ptr<Stream>> streams) {
+  std::vector<std::unique_ptr<Lane>> lanes;
+  for (auto& stream : streams) {
+    lanes.push_back(std::make_unique<Lane>());
+    lanes.back()->stream = std::move(stream);
+  }
   const std::lock_guard hold(lock_);
   if (state_ == State::over || broken_) return false;
-  for (auto& stream : streams) {
-    lanes_.push_back(std::make_unique<Lane>());
-    lanes_.back()->stream = std::move(stream);
-  }
-  state_ = State::up;
-  poller_.report({this, std::nullopt});
+  lanes_ = std::move(lanes);
+  if (!come_up()) return false;
   try {
     while (!early_.empty() && !broken_) {
       const EarlyFrame& frame = early_.front();
@@ -295,7 +297,7 @@ bool Link::connect(std::vector<std::unique_ptr<Stream>> streams) {
   return true;
 }
 
-void Link::give_up(const std::string& why) {
+void Link::give_up(const std::string& why) noexcept {
   const std::lock_guard hold(lock_);
   break_off(why);
 }
@@ -319,7 +321,7 @@ bool Link::check_answers(std::chrono::milliseconds timeout) {
     if (::getsockopt(lane->stream->socket(), IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) continue;
     // A host whose program does not read still answers: that its window is closed.
     if (now - *lane->unanswered_since >= timeout && std::chrono::milliseconds(info.tcpi_last_ack_recv) >= timeout) {
-      break_off("no answer for " + std::to_string(timeout.count() / 1000) + " s");
+      break_off([&] { return "no answer for " + std::to_string(timeout.count() / 1000) + " s"; });
       return active;
     }
   }
@@ -377,7 +379,7 @@ void Link::close() noexcept {
   std::vector<std::unique_ptr<Lane>> ended;
   {
     const std::lock_guard hold(lock_);
-    state_ = State::over;
+    set_state(State::over);
     drop_queues();
     ended = std::exchange(lanes_, {});
   }
@@ -403,12 +405,17 @@ std::byte* Link::Gather::large_begin(Peer from, const Label& label, std::size_t 
   return into;
 }
 
-void Link::begin_reading(Receiver& receiver) {
+void Link::begin_reading(Receiver& receiver) noexcept {
   if (reading_over_ || reader_) return;
   gather_.receiver = &receiver;
   gather_.streams = lanes_.size();
-  // Frames of one stream need not pass through the gathering of several.
-  reader_ = std::make_unique<FrameReader>(lanes_.size() == 1 ? receiver : gather_, peer_);
+  try {
+    // Frames of one stream need not pass through the gathering of several.
+    reader_ = std::make_unique<FrameReader>(lanes_.size() == 1 ? receiver : gather_, peer());
+  } catch (const std::bad_alloc&) {
+    const std::lock_guard hold(lock_);
+    return break_off("no memory here to receive");
+  }
   const std::lock_guard hold(lock_);
   set_reading(*lanes_[0], true);
 }
@@ -435,7 +442,7 @@ bool Link::read_ahead() const noexcept {
 
 bool Link::read(Receiver& receiver) {
   if (reading_over_ || !reader_) return false;
-  const bool wanted = receiver.wants(peer_);
+  const bool wanted = receiver.wants(peer());
   if (wanted == paused_) pause(!wanted);
   if (!wanted) return false;
 
@@ -552,13 +559,13 @@ void Link::finish(Receiver& receiver, const std::optional<std::string>& why) {
   std::vector<std::unique_ptr<Lane>> ended;
   {
     const std::lock_guard hold(lock_);
-    state_ = State::over;
+    set_state(State::over);
     drop_queues();
     ended = std::exchange(lanes_, {});
   }
   ended.clear();
   if (reader_) reader_->end();
-  if (why) receiver.peer_lost(peer_, *why);
+  if (why) receiver.peer_lost(peer(), *why);
 }
 
 }  // namespace aplib::comm::tcp

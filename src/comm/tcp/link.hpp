@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Link: this process's connection to one other, of one stream or several: what waits to be sent, and where the reading of what comes stands.
-//
-//   idle --first send--> calling --our call is taken--> up --the peer ends, or is lost, or we close--> over
-//     \___ its call comes: gathering until all streams of it are here ___/
-//
-// idle -> calling is made by the sender; calling, gathering and up by the service thread alone; over by the polling thread alone (and by close()).
+// Link: this process's connection to one other, of one stream or several: what waits to be sent, and where the reading of
+// what comes stands. The base, src/comm/link.hpp, says which states it has.
 #pragma once
 
 #include <array>
@@ -21,6 +17,7 @@
 #include <vector>
 
 #include "comm/frame_reader.hpp"
+#include "comm/link.hpp"
 #include "comm/module.hpp"
 #include "comm/tcp/out_queue.hpp"
 #include "comm/tcp/poller.hpp"
@@ -28,10 +25,9 @@
 
 namespace aplib::comm::tcp {
 
-class Link {
+class Link final : public comm::Link {
  public:
   using Clock = std::chrono::steady_clock;
-  enum class State : std::uint8_t { idle, calling, gathering, up, over };
 
   /// A small frame is held back when the last one went out less than this ago.
   static constexpr std::chrono::microseconds hold_within{4};
@@ -43,12 +39,7 @@ class Link {
   static constexpr std::chrono::microseconds patience{150};
   static constexpr std::size_t patience_from_bytes = 64 * 1024;
 
-  Link(Peer peer, Poller& poller) noexcept : peer_(peer), poller_(poller) {}
-  Link(const Link&) = delete;
-  Link& operator=(const Link&) = delete;
-  ~Link() = default;
-
-  [[nodiscard]] Peer peer() const noexcept { return peer_; }
+  Link(Peer peer, Poller& poller) noexcept : comm::Link(peer, poller.reports()), poller_(poller) {}
 
   // Any thread.
 
@@ -68,14 +59,14 @@ class Link {
   /// All streams are there. What was queued goes out. False: it was over.
   bool connect(std::vector<std::unique_ptr<Stream>> streams);
   /// It cannot be connected.
-  void give_up(const std::string& why);
+  void give_up(const std::string& why) noexcept;
   /// Has the other host acknowledged something of what is on its way within `timeout`? Otherwise the link is lost. Returns whether anything is on its way, or was sent since the last call.
   [[nodiscard]] bool check_answers(std::chrono::milliseconds timeout);
 
   // The polling thread.
 
   /// After Poller's event that it is connected.
-  void begin_reading(Receiver& receiver);
+  void begin_reading(Receiver& receiver) noexcept;
   /// One read of each stream that may have something. Returns whether it made an upcall.
   bool read(Receiver& receiver);
   /// Takes what has come, and ends the link with this cause.
@@ -148,7 +139,8 @@ class Link {
   void set_reading(Lane& lane, bool reading) noexcept;
   void watch(Lane& lane) noexcept;
   void note_queued() noexcept;
-  void break_off(const std::string& why) noexcept;
+  void stop_writing() noexcept override;
+  void told() noexcept override { poller_.ring(); }
   void drop_queues() noexcept;
 
   // The polling thread, without lock_.
@@ -158,7 +150,6 @@ class Link {
   void finish(Receiver& receiver, const std::optional<std::string>& why);
   void pause(bool pause) noexcept;
 
-  const Peer peer_;
   Poller& poller_;
 
   // The polling thread's, in the order of the path of a small frame.
@@ -172,9 +163,7 @@ class Link {
   std::atomic<std::uint64_t> bytes_received_ = 0;
 
   mutable std::mutex lock_;
-  State state_ = State::idle;
-  bool broken_ = false;  // Reported as lost; nothing is written any more.
-  bool listed_ = false;  // Among the poller's writers.
+  bool writes_later_ = false;  // Among the poller's writers.
   Clock::time_point last_write_{};
   std::deque<EarlyFrame> early_;
   std::size_t early_bytes_ = 0;
@@ -184,6 +173,9 @@ class Link {
   std::atomic<std::uint64_t> frames_sent_ = 0;
   std::atomic<std::uint64_t> bytes_sent_ = 0;
   std::atomic<std::uint64_t> writes_ = 0;
+
+  friend class Poller;
+  Link* next_writer_ = nullptr;  // Under the poller's lock.
 };
 
 }  // namespace aplib::comm::tcp

@@ -91,7 +91,7 @@ struct Stream::Tls {
   std::mutex lock;
   std::size_t begun = 0;  // Bytes of a record that was encrypted and not sent; the library wants to see them again.
   std::uint32_t records = 0;
-  std::string failure;
+  const char* failure = "";  // The library's own text: to fail needs no memory.
   std::array<std::byte, record_bytes> gathered;
 };
 
@@ -251,7 +251,7 @@ void Stream::break_off() noexcept { ::shutdown(socket_, SHUT_RDWR); }
 
 std::string Stream::failure() const {
   const int error = error_.load();
-  return error < 0 ? "TLS: " + tls_->failure : describe_connection_error(error);
+  return error < 0 ? std::string("TLS: ") + tls_->failure : describe_connection_error(error);
 }
 
 std::string describe_connection_error(int error) {

@@ -44,7 +44,9 @@ struct TcpModule::State {
         secure(settings.secure),
         endpoints(settings.endpoints),
         links(make_links(settings, poller)),
-        service(settings, links) {}
+        service(settings, links) {
+    up.reserve(links.size());
+  }
 
   Link& link(Peer peer, const char* call) const {
     if (peer < links.size() && links[peer]) return *links[peer];
@@ -56,9 +58,13 @@ struct TcpModule::State {
                     : fmt::format("tcp: {}: there is no process {}; the machine has {}", call, peer, links.size()));
   }
 
-  void write(bool also_full) {
-    if (!poller.any_writer()) return;
-    for (Link* const link : poller.take_writers()) link->write(also_full);
+  void write(bool also_full) noexcept {
+    // Each of now once: a link whose lock another thread holds stays in the list.
+    for (std::uint32_t left = poller.writers(); left != 0; --left) {
+      Link* const link = poller.take_writer();
+      if (link == nullptr) return;
+      link->write(also_full);
+    }
   }
 
   bool handle_reports();
@@ -115,33 +121,28 @@ std::size_t TcpModule::queued(Peer to) const noexcept {
   return to < state_->links.size() && state_->links[to] ? state_->links[to]->queued() : 0;
 }
 
-void TcpModule::flush() noexcept {
-  if (!state_->poller.any_writer()) return;
-  try {
-    state_->write(false);
-  } catch (...) {
-    // No memory for a list: what is queued goes out later.
-  }
-}
+void TcpModule::flush() noexcept { state_->write(false); }
 
 bool TcpModule::poll() {
   State& state = *state_;
   if (state.closed) return false;
   state.write(true);
   bool called = false;
-  if (state.poller.anything_reported()) called = state.handle_reports();
+  if (state.poller.hear()) called = state.handle_reports();
   if (state.up.size() <= read_directly_max ? state.read_directly() : state.read_ready()) called = true;
   return called;
 }
 
 bool TcpModule::State::handle_reports() {
   bool called = false;
-  for (const Poller::Event& event : poller.take_reports()) {
-    if (!event.lost) {
-      event.link->begin_reading(*receiver);
-      up.push_back(event.link);
-    } else if (!event.link->is_over()) {
-      event.link->lose(*receiver, *event.lost);
+  for (LinkReports::Told told = poller.reports().take(); told.link != nullptr; told = poller.reports().take()) {
+    Link& link = static_cast<Link&>(*told.link);
+    if (told.up) {
+      link.begin_reading(*receiver);
+      up.push_back(&link);  // has room for all
+    }
+    if (told.lost && !link.is_over()) {
+      link.lose(*receiver, *told.lost);
       called = true;
     }
   }

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+// Link: what the link of a module to one other process is, whatever carries its frames: where it stands, that it is broken,
+// and what it has to tell the thread that polls. tcp::Link and shm::Link are made of it.
+//
+//   idle --first send--> calling --our call is taken--> up --the peer ends, or is lost, or we close--> over
+//     \___ its call comes: gathering until all of it is here ___/
+//
+// idle -> calling is made by the sender; calling, gathering and up by the module's own thread alone; over by the thread that
+// polls alone (and by close()).
+//
+// Invariants:
+//  (1) The state changes by set_state() alone, along these edges. Any other is a fault of ours: it breaks the link, with a
+//      message, and never the process.
+//  (2) A broken link writes nothing any more. It has told why, once, and goes over when that is heard.
+//  (3) To break and to tell needs no memory: where there is none for the words, others are told that need none.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "comm/label.hpp"
+
+namespace aplib::comm {
+
+class Link;
+
+/// What links have to tell the thread that polls, first told first heard. Thread safety: all functions, any thread.
+class LinkReports {
+ public:
+  struct Told {
+    Link* link = nullptr;               ///< Null: nobody has anything to tell.
+    bool up = false;                    ///< It has come up.
+    std::optional<std::string> lost{};  ///< Nothing more comes than what is here already: why.
+  };
+
+  [[nodiscard]] bool any() const noexcept { return any_.load(std::memory_order_acquire); }  // pairs with tell()
+  /// What one link tells; to be called until there is none.
+  [[nodiscard]] Told take() noexcept;
+
+ private:
+  friend class Link;
+  /// `up`, or else `lost`.
+  void tell(Link& link, bool up, std::string&& lost) noexcept;
+
+  std::atomic<bool> any_ = false;
+  std::mutex lock_;
+  Link* first_ = nullptr;
+  Link* last_ = nullptr;
+};
+
+/// Thread safety: what is protected, under the lock of the link that derives from it.
+class Link {
+ public:
+  enum class State : std::uint8_t { idle, calling, gathering, up, over };
+
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+
+  [[nodiscard]] Peer peer() const noexcept { return peer_; }
+
+  /// Whether a link may go from one state to the other. What is over may end once more.
+  [[nodiscard]] static constexpr bool is_edge(State from, State to) noexcept {
+    switch (to) {
+      case State::idle:
+        return false;
+      case State::calling:
+        return from == State::idle;
+      case State::gathering:
+        return from == State::idle || from == State::calling;
+      case State::up:
+        return from == State::calling || from == State::gathering;
+      case State::over:
+        return true;
+    }
+    return false;
+  }
+
+ protected:
+  Link(Peer peer, LinkReports& reports) noexcept : peer_(peer), reports_(reports) {}
+  ~Link() = default;
+
+  /// False: there is no such edge; the link is broken.
+  bool set_state(State to) noexcept;
+  /// Their call is the one: idle or calling become gathering. False: it is neither idle nor calling while `instead_of_ours`.
+  [[nodiscard]] bool begin_gathering(bool instead_of_ours) noexcept;
+  /// What was queued goes out from here on. False: it is over, or broken.
+  [[nodiscard]] bool come_up() noexcept;
+
+  /// Nothing is written any more; the thread that polls takes what the peer has sent before, and then ends the link. `why`: a
+  /// text, or a function that makes one.
+  template <class Why>
+  void break_off(const Why& why) noexcept {
+    if (broken_ || state_ == State::over) return;
+    broken_ = true;
+    stop_writing();
+    reports_.tell(*this, false, words(why));
+    told();
+  }
+
+  State state_ = State::idle;
+  bool broken_ = false;
+
+ private:
+  friend class LinkReports;
+
+  /// It has just been broken: what is queued is dropped.
+  virtual void stop_writing() noexcept = 0;
+  /// There is something to hear: the thread that polls may sleep.
+  virtual void told() noexcept = 0;
+
+  template <class Why>
+  static std::string words(const Why& why) noexcept {
+    try {
+      if constexpr (requires { why(); }) {
+        return why();
+      } else {
+        return std::string(why);
+      }
+    } catch (const std::bad_alloc&) {
+      return "no memory here";  // so short that it needs none
+    }
+  }
+
+  const Peer peer_;
+  LinkReports& reports_;
+  // Under the lock of the reports.
+  Link* next_ = nullptr;
+  bool listed_ = false;
+  bool tells_up_ = false;
+  std::optional<std::string> tells_lost_;
+};
+
+}  // namespace aplib::comm

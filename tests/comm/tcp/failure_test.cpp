@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+// What tcp does when the system refuses: no memory, no place in an epoll. A link may be lost, with its cause; never the
+// process. Memory and epoll_ctl() are refused to one thread at a time, by functions of this program that stand before the
+// library's.
+#include <gtest/gtest.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "aplib/error.hpp"
+#include "tcp_net.hpp"
+
+namespace {
+
+thread_local bool no_memory = false;
+thread_local int epoll_error = 0;  // What epoll_ctl() adds fails with this.
+
+void* allocate(std::size_t bytes) {
+  if (no_memory) throw std::bad_alloc();
+  if (void* const memory = std::malloc(bytes != 0 ? bytes : 1)) return memory;
+  throw std::bad_alloc();
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return allocate(bytes); }
+void* operator new[](std::size_t bytes) { return allocate(bytes); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+
+extern "C" __attribute__((visibility("default"))) int epoll_ctl(int epoll, int operation, int descriptor,
+                                                                epoll_event* event) noexcept {
+  if (epoll_error != 0 && operation == EPOLL_CTL_ADD) {
+    errno = epoll_error;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_epoll_ctl, epoll, operation, descriptor, event));
+}
+
+namespace aplib::comm::test {
+namespace {
+
+constexpr std::size_t body_bytes = 64;
+
+/// Counts, and keeps the reason.
+struct Counter final : Receiver {
+  bool wants(Peer) override { return true; }
+  void frame(Peer, const Label&, std::span<const std::byte>) override { ++frames; }
+  std::byte* large_begin(Peer, const Label&, std::size_t) override { return nullptr; }
+  void large_end(Peer, const Label&, std::size_t, bool) override {}
+  void peer_lost(Peer, const std::string& reason) override {
+    ++lost;
+    why = reason;  // short ones need no memory
+  }
+  std::uint64_t frames = 0;
+  std::uint64_t lost = 0;
+  std::string why;
+};
+
+struct NoMemory {
+  NoMemory() { no_memory = true; }
+  ~NoMemory() { no_memory = false; }
+  NoMemory(const NoMemory&) = delete;
+  NoMemory& operator=(const NoMemory&) = delete;
+};
+
+/// Two processes; [0] is the one to which something is refused.
+class Refused : public testing::Test {
+ protected:
+  Refused() {
+    for (Peer peer = 0; peer < 2; ++peer) {
+      receivers.push_back(std::make_unique<Counter>());
+      modules.push_back(net.module(peer));
+      modules.back()->start(*receivers.back());
+    }
+  }
+  ~Refused() override { modules.clear(); }
+
+  void poll() {
+    for (const auto& module : modules) module->poll();
+  }
+  bool send(std::uint64_t key) {
+    try {
+      modules[0]->send(1, {.key = key}, body);
+      return true;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Errc::exhausted);
+      return false;
+    } catch (const std::bad_alloc&) {
+      return false;  // not even for the words
+    }
+  }
+
+  TcpNet net{2, {}};
+  std::vector<std::unique_ptr<Counter>> receivers;
+  std::vector<std::unique_ptr<Module>> modules;
+  const std::vector<std::byte> body = std::vector<std::byte>(body_bytes);
+};
+
+TEST_F(Refused, MemoryForWhatWaitsToGoOut) {
+  std::uint64_t key = 0;
+  constexpr int warm = 200;
+  for (int i = 0; i < warm; ++i) ASSERT_TRUE(send(key++));
+  modules[1]->send(0, {}, body);
+  while (receivers[1]->frames < key || receivers[0]->frames == 0) poll();
+  std::uint64_t taken = key;
+  constexpr int rounds = 2000;
+  for (int i = 0; i < rounds; ++i) {
+    {
+      const NoMemory none;
+      for (int burst = 0; burst < 4; ++burst) taken += send(taken) ? 1 : 0;
+      modules[0]->flush();
+      modules[0]->poll();
+    }
+    modules[1]->poll();
+  }
+  EXPECT_GT(taken, key);
+  while (receivers[1]->frames < taken) poll();
+  EXPECT_EQ(receivers[0]->lost, 0U);
+}
+
+TEST_F(Refused, MemoryToReceive) {
+  ASSERT_TRUE(send(0));
+  while (receivers[1]->frames == 0) modules[1]->poll();  // [0] has not heard yet that it is connected
+  while (receivers[0]->lost == 0) {
+    try {
+      const NoMemory none;
+      modules[0]->poll();
+    } catch (const std::bad_alloc&) {
+      // the receiver's above keeps the reason
+    }
+  }
+  while (receivers[1]->lost == 0) modules[1]->poll();
+}
+
+TEST_F(Refused, MemoryToSayThatThePeerIsGone) {
+  ASSERT_TRUE(send(0));
+  while (receivers[1]->frames < 1) poll();
+  modules[1]->abandon();
+  {
+    const NoMemory none;
+    // Until the system says that nobody is there any more.
+    for (std::uint64_t key = 1; key < 20; ++key) {
+      (void)send(key);
+      modules[0]->flush();
+      ::usleep(1000);
+    }
+  }
+  while (receivers[0]->lost == 0) modules[0]->poll();
+  EXPECT_NE(receivers[0]->why, "");
+}
+
+TEST_F(Refused, APlaceInTheEpoll) {
+  for (const int error : {ENOSPC, ENOMEM}) {
+    SCOPED_TRACE(error);
+    TcpNet other(2, {});
+    Counter mine;
+    Counter theirs;
+    const auto first = other.module(0);
+    const auto second = other.module(1);
+    first->start(mine);
+    second->start(theirs);
+    first->send(1, {}, body);
+    while (mine.lost == 0) {
+      epoll_error = error;  // for this thread's, not for those of the modules
+      first->poll();
+      epoll_error = 0;
+      second->poll();
+    }
+    EXPECT_EQ(mine.why.find("its connection cannot be watched here: "), 0U) << mine.why;
+    while (theirs.lost == 0) second->poll();
+  }
+}
+
+}  // namespace
+}  // namespace aplib::comm::test
