@@ -6,12 +6,16 @@
 
 #include <cstring>
 #include <functional>
+#include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "aplib/error.hpp"
 #include "cell/domain.hpp"
 #include "cell/network.hpp"
 #include "cell/processor.hpp"
+#include "det/explore.hpp"
 #include "machines.hpp"
 
 namespace aplib {
@@ -160,6 +164,149 @@ TEST(ExchangeFrames, WithAnyFieldOutOfItsRangeAreRefused) {
   Side side;
   side.begin();
   EXPECT_EQ(side.receive(side.head(), right_parts(), 8), "a frame of a collective makes no sense: its length");
+}
+
+// ---------------------------------------------------------------- several processes, every order of events
+
+/// The processes of one machine, a thread each, with frames between each two in order. A frame takes its time: which of those
+/// that wait is taken next is chosen by seed.
+template <int Processes>
+struct ExchangeScenario {
+  static constexpr int thread_count = Processes;
+  static constexpr std::uint64_t episodes = 5;
+  static constexpr std::uint32_t processes = Processes;
+
+  struct Post : Outbox {
+    ExchangeScenario* all = nullptr;
+    std::uint32_t self = 0;
+    void send_exchange(std::uint32_t process, std::span<const std::byte> frame) override {
+      all->wires[self][process].emplace_back(frame.begin(), frame.end());
+    }
+  };
+  struct Member {
+    Domain domain;
+    Post post;
+    std::unique_ptr<Exchange> exchange;
+  };
+
+  ExchangeScenario() {
+    const std::vector<std::uint32_t> counts(processes, 2);
+    std::vector<std::uint32_t> places(processes);
+    for (std::uint32_t p = 0; p < processes; ++p) places[p] = p;
+    for (std::uint32_t p = 0; p < processes; ++p) {
+      Member& member = members[p];
+      member.post.all = this;
+      member.post.self = p;
+      member.domain.network = &member.post;
+      member.domain.process = p;
+      member.domain.cell_count = 2 * processes;
+      member.domain.grid = {2 * processes, 1};
+      member.domain.cell_map = CellMap::consecutive(counts);
+      member.domain.all.count = 2 * processes;
+      member.domain.all.local = {2 * p, 2 * p + 1};
+      member.exchange = std::make_unique<Exchange>(member.domain, member.domain.all, 0, places, p);
+      member.domain.all.exchange = member.exchange.get();
+    }
+  }
+  ~ExchangeScenario() {
+    for (Member& member : members) member.domain.network = nullptr;
+  }
+
+  /// A barrier, a sum, a broadcast, by turns; its root changes.
+  static CollectiveCall call_of(std::uint64_t episode) {
+    CollectiveCall call;
+    call.call = "call";
+    call.kind = static_cast<CollectiveKind>(episode % 3);
+    call.combine = {ReduceOp::sum, NumberType::float64, false};
+    if (call.kind == CollectiveKind::broadcast) {
+      call.bytes = 8;
+      call.root = static_cast<std::uint32_t>(episode * 3 % (2 * processes));
+    }
+    return call;
+  }
+  static double value_of(std::uint64_t episode, std::uint32_t cell) {
+    return 1.0 / static_cast<double>(1 + cell + episode);
+  }
+
+  void begin(std::uint32_t self, std::uint64_t episode) {
+    const CollectiveCall call = call_of(episode);
+    Pieces pieces(call.combine);
+    if (call.kind != CollectiveKind::broadcast) {
+      for (const std::uint32_t cell : members[self].domain.all.local)
+        pieces.push(cell, Operand::of(value_of(episode, cell)));
+    }
+    shown[self] = episode * 1000 + 17;
+    const bool root = call.kind == CollectiveKind::broadcast && call.root / 2 == self;
+    const auto payload = root ? std::as_bytes(std::span(&shown[self], 1)) : std::span<const std::byte>();
+    members[self].exchange->begin(episode, call, 2 * self, false, pieces.parts(), payload);
+  }
+
+  /// Takes one frame, if there is one.
+  bool take(std::uint32_t self) {
+    const auto first = static_cast<std::uint32_t>(det::Scheduler::current()->random(processes));
+    for (std::uint32_t i = 0; i < processes; ++i) {
+      auto& wire = wires[(first + i) % processes][self];
+      if (wire.empty()) continue;
+      const std::vector<std::byte> frame = std::move(wire.front());
+      wire.erase(wire.begin());
+      const std::string problem = error_text([&] { members[self].exchange->receive(frame); });
+      det::check(problem == "(no error)", "a frame that a process sends makes sense to the others");
+      return true;
+    }
+    return false;
+  }
+
+  void thread(int number) {
+    const auto self = static_cast<std::uint32_t>(number);
+    const Group& group = members[self].domain.all;
+    for (std::uint64_t episode = 0; episode < episodes; ++episode) {
+      while (det::Scheduler::current()->random(3) == 0) pause(self);
+      begin(self, episode);
+      while (group.done.load() <= episode) pause(self);
+      const CollectiveCall call = call_of(episode);
+      det::check(!group.mismatch[episode % 2], "all make the same call");
+      if (call.kind == CollectiveKind::broadcast) {
+        if (call.root / 2 != self) {
+          const auto got = members[self].exchange->payload(episode);
+          const std::uint64_t wanted = episode * 1000 + 17;
+          det::check(got.size() == 8 && std::memcmp(got.data(), &wanted, 8) == 0, "the root's bytes are everywhere");
+        }
+      } else {
+        Fold fold(call.combine);
+        for (std::uint32_t cell = 0; cell < 2 * processes; ++cell)
+          fold.push(cell, 0, Operand::of(value_of(episode, cell)));
+        det::check(group.result[episode % 2].bits == fold.finish().bits, "the same bits everywhere");
+      }
+    }
+    while (!over()) pause(self);  // frames that the others still wait for have been sent; ours may come
+  }
+  void pause(std::uint32_t self) {
+    static_cast<void>(turn.load());  // others may go on here
+    if (det::Scheduler::current()->random(2) == 0 && take(self)) return;
+    det::yield();
+  }
+  bool over() {
+    for (const Member& member : members) {
+      if (member.domain.all.done.load() < episodes) return false;
+    }
+    return true;
+  }
+
+  Member members[Processes];
+  std::vector<std::vector<std::byte>> wires[Processes][Processes];
+  std::uint64_t shown[Processes] = {};
+  det::DetAtomic<int> turn{0};
+};
+
+TEST(ExchangeFrames, CompleteEveryCollectiveUnderEverySeed) {
+  const std::uint64_t seeds = testing_support::scaled(10'000, 20, 10);
+  const det::Exploration how{.memory = det::Memory::interleaving};
+  const det::Outcome two = det::explore<ExchangeScenario<2>>(seeds, how);
+  EXPECT_TRUE(two.ok) << two.failure;
+  const det::Outcome three = det::explore<ExchangeScenario<3>>(seeds, how);
+  EXPECT_TRUE(three.ok) << three.failure;
+  const det::Outcome five = det::explore<ExchangeScenario<5>>(seeds / 4, how);
+  EXPECT_TRUE(five.ok) << five.failure;
 }
 
 }  // namespace
