@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The unknowns of one cell. The grid of unknowns is cut into one rectangular Block per cell; a Field holds one value per
-// unknown of a block, with a frame of halo values around it; Halo fills that frame with the neighbours' unknowns.
+// The unknowns of one cell. The grid of unknowns is cut into one rectangular Block per cell; a Field holds one
+// value per unknown of a block, with a frame of halo values around it; Halo fills that frame with the neighbours'
+// unknowns.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the cells are asked to do, and what they hand back: the problem (-Laplace(u) = f on the unit square, u given on its
-// edge), the Job that every cell reads, the Outcome that cell 0 fills in, and both as messages.
+// What the cells are asked to do, and what they hand back: the problem (-Laplace(u) = f on the unit square, u given
+// on its edge), the Job that every cell reads, the Outcome that cell 0 fills in, and both as messages.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The loops of kernels.hpp, written once over vectors of `lanes` doubles. This file is compiled once for each instruction
-// set, with SCG_LOOPS saying which; the compilation for every computer also chooses among them. Everything the loops are
-// made of is in an unnamed namespace and calls no function of another header that is not always inlined, so that the
-// linker cannot pick code for a wider instruction set for an older computer.
+// The loops of kernels.hpp, written once over vectors of `lanes` doubles. This file is compiled once for each
+// instruction set, with SCG_LOOPS saying which; the compilation for every computer also chooses among them.
+// Everything the loops are made of is in an unnamed namespace and calls no function of another header that is not
+// always inlined, so that the linker cannot pick code for a wider instruction set for an older computer.
 #include "kernels.hpp"
 
 #include <array>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// scg: Poisson's equation by conjugate gradients on a grid of cells. This file has its two halves, as programs of the AP1000 had them: the
-// host program reads the command line, starts the cells, and tells what came out; the cell program solves. What a cell does
-// is in cell.cpp; start reading there.
+// scg: Poisson's equation by conjugate gradients on a grid of cells. This file has its two halves, as programs of
+// the AP1000 had them: the host program reads the command line, starts the cells, and tells what came out; the cell
+// program solves. What a cell does is in cell.cpp; start reading there.
 //
-// The file is loaded once for the host program and once for each cell, all in one process. Each has its own copy of every global variable here
-// and elsewhere, so they tell each other things by messages only.
+// The file is loaded once for the host program and once for each cell, all in one process. Each has its own copy of
+// every global variable here and elsewhere, so they tell each other things by messages only.
 #include <aplib/cellos.h>
 #include <fmt/format.h>
 

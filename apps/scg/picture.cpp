@@ -32,8 +32,9 @@ const Rgb black(0, 0, 0);
 const Rgb white(255, 255, 255);
 const Rgb grey(90, 90, 90);
 
-// The maps are paths through the OKLab colour space (Ottosson 2020), in which equal distances look equal: lightness changes
-// at a constant rate along them, so no value stands out for its colour's sake, and they survive grey printing.
+// The maps are paths through the OKLab colour space (Ottosson 2020), in which equal distances look equal: lightness
+// changes at a constant rate along them, so no value stands out for its colour's sake, and they survive grey
+// printing.
 constexpr std::array sequential_stops{0x2c0e3e, 0x362061, 0x383585, 0x2d5394, 0x27709c, 0x0a8ca3,
                                       0x28a6a0, 0x39c297, 0x75d87a, 0xbee572, 0xf9f07b};
 constexpr std::array diverging_stops{0x19285f, 0x213c84, 0x2552aa, 0x3a70c2, 0x528ed9, 0x78aae4,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The picture of a solution: the unit square in colours, with axes, a colour scale with its numbers, and a title. Letters,
-// lines and mixtures of colours are those of Anti-Grain Geometry (libagg); libpng writes the file.
+// The picture of a solution: the unit square in colours, with axes, a colour scale with its numbers, and a title.
+// Letters, lines and mixtures of colours are those of Anti-Grain Geometry (libagg); libpng writes the file.
 #pragma once
 
 #include <cstdint>

@@ -11,12 +11,12 @@
 
 namespace scg {
 
-/// Writes the text, and at once. False when that is not possible (errno says why): nothing is thrown, since who cannot be
-/// told is no reason to end.
+/// Writes the text, and at once. False when that is not possible (errno says why): nothing is thrown, since who
+/// cannot be told is no reason to end.
 [[nodiscard]] bool say(std::FILE* stream, std::string_view text);
 
-/// A file that is there as a whole or not at all: a regular one is written beside its name and renamed at the end. What else
-/// stands under the name (a device, a pipe) is written as it is, and never removed. Every member throws
+/// A file that is there as a whole or not at all: a regular one is written beside its name and renamed at the end.
+/// What else stands under the name (a device, a pipe) is written as it is, and never removed. Every member throws
 /// std::runtime_error naming the file and the cause.
 class OutputFile {
  public:

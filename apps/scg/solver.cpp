@@ -134,8 +134,8 @@ double largest_error(const Field& u, const Problem& problem, const Block& block)
 
 namespace {
 
-/// What share of an iteration messages take. Measures one in `every`, so that looking at the clock costs nothing even in
-/// cells of a few hundred unknowns.
+/// What share of an iteration messages take. Measures one in `every`, so that looking at the clock costs nothing
+/// even in cells of a few hundred unknowns.
 class TimeShare {
  public:
   void pass_begins(int iteration) {

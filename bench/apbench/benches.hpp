@@ -20,7 +20,8 @@ class Machines {
  public:
   /// A machine of `cells` x 1 cells on `threads` processors; everything else as APLIB_* variables say.
   aplib::Machine& get(unsigned cells, unsigned threads);
-  /// The same, after all others have ended: the cells of a process's first machine alone have slots, and so memory that other cells can name.
+  /// The same, after all others have ended: the cells of a process's first machine alone have slots, and so memory
+  /// that other cells can name.
   aplib::Machine& only(unsigned cells, unsigned threads);
 
  private:
@@ -30,11 +31,13 @@ class Machines {
 /// Runs `program` on all cells. Throws std::runtime_error with the machine's reason when the run failed.
 void run_cells(aplib::Machine& machine, const std::function<void()>& program);
 
-/// Runs `program` on cells 0 and 1 and makes sure that they were where the machine's processors say, one each or both on one: a cell that
-/// was moved to balance the load would give a figure of the other case. Throws std::runtime_error.
+/// Runs `program` on cells 0 and 1 and makes sure that they were where the machine's processors say, one each or
+/// both on one: a cell that was moved to balance the load would give a figure of the other case. Throws
+/// std::runtime_error.
 void run_placed(aplib::Machine& machine, const std::function<void()>& program);
 
-/// Messages, puts or gets of a stream between two acknowledgements: 64 as OSU has it, fewer when that would be more than 16 MiB under way.
+/// Messages, puts or gets of a stream between two acknowledgements: 64 as OSU has it, fewer when that would be more
+/// than 16 MiB under way.
 [[nodiscard]] std::uint64_t window_of(std::size_t bytes);
 
 /// What the command line asked for.

@@ -20,7 +20,8 @@ class ClusterFile {
   std::string path_;
 };
 
-/// Two processes on the first two cores that this program may use, as the floors have them. `comm`: lines of that section, each closed.
+/// Two processes on the first two cores that this program may use, as the floors have them. `comm`: lines of that
+/// section, each closed.
 [[nodiscard]] std::string two_processes(unsigned cells_each, const std::string& comm);
 
 /// `processes` of them wherever the system puts them.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Floors: what this machine can do without any library, measured like the rest, so that every figure has something to stand beside.
+// Floors: what this machine can do without any library, measured like the rest, so that every figure has something
+// to stand beside.
 #include <fmt/core.h>
 #include <pthread.h>
 #include <sched.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// hosts: what lies between the processes of a machine. Starts machines of two processes with aprun, each on a core of its own, that run bench-cells; and one of 64 processes, that
-// says hello. bench-net gives the floors.
+// hosts: what lies between the processes of a machine. Starts machines of two processes with aprun, each on a core
+// of its own, that run bench-cells; and one of 64 processes, that says hello. bench-net gives the floors.
 #include <fmt/core.h>
 
 #include "benches.hpp"

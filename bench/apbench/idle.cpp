@@ -19,7 +19,8 @@ double processor_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// Share of one core, in percent. Cell 0 sleeps (so that the machine is not in deadlock); every other cell waits for a message.
+// Share of one core, in percent. Cell 0 sleeps (so that the machine is not in deadlock); every other cell waits for
+// a message.
 double busy_percent(aplib::Machine& machine, double length_seconds) {
   double percent = 0;
   run_cells(machine, [&percent, length_seconds] {

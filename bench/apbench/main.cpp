@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// apbench: how fast APlib is on this machine. `apbench --help` lists the benchmarks; bench/compare sets them beside other libraries.
+// apbench: how fast APlib is on this machine. `apbench --help` lists the benchmarks; bench/compare sets them beside
+// other libraries.
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Measuring: a plan of measurements, sampled in turn so that a slow moment of the machine hits all alike, and summed up by median and
-// spread.
+// Measuring: a plan of measurements, sampled in turn so that a slow moment of the machine hits all alike, and
+// summed up by median and spread.
 //
 //   Plan plan;
-//   plan.push_back({.bench = "switch", .case_name = "one-cell", .bytes = 0, .unit = "ns", .run = ..., .value = nanoseconds_per_operation});
+//   plan.push_back({.bench = "switch", .case_name = "one-cell", .bytes = 0, .unit = "ns", .run = ..., .value =
+//   nanoseconds_per_operation});
 //   std::vector<Result> results = measure(plan, settings);
 #pragma once
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Latency, bandwidth and message rate between two cells, by the conventions of the OSU micro-benchmarks: latency is half a ping-pong;
-// a stream is sent in windows, each closed by an acknowledgement; the receiver does not look at the payload unless asked (--touch).
+// Latency, bandwidth and message rate between two cells, by the conventions of the OSU micro-benchmarks: latency is
+// half a ping-pong; a stream is sent in windows, each closed by an acknowledgement; the receiver does not look at
+// the payload unless asked (--touch).
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -125,7 +126,8 @@ double windows(aplib::Machine& machine, std::size_t bytes, std::uint64_t window,
   return seconds;
 }
 
-// The same with all receives of a window posted before its messages come: by as many tasks, as MPI programs post as many requests.
+// The same with all receives of a window posted before its messages come: by as many tasks, as MPI programs post as
+// many requests.
 double posted_windows(aplib::Machine& machine, std::size_t bytes, std::uint64_t window, bool touch,
                       std::uint64_t count) {
   double seconds = 0;

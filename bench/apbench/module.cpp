@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// module: what each module that can be used here reaches between two processes of this computer, a core each: alone (bench-module), and below whole machines that send messages, put and get
-// (bench-cells, bench-puts). bench/compare has the floors: sockets, and libfabric's own fi_pingpong.
+// module: what each module that can be used here reaches between two processes of this computer, a core each: alone
+// (bench-module), and below whole machines that send messages, put and get (bench-cells, bench-puts). bench/compare
+// has the floors: sockets, and libfabric's own fi_pingpong.
 #include <fmt/core.h>
 
 #include <algorithm>

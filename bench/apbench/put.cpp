@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// put: to visibility, half a ping-pong of puts that are awaited by their flags; streams and the rate of small ones, each window acknowledged; and memcpy between the same buffers, by
-// the same processor, which a put of much cannot beat.
+// put: to visibility, half a ping-pong of puts that are awaited by their flags; streams and the rate of small ones,
+// each window acknowledged; and memcpy between the same buffers, by the same processor, which a put of much cannot
+// beat.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -10,8 +10,8 @@
 
 namespace apbench {
 
-/// {"bench":"latency","case":"two-processors","bytes":8,"value":71.8,"low":70.9,"high":74.0,"unit":"ns"}: these keys in this order
-/// are an interface; other tools read them.
+/// {"bench":"latency","case":"two-processors","bytes":8,"value":71.8,"low":70.9,"high":74.0,"unit":"ns"}: these
+/// keys in this order are an interface; other tools read them.
 [[nodiscard]] std::string json_line(const Result& result);
 
 /// All results with a header, columns aligned.

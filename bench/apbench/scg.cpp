@@ -45,7 +45,8 @@ double mflops(const Size& size) {
 
 }  // namespace
 
-// All five each time: the ratios are made of the speeds that stand before them in the round. What --case leaves out is not printed.
+// All five each time: the ratios are made of the speeds that stand before them in the round. What --case leaves out
+// is not printed.
 void plan_scg(Plan& plan, Machines&, const Wishes&) {
   const auto round = std::make_shared<std::array<double, sizes.size()>>();
   const auto add = [&plan](const char* name, const char* unit, std::function<double(std::uint64_t)> run) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Shared: what cells 0 and 1 have at the same place of their slots, so that each can name the other's by its own address.
+// Shared: what cells 0 and 1 have at the same place of their slots, so that each can name the other's by its own
+// address.
 #pragma once
 
 #include <array>
@@ -26,7 +27,8 @@ struct Shared {
   alignas(line) std::uint64_t counter = 0;
 };
 
-/// Calls `act(shared, first)` on cells 0 and 1, `first` on cell 0; neither begins or goes before the other. `act` returns seconds; cell 0's are the answer.
+/// Calls `act(shared, first)` on cells 0 and 1, `first` on cell 0; neither begins or goes before the other. `act`
+/// returns seconds; cell 0's are the answer.
 template <class Act>
 double with_shared(aplib::Machine& machine, Act act) {
   double seconds = 0;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""libfabric alone, the floor of the module rdma: its own fi_pingpong between two processes of this computer, a core each."""
+"""libfabric alone, the floor of the module rdma: its own fi_pingpong between two processes of this computer, a core
+each."""
 
 import os
 import re
@@ -63,7 +64,10 @@ def ping_pong(provider, size=BYTES, iterations=ITERATIONS):
 
     def start(core, *more):
         return subprocess.Popen(
-            ["taskset", "-c", str(core), "fi_pingpong", *words, *more], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            ["taskset", "-c", str(core), "fi_pingpong", *words, *more],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
 
     server = start(cores[1], "-B", str(port))

@@ -154,7 +154,12 @@ def between_processes():
             pick("hosts", "hosts", "sum-over-round-trip", 8),
             goals=[Goal(1.3)],
         ),
-        Figure("64 processes, 1,024 cells: start and end", "s", pick("hosts", "hosts", "start-64-processes"), goals=[Goal(5)]),
+        Figure(
+            "64 processes, 1,024 cells: start and end",
+            "s",
+            pick("hosts", "hosts", "start-64-processes"),
+            goals=[Goal(5)],
+        ),
         # For orientation.
         stream("stream of 64 KiB, two processes over tcp", 65536),
         stream("stream of 1 MiB, posted, two processes over tcp", MIB, "stream-posted"),
@@ -166,7 +171,9 @@ def one_sided():
     """Put and get between two cells of one process."""
     line = pick("floors", "floors", "cache-line", 8)
 
-    def figure(name, unit, bench, case, size, peer_bench="", floor=None, floor_name="", goals=(), higher_is_better=False):
+    def figure(
+        name, unit, bench, case, size, peer_bench="", floor=None, floor_name="", goals=(), higher_is_better=False
+    ):
         by_peer = (lambda peer: pick(peer, peer_bench, "two-processors", size)) if peer_bench else None
         own = pick("aplib", bench, case, size)
         return Figure(name, unit, own, by_peer, floor, floor_name, goals, higher_is_better)
@@ -176,7 +183,18 @@ def one_sided():
 
     return [
         figure("8 B put, to visibility", "ns", "put", "two-processors", 8, "put", line, "cache line", [Goal(60)]),
-        figure("puts of 1 MiB", "GB/s", "put", "stream", MIB, "put-stream", memcpy(MIB), "memcpy", [Goal(0.95, "floor")], True),
+        figure(
+            "puts of 1 MiB",
+            "GB/s",
+            "put",
+            "stream",
+            MIB,
+            "put-stream",
+            memcpy(MIB),
+            "memcpy",
+            [Goal(0.95, "floor")],
+            True,
+        ),
         figure("8 B get", "ns", "get", "two-processors", 8, "get", goals=[Goal(120)]),
         # For orientation.
         figure("8 B get of what was just written", "ns", "get", "two-processors-fresh", 8, "", line, "cache line"),
@@ -195,7 +213,19 @@ def one_sided():
 def modules():
     """What modules reach between two processes, alone and below messages, puts and gets of cells."""
 
-    def pair(name, unit, module, case, size, peer_bench="", place="", floor=None, floor_name="", goals=(), higher_is_better=False):
+    def pair(
+        name,
+        unit,
+        module,
+        case,
+        size,
+        peer_bench="",
+        place="",
+        floor=None,
+        floor_name="",
+        goals=(),
+        higher_is_better=False,
+    ):
         by_peer = (lambda peer: pick(peer, peer_bench, place, size)) if peer_bench else None
         own = pick(module, "module", f"{module}-{case}", size)
         return Figure(name, unit, own, by_peer, floor, floor_name, goals, higher_is_better)
@@ -204,7 +234,16 @@ def modules():
         """Orientation: the same for each module. `place`: how a peer reaches the other process alike."""
         return [
             pair(f"8 B put, two processes over {module}", "ns", module, "cells-put", 8, "put", place),
-            pair(f"puts of 1 MiB, two processes over {module}", "GB/s", module, "cells-put-stream", MIB, "put-stream", place, higher_is_better=True),
+            pair(
+                f"puts of 1 MiB, two processes over {module}",
+                "GB/s",
+                module,
+                "cells-put-stream",
+                MIB,
+                "put-stream",
+                place,
+                higher_is_better=True,
+            ),
             pair(f"8 B get, two processes over {module}", "ns", module, "cells-get", 8, "get", place),
             pair(f"fetch and add, two processes over {module}", "ns", module, "cells-fetch-add", 8, "fetch-add", place),
         ]
@@ -216,14 +255,61 @@ def modules():
         ping_pong = pick("fabric", "pingpong", provider, 8)
         write = pick("fabric", "write", provider, MIB)
         fabric_figures += [
-            pair(f"8 B frame, rdma on libfabric's {provider}", "ns", module, "latency", 8, floor=ping_pong, floor_name="fi_pingpong", goals=[Goal(1.1, "floor")]),
-            pair(f"8 B frame, rdma on libfabric's {provider}, beside a ping-pong of our own", "ns", module, "latency", 8, floor=pick("fabric", "latency", provider, 8), floor_name="libfabric alone"),
-            pair(f"remote memory, writes of 1 MiB, rdma on {provider}", "GB/s", module, "put-stream", MIB, floor=write, floor_name="libfabric alone", goals=[Goal(0.9, "floor")], higher_is_better=True),
+            pair(
+                f"8 B frame, rdma on libfabric's {provider}",
+                "ns",
+                module,
+                "latency",
+                8,
+                floor=ping_pong,
+                floor_name="fi_pingpong",
+                goals=[Goal(1.1, "floor")],
+            ),
+            pair(
+                f"8 B frame, rdma on libfabric's {provider}, beside a ping-pong of our own",
+                "ns",
+                module,
+                "latency",
+                8,
+                floor=pick("fabric", "latency", provider, 8),
+                floor_name="libfabric alone",
+            ),
+            pair(
+                f"remote memory, writes of 1 MiB, rdma on {provider}",
+                "GB/s",
+                module,
+                "put-stream",
+                MIB,
+                floor=write,
+                floor_name="libfabric alone",
+                goals=[Goal(0.9, "floor")],
+                higher_is_better=True,
+            ),
         ]
     return [
-        pair("8 B one way, two processes over shm", "ns", "shm", "cells-latency", 8, "latency", "two-processors", in_process, "in one process", [Goal(2, "floor")]),
+        pair(
+            "8 B one way, two processes over shm",
+            "ns",
+            "shm",
+            "cells-latency",
+            8,
+            "latency",
+            "two-processors",
+            in_process,
+            "in one process",
+            [Goal(2, "floor")],
+        ),
         *fabric_figures,
-        pair("stream of 1 MiB, two processes over shm", "GB/s", "shm", "cells-stream", MIB, "bandwidth", "two-processors", higher_is_better=True),
+        pair(
+            "stream of 1 MiB, two processes over shm",
+            "GB/s",
+            "shm",
+            "cells-stream",
+            MIB,
+            "bandwidth",
+            "two-processors",
+            higher_is_better=True,
+        ),
         *over("tcp", "tcp"),
         *over("shm", "two-processors"),
     ]

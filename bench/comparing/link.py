@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""As a program: what goes through a link of 1 Gb/s in messages of 64 KiB, by sockets alone and by APlib, as JSON lines. The link lies between two network
-namespaces, which vanish with the program; they need root.
+"""As a program: what goes through a link of 1 Gb/s in messages of 64 KiB, by sockets alone and by APlib, as JSON
+lines. The link lies between two network namespaces, which vanish with the program; they need root.
 
     link.py BUILD_FOLDER
 """
@@ -28,7 +28,8 @@ def hindrance():
 
 def cluster_text(machines):
     hosts = [
-        f'[[host]]\nname = "{one.name}"\ncommand = {toml_text(one.line())}\ncells = 1\nthreads = 1\n' for one in machines
+        f'[[host]]\nname = "{one.name}"\ncommand = {toml_text(one.line())}\ncells = 1\nthreads = 1\n'
+        for one in machines
     ]
     # They share this computer's memory all the same: "auto" might find a shorter way than the link.
     return '[machine]\ncells = 2\n[comm]\nmodule = "tcp"\n' + "".join(hosts)
@@ -37,14 +38,18 @@ def cluster_text(machines):
 def main():
     programs = pathlib.Path(sys.argv[1]) / "bin"
     namespaces.enclose()
-    with namespaces.Network(["near", "far"], rate=RATE) as network, tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+    with namespaces.Network(["near", "far"], rate=RATE) as network, tempfile.NamedTemporaryFile(
+        "w", suffix=".toml"
+    ) as file:
         near, far = network.hosts
         file.write(cluster_text([SlowHost(near, 0), SlowHost(far, 1)]))
         file.flush()
         between = ["--between", f"{near.namespace},{far.namespace}", "--address", far.address]
         commands = [
             [programs / "bench-net", "sockets-stream", "--bytes", BYTES, *between, *PACE],
-            near.command([programs / "apbench", "hosts", "--case", "stream", "--bytes", BYTES, "--cluster", file.name, *PACE]),
+            near.command(
+                [programs / "apbench", "hosts", "--case", "stream", "--bytes", BYTES, "--cluster", file.name, *PACE]
+            ),
         ]
         for command in commands:
             subprocess.run([str(word) for word in command], check=True)

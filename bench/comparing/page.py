@@ -160,7 +160,9 @@ def opening(facts, picture):
     if facts["busy"]:
         parts.append(f"{facts['busy']} The figures are off; run it again on a quiet machine.\n")
     if facts["versions"]:
-        parts.append("Peers: " + ", ".join(f"{title} {version}" for title, version in facts["versions"].items()) + ".\n")
+        parts.append(
+            "Peers: " + ", ".join(f"{title} {version}" for title, version in facts["versions"].items()) + ".\n"
+        )
     parts += [f"{title} is not measured: {reason}.\n" for title, reason in facts["not_measured"].items()]
     if picture is not None:
         parts.append("![Times and bandwidths by message size, barriers, and the targets](performance.png)\n")
@@ -170,7 +172,9 @@ def opening(facts, picture):
 def opening_kept(facts, old):
     """Of a page whose other rows are of an earlier run."""
     parts = old.paragraphs("Machine:", "Peers:")
-    parts.append(f"Put, get and modules: {facts['date']}, {facts['rounds']} rounds, on {machine.sentence(facts['machine'])}.\n")
+    parts.append(
+        f"Put, get and modules: {facts['date']}, {facts['rounds']} rounds, on {machine.sentence(facts['machine'])}.\n"
+    )
     if facts["busy"]:
         parts.append(f"{facts['busy']} Their figures are off; run it again on a quiet machine.\n")
     parts += [f"{title} is not measured: {reason}.\n" for title, reason in facts["not_measured"].items()]

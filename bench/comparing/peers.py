@@ -110,7 +110,10 @@ class OpenMpi(Peer):
         pinned = self.start(2, "--bind-to", "core")
         yield pinned + self.words("two-processors", *self.pair_benches(round_number)), self.environment
         yield pinned + self.words("2-on-2", "barrier", "reduce"), self.environment
-        yield self.start(2, "--bind-to", "core", *self.tcp) + self.words("tcp", "latency", "bandwidth"), self.environment
+        yield (
+            self.start(2, "--bind-to", "core", *self.tcp) + self.words("tcp", "latency", "bandwidth"),
+            self.environment,
+        )
         yield from self.put_and_get()
         for ranks in CROWDS:
             crowd = self.start(ranks, "--oversubscribe", "--mca", "mpi_yield_when_idle", "1")
@@ -187,8 +190,8 @@ class Ampi(Peer):
     title = "AMPI"
     one_sided = False
     remedy = (
-        "in a checkout of Charm++ run './build AMPI multicore-linux-x86_64 --with-production' and set CHARM_HOME to the folder "
-        "multicore-linux-x86_64 that this makes"
+        "in a checkout of Charm++ run './build AMPI multicore-linux-x86_64 --with-production' and set CHARM_HOME to the"
+        " folder multicore-linux-x86_64 that this makes"
     )
 
     def __init__(self, source_folder, out_folder, touch):

@@ -76,7 +76,8 @@ def collective_panel(run):
             value = run.median(figures.pick(name, "barrier", f"{ranks}-on-2"))
             if value is not None:
                 points.append(
-                    f"{group + (place - (len(names) - 1) / 2) * width} {value / 1000} \"{figures.quantity(value, 'ns')}\""
+                    f"{group + (place - (len(names) - 1) / 2) * width} {value / 1000}"
+                    f" \"{figures.quantity(value, 'ns')}\""
                 )
         if points:
             title = figures.PEER_TITLES.get(name, "APlib")

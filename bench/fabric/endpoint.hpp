@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Endpoint: one of two processes joined by a provider of libfabric, the shortest way: one completion queue, polled; one registered piece of memory.
+// Endpoint: one of two processes joined by a provider of libfabric, the shortest way: one completion queue, polled;
+// one registered piece of memory.
 #pragma once
 
 #include <rdma/fabric.h>

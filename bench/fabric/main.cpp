@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// bench-fabric PROVIDER CASE [BYTES]: what a provider of libfabric reaches between two processes of this computer, a core each, used the shortest way: the floor of the module rdma. Prints one number.
+// bench-fabric PROVIDER CASE [BYTES]: what a provider of libfabric reaches between two processes of this computer,
+// a core each, used the shortest way: the floor of the module rdma. Prints one number.
 //   latency       ns one way, half a ping-pong of 8 B: as fi_pingpong
 //   write, read   GB/s, windows of remote memory operations: as fi_rma_bw
 #include <fmt/core.h>

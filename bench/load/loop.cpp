@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A loop that lives on globals, scalars and arrays; prints seconds. Compiled twice: as a program of cells and as an ordinary executable.
+// A loop that lives on globals, scalars and arrays; prints seconds. Compiled twice: as a program of cells and as an
+// ordinary executable.
 #include <time.h>
 
 #include <cstdio>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
-// bench-load WHAT HOW FILE: prints one number. apbench's `load` runs it; it is a program of its own because it sees the loader's inside, and so that each measurement starts in a fresh process.
-//   WHAT  time (us for one more), memory (private kB of one more), text (private kB of text of all), count (how many there can be, at most 10,000), unload (us), throw (us, 1,000 loaded)
+// bench-load WHAT HOW FILE: prints one number. apbench's `load` runs it; it is a program of its own because it sees
+// the loader's inside, and so that each measurement starts in a fresh process.
+//   WHAT  time (us for one more), memory (private kB of one more), text (private kB of text of all), count (how
+//   many there can be, at most 10,000), unload (us), throw (us, 1,000 loaded)
 //   HOW   instance, dlmopen, copy (the file is copied, then dlopened)
 #include <dlfcn.h>
 #include <fmt/core.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The program whose instances are counted: of the size and make of a small C++ program, some 424 KiB: text, tables, initialised and zero data, virtual functions, exceptions,
-// template statics.
+// The program whose instances are counted: of the size and make of a small C++ program, some 424 KiB: text, tables,
+// initialised and zero data, virtual functions, exceptions, template statics.
 #include <cstdio>
 #include <memory>
 #include <stdexcept>

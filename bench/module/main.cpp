@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// bench-module MODULE[:PROVIDER] CASE [BYTES]: what a module alone reaches between two processes of this computer, a core each. Prints one number. apbench's `module` runs it.
+// bench-module MODULE[:PROVIDER] CASE [BYTES]: what a module alone reaches between two processes of this computer,
+// a core each. Prints one number. apbench's `module` runs it.
 //   usable               "yes", "yes, with remote memory", or why not
 //   latency, rate        ns one way, half a ping-pong of frames; million frames a second
 //   stream               GB/s, windows of frames
@@ -67,7 +68,8 @@ void meet(End& end) {
   end.flush();
 }
 
-/// The nth put: a word that is its number and, when there is room, as many bytes more. Does not wait until it is over, but uses other memory for the next.
+/// The nth put: a word that is its number and, when there is room, as many bytes more. Does not wait until it is
+/// over, but uses other memory for the next.
 void put(End& end, const Order& order, std::uint64_t number) {
   constexpr std::uint64_t under_way_max = 8;
   const std::size_t at = number % under_way_max * order.bytes;

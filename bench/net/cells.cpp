@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// bench-cells WHAT [BYTES]: a program for a machine of two processes; measures what lies between them and prints one number. apbench's `hosts` runs it. Cell 0 conducts: it
-// tells the others what to do next, until it has a figure.
+// bench-cells WHAT [BYTES]: a program for a machine of two processes; measures what lies between them and prints
+// one number. apbench's `hosts` runs it. Cell 0 conducts: it tells the others what to do next, until it has a
+// figure.
 //   latency, latency-posted   ns one way, half a ping-pong between cell 0 and the first cell of the second process
 //   stream, stream-posted     GB/s, windows of messages between the same
 //   sum, round-trip           ns of a sum of one double over all cells; ns there and back of 8 B
@@ -93,7 +94,8 @@ void send_window(End& end, const Order& order) {
   await_acknowledgement();
 }
 
-// All receives of a window are posted before its messages come: by as many tasks, as MPI programs post as many requests.
+// All receives of a window are posted before its messages come: by as many tasks, as MPI programs post as many
+// requests.
 void receive_posted(const Order& order) {
   End end(order);  // one buffer for all, as MPI programs of this kind have it
   std::uint64_t arrived = 0;

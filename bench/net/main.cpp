@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// bench-net: what sockets and OpenSSL alone reach between two processes: the floors of apbench's `hosts`, measured the same way, in the same form.
+// bench-net: what sockets and OpenSSL alone reach between two processes: the floors of apbench's `hosts`, measured
+// the same way, in the same form.
 //
 //   bench-net sockets-latency sockets-stream tls-stream --bytes 8,64k,1m --json
 //   bench-net sockets-stream --bytes 64k --between a,b --address 10.0.0.2     (network namespaces a and b; root)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Pair: this process and one that it forks, each on a core and, if wanted, in a network namespace of its own, joined by one connection. The other does
-// what it is told: answers messages, takes windows of them.
+// Pair: this process and one that it forks, each on a core and, if wanted, in a network namespace of its own,
+// joined by one connection. The other does what it is told: answers messages, takes windows of them.
 #pragma once
 
 #include <sys/types.h>

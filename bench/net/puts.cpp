@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// bench-puts WHAT [BYTES]: a program for a machine of two processes with a cell each; measures put, get and remote atomics between them and prints one number. apbench's `module` runs it.
+// bench-puts WHAT [BYTES]: a program for a machine of two processes with a cell each; measures put, get and remote
+// atomics between them and prints one number. apbench's `module` runs it.
 //   put          ns to visibility, half a ping-pong of puts that are awaited by their flags
 //   put-stream   GB/s, windows of puts, each acknowledged
 //   get          ns until the data is here

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Stream: one end of a connection between two processes, with nothing but the system's sockets, or OpenSSL on them. Sockets never block: both ends poll,
-// which on a core of one's own is the fastest that there is.
+// Stream: one end of a connection between two processes, with nothing but the system's sockets, or OpenSSL on them.
+// Sockets never block: both ends poll, which on a core of one's own is the fastest that there is.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Hosts that are no hosts: namespaces with slow links and a share of a core each; cluster files that start processes there."""
+"""Hosts that are no hosts: namespaces with slow links and a share of a core each; cluster files that start processes
+there."""
 
 import re
 import shlex
@@ -25,7 +26,8 @@ class SlowHost:
 
 
 class Filler:
-    """Uses what others leave of a core: a virtual processor that falls asleep whenever a quota is used up wakes slowly, and its speed varies by a fifth."""
+    """Uses what others leave of a core: a virtual processor that falls asleep whenever a quota is used up wakes
+    slowly, and its speed varies by a fifth."""
 
     def __init__(self, core):
         self.command = ["chrt", "--idle", "0", "taskset", "-c", str(core), "sh", "-c", "while :; do :; done"]
@@ -43,7 +45,8 @@ def toml_text(text):
 
 
 def started_by(text, slow_hosts):
-    """A cluster file's text in which every host is started as `slow_hosts` say, instead of as it says itself (by ssh)."""
+    """A cluster file's text in which every host is started as `slow_hosts` say, instead of as it says itself (by
+    ssh)."""
     commands = {host.name: host.line() for host in slow_hosts}
 
     def replace(section):

@@ -13,7 +13,9 @@ def series_panel(title, xlabel, ylabel, series, extra=()):
     for number, (name, points) in enumerate(series):
         block = f"$series_{abs(hash((title, number)))}"
         script.append(f"{block} << EOD\n" + "\n".join(f"{x} {y}" for x, y in points) + "\nEOD")
-        plots.append(f"{block} using 1:2 with linespoints pt 7 lw 2 lc rgb '{COLOURS[number % len(COLOURS)]}' title '{name}'")
+        plots.append(
+            f"{block} using 1:2 with linespoints pt 7 lw 2 lc rgb '{COLOURS[number % len(COLOURS)]}' title '{name}'"
+        )
     return [
         *script,
         f"set title '{title}'",

@@ -144,7 +144,11 @@ def panels(plan, one_host, equal, unequal):
             (size.title, [(n, one_host[(size.side, n)] / one_host[(size.side, plan.counts[0])]) for n in plan.counts])
             for size in plan.smp_sizes
         ]
-        found.append(plots.series_panel("One host", "cells", "speed over one cell", series, ["x dt 2 lc rgb 'black' title 'linear'"]))
+        found.append(
+            plots.series_panel(
+                "One host", "cells", "speed over one cell", series, ["x dt 2 lc rgb 'black' title 'linear'"]
+            )
+        )
     if equal is not None:
         series = [
             (
@@ -154,7 +158,11 @@ def panels(plan, one_host, equal, unequal):
             for size in plan.cluster_sizes
             for rate in plan.rates
         ]
-        found.append(plots.series_panel("Equal hosts", "hosts", "speed over one host", series, ["x dt 2 lc rgb 'black' title 'linear'"]))
+        found.append(
+            plots.series_panel(
+                "Equal hosts", "hosts", "speed over one host", series, ["x dt 2 lc rgb 'black' title 'linear'"]
+            )
+        )
     if unequal is not None:
         groups = [("the paper", [PAPER_SHARES[way] for way in WAY_NAMES])]
         groups += [(one.size.title, [one.ratios[way] for way in WAY_NAMES]) for one in unequal]

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Measuring an MPI library with apbench's method: the same operations, warm-up, sampling in turns, median and percentiles, and the
- * same JSON lines with the name of the peer in front. No global variables: under AMPI several ranks share them. */
+/* Measuring an MPI library with apbench's method: the same operations, warm-up, sampling in turns, median and
+ * percentiles, and the same JSON lines with the name of the peer in front. No global variables: under AMPI several
+ * ranks share them. */
 #ifndef PEERS_FIGURE_H
 #define PEERS_FIGURE_H
 
@@ -40,7 +41,8 @@ void touch_lines(const char* bytes, size_t size);
 /* Operations before the timed ones. */
 long warm_up(long count);
 
-/* Messages, puts or gets of a stream between two acknowledgements: 64, fewer when that would be more than 16 MiB under way; as apbench. */
+/* Messages, puts or gets of a stream between two acknowledgements: 64, fewer when that would be more than 16 MiB
+ * under way; as apbench. */
 long stream_window(size_t bytes);
 
 double nanoseconds_per_operation(const struct figure* self, double seconds, long count);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Processor time that one waiting rank uses, in percent of a core: rank 1 waits for a message that rank 0 sends after a sleep. */
+/* Processor time that one waiting rank uses, in percent of a core: rank 1 waits for a message that rank 0 sends after
+ * a sleep. */
 #define _DEFAULT_SOURCE
 #include <mpi.h>
 #include <sys/resource.h>

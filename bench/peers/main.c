@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* mpi_peer: measures an MPI library as apbench measures APlib. bench/compare builds it with each library's mpicc and starts it.
+/* mpi_peer: measures an MPI library as apbench measures APlib. bench/compare builds it with each library's mpicc and
+ * starts it.
  *
- *   mpirun -n 2 mpi_peer --peer openmpi --case two-processors latency bandwidth --bytes 8,65536 --samples 3 --sample-ms 6
+ *   mpirun -n 2 mpi_peer --peer openmpi --case two-processors latency bandwidth --bytes 8,65536 --samples 3 \
+ *     --sample-ms 6
  */
 #include <mpi.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* One-sided operations of rank 0 on rank 1, in windows of memory that the library itself has allocated (so that it may share it), with
- * passive targets: put to visibility, and back; streams of puts and of gets; get, fetch and add; and put with a fence. */
+/* One-sided operations of rank 0 on rank 1, in windows of memory that the library itself has allocated (so that it
+ * may share it), with passive targets: put to visibility, and back; streams of puts and of gets; get, fetch and add;
+ * and put with a fence. */
 #ifdef AMPI
 typedef int no_one_sided_operations; /* its windows have no MPI_Win_flush */
 #else
@@ -39,7 +40,7 @@ static void unmake(struct shared* s) {
   free_buffer(s->local);
 }
 
-/* One word is flag and data at once. More is put first: MPI keeps no order between two puts, so a flush lies between. */
+/* One word is flag and data at once. More is put first: MPI keeps no order between two puts, so a flush is between. */
 static void put(struct shared* s, uint64_t number) {
   const int to = 1 - s->rank;
   if (s->bytes > (int)sizeof number) {

@@ -45,10 +45,10 @@ int host_main(int argc, char** argv);
 
 /* Choose the grid, x first, before ccreat. Returns 1. [host] A */
 APLIB_C_API int cconfxy(int ncelx, int ncely);
-/* Start task `tid` on every cell with the cell program `file`: as given or in the host program's folder, with or without
- * suffix .so or .cell; where there is none, and in a program linked with the library, its own cell_main. `arg`: NULL as in
- * all known programs, or strings that a NULL ends, the arguments of the cells' main. Several calls with different tids
- * start several tasks, also while cells run. Returns 1. [host] A, arg C */
+/* Start task `tid` on every cell with the cell program `file`: as given or in the host program's folder, with or
+ * without suffix .so or .cell; where there is none, and in a program linked with the library, its own cell_main.
+ * `arg`: NULL as in all known programs, or strings that a NULL ends, the arguments of the cells' main. Several calls
+ * with different tids start several tasks, also while cells run. Returns 1. [host] A, arg C */
 APLIB_C_API int ccreat(const char* file, int tid, void* arg);
 /* Preset the status word (see pstat) of every cell that has not posted one. Returns 1. [host] A, meaning C */
 APLIB_C_API int initstat(int stat);
@@ -66,7 +66,8 @@ APLIB_C_API int getncelx(void); /* width. [host] [cell] A */
 APLIB_C_API int getncely(void); /* height. [host] [cell] A */
 APLIB_C_API int getcidx(void);  /* own x. [cell] B */
 APLIB_C_API int getcidy(void);  /* own y. [cell] B */
-/* Own task id: CellOS's gettid (C). glibc has one of its own, hence the prefix; compat/ maps the old name. [host] [cell] */
+/* Own task id: CellOS's gettid (C). glibc has one of its own, hence the prefix; compat/ maps the old name. [host]
+ * [cell] */
 APLIB_C_API int cellos_gettid(void);
 
 /* --- Send: buffered, never waits for the receiver, messages of one sender to one receiver stay in order. --- */

@@ -4,9 +4,9 @@
  *   double mine = 0.5, total;
  *   xy_dsum(mine, &total);
  *
- * All cells (xy_), the caller's row (x_) or column (y_) call the same, one task a cell; the host takes no part. Every cell gets the same
- * result, bitwise, whatever the number of threads: values meet in one fixed tree over cids. Results must not be NULL. Return 1.
- * [cell] [waits] */
+ * All cells (xy_), the caller's row (x_) or column (y_) call the same, one task a cell; the host takes no part. Every
+ * cell gets the same result, bitwise, whatever the number of threads: values meet in one fixed tree over cids.
+ * Results must not be NULL. Return 1. [cell] [waits] */
 #ifndef APLIB_CELLOS_REDUCTIONS_H
 #define APLIB_CELLOS_REDUCTIONS_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What passes between APlib and a plug-in: versions, statuses, labels, settings, upcalls. Included by aplib/comm_module.h, which says what it is for and what the [words] mean. */
+/* What passes between APlib and a plug-in: versions, statuses, labels, settings, upcalls. Included by
+ * aplib/comm_module.h, which says what it is for and what the [words] mean. */
 #ifndef APLIB_COMM_TYPES_H
 #define APLIB_COMM_TYPES_H
 
@@ -9,8 +10,8 @@
 #define APLIB_COMM_MAJOR 1
 #define APLIB_COMM_MINOR 0
 
-/* At the top of a plug-in: the interface it is written for. Anything newer than this header is refused here and now; a plug-in that uses nothing of a newer minor number states the
- * older one, and then runs with older APlibs too. */
+/* At the top of a plug-in: the interface it is written for. Anything newer than this header is refused here and now;
+ * a plug-in that uses nothing of a newer minor number states the older one, and then runs with older APlibs too. */
 #define APLIB_COMM_REQUIRE(major, minor)                                                                          \
   APLIB_COMM_STATIC_ASSERT((major) == APLIB_COMM_MAJOR && (minor) <= APLIB_COMM_MINOR,                            \
                            "this module needs plug-in interface " #major "." #minor                               \
@@ -57,13 +58,15 @@ typedef struct aplib_comm_label {
   uint32_t extra;
 } aplib_comm_label;
 
-/* What another process needs to reach a piece of our memory: words of the module's own, carried between processes by APlib. */
+/* What another process needs to reach a piece of our memory: words of the module's own, carried between processes by
+ * APlib. */
 typedef struct aplib_comm_memory_key {
   uint32_t bytes; /* Of words, in use. */
   uint8_t words[APLIB_COMM_MEMORY_KEY_BYTES];
 } aplib_comm_memory_key;
 
-/* What a module has done so far. Counters only grow. `bytes` is set by the caller: members behind it are not to be written. */
+/* What a module has done so far. Counters only grow. `bytes` is set by the caller: members behind it are not to be
+ * written. */
 typedef struct aplib_comm_traffic {
   uint64_t bytes;
   uint64_t frames_sent;
@@ -74,25 +77,31 @@ typedef struct aplib_comm_traffic {
   uint64_t refused;        /* Connections of strangers that were dropped. */
 } aplib_comm_traffic;
 
-/* Upcalls, implemented by APlib. All: [the thread in poll(), during it] [does not block]. An upcall may call the module's send(), queued(), wake(), and where it has them expose(),
- * conceal(), write() and read(), but no other function of it: so no lock that these take may be held. `host` is passed back as first argument. */
+/* Upcalls, implemented by APlib. All: [the thread in poll(), during it] [does not block]. An upcall may call the
+ * module's send(), queued(), wake(), and where it has them expose(), conceal(), write() and read(), but no other
+ * function of it: so no lock that these take may be held. `host` is passed back as first argument. */
 typedef struct aplib_comm_receiver {
   uint32_t bytes; /* sizeof, as the host knows it */
   uint32_t reserved;
   void* host;
-  /* Shall frames of `from` be taken now? 0 (memory is short): they stay with the peer, whose send() then queues. To be asked once per poll() and peer, before reading. */
+  /* Shall frames of `from` be taken now? 0 (memory is short): they stay with the peer, whose send() then queues. To
+   * be asked once per poll() and peer, before reading. */
   int32_t (*wants)(void* host, uint32_t from);
-  /* A whole frame. `body` is the module's and valid during the call only. Bodies of up to APLIB_COMM_LARGE_BYTES - 1 bytes come this way. */
+  /* A whole frame. `body` is the module's and valid during the call only. Bodies of up to APLIB_COMM_LARGE_BYTES - 1
+   * bytes come this way. */
   void (*frame)(void* host, uint32_t from, const aplib_comm_label* label, const void* body, size_t bytes);
-  /* A frame with a large body begins. Returns where the body goes: `bytes` bytes, the host's, which stay valid and untouched until large_end(). NULL: refused; the module ends the
-   * connection, and calls peer_lost(). At most one large frame per peer is under way, and no other frame of that peer comes in between. */
+  /* A frame with a large body begins. Returns where the body goes: `bytes` bytes, the host's, which stay valid and
+   * untouched until large_end(). NULL: refused; the module ends the connection, and calls peer_lost(). At most one
+   * large frame per peer is under way, and no other frame of that peer comes in between. */
   void* (*large_begin)(void* host, uint32_t from, const aplib_comm_label* label, size_t bytes);
   /* The body is complete (1); or never will be (0): the peer is lost or the module is closed. */
   void (*large_end)(void* host, uint32_t from, const aplib_comm_label* label, size_t bytes, int32_t complete);
-  /* Nothing comes from `peer` any more, and what is sent there is dropped. `why` for people: "connection reset by peer". Once per peer; not after the peer's or our own close(). */
+  /* Nothing comes from `peer` any more, and what is sent there is dropped. `why` for people: "connection reset by
+   * peer". Once per peer; not after the peer's or our own close(). */
   void (*peer_lost)(void* host, uint32_t peer, const char* why);
-  /* The write() or read() that was given `context` is over. ok = 1: what was written can be seen by the peer's threads, or what was read is here. 0: the peer is lost or the memory
-   * is not open to us. Once each; also before close() ends. */
+  /* The write() or read() that was given `context` is over. ok = 1: what was written can be seen by the peer's
+   * threads, or what was read is here. 0: the peer is lost or the memory is not open to us. Once each; also before
+   * close() ends. */
   void (*memory_done)(void* host, uint64_t context, int32_t ok);
 } aplib_comm_receiver;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* shmem_peer: measures OpenSHMEM, the nearest kin of APlib's put and get, as onesided.c measures MPI's one-sided operations, with the same
- * command line: oshrun -n 2 shmem_peer --peer oshmem --case two-processors put get --bytes 8,65536 --samples 3 --sample-ms 6
+/* shmem_peer: measures OpenSHMEM, the nearest kin of APlib's put and get, as onesided.c measures MPI's one-sided
+ * operations, with the same command line:
+ *   oshrun -n 2 shmem_peer --peer oshmem --case two-processors put get --bytes 8,65536 --samples 3 --sample-ms 6
  */
 #include <mpi.h>
 #include <shmem.h>
@@ -79,7 +80,8 @@ static void put_word(struct ends* e) { shmem_uint64_p(e->flag, 1, 1); }
 static void get_word(struct ends* e) { memset(e->local, (int)shmem_uint64_g(e->flag, 1), 1); }
 static void fetch_and_add(struct ends* e) { (void)shmem_ulong_atomic_fetch_add(e->flag, 1, 1); }
 
-/* `count` times `batch` operations of PE 0, then waiting until they are seen there; PE 1 waits in a barrier, where it can help. */
+/* `count` times `batch` operations of PE 0, then waiting until they are seen there; PE 1 waits in a barrier, where it
+ * can help. */
 static double batches(const struct figure* f, void (*operation)(struct ends*), long batch, long count) {
   struct ends e;
   make(&e, f->bytes);

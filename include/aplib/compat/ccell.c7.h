@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Historical header of a CellOS cell program. Compile old sources with -I<prefix>/include/aplib/compat.
  *
- * A cell program may be called cell_main or main; main becomes cell_main here, because aplib::cellos_main brings the real main. Such a
- * main gets argc = 1 and the program's name: CellOS passes no arguments to cells. Define APLIB_KEEP_MAIN before to keep your own. */
+ * A cell program may be called cell_main or main; main becomes cell_main here, because aplib::cellos_main brings the
+ * real main. Such a main gets argc = 1 and the program's name: CellOS passes no arguments to cells. Define
+ * APLIB_KEEP_MAIN before to keep your own. */
 #ifndef APLIB_COMPAT_CCELL_C7_H
 #define APLIB_COMPAT_CCELL_C7_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Historical header of a CellOS host program. Compile old sources with -I<prefix>/include/aplib/compat.
  *
- * A host program may be called host_main or main (source: the known programs do both); main becomes host_main here, because
- * aplib::cellos_main brings the real main. Define APLIB_KEEP_MAIN before to keep your own. */
+ * A host program may be called host_main or main (source: the known programs do both); main becomes host_main here,
+ * because aplib::cellos_main brings the real main. Define APLIB_KEEP_MAIN before to keep your own. */
 #ifndef APLIB_COMPAT_CHOST_C7_H
 #define APLIB_COMPAT_CHOST_C7_H
 

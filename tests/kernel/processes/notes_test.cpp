@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Notes between processes and the overseer that make no sense: each ends the run with a message, and nothing of it is believed.
+// Notes between processes and the overseer that make no sense: each ends the run with a message, and nothing of it
+// is believed.
 #include <gtest/gtest.h>
 
 #include <array>

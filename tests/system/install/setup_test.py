@@ -26,7 +26,9 @@ def asked_for(*level):
             pathlib.Path(folder, name).write_text(f"#!/bin/sh\n{script}\n", encoding="ascii")
             pathlib.Path(folder, name).chmod(0o755)
         environment = {**os.environ, "PATH": f"{folder}:/usr/bin:/bin", "ASKED": str(asked)}
-        done = subprocess.run([str(SETUP), *level], env=environment, capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run(
+            [str(SETUP), *level], env=environment, capture_output=True, text=True, timeout=30, check=False
+        )
         return done.returncode, asked.read_text(encoding="ascii").split() if asked.exists() else [], done.stderr
 
 
@@ -36,7 +38,15 @@ class SetupTest(unittest.TestCase):
         self.assertEqual(status, 0, said)
         for package in ("libboost-context-dev", "libpng-dev", "libagg-dev", "libspdlog-dev"):
             self.assertIn(package, words)
-        for package in ("libgtest-dev", "valgrind", "libfabric-dev", "openmpi-bin", "slurm-wlm", "openssh-server", "gdb"):
+        for package in (
+            "libgtest-dev",
+            "valgrind",
+            "libfabric-dev",
+            "openmpi-bin",
+            "slurm-wlm",
+            "openssh-server",
+            "gdb",
+        ):
             self.assertNotIn(package, words)
 
     def test_all_else_comes_with_the_tests(self):
