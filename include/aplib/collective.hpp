@@ -12,6 +12,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <ranges>
 #include <span>
 #include <type_traits>
 
@@ -56,6 +57,11 @@ inline constexpr NumberType number_type =
 
 /// `value` is a number of this type, and becomes the result. `location`: null, or where `value` is.
 APLIB_API void reduce(ReduceOp op, NumberType type, void* value, std::int32_t* location, Scope scope);
+/// The same for each of `count` numbers.
+APLIB_API void reduce_array(ReduceOp op, NumberType type, void* values, std::size_t count, Scope scope);
+
+template <class Range>
+concept WritableNumbers = WritableElements<Range> && Number<std::ranges::range_value_t<Range>>;
 }  // namespace detail
 
 /// Combines one number per cell; every cell gets the result. Sums of integers wrap around. Numbers of fewer than 32 bits
@@ -75,17 +81,44 @@ template <Number T>
   return value;
 }
 
+/// Combines arrays element by element: `values`, a span, vector or array, becomes the result, of the same bits as if each
+/// element were reduced by itself. REQUIRES: as for one number; all cells give the same number of elements.
+template <class Range>
+  requires detail::WritableNumbers<Range>
+void reduce(ReduceOp op, Range&& values, Scope scope = Scope::all) {
+  detail::reduce_array(op, detail::number_type<std::ranges::range_value_t<Range>>, std::ranges::data(values),
+                       std::ranges::size(values), scope);
+}
+
+namespace detail {
 template <class T>
+concept Reducible = requires(T value) { aplib::reduce(ReduceOp::max, value); } && !
+std::ranges::range<T>;
+}  // namespace detail
+
+template <detail::Reducible T>
 [[nodiscard]] auto reduce_sum(T value, Scope scope = Scope::all) {
   return reduce(ReduceOp::sum, value, scope);
 }
-template <class T>
+template <detail::Reducible T>
 [[nodiscard]] auto reduce_max(T value, Scope scope = Scope::all) {
   return reduce(ReduceOp::max, value, scope);
 }
-template <class T>
+template <detail::Reducible T>
 [[nodiscard]] auto reduce_min(T value, Scope scope = Scope::all) {
   return reduce(ReduceOp::min, value, scope);
+}
+template <detail::WritableNumbers Range>
+void reduce_sum(Range&& values, Scope scope = Scope::all) {
+  reduce(ReduceOp::sum, values, scope);
+}
+template <detail::WritableNumbers Range>
+void reduce_max(Range&& values, Scope scope = Scope::all) {
+  reduce(ReduceOp::max, values, scope);
+}
+template <detail::WritableNumbers Range>
+void reduce_min(Range&& values, Scope scope = Scope::all) {
+  reduce(ReduceOp::min, values, scope);
 }
 
 /// Copies `root`'s bytes into everyone's `buffer`. Source: CellOS xy_brd.

@@ -16,6 +16,7 @@
 // (3) values[] of an episode (Cell::places) are written before the arrival is published, in either scheme.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -31,12 +32,29 @@ namespace aplib {
 /// What one cell asks of a collective: all cells of the group must ask the same (but the value and `stat`).
 enum class CollectiveKind : std::uint8_t { barrier, reduce, broadcast, last = broadcast };
 
+/// A reduction of arrays, as one word: the calls that it consists of carry it, to tell cells that disagree.
+struct ArrayReduction {
+  ReduceOp op = ReduceOp::sum;
+  NumberType type = NumberType::float64;
+  std::uint64_t count = 0;
+
+  /// Never 0.
+  [[nodiscard]] std::uint64_t word() const noexcept {
+    return count << 9 | static_cast<std::uint64_t>(op) << 5 | static_cast<std::uint64_t>(type) << 1 | 1U;
+  }
+  /// What makes no sense gives the last operation or type: a word may be a stranger's.
+  static ArrayReduction from(std::uint64_t word) noexcept {
+    return {std::min(static_cast<ReduceOp>(word >> 5 & 0xfU), ReduceOp::last),
+            std::min(static_cast<NumberType>(word >> 1 & 0xfU), NumberType::last), word >> 9};
+  }
+};
+
 struct CollectiveCall {
   const char* call = "";  ///< As the user wrote it.
   CollectiveKind kind = CollectiveKind::barrier;
   Scope scope = Scope::all;
   Combine combine;
-  std::uint64_t bytes = 0;  ///< broadcast: size.
+  std::uint64_t bytes = 0;  ///< broadcast: size. reduce: 0, or an ArrayReduction that all must agree about.
   std::uint32_t root = 0;   ///< broadcast: cell.
 
   /// Equal for calls that fit together. Never 0.
@@ -45,6 +63,7 @@ struct CollectiveCall {
     if (kind == CollectiveKind::reduce) {
       mix |= static_cast<std::uint64_t>(combine.op) << 4 | static_cast<std::uint64_t>(combine.type) << 8 |
              static_cast<std::uint64_t>(combine.located) << 12;
+      mix ^= bytes * 0x9e37'79b9'7f4a'7c15ULL;
     } else if (kind == CollectiveKind::broadcast) {
       mix |= bytes << 16;
       mix ^= std::uint64_t{root} * 0x9e37'79b9'7f4a'7c15ULL << 4;

@@ -50,6 +50,10 @@ std::string describe(const CollectiveCall& call) {
     case CollectiveKind::barrier:
       return call.call;
     case CollectiveKind::reduce:
+      if (call.bytes != 0) {
+        const ArrayReduction array = ArrayReduction::from(call.bytes);
+        return fmt::format("{} ({} of {} {})", call.call, name_of(array.op), array.count, name_of(array.type));
+      }
       return fmt::format("{} ({} of {}{})", call.call, name_of(call.combine.op), name_of(call.combine.type),
                          call.combine.located ? " with location" : "");
     case CollectiveKind::broadcast:

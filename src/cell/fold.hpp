@@ -112,6 +112,31 @@ struct Combine {
   }
 };
 
+/// left[i] = combine(left[i], right[i]), without locations.
+inline void combine_arrays(const Combine& combine, void* left, const void* right, std::size_t count) noexcept {
+  const auto loop = [&]<class T>(T) {
+    auto* const into = static_cast<T*>(left);
+    const auto* const from = static_cast<const T*>(right);
+    for (std::size_t i = 0; i < count; ++i)
+      into[i] =
+          detail::combine_numbers<T>(combine.op, false, Operand::of(into[i]), Operand::of(from[i])).template as<T>();
+  };
+  switch (combine.type) {
+    case NumberType::int32:
+      return loop(std::int32_t{});
+    case NumberType::float32:
+      return loop(float{});
+    case NumberType::int64:
+      return loop(std::int64_t{});
+    case NumberType::uint32:
+      return loop(std::uint32_t{});
+    case NumberType::uint64:
+      return loop(std::uint64_t{});
+    case NumberType::float64:
+      return loop(double{});
+  }
+}
+
 /// Invariants: (1) parts are pushed in order of `first`, without gaps, and each is a node of the tree (is_node); (2) the
 /// stack never holds two siblings. So it holds two parts of each level at most.
 class Fold {

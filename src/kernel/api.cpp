@@ -110,6 +110,17 @@ Operand collective(const char* call, CollectiveCall what, const Operand& value, 
   return Processor::collective(self, what, value, buffer);
 }
 
+void check_reduction(const char* call, const Combine& combine) {
+  if (combine.op > ReduceOp::last) [[unlikely]] {
+    refuse(self_or_throw(call), Errc::bad_argument, call,
+           fmt::format("there is no operation {} of reductions", static_cast<unsigned>(combine.op)));
+  }
+  if (combine.needs_integers() && !combine.is_integral()) [[unlikely]]
+    refuse(self_or_throw(call), Errc::bad_argument, call, "and, or and xor work on integers only");
+  if (combine.located && combine.op != ReduceOp::max && combine.op != ReduceOp::min) [[unlikely]]
+    refuse(self_or_throw(call), Errc::bad_argument, call, "only max and min have a location");
+}
+
 }  // namespace
 
 // ---------------------------------------------------------------- for front ends
@@ -179,14 +190,7 @@ void reduce(const char* call, ReduceOp op, NumberType type, void* value, std::in
   what.kind = CollectiveKind::reduce;
   what.scope = scope;
   what.combine = Combine{op, type, location != nullptr};
-  if (op > ReduceOp::last) [[unlikely]] {
-    refuse(self_or_throw(call), Errc::bad_argument, call,
-           fmt::format("there is no operation {} of reductions", static_cast<unsigned>(op)));
-  }
-  if (what.combine.needs_integers() && !what.combine.is_integral()) [[unlikely]]
-    refuse(self_or_throw(call), Errc::bad_argument, call, "and, or and xor work on integers only");
-  if (location != nullptr && op != ReduceOp::max && op != ReduceOp::min) [[unlikely]]
-    refuse(self_or_throw(call), Errc::bad_argument, call, "only max and min have a location");
+  check_reduction(call, what.combine);
   Operand operand;
   const std::size_t bytes = what.combine.number_bytes();
   std::memcpy(&operand.bits, value, bytes);
@@ -194,6 +198,55 @@ void reduce(const char* call, ReduceOp op, NumberType type, void* value, std::in
   operand = collective(call, what, operand);
   std::memcpy(value, &operand.bits, bytes);
   if (location != nullptr) *location = operand.location;
+}
+
+// Arrays go along the tree of fold.hpp itself, as messages: member m, a multiple of 2^k, combines what it has with what
+// comes from m + 2^k, for k from 0 up, until it hands its own on to m - 2^k; the first member's is the result, which is
+// broadcast. So each element gets the bits that a reduction of it alone would have.
+void reduce_array(const char* call, ReduceOp op, NumberType type, void* values, std::size_t count, Scope scope) {
+  const Combine combine{op, type, false};
+  check_reduction(call, combine);
+  if (values == nullptr && count != 0) null_bytes(call, count * combine.number_bytes());
+  const TaskControl& self = self_or_throw(call);
+
+  // All must be here, for the same call. Messages need the other's task, too: nearly always all have the same.
+  CollectiveCall agree;
+  agree.kind = CollectiveKind::reduce;
+  agree.scope = scope;
+  agree.combine = Combine{ReduceOp::bit_or, NumberType::uint64, false};
+  agree.bytes = ArrayReduction{op, type, count}.word();
+  constexpr std::uint64_t id_bits = 20;
+  constexpr std::uint64_t id_mask = (1U << id_bits) - 1;
+  static_assert(task_id_max <= id_mask);
+  const std::uint64_t mine = self.id | (~std::uint64_t{self.id} & id_mask) << id_bits;
+  const auto all = collective(call, agree, Operand::of(mine)).as<std::uint64_t>();
+  if (count == 0) return;
+  if ((all & id_mask & all >> id_bits) != 0) {
+    auto* const bytes = static_cast<std::byte*>(values);
+    for (std::size_t i = 0; i < count; ++i) reduce(call, op, type, bytes + i * combine.number_bytes(), nullptr, scope);
+    return;
+  }
+
+  const Domain& domain = self.cell->processor->domain();
+  const Group& group = scope == Scope::all   ? domain.all
+                       : scope == Scope::row ? domain.rows[self.cell->y]
+                                             : domain.columns[self.cell->x];
+  const auto cell_of = [&](std::uint32_t member) { return CellId{group.first + member * group.stride}; };
+  const std::size_t bytes = count * combine.number_bytes();
+  const std::uint32_t member = group.member(self.cell->id);
+  Message other;
+  for (std::uint32_t distance = 1; distance < group.count; distance *= 2) {
+    if ((member & distance) != 0) {
+      send(call, cell_of(member - distance), {static_cast<const std::byte*>(values), bytes}, {.task = TaskId{self.id}},
+           Space::kernel);
+      break;
+    }
+    if (group.count - member <= distance) continue;
+    receive(call, other, {.cell = cell_of(member + distance), .task = TaskId{self.id}}, Space::kernel);
+    if (other.size() != bytes) return;  // nothing was received: the machine stops
+    combine_arrays(combine, values, other.data(), count);
+  }
+  broadcast(call, cell_of(0), {static_cast<std::byte*>(values), bytes}, scope);
 }
 
 void broadcast(const char* call, CellId root, std::span<std::byte> buffer, Scope scope) {
@@ -357,6 +410,9 @@ bool probe(From from) { return api::probe("probe", from, api::Space::plain); }
 bool barrier(bool stat, Scope scope) { return api::barrier("barrier", stat, scope); }
 void detail::reduce(ReduceOp op, NumberType type, void* value, std::int32_t* location, Scope scope) {
   api::reduce("reduce", op, type, value, location, scope);
+}
+void detail::reduce_array(ReduceOp op, NumberType type, void* values, std::size_t count, Scope scope) {
+  api::reduce_array("reduce", op, type, values, count, scope);
 }
 void broadcast(CellId root, std::span<std::byte> buffer, Scope scope) {
   api::broadcast("broadcast", root, buffer, scope);

@@ -36,6 +36,7 @@ bool probe(const char* call, From from, Space space);
 bool barrier(const char* call, bool stat, Scope scope);
 /// As detail::reduce() of aplib/collective.hpp.
 void reduce(const char* call, ReduceOp op, detail::NumberType type, void* value, std::int32_t* location, Scope scope);
+void reduce_array(const char* call, ReduceOp op, detail::NumberType type, void* values, std::size_t count, Scope scope);
 template <Number T>
 T reduce(const char* call, ReduceOp op, T value, Scope scope) {
   reduce(call, op, detail::number_type<T>, &value, nullptr, scope);

@@ -113,6 +113,70 @@ TEST(Api, ReductionsOfEveryNumber) {
   });
 }
 
+/// Numbers whose order of addition shows.
+double number_of(std::uint32_t cell, std::size_t i) {
+  return (cell % 2 == 0 ? 1e10 : -1e-3) / (static_cast<double>(cell) + 3.0 + static_cast<double>(i));
+}
+
+TEST(Api, ArraysAreReducedElementByElementToTheSameBits) {
+  for (const Shape& shape :
+       {Shape{{1, 1}, 1}, Shape{{3, 1}, 1}, Shape{{3, 2}, 2}, Shape{{7, 1}, 3}, Shape{{4, 3}, 2}}) {
+    SCOPED_TRACE(shape.name());
+    run_well(shape, [] {
+      for (const Scope scope : {Scope::all, Scope::row, Scope::column}) {
+        for (const std::size_t count : {0U, 1U, 5U, 300U, 5000U}) {
+          std::vector<double> sums(count);
+          for (std::size_t i = 0; i < count; ++i) sums[i] = number_of(me(), i);
+          std::vector<double> single(sums);
+          reduce_sum(sums, scope);
+          for (std::size_t i = 0; i < count; i += i < 10 ? 1 : 97) {
+            single[i] = reduce_sum(single[i], scope);
+            ASSERT_EQ(std::memcmp(&single[i], &sums[i], sizeof(double)), 0) << i;
+          }
+        }
+      }
+      std::array<std::uint64_t, 3> bits{1ULL << me(), me(), 7};
+      reduce(ReduceOp::bit_or, bits);
+      EXPECT_EQ(bits[0], (1ULL << this_machine::cell_count()) - 1);
+      int numbers[2] = {static_cast<int>(me()), -static_cast<int>(me())};
+      reduce_min(std::span(numbers));
+      EXPECT_EQ(numbers[0], 0);
+      EXPECT_EQ(numbers[1], -static_cast<int>(this_machine::cell_count() - 1));
+    });
+  }
+}
+
+TEST(Api, ArraysAreReducedByDifferentTasksToo) {
+  run_well({{3, 1}, 2}, [] {
+    spawn(
+        [] {
+          std::vector<std::int64_t> numbers(40, me() + 1);
+          reduce_sum(numbers);
+          EXPECT_EQ(numbers, std::vector<std::int64_t>(40, 6));
+        },
+        TaskId{me() + 1})
+        .join();
+  });
+}
+
+TEST(Api, DisagreementAboutArraysIsNamed) {
+  const Report report = run({{2, 1}, 1}, [] {
+    std::vector<double> numbers(me() == 0 ? 10 : 11);
+    reduce_sum(numbers);
+  });
+  EXPECT_NE(report.reason.find("reduce (sum of 10 double)"), std::string::npos) << report.reason;
+  EXPECT_NE(report.reason.find("reduce (sum of 11 double)"), std::string::npos) << report.reason;
+  const Report other = run({{2, 1}, 1}, [] {
+    std::vector<double> numbers(10);
+    if (me() == 0) {
+      reduce_sum(numbers);
+    } else {
+      barrier();
+    }
+  });
+  EXPECT_NE(other.reason.find("reduce (sum of 10 double)"), std::string::npos) << other.reason;
+}
+
 TEST(Api, DisagreementNamesTheTypes) {
   const Report report = run({{2, 1}, 1}, [] {
     if (me() == 0) {
@@ -139,6 +203,11 @@ TEST(Api, WrongNumbersAreRefusedWithAMessage) {
               "cell 0 task 0: reduce: there is no operation 77 of reductions");
     EXPECT_EQ(error_text([&] { static_cast<void>(reduce(ReduceOp::bit_xor, 1.0)); }),
               "cell 0 task 0: reduce: and, or and xor work on integers only");
+    std::vector<double> numbers(2);
+    EXPECT_EQ(error_text([&] { reduce(ReduceOp::bit_and, numbers); }),
+              "cell 0 task 0: reduce: and, or and xor work on integers only");
+    EXPECT_EQ(error_text([&] { reduce_sum(std::span<double>(static_cast<double*>(nullptr), 2)); }),
+              "cell 0 task 0: reduce: the span is null but has 16 bytes; give the address of that many");
     EXPECT_EQ(error_text([&] { send(cell(0), nothing); }),
               "cell 0 task 0: send: the span is null but has 5 bytes; give the address of that many");
     EXPECT_EQ(error_text([&] { receive_into(nowhere); }),

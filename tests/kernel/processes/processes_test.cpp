@@ -108,6 +108,14 @@ std::vector<std::uint64_t> sums_with(const CellMap& map, Grid grid, std::uint32_
     const std::array<double, 3> results{reduce_sum(mine), reduce_sum(mine, Scope::row),
                                         reduce_sum(mine, Scope::column)};
     for (int round = 0; round < 20; ++round) EXPECT_EQ(reduce_sum(mine), results[0]);
+    for (const Scope scope : {Scope::all, Scope::row, Scope::column}) {
+      std::vector<double> numbers(3000);
+      for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = mine / static_cast<double>(i + 1);
+      const double third = reduce_sum(numbers[2], scope);
+      reduce_sum(numbers, scope);
+      EXPECT_EQ(std::memcmp(&numbers[0], &results[scope == Scope::all ? 0 : scope == Scope::row ? 1 : 2], 8), 0);
+      EXPECT_EQ(std::memcmp(&numbers[2], &third, 8), 0);
+    }
     if (me() == 0) {
       for (std::size_t i = 0; i < results.size(); ++i) std::memcpy(&bits[i], &results[i], sizeof(double));
     }
