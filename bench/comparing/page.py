@@ -4,32 +4,38 @@
 import re
 import shutil
 
-from . import figures, machine, sources, table
+from . import figures, machine, markdown, sources, table
 
-METHOD = """`bench/compare --write-docs` writes this page; nothing in it is typed by hand. `scripts/peers` installs the peers.
+METHOD = """\
+`bench/compare --write-docs` writes this page; nothing in it is typed by hand. `scripts/peers` installs the peers.
 
-- All libraries take turns in one run. Each value is the median of the rounds, each round's value the median of {samples} samples;
-  a ratio is made inside each round. Compare figures of one run only: they drift with the machine.
-- One way is half a ping-pong. A stream is sent in windows of 64 messages (fewer when that is more than 16 MiB), each closed by an
-  acknowledgement; the message rate uses windows of 1024. {touch}
-- Peers: our own small MPI programs in `bench/peers`, with the same loops, warm-up and sampling. Two ranks are bound to a core each. More
-  ranks than cores: Open MPI with `--oversubscribe --mca mpi_yield_when_idle 1`, AMPI with `+p2 +vpN`, MPICH as it is. One processor: two
-  cells, or two AMPI ranks, on one thread.
-- Floors: a cache line sent to and fro between two cores; one memcpy from and to warm buffers; a bare switch of Boost.Context.
+- All libraries take turns in one run. Each value is the median of the rounds, each round's value the median of
+  {samples} samples; a ratio is made inside each round. Compare figures of one run only: they drift with the machine.
+- One way is half a ping-pong. A stream is sent in windows of 64 messages (fewer when that is more than 16 MiB), each
+  closed by an acknowledgement; the message rate uses windows of 1024. {touch}
+- Peers: our own small MPI programs in `bench/peers`, with the same loops, warm-up and sampling. Two ranks are bound
+  to a core each. More ranks than cores: Open MPI with `--oversubscribe --mca mpi_yield_when_idle 1`, AMPI with `+p2
+  +vpN`, MPICH as it is. One processor: two cells, or two AMPI ranks, on one thread.
+- Floors: a cache line sent to and fro between two cores; one memcpy from and to warm buffers; a bare switch of
+  Boost.Context.
 - Posted: the receiver waits with its own buffer before the message is sent.
-- Programs in instances (`apbench load`): medians of 5 samples; beside the system's way to have a library several times, dlmopen.
+- Programs in instances (`apbench load`): medians of 5 samples; beside the system's way to have a library several
+  times, dlmopen.
 - Idle: share of a core that a machine of two waiting cells uses; for a peer, one waiting rank.
-- Two processes: one cell each, a core each, joined by tcp with authentication (`apbench hosts`); beside them non-blocking sockets that both
-  ends poll, OpenSSL (TLS 1.3, AES-128-GCM) on such sockets (`bench-net`), and Open MPI with `--mca btl tcp,self`. The link of 1 Gb/s lies between two network
-  namespaces. A round trip is 8 B there and back between two cells of the same machine of 32.
-- Put, to visibility: half a ping-pong of puts, each awaited at the target (`apbench put`): by its flag; the peers' targets look at memory that
-  a put behind the data changes. Streams: windows as above, then an acknowledgement, a flush or a quiet; memcpy: by the same processor between the
-  same buffers. Get, fetch and add: until the value is here, while the target waits. MPI: windows of MPI_Win_allocate, passive targets,
-  MPI_Win_flush. OpenSHMEM: shmem_putmem, shmem_fence, shmem_p, shmem_wait_until. Over tcp: Open MPI with `--mca osc ^sm,ucx`, MPICH and OpenSHMEM
-  with `UCX_TLS=tcp,self`.
-- Modules (`apbench module`): alone, two processes that poll it, on a core each (`bench-module`); and below a machine of two processes with a
-  cell each. rdma-tcp, rdma-shm: the module rdma on these providers of libfabric; beside it `fi_pingpong -e rdm` on the same
-  provider, and fi_write in windows as above with one completion queue that is polled (`bench-fabric`).
+- Two processes: one cell each, a core each, joined by tcp with authentication (`apbench hosts`); beside them
+  non-blocking sockets that both ends poll, OpenSSL (TLS 1.3, AES-128-GCM) on such sockets (`bench-net`), and Open MPI
+  with `--mca btl tcp,self`. The link of 1 Gb/s lies between two network namespaces. A round trip is 8 B there and
+  back between two cells of the same machine of 32.
+- Put, to visibility: half a ping-pong of puts, each awaited at the target (`apbench put`): by its flag; the peers'
+  targets look at memory that a put behind the data changes. Streams: windows as above, then an acknowledgement, a
+  flush or a quiet; memcpy: by the same processor between the same buffers. Get, fetch and add: until the value is
+  here, while the target waits. MPI: windows of MPI_Win_allocate, passive targets, MPI_Win_flush. OpenSHMEM:
+  shmem_putmem, shmem_fence, shmem_p, shmem_wait_until. Over tcp: Open MPI with `--mca osc ^sm,ucx`, MPICH and
+  OpenSHMEM with `UCX_TLS=tcp,self`.
+- Modules (`apbench module`): alone, two processes that poll it, on a core each (`bench-module`); and below a machine
+  of two processes with a cell each. rdma-tcp, rdma-shm: the module rdma on these providers of libfabric; beside it
+  `fi_pingpong -e rdm` on the same provider, and fi_write in windows as above with one completion queue that is polled
+  (`bench-fabric`).
 - scg: 300 x 300 points; speeds of runs that follow each other.
 """
 
@@ -203,4 +209,4 @@ def write(folder, rows, run, facts, picture):
             sections[title] = old.sections.get(title, sections[title]).rstrip()
     for title, body in sections.items():
         parts.append(f"## {title}\n\n{body.strip()}\n")
-    path.write_text("\n".join(parts), encoding="utf-8")
+    path.write_text(markdown.wrapped("\n".join(parts)), encoding="utf-8")

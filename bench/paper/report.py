@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What came out, beside the paper's own numbers: Markdown, and the panels of the picture."""
 
+from comparing.markdown import wrapped
+
 from . import plots
 
 PAPER = "Kobayashi, Hayashi, Horie: APlib, an AP1000-compatible communication library (IPSJ, 52nd convention, 1996)"
@@ -12,8 +14,8 @@ TARGET = 0.97
 INTRODUCTION = """<!-- SPDX-License-Identifier: MIT -->
 # The paper's experiments
 
-`scripts/paper` runs what the paper on APlib measured ({paper}), on this computer, and writes this page. Its hosts are network
-namespaces with links of a given rate and a share of a core each: hosts for everything but the price.
+`scripts/paper` runs what the paper on APlib measured ({paper}), on this computer, and writes this page. Its hosts are
+network namespaces with links of a given rate and a share of a core each: hosts for everything but the price.
 
 {date}. Machine: {machine}. Medians of {rounds} runs (the paper took the middle of 3). The program is [scg](scg.md).
 {picture}
@@ -21,45 +23,52 @@ namespaces with links of a given rate and a share of a core each: hosts for ever
 
 ONE_HOST = """## One host, several processors
 
-The paper: an 8-processor SPARCserver 1000, 90,000 unknowns (300 x 300): faster than linear, because a smaller share fits a processor's cache. Here
-there are {cores} cores; more cells than that share them, and can only show what they cost.
+The paper: an 8-processor SPARCserver 1000, 90,000 unknowns (300 x 300): faster than linear, because a smaller share
+fits a processor's cache. Here there are {cores} cores; more cells than that share them, and can only show what they
+cost.
 
 {table}
 """
 
 EQUAL = """## Equal hosts
 
-The paper: 8 SPARCstation 20 on 10 Mb/s Ethernet, the same program file: speed grows with the hosts and falls behind linear, because messages by TCP
-take long. Here each host has {share:.0%} of a core, so that {most} of them have cores enough. Speed over that of one host:
+The paper: 8 SPARCstation 20 on 10 Mb/s Ethernet, the same program file: speed grows with the hosts and falls behind
+linear, because messages by TCP take long. Here each host has {share:.0%} of a core, so that {most} of them have cores
+enough. Speed over that of one host:
 
 {table}
 
-A core of today computes the paper's 90,000 unknowns in some 30 us an iteration, a thousand times faster than a SPARCstation did. An Ethernet
-of 10 Mb/s needs 2 ms for one side of a cell at any time. So the paper's matrix on the paper's network only shows how long a message takes; the
-larger matrix shows what 1 Gb/s are good for.
+A core of today computes the paper's 90,000 unknowns in some 30 us an iteration, a thousand times faster than a
+SPARCstation did. An Ethernet of 10 Mb/s needs 2 ms for one side of a cell at any time. So the paper's matrix on the
+paper's network only shows how long a message takes; the larger matrix shows what 1 Gb/s are good for.
 """
 
 UNEQUAL = """## Unequal hosts
 
-The paper: a SPARCstation LX (2.44 MFlops alone) and a SPARCstation 10 (4.30 MFlops), 2^16 unknowns (256 x 256). One cell each: 4.52 MFlops, twice the
-slower one. Two virtual nodes on the faster one: 5.78, 85 % of the sum. Here: 24.4 % and 43 % of a core each, by CPU quotas of that ratio.
+The paper: a SPARCstation LX (2.44 MFlops alone) and a SPARCstation 10 (4.30 MFlops), 2^16 unknowns (256 x 256). One
+cell each: 4.52 MFlops, twice the slower one. Two virtual nodes on the faster one: 5.78, 85 % of the sum. Here: 24.4 %
+and 43 % of a core each, by CPU quotas of that ratio.
 
 {table}
 
 `cells = "auto"` measures both hosts and shares the cells out. Target: at least {target:.2f} of the sum. {verdict}
 
-- Every ratio is made of runs that follow each other, in each round; the median of the rounds is shown. "Alone" is one cell with the whole matrix on that host,
-  while the other host does nothing.
-- Both hosts are given the same core, which has time for both. On two cores they would compute at the same time and share the memory, which the paper's hosts
-  did not. What they leave of the core is used by a program of the lowest priority, so that the processor never sleeps.
-- Quotas: a host computes at full speed until its quota for the period is used up, then stands still until the next period. Periods are {period} ms, not the
-  system's 100 ms, so that standing still is short against a run, and with larger matrices against an iteration.
-- Cells wait for each other at every global sum. A host that sleeps while it waits uses nothing of its quota, and a host that polls does, so hosts
-  with a share of a core sleep at once (`poll-time = 0` in the cluster files).
-- What is missing to the sum, by profile at 2048 x 2048: 8 to 10 % of each host's share goes into the system's work for messages and for sleeping and waking, which
-  is the less, the larger the matrix; 2 to 5 % of the shares is not used, because the cells are not shared out to the last per cent and quotas come in ticks of milliseconds.
-- The paper's matrix takes some 20 us an iteration on a core of today, less than a message by tcp takes: it shows the messages. Larger ones
-  take long enough to compute that messages hardly count. Where cells fit caches that the whole does not fit, the sum of the speeds can be passed, as on the paper's SMP.
+- Every ratio is made of runs that follow each other, in each round; the median of the rounds is shown. "Alone" is one
+  cell with the whole matrix on that host, while the other host does nothing.
+- Both hosts are given the same core, which has time for both. On two cores they would compute at the same time and
+  share the memory, which the paper's hosts did not. What they leave of the core is used by a program of the lowest
+  priority, so that the processor never sleeps.
+- Quotas: a host computes at full speed until its quota for the period is used up, then stands still until the next
+  period. Periods are {period} ms, not the system's 100 ms, so that standing still is short against a run, and with
+  larger matrices against an iteration.
+- Cells wait for each other at every global sum. A host that sleeps while it waits uses nothing of its quota, and a
+  host that polls does, so hosts with a share of a core sleep at once (`poll-time = 0` in the cluster files).
+- What is missing to the sum, by profile at 2048 x 2048: 8 to 10 % of each host's share goes into the system's work
+  for messages and for sleeping and waking, which is the less, the larger the matrix; 2 to 5 % of the shares is not
+  used, because the cells are not shared out to the last per cent and quotas come in ticks of milliseconds.
+- The paper's matrix takes some 20 us an iteration on a core of today, less than a message by tcp takes: it shows the
+  messages. Larger ones take long enough to compute that messages hardly count. Where cells fit caches that the whole
+  does not fit, the sum of the speeds can be passed, as on the paper's SMP.
 """
 
 
@@ -134,7 +143,7 @@ def markdown(plan, facts, one_host, equal, unequal):
         )
         parts.append(text)
     parts += [f"Not measured: {reason}.\n" for reason in facts["left_out"]]
-    return "\n".join(parts)
+    return wrapped("\n".join(parts))
 
 
 def panels(plan, one_host, equal, unequal):

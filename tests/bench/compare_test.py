@@ -13,7 +13,7 @@ from unittest import mock
 BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
 sys.path.insert(0, str(BENCH))
 
-from comparing import building, fabric, figures, machine, page, peers, table  # noqa: E402 (the path must be set first)
+from comparing import building, fabric, figures, machine, markdown, page, peers, table  # noqa: E402 (the path must be set first)
 
 LATENCY_8 = ("latency", "two-processors", 8)
 
@@ -257,6 +257,13 @@ class Texts(unittest.TestCase):
         self.assertRegex(text, "(?m)^2026-01-01 00:00 UTC, 2 rounds: 2 of .* targets met")
         self.assertIn("Put, get and modules: 2026-02-02 00:00 UTC, 2 rounds", text)
         self.assertIn("Others used 40 %.", text)
+
+    def test_lines_of_pages_are_as_long_as_those_of_the_documentation(self):
+        text = "# A title " + "x" * 120 + "\n\n" + "- " + "word " * 60 + "\n- next\n\n| " + "cell " * 40 + "|\n"
+        lines = markdown.wrapped(text).split("\n")
+        self.assertEqual([line for line in lines if len(line) > 120], ["# A title " + "x" * 120, "| " + "cell " * 40 + "|"])
+        self.assertEqual(lines[2][:6] + lines[3][:6] + lines[-4], "- word  word- next")
+        self.assertEqual(" ".join(" ".join(lines).split()), " ".join(text.split()))
 
     def test_a_busy_machine_is_mentioned(self):
         run = figures.Run([a_round(aplib=70)], [])
