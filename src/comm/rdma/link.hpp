@@ -95,6 +95,7 @@ struct Link {
   std::optional<Clock::time_point> gap_since;
   std::uint64_t credit = 0;    // Bytes that may still be sent.
   std::uint64_t consumed = 0;  // Bytes that the peer does not know to be consumed yet.
+  std::uint64_t held = 0;      // Bytes of packets of frames that came, less the credit that was given for them.
   std::uint64_t writes_begun = 0;
   std::uint64_t writes_posted = 0;
   std::uint64_t writes_over = 0;  // All up to this one.

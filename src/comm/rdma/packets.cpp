@@ -158,6 +158,7 @@ bool RdmaModule::Impl::hand_over(Link& link, Peer to, std::span<std::byte> packe
   if (head.kind != PacketKind::greeting && head.kind != PacketKind::knock) {
     ++link.sequence_out;
     link.consumed -= head.credit;
+    link.held -= head.credit;
   }
   if (head.kind == PacketKind::frames || head.kind == PacketKind::taken) note_sent(link, to);
   return true;
@@ -489,6 +490,11 @@ void RdmaModule::Impl::take_packet(PacketBuffers::Buffer* buffer, std::size_t by
   }
   if (link.stage == Link::Stage::over) {
     if (head.kind == PacketKind::ended || head.kind == PacketKind::end) link.end_answered = true;
+    return give_back(buffer);
+  }
+  if (head.kind == PacketKind::frames) link.held += packet.size();
+  if (link.held > window_bytes) {
+    lose(link, head.from, "it breaks the protocol: it sends more than it may", true);
     return give_back(buffer);
   }
   // Some providers complete a long packet after short ones that were sent behind it.

@@ -28,6 +28,10 @@ class RdmaNet final : public Net {
 
   std::unique_ptr<Module> module(Peer process) override;
 
+  /// With a mode of its own: what the process's module has, or nobody yet.
+  [[nodiscard]] const std::shared_ptr<rdma::Fabric>& fabric(Peer process) const { return fabrics_[process]; }
+  [[nodiscard]] const JobKey& key() const { return key_; }
+
   /// The endpoint ends without a word.
   void abandon(Peer process) { static_cast<void>(modules_[process]->abandon()); }
 
