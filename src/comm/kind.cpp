@@ -18,6 +18,7 @@
 #include <system_error>
 #include <utility>
 
+#include "arch/elf.hpp"
 #include "base/text.hpp"
 #include "comm/plugin/plugin.hpp"
 #include "comm/plugin/plugin_module.hpp"
@@ -26,14 +27,6 @@ namespace aplib::comm {
 namespace {
 
 namespace fs = std::filesystem;
-
-#if defined(__x86_64__)
-constexpr unsigned our_processor = EM_X86_64;
-#elif defined(__aarch64__)
-constexpr unsigned our_processor = EM_AARCH64;
-#else
-#error "which e_machine do plug-ins have on this processor?"
-#endif
 
 /// What dlopen() would not survive: it maps a file as its headers say, and a file that ends too early kills the process.
 /// Not a defence against evil: a module's code runs anyway.
@@ -51,7 +44,7 @@ std::optional<std::string> damage(const std::string& file) {
       header.e_type != ET_DYN || header.e_phentsize != sizeof(ElfW(Phdr))) {
     return "it is no shared object (64-bit ELF)";
   }
-  if (header.e_machine != our_processor) return "it was compiled for another kind of processor";
+  if (header.e_machine != arch::elf_machine) return "it was compiled for another kind of processor";
   in.seekg(static_cast<std::streamoff>(header.e_phoff));
   for (unsigned i = 0; i < header.e_phnum; ++i) {
     ElfW(Phdr) part{};

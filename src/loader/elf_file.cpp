@@ -20,9 +20,12 @@
 #include <vector>
 
 #include "aplib/error.hpp"
+#include "arch/elf.hpp"
 #include "loader/elf_segments.hpp"
 
 namespace aplib::loader {
+
+using arch::RelocationKind;
 
 namespace {
 
@@ -31,7 +34,7 @@ namespace {
 
 struct ElfDynamic {
   /// Throws Error(failed) when the section does not end, an element has another size than it must, or a kind of
-  /// table is foreign to x86-64.
+  /// table is foreign to the machine.
   static ElfDynamic read(const ElfSegments& segments);
 
   std::vector<std::uint64_t> needed;  ///< Offsets into the strings, as are soname, rpath and runpath.
@@ -391,27 +394,18 @@ std::vector<Symbol> read_symbols(const ElfSegments& segments, const ElfDynamic& 
 
 constexpr std::string_view relocation_tables = "relocations";
 constexpr std::uint64_t word_bytes = 8;
-constexpr std::uint32_t r_x86_64_relative64 = 38;
-
-/// Bytes that a relocation of this kind changes; 0: no kind that a position-independent file may have. COPY depends
-/// on its symbol.
-constexpr std::uint64_t bytes_changed(std::uint32_t type) {
-  switch (type) {
-    case R_X86_64_64:
-    case R_X86_64_GLOB_DAT:
-    case R_X86_64_JUMP_SLOT:
-    case R_X86_64_RELATIVE:
-    case R_X86_64_DTPMOD64:
-    case R_X86_64_DTPOFF64:
-    case R_X86_64_TPOFF64:
-    case R_X86_64_SIZE64:
-    case R_X86_64_IRELATIVE:
-    case r_x86_64_relative64:
-      return word_bytes;
-    case R_X86_64_TLSDESC:
+/// Bytes that a relocation of this kind changes; 0: no kind that a position-independent file may have. A copy depends on
+/// its symbol.
+constexpr std::uint64_t bytes_changed(RelocationKind kind) {
+  switch (kind) {
+    case RelocationKind::none:
+    case RelocationKind::copy:
+    case RelocationKind::unknown:
+      return 0;
+    case RelocationKind::tls_descriptor:
       return 2 * word_bytes;
     default:
-      return 0;
+      return word_bytes;
   }
 }
 
@@ -423,7 +417,7 @@ constexpr std::uint64_t bytes_changed(std::uint32_t type) {
 void append(std::vector<Relocation>& relocations, const std::vector<Elf64_Rela>& entries) {
   for (const Elf64_Rela& entry : entries) {
     const auto type = static_cast<std::uint32_t>(ELF64_R_TYPE(entry.r_info));
-    if (type == R_X86_64_NONE) continue;
+    if (arch::relocation_kind(type) == RelocationKind::none) continue;
     relocations.push_back({.offset = entry.r_offset,
                            .type = type,
                            .symbol = static_cast<std::uint32_t>(ELF64_R_SYM(entry.r_info)),
@@ -454,7 +448,7 @@ class WritablePlaces {
   const Segment* last_ = nullptr;
 };
 
-/// DT_RELA and what of DT_JMPREL does not lie inside it, without R_X86_64_NONE. Their places and symbols are not
+/// DT_RELA and what of DT_JMPREL does not lie inside it, without empty ones. Their places and symbols are not
 /// checked yet.
 std::vector<Relocation> read_relocations(const ElfSegments& segments, const ElfDynamic& dynamic) {
   constexpr std::uint64_t entry = sizeof(Elf64_Rela);
@@ -486,8 +480,9 @@ void check_relocations(const ElfSegments& segments, const std::vector<Relocation
     if (relocation.symbol >= symbols.size()) {
       segments.input().damaged(relocation_tables, fmt::format("symbol {} of {}", relocation.symbol, symbols.size()));
     }
-    std::uint64_t bytes = bytes_changed(relocation.type);
-    if (relocation.type == R_X86_64_COPY) {
+    const RelocationKind kind = arch::relocation_kind(relocation.type);
+    std::uint64_t bytes = bytes_changed(kind);
+    if (kind == RelocationKind::copy) {
       bytes = symbols[relocation.symbol].bytes;
     } else if (bytes == 0) {
       segments.input().refuse(
@@ -683,7 +678,7 @@ void ElfReader::read_symbols_and_relocations() {
   std::uint64_t count = count_hashed_symbols(segments_, dynamic_);
   for (const Relocation& relocation : file.relocations_) {
     if (relocation.symbol != 0) count = std::max<std::uint64_t>(count, std::uint64_t{relocation.symbol} + 1);
-    if (relocation.type == R_X86_64_TPOFF64) file.uses_static_tls_ = true;
+    if (arch::relocation_kind(relocation.type) == RelocationKind::tls_from_thread) file.uses_static_tls_ = true;
   }
   if ((dynamic_.flags & DF_STATIC_TLS) != 0) file.uses_static_tls_ = true;
   if (count != 0) file.symbols_ = read_symbols(segments_, dynamic_, file.strings_, count);

@@ -4,7 +4,7 @@
 // returns a consistent object or throws Error(failed) with path, place in the file, cause, and remedy. After open()
 // no member refers to anything outside the file or the image's span.
 //
-// Source of the format: System V ABI (gABI 4.1 and its x86-64 supplement), GNU extensions as described with
+// Source of the format: System V ABI (gABI 4.1 and its supplement for the machine), GNU extensions as described with
 // binutils.
 #pragma once
 
@@ -52,10 +52,10 @@ struct Symbol {
   bool hidden_version = false;  ///< Definition: matches only references that name its version.
 };
 
-/// One dynamic relocation, x86-64 number space.
+/// One dynamic relocation.
 struct Relocation {
   std::uint64_t offset = 0;
-  std::uint32_t type = 0;    ///< R_X86_64_*
+  std::uint32_t type = 0;    ///< The machine's number; what it means says arch::relocation_kind().
   std::uint32_t symbol = 0;  ///< Index into symbols(); 0: none.
   std::int64_t addend = 0;
 };
@@ -88,7 +88,7 @@ struct FileIdentity {
 
 class ElfFile {
  public:
-  /// Opens and checks `path`. Accepts x86-64 ET_DYN (shared objects; position-independent executables without
+  /// Opens and checks `path`. Accepts this machine's ET_DYN (shared objects; position-independent executables without
   /// thread-locals, for theirs are local-exec). Refuses, saying which flag or tool to use: not ELF, other machine
   /// or class, ET_EXEC, ET_REL, -static, truncated, corrupt tables, an executable stack (PT_GNU_STACK RWE), text
   /// relocations. Call from: any thread; blocks while the file is read.
@@ -154,7 +154,7 @@ class ElfFile {
   /// without any (of a file that was linked before its symbols had versions).
   [[nodiscard]] const Symbol* find(std::string_view name, std::string_view version = {}) const noexcept;
 
-  /// DT_RELA and DT_JMPREL together, each entry once; R_X86_64_NONE left out. The types: 64, GLOB_DAT, JUMP_SLOT,
+  /// DT_RELA and DT_JMPREL together, each entry once; empty ones left out. The types: 64, GLOB_DAT, JUMP_SLOT,
   /// RELATIVE, RELATIVE64, DTPMOD64, DTPOFF64, TPOFF64, SIZE64, IRELATIVE, TLSDESC, COPY. What one changes (8
   /// bytes; 16 for TLSDESC, those of the symbol for COPY) lies in a writable segment.
   [[nodiscard]] const std::vector<Relocation>& relocations() const noexcept { return relocations_; }

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "aplib/error.hpp"
+#include "arch/elf.hpp"
 
 namespace aplib::loader {
 
@@ -172,23 +173,23 @@ constexpr std::array<Magic, 5> other_files{{
     {"BC\xC0\xDE", "is LLVM bitcode", link_as_shared},
 }};
 
-struct Machine {
+struct OtherMachine {
   unsigned number;
   std::string_view name;
 };
 
-constexpr std::array<Machine, 8> machines{{{EM_386, "32-bit x86"},
-                                           {EM_ARM, "32-bit ARM"},
-                                           {EM_AARCH64, "aarch64"},
-                                           {EM_RISCV, "RISC-V"},
-                                           {EM_PPC64, "PowerPC"},
-                                           {EM_S390, "s390x"},
-                                           {EM_SPARCV9, "SPARC"},
-                                           {EM_MIPS, "MIPS"}}};
+constexpr std::array<OtherMachine, 8> machines{{{EM_386, "32-bit x86"},
+                                                {EM_ARM, "32-bit ARM"},
+                                                {EM_AARCH64, "aarch64"},
+                                                {EM_RISCV, "RISC-V"},
+                                                {EM_PPC64, "PowerPC"},
+                                                {EM_S390, "s390x"},
+                                                {EM_SPARCV9, "SPARC"},
+                                                {EM_MIPS, "MIPS"}}};
 
 std::string machine_name(unsigned number) {
   const auto found =
-      std::find_if(machines.begin(), machines.end(), [number](const Machine& m) { return m.number == number; });
+      std::find_if(machines.begin(), machines.end(), [number](const OtherMachine& m) { return m.number == number; });
   return found == machines.end() ? fmt::format("machine number {}", number) : std::string(found->name);
 }
 
@@ -203,12 +204,12 @@ void check_magic(const ElfInput& input) {
 }
 
 void check_machine(const ElfInput& input, const Elf64_Ehdr& header) {
-  constexpr std::string_view remedy = "build it for this machine (x86-64 Linux)";
+  const std::string remedy = fmt::format("build it for this machine ({} Linux)", arch::machine_name);
   if (header.e_ident[EI_CLASS] == ELFCLASS32) input.refuse("is a 32-bit program", remedy);
   if (header.e_ident[EI_CLASS] != ELFCLASS64) input.damaged("ELF header", "neither 32 nor 64 bits");
   if (header.e_ident[EI_DATA] == ELFDATA2MSB) input.refuse("is a program for a big-endian machine", remedy);
   if (header.e_ident[EI_DATA] != ELFDATA2LSB) input.damaged("ELF header", "neither little- nor big-endian");
-  if (header.e_machine != EM_X86_64) {
+  if (header.e_machine != arch::elf_machine) {
     input.refuse(fmt::format("is a program for {}", machine_name(header.e_machine)), remedy);
   }
   const unsigned system = header.e_ident[EI_OSABI];

@@ -17,6 +17,7 @@
 #include <optional>
 
 #include "aplib/error.hpp"
+#include "arch/elf.hpp"
 
 namespace aplib::loader {
 
@@ -26,7 +27,6 @@ namespace {
 
 constexpr const char* cache_file = "/etc/ld.so.cache";
 constexpr std::string_view magic = "glibc-ld.so.cache1.1";
-constexpr std::int32_t x86_64_flags = 0x0303;  // for glibc, and of 64-bit x86
 
 /// What follows the magic bytes.
 struct Header {
@@ -43,7 +43,7 @@ struct Entry {
   std::uint32_t name;  // both: offset of a string from the start of the cache
   std::uint32_t path;
   std::uint32_t system_version;
-  std::uint64_t processor;  // 0: any x86-64
+  std::uint64_t processor;  // 0: any of this machine
 };
 
 template <class T>
@@ -74,7 +74,7 @@ std::string find_in_library_cache(std::string_view cache, std::string_view name)
   for (std::uint32_t i = 0; i < header.entries; ++i, at += sizeof(Entry)) {
     Entry entry{};
     if (!copy_at(cache, at, entry)) return {};
-    if (entry.flags == x86_64_flags && entry.processor == 0 && text_at(cache, entry.name) == name) {
+    if (entry.flags == arch::library_cache_flags && entry.processor == 0 && text_at(cache, entry.name) == name) {
       return std::string(text_at(cache, entry.path));
     }
   }
@@ -84,8 +84,9 @@ std::string find_in_library_cache(std::string_view cache, std::string_view name)
 std::string find_system_library(std::string_view name) {
   const std::string cached = find_in_library_cache(read_file(cache_file), name);
   if (!cached.empty() && ::access(cached.c_str(), R_OK) == 0) return cached;
-  for (const char* folder :
-       {"/lib/x86_64-linux-gnu/", "/usr/lib/x86_64-linux-gnu/", "/lib64/", "/usr/lib64/", "/lib/", "/usr/lib/"}) {
+  for (const std::string& folder :
+       {fmt::format("/lib/{}/", arch::multiarch_folder), fmt::format("/usr/lib/{}/", arch::multiarch_folder),
+        std::string("/lib64/"), std::string("/usr/lib64/"), std::string("/lib/"), std::string("/usr/lib/")}) {
     std::string path = folder + std::string(name);
     if (::access(path.c_str(), R_OK) == 0) return path;
   }
@@ -180,7 +181,7 @@ std::string expanded(std::string text, const ElfFile* file) {
     replace_all(text, "$ORIGIN", origin);
   }
   for (const char* name : {"${LIB}", "$LIB"}) replace_all(text, name, library_folder());
-  for (const char* name : {"${PLATFORM}", "$PLATFORM"}) replace_all(text, name, "x86_64");
+  for (const char* name : {"${PLATFORM}", "$PLATFORM"}) replace_all(text, name, std::string(arch::platform));
   return text;
 }
 

@@ -53,7 +53,7 @@ struct RelocationPlan {
   std::vector<Based> based;           ///< symbols of other images of the instance
   std::vector<Store> state;           ///< word at offset = the instance's libc::LibcState + value
   std::vector<Made> made;
-  std::vector<Copy> copies;  ///< R_X86_64_COPY
+  std::vector<Copy> copies;  ///< RelocationKind::copy
   std::vector<Based>
       indirect;  ///< word at offset = result of the resolver at base of image `image` + value; last of all
 };

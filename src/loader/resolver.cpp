@@ -12,11 +12,15 @@
 #include <functional>
 
 #include "aplib/error.hpp"
+#include "arch/elf.hpp"
+#include "arch/tls_descriptor.hpp"
 #include "loader/tls.hpp"
 
 extern "C" void* __tls_get_addr(void* index);  // ld.so's
 
 namespace aplib::loader {
+
+using arch::RelocationKind;
 
 // Beginnings of names: those of aplib/cellos_one_sided.h, and what the templates of aplib/one_sided.hpp call.
 bool is_one_sided_call(std::string_view symbol) noexcept {
@@ -256,39 +260,38 @@ void Resolver::plan_relocation(std::uint32_t index, const Relocation& relocation
   Image& image = program_.images_[index];
   RelocationPlan& plan = image.plan;
   const auto addend = static_cast<std::uint64_t>(relocation.addend);
+  const RelocationKind kind = arch::relocation_kind(relocation.type);
   Target target;
-  if (relocation.symbol != 0 && relocation.type != R_X86_64_COPY) {
+  if (relocation.symbol != 0 && kind != RelocationKind::copy) {
     if (!cached_[relocation.symbol]) {
       cache_[relocation.symbol] = look_up(index, image.file->symbols()[relocation.symbol]);
       cached_[relocation.symbol] = true;
     }
     target = cache_[relocation.symbol];
   }
-  switch (relocation.type) {
-    case R_X86_64_RELATIVE:
-    case R_X86_64_RELATIVE64:
+  switch (kind) {
+    case RelocationKind::base:
       plan.relative.push_back({relocation.offset, addend});
       break;
-    case R_X86_64_64:
+    case RelocationKind::symbol:
       plan_symbolic(index, relocation, target, addend);
       break;
-    case R_X86_64_GLOB_DAT:
-    case R_X86_64_JUMP_SLOT:
+    case RelocationKind::slot:
       plan_symbolic(index, relocation, target, 0);  // by the ABI these have no addend
       break;
-    case R_X86_64_IRELATIVE:
+    case RelocationKind::resolver:
       plan.indirect.push_back({relocation.offset, addend, index});
       break;
-    case R_X86_64_DTPMOD64:
-    case R_X86_64_DTPOFF64:
-    case R_X86_64_TPOFF64:
-    case R_X86_64_TLSDESC:
+    case RelocationKind::tls_module:
+    case RelocationKind::tls_offset:
+    case RelocationKind::tls_from_thread:
+    case RelocationKind::tls_descriptor:
       plan_thread_local(index, relocation, target);
       break;
-    case R_X86_64_COPY:
+    case RelocationKind::copy:
       plan_copy(index, relocation);
       break;
-    case R_X86_64_SIZE64: {
+    case RelocationKind::symbol_size: {
       const Symbol& symbol =
           target.kind == Target::Kind::image ? *target.symbol : image.file->symbols()[relocation.symbol];
       plan.absolute.push_back({relocation.offset, symbol.bytes + addend});
@@ -369,14 +372,14 @@ void Resolver::plan_thread_local(std::uint32_t index, const Relocation& relocati
   } else if (relocation.symbol != 0) {
     module = 0;  // undefined and weak
   }
-  switch (relocation.type) {
-    case R_X86_64_DTPMOD64:
+  switch (arch::relocation_kind(relocation.type)) {
+    case RelocationKind::tls_module:
       plan.absolute.push_back({relocation.offset, module});
       break;
-    case R_X86_64_DTPOFF64:
+    case RelocationKind::tls_offset:
       plan.absolute.push_back({relocation.offset, offset});
       break;
-    case R_X86_64_TPOFF64:
+    case RelocationKind::tls_from_thread:
       if (!in_static_block) {
         refuse(index, fmt::format("initial-exec reference to thread-local '{}' of a library without initial-exec "
                                   "thread-locals; compile with "
@@ -385,7 +388,7 @@ void Resolver::plan_thread_local(std::uint32_t index, const Relocation& relocati
       }
       plan.absolute.push_back({relocation.offset, static_cast<std::uint64_t>(static_offset) + offset});
       break;
-    default: {  // TLSDESC
+    default: {  // a descriptor
       const auto& owned = program_.tls_indices_.emplace_back(std::make_unique<TlsIndex>(TlsIndex{module, offset}));
       plan.absolute.push_back({relocation.offset, reinterpret_cast<std::uint64_t>(&aplib_tls_descriptor_resolver)});
       plan.absolute.push_back({relocation.offset + 8, reinterpret_cast<std::uint64_t>(owned.get())});

@@ -11,6 +11,7 @@
 #include <new>
 
 #include "aplib/error.hpp"
+#include "arch/tls_descriptor.hpp"
 #include "loader/instance.hpp"
 
 extern "C" void* __tls_get_addr(void* index);  // ld.so's
@@ -121,67 +122,8 @@ void start_static_tls(TaskContext& context) {
 
 }  // namespace aplib::loader
 
-#if defined(__x86_64__)
-// A TLS descriptor is called with its address in rax and must keep everything else, also vector registers: the slow way saves them all with xsave.
-extern "C" [[gnu::used]] std::uint64_t aplib_tls_descriptor_offset(const aplib::loader::TlsIndex* index) {
-  return static_cast<std::uint64_t>(static_cast<char*>(aplib::loader::tls_get_addr(index)) -
-                                    static_cast<char*>(__builtin_thread_pointer()));
+std::uint64_t aplib_tls_descriptor_offset(const void* argument) {
+  return static_cast<std::uint64_t>(
+      static_cast<char*>(aplib::loader::tls_get_addr(static_cast<const aplib::loader::TlsIndex*>(argument))) -
+      static_cast<char*>(__builtin_thread_pointer()));
 }
-
-asm(R"(
-    .text
-    .globl  aplib_tls_descriptor_resolver
-    .hidden aplib_tls_descriptor_resolver
-    .type   aplib_tls_descriptor_resolver, @function
-aplib_tls_descriptor_resolver:
-    .cfi_startproc
-    pushq   %rbp
-    .cfi_def_cfa_offset 16
-    .cfi_offset %rbp, -16
-    movq    %rsp, %rbp
-    .cfi_def_cfa_register %rbp
-    pushq   %rdi
-    pushq   %rsi
-    pushq   %rdx
-    pushq   %rcx
-    pushq   %r8
-    pushq   %r9
-    pushq   %r10
-    pushq   %r11
-    movq    8(%rax), %rdi
-    # x87, SSE, AVX, AVX-512 state: at most 2,688 bytes and the header, on a 64-byte boundary
-    andq    $-64, %rsp
-    subq    $3072, %rsp
-    xorl    %edx, %edx
-    movq    %rdx, 512(%rsp)
-    movq    %rdx, 520(%rsp)
-    movq    %rdx, 528(%rsp)
-    movq    %rdx, 536(%rsp)
-    movq    %rdx, 544(%rsp)
-    movq    %rdx, 552(%rsp)
-    movq    %rdx, 560(%rsp)
-    movq    %rdx, 568(%rsp)
-    movl    $0xee, %eax
-    xsave   (%rsp)
-    call    aplib_tls_descriptor_offset@PLT
-    movq    %rax, %rcx
-    movl    $0xee, %eax
-    xorl    %edx, %edx
-    xrstor  (%rsp)
-    movq    %rcx, %rax
-    leaq    -64(%rbp), %rsp
-    popq    %r11
-    popq    %r10
-    popq    %r9
-    popq    %r8
-    popq    %rcx
-    popq    %rdx
-    popq    %rsi
-    popq    %rdi
-    popq    %rbp
-    .cfi_def_cfa %rsp, 8
-    ret
-    .cfi_endproc
-    .size aplib_tls_descriptor_resolver, .-aplib_tls_descriptor_resolver
-)");
-#endif

@@ -2,7 +2,7 @@
 // Thread-locals of instances. General and local dynamic: the module number that relocation stores is ours (own_module() + the image's number), and so is the __tls_get_addr that
 // programs call: it finds the block of the running task's context. Initial-exec: a pool in every thread's static block, whose contents the switch exchanges.
 //
-// Source: Drepper, "ELF Handling For Thread-Local Storage"; TLS descriptors: Oliva and Araujo, "Thread-Local Storage Descriptors for IA32 and AMD64/EM64T".
+// Source: Drepper, "ELF Handling For Thread-Local Storage". TLS descriptors: arch/tls_descriptor.hpp.
 #pragma once
 
 #include <cstddef>
@@ -24,9 +24,6 @@ constexpr std::uint64_t own_module(std::uint32_t module) noexcept { return own_m
 
 /// What programs' references to __tls_get_addr are bound to.
 void* tls_get_addr(const TlsIndex* index);
-
-/// Resolver of TLS descriptors (first word). Keeps every register but rax; returns the offset from the thread pointer.
-extern "C" void aplib_tls_descriptor_resolver();
 
 /// Takes `bytes` of the pool of initial-exec thread-locals for good. Returns their offset from the thread pointer (negative). Throws Error(exhausted) naming `path`
 /// and the flag that needs no pool. Call from: any thread.

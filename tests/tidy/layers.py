@@ -13,7 +13,7 @@ MAY_INCLUDE = {
     "src/cell": ["include", "src/arch", "src/base", "src/memory", "src/task"],
     "src/comm": ["include", "src/arch", "src/base"],
     "src/loader": ["include", "src/arch", "src/base", "src/memory"],
-    "src/compile": [],
+    "src/compile": ["src/arch"],
     "src/kernel": ["include", "src/arch", "src/base", "src/memory", "src/task", "src/cell", "src/comm", "src/loader"],
     "src/cellos": ["include", "src/base", "src/kernel"],
     "src/launch": ["include", "src/base", "src/comm", "src/kernel"],
@@ -39,7 +39,7 @@ API_ONLY = {
 THIRD_PARTY = [
     (
         r"boost/context/|boost/.*fcontext",
-        ["src/task", "bench"],
+        ["src/task", "src/arch", "bench"],
         "only src/task switches stacks (and the benchmark of the bare switch)",
     ),
     (r"valgrind/", ["src/task"], "only src/task knows stacks"),

@@ -152,6 +152,15 @@ CASES = [
         1,
         "src/a.cpp",
     ),
+    (
+        text_rules.check_words,
+        {
+            "src/a.cpp": '#if defined(__x86_64__)\nvoid f() { asm("nop"); }\n#endif\n',
+            "src/arch/b/c.hpp": 'void g() { asm volatile("nop"); }\n',
+        },
+        2,
+        "only src/arch",
+    ),
 ]
 
 

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "arch/cpu.hpp"
 #include "comm/tcp/out_queue.hpp"
 #include "comm/wire.hpp"
 
@@ -24,12 +25,6 @@ constexpr auto counting = std::memory_order_relaxed;  // nothing else is read af
 /// One writer at a time (the link's lock, or the polling thread): no locked instruction.
 void add(std::atomic<std::uint64_t>& counter, std::uint64_t more) noexcept {
   counter.store(counter.load(counting) + more, counting);
-}
-
-void relax() noexcept {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
 }
 
 std::span<const std::byte> behind(std::span<const std::byte> bytes, std::size_t& count) noexcept {
@@ -124,7 +119,7 @@ void Link::push(std::span<Outgoing> parts) {
     if (now - stuck_since >= patience) break;
     // The other side takes it out of the system's buffers now, and may need the lock of the very socket.
     constexpr int rounds = 32;
-    for (int i = 0; i < rounds; ++i) relax();
+    for (int i = 0; i < rounds; ++i) cpu_relax();
   }
   try {
     for (const Outgoing& part : parts) {
@@ -186,7 +181,7 @@ void Link::write(bool also_full) noexcept {
   constexpr int tries = 64;
   std::unique_lock hold(lock_, std::try_to_lock);
   for (int i = 0; i < tries && !hold.owns_lock(); ++i) {
-    relax();
+    cpu_relax();
     hold.try_lock();
   }
   if (!hold.owns_lock()) return poller_.add_writer(this);

@@ -8,15 +8,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "arch/start.hpp"
+
 namespace {
 
-long system_call(long number, long a, long b, long c) {
-  long result;
-  asm volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
-  return result;
-}
+using aplib::arch::call_execve, aplib::arch::call_exit_group, aplib::arch::call_write, aplib::arch::system_call;
 
-constexpr long call_write = 1, call_execve = 59, call_exit_group = 231;
 constexpr int exit_cannot_start = 127;
 constexpr size_t longest_path = 4096;
 
@@ -152,13 +149,4 @@ extern "C" [[noreturn]] __attribute__((used, visibility("hidden"))) void aplib_s
       .end();
 }
 
-// The kernel enters with the stack pointer at argc.
-asm(".globl _start\n"
-    ".type _start, @function\n"
-    "_start:\n"
-    "  xor %ebp, %ebp\n"
-    "  mov %rsp, %rdi\n"
-    "  and $-16, %rsp\n"
-    "  call aplib_start\n"
-    "  hlt\n"
-    ".size _start, .-_start\n");
+APLIB_START_ENTRY;

@@ -26,10 +26,10 @@
 #include <optional>
 #include <string>
 
+#include "arch/signal_frame.hpp"
 #include "loader/instance.hpp"
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/end.hpp"
-#include "loader/libc/signal_frame.hpp"
 
 namespace aplib::loader::libc {
 
@@ -189,7 +189,7 @@ bool deliver_fault(int signal, const siginfo_t& info, void* context, const char*
   const SignalTable* table = flow->instance->libc().signals.part;
   const Action* action = table != nullptr ? table->find(signal) : nullptr;
   if (!own || action == nullptr || !has_handler(*action)) return false;
-  return call_on_interrupted_stack(signal, info, context, run_fault_handler, stack_low);
+  return arch::call_on_interrupted_stack(signal, info, context, run_fault_handler, stack_low);
 }
 
 void call_abort_handler(Instance& instance) {

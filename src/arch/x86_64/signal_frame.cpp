@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
-#include "loader/libc/signal_frame.hpp"
+// x86-64: Linux's signal frame. Source of the layout: Linux, struct rt_sigframe and struct _fpx_sw_bytes of x86-64,
+// both part of the kernel's binary interface.
+#include "arch/signal_frame.hpp"
 
+#include <pthread.h>
 #include <ucontext.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
-namespace aplib::loader::libc {
-
-#if defined(__x86_64__)
+namespace aplib::arch {
 
 namespace {
 
@@ -111,12 +112,4 @@ bool call_on_interrupted_stack(int signal, const siginfo_t& info, void* context,
   return true;
 }
 
-#else
-
-bool call_on_interrupted_stack(int, const siginfo_t&, void*, void (*)(int, siginfo_t*, void*), const char*) noexcept {
-  return false;
-}
-
-#endif
-
-}  // namespace aplib::loader::libc
+}  // namespace aplib::arch
