@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Numbers, texts and lists as bytes, little-endian, for what processes tell each other; and back, where the bytes may be anybody's.
+// Numbers, texts and lists as bytes, little-endian, for what processes tell each other; and back, where the bytes
+// may be anybody's.
 //
 //   ByteWriter out;  out.number(std::uint32_t{7});  out.text("ws1");
 //   ByteReader in(out.bytes());  in.number<std::uint32_t>();  in.text();  if (!in.ended()) ...

@@ -10,11 +10,13 @@
 
 namespace aplib {
 
-/// CPUs that the calling thread may run on, ascending; threads it starts inherit them. Cpusets (cgroups) are already taken off.
+/// CPUs that the calling thread may run on, ascending; threads it starts inherit them. Cpusets (cgroups) are
+/// already taken off.
 [[nodiscard]] std::vector<unsigned> allowed_cpus();
 
-/// The smallest CPU quota, in CPUs, on the way from this process's cgroup up to the root, of cgroup v1 (cpu.cfs_quota_us) and
-/// v2 (cpu.max) alike; nothing when there is no limit or it cannot be read. `root` is where /proc and /sys are looked up.
+/// The smallest CPU quota, in CPUs, on the way from this process's cgroup up to the root, of cgroup v1
+/// (cpu.cfs_quota_us) and v2 (cpu.max) alike; nothing when there is no limit or it cannot be read. `root` is where
+/// /proc and /sys are looked up.
 [[nodiscard]] std::optional<double> cpu_quota(const std::filesystem::path& root = "/");
 
 /// CPUs worth a thread each: the allowed ones, fewer when a quota does not pay for all; at least 1.

@@ -5,7 +5,8 @@
 //   log.warn("cell {}: {}", 3, text);      // aplib: cell 3: ...
 //   log.debug("processor {} sleeps", 0);   // aplib: debug: processor 0 sleeps   (only at level debug or trace)
 //
-// Thread safety: all functions may be called from any thread; lines do not mix. They make a system call: not for hot paths.
+// Thread safety: all functions may be called from any thread; lines do not mix. They make a system call: not for
+// hot paths.
 #pragma once
 
 #include <fmt/format.h>

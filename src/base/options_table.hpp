@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The one table of options. To add an option: a field in Options (include/aplib/options.hpp) and a row in options_table.cpp; the command
-// line, APLIB_* variables, --help and docs/options.md follow (a test tells how to regenerate the page).
+// The one table of options. To add an option: a field in Options (include/aplib/options.hpp) and a row in
+// options_table.cpp; the command line, APLIB_* variables, --help and docs/options.md follow (a test tells how to
+// regenerate the page).
 #pragma once
 
 #include <span>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What a flow of control carries along when it runs code of a loaded program. The switch (src/task) moves it; what it means is the loader's business.
-// Flows that run no loaded program have none, and pay one pointer store per switch.
+// What a flow of control carries along when it runs code of a loaded program. The switch (src/task) moves it; what
+// it means is the loader's business. Flows that run no loaded program have none, and pay one pointer store per
+// switch.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +12,20 @@ struct ProgramContext;
 
 /// What can be asked of a context without knowing the loader.
 struct ProgramContextOps {
-  /// A context for a task that the owner of `parent` spawns. Never null. May throw Error(exhausted). Call from: the spawning task.
+  /// A context for a task that the owner of `parent` spawns. Never null. May throw Error(exhausted). Call from: the
+  /// spawning task.
   ProgramContext* (*inherit)(ProgramContext& parent);
-  /// Runs entry(state), the body of a task that was spawned with `context`; exit() of the program ends it too. Exceptions pass through.
+  /// Runs entry(state), the body of a task that was spawned with `context`; exit() of the program ends it too.
+  /// Exceptions pass through.
   void (*run)(ProgramContext& context, void (*entry)(void*), void* state);
-  /// The task that owns `context` has run to its end, on its own stack and still able to switch. May run destructors of the program.
+  /// The task that owns `context` has run to its end, on its own stack and still able to switch. May run
+  /// destructors of the program.
   void (*release)(ProgramContext* context);
   /// Gives up a context whose task never ran.
   void (*discard)(ProgramContext* context) noexcept;
-  /// Either may be null. Exchanges state that belongs to the thread and that one of the two has changed (initial-exec thread-locals, locale,
-  /// working directory). Called by the switch when Flow::thread_state says so of either, before it leaves.
+  /// Either may be null. Exchanges state that belongs to the thread and that one of the two has changed
+  /// (initial-exec thread-locals, locale, working directory). Called by the switch when Flow::thread_state says so
+  /// of either, before it leaves.
   void (*swap)(ProgramContext* from, ProgramContext* to) noexcept;
 };
 
@@ -31,7 +36,8 @@ struct ProgramContext {
   bool swaps = false;
 };
 
-/// The running flow's context, or null. Initial-exec: one load relative to the thread pointer. Like every thread-local: never keep its address across a call that may switch.
+/// The running flow's context, or null. Initial-exec: one load relative to the thread pointer. Like every
+/// thread-local: never keep its address across a call that may switch.
 [[gnu::tls_model("initial-exec")]] extern constinit thread_local ProgramContext* current_program_context;
 
 }  // namespace aplib

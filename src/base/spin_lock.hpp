@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// SpinLock: for a few instructions that hardly anybody else wants at the same time. Giving it back is a plain store: who has just written what another core reads does not wait for that line.
+// SpinLock: for a few instructions that hardly anybody else wants at the same time. Giving it back is a plain
+// store: who has just written what another core reads does not wait for that line.
 #pragma once
 
 #include <atomic>
@@ -10,8 +11,8 @@
 
 namespace aplib {
 
-/// Between two looks at what another thread is about to change: pause(). It gives the core away now and then, for the other
-/// thread may have lost its own and wait for ours.
+/// Between two looks at what another thread is about to change: pause(). It gives the core away now and then, for
+/// the other thread may have lost its own and wait for ours.
 class SpinWait {
  public:
   void pause() noexcept {

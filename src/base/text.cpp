@@ -116,7 +116,8 @@ std::optional<std::string_view> nearest(std::string_view text, std::span<const s
   std::optional<std::string_view> best;
   std::size_t best_distance = 0;
   for (std::string_view candidate : candidates) {
-    // A name that must change by more than a third was not meant; a prefix or an extension ("stack" for "stack-size") was.
+    // A name that must change by more than a third was not meant; a prefix or an extension ("stack" for
+    // "stack-size") was.
     const bool part = text.size() >= 3 && (candidate.starts_with(text) || text.starts_with(candidate));
     const std::size_t distance = edit_distance(text, candidate);
     const std::size_t tolerated = std::max<std::size_t>(1, std::max(text.size(), candidate.size()) / 3);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Text of values as people write them: sizes, times, switches, names with a typing mistake.
 //
-// Every parse_* takes the whole text (no surrounding blanks) and returns nothing when it is not of its form; limits are the caller's.
+// Every parse_* takes the whole text (no surrounding blanks) and returns nothing when it is not of its form; limits
+// are the caller's.
 #pragma once
 
 #include <chrono>
@@ -36,7 +37,8 @@ namespace aplib::text {
 /// How many letters must be inserted, removed, replaced or swapped with their neighbour to get from one to the other.
 [[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);
 
-/// The candidate that `text` was probably meant to be; nothing when all are too far away for that. The first of several equally near.
+/// The candidate that `text` was probably meant to be; nothing when all are too far away for that. The first of
+/// several equally near.
 [[nodiscard]] std::optional<std::string_view> nearest(std::string_view text,
                                                       std::span<const std::string_view> candidates);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What CellOS callers may get wrong, checked before the kernel sees it, and plain numbers turned into the ids and spans it wants.
-// Numbers that only the kernel can judge (is there a cell 99?) are left to it. Call from: task.
+// What CellOS callers may get wrong, checked before the kernel sees it, and plain numbers turned into the ids and
+// spans it wants. Numbers that only the kernel can judge (is there a cell 99?) are left to it. Call from: task.
 #pragma once
 
 #include <cstddef>
@@ -60,7 +60,8 @@ inline To label(const char* call, int cid, int tid, int type) {
   return {.task = is_host(cid) ? TaskId{0} : TaskId(tid), .type = type};
 }
 
-/// A source, with the wildcards ANY_CELL, ANY_TASK, ANY_TYPE. The host's task is not looked at: programs name their own there.
+/// A source, with the wildcards ANY_CELL, ANY_TASK, ANY_TYPE. The host's task is not looked at: programs name their
+/// own there.
 inline From sender(const char* call, int cid, int tid, int type) {
   if (cid < ANY_CELL) [[unlikely]]
     fail_cell(call, cid);

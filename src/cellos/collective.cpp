@@ -54,8 +54,9 @@ int xy_brd(int root, void* buf, int size) {
   return broadcast("xy_brd", destination("xy_brd", root), buf, size, all);
 }
 
-// Whether the root of x_brd and y_brd is a coordinate or a cid is not known. Both are taken; where a number is both, both mean the same cell
-// in row 0 (x), and the coordinate wins in y_brd: a cid below ncely is of the caller's column only by chance.
+// Whether the root of x_brd and y_brd is a coordinate or a cid is not known. Both are taken; where a number is
+// both, both mean the same cell in row 0 (x), and the coordinate wins in y_brd: a cid below ncely is of the
+// caller's column only by chance.
 int x_brd(int root, void* buf, int size) {
   constexpr const char* call = "x_brd";
   require_cell(call);

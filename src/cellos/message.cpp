@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// CellOS messages: between cells and host (send, broadcast, receive, probe, and what is known of the last message), and on
-// lines (xy_send and kin), where the other cell is named by its displacement and the other task by one's own id. Lines have
-// a matching space of their own.
+// CellOS messages: between cells and host (send, broadcast, receive, probe, and what is known of the last message),
+// and on lines (xy_send and kin), where the other cell is named by its displacement and the other task by one's own
+// id. Lines have a matching space of their own.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -34,8 +34,8 @@ int one_unless_exhausted(const char* call, Send&& send) {
 
 // ---- the message a task last received, as CellOS sees it: one per task, readable until the next receive
 
-/// Waits for a message and returns its body, which belongs to the system; null when `until_cells_end` and nothing can come any more.
-/// Switches tasks: yes.
+/// Waits for a message and returns its body, which belongs to the system; null when `until_cells_end` and nothing
+/// can come any more. Switches tasks: yes.
 void* receive_body(const char* call, const From& from, api::Space space, bool until_cells_end = false) {
   api::CellosState& state = api::cellos_state();
   state.readable = false;  // also when the receive fails: its first act is to give the old message back

@@ -141,7 +141,7 @@ int ap_init(void) {
   return 1;
 }
 
-// ---------------------------------------------------------------- symmetric memory, for programs that are linked with the library
+// ------------------------------------------------ symmetric memory, for programs that are linked with the library
 
 void* ap_malloc(size_t bytes) { return api::symmetric_allocate("ap_malloc", bytes, symmetric_alignment); }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// exit() in a task. libc declares it nothrow, so a C++ caller's frame would turn an exception that leaves it into std::terminate; and by the
-// language it destroys no automatic objects. So it does not unwind: it jumps to the frame below the program, which ends the task.
+// exit() in a task. libc declares it nothrow, so a C++ caller's frame would turn an exception that leaves it into
+// std::terminate; and by the language it destroys no automatic objects. So it does not unwind: it jumps to the
+// frame below the program, which ends the task.
 #include "cellos/program.hpp"
 
 #include <fmt/format.h>

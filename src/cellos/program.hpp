@@ -12,7 +12,8 @@ struct CellProgram {
   void (*entry)();
 };
 
-/// Runs a cell program on the calling task until it returns or calls exit(). Call from: outermost frame of a task. Switches tasks: yes.
+/// Runs a cell program on the calling task until it returns or calls exit(). Call from: outermost frame of a task.
+/// Switches tasks: yes.
 void run_cell(void (*entry)());
 
 // ---- where the file is that a host program names in ccreat
@@ -22,7 +23,8 @@ struct ProgramFile {
   std::vector<std::string> places;  ///< Where it was looked for.
 };
 
-/// `name` as given, then in the folder of `host_file`; in each place also with .so or .cell behind it, or instead of its suffix.
+/// `name` as given, then in the folder of `host_file`; in each place also with .so or .cell behind it, or instead
+/// of its suffix.
 [[nodiscard]] ProgramFile find_program_file(const std::string& name, const std::string& host_file);
 
 }  // namespace aplib::cellos

@@ -24,7 +24,8 @@ std::uint64_t align_up(std::uint64_t value, std::uint64_t alignment) {
 ReservedRange::ReservedRange(std::uint64_t bytes, std::uint64_t alignment, char* low, std::uint64_t room)
     : bytes_(bytes) {
   if (low != nullptr) {
-    // Instances of a cell lie one after the other, so the first try nearly always finds its place; what is in the way is passed in doubling steps.
+    // Instances of a cell lie one after the other, so the first try nearly always finds its place; what is in the
+    // way is passed in doubling steps.
     std::uint64_t step = alignment;
     for (std::uint64_t offset = 0; offset + bytes <= room; offset += step, step *= 2) {
       void* wanted = low + align_up(offset, alignment);

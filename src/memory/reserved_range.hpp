@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// ReservedRange: address space taken once with no access, to be mapped over piece by piece, so that no other thread's mapping can come in between.
+// ReservedRange: address space taken once with no access, to be mapped over piece by piece, so that no other
+// thread's mapping can come in between.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +11,8 @@ namespace aplib {
 class ReservedRange {
  public:
   ReservedRange() = default;
-  /// `bytes` (whole pages) aligned to `alignment`, at the lowest free place in [low, low + room) if low is not null, else anywhere. Throws Error(exhausted).
+  /// `bytes` (whole pages) aligned to `alignment`, at the lowest free place in [low, low + room) if low is not
+  /// null, else anywhere. Throws Error(exhausted).
   ReservedRange(std::uint64_t bytes, std::uint64_t alignment, char* low, std::uint64_t room);
   ~ReservedRange() { release(); }
   ReservedRange(ReservedRange&& other) noexcept;

@@ -13,7 +13,16 @@ from unittest import mock
 BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
 sys.path.insert(0, str(BENCH))
 
-from comparing import building, fabric, figures, machine, markdown, page, peers, table  # noqa: E402 (the path must be set first)
+from comparing import (
+    building,
+    fabric,
+    figures,
+    machine,
+    markdown,
+    page,
+    peers,
+    table,
+)  # noqa: E402 (the path must be set first)
 
 LATENCY_8 = ("latency", "two-processors", 8)
 
@@ -261,7 +270,9 @@ class Texts(unittest.TestCase):
     def test_lines_of_pages_are_as_long_as_those_of_the_documentation(self):
         text = "# A title " + "x" * 120 + "\n\n" + "- " + "word " * 60 + "\n- next\n\n| " + "cell " * 40 + "|\n"
         lines = markdown.wrapped(text).split("\n")
-        self.assertEqual([line for line in lines if len(line) > 120], ["# A title " + "x" * 120, "| " + "cell " * 40 + "|"])
+        self.assertEqual(
+            [line for line in lines if len(line) > 120], ["# A title " + "x" * 120, "| " + "cell " * 40 + "|"]
+        )
         self.assertEqual(lines[2][:6] + lines[3][:6] + lines[-4], "- word  word- next")
         self.assertEqual(" ".join(" ".join(lines).split()), " ".join(text.split()))
 

@@ -168,8 +168,8 @@ TEST(ExchangeFrames, WithAnyFieldOutOfItsRangeAreRefused) {
 
 // ---------------------------------------------------------------- several processes, every order of events
 
-/// The processes of one machine, a thread each, with frames between each two in order. A frame takes its time: which of those
-/// that wait is taken next is chosen by seed.
+/// The processes of one machine, a thread each, with frames between each two in order. A frame takes its time:
+/// which of those that wait is taken next is chosen by seed.
 template <int Processes>
 struct ExchangeScenario {
   static constexpr int thread_count = Processes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Moving cells under the deterministic scheduler: whatever the order of events, messages to and from a cell that changes its
-// processor arrive once, in order, and never while another processor has the cell.
+// Moving cells under the deterministic scheduler: whatever the order of events, messages to and from a cell that
+// changes its processor arrive once, in order, and never while another processor has the cell.
 #include "cell/mover.hpp"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,8 @@ namespace {
 
 enum class Fault { none, order_ignored, fences_ignored, late_routes };
 
-// Three processors, a cell on each at first. Every cell sends to every cell; cell 0 goes from processor 0 to 1, then to 2.
+// Three processors, a cell on each at first. Every cell sends to every cell; cell 0 goes from processor 0 to 1,
+// then to 2.
 struct MoveScenario {
   static constexpr int thread_count = 3;
   static constexpr std::uint32_t cells = 3;

@@ -24,16 +24,27 @@ FORBIDDEN = [
     (r"\b(?:sprintf|strcpy|strcat|gets)\s*\(", CODE, "use fmt, std::string or std::memcpy with a size"),
     (r"\b(?:std::)?rand\s*\(\)", CODE, "use a seeded std::mt19937_64 and print the seed"),
     (r"\bvolatile\b", PRODUCT, "use std::atomic with a named memory order"),
-    (r"\b__(?:x86_64|i386|aarch64|arm)__\b|\b\w*mmintrin\b|\bR_X86_64_|\bR_AARCH64_|\bEM_X86_64\b|\bREG_R[A-Z0-9]+\b|\b__builtin_ia32_"
-     r"|\basm\b|\b__asm__ volatile\b", PRODUCT, "only src/arch knows the machine"),
+    (
+        r"\b__(?:x86_64|i386|aarch64|arm)__\b|\b\w*mmintrin\b|\bR_X86_64_|\bR_AARCH64_|\bEM_X86_64\b|\bREG_R[A-Z0-9]+\b|\b__builtin_ia32_"
+        r"|\basm\b|\b__asm__ volatile\b",
+        PRODUCT,
+        "only src/arch knows the machine",
+    ),
     (r"\bstd::endl\b", PRODUCT, "write '\\n'; flush where it is meant"),
 ]
 # Where a forbidden word is right, with its reason.
 EXCEPTIONS = [
     (r"^tests/tidy/", r".*", "the rules name what they forbid"),
-    (r"^(?:src/arch|apps/scg|tests|bench)/", r"__asm__ volatile|asm volatile", "the compiler's own word for inline assembly with effects"),
-    (r"^(?:src/arch|apps/scg)/", r"__x86_64__|\w*mmintrin|R_X86_64_|EM_X86_64|REG_R|__builtin_ia32_|asm\(",
-     "src/arch knows the machine, and so do the kernels of scg"),
+    (
+        r"^(?:src/arch|apps/scg|tests|bench)/",
+        r"__asm__ volatile|asm volatile",
+        "the compiler's own word for inline assembly with effects",
+    ),
+    (
+        r"^(?:src/arch|apps/scg)/",
+        r"__x86_64__|\w*mmintrin|R_X86_64_|EM_X86_64|REG_R|__builtin_ia32_|asm\(",
+        "src/arch knows the machine, and so do the kernels of scg",
+    ),
     (r".*", r"asm\(\"\" :", "no instruction: the optimizer must not know what a value is"),
     (r".*", r"volatile (?:std::)?sig_atomic_t", "what the standard asks for in a signal handler"),
     (

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Threads of the runtime's own: they block all signals, so that handlers run on threads that carry cells, or on the main one.
+// Threads of the runtime's own: they block all signals, so that handlers run on threads that carry cells, or on the
+// main one.
 #pragma once
 
 #include <pthread.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* exit() in the program: in a task it ends that task only (source: CellOS, UtiLisp's quit on a cell); elsewhere it is libc's. */
+/* exit() in the program: in a task it ends that task only (source: CellOS, UtiLisp's quit on a cell); elsewhere it is
+ * libc's. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>

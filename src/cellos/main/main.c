@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* main() of a program that has cell_main, and host_main if it has a host half. Options come from APLIB_* variables, so that the program's
- * arguments reach host_main untouched. */
+/* main() of a program that has cell_main, and host_main if it has a host half. Options come from APLIB_* variables,
+ * so that the program's arguments reach host_main untouched. */
 #include <stddef.h>
 #include <stdlib.h>
 

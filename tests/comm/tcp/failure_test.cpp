@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What tcp does when the system refuses: no memory, no place in an epoll. A link may be lost, with its cause; never the
-// process. Memory and epoll_ctl() are refused to one thread at a time, by functions of this program that stand before the
-// library's.
+// What tcp does when the system refuses: no memory, no place in an epoll. A link may be lost, with its cause; never
+// the process. Memory and epoll_ctl() are refused to one thread at a time, by functions of this program that stand
+// before the library's.
 #include <gtest/gtest.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
