@@ -68,9 +68,9 @@ void ModuleNetwork::post(std::uint32_t process, FrameKind kind, comm::Label labe
   module_.send(process, label, body);
   if (!holds_back.load(std::memory_order_relaxed)) holds_back.store(true, std::memory_order_relaxed);  // a hint
   // relaxed: who sees it too late has its frame sent when it waits, or by the progress thread some milliseconds later
-  if (progress_dozes.load(std::memory_order_relaxed) != 0 && module_.queued(process) != 0) {
-    progress_dozes.store(0, std::memory_order_release);
-    os::futex_wake(progress_dozes);
+  if (progress_.dozes.load(std::memory_order_relaxed) != 0 && module_.queued(process) != 0) {
+    progress_.dozes.store(0, std::memory_order_release);
+    os::futex_wake(progress_.dozes);
   }
 }
 
@@ -156,16 +156,16 @@ void ModuleNetwork::wait(std::optional<std::chrono::nanoseconds> timeout) noexce
 
 void ModuleNetwork::stirred() noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);  // own wake before the look; pairs with the progress thread's
-  if (progress_asleep.load(std::memory_order_relaxed) == 0) return;  // the fence orders it
-  progress_asleep.store(0, std::memory_order_release);               // release: to the progress thread
-  os::futex_wake(progress_asleep);
+  if (progress_.asleep.load(std::memory_order_relaxed) == 0) return;  // the fence orders it
+  progress_.asleep.store(0, std::memory_order_release);               // release: to the progress thread
+  os::futex_wake(progress_.asleep);
 }
 
 void ModuleNetwork::wake_progress() noexcept {
   stirred();
-  if (progress_dozes.load(std::memory_order_relaxed) == 0) return;  // the fence in stirred() orders it
-  progress_dozes.store(0, std::memory_order_release);               // release: to the progress thread
-  os::futex_wake(progress_dozes);
+  if (progress_.dozes.load(std::memory_order_relaxed) == 0) return;  // the fence in stirred() orders it
+  progress_.dozes.store(0, std::memory_order_release);               // release: to the progress thread
+  os::futex_wake(progress_.dozes);
 }
 
 // ---------------------------------------------------------------- what comes

@@ -40,6 +40,12 @@ enum class FrameKind : std::uint32_t {
   memory_key,
 };
 
+/// The pauses of the progress thread, which others end by a 0 and a wake-up.
+struct ProgressPauses {
+  std::atomic<std::uint32_t> dozes{0};   ///< 1: a long pause. Who leaves a frame behind ends it.
+  std::atomic<std::uint32_t> asleep{0};  ///< 1: it sleeps until a processor stirs.
+};
+
 class ModuleNetwork final : public Network, public comm::Receiver {
  public:
   ModuleNetwork(Domain& domain, const Process& process);
@@ -128,11 +134,27 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   /// Nothing has come that would wake one; no processor has slept or woken since domain.sleepers was `word`.
   [[nodiscard]] bool is_quiet(std::uint64_t word);
 
- private:
-  friend class ProgressThread;
-  friend class OneSidedNetwork;
-  friend class RemoteMemory;
+  [[nodiscard]] ProgressPauses& progress() noexcept { return progress_; }
 
+  // For its parts, OneSidedNetwork and RemoteMemory.
+  [[nodiscard]] comm::Module& module() noexcept { return module_; }
+  /// Sends a frame. Any thread.
+  void post(std::uint32_t process, FrameKind kind, comm::Label label, std::span<const std::byte> body);
+  /// Waits until less than send-limit waits to be taken by the process of `cell`.
+  void make_room(TaskControl& self, const char* call, std::uint32_t cell, std::uint32_t process) {
+    if (module_.queued(process) > domain_.options.send_limit_bytes) [[unlikely]]
+      wait_for_room(self, call, cell, process);
+  }
+  /// A peer has sent what makes no sense: the machine ends.
+  void nonsense(comm::Peer from, const std::string& what);
+  // Invariant (2), for what goes by the module's remote memory.
+  void count_sent() noexcept { sent_.fetch_add(1, std::memory_order_relaxed); }  // relaxed: the module orders it
+  void count_received() noexcept {
+    received_.store(received_.load(std::memory_order_relaxed) + 1,
+                    std::memory_order_release);  // release: the frame is in a ring; one writer at a time
+  }
+
+ private:
   struct PeerState {
     std::atomic<bool> used{false};  ///< We have sent to it.
     bool lost = false;
@@ -142,20 +164,10 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   };
 
   void poll_alone();  // under poll_mutex_
-  void post(std::uint32_t process, FrameKind kind, comm::Label label, std::span<const std::byte> body);
-  void make_room(TaskControl& self, const char* call, std::uint32_t cell, std::uint32_t process) {
-    if (module_.queued(process) > domain_.options.send_limit_bytes) [[unlikely]]
-      wait_for_room(self, call, cell, process);
-  }
   void wait_for_room(TaskControl& self, const char* call, std::uint32_t cell, std::uint32_t process);
   void check_unread();
-  void nonsense(comm::Peer from, const std::string& what);
   [[nodiscard]] bool is_message_of(comm::Peer from, const comm::Label& label) const noexcept;
   void receive_exchange(comm::Peer from, std::span<const std::byte> body);
-  void count_received() noexcept {
-    received_.store(received_.load(std::memory_order_relaxed) + 1,
-                    std::memory_order_release);  // release: the frame is in a ring; one writer at a time
-  }
 
   Domain& domain_;
   const Process& process_;
@@ -183,17 +195,12 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   /// Ends whatever pause the progress thread makes.
   void wake_progress() noexcept;
 
+  ProgressPauses progress_;
   std::mutex status_mutex_;
   std::atomic<bool> status_due_{false};  // changed under the mutex
   Clock::time_point status_told_{};
   std::atomic<std::uint64_t> own_status_{0};                    // changes so far, words combined
   std::unique_ptr<std::atomic<std::uint64_t>[]> other_status_;  // by process: the same
-
- public:
-  /// 1: the progress thread makes a long pause. Who leaves a frame behind ends it.
-  std::atomic<std::uint32_t> progress_dozes{0};
-  /// Ends a sleep of the progress thread.
-  std::atomic<std::uint32_t> progress_asleep{0};
 };
 
 }  // namespace aplib

@@ -154,7 +154,7 @@ void OneSidedNetwork::wait_for_replies(TaskControl& self, std::uint32_t process,
     if (self.cell->processor->stops()) return;
     if (expected.load(std::memory_order_relaxed) + bytes > domain_.options.send_limit_bytes &&
         !self.cell->processor->idle().has_ready())
-      network_.module_.wait(reply_sleep);
+      network_.module().wait(reply_sleep);
   }
   expected.fetch_add(bytes, std::memory_order_relaxed);
 }

@@ -117,8 +117,8 @@ class OneSidedNetwork {
   bool frame(comm::Peer from, const comm::Label& label, std::span<const std::byte> body);
   std::byte* large_begin(comm::Peer from, const comm::Label& label, std::size_t bytes);
   bool large_end(comm::Peer from, const comm::Label& label, std::size_t bytes);
-  /// Frames were sent since the last time it was asked.
   RemoteMemory& memory() noexcept { return memory_; }
+  /// Frames were sent since the last time it was asked.
   bool has_answered() noexcept { return std::exchange(answered_, false); }
 
  private:

@@ -36,22 +36,22 @@ ProgressThread::~ProgressThread() {
   closing_.store(true, std::memory_order_seq_cst);
   tick_.store(1, std::memory_order_release);
   os::futex_wake(tick_);
-  network_.progress_dozes.store(0, std::memory_order_release);
-  os::futex_wake(network_.progress_dozes);
-  network_.progress_asleep.store(0, std::memory_order_release);
-  os::futex_wake(network_.progress_asleep);
+  network_.progress().dozes.store(0, std::memory_order_release);
+  os::futex_wake(network_.progress().dozes);
+  network_.progress().asleep.store(0, std::memory_order_release);
+  os::futex_wake(network_.progress().asleep);
   network_.wake();
   thread_.join();
 }
 
 void ProgressThread::sleep_until_stirred(std::uint64_t quiet_word) {
-  network_.progress_asleep.store(1, std::memory_order_seq_cst);
+  network_.progress().asleep.store(1, std::memory_order_seq_cst);
   std::atomic_thread_fence(std::memory_order_seq_cst);  // own word before the looks; pairs with stirred()
   const bool nothing_new = domain_.sleepers.load(std::memory_order_acquire) == quiet_word && network_.someone_waits() &&
                            !network_.status_due() && !closing_.load(std::memory_order_acquire);
-  while (nothing_new && network_.progress_asleep.load(std::memory_order_acquire) == 1)
-    os::futex_wait(network_.progress_asleep, 1, std::nullopt);
-  network_.progress_asleep.store(0, std::memory_order_relaxed);  // relaxed: a waker in between wakes nobody
+  while (nothing_new && network_.progress().asleep.load(std::memory_order_acquire) == 1)
+    os::futex_wait(network_.progress().asleep, 1, std::nullopt);
+  network_.progress().asleep.store(0, std::memory_order_relaxed);  // relaxed: a waker in between wakes nobody
 }
 
 /// Who leaves a frame behind ends a long pause, or, as it is told of the pause too late, nearly always.
@@ -60,11 +60,11 @@ void ProgressThread::pause(std::chrono::milliseconds time) {
     os::futex_wait(tick_, 0, time);
     return;
   }
-  network_.progress_dozes.store(1, std::memory_order_seq_cst);
+  network_.progress().dozes.store(1, std::memory_order_seq_cst);
   std::atomic_thread_fence(std::memory_order_seq_cst);  // own word before the looks; pairs with wake_progress()
   if (!closing_.load(std::memory_order_seq_cst) && !network_.status_due())
-    os::futex_wait(network_.progress_dozes, 1, time);
-  network_.progress_dozes.store(0, std::memory_order_relaxed);  // relaxed: a waker in between wakes nobody
+    os::futex_wait(network_.progress().dozes, 1, time);
+  network_.progress().dozes.store(0, std::memory_order_relaxed);  // relaxed: a waker in between wakes nobody
 }
 
 void ProgressThread::run() {

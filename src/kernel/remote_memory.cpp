@@ -59,15 +59,15 @@ RemoteMemory::~RemoteMemory() = default;
 
 bool RemoteMemory::put(TaskControl& self, const one_sided::Copy& copy) {
   return transfer(self, copy, false, [this](const Transfer& whole, const Piece& piece, std::byte* local) {
-    network_.module_.write(whole.process, piece.key, piece.address, {local, piece.bytes},
-                           reinterpret_cast<std::uintptr_t>(&whole));
+    network_.module().write(whole.process, piece.key, piece.address, {local, piece.bytes},
+                            reinterpret_cast<std::uintptr_t>(&whole));
   });
 }
 
 bool RemoteMemory::get(TaskControl& self, const one_sided::Copy& copy) {
   return transfer(self, copy, true, [this](const Transfer& whole, const Piece& piece, std::byte* local) {
-    network_.module_.read(whole.process, piece.key, piece.address, {local, piece.bytes},
-                          reinterpret_cast<std::uintptr_t>(&whole));
+    network_.module().read(whole.process, piece.key, piece.address, {local, piece.bytes},
+                           reinterpret_cast<std::uintptr_t>(&whole));
   });
 }
 
@@ -101,7 +101,7 @@ RemoteMemory::Transfer* RemoteMemory::begin(TaskControl& self, const one_sided::
   const auto address = reinterpret_cast<std::uintptr_t>(copy.remote);
   const Range range{address, address + copy.blocks.bytes};
   if (range.high > OneSidedFrame::slot_of(copy.cell) + SlotPlan::stacks_offset) return nullptr;  // stacks have holes
-  if (!network_.module_.reaches_memory(process)) return nullptr;
+  if (!network_.module().reaches_memory(process)) return nullptr;
   Peer& peer = peers_[process];
   comm::Label label;
   label.cell = copy.cell;
@@ -169,7 +169,7 @@ RemoteMemory::Transfer* RemoteMemory::try_to_begin(const TaskControl& self, cons
                                                       .remote_flag = reads ? copy.remote_flag : nullptr,
                                                       .pieces = pieces.size()});
   if (reads) peer.reads.fetch_add(1, std::memory_order_relaxed);  // relaxed: our next frame follows in our thread
-  network_.sent_.fetch_add(1, std::memory_order_relaxed);         // relaxed: as post()
+  network_.count_sent();
   return peer.under_way.emplace_back(std::move(transfer)).get();
 }
 
@@ -258,10 +258,10 @@ void RemoteMemory::answer_request(comm::Peer from, const comm::Label& label) {
   std::span<const std::byte> body;
   try {
     const auto [low, high] = memory_round(label.key, label.cell);
-    if (low < high && network_.module_.reaches_memory(from)) {
+    if (low < high && network_.module().reaches_memory(from)) {
       reply.low = low;
       reply.high = high;
-      reply.key = network_.module_.expose(from, {reinterpret_cast<std::byte*>(low), high - low});
+      reply.key = network_.module().expose(from, {reinterpret_cast<std::byte*>(low), high - low});
       peers_[from].opened.push_back(reply.key);
       body = std::as_bytes(std::span(&reply, 1));
     }
@@ -297,7 +297,7 @@ bool RemoteMemory::take_key(comm::Peer from, const comm::Label& label, std::span
 
 void RemoteMemory::end() noexcept {
   for (std::uint32_t p = 0; p < peers_.size(); ++p) {
-    for (const comm::MemoryKey& key : peers_[p].opened) network_.module_.conceal(p, key);
+    for (const comm::MemoryKey& key : peers_[p].opened) network_.module().conceal(p, key);
     peers_[p].opened.clear();
   }
 }
