@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Collectives: barrier, broadcast, reductions, and the status network. All cells (of the scope) must call the same operation; one task
-// per cell at a time. A mismatch is an Error that names who called what.
+// Collectives: barrier, broadcast, reductions, and the status network. All cells (of the scope) must call the same
+// operation; one task per cell at a time. A mismatch is an Error that names who called what.
 //
-// Reductions use one fixed binary tree over cids, so floating-point results are bitwise the same on every cell, for every number of
-// threads and every placement.
+// Reductions use one fixed binary tree over cids, so floating-point results are bitwise the same on every cell, for
+// every number of threads and every placement.
 //
 //   double total = aplib::reduce_sum(local);
 //   aplib::barrier();
@@ -34,10 +34,10 @@ struct Located {
   std::int32_t location;
 };
 
-/// Waits until all cells of the scope have called it. Returns true when any of them passed stat = true (CellOS: sync).
-/// REQUIRES, as every collective: called from a task of a cell, by one task per cell at a time, and by all cells of the
-/// scope with the same arguments (but the value). Throws Error(mismatch) when cells disagree, Error(ended) when a cell of
-/// the scope has ended, Error(bad_argument) for the rest. Switches tasks: yes.
+/// Waits until all cells of the scope have called it. Returns true when any of them passed stat = true (CellOS:
+/// sync). REQUIRES, as every collective: called from a task of a cell, by one task per cell at a time, and by all
+/// cells of the scope with the same arguments (but the value). Throws Error(mismatch) when cells disagree,
+/// Error(ended) when a cell of the scope has ended, Error(bad_argument) for the rest. Switches tasks: yes.
 APLIB_API bool barrier(bool stat = false, Scope scope = Scope::all);
 
 /// What reductions take: integers and floating-point numbers of 32 and 64 bits.
@@ -64,8 +64,8 @@ template <class Range>
 concept WritableNumbers = WritableElements<Range> && Number<std::ranges::range_value_t<Range>>;
 }  // namespace detail
 
-/// Combines one number per cell; every cell gets the result. Sums of integers wrap around. Numbers of fewer than 32 bits
-/// become int. REQUIRES: as barrier(); bit_or, bit_and and bit_xor: integers.
+/// Combines one number per cell; every cell gets the result. Sums of integers wrap around. Numbers of fewer than 32
+/// bits become int. REQUIRES: as barrier(); bit_or, bit_and and bit_xor: integers.
 template <class T>
   requires Number<decltype(+T())>
 [[nodiscard]] auto reduce(ReduceOp op, T value, Scope scope = Scope::all) {
@@ -81,8 +81,8 @@ template <Number T>
   return value;
 }
 
-/// Combines arrays element by element: `values`, a span, vector or array, becomes the result, of the same bits as if each
-/// element were reduced by itself. REQUIRES: as for one number; all cells give the same number of elements.
+/// Combines arrays element by element: `values`, a span, vector or array, becomes the result, of the same bits as
+/// if each element were reduced by itself. REQUIRES: as for one number; all cells give the same number of elements.
 template <class Range>
   requires detail::WritableNumbers<Range>
 void reduce(ReduceOp op, Range&& values, Scope scope = Scope::all) {

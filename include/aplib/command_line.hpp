@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The options of a machine on a program's own command line, for programs that use CLI11 (1.9.1 or newer). This header needs no
-// CLI11 itself: it works on whatever has the interface of CLI::App.
+// The options of a machine on a program's own command line, for programs that use CLI11 (1.9.1 or newer). This
+// header needs no CLI11 itself: it works on whatever has the interface of CLI::App.
 //
 //   #include <CLI/CLI.hpp>
 //   #include <aplib/aplib.hpp>
@@ -39,7 +39,8 @@ namespace detail {
 template <class App, class ParseError, class... Rest>
 ParseError parse_error_of(int (App::*exit)(const ParseError&, Rest...) const);
 
-/// Text of what is wrong with a value, without its subject: the command line puts its own before it. Empty when it is fine.
+/// Text of what is wrong with a value, without its subject: the command line puts its own before it. Empty when it
+/// is fine.
 inline std::string option_problem(const std::string& name, const std::string& value) {
   try {
     Options().set(name, value);
@@ -53,9 +54,9 @@ inline std::string option_problem(const std::string& name, const std::string& va
 
 }  // namespace detail
 
-/// Adds every row of option_table() to `app` (a CLI::App), in a group of their own: --help shows form, default, help and range; of an
-/// option given twice the last counts. Values arrive in `options` when the app parses, so it must outlive that. The defaults shown
-/// are what `options` holds now.
+/// Adds every row of option_table() to `app` (a CLI::App), in a group of their own: --help shows form, default,
+/// help and range; of an option given twice the last counts. Values arrive in `options` when the app parses, so it
+/// must outlive that. The defaults shown are what `options` holds now.
 template <class App>
 void add_options(App& app, Options& options) {
   for (const OptionInfo& info : option_table()) {
@@ -77,10 +78,10 @@ void add_options(App& app, Options& options) {
   }
 }
 
-/// The whole of it: add_options(), the environment (APLIB_*), then the command line, which wins. In a host program that was loaded the
-/// environment is left out: give this_machine::options(), in which it is, and what aprun was told. Returns nothing when the program
-/// shall go on; else the exit status to return from main() after it printed help (0) or what is wrong (ExitStatus::usage).
-/// `app` is a CLI::App with the program's own options.
+/// The whole of it: add_options(), the environment (APLIB_*), then the command line, which wins. In a host program
+/// that was loaded the environment is left out: give this_machine::options(), in which it is, and what aprun was
+/// told. Returns nothing when the program shall go on; else the exit status to return from main() after it printed
+/// help (0) or what is wrong (ExitStatus::usage). `app` is a CLI::App with the program's own options.
 template <class App>
 [[nodiscard]] std::optional<int> parse_command_line(App& app, Options& options, int argc, const char* const* argv) {
   using ParseError = decltype(detail::parse_error_of(&App::exit));

@@ -2,7 +2,8 @@
 // Errors: one exception type whose text names subject, place, cause and remedy.
 //
 //   try { aplib::send(aplib::CellId{99}, 1); }
-//   catch (const aplib::Error& e) { /* e.what(): "cell 0 task 0: send: there is no cell 99; the machine has cells 0..3 (2x2)" */ }
+//   catch (const aplib::Error& e) { e.what(); }
+//   // "cell 0 task 0: send: there is no cell 99; the machine has cells 0..3 (2x2)"
 #pragma once
 
 #include <stdexcept>

@@ -41,17 +41,18 @@ class APLIB_API Machine {
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
 
-  /// Runs `cell_program` as task 0 of every cell and waits until all tasks have ended. Blocks the calling thread. May be called
-  /// again after it returned.
+  /// Runs `cell_program` as task 0 of every cell and waits until all tasks have ended. Blocks the calling thread.
+  /// May be called again after it returned.
   ///
-  /// An exception that leaves a task ends the run: it is reported with cell and task, other tasks are stopped (their stacks unwind),
-  /// and exit_status is not 0. When every task waits for something that cannot come, a deadlock report with a line per task
-  /// is printed and the run ends with ExitStatus::deadlock. Ctrl-C ends with ExitStatus::interrupted.
+  /// An exception that leaves a task ends the run: it is reported with cell and task, other tasks are stopped
+  /// (their stacks unwind), and exit_status is not 0. When every task waits for something that cannot come, a
+  /// deadlock report with a line per task is printed and the run ends with ExitStatus::deadlock. Ctrl-C ends with
+  /// ExitStatus::interrupted.
   Report run(std::function<void()> cell_program);
 
-  /// The same with a host program: it runs first, on the calling thread as the host cell, and starts cell tasks itself with
-  /// start_cells() (CellOS: ccreat). The cells' grid may be changed by configure() (CellOS: cconfxy) before that.
-  /// Its return value is the exit status unless a cell failed.
+  /// The same with a host program: it runs first, on the calling thread as the host cell, and starts cell tasks
+  /// itself with start_cells() (CellOS: ccreat). The cells' grid may be changed by configure() (CellOS: cconfxy)
+  /// before that. Its return value is the exit status unless a cell failed.
   Report run_host(std::function<int()> host_program);
 
   [[nodiscard]] const Options& options() const noexcept;
@@ -68,17 +69,19 @@ namespace this_machine {
 [[nodiscard]] APLIB_API Grid grid();
 [[nodiscard]] APLIB_API std::uint32_t cell_count();
 [[nodiscard]] APLIB_API std::uint32_t processor_count();
-/// Id of the host program: 4096, or the cell count where the machine has more cells than that (source: AP1000+ kernel, HOST_CID).
+/// Id of the host program: 4096, or the cell count where the machine has more cells than that (source: AP1000+
+/// kernel, HOST_CID).
 [[nodiscard]] APLIB_API CellId host_cell();
 
-/// Host program only, before start_cells(): choose the grid. Throws Error(bad_argument) for an impossible grid, or when called late.
+/// Host program only, before start_cells(): choose the grid. Throws Error(bad_argument) for an impossible grid, or
+/// when called late.
 APLIB_API void configure(Grid grid);
 /// The same for all options: grid, threads, stacks, ... Throws Error(bad_option) when one is out of range.
 APLIB_API void set_options(const Options& options);
 /// The machine's options, as they are now. Call from: task.
 [[nodiscard]] APLIB_API Options options();
-/// Host program only: starts `program` as task `task` on every cell (CellOS: ccreat). May be called several times with different ids.
-/// Throws Error(bad_argument) when a cell already has a task of that id.
+/// Host program only: starts `program` as task `task` on every cell (CellOS: ccreat). May be called several times
+/// with different ids. Throws Error(bad_argument) when a cell already has a task of that id.
 APLIB_API void start_cells(std::function<void()> program, TaskId task = TaskId{0});
 /// Host program only: waits until all cells have ended (CellOS: waitstable). Switches tasks: yes.
 APLIB_API void wait_cells();
@@ -91,8 +94,9 @@ namespace this_cell {
 [[nodiscard]] APLIB_API std::uint32_t y();
 /// Index of the processor (OS thread) that carries the cell now. It can change at any switch point while balance is on.
 [[nodiscard]] APLIB_API std::uint32_t processor();
-/// Seconds in which its processor found nothing to do while this cell waited (waits under about 0.4 us are not counted). A share of
-/// time lost to communication where each cell has a processor of its own; other cells' work on the same processor is not in it.
+/// Seconds in which its processor found nothing to do while this cell waited (waits under about 0.4 us are not
+/// counted). A share of time lost to communication where each cell has a processor of its own; other cells' work on
+/// the same processor is not in it.
 [[nodiscard]] APLIB_API double waiting_seconds();
 }  // namespace this_cell
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Messages between tasks. Sends are buffered and never wait for the receiver; messages of one sender task to one receiver task
-// arrive in the order sent; receives select by source cell, source task and type, each of which may be a wildcard.
+// Messages between tasks. Sends are buffered and never wait for the receiver; messages of one sender task to one
+// receiver task arrive in the order sent; receives select by source cell, source task and type, each of which may
+// be a wildcard.
 //
 //   aplib::send(aplib::CellId{1}, 3.14, {.type = 7});             // on cell 0
 //   aplib::Message m = aplib::receive({.type = 7});               // on cell 1
@@ -153,11 +154,11 @@ class APLIB_API Message {
 };
 
 /// Sends `bytes` to a task of a cell (or of the host). Copies once; the caller's memory is free again at return.
-/// REQUIRES: called from a task; `cell` exists, to.task <= task_id_max, 0 <= to.type <= message_type_max; `bytes` is not
-/// null unless it is empty. Throws Error(bad_argument) otherwise, and Error(exhausted) when the receiver's process takes
-/// nothing for send-wait.
-/// Waits for the receiver: never. Switches tasks: only when a receiver on the same processor, or its process, has fallen
-/// far behind. Sources: CellOS l_asend (buffered, asynchronous).
+/// REQUIRES: called from a task; `cell` exists, to.task <= task_id_max, 0 <= to.type <= message_type_max; `bytes`
+/// is not null unless it is empty. Throws Error(bad_argument) otherwise, and Error(exhausted) when the receiver's
+/// process takes nothing for send-wait.
+/// Waits for the receiver: never. Switches tasks: only when a receiver on the same processor, or its process, has
+/// fallen far behind. Sources: CellOS l_asend (buffered, asynchronous).
 APLIB_API void send(CellId cell, std::span<const std::byte> bytes, To to = {});
 
 /// The same for what has bytes of its own:

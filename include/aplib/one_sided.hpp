@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: MIT
-// One-sided communication: a task copies into or out of another cell's memory, and that cell need not call anything. Remote memory is named by the caller's own address of the same
-// object: a global of a loaded program, a stack variable, symmetric memory. What has arrived is told by flags, which are counters: each transfer raises them by one.
+// One-sided communication: a task copies into or out of another cell's memory, and that cell need not call
+// anything. Remote memory is named by the caller's own address of the same object: a global of a loaded program, a
+// stack variable, symmetric memory. What has arrived is told by flags, which are counters: each transfer raises
+// them by one.
 //
 //   static Item table[1000];                       // of a program that aprun loads: each cell has its own
 //   static aplib::Flag arrived;
 //   aplib::put(aplib::CellId{3}, item, &table[7], {.arrived = &arrived});
 //   aplib::wait_flag(arrived, 1);                  // on cell 3
 //
-// In order: what a cell does to another cell's memory (put, get, atomic, and messages it sends there) happens in the order of the calls.
-// A cell's memory stays until the machine's end: of one that has ended, too. What it has not yet when others reach for it, a fault tells of: let cells meet first (barrier).
-// Errors: no such cell, remote memory outside the caller's slot: Error(bad_argument). Source of the semantic: AP1000+, docs/one-sided.md.
+// In order: what a cell does to another cell's memory (put, get, atomic, and messages it sends there) happens in
+// the order of the calls. A cell's memory stays until the machine's end: of one that has ended, too. What it has
+// not yet when others reach for it, a fault tells of: let cells meet first (barrier). Errors: no such cell, remote
+// memory outside the caller's slot: Error(bad_argument). Source of the semantic: AP1000+, docs/one-sided.md.
 #pragma once
 
 #include <concepts>
@@ -36,16 +39,18 @@ struct Flag {
 /// Flags of a put; null: none.
 struct PutFlags {
   Flag* arrived = nullptr;  ///< In the target's memory, named by the caller's own address: raised behind the data.
-  Flag* reusable =
-      nullptr;  ///< The caller's: raised when the source may be changed again. Without it the source may be changed at return, which costs large transfers a copy.
+  /// The caller's: raised when the source may be changed again. Without it the source may be changed at return,
+  /// which costs large transfers a copy.
+  Flag* reusable = nullptr;
   bool acknowledge = false;  ///< wait_acknowledged() shall wait for this one, too.
 };
 
 /// Flags of a get; null: none.
 struct GetFlags {
   Flag* arrived = nullptr;  ///< The caller's: raised when the data is there.
-  Flag* taken =
-      nullptr;  ///< In the memory of the cell read from, named by the caller's own address: raised when the data has been read.
+  /// In the memory of the cell read from, named by the caller's own address: raised when the data has been
+  /// read.
+  Flag* taken = nullptr;
 };
 
 /// Items at regular distances on both sides, in elements.
@@ -98,8 +103,9 @@ T fetch_as(const char* call, Fetch what, CellId cell, T* remote, T operand, T ex
 }
 }  // namespace detail
 
-/// Copies `local` to where the target cell has what the caller has at `remote`. Returns at once. The target may be the caller's own cell.
-/// Call from: task of a cell. Switches tasks: only while more than send-limit bytes wait for the target's process. Throws Error. Source: AP1000+, put.
+/// Copies `local` to where the target cell has what the caller has at `remote`. Returns at once. The target may be
+/// the caller's own cell. Call from: task of a cell. Switches tasks: only while more than send-limit bytes wait for
+/// the target's process. Throws Error. Source: AP1000+, put.
 template <class T>
   requires std::is_trivially_copyable_v<T>
 void put(CellId cell, std::span<const std::type_identity_t<T>> local, T* remote, const PutFlags& flags = {}) {
@@ -122,8 +128,9 @@ inline void raise_flag(CellId cell, Flag* remote) {
   detail::put("raise_flag", cell, nullptr, 0, nullptr, {.arrived = remote});
 }
 
-/// Copies to `local` what the target cell has where the caller has `remote`. Returns at once; the data is there when flags.arrived says so, and `local` must stay until then.
-/// Call from: task of a cell. Switches tasks: only while much is under way from the target's process. Throws Error. Source: AP1000+, get.
+/// Copies to `local` what the target cell has where the caller has `remote`. Returns at once; the data is there
+/// when flags.arrived says so, and `local` must stay until then. Call from: task of a cell. Switches tasks: only
+/// while much is under way from the target's process. Throws Error. Source: AP1000+, get.
 template <class T>
   requires std::is_trivially_copyable_v<T>
 void get(CellId cell, std::span<std::type_identity_t<T>> local, const T* remote, const GetFlags& flags = {}) {
@@ -141,14 +148,17 @@ void get_stride(CellId cell, std::type_identity_t<T>* local, const T* remote, co
   detail::get("get_stride", cell, local, remote, detail::blocks_of<T>(strides), flags);
 }
 
-/// Waits until the flag's count has reached `count` (as a signed difference, so that it may wrap around); leaves it alone. The flag is one that transfers of or to the caller's cell raise.
-/// Call from: task of a cell. Switches tasks: yes, unless it is reached already. Source: AP1000+, amcheck.
+/// Waits until the flag's count has reached `count` (as a signed difference, so that it may wrap around); leaves it
+/// alone. The flag is one that transfers of or to the caller's cell raise. Call from: task of a cell. Switches
+/// tasks: yes, unless it is reached already. Source: AP1000+, amcheck.
 inline void wait_flag(const Flag& flag, std::int32_t count) { detail::wait_flag("wait_flag", &flag.raised, count); }
 
-/// Waits until all puts of the caller's cell that asked to be acknowledged can be seen at their targets. Call from: task of a cell. Switches tasks: yes.
+/// Waits until all puts of the caller's cell that asked to be acknowledged can be seen at their targets. Call from:
+/// task of a cell. Switches tasks: yes.
 inline void wait_acknowledged() { detail::wait_acknowledged("wait_acknowledged"); }
 
-/// get, and waits for it: the value that the target cell has where the caller has `remote`. Switches tasks: yes, when the target is in another process.
+/// get, and waits for it: the value that the target cell has where the caller has `remote`. Switches tasks: yes,
+/// when the target is in another process.
 template <class T>
   requires std::is_trivially_copyable_v<T>
 [[nodiscard]] T get_value(CellId cell, const T* remote) {
@@ -159,8 +169,10 @@ template <class T>
   return value;
 }
 
-/// Remote atomics, on numbers of 4 and 8 bytes, aligned to their size: each returns the old value, and is one step for everybody who uses these functions (or std::atomic_ref, acquire and release) there.
-/// Call from: task of a cell. Switches tasks: when the target is in another process. Throws Error. Source: the AP1000+ hardware's fetch-and-operate and compare-and-swap.
+/// Remote atomics, on numbers of 4 and 8 bytes, aligned to their size: each returns the old value, and is one step
+/// for everybody who uses these functions (or std::atomic_ref, acquire and release) there. Call from: task of a
+/// cell. Switches tasks: when the target is in another process. Throws Error. Source: the AP1000+ hardware's
+/// fetch-and-operate and compare-and-swap.
 template <std::integral T>
 T fetch_add(CellId cell, T* remote, std::type_identity_t<T> value) {
   return detail::fetch_as("fetch_add", detail::Fetch::add, cell, remote, value);

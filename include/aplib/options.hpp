@@ -77,12 +77,14 @@ struct APLIB_API Options {
   /// The current value of one option as text that set() accepts. Throws like set().
   [[nodiscard]] std::string get(std::string_view name) const;
 
-  /// For fields that were assigned without set(): throws Error(bad_option), worded as set() words it, when one is out of range.
+  /// For fields that were assigned without set(): throws Error(bad_option), worded as set() words it, when one is
+  /// out of range.
   void check() const;
 
-  /// Overrides what the environment names: APLIB_<NAME> variables (upper case, '-' as '_'); an empty one counts as absent. Throws
-  /// like set(), naming the variable, and then changes nothing. A variable that starts with APLIB_ and is no option is an
-  /// error too, with the nearest known name. Not to be called while another thread changes the environment.
+  /// Overrides what the environment names: APLIB_<NAME> variables (upper case, '-' as '_'); an empty one counts as
+  /// absent. Throws like set(), naming the variable, and then changes nothing. A variable that starts with APLIB_
+  /// and is no option is an error too, with the nearest known name. Not to be called while another thread changes
+  /// the environment.
   void set_from_environment();
 
   /// Defaults, overridden by the environment. Throws like set_from_environment().

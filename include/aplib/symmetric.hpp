@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Symmetric memory: memory of a cell's heap in its slot ("symmetric heap" is OpenSHMEM's word). Cells that allocate the same sizes in the same order get it at the same place, so that
-// each can name the others' memory by its own address in put and get. Programs that aprun loads need not ask: their malloc and new give such memory when they use put or get.
+// Symmetric memory: memory of a cell's heap in its slot ("symmetric heap" is OpenSHMEM's word). Cells that allocate
+// the same sizes in the same order get it at the same place, so that each can name the others' memory by its own
+// address in put and get. Programs that aprun loads need not ask: their malloc and new give such memory when they
+// use put or get.
 //
 //   auto table = aplib::make_symmetric<Entry[]>(1000);
 //   aplib::put(peer, mine, &table[7]);
 //   std::vector<double, aplib::SymmetricAllocator<double>> field(n);
 //
-// Not symmetric: cells that allocate differently. Nothing is collective: a cell that allocates later has the memory later. It is the cell's until its machine ends, also what it has never freed.
+// Not symmetric: cells that allocate differently. Nothing is collective: a cell that allocates later has the memory
+// later. It is the cell's until its machine ends, also what it has never freed.
 #pragma once
 
 #include <cstddef>
@@ -22,15 +25,19 @@ namespace aplib {
 
 inline constexpr std::size_t symmetric_alignment = 16;
 
-/// At least `bytes` bytes of the calling cell's heap, aligned to `alignment`, a power of two. Call from: task. Switches tasks: no. The memory belongs to the caller, who gives it back by symmetric_free().
-/// Throws Error(exhausted) when the heap (a quarter of the slot: 1 GiB) or the system has no room, Error(bad_argument) for an impossible alignment. Source: OpenSHMEM, shmem_align.
+/// At least `bytes` bytes of the calling cell's heap, aligned to `alignment`, a power of two. Call from: task.
+/// Switches tasks: no. The memory belongs to the caller, who gives it back by symmetric_free(). Throws
+/// Error(exhausted) when the heap (a quarter of the slot: 1 GiB) or the system has no room, Error(bad_argument) for
+/// an impossible alignment. Source: OpenSHMEM, shmem_align.
 [[nodiscard]] APLIB_API void* symmetric_allocate(std::size_t bytes, std::size_t alignment = symmetric_alignment);
 
-/// Gives it back; null is nothing. Also the memory of another cell of the process: that cell may then find its heap different from others'. Call from: task. Switches tasks: no.
-/// Throws Error(bad_argument) when it is no such memory, or was freed before.
+/// Gives it back; null is nothing. Also the memory of another cell of the process: that cell may then find its heap
+/// different from others'. Call from: task. Switches tasks: no. Throws Error(bad_argument) when it is no such
+/// memory, or was freed before.
 APLIB_API void symmetric_free(void* memory);
 
-/// For containers: as std::allocator, in symmetric memory. Where containers grow differently, memory is no longer symmetric.
+/// For containers: as std::allocator, in symmetric memory. Where containers grow differently, memory is no longer
+/// symmetric.
 template <class T>
 struct SymmetricAllocator {
   using value_type = T;
@@ -74,7 +81,8 @@ struct SymmetricDelete<T[]> {
 template <class T>
 using SymmetricPtr = std::unique_ptr<T, SymmetricDelete<T>>;
 
-/// As std::make_unique: one object from `arguments`. Call from: task. Throws as symmetric_allocate(), and what the constructor throws.
+/// As std::make_unique: one object from `arguments`. Call from: task. Throws as symmetric_allocate(), and what the
+/// constructor throws.
 template <class T, class... Arguments>
   requires(!std::is_array_v<T>)
 [[nodiscard]] SymmetricPtr<T> make_symmetric(Arguments&&... arguments) {

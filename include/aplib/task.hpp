@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Tasks: user-level threads of a cell. Tasks of one cell never run in parallel with each other; a task gives way only inside
-// library calls whose card says "switches tasks: yes".
+// Tasks: user-level threads of a cell. Tasks of one cell never run in parallel with each other; a task gives way
+// only inside library calls whose card says "switches tasks: yes".
 //
 //   aplib::Task t = aplib::spawn([] { work(); });
 //   t.join();
@@ -65,8 +65,8 @@ class Task {
 };
 
 /// Starts a task on this cell that runs `f()`. The callable is moved onto the new task's stack: no allocation.
-/// `id`: a free task id, or any_task to have one chosen (from 1 up). Call from: task. Switches tasks: no; it runs at the next switch.
-/// Throws Error(bad_argument) when the id is taken, Error(exhausted) when no stack can be had.
+/// `id`: a free task id, or any_task to have one chosen (from 1 up). Call from: task. Switches tasks: no; it runs
+/// at the next switch. Throws Error(bad_argument) when the id is taken, Error(exhausted) when no stack can be had.
 /// An exception that leaves `f` ends the machine with a report.
 template <class F>
 Task spawn(F&& f, TaskId id = any_task) {
@@ -93,7 +93,8 @@ namespace this_task {
 APLIB_API void yield();
 /// Waits at least this long. Switches tasks: yes.
 APLIB_API void sleep_for(std::chrono::nanoseconds duration);
-/// Ends the calling task now; its stack unwinds (destructors run). A non-zero status becomes the cell's. (CellOS: cell_exit.)
+/// Ends the calling task now; its stack unwinds (destructors run). A non-zero status becomes the cell's. (CellOS:
+/// cell_exit.)
 [[noreturn]] APLIB_API void exit(int status);
 /// True inside a task, false on any other thread.
 [[nodiscard]] APLIB_API bool inside() noexcept;

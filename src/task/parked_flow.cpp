@@ -13,7 +13,8 @@ void never_run(boost::context::detail::transfer_t) {}
 
 }  // namespace
 
-// make_fcontext() leaves the function to be run in the place of one of the registers. Where that is, the others are; no header of Boost says it.
+// make_fcontext() leaves the function to be run in the place of one of the registers. Where that is, the others
+// are; no header of Boost says it.
 std::size_t parked_registers_offset() noexcept {
   alignas(16) unsigned char stack[1024] = {};
   constexpr std::size_t word = sizeof(std::uint64_t);

@@ -7,8 +7,9 @@
 
 namespace aplib {
 
-/// Offset from Flow::context of the saved registers r12, r13, r14, r15, rbx, rbp, rip, which follow each other; behind them is the stack as the flow finds it when it
-/// goes on. Versions of Boost.Context differ in what comes before. SIZE_MAX: this version, or this processor, keeps them otherwise.
+/// Offset from Flow::context of the saved registers r12, r13, r14, r15, rbx, rbp, rip, which follow each other;
+/// behind them is the stack as the flow finds it when it goes on. Versions of Boost.Context differ in what comes
+/// before. SIZE_MAX: this version, or this processor, keeps them otherwise.
 std::size_t parked_registers_offset() noexcept;
 
 }  // namespace aplib

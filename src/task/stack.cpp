@@ -27,8 +27,8 @@ namespace {
 // Linux 6.13: a guard that does not split the mapping, so a million of them cost no kernel objects.
 constexpr int madv_guard_install = 102;
 
-// Where guards must split mappings, the kernel allows some 65,000 mappings per process; leave half to others. A process-wide
-// budget, hence the one counter shared by all pools.
+// Where guards must split mappings, the kernel allows some 65,000 mappings per process; leave half to others. A
+// process-wide budget, hence the one counter shared by all pools.
 constexpr int mprotect_guards_max = 14'000;
 std::atomic<int> mprotect_guards{0};
 

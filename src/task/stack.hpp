@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Stacks of tasks: reserved, committed as touched, a guard page below each. A StackPool belongs to one cell and is used only by the
-// processor that carries it.
+// Stacks of tasks: reserved, committed as touched, a guard page below each. A StackPool belongs to one cell and is
+// used only by the processor that carries it.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,10 @@ namespace aplib {
 
 /// How the page below a stack is guarded.
 enum class StackGuard : std::uint8_t {
-  page,    ///< An access faults: overflow is reported at once.
-  canary,  ///< No guard page could be had (the kernel's limit on mappings is near): a word at the low end is checked when the task gives way.
+  page,  ///< An access faults: overflow is reported at once.
+  /// No guard page could be had (the kernel's limit on mappings is near): a word at the low end is checked when the
+  /// task gives way.
+  canary,
 };
 
 struct Stack {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The one file that switches stacks. A switch keeps everything that belongs to a flow of control and that the machine code does not
-// carry along: callee-saved registers (Boost.Context), errno, the C++ exception state, the loaded program it runs in, and it tells ASan and TSan. (Valgrind
-// learns stacks when they are made, see stack.cpp.)
+// The one file that switches stacks. A switch keeps everything that belongs to a flow of control and that the
+// machine code does not carry along: callee-saved registers (Boost.Context), errno, the C++ exception state, the
+// loaded program it runs in, and it tells ASan and TSan. (Valgrind learns stacks when they are made, see
+// stack.cpp.)
 //
-// A flow that waits can be resumed on another thread (its cell moved). So nothing here, and nothing in a function that calls
-// switch_to(), may keep the address of a thread-local across the call; what is needed of the thread comes in ThreadState, handed over by the flow
-// that switches here.
+// A flow that waits can be resumed on another thread (its cell moved). So nothing here, and nothing in a function
+// that calls switch_to(), may keep the address of a thread-local across the call; what is needed of the thread
+// comes in ThreadState, handed over by the flow that switches here.
 #pragma once
 
 #include <boost/context/detail/fcontext.hpp>
@@ -33,8 +34,8 @@ struct ExceptionState {
 
 struct Flow;
 
-/// What a switch needs to know of the thread it runs on. One per processor; its addresses are those of the thread's own errno and
-/// exception state.
+/// What a switch needs to know of the thread it runs on. One per processor; its addresses are those of the thread's
+/// own errno and exception state.
 struct ThreadState {
   int* errno_location = nullptr;
   ExceptionState* exceptions = nullptr;
@@ -101,8 +102,8 @@ inline void swap_program(ProgramContext* from, ProgramContext* to) noexcept {
 
 }  // namespace detail
 
-/// Leaves `from` (the running flow) and continues `to`. Returns when someone switches back to `from`; perhaps on another thread: the result is the state
-/// of the thread we are on then. `ends`: `from` will never run again.
+/// Leaves `from` (the running flow) and continues `to`. Returns when someone switches back to `from`; perhaps on
+/// another thread: the result is the state of the thread we are on then. `ends`: `from` will never run again.
 inline ThreadState& switch_to(ThreadState& thread, Flow& from, Flow& to, [[maybe_unused]] bool ends = false) noexcept {
   from.saved_errno = *thread.errno_location;
   from.saved_exceptions = *thread.exceptions;
@@ -123,8 +124,8 @@ inline ThreadState& switch_to(ThreadState& thread, Flow& from, Flow& to, [[maybe
   return *static_cast<ThreadState*>(arrived.data);
 }
 
-/// Prepares `flow` so that the first switch to it calls `body(flow)` on the stack that ends at `top` (grows downwards, `bytes` long).
-/// `body` must never return; it leaves by a last switch_to(..., ends = true).
+/// Prepares `flow` so that the first switch to it calls `body(flow)` on the stack that ends at `top` (grows
+/// downwards, `bytes` long). `body` must never return; it leaves by a last switch_to(..., ends = true).
 void prepare_flow(Flow& flow, void (*body)(Flow&), void* top, std::size_t bytes) noexcept;
 
 /// For the thread's own stack: nothing to prepare but what the sanitizers want. Call on the thread.

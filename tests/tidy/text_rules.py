@@ -25,8 +25,8 @@ FORBIDDEN = [
     (r"\b(?:std::)?rand\s*\(\)", CODE, "use a seeded std::mt19937_64 and print the seed"),
     (r"\bvolatile\b", PRODUCT, "use std::atomic with a named memory order"),
     (
-        r"\b__(?:x86_64|i386|aarch64|arm)__\b|\b\w*mmintrin\b|\bR_X86_64_|\bR_AARCH64_|\bEM_X86_64\b|\bREG_R[A-Z0-9]+\b|\b__builtin_ia32_"
-        r"|\basm\b|\b__asm__ volatile\b",
+        r"\b__(?:x86_64|i386|aarch64|arm)__\b|\b\w*mmintrin\b|\bR_X86_64_|\bR_AARCH64_|\bEM_X86_64\b|\bREG_R[A-Z0-9]+\b"
+        r"|\b__builtin_ia32_|\basm\b|\b__asm__ volatile\b",
         PRODUCT,
         "only src/arch knows the machine",
     ),

@@ -6,7 +6,8 @@
 
 #include "aplib/cellos.h"
 
-/* Weak: the program may lack either. cell_main takes nothing; the arguments are for a `main` that ccell.c7.h renamed. */
+/* Weak: the program may lack either. cell_main takes nothing; the arguments are for a `main` that ccell.c7.h
+ * renamed. */
 extern int host_main(int argc, char** argv) __attribute__((weak));
 extern void cell_main(int argc, char** argv) __attribute__((weak));
 
