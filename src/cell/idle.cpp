@@ -173,25 +173,33 @@ void Idle::show_busy(Clock::time_point now) noexcept {
 void Idle::park() noexcept {
   here_.pool().flush();
   const bool in_network = network_ != nullptr && network_->begin_wait();
-  parker_.announce(in_network);
-  here_.poll();
   bool held = false;
-  if (network_ != nullptr) {
-    // Who polls at this moment may miss what we have just handed to the network.
-    held = !here_.poll_network();
+  const auto look = [&] {
     here_.poll();
-  }
-  here_.collectives().check();
-  check_watches();
-  held = held || here_.outbound().backlog_count() != 0 || here_.inbound().holds_some();
-  if (!ready_.empty() || here_.inbound().has_new_rings() ||
-      (domain_.stopping.load(std::memory_order_acquire) && !here_.has_seen_stop()) ||  // acquire: pairs with stop()
-      domain_.over.load(std::memory_order_acquire)) {  // acquire: what the last cell wrote
-    parker_.cancel();
+    if (network_ != nullptr) {
+      // Who polls at this moment may miss what we have just handed to the network.
+      held = !here_.poll_network();
+      here_.poll();
+    }
+    here_.collectives().check();
+    check_watches();
+    held = held || here_.outbound().backlog_count() != 0 || here_.inbound().holds_some();
+    return !ready_.empty() || here_.inbound().has_new_rings() ||
+           (domain_.stopping.load(std::memory_order_acquire) &&
+            !here_.has_seen_stop()) ||                    // acquire: pairs with stop()
+           domain_.over.load(std::memory_order_acquire);  // acquire: what the last cell wrote
+  };
+  if (sleep_unless(parker_, in_network, look, [&] { sleep(in_network, held); }) && network_ != nullptr) {
     if (in_network) network_->end_wait();
-    return;
+    network_->stirred();
+  } else if (in_network) {
+    network_->end_wait();
   }
-  const auto sleep = [&](std::optional<std::chrono::nanoseconds> time) {
+}
+
+// `held`: something is held back that nobody will wake us for.
+void Idle::sleep(bool in_network, bool held) noexcept {
+  const auto until_woken = [&](std::optional<std::chrono::nanoseconds> time) {
     if (in_network) {
       if (parker_.is_asleep()) network_->wait(time);
       parker_.cancel();
@@ -203,14 +211,7 @@ void Idle::park() noexcept {
   if (!timers_.empty())
     timeout = std::max<std::chrono::nanoseconds>(timers_.front().deadline - Clock::now(), std::chrono::nanoseconds(1));
   if (held) timeout = timeout ? std::min<std::chrono::nanoseconds>(*timeout, held_sleep) : held_sleep;
-  if (timeout) {
-    sleep(timeout);
-    if (network_ != nullptr) {
-      if (in_network) network_->end_wait();
-      network_->stirred();
-    }
-    return;
-  }
+  if (timeout) return until_woken(timeout);
   constexpr std::uint64_t one_sleep = (std::uint64_t{1} << 32) + 1;
   // acq_rel: the last to fall asleep sees all that the others did before
   const std::uint64_t word = domain_.sleepers.fetch_add(one_sleep, std::memory_order_acq_rel) + one_sleep;
@@ -221,12 +222,8 @@ void Idle::park() noexcept {
       domain_.guarded([this] { domain_.on_deadlock(domain_); });
     }
   }
-  sleep(std::nullopt);
-  domain_.sleepers.fetch_sub(1, std::memory_order_acq_rel);
-  if (network_ != nullptr) {
-    if (in_network) network_->end_wait();
-    network_->stirred();
-  }
+  until_woken(std::nullopt);
+  domain_.sleepers.fetch_sub(1, std::memory_order_acq_rel);  // acq_rel: the same
 }
 
 // All processors have gone to sleep (the low half of `word` says so). Is that final? A processor that has been woken and did not get to

@@ -22,19 +22,9 @@ void Inbound::prepare(std::uint32_t index, BufferPool& pool) {
   index_ = index;
   pool_ = &pool;
   has_network_ = domain_.network != nullptr;
-  incoming_table_ = std::make_unique<std::atomic<MessageRing*>[]>(domain_.processors.size());
+  rings_.prepare(domain_.processors.size());
   ended_cells_.assign(domain_.cells.size(), 0);
   ended_tasks_.assign(domain_.cells.size(), 0);
-}
-
-// May throw: for want of memory.
-void Inbound::refresh_incoming() {
-  known_incoming_ = incoming_count_.load(std::memory_order_acquire);  // acquire: the table entries before it
-  incoming_.clear();
-  for (std::uint32_t from = 0; from < domain_.processors.size(); ++from) {
-    MessageRing* ring = incoming_table_[from].load(std::memory_order_acquire);  // acquire: the ring itself
-    if (ring != nullptr) incoming_.push_back(Incoming{ring, from});
-  }
 }
 
 [[gnu::always_inline]] inline void Inbound::deliver_small(Cell& cell, std::uint32_t task, std::uint64_t key,
@@ -58,14 +48,14 @@ void Inbound::poll() noexcept {
   const Mover& mover = here_.mover();
   Outbound& outbound = here_.outbound();
   try {
-    if (known_incoming_ != incoming_count_.load(std::memory_order_relaxed)) [[unlikely]]
-      refresh_incoming();  // relaxed: looked at again inside
+    if (rings_.has_new()) [[unlikely]]
+      rings_.refresh();
     satisfied_ = false;
-    const auto count = static_cast<std::uint32_t>(incoming_.size());
+    const auto count = static_cast<std::uint32_t>(rings_.entries().size());
     std::uint32_t i = next_ring_;
     for (std::uint32_t n = 0; n < count; ++n) {
       if (i >= count) i = 0;
-      const Incoming& in = incoming_[i];
+      const auto& in = rings_.entries()[i];
       ring = in.ring;
       while (Slot* slot = ring->peek()) {
         const bool plain = slot->info < SlotInfo::small_messages_end && !mover.active() &&

@@ -63,21 +63,11 @@ class Inbound {
   void prepare(std::uint32_t index, BufferPool& pool);
 
   /// Another processor: this ring of yours leads here. [any thread]
-  void connect(std::uint32_t from, MessageRing& ring) noexcept {
-    incoming_table_[from].store(&ring, std::memory_order_release);  // release: the ring's construction
-    incoming_count_.fetch_add(1, std::memory_order_release);        // release: the table entry
-  }
-  [[nodiscard]] bool has_rings() const noexcept { return known_incoming_ != 0 || has_new_rings(); }
-  [[nodiscard]] bool has_new_rings() const noexcept {
-    return known_incoming_ != incoming_count_.load(std::memory_order_acquire);  // acquire: the table entries before it
-  }
+  void connect(std::uint32_t from, MessageRing& ring) noexcept { rings_.connect(from, ring); }
+  [[nodiscard]] bool has_rings() const noexcept { return rings_.has_some(); }
+  [[nodiscard]] bool has_new_rings() const noexcept { return rings_.has_new(); }
   /// A slot is left in some ring, held back.
-  [[nodiscard]] bool holds_some() const noexcept {
-    for (const Incoming& in : incoming_) {
-      if (in.ring->peek() != nullptr) return true;
-    }
-    return false;
-  }
+  [[nodiscard]] bool holds_some() const noexcept { return !rings_.all_empty(); }
 
   /// Before a look at the rings: no receive has been satisfied by it.
   void begin_poll() noexcept { satisfied_ = false; }
@@ -147,12 +137,6 @@ class Inbound {
   }
 
  private:
-  struct Incoming {
-    MessageRing* ring;
-    std::uint32_t from;
-  };
-
-  void refresh_incoming();
   void drop_oldest(MessageRing& ring) noexcept;
   bool handle(std::uint32_t from, Slot& slot);
   void deliver_slot(Cell& cell, std::uint32_t info, std::uint64_t key, std::uint32_t task, const std::byte* payload);
@@ -178,18 +162,14 @@ class Inbound {
   Idle& idle_;
   BufferPool* pool_ = nullptr;
   std::uint32_t index_ = 0;
-  std::uint32_t known_incoming_ = 0;
+  RingTable<MessageRing> rings_;
   std::uint32_t next_ring_ = 0;  // where poll() starts, so that no ring starves
   bool satisfied_ = false;       // poll() completed a receive
   bool settle_soon_ = false;     // a slot told of a claimed offer
   bool has_network_ = false;
-  std::vector<Incoming> incoming_;
   std::vector<std::uint8_t> ended_cells_;
   std::vector<std::uint64_t> ended_tasks_;  // by cell: kernel-started tasks that have ended there
   std::uint32_t ended_count_ = 0;
-  std::unique_ptr<std::atomic<MessageRing*>[]> incoming_table_;  // by processor
-  // written by others
-  alignas(cache_pair_bytes) std::atomic<std::uint32_t> incoming_count_{0};
   // written here, read by who polls the network
   alignas(cache_pair_bytes) std::atomic<std::int64_t> unread_bytes_{0};
 };

@@ -112,4 +112,16 @@ class Parker {
   alignas(cache_pair_bytes) Atom<std::uint32_t> state_{awake};
 };
 
+/// The owner's way to sleep: announces it, has `look` look for work once more, and sleeps unless that found some. True: slept.
+template <class ParkerType, class Look, class Sleep>
+bool sleep_unless(ParkerType& parker, bool elsewhere, const Look& look, const Sleep& sleep) {
+  parker.announce(elsewhere);
+  if (look()) {
+    parker.cancel();
+    return false;
+  }
+  sleep();
+  return true;
+}
+
 }  // namespace aplib

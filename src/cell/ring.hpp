@@ -17,6 +17,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "arch/cpu.hpp"
 
@@ -106,6 +108,58 @@ class Ring {
   // written by the consumer, read by the producer
   alignas(cache_pair_bytes) Atom<std::uint32_t> consumed_{0};
   alignas(cache_pair_bytes) Slot slots_[SlotCount];
+};
+
+/// The rings that lead to one processor. Made by those that send, at any time.
+///
+/// Invariants: (1) an entry is stored before the count says so (release, acquire); (2) whoever connects a ring wakes the
+/// owner after the first message in it, so an owner that compares the count before it sleeps misses none.
+template <class RingType, template <class> class Atom = std::atomic>
+class RingTable {
+ public:
+  struct Entry {
+    RingType* ring;
+    std::uint32_t from;
+  };
+
+  /// Before any processor runs.
+  void prepare(std::size_t processors) {
+    size_ = processors;
+    table_ = std::make_unique<Atom<RingType*>[]>(processors);
+  }
+  /// Another processor: this ring of yours leads here.
+  void connect(std::uint32_t from, RingType& ring) noexcept {
+    table_[from].store(&ring, std::memory_order_release);  // release: the ring's construction
+    count_.fetch_add(1, std::memory_order_release);        // invariant (1)
+  }
+
+  // Owner:
+  [[nodiscard]] bool has_some() const noexcept { return known_ != 0 || has_new(); }
+  /// Rings that entries() lacks.
+  [[nodiscard]] bool has_new() const noexcept { return known_ != count_.load(std::memory_order_acquire); }  // (1)
+  [[nodiscard]] const std::vector<Entry>& entries() const noexcept { return entries_; }
+  /// May throw: for want of memory.
+  void refresh() {
+    known_ = count_.load(std::memory_order_acquire);  // invariant (1)
+    entries_.clear();
+    for (std::uint32_t from = 0; from < size_; ++from) {
+      RingType* ring = table_[from].load(std::memory_order_acquire);  // acquire: the ring itself
+      if (ring != nullptr) entries_.push_back(Entry{ring, from});
+    }
+  }
+  [[nodiscard]] bool all_empty() const noexcept {
+    for (const Entry& entry : entries_) {
+      if (entry.ring->peek() != nullptr) return false;
+    }
+    return true;
+  }
+
+ private:
+  std::uint32_t known_ = 0;
+  std::vector<Entry> entries_;
+  std::size_t size_ = 0;
+  std::unique_ptr<Atom<RingType*>[]> table_;  // by processor
+  alignas(cache_pair_bytes) Atom<std::uint32_t> count_{0};
 };
 
 }  // namespace aplib

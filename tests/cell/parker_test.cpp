@@ -10,6 +10,7 @@
 
 #include "cell/ring.hpp"
 #include "det/explore.hpp"
+#include "machines.hpp"
 
 namespace aplib {
 namespace {
@@ -206,6 +207,113 @@ TEST(Parker, OnlyASleeperIsWokenAndOnlyOnce) {
   parker.announce();
   EXPECT_TRUE(parker.cancel());
   EXPECT_FALSE(parker.wake_if_asleep());
+}
+
+// ---------------------------------------------------------------- as a processor does it
+
+// Two senders make their rings when they first send; one of them stops the machine at last. The owner sleeps whenever there is
+// nothing to take, no new ring and no stop, and must come to its end with all messages.
+struct ProcessorParkScenario {
+  static constexpr int thread_count = 3;
+  static constexpr int owner = 2;
+  using ParkRing = Ring<det::DetAtomic, 4>;
+
+  enum class Forgets { nothing, new_rings, the_stop, to_look };
+  /// `few`: one message each, and no stop, so that no later wake-up makes good for one that was lost.
+  ProcessorParkScenario(ModelOs model, Forgets what, bool few)
+      : os(model), forgets(what), message_count(few ? 1 : 4), stops(!few) {
+    table.prepare(2);
+  }
+
+  void thread(int me) {
+    if (me == owner) return own();
+    const auto self = static_cast<std::uint32_t>(me);
+    for (std::uint32_t i = 0; i < message_count; ++i) {
+      if (i == 0) table.connect(self, rings[me]);
+      ParkRing::Slot* slot = rings[me].prepare();
+      while (slot == nullptr) {
+        det::yield();
+        slot = rings[me].prepare();
+      }
+      det::Scheduler::current()->plain_write(slot);
+      slot->info = i;
+      rings[me].publish();
+      parker.wake_if_asleep();
+    }
+    if (senders.fetch_sub(1, std::memory_order_acq_rel) == 1 && stops) {
+      stopping.store(true, std::memory_order_release);
+      parker.wake_if_asleep();
+    }
+  }
+
+  bool poll() {
+    bool took = false;
+    if (table.has_new()) table.refresh();
+    for (const auto& [ring, from] : table.entries()) {
+      while (ParkRing::Slot* slot = ring->peek()) {
+        det::Scheduler::current()->plain_read(slot);
+        det::check(slot->info == taken[from], "messages arrive in order");
+        ++taken[from];
+        ring->pop();
+        took = true;
+      }
+      ring->settle();
+    }
+    return took;
+  }
+
+  void own() {
+    while ((stops && !stopping.load(std::memory_order_acquire)) || taken[0] + taken[1] < 2 * message_count) {
+      if (poll()) continue;
+      const auto look = [this] {
+        if (forgets == Forgets::to_look) return false;
+        const bool some = forgets == Forgets::new_rings ? !table.all_empty() : poll() || table.has_new();
+        return some || (forgets != Forgets::the_stop && stopping.load(std::memory_order_acquire));
+      };
+      sleep_unless(parker, false, look, [this] { parker.sleep(std::chrono::nanoseconds(std::chrono::seconds(1))); });
+    }
+  }
+
+  ModelOs os;
+  Forgets forgets;
+  std::uint32_t message_count;
+  bool stops;
+  Parker<det::DetAtomic, ModelOs> parker{os};
+  RingTable<ParkRing, det::DetAtomic> table;
+  ParkRing rings[2];
+  std::uint32_t taken[2]{};
+  det::DetAtomic<int> senders{2};
+  det::DetAtomic<bool> stopping{false};
+};
+
+using Forgets = ProcessorParkScenario::Forgets;
+
+det::Outcome park_processor(std::uint64_t seeds, det::Memory memory, ModelOs os, Forgets forgets, bool few) {
+  return det::explore_with(seeds, {.memory = memory},
+                           [=] { return std::make_unique<ProcessorParkScenario>(os, forgets, few); });
+}
+
+// A wait that runs out is a wake-up lost.
+TEST(ProcessorPark, MissesNeitherMessagesNorNewRingsNorTheStop) {
+  const std::uint64_t seeds = testing_support::scaled(10'000, 10, 10);
+  for (const bool barrier : {true, false}) {
+    for (const det::Memory memory : {det::Memory::tso, det::Memory::weak}) {
+      for (const bool few : {true, false}) {
+        const det::Outcome outcome =
+            park_processor(seeds, memory, {.has_process_barrier = barrier}, Forgets::nothing, few);
+        EXPECT_TRUE(outcome.ok) << outcome.failure;
+      }
+    }
+  }
+}
+
+TEST(ProcessorPark, WithoutAnyOneOfItsLooksLosesAWake) {
+  for (const Forgets forgets : {Forgets::new_rings, Forgets::the_stop, Forgets::to_look}) {
+    const bool few = forgets == Forgets::new_rings;
+    EXPECT_FALSE(park_processor(10'000, det::Memory::weak, {}, forgets, few).ok) << static_cast<int>(forgets);
+  }
+  const ModelOs without_fence{.fault = Fault::no_heavy_fence};
+  EXPECT_FALSE(park_processor(10'000, det::Memory::weak, without_fence, Forgets::nothing, true).ok);
 }
 
 }  // namespace
