@@ -4,10 +4,12 @@
 #include <sys/mman.h>
 
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 
 #include "compile.hpp"
 #include "journal.hpp"
+#include "loader/libc/bindings.hpp"
 #include "loader/libc/signals.hpp"
 
 namespace aplib::loader::test {
@@ -310,6 +312,30 @@ TEST_F(Signals, SigPipeIsIgnoredForAllWhenOneAsks) {
   sigaction(SIGPIPE, nullptr, &before);
   EXPECT_EQ(run_journal(program).ran.outcome.status, 0);
   sigaction(SIGPIPE, &before, nullptr);
+}
+
+// A shared library's own thread may call what the program has bound: then the process is meant, as for all of libc.
+TEST(SignalsOfTheProcess, ChangeWhenNoInstanceCalls) {
+  using Handler = void (*)(int);
+  const auto bound = [](const char* name) { return libc::find_binding(name)->function; };
+  struct sigaction before {};
+  ASSERT_EQ(sigaction(SIGUSR2, nullptr, &before), 0);
+  struct sigaction now {};
+  for (const char* name : {"signal", "sysv_signal"}) {
+    std::signal(SIGUSR2, SIG_DFL);
+    const auto set = reinterpret_cast<Handler (*)(int, Handler)>(reinterpret_cast<std::uintptr_t>(bound(name)));
+    EXPECT_EQ(set(SIGUSR2, SIG_IGN), SIG_DFL) << name;
+    sigaction(SIGUSR2, nullptr, &now);
+    EXPECT_EQ(now.sa_handler, SIG_IGN) << name;
+  }
+  const auto interrupts = reinterpret_cast<int (*)(int, int)>(reinterpret_cast<std::uintptr_t>(bound("siginterrupt")));
+  EXPECT_EQ(interrupts(SIGUSR2, 0), 0);
+  sigaction(SIGUSR2, nullptr, &now);
+  EXPECT_NE(now.sa_flags & SA_RESTART, 0);
+  EXPECT_EQ(interrupts(SIGUSR2, 1), 0);
+  sigaction(SIGUSR2, nullptr, &now);
+  EXPECT_EQ(now.sa_flags & SA_RESTART, 0);
+  sigaction(SIGUSR2, &before, nullptr);
 }
 
 }  // namespace

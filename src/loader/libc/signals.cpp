@@ -287,9 +287,13 @@ namespace {
 
 using Handler = void (*)(int);
 
-int bound_sigaction(int signal, const Action* action, Action* old) {
-  Instance* instance = calling(__builtin_return_address(0));
+/// Null: no instance calls, and the process's own action is meant.
+int action_of(Instance* instance, int signal, const Action* action, Action* old) {
   return instance != nullptr ? change_action(*instance, signal, action, old) : ::sigaction(signal, action, old);
+}
+
+int bound_sigaction(int signal, const Action* action, Action* old) {
+  return action_of(calling(__builtin_return_address(0)), signal, action, old);
 }
 
 Handler set_handler(Instance* instance, int signal, Handler handler, int flags) {
@@ -297,8 +301,7 @@ Handler set_handler(Instance* instance, int signal, Handler handler, int flags) 
   action.sa_handler = handler;
   action.sa_flags = flags;
   Action old{};
-  const int result = instance != nullptr ? change_action(*instance, signal, &action, &old) : failed(ENOSYS);
-  return result == 0 ? old.sa_handler : SIG_ERR;
+  return action_of(instance, signal, &action, &old) == 0 ? old.sa_handler : SIG_ERR;
 }
 
 Handler bound_signal(int signal, Handler handler) {
@@ -339,11 +342,10 @@ int bound_pthread_kill(pthread_t thread, int signal) {
 
 int bound_siginterrupt(int signal, int flag) {
   Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr || !is_signal(signal)) return failed(EINVAL);
   Action action{};
-  change_action(*instance, signal, nullptr, &action);
+  if (!is_signal(signal) || action_of(instance, signal, nullptr, &action) != 0) return failed(EINVAL);
   action.sa_flags = flag != 0 ? action.sa_flags & ~SA_RESTART : action.sa_flags | SA_RESTART;
-  return change_action(*instance, signal, &action, nullptr);
+  return action_of(instance, signal, &action, nullptr);
 }
 
 // A task's signals are taken on the processor's signal stack and handed over to its own.
