@@ -122,6 +122,9 @@ class Line {
 /// Before the user's arguments, so that theirs win.
 void add_code_options(Line& line, const Compiler& compiler, const Arguments& arguments) {
   if (!arguments.position_independent) line.add({"-fPIC"});
+  // Frames larger than the guard below a task's stack touch each page on their way, so none jumps over it into another
+  // task's stack.
+  if (compiler.family != Compiler::Family::unknown) line.add({"-fstack-clash-protection"});
   if (!tunes_for_program(arguments)) return;
   // A program's own definitions win anyway (-Bsymbolic below), so its code may say so: globals are then reached
   // directly, as in an executable, and stay visible to the program's libraries. gcc needs to hear as well that no

@@ -40,9 +40,9 @@ std::size_t place(const Words& words, const std::string& word) {
 }
 
 TEST(Command, CompilesForAProgram) {
-  EXPECT_EQ(run({"-O2", "-c", "a.c"}),
-            (Words{"gcc", "-fPIC", "-fno-semantic-interposition", "-fvisibility=protected", "-mno-direct-extern-access",
-                   "-O2", "-c", "a.c", "-isystem", "/p/include", "-isystem", "/p/include/aplib/compat"}));
+  EXPECT_EQ(run({"-O2", "-c", "a.c"}), (Words{"gcc", "-fPIC", "-fstack-clash-protection", "-fno-semantic-interposition",
+                                              "-fvisibility=protected", "-mno-direct-extern-access", "-O2", "-c", "a.c",
+                                              "-isystem", "/p/include", "-isystem", "/p/include/aplib/compat"}));
 }
 
 TEST(Command, LinksAProgram) {
@@ -56,6 +56,7 @@ TEST(Command, CodeForLibrariesKeepsTheirRules) {
   const Words object = run({"-fPIC", "-c", "a.c"});
   EXPECT_TRUE(has(object, "-fPIC"));
   EXPECT_FALSE(has(object, "-fvisibility=protected"));
+  EXPECT_TRUE(has(object, "-fstack-clash-protection"));
   const Words library = run({"-shared", "a.c", "-o", "liba.so"});
   EXPECT_TRUE(has(library, "-fPIC"));
   EXPECT_FALSE(has(library, "-fvisibility=protected"));
@@ -69,11 +70,12 @@ TEST(Command, FollowsTheCompiler) {
   clang.words = {"ccache", "clang", "-m64"};
   clang.family = Compiler::Family::clang;
   const Words words = run({"-c", "a.c"}, clang);
-  EXPECT_EQ(Words(words.begin(), words.begin() + 5),
-            (Words{"ccache", "clang", "-m64", "-fPIC", "-fvisibility=protected"}));
+  EXPECT_EQ(Words(words.begin(), words.begin() + 6),
+            (Words{"ccache", "clang", "-m64", "-fPIC", "-fstack-clash-protection", "-fvisibility=protected"}));
   EXPECT_FALSE(has(words, "-fno-semantic-interposition"));
   clang.family = Compiler::Family::unknown;
   EXPECT_FALSE(has(run({"-c", "a.c"}, clang), "-fvisibility=protected"));
+  EXPECT_FALSE(has(run({"-c", "a.c"}, clang), "-fstack-clash-protection"));
 }
 
 TEST(Command, UsersOptionsComeAfterOurs) {
