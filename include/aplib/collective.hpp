@@ -134,9 +134,9 @@ void broadcast(CellId root, Range&& buffer, Scope scope = Scope::all) {
 
 /// The status network: each cell posts a word; anyone reads the OR of all words at once, without a barrier.
 namespace status {
-APLIB_API void post(std::int32_t value);  ///< Call from: task of a cell. (CellOS: pstat)
+APLIB_API void post(std::int32_t value);  ///< REQUIRES: called from a task of a cell. (CellOS: pstat)
 [[nodiscard]] APLIB_API std::int32_t
-combined();  ///< OR of all posted words. Call from: task. (CellOS: gstat; cstat is bit 0 as 16)
+combined();  ///< OR of all posted words. REQUIRES: called from a task. (CellOS: gstat; cstat is bit 0 as 16)
 }  // namespace status
 
 }  // namespace aplib

@@ -64,7 +64,7 @@ class APLIB_API Machine {
   std::unique_ptr<Impl> impl_;
 };
 
-/// About the machine the calling task runs in. Call from: task (any cell, or the host program).
+/// About the machine the calling task runs in. REQUIRES: called from a task (of any cell, or of the host program).
 namespace this_machine {
 [[nodiscard]] APLIB_API Grid grid();
 [[nodiscard]] APLIB_API std::uint32_t cell_count();
@@ -78,7 +78,7 @@ namespace this_machine {
 APLIB_API void configure(Grid grid);
 /// The same for all options: grid, threads, stacks, ... Throws Error(bad_option) when one is out of range.
 APLIB_API void set_options(const Options& options);
-/// The machine's options, as they are now. Call from: task.
+/// The machine's options, as they are now. REQUIRES: called from a task.
 [[nodiscard]] APLIB_API Options options();
 /// Host program only: starts `program` as task `task` on every cell (CellOS: ccreat). May be called several times
 /// with different ids. Throws Error(bad_argument) when a cell already has a task of that id.
@@ -87,7 +87,7 @@ APLIB_API void start_cells(std::function<void()> program, TaskId task = TaskId{0
 APLIB_API void wait_cells();
 }  // namespace this_machine
 
-/// About the calling task's cell. Call from: task.
+/// About the calling task's cell. REQUIRES: called from a task.
 namespace this_cell {
 [[nodiscard]] APLIB_API CellId id();
 [[nodiscard]] APLIB_API std::uint32_t x();

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
-// One-sided communication: a task copies into or out of another cell's memory, and that cell need not call
-// anything. Remote memory is named by the caller's own address of the same object: a global of a loaded program, a
-// stack variable, symmetric memory. What has arrived is told by flags, which are counters: each transfer raises
-// them by one.
+// One-sided communication: a task copies into or out of another cell's memory, and that cell need not call anything.
+// The caller names remote memory by its own address of the same object: a global of a loaded program, a stack
+// variable, symmetric memory. Flags tell what has arrived: they are counters, and each transfer raises them by one.
 //
 //   static Item table[1000];                       // of a program that aprun loads: each cell has its own
 //   static aplib::Flag arrived;
 //   aplib::put(aplib::CellId{3}, item, &table[7], {.arrived = &arrived});
 //   aplib::wait_flag(arrived, 1);                  // on cell 3
 //
-// In order: what a cell does to another cell's memory (put, get, atomic, and messages it sends there) happens in
-// the order of the calls. A cell's memory stays until the machine's end: of one that has ended, too. What it has
-// not yet when others reach for it, a fault tells of: let cells meet first (barrier). Errors: no such cell, remote
-// memory outside the caller's slot: Error(bad_argument). Source of the semantic: AP1000+, docs/one-sided.md.
+// Order: what a cell does to another cell's memory (put, get, atomic, and messages it sends there) happens in the order
+// of the calls. Lifetime: a cell's memory stays until the machine ends, also after the cell has ended. Memory that the
+// other cell does not have yet is a fault, and ends the program: let the cells meet first (barrier).
+// REQUIRES, as every call here: called from a task; the cell exists; remote memory lies in the caller's slot. Throws
+// Error(bad_argument) otherwise. Source of the semantics: AP1000+, docs/one-sided.md.
 #pragma once
 
 #include <concepts>
@@ -104,8 +104,8 @@ T fetch_as(const char* call, Fetch what, CellId cell, T* remote, T operand, T ex
 }  // namespace detail
 
 /// Copies `local` to where the target cell has what the caller has at `remote`. Returns at once. The target may be
-/// the caller's own cell. Call from: task of a cell. Switches tasks: only while more than send-limit bytes wait for
-/// the target's process. Throws Error. Source: AP1000+, put.
+/// the caller's own cell. REQUIRES: called from a task of a cell. Switches tasks: only while more than send-limit
+/// bytes wait for the target's process. Throws Error. Source: AP1000+, put.
 template <class T>
   requires std::is_trivially_copyable_v<T>
 void put(CellId cell, std::span<const std::type_identity_t<T>> local, T* remote, const PutFlags& flags = {}) {
@@ -129,8 +129,8 @@ inline void raise_flag(CellId cell, Flag* remote) {
 }
 
 /// Copies to `local` what the target cell has where the caller has `remote`. Returns at once; the data is there
-/// when flags.arrived says so, and `local` must stay until then. Call from: task of a cell. Switches tasks: only
-/// while much is under way from the target's process. Throws Error. Source: AP1000+, get.
+/// when flags.arrived says so, and `local` must stay until then. REQUIRES: called from a task of a cell. Switches
+/// tasks: only while much is under way from the target's process. Throws Error. Source: AP1000+, get.
 template <class T>
   requires std::is_trivially_copyable_v<T>
 void get(CellId cell, std::span<std::type_identity_t<T>> local, const T* remote, const GetFlags& flags = {}) {
@@ -149,12 +149,12 @@ void get_stride(CellId cell, std::type_identity_t<T>* local, const T* remote, co
 }
 
 /// Waits until the flag's count has reached `count` (as a signed difference, so that it may wrap around); leaves it
-/// alone. The flag is one that transfers of or to the caller's cell raise. Call from: task of a cell. Switches
-/// tasks: yes, unless it is reached already. Source: AP1000+, amcheck.
+/// alone. The flag is one that transfers of or to the caller's cell raise. REQUIRES: called from a task of a cell.
+/// Switches tasks: yes, unless it is reached already. Source: AP1000+, amcheck.
 inline void wait_flag(const Flag& flag, std::int32_t count) { detail::wait_flag("wait_flag", &flag.raised, count); }
 
-/// Waits until all puts of the caller's cell that asked to be acknowledged can be seen at their targets. Call from:
-/// task of a cell. Switches tasks: yes.
+/// Waits until all puts of the caller's cell that asked to be acknowledged can be seen at their targets. REQUIRES:
+/// called from a task of a cell. Switches tasks: yes.
 inline void wait_acknowledged() { detail::wait_acknowledged("wait_acknowledged"); }
 
 /// get, and waits for it: the value that the target cell has where the caller has `remote`. Switches tasks: yes,
@@ -170,9 +170,9 @@ template <class T>
 }
 
 /// Remote atomics, on numbers of 4 and 8 bytes, aligned to their size: each returns the old value, and is one step
-/// for everybody who uses these functions (or std::atomic_ref, acquire and release) there. Call from: task of a
-/// cell. Switches tasks: when the target is in another process. Throws Error. Source: the AP1000+ hardware's
-/// fetch-and-operate and compare-and-swap.
+/// for everybody who uses these functions (or std::atomic_ref, acquire and release) there. REQUIRES: called from a
+/// task of a cell. Switches tasks: when the target is in another process. Throws Error. Source: the AP1000+
+/// hardware's fetch-and-operate and compare-and-swap.
 template <std::integral T>
 T fetch_add(CellId cell, T* remote, std::type_identity_t<T> value) {
   return detail::fetch_as("fetch_add", detail::Fetch::add, cell, remote, value);

@@ -25,15 +25,15 @@ namespace aplib {
 
 inline constexpr std::size_t symmetric_alignment = 16;
 
-/// At least `bytes` bytes of the calling cell's heap, aligned to `alignment`, a power of two. Call from: task.
-/// Switches tasks: no. The memory belongs to the caller, who gives it back by symmetric_free(). Throws
+/// At least `bytes` bytes of the calling cell's heap, aligned to `alignment`, a power of two. REQUIRES: called from
+/// a task. Switches tasks: no. The memory belongs to the caller, who gives it back by symmetric_free(). Throws
 /// Error(exhausted) when the heap (a quarter of the slot: 1 GiB) or the system has no room, Error(bad_argument) for
 /// an impossible alignment. Source: OpenSHMEM, shmem_align.
 [[nodiscard]] APLIB_API void* symmetric_allocate(std::size_t bytes, std::size_t alignment = symmetric_alignment);
 
 /// Gives it back; null is nothing. Also the memory of another cell of the process: that cell may then find its heap
-/// different from others'. Call from: task. Switches tasks: no. Throws Error(bad_argument) when it is no such
-/// memory, or was freed before.
+/// different from others'. REQUIRES: called from a task. Switches tasks: no. Throws Error(bad_argument) when it is
+/// no such memory, or was freed before.
 APLIB_API void symmetric_free(void* memory);
 
 /// For containers: as std::allocator, in symmetric memory. Where containers grow differently, memory is no longer
@@ -81,8 +81,8 @@ struct SymmetricDelete<T[]> {
 template <class T>
 using SymmetricPtr = std::unique_ptr<T, SymmetricDelete<T>>;
 
-/// As std::make_unique: one object from `arguments`. Call from: task. Throws as symmetric_allocate(), and what the
-/// constructor throws.
+/// As std::make_unique: one object from `arguments`. REQUIRES: called from a task. Throws as symmetric_allocate(),
+/// and what the constructor throws.
 template <class T, class... Arguments>
   requires(!std::is_array_v<T>)
 [[nodiscard]] SymmetricPtr<T> make_symmetric(Arguments&&... arguments) {

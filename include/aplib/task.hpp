@@ -55,7 +55,8 @@ class Task {
   [[nodiscard]] bool joinable() const noexcept { return id_ != any_task; }
   [[nodiscard]] TaskId id() const noexcept { return id_; }
 
-  /// Waits until the task has ended. Call from: a task of the same cell. Switches tasks: yes.
+  /// Waits until the task has ended. Switches tasks: yes.
+  /// REQUIRES: joinable(); called from another task of the same cell; nobody else joins it. Throws Error(bad_argument).
   void join() { detail::join(std::exchange(id_, any_task)); }
   /// Gives the handle up; the task goes on and cleans up after itself.
   void detach() { detail::detach(std::exchange(id_, any_task)); }
@@ -65,9 +66,9 @@ class Task {
 };
 
 /// Starts a task on this cell that runs `f()`. The callable is moved onto the new task's stack: no allocation.
-/// `id`: a free task id, or any_task to have one chosen (from 1 up). Call from: task. Switches tasks: no; it runs
-/// at the next switch. Throws Error(bad_argument) when the id is taken, Error(exhausted) when no stack can be had.
-/// An exception that leaves `f` ends the machine with a report.
+/// `id`: a free task id, or any_task to have one chosen (from 1 up). REQUIRES: called from a task. Switches tasks:
+/// no; it runs at the next switch. Throws Error(bad_argument) when the id is taken, Error(exhausted) when no stack
+/// can be had. An exception that leaves `f` ends the machine with a report.
 template <class F>
 Task spawn(F&& f, TaskId id = any_task) {
   using Callable = std::decay_t<F>;
@@ -86,12 +87,12 @@ Task spawn(F&& f, TaskId id = any_task) {
   return Task(detail::spawn(entry, id, false));
 }
 
-/// About the calling task. Call from: task.
+/// About the calling task. REQUIRES: called from a task.
 namespace this_task {
 [[nodiscard]] APLIB_API TaskId id();
 /// Lets the other ready tasks of this processor run once. Switches tasks: yes.
 APLIB_API void yield();
-/// Waits at least this long. Switches tasks: yes.
+/// Waits at least this long; nanoseconds::max() is for ever. Switches tasks: yes.
 APLIB_API void sleep_for(std::chrono::nanoseconds duration);
 /// Ends the calling task now; its stack unwinds (destructors run). A non-zero status becomes the cell's. (CellOS:
 /// cell_exit.)

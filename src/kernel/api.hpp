@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The kernel's API: what front ends (the C++ API in api.cpp, CellOS in src/cellos/, an MPI one day) call. Each function takes the name
-// of the call the user wrote, so that errors and deadlock reports speak the user's language. `call` must be a string literal.
+// The kernel's API: what front ends (the C++ API in api.cpp, CellOS in src/cellos/, an MPI one day) call. Each
+// function takes the name of the call the user wrote, so that errors and deadlock reports speak the user's
+// language. `call` must be a string literal.
 //
 // Call from: task, unless marked [any].
 #pragma once
@@ -25,10 +26,12 @@ void send(const char* call, CellId cell, std::span<const std::byte> bytes, To to
 
 enum class Received : std::uint8_t { message, closed };
 
-/// `closed_when_cells_end`: on the host, return closed instead of waiting when no message is left and all cells have ended (CellOS crecv).
+/// `closed_when_cells_end`: on the host, return closed instead of waiting when no message is left and all cells
+/// have ended (CellOS crecv).
 Received receive(const char* call, Message& into, From from, Space space, bool closed_when_cells_end = false);
 
-/// `truncate`: when the message is longer than `buffer`, keep what fits (Envelope::bytes is then the buffer's size) instead of throwing.
+/// `truncate`: when the message is longer than `buffer`, keep what fits (Envelope::bytes is then the buffer's size)
+/// instead of throwing.
 Envelope receive_into(const char* call, std::span<std::byte> buffer, From from, Space space, bool truncate = false);
 
 bool probe(const char* call, From from, Space space);
@@ -49,8 +52,8 @@ Located<T> reduce(const char* call, ReduceOp op, Located<T> value, Scope scope) 
 }
 void broadcast(const char* call, CellId root, std::span<std::byte> buffer, Scope scope);
 
-/// State of the calling task that belongs to the front end (CellOS); made with the task (or at first use), destroyed with it. The kernel
-/// gives it its place and never looks inside.
+/// State of the calling task that belongs to the front end (CellOS); made with the task (or at first use),
+/// destroyed with it. The kernel gives it its place and never looks inside.
 struct CellosState {
   Message message;  ///< last received by a pointer-returning call (CellOS: valid until the next receive)
   Envelope last{any_cell, any_task, any_type,
@@ -62,7 +65,8 @@ struct CellosState {
 };
 CellosState& cellos_state();
 
-/// Host program only: gives the status word `value` to every cell that has not posted one (a word posted meanwhile stays).
+/// Host program only: gives the status word `value` to every cell that has not posted one (a word posted meanwhile
+/// stays).
 void preset_status(const char* call, std::int32_t value);
 
 /// The host program's calls of this_machine, by the caller's name.
@@ -73,7 +77,8 @@ void check_start(const char* call, TaskId task);
 void start_cells(const char* call, std::function<void()> program, TaskId task);
 void wait_cells(const char* call);
 
-/// Symmetric memory (aplib/symmetric.hpp). Null: there is no room, and errno is ENOMEM. `zeroed`: its bytes are zero, and the alignment the least.
+/// Symmetric memory (aplib/symmetric.hpp). Null: there is no room, and errno is ENOMEM. `zeroed`: its bytes are
+/// zero, and the alignment the least.
 void* symmetric_allocate(const char* call, std::size_t bytes, std::size_t alignment, bool zeroed = false);
 /// Null: there is no room; the memory is as it was.
 void* symmetric_resize(const char* call, void* memory, std::size_t bytes);

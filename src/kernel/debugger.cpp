@@ -14,7 +14,8 @@ aplib::DebuggerMachine* aplib_debugger_machines = nullptr;
 
 namespace aplib {
 
-// Our structures have bases and private members, for which offsetof is not standard, but gcc and clang support it for whatever has no virtual base.
+// Our structures have bases and private members, for which offsetof is not standard, but gcc and clang support it
+// for whatever has no virtual base.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Winvalid-offsetof"
 

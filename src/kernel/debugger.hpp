@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What a debugger needs to find the cells and tasks of a stopped process or a core file, also when APlib was built without debug information: the live machines, and where in our
-// structures things are. Read by aplib_gdb.py, by the names of the exported variables.
+// What a debugger needs to find the cells and tasks of a stopped process or a core file, also when APlib was built
+// without debug information: the live machines, and where in our structures things are. Read by aplib_gdb.py, by
+// the names of the exported variables.
 #pragma once
 
 #include <cstdint>

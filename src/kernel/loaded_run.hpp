@@ -41,7 +41,8 @@ class LoadedRun {
   /// The resolved form of a file; loaded at the first request. Throws Error.
   std::shared_ptr<const loader::Program> load(const std::string& file);
 
-  /// An instance of a program on a cell, from the first constructor to the last destructor. Call from: outermost frame of a task of the cell. Returns its status.
+  /// An instance of a program on a cell, from the first constructor to the last destructor. Call from: outermost
+  /// frame of a task of the cell. Returns its status.
   int run_instance(TaskControl& self, const std::shared_ptr<const loader::Program>& program,
                    const std::function<int(loader::Instance&)>& entry, std::vector<std::string> arguments);
 

@@ -40,7 +40,8 @@ void Machine::Impl::make_domain(bool with_host, const StartNote* start) {
   if (process != nullptr) process->set_up(*domain, start);
   domain->on_deadlock = [this](Domain& stuck) {
     if (stuck.has_host && stuck.host_cell->ended) {
-      // The host program is through and the cells only wait for more from it: as on the original, its end is the end of the run.
+      // The host program is through and the cells only wait for more from it: as on the original, its end is the
+      // end of the run.
       log.info("the host program has ended while cells still wait; the run ends");
       stuck.stop();
     } else {

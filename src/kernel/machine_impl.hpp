@@ -39,7 +39,8 @@ struct Machine::Impl {
   void start_threads();
   void join_threads();
   Report report(Clock::time_point start, int host_status);
-  /// One run: `first` on every cell, or a host program on the calling thread. `start`: what the host program in another process asked for.
+  /// One run: `first` on every cell, or a host program on the calling thread. `start`: what the host program in
+  /// another process asked for.
   Report run_cells(CellProgram first, const StartNote* start = nullptr);
   Report run_host(const std::function<int()>& host_program);
   /// The host program runs in this process.

@@ -316,10 +316,12 @@ void ModuleNetwork::peer_lost(comm::Peer peer, const std::string& why) {
 // ---------------------------------------------------------------- ends, starts, status
 
 void ModuleNetwork::cell_ended(std::uint32_t cell, const CellEnd& end) {
-  // While the machine stops, a cell's end is a consequence that must not be taken for the cause elsewhere. Acquire: pairs with stop().
+  // While the machine stops, a cell's end is a consequence that must not be taken for the cause elsewhere. Acquire:
+  // pairs with stop().
   if (domain_.stopping.load(std::memory_order_acquire)) return;
   tell_status();  // its last word is known when its end is
-  // Behind all it has sent, to those it may have sent to. Others hear of it by the overseer, without a connection of their own.
+  // Behind all it has sent, to those it may have sent to. Others hear of it by the overseer, without a connection
+  // of their own.
   std::vector<std::uint32_t> told;
   for (std::uint32_t p = 0; p < peers_.size(); ++p) {
     if (p == domain_.process || !peers_[p].used.load(std::memory_order_relaxed)) continue;  // relaxed: see post()

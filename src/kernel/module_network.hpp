@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// ModuleNetwork: the Network of the processors (cell/network.hpp) over a module (comm/module.hpp). Joins the two, and checks what comes: frames are another process's word.
+// ModuleNetwork: the Network of the processors (cell/network.hpp) over a module (comm/module.hpp). It joins the two and
+// checks what comes, for a frame is another process's word.
 //
-// Invariants: (1) the module is polled, and the network's processor used, only under poll_mutex_; (2) sent_ is raised before a frame goes to the module, received_ after it has reached a ring:
-// while sums over all processes differ, something is on its way.
+// Invariants: (1) the module is polled, and the network's processor used, only under poll_mutex_; (2) sent_ is
+// raised before a frame goes to the module, received_ after it has reached a ring: while sums over all processes
+// differ, something is on its way.
 #pragma once
 
 #include <atomic>
@@ -121,7 +123,8 @@ class ModuleNetwork final : public Network, public comm::Receiver {
 
   // For the progress thread.
   [[nodiscard]] bool someone_waits() const noexcept { return waiter_.load(std::memory_order_seq_cst); }
-  /// Too much waits here to be received: frames are left with their senders. Someone must look after it, though all sleep.
+  /// Too much waits here to be received: frames are left with their senders. Someone must look after it, though all
+  /// sleep.
   [[nodiscard]] bool is_short_of_memory() const noexcept {
     return short_of_memory_.load(std::memory_order_relaxed);  // relaxed: looked at again and again
   }

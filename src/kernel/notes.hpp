@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Notes between a process and the overseer: a byte of kind, then fields (base/bytes.hpp) in the order told here. Their carriers do not look inside.
+// Notes between a process and the overseer: a byte that says the kind, then fields (base/bytes.hpp) in the order given
+// here. Those who carry notes do not look inside.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +19,18 @@ namespace aplib {
 enum class NoteKind : std::uint8_t {
   // process -> overseer
   failed = 1,  ///< u32 status, text
-  all_ended,  ///< u64 starts: no cell of the process is live, after so many started programs (besides the first of a machine without host program)
-  cell_ended,  ///< u32 cell, u64 tasks, 3 u64 episodes, u32s processes that know already;  overseer -> process: the same without processes
-  status,      ///< u64 words of the process's cells combined, and its age;  overseer -> process: u32 process, u64
-  preset,      ///< u32 word: for cells that have posted none. Both ways.
-  start,       ///< StartNote. Both ways.
-  lost_peer,   ///< u32 process, text
-  quiet,       ///< QuietNote: all processors of the process sleep, and will unless a frame comes
-  still,       ///< u64 round, u8 is quiet, QuietNote
+  /// u64 starts: no cell of the process is live, after so many started programs (besides the first of a machine
+  /// without host program)
+  all_ended,
+  /// u32 cell, u64 tasks, 3 u64 episodes, u32s processes that know already;  overseer -> process: the same without
+  /// processes
+  cell_ended,
+  status,       ///< u64 words of the process's cells combined, and its age;  overseer -> process: u32 process, u64
+  preset,       ///< u32 word: for cells that have posted none. Both ways.
+  start,        ///< StartNote. Both ways.
+  lost_peer,    ///< u32 process, text
+  quiet,        ///< QuietNote: all processors of the process sleep, and will unless a frame comes
+  still,        ///< u64 round, u8 is quiet, QuietNote
   description,  ///< u64 question, text
   // overseer -> process
   stop,   ///< u32 status, text

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: MIT
-// OneSidedNetwork: one-sided communication between processes by frames. Part of ModuleNetwork, which see for who calls what.
+// OneSidedNetwork: one-sided communication between processes by frames. It is a part of ModuleNetwork, which says who
+// calls what.
 //
-//   put          label: address, target cell, its flag, asking cell. Body: the data, which large frames bring straight to its place.
-//   put_blocks   the same with strides. Body: BlocksHead, the items one behind the other. A put of more than fits is several frames; flags come with the last.
-//   get          label: as put. Body: BlocksHead, GetTail. Answered by a reply.
+//   put          label: address, target cell, its flag, asking cell. Body: the data; large frames bring it straight to
+//                its place.
+//   put_blocks   the same with strides. Body: BlocksHead, then the items one behind the other. A put that does not fit
+//                is several frames; flags come with the last.
+//   get          label: as put. Body: GetRequest. Answered by a reply.
 //   fetch        label: as put. Body: FetchRequest. Answered by a reply.
-//   reply        label: number of the request, asking cell. Body: what was asked for. Where it goes is in the asking process's own table, so no peer can write elsewhere.
+//   reply        label: number of the request, asking cell. Body: what was asked for. The asking process's own table
+//                says where it goes, so no peer can write elsewhere.
 //   put_landed   label: asking cell. Answers a put that wanted to be acknowledged.
-//   carried_out  label: how many data frames of the peer have been carried out; so do replies and put_landed say. This and
-//   memory_request, memory_key: for remote_memory.hpp, which carries large ones where the module can.
+//   carried_out  label: how many data frames of the peer have been carried out; reply and put_landed say so, too.
+//   memory_request, memory_key   for remote_memory.hpp, which carries large data where the module can.
 //
-// All frames of two processes arrive in order, and each is carried out before the next is looked at: so is what one cell does to another's memory in order.
+// Frames between two processes arrive in order, and each is carried out before the next is looked at. So what one cell
+// does to another's memory happens in order.
 #pragma once
 
 #include <atomic>
@@ -99,7 +104,8 @@ class RemoteAccessScope {
   RemoteAccessScope(const RemoteAccessScope&) = delete;
   RemoteAccessScope& operator=(const RemoteAccessScope&) = delete;
 
-  /// Touches each page, so that what is not there faults here, and not in a system call of the module, to which it would look like a lost peer.
+  /// Touches each page, so that what is not there faults here, and not in a system call of the module, to which it
+  /// would look like a lost peer.
   static void touch_to_read(const RemoteAccess& access) noexcept;
   static void touch_to_write(const RemoteAccess& access) noexcept;
 };
@@ -122,7 +128,8 @@ class OneSidedNetwork {
   bool has_answered() noexcept { return std::exchange(answered_, false); }
 
  private:
-  /// What a reply brings and where it goes. `id`: the index in the table below, and how often that place has been used above, so that no late reply is taken for another's.
+  /// What a reply brings and where it goes. `id`: the index in the table below, and how often that place has been
+  /// used above, so that no late reply is taken for another's.
   struct Request {
     std::uint32_t use = 0;
     bool open = false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Overseer: sees a machine of several processes as one. It knows when all cells have ended, passes on failures and other notes, finds deadlocks that span processes, and
-// answers questions about what runs. Pure logic: whoever owns it brings the notes to and fro (src/launch, or a test).
+// Overseer: sees a machine of several processes as one. It knows when all cells have ended, passes on failures and
+// other notes, finds deadlocks that span processes, and answers questions about what runs. It is pure logic: its owner
+// (src/launch, or a test) brings the notes to and fro.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,8 @@ struct OverseerActions {
   std::function<void(int status, const std::string& text)> failed;
   /// Every cell has ended: the processes have been told, and their runs return.
   std::function<void()> over;
-  /// A process has lost its data connection to this one, perhaps because that one has died: wait a moment whether a better cause comes, and then call lost() with this one. Null: lost() is called at once.
+  /// A process has lost its data connection to this one, perhaps because that one has died: wait a moment whether a
+  /// better cause comes, and then call lost() with this one. Null: lost() is called at once.
   std::function<void(std::uint32_t process, const std::string& why)> suspect{};
 };
 
@@ -36,12 +38,14 @@ class APLIB_API Overseer {
 
   /// A note of a process. What makes no sense is a failure that names the process.
   void receive(std::uint32_t process, std::span<const std::byte> note);
-  /// A process is gone, for this reason ("its process was killed by signal 9"). Names the process's cells. A process that has returned its report may go. The run ends with `status`.
+  /// A process is gone, for this reason ("its process was killed by signal 9"). Names the process's cells. A
+  /// process that has returned its report may go. The run ends with `status`.
   void lost(std::uint32_t process, const std::string& why, int status = static_cast<int>(ExitStatus::peer_lost));
   /// Ends the run, as a failure would.
   void stop(int status, const std::string& text);
 
-  /// Starts a further program on all cells, as ccreat() of a host program does. `file` as Supervisor::program_file() takes it.
+  /// Starts a further program on all cells, as ccreat() of a host program does. `file` as
+  /// Supervisor::program_file() takes it.
   void start_program(const std::string& file, std::uint32_t task, const std::vector<std::string>& arguments);
   /// Which process carries which cell; a host program may have chosen another grid than was planned.
   [[nodiscard]] const CellMap& cells() const noexcept;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Process: the share of a machine that one process carries. Processes number from 0; each carries some cells, and process 0 the host program, if there is one. Frames between processes go through a
-// module; notes about the machine as a whole (its start and end, failures, ended cells, quiet processes) go to the Overseer and back, by whatever the launcher has.
+// Process: the share of a machine that one process carries. Processes number from 0; a CellMap says which cells each
+// carries, and process 0 carries the host program, if there is one. Frames between processes go through a module.
+// Notes about the machine as a whole (its start and end, failures, ended cells, quiet processes) go to the Overseer
+// and back, by whatever the launcher has.
 //
-//   process 0            process 1            process 2
-//   Process  <--frames-->   Process  <--frames-->   Process             comm::Module
-//     \_ notes _____________|____________ notes _/             Supervisor
-//                        Overseer                              beside the launcher
+//   process 0               process 1               process 2
+//   Process  <--frames-->   Process  <--frames-->   Process           comm::Module
+//       \_ notes _____________|____________ notes _/                 Supervisor
+//                           Overseer                                  beside the launcher
 #pragma once
 
 #include <cstdint>
@@ -26,11 +28,15 @@ namespace aplib {
 class APLIB_API Supervisor {
  public:
   virtual ~Supervisor() = default;
-  /// Called once, when everything is loaded and made and nothing runs yet; blocks until all processes are that far. False: the start is called off, and the run returns at once.
+  /// Called once, when everything is loaded and made and nothing runs yet; blocks until all processes are that far.
+  /// False: the start is called off, and the run returns at once.
   virtual bool ready() = 0;
-  /// Brings a note to the overseer, in order. Any thread, tasks included: must not wait for the network. The bytes are the caller's.
+  /// Brings a note to the overseer, in order. Any thread, tasks included: must not wait for the network. The bytes
+  /// are the caller's.
   virtual void send_note(std::span<const std::byte> note) = 0;
-  /// An absolute path, on this host, of a program that the machine shall run here. `file` is as the process that asked for it named it. Called when a further program is loaded into a running machine; may block. Throws Error.
+  /// An absolute path, on this host, of a program that the machine shall run here. `file` is as the process that
+  /// asked for it named it. Called when a further program is loaded into a running machine; may block. Throws
+  /// Error.
   virtual std::string program_file(const std::string& file) { return file; }
 };
 
@@ -44,17 +50,20 @@ struct Process {
   [[nodiscard]] std::uint32_t processes() const noexcept { return static_cast<std::uint32_t>(names.size()); }
 };
 
-/// run_program() for one process of a machine of several processes. Machine::options().cells is the whole grid. `output` gets this process's cells only. The Report's cell_status has
-/// this process's cells only; its reason is empty unless the failure came from here. Returns when the whole machine has ended. Throws Error as run_program(): then this process cannot start, and the caller
-/// tells the launcher. Call from: as Machine::run().
+/// run_program() for one process of a machine of several processes. Machine::options().cells is the whole grid.
+/// `output` gets this process's cells only. The Report's cell_status has this process's cells only; its reason is
+/// empty unless the failure came from here. Returns when the whole machine has ended. Throws Error as
+/// run_program(): then this process cannot start, and the caller tells the launcher. Call from: as Machine::run().
 APLIB_API Report run_process(Machine& machine, const ProgramRun& run, OutputSink& output, const Process& process);
 
-/// The same for bodies in this process, for tests: every cell of the process runs `cell_program`. `with_host`: only once the host program of process 0, `host_program`, has called start_cells(), whose own program is for the
-/// cells of process 0.
+/// The same for bodies in this process, for tests: every cell of the process runs `cell_program`. `with_host`: only
+/// once the host program of process 0, `host_program`, has called start_cells(), whose own program is for the cells
+/// of process 0.
 APLIB_API Report run_process(Machine& machine, std::function<void()> cell_program, const Process& process,
                              bool with_host = false, std::function<int()> host_program = {});
 
-/// A note of the overseer for the process that `machine` runs (or ran, or is about to run: it is kept until then). Any thread, one at a time. May block for as long as a program takes to load.
+/// A note of the overseer for the process that `machine` runs (or ran, or is about to run: it is kept until then).
+/// Any thread, one at a time. May block for as long as a program takes to load.
 APLIB_API void receive_note(Machine& machine, std::span<const std::byte> note);
 
 }  // namespace aplib

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// ProcessRun: what a machine has besides, while it runs as one process of several: its network, its progress thread, and its dealings with the overseer.
+// ProcessRun: what a machine has besides while it runs as one process of several: its network, its progress thread,
+// and its dealings with the overseer.
 //
-// The life of a run: set_up (the domain knows what is ours), attach (the network's processor joins the others), begin (frames may come), open (notes are acted upon; those that came before
-// waited), end.
+// The life of a run: set_up (the domain learns which cells are ours), attach (the network's processor joins the
+// others), begin (frames may come), open (notes are acted upon; earlier ones have waited), end.
 #pragma once
 
 #include <condition_variable>

@@ -30,7 +30,8 @@ std::uint32_t sink_cell(const Domain& domain, std::uint32_t cell) {
   return cell == domain.cell_count ? OutputSink::host : cell;
 }
 
-/// What leaves a program in words, while its types and texts are still mapped. A rethrow as our own type outlives the instance.
+/// What leaves a program in words, while its types and texts are still mapped. A rethrow as our own type outlives
+/// the instance.
 [[noreturn]] void rethrow_in_words() {
   try {
     throw;
@@ -244,7 +245,8 @@ std::function<int()> LoadedRun::host_body(std::shared_ptr<const loader::Program>
 }
 
 void LoadedRun::finish(Machine::Impl& machine) {
-  // Where threads of a program still run their instance, and what it asks of us, must stay: for ever, as nobody can say when they end.
+  // Where threads of a program still run their instance, and what it asks of us, must stay: for ever, as nobody can
+  // say when they end.
   machine.programs_remain = !end();
   if (!machine.programs_remain) return;
   static_cast<void>(machine.loaded.release());

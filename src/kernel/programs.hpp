@@ -21,7 +21,8 @@ class APLIB_API OutputSink {
  public:
   static constexpr std::uint32_t host = 0xffff'ffff;  ///< "cell" of the host program
   virtual ~OutputSink() = default;
-  /// Once, when the file was loaded and before anything runs. May throw Error, for files that cannot be opened; then nothing is started.
+  /// Once, when the file was loaded and before anything runs. May throw Error, for files that cannot be opened;
+  /// then nothing is started.
   virtual void begin([[maybe_unused]] bool with_host) {}
   /// See loader::CellServices.
   virtual void write(std::uint32_t cell, loader::Stream stream, std::span<const char> bytes) = 0;
@@ -45,14 +46,17 @@ struct ProgramRun {
   std::vector<std::string> entry_arguments;  ///< For `entry`.
 };
 
-/// Loads `run.file` and runs it: as host program if it has host_main (its ccreat() then loads cell programs), else on every cell. Exit status in the Report: the first non-zero one by cell id, or the failure's.
-/// Throws Error when the file cannot be loaded; then nothing was started. Call from: as Machine::run().
+/// Loads `run.file` and runs it: as host program if it has host_main (its ccreat() then loads cell programs), else
+/// on every cell. Exit status in the Report: the first non-zero one by cell id, or the failure's. Throws Error when
+/// the file cannot be loaded; then nothing was started. Call from: as Machine::run().
 APLIB_API Report run_program(Machine& machine, const ProgramRun& run, OutputSink& output);
 
-/// After run_program(): threads that a program made still run. They see the program's memory, but nothing of the machine; the process should end by _exit(), as a process's exit ends threads.
+/// After run_program(): threads that a program made still run. They see the program's memory, but nothing of the
+/// machine; the process should end by _exit(), as a process's exit ends threads.
 [[nodiscard]] APLIB_API bool programs_remain(Machine& machine);
 
-/// Ends the machine's run with this status and text, as a failing task would. Call from: any thread, while run_program() runs.
+/// Ends the machine's run with this status and text, as a failing task would. Call from: any thread, while
+/// run_program() runs.
 APLIB_API void stop_machine(Machine& machine, int status, const std::string& text);
 
 /// What a run of a program file would be, without running it.
@@ -82,12 +86,14 @@ struct ProgramSummary {
 [[nodiscard]] APLIB_API ProgramSummary summarize_program(const Options& options, const ProgramRun& run);
 
 namespace api {
-/// Host program: loads `file` and starts it on all cells as task `task`, with these arguments (argv[0] first). Throws Error like load, naming `call`.
+/// Host program: loads `file` and starts it on all cells as task `task`, with these arguments (argv[0] first).
+/// Throws Error like load, naming `call`.
 APLIB_API void start_program(const char* call, const std::string& file, TaskId task,
                              std::vector<std::string> arguments);
 /// Host program that was loaded: the path of its file. Empty: it was not.
 APLIB_API std::string host_file();
-/// Host program of a machine of several processes: the launcher has a program of this name, so start_program() takes the name. Call from: task; may block.
+/// Host program of a machine of several processes: the launcher has a program of this name, so start_program()
+/// takes the name. Call from: task; may block.
 APLIB_API bool launcher_has(const std::string& name);
 /// Host program that was loaded: `file` has a cell_main. Throws as start_program().
 APLIB_API bool offers_cell_program(const char* call, const std::string& file);

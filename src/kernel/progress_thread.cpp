@@ -15,7 +15,8 @@ namespace aplib {
 namespace {
 
 constexpr auto tick_time = std::chrono::milliseconds(1);
-/// The longest pause: each look that was not needed doubles it, since on a host with a share of a core, or with many processes, ticks are felt.
+/// The longest pause: each look that was not needed doubles it, since on a host with a share of a core, or with
+/// many processes, ticks are felt.
 constexpr auto pause_max = std::chrono::milliseconds(16);
 constexpr std::uint32_t quiet_ticks = 20;  // asleep for so long: told to the overseer
 

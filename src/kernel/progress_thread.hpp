@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
-// ProgressThread: a thread that looks after the network while no processor does. Processors poll it when they are idle, and one of them sleeps in it; but all of them may be busy for long. Then the
-// progress thread sends what was held back and takes what has come, within about a millisecond; when it was not needed for some time, what comes may wait up to 16 ms. It also notices when all processors have gone to sleep for good, and tells the overseer. While they sleep, so does it.
+// ProgressThread: looks after the network while no processor does. Idle processors poll the network, and one of them
+// sleeps in it; but all of them may compute for long. Then this thread sends what was held back and takes what has
+// come, within about a millisecond. After some time in which it was not needed, it looks every 16 ms only.
+//
+// It also notices that all processors sleep for good, and tells the overseer; while they sleep, it sleeps, too.
 #pragma once
 
 #include <atomic>

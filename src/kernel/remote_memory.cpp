@@ -93,8 +93,9 @@ bool RemoteMemory::transfer(TaskControl& self, const one_sided::Copy& copy, bool
   return true;
 }
 
-// What is in the way may be gone in a moment, less than frames would cost: keys come, notes come, what is under way is over. So this polls for about as long as they would take, unless that was
-// in vain lately (the other process computes).
+// What is in the way may be gone in a moment, less than frames would cost: keys come, notes come, what is under way
+// is over. So this polls for about as long as they would take, unless that was in vain lately (the other process
+// computes).
 RemoteMemory::Transfer* RemoteMemory::begin(TaskControl& self, const one_sided::Copy& copy, bool reads,
                                             std::vector<Piece>& pieces) {
   const std::uint32_t process = domain_.process_of(copy.cell);

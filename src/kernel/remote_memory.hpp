@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
-// RemoteMemory: large puts and gets by the module's remote memory access (comm/module.hpp, promise (6)) instead of frames. Process of OneSidedNetwork.
+// RemoteMemory: large puts and gets by the module's remote memory access (comm/module.hpp, promise (6)) instead of
+// frames. It is a part of OneSidedNetwork.
 //
-// Keys to another process's memory are asked for by frames, a block of a slot at a time, and kept; until one is there, frames carry the data. What a process has opened stays open until
-// the run's end, for the memory of slots stays.
+// Keys to another process's memory are asked for by frames, a block of a slot at a time, and kept; until one is
+// there, frames carry the data. What a process has opened stays open until the run's end, for the memory of slots
+// stays.
 //
-// What a cell does to another's memory must happen in order, but a write may overtake frames, and writes and reads each other. Hence:
-//  (1) A write or read begins only when every data frame sent to that process before has been carried out there. How many have been, its replies say, and notes that are asked for.
-//  (2) It does not begin while another that overlaps it is under way, unless both are reads. Then frames carry the data: those stay behind writes.
-//  (3) A data frame waits for the cell's own reads under way that it overlaps.
+// What a cell does to another's memory must happen in order, but a write may overtake frames, and writes and reads
+// each other. Hence: (1) A write or read begins only when every data frame sent to that process before has been
+// carried out there. How many have been, its replies say, and notes that are asked for. (2) It does not begin while
+// another that overlaps it is under way, unless both are reads. Then frames carry the data: those stay behind
+// writes. (3) A data frame waits for the cell's own reads under way that it overlaps.
 #pragma once
 
 #include <atomic>

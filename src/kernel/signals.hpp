@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Signals while a machine runs: a fault names cell and task (and tells a stack overflow from other faults), Ctrl-C stops the machines. Handlers belong to the process, so
-// this is the one place with state outside a Machine.
+// Signals while a machine runs: a fault names cell and task (and tells a stack overflow from other faults), Ctrl-C
+// stops the machines. Handlers belong to the process, so this is the one place with state outside a Machine.
 #pragma once
 
 namespace aplib {
 
 struct Domain;
 
-/// Handlers are in place while at least one of these lives; what was there before is put back afterwards and, for faults, called next.
+/// Handlers are in place while at least one of these lives; what was there before is put back afterwards and, for
+/// faults, called next.
 class SignalScope {
  public:
   explicit SignalScope(Domain& domain);
@@ -19,7 +20,8 @@ class SignalScope {
   Domain& domain_;
 };
 
-/// Gives the calling thread a stack for signal handlers, so that an overflow of a task's stack can be reported. Lives as long as the object.
+/// Gives the calling thread a stack for signal handlers, so that an overflow of a task's stack can be reported.
+/// Lives as long as the object.
 class SignalStack {
  public:
   SignalStack();

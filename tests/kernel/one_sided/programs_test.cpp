@@ -98,7 +98,8 @@ TEST_F(OneSidedPrograms, MemoryThatIsNotThereIsNamed) {
 void cell_main(void) {
   sync(0, 0);
   if (getcid() == 0) {
-    char* nowhere = (char*)((unsigned long)&value / 0x100000000 * 0x100000000 + 0x3ff00000);  /* between instances and heap */
+    /* between instances and heap */
+    char* nowhere = (char*)((unsigned long)&value / 0x100000000 * 0x100000000 + 0x3ff00000);
     put(1, large, getenv("SIZE") ? sizeof large : 8, nowhere, 0, 0, 0);
   }
   amcheck(&flag, 1);
