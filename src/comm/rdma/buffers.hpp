@@ -11,6 +11,7 @@
 #include "comm/rdma/fabric.hpp"
 
 namespace aplib::comm::rdma {
+
 /// Thread safety: none (the module's lock).
 class PacketBuffers {
  public:

@@ -24,6 +24,7 @@
 #include "comm/kind.hpp"
 
 namespace aplib::comm::rdma {
+
 struct FabricLibrary {
   decltype(&fi_getinfo) getinfo = nullptr;
   decltype(&fi_freeinfo) freeinfo = nullptr;

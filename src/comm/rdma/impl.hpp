@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The inside of an RdmaModule. One lock orders all calls of the provider, which therefore needs none of its own;
-// upcalls are made without it.
+// The implementation of RdmaModule. One lock orders all calls of the provider, which therefore needs none of its own;
+// upcalls are made without it. rdma_module.cpp holds what the kernel calls, the upcalls, remote memory and the end;
+// packets.cpp what goes over the fabric.
 #pragma once
 
 #include <array>
@@ -21,6 +22,7 @@
 #include "comm/rdma/registration_cache.hpp"
 
 namespace aplib::comm::rdma {
+
 class RdmaModule::Impl {
  public:
   using Clock = Link::Clock;

@@ -23,6 +23,7 @@
 #include "comm/rdma/packet.hpp"
 
 namespace aplib::comm::rdma {
+
 /// A write or read that waits to be handed to the provider, or has been.
 struct Transfer {
   enum class Kind : std::uint8_t { write, read, body };

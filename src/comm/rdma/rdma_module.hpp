@@ -14,6 +14,7 @@
 #include "comm/rdma/fabric.hpp"
 
 namespace aplib::comm::rdma {
+
 struct Settings {
   Peer self;
   std::shared_ptr<Fabric>

@@ -4,20 +4,18 @@
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <poll.h>
-#include <pthread.h>
-#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <csignal>
+#include <exception>
 #include <iterator>
-#include <new>
-#include <system_error>
 #include <tuple>
 #include <utility>
+
+#include "base/os/quiet_thread.hpp"
 
 namespace aplib::comm::rdma {
 namespace {
@@ -28,69 +26,49 @@ constexpr std::uint64_t mode = UFFDIO_REGISTER_MODE_WP;
 constexpr std::uint64_t mode_feature = UFFD_FEATURE_PAGEFAULT_FLAG_WP;
 #endif
 
-int open_faults() noexcept {
+os::UniqueFd open_faults() noexcept {
 #if defined(SYS_userfaultfd) && defined(UFFD_FEATURE_PAGEFAULT_FLAG_WP)
-  const int faults = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK));
-  if (faults < 0) return -1;
+  os::UniqueFd faults(static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK)));
+  if (!faults) return {};
   uffdio_api api{};
   api.api = UFFD_API;
   api.features = mode_feature | UFFD_FEATURE_EVENT_UNMAP | UFFD_FEATURE_EVENT_REMOVE | UFFD_FEATURE_EVENT_REMAP;
-  if (ioctl(faults, UFFDIO_API, &api) == 0) return faults;
-  ::close(faults);
+  if (ioctl(faults.get(), UFFDIO_API, &api) == 0) return faults;
 #endif
-  return -1;
+  return {};
 }
 
 }  // namespace
 
 std::unique_ptr<MemoryWatch> MemoryWatch::open() noexcept {
-  const int faults = open_faults();
-  if (faults < 0) return nullptr;
-  const int stop = eventfd(0, EFD_CLOEXEC);
+  os::UniqueFd faults = open_faults();
+  if (!faults) return nullptr;
   try {
-    if (stop >= 0) return std::unique_ptr<MemoryWatch>(new MemoryWatch(faults, stop));
-  } catch (const std::bad_alloc&) {
-  } catch (const std::system_error&) {  // No thread.
+    return std::unique_ptr<MemoryWatch>(new MemoryWatch(std::move(faults)));
+  } catch (const std::exception&) {  // No memory, descriptor or thread.
+    return nullptr;
   }
-  ::close(faults);
-  if (stop >= 0) ::close(stop);
-  return nullptr;
 }
 
-MemoryWatch::MemoryWatch(int faults, int stop) : faults_(faults), stop_(stop) {
-  // The listener takes no signals of the program.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    listener_ = std::thread([this] { listen(); });
-  } catch (...) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
+MemoryWatch::MemoryWatch(os::UniqueFd faults)
+    : faults_(std::move(faults)), listener_(os::quiet_thread("aplib-memory", [this] { listen(); })) {}
 
 MemoryWatch::~MemoryWatch() {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(stop_, &one, sizeof one);
+  stop_.signal();
   listener_.join();
-  ::close(faults_);
-  ::close(stop_);
 }
 
 /// munmap() and its like end when their event was read here. It is read under the lock, so that who comes after
 /// them finds it noted. Nothing is allocated: freeing could make an event, which nobody would read.
 void MemoryWatch::listen() noexcept {
-  std::array<pollfd, 2> wishes{pollfd{faults_, POLLIN, 0}, pollfd{stop_, POLLIN, 0}};
+  std::array<pollfd, 2> wishes{pollfd{faults_.get(), POLLIN, 0}, pollfd{stop_.get(), POLLIN, 0}};
   while (true) {
     ::poll(wishes.data(), wishes.size(), -1);
     if (wishes[1].revents != 0) return;
 #if defined(UFFD_FEATURE_PAGEFAULT_FLAG_WP)
     const std::lock_guard lock(mutex_);
     uffd_msg message{};
-    while (::read(faults_, &message, sizeof message) == static_cast<ssize_t>(sizeof message)) {
+    while (::read(faults_.get(), &message, sizeof message) == static_cast<ssize_t>(sizeof message)) {
       Range range{};
       if (message.event == UFFD_EVENT_UNMAP || message.event == UFFD_EVENT_REMOVE) {
         range = {message.arg.remove.start, message.arg.remove.end};
@@ -114,7 +92,7 @@ bool MemoryWatch::add(Range pages) noexcept {
   uffdio_register wish{};
   wish.range = {pages.begin, pages.end - pages.begin};
   wish.mode = mode;
-  return ioctl(faults_, UFFDIO_REGISTER, &wish) == 0;
+  return ioctl(faults_.get(), UFFDIO_REGISTER, &wish) == 0;
 #else
   static_cast<void>(pages);
   return false;
@@ -124,7 +102,7 @@ bool MemoryWatch::add(Range pages) noexcept {
 void MemoryWatch::remove(Range pages) noexcept {
 #if defined(UFFD_FEATURE_PAGEFAULT_FLAG_WP)
   uffdio_range range{pages.begin, pages.end - pages.begin};
-  ioctl(faults_, UFFDIO_UNREGISTER, &range);
+  ioctl(faults_.get(), UFFDIO_UNREGISTER, &range);
 #else
   static_cast<void>(pages);
 #endif

@@ -15,7 +15,10 @@
 #include <span>
 #include <thread>
 
+#include "base/os/descriptor.hpp"
+
 namespace aplib::comm::rdma {
+
 /// Thread safety: as said. Costs a thread, which sleeps.
 class MemoryWatch {
  public:
@@ -45,11 +48,11 @@ class MemoryWatch {
   void take(Gone& into) noexcept;
 
  private:
-  MemoryWatch(int faults, int stop);
+  explicit MemoryWatch(os::UniqueFd faults);
   void listen() noexcept;
 
-  const int faults_;
-  const int stop_;
+  const os::UniqueFd faults_;
+  const os::EventFd stop_;
   std::mutex mutex_;
   Gone gone_;
   std::thread listener_;

@@ -4,8 +4,9 @@
 //   sleeper:  asleep = a new odd number     FENCE (heavy)   look whether there is something to do, sleep
 //   waker:    publish a slot, or room       FENCE (light)   look whether it is asleep, ring
 //
-// Either the sleeper sees what was published, or the waker sees that it is asleep. The heavy side pays for both: MEMBARRIER_CMD_GLOBAL_EXPEDITED makes every running thread of every process that has
-// registered pass a fence. Where one of the two could not register, its waker pays with a real one.
+// Either the sleeper sees what was published, or the waker sees that it is asleep. The heavy side pays for both:
+// MEMBARRIER_CMD_GLOBAL_EXPEDITED makes every running thread of every process that has registered pass a fence.
+// Where one of the two could not register, its waker pays with a real one.
 #pragma once
 
 #include <atomic>

@@ -133,7 +133,8 @@ os::UniqueFd connect_to(const Endpoint& endpoint) noexcept {
 
 namespace {
 
-/// Where the kernel lets a process reach only its descendants' memory (Yama), it lets others name who else may reach theirs: those of the same user, whom it lets everywhere else.
+/// Where the kernel lets a process reach only its descendants' memory (Yama), it lets others name who else may
+/// reach theirs: those of the same user, whom it lets everywhere else.
 void permit_access() {
   int scope = 0;
   if (std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> scope && scope == 1)

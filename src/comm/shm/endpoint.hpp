@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Endpoint: where a process of this host is reached: the name of its socket, which nobody can guess and no file has, and what tells whether two processes can share memory at all.
+// Endpoint: where a process of this host is reached: the name of its socket, which nobody can guess and no file
+// has, and what tells whether two processes can share memory at all.
 #pragma once
 
 #include <sys/types.h>

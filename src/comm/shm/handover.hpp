@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Handover: what two processes give each other behind the greeting: their segment for the pair, their board and their bell. Then the socket is silent; its end is the other's end.
+// Handover: what two processes give each other behind the greeting: their segment for the pair, their board and
+// their bell. Then the socket is silent; its end is the other's end.
 #pragma once
 
 #include <cstdint>

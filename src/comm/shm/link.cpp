@@ -227,7 +227,8 @@ bool Link::has_work() noexcept {
 void Link::settle() noexcept {
   if (!reader_.settle()) return;
   const Segment& theirs = *static_cast<const Segment*>(connection_.theirs.data());
-  // The fence in ring_if_asleep() orders the look at both words behind what was just stored; who wants room and sleeps has set this first.
+  // The fence in ring_if_asleep() orders the look at both words behind what was just stored; who wants room and
+  // sleeps has set this first.
   std::atomic_signal_fence(std::memory_order_seq_cst);
   if (theirs.wants_room.load(std::memory_order_relaxed) != 0) [[unlikely]]
     bell_.ring_if_asleep();

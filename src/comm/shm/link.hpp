@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Link: this process's way to one other and back, by shared memory. The base, src/comm/link.hpp, says which states it has.
+// Link: this process's way to one other and back, by shared memory. The base, src/comm/link.hpp, says which states
+// it has.
 #pragma once
 
 #include <atomic>
@@ -65,7 +66,8 @@ class Reports {
 
 class Link final : public comm::Link {
  public:
-  /// A large body is sent from the caller's memory as long as the peer takes some of it within this time; then the rest is copied.
+  /// A large body is sent from the caller's memory as long as the peer takes some of it within this time; then the
+  /// rest is copied.
   static constexpr std::chrono::microseconds patience{30};
   /// One read() takes about so much.
   static constexpr std::size_t read_bytes_max = 64 * 1024;
@@ -78,7 +80,8 @@ class Link final : public comm::Link {
 
   // Any thread.
 
-  /// Sends or queues a frame. True: nobody has called the peer yet; the caller has it called. Throws std::bad_alloc; then the frame is not sent, and the link is lost when a part of it was.
+  /// Sends or queues a frame. True: nobody has called the peer yet; the caller has it called. Throws
+  /// std::bad_alloc; then the frame is not sent, and the link is lost when a part of it was.
   [[nodiscard]] bool send(const Label& label, std::span<const std::byte> body);
   [[nodiscard]] std::size_t queued() const noexcept { return queued_.load(std::memory_order_relaxed); }
   /// Puts what is queued into shared memory, as far as there is room.
@@ -94,7 +97,8 @@ class Link final : public comm::Link {
 
   // The service thread.
 
-  /// Their call is the one: idle or calling become gathering. False: it is not idle, nor calling while `instead_of_ours`.
+  /// Their call is the one: idle or calling become gathering. False: it is not idle, nor calling while
+  /// `instead_of_ours`.
   [[nodiscard]] bool answer(bool instead_of_ours);
   /// We are joined. What was queued goes out. False: it was over.
   bool connect(Connection connection);
@@ -111,7 +115,8 @@ class Link final : public comm::Link {
       return false;
     return read_some(receiver);
   }
-  /// After the report that nothing more comes: takes what is there, then ends the link. False: some of it is not wanted now; to be called again.
+  /// After the report that nothing more comes: takes what is there, then ends the link. False: some of it is not
+  /// wanted now; to be called again.
   bool lose(Receiver& receiver, const std::string& why);
   [[nodiscard]] bool is_over() const noexcept { return reading_over_; }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Memory of other processes, reached by the system calls that debuggers use (process_vm_readv, process_vm_writev). What protects it is the kernel, which asks whether the one process may trace the other;
-// keys protect from mistakes. A key names a place on its owner's board; as long as the key's token stands there, the memory is open.
+// Memory of other processes, reached by the system calls that debuggers use (process_vm_readv, process_vm_writev).
+// What protects it is the kernel, which asks whether the one process may trace the other; keys protect from
+// mistakes. A key names a place on its owner's board; as long as the key's token stands there, the memory is open.
 //
-// Who accesses says so on his own board first, and looks at the token then; who conceals takes the token away first, and waits for those who had begun. So nobody writes where something else
-// lies by now.
+// Who accesses says so on his own board first, and looks at the token then; who conceals takes the token away
+// first, and waits for those who had begun. So nobody writes where something else lies by now.
 #pragma once
 
 #include <atomic>
@@ -54,7 +55,8 @@ class PeerMemory {
   [[nodiscard]] bool write(const MemoryKey& key, std::uint64_t address, std::span<const std::byte> local) noexcept;
   [[nodiscard]] bool read(const MemoryKey& key, std::uint64_t address, std::span<std::byte> local) noexcept;
 
-  /// After OpenMemory::conceal(): returns when no access of the peer by this key is under way any more; it does not take long.
+  /// After OpenMemory::conceal(): returns when no access of the peer by this key is under way any more; it does not
+  /// take long.
   void await_accesses(const MemoryKey& key) const noexcept;
 
  private:

@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: MIT
 // What lies in shared memory. Each process writes memory of its own alone, and reads that of the others:
 //
-//   Segment, one for each peer that frames have gone to or come from: what we send there, and how far we have taken what comes from there
+//   Segment, one for each peer that frames have gone to or come from: what we send there, and how far we have taken
+//   what comes from there
 //   Board, one for all peers: are we asleep, what memory of ours is open
 //
-// A frame takes a slot, one cache line, which carries its label and up to 32 bytes of body. More lies in `bodies`. A large body comes in pieces, a slot each.
+// A frame takes a slot, one cache line, which carries its label and up to 32 bytes of body. More lies in `bodies`.
+// A large body comes in pieces, a slot each.
 //
 // Invariants:
-//  (1) Position p of a stream of slots lies in slots[p % slot_count]; its turn is p + 1 once it is published. Positions count modulo 2^32.
+//  (1) Position p of a stream of slots lies in slots[p % slot_count]; its turn is p + 1 once it is published. Positions
+//      count modulo 2^32.
 //  (2) The writer writes a slot, and its part of `bodies`, only when the reader has given them back: `taken`.
 //  (3) All else of a slot and its body is written before its turn (release), and read after it (acquire).
-//  (4) `taken` is stored after the last read of what it gives back (release), and read with acquire before that is written again.
-//  (5) A body of more than 32 bytes begins at the first multiple of 64 at or behind the end of the one before, at the beginning of `bodies` where it would reach over its end. Both sides count, so that
-//      nothing in shared memory says where a body lies.
-// All that a peer writes is believed by nobody: a slot is copied before it is looked at, and what it says is checked.
+//  (4) `taken` is stored after the last read of what it gives back (release), and read with acquire before that is
+//      written again.
+//  (5) A body of more than 32 bytes begins at the first multiple of 64 at or behind the end of the one before, or at the
+//      beginning of `bodies` where it would reach beyond their end. Both sides count, so nothing in shared memory says
+//      where a body lies.
+// Nobody trusts what a peer writes: a slot is copied before it is looked at, and each of its words is checked.
 #pragma once
 
 #include <atomic>
@@ -67,7 +72,8 @@ struct Board {
   char name[board_name_bytes];
   /// Odd: asleep, or about to be; another number each time.
   alignas(cache_pair_bytes) std::atomic<std::uint32_t> asleep;
-  /// Accesses of the owner to memory of others that are under way, by the place of the opening there, modulo their number (remote_memory.hpp).
+  /// Accesses of the owner to memory of others that are under way, by the place of the opening there, modulo their
+  /// number (remote_memory.hpp).
   alignas(cache_pair_bytes) std::atomic<std::uint64_t> accesses[accesses_count];
   /// Tokens of the owner's memory that is open; 0: none.
   alignas(cache_pair_bytes) std::atomic<std::uint64_t> openings[openings_max];
@@ -107,7 +113,8 @@ class SlotReader {
     std::memcpy(into.inline_body, slot.body, sizeof into.inline_body);
   }
 
-  /// Where the body of a slot that was copied lies, if it is not inline: at most piece_bytes_max bytes. It may change under the reader's eyes, when the peer breaks its word.
+  /// Where the body of a slot that was copied lies, if it is not inline: at most piece_bytes_max bytes. It may
+  /// change under the reader's eyes, when the peer breaks its word.
   [[nodiscard]] const std::byte* body(std::size_t bytes) const noexcept {
     return theirs_->bodies + std::size_t{place(bytes) % units_count} * unit_bytes;
   }

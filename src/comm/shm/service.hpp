@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Service: the module's own thread. It answers calls, makes those that are asked for, and hears when a peer ends. It sleeps while there is nothing of the kind.
+// Service: the module's own thread. It answers calls, makes those that are asked for, and hears when a peer ends.
+// It sleeps while there is nothing of the kind.
 #pragma once
 
 #include <atomic>
@@ -15,7 +16,8 @@ namespace aplib::comm::shm {
 
 class Service {
  public:
-  /// The links by peer; null: that process is not reached by this module. They, settings and bell outlive the service. Throws Error.
+  /// The links by peer; null: that process is not reached by this module. They, settings and bell outlive the
+  /// service. Throws Error.
   Service(const Settings& settings, const Bell& bell, std::span<const std::unique_ptr<Link>> links);
   /// Stops, without waiting for anything: connections in the making end.
   ~Service();

@@ -44,7 +44,8 @@ SharedMemory SharedMemory::make(std::size_t bytes) {
     if (data != MAP_FAILED) {
       made.data_ = data;
       made.bytes_ = bytes;
-      // Without the last one, before Linux 5.1, others could write as well: what they would destroy is no more than what they are believed anyway.
+      // Without the last one, before Linux 5.1, others could write as well: what they would destroy is no more than
+      // what they are believed anyway.
       if (::fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0) {
         ::fcntl(descriptor, F_ADD_SEALS, seal_future_write);
         return made;

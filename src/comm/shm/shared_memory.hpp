@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// SharedMemory: a piece of memory without a name that goes from one process to another as a descriptor. Who makes it writes it; who gets it reads it, and can neither write nor shorten it.
+// SharedMemory: a piece of memory without a name that goes from one process to another as a descriptor. Who makes
+// it writes it; who gets it reads it, and can neither write nor shorten it.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,8 @@ class SharedMemory {
 
   /// Zeros. Takes room as it is touched. Throws Error(exhausted).
   [[nodiscard]] static SharedMemory make(std::size_t bytes);
-  /// Maps what another process has made. Nothing: it is not what that process should have given, `why` says so for people.
+  /// Maps what another process has made. Nothing: it is not what that process should have given, `why` says so for
+  /// people.
   [[nodiscard]] static std::optional<SharedMemory> open(const os::UniqueFd& descriptor, std::size_t bytes,
                                                         std::string& why);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// ShmModule: frames between processes of one host, through memory that they share. A small frame is one cache line; no system call is on its way, unless the other process sleeps. A thread of the
-// module's own joins processes at their first frame, and sleeps otherwise.
+// ShmModule: frames between processes of one host, through memory that they share. A small frame is one cache line;
+// no system call is on its way, unless the other process sleeps. A thread of the module's own joins processes at
+// their first frame, and sleeps otherwise.
 #pragma once
 
 #include <chrono>
