@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// CellServices: what a running program needs of whoever runs it (the kernel; a test). One per instance; lives as long as it.
+// CellServices: what a running program needs of whoever runs it (the kernel; a test). One per instance; lives as
+// long as it.
 #pragma once
 
 #include <chrono>
@@ -23,24 +24,29 @@ class CellServices {
  public:
   virtual ~CellServices() = default;
 
-  /// The heap in the cell's slot, made at the first call; null: it cannot be, which the user has been told. Call from: flows of the cell.
+  /// The heap in the cell's slot, made at the first call; null: it cannot be, which the user has been told. Call
+  /// from: flows of the cell.
   virtual SlotHeap* heap() { return nullptr; }
 
-  /// What the program took from the heap, when it was to be counted. Called once, at its end, with what it never gave back.
+  /// What the program took from the heap, when it was to be counted. Called once, at its end, with what it never
+  /// gave back.
   virtual void heap_used(const libc::HeapUse&) {}
 
-  /// An instance that belongs to this host is being made / is gone for good: the last call for it. Between them the host must live.
+  /// An instance that belongs to this host is being made / is gone for good: the last call for it. Between them the
+  /// host must live.
   virtual void instance_begins() {}
   virtual void instance_gone() noexcept {}
 
-  /// Memory of an instance that has ended, of a program whose memory other cells reach: they may do so until the machine's end. Call from: any flow or thread.
+  /// Memory of an instance that has ended, of a program whose memory other cells reach: they may do so until the
+  /// machine's end. Call from: any flow or thread.
   virtual void keep(ReservedRange /*memory*/) {}
 
   /// Who the calling task is, for messages: "cell 3 task 0".
   virtual std::string name() = 0;
 
-  /// Takes output of the program. `bytes` may be any piece of it, from any of the program's threads; the host sees to it that lines of different cells never mix, and
-  /// shows a piece of a line at the latest when `flush` asks and no other cell can be in between.
+  /// Takes output of the program. `bytes` may be any piece of it, from any of the program's threads; the host sees
+  /// to it that lines of different cells never mix, and shows a piece of a line at the latest when `flush` asks and
+  /// no other cell can be in between.
   virtual void write(Stream stream, std::span<const char> bytes) = 0;
   virtual void flush(Stream stream) = 0;
   /// Descriptor that the program's standard input is read from, or -1: it sees an empty one.
@@ -50,7 +56,8 @@ class CellServices {
   virtual void sleep(std::chrono::nanoseconds duration) = 0;
   virtual void yield() = 0;
 
-  /// A task that the program spawned itself (or a thread it made) has ended by exit(status); the program's main task goes on.
+  /// A task that the program spawned itself (or a thread it made) has ended by exit(status); the program's main
+  /// task goes on.
   virtual void task_exited(int status) = 0;
 
   /// Ends the machine with this exit status and text (prefixed with name()). Does not return: it unwinds or jumps.

@@ -124,7 +124,8 @@ void swap_thread_state(ProgramContext* from, ProgramContext* to) noexcept {
   const locale_t old_locale = before != nullptr ? before->thread_locale : nullptr;
   const locale_t new_locale = after != nullptr ? after->thread_locale : nullptr;
   if (old_locale != new_locale) uselocale(new_locale != nullptr ? new_locale : LC_GLOBAL_LOCALE);
-  // A thread that cannot be separated never gets here with files of its own: the call that would have changed them has failed.
+  // A thread that cannot be separated never gets here with files of its own: the call that would have changed them
+  // has failed.
   if ((has_files(before) || has_files(after)) && separate_thread() == 0) load_files(after);
 }
 

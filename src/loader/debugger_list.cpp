@@ -28,8 +28,8 @@ struct DebuggerEntries::Entry {
 
 namespace {
 
-// Process-wide, like _r_debug itself. A debugger can stop the process between any two stores, so each change is visible by one store: of r_next for the
-// namespace, of l_next for an entry.
+// Process-wide, like _r_debug itself. A debugger can stop the process between any two stores, so each change is
+// visible by one store: of r_next for the namespace, of l_next for an entry.
 struct List {
   std::mutex mutex;
   r_debug_extended space{};
@@ -67,7 +67,8 @@ void store(T& place, T value) noexcept {
   std::atomic_ref<T>(place).store(value, std::memory_order_release);  // release: what it leads to is written before
 }
 
-/// Our namespace behind the last one of ld.so. Again at every change: when ld.so gets a namespace of its own by dlmopen, it may forget ours.
+/// Our namespace behind the last one of ld.so. Again at every change: when ld.so gets a namespace of its own by
+/// dlmopen, it may forget ours.
 void append_namespace(List& all) noexcept {
   if (!all.looked) {
     all.looked = true;
@@ -100,8 +101,9 @@ bool is_traced() noexcept {
   return place != std::string_view::npos && place + label.size() < status.size() && status[place + label.size()] != '0';
 }
 
-/// gdb watches the probes inside ld.so, not r_brk. After a probe of a load or of an unload it reads what ld.so says has changed; only after the unload of
-/// an object does it read all namespaces anew. So one is loaded and unloaded: the smallest library that every glibc brings and nobody uses.
+/// gdb watches the probes inside ld.so, not r_brk. After a probe of a load or of an unload it reads what ld.so says
+/// has changed; only after the unload of an object does it read all namespaces anew. So one is loaded and unloaded:
+/// the smallest library that every glibc brings and nobody uses.
 void make_debugger_look() noexcept {
   // One at a time: two who share the library would not unload it when the first of them is through.
   static std::mutex* const one_at_a_time = new std::mutex;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// What debuggers get to know of images that we map: a namespace of our own (struct r_debug_extended of <link.h>, r_version 2) behind those of ld.so. A
-// debugger that understands namespaces (gdb 13 and newer) then lists the images of all instances like any shared object, breaks in all of them and prints
-// each one's globals. The list belongs to the process, because the debugger's protocol does (one _r_debug).
+// What debuggers get to know of images that we map: a namespace of our own (struct r_debug_extended of <link.h>,
+// r_version 2) behind those of ld.so. A debugger that understands namespaces (gdb 13 and newer) then lists the
+// images of all instances like any shared object, breaks in all of them and prints each one's globals. The list
+// belongs to the process, because the debugger's protocol does (one _r_debug).
 //
-// Debuggers are slow with thousands of objects, so only the first ones are listed; aplib_debugger_counts says what was left out.
+// Debuggers are slow with thousands of objects, so only the first ones are listed; aplib_debugger_counts says what
+// was left out.
 //
 // Source: <link.h>; System V gABI chapter 5, DT_DEBUG; glibc manual "Dynamic Linker Introspection".
 #pragma once
@@ -13,7 +15,8 @@
 #include <memory>
 #include <string>
 
-/// For the debugger (aplib_gdb.py reads it by name): images in the list, and images that the limit kept out of it, at this moment; the list's r_debug_extended.
+/// For the debugger (aplib_gdb.py reads it by name): images in the list, and images that the limit kept out of it,
+/// at this moment; the list's r_debug_extended.
 struct AplibDebuggerCounts {
   std::uint64_t listed;
   std::uint64_t left_out;
@@ -32,13 +35,15 @@ class DebuggerEntries {
   DebuggerEntries(DebuggerEntries&& other) noexcept;
   DebuggerEntries& operator=(DebuggerEntries&& other) noexcept;
 
-  /// Enters an image: file, where it lies, where its dynamic section lies (both addresses in the process). Nothing happens beyond the limit, or when the
-  /// system's dynamic linker has no list of namespaces (glibc before 2.35). Call from: any thread. Costs no system call. May throw std::bad_alloc.
+  /// Enters an image: file, where it lies, where its dynamic section lies (both addresses in the process). Nothing
+  /// happens beyond the limit, or when the system's dynamic linker has no list of namespaces (glibc before 2.35).
+  /// Call from: any thread. Costs no system call. May throw std::bad_alloc.
   void add(const std::string& path, const char* base, const char* dynamic_section);
   /// Takes the image at `base` out. Call from: any thread.
   void remove(const char* base) noexcept;
-  /// Has a debugger that watches us read the list again, so that its pending breakpoints get their places. Call after a group of add() or remove(), before any code of
-  /// the images runs, or before they are unmapped. Nothing if nothing changed or nobody watches. Call from: any thread, holding no lock: it may dlopen.
+  /// Has a debugger that watches us read the list again, so that its pending breakpoints get their places. Call
+  /// after a group of add() or remove(), before any code of the images runs, or before they are unmapped. Nothing
+  /// if nothing changed or nobody watches. Call from: any thread, holding no lock: it may dlopen.
   void tell() noexcept;
 
   struct Entry;

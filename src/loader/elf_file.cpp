@@ -394,8 +394,8 @@ std::vector<Symbol> read_symbols(const ElfSegments& segments, const ElfDynamic& 
 
 constexpr std::string_view relocation_tables = "relocations";
 constexpr std::uint64_t word_bytes = 8;
-/// Bytes that a relocation of this kind changes; 0: no kind that a position-independent file may have. A copy depends on
-/// its symbol.
+/// Bytes that a relocation of this kind changes; 0: no kind that a position-independent file may have. A copy
+/// depends on its symbol.
 constexpr std::uint64_t bytes_changed(RelocationKind kind) {
   switch (kind) {
     case RelocationKind::none:

@@ -24,7 +24,8 @@ using Definition = Program::Definition;
 /// Ways to call the entries that are known by name.
 enum class Convention : std::uint8_t {
   main,  ///< int (argc, argv, envp)
-  cell,  ///< void (argc, argv): CellOS's take nothing, those that a historical header renamed from main may look at both
+  /// void (argc, argv): CellOS's take nothing, those that a historical header renamed from main may look at both
+  cell,
   fortran,
 };
 

@@ -20,8 +20,10 @@ class Entry {
     host,  ///< host_main
   };
 
-  /// The entry of `program` by `role`, or the one that `signature` names (typed_call.hpp), which gets `arguments`. A C++ function is found by its name without namespaces' mangling, as people write it;
-  /// "main" and the like are called in their own way when no types are given. Throws Error(bad_option), with the names that the file offers. Reads the file only; call from any thread.
+  /// The entry of `program` by `role`, or the one that `signature` names (typed_call.hpp), which gets `arguments`.
+  /// A C++ function is found by its name without namespaces' mangling, as people write it; "main" and the like are
+  /// called in their own way when no types are given. Throws Error(bad_option), with the names that the file
+  /// offers. Reads the file only; call from any thread.
   static Entry choose(const Program& program, Role role, std::string_view signature = {},
                       std::span<const std::string> arguments = {});
 
@@ -31,8 +33,9 @@ class Entry {
   /// For people: "main(argc, argv)", "solve(int, double) -> int".
   [[nodiscard]] const std::string& text() const noexcept { return text_; }
 
-  /// What Instance::run() takes; returns the program's status: what main or host_main or a function with result int returned, else 0. A result of another
-  /// type is printed on the instance's stdout. One for each instance: it owns the values of the arguments. It may be left by a jump.
+  /// What Instance::run() takes; returns the program's status: what main or host_main or a function with result int
+  /// returned, else 0. A result of another type is printed on the instance's stdout. One for each instance: it owns
+  /// the values of the arguments. It may be left by a jump.
   [[nodiscard]] std::function<int(Instance&)> function() const { return make_(); }
 
  private:
@@ -40,8 +43,9 @@ class Entry {
   std::function<std::function<int(Instance&)>()> make_;
 };
 
-/// Which of `functions` (symbols; those of C++ mangled) is meant by `name`: that symbol, else the C++ function of that qualified name. Throws Error(bad_option): there is none, then with what the file
-/// offers, the nearest first; or several. `file` is for the message.
+/// Which of `functions` (symbols; those of C++ mangled) is meant by `name`: that symbol, else the C++ function of
+/// that qualified name. Throws Error(bad_option): there is none, then with what the file offers, the nearest first;
+/// or several. `file` is for the message.
 [[nodiscard]] std::string_view find_function(std::string_view name, std::span<const std::string_view> functions,
                                              std::string_view file);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Where exit() of a program lands. libc declares it nothrow, so a C++ caller's frame would turn an exception that leaves it into std::terminate; and by the language it destroys no automatic
-// objects. So it does not unwind: it jumps to the frame below the program.
+// Where exit() of a program lands. libc declares it nothrow, so a C++ caller's frame would turn an exception that
+// leaves it into std::terminate; and by the language it destroys no automatic objects. So it does not unwind: it
+// jumps to the frame below the program.
 #pragma once
 
 #include <csetjmp>
@@ -21,7 +22,8 @@ struct ExitFrame {
   int status = 0;
 };
 
-/// Runs `body`, an int(), until it returns or exit_to_frame(context, ...) is called inside. No object with a destructor may live in this function's frame: the jump lands here.
+/// Runs `body`, an int(), until it returns or exit_to_frame(context, ...) is called inside. No object with a
+/// destructor may live in this function's frame: the jump lands here.
 template <class Body>
 [[gnu::noinline]] Outcome until_exit(TaskContext& context, const Body& body) {
   ExitFrame frame;

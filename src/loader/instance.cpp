@@ -234,7 +234,8 @@ void Instance::destroy_image(const LoadedImage& image) {
   if (image.file->fini() != 0) reinterpret_cast<Function>(image.base + image.file->fini())();
 }
 
-// On the last flow of the instance. What ended by _exit() or an exception runs no code any more, but what it has written is shown.
+// On the last flow of the instance. What ended by _exit() or an exception runs no code any more, but what it has
+// written is shown.
 void Instance::finish() {
   TaskContext& context = *here();
   if (runs_handlers_) {
@@ -256,9 +257,9 @@ void Instance::finish() {
   if (program_->options().account_heap) services_->heap_used(libc::heap_use(*this));
 }
 
-// ---------------------------------------------------------------- how an image gets into memory
-// Instance: how an image gets into memory. Text stays shared with all other instances (file-backed private mappings); only pages that are written
-// become the instance's own.
+// ---------------------------------------------------------------- how an image gets into memory Instance: how an
+// image gets into memory. Text stays shared with all other instances (file-backed private mappings); only pages
+// that are written become the instance's own.
 
 namespace {
 

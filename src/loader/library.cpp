@@ -107,7 +107,8 @@ constexpr std::array sanitizer_runtimes{"libasan.so*", "libtsan.so*",   "libubsa
 // Their state is the program's, though the system owns the file.
 constexpr std::array system_but_separate{"libgfortran.so*"};
 
-/// True when `pattern` is the whole of `name`. Takes time in proportion to the product of their lengths, whatever they are.
+/// True when `pattern` is the whole of `name`. Takes time in proportion to the product of their lengths, whatever
+/// they are.
 bool matches(std::string_view pattern, std::string_view name) {
   std::size_t p = 0;
   std::size_t n = 0;
@@ -185,7 +186,8 @@ std::string expanded(std::string text, const ElfFile* file) {
   return text;
 }
 
-/// Other machines' libraries are passed over, as the dynamic linker does; everything else is tried, so that its fault is told.
+/// Other machines' libraries are passed over, as the dynamic linker does; everything else is tried, so that its
+/// fault is told.
 bool is_for_other_machine(const std::string& path) {
   std::array<char, 20> start{};
   std::ifstream file(path, std::ios::binary);
@@ -327,7 +329,8 @@ Library Search::shared(const std::string& what) {
 /// A file that was found by a path, by RPATH, RUNPATH or LD_LIBRARY_PATH.
 Library Search::found(const std::string& path) {
   const bool of_system = is_of_system(resolved(path));
-  // Whether it is to be shared can depend on the name inside, so the file is opened first; if it is shared in the end, no fault of it matters here.
+  // Whether it is to be shared can depend on the name inside, so the file is opened first; if it is shared in the
+  // end, no fault of it matters here.
   std::shared_ptr<const ElfFile> file;
   std::optional<Error> fault;
   try {

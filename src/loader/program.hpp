@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Program: a program file with its separate libraries, every symbol resolved once. From it instances are made by replaying the plan. One per file and
-// process; immutable after load(), so any number of threads may make instances of it at once.
+// Program: a program file with its separate libraries, every symbol resolved once. From it instances are made by
+// replaying the plan. One per file and process; immutable after load(), so any number of threads may make instances
+// of it at once.
 #pragma once
 
 #include <array>
@@ -19,7 +20,8 @@
 
 namespace aplib::loader {
 
-/// What remains to be done for an image in each instance once every symbol is resolved: add bases, store values. Replayed in the order of the members.
+/// What remains to be done for an image in each instance once every symbol is resolved: add bases, store values.
+/// Replayed in the order of the members.
 struct RelocationPlan {
   /// word at offset = value
   struct Store {
@@ -38,7 +40,8 @@ struct RelocationPlan {
     std::uint64_t value;
     const libc::Binding* binding;
   };
-  /// `bytes` bytes at offset = those at `value` of image `image`, or, with image == of_state, of the instance's LibcState
+  /// `bytes` bytes at offset = those at `value` of image `image`, or, with image == of_state, of the instance's
+  /// LibcState
   struct Copy {
     std::uint64_t offset;
     std::uint64_t value;
@@ -58,7 +61,8 @@ struct RelocationPlan {
       indirect;  ///< word at offset = result of the resolver at base of image `image` + value; last of all
 };
 
-/// The functions that a program made by apcc says it starts with. They need not be visible. Source: src/compile/start/program.S.
+/// The functions that a program made by apcc says it starts with. They need not be visible. Source:
+/// src/compile/start/program.S.
 class ProgramEntries {
  public:
   /// All entries there are, in the table's order.
@@ -107,12 +111,15 @@ struct Surroundings {
 
 class Program {
  public:
-  /// Opens `path` (found as given; no search), finds its libraries, resolves everything. Throws Error(failed): file, symbol, who refers to it, and what to do.
+  /// Opens `path` (found as given; no search), finds its libraries, resolves everything. Throws Error(failed):
+  /// file, symbol, who refers to it, and what to do.
   static std::shared_ptr<const Program> load(const std::string& path, const LoadOptions& options = {});
 
-  /// A file that instances of `main` load while they run, with the separate libraries that they do not have yet, resolved against `around`. The result's images() are all of the instance by
-  /// their places there; initialization_order() names the new ones alone. Made once for all instances that ask for it in the same surroundings.
-  /// `asked_by`: whose call it is. Throws Error(failed) as load(), and for initial-exec thread-locals, for which it is too late then.
+  /// A file that instances of `main` load while they run, with the separate libraries that they do not have yet,
+  /// resolved against `around`. The result's images() are all of the instance by their places there;
+  /// initialization_order() names the new ones alone. Made once for all instances that ask for it in the same
+  /// surroundings. `asked_by`: whose call it is. Throws Error(failed) as load(), and for initial-exec
+  /// thread-locals, for which it is too late then.
   static std::shared_ptr<const Program> load_plugin(const Program& main, const Surroundings& around,
                                                     std::shared_ptr<const ElfFile> file, const Requester& asked_by);
 
@@ -139,8 +146,8 @@ class Program {
   /// Some image refers to the binding (libc/bindings.hpp) of this name: what nobody uses need not be made.
   [[nodiscard]] bool binds(std::string_view name) const noexcept;
 
-  /// A function or datum that the program itself (image 0) defines, or null. For main, cell_main, host_main and MAIN__ also when it is
-  /// hidden, if the program was linked by apcc.
+  /// A function or datum that the program itself (image 0) defines, or null. For main, cell_main, host_main and
+  /// MAIN__ also when it is hidden, if the program was linked by apcc.
   struct Definition {
     std::uint64_t address = 0;  ///< In image 0; 0: none.
     explicit operator bool() const noexcept { return address != 0; }

@@ -54,7 +54,8 @@ std::string name_with_version(const Symbol& symbol) {
   return symbol.version.empty() ? std::string(symbol.name) : fmt::format("{}@{}", symbol.name, symbol.version);
 }
 
-/// The process's symbol at `address` has no version. Ld.so accepts one for any reference; dlvsym passes over it where its library has versions of other symbols.
+/// The process's symbol at `address` has no version. Ld.so accepts one for any reference; dlvsym passes over it
+/// where its library has versions of other symbols.
 bool is_unversioned(void* address) {
   if (address == nullptr) return false;
   Dl_info info{};
@@ -455,7 +456,8 @@ Resolver::Target Resolver::look_up_in_process(const Symbol& reference) const {
     dlerror();
     return version.empty() ? dlsym(handle, name.c_str()) : dlvsym(handle, name.c_str(), version.c_str());
   };
-  // The global scope first, as ld.so does: where the process has another malloc than libc's (a sanitizer's, one that was preloaded), libc and the program must use the same.
+  // The global scope first, as ld.so does: where the process has another malloc than libc's (a sanitizer's, one
+  // that was preloaded), libc and the program must use the same.
   void* const versioned = in_library(RTLD_DEFAULT);
   void* const first = dlsym(RTLD_DEFAULT, name.c_str());
   if (void* address = first != versioned && is_unversioned(first) ? first : versioned)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Resolver: from a file to a Program. Finds the libraries, then binds every relocation once.
 //
-// Order of lookup for a reference: the image itself first if it was linked symbolically; the program; its separate libraries, breadth first; our bindings for libc state; the shared
-// libraries in order of need; the whole process. So what a program defines (a malloc of its own, a getopt) is used by itself and its libraries, as ever.
+// Order of lookup for a reference: the image itself first if it was linked symbolically; the program; its separate
+// libraries, breadth first; our bindings for libc state; the shared libraries in order of need; the whole process.
+// So what a program defines (a malloc of its own, a getopt) is used by itself and its libraries, as ever.
 #pragma once
 
 #include <memory>
@@ -14,8 +15,8 @@
 
 namespace aplib::loader {
 
-/// A call by which a program names memory of other cells by its own addresses; it needs its heap in the slot. `symbol`: as it
-/// stands in the program's file.
+/// A call by which a program names memory of other cells by its own addresses; it needs its heap in the slot.
+/// `symbol`: as it stands in the program's file.
 bool is_one_sided_call(std::string_view symbol) noexcept;
 
 class Resolver {

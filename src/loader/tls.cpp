@@ -19,14 +19,17 @@ extern "C" void* __tls_get_addr(void* index);  // ld.so's
 namespace aplib::loader {
 namespace {
 
-// In the static block of every thread, because this library is loaded at start. Initial-exec is what gives it one offset for all threads.
+// In the static block of every thread, because this library is loaded at start. Initial-exec is what gives it one
+// offset for all threads.
 [[gnu::tls_model("initial-exec")]] alignas(64) constinit thread_local char pool[static_tls_pool_bytes] = {};
 
 std::mutex pool_mutex;
-// Offsets are constants in resolved programs, so nothing is ever given back. Changed under the mutex, read by every swap.
+// Offsets are constants in resolved programs, so nothing is ever given back. Changed under the mutex, read by every
+// swap.
 std::atomic<std::size_t> pool_used{0};
 
-/// The optimiser must not fold this with the thread pointer: it would write instructions that linkers cannot turn into local-exec form.
+/// The optimiser must not fold this with the thread pointer: it would write instructions that linkers cannot turn
+/// into local-exec form.
 char* this_pool() noexcept {
   char* place = pool;
   asm("" : "+r"(place));
@@ -58,7 +61,8 @@ char* thread_pointer() noexcept { return static_cast<char*>(__builtin_thread_poi
 [[gnu::noinline]] void* find_slowly(const TlsIndex* index, const void* caller) {
   TaskContext* context = here();
   if (context == nullptr) {
-    // A thread made behind our back (not by pthread_create): give it a context of the instance whose code it runs, for good.
+    // A thread made behind our back (not by pthread_create): give it a context of the instance whose code it runs,
+    // for good.
     Instance* instance = calling(caller);
     if (instance == nullptr) std::abort();
     context = new TaskContext(*instance);
@@ -67,7 +71,8 @@ char* thread_pointer() noexcept { return static_cast<char*>(__builtin_thread_poi
   const auto module = static_cast<std::uint32_t>(index->module);
   const LoadedImage* image = context->instance->image_of_module(module);
   if (image != nullptr && image->file->uses_static_tls() && image->file->tls()) {
-    // The file has initial-exec references too: both kinds must mean the same variable. Not remembered, as the pool is the thread's and the task may change thread.
+    // The file has initial-exec references too: both kinds must mean the same variable. Not remembered, as the pool
+    // is the thread's and the task may change thread.
     return thread_pointer() + image->static_tls_offset + index->offset;
   }
   return make_block(*context, module) + index->offset;

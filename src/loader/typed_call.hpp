@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// TypedCall: a call of a function by the types in its signature, with arguments that are text: "solve(int,double)->int" with 300 and 1e-8. The types are
-// believed: nothing in a program file can tell whether a C function really has them.
+// TypedCall: a call of a function by the types in its signature, with arguments that are text:
+// "solve(int,double)->int" with 300 and 1e-8. The types are believed: nothing in a program file can tell whether a
+// C function really has them.
 //
 // Errors are Error(bad_option), worded for whoever wrote the signature on a command line.
 #pragma once
@@ -39,8 +40,8 @@ struct Signature {
   ValueType result = ValueType::none;
 };
 
-/// "name(type,...)->type". Without "->" the result is void; a name alone takes nothing. Types are C's (in any order of their words), those of <stdint.h>, size_t and its kin, and string for
-/// char const*. Throws Error(bad_option).
+/// "name(type,...)->type". Without "->" the result is void; a name alone takes nothing. Types are C's (in any order
+/// of their words), those of <stdint.h>, size_t and its kin, and string for char const*. Throws Error(bad_option).
 [[nodiscard]] Signature parse_signature(std::string_view text);
 
 /// As parse_signature() reads it: "solve(int, double) -> int".
@@ -55,7 +56,8 @@ struct TypedResult {
 
 class TypedCall {
  public:
-  /// Converts `arguments` to the types of the signature. Throws Error(bad_option): too many or few, not of the type, out of its range.
+  /// Converts `arguments` to the types of the signature. Throws Error(bad_option): too many or few, not of the
+  /// type, out of its range.
   TypedCall(Signature signature, std::span<const std::string> arguments);
   TypedCall(const TypedCall& other);
   TypedCall& operator=(const TypedCall&) = delete;
@@ -63,8 +65,9 @@ class TypedCall {
 
   [[nodiscard]] const Signature& signature() const noexcept { return signature_; }
 
-  /// Calls. Strings passed as char* are this object's: the function may write to them, and use them while the object lives. Exceptions pass through. Switches tasks: as the
-  /// function does. Leaves nothing behind on its own frame, so the function may also jump out of it.
+  /// Calls. Strings passed as char* are this object's: the function may write to them, and use them while the
+  /// object lives. Exceptions pass through. Switches tasks: as the function does. Leaves nothing behind on its own
+  /// frame, so the function may also jump out of it.
   TypedResult call(void* function);
 
  private:

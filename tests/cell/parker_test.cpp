@@ -211,8 +211,8 @@ TEST(Parker, OnlyASleeperIsWokenAndOnlyOnce) {
 
 // ---------------------------------------------------------------- as a processor does it
 
-// Two senders make their rings when they first send; one of them stops the machine at last. The owner sleeps whenever there is
-// nothing to take, no new ring and no stop, and must come to its end with all messages.
+// Two senders make their rings when they first send; one of them stops the machine at last. The owner sleeps
+// whenever there is nothing to take, no new ring and no stop, and must come to its end with all messages.
 struct ProcessorParkScenario {
   static constexpr int thread_count = 3;
   static constexpr int owner = 2;

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Bindings: symbols of libc (and of libstdc++ and libdl) that instances get from us instead, because libc keeps state behind them. The loader looks here when an image of an instance
-// refers to a symbol that no image of the instance defines; whatever version it asks for.
+// Bindings: symbols of libc (and of libstdc++ and libdl) that instances get from us instead, because libc keeps
+// state behind them. The loader looks here when an image of an instance refers to a symbol that no image of the
+// instance defines; whatever version it asks for.
 //
-// A function is one for all instances and finds its instance through calling(); a datum (optind, environ, stdout) is a place inside the instance's LibcState.
+// A function is one for all instances and finds its instance through calling(); a datum (optind, environ, stdout)
+// is a place inside the instance's LibcState.
 //
-// Each file in src/loader/libc/ has one concern (getopt, random numbers, ...) and offers its table; bindings.cpp joins them.
+// Each file in src/loader/libc/ has one concern (getopt, random numbers, ...) and offers its table; bindings.cpp
+// joins them.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +30,9 @@ struct Binding {
   Kind kind = Kind::function;
   const void* function = nullptr;  ///< Function: its address.
   std::size_t offset = 0;          ///< Datum: where it is in LibcState.
-  void* (*place)(Instance&) =
-      nullptr;  ///< Made: called while the instance is made, for each reference; gives the same place each time. Runs no code of the program.
+  /// Made: called while the instance is made, for each reference; gives the same place each time. Runs no code
+  /// of the program.
+  void* (*place)(Instance&) = nullptr;
   bool of_heap = false;  ///< Bound only into programs whose heap is in the slot or counted: Program::binds().
 
   template <class R, class... Args>

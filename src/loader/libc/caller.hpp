@@ -6,7 +6,8 @@
 //     if (state == nullptr) return ::getenv(name);   // called by no instance: libc's own
 //     ...
 //
-// Take the return address in the bound function itself, and never call one bound function from another: the address would be ours.
+// Take the return address in the bound function itself, and never call one bound function from another: the address
+// would be ours.
 #pragma once
 
 #include <atomic>
@@ -24,7 +25,8 @@ inline LibcState* state_of(const void* caller) noexcept {
   return instance == nullptr ? nullptr : &instance->libc();
 }
 
-/// lazy.get() for parts that threads of one program may ask for at the same time: one of them makes it. May throw std::bad_alloc.
+/// lazy.get() for parts that threads of one program may ask for at the same time: one of them makes it. May throw
+/// std::bad_alloc.
 template <class T>
 T& shared_part(Lazy<T>& lazy) {
   std::atomic_ref<T*> part(lazy.part);

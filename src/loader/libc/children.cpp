@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Children that a program starts: system, popen, posix_spawn. They see the instance's environment, working directory, umask, standard streams and blocked signals; other
-// descriptors are the process's. Waiting for them lets other tasks run.
+// Children that a program starts: system, popen, posix_spawn. They see the instance's environment, working
+// directory, umask, standard streams and blocked signals; other descriptors are the process's. Waiting for them
+// lets other tasks run.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/resource.h>
@@ -46,7 +47,8 @@ namespace {
   return -1;
 }
 
-/// What the child begins with besides files. The machine's threads block the signals that end it, for themselves; a child blocks what the program does.
+/// What the child begins with besides files. The machine's threads block the signals that end it, for themselves; a
+/// child blocks what the program does.
 class Attributes {
  public:
   Attributes(Instance& instance, const posix_spawnattr_t* given) {

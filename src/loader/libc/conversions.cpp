@@ -37,7 +37,8 @@ std::mbstate_t* state_for(std::mbstate_t* given, const void* caller, std::mbstat
   return &(shared_part(shared_part(state->buffers).conversions).*own);
 }
 
-// No locale of glibc has a conversion state that outlives a character, so forgetting the state is all that a null string asks for.
+// No locale of glibc has a conversion state that outlives a character, so forgetting the state is all that a null
+// string asks for.
 int forget(std::mbstate_t* state) {
   if (state != nullptr) *state = {};
   return 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Users, groups, hosts, services: the answer lies in the instance's own buffer, one for each function as in libc. What setpwent() and its kin move, the place in the list, is the
-// process's: two cells that enumerate at once each see a part (docs/privatization.md).
+// Users, groups, hosts, services: the answer lies in the instance's own buffer, one for each function as in libc.
+// What setpwent() and its kin move, the place in the list, is the process's: two cells that enumerate at once each
+// see a part (docs/privatization.md).
 #include <grp.h>
 #include <mntent.h>
 #include <netdb.h>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Descriptors 0, 1 and 2, used without stdio. They belong to the process and so to all cells: what an instance writes to 1 and 2 goes to its host, which keeps lines whole, and what
-// it does to them by dup2 and close it does to its own outlets. What is not here (fcntl, ioctl, fstat, isatty, poll, sendfile) sees the process's descriptors.
+// Descriptors 0, 1 and 2, used without stdio. They belong to the process and so to all cells: what an instance
+// writes to 1 and 2 goes to its host, which keeps lines whole, and what it does to them by dup2 and close it does
+// to its own outlets. What is not here (fcntl, ioctl, fstat, isatty, poll, sendfile) sees the process's
+// descriptors.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/uio.h>

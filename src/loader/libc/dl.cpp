@@ -93,8 +93,9 @@ void end_plugins(Instance& instance) {
     });
   }
 }
-// Dlopen, dlsym and dlclose inside an instance. A file that is not the system's is loaded into the instance alone; the system's are shared by the process.
-// Source: POSIX.1-2017 dlopen, dlsym, dlclose, dlerror; Linux man-pages dlopen(3), dlsym(3).
+// Dlopen, dlsym and dlclose inside an instance. A file that is not the system's is loaded into the instance alone;
+// the system's are shared by the process. Source: POSIX.1-2017 dlopen, dlsym, dlclose, dlerror; Linux man-pages
+// dlopen(3), dlsym(3).
 
 namespace {
 
@@ -418,7 +419,8 @@ void* in_bindings(Instance& instance, const Wanted& wanted) {
   return nullptr;
 }
 
-/// Behind the images: bindings, then the system's libraries that `origin` needs, those that dlopen made global, the process.
+/// Behind the images: bindings, then the system's libraries that `origin` needs, those that dlopen made global, the
+/// process.
 void* in_process(Instance& instance, const DlState& state, const Program& origin, const Wanted& wanted, bool anywhere) {
   if (void* address = in_bindings(instance, wanted)) return address;
   for (const Library& library : origin.shared_libraries()) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// DlState: what an instance has loaded by dlopen. Handles, their counts, who needs which image, in which order they were constructed.
+// DlState: what an instance has loaded by dlopen. Handles, their counts, who needs which image, in which order they
+// were constructed.
 //
-// Invariants, under the mutex: (1) an image that a plug-in brought is in `brought` as long as it is mapped; (2) its `uses` are the handles whose `needs` name it, and it goes when there is none left
-// and nothing says that it stays; (3) no code of the program runs under the mutex but IFUNC resolvers.
+// Invariants, under the mutex: (1) an image that a plug-in brought is in `brought` as long as it is mapped; (2) its
+// `uses` are the handles whose `needs` name it, and it goes when there is none left and nothing says that it stays;
+// (3) no code of the program runs under the mutex but IFUNC resolvers.
 #pragma once
 
 #include <link.h>
@@ -62,7 +64,8 @@ struct DlState {
   std::string told;                               ///< and its last one, which the program may still look at.
 };
 
-/// Destructors of what dlopen has brought and dlclose has not taken away. Call from: the last flow of the instance, before the program's own destructors.
+/// Destructors of what dlopen has brought and dlclose has not taken away. Call from: the last flow of the instance,
+/// before the program's own destructors.
 void end_plugins(Instance& instance);
 
 /// Images that code in image `index` sees, in order of search. Call with the mutex held.

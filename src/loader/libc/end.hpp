@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// How programs end: exit(), abort() and their kin, for one instance and not for the process. C's rules: exit handlers run in reverse order of registration, each once; handlers may
-// register more and may call exit() themselves, which goes on with the rest; no frame is unwound.
+// How programs end: exit(), abort() and their kin, for one instance and not for the process. C's rules: exit
+// handlers run in reverse order of registration, each once; handlers may register more and may call exit()
+// themselves, which goes on with the rest; no frame is unwound.
 #pragma once
 
 #include <string>
@@ -12,11 +13,13 @@ struct TaskContext;
 
 namespace aplib::loader::libc {
 
-/// What on_exit handlers are told and the status that the program ends with. exit() notes it itself; whoever takes main's result notes that.
+/// What on_exit handlers are told and the status that the program ends with. exit() notes it itself; whoever takes
+/// main's result notes that.
 void note_exit_status(Instance& instance, int status) noexcept;
 
-/// Calls what atexit, on_exit and __cxa_atexit registered, last first, until nothing is left. A handler that lets an exception out, or calls exit() when nobody is in exit() yet
-/// (it leaves by Instance::leave), ends the call: call again until it returns. Call from: a flow of the instance. Switches tasks: as the program does.
+/// Calls what atexit, on_exit and __cxa_atexit registered, last first, until nothing is left. A handler that lets
+/// an exception out, or calls exit() when nobody is in exit() yet (it leaves by Instance::leave), ends the call:
+/// call again until it returns. Call from: a flow of the instance. Switches tasks: as the program does.
 void run_exit_handlers(Instance& instance);
 
 /// The same for at_quick_exit.
@@ -25,17 +28,21 @@ void run_quick_exit_handlers(Instance& instance);
 /// The same for handlers of one image: `dso` is its __dso_handle. For dlclose.
 void run_exit_handlers_of(Instance& instance, const void* dso);
 
-/// Destructors of the flow's thread_locals, last made first, until nothing is left. Call from: the flow that owns `context`, at its end.
+/// Destructors of the flow's thread_locals, last made first, until nothing is left. Call from: the flow that owns
+/// `context`, at its end.
 void run_thread_exits(TaskContext& context);
 
-/// exit(): destructors of the flow's thread_locals; exit handlers, if no other flow of the instance is left to need what they destroy; then Instance::leave(). For other bindings that
-/// end a program (err, error). Call from: a flow of the instance.
+/// exit(): destructors of the flow's thread_locals; exit handlers, if no other flow of the instance is left to need
+/// what they destroy; then Instance::leave(). For other bindings that end a program (err, error). Call from: a flow
+/// of the instance.
 [[noreturn]] void exit_instance(Instance& instance, int status);
 
-/// abort(): the program's handler of SIGABRT, if any; then ends the machine with status 134 and `text`, which names what happened and what to do.
+/// abort(): the program's handler of SIGABRT, if any; then ends the machine with status 134 and `text`, which names
+/// what happened and what to do.
 [[noreturn]] void abort_instance(Instance& instance, std::string text);
 
-/// CellServices::fail() for callers with a text of their own making: it jumps past their frames, so the text is the instance's from here on.
+/// CellServices::fail() for callers with a text of their own making: it jumps past their frames, so the text is the
+/// instance's from here on.
 [[noreturn]] void fail_instance(Instance& instance, int status, std::string text);
 
 /// Threads that the program made and that still run.
@@ -43,7 +50,8 @@ void run_thread_exits(TaskContext& context);
 /// One more or one less of them. Call from: that thread.
 void count_thread(Instance& instance, int change) noexcept;
 
-// Threads that programs make themselves (pthread_create, std::thread, OpenMP): foreign to the machine, but flows of their instance.
+// Threads that programs make themselves (pthread_create, std::thread, OpenMP): foreign to the machine, but flows of
+// their instance.
 
 /// The calling thread was made by a program. False on the machine's own threads, hence in tasks.
 bool on_program_thread() noexcept;

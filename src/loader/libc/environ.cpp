@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Getenv, setenv and environ, per instance.
 //
-// The program may change the block behind `environ` and assign `environ` itself, so the block is the truth and nothing is remembered about it but which array is ours. As in libc, strings
-// live on when they are replaced: programs keep what getenv() gave them. Equal strings are kept once, so that a variable that is set to and fro costs nothing.
+// The program may change the block behind `environ` and assign `environ` itself, so the block is the truth and
+// nothing is remembered about it but which array is ours. As in libc, strings live on when they are replaced:
+// programs keep what getenv() gave them. Equal strings are kept once, so that a variable that is set to and fro
+// costs nothing.
 #include "loader/libc/environ.hpp"
 
 #include <sys/auxv.h>
@@ -90,7 +92,8 @@ void remove(LibcState& state, std::string_view name) noexcept {
   }
 }
 
-// What programs store is theirs to change, although the set hands out constants: a changed string merely is found no more.
+// What programs store is theirs to change, although the set hands out constants: a changed string merely is found
+// no more.
 char* keep(EnvironPrivate& own, std::string entry) {
   return const_cast<char*>(own.strings.insert(std::move(entry)).first->c_str());
 }

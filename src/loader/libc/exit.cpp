@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Exit, atexit, abort and their kin: end a program, not the process.
 //
-// Frames of the program stay as they are when exit() runs handlers, as C wants it: handlers may use what main() had on its stack. Only when
-// other flows of the instance still run do the handlers wait for the last of them (Instance::finish), because they destroy what those use.
+// Frames of the program stay as they are when exit() runs handlers, as C wants it: handlers may use what main() had
+// on its stack. Only when other flows of the instance still run do the handlers wait for the last of them
+// (Instance::finish), because they destroy what those use.
 #include <csignal>
 #include <cstdlib>
 #include <deque>
@@ -85,7 +86,8 @@ std::optional<Taken> take_last(Instance& instance, Which which, const void* dso)
 }
 
 void run(Instance& instance, Which which, const void* dso) {
-  // One at a time: a handler may register others (they come next), or call exit(), which goes on here in a deeper frame.
+  // One at a time: a handler may register others (they come next), or call exit(), which goes on here in a deeper
+  // frame.
   while (const std::optional<Taken> taken = take_last(instance, which, dso)) taken->handler(taken->status);
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Working directory and umask, per instance.
 //
-// The kernel keeps both per thread, once a thread asks for its own; context.hpp exchanges them when another program gets the thread. So whatever takes a
-// relative path, in libc or below, needs nothing from us, and getcwd() is libc's.
+// The kernel keeps both per thread, once a thread asks for its own; context.hpp exchanges them when another program
+// gets the thread. So whatever takes a relative path, in libc or below, needs nothing from us, and getcwd() is
+// libc's.
 #include <fcntl.h>
 #include <fts.h>
 #include <ftw.h>

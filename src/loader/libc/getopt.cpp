@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Getopt, getopt_long and getopt_long_only with their variables, per instance.
 //
-// Behaviour, down to the wording of complaints, is that of glibc 2.26 and later (its manual, "Parsing program options using getopt", and getopt(3)); words
-// are translated by libc's own catalogue.
+// Behaviour, down to the wording of complaints, is that of glibc 2.26 and later (its manual, "Parsing program
+// options using getopt", and getopt(3)); words are translated by libc's own catalogue.
 #include "loader/libc/getopt.hpp"
 
 #include <libintl.h>
@@ -224,7 +224,8 @@ class Scanner {
     return 0;
   }
 
-  // The option of that name, else the only one that begins so. Options that do the same do not stand in each other's way.
+  // The option of that name, else the only one that begins so. Options that do the same do not stand in each
+  // other's way.
   const option* find_long(std::string_view name, bool single_dash, std::vector<const option*>& candidates) {
     const option* first = nullptr;
     for (const option* each = call_.long_options; each->name != nullptr; ++each) {

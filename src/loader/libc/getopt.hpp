@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The getopt family on a state of one's own. libc's own re-entrant entry is private to it, hence a scanner of our own; a test compares the two over random arguments.
+// The getopt family on a state of one's own. libc's own re-entrant entry is private to it, hence a scanner of our
+// own; a test compares the two over random arguments.
 #pragma once
 
 #include <getopt.h>
@@ -18,7 +19,8 @@ struct GetoptCall {
   bool posixly_correct = false;  ///< POSIXLY_CORRECT stands in the environment.
 };
 
-/// Does one call: reads and writes optind, optarg, optopt, opterr of `state`, permutes argv, writes complaints to state.err.
+/// Does one call: reads and writes optind, optarg, optopt, opterr of `state`, permutes argv, writes complaints to
+/// state.err.
 int next_option(LibcState& state, int argc, char** argv, const GetoptCall& call);
 
 }  // namespace aplib::loader::libc

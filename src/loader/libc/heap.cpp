@@ -37,7 +37,8 @@ namespace aplib::loader::libc {
 struct HeapAccount {
   std::mutex mutex;
   HeapUse use;
-  // Blocks are remembered: shared libraries free and take some without us, and a block of theirs must not be subtracted.
+  // Blocks are remembered: shared libraries free and take some without us, and a block of theirs must not be
+  // subtracted.
   std::unordered_map<const void*, std::size_t> blocks;
 
   void add(const void* block, std::size_t bytes) {
@@ -136,7 +137,8 @@ class HeapCaller {
   SlotHeap* heap_ = nullptr;
   bool in_slot_ = false;
 };
-// Malloc and its kin, for programs whose heap is in their cell's slot, or is to be counted. Blocks may go from cell to cell, and be freed there.
+// Malloc and its kin, for programs whose heap is in their cell's slot, or is to be counted. Blocks may go from cell
+// to cell, and be freed there.
 
 HeapUse heap_use(Instance& instance) {
   HeapAccount& account = libc::shared_part(instance.libc().heap);

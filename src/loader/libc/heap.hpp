@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // How much memory an instance has taken from the heap: LoadOptions::account_heap.
 //
-// Where the memory lies: docs/loader.md, "The heap". Counted is what code of the program's own images takes (malloc, new, strdup, getline and their kin), and given back when such code frees it. Shared libraries take
-// and free memory uncounted: what they free for the program counts until its address is handed out again.
+// Where the memory lies: docs/loader.md, "The heap". Counted is what code of the program's own images takes
+// (malloc, new, strdup, getline and their kin), and given back when such code frees it. Shared libraries take and
+// free memory uncounted: what they free for the program counts until its address is handed out again.
 #pragma once
 
 #include <cstdint>

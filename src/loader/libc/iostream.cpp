@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// std::cout and its kin, one set for each instance: those that libstdc++ offers belong to the process, and flags, fill, tie and buffer of one program would show in all others. They
-// write to the instance's standard streams; after sync_with_stdio(false) to its outlets, by a buffer of their own.
+// std::cout and its kin, one set for each instance: those that libstdc++ offers belong to the process, and flags,
+// fill, tie and buffer of one program would show in all others. They write to the instance's standard streams;
+// after sync_with_stdio(false) to its outlets, by a buffer of their own.
 //
-// Like libstdc++'s they are never destroyed, only written out at the end: what they hold (buffers and locales of the program) may be gone by then.
+// Like libstdc++'s they are never destroyed, only written out at the end: what they hold (buffers and locales of
+// the program) may be gone by then.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -293,7 +295,8 @@ bool own_sync_with_stdio(bool sync) {
 void flush_iostreams(Instance& instance) {
   IostreamState* own = instance.libc().iostream.part;
   if (own == nullptr) return;
-  // Buffers that the program has put in their place are its own concern, and may be gone. Synchronized ones hold nothing.
+  // Buffers that the program has put in their place are its own concern, and may be gone. Synchronized ones hold
+  // nothing.
   for (const auto& each : own->direct) {
     if (each.get() != nullptr) each.get()->pubsync();
   }

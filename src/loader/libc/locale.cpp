@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Setlocale, per instance by way of uselocale.
 //
-// What a program believes to be the global locale is a locale object that its threads use while it runs (context.hpp); libc's conversions, localeconv and nl_langinfo follow by themselves. As
-// long as a program stays with "C", nothing is exchanged.
+// What a program believes to be the global locale is a locale object that its threads use while it runs
+// (context.hpp); libc's conversions, localeconv and nl_langinfo follow by themselves. As long as a program stays
+// with "C", nothing is exchanged.
 #include <libintl.h>
 #include <locale.h>
 
@@ -58,7 +59,8 @@ struct LocaleState {
   std::string message_domain;  ///< textdomain; empty: not told
   /// Texts that were returned: programs hold on to them.
   std::set<std::string> returned;
-  /// By full name. A locale that was used once stays: a thread of the program may still use it, and programs like to go to and fro.
+  /// By full name. A locale that was used once stays: a thread of the program may still use it, and programs like
+  /// to go to and fro.
   std::map<std::string, locale_t> made;
 
   LocaleState() { names.fill("C"); }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Parallel regions of OpenMP programs that gcc compiled. libgomp is shared by all instances and keeps its threads for whoever comes next: they belong to no instance. So the body of each region
-// and task is wrapped: a thread of the pool gets a context of the instance for as long as it runs that body. It keeps it for the instance's next region, because threadprivate data must stay.
+// Parallel regions of OpenMP programs that gcc compiled. libgomp is shared by all instances and keeps its threads
+// for whoever comes next: they belong to no instance. So the body of each region and task is wrapped: a thread of
+// the pool gets a context of the instance for as long as it runs that body. It keeps it for the instance's next
+// region, because threadprivate data must stay.
 //
-// The calls follow libgomp's own interface to compiled code (libgomp_g.h of gcc 12, "GOMP_" symbols); what is not wrapped (taskloop, tasks with a detach clause) runs without a context: its libc
-// state is still the instance's, its thread-locals may not be.
+// The calls follow libgomp's own interface to compiled code (libgomp_g.h of gcc 12, "GOMP_" symbols); what is not
+// wrapped (taskloop, tasks with a detach clause) runs without a context: its libc state is still the instance's,
+// its thread-locals may not be.
 #include <dlfcn.h>
 #include <pthread.h>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Fork, exec, brk: what a program in a shared process cannot do. A fork would duplicate the memory of every cell and leave all but one of them without a thread; an
-// exec would end them all. And the program's own names, from its arguments.
+// Fork, exec, brk: what a program in a shared process cannot do. A fork would duplicate the memory of every cell
+// and leave all but one of them without a thread; an exec would end them all. And the program's own names, from its
+// arguments.
 #include <sched.h>
 #include <unistd.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Rand, random, drand48 and their kin: a sequence per instance, the same as of the program alone, by libc's re-entrant generators.
+// Rand, random, drand48 and their kin: a sequence per instance, the same as of the program alone, by libc's
+// re-entrant generators.
 #include <array>
 #include <cstddef>
 #include <cstdlib>

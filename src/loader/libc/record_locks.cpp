@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Record locks (fcntl, lockf) and flock. The kernel's record locks belong to the process, so cells would never exclude each other, and a database that two of them open would be
-// spoiled without a word. Here they belong to the instance: for each file it locks it has a descriptor of its own, opened anew, whose open-file-description locks exclude those of
-// other instances and the record locks of other processes alike. Whoever waits for a lock lets other tasks run: the holder may be on the same thread.
+// Record locks (fcntl, lockf) and flock. The kernel's record locks belong to the process, so cells would never
+// exclude each other, and a database that two of them open would be spoiled without a word. Here they belong to the
+// instance: for each file it locks it has a descriptor of its own, opened anew, whose open-file-description locks
+// exclude those of other instances and the record locks of other processes alike. Whoever waits for a lock lets
+// other tasks run: the holder may be on the same thread.
 //
-// Not kept: EDEADLK (a circle of waiting programs waits), and F_GETLK tells the process's own number for a lock of another cell.
+// Not kept: EDEADLK (a circle of waiting programs waits), and F_GETLK tells the process's own number for a lock of
+// another cell.
 #include "loader/libc/streams.hpp"
 
 #include <fcntl.h>
@@ -58,7 +61,8 @@ constexpr microseconds longest_pause{2000};
 }
 [[gnu::noinline]] int error_now() noexcept { return errno; }
 
-/// Calls `attempt` until it ends with something else than "another has it". Returns its result, errno set. Switches tasks: between attempts.
+/// Calls `attempt` until it ends with something else than "another has it". Returns its result, errno set. Switches
+/// tasks: between attempts.
 template <class Attempt>
 int wait_for(Instance& instance, const Attempt& attempt) {
   for (microseconds pause = first_pause;; pause = std::min(pause * 2, longest_pause)) {

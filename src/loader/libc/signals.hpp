@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Signal handlers of programs: a table per instance. Only what an instance does to itself reaches them: raise() and its kin, and faults of its own instructions.
+// Signal handlers of programs: a table per instance. Only what an instance does to itself reaches them: raise() and
+// its kin, and faults of its own instructions.
 #pragma once
 
 #include <csignal>
@@ -11,11 +12,12 @@ struct TaskContext;
 
 namespace aplib::loader::libc {
 
-/// Asked by the process's fault handler first. If the fault was caused by code that runs in an instance, and the instance has a handler for it, arranges that returning
-/// from the process's handler starts the instance's on the interrupted code's own stack (so it may switch tasks, siglongjmp, or return) and says true.
+/// Asked by the process's fault handler first. If the fault was caused by code that runs in an instance, and the
+/// instance has a handler for it, arranges that returning from the process's handler starts the instance's on the
+/// interrupted code's own stack (so it may switch tasks, siglongjmp, or return) and says true.
 ///
-/// `context`: the handler's third argument, as the kernel gave it. `stack_low`: lowest usable byte of the stack that was interrupted, null: not known.
-/// Async-signal-safe. Call from: a signal handler.
+/// `context`: the handler's third argument, as the kernel gave it. `stack_low`: lowest usable byte of the stack
+/// that was interrupted, null: not known. Async-signal-safe. Call from: a signal handler.
 bool deliver_fault(int signal, const siginfo_t& info, void* context, const char* stack_low) noexcept;
 
 /// Calls the instance's own handler of SIGABRT, if it has one.
@@ -28,7 +30,8 @@ void forget_signal_mask(const TaskContext& context) noexcept;
 // For the bindings. All may be called from any flow of the instance; errors are set in errno unless returned.
 
 int change_action(Instance& instance, int signal, const struct sigaction* action, struct sigaction* old);
-/// The program sends `signal` to itself: calls the handler, or does what the kernel does without one. `code`: SI_USER and so on.
+/// The program sends `signal` to itself: calls the handler, or does what the kernel does without one. `code`:
+/// SI_USER and so on.
 int send_signal(Instance& instance, int signal, int code, sigval value = {});
 /// As pthread_sigmask: returns the error. Signals that waited and are free now are delivered.
 int change_signal_mask(Instance& instance, int how, const sigset_t* set, sigset_t* old);

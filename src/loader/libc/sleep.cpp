@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Sleep and its kin let other tasks run. Waiting for descriptors (poll and select with any) stays libc's and keeps the processor: `threads = "per-cell"` is for programs that do that.
+// Sleep and its kin let other tasks run. Waiting for descriptors (poll and select with any) stays libc's and keeps
+// the processor: `threads = "per-cell"` is for programs that do that.
 #include <poll.h>
 #include <sched.h>
 #include <sys/select.h>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// LibcState: what libc keeps per process and an instance needs for itself. Made with the instance, small (it counts against the memory of
-// every instance): what is large or rarely used hangs on a pointer, made at first use by the file that owns it.
+// LibcState: what libc keeps per process and an instance needs for itself. Made with the instance, small (it counts
+// against the memory of every instance): what is large or rarely used hangs on a pointer, made at first use by the
+// file that owns it.
 //
-// Adding a concern: a struct here with its data, a file src/loader/libc/<concern>.cpp with its functions and its table of bindings, a line in bindings.cpp,
-// a row in docs/privatization.md, a test in tests/loader/.
+// Adding a concern: a struct here with its data, a file src/loader/libc/<concern>.cpp with its functions and its
+// table of bindings, a line in bindings.cpp, a row in docs/privatization.md, a test in tests/loader/.
 #pragma once
 
 #include <locale.h>
@@ -102,9 +103,11 @@ struct LibcState {
   Lazy<DlState> dl;
 };
 
-// What must be made in an instance before any code of it runs, constructors included. Instance::make() calls start_libc() once the images lie and argv is known.
+// What must be made in an instance before any code of it runs, constructors included. Instance::make() calls
+// start_libc() once the images lie and argv is known.
 
-/// Calls all of the functions below. Throws what they throw. Call from: any thread, before the program's first instruction.
+/// Calls all of the functions below. Throws what they throw. Call from: any thread, before the program's first
+/// instruction.
 void start_libc(Instance& instance);
 
 /// environ from Instance::arguments().environment; the program may change and replace it. May throw std::bad_alloc.

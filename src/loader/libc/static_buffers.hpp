@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// StaticBuffers: what libc's older functions return pointers to. One set per instance, made at the first use; tasks of an instance share it as threads of a
-// process share libc's.
+// StaticBuffers: what libc's older functions return pointers to. One set per instance, made at the first use; tasks
+// of an instance share it as threads of a process share libc's.
 #pragma once
 
 #include <array>

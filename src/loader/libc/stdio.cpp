@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Functions that use stdin or stdout without naming them, and those that open and close files: what a program leaves open is written and closed at its end.
-// Functions that are given a FILE are libc's own, the few apart that mean more than the FILE itself.
+// Functions that use stdin or stdout without naming them, and those that open and close files: what a program
+// leaves open is written and closed at its end. Functions that are given a FILE are libc's own, the few apart that
+// mean more than the FILE itself.
 #include <fcntl.h>
 #include <stdio_ext.h>
 #include <unistd.h>

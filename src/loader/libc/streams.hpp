@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The standard streams of an instance, and the files it has open. Stdin, stdout and stderr are FILEs of its own over outlets: an outlet says where the instance's descriptor 0, 1 or 2
-// leads, which is the CellServices until the program redirects it (freopen, dup2, close). Descriptors of the process stay as they are.
+// The standard streams of an instance, and the files it has open. Stdin, stdout and stderr are FILEs of its own
+// over outlets: an outlet says where the instance's descriptor 0, 1 or 2 leads, which is the CellServices until the
+// program redirects it (freopen, dup2, close). Descriptors of the process stay as they are.
 //
-// Invariants: (1) a FILE of a standard stream keeps its address until the instance ends, also over freopen and fclose; (2) reading and writing through an
-// outlet never switches tasks: libc holds the FILE's lock for the thread meanwhile; (3) every FILE that glibc would visit at the process's end is closed while
-// the memory that it may point into is mapped, or has nothing buffered.
+// Invariants: (1) a FILE of a standard stream keeps its address until the instance ends, also over freopen and
+// fclose; (2) reading and writing through an outlet never switches tasks: libc holds the FILE's lock for the thread
+// meanwhile; (3) every FILE that glibc would visit at the process's end is closed while the memory that it may
+// point into is mapped, or has nothing buffered.
 #pragma once
 
 #include <sys/types.h>
@@ -68,7 +70,8 @@ inline Outlet& outlet_of(Instance& instance, int number) {
 }
 constexpr bool is_standard(int descriptor) noexcept { return descriptor >= 0 && descriptor <= 2; }
 
-/// The program's stdin, stdout or stderr, as it has set them; made at first use. Never null unless memory is out. Call from: any flow of the instance.
+/// The program's stdin, stdout or stderr, as it has set them; made at first use. Never null unless memory is out.
+/// Call from: any flow of the instance.
 std::FILE* stream_of(Instance& instance, Stream stream);
 /// The same for a bound function: `caller` is its return address. The process's own where no instance calls.
 std::FILE* stream_at(const void* caller, Stream stream);
@@ -96,10 +99,11 @@ int flush_stream(Instance& instance, std::FILE* file);
 /// What is said to the program's stderr in one piece. Never throws.
 void say(Instance& instance, std::string_view text) noexcept;
 
-/// Makes those standard streams that the program names, so that the data symbols point to them before any code runs. May throw std::bad_alloc.
+/// Makes those standard streams that the program names, so that the data symbols point to them before any code
+/// runs. May throw std::bad_alloc.
 void start_stdio(Instance& instance);
-/// At the end of the instance, after its last code: writes what is buffered (iostreams, standard streams, files) and closes all. Nothing of the program
-/// may run afterwards. Call from: the last flow of the instance.
+/// At the end of the instance, after its last code: writes what is buffered (iostreams, standard streams, files)
+/// and closes all. Nothing of the program may run afterwards. Call from: the last flow of the instance.
 void stop_stdio(Instance& instance);
 /// (iostream.cpp) Writes what std::cout and its kin hold.
 void flush_iostreams(Instance& instance);
@@ -116,8 +120,9 @@ bool put_wide(std::FILE* file, const wchar_t* text, std::size_t count);
 
 // ---------------------------------------------------------------- descriptors
 
-/// To be called before an instance closes `descriptor`: as POSIX has it, that gives up all its record locks on the file, whichever descriptor they were made by. Costs a
-/// comparison for programs that lock nothing. Keeps errno. Call from: a flow of the instance.
+/// To be called before an instance closes `descriptor`: as POSIX has it, that gives up all its record locks on the
+/// file, whichever descriptor they were made by. Costs a comparison for programs that lock nothing. Keeps errno.
+/// Call from: a flow of the instance.
 void give_up_record_locks(Instance& instance, int descriptor) noexcept;
 
 // The tables that stdio's is made of.

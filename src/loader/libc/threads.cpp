@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Threads that a program makes itself, directly or inside a shared library (std::thread in libstdc++, OpenMP in libgomp). Each gets a context of the instance whose flow makes it, so that
-// thread_locals, libc state and exit() are the instance's in it, and the instance stays as long as it runs.
+// Threads that a program makes itself, directly or inside a shared library (std::thread in libstdc++, OpenMP in
+// libgomp). Each gets a context of the instance whose flow makes it, so that thread_locals, libc state and exit()
+// are the instance's in it, and the instance stays as long as it runs.
 //
-// Libraries that all instances share call pthread_create by themselves, so this library puts its own before libc's (below, at the end).
+// Libraries that all instances share call pthread_create by themselves, so this library puts its own before libc's
+// (below, at the end).
 #include "loader/libc/end.hpp"
 
 #include <cxxabi.h>
@@ -29,8 +31,9 @@
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/signals.hpp"
 
-// The sanitizers put their own pthread_create before libc's, which sets the new thread up for instrumented code; ours, called by theirs, would run such code too early. There,
-// only the program's own calls are seen (they are bound), not those of shared libraries.
+// The sanitizers put their own pthread_create before libc's, which sets the new thread up for instrumented code;
+// ours, called by theirs, would run such code too early. There, only the program's own calls are seen (they are
+// bound), not those of shared libraries.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define APLIB_INTERPOSES_PTHREAD_CREATE 0
 #elif defined(__has_feature)
@@ -58,8 +61,9 @@ struct ProgramThread {
 
 constinit thread_local bool made_by_program = false;
 
-/// The thread's context must outlive destructors of the program's own keys, which the C library calls in up to four rounds. So it goes in the third: later than any
-/// key that is set once, and before sanitizers, which leave in the fourth.
+/// The thread's context must outlive destructors of the program's own keys, which the C library calls in up to four
+/// rounds. So it goes in the third: later than any key that is set once, and before sanitizers, which leave in the
+/// fourth.
 constexpr int last_round = 3;
 
 /// Destructors of the thread's thread_locals; they may call exit(), which ends but the one that does.
@@ -109,7 +113,8 @@ void end_round(void* state) {
   }
 }
 
-/// The thread's routine; what it throws ends the machine, in words. (A forced unwinding is caught as a reference to nothing, which UBSan takes for an error.)
+/// The thread's routine; what it throws ends the machine, in words. (A forced unwinding is caught as a reference to
+/// nothing, which UBSan takes for an error.)
 __attribute__((no_sanitize("undefined"))) int run_routine(ProgramThread& thread, void*& result) {
   std::string problem;
   try {
@@ -182,8 +187,8 @@ int create(pthread_t* id, const pthread_attr_t* attributes, Routine routine, voi
   return error;
 }
 
-/// Libraries that keep threads of their own to work for whoever calls. Those threads serve all instances, one after another, and never end, so they belong to none;
-/// openmp.cpp lends them a context where it can.
+/// Libraries that keep threads of their own to work for whoever calls. Those threads serve all instances, one after
+/// another, and never end, so they belong to none; openmp.cpp lends them a context where it can.
 [[maybe_unused]] bool is_of_pool_library(const void* caller) noexcept {
   Dl_info info{};
   if (dladdr(caller, &info) == 0 || info.dli_fname == nullptr) return false;
@@ -275,7 +280,8 @@ std::span<const Binding> threads_bindings() {
 }  // namespace aplib::loader::libc
 
 #if APLIB_INTERPOSES_PTHREAD_CREATE
-// Found before libc's by every library of a process that is linked with this one. Threads that no program makes cost one load more.
+// Found before libc's by every library of a process that is linked with this one. Threads that no program makes
+// cost one load more.
 extern "C" APLIB_API int pthread_create(pthread_t* id, const pthread_attr_t* attributes, void* (*routine)(void*),
                                         void* argument) noexcept {
   using namespace aplib::loader;

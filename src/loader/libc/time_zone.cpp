@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Tzset and the variables behind localtime.
 //
-// libc has one time zone per process and no re-entrant way to another. So each call here sees to it that the process's zone is, while the call lasts, that
-// of the instance's TZ. Where the two are equal, the usual case, that costs a comparison; otherwise libc reads the zone's file once or twice. One lock for the process, as libc has one itself.
+// libc has one time zone per process and no re-entrant way to another. So each call here sees to it that the
+// process's zone is, while the call lasts, that of the instance's TZ. Where the two are equal, the usual case, that
+// costs a comparison; otherwise libc reads the zone's file once or twice. One lock for the process, as libc has one
+// itself.
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -24,8 +26,8 @@
 namespace aplib::loader::libc {
 namespace {
 
-/// The process's TZ. Changed in place, in an entry of the environment that stays: whoever calls libc's getenv() meanwhile, without our lock, sees one name or the other and
-/// never an array that moves.
+/// The process's TZ. Changed in place, in an entry of the environment that stays: whoever calls libc's getenv()
+/// meanwhile, without our lock, sees one name or the other and never an array that moves.
 class ProcessZone {
  public:
   std::mutex mutex;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Wide characters on standard streams. glibc's fopencookie(3) makes streams for bytes alone, so that these functions convert on the way to and from an instance's standard streams;
-// for every other FILE they are libc's own.
+// Wide characters on standard streams. glibc's fopencookie(3) makes streams for bytes alone, so that these
+// functions convert on the way to and from an instance's standard streams; for every other FILE they are libc's
+// own.
 //
 // Formatted input converts the format and reads bytes: what it means is the same, but that widths count bytes.
 #include <array>
