@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""gdb commands for programs that run on APlib: aplib cells, tasks, bt, in, globals, print. docs/debugging.md shows them.
+"""gdb commands for programs that run on APlib: aplib cells, tasks, bt, in, globals, print. docs/debugging.md shows
+them.
 
-gdb loads this file by itself along with libaplib.so if it lies beside it under the name libaplib.so.<version>-gdb.py, in a folder that gdb trusts
-(add-auto-load-safe-path). It works on live processes and on core files, with and without debug information of APlib: where things are is said by
-the exported variables of src/kernel/debugger.hpp. It changes nothing in the process.
+gdb loads this file by itself along with libaplib.so if it lies beside it under the name libaplib.so.<version>-gdb.py,
+in a folder that gdb trusts (add-auto-load-safe-path). It works on live processes and on core files, with and without
+debug information of APlib: where things are is said by the exported variables of src/kernel/debugger.hpp. It changes
+nothing in the process.
 """
+
 import re
 
 import gdb
@@ -45,7 +48,10 @@ def address_of(symbol):
     try:
         return int(gdb.parse_and_eval(f"(unsigned long)&{symbol}"))
     except gdb.error:
-        raise gdb.GdbError(f"aplib: no symbol {symbol}: no program runs that uses APlib (libaplib.so is not loaded, or stripped of its dynamic symbols)")
+        raise gdb.GdbError(
+            f"aplib: no symbol {symbol}: no program runs that uses APlib (libaplib.so is not loaded, or stripped of its"
+            " dynamic symbols)"
+        )
 
 
 def read_layout():
@@ -126,7 +132,10 @@ class Task(Structure):
         if self.number("ready", 1):
             return "ready"
         call = memory.text(self.pointer("call"))
-        wait = {self.layout[f"wait.{name}"]: name for name in ("nothing", "message", "collective", "task_end", "time", "cells_end", "flag")}.get(waits)
+        wait = {
+            self.layout[f"wait.{name}"]: name
+            for name in ("nothing", "message", "collective", "task_end", "time", "cells_end", "flag")
+        }.get(waits)
         return {
             "nothing": "running",
             "message": f"waits in {call} for a message from {self.source()}",
@@ -233,8 +242,8 @@ def find_task(name):
 
 
 class ParkedUnwinder(Unwinder):
-    """While `registers` are given, the caller of the selected thread's innermost frame is a parked task, so gdb walks that task's stack. No register of the process is
-    touched, hence it works on core files too."""
+    """While `registers` are given, the caller of the selected thread's innermost frame is a parked task, so gdb walks
+    that task's stack. No register of the process is touched, hence it works on core files too."""
 
     def __init__(self):
         super().__init__("aplib-parked-task")
@@ -265,7 +274,8 @@ gdb.unwinder.register_unwinder(None, parked, replace=True)
 
 
 def on_task(task, action):
-    """action(frame): with the task's stack in gdb's eyes that of the selected thread; `frame` is the task's innermost."""
+    """action(frame): with the task's stack in gdb's eyes that of the selected thread; `frame` is the task's
+    innermost."""
     thread = task.thread(stack_pointers())
     selected, frame = gdb.selected_thread(), gdb.selected_frame()
     try:
@@ -278,7 +288,10 @@ def on_task(task, action):
         gdb.invalidate_cached_frames()
         first = gdb.newest_frame().older()
         if first is None:
-            raise gdb.GdbError(f"aplib: gdb cannot walk the stack of task {task.name}: {gdb.frame_stop_reason_string(gdb.newest_frame().unwind_stop_reason())}")
+            raise gdb.GdbError(
+                f"aplib: gdb cannot walk the stack of task {task.name}:"
+                f" {gdb.frame_stop_reason_string(gdb.newest_frame().unwind_stop_reason())}"
+            )
         return action(first)
     finally:
         parked.registers = None
@@ -351,8 +364,8 @@ Usage: aplib tasks [CELL]"""
 
 
 class Backtrace(gdb.Command):
-    """Prints the stack of a task, also of one that waits and whose stack no thread is on. Of a loaded program it ends with the program's outermost frame; 'aplib in CELL.TASK 0 backtrace'
-shows what lies below.
+    """Prints the stack of a task, also of one that waits and whose stack no thread is on. Of a loaded program it ends
+with the program's outermost frame; 'aplib in CELL.TASK 0 backtrace' shows what lies below.
 Usage: aplib bt CELL.TASK [OPTIONS OF backtrace]
 Example: aplib bt 3.0 -full"""
 
@@ -371,8 +384,17 @@ Example: aplib bt 3.0 -full"""
             bottom = re.search(rf"^#{outermost + 1} ", text, re.MULTILINE) if outermost is not None else None
             text = text[: bottom.start()] if bottom else text
             if skipped:  # the frame of the thread that we borrowed
-                text = text[re.search(r"^#1 ", text, re.MULTILINE).start():] if re.search(r"^#1 ", text, re.MULTILINE) else ""
-                text = re.sub(r"^#(\d+)( *)", lambda match: f"#{int(match[1]) - skipped}".ljust(len(match[0])), text, flags=re.MULTILINE)
+                text = (
+                    text[re.search(r"^#1 ", text, re.MULTILINE).start() :]
+                    if re.search(r"^#1 ", text, re.MULTILINE)
+                    else ""
+                )
+                text = re.sub(
+                    r"^#(\d+)( *)",
+                    lambda match: f"#{int(match[1]) - skipped}".ljust(len(match[0])),
+                    text,
+                    flags=re.MULTILINE,
+                )
             bottom = re.search(r"^#\d+ .* in make_fcontext ", text, re.MULTILINE)  # from here on it is Boost's
             print(text[: bottom.start()] if bottom else text, end="")
 
@@ -445,8 +467,9 @@ def image_at(address, known):
 
 
 def place_in(image, symbol, known):
-    """Where a global variable that is defined in the image's file is in the image; None if it is in another file. gdb gives the address in one of the instances (gdb 13
-    in the first, whichever it is asked about), and the distance from the image's base is the same in all."""
+    """Where a global variable that is defined in the image's file is in the image; None if it is in another file. gdb
+    gives the address in one of the instances (gdb 13 in the first, whichever it is asked about), and the distance
+    from the image's base is the same in all."""
     place = int(symbol.value().address)
     home = image_at(place, known)
     return place - home.base + image.base if home is not None and home.path == image.path else None
@@ -480,16 +503,21 @@ Usage: aplib globals NAME"""
                 print(f"{image.owner}: {name} = {value.format_string()}")
                 found += 1
         if not found:
-            raise gdb.GdbError(f"aplib: no instance has a global '{name}' that gdb knows; were the programs compiled with -g?")
+            raise gdb.GdbError(
+                f"aplib: no instance has a global '{name}' that gdb knows; were the programs compiled with -g?"
+            )
         counts = address_of("aplib_debugger_counts")
         left_out = memory.word(counts + WORD)
         if left_out:
-            print(f"{left_out} more images are not shown to gdb; APLIB_DEBUGGER_IMAGES, now {memory.word(counts + 2 * WORD)}, says how many are.")
+            print(
+                f"{left_out} more images are not shown to gdb; APLIB_DEBUGGER_IMAGES, now"
+                f" {memory.word(counts + 2 * WORD)}, says how many are."
+            )
 
 
 class Print(gdb.Command):
-    """Prints an expression with the global variables of the instance that the selected frame belongs to. gdb 13's own 'print' takes those that other files can see
-(not static, not hidden) from the first instance.
+    """Prints an expression with the global variables of the instance that the selected frame belongs to. gdb 13's own
+'print' takes those that other files can see (not static, not hidden) from the first instance.
 Usage: aplib print EXPRESSION"""
 
     def __init__(self):
