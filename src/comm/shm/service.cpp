@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "aplib/error.hpp"
+#include "comm/connect/greeter.hpp"
 #include "comm/shm/handover.hpp"
 
 namespace aplib::comm::shm {
@@ -31,7 +32,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr std::size_t strangers_max = 64;  // besides room for the peers themselves
 constexpr milliseconds retry_after{10};
 
 bool is_same_user(int socket) noexcept {
@@ -195,7 +195,7 @@ void Service::Impl::accept() {
     return;
   }
   if (!is_same_user(socket.get())) return refuse();
-  if (entrances.size() >= strangers_max + 2 * links.size()) {
+  if (entrances.size() >= connect::strangers_max + 2 * links.size()) {
     // Somebody opens connections and says nothing. The one that has been silent for longest goes.
     const auto silent = std::find_if(entrances.begin(), entrances.end(), [](const auto& e) { return !e.peer; });
     if (silent != entrances.end()) {
@@ -302,12 +302,13 @@ bool Service::Impl::greet(Entrance& entrance) {
 bool Service::Impl::judge(Entrance& entrance) {
   const Peer peer = *entrance.peer;
   Link& link = *links[peer];
-  // Both call: the call of the one with the lower number is taken.
-  if (settings.self < peer && link.state() == Link::State::calling) {
+  // Both call.
+  if (connect::our_call_counts(settings.self, peer) && link.state() == Link::State::calling) {
     (void)give(entrance.socket.get(), Verdict::not_now, nullptr, bell);
     return false;
   }
-  if (!link.answer(settings.self > peer)) return false;  // our calls crossed, and we are joined already
+  if (!link.answer(connect::our_call_counts(peer, settings.self)))
+    return false;  // our calls crossed, and we are joined already
   entrance.taken = true;
   try {
     entrance.connection.mine = SharedMemory::make(sizeof(Segment));

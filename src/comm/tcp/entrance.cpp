@@ -7,6 +7,7 @@
 #include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
 #include <exception>
+#include <memory>
 #include <utility>
 
 #include "comm/tcp/stream.hpp"
@@ -32,7 +33,7 @@ Entrance::Entrance(boost::asio::ip::tcp::socket socket, Greeting::Role role, con
       limit_(socket_.get_executor()),
       role_(role),
       secure_(mine.secure),
-      greeting_(role, key, std::move(mine)),
+      greeter_(role, key, std::move(mine)),
       tls_(tls),
       judge_(std::move(judge)),
       done_(std::move(done)) {}
@@ -44,53 +45,24 @@ void Entrance::begin() {
       self->cancel("no answer to the greeting for " + std::to_string(Greeting::time_max.count()) + " s");
     }
   });
-  pump();
+  greeter_.begin(socket_, shared_from_this(), [this](const connect::Greeter::Failure& failure) { greeted(failure); });
 }
 
 void Entrance::cancel(const std::string& why) { finish(Outcome::failed, why); }
 
-/// Sends what the greeting has to say, then goes on.
-void Entrance::pump() {
-  output_ = greeting_.take_output();
-  if (output_.empty()) return greet_further();
-  boost::asio::async_write(socket_, boost::asio::buffer(output_),
-                           [self = shared_from_this()](const error_code& error, std::size_t) {
-                             if (error) return self->finish(Outcome::failed, describe(error));
-                             self->greet_further();
-                           });
-}
-
-void Entrance::greet_further() {
+void Entrance::greeted(const connect::Greeter::Failure& failure) {
   if (!done_) return;
-  switch (greeting_.state()) {
-    case Greeting::State::refused:
-      greeted_ = true;
-      return finish(Outcome::refused, greeting_.words());
-    case Greeting::State::stranger:
-      return finish(Outcome::stranger, greeting_.words());
-    case Greeting::State::done:
-      greeted_ = true;
-      return role_ == Greeting::Role::answerer ? judge() : hear_verdict();
-    case Greeting::State::going:
-      break;
-  }
-  // As it comes, not when it is complete: a wrong first byte is enough.
-  input_.resize(greeting_.wants());
-  socket_.async_read_some(boost::asio::buffer(input_),
-                          [self = shared_from_this()](const error_code& error, std::size_t bytes) {
-                            if (error) return self->finish(Outcome::failed, describe(error));
-                            if (!self->done_) return;
-                            try {
-                              self->greeting_.receive(std::span(self->input_).first(bytes));
-                              self->pump();
-                            } catch (const std::exception& failure) {
-                              self->finish(Outcome::failed, failure.what());
-                            }
-                          });
+  if (failure.error) return finish(Outcome::failed, describe(failure.error));
+  if (!failure.trouble.empty()) return finish(Outcome::failed, failure.trouble);
+  const Greeting& greeting = greeter_.greeting();
+  if (greeting.state() == Greeting::State::stranger) return finish(Outcome::stranger, greeting.words());
+  greeted_ = true;
+  if (greeting.state() == Greeting::State::refused) return finish(Outcome::refused, greeting.words());
+  return role_ == Greeting::Role::answerer ? judge() : hear_verdict();
 }
 
 void Entrance::judge() {
-  const Verdict verdict = judge_(greeting_.peer());
+  const Verdict verdict = judge_(greeter_.greeting().peer());
   if (verdict == Verdict::drop) return finish(Outcome::failed, "a connection that is not expected");
   verdict_[0] = static_cast<std::byte>(verdict);
   boost::asio::async_write(socket_, boost::asio::buffer(verdict_),
@@ -118,7 +90,7 @@ void Entrance::begin_tls() {
   if (secure_ != Secure::tls) return finish(Outcome::taken);
   try {
     ssl_.reset(make_tls_on_socket(tls_->native(), socket_.native_handle()));
-    set_tls_secret(ssl_.get(), greeting_.secret());
+    set_tls_secret(ssl_.get(), greeter_.greeting().secret());
   } catch (const std::exception& failure) {
     return finish(Outcome::failed, failure.what());
   }
@@ -155,7 +127,8 @@ void Entrance::finish(Outcome outcome, std::string words) {
   if (!done_) return;
   const Done done = std::exchange(done_, nullptr);
   limit_.cancel();
-  Result result{outcome, nullptr, greeting_.peer(), std::move(words), greeted_};
+  greeter_.cancel();
+  Result result{outcome, nullptr, greeter_.greeting().peer(), std::move(words), greeted_};
   error_code error;
   if (outcome == Outcome::taken) {
     const int socket = socket_.release(error);

@@ -16,8 +16,8 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
+#include "comm/connect/greeter.hpp"
 #include "comm/greeting.hpp"
 #include "comm/tcp/stream.hpp"
 #include "comm/tls.hpp"
@@ -55,8 +55,7 @@ class Entrance : public std::enable_shared_from_this<Entrance> {
   [[nodiscard]] bool greeted() const noexcept { return greeted_; }
 
  private:
-  void pump();
-  void greet_further();
+  void greeted(const connect::Greeter::Failure& failure);
   void judge();
   void hear_verdict();
   void begin_tls();
@@ -67,13 +66,11 @@ class Entrance : public std::enable_shared_from_this<Entrance> {
   boost::asio::steady_timer limit_;
   Greeting::Role role_;
   Secure secure_;
-  Greeting greeting_;
+  connect::Greeter greeter_;
   const TlsContext* tls_;
   Judge judge_;
   Done done_;
   bool greeted_ = false;
-  std::vector<std::byte> output_;
-  std::vector<std::byte> input_;
   std::array<std::byte, 1> verdict_{};
   struct FreeTls {
     void operator()(ssl_st* ssl) const noexcept;

@@ -40,7 +40,6 @@ constexpr std::uint32_t streams_when_far = 4;
 constexpr milliseconds far{2};
 constexpr milliseconds retry_after{50};
 constexpr milliseconds accept_again_after{100};
-constexpr std::size_t strangers_max = 64;  // besides room for the peers themselves
 
 }  // namespace
 
@@ -176,7 +175,7 @@ void Service::State::accept() {
 }
 
 void Service::State::answer(Socket socket) {
-  if (answering.size() >= strangers_max + 2 * links.size()) {
+  if (answering.size() >= connect::strangers_max + 2 * links.size()) {
     // Somebody opens connections and says nothing. The one that has been silent for longest goes.
     const auto silent = std::find_if(answering.begin(), answering.end(), [](const auto& e) { return !e->greeted(); });
     const auto oldest = silent != answering.end() ? *silent : answering.front();
@@ -209,9 +208,10 @@ Entrance::Verdict Service::State::judge(const Introduction& who, bool& taken) {
   if (peer >= links.size() || !links[peer] || streams == 0 || streams > streams_max || who.stream >= streams)
     return Verdict::drop;
   if (who.stream == 0) {
-    // Both call: the call of the one with the lower number is taken.
-    if (settings.self < peer && links[peer]->state() == Link::State::calling) return Verdict::not_now;
-    if (!links[peer]->gather(settings.self > peer)) return Verdict::drop;
+    // Both call.
+    if (connect::our_call_counts(settings.self, peer) && links[peer]->state() == Link::State::calling)
+      return Verdict::not_now;
+    if (!links[peer]->gather(connect::our_call_counts(peer, settings.self))) return Verdict::drop;
     calls.erase(peer);
     auto& gathering = gatherings[peer];
     gathering = std::make_unique<Gathering>(*this);

@@ -8,7 +8,6 @@
 #include <boost/asio/connect.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/read.hpp>
 #include <boost/asio/ssl.hpp>
 #include <boost/asio/write.hpp>
 #include <list>
@@ -18,6 +17,7 @@
 #include <utility>
 
 #include "aplib/error.hpp"
+#include "comm/connect/greeter.hpp"
 #include "launch/wire/endpoint.hpp"
 
 namespace aplib::launch::wire {
@@ -49,10 +49,6 @@ class Wire {
     } else {
       socket_.async_read_some(into, std::move(handler));
     }
-  }
-  template <class Handler>
-  void read_all(asio::mutable_buffer into, Handler handler) {
-    asio::async_read(socket_, into, std::move(handler));
   }
   template <class Handler>
   void write(asio::const_buffer bytes, Handler handler) {
@@ -108,10 +104,11 @@ class SocketConnection final : public Connection, public std::enable_shared_from
     mine.secure = settings_.secure == comm::Secure::tls ? comm::Secure::tls : comm::Secure::auth;
     mine.purpose = comm::Purpose::control;
     mine.self = settings_.self;
-    greeting_.emplace(role, settings_.key, mine);
+    greeter_.emplace(role, settings_.key, mine);
     caller_ = role == comm::Greeting::Role::caller;
     timer_.start(comm::Greeting::time_max, [this] { end(ConnectionEnd::stranger, "no greeting in time"); });
-    go_on_greeting();
+    greeter_->begin(wire_.socket(), shared_from_this(),
+                    [this](const comm::connect::Greeter::Failure& failure) { greeted(failure); });
   }
 
   void send_encoded(MessageType type, std::span<const std::byte> body) override {
@@ -151,47 +148,17 @@ class SocketConnection final : public Connection, public std::enable_shared_from
   std::string remote_address() const override { return remote_; }
 
  private:
-  void go_on_greeting() {
-    if (ended_) return;
-    under_way_ = greeting_->take_output();
-    if (under_way_.empty()) return after_greeting_output();
-    wire_.write(asio::buffer(under_way_), [self = shared_from_this()](const error_code& error, std::size_t) {
-      self->under_way_.clear();
-      if (error) return self->end(ConnectionEnd::stranger, words_of(error));
-      self->after_greeting_output();
-    });
-  }
-
-  void after_greeting_output() {
+  void greeted(const comm::connect::Greeter::Failure& failure) {
     using State = comm::Greeting::State;
-    switch (greeting_->state()) {
-      case State::stranger:
-        return end(ConnectionEnd::stranger, greeting_->words());
-      case State::refused:
-        return end(ConnectionEnd::refused, greeting_->words());
-      case State::done:
-        return greeted();
-      case State::going:
-        break;
-    }
-    in_.resize(greeting_->wants());
-    wire_.read_all(asio::buffer(in_), [self = shared_from_this()](const error_code& error, std::size_t) {
-      if (self->ended_) return;
-      if (error) return self->end(ConnectionEnd::stranger, words_of(error));
-      try {
-        self->greeting_->receive(self->in_);
-      } catch (const Error& problem) {
-        return self->end(ConnectionEnd::refused, problem.what());
-      }
-      self->go_on_greeting();
-    });
-  }
-
-  void greeted() {
-    in_.clear();
+    if (ended_) return;
+    const comm::Greeting& greeting = greeter_->greeting();
+    if (failure.error) return end(ConnectionEnd::stranger, words_of(failure.error));
+    if (!failure.trouble.empty()) return end(ConnectionEnd::refused, failure.trouble);
+    if (greeting.state() == State::stranger) return end(ConnectionEnd::stranger, greeting.words());
+    if (greeting.state() == State::refused) return end(ConnectionEnd::refused, greeting.words());
     if (settings_.secure != comm::Secure::tls) return open();
     try {
-      wire_.encrypt(*settings_.tls, greeting_->secret(), caller_, [self = shared_from_this()](const error_code& error) {
+      wire_.encrypt(*settings_.tls, greeting.secret(), caller_, [self = shared_from_this()](const error_code& error) {
         if (error) return self->end(ConnectionEnd::stranger, words_of(error));
         self->open();
       });
@@ -202,8 +169,8 @@ class SocketConnection final : public Connection, public std::enable_shared_from
 
   void open() {
     if (ended_) return;
-    const std::uint32_t peer = greeting_->peer().self;
-    greeting_.reset();
+    const std::uint32_t peer = greeter_->greeting().peer().self;
+    greeter_.reset();
     heard_ = ticked_ = Clock::now();
     in_.resize(read_bytes);
     {
@@ -308,6 +275,7 @@ class SocketConnection final : public Connection, public std::enable_shared_from
 
   void end(ConnectionEnd how, const std::string& why) {
     if (std::exchange(ended_, true)) return;
+    if (greeter_) greeter_->cancel();
     const auto self = shared_from_this();
     timer_.cancel();
     stop_writing();
@@ -320,7 +288,7 @@ class SocketConnection final : public Connection, public std::enable_shared_from
   const ConnectionSettings settings_;
   Wire wire_;
   ConnectionEvents events_;
-  std::optional<comm::Greeting> greeting_;
+  std::optional<comm::connect::Greeter> greeter_;
   Timer timer_;  // of the greeting, then of the signs of life
   std::string local_;
   std::string remote_;

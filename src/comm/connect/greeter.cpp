@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+#include "comm/connect/greeter.hpp"
+
+#include <boost/asio/write.hpp>
+#include <exception>
+#include <span>
+#include <utility>
+
+namespace aplib::comm::connect {
+
+using boost::system::error_code;
+
+void Greeter::begin(boost::asio::ip::tcp::socket& socket, const std::shared_ptr<void>& owner, Done done) {
+  socket_ = &socket;
+  done_ = std::move(done);
+  speak(owner);
+}
+
+/// Sends what the greeting has to say, also its last word, then goes on.
+void Greeter::speak(const std::shared_ptr<void>& owner) {
+  output_ = greeting_.take_output();
+  if (output_.empty()) return listen(owner);
+  boost::asio::async_write(*socket_, boost::asio::buffer(output_), [this, owner](const error_code& error, std::size_t) {
+    if (!done_) return;
+    if (error) return finish({.error = error});
+    listen(owner);
+  });
+}
+
+void Greeter::listen(const std::shared_ptr<void>& owner) {
+  if (greeting_.state() != Greeting::State::going) return finish({});
+  // As it comes, not when it is complete: a wrong first byte is enough.
+  input_.resize(greeting_.wants());
+  socket_->async_read_some(boost::asio::buffer(input_), [this, owner](const error_code& error, std::size_t bytes) {
+    if (!done_) return;
+    if (error) return finish({.error = error});
+    std::string trouble;
+    try {
+      greeting_.receive(std::span(input_).first(bytes));
+    } catch (const std::exception& failure) {
+      trouble = failure.what();
+    }
+    if (!trouble.empty()) return finish({.trouble = std::move(trouble)});
+    speak(owner);
+  });
+}
+
+void Greeter::finish(const Failure& failure) {
+  if (const Done done = std::exchange(done_, nullptr)) done(failure);
+}
+
+}  // namespace aplib::comm::connect
