@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Bell: a descriptor that ends the sleeps of several threads, and is silent again when all have heard it. For sleepers in poll(2) and epoll.
+// Bell: a descriptor that ends the sleeps of several threads, and is silent again when all have heard it. For
+// sleepers in poll(2) and epoll.
 //
-// Invariants: (1) rung_ is set behind each ring, so that a bell that rings is silenced by the last sleeper of now or of later; (2) only the last sleeper silences, and nobody begins to sleep
-// meanwhile (the lock), so that nobody oversleeps a ring: one that comes while it does so was for sleepers that are awake now.
+// Invariants: (1) rung_ is set behind each ring, so that a bell that rings is silenced by the last sleeper of now
+// or of later; (2) only the last sleeper silences, and nobody begins to sleep meanwhile (the lock), so that nobody
+// oversleeps a ring: one that comes while it does so was for sleepers that are awake now.
 #pragma once
 
 #include <atomic>

@@ -65,7 +65,8 @@ void FrameReader::end() {
   receiver_.large_end(from_, large_.label, large_.body_bytes, false);
 }
 
-/// Completes the frame at the front of the buffer with as few bytes as it needs, so that what follows is parsed where it lies.
+/// Completes the frame at the front of the buffer with as few bytes as it needs, so that what follows is parsed
+/// where it lies.
 bool FrameReader::take_held(std::span<const std::byte>& bytes) {
   std::size_t needed = frame_header_bytes;
   if (held_ >= frame_header_bytes) {
@@ -88,7 +89,8 @@ void FrameReader::hold(std::span<const std::byte> bytes) {
   held_ += bytes.size();
 }
 
-/// Hands over what is whole; returns how many bytes that took. What remains is the beginning of a small frame, or of a header.
+/// Hands over what is whole; returns how many bytes that took. What remains is the beginning of a small frame, or
+/// of a header.
 std::size_t FrameReader::parse(const std::byte* at, std::size_t bytes) {
   std::size_t used = 0;
   while (bytes - used >= frame_header_bytes) {
@@ -121,7 +123,8 @@ std::size_t FrameReader::parse(const std::byte* at, std::size_t bytes) {
   return used;
 }
 
-/// A large body begins, of which the first `bytes` bytes lie at `body`, or all and more. Returns how many of them it took.
+/// A large body begins, of which the first `bytes` bytes lie at `body`, or all and more. Returns how many of them
+/// it took.
 std::size_t FrameReader::begin_large(const FrameHeader& header, const std::byte* body, std::size_t bytes) {
   after_large_ = true;
   std::byte* const into = receiver_.large_begin(from_, header.label, header.body_bytes);

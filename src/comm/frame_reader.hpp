@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: MIT
-// FrameReader: makes upcalls of the bytes of one peer's stream, in whatever pieces they come. The bytes are hostile: what is no stream of frames is refused with words.
+// FrameReader: makes upcalls of the bytes of one peer's stream, in whatever pieces they come. The bytes are
+// hostile: what is no stream of frames is refused with words.
 //
 // Two ways in, which may be mixed from read to read:
 //
-//   take(bytes)                  the bytes lie somewhere (a buffer that all peers share, the output of a cipher). Whole small frames are handed over where they lie.
-//   room(), then filled(n)       the reader says where the next bytes of the stream go, so that a socket reads straight into a large body, with no copy:
+//   take(bytes)                  the bytes lie somewhere (a buffer that all peers share, the output of a cipher).
+//   Whole small frames are handed over where they lie.
+//   room(), then filled(n)       the reader says where the next bytes of the stream go, so that a socket reads
+//   straight into a large body, with no copy:
 //
 //     FrameReader::Room room = reader.room();
 //     iovec parts[] = {{room.body...}, {room.buffer...}};         // the body may be empty
 //     n = readv(socket, parts, 2);                                // or read() into room.next()
 //     if (!reader.filled(n)) lose(peer, reader.refusal());
 //
-// A frame of 48 bytes costs some 5 ns and the upcall; nothing is allocated after the first room() or piece of a frame.
+// A frame of 48 bytes costs some 5 ns and the upcall; nothing is allocated after the first room() or piece of a
+// frame.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +29,9 @@
 
 namespace aplib::comm {
 
-/// Thread safety: none; the thread that polls. Upcalls come from take() and filled(), and large_end(complete = false) from end(); Receiver::wants() and peer_lost() are
-/// the module's business. An upcall must not call the reader that makes it.
+/// Thread safety: none; the thread that polls. Upcalls come from take() and filled(), and large_end(complete =
+/// false) from end(); Receiver::wants() and peer_lost() are the module's business. An upcall must not call the
+/// reader that makes it.
 class FrameReader {
  public:
   /// Holds at least any small frame. Touched from its front, so that a quiet peer costs a page.
@@ -52,9 +57,11 @@ class FrameReader {
   /// Only the first part of room(), for use with take(): makes no buffer.
   [[nodiscard]] std::span<std::byte> room_in_body() const noexcept { return {large_at_, large_left_}; }
 
-  /// The first `bytes` bytes of the room are filled; body first, then buffer. False: refused, now or before; nothing more is taken.
+  /// The first `bytes` bytes of the room are filled; body first, then buffer. False: refused, now or before;
+  /// nothing more is taken.
   [[nodiscard]] bool filled(std::size_t bytes);
-  /// The next bytes of the stream, all of them. False as above. May throw std::bad_alloc when it must keep part of a frame for the first time.
+  /// The next bytes of the stream, all of them. False as above. May throw std::bad_alloc when it must keep part of
+  /// a frame for the first time.
   [[nodiscard]] bool take(std::span<const std::byte> bytes);
 
   /// Nothing comes any more: ends the large body under way, if any, as incomplete. Once is enough; more does nothing.

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Greeting: how two processes of one machine begin every connection, data and control. A state machine over bytes; the sockets are the caller's.
+// Greeting: how two processes of one machine begin every connection, data and control. A state machine over bytes;
+// the sockets are the caller's.
 //
 //   caller                                                     answerer
 //     hello: who, of which machine, versions, nonce, tag  ->     a wrong tag: a stranger; not a byte comes back
 //     <-  hello, proof over both hellos
 //     proof over both hellos  ->
 //
-// Tag and proofs are HMAC-SHA256 by the job's key, each bound to the role, so that nothing can be reflected; the nonces make every greeting new, so that nothing can be replayed.
-// Versions, byte order and such are compared last: both sides then know whom they disagree with, and say so in words. With Secure::off tag and proofs are left out.
+// Tag and proofs are HMAC-SHA256 by the job's key, each bound to the role, so that nothing can be reflected; the
+// nonces make every greeting new, so that nothing can be replayed. Versions, byte order and such are compared last:
+// both sides then know whom they disagree with, and say so in words. With Secure::off tag and proofs are left out.
 //
 //   Greeting greeting(Greeting::Role::caller, key, {.secure = Secure::auth, .machine = "…", .self = 3, .peer = 0});
 //   while (greeting.state() == Greeting::State::going) {
@@ -17,7 +19,8 @@
 //   }
 //   write(greeting.take_output());   // the last word, also when the state is refused
 //
-// Every hello begins with magic, version and length and ends with the tag, and the proofs follow as above, in all versions to come: so that versions can tell each other that they differ.
+// Every hello begins with magic, version and length and ends with the tag, and the proofs follow as above, in all
+// versions to come: so that versions can tell each other that they differ.
 #pragma once
 
 #include <array>
@@ -85,7 +88,8 @@ class Greeting {
   Greeting& operator=(const Greeting&) = delete;
 
   [[nodiscard]] State state() const noexcept { return state_; }
-  /// How many bytes to receive next: at least 1 while going, never more than the greeting still needs; what comes behind it belongs to the connection.
+  /// How many bytes to receive next: at least 1 while going, never more than the greeting still needs; what comes
+  /// behind it belongs to the connection.
   [[nodiscard]] std::size_t wants() const noexcept;
   /// Up to wants() bytes that came. Throws Error(failed) when the cryptographic library fails.
   void receive(std::span<const std::byte> bytes);
@@ -96,7 +100,8 @@ class Greeting {
   [[nodiscard]] const Introduction& peer() const noexcept { return peer_; }
   /// Why it was refused, or dropped: "protocol version 2, this is 1: the installations differ".
   [[nodiscard]] const std::string& words() const noexcept { return words_; }
-  /// Bytes that only both sides of this one connection know; valid when done and not Secure::off. For TLS. Throws Error(failed).
+  /// Bytes that only both sides of this one connection know; valid when done and not Secure::off. For TLS. Throws
+  /// Error(failed).
   [[nodiscard]] std::array<std::byte, 32> secret() const;
 
  private:

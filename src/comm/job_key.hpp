@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// JobKey: the secret of one machine, made by the launcher and handed to every process of it. Who proves to know it belongs to the machine; see greeting.hpp for the proof.
+// JobKey: the secret of one machine, made by the launcher and handed to every process of it. Who proves to know it
+// belongs to the machine; see greeting.hpp for the proof.
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// ModuleKind: a module as a host knows it before any machine is there. From kind to module in three steps, because each process must know the others' endpoints first:
+// ModuleKind: a module as a host knows it before any machine is there. From kind to module in three steps, because
+// each process must know the others' endpoints first:
 //
 //   const ModuleKind& kind = ...;                        // one of find_modules()
 //   if (auto why = kind.unusable(settings)) ...          // "no RDMA device"
@@ -71,20 +72,22 @@ class ModuleKind {
   [[nodiscard]] virtual std::optional<std::string> unusable(const PortSettings& settings) const = 0;
   /// Throws Error.
   [[nodiscard]] virtual std::unique_ptr<Port> open(const PortSettings& settings) const = 0;
-  /// Can two processes with these endpoints exchange frames by it? The same answer on both sides, given (a, b) or (b, a).
+  /// Can two processes with these endpoints exchange frames by it? The same answer on both sides, given (a, b) or
+  /// (b, a).
   [[nodiscard]] virtual bool joins(const std::string& endpoint, const std::string& other) const = 0;
 };
 
 // The kinds of modules that this host has.
 
-// One function per kind of ours, in its own folder. Each is made a shared object (src/comm/CMakeLists.txt): processes find
-// it there, by find_modules(), and do not link it.
+// One function per kind of ours, in its own folder. Each is made a shared object (src/comm/CMakeLists.txt):
+// processes find it there, by find_modules(), and do not link it.
 [[nodiscard]] std::unique_ptr<ModuleKind> tcp_kind();
 [[nodiscard]] std::unique_ptr<ModuleKind> rdma_kind();  ///< Only where libfabric was there at build time.
 [[nodiscard]] std::unique_ptr<ModuleKind> shm_kind();
 
-/// What a module of APlib's own exports, as aplib_own_module (own_module.cpp). It shares the classes of these headers with
-/// the program that loads it: so both must be of one build. Modules of others speak C instead (src/comm/plugin).
+/// What a module of APlib's own exports, as aplib_own_module (own_module.cpp). It shares the classes of these
+/// headers with the program that loads it: so both must be of one build. Modules of others speak C instead
+/// (src/comm/plugin).
 struct OwnModule {
   char build[64];  ///< First in every build; the rest may be touched when this is the program's own.
   std::unique_ptr<ModuleKind> (*make_kind)();
@@ -97,19 +100,22 @@ struct FoundModule {
   std::string refusal{};             ///< Why: "built for plug-in interface 3.0, this APlib has 1.0: rebuild it".
 };
 
-/// Opens the file, runs its constructors, and checks what it exports: a module of ours of the same build, or a plug-in. One
-/// that was accepted stays open for the life of the process. Call from: any thread.
+/// Opens the file, runs its constructors, and checks what it exports: a module of ours of the same build, or a
+/// plug-in. One that was accepted stays open for the life of the process. Call from: any thread.
 [[nodiscard]] FoundModule open_module(const std::string& file);
 
-/// Opens the modules of the folders in `module_path` (option module-path, "FOLDER:FOLDER"), and then of lib/aplib/modules beside the running program's bin/. The first of a name wins, later ones
-/// are refused. In the order of rank, best first, refused ones last. What is opened stays in the process. Costs a dlopen() each: once per process, at its start.
-/// `only`: a name; others are not opened where the file's name tells (NAME.so). Call from: any thread. Throws nothing but for memory: what is wrong with a file is its refusal.
+/// Opens the modules of the folders in `module_path` (option module-path, "FOLDER:FOLDER"), and then of
+/// lib/aplib/modules beside the running program's bin/. The first of a name wins, later ones are refused. In the
+/// order of rank, best first, refused ones last. What is opened stays in the process. Costs a dlopen() each: once
+/// per process, at its start. `only`: a name; others are not opened where the file's name tells (NAME.so). Call
+/// from: any thread. Throws nothing but for memory: what is wrong with a file is its refusal.
 [[nodiscard]] std::vector<FoundModule> find_modules(const std::string& module_path, const std::string& only = {});
 
 /// The kind of that name; null: there is none.
 [[nodiscard]] const ModuleKind* kind_of(std::span<const FoundModule> found, const std::string& name);
 
-/// What to tell a person who asked for a module that is not there or was refused: "there is no module "tpc"; did you mean "tcp"? Known: shm, rdma, tcp".
+/// What to tell a person who asked for a module that is not there or was refused: "there is no module "tpc"; did
+/// you mean "tcp"? Known: shm, rdma, tcp".
 [[nodiscard]] std::string unknown_module(std::span<const FoundModule> found, const std::string& name);
 
 }  // namespace aplib::comm

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT
-// Link: what the link of a module to one other process is, whatever carries its frames: where it stands, that it is broken,
-// and what it has to tell the thread that polls. tcp::Link and shm::Link are made of it.
+// Link: what the link of a module to one other process is, whatever carries its frames: where it stands, that it is
+// broken, and what it has to tell the thread that polls. tcp::Link and shm::Link are made of it.
 //
 //   idle --first send--> calling --our call is taken--> up --the peer ends, or is lost, or we close--> over
 //     \___ its call comes: gathering until all of it is here ___/
 //
-// idle -> calling is made by the sender; calling, gathering and up by the module's own thread alone; over by the thread that
-// polls alone (and by close()).
+// idle -> calling is made by the sender; calling, gathering and up by the module's own thread alone; over by the
+// thread that polls alone (and by close()).
 //
 // Invariants:
-//  (1) The state changes by set_state() alone, along these edges. Any other is a fault of ours: it breaks the link, with a
+// (1) The state changes by set_state() alone, along these edges. Any other is a fault of ours: it breaks the link,
+// with a
 //      message, and never the process.
-//  (2) A broken link writes nothing any more. It has told why, once, and goes over when that is heard.
-//  (3) To break and to tell needs no memory: where there is none for the words, others are told that need none.
+// (2) A broken link writes nothing any more. It has told why, once, and goes over when that is heard. (3) To break
+// and to tell needs no memory: where there is none for the words, others are told that need none.
 #pragma once
 
 #include <atomic>
@@ -86,13 +87,14 @@ class Link {
 
   /// False: there is no such edge; the link is broken.
   bool set_state(State to) noexcept;
-  /// Their call is the one: idle or calling become gathering. False: it is neither idle nor calling while `instead_of_ours`.
+  /// Their call is the one: idle or calling become gathering. False: it is neither idle nor calling while
+  /// `instead_of_ours`.
   [[nodiscard]] bool begin_gathering(bool instead_of_ours) noexcept;
   /// What was queued goes out from here on. False: it is over, or broken.
   [[nodiscard]] bool come_up() noexcept;
 
-  /// Nothing is written any more; the thread that polls takes what the peer has sent before, and then ends the link. `why`: a
-  /// text, or a function that makes one.
+  /// Nothing is written any more; the thread that polls takes what the peer has sent before, and then ends the
+  /// link. `why`: a text, or a function that makes one.
   template <class Why>
   void break_off(const Why& why) noexcept {
     if (broken_ || state_ == State::over) return;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// The module contract in C++: how frames get from one process of a machine to another. The contract itself, six promises
-// and a card for each function, stands in include/aplib/comm_module.h (and comm_types.h for the upcalls): the functions here
-// are those of the same name there. What stands here is what is different in C++:
+// The module contract in C++: how frames get from one process of a machine to another. The contract itself, six
+// promises and a card for each function, stands in include/aplib/comm_module.h (and comm_types.h for the upcalls):
+// the functions here are those of the same name there. What stands here is what is different in C++:
 //
-//  - A function fails by throwing Error: Errc::exhausted for APLIB_COMM_EXHAUSTED, and so on. Upcalls do not throw.
-//  - The module ends by its destructor, which is close(0) where it was not closed.
+// - A function fails by throwing Error: Errc::exhausted for APLIB_COMM_EXHAUSTED, and so on. Upcalls do not throw.
+// - The module ends by its destructor, which is close(0) where it was not closed.
 //
-// Our own modules (shm, rdma, tcp) implement these classes, and so do `loop` (tests/support/loop, with faults) and the
-// translation of plug-ins (src/comm/plugin). tests/comm/suite checks any of them against the contract.
+// Our own modules (shm, rdma, tcp) implement these classes, and so do `loop` (tests/support/loop, with faults) and
+// the translation of plug-ins (src/comm/plugin). tests/comm/suite checks any of them against the contract.
 #pragma once
 
 #include <array>
@@ -36,8 +36,8 @@ class Receiver {
   virtual void memory_done(std::uint64_t /*context*/, bool /*ok*/) {}
 };
 
-/// What another process needs to reach a piece of our memory: words of the module's own, which the kernel carries between
-/// processes.
+/// What another process needs to reach a piece of our memory: words of the module's own, which the kernel carries
+/// between processes.
 struct MemoryKey {
   static constexpr std::size_t bytes_max = 60;
   std::uint32_t bytes = 0;
@@ -54,8 +54,8 @@ struct Traffic {
   std::uint64_t refused = 0;         ///< Connections of strangers that were dropped.
 };
 
-// A function that is added here also goes into the plug-in interface (include/aplib/comm_module.h, appended, minor version)
-// and its translation (src/comm/plugin/).
+// A function that is added here also goes into the plug-in interface (include/aplib/comm_module.h, appended, minor
+// version) and its translation (src/comm/plugin/).
 class Module {
  public:
   /// APLIB_COMM_LARGE_BYTES.
@@ -108,7 +108,8 @@ class Module {
   [[nodiscard]] virtual std::string describe(Peer peer) const = 0;
 
  private:
-  // Its virtual functions are all inline: the class is used on both sides of a library's border, and each has its own table.
+  // Its virtual functions are all inline: the class is used on both sides of a library's border, and each has its
+  // own table.
   [[noreturn]] void no_remote_memory(const char* call) const;
 };
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// TLS 1.3 between processes of one machine: no certificates, but a secret that both have from their greeting (greeting.hpp), as an external pre-shared key, with a fresh
-// Diffie-Hellman exchange, so that who learns the job's key later cannot read what was recorded.
+// TLS 1.3 between processes of one machine: no certificates, but a secret that both have from their greeting
+// (greeting.hpp), as an external pre-shared key, with a fresh Diffie-Hellman exchange, so that who learns the job's
+// key later cannot read what was recorded.
 //
 //   // own non-blocking socket                        // boost::asio
 //   SSL* ssl = SSL_new(tls.native());                 boost::asio::ssl::context context(tls.share());
-//   SSL_set_fd(ssl, fd);                              boost::asio::ssl::stream<tcp::socket> stream(std::move(socket), context);
+//   SSL_set_fd(ssl, fd);                              boost::asio::ssl::stream<tcp::socket>
+//   stream(std::move(socket), context);
 //   set_tls_secret(ssl, greeting.secret());           set_tls_secret(stream.native_handle(), greeting.secret());
 //   SSL_connect(ssl) ... SSL_accept(ssl)              stream.async_handshake(...)
 #pragma once
@@ -20,7 +22,8 @@ struct ssl_ctx_st;
 
 namespace aplib::comm {
 
-/// What connections share: protocol, cipher, that there are no tickets and no certificates. One per process is enough. Thread safety: any thread.
+/// What connections share: protocol, cipher, that there are no tickets and no certificates. One per process is
+/// enough. Thread safety: any thread.
 class TlsContext {
  public:
   /// Throws Error(failed) when the cryptographic library has no TLS 1.3.
@@ -38,11 +41,12 @@ class TlsContext {
   std::unique_ptr<ssl_ctx_st, Free> context_;
 };
 
-/// Before the handshake: the secret that both sides of this connection share. It is copied, and wiped when `ssl` is freed. A handshake with another one, or with none, fails. Throws
-/// Error(exhausted).
+/// Before the handshake: the secret that both sides of this connection share. It is copied, and wiped when `ssl` is
+/// freed. A handshake with another one, or with none, fails. Throws Error(exhausted).
 void set_tls_secret(ssl_st* ssl, std::span<const std::byte, 32> secret);
 
-/// After the handshake: was it by the shared secret? Never false after a handshake that succeeded; for a check in depth.
+/// After the handshake: was it by the shared secret? Never false after a handshake that succeeded; for a check in
+/// depth.
 [[nodiscard]] bool tls_by_secret(const ssl_st* ssl) noexcept;
 
 /// What the library complains about on this thread, for people; forgets it. Valid for ever.

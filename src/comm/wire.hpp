@@ -5,8 +5,9 @@
 //   2  version, 1          8  body bytes, 8             24  cell      32  kind    40  body
 //   3  flags, 1
 //
-// flags: 0, or 1 in the last header of a stream that ends in order: a mark without body and with a label of zeros. A stream that ends without it was cut.
-// What does not look so is refused: the stream has lost its place, or the peer is no peer.
+// flags: 0, or 1 in the last header of a stream that ends in order: a mark without body and with a label of zeros.
+// A stream that ends without it was cut. What does not look so is refused: the stream has lost its place, or the
+// peer is no peer.
 #pragma once
 
 #include <bit>
@@ -72,7 +73,8 @@ inline void encode(const FrameHeader& header, std::span<std::byte, frame_header_
   std::memcpy(into.data(), &layout, sizeof layout);
 }
 
-/// Reads a header; nothing: these bytes are none (explain_refusal() says why). Inline: it is on the path of every frame, some 2 ns.
+/// Reads a header; nothing: these bytes are none (explain_refusal() says why). Inline: it is on the path of every
+/// frame, some 2 ns.
 [[nodiscard]] inline std::optional<FrameHeader> decode(std::span<const std::byte, frame_header_bytes> bytes) noexcept {
   wire_detail::Layout layout;
   std::memcpy(&layout, bytes.data(), sizeof layout);
@@ -87,7 +89,8 @@ inline void encode(const FrameHeader& header, std::span<std::byte, frame_header_
   return header;
 }
 
-/// Why decode() refuses these bytes, for people: "no frame begins with 0x4745 (0xa91b expected): not an APlib process, or the stream is damaged".
+/// Why decode() refuses these bytes, for people: "no frame begins with 0x4745 (0xa91b expected): not an APlib
+/// process, or the stream is damaged".
 [[nodiscard]] std::string explain_refusal(std::span<const std::byte, frame_header_bytes> bytes);
 
 }  // namespace aplib::comm

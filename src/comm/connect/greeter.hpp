@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Greeter: takes a connected socket through the greeting (comm/greeting.hpp): data connections and control connections alike.
+// Greeter: takes a connected socket through the greeting (comm/greeting.hpp): data connections and control
+// connections alike.
 //
 //   greeter_.begin(socket_, shared_from_this(), [this](const Greeter::Failure& failure) { ... });
 //   greeter_.greeting().state() == Greeting::State::done       // or refused, or stranger
@@ -20,9 +21,9 @@
 
 namespace aplib::comm::connect {
 
-/// Connections that have not proved anything yet and are kept open, besides room for the peers themselves. For one more the
-/// oldest goes: strangers take no more descriptors than these, and one of ours, which greets at once, gets in between any
-/// number of silent ones.
+/// Connections that have not proved anything yet and are kept open, besides room for the peers themselves. For one
+/// more the oldest goes: strangers take no more descriptors than these, and one of ours, which greets at once, gets
+/// in between any number of silent ones.
 inline constexpr std::size_t strangers_max = 64;
 
 /// Two processes call each other at the same time: the call of the one with the lower number is taken, on both sides.
@@ -40,7 +41,8 @@ class Greeter {
 
   Greeter(Greeting::Role role, const JobKey& key, Introduction mine) : greeting_(role, key, std::move(mine)) {}
 
-  /// `done` is called once, unless cancel() comes before; it may end the greeter. What waits for the socket keeps `owner`.
+  /// `done` is called once, unless cancel() comes before; it may end the greeter. What waits for the socket keeps
+  /// `owner`.
   void begin(boost::asio::ip::tcp::socket& socket, const std::shared_ptr<void>& owner, Done done);
   /// Nothing is called any more. The socket may end.
   void cancel() noexcept { done_ = nullptr; }

@@ -48,7 +48,8 @@ Sleeper::~Sleeper() {
   thread_.join();
 }
 
-/// With lock_ held. A wake() that comes before the wait() ends it as well; one that comes behind it ends the next one too early, once.
+/// With lock_ held. A wake() that comes before the wait() ends it as well; one that comes behind it ends the next
+/// one too early, once.
 void Sleeper::end_wait() noexcept {
   if (!waiting_) return;
   recalled_ = true;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// MixedModule: several modules as one. Each peer has one module in charge of it, which carries all frames to and from that peer; so each keeps the promises of module.hpp for its peers, and the
-// mixture keeps them for all. Which module has which peers is decided before (mixed_port.hpp), in the same way on both sides.
+// MixedModule: several modules as one. One module is in charge of each peer and carries all frames to and from it, so
+// that the promises of the contract hold for each peer, and thereby for the mixture. Who has which peers is decided
+// before (mixed_port.hpp), in the same way on both sides.
 //
-// Invariants: (1) modules are polled one after the other, so that upcalls do not overlap; (2) a module knows only the peers it is in charge of: to it the others have no endpoint; (3) the first
-// poll() after a wait() asks every module, since the sleep may have ended for any of them.
+// Invariants: (1) modules are polled one after the other, so that upcalls do not overlap; (2) a module knows only
+// the peers it is in charge of: to it the others have no endpoint; (3) the first poll() after a wait() asks every
+// module, since the sleep may have ended for any of them.
 #pragma once
 
 #include <atomic>
@@ -20,9 +22,9 @@
 
 namespace aplib::comm::mixed {
 
-/// Sleeps in the wait() of a module that has no descriptor, on a thread of its own, and rings a bell for those who sleep on several modules. Such a sleep costs two more switches of
-/// threads: it is the way out for modules whose library has nothing to wait on together with others.
-/// Thread safety: arm() and disarm(), any thread.
+/// Sleeps in the wait() of a module that has no descriptor, on a thread of its own, and rings a bell for those who
+/// sleep on several modules. Such a sleep costs two more switches of threads: it is the way out for modules whose
+/// library has nothing to wait on together with others. Thread safety: arm() and disarm(), any thread.
 class Sleeper {
  public:
   /// Both outlive it. Throws Error(exhausted).
@@ -55,8 +57,9 @@ class MixedModule final : public Module {
  public:
   static constexpr std::size_t modules_max = 15;
 
-  /// `modules`: the one whose poll is to come first first; for those without a descriptor() a thread sleeps. `in_charge`: by peer, the number of its module; that of the process itself is not used. Throws Error(bad_argument),
-  /// Error(exhausted).
+  /// `modules`: the one whose poll is to come first first; for those without a descriptor() a thread sleeps.
+  /// `in_charge`: by peer, the number of its module; that of the process itself is not used. Throws
+  /// Error(bad_argument), Error(exhausted).
   MixedModule(Peer self, std::vector<std::unique_ptr<Module>> modules, std::vector<std::uint32_t> in_charge);
 
   /// "shm+tcp".
@@ -99,9 +102,11 @@ class MixedModule final : public Module {
   [[nodiscard]] const Module& in_charge_of(Peer peer) const { return of(peer, "in_charge_of"); }
 
  private:
-  /// When a module was asked for frames, and what it costs to ask in vain. A poll of shared memory is some loads, one of sockets some system calls: to make them in every poll would multiply the latency of
-  /// shared memory. So a module is not asked while one before it is busy, that is, has brought something within twice the time that asking costs; but then still after every 16 times that time, so that asking
-  /// takes a sixteenth of the time at most. In cycles().
+  /// When a module was asked for frames, and what it costs to ask in vain. A poll of shared memory is some loads,
+  /// one of sockets some system calls: to make them in every poll would multiply the latency of shared memory. So a
+  /// module is not asked while one before it is busy, that is, has brought something within twice the time that
+  /// asking costs; but then still after every 16 times that time, so that asking takes a sixteenth of the time at
+  /// most. In cycles().
   struct Asked {
     static constexpr std::uint64_t busy_for = 2;
     static constexpr std::uint64_t share = 16;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// MixedPort: ports of several kinds as one. Each pair of processes uses the kind of the highest rank that both have and that joins their endpoints: both sides know the same endpoints, so they choose the same.
+// MixedPort: ports of several kinds as one. Each pair of processes uses the kind of the highest rank that both have and
+// that joins their endpoints. Both sides know the same endpoints, so that they choose the same kind.
 //
 //   MixedPort port(kinds, "auto", settings);       // or "tcp", or "rdma,tcp"
 //   port.endpoint();                               // "shm=4f1c;tcp=10.0.0.1:5100": goes to the others
@@ -36,13 +37,15 @@ class MixedPort final : public Port {
     std::string why;
   };
 
-  /// `wish`, option "module": "auto" opens every kind that can be used here; names with commas between them open these and no others. The kinds outlive the port and its modules. Throws Error: a kind that is named cannot be
+  /// `wish`, option "module": "auto" opens every kind that can be used here; names with commas between them open
+  /// these and no others. The kinds outlive the port and its modules. Throws Error: a kind that is named cannot be
   /// used here, or none can, or tcp, which is the way out for all others, finds no port.
   MixedPort(const std::vector<const ModuleKind*>& kinds, const std::string& wish, const PortSettings& settings);
 
   /// join_endpoints() of all of its kinds.
   [[nodiscard]] std::string endpoint() const override;
-  /// `settings.endpoints`: what the others' endpoint() said. A module that carries to all alone is returned as it is. Throws Error also when there is no way to some process.
+  /// `settings.endpoints`: what the others' endpoint() said. A module that carries to all alone is returned as it
+  /// is. Throws Error also when there is no way to some process.
   [[nodiscard]] std::unique_ptr<Module> join(const JoinSettings& settings) override;
 
   /// By falling rank.

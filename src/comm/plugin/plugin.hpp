@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Plugin: the structure that a plug-in exports, as this APlib understands it: checked, and with nothing where an older plug-in has no members yet.
+// Plugin: the structure that a plug-in exports, as this APlib understands it: checked, and with nothing where an
+// older plug-in has no members yet.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,8 @@ namespace aplib::comm::plugin {
 
 class Plugin {
  public:
-  /// Why a plug-in cannot be used by this APlib: versions, sizes, missing functions. Nothing: it can. `readable`: bytes that may be looked at from `exported` on.
+  /// Why a plug-in cannot be used by this APlib: versions, sizes, missing functions. Nothing: it can. `readable`:
+  /// bytes that may be looked at from `exported` on.
   [[nodiscard]] static std::optional<std::string> refusal(const aplib_comm_plugin& exported, std::size_t readable);
 
   /// `exported`: for which refusal() had nothing to say; it outlives the plug-in.

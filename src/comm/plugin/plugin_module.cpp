@@ -42,7 +42,8 @@ Errc code_of(std::int32_t status) noexcept {
   }
 }
 
-/// Throws what `status` (negative) and `error` say, as Error; `subject`, the module's name, is for texts that are missing.
+/// Throws what `status` (negative) and `error` say, as Error; `subject`, the module's name, is for texts that are
+/// missing.
 [[noreturn]] void throw_status(std::int32_t status, const aplib_comm_error& error, const char* subject) {
   const std::size_t length = ::strnlen(error.text, sizeof error.text);
   if (length != 0) throw Error(code_of(status), std::string(error.text, length));

@@ -21,8 +21,9 @@ struct PortRange {
 /// first: who connects early waits in the system's queue.
 class Listener {
  public:
-  /// Listens on this one address ("10.0.0.1", "::1", "fe80::1%eth0") and the first free port of the range. Throws Error(failed): the address is not this host's, or every port is taken; then it
-  /// names who holds them, as far as can be seen.
+  /// Listens on this one address ("10.0.0.1", "::1", "fe80::1%eth0") and the first free port of the range. Throws
+  /// Error(failed): the address is not this host's, or every port is taken; then it names who holds them, as far as
+  /// can be seen.
   Listener(const std::string& address, const std::string& ports);
   ~Listener();
   Listener(Listener&& other) noexcept;
@@ -40,7 +41,8 @@ class Listener {
   std::string endpoint_;
 };
 
-// By which address a host is reached: the one by which it reached the launcher, unless told otherwise. Addresses of bridges and containers are never chosen by themselves.
+// By which address a host is reached: the one by which it reached the launcher, unless told otherwise. Addresses of
+// bridges and containers are never chosen by themselves.
 struct HostAddress {
   std::string interface;  ///< "eth0".
   std::string address;    ///< "10.0.0.1", "fe80::1%eth0".
@@ -48,15 +50,17 @@ struct HostAddress {
   std::string reason{};   ///< Why not: "a bridge of containers or virtual machines". Empty when usable.
 };
 
-/// Every address of every interface that is up, in the system's order: data for --dry-run and messages. Throws Error(failed).
+/// Every address of every interface that is up, in the system's order: data for --dry-run and messages. Throws
+/// Error(failed).
 [[nodiscard]] std::vector<HostAddress> host_addresses();
 
-/// What speaks against an interface by its name or its place in /sys/class/net (or a stand-in for that, for tests); "" when nothing does.
+/// What speaks against an interface by its name or its place in /sys/class/net (or a stand-in for that, for tests);
+/// "" when nothing does.
 [[nodiscard]] std::string interface_objection(const std::string& interface,
                                               const std::string& class_net = "/sys/class/net");
 
-/// The local address that packets to `endpoint` ("10.0.0.1:5103", "[::1]:5103") leave by. Sends nothing. Throws Error(failed) when there is no way there, Error(bad_argument) for what
-/// is no endpoint.
+/// The local address that packets to `endpoint` ("10.0.0.1:5103", "[::1]:5103") leave by. Sends nothing. Throws
+/// Error(failed) when there is no way there, Error(bad_argument) for what is no endpoint.
 [[nodiscard]] std::string local_address_towards(const std::string& endpoint);
 
 /// The local address of a connected socket: of the connection to the launcher. Throws Error(failed).

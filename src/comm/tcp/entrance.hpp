@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Entrance: takes one socket, called or answered, through the greeting, the answerer's verdict and, with secure=tls, the handshake of TLS.
+// Entrance: takes one socket, called or answered, through the greeting, the answerer's verdict and, with
+// secure=tls, the handshake of TLS.
 //
 //   caller   greeting ->  <- greeting    |  <- verdict, 1 byte |  TLS
 //
-// The verdict is the answerer's: the call is taken, or it is not needed, because the answerer is calling as well and its call is the one. So both sides always agree on which connection carries
-// the frames.
+// The verdict is the answerer's: it takes the call, or says that it calls itself and that its own call is the one.
+// So both sides always agree on which connection carries the frames.
 #pragma once
 
 #include <array>

@@ -77,7 +77,8 @@ void Link::send_connected(std::span<const std::byte, frame_header_bytes> header,
       Outgoing part{&lane, header, body};
       push({&part, 1});
     }
-    // From the end of the write on, which may itself take longer than frames are held: and then the receiver has the frame already, so that this clock costs it nothing.
+    // From the end of the write on, which may itself take longer than frames are held: and then the receiver has
+    // the frame already, so that this clock costs it nothing.
     last_write_ = Clock::now();
     return;
   }
@@ -96,7 +97,8 @@ void Link::send_connected(std::span<const std::byte, frame_header_bytes> header,
   push(parts);
 }
 
-/// Sends the parts from where they lie, each behind what is queued on its lane, for as long as the system takes them and little beyond; then copies the rest.
+/// Sends the parts from where they lie, each behind what is queued on its lane, for as long as the system takes
+/// them and little beyond; then copies the rest.
 void Link::push(std::span<Outgoing> parts) {
   Clock::time_point stuck_since{};
   while (true) {
@@ -135,7 +137,8 @@ void Link::push(std::span<Outgoing> parts) {
   note_queued();
 }
 
-/// One write: what is queued on the lane, then the part. Returns whether any bytes went out; those of the part are taken from it.
+/// One write: what is queued on the lane, then the part. Returns whether any bytes went out; those of the part are
+/// taken from it.
 bool Link::push_some(Outgoing& part) noexcept {
   constexpr std::size_t queued_pieces_max = 14;
   std::array<iovec, queued_pieces_max + 2> pieces;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Link: this process's connection to one other, of one stream or several: what waits to be sent, and where the reading of
-// what comes stands. The base, src/comm/link.hpp, says which states it has.
+// Link: this process's connection to one other, of one stream or several: what waits to be sent, and where the
+// reading of what comes stands. The base, src/comm/link.hpp, says which states it has.
 #pragma once
 
 #include <array>
@@ -35,7 +35,8 @@ class Link final : public comm::Link {
   static constexpr std::size_t hold_below_bytes = 8 * 1024;
   /// What is held back goes out when so much has gathered.
   static constexpr std::size_t held_bytes_max = 32 * 1024;
-  /// A large body is sent from the caller's memory as long as the system takes some of it within this time; then the rest is copied.
+  /// A large body is sent from the caller's memory as long as the system takes some of it within this time; then
+  /// the rest is copied.
   static constexpr std::chrono::microseconds patience{150};
   static constexpr std::size_t patience_from_bytes = 64 * 1024;
 
@@ -43,10 +44,12 @@ class Link final : public comm::Link {
 
   // Any thread.
 
-  /// Sends or queues a frame. True: nobody has called the peer yet; the caller has it called. Throws std::bad_alloc; then the frame is not sent, and the link is lost when a part of it was.
+  /// Sends or queues a frame. True: nobody has called the peer yet; the caller has it called. Throws
+  /// std::bad_alloc; then the frame is not sent, and the link is lost when a part of it was.
   [[nodiscard]] bool send(const Label& label, std::span<const std::byte> body);
   [[nodiscard]] std::size_t queued() const noexcept { return queued_.load(std::memory_order_relaxed); }
-  /// Writes what is queued, as far as it goes. `also_full`: try also where the system took no more when it was last asked. After Poller::take_writers() named this link.
+  /// Writes what is queued, as far as it goes. `also_full`: try also where the system took no more when it was last
+  /// asked. After Poller::take_writer() gave this link.
   void write(bool also_full) noexcept;
   [[nodiscard]] State state() const;
   [[nodiscard]] std::size_t streams() const;
@@ -54,18 +57,20 @@ class Link final : public comm::Link {
 
   // The service thread.
 
-  /// Their call is the one: idle or calling become gathering. False: it is not idle, nor calling while `instead_of_ours`.
+  /// Their call is the one: idle or calling become gathering. False: it is not idle, nor calling while
+  /// `instead_of_ours`.
   [[nodiscard]] bool gather(bool instead_of_ours);
   /// All streams are there. What was queued goes out. False: it was over.
   bool connect(std::vector<std::unique_ptr<Stream>> streams);
   /// It cannot be connected.
   void give_up(const std::string& why) noexcept;
-  /// Has the other host acknowledged something of what is on its way within `timeout`? Otherwise the link is lost. Returns whether anything is on its way, or was sent since the last call.
+  /// Has the other host acknowledged something of what is on its way within `timeout`? Otherwise the link is lost.
+  /// Returns whether anything is on its way, or was sent since the last call.
   [[nodiscard]] bool check_answers(std::chrono::milliseconds timeout);
 
   // The polling thread.
 
-  /// After Poller's event that it is connected.
+  /// After the report that it is up.
   void begin_reading(Receiver& receiver) noexcept;
   /// One read of each stream that may have something. Returns whether it made an upcall.
   bool read(Receiver& receiver);
@@ -109,7 +114,8 @@ class Link final : public comm::Link {
     std::array<std::byte, frame_header_bytes> header;
     std::vector<std::byte> body;
   };
-  /// A large body of several streams, while it comes: the first lane's part is the reader's, the others' are filled here.
+  /// A large body of several streams, while it comes: the first lane's part is the reader's, the others' are filled
+  /// here.
   struct Gather final : Receiver {
     Receiver* receiver = nullptr;
     std::size_t streams = 0;

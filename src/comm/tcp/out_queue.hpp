@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// OutQueue: bytes of one connection that the system has not taken yet, in order. Small frames gather in its last chunk and go out together; the rest of a large body gets a chunk of
-// its own.
+// OutQueue: the bytes of one connection that the system has not taken yet, in order. Small frames gather in its
+// last chunk and go out together; the rest of a large body gets a chunk of its own.
 #pragma once
 
 #include <sys/uio.h>
@@ -104,8 +104,8 @@ class OutQueue {
   std::size_t bytes_ = 0;
 };
 
-// How a large body is split over the connections of a pair. Both sides know it from the number of bytes and of connections, so that the parts need no headers: on every connection
-// they come in the order of the frames.
+// How a large body is split over the connections of a pair. Both sides know it from the number of bytes and of
+// connections, so that the parts need no headers: on every connection they come in the order of the frames.
 struct Split {
   /// Smaller bodies go by the first connection alone.
   static constexpr std::size_t from_bytes = 256 * 1024;
@@ -115,7 +115,8 @@ struct Split {
     std::size_t bytes;
   };
 
-  /// The part of connection `stream` of `streams`. That of the first is never smaller than the reader's buffer: what the reader finds behind the header there belongs to the body.
+  /// The part of connection `stream` of `streams`. That of the first is never smaller than the reader's buffer:
+  /// what the reader finds behind the header there belongs to the body.
   [[nodiscard]] static constexpr Part part(std::size_t body_bytes, std::size_t streams, std::size_t stream) noexcept {
     if (streams <= 1 || body_bytes < from_bytes) return {0, stream == 0 ? body_bytes : 0};
     const std::size_t first = std::max(FrameReader::buffer_bytes, body_bytes / streams);

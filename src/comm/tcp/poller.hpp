@@ -26,11 +26,12 @@ class Poller {
   Poller(const Poller&) = delete;
   Poller& operator=(const Poller&) = delete;
 
-  /// Which events of a socket count, instead of `before`. 0: none. `link` comes back from ready(). False: the system cannot;
-  /// errno says why.
+  /// Which events of a socket count, instead of `before`. 0: none. `link` comes back from ready(). False: the
+  /// system cannot; errno says why.
   [[nodiscard]] bool watch(int socket, Link* link, std::uint32_t before, std::uint32_t now) noexcept;
 
-  /// The links whose sockets are ready, without waiting; one may be there several times. Returns how many of `links` were filled.
+  /// The links whose sockets are ready, without waiting; one may be there several times. Returns how many of
+  /// `links` were filled.
   [[nodiscard]] std::size_t ready(std::span<Link*> links) noexcept;
 
   void wait(std::optional<std::chrono::nanoseconds> timeout) noexcept;
@@ -45,7 +46,8 @@ class Poller {
   [[nodiscard]] LinkReports& reports() noexcept { return reports_; }
   void ring() noexcept {
     report_.signal();
-    // Behind the signal, so that whatever has signalled is silenced, now or by the next poll. release: the reports are seen.
+    // Behind the signal, so that whatever has signalled is silenced, now or by the next poll. release: the reports
+    // are seen.
     rung_.store(true, std::memory_order_release);
   }
   /// The reports are to be taken; the descriptor tells of them no more.

@@ -349,7 +349,8 @@ void Service::State::dial_again(const std::shared_ptr<Call>& call, std::string t
   });
 }
 
-/// Every quarter of the time after which a host counts as lost, as long as something is under way; then never again until something is sent.
+/// Every quarter of the time after which a host counts as lost, as long as something is under way; then never again
+/// until something is sent.
 void Service::State::look() {
   next_look.expires_after(std::max<milliseconds>(settings.peer_timeout / 4, milliseconds(1)));
   next_look.async_wait([this](const error_code& error) {
@@ -361,7 +362,8 @@ void Service::State::look() {
       return active;
     };
     if (any_active()) return look();
-    // Who sends from here on sees that nobody looks. Who has just sent is seen by the second look: it holds the same lock.
+    // Who sends from here on sees that nobody looks. Who has just sent is seen by the second look: it holds the
+    // same lock.
     service_.looking_.store(false);
     if (any_active() && !service_.looking_.exchange(true)) look();
   });

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Service: the module's own thread. It answers calls, makes those that are asked for, and looks whether hosts on which something is under way still answer. It sleeps while there is nothing of the kind.
+// Service: the module's own thread. It answers calls, makes those that are asked for, and watches whether the hosts
+// to which something is under way still answer. While there is nothing of the kind it sleeps.
 #pragma once
 
 #include <atomic>
@@ -16,7 +17,8 @@ namespace aplib::comm::tcp {
 
 class Service {
  public:
-  /// The links by peer; that of the process itself is not used. Both outlive the service. Takes the listener out of the settings. Throws Error.
+  /// The links by peer; that of the process itself is not used. Both outlive the service. Takes the listener out of
+  /// the settings. Throws Error.
   Service(Settings& settings, std::span<const std::unique_ptr<Link>> links);
   /// Stops, without waiting for anything: connections in the making end.
   ~Service();
@@ -29,7 +31,8 @@ class Service {
   void sent() {
     if (!looking_.load(std::memory_order_relaxed)) begin_looking();
   }
-  /// Stops the thread. Connections in the making end, and nothing is told to their links. No thread may be in another call.
+  /// Stops the thread. Connections in the making end, and nothing is told to their links. No thread may be in
+  /// another call.
   void stop();
 
   [[nodiscard]] std::uint64_t refused() const noexcept { return refused_.load(std::memory_order_relaxed); }

@@ -22,7 +22,8 @@
 namespace aplib::comm::tcp {
 namespace {
 
-// Between processes of one host what is on the way should stay in the caches: with the system's own choice, which grows to megabytes, 1 MiB messages are a third slower.
+// Between processes of one host what is on the way should stay in the caches: with the system's own choice, which
+// grows to megabytes, 1 MiB messages are a third slower.
 constexpr int buffer_within_host = 128 * 1024;
 
 // What a system does not know is left out: it costs speed or time until a death is seen, nothing else.
@@ -77,7 +78,8 @@ std::chrono::microseconds round_trip(int socket) noexcept {
   return std::chrono::microseconds(info.tcpi_rtt);
 }
 
-/// The library's object is one thread's at a time, also for one that reads and one that writes: held for one record only.
+/// The library's object is one thread's at a time, also for one that reads and one that writes: held for one record
+/// only.
 struct Stream::Tls {
   static constexpr std::size_t record_bytes = 16 * 1024;
   static constexpr std::uint32_t records_per_key = 1U << 22U;  // AES-GCM: RFC 8446, 5.5, with room to spare
@@ -143,7 +145,8 @@ Stream::Result Stream::write(std::span<const iovec> pieces) noexcept {
   return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS ? Result{Kind::not_now} : fail(errno);
 }
 
-/// Decrypts into the pieces, record by record, until they are full or the socket has no more. One call of the library may need the system none or several times; it counts as one.
+/// Decrypts into the pieces, record by record, until they are full or the socket has no more. One call of the
+/// library may need the system none or several times; it counts as one.
 Stream::Result Stream::read_tls(std::span<const iovec> pieces) noexcept {
   std::size_t all = 0;
   ahead_ = false;
@@ -185,7 +188,8 @@ Stream::Result Stream::read_tls(std::span<const iovec> pieces) noexcept {
   return {Kind::moved, all};
 }
 
-/// Encrypts and sends, one record per round, until the socket takes no more. Small pieces are gathered, so that a record is as full as can be.
+/// Encrypts and sends, one record per round, until the socket takes no more. Small pieces are gathered, so that a
+/// record is as full as can be.
 Stream::Result Stream::write_tls(std::span<const iovec> pieces) noexcept {
   std::size_t all = 0;
   std::size_t skip = 0;  // Bytes of pieces[0] that are sent.

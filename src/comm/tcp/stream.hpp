@@ -38,7 +38,8 @@ class Stream {
 
   /// Reads into the pieces, in order, what is there: one system call.
   [[nodiscard]] Result read(std::span<const iovec> pieces) noexcept;
-  /// Writes of the pieces, in order, what goes. After not_now, the next write must begin with the same bytes, and no fewer.
+  /// Writes of the pieces, in order, what goes. After not_now, the next write must begin with the same bytes, and
+  /// no fewer.
   [[nodiscard]] Result write(std::span<const iovec> pieces) noexcept;
   /// Bytes were taken from the socket that read() has not given yet: the system does not tell of them any more.
   [[nodiscard]] bool read_ahead() const noexcept { return ahead_; }
@@ -72,9 +73,10 @@ class Stream {
 /// No delays; a connection that nobody answers ends after `timeout`, also while it is being made.
 void prepare_socket(int socket, std::chrono::milliseconds timeout) noexcept;
 
-/// The greeting is over. From here on the module judges itself whether the other host answers: the system would count a host whose program does not read for a while as dead
-/// (TCP_USER_TIMEOUT includes the time that the window is closed). Keepalive goes on, for connections on which nothing is under way. Buffers between hosts
-/// are left to the system, which fits them to bandwidth and delay.
+/// The greeting is over. From here on the module itself judges whether the other host answers: TCP_USER_TIMEOUT
+/// includes the time for which the window is closed, so the system would take a host for dead whose program does
+/// not read for a while. Keepalive goes on, for connections on which nothing is under way. Between hosts the system
+/// chooses the size of the buffers, because it fits them to bandwidth and delay.
 void prepare_for_frames(int socket) noexcept;
 
 /// The round trip as the system has measured it; 0: not yet.

@@ -22,7 +22,8 @@
 namespace aplib::comm::tcp {
 namespace {
 
-/// Up to so many connected peers are read without asking the system first who has sent: one call instead of two for a message that is there, some more for those that are not.
+/// Up to so many connected peers are read without asking the system first who has sent: one call instead of two for
+/// a message that is there, some more for those that are not.
 constexpr std::size_t read_directly_max = 4;
 
 std::vector<std::unique_ptr<Link>> make_links(const Settings& settings, Poller& poller) {
@@ -226,7 +227,8 @@ void TcpModule::State::end() {
     if (link) link->close();
 }
 
-/// Sends all that is queued and the mark of the end behind it, and waits until the other hosts have it. Whether that was done in time.
+/// Sends all that is queued and the mark of the end behind it, and waits until the other hosts have it. Whether
+/// that was done in time.
 bool TcpModule::State::settle(std::chrono::steady_clock::time_point limit) {
   // What the others send now is taken and forgotten: who waits for room to write could not end otherwise.
   std::vector<std::byte> scratch(64 * 1024);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// TcpModule: frames over TCP. Connections are made at the first frame. The threads that call poll() and send() read and
-// write the data, so that no hand-over lies on the path of a message; a thread of the module's own makes connections, and
-// sleeps otherwise.
+// TcpModule: frames over TCP. Connections are made at the first frame. The threads that call poll() and send() read
+// and write the data, so that no hand-over lies on the path of a message; a thread of the module's own makes
+// connections, and sleeps otherwise.
 //
 //   Listener listener("10.0.0.1", "5100-5120");           // tell listener.endpoint() to the others, hear theirs
 //   TcpModule module({.self = 0, .listener = std::move(listener), .endpoints = {...}, .key = key, .machine = "…"});
