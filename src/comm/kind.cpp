@@ -28,8 +28,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What dlopen() would not survive: it maps a file as its headers say, and a file that ends too early kills the process.
-/// Not a defence against evil: a module's code runs anyway.
+/// What dlopen() would not survive: it maps a file as its headers say, and a file that ends too early kills the
+/// process. Not a defence against evil: a module's code runs anyway.
 std::optional<std::string> damage(const std::string& file) {
   std::error_code error;
   const auto size = std::filesystem::file_size(file, error);
