@@ -29,8 +29,8 @@ using arch::RelocationKind;
 
 namespace {
 
-// ---------------------------------------------------------------- the dynamic section, as numbers; the tables they
-// name are read and checked below
+// ---------------------------------------------------------------- the dynamic section, as numbers
+// The tables that they name are read and checked below.
 
 struct ElfDynamic {
   /// Throws Error(failed) when the section does not end, an element has another size than it must, or a kind of
@@ -389,8 +389,8 @@ std::vector<Symbol> read_symbols(const ElfSegments& segments, const ElfDynamic& 
   return symbols;
 }
 
-// ---------------------------------------------------------------- relocations: read, each once, and checked
-// against the segments and the symbols
+// ---------------------------------------------------------------- relocations
+// Read, each once, and checked against the segments and the symbols.
 
 constexpr std::string_view relocation_tables = "relocations";
 constexpr std::uint64_t word_bytes = 8;

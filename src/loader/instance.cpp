@@ -257,9 +257,9 @@ void Instance::finish() {
   if (program_->options().account_heap) services_->heap_used(libc::heap_use(*this));
 }
 
-// ---------------------------------------------------------------- how an image gets into memory Instance: how an
-// image gets into memory. Text stays shared with all other instances (file-backed private mappings); only pages
-// that are written become the instance's own.
+// ---------------------------------------------------------------- how an image gets into memory
+// Text stays shared with all other instances (file-backed private mappings); only pages that are written become the
+// instance's own.
 
 namespace {
 

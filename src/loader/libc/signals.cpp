@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Signal, sigaction, raise, alarm: handlers per instance.
 //
-// The kernel has one table of handlers for the process, and it is the machine's. A program gets a table of its own, which serves what the program does to itself: raise(), kill(getpid(), ...),
-// abort() and faults of its instructions. Signals from outside (Ctrl-C, SIGTERM) are the machine's.
+// The kernel has one table of handlers for the process, and it is the machine's. A program gets a table of its own,
+// which serves what the program does to itself: raise(), kill(getpid(), ...), abort() and faults of its
+// instructions. Signals from outside (Ctrl-C, SIGTERM) are the machine's.
 //
-// Differences from the kernel's delivery: a handler does not block its own signal while it runs (a program that leaves it by longjmp would else never get a second one), and a
-// blocked signal waits for the flow of the instance that unblocks it.
+// Differences from the kernel's delivery: a handler does not block its own signal while it runs (a program that
+// leaves it by longjmp would else never get a second one), and a blocked signal waits for the flow of the instance
+// that unblocks it.
 #include "loader/libc/signals.hpp"
 
 #include <fmt/format.h>
@@ -421,7 +423,8 @@ std::span<const Binding> signals_bindings() {
 }
 
 // ---------------------------------------------------------------- masks
-// Blocked and awaited signals. A mask per flow of an instance, for the signals that the program sends to itself; the kernel's masks, which belong to threads that carry many cells, stay as they are.
+// Blocked and awaited signals. Each flow of an instance has a mask, for the signals that the program sends to itself;
+// the kernel's masks, which belong to threads that carry many cells, stay as they are.
 
 namespace {
 

@@ -108,8 +108,8 @@ void stop_stdio(Instance& instance);
 /// (iostream.cpp) Writes what std::cout and its kin hold.
 void flush_iostreams(Instance& instance);
 
-// ---------------------------------------------------------------- wide characters on a stream of bytes, converted by
-// the locale of the calling thread
+// ---------------------------------------------------------------- wide characters
+// On a stream of bytes, converted by the locale of the calling thread.
 
 /// fputwc(), fgetwc(), ungetwc() on a stream of bytes; WEOF with errno EILSEQ for what cannot be converted.
 wint_t put_wide(std::FILE* file, wchar_t character);
