@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// aprun: runs program files on the cells of a machine, on this computer or on the hosts of a cluster file. docs/aprun.md says what it does.
+// aprun: runs program files on the cells of a machine, on this computer or on the hosts of a cluster file.
+// docs/aprun.md says what it does.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -35,7 +36,7 @@ namespace {
 
 static_assert(Output::host == OutputSink::host);
 
-/// Brings what programs write to an Output, and remembers who failed first.
+/// Brings the output of programs to an Output, and remembers the first failure.
 class Sink : public OutputSink {
  public:
   Sink(Output& output, std::string prefix, std::uint32_t cells)
@@ -58,7 +59,8 @@ class Sink : public OutputSink {
   }
   void warn(const std::string& line) override { tell_user(prefix_, line); }
 
-  /// The host program's status, or if it is 0 that of the cell that failed first in time; 0: all went well. Call after the run.
+  /// The host program's status, or if it is 0 that of the cell that failed first in time; 0: all went well. Call
+  /// after the run.
   [[nodiscard]] int status() const { return host_status_ != 0 ? host_status_ : first_failure_; }
 
  private:
@@ -159,7 +161,7 @@ int list_modules(const Options& options) {
 int main(int argc, char** argv) {
   using namespace aplib::launch;
   open_standard_streams();
-  // Where nobody reads any more, aprun ends like every filter, also when its parent ignores the signal.
+  // A closed pipe ends aprun as it ends every filter, also when its parent ignores the signal.
   std::signal(SIGPIPE, SIG_DFL);
   CommandLine line;
   if (const auto status = read_command_line(argc, argv, line)) return *status;

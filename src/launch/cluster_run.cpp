@@ -36,10 +36,11 @@
 namespace aplib::launch {
 namespace {
 
-/// This process's place in the job of another launcher. Process 0 is the launcher of the machine, and starts its node beside itself; the others are nodes.
+/// This process's place in the job of another launcher. Process 0 is the launcher of the machine, and starts its
+/// node beside itself; the others are nodes.
 class PmixRun {
  public:
-  /// Nothing: nobody else has started this process, or only this one. Throws Error(failed).
+  /// Nothing: no other launcher has started this process, or it has started this one alone. Throws Error(failed).
   [[nodiscard]] static std::optional<PmixRun> find();
 
   [[nodiscard]] bool is_launcher() const { return pmix_->rank() == 0; }
@@ -136,7 +137,8 @@ void PmixRun::call_off() noexcept {
   }
 }
 
-/// The coordinator ends a machine by force after a second and a half, and needs some seconds to clean up on hosts that do not answer. Only then is it given up itself.
+/// The coordinator ends a machine by force after a second and a half, and needs some seconds to clean up on hosts
+/// that do not answer. Only then is it given up itself.
 constexpr std::chrono::seconds watchdog_grace{10};
 
 void say(const std::string& line) { tell_user("aprun", line); }

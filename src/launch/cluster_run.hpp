@@ -6,7 +6,8 @@
 
 namespace aplib::launch {
 
-/// Runs what `line` says; returns the exit status. Throws Error when nothing can be started for a reason that shows here already.
+/// Runs what `line` says; returns the exit status. Throws Error when nothing can be started for a reason that shows
+/// here already.
 int run_cluster(const CommandLine& line);
 
 }  // namespace aplib::launch

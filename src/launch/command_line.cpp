@@ -67,7 +67,8 @@ class Parser {
   [[nodiscard]] std::string help() const { return app_.help(); }
 
  private:
-  /// Where the program's name stands (argc: nowhere); options before it go to own_, those of --args to their place. Else the exit status.
+  /// Where the program's name stands (argc: nowhere); options before it go to own_, those of --args to their place.
+  /// Else the exit status.
   std::optional<int> split(int argc, const char* const* argv, int& program);
   [[nodiscard]] bool takes_value(std::string_view option) const;
   [[nodiscard]] std::string unknown_option(const std::string& word) const;

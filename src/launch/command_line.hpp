@@ -34,8 +34,8 @@ struct CommandLine {
   bool direct = false;        ///< The program was executed itself: `program` is its path, not to be looked for.
 };
 
-/// Reads command line and environment. Returns nothing when there is a program to run; else the exit status, after help or a
-/// message was printed.
+/// Reads command line and environment. Returns nothing when there is a program to run; else the exit status, after
+/// help or a message was printed.
 [[nodiscard]] std::optional<int> read_command_line(int argc, const char* const* argv, CommandLine& into);
 
 /// What --help prints.

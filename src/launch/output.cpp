@@ -196,7 +196,7 @@ void Output::write(std::uint32_t id, Channel channel, std::string_view bytes) {
   const std::lock_guard lock(cell->mutex);
   Line& line = cell->lines[slot(channel)];
   if (exclusive(channel)) {
-    pass(*cell, id, channel, bytes);  // nobody else writes there
+    pass(*cell, id, channel, bytes);  // the file is this cell's alone
     return;
   }
   const std::size_t end = bytes.rfind('\n');

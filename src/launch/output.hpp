@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Output: what cells write, brought to aprun's standard streams or to files, whole lines at a time; and where cells read from. Destination is one
-// such file, pipe or terminal, shared by many writers: what one call writes stays together; a line that one writer has left open is ended before
-// another writes.
+// Output: what cells write, brought to aprun's standard streams or to files, whole lines at a time; and where cells
+// read from. Destination is one such file, pipe or terminal, shared by many writers: what one call writes stays
+// together; a line that one writer has left open is ended before another writes.
 //
-// Invariants of Output: (1) bytes of one cell and stream arrive in their order; (2) a line of up to line_bytes_max bytes is never cut by another
-// cell's output, a longer one may be, where a new line begins; (3) each cell holds at most line_bytes_max bytes a stream here, whatever it writes.
+// Invariants of Output: (1) bytes of one cell and stream arrive in their order; (2) a line of up to line_bytes_max
+// bytes is never cut by another cell's output, a longer one may be, where a new line begins; (3) each cell holds at
+// most line_bytes_max bytes a stream here, whatever it writes.
 #pragma once
 
 #include <array>
@@ -22,7 +23,8 @@
 
 namespace aplib::launch {
 
-/// Writes all of `bytes`: goes on after interruptions, short writes, and on descriptors that do not block. Returns errno, or 0.
+/// Writes all of `bytes`: goes on after interruptions, short writes, and on descriptors that do not block. Returns
+/// errno, or 0.
 int write_all(int descriptor, std::string_view bytes) noexcept;
 
 class Destination {
@@ -33,8 +35,9 @@ class Destination {
   Destination(const Destination&) = delete;
   Destination& operator=(const Destination&) = delete;
 
-  /// Writes `text`, the next bytes of `writer`, by one system call where the system takes them. Where `text` ends within a line, that line is the writer's until it goes on or another writer comes.
-  /// False, once: from here on all is lost, and problem() says why. Call from: any thread. Blocks as the descriptor does.
+  /// Writes `text`, the next bytes of `writer`, by one system call where the system takes them. Where `text` ends
+  /// within a line, that line is the writer's until it goes on or another writer comes. False, once: from here on
+  /// all is lost, and problem() says why. Call from: any thread. Blocks as the descriptor does.
   [[nodiscard]] bool write(std::uint64_t writer, std::string_view text);
 
   /// The line that stands open is `writer`'s.
@@ -42,7 +45,7 @@ class Destination {
 
   [[nodiscard]] bool is_terminal() const noexcept { return terminal_; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  /// Why output was lost, in words; empty: none was. A reader who has gone is no problem.
+  /// Why output was lost, in words; empty: none was. A reader that is gone is no problem.
   [[nodiscard]] std::string problem();
 
  private:
@@ -60,14 +63,16 @@ class Destination {
 /// The writers' streams, by descriptor number.
 enum class Channel : std::uint8_t { out = 1, error = 2 };
 
-/// Where output goes and input comes from. Patterns: names of files in which {cid} is the cell's number; empty: aprun's own streams.
+/// Where output goes and input comes from. Patterns: names of files in which {cid} is the cell's number; empty:
+/// aprun's own streams.
 struct OutputPlan {
   std::string output{};
   std::string error{};
   std::string input{};
   bool tags = false;  ///< Each line that goes where others' go too starts with "[cell] ".
   bool sole =
-      false;  ///< There is one cell only, unless a host program says otherwise: its lines need not be whole to be shown.
+      /// There is one cell only, unless a host program says otherwise: its lines need not be whole to be shown.
+      false;
 };
 
 /// Thread safety: all functions may be called from any thread.
@@ -80,23 +85,26 @@ class Output {
   explicit Output(OutputPlan plan, int out = 1, int error = 2);
   ~Output();
 
-  /// Makes the output files of cells 0 .. cells - 1, empty, and looks whether their input files can be read, so that this fails before anything runs. Throws Error(failed) naming file and cause.
+  /// Makes the output files of cells 0 .. cells - 1, empty, and looks whether their input files can be read, so
+  /// that this fails before anything runs. Throws Error(failed) naming file and cause.
   void prepare(std::uint32_t cells, bool with_host);
 
-  /// Who is told, once, when output is lost: a disk is full. On the thread that writes, which may be in a task. Before anything is written.
+  /// Who is told, once, when output is lost: a disk is full. On the thread that writes, which may be in a task.
+  /// Before anything is written.
   void when_lost(std::function<void(const std::string& problem)> what) { lost_ = std::move(what); }
 
   /// The next bytes of a cell's stream.
   void write(std::uint32_t cell, Channel channel, std::string_view bytes);
-  /// Shows what there is of a line, if that cuts no other line: of the host program, of a sole cell, and on terminals a line that is drawn again and again (it starts with a carriage
-  /// return).
+  /// Shows what there is of a line, if that cuts no other line: of the host program, of a sole cell, and on
+  /// terminals a line that is drawn again and again (it starts with a carriage return).
   void flush(std::uint32_t cell, Channel channel);
   /// The cell will write no more: shows what it left of a line; closes its files.
   void end(std::uint32_t cell);
   /// end() of everyone.
   void end_all();
 
-  /// The descriptor that a cell reads, or -1 for an empty input. Stays valid until end(cell). A file that cannot be opened counts as empty, and as a problem().
+  /// The descriptor that a cell reads, or -1 for an empty input. Stays valid until end(cell). A file that cannot be
+  /// opened counts as empty, and as a problem().
   int input(std::uint32_t cell);
 
   /// Output that was lost and why, or nothing. The first of several.

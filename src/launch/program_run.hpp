@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// From the words of a command line to what the kernel runs; {cid}, {x}, {y} and {ncel} in texts that differ from cell to cell.
+// From the words of a command line to what the kernel runs; {cid}, {x}, {y} and {ncel} in texts that differ from
+// cell to cell.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,8 @@ struct RunText {
   Grid grid{};
 };
 
-/// Fills in all of `run` but its file. A folder's pattern begins at the process's current folder; each cell's is made when it starts.
+/// Fills in all of `run` but its file. A folder's pattern begins at the process's current folder; each cell's is
+/// made when it starts.
 void complete_run(ProgramRun& run, const RunText& text);
 
 /// `text` for cell `cid` of `grid`. What is no placeholder stays as it is.

@@ -22,7 +22,8 @@ namespace aplib::launch {
 /// The text of --dry-run, lines with ends.
 [[nodiscard]] std::string plan_text(const ProgramSummary& summary, const Options& options);
 
-/// A table of modules, the best first: what each can do, and why it cannot be used with these settings. Behind it files that were refused, with the reasons.
+/// A table of modules, the best first: what each can do, and why it cannot be used with these settings. Behind it
+/// files that were refused, with the reasons.
 [[nodiscard]] std::string module_table(std::span<const comm::FoundModule> found, const comm::PortSettings& settings);
 
 }  // namespace aplib::launch

@@ -10,14 +10,16 @@
 
 namespace aplib::launch {
 
-/// First thing in main(): /dev/null for each of the descriptors 0 to 2 that is closed. The next file that somebody opens would else be taken for
-/// standard input or output.
+/// First thing in main(): /dev/null for each of the descriptors 0 to 2 that is closed. The next file that somebody
+/// opens would else be taken for standard input or output.
 void open_standard_streams() noexcept;
 
-/// `text` for a terminal. Names and words of others come in it, so control characters are spelled ("\x1b"), but for ends of lines and tabs.
+/// `text` for a terminal. Names and words of others come in it, so control characters are spelled ("\x1b"), but for
+/// ends of lines and tabs.
 [[nodiscard]] std::string printable(std::string_view text);
 
-/// "who: text" and an end of line on standard error, in one piece; without a name the text alone. A standard error that takes nothing is no failure: there is nobody to tell.
+/// "who: text" and an end of line on standard error, in one piece; without a name the text alone. A standard error
+/// that takes nothing is no failure: there is nobody to tell.
 void tell_user(std::string_view who, std::string_view text);
 
 /// `text` on standard output. Returns an exit status: 0, or 1 when it cannot be written, which the user is told.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "launch/watchdog.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
@@ -23,7 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::array watched{SIGINT, SIGTERM, SIGHUP};
-constexpr std::chrono::milliseconds farewell{500};  // for output, which a reader who has stopped may hold up
+constexpr std::chrono::milliseconds farewell{500};  // for output: a reader that has stopped may hold it up
 
 constexpr unsigned char demand_mark = 0xff;  // no signal's number
 
@@ -45,8 +44,7 @@ const char* name_of(int signal) { return signal == SIGINT ? "SIGINT" : signal ==
 }  // namespace
 
 Watchdog::Watchdog(std::optional<double> timeout, Actions actions) : timeout_(timeout), actions_(std::move(actions)) {
-  if (::pipe2(wake_, O_CLOEXEC) != 0) throw Error(Errc::exhausted, "cannot make a pipe: too many open files");
-  signal_pipe = wake_[1];
+  signal_pipe = wake_.writer.get();
   signalled = false;
   sigset_t blocked;
   sigset_t mask;
@@ -65,17 +63,13 @@ Watchdog::Watchdog(std::optional<double> timeout, Actions actions) : timeout_(ti
   }
 }
 
-Watchdog::~Watchdog() {
-  finish();
-  ::close(wake_[0]);
-  ::close(wake_[1]);
-}
+Watchdog::~Watchdog() { finish(); }
 
 void Watchdog::finish() {
   if (!thread_.joinable()) return;
   for (std::size_t i = 0; i < watched.size(); ++i) sigaction(watched[i], &before[i], nullptr);
   const unsigned char end = 0;
-  [[maybe_unused]] const ssize_t written = ::write(wake_[1], &end, 1);
+  [[maybe_unused]] const ssize_t written = ::write(wake_.writer.get(), &end, 1);
   thread_.join();
 }
 
@@ -85,7 +79,7 @@ void Watchdog::stop(int status, const std::string& text) {
     if (demand_) return;
     demand_ = {status, text};
   }
-  [[maybe_unused]] const ssize_t written = ::write(wake_[1], &demand_mark, 1);
+  [[maybe_unused]] const ssize_t written = ::write(wake_.writer.get(), &demand_mark, 1);
 }
 
 void Watchdog::watch() {
@@ -98,12 +92,12 @@ void Watchdog::watch() {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline - Clock::now()).count();
       wait = static_cast<int>(std::clamp<long long>(left, 0, 1'000'000'000));
     }
-    pollfd wake{.fd = wake_[0], .events = POLLIN, .revents = 0};
+    pollfd wake{.fd = wake_.reader.get(), .events = POLLIN, .revents = 0};
     const int ready = ::poll(&wake, 1, wait);
     if (ready < 0) continue;
     if (ready > 0) {
       unsigned char number = 0;
-      if (::read(wake_[0], &number, 1) != 1 || number == 0) return;  // the run is over
+      if (::read(wake_.reader.get(), &number, 1) != 1 || number == 0) return;  // the run is over
       if (status_ && number == demand_mark) continue;
       std::string text;
       if (number == demand_mark) {

@@ -10,6 +10,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/os/descriptor.hpp"
+
 namespace aplib::launch {
 
 class Watchdog {
@@ -20,8 +22,8 @@ class Watchdog {
     std::chrono::seconds grace{2};     ///< From stop() to the end by force: for tasks that listen to unwind.
   };
 
-  /// Watches from now on: SIGINT, SIGTERM and SIGHUP (not where they are ignored), and `timeout` seconds if given. Some time after stop(), or at the second signal, the process
-  /// ends at once. One at a time.
+  /// Watches from now on: SIGINT, SIGTERM and SIGHUP (not where they are ignored), and `timeout` seconds if given.
+  /// Some time after stop(), or at the second signal, the process ends at once. One at a time.
   Watchdog(std::optional<double> timeout, Actions actions);
   /// Ends the watch; call when the run is over.
   ~Watchdog();
@@ -30,7 +32,8 @@ class Watchdog {
 
   /// Ends the run as a signal would, for another reason. Any thread; the first counts.
   void stop(int status, const std::string& text);
-  /// Ended by time, signal or stop(): the exit status, else nothing. Call from: the thread that made it, after finish().
+  /// Ended by time, signal or stop(): the exit status, else nothing. Call from: the thread that made it, after
+  /// finish().
   [[nodiscard]] std::optional<int> status() const noexcept { return status_; }
   /// As the destructor. A second call does nothing.
   void finish();
@@ -45,7 +48,7 @@ class Watchdog {
   std::optional<int> status_;
   std::mutex mutex_;                                   // of what follows
   std::optional<std::pair<int, std::string>> demand_;  // stop()'s
-  int wake_[2] = {-1, -1};                             // a pipe: the handlers' signal numbers, or 0 for the end
+  os::Pipe wake_ = os::Pipe::make();                   // the handlers' signal numbers, or 0 for the end
   std::thread thread_;
 };
 

@@ -14,15 +14,11 @@ FUNCTION_LINES_MAX = 70
 PAIR_LINES_MIN = 120  # of a header and its source file, where one file includes them
 
 # Files that may be longer, with the reason.
-LONG_FILES = {
-    "src/launch/wire/protocol.hpp": "all messages of the protocol, in their order on the wire",
-}
+LONG_FILES = {}
 # Functions that may be longer: (file, name), with the reason.
 LONG_FUNCTIONS = {
     ("src/cell/collectives.cpp", "Collectives::call"): "the steps of a collective in their order, on a hot path",
     ("src/kernel/overseer.cpp", "receive"): "one case for each kind of note",
-    ("src/launch/coordinator/coordinator_messages.cpp", "Coordinator::Impl::take"): "one case for each kind of message",
-    ("src/launch/node/node.cpp", "Node::live"): "what happens to a node, from its key to its end",
 }
 # Small pairs with one includer that stand by themselves, by their header, with the reason.
 SMALL_PAIRS = {

@@ -25,8 +25,8 @@
 namespace aplib::launch::cluster {
 namespace {
 
-/// The names that `pattern` stands for, in its order; a name without brackets is itself. Numbers keep the width that the first one of a range is written with. Nothing: brackets that make no
-/// sense, or more than `max` names.
+/// The names that `pattern` stands for, in its order; a name without brackets is itself. Numbers keep the width
+/// that the first one of a range is written with. Nothing: brackets that make no sense, or more than `max` names.
 [[nodiscard]] std::optional<std::vector<std::string>> expand_names(std::string_view pattern, std::size_t max);
 
 constexpr std::size_t digits_max = 9;

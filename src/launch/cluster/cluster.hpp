@@ -12,7 +12,7 @@
 
 namespace aplib::launch::cluster {
 
-/// Who starts the process of a host.
+/// What starts the process of a host.
 enum class LaunchKind : std::uint8_t { ssh, local, slurm, pmix, command };
 
 /// "ssh".
@@ -33,7 +33,8 @@ struct ClusterHost {
   static constexpr std::uint32_t processes_max = 4096;
 
   std::string name;  ///< "ws1": for people, and for ssh when there is nothing else.
-  /// Where the others reach it: an address, or a name that is looked up. Empty: the address by which the host reached the launcher.
+  /// Where the others reach it: an address, or a name that is looked up. Empty: the address by which the host
+  /// reached the launcher.
   std::string address;
   LaunchKind launch = LaunchKind::ssh;
   std::string command;  ///< LaunchKind::command: a line for sh with {cmd} or {quoted-cmd}, {host}, {address}.
@@ -63,15 +64,18 @@ struct Cluster {
   std::string host_program;
   std::vector<std::string> args;
   Options
-      options;  ///< The rows of the option table that stand in [machine] and [comm]; the rest as given to parse_cluster(). `cells` is not set: see share_cells().
+      /// The rows of the option table that stand in [machine] and [comm]; the rest as given to parse_cluster().
+      /// `cells` is not set: see share_cells().
+      options;
   std::vector<ClusterHost>
       hosts;             ///< In the order of the file: host h is process h. Without [[host]]: one, this computer.
                          ///< Empty with slurm and pmix and no [[host]]: those of the allocation, made from `defaults`.
   ClusterHost defaults;  ///< What [machine] says for all hosts; without a name.
 };
 
-/// Reads and checks; what the file leaves open comes from APLIB_* variables. Throws Error(bad_option) with a line for each problem (the first 20):
-/// `cluster.toml:12:9: [[host]] ws1: cells = "many": use a number of cells or "auto"`, for an unknown key with the nearest known one.
+/// Reads and checks; what the file leaves open comes from APLIB_* variables. Throws Error(bad_option) with a line
+/// for each problem (the first 20): `cluster.toml:12:9: [[host]] ws1: cells = "many": use a number of cells or
+/// "auto"`, for an unknown key with the nearest known one.
 [[nodiscard]] Cluster read_cluster(const std::string& path);
 /// The same from text, without the environment; `name` for messages.
 [[nodiscard]] Cluster parse_cluster(std::string_view text, const std::string& name, const Options& open = {});
@@ -82,7 +86,8 @@ struct HostSpeed {
   std::uint32_t threads = 1;  ///< That will carry its cells.
 };
 
-/// Whether share_cells() needs the hosts' speeds: not when all with cells = "auto" are processes on one computer. Their threads it needs anyway.
+/// Whether share_cells() needs the hosts' speeds: not when all with cells = "auto" are processes on one computer.
+/// Their threads it needs anyway.
 [[nodiscard]] bool needs_speeds(const Cluster& cluster);
 
 /// How many cells each host gets, in order, and the grid.
@@ -90,13 +95,15 @@ struct Shares {
   Grid grid;
   /// By host. Consecutive: host h carries the cells after those of the hosts before it. At least 1 each.
   std::vector<std::uint32_t> cells;
-  /// Of hosts with cells = "auto": speed that the slowest to finish leaves of the sum of the speeds, 0 .. 1, for programs whose cells
-  /// have equal work and wait for each other. 1 when speeds are not needed.
+  /// Of hosts with cells = "auto": speed that the slowest to finish leaves of the sum of the speeds, 0 .. 1, for
+  /// programs whose cells have equal work and wait for each other. 1 when speeds are not needed.
   double efficiency = 1;
 };
 
-/// Shares the cells out so that all hosts finish together as nearly as can be; a grid of "auto" is chosen so that they do: nearly square, with at least a cell for each
-/// thread, and few cells. `speeds`: by host; used for hosts with cells = "auto". Deterministic. Throws Error(bad_option) when numbers of cells contradict each other, naming where they are from.
+/// Shares the cells out so that all hosts finish together as nearly as can be; a grid of "auto" is chosen so that
+/// they do: nearly square, with at least a cell for each thread, and few cells. `speeds`: by host; used for hosts
+/// with cells = "auto". Deterministic. Throws Error(bad_option) when numbers of cells contradict each other, naming
+/// where they are from.
 [[nodiscard]] Shares share_cells(const Cluster& cluster, const std::vector<HostSpeed>& speeds);
 
 }  // namespace aplib::launch::cluster

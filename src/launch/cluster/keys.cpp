@@ -130,7 +130,7 @@ std::string apply_args(const KeyTarget& target, const Value& value) { return app
 std::string apply_host_name(const KeyTarget& target, const Value& value) {
   return apply_name(target.host->name, value, "a name of a host", "@:%,[]");
 }
-/// Why nobody is reached there; empty: it may be, or it is a name.
+/// Why no host can be reached at this address; empty: one may be, or it is a name.
 std::string address_problem(const std::string& text) {
   in_addr four{};
   in6_addr six{};

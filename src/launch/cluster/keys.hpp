@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Keys of a cluster file: one table. The parser, its messages and docs/cluster-file.md come from it. Options of the machine
-// (aplib/options.hpp) are keys too, of the section that their own table names; they are not written twice.
+// Keys of a cluster file: one table. The parser, its messages and docs/cluster-file.md come from it. Options of the
+// machine (aplib/options.hpp) are keys too, of the section that their own table names; they are not written twice.
 #pragma once
 
 #include <span>
@@ -31,13 +31,15 @@ struct KeyInfo {
 /// Every key, options included, by section; own keys before options.
 [[nodiscard]] const std::vector<KeyInfo>& cluster_keys();
 
-/// What a key of [machine] or [comm] writes to. Keys of hosts write to a ClusterHost; in [machine] to the one that others are copied from.
+/// What a key of [machine] or [comm] writes to. Keys of hosts write to a ClusterHost; in [machine] to the one that
+/// others are copied from.
 struct KeyTarget {
   Cluster* cluster = nullptr;
   ClusterHost* host = nullptr;
 };
 
-/// Applies a value. Returns what is wrong with it, and what to do, as the end of a message; empty: nothing. `key` is an element of cluster_keys().
+/// Applies a value. Returns what is wrong with it, and what to do, as the end of a message; empty: nothing. `key`
+/// is an element of cluster_keys().
 [[nodiscard]] std::string apply_key(const KeyInfo& key, const KeyTarget& target, const Value& value);
 
 /// "[machine]", "[[host]]", "[comm]".

@@ -79,7 +79,7 @@ std::string modules_text(const ClusterPlan& plan) {
   return fmt::format("the best of {} for each pair", fmt::join(all, ", "));
 }
 
-/// What some cannot use, and who.
+/// Modules that some hosts cannot use, and those hosts.
 std::vector<std::pair<std::string, std::vector<std::string>>> left_out_of(const ClusterPlan& plan) {
   std::vector<std::pair<std::string, std::vector<std::string>>> all;
   for (const PlannedHost& host : plan.hosts) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Shares of cells. A machine whose cells have equal work and wait for each other, as a solver's do at the end of each sweep, is as fast
-// as its slowest host. A host with c cells on t threads, speed s, takes ceil(c / t) * t / s: the busiest thread decides. Cells are
-// dealt one by one to the host that then takes the least time. Because no host becomes faster by one more cell, no other
-// way of dealing ends earlier (any other must give some host at least as many as this one's slowest got).
+// Shares of cells. A machine whose cells have equal work and wait for each other, as a solver's do at the end of
+// each sweep, is as fast as its slowest host. A host with c cells on t threads, speed s, takes ceil(c / t) * t / s:
+// the busiest thread decides. Cells are dealt one by one to the host that then takes the least time. Because no
+// host becomes faster by one more cell, no other way of dealing ends earlier (any other must give some host at
+// least as many as this one's slowest got).
 #include "launch/cluster/shares.hpp"
 
 #include <fmt/format.h>
@@ -101,7 +102,8 @@ double cost(std::uint32_t cells) {
   return (grid.nx + grid.ny) * std::sqrt(static_cast<double>(cells)) / 2;
 }
 
-/// Deals until the grid is good enough: of those that reach the aim the one with the least cost, else the one that comes nearest.
+/// Deals until the grid is good enough: of those that reach the aim the one with the least cost, else the one that
+/// comes nearest.
 std::uint32_t best_count(std::vector<Taker> takers, std::uint32_t fixed) {
   std::uint64_t threads = 0;
   for (const Taker& taker : takers) threads += taker.threads;

@@ -24,11 +24,12 @@ struct CpuShare {
   std::uint32_t threads = 0;          ///< For threads = auto: at most so many; 0: no change.
 };
 
-/// Processes of one computer that may run on the same CPUs get parts of them, as equal as can be, while there are enough; else they share, with a thread each. Different sets of
-/// CPUs were somebody's choice, and stay.
+/// Processes of one computer that may run on the same CPUs get parts of them, as equal as can be, while there are
+/// enough; else they share, with a thread each. Different sets of CPUs were somebody's choice, and stay.
 [[nodiscard]] std::vector<CpuShare> share_cpus(const std::vector<CpuUser>& users);
 
-/// What a share means for a process: no binding to cores that others use too, and no polling there unless the user wants it.
+/// What a share means for a process: no binding to cores that others use too, and no polling there unless the user
+/// wants it.
 void apply_share(Options& options, const CpuShare& share);
 
 }  // namespace aplib::launch::cluster

@@ -70,7 +70,8 @@ constexpr std::size_t bytes_max = std::size_t{128} << 20;
 constexpr std::size_t points_min = 64;
 constexpr std::size_t points_per_step = 8192;
 
-/// Passes over the arrays in one iteration: each reads and writes some of them, and its rows count for that share of the iteration's work.
+/// Passes over the arrays in one iteration: each reads and writes some of them, and its rows count for that share
+/// of the iteration's work.
 class MemoryKernel : public SpeedKernel {
  public:
   explicit MemoryKernel(std::size_t points)

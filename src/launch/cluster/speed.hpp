@@ -13,27 +13,31 @@
 
 namespace aplib::launch::cluster {
 
-/// How long a run of Speed::Kind::memory and ::compute takes; three times as long where a CPU quota stops threads now and then.
+/// How long a run of Speed::Kind::memory and ::compute takes; three times as long where a CPU quota stops threads
+/// now and then.
 constexpr std::chrono::milliseconds speed_run_time{400};
 /// A command of Speed::Kind::command that takes longer is ended.
 constexpr std::chrono::seconds speed_command_time_max{60};
 
-/// Work per second of so many threads together: grid points (memory), multiply-adds (compute), or what a number or a command says. Blocks for `time` and keeps the threads busy.
-/// Throws Error(failed) when a command gives no number or memory is short, saying which. Call from: any thread.
+/// Work per second of so many threads together: grid points (memory), multiply-adds (compute), or what a number or
+/// a command says. Blocks for `time` and keeps the threads busy. Throws Error(failed) when a command gives no
+/// number or memory is short, saying which. Call from: any thread.
 [[nodiscard]] double measure_speed(const Speed& speed, std::uint32_t threads,
                                    std::chrono::milliseconds time = speed_run_time);
 
-/// Threads that will carry a host's cells, when it has enough of them: a number, or as many as usable cores. `threads` as the option of that name.
+/// Threads that will carry a host's cells, when it has enough of them: a number, or as many as usable cores.
+/// `threads` as the option of that name.
 [[nodiscard]] std::uint32_t speed_threads(const std::string& threads);
 
-/// Both for this host, as share_cells() wants them. `needed`: whether anybody asks for the speed; else it is 0 and costs no time.
+/// Both for this host, as share_cells() wants them. `needed`: whether anybody asks for the speed; else it is 0 and
+/// costs no time.
 [[nodiscard]] HostSpeed measure_host(const Speed& speed, const std::string& threads, bool needed);
 
 /// The rate of a thread's work over whole periods of a CPU quota.
 ///
-/// A quota lets a group of processes run for, say, 43 of every 100 ms, and stops them for the rest. What a thread does in a time that is
-/// no multiple of that period says little. The meter notes work and time at each piece, and measures from the end of one
-/// stop to the end of another: whole periods, whatever their length.
+/// A quota lets a group of processes run for, say, 43 of every 100 ms, and stops them for the rest. What a thread
+/// does in a time that is no multiple of that period says little. The meter notes work and time at each piece, and
+/// measures from the end of one stop to the end of another: whole periods, whatever their length.
 class SpeedMeter {
  public:
   using Clock = std::chrono::steady_clock;
@@ -56,7 +60,8 @@ class SpeedMeter {
     double work;  ///< Done until its end, the piece that it interrupted included.
   };
 
-  /// Keeps those stops that are a quota's: other processes take a thread's core for much shorter times than the longest.
+  /// Keeps those stops that are a quota's: other processes take a thread's core for much shorter times than the
+  /// longest.
   void note(const Stop& stop);
 
   Clock::time_point start_;
@@ -79,17 +84,21 @@ class SpeedKernel {
   [[nodiscard]] virtual double result() const = 0;
 };
 
-/// Conjugate gradients on a grid of `points` x `points`: a 5-point stencil, dot products and updates of four arrays of doubles, which is bound by memory when they do not
-/// fit into a cache. Unit: grid points of a whole iteration. Throws std::bad_alloc.
+/// Conjugate gradients on a grid of `points` x `points`: a 5-point stencil, dot products and updates of four arrays
+/// of doubles, which is bound by memory when they do not fit into a cache. Unit: grid points of a whole iteration.
+/// Throws std::bad_alloc.
 [[nodiscard]] std::unique_ptr<SpeedKernel> make_memory_kernel(std::size_t points);
 /// Multiply-adds of doubles in registers. Unit: one of them.
 [[nodiscard]] std::unique_ptr<SpeedKernel> make_compute_kernel();
 
-/// A grid for each of `threads` so that their arrays together are larger than this computer's caches, within limits (64 .. 128 MiB).
+/// A grid for each of `threads` so that their arrays together are larger than this computer's caches, within limits
+/// (64 .. 128 MiB).
 [[nodiscard]] std::size_t memory_kernel_points(std::size_t threads);
 
-/// Runs `line` with sh, standard input empty, and reads the number that it writes to standard output. Blocks. Throws Error(failed), with the line and the remedy, when it fails, takes longer than
-/// `time_max` (then it is killed with all that it started in its group), or writes anything but a number above 0. `subject` begins the messages.
+/// Runs `line` with sh, standard input empty, and reads the number that it writes to standard output. Blocks.
+/// Throws Error(failed), with the line and the remedy, when it fails, takes longer than `time_max` (then it is
+/// killed with all that it started in its group), or writes anything but a number above 0. `subject` begins the
+/// messages.
 [[nodiscard]] double command_number(const std::string& subject, const std::string& line, std::chrono::seconds time_max);
 
 }  // namespace aplib::launch::cluster

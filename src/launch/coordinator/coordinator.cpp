@@ -125,7 +125,7 @@ void Coordinator::Impl::start_nodes() {
   const std::vector<std::string> endpoints = acceptor->endpoints();
   if (owner.listening) owner.listening({endpoints, key.reveal_hex()});
   deadline.start(arrival_patience, [this] { too_late(); });
-  if (starter == nullptr) return;  // somebody else starts them
+  if (starter == nullptr) return;  // another launcher starts them
   std::vector<start::NodeStart> starts;
   for (std::uint32_t process = 0; process < nodes.size(); ++process) {
     const cluster::ClusterHost& host = job.cluster.hosts[process];
@@ -302,7 +302,8 @@ void Coordinator::Impl::prepare_all() {
   }
 }
 
-/// Where the cluster file gives an address that is the host's own, messages go there; else where its connection to us comes from.
+/// Where the cluster file gives an address that is the host's own, messages go there; else where its connection to
+/// us comes from.
 std::string Coordinator::Impl::data_address(std::uint32_t process) const {
   const std::string& address = job.cluster.hosts[process].address;
   return wire::is_numeric_address(address) ? address : nodes[process]->hello.local;
@@ -488,7 +489,7 @@ void Coordinator::Impl::too_late() {
                        phase_text(phase)));
 }
 
-// ---- who is lost ----
+// ---- nodes that are lost ----
 
 void Coordinator::Impl::start_failed(std::uint32_t process, const std::string& text) {
   KnownNode& node = *nodes[process];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Coordinator: the launcher's side of a machine of several processes. Starts the nodes, brings them to a common start or to none, carries output, input and notes, sees who dies, and ends everything.
+// Coordinator: the launcher's side of a machine of several processes. Starts the nodes, brings them to a common
+// start or to none, carries output, input and notes, sees who dies, and ends everything.
 //
 //   calling -> measuring -> preparing -> loading -> running -> ending -> over
 //      \___________\____________\___________\__________/
@@ -60,27 +61,32 @@ class Coordinator {
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
 
-  /// From the start of the nodes to the end of the last one. Says what goes wrong, once. Throws Error when there is nowhere to listen; then nothing was started. Once.
+  /// From the start of the nodes to the end of the last one. Says what goes wrong, once. Throws Error when there is
+  /// nowhere to listen; then nothing was started. Once.
   JobResult run();
 
   /// Ends the job with this status and text. Any thread, at any time.
   void stop(int status, const std::string& text);
 
-  /// For a status server beside: runs `what` on the coordinator's thread, where the functions below may be called. Any thread. Not called when the job is over before.
+  /// For a status server beside: runs `what` on the coordinator's thread, where the functions below may be called.
+  /// Any thread. Not called when the job is over before.
   void post(std::function<void()> what);
 
   /// The coordinator's thread. All but what nodes alone know.
   [[nodiscard]] wire::MachineStatus status() const;
-  /// The coordinator's thread. Puts a question to all nodes that run; `answer` comes there too, after at most a second, with what each process has
-  /// answered until then. Empty bytes: that node does not run, or does not know the question.
+  /// The coordinator's thread. Puts a question to all nodes that run; `answer` comes there too, after at most a
+  /// second, with what each process has answered until then. Empty bytes: that node does not run, or does not know
+  /// the question.
   void ask_nodes(const std::string& question,
                  std::function<void(const std::vector<std::optional<wire::Bytes>>& answers)> answer);
   /// A line per task of every cell. Never answered when the machine ends before.
   void ask_tasks(std::function<void(std::string)> answer);
-  /// Loads a further program on all cells as task `task`. Throws Error when no machine runs or there is no such file; what nodes find wrong later is a failure of the machine.
+  /// Loads a further program on all cells as task `task`. Throws Error when no machine runs or there is no such
+  /// file; what nodes find wrong later is a failure of the machine.
   void start_program(const std::string& file, std::uint32_t task, const std::vector<std::string>& arguments);
 
-  /// The nodes' side of the start, for another launcher that starts them (PMIx): where they shall call, and the key. Valid once `listening` is called, before any node is started.
+  /// The nodes' side of the start, for another launcher that starts them (PMIx): where they shall call, and the
+  /// key. Valid once `listening` is called, before any node is started.
   struct Invitation {
     std::vector<std::string> endpoints;
     std::string key;

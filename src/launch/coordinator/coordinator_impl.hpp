@@ -113,7 +113,7 @@ class Coordinator::Impl {
   [[nodiscard]] int status_of_cells() const;
   void too_late();
 
-  // Who is lost.
+  // Nodes that are lost.
   void start_failed(std::uint32_t process, const std::string& text);
   void process_ended(std::uint32_t process, int status, const std::string& words);
   void connection_closed(std::uint32_t process, wire::ConnectionEnd end, const std::string& why);
@@ -125,6 +125,9 @@ class Coordinator::Impl {
 
   // Messages. coordinator_messages.cpp
   void take(std::uint32_t process, wire::MessageType type, std::span<const std::byte> body);
+  bool take_of_start(std::uint32_t process, wire::MessageType type, std::span<const std::byte> body);
+  bool take_of_run(std::uint32_t process, wire::MessageType type, std::span<const std::byte> body);
+  void take_cannot(std::uint32_t process, const std::string& text);
   void deadline_moves();
   void take_note(std::uint32_t process, const wire::Note& note);
   void send_note(std::uint32_t process, std::span<const std::byte> note);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 
 #include "aplib/error.hpp"
@@ -16,112 +17,120 @@
 namespace aplib::launch::coordinator {
 namespace {
 
-constexpr std::chrono::seconds answer_patience{1};  // of people who ask: who has not answered by then is told as such
+constexpr std::chrono::seconds answer_patience{1};  // a node that has not answered by then is shown as such
+
+/// Calls `what` with the message. False: these bytes are none, or `what` says that it makes no sense.
+template <class Message, class What>
+bool with(std::span<const std::byte> body, What&& what) {
+  const auto message = wire::decode<Message>(body);
+  if (!message) return false;
+  if constexpr (std::is_void_v<decltype(what(*message))>) {
+    what(*message);
+    return true;
+  } else {
+    return what(*message);
+  }
+}
 
 }  // namespace
 
 void Coordinator::Impl::take(std::uint32_t process, wire::MessageType type, std::span<const std::byte> body) {
-  KnownNode& node = *nodes[process];
-  bool good = false;
-  const auto with = [&]<class Message>(auto&& what) {
-    if (const auto message = wire::decode<Message>(body)) {
-      good = true;
-      what(*message);
-    }
-  };
-  // What only makes sense at one stage is a mistake at any other.
-  const auto expect = [&]<class Message>(Stage stage, auto&& what) {
-    if (node.stage == stage) with.template operator()<Message>(what);
-  };
-  const auto channel = [](bool error) { return error ? Channel::error : Channel::out; };
-  if (node.stage == Stage::called) {
+  if (nodes[process]->stage == Stage::called) {
     if (type == wire::MessageType::hello) return take_hello(process, body);
     return misspoken(process);
   }
+  if (!take_of_start(process, type, body) && !take_of_run(process, type, body)) misspoken(process);
+}
+
+/// False: it is no message of the start, or makes no sense now.
+bool Coordinator::Impl::take_of_start(std::uint32_t process, wire::MessageType type, std::span<const std::byte> body) {
+  KnownNode& node = *nodes[process];
+  // What only makes sense at one stage is a mistake at any other.
+  const auto moves = [&](Stage from, Stage to) {
+    if (node.stage != from) return false;
+    node.stage = to;
+    advance();
+    return true;
+  };
   switch (type) {
     case wire::MessageType::speed:
-      expect.operator()<wire::SpeedIs>(Stage::measuring, [&](const wire::SpeedIs& is) {
-        node.speed = {is.speed, is.threads};
-        node.stage = Stage::measured;
-        advance();
+      return with<wire::SpeedIs>(body, [&](const wire::SpeedIs& is) {
+        if (node.stage == Stage::measuring) node.speed = {is.speed, is.threads};
+        return moves(Stage::measuring, Stage::measured);
       });
-      break;
     case wire::MessageType::prepared:
-      expect.operator()<wire::Prepared>(Stage::preparing, [&](const wire::Prepared& prepared) {
-        node.endpoint = prepared.endpoint;
-        node.left_out = prepared.left_out;
-        node.stage = Stage::prepared;
-        advance();
+      return with<wire::Prepared>(body, [&](const wire::Prepared& prepared) {
+        if (node.stage == Stage::preparing) {
+          node.endpoint = prepared.endpoint;
+          node.left_out = prepared.left_out;
+        }
+        return moves(Stage::preparing, Stage::prepared);
       });
-      break;
     case wire::MessageType::ready:
-      expect.operator()<wire::Ready>(Stage::loading, [&](const wire::Ready&) {
-        node.stage = Stage::ready;
-        advance();
-      });
-      break;
+      return with<wire::Ready>(body, [&](const wire::Ready&) { return moves(Stage::loading, Stage::ready); });
     case wire::MessageType::cannot:
-      with.operator()<wire::Cannot>([&](const wire::Cannot& cannot) {
-        if (phase == Phase::running)
-          return stop_running(static_cast<int>(ExitStatus::program_failed),
-                              fmt::format("{}: {}", node.name, cannot.text));
-        if (phase < Phase::ending)
-          call_off(fmt::format("{} is not ready: {}; nothing was started", node.name, cannot.text));
-        tell(process, wire::Leave{});
-      });
-      break;
+      return with<wire::Cannot>(body, [&](const wire::Cannot& cannot) { take_cannot(process, cannot.text); });
     case wire::MessageType::want_file:
-      with.operator()<wire::WantFile>([&](const wire::WantFile& want) {
+      return with<wire::WantFile>(body, [&](const wire::WantFile& want) {
         deadline_moves();
         wire::Bytes buffer;
         tell(process, files.answer(want, buffer));
       });
-      break;
     case wire::MessageType::find_program:
-      with.operator()<wire::FindProgram>([&](const wire::FindProgram& find) { answer_find(process, find.name); });
-      break;
+      return with<wire::FindProgram>(body, [&](const wire::FindProgram& find) { answer_find(process, find.name); });
+    default:
+      return false;
+  }
+}
+
+/// False: it is no message of a run, or makes no sense now.
+bool Coordinator::Impl::take_of_run(std::uint32_t process, wire::MessageType type, std::span<const std::byte> body) {
+  const auto channel = [](bool error) { return error ? Channel::error : Channel::out; };
+  switch (type) {
     case wire::MessageType::note:
-      with.operator()<wire::Note>([&](const wire::Note& note) { take_note(process, note); });
-      break;
+      return with<wire::Note>(body, [&](const wire::Note& note) { take_note(process, note); });
     case wire::MessageType::output:
-      with.operator()<wire::OutputPiece>([&](const wire::OutputPiece& piece) {
+      return with<wire::OutputPiece>(body, [&](const wire::OutputPiece& piece) {
         std::string bytes(reinterpret_cast<const char*>(piece.bytes.data()), piece.bytes.size());
         output_carrier.write(process, piece.cell, channel(piece.error), std::move(bytes));
       });
-      break;
     case wire::MessageType::flush:
-      with.operator()<wire::Flush>(
-          [&](const wire::Flush& flush) { output_carrier.flush(flush.cell, channel(flush.error)); });
-      break;
+      return with<wire::Flush>(
+          body, [&](const wire::Flush& flush) { output_carrier.flush(flush.cell, channel(flush.error)); });
     case wire::MessageType::ended:
-      with.operator()<wire::EndedCell>([&](const wire::EndedCell& ended) { take_ended(ended); });
-      break;
+      return with<wire::EndedCell>(body, [&](const wire::EndedCell& ended) { take_ended(ended); });
     case wire::MessageType::warning:
-      with.operator()<wire::Warning>([&](const wire::Warning& warning) { actions.say(warning.text); });
-      break;
+      return with<wire::Warning>(body, [&](const wire::Warning& warning) { actions.say(warning.text); });
     case wire::MessageType::want_input:
-      with.operator()<wire::WantInput>(
-          [&](const wire::WantInput& want) { input_carrier.want(process, want.cell, want.bytes); });
-      break;
+      return with<wire::WantInput>(
+          body, [&](const wire::WantInput& want) { input_carrier.want(process, want.cell, want.bytes); });
     case wire::MessageType::finished:
-      with.operator()<wire::Finished>([&](const wire::Finished& finished) {
-        good = node.stage == Stage::running || node.stage == Stage::loading || node.stage == Stage::ready;
-        if (good) take_finished(process, finished);
+      return with<wire::Finished>(body, [&](const wire::Finished& finished) {
+        const Stage stage = nodes[process]->stage;
+        if (stage != Stage::running && stage != Stage::loading && stage != Stage::ready) return false;
+        take_finished(process, finished);
+        return true;
       });
-      break;
     case wire::MessageType::told_to_end:
-      with.operator()<wire::ToldToEnd>([&](const wire::ToldToEnd& told) {
-        good = told.signal >= 0 && told.signal < 128;
-        if (good) told_to_end(process, told.signal);
+      return with<wire::ToldToEnd>(body, [&](const wire::ToldToEnd& told) {
+        if (told.signal < 0 || told.signal >= 128) return false;
+        told_to_end(process, told.signal);
+        return true;
       });
-      break;
     case wire::MessageType::answer:
-      with.operator()<wire::Answer>([&](const wire::Answer& answer) { take_answer(process, answer); });
-      break;
+      return with<wire::Answer>(body, [&](const wire::Answer& answer) { take_answer(process, answer); });
     default:
-      break;
+      return false;
   }
-  if (!good) misspoken(process);
+}
+
+/// The node cannot go on.
+void Coordinator::Impl::take_cannot(std::uint32_t process, const std::string& text) {
+  const std::string& name = nodes[process]->name;
+  if (phase == Phase::running)
+    return stop_running(static_cast<int>(ExitStatus::program_failed), fmt::format("{}: {}", name, text));
+  if (phase < Phase::ending) call_off(fmt::format("{} is not ready: {}; nothing was started", name, text));
+  tell(process, wire::Leave{});
 }
 
 void Coordinator::Impl::deadline_moves() {
@@ -197,7 +206,7 @@ wire::MachineStatus Coordinator::Impl::status() const {
   status.file = job.cluster.file;
   status.program = job.files.front().path;
   const CellMap& carried = overseer ? overseer->cells() : cells;
-  // Before the hosts have been measured nobody knows it.
+  // It is not known before the hosts have been measured.
   const bool known = shares.grid.count() != 0 && carried.processes() == nodes.size();
   if (known) status.grid = shares.grid;
   for (std::uint32_t process = 0; process < nodes.size(); ++process) {

@@ -18,7 +18,8 @@ struct Reach {
   std::vector<std::string> reasons{};
 };
 
-/// Looks up names; sends nothing to the hosts. Throws Error(failed) when this computer has no address that another could reach.
+/// Looks up names; sends nothing to the hosts. Throws Error(failed) when this computer has no address that another
+/// could reach.
 [[nodiscard]] Reach find_reach(const std::vector<cluster::ClusterHost>& hosts);
 
 }  // namespace aplib::launch::coordinator

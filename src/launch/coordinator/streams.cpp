@@ -13,26 +13,22 @@
 #include <vector>
 
 #include "aplib/error.hpp"
+#include "base/os/quiet_thread.hpp"
 #include "launch/wire/protocol.hpp"
 
 namespace aplib::launch::coordinator {
 
-InputCarrier::InputCarrier(Output& output, Deliver deliver) : output_(output), deliver_(std::move(deliver)) {
-  if (::pipe2(wake_, O_CLOEXEC | O_NONBLOCK) != 0)
-    throw Error(Errc::exhausted, "cannot make a pipe: too many open files (ulimit -n)");
-}
+InputCarrier::InputCarrier(Output& output, Deliver deliver) : output_(output), deliver_(std::move(deliver)) {}
 
 InputCarrier::~InputCarrier() {
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;
   }
-  [[maybe_unused]] const ssize_t written = ::write(wake_[1], "", 1);
+  wake_.signal();
   if (thread_.joinable()) thread_.join();
   for (const auto& [cell, source] : sources_)
     if (source.descriptor >= 0) ::close(source.descriptor);
-  ::close(wake_[0]);
-  ::close(wake_[1]);
 }
 
 void InputCarrier::want(std::uint32_t process, std::uint32_t cell, std::uint64_t bytes) {
@@ -46,14 +42,14 @@ void InputCarrier::want(std::uint32_t process, std::uint32_t cell, std::uint64_t
       source.descriptor = descriptor < 0 ? -1 : ::fcntl(descriptor, F_DUPFD_CLOEXEC, 3);
     }
     source.wanted += bytes;
-    if (!thread_.joinable()) thread_ = std::thread([this] { carry(); });
+    if (!thread_.joinable()) thread_ = os::quiet_thread("aprun-input", [this] { carry(); });
   }
-  [[maybe_unused]] const ssize_t written = ::write(wake_[1], "", 1);
+  wake_.signal();
 }
 
 void InputCarrier::carry() {
   for (;;) {
-    std::vector<pollfd> fds{{wake_[0], POLLIN, 0}};
+    std::vector<pollfd> fds{{wake_.get(), POLLIN, 0}};
     std::vector<std::uint32_t> cells;
     std::vector<std::pair<std::uint32_t, std::uint32_t>> without;  // cell, process
     {
@@ -72,9 +68,7 @@ void InputCarrier::carry() {
     }
     for (const auto& [cell, process] : without) deliver_(process, cell, {}, true);
     if (::poll(fds.data(), fds.size(), -1) < 0) continue;
-    std::array<char, 64> woken{};
-    while (::read(wake_[0], woken.data(), woken.size()) > 0) {
-    }
+    wake_.clear();
     for (std::size_t i = 0; i < cells.size(); ++i) {
       if (fds[i + 1].revents == 0) continue;
       std::unique_lock lock(mutex_);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What cells of other processes read and write, between aprun's files and the coordinator: InputCarrier reads the cells' inputs, as fast as they
-// are wanted; OutputCarrier passes on what they write, so that a slow reader holds up nobody but the writers. Each has a thread.
+// What cells of other processes read and write, between aprun's files and the coordinator: InputCarrier reads the
+// cells' inputs, as fast as they are wanted; OutputCarrier passes on what they write, so that a slow reader holds
+// up nobody but the writers. Each has a thread.
 #pragma once
 
 #include <condition_variable>
@@ -14,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/os/descriptor.hpp"
 #include "launch/output.hpp"
 
 namespace aplib::launch::coordinator {
@@ -45,7 +47,7 @@ class InputCarrier {
 
   Output& output_;
   const Deliver deliver_;
-  int wake_[2] = {-1, -1};
+  os::EventFd wake_;
   std::mutex mutex_;  // of what follows
   std::map<std::uint32_t, Source> sources_;
   bool closing_ = false;
@@ -55,7 +57,8 @@ class InputCarrier {
 /// Thread safety: all functions may be called from any thread.
 class OutputCarrier {
  public:
-  /// `written` is told, on the carrier's thread, when bytes of a process have been passed on. Each process has a bounded number of bytes under way, so the queue is bounded too.
+  /// `written` is told, on the carrier's thread, when bytes of a process have been passed on. Each process has a
+  /// bounded number of bytes under way, so the queue is bounded too.
   OutputCarrier(Output& output, std::function<void(std::uint32_t process, std::uint64_t bytes)> written);
   /// Throws away what was not passed on, unless finish() was called.
   ~OutputCarrier();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// apctl: a look into the machines that this user runs on this computer, and a hand on them. docs/apctl.md says what it does.
+// apctl: a look into the machines that this user runs on this computer, and a hand on them. docs/apctl.md says what
+// it does.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

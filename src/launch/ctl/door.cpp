@@ -44,7 +44,7 @@ constexpr std::chrono::milliseconds answer_time_max = 20s;
 
 using Words = std::vector<std::string>;
 
-/// A reply that another thread brings, perhaps when nobody waits any more.
+/// A reply that another thread brings, perhaps after apctl has stopped waiting.
 struct Promised {
   std::mutex mutex;
   std::condition_variable changed;
@@ -93,7 +93,7 @@ struct RegistryDoor::State {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
       return left > 0ms && readable(client.descriptor(), left);
     });
-    if (!bytes) return;  // none came, as when apctl only looks who is there
+    if (!bytes) return;  // none came: apctl only looks which machines there are
     const timeval limit{.tv_sec = 5, .tv_usec = 0};
     ::setsockopt(client.descriptor(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     Reply reply;
@@ -123,7 +123,7 @@ struct RegistryDoor::State {
     });
     const auto until = std::chrono::steady_clock::now() + answer_time_max;
     std::unique_lock lock(promised->mutex);
-    // The door's end is looked at now and then: it is rare that somebody asks just then.
+    // The door's end is polled: a request at that moment is rare.
     while (!promised->reply && std::chrono::steady_clock::now() < until && !closed())
       promised->changed.wait_for(lock, 50ms);
     if (!promised->reply) throw Error(Errc::failed, closed() ? "the machine has ended" : "not all hosts have answered");

@@ -18,19 +18,21 @@ class Coordinator;
 
 namespace aplib::launch::ctl {
 
-/// Takes a reply, from any thread, once; also when nobody waits for it any more.
+/// Takes a reply, from any thread, once; also after apctl has stopped waiting.
 using ReplyTaker = std::function<void(Reply)>;
 
-/// What the machine does for a verb of apctl; `words` are the request's, the verb first. Called on the door's thread, one at a time, not after the
-/// door's destructor. Must not wait for the machine: it may throw Error, or reply later, or never, when the machine ends.
+/// What the machine does for a verb of apctl; `words` are the request's, the verb first. Called on the door's
+/// thread, one at a time, not after the door's destructor. Must not wait for the machine: it may throw Error, or
+/// reply later, or never, when the machine ends.
 using Verb = std::function<void(const std::vector<std::string>& words, ReplyTaker reply)>;
 using Verbs = std::map<std::string, Verb>;
 
 class RegistryDoor {
  public:
-  /// Opens the socket of this process in the folder of this user, and begins to answer. What prevents it is no error of the run: see problem().
+  /// Opens the socket of this process in the folder of this user, and begins to answer. What prevents it is no
+  /// error of the run: see problem().
   explicit RegistryDoor(Verbs verbs);
-  /// Closes: nobody finds it any more. A request under way is dropped.
+  /// Removes the socket. A request under way is dropped.
   ~RegistryDoor();
   RegistryDoor(const RegistryDoor&) = delete;
   RegistryDoor& operator=(const RegistryDoor&) = delete;
@@ -44,7 +46,8 @@ class RegistryDoor {
   std::unique_ptr<State> state_;
 };
 
-/// For a machine of several processes. `coordinator` outlives the door. A new verb is a row here, and a command of apctl.
+/// For a machine of several processes. `coordinator` outlives the door. A new verb is a row here, and a command of
+/// apctl.
 [[nodiscard]] Verbs machine_verbs(coordinator::Coordinator& coordinator, const Options& options);
 
 /// For a machine in this process alone: `program` with `grid`; `stop` ends the run with this status and text.
@@ -53,7 +56,8 @@ class RegistryDoor {
 
 /// Tasks of loaded programs that apctl names none for have these numbers and higher.
 inline constexpr std::uint32_t first_loaded_task = 1000;
-/// Starts a further program on all cells as this task. `file` is an absolute path on this computer; arguments[0] is the program's name.
+/// Starts a further program on all cells as this task. `file` is an absolute path on this computer; arguments[0] is
+/// the program's name.
 using Loader = std::function<void(const std::string& file, std::uint32_t task,
                                   const std::vector<std::string>& arguments, const ReplyTaker& reply)>;
 /// load FILE TASK ARGUMENTS...; TASK may be "auto". The content of the reply is the task's number.

@@ -148,12 +148,12 @@ std::vector<std::uint32_t> found_jobs(const std::string& folder) {
   return jobs;
 }
 
-/// Whether somebody listens there; else the name is removed.
+/// Whether an aprun listens there; else the name is removed.
 bool answers(const std::string& folder, std::uint32_t job) {
   const std::string path = job_socket(folder, job);
   const RegistrySocket socket = RegistrySocket::make();
   if (socket.connect(path) == 0) return true;
-  // It listened before it got this name: nobody is behind it any more.
+  // A socket listens before it gets this name, so this one's process is gone.
   if (errno == ECONNREFUSED) ::unlink(path.c_str());
   return false;
 }

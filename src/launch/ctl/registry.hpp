@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Registry: the machines that this user runs on this computer. Each aprun has a socket in a folder that nobody else can use; apctl looks there.
-// A request and its reply are structures of fields.hpp behind their length.
+// Registry: the machines that this user runs on this computer. Each aprun has a socket in a folder that nobody else
+// can use; apctl looks there. A request and its reply are structures of fields.hpp behind their length.
 #pragma once
 
 #include <sys/types.h>
@@ -37,8 +37,9 @@ struct Reply {
 [[nodiscard]] Reply text_reply(const std::string& text);
 [[nodiscard]] std::string text_of(const wire::Bytes& content);
 
-/// The folder of this user's sockets: $XDG_RUNTIME_DIR/aplib, or /tmp/aplib-UID where that is not set. Made if missing, for this user alone. Throws Error(failed) when it cannot be
-/// made or is not ours alone: then a stranger may have put it there.
+/// The folder of this user's sockets: $XDG_RUNTIME_DIR/aplib, or /tmp/aplib-UID where that is not set. Made if
+/// missing, for this user alone. Throws Error(failed) when it cannot be made or is not ours alone: then a stranger
+/// may have put it there.
 [[nodiscard]] std::string registry_folder();
 
 /// Numbers (process ids of aprun) of the machines that answer, rising. Removes sockets whose aprun has died.
@@ -50,8 +51,8 @@ void forget_dead_jobs(const std::string& folder);
 /// Where job number `job` listens.
 [[nodiscard]] std::string job_socket(const std::string& folder, std::uint32_t job);
 
-/// Asks a job; returns the content of its reply. Blocks, for at most so many seconds. Throws Error(failed) when there is no such job, it does not
-/// answer, or it refuses, in its words.
+/// Asks a job; returns the content of its reply. Blocks, for at most so many seconds. Throws Error(failed) when
+/// there is no such job, it does not answer, or it refuses, in its words.
 [[nodiscard]] wire::Bytes ask_job(const std::string& folder, std::uint32_t job, const std::vector<std::string>& request,
                                   int seconds_max = 30);
 
@@ -69,12 +70,13 @@ class RegistrySocket {
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
   /// 0, or -1 and errno. A path that is too long for a socket is ENAMETOOLONG.
   [[nodiscard]] int connect(const std::string& path) const;
-  /// Appears under `path` when it listens already, so that whoever finds it can connect. Replaces what is there. 0, or -1 and errno.
+  /// Appears under `path` when it listens already, so that whoever finds it can connect. Replaces what is there. 0,
+  /// or -1 and errno.
   [[nodiscard]] int listen(const std::string& path) const;
   /// All of it, behind its length; false: the other end is gone, or does not read.
   [[nodiscard]] bool send(std::span<const std::byte> bytes) const;
-  /// What send() sent at the other end. Nothing: the other end is gone, `readable` says that waiting is over, or it is longer than `bytes_max`.
-  /// `readable` waits until there is something to read.
+  /// What send() sent at the other end. Nothing: the other end is gone, `readable` says that waiting is over, or it
+  /// is longer than `bytes_max`. `readable` waits until there is something to read.
   [[nodiscard]] std::optional<wire::Bytes> receive(std::size_t bytes_max, const std::function<bool()>& readable) const;
   /// Whose the process at the other end is; -1: not known.
   [[nodiscard]] uid_t peer_user() const;

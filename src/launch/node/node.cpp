@@ -2,7 +2,6 @@
 #include "launch/node/node.hpp"
 
 #include <fmt/format.h>
-#include <pthread.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -29,6 +28,7 @@
 #include "aplib/machine.hpp"
 #include "aplib/options.hpp"
 #include "aplib/version.hpp"
+#include "base/os/quiet_thread.hpp"
 #include "comm/greeting.hpp"
 #include "comm/job_key.hpp"
 #include "comm/kind.hpp"
@@ -91,7 +91,8 @@ class Letterbox {
   bool closed_ = false;
 };
 
-/// Where a node is reached for frames of the others, by every module that the options allow and this host has, and what becomes of it once all addresses are known: a module.
+/// Where a node is reached for frames of the others, by every module that the options allow and this host has, and
+/// what becomes of it once all addresses are known: a module.
 class DataPort {
  public:
   /// Listens on `address`, on a port that the options allow. Throws Error.
@@ -186,6 +187,10 @@ class Node final : public Supervisor {
   // On the main thread.
   void call_launcher();
   int live();
+  wire::Prepare arrive();
+  wire::Prepared offer(const DataPort& port) const;
+  void begin_run(Machine& machine, comm::Module& module, const wire::Plan& plan, bool input_for_all);
+  void end_run();
   Letter next();
   template <class Message>
   Message await();
@@ -205,7 +210,7 @@ class Node final : public Supervisor {
   std::shared_ptr<wire::Connection> connection_;  // set before the main thread goes on
   std::string no_connection_;                     // why there is none
   Letterbox letters_;                             // for the main thread
-  Letterbox files_;                               // answers about files, for whoever asks
+  Letterbox files_;                               // answers about files, for the thread that asked
   Letterbox notes_;                               // of the overseer
   wire::StagedFiles staged_;
   std::mutex file_mutex_;        // one question about files at a time
@@ -290,7 +295,7 @@ wire::NodeState Node::state() {
   return state;
 }
 
-/// Whoever started this process has gone. The launcher may be there still: the way by which it started us was cut.
+/// What started this process is gone. The launcher may still be there: the way by which it started us was cut.
 void Node::input_ended() {
   if (connection_) connection_->send(wire::ToldToEnd{0});
   launcher_gone("standard input has ended");
@@ -325,7 +330,7 @@ void Node::end_soon() {
   int status = failed_status;
   {
     const std::lock_guard lock(mutex_);
-    if (input_) input_->close_all();  // who reads shall notice
+    if (input_) input_->close_all();  // cells that read notice the end
     status = gone_ ? gone_status : failed_status;
   }
   last_resort_.start(grace, [this, status] {
@@ -344,7 +349,7 @@ void Node::call_launcher() {
   connecting.endpoints = command_.endpoints;
   connecting.made = [this](std::shared_ptr<wire::Connection> connection) {
     connection_ = std::move(connection);
-    connection_->trust();  // who answered has proved that it is the launcher
+    connection_->trust();  // the launcher: it has proved the key
     wire::ConnectionEvents events;
     events.message = [this](wire::MessageType type, std::span<const std::byte> body) { take(type, body); };
     events.closed = [this](wire::ConnectionEnd, const std::string& why) { launcher_gone(why); };
@@ -359,13 +364,7 @@ void Node::call_launcher() {
     loop_.post([this] { wire::watch_end(loop_, STDIN_FILENO, [this] { input_ended(); }); });
   }
   wire::connect_to_launcher(loop_, settings, std::move(connecting));
-  // Signals are for the main thread.
-  sigset_t all;
-  sigset_t mask;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &mask);
-  loop_thread_ = std::thread([this] { loop_.run(); });
-  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+  loop_thread_ = os::quiet_thread("aprun-loop", [this] { loop_.run(); });
 }
 
 Letter Node::next() {
@@ -416,13 +415,13 @@ int Node::run() {
   return status;
 }
 
-int Node::live() {
+/// Says who this host is, measures its speed if asked, and hears what shall run.
+wire::Prepare Node::arrive() {
   wire::Hello hello = describe_this_host();
   hello.version = version;
   hello.process = command_.process;
   hello.local = connection_->local_address();
   connection_->send(hello);
-
   Letter letter = next();
   while (letter.type == wire::MessageType::measure) {
     const auto how = wire::decode<wire::MeasureSpeed>(letter.body);
@@ -430,46 +429,63 @@ int Node::live() {
     measure(*how);
     letter = next();
   }
-  const auto prepare = wire::decode<wire::Prepare>(letter.body);
+  auto prepare = wire::decode<wire::Prepare>(letter.body);
   if (letter.type != wire::MessageType::prepare || !prepare)
     throw Error(Errc::failed, "the launcher does not speak this version's protocol");
+  return *std::move(prepare);
+}
 
-  Options options;
-  for (const wire::OptionValue& option : prepare->options) options.set(option.name, option.value);
-  keep_to_cpus(prepare->cpus);
-  ProgramRun run;
-  run.file = local_or_fetched(prepare->files.at(0));
-  get_files({prepare->files.begin() + 1, prepare->files.end()});
-  DataPort port(options, prepare->address.empty() ? connection_->local_address() : prepare->address, key_);
+wire::Prepared Node::offer(const DataPort& port) const {
   wire::Prepared prepared;
   prepared.endpoint = port.endpoint();
   for (const auto& left : port.left_out()) prepared.left_out.push_back({left.module, left.why});
-  connection_->send(prepared);
+  return prepared;
+}
+
+/// From here on the loop's thread reaches the machine.
+void Node::begin_run(Machine& machine, comm::Module& module, const wire::Plan& plan, bool input_for_all) {
+  const std::lock_guard lock(mutex_);
+  if (gone_) throw Gone{};
+  input_ = std::make_unique<InputPipes>(loop_, [this](std::uint32_t cell, std::uint64_t bytes) {
+    connection_->send(wire::WantInput{cell, bytes});
+  });
+  sink_ = std::make_unique<NodeSink>(*connection_, *input_, input_for_all);
+  machine_ = &machine;
+  module_ = &module;
+  processes_ = static_cast<std::uint32_t>(plan.names.size());
+}
+
+void Node::end_run() {
+  const std::lock_guard lock(mutex_);
+  machine_ = nullptr;
+  module_ = nullptr;
+}
+
+int Node::live() {
+  const wire::Prepare prepare = arrive();
+  Options options;
+  for (const wire::OptionValue& option : prepare.options) options.set(option.name, option.value);
+  keep_to_cpus(prepare.cpus);
+  ProgramRun run;
+  run.file = local_or_fetched(prepare.files.at(0));
+  get_files({prepare.files.begin() + 1, prepare.files.end()});
+  DataPort port(options, prepare.address.empty() ? connection_->local_address() : prepare.address, key_);
+  connection_->send(offer(port));
 
   allow_many_files();
   const auto plan = await<wire::Plan>();
   const std::unique_ptr<comm::Module> module =
       port.make_module(plan.machine, command_.process, plan.endpoints, plan.names);
   Machine machine(options);
-  complete_run(run, {.program_name = prepare->program_name,
-                     .arguments = prepare->arguments,
-                     .entry = prepare->entry,
-                     .entry_arguments = prepare->entry_arguments,
-                     .expand = prepare->expand,
-                     .folder = prepare->cell_folder,
+  complete_run(run, {.program_name = prepare.program_name,
+                     .arguments = prepare.arguments,
+                     .entry = prepare.entry,
+                     .entry_arguments = prepare.entry_arguments,
+                     .expand = prepare.expand,
+                     .folder = prepare.cell_folder,
                      .grid = options.cells});
-  {
-    const std::lock_guard lock(mutex_);
-    if (gone_) throw Gone{};
-    input_ = std::make_unique<InputPipes>(loop_, [this](std::uint32_t cell, std::uint64_t bytes) {
-      connection_->send(wire::WantInput{cell, bytes});
-    });
-    sink_ = std::make_unique<NodeSink>(*connection_, *input_, prepare->input_for_all);
-    machine_ = &machine;
-    module_ = module.get();
-    processes_ = static_cast<std::uint32_t>(plan.names.size());
-  }
-  // Before the machine, which would else stop itself and tell nobody.
+  begin_run(machine, *module, plan, prepare.input_for_all);
+  // Installed before the machine's own handler, which would stop this process and not tell the launcher.
   Watchdog watchdog(
       {}, {.stop = [this](int status, const std::string&) { loop_.post([this, status] { told_to_end(status); }); },
            .last_words = [this] { staged_.remove(); },
@@ -488,9 +504,7 @@ int Node::live() {
     notes_.close();
     note_taker.join();
     watchdog.finish();
-    const std::lock_guard lock(mutex_);
-    machine_ = nullptr;
-    module_ = nullptr;
+    end_run();
   };
   Report report;
   try {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// By which module a process reaches which others, for people: one line for each pair in a small machine, one for each module in a large one.
+// By which module a process reaches which others, for people: one line for each pair in a small machine, one for
+// each module in a large one.
 #pragma once
 
 #include <cstdint>

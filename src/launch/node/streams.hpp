@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What cells of a node read and write, on its way from and to the launcher. InputPipes: their input comes piece by piece, as fast as it is read.
-// NodeSink: the launcher puts the pieces of output together to lines. A node has at most window_bytes under way; who prints faster waits.
+// What cells of a node read and write, on its way from and to the launcher. InputPipes: their input comes piece by
+// piece, as fast as it is read. NodeSink: the launcher puts the pieces of output together to lines. A node has at
+// most window_bytes under way; who prints faster waits.
 #pragma once
 
 #include <condition_variable>
@@ -29,7 +30,7 @@ class InputPipes {
   int open(std::uint32_t cell);
   /// What has come for a cell. Loop's thread.
   void take(std::uint32_t cell, std::span<const std::byte> bytes, bool last);
-  /// Nothing comes any more: who reads sees the end. Any thread.
+  /// No more input comes: readers see its end. Any thread.
   void close_all();
 
  private:
@@ -56,7 +57,7 @@ class NodeSink final : public OutputSink {
 
   /// The launcher has passed on so many bytes. Loop's thread.
   void written(std::uint64_t bytes);
-  /// Nobody takes output any more: it goes nowhere, and nobody waits. Any thread.
+  /// Throws output away from now on, so that no writer waits for a launcher that is gone. Any thread.
   void drop();
 
  private:

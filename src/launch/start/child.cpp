@@ -60,7 +60,8 @@ struct Failure {
   bool in_folder;
 };
 
-/// dup2() of a descriptor to itself would leave it to be closed by exec. None of the others has a number that low: see Pipe.
+/// dup2() of a descriptor to itself would leave it to be closed by exec. None of the others has a number that low:
+/// see Pipe.
 void become_standard(int descriptor, int number) noexcept {
   if (descriptor == number) {
     ::fcntl(descriptor, F_SETFD, 0);
@@ -74,7 +75,8 @@ void become_standard(int descriptor, int number) noexcept {
                          const char* folder, char* const* argv) {
   Failure what{0, false};
   ::setsid();
-  // The sender of this signal is the thread that forked: the starter's own, which outlives its children unless the launcher is killed.
+  // The sender of this signal is the thread that forked: the starter's own, which outlives its children unless the
+  // launcher is killed.
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) ::_exit(127);
   struct sigaction normal {};
@@ -207,7 +209,7 @@ std::optional<int> Child::ended() {
   ::kill(-pid_, SIGKILL);
   int status = 0;
   if (rc != 0 || ::waitpid(pid_, &status, 0) != pid_) {
-    status_ = 1;  // somebody else has waited for it: how it ended is lost
+    status_ = 1;  // another waitpid() has taken its status
   } else {
     status_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   }

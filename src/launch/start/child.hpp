@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Child: a process of ours with pipes to its standard input and from its standard output and error, in a session of its own, so that it and what it
-// Guard: a small process that ends the children of a launcher which was killed and could not do it.
+// Child: a process of ours with pipes to its standard input and from its standard output and error, in a session of
+// its own, so that it and what it Guard: a small process that ends the children of a launcher which was killed and
+// could not do it.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +18,8 @@ class Child {
  public:
   enum Stream { output, error };
 
-  /// Starts argv[0], looked for in PATH, in `folder` (empty: ours). It dies with the calling thread. Throws Error(failed) with the system's reason when it cannot be executed.
+  /// Starts argv[0], looked for in PATH, in `folder` (empty: ours). It dies with the calling thread. Throws
+  /// Error(failed) with the system's reason when it cannot be executed.
   Child(const std::vector<std::string>& argv, const std::string& folder);
   /// Kills, and waits until it has gone.
   ~Child();
@@ -32,7 +34,7 @@ class Child {
   /// -1: closed.
   [[nodiscard]] int input_fd() const noexcept { return input_fd_; }
 
-  /// Writes as much of `text` as the pipe takes and removes it from there; false when nobody reads any more.
+  /// Writes as much of `text` as the pipe takes and removes it from there; false when the pipe has no reader any more.
   bool write(std::string& text);
   void close_input() noexcept;
   /// What has come; "" when nothing more is there now, or ever.
@@ -51,8 +53,9 @@ class Child {
   std::optional<int> status_;
 };
 
-/// While it lives, a process "aprun-guard" waits at a pipe from us. When that closes without leave(), it sends SIGTERM to the groups that it watches and, to those that are still there a second
-/// later, SIGKILL. Not thread safe.
+/// While it lives, a process "aprun-guard" waits at a pipe from us. When that closes without leave(), it sends
+/// SIGTERM to the groups that it watches and, to those that are still there a second later, SIGKILL. Not thread
+/// safe.
 class Guard {
  public:
   /// Forks. Where that fails there is no guard, and children end by themselves when their standard input does.

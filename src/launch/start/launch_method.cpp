@@ -129,8 +129,8 @@ std::string node_script(const NodeStart& node) {
     const std::string ours = std::filesystem::current_path(ignored).string();
     if (!ours.empty()) folder = fmt::format("cd {} 2>/dev/null; ", shell_quote(ours));
   }
-  // Not exec: the shell tells how the node ended, also when that was by a signal, which ssh would report as a failure of its own.
-  // What the shell itself says of that ("Killed") goes nowhere.
+  // Not exec: the shell tells how the node ended, also when that was by a signal, which ssh would report as a
+  // failure of its own. What the shell itself says of that ("Killed") goes nowhere.
   return fmt::format("echo {}$$; {}exec 3>&2 2>/dev/null; (exec {} 2>&3 3>&-); s=$?; echo {}$s; exit $s", mark::begins,
                      folder, shell_command(node.command), mark::ends);
 }

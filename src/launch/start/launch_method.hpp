@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Way: how a process of ours makes a node run on another host, and what its end means. One for each LaunchKind that we start.
+// Way: how a process of ours makes a node run on another host, and what its end means. One for each LaunchKind that
+// we start.
 #pragma once
 
 #include <chrono>
@@ -55,11 +56,13 @@ class LaunchMethod {
   [[nodiscard]] virtual bool together() const { return false; }
   /// At most some at a time.
   [[nodiscard]] virtual bool in_turn() const { return true; }
-  /// What comes before its shell's mark is of the way there (greetings, what login shells complain about) and tells something only when that fails.
+  /// What comes before its shell's mark is of the way there (greetings, what login shells complain about) and tells
+  /// something only when that fails.
   [[nodiscard]] virtual bool has_foreword() const { return false; }
   /// A line of our process's that says nothing to anybody.
   [[nodiscard]] virtual bool is_noise(std::string_view /*line*/) const { return false; }
-  /// A command that kills what runs for `node` on its host, where ending our own process does not; `group` as its shell told. Empty: not needed.
+  /// A command that kills what runs for `node` on its host, where ending our own process does not; `group` as its
+  /// shell told. Empty: not needed.
   [[nodiscard]] virtual std::vector<std::string> kill_command(const NodeStart& /*node*/, long /*group*/) const {
     return {};
   }
@@ -77,7 +80,8 @@ class LaunchMethod {
 [[nodiscard]] std::string how_it_ended(int status);
 /// " (it wrote: …)" with the last few of them, or "".
 [[nodiscard]] std::string quoted(const std::vector<std::string>& words);
-/// The verdict on a node whose shell or process has run: 126 and 127 before it has called back mean that it was not there.
+/// The verdict on a node whose shell or process has run: 126 and 127 before it has called back mean that it was not
+/// there.
 [[nodiscard]] Verdict judge_program(const NodeStart& node, const MethodEnd& end, std::string_view by);
 
 /// Lines by which the shell of ways over a network tells us about itself; they are not passed on.
@@ -94,14 +98,16 @@ inline constexpr std::string_view process =
 
 // ---- words for a POSIX shell, and texts with {name} in them ----
 
-/// `word` so that a shell reads exactly it: as it is when it has only letters, digits and the harmless signs, else in single quotes.
+/// `word` so that a shell reads exactly it: as it is when it has only letters, digits and the harmless signs, else
+/// in single quotes.
 [[nodiscard]] std::string shell_quote(std::string_view word);
 
 /// All words, quoted, with blanks between.
 [[nodiscard]] std::string shell_command(std::span<const std::string> words);
 
-/// The words of a command as people write it in an option: blanks separate, single and double quotes hold together, a backslash takes the next character as it is. Throws
-/// Error(bad_option) naming `subject` for a quote without end.
+/// The words of a command as people write it in an option: blanks separate, single and double quotes hold together,
+/// a backslash takes the next character as it is. Throws Error(bad_option) naming `subject` for a quote without
+/// end.
 [[nodiscard]] std::vector<std::string> split_words(std::string_view text, std::string_view subject);
 
 /// `text` with every "{name}" of the list replaced; other braces stay, they are the shell's.

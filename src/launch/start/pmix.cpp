@@ -11,7 +11,8 @@
 
 #include "aplib/error.hpp"
 
-// The types come from the headers; the functions from the library that this process finds when it is started by PMIx, so that aprun does not depend on it.
+// The types come from the headers; the functions from the library that this process finds when it is started by
+// PMIx, so that aprun does not depend on it.
 #if __has_include(<pmix.h>)
 #include <pmix.h>
 

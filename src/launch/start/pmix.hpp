@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Pmix: what the launcher that started us (Open MPI's mpirun, Slurm's srun --mpi=pmix, PRRTE's prterun) offers to the processes of a job: who they are, and a
-// board on which each may put texts for the others. The board lies with the user's own PMIx servers; other users do not see it.
+// Pmix: what the launcher that started us (Open MPI's mpirun, Slurm's srun --mpi=pmix, PRRTE's prterun) offers to
+// the processes of a job: who they are, and a board on which each may put texts for the others. The board lies with
+// the user's own PMIx servers; other users do not see it.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +11,15 @@
 
 namespace aplib::launch::start {
 
-/// All functions throw Error(failed) with PMIx's reason. They may wait for the PMIx server of this host; fence() and the destructor wait for the other processes. One thread at a time.
+/// All functions throw Error(failed) with PMIx's reason. They may wait for the PMIx server of this host; fence()
+/// and the destructor wait for the other processes. One thread at a time.
 class Pmix {
  public:
   /// Whether another launcher with PMIx started this process.
   [[nodiscard]] static bool launched_us();
 
-  /// Joins the job. Needs libpmix.so.2 at run time, and its headers when APlib was built; the error says which is missing.
+  /// Joins the job. Needs libpmix.so.2 at run time, and its headers when APlib was built; the error says which is
+  /// missing.
   Pmix();
   /// Leaves the job: waits for the others unless abort() was called.
   ~Pmix();
@@ -39,7 +42,8 @@ class Pmix {
   /// What `rank` has put, as of the last fence; nothing when there is no such text.
   [[nodiscard]] std::optional<std::string> get(std::uint32_t rank, const std::string& key) const;
 
-  /// Ends the whole job with that status, by its launcher, which may show the text or not (Open MPI 4.1 does not). Does not end this process at once.
+  /// Ends the whole job with that status, by its launcher, which may show the text or not (Open MPI 4.1 does not).
+  /// Does not end this process at once.
   void abort(int status, const std::string& text) noexcept;
 
  private:

@@ -77,11 +77,13 @@ void expand(const std::string& before, std::string_view item, std::vector<std::s
   }
 }
 
-/// One srun for all nodes: it knows the way to every host of the allocation, and sends the key to all of them by their standard input.
+/// One srun for all nodes: it knows the way to every host of the allocation, and sends the key to all of them by
+/// their standard input.
 class SlurmMethod : public LaunchMethod {
  public:
   std::vector<std::string> command(const std::vector<NodeStart>& nodes) const override {
-    // Every task gets the same command and finds its part by the name of its host and its number among those of that host.
+    // Every task gets the same command and finds its part by the name of its host and its number among those of
+    // that host.
     std::map<std::string, int> on_host;
     std::set<std::string> hosts;
     std::string list;
@@ -94,7 +96,8 @@ class SlurmMethod : public LaunchMethod {
                             mark::process, node.process, node_script(node));
     }
     script += "*) echo no part of this machine >&2; exit 1;; esac";
-    // The order of a list that is `arbitrary` stays, and names in it may come twice. A node binds its threads itself, and may share its host's cores with other steps.
+    // The order of a list that is `arbitrary` stays, and names in it may come twice. A node binds its threads
+    // itself, and may share its host's cores with other steps.
     return {"srun",
             "--nodelist=" + list,
             "--distribution=arbitrary",

@@ -16,7 +16,8 @@ using std::chrono::milliseconds;
 
 constexpr int ssh_failed = 255;
 
-/// What ssh says when it cannot do it, and what that means. The texts are OpenSSH's (ssh.c, sshconnect.c, packet.c, kex.c), in every locale English.
+/// What ssh says when it cannot do it, and what that means. The texts are OpenSSH's (ssh.c, sshconnect.c, packet.c,
+/// kex.c), in every locale English.
 struct Symptom {
   std::string_view text;
   int attempts;        ///< How often it is tried in all.
@@ -30,7 +31,8 @@ constexpr std::string_view remedy_key =
 constexpr std::string_view remedy_reach = "is it on, is its name right, does sshd run there? try";
 constexpr std::string_view remedy_busy = "sshd there accepts no more connections now (MaxStartups in sshd_config); try";
 
-// The first that is found counts. Who drops a connection before the login has often too many of them at that moment (MaxStartups).
+// The first that is found counts. Who drops a connection before the login has often too many of them at that moment
+// (MaxStartups).
 constexpr std::array<Symptom, 17> symptoms{{
     {"Host key verification failed", 1, milliseconds(0), remedy_key},
     {"REMOTE HOST IDENTIFICATION HAS CHANGED", 1, milliseconds(0), remedy_key},

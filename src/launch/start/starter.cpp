@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +19,8 @@
 #include <utility>
 
 #include "aplib/error.hpp"
+#include "base/os/descriptor.hpp"
+#include "base/os/quiet_thread.hpp"
 #include "launch/start/child.hpp"
 #include "launch/start/launch_method.hpp"
 
@@ -60,26 +61,6 @@ struct Launch {
   bool done = false;
 };
 
-class EventFd {
- public:
-  EventFd() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    if (fd_ < 0) throw Error(Errc::exhausted, "cannot make an event: too many open files (ulimit -n)");
-  }
-  ~EventFd() { ::close(fd_); }
-  EventFd(const EventFd&) = delete;
-  EventFd& operator=(const EventFd&) = delete;
-
-  [[nodiscard]] int fd() const { return fd_; }
-  void set() const { ::eventfd_write(fd_, 1); }
-  void reset() const {
-    eventfd_t ignored = 0;
-    ::eventfd_read(fd_, &ignored);
-  }
-
- private:
-  int fd_;
-};
-
 class AllMethods : public Starter {
  public:
   explicit AllMethods(std::vector<std::string> ssh)
@@ -91,7 +72,7 @@ class AllMethods : public Starter {
   ~AllMethods() override {
     if (!thread_.joinable()) return;
     stopping_ = true;
-    wake_.set();
+    wake_.signal();
     thread_.join();
   }
 
@@ -101,7 +82,7 @@ class AllMethods : public Starter {
       const std::lock_guard lock(mutex_);
       arrivals_.push_back(process);
     }
-    wake_.set();
+    wake_.signal();
   }
 
  private:
@@ -127,7 +108,7 @@ class AllMethods : public Starter {
   std::unique_ptr<LaunchMethod> command_;
   std::unique_ptr<LaunchMethod> ssh_;
   std::unique_ptr<LaunchMethod> slurm_;
-  EventFd wake_;
+  os::EventFd wake_;
   std::mutex mutex_;
   std::vector<std::uint32_t> arrivals_;  // under mutex_
   std::atomic<bool> stopping_{false};    // sequentially consistent: looked at once a round
@@ -177,13 +158,8 @@ void AllMethods::start(std::vector<NodeStart> nodes, StartEvents events) {
     for (Node& node : launch.nodes) by_process_[node.start.process] = {&launch, &node};
   }
   events_ = std::move(events);
-  // Signals are for the main thread; SIGPIPE would come from a node that has closed its input.
-  sigset_t all;
-  sigset_t mask;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &mask);
-  thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+  // SIGPIPE would come from a node that has closed its input.
+  thread_ = os::quiet_thread("aprun-starter", [this] { run(); });
 }
 
 void AllMethods::run() {
@@ -269,7 +245,7 @@ void AllMethods::begin(Launch& launch) {
 }
 
 void AllMethods::wait(std::optional<Clock::time_point> until) {
-  std::vector<pollfd> fds{{wake_.fd(), POLLIN, 0}};
+  std::vector<pollfd> fds{{wake_.get(), POLLIN, 0}};
   bool blind = false;
   for (const Launch& launch : launches_) {
     if (!launch.child) continue;
@@ -287,7 +263,7 @@ void AllMethods::wait(std::optional<Clock::time_point> until) {
   }
   if (blind) timeout = timeout < 0 ? blind_pause.count() : std::min<int>(timeout, blind_pause.count());
   ::poll(fds.data(), fds.size(), timeout);
-  wake_.reset();
+  wake_.clear();
 }
 
 /// Everything that has come, from everyone.
@@ -302,7 +278,8 @@ void AllMethods::reap() {
 }
 
 void AllMethods::take_output(Launch& launch) {
-  // The marks come by the output. The one of the begin is looked for first; what it has complained about before the one of its end is read before that.
+  // The marks come by the output. The one of the begin is looked for first; what it has complained about before the
+  // one of its end is read before that.
   if (launch.method->has_foreword() && !launch.nodes[0].end.began) take_stream(launch, Child::output);
   take_stream(launch, Child::error);
   take_stream(launch, Child::output);
@@ -457,7 +434,8 @@ void AllMethods::end_all() {
   for (Launch& launch : launches_) launch.child.reset();
 }
 
-/// What has not ended though its input has (it is stopped, or it hangs) would stay on its host when the way there is cut.
+/// What has not ended though its input has (it is stopped, or it hangs) would stay on its host when the way there
+/// is cut.
 void AllMethods::kill_remotely() {
   std::vector<std::unique_ptr<Child>> killers;
   for (const Launch& launch : launches_) {

@@ -30,11 +30,12 @@ using boost::system::error_code;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t read_bytes = std::size_t{16} << 10;
-/// Of a message before the peer has said who it is.
+/// Limit of a message before the peer has introduced itself.
 constexpr std::size_t small_bytes_max = std::size_t{64} << 10;
 constexpr std::chrono::seconds farewell{1};
 
-/// Programs of the cells start other programs (system, popen): who has proved the key shall not be theirs. Boost.Asio does not do it.
+/// Programs of the cells start other programs (system, popen): who has proved the key shall not be theirs.
+/// Boost.Asio does not do it.
 void keep_from_children(int descriptor) { ::fcntl(descriptor, F_SETFD, FD_CLOEXEC); }
 
 /// A connected socket, perhaps with TLS on it.
@@ -423,8 +424,8 @@ void connect_to_launcher(EventLoop& loop, const ConnectionSettings& settings, Co
 
 namespace {
 
-/// Connections that have not proved anything yet. For one more the oldest is dropped: strangers take no more descriptors than these, and one of
-/// ours, which greets at once, gets in between any number of silent ones.
+/// Connections that have not proved anything yet. For one more the oldest is dropped: strangers take no more
+/// descriptors than these, and one of ours, which greets at once, gets in between any number of silent ones.
 constexpr std::size_t unproved_max = 256;
 constexpr std::chrono::milliseconds pause_when_out_of_descriptors{100};
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Connection: a control connection that has proved the job's key. It carries messages in order, both ways, with a sign of life when there
-// are none. A node makes one by connect_to_launcher(); the launcher gets them from an Acceptor.
+// Connection: a control connection that has proved the job's key. It carries messages in order, both ways, with a
+// sign of life when there are none. A node makes one by connect_to_launcher(); the launcher gets them from an
+// Acceptor.
 #pragma once
 
 #include <chrono>
@@ -21,11 +22,12 @@ namespace aplib::launch::wire {
 /// The same for all control connections of a process.
 struct ConnectionSettings {
   comm::JobKey key;
-  comm::Secure secure = comm::Secure::auth;  ///< off counts as auth: who may start processes is never left open.
+  comm::Secure secure = comm::Secure::auth;  ///< off counts as auth: a control connection may start processes.
   std::shared_ptr<comm::TlsContext> tls{};   ///< With Secure::tls.
   std::chrono::nanoseconds timeout = std::chrono::seconds(10);  ///< A peer that is silent for so long is lost.
   std::uint32_t self = comm::Introduction::launcher;
-  /// A peer for which more bytes wait than this is lost: it gives signs of life and reads nothing. The largest note fits in.
+  /// A peer for which more bytes wait than this is lost: it gives signs of life and reads nothing. The largest note
+  /// fits in.
   std::size_t waiting_bytes_max = note_bytes_max + (std::size_t{64} << 20);
 };
 
@@ -60,7 +62,8 @@ class Connection {
   virtual void listen(ConnectionEvents events) = 0;
   /// Long messages are taken from now on; before that, only such as a Hello needs. Loop's thread.
   virtual void trust() = 0;
-  /// Ends it once everything is out and the peer has closed its end, or after a second. No event is called any more. Loop's thread.
+  /// Ends it once everything is out and the peer has closed its end, or after a second. No event is called any
+  /// more. Loop's thread.
   virtual void close() = 0;
 
   /// Ends it at once. No event is called any more. Loop's thread.
@@ -71,8 +74,9 @@ class Connection {
   [[nodiscard]] virtual std::string remote_address() const = 0;
 };
 
-/// Connects to the first of `endpoints` ("10.0.0.1:5100", "[fe80::1]:5100") that answers as the launcher does; goes on trying for `patience`. `made` gets the connection, on
-/// the loop's thread; what to listen for it then says itself. `failed` gets the reason, one for each endpoint, when there is no hope left.
+/// Connects to the first of `endpoints` ("10.0.0.1:5100", "[fe80::1]:5100") that answers as the launcher does; goes
+/// on trying for `patience`. `made` gets the connection, on the loop's thread; what to listen for it then says
+/// itself. `failed` gets the reason, one for each endpoint, when there is no hope left.
 struct Connecting {
   std::vector<std::string> endpoints{};
   std::chrono::nanoseconds patience = std::chrono::seconds(20);
@@ -81,17 +85,19 @@ struct Connecting {
 };
 void connect_to_launcher(EventLoop& loop, const ConnectionSettings& settings, Connecting what);
 
-/// Where the launcher listens for its nodes. Whoever does not prove the job's key is dropped without a word, and counted.
+/// Where the launcher listens for its nodes. Whoever does not prove the job's key is dropped without a word, and
+/// counted.
 class Acceptor {
  public:
   struct Events {
-    /// Someone who knows the key. Returns what to tell of it.
+    /// A peer has proved the key. Returns the events of its connection.
     std::function<ConnectionEvents(const std::shared_ptr<Connection>& connection, std::uint32_t peer)> arrived;
     /// One of ours that does not fit: in words.
     std::function<void(const std::string& text)> refused;
   };
 
-  /// Listens on each address, on the first free port of first_port .. last_port, or where the system likes (0, 0). Throws Error(failed).
+  /// Listens on each address, on the first free port of first_port .. last_port, or where the system likes (0, 0).
+  /// Throws Error(failed).
   Acceptor(EventLoop& loop, const ConnectionSettings& settings, const std::vector<std::string>& addresses,
            std::uint16_t first_port, std::uint16_t last_port, Events events);
   ~Acceptor();

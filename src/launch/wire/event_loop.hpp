@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// EventLoop: one thread that waits for sockets, timers, the ends of pipes and what other threads ask of it. Keeps Boost.Asio's headers out of
-// whoever only needs that much.
+// EventLoop: one thread that waits for sockets, timers, the ends of pipes and what other threads ask of it. Keeps
+// Boost.Asio's headers out of whoever only needs that much.
 #pragma once
 
 #include <chrono>
@@ -50,7 +50,8 @@ class Timer {
   std::shared_ptr<Impl> impl_;
 };
 
-/// Calls `ended`, on the loop's thread, when reading `descriptor` would give the end; throws away what else comes. What cannot be waited for (a plain file) never ends. Takes a copy of the descriptor.
+/// Calls `ended`, on the loop's thread, when reading `descriptor` would give the end; throws away what else comes.
+/// What cannot be waited for (a plain file) never ends. Takes a copy of the descriptor.
 void watch_end(EventLoop& loop, int descriptor, std::function<void()> ended);
 
 }  // namespace aplib::launch::wire

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Program files on their way from the launcher to hosts that lack them: when two files are one program, FileServer, which gives nodes the files
-// that they were told about, and StagedFiles, which a node keeps.
+// Program files on their way from the launcher to hosts that lack them: when two files are one program, FileServer,
+// which gives nodes the files that they were told about, and StagedFiles, which a node keeps.
 #pragma once
 
 #include <sys/types.h>
@@ -15,8 +15,8 @@
 
 namespace aplib::launch::wire {
 
-/// By build-id where the file has one, else by size and a sum over all bytes. Looks at the file's own bytes alone; what is no ELF file has no build-id. Throws
-/// Error(failed) when it cannot be read.
+/// By build-id where the file has one, else by size and a sum over all bytes. Looks at the file's own bytes alone;
+/// what is no ELF file has no build-id. Throws Error(failed) when it cannot be read.
 [[nodiscard]] FileIdentity identify_file(const std::string& path);
 
 /// For people: "build-id 4f3a...", "4711 bytes, sum 1b2c...".
@@ -29,15 +29,16 @@ namespace aplib::launch::wire {
 class FileServer {
  public:
   void offer(const std::vector<FileRef>& files);
-  /// A piece of a file, or why there is none. Reads the file; `buffer` holds the bytes for as long as the piece is used.
+  /// A piece of a file, or why there is none. Reads the file; `buffer` holds the bytes for as long as the piece is
+  /// used.
   [[nodiscard]] FilePiece answer(const WantFile& question, Bytes& buffer) const;
 
  private:
   std::set<std::string> offered_;
 };
 
-/// Program files that a host did not have and got from the launcher, in a folder that only this user can enter and that goes when the process does.
-/// Not thread safe, but for remove().
+/// Program files that a host did not have and got from the launcher, in a folder that only this user can enter and
+/// that goes when the process does. Not thread safe, but for remove().
 class StagedFiles {
  public:
   StagedFiles() = default;
@@ -46,8 +47,8 @@ class StagedFiles {
   StagedFiles(const StagedFiles&) = delete;
   StagedFiles& operator=(const StagedFiles&) = delete;
 
-  /// Begins a file of that name, beside another one of it that came before and may run; makes the folder the first time, in TMPDIR, or else in
-  /// /tmp or /var/tmp if programs may be executed there. Throws Error(failed).
+  /// Begins a file of that name, beside another one of it that came before and may run; makes the folder the first
+  /// time, in TMPDIR, or else in /tmp or /var/tmp if programs may be executed there. Throws Error(failed).
   void begin(const FileRef& file);
   /// The next bytes. Throws Error(failed): no space, say.
   void write(std::span<const std::byte> bytes);

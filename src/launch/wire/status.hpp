@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a running machine is like, for people who ask: nodes tell their part, the coordinator the rest, and apctl shows it. The only description
-// of that, with one form in bytes (fields.hpp).
+// What a running machine is like, for people who ask: nodes tell their part, the coordinator the rest, and apctl
+// shows it. The only description of that, with one form in bytes (fields.hpp).
 #pragma once
 
 #include <cstdint>

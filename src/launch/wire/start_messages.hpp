@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT
+// Messages by which nodes come to a common start, and get the files that they lack. Their order stands in protocol.hpp.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "launch/wire/fields.hpp"
+#include "launch/wire/message_type.hpp"
+
+namespace aplib::launch::wire {
+
+/// What two files have in common that are one program.
+struct FileIdentity {
+  std::string build_id{};   ///< Hexadecimal; empty: it has none.
+  std::uint64_t bytes = 0;  ///< Of files without build-id: size and sum count.
+  std::uint64_t sum = 0;    ///< 0: it has a build-id.
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.build_id, self.bytes, self.sum);
+  }
+  /// Are they one program?
+  [[nodiscard]] bool same(const FileIdentity& other) const {
+    return build_id.empty() ? other.build_id.empty() && bytes == other.bytes && sum == other.sum
+                            : build_id == other.build_id;
+  }
+};
+
+/// A file at the launcher.
+struct FileRef {
+  std::string path{};  ///< Absolute.
+  FileIdentity identity{};
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.path, self.identity);
+  }
+};
+
+struct Hello {
+  static constexpr auto type = MessageType::hello;
+  std::uint32_t control = control_version;
+  std::string version{};  ///< Of APlib: "0.1.0".
+  std::uint32_t process = 0;
+  std::string host{};     ///< Its own name.
+  std::string host_id{};  ///< The same for all processes on one computer.
+  std::string local{};    ///< Address of this end of the connection.
+  std::uint64_t pid = 0;
+  std::vector<std::uint32_t> cpus{};  ///< That it may run on.
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.control, self.version, self.process, self.host, self.host_id, self.local, self.pid, self.cpus);
+  }
+};
+
+/// What every version begins with.
+struct HelloStart {
+  std::uint32_t control = 0;
+  std::string version{};
+};
+
+struct MeasureSpeed {
+  static constexpr auto type = MessageType::measure;
+  std::uint8_t kind = 0;  ///< Speed::Kind
+  double number = 0;
+  std::string command{};
+  std::string threads{};              ///< As the option.
+  bool needed = false;                ///< Else the number of threads will do.
+  std::vector<std::uint32_t> cpus{};  ///< To keep to; empty: all.
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.kind, self.number, self.command, self.threads, self.needed, self.cpus);
+  }
+};
+
+struct SpeedIs {
+  static constexpr auto type = MessageType::speed;
+  double speed = 0;
+  std::uint32_t threads = 1;
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.speed, self.threads);
+  }
+};
+
+struct OptionValue {
+  std::string name{};
+  std::string value{};
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.name, self.value);
+  }
+};
+
+struct Prepare {
+  static constexpr auto type = MessageType::prepare;
+  std::vector<OptionValue> options{};
+  std::string address{};         ///< To listen on for data; empty: the one by which it reached the launcher.
+  std::vector<FileRef> files{};  ///< The program, then its libraries of which each cell has a copy.
+  std::string program_name{};
+  std::vector<std::string> arguments{};
+  std::string entry{};
+  std::vector<std::string> entry_arguments{};
+  bool expand = false;
+  std::string cell_folder{};          ///< --wd
+  bool input_for_all = false;         ///< Every cell has an input, not just the first one.
+  std::vector<std::uint32_t> cpus{};  ///< To keep to; empty: all.
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.options, self.address, self.files, self.program_name, self.arguments, self.entry, self.entry_arguments,
+           self.expand, self.cell_folder, self.input_for_all, self.cpus);
+  }
+};
+
+/// The host lacks a file of Prepare, or of ProgramIs: it wants the next piece, and asks again when it has it.
+struct WantFile {
+  static constexpr auto type = MessageType::want_file;
+  std::string path{};  ///< As it was named.
+  std::uint64_t at = 0;
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.path, self.at);
+  }
+};
+
+struct FilePiece {
+  static constexpr auto type = MessageType::file_piece;
+  std::string problem{};  ///< Not empty: it cannot be read.
+  bool last = false;
+  std::span<const std::byte> bytes{};
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.problem, self.last, self.bytes);
+  }
+};
+
+/// A module that a host cannot use.
+struct LeftOutModule {
+  std::string module{};
+  std::string why{};
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.module, self.why);
+  }
+};
+
+struct Prepared {
+  static constexpr auto type = MessageType::prepared;
+  std::string endpoint{};                 ///< By each module: "shm=4f1c;tcp=10.0.0.1:5100".
+  std::vector<LeftOutModule> left_out{};  ///< With module = "auto".
+  std::string warning{};                  ///< For the user, if not empty.
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.endpoint, self.left_out, self.warning);
+  }
+};
+
+struct Plan {
+  static constexpr auto type = MessageType::plan;
+  std::string machine{};  ///< Id of the machine, for the greetings of data connections.
+  std::vector<std::string> endpoints{};
+  CellMap cells{};  ///< Which process carries which cell.
+  std::vector<std::string> names{};
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.machine, self.endpoints, self.cells, self.names);
+  }
+};
+
+/// The node cannot go on, and nothing of it runs yet.
+struct Cannot {
+  static constexpr auto type = MessageType::cannot;
+  std::string text{};
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.text);
+  }
+};
+
+/// The start is called off.
+struct Refused {
+  static constexpr auto type = MessageType::refused;
+  std::string text{};
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.text);
+  }
+};
+
+/// Which file is meant by a further program's name?
+struct FindProgram {
+  static constexpr auto type = MessageType::find_program;
+  std::string name{};
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.name);
+  }
+};
+
+struct ProgramIs {
+  static constexpr auto type = MessageType::program;
+  std::string problem{};  ///< Not empty: there is none at the launcher.
+  std::vector<FileRef> files{};
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.problem, self.files);
+  }
+};
+
+}  // namespace aplib::launch::wire
