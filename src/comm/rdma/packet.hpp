@@ -7,12 +7,14 @@
 // A packet of frames: frames one behind the other, each padded to 8 bytes: label (24), body bytes (4), flags (4),
 // body. flags: 0; or 1: the body is large, and stays with the sender; a Rendezvous stands for it.
 //
-// token: agreed by the greeting, and known to the two alone; a packet with another one is a stranger's. In a greeting: its
+// token: agreed by the greeting, and known to the two alone; a packet with another one is a stranger's. In a
+// greeting: its
 //   number, drawn by the process that begins it.
 // sequence: counts the packets of a pair after the greeting; a gap is a loss.
 // credit: how many bytes of packets of frames have been consumed since the last packet.
 //
-// Every word is hostile until it is checked, also from a peer that has proved the key (tests/comm/rdma/hostile_test.cpp).
+// Every word is hostile until it is checked, also from a peer that has proved the key
+// (tests/comm/rdma/hostile_test.cpp).
 #pragma once
 
 #include <bit>

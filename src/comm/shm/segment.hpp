@@ -9,13 +9,15 @@
 // A large body comes in pieces, a slot each.
 //
 // Invariants:
-//  (1) Position p of a stream of slots lies in slots[p % slot_count]; its turn is p + 1 once it is published. Positions
+// (1) Position p of a stream of slots lies in slots[p % slot_count]; its turn is p + 1 once it is published.
+// Positions
 //      count modulo 2^32.
-//  (2) The writer writes a slot, and its part of `bodies`, only when the reader has given them back: `taken`.
-//  (3) All else of a slot and its body is written before its turn (release), and read after it (acquire).
-//  (4) `taken` is stored after the last read of what it gives back (release), and read with acquire before that is
+// (2) The writer writes a slot, and its part of `bodies`, only when the reader has given them back: `taken`. (3)
+// All else of a slot and its body is written before its turn (release), and read after it (acquire). (4) `taken` is
+// stored after the last read of what it gives back (release), and read with acquire before that is
 //      written again.
-//  (5) A body of more than 32 bytes begins at the first multiple of 64 at or behind the end of the one before, or at the
+// (5) A body of more than 32 bytes begins at the first multiple of 64 at or behind the end of the one before, or at
+// the
 //      beginning of `bodies` where it would reach beyond their end. Both sides count, so nothing in shared memory says
 //      where a body lies.
 // Nobody trusts what a peer writes: a slot is copied before it is looked at, and each of its words is checked.
