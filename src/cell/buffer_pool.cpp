@@ -87,7 +87,8 @@ void BufferPool::carve(std::uint32_t size_class, std::size_t bytes) {
   auto* chunk = static_cast<char*>(map(chunk_bytes, bytes));
   chunks_.push_back(chunk);
   committed_bytes_ += chunk_bytes;
-  // Highest address first, so that the lowest is used first. A large class takes a few buffers, a small one fills the chunk.
+  // Highest address first, so that the lowest is used first. A large class takes a few buffers, a small one fills
+  // the chunk.
   for (std::size_t n = chunk_bytes / each; n-- > 0;) {
     auto* buffer = ::new (chunk + n * each) Buffer;
     buffer->home = this;
@@ -96,8 +97,8 @@ void BufferPool::carve(std::uint32_t size_class, std::size_t bytes) {
   }
 }
 
-// Makes room in the cache for one more large buffer of this class. Others go, for a program that has turned to another size
-// would map and unmap every message else. False: one alone is too large.
+// Makes room in the cache for one more large buffer of this class. Others go, for a program that has turned to
+// another size would map and unmap every message else. False: one alone is too large.
 bool BufferPool::keep_large(std::uint32_t size_class) noexcept {
   const std::size_t bytes = body_bytes(size_class);
   if (bytes > large_cache_bytes_max) return false;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Buffers that carry messages too large for a ring slot, and the pool each processor takes them from. A buffer that another
-// processor has finished with goes back to the pool it came from, in batches, so that a stream reuses a small hot set.
+// Buffers that carry messages too large for a ring slot, and the pool each processor takes them from. A buffer that
+// another processor has finished with goes back to the pool it came from, in batches, so that a stream reuses a
+// small hot set.
 //
-// A Message may outlive its machine. The pools of a machine count the buffers that messages hold, and stay until the last of
-// them has come back.
+// A Message may outlive its machine. The pools of a machine count the buffers that messages hold, and stay until
+// the last of them has come back.
 //
-// Invariants: (1) a buffer belongs to one pool for ever; (2) only the pool's owner touches its free lists; (3) others push
-// chains onto returned_ (release), the owner takes the whole chain (acquire), so there is no ABA problem; (4) the large buffers
-// in the free lists are large_cached_bytes_ in all, at most large_cache_bytes_max. Buffers in use do not count: a message
-// may be larger than that.
+// Invariants: (1) a buffer belongs to one pool for ever; (2) only the pool's owner touches its free lists; (3)
+// others push chains onto returned_ (release), the owner takes the whole chain (acquire), so there is no ABA
+// problem; (4) the large buffers in the free lists are large_cached_bytes_ in all, at most large_cache_bytes_max.
+// Buffers in use do not count: a message may be larger than that.
 #pragma once
 
 #include <array>

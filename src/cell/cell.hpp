@@ -18,8 +18,8 @@ namespace aplib {
 
 class Processor;
 
-/// Tasks of one cell by id. Ids are given out from 1 up; a freed id rests behind `id_rest` others before it is used again, so that a late message
-/// does not reach a stranger.
+/// Tasks of one cell by id. Ids are given out from 1 up; a freed id rests behind `id_rest` others before it is used
+/// again, so that a late message does not reach a stranger.
 class TaskTable {
  public:
   static constexpr std::size_t id_rest = 1024;
@@ -120,16 +120,18 @@ struct alignas(cache_pair_bytes) Cell {
   std::vector<TaskControl*> parcel_watches;  ///< and those that wait for flags.
   std::uint32_t acknowledges_requested = 0;  ///< Puts of the cell that asked for it.
 
-  /// Read and written by any processor: a receive that waits with its own buffer, offered to senders. A sender that takes it (exchange to null) owns
-  /// it until it has committed or put it back; see Outbound::claim_offer() and Inbound::withdraw().
+  /// Read and written by any processor: a receive that waits with its own buffer, offered to senders. A sender that
+  /// takes it (exchange to null) owns it until it has committed or put it back; see Outbound::claim_offer() and
+  /// Inbound::withdraw().
   alignas(cache_pair_bytes) std::atomic<Posted*> offer{nullptr};
   /// Copies of the offer's facts, for a look without claiming. May be stale; the claimed Posted decides.
   std::atomic<std::uint32_t> offer_task{0};
   /// The cell has lately received large messages into buffers of its own: worth a moment's wait for the next offer.
   std::atomic<bool> offers_lately{false};
 
-  /// Which processor to wake when something has been written into the cell's memory from outside: its index + 1, or 0 while no task of the cell has ever waited for a flag. Stays when the wait
-  /// is over, for a line that rarely changes costs its readers nothing. Read by any.
+  /// Which processor to wake when something has been written into the cell's memory from outside: its index + 1, or
+  /// 0 while no task of the cell has ever waited for a flag. Stays when the wait is over, for a line that rarely
+  /// changes costs its readers nothing. Read by any.
   alignas(cache_pair_bytes) std::atomic<std::uint32_t> watcher{0};
 
   /// Of acknowledges_requested, those that have come: a flag. Written by who polls the network.

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: MIT
-// Shared state of collectives. Cells of one group (all, a row, a column) go through numbered episodes together; a cell enters episode
-// e+1 only after episode e is complete, so two sets of places (by the episode's parity) are enough.
+// Shared state of collectives. Cells of one group (all, a row, a column) go through numbered episodes together; a
+// cell enters episode e+1 only after episode e is complete, so two sets of places (by the episode's parity) are
+// enough.
 //
-// Group `all` is the fast one: every processor has a line per parity into which it publishes, once all its cells have arrived, how many
-// they are and the pieces of the reduction tree they cover. Each processor reads the others' lines; the episode is complete when the counts
-// add up to the number of cells. Nobody writes what another writes.
+// Group `all` is the fast one: every processor has a line per parity into which it publishes, once all its cells
+// have arrived, how many they are and the pieces of the reduction tree they cover. Each processor reads the others'
+// lines; the episode is complete when the counts add up to the number of cells. Nobody writes what another writes.
 //
 // Rows and columns count arrivals in one shared counter; the last to arrive reduces and marks the episode done.
 //
-// Episodes count in 64 bits, so their numbers never come back: at 0.1 us each, 2^32 of them are through in seven minutes.
+// Episodes count in 64 bits, so their numbers never come back: at 0.1 us each, 2^32 of them are through in seven
+// minutes.
 //
-// Invariants: (1) a line of parity e%2 is rewritten for e+2 only after its owner saw e+1 complete, hence after every processor
-// with cells has used e; (2) the fields of a line are written before its count, the count before its episode (release each);
-// readers take them in the opposite order (acquire), so a count that belongs to the episode makes its fields visible, too;
+// Invariants: (1) a line of parity e%2 is rewritten for e+2 only after its owner saw e+1 complete, hence after
+// every processor with cells has used e; (2) the fields of a line are written before its count, the count before
+// its episode (release each); readers take them in the opposite order (acquire), so a count that belongs to the
+// episode makes its fields visible, too;
 // (3) values[] of an episode (Cell::places) are written before the arrival is published, in either scheme.
 #pragma once
 
@@ -108,7 +111,8 @@ struct alignas(cache_pair_bytes) ArrivalLines {
   ArrivalLine& of(std::uint64_t episode) noexcept { return (episode & 1U) != 0 ? odd : even; }
 };
 
-/// Where the root of a broadcast shows its bytes. Small ones are staged, so that the root need not wait for the readers.
+/// Where the root of a broadcast shows its bytes. Small ones are staged, so that the root need not wait for the
+/// readers.
 struct BroadcastPlace {
   static constexpr std::size_t staged_bytes_max = 8 * 1024;
   const void* bytes = nullptr;

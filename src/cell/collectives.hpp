@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Collectives: a processor's place in barriers, reductions and broadcasts: where its cells stand in the group of all, and which
-// of them wait in any group. What the processors share, and how it works: collective.hpp; the tree: fold.hpp.
+// Collectives: a processor's place in barriers, reductions and broadcasts: where its cells stand in the group of
+// all, and which of them wait in any group. What the processors share, and how it works: collective.hpp; the tree:
+// fold.hpp.
 //
-// Invariants: (1) arrived() counts our cells in episode(), and the line shows them once all have arrived; (2) a cell is in the
-// list of those that wait exactly while CollectiveWait::active.
+// Invariants: (1) arrived() counts our cells in episode(), and the line shows them once all have arrived; (2) a
+// cell is in the list of those that wait exactly while CollectiveWait::active.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// copy_small: up to 40 bytes in straight-line code (a call of memcpy with a variable size costs a few ns, which a small message would feel).
+// copy_small: up to 40 bytes in straight-line code (a call of memcpy with a variable size costs a few ns, which a
+// small message would feel).
 #pragma once
 
 #include <cstddef>

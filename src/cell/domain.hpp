@@ -97,13 +97,14 @@ struct Domain {
   std::mutex programs_mutex;
   std::vector<std::unique_ptr<CellProgram>> programs;  ///< Started while it runs.
 
-  /// Records a failure (the first wins), prints it, and stops the machine. Works without memory, too: then a long text is cut.
-  /// [any thread, not async-signal-safe]
+  /// Records a failure (the first wins), prints it, and stops the machine. Works without memory, too: then a long
+  /// text is cut. [any thread, not async-signal-safe]
   void fail(int status, std::string_view text) noexcept;
-  /// In a catch block: the same with what was caught. `subject`: who suffers it, "cell 3 task 0"; null: the cells of this
-  /// process.
+  /// In a catch block: the same with what was caught. `subject`: who suffers it, "cell 3 task 0"; null: the cells
+  /// of this process.
   void fail_by_exception(const char* subject) noexcept;
-  /// Does work that is the machine's, not that of the task which happens to run. False: it threw, and the machine has failed.
+  /// Does work that is the machine's, not that of the task which happens to run. False: it threw, and the machine
+  /// has failed.
   template <class Work>
   bool guarded(Work work) noexcept {
     try {
@@ -116,8 +117,8 @@ struct Domain {
   }
   /// Makes every wait end with Wake::stopping. Async-signal-safe.
   void stop() noexcept;
-  /// `processors` is complete: wake_all() means these from here on. A signal may come while they are being made, so they
-  /// are looked for in a list that changes at once; old lists stay until the domain is gone.
+  /// `processors` is complete: wake_all() means these from here on. A signal may come while they are being made, so
+  /// they are looked for in a list that changes at once; old lists stay until the domain is gone.
   void publish_processors();
   /// Wakes every processor that sleeps. Async-signal-safe.
   void wake_all() noexcept;

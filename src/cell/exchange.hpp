@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: MIT
-// Exchange: the part of a collective that goes between processes. Each process's members combine first, along the fixed tree (fold.hpp); the pieces of that tree then spread by dissemination:
-// in step k, process i of n sends all it knows to process i - 2^k and hears from i + 2^k (modulo n), so after ceil(log2 n) steps everyone knows everything. One message per process and
-// step, whatever the number of cells. Everyone folds the same pieces in the same order: the same bits everywhere.
+// Exchange: the part of a collective that goes between processes. Each process's members combine first, along the
+// fixed tree (fold.hpp); the pieces of that tree then spread by dissemination: in step k, process i of n sends all
+// it knows to process i - 2^k and hears from i + 2^k (modulo n), so after ceil(log2 n) steps everyone knows
+// everything. One message per process and step, whatever the number of cells. Everyone folds the same pieces in the
+// same order: the same bits everywhere.
 //
-// Frames carry along: what was called, to tell cells that disagree; the bytes of a broadcast, once the sender knows them (then the same steps are a binomial tree); and status words, so that
-// what a cell posted before a barrier is seen after it.
+// Frames carry along: what was called, to tell cells that disagree; the bytes of a broadcast, once the sender knows
+// them (then the same steps are a binomial tree); and status words, so that what a cell posted before a barrier is
+// seen after it.
 //
-// Invariants: (1) a process enters episode e+1 only when e is complete with it, and nobody completes e+1 without it: frames that come are of the episode under way or the next one;
-// (2) fields of an episode are touched under the mutex; result, mismatch and payload are read without it after Group::done says so (release, acquire), until the readers enter e+2.
+// Invariants: (1) a process enters episode e+1 only when e is complete with it, and nobody completes e+1 without
+// it: frames that come are of the episode under way or the next one;
+// (2) fields of an episode are touched under the mutex; result, mismatch and payload are read without it after
+// Group::done says so (release, acquire), until the readers enter e+2.
 #pragma once
 
 #include <array>
@@ -29,8 +34,10 @@ class Exchange {
   Exchange(Domain& domain, Group& group, std::uint32_t index, std::vector<std::uint32_t> processes,
            std::uint32_t place);
 
-  /// All members of this process have arrived in `episode`. `parts`: their pieces of the tree, by member. `call`, of `caller`, is what the first of them asked for; disagree: others asked for something else. `payload`:
-  /// a broadcast's bytes, where this process has the root; they stay until the collective is complete here. The first call for an episode counts, others do nothing. Any carrier.
+  /// All members of this process have arrived in `episode`. `parts`: their pieces of the tree, by member. `call`,
+  /// of `caller`, is what the first of them asked for; disagree: others asked for something else. `payload`: a
+  /// broadcast's bytes, where this process has the root; they stay until the collective is complete here. The first
+  /// call for an episode counts, others do nothing. Any carrier.
   void begin(std::uint64_t episode, const CollectiveCall& call, std::uint32_t caller, bool disagree,
              std::span<const Fold::Part> parts, std::span<const std::byte> payload);
 
@@ -45,7 +52,8 @@ class Exchange {
   [[nodiscard]] const std::string& mismatch(std::uint64_t episode) const noexcept {
     return episodes_[episode & 1U].mismatch;
   }
-  /// Of which group a frame is: scope, and number of the row or column. Nothing sensible for a frame that is none: check against the domain.
+  /// Of which group a frame is: scope, and number of the row or column. Nothing sensible for a frame that is none:
+  /// check against the domain.
   static std::pair<Scope, std::uint32_t> group_of(std::span<const std::byte> frame) noexcept;
 
  private:

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The fixed tree of reductions. A node of level k covers cells [a, a + 2^k), a a multiple of 2^k, clipped at the number of cells;
-// its value is its left child's combined with its right child's, or the left child's alone when the right one is empty. Every processor combines
-// along this one tree, so the result does not depend on where cells are: floating point included, bit for bit.
+// The fixed tree of reductions. A node of level k covers cells [a, a + 2^k), a a multiple of 2^k, clipped at the
+// number of cells; its value is its left child's combined with its right child's, or the left child's alone when
+// the right one is empty. Every processor combines along this one tree, so the result does not depend on where
+// cells are: floating point included, bit for bit.
 //
-// Fold takes parts in order of their first cell and merges siblings as soon as both are there. What is left in between are maximal
-// subtrees ("pieces"), which is what a processor publishes for the cells it carries.
+// Fold takes parts in order of their first cell and merges siblings as soon as both are there. What is left in
+// between are maximal subtrees ("pieces"), which is what a processor publishes for the cells it carries.
 #pragma once
 
 #include <bit>
@@ -137,8 +138,8 @@ inline void combine_arrays(const Combine& combine, void* left, const void* right
   }
 }
 
-/// Invariants: (1) parts are pushed in order of `first`, without gaps, and each is a node of the tree (is_node); (2) the
-/// stack never holds two siblings. So it holds two parts of each level at most.
+/// Invariants: (1) parts are pushed in order of `first`, without gaps, and each is a node of the tree (is_node);
+/// (2) the stack never holds two siblings. So it holds two parts of each level at most.
 class Fold {
  public:
   struct Part {

@@ -87,7 +87,8 @@ void Idle::unpack(Cell& cell) {
   cell.parcel_watches.clear();
 }
 
-// Between two looks at the rings. A flag is written to memory that we can watch without disturbing anyone, so there is no need to look away from it.
+// Between two looks at the rings. A flag is written to memory that we can watch without disturbing anyone, so there
+// is no need to look away from it.
 void Idle::pause() noexcept {
   if (watches_.empty() || watches_.size() > watches_spun_on_max) {
     cpu_relax();
@@ -168,8 +169,8 @@ void Idle::show_busy(Clock::time_point now) noexcept {
   domain_.idle_processors.fetch_sub(1, std::memory_order_relaxed);  // relaxed: a hint
 }
 
-// Sleeps until woken. Every kind of work that can come from outside is looked for once more after announce(); whoever makes such work
-// calls wake_if_asleep() after it.
+// Sleeps until woken. Every kind of work that can come from outside is looked for once more after announce();
+// whoever makes such work calls wake_if_asleep() after it.
 void Idle::park() noexcept {
   here_.pool().flush();
   const bool in_network = network_ != nullptr && network_->begin_wait();
@@ -226,8 +227,8 @@ void Idle::sleep(bool in_network, bool held) noexcept {
   domain_.sleepers.fetch_sub(1, std::memory_order_acq_rel);  // acq_rel: the same
 }
 
-// All processors have gone to sleep (the low half of `word` says so). Is that final? A processor that has been woken and did not get to
-// run yet is awake; one that ran and slept again has changed the high half.
+// All processors have gone to sleep (the low half of `word` says so). Is that final? A processor that has been
+// woken and did not get to run yet is awake; one that ran and slept again has changed the high half.
 bool Idle::deadlocked(std::uint64_t word) {
   for (const auto& processor : domain_.processors) {
     if (!processor->parker().is_asleep()) return false;

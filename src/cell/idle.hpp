@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Idle: what a processor could do next, and how it waits when there is nothing: the ready tasks, the sleeping ones, those that
-// wait for flags, polling for a bounded time, and sleep.
+// Idle: what a processor could do next, and how it waits when there is nothing: the ready tasks, the sleeping ones,
+// those that wait for flags, polling for a bounded time, and sleep.
 //
-// Invariants: (1) a task is in the ready queue exactly when TaskControl::ready says so; (2) between Parker::announce() and sleep
-// every kind of work that can come from outside is looked for once more, and whoever makes such work calls wake_if_asleep()
-// after it, so no wake-up is lost; (3) a processor that sleeps without a timer and holds nothing back counts in
-// Domain::sleepers.
+// Invariants: (1) a task is in the ready queue exactly when TaskControl::ready says so; (2) between
+// Parker::announce() and sleep every kind of work that can come from outside is looked for once more, and whoever
+// makes such work calls wake_if_asleep() after it, so no wake-up is lost; (3) a processor that sleeps without a
+// timer and holds nothing back counts in Domain::sleepers.
 #pragma once
 
 #include <algorithm>
@@ -24,9 +24,9 @@ struct Domain;
 class Network;
 class Processor;
 
-/// How busy a processor has been lately, as others may know it. Cells move by this, not by a moment's look: cells that meet in
-/// barriers leave every processor idle now and then, and moving one for that only makes the next barrier late.
-/// The owner writes; anyone reads busy_share(). Values are a hint, so every access is relaxed.
+/// How busy a processor has been lately, as others may know it. Cells move by this, not by a moment's look: cells
+/// that meet in barriers leave every processor idle now and then, and moving one for that only makes the next
+/// barrier late. The owner writes; anyone reads busy_share(). Values are a hint, so every access is relaxed.
 class LoadMeter {
  public:
   static constexpr auto window = std::chrono::milliseconds(2);
@@ -43,7 +43,8 @@ class LoadMeter {
     close_window(now);
   }
 
-  /// Owner, while busy: share of time it has been busy in the current window, if that is long enough to tell, else in the last one.
+  /// Owner, while busy: share of time it has been busy in the current window, if that is long enough to tell, else
+  /// in the last one.
   double own_share(Clock::time_point now) noexcept {
     close_window(now);
     return share_of(share_.load(std::memory_order_relaxed));  // relaxed: own value
@@ -107,8 +108,8 @@ class Idle {
   [[nodiscard]] const ReadyQueue<TaskControl>& ready() const noexcept { return ready_; }
   /// The next ready task, out of the queue; null: there is none.
   TaskControl* pop_ready() noexcept { return ready_.pop(); }
-  /// Polls for a bounded time, then sleeps, until a task is ready. Returns it, out of the queue; null when the machine is over.
-  /// Runs on the stack of `self`, the task that waits (null: on the thread's own).
+  /// Polls for a bounded time, then sleeps, until a task is ready. Returns it, out of the queue; null when the
+  /// machine is over. Runs on the stack of `self`, the task that waits (null: on the thread's own).
   TaskControl* await_ready(TaskControl* self) noexcept;
 
   // --- tasks that sleep

@@ -67,7 +67,8 @@ void Inbound::poll() noexcept {
         }
         ring->pop();
         if (satisfied_ || idle_.has_ready()) {
-          if (settle_soon_) {  // a large transfer: its sender may claim the next buffer only when it knows that we have taken this one
+          // a large transfer: its sender may claim the next buffer only when it knows that we have taken this one
+          if (settle_soon_) {
             settle_soon_ = false;
             ring->settle();
           }
@@ -86,8 +87,8 @@ void Inbound::poll() noexcept {
     outbound.flush_backlogs();
 }
 
-// A slot that could not be taken has ended the machine, so nobody will receive its message. What cells need to come to their
-// end stays where it is, for another try.
+// A slot that could not be taken has ended the machine, so nobody will receive its message. What cells need to come
+// to their end stays where it is, for another try.
 void Inbound::drop_oldest(MessageRing& ring) noexcept {
   const Slot* slot = ring.peek();
   if (slot == nullptr) return;
@@ -222,7 +223,8 @@ Wake Inbound::receive(TaskControl& self, const char* call, bool closed_when_cell
   if (!posted.open) return Wake::done;
   if (domain_.stopping.load(std::memory_order_relaxed)) [[unlikely]]  // relaxed: noticed sooner or later
     return Wake::stopping;
-  // A cell that is still arriving may yet get messages by its old place from cells known here to have ended: end_move() looks again.
+  // A cell that is still arriving may yet get messages by its old place from cells known here to have ended:
+  // end_move() looks again.
   if (ended_count_ != 0 && !here_.mover().is_arriving(*self.cell)) [[unlikely]] {
     const bool named = (posted.wish.mask & MatchKey::cell_mask) != 0;
     if ((named && cell_has_ended(MatchKey::cell(posted.wish.key))) || (closed_when_cells_end && all_cells_ended()))
@@ -298,8 +300,8 @@ void Inbound::wake_waiting(TaskControl& task, Wake how) noexcept {
   idle_.make_ready(task);
 }
 
-// A cell that is to get another program has not ended for good. The host program's end is no error for those who wait for it: when nobody can go on,
-// the run just ends.
+// A cell that is to get another program has not ended for good. The host program's end is no error for those who
+// wait for it: when nobody can go on, the run just ends.
 bool Inbound::cell_has_ended(std::uint32_t cell) const noexcept {
   return ended_cells_[cell] != 0 && cell != domain_.cell_count &&
          ended_tasks_[cell] >=

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Inbound: what reaches a processor: the rings that lead to it, and how a message finds the receive that waits for it, or the
-// mailbox of its task. Which cells have ended is known here, too, for their ends come behind all they have sent.
+// Inbound: what reaches a processor: the rings that lead to it, and how a message finds the receive that waits for
+// it, or the mailbox of its task. Which cells have ended is known here, too, for their ends come behind all they
+// have sent.
 //
-// Invariants: (1) one place decides which receive gets a message: find_receive(); (2) a slot stays in its ring until it is
-// dealt with, so a message that must wait for a cell's move holds back all that comes behind it (mover.hpp); (3) a receive
-// that is offered to senders of other processors is filled here only after it has been withdrawn from them.
+// Invariants: (1) one place decides which receive gets a message: find_receive(); (2) a slot stays in its ring
+// until it is dealt with, so a message that must wait for a cell's move holds back all that comes behind it
+// (mover.hpp); (3) a receive that is offered to senders of other processors is filled here only after it has been
+// withdrawn from them.
 #pragma once
 
 #include <algorithm>
@@ -75,7 +77,8 @@ class Inbound {
   /// receiver's own pace.
   void poll() noexcept;
 
-  /// The receive of the task that waits for a message of this key, now its to fill; or null: the message is for its mailbox.
+  /// The receive of the task that waits for a message of this key, now its to fill; or null: the message is for its
+  /// mailbox.
   [[nodiscard, gnu::always_inline]] static Posted* find_receive(TaskControl* receiver, std::uint64_t key,
                                                                 std::size_t bytes) noexcept {
     if (receiver == nullptr || !receiver->posted.open || !receiver->posted.wish.accepts(key) ||

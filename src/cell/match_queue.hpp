@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// MatchQueue: messages that arrived before anyone asked, in order of arrival, taken by key and mask. One per task; used only by the
-// processor that carries the cell, so nothing here is atomic.
+// MatchQueue: messages that arrived before anyone asked, in order of arrival, taken by key and mask. One per task;
+// used only by the processor that carries the cell, so nothing here is atomic.
 //
-// Entry is an intrusive node: { Entry* next; Entry* previous; Entry* bucket_next; Entry* bucket_previous; std::uint64_t key; }.
+// Entry is an intrusive node: { Entry* next; Entry* previous; Entry* bucket_next; Entry* bucket_previous;
+// std::uint64_t key; }.
 //
-// Invariants: (1) the list holds all entries in order of arrival; (2) when buckets_ exists, every entry is also in the bucket of
-// its source cell, in order of arrival; (3) the oldest entry that a wish accepts is the one taken.
+// Invariants: (1) the list holds all entries in order of arrival; (2) when buckets_ exists, every entry is also in
+// the bucket of its source cell, in order of arrival; (3) the oldest entry that a wish accepts is the one taken.
 // Short queues are scanned. From hash_from entries on, wishes that name the source cell look only at its bucket.
 #pragma once
 

@@ -118,8 +118,8 @@ void Mover::end_move() {
     if (domain_.cells[id]->ended) here_.inbound().cell_ended(id, domain_.cells[id]->end());
   }
   ended_meanwhile_.clear();
-  // receive() has let tasks of the new cell wait for cells that have ended, because their last messages could have been under
-  // way.
+  // receive() has let tasks of the new cell wait for cells that have ended, because their last messages could have
+  // been under way.
   for (std::uint32_t id = 0; here_.inbound().some_cell_ended() && id < cell.tasks.end(); ++id) {
     TaskControl* task = cell.tasks.find(id);
     if (task == nullptr || task->ended || task->ready || task->waits != WaitFor::message || !task->posted.open)

@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: MIT
 // Moving a cell from one processor to another, without losing or reordering a message.
 //
-// A busy processor P that holds several runnable cells gives one, C, to an idle processor Q. At most one cell moves at a time
-// in a machine.
+// A busy processor P that holds several runnable cells gives one, C, to an idle processor Q. At most one cell moves
+// at a time in a machine.
 //
 //   1. P, at a switch point: takes C's ready tasks and timers out of its queues, sets its route of C to Q, and sends
 //      cell_moved(C, Q) to everybody, Q first. From here on it forwards every message to C that still reaches it to Q.
-//   2. Every other processor X, on reading cell_moved: sets its route of C to Q and answers P with fence(C). What it had sent
-//      to C before lies before the fence in the ring X -> P, what it sends from now on goes to Q.
+//   2. Every other processor X, on reading cell_moved: sets its route of C to Q and answers P with fence(C). What
+//      it had sent to C before lies before the fence in the ring X -> P, what it sends from now on goes to Q.
 //   3. P, on reading a fence of X: passes it on to Q, behind all it has forwarded.
-//   4. Q runs C at once. It leaves messages to C from X in their ring until it has read cell_moved and X's fence has come by
-//      way of P. When all have come, the move is over.
+//   4. Q runs C at once. It leaves messages to C from X in their ring until it has read cell_moved and X's fence
+//      has come by way of P. When all have come, the move is over.
 //
-// Messages *from* C: what C sent from P to Y lies before cell_moved in the ring P -> Y. So Y leaves messages of C that come from
-// Q in their ring until it has read cell_moved from P, that is, until its route of C is Q.
+// Messages *from* C: what C sent from P to Y lies before cell_moved in the ring P -> Y. So Y leaves messages of C
+// that come from Q in their ring until it has read cell_moved from P, that is, until its route of C is Q.
 //
-// No ring is held back by another that is held back: P -> anyone is never held (P's own route to C is right at once, forwarded
-// messages are marked), and all others only wait for a message that comes from P, or for P to pass one on.
+// No ring is held back by another that is held back: P -> anyone is never held (P's own route to C is right at
+// once, forwarded messages are marked), and all others only wait for a message that comes from P, or for P to pass
+// one on.
 //
-// MoveProtocol is the part of this that decides, apart from rings and tasks, so that tests run it under every order of events.
+// MoveProtocol is the part of this that decides, apart from rings and tasks, so that tests run it under every order
+// of events.
 #pragma once
 
 #include <algorithm>
@@ -32,8 +34,8 @@ namespace aplib {
 struct Domain;
 class Processor;
 
-/// One processor's part in the protocol. `push(processor, kind, cell, argument)` sends a control message behind all that was
-/// sent to that processor before.
+/// One processor's part in the protocol. `push(processor, kind, cell, argument)` sends a control message behind all
+/// that was sent to that processor before.
 class MoveProtocol {
  public:
   static constexpr std::uint32_t none = ~0U;
@@ -75,8 +77,8 @@ class MoveProtocol {
     push(from, Kind::fence, cell, self_);
   }
 
-  /// At P: `of` has sent its last message for the leaving cell. At Q: it has all come through. True: it was the last, and the
-  /// cell has arrived here.
+  /// At P: `of` has sent its last message for the leaving cell. At Q: it has all come through. True: it was the
+  /// last, and the cell has arrived here.
   template <class Push>
   bool fence(std::uint32_t of, const Push& push) {
     --missing_;
@@ -99,8 +101,8 @@ class MoveProtocol {
   };
   [[nodiscard]] std::uint32_t peer() const noexcept { return peer_; }
 
-  /// A message to `cell` in the ring of processor `from`. `route`: our route of `cell`; `in_order`: all that its sender sent
-  /// from elsewhere before is here.
+  /// A message to `cell` in the ring of processor `from`. `route`: our route of `cell`; `in_order`: all that its
+  /// sender sent from elsewhere before is here.
   [[nodiscard]] Admission admit(std::uint32_t from, std::uint32_t cell, std::uint32_t route,
                                 bool in_order) const noexcept {
     if (!in_order) return Admission::hold;
@@ -113,8 +115,8 @@ class MoveProtocol {
   [[nodiscard]] static bool in_order(std::uint32_t from, std::uint32_t route_of_sender, bool forwarded) noexcept {
     return route_of_sender == from || forwarded;
   }
-  /// The end of a cell, in the ring of `from`: what `from` had for a cell that is arriving may still be on its way by the
-  /// cell's old place, and comes first.
+  /// The end of a cell, in the ring of `from`: what `from` had for a cell that is arriving may still be on its way
+  /// by the cell's old place, and comes first.
   [[nodiscard]] bool admit_end(std::uint32_t from, std::uint32_t route_of_cell) const noexcept {
     return route_of_cell == from && (arriving_ == none || fenced_[from] != 0);
   }
@@ -144,8 +146,8 @@ class Mover {
   void offer_cells(TaskControl& self) noexcept;
   void cell_moved(std::uint32_t from, std::uint32_t cell, std::uint32_t to);
   void fence(std::uint32_t of);
-  /// A cell of ours has ended while another arrives: known here when that has arrived, for what the ended one sent to it waits,
-  /// too. False: none arrives.
+  /// A cell of ours has ended while another arrives: known here when that has arrived, for what the ended one sent
+  /// to it waits, too. False: none arrives.
   bool postpone_end(std::uint32_t cell);
 
  private:

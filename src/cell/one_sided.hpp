@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
-// One-sided communication: a task copies between its memory and another cell's. Addresses are those of the address plan (slot.hpp), so the object that the caller has at a lies at
-// a + (target - own) * slot bytes. Inside the process the caller copies itself, raises the flags and wakes who waits for them (watch.hpp); to another process the network brings it.
+// One-sided communication: a task copies between its memory and another cell's. Addresses are those of the address
+// plan (slot.hpp), so the object that the caller has at a lies at a + (target - own) * slot bytes. Inside the
+// process the caller copies itself, raises the flags and wakes who waits for them (watch.hpp); to another process
+// the network brings it.
 //
 // Functions throw Error, and end the task when the machine stops (Processor::stops). Call from: task.
 #pragma once
@@ -55,8 +57,8 @@ void get(TaskControl& self, const char* call, std::uint32_t cell, void* local, c
 std::uint64_t fetch(TaskControl& self, const char* call, Operation operation);
 void wait_acknowledged(TaskControl& self, const char* call);
 
-/// How far up and down from `address` the items reach, with `stride` between their starts: offset of the lowest byte (0 or negative) and bytes from there to the end. False: more than an address
-/// space.
+/// How far up and down from `address` the items reach, with `stride` between their starts: offset of the lowest
+/// byte (0 or negative) and bytes from there to the end. False: more than an address space.
 bool span_of(const Blocks& blocks, std::ptrdiff_t stride, std::ptrdiff_t& first, std::size_t& bytes) noexcept;
 
 }  // namespace aplib::one_sided

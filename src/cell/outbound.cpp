@@ -59,7 +59,8 @@ void Outbound::send(std::uint32_t cell, std::uint32_t processor, std::uint32_t t
   if (size >= both_sides_from_bytes && backlogs_[processor].empty()) {
     buffer->transfer.begin(buffer->body(), bytes.data(), size);
     push(processor, SlotKind::large_message, cell, task, key, BufferSlot{buffer, size});
-    // Whether it went into the ring or the backlog: the body is complete before we return, and whoever reads the slot waits for that.
+    // Whether it went into the ring or the backlog: the body is complete before we return, and whoever reads the
+    // slot waits for that.
     buffer->transfer.copy_from_front();
     return;
   }
@@ -67,8 +68,9 @@ void Outbound::send(std::uint32_t cell, std::uint32_t processor, std::uint32_t t
   push(processor, SlotKind::buffer_message, cell, task, key, BufferSlot{buffer, size});
 }
 
-// The receiver may wait with its own buffer on the other processor. Claims that buffer if it is sure that nothing we sent before can still match it, that
-// is, when everything in our ring has been taken and no cell is moving. Null: send it the other way.
+// The receiver may wait with its own buffer on the other processor. Claims that buffer if it is sure that nothing
+// we sent before can still match it, that is, when everything in our ring has been taken and no cell is moving.
+// Null: send it the other way.
 Posted* Outbound::claim_offer(std::uint32_t cell_index, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
                               std::size_t bytes) {
   Cell& cell = *domain_.cells[cell_index];
@@ -79,7 +81,8 @@ Posted* Outbound::claim_offer(std::uint32_t cell_index, std::uint32_t processor,
            cell.offer_task.load(std::memory_order_relaxed) == task &&  // relaxed: the claimed Posted decides
            ring.consumed_up_to(ring.produced());
   };
-  // A receiver that is about to offer its buffer again saves a large message its second copy: wait a few percent of the copy's time for it.
+  // A receiver that is about to offer its buffer again saves a large message its second copy: wait a few percent of
+  // the copy's time for it.
   std::size_t looks = cell.offers_lately.load(std::memory_order_relaxed) && !is_network_  // relaxed: a hint
                           ? bytes / bytes_per_look
                           : 0;
@@ -127,9 +130,10 @@ MessageRing& Outbound::make_ring(std::uint32_t processor) {
   return ring;
 }
 
-// The next slot of the ring to `processor`, or null when the message must go to the backlog. A full ring is waited for as long as the other side
-// takes messages, so that a sender does not outrun a receiver that keeps up; one that does not take any is not waited for. Nothing is polled
-// meanwhile: what polling finds (a cell that moves, say) must not come between the choice of a ring and the message.
+// The next slot of the ring to `processor`, or null when the message must go to the backlog. A full ring is waited
+// for as long as the other side takes messages, so that a sender does not outrun a receiver that keeps up; one that
+// does not take any is not waited for. Nothing is polled meanwhile: what polling finds (a cell that moves, say)
+// must not come between the choice of a ring and the message.
 MessageRing::Slot* Outbound::slot_to(std::uint32_t processor) {
   MessageRing& ring = ring_to(processor);
   Backlog& backlog = backlogs_[processor];

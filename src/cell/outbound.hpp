@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Outbound: what a processor sends to others: the rings that lead away from it, the backlogs of rings that are full, and the
-// routes. A message goes by one of these ways:
+// Outbound: what a processor sends to others: the rings that lead away from it, the backlogs of rings that are
+// full, and the routes. A message goes by one of these ways:
 //   small              inside a ring slot
-//   larger             one copy into a pooled buffer whose pointer travels; from 32 KiB on both processors copy (transfer.hpp)
+//   larger             one copy into a pooled buffer whose pointer travels; from 32 KiB on both processors copy
+//                      (transfer.hpp)
 //   to a waiting receive with its own buffer that was offered: straight into that
 //
-// Invariants: (1) what goes to one processor goes through one ring, in order: while its backlog holds something, everything
-// joins the backlog; (2) a route changes only between two messages, and what was sent by the old one arrives first (mover.hpp).
+// Invariants: (1) what goes to one processor goes through one ring, in order: while its backlog holds something,
+// everything joins the backlog; (2) a route changes only between two messages, and what was sent by the old one
+// arrives first (mover.hpp).
 #pragma once
 
 #include <cstddef>
@@ -42,7 +44,8 @@ enum class SlotKind : std::uint8_t {
   call,         ///< Payload: CallSlot. From the network's processor: call it.
 };
 
-/// Slot::info: forwarded (bit 31), kind (bits 30..24), length of a small message (bits 23..0). A small message's kind is 0, so that its info is its length.
+/// Slot::info: forwarded (bit 31), kind (bits 30..24), length of a small message (bits 23..0). A small message's
+/// kind is 0, so that its info is its length.
 struct SlotInfo {
   static constexpr std::uint32_t forwarded_bit =
       0x8000'0000U;  ///< It comes by way of its cell's last processor (mover.hpp).
@@ -57,8 +60,8 @@ struct SlotInfo {
   static constexpr std::uint32_t bytes(std::uint32_t info) noexcept { return info & 0xff'ffffU; }
 };
 
-/// From this size on a waiting receive's own buffer is offered to senders of other processors, and they look for it. Smaller: the receiver's second copy is
-/// cheaper than claiming its buffer.
+/// From this size on a waiting receive's own buffer is offered to senders of other processors, and they look for
+/// it. Smaller: the receiver's second copy is cheaper than claiming its buffer.
 inline constexpr std::size_t offer_from_bytes = 2 * 1024;
 
 /// A large message from another process, while its body comes.
@@ -160,10 +163,10 @@ class Outbound {
   void inject(std::uint32_t cell, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes) {
     send(cell, route_[cell], task, key, bytes);
   }
-  /// A large one comes; where its body shall go, until end_large(). Throws
-  /// Error(exhausted).
+  /// A large one comes; where its body shall go, until end_large(). Throws Error(exhausted).
   std::byte* begin_large(LargeArrival& arrival);
-  /// The body is there; or, not complete, never will be: a receive that waits for it is let go, for the machine is stopping.
+  /// The body is there; or, not complete, never will be: a receive that waits for it is let go, for the machine is
+  /// stopping.
   void end_large(LargeArrival& arrival, bool complete);
 
   /// A message from a cell of this processor to one that is still arriving here: older ones travel by way of its last

@@ -4,18 +4,21 @@
 //   owner:  parker.announce(); if (there is work) parker.cancel(); else parker.sleep(timeout);
 //   waker:  publish the work; parker.wake_if_asleep();
 //
-// Lost wake-ups cannot happen: the owner stores asleep, passes a fence that every thread takes part in, and looks for work again.
-// The waker publishes work, then loads the state. Either the owner sees the work, or the waker sees asleep:
+// Lost wake-ups cannot happen: the owner stores asleep, passes a fence that every thread takes part in, and looks
+// for work again. The waker publishes work, then loads the state. Either the owner sees the work, or the waker sees
+// asleep:
 //
 //   owner:  state = asleep    FENCE (heavy)   look for work
 //   waker:  publish work      fence (light)   look at state
 //
-// The heavy side pays for both (membarrier), so that a send costs its processor no fence. Where the kernel has no membarrier the waker pays with a
-// real fence; Os::light_fence decides by a flag that never changes after start.
+// The heavy side pays for both (membarrier), so that a send costs its processor no fence. Where the kernel has no
+// membarrier the waker pays with a real fence; Os::light_fence decides by a flag that never changes after start.
 //
-// A processor may also sleep elsewhere than here, where other events wake it, too (network.hpp): announce(true), sleep there, cancel(). Its waker then raises the alarm of the Os.
+// A processor may also sleep elsewhere than here, where other events wake it, too (network.hpp): announce(true),
+// sleep there, cancel(). Its waker then raises the alarm of the Os.
 //
-// Invariants: (1) only the owner moves awake -> asleep; (2) asleep -> awake is an exchange, so exactly one side does it.
+// Invariants: (1) only the owner moves awake -> asleep; (2) asleep -> awake is an exchange, so exactly one side
+// does it.
 #pragma once
 
 #include <atomic>
@@ -85,8 +88,8 @@ class Parker {
     return true;
   }
 
-  /// Waker: call after the work is published. Cheap when the owner is awake: one load of a line that rarely changes. Returns true when this call
-  /// woke the owner. Async-signal-safe.
+  /// Waker: call after the work is published. Cheap when the owner is awake: one load of a line that rarely
+  /// changes. Returns true when this call woke the owner. Async-signal-safe.
   bool wake_if_asleep() noexcept {
     os_.light_fence();
     if (state_.load(std::memory_order_relaxed) == awake) [[likely]]
@@ -112,7 +115,8 @@ class Parker {
   alignas(cache_pair_bytes) Atom<std::uint32_t> state_{awake};
 };
 
-/// The owner's way to sleep: announces it, has `look` look for work once more, and sleeps unless that found some. True: slept.
+/// The owner's way to sleep: announces it, has `look` look for work once more, and sleeps unless that found some.
+/// True: slept.
 template <class ParkerType, class Look, class Sleep>
 bool sleep_unless(ParkerType& parker, bool elsewhere, const Look& look, const Sleep& sleep) {
   parker.announce(elsewhere);

@@ -93,7 +93,8 @@ std::vector<unsigned> Topology::choose_cores(std::span<const unsigned> allowed, 
     return chosen;
   }
 
-  // More than one per physical core: the second, third, ... hardware threads of the first cores fill up, beside their siblings.
+  // More than one per physical core: the second, third, ... hardware threads of the first cores fill up, beside
+  // their siblings.
   std::vector<std::size_t> taken(cores.size(), 0);
   for (std::size_t left = count, level = 0; left > 0; ++level) {
     for (std::size_t i = 0; i < cores.size() && left > 0; ++i) {
@@ -130,7 +131,8 @@ Placement plan_placement(const Options& options, const std::filesystem::path& ro
   plan.oversubscribed = plan.processors > plan.usable_cores;
   plan.limited = plan.usable_cores < allowed.size();
 
-  // One processor is left to the scheduler, which keeps a lone thread where it is and moves it when another job comes to its core.
+  // One processor is left to the scheduler, which keeps a lone thread where it is and moves it when another job
+  // comes to its core.
   const bool whole_cores = !plan.oversubscribed && !plan.limited;
   if (options.bind && whole_cores && plan.processors >= 2) {
     const int here = sched_getcpu();

@@ -31,10 +31,10 @@ struct Placement {
   bool limited = false;            ///< a CPU quota pays for less than all cores
 };
 
-/// The plan for this process as its affinity mask and cgroup are now. Processors are bound only when there are at least two, each
-/// gets a core of its own, and no CPU quota is below the affinity mask (under a quota the scheduler must be free to move them).
-/// Call from: any thread whose affinity mask the processors shall inherit. Throws Error(bad_option) as Options::check().
-/// `root` is where /proc and /sys/fs/cgroup are looked up.
+/// The plan for this process as its affinity mask and cgroup are now. Processors are bound only when there are at
+/// least two, each gets a core of its own, and no CPU quota is below the affinity mask (under a quota the scheduler
+/// must be free to move them). Call from: any thread whose affinity mask the processors shall inherit. Throws
+/// Error(bad_option) as Options::check(). `root` is where /proc and /sys/fs/cgroup are looked up.
 [[nodiscard]] Placement plan_placement(const Options& options, const std::filesystem::path& root = "/");
 
 /// Contiguous blocks of cells, whose sizes differ by at most one.
@@ -49,9 +49,9 @@ struct Placement {
   return static_cast<std::uint32_t>((std::uint64_t{processor} * cells + processors - 1) / processors);
 }
 
-/// How long an idle processor polls before it sleeps: as chosen, or 50 us where it has a core of its own: some more than falling
-/// asleep and being woken take (30 us), and than another processor needs to copy 1 MiB here. 20 us under a CPU quota, which pays for
-/// the polling, too; 0 where it takes another's time.
+/// How long an idle processor polls before it sleeps: as chosen, or 50 us where it has a core of its own: some more
+/// than falling asleep and being woken take (30 us), and than another processor needs to copy 1 MiB here. 20 us
+/// under a CPU quota, which pays for the polling, too; 0 where it takes another's time.
 [[nodiscard]] std::chrono::nanoseconds poll_time(const Options& options, const Placement& placement);
 
 /// Cores, caches and packages of a computer, without its devices.
@@ -62,9 +62,10 @@ class Topology {
   /// Of a described one ("package:2 l3:1 core:4 pu:2"), for tests.
   explicit Topology(const std::string& description);
 
-  /// `count` of the `allowed` cores, in an order where neighbours share caches. They are taken from the smallest part of the
-  /// computer that holds enough of them around core `here`, and one from each physical core while that suffices. So two jobs that
-  /// each use a part of a computer are likely to settle on different cores: the kernel starts them on different ones.
+  /// `count` of the `allowed` cores, in an order where neighbours share caches. They are taken from the smallest
+  /// part of the computer that holds enough of them around core `here`, and one from each physical core while that
+  /// suffices. So two jobs that each use a part of a computer are likely to settle on different cores: the kernel
+  /// starts them on different ones.
   [[nodiscard]] std::vector<unsigned> choose_cores(std::span<const unsigned> allowed, std::uint32_t count,
                                                    unsigned here) const;
 

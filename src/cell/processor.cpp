@@ -170,7 +170,8 @@ Wake Processor::wait(TaskControl& self, WaitFor what, const char* call) noexcept
   return self.wake;
 }
 
-// Between two tasks. What the last one has sent goes out now, for the next one may compute for long; and for the same reason we look what has come.
+// Between two tasks. What the last one has sent goes out now, for the next one may compute for long; and for the
+// same reason we look what has come.
 void Processor::look_after_network() noexcept {
   if (network_->holds_back.load(std::memory_order_relaxed)) network_->flush();  // relaxed: a hint
   const std::uint64_t now = cycles();
@@ -307,7 +308,8 @@ bool Processor::wait_flag(TaskControl& self, const char* call, const std::int32_
   if (here.stops()) return false;
   if (!here.idle_.has_ready() && !here.idle_.has_watches() && here.network_ == nullptr &&
       here.domain_.poll_time.count() != 0) {
-    // The answer of another processor takes some 100 ns, less than to begin to wait. Where others of this processor wait for flags, too, it may be us whom they wait for.
+    // The answer of another processor takes some 100 ns, less than to begin to wait. Where others of this processor
+    // wait for flags, too, it may be us whom they wait for.
     for (std::uint32_t spin = 0; spin < flag_spins; ++spin) {
       if (self.watch.reached()) return true;
     }
@@ -520,7 +522,8 @@ void Processor::end_cell(Cell& cell) {
 void Processor::drop_live_cell() noexcept {
   if (domain_.live_cells.fetch_sub(1, std::memory_order_acq_rel) == 1) {  // acq_rel: the last one has seen what all did
     if (network_ != nullptr) {
-      // Other processes' cells may still run: the end is for the overseer to tell, unless all stop anyway; see Domain::stop().
+      // Other processes' cells may still run: the end is for the overseer to tell, unless all stop anyway; see
+      // Domain::stop().
       std::atomic_thread_fence(std::memory_order_seq_cst);      // own store of the count before the load of stopping
       if (!domain_.stopping.load(std::memory_order_acquire)) {  // acquire: pairs with stop()
         network_->all_ended();

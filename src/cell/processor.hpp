@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Processor: an OS thread that carries cells. It runs their ready tasks round-robin, polls the rings that lead to it, and sleeps
-// when there is nothing to do. All members are used by its own thread only, except where said.
+// Processor: an OS thread that carries cells. It runs their ready tasks round-robin, polls the rings that lead to
+// it, and sleeps when there is nothing to do. All members are used by its own thread only, except where said.
 //
-// A task that must wait does not switch to a scheduler: it looks for the next ready task itself, and if there is none it polls
-// on its own stack until there is one (often itself: then no switch happened at all). The thread's own stack is used only at the
-// start and when a task has ended and nothing else is ready.
+// A task that must wait does not switch to a scheduler: it looks for the next ready task itself, and if there is
+// none it polls on its own stack until there is one (often itself: then no switch happened at all). The thread's
+// own stack is used only at the start and when a task has ended and nothing else is ready.
 //
-// Its parts have files of their own: what goes out (outbound.hpp), what comes in and finds its receive (inbound.hpp), what is
-// ready and how it waits (idle.hpp), its place in collectives (collectives.hpp), cells that change processor (mover.hpp). Here
-// are the thread, the switch from task to task, what tasks call, and the life of a task.
+// Its parts have files of their own: what goes out (outbound.hpp), what comes in and finds its receive
+// (inbound.hpp), what is ready and how it waits (idle.hpp), its place in collectives (collectives.hpp), cells that
+// change processor (mover.hpp). Here are the thread, the switch from task to task, what tasks call, and the life of
+// a task.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +37,9 @@ class Network;
 enum class ProcessorRole : std::uint8_t {
   carrier,  ///< A thread that carries cells.
   host,     ///< The thread of the host program.
-  network,  ///< No thread: what comes from other processes (network.hpp). All its functions are called by whoever polls the network.
+  /// No thread: what comes from other processes (network.hpp). All its functions are called by whoever polls the
+  /// network.
+  network,
 };
 
 namespace detail {
@@ -75,9 +78,9 @@ class Processor {
   [[nodiscard]] std::span<const std::uint32_t> residents() const noexcept { return residents_; }
 
   // --- what tasks call; those that are static may return on another processor, with the task's cell
-  /// For every call that may wait, before it waits and when a wait has ended: is the machine stopping? Then the calling task
-  /// is to end: throws Stopped. A task that unwinds already must not throw, for the call is some destructor's: true, and the
-  /// call returns without doing more. Relaxed: noticed sooner or later.
+  /// For every call that may wait, before it waits and when a wait has ended: is the machine stopping? Then the
+  /// calling task is to end: throws Stopped. A task that unwinds already must not throw, for the call is some
+  /// destructor's: true, and the call returns without doing more. Relaxed: noticed sooner or later.
   [[nodiscard]] bool stops() const {
     if (!domain_.stopping.load(std::memory_order_relaxed)) [[likely]]
       return false;
@@ -101,8 +104,8 @@ class Processor {
   }
   void send(TaskControl& self, const char* call, std::uint32_t cell, std::span<const std::byte> bytes, To to,
             std::uint32_t space);
-  /// Waits for a match of `posted.wish`, stores it as `posted` says. Returns Wake::done when posted.key and posted.bytes are
-  /// valid.
+  /// Waits for a match of `posted.wish`, stores it as `posted` says. Returns Wake::done when posted.key and
+  /// posted.bytes are valid.
   static Wake receive(TaskControl& self, const char* call, bool closed_when_cells_end) {
     return self.cell->processor->inbound_.receive(self, call, closed_when_cells_end);
   }
@@ -121,7 +124,8 @@ class Processor {
     bool detached = false;
     bool from_kernel = false;
   };
-  /// The new task is ready on return. Throws what moving and inheriting throw, and Error(exhausted); then there is no task.
+  /// The new task is ready on return. Throws what moving and inheriting throw, and Error(exhausted); then there is
+  /// no task.
   TaskControl& spawn(Cell& cell, std::uint32_t id, const NewTask& what);
   void make_ready(TaskControl& task) noexcept { idle_.make_ready(task); }
   void start_program(Cell& cell, const CellProgram& program);
@@ -188,7 +192,8 @@ inline void Domain::wake_watcher(const Cell& cell) noexcept {
   if (watcher != 0) processors[watcher - 1]->parker().wake_if_asleep();
 }
 
-/// How far down a task's stack begins, so that tasks' control blocks do not compete for the same few sets of the first-level cache.
+/// How far down a task's stack begins, so that tasks' control blocks do not compete for the same few sets of the
+/// first-level cache.
 constexpr std::size_t stack_colour(std::size_t stack_bytes, std::uint32_t cell, std::uint32_t task) noexcept {
   constexpr std::size_t from_bytes = 64 * 1024;  // where pages are not scarce
   return stack_bytes >= from_bytes ? (cell + task) % 4 * 1024 : 0;

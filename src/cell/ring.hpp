@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Ring: the one-way street between two processors. Single producer, single consumer, fixed number of slots, a slot is one cache
-// line that carries a whole small message.
+// Ring: the one-way street between two processors. Single producer, single consumer, fixed number of slots, a slot
+// is one cache line that carries a whole small message.
 //
 //   producer: if (Slot* s = ring.prepare()) { fill *s; ring.publish(); }
 //   consumer: if (Slot* s = ring.peek()) { use *s; ring.pop(); }
 //
 // Invariants:
-//  (1) Position p lives in slot p % slot_count. A slot's turn is p+1 once position p is published in it; positions count modulo 2^32.
-//  (2) The producer writes a slot of position p only when consumed_ >= p - slot_count + 1, that is, after the consumer gave it back.
+//  (1) Position p lives in slot p % slot_count. A slot's turn is p+1 once position p is published in it; positions
+//      count modulo 2^32.
+//  (2) The producer writes a slot of position p only when consumed_ >= p - slot_count + 1, that is, after the consumer
+//      gave it back.
 //  (3) All other fields of a slot are written before its turn (release) and read after it (acquire).
 //  (4) The consumer stores consumed_ after its last read of the slots below it (release); the producer reads it with acquire
 //      before it writes them again.
@@ -64,7 +66,8 @@ class Ring {
   /// Producer: how many slots it has published so far (modulo 2^32).
   [[nodiscard]] std::uint32_t produced() const noexcept { return produced_; }
 
-  /// Producer: how many slots the consumer is known to have given back (modulo 2^32). It grows while someone takes messages.
+  /// Producer: how many slots the consumer is known to have given back (modulo 2^32). It grows while someone takes
+  /// messages.
   [[nodiscard]] std::uint32_t consumed() noexcept {
     consumed_seen_ = consumed_.load(std::memory_order_acquire);  // invariant (4)
     return consumed_seen_;
@@ -112,8 +115,8 @@ class Ring {
 
 /// The rings that lead to one processor. Made by those that send, at any time.
 ///
-/// Invariants: (1) an entry is stored before the count says so (release, acquire); (2) whoever connects a ring wakes the
-/// owner after the first message in it, so an owner that compares the count before it sleeps misses none.
+/// Invariants: (1) an entry is stored before the count says so (release, acquire); (2) whoever connects a ring
+/// wakes the owner after the first message in it, so an owner that compares the count before it sleeps misses none.
 template <class RingType, template <class> class Atom = std::atomic>
 class RingTable {
  public:

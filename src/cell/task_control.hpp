@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// TaskControl: everything the runtime keeps of one task. It lies at the top of the task's own stack, so that a task costs one page. Only the
-// processor that carries the task's cell touches it, except where said.
+// TaskControl: everything the runtime keeps of one task. It lies at the top of the task's own stack, so that a task
+// costs one page. Only the processor that carries the task's cell touches it, except where said.
 #pragma once
 
 #include <atomic>
@@ -86,7 +86,8 @@ struct alignas(cache_line_bytes) TaskControl : Flow {
   TaskControl& operator=(const TaskControl&) = delete;
 };
 
-/// The running task `self` goes on as part of a loaded program (null: of none). Out of line: callers have switched and must not reuse the address of a thread-local.
+/// The running task `self` goes on as part of a loaded program (null: of none). Out of line: callers have switched
+/// and must not reuse the address of a thread-local.
 void enter_program(TaskControl& self, ProgramContext* program) noexcept;
 
 }  // namespace aplib

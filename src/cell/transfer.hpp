@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Transfer: one large copy done by two processors at once, the sender from the front, the receiver's processor from the back. Either can do it
-// all alone when the other is busy.
+// Transfer: one large copy done by two processors at once, the sender from the front, the receiver's processor from
+// the back. Either can do it all alone when the other is busy.
 //
-// Invariants: (1) claimed_ counts chunks handed out; a side that draws a number below chunk_count_ owns one more chunk of its
-// own end, so front + back chunks are exactly chunk_count_; (2) finished_ counts chunks copied (release), and whoever reads
-// chunk_count_ from it (acquire) sees every byte; (3) the sender's last access is one more ticket on finished_, for which the receiver waits: only
-// then may the transfer be used again.
+// Invariants: (1) claimed_ counts chunks handed out; a side that draws a number below chunk_count_ owns one more
+// chunk of its own end, so front + back chunks are exactly chunk_count_; (2) finished_ counts chunks copied
+// (release), and whoever reads chunk_count_ from it (acquire) sees every byte; (3) the sender's last access is one
+// more ticket on finished_, for which the receiver waits: only then may the transfer be used again.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,8 @@ class Transfer {
     finished_.store(0, std::memory_order_relaxed);  // same
   }
 
-  /// Sender: copies until no chunk is left, then waits for the other side's last chunk. Afterwards it must not touch the transfer.
+  /// Sender: copies until no chunk is left, then waits for the other side's last chunk. Afterwards it must not
+  /// touch the transfer.
   void copy_from_front() noexcept {
     for (std::uint32_t i = 0; claim(); ++i) copy(i);
     wait(chunk_count_);

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Watch: the flag that a task waits for. A flag is an int in anybody's memory that transfers raise by one each; the user's, hence no std::atomic.
+// Watch: the flag that a task waits for. A flag is an int in anybody's memory that transfers raise by one each; the
+// user's, hence no std::atomic.
 //
 // A wait cannot miss a flag, though who raises it takes no lock and knows of no list:
 //
 //   waiter:  cell.watcher = processor     parker.announce(): heavy fence    look at the flag    sleep
-//   raiser:  raise the flag               light fence                       look at cell.watcher, then at that processor's parker
+//   raiser:  raise the flag               light fence                       look at cell.watcher, then at that
+//   processor's parker
 //
-// Either the waiter sees the flag, or the raiser sees the watcher and that it sleeps; see parker.hpp for the two fences.
+// Either the waiter sees the flag, or the raiser sees the watcher and that it sleeps; see parker.hpp for the two
+// fences.
 #pragma once
 
 #include <cstdint>
