@@ -28,6 +28,10 @@ void Tree::SetUp() {
     fs::copy_file(std::string(BUILD_TREE) + file, tree_ + file);
   }
   fs::copy_file(APRUN, tree_ + "/bin/aprun");
+  for (const auto& entry : fs::directory_iterator(BUILD_TREE "/lib")) {  // aprun finds the library beside itself
+    const std::string library = entry.path().filename();
+    if (library.starts_with("libaplib.so")) fs::create_symlink(entry.path(), tree_ + "/lib/" + library);
+  }
   fs::create_directory_symlink(INCLUDE_FOLDER, tree_ + "/include");
 }
 
