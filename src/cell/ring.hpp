@@ -11,8 +11,8 @@
 //  (2) The producer writes a slot of position p only when consumed_ >= p - slot_count + 1, that is, after the consumer
 //      gave it back.
 //  (3) All other fields of a slot are written before its turn (release) and read after it (acquire).
-//  (4) The consumer stores consumed_ after its last read of the slots below it (release); the producer reads it with acquire
-//      before it writes them again.
+//  (4) The consumer stores consumed_ after its last read of the slots below it (release). The producer reads it with
+//      acquire before it writes them again.
 // Progress: both sides are wait-free.
 #pragma once
 

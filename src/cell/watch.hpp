@@ -4,9 +4,8 @@
 //
 // A wait cannot miss a flag, though who raises it takes no lock and knows of no list:
 //
-//   waiter:  cell.watcher = processor     parker.announce(): heavy fence    look at the flag    sleep
-//   raiser:  raise the flag               light fence                       look at cell.watcher, then at that
-//   processor's parker
+//   waiter:  cell.watcher = processor   parker.announce(): heavy fence   look at the flag   sleep
+//   raiser:  raise the flag             light fence                      look at cell.watcher, then at its parker
 //
 // Either the waiter sees the flag, or the raiser sees the watcher and that it sleeps; see parker.hpp for the two
 // fences.

@@ -10,7 +10,6 @@ import subprocess
 from repository import Skip
 
 COLUMNS_MAX = 120
-STILL_WIDE = ("src/cell/", "tests/cell/")  # folders whose comments are not wrapped yet
 
 # (pattern, where it counts, what to do instead)
 CODE, PRODUCT, ALL = "code", "product", "all"  # C and C++; the same without tests and benchmarks; every text
@@ -115,9 +114,7 @@ def check_width(repository, _):
     for path in repository.files:
         if not (path in cxx or repository.is_script(path) or path.suffix in {".md", ".json", ".toml"}):
             continue
-        if str(path).startswith(STILL_WIDE) or all(
-            len(line) <= COLUMNS_MAX for line in repository.text(path).splitlines()
-        ):
+        if all(len(line) <= COLUMNS_MAX for line in repository.text(path).splitlines()):
             continue
         texts = lines_of_texts(path, repository.text(path))
         shown = False  # inside of a code block of a page: what a program prints stays as it is
