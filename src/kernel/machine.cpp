@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <mutex>
 #include <system_error>
 #include <utility>
 
@@ -136,6 +137,8 @@ Report Machine::Impl::report(Clock::time_point start, int host_status) {
     if (report.exit_status == 0) report.exit_status = cell.status;
   }
   const int signal = domain->signal.load(std::memory_order_relaxed);  // relaxed: the threads are joined
+  // A thread that is not the machine's, for example one that carries output, may fail it at any moment.
+  const std::lock_guard lock(domain->failure_mutex);
   if (!domain->failure.text.empty()) {
     report.exit_status = domain->failure.status;
     report.reason = domain->failure.text;
