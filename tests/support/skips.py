@@ -65,7 +65,7 @@ def never(_test, _match):
 
 # (reason, what the test needs, whether it could have run here: of the test's name and the match)
 NEEDS = [
-    (r"[Ss]anitizer|LeakSanitizer", "a build without sanitizers", in_release),
+    (r"[Ss]anitizer|LeakSanitizer|only release builds are installed", "a build without sanitizers", in_release),
     (r"the test before this one does more", "a build with a sanitizer", lambda test, _: sanitized(test)),
     (
         r"this module has none|this net cannot|no remote memory between these processes|libfabric's shm never answers",
