@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Inside a Machine: the options, the plan, and the domain of the current (or last) run.
+// Inside a Machine: the options, the plan, and the domain of the current (or last) run; the task behind a call of the
+// API, and how a call is refused in that task's name; reports of what tasks wait for.
 #pragma once
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -10,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "aplib/error.hpp"
 #include "aplib/machine.hpp"
 #include "base/log.hpp"
 #include "cell/domain.hpp"
@@ -72,5 +78,48 @@ struct Machine::Impl {
   bool programs_remain = false;      ///< Threads of programs outlived a run.
   std::size_t program_stack_bytes = 0;  ///< Of programs started from here on; 0: as for every task.
 };
+
+// ---------------------------------------------------------------- who calls
+
+/// The task that runs on this thread; null: none.
+[[gnu::always_inline]] inline TaskControl* running_task() noexcept {
+  const Processor* processor = Processor::current();
+  return processor != nullptr ? processor->running() : nullptr;
+}
+
+[[noreturn, gnu::cold, gnu::noinline]] inline void outside_task(const char* call) {
+  throw Error(Errc::bad_argument,
+              fmt::format("{}: called outside a task; it works only inside a program that a Machine runs", call));
+}
+
+/// Throws Error: "cell 3 task 0: <call>: <text>".
+[[noreturn, gnu::cold, gnu::noinline]] inline void refuse(const TaskControl& self, Errc code, const char* call,
+                                                          const std::string& text) {
+  const Domain& domain = self.cell->processor->domain();
+  throw Error(code, fmt::format("{} task {}: {}: {}", domain.name_of(self.cell->id), self.id, call, text));
+}
+
+[[gnu::always_inline]] inline TaskControl& self_or_throw(const char* call) {
+  TaskControl* const self = running_task();
+  if (self == nullptr) [[unlikely]]
+    outside_task(call);
+  return *self;
+}
+
+/// When a wait of this length that begins now ends. What no clock can count is some hundred years.
+[[nodiscard]] inline Clock::time_point deadline_after(std::chrono::nanoseconds duration) noexcept {
+  constexpr std::chrono::nanoseconds longest = std::chrono::seconds(3'000'000'000);
+  return Clock::now() + std::min(duration, longest);
+}
+
+// ---------------------------------------------------------------- reports: a line per task, with what it waits for
+
+/// A line per task of this process, each after a line end. Call only while every processor sleeps;
+[[nodiscard]] std::string describe_tasks(Domain& domain);
+/// of one processor's cells: call on its thread.
+[[nodiscard]] std::string describe_tasks(Domain& domain, const Processor& processor);
+
+/// Call only while every processor sleeps.
+[[nodiscard]] std::string describe_deadlock(Domain& domain);
 
 }  // namespace aplib

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // ModuleNetwork: the Network of the processors (cell/network.hpp) over a module (comm/module.hpp). It joins the two and
-// checks what comes, for a frame is another process's word.
+// checks what comes, for a frame is another process's word. ProgressThread looks after it while no processor does.
 //
 // Invariants: (1) the module is polled, and the network's processor used, only under poll_mutex_; (2) sent_ is
 // raised before a frame goes to the module, received_ after it has reached a ring: while sums over all processes
@@ -8,10 +8,12 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -20,8 +22,8 @@
 #include "cell/network.hpp"
 #include "cell/processor.hpp"
 #include "comm/module.hpp"
-#include "kernel/notes.hpp"
 #include "kernel/one_sided_network.hpp"
+#include "kernel/overseer.hpp"
 #include "kernel/process.hpp"
 
 namespace aplib {
@@ -204,6 +206,31 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   Clock::time_point status_told_{};
   std::atomic<std::uint64_t> own_status_{0};                    // changes so far, words combined
   std::unique_ptr<std::atomic<std::uint64_t>[]> other_status_;  // by process: the same
+};
+
+/// ProgressThread: looks after the network while no processor does. Idle processors poll the network, and one of them
+/// sleeps in it; but all of them may compute for long. Then this thread sends what was held back and takes what has
+/// come, within about a millisecond. After some time in which it was not needed, it looks every 16 ms only.
+///
+/// It also notices that all processors sleep for good, and tells the overseer; while they sleep, it sleeps, too.
+class ProgressThread {
+ public:
+  ProgressThread(Domain& domain, ModuleNetwork& network, Supervisor& supervisor);
+  ~ProgressThread();
+  ProgressThread(const ProgressThread&) = delete;
+  ProgressThread& operator=(const ProgressThread&) = delete;
+
+ private:
+  void run();
+  void sleep_until_stirred(std::uint64_t quiet_word);
+  void pause(std::chrono::milliseconds time);
+
+  Domain& domain_;
+  ModuleNetwork& network_;
+  Supervisor& supervisor_;
+  std::atomic<bool> closing_{false};
+  std::atomic<std::uint32_t> tick_{0};
+  std::thread thread_;
 };
 
 }  // namespace aplib

@@ -11,7 +11,6 @@
 
 #include "aplib/error.hpp"
 #include "aplib/machine.hpp"
-#include "kernel/notes.hpp"
 
 namespace aplib {
 

@@ -9,7 +9,6 @@
 
 #include "aplib/error.hpp"
 #include "base/program_context.hpp"
-#include "kernel/deadlock.hpp"
 #include "kernel/loaded_run.hpp"
 #include "kernel/process.hpp"
 

@@ -16,9 +16,8 @@
 
 #include "kernel/machine_impl.hpp"
 #include "kernel/module_network.hpp"
-#include "kernel/notes.hpp"
+#include "kernel/overseer.hpp"
 #include "kernel/process.hpp"
-#include "kernel/progress_thread.hpp"
 
 namespace aplib {
 

@@ -13,7 +13,6 @@
 #include "aplib/error.hpp"
 #include "cell/placement.hpp"
 #include "kernel/api.hpp"
-#include "kernel/caller.hpp"
 #include "kernel/loaded_run.hpp"
 #include "kernel/machine_impl.hpp"
 #include "kernel/process_run.hpp"

@@ -17,7 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include "kernel/notes.hpp"
 #include "kernel/overseer.hpp"
 #include "kernel/process.hpp"
 #include "loop/loop_net.hpp"

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "aplib/aplib.hpp"
-#include "kernel/notes.hpp"
 #include "kernel/overseer.hpp"
 #include "processes.hpp"
 

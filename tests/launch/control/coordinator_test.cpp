@@ -19,7 +19,7 @@
 
 #include "aplib/error.hpp"
 #include "aplib/version.hpp"
-#include "kernel/notes.hpp"
+#include "kernel/overseer.hpp"
 #include "launch/wire/connection.hpp"
 #include "launch/wire/files.hpp"
 #include "process.hpp"
