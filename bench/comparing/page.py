@@ -7,36 +7,39 @@ import shutil
 from . import figures, machine, markdown, sources, table
 
 METHOD = """\
-`bench/compare --write-docs` writes this page; nothing in it is typed by hand. `scripts/peers` installs the peers.
+`bench/compare --write-docs` writes this page; none of its figures is typed by hand. `scripts/peers` installs the
+peers.
 
 - All libraries take turns in one run. Each value is the median of the rounds, each round's value the median of
-  {samples} samples; a ratio is made inside each round. Compare figures of one run only: they drift with the machine.
+  {samples} samples; ratios are formed within each round. Compare figures of one run only, because they drift with the
+  machine.
 - One way is half a ping-pong. A stream is sent in windows of 64 messages (fewer when that is more than 16 MiB), each
-  closed by an acknowledgement; the message rate uses windows of 1024. {touch}
-- Peers: our own small MPI programs in `bench/peers`, with the same loops, warm-up and sampling. Two ranks are bound
-  to a core each. More ranks than cores: Open MPI with `--oversubscribe --mca mpi_yield_when_idle 1`, AMPI with `+p2
-  +vpN`, MPICH as it is. One processor: two cells, or two AMPI ranks, on one thread.
-- Floors: a cache line sent to and fro between two cores; one memcpy from and to warm buffers; a bare switch of
+  of which ends with an acknowledgement. The message rate uses windows of 1024. {touch}
+- Peers are our own small MPI programs in `bench/peers`, with the same loops, warm-up and sampling. Two ranks are
+  bound to a core each. With more ranks than cores, Open MPI runs with `--oversubscribe --mca mpi_yield_when_idle 1`,
+  AMPI with `+p2 +vpN`, and MPICH without further options. "One processor" means two cells, or two AMPI ranks, on one
+  thread.
+- Floors are a cache line sent to and fro between two cores, one memcpy between warm buffers, and a bare switch of
   Boost.Context.
-- Posted: the receiver waits with its own buffer before the message is sent.
-- Programs in instances (`apbench load`): medians of 5 samples; beside the system's way to have a library several
-  times, dlmopen.
-- Idle: share of a core that a machine of two waiting cells uses; for a peer, one waiting rank.
-- Two processes: one cell each, a core each, joined by tcp with authentication (`apbench hosts`); beside them
-  non-blocking sockets that both ends poll, OpenSSL (TLS 1.3, AES-128-GCM) on such sockets (`bench-net`), and Open MPI
-  with `--mca btl tcp,self`. The link of 1 Gb/s lies between two network namespaces. A round trip is 8 B there and
-  back between two cells of the same machine of 32.
-- Put, to visibility: half a ping-pong of puts, each awaited at the target (`apbench put`): by its flag; the peers'
-  targets look at memory that a put behind the data changes. Streams: windows as above, then an acknowledgement, a
-  flush or a quiet; memcpy: by the same processor between the same buffers. Get, fetch and add: until the value is
-  here, while the target waits. MPI: windows of MPI_Win_allocate, passive targets, MPI_Win_flush. OpenSHMEM:
-  shmem_putmem, shmem_fence, shmem_p, shmem_wait_until. Over tcp: Open MPI with `--mca osc ^sm,ucx`, MPICH and
-  OpenSHMEM with `UCX_TLS=tcp,self`.
-- Modules (`apbench module`): alone, two processes that poll it, on a core each (`bench-module`); and below a machine
-  of two processes with a cell each. rdma-tcp, rdma-shm: the module rdma on these providers of libfabric; beside it
-  `fi_pingpong -e rdm` on the same provider, and fi_write in windows as above with one completion queue that is polled
-  (`bench-fabric`).
-- scg: 300 x 300 points; speeds of runs that follow each other.
+- "Posted" means that the receiver waits with its own buffer before the message is sent.
+- Programs in instances (`apbench load`): medians of 5 samples, compared with dlmopen, the system's way to load a
+  library several times.
+- "Idle" is the share of a core that a machine of two waiting cells uses; for a peer, one waiting rank.
+- Two processes have one cell and one core each, and are joined by tcp with authentication (`apbench hosts`). They are
+  compared with non-blocking sockets that both ends poll, with OpenSSL (TLS 1.3, AES-128-GCM) on such sockets
+  (`bench-net`), and with Open MPI with `--mca btl tcp,self`. The link of 1 Gb/s is between two network namespaces. A
+  round trip is 8 B there and back between two cells of the same machine of 32.
+- "Put, to visibility" is half a ping-pong of puts, each awaited at the target (`apbench put`). APlib's target waits
+  for the put's flag; the peers' targets look at memory that a second put changes after the data. Streams use windows
+  as above, followed by an acknowledgement, a flush or a quiet. memcpy runs on the same processor between the same
+  buffers. Get, and fetch and add, last until the value has arrived, while the target waits. MPI uses windows of
+  MPI_Win_allocate, passive targets and MPI_Win_flush; OpenSHMEM uses shmem_putmem, shmem_fence, shmem_p and
+  shmem_wait_until. Over tcp, Open MPI runs with `--mca osc ^sm,ucx`, MPICH and OpenSHMEM with `UCX_TLS=tcp,self`.
+- Modules (`apbench module`) are measured alone, by two processes on a core each that poll (`bench-module`), and under
+  a machine of two processes with a cell each. rdma-tcp and rdma-shm are the module rdma on these providers of
+  libfabric. They are compared with `fi_pingpong -e rdm` on the same provider, and with fi_write in windows as above
+  with one polled completion queue (`bench-fabric`).
+- scg solves for 300 x 300 points; the speeds come from successive runs.
 """
 
 
@@ -157,7 +160,7 @@ def modules(run):
 def touch_words(facts):
     if facts["touch"]:
         return "Receivers read a byte of each cache line."
-    return "The receiver does not read what it got (`--touch` makes it)."
+    return "The receiver does not read what it got (with `--touch` it does)."
 
 
 def opening(facts, picture):

@@ -15,7 +15,7 @@ INTRODUCTION = """<!-- SPDX-License-Identifier: MIT -->
 # The paper's experiments
 
 `scripts/paper` runs what the paper on APlib measured ({paper}), on this computer, and writes this page. Its hosts are
-network namespaces with links of a given rate and a share of a core each: hosts for everything but the price.
+network namespaces. Each has a link of a given rate and a share of a core, and behaves like a computer of its own.
 
 {date}. Machine: {machine}. Medians of {rounds} runs (the paper took the middle of 3). The program is [scg](scg.md).
 {picture}
@@ -23,52 +23,54 @@ network namespaces with links of a given rate and a share of a core each: hosts 
 
 ONE_HOST = """## One host, several processors
 
-The paper: an 8-processor SPARCserver 1000, 90,000 unknowns (300 x 300): faster than linear, because a smaller share
-fits a processor's cache. Here there are {cores} cores; more cells than that share them, and can only show what they
-cost.
+The paper used an 8-processor SPARCserver 1000 for 90,000 unknowns (300 x 300). The speed grew faster than linear,
+because a smaller share fits a processor's cache. Here there are {cores} cores. More cells than that share them, and
+only show what cells cost.
 
 {table}
 """
 
 EQUAL = """## Equal hosts
 
-The paper: 8 SPARCstation 20 on 10 Mb/s Ethernet, the same program file: speed grows with the hosts and falls behind
-linear, because messages by TCP take long. Here each host has {share:.0%} of a core, so that {most} of them have cores
-enough. Speed over that of one host:
+The paper used 8 SPARCstation 20 on 10 Mb/s Ethernet, with the same program file. Speed grew with the number of hosts
+but fell behind linear, because messages by TCP take long. Here each host has {share:.0%} of a core, so that there are
+enough cores for {most} of them. The table shows the speed over that of one host:
 
 {table}
 
-A core of today computes the paper's 90,000 unknowns in some 30 us an iteration, a thousand times faster than a
-SPARCstation did. An Ethernet of 10 Mb/s needs 2 ms for one side of a cell at any time. So the paper's matrix on the
-paper's network only shows how long a message takes; the larger matrix shows what 1 Gb/s are good for.
+Today's core computes an iteration of the paper's 90,000 unknowns in some 30 us, a thousand times faster than a
+SPARCstation did. An Ethernet of 10 Mb/s still needs 2 ms to send one side of a cell. So the paper's matrix on the
+paper's network only shows how long a message takes. The larger matrix shows what 1 Gb/s is good for.
 """
 
 UNEQUAL = """## Unequal hosts
 
-The paper: a SPARCstation LX (2.44 MFlops alone) and a SPARCstation 10 (4.30 MFlops), 2^16 unknowns (256 x 256). One
-cell each: 4.52 MFlops, twice the slower one. Two virtual nodes on the faster one: 5.78, 85 % of the sum. Here: 24.4 %
-and 43 % of a core each, by CPU quotas of that ratio.
+The paper used a SPARCstation LX (2.44 MFlops alone) and a SPARCstation 10 (4.30 MFlops) for 2^16 unknowns (256 x
+256). With one cell each they reached 4.52 MFlops, about twice the speed of the slower one. With two virtual nodes on
+the faster one they reached 5.78, 85 % of the sum. Here the two hosts have 24.4 % and 43 % of a core, by CPU quotas of
+that ratio.
 
 {table}
 
-`cells = "auto"` measures both hosts and shares the cells out. Target: at least {target:.2f} of the sum. {verdict}
+`cells = "auto"` measures both hosts and shares out the cells. The target is at least {target:.2f} of the sum.
+{verdict}
 
-- Every ratio is made of runs that follow each other, in each round; the median of the rounds is shown. "Alone" is one
-  cell with the whole matrix on that host, while the other host does nothing.
-- Both hosts are given the same core, which has time for both. On two cores they would compute at the same time and
-  share the memory, which the paper's hosts did not. What they leave of the core is used by a program of the lowest
-  priority, so that the processor never sleeps.
-- Quotas: a host computes at full speed until its quota for the period is used up, then stands still until the next
-  period. Periods are {period} ms, not the system's 100 ms, so that standing still is short against a run, and with
-  larger matrices against an iteration.
+- Every ratio comes from successive runs within one round, and the table shows the median of the rounds. "Alone" is
+  one cell with the whole matrix on that host, while the other host does nothing.
+- Both hosts use the same core, which has time for both. On two cores they would compute at the same time and share
+  the memory, which the paper's hosts did not. A program of the lowest priority uses the rest of the core, so that the
+  processor never sleeps.
+- A host computes at full speed until it has used up its quota for the period, then stands still until the next
+  period. Periods are {period} ms, not the system's 100 ms, so that a pause is short compared with a run and, for
+  larger matrices, with an iteration.
 - Cells wait for each other at every global sum. A host that sleeps while it waits uses nothing of its quota, and a
   host that polls does, so hosts with a share of a core sleep at once (`poll-time = 0` in the cluster files).
-- What is missing to the sum, by profile at 2048 x 2048: 8 to 10 % of each host's share goes into the system's work
-  for messages and for sleeping and waking, which is the less, the larger the matrix; 2 to 5 % of the shares is not
-  used, because the cells are not shared out to the last per cent and quotas come in ticks of milliseconds.
-- The paper's matrix takes some 20 us an iteration on a core of today, less than a message by tcp takes: it shows the
-  messages. Larger ones take long enough to compute that messages hardly count. Where cells fit caches that the whole
-  does not fit, the sum of the speeds can be passed, as on the paper's SMP.
+- A profile at 2048 x 2048 shows what is missing from the sum. 8 to 10 % of each host's share goes into the system's
+  work for messages and for sleeping and waking; this part shrinks as the matrix grows. 2 to 5 % of the shares is not
+  used, because the cells cannot be shared out to the last per cent and quotas come in ticks of milliseconds.
+- The paper's matrix takes some 20 us per iteration on today's core, less than a message by tcp takes. So it shows the
+  messages. Larger matrices take long enough to compute that messages hardly count. Where a cell's part fits a cache
+  that the whole does not fit, the speed can exceed the sum, as on the paper's SMP.
 """
 
 

@@ -47,11 +47,12 @@ constexpr std::string_view beginning = R"(<!-- SPDX-License-Identifier: MIT -->
 
     aprun -f cluster.toml                        the program of the file
     aprun -f cluster.toml ./other 1000           another program, with its arguments
-    aprun -f cluster.toml -g 8x4 --dry-run       another grid; say who would run what and where, and start nothing
+    aprun -f cluster.toml -g 8x4 --dry-run       another grid; print who would run what and where, and start nothing
 
-A cluster file says which hosts carry the cells of a machine, how a process is started on each, and how they speak to
-each other. It is a [TOML](https://toml.io) file with the tables `[machine]` and `[comm]`, each at most once, and
-`[[host]]` once for each host. All of it can be left out: an empty file is a machine on this computer.
+A cluster file says which hosts carry the cells of a machine, how a process is started on each, and how the processes
+communicate. It is a [TOML](https://toml.io) file with the tables `[machine]` and `[comm]`, each at most once, and one
+`[[host]]` for each host. All of them can be left out: an empty file is a machine on this computer.
+[cluster.md](cluster.md) is the guide.
 
 ```toml
 [machine]
@@ -74,10 +75,10 @@ ports = "5100-5120"
 secure = "tls"
 ```
 
-Hosts are numbered in the order of the file, and carry consecutive cells: above, ws1 has cells 0 to 2 and ws2 cells 3
-to 7. The first host also runs the host program, if there is one.
+Hosts are numbered in the order of the file and carry consecutive cells: above, ws1 has cells 0 to 2 and ws2 cells 3 to
+7. The first host also runs the host program, if there is one.
 
-Shares by speed, on computers that are alike and one that is not:
+Shares by speed, on eight equal computers and a different one:
 
 ```toml
 [machine]
@@ -107,7 +108,7 @@ count = 64                   # local-1, ..., local-64
 cells = 16
 ```
 
-Hosts of an allocation, started by Slurm; aprun runs inside `salloc` or `sbatch`:
+The hosts of an allocation, started by Slurm; aprun runs inside `salloc` or `sbatch`:
 
 ```toml
 [machine]
@@ -117,14 +118,15 @@ program = "./scg"
 
 ## [machine]
 
-Keys of hosts that are marked with * below can stand here too; they hold for all hosts that do not say otherwise.
+The keys of hosts that are marked with * below are also allowed here. They apply to every host that does not set them.
 
 )";
 
 constexpr std::string_view options_text =
-    R"(Every option of a machine is a key too ([options.md](options.md)). An option of the command line comes before one
-of the file, and that before an `APLIB_*` variable. Values are texts as on the command line, or TOML's own numbers and
-truth values: `bind = false`, `stack-size = 65536`, `poll-time = "5us"`; lists for lists of names.
+    R"(Every option of a machine is also a key ([options.md](options.md)). An option of the command line overrides one
+of the file, which overrides an `APLIB_*` variable. Values are texts, as on the command line, or TOML's own
+numbers and truth values: `bind = false`, `stack-size = 65536`, `poll-time = "5us"`. Lists of names are TOML
+lists.
 
 )";
 
@@ -140,34 +142,34 @@ constexpr std::string_view comm_text = R"(## [comm]
 
 constexpr std::string_view ending = R"(## How cells are shared out
 
-`cells = "auto"`, the default, gives a host as many cells as its speed deserves, so that all hosts finish together.
-Each such host is measured when the machine starts, in about half a second, with as many threads as will carry its
-cells: `speed = "memory"` runs conjugate gradients on arrays larger than the cache, `"compute"` multiplies and adds in
-registers. Under a CPU quota (a container's limit) whole periods of the quota are measured, which takes up to 1.2
-seconds. A number, or a command that prints one, is believed. Hosts of different kinds of speed cannot be compared,
-but numbers and commands can. Nothing is measured when there is nothing to compare: one host, or processes on one
-computer.
+`cells = "auto"`, the default, gives each host cells in proportion to its speed, so that all hosts finish together. When
+the machine starts, each such host is measured for about half a second, on as many threads as will carry its cells.
+`speed = "memory"` runs conjugate gradients on arrays larger than the cache; `"compute"` multiplies and adds in
+registers. Under a CPU quota (a container's limit), whole periods of the quota are measured, which takes up to 1.2
+seconds. A number, or the output of a command, is not checked by measuring. Hosts with different kinds of `speed` cannot
+be compared, except for numbers and commands. Nothing is measured when there is nothing to compare: one host, or
+processes on one computer.
 
-A host with c cells on t threads at speed s is counted as taking ceil(c / t) * t / s, for programs whose cells have
-equal work and wait for each other, as solvers do. Cells are dealt one by one to the host that would then take the
-least time; there is no better way to share out a given grid.
+aprun assumes that a host with c cells on t threads at speed s takes ceil(c / t) * t / s. This holds for programs whose
+cells have equal work and wait for each other, as solvers do. It deals out the cells one by one, each to the host that
+would then take the least time. There is no better way to share out a given grid.
 
-`grid = "auto"`, the default, looks for a grid: at least one cell for each thread, nearly square, with as few cells as
-will do to use 99 % of the sum of the speeds, and up to 16 cells for each thread; more, up to 64, only where less than
-97 % would be used. `aprun --dry-run` shows grid, shares and percentage.
+`grid = "auto"`, the default, looks for a nearly square grid with at least one and at most 16 cells for each thread. It
+takes the smallest that uses 99 % of the sum of the speeds. Only where less than 97 % would be used does it try up to 64
+cells for each thread. `aprun --dry-run` shows the grid, the shares and the percentage.
 
-Numbers of cells and `"auto"` can be mixed: what the numbers leave of the grid is shared out. A grid that contradicts
-the numbers is an error.
+Numbers of cells and `"auto"` can be mixed: the hosts with `"auto"` share what the numbers leave of the grid. A grid
+that contradicts the numbers is an error.
 
 ## Addresses
 
-Every process listens on one port, of one address: the one by which it reached aprun, unless the host has an
-`address`. So addresses of bridges and of containers' networks are not taken by accident. With hosts in one network
-nothing needs to be said; where they have several, `address` names the one to use. `--dry-run` prints all, with the
-reason. `ports` limits the ports, for firewalls: each process takes the first free one, so it must have as many as
-processes share a computer.
+Every process listens on one port of one address: the one by which it reached aprun, or the host's `address`. So a
+bridge's address or that of a container's network is never taken by accident. Hosts in one network need no `address`.
+Where hosts have several networks, `address` names the one to use. `--dry-run` prints all addresses, with the reason for
+each. `ports` limits the ports, for firewalls. Each process takes the first free one, so the range needs as many ports
+as processes share a computer.
 
-IPv4 and IPv6 both work. `ssh` connects to the key `ssh` if there is one, else to `address`, else to `name`.
+IPv4 and IPv6 both work. ssh connects to the key `ssh` if there is one, otherwise to `address`, otherwise to `name`.
 
 ## Starting
 
@@ -176,26 +178,18 @@ IPv4 and IPv6 both work. `ssh` connects to the key `ssh` if there is one, else t
 | `"ssh"` | `ssh`, at most 8 at once | `ssh HOST` without questions (keys, an agent), and aprun on the host |
 | `"local"` | aprun | nothing |
 | `"slurm"` | `srun`, inside an allocation | Slurm |
-| `"pmix"` | nobody: `mpirun` or `srun --mpi=pmix` started aprun once for each process already | PMIx |
+| `"pmix"` | nobody: `mpirun` or `srun --mpi=pmix` has already started aprun once for each process | PMIx |
 | `"command"` | the key `command`, by `sh` | what the command needs |
 
 A command is, for example, `command = "docker exec -i {host} {cmd}"`, `"nsenter --net=/run/netns/{host} -- {cmd}"`, or
-`"rsh {host} {quoted-cmd}"`; it must pass standard input on. The machine starts when all hosts are ready, or not at
-all.
+`"rsh {host} {quoted-cmd}"`. It must pass standard input on. The machine starts when all hosts are ready, or not at all.
 
-## Security
-
-aprun makes a key for each job and gives it to the processes by their standard input: it never stands on a command
-line or in an environment. With `secure = "auth"`, the default, both ends of each connection prove that they know the
-key before anything else is said; `"tls"` also encrypts and protects everything that follows (TLS 1.3); `"off"` is for
-closed networks. Processes listen on the one address that is in use, and drop whoever is no peer. Names and addresses
-of this file reach command lines of `ssh` and others, so only letters, digits and a few other characters are allowed
-in them; `command`, `speed-command` and `ssh-options` run what they say: use only files of people whom you trust.
+What `secure` protects, and whom a cluster file trusts, is in [cluster.md](cluster.md#security).
 
 ## Mistakes
 
-A file with mistakes is refused as a whole: nothing is started, and the exit status is 2. Each mistake is one line
-with file, line, column, what stands there and what to do:
+aprun refuses a file with mistakes as a whole: it starts nothing and exits with status 2. Each mistake is one line with
+the file, line, column, what stands there, and what to do:
 
     aprun: cluster.toml:12:9: [[host]] ws1: cells = "many": not a number of cells: use 1 .. 16384 or "auto"
     cluster.toml:13:1: [[host]] ws1: "adress": unknown key: did you mean address?
