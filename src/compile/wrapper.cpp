@@ -11,10 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "compile/arguments.hpp"
-#include "compile/compiler.hpp"
-#include "compile/file.hpp"
-#include "compile/program_object.hpp"
+#include "compile/command.hpp"
+#include "compile/tree.hpp"
 
 namespace aplib::compile {
 namespace {

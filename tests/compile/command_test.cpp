@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "compile/compiler.hpp"
+#include "compile/command.hpp"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "compile/program_object.hpp"
+#include "compile/tree.hpp"
 
 #include <random>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "compile/arguments.hpp"
+#include "compile/command.hpp"
 
 #include <gtest/gtest.h>
 
