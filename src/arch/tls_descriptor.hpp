@@ -11,6 +11,6 @@ extern "C" {
 /// which it asks the function below for.
 [[gnu::visibility("hidden")]] void aplib_tls_descriptor_resolver();
 
-/// (loader/tls.cpp) `argument`: the second word.
+/// (loader/context.cpp) `argument`: the second word.
 [[gnu::visibility("hidden")]] std::uint64_t aplib_tls_descriptor_offset(const void* argument);
 }

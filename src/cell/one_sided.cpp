@@ -9,7 +9,7 @@
 #include "cell/copy_small.hpp"
 #include "cell/network.hpp"
 #include "cell/processor.hpp"
-#include "memory/memory_map.hpp"
+#include "memory/mapping.hpp"
 #include "memory/slot.hpp"
 
 namespace aplib::one_sided {

@@ -27,7 +27,7 @@
 #include <optional>
 
 #include "arch/cpu.hpp"
-#include "base/os/futex.hpp"
+#include "base/os/thread.hpp"
 
 namespace aplib {
 

@@ -12,7 +12,7 @@
 
 #include "aplib/error.hpp"
 #include "base/cpus.hpp"
-#include "base/os/futex.hpp"
+#include "base/os/thread.hpp"
 #include "base/program_context.hpp"
 #include "cell/domain.hpp"
 #include "cell/processor.hpp"

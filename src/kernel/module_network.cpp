@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "aplib/error.hpp"
-#include "base/os/futex.hpp"
+#include "base/os/thread.hpp"
 #include "base/text.hpp"
 #include "cell/exchange.hpp"
 #include "kernel/process.hpp"

@@ -16,7 +16,7 @@
 #include "kernel/loaded_run.hpp"
 #include "kernel/machine_impl.hpp"
 #include "kernel/process_run.hpp"
-#include "loader/debugger_list.hpp"
+#include "loader/known_images.hpp"
 #include "loader/program.hpp"
 
 namespace aplib {

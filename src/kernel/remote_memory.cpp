@@ -9,7 +9,7 @@
 #include "aplib/error.hpp"
 #include "kernel/module_network.hpp"
 #include "kernel/one_sided_network.hpp"
-#include "memory/memory_map.hpp"
+#include "memory/mapping.hpp"
 
 namespace aplib {
 

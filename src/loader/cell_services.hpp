@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "loader/libc/heap.hpp"
-#include "memory/reserved_range.hpp"
+#include "memory/mapping.hpp"
 
 namespace aplib {
 class SlotHeap;

@@ -2,21 +2,27 @@
 #include "loader/context.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <locale.h>
 #include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csetjmp>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <new>
 
-#include "loader/exit_frame.hpp"
+#include "aplib/error.hpp"
+#include "arch/tls_descriptor.hpp"
 #include "loader/instance.hpp"
 #include "loader/libc/end.hpp"
-#include "loader/tls.hpp"
+
+extern "C" void* __tls_get_addr(void* index);  // ld.so's
 
 namespace aplib::loader {
 
@@ -129,4 +135,120 @@ void swap_thread_state(ProgramContext* from, ProgramContext* to) noexcept {
   if ((has_files(before) || has_files(after)) && separate_thread() == 0) load_files(after);
 }
 
+// ---------------------------------------------------------------- thread-locals
+
+namespace {
+
+// In the static block of every thread, because this library is loaded at start. Initial-exec is what gives it one
+// offset for all threads.
+[[gnu::tls_model("initial-exec")]] alignas(64) constinit thread_local char pool[static_tls_pool_bytes] = {};
+
+std::mutex pool_mutex;
+// Offsets are constants in resolved programs, so nothing is ever given back. Changed under the mutex, read by every
+// swap.
+std::atomic<std::size_t> pool_used{0};
+
+/// The optimiser must not fold this with the thread pointer: it would write instructions that linkers cannot turn
+/// into local-exec form.
+char* this_pool() noexcept {
+  char* place = pool;
+  asm("" : "+r"(place));
+  return place;
+}
+
+char* thread_pointer() noexcept { return static_cast<char*>(__builtin_thread_pointer()); }
+
+/// The block of image number `module` in `context`, made from the image's template.
+[[gnu::noinline]] char* make_block(TaskContext& context, std::uint32_t module) {
+  const LoadedImage* image = context.instance->image_of_module(module);
+  if (image == nullptr || !image->file->tls()) {
+    context.instance->services().fail(
+        1, fmt::format("a thread-local of module {} was used, which the program does not have (any more)", module));
+  }
+  const TlsTemplate& tls = *image->file->tls();
+  const std::size_t alignment = std::max<std::size_t>(tls.alignment, alignof(std::max_align_t));
+  const std::size_t bytes = (tls.memory_bytes + alignment - 1) & ~(alignment - 1);
+  auto* block = static_cast<char*>(std::aligned_alloc(alignment, std::max(bytes, alignment)));
+  if (block == nullptr) throw std::bad_alloc();
+  // From the instance, not from the file: initial values may have been relocated.
+  std::memcpy(block, image->base + tls.address, tls.file_bytes);
+  std::memset(block + tls.file_bytes, 0, bytes - tls.file_bytes);
+  if (context.tls_blocks.size() <= module) context.tls_blocks.resize(module + 1, nullptr);
+  context.tls_blocks[module] = block;
+  return block;
+}
+
+[[gnu::noinline]] void* find_slowly(const TlsIndex* index, const void* caller) {
+  TaskContext* context = here();
+  if (context == nullptr) {
+    // A thread made behind our back (not by pthread_create): give it a context of the instance whose code it runs,
+    // for good.
+    Instance* instance = calling(caller);
+    if (instance == nullptr) std::abort();
+    context = new TaskContext(*instance);
+    current_program_context = context;
+  }
+  const auto module = static_cast<std::uint32_t>(index->module);
+  const LoadedImage* image = context->instance->image_of_module(module);
+  if (image != nullptr && image->file->uses_static_tls() && image->file->tls()) {
+    // The file has initial-exec references too: both kinds must mean the same variable. Not remembered, as the pool
+    // is the thread's and the task may change thread.
+    return thread_pointer() + image->static_tls_offset + index->offset;
+  }
+  return make_block(*context, module) + index->offset;
+}
+
+}  // namespace
+
+void* tls_get_addr(const TlsIndex* index) {
+  if (static_cast<std::int64_t>(index->module) >= 0) [[unlikely]]
+    return __tls_get_addr(const_cast<TlsIndex*>(index));
+  const TaskContext* context = here();
+  const auto module = static_cast<std::uint32_t>(index->module);
+  if (context != nullptr && module < context->tls_blocks.size()) [[likely]] {
+    if (char* block = context->tls_blocks[module]; block != nullptr) [[likely]]
+      return block + index->offset;
+  }
+  return find_slowly(index, __builtin_return_address(0));
+}
+
+std::int64_t reserve_static_tls(const char* path, std::uint64_t bytes, std::uint64_t alignment) {
+  const std::lock_guard lock(pool_mutex);
+  const std::size_t used = pool_used.load(std::memory_order_relaxed);  // relaxed: we are the writer
+  const std::size_t at = (used + alignment - 1) & ~(alignment - 1);
+  if (alignment > alignof(std::max_align_t) * 4 || bytes > static_tls_pool_bytes ||
+      at + bytes > static_tls_pool_bytes) {
+    throw Error(Errc::exhausted,
+                fmt::format("{}: its initial-exec thread-locals need {} bytes, and {} of {} are taken; compile it with "
+                            "-ftls-model=global-dynamic (the default of -fPIC)",
+                            path, bytes, used, static_tls_pool_bytes));
+  }
+  pool_used.store(at + bytes, std::memory_order_release);  // release: before any program that uses it
+  return this_pool() + at - thread_pointer();
+}
+
+char* static_tls_pool() noexcept { return this_pool(); }
+
+std::size_t static_tls_used() noexcept {
+  return pool_used.load(std::memory_order_acquire);  // acquire: see reserve_static_tls
+}
+
+void start_static_tls(TaskContext& context) {
+  for (const LoadedImage& image : context.instance->images()) {
+    if (image.file == nullptr || !image.file->uses_static_tls() || !image.file->tls()) continue;
+    const TlsTemplate& tls = *image.file->tls();
+    if (context.static_tls == nullptr) context.static_tls = std::make_unique<char[]>(static_tls_pool_bytes);
+    char* at = context.static_tls.get() + (thread_pointer() + image.static_tls_offset - this_pool());
+    std::memcpy(at, image.base + tls.address, tls.file_bytes);
+    std::memset(at + tls.file_bytes, 0, tls.memory_bytes - tls.file_bytes);
+    context.swaps = true;
+  }
+}
+
 }  // namespace aplib::loader
+
+std::uint64_t aplib_tls_descriptor_offset(const void* argument) {
+  return static_cast<std::uint64_t>(
+      static_cast<char*>(aplib::loader::tls_get_addr(static_cast<const aplib::loader::TlsIndex*>(argument))) -
+      static_cast<char*>(__builtin_thread_pointer()));
+}

@@ -6,11 +6,23 @@
 // Invariants: (1) an instance lives as long as it has a context; (2) a context is used only by the flow that owns
 // it; (3) code of an instance runs only on flows that have a context of that instance, except signal handlers and
 // threads made behind our back, for which calling() finds the instance by the address of the caller.
+//
+// Thread-locals of instances. General and local dynamic: the module number that relocation stores is ours
+// (own_module() + the image's number), and so is the __tls_get_addr that programs call: it finds the block of the
+// running task's context. Initial-exec: a pool in every thread's static block, whose contents the switch exchanges.
+//
+// Source: Drepper, "ELF Handling For Thread-Local Storage". TLS descriptors: arch/tls_descriptor.hpp.
+//
+// Where exit() of a program lands. libc declares it nothrow, so a C++ caller's frame would turn an exception that
+// leaves it into std::terminate; and by the language it destroys no automatic objects. So it does not unwind: it
+// jumps to the frame below the program.
 #pragma once
 
+#include <csetjmp>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/program_context.hpp"
@@ -56,5 +68,75 @@ int thread_state_changed(Instance& instance) noexcept;
 
 /// ProgramContextOps::swap.
 void swap_thread_state(ProgramContext* from, ProgramContext* to) noexcept;
+
+// ---------------------------------------------------------------- thread-locals
+
+/// What a reference passes to __tls_get_addr (tls_index in the ABI), and what a TLS descriptor's second word points to.
+struct TlsIndex {
+  std::uint64_t module;
+  std::uint64_t offset;
+};
+
+/// Module numbers of instances' images have this bit; the system's have not.
+inline constexpr std::uint64_t own_module_bit = std::uint64_t{1} << 63;
+constexpr std::uint64_t own_module(std::uint32_t module) noexcept { return own_module_bit | module; }
+
+/// What programs' references to __tls_get_addr are bound to.
+void* tls_get_addr(const TlsIndex* index);
+
+/// Takes `bytes` of the pool of initial-exec thread-locals for good. Returns their offset from the thread pointer
+/// (negative). Throws Error(exhausted) naming `path` and the flag that needs no pool. Call from: any thread.
+std::int64_t reserve_static_tls(const char* path, std::uint64_t bytes, std::uint64_t alignment);
+
+inline constexpr std::size_t static_tls_pool_bytes = 2048;
+/// The calling thread's pool.
+char* static_tls_pool() noexcept;
+/// Bytes of it that are given out.
+std::size_t static_tls_used() noexcept;
+/// Puts the initial contents of the instance's initial-exec thread-locals into a context that is about to run for
+/// the first time; nothing for programs that have none.
+void start_static_tls(TaskContext& context);
+
+// ---------------------------------------------------------------- ends
+
+/// How a program, or a task of it, ended.
+struct Outcome {
+  int status = 0;
+  bool jumped = false;  ///< By exit() or the like, not by return.
+};
+
+struct ExitFrame {
+  std::jmp_buf place;
+  int status = 0;
+};
+
+/// Runs `body`, an int(), until it returns or exit_to_frame(context, ...) is called inside. No object with a
+/// destructor may live in this function's frame: the jump lands here.
+template <class Body>
+[[gnu::noinline]] Outcome until_exit(TaskContext& context, const Body& body) {
+  ExitFrame frame;
+  void* const outer = context.exit_frame;
+  context.exit_frame = &frame;
+  Outcome outcome;
+  try {
+    if (setjmp(frame.place) == 0) {
+      outcome = {body(), false};
+    } else {
+      outcome = {frame.status, true};
+    }
+  } catch (...) {
+    context.exit_frame = outer;
+    throw;
+  }
+  context.exit_frame = outer;
+  return outcome;
+}
+
+/// Ends the innermost until_exit() of the context. Call from: the flow that owns it, inside until_exit().
+[[noreturn]] inline void exit_to_frame(TaskContext& context, int status) {
+  auto* frame = static_cast<ExitFrame*>(context.exit_frame);
+  frame->status = status;
+  std::longjmp(frame->place, 1);
+}
 
 }  // namespace aplib::loader

@@ -14,7 +14,7 @@
 
 #include "aplib/error.hpp"
 #include "loader/context.hpp"
-#include "loader/find_object.hpp"
+#include "loader/known_images.hpp"
 #include "loader/libc/dl.hpp"
 #include "loader/libc/end.hpp"
 #include "loader/libc/state.hpp"

@@ -15,11 +15,10 @@
 
 #include "loader/cell_services.hpp"
 #include "loader/context.hpp"
-#include "loader/debugger_list.hpp"
-#include "loader/exit_frame.hpp"
+#include "loader/known_images.hpp"
 #include "loader/libc/state.hpp"
 #include "loader/program.hpp"
-#include "memory/reserved_range.hpp"
+#include "memory/mapping.hpp"
 
 namespace aplib::loader {
 

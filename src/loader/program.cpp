@@ -1,15 +1,25 @@
 // SPDX-License-Identifier: MIT
 #include "loader/program.hpp"
 
+#include <dlfcn.h>
 #include <elf.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <gnu/libc-version.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <optional>
 
+#include "aplib/error.hpp"
+#include "arch/elf.hpp"
 #include "loader/resolver.hpp"
 
 namespace aplib::loader {
@@ -115,6 +125,392 @@ std::vector<std::string_view> Program::functions() const {
   std::ranges::sort(names);
   names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
+}
+
+// ---------------------------------------------------------------- libraries
+
+// ---------------------------------------------------------------- the system's libraries
+
+namespace {
+
+constexpr const char* cache_file = "/etc/ld.so.cache";
+constexpr std::string_view magic = "glibc-ld.so.cache1.1";
+
+/// What follows the magic bytes.
+struct Header {
+  std::uint32_t entries;
+  std::uint32_t string_bytes;
+  std::uint8_t flags;
+  std::array<std::uint8_t, 3> padding;
+  std::uint32_t extensions;
+  std::array<std::uint32_t, 3> unused;
+};
+
+struct Entry {
+  std::int32_t flags;
+  std::uint32_t name;  // both: offset of a string from the start of the cache
+  std::uint32_t path;
+  std::uint32_t system_version;
+  std::uint64_t processor;  // 0: any of this machine
+};
+
+template <class T>
+bool copy_at(std::string_view bytes, std::uint64_t offset, T& to) {
+  if (offset > bytes.size() || sizeof to > bytes.size() - offset) return false;
+  std::memcpy(&to, bytes.data() + offset, sizeof to);
+  return true;
+}
+
+std::string_view text_at(std::string_view bytes, std::uint64_t offset) {
+  if (offset >= bytes.size()) return {};
+  const std::string_view rest = bytes.substr(offset);
+  const std::size_t end = rest.find('\0');
+  return end == std::string_view::npos ? std::string_view{} : rest.substr(0, end);
+}
+
+std::string read_file(const char* path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+std::string find_in_library_cache(std::string_view cache, std::string_view name) {
+  Header header{};
+  if (!cache.starts_with(magic) || !copy_at(cache, magic.size(), header)) return {};
+  std::uint64_t at = magic.size() + sizeof header;
+  for (std::uint32_t i = 0; i < header.entries; ++i, at += sizeof(Entry)) {
+    Entry entry{};
+    if (!copy_at(cache, at, entry)) return {};
+    if (entry.flags == arch::library_cache_flags && entry.processor == 0 && text_at(cache, entry.name) == name) {
+      return std::string(text_at(cache, entry.path));
+    }
+  }
+  return {};
+}
+
+std::string find_system_library(std::string_view name) {
+  const std::string cached = find_in_library_cache(read_file(cache_file), name);
+  if (!cached.empty() && ::access(cached.c_str(), R_OK) == 0) return cached;
+  for (const std::string& folder :
+       {fmt::format("/lib/{}/", arch::multiarch_folder), fmt::format("/usr/lib/{}/", arch::multiarch_folder),
+        std::string("/lib64/"), std::string("/usr/lib64/"), std::string("/lib/"), std::string("/usr/lib/")}) {
+    std::string path = folder + std::string(name);
+    if (::access(path.c_str(), R_OK) == 0) return path;
+  }
+  return {};
+}
+
+namespace {
+
+// A second copy of these would not know the first one's threads, locks, heap, exceptions or cells.
+constexpr std::array never_separate{
+    "libc.so*",     "libm.so*",         "libmvec.so*",   "libpthread.so*", "libdl.so*",
+    "librt.so*",    "libutil.so*",      "libresolv.so*", "libnsl.so*",     "libanl.so*",
+    "libnss_*.so*", "libthread_db.so*", "ld-linux*.so*", "linux-vdso.so*", "libstdc++.so*",
+    "libc++.so*",   "libc++abi.so*",    "libunwind.so*", "libgcc_s.so*",   "libaplib.so*",
+};
+constexpr std::array sanitizer_runtimes{"libasan.so*", "libtsan.so*",   "libubsan.so*",
+                                        "liblsan.so*", "libhwasan.so*", "libclang_rt.*"};
+// Their state is the program's, though the system owns the file.
+constexpr std::array system_but_separate{"libgfortran.so*"};
+
+/// True when `pattern` is the whole of `name`. Takes time in proportion to the product of their lengths, whatever
+/// they are.
+bool matches(std::string_view pattern, std::string_view name) {
+  std::size_t p = 0;
+  std::size_t n = 0;
+  // Where the last star was, and how much of the name it stands for so far: on a mismatch it takes one letter more.
+  std::optional<std::size_t> star;
+  std::size_t star_end = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      star_end = n;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
+      ++p;
+      ++n;
+    } else if (star) {
+      p = *star + 1;
+      n = ++star_end;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+}
+
+template <class Patterns>
+bool any_matches(const Patterns& patterns, std::string_view name) {
+  return std::any_of(patterns.begin(), patterns.end(), [name](const auto& pattern) { return matches(pattern, name); });
+}
+
+std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+std::string folder_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+/// /lib, /lib64, /usr/lib, ... and everything below.
+bool is_of_system(std::string_view path) {
+  if (path.starts_with("/usr/")) path.remove_prefix(4);
+  return path.starts_with("/lib") && path.substr(1).find('/') != std::string_view::npos;
+}
+
+std::string resolved(const std::string& path) {
+  char* const text = ::realpath(path.c_str(), nullptr);
+  std::string result = text != nullptr ? text : path;
+  std::free(text);
+  return result;
+}
+
+/// What $LIB stands for: the folder of the C library, "lib64" or "lib/x86_64-linux-gnu".
+std::string library_folder() {
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<const void*>(&::gnu_get_libc_version), &info) == 0 || info.dli_fname == nullptr) {
+    return "lib64";
+  }
+  const std::string path = folder_of(info.dli_fname);
+  return path.substr(path.starts_with("/usr/") ? 5 : path.starts_with('/') ? 1 : 0);
+}
+
+void replace_all(std::string& text, std::string_view what, const std::string& by) {
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size())) {
+    text.replace(at, what.size(), by);
+  }
+}
+
+/// `text` with $ORIGIN and its like replaced, for something that `file` says.
+std::string expanded(std::string text, const ElfFile* file) {
+  if (text.find('$') == std::string::npos) return text;
+  if (file != nullptr) {
+    const std::string origin = folder_of(file->path());
+    replace_all(text, "${ORIGIN}", origin);
+    replace_all(text, "$ORIGIN", origin);
+  }
+  for (const char* name : {"${LIB}", "$LIB"}) replace_all(text, name, library_folder());
+  for (const char* name : {"${PLATFORM}", "$PLATFORM"}) replace_all(text, name, std::string(arch::platform));
+  return text;
+}
+
+/// Other machines' libraries are passed over, as the dynamic linker does; everything else is tried, so that its
+/// fault is told.
+bool is_for_other_machine(const std::string& path) {
+  std::array<char, 20> start{};
+  std::ifstream file(path, std::ios::binary);
+  if (!file.read(start.data(), start.size())) return false;
+  const std::string_view text(start.data(), start.size());
+  const bool elf = text.starts_with(
+      "\x7f"
+      "ELF");
+  const bool ours = text[4] == 2 && text[5] == 1 && text[18] == 62 && text[19] == 0;
+  return elf && !ours;
+}
+
+class Search {
+ public:
+  Search(std::string_view name, const Requester& requester, const SharingRules& rules)
+      : name_(name), requester_(requester), rules_(rules) {}
+
+  Library find();
+
+ private:
+  std::optional<std::string> find_file();
+  std::optional<std::string> find_in(std::string_view folders, const char* separators, const ElfFile* file,
+                                     const std::string& whose);
+  std::optional<std::string> find_inherited();
+  bool is_private(const std::string& path, std::string_view soname) const;
+  bool is_shared(const std::string& path, std::string_view soname) const;
+  bool matches_one(const std::vector<std::string>& patterns, const std::string& path, std::string_view soname) const;
+  Library found(const std::string& path);
+  Library of_process();
+  Library shared(const std::string& what);
+  [[noreturn]] void fail(const std::string& cause, const std::string& remedy) const;
+  [[noreturn]] void not_found(const std::string& reason) const;
+  std::string who() const;
+
+  std::string name_;
+  const Requester& requester_;
+  const SharingRules& rules_;
+  std::vector<std::string> looked_;
+};
+
+std::string Search::who() const {
+  std::string text;
+  for (const Requester* one = &requester_; one != nullptr; one = one->needed_by) {
+    if (one->file == nullptr) continue;
+    text += fmt::format("{}{}", text.empty() ? "needed by " : ", which is needed by ", one->file->path());
+  }
+  return text.empty() ? "asked for by the host" : text;
+}
+
+void Search::fail(const std::string& cause, const std::string& remedy) const {
+  throw Error(Errc::failed, fmt::format("library {} ({}): {}; {}", name_, who(), cause, remedy));
+}
+
+void Search::not_found(const std::string& reason) const {
+  std::string cause = "not found; looked in ";
+  for (const std::string& place : looked_) cause += (&place == looked_.data() ? "" : ", ") + place;
+  if (!reason.empty()) cause += fmt::format(" ({})", reason);
+  fail(cause, "install it, or name its folder in LD_LIBRARY_PATH or when linking (-Wl,-rpath,FOLDER)");
+}
+
+std::optional<std::string> Search::find_in(std::string_view folders, const char* separators, const ElfFile* file,
+                                           const std::string& whose) {
+  while (true) {
+    const std::size_t end = folders.find_first_of(separators);
+    std::string folder = expanded(std::string(folders.substr(0, end)), file);
+    if (folder.empty()) folder.assign(1, '.');
+    std::string path = folder + "/" + name_;
+    struct stat status {};
+    if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) {
+      looked_.push_back(fmt::format("{} ({})", folder, whose));
+    } else if (is_for_other_machine(path)) {
+      looked_.push_back(fmt::format("{} ({}; the file there is for another machine)", folder, whose));
+    } else {
+      return path;
+    }
+    if (end == std::string_view::npos) return std::nullopt;
+    folders.remove_prefix(end + 1);
+  }
+}
+
+/// DT_RPATH is asked all the way up, unless who needs the library has a DT_RUNPATH of its own.
+std::optional<std::string> Search::find_inherited() {
+  const ElfFile* first = requester_.file;
+  if (first != nullptr && !first->runpath().empty() && !first->runpath_is_inherited()) return std::nullopt;
+  for (const Requester* one = &requester_; one != nullptr; one = one->needed_by) {
+    if (one->file == nullptr || !one->file->runpath_is_inherited() || one->file->runpath().empty()) continue;
+    auto path = find_in(one->file->runpath(), ":", one->file, "RPATH of " + one->file->path());
+    if (path) return path;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> Search::find_file() {
+  if (name_.find('/') != std::string::npos) {
+    std::string path = expanded(name_, requester_.file);
+    struct stat status {};
+    if (::stat(path.c_str(), &status) == 0) return path;
+    looked_.push_back(path);
+    not_found("");
+  }
+  if (auto path = find_inherited()) return path;
+  const char* folders = ::secure_getenv("LD_LIBRARY_PATH");
+  if (folders != nullptr && *folders != '\0') {
+    if (auto path = find_in(folders, ":;", requester_.file, "LD_LIBRARY_PATH")) return path;
+  } else {
+    looked_.emplace_back("LD_LIBRARY_PATH (not set)");
+  }
+  const ElfFile* file = requester_.file;
+  if (file != nullptr && !file->runpath().empty() && !file->runpath_is_inherited()) {
+    return find_in(file->runpath(), ":", file, "RUNPATH of " + file->path());
+  }
+  return std::nullopt;
+}
+
+bool Search::matches_one(const std::vector<std::string>& patterns, const std::string& path,
+                         std::string_view soname) const {
+  return matches_any(patterns, file_name(name_)) || matches_any(patterns, file_name(path)) ||
+         (!soname.empty() && matches_any(patterns, soname));
+}
+
+bool Search::is_private(const std::string& path, std::string_view soname) const {
+  return matches_one(rules_.private_names, path, soname);
+}
+
+bool Search::is_shared(const std::string& path, std::string_view soname) const {
+  return matches_one(rules_.shared_names, path, soname);
+}
+
+Library Search::shared(const std::string& what) {
+  void* handle = ::dlopen(what.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    const char* reason = ::dlerror();
+    fail(fmt::format("cannot be loaded: {}", reason != nullptr ? reason : "no reason given"),
+         "repair it, or let every cell have its own copy (a private library)");
+  }
+  return {.sharing = Sharing::shared, .path = what, .file = nullptr, .handle = handle};
+}
+
+/// A file that was found by a path, by RPATH, RUNPATH or LD_LIBRARY_PATH.
+Library Search::found(const std::string& path) {
+  const bool of_system = is_of_system(resolved(path));
+  // Whether it is to be shared can depend on the name inside, so the file is opened first; if it is shared in the
+  // end, no fault of it matters here.
+  std::shared_ptr<const ElfFile> file;
+  std::optional<Error> fault;
+  try {
+    file = ElfFile::open(path);
+  } catch (const Error& error) {
+    fault = error;
+  }
+  const std::string_view soname = file != nullptr ? file->soname() : std::string_view{};
+  const bool separate = is_private(path, soname) ||
+                        (!is_shared(path, soname) && (any_matches(system_but_separate, file_name(path)) || !of_system));
+  if (!separate) return shared(path.find('/') == std::string::npos ? "./" + path : path);
+  if (fault) fail(fault->what(), "every cell gets its own copy of this library, so it must be made for that");
+  return {.sharing = Sharing::separate, .path = file->path(), .file = file, .handle = nullptr};
+}
+
+/// A library that the process has, or can have, only once.
+Library Search::of_process() {
+  const std::string name(file_name(name_));
+  if (matches("libaplib.so*", name)) {
+    // This code is in it, whatever the version that the program was linked with.
+    Dl_info info{};
+    const bool known = ::dladdr(reinterpret_cast<const void*>(&matches_any), &info) != 0 && info.dli_fname != nullptr;
+    void* handle = known ? ::dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_NOW) : nullptr;
+    // Not a library of its own: it is linked into the executable.
+    if (handle == nullptr) handle = ::dlopen(nullptr, RTLD_NOW);
+    return {.sharing = Sharing::shared, .path = name, .file = nullptr, .handle = handle};
+  }
+  if (void* handle = ::dlopen(name.c_str(), RTLD_NOLOAD | RTLD_NOW)) {
+    return {.sharing = Sharing::shared, .path = name, .file = nullptr, .handle = handle};
+  }
+  if (any_matches(sanitizer_runtimes, name)) {
+    fail("the program is built with a sanitizer, whose runtime must be in the process from its start",
+         fmt::format("start with LD_PRELOAD={}, or build the program without -fsanitize", name));
+  }
+  if (void* handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+    return {.sharing = Sharing::shared, .path = name, .file = nullptr, .handle = handle};
+  }
+  if (const auto path = find_file()) return shared(*path);
+  looked_.emplace_back("the system's libraries");
+  not_found("");
+}
+
+Library Search::find() {
+  const std::string base(file_name(name_));
+  if (base.empty()) fail("is not the name of a library", "name a file");
+  if (any_matches(never_separate, base) || any_matches(sanitizer_runtimes, base)) return of_process();
+  if (const auto path = find_file()) return found(*path);
+
+  const bool wants_separate = is_private(base, {}) || (any_matches(system_but_separate, base) && !is_shared(base, {}));
+  if (wants_separate) {
+    const std::string path = find_system_library(base);
+    if (!path.empty()) return found(path);
+  }
+  looked_.emplace_back("the system's libraries");
+  void* handle = ::dlopen(base.c_str(), RTLD_NOLOAD | RTLD_NOW);
+  if (handle == nullptr) handle = ::dlopen(base.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    const char* reason = ::dlerror();
+    not_found(reason != nullptr ? reason : "");
+  }
+  if (wants_separate) fail("is wanted private, but the system does not tell where its file is", "name it by its path");
+  return {.sharing = Sharing::shared, .path = base, .file = nullptr, .handle = handle};
+}
+
+}  // namespace
+
+Library find_library(std::string_view name, const Requester& requester, const SharingRules& rules) {
+  return Search(name, requester, rules).find();
+}
+
+bool matches_any(const std::vector<std::string>& patterns, std::string_view name) {
+  return any_matches(patterns, name);
 }
 
 }  // namespace aplib::loader

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
-#include "base/os/quiet_thread.hpp"
+#include "base/os/thread.hpp"
 
 namespace aplib::os {
 namespace {

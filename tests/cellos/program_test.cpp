@@ -124,7 +124,7 @@ TEST(Main, ABadOptionIsOneLineAndUsage) {
 
 // A symbol of libc's that the library also had would replace libc's in every program that links it. On purpose it
 // does so for those that unwinders and thread makers ask, and for those that give memory back: libc's own calls of
-// them may be given blocks of a cell's heap (src/loader/slot_blocks.cpp).
+// them may be given blocks of a cell's heap (src/loader/libc/heap.cpp).
 TEST(Symbols, TheLibraryReplacesOfLibcWhatItMust) {
   const std::set<std::string> replaced{"_dl_find_object", "dl_iterate_phdr",   "pthread_create", "free",
                                        "realloc",         "malloc_usable_size"};

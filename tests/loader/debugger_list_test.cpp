@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compile.hpp"
-#include "loader/debugger_list.hpp"
+#include "loader/known_images.hpp"
 #include "running.hpp"
 
 namespace aplib::loader::test {

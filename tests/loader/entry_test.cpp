@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "aplib/error.hpp"
-#include "loader/typed_call.hpp"
 
 namespace aplib::loader {
 namespace {

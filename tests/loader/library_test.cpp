@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "loader/library.hpp"
+#include "loader/program.hpp"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>

@@ -12,7 +12,6 @@
 #include "compile.hpp"
 #include "loader/libc/heap.hpp"
 #include "loader/resolver.hpp"
-#include "loader/slot_blocks.hpp"
 #include "memory/slot_heap.hpp"
 #include "running.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Thread-locals: one set per task of an instance, by every model that a shared object can use.
-#include "loader/tls.hpp"
+#include "loader/context.hpp"
 
 #include <thread>
 

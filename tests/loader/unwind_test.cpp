@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "loaded.hpp"
-#include "loader/find_object.hpp"
+#include "loader/known_images.hpp"
 
 namespace aplib::loader {
 namespace {

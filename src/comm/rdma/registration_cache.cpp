@@ -15,7 +15,7 @@
 #include <tuple>
 #include <utility>
 
-#include "base/os/quiet_thread.hpp"
+#include "base/os/thread.hpp"
 
 namespace aplib::comm::rdma {
 namespace {

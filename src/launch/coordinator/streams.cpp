@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "aplib/error.hpp"
-#include "base/os/quiet_thread.hpp"
+#include "base/os/thread.hpp"
 #include "launch/wire/protocol.hpp"
 
 namespace aplib::launch::coordinator {

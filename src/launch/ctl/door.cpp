@@ -24,7 +24,7 @@
 #include "aplib/ids.hpp"
 #include "base/cell_map.hpp"
 #include "base/os/descriptor.hpp"
-#include "base/os/quiet_thread.hpp"
+#include "base/os/thread.hpp"
 #include "base/text.hpp"
 #include "kernel/programs.hpp"
 #include "launch/coordinator/coordinator.hpp"

@@ -28,7 +28,7 @@
 #include "aplib/machine.hpp"
 #include "aplib/options.hpp"
 #include "aplib/version.hpp"
-#include "base/os/quiet_thread.hpp"
+#include "base/os/thread.hpp"
 #include "comm/greeting.hpp"
 #include "comm/job_key.hpp"
 #include "comm/kind.hpp"

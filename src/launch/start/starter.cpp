@@ -20,7 +20,7 @@
 
 #include "aplib/error.hpp"
 #include "base/os/descriptor.hpp"
-#include "base/os/quiet_thread.hpp"
+#include "base/os/thread.hpp"
 #include "launch/start/child.hpp"
 #include "launch/start/launch_method.hpp"
 

@@ -16,13 +16,12 @@
 #include <utility>
 
 #include "aplib/error.hpp"
-#include "loader/exit_frame.hpp"
-#include "loader/find_object.hpp"
+#include "loader/context.hpp"
 #include "loader/instance.hpp"
+#include "loader/known_images.hpp"
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
-#include "loader/library.hpp"
-#include "loader/tls.hpp"
+#include "loader/program.hpp"
 
 namespace aplib::loader::libc {
 

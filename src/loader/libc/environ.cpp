@@ -5,7 +5,7 @@
 // nothing is remembered about it but which array is ours. As in libc, strings live on when they are replaced:
 // programs keep what getenv() gave them. Equal strings are kept once, so that a variable that is set to and fro
 // costs nothing.
-#include "loader/libc/environ.hpp"
+#include "loader/libc/state.hpp"
 
 #include <sys/auxv.h>
 
@@ -25,7 +25,6 @@
 
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
-#include "loader/libc/state.hpp"
 
 namespace aplib::loader::libc {
 

@@ -4,23 +4,53 @@
 // The kernel keeps both per thread, once a thread asks for its own; context.hpp exchanges them when another program
 // gets the thread. So whatever takes a relative path, in libc or below, needs nothing from us, and getcwd() is
 // libc's.
+//
+// Descriptors 0, 1 and 2, used without stdio. They belong to the process and so to all cells: what an instance
+// writes to 1 and 2 goes to its host, which keeps lines whole, and what it does to them by dup2 and close it does
+// to its own outlets. What is not here (fcntl, ioctl, fstat, isatty, poll, sendfile) sees the process's
+// descriptors.
+//
+// Record locks (fcntl, lockf) and flock. The kernel's record locks belong to the process, so cells would never
+// exclude each other, and a database that two of them open would be spoiled without a word. Here they belong to the
+// instance: for each file it locks it has a descriptor of its own, opened anew, whose open-file-description locks
+// exclude those of other instances and the record locks of other processes alike. Whoever waits for a lock lets
+// other tasks run: the holder may be on the same thread.
+//
+// Not kept: EDEADLK (a circle of waiting programs waits), and F_GETLK tells the process's own number for a lock of
+// another cell.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <fts.h>
 #include <ftw.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <cstdarg>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <memory>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "loader/context.hpp"
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
-#include "loader/libc/environ.hpp"
+#include "loader/libc/state.hpp"
+#include "loader/libc/streams.hpp"
+
+extern "C" {
+int __vasprintf_chk(char**, int, const char*, va_list);
+ssize_t __read_chk(int, void*, std::size_t, std::size_t);
+}
 
 namespace aplib::loader::libc {
 
@@ -145,6 +175,378 @@ std::span<const Binding> files_bindings() {
       Binding::of("umask", &own_umask),       Binding::of("get_current_dir_name", &own_get_current_dir_name),
       Binding::of("nftw", &own_nftw),         Binding::of("nftw64", &own_nftw),
       Binding::of("fts_open", &own_fts_open), Binding::of("fts64_open", &own_fts_open),
+  };
+  return table;
+}
+
+// ---------------------------------------------------------------- descriptors 0, 1 and 2
+
+namespace {
+
+// The caller's outlet, or null: any other descriptor, or no instance.
+Outlet* outlet_at(const void* caller, int descriptor) {
+  if (!is_standard(descriptor)) return nullptr;
+  Instance* instance = calling(caller);
+  return instance == nullptr ? nullptr : &outlet_of(*instance, descriptor);
+}
+
+ssize_t own_write(int descriptor, const void* bytes, std::size_t count) {
+  Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
+  if (outlet == nullptr) return ::write(descriptor, bytes, count);
+  return write_outlet(*outlet, static_cast<const char*>(bytes), count);
+}
+
+ssize_t own_writev(int descriptor, const iovec* pieces, int count) {
+  Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
+  if (outlet == nullptr) return ::writev(descriptor, pieces, count);
+  if (outlet->leads == Outlet::Leads::to_file) return ::writev(outlet->descriptor, pieces, count);
+  std::string whole;
+  for (int i = 0; i < count; ++i) whole.append(static_cast<const char*>(pieces[i].iov_base), pieces[i].iov_len);
+  return write_outlet(*outlet, whole.data(), whole.size());
+}
+
+ssize_t own_pwrite(int descriptor, const void* bytes, std::size_t count, off64_t position) {
+  Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
+  if (outlet == nullptr) return ::pwrite64(descriptor, bytes, count, position);
+  if (outlet->leads == Outlet::Leads::to_file) return ::pwrite64(outlet->descriptor, bytes, count, position);
+  errno = ESPIPE;
+  return -1;
+}
+
+ssize_t own_read(int descriptor, void* bytes, std::size_t count) {
+  Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
+  if (outlet == nullptr) return ::read(descriptor, bytes, count);
+  return read_outlet(*outlet, static_cast<char*>(bytes), count);
+}
+
+ssize_t own_read_chk(int descriptor, void* bytes, std::size_t count, std::size_t room) {
+  Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
+  if (outlet == nullptr || count > room) return __read_chk(descriptor, bytes, count, room);
+  return read_outlet(*outlet, static_cast<char*>(bytes), count);
+}
+
+// `level` < 0: unchecked.
+int print(Outlet& outlet, int level, const char* format, va_list arguments) {
+  char* made = nullptr;
+  const int length =
+      level < 0 ? ::vasprintf(&made, format, arguments) : __vasprintf_chk(&made, level, format, arguments);
+  if (length < 0) return -1;
+  const std::unique_ptr<char, void (*)(void*)> text(made, &std::free);
+  return static_cast<int>(write_outlet(outlet, text.get(), static_cast<std::size_t>(length)));
+}
+
+int own_vdprintf(int descriptor, const char* format, va_list arguments) {
+  Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
+  return outlet == nullptr ? ::vdprintf(descriptor, format, arguments) : print(*outlet, -1, format, arguments);
+}
+
+int own_dprintf(int descriptor, const char* format, ...) {
+  Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
+  va_list arguments;
+  va_start(arguments, format);
+  const int result =
+      outlet == nullptr ? ::vdprintf(descriptor, format, arguments) : print(*outlet, -1, format, arguments);
+  va_end(arguments);
+  return result;
+}
+
+int own_vdprintf_chk(int descriptor, int level, const char* format, va_list arguments) {
+  Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
+  return outlet == nullptr ? ::vdprintf(descriptor, format, arguments) : print(*outlet, level, format, arguments);
+}
+
+int own_dprintf_chk(int descriptor, int level, const char* format, ...) {
+  Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
+  va_list arguments;
+  va_start(arguments, format);
+  const int result =
+      outlet == nullptr ? ::vdprintf(descriptor, format, arguments) : print(*outlet, level, format, arguments);
+  va_end(arguments);
+  return result;
+}
+
+// --- redirection
+
+bool same_file(int one, int other) {
+  struct stat64 a {};
+  struct stat64 b {};
+  return other >= 0 && ::fstat64(one, &a) == 0 && ::fstat64(other, &b) == 0 && a.st_dev == b.st_dev &&
+         a.st_ino == b.st_ino && a.st_rdev == b.st_rdev;
+}
+
+// The process's descriptor behind an outlet that leads to the host.
+int process_descriptor(const Outlet& outlet) {
+  return outlet.cell_stream == Stream::in ? outlet.instance->services().input() : static_cast<int>(outlet.cell_stream);
+}
+
+// dup2() with an outlet as the new descriptor.
+int redirect_to(Instance& instance, int from, int number) {
+  Outlet& outlet = outlet_of(instance, number);
+  if (from == number) {
+    if (outlet.leads != Outlet::Leads::nowhere) return number;
+    errno = EBADF;
+    return -1;
+  }
+  if (is_standard(from)) {
+    const Outlet& other = outlet_of(instance, from);
+    if (other.leads == Outlet::Leads::to_cell) {
+      redirect(outlet, Outlet::Leads::to_cell, -1);
+      outlet.cell_stream = other.cell_stream;
+      return number;
+    }
+    from = other.descriptor;
+  } else if (number != 0 ? same_file(from, number) : same_file(from, instance.services().input())) {
+    // It restores what it has saved by dup(1).
+    redirect(outlet, Outlet::Leads::to_cell, -1);
+    return number;
+  }
+  const int descriptor = ::fcntl(from, F_DUPFD_CLOEXEC, 3);
+  if (descriptor < 0) return -1;
+  redirect(outlet, Outlet::Leads::to_file, descriptor);
+  return number;
+}
+
+// The process's descriptor that `descriptor` of the caller stands for.
+int translated(const void* caller, int descriptor) {
+  const Outlet* outlet = outlet_at(caller, descriptor);
+  if (outlet == nullptr) return descriptor;
+  return outlet->leads == Outlet::Leads::to_cell ? process_descriptor(*outlet) : outlet->descriptor;
+}
+
+int own_dup(int descriptor) { return ::dup(translated(__builtin_return_address(0), descriptor)); }
+
+int own_dup2(int from, int to) {
+  const void* caller = __builtin_return_address(0);
+  Instance* instance = is_standard(to) ? calling(caller) : nullptr;
+  return instance == nullptr ? ::dup2(translated(caller, from), to) : redirect_to(*instance, from, to);
+}
+
+int own_dup3(int from, int to, int flags) {
+  const void* caller = __builtin_return_address(0);
+  Instance* instance = is_standard(to) && from != to ? calling(caller) : nullptr;
+  return instance == nullptr ? ::dup3(translated(caller, from), to, flags) : redirect_to(*instance, from, to);
+}
+
+int own_close(int descriptor) {
+  const void* caller = __builtin_return_address(0);
+  Outlet* outlet = outlet_at(caller, descriptor);
+  if (outlet == nullptr) {
+    if (Instance* instance = calling(caller)) give_up_record_locks(*instance, descriptor);
+    return ::close(descriptor);
+  }
+  if (outlet->leads == Outlet::Leads::nowhere) {
+    errno = EBADF;
+    return -1;
+  }
+  redirect(*outlet, Outlet::Leads::nowhere, -1);
+  return 0;
+}
+
+}  // namespace
+
+std::span<const Binding> descriptors_bindings() {
+  static const std::array table{
+      Binding::of("write", &own_write),
+      Binding::of("__write", &own_write),
+      Binding::of("writev", &own_writev),
+      Binding::of("pwrite", &own_pwrite),
+      Binding::of("pwrite64", &own_pwrite),
+      Binding::of("read", &own_read),
+      Binding::of("__read", &own_read),
+      Binding::of("__read_chk", &own_read_chk),
+      Binding::of("dprintf", &own_dprintf),
+      Binding::of("vdprintf", &own_vdprintf),
+      Binding::of("__dprintf_chk", &own_dprintf_chk),
+      Binding::of("__vdprintf_chk", &own_vdprintf_chk),
+      Binding::of("dup", &own_dup),
+      Binding::of("dup2", &own_dup2),
+      Binding::of("__dup2", &own_dup2),
+      Binding::of("dup3", &own_dup3),
+      Binding::of("close", &own_close),
+      Binding::of("__close", &own_close),
+  };
+  return table;
+}
+
+// ---------------------------------------------------------------- locks
+
+/// The files an instance has locked records of.
+struct RecordLocks {
+  struct File {
+    dev_t device;
+    ino_t inode;
+    int descriptor;  // opened for this alone: its locks are the instance's
+  };
+
+  RecordLocks() = default;
+  RecordLocks(const RecordLocks&) = delete;
+  RecordLocks& operator=(const RecordLocks&) = delete;
+  ~RecordLocks() {
+    for (const File& file : files) ::close(file.descriptor);
+  }
+
+  std::mutex mutex;  // threads of the program may lock at once
+  std::vector<File> files;
+};
+
+namespace {
+
+using std::chrono::microseconds;
+
+constexpr microseconds first_pause{20};
+constexpr microseconds longest_pause{2000};
+
+/// Tasks may have been switched, and the thread with them, so the place of errno must not be known from before.
+[[gnu::noinline]] int failed(int error) noexcept {
+  errno = error;
+  return -1;
+}
+[[gnu::noinline]] int error_now() noexcept { return errno; }
+
+/// Calls `attempt` until it ends with something else than "another has it". Returns its result, errno set. Switches
+/// tasks: between attempts.
+template <class Attempt>
+int wait_for(Instance& instance, const Attempt& attempt) {
+  for (microseconds pause = first_pause;; pause = std::min(pause * 2, longest_pause)) {
+    const int result = attempt();
+    if (result == 0) return 0;
+    const int error = error_now();
+    if (error != EAGAIN && error != EACCES) return failed(error);
+    instance.services().sleep(pause);
+  }
+}
+
+std::vector<RecordLocks::File>::iterator find_file(RecordLocks& locks, const struct stat& status) {
+  return std::ranges::find_if(locks.files, [&](const RecordLocks::File& file) {
+    return file.device == status.st_dev && file.inode == status.st_ino;
+  });
+}
+
+/// The descriptor that holds the instance's locks on the file of `descriptor`; -1, errno set, when it cannot be had.
+int holder_of(Instance& instance, int descriptor, const struct stat& status) {
+  RecordLocks& locks = shared_part(instance.libc().locks);
+  const std::lock_guard lock(locks.mutex);
+  if (const auto known = find_file(locks, status); known != locks.files.end()) return known->descriptor;
+  const std::string path = fmt::format("/proc/self/fd/{}", descriptor);
+  int holder = -1;
+  // Reading and writing, for locks of both kinds; what the program may not do, it cannot lock for either.
+  for (const int mode : {O_RDWR, O_WRONLY, O_RDONLY}) {
+    holder = ::open(path.c_str(), mode | O_CLOEXEC | O_NOCTTY);
+    if (holder >= 0) break;
+  }
+  if (holder < 0) return -1;
+  if (holder <= STDERR_FILENO) {  // those numbers have a meaning
+    const int higher = ::fcntl(holder, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    ::close(holder);
+    if (higher < 0) return -1;
+    holder = higher;
+  }
+  locks.files.push_back({status.st_dev, status.st_ino, holder});
+  return holder;
+}
+
+/// What fcntl() does for F_SETLK, F_SETLKW and F_GETLK.
+int lock_record(Instance& instance, int descriptor, int command, struct flock& asked) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0) return -1;
+  if (!S_ISREG(status.st_mode)) return ::fcntl(descriptor, command, &asked);
+  const int mode = ::fcntl(descriptor, F_GETFL) & O_ACCMODE;
+  if (command != F_GETLK &&
+      ((asked.l_type == F_RDLCK && mode == O_WRONLY) || (asked.l_type == F_WRLCK && mode == O_RDONLY)))
+    return failed(EBADF);
+  struct flock record = asked;
+  record.l_pid = 0;
+  if (record.l_whence == SEEK_CUR) {  // the holder has a position of its own
+    const off_t position = ::lseek(descriptor, 0, SEEK_CUR);
+    if (position < 0) return -1;
+    record.l_start += position;
+    record.l_whence = SEEK_SET;
+  }
+  const int holder = holder_of(instance, descriptor, status);
+  if (holder < 0) return failed(ENOLCK);
+  if (command == F_SETLK) return ::fcntl(holder, F_OFD_SETLK, &record);
+  if (command == F_SETLKW) return wait_for(instance, [&] { return ::fcntl(holder, F_OFD_SETLK, &record); });
+  if (::fcntl(holder, F_OFD_GETLK, &record) != 0) return -1;
+  if (record.l_type == F_UNLCK) {
+    asked.l_type = F_UNLCK;
+    return 0;
+  }
+  asked = record;
+  if (asked.l_pid < 0) asked.l_pid = ::getpid();
+  return 0;
+}
+
+int own_fcntl(int descriptor, int command, ...) {
+  va_list arguments;
+  va_start(arguments, command);
+  void* const argument = va_arg(arguments, void*);  // libc reads it so for every command
+  va_end(arguments);
+  if (command != F_SETLK && command != F_SETLKW && command != F_GETLK) return ::fcntl(descriptor, command, argument);
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr || argument == nullptr) return ::fcntl(descriptor, command, argument);
+  return lock_record(*instance, descriptor, command, *static_cast<struct flock*>(argument));
+}
+
+int own_lockf(int descriptor, int command, off_t length) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return ::lockf(descriptor, command, length);
+  struct flock record {};
+  record.l_type = command == F_ULOCK ? F_UNLCK : F_WRLCK;
+  record.l_whence = SEEK_CUR;
+  record.l_len = length;
+  switch (command) {
+    case F_TEST:
+      record.l_type = F_RDLCK;  // as libc does: a lock that others may read beside is none
+      if (lock_record(*instance, descriptor, F_GETLK, record) != 0) return -1;
+      return record.l_type == F_UNLCK ? 0 : failed(EACCES);
+    case F_ULOCK:
+    case F_TLOCK:
+      return lock_record(*instance, descriptor, F_SETLK, record);
+    case F_LOCK:
+      return lock_record(*instance, descriptor, F_SETLKW, record);
+    default:
+      return failed(EINVAL);
+  }
+}
+
+/// libc declares flock nothrow, so what stops the machine must not come out of it: the program is left by a jump.
+int wait_for_flock(Instance& instance, int descriptor, int operation) noexcept {
+  try {
+    return wait_for(instance, [&] { return ::flock(descriptor, operation | LOCK_NB); });
+  } catch (...) {
+  }
+  instance.leave(0, false);
+}
+
+// These locks belong to the open file, which is the instance's as it is; only waiting is not libc's.
+int own_flock(int descriptor, int operation) {
+  Instance* instance = calling(__builtin_return_address(0));
+  const bool waits = (operation & LOCK_NB) == 0 && (operation & (LOCK_SH | LOCK_EX)) != 0;
+  return instance == nullptr || !waits ? ::flock(descriptor, operation)
+                                       : wait_for_flock(*instance, descriptor, operation);
+}
+
+}  // namespace
+
+void give_up_record_locks(Instance& instance, int descriptor) noexcept {
+  if (instance.libc().locks.part == nullptr) return;
+  const int error = errno;
+  RecordLocks& locks = *instance.libc().locks.part;
+  struct stat status {};
+  if (::fstat(descriptor, &status) == 0) {
+    const std::lock_guard lock(locks.mutex);
+    if (const auto file = find_file(locks, status); file != locks.files.end() && file->descriptor != descriptor) {
+      ::close(file->descriptor);
+      locks.files.erase(file);
+    }
+  }
+  errno = error;
+}
+
+std::span<const Binding> record_locks_bindings() {
+  static const std::array table{
+      Binding::of("fcntl", &own_fcntl), Binding::of("fcntl64", &own_fcntl), Binding::of("__fcntl", &own_fcntl),
+      Binding::of("lockf", &own_lockf), Binding::of("lockf64", &own_lockf), Binding::of("flock", &own_flock),
   };
   return table;
 }

@@ -16,7 +16,7 @@
 
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
-#include "loader/libc/environ.hpp"
+#include "loader/libc/state.hpp"
 
 namespace aplib::loader::libc {
 

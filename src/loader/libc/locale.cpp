@@ -20,7 +20,6 @@
 #include "loader/context.hpp"
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
-#include "loader/libc/environ.hpp"
 #include "loader/libc/state.hpp"
 
 namespace aplib::loader::libc {

@@ -2,19 +2,36 @@
 // Fork, exec, brk: what a program in a shared process cannot do. A fork would duplicate the memory of every cell
 // and leave all but one of them without a thread; an exec would end them all. And the program's own names, from its
 // arguments.
+//
+// Children that a program starts: system, popen, posix_spawn. They see the instance's environment, working
+// directory, umask, standard streams and blocked signals; other descriptors are the process's. Waiting for them
+// lets other tasks run.
+#include <fcntl.h>
 #include <sched.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <mutex>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
+#include "loader/libc/signals.hpp"
 #include "loader/libc/state.hpp"
+#include "loader/libc/streams.hpp"
 
 namespace aplib::loader::libc {
 
@@ -116,6 +133,332 @@ std::span<const Binding> process_bindings() {
       Binding::datum("__progname_full", offsetof(LibcState, program_name)),
       Binding::datum("program_invocation_short_name", offsetof(LibcState, program_short_name)),
       Binding::datum("__progname", offsetof(LibcState, program_short_name)),
+  };
+  return table;
+}
+
+// ---------------------------------------------------------------- children
+
+struct ProcessPrivate {
+  struct Pipe {
+    std::FILE* stream;
+    pid_t child;
+  };
+  std::mutex mutex;
+  std::vector<Pipe> pipes;      // popen's
+  std::vector<pid_t> children;  // posix_spawn's: what wait() waits for
+};
+
+namespace {
+
+/// The switch may have come between, so the place of errno must not be known from before.
+[[gnu::noinline]] int failed(int error) noexcept {
+  errno = error;
+  return -1;
+}
+
+/// What the child begins with besides files. The machine's threads block the signals that end it, for themselves; a
+/// child blocks what the program does.
+class Attributes {
+ public:
+  Attributes(Instance& instance, const posix_spawnattr_t* given) {
+    if (given != nullptr) {
+      attributes_ = *given;  // plain data in glibc
+    } else {
+      posix_spawnattr_init(&attributes_);
+    }
+    short flags = 0;
+    posix_spawnattr_getflags(&attributes_, &flags);
+    if ((flags & POSIX_SPAWN_SETSIGMASK) != 0) return;
+    sigset_t blocked;
+    sigemptyset(&blocked);
+    change_signal_mask(instance, SIG_BLOCK, nullptr, &blocked);
+    posix_spawnattr_setsigmask(&attributes_, &blocked);
+    posix_spawnattr_setflags(&attributes_, static_cast<short>(flags | POSIX_SPAWN_SETSIGMASK));
+  }
+  [[nodiscard]] const posix_spawnattr_t* get() const noexcept { return &attributes_; }
+
+ private:
+  posix_spawnattr_t attributes_{};
+};
+
+class FileActions {
+ public:
+  FileActions() { posix_spawn_file_actions_init(&actions_); }
+  ~FileActions() { posix_spawn_file_actions_destroy(&actions_); }
+  FileActions(const FileActions&) = delete;
+  FileActions& operator=(const FileActions&) = delete;
+
+  void connect(int descriptor, int as) { posix_spawn_file_actions_adddup2(&actions_, descriptor, as); }
+  /// Descriptors 0, 1 and 2 as the program has them, but those that `except` names.
+  void give_streams(Instance& instance, int except = -1) {
+    for (int number = 0; number <= 2; ++number) {
+      if (number != except) give(outlet_of(instance, number), number);
+    }
+  }
+  [[nodiscard]] const posix_spawn_file_actions_t* get() const noexcept { return &actions_; }
+
+ private:
+  void give(const Outlet& outlet, int number) {
+    if (outlet.leads == Outlet::Leads::nowhere) {
+      posix_spawn_file_actions_addclose(&actions_, number);
+      return;
+    }
+    const int input = outlet.instance->services().input();
+    const bool is_input = outlet.leads == Outlet::Leads::to_cell && outlet.cell_stream == Stream::in;
+    if (is_input && input < 0) {
+      posix_spawn_file_actions_addopen(&actions_, number, "/dev/null", O_RDONLY, 0);
+      return;
+    }
+    const int from = outlet.leads == Outlet::Leads::to_file ? outlet.descriptor
+                     : is_input                             ? input
+                                                            : static_cast<int>(outlet.cell_stream);
+    // 1 for 2 and 2 for 1 at once would need a third place; nobody does that.
+    if (from != number) connect(from, number);
+  }
+
+  posix_spawn_file_actions_t actions_{};
+};
+
+// Descriptors that stay closed to children of other cells.
+class Pipe {
+ public:
+  Pipe() : error_(pipe2(ends_.data(), O_CLOEXEC) == 0 ? 0 : errno) {}
+  ~Pipe() {
+    for (const int end : ends_) {
+      if (end >= 0) close(end);
+    }
+  }
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+
+  [[nodiscard]] int error() const noexcept { return error_; }
+  [[nodiscard]] int end(std::size_t which) const noexcept { return ends_[which]; }
+  void release(std::size_t which) noexcept { ends_[which] = -1; }
+
+ private:
+  std::array<int, 2> ends_{-1, -1};
+  int error_;
+};
+
+// "sh -c command". Returns 0 or errno.
+int spawn_shell(Instance& instance, const char* command, const FileActions& actions, pid_t& child) {
+  std::array<char*, 5> arguments{const_cast<char*>("sh"), const_cast<char*>("-c"), const_cast<char*>("--"),
+                                 const_cast<char*>(command), nullptr};
+  std::array<char*, 1> nothing{nullptr};
+  char** environment = instance.libc().environ;
+  return ::posix_spawn(&child, "/bin/sh", actions.get(), Attributes(instance, nullptr).get(), arguments.data(),
+                       environment != nullptr ? environment : nothing.data());
+}
+
+// One look: the child that ended (or what `options` ask for), 0, or the negative error.
+[[gnu::noinline]] pid_t look_for(pid_t child, int& status, int options, rusage* usage) noexcept {
+  const pid_t ended = ::wait4(child, &status, options | WNOHANG, usage);
+  return ended >= 0 ? ended : -errno;
+}
+
+// The same for all children that the program has spawned.
+pid_t look_for_any(Instance& instance, int& status, int options, rusage* usage) {
+  ProcessPrivate& own = shared_part(instance.libc().process);
+  const std::lock_guard lock(own.mutex);
+  for (auto child = own.children.begin(); child != own.children.end();) {
+    const pid_t found = look_for(*child, status, options, usage);
+    const bool gone = found < 0 || (found > 0 && (WIFEXITED(status) || WIFSIGNALED(status)));
+    child = gone ? own.children.erase(child) : child + 1;
+    if (found > 0) return found;
+  }
+  return own.children.empty() ? -ECHILD : 0;
+}
+
+// waitpid() while other tasks run. Of all children (-1) it sees those of the instance.
+pid_t wait_for(Instance& instance, pid_t child, int* status, int options, rusage* usage) {
+  using namespace std::chrono_literals;
+  std::chrono::nanoseconds pause = 50us;
+  for (;;) {
+    int found_status = 0;
+    const pid_t found = child == -1 ? look_for_any(instance, found_status, options, usage)
+                                    : look_for(child, found_status, options, usage);
+    if (found > 0 && status != nullptr) *status = found_status;
+    if (found > 0) return found;
+    if (found < 0 && found != -EINTR) return failed(-found);
+    if ((options & WNOHANG) != 0) return 0;
+    instance.services().sleep(pause);
+    pause = std::min<std::chrono::nanoseconds>(pause * 2, 10ms);
+  }
+}
+
+// What system() and pclose() return.
+int status_of(Instance& instance, pid_t child) {
+  int status = 0;
+  return wait_for(instance, child, &status, 0, nullptr) < 0 ? -1 : status;
+}
+
+int own_system(const char* command) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return ::system(command);
+  if (command == nullptr) return 1;  // there is a shell
+  FileActions actions;
+  actions.give_streams(*instance);
+  pid_t child = 0;
+  if (const int error = spawn_shell(*instance, command, actions, child); error != 0) {
+    errno = error;
+    return error == ENOENT ? 127 << 8 : -1;
+  }
+  return status_of(*instance, child);
+}
+
+std::FILE* own_popen(const char* command, const char* mode) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return ::popen(command, mode);
+  const bool reads = std::strchr(mode, 'r') != nullptr;
+  const bool writes = std::strchr(mode, 'w') != nullptr;
+  if (reads == writes || std::strspn(mode, "rwe") != std::strlen(mode)) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  const std::size_t ours = reads ? 0 : 1;
+  Pipe pipe;
+  if (pipe.error() != 0) {
+    errno = pipe.error();
+    return nullptr;
+  }
+  FileActions actions;
+  const int theirs = reads ? STDOUT_FILENO : STDIN_FILENO;
+  actions.give_streams(*instance, theirs);
+  actions.connect(pipe.end(1 - ours), theirs);
+  std::FILE* stream = fdopen(pipe.end(ours), reads ? "r" : "w");
+  if (stream == nullptr) return nullptr;
+  pipe.release(ours);  // the stream's now
+  pid_t child = 0;
+  if (const int error = spawn_shell(*instance, command, actions, child); error != 0) {
+    std::fclose(stream);
+    errno = error;
+    return nullptr;
+  }
+  ProcessPrivate& own = shared_part(instance->libc().process);
+  const std::lock_guard lock(own.mutex);
+  std::erase_if(own.pipes, [stream](const ProcessPrivate::Pipe& each) { return each.stream == stream; });  // fclose()d
+  own.pipes.push_back({stream, child});
+  return track(*instance, stream);
+}
+
+int own_pclose(std::FILE* stream) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return ::pclose(stream);
+  pid_t child = -1;
+  {
+    ProcessPrivate& own = shared_part(instance->libc().process);
+    const std::lock_guard lock(own.mutex);
+    const auto pipe = std::ranges::find(own.pipes, stream, &ProcessPrivate::Pipe::stream);
+    if (pipe != own.pipes.end()) {
+      child = pipe->child;
+      own.pipes.erase(pipe);
+    }
+  }
+  untrack(*instance, stream);
+  std::fclose(stream);
+  if (child < 0) {
+    errno = ECHILD;
+    return -1;
+  }
+  return status_of(*instance, child);
+}
+
+// Notes a child that was spawned with `error` 0.
+int spawned(Instance& instance, int error, pid_t child) {
+  if (error != 0) return error;
+  ProcessPrivate& own = shared_part(instance.libc().process);
+  const std::lock_guard lock(own.mutex);
+  std::erase(own.children, child);  // an old one of that number was waited for by other means
+  own.children.push_back(child);
+  return 0;
+}
+
+// A child of a program that says itself what becomes of descriptors begins with the process's.
+int own_posix_spawn(pid_t* child, const char* file, const posix_spawn_file_actions_t* actions,
+                    const posix_spawnattr_t* given, char* const* arguments, char* const* environment) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return ::posix_spawn(child, file, actions, given, arguments, environment);
+  FileActions streams;
+  if (actions == nullptr) streams.give_streams(*instance);
+  pid_t made = 0;
+  const int error = ::posix_spawn(&made, file, actions != nullptr ? actions : streams.get(),
+                                  Attributes(*instance, given).get(), arguments, environment);
+  if (error == 0 && child != nullptr) *child = made;
+  return spawned(*instance, error, made);
+}
+
+int own_posix_spawnp(pid_t* child, const char* file, const posix_spawn_file_actions_t* actions,
+                     const posix_spawnattr_t* given, char* const* arguments, char* const* environment) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return ::posix_spawnp(child, file, actions, given, arguments, environment);
+  const Attributes attributes(*instance, given);
+  FileActions streams;
+  if (actions == nullptr) {
+    streams.give_streams(*instance);
+    actions = streams.get();
+  }
+  pid_t made = 0;
+  const auto end = [&](int error) {
+    if (error == 0 && child != nullptr) *child = made;
+    return spawned(*instance, error, made);
+  };
+  if (std::strchr(file, '/') != nullptr || *file == '\0')
+    return end(::posix_spawn(&made, file, actions, attributes.get(), arguments, environment));
+  const char* path = find_variable(instance->libc(), "PATH");
+  std::string_view rest = path != nullptr ? path : "/bin:/usr/bin";
+  int result = ENOENT;
+  for (bool more = true; more;) {
+    const std::size_t colon = rest.find(':');
+    more = colon != std::string_view::npos;
+    const std::string_view folder = rest.substr(0, colon);
+    if (more) rest.remove_prefix(colon + 1);
+    const std::string candidate = folder.empty() ? std::string(file) : std::string(folder) + '/' + file;
+    const int error = ::posix_spawn(&made, candidate.c_str(), actions, attributes.get(), arguments, environment);
+    if (error == EACCES) result = error;
+    const bool elsewhere = error == EACCES || error == ENOENT || error == ENOTDIR || error == ESTALE ||
+                           error == ENODEV || error == ETIMEDOUT;
+    if (!elsewhere) return end(error);
+  }
+  return result;
+}
+
+pid_t own_wait(int* status) {
+  Instance* instance = calling(__builtin_return_address(0));
+  return instance == nullptr ? ::wait(status) : wait_for(*instance, -1, status, 0, nullptr);
+}
+
+pid_t own_waitpid(pid_t child, int* status, int options) {
+  Instance* instance = calling(__builtin_return_address(0));
+  return instance == nullptr ? ::waitpid(child, status, options) : wait_for(*instance, child, status, options, nullptr);
+}
+
+pid_t own_wait3(int* status, int options, rusage* usage) {
+  Instance* instance = calling(__builtin_return_address(0));
+  return instance == nullptr ? ::wait3(status, options, usage) : wait_for(*instance, -1, status, options, usage);
+}
+
+pid_t own_wait4(pid_t child, int* status, int options, rusage* usage) {
+  Instance* instance = calling(__builtin_return_address(0));
+  return instance == nullptr ? ::wait4(child, status, options, usage)
+                             : wait_for(*instance, child, status, options, usage);
+}
+
+}  // namespace
+
+std::span<const Binding> children_bindings() {
+  static const std::array table{
+      Binding::of("system", &own_system),
+      Binding::of("popen", &own_popen),
+      Binding::of("pclose", &own_pclose),
+      Binding::of("posix_spawn", &own_posix_spawn),
+      Binding::of("posix_spawnp", &own_posix_spawnp),
+      Binding::of("wait", &own_wait),
+      Binding::of("__wait", &own_wait),
+      Binding::of("waitpid", &own_waitpid),
+      Binding::of("__waitpid", &own_waitpid),
+      Binding::of("wait3", &own_wait3),
+      Binding::of("wait4", &own_wait4),
   };
   return table;
 }

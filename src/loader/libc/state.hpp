@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <string_view>
 #include <type_traits>
 
 namespace aplib::loader {
@@ -45,18 +46,18 @@ struct Lazy {
 };
 
 struct GetoptPrivate;   // getopt.cpp
-struct RandomState;     // random.cpp
+struct RandomState;     // numbers.cpp
 struct EnvironPrivate;  // environ.cpp
 struct StaticBuffers;   // static_buffers.cpp: strtok, strerror, asctime, ...
 struct LocaleState;     // locale.cpp
 struct SignalTable;     // signals.cpp
 struct StdioPrivate;    // stdio.cpp
 struct IostreamState;   // iostream.cpp: std::cout and its kin
-struct ProcessPrivate;  // children.cpp: popen's
+struct ProcessPrivate;  // process.cpp: popen's
 struct HeapAccount;     // heap.cpp
 struct ExitLists;       // exit.cpp: atexit, __cxa_atexit, at_quick_exit
-struct RecordLocks;     // record_locks.cpp
-struct LentContexts;    // openmp.cpp: of threads that OpenMP keeps
+struct RecordLocks;     // files.cpp
+struct LentContexts;    // threads.cpp: of threads that OpenMP keeps
 struct DlState;         // dl.cpp: handles of the program's own dlopen, dlerror's text
 
 struct LibcState {
@@ -118,5 +119,15 @@ void start_program_name(Instance& instance) noexcept;
 void start_locale(Instance& instance);
 /// tzname before the first tzset(), as in a fresh process.
 void start_time_zone(Instance& instance) noexcept;
+
+// The environment, for those who read or change it on the instance's behalf.
+
+/// The value of `name` in the block that the program sees as `environ`, or null. It lives as long as the instance,
+/// unless the program itself replaced it. Call from: any flow of the instance, not while another thread of it
+/// changes the environment.
+char* find_variable(const LibcState& state, std::string_view name) noexcept;
+
+/// "NAME=value" into the block; replaces. `entry` is copied. May throw std::bad_alloc.
+void set_variable(LibcState& state, std::string_view entry);
 
 }  // namespace aplib::loader::libc

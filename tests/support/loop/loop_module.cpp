@@ -19,7 +19,7 @@
 namespace aplib::comm::loop {
 // The default order everywhere: either the ringer sees the sleeper in sleepers_, or the sleeper, which counted
 // itself first, sees the ring in rings_ and does not sleep. The system calls stand here because the library does
-// not show its own (base/os/futex.hpp) to programs that link modules.
+// not show its own (base/os/thread.hpp) to programs that link modules.
 
 void Doorbell::ring() noexcept {
   rings_.fetch_add(1);

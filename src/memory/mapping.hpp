@@ -1,12 +1,32 @@
 // SPDX-License-Identifier: MIT
+// The mappings of this process, as the system tells them: /proc/self/maps.
+//
 // ReservedRange: address space taken once with no access, to be mapped over piece by piece, so that no other
 // thread's mapping can come in between.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <string>
 
 namespace aplib {
+
+struct Mapping {
+  std::uintptr_t low = 0;
+  std::uintptr_t high = 0;
+  bool readable = false;
+  bool writable = false;
+  std::string name;  ///< "/usr/lib/libc.so.6", "[heap]", or empty.
+};
+
+/// Calls `see` for each, by rising addresses, until it returns false. Takes some 100 us. Any thread.
+void for_each_mapping(const std::function<bool(const Mapping&)>& see);
+
+/// What kind of memory an address is of, for people. Any thread.
+std::string describe_memory(const void* address);
+
+// ---------------------------------------------------------------- reserved ranges
 
 class ReservedRange {
  public:

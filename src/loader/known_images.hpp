@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: MIT
+// From an address to the image of an instance it lies in: for the unwinder (a throw asks once per frame), for bound
+// functions called from unknown threads, for dladdr.
+//
 // What debuggers get to know of images that we map: a namespace of our own (struct r_debug_extended of <link.h>,
 // r_version 2) behind those of ld.so. A debugger that understands namespaces (gdb 13 and newer) then lists the
 // images of all instances like any shared object, breaks in all of them and prints each one's globals. The list
@@ -26,6 +29,28 @@ struct AplibDebuggerCounts {
 extern "C" __attribute__((visibility("default"))) AplibDebuggerCounts aplib_debugger_counts;
 
 namespace aplib::loader {
+
+class Instance;
+struct LoadedImage;
+
+/// What is known of an address.
+struct FoundImage {
+  Instance* instance = nullptr;
+  const char* low = nullptr;
+  const char* high = nullptr;             ///< Exclusive.
+  const char* eh_frame_header = nullptr;  ///< null: none
+};
+
+/// Call from: any thread, at any time, also inside a throw. Takes no lock and allocates nothing. False: not in an
+/// instance.
+bool find_image(const void* address, FoundImage& found) noexcept;
+
+/// Makes an image known / unknown. `image` stays where it is in between. Call from: any thread. remove_image: when
+/// no code of the image runs any more.
+void add_image(Instance& instance, const LoadedImage& image);
+void remove_image(const char* base) noexcept;
+
+// ---------------------------------------------------------------- debuggers
 
 /// One instance's entries in the debugger's list. Destroy it before the images are unmapped.
 class DebuggerEntries {

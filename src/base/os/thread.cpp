@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "base/os/futex.hpp"
+#include "base/os/thread.hpp"
 
 #include <linux/futex.h>
 #include <linux/membarrier.h>

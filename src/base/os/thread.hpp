@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// What the operating system gives for sleeping: futex and membarrier. Linux only.
+//
 // Threads of the runtime's own: they block all signals, so that handlers run on threads that carry cells, or on the
 // main one.
 #pragma once
@@ -6,10 +8,29 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <optional>
 #include <thread>
 #include <utility>
 
 namespace aplib::os {
+
+/// Sleeps while `word` holds `expected`, until futex_wake, a signal, or the timeout. Spurious returns happen.
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
+                std::optional<std::chrono::nanoseconds> timeout) noexcept;
+
+/// Wakes all sleepers on `word`. Async-signal-safe.
+void futex_wake(std::atomic<std::uint32_t>& word) noexcept;
+
+/// Registers this process for process_barrier(). False where the kernel (or a container's filter) has no membarrier.
+bool process_barrier_register() noexcept;
+
+/// Every running thread of this process passes a full memory fence before this returns.
+void process_barrier() noexcept;
+
+// ---------------------------------------------------------------- threads of the runtime's own
 
 /// Blocks all signals of the calling thread while it lives. A thread that starts meanwhile inherits that.
 class SignalsBlocked {
