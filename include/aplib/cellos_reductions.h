@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The reductions of the CellOS interface; include cellos.h, whose cards' words are used here.
+/* The reductions of the CellOS interface. Include cellos.h, which explains the words of the cards.
  *
  *   double mine = 0.5, total;
  *   xy_dsum(mine, &total);
- *
- * All cells (xy_), the caller's row (x_) or column (y_) call the same, one task a cell; the host takes no part. Every
- * cell gets the same result, bitwise, whatever the number of threads: values meet in one fixed tree over cids.
- * Results must not be NULL. Return 1. [cell] [waits] */
+  * Every cell gets bitwise the same result, for any number of threads, because values are combined in one fixed tree
+ * over cids. All return 1. [cell] [waits]
+ * REQUIRES: as the collectives of cellos.h: all cells (xy_), all of the caller's row (x_) or of its column (y_) make
+ * the same call, one task per cell at a time; none of them has ended. The host takes no part. Results are not NULL. */
 #ifndef APLIB_CELLOS_REDUCTIONS_H
 #define APLIB_CELLOS_REDUCTIONS_H
 
@@ -16,8 +16,7 @@
 extern "C" {
 #endif
 
-/* Sum. The result may overwrite the variable that gave the value.
- * xy A; x, y C */
+/* Sum. Integers wrap around. The result may overwrite the variable that gave the value. xy A; x, y C */
 APLIB_C_API int xy_isum(int value, int* result);
 APLIB_C_API int xy_fsum(float value, float* result);
 APLIB_C_API int xy_dsum(double value, double* result);
@@ -28,7 +27,7 @@ APLIB_C_API int y_isum(int value, int* result);
 APLIB_C_API int y_fsum(float value, float* result);
 APLIB_C_API int y_dsum(double value, double* result);
 
-/* Largest and smallest value, and the `id` that its cell gave; of equal values the smallest id. xy_imax A; the
+/* Largest and smallest value, and the `id` that its cell gave. Of equal values the smallest id wins. xy_imax A; the
  * others C */
 APLIB_C_API int xy_imax(int value, int id, int* max, int* max_id);
 APLIB_C_API int xy_fmax(float value, int id, float* max, int* max_id);
@@ -49,7 +48,7 @@ APLIB_C_API int y_imin(int value, int id, int* min, int* min_id);
 APLIB_C_API int y_fmin(float value, int id, float* min, int* min_id);
 APLIB_C_API int y_dmin(double value, int id, double* min, int* min_id);
 
-/* Bits. xy_ior B; the others C */
+/* OR, AND and exclusive OR of all bits. xy_ior B; the others C */
 APLIB_C_API int xy_ior(int value, int* result);
 APLIB_C_API int xy_iand(int value, int* result);
 APLIB_C_API int xy_ixor(int value, int* result);
@@ -63,7 +62,7 @@ APLIB_C_API int y_ixor(int value, int* result);
 #ifdef __cplusplus
 }
 
-/* C++: the known callers pass doubles to the f sums. (C has one type: float.) */
+/* C++ overloads: the known callers pass doubles to the f sums. (C has only the one for float.) */
 APLIB_C_API int xy_fsum(double value, double* result);
 APLIB_C_API int x_fsum(double value, double* result);
 APLIB_C_API int y_fsum(double value, double* result);

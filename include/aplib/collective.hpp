@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Collectives: barrier, broadcast, reductions, and the status network. All cells (of the scope) must call the same
-// operation; one task per cell at a time. A mismatch is an Error that names who called what.
-//
-// Reductions use one fixed binary tree over cids, so floating-point results are bitwise the same on every cell, for
+// Collectives: barrier, broadcast, reductions, and the status network. All cells of the scope must call the same
+// operation, with one task per cell at a time. A mismatch is an Error that names who called what.
+// Reductions use one fixed binary tree over cids. So floating-point results are bitwise the same on every cell, for
 // every number of threads and every placement.
 //
 //   double total = aplib::reduce_sum(local);
@@ -22,25 +21,25 @@
 
 namespace aplib {
 
-/// Which cells take part: the caller's row (along x), its column, or all. The host program takes no part.
+/// The cells that take part: the caller's row (along x), its column, or all. The host program takes no part.
 enum class Scope : std::uint8_t { row, column, all, last = all };
 
 enum class ReduceOp : std::uint8_t { sum, max, min, bit_or, bit_and, bit_xor, last = bit_xor };  // bit_*: integers only
 
-/// A value and who has it (max and min "with location"). The smallest location wins a tie.
+/// A value and its location, for max and min. Of equal values the smallest location wins.
 template <class T>
 struct Located {
   T value;
   std::int32_t location;
 };
 
-/// Waits until all cells of the scope have called it. Returns true when any of them passed stat = true (CellOS:
-/// sync). REQUIRES, as every collective: called from a task of a cell, by one task per cell at a time, and by all
-/// cells of the scope with the same arguments (but the value). Throws Error(mismatch) when cells disagree,
-/// Error(ended) when a cell of the scope has ended, Error(bad_argument) for the rest. Switches tasks: yes.
+/// Waits until all cells of the scope have called it. Returns true when any of them passed stat = true (CellOS: sync).
+/// REQUIRES, for every collective: called from a task of a cell, by one task per cell at a time, and by all cells of
+/// the scope with the same arguments except the value. Throws Error(mismatch) when cells disagree, Error(ended) when a
+/// cell of the scope has ended, and Error(bad_argument) otherwise. Switches tasks: yes.
 APLIB_API bool barrier(bool stat = false, Scope scope = Scope::all);
 
-/// What reductions take: integers and floating-point numbers of 32 and 64 bits.
+/// Reductions work on integers and floating-point numbers of 32 and 64 bits.
 template <class T>
 concept Number = std::is_arithmetic_v<T> && !
 std::same_as<T, bool> && (sizeof(T) == 4 || sizeof(T) == 8);
@@ -55,7 +54,7 @@ inline constexpr NumberType number_type =
     : std::is_signed_v<T>     ? (sizeof(T) == 4 ? NumberType::int32 : NumberType::int64)
                               : (sizeof(T) == 4 ? NumberType::uint32 : NumberType::uint64);
 
-/// `value` is a number of this type, and becomes the result. `location`: null, or where `value` is.
+/// `value` points to a number of this type, which becomes the result. `location`: null, or the value's location.
 APLIB_API void reduce(ReduceOp op, NumberType type, void* value, std::int32_t* location, Scope scope);
 /// The same for each of `count` numbers.
 APLIB_API void reduce_array(ReduceOp op, NumberType type, void* values, std::size_t count, Scope scope);
@@ -65,7 +64,7 @@ concept WritableNumbers = WritableElements<Range> && Number<std::ranges::range_v
 }  // namespace detail
 
 /// Combines one number per cell; every cell gets the result. Sums of integers wrap around. Numbers of fewer than 32
-/// bits become int. REQUIRES: as barrier(); bit_or, bit_and and bit_xor: integers.
+/// bits become int. REQUIRES: as barrier(); the bit operations need integers. Throws as barrier(). Switches tasks: yes.
 template <class T>
   requires Number<decltype(+T())>
 [[nodiscard]] auto reduce(ReduceOp op, T value, Scope scope = Scope::all) {
@@ -74,15 +73,15 @@ template <class T>
   return number;
 }
 
-/// Max or min with location. Source: CellOS xy_imax. REQUIRES: as barrier(); `op`: max or min.
+/// Maximum or minimum with its location. REQUIRES: as barrier(); `op` is max or min. Source: CellOS xy_imax.
 template <Number T>
 [[nodiscard]] Located<T> reduce(ReduceOp op, Located<T> value, Scope scope = Scope::all) {
   detail::reduce(op, detail::number_type<T>, &value.value, &value.location, scope);
   return value;
 }
 
-/// Combines arrays element by element: `values`, a span, vector or array, becomes the result, of the same bits as
-/// if each element were reduced by itself. REQUIRES: as for one number; all cells give the same number of elements.
+/// Combines arrays element by element. `values`, a span, vector or array, becomes the result, with the same bits as if
+/// each element were reduced by itself. REQUIRES: as for one number; all cells give the same number of elements.
 template <class Range>
   requires detail::WritableNumbers<Range>
 void reduce(ReduceOp op, Range&& values, Scope scope = Scope::all) {
@@ -121,7 +120,7 @@ void reduce_min(Range&& values, Scope scope = Scope::all) {
   reduce(ReduceOp::min, values, scope);
 }
 
-/// Copies `root`'s bytes into everyone's `buffer`. Source: CellOS xy_brd.
+/// Copies `root`'s bytes into the `buffer` of every cell of the scope. Source: CellOS xy_brd.
 /// REQUIRES: as barrier(); all give the same root and size; `root` is in the scope (the caller's row or column).
 APLIB_API void broadcast(CellId root, std::span<std::byte> buffer, Scope scope = Scope::all);
 
@@ -132,11 +131,12 @@ void broadcast(CellId root, Range&& buffer, Scope scope = Scope::all) {
   broadcast(root, detail::bytes_of(buffer), scope);
 }
 
-/// The status network: each cell posts a word; anyone reads the OR of all words at once, without a barrier.
+/// The status network: each cell posts a word, and any task reads the OR of all words, without a barrier.
 namespace status {
-APLIB_API void post(std::int32_t value);  ///< REQUIRES: called from a task of a cell. (CellOS: pstat)
-[[nodiscard]] APLIB_API std::int32_t
-combined();  ///< OR of all posted words. REQUIRES: called from a task. (CellOS: gstat; cstat is bit 0 as 16)
+/// Posts the cell's word. REQUIRES: called from a task of a cell. (CellOS: pstat)
+APLIB_API void post(std::int32_t value);
+/// The OR of all posted words. REQUIRES: called from a task. (CellOS: gstat; cstat gives bit 0 as 16)
+[[nodiscard]] APLIB_API std::int32_t combined();
 }  // namespace status
 
 }  // namespace aplib

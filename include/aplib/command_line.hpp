@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The options of a machine on a program's own command line, for programs that use CLI11 (1.9.1 or newer). This
-// header needs no CLI11 itself: it works on whatever has the interface of CLI::App.
+// The options of a machine on a program's own command line, for programs that use CLI11 (1.9.1 or newer). This header
+// does not need CLI11 itself: it works with anything that has the interface of CLI::App.
 //
 //   #include <CLI/CLI.hpp>
 //   #include <aplib/aplib.hpp>
@@ -35,12 +35,11 @@ namespace aplib {
 
 namespace detail {
 
-/// The library's error type, taken from what its App::exit() accepts.
+/// CLI11's error type, taken from what App::exit() accepts.
 template <class App, class ParseError, class... Rest>
 ParseError parse_error_of(int (App::*exit)(const ParseError&, Rest...) const);
 
-/// Text of what is wrong with a value, without its subject: the command line puts its own before it. Empty when it
-/// is fine.
+/// What is wrong with a value, or an empty text. Without its subject, because the command line adds its own.
 inline std::string option_problem(const std::string& name, const std::string& value) {
   try {
     Options().set(name, value);
@@ -54,9 +53,9 @@ inline std::string option_problem(const std::string& name, const std::string& va
 
 }  // namespace detail
 
-/// Adds every row of option_table() to `app` (a CLI::App), in a group of their own: --help shows form, default,
-/// help and range; of an option given twice the last counts. Values arrive in `options` when the app parses, so it
-/// must outlive that. The defaults shown are what `options` holds now.
+/// Adds every row of option_table() to `app` (a CLI::App), in a group of their own. --help shows form, default, help
+/// and range. If an option is given twice, the last one counts. Values arrive in `options` when the app parses, so
+/// `options` must outlive that. The defaults shown are the current values of `options`.
 template <class App>
 void add_options(App& app, Options& options) {
   for (const OptionInfo& info : option_table()) {
@@ -78,10 +77,10 @@ void add_options(App& app, Options& options) {
   }
 }
 
-/// The whole of it: add_options(), the environment (APLIB_*), then the command line, which wins. In a host program
-/// that was loaded the environment is left out: give this_machine::options(), in which it is, and what aprun was
-/// told. Returns nothing when the program shall go on; else the exit status to return from main() after it printed
-/// help (0) or what is wrong (ExitStatus::usage). `app` is a CLI::App with the program's own options.
+/// Does everything: add_options(), the environment (APLIB_*), then the command line, which overrides it. `app` is a
+/// CLI::App with the program's own options. In a loaded host program the environment is not read: pass
+/// this_machine::options(), which already has it and aprun's options. Returns nothing if the program should go on.
+/// Otherwise it has printed help (0) or what is wrong (ExitStatus::usage), and returns the status for main().
 template <class App>
 [[nodiscard]] std::optional<int> parse_command_line(App& app, Options& options, int argc, const char* const* argv) {
   using ParseError = decltype(detail::parse_error_of(&App::exit));

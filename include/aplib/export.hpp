@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Symbol visibility: everything is hidden but what carries APLIB_API.
+// Symbol visibility: only symbols with APLIB_API are visible.
 #pragma once
 
 #if defined(APLIB_STATIC)

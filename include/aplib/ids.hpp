@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Names of things: strong ids, so that a task cannot be passed where a cell is meant. No run-time cost.
+// Strong types for ids, so that a task cannot be passed where a cell is meant. They cost nothing at run time.
 //
 //   aplib::CellId peer{3};
 //   printf("%u\n", aplib::index(peer));
@@ -9,14 +9,14 @@
 
 namespace aplib {
 
-/// A cell of the machine, 0 .. count-1, row-major: cid = x + y * ncelx (CellOS numbering). The host program has the
-/// id that this_machine::host_cell() gives.
+/// A cell of the machine, 0 .. count-1, numbered in rows as in CellOS: cid = x + y * ncelx. The host program has the id
+/// that this_machine::host_cell() returns.
 enum class CellId : std::uint32_t {};
 
 /// A task inside one cell. The first task of a cell started by Machine::run is 0.
 enum class TaskId : std::uint32_t {};
 
-/// Wildcards for receives. 0 is an ordinary id and type, hence not these.
+/// Wildcards of receives. They are not 0, because 0 is an ordinary id and type.
 inline constexpr CellId any_cell{0xffff'ffffU};
 inline constexpr TaskId any_task{0xffff'ffffU};
 inline constexpr std::int32_t any_type = -1;

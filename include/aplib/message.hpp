@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Messages between tasks. Sends are buffered and never wait for the receiver; messages of one sender task to one
-// receiver task arrive in the order sent; receives select by source cell, source task and type, each of which may
-// be a wildcard.
+// Messages between tasks. Sends are buffered and never wait for the receiver. Messages of one sender task to one
+// receiver task arrive in the order sent. Receives select by source cell, source task and type, each of which may be a
+// wildcard.
 //
 //   aplib::send(aplib::CellId{1}, 3.14, {.type = 7});             // on cell 0
 //   aplib::Message m = aplib::receive({.type = 7});               // on cell 1
@@ -24,7 +24,7 @@
 
 namespace aplib {
 
-/// Where a message goes inside the destination cell, and its tag.
+/// The task that a message goes to inside the destination cell, and the message's type.
 struct To {
   TaskId task{0};
   std::int32_t type = 0;  ///< 0 .. message_type_max
@@ -37,7 +37,7 @@ struct From {
   std::int32_t type = any_type;
 };
 
-/// The address label of a message that arrived.
+/// Where a received message comes from, its type and its size.
 struct Envelope {
   CellId source{0};
   TaskId source_task{0};
@@ -56,22 +56,22 @@ inline constexpr bool is_reference_wrapper = false;
 template <class T>
 inline constexpr bool is_reference_wrapper<std::reference_wrapper<T>> = true;
 
-/// It points to what it means: sent as it is, it would mean nothing in another cell.
+/// A value that refers to other memory. Sent as bytes, it would mean nothing in another cell.
 template <class T>
 inline constexpr bool is_handle =
     std::is_pointer_v<T> || std::is_member_pointer_v<T> || std::is_null_pointer_v<T> ||
     std::input_or_output_iterator<T> || std::ranges::view<T> || is_initializer_list<T> || is_reference_wrapper<T>;
 
-/// Its bytes are its value.
+/// A value that consists of its bytes.
 template <class T>
 inline constexpr bool is_value = std::is_trivially_copyable_v<T> && !is_handle<std::remove_all_extents_t<T>>;
 
-/// Its elements stand one behind the other, and their bytes are their values: a span, a vector, a string.
+/// A contiguous range of such values: a span, a vector, a string.
 template <class T>
 concept Elements =
     std::ranges::contiguous_range<T> && std::ranges::sized_range<T> && is_value<std::ranges::range_value_t<T>>;
 
-/// The same, and they can be written.
+/// The same, with elements that can be written.
 template <class T>
 concept WritableElements = Elements<T> && !
 std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<T>>>;
@@ -86,12 +86,12 @@ std::span<std::byte> bytes_of(Range&& range) {
 
 }  // namespace detail
 
-/// A received message. Owns its storage (small: inside the object; larger: a pooled buffer that returns to its sender's
-/// pool when the Message is destroyed or used for another receive). Move-only. Bodies are aligned to 16 bytes.
-/// It may outlive its machine. REQUIRES: used on the cell that received it.
+/// A received message. It owns its body. A small body is inside the object; a larger one is in a pooled buffer, which
+/// returns to its sender's pool when the Message is destroyed or used for another receive. Bodies are aligned to 16
+/// bytes. Movable, not copyable. A Message may outlive its machine. REQUIRES: used on the cell that received it.
 class APLIB_API Message {
  public:
-  static constexpr std::size_t inline_bytes_max = 40;  ///< Travels inside one cache line of a ring.
+  static constexpr std::size_t inline_bytes_max = 40;  ///< A body of this size fits into one cache line of a ring.
 
   Message() noexcept {}
   Message(Message&& other) noexcept;
@@ -104,8 +104,9 @@ class APLIB_API Message {
 
   [[nodiscard]] Envelope envelope() const noexcept;
   [[nodiscard]] std::size_t size() const noexcept { return bytes_; }
-  /// The body. It belongs to the Message: what these give is valid until that is destroyed, moved from or received into
-  /// again. A temporary would be gone at once, so none of them can be asked: keep the Message in a variable.
+  /// The body belongs to the Message. What these functions return is valid until the Message is destroyed, moved from
+  /// or received into again. They do not compile for a temporary, which would be gone at once: keep the Message in a
+  /// variable.
   [[nodiscard]] void* data() & noexcept { return buffer_ != nullptr ? outside_ : inside_; }
   [[nodiscard]] const void* data() const& noexcept { return buffer_ != nullptr ? outside_ : inside_; }
   void data() const&& = delete;
@@ -116,7 +117,7 @@ class APLIB_API Message {
   /// The body as characters.
   [[nodiscard]] std::string_view text() const& noexcept { return {static_cast<const char*>(data()), bytes_}; }
   void text() const&& = delete;
-  /// The body as an array of T. Throws Error(mismatch) when its size is no multiple of T's.
+  /// The body as an array of T. Throws Error(mismatch) when its size is not a multiple of T's.
   template <class T>
   [[nodiscard]] std::span<const T> span() const& {
     static_assert(detail::is_value<T>,
@@ -153,18 +154,19 @@ class APLIB_API Message {
   alignas(16) std::byte inside_[inline_bytes_max];
 };
 
-/// Sends `bytes` to a task of a cell (or of the host). Copies once; the caller's memory is free again at return.
-/// REQUIRES: called from a task; `cell` exists, to.task <= task_id_max, 0 <= to.type <= message_type_max; `bytes`
-/// is not null unless it is empty. Throws Error(bad_argument) otherwise, and Error(exhausted) when the receiver's
-/// process takes nothing for send-wait.
-/// Waits for the receiver: never. Switches tasks: only when a receiver on the same processor, or its process, has
-/// fallen far behind. Sources: CellOS l_asend (buffered, asynchronous).
+/// Sends `bytes` to a task of a cell or of the host. Copies them once; the caller may reuse the memory when the call
+/// returns. It never waits for the receiver to receive.
+/// REQUIRES: called from a task; `cell` exists, to.task <= task_id_max, 0 <= to.type <= message_type_max; `bytes` is
+/// not null unless it is empty. Throws Error(bad_argument) otherwise, and Error(exhausted) when the receiver's process
+/// takes nothing for the time of the option send-wait.
+/// Switches tasks: only when a receiver on the same processor, or its process, has fallen far behind. Source: CellOS
+/// l_asend (buffered, asynchronous).
 APLIB_API void send(CellId cell, std::span<const std::byte> bytes, To to = {});
 
-/// The same for what has bytes of its own:
+/// The same for values:
 ///   - one trivially copyable value: a number, a struct, an array;
-///   - what a span, string_view, vector or string of such values points to: its elements, one behind the other.
-/// Pointers, iterators and views that are not contiguous do not compile: they mean nothing in another cell.
+///   - the elements of a span, string_view, vector or string of such values.
+/// Pointers, iterators and views that are not contiguous do not compile, because they mean nothing in another cell.
 template <class T>
   requires(!detail::Bytes<T>)
 void send(CellId cell, const T& value, To to = {}) {
@@ -181,17 +183,17 @@ void send(CellId cell, const T& value, To to = {}) {
 }
 
 /// Waits for the next message that matches and returns it. Switches tasks: yes.
-/// REQUIRES: called from a task; `from` names what exists, or wildcards. Throws Error(bad_argument) otherwise, and
-/// Error(ended) when `from` names a cell that has ended and nothing of it is left.
+/// REQUIRES: called from a task; `from` names a cell, task and type that can exist, or wildcards. Throws
+/// Error(bad_argument) otherwise, and Error(ended) when `from` names a cell that has ended and left no such message.
 [[nodiscard]] APLIB_API Message receive(From from = {});
 
-/// The same, reusing `message` (its old content is given back first).
+/// The same, into `message`, whose old body is freed first.
 APLIB_API void receive(Message& message, From from);
 
-/// Waits for the next message that matches, with the body in `buffer`. When the receiver waits before the message is
-/// sent, the sender copies straight into `buffer` (large ones: sender and receiver copy halves at the same time).
-/// REQUIRES: as receive(); `buffer` is not null unless it is empty.
-/// Throws Error(mismatch), consuming the message, when it is longer than `buffer`.
+/// Waits for the next message that matches and stores its body in `buffer`. If the receiver waits before the message is
+/// sent, the sender copies straight into `buffer`; of a large body, sender and receiver copy halves at the same time.
+/// Switches tasks: yes. REQUIRES: as receive(); `buffer` is not null unless it is empty.
+/// Throws as receive(), and Error(mismatch) when the message is longer than `buffer`; the message is then consumed.
 APLIB_API Envelope receive_into(std::span<std::byte> buffer, From from = {});
 
 /// The same for the elements of a span, vector or array of trivially copyable values.
@@ -201,9 +203,8 @@ Envelope receive_into(Range&& buffer, From from = {}) {
   return receive_into(detail::bytes_of(buffer), from);
 }
 
-/// Is a matching message there? Consumes nothing, waits for nothing, cheap. After a few empty probes in a row it lets
-/// other tasks run (so a polling loop starves nobody). Switches tasks: sometimes. Source: CellOS cprobe.
-/// REQUIRES: as receive().
+/// Whether a matching message is there. It consumes nothing, does not wait, and is cheap. Switches tasks: after a few
+/// empty probes in a row, so that a polling loop does not starve others. REQUIRES: as receive(). Source: CellOS cprobe.
 [[nodiscard]] APLIB_API bool probe(From from = {});
 
 }  // namespace aplib

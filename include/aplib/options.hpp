@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Options of a machine. Every option stands in one table (name, default, unit, range, help); the command line,
-// APLIB_* variables, --help and docs/options.md all come from it.
+// Options of a machine. One table has every option (name, default, unit, range, help). The command line, the APLIB_*
+// variables, --help and docs/options.md all come from it.
 //
 //   aplib::Options options = aplib::Options::from_environment();   // APLIB_CELLS=2x2 and so on
 //   options.set("threads", "2");
@@ -19,7 +19,7 @@
 
 namespace aplib {
 
-/// Shape of the machine: nx * ny cells, x fastest.
+/// Shape of the machine: nx * ny cells, numbered with x fastest.
 struct Grid {
   std::uint32_t nx = 1;
   std::uint32_t ny = 1;
@@ -27,13 +27,13 @@ struct Grid {
   friend constexpr bool operator==(Grid, Grid) = default;
 };
 
-/// Everything that can be chosen when a machine is built. Plain values; copy freely.
+/// Everything that can be chosen when a machine is built. Plain values, free to copy.
 struct APLIB_API Options {
   static constexpr std::uint32_t threads_auto = 0;
   static constexpr std::uint32_t threads_per_cell = 0xffff'ffffU;
 
   Grid cells{};                          ///< "cells": "4x2", or "8" (meaning 8x1).
-  std::uint32_t threads = threads_auto;  ///< "threads": number, "auto" = min(cells, usable cores), or "per-cell".
+  std::uint32_t threads = threads_auto;  ///< "threads": a number, "auto" = min(cells, usable cores), or "per-cell".
   std::size_t stack_bytes = 256 * 1024;  ///< "stack-size": reserved per task, committed as touched; "64k", "1m".
   std::optional<std::chrono::nanoseconds>
       poll_time{};                 ///< "poll-time": how long an idle processor polls before it sleeps;
@@ -44,47 +44,50 @@ struct APLIB_API Options {
   bool deadlock_report = true;     ///< "deadlock-report": end with a report when every task waits.
   std::string log_level = "warn";  ///< "log-level": trace, debug, info, warn, error, off.
 
-  // For programs that are loaded (aprun, directly executed programs of apcc); others are not concerned.
-  std::size_t program_stack_bytes = 8 * 1024 * 1024;  ///< "program-stack": as stack_bytes, of tasks that run a program.
+  // These concern only loaded programs (run by aprun, or made by apcc and executed directly).
+  std::size_t program_stack_bytes =
+      8 * 1024 * 1024;  ///< "program-stack": as stack_bytes, for tasks that run a program.
   /// "private-libraries", "shared-libraries": file names, `*` and `?` allowed; "" or "liba.so,libb.so*". Private wins.
   std::vector<std::string> private_libraries{};
   std::vector<std::string> shared_libraries{};
-  std::string heap = "auto";           ///< "heap": where malloc's memory lies: auto, slot or libc.
+  std::string heap = "auto";           ///< "heap": where malloc takes memory from: auto, slot or libc.
   bool account_heap = false;           ///< "account-heap": count what each cell's program allocates.
   bool tag_output = false;             ///< "tag-output": each line of output starts with its cell, "[3] ".
   std::uint32_t debugger_images = 64;  ///< "debugger-images": how many loaded files a debugger is shown.
 
-  // For machines of several processes (aprun -f); others are not concerned.
+  // These concern only machines of several processes (aprun -f).
   static constexpr std::uint32_t streams_auto = 0;
-  std::string module = "auto";  ///< "module": what carries frames between processes: auto, or a name such as tcp.
-  std::string module_path{};  ///< "module-path": "FOLDER:FOLDER": where modules are, before those that came with APlib.
-  std::string provider{};     ///< "provider": of libfabric, for module rdma: "verbs"; "": the best there is.
+  std::string module =
+      "auto";  ///< "module": what carries frames between processes: auto, or names such as "tcp" or "rdma,tcp".
+  std::string module_path{};  ///< "module-path": "FOLDER:FOLDER": searched for modules before APlib's own folder.
+  std::string provider{};     ///< "provider": libfabric's, for module rdma: "verbs"; "": the best one.
   std::string ports{};        ///< "ports": "5100-5120" or "5100": where processes listen; "": the system chooses.
-  std::string secure = "auth";  ///< "secure": auth (each connection proves the job's key), tls (and is encrypted), off.
+  std::string secure =
+      "auth";  ///< "secure": auth (connections prove the job's key), tls (they are also encrypted), off.
   std::uint32_t streams = streams_auto;  ///< "streams": connections per pair for large messages; "auto": by round trip.
   std::size_t send_limit_bytes = std::size_t{256} << 20;  ///< "send-limit": bytes that may wait for one other process.
   std::chrono::nanoseconds send_wait =
-      std::chrono::seconds(60);  ///< "send-wait": how long a send at the limit waits for a receiver that takes nothing.
-  std::size_t unread_limit_bytes = std::size_t{1}
-                                   << 30;  ///< "unread-limit": bytes from other processes that wait here for a receive.
+      std::chrono::seconds(60);  ///< "send-wait": how long a send at the limit waits for a process that takes nothing.
+  std::size_t unread_limit_bytes =
+      std::size_t{1} << 30;  ///< "unread-limit": bytes from other processes that may wait here for a receive.
   std::chrono::nanoseconds peer_timeout =
       std::chrono::seconds(10);  ///< "peer-timeout": a process that is silent for so long counts as dead.
 
-  /// Set one option by name from text. Call from: any thread. Throws Error(bad_option) naming the option, the text, the
-  /// allowed range, and for an unknown name the nearest known one.
+  /// Sets one option by name from text. Call from: any thread. Throws Error(bad_option), which names the option, the
+  /// text, the allowed range, and for an unknown name the nearest known one.
   void set(std::string_view name, std::string_view value);
 
   /// The current value of one option as text that set() accepts. Throws like set().
   [[nodiscard]] std::string get(std::string_view name) const;
 
-  /// For fields that were assigned without set(): throws Error(bad_option), worded as set() words it, when one is
-  /// out of range.
+  /// Checks fields that were assigned without set(). Throws Error(bad_option), with set()'s wording, when one is out of
+  /// range.
   void check() const;
 
-  /// Overrides what the environment names: APLIB_<NAME> variables (upper case, '-' as '_'); an empty one counts as
-  /// absent. Throws like set(), naming the variable, and then changes nothing. A variable that starts with APLIB_
-  /// and is no option is an error too, with the nearest known name. Not to be called while another thread changes
-  /// the environment.
+  /// Sets the options that the environment names by APLIB_<NAME> variables (upper case, '-' as '_'). An empty variable
+  /// counts as absent. Throws like set(), naming the variable, and then changes nothing. A variable that starts with
+  /// APLIB_ and is no option is an error too; the text has the nearest known name. REQUIRES: no other thread changes
+  /// the environment meanwhile.
   void set_from_environment();
 
   /// Defaults, overridden by the environment. Throws like set_from_environment().

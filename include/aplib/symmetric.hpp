@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Symmetric memory: memory of a cell's heap in its slot ("symmetric heap" is OpenSHMEM's word). Cells that allocate
-// the same sizes in the same order get it at the same place, so that each can name the others' memory by its own
-// address in put and get. Programs that aprun loads need not ask: their malloc and new give such memory when they
-// use put or get.
+// Symmetric memory: memory of the heap in a cell's slot ("symmetric heap" is OpenSHMEM's term). Cells that allocate the
+// same sizes in the same order get it at the same place, so that in put and get each can name the others' memory by its
+// own address. Programs that aprun loads need not ask for it: their malloc and new give such memory if they use put or
+// get.
 //
 //   auto table = aplib::make_symmetric<Entry[]>(1000);
 //   aplib::put(peer, mine, &table[7]);
 //   std::vector<double, aplib::SymmetricAllocator<double>> field(n);
-//
-// Not symmetric: cells that allocate differently. Nothing is collective: a cell that allocates later has the memory
-// later. It is the cell's until its machine ends, also what it has never freed.
+// The memory of cells that allocate differently is not symmetric. Nothing here is collective: a cell that allocates
+// later has the memory later. Memory belongs to the cell until it is freed or the machine ends.
 #pragma once
 
 #include <cstddef>
@@ -25,19 +24,19 @@ namespace aplib {
 
 inline constexpr std::size_t symmetric_alignment = 16;
 
-/// At least `bytes` bytes of the calling cell's heap, aligned to `alignment`, a power of two. REQUIRES: called from
-/// a task. Switches tasks: no. The memory belongs to the caller, who gives it back by symmetric_free(). Throws
-/// Error(exhausted) when the heap (a quarter of the slot: 1 GiB) or the system has no room, Error(bad_argument) for
+/// Allocates at least `bytes` bytes of the calling cell's heap, aligned to `alignment`, a power of two. The caller owns
+/// the memory and frees it by symmetric_free(). REQUIRES: called from a task. Switches tasks: no. Throws
+/// Error(exhausted) when the heap (a quarter of the slot: 1 GiB) or the system has no room, and Error(bad_argument) for
 /// an impossible alignment. Source: OpenSHMEM, shmem_align.
 [[nodiscard]] APLIB_API void* symmetric_allocate(std::size_t bytes, std::size_t alignment = symmetric_alignment);
 
-/// Gives it back; null is nothing. Also the memory of another cell of the process: that cell may then find its heap
-/// different from others'. REQUIRES: called from a task. Switches tasks: no. Throws Error(bad_argument) when it is
-/// no such memory, or was freed before.
+/// Frees such memory. Null does nothing. It may be the memory of another cell of the process; that cell's heap may then
+/// differ from others'. REQUIRES: called from a task. Switches tasks: no. Throws Error(bad_argument) when `memory` is
+/// not such memory, or was freed before.
 APLIB_API void symmetric_free(void* memory);
 
-/// For containers: as std::allocator, in symmetric memory. Where containers grow differently, memory is no longer
-/// symmetric.
+/// An allocator for containers, like std::allocator but in symmetric memory. Where containers grow differently, the
+/// memory is no longer symmetric.
 template <class T>
 struct SymmetricAllocator {
   using value_type = T;
@@ -77,12 +76,12 @@ struct SymmetricDelete<T[]> {
   }
 };
 
-/// Owner of an object (T) or an array (T[]) in symmetric memory. Destroy it on a task, while the machine runs.
+/// Owns an object (T) or an array (T[]) in symmetric memory. REQUIRES: destroyed on a task, while the machine runs.
 template <class T>
 using SymmetricPtr = std::unique_ptr<T, SymmetricDelete<T>>;
 
-/// As std::make_unique: one object from `arguments`. REQUIRES: called from a task. Throws as symmetric_allocate(),
-/// and what the constructor throws.
+/// Makes one object from `arguments`, like std::make_unique. REQUIRES: called from a task. Throws as
+/// symmetric_allocate(), and what the constructor throws.
 template <class T, class... Arguments>
   requires(!std::is_array_v<T>)
 [[nodiscard]] SymmetricPtr<T> make_symmetric(Arguments&&... arguments) {
@@ -96,7 +95,7 @@ template <class T, class... Arguments>
   }
 }
 
-/// `count` objects, value-initialized.
+/// Makes an array of `count` objects, value-initialized. REQUIRES and throws: the same.
 template <class T>
   requires std::is_unbounded_array_v<T>
 [[nodiscard]] SymmetricPtr<T> make_symmetric(std::size_t count) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Version of these headers. No compatibility promise is made before 1.0.
+// Version of these headers. Before 1.0, minor versions may be incompatible.
 #pragma once
 
 #define APLIB_VERSION_MAJOR 0

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Historical header of a CellOS cell program. Compile old sources with -I<prefix>/include/aplib/compat.
- *
- * A cell program may be called cell_main or main; main becomes cell_main here, because aplib::cellos_main brings the
- * real main. Such a main gets argc = 1 and the program's name: CellOS passes no arguments to cells. Define
- * APLIB_KEEP_MAIN before to keep your own. */
+  * A cell program may be called cell_main or main. This header turns main into cell_main, because aplib::cellos_main
+ * has the real main. Such a main gets argc = 1 and the program's name, because CellOS passes no arguments to cells.
+ * Define APLIB_KEEP_MAIN before the header to keep your own main. */
 #ifndef APLIB_COMPAT_CCELL_C7_H
 #define APLIB_COMPAT_CCELL_C7_H
 
 #ifndef APLIB_NO_PUT_GET
-#define APLIB_NO_PUT_GET /* The AP1000 had neither, and its programs have functions of these names. */
+#define APLIB_NO_PUT_GET /* The AP1000 had neither, and its programs use these names for functions. */
 #endif
 #include "../cellos.h"
 #include "gettid.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* gettid() of CellOS beside that of glibc: a call is CellOS's, a declaration gettid(void) stays glibc's, in whichever
- * order the headers come. */
+/* gettid() of CellOS beside that of glibc: a call means CellOS's, and a declaration gettid(void) stays glibc's, in
+ * whichever order the headers are included. */
 #ifndef APLIB_COMPAT_GETTID_H
 #define APLIB_COMPAT_GETTID_H
 
