@@ -2,15 +2,19 @@
 // aprun: runs program files on the cells of a machine, on this computer or on the hosts of a cluster file.
 // docs/aprun.md says what it does.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -18,18 +22,22 @@
 #include "aplib/machine.hpp"
 #include "comm/mixed/mixed_port.hpp"
 #include "kernel/programs.hpp"
-#include "launch/cluster_run.hpp"
+#include "launch/cluster/cluster.hpp"
 #include "launch/command_line.hpp"
+#include "launch/coordinator/coordinator.hpp"
 #include "launch/ctl/door.hpp"
 #include "launch/node/node.hpp"
 #include "launch/output.hpp"
 #include "launch/program_path.hpp"
 #include "launch/program_run.hpp"
 #include "launch/report.hpp"
+#include "launch/start/launch_method.hpp"
+#include "launch/start/pmix.hpp"
 #include "launch/terminal.hpp"
 #include "launch/this_host.hpp"
 #include "launch/watchdog.hpp"
 #include "launch/wire/endpoint.hpp"
+#include "launch/wire/files.hpp"
 
 namespace aplib::launch {
 namespace {
@@ -75,6 +83,8 @@ class Sink : public OutputSink {
   int host_status_ = 0;
   int first_failure_ = 0;
 };
+
+// ---- a machine in this process ----
 
 ProgramRun make_run(const CommandLine& line) {
   ProgramRun run;
@@ -138,6 +148,262 @@ int run(const CommandLine& line, const std::string& prefix) {
     ::_exit(status);
   }
   return status;
+}
+
+// ---- a machine on the hosts of a cluster file ----
+
+/// This process's place in the job of another launcher. Process 0 is the launcher of the machine, and starts its
+/// node beside itself; the others are nodes.
+class PmixRun {
+ public:
+  /// Nothing: no other launcher has started this process, or it has started this one alone. Throws Error(failed).
+  [[nodiscard]] static std::optional<PmixRun> find();
+
+  [[nodiscard]] bool is_launcher() const { return pmix_->rank() == 0; }
+  /// Waits for the launcher's word and becomes a node. Returns the exit status. Throws Error(failed).
+  int run_node();
+
+  /// Makes the cluster's hosts those of the job, or checks that they are. Throws Error(bad_option).
+  void take_hosts(cluster::Cluster& cluster) const;
+  /// Tells the nodes where to call. Waits until all of them have heard it.
+  void invite(const coordinator::Coordinator::Invitation& invitation, const Options& options);
+  /// Tells the nodes that there will be no machine, if they were not invited yet.
+  void call_off() noexcept;
+
+ private:
+  explicit PmixRun(std::unique_ptr<start::Pmix> pmix) : pmix_(std::move(pmix)) {}
+
+  std::unique_ptr<start::Pmix> pmix_;
+  bool told_ = false;
+};
+
+// What the launcher puts on the board.
+constexpr const char* endpoints_name = "aplib.endpoints";
+constexpr const char* key_name = "aplib.key";
+constexpr const char* secure_name = "aplib.secure";
+constexpr const char* timeout_name = "aplib.peer-timeout";
+
+std::optional<PmixRun> PmixRun::find() {
+  if (!start::Pmix::launched_us()) return std::nullopt;
+  auto pmix = std::make_unique<start::Pmix>();
+  if (pmix->size() == 1) return std::nullopt;
+  return PmixRun(std::move(pmix));
+}
+
+int PmixRun::run_node() {
+  pmix_->fence();
+  const auto endpoints = pmix_->get(0, endpoints_name);
+  if (!endpoints || endpoints->empty()) return 0;  // the launcher has said why there is no machine
+  const auto key = comm::JobKey::from_hex(pmix_->get(0, key_name).value_or(std::string()));
+  if (!key) throw Error(Errc::failed, "no key came from process 0: are all installations of APlib the same?");
+  Options options;
+  options.set("secure", pmix_->get(0, secure_name).value_or("auth"));
+  options.set("peer-timeout", pmix_->get(0, timeout_name).value_or("10s"));
+  return node::run_node(
+      {wire::split_list(*endpoints), pmix_->rank(), comm::secure_from(options.secure), options.peer_timeout}, *key,
+      false);
+}
+
+void PmixRun::take_hosts(cluster::Cluster& cluster) const {
+  const std::uint32_t size = pmix_->size();
+  if (cluster.hosts.empty() || (cluster.hosts.size() == 1 && cluster.hosts.front().line == 0)) {
+    cluster.hosts.clear();
+    std::map<std::string, int> seen;
+    for (std::uint32_t rank = 0; rank < size; ++rank) {
+      cluster::ClusterHost host = cluster.defaults;
+      host.name = pmix_->host(rank);
+      if (host.name.empty()) host.name = "host";
+      // Several on one computer need names of their own.
+      if (const int count = ++seen[host.name]; count > 1) host.name += fmt::format("-{}", count);
+      cluster.hosts.push_back(std::move(host));
+    }
+  }
+  if (cluster.hosts.size() != size) {
+    throw Error(Errc::bad_option,
+                fmt::format("{}: it names {} hosts, and another launcher has started {} processes: use "
+                            "mpirun -np {}, or leave [[host]] out",
+                            cluster.file, cluster.hosts.size(), size, cluster.hosts.size()));
+  }
+  const auto other = std::ranges::find_if(
+      cluster.hosts, [](const cluster::ClusterHost& host) { return host.launch != cluster::LaunchKind::pmix; });
+  if (other != cluster.hosts.end()) {
+    throw Error(Errc::bad_option,
+                fmt::format("{}: host {}: another launcher (mpirun, srun) has started {} processes of "
+                            "aprun: write launch = \"pmix\", or start aprun once",
+                            cluster.file, other->name, size));
+  }
+  cluster.hosts.front().launch = cluster::LaunchKind::local;  // beside the launcher
+}
+
+void PmixRun::invite(const coordinator::Coordinator::Invitation& invitation, const Options& options) {
+  pmix_->put(endpoints_name, fmt::format("{}", fmt::join(invitation.endpoints, ",")));
+  pmix_->put(key_name, invitation.key);
+  pmix_->put(secure_name, options.secure);
+  pmix_->put(timeout_name, options.get("peer-timeout"));
+  told_ = true;
+  pmix_->fence();
+}
+
+void PmixRun::call_off() noexcept {
+  if (std::exchange(told_, true)) return;
+  try {
+    pmix_->put(endpoints_name, "");
+    pmix_->fence();
+  } catch (const std::exception&) {  // their launcher ends them with us
+  }
+}
+
+/// The coordinator ends a machine by force after a second and a half, and needs some seconds to clean up on hosts
+/// that do not answer. Only then is it given up itself.
+constexpr std::chrono::seconds watchdog_grace{10};
+
+void say(const std::string& line) { tell_user("aprun", line); }
+
+/// What the command line says wins over the file.
+void apply_command_line(const CommandLine& line, cluster::Cluster& cluster) {
+  for (const auto& [name, value] : line.given) {
+    if (name == "cells") {
+      Options options;
+      options.set(name, value);
+      cluster.grid = options.cells;
+      cluster.grid_place = "option --cells";
+      continue;
+    }
+    cluster.options.set(name, value);
+    if (name == "threads")
+      for (cluster::ClusterHost& host : cluster.hosts) host.threads = value;
+  }
+}
+
+/// Hosts of the allocation that we run in, where the file names none.
+void add_allocated_hosts(cluster::Cluster& cluster) {
+  if (!cluster.hosts.empty()) return;
+  for (const std::string& name : start::slurm_hosts()) {
+    cluster.hosts.push_back(cluster.defaults);
+    cluster.hosts.back().name = name;
+  }
+  if (cluster.hosts.empty()) {
+    throw Error(Errc::bad_option,
+                fmt::format("{}: it names no host, and this is no allocation of Slurm's that could: add [[host]], or "
+                            "start aprun by sbatch or salloc",
+                            cluster.file));
+  }
+}
+
+std::string own_path() {
+  std::error_code error;
+  const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
+  return error ? std::string("aprun") : path.string();
+}
+
+/// The program's name as the command line has it, or the file.
+coordinator::Job make_job(const CommandLine& line, cluster::Cluster cluster) {
+  coordinator::Job job;
+  std::string program = line.program;
+  job.text.program_name = line.program_name;
+  job.text.arguments = line.arguments;
+  if (program.empty()) {
+    program = cluster.host_program.empty() ? cluster.program : cluster.host_program;
+    job.text.program_name = program;
+    job.text.arguments = cluster.args;
+    if (program.empty()) {
+      throw Error(Errc::bad_option, fmt::format("no program is given: name one behind the options, or as program = "
+                                                "\"...\" in [machine] of {}",
+                                                cluster.file));
+    }
+  }
+  job.text.entry = line.entry;
+  job.text.entry_arguments = line.entry_arguments;
+  job.text.expand = line.expand;
+  job.text.folder = line.folder;
+  const char* search = std::getenv("PATH");
+  ProgramRun run;
+  run.file = find_program(program, search != nullptr ? search : "");
+  complete_run(run, job.text);
+  Options options = cluster.options;
+  options.cells = {1, 1};
+  const ProgramSummary summary = summarize_program(options, run);
+  std::vector<std::string> paths{summary.path};
+  for (const ProgramSummary::File& library : summary.libraries)
+    if (library.separate) paths.push_back(library.path);
+  job.files = wire::describe_files(paths);
+  job.with_host = summary.is_host;
+  job.input_for_all = !line.output.input.empty();
+  job.aprun = own_path();
+  job.dry_run = line.dry_run;
+  job.reach = coordinator::find_reach(cluster.hosts);
+  job.cluster = std::move(cluster);
+  return job;
+}
+
+std::string plan_of(const cluster::Cluster& cluster, const coordinator::Job& job,
+                    const coordinator::JobResult& result) {
+  ClusterPlan plan;
+  plan.file = cluster.file;
+  plan.program = job.files.front().path;
+  plan.build_id = job.files.front().identity.build_id;
+  plan.host_program = job.with_host ? plan.program : std::string();
+  plan.args = job.text.arguments;
+  plan.grid = result.shares.grid;
+  plan.grid_auto = !cluster.grid.has_value();
+  plan.efficiency = result.shares.efficiency;
+  plan.ports = cluster.options.ports;
+  plan.secure = cluster.options.secure;
+  plan.hosts = result.plan;
+  return cluster_plan_text(plan);
+}
+
+int run_cluster_with(const CommandLine& line, PmixRun* pmix) {
+  cluster::Cluster cluster = cluster::read_cluster(line.cluster_file);
+  if (pmix != nullptr) pmix->take_hosts(cluster);
+  add_allocated_hosts(cluster);
+  apply_command_line(line, cluster);
+  const coordinator::Job job = make_job(line, cluster);
+  OutputPlan plan = line.output;
+  plan.tags = cluster.options.tag_output;
+  plan.sole = cluster.grid && cluster.grid->count() == 1;
+  allow_many_files();
+  Output output(plan);
+  coordinator::Coordinator coordinator(job, output, start::make_starter(), {.say = say});
+  if (pmix != nullptr) {
+    coordinator.listening = [&](const coordinator::Coordinator::Invitation& invitation) {
+      pmix->invite(invitation, cluster.options);
+    };
+  }
+  output.when_lost(
+      [&](const std::string& problem) { coordinator.stop(static_cast<int>(ExitStatus::program_failed), problem); });
+  Watchdog watchdog(line.timeout, {.stop = [&](int status, const std::string& text) { coordinator.stop(status, text); },
+                                   .last_words = [&] { output.end_all(); },
+                                   .grace = watchdog_grace});
+  std::optional<ctl::RegistryDoor> door(std::in_place, ctl::machine_verbs(coordinator, cluster.options));
+  if (!door->problem().empty()) say("apctl cannot see this machine: " + door->problem());
+  const coordinator::JobResult result = coordinator.run();
+  door.reset();
+  watchdog.finish();
+  output.end_all();
+  int status = watchdog.status().value_or(result.status);
+  if (!result.plan.empty()) {
+    const int written = print("aprun", plan_of(cluster, job, result));
+    if (status == 0) status = written;
+  }
+  const bool all_well = std::ranges::all_of(result.cell_status, [](int each) { return each == 0; });
+  if (result.reason.empty() && !all_well) say(end_summary(result.cell_status));
+  if (const std::string problem = output.problem(); !problem.empty()) {
+    if (result.reason != problem) say(problem);
+    if (status == 0) status = static_cast<int>(ExitStatus::program_failed);
+  }
+  return status;
+}
+
+int run_cluster(const CommandLine& line) {
+  std::optional<PmixRun> pmix = PmixRun::find();
+  if (pmix && !pmix->is_launcher()) return pmix->run_node();
+  try {
+    return run_cluster_with(line, pmix ? &*pmix : nullptr);
+  } catch (const Error&) {
+    if (pmix) pmix->call_off();
+    throw;
+  }
 }
 
 int list_modules(const Options& options) {

@@ -5,12 +5,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/cell_map.hpp"
+#include "launch/cluster/document.hpp"
+#include "launch/terminal.hpp"
 
 namespace aplib::launch {
 
@@ -70,8 +72,97 @@ std::string plan_text(const ProgramSummary& summary, const Options& options) {
 
 namespace {
 
-constexpr std::size_t columns = 7;
-using Row = std::array<std::string, columns>;
+std::string_view protection_text(std::string_view secure) {
+  if (secure == "tls") return "tls: encrypted, and both ends prove that they know the job's key";
+  if (secure == "off") return "off: neither encrypted nor checked";
+  return "auth: both ends of a connection prove that they know the job's key";
+}
+
+std::string planned_cells_text(const PlannedHost& host) {
+  if (host.cells == 0) return "none";
+  if (host.cells == 1) return fmt::format("{}", host.first_cell);
+  return fmt::format("{}-{} ({})", host.first_cell, host.first_cell + host.cells - 1, host.cells);
+}
+
+/// A word of a command line as one would type it.
+std::string word(const std::string& text) {
+  const bool plain = !text.empty() && text.find_first_of(" \t\n\"'\\$`*?[]{}();&|<>#!~") == text.npos;
+  return plain ? text : cluster::quoted(text);
+}
+
+std::string hosts_text(const ClusterPlan& plan) {
+  double speeds = 0;
+  for (const PlannedHost& host : plan.hosts) speeds += host.speed;
+  std::vector<TableRow> rows{
+      {"process", "host", "launch", "cells", "threads", speeds > 0 ? "speed" : "", "address", "because"}};
+  for (std::size_t p = 0; p < plan.hosts.size(); ++p) {
+    const PlannedHost& host = plan.hosts[p];
+    rows.push_back({fmt::format("{}", p), host.name, std::string(cluster::launch_text(host.launch)),
+                    planned_cells_text(host), host.threads > 0 ? fmt::format("{}", host.threads) : "",
+                    host.speed > 0 ? fmt::format("{:.1f} %", 100 * host.speed / speeds) : "", host.address,
+                    host.address_why});
+  }
+  return table(rows);
+}
+
+/// "tcp"; "the best of shm, tcp for each pair".
+std::string modules_text(const ClusterPlan& plan) {
+  std::vector<std::string> all;
+  for (const PlannedHost& host : plan.hosts) {
+    for (auto place = all.begin(); const std::string& module : host.modules) {
+      const auto found = std::ranges::find(all, module);
+      place = 1 + (found != all.end() ? found : all.insert(place, module));
+    }
+  }
+  if (all.size() == 1) return all.front();
+  return fmt::format("the best of {} for each pair", fmt::join(all, ", "));
+}
+
+/// Modules that some hosts cannot use, and those hosts.
+std::vector<std::pair<std::string, std::vector<std::string>>> left_out_of(const ClusterPlan& plan) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> all;
+  for (const PlannedHost& host : plan.hosts) {
+    for (const std::string& left : host.left_out) {
+      auto found = std::ranges::find_if(all, [&](const auto& each) { return each.first == left; });
+      if (found == all.end()) found = all.insert(found, {left, {}});
+      found->second.push_back(host.name);
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+std::string cluster_plan_text(const ClusterPlan& plan) {
+  std::string text;
+  const auto line = [&text](std::string_view name, std::string_view value) {
+    if (!value.empty()) text += fmt::format("{:<13}{}\n", name, value);
+  };
+  line("file", plan.file);
+  line("host program", plan.host_program);
+  line("program", plan.program);
+  line("build-id", plan.build_id.empty() ? "none" : plan.build_id);
+  std::string args;
+  for (const std::string& each : plan.args) args += (args.empty() ? "" : " ") + word(each);
+  line("arguments", args);
+  const bool balanced = plan.efficiency < 1;
+  line("grid",
+       fmt::format(
+           "{}x{}{}: {} cell{} on {} host{}{}", plan.grid.nx, plan.grid.ny, plan.grid_auto ? " (auto)" : "",
+           plan.grid.count(), plan.grid.count() == 1 ? "" : "s", plan.hosts.size(), plan.hosts.size() == 1 ? "" : "s",
+           balanced ? fmt::format("; cells of equal work use {:.1f} % of the sum of the speeds", 100 * plan.efficiency)
+                    : ""));
+  line("messages", fmt::format("{}, {}", modules_text(plan),
+                               plan.ports.empty() ? "ports chosen by the system" : "ports " + plan.ports));
+  for (const auto& [left, hosts] : left_out_of(plan)) {
+    const bool everywhere = hosts.size() == plan.hosts.size();
+    line("without", everywhere ? left : fmt::format("{} ({})", left, fmt::join(hosts, ", ")));
+  }
+  line("security", protection_text(plan.secure));
+  return text + '\n' + hosts_text(plan);
+}
+
+namespace {
 
 std::string secure_text(const comm::ModuleKind& kind) {
   std::vector<std::string_view> kept;
@@ -80,7 +171,7 @@ std::string secure_text(const comm::ModuleKind& kind) {
   return fmt::format("{}", fmt::join(kept, ", "));
 }
 
-Row row(const comm::FoundModule& each, bool usable) {
+TableRow row(const comm::FoundModule& each, bool usable) {
   const comm::ModuleKind& kind = *each.kind;
   return {kind.name(),
           kind.version(),
@@ -94,7 +185,7 @@ Row row(const comm::FoundModule& each, bool usable) {
 }  // namespace
 
 std::string module_table(std::span<const comm::FoundModule> found, const comm::PortSettings& settings) {
-  std::vector<Row> rows{{"module", "version", "reaches", "remote memory", "secure", "state", "file"}};
+  std::vector<TableRow> rows{{"module", "version", "reaches", "remote memory", "secure", "state", "file"}};
   std::string notes;  // Long lines, behind the table.
   for (const comm::FoundModule& each : found) {
     if (each.kind) {
@@ -106,15 +197,7 @@ std::string module_table(std::span<const comm::FoundModule> found, const comm::P
       notes += fmt::format("refused: {}: {}\n", each.file, each.refusal);
     }
   }
-  std::array<std::size_t, columns> widths{};
-  for (const Row& each : rows)
-    for (std::size_t i = 0; i + 1 < columns; ++i) widths[i] = std::max(widths[i], each[i].size());
-  std::string text;
-  for (const Row& each : rows) {
-    for (std::size_t i = 0; i + 1 < columns; ++i) text += fmt::format("{:<{}}  ", each[i], widths[i]);
-    text += each[columns - 1] + '\n';
-  }
-  return text + notes;
+  return table(rows) + notes;
 }
 
 }  // namespace aplib::launch

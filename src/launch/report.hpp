@@ -10,6 +10,7 @@
 #include "aplib/options.hpp"
 #include "comm/kind.hpp"
 #include "kernel/programs.hpp"
+#include "launch/cluster/cluster.hpp"
 
 namespace aplib::launch {
 
@@ -19,8 +20,38 @@ namespace aplib::launch {
 /// "0-3,7", for rising numbers.
 [[nodiscard]] std::string ranges(const std::vector<std::uint32_t>& numbers);
 
-/// The text of --dry-run, lines with ends.
+/// The text of --dry-run without a cluster file, lines with ends.
 [[nodiscard]] std::string plan_text(const ProgramSummary& summary, const Options& options);
+
+struct PlannedHost {
+  std::string name;
+  cluster::LaunchKind launch = cluster::LaunchKind::local;
+  std::string address;      ///< Of its process, for the others.
+  std::string address_why;  ///< "the cluster file", "by which it reached aprun".
+  std::uint32_t first_cell = 0;
+  std::uint32_t cells = 0;
+  std::uint32_t threads = 0;            ///< That carry the cells; 0: not known.
+  double speed = 0;                     ///< 0: not measured.
+  std::vector<std::string> modules{};   ///< That it can use, the best first.
+  std::vector<std::string> left_out{};  ///< That it cannot, each with the reason: "rdma: no RDMA device is there".
+};
+
+struct ClusterPlan {
+  std::string file;          ///< The cluster file.
+  std::string program;       ///< Path.
+  std::string build_id;      ///< Empty: none.
+  std::string host_program;  ///< Empty: none.
+  std::vector<std::string> args;
+  Grid grid;
+  bool grid_auto = false;
+  double efficiency = 1;           ///< Shares::efficiency.
+  std::string ports;               ///< As the option; empty: the system chooses.
+  std::string secure;              ///< As the option.
+  std::vector<PlannedHost> hosts;  ///< By process.
+};
+
+/// The text of `aprun -f FILE --dry-run`, lines with ends: who runs what and where, a table of hosts at the end.
+[[nodiscard]] std::string cluster_plan_text(const ClusterPlan& plan);
 
 /// A table of modules, the best first: what each can do, and why it cannot be used with these settings. Behind it
 /// files that were refused, with the reasons.

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <iostream>
@@ -62,6 +63,23 @@ std::string printable(std::string_view text) {
     }
   }
   return result;
+}
+
+std::string table(const std::vector<TableRow>& rows) {
+  std::vector<std::size_t> widths(rows.front().size(), 0);
+  for (const TableRow& row : rows) {
+    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], printable(row[c]).size());
+  }
+  std::string text;
+  for (const TableRow& row : rows) {
+    std::string line;
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      if (widths[c] > 0) line += fmt::format("{:{}}  ", printable(row[c]), widths[c]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + '\n';
+  }
+  return text;
 }
 
 void tell_user(std::string_view who, std::string_view text) {

@@ -7,6 +7,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace aplib::launch {
 
@@ -17,6 +18,11 @@ void open_standard_streams() noexcept;
 /// `text` for a terminal. Names and words of others come in it, so control characters are spelled ("\x1b"), but for
 /// ends of lines and tabs.
 [[nodiscard]] std::string printable(std::string_view text);
+
+/// Rows of equal length as lines, their columns below each other; a column that is empty in all rows is left out. Each
+/// text is made printable().
+using TableRow = std::vector<std::string>;
+[[nodiscard]] std::string table(const std::vector<TableRow>& rows);
 
 /// "who: text" and an end of line on standard error, in one piece; without a name the text alone. A standard error
 /// that takes nothing is no failure: there is nobody to tell.

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/wire/protocol.hpp"
+#include "launch/wire/start_messages.hpp"
 
 namespace aplib::launch {
 

@@ -80,30 +80,4 @@ struct Cluster {
 /// The same from text, without the environment; `name` for messages.
 [[nodiscard]] Cluster parse_cluster(std::string_view text, const std::string& name, const Options& open = {});
 
-/// What a host said about itself (measure_host() in speed.hpp).
-struct HostSpeed {
-  double speed = 0;           ///< Work per second, in one unit for all hosts.
-  std::uint32_t threads = 1;  ///< That will carry its cells.
-};
-
-/// Whether share_cells() needs the hosts' speeds: not when all with cells = "auto" are processes on one computer.
-/// Their threads it needs anyway.
-[[nodiscard]] bool needs_speeds(const Cluster& cluster);
-
-/// How many cells each host gets, in order, and the grid.
-struct Shares {
-  Grid grid;
-  /// By host. Consecutive: host h carries the cells after those of the hosts before it. At least 1 each.
-  std::vector<std::uint32_t> cells;
-  /// Of hosts with cells = "auto": speed that the slowest to finish leaves of the sum of the speeds, 0 .. 1, for
-  /// programs whose cells have equal work and wait for each other. 1 when speeds are not needed.
-  double efficiency = 1;
-};
-
-/// Shares the cells out so that all hosts finish together as nearly as can be; a grid of "auto" is chosen so that
-/// they do: nearly square, with at least a cell for each thread, and few cells. `speeds`: by host; used for hosts
-/// with cells = "auto". Deterministic. Throws Error(bad_option) when numbers of cells contradict each other, naming
-/// where they are from.
-[[nodiscard]] Shares share_cells(const Cluster& cluster, const std::vector<HostSpeed>& speeds);
-
 }  // namespace aplib::launch::cluster

@@ -17,7 +17,6 @@
 
 #include "aplib/error.hpp"
 #include "aplib/ids.hpp"
-#include "launch/cluster/cluster.hpp"
 
 namespace aplib::launch::cluster {
 

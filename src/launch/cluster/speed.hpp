@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/cluster/cluster.hpp"
+#include "launch/cluster/shares.hpp"
 
 namespace aplib::launch::cluster {
 

@@ -323,7 +323,7 @@ void Coordinator::Impl::describe_plan() {
   for (std::uint32_t process = 0; process < nodes.size(); ++process) {
     const KnownNode& node = *nodes[process];
     const cluster::ClusterHost& host = job.cluster.hosts[process];
-    cluster::PlannedHost& planned = result.plan.emplace_back();
+    PlannedHost& planned = result.plan.emplace_back();
     planned.name = node.name;
     planned.launch = host.launch;
     const auto endpoint = wire::parse_endpoint(wire::address_of(node.endpoint));

@@ -17,12 +17,13 @@
 #include <vector>
 
 #include "launch/cluster/cluster.hpp"
-#include "launch/cluster/plan.hpp"
+#include "launch/cluster/shares.hpp"
 #include "launch/coordinator/reach.hpp"
 #include "launch/output.hpp"
 #include "launch/program_run.hpp"
+#include "launch/report.hpp"
 #include "launch/start/starter.hpp"
-#include "launch/wire/protocol.hpp"
+#include "launch/wire/start_messages.hpp"
 #include "launch/wire/status.hpp"
 
 namespace aplib::launch::coordinator {
@@ -41,10 +42,10 @@ struct Job {
 
 /// How a job ended.
 struct JobResult {
-  int status = 0;                  ///< 0, or that of the first failure in time, the host program's before all.
-  std::string reason{};            ///< Empty, or the failure of the machine, which was said already.
-  std::vector<int> cell_status{};  ///< By cell; empty when nothing ran.
-  std::vector<cluster::PlannedHost> plan{};  ///< Of a dry run.
+  int status = 0;                   ///< 0, or that of the first failure in time, the host program's before all.
+  std::string reason{};             ///< Empty, or the failure of the machine, which was said already.
+  std::vector<int> cell_status{};   ///< By cell; empty when nothing ran.
+  std::vector<PlannedHost> plan{};  ///< Of a dry run.
   cluster::Shares shares{};
 };
 

@@ -15,12 +15,12 @@
 #include "aplib/error.hpp"
 #include "comm/job_key.hpp"
 #include "kernel/overseer.hpp"
-#include "launch/cluster/shares.hpp"
 #include "launch/coordinator/coordinator.hpp"
 #include "launch/coordinator/streams.hpp"
 #include "launch/wire/connection.hpp"
 #include "launch/wire/event_loop.hpp"
 #include "launch/wire/files.hpp"
+#include "launch/wire/run_messages.hpp"
 
 namespace aplib::launch::coordinator {
 

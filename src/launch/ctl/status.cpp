@@ -12,23 +12,6 @@
 namespace aplib::launch::ctl {
 namespace {
 
-using Row = std::vector<std::string>;
-
-std::string table(const std::vector<Row>& rows) {
-  std::vector<std::size_t> widths(rows.front().size(), 0);
-  for (const Row& row : rows) {
-    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], printable(row[c]).size());
-  }
-  std::string text;
-  for (const Row& row : rows) {
-    std::string line;
-    for (std::size_t c = 0; c < row.size(); ++c) line += fmt::format("{:{}}  ", printable(row[c]), widths[c]);
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + '\n';
-  }
-  return text;
-}
-
 /// "1:02:03".
 std::string time_text(std::uint64_t seconds) {
   return fmt::format("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -56,7 +39,7 @@ std::string traffic_text(std::uint64_t frames, std::uint64_t bytes) {
 
 /// Which processes reach which others how: "0  1-3  shm". Of a pair that is described, what the first says.
 std::string routes_text(const wire::MachineStatus& status) {
-  std::vector<Row> rows{{"process", "with", "by"}};
+  std::vector<TableRow> rows{{"process", "with", "by"}};
   for (std::size_t p = 0; p < status.processes.size(); ++p) {
     for (const wire::Route& route : status.processes[p].node.routes) {
       const auto peer = text::parse_number(route.peers);
@@ -70,7 +53,7 @@ std::string routes_text(const wire::MachineStatus& status) {
 }  // namespace
 
 std::string job_list_text(const std::vector<std::pair<std::uint32_t, wire::MachineStatus>>& jobs) {
-  std::vector<Row> rows{{"job", "state", "grid", "processes", "time", "program"}};
+  std::vector<TableRow> rows{{"job", "state", "grid", "processes", "time", "program"}};
   for (const auto& [job, status] : jobs) {
     rows.push_back({fmt::format("{}", job), status.state, grid_text(status.grid),
                     fmt::format("{}", status.processes.size()), time_text(status.seconds), status.program});
@@ -95,7 +78,7 @@ std::string job_status_text(std::uint32_t job, const wire::MachineStatus& status
   const bool several = std::ranges::any_of(status.processes, [](const wire::ProcessStatus& process) {
     return !process.address.empty() || !process.node.routes.empty();
   });
-  std::vector<Row> rows{{"process", "host", "computer", "pid", "state", "cells"}};
+  std::vector<TableRow> rows{{"process", "host", "computer", "pid", "state", "cells"}};
   if (several) rows[0].insert(rows[0].end(), {"address", "frames sent", "received"});
   for (std::size_t p = 0; p < status.processes.size(); ++p) {
     const wire::ProcessStatus& process = status.processes[p];

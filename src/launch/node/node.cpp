@@ -32,20 +32,22 @@
 #include "comm/greeting.hpp"
 #include "comm/job_key.hpp"
 #include "comm/kind.hpp"
+#include "comm/mixed/mixed_module.hpp"
 #include "comm/mixed/mixed_port.hpp"
 #include "kernel/process.hpp"
 #include "kernel/programs.hpp"
 #include "launch/cluster/speed.hpp"
-#include "launch/node/routes.hpp"
 #include "launch/node/streams.hpp"
 #include "launch/program_run.hpp"
+#include "launch/report.hpp"
 #include "launch/terminal.hpp"
 #include "launch/this_host.hpp"
 #include "launch/watchdog.hpp"
 #include "launch/wire/connection.hpp"
 #include "launch/wire/event_loop.hpp"
 #include "launch/wire/files.hpp"
-#include "launch/wire/protocol.hpp"
+#include "launch/wire/run_messages.hpp"
+#include "launch/wire/start_messages.hpp"
 #include "launch/wire/status.hpp"
 
 namespace aplib::launch::node {
@@ -624,6 +626,24 @@ std::optional<comm::JobKey> read_key() {
 }
 
 }  // namespace
+
+std::vector<wire::Route> routes_of(const comm::Module& module, std::uint32_t self, std::uint32_t processes) {
+  std::vector<wire::Route> routes;
+  std::vector<std::pair<std::string, std::vector<std::uint32_t>>> groups;
+  for (std::uint32_t peer = 0; peer < processes; ++peer) {
+    if (peer == self) continue;
+    const std::string name = comm::mixed::in_charge_of(module, peer).name();
+    if (processes <= described_processes_max) {
+      routes.push_back({name, fmt::format("{}", peer), module.describe(peer)});
+      continue;
+    }
+    auto group = std::ranges::find(groups, name, &std::pair<std::string, std::vector<std::uint32_t>>::first);
+    if (group == groups.end()) group = groups.insert(groups.end(), {name, {}});
+    group->second.push_back(peer);
+  }
+  for (const auto& [name, peers] : groups) routes.push_back({name, ranges(peers), {}});
+  return routes;
+}
 
 int run_node(const NodeCommand& command) {
   const auto key = read_key();

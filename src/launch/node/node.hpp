@@ -10,6 +10,8 @@
 
 #include "comm/greeting.hpp"
 #include "comm/job_key.hpp"
+#include "comm/module.hpp"
+#include "launch/wire/status.hpp"
 
 namespace aplib::launch::node {
 
@@ -28,5 +30,14 @@ int run_node(const NodeCommand& command);
 /// The same with a key that came another way; `watch_input`: the end of standard input means that the launcher has
 /// gone.
 int run_node(const NodeCommand& command, const comm::JobKey& key, bool watch_input);
+
+// ---- by which module a process reaches which others, for people ----
+
+/// In machines of so many processes each pair is described; in larger ones those that a module reaches are counted up.
+inline constexpr std::uint32_t described_processes_max = 4;
+
+/// In the order of the first process that is reached. Any thread, as long as the module is there.
+[[nodiscard]] std::vector<wire::Route> routes_of(const comm::Module& module, std::uint32_t self,
+                                                 std::uint32_t processes);
 
 }  // namespace aplib::launch::node

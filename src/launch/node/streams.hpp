@@ -15,6 +15,7 @@
 #include "kernel/programs.hpp"
 #include "launch/wire/connection.hpp"
 #include "launch/wire/event_loop.hpp"
+#include "launch/wire/run_messages.hpp"
 
 namespace aplib::launch::node {
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "launch/wire/protocol.hpp"
 
+#include "launch/wire/run_messages.hpp"
+#include "launch/wire/start_messages.hpp"
+
 namespace aplib::launch::wire {
 
 void append_message(Bytes& to, MessageType type, std::span<const std::byte> body) {

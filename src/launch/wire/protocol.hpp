@@ -19,20 +19,76 @@
 //     Finished                       ->
 //                                    <-  Leave
 //
-// A message is 4 bytes of length, 1 byte of type, and the structure's fields (fields.hpp). Hello and Refused keep
+// A message is 4 bytes of length, 1 byte of type, and the structure's fields (fields.hpp): those of start_messages.hpp
+// until Go, those of run_messages.hpp from then on. Hello and Refused keep
 // their form for ever, so that versions can tell each other that they differ.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 
 #include "launch/wire/fields.hpp"
-#include "launch/wire/message_type.hpp"
-#include "launch/wire/run_messages.hpp"
-#include "launch/wire/start_messages.hpp"
 
 namespace aplib::launch::wire {
+
+inline constexpr std::uint32_t control_version = 2;
+/// Of a message, without its head. A longer one ends the connection. What may be longer travels in pieces.
+inline constexpr std::size_t message_bytes_max = std::size_t{4} << 20;
+inline constexpr std::size_t message_head_bytes = 5;
+/// Of a piece of output, of input or of a note.
+inline constexpr std::size_t piece_bytes_max = std::size_t{64} << 10;
+/// Of a file that is sent: as much for each question.
+inline constexpr std::size_t file_piece_bytes = std::size_t{1} << 20;
+/// Of a note in all its pieces.
+inline constexpr std::size_t note_bytes_max = std::size_t{256} << 20;
+
+enum class MessageType : std::uint8_t {
+  beat,  ///< Either way: I am here. No fields.
+  note,  ///< Either way.
+  hello,
+  speed,
+  want_file,
+  prepared,
+  ready,
+  cannot,
+  output,
+  flush,
+  ended,
+  warning,
+  want_input,
+  find_program,
+  finished,
+  answer,
+  refused,
+  measure,
+  prepare,
+  file_piece,
+  plan,
+  go,
+  written,
+  input,
+  stop,
+  program,
+  leave,
+  ask,
+  told_to_end,
+  last = told_to_end,
+};
+
+/// A message without fields.
+template <MessageType which>
+struct Signal {
+  static constexpr auto type = which;
+  template <class Self, class Fields>
+  static void list(Self&, Fields&&) {}
+};
+using Beat = Signal<MessageType::beat>;
+using Ready = Signal<MessageType::ready>;
+using Go = Signal<MessageType::go>;
+using Stop = Signal<MessageType::stop>;
+using Leave = Signal<MessageType::leave>;
 
 /// Appends a whole message, head and all.
 void append_message(Bytes& to, MessageType type, std::span<const std::byte> body);
@@ -48,9 +104,6 @@ struct MessageHead {
 };
 /// Nothing: too long, or no type of ours.
 [[nodiscard]] std::optional<MessageHead> read_head(std::span<const std::byte> bytes);
-
-/// The part of a Hello that all versions share. Nothing: it is no Hello of any version.
-[[nodiscard]] std::optional<HelloStart> read_hello_start(std::span<const std::byte> body);
 
 /// Checks a message of `type` without using it: for tests of the decoder.
 [[nodiscard]] bool is_message(MessageType type, std::span<const std::byte> body);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "launch/wire/fields.hpp"
-#include "launch/wire/message_type.hpp"
+#include "launch/wire/protocol.hpp"
 
 namespace aplib::launch::wire {
 

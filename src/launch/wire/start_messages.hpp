@@ -3,12 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "launch/wire/fields.hpp"
-#include "launch/wire/message_type.hpp"
+#include "launch/wire/protocol.hpp"
 
 namespace aplib::launch::wire {
 
@@ -59,6 +60,9 @@ struct HelloStart {
   std::uint32_t control = 0;
   std::string version{};
 };
+
+/// The part of a Hello that all versions share. Nothing: it is no Hello of any version.
+[[nodiscard]] std::optional<HelloStart> read_hello_start(std::span<const std::byte> body);
 
 struct MeasureSpeed {
   static constexpr auto type = MessageType::measure;
