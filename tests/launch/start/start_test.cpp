@@ -19,7 +19,6 @@
 
 #include "aplib/error.hpp"
 #include "launch/start/launch_method.hpp"
-#include "launch/start/slurm.hpp"
 #include "launch/start/starter.hpp"
 
 namespace aplib::launch {

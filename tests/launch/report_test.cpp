@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include <gtest/gtest.h>
 
-#include "launch/cluster/plan.hpp"
+#include "launch/report.hpp"
 
 namespace aplib::launch {
 namespace {
 
 TEST(ClusterPlan, SaysWhoRunsWhatAndWhere) {
-  cluster::ClusterPlan plan;
+  ClusterPlan plan;
   plan.file = "cluster.toml";
   plan.program = "/opt/scg";
   plan.build_id = "3f2a";
@@ -37,7 +37,7 @@ TEST(ClusterPlan, SaysWhoRunsWhatAndWhere) {
                  .speed = 4.30,
                  .modules = {"shm", "fast", "tcp"},
                  .left_out = {"rdma: no RDMA device is there"}}};
-  EXPECT_EQ(cluster::cluster_plan_text(plan),
+  EXPECT_EQ(cluster_plan_text(plan),
             R"(file         cluster.toml
 program      /opt/scg
 build-id     3f2a
@@ -55,12 +55,12 @@ process  host       launch  cells      threads  speed   address   because
 }
 
 TEST(ClusterPlan, LeavesOutWhatIsNotKnown) {
-  cluster::ClusterPlan plan;
+  ClusterPlan plan;
   plan.program = "p";
   plan.secure = "auth";
   plan.hosts = {
       {.name = "local", .address = "127.0.0.1", .address_why = "one computer", .cells = 1, .modules = {"tcp"}}};
-  EXPECT_EQ(cluster::cluster_plan_text(plan),
+  EXPECT_EQ(cluster_plan_text(plan),
             R"(program      p
 build-id     none
 grid         1x1: 1 cell on 1 host

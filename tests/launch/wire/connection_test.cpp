@@ -17,6 +17,8 @@
 
 #include "aplib/error.hpp"
 #include "launch/wire/endpoint.hpp"
+#include "launch/wire/run_messages.hpp"
+#include "launch/wire/start_messages.hpp"
 
 namespace aplib::launch {
 namespace {

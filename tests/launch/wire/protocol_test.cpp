@@ -9,6 +9,9 @@
 #include <random>
 #include <string>
 
+#include "launch/wire/run_messages.hpp"
+#include "launch/wire/start_messages.hpp"
+
 namespace aplib::launch {
 namespace {
 

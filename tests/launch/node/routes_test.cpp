@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "launch/node/routes.hpp"
+#include "launch/node/node.hpp"
 
 #include <gtest/gtest.h>
 

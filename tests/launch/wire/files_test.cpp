@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Program files on their way to hosts that lack them; and who gets which cores.
+// Program files on their way to hosts that lack them.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -15,7 +15,6 @@
 #include <thread>
 
 #include "aplib/error.hpp"
-#include "launch/cluster/shares.hpp"
 #include "launch/wire/files.hpp"
 #include "process.hpp"
 
@@ -193,46 +192,6 @@ TEST(FileServer, GivesWhatItOffersPieceByPieceAndNothingElse) {
   EXPECT_NE(server.answer({"/etc/passwd", 0}, buffer).problem, "");
   std::filesystem::remove(files[0].path);
   EXPECT_NE(server.answer({files[0].path, 0}, buffer).problem.find("No such file"), std::string::npos);
-}
-
-TEST(CpuShares, ProcessesOfOneComputerGetTheirParts) {
-  const std::vector<std::uint32_t> eight{0, 1, 2, 3, 4, 5, 6, 7};
-  const auto shares =
-      cluster::share_cpus({{"a", eight, ""}, {"b", eight, ""}, {"a", eight, "auto"}, {"a", eight, "2"}});
-  EXPECT_EQ(shares[0].cpus, (std::vector<std::uint32_t>{0, 1}));
-  EXPECT_TRUE(shares[1].cpus.empty()) << "alone on b";
-  EXPECT_EQ(shares[2].cpus, (std::vector<std::uint32_t>{2, 3, 4}));
-  EXPECT_EQ(shares[3].cpus, (std::vector<std::uint32_t>{5, 6, 7}));
-  EXPECT_TRUE(shares[3].alone);
-}
-
-TEST(CpuShares, MoreProcessesThanCoresShare) {
-  const auto shares = cluster::share_cpus({{"a", {0, 1}, ""}, {"a", {0, 1}, ""}, {"a", {0, 1}, ""}});
-  for (const cluster::CpuShare& share : shares) {
-    EXPECT_TRUE(share.cpus.empty());
-    EXPECT_FALSE(share.alone);
-    Options options;
-    cluster::apply_share(options, share);
-    EXPECT_EQ(options.threads, 1U);
-    EXPECT_FALSE(options.bind);
-    EXPECT_EQ(options.poll_time, std::chrono::nanoseconds(0));
-    options.threads = 2;
-    cluster::apply_share(options, share);
-    EXPECT_EQ(options.threads, 2U) << "the user's choice";
-  }
-}
-
-TEST(CpuShares, WhoWantsMoreThreadsThanItsPartSharesAll) {
-  const auto shares = cluster::share_cpus({{"a", {0, 1}, "2"}, {"a", {0, 1}, ""}});
-  EXPECT_TRUE(shares[0].cpus.empty());
-  EXPECT_FALSE(shares[1].alone);
-}
-
-TEST(CpuShares, SetsThatSomebodyChoseStay) {
-  const auto shares = cluster::share_cpus({{"a", {0}, ""}, {"a", {1}, ""}});
-  EXPECT_TRUE(shares[0].cpus.empty());
-  EXPECT_TRUE(shares[0].alone);
-  EXPECT_TRUE(shares[1].alone);
 }
 
 }  // namespace

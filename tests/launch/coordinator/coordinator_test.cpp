@@ -22,6 +22,7 @@
 #include "kernel/overseer.hpp"
 #include "launch/wire/connection.hpp"
 #include "launch/wire/files.hpp"
+#include "launch/wire/run_messages.hpp"
 #include "process.hpp"
 
 namespace aplib::launch {
