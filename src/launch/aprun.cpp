@@ -345,6 +345,7 @@ std::string plan_of(const cluster::Cluster& cluster, const coordinator::Job& job
   plan.host_program = job.with_host ? plan.program : std::string();
   plan.args = job.text.arguments;
   plan.grid = result.shares.grid;
+  plan.cells = result.planned_cells;
   plan.grid_auto = !cluster.grid.has_value();
   plan.efficiency = result.shares.efficiency;
   plan.ports = cluster.options.ports;

@@ -19,7 +19,7 @@ namespace aplib::launch {
 namespace {
 
 std::string cells_text(const std::vector<std::uint32_t>& cells) {
-  return fmt::format("cell{} {}", cells.size() == 1 ? "" : "s", ranges(cells));
+  return fmt::format("cell{} {}", cells.size() == 1 ? "" : "s", ranges_text(cells));
 }
 
 /// "12 KiB", "1.5 MiB".
@@ -29,12 +29,6 @@ std::string size_text(std::uint64_t bytes) {
 }
 
 }  // namespace
-
-std::string ranges(const std::vector<std::uint32_t>& numbers) {
-  std::string text = ranges_text(numbers);
-  std::erase(text, ' ');
-  return text;
-}
 
 std::string end_summary(const std::vector<int>& cell_status) {
   std::map<int, std::vector<std::uint32_t>> by_status;
@@ -78,10 +72,10 @@ std::string_view protection_text(std::string_view secure) {
   return "auth: both ends of a connection prove that they know the job's key";
 }
 
-std::string planned_cells_text(const PlannedHost& host) {
-  if (host.cells == 0) return "none";
-  if (host.cells == 1) return fmt::format("{}", host.first_cell);
-  return fmt::format("{}-{} ({})", host.first_cell, host.first_cell + host.cells - 1, host.cells);
+/// "0-3, 7 (5)".
+std::string planned_cells_text(std::span<const std::uint32_t> cells) {
+  if (cells.empty()) return "none";
+  return cells.size() == 1 ? ranges_text(cells) : fmt::format("{} ({})", ranges_text(cells), cells.size());
 }
 
 /// A word of a command line as one would type it.
@@ -98,7 +92,7 @@ std::string hosts_text(const ClusterPlan& plan) {
   for (std::size_t p = 0; p < plan.hosts.size(); ++p) {
     const PlannedHost& host = plan.hosts[p];
     rows.push_back({fmt::format("{}", p), host.name, std::string(cluster::launch_text(host.launch)),
-                    planned_cells_text(host), host.threads > 0 ? fmt::format("{}", host.threads) : "",
+                    planned_cells_text(plan.cells.cells_of(p)), host.threads > 0 ? fmt::format("{}", host.threads) : "",
                     host.speed > 0 ? fmt::format("{:.1f} %", 100 * host.speed / speeds) : "", host.address,
                     host.address_why});
   }

@@ -8,17 +8,15 @@
 #include <vector>
 
 #include "aplib/options.hpp"
+#include "base/cell_map.hpp"
 #include "comm/kind.hpp"
 #include "kernel/programs.hpp"
 #include "launch/cluster/cluster.hpp"
 
 namespace aplib::launch {
 
-/// "cells 0-3,7: status 0; cell 5: status 2", by falling number of cells, then by status.
+/// "cells 0-3, 7: status 0; cell 5: status 2", by falling number of cells, then by status.
 [[nodiscard]] std::string end_summary(const std::vector<int>& cell_status);
-
-/// "0-3,7", for rising numbers.
-[[nodiscard]] std::string ranges(const std::vector<std::uint32_t>& numbers);
 
 /// The text of --dry-run without a cluster file, lines with ends.
 [[nodiscard]] std::string plan_text(const ProgramSummary& summary, const Options& options);
@@ -26,10 +24,8 @@ namespace aplib::launch {
 struct PlannedHost {
   std::string name;
   cluster::LaunchKind launch = cluster::LaunchKind::local;
-  std::string address;      ///< Of its process, for the others.
-  std::string address_why;  ///< "the cluster file", "by which it reached aprun".
-  std::uint32_t first_cell = 0;
-  std::uint32_t cells = 0;
+  std::string address;                  ///< Of its process, for the others.
+  std::string address_why;              ///< "the cluster file", "by which it reached aprun".
   std::uint32_t threads = 0;            ///< That carry the cells; 0: not known.
   double speed = 0;                     ///< 0: not measured.
   std::vector<std::string> modules{};   ///< That it can use, the best first.
@@ -43,6 +39,7 @@ struct ClusterPlan {
   std::string host_program;  ///< Empty: none.
   std::vector<std::string> args;
   Grid grid;
+  CellMap cells;  ///< Of all hosts.
   bool grid_auto = false;
   double efficiency = 1;           ///< Shares::efficiency.
   std::string ports;               ///< As the option; empty: the system chooses.

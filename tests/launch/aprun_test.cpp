@@ -212,7 +212,7 @@ int main(int argc, char** argv) {
   EXPECT_EQ(aprun({"-n", "4", program, "0", "0", "0", "0"}).error, "");
   const Ended one = aprun({"-n", "8", program, "0", "0", "0", "0", "0", "2"});
   EXPECT_EQ(one.status, 2);
-  EXPECT_EQ(one.error, "aprun: cells 0-4,6-7: status 0; cell 5: status 2\n");
+  EXPECT_EQ(one.error, "aprun: cells 0-4, 6-7: status 0; cell 5: status 2\n");
   const Ended several = aprun({"-n", "4", program, "9", "0", "7", "9"});
   EXPECT_TRUE(several.status == 9 || several.status == 7) << several.status;
   EXPECT_EQ(several.error, "aprun: cells 0,3: status 9; cell 1: status 0; cell 2: status 7\n");

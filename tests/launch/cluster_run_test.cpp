@@ -180,7 +180,7 @@ TEST_F(ClusterRun, StatusesAreThoseOfOneHostRuns) {
 int main(void) { return getcid() == 2 ? 5 : 0; })");
   const Ended ended = aprun_cluster(local_cluster(folder_, 2, 2), {program});
   EXPECT_EQ(ended.status, 5);
-  EXPECT_EQ(ended.error, "aprun: cells 0-1,3: status 0; cell 2: status 5\n");
+  EXPECT_EQ(ended.error, "aprun: cells 0-1, 3: status 0; cell 2: status 5\n");
 }
 
 TEST_F(ClusterRun, ADryRunAsksTheHostsAndRunsNothing) {

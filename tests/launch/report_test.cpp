@@ -13,6 +13,7 @@ TEST(ClusterPlan, SaysWhoRunsWhatAndWhere) {
   plan.build_id = "3f2a";
   plan.args = {"--grid", "300", "two words", ""};
   plan.grid = {7, 2};
+  plan.cells = CellMap::of(2, std::vector<std::uint32_t>{1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1});
   plan.grid_auto = true;
   plan.efficiency = 0.99237;
   plan.ports = "5100-5120";
@@ -21,8 +22,6 @@ TEST(ClusterPlan, SaysWhoRunsWhatAndWhere) {
                  .launch = cluster::LaunchKind::ssh,
                  .address = "10.0.0.1",
                  .address_why = "by which it reached aprun",
-                 .first_cell = 0,
-                 .cells = 1,
                  .threads = 1,
                  .speed = 2.44,
                  .modules = {"shm", "tcp"},
@@ -31,8 +30,6 @@ TEST(ClusterPlan, SaysWhoRunsWhatAndWhere) {
                  .launch = cluster::LaunchKind::local,
                  .address = "fe80::1",
                  .address_why = "the cluster file",
-                 .first_cell = 1,
-                 .cells = 13,
                  .threads = 12,
                  .speed = 4.30,
                  .modules = {"shm", "fast", "tcp"},
@@ -49,8 +46,8 @@ without      fast: its library is missing (ws1)
 security     tls: encrypted, and both ends prove that they know the job's key
 
 process  host       launch  cells      threads  speed   address   because
-0        ws1        ssh     0          1        36.2 %  10.0.0.1  by which it reached aprun
-1        fast-host  local   1-13 (13)  12       63.8 %  fe80::1   the cluster file
+0        ws1        ssh     3            1        36.2 %  10.0.0.1  by which it reached aprun
+1        fast-host  local   0-2, 4-13 (13)  12       63.8 %  fe80::1   the cluster file
 )");
 }
 
@@ -58,8 +55,7 @@ TEST(ClusterPlan, LeavesOutWhatIsNotKnown) {
   ClusterPlan plan;
   plan.program = "p";
   plan.secure = "auth";
-  plan.hosts = {
-      {.name = "local", .address = "127.0.0.1", .address_why = "one computer", .cells = 1, .modules = {"tcp"}}};
+  plan.hosts = {{.name = "local", .address = "127.0.0.1", .address_why = "one computer", .modules = {"tcp"}}};
   EXPECT_EQ(cluster_plan_text(plan),
             R"(program      p
 build-id     none

@@ -313,13 +313,14 @@ void Coordinator::Impl::say_shares() {
   if (!any_auto() || job.dry_run || !cluster::needs_speeds(job.cluster)) return;
   std::string text;
   for (std::uint32_t process = 0; process < nodes.size(); ++process)
-    text += fmt::format("{}{} {}", process == 0 ? "" : ", ", nodes[process]->name, shares.cells[process]);
+    text += fmt::format("{}{} {}", process == 0 ? "" : ", ", nodes[process]->name, cells.cells_of(process).size());
   actions.say(fmt::format("grid {}x{}, cells by speed: {}; {:.0f} % of the sum of the speeds is used", shares.grid.nx,
                           shares.grid.ny, text, 100 * shares.efficiency));
 }
 
 void Coordinator::Impl::describe_plan() {
   result.shares = shares;
+  result.planned_cells = cells;
   for (std::uint32_t process = 0; process < nodes.size(); ++process) {
     const KnownNode& node = *nodes[process];
     const cluster::ClusterHost& host = job.cluster.hosts[process];
@@ -335,10 +336,7 @@ void Coordinator::Impl::describe_plan() {
                           : job.reach.addresses.size() == 1 && planned.address == "127.0.0.1"
                               ? "all processes are on this computer"
                               : "by which it reached aprun";
-    const std::span<const std::uint32_t> planned_cells = cells.cells_of(process);
-    planned.first_cell = planned_cells.empty() ? 0 : planned_cells.front();
-    planned.cells = static_cast<std::uint32_t>(planned_cells.size());
-    planned.threads = std::min(node.speed.threads, planned.cells);
+    planned.threads = std::min<std::uint32_t>(node.speed.threads, cells.cells_of(process).size());
     planned.speed = node.speed.speed;
     tell(process, wire::Refused{"a dry run"});
   }

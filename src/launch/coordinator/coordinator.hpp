@@ -46,6 +46,7 @@ struct JobResult {
   std::string reason{};             ///< Empty, or the failure of the machine, which was said already.
   std::vector<int> cell_status{};   ///< By cell; empty when nothing ran.
   std::vector<PlannedHost> plan{};  ///< Of a dry run.
+  CellMap planned_cells{};
   cluster::Shares shares{};
 };
 

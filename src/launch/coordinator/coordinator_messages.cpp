@@ -208,16 +208,17 @@ wire::MachineStatus Coordinator::Impl::status() const {
   const CellMap& carried = overseer ? overseer->cells() : cells;
   // It is not known before the hosts have been measured.
   const bool known = shares.grid.count() != 0 && carried.processes() == nodes.size();
-  if (known) status.grid = shares.grid;
+  if (known) {
+    status.grid = shares.grid;
+    status.cells = carried;
+  }
   for (std::uint32_t process = 0; process < nodes.size(); ++process) {
     const KnownNode& node = *nodes[process];
     status.processes.push_back({.name = node.name,
                                 .computer = node.hello.host,
                                 .pid = node.hello.pid,
                                 .address = wire::address_of(node.endpoint),
-                                .cells = known ? ranges_text(carried.cells_of(process)) : std::string(),
                                 .state = stage_text(node.stage)});
-    if (known && carried.cells_of(process).empty()) status.processes.back().cells = "none";
   }
   return status;
 }

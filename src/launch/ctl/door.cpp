@@ -266,11 +266,11 @@ Verbs machine_verbs(const std::string& program, Grid grid,
          status.seconds = static_cast<std::uint64_t>(
              std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - start).count());
          status.grid = grid;
+         status.cells = CellMap(grid.count());
          status.program = program;
          status.processes.push_back({.name = "local",
                                      .computer = computer_name(),
                                      .pid = static_cast<std::uint64_t>(::getpid()),
-                                     .cells = ranges_text(CellMap(grid.count()).cells_of(0)),
                                      .state = "running"});
          reply({{}, wire::encode(status)});
        }},

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/cell_map.hpp"
 #include "base/text.hpp"
 #include "launch/terminal.hpp"
 
@@ -31,6 +32,13 @@ std::string bytes_text(std::uint64_t bytes) {
     if (value < step) return fmt::format("{:.1f} {}", value, unit);
   }
   return fmt::format("{:.1f} PB", value / step);
+}
+
+/// "0-3, 7", "none"; empty: not known yet.
+std::string cells_text(const CellMap& cells, std::size_t process) {
+  if (cells.cells() == 0 || process >= cells.processes()) return {};
+  const auto carried = cells.cells_of(static_cast<std::uint32_t>(process));
+  return carried.empty() ? std::string("none") : ranges_text(carried);
 }
 
 std::string traffic_text(std::uint64_t frames, std::uint64_t bytes) {
@@ -73,7 +81,9 @@ std::string job_status_text(std::uint32_t job, const wire::MachineStatus& status
   line("program", status.program);
   line("grid", status.grid.count() == 0 ? std::string("not known yet")
                                         : fmt::format("{}: {} cells", grid_text(status.grid), status.grid.count()));
-  if (status.strangers != 0) line("dropped", fmt::format("{} connections of strangers", status.strangers));
+  std::uint64_t strangers = status.strangers;
+  for (const wire::ProcessStatus& process : status.processes) strangers += process.node.refused;
+  if (strangers != 0) line("dropped", fmt::format("{} connections of strangers", strangers));
   // In one process no frames are sent: those columns are for several.
   const bool several = std::ranges::any_of(status.processes, [](const wire::ProcessStatus& process) {
     return !process.address.empty() || !process.node.routes.empty();
@@ -83,7 +93,8 @@ std::string job_status_text(std::uint32_t job, const wire::MachineStatus& status
   for (std::size_t p = 0; p < status.processes.size(); ++p) {
     const wire::ProcessStatus& process = status.processes[p];
     rows.push_back({fmt::format("{}", p), process.name, process.computer,
-                    process.pid == 0 ? std::string() : fmt::format("{}", process.pid), process.state, process.cells});
+                    process.pid == 0 ? std::string() : fmt::format("{}", process.pid), process.state,
+                    cells_text(status.cells, p)});
     if (!several) continue;
     rows.back().insert(rows.back().end(),
                        {process.address, traffic_text(process.node.frames_sent, process.node.bytes_sent),

@@ -28,6 +28,7 @@
 #include "aplib/machine.hpp"
 #include "aplib/options.hpp"
 #include "aplib/version.hpp"
+#include "base/cell_map.hpp"
 #include "base/os/thread.hpp"
 #include "comm/greeting.hpp"
 #include "comm/job_key.hpp"
@@ -39,7 +40,6 @@
 #include "launch/cluster/speed.hpp"
 #include "launch/node/streams.hpp"
 #include "launch/program_run.hpp"
-#include "launch/report.hpp"
 #include "launch/terminal.hpp"
 #include "launch/this_host.hpp"
 #include "launch/watchdog.hpp"
@@ -641,7 +641,7 @@ std::vector<wire::Route> routes_of(const comm::Module& module, std::uint32_t sel
     if (group == groups.end()) group = groups.insert(groups.end(), {name, {}});
     group->second.push_back(peer);
   }
-  for (const auto& [name, peers] : groups) routes.push_back({name, ranges(peers), {}});
+  for (const auto& [name, peers] : groups) routes.push_back({name, ranges_text(peers), {}});
   return routes;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "aplib/options.hpp"
+#include "base/cell_map.hpp"
 #include "launch/wire/fields.hpp"
 
 namespace aplib::launch::wire {
@@ -15,7 +16,7 @@ namespace aplib::launch::wire {
 /// By which module some of the others are reached.
 struct Route {
   std::string module{};
-  std::string peers{};  ///< Numbers of processes: "0-3,7".
+  std::string peers{};  ///< Numbers of processes: "0-3, 7".
   std::string text{};   ///< How the pair is connected; empty: there are several.
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
@@ -45,12 +46,11 @@ struct ProcessStatus {
   std::string computer{};  ///< The host's own name; empty: not known yet.
   std::uint64_t pid = 0;
   std::string address{};  ///< Where it listens for messages; empty: nowhere.
-  std::string cells{};    ///< "0-3", "none"; empty: not known yet.
   std::string state{};    ///< "running", "loading", ...
   NodeState node{};
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
-    fields(self.name, self.computer, self.pid, self.address, self.cells, self.state, self.node);
+    fields(self.name, self.computer, self.pid, self.address, self.state, self.node);
   }
 };
 
@@ -59,12 +59,13 @@ struct MachineStatus {
   std::uint64_t seconds = 0;    ///< Since aprun was started.
   std::uint64_t strangers = 0;  ///< Connections to the launcher that did not prove the key.
   Grid grid{0, 0};              ///< 0x0: not known yet.
+  CellMap cells{};              ///< As planned until the machine runs. Without cells: not known yet.
   std::string file{};           ///< Cluster file; empty: none.
   std::string program{};
   std::vector<ProcessStatus> processes{};
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
-    fields(self.state, self.seconds, self.strangers, self.grid.nx, self.grid.ny, self.file, self.program,
+    fields(self.state, self.seconds, self.strangers, self.grid.nx, self.grid.ny, self.cells, self.file, self.program,
            self.processes);
   }
 };

@@ -333,7 +333,7 @@ TEST_F(TwoNodes, ADryRunSaysWhatWouldBe) {
   const coordinator::JobResult result = run();
   EXPECT_EQ(result.status, 0);
   ASSERT_EQ(result.plan.size(), 2U);
-  EXPECT_EQ(result.plan[1].first_cell, 1U);
+  EXPECT_EQ(result.planned_cells, CellMap::consecutive(std::vector<std::uint32_t>{1, 1}));
   EXPECT_EQ(result.plan[1].address, "127.0.0.1");
   EXPECT_FALSE(a_.was_told("go"));
 }
@@ -365,7 +365,7 @@ TEST_F(TwoNodes, TheStateCanBeAsked) {
   EXPECT_EQ(status.grid, (Grid{2, 1}));
   ASSERT_EQ(status.processes.size(), 2U);
   EXPECT_EQ(status.processes[1].name, "b");
-  EXPECT_EQ(status.processes[1].cells, "1");
+  EXPECT_EQ(status.cells, CellMap::consecutive(std::vector<std::uint32_t>{1, 1}));
   ASSERT_EQ(heard.size(), 2U);
   ASSERT_TRUE(heard[1]);
   EXPECT_EQ(wire::decode<wire::NodeState>(*heard[1])->frames_sent, 12U);

@@ -38,6 +38,7 @@ wire::MachineStatus some_status() {
   status.state = "running";
   status.seconds = 3723;
   status.grid = {2, 2};
+  status.cells = CellMap::of(2, std::vector<std::uint32_t>{0, 1, 0, 0});
   status.file = "a b.toml";
   status.program = "/opt/scg";
   status.strangers = 0;
@@ -45,7 +46,6 @@ wire::MachineStatus some_status() {
                        .computer = "ws1.example",
                        .pid = 12,
                        .address = "10.0.0.1:5100",
-                       .cells = "0-2",
                        .state = "running",
                        .node = {.module = "shm",
                                 .frames_sent = 10,
@@ -53,7 +53,7 @@ wire::MachineStatus some_status() {
                                 .bytes_sent = 3'200'000,
                                 .bytes_received = 999,
                                 .routes = {{"shm", "1-3", ""}, {"tcp", "4", "tcp 10.0.0.2:5100, 1 stream, auth"}}}},
-                      {.name = "ws2", .cells = "3", .state = "calling"}};
+                      {.name = "ws2", .state = "calling"}};
   return status;
 }
 
@@ -135,8 +135,8 @@ program  /opt/scg
 grid     2x2: 4 cells
 
 process  host  computer     pid  state    cells  address        frames sent  received
-0        ws1   ws1.example  12   running  0-2    10.0.0.1:5100  10 (3.2 MB)  9 (999 B)
-1        ws2                     calling  3                     0 (0 B)      0 (0 B)
+0        ws1   ws1.example  12   running  0, 2-3  10.0.0.1:5100  10 (3.2 MB)  9 (999 B)
+1        ws2                     calling  1                     0 (0 B)      0 (0 B)
 
 process  with  by
 0        1-3   shm
@@ -151,7 +151,8 @@ process  with  by
 
 TEST(RegistryText, ShowsStrangersAndNoControlCharacters) {
   wire::MachineStatus status = some_status();
-  status.strangers = 12;
+  status.strangers = 10;
+  status.processes[0].node.refused = 2;  // by the port for messages
   status.processes[0].computer = "\x1b[2Jws1";
   const std::string text = ctl::job_status_text(77, status);
   EXPECT_NE(text.find("dropped  12 connections of strangers\n"), std::string::npos) << text;

@@ -8,18 +8,10 @@
 #include <vector>
 
 #include "comm/mixed/mixed_module.hpp"
-#include "launch/report.hpp"
 #include "loop/loop_net.hpp"
 
 namespace aplib::launch {
 namespace {
-
-TEST(Routes, NumbersAreCountedUp) {
-  EXPECT_EQ(ranges({}), "");
-  EXPECT_EQ(ranges({5}), "5");
-  EXPECT_EQ(ranges({0, 1}), "0-1");
-  EXPECT_EQ(ranges({0, 1, 2, 3, 7, 9, 10, 11}), "0-3,7,9-11");
-}
 
 TEST(Routes, AreDescribedInSmallMachines) {
   comm::loop::LoopNet net(3);

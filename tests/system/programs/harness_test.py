@@ -42,7 +42,7 @@ class Comparing(unittest.TestCase):
             self.assertIn(words, running.first_difference(alone, other))
 
     def test_statuses_are_read_from_the_summary(self):
-        said = "aprun: cells 0-2,5: status 0; cell 3: status 2; cell 4: status 130\n"
+        said = "aprun: cells 0-2, 5: status 0; cell 3: status 2; cell 4: status 130\n"
         self.assertEqual(running.statuses_in(said, 6, 2), {0: 0, 1: 0, 2: 0, 5: 0, 3: 2, 4: 130})
 
     def test_without_a_summary_all_ended_as_aprun_did(self):

@@ -160,10 +160,10 @@ def together(place, cells, aprun, threads):
 
 
 def statuses_in(said, cells, status):
-    """Exit statuses by cell from aprun's summary, 'cells 0-3,7: status 0; cell 5: status 2'. Without one all have
+    """Exit statuses by cell from aprun's summary, 'cells 0-3, 7: status 0; cell 5: status 2'. Without one all have
     aprun's own."""
     statuses = {}
-    for cell_list, value in re.findall(r"cells? ([0-9,-]+): status (\d+)", said):
+    for cell_list, value in re.findall(r"cells? ([0-9, -]+): status (\d+)", said):
         for first, last in re.findall(r"(\d+)(?:-(\d+))?", cell_list):
             statuses.update(dict.fromkeys(range(int(first), int(last or first) + 1), int(value)))
     return statuses or dict.fromkeys(range(cells), status)
