@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: MIT
 // How a function that is bound into programs finds the state it works on.
 //
-//   char* own_getenv(const char* name) {
-//     LibcState* state = state_of(__builtin_return_address(0));
-//     if (state == nullptr) return ::getenv(name);   // called by no instance: libc's own
-//     ...
+//   char* own_getenv(LibcState& state, const char* name) { ... }
 //
-// Take the return address in the bound function itself, and never call one bound function from another: the address
-// would be ours.
+//   bound<::getenv, own_getenv>("getenv")   // a row of a table
+//
+// Where a function needs more than that, it takes the return address itself. Never call one bound function from
+// another: the address would be ours.
 #pragma once
 
 #include <atomic>
+#include <cstdarg>
 #include <memory>
+#include <type_traits>
+#include <utility>
 
 #include "loader/context.hpp"
 #include "loader/instance.hpp"
+#include "loader/libc/bindings.hpp"
 #include "loader/libc/state.hpp"
 
 namespace aplib::loader::libc {
@@ -24,6 +27,59 @@ inline LibcState* state_of(const void* caller) noexcept {
   Instance* instance = calling(caller);
   return instance == nullptr ? nullptr : &instance->libc();
 }
+
+/// The same type whether or not libc declares the function nothrow.
+template <class Result, class... Args>
+using Function = Result (*)(Args...);
+template <class Result, class... Args>
+constexpr Function<Result, Args...> plain(Function<Result, Args...> function) noexcept {
+  return function;
+}
+
+/// What a program gets for libc's function `native`: own(state, arguments...), or own(instance, arguments...), of the
+/// instance that calls; native(arguments...) where none does.
+template <auto native, auto own, class Type = decltype(plain(native))>
+struct Bound;
+template <auto native, auto own, class Result, class... Args>
+struct Bound<native, own, Function<Result, Args...>> {
+  static Result call(Args... args) {
+    Instance* const instance = calling(__builtin_return_address(0));
+    if (instance == nullptr) return native(args...);
+    if constexpr (requires { own(*instance, args...); }) {
+      return own(*instance, args...);
+    } else {
+      return own(instance->libc(), args...);
+    }
+  }
+};
+template <auto native, auto own>
+Binding bound(std::string_view name) noexcept {
+  return Binding::of(name, &Bound<native, own>::call);
+}
+
+/// A function that has `before` and a format, as printf and scanf have, and its form that takes a list:
+/// run(caller, before..., format, list).
+template <auto run, class Character, class... Before>
+struct Formatted {
+  using Result = decltype(run(nullptr, Before{}..., nullptr, std::declval<va_list>()));
+
+  static Result with_list(Before... before, const Character* format, va_list arguments) {
+    return run(__builtin_return_address(0), before..., format, arguments);
+  }
+  static Result with_dots(Before... before, const Character* format, ...) {
+    const void* const caller = __builtin_return_address(0);
+    va_list arguments;
+    va_start(arguments, format);
+    if constexpr (std::is_void_v<Result>) {
+      run(caller, before..., format, arguments);
+      va_end(arguments);
+    } else {
+      const Result result = run(caller, before..., format, arguments);
+      va_end(arguments);
+      return result;
+    }
+  }
+};
 
 /// lazy.get() for parts that threads of one program may ask for at the same time: one of them makes it. May throw
 /// std::bad_alloc.

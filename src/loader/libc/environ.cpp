@@ -126,43 +126,33 @@ int failed(int error) noexcept {
 
 // --- what programs call
 
-char* own_getenv(const char* name) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::getenv(name);
-  return give_variable(*state, name);
+char* own_getenv(LibcState& state, const char* name) { return give_variable(state, name); }
+
+char* own_secure_getenv(LibcState& state, const char* name) {
+  return getauxval(AT_SECURE) != 0 ? nullptr : give_variable(state, name);
 }
 
-char* own_secure_getenv(const char* name) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::secure_getenv(name);
-  return getauxval(AT_SECURE) != 0 ? nullptr : give_variable(*state, name);
-}
-
-int own_setenv(const char* name, const char* value, int overwrite) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::setenv(name, value, overwrite);
+int own_setenv(LibcState& state, const char* name, const char* value, int overwrite) {
   if (!is_name(name)) return failed(EINVAL);
   try {
-    EnvironPrivate& own = shared_part(state->environment);
+    EnvironPrivate& own = shared_part(state.environment);
     const std::lock_guard lock(own.changing);
-    if (overwrite == 0 && find_entry(state->environ, name) != nullptr) return 0;
-    put(*state, own, keep(own, std::string(name) + '=' + value));
+    if (overwrite == 0 && find_entry(state.environ, name) != nullptr) return 0;
+    put(state, own, keep(own, std::string(name) + '=' + value));
     return 0;
   } catch (const std::bad_alloc&) {
     return failed(ENOMEM);
   }
 }
 
-int own_putenv(char* entry) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::putenv(entry);
+int own_putenv(LibcState& state, char* entry) {
   try {
-    EnvironPrivate& own = shared_part(state->environment);
+    EnvironPrivate& own = shared_part(state.environment);
     const std::lock_guard lock(own.changing);
     if (std::strchr(entry, '=') != nullptr) {
-      put(*state, own, entry);
+      put(state, own, entry);
     } else {
-      remove(*state, entry);
+      remove(state, entry);
     }
     return 0;
   } catch (const std::bad_alloc&) {
@@ -170,24 +160,20 @@ int own_putenv(char* entry) {
   }
 }
 
-int own_unsetenv(const char* name) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::unsetenv(name);
+int own_unsetenv(LibcState& state, const char* name) {
   if (!is_name(name)) return failed(EINVAL);
   try {
-    EnvironPrivate& own = shared_part(state->environment);
+    EnvironPrivate& own = shared_part(state.environment);
     const std::lock_guard lock(own.changing);
-    remove(*state, name);
+    remove(state, name);
     return 0;
   } catch (const std::bad_alloc&) {
     return failed(ENOMEM);
   }
 }
 
-int own_clearenv() {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::clearenv();
-  state->environ = nullptr;
+int own_clearenv(LibcState& state) {
+  state.environ = nullptr;
   return 0;
 }
 
@@ -223,12 +209,12 @@ std::span<const Binding> environ_bindings() {
       Binding::datum("environ", offsetof(LibcState, environ)),
       Binding::datum("__environ", offsetof(LibcState, environ)),
       Binding::datum("_environ", offsetof(LibcState, environ)),
-      Binding::of("getenv", &own_getenv),
-      Binding::of("secure_getenv", &own_secure_getenv),
-      Binding::of("setenv", &own_setenv),
-      Binding::of("putenv", &own_putenv),
-      Binding::of("unsetenv", &own_unsetenv),
-      Binding::of("clearenv", &own_clearenv),
+      bound<::getenv, own_getenv>("getenv"),
+      bound<::secure_getenv, own_secure_getenv>("secure_getenv"),
+      bound<::setenv, own_setenv>("setenv"),
+      bound<::putenv, own_putenv>("putenv"),
+      bound<::unsetenv, own_unsetenv>("unsetenv"),
+      bound<::clearenv, own_clearenv>("clearenv"),
   };
   return table;
 }

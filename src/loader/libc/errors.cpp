@@ -73,19 +73,15 @@ std::string signal_text(int signal) {
   return text != nullptr ? text : fmt::format("Unknown signal {}", signal);
 }
 
-void own_psignal(int signal, const char* prefix) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return ::psignal(signal, prefix);
-  say(*instance, after(prefix, signal_text(signal)));
+void own_psignal(Instance& instance, int signal, const char* prefix) {
+  say(instance, after(prefix, signal_text(signal)));
 }
 
 // Less than libc's: no word for each code.
-void own_psiginfo(const siginfo_t* info, const char* prefix) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return ::psiginfo(info, prefix);
+void own_psiginfo(Instance& instance, const siginfo_t* info, const char* prefix) {
   const bool fault =
       info->si_signo == SIGSEGV || info->si_signo == SIGBUS || info->si_signo == SIGILL || info->si_signo == SIGFPE;
-  say(*instance,
+  say(instance,
       after(prefix, fault ? fmt::format("{} (code {} [{}])", signal_text(info->si_signo), info->si_code, info->si_addr)
                           : fmt::format("{} (code {} {} {})", signal_text(info->si_signo), info->si_code, info->si_pid,
                                         info->si_uid)));
@@ -104,77 +100,31 @@ void warn_of(Instance& instance, int number, const char* format, va_list argumen
   say(instance, text + '\n');
 }
 
-void own_vwarn(const char* format, va_list arguments) {
+void print_warning(const void* caller, const char* format, va_list arguments) {
   const int number = errno;
-  Instance* instance = calling(__builtin_return_address(0));
+  Instance* instance = calling(caller);
   if (instance == nullptr) return ::vwarn(format, arguments);
   warn_of(*instance, number, format, arguments);
 }
 
-void own_vwarnx(const char* format, va_list arguments) {
-  Instance* instance = calling(__builtin_return_address(0));
+void print_warning_alone(const void* caller, const char* format, va_list arguments) {
+  Instance* instance = calling(caller);
   if (instance == nullptr) return ::vwarnx(format, arguments);
   warn_of(*instance, -1, format, arguments);
 }
 
-void own_warn(const char* format, ...) {
+void end_with(const void* caller, int status, const char* format, va_list arguments) {
   const int number = errno;
-  Instance* instance = calling(__builtin_return_address(0));
-  va_list arguments;
-  va_start(arguments, format);
-  if (instance != nullptr) {
-    warn_of(*instance, number, format, arguments);
-  } else {
-    ::vwarn(format, arguments);
-  }
-  va_end(arguments);
-}
-
-void own_warnx(const char* format, ...) {
-  Instance* instance = calling(__builtin_return_address(0));
-  va_list arguments;
-  va_start(arguments, format);
-  if (instance != nullptr) {
-    warn_of(*instance, -1, format, arguments);
-  } else {
-    ::vwarnx(format, arguments);
-  }
-  va_end(arguments);
-}
-
-[[noreturn]] void own_verr(int status, const char* format, va_list arguments) {
-  const int number = errno;
-  Instance* instance = calling(__builtin_return_address(0));
+  Instance* instance = calling(caller);
   if (instance == nullptr) ::verr(status, format, arguments);
   warn_of(*instance, number, format, arguments);
   exit_instance(*instance, status);
 }
 
-[[noreturn]] void own_verrx(int status, const char* format, va_list arguments) {
-  Instance* instance = calling(__builtin_return_address(0));
+void end_with_text_alone(const void* caller, int status, const char* format, va_list arguments) {
+  Instance* instance = calling(caller);
   if (instance == nullptr) ::verrx(status, format, arguments);
   warn_of(*instance, -1, format, arguments);
-  exit_instance(*instance, status);
-}
-
-[[noreturn]] void own_err(int status, const char* format, ...) {
-  const int number = errno;
-  Instance* instance = calling(__builtin_return_address(0));
-  va_list arguments;
-  va_start(arguments, format);
-  if (instance == nullptr) ::verr(status, format, arguments);
-  warn_of(*instance, number, format, arguments);
-  va_end(arguments);
-  exit_instance(*instance, status);
-}
-
-[[noreturn]] void own_errx(int status, const char* format, ...) {
-  Instance* instance = calling(__builtin_return_address(0));
-  va_list arguments;
-  va_start(arguments, format);
-  if (instance == nullptr) ::verrx(status, format, arguments);
-  warn_of(*instance, -1, format, arguments);
-  va_end(arguments);
   exit_instance(*instance, status);
 }
 
@@ -276,16 +226,16 @@ std::span<const Binding> errors_bindings() {
   static const std::array table{
       Binding::of("perror", &own_perror),
       Binding::of("herror", &own_herror),
-      Binding::of("psignal", &own_psignal),
-      Binding::of("psiginfo", &own_psiginfo),
-      Binding::of("warn", &own_warn),
-      Binding::of("warnx", &own_warnx),
-      Binding::of("vwarn", &own_vwarn),
-      Binding::of("vwarnx", &own_vwarnx),
-      Binding::of("err", &own_err),
-      Binding::of("errx", &own_errx),
-      Binding::of("verr", &own_verr),
-      Binding::of("verrx", &own_verrx),
+      bound<::psignal, own_psignal>("psignal"),
+      bound<::psiginfo, own_psiginfo>("psiginfo"),
+      Binding::of("warn", &Formatted<print_warning, char>::with_dots),
+      Binding::of("vwarn", &Formatted<print_warning, char>::with_list),
+      Binding::of("warnx", &Formatted<print_warning_alone, char>::with_dots),
+      Binding::of("vwarnx", &Formatted<print_warning_alone, char>::with_list),
+      Binding::of("err", &Formatted<end_with, char, int>::with_dots),
+      Binding::of("verr", &Formatted<end_with, char, int>::with_list),
+      Binding::of("errx", &Formatted<end_with_text_alone, char, int>::with_dots),
+      Binding::of("verrx", &Formatted<end_with_text_alone, char, int>::with_list),
       Binding::of("error", &own_error),
       Binding::of("error_at_line", &own_error_at_line),
       Binding::made("error_print_progname",

@@ -15,6 +15,7 @@
 
 #include "loader/instance.hpp"
 #include "loader/libc/bindings.hpp"
+#include "loader/libc/caller.hpp"
 #include "loader/libc/end.hpp"
 #include "loader/libc/signals.hpp"
 
@@ -212,17 +213,13 @@ namespace {
   std::abort();
 }
 
-int bound_atexit(void (*function)()) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return std::atexit(function);
-  add(*instance, Which::exit, {ExitHandler::Kind::plain, function, nullptr, nullptr});
+int bound_atexit(Instance& instance, void (*function)()) {
+  add(instance, Which::exit, {ExitHandler::Kind::plain, function, nullptr, nullptr});
   return 0;
 }
 
-int bound_at_quick_exit(void (*function)()) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return std::at_quick_exit(function);
-  add(*instance, Which::quick_exit, {ExitHandler::Kind::plain, function, nullptr, nullptr});
+int bound_at_quick_exit(Instance& instance, void (*function)()) {
+  add(instance, Which::quick_exit, {ExitHandler::Kind::plain, function, nullptr, nullptr});
   return 0;
 }
 
@@ -277,22 +274,18 @@ std::terminate_handler process_terminate = nullptr;
   std::abort();
 }
 
-std::terminate_handler bound_set_terminate(std::terminate_handler handler) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return std::set_terminate(handler);
+std::terminate_handler bound_set_terminate(Instance& instance, std::terminate_handler handler) {
   const std::lock_guard lock(lists_mutex);
   if (process_terminate == nullptr) process_terminate = std::set_terminate(terminate_of_instance);
-  std::terminate_handler& own = instance->libc().exits.get().terminate;
+  std::terminate_handler& own = instance.libc().exits.get().terminate;
   const std::terminate_handler before = own != nullptr ? own : process_terminate;
   own = handler;
   return before;
 }
 
-std::terminate_handler bound_get_terminate() {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return std::get_terminate();
+std::terminate_handler bound_get_terminate(Instance& instance) {
   const std::lock_guard lock(lists_mutex);
-  const ExitLists* lists = instance->libc().exits.part;
+  const ExitLists* lists = instance.libc().exits.part;
   if (lists != nullptr && lists->terminate != nullptr) return lists->terminate;
   return process_terminate != nullptr ? process_terminate : std::get_terminate();
 }
@@ -306,16 +299,16 @@ std::span<const Binding> exit_bindings() {
       Binding::of("_Exit", bound__exit),
       Binding::of("quick_exit", bound_quick_exit),
       Binding::of("abort", bound_abort),
-      Binding::of("atexit", bound_atexit),
-      Binding::of("at_quick_exit", bound_at_quick_exit),
+      bound<std::atexit, bound_atexit>("atexit"),
+      bound<std::at_quick_exit, bound_at_quick_exit>("at_quick_exit"),
       Binding::of("on_exit", bound_on_exit),
       Binding::of("__cxa_atexit", bound_cxa_atexit),
       Binding::of("__cxa_at_quick_exit", bound_cxa_at_quick_exit),
       Binding::of("__cxa_finalize", bound_cxa_finalize),
       Binding::of("__cxa_thread_atexit_impl", bound_cxa_thread_atexit),
       Binding::of("__cxa_thread_atexit", bound_cxa_thread_atexit),
-      Binding::of("_ZSt13set_terminatePFvvE", bound_set_terminate),
-      Binding::of("_ZSt13get_terminatev", bound_get_terminate),
+      bound<std::set_terminate, bound_set_terminate>("_ZSt13set_terminatePFvvE"),
+      bound<std::get_terminate, bound_get_terminate>("_ZSt13get_terminatev"),
   };
   return table;
 }

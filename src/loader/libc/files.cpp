@@ -113,39 +113,29 @@ void have_own_directory(Instance& instance, const char* call) {
 
 // --- what programs call
 
-int own_chdir(const char* path) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return ::chdir(path);
-  return work_in(*instance, "chdir", open(path, path_only));
-}
+int own_chdir(Instance& instance, const char* path) { return work_in(instance, "chdir", open(path, path_only)); }
 
-int own_fchdir(int descriptor) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return ::fchdir(descriptor);
+int own_fchdir(Instance& instance, int descriptor) {
   if (descriptor < 0) return fail(EBADF);
-  return work_in(*instance, "fchdir", openat(descriptor, ".", path_only));
+  return work_in(instance, "fchdir", openat(descriptor, ".", path_only));
 }
 
-mode_t own_umask(mode_t mask) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return ::umask(mask);
-  LibcState& state = instance->libc();
+mode_t own_umask(Instance& instance, mode_t mask) {
+  LibcState& state = instance.libc();
   mask &= 0777;
   const int recorded = state.thread_mask;
   const mode_t before = recorded >= 0 ? static_cast<mode_t>(recorded) : process_mask();
   if (mask == before) return before;
   state.thread_mask = static_cast<int>(mask);
-  if (const int error = thread_state_changed(*instance); error != 0) {
+  if (const int error = thread_state_changed(instance); error != 0) {
     state.thread_mask = recorded;
-    warn_shared(*instance, "umask", error);
+    warn_shared(instance, "umask", error);
   }
   return before;
 }
 
-char* own_get_current_dir_name() {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::get_current_dir_name();
-  const char* logical = find_variable(*state, "PWD");
+char* own_get_current_dir_name(LibcState& state) {
+  const char* logical = find_variable(state, "PWD");
   struct stat named {};
   struct stat current {};
   if (logical != nullptr && stat(logical, &named) == 0 && stat(".", &current) == 0 && named.st_dev == current.st_dev &&
@@ -171,10 +161,14 @@ FTS* own_fts_open(char* const* paths, int options, int (*compare)(const FTSENT**
 std::span<const Binding> files_bindings() {
   // The 64 forms are the same on x86-64.
   static const std::array table{
-      Binding::of("chdir", &own_chdir),       Binding::of("fchdir", &own_fchdir),
-      Binding::of("umask", &own_umask),       Binding::of("get_current_dir_name", &own_get_current_dir_name),
-      Binding::of("nftw", &own_nftw),         Binding::of("nftw64", &own_nftw),
-      Binding::of("fts_open", &own_fts_open), Binding::of("fts64_open", &own_fts_open),
+      bound<::chdir, own_chdir>("chdir"),
+      bound<::fchdir, own_fchdir>("fchdir"),
+      bound<::umask, own_umask>("umask"),
+      bound<::get_current_dir_name, own_get_current_dir_name>("get_current_dir_name"),
+      Binding::of("nftw", &own_nftw),
+      Binding::of("nftw64", &own_nftw),
+      Binding::of("fts_open", &own_fts_open),
+      Binding::of("fts64_open", &own_fts_open),
   };
   return table;
 }
@@ -226,43 +220,18 @@ ssize_t own_read_chk(int descriptor, void* bytes, std::size_t count, std::size_t
 }
 
 // `level` < 0: unchecked.
-int print(Outlet& outlet, int level, const char* format, va_list arguments) {
+int print(const void* caller, int descriptor, int level, const char* format, va_list arguments) {
+  Outlet* outlet = outlet_at(caller, descriptor);
+  if (outlet == nullptr) return ::vdprintf(descriptor, format, arguments);
   char* made = nullptr;
   const int length =
       level < 0 ? ::vasprintf(&made, format, arguments) : __vasprintf_chk(&made, level, format, arguments);
   if (length < 0) return -1;
   const std::unique_ptr<char, void (*)(void*)> text(made, &std::free);
-  return static_cast<int>(write_outlet(outlet, text.get(), static_cast<std::size_t>(length)));
+  return static_cast<int>(write_outlet(*outlet, text.get(), static_cast<std::size_t>(length)));
 }
-
-int own_vdprintf(int descriptor, const char* format, va_list arguments) {
-  Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
-  return outlet == nullptr ? ::vdprintf(descriptor, format, arguments) : print(*outlet, -1, format, arguments);
-}
-
-int own_dprintf(int descriptor, const char* format, ...) {
-  Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
-  va_list arguments;
-  va_start(arguments, format);
-  const int result =
-      outlet == nullptr ? ::vdprintf(descriptor, format, arguments) : print(*outlet, -1, format, arguments);
-  va_end(arguments);
-  return result;
-}
-
-int own_vdprintf_chk(int descriptor, int level, const char* format, va_list arguments) {
-  Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
-  return outlet == nullptr ? ::vdprintf(descriptor, format, arguments) : print(*outlet, level, format, arguments);
-}
-
-int own_dprintf_chk(int descriptor, int level, const char* format, ...) {
-  Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
-  va_list arguments;
-  va_start(arguments, format);
-  const int result =
-      outlet == nullptr ? ::vdprintf(descriptor, format, arguments) : print(*outlet, level, format, arguments);
-  va_end(arguments);
-  return result;
+int print_unchecked(const void* caller, int descriptor, const char* format, va_list arguments) {
+  return print(caller, descriptor, -1, format, arguments);
 }
 
 // --- redirection
@@ -354,10 +323,10 @@ std::span<const Binding> descriptors_bindings() {
       Binding::of("read", &own_read),
       Binding::of("__read", &own_read),
       Binding::of("__read_chk", &own_read_chk),
-      Binding::of("dprintf", &own_dprintf),
-      Binding::of("vdprintf", &own_vdprintf),
-      Binding::of("__dprintf_chk", &own_dprintf_chk),
-      Binding::of("__vdprintf_chk", &own_vdprintf_chk),
+      Binding::of("dprintf", &Formatted<print_unchecked, char, int>::with_dots),
+      Binding::of("vdprintf", &Formatted<print_unchecked, char, int>::with_list),
+      Binding::of("__dprintf_chk", &Formatted<print, char, int, int>::with_dots),
+      Binding::of("__vdprintf_chk", &Formatted<print, char, int, int>::with_list),
       Binding::of("dup", &own_dup),
       Binding::of("dup2", &own_dup2),
       Binding::of("__dup2", &own_dup2),
@@ -487,9 +456,7 @@ int own_fcntl(int descriptor, int command, ...) {
   return lock_record(*instance, descriptor, command, *static_cast<struct flock*>(argument));
 }
 
-int own_lockf(int descriptor, int command, off_t length) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return ::lockf(descriptor, command, length);
+int own_lockf(Instance& instance, int descriptor, int command, off_t length) {
   struct flock record {};
   record.l_type = command == F_ULOCK ? F_UNLCK : F_WRLCK;
   record.l_whence = SEEK_CUR;
@@ -497,13 +464,13 @@ int own_lockf(int descriptor, int command, off_t length) {
   switch (command) {
     case F_TEST:
       record.l_type = F_RDLCK;  // as libc does: a lock that others may read beside is none
-      if (lock_record(*instance, descriptor, F_GETLK, record) != 0) return -1;
+      if (lock_record(instance, descriptor, F_GETLK, record) != 0) return -1;
       return record.l_type == F_UNLCK ? 0 : failed(EACCES);
     case F_ULOCK:
     case F_TLOCK:
-      return lock_record(*instance, descriptor, F_SETLK, record);
+      return lock_record(instance, descriptor, F_SETLK, record);
     case F_LOCK:
-      return lock_record(*instance, descriptor, F_SETLKW, record);
+      return lock_record(instance, descriptor, F_SETLKW, record);
     default:
       return failed(EINVAL);
   }
@@ -545,8 +512,8 @@ void give_up_record_locks(Instance& instance, int descriptor) noexcept {
 
 std::span<const Binding> record_locks_bindings() {
   static const std::array table{
-      Binding::of("fcntl", &own_fcntl), Binding::of("fcntl64", &own_fcntl), Binding::of("__fcntl", &own_fcntl),
-      Binding::of("lockf", &own_lockf), Binding::of("lockf64", &own_lockf), Binding::of("flock", &own_flock),
+      Binding::of("fcntl", &own_fcntl),   Binding::of("fcntl64", &own_fcntl),   Binding::of("__fcntl", &own_fcntl),
+      bound<::lockf, own_lockf>("lockf"), bound<::lockf, own_lockf>("lockf64"), Binding::of("flock", &own_flock),
   };
   return table;
 }

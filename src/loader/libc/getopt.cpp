@@ -272,35 +272,28 @@ GetoptCall in_environment_of(const LibcState& state, GetoptCall call) {
 
 // --- what programs call; the arguments are libc's
 
-int own_getopt(int argc, char* const* argv, const char* options) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::getopt(argc, argv, options);
-  return next_option(*state, argc, const_cast<char**>(argv), in_environment_of(*state, {.short_options = options}));
+int own_getopt(LibcState& state, int argc, char* const* argv, const char* options) {
+  return next_option(state, argc, const_cast<char**>(argv), in_environment_of(state, {.short_options = options}));
 }
 
-int own_posix_getopt(int argc, char* const* argv, const char* options) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::getopt(argc, argv, options);
-  return next_option(*state, argc, const_cast<char**>(argv),
-                     in_environment_of(*state, {.short_options = options, .keeps_order = true}));
+int own_posix_getopt(LibcState& state, int argc, char* const* argv, const char* options) {
+  return next_option(state, argc, const_cast<char**>(argv),
+                     in_environment_of(state, {.short_options = options, .keeps_order = true}));
 }
 
-int own_getopt_long(int argc, char* const* argv, const char* options, const option* long_options, int* long_index) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::getopt_long(argc, argv, options, long_options, long_index);
+int own_getopt_long(LibcState& state, int argc, char* const* argv, const char* options, const option* long_options,
+                    int* long_index) {
   return next_option(
-      *state, argc, const_cast<char**>(argv),
-      in_environment_of(*state, {.short_options = options, .long_options = long_options, .long_index = long_index}));
+      state, argc, const_cast<char**>(argv),
+      in_environment_of(state, {.short_options = options, .long_options = long_options, .long_index = long_index}));
 }
 
-int own_getopt_long_only(int argc, char* const* argv, const char* options, const option* long_options,
+int own_getopt_long_only(LibcState& state, int argc, char* const* argv, const char* options, const option* long_options,
                          int* long_index) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::getopt_long_only(argc, argv, options, long_options, long_index);
   return next_option(
-      *state, argc, const_cast<char**>(argv),
+      state, argc, const_cast<char**>(argv),
       in_environment_of(
-          *state,
+          state,
           {.short_options = options, .long_options = long_options, .long_index = long_index, .single_dash = true}));
 }
 
@@ -315,10 +308,10 @@ int next_option(LibcState& state, int argc, char** argv, const GetoptCall& call)
 
 std::span<const Binding> getopt_bindings() {
   static const std::array table{
-      Binding::of("getopt", &own_getopt),
-      Binding::of("__posix_getopt", &own_posix_getopt),
-      Binding::of("getopt_long", &own_getopt_long),
-      Binding::of("getopt_long_only", &own_getopt_long_only),
+      bound<::getopt, own_getopt>("getopt"),
+      bound<::getopt, own_posix_getopt>("__posix_getopt"),
+      bound<::getopt_long, own_getopt_long>("getopt_long"),
+      bound<::getopt_long_only, own_getopt_long_only>("getopt_long_only"),
       Binding::datum("optarg", offsetof(LibcState, optarg)),
       Binding::datum("optind", offsetof(LibcState, optind)),
       Binding::datum("opterr", offsetof(LibcState, opterr)),

@@ -271,33 +271,15 @@ wchar_t* own_wcsdup(const wchar_t* text) {
 }
 
 // libc allocates these.
-int own_vasprintf(char** text, const char* format, va_list arguments) {
-  const HeapCaller caller(__builtin_return_address(0));
+int print_block(const void* address, char** text, const char* format, va_list arguments) {
+  const HeapCaller caller(address);
   const int length = ::vasprintf(text, format, arguments);
   if (length >= 0) caller.taken(*text);
   return length;
 }
-int own_asprintf(char** text, const char* format, ...) {
-  const HeapCaller caller(__builtin_return_address(0));
-  va_list arguments;
-  va_start(arguments, format);
-  const int length = ::vasprintf(text, format, arguments);
-  va_end(arguments);
-  if (length >= 0) caller.taken(*text);
-  return length;
-}
-int own_vasprintf_chk(char** text, int level, const char* format, va_list arguments) {
-  const HeapCaller caller(__builtin_return_address(0));
+int print_block_checked(const void* address, char** text, int level, const char* format, va_list arguments) {
+  const HeapCaller caller(address);
   const int length = __vasprintf_chk(text, level, format, arguments);
-  if (length >= 0) caller.taken(*text);
-  return length;
-}
-int own_asprintf_chk(char** text, int level, const char* format, ...) {
-  const HeapCaller caller(__builtin_return_address(0));
-  va_list arguments;
-  va_start(arguments, format);
-  const int length = __vasprintf_chk(text, level, format, arguments);
-  va_end(arguments);
   if (length >= 0) caller.taken(*text);
   return length;
 }
@@ -424,11 +406,11 @@ std::span<const Binding> heap_bindings() {
         Binding::of("strndup", &own_strndup),
         Binding::of("__strndup", &own_strndup),
         Binding::of("wcsdup", &own_wcsdup),
-        Binding::of("asprintf", &own_asprintf),
-        Binding::of("__asprintf", &own_asprintf),
-        Binding::of("vasprintf", &own_vasprintf),
-        Binding::of("__asprintf_chk", &own_asprintf_chk),
-        Binding::of("__vasprintf_chk", &own_vasprintf_chk),
+        Binding::of("asprintf", &Formatted<print_block, char, char**>::with_dots),
+        Binding::of("__asprintf", &Formatted<print_block, char, char**>::with_dots),
+        Binding::of("vasprintf", &Formatted<print_block, char, char**>::with_list),
+        Binding::of("__asprintf_chk", &Formatted<print_block_checked, char, char**, int>::with_dots),
+        Binding::of("__vasprintf_chk", &Formatted<print_block_checked, char, char**, int>::with_list),
         Binding::of("getline", &own_getline),
         Binding::of("getdelim", &own_getdelim),
         Binding::of("__getdelim", &own_getdelim),

@@ -195,25 +195,21 @@ char* change_locale(Instance& instance, int category, const char* name) {
 
 // --- what programs call
 
-char* own_setlocale(int category, const char* name) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return ::setlocale(category, name);
+char* own_setlocale(Instance& instance, int category, const char* name) {
   try {
-    return change_locale(*instance, category, name);
+    return change_locale(instance, category, name);
   } catch (const std::bad_alloc&) {
     errno = ENOMEM;
     return nullptr;
   }
 }
 
-locale_t own_uselocale(locale_t locale) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return ::uselocale(locale);
-  LocaleState& own = locale_of(instance->libc());
+locale_t own_uselocale(Instance& instance, locale_t locale) {
+  LocaleState& own = locale_of(instance.libc());
   const locale_t before = own.chosen != nullptr ? own.chosen : LC_GLOBAL_LOCALE;
   if (locale != nullptr) {
     own.chosen = locale != LC_GLOBAL_LOCALE ? locale : nullptr;
-    use(*instance, own.chosen != nullptr ? own.chosen : own.global);
+    use(instance, own.chosen != nullptr ? own.chosen : own.global);
   }
   return before;
 }
@@ -232,12 +228,10 @@ locale_t own_newlocale(int mask, const char* name, locale_t base) {
   return ::newlocale(mask, full_name(names).c_str(), base);
 }
 
-lconv* own_localeconv() {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::localeconv();
+lconv* own_localeconv(LibcState& state) {
   static std::mutex filling;  // libc fills one structure for the process
   const std::lock_guard lock(filling);
-  lconv& numbers = locale_of(*state).numbers;
+  lconv& numbers = locale_of(state).numbers;
   numbers = *::localeconv();
   return &numbers;
 }
@@ -252,10 +246,8 @@ const char* domain_of(const void* caller, const char* named) {
   return domain.empty() ? "messages" : domain.c_str();
 }
 
-char* own_textdomain(const char* domain) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::textdomain(domain);
-  LocaleState& own = locale_of(*state);
+char* own_textdomain(LibcState& state, const char* domain) {
+  LocaleState& own = locale_of(state);
   if (domain != nullptr) own.message_domain = *domain != '\0' ? domain : "messages";
   return own.message_domain.empty() ? const_cast<char*>("messages") : own.message_domain.data();
 }
@@ -293,14 +285,22 @@ void start_locale(Instance& instance) {
 
 std::span<const Binding> locale_bindings() {
   static const std::array table{
-      Binding::of("setlocale", &own_setlocale),   Binding::of("uselocale", &own_uselocale),
-      Binding::of("__uselocale", &own_uselocale), Binding::of("duplocale", &own_duplocale),
-      Binding::of("__duplocale", &own_duplocale), Binding::of("newlocale", &own_newlocale),
-      Binding::of("__newlocale", &own_newlocale), Binding::of("localeconv", &own_localeconv),
-      Binding::of("textdomain", &own_textdomain), Binding::of("gettext", &own_gettext),
-      Binding::of("dgettext", &own_dgettext),     Binding::of("__dgettext", &own_dgettext),
-      Binding::of("dcgettext", &own_dcgettext),   Binding::of("__dcgettext", &own_dcgettext),
-      Binding::of("ngettext", &own_ngettext),     Binding::of("dngettext", &own_dngettext),
+      bound<::setlocale, own_setlocale>("setlocale"),
+      bound<::uselocale, own_uselocale>("uselocale"),
+      bound<::uselocale, own_uselocale>("__uselocale"),
+      Binding::of("duplocale", &own_duplocale),
+      Binding::of("__duplocale", &own_duplocale),
+      Binding::of("newlocale", &own_newlocale),
+      Binding::of("__newlocale", &own_newlocale),
+      bound<::localeconv, own_localeconv>("localeconv"),
+      bound<::textdomain, own_textdomain>("textdomain"),
+      Binding::of("gettext", &own_gettext),
+      Binding::of("dgettext", &own_dgettext),
+      Binding::of("__dgettext", &own_dgettext),
+      Binding::of("dcgettext", &own_dcgettext),
+      Binding::of("__dcgettext", &own_dcgettext),
+      Binding::of("ngettext", &own_ngettext),
+      Binding::of("dngettext", &own_dngettext),
       Binding::of("dcngettext", &own_dcngettext),
   };
   return table;

@@ -65,91 +65,53 @@ char* table_in_use(const RandomState& own) { return reinterpret_cast<char*>(&own
 
 // --- what programs call. rand() and random() are one generator, as in glibc.
 
-int own_rand() {
-  LibcState* state = state_of(__builtin_return_address(0));
-  return state == nullptr ? static_cast<int>(::random()) : next_random(*state);
-}
+int own_rand(LibcState& state) { return next_random(state); }
 
-long own_random() {
-  LibcState* state = state_of(__builtin_return_address(0));
-  return state == nullptr ? ::random() : next_random(*state);
-}
+long own_random(LibcState& state) { return next_random(state); }
 
-void own_srand(unsigned seed) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::srand(seed);
-  seed_random(*state, seed);
-}
+void own_srand(LibcState& state, unsigned seed) { seed_random(state, seed); }
 
-char* own_initstate(unsigned seed, char* table, std::size_t bytes) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::initstate(seed, table, bytes);
-  RandomState& own = shared_part(state->random);
+char* own_initstate(LibcState& state, unsigned seed, char* table, std::size_t bytes) {
+  RandomState& own = shared_part(state.random);
   const std::lock_guard lock(own.mutex);
   char* before = table_in_use(own);
   return initstate_r(seed, table, bytes, &own.data) == 0 ? before : nullptr;
 }
 
-char* own_setstate(char* table) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::setstate(table);
-  RandomState& own = shared_part(state->random);
+char* own_setstate(LibcState& state, char* table) {
+  RandomState& own = shared_part(state.random);
   const std::lock_guard lock(own.mutex);
   char* before = table_in_use(own);
   return setstate_r(table, &own.data) == 0 ? before : nullptr;
 }
 
-double own_drand48() {
-  LibcState* state = state_of(__builtin_return_address(0));
-  return state == nullptr ? ::drand48() : next48<double>(*state, drand48_r);
-}
+double own_drand48(LibcState& state) { return next48<double>(state, drand48_r); }
 
-long own_lrand48() {
-  LibcState* state = state_of(__builtin_return_address(0));
-  return state == nullptr ? ::lrand48() : next48<long>(*state, lrand48_r);
-}
+long own_lrand48(LibcState& state) { return next48<long>(state, lrand48_r); }
 
-long own_mrand48() {
-  LibcState* state = state_of(__builtin_return_address(0));
-  return state == nullptr ? ::mrand48() : next48<long>(*state, mrand48_r);
-}
+long own_mrand48(LibcState& state) { return next48<long>(state, mrand48_r); }
 
-double own_erand48(unsigned short* from) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  return state == nullptr ? ::erand48(from) : next48_from<double>(*state, from, erand48_r);
-}
+double own_erand48(LibcState& state, unsigned short* from) { return next48_from<double>(state, from, erand48_r); }
 
-long own_nrand48(unsigned short* from) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  return state == nullptr ? ::nrand48(from) : next48_from<long>(*state, from, nrand48_r);
-}
+long own_nrand48(LibcState& state, unsigned short* from) { return next48_from<long>(state, from, nrand48_r); }
 
-long own_jrand48(unsigned short* from) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  return state == nullptr ? ::jrand48(from) : next48_from<long>(*state, from, jrand48_r);
-}
+long own_jrand48(LibcState& state, unsigned short* from) { return next48_from<long>(state, from, jrand48_r); }
 
-void own_srand48(long seed) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::srand48(seed);
-  RandomState& own = shared_part(state->random);
+void own_srand48(LibcState& state, long seed) {
+  RandomState& own = shared_part(state.random);
   const std::lock_guard lock(own.mutex);
   srand48_r(seed, &own.data48);
 }
 
-unsigned short* own_seed48(unsigned short* seed) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::seed48(seed);
-  RandomState& own = shared_part(state->random);
+unsigned short* own_seed48(LibcState& state, unsigned short* seed) {
+  RandomState& own = shared_part(state.random);
   const std::lock_guard lock(own.mutex);
   seed48_r(seed, &own.data48);
   return own.data48.__old_x;
 }
 
-void own_lcong48(unsigned short* parameters) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::lcong48(parameters);
-  RandomState& own = shared_part(state->random);
+void own_lcong48(LibcState& state, unsigned short* parameters) {
+  RandomState& own = shared_part(state.random);
   const std::lock_guard lock(own.mutex);
   lcong48_r(parameters, &own.data48);
 }
@@ -158,14 +120,21 @@ void own_lcong48(unsigned short* parameters) {
 
 std::span<const Binding> random_bindings() {
   static const std::array table{
-      Binding::of("rand", &own_rand),           Binding::of("srand", &own_srand),
-      Binding::of("random", &own_random),       Binding::of("srandom", &own_srand),
-      Binding::of("initstate", &own_initstate), Binding::of("setstate", &own_setstate),
-      Binding::of("drand48", &own_drand48),     Binding::of("erand48", &own_erand48),
-      Binding::of("lrand48", &own_lrand48),     Binding::of("nrand48", &own_nrand48),
-      Binding::of("mrand48", &own_mrand48),     Binding::of("jrand48", &own_jrand48),
-      Binding::of("srand48", &own_srand48),     Binding::of("seed48", &own_seed48),
-      Binding::of("lcong48", &own_lcong48),
+      bound<::rand, own_rand>("rand"),
+      bound<::srand, own_srand>("srand"),
+      bound<::random, own_random>("random"),
+      bound<::srand, own_srand>("srandom"),
+      bound<::initstate, own_initstate>("initstate"),
+      bound<::setstate, own_setstate>("setstate"),
+      bound<::drand48, own_drand48>("drand48"),
+      bound<::erand48, own_erand48>("erand48"),
+      bound<::lrand48, own_lrand48>("lrand48"),
+      bound<::nrand48, own_nrand48>("nrand48"),
+      bound<::mrand48, own_mrand48>("mrand48"),
+      bound<::jrand48, own_jrand48>("jrand48"),
+      bound<::srand48, own_srand48>("srand48"),
+      bound<::seed48, own_seed48>("seed48"),
+      bound<::lcong48, own_lcong48>("lcong48"),
   };
   return table;
 }

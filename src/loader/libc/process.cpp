@@ -293,23 +293,19 @@ int status_of(Instance& instance, pid_t child) {
   return wait_for(instance, child, &status, 0, nullptr) < 0 ? -1 : status;
 }
 
-int own_system(const char* command) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return ::system(command);
+int own_system(Instance& instance, const char* command) {
   if (command == nullptr) return 1;  // there is a shell
   FileActions actions;
-  actions.give_streams(*instance);
+  actions.give_streams(instance);
   pid_t child = 0;
-  if (const int error = spawn_shell(*instance, command, actions, child); error != 0) {
+  if (const int error = spawn_shell(instance, command, actions, child); error != 0) {
     errno = error;
     return error == ENOENT ? 127 << 8 : -1;
   }
-  return status_of(*instance, child);
+  return status_of(instance, child);
 }
 
-std::FILE* own_popen(const char* command, const char* mode) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return ::popen(command, mode);
+std::FILE* own_popen(Instance& instance, const char* command, const char* mode) {
   const bool reads = std::strchr(mode, 'r') != nullptr;
   const bool writes = std::strchr(mode, 'w') != nullptr;
   if (reads == writes || std::strspn(mode, "rwe") != std::strlen(mode)) {
@@ -324,30 +320,28 @@ std::FILE* own_popen(const char* command, const char* mode) {
   }
   FileActions actions;
   const int theirs = reads ? STDOUT_FILENO : STDIN_FILENO;
-  actions.give_streams(*instance, theirs);
+  actions.give_streams(instance, theirs);
   actions.connect(pipe.end(1 - ours), theirs);
   std::FILE* stream = fdopen(pipe.end(ours), reads ? "r" : "w");
   if (stream == nullptr) return nullptr;
   pipe.release(ours);  // the stream's now
   pid_t child = 0;
-  if (const int error = spawn_shell(*instance, command, actions, child); error != 0) {
+  if (const int error = spawn_shell(instance, command, actions, child); error != 0) {
     std::fclose(stream);
     errno = error;
     return nullptr;
   }
-  ProcessPrivate& own = shared_part(instance->libc().process);
+  ProcessPrivate& own = shared_part(instance.libc().process);
   const std::lock_guard lock(own.mutex);
   std::erase_if(own.pipes, [stream](const ProcessPrivate::Pipe& each) { return each.stream == stream; });  // fclose()d
   own.pipes.push_back({stream, child});
-  return track(*instance, stream);
+  return track(instance, stream);
 }
 
-int own_pclose(std::FILE* stream) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return ::pclose(stream);
+int own_pclose(Instance& instance, std::FILE* stream) {
   pid_t child = -1;
   {
-    ProcessPrivate& own = shared_part(instance->libc().process);
+    ProcessPrivate& own = shared_part(instance.libc().process);
     const std::lock_guard lock(own.mutex);
     const auto pipe = std::ranges::find(own.pipes, stream, &ProcessPrivate::Pipe::stream);
     if (pipe != own.pipes.end()) {
@@ -355,13 +349,13 @@ int own_pclose(std::FILE* stream) {
       own.pipes.erase(pipe);
     }
   }
-  untrack(*instance, stream);
+  untrack(instance, stream);
   std::fclose(stream);
   if (child < 0) {
     errno = ECHILD;
     return -1;
   }
-  return status_of(*instance, child);
+  return status_of(instance, child);
 }
 
 // Notes a child that was spawned with `error` 0.
@@ -375,37 +369,33 @@ int spawned(Instance& instance, int error, pid_t child) {
 }
 
 // A child of a program that says itself what becomes of descriptors begins with the process's.
-int own_posix_spawn(pid_t* child, const char* file, const posix_spawn_file_actions_t* actions,
+int own_posix_spawn(Instance& instance, pid_t* child, const char* file, const posix_spawn_file_actions_t* actions,
                     const posix_spawnattr_t* given, char* const* arguments, char* const* environment) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return ::posix_spawn(child, file, actions, given, arguments, environment);
   FileActions streams;
-  if (actions == nullptr) streams.give_streams(*instance);
+  if (actions == nullptr) streams.give_streams(instance);
   pid_t made = 0;
   const int error = ::posix_spawn(&made, file, actions != nullptr ? actions : streams.get(),
-                                  Attributes(*instance, given).get(), arguments, environment);
+                                  Attributes(instance, given).get(), arguments, environment);
   if (error == 0 && child != nullptr) *child = made;
-  return spawned(*instance, error, made);
+  return spawned(instance, error, made);
 }
 
-int own_posix_spawnp(pid_t* child, const char* file, const posix_spawn_file_actions_t* actions,
+int own_posix_spawnp(Instance& instance, pid_t* child, const char* file, const posix_spawn_file_actions_t* actions,
                      const posix_spawnattr_t* given, char* const* arguments, char* const* environment) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return ::posix_spawnp(child, file, actions, given, arguments, environment);
-  const Attributes attributes(*instance, given);
+  const Attributes attributes(instance, given);
   FileActions streams;
   if (actions == nullptr) {
-    streams.give_streams(*instance);
+    streams.give_streams(instance);
     actions = streams.get();
   }
   pid_t made = 0;
   const auto end = [&](int error) {
     if (error == 0 && child != nullptr) *child = made;
-    return spawned(*instance, error, made);
+    return spawned(instance, error, made);
   };
   if (std::strchr(file, '/') != nullptr || *file == '\0')
     return end(::posix_spawn(&made, file, actions, attributes.get(), arguments, environment));
-  const char* path = find_variable(instance->libc(), "PATH");
+  const char* path = find_variable(instance.libc(), "PATH");
   std::string_view rest = path != nullptr ? path : "/bin:/usr/bin";
   int result = ENOENT;
   for (bool more = true; more;) {
@@ -423,42 +413,35 @@ int own_posix_spawnp(pid_t* child, const char* file, const posix_spawn_file_acti
   return result;
 }
 
-pid_t own_wait(int* status) {
-  Instance* instance = calling(__builtin_return_address(0));
-  return instance == nullptr ? ::wait(status) : wait_for(*instance, -1, status, 0, nullptr);
+pid_t own_wait(Instance& instance, int* status) { return wait_for(instance, -1, status, 0, nullptr); }
+
+pid_t own_waitpid(Instance& instance, pid_t child, int* status, int options) {
+  return wait_for(instance, child, status, options, nullptr);
 }
 
-pid_t own_waitpid(pid_t child, int* status, int options) {
-  Instance* instance = calling(__builtin_return_address(0));
-  return instance == nullptr ? ::waitpid(child, status, options) : wait_for(*instance, child, status, options, nullptr);
+pid_t own_wait3(Instance& instance, int* status, int options, rusage* usage) {
+  return wait_for(instance, -1, status, options, usage);
 }
 
-pid_t own_wait3(int* status, int options, rusage* usage) {
-  Instance* instance = calling(__builtin_return_address(0));
-  return instance == nullptr ? ::wait3(status, options, usage) : wait_for(*instance, -1, status, options, usage);
-}
-
-pid_t own_wait4(pid_t child, int* status, int options, rusage* usage) {
-  Instance* instance = calling(__builtin_return_address(0));
-  return instance == nullptr ? ::wait4(child, status, options, usage)
-                             : wait_for(*instance, child, status, options, usage);
+pid_t own_wait4(Instance& instance, pid_t child, int* status, int options, rusage* usage) {
+  return wait_for(instance, child, status, options, usage);
 }
 
 }  // namespace
 
 std::span<const Binding> children_bindings() {
   static const std::array table{
-      Binding::of("system", &own_system),
-      Binding::of("popen", &own_popen),
-      Binding::of("pclose", &own_pclose),
-      Binding::of("posix_spawn", &own_posix_spawn),
-      Binding::of("posix_spawnp", &own_posix_spawnp),
-      Binding::of("wait", &own_wait),
-      Binding::of("__wait", &own_wait),
-      Binding::of("waitpid", &own_waitpid),
-      Binding::of("__waitpid", &own_waitpid),
-      Binding::of("wait3", &own_wait3),
-      Binding::of("wait4", &own_wait4),
+      bound<::system, own_system>("system"),
+      bound<::popen, own_popen>("popen"),
+      bound<::pclose, own_pclose>("pclose"),
+      bound<::posix_spawn, own_posix_spawn>("posix_spawn"),
+      bound<::posix_spawnp, own_posix_spawnp>("posix_spawnp"),
+      bound<::wait, own_wait>("wait"),
+      bound<::wait, own_wait>("__wait"),
+      bound<::waitpid, own_waitpid>("waitpid"),
+      bound<::waitpid, own_waitpid>("__waitpid"),
+      bound<::wait3, own_wait3>("wait3"),
+      bound<::wait4, own_wait4>("wait4"),
   };
   return table;
 }

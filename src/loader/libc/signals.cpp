@@ -31,6 +31,7 @@
 #include "arch/signal_frame.hpp"
 #include "loader/instance.hpp"
 #include "loader/libc/bindings.hpp"
+#include "loader/libc/caller.hpp"
 #include "loader/libc/end.hpp"
 
 namespace aplib::loader::libc {
@@ -470,17 +471,13 @@ int bound_pthread_sigmask(int how, const sigset_t* set, sigset_t* old) {
   return instance != nullptr ? change_signal_mask(*instance, how, set, old) : ::pthread_sigmask(how, set, old);
 }
 
-int bound_sigprocmask(int how, const sigset_t* set, sigset_t* old) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return ::sigprocmask(how, set, old);
-  const int error = change_signal_mask(*instance, how, set, old);
+int bound_sigprocmask(Instance& instance, int how, const sigset_t* set, sigset_t* old) {
+  const int error = change_signal_mask(instance, how, set, old);
   return error == 0 ? 0 : failed(error);
 }
 
-int bound_sigpending(sigset_t* set) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return ::sigpending(set);
-  *set = pending_signals(*instance);
+int bound_sigpending(Instance& instance, sigset_t* set) {
+  *set = pending_signals(instance);
   return 0;
 }
 
@@ -489,21 +486,17 @@ int bound_pause() {
   return instance != nullptr ? wait_for_handler(*instance, "pause") : ::pause();
 }
 
-int bound_sigsuspend(const sigset_t* mask) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return ::sigsuspend(mask);
+int bound_sigsuspend(Instance& instance, const sigset_t* mask) {
   sigset_t own;
-  const unsigned long before = delivered_signals(*instance);
-  change_signal_mask(*instance, SIG_SETMASK, mask, &own);  // may deliver what has waited
-  wait_until(*instance, "sigsuspend", std::nullopt, [&] { return delivered_signals(*instance) != before; });
-  change_signal_mask(*instance, SIG_SETMASK, &own, nullptr);
+  const unsigned long before = delivered_signals(instance);
+  change_signal_mask(instance, SIG_SETMASK, mask, &own);  // may deliver what has waited
+  wait_until(instance, "sigsuspend", std::nullopt, [&] { return delivered_signals(instance) != before; });
+  change_signal_mask(instance, SIG_SETMASK, &own, nullptr);
   return failed(EINTR);
 }
 
-int bound_sigwait(const sigset_t* set, int* signal) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return ::sigwait(set, signal);
-  *signal = wait_for_one_of(*instance, "sigwait", *set, std::nullopt);
+int bound_sigwait(Instance& instance, const sigset_t* set, int* signal) {
+  *signal = wait_for_one_of(instance, "sigwait", *set, std::nullopt);
   return 0;
 }
 
@@ -516,20 +509,16 @@ int give_info(int signal, siginfo_t* info) noexcept {
   return signal;
 }
 
-int bound_sigwaitinfo(const sigset_t* set, siginfo_t* info) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return ::sigwaitinfo(set, info);
-  return give_info(wait_for_one_of(*instance, "sigwaitinfo", *set, std::nullopt), info);
+int bound_sigwaitinfo(Instance& instance, const sigset_t* set, siginfo_t* info) {
+  return give_info(wait_for_one_of(instance, "sigwaitinfo", *set, std::nullopt), info);
 }
 
-int bound_sigtimedwait(const sigset_t* set, siginfo_t* info, const timespec* timeout) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return ::sigtimedwait(set, info, timeout);
+int bound_sigtimedwait(Instance& instance, const sigset_t* set, siginfo_t* info, const timespec* timeout) {
   std::optional<Clock::time_point> deadline;
   if (timeout != nullptr) {
     deadline = Clock::now() + std::chrono::seconds(timeout->tv_sec) + std::chrono::nanoseconds(timeout->tv_nsec);
   }
-  const int signal = wait_for_one_of(*instance, "sigtimedwait", *set, deadline);
+  const int signal = wait_for_one_of(instance, "sigtimedwait", *set, deadline);
   return signal != 0 ? give_info(signal, info) : failed(EAGAIN);
 }
 
@@ -584,13 +573,13 @@ Handler bound_sigset(int signal, Handler handler) {
 std::span<const Binding> signal_masks_bindings() {
   static const Binding table[] = {
       Binding::of("pthread_sigmask", bound_pthread_sigmask),
-      Binding::of("sigprocmask", bound_sigprocmask),
-      Binding::of("sigpending", bound_sigpending),
+      bound<::sigprocmask, bound_sigprocmask>("sigprocmask"),
+      bound<::sigpending, bound_sigpending>("sigpending"),
       Binding::of("pause", bound_pause),
-      Binding::of("sigsuspend", bound_sigsuspend),
-      Binding::of("sigwait", bound_sigwait),
-      Binding::of("sigwaitinfo", bound_sigwaitinfo),
-      Binding::of("sigtimedwait", bound_sigtimedwait),
+      bound<::sigsuspend, bound_sigsuspend>("sigsuspend"),
+      bound<::sigwait, bound_sigwait>("sigwait"),
+      bound<::sigwaitinfo, bound_sigwaitinfo>("sigwaitinfo"),
+      bound<::sigtimedwait, bound_sigtimedwait>("sigtimedwait"),
       Binding::of("sighold", bound_sighold),
       Binding::of("sigrelse", bound_sigrelse),
       Binding::of("sigignore", bound_sigignore),

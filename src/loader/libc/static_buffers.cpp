@@ -38,6 +38,7 @@
 
 // glibc's checked forms, which programs built with _FORTIFY_SOURCE call; the headers declare them only for those.
 extern "C" {
+int __wctomb_chk(char*, wchar_t, std::size_t);
 std::size_t __wcrtomb_chk(char*, wchar_t, std::mbstate_t*, std::size_t);
 std::size_t __mbsrtowcs_chk(wchar_t*, const char**, std::size_t, std::mbstate_t*, std::size_t);
 std::size_t __wcsrtombs_chk(char*, const wchar_t**, std::size_t, std::mbstate_t*, std::size_t);
@@ -83,33 +84,26 @@ StaticBuffers& buffers_of(LibcState& state) { return shared_part(state.buffers);
 
 // --- text
 
-char* own_strtok(char* text, const char* delimiters) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return std::strtok(text, delimiters);
-  return ::strtok_r(text, delimiters, &buffers_of(*state).next_token);
+char* own_strtok(LibcState& state, char* text, const char* delimiters) {
+  return ::strtok_r(text, delimiters, &buffers_of(state).next_token);
 }
 
-char* own_strerror(int number) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return std::strerror(number);
-  auto& text = buffers_of(*state).error_text;
+char* own_strerror(LibcState& state, int number) {
+  auto& text = buffers_of(state).error_text;
   return ::strerror_r(number, text.data(), text.size());
 }
 
-char* own_strsignal(int number) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::strsignal(number);
-  auto& text = buffers_of(*state).signal_text;
-  const std::string_view name = ::strsignal(number);  // perhaps the thread's own buffer, which nobody else uses so soon
+char* own_strsignal(LibcState& state, int number) {
+  auto& text = buffers_of(state).signal_text;
+  const std::string_view name = ::strsignal(number);  // perhaps the thread's own buffer, which nobody else
+                                                      // uses so soon
   text[name.copy(text.data(), text.size() - 1)] = '\0';
   return text.data();
 }
 
-char* own_l64a(long number) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::l64a(number);
+char* own_l64a(LibcState& state, long number) {
   static constexpr std::string_view digits = "./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-  auto& text = buffers_of(*state).base64;
+  auto& text = buffers_of(state).base64;
   std::size_t length = 0;
   for (auto rest = static_cast<std::uint32_t>(number); rest != 0; rest >>= 6) text[length++] = digits[rest & 63];
   text[length] = '\0';
@@ -120,80 +114,40 @@ char* own_l64a(long number) {
 constexpr std::size_t double_digits = 400;
 constexpr std::size_t long_double_digits = 5200;
 
-template <class Number>
-char* digits_of(std::vector<char>& buffer, std::size_t bytes, Number value, int count, int* point, int* sign,
-                int (*convert)(Number, int, int*, int*, char*, std::size_t)) {
-  buffer.resize(bytes);
-  convert(value, count, point, sign, buffer.data(), buffer.size());
-  return buffer.data();
-}
-
-char* own_ecvt(double value, int count, int* point, int* sign) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::ecvt(value, count, point, sign);
-  return digits_of<double>(buffers_of(*state).ecvt, double_digits, value, count, point, sign, ::ecvt_r);
-}
-
-char* own_fcvt(double value, int count, int* point, int* sign) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::fcvt(value, count, point, sign);
-  return digits_of<double>(buffers_of(*state).fcvt, double_digits, value, count, point, sign, ::fcvt_r);
-}
-
-char* own_qecvt(long double value, int count, int* point, int* sign) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::qecvt(value, count, point, sign);
-  return digits_of<long double>(buffers_of(*state).qecvt, long_double_digits, value, count, point, sign, ::qecvt_r);
-}
-
-char* own_qfcvt(long double value, int count, int* point, int* sign) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::qfcvt(value, count, point, sign);
-  return digits_of<long double>(buffers_of(*state).qfcvt, long_double_digits, value, count, point, sign, ::qfcvt_r);
+/// What a program gets for `native`, whose re-entrant form is `convert`: digits
+/// in `buffer`, which has `bytes`.
+template <auto native, auto convert, std::vector<char> StaticBuffers::*buffer, std::size_t bytes>
+Binding digits(std::string_view name) noexcept {
+  constexpr auto own = [](LibcState& state, auto value, int count, int* point, int* sign) {
+    std::vector<char>& text = buffers_of(state).*buffer;
+    text.resize(bytes);
+    convert(value, count, point, sign, text.data(), text.size());
+    return text.data();
+  };
+  return bound<native, own>(name);
 }
 
 // --- time; with zones: time.cpp
 
-char* own_asctime(const std::tm* time) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return std::asctime(time);
-  return print_time(buffers_of(*state), time);
-}
+char* own_asctime(LibcState& state, const std::tm* time) { return print_time(buffers_of(state), time); }
 
-std::tm* own_gmtime(const std::time_t* time) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return std::gmtime(time);
-  return ::gmtime_r(time, &buffers_of(*state).broken_down);
+std::tm* own_gmtime(LibcState& state, const std::time_t* time) {
+  return ::gmtime_r(time, &buffers_of(state).broken_down);
 }
 
 // --- names and addresses
 
-// `fill` writes a name of at most the given bytes and returns 0 or errno.
-template <class Fill>
-char* name_by(LibcState& state, const Fill& fill) {
-  auto& name = buffers_of(state).name;
-  const int error = fill(name.data(), name.size());
-  if (error == 0) return name.data();
-  errno = error;
-  return nullptr;
-}
-
-char* own_ttyname(int descriptor) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::ttyname(descriptor);
-  return name_by(*state, [=](char* name, std::size_t bytes) { return ::ttyname_r(descriptor, name, bytes); });
-}
-
-char* own_ptsname(int descriptor) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::ptsname(descriptor);
-  return name_by(*state, [=](char* name, std::size_t bytes) { return ::ptsname_r(descriptor, name, bytes); });
-}
-
-char* own_getlogin() {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::getlogin();
-  return name_by(*state, [](char* name, std::size_t bytes) { return ::getlogin_r(name, bytes); });
+/// What a program gets for `native`, whose re-entrant form is `fill`.
+template <auto native, auto fill>
+Binding name_by(std::string_view name) noexcept {
+  constexpr auto own = [](LibcState& state, auto... descriptor) -> char* {
+    auto& text = buffers_of(state).name;
+    const int error = fill(descriptor..., text.data(), text.size());
+    if (error == 0) return text.data();
+    errno = error;
+    return nullptr;
+  };
+  return bound<native, own>(name);
 }
 
 char* own_tmpnam(char* name) {
@@ -205,49 +159,35 @@ char* own_tmpnam(char* name) {
   return function != nullptr ? function(name) : nullptr;
 }
 
-char* own_inet_ntoa(in_addr address) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::inet_ntoa(address);
-  auto& text = buffers_of(*state).address_text;
+char* own_inet_ntoa(LibcState& state, in_addr address) {
+  auto& text = buffers_of(state).address_text;
   ::inet_ntop(AF_INET, &address, text.data(), INET_ADDRSTRLEN);
   return text.data();
 }
 
-char* own_ether_ntoa(const ether_addr* address) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::ether_ntoa(address);
-  return ::ether_ntoa_r(address, buffers_of(*state).ether_text.data());
+char* own_ether_ntoa(LibcState& state, const ether_addr* address) {
+  return ::ether_ntoa_r(address, buffers_of(state).ether_text.data());
 }
 
-ether_addr* own_ether_aton(const char* text) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::ether_aton(text);
-  auto& address = buffers_of(*state).ether_address;
+ether_addr* own_ether_aton(LibcState& state, const char* text) {
+  auto& address = buffers_of(state).ether_address;
   static_assert(sizeof(ether_addr) <= sizeof address && alignof(ether_addr) == 1);
   return ::ether_aton_r(text, reinterpret_cast<ether_addr*>(address.data()));
 }
 
 // --- tables and patterns
 
-int own_hcreate(std::size_t entries) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::hcreate(entries);
-  return ::hcreate_r(entries, &shared_part(buffers_of(*state).search).table);
+int own_hcreate(LibcState& state, std::size_t entries) {
+  return ::hcreate_r(entries, &shared_part(buffers_of(state).search).table);
 }
 
-ENTRY* own_hsearch(ENTRY item, ACTION action) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::hsearch(item, action);
+ENTRY* own_hsearch(LibcState& state, ENTRY item, ACTION action) {
   ENTRY* found = nullptr;
-  ::hsearch_r(item, action, &found, &shared_part(buffers_of(*state).search).table);
+  ::hsearch_r(item, action, &found, &shared_part(buffers_of(state).search).table);
   return found;
 }
 
-void own_hdestroy() {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::hdestroy();
-  ::hdestroy_r(&shared_part(buffers_of(*state).search).table);
-}
+void own_hdestroy(LibcState& state) { ::hdestroy_r(&shared_part(buffers_of(state).search).table); }
 
 char* own_re_comp(const char* text) {
   LibcState* state = state_of(__builtin_return_address(0));
@@ -272,26 +212,26 @@ int own_re_exec(const char* text) {
 
 std::span<const Binding> static_buffers_bindings() {
   static const std::array table{
-      Binding::of("strtok", &own_strtok),
-      Binding::of("strerror", &own_strerror),
-      Binding::of("strsignal", &own_strsignal),
-      Binding::of("l64a", &own_l64a),
-      Binding::of("ecvt", &own_ecvt),
-      Binding::of("fcvt", &own_fcvt),
-      Binding::of("qecvt", &own_qecvt),
-      Binding::of("qfcvt", &own_qfcvt),
-      Binding::of("asctime", &own_asctime),
-      Binding::of("gmtime", &own_gmtime),
-      Binding::of("ttyname", &own_ttyname),
-      Binding::of("ptsname", &own_ptsname),
-      Binding::of("getlogin", &own_getlogin),
+      bound<std::strtok, own_strtok>("strtok"),
+      bound<std::strerror, own_strerror>("strerror"),
+      bound<::strsignal, own_strsignal>("strsignal"),
+      bound<::l64a, own_l64a>("l64a"),
+      digits<::ecvt, ::ecvt_r, &StaticBuffers::ecvt, double_digits>("ecvt"),
+      digits<::fcvt, ::fcvt_r, &StaticBuffers::fcvt, double_digits>("fcvt"),
+      digits<::qecvt, ::qecvt_r, &StaticBuffers::qecvt, long_double_digits>("qecvt"),
+      digits<::qfcvt, ::qfcvt_r, &StaticBuffers::qfcvt, long_double_digits>("qfcvt"),
+      bound<std::asctime, own_asctime>("asctime"),
+      bound<std::gmtime, own_gmtime>("gmtime"),
+      name_by<::ttyname, ::ttyname_r>("ttyname"),
+      name_by<::ptsname, ::ptsname_r>("ptsname"),
+      name_by<::getlogin, ::getlogin_r>("getlogin"),
       Binding::of("tmpnam", &own_tmpnam),
-      Binding::of("inet_ntoa", &own_inet_ntoa),
-      Binding::of("ether_ntoa", &own_ether_ntoa),
-      Binding::of("ether_aton", &own_ether_aton),
-      Binding::of("hcreate", &own_hcreate),
-      Binding::of("hsearch", &own_hsearch),
-      Binding::of("hdestroy", &own_hdestroy),
+      bound<::inet_ntoa, own_inet_ntoa>("inet_ntoa"),
+      bound<::ether_ntoa, own_ether_ntoa>("ether_ntoa"),
+      bound<::ether_aton, own_ether_aton>("ether_aton"),
+      bound<::hcreate, own_hcreate>("hcreate"),
+      bound<::hsearch, own_hsearch>("hsearch"),
+      bound<::hdestroy, own_hdestroy>("hdestroy"),
       Binding::of("re_comp", &own_re_comp),
       Binding::of("re_exec", &own_re_exec),
   };
@@ -343,184 +283,34 @@ Record* ask(Lookup<Record>& lookup, const Query& query) {
 
 Lookups& lookups_of(LibcState& state) { return shared_part(shared_part(state.buffers).lookups); }
 
-// --- users
-
-passwd* own_getpwnam(const char* name) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::getpwnam(name);
-  return ask(lookups_of(*state).user_by_name, [=](auto... rest) { return ::getpwnam_r(name, rest...); });
-}
-
-passwd* own_getpwuid(uid_t id) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::getpwuid(id);
-  return ask(lookups_of(*state).user_by_id, [=](auto... rest) { return ::getpwuid_r(id, rest...); });
-}
-
-passwd* own_getpwent() {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::getpwent();
-  return ask(lookups_of(*state).next_user, ::getpwent_r);
-}
-
-passwd* own_fgetpwent(std::FILE* file) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::fgetpwent(file);
-  return ask(lookups_of(*state).user_of_file, [=](auto... rest) { return ::fgetpwent_r(file, rest...); });
-}
-
-group* own_getgrnam(const char* name) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::getgrnam(name);
-  return ask(lookups_of(*state).group_by_name, [=](auto... rest) { return ::getgrnam_r(name, rest...); });
-}
-
-group* own_getgrgid(gid_t id) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::getgrgid(id);
-  return ask(lookups_of(*state).group_by_id, [=](auto... rest) { return ::getgrgid_r(id, rest...); });
-}
-
-group* own_getgrent() {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::getgrent();
-  return ask(lookups_of(*state).next_group, ::getgrent_r);
-}
-
-group* own_fgetgrent(std::FILE* file) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::fgetgrent(file);
-  return ask(lookups_of(*state).group_of_file, [=](auto... rest) { return ::fgetgrent_r(file, rest...); });
-}
-
-spwd* own_getspnam(const char* name) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::getspnam(name);
-  return ask(lookups_of(*state).shadow_by_name, [=](auto... rest) { return ::getspnam_r(name, rest...); });
-}
-
-spwd* own_getspent() {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::getspent();
-  return ask(lookups_of(*state).next_shadow, ::getspent_r);
-}
-
-spwd* own_fgetspent(std::FILE* file) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::fgetspent(file);
-  return ask(lookups_of(*state).shadow_of_file, [=](auto... rest) { return ::fgetspent_r(file, rest...); });
-}
-
-// --- the network's names
-
-hostent* own_gethostbyname(const char* name) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::gethostbyname(name);
-  return ask(lookups_of(*state).host_by_name, [=](auto... rest) { return ::gethostbyname_r(name, rest..., &h_errno); });
-}
-
-hostent* own_gethostbyname2(const char* name, int family) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::gethostbyname2(name, family);
-  return ask(lookups_of(*state).host_by_name2,
-             [=](auto... rest) { return ::gethostbyname2_r(name, family, rest..., &h_errno); });
-}
-
-hostent* own_gethostbyaddr(const void* address, socklen_t bytes, int family) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::gethostbyaddr(address, bytes, family);
-  return ask(lookups_of(*state).host_by_address,
-             [=](auto... rest) { return ::gethostbyaddr_r(address, bytes, family, rest..., &h_errno); });
-}
-
-hostent* own_gethostent() {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::gethostent();
-  return ask(lookups_of(*state).next_host, [](auto... rest) { return ::gethostent_r(rest..., &h_errno); });
-}
-
-netent* own_getnetbyname(const char* name) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::getnetbyname(name);
-  return ask(lookups_of(*state).net_by_name, [=](auto... rest) { return ::getnetbyname_r(name, rest..., &h_errno); });
-}
-
-netent* own_getnetbyaddr(std::uint32_t net, int type) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::getnetbyaddr(net, type);
-  return ask(lookups_of(*state).net_by_address,
-             [=](auto... rest) { return ::getnetbyaddr_r(net, type, rest..., &h_errno); });
-}
-
-netent* own_getnetent() {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::getnetent();
-  return ask(lookups_of(*state).next_net, [](auto... rest) { return ::getnetent_r(rest..., &h_errno); });
-}
-
-servent* own_getservbyname(const char* name, const char* protocol) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::getservbyname(name, protocol);
-  return ask(lookups_of(*state).service_by_name,
-             [=](auto... rest) { return ::getservbyname_r(name, protocol, rest...); });
-}
-
-servent* own_getservbyport(int port, const char* protocol) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::getservbyport(port, protocol);
-  return ask(lookups_of(*state).service_by_port,
-             [=](auto... rest) { return ::getservbyport_r(port, protocol, rest...); });
-}
-
-servent* own_getservent() {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::getservent();
-  return ask(lookups_of(*state).next_service, ::getservent_r);
-}
-
-protoent* own_getprotobyname(const char* name) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::getprotobyname(name);
-  return ask(lookups_of(*state).protocol_by_name, [=](auto... rest) { return ::getprotobyname_r(name, rest...); });
-}
-
-protoent* own_getprotobynumber(int number) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::getprotobynumber(number);
-  return ask(lookups_of(*state).protocol_by_number,
-             [=](auto... rest) { return ::getprotobynumber_r(number, rest...); });
-}
-
-protoent* own_getprotoent() {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::getprotoent();
-  return ask(lookups_of(*state).next_protocol, ::getprotoent_r);
-}
-
-rpcent* own_getrpcbyname(const char* name) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::getrpcbyname(name);
-  return ask(lookups_of(*state).rpc_by_name, [=](auto... rest) { return ::getrpcbyname_r(name, rest...); });
-}
-
-rpcent* own_getrpcbynumber(int number) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::getrpcbynumber(number);
-  return ask(lookups_of(*state).rpc_by_number, [=](auto... rest) { return ::getrpcbynumber_r(number, rest...); });
-}
-
-rpcent* own_getrpcent() {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::getrpcent();
-  return ask(lookups_of(*state).next_rpc, ::getrpcent_r);
+/// What a program gets for `native`, whose re-entrant form is `query`: the
+/// answer lies in `lookup`.
+template <auto native, auto query, auto lookup, class Type = decltype(plain(native))>
+struct Database;
+template <auto native, auto query, auto lookup, class Record, class... Args>
+struct Database<native, query, lookup, Function<Record*, Args...>> {
+  static constexpr bool tells_host_error = requires(Args... args, Record* record, char* text, Record** result) {
+                                             query(args..., record, text, std::size_t{}, result, &h_errno);
+                                           };
+  static Record* answer(LibcState& state, Args... args) {
+    return ask(lookups_of(state).*lookup, [=](Record* record, char* text, std::size_t bytes, Record** result) {
+      if constexpr (tells_host_error) {
+        return query(args..., record, text, bytes, result, &h_errno);
+      } else {
+        return query(args..., record, text, bytes, result);
+      }
+    });
+  }
+};
+template <auto native, auto query, auto lookup>
+Binding database(std::string_view name) noexcept {
+  return bound<native, Database<native, query, lookup>::answer>(name);
 }
 
 // --- mounts
 
-mntent* own_getmntent(std::FILE* file) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::getmntent(file);
-  Lookup<mntent>& lookup = lookups_of(*state).next_mount;
+mntent* own_getmntent(LibcState& state, std::FILE* file) {
+  Lookup<mntent>& lookup = lookups_of(state).next_mount;
   lookup.text.resize(4096);  // as in libc; longer lines are cut
   return ::getmntent_r(file, &lookup.record, lookup.text.data(), static_cast<int>(lookup.text.size()));
 }
@@ -528,35 +318,36 @@ mntent* own_getmntent(std::FILE* file) {
 }  // namespace
 
 std::span<const Binding> databases_bindings() {
+  using L = Lookups;
   static const std::array table{
-      Binding::of("getpwnam", &own_getpwnam),
-      Binding::of("getpwuid", &own_getpwuid),
-      Binding::of("getpwent", &own_getpwent),
-      Binding::of("fgetpwent", &own_fgetpwent),
-      Binding::of("getgrnam", &own_getgrnam),
-      Binding::of("getgrgid", &own_getgrgid),
-      Binding::of("getgrent", &own_getgrent),
-      Binding::of("fgetgrent", &own_fgetgrent),
-      Binding::of("getspnam", &own_getspnam),
-      Binding::of("getspent", &own_getspent),
-      Binding::of("fgetspent", &own_fgetspent),
-      Binding::of("gethostbyname", &own_gethostbyname),
-      Binding::of("gethostbyname2", &own_gethostbyname2),
-      Binding::of("gethostbyaddr", &own_gethostbyaddr),
-      Binding::of("gethostent", &own_gethostent),
-      Binding::of("getnetbyname", &own_getnetbyname),
-      Binding::of("getnetbyaddr", &own_getnetbyaddr),
-      Binding::of("getnetent", &own_getnetent),
-      Binding::of("getservbyname", &own_getservbyname),
-      Binding::of("getservbyport", &own_getservbyport),
-      Binding::of("getservent", &own_getservent),
-      Binding::of("getprotobyname", &own_getprotobyname),
-      Binding::of("getprotobynumber", &own_getprotobynumber),
-      Binding::of("getprotoent", &own_getprotoent),
-      Binding::of("getrpcbyname", &own_getrpcbyname),
-      Binding::of("getrpcbynumber", &own_getrpcbynumber),
-      Binding::of("getrpcent", &own_getrpcent),
-      Binding::of("getmntent", &own_getmntent),
+      database<::getpwnam, ::getpwnam_r, &L::user_by_name>("getpwnam"),
+      database<::getpwuid, ::getpwuid_r, &L::user_by_id>("getpwuid"),
+      database<::getpwent, ::getpwent_r, &L::next_user>("getpwent"),
+      database<::fgetpwent, ::fgetpwent_r, &L::user_of_file>("fgetpwent"),
+      database<::getgrnam, ::getgrnam_r, &L::group_by_name>("getgrnam"),
+      database<::getgrgid, ::getgrgid_r, &L::group_by_id>("getgrgid"),
+      database<::getgrent, ::getgrent_r, &L::next_group>("getgrent"),
+      database<::fgetgrent, ::fgetgrent_r, &L::group_of_file>("fgetgrent"),
+      database<::getspnam, ::getspnam_r, &L::shadow_by_name>("getspnam"),
+      database<::getspent, ::getspent_r, &L::next_shadow>("getspent"),
+      database<::fgetspent, ::fgetspent_r, &L::shadow_of_file>("fgetspent"),
+      database<::gethostbyname, ::gethostbyname_r, &L::host_by_name>("gethostbyname"),
+      database<::gethostbyname2, ::gethostbyname2_r, &L::host_by_name2>("gethostbyname2"),
+      database<::gethostbyaddr, ::gethostbyaddr_r, &L::host_by_address>("gethostbyaddr"),
+      database<::gethostent, ::gethostent_r, &L::next_host>("gethostent"),
+      database<::getnetbyname, ::getnetbyname_r, &L::net_by_name>("getnetbyname"),
+      database<::getnetbyaddr, ::getnetbyaddr_r, &L::net_by_address>("getnetbyaddr"),
+      database<::getnetent, ::getnetent_r, &L::next_net>("getnetent"),
+      database<::getservbyname, ::getservbyname_r, &L::service_by_name>("getservbyname"),
+      database<::getservbyport, ::getservbyport_r, &L::service_by_port>("getservbyport"),
+      database<::getservent, ::getservent_r, &L::next_service>("getservent"),
+      database<::getprotobyname, ::getprotobyname_r, &L::protocol_by_name>("getprotobyname"),
+      database<::getprotobynumber, ::getprotobynumber_r, &L::protocol_by_number>("getprotobynumber"),
+      database<::getprotoent, ::getprotoent_r, &L::next_protocol>("getprotoent"),
+      database<::getrpcbyname, ::getrpcbyname_r, &L::rpc_by_name>("getrpcbyname"),
+      database<::getrpcbynumber, ::getrpcbynumber_r, &L::rpc_by_number>("getrpcbynumber"),
+      database<::getrpcent, ::getrpcent_r, &L::next_rpc>("getrpcent"),
+      bound<::getmntent, own_getmntent>("getmntent"),
   };
   return table;
 }
@@ -571,147 +362,88 @@ struct Conversions {
 
 namespace {
 
-// The caller's state, or the instance's for this function. Null, libc's own: no instance.
-std::mbstate_t* state_for(std::mbstate_t* given, const void* caller, std::mbstate_t Conversions::*own) {
-  if (given != nullptr) return given;
-  LibcState* state = state_of(caller);
-  if (state == nullptr) return nullptr;
-  return &(shared_part(shared_part(state->buffers).conversions).*own);
-}
+Conversions& conversions_of(LibcState& state) { return shared_part(shared_part(state.buffers).conversions); }
 
 // No locale of glibc has a conversion state that outlives a character, so forgetting the state is all that a null
 // string asks for.
-int forget(std::mbstate_t* state) {
-  if (state != nullptr) *state = {};
+int forget(std::mbstate_t& state) {
+  state = {};
   return 0;
 }
 
-int own_mblen(const char* text, std::size_t bytes) {
-  std::mbstate_t* state = state_for(nullptr, __builtin_return_address(0), &Conversions::multibyte);
-  if (text == nullptr) return forget(state);
+int own_mblen(LibcState& state, const char* text, std::size_t bytes) {
+  if (text == nullptr) return forget(conversions_of(state).multibyte);
   std::mbstate_t fresh{};  // each call stands for itself, as in libc
   const auto result = static_cast<std::ptrdiff_t>(::mbrtowc(nullptr, text, bytes, &fresh));
   return result < 0 ? -1 : static_cast<int>(result);
 }
 
-int own_mbtowc(wchar_t* character, const char* text, std::size_t bytes) {
-  std::mbstate_t* state = state_for(nullptr, __builtin_return_address(0), &Conversions::multibyte);
-  if (text == nullptr) return forget(state);
-  const auto result = static_cast<std::ptrdiff_t>(::mbrtowc(character, text, bytes, state));
-  if (result < 0) forget(state);
+int own_mbtowc(LibcState& state, wchar_t* character, const char* text, std::size_t bytes) {
+  std::mbstate_t& own = conversions_of(state).multibyte;
+  if (text == nullptr) return forget(own);
+  const auto result = static_cast<std::ptrdiff_t>(::mbrtowc(character, text, bytes, &own));
+  if (result < 0) forget(own);
   return result < 0 ? -1 : static_cast<int>(result);
 }
 
-int own_wctomb(char* text, wchar_t character) {
-  std::mbstate_t* state = state_for(nullptr, __builtin_return_address(0), &Conversions::multibyte);
-  if (text == nullptr) return forget(state);
-  return static_cast<int>(::wcrtomb(text, character, state));
+int own_wctomb(LibcState& state, char* text, wchar_t character) {
+  std::mbstate_t& own = conversions_of(state).multibyte;
+  return text == nullptr ? forget(own) : static_cast<int>(::wcrtomb(text, character, &own));
 }
 
-int own_wctomb_chk(char* text, wchar_t character, std::size_t bytes) {
-  std::mbstate_t* state = state_for(nullptr, __builtin_return_address(0), &Conversions::multibyte);
-  if (text == nullptr) return forget(state);
-  return static_cast<int>(__wcrtomb_chk(text, character, state, bytes));
+int own_wctomb_chk(LibcState& state, char* text, wchar_t character, std::size_t bytes) {
+  std::mbstate_t& own = conversions_of(state).multibyte;
+  return text == nullptr ? forget(own) : static_cast<int>(__wcrtomb_chk(text, character, &own, bytes));
 }
 
-std::size_t own_mbrlen(const char* text, std::size_t bytes, std::mbstate_t* state) {
-  return ::mbrtowc(nullptr, text, bytes, state_for(state, __builtin_return_address(0), &Conversions::mbrlen));
-}
-
-std::size_t own_mbrtowc(wchar_t* character, const char* text, std::size_t bytes, std::mbstate_t* state) {
-  return ::mbrtowc(character, text, bytes, state_for(state, __builtin_return_address(0), &Conversions::mbrtowc));
-}
-
-std::size_t own_wcrtomb(char* text, wchar_t character, std::mbstate_t* state) {
-  return ::wcrtomb(text, character, state_for(state, __builtin_return_address(0), &Conversions::wcrtomb));
-}
-
-std::size_t own_wcrtomb_chk(char* text, wchar_t character, std::mbstate_t* state, std::size_t bytes) {
-  return __wcrtomb_chk(text, character, state_for(state, __builtin_return_address(0), &Conversions::wcrtomb), bytes);
-}
-
-std::size_t own_mbsrtowcs(wchar_t* to, const char** from, std::size_t length, std::mbstate_t* state) {
-  return ::mbsrtowcs(to, from, length, state_for(state, __builtin_return_address(0), &Conversions::mbsrtowcs));
-}
-
-std::size_t own_mbsrtowcs_chk(wchar_t* to, const char** from, std::size_t length, std::mbstate_t* state,
-                              std::size_t room) {
-  return __mbsrtowcs_chk(to, from, length, state_for(state, __builtin_return_address(0), &Conversions::mbsrtowcs),
-                         room);
-}
-
-std::size_t own_wcsrtombs(char* to, const wchar_t** from, std::size_t bytes, std::mbstate_t* state) {
-  return ::wcsrtombs(to, from, bytes, state_for(state, __builtin_return_address(0), &Conversions::wcsrtombs));
-}
-
-std::size_t own_wcsrtombs_chk(char* to, const wchar_t** from, std::size_t bytes, std::mbstate_t* state,
-                              std::size_t room) {
-  return __wcsrtombs_chk(to, from, bytes, state_for(state, __builtin_return_address(0), &Conversions::wcsrtombs), room);
-}
-
-std::size_t own_mbsnrtowcs(wchar_t* to, const char** from, std::size_t bytes, std::size_t length,
-                           std::mbstate_t* state) {
-  return ::mbsnrtowcs(to, from, bytes, length, state_for(state, __builtin_return_address(0), &Conversions::mbsnrtowcs));
-}
-
-std::size_t own_mbsnrtowcs_chk(wchar_t* to, const char** from, std::size_t bytes, std::size_t length,
-                               std::mbstate_t* state, std::size_t room) {
-  return __mbsnrtowcs_chk(to, from, bytes, length,
-                          state_for(state, __builtin_return_address(0), &Conversions::mbsnrtowcs), room);
-}
-
-std::size_t own_wcsnrtombs(char* to, const wchar_t** from, std::size_t length, std::size_t bytes,
-                           std::mbstate_t* state) {
-  return ::wcsnrtombs(to, from, length, bytes, state_for(state, __builtin_return_address(0), &Conversions::wcsnrtombs));
-}
-
-std::size_t own_wcsnrtombs_chk(char* to, const wchar_t** from, std::size_t length, std::size_t bytes,
-                               std::mbstate_t* state, std::size_t room) {
-  return __wcsnrtombs_chk(to, from, length, bytes,
-                          state_for(state, __builtin_return_address(0), &Conversions::wcsnrtombs), room);
-}
-
-std::size_t own_mbrtoc16(char16_t* character, const char* text, std::size_t bytes, std::mbstate_t* state) {
-  return ::mbrtoc16(character, text, bytes, state_for(state, __builtin_return_address(0), &Conversions::mbrtoc16));
-}
-
-std::size_t own_c16rtomb(char* text, char16_t character, std::mbstate_t* state) {
-  return ::c16rtomb(text, character, state_for(state, __builtin_return_address(0), &Conversions::c16rtomb));
-}
-
-std::size_t own_mbrtoc32(char32_t* character, const char* text, std::size_t bytes, std::mbstate_t* state) {
-  return ::mbrtoc32(character, text, bytes, state_for(state, __builtin_return_address(0), &Conversions::mbrtoc32));
-}
-
-std::size_t own_c32rtomb(char* text, char32_t character, std::mbstate_t* state) {
-  return ::c32rtomb(text, character, state_for(state, __builtin_return_address(0), &Conversions::c32rtomb));
+/// What a program gets for `native`, a function with a conversion state among
+/// its arguments: null means `own`.
+template <auto native, auto own, class Type = decltype(plain(native))>
+struct Conversion;
+template <auto native, auto own, class Result, class... Args>
+struct Conversion<native, own, Function<Result, Args...>> {
+  static Result convert(LibcState& state, Args... args) {
+    const auto given_or_own = [&state](auto argument) {
+      if constexpr (std::is_same_v<decltype(argument), std::mbstate_t*>) {
+        return argument != nullptr ? argument : &(conversions_of(state).*own);
+      } else {
+        return argument;
+      }
+    };
+    return native(given_or_own(args)...);
+  }
+};
+template <auto native, auto own>
+Binding conversion(std::string_view name) noexcept {
+  return bound<native, Conversion<native, own>::convert>(name);
 }
 
 }  // namespace
 
 std::span<const Binding> conversions_bindings() {
+  using C = Conversions;
   static const std::array table{
-      Binding::of("mblen", &own_mblen),
-      Binding::of("mbtowc", &own_mbtowc),
-      Binding::of("wctomb", &own_wctomb),
-      Binding::of("__wctomb_chk", &own_wctomb_chk),
-      Binding::of("mbrlen", &own_mbrlen),
-      Binding::of("__mbrlen", &own_mbrlen),
-      Binding::of("mbrtowc", &own_mbrtowc),
-      Binding::of("wcrtomb", &own_wcrtomb),
-      Binding::of("__wcrtomb_chk", &own_wcrtomb_chk),
-      Binding::of("mbsrtowcs", &own_mbsrtowcs),
-      Binding::of("__mbsrtowcs_chk", &own_mbsrtowcs_chk),
-      Binding::of("wcsrtombs", &own_wcsrtombs),
-      Binding::of("__wcsrtombs_chk", &own_wcsrtombs_chk),
-      Binding::of("mbsnrtowcs", &own_mbsnrtowcs),
-      Binding::of("__mbsnrtowcs_chk", &own_mbsnrtowcs_chk),
-      Binding::of("wcsnrtombs", &own_wcsnrtombs),
-      Binding::of("__wcsnrtombs_chk", &own_wcsnrtombs_chk),
-      Binding::of("mbrtoc16", &own_mbrtoc16),
-      Binding::of("c16rtomb", &own_c16rtomb),
-      Binding::of("mbrtoc32", &own_mbrtoc32),
-      Binding::of("c32rtomb", &own_c32rtomb),
+      bound<::mblen, own_mblen>("mblen"),
+      bound<::mbtowc, own_mbtowc>("mbtowc"),
+      bound<::wctomb, own_wctomb>("wctomb"),
+      bound<__wctomb_chk, own_wctomb_chk>("__wctomb_chk"),
+      conversion<::mbrlen, &C::mbrlen>("mbrlen"),
+      conversion<::mbrlen, &C::mbrlen>("__mbrlen"),
+      conversion<::mbrtowc, &C::mbrtowc>("mbrtowc"),
+      conversion<::wcrtomb, &C::wcrtomb>("wcrtomb"),
+      conversion<::__wcrtomb_chk, &C::wcrtomb>("__wcrtomb_chk"),
+      conversion<::mbsrtowcs, &C::mbsrtowcs>("mbsrtowcs"),
+      conversion<::__mbsrtowcs_chk, &C::mbsrtowcs>("__mbsrtowcs_chk"),
+      conversion<::wcsrtombs, &C::wcsrtombs>("wcsrtombs"),
+      conversion<::__wcsrtombs_chk, &C::wcsrtombs>("__wcsrtombs_chk"),
+      conversion<::mbsnrtowcs, &C::mbsnrtowcs>("mbsnrtowcs"),
+      conversion<::__mbsnrtowcs_chk, &C::mbsnrtowcs>("__mbsnrtowcs_chk"),
+      conversion<::wcsnrtombs, &C::wcsnrtombs>("wcsnrtombs"),
+      conversion<::__wcsnrtombs_chk, &C::wcsnrtombs>("__wcsnrtombs_chk"),
+      conversion<::mbrtoc16, &C::mbrtoc16>("mbrtoc16"),
+      conversion<::c16rtomb, &C::c16rtomb>("c16rtomb"),
+      conversion<::mbrtoc32, &C::mbrtoc32>("mbrtoc32"),
+      conversion<::c32rtomb, &C::c32rtomb>("c32rtomb"),
   };
   return table;
 }

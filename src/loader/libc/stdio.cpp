@@ -54,30 +54,12 @@ namespace {
 
 // --- output
 
-int own_printf(const char* format, ...) {
-  std::FILE* out = stream_at(__builtin_return_address(0), Stream::out);
-  va_list arguments;
-  va_start(arguments, format);
-  const int result = std::vfprintf(out, format, arguments);
-  va_end(arguments);
-  return result;
+int print(const void* caller, const char* format, va_list arguments) {
+  return std::vfprintf(stream_at(caller, Stream::out), format, arguments);
 }
 
-int own_vprintf(const char* format, va_list arguments) {
-  return std::vfprintf(stream_at(__builtin_return_address(0), Stream::out), format, arguments);
-}
-
-int own_printf_chk(int level, const char* format, ...) {
-  std::FILE* out = stream_at(__builtin_return_address(0), Stream::out);
-  va_list arguments;
-  va_start(arguments, format);
-  const int result = __vfprintf_chk(out, level, format, arguments);
-  va_end(arguments);
-  return result;
-}
-
-int own_vprintf_chk(int level, const char* format, va_list arguments) {
-  return __vfprintf_chk(stream_at(__builtin_return_address(0), Stream::out), level, format, arguments);
+int print_checked(const void* caller, int level, const char* format, va_list arguments) {
+  return __vfprintf_chk(stream_at(caller, Stream::out), level, format, arguments);
 }
 
 int own_puts(const char* text) {
@@ -98,7 +80,9 @@ int own_putchar_unlocked(int character) {
 
 enum class Scan { gnu, c99, c23 };
 
-int scan(Scan dialect, std::FILE* in, const char* format, va_list arguments) {
+template <Scan dialect>
+int scan(const void* caller, const char* format, va_list arguments) {
+  std::FILE* in = stream_at(caller, Stream::in);
   switch (dialect) {
     case Scan::gnu:
       return native_vfscanf(in, format, arguments);
@@ -109,21 +93,6 @@ int scan(Scan dialect, std::FILE* in, const char* format, va_list arguments) {
       break;
   }
   return __isoc99_vfscanf(in, format, arguments);
-}
-
-template <Scan dialect>
-int own_scanf(const char* format, ...) {
-  std::FILE* in = stream_at(__builtin_return_address(0), Stream::in);
-  va_list arguments;
-  va_start(arguments, format);
-  const int result = scan(dialect, in, format, arguments);
-  va_end(arguments);
-  return result;
-}
-
-template <Scan dialect>
-int own_vscanf(const char* format, va_list arguments) {
-  return scan(dialect, stream_at(__builtin_return_address(0), Stream::in), format, arguments);
 }
 
 int own_getchar() { return std::getc(stream_at(__builtin_return_address(0), Stream::in)); }
@@ -171,24 +140,17 @@ Outlet* named_outlet(Instance& instance, const char* path) {
   return nullptr;
 }
 
-std::FILE* own_fopen(const char* path, const char* mode) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return std::fopen(path, mode);
-  if (Outlet* outlet = named_outlet(*instance, path)) return open_outlet(*outlet, mode);
-  return track(*instance, ::fopen64(path, mode));
+std::FILE* own_fopen(Instance& instance, const char* path, const char* mode) {
+  if (Outlet* outlet = named_outlet(instance, path)) return open_outlet(*outlet, mode);
+  return track(instance, ::fopen64(path, mode));
 }
 
-std::FILE* own_fdopen(int descriptor, const char* mode) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return ::fdopen(descriptor, mode);
-  if (is_standard(descriptor)) return open_outlet(outlet_of(*instance, descriptor), mode);
-  return track(*instance, ::fdopen(descriptor, mode));
+std::FILE* own_fdopen(Instance& instance, int descriptor, const char* mode) {
+  if (is_standard(descriptor)) return open_outlet(outlet_of(instance, descriptor), mode);
+  return track(instance, ::fdopen(descriptor, mode));
 }
 
-std::FILE* own_tmpfile() {
-  Instance* instance = calling(__builtin_return_address(0));
-  return instance == nullptr ? ::tmpfile64() : track(*instance, ::tmpfile64());
-}
+std::FILE* own_tmpfile(Instance& instance) { return track(instance, ::tmpfile64()); }
 
 std::FILE* own_fmemopen(void* memory, std::size_t bytes, const char* mode) {
   Instance* instance = calling(__builtin_return_address(0));
@@ -227,11 +189,9 @@ int own_fclose(std::FILE* file) {
   return instance == nullptr || file == nullptr ? std::fclose(file) : close_file(*instance, file);
 }
 
-int own_fcloseall() {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return ::fcloseall();
-  StdioPrivate& own = stdio_of(*instance);
-  int result = flush_stream(*instance, nullptr);
+int own_fcloseall(Instance& instance) {
+  StdioPrivate& own = stdio_of(instance);
+  int result = flush_stream(instance, nullptr);
   std::vector<StdioPrivate::Open> open;
   {
     const std::lock_guard lock(own.mutex);
@@ -267,21 +227,16 @@ std::FILE* reopen_standard(Outlet& outlet, const char* path, const char* mode) {
   return outlet.file;
 }
 
-std::FILE* own_freopen(const char* path, const char* mode, std::FILE* file) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return ::freopen64(path, mode, file);
-  for (Outlet& outlet : stdio_of(*instance).outlets) {
+std::FILE* own_freopen(Instance& instance, const char* path, const char* mode, std::FILE* file) {
+  for (Outlet& outlet : stdio_of(instance).outlets) {
     if (outlet.file == file) return reopen_standard(outlet, path, mode);
   }
   std::FILE* result = ::freopen64(path, mode, file);
-  if (result == nullptr) untrack(*instance, file);
+  if (result == nullptr) untrack(instance, file);
   return result;
 }
 
-int own_fflush(std::FILE* file) {
-  Instance* instance = calling(__builtin_return_address(0));
-  return instance == nullptr ? std::fflush(file) : flush_stream(*instance, file);
-}
+int own_fflush(Instance& instance, std::FILE* file) { return flush_stream(instance, file); }
 
 int own_fileno(std::FILE* file) {
   Instance* instance = calling(__builtin_return_address(0));
@@ -307,38 +262,38 @@ std::span<const Binding> stdio_bindings() {
         Binding::datum("stdin", offsetof(LibcState, in)),
         Binding::datum("stdout", offsetof(LibcState, out)),
         Binding::datum("stderr", offsetof(LibcState, err)),
-        Binding::of("printf", &own_printf),
-        Binding::of("_IO_printf", &own_printf),
-        Binding::of("vprintf", &own_vprintf),
-        Binding::of("__printf_chk", &own_printf_chk),
-        Binding::of("__vprintf_chk", &own_vprintf_chk),
+        Binding::of("printf", &Formatted<print, char>::with_dots),
+        Binding::of("_IO_printf", &Formatted<print, char>::with_dots),
+        Binding::of("vprintf", &Formatted<print, char>::with_list),
+        Binding::of("__printf_chk", &Formatted<print_checked, char, int>::with_dots),
+        Binding::of("__vprintf_chk", &Formatted<print_checked, char, int>::with_list),
         Binding::of("puts", &own_puts),
         Binding::of("_IO_puts", &own_puts),
         Binding::of("putchar", &own_putchar),
         Binding::of("putchar_unlocked", &own_putchar_unlocked),
-        Binding::of("scanf", &own_scanf<Scan::gnu>),
-        Binding::of("vscanf", &own_vscanf<Scan::gnu>),
-        Binding::of("__isoc99_scanf", &own_scanf<Scan::c99>),
-        Binding::of("__isoc99_vscanf", &own_vscanf<Scan::c99>),
-        Binding::of("__isoc23_scanf", &own_scanf<Scan::c23>),
-        Binding::of("__isoc23_vscanf", &own_vscanf<Scan::c23>),
+        Binding::of("scanf", &Formatted<scan<Scan::gnu>, char>::with_dots),
+        Binding::of("vscanf", &Formatted<scan<Scan::gnu>, char>::with_list),
+        Binding::of("__isoc99_scanf", &Formatted<scan<Scan::c99>, char>::with_dots),
+        Binding::of("__isoc99_vscanf", &Formatted<scan<Scan::c99>, char>::with_list),
+        Binding::of("__isoc23_scanf", &Formatted<scan<Scan::c23>, char>::with_dots),
+        Binding::of("__isoc23_vscanf", &Formatted<scan<Scan::c23>, char>::with_list),
         Binding::of("getchar", &own_getchar),
         Binding::of("getchar_unlocked", &own_getchar_unlocked),
         Binding::of("gets", &own_unbounded_line),
         Binding::of("__gets_chk", &own_bounded_line),
-        Binding::of("fopen", &own_fopen),
-        Binding::of("fopen64", &own_fopen),
-        Binding::of("fdopen", &own_fdopen),
-        Binding::of("freopen", &own_freopen),
-        Binding::of("freopen64", &own_freopen),
-        Binding::of("tmpfile", &own_tmpfile),
-        Binding::of("tmpfile64", &own_tmpfile),
+        bound<std::fopen, own_fopen>("fopen"),
+        bound<std::fopen, own_fopen>("fopen64"),
+        bound<::fdopen, own_fdopen>("fdopen"),
+        bound<::freopen64, own_freopen>("freopen"),
+        bound<::freopen64, own_freopen>("freopen64"),
+        bound<::tmpfile64, own_tmpfile>("tmpfile"),
+        bound<::tmpfile64, own_tmpfile>("tmpfile64"),
         Binding::of("fmemopen", &own_fmemopen),
         Binding::of("fopencookie", &own_fopencookie),
         Binding::of("fclose", &own_fclose),
-        Binding::of("fcloseall", &own_fcloseall),
-        Binding::of("fflush", &own_fflush),
-        Binding::of("fflush_unlocked", &own_fflush),
+        bound<::fcloseall, own_fcloseall>("fcloseall"),
+        bound<std::fflush, own_fflush>("fflush"),
+        bound<std::fflush, own_fflush>("fflush_unlocked"),
         Binding::of("fileno", &own_fileno),
         Binding::of("fileno_unlocked", &own_fileno),
     };
@@ -415,8 +370,8 @@ Outlet* outlet_at(const void* caller, std::FILE* file) {
 // --- output
 
 // `level` < 0: unchecked.
-int print(std::FILE* file, bool own, int level, const wchar_t* format, va_list arguments) {
-  if (!own)
+int print_wide(const void* caller, std::FILE* file, int level, const wchar_t* format, va_list arguments) {
+  if (outlet_at(caller, file) == nullptr)
     return level < 0 ? std::vfwprintf(file, format, arguments) : __vfwprintf_chk(file, level, format, arguments);
   constexpr std::size_t characters_max = std::size_t{1} << 24;
   for (std::size_t room = 256; room <= characters_max; room *= 4) {
@@ -434,53 +389,14 @@ int print(std::FILE* file, bool own, int level, const wchar_t* format, va_list a
   return -1;
 }
 
-int own_vfwprintf(std::FILE* file, const wchar_t* format, va_list arguments) {
-  return print(file, outlet_at(__builtin_return_address(0), file) != nullptr, -1, format, arguments);
+int print_wide(const void* caller, std::FILE* file, const wchar_t* format, va_list arguments) {
+  return print_wide(caller, file, -1, format, arguments);
 }
-int own_vfwprintf_chk(std::FILE* file, int level, const wchar_t* format, va_list arguments) {
-  return print(file, outlet_at(__builtin_return_address(0), file) != nullptr, level, format, arguments);
+int print_wide(const void* caller, int level, const wchar_t* format, va_list arguments) {
+  return print_wide(caller, stream_at(caller, Stream::out), level, format, arguments);
 }
-int own_vwprintf(const wchar_t* format, va_list arguments) {
-  std::FILE* file = stream_at(__builtin_return_address(0), Stream::out);
-  return print(file, outlet_at(__builtin_return_address(0), file) != nullptr, -1, format, arguments);
-}
-int own_vwprintf_chk(int level, const wchar_t* format, va_list arguments) {
-  std::FILE* file = stream_at(__builtin_return_address(0), Stream::out);
-  return print(file, outlet_at(__builtin_return_address(0), file) != nullptr, level, format, arguments);
-}
-int own_fwprintf(std::FILE* file, const wchar_t* format, ...) {
-  const bool own = outlet_at(__builtin_return_address(0), file) != nullptr;
-  va_list arguments;
-  va_start(arguments, format);
-  const int result = print(file, own, -1, format, arguments);
-  va_end(arguments);
-  return result;
-}
-int own_fwprintf_chk(std::FILE* file, int level, const wchar_t* format, ...) {
-  const bool own = outlet_at(__builtin_return_address(0), file) != nullptr;
-  va_list arguments;
-  va_start(arguments, format);
-  const int result = print(file, own, level, format, arguments);
-  va_end(arguments);
-  return result;
-}
-int own_wprintf(const wchar_t* format, ...) {
-  std::FILE* file = stream_at(__builtin_return_address(0), Stream::out);
-  const bool own = outlet_at(__builtin_return_address(0), file) != nullptr;
-  va_list arguments;
-  va_start(arguments, format);
-  const int result = print(file, own, -1, format, arguments);
-  va_end(arguments);
-  return result;
-}
-int own_wprintf_chk(int level, const wchar_t* format, ...) {
-  std::FILE* file = stream_at(__builtin_return_address(0), Stream::out);
-  const bool own = outlet_at(__builtin_return_address(0), file) != nullptr;
-  va_list arguments;
-  va_start(arguments, format);
-  const int result = print(file, own, level, format, arguments);
-  va_end(arguments);
-  return result;
+int print_wide(const void* caller, const wchar_t* format, va_list arguments) {
+  return print_wide(caller, -1, format, arguments);
 }
 
 wint_t own_fputwc(wchar_t character, std::FILE* file) {
@@ -536,42 +452,26 @@ wchar_t* own_fgetws_chk(wchar_t* text, std::size_t size, int room, std::FILE* fi
   return own ? read_line(file, text, room) : std::fgetws(text, room, file);
 }
 
-// `standard`: C99's %a.
-int scan(std::FILE* file, bool own, bool standard, const wchar_t* format, va_list arguments) {
-  if (!own) return standard ? __isoc99_vfwscanf(file, format, arguments) : native_vfwscanf(file, format, arguments);
+template <bool standard>  // C99's %a
+int scan_wide(const void* caller, std::FILE* file, const wchar_t* format, va_list arguments) {
+  if (outlet_at(caller, file) == nullptr)
+    return standard ? __isoc99_vfwscanf(file, format, arguments) : native_vfwscanf(file, format, arguments);
   const std::optional<std::string> bytes = narrow(format);
   if (!bytes) return EOF;
   return standard ? __isoc99_vfscanf(file, bytes->c_str(), arguments) : native_vfscanf(file, bytes->c_str(), arguments);
 }
+template <bool standard>
+int scan_wide(const void* caller, const wchar_t* format, va_list arguments) {
+  return scan_wide<standard>(caller, stream_at(caller, Stream::in), format, arguments);
+}
 
-template <bool standard>
-int own_vfwscanf(std::FILE* file, const wchar_t* format, va_list arguments) {
-  return scan(file, outlet_at(__builtin_return_address(0), file) != nullptr, standard, format, arguments);
-}
-template <bool standard>
-int own_vwscanf(const wchar_t* format, va_list arguments) {
-  std::FILE* file = stream_at(__builtin_return_address(0), Stream::in);
-  return scan(file, outlet_at(__builtin_return_address(0), file) != nullptr, standard, format, arguments);
-}
-template <bool standard>
-int own_fwscanf(std::FILE* file, const wchar_t* format, ...) {
-  const bool own = outlet_at(__builtin_return_address(0), file) != nullptr;
-  va_list arguments;
-  va_start(arguments, format);
-  const int result = scan(file, own, standard, format, arguments);
-  va_end(arguments);
-  return result;
-}
-template <bool standard>
-int own_wscanf(const wchar_t* format, ...) {
-  std::FILE* file = stream_at(__builtin_return_address(0), Stream::in);
-  const bool own = outlet_at(__builtin_return_address(0), file) != nullptr;
-  va_list arguments;
-  va_start(arguments, format);
-  const int result = scan(file, own, standard, format, arguments);
-  va_end(arguments);
-  return result;
-}
+/// Print_wide and scan_wide with what stands before their formats.
+template <class... Before>
+using WidePrint =
+    Formatted<[](const void* caller, auto... rest) { return print_wide(caller, rest...); }, wchar_t, Before...>;
+template <bool standard, class... Before>
+using WideScan = Formatted<[](const void* caller, auto... rest) { return scan_wide<standard>(caller, rest...); },
+                           wchar_t, Before...>;
 
 int own_fwide(std::FILE* file, int mode) {
   Instance* instance = calling(__builtin_return_address(0));
@@ -585,14 +485,14 @@ int own_fwide(std::FILE* file, int mode) {
 
 std::span<const Binding> wide_stdio_bindings() {
   static const std::array table{
-      Binding::of("wprintf", &own_wprintf),
-      Binding::of("vwprintf", &own_vwprintf),
-      Binding::of("fwprintf", &own_fwprintf),
-      Binding::of("vfwprintf", &own_vfwprintf),
-      Binding::of("__wprintf_chk", &own_wprintf_chk),
-      Binding::of("__vwprintf_chk", &own_vwprintf_chk),
-      Binding::of("__fwprintf_chk", &own_fwprintf_chk),
-      Binding::of("__vfwprintf_chk", &own_vfwprintf_chk),
+      Binding::of("wprintf", &WidePrint<>::with_dots),
+      Binding::of("vwprintf", &WidePrint<>::with_list),
+      Binding::of("fwprintf", &WidePrint<std::FILE*>::with_dots),
+      Binding::of("vfwprintf", &WidePrint<std::FILE*>::with_list),
+      Binding::of("__wprintf_chk", &WidePrint<int>::with_dots),
+      Binding::of("__vwprintf_chk", &WidePrint<int>::with_list),
+      Binding::of("__fwprintf_chk", &WidePrint<std::FILE*, int>::with_dots),
+      Binding::of("__vfwprintf_chk", &WidePrint<std::FILE*, int>::with_list),
       Binding::of("fputwc", &own_fputwc),
       Binding::of("putwc", &own_fputwc),
       Binding::of("fputwc_unlocked", &own_fputwc),
@@ -612,18 +512,18 @@ std::span<const Binding> wide_stdio_bindings() {
       Binding::of("fgetws_unlocked", &own_fgetws),
       Binding::of("__fgetws_chk", &own_fgetws_chk),
       Binding::of("__fgetws_unlocked_chk", &own_fgetws_chk),
-      Binding::of("wscanf", &own_wscanf<false>),
-      Binding::of("vwscanf", &own_vwscanf<false>),
-      Binding::of("fwscanf", &own_fwscanf<false>),
-      Binding::of("vfwscanf", &own_vfwscanf<false>),
-      Binding::of("__isoc99_wscanf", &own_wscanf<true>),
-      Binding::of("__isoc99_vwscanf", &own_vwscanf<true>),
-      Binding::of("__isoc99_fwscanf", &own_fwscanf<true>),
-      Binding::of("__isoc99_vfwscanf", &own_vfwscanf<true>),
-      Binding::of("__isoc23_wscanf", &own_wscanf<true>),
-      Binding::of("__isoc23_vwscanf", &own_vwscanf<true>),
-      Binding::of("__isoc23_fwscanf", &own_fwscanf<true>),
-      Binding::of("__isoc23_vfwscanf", &own_vfwscanf<true>),
+      Binding::of("wscanf", &WideScan<false>::with_dots),
+      Binding::of("vwscanf", &WideScan<false>::with_list),
+      Binding::of("fwscanf", &WideScan<false, std::FILE*>::with_dots),
+      Binding::of("vfwscanf", &WideScan<false, std::FILE*>::with_list),
+      Binding::of("__isoc99_wscanf", &WideScan<true>::with_dots),
+      Binding::of("__isoc99_vwscanf", &WideScan<true>::with_list),
+      Binding::of("__isoc99_fwscanf", &WideScan<true, std::FILE*>::with_dots),
+      Binding::of("__isoc99_vfwscanf", &WideScan<true, std::FILE*>::with_list),
+      Binding::of("__isoc23_wscanf", &WideScan<true>::with_dots),
+      Binding::of("__isoc23_vwscanf", &WideScan<true>::with_list),
+      Binding::of("__isoc23_fwscanf", &WideScan<true, std::FILE*>::with_dots),
+      Binding::of("__isoc23_vfwscanf", &WideScan<true, std::FILE*>::with_list),
       Binding::of("fwide", &own_fwide),
   };
   return table;

@@ -107,66 +107,48 @@ auto in_zone_of(LibcState& state, const Body& body) {
 
 // --- what programs call
 
-void own_tzset() {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::tzset();
-  in_zone_of(*state, [] { return 0; });
+void own_tzset(LibcState& state) {
+  in_zone_of(state, [] { return 0; });
 }
 
-std::tm* own_localtime_r(const std::time_t* time, std::tm* result) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::localtime_r(time, result);
-  return in_zone_of(*state, [&] { return ::localtime_r(time, result); });
+std::tm* own_localtime_r(LibcState& state, const std::time_t* time, std::tm* result) {
+  return in_zone_of(state, [&] { return ::localtime_r(time, result); });
 }
 
-std::tm* own_localtime(const std::time_t* time) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::localtime(time);
-  std::tm* result = &shared_part(state->buffers).broken_down;
-  return in_zone_of(*state, [&] { return ::localtime_r(time, result); });
+std::tm* own_localtime(LibcState& state, const std::time_t* time) {
+  std::tm* result = &shared_part(state.buffers).broken_down;
+  return in_zone_of(state, [&] { return ::localtime_r(time, result); });
 }
 
-char* own_ctime(const std::time_t* time) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::ctime(time);
-  StaticBuffers& buffers = shared_part(state->buffers);
-  return print_time(buffers, in_zone_of(*state, [&] { return ::localtime_r(time, &buffers.broken_down); }));
+char* own_ctime(LibcState& state, const std::time_t* time) {
+  StaticBuffers& buffers = shared_part(state.buffers);
+  return print_time(buffers, in_zone_of(state, [&] { return ::localtime_r(time, &buffers.broken_down); }));
 }
 
-char* own_ctime_r(const std::time_t* time, char* text) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::ctime_r(time, text);
-  return in_zone_of(*state, [&] { return ::ctime_r(time, text); });
+char* own_ctime_r(LibcState& state, const std::time_t* time, char* text) {
+  return in_zone_of(state, [&] { return ::ctime_r(time, text); });
 }
 
-std::time_t own_mktime(std::tm* time) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::mktime(time);
-  return in_zone_of(*state, [&] { return ::mktime(time); });
+std::time_t own_mktime(LibcState& state, std::tm* time) {
+  return in_zone_of(state, [&] { return ::mktime(time); });
 }
 
-std::size_t own_strftime(char* text, std::size_t bytes, const char* format, const std::tm* time) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::strftime(text, bytes, format, time);
-  return in_zone_of(*state, [&] { return ::strftime(text, bytes, format, time); });
+std::size_t own_strftime(LibcState& state, char* text, std::size_t bytes, const char* format, const std::tm* time) {
+  return in_zone_of(state, [&] { return ::strftime(text, bytes, format, time); });
 }
 
-std::size_t own_strftime_l(char* text, std::size_t bytes, const char* format, const std::tm* time, locale_t locale) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::strftime_l(text, bytes, format, time, locale);
-  return in_zone_of(*state, [&] { return ::strftime_l(text, bytes, format, time, locale); });
+std::size_t own_strftime_l(LibcState& state, char* text, std::size_t bytes, const char* format, const std::tm* time,
+                           locale_t locale) {
+  return in_zone_of(state, [&] { return ::strftime_l(text, bytes, format, time, locale); });
 }
 
-std::size_t own_wcsftime(wchar_t* text, std::size_t length, const wchar_t* format, const std::tm* time) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::wcsftime(text, length, format, time);
-  return in_zone_of(*state, [&] { return ::wcsftime(text, length, format, time); });
+std::size_t own_wcsftime(LibcState& state, wchar_t* text, std::size_t length, const wchar_t* format,
+                         const std::tm* time) {
+  return in_zone_of(state, [&] { return ::wcsftime(text, length, format, time); });
 }
 
-char* own_strptime(const char* text, const char* format, std::tm* time) {
-  LibcState* state = state_of(__builtin_return_address(0));
-  if (state == nullptr) return ::strptime(text, format, time);
-  return in_zone_of(*state, [&] { return ::strptime(text, format, time); });
+char* own_strptime(LibcState& state, const char* text, const char* format, std::tm* time) {
+  return in_zone_of(state, [&] { return ::strptime(text, format, time); });
 }
 
 }  // namespace
@@ -179,18 +161,18 @@ void start_time_zone(Instance& instance) noexcept {
 
 std::span<const Binding> time_zone_bindings() {
   static const std::array table{
-      Binding::of("tzset", &own_tzset),
-      Binding::of("localtime", &own_localtime),
-      Binding::of("localtime_r", &own_localtime_r),
-      Binding::of("ctime", &own_ctime),
-      Binding::of("ctime_r", &own_ctime_r),
-      Binding::of("mktime", &own_mktime),
-      Binding::of("timelocal", &own_mktime),
-      Binding::of("strftime", &own_strftime),
-      Binding::of("strftime_l", &own_strftime_l),
-      Binding::of("__strftime_l", &own_strftime_l),
-      Binding::of("wcsftime", &own_wcsftime),
-      Binding::of("strptime", &own_strptime),
+      bound<::tzset, own_tzset>("tzset"),
+      bound<::localtime, own_localtime>("localtime"),
+      bound<::localtime_r, own_localtime_r>("localtime_r"),
+      bound<::ctime, own_ctime>("ctime"),
+      bound<::ctime_r, own_ctime_r>("ctime_r"),
+      bound<::mktime, own_mktime>("mktime"),
+      bound<::mktime, own_mktime>("timelocal"),
+      bound<::strftime, own_strftime>("strftime"),
+      bound<::strftime_l, own_strftime_l>("strftime_l"),
+      bound<::strftime_l, own_strftime_l>("__strftime_l"),
+      bound<::wcsftime, own_wcsftime>("wcsftime"),
+      bound<::strptime, own_strptime>("strptime"),
       Binding::datum("timezone", offsetof(LibcState, timezone)),
       Binding::datum("__timezone", offsetof(LibcState, timezone)),
       Binding::datum("daylight", offsetof(LibcState, daylight)),
@@ -237,17 +219,13 @@ void sleep_in(Instance& instance, nanoseconds duration) {
   }
 }
 
-unsigned bound_sleep(unsigned time) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return ::sleep(time);
-  sleep_in(*instance, seconds(time));
+unsigned bound_sleep(Instance& instance, unsigned time) {
+  sleep_in(instance, seconds(time));
   return 0;
 }
 
-int bound_usleep(useconds_t time) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return ::usleep(time);
-  sleep_in(*instance, microseconds(time));
+int bound_usleep(Instance& instance, useconds_t time) {
+  sleep_in(instance, microseconds(time));
   return 0;
 }
 
@@ -258,10 +236,8 @@ int sleep_for(Instance& instance, const timespec& time, timespec* rest) {
   return 0;
 }
 
-int bound_nanosleep(const timespec* time, timespec* rest) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return ::nanosleep(time, rest);
-  const int error = sleep_for(*instance, *time, rest);
+int bound_nanosleep(Instance& instance, const timespec* time, timespec* rest) {
+  const int error = sleep_for(instance, *time, rest);
   return error == 0 ? 0 : failed(error);
 }
 
@@ -282,11 +258,9 @@ int bound_clock_nanosleep(clockid_t clock, int flags, const timespec* time, time
   }
 }
 
-int bound_thrd_sleep(const timespec* time, timespec* rest) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return ::thrd_sleep(time, rest);
+int bound_thrd_sleep(Instance& instance, const timespec* time, timespec* rest) {
   constexpr int other_error = -2;
-  return sleep_for(*instance, *time, rest) == 0 ? 0 : other_error;
+  return sleep_for(instance, *time, rest) == 0 ? 0 : other_error;
 }
 
 /// libc declares these nothrow, so what stops the machine must not come out of them: the program is left by a jump.
@@ -300,10 +274,8 @@ void yield_in(Instance& instance) noexcept {
   if (stopped) instance.leave(0, false);
 }
 
-int bound_sched_yield() {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return ::sched_yield();
-  yield_in(*instance);
+int bound_sched_yield(Instance& instance) {
+  yield_in(instance);
   return 0;
 }
 
@@ -360,15 +332,15 @@ int bound_pselect(int count, fd_set* read, fd_set* write, fd_set* except, const 
 
 std::span<const Binding> sleep_bindings() {
   static const Binding table[] = {
-      Binding::of("sleep", bound_sleep),
-      Binding::of("usleep", bound_usleep),
-      Binding::of("nanosleep", bound_nanosleep),
-      Binding::of("__nanosleep", bound_nanosleep),
+      bound<::sleep, bound_sleep>("sleep"),
+      bound<::usleep, bound_usleep>("usleep"),
+      bound<::nanosleep, bound_nanosleep>("nanosleep"),
+      bound<::nanosleep, bound_nanosleep>("__nanosleep"),
       Binding::of("clock_nanosleep", bound_clock_nanosleep),
-      Binding::of("thrd_sleep", bound_thrd_sleep),
-      Binding::of("sched_yield", bound_sched_yield),
-      Binding::of("__sched_yield", bound_sched_yield),
-      Binding::of("pthread_yield", bound_sched_yield),
+      bound<::thrd_sleep, bound_thrd_sleep>("thrd_sleep"),
+      bound<::sched_yield, bound_sched_yield>("sched_yield"),
+      bound<::sched_yield, bound_sched_yield>("__sched_yield"),
+      bound<::sched_yield, bound_sched_yield>("pthread_yield"),
       Binding::of("thrd_yield", bound_thrd_yield),
       Binding::of("poll", bound_poll),
       Binding::of("__poll", bound_poll),
