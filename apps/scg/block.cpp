@@ -29,7 +29,7 @@ std::string decomposition_problem(GridSize grid, GridSize cells) {
 namespace {
 constexpr std::ptrdiff_t place_doubles = 168;  // a third of a page of 4096 bytes, in whole cache lines
 
-/// Room for nx unknowns and the two halo values that share the row, in whole cache lines.
+/// Room for nx unknowns and the two halo values in the same row, in whole cache lines.
 std::ptrdiff_t padded(int nx) {
   const std::ptrdiff_t wanted = nx + 2;
   return (wanted + cache_line_doubles - 1) / cache_line_doubles * cache_line_doubles;
@@ -40,7 +40,8 @@ Field::Field(int nx, int ny, int place)
     : nx_(nx),
       ny_(ny),
       stride_(padded(nx)),
-      // A cache line before the first row (for its west halo) and one after the last (the loops load one vector ahead).
+      // One cache line before the first row, for its west halo, and one after the last: the loops load one vector
+      // ahead.
       count_(static_cast<std::size_t>((ny + 2) * stride_ + 2 * cache_line_doubles + place * place_doubles)),
       memory_(
           static_cast<double*>(::operator new[](count_ * sizeof(double), std::align_val_t{alignment}, std::nothrow))) {
@@ -57,8 +58,8 @@ void Field::clear() { std::fill_n(memory_.get(), count_, 0.0); }
 
 namespace {
 
-/// Message types say which way a side travels.
-enum Way { to_west = 1, to_east, to_south, to_north };
+/// Message types name the direction in which a side travels.
+enum Direction { to_west = 1, to_east, to_south, to_north };
 
 constexpr int size_of(int count) { return count * static_cast<int>(sizeof(double)); }
 
@@ -92,27 +93,29 @@ void Halo::exchange_with_corners(Field& field) {
   receive_rows(field, -1, field.nx() + 2);
 }
 
-// xy_send(dx, dy, type, buffer, size) sends to the cell dx to the east and dy to the north of the caller. The buffer
-// may be used again as soon as it returns.
+// xy_send(dx, dy, type, buffer, size) sends to the cell that is dx steps east and dy steps north of the caller. The
+// buffer may be reused as soon as the call returns.
 void Halo::send_columns() {
-  const auto send_column = [&](const std::vector<double>& column, int dx, Way way) {
-    xy_send(dx, 0, way, column.data(), size_of(block_.y.count));
+  const auto send_column = [&](const std::vector<double>& column, int dx, Direction direction) {
+    xy_send(dx, 0, direction, column.data(), size_of(block_.y.count));
   };
   if (block_.has_west()) send_column(mine_.west, -1, to_west);
   if (block_.has_east()) send_column(mine_.east, +1, to_east);
 }
 
 void Halo::send_rows(const Field& field, int first, int count) {
-  const auto send_row = [&](int j, int dy, Way way) { xy_send(0, dy, way, field.row(j) + first, size_of(count)); };
+  const auto send_row = [&](int j, int dy, Direction direction) {
+    xy_send(0, dy, direction, field.row(j) + first, size_of(count));
+  };
   if (block_.has_south()) send_row(0, -1, to_south);
   if (block_.has_north()) send_row(field.ny() - 1, +1, to_north);
 }
 
-// xy_recvs(dx, dy, type, buffer, size) waits for a message from the cell at (dx, dy) and stores it: what comes from
-// the west travelled to the east.
+// xy_recvs(dx, dy, type, buffer, size) waits for a message from the cell at (dx, dy) and stores it. A message from the
+// west has travelled to the east.
 void Halo::receive_columns(Field& field) {
-  const auto receive_column = [&](std::vector<double>& column, int i, int dx, Way way) {
-    xy_recvs(dx, 0, way, column.data(), size_of(block_.y.count));
+  const auto receive_column = [&](std::vector<double>& column, int i, int dx, Direction direction) {
+    xy_recvs(dx, 0, direction, column.data(), size_of(block_.y.count));
     for (int j = 0; j < field.ny(); ++j) field.row(j)[i] = column[static_cast<std::size_t>(j)];
   };
   if (block_.has_west()) receive_column(theirs_.west, -1, -1, to_east);
@@ -120,7 +123,9 @@ void Halo::receive_columns(Field& field) {
 }
 
 void Halo::receive_rows(Field& field, int first, int count) {
-  const auto receive_row = [&](int j, int dy, Way way) { xy_recvs(0, dy, way, field.row(j) + first, size_of(count)); };
+  const auto receive_row = [&](int j, int dy, Direction direction) {
+    xy_recvs(0, dy, direction, field.row(j) + first, size_of(count));
+  };
   if (block_.has_south()) receive_row(-1, -1, to_north);
   if (block_.has_north()) receive_row(field.ny(), +1, to_south);
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The unknowns of one cell. The grid of unknowns is cut into one rectangular Block per cell; a Field holds one
-// value per unknown of a block, with a frame of halo values around it; Halo fills that frame with the neighbours'
-// unknowns.
+// The unknowns of one cell. The grid of unknowns is cut into one rectangular Block per cell. A Field holds one value
+// per unknown of a block, with a frame of halo values around them. Halo fills that frame with the neighbours' unknowns.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +11,7 @@
 
 namespace scg {
 
-/// nx x ny things, x fastest: unknowns or cells.
+/// nx x ny unknowns or cells, numbered with x fastest.
 struct GridSize {
   int nx = 1;
   int ny = 1;
@@ -20,17 +19,17 @@ struct GridSize {
   friend bool operator==(GridSize, GridSize) = default;
 };
 
-/// Consecutive unknowns of one direction: first, first + 1, ... first + count - 1.
+/// Consecutive unknowns in one direction: first, first + 1, ..., first + count - 1.
 struct Range {
   int first = 0;
   int count = 0;
   [[nodiscard]] int end() const { return first + count; }
 };
 
-/// Part `index` of `total` unknowns cut into `parts`: sizes differ by at most one.
+/// Part `index` of `total` unknowns that are cut into `parts`. The sizes of the parts differ by at most one.
 [[nodiscard]] Range part_of(int total, int parts, int index);
 
-/// The block of the cell at (cell_x, cell_y), in global numbers.
+/// The block of the cell at (cell_x, cell_y). Numbers of unknowns are those of the whole grid.
 struct Block {
   GridSize grid;   ///< The whole grid of unknowns.
   GridSize cells;  ///< The whole grid of cells.
@@ -47,28 +46,27 @@ struct Block {
 
 [[nodiscard]] Block block_of(GridSize grid, GridSize cells, int cell_x, int cell_y);
 
-/// Why these cells cannot share this grid, and what can be done; empty when they can.
+/// Why these cells cannot share this grid, and what helps. Empty when they can.
 [[nodiscard]] std::string decomposition_problem(GridSize grid, GridSize cells);
 
 inline constexpr std::ptrdiff_t cache_line_doubles = 8;
 
-/// One value per unknown of a block and a frame of halo values, laid out for the vector loops.
-///
-///   Rows of `stride` doubles, each row starting on a cache line. With nx unknowns in a row:
-///
+/// One value per unknown of a block and a frame of halo values, laid out for the vector loops. Rows are `stride`
+/// doubles apart, and each starts on a cache line. With nx unknowns in a row:
 ///     row(j)[0 .. nx-1]   the unknowns
-///     row(j)[nx]          halo: value of the east neighbour
-///     row(j)[-1]          halo: value of the west neighbour (it lies in the last place of the row before)
+///     row(j)[nx]          halo: the east neighbour's value
+///     row(j)[-1]          halo: the west neighbour's value (in the last place of the row before)
 ///     row(-1), row(ny)    halo: rows of the south and the north neighbour
 ///
-/// Where the block ends at the edge of the square, the halo stays 0: boundary values are part of the right-hand side.
+/// At the edge of the square the halo stays 0, because boundary values are part of the right-hand side.
 ///
-/// What the loops call is always inlined: a copy of it compiled for a wider instruction set must not serve all others.
+/// What the loops call is always inlined. Otherwise the linker might keep a copy that was compiled for a wider
+/// instruction set, for all callers.
 class Field {
  public:
-  /// `place`: which of the fields that loops use together this is, 0, 1 or 2. Fields in different places start at
-  /// different offsets in a page: loads and stores at equal offsets make a processor wait, because it first compares
-  /// only the low bits of addresses.
+  /// `place`: 0, 1 or 2, different for each of the fields that loops use together. It sets the field's offset in a
+  /// page. Loads and stores at equal offsets would make a processor wait, because it first compares only the low bits
+  /// of addresses.
   Field(int nx, int ny, int place = 0);
 
   [[nodiscard, gnu::always_inline]] int nx() const { return nx_; }
@@ -79,7 +77,7 @@ class Field {
   [[nodiscard, gnu::always_inline]] double* row(int j) { return first_ + j * stride_; }
   [[nodiscard, gnu::always_inline]] const double* row(int j) const { return first_ + j * stride_; }
 
-  /// Everything back to 0, halo included.
+  /// Sets all values to 0, halo included.
   void clear();
 
  private:
@@ -96,31 +94,31 @@ class Field {
   double* first_ = nullptr;
 };
 
-/// Halo exchange: neighbouring cells give each other the unknowns along their common side.
-/// The rows of a field are contiguous and are sent as they lie; its columns are set aside first, in columns().
-/// Call from: a task of a cell. send() never waits (xy_send is buffered); receive() waits for the neighbours' send().
+/// Halo exchange: neighbouring cells send each other the unknowns along their common side. The rows of a field are
+/// contiguous, so they are sent directly. Its columns are first copied into columns(). Call from: a task of a cell.
+/// send() never waits (xy_send is buffered); receive() waits for the neighbours' send().
 class Halo {
  public:
   explicit Halo(const Block& block);
 
-  /// Where to put the first and the last column of a field before send(): one number a row.
+  /// The first and the last column of a field, one number per row. The caller fills them in before send().
   struct Columns {
     std::vector<double> west;
     std::vector<double> east;
   };
   [[nodiscard]] Columns& columns() { return mine_; }
 
-  /// Gives this block's sides to the four neighbours: columns() and the field's first and last row.
+  /// Sends this block's sides to the four neighbours: columns() and the field's first and last row.
   void send(const Field& field);
 
-  /// Takes the neighbours' sides into the halo.
+  /// Receives the neighbours' sides into the halo.
   void receive(Field& field);
 
-  /// The columns of the neighbours that receive() has taken; 0 at the edge of the square.
+  /// The neighbours' columns that receive() has received; 0 at the edge of the square.
   [[nodiscard]] const Columns& neighbours() const { return theirs_; }
 
-  /// All of it in two steps, first along x and then along y with the new corners: slower, but fills the corners of the
-  /// halo too.
+  /// The whole exchange in two steps: first along x, then along y with the new corners. It is slower, but also fills
+  /// the corners of the halo.
   void exchange_with_corners(Field& field);
 
  private:

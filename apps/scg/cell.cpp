@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
-//
-// scg from a cell's point of view, top to bottom. All cells run this same function at the same time; what differs is
-// who they are, so the first thing a cell does is ask. Nothing here knows about threads: cells share no variables,
-// they send messages.
+// scg from a cell's point of view. Read it from top to bottom. All cells run the same function at the same time. They
+// differ only in who they are, so a cell first asks for its place in the grid. Nothing here knows about threads: cells
+// share no variables, they send messages.
 //
 // The calls of the library are CellOS, as on the AP1000 (docs/cellos.md):
-//
-//   getcidx getcidy getncelx getncely   who am I, and how large is the machine
-//   xy_send xy_recvs                    messages to and from a cell so many steps away (block.cpp)
-//   xy_dsum xy_dmax                     sum, maximum over all cells; every cell gets the result
+//   getcidx getcidy getncelx getncely   the cell's place, and the size of the machine
+//   xy_send xy_recvs                    messages to and from a cell some steps away (block.cpp)
+//   xy_dsum xy_dmax                     sum and maximum over all cells; every cell gets the result
 //   l_asend l_arecv readmsg             messages by cell number
 //   sync dgettime                       barrier; the time in seconds
 #include "cell.hpp"
@@ -25,42 +23,47 @@ namespace scg {
 
 namespace {
 
+/// Measures memory, as a yardstick for the solver: runs a = b + s c over the solver's own three fields. All cells do so
+/// at the same time and in step, as in the solver, so that caches are as full as there. Returns the bytes per second
+/// that one thread moves: 24 bytes per element, as STREAM counts. Overwrites the fields. Collective.
 double measure_triad(Fields& fields);
+
+/// Every cell tells cell 0 how it spent its time. Returns the times by cell id on cell 0, and nothing on the others.
 std::vector<CellTimes> collect_times(CellTimes mine);
 
 }  // namespace
 
 void cell_program(const Job& job, Outcome& outcome) {
-  // Which part of the grid is mine? Cell (0, 0) is in the south-west corner.
+  // This cell's part of the grid of unknowns. Cell (0, 0) is in the south-west corner.
   const Block block = block_of(job.grid, {getncelx(), getncely()}, getcidx(), getcidy());
   const bool first_cell = getcid() == 0;
 
-  // My memory. A global variable would be mine alone just as well.
+  // This cell's memory. Global variables would do as well: each cell has its own.
   Fields fields(block);
   Halo halo(block);
   std::vector<double> history;
   if (job.wants_history && first_cell) history.reserve(static_cast<std::size_t>(job.iterations_max) + 1);
 
-  // How fast is memory, when all cells use it?
+  // The speed of memory when all cells use it.
   const double triad = measure_triad(fields);
 
-  // The equations: r starts as the right-hand side, because x starts as 0.
+  // The equations. x starts at 0, so r = b - A x starts as the right-hand side b.
   fields.x.clear();
   fields.p.clear();
   fill_right_side(fields.r, job.problem, block);
 
   const Solution solution = solve(fields, halo, block, job, history.capacity() > 0 ? &history : nullptr);
 
-  // Is it true? b - A x from scratch, with the neighbours' x at my sides. The direction p has done its work and lends
-  // its memory to b.
+  // The proof: compute b - A x anew, with the neighbours' x in the halo. The solver no longer needs p, so b takes its
+  // memory.
   halo.exchange_with_corners(fields.x);
   fill_right_side(fields.p, job.problem, block);
-  double rest = 0;
-  double right_side = 0;
-  xy_dsum(squared_residual(fields.p, fields.x, block), &rest);
-  xy_dsum(squared_norm(fields.p), &right_side);
+  double residual_squared = 0;
+  double b_squared = 0;
+  xy_dsum(squared_residual(fields.p, fields.x, block), &residual_squared);
+  xy_dsum(squared_norm(fields.p), &b_squared);
 
-  // How far from the exact solution? xy_dmax also says who has the largest value; we do not ask.
+  // The distance from the exact solution. xy_dmax also says which cell has the largest value, which is not needed.
   double error = 0;
   if (job.problem.solution != nullptr) {
     int where = 0;
@@ -79,7 +82,7 @@ void cell_program(const Job& job, Outcome& outcome) {
   outcome.iterations = solution.iterations;
   outcome.converged = solution.converged;
   outcome.residual = solution.residual;
-  outcome.true_residual = right_side > 0 ? std::sqrt(rest / right_side) : std::sqrt(rest);
+  outcome.true_residual = b_squared > 0 ? std::sqrt(residual_squared / b_squared) : std::sqrt(residual_squared);
   outcome.error_max = error;
   outcome.seconds = solution.seconds;
   outcome.triad_bytes_per_second = triad;
@@ -91,13 +94,13 @@ void cell_program(const Job& job, Outcome& outcome) {
 
 namespace {
 
-enum Type { to_row_leader = 11, to_cell_0 = 12 };
+enum Type { to_row_start = 11, to_cell_0 = 12 };
 
-/// Sample s lies at (s + 1/2) / side of the square; unknown i at (i + 1) / (total + 1). In unknowns, where is the
-/// sample?
+/// The place of sample s, in unknowns: the sample lies at (s + 1/2) / side of the square, and unknown i at
+/// (i + 1) / (total + 1).
 double place_of(int s, int total, int side) { return (s + 0.5) / side * (total + 1) - 1; }
 
-/// The unknown whose cell provides the sample: the one to its west (south), or the first.
+/// The unknown whose cell provides the sample: the next one to its west (or south), or the first.
 int provider_of(int s, int total, int side) {
   return std::max(static_cast<int>(std::floor(place_of(s, total, side))), 0);
 }
@@ -142,11 +145,11 @@ std::vector<float> sample_block(const Field& u, const Block& block, int side) {
 std::vector<float> gather_samples(const Field& u, const Block& block, int side) {
   std::vector<float> mine = sample_block(u, block, side);
   if (block.cell_x > 0) {
-    xy_send(-block.cell_x, 0, to_row_leader, mine.data(), size_of(mine.size()));
+    xy_send(-block.cell_x, 0, to_row_start, mine.data(), size_of(mine.size()));
     return {};
   }
 
-  // A row leader lays the samples of its row's cells side by side.
+  // The first cell of a row puts the samples of the row's cells side by side.
   const auto width = static_cast<std::size_t>(side);
   const Range rows = samples_of(block.y, block.grid.ny, side);
   std::vector<float> strip(width * static_cast<std::size_t>(rows.count));
@@ -155,7 +158,7 @@ std::vector<float> gather_samples(const Field& u, const Block& block, int side) 
     const auto count = static_cast<std::size_t>(columns.count);
     if (cell_x > 0) {
       mine.resize(count * static_cast<std::size_t>(rows.count));
-      xy_recvs(cell_x, 0, to_row_leader, mine.data(), size_of(mine.size()));
+      xy_recvs(cell_x, 0, to_row_start, mine.data(), size_of(mine.size()));
     }
     for (std::size_t row = 0; row < static_cast<std::size_t>(rows.count); ++row) {
       std::copy_n(&mine[row * count], count, &strip[row * width + static_cast<std::size_t>(columns.first)]);
@@ -179,13 +182,6 @@ std::vector<float> gather_samples(const Field& u, const Block& block, int side) 
 
 namespace {
 
-// The yardstick for the solver's use of memory.
-///
-/// Runs a = b + s c over the solver's own three fields, all cells at a time and in step as the solver does, so that
-/// caches are as full as in the solver. Returns the bytes per second that one thread moves meanwhile: 24 bytes an
-/// element, as STREAM counts. All cells call it together. Destroys what the fields hold.
-double measure_triad(Fields& fields);
-
 double measure_triad(Fields& fields) {
   constexpr double bytes_wanted = 128e6;  // about a millisecond's work per thread
   constexpr int repetitions_max = 200;
@@ -194,7 +190,7 @@ double measure_triad(Fields& fields) {
   xy_dsum(bytes, &all_bytes);
   const int repetitions = static_cast<int>(std::clamp(bytes_wanted / all_bytes, 3.0, double{repetitions_max}));
 
-  // The three fields change places, as in the solver each is read and written.
+  // The three fields take turns, because the solver reads and writes each of them.
   Field* turn[] = {&fields.x, &fields.r, &fields.p};
   double busy = 0;
   for (int i = -2; i < repetitions; ++i) {
@@ -209,14 +205,8 @@ double measure_triad(Fields& fields) {
   return all_bytes * repetitions / all_busy;
 }
 
-}  // namespace
-
-namespace {
-
-constexpr int times_type = 20;  // message type of collect_times
-
-/// Every cell tells cell 0 how it spent its time.
 std::vector<CellTimes> collect_times(CellTimes mine) {
+  constexpr int times_type = 20;  // message type
   if (getcid() != 0) {
     l_asend(0, 0, times_type, &mine, sizeof mine);
     return {};
@@ -224,8 +214,8 @@ std::vector<CellTimes> collect_times(CellTimes mine) {
   std::vector<CellTimes> all{mine};
   all.resize(static_cast<std::size_t>(getncel()));
   for (int cell = 1; cell < getncel(); ++cell) {
-    l_arecv(cell, 0, times_type);                                      // waits; the message stays with the library
-    readmsg(&all[static_cast<std::size_t>(cell)], sizeof(CellTimes));  // copies it out
+    l_arecv(cell, 0, times_type);                                      // waits; the library keeps the message
+    readmsg(&all[static_cast<std::size_t>(cell)], sizeof(CellTimes));  // copies it
   }
   return all;
 }

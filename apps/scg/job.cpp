@@ -21,17 +21,17 @@ namespace {
 
 constexpr double pi = std::numbers::pi;
 
-// sine: one wave. Its f is an eigenvector of the matrix, so CG needs one iteration: a check, not a benchmark.
+// sine: one wave. Its f is an eigenvector of the matrix, so CG needs one iteration. It is a check, not a benchmark.
 double sine(double x, double y) { return std::sin(pi * x) * std::sin(pi * y); }
 double sine_source(double x, double y) { return 2 * pi * pi * sine(x, y); }
 
-// polynomial: of degree four in x, the lowest degree at which the five-point stencil is not exact.
+// polynomial: degree four in x, the lowest at which the five-point stencil is not exact.
 double polynomial(double x, double y) { return 32 * x * x * x * (1 - x) * y * (1 - y); }
 double polynomial_source(double x, double y) {
   return 32 * ((12 * x * x - 6 * x) * y * (1 - y) + 2 * x * x * x * (1 - x));
 }
 
-// steep: e^(ax) sin(bx) times the same in y with other numbers, so no symmetry helps.
+// steep: e^(ax) sin(bx) times the same in y with other numbers, so that no symmetry helps.
 struct Swell {
   double a;
   double b;
@@ -47,7 +47,7 @@ double steep_source(double x, double y) {
   return -(steep_x.second_derivative(x) * steep_y(y) + steep_x(x) * steep_y.second_derivative(y));
 }
 
-// harmonic: f = 0; the edge does it all.
+// harmonic: f = 0. Only the edge determines the solution.
 double harmonic(double x, double y) { return std::exp(pi * x) * std::sin(pi * y); }
 double zero(double, double) { return 0; }
 
@@ -190,7 +190,7 @@ class Reader {
   std::span<const std::byte> bytes_;
 };
 
-/// What stands in both directions in the same order.
+/// The numbers of a job, in the same order for writing and reading.
 template <class Wire, class AJob>
 void numbers_of_job(Wire&& each, AJob& job) {
   each(job.grid);
@@ -214,7 +214,7 @@ void numbers_of_outcome(Wire&& each, AnOutcome& outcome) {
   each(outcome.triad_bytes_per_second);
 }
 
-/// The constant of that text in this instance.
+/// This instance's own constant with that text.
 const char* instruction_set_named(std::string_view name) {
   for (const Kernels* const* each = usable_kernels(); *each != nullptr; ++each) {
     if (name == (*each)->name) return (*each)->name;

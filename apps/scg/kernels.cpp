@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The loops of kernels.hpp, written once over vectors of `lanes` doubles. This file is compiled once for each
-// instruction set, with SCG_LOOPS saying which; the compilation for every computer also chooses among them.
-// Everything the loops are made of is in an unnamed namespace and calls no function of another header that is not
-// always inlined, so that the linker cannot pick code for a wider instruction set for an older computer.
+// instruction set, which SCG_LOOPS names. The portable compilation (SCG_CHOOSES) also chooses among them at run time.
+// Everything the loops use is in an unnamed namespace, and what they call from other headers is always inlined. So the
+// linker cannot give an older computer code for a wider instruction set.
 #include "kernels.hpp"
 
 #include <array>
@@ -40,12 +40,12 @@ template <int... i>
 inline Vector one_right(Vector v, Vector after, std::integer_sequence<int, i...>) {
   return __builtin_shufflevector(v, after, (1 + i)...);
 }
-/// The values one place to the west of v's; `before` is the vector west of v.
+/// The western neighbours of v's values. `before` is the vector west of v.
 inline Vector west_of(Vector before, Vector v) { return one_left(before, v, std::make_integer_sequence<int, lanes>{}); }
-/// The values one place to the east of v's; `after` is the vector east of v.
+/// The eastern neighbours of v's values. `after` is the vector east of v.
 inline Vector east_of(Vector v, Vector after) { return one_right(v, after, std::make_integer_sequence<int, lanes>{}); }
 
-/// The first `count` lanes.
+/// A mask of the first `count` lanes.
 inline Mask first_lanes(int count) {
   Mask mask;
   for (int i = 0; i < lanes; ++i) mask[i] = i < count ? -1 : 0;
@@ -58,7 +58,7 @@ inline double sum_of_lanes(Vector v) {
   return sum;
 }
 
-/// The numbers of a pass in registers, each in all lanes.
+/// The coefficients of a pass, each in all lanes of a vector.
 struct Coefficients {
   Vector cx;
   Vector cy;
@@ -74,7 +74,7 @@ struct Coefficients {
         alpha_before(Vector{} + in.alpha_before) {}
 };
 
-/// p = r + beta p, and x with it, at one vector; returns the new p.
+/// p = r + beta p, and the step of x, for one vector. Returns the new p.
 template <bool with_x>
 inline Vector advance_p(double* p, const double* r, double* x, const Coefficients& by) {
   const Vector before = load(p);
@@ -84,7 +84,7 @@ inline Vector advance_p(double* p, const double* r, double* x, const Coefficient
   return after;
 }
 
-/// p = r + beta p along a whole row, its padding included: that is where the halo values are.
+/// p = r + beta p along a whole row, including its padding, which holds halo values.
 template <bool with_x>
 inline void advance_p_row(double* p, const double* r, double* x, std::ptrdiff_t count, const Coefficients& by) {
   for (std::ptrdiff_t i = 0; i < count; i += lanes) advance_p<with_x>(p + i, r + i, x + i, by);
@@ -96,11 +96,11 @@ struct Sums {
   Vector vertical{};
 };
 
-/// Where one step of a pass works: it advances p on the row above and r on the row itself.
+/// The rows that one step of a pass works on. It advances p on the row above, and r on the row itself.
 struct Rows {
-  double* p;              ///< This row; p's row above starts a stride further on, its row below a stride before.
-  double* r;              ///< Likewise; the row below is advanced already.
-  const double* r_below;  ///< A row of zeros below the first.
+  double* p;              ///< This row. The row above is one stride further on, the row below one stride before.
+  double* r;              ///< The same for r. The row below is already advanced.
+  const double* r_below;  ///< The row below, or a row of zeros below the first one.
   double* x_above;
 };
 
@@ -134,7 +134,7 @@ inline Sums step(Rows at, std::ptrdiff_t tail, std::ptrdiff_t stride, Mask tail_
     p_here = p_east;
     r_west = r;
   };
-  // The last vector is always the masked one: the places after the row's end belong to halo values.
+  // The last vector is always masked, because halo values follow the end of the row.
   for (std::ptrdiff_t i = 0; i < tail; i += lanes) advance(i, std::false_type{});
   advance(tail, std::true_type{});
   for (std::ptrdiff_t i = tail + lanes; i < stride; i += lanes) {
@@ -151,12 +151,12 @@ PassSums pass_with(Field& p, Field& r, Field& x, const PassInput& in, PassColumn
   const Mask tail_mask = first_lanes((p.nx() - 1) % lanes + 1);
   const Coefficients by(in);
 
-  // The west halo of row 0 lies at the end of row -1, so row -1 goes first.
+  // Row -1 is first, because the west halo of row 0 lies at its end.
   advance_p_row<false>(p.row(-1) - cache_line_doubles, r.row(-1) - cache_line_doubles, x.row(-1) - cache_line_doubles,
                        stride + cache_line_doubles, by);
   advance_p_row<with_x>(p.row(0), r.row(0), x.row(0), stride, by);
 
-  // x's halo is never read: its row -1 serves as the row of zeros that stands below the first row of r.
+  // Nothing reads x's halo, so its row -1 serves as the row of zeros below the first row of r.
   Rows at{p.row(0), r.row(0), x.row(-1), x.row(1)};
   Sums sums;
   for (int j = p.ny() - 1; j > 0; --j) {

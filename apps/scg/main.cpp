@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// scg: Poisson's equation by conjugate gradients on a grid of cells. This file has its two halves, as programs of
-// the AP1000 had them: the host program reads the command line, starts the cells, and tells what came out; the cell
-// program solves. What a cell does is in cell.cpp; start reading there.
+// scg: Poisson's equation by conjugate gradients on a grid of cells. This file has the program's two halves, as
+// programs of the AP1000 did. The host program reads the command line, starts the cells, and reports the results. The
+// cell program solves; start reading in cell.cpp.
 //
-// The file is loaded once for the host program and once for each cell, all in one process. Each has its own copy of
-// every global variable here and elsewhere, so they tell each other things by messages only.
+// The file is loaded once for the host program and once for each cell. Each has its own copy of every global variable,
+// here and elsewhere, so they can only exchange messages.
 #include <aplib/cellos.h>
 #include <fmt/format.h>
 
@@ -40,7 +40,7 @@ struct CommandLine {
   bool quiet = false;
 };
 
-/// Text of the exception that `parse(text)` throws, or nothing: the form in which CLI11 wants its checks.
+/// The text of the exception that `parse(text)` throws, or an empty one, which is the form of CLI11's checks.
 template <class Parse>
 std::string problem_with(Parse parse, const std::string& text) {
   try {
@@ -62,7 +62,7 @@ std::string problem_help() {
   return help;
 }
 
-/// What only shows once everything is read. Empty when all is well.
+/// What is wrong with the command line as a whole. Empty when nothing is.
 std::string overall_problem(const CommandLine& line, bool problem_chosen) {
   if (!line.job.problem.charges.empty() && problem_chosen && line.job.problem.name != "charges") {
     return fmt::format("--charge needs --problem charges, not {}", line.job.problem.name);
@@ -71,8 +71,8 @@ std::string overall_problem(const CommandLine& line, bool problem_chosen) {
   return decomposition_problem(line.job.grid, cells);
 }
 
-/// Reads the command line and the environment. Returns nothing when the program shall go on; else what main() shall
-/// return, after help or a message of what is wrong was printed.
+/// Reads the command line and the environment. Returns nothing if the program should go on. Otherwise it has printed
+/// help or what is wrong, and returns the status for main().
 std::optional<int> read_command_line(int argc, char** argv, CommandLine& into) {
   CLI::App app(
       "scg: solves Poisson's equation -Laplace(u) = f on the unit square, u given on its edge, by conjugate gradients "
@@ -149,7 +149,7 @@ namespace {
 constexpr int job_type = 1;  // message types between host program and cells
 constexpr int outcome_type = 2;
 
-// A cell's own: 64 cells have 64 of each.
+// Each cell has its own: 64 cells have 64 of each.
 scg::Job job;
 scg::Outcome outcome;
 
@@ -157,7 +157,7 @@ std::span<const std::byte> last_message(const void* body) {
   return {static_cast<const std::byte*>(body), static_cast<std::size_t>(getmlen())};
 }
 
-/// What scg is asked for must arrive, or its status says so.
+/// Prints what the user has asked for. If that fails, scg's status says so.
 void print(const std::string& text) {
   if (!scg::say(stdout, text)) {
     throw std::runtime_error(fmt::format("cannot write standard output: {}", std::strerror(errno)));
@@ -200,7 +200,7 @@ int host_main(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const aplib::Error&) {
-    throw;  // the library's own: it says whose and why
+    throw;  // the library's own; it reports the place and the cause
   } catch (const std::exception& error) {
     (void)scg::say(stderr, fmt::format("scg: {}\n", error.what()));
     return static_cast<int>(aplib::ExitStatus::program_failed);

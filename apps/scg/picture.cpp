@@ -32,16 +32,16 @@ const Rgb black(0, 0, 0);
 const Rgb white(255, 255, 255);
 const Rgb grey(90, 90, 90);
 
-// The maps are paths through the OKLab colour space (Ottosson 2020), in which equal distances look equal: lightness
-// changes at a constant rate along them, so no value stands out for its colour's sake, and they survive grey
-// printing.
+// The colour maps are paths through the OKLab colour space (Ottosson 2020), in which equal distances look equal.
+// Lightness changes at a constant rate along them, so no value stands out because of its colour, and they survive
+// printing in grey.
 constexpr std::array sequential_stops{0x2c0e3e, 0x362061, 0x383585, 0x2d5394, 0x27709c, 0x0a8ca3,
                                       0x28a6a0, 0x39c297, 0x75d87a, 0xbee572, 0xf9f07b};
 constexpr std::array diverging_stops{0x19285f, 0x213c84, 0x2552aa, 0x3a70c2, 0x528ed9, 0x78aae4,
                                      0x9fc5ed, 0xc9ddf3, 0xf8f4f2, 0xf5d3be, 0xf1b08c, 0xea8962,
                                      0xe05d3d, 0xbf412f, 0x9e2320, 0x79191c, 0x551015};
 
-/// `t` from 0 to 1 along stops that are equally far apart.
+/// The colour at `t` from 0 to 1, between stops at equal distances.
 template <std::size_t count>
 Color between(const std::array<int, count>& stops, double t) {
   const double place = std::clamp(std::isfinite(t) ? t : 0, 0.0, 1.0) * (count - 1);
@@ -86,7 +86,8 @@ constexpr double text_size = 12;
 
 enum class Align { left, center, right };
 
-/// The font of the library, made of pen strokes: no font file is needed. Its capitals are as high as `size`.
+/// Text in the font of the library, which is made of pen strokes and needs no font file. Its capitals are as high as
+/// `size`.
 struct Text {
   agg::gsv_text strokes;
   Text(const std::string& text, double size) {
@@ -96,7 +97,7 @@ struct Text {
   }
 };
 
-/// The library's canvas over a Picture's bytes. It ignores what lies outside.
+/// The library's canvas over a Picture's bytes. It ignores what is drawn outside.
 class Canvas {
  public:
   explicit Canvas(Picture& picture)
@@ -113,7 +114,7 @@ class Canvas {
     base_.copy_bar(x, y, x + width - 1, y + height - 1, color);
   }
 
-  /// One pixel wide, just outside the given box.
+  /// A frame one pixel wide, just outside the given box.
   void frame(int x, int y, int width, int height, Rgb color) {
     fill(x - 1, y - 1, width + 2, 1, color);
     fill(x - 1, y + height, width + 2, 1, color);
@@ -121,7 +122,7 @@ class Canvas {
     fill(x + width, y, 1, height, color);
   }
 
-  /// Text with its base line at y; x is where `align` says.
+  /// Text with its base line at y. `align` says which part of the text is at x.
   void text(double x, double y, double size, const std::string& words, Rgb color, Align align = Align::left) {
     Text text(words, size);
     const double width = text.strokes.text_width();
@@ -143,7 +144,7 @@ class Canvas {
   agg::renderer_base<agg::pixfmt_rgb24> base_;
 };
 
-/// Values to colours: which map, and from where to where.
+/// Maps values to colours.
 struct Scale {
   double low;
   double high;
@@ -153,7 +154,7 @@ struct Scale {
     const auto [least, most] = std::minmax_element(samples.begin(), samples.end());
     low = *least;
     high = *most;
-    // A sign that is only rounding does not make a picture of both signs.
+    // A sign that comes only from rounding does not count.
     both_signs = low < -0.01 * high && high > -0.01 * low;
     if (!both_signs && low > 0 && low < 0.5 * high) low = 0;
     if (!both_signs && high < 0 && high > 0.5 * low) high = 0;
@@ -163,14 +164,14 @@ struct Scale {
     if (both_signs) return diverging_color(value / std::max(high, -low));
     return sequential_color((value - low) / (high - low));
   }
-  /// Which of black and white stands out against that colour.
+  /// Black or white, whichever stands out against that value's colour.
   [[nodiscard]] Rgb contour(double value) const {
     const bool light = both_signs ? std::abs(value) < 0.6 * std::max(high, -low) : value - low > 0.4 * (high - low);
     return light ? black : white;
   }
 };
 
-/// Number of ticks at or below the value: it changes where a contour line passes.
+/// Number of ticks at or below the value. It changes at a contour line.
 std::ptrdiff_t band(const std::vector<double>& ticks, double value) {
   return std::upper_bound(ticks.begin(), ticks.end(), value) - ticks.begin();
 }

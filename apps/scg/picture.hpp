@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The picture of a solution: the unit square in colours, with axes, a colour scale with its numbers, and a title.
-// Letters, lines and mixtures of colours are those of Anti-Grain Geometry (libagg); libpng writes the file.
+// The picture of a solution: the unit square in colours, with axes, a colour scale with numbers, and a title.
+// Anti-Grain Geometry (libagg) draws letters and lines and mixes colours; libpng writes the file.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ struct Color {
   friend bool operator==(Color, Color) = default;
 };
 
-/// `t` from 0 to 1: dark violet over blue and green to light yellow. For values of one sign.
+/// For values of one sign. `t` from 0 to 1 gives dark violet, through blue and green, to light yellow.
 [[nodiscard]] Color sequential_color(double t);
 
-/// `t` from -1 to 1: blue over near white (0) to red. For values of both signs.
+/// For values of both signs. `t` from -1 to 1 gives blue, through near white at 0, to red.
 [[nodiscard]] Color diverging_color(double t);
 
-/// Pixels, row by row; pixel (0, 0) is at the top left.
+/// Pixels, row by row. Pixel (0, 0) is at the top left.
 class Picture {
  public:
   Picture(int width, int height);  ///< White.
@@ -35,7 +35,7 @@ class Picture {
   /// A pixel; white outside the picture.
   [[nodiscard]] Color at(int x, int y) const;
 
-  /// As a PNG file (OutputFile in report.hpp says how). Throws std::runtime_error naming the file and the cause.
+  /// Writes a PNG file (by OutputFile in report.hpp). Throws std::runtime_error, which names the file and the cause.
   void write_png(const std::string& path) const;
 
  private:
@@ -44,7 +44,7 @@ class Picture {
   std::vector<std::uint8_t> bytes_;
 };
 
-/// Size of the square in pixels, and so the number of samples a picture needs in each direction.
+/// Size of the square in pixels, which is also the number of samples that a picture needs in each direction.
 inline constexpr int picture_side = 640;
 
 struct Caption {
@@ -52,17 +52,17 @@ struct Caption {
   std::string subtitle;  ///< Below it.
 };
 
-/// `samples`: side x side values, row by row from the south. Values of both signs are shown blue and red around white
-/// at 0; values of one sign from dark to light. Contour lines stand where the colour scale has its numbers.
+/// Draws side x side values, row by row from the south. Values of both signs are blue and red around white at 0; values
+/// of one sign go from dark to light. Contour lines are drawn at the numbers of the colour scale.
 [[nodiscard]] Picture draw_picture(const std::vector<float>& samples, int side, const Caption& caption);
 
 /// Round numbers from `low` to `high`, about `wanted` of them.
 [[nodiscard]] std::vector<double> round_ticks(double low, double high, int wanted);
 
-/// Width of the text in pixels when its capitals are 12 pixels high.
+/// Width of the text in pixels if its capitals are 12 pixels high.
 [[nodiscard]] double text_width(const std::string& text);
 
-/// True when the font has every character: printable ASCII.
+/// Whether the font has every character, that is, printable ASCII.
 [[nodiscard]] bool can_draw(std::string_view text);
 
 }  // namespace scg

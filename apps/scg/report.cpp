@@ -39,7 +39,7 @@ double idle_share(const Outcome& outcome) {
   return all > 0 ? std::clamp(1 - computing / all, 0.0, 1.0) : 0;
 }
 
-/// The cells as they lie in the square, north on top; large machines in three numbers.
+/// The cells as they lie in the square, north at the top. Large machines get three numbers instead.
 std::string message_shares(const Outcome& outcome) {
   constexpr int columns_max = 16;
   std::string text =
@@ -142,7 +142,7 @@ bool say(std::FILE* stream, std::string_view text) {
 
 namespace {
 
-/// Where the name leads when links are followed; the name itself when there is nothing yet.
+/// The name after following links, or the name itself if there is no such file yet.
 std::string followed(const std::string& path) {
   const std::unique_ptr<char, void (*)(void*)> real(realpath(path.c_str(), nullptr), std::free);
   return real != nullptr ? real.get() : path;
@@ -158,7 +158,7 @@ OutputFile::OutputFile(std::string what, const std::string& path)
   if (!exists || S_ISREG(old.st_mode)) {
     temporary_ = fmt::format("{}.{}.part", target_, getpid());
     file = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, exists ? old.st_mode & 0777 : 0666);
-    // A file that may be written in a folder that may not.
+    // The file may be writable in a folder that is not.
     if (file < 0 && exists && errno != EEXIST) temporary_.clear();
   }
   if (temporary_.empty()) file = open(target_.c_str(), O_WRONLY | O_CLOEXEC | (S_ISREG(old.st_mode) ? O_TRUNC : 0));

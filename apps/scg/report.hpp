@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a run tells: a progress bar, text for people, a JSON object for programs, the history as CSV; and how it writes.
+// The output of a run: a progress bar, text for people, a JSON object for programs, the history as CSV, and files.
 #pragma once
 
 #include <cstdio>
@@ -11,16 +11,16 @@
 
 namespace scg {
 
-/// Writes the text, and at once. False when that is not possible (errno says why): nothing is thrown, since who
-/// cannot be told is no reason to end.
+/// Writes the text at once. Returns false if that is not possible; errno says why. It does not throw, because failing
+/// to tell someone is no reason to end.
 [[nodiscard]] bool say(std::FILE* stream, std::string_view text);
 
-/// A file that is there as a whole or not at all: a regular one is written beside its name and renamed at the end.
-/// What else stands under the name (a device, a pipe) is written as it is, and never removed. Every member throws
-/// std::runtime_error naming the file and the cause.
+/// An output file that is written completely or not at all: a regular file is written beside its name and renamed at
+/// the end. Anything else with that name (a device, a pipe) is written directly and never removed. Every member throws
+/// std::runtime_error, which names the file and the cause.
 class OutputFile {
  public:
-  OutputFile(std::string what, const std::string& path);  ///< `what`: for the message, "picture".
+  OutputFile(std::string what, const std::string& path);  ///< `what`: for messages, such as "picture".
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
   ~OutputFile();
@@ -32,12 +32,12 @@ class OutputFile {
  private:
   std::string what_;
   std::string path_;       ///< As the user wrote it.
-  std::string target_;     ///< Where links lead.
-  std::string temporary_;  ///< Empty: written in place.
+  std::string target_;     ///< After following links.
+  std::string temporary_;  ///< Empty: the target is written directly.
   std::FILE* stream_ = nullptr;
 };
 
-/// Speeds that follow from a run.
+/// Speeds computed from a run.
 struct Speed {
   double mflops = 0;
   double bytes_per_second = 0;
@@ -49,23 +49,23 @@ struct Speed {
 /// One line, without the line's end.
 [[nodiscard]] std::string json_report(const Job& job, const Outcome& outcome);
 
-/// Writes "iteration,residual" and a line per iteration. Throws std::runtime_error naming the file and the cause.
+/// Writes "iteration,residual" and a line per iteration. Throws std::runtime_error, which names the file and the cause.
 void write_history(const std::string& path, const Outcome& outcome);
 
 [[nodiscard]] Caption caption_of(const Job& job, const Outcome& outcome);
 
 class Progress {
  public:
-  /// `on` false: does nothing at all.
+  /// If `on` is false, it does nothing.
   Progress(bool on, double tolerance) : on_(on), tolerance_(tolerance) {}
 
-  /// Cheap: looks at the clock once in 32 iterations, draws at most ten times a second. `residual` is relative.
+  /// Cheap: it reads the clock once in 32 iterations and draws at most ten times a second. `residual` is relative.
   void show(int iteration, double residual);
 
-  /// Takes the bar away.
+  /// Removes the bar.
   void clear();
 
-  /// True when stderr is a terminal that a bar can be drawn on.
+  /// Whether stderr is a terminal that can show a bar.
   [[nodiscard]] static bool possible();
 
  private:

@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: MIT
+// The method. An iteration of textbook CG is
 //
-// The method. Textbook CG visits the vectors in two passes with a global sum after each, because alpha = r.r / p.Ap
-// must be known before r changes, and beta = r.r_new / r.r_old after it. Chronopoulos and Gear (1989) get p.Ap from
-// r.Ar instead,
+//     alpha = r.r / p.Ap
+//     x = x + alpha p;  r = r - alpha A p
+//     beta = r.r / (r.r before)
+//     p = r + beta p
+// It makes two passes over the vectors with a global sum after each, because alpha must be known before r changes, and
+// beta before p does. Chronopoulos and Gear (1989) get p.Ap from r.Ar instead:
 //
-//     p.Ap = r.Ar - beta r.r / alpha_before,
+//     p.Ap = r.Ar - beta r.r / alpha_before
 //
-// so one pass does all the work of an iteration and both sums follow it. Three things make that pass cheap here:
+// So one pass does all the work of an iteration, and both sums follow it. Three things make that pass cheap here:
 //
-//   * A p is computed where it is needed, never stored: a stencil costs less than moving a vector.
-//   * r.Ar needs no second stencil. With 1 on A's diagonal it is r.r minus twice the products of neighbouring
-//     unknowns, times cx or cy. Pairs inside the block are summed in the pass; pairs across a side are summed by the
-//     cell to the west or south of it.
-//   * x is brought up to date every second iteration, with two steps at once.
+//   * A p is computed where it is needed and never stored, because a stencil costs less than moving a vector.
+//   * r.Ar needs no second stencil. With 1 on A's diagonal, it is r.r minus twice the products of neighbouring
+//     unknowns, times cx or cy. The pass sums the pairs inside the block. The cell to the west or south of a side sums
+//     the pairs across that side.
+//   * x is updated in every second iteration, with two steps at once.
 //
-// The sides of r travel while the first global sum is under way: a cell sends them, takes part in the sum, and then
-// finds its neighbours' sides waiting. The halo of p is never sent; each cell computes it from the halo of r.
+// The sides of r travel during the first global sum: a cell sends its sides, takes part in the sum, and then finds that
+// its neighbours' sides have arrived. The halo of p is never sent; each cell computes it from the halo of r.
 #include "solver.hpp"
 
 #include <aplib/cellos.h>
@@ -37,8 +41,8 @@ Stencil::Stencil(GridSize grid)
 
 namespace {
 
-/// A charge between four unknowns (or edge points) is shared out to them by distance, so that it stays where it is on
-/// average.
+/// Adds a point charge to the four unknowns (or edge points) around it, weighted by distance, so that the centre of
+/// charge is exact.
 void add_charge(Field& b, const Charge& charge, const Block& block, const Stencil& stencil) {
   const double gx = charge.x / stencil.hx - 1;  // in unknowns
   const double gy = charge.y / stencil.hy - 1;
@@ -134,8 +138,8 @@ double largest_error(const Field& u, const Problem& problem, const Block& block)
 
 namespace {
 
-/// What share of an iteration messages take. Measures one in `every`, so that looking at the clock costs nothing
-/// even in cells of a few hundred unknowns.
+/// Measures the share of an iteration that messages take. It measures only one iteration in `every`, so that reading
+/// the clock costs nothing even in cells of a few hundred unknowns.
 class TimeShare {
  public:
   void pass_begins(int iteration) {
@@ -163,8 +167,8 @@ class TimeShare {
   double messages_ = 0;
 };
 
-/// The vectors x, r and p over all cells, and what the method does with them. All cells call the same, in this order:
-/// step(), r_r(), r_Ar(), step(), ... finish().
+/// The vectors x, r and p over all cells, and the operations of the method on them. All cells make the same calls, in
+/// this order: step(), r_r(), r_Ar(), step(), ..., finish().
 class Vectors {
  public:
   Vectors(Fields& fields, Halo& halo, const Block& block) : fields_(fields), halo_(halo), stencil_(block.grid) {
@@ -172,21 +176,21 @@ class Vectors {
     input_.cy = stencil_.cy;
   }
 
-  /// p = r + beta p;  x = x + alpha p;  r = r - alpha A p. With alpha = beta = 0, the very first only sets p = r.
+  /// p = r + beta p;  x = x + alpha p;  r = r - alpha A p. The first step has alpha = beta = 0 and only sets p = r.
   void step(double alpha, double beta) {
     time_share_.pass_begins(steps_);
     input_.alpha_before = input_.alpha;
     input_.alpha = alpha;
     input_.beta = beta;
-    input_.add_to_x = steps_ % 2 == 0 && steps_ > 0;  // every second time, with two steps at once
+    input_.add_to_x = steps_ % 2 == 0 && steps_ > 0;  // in every second step, for two steps at once
     sums_ = loops_.pass(fields_.p, fields_.r, fields_.x, input_,
                         {halo_.columns().west.data(), halo_.columns().east.data()});
     ++steps_;
     time_share_.messages_begin();
-    halo_.send(fields_.r);  // neighbours will need the sides of the new r
+    halo_.send(fields_.r);  // the neighbours need the sides of the new r
   }
 
-  /// r.r. Meanwhile the neighbours' sides arrive.
+  /// r.r. The neighbours' sides arrive meanwhile.
   double r_r() {
     double sum = 0;
     xy_dsum(sums_.square, &sum);
@@ -194,8 +198,8 @@ class Vectors {
     return sum;
   }
 
-  /// r.Ar, of the sums over pairs of neighbours inside the block and of those across its east and north side, where the
-  /// halo is 0 at the edge of the square.
+  /// r.Ar, from the sums over pairs of neighbours inside the block and across its east and north side. At the edge of
+  /// the square the halo is 0.
   double r_Ar() {
     const Field& r = fields_.r;
     const double horizontal = loops_.dot(halo_.columns().east.data(), halo_.neighbours().east.data(), r.ny());
@@ -208,7 +212,7 @@ class Vectors {
     return sum;
   }
 
-  /// Gives x the step that it may still lack.
+  /// Adds the last step to x if it is still missing.
   void finish() {
     if (steps_ > 0 && steps_ % 2 == 0) loops_.add(fields_.x, fields_.p, input_.alpha);
   }
@@ -243,7 +247,7 @@ Solution solve(Fields& fields, Halo& halo, const Block& block, const Job& job, s
     vectors.step(alpha, beta);
     const double r_r = vectors.r_r();
 
-    // Have we arrived? Every cell has the same number, so every cell decides the same.
+    // Stop here? All cells have the same numbers, so they all decide alike.
     if (k == 0) b_b = r_r;  // x is 0, so r is b
     solution.iterations = k;
     solution.residual = b_b > 0 ? std::sqrt(r_r / b_b) : 0;

@@ -9,13 +9,13 @@
 
 namespace scg {
 
-// The linear system that the five-point stencil makes of a problem, on one block. Every equation is divided by the
-// diagonal ("diagonal scaling"), which is the same number in all of them, so the matrix stays symmetric and its
-// diagonal becomes 1:
+// The five-point stencil turns a problem into a linear system; a cell has the equations of its block. Every equation is
+// divided by the diagonal of the matrix ("diagonal scaling"). That is the same number in all equations, so the matrix
+// stays symmetric and its diagonal becomes 1:
 //
 //     u - cx (west + east) - cy (south + north) = f / diagonal + boundary values
 
-/// The numbers of the stencil. Unknown (i, j) of the whole grid lies at ((i+1) hx, (j+1) hy).
+/// The coefficients of the stencil. Unknown (i, j) of the whole grid lies at ((i+1) hx, (j+1) hy).
 struct Stencil {
   double hx;
   double hy;
@@ -28,14 +28,14 @@ struct Stencil {
   [[nodiscard]] double y(int j) const { return (j + 1) * hy; }
 };
 
-/// Fills `b` (halo: 0) with the right-hand side.
+/// Fills `b` with the right-hand side, and its halo with 0.
 void fill_right_side(Field& b, const Problem& problem, const Block& block);
 
-/// Puts u's values on the edge of the square into the halo of `u` where the block touches the edge, corners included.
+/// Where the block touches the edge of the square, fills the halo of `u` with the boundary values, corners included.
 void fill_edge(Field& u, const Problem& problem, const Block& block);
 
-/// Sum over the block of (b - A u)^2, where A u is taken from `u`'s halo on every side but the edge of the square
-/// (those values are in b).
+/// Sum over the block of (b - A u)^2. A u uses the halo of `u`, except at the edge of the square, whose values are in
+/// b.
 [[nodiscard]] double squared_residual(const Field& b, const Field& u, const Block& block);
 
 /// Sum over the block of b^2.
@@ -44,10 +44,10 @@ void fill_edge(Field& u, const Problem& problem, const Block& block);
 /// Largest |u - exact solution| over the block.
 [[nodiscard]] double largest_error(const Field& u, const Problem& problem, const Block& block);
 
-/// The three fields a cell needs: 3 x 8 bytes an unknown.
+/// The three fields that a cell needs: 3 x 8 bytes per unknown.
 struct Fields {
   Field x;  ///< The solution so far.
-  Field r;  ///< What is left of the right-hand side: b - A x.
+  Field r;  ///< The residual b - A x.
   Field p;  ///< The direction of the next step.
   explicit Fields(const Block& block)
       : x(block.x.count, block.y.count, 0), r(block.x.count, block.y.count, 1), p(block.x.count, block.y.count, 2) {}
@@ -61,9 +61,9 @@ struct Solution {
   CellTimes times{};
 };
 
-/// Solves A x = b, where r holds b and x and p are 0. All cells call it together; every cell gets the same numbers,
-/// bit for bit, however many threads carry them. `history`, when not null, gets a residual per iteration (it must
-/// have room: nothing is allocated).
+/// Solves A x = b. Collective. Every cell gets the same numbers, bit for bit, for any number of threads. `history`, if
+/// not null, gets a residual per iteration. REQUIRES: r holds b; x and p are 0; `history` has room for all residuals,
+/// because the iteration allocates nothing.
 Solution solve(Fields& fields, Halo& halo, const Block& block, const Job& job, std::vector<double>* history);
 
 }  // namespace scg
