@@ -24,7 +24,7 @@
 #include <string>
 #include <utility>
 
-#include "comm/label.hpp"
+#include "comm/module.hpp"
 
 namespace aplib::comm {
 

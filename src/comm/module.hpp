@@ -18,9 +18,20 @@
 #include <span>
 #include <string>
 
-#include "comm/label.hpp"
-
 namespace aplib::comm {
+
+/// Number of a process of the machine: 0 .. processes - 1.
+using Peer = std::uint32_t;
+
+/// What a frame says about its body. A module carries labels and does not look inside.
+struct Label {
+  std::uint64_t key = 0;    ///< Match key, or what the kind makes of it.
+  std::uint32_t cell = 0;   ///< Destination cell.
+  std::uint32_t task = 0;   ///< Destination task.
+  std::uint32_t kind = 0;   ///< The kernel's kinds (src/kernel/module_network.hpp).
+  std::uint32_t extra = 0;  ///< Depends on the kind.
+  friend bool operator==(const Label&, const Label&) = default;
+};
 
 /// Upcalls of a module: aplib_comm_receiver.
 class Receiver {

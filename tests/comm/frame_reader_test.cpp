@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // FrameReader's two ways in, one by one. What holds for any bytes in any pieces is in frames_fuzz_test.cpp.
-#include "comm/frame_reader.hpp"
+#include "comm/frame.hpp"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <array>
 #include <cstring>
 
-#include "comm/wire.hpp"
+#include "comm/frame.hpp"
 
 namespace aplib::comm::test {
 

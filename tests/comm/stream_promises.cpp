@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "comm/frame_reader.hpp"
+#include "comm/frame.hpp"
 
 namespace aplib::comm::test {
 namespace {

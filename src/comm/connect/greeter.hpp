@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "comm/greeting.hpp"
-#include "comm/label.hpp"
+#include "comm/module.hpp"
 
 namespace aplib::comm::connect {
 

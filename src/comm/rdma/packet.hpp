@@ -23,7 +23,7 @@
 #include <cstring>
 #include <span>
 
-#include "comm/label.hpp"
+#include "comm/module.hpp"
 
 namespace aplib::comm::rdma {
 

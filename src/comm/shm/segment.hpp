@@ -30,7 +30,6 @@
 #include <span>
 
 #include "arch/cpu.hpp"
-#include "comm/label.hpp"
 #include "comm/module.hpp"
 
 namespace aplib::comm::shm {

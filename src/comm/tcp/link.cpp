@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "arch/cpu.hpp"
+#include "comm/frame.hpp"
 #include "comm/tcp/out_queue.hpp"
-#include "comm/wire.hpp"
 
 namespace aplib::comm::tcp {
 namespace {

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/frame_reader.hpp"
+#include "comm/frame.hpp"
 #include "comm/link.hpp"
 #include "comm/module.hpp"
 #include "comm/tcp/out_queue.hpp"

@@ -14,7 +14,7 @@
 #include <span>
 #include <utility>
 
-#include "comm/frame_reader.hpp"
+#include "comm/frame.hpp"
 
 namespace aplib::comm::tcp {
 

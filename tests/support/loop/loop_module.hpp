@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "comm/bell.hpp"
-#include "comm/frame_reader.hpp"
+#include "comm/frame.hpp"
 #include "comm/module.hpp"
 #include "loop/loop_net.hpp"
 #include "loop/loop_pipe.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // LoopNet: all processes of a machine inside one. The reference of the module contract, for tests: the bytes on the
-// way are the real ones (wire.hpp), in streams between pairs of processes, and can be delayed, cut to pieces, held
-// up, damaged and broken off.
+// way are the real ones (comm/frame.hpp), in streams between pairs of processes, and can be delayed, cut to pieces,
+// held up, damaged and broken off.
 //
 //   LoopNet net(3, {.delay_polls_max = 4, .piece_bytes_max = 100}, seed);
 //   auto a = net.module(0), b = net.module(1), c = net.module(2);      // each goes to a part of the machine

@@ -5,7 +5,7 @@
 #include <array>
 #include <limits>
 
-#include "comm/wire.hpp"
+#include "comm/frame.hpp"
 #include "loop/loop_random.hpp"
 
 namespace aplib::comm::loop {

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/label.hpp"
+#include "comm/module.hpp"
 #include "loop/loop_memory.hpp"
 #include "loop/loop_net.hpp"
 

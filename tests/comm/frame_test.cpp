@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "comm/wire.hpp"
+#include "comm/frame.hpp"
 
 #include <gtest/gtest.h>
 
