@@ -19,8 +19,7 @@
 #include "base/spin_lock.hpp"
 #include "comm/link.hpp"
 #include "comm/module.hpp"
-#include "comm/shm/bell.hpp"
-#include "comm/shm/handover.hpp"
+#include "comm/shm/presence.hpp"
 #include "comm/shm/segment.hpp"
 
 namespace aplib::comm::shm {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "comm/module.hpp"
-#include "comm/shm/endpoint.hpp"
+#include "comm/shm/presence.hpp"
 #include "comm/shm/segment.hpp"
 
 namespace aplib::comm::shm {

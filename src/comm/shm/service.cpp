@@ -24,7 +24,7 @@
 
 #include "aplib/error.hpp"
 #include "comm/connect/greeter.hpp"
-#include "comm/shm/handover.hpp"
+#include "comm/shm/presence.hpp"
 
 namespace aplib::comm::shm {
 namespace {

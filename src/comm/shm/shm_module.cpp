@@ -13,8 +13,8 @@
 #include "aplib/error.hpp"
 #include "aplib/version.hpp"
 #include "comm/kind.hpp"
-#include "comm/shm/bell.hpp"
 #include "comm/shm/link.hpp"
+#include "comm/shm/presence.hpp"
 #include "comm/shm/remote_memory.hpp"
 #include "comm/shm/service.hpp"
 

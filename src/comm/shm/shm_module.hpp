@@ -13,7 +13,7 @@
 #include "comm/greeting.hpp"
 #include "comm/job_key.hpp"
 #include "comm/module.hpp"
-#include "comm/shm/endpoint.hpp"
+#include "comm/shm/presence.hpp"
 
 namespace aplib::comm::shm {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/shm/handover.hpp"
+#include "comm/shm/presence.hpp"
 #include "shm_net.hpp"
 
 namespace aplib::comm::test {

@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: MIT
+#include "comm/shm/presence.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/membarrier.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <span>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "aplib/error.hpp"
+#include "comm/job_key.hpp"
+
+namespace aplib::comm::shm {
+
+namespace {
+
+constexpr int seal_future_write = 0x0010;  // F_SEAL_FUTURE_WRITE, Linux 5.1
+
+}  // namespace
+
+SharedMemory::~SharedMemory() {
+  if (data_ != nullptr) ::munmap(data_, bytes_);
+}
+
+SharedMemory::SharedMemory(SharedMemory&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      descriptor_(std::move(other.descriptor_)) {}
+
+SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+SharedMemory SharedMemory::make(std::size_t bytes) {
+  SharedMemory made;
+  made.descriptor_ = os::UniqueFd(::memfd_create("aplib", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const int descriptor = made.descriptor_.get();
+  if (descriptor >= 0 && ::ftruncate(descriptor, static_cast<off_t>(bytes)) == 0) {
+    void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    if (data != MAP_FAILED) {
+      made.data_ = data;
+      made.bytes_ = bytes;
+      // Without the last one, before Linux 5.1, others could write as well: what they would destroy is no more than
+      // what they are believed anyway.
+      if (::fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0) {
+        ::fcntl(descriptor, F_ADD_SEALS, seal_future_write);
+        return made;
+      }
+    }
+  }
+  throw Error(Errc::exhausted,
+              fmt::format("shm: cannot make {} bytes of shared memory: {}; raise the limits of open files (ulimit -n) "
+                          "and memory, or choose another module",
+                          bytes, std::generic_category().message(errno)));
+}
+
+std::optional<SharedMemory> SharedMemory::open(const os::UniqueFd& descriptor, std::size_t bytes, std::string& why) {
+  struct stat status {};
+  // What can be shortened later would kill the process that reads there.
+  const int seals = ::fcntl(descriptor.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || ::fstat(descriptor.get(), &status) != 0 ||
+      status.st_size != static_cast<off_t>(bytes)) {
+    why = fmt::format("what it gave is not {} bytes of sealed shared memory", bytes);
+    return std::nullopt;
+  }
+  void* const data = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, descriptor.get(), 0);
+  if (data == MAP_FAILED) {
+    why = fmt::format("its shared memory cannot be mapped: {}", std::generic_category().message(errno));
+    return std::nullopt;
+  }
+  SharedMemory opened;
+  opened.data_ = data;
+  opened.bytes_ = bytes;
+  return opened;
+}
+
+namespace {
+
+bool membarrier(int command) noexcept { return ::syscall(SYS_membarrier, command, 0, 0) == 0; }
+
+void write_one(int descriptor) noexcept {
+  const int error = errno;
+  constexpr std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(descriptor, &one, sizeof one);  // fails only when it rings already
+  errno = error;
+}
+
+bool rings(int descriptor) noexcept {
+  pollfd one{descriptor, POLLIN, 0};
+  return ::poll(&one, 1, 0) > 0;
+}
+
+void silence(int descriptor) noexcept {
+  std::uint64_t count = 0;
+  iovec into{&count, sizeof count};
+  // Never blocks, even if a peer, which holds the same open file, has asked the system for that.
+  if (::preadv2(descriptor, &into, 1, -1, RWF_NOWAIT) >= 0 || errno == EAGAIN || !rings(descriptor)) return;
+  [[maybe_unused]] const ssize_t read = ::read(descriptor, &count, sizeof count);
+}
+
+}  // namespace
+
+Bell::Bell()
+    : has_barrier_(membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED)),
+      descriptor_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      board_(SharedMemory::make(sizeof(Board))) {
+  if (descriptor_) return;
+  throw Error(Errc::exhausted,
+              fmt::format("shm: cannot make the descriptor it waits on: {}; raise the limit of open files (ulimit -n)",
+                          std::generic_category().message(errno)));
+}
+
+void Bell::arm() noexcept {
+  std::atomic<std::uint32_t>& asleep = board().asleep;
+  {
+    const std::lock_guard hold(mutex_);
+    // Also for the second sleeper another number: the first may have been rung for already.
+    const std::uint32_t now = asleep.load(std::memory_order_relaxed);  // relaxed: under the mutex
+    asleep.store(++armed_ == 1 ? now + 1 : now + 2, std::memory_order_relaxed);
+  }
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // own store before own look
+  if (has_barrier_) membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+}
+
+void Bell::disarm() noexcept {
+  const std::lock_guard hold(mutex_);
+  if (--armed_ != 0) return;
+  std::atomic<std::uint32_t>& asleep = board().asleep;
+  asleep.store(asleep.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // relaxed: a ring too many
+  // It rings until all who slept have heard it. What rings now was for a sleeper that is awake.
+  silence(descriptor_.get());
+}
+
+void Bell::sleep(std::optional<std::chrono::nanoseconds> timeout) const noexcept {
+  timespec time{};
+  if (timeout) {
+    const auto count = std::max<std::chrono::nanoseconds::rep>(timeout->count(), 0);
+    constexpr long per_second = 1'000'000'000;
+    time.tv_sec = count / per_second;
+    time.tv_nsec = count % per_second;
+  }
+  pollfd one{descriptor_.get(), POLLIN, 0};
+  ::ppoll(&one, 1, timeout ? &time : nullptr, nullptr);
+}
+
+void Bell::ring() noexcept { write_one(descriptor_.get()); }
+
+void Bell::ring_if_armed() noexcept {
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // what was made before the look; pairs with arm()
+  if ((board().asleep.load(std::memory_order_relaxed) & 1U) != 0) ring();
+}
+
+void PeerBell::ring(std::uint32_t asleep) noexcept {
+  if (rung_.exchange(asleep, std::memory_order_relaxed) == asleep) return;  // relaxed: two rings do no harm
+  rings_.fetch_add(1, std::memory_order_relaxed);
+  write_one(descriptor_.get());
+}
+
+namespace {
+
+constexpr std::size_t name_digits = 32;
+constexpr std::string_view separators_and_blanks = " \t\r\n,;%";
+
+std::uint64_t namespace_number(const char* path) {
+  struct stat status {};
+  return ::stat(path, &status) == 0 ? status.st_ino : 0;
+}
+
+/// "a b" -> "a%20b".
+std::string quote(std::string_view text) {
+  std::string quoted;
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    constexpr unsigned char printable_first = 0x21;
+    constexpr unsigned char printable_last = 0x7e;
+    if (code < printable_first || code > printable_last || separators_and_blanks.find(c) != std::string_view::npos) {
+      quoted += fmt::format("%{:02x}", code);
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted;
+}
+
+/// The abstract name: nothing in the file system, gone with the process.
+sockaddr_un address_of(const Endpoint& endpoint, socklen_t& bytes) noexcept {
+  constexpr std::string_view prefix = "aplib-";
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, prefix.data(), prefix.size());
+  std::memcpy(address.sun_path + 1 + prefix.size(), endpoint.name.data(), name_digits);
+  bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + prefix.size() + name_digits);
+  return address;
+}
+
+template <class Number>
+bool take(std::string_view& text, Number& number, int base = 10) {
+  const std::size_t end = text.find(':');
+  if (end == std::string_view::npos) return false;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + end, number, base);
+  if (error != std::errc() || stop != text.data() + end) return false;
+  text.remove_prefix(end + 1);
+  return true;
+}
+
+}  // namespace
+
+Endpoint Endpoint::make(const std::string& host) {
+  std::array<std::byte, name_digits / 2> random;
+  fill_random(random);
+  Endpoint made;
+  for (const std::byte byte : random) made.name += fmt::format("{:02x}", static_cast<unsigned>(byte));
+  made.network_namespace = namespace_number("/proc/self/ns/net");
+  made.process_namespace = namespace_number("/proc/self/ns/pid");
+  made.user_namespace = namespace_number("/proc/self/ns/user");
+  made.user = ::geteuid();
+  made.process = ::getpid();
+  made.host = quote(host);
+  return made;
+}
+
+std::optional<Endpoint> Endpoint::parse(std::string_view text) {
+  Endpoint parsed;
+  if (text.size() <= name_digits || text[name_digits] != ':') return std::nullopt;
+  parsed.name = text.substr(0, name_digits);
+  if (parsed.name.find_first_not_of("0123456789abcdef") != std::string::npos) return std::nullopt;
+  text.remove_prefix(name_digits + 1);
+  constexpr int hexadecimal = 16;
+  if (!take(text, parsed.network_namespace) || !take(text, parsed.process_namespace) ||
+      !take(text, parsed.user_namespace) || !take(text, parsed.user) || !take(text, parsed.process) ||
+      !take(text, parsed.board, hexadecimal) || text.empty() || parsed.process <= 0)
+    return std::nullopt;
+  parsed.host = text;
+  return parsed;
+}
+
+std::string Endpoint::print() const {
+  return fmt::format("{}:{}:{}:{}:{}:{}:{:x}:{}", name, network_namespace, process_namespace, user_namespace, user,
+                     process, board, host);
+}
+
+bool Endpoint::joins(const Endpoint& other) const {
+  return host == other.host && network_namespace == other.network_namespace && user_namespace == other.user_namespace &&
+         user == other.user;
+}
+
+os::UniqueFd listen_at(const Endpoint& endpoint) {
+  os::UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  socklen_t bytes = 0;
+  const sockaddr_un address = address_of(endpoint, bytes);
+  if (socket && ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), bytes) == 0 &&
+      ::listen(socket.get(), SOMAXCONN) == 0)
+    return socket;
+  throw Error(Errc::failed, fmt::format("shm: cannot listen on a local socket: {}; choose another module",
+                                        std::generic_category().message(errno)));
+}
+
+os::UniqueFd connect_to(const Endpoint& endpoint) noexcept {
+  os::UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  socklen_t bytes = 0;
+  const sockaddr_un address = address_of(endpoint, bytes);
+  if (!socket || ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0) return {};
+  return socket;
+}
+
+namespace {
+
+/// Where the kernel lets a process reach only its descendants' memory (Yama), it lets others name who else may
+/// reach theirs: those of the same user, whom it lets everywhere else.
+void permit_access() {
+  int scope = 0;
+  if (std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> scope && scope == 1)
+    ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+}
+
+}  // namespace
+
+Presence::Presence(const std::string& host) : own(Endpoint::make(host)), listener(listen_at(own)) {
+  Board& board = bell->board();
+  std::memcpy(board.name, own.name.data(), sizeof board.name);
+  own.board = reinterpret_cast<std::uintptr_t>(&board);
+  permit_access();
+}
+
+namespace {
+
+struct Paper {
+  std::uint32_t magic = 0;
+  std::uint8_t version = 0;
+  std::uint8_t verdict = 0;
+  std::uint8_t has_barrier = 0;
+  std::uint8_t reserved = 0;
+  std::uint32_t segment_bytes = 0;
+  std::uint32_t board_bytes = 0;
+};
+constexpr std::uint32_t magic = 0x6d687361;
+constexpr std::uint8_t version = 1;
+constexpr std::size_t descriptors = 3;  // segment, board, bell
+
+union Control {
+  cmsghdr align;
+  char bytes[CMSG_SPACE(descriptors * sizeof(int))];
+};
+
+/// Else a write to it might block.
+bool is_eventfd(int descriptor) {
+  std::array<char, 64> target{};
+  const std::string path = "/proc/self/fd/" + std::to_string(descriptor);
+  const ssize_t bytes = ::readlink(path.c_str(), target.data(), target.size());
+  return bytes > 0 && std::string_view(target.data(), static_cast<std::size_t>(bytes)) == "anon_inode:[eventfd]";
+}
+
+}  // namespace
+
+bool give(int socket, Verdict verdict, const SharedMemory* mine, const Bell& bell) noexcept {
+  Paper paper{magic,
+              version,
+              static_cast<std::uint8_t>(verdict),
+              static_cast<std::uint8_t>(bell.has_barrier() ? 1 : 0),
+              0,
+              sizeof(Segment),
+              sizeof(Board)};
+  iovec part{&paper, sizeof paper};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  Control control{};
+  if (mine != nullptr) {
+    const std::array<int, descriptors> numbers{mine->descriptor(), bell.board_memory().descriptor(), bell.descriptor()};
+    message.msg_control = control.bytes;
+    message.msg_controllen = sizeof control.bytes;
+    cmsghdr* const head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof numbers);
+    std::memcpy(CMSG_DATA(head), numbers.data(), sizeof numbers);
+  }
+  return ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(sizeof paper);
+}
+
+Given take(int socket, const Bell& bell, Connection& connection, std::string& why) {
+  Paper paper;
+  iovec part{&paper, sizeof paper};
+  Control control{};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.bytes;
+  message.msg_controllen = sizeof control.bytes;
+  const ssize_t bytes = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return Given::nothing_yet;
+  std::array<os::UniqueFd, descriptors> got;
+  std::size_t count = 0;
+  for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr; head = CMSG_NXTHDR(&message, head)) {
+    if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
+    for (std::size_t i = 0; CMSG_LEN((i + 1) * sizeof(int)) <= head->cmsg_len; ++i) {
+      int number = -1;
+      std::memcpy(&number, CMSG_DATA(head) + i * sizeof(int), sizeof number);
+      os::UniqueFd owned(number);
+      if (count < descriptors) got[count++] = std::move(owned);
+    }
+  }
+  if (bytes <= 0) {
+    why = "its process has ended";
+    return Given::wrong;
+  }
+  if (bytes != static_cast<ssize_t>(sizeof paper) || paper.magic != magic || paper.version != version) {
+    why = "it does not follow the protocol: the installations differ";
+    return Given::wrong;
+  }
+  if (paper.verdict == static_cast<std::uint8_t>(Verdict::not_now)) return Given::not_now;
+  if (paper.verdict != static_cast<std::uint8_t>(Verdict::taken) || paper.segment_bytes != sizeof(Segment) ||
+      paper.board_bytes != sizeof(Board)) {
+    why = "its shared memory is of another form: the installations differ";
+    return Given::wrong;
+  }
+  if (count != descriptors) {
+    why = "it gave no shared memory; is the limit of open files (ulimit -n) too low?";
+    return Given::wrong;
+  }
+  if (!is_eventfd(got[2].get())) {
+    why = "it does not follow the protocol: its bell is none";
+    return Given::wrong;
+  }
+  auto segment = SharedMemory::open(got[0], sizeof(Segment), why);
+  if (!segment) return Given::wrong;
+  auto board = SharedMemory::open(got[1], sizeof(Board), why);
+  if (!board) return Given::wrong;
+  connection.theirs = std::move(*segment);
+  connection.board = std::move(*board);
+  connection.bell = std::move(got[2]);
+  connection.light_fences = bell.has_barrier() && paper.has_barrier != 0;
+  return Given::taken;
+}
+
+}  // namespace aplib::comm::shm
