@@ -15,11 +15,10 @@
 #include <utility>
 #include <vector>
 
-#include "comm/rdma/buffers.hpp"
 #include "comm/rdma/fabric.hpp"
 #include "comm/rdma/link.hpp"
 #include "comm/rdma/rdma_module.hpp"
-#include "comm/rdma/registration_cache.hpp"
+#include "comm/rdma/registered_memory.hpp"
 
 namespace aplib::comm::rdma {
 

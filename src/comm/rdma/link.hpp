@@ -19,8 +19,8 @@
 
 #include "comm/greeting.hpp"
 #include "comm/module.hpp"
-#include "comm/rdma/buffers.hpp"
 #include "comm/rdma/packet.hpp"
+#include "comm/rdma/registered_memory.hpp"
 
 namespace aplib::comm::rdma {
 

@@ -16,7 +16,6 @@
 #include "aplib/version.hpp"
 #include "comm/kind.hpp"
 #include "comm/tcp/link.hpp"
-#include "comm/tcp/poller.hpp"
 #include "comm/tcp/service.hpp"
 
 namespace aplib::comm::tcp {

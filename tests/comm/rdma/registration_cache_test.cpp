@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // RegistrationCache: what programs do to their memory between two uses of it never brings an old registration back.
-#include "comm/rdma/registration_cache.hpp"
+#include "comm/rdma/registered_memory.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

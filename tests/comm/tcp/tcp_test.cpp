@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "aplib/error.hpp"
-#include "comm/tcp/out_queue.hpp"
+#include "comm/tcp/stream.hpp"
 #include "raw_peer.hpp"
 #include "tcp_net.hpp"
 
