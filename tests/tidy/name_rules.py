@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Rules about names: the paths that comments and pages name exist, and each thing has one word (the glossary of
-ARCHITECTURE.md)."""
+"""Rules about names: the paths that comments and pages name exist, links lead somewhere, and each thing has one word in
+code and prose (the glossary of ARCHITECTURE.md)."""
 
+import ast
 import re
 
 PATH = re.compile(r"(?<![\w/.$~<{*-])(?:src|tests|docs|include|apps|bench|examples|scripts|cmake)/[\w./*-]*[\w*]")
@@ -24,6 +25,14 @@ def known_names(repository):
     return names
 
 
+def docstring_lines(text):
+    """Numbers of the lines of the documentation inside of Python code."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, documented)]
+    pages = [node.body[0] for node in nodes if ast.get_docstring(node) is not None]
+    return {number for page in pages for number in range(page.lineno, page.end_lineno + 1)}
+
+
 def comments(path, text):
     """(line number, comment) of a source file or script; of a page, every line outside of code blocks."""
     if path.suffix == ".md":
@@ -34,10 +43,31 @@ def comments(path, text):
                 yield number, line
         return
     mark = re.compile(r"//.*|/\*.*|^\s*\*.*" if path.suffix in {".c", ".cpp", ".h", ".hpp"} else r"(?:^|\s)#.*")
+    documentation = docstring_lines(text) if path.suffix == ".py" else set()
     for number, line in enumerate(text.splitlines(), 1):
         match = mark.search(line)
-        if match:
+        if number in documentation:
+            yield number, line
+        elif match:
             yield number, match[0]
+
+
+def anchors(text):
+    """The names by which links reach the titles of a page."""
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def broken_links(repository, path):
+    """Links of a page that lead nowhere: to a file or folder that does not exist, or to a title that its page lacks."""
+    for number, line in comments(path, repository.text(path)):
+        for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", line):
+            name, _, title = link.partition("#")
+            target = repository.root / path.parent / name if name else repository.root / path
+            if not target.exists():
+                yield f"{path}:{number}: links to {link}, which does not exist"
+            elif title and title not in anchors(target.read_text(encoding="utf-8")):
+                yield f"{path}:{number}: links to {link}, but that page has no such title"
 
 
 def check_paths(repository, _):
@@ -48,6 +78,8 @@ def check_paths(repository, _):
             continue
         if not (path.suffix in {".c", ".cpp", ".h", ".hpp", ".md"} or repository.is_script(path)):
             continue
+        if path.suffix == ".md":
+            complaints += broken_links(repository, path)
         for number, comment in comments(path, repository.text(path)):
             found = set(PATH.findall(comment))
             if path.suffix != ".md":
@@ -59,18 +91,68 @@ def check_paths(repository, _):
     return complaints
 
 
+ANYWHERE = ("src", "include", "apps")  # where a forbidden name without folders counts
+
+
 def glossary(text):
-    """{forbidden word: (the right one, folders)} of the table in the section "Glossary": what stands in its last
-    column, "`part`" or "`part` (src/kernel)". A word in small letters is forbidden as a part of names, one with a
-    capital (`Part`) as a whole name.
+    """What stands in the last column of the table in the section "Glossary": names and phrases.
+
+    Names are {word: (the right one, folders)}, from "`part`" or "`part` (src/kernel)". A word in small letters is
+    forbidden as a part of names, one with a capital (`Part`) as a whole name. Phrases are {phrase: the right one}, from
+    "green thread" in quotation marks: they are forbidden in prose.
     """
     section = re.search(r"^## Glossary\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
-    words = {}
+    names, phrases = {}, {}
     for row in re.findall(r"^\|(.+)\|$", section[1] if section else "", re.MULTILINE):
         cells = [cell.strip() for cell in row.split("|")]
         for word, folders in re.findall(r"`(\w+)`(?: \(([^)]*)\))?", cells[-1]):
-            words[word] = (cells[0], tuple(folders.split(", ")) if folders else ("src", "include", "apps"))
-    return words
+            names[word] = (cells[0], tuple(folders.split(", ")) if folders else ANYWHERE)
+        for phrase in re.findall(r'"([^"]+)"', cells[-1]):
+            phrases[phrase] = cells[0]
+    return names, phrases
+
+
+def prose_patterns(path, names, phrases):
+    """[(pattern, wrong word, right word)] for the prose of this file.
+
+    Names in small letters are words of English too, so they count only in their folders. A name with one capital is
+    also how a sentence may begin, so it counts only where it is marked as a name; one with several (`PartRun`) counts
+    everywhere.
+    """
+    patterns = []
+    for word, (right, folders) in names.items():
+        if word.islower():
+            if str(path).startswith(tuple(folder + "/" for folder in folders)):
+                patterns.append((rf"(?i)(?<![\w.`-]){word}s?(?![\w(`-])", word, right))
+        elif len(re.findall("[A-Z]", word)) > 1:
+            patterns.append((rf"\b{word}\b", word, right))
+        else:
+            patterns.append((rf"`{word}`|\b{word}::", word, right))
+    for phrase, right in phrases.items():
+        words = r"[ -]".join(phrase.split())
+        case = "(?i)" if " " in phrase else ""  # Plugin, the class, is no prose
+        patterns.append((rf"{case}(?<![\w.:`/-]){words}(?:e?s)?(?![\w`/-]|::)", phrase, right))
+    return patterns
+
+
+def prose_complaints(repository, names, phrases):
+    """Forbidden words in comments, documentation of Python code, and pages; code blocks and the glossary itself are
+    left out."""
+    complaints = []
+    for path in repository.files:
+        if str(path).startswith("tests/tidy/") or path.name == "LICENSE":
+            continue
+        if not (path.suffix in {".c", ".cpp", ".h", ".hpp", ".md"} or repository.is_script(path)):
+            continue
+        text = repository.text(path)
+        if str(path) == GLOSSARY:
+            text = re.sub(r"(?ms)^## Glossary\n.*?(?=^## |\Z)", lambda match: "\n" * match[0].count("\n"), text)
+        patterns = prose_patterns(path, names, phrases)
+        for number, comment in comments(path, text):
+            for pattern, wrong, right in patterns:
+                if re.search(pattern, comment):
+                    complaints.append(f"{path}:{number}: say {right} instead of {wrong} ({GLOSSARY}, Glossary)")
+    return complaints
 
 
 # Forbidden words that stand in names of others: (word, text around it).
@@ -86,13 +168,13 @@ def parts_of(identifier):
 
 
 def check_glossary(repository, _):
-    words = glossary(repository.text(GLOSSARY))
+    words, phrases = glossary(repository.text(GLOSSARY))
     if not words:
         return [
             f"{GLOSSARY}: has no glossary; a section \"Glossary\" with a table whose last column names the words not to"
             " be used"
         ]
-    complaints = []
+    complaints = prose_complaints(repository, words, phrases)
     for path in repository.cxx():
         mine = {
             word: right

@@ -21,7 +21,7 @@ LICENCE = "// SPDX-License-Identifier: MIT\n"
 GOOD = LICENCE + "#pragma once\n"
 GLOSSARY = (
     "## Glossary\n\n| word | meaning | not |\n| --- | --- | --- |\n| process | of a machine | `part`; `front`"
-    " (src/kernel) |\n"
+    " (src/kernel) |\n| task | of a cell | `Way`; `TaskWay`; \"green thread\" |\n"
 )
 
 # rule, files, how many complaints, what one of them says
@@ -126,10 +126,53 @@ CASES = [
         "src/b.cpp",
     ),
     (
+        name_rules.check_paths,
+        {
+            "docs/a.md": "# A title, `a`\n[b](b.md) [c](c.md) [d](#a-title-a) [e](b.md#one) [f](b.md#two)\n",
+            "docs/b.md": "## One\n[g](https://a.org/b) [h](../docs)\n",
+        },
+        2,
+        "links to b.md#two, but that page has no such title",
+    ),
+    (
         name_rules.check_glossary,
-        {"ARCHITECTURE.md": GLOSSARY, "src/a.cpp": "PartRun run;  // part of it\n"},
+        {"ARCHITECTURE.md": GLOSSARY, "src/a.cpp": "PartRun run;  // one of all\n"},
         1,
         "PartRun: say process",
+    ),
+    (  # words in small letters: in comments of their folders, and nowhere else
+        name_rules.check_glossary,
+        {
+            "ARCHITECTURE.md": GLOSSARY,
+            "src/a.cpp": "// Both parts know; `part`, part() and counterparts do not count.\n",
+            "src/kernel/b.hpp": "int a;  // in Front of it\n",
+            "src/cell/c.hpp": "int a;  // in front of it\n",
+            "tests/d.cpp": "// a part of it\n",
+            "docs/e.md": "A part of it.\n",
+        },
+        2,
+        "src/a.cpp:1: say process",
+    ),
+    (  # names with a capital: where they are marked as names, or can be nothing else
+        name_rules.check_glossary,
+        {
+            "ARCHITECTURE.md": GLOSSARY,
+            "docs/a.md": "Way down, a TaskWay\nis a `Way`.\n```\nTaskWay\n```\n",
+            "tests/b.py": "# Way::go()\n",
+        },
+        3,
+        "docs/a.md:1: say task instead of TaskWay",
+    ),
+    (  # phrases: everywhere in prose
+        name_rules.check_glossary,
+        {
+            "ARCHITECTURE.md": GLOSSARY + "\n## More\n\nA green thread.\n",
+            "tests/a.cpp": 'int green_thread = f("green thread");  // Green-threads run.\n',
+            "b.py": '"""Runs\na green thread."""\na = "a green thread"\n',
+            "docs/c.md": "evergreen threads\n",
+        },
+        3,
+        "b.py:2: say task instead of green thread",
     ),
     (
         name_rules.check_glossary,

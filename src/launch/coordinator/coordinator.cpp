@@ -578,7 +578,7 @@ void Coordinator::Impl::say_of(std::uint32_t process, const std::string& line) {
   actions.say(fmt::format("{}: {}", node.name, line));
 }
 
-// ---- the face ----
+// ---- the coordinator, for its caller ----
 
 Coordinator::Coordinator(Job job, Output& output, std::unique_ptr<start::Starter> starter, Actions actions)
     : impl_(std::make_unique<Impl>(std::move(job), output, std::move(starter), std::move(actions), *this)) {}
