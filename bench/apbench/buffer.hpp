@@ -32,12 +32,12 @@ class Buffer {
   std::unique_ptr<std::byte, Free> storage_;
 };
 
-/// Reads one byte of every cache line, so that the lines must come to the reader.
+/// Reads one byte of every cache line, so that the lines must move to the reader.
 inline void touch_lines(std::span<const std::byte> bytes) {
   constexpr std::size_t line = 64;
   unsigned sum = 0;
   for (std::size_t i = 0; i < bytes.size(); i += line) sum += static_cast<unsigned>(bytes[i]);
-  asm volatile("" : : "r"(sum));  // the sum counts as used: the loop must stay
+  asm volatile("" : : "r"(sum));  // the compiler must take the sum for used, and keep the loop
 }
 
 }  // namespace apbench

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Other programs that a benchmark runs.
+// Runs other programs for a benchmark.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace apbench {
 /// Path of the program `name` in the folder of this one.
 [[nodiscard]] std::string beside(const std::string& name);
 
-/// What `arguments` print on stdout. Throws when the program cannot be started or fails, with what it said on stderr.
+/// What the command `arguments` prints on stdout. Throws, with its stderr, when it cannot be started or fails.
 [[nodiscard]] std::string output_of(const std::vector<std::string>& arguments);
 
 }  // namespace apbench

@@ -7,7 +7,7 @@
 
 namespace apbench {
 
-/// A file that is gone with this object.
+/// A file that is removed with this object.
 class ClusterFile {
  public:
   explicit ClusterFile(const std::string& text);
@@ -20,14 +20,14 @@ class ClusterFile {
   std::string path_;
 };
 
-/// Two processes on the first two cores that this program may use, as the floors have them. `comm`: lines of that
-/// section, each closed.
+/// Two processes on the first two cores that this program may use, like the floors. `comm`: lines of that section, each
+/// with its end.
 [[nodiscard]] std::string two_processes(unsigned cells_each, const std::string& comm);
 
-/// `processes` of them wherever the system puts them.
+/// `processes` processes, wherever the system puts them.
 [[nodiscard]] std::string many_processes(unsigned processes, unsigned cells_each);
 
-/// The number that a program of cells (bench-cells, bench-puts) prints on the cluster of the file.
+/// The number that a program of cells (bench-cells, bench-puts) prints when it runs on the file's cluster.
 [[nodiscard]] double measured_on(const std::string& file, const std::vector<std::string>& program);
 
 /// A number in a program's output. Throws std::runtime_error.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Floors: what this machine can do without any library, measured like the rest, so that every figure has something
-// to stand beside.
+// Floors: what this computer can do without any library. They are measured like the rest, so that every figure can be
+// compared with one.
 #include <fmt/core.h>
 #include <pthread.h>
 #include <sched.h>
@@ -26,7 +26,7 @@ void bind_to(int core) {
   pthread_setaffinity_np(pthread_self(), sizeof set, &set);
 }
 
-// Runs both functions at the same time, each on a core of its own.
+// Runs both functions at the same time, on a core each.
 template <class First, class Second>
 void run_pair(First first, Second second) {
   const std::vector<int> cores = usable_cores();
@@ -51,18 +51,18 @@ void relax() {
 
 template <bool pause>
 void wait_for(const std::atomic<std::uint64_t>& word, std::uint64_t value) {
-  while (word.load(std::memory_order_acquire) != value) {  // acquire: what the other side wrote before it must be seen
+  while (word.load(std::memory_order_acquire) != value) {  // acquire: also see what the other side wrote before
     if constexpr (pause) relax();
   }
 }
 
-// Each word has its line and the neighbour that the hardware may fetch with it.
+// Each word has its own cache line, and the neighbour that the hardware may fetch with it.
 struct Words {
   alignas(128) std::atomic<std::uint64_t> there{0};
   alignas(128) std::atomic<std::uint64_t> back{0};
 };
 
-// A word goes there and back `count` times.
+// Sends a word there and back `count` times.
 template <bool pause>
 double line_ping_pongs(std::uint64_t count) {
   Words words;
@@ -87,7 +87,7 @@ double line_ping_pongs(std::uint64_t count) {
   return seconds;
 }
 
-// The optimizer may not take two copies of the same bytes for one.
+// Keeps the optimizer from merging two copies of the same bytes.
 void keep(const std::byte* p) { asm volatile("" : : "r"(p) : "memory"); }
 
 double copies(std::size_t bytes, std::uint64_t count) {
@@ -110,7 +110,7 @@ double copies(std::size_t bytes, std::uint64_t count) {
   return seconds;
 }
 
-// Two cores copy a half each, and meet after every copy.
+// Two cores copy one half each, and meet after every copy.
 double shared_copies(std::size_t bytes, std::uint64_t count) {
   Buffer from(bytes, 1);
   Buffer to(bytes, 2);
@@ -147,7 +147,7 @@ void jump_back_for_ever(context::transfer_t transfer) {
   for (;;) transfer = context::jump_fcontext(transfer.fctx, transfer.data);
 }
 
-// Seconds of `count` switches there and as many back.
+// Seconds of `count` switches there and `count` back.
 double switches(std::uint64_t count) {
   double seconds = 0;
   std::thread([&] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// get: cell 0 alone, while cell 1 waits, as the peers' programs have it; "fresh": cell 1 has just written what is
-// got, so that lines must cross. Streams; remote atomics.
+// get: cell 0 gets while cell 1 waits, as in the peers' programs. "fresh": cell 1 has just written the data, so cache
+// lines must cross. Also streams and remote atomics.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -52,8 +52,8 @@ double bodies(aplib::Machine& machine, std::size_t bytes, std::uint64_t window, 
   });
 }
 
-/// A chain through many lines, in an order that the hardware does not foresee. Cell 1 writes it anew; cell 0
-/// follows it, getting the next word's place with each word, and only that is timed.
+/// A chain through many cache lines, in an order that the hardware cannot predict. Cell 1 writes it anew. Cell 0
+/// follows it: each word that it gets holds the place of the next. Only that is timed.
 double fresh_words(aplib::Machine& machine, std::uint64_t count) {
   static constexpr std::size_t lines = 1024;
   static constexpr std::size_t words_a_line = Shared::line / sizeof(std::uint64_t);

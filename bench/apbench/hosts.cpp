@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// hosts: what lies between the processes of a machine. Starts machines of two processes with aprun, each on a core
-// of its own, that run bench-cells; and one of 64 processes, that says hello. bench-net gives the floors.
+// hosts: communication between the processes of a machine. It starts machines of two processes with aprun, on a core
+// each, which run bench-cells, and one of 64 processes, which runs hello. bench-net gives the floors.
 #include <fmt/core.h>
 
 #include "benches.hpp"
@@ -14,7 +14,7 @@ constexpr int samples_max = 5;
 
 struct Case {
   const char* name;
-  const char* what;  // bench-cells' word for it
+  const char* what;  // bench-cells' name for it
   const char* unit;
   unsigned cells_each;
   const char* secure;
@@ -67,7 +67,7 @@ void plan_hosts(Plan& plan, Machines&, const Wishes& wishes) {
       add(plan, c.name, bytes, c.unit, [&c, bytes, own = wishes.cluster] {
         const std::vector<std::string> program{"bench-cells", c.what, std::to_string(bytes)};
         if (!own.empty()) return measured_on(own, program);
-        // tcp, whatever else two processes of one computer could use: what lies between hosts is asked for.
+        // tcp, though two processes of one computer have better: the figures are those between hosts.
         const ClusterFile file(
             two_processes(c.cells_each, fmt::format("module = \"tcp\"\nsecure = \"{}\"\n", c.secure)));
         return measured_on(file.path(), program);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Idle: processor time that a machine uses while all of its cells wait.
+// idle: processor time that a machine uses while all its cells wait.
 #include <sys/resource.h>
 
 #include <chrono>
@@ -28,7 +28,7 @@ double busy_percent(aplib::Machine& machine, double length_seconds) {
       aplib::Message message = aplib::receive({.cell = aplib::CellId{0}});
       return;
     }
-    constexpr std::chrono::milliseconds settle{20};  // past every processor's polling time
+    constexpr std::chrono::milliseconds settle{20};  // longer than any processor polls
     aplib::this_task::sleep_for(settle);
     const double start = now_seconds();
     const double used = processor_seconds();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Load: what one more instance of a program costs, beside dlmopen and copy-plus-dlopen; what a program in an
-// instance costs beside one that runs alone. The measuring program bench-load stands beside apbench: it sees the
-// loader itself.
+// load: what one more instance of a program costs, compared with dlmopen and with copying and dlopen, and what a
+// program in an instance costs, compared with one that runs alone. The measuring program is bench-load beside apbench,
+// which uses the loader directly.
 #include <fmt/core.h>
 
 #include <array>
@@ -19,8 +19,8 @@ double measured_by(const char* what, const char* how) {
   return parse_number("bench-load", output_of({beside("bench-load"), what, how, beside("bench-program")}));
 }
 
-/// Speed of the loop in an instance over that of a program that runs alone: the same source, compiled with apc++
-/// and with c++. Alternating, the best of each: what disturbs a loop only makes it slower.
+/// Speed of the loop in an instance over that of a program that runs alone: the same source, compiled with apc++ and
+/// with c++. The runs alternate, and the best of each counts, because disturbances only make a loop slower.
 double loop_speed() {
   constexpr int rounds = 3;
   double alone = 1e9;

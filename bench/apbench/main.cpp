@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// apbench: how fast APlib is on this machine. `apbench --help` lists the benchmarks; bench/compare sets them beside
+// apbench: how fast APlib is on this computer. `apbench --help` lists the benchmarks; bench/compare compares them with
 // other libraries.
 #include <fmt/core.h>
 #include <fmt/ranges.h>
@@ -17,7 +17,7 @@
 namespace apbench {
 namespace {
 
-// The command line asks for something that there is not.
+// The command line asks for something that does not exist.
 struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

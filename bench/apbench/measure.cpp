@@ -22,7 +22,8 @@ double quantile(const std::vector<double>& sorted, double q) {
   return sorted[below] * (1 - share) + sorted[above] * share;
 }
 
-// Operations that fill a sample. Asked twice: the first answer is spoiled by cold caches and page faults.
+// The number of operations that fills a sample. It is determined twice, because cold caches and page faults spoil the
+// first answer.
 std::uint64_t calibrate(const Measurement& m, double sample_seconds) {
   if (!m.calibrated || sample_seconds <= 0) return 1;
   std::uint64_t count = 1;
@@ -31,7 +32,8 @@ std::uint64_t calibrate(const Measurement& m, double sample_seconds) {
     const double wanted = static_cast<double>(count) * sample_seconds / seconds;
     const auto next = static_cast<std::uint64_t>(std::clamp(wanted, 1.0, static_cast<double>(count_max)));
     if (next <= count) return next;
-    // A short trial overstates the time of one operation or, by clock resolution, understates it: approach in steps.
+    // A short trial overstates the time of one operation, or understates it by the clock's resolution. So approach in
+    // steps.
     count = std::min<std::uint64_t>(next, count * 200);
   }
   return count;

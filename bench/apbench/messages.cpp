@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Latency, bandwidth and message rate between two cells, by the conventions of the OSU micro-benchmarks: latency is
-// half a ping-pong; a stream is sent in windows, each closed by an acknowledgement; the receiver does not look at
-// the payload unless asked (--touch).
+// half a ping-pong; a stream is sent in windows, each of which ends with an acknowledgement; the receiver reads the
+// payload only with --touch.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -54,7 +54,7 @@ class End {
   void send_ack() { aplib::send(peer_, std::uint64_t{1}, {.type = ack_type}); }
   void receive_ack() { aplib::receive(ack_, from(ack_type)); }
 
-  // A fast wrong answer is no figure: look at the last message once per sample.
+  // Check the last message once per sample: a fast wrong answer is not a figure.
   void check() const {
     const auto wanted = static_cast<std::byte>(fill[aplib::index(peer_)]);
     if (got_.size() != out_.size() || (!got_.empty() && (got_.front() != wanted || got_.back() != wanted))) {
@@ -126,8 +126,8 @@ double windows(aplib::Machine& machine, std::size_t bytes, std::uint64_t window,
   return seconds;
 }
 
-// The same with all receives of a window posted before its messages come: by as many tasks, as MPI programs post as
-// many requests.
+// The same with all receives of a window posted before its messages come. Each receive has a task, as each has a
+// request in an MPI program.
 double posted_windows(aplib::Machine& machine, std::size_t bytes, std::uint64_t window, bool touch,
                       std::uint64_t count) {
   double seconds = 0;
@@ -216,8 +216,7 @@ void plan_bandwidth(Plan& plan, Machines& machines, const Wishes& wishes) {
 
 void plan_rate(Plan& plan, Machines& machines, const Wishes& wishes) {
   constexpr std::size_t bytes = 8;
-  constexpr std::uint64_t window =
-      1024;  // long: the rate of a stream is asked for, not the time of the acknowledgement
+  constexpr std::uint64_t window = 1024;  // long, so that the rate of the stream counts and not the acknowledgement
   for (const Case& c : cases) {
     if (c.threads != 2 || !wishes.wants(c.name)) continue;
     const Way way{c.posted, wishes.touch};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// module: what each module that can be used here reaches between two processes of this computer, a core each: alone
-// (bench-module), and below whole machines that send messages, put and get (bench-cells, bench-puts). bench/compare
-// has the floors: sockets, and libfabric's own fi_pingpong.
+// module: the figures of each usable module between two processes of this computer, on a core each: alone
+// (bench-module), and under whole machines that send messages, put and get (bench-cells, bench-puts). bench/compare has
+// the floors: sockets, and libfabric's own fi_pingpong.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ constexpr std::size_t mib = 1U << 20;
 struct Module {
   const char* name;
   const char* module;
-  const char* provider;  // of rdma; empty: what hardware there is
+  const char* provider;  // of rdma; empty: one with hardware
 };
 constexpr std::array modules{Module{"tcp", "tcp", ""}, Module{"shm", "shm", ""}, Module{"rdma", "rdma", ""},
                              Module{"rdma-tcp", "rdma", "tcp"}, Module{"rdma-shm", "rdma", "shm"}};
@@ -31,7 +31,7 @@ enum class By { module, message, put };
 
 struct Case {
   const char* name;
-  const char* what;  // the measuring program's word for it
+  const char* what;  // the measuring program's name for it
   By by;
   std::size_t bytes;
   const char* unit;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// put: to visibility, half a ping-pong of puts that are awaited by their flags; streams and the rate of small ones,
-// each window acknowledged; and memcpy between the same buffers, by the same processor, which a put of much cannot
-// beat.
+// put: to visibility, which is half a ping-pong of puts that are awaited by their flags; streams and the rate of small
+// puts, with each window acknowledged; and memcpy between the same buffers by the same processor, which a large put
+// cannot beat.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ double ping_pongs(aplib::Machine& machine, std::size_t bytes, std::uint64_t coun
       if (i == warm) start = now_seconds();
     }
     const double seconds = now_seconds() - start;
-    // A fast wrong answer is no figure.
+    // A fast wrong answer is not a figure.
     const auto wanted = static_cast<std::byte>(fill[first ? 1 : 0]);
     if (bytes > 0 && (there[0] != wanted || there[bytes - 1] != wanted)) {
       throw std::runtime_error(fmt::format("a put of {} bytes arrived with another content", bytes));
@@ -43,7 +43,7 @@ double ping_pongs(aplib::Machine& machine, std::size_t bytes, std::uint64_t coun
   });
 }
 
-/// Windows of cell 0 alone: `operation(j, last of the window)`.
+/// Windows that only cell 0 sends: `operation(j, whether it is the last of the window)`.
 template <class Operation>
 double windows(std::uint64_t window, std::uint64_t count, Operation operation) {
   const std::uint64_t warm = std::min<std::uint64_t>(count / 5 + 2, 100);
@@ -75,7 +75,7 @@ double copies(aplib::Machine& machine, std::size_t bytes, std::uint64_t count) {
     Buffer out(bytes, fill[0]);
     return windows(window_of(bytes), count, [&](std::uint64_t, bool) {
       std::memcpy(there, out.data(), bytes);
-      asm volatile("" : : "r"(there) : "memory");  // the optimizer may not take two copies of the same bytes for one
+      asm volatile("" : : "r"(there) : "memory");  // keeps the optimizer from merging two copies of the same bytes
     });
   });
 }

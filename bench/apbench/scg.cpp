@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// scg: runs the solver that stands beside apbench, and compares its speeds pair by pair within a round.
+// scg: runs the program scg beside apbench, and compares its speeds pair by pair within a round.
 #include <fmt/core.h>
 
 #include <array>
@@ -45,8 +45,8 @@ double mflops(const Size& size) {
 
 }  // namespace
 
-// All five each time: the ratios are made of the speeds that stand before them in the round. What --case leaves out
-// is not printed.
+// Always runs all five, because the ratios need the speeds before them in the round. What --case leaves out is not
+// printed.
 void plan_scg(Plan& plan, Machines&, const Wishes&) {
   const auto round = std::make_shared<std::array<double, sizes.size()>>();
   const auto add = [&plan](const char* name, const char* unit, std::function<double(std::uint64_t)> run) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Shared: what cells 0 and 1 have at the same place of their slots, so that each can name the other's by its own
-// address.
+// Shared: an object that cells 0 and 1 have at the same place in their slots, so that each can name the other's by its
+// own address.
 #pragma once
 
 #include <array>
@@ -18,17 +18,17 @@ struct Shared {
   static constexpr std::size_t bytes_max = 4U << 20;
   static constexpr std::size_t line = 64;
 
-  Shared() noexcept {}  // not defaulted: the body stays as it is, to be touched as far as it is used
+  Shared() noexcept {}  // not defaulted: the body is not cleared, so only the used part is touched
 
   alignas(4096) std::array<std::byte, bytes_max> body;
-  alignas(line) std::uint64_t word = 0;  // a small object and its flag share a line, as in a user's struct
+  alignas(line) std::uint64_t word = 0;  // a small object and its flag share a cache line, as in a user's struct
   aplib::Flag beside_word;
   alignas(line) aplib::Flag arrived;
   alignas(line) std::uint64_t counter = 0;
 };
 
-/// Calls `act(shared, first)` on cells 0 and 1, `first` on cell 0; neither begins or goes before the other. `act`
-/// returns seconds; cell 0's are the answer.
+/// Calls `act(shared, first)` on cells 0 and 1; `first` is true on cell 0. Both begin together and leave together.
+/// `act` returns seconds; cell 0's are the result.
 template <class Act>
 double with_shared(aplib::Machine& machine, Act act) {
   double seconds = 0;
@@ -49,7 +49,7 @@ inline aplib::CellId other_cell() noexcept { return aplib::CellId{1 - aplib::ind
 /// Operations before the timed ones.
 inline std::uint64_t warm_up(std::uint64_t count) { return std::min<std::uint64_t>(count / 5 + 4, 10'000); }
 
-/// --bytes, or the usual ones. Throws std::invalid_argument above what Shared has.
+/// The sizes of --bytes, or the usual ones. Throws std::invalid_argument for sizes beyond Shared's.
 [[nodiscard]] std::vector<std::size_t> one_sided_sizes(const Wishes& wishes);
 
 }  // namespace apbench

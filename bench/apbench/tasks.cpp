@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Tasks: the time of a yield, and of a whole life.
+// Tasks: the time of a yield, and of a task's whole life.
 #include <array>
 
 #include "aplib/aplib.hpp"
@@ -18,7 +18,7 @@ double yields(aplib::Machine& machine, std::uint64_t count) {
       for (std::uint64_t i = 0; i < times; ++i) aplib::this_task::yield();
     };
     aplib::Task other = aplib::spawn([&yield_times, count] { yield_times(count + 2); });
-    yield_times(1);  // the other task has started
+    yield_times(1);  // the other task starts
     const double start = now_seconds();
     yield_times(count);
     seconds = now_seconds() - start;

@@ -41,7 +41,7 @@ std::unique_ptr<fi_info, FreeInfo> find(const std::string& provider) {
     check("fi_getinfo", fi_getinfo(FI_VERSION(1, 9), node, nullptr, flags, hints.get(), &found));
     return std::unique_ptr<fi_info, FreeInfo>(found);
   };
-  // A node is for those that speak IP: shm takes it for a name of its own, which two processes cannot share.
+  // Only providers that use IP get a node: shm takes it for its own name, which two processes cannot share.
   std::unique_ptr<fi_info, FreeInfo> found = ask(nullptr, 0);
   const auto format = found->addr_format;
   if (format == FI_SOCKADDR || format == FI_SOCKADDR_IN || format == FI_SOCKADDR_IN6)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Endpoint: one of two processes joined by a provider of libfabric, the shortest way: one completion queue, polled;
-// one registered piece of memory.
+// Endpoint: one of two processes that a provider of libfabric joins in the simplest way: with one polled completion
+// queue and one registered piece of memory.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -32,16 +32,16 @@ class Endpoint {
  public:
   static constexpr std::size_t arena_bytes = 16U << 20;
 
-  /// Joins the other end, which does the same. Throws std::runtime_error.
+  /// Connects to the other end, which does the same. Throws std::runtime_error.
   Endpoint(const std::string& provider, const bench_module::Wire& wire);
 
-  /// A message of 8 B, by inject where the provider has it.
+  /// A message of 8 B, by inject if the provider has it.
   void send();
   void await_messages(std::uint64_t count);
-  /// To, and from, the start of the other's memory.
+  /// Writes to, and reads from, the start of the other end's memory.
   void write(std::size_t bytes);
   void read(std::size_t bytes);
-  /// Of write() and read().
+  /// Waits for completions of write() and read().
   void await_transfers(std::uint64_t count);
 
  private:
@@ -54,7 +54,7 @@ class Endpoint {
 
   void poll();
   void post_receive(std::size_t nth);
-  /// Repeats what the provider has no room for now.
+  /// Repeats an operation while the provider has no room for it.
   template <class Call>
   void retried(const char* what, Call call);
 
@@ -65,7 +65,7 @@ class Endpoint {
   Owned<fid_av> addresses_;
   Owned<fid_cq> queue_;
   Owned<fid_mr> region_;
-  Owned<fid_ep> endpoint_;  // ends before what it uses
+  Owned<fid_ep> endpoint_;  // destroyed before what it uses
   std::vector<fi_context2> contexts_{receives + 1};
   fi_addr_t peer_ = FI_ADDR_UNSPEC;
   Target target_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// bench-fabric PROVIDER CASE [BYTES]: what a provider of libfabric reaches between two processes of this computer,
-// a core each, used the shortest way: the floor of the module rdma. Prints one number.
+// bench-fabric PROVIDER CASE [BYTES]: prints one figure of a provider of libfabric between two processes of this
+// computer, on a core each, used in the simplest way: the floor of the module rdma.
 //   latency       ns one way, half a ping-pong of 8 B: as fi_pingpong
 //   write, read   GB/s, windows of remote memory operations: as fi_rma_bw
 #include <fmt/core.h>
@@ -21,10 +21,10 @@ using apbench::now_seconds;
 using bench_fabric::Endpoint;
 using bench_module::Wire;
 
-constexpr double sample_seconds = 0.002;  // short: what disturbs the machine is then in few samples
+constexpr double sample_seconds = 0.002;  // short, so that a disturbance is in few samples
 constexpr int samples = 25;
 constexpr int samples_min = 3;
-constexpr double all_samples_seconds = 0.25;  // no more samples after this time
+constexpr double all_samples_seconds = 0.25;  // no more samples after that
 
 struct Work {
   std::string what;
@@ -54,7 +54,7 @@ double perform(Endpoint& end, const Work& work, bool near, std::uint64_t count) 
     if (i == warm) start = now_seconds();
   }
   const double seconds = now_seconds() - start;
-  meet(end);  // the far one has polled until now: the near one's operations go on with its help
+  meet(end);  // the far one has polled until now, so that the near one's operations progress
   return seconds;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A loop that lives on globals, scalars and arrays; prints seconds. Compiled twice: as a program of cells and as an
+// A loop over globals, scalars and arrays; prints seconds. It is compiled twice: as a program of cells and as an
 // ordinary executable.
 #include <time.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// bench-load WHAT HOW FILE: prints one number. apbench's `load` runs it; it is a program of its own because it sees
-// the loader's inside, and so that each measurement starts in a fresh process.
+// bench-load WHAT HOW FILE: prints one number. apbench's `load` runs it. It is a separate program because it uses the
+// loader directly, and so that each measurement starts in a fresh process.
 //   WHAT  time (us for one more), memory (private kB of one more), text (private kB of text of all), count (how
 //   many there can be, at most 10,000), unload (us), throw (us, 1,000 loaded)
 //   HOW   instance, dlmopen, copy (the file is copied, then dlopened)
@@ -62,11 +62,11 @@ double smaps(const std::string& field, const std::string& mode = "", const std::
   return sum;
 }
 
-/// One way to have a program many times.
+/// A way to load a program many times.
 class Copies {
  public:
   virtual ~Copies() = default;
-  /// Makes one more; false: there can be no more.
+  /// Makes one more. False: no more can be made.
   virtual bool more() = 0;
   virtual void* symbol(std::size_t index, const char* name) = 0;
   virtual void clear() {}
@@ -143,7 +143,7 @@ class FileCopies : public Copies {
   std::vector<void*> handles_;
 };
 
-/// Makes `wanted` more and returns how many there were.
+/// Makes up to `wanted` more, and returns how many it made.
 int make(Copies& copies, int wanted) {
   int made = 0;
   while (made < wanted && copies.more()) ++made;
@@ -165,7 +165,7 @@ double measure(const std::string& what, const std::string& how, const std::strin
     throw std::runtime_error("HOW is instance, dlmopen or copy");
   }
   if (what == "count") return make(*copies, count_max);
-  make(*copies, 1);  // the first pays for files and tables
+  make(*copies, 1);  // the first one pays for files and tables
   const double memory_before = what == "memory" ? smaps("Private_Dirty") + smaps("Private_Clean", "rw") : 0;
   const double start = microseconds();
   const int made = make(*copies, wanted);

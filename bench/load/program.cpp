@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The program whose instances are counted: of the size and make of a small C++ program, some 424 KiB: text, tables,
-// initialised and zero data, virtual functions, exceptions, template statics.
+// The program whose instances are counted. It is like a small C++ program of some 424 KiB: text, tables, initialised
+// and zero data, virtual functions, exceptions, template statics.
 #include <cstdio>
 #include <memory>
 #include <stdexcept>
@@ -29,7 +29,7 @@ struct Polygon : Shape {
 template <int n>
 int Polygon<n>::made = 0;
 
-/// Bulk of the text: no two alike.
+/// Most of the text; no two instances are alike.
 template <int n>
 __attribute__((noinline)) double mix(double value) {
   for (int i = 0; i < n % 7 + 2; ++i) value = value * (n + i) / (value + initialised[(n * 31 + i) % 16384] + 1.5);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// End: one of two processes joined by a module, with memory that the other may reach. Nothing of APlib but the module.
+// End: one of two processes that a module joins, with memory that the other may reach. It uses nothing of APlib but the
+// module.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ namespace bench_module {
 
 class End final : public aplib::comm::Receiver {
  public:
-  /// Joins the other end, which does the same. Throws Error, std::runtime_error.
+  /// Connects to the other end, which does the same. Throws Error and std::runtime_error.
   End(const aplib::comm::ModuleKind& kind, const aplib::comm::PortSettings& settings, aplib::comm::Peer self,
       const Wire& wire);
 
@@ -23,21 +24,21 @@ class End final : public aplib::comm::Receiver {
 
   void send(std::span<const std::byte> body) { module_->send(peer_, {}, body); }
   void flush() { module_->flush(); }
-  /// Polls until `count` more frames have come.
+  /// Polls until `count` more frames have arrived.
   void await_frames(std::uint64_t count);
 
   [[nodiscard]] bool reaches_memory() const { return theirs_.has_value(); }
-  /// To and from the start of the other's arena; here at `at` of ours.
+  /// Write to and read from the start of the other's arena; `at` is the place in ours.
   void write(std::size_t bytes, std::size_t at);
   void read(std::size_t bytes, std::size_t at);
-  /// Polls until `count` more of write() and read() are over.
+  /// Polls until `count` more writes and reads are done.
   void await_transfers(std::uint64_t count);
   /// Polls until the other has written `value`, or a greater one, at the start of our arena.
   void await_word(std::uint64_t value);
 
-  /// What write() takes and read() fills.
+  /// The memory that write() sends and read() fills.
   [[nodiscard]] std::span<std::byte> local() { return local_.span(); }
-  /// What the other reaches.
+  /// The memory that the other reaches.
   [[nodiscard]] std::span<std::byte> arena() { return arena_.span(); }
 
   void close() { module_->close(std::chrono::seconds(1)); }
@@ -70,7 +71,7 @@ class End final : public aplib::comm::Receiver {
   std::uint64_t failed_ = 0;
   std::string lost_;
   std::optional<Opened> theirs_;
-  std::unique_ptr<aplib::comm::Module> module_;  // ends first: it calls us
+  std::unique_ptr<aplib::comm::Module> module_;  // destroyed first, because it calls us
 };
 
 }  // namespace bench_module

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// bench-module MODULE[:PROVIDER] CASE [BYTES]: what a module alone reaches between two processes of this computer,
-// a core each. Prints one number. apbench's `module` runs it.
+// bench-module MODULE[:PROVIDER] CASE [BYTES]: prints one figure of a module alone, between two processes of this
+// computer on a core each. apbench's `module` runs it.
 //   usable               "yes", "yes, with remote memory", or why not
 //   latency, rate        ns one way, half a ping-pong of frames; million frames a second
 //   stream               GB/s, windows of frames
 //   put, put-stream      by remote memory: ns to visibility, half a ping-pong of writes; GB/s
-//   get, get-stream      ns until what was read is here; GB/s
+//   get, get-stream      ns until the data has arrived; GB/s
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -27,10 +27,10 @@ using apbench::now_seconds;
 using bench_module::End;
 using bench_module::Wire;
 
-constexpr double sample_seconds = 0.002;  // short: what disturbs the machine is then in few samples
+constexpr double sample_seconds = 0.002;  // short, so that a disturbance is in few samples
 constexpr int samples = 25;
 constexpr int samples_min = 3;
-constexpr double all_samples_seconds = 0.25;  // no more samples after this time
+constexpr double all_samples_seconds = 0.25;  // no more samples after that
 constexpr std::size_t word_bytes = sizeof(std::uint64_t);
 
 enum class Kind : std::uint8_t { end, ping_pong, window, put, put_window, get_window };
@@ -56,20 +56,21 @@ constexpr std::array cases{
     Case{"put-stream", Kind::put_window, mib, 0, "GB/s"}, Case{"get", Kind::get_window, 8, 1, "ns"},
     Case{"get-stream", Kind::get_window, mib, 0, "GB/s"}};
 
-/// As apbench's streams: 64, fewer when that would be more than the arena.
+/// As in apbench's streams: 64, fewer when that would be more than the arena.
 std::uint64_t window_of(std::size_t bytes) {
   return std::clamp<std::uint64_t>(End::arena_bytes / std::max<std::size_t>(bytes, 1), 1, 64);
 }
 
-/// Both are here. Each polls until then, so that the other's transfers go on; and what was held back goes out.
+/// Both processes meet here. Each polls until then, so that the other's transfers progress and what was held back is
+/// sent.
 void meet(End& end) {
   end.send(end.local().first(word_bytes));
   end.await_frames(1);
   end.flush();
 }
 
-/// The nth put: a word that is its number and, when there is room, as many bytes more. Does not wait until it is
-/// over, but uses other memory for the next.
+/// The nth put: a word with its number and, if there is room, as many bytes more. Does not wait until it is done, but
+/// uses other memory for the next one.
 void put(End& end, const Order& order, std::uint64_t number) {
   constexpr std::uint64_t under_way_max = 8;
   const std::size_t at = number % under_way_max * order.bytes;
@@ -79,7 +80,7 @@ void put(End& end, const Order& order, std::uint64_t number) {
   if (number == order.count) end.await_transfers(std::min(number, under_way_max));
 }
 
-/// What both do for an order; `near` conducts. Seconds of the operations behind the first `warm`.
+/// What both processes do for an order; `near` leads. Returns the seconds of the operations after the first `warm`.
 double perform(End& end, const Order& order, bool near, std::uint64_t warm) {
   const std::span<const std::byte> body = std::span<const std::byte>(end.local()).first(order.bytes);
   const std::span<const std::byte> ack = body.first(std::min(order.bytes, word_bytes));
@@ -159,7 +160,7 @@ struct Wish {
       .address = "127.0.0.1", .ports = {}, .host = "bench-module", .key = JobKey::make(), .provider = {}};
 };
 
-/// The plug-in of that name, from the folders in APLIB_MODULE_PATH or ours.
+/// The plug-in with that name, from the folders in APLIB_MODULE_PATH or APlib's own.
 class Plugin {
  public:
   explicit Plugin(const std::string& name) : found_(find_modules(module_path(), name)), kind_(kind_of(found_, name)) {

@@ -32,7 +32,7 @@ void bind_to(std::size_t nth) {
   throw std::runtime_error("two usable cores are needed, and this process has one (see taskset)");
 }
 
-/// Waits, in the end, until the process has ended: it does when nobody speaks to it any more.
+/// Waits at the end until the process has ended, which it does when its connection closes.
 class Child {
  public:
   explicit Child(pid_t process) : process_(process) {}

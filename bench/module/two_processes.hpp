@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Two processes, each on a core of its own: this one and one that it forks.
+// Two processes on a core each: this one and one that it forks.
 #pragma once
 
 #include <functional>
@@ -8,8 +8,8 @@
 
 namespace bench_module {
 
-/// What `near` returns, here, while `far` runs in the other process, which ends before this returns. Throws
-/// std::runtime_error, and what `near` throws.
+/// Runs `far` in the other process and `near` in this one, and returns what `near` returns. The other process has ended
+/// by then. Throws std::runtime_error, and what `near` throws.
 double on_two_processes(const std::function<double(const Wire&)>& near, const std::function<void(const Wire&)>& far);
 
 }  // namespace bench_module

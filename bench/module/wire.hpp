@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Wire: how the two processes of a measurement speak about it, beside what they measure.
+// Wire: the connection by which the two processes of a measurement coordinate, apart from what they measure.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ class Wire {
   Wire(const Wire&) = delete;
   Wire& operator=(const Wire&) = delete;
 
-  /// Throw std::runtime_error when the other process is gone.
+  /// These throw std::runtime_error when the other process is gone.
   void write(std::span<const std::byte> bytes) const;
   void read(std::span<std::byte> bytes) const;
 
@@ -33,7 +33,7 @@ class Wire {
     read(std::as_writable_bytes(std::span(&value, 1)));
     return value;
   }
-  /// Both ends tell, and each gets the other's.
+  /// Both ends send a text, and each gets the other's.
   [[nodiscard]] std::string swap(const std::string& text) const;
   template <class T>
   [[nodiscard]] T swap(const T& value) const {

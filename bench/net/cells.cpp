@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// bench-cells WHAT [BYTES]: a program for a machine of two processes; measures what lies between them and prints
-// one number. apbench's `hosts` runs it. Cell 0 conducts: it tells the others what to do next, until it has a
-// figure.
+// bench-cells WHAT [BYTES]: a program for a machine of two processes that prints one figure of the communication
+// between them. apbench's `hosts` runs it. Cell 0 leads: it tells the others what to do next until it has a figure.
 //   latency, latency-posted   ns one way, half a ping-pong between cell 0 and the first cell of the second process
 //   stream, stream-posted     GB/s, windows of messages between the same
 //   sum, round-trip           ns of a sum of one double over all cells; ns there and back of 8 B
@@ -24,10 +23,10 @@ namespace {
 constexpr std::int32_t order_type = 1;
 constexpr std::int32_t data_type = 2;
 constexpr std::int32_t ack_type = 3;
-constexpr double sample_seconds = 0.002;  // short: what disturbs the machine is then in few samples
+constexpr double sample_seconds = 0.002;  // short, so that a disturbance is in few samples
 constexpr int samples = 25;
 constexpr int samples_min = 3;
-constexpr double all_samples_seconds = 0.25;  // no more samples after this time
+constexpr double all_samples_seconds = 0.25;  // no more samples after that
 
 enum class Kind : std::uint8_t { end, ping_pong, window, sum };
 
@@ -41,7 +40,7 @@ struct Order {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// The cells of two processes with as many each are numbered one process after the other.
+// The two processes have equally many cells, and the first process has the lower numbers.
 aplib::CellId far_cell() { return aplib::CellId{aplib::this_machine::cell_count() / 2}; }
 bool conducts() { return aplib::index(aplib::this_cell::id()) == 0; }
 aplib::CellId partner() { return conducts() ? far_cell() : aplib::CellId{0}; }
@@ -61,7 +60,7 @@ class End {
       got_ = message_.bytes();
     }
   }
-  // A fast wrong answer is no figure.
+  // A fast wrong answer is not a figure.
   void check() const {
     const std::byte wanted = conducts() ? fill_back : fill_there;
     if (got_.size() == out_.size() && (got_.empty() || (got_.front() == wanted && got_.back() == wanted))) return;
@@ -94,10 +93,10 @@ void send_window(End& end, const Order& order) {
   await_acknowledgement();
 }
 
-// All receives of a window are posted before its messages come: by as many tasks, as MPI programs post as many
-// requests.
+// All receives of a window are posted before its messages come. Each receive has a task, as each has a request in an
+// MPI program.
 void receive_posted(const Order& order) {
-  End end(order);  // one buffer for all, as MPI programs of this kind have it
+  End end(order);  // one buffer for all, as in MPI programs of this kind
   std::uint64_t arrived = 0;
   std::vector<aplib::Task> receivers;
   for (std::uint32_t i = 1; i <= order.window; ++i) {
@@ -110,7 +109,7 @@ void receive_posted(const Order& order) {
         },
         aplib::TaskId{i}));
   }
-  acknowledge();  // they are there
+  acknowledge();  // the receives are posted
   for (aplib::Task& receiver : receivers) receiver.join();
   end.check();
 }
@@ -122,7 +121,7 @@ void sum() {
   std::exit(1);
 }
 
-// What a cell that does not conduct does for an order.
+// What a cell other than the leader does for an order.
 void obey(const Order& order) {
   if (order.kind == Kind::sum) {
     for (std::uint64_t i = 0; i < order.count; ++i) sum();
@@ -147,7 +146,7 @@ void tell_all(const Order& order) {
     aplib::send(aplib::CellId{cell}, order, {.type = order_type});
 }
 
-// Seconds of `count` operations after some that warm up.
+// Seconds of `count` operations after some for warm-up.
 double timed(Order order, std::uint64_t count) {
   const std::uint64_t warm = std::min<std::uint64_t>(count / 5 + 1, order.kind == Kind::window ? 100 : 10'000);
   order.count = warm + count;
@@ -173,7 +172,7 @@ double timed(Order order, std::uint64_t count) {
   return seconds;
 }
 
-// Operations that fill a sample.
+// The number of operations that fills a sample.
 std::uint64_t calibrated(const Order& order) {
   std::uint64_t count = 1;
   for (int attempt = 0; attempt < 3; ++attempt) {
@@ -211,7 +210,7 @@ double sum_over_round_trip(const Order& round_trip, const Order& sums) {
   return median(ratios);
 }
 
-// 64 messages, fewer when that would be more than 16 MiB under way: as apbench and bench-net.
+// 64 messages, fewer when that would be more than 16 MiB, as in apbench and bench-net.
 std::uint64_t window_of(std::uint64_t bytes) {
   constexpr std::uint64_t under_way_max = 16U << 20;
   return std::clamp<std::uint64_t>(under_way_max / std::max<std::uint64_t>(bytes, 1), 4, 64);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// bench-net: what sockets and OpenSSL alone reach between two processes: the floors of apbench's `hosts`, measured
-// the same way, in the same form.
+// bench-net: figures of sockets and OpenSSL alone between two processes. They are the floors of apbench's `hosts`,
+// measured and printed in the same way.
 //
 //   bench-net sockets-latency sockets-stream tls-stream --bytes 8,64k,1m --json
 //   bench-net sockets-stream --bytes 64k --between a,b --address 10.0.0.2     (network namespaces a and b; root)
@@ -29,7 +29,7 @@ struct Case {
 constexpr std::array cases{Case{"sockets-latency", Kind::sockets, false}, Case{"sockets-stream", Kind::sockets, true},
                            Case{"tls-latency", Kind::tls, false}, Case{"tls-stream", Kind::tls, true}};
 
-/// As apbench's bandwidth: 64 messages, fewer when that would be more than 16 MiB under way.
+/// As in apbench's bandwidth: 64 messages, fewer when that would be more than 16 MiB.
 std::uint64_t window_of(std::size_t bytes) {
   constexpr std::size_t under_way_max = 16U << 20;
   return std::clamp<std::uint64_t>(under_way_max / std::max<std::size_t>(bytes, 1), 4, 64);
@@ -79,7 +79,7 @@ void run(int argc, char** argv) {
   }
   pace.sample_seconds = sample_ms / 1e3;
 
-  // One pair after the other: two would share the cores.
+  // One pair after another, because two would share the cores.
   std::vector<apbench::Result> results;
   for (const Kind kind : {Kind::sockets, Kind::tls}) {
     const auto wanted = [&](const Case& c) {

@@ -41,7 +41,7 @@ struct Order {
   throw std::runtime_error(fmt::format("{}: {}", what, std::strerror(errno)));
 }
 
-// Those that this program was started with: bind_to() leaves one.
+// The cores that this program was started with; bind_to() leaves only one.
 const std::vector<std::size_t>& cores() {
   static const std::vector<std::size_t> all = [] {
     cpu_set_t set;
@@ -100,7 +100,7 @@ void obey(Stream& stream, const Order& order) {
   }
 }
 
-// Listens, tells its port, and obeys until the orders end.
+// Listens, sends its port, and carries out orders until they end.
 void far_process(Kind kind, const Placement& placement, int orders, int port_pipe) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   enter(placement.far_namespace);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Pair: this process and one that it forks, each on a core and, if wanted, in a network namespace of its own,
-// joined by one connection. The other does what it is told: answers messages, takes windows of them.
+// Pair: this process and one that it forks, each on its own core and, if wanted, in its own network namespace, joined
+// by one connection. The other process carries out orders: it answers messages and receives windows of them.
 #pragma once
 
 #include <sys/types.h>
@@ -14,9 +14,9 @@
 namespace net {
 
 struct Placement {
-  std::string near_namespace;  ///< Names as `ip netns` has them. Empty: this process's own.
+  std::string near_namespace;  ///< Names of `ip netns`. Empty: this process's own.
   std::string far_namespace;
-  std::string address = "127.0.0.1";  ///< Of the far process.
+  std::string address = "127.0.0.1";  ///< The far process's address.
 };
 
 class Pair {
@@ -27,9 +27,9 @@ class Pair {
   Pair(const Pair&) = delete;
   Pair& operator=(const Pair&) = delete;
 
-  /// Seconds of `count` messages there and as many back.
+  /// Seconds of `count` messages there and `count` back.
   double ping_pongs(std::size_t bytes, std::uint64_t count);
-  /// Seconds of `count` windows of `window` messages there, each closed by an acknowledgement of 8 B.
+  /// Seconds of `count` windows of `window` messages there, each of which ends with an acknowledgement of 8 B.
   double windows(std::size_t bytes, std::uint64_t window, std::uint64_t count);
 
  private:

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// bench-puts WHAT [BYTES]: a program for a machine of two processes with a cell each; measures put, get and remote
-// atomics between them and prints one number. apbench's `module` runs it.
+// bench-puts WHAT [BYTES]: a program for a machine of two processes with a cell each that prints one figure of put, get
+// or remote atomics between them. apbench's `module` runs it.
 //   put          ns to visibility, half a ping-pong of puts that are awaited by their flags
 //   put-stream   GB/s, windows of puts, each acknowledged
-//   get          ns until the data is here
+//   get          ns until the data has arrived
 //   get-stream   GB/s, windows of gets
-//   fetch-add    ns until the old value is here
+//   fetch-add    ns until the old value has arrived
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -19,18 +19,18 @@
 
 namespace {
 
-constexpr double sample_seconds = 0.002;  // short: what disturbs the machine is then in few samples
+constexpr double sample_seconds = 0.002;  // short, so that a disturbance is in few samples
 constexpr int samples = 25;
 constexpr int samples_min = 3;
-constexpr double all_samples_seconds = 0.25;  // no more samples after this time
+constexpr double all_samples_seconds = 0.25;  // no more samples after that
 constexpr std::size_t bytes_max = 4U << 20;
 constexpr std::uint64_t warm_windows_max = 100;
 
-// Each cell has its own, at the same place of its slot.
+// Each cell has its own, at the same place in its slot.
 alignas(4096) std::array<std::byte, bytes_max> body;
 alignas(64) aplib::Flag arrived;
 alignas(64) std::uint64_t counter;
-// What puts come from and gets go to.
+// The source of puts and the destination of gets.
 alignas(4096) std::array<std::byte, bytes_max> local;
 
 struct Work {
@@ -62,7 +62,7 @@ void get_window(std::span<std::byte> in, std::uint64_t window) {
   aplib::wait_flag(here, static_cast<std::int32_t>(window));
 }
 
-// Both cells: some operations that warm up, then `count`. Seconds of these.
+// On both cells: some operations for warm-up, then `count`. Returns the seconds of these.
 double perform(const Work& work, std::uint64_t count) {
   const std::uint64_t warm = std::min<std::uint64_t>(count / 5 + 1, work.stream() ? warm_windows_max : 10'000);
   const std::span<std::byte> mine = std::span<std::byte>(local).first(work.bytes);
@@ -89,7 +89,7 @@ double perform(const Work& work, std::uint64_t count) {
   return seconds;
 }
 
-// Cell 0 says how many; 0: no more.
+// Cell 0 says how many operations follow; 0: none.
 double timed(const Work& work, std::uint64_t count) {
   aplib::send(partner(), count);
   return count == 0 ? 0 : perform(work, count);
@@ -114,7 +114,7 @@ double seconds_of(const Work& work) {
   return values[values.size() / 2];
 }
 
-// 64, fewer when that would be more than 16 MiB under way: as apbench.
+// 64, fewer when that would be more than 16 MiB, as in apbench.
 std::uint64_t window_of(std::uint64_t bytes) {
   constexpr std::uint64_t under_way_max = 16U << 20;
   return std::clamp<std::uint64_t>(under_way_max / std::max<std::uint64_t>(bytes, 1), 4, 64);

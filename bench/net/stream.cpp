@@ -86,7 +86,7 @@ using Certificate = std::unique_ptr<X509, Freed<X509, X509_free>>;
   fail(what + ": " + (reason != nullptr ? reason : "no reason given"));
 }
 
-// A key and a certificate that nobody but this run sees.
+// A key and a certificate for this run alone.
 void certify(SSL_CTX* context) {
   const Key key(EVP_EC_gen("P-256"));
   const Certificate certificate(X509_new());
@@ -101,7 +101,7 @@ void certify(SSL_CTX* context) {
   }
 }
 
-// TLS 1.3, AES-128-GCM, as src/comm/tls.cpp has it. Reads ahead: a record takes one system call, not two.
+// TLS 1.3, AES-128-GCM, as in src/comm/tls.cpp. It reads ahead, so that a record takes one system call, not two.
 class TlsStream : public Stream {
  public:
   TlsStream(int socket, bool server) : socket_(socket), context_(SSL_CTX_new(TLS_method())) {

@@ -29,7 +29,7 @@ void free_buffer(char* buffer) { free(buffer); }
 void touch_lines(const char* bytes, size_t size) {
   unsigned sum = 0;
   for (size_t i = 0; i < size; i += 64) sum += (unsigned char)bytes[i];
-  __asm__ volatile("" : : "r"(sum)); /* the sum counts as used: the loop must stay */
+  __asm__ volatile("" : : "r"(sum)); /* the compiler must take the sum for used, and keep the loop */
 }
 
 long warm_up(long count) {
@@ -69,7 +69,7 @@ static void calibrate(struct figure* f, double sample_seconds) {
       f->count = (long)next;
       return;
     }
-    /* A short trial tells little: approach in steps. */
+    /* A short trial is inexact, so approach in steps. */
     f->count = next < (double)f->count * 200 ? (long)next : f->count * 200;
   }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Measuring an MPI library with apbench's method: the same operations, warm-up, sampling in turns, median and
- * percentiles, and the same JSON lines with the name of the peer in front. No global variables: under AMPI several
- * ranks share them. */
+/* Measures an MPI library by apbench's method: the same operations, warm-up, sampling in turns, median and
+ * percentiles, and the same JSON lines, which begin with the peer's name. There are no global variables, because under
+ * AMPI several ranks share them. */
 #ifndef PEERS_FIGURE_H
 #define PEERS_FIGURE_H
 
@@ -9,7 +9,7 @@
 
 enum { data_tag = 1, ack_tag = 2, figures_max = 64, samples_max = 100 };
 
-/* One figure, and how to take a sample of it. All ranks call `run` with the same count; rank 0's answer counts. */
+/* One figure, and how to take a sample of it. All ranks call `run` with the same count; rank 0's result counts. */
 struct figure {
   const char* bench;
   const char* case_name;
@@ -33,7 +33,7 @@ void measure(struct plan* plan, const char* peer, int samples, double sample_sec
 
 double now_seconds(void);
 
-/* Page-aligned memory filled with `fill`; ends the program when there is none. */
+/* Page-aligned memory filled with `fill`. Ends the program when there is none. */
 char* new_buffer(size_t bytes, int fill);
 void free_buffer(char* buffer);
 void touch_lines(const char* bytes, size_t size);
@@ -41,13 +41,13 @@ void touch_lines(const char* bytes, size_t size);
 /* Operations before the timed ones. */
 long warm_up(long count);
 
-/* Messages, puts or gets of a stream between two acknowledgements: 64, fewer when that would be more than 16 MiB
- * under way; as apbench. */
+/* Messages, puts or gets of a stream between two acknowledgements: 64, fewer when that would be more than 16 MiB, as in
+ * apbench. */
 long stream_window(size_t bytes);
 
 double nanoseconds_per_operation(const struct figure* self, double seconds, long count);
 
-/* Each adds its figures; `case_name` as the launcher chose the ranks' places. */
+/* Each adds its figures. `case_name` says how the launcher placed the ranks. */
 void plan_latency(struct plan* plan, const char* case_name, const size_t* bytes, int sizes, int touch);
 void plan_bandwidth(struct plan* plan, const char* case_name, const size_t* bytes, int sizes, int touch);
 void plan_rate(struct plan* plan, const char* case_name, int touch);

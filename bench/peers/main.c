@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* mpi_peer: measures an MPI library as apbench measures APlib. bench/compare builds it with each library's mpicc and
- * starts it.
+ * runs it.
  *
  *   mpirun -n 2 mpi_peer --peer openmpi --case two-processors latency bandwidth --bytes 8,65536 --samples 3 \
  *     --sample-ms 6

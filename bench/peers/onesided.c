@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* One-sided operations of rank 0 on rank 1, in windows of memory that the library itself has allocated (so that it
- * may share it), with passive targets: put to visibility, and back; streams of puts and of gets; get, fetch and add;
- * and put with a fence. */
+/* One-sided operations of rank 0 on rank 1, with passive targets, in windows of memory that the library itself has
+ * allocated (so that it may share the memory): put to visibility, and back; streams of puts and of gets; get, fetch and
+ * add; and put with a fence. */
 #ifdef AMPI
 typedef int no_one_sided_operations; /* its windows have no MPI_Win_flush */
 #else
@@ -14,11 +14,11 @@ typedef int no_one_sided_operations; /* its windows have no MPI_Win_flush */
 
 enum { batch_rate = 1024, flag_space = 128, looks_per_probe = 64 };
 
-/* The flag is a counter behind the data: the target sees that what was put before is there. */
+/* The flag is a counter after the data. It shows the target that what was put before has arrived. */
 struct shared {
   MPI_Win win;
   char* mine;  /* this rank's part: `bytes` of data, then the flag */
-  char* local; /* private memory, where puts come from and gets go to */
+  char* local; /* private memory: the source of puts and the destination of gets */
   MPI_Aint flag_at;
   int bytes;
   int rank;
@@ -40,7 +40,7 @@ static void unmake(struct shared* s) {
   free_buffer(s->local);
 }
 
-/* One word is flag and data at once. More is put first: MPI keeps no order between two puts, so a flush is between. */
+/* One word is both flag and data. More data is put first, and then a flush, because MPI keeps no order of two puts. */
 static void put(struct shared* s, uint64_t number) {
   const int to = 1 - s->rank;
   if (s->bytes > (int)sizeof number) {
@@ -51,7 +51,7 @@ static void put(struct shared* s, uint64_t number) {
   MPI_Win_flush(to, s->win);
 }
 
-/* A library that needs the target's help gets it by a probe now and then. */
+/* Probes now and then, for a library that needs the target's help. */
 static void await(struct shared* s, uint64_t number) {
   const volatile uint64_t* const flag = (const volatile uint64_t*)(const void*)(s->mine + s->flag_at);
   for (int looks = 0; *flag < number; ++looks) {

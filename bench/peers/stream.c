@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Bandwidth and message rate from rank 0 to rank 1: windows of messages, each closed by an acknowledgement. Within a
- * window the messages go out, and are posted, in batches of at most 64, as the OSU benchmarks do. */
+/* Bandwidth and message rate from rank 0 to rank 1: windows of messages, each of which ends with an
+ * acknowledgement. Within a window, messages are sent and posted in batches of at most 64, as in the OSU benchmarks. */
 #include <mpi.h>
 #include <stdlib.h>
 

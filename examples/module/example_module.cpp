@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// A module in one file, against <aplib/comm_module.h> alone: frames between processes of one host and one user,
-// over AF_UNIX sockets that carry packets. docs/write-a-module.md walks through it.
+// A module in one file that needs only <aplib/comm_module.h>. It carries frames between processes of one user on one
+// host, over AF_UNIX sockets with packets. docs/write-a-module.md walks through it.
 //
-// One socket per pair: the process with the lower number connects when it starts, from a socket whose name tells
-// who it is. A frame is a packet of header and body; a large one has more packets behind it. The last packet of a
-// connection is the mark of an ordered end.
+// Each pair of processes has one socket. The process with the lower number connects when it starts, from a socket whose
+// name says who it is. A frame is a packet of header and body; a large frame has further packets. The last packet of a
+// connection marks its ordered end.
 #include <aplib/comm_module.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -31,24 +31,24 @@ APLIB_COMM_REQUIRE(1, 0);
 namespace {
 
 constexpr std::size_t packet_bytes_max = 32 * 1024;  // Every socket takes packets of this size.
-constexpr std::size_t poll_bytes_max = 64 * 1024;    // Of each peer.
+constexpr std::size_t poll_bytes_max = 64 * 1024;    // In one poll(), from each peer.
 constexpr std::uint64_t end_mark = ~std::uint64_t{0};
-constexpr std::uint64_t is_bell = 1ULL << 32, is_caller = 2ULL << 32;  // What epoll tells; less: number of a peer.
+constexpr std::uint64_t is_bell = 1ULL << 32, is_caller = 2ULL << 32;  // Data of epoll; smaller numbers are peers.
 
 struct Header {
   aplib_comm_label label;
-  std::uint64_t bytes;  // Of the body, or end_mark.
+  std::uint64_t bytes;  // Size of the body, or end_mark.
 };
 
 struct Peer {
-  // With the module's mutex:
+  // Guarded by the module's mutex:
   int socket = -1;              // Not connected yet.
-  bool over = false;            // Lost, or ended in order: nothing comes, and what is sent is dropped.
-  bool unwanted = false;        // The host did not want its frames when it was asked last.
-  std::uint32_t watched = 0;    // Events that epoll looks for.
-  std::deque<std::string> out;  // Packets that the system has not taken.
+  bool over = false;            // Lost, or ended in order: nothing more comes, and what is sent is dropped.
+  bool unwanted = false;        // The host did not want its frames when last asked.
+  std::uint32_t watched = 0;    // Events that epoll watches.
+  std::deque<std::string> out;  // Packets that the system has not taken yet.
   std::atomic<std::uint64_t> queued{0};
-  // Of the thread that polls: the large frame under way.
+  // For the polling thread only: the large frame under way.
   Header large{};
   char* target = nullptr;
   std::uint64_t got = 0;
@@ -59,7 +59,7 @@ std::int32_t fail(aplib_comm_error* error, std::int32_t status, const std::strin
   return status;
 }
 
-/// No exception leaves a plug-in. All that is thrown here is that memory is short.
+/// No exception leaves a plug-in. The only one that this code can throw says that memory is short.
 template <class Call>
 std::int32_t guarded(aplib_comm_error* error, Call&& call) noexcept {
   try {
@@ -71,7 +71,7 @@ std::int32_t guarded(aplib_comm_error* error, Call&& call) noexcept {
 
 int packet_socket() { return ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); }
 
-/// The address of an abstract socket: a 0, and the name.
+/// The address of an abstract socket: a 0 and the name.
 struct Address {
   sockaddr_un address{};
   socklen_t bytes = sizeof address;
@@ -97,7 +97,7 @@ bool same_user(int socket) {
 
 struct aplib_comm_port {
   int listener = -1;
-  std::string endpoint;  // "HOST@NAME", NAME that of an abstract socket.
+  std::string endpoint;  // "HOST@NAME", where NAME is that of an abstract socket.
   ~aplib_comm_port() {
     if (listener >= 0) ::close(listener);
   }
@@ -109,12 +109,12 @@ struct aplib_comm_module {
   std::unique_ptr<Peer[]> peers;
   const aplib_comm_receiver* up = nullptr;
   int listener = -1, epoll = ::epoll_create1(EPOLL_CLOEXEC), bell = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  std::mutex mutex;  // Never held in an upcall: upcalls send.
+  std::mutex mutex;  // Never held during an upcall, because upcalls send.
   bool closed = false;
-  char packet[packet_bytes_max]{};  // To be sent; with the mutex. Not on the stack, which may be small.
-  char buffer[packet_bytes_max]{};  // Received; of the thread that polls.
-  std::vector<std::uint32_t> gone;  // Not there when we called.
-  bool any_unwanted = false;        // Of the thread that polls.
+  char packet[packet_bytes_max]{};  // To be sent; guarded by the mutex. Not on the stack, which may be small.
+  char buffer[packet_bytes_max]{};  // Received; for the polling thread only.
+  std::vector<std::uint32_t> gone;  // Peers that were not there when we connected.
+  bool any_unwanted = false;        // For the polling thread only.
   std::atomic<std::uint64_t> waiting{0}, sent{0}, sent_bytes{0}, received{0}, received_bytes{0}, calls{0}, refused{0};
 
   ~aplib_comm_module() {
@@ -126,7 +126,7 @@ struct aplib_comm_module {
   std::string socket_name(std::uint32_t number) const {
     return endpoints[number].substr(endpoints[number].rfind('@') + 1);
   }
-  /// Of the caller's socket.
+  /// The name of the connecting process's socket, which says who it is.
   std::string socket_name(std::uint32_t caller, std::uint32_t called) const {
     return socket_name(caller) + "." + std::to_string(called);
   }
@@ -136,7 +136,7 @@ struct aplib_comm_module {
     event.data.u64 = what;
     ::epoll_ctl(epoll, operation, descriptor, &event);
   }
-  /// Nobody is woken for what nobody takes. With the mutex.
+  /// Sets what epoll watches: no thread wakes up for frames that the host does not want. Guarded by the mutex.
   void watch(std::uint32_t number) {
     Peer& peer = peers[number];
     if (peer.socket < 0) return;
@@ -149,13 +149,14 @@ struct aplib_comm_module {
     peer.watched = events;
   }
 
-  // --- Sending; with the mutex ---
+  // --- Sending; guarded by the mutex ---
 
   void drop(Peer& peer) {
     peer.out.clear();
     waiting -= peer.queued.exchange(0);
   }
-  /// Whether the packet is off our hands: taken; or nobody is there any more, which shows when the socket is read.
+  /// True when the packet is done: the system took it, or nobody is there any more, which reading the socket will
+  /// show.
   bool put(const Peer& peer, const char* bytes, std::size_t count) {
     if (peer.socket < 0) return false;
     ++calls;
@@ -192,7 +193,7 @@ struct aplib_comm_module {
         std::memcpy(packet, body + at, next);
         put_or_queue(to, next);
       }
-    } catch (...) {  // Half a frame is worse than none: both sides will see the connection end.
+    } catch (...) {  // Half a frame is worse than none, so both sides see the connection end.
       ::shutdown(peers[to].socket, SHUT_RDWR);
       throw;
     }
@@ -204,7 +205,7 @@ struct aplib_comm_module {
     put_queued();
   }
 
-  // --- Connections; with the mutex ---
+  // --- Connections; guarded by the mutex ---
 
   void admit() {
     for (int most = 64; most > 0; --most) {
@@ -222,7 +223,7 @@ struct aplib_comm_module {
       }
     }
   }
-  /// Whether somebody is there.
+  /// Connects to a peer. Whether it is there.
   bool call(std::uint32_t number) {
     Address own(socket_name(self, number)), other(socket_name(number));
     const int socket = packet_socket();
@@ -236,7 +237,7 @@ struct aplib_comm_module {
     return false;
   }
 
-  // --- Receiving; the thread that polls, without the mutex ---
+  // --- Receiving; on the polling thread, without the mutex ---
 
   bool poll() {
     if (closed) return false;
@@ -281,7 +282,7 @@ struct aplib_comm_module {
     for (std::size_t taken = 0; taken < poll_bytes_max;) {
       ++calls;
       const ssize_t bytes = ::recv(socket, buffer, sizeof buffer, MSG_DONTWAIT);
-      if (bytes < 0 && errno == ECONNRESET) continue;  // Told once; then comes what it has sent before.
+      if (bytes < 0 && errno == ECONNRESET) continue;  // Reported once; what the peer sent before still follows.
       if (bytes < 0) break;
       called = true;
       if (bytes == 0) return lose(from, "the connection has ended");
@@ -290,7 +291,7 @@ struct aplib_comm_module {
     }
     return called;
   }
-  /// A packet. Whether more may follow.
+  /// Handles a packet. Whether more may follow.
   bool take(std::uint32_t from, std::size_t bytes) {
     Peer& peer = peers[from];
     const char* body = buffer;
@@ -344,7 +345,7 @@ struct aplib_comm_module {
       peers[number].over = true;
       drop(peers[number]);
       watch(number);
-      ::shutdown(peers[number].socket, SHUT_RDWR);  // Closed later: somebody may be waiting for it.
+      ::shutdown(peers[number].socket, SHUT_RDWR);  // Closed later, because a thread may be waiting on it.
     }
     up->peer_lost(up->host, number, why);
     return true;
@@ -365,7 +366,7 @@ struct aplib_comm_module {
     (void)!::eventfd_read(bell, &rings);
   }
 
-  // --- Ends; no other thread is here ---
+  // --- Ends; no other thread is in the module ---
 
   bool close(std::int64_t linger) {
     if (closed) return true;
@@ -383,12 +384,12 @@ struct aplib_comm_module {
         admit();
       }
     } catch (const std::exception&) {
-      // No memory: what is left is lost, and the others see it.
+      // Memory is short: the rest is lost, and the peers see that.
     }
     end();
     return waiting == 0;
   }
-  /// What comes now is thrown away: who waits for room to send it could not end otherwise.
+  /// Discards what comes now. Otherwise a peer that waits for room to send could not end.
   void put_rest() {
     for (std::uint32_t number = 0; number < count(); ++number) {
       Peer& peer = peers[number];
@@ -424,7 +425,7 @@ std::int32_t open(const aplib_comm_plugin*, const aplib_comm_port_settings* sett
     made->listener = packet_socket();
     Address address("");
     if (made->listener < 0 ||
-        ::bind(made->listener, address.get(), sizeof address.address.sun_family) != 0 ||  // The system makes a name.
+        ::bind(made->listener, address.get(), sizeof address.address.sun_family) != 0 ||  // The system chooses a name.
         ::listen(made->listener, SOMAXCONN) != 0 ||
         (address.bytes = sizeof address.address, ::getsockname(made->listener, address.get(), &address.bytes)) != 0)
       return fail(error, APLIB_COMM_FAILED, std::string("listen on a local socket: ") + std::strerror(errno));
@@ -457,7 +458,7 @@ std::int32_t start(aplib_comm_module* module, const aplib_comm_receiver* receive
     for (std::uint32_t number = module->self + 1; number < module->count(); ++number)
       if (module->is_peer(number) && !module->call(number)) module->gone.push_back(number);
     module->up = receiver;
-    if (!module->gone.empty()) module->ring();  // There is something to tell.
+    if (!module->gone.empty()) module->ring();  // poll() has something to report.
     return 0;
   });
 }
@@ -479,7 +480,7 @@ std::int32_t send(aplib_comm_module* module, std::uint32_t to, const aplib_comm_
 }
 
 void flush(aplib_comm_module* module) {
-  aplib_comm_error error;  // No memory for a caller's place in a list: it goes out later.
+  aplib_comm_error error;  // If memory is short, what was held back is sent later.
   guarded(&error, [&] { return module->flush(), 0; });
 }
 
@@ -500,8 +501,8 @@ const aplib_comm_plugin aplib_comm_plugin_entry = {
     .version = "1.0",
     .description = "frames over local sockets, between processes of one user on one host",
     .rank = 10,
-    // The system tells users apart, and nobody else sees what goes through its sockets. (Others would prove
-    // settings->key.)
+    // The system distinguishes users, and nobody else sees what goes through these sockets. (Other modules must
+    // prove settings->key.)
     .can = APLIB_COMM_KEEPS_AUTH | APLIB_COMM_KEEPS_TLS | APLIB_COMM_ONE_HOST,
     .own = nullptr,
     .usable =
@@ -513,7 +514,7 @@ const aplib_comm_plugin aplib_comm_plugin_entry = {
     .endpoint = [](const aplib_comm_port* port) { return port->endpoint.c_str(); },
     .joins =
         [](const aplib_comm_plugin*, const char* one, const char* other) {
-          aplib_comm_error error;  // Without memory they do not join.
+          aplib_comm_error error;  // Without memory the two do not join.
           return std::max(
               0, guarded(&error, [&] { return int{!host_of(one).empty() && host_of(one) == host_of(other)}; }));
         },
@@ -538,11 +539,11 @@ const aplib_comm_plugin aplib_comm_plugin_entry = {
           std::snprintf(text, bytes, "example %s", module->is_peer(peer) ? module->endpoints[peer].c_str() : "nowhere");
         },
     .abandon = [](aplib_comm_module* module) { return module->end(), 1; },
-    // To sleep on several modules at once: an epoll descriptor can be waited for like any.
+    // For sleeping on several modules at once: one can wait for an epoll descriptor like for any other.
     .descriptor = [](aplib_comm_module* module) { return module->epoll; },
     .arm = [](aplib_comm_module* module, aplib_comm_error*) { return flush(module), 1; },
     .disarm = [](aplib_comm_module* module) { module->hear(); },
-    // Remote memory is left out.
+    // This module has no remote memory.
     .reaches_memory = nullptr,
     .expose = nullptr,
     .conceal = nullptr,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* shmem_peer: measures OpenSHMEM, the nearest kin of APlib's put and get, as onesided.c measures MPI's one-sided
+/* shmem_peer: measures OpenSHMEM, the nearest relative of APlib's put and get, as onesided.c measures MPI's one-sided
  * operations, with the same command line:
  *   oshrun -n 2 shmem_peer --peer oshmem --case two-processors put get --bytes 8,65536 --samples 3 --sample-ms 6
  */
@@ -15,7 +15,7 @@
 enum { batch_rate = 1024, fill_of_0 = 0x5a };
 
 struct ends {
-  char* shared; /* the same object on both PEs: where puts go to and gets come from */
+  char* shared; /* the same object on both PEs: the destination of puts and the source of gets */
   uint64_t* flag;
   char* local;
   size_t bytes;
@@ -44,7 +44,7 @@ static void unmake(struct ends* e) {
   free_buffer(e->local);
 }
 
-/* One word is flag and data at once. Before it goes what must be seen first. */
+/* One word is both flag and data. What must be seen first is put before it. */
 static void put(struct ends* e, uint64_t number) {
   const int to = 1 - e->me;
   if (e->bytes > sizeof number) {
@@ -80,8 +80,8 @@ static void put_word(struct ends* e) { shmem_uint64_p(e->flag, 1, 1); }
 static void get_word(struct ends* e) { memset(e->local, (int)shmem_uint64_g(e->flag, 1), 1); }
 static void fetch_and_add(struct ends* e) { (void)shmem_ulong_atomic_fetch_add(e->flag, 1, 1); }
 
-/* `count` times `batch` operations of PE 0, then waiting until they are seen there; PE 1 waits in a barrier, where it
- * can help. */
+/* `count` times `batch` operations of PE 0, then a wait until PE 1 can see them. PE 1 waits in a barrier, where it can
+ * help. */
 static double batches(const struct figure* f, void (*operation)(struct ends*), long batch, long count) {
   struct ends e;
   make(&e, f->bytes);
@@ -131,7 +131,7 @@ static void plan_size(struct plan* plan, const char* name, size_t bytes) {
 int main(int argc, char** argv) {
   shmem_init();
   int initialized = 0;
-  MPI_Initialized(&initialized); /* Open MPI's shmem_init() has done it; what measures speaks MPI */
+  MPI_Initialized(&initialized); /* Open MPI's shmem_init() has done it; figure.c uses MPI */
   if (!initialized) MPI_Init(&argc, &argv);
   struct command command;
   const char* const fault = parse(&command, argc, argv);
@@ -145,7 +145,7 @@ int main(int argc, char** argv) {
   add_figure(&plan,
              (struct figure){"fetch-add", command.case_name, 8, "ns", 0, fetches, nanoseconds_per_operation, 1, 0});
   measure(&plan, command.peer, command.samples, command.sample_ms / 1e3);
-  /* Open MPI 4.1 with newer libraries of UCX crashes in shmem_finalize(); nothing is left to do there. */
+  /* Open MPI 4.1 crashes in shmem_finalize() with newer UCX libraries. Nothing is left to do there. */
   shmem_barrier_all();
   if (shmem_my_pe() == 0) shmem_global_exit(0);
   shmem_barrier_all();
