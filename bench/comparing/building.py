@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Builds what a comparison runs, where it is not there yet."""
+"""Builds the programs of a comparison that are missing."""
 
 import subprocess
 import sys
@@ -12,12 +12,12 @@ LINES_SHOWN = 15
 
 
 def missing(build):
-    """Which programs are not there."""
+    """The programs that are missing."""
     return [name for name in PROGRAMS if not (build / "bin" / name).exists()]
 
 
 def commands(build, source):
-    """What builds all of it in that folder; nothing when the folder is no build folder and cannot become one."""
+    """The commands that build all programs in the folder; none when it is not a build folder and cannot become one."""
     configured = (build / "CMakeCache.txt").exists()
     if not configured and build.resolve() != source.resolve() / "build" / "release":
         return []
@@ -26,7 +26,7 @@ def commands(build, source):
 
 
 def make(build, source, log):
-    """Builds what is missing and says so. Returns why something still is; empty when all is there."""
+    """Builds what is missing and says so. Returns why something is still missing, or an empty text."""
     absent = missing(build)
     if not absent:
         return ""

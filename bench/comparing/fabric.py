@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""libfabric alone, the floor of the module rdma: its own fi_pingpong between two processes of this computer, a core
+"""libfabric alone, the floor of the module rdma: its own fi_pingpong between two processes of this computer, on a core
 each."""
 
 import os
@@ -34,7 +34,7 @@ def alone(program, provider, case, size):
 
 
 def hindrance():
-    """Why it cannot be measured here; None when it can."""
+    """Why it cannot be measured here, or None."""
     if shutil.which("fi_pingpong") is None:
         return "fi_pingpong is not installed; run scripts/peers"
     if len(os.sched_getaffinity(0)) < 2:
@@ -83,7 +83,7 @@ def ping_pong(provider, size=BYTES, iterations=ITERATIONS):
                 raise Failed(f"fi_pingpong with provider {provider} did not end within {SECONDS_MAX} s") from error
             if client.returncode == 0:
                 return 1000 * microseconds(text, size)
-            # The server may not have begun to listen yet, and says nothing when it has.
+            # The server may not listen yet, and does not say when it does.
             if server.poll() is not None or time.monotonic() - begun > BEGIN_SECONDS_MAX:
                 raise Failed(f"fi_pingpong with provider {provider}: " + " / ".join(text.strip().splitlines()[-2:]))
             time.sleep(0.05)

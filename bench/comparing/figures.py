@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The figures, their floors and their targets, and what a run says about them."""
+"""The figures, their floors and targets, and how a run meets them."""
 
 import dataclasses
 import statistics
@@ -18,7 +18,7 @@ def pick(source, bench, case, size=0) -> Pick:
 
 
 def time_to_speed(inner: Pick, size) -> Pick:
-    """ns a message to GB/s, and GB/s to ns a message: the same division both ways."""
+    """ns per message to GB/s, or GB/s to ns per message: the same division both ways."""
 
     def outer(values):
         value = inner(values)
@@ -35,7 +35,7 @@ class Run:
         self.peers = peer_names
 
     def measured(self, source, bench):
-        """Has the source any figure of the benchmark?"""
+        """Whether the source has any figure of the benchmark."""
         return any(key[:2] == (source, bench) for values in self.rounds for key in values)
 
     def median(self, wanted: Pick):
@@ -43,7 +43,7 @@ class Run:
         return statistics.median(values) if values else None
 
     def ratio(self, over: Pick, under: Pick):
-        """Median of the ratios made inside each round; of the medians where no round has both."""
+        """The median of the ratios within each round, or the ratio of the medians if no round has both values."""
         pairs = [(over(values), under(values)) for values in self.rounds]
         ratios = [a / b for a, b in pairs if a is not None and b]
         if ratios:
@@ -54,7 +54,7 @@ class Run:
 
 @dataclasses.dataclass
 class Goal:
-    """A limit for the figure itself (`against` empty), or for its ratio to the floor, the best peer or one peer."""
+    """A limit for the figure itself (empty `against`), or for its ratio to the floor, the best peer or one peer."""
 
     limit: float
     against: str = ""
@@ -113,7 +113,7 @@ def loading(name, unit, case, limit, floor="", higher_is_better=False):
 
 
 def between_processes():
-    """What lies between two processes: tcp on this computer, and on a link of 1 Gb/s."""
+    """Communication between two processes: tcp on this computer, and on a link of 1 Gb/s."""
 
     def stream(name, size, case="stream", floor_case="sockets-stream", goals=()):
         return Figure(
@@ -211,7 +211,7 @@ def one_sided():
 
 
 def modules():
-    """What modules reach between two processes, alone and below messages, puts and gets of cells."""
+    """Modules between two processes, alone and under messages, puts and gets of cells."""
 
     def pair(
         name,
@@ -231,7 +231,7 @@ def modules():
         return Figure(name, unit, own, by_peer, floor, floor_name, goals, higher_is_better)
 
     def over(module, place):
-        """Orientation: the same for each module. `place`: how a peer reaches the other process alike."""
+        """For orientation: the same for each module. `place`: how a peer reaches the other process alike."""
         return [
             pair(f"8 B put, two processes over {module}", "ns", module, "cells-put", 8, "put", place),
             pair(
@@ -385,7 +385,7 @@ def all_figures():
         loading("loop over globals, instance over program alone", "x", "loop", 0.98, higher_is_better=True),
         loading("1,000 cells of a hello program", "s", "hello-1000", 0.3),
         *[figure for part in (one_sided(), between_processes(), modules()) for figure in part if figure.goals],
-        # For orientation; the design sets no limit.
+        # For orientation; there is no target.
         Figure(
             "yield between two tasks",
             "ns",
@@ -435,7 +435,7 @@ def all_figures():
 
 @dataclasses.dataclass
 class Verdict:
-    """One goal, judged. `share` is below 1 when it is met, whatever direction is better; None: not measured."""
+    """One goal, judged. `share` is below 1 if the goal is met, whichever direction is better. None: not measured."""
 
     text: str
     value: typing.Optional[float]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""As a program: what goes through a link of 1 Gb/s in messages of 64 KiB, by sockets alone and by APlib, as JSON
-lines. The link lies between two network namespaces, which vanish with the program; they need root.
+"""A program: prints the bandwidth of a link of 1 Gb/s in messages of 64 KiB, by sockets alone and by APlib, as JSON
+lines. The link is between two network namespaces, which end with the program and need root.
 
     link.py BUILD_FOLDER
 """
@@ -22,7 +22,7 @@ PACE = ["--json", "--samples", "3", "--sample-ms", "100"]
 
 
 def hindrance():
-    """Why it cannot be measured here; None when it can."""
+    """Why it cannot be measured here, or None."""
     return namespaces.hindrance()
 
 
@@ -31,7 +31,7 @@ def cluster_text(machines):
         f'[[host]]\nname = "{one.name}"\ncommand = {toml_text(one.line())}\ncells = 1\nthreads = 1\n'
         for one in machines
     ]
-    # They share this computer's memory all the same: "auto" might find a shorter way than the link.
+    # They still share this computer's memory, so "auto" might bypass the link.
     return '[machine]\ncells = 2\n[comm]\nmodule = "tcp"\n' + "".join(hosts)
 
 

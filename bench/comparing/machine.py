@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The machine in words, without its name."""
+"""A description of this computer, without its name."""
 
 import os
 import pathlib
@@ -51,13 +51,13 @@ def describe(build):
 
 
 def ticks():
-    """(busy, all) processor time since the start of the machine."""
+    """(busy, all) processor time since the computer was started."""
     fields = [int(field) for field in read("/proc/stat").split("\n", 1)[0].split()[1:9]]
     return sum(fields) - sum(fields[3:5]), sum(fields)  # 3, 4: idle, waiting for a disk
 
 
 def busy_percent(seconds=1.0):
-    """How much of the machine others use now."""
+    """The share of the computer that others use now."""
     try:
         busy, total = ticks()
         time.sleep(seconds)

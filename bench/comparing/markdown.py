@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Pages of text, with lines as long as the documentation's."""
+"""Wraps pages of text to the width of the documentation."""
 
 import re
 import textwrap
@@ -9,7 +9,7 @@ KEPT = re.compile(r"#|\||!\[|<!--|    |```")  # titles, tables, pictures, commen
 
 
 def wrapped(text):
-    """The same Markdown, its paragraphs and list items filled to WIDTH. Tables and what must stay as it is stay."""
+    """The same Markdown with paragraphs and list items filled to WIDTH. KEPT lines stay as they are."""
     lines, paragraph = [], []
 
     def flush():

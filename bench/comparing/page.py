@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""docs/performance.md: the outcome of one run, with date, machine and method."""
+"""docs/performance.md: the results of one run, with date, computer and method."""
 
 import re
 import shutil
@@ -44,7 +44,7 @@ peers.
 
 
 class OldPage:
-    """What stands in the page of an earlier run."""
+    """The page of an earlier run."""
 
     def __init__(self, path):
         text = path.read_text(encoding="utf-8")
@@ -53,14 +53,14 @@ class OldPage:
         for part in parts:
             title, _, body = part.partition("\n")
             self.sections[title] = body.strip() + "\n"
-        self.rows = {}  # by figure: its lines, one a target
+        self.rows = {}  # by figure: its lines, one per target
         name = ""
         for line in self.sections["Figures and targets"].splitlines()[2:]:
             name = line.split("|")[1].strip() or name
             self.rows.setdefault(name, []).append(line)
 
     def when(self):
-        """Date and rounds of the run that measured most of it."""
+        """Date and rounds of the run that measured most of the page."""
         return re.search(r"^\d{4}-.*? rounds?", self.opening, re.MULTILINE).group()
 
     def paragraphs(self, *beginnings):
@@ -68,7 +68,7 @@ class OldPage:
 
 
 def markdown_lines(rows, old=None):
-    """A line a target. What this run has not measured stays as `old` has it."""
+    """A line per target. What this run has not measured stays as in `old`."""
     lines = []
     for row in rows:
         kept = old.rows.get(row.figure.name) if old and row.value is None else None
@@ -82,14 +82,14 @@ def markdown_table(lines):
 
 
 def count(lines):
-    """ "3 of 4 targets met", of the lines of a table."""
+    """ "3 of 4 targets met", for the lines of a table."""
     verdicts = [line.split("|")[-2].strip() for line in lines]
     met, missed, unknown = (verdicts.count(word) for word in ("yes", "NO", "-"))
     return f"{met} of {met + missed + unknown} targets met" + (f", {unknown} not measured" if unknown else "")
 
 
 def by_size(run, bench, sizes, unit):
-    """All sources, by size."""
+    """A table of all sources, by size."""
     names = ["aplib", "posted", *[name for name in run.peers if run.measured(name, bench)]]
     titles = {"aplib": "APlib", "posted": "APlib, posted", **figures.PEER_TITLES}
     lines = ["| bytes | " + " | ".join(titles[name] for name in names) + " |", "|" + " ---: |" * (len(names) + 1)]
@@ -114,7 +114,7 @@ ONE_SIDED = [  # title, unit, apbench's benchmark and case, the peers' benchmark
 
 
 def one_sided(run):
-    """Put and get between two processors: all sources, by size."""
+    """A table of put and get between two processors: all sources, by size."""
     names = [name for name in run.peers if run.measured(name, "put")]
     titles = ["APlib"] + [figures.PEER_TITLES[name] for name in names]
     lines = ["| | bytes | " + " | ".join(titles) + " |", "| --- |" + " ---: |" * (len(titles) + 1)]
@@ -148,7 +148,7 @@ MODULE_CASES = [  # title, unit, case, bytes
 
 
 def modules(run):
-    """Each module that was measured, by what it was asked for."""
+    """A table of the modules that were measured, by case."""
     names = [name for name in sources.MODULES if run.measured(name, "module")]
     lines = ["| | " + " | ".join(names) + " |", "| --- |" + " ---: |" * len(names)]
     for title, unit, case, size in MODULE_CASES:
@@ -164,7 +164,7 @@ def touch_words(facts):
 
 
 def opening(facts, picture):
-    """Of the page of a whole run, behind its first line."""
+    """What follows the first line in the page of a whole run."""
     parts = [f"Machine: {machine.sentence(facts['machine'])}.\n"]
     if facts["busy"]:
         parts.append(f"{facts['busy']} The figures are off; run it again on a quiet machine.\n")
@@ -179,7 +179,7 @@ def opening(facts, picture):
 
 
 def opening_kept(facts, old):
-    """Of a page whose other rows are of an earlier run."""
+    """The same in a page whose other rows come from an earlier run."""
     parts = old.paragraphs("Machine:", "Peers:")
     parts.append(
         f"Put, get and modules: {facts['date']}, {facts['rounds']} rounds, on {machine.sentence(facts['machine'])}.\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The peers: builds bench/peers with each library's own compiler and starts it the way that suits that library best."""
+"""The peers: builds bench/peers with each library's own compiler, and runs it in the way that suits that library."""
 
 import os
 import pathlib
@@ -70,12 +70,12 @@ class Peer(sources.Source):
         ]
 
     def put_and_get_words(self, case):
-        """Put and get, of fewer sizes by tcp."""
+        """Put and get, for fewer sizes by tcp."""
         sizes = sources.ONE_SIDED_SIZES
         return self.words(case, "put", "get", sizes=[sizes[0], sizes[-1]] if case == "tcp" else sizes)
 
     def beside_modules(self):
-        """Messages that those of modules stand beside, when no others are measured."""
+        """Messages to compare those of modules with, when no others are measured."""
         return self.words("two-processors", "latency", "bandwidth", sizes=[8, 1 << 20])
 
     def pair_benches(self, round_number):
@@ -95,7 +95,7 @@ class OpenMpi(Peer):
 
     def put_and_get(self):
         yield self.start(2, "--bind-to", "core") + self.put_and_get_words("two-processors"), self.environment
-        # Its windows would share the memory even then.
+        # Otherwise its windows would still share the memory.
         apart = [*self.tcp, "--mca", "osc", "^sm,ucx"]
         yield self.start(2, "--bind-to", "core", *apart) + self.put_and_get_words("tcp"), self.environment
 
@@ -149,7 +149,7 @@ class Mpich(Peer):
         yield pinned + self.words("2-on-2", "barrier", "reduce"), None
         yield from self.put_and_get()
         if round_number >= 2:
-            return  # with more ranks than cores it spins: a barrier takes a quarter of a second, so few of them
+            return  # with more ranks than cores it spins, and a barrier takes a quarter of a second
         for ranks in CROWDS:
             yield [self.launcher_path, "-n", str(ranks), str(self.program)] + self.words(
                 f"{ranks}-on-2", "barrier", "reduce"
@@ -162,7 +162,7 @@ class Mpich(Peer):
 
 
 class OpenShmem(Peer):
-    """Open MPI's: no message passing, but one-sided operations on objects at the same address everywhere."""
+    """OpenSHMEM of Open MPI: no messages, but one-sided operations on objects at the same address everywhere."""
 
     name = "oshmem"
     title = "OpenSHMEM"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The outcome as a picture: times and bandwidths by size, collectives, how close the targets are. Drawn by gnuplot."""
+"""The results as a picture by gnuplot: times and bandwidths by size, collectives, how close the targets are."""
 
 import shutil
 import subprocess
@@ -19,7 +19,7 @@ RANKS = [2, 8, 32]
 
 
 def curve(run, source, bench, case, sizes, transform=None):
-    """Lines "size value" of what was measured."""
+    """The measured values as lines "size value"."""
     points = []
     for size in sizes:
         picked = figures.pick(source, bench, case, size)
@@ -30,7 +30,7 @@ def curve(run, source, bench, case, sizes, transform=None):
 
 
 def size_panel(run, bench, sizes, title, label, factor, place):
-    """One line a library, over message size."""
+    """One line per library, over message size."""
     lines = [
         ("APlib", "aplib", curve(run, "aplib", bench, "two-processors", sizes), "pt 7 lw 2.5"),
         ("APlib, posted", "posted", curve(run, "aplib", bench, "two-processors-posted", sizes), "pt 6 lw 2.5"),
@@ -104,7 +104,7 @@ def collective_panel(run):
 
 
 def target_panel(rows):
-    """One bar a target: what share of the limit is used; left of the line is met."""
+    """One bar per target: the share of the limit that is used. Left of the line the target is met."""
     known = [(row.figure.name + ": " + v.text, v) for row in rows for v in row.verdicts if v.share is not None]
     if not known:
         return []
@@ -114,7 +114,7 @@ def target_panel(rows):
         y = len(known) - place
         end = min(max(verdict.share, 0.011), 9.9)
         (met if verdict.met else missed).append(f"0.01 {y} 0.01 {end} {y - 0.36} {y + 0.36}")
-        label = name.replace("%", "%%")  # gnuplot takes a label for a format
+        label = name.replace("%", "%%")  # gnuplot reads a label as a format
         tics.append(f'"{label}" {y}')
     script, plots = [], []
     for key, colour, boxes in (("met", "#27ae60", met), ("missed", "#c0392b", missed)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What gives figures: APlib and the floors here, the peers in peers.py. Each runs programs that print JSON lines."""
+"""The sources of figures: APlib and the floors; peers.py has the peers. Each runs programs that print JSON lines."""
 
 import json
 import pathlib
@@ -45,11 +45,11 @@ def run_for_lines(command, environment=None):
 
 
 class Source:
-    """One of those that take turns. `fault` is empty, or says why there are no (more) figures of it."""
+    """A source that takes turns with others. `fault` is empty, or says why the source gives no (more) figures."""
 
     name = ""
     title = ""
-    one_sided = True  # has a part in a run that measures put, get and modules alone
+    one_sided = True  # takes part in a run that measures only put, get and modules
 
     def __init__(self):
         self.fault = ""
@@ -59,7 +59,7 @@ class Source:
         raise NotImplementedError
 
     def one_sided_commands(self, round_number):
-        """Those of a run that measures put, get and modules alone."""
+        """The commands of a run that measures only put, get and modules."""
         return []
 
     def measure(self, round_number, one_sided=False):
@@ -73,7 +73,7 @@ class Source:
 
 
 class Apbench(Source):
-    """Base of what apbench gives."""
+    """Base of the sources that run apbench."""
 
     def __init__(self, build):
         super().__init__()
@@ -99,7 +99,7 @@ class Aplib(Apbench):
         yield from self.one_sided_commands(round_number)
         yield self.line("rate", "switch", "spawn", "barrier", "reduce", *self.touch)
         yield self.line("scg", samples=9)  # a run takes milliseconds
-        if round_number == 0:  # a few seconds long, and nothing to pair it with
+        if round_number == 0:  # takes a few seconds, and is not compared within a round
             yield self.line("idle")
             yield self.line("load", samples=5)
 
@@ -108,7 +108,7 @@ class Aplib(Apbench):
 
 
 class InProcess(Apbench):
-    """A message of 8 B once more, right before the modules that it stands beside."""
+    """A message of 8 B once more, just before the modules that are compared with it."""
 
     name = "inprocess"
     title = "APlib in one process"
@@ -148,7 +148,7 @@ class Fabric(Source):
 
     def __init__(self, build):
         super().__init__()
-        self.program = build / "bin" / "bench-fabric"  # where libfabric's headers were there
+        self.program = build / "bin" / "bench-fabric"  # built if libfabric's headers are installed
         self.fault = fabric.hindrance() or ""
 
     def figures_of(self, provider):

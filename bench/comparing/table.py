@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The outcome as a table on the terminal and as JSON."""
+"""The results as a table on the terminal and as JSON."""
 
 import json
 import statistics
@@ -18,7 +18,7 @@ def ratio(value):
 
 
 def cells(row):
-    """The row's lines: one a target, the figure itself only in the first."""
+    """The row's lines, one per target; only the first has the figure itself."""
     unit = row.figure.unit
     peer = f"{figures.quantity(row.peer_value, unit)} {figures.PEER_TITLES[row.best_peer]}" if row.best_peer else "-"
     floor = f"{figures.quantity(row.floor_value, unit)} {row.figure.floor_name}" if row.floor_value is not None else "-"
@@ -67,7 +67,7 @@ def text(rows, facts):
 
 
 def measurements(run):
-    """Every value of every source: median over the rounds, and the rounds."""
+    """Every value of every source: the median over the rounds, and the rounds."""
     keys = sorted({key for values in run.rounds for key in values})
     for source, bench, case, size in keys:
         values = [v[(source, bench, case, size)] for v in run.rounds if (source, bench, case, size) in v]

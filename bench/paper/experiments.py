@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The paper's two experiments, and the one-host half of the first: what is run, and what comes out."""
+"""The paper's two experiments, including the one-host half of the first: the runs and their results."""
 
 import contextlib
 import dataclasses
@@ -22,7 +22,7 @@ def say(text):
 
 @dataclasses.dataclass
 class Size:
-    """A matrix: unknowns on a side, and iterations of a run."""
+    """A matrix: unknowns on a side, and iterations per run."""
 
     side: int
     iterations: int
@@ -34,7 +34,7 @@ class Size:
 
 @dataclasses.dataclass
 class Plan:
-    """How much is run."""
+    """The amount of runs."""
 
     rounds: int
     counts: typing.Sequence[int]  # of cells and of hosts
@@ -67,7 +67,7 @@ def medians(found):
 
 
 def one_host(scg, plan, cores):
-    """{(side, cells): MFlops}: the paper's SMP."""
+    """The paper's SMP: {(side, cells): MFlops}."""
     values = {}
     for number in range(plan.rounds):
         for size in plan.smp_sizes:
@@ -79,12 +79,12 @@ def one_host(scg, plan, cores):
 
 
 def share_of_a_core(counts, cores):
-    """What each of the equal hosts gets, so that all together leave a fifth of the computer free."""
+    """The share of each equal host, so that all together leave a fifth of the computer free."""
     return min(1.0, round(0.8 * len(cores) / max(counts), 2))
 
 
 def equal_hosts(scg, plan, cores, namespaces, folder):
-    """{(rate, side, hosts): MFlops}: the paper's cluster of workstations."""
+    """The paper's cluster of workstations: {(rate, side, hosts): MFlops}."""
     values = {}
     share = share_of_a_core(plan.counts, cores)
     file = pathlib.Path(folder) / "equal.toml"
@@ -116,26 +116,26 @@ class Unequal:
     """One matrix on two unequal hosts."""
 
     size: Size
-    alone: dict  # MFlops by host, while the other does nothing
+    alone: dict  # MFlops by host, while the other host does nothing
     together: dict  # MFlops by way
-    ratios: dict  # by way: together over the sum of the speeds alone, made inside each round
-    shares: str  # what "auto" gave to whom
+    ratios: dict  # by way: the speed together over the sum of the speeds alone, within each round
+    shares: str  # the shares that "auto" chose
     iteration_us: float  # with auto
 
 
 def shares_told(words):
-    """What aprun says about the shares that it made of "auto"."""
+    """What aprun prints about the shares that it chose for "auto"."""
     found = [line for line in words.splitlines() if re.search(r"\bss-lx\b", line) and re.search(r"\bcells?\b", line)]
     return re.sub(r"^aprun: ", "", found[0].strip()) if found else ""
 
 
 def unequal_hosts(scg, plan, cores, namespaces, examples, folder):
-    """The paper's second experiment: a list of Unequal."""
+    """The paper's second experiment, as a list of Unequal."""
     outcome = []
     with contextlib.ExitStack() as stack:
         network = stack.enter_context(namespaces.Network(list(SPEEDS), rate="1gbit"))
-        # Both on one core, which has time for both: on two they would compute at the same time, and share memory and
-        # perhaps more, which the paper's hosts did not.
+        # Both use one core, which has time for both. On two cores they would compute at the same time and share memory,
+        # which the paper's hosts did not.
         stack.enter_context(hosts.Filler(cores[0]))
         machines = [
             hosts.SlowHost(host, cores[0], stack.enter_context(namespaces.CpuQuota(SHARES[host.name])))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Hosts that are no hosts: namespaces with slow links and a share of a core each; cluster files that start processes
+"""Simulated hosts: namespaces with slow links and a share of a core each, and cluster files that start processes
 there."""
 
 import re
@@ -8,7 +8,7 @@ import subprocess
 
 
 class SlowHost:
-    """A namespace bound to a core, with a share of it; no share: all of it."""
+    """A namespace bound to a core, with a share of it, or all of it."""
 
     def __init__(self, host, core, quota=None):
         self.host = host
@@ -17,17 +17,17 @@ class SlowHost:
         self.quota = quota
 
     def words(self, words):
-        """The command line that runs `words` there."""
+        """The command line that runs `words` on this host."""
         return self.host.command(["taskset", "-c", str(self.core), *words], self.quota)
 
     def line(self):
-        """The same as `command` of a cluster file: {cmd} stays as it is."""
+        """The same as the key `command` of a cluster file; {cmd} stays as it is."""
         return shlex.join(self.words(["{cmd}"])).replace("'{cmd}'", "{cmd}")
 
 
 class Filler:
-    """Uses what others leave of a core: a virtual processor that falls asleep whenever a quota is used up wakes
-    slowly, and its speed varies by a fifth."""
+    """Uses the rest of a core. A virtual processor that falls asleep whenever a quota is used up wakes slowly, and its
+    speed varies by a fifth."""
 
     def __init__(self, core):
         self.command = ["chrt", "--idle", "0", "taskset", "-c", str(core), "sh", "-c", "while :; do :; done"]
@@ -45,8 +45,7 @@ def toml_text(text):
 
 
 def started_by(text, slow_hosts):
-    """A cluster file's text in which every host is started as `slow_hosts` say, instead of as it says itself (by
-    ssh)."""
+    """The text of a cluster file, changed so that every host is started on one of `slow_hosts` instead of by ssh."""
     commands = {host.name: host.line() for host in slow_hosts}
 
     def replace(section):
@@ -54,11 +53,11 @@ def started_by(text, slow_hosts):
         return re.sub(r"^launch = .*$", lambda _: "command = " + toml_text(commands[name]), section, flags=re.MULTILINE)
 
     first, *rest = re.split(r"^(?=\[\[host\]\])", text, flags=re.MULTILINE)
-    # They share this computer's memory, which hosts would not.
+    # tcp, because otherwise they would use this computer's memory, which separate hosts cannot.
     return first + '[comm]\nmodule = "tcp"\n\n' + "".join(replace(section) for section in rest)
 
 
 def one_cell_each(names):
-    """The text of a cluster file: a cell on every host."""
+    """The text of a cluster file with a cell on every host."""
     hosts = "".join(f'[[host]]\nname = "{name}"\nlaunch = "ssh"\ncells = 1\nthreads = 1\n\n' for name in names)
     return f'[machine]\ncells = {len(names)}\nprogram = "scg"\npoll-time = 0\n\n{hosts}'

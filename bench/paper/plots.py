@@ -8,7 +8,7 @@ COLOURS = ("#c0392b", "#2980b9", "#27ae60", "#7d3c98", "#d68910", "#7f8c8d")
 
 
 def series_panel(title, xlabel, ylabel, series, extra=()):
-    """`series`: (title, [(x, y)]) of each line."""
+    """A panel of lines. `series`: (title, [(x, y)]) of each line."""
     script, plots = [], []
     for number, (name, points) in enumerate(series):
         block = f"$series_{abs(hash((title, number)))}"
@@ -30,7 +30,7 @@ def series_panel(title, xlabel, ylabel, series, extra=()):
 
 
 def bar_panel(title, groups, names):
-    """`groups`: (label, [share]) with a bar for each of `names`."""
+    """A panel of bars. `groups`: (label, [share]) with a bar for each of `names`."""
     width = 0.8 / len(names)
     script, plots = [], []
     for number, name in enumerate(names):
@@ -60,7 +60,7 @@ def bar_panel(title, groups, names):
 
 
 def draw(path, panels):
-    """Returns why there is no picture, or an empty text."""
+    """Draws the picture. Returns why there is none, or an empty text."""
     gnuplot = shutil.which("gnuplot")
     if gnuplot is None:
         return "gnuplot is not installed; run scripts/peers, or apt-get install gnuplot-nox"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What came out, beside the paper's own numbers: Markdown, and the panels of the picture."""
+"""The results beside the paper's own numbers: Markdown, and the panels of the picture."""
 
 from comparing.markdown import wrapped
 

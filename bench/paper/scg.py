@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Runs scg and reads what it says."""
+"""Runs scg and reads its output."""
 
 import json
 import math
@@ -10,7 +10,7 @@ RUN_SECONDS_MAX = 300
 
 
 class Failed(Exception):
-    """A run failed; the text says how."""
+    """A run failed. The text says how."""
 
 
 class Scg:
@@ -26,7 +26,7 @@ class Scg:
         self.aprun, self.program = str(aprun), str(program)
 
     def arguments(self, side, iterations):
-        # Its tolerance is out of reach: every run has as many iterations.
+        # The tolerance cannot be reached, so all runs have the same number of iterations.
         return ["--grid", str(side), "--tol", "1e-300", "--max-iter", str(iterations), "--json", "--quiet"]
 
     def on_this_host(self, cells, threads, side, iterations, wrap=lambda words: words):
@@ -44,7 +44,7 @@ class Scg:
         except subprocess.TimeoutExpired as error:
             raise Failed(f"no end within {RUN_SECONDS_MAX} s: {' '.join(command)}") from error
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-        # Status 1 is scg's own: not converged, as was asked for.
+        # Status 1 is scg's own: not converged, as intended.
         if done.returncode not in (0, 1) or not lines:
             words = (done.stderr.strip() or "it said nothing").splitlines()[-3:]
             raise Failed(f"status {done.returncode} of {' '.join(command)}: {' / '.join(words)}")
@@ -52,7 +52,7 @@ class Scg:
 
 
 class Run:
-    """What came out of a run."""
+    """The result of a run."""
 
     def __init__(self, said, words):
         self.mflops = said["mflops"]
