@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
-// What the machine's ABI says of program files.
+// What the machine's ABI says of program files, and how their code reaches thread-locals.
 //   elf_machine            e_machine of its files
 //   machine_name           as people call it
 //   platform               what $PLATFORM stands for in library paths
 //   multiarch_folder       where Debian and its kin keep its libraries
 //   library_cache_flags    its entries in /etc/ld.so.cache
 //   relocation_kind(type)  what a dynamic relocation asks for
+//
+// By TLS descriptors code reaches a thread-local without a call of __tls_get_addr. The first word of a descriptor is a
+// function, the second what that function needs.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +32,16 @@ enum class RelocationKind : std::uint8_t {
 };
 
 }  // namespace aplib::arch
+
+extern "C" {
+/// The first word of the descriptors that the loader writes. Called by the ABI's own rules, which differ from C's:
+/// it gets the descriptor and keeps every register but the result's. Returns the offset from the thread pointer,
+/// which it asks the function below for.
+[[gnu::visibility("hidden")]] void aplib_tls_descriptor_resolver();
+
+/// (loader/context.cpp) `argument`: the second word.
+[[gnu::visibility("hidden")]] std::uint64_t aplib_tls_descriptor_offset(const void* argument);
+}
 
 #if defined(__x86_64__)
 #include "arch/x86_64/elf.hpp"

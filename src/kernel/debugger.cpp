@@ -5,10 +5,10 @@
 #include <mutex>
 
 #include "cell/domain.hpp"
-#include "cell/match_key.hpp"
+#include "cell/matching.hpp"
 #include "cell/processor.hpp"
 #include "memory/slot.hpp"
-#include "task/parked_flow.hpp"
+#include "task/switch.hpp"
 
 aplib::DebuggerMachine* aplib_debugger_machines = nullptr;
 

@@ -18,7 +18,7 @@
 #include <new>
 
 #include "aplib/error.hpp"
-#include "arch/tls_descriptor.hpp"
+#include "arch/elf.hpp"
 #include "loader/instance.hpp"
 #include "loader/libc/end.hpp"
 

@@ -11,7 +11,7 @@
 // (own_module() + the image's number), and so is the __tls_get_addr that programs call: it finds the block of the
 // running task's context. Initial-exec: a pool in every thread's static block, whose contents the switch exchanges.
 //
-// Source: Drepper, "ELF Handling For Thread-Local Storage". TLS descriptors: arch/tls_descriptor.hpp.
+// Source: Drepper, "ELF Handling For Thread-Local Storage". TLS descriptors: arch/elf.hpp.
 //
 // Where exit() of a program lands. libc declares it nothrow, so a C++ caller's frame would turn an exception that
 // leaves it into std::terminate; and by the language it destroys no automatic objects. So it does not unwind: it

@@ -13,7 +13,6 @@
 
 #include "aplib/error.hpp"
 #include "arch/elf.hpp"
-#include "arch/tls_descriptor.hpp"
 #include "loader/context.hpp"
 
 extern "C" void* __tls_get_addr(void* index);  // ld.so's

@@ -2,7 +2,10 @@
 #include "task/switch.hpp"
 
 #include <cxxabi.h>
+
 #include <cerrno>
+#include <cstdint>
+#include <cstring>
 
 namespace aplib {
 
@@ -21,6 +24,8 @@ void first_landing(boost::context::detail::transfer_t arrived) noexcept {
   self.body(self);
   __builtin_unreachable();
 }
+
+void never_run(boost::context::detail::transfer_t) {}
 
 }  // namespace
 
@@ -51,6 +56,23 @@ void dispose_flow([[maybe_unused]] Flow& flow) noexcept {
   if (flow.fiber != nullptr) __tsan_destroy_fiber(flow.fiber);
   flow.fiber = nullptr;
 #endif
+}
+
+// make_fcontext() leaves the function to be run in the place of one of the registers. Where that is, the others
+// are; no header of Boost says it.
+std::size_t parked_registers_offset() noexcept {
+  alignas(16) unsigned char stack[1024] = {};
+  constexpr std::size_t word = sizeof(std::uint64_t);
+  constexpr std::size_t before_entry = arch::parked_words_before_entry * word;
+  auto* const context =
+      static_cast<unsigned char*>(boost::context::detail::make_fcontext(stack + sizeof stack, sizeof stack, never_run));
+  const auto wanted = reinterpret_cast<std::uint64_t>(&never_run);
+  for (std::size_t offset = before_entry; context + offset + word <= stack + sizeof stack; offset += word) {
+    std::uint64_t found = 0;
+    std::memcpy(&found, context + offset, word);
+    if (found == wanted) return offset - before_entry;
+  }
+  return SIZE_MAX;
 }
 
 }  // namespace aplib

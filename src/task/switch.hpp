@@ -12,7 +12,7 @@
 #include <boost/context/detail/fcontext.hpp>
 #include <cstddef>
 
-#include "arch/stack_switch.hpp"
+#include "arch/cpu.hpp"
 #include "base/program_context.hpp"
 #include "base/sanitizer.hpp"
 
@@ -85,7 +85,8 @@ inline void landed([[maybe_unused]] Flow& self, boost::context::detail::transfer
 /// The machine's own way, which is faster, where the code is optimized and no sanitizer wants to see a call.
 inline boost::context::detail::transfer_t jump(boost::context::detail::fcontext_t to, void* data) noexcept {
 #if defined(__OPTIMIZE__) && !APLIB_ASAN && !APLIB_TSAN
-  return arch::jump(to, data);
+  const arch::Arrival arrived = arch::jump(to, data);
+  return {arrived.from, arrived.data};
 #else
   return boost::context::detail::jump_fcontext(to, data);
 #endif
@@ -133,5 +134,11 @@ void adopt_thread(Flow& flow) noexcept;
 
 /// Frees what the sanitizers keep for a flow that has ended. Call from any flow but this one.
 void dispose_flow(Flow& flow) noexcept;
+
+/// For debuggers, which walk the stack of a flow that does not run from its registers: offset from Flow::context of
+/// the saved ones, which follow each other (their names and order: src/kernel/aplib_gdb.py); behind them is the stack
+/// as the flow finds it when it goes on. Versions of Boost.Context differ in what comes before. SIZE_MAX: this version
+/// keeps them otherwise.
+std::size_t parked_registers_offset() noexcept;
 
 }  // namespace aplib

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "arch/start.hpp"
+#include "arch/system.hpp"
 
 namespace {
 

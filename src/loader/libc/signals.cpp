@@ -28,7 +28,7 @@
 #include <optional>
 #include <string>
 
-#include "arch/signal_frame.hpp"
+#include "arch/system.hpp"
 #include "loader/instance.hpp"
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"

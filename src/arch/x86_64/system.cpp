@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // x86-64: Linux's signal frame. Source of the layout: Linux, struct rt_sigframe and struct _fpx_sw_bytes of x86-64,
 // both part of the kernel's binary interface.
-#include "arch/signal_frame.hpp"
+#include "arch/system.hpp"
 
 #include <pthread.h>
 #include <ucontext.h>

@@ -2,7 +2,7 @@
 // x86-64: a TLS descriptor is called with its address in rax and must keep everything else, also vector registers:
 // xsave saves them all around the call of the loader.
 // Source: Oliva and Araujo, "Thread-Local Storage Descriptors for IA32 and AMD64/EM64T".
-#include "arch/tls_descriptor.hpp"
+#include "arch/elf.hpp"
 
 asm(R"(
     .text

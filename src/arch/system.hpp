@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// What the operating system's binary interface lays down for the machine: system calls, how a program is entered, and
+// the frame of a signal.
+//
+// For the start stub (src/compile/start), which is one source file and has no C library. It defines
+// aplib_start(stack), and APLIB_START_ENTRY stands once in that file.
+//   system_call(number, a, b, c)  the result, or a negative errno
+//   call_write, call_execve, call_exit_group
+//   APLIB_START_ENTRY             _start: calls aplib_start with the stack pointer the kernel entered with (at argc)
+#pragma once
+
+#include <signal.h>
+
+namespace aplib::arch {
+
+/// Moves a signal from the stack it was taken on (the processor's signal stack) to the stack that it interrupted, as
+/// if the kernel had delivered it there. On the signal stack a handler could neither switch tasks nor be interrupted
+/// by the next task's signal.
+/// Copies the kernel's signal frame below the interrupted code's stack pointer and changes `context` so that
+/// returning from the running signal handler calls `handler(signal, info, context)` there; when that returns, the
+/// interrupted code goes on as the (copied) context says. False, and nothing done: the stack has no room
+/// (`stack_low`: its lowest usable byte; null: not known).
+/// `context` must be what the kernel handed to the running handler. Async-signal-safe.
+bool call_on_interrupted_stack(int signal, const siginfo_t& info, void* context,
+                               void (*handler)(int, siginfo_t*, void*), const char* stack_low) noexcept;
+
+}  // namespace aplib::arch
+
+#if defined(__x86_64__)
+#include "arch/x86_64/system.hpp"
+#else
+#error "APlib does not know this machine yet: add a folder beside src/arch/x86_64 (ARCHITECTURE.md, Another machine)"
+#endif
