@@ -147,7 +147,7 @@ class APLIB_API Message {
   void release() noexcept;
   [[noreturn]] void throw_size_mismatch(std::size_t wanted) const;
 
-  std::uint64_t key_ = 0;  // match key: space, source cell, source task, type (src/cell/match_key.hpp)
+  std::uint64_t key_ = 0;  // match key: space, source cell, source task, type (src/cell/matching.hpp)
   std::size_t bytes_ = 0;
   void* buffer_ = nullptr;   // pooled buffer, or null: the body is in inside_
   void* outside_ = nullptr;  // body inside buffer_

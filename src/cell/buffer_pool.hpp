@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "arch/cpu.hpp"
-#include "cell/transfer.hpp"
+#include "cell/copy.hpp"
 
 namespace aplib {
 

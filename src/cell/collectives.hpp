@@ -1,23 +1,27 @@
 // SPDX-License-Identifier: MIT
 // Collectives: a processor's place in barriers, reductions and broadcasts: where its cells stand in the group of
-// all, and which of them wait in any group. What the processors share, and how it works: collective.hpp; the tree:
-// fold.hpp.
-//
-// Invariants: (1) arrived() counts our cells in episode(), and the line shows them once all have arrived; (2) a
-// cell is in the list of those that wait exactly while CollectiveWait::active.
+// all, and which of them wait in any group. And Exchange: the part of a collective between processes. What the
+// processors share, and how it works: collective.hpp; the tree: fold.hpp.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <mutex>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cell/cell.hpp"
+#include "cell/collective.hpp"
 
 namespace aplib {
 
 struct Domain;
 class Processor;
 
+/// Invariants: (1) arrived_ counts our cells in episode_, and the line shows them once all have arrived; (2) a cell is
+/// in the list of those that wait exactly while CollectiveWait::active.
 class Collectives {
  public:
   Collectives(Processor& here, Domain& domain) : here_(here), domain_(domain) {}
@@ -61,6 +65,126 @@ class Collectives {
   // In any group:
   std::uint32_t line_waits_ = 0;  // of waits_: in rows and columns
   std::vector<Cell*> waits_;
+};
+
+/// The part of a collective that goes between processes. Each process's members combine first, along the
+/// fixed tree (fold.hpp); the pieces of that tree then spread by dissemination: in step k, process i of n sends all
+/// it knows to process i - 2^k and hears from i + 2^k (modulo n), so after ceil(log2 n) steps everyone knows
+/// everything. One message per process and step, whatever the number of cells. Everyone folds the same pieces in the
+/// same order: the same bits everywhere.
+///
+/// Frames carry along: what was called, to tell cells that disagree; the bytes of a broadcast, once the sender knows
+/// them (then the same steps are a binomial tree); and status words, so that what a cell posted before a barrier is
+/// seen after it.
+///
+/// Invariants: (1) a process enters episode e+1 only when e is complete with it, and nobody completes e+1 without
+/// it: frames that come are of the episode under way or the next one;
+/// (2) fields of an episode are touched under the mutex; result, mismatch and payload are read without it after
+/// Group::done says so (release, acquire), until the readers enter e+2.
+class Exchange {
+ public:
+  /// `processes`: those that have members, ascending; `place`: ours among them. `index`: which row or column.
+  Exchange(Domain& domain, Group& group, std::uint32_t index, std::vector<std::uint32_t> processes,
+           std::uint32_t place);
+
+  /// All members of this process have arrived in `episode`. `parts`: their pieces of the tree, by member. `call`,
+  /// of `caller`, is what the first of them asked for; disagree: others asked for something else. `payload`: a
+  /// broadcast's bytes, where this process has the root; they stay until the collective is complete here. The first
+  /// call for an episode counts, others do nothing. Any carrier.
+  void begin(std::uint64_t episode, const CollectiveCall& call, std::uint32_t caller, bool disagree,
+             std::span<const Fold::Part> parts, std::span<const std::byte> payload);
+
+  /// A frame for this group. Throws Error(failed) for one that makes no sense. Any thread.
+  void receive(std::span<const std::byte> frame);
+
+  /// The bytes of a broadcast from another process.
+  [[nodiscard]] std::span<const std::byte> payload(std::uint64_t episode) const noexcept {
+    return episodes_[episode & 1U].payload;
+  }
+  /// Who disagrees with whom, in words.
+  [[nodiscard]] const std::string& mismatch(std::uint64_t episode) const noexcept {
+    return episodes_[episode & 1U].mismatch;
+  }
+  /// Of which group a frame is: scope, and number of the row or column. Nothing sensible for a frame that is none:
+  /// check against the domain.
+  static std::pair<Scope, std::uint32_t> group_of(std::span<const std::byte> frame) noexcept;
+
+ private:
+  friend struct ExchangeAccess;  // tests: the form of frames
+
+  static constexpr std::uint32_t steps_max = 16;
+  static constexpr std::uint32_t call_text_max = 24;
+
+  struct Head {
+    std::uint32_t scope;
+    std::uint32_t index;
+    std::uint64_t episode;
+    std::uint16_t step;
+    std::uint16_t parts;
+    std::uint16_t statuses;
+    std::uint8_t has_payload;
+    std::uint8_t disagree;
+    std::uint32_t signature;
+    std::uint32_t caller;
+    std::uint8_t kind;
+    std::uint8_t op;
+    std::uint8_t type;
+    std::uint8_t located;
+    std::uint32_t root;
+    std::uint64_t bytes;
+    char call[call_text_max];
+  };
+  struct WirePart {
+    std::uint64_t bits;
+    std::uint32_t first;
+    std::uint32_t level;
+    std::int32_t location;
+    std::uint32_t place;
+  };
+  /// A piece, and whose it is.
+  struct PlacedPart {
+    Fold::Part part;
+    std::uint32_t place;
+  };
+  struct Status {
+    std::uint64_t status;
+    std::uint32_t process;
+    std::uint32_t unused;
+  };
+
+  struct Episode {
+    std::uint64_t number = 0;
+    bool begun = false;
+    std::uint32_t step = 0;
+    std::uint32_t sent = 0;  ///< Steps sent.
+    CollectiveCall call;
+    char call_text[call_text_max] = {};
+    std::uint32_t caller = 0;
+    bool disagree = false;
+    std::vector<PlacedPart> parts;
+    std::vector<Status> statuses;
+    std::vector<std::byte> payload;
+    std::span<const std::byte> own_payload;
+    bool has_payload = false;
+    std::string mismatch;
+    std::array<std::vector<std::byte>, steps_max> early;  ///< Frames that wait for their step.
+  };
+
+  [[nodiscard]] std::uint32_t place_of(std::uint32_t process) const;
+  void advance(Episode& episode);
+  void send_step(Episode& episode);
+  void check(const Head& head, std::span<const std::byte> rest) const;
+  void merge(Episode& episode, std::span<const std::byte> frame);
+  void complete(Episode& episode);
+
+  Domain& domain_;
+  Group& group_;
+  const std::uint32_t index_;
+  const std::vector<std::uint32_t> processes_;
+  const std::uint32_t place_;
+  std::mutex mutex_;
+  Episode episodes_[2];
+  std::vector<std::byte> frame_;  // room to build one in
 };
 
 }  // namespace aplib

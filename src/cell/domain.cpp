@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "aplib/error.hpp"
-#include "cell/exchange.hpp"
+#include "cell/collectives.hpp"
 #include "cell/processor.hpp"
 
 namespace aplib {

@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "cell/domain.hpp"
-#include "cell/network.hpp"
 #include "cell/processor.hpp"
 
 namespace aplib {
@@ -43,7 +42,7 @@ void Idle::expire_timers(Clock::time_point now) noexcept {
 void Idle::add_watch(TaskControl& task) {
   watches_.push_back(&task);
   std::atomic<std::uint32_t>& watcher = task.cell->watcher;
-  // relaxed: ordered before our sleep by announce(); see watch.hpp
+  // relaxed: ordered before our sleep by announce(); see Watch
   if (watcher.load(std::memory_order_relaxed) != here_.index() + 1)
     watcher.store(here_.index() + 1, std::memory_order_relaxed);
 }

@@ -2,7 +2,7 @@
 #include "cell/inbound.hpp"
 
 #include "base/spin_lock.hpp"
-#include "cell/network.hpp"
+#include "cell/domain.hpp"
 #include "cell/processor.hpp"
 
 namespace aplib {

@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "aplib/error.hpp"
-#include "cell/copy_small.hpp"
-#include "cell/network.hpp"
+#include "cell/copy.hpp"
+#include "cell/domain.hpp"
 #include "cell/processor.hpp"
 #include "memory/mapping.hpp"
 #include "memory/slot.hpp"

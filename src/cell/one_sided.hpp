@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // One-sided communication: a task copies between its memory and another cell's. Addresses are those of the address
 // plan (slot.hpp), so the object that the caller has at a lies at a + (target - own) * slot bytes. Inside the
-// process the caller copies itself, raises the flags and wakes who waits for them (watch.hpp); to another process
+// process the caller copies itself, raises the flags and wakes who waits for them (Watch); to another process
 // the network brings it.
 //
 // Functions throw Error, and end the task when the machine stops (Processor::stops). Call from: task.
@@ -12,7 +12,7 @@
 #include <string>
 
 #include "aplib/one_sided.hpp"
-#include "cell/task_control.hpp"
+#include "cell/cell.hpp"
 
 namespace aplib::one_sided {
 

@@ -3,7 +3,7 @@
 // full, and the routes. A message goes by one of these ways:
 //   small              inside a ring slot
 //   larger             one copy into a pooled buffer whose pointer travels; from 32 KiB on both processors copy
-//                      (transfer.hpp)
+//                      (copy.hpp)
 //   to a waiting receive with its own buffer that was offered: straight into that
 //
 // Invariants: (1) what goes to one processor goes through one ring, in order: while its backlog holds something,
@@ -20,8 +20,8 @@
 
 #include "cell/buffer_pool.hpp"
 #include "cell/cell.hpp"
-#include "cell/copy_small.hpp"
-#include "cell/match_key.hpp"
+#include "cell/copy.hpp"
+#include "cell/matching.hpp"
 #include "cell/parker.hpp"
 #include "cell/ring.hpp"
 

@@ -14,7 +14,7 @@
 // The heavy side pays for both (membarrier), so that a send costs its processor no fence. Where the kernel has no
 // membarrier the waker pays with a real fence; Os::light_fence decides by a flag that never changes after start.
 //
-// A processor may also sleep elsewhere than here, where other events wake it, too (network.hpp): announce(true),
+// A processor may also sleep elsewhere than here, where other events wake it, too (Network): announce(true),
 // sleep there, cancel(). Its waker then raises the alarm of the Os.
 //
 // Invariants: (1) only the owner moves awake -> asleep; (2) asleep -> awake is an exchange, so exactly one side

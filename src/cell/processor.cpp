@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "aplib/error.hpp"
-#include "cell/network.hpp"
+#include "cell/domain.hpp"
 
 namespace aplib {
 

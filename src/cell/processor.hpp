@@ -37,7 +37,7 @@ class Network;
 enum class ProcessorRole : std::uint8_t {
   carrier,  ///< A thread that carries cells.
   host,     ///< The thread of the host program.
-  /// No thread: what comes from other processes (network.hpp). All its functions are called by whoever polls the
+  /// No thread: what comes from other processes (Network). All its functions are called by whoever polls the
   /// network.
   network,
 };
@@ -94,7 +94,7 @@ class Processor {
   static void yield(TaskControl& self);
   static void sleep_until(TaskControl& self, Clock::time_point deadline, const char* call);
   static void join(TaskControl& self, std::uint32_t id);
-  /// Waits until the flag has reached `count` (watch.hpp). False: the machine stops, see stops().
+  /// Waits until the flag has reached `count` (Watch). False: the machine stops, see stops().
   static bool wait_flag(TaskControl& self, const char* call, const std::int32_t* flag, std::int32_t count);
   /// Host: waits until every program started on the cells has ended.
   static void wait_for_cells(TaskControl& self, const char* call);
@@ -187,7 +187,7 @@ class Processor {
 };
 
 inline void Domain::wake_watcher(const Cell& cell) noexcept {
-  os.light_fence();  // what was written before the look at the watcher; see watch.hpp
+  os.light_fence();  // what was written before the look at the watcher; see Watch
   const std::uint32_t watcher = cell.watcher.load(std::memory_order_relaxed);  // relaxed: the fence orders it
   if (watcher != 0) processors[watcher - 1]->parker().wake_if_asleep();
 }

@@ -19,9 +19,9 @@
 #include "aplib/machine.hpp"
 #include "base/log.hpp"
 #include "cell/domain.hpp"
-#include "cell/placement.hpp"
 #include "cell/processor.hpp"
 #include "kernel/debugger.hpp"
+#include "kernel/placement.hpp"
 
 namespace aplib {
 

@@ -11,7 +11,7 @@
 #include "aplib/error.hpp"
 #include "base/os/thread.hpp"
 #include "base/text.hpp"
-#include "cell/exchange.hpp"
+#include "cell/collectives.hpp"
 #include "kernel/process.hpp"
 
 namespace aplib {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// ModuleNetwork: the Network of the processors (cell/network.hpp) over a module (comm/module.hpp). It joins the two and
+// ModuleNetwork: the Network of the processors (cell/domain.hpp) over a module (comm/module.hpp). It joins the two and
 // checks what comes, for a frame is another process's word. ProgressThread looks after it while no processor does.
 //
 // Invariants: (1) the module is polled, and the network's processor used, only under poll_mutex_; (2) sent_ is
@@ -19,7 +19,6 @@
 
 #include "base/spin_lock.hpp"
 #include "cell/domain.hpp"
-#include "cell/network.hpp"
 #include "cell/processor.hpp"
 #include "comm/module.hpp"
 #include "kernel/one_sided_network.hpp"
@@ -32,7 +31,7 @@ namespace aplib {
 enum class FrameKind : std::uint32_t {
   message = 1,  ///< Label: as in a ring's slot.
   cell_ended,   ///< Label: cell. Body: CellEnd.
-  exchange,     ///< Body: exchange.hpp.
+  exchange,     ///< Body: cell/collectives.hpp.
   put,          ///< These: one_sided_network.hpp.
   put_blocks,
   get,

@@ -11,10 +11,10 @@
 #include <utility>
 
 #include "aplib/error.hpp"
-#include "cell/placement.hpp"
 #include "kernel/api.hpp"
 #include "kernel/loaded_run.hpp"
 #include "kernel/machine_impl.hpp"
+#include "kernel/placement.hpp"
 #include "kernel/process_run.hpp"
 #include "loader/known_images.hpp"
 #include "loader/program.hpp"

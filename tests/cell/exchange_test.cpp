@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Frames of collectives between processes: what makes no sense is refused, whoever has sent it.
-#include "cell/exchange.hpp"
+#include "cell/collectives.hpp"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,6 @@
 
 #include "aplib/error.hpp"
 #include "cell/domain.hpp"
-#include "cell/network.hpp"
 #include "cell/processor.hpp"
 #include "det/explore.hpp"
 #include "machines.hpp"

@@ -45,7 +45,7 @@ THIRD_PARTY = [
     (r"valgrind/", ["src/task"], "only src/task knows stacks"),
     (r"sanitizer/", ["src/task", "src/base"], "only src/task tells the sanitizers about stacks"),
     (r"boost/interprocess/", ["src/memory"], "only the heap in the slot places blocks"),
-    (r"hwloc", ["src/cell", "bench"], "only placement looks at the machine's topology"),
+    (r"hwloc", ["src/kernel", "bench"], "only placement looks at the machine's topology"),
     (r"ffi\.h", ["src/loader"], "only the loader calls functions by their types' names"),
     (r"boost/asio", ["src/comm", "src/launch", "bench"], "only modules and the launcher speak to the network"),
     (

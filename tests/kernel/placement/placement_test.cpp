@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "cell/placement.hpp"
+#include "kernel/placement.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // MatchQueue against a model that cannot be wrong: a list scanned from its front. Random histories by seed (TEST_SEED).
-#include "cell/match_queue.hpp"
+#include "cell/matching.hpp"
 
 #include <gtest/gtest.h>
 

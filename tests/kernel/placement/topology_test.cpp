@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "cell/placement.hpp"
+#include "kernel/placement.hpp"
 
 namespace aplib {
 namespace {

@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Transfer: one large copy done by two processors at once, the sender from the front, the receiver's processor from
-// the back. Either can do it all alone when the other is busy.
-//
-// Invariants: (1) claimed_ counts chunks handed out; a side that draws a number below chunk_count_ owns one more
-// chunk of its own end, so front + back chunks are exactly chunk_count_; (2) finished_ counts chunks copied
-// (release), and whoever reads chunk_count_ from it (acquire) sees every byte; (3) the sender's last access is one
-// more ticket on finished_, for which the receiver waits: only then may the transfer be used again.
+// Copies of message bodies: small ones in straight-line code, and large ones by two processors at once.
 #pragma once
 
 #include <algorithm>
@@ -18,6 +12,44 @@
 
 namespace aplib {
 
+/// Copies exactly `bytes` <= 40; may read and write nothing beyond. Overlapping loads and stores instead of loops; a
+/// call of memcpy with a variable size costs a few ns, which a small message would feel.
+inline void copy_small(void* to, const void* from, std::size_t bytes) noexcept {
+  auto* t = static_cast<char*>(to);
+  const auto* f = static_cast<const char*>(from);
+  if (bytes == 8) {
+    __builtin_memcpy(t, f, 8);
+  } else if (bytes > 16) {
+    if (bytes > 32) {
+      __builtin_memcpy(t, f, 16);
+      __builtin_memcpy(t + 16, f + 16, 16);
+    } else {
+      __builtin_memcpy(t, f, 16);
+    }
+    __builtin_memcpy(t + bytes - 16, f + bytes - 16, 16);
+  } else if (bytes > 8) {
+    __builtin_memcpy(t, f, 8);
+    __builtin_memcpy(t + bytes - 8, f + bytes - 8, 8);
+  } else if (bytes >= 4) {
+    __builtin_memcpy(t, f, 4);
+    __builtin_memcpy(t + bytes - 4, f + bytes - 4, 4);
+  } else {
+    for (std::size_t i = 0; i < bytes; ++i) t[i] = f[i];
+  }
+}
+
+/// Copies any number of bytes; nothing at all of an empty message, whose addresses may be null.
+inline void copy_bytes(void* to, const void* from, std::size_t bytes) noexcept {
+  if (bytes != 0) std::memcpy(to, from, bytes);
+}
+
+/// One large copy done by two processors at once, the sender from the front, the receiver's processor from
+/// the back. Either can do it all alone when the other is busy.
+///
+/// Invariants: (1) claimed_ counts chunks handed out; a side that draws a number below chunk_count_ owns one more
+/// chunk of its own end, so front + back chunks are exactly chunk_count_; (2) finished_ counts chunks copied
+/// (release), and whoever reads chunk_count_ from it (acquire) sees every byte; (3) the sender's last access is one
+/// more ticket on finished_, for which the receiver waits: only then may the transfer be used again.
 template <template <class> class Atom = std::atomic>
 class Transfer {
  public:

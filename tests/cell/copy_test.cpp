@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Both sides copying one message: every byte once, in every order of events.
-#include "cell/transfer.hpp"
+#include "cell/copy.hpp"
 
 #include <gtest/gtest.h>
 #include <sched.h>
