@@ -19,7 +19,7 @@ struct Outcome {
   std::string out, err;
 };
 
-/// What a program with an option --points and 2x2 cells by default makes of these arguments.
+/// How a program with an option --points and a default of 2x2 cells reads these arguments.
 Outcome run(std::vector<const char*> arguments) {
   arguments.insert(arguments.begin(), "heat");
   Outcome outcome;
@@ -57,7 +57,7 @@ TEST(CommandLine, WinsOverTheEnvironmentWhichWinsOverTheProgramsDefault) {
 
 TEST(CommandLine, HelpShowsEveryRow) {
   Environment environment;
-  environment.set("APLIB_CELLS", "nonsense");  // must not keep anybody from the help
+  environment.set("APLIB_CELLS", "nonsense");  // must not prevent --help
   const Outcome outcome = run({"--help"});
   EXPECT_EQ(outcome.status, 0);
   for (const OptionInfo& info : option_table()) {

@@ -30,7 +30,7 @@ TEST(UniqueFd, MovedFromOwnsNothing) {
   UniqueFd first(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   const int number = first.get();
   UniqueFd second(std::move(first));
-  EXPECT_FALSE(first);  // NOLINT: what a moved-from one is, is the question
+  EXPECT_FALSE(first);  // NOLINT: the test is about the moved-from state
   EXPECT_EQ(second.get(), number);
   const int released = second.release();
   second.reset();
@@ -56,7 +56,7 @@ TEST(Pipe, IsClosedByExecAndCarriesBytes) {
 }
 
 TEST(Pipe, NamesTheLimitOfOpenFiles) {
-  // UndefinedBehaviorSanitizer opens a pipe of its own to look at the exception, so the limit itself is not lowered.
+  // UndefinedBehaviorSanitizer opens its own pipe to look at the exception, so the limit itself is not lowered.
   std::string text;
   try {
     errno = EMFILE;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// An environment of a test's own: no APLIB_* variable but those it sets; everything as before when it ends.
+// A test's own environment: no APLIB_* variable except those it sets. The old environment returns when it ends.
 #pragma once
 
 #include <string>

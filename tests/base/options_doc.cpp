@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Writes docs/options.md from the option table to stdout; with --check FILE, compares instead.
+// Writes docs/options.md from the option table to stdout; with --check FILE, compares it with the file instead.
 #include <fmt/format.h>
 
 #include <cstdio>

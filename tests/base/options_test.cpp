@@ -35,7 +35,7 @@ std::string set_error(std::string_view name, std::string_view value) {
   return error_of([&] { Options().set(name, value); });
 }
 
-/// One value per option that differs from its default, as get() gives it back.
+/// For each option, a value other than its default, as get() returns it.
 const std::map<std::string_view, std::string> other_value{
     {"cells", "4x2"},
     {"threads", "3"},
@@ -176,7 +176,7 @@ TEST(Options, ImpossibleGridsAreRefusedInWords) {
                            "99999999999999999999"}) {
     EXPECT_EQ(set_error("cells", text), std::string("option cells: \"") + text + "\" is not a grid: " + remedy);
   }
-  // The last product is 2^64: it must not be seen as 0.
+  // The last product is 2^64, which must not count as 0.
   for (const char* text : {"16385", "129x128", "200x200", "65536x65536", "4294967296x4294967296"}) {
     EXPECT_EQ(set_error("cells", text), std::string("option cells: \"") + text + "\" is too large a grid: " + remedy);
   }
@@ -267,7 +267,7 @@ TEST(Environment, EveryVariableIsRead) {
 TEST(Environment, OverridesOnlyWhatItNames) {
   Environment environment;
   environment.set("APLIB_THREADS", "2");
-  environment.set("APLIB_CELLS", "");  // the shell's way to take a variable away for one command
+  environment.set("APLIB_CELLS", "");  // how a shell removes a variable for one command
   Options options;
   options.cells = {4, 4};
   options.set_from_environment();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// apbench as its users meet it: the names and the form of its JSON lines are an interface, its complaints are for
+// apbench as its users see it: the names and the form of its JSON lines are an interface, and its errors are for
 // people.
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -14,7 +14,7 @@
 
 namespace {
 
-// "bench case bytes unit" of one line, which must have exactly these keys in this order and plain numbers.
+// "bench case bytes unit" of one line. The line must have exactly the known keys in their order, and plain numbers.
 std::string key_of(const std::string& line) {
   std::array<char, 32> bench{}, place{}, bytes{}, value{}, low{}, high{}, unit{};
   int end = 0;
@@ -142,7 +142,7 @@ TEST(Apbench, WithoutJsonItPrintsATable) {
 struct Complaint {
   std::string name;
   std::vector<std::string> arguments;
-  std::string text;  // what stderr must hold
+  std::string text;  // what stderr must contain
 };
 
 void PrintTo(const Complaint& complaint, std::ostream* out) { *out << complaint.name; }

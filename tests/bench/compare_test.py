@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Tests of bench/compare: its command line, its arithmetic and its texts, on made-up figures; nothing is measured."""
+"""Tests of bench/compare: its command line, arithmetic and texts, on made-up figures. Nothing is measured."""
 
 import os
 import pathlib
@@ -94,7 +94,7 @@ class CommandLine(unittest.TestCase):
 
 
 class Building(unittest.TestCase):
-    """With a stand-in for cmake that makes programs, or does not."""
+    """Building with a stand-in for cmake, which makes the programs or fails to."""
 
     def make(self, script):
         with tempfile.TemporaryDirectory() as folder, mock.patch.dict(
@@ -141,7 +141,7 @@ class Arithmetic(unittest.TestCase):
         return figures.evaluate(figures.Run(rounds, names))[0]
 
     def test_ratios_are_made_inside_a_round(self):
-        # The machine halves its speed in the middle round: medians of the values alone would say 60/110.
+        # The computer halves its speed in the middle round. The medians of the values alone would give 60/110.
         rounds = [a_round(aplib=50, openmpi=100), a_round(aplib=100, openmpi=200), a_round(aplib=60, openmpi=110)]
         row = self.row(rounds, ["openmpi"])
         self.assertEqual(row.value, 60)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The arithmetic of apbench: quantiles, the order of samples, sizes and numbers as text.
+// The arithmetic of apbench: quantiles, the order of samples, and sizes and numbers as text.
 #include "measure.hpp"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""scripts/paper as a whole, quickly: every part that can run here runs, and the report has its table. What the
-figures are is not looked at."""
+"""scripts/paper as a whole, quickly: every part that can run here runs, and the report has its table. The figures are
+not checked."""
 
 import pathlib
 import subprocess

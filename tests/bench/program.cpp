@@ -28,7 +28,7 @@ std::string content(FILE* file) {
 }  // namespace
 
 Outcome run_program(const std::string& program, const std::vector<std::string>& arguments) {
-  // Files, not pipes: a program that prints much to both cannot block.
+  // Files, not pipes, so that a program that prints much to both cannot block.
   const File out(std::tmpfile());
   const File err(std::tmpfile());
   if (out == nullptr || err == nullptr) throw std::runtime_error("cannot make temporary files");

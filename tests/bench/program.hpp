@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Running a program and reading what it says.
+// Runs a program and reads its output.
 #pragma once
 
 #include <string>

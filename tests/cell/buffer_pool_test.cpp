@@ -53,7 +53,7 @@ TEST(BufferPool, WhatIsFreeStaysBelowTheLimit) {
   }
 }
 
-// Else every message of the new size would be mapped and unmapped.
+// Otherwise every message of the new size would be mapped and unmapped.
 TEST(BufferPool, ASizeThatComesIntoUseTakesThePlaceOfOneThatIsFree) {
   BufferPool pool;
   pool.set_place(0, 1);

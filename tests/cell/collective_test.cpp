@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Collectives on machines of several shapes: right, and the same bits on every one of them.
+// Collectives on machines of several shapes: correct, and with the same bits on every shape.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,8 +16,8 @@
 
 namespace aplib {
 
-/// Takes the calling cell to another episode of a group, as if that many collectives lay behind it. All cells must
-/// go, each from an episode of the other parity.
+/// Moves the calling cell to another episode of a group, as if it had already made that many collectives. All cells
+/// must do so, each from an episode of the other parity.
 struct EpisodeAccess {
   static void skip_to(Scope scope, std::uint64_t episode) {
     Processor& processor = *Processor::current();
@@ -77,7 +77,8 @@ T tree(const std::vector<T>& values, std::size_t first, std::size_t width) {
   return static_cast<T>(left + tree(values, first + width / 2, width / 2));
 }
 
-// What cell c gives in round r: of very different sizes, so that another order of adding gives other bits.
+// The value of cell c in round r. The values have very different sizes, so that another order of addition gives other
+// bits.
 double operand(std::uint32_t c, int round) {
   std::mt19937 random(c * 1000 + static_cast<unsigned>(round));
   const double mantissa = static_cast<double>(random()) / 4294967296.0 - 0.5;
@@ -131,7 +132,7 @@ TEST(CollectivesBits, SumsAreTheSameForEveryNumberOfThreads) {
   EXPECT_EQ(bits_of(Options::threads_per_cell), reference);
 }
 
-// Cells that wait for unequal times invite the idle processors to take cells over: placement changes under way.
+// The cells wait for unequal times, so that idle processors take over cells and the placement changes meanwhile.
 TEST(CollectivesBits, SumsAreTheSameWhileCellsMove) {
   std::vector<std::uint64_t> bits;
   std::vector<std::uint64_t> again;
@@ -222,7 +223,8 @@ TEST_P(Collectives, BroadcastsAnySizeFromAnyRoot) {
         if (me() == root) std::fill(buffer.begin(), buffer.end(), expected);
         broadcast(cell(root), buffer, scope);
         for (const std::byte value : buffer) ASSERT_EQ(value, expected) << bytes << " bytes";
-        if (me() == root) std::fill(buffer.begin(), buffer.end(), std::byte{0xff});  // must not be seen any more
+        if (me() == root)
+          std::fill(buffer.begin(), buffer.end(), std::byte{0xff});  // the others must not see this any more
       }
     }
   });
@@ -245,7 +247,7 @@ TEST_P(Collectives, MixWithMessagesAndOtherTasks) {
   });
 }
 
-// --- what goes wrong is said in words
+// --- failures give a message
 
 std::string reason_of(const Shape& shape, std::function<void()> program) {
   return run(shape, std::move(program)).reason;
@@ -345,7 +347,7 @@ TEST(CollectivesMismatch, ARootOutsideTheScopeIsRefused) {
   EXPECT_NE(reason.find("broadcast: root cell 3 is not one of the cells that take part"), std::string::npos) << reason;
 }
 
-// At 0.1 us each, 2^32 collectives are through in seven minutes, and 2^31 in half of that.
+// At 0.1 us each, 2^32 collectives take seven minutes, and 2^31 half of that.
 TEST(Collective, NumbersOfEpisodesDoNotWrap) {
   for (const std::uint64_t far : {(std::uint64_t{1} << 31) - 7, (std::uint64_t{1} << 32) - 7}) {
     for (const Scope scope : scopes) {

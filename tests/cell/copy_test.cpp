@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Both sides copying one message: every byte once, in every order of events.
+// Both sides copy one message: every byte once, in every order of events.
 #include "cell/copy.hpp"
 
 #include <gtest/gtest.h>
@@ -45,15 +45,15 @@ TEST(Transfer, CopiesEveryByteFromBothEnds) {
   }
 }
 
-// The receiver posts the next receive in the same place as soon as a message is complete; the sender of the last
-// message may still be on its way out of it. It must not touch what is then another sender's.
+// The receiver posts the next receive in the same place as soon as a message is complete. The sender of the last
+// message may still be leaving it, and must not touch what is then another sender's.
 TEST(Transfer, TheNextMessageInTheSamePlaceIsUntouchedByTheLastSender) {
   constexpr std::size_t bytes = 256 * 1024;
   const int rounds = static_cast<int>(testing_support::scaled(3000, 4));
   const std::vector<char> from = pattern(bytes);
   std::vector<char> to(bytes);
   Transfer<> transfer;
-  // Whose turn: 0 receiver prepares, 1 or 2: that sender begins and publishes, 3: receiver copies.
+  // Whose turn it is. 0: the receiver prepares. 1 or 2: that sender begins and publishes. 3: the receiver copies.
   std::atomic<int> turn{0};
   std::atomic<int> wrong{0};
   const auto sender = [&](int self) {
@@ -78,8 +78,8 @@ TEST(Transfer, TheNextMessageInTheSamePlaceIsUntouchedByTheLastSender) {
   EXPECT_EQ(wrong.load(), 0);
 }
 
-// A side that waits for a core that it itself occupies would wait for the end of its time slice, some milliseconds
-// each time.
+// A side that waits for a core that it occupies itself would wait for the end of its time slice, some milliseconds each
+// time.
 TEST(Transfer, TwoSidesOnOneCoreDoNotWaitForEachOthersTimeSlices) {
   constexpr std::size_t bytes = 40'000;
   constexpr int rounds = 300;
@@ -122,7 +122,7 @@ TEST(Transfer, TwoSidesOnOneCoreDoNotWaitForEachOthersTimeSlices) {
   EXPECT_LT(cpu_seconds() - start, testing_support::sanitized ? 3.0 : 0.3) << "for " << rounds << " messages";
 }
 
-// The same under the deterministic scheduler: two senders by turns, one receiver, one place.
+// The same under the deterministic scheduler: two senders in turn, one receiver, one place.
 struct TransferScenario {
   static constexpr int thread_count = 3;
   static constexpr int receiver = 2;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Frames of collectives between processes: what makes no sense is refused, whoever has sent it.
+// Frames of collectives between processes: invalid ones are refused, whoever sent them.
 #include "cell/collectives.hpp"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@
 
 namespace aplib {
 
-/// The form of a frame.
+/// The layout of a frame.
 struct ExchangeAccess {
   using Head = Exchange::Head;
   using Part = Exchange::WirePart;
@@ -94,7 +94,7 @@ struct Side {
     const Fold::Part mine{0, 0, Operand::of(std::int32_t{1})};
     exchange.begin(0, call, 0, false, {&mine, 1}, {});
   }
-  /// What becomes of a frame with these parts.
+  /// What happens to a frame with these parts.
   std::string receive(Head head, const std::vector<Part>& parts, std::size_t more = 0) {
     head.parts = static_cast<std::uint16_t>(parts.size());
     std::vector<std::byte> frame(sizeof head + parts.size() * sizeof(Part) + more);
@@ -119,7 +119,7 @@ TEST(ExchangeFrames, ThatMakeSenseComplete) {
   EXPECT_EQ(side.domain.all.result[0].as<std::int32_t>(), 13);
 }
 
-// Without gaps, but no nodes of the tree: they never merge, and there are more of them than a Fold has room for.
+// These have no gaps but are no nodes of the tree. They never merge, and a Fold has no room for so many.
 TEST(ExchangeFrames, WhosePartsAreNoNodesOfTheTreeAreRefused) {
   Side side;
   side.begin();
@@ -167,8 +167,8 @@ TEST(ExchangeFrames, WithAnyFieldOutOfItsRangeAreRefused) {
 
 // ---------------------------------------------------------------- several processes, every order of events
 
-/// The processes of one machine, a thread each, with frames between each two in order. A frame takes its time:
-/// which of those that wait is taken next is chosen by seed.
+/// The processes of one machine, on a thread each. Frames between two processes stay in order. Frames are delayed: the
+/// seed chooses which of the waiting frames is taken next.
 template <int Processes>
 struct ExchangeScenario {
   static constexpr int thread_count = Processes;
@@ -211,7 +211,7 @@ struct ExchangeScenario {
     for (Member& member : members) member.domain.network = nullptr;
   }
 
-  /// A barrier, a sum, a broadcast, by turns; its root changes.
+  /// A barrier, a sum and a broadcast in turn; the root changes.
   static CollectiveCall call_of(std::uint64_t episode) {
     CollectiveCall call;
     call.call = "call";
@@ -277,10 +277,10 @@ struct ExchangeScenario {
         det::check(group.result[episode % 2].bits == fold.finish().bits, "the same bits everywhere");
       }
     }
-    while (!over()) pause(self);  // frames that the others still wait for have been sent; ours may come
+    while (!over()) pause(self);  // all frames that the others wait for have been sent; ours may still come
   }
   void pause(std::uint32_t self) {
-    static_cast<void>(turn.load());  // others may go on here
+    static_cast<void>(turn.load());  // lets others run
     if (det::Scheduler::current()->random(2) == 0 && take(self)) return;
     det::yield();
   }

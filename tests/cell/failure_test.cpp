@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// When something goes wrong: the machine ends with one text, tasks unwind, and nothing they or their destructors
-// call ends the process.
+// Failures: the machine ends with one text, tasks unwind, and no call by them or their destructors ends the process.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -92,7 +91,7 @@ TEST_P(CallsOfDestructors, ReturnWhileTheMachineStops) {
   }
 }
 
-// The destructor runs because of the task's own error, and waits already when the machine begins to stop.
+// The destructor runs because of the task's own error, and already waits when the machine begins to stop.
 TEST_P(CallsOfDestructors, ThatWaitAlreadyReturnWhenTheMachineStops) {
   const std::vector<DestructorCall> calls{
       {"receive", [] { EXPECT_EQ(receive({.type = 1}).size(), 0U); }},
@@ -127,7 +126,7 @@ TEST_P(CallsOfDestructors, ThatWaitAlreadyReturnWhenTheMachineStops) {
   }
 }
 
-// What goes wrong while a task polls is not that task's: it must not see it, and its receive must not stay open.
+// An error while a task polls is not that task's. The task must not see it, and its receive must not stay open.
 TEST(Failure, OfPollingEndsTheMachineAndIsNotThrownIntoTheTaskThatPolled) {
   std::atomic<bool> caught{false};
   std::atomic<bool> unwound{false};
@@ -178,7 +177,7 @@ TEST(Failure, AJoinThatEndsByAStopLeavesTheJoinedTaskAlone) {
   }
 }
 
-// In a process of its own, because it takes memory away. Exit status 10 and more: something else than the machine's.
+// In its own process, because it takes away memory. Exit statuses from 10 on are the test's own, not the machine's.
 [[noreturn]] void run_out_of_memory() {
   const Report report = run(Shape{{2, 1}, 2}, [] {
     if (me() == 0) {

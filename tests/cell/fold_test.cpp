@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The fixed tree against its definition, and cut into pieces in every way that processors could.
+// The fixed tree, compared with its definition, and cut into pieces in every way that processors could cut it.
 #include "cell/fold.hpp"
 
 #include <gtest/gtest.h>

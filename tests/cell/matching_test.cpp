@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// MatchQueue against a model that cannot be wrong: a list scanned from its front. Random histories by seed (TEST_SEED).
+// MatchQueue against a simple model: a list that is scanned from its start. Random histories by seed (TEST_SEED).
 #include "cell/matching.hpp"
 
 #include <gtest/gtest.h>
@@ -45,8 +45,8 @@ struct Habits {
   std::uint32_t cell_count;
   std::uint32_t task_count;
   std::uint32_t type_count;
-  unsigned arrivals_of_ten;  // of ten steps, while the queue grows
-  std::size_t turn_at;       // grows to this length, then shrinks to nothing, and again
+  unsigned arrivals_of_ten;  // per ten steps, while the queue grows
+  std::size_t turn_at;       // the queue grows to this length, then shrinks to nothing, repeatedly
 };
 
 std::uint64_t first_seed() {
@@ -93,7 +93,7 @@ TEST_P(MatchQueueHistories, AgreeWithTheModel) {
         entry.number = ++arrived;
         queue.push(entry);
         model.entries.push_back(&entry);
-      } else if (die == 9 && !model.entries.empty()) {  // a cancel from the middle
+      } else if (die == 9 && !model.entries.empty()) {  // cancels one in the middle
         auto victim = model.entries.begin();
         std::advance(victim, static_cast<std::ptrdiff_t>(below(model.entries.size())));
         queue.remove(**victim);

@@ -39,7 +39,7 @@ constexpr std::size_t sizes[] = {0,      1,      7,       8,       39,        40
                                  2048,   4096,   16'383,  32'767,  32'768,    32'769,    65'535,
                                  65'536, 65'537, 131'072, 200'000, 1'000'000, 1'048'576, 3'000'001};
 
-// Every size in three ways of receiving, waiting or not when the message comes.
+// Every size, received in three ways, with and without waiting for the message.
 TEST_P(Messages, EverySizeArrivesWhole) {
   run_well(GetParam(), [] {
     if (me() > 1) return;
@@ -57,7 +57,7 @@ TEST_P(Messages, EverySizeArrivesWhole) {
         if (way % 2 == 0) {
           send(cell(0), std::span<const std::byte>{}, {.type = 9});
         } else {
-          static_cast<void>(receive({.type = 8}));  // the message is here already
+          static_cast<void>(receive({.type = 8}));  // the message has already arrived
         }
         const From from{.cell = cell(0), .type = 5};
         if (way < 2) {
@@ -83,7 +83,8 @@ TEST_P(Messages, EverySizeArrivesWhole) {
   });
 }
 
-// Held beyond its machine, read there, and given back there, in a task of another machine, or among many threads.
+// A message held beyond its machine is read and freed there: outside, in a task of another machine, or among many
+// threads.
 TEST(Message, OutlivesItsMachine) {
   for (const std::size_t bytes : {std::size_t{100}, std::size_t{5000}, std::size_t{200'000}}) {
     const std::vector<std::byte> body = body_of(bytes, 3);
@@ -92,8 +93,8 @@ TEST(Message, OutlivesItsMachine) {
       run_well(shape, [&] {
         for (int i = 0; i < 3; ++i) send(cell(1 - me()), body);
         for (std::size_t i = 0; i < 3; ++i) kept[me() * 3 + i] = receive();
-        if (me() == 0) kept[0] = Message{};  // this one comes back in time
-        send(cell(1 - me()), body);          // nobody takes this one
+        if (me() == 0) kept[0] = Message{};  // this one is freed in time
+        send(cell(1 - me()), body);          // nobody receives this one
       });
       run_well(shape, [&] { barrier(); });
       for (std::size_t i = 1; i < kept.size(); ++i) EXPECT_TRUE(same(kept[i].bytes(), body)) << bytes;
@@ -111,7 +112,7 @@ TEST(Message, OutlivesItsMachine) {
   }
 }
 
-// Larger than all that a processor keeps of free buffers, received in both ways; then one of another size.
+// A message larger than all free buffers that a processor keeps, received in both ways; then one of another size.
 TEST(Message, OfHundredsOfMegabytesArrivesWhole) {
   for (const Shape& shape : {Shape{{1, 1}, 1}, two_on_two}) {
     run_well(shape, [] {
@@ -323,7 +324,7 @@ TEST_P(Messages, MovedMessagesKeepTheirBodies) {
   });
 }
 
-// Many tasks of a cell each with a conversation of its own.
+// Many tasks of a cell, each with its own conversation.
 TEST_P(Messages, TasksHaveMailboxesOfTheirOwn) {
   constexpr std::uint32_t tasks = 40;
   constexpr int rounds = 25;

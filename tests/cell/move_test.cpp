@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Moving cells under the deterministic scheduler: whatever the order of events, messages to and from a cell that
-// changes its processor arrive once, in order, and never while another processor has the cell.
+// Moving cells under the deterministic scheduler. In every order of events, messages to and from a cell that changes
+// its processor arrive once, in order, and only where the cell is.
 #include "cell/mover.hpp"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 
 enum class Fault { none, order_ignored, fences_ignored, late_routes };
 
-// Three processors, a cell on each at first. Every cell sends to every cell; cell 0 goes from processor 0 to 1,
+// Three processors with a cell on each at first. Every cell sends to every cell. Cell 0 moves from processor 0 to 1,
 // then to 2.
 struct MoveScenario {
   static constexpr int thread_count = 3;
@@ -31,7 +31,7 @@ struct MoveScenario {
   struct Item {
     std::uint32_t kind, sender, cell, number;
   };
-  /// What moves with a cell: the scheduler reports when two processors use it without an order between them.
+  /// The data that moves with a cell. The scheduler reports if two processors use it without an order between them.
   struct CellState {
     det::DetPlain<std::uint32_t> sent[cells];
     det::DetPlain<std::uint32_t> received[cells];
@@ -97,7 +97,7 @@ struct MoveScenario {
     }
   }
 
-  // False: it stays in its ring.
+  // False: the message stays in its ring.
   bool handle(std::uint32_t me, std::uint32_t from, const Item& item) {
     Member& here = members[me];
     switch (item.kind) {
@@ -152,7 +152,7 @@ struct MoveScenario {
   void maybe_move(std::uint32_t me) {
     Member& here = members[me];
     if (me >= moves || !here.resident[0] || here.protocol.active()) return;
-    if (moved.load(std::memory_order_acquire) != me) return;  // the last move is not through everywhere
+    if (moved.load(std::memory_order_acquire) != me) return;  // the last move is not complete everywhere
     if (det::Scheduler::current()->random(4) != 0) return;
     const std::uint32_t to = me + 1;
     here.resident[0] = false;
@@ -204,7 +204,7 @@ TEST(Move, KeepsMessagesWholeAndInOrderUnderEverySeed) {
   }
 }
 
-// The scenario finds what it is for.
+// The scenario finds the errors that it is meant to find.
 TEST(Move, WithoutAnyOneOfItsRulesFails) {
   for (const Fault fault : {Fault::order_ignored, Fault::fences_ignored, Fault::late_routes})
     EXPECT_FALSE(move_cells(2'000, det::Memory::interleaving, fault).ok) << static_cast<int>(fault);

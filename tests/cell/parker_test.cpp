@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The parker with the ring it guards, under the deterministic scheduler and under real threads: no wake-up is lost.
+// The parker with the ring that it guards, under the deterministic scheduler and with real threads: no wake-up is lost.
 #include "cell/parker.hpp"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ struct ModelOs {
   void wake(det::DetAtomic<std::uint32_t>& word) const noexcept { det::futex_wake(word, 1); }
 };
 
-// Two producers with a ring each; one owner that sleeps whenever both are empty.
+// Two producers with a ring each, and one owner that sleeps whenever both rings are empty.
 struct ParkerScenario {
   static constexpr int thread_count = 3;
   static constexpr std::uint32_t message_count = 6;
@@ -131,7 +131,7 @@ TEST(Parker, IsCaughtWithoutItsFences) {
 }
 
 // Ping-pong of real threads that sleep between messages. A sleep that ends by its timeout although a message has
-// come is a lost wake-up.
+// arrived is a lost wake-up.
 void ping_pong(const ParkerOs& os, int rounds) {
   struct Side {
     explicit Side(const ParkerOs& system) : parker(system) {}
@@ -203,7 +203,7 @@ TEST(Parker, OnlyASleeperIsWokenAndOnlyOnce) {
   parker.announce();
   EXPECT_TRUE(parker.wake_if_asleep());
   EXPECT_FALSE(parker.wake_if_asleep());
-  EXPECT_TRUE(parker.sleep(std::nullopt));  // at once: a waker was faster
+  EXPECT_TRUE(parker.sleep(std::nullopt));  // at once, because a waker was faster
   parker.announce();
   EXPECT_TRUE(parker.cancel());
   EXPECT_FALSE(parker.wake_if_asleep());
@@ -211,15 +211,15 @@ TEST(Parker, OnlyASleeperIsWokenAndOnlyOnce) {
 
 // ---------------------------------------------------------------- as a processor does it
 
-// Two senders make their rings when they first send; one of them stops the machine at last. The owner sleeps
-// whenever there is nothing to take, no new ring and no stop, and must come to its end with all messages.
+// Two senders make their rings when they first send. One of them stops the machine at the end. The owner sleeps
+// whenever there is no message, no new ring and no stop. It must end, with all messages.
 struct ProcessorParkScenario {
   static constexpr int thread_count = 3;
   static constexpr int owner = 2;
   using ParkRing = Ring<det::DetAtomic, 4>;
 
   enum class Forgets { nothing, new_rings, the_stop, to_look };
-  /// `few`: one message each, and no stop, so that no later wake-up makes good for one that was lost.
+  /// `few`: one message each and no stop, so that no later wake-up hides a lost one.
   ProcessorParkScenario(ModelOs model, Forgets what, bool few)
       : os(model), forgets(what), message_count(few ? 1 : 4), stops(!few) {
     table.prepare(2);
@@ -293,7 +293,7 @@ det::Outcome park_processor(std::uint64_t seeds, det::Memory memory, ModelOs os,
                            [=] { return std::make_unique<ProcessorParkScenario>(os, forgets, few); });
 }
 
-// A wait that runs out is a wake-up lost.
+// A wait that times out is a lost wake-up.
 TEST(ProcessorPark, MissesNeitherMessagesNorNewRingsNorTheStop) {
   const std::uint64_t seeds = testing_support::scaled(10'000, 10, 10);
   for (const bool barrier : {true, false}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The ring under the deterministic scheduler and under real threads.
+// The ring under the deterministic scheduler and with real threads.
 #include "cell/ring.hpp"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ struct RingScenario {
         det::yield();
         slot = ring.prepare();
       }
-      det::Scheduler::current()->plain_write(slot);  // races with a consumer that still reads are found here
+      det::Scheduler::current()->plain_write(slot);  // finds races with a consumer that still reads
       slot->info = i;
       slot->key = i * 3ULL;
       ring.publish();
@@ -116,7 +116,7 @@ TEST(Ring, RefusesWhenFullAndTakesAgainAfterBatchesGivenBack) {
   EXPECT_EQ(ring->peek(), nullptr);
 }
 
-// Two threads, the ring full and empty by turns.
+// Two threads, with the ring full and empty in turn.
 TEST(Ring, CarriesAMillionMessagesBetweenThreads) {
 #if defined(NDEBUG)
   constexpr std::uint64_t message_count = 1'000'000;

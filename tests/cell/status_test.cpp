@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The status network: everybody's word, ORed, without a barrier.
+// The status network: the OR of every cell's word, without a barrier.
 #include <gtest/gtest.h>
 
 #include "machines.hpp"

@@ -11,7 +11,7 @@
 namespace aplib {
 namespace {
 
-// The table only keeps pointers; any address will do.
+// The table only keeps pointers, so any address will do.
 TaskControl& stand_in(std::uint32_t id) {
   constexpr std::uint32_t id_max = 1U << 14U;
   alignas(TaskControl) static char memory[std::size_t{id_max} * alignof(TaskControl)];

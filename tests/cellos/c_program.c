@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The C side of the interface: the headers in C_HEADERS order, in the language version of the build, give prototypes,
- * CellOS's sync beside libc's, and room for the old declarations of dgettime. Built once per C_NAME. */
+/* The C side of the interface. The headers, in the order C_HEADERS and the language version of the build, give
+ * prototypes, CellOS's sync beside libc's, and allow the old declarations of dgettime. Built once per C_NAME. */
 #include C_FIRST
 #include C_SECOND
 
@@ -17,14 +17,14 @@ int C_NAME(void) {
   int me = getcid();
   int* body;
 
-  sync(); /* libc's: writes the disks' caches back, returns nothing */
+  sync(); /* libc's: writes back the disks' caches and returns nothing */
   CHECK(sync(0, me == 0) == 1);
   CHECK(sync(0, ((void)me, 0)) == 0);
   CHECK(sync(getncel(), sync(0, 1) - 1) == 0);
   CHECK(xy_isum(1, &sum) == 1 && sum == getncel());
   CHECK(l_asend(me, 0, 3, (char*)&me, 4) == 1);
   CHECK(cprobe() != 0);
-  /* A whole pointer comes back: with an implicit declaration it would be cut to an int. */
+  /* The pointer is whole. An implicit declaration would cut it to an int. */
   body = (int*)crecv();
   CHECK(sizeof crecv() == sizeof(void*) && *body == me);
   CHECK(getmcid() == me && getmtype() == 3 && getmlen() == 4);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Cell programs written in C, one source compiled several ways (see c_program.c). Return 0, or the line of the check
+/* Cell programs in C, one source compiled in several ways (see c_program.c). They return 0, or the line of the check
  * that failed. */
 #ifndef C_PROGRAM_H
 #define C_PROGRAM_H

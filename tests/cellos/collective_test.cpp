@@ -41,7 +41,7 @@ TEST_P(Shapes, RowAndColumnBroadcastTakeCoordinateOrCid) {
       EXPECT_EQ(word, getcidx() + y * nx + 100);
       const int cid = getcidx() + y * nx;
       if (cid < ny) continue;  // a number below ncely is a coordinate
-      // All cells of a column name the same row here; the rows' cids differ from column to column.
+      // All cells of a column name the same row; the cids differ from column to column.
       word = getcid() == cid ? cid + 200 : -1;
       EXPECT_EQ(y_brd(cid, &word, sizeof word), 1);
       EXPECT_EQ(word, cid + 200);
@@ -95,7 +95,7 @@ TEST_P(Shapes, Behaviour12_MaxAndMinWithLocation) {
     const int n = getncel();
     int i = 0;
     int id = -1;
-    // Values fall with the cid; ids are the caller's own numbers.
+    // Values decrease with the cid; ids are the caller's own numbers.
     EXPECT_EQ(xy_imax(-getcid(), getcid() + 1000, &i, &id), 1);
     EXPECT_EQ(i, 0);
     EXPECT_EQ(id, 1000);
@@ -172,7 +172,7 @@ TEST_P(Shapes, Bits) {
   });
 }
 
-// Rounding makes the order of additions visible: every cell, every number of threads must show the same bits.
+// Rounding makes the order of additions visible. Every cell and every number of threads must give the same bits.
 TEST(Behaviour12, FloatSumsAreBitwiseTheSameEverywhere) {
   std::mutex mutex;
   std::set<std::uint64_t> doubles;
@@ -202,7 +202,7 @@ TEST_P(Shapes, Behaviour13_SyncReturnsTheOrOfBitZero) {
     EXPECT_EQ(sync(0, 0), 0);
     EXPECT_EQ(sync(0, 1), 1);
     EXPECT_EQ(sync(0, getcid() == last ? 1 : 0), 1);
-    EXPECT_EQ(sync(3, getcid() == last ? 2 : 0), 0);  // bit 0 alone counts; the line is ignored
+    EXPECT_EQ(sync(3, getcid() == last ? 2 : 0), 0);  // only bit 0 counts; the line is ignored
     EXPECT_EQ(sync(0, getcid() == 0 ? 3 : 0), 1);
   });
 }
@@ -231,7 +231,7 @@ TEST_P(Shapes, Behaviour13_StatusNeedsNoBarrier) {
     EXPECT_EQ(sync(0, 0), 0);  // independent of sync's stat
     if (getcid() != 0) pstat(0);
     sync(0, 0);
-    EXPECT_EQ(cstat(), 16);  // cell 0 still says 1
+    EXPECT_EQ(cstat(), 16);  // cell 0's word is still 1
     sync(0, 0);
     pstat(0);
     sync(0, 0);
@@ -239,7 +239,7 @@ TEST_P(Shapes, Behaviour13_StatusNeedsNoBarrier) {
     sync(0, 0);
     pstat(2 << getcid());
     sync(0, 0);
-    EXPECT_EQ(cstat(), 0);  // bit 0 alone counts there
+    EXPECT_EQ(cstat(), 0);  // only bit 0 counts
     EXPECT_EQ(gstat(), ((1 << getncel()) - 1) << 1);
   });
 }

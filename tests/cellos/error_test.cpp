@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a caller can get wrong ends the run with one message; its text is part of the interface.
+// A caller's mistakes end the run with one message, whose text is part of the interface.
 #include <functional>
 #include <string>
 

@@ -29,7 +29,7 @@ TEST_P(Shapes, Behaviour06_TheHostsServiceLoopEndsWithTheCells) {
           EXPECT_EQ(l_asend(getmcid(), 0, 0, &reply, sizeof reply), 1);
           ++served;
         }
-        EXPECT_EQ(crecv(), nullptr);  // and stays so
+        EXPECT_EQ(crecv(), nullptr);  // and again
         EXPECT_EQ(crecvs(&message, sizeof message), 0);
         EXPECT_EQ(waitstable(), 1);
         return 0;
@@ -86,7 +86,7 @@ TEST_P(Shapes, Behaviour08_HrecvSeesTheHostsMessagesOnlyAndInOrder) {
       [] {
         const int noise = -5;
         for (int i = 0; i < 10; ++i) cbroad(0, 0, &noise, sizeof noise);
-        sync(0, 0);  // now the other cells' messages are here, before some of the host's
+        sync(0, 0);  // now the other cells' messages have arrived, before some of the host's
         EXPECT_EQ(*static_cast<int*>(h_recv(1)), 99);
         for (int i = 0; i < 30; ++i) EXPECT_EQ(*static_cast<int*>(h_recv(ANY_TYPE)), i);
         for (int i = 0; i < 10 * (getncel() - 1); ++i) {
@@ -158,7 +158,7 @@ TEST(Host, LAsendToGethcidIsHSendWhateverTheTask) {
           total += *static_cast<int*>(l_arecv(cid, 30, 2));
           EXPECT_EQ(getmcid(), cid);
           EXPECT_EQ(getmtid(), 30);
-          // The sender's task is not looked at where the host's messages are received.
+          // The sender's task is ignored for the host's messages.
           l_asend(cid, 30, 4, nullptr, 0);
         }
         waitstable();
@@ -191,7 +191,7 @@ TEST(Host, MessagesOfAMegabyteArriveWhole) {
       },
       [] {
         const void* text = h_recv(0);
-        h_send(0, text, getmlen());  // straight out of the system's buffer
+        h_send(0, text, getmlen());  // directly from the system's buffer
       });
   EXPECT_EQ(status, 0);
 }

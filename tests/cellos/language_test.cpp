@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The header from C of several vintages, its order with <unistd.h>, and what passes through C frames. The C half is
-// in c_program.c.
+// The header in several versions of C, its order with <unistd.h>, and exceptions through C frames. The C half is in
+// c_program.c.
 #include <dlfcn.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Line messages: displacements on the torus, a matching space of their own.
+// Line messages: displacements on the torus, and a separate matching space.
 #include <algorithm>
 #include <vector>
 
@@ -78,7 +78,7 @@ TEST(Line, StoreWhatFits) {
   });
 }
 
-// Long exchange of two sizes, the way a halo exchange uses it: both sides send first.
+// A long exchange of two sizes, as in a halo exchange: both sides send first.
 TEST_P(Shapes, ExchangeOfSmallAndLargeEdges) {
   expect_cells(GetParam(), [] {
     for (const int count : {1, 300, 40'000}) {

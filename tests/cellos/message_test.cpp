@@ -28,7 +28,7 @@ TEST_P(Shapes, Behaviour04_PartnersSendAMegabyteEachBeforeAnyReceives) {
     for (int p = 0; p < pieces; ++p) {
       std::fill(piece.begin(), piece.end(), getcid() * 1000 + p);
       EXPECT_EQ(l_asend(partner, 0, 0, piece.data(), piece_ints * int(sizeof(int))), 1);
-      std::fill(piece.begin(), piece.end(), -1);  // the buffer is the caller's again
+      std::fill(piece.begin(), piece.end(), -1);  // the caller may reuse the buffer
     }
     for (int p = 0; p < pieces; ++p) {
       std::vector<int> got(piece_ints);
@@ -50,7 +50,7 @@ TEST(Behaviour05, TheBodyStaysUntilTheNextReceiveAndCanBeReadAgain) {
     const auto* body = static_cast<const char*>(l_arecv(1, 0, 7));
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(body) % 16, 0U);
     EXPECT_STREQ(body, "first body");
-    // Sends and other calls leave it alone.
+    // Sends and other calls do not touch it.
     const std::vector<char> large(100'000, 'x');
     l_asend(0, 0, 9, large.data(), int(large.size()));
     EXPECT_NE(cprobe(), 0);
@@ -59,7 +59,7 @@ TEST(Behaviour05, TheBodyStaysUntilTheNextReceiveAndCanBeReadAgain) {
     char copy[16] = {};
     EXPECT_EQ(readmsg(copy, sizeof copy), 11);
     EXPECT_STREQ(copy, "first body");
-    // Too small a buffer: what fits; the message can still be read whole.
+    // Too small a buffer gets what fits; the whole message can still be read.
     char part[5] = {};
     EXPECT_EQ(readmsg(part, 4), 4);
     EXPECT_STREQ(part, "firs");
@@ -168,14 +168,14 @@ TEST(Behaviour20, BytesArriveAsTheyAre) {
   });
 }
 
-// Every cell sends numbered messages of random size, type and target; every receiver asks for them in its own
-// random order of sources and types. Nothing is lost, nothing of one sender and type is overtaken.
+// Every cell sends numbered messages of random size, type and target. Every receiver asks for them in its own random
+// order of sources and types. No message is lost, and none of one sender and type is overtaken.
 TEST_P(Shapes, Behaviour07And15_RandomTrafficIsCompleteAndInOrder) {
   constexpr int messages = 300;
   constexpr int types = 4;
   expect_cells(GetParam(), [seed = cellos_test::seed()] {
     const int cells = getncel();
-    const auto plan = [&](int sender) {  // what `sender` sends: (target, type, bytes), the same computed everywhere
+    const auto plan = [&](int sender) {  // what `sender` sends: (target, type, bytes); every cell computes the same
       std::mt19937 random(seed * 7919 + unsigned(sender));
       std::vector<std::array<int, 3>> sends;
       for (int i = 0; i < messages; ++i) {

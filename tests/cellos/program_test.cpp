@@ -73,7 +73,7 @@ TEST(Behaviour16, ExitOfTheHostProgramGivesTheStatus) {
 }
 
 TEST_P(Threads, Behaviour16_ExitWorksInCxxFrames) {
-  // What exit() leaves behind is not destroyed, as in any program: nothing for a leak checker.
+  // As in any program, exit() does not destroy what is left, so a leak checker would complain.
   const Outcome outcome = run(threads() + "APLIB_CELLS=4 ASAN_OPTIONS=detect_leaks=0", "quit");
   EXPECT_EQ(outcome.status, 0) << outcome.output;
   EXPECT_EQ(lines(outcome.output), (std::multiset<std::string>{"cell 1 goes on", "cell 3 goes on"}));
@@ -122,9 +122,9 @@ TEST(Main, ABadOptionIsOneLineAndUsage) {
   EXPECT_NE(outcome.output.find("none"), std::string::npos) << outcome.output;
 }
 
-// A symbol of libc's that the library also had would replace libc's in every program that links it. On purpose it
-// does so for those that unwinders and thread makers ask, and for those that give memory back: libc's own calls of
-// them may be given blocks of a cell's heap (src/loader/libc/heap.cpp).
+// A symbol that the library shares with libc replaces libc's in every program that links the library. It does so on
+// purpose for those that unwinders and thread makers call, and for those that free memory, because libc's own calls of
+// these may get blocks of a cell's heap (src/loader/libc/heap.cpp).
 TEST(Symbols, TheLibraryReplacesOfLibcWhatItMust) {
   const std::set<std::string> replaced{"_dl_find_object", "dl_iterate_phdr",   "pthread_create", "free",
                                        "realloc",         "malloc_usable_size"};

@@ -96,7 +96,7 @@ TEST(Behaviour16, EndsOfACellLeaveTheOthersAlone) {
     if (cid == 0) cell_exit(0);
     if (cid == 1) return;
     if (cid == 2) cellos_exit(0);
-    // The last one still works with itself after the others have ended or are about to.
+    // The last one still works alone after the others have ended or are about to.
     int word = 42;
     l_asend(cid, 0, 1, &word, sizeof word);
     word = 0;
@@ -151,7 +151,7 @@ TEST(Behaviour17, DgettimeCountsSeconds) {
   while (double(now.tv_sec - before.tv_sec) + double(now.tv_nsec - before.tv_nsec) * 1e-9 < 0.01);
   const double passed = dgettime() - first;
   EXPECT_GE(passed, 0.0099);
-  // A unit other than seconds would be out by a thousand; a slow machine is not.
+  // A unit other than seconds would be wrong by a thousand; a slow computer is not.
   EXPECT_LT(passed, 10.0);
 }
 

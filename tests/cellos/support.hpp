@@ -32,7 +32,7 @@ inline aplib::Report run_cells(const Shape& shape, std::function<void()> cell) {
   return aplib::Machine(options).run(std::move(cell));
 }
 
-/// As run_cells, and the run must end well.
+/// As run_cells; the run must succeed.
 inline void expect_cells(const Shape& shape, std::function<void()> cell) {
   const aplib::Report report = run_cells(shape, std::move(cell));
   EXPECT_EQ(report.exit_status, 0) << report.reason;

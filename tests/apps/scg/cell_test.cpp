@@ -26,7 +26,7 @@ TEST(Sampling, EverySampleHasExactlyOneProvider) {
 }
 
 TEST(Sampling, ReproducesALinearFunctionWithItsEdge) {
-  // A linear function is what sampling between unknowns must get right, up to the edge of the square.
+  // Sampling between unknowns must be exact for a linear function, up to the edge of the square.
   const auto linear = [](double x, double y) { return 1 + 2 * x - 3 * y; };
   Problem problem{.name = "linear", .formula = "", .source = nullptr, .solution = linear, .charges = {}};
   for (const GridSize cells : {GridSize{1, 1}, GridSize{3, 2}}) {

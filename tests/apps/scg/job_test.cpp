@@ -12,7 +12,7 @@ namespace scg {
 namespace {
 
 TEST(Problem, SourcesBelongToTheirSolutions) {
-  // Fourth-order differences of the solution, at a place without symmetry.
+  // Fourth-order differences of the solution, at a point without symmetry.
   const double h = 1e-3;
   for (const Problem& problem : problems()) {
     if (problem.solution == nullptr) continue;
@@ -80,7 +80,7 @@ TEST(GridOption, RefusesEverythingElseInWords) {
   }
 }
 
-// What host program and cells tell each other arrives whole, without a pointer of the sender.
+// Jobs and outcomes arrive complete, and contain no pointer of the sender.
 
 TEST(Wire, AJobArrivesWithItsProblem) {
   Job job;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every instruction set this computer has, against loops anyone can check.
+// Every instruction set of this computer, compared with simple loops.
 #include "kernels.hpp"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ void copy(Field& to, const Field& from) {
   }
 }
 
-/// One pass as the header describes it.
+/// One pass, as the header describes it.
 PassSums plain_pass(Field& p, Field& r, Field& x, const PassInput& in) {
   const int nx = p.nx();
   const int ny = p.ny();
@@ -105,7 +105,7 @@ TEST_P(Loops, PassEqualsThePlainLoops) {
       const PassSums sums = GetParam()->pass(p, r, x, in, {west.data(), east.data()});
       const PassSums plain = plain_pass(p_plain, r_plain, x_plain, in);
 
-      // Corners of the halo belong to nobody; the plain loops do not treat them differently, and neither do these.
+      // The corners of the halo are nobody's; neither the simple loops nor these treat them specially.
       EXPECT_LT(largest_difference(p, p_plain, 0), 1e-14);
       EXPECT_LT(largest_difference(r, r_plain, 1), 1e-14) << "r's halo must stay as it is";
       EXPECT_LT(largest_difference(x, x_plain, 0), 1e-14);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// scg as users run it: its texts, its JSON, its files.
+// scg as users run it: its text, JSON and files.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <png.h>
@@ -23,7 +23,7 @@ namespace {
 
 struct Ended {
   int status = -1;
-  std::string output;  ///< stdout, or both streams when asked for
+  std::string output;  ///< stdout, or both streams if asked for
 };
 
 Ended run(std::string command, bool with_errors) {
@@ -43,7 +43,7 @@ Ended scg(const std::string& arguments, bool with_errors = false) {
   return run(std::string(SCG_PROGRAM) + " " + arguments, with_errors);
 }
 
-/// The same by aprun with options of its own.
+/// The same by aprun, with aprun's own options.
 Ended by_aprun(const std::string& options, const std::string& arguments) {
   return run(std::string(APRUN_PROGRAM) + " " + options + " " + SCG_PROGRAM + " " + arguments, false);
 }

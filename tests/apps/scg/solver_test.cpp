@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The linear system, and the whole cell program on real machines, in this process.
+// The linear system, and the whole cell program on real machines in this process.
 #include <gtest/gtest.h>
 
 #include <aplib/aplib.hpp>
@@ -179,7 +179,7 @@ TEST(Solver, StopsAtTheLargestNumberOfIterations) {
   }
 }
 
-/// Conjugate gradients as in the textbook, two sums apart, everything stored.
+/// Textbook conjugate gradients, with two separate sums and every vector stored.
 int textbook_iterations(const Job& job) {
   const int nx = job.grid.nx;
   const int ny = job.grid.ny;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The pattern of clock tests of the time: a host that only starts 64 cells, and cells that watch the clock. */
+/* The pattern of clock tests of that time: a host that only starts 64 cells, and cells that watch the clock. */
 #include <stdio.h>
 
 #include "aplib/cellos.h"

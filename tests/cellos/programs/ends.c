@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Cells end in all the ways there are; the others go on. The host counts what the survivors say. */
+/* Cells end in all possible ways, and the others go on. The host counts the survivors' messages. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ void cell_main(void) {
   if (me == 1) exit(0);
   if (me == 2) cell_exit(0);
   if (me == 3) call(quit);
-  /* Two cells are left, and work on. */
+  /* Two cells are left and go on. */
   neighbour = me == 4 ? 5 : 4;
   for (round = 0; round < 100; ++round) {
     l_asend(neighbour, 0, 0, &round, sizeof round);

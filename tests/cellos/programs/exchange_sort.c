@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The pattern of a parallel sort of the time: a 1 x N machine, one task number everywhere, neighbours that both send
- * their keys (in 64 kB pieces) before either receives, reductions that decide for all cells when to stop, and a host
- * that gathers in cell order. */
+/* The pattern of a parallel sort of that time: a 1 x N machine, one task number everywhere, neighbours that both send
+ * their keys (in pieces of 64 kB) before either receives, reductions that decide for all cells when to stop, and a host
+ * that gathers in the order of cells. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #define TID 30
 #define PIECE (64 * 1024)
 
-/* --- the layer such programs put over CellOS --- */
+/* --- the layer that such programs have over CellOS --- */
 
 static void send_all(int to, const void* from, int bytes) {
   const char* at = (const char*)from;
@@ -112,7 +112,7 @@ void cell_main(void) {
       const int partner = (me + round) % 2 == 0 ? me + 1 : me - 1;
       if (partner < 0 || partner >= cells) continue;
       i = me;
-      xy_send(0, partner - me, 0, &i, sizeof i); /* small things go by line */
+      xy_send(0, partner - me, 0, &i, sizeof i); /* small data goes by line messages */
       if (xy_recvs(0, partner - me, 0, &i, sizeof i) != (int)sizeof i || i != partner) abort();
       send_all(partner, keys, count * (int)sizeof *keys);
       receive_all(partner, theirs, count * (int)sizeof *keys);
@@ -123,7 +123,7 @@ void cell_main(void) {
   xy_imax(keys[count - 1], me, &largest, &where);
   i = me == where ? largest : -1;
   xy_brd(where, &i, sizeof i);
-  /* Equal keys may end elsewhere too, but none larger. */
+  /* Equal keys may also be elsewhere, but no larger ones. */
   if (i != largest || keys[count - 1] > largest) abort();
 
   h_send(0, &count, sizeof count);

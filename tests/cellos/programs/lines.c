@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Cells alone, without a host program: each writes lines. */
+/* Cells without a host program; each writes lines. */
 #include <stdio.h>
 
 #include "aplib/cellos.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The host half of a program in the C of its time: main, no prototypes, the historical header. */
+/* The host half of a program in the C of that time: main, no prototypes, the historical header. */
 #include <chost.c7.h>
 #include <stdio.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// exit() from C++ frames that have something to destroy and something to catch: libc declares it nothrow.
+// exit() from C++ frames that have something to destroy and to catch. libc declares exit() nothrow.
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
@@ -27,7 +27,7 @@ void cell_main() {
     try {
       throw std::runtime_error("first");
     } catch (const std::exception& error) {
-      quit_inside(error.what());  // inside a handler, too
+      quit_inside(error.what());  // also inside a handler
     }
   }
   std::printf("cell %d goes on\n", getcid());

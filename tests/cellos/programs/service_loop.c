@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The pattern of an interpreter whose cells have no system calls: the host broadcasts the start-up text and the
- * arguments, then serves requests until all cells have ended; cell 0 hands work to the others, which poll for it
- * between steps of their own. */
+/* The pattern of an interpreter whose cells make no system calls. The host broadcasts the start-up text and the
+ * arguments, then serves requests until all cells have ended. Cell 0 gives work to the others, which poll for it
+ * between their own steps. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,7 +116,7 @@ void cell_main(void) {
     pstat(0);
     for (;;) fib(5);
   }
-  while (cstat() != 0) { /* until every worker is ready; cell 0's own bit goes first */
+  while (cstat() != 0) { /* until every worker is ready; cell 0's own bit is cleared first */
     pstat(0);
   }
   for (i = 1; i < cells; ++i) {

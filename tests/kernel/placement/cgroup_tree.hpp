@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A root folder with just the files of /proc and /sys that say which CPU quota a process has. Removed when it goes.
+// A root folder with only the files of /proc and /sys that give a process's CPU quota. The destructor removes it.
 #pragma once
 
 #include <stdlib.h>

@@ -45,7 +45,7 @@ TEST_F(Quota, V2TheTightestOnTheWayUpCounts) {
   tree.write("sys/fs/cgroup/a/b/c/cpu.max", "800000 100000\n");
   tree.write("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
   tree.write("sys/fs/cgroup/a/cpu.max", "200000 50000\n");
-  tree.write("sys/fs/cgroup/a/other/cpu.max", "1000 100000\n");  // a sibling's limit is not ours
+  tree.write("sys/fs/cgroup/a/other/cpu.max", "1000 100000\n");  // a sibling's limit does not count
   EXPECT_EQ(quota(), 4.0);
 }
 

@@ -24,7 +24,7 @@ Options options_of(Grid cells, std::uint32_t threads = Options::threads_auto) {
   return options;
 }
 
-/// The plan of a thread that may run on these CPUs only, without any quota.
+/// The plan of a thread that may run only on these CPUs, without a quota.
 Placement plan_on(std::vector<unsigned> cpus, const Options& options) {
   Placement plan;
   std::thread([&] {
@@ -38,7 +38,7 @@ Placement plan_on(std::vector<unsigned> cpus, const Options& options) {
   return plan;
 }
 
-/// All allowed CPUs, without any quota.
+/// All allowed CPUs, without a quota.
 Placement plan_of(const Options& options) { return plan_on(allowed_cpus(), options); }
 
 TEST(Placement, OneCpuCarriesAllCellsUnbound) {
