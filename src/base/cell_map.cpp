@@ -48,7 +48,7 @@ std::string CellMap::text(std::uint32_t process) const {
 
 CellMap CellMap::shared_again(std::uint32_t cells) const {
   const std::uint64_t was = this->cells();
-  // Bounds are rounded, not numbers of cells: so they add up.
+  // Bounds are rounded, not numbers of cells, so that the numbers add up.
   const auto bound = [&](std::uint32_t process) {
     return static_cast<std::uint32_t>((begin_[process] * std::uint64_t{cells} + was / 2) / was);
   };
@@ -57,7 +57,7 @@ CellMap CellMap::shared_again(std::uint32_t cells) const {
   return consecutive(counts);
 }
 
-// The number of processes, then runs of cells: process, number of cells.
+// The words are the number of processes, then runs of cells: process, number of cells.
 std::vector<std::uint32_t> CellMap::words() const {
   std::vector<std::uint32_t> words{processes()};
   for (std::uint32_t cell = 0; cell < cells(); ++cell) {

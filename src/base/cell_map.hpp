@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// CellMap: which process of a machine carries which cell. The only place that knows; any assignment is possible, and
-// nothing outside may assume that a process carries consecutive cells.
+// CellMap: says which process of a machine carries which cell. Any assignment is possible; nothing outside this class
+// may assume that a process carries consecutive cells.
 //
 //   const auto map = CellMap::consecutive({{4, 0, 2}});   // process 0: cells 0-3, process 1: none, process 2: 4 and 5
 //   map.process_of(4) == 2;  map.cells_of(0);  map.text(0) == "cells 0-3";
@@ -53,9 +53,9 @@ class APLIB_API CellMap {
   /// REQUIRES: cells() != 0.
   [[nodiscard]] CellMap shared_again(std::uint32_t cells) const;
 
-  /// As numbers, to be told to other processes.
+  /// The map as numbers, for other processes.
   [[nodiscard]] std::vector<std::uint32_t> words() const;
-  /// The same back, where the numbers may be anybody's. Nothing: they are no map, or one of more than cell_count_max.
+  /// A map from numbers, which may be anybody's. Nothing: they are no map, or one of more than cell_count_max cells.
   static std::optional<CellMap> from_words(std::span<const std::uint32_t> words);
 
   friend bool operator==(const CellMap&, const CellMap&) = default;

@@ -1,22 +1,20 @@
-// SPDX-License-Identifier: MIT
-// Shared state of collectives. Cells of one group (all, a row, a column) go through numbered episodes together; a
-// cell enters episode e+1 only after episode e is complete, so two sets of places (by the episode's parity) are
-// enough.
+// SPDX-License-Identifier: MIT Shared state of collectives. The cells of a group (all, a row, a column) go through
+// numbered episodes together. A cell enters episode e+1 only after episode e is complete. So two sets of places are
+// enough, one for each parity.
 //
-// Group `all` is the fast one: every processor has a line per parity into which it publishes, once all its cells
-// have arrived, how many they are and the pieces of the reduction tree they cover. Each processor reads the others'
-// lines; the episode is complete when the counts add up to the number of cells. Nobody writes what another writes.
+// Group `all` is the fast one. Every processor has a line per parity. When all its cells have arrived, it publishes
+// there how many they are, and the pieces of the reduction tree they cover. Each processor reads the others' lines; the
+// episode is complete when the counts add up to the number of cells. No two processors write the same line.
 //
-// Rows and columns count arrivals in one shared counter; the last to arrive reduces and marks the episode done.
+// Rows and columns count arrivals in one shared counter. The last to arrive reduces, and marks the episode done.
 //
-// Episodes count in 64 bits, so their numbers never come back: at 0.1 us each, 2^32 of them are through in seven
-// minutes.
+// Episodes count in 64 bits, so their numbers never come back. 2^32 of them, at 0.1 us each, pass in seven minutes.
 //
 // Invariants: (1) a line of parity e%2 is rewritten for e+2 only after its owner saw e+1 complete, hence after
-// every processor with cells has used e; (2) the fields of a line are written before its count, the count before
+// every processor with cells has used e; (2) the fields of a line are written before its count, and the count before
 // its episode (release each); readers take them in the opposite order (acquire), so a count that belongs to the
-// episode makes its fields visible, too;
-// (3) values[] of an episode (Cell::places) are written before the arrival is published, in either scheme.
+// episode makes its fields visible, too; (3) the operands of an episode (Cell::places) are written before the arrival
+// is published, in either scheme.
 #pragma once
 
 #include <algorithm>
@@ -32,10 +30,10 @@
 
 namespace aplib {
 
-/// What one cell asks of a collective: all cells of the group must ask the same (but the value and `stat`).
+/// What one cell asks of a collective. All cells of the group must ask for the same, but for the value and `stat`.
 enum class CollectiveKind : std::uint8_t { barrier, reduce, broadcast, last = broadcast };
 
-/// A reduction of arrays, as one word: the calls that it consists of carry it, to tell cells that disagree.
+/// A reduction of arrays as one word. The calls that it consists of carry it, so that cells which disagree are found.
 struct ArrayReduction {
   ReduceOp op = ReduceOp::sum;
   NumberType type = NumberType::float64;
@@ -45,7 +43,7 @@ struct ArrayReduction {
   [[nodiscard]] std::uint64_t word() const noexcept {
     return count << 9 | static_cast<std::uint64_t>(op) << 5 | static_cast<std::uint64_t>(type) << 1 | 1U;
   }
-  /// What makes no sense gives the last operation or type: a word may be a stranger's.
+  /// An invalid word, which a peer may send, gives the last operation or type.
   static ArrayReduction from(std::uint64_t word) noexcept {
     return {std::min(static_cast<ReduceOp>(word >> 5 & 0xfU), ReduceOp::last),
             std::min(static_cast<NumberType>(word >> 1 & 0xfU), NumberType::last), word >> 9};
@@ -60,7 +58,7 @@ struct CollectiveCall {
   std::uint64_t bytes = 0;  ///< broadcast: size. reduce: 0, or an ArrayReduction that all must agree about.
   std::uint32_t root = 0;   ///< broadcast: cell.
 
-  /// Equal for calls that fit together. Never 0.
+  /// Calls that fit together have the same one. Never 0.
   [[nodiscard]] std::uint32_t signature() const noexcept {
     std::uint64_t mix = static_cast<std::uint64_t>(kind) + 1;
     if (kind == CollectiveKind::reduce) {
@@ -104,21 +102,20 @@ struct alignas(cache_line_bytes) ArrivalLine {
 };
 static_assert(sizeof(ArrivalLine) == cache_line_bytes);
 
-/// Both parities of one processor, on lines (and neighbours) of their own.
+/// One processor's lines for both parities, each on a pair of cache lines of its own.
 struct alignas(cache_pair_bytes) ArrivalLines {
   alignas(cache_pair_bytes) ArrivalLine even;
   alignas(cache_pair_bytes) ArrivalLine odd;
   ArrivalLine& of(std::uint64_t episode) noexcept { return (episode & 1U) != 0 ? odd : even; }
 };
 
-/// Where the root of a broadcast shows its bytes. Small ones are staged, so that the root need not wait for the
-/// readers.
+/// Where the root of a broadcast shows its bytes. It stages a few bytes, so that it need not wait for the readers.
 struct BroadcastPlace {
   static constexpr std::size_t staged_bytes_max = 8 * 1024;
   const void* bytes = nullptr;
   std::unique_ptr<char[]> stage;  ///< Made by the first small broadcast.
 
-  /// Root: shows `source`. Large ones are shown where they are: then the root must wait for the readers.
+  /// Root: shows `source`. Many bytes are shown where they are; then the root must wait for the readers.
   void show(const void* source, std::size_t size);
 };
 

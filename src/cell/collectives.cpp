@@ -137,7 +137,7 @@ Operand Collectives::call(TaskControl& self, const CollectiveCall& what, const O
       std::memcpy(buffer, shown, what.bytes);
     }
     if (what.bytes > BroadcastPlace::staged_bytes_max) {
-      // The others read the root's own memory: it may go on only when all have.
+      // The others read the root's own memory, so the root goes on only when all have read it.
       CollectiveCall leave = what;
       leave.kind = CollectiveKind::barrier;
       call(self, leave, Operand::of(0), nullptr);
@@ -169,7 +169,7 @@ void Collectives::arrive_all(Cell& cell, const CollectiveCall& what) {
   if (arrived_ == here_.residents().size()) publish_arrivals();
 }
 
-// All our cells have arrived: tell the others, with the parts of the tree that lie wholly with us.
+// All our cells have arrived. Tells the others, with the parts of the tree that lie wholly with us.
 void Collectives::publish_arrivals() {
   ArrivalLine& line = domain_.arrivals[here_.index()].of(episode_);
   const std::uint64_t parity = episode_ & 1U;
@@ -206,7 +206,7 @@ void Collectives::publish_arrivals() {
   domain_.wake_carriers();
 }
 
-// Is the episode complete? Then all our cells that wait in it go on.
+// If the episode is complete, all our cells that wait in it go on.
 void Collectives::check_all() {
   std::uint32_t count = 0;
   for (std::uint32_t p = 0; p < domain_.carriers; ++p) count += domain_.arrivals[p].of(episode_).arrived_in(episode_);
@@ -235,7 +235,7 @@ void Collectives::check_all() {
   waits_.resize(kept);
 }
 
-// All cells of this process have arrived: with the other processes now. The first carrier to see it does it.
+// All cells of this process have arrived. The first carrier that sees it begins the exchange with other processes.
 void Collectives::begin_exchange() noexcept {
   const std::uint64_t parity = episode_ & 1U;
   const auto place_of = [&](std::uint32_t cell) -> const CollectivePlace& {
@@ -291,14 +291,14 @@ Operand Collectives::fold_all(std::uint64_t episode, bool& mismatch) {
       }
     }
   } else {
-    // Cells have moved: take every cell's own value. Slower, same tree, same result.
+    // Cells have moved. Takes every cell's own value, which is slower; tree and result are the same.
     for (std::uint32_t c = 0; c < domain_.cell_count; ++c)
       fold.push(c, 0, domain_.cells[c]->place(Scope::all).operands[parity]);
   }
   return fold.finish();
 }
 
-// A row or a column: the last to arrive does the work.
+// A row or a column. The last to arrive does the work.
 void Collectives::arrive_line(Group& group, std::uint64_t episode) {
   const std::uint64_t parity = episode & 1U;
   const std::uint64_t arrived =
@@ -359,7 +359,7 @@ void Collectives::member_ended(std::uint32_t cell, const CellEnd& end) {
   for (Cell* waiting : waits) {
     const Group& group = *waiting->collective.group;
     if (!group.contains(cell)) continue;
-    // It may have taken part and be through, while parts of the result are still on their way from other processes.
+    // The cell may have taken part and ended, while parts of the result are still on their way from other processes.
     if (end.episodes[static_cast<std::size_t>(group.scope)] > waiting->collective.episode) continue;
     std::erase(waits_, waiting);
     if (waiting->collective.group != &domain_.all) --line_waits_;
@@ -390,7 +390,7 @@ void Collectives::resident_joins(Cell& cell) {
   }
 }
 
-// Two cells of the group that asked for different things.
+// Names two cells of the group that asked for different things.
 std::string Collectives::describe_mismatch(Domain& domain, const Group& group, std::uint64_t episode) {
   const std::uint64_t parity = episode & 1U;
   const std::uint32_t first_cell = group.local.front();
@@ -528,7 +528,7 @@ void Exchange::receive(std::span<const std::byte> frame) {
   if (episode.begun) advance(episode);
 }
 
-// All that can be said of a frame without knowing what was called here. What follows relies on it.
+// Checks all of a frame that does not depend on what was called here. What follows relies on it.
 void Exchange::check(const Head& head, std::span<const std::byte> rest) const {
   if (head.kind > static_cast<std::uint8_t>(CollectiveKind::last) ||
       head.op > static_cast<std::uint8_t>(ReduceOp::last) || head.type > static_cast<std::uint8_t>(NumberType::last))

@@ -1,7 +1,6 @@
-// SPDX-License-Identifier: MIT
-// Collectives: a processor's place in barriers, reductions and broadcasts: where its cells stand in the group of
-// all, and which of them wait in any group. And Exchange: the part of a collective between processes. What the
-// processors share, and how it works: collective.hpp; the tree: fold.hpp.
+// SPDX-License-Identifier: MIT Collectives: a processor's part in barriers, reductions and broadcasts. It knows where
+// its cells stand in the group of all, and which of them wait in any group. Exchange: the part of a collective between
+// processes. collective.hpp says what the processors share and how collectives work; fold.hpp has the tree.
 #pragma once
 
 #include <array>
@@ -32,9 +31,9 @@ class Collectives {
   /// Cells go on whose collectives are complete.
   void check();
   [[nodiscard]] bool has_waits() const noexcept { return !waits_.empty(); }
-  /// `cell` has ended: those that wait for it wait in vain, if it has not been through already.
+  /// `cell` has ended. Cells that wait for it wait in vain, unless it has been through the collective.
   void member_ended(std::uint32_t cell, const CellEnd& end);
-  /// The machine stops: nobody waits any more.
+  /// The machine stops: cells no longer wait.
   void forget_waits() noexcept;
 
   /// A cell has left, or is about to join the others here.
@@ -67,46 +66,45 @@ class Collectives {
   std::vector<Cell*> waits_;
 };
 
-/// The part of a collective that goes between processes. Each process's members combine first, along the
-/// fixed tree (fold.hpp); the pieces of that tree then spread by dissemination: in step k, process i of n sends all
-/// it knows to process i - 2^k and hears from i + 2^k (modulo n), so after ceil(log2 n) steps everyone knows
-/// everything. One message per process and step, whatever the number of cells. Everyone folds the same pieces in the
-/// same order: the same bits everywhere.
+/// The part of a collective between processes. The members of each process first combine along the fixed tree
+/// (fold.hpp). The pieces of that tree then spread by dissemination: in step k, process i of n sends all it knows to
+/// process i - 2^k and hears from process i + 2^k (modulo n). After ceil(log2 n) steps, of one message per process
+/// each, all know everything. All fold the same pieces in the same order, and get the same bits.
 ///
-/// Frames carry along: what was called, to tell cells that disagree; the bytes of a broadcast, once the sender knows
-/// them (then the same steps are a binomial tree); and status words, so that what a cell posted before a barrier is
-/// seen after it.
+/// Frames also carry what was called, so that cells which disagree are found; the bytes of a broadcast, once the sender
+/// knows them (then the same steps are a binomial tree); and status words, so that what a cell posts before a barrier
+/// is seen after it.
 ///
 /// Invariants: (1) a process enters episode e+1 only when e is complete with it, and nobody completes e+1 without
-/// it: frames that come are of the episode under way or the next one;
-/// (2) fields of an episode are touched under the mutex; result, mismatch and payload are read without it after
-/// Group::done says so (release, acquire), until the readers enter e+2.
+/// it, so frames that come are of the episode under way or the next one; (2) the mutex guards the fields of an episode;
+/// result, mismatch and payload are read without it after Group::done says so (release, acquire), until the readers
+/// enter e+2.
 class Exchange {
  public:
-  /// `processes`: those that have members, ascending; `place`: ours among them. `index`: which row or column.
+  /// `processes`: those with members, ascending; `place`: ours among them. `index`: which row or column.
   Exchange(Domain& domain, Group& group, std::uint32_t index, std::vector<std::uint32_t> processes,
            std::uint32_t place);
 
-  /// All members of this process have arrived in `episode`. `parts`: their pieces of the tree, by member. `call`,
-  /// of `caller`, is what the first of them asked for; disagree: others asked for something else. `payload`: a
-  /// broadcast's bytes, where this process has the root; they stay until the collective is complete here. The first
-  /// call for an episode counts, others do nothing. Any carrier.
+  /// All members of this process have arrived in `episode`. `parts`: their pieces of the tree, by member. `call`: what
+  /// the first of them, `caller`, asked for. `disagree`: others asked for something else. `payload`: the bytes of a
+  /// broadcast, where this process has the root; they stay until the collective is complete here. Only the first call
+  /// for an episode does something. Any carrier.
   void begin(std::uint64_t episode, const CollectiveCall& call, std::uint32_t caller, bool disagree,
              std::span<const Fold::Part> parts, std::span<const std::byte> payload);
 
-  /// A frame for this group. Throws Error(failed) for one that makes no sense. Any thread.
+  /// Takes a frame for this group. Throws Error(failed) for an invalid one. Any thread.
   void receive(std::span<const std::byte> frame);
 
   /// The bytes of a broadcast from another process.
   [[nodiscard]] std::span<const std::byte> payload(std::uint64_t episode) const noexcept {
     return episodes_[episode & 1U].payload;
   }
-  /// Who disagrees with whom, in words.
+  /// A text that says who disagrees with whom.
   [[nodiscard]] const std::string& mismatch(std::uint64_t episode) const noexcept {
     return episodes_[episode & 1U].mismatch;
   }
-  /// Of which group a frame is: scope, and number of the row or column. Nothing sensible for a frame that is none:
-  /// check against the domain.
+  /// The group of a frame: scope, and number of the row or column. An invalid frame may give anything, so check the
+  /// result against the domain.
   static std::pair<Scope, std::uint32_t> group_of(std::span<const std::byte> frame) noexcept;
 
  private:

@@ -12,8 +12,8 @@
 
 namespace aplib {
 
-/// Copies exactly `bytes` <= 40; may read and write nothing beyond. Overlapping loads and stores instead of loops; a
-/// call of memcpy with a variable size costs a few ns, which a small message would feel.
+/// Copies exactly `bytes` <= 40, and reads and writes nothing beyond. It uses overlapping loads and stores instead of
+/// loops: a call of memcpy with a variable size costs a few ns, which counts for a small message.
 inline void copy_small(void* to, const void* from, std::size_t bytes) noexcept {
   auto* t = static_cast<char*>(to);
   const auto* f = static_cast<const char*>(from);
@@ -38,18 +38,18 @@ inline void copy_small(void* to, const void* from, std::size_t bytes) noexcept {
   }
 }
 
-/// Copies any number of bytes; nothing at all of an empty message, whose addresses may be null.
+/// Copies any number of bytes. The addresses of an empty message may be null.
 inline void copy_bytes(void* to, const void* from, std::size_t bytes) noexcept {
   if (bytes != 0) std::memcpy(to, from, bytes);
 }
 
-/// One large copy done by two processors at once, the sender from the front, the receiver's processor from
-/// the back. Either can do it all alone when the other is busy.
+/// One large copy by two processors at once: the sender copies from the front, the receiver's processor from the back.
+/// Either does it all alone when the other is busy.
 ///
 /// Invariants: (1) claimed_ counts chunks handed out; a side that draws a number below chunk_count_ owns one more
-/// chunk of its own end, so front + back chunks are exactly chunk_count_; (2) finished_ counts chunks copied
+/// chunk of its own end, so front and back chunks are exactly chunk_count_; (2) finished_ counts chunks copied
 /// (release), and whoever reads chunk_count_ from it (acquire) sees every byte; (3) the sender's last access is one
-/// more ticket on finished_, for which the receiver waits: only then may the transfer be used again.
+/// more ticket on finished_; the receiver waits for it, and only then may the transfer be used again.
 template <template <class> class Atom = std::atomic>
 class Transfer {
  public:

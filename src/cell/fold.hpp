@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The fixed tree of reductions. A node of level k covers cells [a, a + 2^k), a a multiple of 2^k, clipped at the
-// number of cells; its value is its left child's combined with its right child's, or the left child's alone when
-// the right one is empty. Every processor combines along this one tree, so the result does not depend on where
-// cells are: floating point included, bit for bit.
+// The fixed tree of reductions. A node of level k covers the cells [a, a + 2^k), clipped at the number of cells; a is a
+// multiple of 2^k. The node's value combines those of its two children; where the right child is empty, it is the left
+// child's. Every processor combines along this one tree. So results have the same bits wherever the cells are, also
+// those of floating-point numbers.
 //
-// Fold takes parts in order of their first cell and merges siblings as soon as both are there. What is left in
-// between are maximal subtrees ("pieces"), which is what a processor publishes for the cells it carries.
+// Fold takes parts in the order of their first cell and merges siblings as soon as both are there. What remains are
+// maximal subtrees ("pieces"), which a processor publishes for the cells it carries.
 #pragma once
 
 #include <bit>
@@ -138,8 +138,8 @@ inline void combine_arrays(const Combine& combine, void* left, const void* right
   }
 }
 
-/// Invariants: (1) parts are pushed in order of `first`, without gaps, and each is a node of the tree (is_node);
-/// (2) the stack never holds two siblings. So it holds two parts of each level at most.
+/// Invariants: (1) parts are pushed in the order of `first`, without gaps, and each is a node of the tree (is_node);
+/// (2) the stack never holds two siblings, and so at most two parts of each level.
 class Fold {
  public:
   struct Part {
@@ -150,7 +150,7 @@ class Fold {
   static constexpr std::uint32_t level_max = 19;  // of the tree: more cells than any machine has
   static constexpr std::uint32_t part_count_max = 2 * (level_max + 1);
 
-  /// Is there such a node in the tree? For parts that come from elsewhere.
+  /// The tree has such a node. For parts that come from elsewhere.
   [[nodiscard]] static constexpr bool is_node(std::uint32_t first, std::uint32_t level) noexcept {
     return level <= level_max && first % (1U << level) == 0;
   }
@@ -187,8 +187,8 @@ class Fold {
   Part parts_[part_count_max];
 };
 
-/// The pieces of the tree that some of its cells make: those of one process, for example. Cells are pushed in ascending
-/// order; gaps are allowed. Siblings stand side by side, so a gap separates what can be merged: each run has a Fold.
+/// The pieces of the tree that some of its cells make, for example those of one process. Cells are pushed in ascending
+/// order, with gaps. Siblings stand side by side, so nothing merges across a gap: each run has a Fold.
 class Pieces {
  public:
   explicit Pieces(Combine combine) noexcept : combine_(combine), run_(combine) {}
@@ -198,7 +198,7 @@ class Pieces {
     run_.push(cell, 0, value);
     next_ = cell + 1;
   }
-  /// All pieces, in order. Nothing is pushed after this.
+  /// All pieces, in order. REQUIRES: nothing is pushed afterwards.
   [[nodiscard]] std::span<const Fold::Part> parts() {
     if (parts_.empty()) return run_.parts();
     end_run();

@@ -86,8 +86,8 @@ void Idle::unpack(Cell& cell) {
   cell.parcel_watches.clear();
 }
 
-// Between two looks at the rings. A flag is written to memory that we can watch without disturbing anyone, so there
-// is no need to look away from it.
+// The pause between two looks at the rings. Reading a flag again and again disturbs nobody, so flags are watched all
+// the time.
 void Idle::pause() noexcept {
   if (watches_.empty() || watches_.size() > watches_spun_on_max) {
     cpu_relax();
@@ -111,7 +111,7 @@ TaskControl* Idle::await_ready(TaskControl* self) noexcept {
     here_.poll();
     if (network_ != nullptr && (network_lately_ != 0 || spins % spins_per_network_poll == 0) && ready_.empty() &&
         here_.poll_network()) {
-      // In the middle of a large message: sleeping now would cost a wake-up for each piece of it.
+      // A large message is under way. Sleeping now would cost a wake-up for each piece of it.
       if (const std::uint64_t arrivals = network_->arrivals(); arrivals != arrivals_seen) {
         here_.poll();
         arrivals_seen = arrivals;
@@ -168,8 +168,8 @@ void Idle::show_busy(Clock::time_point now) noexcept {
   domain_.idle_processors.fetch_sub(1, std::memory_order_relaxed);  // relaxed: a hint
 }
 
-// Sleeps until woken. Every kind of work that can come from outside is looked for once more after announce();
-// whoever makes such work calls wake_if_asleep() after it.
+// Sleeps until it is woken. It looks once more for every kind of work that can come from outside after announce();
+// whoever makes such work calls wake_if_asleep() afterwards.
 void Idle::park() noexcept {
   here_.pool().flush();
   const bool in_network = network_ != nullptr && network_->begin_wait();
@@ -177,7 +177,7 @@ void Idle::park() noexcept {
   const auto look = [&] {
     here_.poll();
     if (network_ != nullptr) {
-      // Who polls at this moment may miss what we have just handed to the network.
+      // Another thread that polls at this moment may miss what we have just handed to the network.
       held = !here_.poll_network();
       here_.poll();
     }
@@ -197,7 +197,7 @@ void Idle::park() noexcept {
   }
 }
 
-// `held`: something is held back that nobody will wake us for.
+// `held`: something is held back, and nobody will wake us for it.
 void Idle::sleep(bool in_network, bool held) noexcept {
   const auto until_woken = [&](std::optional<std::chrono::nanoseconds> time) {
     if (in_network) {
@@ -226,8 +226,8 @@ void Idle::sleep(bool in_network, bool held) noexcept {
   domain_.sleepers.fetch_sub(1, std::memory_order_acq_rel);  // acq_rel: the same
 }
 
-// All processors have gone to sleep (the low half of `word` says so). Is that final? A processor that has been
-// woken and did not get to run yet is awake; one that ran and slept again has changed the high half.
+// All processors have gone to sleep, as the low half of `word` says. That is final unless one has been woken since: a
+// processor that has not run yet is awake, and one that ran and slept again has changed the high half.
 bool Idle::deadlocked(std::uint64_t word) {
   for (const auto& processor : domain_.processors) {
     if (!processor->parker().is_asleep()) return false;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Idle: what a processor could do next, and how it waits when there is nothing: the ready tasks, the sleeping ones,
-// those that wait for flags, polling for a bounded time, and sleep.
+// Idle: holds what a processor could do next, that is, the tasks that are ready, sleep or wait for flags. When none is
+// ready, it polls for a bounded time and then sleeps.
 //
 // Invariants: (1) a task is in the ready queue exactly when TaskControl::ready says so; (2) between
-// Parker::announce() and sleep every kind of work that can come from outside is looked for once more, and whoever
-// makes such work calls wake_if_asleep() after it, so no wake-up is lost; (3) a processor that sleeps without a
+// Parker::announce() and sleep it looks once more for every kind of work that can come from outside, and whoever
+// makes such work calls wake_if_asleep() afterwards, so no wake-up is lost; (3) a processor that sleeps without a
 // timer and holds nothing back counts in Domain::sleepers.
 #pragma once
 
@@ -24,33 +24,33 @@ struct Domain;
 class Network;
 class Processor;
 
-/// How busy a processor has been lately, as others may know it. Cells move by this, not by a moment's look: cells
-/// that meet in barriers leave every processor idle now and then, and moving one for that only makes the next
-/// barrier late. The owner writes; anyone reads busy_share(). Values are a hint, so every access is relaxed.
+/// Measures how busy a processor has been lately. Cells move by this, not by how it is at a moment: cells that meet in
+/// barriers leave every processor idle now and then, and moving one for that only makes the next barrier late. The
+/// owner writes; anyone reads busy_share(). Values are hints, so every access is relaxed.
 class LoadMeter {
  public:
   static constexpr auto window = std::chrono::milliseconds(2);
 
-  /// Owner: nothing to do since `start`.
+  /// Owner: has had nothing to do since `start`.
   void idle_since(Clock::time_point start) noexcept {
     idle_since_.store(start.time_since_epoch().count(), std::memory_order_relaxed);  // relaxed: a hint
   }
 
-  /// Owner: something to do again.
+  /// Owner: has something to do again.
   void busy_from(Clock::time_point now) noexcept {
     const Clock::rep since = idle_since_.exchange(0, std::memory_order_relaxed);  // relaxed: a hint
     if (since != 0) idle_ += now.time_since_epoch() - Clock::duration(since);
     close_window(now);
   }
 
-  /// Owner, while busy: share of time it has been busy in the current window, if that is long enough to tell, else
-  /// in the last one.
+  /// Owner, while busy: the share of time it has been busy, in the current window if that is long enough, else in the
+  /// last one.
   double own_share(Clock::time_point now) noexcept {
     close_window(now);
     return share_of(share_.load(std::memory_order_relaxed));  // relaxed: own value
   }
 
-  /// Owner: a cell has come or gone. What was measured says nothing any more; busy until the next window is full.
+  /// Owner: a cell has come or gone, so earlier measurements say nothing. Counts as busy until the next window is full.
   void restart(Clock::time_point now) noexcept {
     start_ = now;
     idle_ = {};
@@ -64,7 +64,7 @@ class LoadMeter {
     return share_of(share_.load(std::memory_order_relaxed));  // relaxed: a hint
   }
 
-  /// Anyone: is it idle at this moment?
+  /// Anyone: it is idle at this moment.
   [[nodiscard]] bool idle_now() const noexcept {
     return idle_since_.load(std::memory_order_relaxed) != 0;
   }  // relaxed: a hint
@@ -108,7 +108,7 @@ class Idle {
   [[nodiscard]] const ReadyQueue<TaskControl>& ready() const noexcept { return ready_; }
   /// The next ready task, out of the queue; null: there is none.
   TaskControl* pop_ready() noexcept { return ready_.pop(); }
-  /// Polls for a bounded time, then sleeps, until a task is ready. Returns it, out of the queue; null when the
+  /// Polls for a bounded time, then sleeps, until a task is ready. Returns the task, out of the queue; null: the
   /// machine is over. Runs on the stack of `self`, the task that waits (null: on the thread's own).
   TaskControl* await_ready(TaskControl* self) noexcept;
 
@@ -119,7 +119,7 @@ class Idle {
   }
   [[nodiscard]] bool has_timers() const noexcept { return !timers_.empty(); }
   void expire_timers(Clock::time_point now) noexcept;
-  /// Of the last look at the clock.
+  /// The time of the last look at the clock.
   [[nodiscard]] Clock::time_point coarse_now() const noexcept { return coarse_now_; }
 
   // --- tasks that wait for flags
@@ -128,12 +128,12 @@ class Idle {
   void check_watches() noexcept;
 
   // --- cells that change processor, and the end
-  /// Takes all of a cell's tasks out: they join its parcel. Throws, if at all, before anything has changed.
+  /// Moves all tasks of a cell from here to its parcel. Throws, if at all, before anything has changed.
   void pack(Cell& cell);
   /// Makes room for a cell's parcel; then unpack() does not throw.
   void make_room_for(const Cell& cell);
   void unpack(Cell& cell);
-  /// The machine stops: nobody waits for timers and flags any more.
+  /// The machine stops: tasks no longer wait for timers and flags.
   void forget_waits() noexcept {
     timers_.clear();
     watches_.clear();

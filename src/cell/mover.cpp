@@ -30,7 +30,7 @@ void Mover::offer_cells(TaskControl& self) noexcept {
   const Clock::time_point now = Clock::now();
   if (now - last_offer_ < time_between_looks) return;
   last_offer_ = now;
-  // Is there a processor that would be less busy with one of our cells than we are now?
+  // A processor that would be less busy with one of our cells than we are now.
   const auto live = std::count_if(here_.residents().begin(), here_.residents().end(),
                                   [&](std::uint32_t cell) { return !domain_.cells[cell]->ended; });
   if (live < 2) return;
@@ -47,7 +47,7 @@ void Mover::offer_cells(TaskControl& self) noexcept {
     taker = p;
   }
   if (taker == here_.index()) return;
-  // A cell with something to run, but not the one whose stack we stand on, and leave one that can run here.
+  // A cell that can run, other than the one whose stack we are on. One that can run must stay here.
   const auto movable = [&](const TaskControl& task) {
     Cell* cell = task.cell;
     return cell != self.cell && cell != domain_.host_cell.get() && !cell->collective.active &&
@@ -67,7 +67,7 @@ void Mover::offer_cells(TaskControl& self) noexcept {
 bool Mover::hand_over(Cell& cell, std::uint32_t to) {
   if (domain_.move_in_progress.exchange(true, std::memory_order_acq_rel))
     return false;  // acq_rel: against the end of the last move
-  // Not while a sender is filling a buffer of it.
+  // A sender may be filling a buffer of the cell: then it stays.
   if (cell.offering != nullptr && !Inbound::withdraw(*cell.offering)) {
     domain_.move_in_progress.store(false, std::memory_order_release);  // nothing has moved
     return false;
@@ -85,7 +85,7 @@ bool Mover::hand_over(Cell& cell, std::uint32_t to) {
 void Mover::cell_moved(std::uint32_t from, std::uint32_t cell_index, std::uint32_t to) {
   Cell& cell = *domain_.cells[cell_index];
   const bool comes_here = to == here_.index();
-  if (comes_here) {  // what may throw comes before anything has changed: then it is tried again
+  if (comes_here) {  // what may throw comes before anything has changed, so it can be tried again
     here_.make_room_for_resident();
     here_.idle().make_room_for(cell);
   }
@@ -112,14 +112,14 @@ bool Mover::postpone_end(std::uint32_t cell) {
 void Mover::end_move() {
   Cell& cell = *domain_.cells[protocol_.arriving()];
   protocol_.arrived();
-  // What our own cells sent it meanwhile, in order.
+  // What our own cells have sent to it meanwhile, in order.
   while (const auto kept = here_.outbound().take_kept()) here_.inbound().take_kept(cell, *kept);
   for (const std::uint32_t id : ended_meanwhile_) {
     if (domain_.cells[id]->ended) here_.inbound().cell_ended(id, domain_.cells[id]->end());
   }
   ended_meanwhile_.clear();
-  // receive() has let tasks of the new cell wait for cells that have ended, because their last messages could have
-  // been under way.
+  // receive() has let tasks of the new cell wait for cells that have ended, whose last messages might have been under
+  // way.
   for (std::uint32_t id = 0; here_.inbound().some_cell_ended() && id < cell.tasks.end(); ++id) {
     TaskControl* task = cell.tasks.find(id);
     if (task == nullptr || task->ended || task->ready || task->waits != WaitFor::message || !task->posted.open)

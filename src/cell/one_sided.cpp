@@ -116,7 +116,7 @@ namespace {
   return reinterpret_cast<std::int32_t*>(const_cast<Flag*>(flag));
 }
 
-/// Is there such a cell? False: the machine stops, see Processor::stops().
+/// Throws unless there is such a cell. False: the machine stops, see Processor::stops().
 [[nodiscard, gnu::always_inline]] inline bool check_cell(TaskControl& self, const char* call, std::uint32_t cell) {
   const Domain& domain = self.cell->processor->domain();
   if (cell >= domain.cell_count || self.cell->id >= domain.cell_count) [[unlikely]]
@@ -124,7 +124,7 @@ namespace {
   return !self.cell->processor->stops();
 }
 
-/// All that a call says of many items, checked; the flags remain. False: as check_cell().
+/// Checks all that a call says of many items, but for the flags. False: as check_cell().
 [[nodiscard]] bool check_blocks(TaskControl& self, const char* call, std::uint32_t cell, const void* local,
                                 const void* remote, const Blocks& blocks, Copy& copy) {
   if (!check_cell(self, call, cell)) return false;

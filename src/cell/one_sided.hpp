@@ -1,10 +1,9 @@
-// SPDX-License-Identifier: MIT
-// One-sided communication: a task copies between its memory and another cell's. Addresses are those of the address
-// plan (slot.hpp), so the object that the caller has at a lies at a + (target - own) * slot bytes. Inside the
-// process the caller copies itself, raises the flags and wakes who waits for them (Watch); to another process
-// the network brings it.
+// SPDX-License-Identifier: MIT One-sided communication: a task copies between its memory and another cell's. By the
+// address plan (slot.hpp), the object that the caller has at address a lies at a + (target - own) * slot bytes. Within
+// the process the caller copies, raises the flags and wakes tasks that wait for them (Watch). The network does it for
+// cells of other processes.
 //
-// Functions throw Error, and end the task when the machine stops (Processor::stops). Call from: task.
+// REQUIRES: called from a task. Throws Error, and ends the task when the machine stops (Processor::stops).
 #pragma once
 
 #include <cstddef>
@@ -16,10 +15,10 @@
 
 namespace aplib::one_sided {
 
-/// Items of `bytes` each, and how far apart they lie on both sides.
+/// Items of `bytes` each, and their distances on both sides.
 using Blocks = detail::Blocks;
 
-/// A copy, checked; remote addresses are the other cell's own.
+/// A checked copy. Remote addresses are the other cell's own.
 struct Copy {
   std::uint32_t cell = 0;
   std::byte* local = nullptr;
@@ -29,7 +28,7 @@ struct Copy {
   std::int32_t* remote_flag = nullptr;
 };
 
-/// An atomic operation, checked.
+/// A checked atomic operation.
 struct Operation {
   detail::Fetch what{};
   detail::Word word{};
@@ -39,7 +38,7 @@ struct Operation {
   std::uint64_t expected = 0;
 };
 
-/// Does it here. Returns the old value, sign-extended or not as the caller reads it.
+/// Carries the operation out here. Returns the old value, sign-extended or not, as the caller reads it.
 std::uint64_t operate(const Operation& operation) noexcept;
 
 /// Copies items between memory of this process.
@@ -57,8 +56,8 @@ void get(TaskControl& self, const char* call, std::uint32_t cell, void* local, c
 std::uint64_t fetch(TaskControl& self, const char* call, Operation operation);
 void wait_acknowledged(TaskControl& self, const char* call);
 
-/// How far up and down from `address` the items reach, with `stride` between their starts: offset of the lowest
-/// byte (0 or negative) and bytes from there to the end. False: more than an address space.
+/// The span of items whose starts are `stride` apart: `first` is the offset of the lowest byte (0 or negative), `bytes`
+/// the number from there to the end. False: more than an address space.
 bool span_of(const Blocks& blocks, std::ptrdiff_t stride, std::ptrdiff_t& first, std::size_t& bytes) noexcept;
 
 }  // namespace aplib::one_sided

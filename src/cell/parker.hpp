@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: MIT
-// Parker: how a processor falls asleep and is woken. One sleeper (the owner), any number of wakers.
+// Parker: puts a processor to sleep and wakes it. There is one sleeper, the owner, and any number of wakers.
 //
 //   owner:  parker.announce(); if (there is work) parker.cancel(); else parker.sleep(timeout);
 //   waker:  publish the work; parker.wake_if_asleep();
 //
-// Lost wake-ups cannot happen: the owner stores asleep, passes a fence that every thread takes part in, and looks
-// for work again. The waker publishes work, then loads the state. Either the owner sees the work, or the waker sees
-// asleep:
+// No wake-up is lost. The owner stores asleep, passes a fence that every thread takes part in, and looks for work
+// again. The waker publishes work, then loads the state. So either the owner sees the work, or the waker sees asleep:
 //
 //   owner:  state = asleep    FENCE (heavy)   look for work
 //   waker:  publish work      fence (light)   look at state
 //
-// The heavy side pays for both (membarrier), so that a send costs its processor no fence. Where the kernel has no
-// membarrier the waker pays with a real fence; Os::light_fence decides by a flag that never changes after start.
+// The heavy side pays for both, by membarrier, so that a send costs its processor no fence. Where the kernel has no
+// membarrier, the waker pays with a real fence. Os::light_fence decides by a flag that never changes after the start.
 //
-// A processor may also sleep elsewhere than here, where other events wake it, too (Network): announce(true),
-// sleep there, cancel(). Its waker then raises the alarm of the Os.
+// A processor may also sleep elsewhere, where other events wake it, too (Network): announce(true), sleep there,
+// cancel(). Its waker then raises the alarm of the Os.
 //
-// Invariants: (1) only the owner moves awake -> asleep; (2) asleep -> awake is an exchange, so exactly one side
+// Invariants: (1) only the owner changes awake to asleep; (2) an exchange changes asleep to awake, so exactly one side
 // does it.
 #pragma once
 
@@ -53,7 +52,7 @@ struct ParkerOs {
   }
   void wake(std::atomic<std::uint32_t>& word) const noexcept { os::futex_wake(word); }
 
-  /// Wakes who sleeps elsewhere. Set before any processor runs. Async-signal-safe.
+  /// Wakes a processor that sleeps elsewhere. Set before any processor runs. Async-signal-safe.
   void (*raise_alarm)(void*) = nullptr;
   void* alarm_context = nullptr;
   void alarm() const noexcept { raise_alarm(alarm_context); }
@@ -68,16 +67,16 @@ class Parker {
 
   explicit Parker(const Os& os) : os_(os) {}
 
-  /// Owner: says that it is about to sleep. After this it must look for work once more.
+  /// Owner: announces that it is about to sleep. It must look for work once more afterwards.
   void announce(bool elsewhere = false) noexcept {
     state_.store(elsewhere ? asleep_elsewhere : asleep, std::memory_order_relaxed);  // ordered by the heavy fence
     os_.heavy_fence();
   }
 
-  /// Owner: found work after announce(). Returns false when a waker was faster (harmless).
+  /// Owner: has found work after announce(). False: a waker was faster, which does no harm.
   bool cancel() noexcept { return state_.exchange(awake, std::memory_order_acquire) != awake; }
 
-  /// Owner: sleeps until woken or the timeout passed; awake afterwards. Returns true when a waker woke it.
+  /// Owner: sleeps until it is woken or the timeout has passed; it is awake afterwards. True: a waker woke it.
   bool sleep(std::optional<std::chrono::nanoseconds> timeout) noexcept {
     if (timeout) {
       if (state_.load(std::memory_order_acquire) == asleep) os_.wait(state_, asleep, timeout);
@@ -88,8 +87,8 @@ class Parker {
     return true;
   }
 
-  /// Waker: call after the work is published. Cheap when the owner is awake: one load of a line that rarely
-  /// changes. Returns true when this call woke the owner. Async-signal-safe.
+  /// Waker: wakes the owner if it sleeps. True: this call woke it. While the owner is awake the call is one load of a
+  /// line that rarely changes. REQUIRES: the work is published. Async-signal-safe.
   bool wake_if_asleep() noexcept {
     os_.light_fence();
     if (state_.load(std::memory_order_relaxed) == awake) [[likely]]
@@ -107,7 +106,7 @@ class Parker {
     return true;
   }
 
-  /// Anyone: is the owner asleep with nobody having woken it? A hint unless all processors are known to be asleep.
+  /// Anyone: the owner sleeps, and nobody has woken it. A hint, unless all processors are known to sleep.
   [[nodiscard]] bool is_asleep() const noexcept { return state_.load(std::memory_order_acquire) != awake; }
 
  private:
@@ -115,8 +114,8 @@ class Parker {
   alignas(cache_pair_bytes) Atom<std::uint32_t> state_{awake};
 };
 
-/// The owner's way to sleep: announces it, has `look` look for work once more, and sleeps unless that found some.
-/// True: slept.
+/// Sleeps as the owner must: announces it, calls `look` to look for work once more, and calls `sleep` if there is none.
+/// True: it has slept.
 template <class ParkerType, class Look, class Sleep>
 bool sleep_unless(ParkerType& parker, bool elsewhere, const Look& look, const Sleep& sleep) {
   parker.announce(elsewhere);

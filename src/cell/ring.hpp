@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Ring: the one-way street between two processors. Single producer, single consumer, fixed number of slots, a slot
-// is one cache line that carries a whole small message.
+// Ring: carries messages from one processor to another. It has one producer, one consumer and a fixed number of slots.
+// A slot is one cache line, and holds a whole small message.
 //
 //   producer: if (Slot* s = ring.prepare()) { fill *s; ring.publish(); }
 //   consumer: if (Slot* s = ring.peek()) { use *s; ring.pop(); }
 //
 // Invariants:
-//  (1) Position p lives in slot p % slot_count. A slot's turn is p+1 once position p is published in it; positions
+//  (1) Position p lives in slot p % slot_count. A slot's turn is p+1 once position p is published in it. Positions
 //      count modulo 2^32.
-//  (2) The producer writes a slot of position p only when consumed_ >= p - slot_count + 1, that is, after the consumer
-//      gave it back.
+//  (2) The producer writes the slot of position p only when consumed_ >= p - slot_count + 1, that is, after the
+//      consumer has given the slot back.
 //  (3) All other fields of a slot are written before its turn (release) and read after it (acquire).
 //  (4) The consumer stores consumed_ after its last read of the slots below it (release). The producer reads it with
 //      acquire before it writes them again.
@@ -36,7 +36,7 @@ class Ring {
 
   struct alignas(cache_line_bytes) Slot {
     Atom<std::uint32_t> turn{0};  // invariant (1)
-    std::uint32_t info;           // what this is: kind and, for inline messages, length (the ring does not look)
+    std::uint32_t info;           // kind and, for inline messages, length; the ring does not look at it
     std::uint64_t key;            // match key
     std::uint32_t cell;           // destination cell
     std::uint32_t task;           // destination task
@@ -66,14 +66,14 @@ class Ring {
   /// Producer: how many slots it has published so far (modulo 2^32).
   [[nodiscard]] std::uint32_t produced() const noexcept { return produced_; }
 
-  /// Producer: how many slots the consumer is known to have given back (modulo 2^32). It grows while someone takes
-  /// messages.
+  /// Producer: how many slots the consumer has given back, as far as known (modulo 2^32). The number grows while
+  /// someone takes messages.
   [[nodiscard]] std::uint32_t consumed() noexcept {
     consumed_seen_ = consumed_.load(std::memory_order_acquire);  // invariant (4)
     return consumed_seen_;
   }
 
-  /// Producer: has the consumer taken everything below `position`? (Positions as produced() gave them.)
+  /// Producer: the consumer has taken everything below `position`, which produced() gave.
   [[nodiscard]] bool consumed_up_to(std::uint32_t position) noexcept {
     if (static_cast<std::int32_t>(consumed_seen_ - position) >= 0) return true;
     consumed_seen_ = consumed_.load(
@@ -88,13 +88,13 @@ class Ring {
     return &slot;
   }
 
-  /// Consumer: done with the slot of peek(). The producer learns it in batches, and at settle().
+  /// Consumer: gives back the slot of peek(). The producer learns of it in batches, and at settle().
   void pop() noexcept {
     ++taken_;
     if (taken_ - given_back_ >= SlotCount / 4) settle();
   }
 
-  /// Consumer: tell the producer about everything taken so far. Called when the ring is found empty.
+  /// Consumer: tells the producer of everything taken so far. REQUIRES: called when the ring is found empty.
   void settle() noexcept {
     if (given_back_ == taken_) return;
     given_back_ = taken_;
@@ -113,10 +113,10 @@ class Ring {
   alignas(cache_pair_bytes) Slot slots_[SlotCount];
 };
 
-/// The rings that lead to one processor. Made by those that send, at any time.
+/// The rings that lead to one processor. The senders make them, at any time.
 ///
-/// Invariants: (1) an entry is stored before the count says so (release, acquire); (2) whoever connects a ring
-/// wakes the owner after the first message in it, so an owner that compares the count before it sleeps misses none.
+/// Invariants: (1) an entry is stored before it is counted (release, acquire); (2) whoever connects a ring wakes the
+/// owner after putting in the first message, so an owner that compares the count before it sleeps misses no ring.
 template <class RingType, template <class> class Atom = std::atomic>
 class RingTable {
  public:
@@ -130,7 +130,7 @@ class RingTable {
     size_ = processors;
     table_ = std::make_unique<Atom<RingType*>[]>(processors);
   }
-  /// Another processor: this ring of yours leads here.
+  /// Another processor: `ring` leads here.
   void connect(std::uint32_t from, RingType& ring) noexcept {
     table_[from].store(&ring, std::memory_order_release);  // release: the ring's construction
     count_.fetch_add(1, std::memory_order_release);        // invariant (1)
@@ -138,10 +138,10 @@ class RingTable {
 
   // Owner:
   [[nodiscard]] bool has_some() const noexcept { return known_ != 0 || has_new(); }
-  /// Rings that entries() lacks.
+  /// There are rings that entries() lacks.
   [[nodiscard]] bool has_new() const noexcept { return known_ != count_.load(std::memory_order_acquire); }  // (1)
   [[nodiscard]] const std::vector<Entry>& entries() const noexcept { return entries_; }
-  /// May throw: for want of memory.
+  /// Renews entries(). Throws std::bad_alloc.
   void refresh() {
     known_ = count_.load(std::memory_order_acquire);  // invariant (1)
     entries_.clear();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// ReadyQueue: tasks that can run, first in, first out. Intrusive (Item::next), used by one processor only.
+// ReadyQueue: tasks that can run, first in, first out. It is intrusive (Item::next), and one processor uses it.
 #pragma once
 
 #include <cstddef>

@@ -57,7 +57,7 @@ StackPool::~StackPool() {
 }
 
 void StackPool::grow() {
-  // All there will be: neither put() nor the rest of this function may throw.
+  // Room for all stacks there will be, so that neither put() nor the rest of this function throws.
   std::size_t count = next_count_;
   for (const Region& region : regions_) count += region.valgrind_ids.size();
   if (free_.capacity() < count) free_.reserve(2 * count);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Stacks of tasks: reserved, committed as touched, a guard page below each. A StackPool belongs to one cell and is
-// used only by the processor that carries it.
+// Stacks of tasks. Their memory is reserved, and committed as it is touched; a guard page lies below each. A StackPool
+// belongs to one cell, and only the processor that carries the cell uses it.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,9 @@ namespace aplib {
 
 /// How the page below a stack is guarded.
 enum class StackGuard : std::uint8_t {
-  page,  ///< An access faults: overflow is reported at once.
-  /// No guard page could be had (the kernel's limit on mappings is near): a word at the low end is checked when the
-  /// task gives way.
+  page,  ///< An access faults, so an overflow is reported at once.
+  /// The kernel's limit on mappings is near, so there is no guard page. A word at the low end is checked when the task
+  /// ends.
   canary,
 };
 
@@ -29,13 +29,13 @@ struct Stack {
 /// Invariants: (1) every stack of a pool has the same size; (2) memory is given back to the system only with the pool.
 class StackPool {
  public:
-  /// `home`: where to put stacks if that address range is free (the cell's slot), or null. `stack_bytes`: whole pages.
+  /// `home`: the address range for stacks if it is free (the cell's slot), or null. `stack_bytes`: whole pages.
   StackPool(std::size_t stack_bytes, void* home, std::size_t home_bytes);
   ~StackPool();
   StackPool(const StackPool&) = delete;
   StackPool& operator=(const StackPool&) = delete;
 
-  /// A stack, most recently freed first. Throws Error(exhausted) naming the option.
+  /// Gives out a stack, the one most recently freed first. Throws Error(exhausted), which names the option.
   Stack get() {
     if (free_.empty()) [[unlikely]]
       grow();

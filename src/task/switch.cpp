@@ -17,7 +17,7 @@ void ThreadState::attach() noexcept {
 
 namespace {
 
-// First landing on a new stack: Boost.Context calls this with what switch_to() handed over.
+// The first landing on a new stack. Boost.Context calls this with what switch_to() handed over.
 void first_landing(boost::context::detail::transfer_t arrived) noexcept {
   Flow& self = *static_cast<ThreadState*>(arrived.data)->arriving;
   detail::landed(self, arrived);
@@ -58,8 +58,8 @@ void dispose_flow([[maybe_unused]] Flow& flow) noexcept {
 #endif
 }
 
-// make_fcontext() leaves the function to be run in the place of one of the registers. Where that is, the others
-// are; no header of Boost says it.
+// make_fcontext() leaves the function to be run in the place of one of the registers. The others lie around it; no
+// header of Boost says where.
 std::size_t parked_registers_offset() noexcept {
   alignas(16) unsigned char stack[1024] = {};
   constexpr std::size_t word = sizeof(std::uint64_t);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The one file that switches stacks. A switch keeps everything that belongs to a flow of control and that the
-// machine code does not carry along: callee-saved registers (Boost.Context), errno, the C++ exception state, the
-// loaded program it runs in, and it tells ASan and TSan. (Valgrind learns stacks when they are made, see
-// stack.cpp.)
+// Switches stacks. A switch keeps what belongs to a flow of control: callee-saved registers (Boost.Context), errno, the
+// C++ exception state, and the loaded program it runs in. It tells ASan and TSan. (Valgrind learns of stacks when they
+// are made, see stack.cpp.)
 //
-// A flow that waits can be resumed on another thread (its cell moved). So nothing here, and nothing in a function
-// that calls switch_to(), may keep the address of a thread-local across the call; what is needed of the thread
-// comes in ThreadState, handed over by the flow that switches here.
+// A flow that waits may be resumed on another thread, because its cell has moved. So nothing here, and nothing in a
+// function that calls switch_to(), may keep the address of a thread-local across the call. ThreadState has what is
+// needed of the thread; the flow that switches hands it over.
 #pragma once
 
 #include <boost/context/detail/fcontext.hpp>
@@ -34,8 +33,8 @@ struct ExceptionState {
 
 struct Flow;
 
-/// What a switch needs to know of the thread it runs on. One per processor; its addresses are those of the thread's
-/// own errno and exception state.
+/// What a switch needs to know of the thread it runs on. Each processor has one; its addresses are those of the
+/// thread's own errno and exception state.
 struct ThreadState {
   int* errno_location = nullptr;
   ExceptionState* exceptions = nullptr;
@@ -71,7 +70,7 @@ inline void landed([[maybe_unused]] Flow& self, boost::context::detail::transfer
   Flow& left = *thread->leaving;
   left.context = arrived.fctx;
 #if APLIB_ASAN
-  // A thread's own stack is unknown to us until someone leaves it; ASan tells its bounds here.
+  // ASan tells the bounds of a thread's own stack, which are unknown until a flow leaves it.
   const void* low = nullptr;
   std::size_t bytes = 0;
   __sanitizer_finish_switch_fiber(self.fake_stack, &low, &bytes);
@@ -82,7 +81,7 @@ inline void landed([[maybe_unused]] Flow& self, boost::context::detail::transfer
 #endif
 }
 
-/// The machine's own way, which is faster, where the code is optimized and no sanitizer wants to see a call.
+/// Jumps by arch::jump(), which is faster, where the code is optimized and no sanitizer needs to see a call.
 inline boost::context::detail::transfer_t jump(boost::context::detail::fcontext_t to, void* data) noexcept {
 #if defined(__OPTIMIZE__) && !APLIB_ASAN && !APLIB_TSAN
   const arch::Arrival arrived = arch::jump(to, data);
@@ -92,7 +91,7 @@ inline boost::context::detail::transfer_t jump(boost::context::detail::fcontext_
 #endif
 }
 
-/// Between flows of different programs, and only where one of them has changed what belongs to the thread.
+/// Exchanges what belongs to the thread between flows of different programs, if one of them has changed it.
 inline void swap_program(ProgramContext* from, ProgramContext* to) noexcept {
   if (to != nullptr && to->swaps) {
     to->ops->swap(from, to);
@@ -103,8 +102,8 @@ inline void swap_program(ProgramContext* from, ProgramContext* to) noexcept {
 
 }  // namespace detail
 
-/// Leaves `from` (the running flow) and continues `to`. Returns when someone switches back to `from`; perhaps on
-/// another thread: the result is the state of the thread we are on then. `ends`: `from` will never run again.
+/// Leaves `from`, the running flow, and continues `to`. Returns when a flow switches back to `from`, perhaps on another
+/// thread. The result is the state of the thread that it returns on. `ends`: `from` never runs again.
 inline ThreadState& switch_to(ThreadState& thread, Flow& from, Flow& to, [[maybe_unused]] bool ends = false) noexcept {
   from.saved_errno = *thread.errno_location;
   from.saved_exceptions = *thread.exceptions;
@@ -125,19 +124,19 @@ inline ThreadState& switch_to(ThreadState& thread, Flow& from, Flow& to, [[maybe
   return *static_cast<ThreadState*>(arrived.data);
 }
 
-/// Prepares `flow` so that the first switch to it calls `body(flow)` on the stack that ends at `top` (grows
-/// downwards, `bytes` long). `body` must never return; it leaves by a last switch_to(..., ends = true).
+/// Prepares `flow`: the first switch to it calls `body(flow)` on the stack of `bytes` that ends at `top` and grows
+/// downwards. `body` must never return; it leaves by a last switch_to(..., ends = true).
 void prepare_flow(Flow& flow, void (*body)(Flow&), void* top, std::size_t bytes) noexcept;
 
-/// For the thread's own stack: nothing to prepare but what the sanitizers want. Call on the thread.
+/// Makes the thread's own stack a flow. REQUIRES: called on the thread.
 void adopt_thread(Flow& flow) noexcept;
 
-/// Frees what the sanitizers keep for a flow that has ended. Call from any flow but this one.
+/// Frees what the sanitizers keep for a flow that has ended. REQUIRES: called from another flow.
 void dispose_flow(Flow& flow) noexcept;
 
-/// For debuggers, which walk the stack of a flow that does not run from its registers: offset from Flow::context of
-/// the saved ones, which follow each other (their names and order: src/kernel/aplib_gdb.py); behind them is the stack
-/// as the flow finds it when it goes on. Versions of Boost.Context differ in what comes before. SIZE_MAX: this version
+/// For debuggers, which walk the stack of a flow that does not run: the offset from Flow::context of its saved
+/// registers. They follow each other; src/kernel/aplib_gdb.py has their names and order. Behind them lies the stack as
+/// the flow finds it when it goes on. Versions of Boost.Context differ in what comes before. SIZE_MAX: this version
 /// keeps them otherwise.
 std::size_t parked_registers_offset() noexcept;
 
