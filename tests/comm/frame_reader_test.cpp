@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// FrameReader's two ways in, one by one. What holds for any bytes in any pieces is in frames_fuzz_test.cpp.
+// FrameReader's two inputs, one at a time. frames_fuzz_test.cpp has what holds for any bytes in any pieces.
 #include "comm/frame.hpp"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t large = Module::large_from_bytes;
 
-/// Writes down what comes: "frame 5", "begin 20000", "end 20000", "broken 20000"; and where it lay.
+/// Records what arrives: "frame 5", "begin 20000", "end 20000", "broken 20000", and where it lay.
 class Log final : public Receiver {
  public:
   bool wants(Peer /*from*/) override { return true; }
@@ -44,7 +44,7 @@ class Log final : public Receiver {
 
 using Lines = std::vector<std::string>;
 
-/// Frames with bodies of these sizes, one after the other.
+/// Frames with bodies of these sizes, one after another.
 std::vector<std::byte> stream(std::initializer_list<std::size_t> bodies, bool end = false) {
   std::vector<std::byte> bytes;
   const auto append = [&](const FrameHeader& header) {
@@ -90,8 +90,7 @@ TEST_F(FrameReaderTest, LargeBodiesGoStraightToTheReceiver) {
   const std::vector<std::byte> bytes = stream({300'000, 40});
   ASSERT_TRUE(reader_.filled(copy(reader_.room().next(), std::span(bytes).first(1'000)).size()));
   ASSERT_EQ(log_.lines, (Lines{"begin 300000"}));
-  // What came with the header was copied; the rest of the body has its place, and behind it the buffer takes what
-  // follows.
+  // What came with the header was copied. The rest of the body goes to its place, and the buffer takes what follows.
   const FrameReader::Room room = reader_.room();
   EXPECT_EQ(room.body.data(), log_.memory.data() + 1'000 - frame_header_bytes);
   EXPECT_EQ(room.body.size(), 300'000 - 1'000 + frame_header_bytes);

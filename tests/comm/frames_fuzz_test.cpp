@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Whatever bytes a peer sends, in whatever pieces: FrameReader keeps its promises. Another seed: APLIB_TEST_SEED=n.
-// tests/system/fuzz/frames_fuzz.cpp looks on by coverage.
+// FrameReader keeps its promises for any bytes of a peer, in any pieces. Another seed: APLIB_TEST_SEED=n.
+// tests/system/fuzz/frames_fuzz.cpp searches further, guided by coverage.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -52,7 +52,7 @@ TEST(FramesFuzzTest, SpoiltStreams) {
     ended += summary.ended_in_order ? 1 : 0;
     frames += summary.frames;
   }
-  // Streams that all fail at the first byte would prove nothing, and neither would harmless ones.
+  // Streams that all fail at the first byte would prove nothing, nor would harmless ones.
   EXPECT_GT(refused, mutations / 10);
   EXPECT_LT(refused, mutations * 9 / 10);
   EXPECT_GT(ended, mutations / 20);

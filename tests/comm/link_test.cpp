@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The base of links: it goes along its edges alone, breaks once, and tells in order, also where there is no memory.
+// The base of links: it takes only allowed edges, breaks once, and reports in order, even without memory.
 #include "comm/link.hpp"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ class TestLink final : public Link {
   using Link::set_state;
   [[nodiscard]] State state() const { return state_; }
   [[nodiscard]] bool broken() const { return broken_; }
-  /// Along edges.
+  /// Moves along allowed edges.
   void bring_to(State state) {
     if (state == State::up) set_state(State::calling);
     if (state != State::idle) set_state(state);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The loop keeps the promises of modules, with each of its faults that leave them standing. Another seed:
+// The loop keeps the promises of modules, with each of its faults that does not break them. Another seed:
 // APLIB_TEST_SEED=n.
 #include <chrono>
 #include <cstdlib>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What LoopNet has beyond the promises of any module: its faults, and runs that one seed repeats.
+// LoopNet beyond the promises of modules: its faults, and runs that a seed repeats.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ std::uint64_t seed() {
   return text != nullptr ? std::strtoull(text, nullptr, 0) : 20240229;
 }
 
-/// Writes down every upcall of every process into one text, in their order.
+/// Records every upcall of every process in one text, in order.
 class Scribe final : public Receiver {
  public:
   Scribe(Peer self, std::string& text) : self_(self), text_(text) {}
@@ -103,12 +103,12 @@ constexpr loop::LoopFaults awkward{.delay_polls_max = 6,
                                    .capacity_bytes = 40'000,
                                    .hold_back_bytes = 64};
 
-/// A run of five processes with frames, writes and reads, deaths, cuts and stops, on one thread. Everything that
-/// came, in order.
+/// A run of five processes with frames, writes and reads, deaths, cuts and stops, on one thread. Returns everything
+/// that arrived, in order.
 std::string simulate(std::uint64_t seed) {
   constexpr Peer count = 5;
   std::vector<std::array<std::byte, 500>> memory(count);
-  std::array<std::array<MemoryKey, count>, count> keys;  // Of the first's memory, for the second.
+  std::array<std::array<MemoryKey, count>, count> keys;  // To the first process's memory, for the second.
   Cluster cluster(count, awkward, seed);
   for (Peer peer = 0; peer < count; ++peer) {
     for (Peer to = 0; to < count; ++to) {
@@ -149,8 +149,7 @@ TEST(LoopTest, OneSeedOneRun) {
 }
 
 TEST(LoopTest, FramesOfOthersOvertake) {
-  // Process 1 sends before process 2, again and again: a late way and shuffled polls bring the later one first now
-  // and then.
+  // Process 1 always sends before process 2. Delays and shuffled polls sometimes bring the later frame first.
   Cluster cluster(3, {.delay_polls_max = 8, .shuffle_peers = true}, seed());
   for (std::uint64_t i = 0; i < 100; ++i) {
     cluster.send(1, 0, i, 8);
@@ -171,8 +170,8 @@ TEST(LoopTest, FramesOfOthersOvertake) {
 }
 
 TEST(LoopTest, WritesAndFramesOvertakeEachOther) {
-  // Frames in front of a write come before or after it; those behind it never before. Two writes go in any order,
-  // and are seen in part.
+  // Frames sent before a write may come before or after it; those sent after it never come before it. Two writes happen
+  // in any order, and can be seen in part.
   constexpr std::size_t bytes = 16;
   int late = 0;
   int early = 0;
@@ -214,7 +213,7 @@ TEST(LoopTest, WritesAndFramesOvertakeEachOther) {
 }
 
 TEST(LoopTest, ConcealedInTheMiddle) {
-  // Whatever part of a write had arrived: none does once conceal() has returned, and the writer hears of it.
+  // However much of a write had arrived, nothing more arrives once conceal() has returned, and the writer is told.
   for (std::uint64_t i = 0; i < 50; ++i) {
     std::vector<std::byte> memory(5'000);
     Cluster cluster(2, {.delay_polls_max = 2, .piece_bytes_max = 100}, seed() + i);
@@ -231,7 +230,7 @@ TEST(LoopTest, ConcealedInTheMiddle) {
 }
 
 TEST(LoopTest, DeathEndsStreamsAnywhere) {
-  // One large frame is on the way: over many seeds it comes as a whole, in part, or not at all.
+  // One large frame is on its way. Over many seeds it arrives whole, in part, or not at all.
   int whole = 0;
   int broken = 0;
   int none = 0;
@@ -320,7 +319,7 @@ TEST(LoopTest, HeldBackFramesNeedAFlush) {
   cluster.modules[0]->flush();
   cluster.modules[1]->poll();
   EXPECT_EQ(cluster.scribes[1]->frames, 1U);
-  cluster.send(0, 1, 2, 101);  // Large enough to go at once, and takes along what waits.
+  cluster.send(0, 1, 2, 101);  // Large enough to be sent at once, together with what waits.
   cluster.modules[1]->poll();
   EXPECT_EQ(cluster.scribes[1]->frames, 2U);
 }
@@ -329,7 +328,7 @@ TEST(LoopTest, LatePiecesEndTheWait) {
   Cluster cluster(2, {.delay_time_max = std::chrono::milliseconds(5)}, seed());
   for (std::uint64_t i = 0; i < 10; ++i) {
     cluster.send(0, 1, i, 10);
-    // No timeout: the end of the delay alone ends it.
+    // Without a timeout, only the end of the delay ends it.
     while (cluster.scribes[1]->frames == i) {
       if (!cluster.modules[1]->poll()) cluster.modules[1]->wait(std::nullopt);
     }
@@ -357,7 +356,7 @@ TEST(LoopTest, FaultsStrikeRunningThreads) {
       for (std::uint64_t i = 0; !over.load(); ++i) {
         const auto to = static_cast<Peer>((self + 1 + random() % (count - 1)) % count);
         const std::size_t bytes = i % 10 == 0 ? random() % body.size() : random() % 100;
-        // Polls more than it sends, so that little queues.
+        // Polls more than it sends, so that little is queued.
         if (modules[self]->queued(to) < 100'000) modules[self]->send(to, {i, 0, 0, 0, 0}, std::span(body).first(bytes));
         if (!modules[self]->poll() && i % 100 == 0) modules[self]->wait(std::chrono::microseconds(100));
         modules[self]->poll();

@@ -18,7 +18,7 @@ std::vector<std::byte> StreamMutator::sound() {
     headers_.push_back(stream.size());
     stream.resize(stream.size() + frame_header_bytes);
     encode(header, std::span<std::byte, frame_header_bytes>(stream.end() - frame_header_bytes, stream.end()));
-    // A body that is a count: what is misplaced shows.
+    // The body is a count, so that misplaced bytes show.
     const std::size_t at = stream.size();
     stream.resize(at + header.body_bytes);
     for (std::size_t i = at; i < stream.size(); ++i) stream[i] = static_cast<std::byte>(i * 7);
@@ -77,7 +77,7 @@ std::string StreamMutator::mutate(std::vector<std::byte>& stream) {
       return fmt::format("body of the frame at {}: {} bytes", header, bytes);
     }
     case 6: {
-      // A second copy of a header, somewhere: often an end mark in the middle.
+      // A second copy of a header somewhere, often an end mark in the middle.
       if (header + frame_header_bytes > stream.size()) return "nothing";
       const std::vector<std::byte> copy(stream.begin() + static_cast<std::ptrdiff_t>(header),
                                         stream.begin() + static_cast<std::ptrdiff_t>(header + frame_header_bytes));

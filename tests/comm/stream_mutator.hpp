@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Makes streams of frames and spoils them, most often where it hurts: in headers.
+// Makes streams of frames and damages them, mostly in headers.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,14 @@ namespace aplib::comm::test {
 
 class StreamMutator {
  public:
-  /// The same seed gives the same streams, on every machine.
+  /// The same seed gives the same streams on every computer.
   explicit StreamMutator(std::uint64_t seed) : random_(seed) {}
 
-  /// A new stream of a few frames, as a sender makes it; often with the end mark.
+  /// A new stream of a few frames, as a sender makes it, often with the end mark.
   std::vector<std::byte> sound();
-  /// Another one with 0 to 3 mutations; `description` says which.
+  /// Another stream with 0 to 3 mutations, which `description` names.
   std::vector<std::byte> next(std::string& description);
-  /// Below `limit`. std::uniform_int_distribution is another on every library.
+  /// A number below `limit`. std::uniform_int_distribution differs between libraries.
   std::uint64_t below(std::uint64_t limit) { return limit == 0 ? 0 : random_() % limit; }
   std::uint32_t draw() { return static_cast<std::uint32_t>(random_()); }
 
@@ -27,7 +27,7 @@ class StreamMutator {
   std::string mutate(std::vector<std::byte>& stream);
 
   std::mt19937_64 random_;
-  std::vector<std::size_t> headers_;  // Where they lie in the last sound stream.
+  std::vector<std::size_t> headers_;  // Their places in the last valid stream.
 };
 
 }  // namespace aplib::comm::test

@@ -16,16 +16,16 @@ namespace {
 
 constexpr Peer from = 7;
 
-/// An upcall that must come when so many bytes of the stream have: not sooner, not later.
+/// An upcall that must come exactly when that many bytes of the stream have arrived.
 struct Event {
   enum class Kind : std::uint8_t { frame, large_begin, large_end, refusal } kind;
   std::size_t due;  // Bytes of the stream.
   Label label;
-  std::size_t body = 0;  // Where it lies in the stream.
+  std::size_t body = 0;  // Its place in the stream.
   std::size_t bytes = 0;
 };
 
-/// All events of a stream, by the simplest of parsers. It reads the header on its own.
+/// All events of a stream, by a simple parser with its own code for headers.
 std::vector<Event> events_of(std::span<const std::byte> stream) {
   std::vector<Event> events;
   const auto number = [&](std::size_t at, std::size_t width) {
@@ -61,7 +61,7 @@ std::vector<Event> events_of(std::span<const std::byte> stream) {
   return events;
 }
 
-/// Compares what comes with what must come.
+/// Compares the events with those that must come.
 class Checker final : public Receiver {
  public:
   Checker(std::span<const std::byte> stream, std::vector<Event> events) : stream_(stream), events_(std::move(events)) {}
@@ -100,9 +100,9 @@ class Checker final : public Receiver {
     large_ = nullptr;
   }
 
-  /// So much of the stream was given by now.
+  /// The number of bytes of the stream given so far.
   void given(std::size_t bytes) { given_ = bytes; }
-  /// Every event that is due has come.
+  /// Whether every event that is due has come.
   void settle(const FrameReader& reader) {
     if (next_ < events_.size() && events_[next_].due <= given_ && events_[next_].kind == Event::Kind::refusal) {
       if (reader.refusal().empty()) complain("not refused");
@@ -156,7 +156,7 @@ class Checker final : public Receiver {
   std::string complaint_;
 };
 
-/// Gives the stream piece by piece.
+/// Gives the stream to the reader piece by piece.
 class Feeder {
  public:
   Feeder(std::span<const std::byte> stream, const std::function<std::uint32_t()>& draw, Checker& checker,
@@ -188,7 +188,7 @@ class Feeder {
 
  private:
   bool take(std::size_t bytes) {
-    // A piece of memory of exactly this size, so that a sanitizer sees a read beyond it.
+    // Memory of exactly this size, so that a sanitizer sees a read beyond it.
     const std::vector<std::byte> piece(stream_.begin() + static_cast<std::ptrdiff_t>(at_),
                                        stream_.begin() + static_cast<std::ptrdiff_t>(at_ + bytes));
     at_ += bytes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The promises of every module, kept by mixtures: two modules, each in charge of every other pair of processes.
+// The promises of every module, kept by mixtures of two modules, each of which has every other pair of processes.
 #include "conformance.hpp"
 
 #include <utility>
@@ -14,7 +14,7 @@ namespace {
 /// Which of the two modules has the pair.
 std::uint32_t in_charge(std::uint32_t first, Peer a, Peer b) { return (a + b + first + 1) % 2; }
 
-/// A loop joins all processes of its net. Here one end of it knows only those it is in charge of.
+/// A loop joins all processes of its net. Here, one end of it knows only the processes that it has.
 class LoopForSome final : public Module, private Receiver {
  public:
   LoopForSome(std::unique_ptr<Module> loop, std::vector<bool> known, bool deaf)
@@ -74,7 +74,7 @@ class LoopForSome final : public Module, private Receiver {
   std::vector<bool> known_;
   const bool deaf_;  // It has no descriptor.
   Receiver* receiver_ = nullptr;
-  bool only_kept_back_ = false;  // The only upcall of this poll, as far as can be told.
+  bool only_kept_back_ = false;  // The only upcall of this poll, as far as can be seen.
 };
 
 class MixedNet final : public Net {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which modules a process opens, and which pair uses which.
+// Which modules a process opens, and which module each pair uses.
 #include "comm/mixed/mixed_port.hpp"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ struct Count final : Receiver {
   std::vector<int> frames;
 };
 
-/// tcp under another name, between processes of one group alone.
+/// tcp under another name, only between processes of one group.
 class GroupKind final : public ModuleKind {
  public:
   GroupKind(std::string name, int rank, std::string group)
@@ -79,7 +79,7 @@ std::string message_of(const std::function<void()>& what) {
 
 class MixedPorts : public testing::Test {
  protected:
-  /// A process with these kinds.
+  /// A process with these kinds of modules.
   mixed::MixedPort& add(const std::vector<const ModuleKind*>& kinds, const std::string& wish = "auto") {
     ports_.push_back(std::make_unique<mixed::MixedPort>(kinds, wish, settings_));
     return *ports_.back();
@@ -97,7 +97,7 @@ class MixedPorts : public testing::Test {
     for (Peer self = 0; self < ports_.size(); ++self) settings.push_back(join_settings(self));
     for (Peer self = 0; self < ports_.size(); ++self) modules_.push_back(ports_[self]->join(settings[self]));
   }
-  /// Everybody sends to everybody, and all arrives.
+  /// Every process sends to every other, and everything arrives.
   void talk() {
     std::vector<Count> counts(modules_.size());
     for (std::size_t self = 0; self < modules_.size(); ++self) {
@@ -137,7 +137,7 @@ TEST_F(MixedPorts, EachPairHasItsBest) {
   GroupKind near_a("near", 300, "a");
   GroupKind near_b("near", 300, "b");
   GroupKind fast("fast", 200, "fabric");
-  // Two processes of host a, two of host b, one elsewhere without the fast network.
+  // Two processes on host a, two on host b, and one elsewhere without the fast network.
   add({tcp_.get(), &near_a, &fast});
   add({&fast, tcp_.get(), &near_a});
   add({tcp_.get(), &near_b, &fast});
@@ -148,7 +148,7 @@ TEST_F(MixedPorts, EachPairHasItsBest) {
   EXPECT_EQ(mixed::endpoint_of(list, "tcp").substr(0, 10), "127.0.0.1:") << list;
   join_all();
   const char* const expected[] = {"near+fast+tcp", "near+fast+tcp", "near+fast+tcp", "near+tcp", "tcp"};
-  // Here all are made of tcp, so that their names are.
+  // All modules here are tcp, so their names are, too.
   for (std::size_t self = 0; self < modules_.size(); ++self) {
     const std::string name = modules_[self]->name();
     EXPECT_EQ(std::count(name.begin(), name.end(), '+'),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a mixture does beside what every module promises: whom it asks how often, sums, and the memory of the module
-// in charge.
+// A mixture beyond the promises of modules: how often it asks which module, sums, and the memory of the module that has
+// a pair.
 #include "comm/mixed/mixed_module.hpp"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ struct Ignore final : Receiver {
   void peer_lost(Peer, const std::string&) override {}
 };
 
-/// Counts what it is asked for.
+/// Counts the calls that it gets.
 class Fake final : public Module {
  public:
   explicit Fake(std::string name) : name_(std::move(name)) {}
@@ -80,7 +80,7 @@ class Fake final : public Module {
   Bell bell_;
 };
 
-/// Process 0 of four: near is in charge of 1, far of 2 and 3.
+/// Process 0 of four: near has process 1, far has 2 and 3.
 class Mixed : public testing::Test {
  protected:
   void make() {
@@ -93,7 +93,7 @@ class Mixed : public testing::Test {
     modules.push_back(std::move(second));
     mixed = std::make_unique<mixed::MixedModule>(0, std::move(modules), std::vector<std::uint32_t>{0, 0, 1, 1});
     mixed->start(ignore);
-    mixed->poll();  // the first one asks all
+    mixed->poll();  // the first poll asks all
     near->polls = far->polls = 0;
   }
   Ignore ignore;
@@ -143,7 +143,7 @@ TEST_F(Mixed, AsksAllAfterASleep) {
   near->brings = true;
   mixed->poll();
   far->polls = 0;
-  mixed->wait(std::nullopt);  // one of them says that there is something
+  mixed->wait(std::nullopt);  // one of them has something
   EXPECT_EQ(near->armed, 0);
   EXPECT_EQ(far->armed, 0);
   mixed->poll();
@@ -180,7 +180,7 @@ TEST_F(Mixed, ClosesAllWithinOneTime) {
   ASSERT_EQ(near->lingers.size(), 1U);
   ASSERT_EQ(far->lingers.size(), 1U);
   EXPECT_LE(far->lingers[0], near->lingers[0]);
-  EXPECT_TRUE(mixed->close(std::chrono::seconds(5)));  // it was
+  EXPECT_TRUE(mixed->close(std::chrono::seconds(5)));  // everything was sent
   EXPECT_EQ(far->lingers.size(), 1U);
 }
 

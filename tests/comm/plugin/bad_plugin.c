@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A plug-in that is wrong in one way, each time another: see CMakeLists.txt here. */
+/* A plug-in with one fault, a different one each time it is built: see CMakeLists.txt in this folder. */
 #include <aplib/comm_module.h>
 
 #if defined(BAD_no_symbol)
@@ -12,7 +12,7 @@ __attribute__((visibility("default"))) const int small __asm__("aplib_comm_plugi
 #else
 APLIB_COMM_REQUIRE(1, 0);
 
-/* Never called: a pointer to something is all that is looked at. */
+/* Never called: APlib only looks whether the pointer is NULL. */
 static void any(void) {}
 #define ANY (void*)any
 #if defined(BAD_unresolved)

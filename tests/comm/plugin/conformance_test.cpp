@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The promises of every module, kept through the plug-in interface: by plug-in files, tcp and the example, and by
-// loop, with its remote memory, exported and taken in again inside this process.
+// The promises of every module, kept through the plug-in interface: by plug-in files (tcp and the example), and by the
+// loop with its remote memory, exported and imported again inside this process.
 #include "conformance.hpp"
 #include "comm/plugin/plugin_module.hpp"
 #include "exporter.hpp"
@@ -72,7 +72,7 @@ std::vector<Subject> subjects() {
       {"exported_loop", [](std::uint32_t processes) { return std::make_unique<ExportedLoop>(processes); }},
       file("example")};
 #if !defined(__SANITIZE_THREAD__) && \
-    !defined(__SANITIZE_ADDRESS__)  // comm_tcp_test has the same, and the others go through the interface
+    !defined(__SANITIZE_ADDRESS__)  // comm_tcp_test has the same, and the others use the interface
   all.push_back(file("tcp"));
 #endif
   return all;

@@ -46,7 +46,7 @@ void put(const char* text, std::size_t length, char* into, std::size_t bytes) no
   into[length] = '\0';
 }
 
-/// The status of the exception in flight, with its text in `error`. Call inside a catch block.
+/// The status of the current exception, with its text in `error`. Call inside a catch block.
 std::int32_t status_of_exception(aplib_comm_error* error) noexcept {
   std::int32_t status = APLIB_COMM_FAILED;
   const auto say = [error](const char* text) { put(text, std::strlen(text), error->text, sizeof error->text); };
@@ -66,7 +66,7 @@ std::int32_t status_of_exception(aplib_comm_error* error) noexcept {
   return status;
 }
 
-/// Writes `text` and its end, cut where it is too long.
+/// Writes `text` and its end, cut if it is too long.
 void put_text(const std::string& text, char* into, std::size_t bytes) noexcept {
   put(text.data(), text.size(), into, bytes);
 }
@@ -99,14 +99,14 @@ class HostReceiver final : public Receiver {
 }  // namespace
 }  // namespace aplib::comm::test
 
-// What the interface only names.
+// The structures that the interface only declares.
 struct aplib_comm_port {
   std::unique_ptr<aplib::comm::Port> port;
   std::string endpoint;
 };
 
 struct aplib_comm_module {
-  // First, as it ends last: the module's destructor may still call it.
+  // Declared first, so that it is destroyed last: the module's destructor may still call it.
   std::unique_ptr<aplib::comm::test::HostReceiver> receiver;
   std::unique_ptr<aplib::comm::Module> module;
 };
@@ -114,7 +114,7 @@ struct aplib_comm_module {
 namespace aplib::comm::test {
 
 struct Exporter::Functions {
-  /// What `call` returns, or the status of what it throws.
+  /// What `call` returns, or the status of the exception that it throws.
   template <class Call>
   static std::int32_t guarded(aplib_comm_error* error, Call&& call) noexcept {
     try {
@@ -159,7 +159,7 @@ struct Exporter::Functions {
   }
   static const char* endpoint(const aplib_comm_port* port) noexcept { return port->endpoint.c_str(); }
   static std::int32_t joins(const aplib_comm_plugin* plugin, const char* endpoint, const char* other) noexcept {
-    aplib_comm_error error;  // An exception: they do not.
+    aplib_comm_error error;  // If it throws, they do not join.
     return std::max(0, guarded(&error, [&] { return kind(plugin).joins(endpoint, other) ? 1 : 0; }));
   }
   static std::int32_t join(aplib_comm_port* port, const aplib_comm_join_settings* from, aplib_comm_module** module,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Exporter: a ModuleKind, written in C++, as the structure of the plug-in interface. Exceptions become statuses. So the
-// suite runs over the whole of the interface, also its remote memory, which the example does not have.
+// Exporter: presents a ModuleKind, written in C++, as the structure of the plug-in interface. Exceptions become
+// statuses. So the suite covers the whole interface, including remote memory, which the example does not have.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ class Exporter {
   Exporter(const Exporter&) = delete;
   Exporter& operator=(const Exporter&) = delete;
 
-  /// Valid as long as the exporter. A copy of it may be used instead.
+  /// Valid as long as the exporter. A copy may be used instead.
   [[nodiscard]] const aplib_comm_plugin& plugin() const noexcept { return plugin_; }
 
  private:

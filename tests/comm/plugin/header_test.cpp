@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// <aplib/comm_module.h> as plug-ins compile it: in C and C++, and with the version they ask for.
+// <aplib/comm_module.h> as plug-ins compile it: in C and C++, and with the version that they require.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -11,7 +11,7 @@
 namespace aplib::comm::test {
 namespace {
 
-/// What the compiler says of a source that includes the header; empty: nothing.
+/// The compiler's messages for a source that includes the header.
 std::string compiler_says(const std::string& command, const std::string& source) {
   const std::string whole = "printf '%s\\n' '#include <aplib/comm_module.h>' '" + source + "' | " + command +
                             " -Wall -Wextra -pedantic -fsyntax-only -I" APLIB_INCLUDE " - 2>&1";

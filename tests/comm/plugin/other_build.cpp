@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a module of another build would bring along. It must never be asked for its kind: its classes may lie
-// differently.
+// A module of another build. It must never be asked for its kind, because its classes may have another layout.
 #include <cstdlib>
 
 #include "comm/kind.hpp"

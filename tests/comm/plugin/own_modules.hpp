@@ -11,7 +11,7 @@ namespace aplib::comm::test {
 /// The plug-ins of this build, and the example.
 std::span<const FoundModule> own_modules();
 
-/// The one of that name. Throws std::runtime_error where there is none.
+/// The plug-in with that name. Throws std::runtime_error if there is none.
 const ModuleKind& own_module(const std::string& name);
 
 }  // namespace aplib::comm::test

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Files that are no plug-ins for this APlib are refused in words, and nothing breaks. The plug-ins here are made of
-// one source, bad_plugin.c.
+// Files that are no plug-ins for this APlib are refused with a message, and nothing breaks. The plug-ins here are
+// compiled from one source, bad_plugin.c.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -126,7 +126,7 @@ TEST(Refusal, IncompleteFiles) {
   const std::string whole = bytes_of(bad("newer"));
   for (std::size_t bytes = 0; bytes < whole.size(); bytes += 1 + whole.size() / 40) {
     const FoundModule opened = open_module(scratch.write(std::to_string(bytes) + ".so", whole.substr(0, bytes)));
-    // What is cut off behind the last part that is loaded is not missed.
+    // Bytes after the last loaded part are not needed.
     if (bytes < whole.size() / 2) {
       EXPECT_EQ(opened.kind, nullptr) << bytes;
     }
@@ -143,7 +143,7 @@ TEST(Modules, OursAreFoundBestFirst) {
   EXPECT_EQ(names.back(), "example");
 }
 
-// They speak C++ with the program that loads them: no translation is on the way of a frame, and an Error is one.
+// APlib's own modules use C++ with the program that loads them: nothing translates frames, and an Error stays an Error.
 TEST(Modules, OursWearNoMask) {
   for (const FoundModule& each : own_modules()) {
     ASSERT_TRUE(each.kind) << each.file << ": " << each.refusal;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The promises of every module, kept by rdma on the providers that any host has.
+// The promises of every module, kept by rdma on the providers that every host has.
 #include "conformance.hpp"
 
 #include "rdma_net.hpp"
@@ -14,7 +14,7 @@ Subject subject(std::string name, RdmaNetOptions options) {
 
 /// What libfabric's provider shm cannot do.
 Subject shm() {
-  // It never answers a write to an endpoint that has ended, which is then given up after half of this.
+  // It never answers a write to an endpoint that has ended. The module then gives up after half of this time.
   Subject made = subject("shm", {.provider = "shm", .peer_timeout = std::chrono::seconds(8)});
   made.skips["ConcealedMemoryIsSafe"] = "libfabric's shm never answers a write whose key is wrong";
   return made;
@@ -24,7 +24,7 @@ std::vector<Subject> subjects() {
   std::vector<Subject> all{subject("tcp", {}), shm()};
 #if !defined(__SANITIZE_ADDRESS__)  // the same code, but for a few lines
   all.push_back(subject("off", {.secure = Secure::off}));
-  // As devices do, the provider gets registrations of all buffers.
+  // All buffers are registered with the provider, as devices require.
   all.push_back(subject("registered", {.mr_mode = FI_MR_LOCAL}));
 #endif
   return all;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A peer that has proved the key and then sends nonsense is lost, with a reason, and harms nobody else.
+// A peer that has proved the key and then sends invalid data is lost, with a reason, and affects no other peer.
 #include <gtest/gtest.h>
 #include <rdma/fi_errno.h>
 
@@ -24,7 +24,7 @@ using rdma::FrameHead;
 using rdma::PacketHeader;
 using rdma::PacketKind;
 
-/// Process 0, packet by packet.
+/// Plays process 0, packet by packet.
 class RawPeer {
  public:
   RawPeer(RdmaNet& net, Node& victim)
@@ -67,13 +67,13 @@ class RawPeer {
     std::vector<std::byte> packet(sizeof head + content.size());
     std::memcpy(packet.data(), &head, sizeof head);
     if (!content.empty()) std::memcpy(packet.data() + sizeof head, content.data(), content.size());
-    Sent& sent = sent_.emplace_back(Sent{{}, std::move(packet)});  // The provider has it for an unknown time.
+    Sent& sent = sent_.emplace_back(Sent{{}, std::move(packet)});  // The provider keeps it for an unknown time.
     while (fi_send(fabric_->endpoint(), sent.packet.data(), sent.packet.size(), nullptr, victim_at_, &sent.context) ==
            -FI_EAGAIN) {
       turn();
     }
   }
-  /// A frame as it lies in a packet; `bytes` may be a lie.
+  /// A frame as it lies in a packet; `bytes` may be wrong.
   static std::vector<std::byte> frame(std::uint32_t bytes, std::uint32_t flags, std::size_t there) {
     const FrameHead head{Label{}, bytes, flags};
     std::vector<std::byte> made(sizeof head + there);
@@ -134,7 +134,7 @@ TEST_P(Hostile, IsLost) {
   RawPeer raw(net, victim);
   ASSERT_NO_FATAL_FAILURE(raw.greet());
   raw.send(PacketKind::credit);
-  victim.recorder().want(0, false);  // What comes is kept until it is wanted.
+  victim.recorder().want(0, false);  // Frames are kept until they are wanted.
   for (int i = 0; i < 100; ++i) victim.poll();
   GetParam().speak(raw);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);

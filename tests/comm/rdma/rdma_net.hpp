@@ -18,8 +18,8 @@ struct RdmaNetOptions {
   std::string provider = "tcp";
   Secure secure = Secure::auth;
   std::chrono::milliseconds peer_timeout{10'000};
-  Peer stranger = ~Peer{0};  ///< Has a key of its own.
-  int mr_mode = 0;           ///< What a device would ask for besides: the provider works in that mode.
+  Peer stranger = ~Peer{0};  ///< This process has another key.
+  int mr_mode = 0;           ///< What a device would also require: the provider works in that mode.
 };
 
 class RdmaNet final : public Net {
@@ -28,11 +28,11 @@ class RdmaNet final : public Net {
 
   std::unique_ptr<Module> module(Peer process) override;
 
-  /// With a mode of its own: what the process's module has, or nobody yet.
+  /// With another mode: the fabric of the process's module, or one that is still free.
   [[nodiscard]] const std::shared_ptr<rdma::Fabric>& fabric(Peer process) const { return fabrics_[process]; }
   [[nodiscard]] const JobKey& key() const { return key_; }
 
-  /// The endpoint ends without a word.
+  /// The endpoint ends without a message to others.
   void abandon(Peer process) { static_cast<void>(modules_[process]->abandon()); }
 
  private:
@@ -40,11 +40,11 @@ class RdmaNet final : public Net {
 
   RdmaNetOptions options_;
   JobKey key_;
-  std::vector<std::unique_ptr<Port>> ports_;  // Or, in another mode than the provider's own, fabrics.
+  std::vector<std::unique_ptr<Port>> ports_;  // In another mode than the provider's own, fabrics_ instead.
   std::vector<std::string> endpoints_;
   std::vector<rdma::RdmaModule*> modules_;
   std::vector<std::shared_ptr<rdma::Fabric>>
-      fabrics_;  // libfabric's shm uses others' memory of the same process until both have ended.
+      fabrics_;  // libfabric's shm uses the memory of others in the same process until both have ended.
 };
 
 }  // namespace aplib::comm::test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the module rdma has beyond the promises of any module: its kind, its keys, strangers.
+// The module rdma beyond the promises of modules: its kind, its keys, strangers.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -80,7 +80,7 @@ TEST(RdmaTest, WhoIsNotReachedIsAnError) {
 }
 
 TEST(RdmaTest, StrangersAreLostAndCounted) {
-  // Process 1 has another key: what it sends is dropped, and neither believes the other.
+  // Process 1 has another key: its packets are dropped, and neither accepts the other.
   RdmaNet net(2, {.peer_timeout = 2s, .stranger = 1});
   Node zero(net, 0, 2);
   Node one(net, 1, 2);
@@ -91,7 +91,8 @@ TEST(RdmaTest, StrangersAreLostAndCounted) {
     one.poll();
   }
   EXPECT_EQ(zero.recorder().frames() + one.recorder().frames(), 0U);
-  EXPECT_GT(zero.module().traffic().refused + one.module().traffic().refused, 0U);  // whose greeting came first
+  EXPECT_GT(zero.module().traffic().refused + one.module().traffic().refused,
+            0U);  // the one whose greeting came first counts it
   EXPECT_NE(zero.recorder().why(1).find("key"), std::string::npos) << zero.recorder().why(1);
   zero.destroy();
   one.destroy();
@@ -120,7 +121,7 @@ TEST(RdmaTest, WhoIsGoneIsLostWhenSomethingIsSent) {
   zero.destroy();
 }
 
-/// Polls `node`, and sleeps in between, for that long.
+/// Polls `node` for that long, and sleeps between polls.
 void go_on(Node& node, std::chrono::milliseconds time) {
   const auto end = std::chrono::steady_clock::now() + time;
   while (std::chrono::steady_clock::now() < end) {
@@ -129,8 +130,8 @@ void go_on(Node& node, std::chrono::milliseconds time) {
 }
 
 TEST(RdmaTest, APauseAboveHalfOfThePeerTimeoutIsSurvived) {
-  // Nothing of the provider goes on in a process that does not poll, as if it had been stopped. The other one's
-  // read of the large body stands still, and it asks whether anybody is there.
+  // In a process that does not poll, the provider makes no progress, as if the process had been stopped. The other
+  // process's read of the large body makes no progress either, so that process asks whether anybody is there.
   RdmaNet net(2, {.peer_timeout = 2s});
   Node zero(net, 0, 2);
   Node one(net, 1, 2);
@@ -159,7 +160,7 @@ TEST(RdmaTest, APauseAboveHalfOfThePeerTimeoutIsSurvived) {
   one.destroy();
 }
 
-/// Both poll until nothing has come for a while.
+/// Both poll until nothing has arrived for a while.
 void settle(Node& one, Node& other, std::chrono::milliseconds time) {
   const auto end = std::chrono::steady_clock::now() + time;
   while (std::chrono::steady_clock::now() < end) {
@@ -169,8 +170,8 @@ void settle(Node& one, Node& other, std::chrono::milliseconds time) {
 
 enum class HowToSleep { wait, descriptor };
 
-/// What `node` was told of the loss of `peer`, and after how long. As a program's thread does it: asleep while
-/// nothing comes.
+/// What `node` was told about the loss of `peer`, and after how long. It sleeps while nothing comes, as a program's
+/// thread does.
 std::chrono::milliseconds until_lost(Node& node, Peer peer, HowToSleep how) {
   const auto begin = std::chrono::steady_clock::now();
   while (node.recorder().lost(peer) == 0) {
@@ -188,8 +189,7 @@ std::chrono::milliseconds until_lost(Node& node, Peer peer, HowToSleep how) {
 
 class Silence : public testing::TestWithParam<HowToSleep> {};
 
-// A process that does not poll is as one behind a cut cable: nothing of the provider goes on in it, and no
-// connection ends.
+// A process that does not poll is like one behind a cut cable: its provider makes no progress, and no connection ends.
 TEST_P(Silence, IsLostWhenNothingArrivesForThePeerTimeout) {
   RdmaNet net(2, {.peer_timeout = 2s});
   Node zero(net, 0, 2);
@@ -201,7 +201,7 @@ TEST_P(Silence, IsLostWhenNothingArrivesForThePeerTimeout) {
     one.poll();
   }
   settle(zero, one, 400ms);
-  zero.send(1, 10);  // The provider takes it, and says that all is well.
+  zero.send(1, 10);  // The provider accepts it and reports success.
   const std::chrono::milliseconds time = until_lost(zero, 1, GetParam());
   EXPECT_GE(time, 2s);
   EXPECT_LT(time, 8s) << "2.25 s, on a computer with nothing else to do";
@@ -234,7 +234,7 @@ TEST_P(Silence, IsLostInTheMiddleOfALargeBody) {
     EXPECT_LT(until_lost(one, 0, GetParam()), 8s) << "the reader";
   }
   ASSERT_EQ(one.recorder().large_broken(0), 1U);
-  // The buffer is the receiver's again, so nothing may come for it any more: the reader has closed its connections.
+  // The buffer is the receiver's again, so no data may arrive in it any more: the reader has closed its connections.
   settle(zero, one, 200ms);
   while (two.recorder().lost(1) == 0) {
     one.poll();
@@ -258,7 +258,8 @@ TEST(RdmaTest, WhoComesBackAfterItsLossReadsNoOtherBytes) {
   RdmaNet net(2, {.peer_timeout = 2s});
   Node zero(net, 0, 2);
   Node one(net, 1, 2);
-  constexpr std::size_t bytes = 12'000'000;  // More than the system takes at once: the rest is sent from memory later.
+  constexpr std::size_t bytes =
+      12'000'000;  // More than the system takes at once, so that the rest is sent from memory later.
   zero.send(1, bytes);
   while (one.recorder().large_begun(0) == 0) {
     zero.poll();
@@ -266,10 +267,10 @@ TEST(RdmaTest, WhoComesBackAfterItsLossReadsNoOtherBytes) {
   }
   for (int i = 0; i < 20; ++i) zero.poll();  // begins to answer the reads
   EXPECT_LT(until_lost(zero, 1, HowToSleep::wait), 8s);
-  // What lay in the sender's memory would be overwritten now, if it were free.
+  // If the sender's memory were free, this would overwrite it.
   std::vector<std::vector<std::byte>> others;
   for (int i = 0; i < 8; ++i) others.emplace_back(2 * bytes / (1U << i), std::byte{0x5a});
-  settle(zero, one, 500ms);  // The recorder compares what comes.
+  settle(zero, one, 500ms);  // The recorder checks what arrives.
   EXPECT_LE(one.recorder().frames(0), 1U);
   zero.destroy();
   one.destroy();

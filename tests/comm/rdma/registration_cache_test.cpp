@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// RegistrationCache: what programs do to their memory between two uses of it never brings an old registration back.
+// RegistrationCache: whatever programs do to their memory between two uses, an old registration is never used again.
 #include "comm/rdma/registered_memory.hpp"
 
 #include <gtest/gtest.h>
@@ -17,14 +17,14 @@ namespace {
 
 const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 
-/// Stands for a device that keeps the pages it was given: it remembers what they held.
+/// Simulates a device that keeps the pages it was given: it remembers their contents.
 class Fake final : public rdma::Registration {
  public:
   explicit Fake(std::span<const std::byte> pages) : pages(pages), first(pages.front()) { ++alive; }
   ~Fake() override { --alive; }
   [[nodiscard]] void* descriptor() const noexcept override { return nullptr; }
   const std::span<const std::byte> pages;
-  const std::byte first;  ///< Of its contents, when it was made.
+  const std::byte first;  ///< The first byte of the contents when it was made.
   static inline std::atomic<int> alive{0};
 };
 
@@ -108,7 +108,7 @@ TEST_F(RegistrationCacheTest, Moved) {
   map_at(memory, 2 * page);
   EXPECT_NE(get(memory, 2 * page), before);
   EXPECT_NE(get(target, 2 * page), before);
-  // And it is watched where it is now.
+  // The memory is watched at its new place.
   const auto there = get(target, 2 * page);
   map_at(target, 2 * page);
   EXPECT_NE(get(target, 2 * page), there);
@@ -152,22 +152,22 @@ TEST_F(RegistrationCacheTest, WhoUsesOneKeepsIt) {
   std::byte* const memory = map_at(nullptr, 2 * page);
   {
     const auto used = get(memory, page);
-    get(memory, 2 * page);  // Takes its place.
+    get(memory, 2 * page);  // Replaces it.
     EXPECT_EQ(Fake::alive.load(), 2);
   }
   EXPECT_EQ(Fake::alive.load(), 1);
   ::munmap(memory, 2 * page);
 }
 
-/// Random uses and changes of a few pages, each of which holds the number of its last change: a registration holds
-/// those of the time when it was used.
+/// Random uses and changes of a few pages, each of which holds the number of its last change. A registration must hold
+/// the numbers of the time when it is used.
 TEST_F(RegistrationCacheTest, RandomHistories) {
   constexpr std::size_t pages = 24;
   std::mt19937_64 random(20240229);
   std::byte* const memory = map_at(nullptr, pages * page);
-  std::vector<std::uint64_t> born(pages, 0);  // In which step its mapping was made.
+  std::vector<std::uint64_t> born(pages, 0);  // The step in which each page's mapping was made.
   std::map<const rdma::Registration*, std::uint64_t> registered;
-  std::vector<std::shared_ptr<rdma::Registration>> kept;  // So that no address is used twice.
+  std::vector<std::shared_ptr<rdma::Registration>> kept;  // Kept so that no address is used twice.
   std::uint64_t uses = 0;
   for (std::uint64_t step = 1; step < 4'000; ++step) {
     const std::size_t at = random() % pages;

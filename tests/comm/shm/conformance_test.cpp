@@ -12,7 +12,7 @@ INSTANTIATE_TEST_SUITE_P(Shm, Conformance,
                              "auth", [](std::uint32_t processes) { return std::make_unique<ShmNet>(processes); }}),
                          subject_name);
 
-/// What differs is the greeting alone.
+/// Only the greeting differs.
 TEST(ShmSecure, FramesGoWithEach) {
   for (const Secure secure : {Secure::off, Secure::tls}) {
     ShmNet net(2, secure);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A peer that writes nonsense ends its connection, with a reason, and harms nobody else. A stranger ends nothing.
+// A peer that writes invalid data ends its connection, with a reason, and affects no other. A stranger ends nothing.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -20,7 +20,7 @@ using shm::SlotKind;
 std::uint32_t what(SlotKind kind, std::uint32_t bytes) { return static_cast<std::uint32_t>(kind) << 24U | bytes; }
 std::span<const std::byte> bytes_of(const std::uint64_t& number) { return std::as_bytes(std::span(&number, 1)); }
 
-/// Process 0 is the victim, 1 the one that misbehaves, 2 a bystander.
+/// Process 0 is the victim, 1 misbehaves, and 2 is a bystander.
 class Hostile : public ::testing::Test {
  protected:
   void TearDown() override {
@@ -34,11 +34,11 @@ class Hostile : public ::testing::Test {
     }
   }
   void join() {
-    // The call is answered by the module's thread, the rest by poll().
+    // The module's thread answers the connection, poll() the rest.
     ASSERT_TRUE(raw_.join(net_.endpoint(0), 0));
     pump([&] { return victim_.module().describe(1) == "shm, joined, auth"; });
   }
-  /// The victim loses 1 for this reason; 2 goes on.
+  /// The victim loses process 1 for this reason; process 2 goes on.
   void expect_lost(const std::string& reason) {
     pump([&] { return victim_.recorder().lost(1) == 1; });
     EXPECT_NE(victim_.recorder().why(1).find(reason), std::string::npos) << victim_.recorder().why(1);
@@ -121,7 +121,7 @@ TEST_F(Hostile, TheEndInTheMiddleOfAFrame) {
 TEST_F(Hostile, TakesMoreThanThereIs) {
   join();
   raw_.segment().taken.store(100'000);
-  // Nobody looks before the segment is full.
+  // Nobody reads before the segment is full.
   for (int i = 0; i < 1'000 && victim_.recorder().lost(1) == 0; ++i) {
     victim_.module().send(1, {}, contents(1, 10));
     victim_.poll();
@@ -133,7 +133,7 @@ TEST_F(Hostile, ScribblesAtRandom) {
   join();
   std::mt19937_64 random(7);
   shm::Segment& segment = raw_.segment();
-  victim_.recorder().want(1, false);  // its frames would be of no stream of the test's
+  victim_.recorder().want(1, false);  // its frames belong to no stream of the test
   for (int i = 0; i < 20'000; ++i) {
     const std::uint64_t number = random();
     switch (number % 4) {
@@ -157,7 +157,7 @@ TEST_F(Hostile, ScribblesAtRandom) {
 }
 
 TEST_F(Hostile, WritesWhileItIsRead) {
-  // Lengths and kinds change all the time: whichever the victim has seen, it keeps to that one.
+  // Lengths and kinds change all the time. The victim keeps to the values that it read first.
   join();
   std::atomic<bool> over{false};
   std::thread scribbler([&] {
@@ -166,7 +166,7 @@ TEST_F(Hostile, WritesWhileItIsRead) {
       for (std::uint32_t position = 0; position < shm::slot_count; ++position) {
         shm::Slot& slot = raw_.segment().slots[position];
         const std::uint64_t number = random();
-        // Half of it is right, so that it goes on for a while.
+        // Half of it is valid, so that it goes on for a while.
         const std::uint32_t body = (number >> 8U) % 2 == 0 ? 0 : static_cast<std::uint32_t>(number >> 32U) % 40'000;
         reinterpret_cast<std::atomic<std::uint32_t>&>(slot.what).store(
             what(number % 8 == 0 ? SlotKind::large : SlotKind::piece, number % 8 == 0 ? 8 : body),
@@ -183,7 +183,7 @@ TEST_F(Hostile, WritesWhileItIsRead) {
 }
 
 TEST_F(Hostile, SharedMemoryThatCanBeShortened) {
-  // Reading there would end the process one day.
+  // Reading there would eventually end the process.
   ASSERT_TRUE(raw_.greet(net_.endpoint(0), 0) && raw_.take());
   const os::UniqueFd plain(::memfd_create("plain", MFD_CLOEXEC));
   ASSERT_EQ(::ftruncate(plain.get(), sizeof(shm::Segment)), 0);

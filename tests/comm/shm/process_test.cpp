@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Two processes: frames, memory, death by SIGKILL, and what is left behind.
+// Two processes: frames, memory, death by SIGKILL, and what is left.
 #include <dirent.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ std::size_t entries(const char* folder) {
   return count;
 }
 
-/// A net of one: the node of this process, and the other process at the other end.
+/// A net with one node, that of this process; the other process is at the other end.
 class OneModule final : public Net {
  public:
   explicit OneModule(std::unique_ptr<Module> module) : module_(std::move(module)) {}
@@ -43,7 +43,7 @@ class OneModule final : public Net {
 
 class Processes : public ::testing::Test {
  protected:
-  /// The child runs `program` with its node; the parent goes on with node().
+  /// The child runs `program` with its node. The parent goes on with node().
   void fork_with(const std::function<void(Node& node)>& program) {
     std::array<int, 2> up{};
     std::array<int, 2> down{};
@@ -69,7 +69,7 @@ class Processes : public ::testing::Test {
   [[nodiscard]] const std::string& socket_name() const { return socket_name_; }
   void kill_child() { ASSERT_EQ(::kill(child_, SIGKILL), 0); }
   [[nodiscard]] pid_t child() const { return child_; }
-  /// Of the child; -1: a signal.
+  /// The child's exit status; -1: a signal.
   int await_child() {
     int status = 0;
     while (::waitpid(child_, &status, 0) < 0 && errno == EINTR) {
@@ -149,12 +149,12 @@ TEST_F(Processes, SleepersWakeEachOther) {
 }
 
 TEST_F(Processes, MemoryIsReachedAndConcealed) {
-  static std::array<std::uint64_t, 1'000> memory{};  // At the same address in both.
+  static std::array<std::uint64_t, 1'000> memory{};  // At the same address in both processes.
   static MemoryKey key;
   constexpr std::size_t key_bytes = sizeof key;
   fork_with([&](Node& node) {
     key = node.module().expose(0, std::as_writable_bytes(std::span(memory)));
-    // The key goes by the memory itself: the parent reads it there.
+    // The key is in the memory itself, where the parent reads it.
     node.send(0, 8);
     run(node, [&] { return node.recorder().frames(0) == 1; });
     EXPECT_EQ(memory[999], 4711U);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// RawPeer: a process of the machine that keeps to the protocol as far as a test wants it to.
+// RawPeer: a process of the machine that follows the protocol only as far as a test wants.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +17,20 @@ class RawPeer {
   /// Not connected yet.
   RawPeer(const JobKey& key, Peer self) : key_(key), self_(self) {}
 
-  /// Calls `whom` and greets it. Whether it was greeted back.
+  /// Connects to `whom` and greets it. Whether it was greeted back.
   bool greet(const shm::Endpoint& whom, Peer peer, const std::string& machine = "machine-of-the-test");
-  /// Takes what the other gives. Blocks.
+  /// Takes the other side's segment. Blocks.
   bool take();
-  /// Gives a proper segment.
+  /// Gives a valid segment.
   bool give();
-  /// Gives other bytes and descriptors.
+  /// Gives other bytes and descriptors instead.
   bool give(std::span<const std::byte> bytes, const std::vector<int>& descriptors);
   /// greet(), take() and give().
   bool join(const shm::Endpoint& whom, Peer peer) { return greet(whom, peer) && take() && give(); }
-  /// The other side has ended the connection. Blocks until it does.
+  /// Waits until the other side has ended the connection.
   bool sees_the_end() const;
 
-  /// What we write, and nobody checks.
+  /// The segment that we write, which nobody checks.
   [[nodiscard]] shm::Segment& segment() { return *static_cast<shm::Segment*>(connection_.mine.data()); }
   [[nodiscard]] shm::Board& board() { return bell_.board(); }
   /// Publishes slot number `position`.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Processes of one machine, all inside this test program, joined through shared memory.
+// Processes of one machine, all inside this test program, connected by shared memory.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class ShmNet final : public Net {
   std::unique_ptr<Module> module(Peer process) override;
   bool kill(Peer process) override;
 
-  /// The settings that module(process) would be made of. Once per process.
+  /// The settings for module(process). Once per process.
   shm::Settings settings(Peer process);
   [[nodiscard]] const shm::Endpoint& endpoint(Peer process) const { return own_[process]; }
   [[nodiscard]] const JobKey& key() const { return key_; }

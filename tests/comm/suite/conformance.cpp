@@ -29,7 +29,7 @@ std::span<const std::byte> contents(std::uint64_t key, std::size_t bytes) {
   return {pool.data() + key * 1'009 % offsets, bytes};
 }
 
-/// Notes that an upcall runs, and complains about those that overlap or come on another thread.
+/// Marks that an upcall runs, and reports upcalls that overlap or come on another thread.
 class Recorder::Upcall {
  public:
   explicit Upcall(Recorder& recorder) : recorder_(recorder) {
@@ -144,7 +144,7 @@ bool Node::poll() {
   const std::uint64_t upcalls = recorder_.upcalls_;
   const std::uint64_t questions = recorder_.questions_;
   const bool called = module_->poll();
-  // Whether a question alone counts as one is the module's choice.
+  // The module may or may not count a mere question as something.
   if (recorder_.upcalls_ == upcalls) {
     EXPECT_FALSE(called) << "poll() made no upcall";
   } else if (recorder_.upcalls_ - upcalls != recorder_.questions_ - questions) {
@@ -207,7 +207,7 @@ void Conformance::run(Peer peer, const std::function<bool()>& done) {
 }
 
 std::uint64_t Conformance::send_until_queued(Peer from, Peer to, std::size_t body_bytes, std::size_t queued_bytes) {
-  constexpr std::size_t bytes_max = 256 * 1024 * 1024;  // Some systems take a lot.
+  constexpr std::size_t bytes_max = 256 * 1024 * 1024;  // Some systems take much.
   std::uint64_t frames = 0;
   while (node(from).module().queued(to) < queued_bytes && frames * body_bytes < bytes_max) {
     node(from).send(to, body_bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What any module promises (src/comm/module.hpp), as tests. A module's own test program links
-// aplib_comm_conformance and says how its nets are made:
+// The promises of modules (src/comm/module.hpp), as tests. A module's own test program links aplib_comm_conformance and
+// says how to make its nets:
 //
 //   INSTANTIATE_TEST_SUITE_P(Tcp, Conformance, ::testing::Values(Subject{"plain", [](std::uint32_t n) { return
 //   std::make_unique<TcpNet>(n); }}), subject_name);
@@ -31,19 +31,19 @@ namespace aplib::comm::test {
 class Net {
  public:
   virtual ~Net() = default;
-  /// The module of a process, not started yet. Asked for once per process.
+  /// The module of a process, not started yet. Called once per process.
   virtual std::unique_ptr<Module> module(Peer process) = 0;
-  /// The process is gone, as by SIGKILL: its streams end, its module makes no upcall and sends nothing any more. No
-  /// thread is in its module. False: this net cannot.
+  /// Ends the process as SIGKILL would: its streams end, and its module makes no upcall and sends nothing more.
+  /// REQUIRES: no thread is in its module. False: this net cannot.
   virtual bool kill(Peer /*process*/) { return false; }
-  /// The header of the next frame from one to the other arrives damaged. False: this net cannot.
+  /// Damages the header of the next frame from one to the other. False: this net cannot.
   virtual bool corrupt(Peer /*from*/, Peer /*to*/) { return false; }
 };
 
 struct Subject {
   std::string name;
   std::function<std::unique_ptr<Net>(std::uint32_t processes)> net;
-  std::map<std::string, std::string> skips{};  ///< Tests that what is below the module cannot do, each with the reason.
+  std::map<std::string, std::string> skips{};  ///< Tests that the layer below the module cannot pass, with the reasons.
 };
 inline void PrintTo(const Subject& subject, std::ostream* out) { *out << subject.name; }
 inline std::string subject_name(const ::testing::TestParamInfo<Subject>& subject) { return subject.param.name; }
@@ -54,7 +54,7 @@ inline constexpr std::size_t body_bytes_most = 16 * 1024 * 1024;
 /// The body of frame number `key`: a slice of one random pool. At most body_bytes_most.
 std::span<const std::byte> contents(std::uint64_t key, std::size_t bytes);
 
-/// A receiver that checks whatever comes: content, order within each stream of each peer, that upcalls do not
+/// A receiver that checks everything that arrives: content, order within each stream of each peer, that upcalls do not
 /// overlap, and that they come on the polling thread.
 class Recorder final : public Receiver {
  public:
@@ -68,7 +68,7 @@ class Recorder final : public Receiver {
   void peer_lost(Peer peer, const std::string& why) override;
   void memory_done(std::uint64_t context, bool ok) override;
 
-  // What came so far. Any thread.
+  // What has arrived so far. Any thread.
   [[nodiscard]] std::uint64_t frames(Peer from) const { return peers_[from].frames.load(); }
   [[nodiscard]] std::uint64_t frames() const;
   [[nodiscard]] std::uint64_t bytes() const;
@@ -76,17 +76,17 @@ class Recorder final : public Receiver {
   [[nodiscard]] std::uint64_t large_broken(Peer from) const { return peers_[from].large_broken.load(); }
   [[nodiscard]] std::uint64_t lost(Peer peer) const { return peers_[peer].lost.load(); }
   [[nodiscard]] std::uint64_t asked(Peer peer) const { return peers_[peer].asked.load(); }
-  /// Of the loss. Thread that polls.
+  /// The reason of the loss. Polling thread.
   [[nodiscard]] const std::string& why(Peer peer) const { return peers_[peer].why; }
-  /// Writes and reads that are over.
+  /// Writes and reads that are done.
   [[nodiscard]] std::uint64_t transfers() const { return transfers_.load(); }
-  /// How the write or read ended; nothing: not yet. Thread that polls.
+  /// How the write or read ended; nothing: not yet. Polling thread.
   [[nodiscard]] std::optional<bool> transfer(std::uint64_t context) const {
     const auto found = ended_.find(context);
     return found == ended_.end() ? std::nullopt : std::optional(found->second);
   }
 
-  // How it behaves. Any thread.
+  // How the receiver behaves. Any thread.
   void want(Peer from, bool yes) { peers_[from].wanted.store(yes); }
   void refuse_large(Peer from) { peers_[from].refuse_large.store(true); }
   /// Called in the upcall after each whole frame.
@@ -118,12 +118,12 @@ class Recorder final : public Receiver {
   std::atomic<std::thread::id> polling_{};  // The thread in poll() or close().
   std::atomic<bool> inside_{false};
   std::atomic<std::uint64_t> transfers_{0};
-  std::map<std::uint64_t, bool> ended_;  // Thread that polls.
-  std::uint64_t upcalls_ = 0;            // Thread that polls.
-  std::uint64_t questions_ = 0;          // wants(), of those.
+  std::map<std::uint64_t, bool> ended_;  // Polling thread.
+  std::uint64_t upcalls_ = 0;            // Polling thread.
+  std::uint64_t questions_ = 0;          // Upcalls of wants(), among them.
 };
 
-/// A process of the net: module and receiver.
+/// A process of the net: its module and receiver.
 class Node {
  public:
   Node(Net& net, Peer self, std::uint32_t processes)
@@ -134,7 +134,7 @@ class Node {
   [[nodiscard]] Module& module() { return *module_; }
   [[nodiscard]] Recorder& recorder() { return recorder_; }
 
-  /// Sends the next frame of a stream, of which there are streams_max; each is one thread's.
+  /// Sends the next frame of a stream. There are streams_max streams; one thread uses each.
   void send(Peer to, std::size_t bytes, std::uint32_t stream = 0);
   /// Polls. One thread at a time.
   bool poll();
@@ -156,12 +156,11 @@ class Conformance : public ::testing::TestWithParam<Subject> {
   void make(std::uint32_t processes);
   [[nodiscard]] Node& node(Peer peer) { return *nodes_[peer]; }
   [[nodiscard]] std::uint32_t processes() const { return static_cast<std::uint32_t>(nodes_.size()); }
-  /// Polls all nodes (or `some`), on this thread, until `done`. A promise that is not kept shows as the test's time
-  /// limit.
+  /// Polls all nodes (or `some`) on this thread until `done`. A broken promise shows as the test's timeout.
   void pump(const std::function<bool()>& done, std::vector<Peer> some = {});
-  /// Polls all nodes so often, for what should not come.
+  /// Polls all nodes that many times, to see that nothing comes.
   void pump_times(int times);
-  /// Polls and waits, as a program's thread does, until `done`; whoever makes that true also calls wake().
+  /// Polls and waits, as a program's thread does, until `done`. Whoever makes that true also calls wake().
   void run(Peer peer, const std::function<bool()>& done);
   /// Sends to a peer that does not poll until its frames queue.
   std::uint64_t send_until_queued(Peer from, Peer to, std::size_t body_bytes, std::size_t queued_bytes);

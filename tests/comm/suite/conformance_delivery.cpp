@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Promises about frames on their way: content, order, sizes, threads, flow.
+// Promises about the delivery of frames: content, order, sizes, threads, flow.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t large = Module::large_from_bytes;
 
-/// Sizes as programs have them: many small ones, few large ones.
+/// Sizes as in programs: many small ones, few large ones.
 class Sizes {
  public:
   explicit Sizes(std::uint64_t seed) : random_(seed) {}
@@ -66,7 +66,7 @@ TEST_P(Conformance, BodyIsTheSendersAgain) {
   std::uint64_t right = 0;
   std::uint64_t frames = 0;
   node(1).recorder().on_frame = [&](Peer, const Label&, std::size_t) { ++right; };
-  // The recorder compares with contents(): what is scribbled over after send() would show.
+  // The recorder compares with contents(), so overwriting after send() would show.
   for (const std::size_t bytes : {std::size_t{30}, std::size_t{10'000}, std::size_t{500'000}, std::size_t{2'000'000}}) {
     for (int i = 0; i < 3; ++i) {
       const std::span<const std::byte> right_body = contents(frames, bytes);
@@ -167,7 +167,7 @@ TEST_P(Conformance, SendDoesNotWaitForTheReceiver) {
   const std::uint64_t frames = send_until_queued(0, 1, 1'000'000, 4'000'000);
   if (node(0).module().queued(1) == 0) GTEST_SKIP() << "this system takes everything at once";
   EXPECT_EQ(node(1).recorder().frames(), 0U);
-  for (int i = 0; i < 100; ++i) node(0).poll();  // brings nothing in nobody's hands
+  for (int i = 0; i < 100; ++i) node(0).poll();  // brings nothing
   EXPECT_GT(node(0).module().queued(1), 0U);
   EXPECT_EQ(node(0).module().queued(0), 0U);
   node(0).send(1, 5);
@@ -187,7 +187,7 @@ TEST_P(Conformance, APollTakesALimitedAmount) {
   make(2);
   constexpr std::uint64_t frames = 4'000;
   for (std::uint64_t i = 0; i < frames; ++i) node(0).send(1, 1'000);
-  // Some 64 KiB, says the contract; a program that is kept from its own work for longer than a few of them would mind.
+  // The contract says some 64 KiB. Several times that would keep a program from its own work for too long.
   constexpr std::uint64_t bytes_most = 256 * 1024;
   std::uint64_t before = 0;
   pump([&] {
@@ -239,7 +239,7 @@ TEST_P(Conformance, UpcallsMaySend) {
   make(2);
   constexpr std::uint64_t rounds = 400;
   for (Peer self = 0; self < 2; ++self) {
-    // Back and forth, a little larger each time, so that both kinds of bodies come.
+    // Back and forth, a little larger each time, so that both kinds of bodies occur.
     node(self).recorder().on_frame = [this, self](Peer from, const Label& label, std::size_t bytes) {
       if (self == 1 || label.key + 1 < rounds) node(self).send(from, bytes + 50);
     };
@@ -288,9 +288,9 @@ TEST_P(Conformance, AllToAll) {
 TEST_P(Conformance, FlushPutsOutWhatWasHeldBack) {
   make(2);
   node(0).send(1, 3);
-  pump([&] { return node(1).recorder().frames() == 1; });  // A connection is there.
+  pump([&] { return node(1).recorder().frames() == 1; });  // The two are connected.
   for (int i = 0; i < 10; ++i) node(0).send(1, 20);
-  // No poll() of the sender: flush() alone, repeated because a system may take a part only.
+  // The sender only calls flush(), not poll(), and repeats it because a system may take only a part.
   pump(
       [&] {
         node(0).module().flush();
@@ -326,7 +326,7 @@ TEST_P(Conformance, CountsTraffic) {
 
 TEST_P(Conformance, RefusesBodiesThatAreTooLarge) {
   make(2);
-  // Never read: the length is refused first.
+  // Never read, because the length is refused first.
   const std::byte one{};
   const std::span<const std::byte> body(&one, Module::body_bytes_max + 1);
   try {

@@ -30,7 +30,8 @@ void run_asleep(Node& node, const std::function<bool()>& done) {
   }
 }
 
-/// How often one that polls and sleeps is awake within a tenth of a second. A slow machine is less often, never more.
+/// How often a thread that polls and sleeps is awake within a tenth of a second. A slow computer makes it fewer, never
+/// more.
 int wakes_when_idle(Node& node) {
   const auto end = std::chrono::steady_clock::now() + 100ms;
   int wakes = 0;
@@ -58,7 +59,7 @@ TEST_P(Conformance, DescriptorHearsAWakeBeforeTheSleep) {
     node(0).module().wake();
     sleep_on(node(0).module());
   }
-  // And it is heard once.
+  // It is handled once.
   EXPECT_LT(wakes_when_idle(node(0)), few_wakes);
 }
 
@@ -90,7 +91,7 @@ TEST_P(Conformance, DescriptorAWakeReachesAllWhoSleep) {
   for (int i = 0; i < 4; ++i) {
     sleepers.emplace_back([&] {
       while (!over.load()) sleep_on(node(0).module());
-      node(0).module().wake();  // For those that came to sleep in the meantime.
+      node(0).module().wake();  // For threads that have gone to sleep meanwhile.
     });
   }
   over.store(true);
@@ -107,7 +108,7 @@ TEST_P(Conformance, DescriptorHearsFrames) {
       if (self == 1 || label.key + 1 < rounds) node(self).send(from, bytes);
     };
     run_asleep(node(self), [this, self] { return node(self).recorder().frames() == rounds; });
-    while (node(self).module().queued(1 - self) != 0) node(self).poll();  // The last answer: nobody wakes us for it.
+    while (node(self).module().queued(1 - self) != 0) node(self).poll();  // The last answer: nothing wakes us for it.
   };
   node(0).send(1, 8);
   std::thread other(play, 1);

@@ -10,14 +10,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto long_linger = 60s;  // Never waited for, as long as the promises are kept.
+constexpr auto long_linger = 60s;  // Never waited for while the promises are kept.
 
 TEST_P(Conformance, RefusedLargeBodyLosesThePeer) {
   make(3);
   node(1).recorder().refuse_large(0);
   node(0).send(1, 100);
   node(0).send(1, 100'000);
-  send_until_queued(0, 1, 1'000'000, 1'000'000);  // What waits behind is dropped, too.
+  send_until_queued(0, 1, 1'000'000, 1'000'000);  // What is queued behind it is dropped too.
   pump([&] { return node(1).recorder().lost(0) == 1 && node(0).recorder().lost(1) == 1; });
   EXPECT_EQ(node(0).module().queued(1), 0U);
   EXPECT_EQ(node(1).recorder().frames(0), 1U);
@@ -40,11 +40,11 @@ TEST_P(Conformance, DeathInsideALargeBody) {
   pump([&] { return node(1).recorder().frames() == 2; });
   for (int i = 0; i < 8 && node(0).module().queued(1) == 0; ++i) node(0).send(1, body_bytes_most);
   if (node(0).module().queued(1) == 0) GTEST_SKIP() << "this system takes everything at once";
-  // The sender does not poll any more, so the last body cannot become whole.
+  // The sender no longer polls, so the last body cannot be completed.
   pump([&] { return node(1).recorder().large_begun(0) != 0; }, {1, 2});
   if (!net_->kill(0)) GTEST_SKIP() << "this net cannot kill a process";
   pump([&] { return node(1).recorder().lost(0) == 1; }, {1, 2});
-  // Either the last one was on its way, or it ended between two.
+  // Either the last body was on its way, or the end came between two.
   EXPECT_EQ(node(1).recorder().frames(0) - 1 + node(1).recorder().large_broken(0), node(1).recorder().large_begun(0));
   EXPECT_LE(node(1).recorder().large_broken(0), 1U);
   node(1).send(0, 100);  // dropped
@@ -62,7 +62,7 @@ TEST_P(Conformance, DeathWithFramesOnTheWay) {
   for (int i = 0; i < 1'000; ++i) node(0).send(1, static_cast<std::size_t>(i));
   node(0).module().flush();
   if (!net_->kill(0)) GTEST_SKIP() << "this net cannot kill a process";
-  // Any number of whole frames, in order (the recorder sees to that), then the loss.
+  // Any number of whole frames in order (the recorder checks that), then the loss.
   pump([&] { return node(1).recorder().lost(0) == 1; }, {1});
   const std::uint64_t frames = node(1).recorder().frames();
   for (int i = 0; i < 100; ++i) node(1).poll();
@@ -77,7 +77,7 @@ TEST_P(Conformance, DeathWakesTheSleeper) {
   std::thread sleeper([&] { run(1, [&] { return node(1).recorder().lost(0) == 1; }); });
   const bool can = net_->kill(0);
   if (!can) {
-    // Lets the sleeper go: an ordered end is no loss, so it is told another way.
+    // Wakes the sleeper: an ordered end is no loss, so the sleeper is told in another way.
     node(1).recorder().refuse_large(0);
     node(0).send(1, 100'000);
     pump([&] { return node(0).recorder().lost(1) == 1; }, {0});
@@ -108,7 +108,7 @@ TEST_P(Conformance, CloseDeliversEverything) {
   std::future<bool> closed = std::async(std::launch::async, [&] { return node(0).close(long_linger); });
   pump([&] { return node(1).recorder().frames() == frames && node(2).recorder().frames() == frames; }, {1, 2});
   EXPECT_TRUE(closed.get());
-  // The others go on, and what they send there goes nowhere, without a word.
+  // The others go on, and what they send there is dropped silently.
   for (int i = 0; i < 20; ++i) {
     node(1).send(0, 1'000);
     node(1).send(2, 1'000);
@@ -139,7 +139,7 @@ TEST_P(Conformance, CloseWhileThePeerStillSends) {
 
 TEST_P(Conformance, BothCloseAtOnce) {
   make(2);
-  // Each waits until the other has taken what it sends, although neither polls any more.
+  // Each waits until the other has taken what it sends, although neither polls.
   for (int i = 0; i < 20; ++i) {
     node(0).send(1, 500'000);
     node(1).send(0, 500'000);
@@ -153,19 +153,19 @@ TEST_P(Conformance, BothCloseAtOnce) {
 
 TEST_P(Conformance, CloseWithoutTimeSaysSo) {
   make(2);
-  node(0).send(1, 8);  // Now they are connected: who has never heard of a process cannot hear that it is lost.
+  node(0).send(1, 8);  // Now they are connected: a process that has not heard of another cannot notice its loss.
   pump([&] { return node(1).recorder().frames(0) == 1; });
   const std::uint64_t frames = send_until_queued(0, 1, 1'000'000, 2'000'000);
   if (node(0).module().queued(1) == 0) GTEST_SKIP() << "this system takes everything at once";
   EXPECT_FALSE(node(0).close(0ns));
-  // What cannot come any more is followed by the loss.
+  // The loss follows frames that can no longer come.
   pump([&] { return node(1).recorder().lost(0) == 1; }, {1});
   EXPECT_LT(node(1).recorder().frames(), frames + 1);
 }
 
 TEST_P(Conformance, CloseEndsABodyUnderWay) {
   make(2);
-  node(0).send(1, 8);  // Now they are connected: the sender does not poll any more.
+  node(0).send(1, 8);  // Now they are connected; the sender does not poll after this.
   pump([&] { return node(1).recorder().frames(0) == 1; });
   for (int i = 0; i < 8 && node(0).module().queued(1) == 0; ++i) node(0).send(1, body_bytes_most);
   if (node(0).module().queued(1) == 0) GTEST_SKIP() << "this system takes everything at once";

@@ -14,9 +14,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Memory that one node has opened, and what others need to reach it.
+/// Memory that one node has opened, and the keys that others need to reach it.
 struct Window {
-  /// Open to process 0, and perhaps to another.
+  /// Opened to process 0, and perhaps to another.
   Window(Node& node, std::size_t bytes) : owner(node), memory(bytes), key(node.module().expose(0, memory)) {}
   ~Window() {
     owner.module().conceal(0, key);
@@ -43,7 +43,7 @@ struct Window {
   MemoryKey second_key;
 };
 
-// Mixtures may have it between some processes.
+// Mixtures may have it only between some processes.
 #define APLIB_NEEDS_REMOTE_MEMORY()                                                \
   for (Peer one = 0; one < processes(); ++one) {                                   \
     for (Peer other = 0; other < processes(); ++other) {                           \
@@ -72,7 +72,7 @@ TEST_P(Conformance, WritesOfAllSizes) {
     pump([&] { return node(0).recorder().transfer(context).has_value(); });
     EXPECT_TRUE(*node(0).recorder().transfer(context));
     EXPECT_TRUE(window.holds(offset, contents(bytes, bytes))) << bytes;
-    // Not a byte beside it.
+    // No byte beside it has changed.
     const auto untouched = [](std::byte byte) { return byte == std::byte{0x5a}; };
     EXPECT_TRUE(std::all_of(window.memory.data(), window.memory.data() + offset, untouched)) << bytes;
     EXPECT_TRUE(
@@ -119,7 +119,7 @@ TEST_P(Conformance, FramesBehindAWriteFindIt) {
     node(1).send(0, 8);
   };
   for (std::uint64_t i = 0; i < rounds; ++i) {
-    // The body small or large, behind one write or several.
+    // A small or large body after one write or several.
     node(0).module().write(1, window.key, window.address(), contents(i, sizes[i] / 2), 2 * i);
     node(0).module().write(1, window.key, window.address(sizes[i] / 2), contents(i, sizes[i]).subspan(sizes[i] / 2),
                            2 * i + 1);
@@ -176,7 +176,7 @@ TEST_P(Conformance, RandomTransfersMatchAModel) {
   std::vector<std::byte> here(bytes);
   std::mt19937_64 random(2);
   for (std::uint64_t i = 0; i < 600; ++i) {
-    // One after the other, by either peer.
+    // One after another, by either peer.
     const auto from = static_cast<Peer>(random() % 2);
     const std::size_t offset = random() % bytes;
     const std::size_t part = random() % std::min<std::size_t>(bytes - offset, random() % 10 == 0 ? bytes : 300);
@@ -231,7 +231,7 @@ TEST_P(Conformance, TransfersFromManyThreadsAndUpcalls) {
   constexpr std::uint64_t threads = 3;
   constexpr std::size_t slice = 256;
   Window window(node(1), 2 * threads * count * slice);
-  // The end of each begins another, from the upcall.
+  // The upcall at the end of each begins another.
   node(0).recorder().on_transfer = [&](std::uint64_t context, bool ok) {
     EXPECT_TRUE(ok);
     if (context >= threads * count) return;

@@ -50,7 +50,7 @@ TEST_P(Conformance, WakeReachesAllWhoWait) {
     waiters.emplace_back([&] {
       while (!over.load()) node(0).module().wait(std::nullopt);
       ++gone;
-      node(0).module().wake();  // For those that came to wait in the meantime.
+      node(0).module().wake();  // For threads that have begun to wait meanwhile.
     });
   }
   over.store(true);
@@ -61,7 +61,7 @@ TEST_P(Conformance, WakeReachesAllWhoWait) {
 
 TEST_P(Conformance, WaitEndsWithItsTimeout) {
   make(2);
-  // Whoever forgets a timeout is woken, and the clock tells.
+  // If a timeout is forgotten, something else wakes the thread, and the clock shows it.
   std::mutex mutex;
   std::condition_variable more;
   bool over = false;
@@ -87,7 +87,7 @@ TEST_P(Conformance, IdleModulesSleep) {
   node(0).send(1, 10);
   node(1).send(0, 100'000);
   pump([&] { return node(0).recorder().frames() == 1 && node(1).recorder().frames() == 1; });
-  // Waits may return early, but not for ever again; a slow machine makes fewer, never more.
+  // Waits may return early, but not again and again. A slow computer makes fewer, never more.
   const auto end = std::chrono::steady_clock::now() + 100ms;
   int waits = 0;
   for (; std::chrono::steady_clock::now() < end; ++waits) {

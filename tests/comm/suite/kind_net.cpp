@@ -32,7 +32,7 @@ std::unique_ptr<Module> KindNet::module(Peer process) {
                                                         .self = process,
                                                         .endpoints = endpoints_,
                                                         .names = std::vector<std::string>(endpoints_.size(), "here")});
-  ports_[process] = nullptr;  // As processes do: the module must not need it.
+  ports_[process] = nullptr;  // As in processes: the module must not need it.
   modules_[process] = made.get();
   return made;
 }

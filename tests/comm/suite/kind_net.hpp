@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// KindNet: the conformance suite's net for any kind of module, made as processes make it: a port each, then they
-// hear each other's endpoints and join.
+// KindNet: the conformance suite's net for any kind of module, made as processes make it: each has a port, then they
+// exchange endpoints and join.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,7 @@ class KindNet final : public Net {
   /// `kind` outlives the net. Throws Error.
   KindNet(const ModuleKind& kind, std::uint32_t processes, const KindNetOptions& options = {});
   std::unique_ptr<Module> module(Peer process) override;
-  /// By Module::abandon().
+  /// Uses Module::abandon().
   bool kill(Peer process) override { return modules_[process]->abandon(); }
 
  private:

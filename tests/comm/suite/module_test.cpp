@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// aplib-module-test: runs the tests that every module passes on a plug-in file. docs/write-a-module.md.
+// aplib-module-test: runs the tests of every module on a plug-in file (docs/write-a-module.md).
 //
 //   aplib-module-test ./my_module.so [--provider NAME] [-- options of GoogleTest]
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ struct Command {
   std::vector<char*> for_gtest;
 };
 
-const ModuleKind* kind = nullptr;  // Of the file; before the suite asks for its subjects.
+const ModuleKind* kind = nullptr;  // The file's kind; set before the suite asks for its subjects.
 std::string provider;
 
 bool read(int argc, char** argv, Command& command) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What tcp does when the system refuses: no memory, no place in an epoll. A link may be lost, with its cause; never
-// the process. Memory and epoll_ctl() are refused to one thread at a time, by functions of this program that stand
-// before the library's.
+// tcp when the system refuses memory or a place in an epoll. A link may be lost, with its cause, but never the process.
+// Functions of this program replace the library's, and refuse memory and epoll_ctl() to one thread at a time.
 #include <gtest/gtest.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
@@ -20,7 +19,7 @@
 namespace {
 
 thread_local bool no_memory = false;
-thread_local int epoll_error = 0;  // What epoll_ctl() adds fails with this.
+thread_local int epoll_error = 0;  // epoll_ctl() fails with this when it adds.
 
 void* allocate(std::size_t bytes) {
   if (no_memory) throw std::bad_alloc();
@@ -32,8 +31,8 @@ void* allocate(std::size_t bytes) {
 
 void* operator new(std::size_t bytes) { return allocate(bytes); }
 void* operator new[](std::size_t bytes) { return allocate(bytes); }
-// All of the family, so that none of AddressSanitizer's own is freed here. Not inline: gcc would take free() for the
-// wrong function.
+// All forms are replaced, so that no block of AddressSanitizer's own is freed here. They are not inline, because gcc
+// would then report free() as the wrong function.
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
   return no_memory ? nullptr : std::malloc(bytes != 0 ? bytes : 1);
 }
@@ -61,7 +60,7 @@ namespace {
 
 constexpr std::size_t body_bytes = 64;
 
-/// Counts, and keeps the reason.
+/// Counts upcalls and keeps the reason.
 struct Counter final : Receiver {
   bool wants(Peer) override { return true; }
   void frame(Peer, const Label&, std::span<const std::byte>) override { ++frames; }
@@ -69,7 +68,7 @@ struct Counter final : Receiver {
   void large_end(Peer, const Label&, std::size_t, bool) override {}
   void peer_lost(Peer, const std::string& reason) override {
     ++lost;
-    why = reason;  // short ones need no memory
+    why = reason;  // short texts need no memory
   }
   std::uint64_t frames = 0;
   std::uint64_t lost = 0;
@@ -83,7 +82,7 @@ struct NoMemory {
   NoMemory& operator=(const NoMemory&) = delete;
 };
 
-/// Two processes; [0] is the one to which something is refused.
+/// Two processes. The system refuses something to [0].
 class Refused : public testing::Test {
  protected:
   Refused() {
@@ -106,7 +105,7 @@ class Refused : public testing::Test {
       EXPECT_EQ(error.code(), Errc::exhausted);
       return false;
     } catch (const std::bad_alloc&) {
-      return false;  // not even for the words
+      return false;  // not even for the message
     }
   }
 
@@ -140,7 +139,7 @@ TEST_F(Refused, MemoryForWhatWaitsToGoOut) {
 
 TEST_F(Refused, MemoryToReceive) {
   ASSERT_TRUE(send(0));
-  while (receivers[1]->frames == 0) modules[1]->poll();  // [0] has not heard yet that it is connected
+  while (receivers[1]->frames == 0) modules[1]->poll();  // [0] does not know yet that it is connected
   while (receivers[0]->lost == 0) {
     try {
       const NoMemory none;
@@ -158,7 +157,7 @@ TEST_F(Refused, MemoryToSayThatThePeerIsGone) {
   modules[1]->abandon();
   {
     const NoMemory none;
-    // Until the system says that nobody is there any more.
+    // Until the system reports that the peer is gone.
     for (std::uint64_t key = 1; key < 20; ++key) {
       (void)send(key);
       modules[0]->flush();
@@ -181,7 +180,7 @@ TEST_F(Refused, APlaceInTheEpoll) {
     second->start(theirs);
     first->send(1, {}, body);
     while (mine.lost == 0) {
-      epoll_error = error;  // for this thread's, not for those of the modules
+      epoll_error = error;  // for this thread's calls, not for those of the modules
       first->poll();
       epoll_error = 0;
       second->poll();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The proof every connection begins with: who belongs together finds together, and nobody else learns or gains
-// anything.
+// The proof with which every connection begins: those who belong together find each other, and nobody else learns or
+// gains anything.
 #include "comm/greeting.hpp"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ Introduction who(std::uint32_t self, std::uint32_t peer) {
   return introduction;
 }
 
-/// Brings bytes to and fro until nobody has more to say. `change` sees, and may alter, each piece on its way.
+/// Carries bytes to and fro until neither side has more. `change` sees each piece and may alter it.
 template <class Change>
 void talk(Greeting& a, Greeting& b, Change change) {
   for (bool moved = true; moved;) {
@@ -64,7 +64,7 @@ TEST(JobKey, RefusesWhatIsNoKey) {
   EXPECT_FALSE(JobKey::from_hex(text.substr(1) + "\n"));
 }
 
-// RFC 4231, test case 1 extended by nothing of our own: a key of 32 bytes is padded with zeros as one of 20 bytes is.
+// RFC 4231, test case 1: a key of 32 bytes is padded with zeros, as one of 20 bytes is.
 TEST(JobKey, KeyedHashIsTheStandardOne) {
   const auto key = JobKey::from_hex("0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b000000000000000000000000");
   ASSERT_TRUE(key);
@@ -225,7 +225,7 @@ INSTANTIATE_TEST_SUITE_P(
         Difference{"answered", [](Introduction& c, Introduction& a) { c.peer = a.self = 4, c.peer = 5; }, "process 5"}),
     [](const auto& info) { return std::string(info.param.name); });
 
-/// A hello of another version, made by changing the bytes and renewing the tag: what a later installation sends.
+/// A hello of another version, as a later installation sends it, made by changing the bytes and the tag.
 TEST(Greeting, AnotherVersionIsRefusedInWords) {
   const JobKey key = JobKey::make();
   Introduction introduction = who(3, 0);

@@ -36,7 +36,7 @@ TEST(Listener, TellsWhereItListens) {
 }
 
 TEST(Listener, TakesAFreePortOfTheRange) {
-  // Two neighbours of which one is taken: who has chosen them otherwise may hold the other, so several are tried.
+  // Two adjacent ports of which one is in use. Someone else may use the other one too, so several pairs are tried.
   for (int attempt = 0; attempt < 50; ++attempt) {
     const tcp::Listener first("127.0.0.1", "");
     const unsigned long port = std::stoul(port_of(first.endpoint()));

@@ -25,7 +25,7 @@ RawConnection::~RawConnection() {
 void RawConnection::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (written <= 0) return;  // the other side has closed, which the test sees in what it reads
+    if (written <= 0) return;  // the other side has closed; the test sees that when it reads
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Plain sockets that knock at a module: strangers, and peers that know the key and then misbehave.
+// Plain sockets that connect to a module: strangers, and peers that know the key and then misbehave.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace aplib::comm::test {
 
-/// A blocking connection. Fails the test, and throws, when it cannot be made.
+/// A blocking connection. Fails the test and throws if it cannot be made.
 class RawConnection {
  public:
   explicit RawConnection(const std::string& endpoint);
@@ -21,11 +21,11 @@ class RawConnection {
 
   void write(std::span<const std::byte> bytes);
   void write(const std::string& text) { write(std::as_bytes(std::span(text))); }
-  /// Up to so many bytes, as they come; none: the other side has closed.
+  /// Up to that many bytes, as they come. None: the other side has closed.
   std::vector<std::byte> read(std::size_t bytes);
-  /// Greets as the caller and hears the verdict: -1 when the other side closed before that.
+  /// Greets as the connecting side and reads the verdict. -1: the other side closed before that.
   int greet(const JobKey& key, const Introduction& mine);
-  /// Closes with a reset instead of an end.
+  /// Closes with a reset instead of an ordinary end.
   void reset();
 
  private:

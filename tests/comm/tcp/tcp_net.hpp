@@ -19,7 +19,7 @@ struct TcpNetOptions {
   std::uint32_t streams = 1;
   std::string address = "127.0.0.1";
   std::chrono::milliseconds peer_timeout{10'000};
-  std::function<bool(Peer, Peer)> joins{};  ///< Whether it carries frames between these two. Empty: between all.
+  std::function<bool(Peer, Peer)> joins{};  ///< Whether tcp carries frames between these two. Empty: between all.
 };
 
 class TcpNet final : public Net {
@@ -29,7 +29,7 @@ class TcpNet final : public Net {
   std::unique_ptr<Module> module(Peer process) override;
   bool kill(Peer process) override;
 
-  /// The settings that module(process) would be made of. Once per process.
+  /// The settings for module(process). Once per process.
   tcp::Settings settings(Peer process);
   [[nodiscard]] const std::string& endpoint(Peer process) const { return endpoints_[process]; }
   [[nodiscard]] const JobKey& key() const { return key_; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What tcp promises beyond the contract: strangers are dropped, peers that misbehave are lost with a cause, small
-// frames go out together, both may call at once.
+// tcp beyond the contract: strangers are dropped, peers that misbehave are lost with a cause, small frames are sent
+// together, and both sides may connect at once.
 #include "comm/tcp/tcp_module.hpp"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t small_bytes = 64;
 
-/// Counts, and keeps the reasons.
+/// Counts upcalls and keeps the reasons.
 struct Counter final : Receiver {
   bool wants(Peer) override { return true; }
   void frame(Peer, const Label& label, std::span<const std::byte>) override {
@@ -90,7 +90,7 @@ TEST_F(Tcp, StrangersAreDroppedAndCounted) {
     ++strangers;
   }
   {
-    RawConnection scan(net->endpoint(0));  // connects, and goes
+    RawConnection scan(net->endpoint(0));  // connects, and closes
   }
   ++strangers;
   RawConnection wrong_key(net->endpoint(0));
@@ -203,7 +203,7 @@ TEST_F(Tcp, WhoHasAnotherKeyIsLost) {
   EXPECT_GE(stranger->traffic().refused, 1u);
 }
 
-/// Another module carries frames to that process: nothing goes there, and nothing is taken from there.
+/// Another module carries frames to that process: tcp sends nothing there, and takes nothing from there.
 TEST_F(Tcp, AProcessWithoutEndpointIsNotReached) {
   TcpNet of_all(3, {.peer_timeout = 100ms});
   tcp::Settings settings = of_all.settings(0);
@@ -236,7 +236,7 @@ TEST_F(Tcp, AProcessWithoutEndpointIsNotReached) {
 
 class Calls : public testing::TestWithParam<std::uint32_t> {};
 
-/// Both send their first frame at the same time, over and over: nothing is lost or comes twice, and the order holds.
+/// Both send their first frame at the same time, many times: nothing is lost or doubled, and the order is kept.
 TEST_P(Calls, OfBothAtOnce) {
   constexpr int rounds = 20;
   constexpr std::uint64_t frames = 30;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// TLS by a secret of both sides: through memory, without sockets.
+// TLS with a shared secret, through memory, without sockets.
 #include "comm/tls.hpp"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ struct Pair {
     SSL_set_connect_state(client.get());
     SSL_set_accept_state(server.get());
   }
-  /// Whether both came through.
+  /// Whether both completed the handshake.
   bool handshake() {
     for (int round = 0; round < 8; ++round) {
       const int by_client = SSL_do_handshake(client.get());
