@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// make, CMake, and configure scripts, told only that the compiler is apcc.
+// make, CMake and configure scripts, which are told only that the compiler is apcc.
 #include <filesystem>
 
 #include "tree.hpp"
@@ -21,7 +21,8 @@ TEST_F(BuildTools, Make) {
   project("make");
   output("make CC=apcc CFLAGS='-O2 -fPIE' LDFLAGS=-pie");
   EXPECT_EQ(output("./count 2 3"), "5\n");
-  EXPECT_EQ(output("make CC=apcc CFLAGS='-O2 -fPIE' LDFLAGS=-pie -q; echo $?"), "0\n");  // nothing to do a second time
+  EXPECT_EQ(output("make CC=apcc CFLAGS='-O2 -fPIE' LDFLAGS=-pie -q; echo $?"),
+            "0\n");  // nothing to do the second time
 }
 
 TEST_F(BuildTools, CMake) {

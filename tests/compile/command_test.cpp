@@ -110,7 +110,7 @@ TEST(Command, LanguageOfInputsIsNotThatOfOurObject) {
 TEST(Command, GoldLacksAnOption) {
   const Words words = run({"-fuse-ld=gold", "a.o"});
   for (const std::string& word : words) EXPECT_EQ(word.find("noseparate-code"), std::string::npos) << word;
-  EXPECT_FALSE(has(run({"-fuse-ld=gold", "a.c"}), "-mno-direct-extern-access"));  // of which it warns
+  EXPECT_FALSE(has(run({"-fuse-ld=gold", "a.c"}), "-mno-direct-extern-access"));  // gold warns of it
 }
 
 TEST(Command, LldHasItsOwnOption) {

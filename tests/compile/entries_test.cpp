@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a program starts with, and how the loader finds it.
+// The entries of a program, and how the loader finds them.
 #include "tree.hpp"
 
 namespace aplib::compile::test {

@@ -18,7 +18,7 @@ class File : public Tree {
  protected:
   void SetUp() override {
     Tree::SetUp();
-    // Data of libc, own data here and in another file, functions by address, a constructor's table.
+    // Data of libc, data of this file and of another, functions by address, a table of constructors.
     write("a.c", R"(#include <stdio.h>
 extern int other, others[10];
 extern int (*table[2])(void);

@@ -78,7 +78,7 @@ TEST_F(Languages, Clang) {
   write("say.c", "#include <stdio.h>\nint counter = 4;\nint main(void) { printf(\"%d\\n\", counter++); return 0; }\n");
   write("half.s", ".globl half\nhalf: ret\n.section .note.GNU-stack,\"\",@progbits\n");
   const std::string environment = std::string("export AP_CC=") + found + "; ";
-  // Clang warns of options that it does not need; build tools take that for a failure.
+  // Clang warns of options that it does not need, and build tools take that for a failure.
   for (const char* command :
        {"apcc -O2 say.c -o a", "apcc -c half.s", "apcc -c -x assembler half.s", "apcc -fPIC -c say.c",
         "apcc -c say.c && apcc say.o half.o -o a", "apcc -E say.c -o say.i", "apcc -fsyntax-only say.c",

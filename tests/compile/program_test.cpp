@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Command lines of all kinds, run.
+// Runs command lines of all kinds.
 #include <filesystem>
 
 #include "tree.hpp"
@@ -13,7 +13,7 @@ class Program : public Tree {
     Tree::SetUp();
     write("hello.c", "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 3; }\n");
   }
-  /// A refusal: status 1 and a message that begins and goes on like this.
+  /// A refusal: status 1 and a message with this beginning and continuation.
   void refused(const std::string& command, const std::string& begin, const std::string& remedy) const {
     const Outcome outcome = shell(command);
     EXPECT_EQ(outcome.status, 1) << command << outcome.output;
@@ -107,7 +107,7 @@ TEST_F(Program, EntriesAreFoundWhereNoSymbolNamesThem) {
   write("all.map", "{ local: *; };\n");
   silent("apcc -Wl,--version-script=all.map -s hello.c -o hello");
   EXPECT_EQ(shell("./hello").status, 3);
-  // Relative relocations in packed form, where the linker knows them: the table's words are in the file.
+  // Relative relocations in packed form, if the linker knows them: the words of the table are in the file.
   if (shell("apcc -Wl,-z,pack-relative-relocs hello.c -o packed").output.empty()) {
     const Outcome outcome = shell("./packed");
     EXPECT_EQ(outcome.status, 3) << outcome.output;
@@ -118,7 +118,7 @@ TEST_F(Program, EntriesAreFoundWhereNoSymbolNamesThem) {
 TEST_F(Program, HistoricalHeadersAreFound) {
   write("old.c", "#include <stdio.h>\n#include \"ccell.c7.h\"\n#include \"aplib/cellos.h\"\nvoid cell_main(void) {}\n");
   silent("apcc -c old.c");
-  write("cap2.c.h", "#define MINE 1\n");  // the user's own of that name comes first
+  write("cap2.c.h", "#define MINE 1\n");  // the user's own header of that name comes first
   write("own.c", "#include \"cap2.c.h\"\n#include <cap2.c.h>\nint mine = MINE;\n");
   silent("apcc -I. -c own.c");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Executing a program: what the stub hands to aprun, and what it says when it cannot.
+// Executing a program: what the stub passes to aprun, and its messages when it cannot.
 #include <filesystem>
 
 #include "tree.hpp"
@@ -117,7 +117,7 @@ TEST_F(Start, ProgramsForATreeThatIsElsewhereLater) {
   EXPECT_NE(output("readelf -lW later").find("[Requesting program interpreter: /opt/later/lib/aplib/aplib-start]"),
             std::string::npos);
   const std::string deep(1000, 'd');
-  silent("apcc --aplib-root=/" + deep + " say.c -o later");  // longer than the room that all programs have
+  silent("apcc --aplib-root=/" + deep + " say.c -o later");  // longer than the room in every program
 }
 
 TEST_F(Start, TreeThatCannotBeWrittenServesToo) {
@@ -127,7 +127,7 @@ TEST_F(Start, TreeThatCannotBeWrittenServesToo) {
   EXPECT_EQ(output("setpriv --reuid 65534 --clear-groups sh -c 'apcc say.c -o say && ./say' || test $? = 1"),
             "[./say]{}\n");
   silent("! ls '" + tree_ + "'/lib/aplib/program-*.o 2>/dev/null");
-  // What the installation does beforehand.
+  // As the installation does beforehand.
   silent("apcc --aplib-prepare && ls '" + tree_ + "'/lib/aplib/program-*.o >/dev/null");
   EXPECT_EQ(output("setpriv --reuid 65534 --clear-groups apcc --aplib-show say.c").find("/proc/self/fd"),
             std::string::npos);

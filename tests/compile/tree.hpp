@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Tree: an installed APlib in a temporary folder, with aprun or a stand-in for it, and a working folder beside it;
-// and commands run in that.
+// Tree: an installed APlib in a temporary folder, with aprun or a stand-in for it, and a working folder in which
+// commands run.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace aplib::compile::test {
 
 struct Outcome {
-  int status = -1;     ///< As a shell shows it.
+  int status = -1;     ///< As a shell reports it.
   std::string output;  ///< stdout and stderr.
 };
 
@@ -21,17 +21,17 @@ class Tree : public testing::Test {
 
   /// Runs `command` with sh in the working folder; the wrappers are in PATH.
   [[nodiscard]] Outcome shell(const std::string& command) const;
-  /// The output of `command`; a test failure where it fails.
+  /// The output of `command`. The test fails if the command fails.
   std::string output(const std::string& command) const;
-  /// Runs `command` and expects success without a word.
+  /// Runs `command` and expects success without output.
   void silent(const std::string& command) const;
-  /// True where the shell finds `command`.
+  /// Whether the shell finds `command`.
   [[nodiscard]] bool has(const std::string& command) const;
-  /// A file in the working folder.
+  /// Writes a file in the working folder.
   void write(const std::string& name, const std::string& text) const;
   [[nodiscard]] std::string read(const std::string& name) const;
 
-  std::string root_;  ///< Of all.
+  std::string root_;  ///< Contains both folders.
   std::string tree_;  ///< root_/tree: bin, lib, include.
   std::string work_;  ///< root_/work
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The C++ API: what can be sent and reduced, and what it says to misuse.
+// The C++ API: what can be sent and reduced, and its messages for misuse.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -21,7 +21,8 @@ namespace {
 
 using namespace testing_support;
 
-// What does not compile and can be asked: a temporary's body, and types that are none.
+// Misuse that does not compile and that a requires-expression can test: a temporary's body, and types that are not
+// allowed.
 template <class M>
 concept HasBody = requires(M&& message) { std::forward<M>(message).bytes(); } ||
                   requires(M&& message) { std::forward<M>(message).data(); } ||
@@ -101,7 +102,7 @@ TEST(Api, ReductionsOfEveryNumber) {
     EXPECT_EQ(reduce_sum(1ULL << 63), 1ULL << 63) << "it wraps around";
     EXPECT_EQ(reduce_max(-large * mine), 0);
     EXPECT_EQ(reduce_min(-large * mine), -2 * large);
-    // Unsigned numbers compare as such.
+    // Unsigned numbers compare as unsigned.
     EXPECT_EQ(reduce_max(me() == 1 ? 0xffff'fff0U : 7U), 0xffff'fff0U);
     EXPECT_EQ(reduce_min(me() == 1 ? ~0ULL : 7ULL), 7ULL);
     EXPECT_EQ(reduce(ReduceOp::bit_or, 1ULL << (40 + me())), 7ULL << 40);
@@ -113,7 +114,7 @@ TEST(Api, ReductionsOfEveryNumber) {
   });
 }
 
-/// Numbers whose order of addition shows.
+/// Numbers whose sum depends on the order of addition.
 double number_of(std::uint32_t cell, std::size_t i) {
   return (cell % 2 == 0 ? 1e10 : -1e-3) / (static_cast<double>(cell) + 3.0 + static_cast<double>(i));
 }
@@ -255,7 +256,7 @@ TEST(Api, AMachineThatRunsIsNotRunAgainByAnotherThread) {
   EXPECT_EQ(machine.run([] {}).exit_status, 0) << "after that run it can be run again";
 }
 
-// Ctrl-C may come between the two lines that exchange the processors for more of them.
+// Ctrl-C may come between the two lines that replace the processors by more of them.
 TEST(Api, StopFindsTheProcessorsWhileOthersAreMade) {
   Domain domain;
   domain.processors.push_back(std::make_unique<Processor>(domain, 0, ProcessorRole::host));

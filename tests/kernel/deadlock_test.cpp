@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// When every task waits for what cannot come, the machine says who waits for what, and ends.
+// When every task waits for something that cannot come, the machine reports who waits for what, and ends.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -115,8 +115,7 @@ TEST_P(Deadlock, StacksUnwindAndTheMachineCanRunAgain) {
   }
 }
 
-// No false alarm: a long chain in which at every moment only one task can go on, with sleeps of whole processors in
-// between.
+// No false alarm: a long chain in which only one task at a time can go on, and whole processors sleep in between.
 TEST_P(Deadlock, IsNotSeenWhereOneTaskCanStillGoOn) {
   Options options = options_of(GetParam());
   options.poll_time = std::chrono::nanoseconds(0);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a task's failure looks like: exceptions, signals, stack overflow. Those that end the process run in a
-// process of their own.
+// Failures of tasks: exceptions, signals, stack overflow. Those that end the process run in a process of their own.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -24,7 +23,7 @@ TEST(Failure, AnExceptionNamesCellAndTaskAndStopsTheOthers) {
         std::atomic<int>& count;
         ~Watch() { count.fetch_add(1); }
       } watch{unwound};
-      barrier();  // a cell that has not begun would not begin any more
+      barrier();  // a cell that has not begun by then would never begin
       if (me() == 1) {
         spawn([] { throw std::runtime_error("the sky is falling"); }, TaskId{6}).join();
       }
@@ -109,7 +108,8 @@ class FailureDeath : public testing::Test {
   void SetUp() override { testing::FLAGS_gtest_death_test_style = "threadsafe"; }
 };
 
-// Ended by that signal; a sanitizer's own handler, which the signal reaches after ours, may end the process in its way.
+// The process ended by that signal. A sanitizer's handler, which gets the signal after ours, may end the process in
+// another way.
 auto ended_by(int signal) {
   return [signal](int status) {
     return testing::KilledBySignal(signal)(status) || (sanitized && !testing::ExitedWithCode(0)(status));
@@ -158,7 +158,7 @@ TEST_F(FailureDeath, AbortNamesCellAndTask) {
               ended_by(SIGABRT), "aplib: cell 1 task 0: SIGABRT, abort");
 }
 
-// Deep enough for any stack, not optimised into a loop; touches memory page by page as calls do.
+// Deep enough for any stack, and not optimised into a loop. It touches memory page by page, as calls do.
 [[gnu::noinline]] int dig(int depth) {
   volatile char room[512];
   room[0] = static_cast<char>(depth);

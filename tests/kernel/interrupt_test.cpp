@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Ctrl-C and SIGTERM: the machine stops, stacks unwind, the status is 128 + signal; also while everybody waits or
-// computes.
+// Ctrl-C and SIGTERM: the machine stops, stacks unwind, and the status is 128 + signal, also while all tasks wait or
+// compute.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -20,15 +20,15 @@ using namespace testing_support;
 
 enum class Doing { receiving, meeting, sleeping, joining, talking };
 
-// Runs a machine in which all cells do that, interrupts it once they have begun, and exits with what it returns.
+// Runs a machine in which all cells do this, interrupts it once they have begun, and exits with the machine's status.
 [[noreturn]] void interrupt(const Shape& shape, Doing doing, int signal, bool with_host = false) {
   Options options = options_of(shape);
-  options.deadlock_report = false;  // they may all wait: nobody but the signal ends it
+  options.deadlock_report = false;  // all may wait, so that only the signal ends the machine
   Machine machine(options);
   std::atomic<std::uint32_t> begun{0};
   std::atomic<std::uint32_t> unwound{0};
   std::thread user([&] {
-    sigset_t stop_signals;  // the one who presses Ctrl-C is no thread of the program: the signal is for the others
+    sigset_t stop_signals;  // the thread that presses Ctrl-C is not the program's: the signal is for the others
     sigemptyset(&stop_signals);
     sigaddset(&stop_signals, SIGINT);
     sigaddset(&stop_signals, SIGTERM);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Machines: made, run, run again, several in one process.
+// Machines are made, run, run again, and several exist in one process.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -166,7 +166,7 @@ TEST(Machine, MoreThreadsThanCellsIsNoError) {
 }
 
 TEST(Machine, ASlowCellsNeighboursDoNotWaitForTheirThreadAlone) {
-  // Four cells begin on one of two threads with nothing to wait for but each other; all end.
+  // Four cells begin on one of two threads and wait only for each other. All end.
   std::set<std::uint32_t> processors;
   run_well({{8, 1}, 2}, [&] {
     for (int i = 0; i < 200; ++i) {
@@ -193,7 +193,7 @@ TEST(Machine, WaitingTimeIsCountedForThoseWhoWait) {
     } else {
       send(cell(0), 1);
       static_cast<void>(receive());
-      EXPECT_GE(this_cell::waiting_seconds(), 0.001);  // less than 20 ms where the thread had to wait for a core
+      EXPECT_GE(this_cell::waiting_seconds(), 0.001);  // less than 20 ms if the thread had to wait for a core
     }
   });
   EXPECT_GE(report.cell_waiting_seconds.at(1), 0.001);

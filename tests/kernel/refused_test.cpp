@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What must not compile, and what the compiler says to it.
+// Code that must not compile, and the compiler's messages for it.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t first_line = 12;  // of the body
 
-/// The compiler's words to a function body; empty: it takes it.
+/// The compiler's message for a function body. Empty: it compiles.
 std::string complaints(const std::string& body) {
   const std::filesystem::path folder = testing::TempDir();
   const std::filesystem::path file =
@@ -37,7 +37,7 @@ std::string complaints(const std::string& body) {
   return status == 0 ? "" : text;
 }
 
-/// Each line by itself is refused, with these words.
+/// Each line alone is refused, with this message.
 void expect_refused(const std::vector<std::string>& lines, const std::string& why) {
   std::string body;
   for (const std::string& line : lines) body += "  { " + line + " }\n";

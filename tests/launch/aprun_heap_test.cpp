@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The heap of programs under aprun: in the slot where they put and get.
+// The heap of programs under aprun: in the slot if they use put and get.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -19,7 +19,7 @@ Ended aprun(const std::vector<std::string>& arguments) {
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// An old program: remote memory is an address in its own table, which it has allocated.
+// An old program, whose remote memory is an address in a table that it has allocated.
 constexpr const char* putting = R"(
 #include <aplib/cellos.h>
 #include <stdio.h>

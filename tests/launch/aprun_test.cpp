@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// aprun as users run it: what programs get, what comes out, how runs end.
+// aprun as users run it: what programs get, their output, and how runs end.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -57,7 +57,7 @@ TEST(Aprun, EveryCellHasItsOwnGlobals) {
   EXPECT_EQ(ended.error, "");
 }
 
-/// As a shell runs it; the shell writes the status to the file of that name.
+/// Runs the program by a shell, which writes the status to the file with that name.
 std::string status_in_shell(const Folder& folder, const std::string& command) {
   static_cast<void>(run({.arguments = {"/bin/sh", "-c", command + "; echo $? >'" + (folder / "status") + "'"}}));
   return folder.read("status");
@@ -232,7 +232,7 @@ int main(void) {
   if (getcid() == 1) l_asend(0, 0, 1, &go, sizeof go);
   return 0;
 })");
-  // Cell 0 ends after cell 1; one thread carries them in turn, so cell 3 has ended before cell 0 looks again.
+  // Cell 0 ends after cell 1. One thread carries all in turn, so cell 3 has ended before cell 0 looks again.
   const Ended ended = aprun({"-n", "4", "--threads", "1", program});
   EXPECT_EQ(ended.error, "aprun: cells 1-2: status 0; cell 0: status 10; cell 3: status 33\n");
   EXPECT_EQ(ended.status, 33);
@@ -483,7 +483,7 @@ int main(int argc, char** argv) {
 })");
   const Ended ended = aprun({host});
   EXPECT_EQ(ended.status, 0) << ended.error;
-  // Of the first program's two messages one was taken before: 1 + 2 * (1 + 30).
+  // One of the first program's two messages was received before: 1 + 2 * (1 + 30).
   EXPECT_EQ(sorted_lines(ended.out), (Strings{"second x y", "second x y", "sum 63"}));
 }
 
@@ -519,7 +519,7 @@ void cell_main(void) {
 TEST(Aprun, AProgramExecutedItselfIsTheSame) {
   const Folder folder;
   const std::string program = folder.compile("count", counting);
-  // What the stub in programs of apcc executes.
+  // The command that the stub in apcc's programs executes.
   const auto direct = [&](const Strings& arguments, const Start& start) {
     Strings all{"--direct", program, "./count"};
     all.insert(all.end(), arguments.begin(), arguments.end());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// aprun -f as users run it, on machines of several processes on this computer: what programs get, and what comes out.
+// aprun -f as users run it, on machines of several processes on this computer: what programs get, and their output.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -133,7 +133,7 @@ TEST_F(ClusterRun, StandardInputIsTheFirstCells) {
   const std::string program = folder_.compile("read", reading);
   std::string input;
   for (int i = 1; i <= 100'000; ++i) input += std::to_string(i) + "\n";
-  // A pipe holds less than that: the test writes while aprun reads.
+  // A pipe holds less than that, so the test writes while aprun reads.
   const std::string file = folder_.write("input", input);
   const Ended ended = run({.arguments = {"/bin/sh", "-c",
                                          std::string("cat '") + file + "' | " + APRUN_PROGRAM + " -f '" +
@@ -283,7 +283,7 @@ TEST_F(ClusterRun, AnotherLauncherMayStartTheProcesses) {
     return run({.arguments = {"mpirun", "--oversubscribe", "-np", processes, APRUN_PROGRAM, "-f", cluster},
                 .environment = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
                                 {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
-                                {"ASAN_OPTIONS", "detect_leaks=0"}}});  // libpmix leaves some bytes at its end
+                                {"ASAN_OPTIONS", "detect_leaks=0"}}});  // libpmix leaks some bytes at its end
   };
   const Ended ended = mpirun("2", file);
   if (contains(ended.error, "built without PMIx") || contains(ended.error, "libpmix"))

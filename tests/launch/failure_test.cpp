@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How machines of several processes end when something goes wrong: one message that says what, and nothing left behind.
+// How machines of several processes end when something goes wrong: with one message that says what, and nothing left
+// behind.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -35,7 +36,7 @@ int main(void) {
   for (volatile long i = 0;; ++i) {}
 })";
 
-/// Runs a program that does not end by itself on hosts a and b, a cell each.
+/// Runs a program that does not end by itself, on hosts a and b with a cell each.
 class Failure : public ::testing::Test {
  protected:
   Process start(const char* source, const Strings& options = {}) {
@@ -44,7 +45,7 @@ class Failure : public ::testing::Test {
     arguments.push_back(folder_.compile("program", source));
     return Process({.arguments = arguments, .keep_input_open = true});
   }
-  /// Also that nobody is left: every node goes.
+  /// Also checks that every node ends.
   static Ended end_of(Process& process, const std::vector<pid_t>& nodes) {
     Ended ended = process.wait();
     for (const pid_t node : nodes) wait_gone(node);
@@ -111,10 +112,10 @@ TEST_P(Signals, EndTheWholeMachine) {
 
 INSTANTIATE_TEST_SUITE_P(All, Signals, ::testing::Values(SIGINT, SIGTERM, SIGHUP));
 
-/// A host that is shut down tells its processes to end.
+/// A host that shuts down sends its processes SIGTERM.
 class NodesToldToEnd : public Failure, public ::testing::WithParamInterface<const char*> {
  protected:
-  /// Two cells that wait, or compute and do not listen; the nodes of `hosts` get SIGTERM.
+  /// Two cells that wait, or compute without calls. The nodes of `hosts` get SIGTERM.
   void expect_end(const char* source, const Strings& hosts) {
     Process process({.arguments = {APRUN_PROGRAM, "-f",
                                    local_cluster(folder_, 2, 1, "", fmt::format("module = \"{}\"", GetParam())),
@@ -144,7 +145,7 @@ TEST_P(NodesToldToEnd, TasksThatDoNotListenAreCutOff) { expect_end(spinning, {"b
 INSTANTIATE_TEST_SUITE_P(Modules, NodesToldToEnd, ::testing::Values("tcp", "shm"));
 
 TEST_F(Failure, ANodeWhoseStarterHasGoneIsLost) {
-  // What starts b holds its standard input until the test has opened and closed the pipe.
+  // The command that starts b keeps its standard input open until the test has opened and closed the pipe.
   const std::string pipe = folder_ / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   const std::string file = folder_.write(

@@ -21,10 +21,10 @@ std::string text_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// State and parent of a process; state 'X' when it has gone.
+/// State and parent of a process. State 'X': it has ended.
 std::pair<char, pid_t> look_at(pid_t process) {
   const std::string stat = text_of("/proc/" + std::to_string(process) + "/stat");
-  const std::size_t end = stat.rfind(") ");  // the name before it may hold anything
+  const std::size_t end = stat.rfind(") ");  // the name before it may contain anything
   if (end == stat.npos) return {'X', 0};
   std::istringstream rest(stat.substr(end + 2));
   char state = 'X';
@@ -33,7 +33,7 @@ std::pair<char, pid_t> look_at(pid_t process) {
   return {state, parent};
 }
 
-/// Arguments of a process.
+/// The arguments of a process.
 Strings arguments_of(pid_t process) {
   Strings arguments;
   std::istringstream stream(text_of("/proc/" + std::to_string(process) + "/cmdline"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Clusters on this computer, made by a test, and the processes of their machines.
+// Clusters on this computer that a test makes, and the processes of their machines.
 #pragma once
 
 #include <sys/types.h>
@@ -20,12 +20,12 @@ std::string local_cluster(const Folder& folder, unsigned hosts, unsigned cells, 
 /// Runs aprun with a cluster file.
 Ended aprun_cluster(const std::string& file, const Strings& arguments, Start start = {.arguments = {}});
 
-/// The nodes that a launcher has started, by process number; waits until there are so many.
+/// The nodes that a launcher has started, by process number. Waits until there are that many.
 std::vector<pid_t> nodes_of(pid_t launcher, std::size_t count);
-/// Waits until a process has gone (or is a zombie that nobody waits for).
+/// Waits until a process has ended (or is a zombie that nobody waits for).
 void wait_gone(pid_t process);
 
-/// Lines, sorted.
+/// The lines of a text, sorted.
 Strings sorted_lines(const std::string& text);
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Output of cells: lines stay whole, partial ones appear when they may, tags, files of each cell, full pipes,
-// readers that leave.
+// Output of cells: lines stay whole, partial lines appear when allowed, tags, files of each cell, full pipes, readers
+// that leave.
 #include "launch/output.hpp"
 
 #include <fcntl.h>
@@ -46,7 +46,7 @@ std::string contents(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// An Output whose streams are files that can be read back.
+/// An Output whose streams are files that the test can read.
 struct Files {
   Folder folder;
   int out = ::open((folder / "out").c_str(), O_RDWR | O_CREAT | O_APPEND, 0600);
@@ -176,7 +176,7 @@ TEST(Output, NamesOfFilesBeginWhereTheRunBegan) {
   std::ofstream(folder / "in.1") << "x";
   std::filesystem::current_path(folder / ".");
   Output output({.output = "out.{cid}", .input = "in.{cid}"});
-  std::filesystem::current_path(folder / "elsewhere");  // as a cell's thread is, with --wd or after chdir
+  std::filesystem::current_path(folder / "elsewhere");  // as on a cell's thread, with --wd or after chdir
   output.write(1, Channel::out, "written\n");
   const int input = output.input(1);
   std::filesystem::current_path(before);

@@ -64,7 +64,7 @@ Process::Process(const Start& start) {
   input_ = in[1];
   out_reader_ = std::thread([this, from = out[0]] { read_all(from, ended_.out); });
   error_reader_ = std::thread([this, from = error[0]] { read_all(from, ended_.error); });
-  std::signal(SIGPIPE, SIG_IGN);  // it need not read its input
+  std::signal(SIGPIPE, SIG_IGN);  // the program need not read its input
   [[maybe_unused]] const ssize_t written = ::write(input_, start.input.data(), start.input.size());
   if (!start.keep_input_open) {
     ::close(input_);

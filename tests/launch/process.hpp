@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Programs as a shell runs them: files made by a compiler, processes with their streams.
+// Programs as a shell runs them: files that a compiler makes, and processes with their streams.
 #pragma once
 
 #include <sys/types.h>
@@ -27,8 +27,8 @@ class Folder {
   /// Writes a file; returns its path.
   std::string write(const std::string& name, const std::string& text) const;
   [[nodiscard]] std::string read(const std::string& name) const;
-  /// Compiles C text to a file that can be loaded, with <aplib/cellos.h> at hand. Returns its path; empty and a
-  /// failed test when the compiler refuses.
+  /// Compiles C text to a loadable file; <aplib/cellos.h> is found. Returns its path. If the compiler refuses, returns
+  /// an empty path and the test fails.
   std::string compile(const std::string& name, const std::string& source, const std::string& options = "") const;
 
  private:
@@ -36,7 +36,7 @@ class Folder {
 };
 
 struct Ended {
-  int status = -1;  ///< As a shell gives it: 128 + signal when one killed it.
+  int status = -1;  ///< As a shell gives it: 128 + signal if one killed it.
   std::string out;
   std::string error;
 };
@@ -44,7 +44,7 @@ struct Ended {
 struct Start {
   std::vector<std::string> arguments;  ///< [0] is the file.
   std::string input{};
-  bool keep_input_open = false;  ///< Input is a pipe that gives `input` and never ends.
+  bool keep_input_open = false;  ///< The input is a pipe that gives `input` and never ends.
   std::map<std::string, std::string> environment{};
   std::string folder{};  ///< Empty: the test's own.
 };
@@ -57,7 +57,7 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  /// Waits until it has written `text` to stdout. False when it ended without.
+  /// Waits until it has written `text` to stdout. False: it ended without that.
   bool wait_for(const std::string& text);
   void signal(int number) const;
   [[nodiscard]] pid_t pid() const { return child_; }
@@ -69,7 +69,7 @@ class Process {
 
   pid_t child_ = -1;
   int input_ = -1;
-  std::mutex mutex_;  // of what the readers write
+  std::mutex mutex_;  // guards what the readers write
   std::condition_variable changed_;
   Ended ended_;
   int open_ = 2;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The heap of a cell in its slot: against a model, the same everywhere, its limits.
+// The heap of a cell in its slot: compared with a model, equal in all cells, and its limits.
 #include "memory/slot_heap.hpp"
 
 #include <gtest/gtest.h>
@@ -19,10 +19,10 @@
 namespace aplib {
 namespace {
 
-// Cells that no other test of this program has.
+// Cells that no other test of this program uses.
 constexpr std::uint32_t first_cell = 100;
 
-/// Uses a heap at random, and checks each answer against what it knows: alignment, no overlap, contents, zeros.
+/// Uses a heap at random, and checks each result: alignment, no overlap, contents, zeros.
 class History {
  public:
   History(SlotHeap& heap, std::uint32_t seed) : heap_(heap), random_(seed) {}
@@ -33,7 +33,7 @@ class History {
   void free_all() {
     while (!blocks_.empty()) release(blocks_.begin());
   }
-  /// Where each block lay when it was given, in order.
+  /// The place of each block when it was allocated, in order.
   [[nodiscard]] const std::vector<std::ptrdiff_t>& offsets() const { return offsets_; }
 
  private:
@@ -107,7 +107,7 @@ class History {
     }
     ASSERT_LE(reinterpret_cast<char*>(place) + bytes, heap_.begin() + heap_.mapped_bytes());
     const auto mark = static_cast<unsigned char>(below(255) + 1);
-    // All that it says can be used, is.
+    // The test uses all bytes that malloc_usable_size reports.
     std::memset(place, mark, SlotHeap::usable_bytes(place));
     blocks_[place] = {bytes, mark};
     offsets_.push_back(reinterpret_cast<char*>(place) - heap_.begin());
@@ -138,7 +138,7 @@ TEST(SlotHeapTest, RandomHistoriesAgreeWithAModel) {
     history.run(static_cast<int>(testing_support::scaled(8000, 8)));
     history.free_all();
     if (testing::Test::HasFatalFailure()) FAIL() << "seed " << seed;
-    // Freed memory is one piece again: most of what is mapped can be had at once.
+    // Freed memory is one piece again: most of the mapped memory can be allocated at once.
     const std::size_t mapped = heap->mapped_bytes();
     void* all = heap->allocate(mapped / 2);
     EXPECT_NE(all, nullptr);
@@ -156,9 +156,8 @@ TEST(SlotHeapTest, TheSameCallsGiveTheSameOffsetsInEveryCell) {
   EXPECT_EQ(here.offsets(), there.offsets());
 }
 
-// Hosts may have been built with different versions of the library behind the heap, and must agree. If this fails,
-// that library places blocks differently from version to version: machines of mixed builds would put into wrong
-// places.
+// Hosts may have been built with different versions of the library behind the heap, and must agree. If this fails, that
+// library places blocks differently in different versions, and machines of mixed builds would put to wrong places.
 TEST(SlotHeapTest, TheLayoutIsTheOneThatAllBuildsHave) {
   CellHeap owner;
   History history(*owner.get(first_cell), 11);
@@ -226,7 +225,7 @@ TEST(SlotHeapTest, OthersMayFreeBlocksWhileTheCellAllocates) {
     passed.store(block);
   }
   other.join();
-  // Freed blocks came back: else 20,000 of 64 bytes would be held.
+  // Freed blocks are reused. Otherwise 20,000 blocks of 64 bytes would be held.
   EXPECT_LE(heap.mapped_bytes(), std::size_t{1} << 20);
 }
 

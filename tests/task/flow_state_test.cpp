@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What belongs to a task and must survive a switch, also to another thread: errno, the C++ exception state, the
-// rounding mode.
+// State of a task that must survive a switch, also to another thread: errno, the C++ exception state, the rounding
+// mode.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -21,7 +21,7 @@ INSTANTIATE_TEST_SUITE_P(, FlowState,
                          testing::Values(Shape{{1, 1}, 1}, Shape{{8, 1}, 2}, Shape{{4, 1}, Options::threads_per_cell}),
                          shape_name);
 
-// Kept out of line: the address of errno must not be kept across a switch by the test itself.
+// Not inlined, because the test itself must not keep the address of errno across a switch.
 [[gnu::noinline]] void set_errno(int value) { errno = value; }
 [[gnu::noinline]] int get_errno() { return errno; }
 

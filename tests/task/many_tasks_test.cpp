@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Many tasks: alive at once, and one after the other.
+// Many tasks: alive at once, and one after another.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -12,7 +12,7 @@ namespace {
 
 using namespace testing_support;
 
-// All alive at the same moment, each having run and waiting on its own stack.
+// All are alive at the same time. Each has run and waits on its own stack.
 void tasks_alive(std::uint64_t wanted, std::uint32_t cells, std::uint64_t bytes_each) {
   if (available_bytes() < wanted * bytes_each * 5 / 4) {
     GTEST_SKIP() << "needs " << (wanted * bytes_each * 5 / 4 >> 20U) << " MiB of memory";

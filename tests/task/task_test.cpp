@@ -210,7 +210,7 @@ TEST(Task, CallsOutsideATaskAreAClearError) {
   }
 }
 
-// What the next task of this cell will stand on.
+// The address of the next task's stack in this cell.
 std::uintptr_t place_of_a_task() {
   std::uintptr_t place = 0;
   spawn([&] { place = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)); }, TaskId{77}).join();
@@ -239,14 +239,14 @@ TEST(Task, ThatCannotBeMadeLeavesNothingBehind) {
         this_task::yield();
       }
     }
-    EXPECT_EQ(place_of_a_task(), place);  // its stack has come back
+    EXPECT_EQ(place_of_a_task(), place);  // its stack is reused
     bool ran = false;
-    spawn([&] { ran = true; }, TaskId{5}).join();  // and its id
+    spawn([&] { ran = true; }, TaskId{5}).join();  // and so is its id
     EXPECT_TRUE(ran);
   });
 }
 
-// A task of a loaded program whose context cannot be had does not run without one.
+// A task of a loaded program does not run without a context if none can be made.
 TEST(Task, ThatCannotInheritItsProgramDoesNotRun) {
   run_well(one, [] {
     const std::uintptr_t place = place_of_a_task();

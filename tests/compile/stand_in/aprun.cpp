@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A stand-in for aprun in tests of apcc: checks what the stub hands over, notes it where $STAND_IN_RECORD says,
-// loads the program once with dlopen, and calls its entry. It finds the entries by name, or, where no name is
-// visible, by the program's note.
+// A stand-in for aprun in tests of apcc. It checks what the stub passes, records it in the file $STAND_IN_RECORD, loads
+// the program once with dlopen, and calls its entry. It finds the entries by name, or, if no name is visible, by the
+// program's note.
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
@@ -24,7 +24,7 @@ struct Entries {
   CellMain fortran_main;
 };
 
-/// Of note "APlib", type 1, of the object whose dynamic section is at `dynamic`.
+/// The content of the note "APlib", type 1, in the object whose dynamic section is at `dynamic`.
 int find_note(dl_phdr_info* info, std::size_t, void* wanted) {
   auto* const result = static_cast<std::pair<const void*, const Entries*>*>(wanted);
   bool is_program = false;
@@ -77,7 +77,7 @@ int main(int argc, char** argv, char** environment) {
       std::fclose(file);
     }
   }
-  // A name without a slash would be looked up as a library.
+  // dlopen would look up a name without a slash as a library.
   char path[4096];
   if (realpath(argv[2], path) == nullptr) {
     std::fprintf(stderr, "stand-in: %s: no such file\n", argv[2]);

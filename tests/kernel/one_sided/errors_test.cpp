@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What one-sided calls say when they are used wrongly, and when nothing can come any more.
+// The messages of one-sided calls for wrong use, and when nothing can arrive any more.
 #include <gtest/gtest.h>
 
 #include <array>

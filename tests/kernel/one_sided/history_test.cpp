@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Random histories of puts, gets and atomics against a sequential model. Each ordered pair of cells has a region in
-// the target's memory that only the source uses. Whatever a cell does to another's memory happens in the order of
-// its calls, so the source knows at any time what lies there: each get and atomic must bring just that, however
-// much is under way.
+// the target's memory that only the source uses. What a cell does to another's memory happens in the order of its
+// calls, so the source always knows what lies there. Each get and atomic must return exactly that, however much is
+// under way.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,17 +34,17 @@ constexpr std::size_t region_bytes = 64 * 1024;
 
 struct Region {
   std::array<std::byte, region_bytes> bytes{};
-  Flag arrived;  ///< Of the source's puts.
-  Flag taken;    ///< Of its gets.
+  Flag arrived;  ///< Raised by the source's puts.
+  Flag taken;    ///< Raised by its gets.
 };
 
 struct Shared {
   std::array<Region, cells_max> regions{};  ///< By source.
-  std::int64_t counter = 0;                 ///< Everybody's.
+  std::int64_t counter = 0;                 ///< Shared by all cells.
   Flag everybody;
 };
 
-/// What one cell does to all others, and what it knows.
+/// The actions of one cell on all others, and what it knows.
 class History {
  public:
   History(SharedBlock<Shared>& shared, std::uint64_t seed) : shared_(shared), random_(seed * 1000 + me()) {
@@ -101,7 +101,7 @@ class History {
  private:
   struct Model {
     std::vector<std::byte> bytes;
-    std::int32_t puts = 0;  ///< That raise the flag.
+    std::int32_t puts = 0;  ///< Those that raise the flag.
     std::int32_t gets = 0;
     std::int32_t everybody = 0;
   };
@@ -112,7 +112,7 @@ class History {
   };
 
   std::uint32_t below(std::uint64_t count) { return static_cast<std::uint32_t>(random_() % count); }
-  /// Our region, in our own memory: the address that names the one in the target's.
+  /// Our region in our own memory. Its address names the one in the target's memory.
   Region* region() { return &shared_->regions[me()]; }
   std::size_t some_size() {
     if (large_ && below(5) != 0) return 16 * 1024 + below(region_bytes - 16 * 1024);
@@ -141,7 +141,7 @@ class History {
     }
     put(cell(target), std::span<const std::byte>(source), &region()->bytes[offset], flags);
     if (flags.reusable == nullptr) {
-      std::fill(source.begin(), source.end(), std::byte{0xdd});  // ours again at once
+      std::fill(source.begin(), source.end(), std::byte{0xdd});  // may be changed at once
       sources_.pop_back();
     } else if (sources_.size() > 20) {
       wait_flag(reusable_, sent_);
@@ -149,8 +149,7 @@ class History {
     }
   }
 
-  /// Large transfers when nothing else is under way: those that need not go by frames, and what then comes between
-  /// them.
+  /// Large transfers when nothing else is under way, which need not go by frames, and what then comes between them.
   void burst(std::uint32_t target) {
     settle();
     large_ = true;
@@ -272,7 +271,7 @@ class History {
     std::memcpy(model, &now, sizeof now);
   }
 
-  /// So that cells get in each other's way differently, and some are worth moving.
+  /// So that the cells interfere in different ways, and some are worth moving.
   void rest() {
     switch (below(4)) {
       case 0:
@@ -307,7 +306,7 @@ void run_history(std::uint64_t seed, std::uint64_t steps) {
   History history(shared, seed);
   for (std::uint64_t i = 0; i < steps && !testing::Test::HasFailure(); ++i) history.step();
   history.settle();
-  // Each tells the targets how often it has raised their flags.
+  // Each cell tells its targets how often it has raised their flags.
   for (std::uint32_t target = 0; target < cells; ++target)
     send(cell(target), std::array{history.puts(target), history.got(target), history.everybody(target)});
   std::int32_t everybody = 0;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A peer that is mad or hostile: what its one-sided frames ask for is checked, and nothing is written where it must
-// not be.
+// A broken or hostile peer: its one-sided frames are checked, and nothing is written where it must not be.
 #include <gtest/gtest.h>
 
 #include <array>

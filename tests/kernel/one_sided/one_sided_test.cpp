@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// put, get, flags, atomics: what they promise, inside one process on several shapes and between processes.
+// The promises of put, get, flags and atomics, inside one process on several shapes, and between processes.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -46,7 +46,7 @@ TEST_P(OneSided, PutArrivesWithItsFlag) {
       wait_flag(block->first, round);
       EXPECT_EQ(block->numbers[3], static_cast<std::int32_t>(index(last_cell())) + 1000 * round);
       wait_flag(reusable, round);
-      raise_flag(last_cell(), &block->second);  // it may come again
+      raise_flag(last_cell(), &block->second);  // the next round may begin
       wait_flag(block->second, round);
     }
     barrier();
@@ -114,7 +114,7 @@ TEST_P(OneSided, StridesOnBothSides) {
     SharedBlock<Block> block;
     std::array<std::int32_t, 30> source{};
     std::iota(source.begin(), source.end(), static_cast<std::int32_t>(me() * 1000));
-    // 5 pairs, every third element of ours to every tenth of theirs, backwards.
+    // 5 pairs, from every third of our elements to every tenth of theirs, backwards.
     put_stride(next_cell(), source.data(), &block->numbers[50], {.count = 5, .item = 2, .local = 3, .remote = -10},
                {.arrived = &block->first});
     wait_flag(block->first, 1);
@@ -226,12 +226,12 @@ TEST_P(OneSided, AFlagMayWrapAround) {
     for (int i = 0; i < 3; ++i) raise_flag(next_cell(), &block->first);
     wait_flag(block->first, -largest);
     EXPECT_EQ(block->first.count(), -largest);
-    wait_flag(block->first, largest);  // long past
+    wait_flag(block->first, largest);  // reached long ago
     barrier();
   });
 }
 
-// Sleeping processors are woken by puts.
+// Puts wake sleeping processors.
 TEST_P(OneSided, PutsWakeSleepers) {
   run_on(GetParam(), [] {
     SharedBlock<Block> block;

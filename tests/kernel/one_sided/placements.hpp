@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Where the cells of a test are: in one process, or in several processes that speak by the loop module, with its
-// faults, or by a real one.
+// Where the cells of a test are: in one process, or in several processes that are connected by the loop module, with
+// its faults, or by a real module.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,11 +23,11 @@ struct Placement {
   std::string name;
   Grid grid;
   std::uint32_t threads;
-  std::vector<std::uint32_t> processes;  ///< Cells of each; none: one process.
+  std::vector<std::uint32_t> processes;  ///< Number of cells of each. Empty: one process.
   comm::loop::LoopFaults faults;
-  std::unique_ptr<comm::ModuleKind> (*kind)();  ///< Not by loop, but by this module.
-  std::string provider = {};                    ///< Of module rdma.
-  bool in_turns = false;                        ///< The processes' cells do not follow each other.
+  std::unique_ptr<comm::ModuleKind> (*kind)();  ///< This module, instead of loop.
+  std::string provider = {};                    ///< For module rdma.
+  bool in_turns = false;                        ///< The processes' cells alternate.
 
   friend void PrintTo(const Placement& placement, std::ostream* out) { *out << placement.name; }
 };
@@ -67,8 +67,8 @@ inline std::vector<Placement> placements() {
       {"parts_that_hold_back", {2, 2}, 2, {2, 2}, {.piece_bytes_max = 20'000, .hold_back_bytes = 4096}, nullptr},
       {"parts_over_tcp", {2, 2}, 1, {2, 1, 1}, {}, comm::tcp_kind},
   };
-  // Both processes are in this process, and each has a mapping of its own of what they share: ThreadSanitizer does
-  // not know that it is the same memory, and misses the order that it makes.
+  // Both processes are in this process, and each has its own mapping of the shared memory. ThreadSanitizer does not
+  // know that it is the same memory, and misses the synchronisation through it.
   if (!APLIB_TSAN) all.push_back({"parts_over_shm", {2, 2}, 1, {2, 2}, {}, comm::shm_kind});
 #ifdef APLIB_TEST_RDMA
   all.push_back({"parts_over_rdma_on_tcp", {2, 2}, 1, {2, 1, 1}, {}, comm::rdma_kind, "tcp"});

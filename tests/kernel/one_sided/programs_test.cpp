@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One-sided communication in C programs, as aprun runs them: each cell with its own globals, in one process and in
-// several.
+// One-sided communication in C programs that aprun runs, each cell with its own globals, in one process and in several.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -56,7 +55,7 @@ TEST_F(OneSidedPrograms, TransfersOfAllKinds) {
   expect_good(in_processes(program, 2, 2), 4);
 }
 
-// put and get are common names: a program's own win.
+// put and get are common names, so a program's own functions win.
 TEST_F(OneSidedPrograms, OwnFunctionsCalledPutAndGet) {
   const std::string body = R"(
 static int flag, value;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Memory at the same place in every cell's slot, for programs that are linked with the library: their globals are
-// one for all cells.
+// Memory at the same place in every cell's slot, for programs that are linked with the library, whose cells share their
+// globals.
 #pragma once
 
 #include <sys/mman.h>
@@ -13,8 +13,8 @@
 
 namespace aplib::testing_support {
 
-/// A T of the calling cell, which other cells reach by put and get. Lives until the object goes; let cells meet in
-/// a barrier before.
+/// A T of the calling cell, which other cells reach by put and get. It lives as long as this object; let cells meet in
+/// a barrier before destroying it.
 template <class T>
 class SharedBlock {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Memory that programs ask for by name, to put and get there.
+// Symmetric memory that programs allocate explicitly for put and get.
 #include <gtest/gtest.h>
 
 #include <array>

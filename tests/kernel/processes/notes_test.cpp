@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Notes between processes and the overseer that make no sense: each ends the run with a message, and nothing of it
-// is believed.
+// Invalid notes between processes and the overseer: each ends the run with a message, and none of it is used.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -40,15 +39,15 @@ ByteWriter end_note(std::uint32_t cell, bool whole = true) {
   return note;
 }
 
-/// Starts that no process may be believed.
+/// Start notes that every process must refuse.
 std::vector<ByteWriter> wrong_starts() {
   const std::vector<std::uint32_t> words = two_and_two.words();
   const CellMap three = CellMap::consecutive(std::array<std::uint32_t, 3>{2, 1, 1});
-  return {start_note({3, 1}, words),            // a grid of other cells
-          start_note({65'536, 65'536}, words),  // whose number is 0 in 32 bits
-          start_note({4, 1}, three.words()),    // of other processes
-          start_note({4, 1}, {2, 0, 2, 7, 2}),  // a process that is not there
-          start_note({4, 1}, {0, 1, 2, 3}),     // no map
+  return {start_note({3, 1}, words),            // a grid with other cells
+          start_note({65'536, 65'536}, words),  // their number is 0 in 32 bits
+          start_note({4, 1}, three.words()),    // for other processes
+          start_note({4, 1}, {2, 0, 2, 7, 2}),  // a process that does not exist
+          start_note({4, 1}, {0, 1, 2, 3}),     // not a map
           start_note({4, 1}, words, task_id_max + 1)};
 }
 
@@ -75,7 +74,7 @@ TEST(Notes, OverseerRefusesTheEndOfAnothersCell) {
   EXPECT_NE(failure_after(end_note(3, false)).find("makes no sense"), std::string::npos);
 }
 
-/// How a machine ends whose process 1 gets this note.
+/// How a machine ends when its process 1 gets this note.
 std::string end_with(const ByteWriter& note) {
   Processes processes({4, 1}, {2, 2});
   processes.on_go = [&] { processes.note(1, note); };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Machines of several processes: messages, collectives, ends, failures and deadlocks, as on one.
+// Machines of several processes: messages, collectives, ends, failures and deadlocks, as in one process.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -99,7 +99,7 @@ TEST(Processes, LargeOnesGoStraightIntoAWaitingBuffer) {
   }));
 }
 
-/// Sums of numbers whose order of addition shows.
+/// Sums of numbers that depend on the order of addition.
 std::vector<std::uint64_t> sums_with(const CellMap& map, Grid grid, std::uint32_t threads) {
   std::array<std::uint64_t, 3> bits{};
   Processes processes(grid, map, threads);
@@ -127,7 +127,7 @@ std::vector<std::uint64_t> sums_on(const std::vector<std::uint32_t>& cells, Grid
   return sums_with(CellMap::consecutive(cells), grid, threads);
 }
 
-/// Cell c is carried by process c modulo their number.
+/// Process (c modulo the number of processes) carries cell c.
 CellMap in_turns(std::uint32_t cells, std::uint32_t processes) {
   std::vector<std::uint32_t> process_of_cell;
   for (std::uint32_t c = 0; c < cells; ++c) process_of_cell.push_back(c % processes);
@@ -148,7 +148,7 @@ TEST(Processes, SumsAreTheSameBitsOnAnyPlacement) {
   EXPECT_EQ(sums_with(CellMap::of(3, mixed), grid, 2), one);
 }
 
-// 260 cells in turns: each process has as many pieces of the tree as cells.
+// 260 cells that alternate: each process has as many pieces of the tree as cells.
 TEST(Processes, ManyPiecesOfTheTreeCross) {
   const Grid grid{20, 13};
   EXPECT_EQ(sums_with(in_turns(260, 3), grid, 2), sums_on({260}, grid, 2));
@@ -175,7 +175,7 @@ TEST(Processes, AProcessCarriesAnyCells) {
   });
   EXPECT_EQ(outcome.failure(), "");
   EXPECT_TRUE(outcome.over);
-  // Statuses are told in the order of the process's cells.
+  // Statuses are reported in the order of the process's cells.
   EXPECT_EQ(outcome.reports[0].cell_status, (std::vector<int>{1, 4, 7}));
   EXPECT_EQ(outcome.reports[1].cell_status, (std::vector<int>{2, 5, 8}));
   EXPECT_EQ(outcome.reports[2].cell_status, (std::vector<int>{3, 6}));
@@ -265,10 +265,10 @@ TEST(Processes, ReceiveFromACellThatHasEndedIsToldElsewhere) {
   const ProcessesOutcome outcome = processes.run([] {
     if (me() == 0) send(cell(1), 5);
     if (me() == 1) {
-      EXPECT_EQ(receive({.cell = cell(0)}).as<int>(), 5);  // what was sent before the end comes before it
+      EXPECT_EQ(receive({.cell = cell(0)}).as<int>(), 5);  // what was sent before the end arrives before it
       static_cast<void>(receive({.cell = cell(0)}));
     }
-    if (me() == 2) static_cast<void>(receive({.cell = cell(0)}));  // never a frame between these two
+    if (me() == 2) static_cast<void>(receive({.cell = cell(0)}));  // no frame ever goes between these two
   });
   EXPECT_EQ(outcome.status, 1);
   EXPECT_NE(outcome.failure().find("cell 0 has ended"), std::string::npos) << outcome.failure();
@@ -384,7 +384,7 @@ TEST(Processes, TasksAreListedWhileTheyRun) {
       std::thread asks([&] {
         do {
           list = processes.ask_tasks();
-        } while (list.find("cell 1 task 0: waits in receive") == std::string::npos);  // it comes to that soon
+        } while (list.find("cell 1 task 0: waits in receive") == std::string::npos);  // it soon waits there
         answered = true;
       });
       while (!answered) this_task::sleep_for(1ms);
@@ -502,7 +502,7 @@ TEST(Processes, StatusWordsPostedInALoopAreFewNotes) {
       for (int i = 1; i <= posts; ++i) status::post(i % 2 == 0 ? 0x10 : 0x20);
       status::post(0x1234);
     }
-    while (status::combined() != 0x1234) this_task::yield();  // the last word is told without a further call
+    while (status::combined() != 0x1234) this_task::yield();  // the last word arrives without a further call
   }));
   EXPECT_LT(processes.notes_sent(NoteKind::status), posts / 4);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Seeded simulation: machines of random shapes, on a network that delays, reorders peers, cuts everything to pieces
-// and has little room, run programs of random messages and collectives; now and then a process dies in the middle.
-// Whatever the seed: all arrives, in order, with the right sums; or there is one clear failure, and all ends.
+// Seeded simulation. Machines of random shapes run programs of random messages and collectives, on a network that
+// delays, reorders peers, cuts everything into pieces and has little room. Sometimes a process dies in the middle. For
+// every seed, either everything arrives in order with the right sums, or there is one clear failure and everything
+// ends.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,11 +24,11 @@ using testing_support::ProcessesOutcome;
 
 std::uint64_t first_seed() { return testing_support::number_from_environment("TEST_SEED", 1); }
 
-/// The same draws on every cell: what all do together.
+/// The same random numbers on every cell, for what all do together.
 struct Plan {
   Grid grid{1, 1};
-  std::vector<std::uint32_t> cells;  ///< How many each process carries,
-  CellMap map;                       ///< and which.
+  std::vector<std::uint32_t> cells;  ///< How many cells each process carries,
+  CellMap map;                       ///< and which ones.
   std::uint32_t threads = 1;
   comm::loop::LoopFaults faults;
   std::uint32_t rounds = 0;
@@ -53,7 +54,7 @@ struct Plan {
     faults.hold_back_bytes = below(2) == 0 ? 0 : 200;
     rounds = 6 + below(6);
     map = CellMap::consecutive(cells);
-    if (below(2) == 0) {  // dealt out like cards
+    if (below(2) == 0) {  // dealt out one by one
       std::vector<std::uint32_t> process_of_cell;
       for (std::uint32_t c = 0; c < count; ++c) process_of_cell.push_back(map.process_of(c));
       std::ranges::shuffle(process_of_cell, draw);
@@ -67,8 +68,8 @@ std::size_t size_of(std::mt19937_64& draw) {
   return kind < 6 ? draw() % 41 : kind < 9 ? draw() % 3000 : draw() % 60'000;
 }
 
-/// Every round: each cell sends to some others, all numbered, and everybody receives what the common draws say it
-/// gets; then collectives.
+/// In every round each cell sends numbered messages to some others and receives what the common random numbers say it
+/// gets. Collectives follow.
 void program(const Plan& plan, const std::function<void(std::uint32_t round)>& strike) {
   const std::uint32_t count = this_machine::cell_count();
   std::mt19937_64 common(plan.seed * 77);
@@ -85,7 +86,7 @@ void program(const Plan& plan, const std::function<void(std::uint32_t round)>& s
         }
       }
     }
-    // The same draws once more, from the receivers' side.
+    // The same random numbers again, from the receivers' side.
     std::mt19937_64 again(plan.seed * 77 + round);
     barrier();
     const double sum = reduce_sum(1.0 / (me() + 1.0));
@@ -99,7 +100,7 @@ void program(const Plan& plan, const std::function<void(std::uint32_t round)>& s
     broadcast(cell(root), news);
     for (const std::byte each : news) ASSERT_EQ(each, std::byte(round + 1));
   }
-  // Everything that was sent to us, by sender and in order.
+  // Everything that was sent to this cell, by sender and in order.
   std::vector<std::vector<std::pair<std::size_t, std::byte>>> wanted(count);
   std::mt19937_64 draws(plan.seed * 77);
   for (std::uint32_t round = 0; round < plan.rounds; ++round) {
@@ -153,7 +154,7 @@ TEST(Simulation, DeathAtAnyMomentIsOneFailureAndAnEnd) {
       });
     });
     ASSERT_LE(outcome.failures.size(), 1U);
-    if (!outcome.failures.empty()) {  // none: it had nothing more to do
+    if (!outcome.failures.empty()) {  // none: the process had nothing more to do
       ASSERT_NE(outcome.failure().find("is lost: "), std::string::npos) << outcome.failure();
       ASSERT_NE(outcome.failure().find("ws" + std::to_string(victim)), std::string::npos) << outcome.failure();
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Writes docs/cluster-file.md from the table of keys to stdout; with --check FILE, compares instead.
+// Writes docs/cluster-file.md from the table of keys to stdout; with --check FILE, compares it with the file instead.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -31,7 +31,7 @@ void add_table(std::string& page, SectionKind section, bool options) {
   page += "| key | values | default | range | meaning |\n| --- | --- | --- | --- | --- |\n";
   for (const KeyInfo& key : cluster_keys()) {
     if (key.section != section || key.option != options) continue;
-    // A default in words is no code.
+    // A default in words is not code.
     const bool words =
         key.default_value.find(' ') != key.default_value.npos || key.default_value.find('\'') != key.default_value.npos;
     page +=

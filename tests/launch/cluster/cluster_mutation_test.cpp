@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Whatever a cluster file holds: it is read, or refused with one error in words. Other mutations: APLIB_TEST_SEED=n.
+// Any cluster file is read, or refused with one message. Other mutations: APLIB_TEST_SEED=n.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -162,7 +162,7 @@ TEST(ClusterFile, MutationsAreReadOrRefusedInWords) {
     read_any(mutation, accepted);
     ASSERT_FALSE(HasFatalFailure()) << "mutation " << i << ":\n" << mutation;
   }
-  // Mutations that change nothing that counts must be many, else what lies behind the syntax is hardly tried.
+  // Many mutations must keep the file valid. Otherwise they hardly test what comes after the syntax.
   EXPECT_GT(accepted, mutations / 50);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What cluster files say, and what is said about those that say nonsense.
+// What cluster files say, and the messages for invalid ones.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -278,7 +278,7 @@ struct NoToml {
   const char* remedy;
 };
 
-/// What the library for TOML says stands between the two.
+/// The TOML library's own message is between the two texts.
 TEST(ClusterFile, WhatIsNoTomlIsRefusedWithARemedy) {
   for (const NoToml& wrong : {
            NoToml{"[machine]\ngrid = 4x2", "c.toml:2:9: \"grid = 4x2\": ",

@@ -46,7 +46,7 @@ std::string error_of(const cluster::Cluster& cluster, const std::vector<cluster:
   return "no error";
 }
 
-/// Time until all cells of a host are done, each taking 1 / (speed of a thread).
+/// Time until all cells of a host are done, if each takes 1 / (speed of a thread).
 double time_of(std::uint32_t cells, const cluster::HostSpeed& speed) {
   return std::ceil(static_cast<double>(cells) / speed.threads) * speed.threads / speed.speed;
 }
@@ -85,7 +85,7 @@ TEST(Shares, TheUnequalHostsOfThePaper) {
   EXPECT_GE(shares.efficiency, 0.99);
   EXPECT_EQ(shares.cells, (Counts{5, 9}));
   EXPECT_EQ(shares.grid, (Grid{7, 2}));
-  // With a grid of the paper's size, as good as that grid can be.
+  // A grid of the paper's size, as well as that grid can be shared out.
   EXPECT_EQ(cluster::share_cells(cluster_of({host("slow"), host("fast")}, Grid{4, 2}), {{2.44, 1}, {4.30, 1}}).cells,
             (Counts{3, 5}));
 }
@@ -174,7 +174,7 @@ TEST(Shares, VeryManyCells) {
     speeds.push_back({64.0 + h, 64});
   }
   const cluster::Shares shares = cluster::share_cells(cluster_of(hosts), speeds);
-  EXPECT_EQ(shares.grid.count(), cell_count_max);  // as many as there may be: one for each thread
+  EXPECT_EQ(shares.grid.count(), cell_count_max);  // the largest number of cells: one for each thread
   EXPECT_EQ(*std::ranges::min_element(shares.cells), 64U);
   hosts.resize(257, host("one more"));
   speeds.resize(257, {64, 64});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Speeds of hosts: by number, by command, by runs; and what a CPU quota does to the last.
+// Speeds of hosts by number, by command and by measurement, and how a CPU quota affects measurements.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -45,7 +45,7 @@ TEST(SpeedOfHost, RunsGiveSomeSpeed) {
 TEST(SpeedOfHost, NumbersAndCommandsSayItThemselves) {
   EXPECT_EQ(cluster::measure_speed(speed_of(cluster::Speed::Kind::number, 2.5), 7), 2.5);
   EXPECT_EQ(cluster::measure_speed(speed_of(cluster::Speed::Kind::command, 0, "echo; echo ' 1.5e3 '"), 7), 1500);
-  // It gets no input: a node's own is where the job's key comes from.
+  // It gets no input, because a node's own input brings the job's key.
   EXPECT_EQ(cluster::measure_speed(speed_of(cluster::Speed::Kind::command, 0, "expr 1 + $(wc -c)"), 7), 1);
 }
 
@@ -80,12 +80,12 @@ TEST(SpeedOfHost, ThreadsAsTheOptionSays) {
 TEST(SpeedKernel, TheSolverStaysFiniteAndCountsItsPoints) {
   const auto kernel = cluster::make_memory_kernel(70);
   double work = 0;
-  for (int i = 0; i < 3 * 2000; ++i) work += kernel->step();  // three passes, each one piece
+  for (int i = 0; i < 3 * 2000; ++i) work += kernel->step();  // three passes of one piece each
   EXPECT_DOUBLE_EQ(work, 2000.0 * 70 * 70);
   EXPECT_TRUE(std::isfinite(kernel->result()));
 }
 
-/// Work at 1000 a second in pieces of 0.1 ms, by a thread that may run in the first `share` of each period.
+/// Work at 1000 per second in pieces of 0.1 ms, by a thread that may run only in the first `share` of each period.
 double rate_under_quota(std::chrono::microseconds period, double share, std::chrono::microseconds phase,
                         std::chrono::microseconds other_stops) {
   const cluster::SpeedMeter::Clock::time_point start{};
@@ -96,7 +96,7 @@ double rate_under_quota(std::chrono::microseconds period, double share, std::chr
     now += 100us;
     const auto in_period = now % period;
     if (in_period > burst) now += period - in_period;
-    // Somebody else has the core for a while.
+    // Another program has the core for a while.
     if (other_stops > 0us && now % 30000us < 100us) now += other_stops;
     meter.add(0.1, start + (now - phase));
   }
@@ -110,7 +110,7 @@ TEST(SpeedMeter, AQuotaIsSeenWhereverTheRunBegins) {
     const double disturbed = rate_under_quota(100ms, share, 50ms, 4500us);
     for (auto phase = 0us; phase < 100ms; phase += 7ms) {
       EXPECT_NEAR(rate_under_quota(100ms, share, phase, 0us), 1000 * share, 10) << share << " " << phase.count();
-      // Other processes on the core now and then are part of its speed, and do not hide the quota.
+      // Other processes that sometimes use the core are part of its speed, and do not hide the quota.
       EXPECT_NEAR(rate_under_quota(100ms, share, phase, 4500us), disturbed, 10 * share)
           << share << " " << phase.count();
       EXPECT_NEAR(rate_under_quota(50ms, share, phase, 0us), 1000 * share, 12) << share << " " << phase.count();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The coordinator against nodes made by the test, which do what real ones should not.
+// The coordinator with nodes that the test makes, which do what real ones should not.
 #include "launch/coordinator/coordinator.hpp"
 
 #include <fcntl.h>
@@ -30,7 +30,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A node that says what a real one would, unless the test has other plans.
+/// A node that answers as a real one would, unless the test says otherwise.
 class FakeNode {
  public:
   explicit FakeNode(std::uint32_t process) : process_(process) {
@@ -67,7 +67,7 @@ class FakeNode {
     thread_ = std::thread([this] { loop_.run(); });
   }
 
-  /// Waits until it was told this.
+  /// Waits until the node was told this.
   void wait_for(const std::string& what) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return told_.contains(what); });
@@ -77,14 +77,14 @@ class FakeNode {
     return told_.contains(what);
   }
 
-  /// All its cells have ended: it reports once those of the others have, too.
+  /// All cells of the node have ended. It reports when those of the others have ended too.
   void end_cells(wire::Connection& connection) {
     ByteWriter note = begin_note(NoteKind::all_ended);
     note.number(std::uint64_t{0});
     connection.send(wire::Note{true, note.bytes()});
   }
 
-  /// Instead of the usual answer. On the node's thread.
+  /// Called instead of the usual answer, on the node's thread.
   std::map<wire::MessageType, std::function<void(wire::Connection&)>> instead;
   std::function<wire::Bytes(const wire::Ask&)> answer;
   wire::Hello hello_;
@@ -92,7 +92,7 @@ class FakeNode {
 
  private:
   void take(wire::MessageType type, std::span<const std::byte> body) {
-    // Before the answer, which may be what the coordinator returns upon.
+    // Before the answer, because the coordinator may return upon it.
     if (type == wire::MessageType::go) note("go");
     if (type == wire::MessageType::stop) note("stop");
     if (type == wire::MessageType::refused) note("refused: " + wire::decode<wire::Refused>(body)->text);
@@ -283,7 +283,7 @@ TEST_F(TwoNodes, AStopBeforeTheStartCallsItOff) {
 
 TEST_F(TwoNodes, ProcessesThatAreNotOfTheMachineDoNotDisturbIt) {
   more_.push_back(std::make_unique<FakeNode>(7));
-  // a waits for the end of the uninvited one, so that it is there in time.
+  // a waits for the end of the uninvited node, so that it is there in time.
   a_.instead[wire::MessageType::plan] = [this](wire::Connection& connection) {
     more_[0]->wait_for("refused: there is no such process in this machine");
     connection.send(wire::Ready{});
@@ -316,7 +316,7 @@ TEST_F(TwoNodes, FailuresOfCellsCountInTheOrderOfTheirEnds) {
   };
   b_.instead[wire::MessageType::go] = end(b_, 1, 4);
   a_.instead[wire::MessageType::go] = [&](wire::Connection& connection) {
-    b_.wait_for("written");  // of what came behind its cell's end
+    b_.wait_for("written");  // of what came after its cell's end
     end(a_, 0, 3)(connection);
   };
   const coordinator::JobResult result = run();

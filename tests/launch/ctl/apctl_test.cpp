@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 using Strings = std::vector<std::string>;
 
-/// Waits in a message that never comes, until somebody ends the machine.
+/// Waits for a message that never comes, until somebody ends the machine.
 constexpr const char* waiting = R"(
 #include <aplib/cellos.h>
 #include <stdio.h>
@@ -49,7 +49,7 @@ class Apctl : public ::testing::Test {
   }
   [[nodiscard]] Start aprun(Strings arguments) const {
     arguments.insert(arguments.begin(), APRUN_PROGRAM);
-    // The machine waits for us: it is no deadlock.
+    // The machine waits for this test, so it is not a deadlock.
     return {.arguments = arguments,
             .environment = {{"XDG_RUNTIME_DIR", runtime_}, {"APLIB_DEADLOCK_REPORT", "off"}},
             .folder = folder_.path()};
@@ -140,7 +140,7 @@ TEST_F(Apctl, AMachineOfSeveralProcesses) {
   EXPECT_EQ(apctl({"load", "--task", "33", found[0], "./greeting"}).status, 0);
   ASSERT_TRUE(machine.wait_for("cell 2 task 33 greets nobody"));
 
-  // What cannot run is refused, and the machine goes on.
+  // A program that cannot run is refused, and the machine goes on.
   folder_.write("text", "no program\n");
   for (const Strings& wrong : {Strings{"load", "./nothing"}, Strings{"load", "./text"}}) {
     const Ended refused = apctl(wrong);
@@ -165,7 +165,7 @@ TEST_F(Apctl, SeveralMachinesAreToldApart) {
   const Ended unclear = apctl({"stop"});
   EXPECT_EQ(unclear.status, 2);
   EXPECT_TRUE(contains(unclear.error, "2 machines run: say which one")) << unclear.error;
-  // One that is killed leaves a socket, and is forgotten all the same.
+  // A killed aprun leaves a socket, and is still forgotten.
   first.signal(SIGKILL);
   EXPECT_EQ(first.wait().status, 137);
   ASSERT_EQ(jobs().size(), 1U);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How apctl and aprun find each other and what they say. Other mutations: APLIB_TEST_SEED=n.
+// How apctl and aprun find each other, and their messages. Other mutations: APLIB_TEST_SEED=n.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -152,7 +152,7 @@ process  with  by
 TEST(RegistryText, ShowsStrangersAndNoControlCharacters) {
   wire::MachineStatus status = some_status();
   status.strangers = 10;
-  status.processes[0].node.refused = 2;  // by the port for messages
+  status.processes[0].node.refused = 2;  // refused by the port for messages
   status.processes[0].computer = "\x1b[2Jws1";
   const std::string text = ctl::job_status_text(77, status);
   EXPECT_NE(text.find("dropped  12 connections of strangers\n"), std::string::npos) << text;
@@ -160,7 +160,7 @@ TEST(RegistryText, ShowsStrangersAndNoControlCharacters) {
   EXPECT_EQ(text.find('\x1b'), std::string::npos) << text;
 }
 
-/// Sockets in a folder of the test's own.
+/// Sockets in the test's own folder.
 class Registry : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -177,7 +177,7 @@ class Registry : public ::testing::Test {
   [[nodiscard]] std::size_t files() const {
     return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
   }
-  /// What a dead aprun leaves.
+  /// Leaves a socket as a dead aprun does.
   void leave_socket(std::uint32_t job) const {
     const ctl::RegistrySocket socket = ctl::RegistrySocket::make();
     ASSERT_EQ(socket.listen(ctl::job_socket(folder_, job)), 0);
@@ -207,7 +207,7 @@ TEST_F(Registry, ARunningMachineIsFoundAndAsked) {
       reply({});
     };
     verbs["tasks"] = [](const Words&, const ctl::ReplyTaker& reply) {
-      // From another thread, later.
+      // Later, from another thread.
       std::thread([reply] { reply(ctl::text_reply("task one\ntask two\n")); }).detach();
     };
     verbs["load"] = ctl::load_verb(
@@ -286,7 +286,7 @@ TEST_F(Registry, StrangeClientsDoNoHarm) {
     return text + body;
   };
   say("");
-  say("status");  // a length that is none
+  say("status");  // an invalid length
   say("\n");
   say(framed(""));
   say(framed(" \n"));
@@ -294,7 +294,7 @@ TEST_F(Registry, StrangeClientsDoNoHarm) {
   say(framed(std::string(1000, '\0')));
   say(framed(std::string(1000, '\xff')));
   say(std::string(2, '\0'));
-  // One that goes away before it has read its answer.
+  // A caller that closes before it has read its answer.
   const wire::Bytes status = wire::encode(ctl::Request{{"status"}});
   say(framed({reinterpret_cast<const char*>(status.data()), status.size()}));
   EXPECT_EQ(ctl::ask_job(folder_, self(), {"status"}), wire::encode(some_status()));
@@ -303,7 +303,7 @@ TEST_F(Registry, StrangeClientsDoNoHarm) {
 TEST_F(Registry, DeadMachinesAreForgotten) {
   const std::uint32_t nobody = 0x7fff'fffe;  // above every limit of process ids
   leave_socket(nobody);
-  leave_socket(1);  // a process, but no aprun
+  leave_socket(1);  // a process, but not an aprun
   std::ofstream(folder_ + "/notes.txt") << "not ours\n";
   {
     const ctl::RegistryDoor door(plain_verbs());

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""start_driver, run by a test: what it starts, and what it tells."""
+"""Runs start_driver for a test: what it starts, and its events."""
 import re
 import subprocess
 import sys
@@ -14,7 +14,7 @@ KEY = "the key of the job"
 
 
 def run_tests(hindrance):
-    """Of the calling script. Exit status 77, and the reason, where they cannot run."""
+    """Runs the tests of the calling script. If they cannot run, exits with status 77 and the reason."""
     if hindrance:
         print(f"skipped: {hindrance}")
         sys.exit(77)
@@ -27,7 +27,7 @@ def run_tests(hindrance):
 
 
 def switches(pid):
-    """[(state, how often it has run)] of the threads of a process."""
+    """[(state, number of times it has run)] of the threads of a process."""
     found = []
     for task in sorted(Path(f"/proc/{pid}/task").iterdir()):
         status = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines())
@@ -36,21 +36,21 @@ def switches(pid):
 
 
 def is_at_rest(pid):
-    """All its threads sleep, and none has run in between."""
+    """Whether all threads of the process sleep, and none has run in between."""
     before = switches(pid)
     time.sleep(0.05)
     return before == switches(pid) and {state for state, _ in before} == {"S"}
 
 
 def children(pid):
-    """Their command lines."""
+    """The command lines of the processes."""
     numbers = " ".join(task.read_text() for task in Path(f"/proc/{pid}/task").glob("*/children")).split()
     return [Path(f"/proc/{number}/cmdline").read_bytes().replace(b"\0", b" ").decode() for number in numbers]
 
 
 class Driver:
-    """Nodes are (kind, host, address, folder, command, [words]); shorter ones are filled up with the stand-in that
-    waits."""
+    """Nodes are (kind, host, address, folder, command, [words]). Items missing at the end are those of the stand-in
+    that waits."""
 
     def __init__(self, nodes, ssh="ssh", prefix=(), environment=None):
         self.lines, self.more = [], threading.Condition()
@@ -78,7 +78,7 @@ class Driver:
             self.more.notify_all()
 
     def wait(self, pattern, count=1, seconds=60):
-        """The first lines that match, once there are `count`."""
+        """Waits for `count` lines that match, and returns them."""
         with self.more:
             def found():
                 return [line for line in self.lines if re.search(pattern, line)]
@@ -96,7 +96,7 @@ class Driver:
         self.close()
 
     def close(self):
-        """Ends all; every line that was told."""
+        """Ends everything. Returns all lines."""
         if not self.process.stdin.closed:
             self.process.stdin.close()
         self.reader.join(30)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Whole machines started by ssh, Slurm's srun, and other launchers with PMIx; what goes wrong on the way.
+"""Whole machines that are started by ssh, Slurm's srun, and other launchers with PMIx, and failures on the way.
 
     machine_test.py BIN [NAME]         BIN has aprun and apcc"""
 import os
@@ -149,7 +149,7 @@ class BySlurm(unittest.TestCase):
         self.assertEqual(len(nodes), 3, namespaces.processes())
         os.kill(nodes[0], signal.SIGKILL)
         _, errors = run.communicate(timeout=60)
-        # srun may be slow in telling how it ended.
+        # srun may take long to report how it ended.
         one_message(
             errors.splitlines(),
             r"^aprun: n\d \(cells? [-\d]+\) is lost: its (process was killed by signal 9|connection was closed)",
@@ -159,7 +159,7 @@ class BySlurm(unittest.TestCase):
 
 
 class ByPmix(unittest.TestCase):
-    """The launcher's processes become one machine; the first of them leads."""
+    """The other launcher's processes become one machine, and the first of them leads."""
 
     def check(self, launcher, processes, **options):
         folder = servers.Folder("pmix")
@@ -176,7 +176,7 @@ class ByPmix(unittest.TestCase):
         self.assertGreaterEqual(
             len([line for line in found.values() if line.startswith(str(driver.BIN / "aprun"))]), processes, found
         )
-        node, = (pid for pid, line in found.items() if " --node " in line)  # of the first one, which leads
+        node, = (pid for pid, line in found.items() if " --node " in line)  # of the first process, which leads
         os.kill(node, signal.SIGKILL)
         _, errors = run.communicate(timeout=60)
         self.assertNotEqual(run.returncode, 0, errors)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A process of a job that another launcher started: tells what PMIx tells it, one line, written at once.
+// A process of a job that another launcher started. It prints what PMIx tells it, in one line, written at once.
 //
 //   pmix_driver          puts a text, fences, reads everyone's, and prints them
 //   pmix_driver abort    rank 1 aborts the job with status 7, the others wait for ever

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Being started through PMIx by other launchers: Open MPI's mpirun, Slurm's srun, PRRTE's prterun."""
+"""Processes that other launchers start through PMIx: Open MPI's mpirun, Slurm's srun, PRRTE's prterun."""
 import os
 import re
 import shutil

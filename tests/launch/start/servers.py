@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Real servers for tests, in temporary folders of their own: sshd, and a Slurm cluster of three hosts."""
+"""Real servers for tests, in their own temporary folders: sshd, and a Slurm cluster of three hosts."""
 import os
 import pwd
 import shutil
@@ -16,8 +16,7 @@ os.environ["PATH"] += ":/usr/sbin:/sbin"
 
 
 def missing(programs):
-    """Why a test of these programs is skipped, as "'sshd' is missing (package openssh-server)"; None when all are
-    there."""
+    """Why a test of these programs is skipped, such as "'sshd' is missing (package openssh-server)", or None."""
     for program, package in programs.items():
         if shutil.which(program) is None:
             return f"'{program}' is missing (package {package})"
@@ -31,7 +30,7 @@ def free_port():
 
 
 class Folder:
-    """A temporary one, removed with its contents."""
+    """A temporary folder, removed with its contents."""
 
     def __init__(self, name):
         self.path = Path(tempfile.mkdtemp(prefix=f"aplib-{name}-"))
@@ -48,8 +47,8 @@ class Folder:
 
 
 class Sshd:
-    """A server of this user's on 127.0.0.1, or one on each of the `hosts` of a Network, and `command`: an ssh that
-    may log in there."""
+    """This user's server on 127.0.0.1, or one on each of the `hosts` of a Network. `command` is an ssh that may log in
+    there."""
 
     NEEDS = {"sshd": "openssh-server", "ssh": "openssh-client", "ssh-keygen": "openssh-client"}
 
@@ -101,7 +100,7 @@ class Sshd:
         )
         self.command = f"ssh -F {path}/ssh_config"
         if os.geteuid() == 0:
-            Path("/run/sshd").mkdir(exist_ok=True)  # where sshd locks its unprivileged half in
+            Path("/run/sshd").mkdir(exist_ok=True)  # where sshd confines its unprivileged half
         server = [shutil.which("sshd"), "-D", "-f", path / "sshd_config", "-E", self.log]
         self.processes = [host.popen(server) for host in hosts] if hosts else [subprocess.Popen(server)]
         listens = (
@@ -128,7 +127,7 @@ class Sshd:
 
 
 class Slurm:
-    """munged, slurmctld, and a slurmd on each host of a Network; commands run on the first host."""
+    """munged, slurmctld, and a slurmd on each host of a Network. Commands run on the first host."""
 
     NEEDS = {
         "munged": "munge",
@@ -201,7 +200,7 @@ class Slurm:
         namespaces.wait_until((path / "munge.socket").exists, 10)
         self.start(hosts[0], ["slurmctld", "-D", "-c"])
         for host in hosts:
-            # Its hosts take different names for their folders of PMIx for granted; ours share a file system.
+            # Slurm's hosts assume different names for their PMIx folders, because ours share a file system.
             own_folder = f'mount -t tmpfs none {path}/pmix && exec "$@"'
             self.start(host, ["unshare", "--mount", "sh", "-c", own_folder, "sh", "slurmd", "-D", "-N", host.name])
         if not namespaces.wait_until(

@@ -93,7 +93,7 @@ class Ssh(unittest.TestCase):
         self.assertRegex(text, r"host 'ws1': ssh reached it, but .*/data cannot be executed there")
 
     def test_status_of_the_program(self):
-        for status in (0, 3, 255):  # 255 is also what ssh ends with when it fails itself
+        for status in (0, 3, 255):  # ssh also ends with 255 when it fails itself
             self.one([STAND_IN, "exit", status]).wait(f"ended 0 {status} ")
         run = self.one([STAND_IN, "kill", "KILL"])
         run.wait("ended 0 137 ")
@@ -165,12 +165,12 @@ class Ssh(unittest.TestCase):
         self.assert_nothing_left()
 
     def test_busy_server_is_tried_again(self):
-        """MaxStartups 1:100:1: a connection beyond the first that has not logged in yet is dropped."""
+        """MaxStartups 1:100:1 drops every connection beyond the first that has not logged in yet."""
         busy = servers.Sshd("MaxStartups 1:100:1\nLoginGraceTime 60")
         self.addCleanup(busy.close)
         holder = socket.create_connection(
             ("127.0.0.1", busy.port)
-        )  # it never logs in, and so everybody else is dropped
+        )  # it never logs in, so every other connection is dropped
         self.addCleanup(holder.close)
         holder.recv(4)
         run = self.drive([("ssh", f"ws{i}", "127.0.0.1") for i in range(3)], busy)
@@ -186,7 +186,7 @@ class Ssh(unittest.TestCase):
         self.assert_nothing_left()
 
     def test_at_most_eight_at_once(self):
-        """Nodes that hold back their login: a ninth begins only after one of the first eight has got through."""
+        """Nodes that delay their login: a ninth begins only after one of the first eight has logged in."""
         gate = self.sshd.folder.path / "gate"
         os.mkfifo(gate)
         hold = self.sshd.folder.write(
@@ -197,8 +197,8 @@ class Ssh(unittest.TestCase):
         self.addCleanup(run.close)
         count = lambda: len(began.read_text().splitlines()) if began.exists() else 0  # noqa: E731
         self.assertTrue(namespaces.wait_until(lambda: count() == 8, 20))
-        # The driver has nothing more to do: all its threads sleep, and go on sleeping. A ninth would be
-        # among its children, which are these and the guard.
+        # The driver has nothing more to do: all its threads sleep and keep sleeping. A ninth node would be among its
+        # children, which are these and the guard.
         self.assertTrue(namespaces.wait_until(lambda: driver.is_at_rest(run.process.pid), 20))
         self.assertEqual(count(), 8)
         self.assertEqual(len([line for line in driver.children(run.process.pid) if "start_driver" not in line]), 8)

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-// A launcher without a machine: starts what a list says and prints what its Starter tells, one event a line. For
-// tests against real servers.
+// A launcher without a machine. It starts the processes of a list and prints the events of its Starter, one per line.
+// For tests with real servers.
 //
 //   start_driver SSH_COMMAND < list        each line: kind, host, address, folder, command, and the words to run,
 //   with tabs between them
-//
-// Standard input: the list, an empty line; its end ends all. A node that writes "arrived" has arrived.
+// Standard input is the list and an empty line; its end ends everything. A node that writes "arrived" has arrived.
 #include <chrono>
 #include <iostream>
 #include <map>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a Starter does on this host; ssh, Slurm and PMIx have tests of their own against real servers.
+// A Starter on this host. ssh, Slurm and PMIx have their own tests with real servers.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -39,12 +39,12 @@ start::NodeStart shell(std::uint32_t process, const std::string& script) {
   return node_of(process, {"/bin/sh", "-c", script});
 }
 
-/// A name for a file of this process, by which a node tells something.
+/// The name of a file of this process, which a node writes to report something.
 std::string temporary_file() {
   return (std::filesystem::temp_directory_path() / ("aplib-start-" + std::to_string(::getpid()))).string();
 }
 
-/// What a starter has told, and waits for it.
+/// Records a starter's events, and waits for them.
 class Told {
  public:
   start::StartEvents events() {
@@ -60,14 +60,14 @@ class Told {
     return events;
   }
 
-  /// Events, not time: the test's own limit ends a wait for what never comes.
+  /// Waits for an event without a timeout; the test's own limit ends a wait for one that never comes.
   template <class Condition>
   void wait(Condition condition) {
     std::unique_lock lock(mutex_);
     more_.wait(lock, condition);
   }
 
-  std::map<std::uint32_t, std::string> failed;  // under the lock until the starter has gone
+  std::map<std::uint32_t, std::string> failed;  // guarded by the lock while the starter exists
   std::map<std::uint32_t, int> statuses;
   std::map<std::uint32_t, std::string> last_words;
   std::map<std::uint32_t, std::string> said;
@@ -176,7 +176,7 @@ TEST(Local, WhatCannotBeExecutedIsNamedWithTheRemedy) {
 }
 
 TEST(Local, RunsInItsFolderWithoutOurFiles) {
-  const int open = ::open("/dev/null", O_RDONLY);  // somebody's who does not think of children
+  const int open = ::open("/dev/null", O_RDONLY);  // opened by code that does not think of children
   Told told;
   auto starter = start::make_starter();
   start::NodeStart node = shell(0, "pwd; ls /proc/self/fd | wc -l");
@@ -198,7 +198,7 @@ TEST(Local, WhatDoesNotEndByItselfIsKilledWithItsChildren) {
   for (const std::uint32_t process : {0U, 1U}) {
     const pid_t group = std::atoi(told.said[process].c_str());
     ASSERT_GT(group, 1);
-    // Orphans of the group are zombies for as long as process 1 takes.
+    // Orphans of the group stay zombies until process 1 collects them.
     for (int round = 0; round < 500 && ::kill(-group, 0) == 0; ++round) ::usleep(10000);
     EXPECT_NE(::kill(-group, 0), 0);
   }
@@ -287,7 +287,7 @@ TEST(Starter, SlurmOutsideOfAnAllocation) {
 }
 
 TEST(Starter, AKilledLauncherLeavesNothing) {
-  // The launcher is a process of its own here, and tells who its node is by a file.
+  // Here the launcher is a separate process, and reports its node by a file.
   const std::string file = temporary_file();
   const pid_t launcher = ::fork();
   if (launcher == 0) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Control connections: who gets in, what arrives, and how they end.
+// Control connections: who is accepted, what arrives, and how they end.
 #include "launch/wire/connection.hpp"
 
 #include <arpa/inet.h>
@@ -25,7 +25,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// An acceptor, and what came to it.
+/// An acceptor, and what it has received.
 class Meeting : public ::testing::Test {
  protected:
   void listen(comm::Secure secure = comm::Secure::auth, std::chrono::nanoseconds timeout = 10s) {
@@ -58,7 +58,7 @@ class Meeting : public ::testing::Test {
     });
   }
 
-  /// Calls as process 3.
+  /// Connects as process 3.
   void call(const comm::JobKey& key, std::function<void(std::shared_ptr<wire::Connection>)> made,
             std::chrono::nanoseconds timeout = 10s) {
     wire::ConnectionSettings settings = settings_;
@@ -76,7 +76,7 @@ class Meeting : public ::testing::Test {
     wire::connect_to_launcher(loop_, settings, connecting);
   }
 
-  /// A connection of somebody who knows nothing of us.
+  /// A connection from a stranger.
   [[nodiscard]] int stranger() const {
     const auto endpoint = wire::parse_endpoint(acceptor_->endpoints().front());
     sockaddr_in address{};
@@ -188,7 +188,7 @@ TEST_F(Meeting, APeerThatReadsNothingIsLost) {
   settings_.waiting_bytes_max = std::size_t{1} << 20;
   listen();
   on_arrival_ = [this] {
-    // Nothing leaves before this returns; what the system would take later does not count.
+    // Nothing is sent before this returns; what the system would take later does not count.
     const wire::Bytes piece(wire::piece_bytes_max, std::byte{0});
     for (int i = 0; i < 32; ++i) guest_->send(wire::OutputPiece{0, false, piece});
   };
@@ -217,7 +217,7 @@ TEST_F(Meeting, NoSocketIsInheritedByPrograms) {
     ++sockets;
     EXPECT_NE(::fcntl(descriptor, F_GETFD) & FD_CLOEXEC, 0) << "descriptor " << descriptor;
   }
-  EXPECT_GE(sockets, 2);  // one listens, one is the guest's
+  EXPECT_GE(sockets, 2);  // one listens, one is the stranger's
 }
 
 TEST_F(Meeting, OnesWhoAreNotTrustedYetMustBeBrief) {

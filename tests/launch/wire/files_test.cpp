@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Program files on their way to hosts that lack them.
+// Sending program files to hosts that lack them.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -54,7 +54,7 @@ TEST(FileIdentity, WhatCannotBeReadIsAnError) {
   EXPECT_THROW(static_cast<void>(wire::identify_file(folder.path())), Error);
 }
 
-/// Files that look like ELF and are not, at every length: none may do harm.
+/// Files that look like ELF but are not, at every length. None may do harm.
 TEST(FileIdentity, DamagedFilesDoNoHarm) {
   const Folder folder;
   std::string bytes = folder.read(std::filesystem::path(folder.compile("one", "int x;")).filename().string());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The control protocol's messages: there and back, and whatever else somebody may send.
+// The control protocol's messages: encoded and decoded, and anything else that somebody may send.
 #include "launch/wire/protocol.hpp"
 
 #include <gtest/gtest.h>
@@ -122,7 +122,7 @@ TEST(Protocol, HeadsHaveLimits) {
 
 TEST(Protocol, VersionsOfTheFutureCanSayWhoTheyAre) {
   wire::Bytes hello = wire::encode(wire::Hello{7, "9.1.0", 3, "ws1", "boot", "10.0.0.1", 77, {}});
-  hello.push_back(std::byte{42});  // a field of theirs
+  hello.push_back(std::byte{42});  // an additional field
   EXPECT_FALSE(wire::decode<wire::Hello>(hello));
   const auto start = wire::read_hello_start(hello);
   ASSERT_TRUE(start);
@@ -131,7 +131,7 @@ TEST(Protocol, VersionsOfTheFutureCanSayWhoTheyAre) {
   EXPECT_FALSE(wire::read_hello_start(bytes_of("x")));
 }
 
-/// Whatever the bytes are, decoding ends, with a message or without, and takes no more memory than the message has.
+/// For any bytes, decoding ends, with or without a message, and takes no more memory than the message has.
 TEST(Protocol, MutatedMessagesDoNoHarm) {
   const std::uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));

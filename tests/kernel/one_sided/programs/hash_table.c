@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A hash table over all cells, the way a chess program of the AP1000+ kept its positions: the owner of a key is found
- * by the key, entries are fetched by get, judged here, and written back by put, without flags and without asking the
- * owner. Two cells may write one entry at once; a check word tells a torn one. */
+/* A hash table over all cells, as a chess program of the AP1000+ kept its positions. The key determines the owner.
+ * Entries are fetched by get, judged here, and written back by put, without flags and without asking the owner. Two
+ * cells may write one entry at once; a check word shows a torn one. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

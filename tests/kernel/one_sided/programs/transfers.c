@@ -65,7 +65,7 @@ void cell_main(void) {
     }
     sync(0, 0);
   }
-  /* every third int of ours to every seventh of theirs, in many pieces */
+  /* from every third of our ints to every seventh of theirs, in many pieces */
   arrived = answered = 0;
   for (i = 0; i < LARGE; ++i) back[i] = i ^ getcid();
   memset(numbers, 0, sizeof numbers);
