@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The table of what programs get from us instead of libc: consistent, and all of it documented.
+// The table of what programs get from APlib instead of libc is consistent and documented.
 #include "loader/libc/bindings.hpp"
 
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Compiles small files while a test runs, with the compilers that CMake used. Throws std::runtime_error with the
-// command and the compiler's words when one fails: gtest shows that text.
+// Compiles small files while a test runs, with the compilers that CMake used. If one fails, throws std::runtime_error
+// with the command and the compiler's messages, which gtest shows.
 //
 //   Workshop shop;                                                           // a folder of the test's own, removed
 //   at its end
@@ -28,13 +28,13 @@ namespace aplib::loader::test {
 
 enum class Language { c, cpp, fortran };
 
-/// What a finished command left.
+/// The result of a command.
 struct Outcome {
   int status = 0;      ///< Exit status, or 128 + signal.
   std::string output;  ///< Both streams, in order.
 };
 
-/// Runs a command (looked up in PATH) without a shell, its input empty.
+/// Runs a command (looked up in PATH) without a shell and with empty input.
 inline Outcome run_command(const std::vector<std::string>& words) {
   std::array<int, 2> ends{};
   if (::pipe(ends.data()) != 0) throw std::runtime_error("pipe: out of descriptors");
@@ -74,7 +74,7 @@ inline Outcome run_command(const std::vector<std::string>& words) {
   return outcome;
 }
 
-/// Command that compiles `language`; empty: there is none here (only Fortran is optional).
+/// The command that compiles `language`. Empty: there is none here (only Fortran is optional).
 inline std::string compiler(Language language) {
   switch (language) {
     case Language::c:
@@ -112,7 +112,7 @@ class Workshop {
   Workshop& operator=(const Workshop&) = delete;
 
   [[nodiscard]] const std::string& folder() const noexcept { return folder_; }
-  /// Path of a file `name` (or "a/b/name") in the folder; its folders are made.
+  /// The path of a file `name` (or "a/b/name") in the folder. Makes the folders on the way.
   [[nodiscard]] std::string path(std::string_view name) const {
     const std::filesystem::path file = std::filesystem::path(folder_) / name;
     std::filesystem::create_directories(file.parent_path());
@@ -124,8 +124,8 @@ class Workshop {
     return file;
   }
 
-  /// Compiles and links `source` with exactly `flags` besides -fPIC and -g0 (or nothing is linked: -c) to the file
-  /// `name`, whose path it returns. A sanitizer of the test itself is not applied.
+  /// Compiles and links `source` (only compiles with -c) with exactly `flags`, -fPIC and -g0, to the file `name`, whose
+  /// path it returns. It does not use the test's own sanitizer.
   std::string compile(std::string_view source, const Flags& flags, std::string_view name,
                       Language language = Language::c) const {
     const std::string output = path(name);
@@ -150,13 +150,13 @@ class Workshop {
     return compile(source, flags, name, Language::fortran);
   }
 
-  /// True when the compiler and linker know all of `flags`.
+  /// Whether the compiler and linker know all of `flags`.
   [[nodiscard]] bool knows(const Flags& flags) const {
     Flags words{compiler(Language::c), "-Werror", "-shared", "-fPIC", write("probe.c", "int probe;\n"), "-o",
                 path("probe.so")};
     words.insert(words.end(), flags.begin(), flags.end());
     const Outcome outcome = run_command(words);
-    // Linkers only warn of what they do not know.
+    // Linkers only warn of flags that they do not know.
     return outcome.status == 0 && outcome.output.empty();
   }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a debugger would read: the namespaces behind ld.so's, and our images in the last of them.
+// What a debugger reads: the namespaces after ld.so's, and our images in the last of them.
 #include <gtest/gtest.h>
 #include <link.h>
 
@@ -20,7 +20,8 @@ struct Seen {
   const void* dynamic;
 };
 
-/// As a debugger walks it: DT_DEBUG's list, then those that follow; every entry's backward link must be right.
+/// Walks the lists as a debugger does: DT_DEBUG's list, then those that follow. Every entry's backward link must be
+/// right.
 std::vector<Seen> images_in_debugger() {
   std::vector<Seen> seen;
   const auto* space = static_cast<const r_debug_extended*>(aplib_debugger_counts.space);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Dlopen and its kin inside instances: plug-ins of their own, symbols, life and death.
+// dlopen and its relatives inside instances: each instance's own plug-ins, symbols, loading and unloading.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -11,7 +11,7 @@
 namespace aplib::loader::test {
 namespace {
 
-/// A program in C or C++ beside its plug-ins, in one folder that its RUNPATH names.
+/// A program in C or C++ and its plug-ins, in one folder that its RUNPATH names.
 class DlTest : public ::testing::Test {
  protected:
   void plugin(std::string_view source, std::string_view name, Workshop::Flags flags = {},
@@ -26,7 +26,7 @@ class DlTest : public ::testing::Test {
     return Program::load(shop.compile(std::string(head) + std::string(source), flags, "program.so", language), options);
   }
 
-  /// Runs it in two cells, one after the other; both must end with status 0 and say the same, which is the result.
+  /// Runs it in two cells, one after another. Both must end with status 0 and print the same, which is the result.
   std::string say(const std::shared_ptr<const Program>& program) {
     const Ran first = run(program, {"program"}, 0);
     const Ran second = run(program, {"program"}, 1);
@@ -383,7 +383,7 @@ int main(void) {
   show((void*)visible);
   show((char*)visible + 1);
   show(dlsym(handle, "plugged"));
-  show((void*)&insque);  // none that sanitizers replace
+  show((void*)&insque);  // a function that sanitizers do not replace
   int local;
   show(&local);
   Dl_info info;
@@ -413,7 +413,7 @@ __attribute__((noinline)) int innermost(void) {
   const int count = backtrace(frames, 20);
   char** names = backtrace_symbols(frames, count);
   int found = 0;
-  for (int i = 0; i < count && found < 3; ++i) {  // a sanitizer may put itself in front
+  for (int i = 0; i < count && found < 3; ++i) {  // a sanitizer may be first
     char* name = strrchr(names[i], '/');
     char* end = name && strncmp(name, "/program.so(", 12) == 0 ? strchr(name, '+') : NULL;
     if (end) { *end = 0; printf("%s\n", name + 1); ++found; }

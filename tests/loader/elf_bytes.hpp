@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// ElfBytes: an ELF file in memory, to be spoiled on purpose.
+// ElfBytes: an ELF file in memory, to be damaged on purpose.
 #pragma once
 
 #include <elf.h>
@@ -36,7 +36,7 @@ class ElfBytes {
     }
     throw std::runtime_error("no such program header");
   }
-  /// All of the section, up to its spare entries at the end.
+  /// The whole section, with its spare entries at the end.
   std::span<Elf64_Dyn> dynamic() {
     const Elf64_Phdr& segment = program_header(PT_DYNAMIC);
     return {reinterpret_cast<Elf64_Dyn*>(bytes_.data() + segment.p_offset), segment.p_filesz / sizeof(Elf64_Dyn)};
@@ -70,7 +70,7 @@ class ElfBytes {
     }
     throw std::runtime_error("no spare dynamic entry");
   }
-  /// What the file has for an address of the image.
+  /// The bytes in the file for an address of the image.
   template <class T>
   T& at(std::uint64_t address) {
     for (const Elf64_Phdr& one : program_headers()) {

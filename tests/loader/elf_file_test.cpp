@@ -165,7 +165,7 @@ TEST_F(ElfFileTest, FindsTheVersionThatAReferenceWants) {
       EXPECT_EQ(symbol.version, "V2");
     }
   }
-  // A file that was linked before its symbols had versions serves references that want one.
+  // References that want a version accept a file that was linked before its symbols had versions.
   EXPECT_NE(user->find("call", "V9"), nullptr);
 }
 
@@ -182,7 +182,7 @@ TEST_F(ElfFileTest, CountsSymbolsWithAnyHashTable) {
 }
 
 TEST_F(ElfFileTest, CountsSymbolsThatOnlyRelocationsName) {
-  // Nothing is defined, so the GNU hash table knows of no symbol.
+  // Nothing is defined, so the GNU hash table has no symbol.
   const auto file = build(
       "extern int one(void), two(void);\n"
       "__attribute__((visibility(\"hidden\"))) int call(void) { return one() + two(); }\n",

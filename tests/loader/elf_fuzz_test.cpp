@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Whatever bytes a file has: open() either throws Error or returns an object that keeps its promises. Another seed:
+// For any bytes in a file, open() either throws Error or returns an object that keeps its promises. Another seed:
 // APLIB_TEST_SEED=n.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -19,7 +19,7 @@ using test::Workshop;
 
 constexpr int mutations_per_file = 4000;
 
-/// A file without a name in any folder, rewritten for each mutation.
+/// A file in memory, rewritten for each mutation.
 class MemoryFile {
  public:
   MemoryFile() : descriptor_(::memfd_create("mutation", MFD_CLOEXEC)) {
@@ -65,7 +65,7 @@ class ElfFuzzTest : public ::testing::Test {
             << error.what() << " (mutation " << i << ": " << description << ")";
       }
     }
-    // Mutations that all fail at the first byte would prove nothing, and neither would harmless ones.
+    // Mutations that all fail at the first byte would prove nothing, nor would harmless ones.
     EXPECT_GT(accepted, mutations_per_file / 20);
     EXPECT_LT(accepted, mutations_per_file - mutations_per_file / 20);
   }

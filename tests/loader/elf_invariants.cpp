@@ -23,7 +23,7 @@ bool inside(std::uint64_t start, std::uint64_t bytes, std::uint64_t limit) {
   return start <= limit && bytes <= limit - start;
 }
 
-/// The segment that has all of the range in its memory (or, if asked, in its bytes of the file).
+/// The segment whose memory (or, if asked, whose bytes in the file) contains the whole range.
 const Segment* home(const ElfFile& file, std::uint64_t address, std::uint64_t bytes, bool of_file = false) {
   for (const Segment& one : file.segments()) {
     if (address >= one.address && inside(address - one.address, bytes, of_file ? one.file_bytes : one.memory_bytes)) {
@@ -35,7 +35,7 @@ const Segment* home(const ElfFile& file, std::uint64_t address, std::uint64_t by
 
 void check_text(std::string_view text) {
   if (text.data() == nullptr) return;  // none
-  // Read every byte: a sanitizer sees where it lies.
+  // Reads every byte, so that a sanitizer checks its place.
   promise(std::memchr(text.data(), 0, text.size() + 1) == text.data() + text.size(), "a name ends with a zero byte");
 }
 

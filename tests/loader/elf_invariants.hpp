@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What ElfFile::open() promises of every file that it accepts, checked from outside.
+// The promises of ElfFile::open() for every file that it accepts, checked from outside.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace aplib::loader::test {
 
-/// Walks everything that `file` tells; the first promise that it breaks, or "".
+/// Checks everything that `file` returns. Returns the first broken promise, or "".
 std::string broken_promise(const ElfFile& file);
 
 }  // namespace aplib::loader::test

@@ -35,7 +35,7 @@ void ElfMutator::add_region(ElfBytes& file, const char* name, std::uint64_t addr
 void ElfMutator::find_regions(ElfBytes file) {
   regions_.push_back({"ELF header", 0, sizeof(Elf64_Ehdr)});
   const std::size_t headers = file.header().e_phnum * sizeof(Elf64_Phdr);
-  // The most telling ones several times.
+  // The most interesting ones several times.
   for (int i = 0; i < 3; ++i) regions_.push_back({"program headers", file.header().e_phoff, headers});
   for (int i = 0; i < 3; ++i) {
     regions_.push_back({"dynamic section", file.program_header(PT_DYNAMIC).p_offset, file.dynamic().size_bytes()});
@@ -44,7 +44,7 @@ void ElfMutator::find_regions(ElfBytes file) {
   const auto add = [&](const char* name, std::int64_t address, std::uint64_t bytes) {
     if (file.has_tag(address)) add_region(file, name, file.tag(address), bytes);
   };
-  constexpr std::uint64_t some = 256;  // for tables whose size nothing tells
+  constexpr std::uint64_t some = 256;  // for tables whose size is not known
   add("names", DT_STRTAB, tag(DT_STRSZ));
   add("symbols", DT_SYMTAB, some);
   add("GNU hash", DT_GNU_HASH, some / 4);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Spoils ELF files at random, most often where it hurts: in headers, the dynamic section and the tables it names.
+// Damages ELF files at random, mostly in headers, the dynamic section and the tables that it names.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ namespace aplib::loader::test {
 
 class ElfMutator {
  public:
-  /// The same seed gives the same mutations of the same file, on every machine.
+  /// The same seed gives the same mutations of the same file on every computer.
   ElfMutator(const std::string& path, std::uint64_t seed) : original_(ElfBytes(path).bytes()), random_(seed) {
     find_regions(ElfBytes(path));
   }
 
-  /// The next mutation; `description` says what was done.
+  /// The next mutation, which `description` describes.
   std::vector<char> next(std::string& description);
 
  private:
@@ -31,7 +31,7 @@ class ElfMutator {
 
   void find_regions(ElfBytes file);
   void add_region(ElfBytes& file, const char* name, std::uint64_t address, std::uint64_t bytes);
-  /// Below `limit`. std::uniform_int_distribution is another on every library.
+  /// A number below `limit`. std::uniform_int_distribution differs between libraries.
   std::uint64_t below(std::uint64_t limit) { return limit == 0 ? 0 : random_() % limit; }
   std::uint64_t interesting();
   std::string mutate(std::vector<char>& bytes);
@@ -40,7 +40,7 @@ class ElfMutator {
 
   std::vector<char> original_;
   std::vector<Region> regions_;
-  std::vector<std::uint64_t> values_;  // Addresses and sizes that mean something in this file.
+  std::vector<std::uint64_t> values_;  // Addresses and sizes that occur in this file.
   std::mt19937_64 random_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Files that cannot be loaded: each is refused with its path, the cause and the remedy.
+// Files that cannot be loaded are refused with their path, the cause and the remedy.
 #include <elf.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -33,7 +33,7 @@ constexpr auto rich_source = R"(
 
 class ElfRefusalTest : public ::testing::Test {
  protected:
-  /// Expects that the file is refused by a text that has its path and both parts.
+  /// Expects a refusal of the file with a text that has its path and both parts.
   static void expect(const std::string& path, std::string_view cause, std::string_view remedy) {
     const std::string text = refusal([&] { ElfFile::open(path); });
     EXPECT_TRUE(contains(text, path));
@@ -129,7 +129,7 @@ TEST_F(ElfRefusalTest, TextRelocations) {
       shop_.compile("int x; __asm__(\".section .rodata\\n.globl pointer\\npointer: .quad x\\n.text\");",
                     {"-shared", "-Wl,-z,notext"}, "text.so");
   expect(path, "text relocations", "-fPIC");
-  // Without the linker's word on it, the relocation itself tells.
+  // Without the linker's flag, the relocation itself shows it.
   ElfBytes bytes(path);
   bytes.rename_tag(DT_TEXTREL, 0x6ffffe00);
   if (bytes.has_tag(DT_FLAGS)) bytes.tag(DT_FLAGS) &= ~std::uint64_t{DF_TEXTREL};
@@ -235,7 +235,7 @@ TEST_F(ElfRefusalTest, DamagedSymbolsAndRelocations) {
 
 TEST_F(ElfRefusalTest, DamagedPackedRelocations) {
   const auto packed = [](ElfBytes& file, std::uint64_t first) {
-    // The table lies where a constructor's address was.
+    // The table lies where the address of a constructor was.
     const std::uint64_t table = file.tag(DT_INIT_ARRAY);
     file.at<std::uint64_t>(table) = first;
     file.add_tag(36, table);
@@ -288,7 +288,7 @@ TEST_F(ElfRefusalTest, FilesThatChangedSince) {
   const std::string path = rich();
   const auto file = ElfFile::open(path);
   file->check_unchanged();
-  // The way linkers do it: a new file of the same name.
+  // As linkers do: a new file with the same name.
   ElfBytes(path).save(shop_.path("new.so"));
   std::filesystem::rename(shop_.path("new.so"), path);
   const std::string replaced = refusal([&] { file->check_unchanged(); });

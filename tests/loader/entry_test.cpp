@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Entries by name and type: what may be written, what is refused and how, and calls of this program's own functions.
+// Entries by name and type: what is allowed, what is refused and how, and calls of this program's own functions.
 #include "loader/entry.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Perror, err, error and assert of loaded programs.
+// perror, err, error and assert of loaded programs.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 class ErrorsTest : public testing::Test {
  protected:
-  /// Runs a program of the given main in an instance named "folder/tool".
+  /// Runs a program with the given main in an instance named "folder/tool".
   Ran run_main(const std::string& body) {
     const std::string source = fmt::format(
         "#define _GNU_SOURCE\n#include <assert.h>\n#include <err.h>\n#include <errno.h>\n#include <error.h>\n"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// exit() and its kin end a program, not the process, and call what was registered in C's order.
+// exit() and its relatives end a program, not the process, and call registered functions in C's order.
 #include <gtest/gtest.h>
 
 #include "compile.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The getopt family beside libc's own: every result, variable, message and the final order of the arguments, over
-// random option strings and arguments.
+// The getopt family compared with libc's own: every result, variable and message, and the final order of the arguments,
+// for random option strings and arguments.
 #include "loader/libc/getopt.hpp"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ class Sink {
   std::FILE* file_;
 };
 
-/// libc writes its messages to what `stderr` is.
+/// libc writes its messages to the current `stderr`.
 class StderrInstead {
  public:
   explicit StderrInstead(std::FILE* file) : before_(stderr) { stderr = file; }
@@ -58,7 +58,7 @@ struct Scene {
   Member member = Member::plain;
   std::string options;
   std::vector<option> long_options;
-  std::vector<std::vector<std::string>> argument_lists;  ///< One after the other, optind set to 0 or 1 between.
+  std::vector<std::vector<std::string>> argument_lists;  ///< One after another, with optind set to 0 or 1 between them.
   int restart = 0;
   bool quiet = false;
   bool posixly_correct = false;
@@ -81,13 +81,13 @@ std::string describe(const Scene& scene) {
 
 int flag_of_program = 0;
 
-/// Calls until -1 (at most as many times as there are letters), and writes down everything that can be seen.
+/// Calls until -1 (at most as many times as there are letters), and records everything that can be seen.
 template <class Next, class Variables>
 std::string play(const Scene& scene, const Next& next, const Variables& variables) {
   std::ostringstream log;
   Sink messages;
   int list_number = 0;
-  std::vector<std::vector<std::string>> lists = scene.argument_lists;  // the scanner may look into the one before
+  std::vector<std::vector<std::string>> lists = scene.argument_lists;  // the scanner may look into the previous list
   for (std::vector<std::string>& words : lists) {
     std::vector<char*> argv;
     int letters = 2;
@@ -112,7 +112,7 @@ std::string play(const Scene& scene, const Next& next, const Variables& variable
   return log.str() + messages.text();
 }
 
-/// libc keeps its place over all calls of this process; 0 makes it forget, which is how a fresh program begins.
+/// libc keeps its place over all calls of this process. 0 resets it, as in a fresh program.
 struct OfLibc {
   mutable bool fresh = true;
   void begin(int index, int errors, std::FILE*) const {
@@ -139,7 +139,7 @@ struct OfState {
   [[nodiscard]] const char* optarg() const { return state.optarg; }
 };
 
-// libc never sets optopt back, but an unknown long option sets it to what it is at first.
+// libc never resets optopt, but an unknown long option sets it to its initial value.
 void forget_optopt() {
   std::array<char*, 3> argv{const_cast<char*>("p"), const_cast<char*>("--unknown"), nullptr};
   const option none{nullptr, 0, nullptr, 0};

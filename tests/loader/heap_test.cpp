@@ -25,7 +25,7 @@ class HeapTest : public testing::Test {
                                            {"-shared", "-w", "-O0"}, fmt::format("p{}.so", count_++)),
                          options);
   }
-  /// Calls the functions of a fresh instance in order and returns its use after each.
+  /// Calls the functions of a fresh instance in order, and returns its heap use after each.
   std::vector<libc::HeapUse> uses(const std::shared_ptr<const Program>& program,
                                   const std::vector<std::string>& names) {
     RecordingHost host;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// std::cout and its kin of loaded C++ programs.
+// std::cout and the other standard streams of loaded C++ programs.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -63,7 +63,7 @@ TEST_F(IostreamTest, FormatsOfOneInstanceDoNotShowInOthers) {
   EXPECT_EQ(host.out, "*0xff\n");
   EXPECT_EQ(other.out, "  255\n");
   EXPECT_EQ(other.outcome.status, 0);
-  // The process's own is not touched either.
+  // The process's own stream is not touched either.
   EXPECT_EQ(std::cout.flags() & std::ios_base::basefield, std::ios_base::dec);
   EXPECT_EQ(std::cout.fill(), ' ');
 }
@@ -95,7 +95,7 @@ TEST_F(IostreamTest, WithoutSynchronization) {
     })");
   const Ran ran = run(unsynced, {"p"}, 0, "1 2 3\n4 5");
   EXPECT_EQ(ran.out, "10 15\n" + std::string(20000, 'x') + "\nno newline and no flush");
-  // Others stay synchronized.
+  // The others stay synchronised.
   const Ran other = run(program(R"(int main() { std::cout << std::ios::sync_with_stdio(true); return 0; })"), {"p"}, 1);
   EXPECT_EQ(other.out, "1");
 }

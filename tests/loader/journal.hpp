@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Journal: what programs of a test did, in order, also after their streams are gone. A program gets its address as
-// argument 1 and writes into it by say().
+// Journal: records what programs of a test did, in order, also after their streams are gone. A program gets its address
+// as argument 1 and writes to it by say().
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace aplib::loader::test {
 
-/// Put before the text of a C or C++ program whose main begins with start(argv).
+/// The beginning of the text of a C or C++ program whose main begins with start(argv).
 inline const std::string journal_prologue = R"(
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,7 @@ class Journal {
   std::array<char, 4096> bytes_{};
 };
 
-/// What a run of main on one cell left.
+/// The result of running main on one cell.
 struct JournalRun {
   Ran ran;
   std::string journal;

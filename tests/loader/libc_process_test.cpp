@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Working directory, umask, children, names, and what is refused because the process is not the program's alone.
+// Working directory, umask, children, names, and calls that are refused because several programs share the process.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
@@ -19,7 +19,7 @@ namespace {
 
 class LibcProcess : public SideBySide {
  protected:
-  /// Skips where the system forbids threads their own directory; the program has said so.
+  /// Skips where the system forbids threads their own directory, as the program has reported.
   static bool directories_forbidden(const Side& side) {
     return std::ranges::any_of(side.warnings,
                                [](const std::string& text) { return text.find("unshare") != text.npos; });
@@ -71,11 +71,11 @@ TEST_F(LibcProcess, ADescriptorIsGivenBackForEachDirectory) {
   if (directories_forbidden(first)) GTEST_SKIP() << first.warnings[0];
   const auto before = count();
   by_turns(source, 5, {Side{}, Side{}, Side{}});
-  // The program's file stays open as long as anyone may load it again.
+  // The program's file stays open as long as it may be loaded again.
   EXPECT_LE(count(), before + 1);
 }
 
-/// As container profiles do: unshare() fails with EPERM from here on, in this process.
+/// From here on, unshare() fails with EPERM in this process, as with container profiles.
 bool forbid_unshare() {
   std::array program{
       sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -107,7 +107,7 @@ TEST_F(LibcProcess, WhereThreadsCannotHaveADirectoryOfTheirOwnChdirFailsAndSaysW
     std::fputs((side.said + '\n').c_str(), stderr);
     std::_Exit(side.said == "-1 1 0 " && warned ? 0 : 1);
   };
-  // On a new thread: this one may have its own directory already.
+  // On a new thread, because this one may already have its own directory.
   EXPECT_EXIT(std::thread(check).join(), ::testing::ExitedWithCode(0), "");
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What libc keeps for a program is an instance's own: random numbers, environment, static buffers, conversions,
-// locale, time zone.
+// Each instance has its own libc state: random numbers, environment, static buffers, conversions, locale, time zone.
 #include "side_by_side.hpp"
 
 namespace aplib::loader::test {

@@ -92,7 +92,7 @@ TEST(LibraryPattern, StarsAndQuestionMarks) {
   EXPECT_FALSE(matches("", "x"));
   EXPECT_FALSE(matches_any({}, "x"));
   EXPECT_TRUE(matches_any({"y", "x"}, "x"));
-  // Would take for ever by trying every way to share the name out to the stars.
+  // Trying every way to match the stars with the name would take for ever.
   EXPECT_FALSE(matches("*a*a*a*a*a*a*a*a*a*a*b", std::string(2000, 'a').c_str()));
 }
 
@@ -160,7 +160,7 @@ TEST_F(LibraryTest, SomeLibrariesAreNeverSeparate) {
 TEST_F(LibraryTest, ThisLibraryIsAlwaysTheOneThatRuns) {
   const Library found = find("libaplib.so.9.9", *program({}));
   expect_shared(found);
-  // The test has the library inside.
+  // The library is linked into the test.
   EXPECT_EQ(found.handle, ::dlopen(nullptr, RTLD_NOW));
 }
 

@@ -146,7 +146,7 @@ TEST_F(Loaded, AReplacedFileIsRefusedAndRunningInstancesGoOn) {
   const auto program = load("int step(int x) { return x + 1; }");
   test::RecordingHost host;
   test::run_instance(test::make_instance(program, host), [&](Instance& instance) {
-    // As an editor or installer does: a new file takes the name. The old one lives on in the instance.
+    // As editors and installers do: a new file takes the name. The instance keeps the old one.
     const std::string other = shop.compile("int step(int x) { return x + 2; }", {"-shared"}, "other.so");
     std::filesystem::rename(other, program->path());
     EXPECT_EQ(test::function_of<int(int)>(instance, "step")(1), 2);

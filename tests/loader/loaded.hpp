@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Fixture of tests that compile a program and look at several instances of it side by side.
+// A fixture for tests that compile a program and compare several instances of it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,8 +28,8 @@ class Loaded : public ::testing::Test {
     return load(source, std::move(flags), name, Language::cpp);
   }
 
-  /// Calls `int function(int)` with each of `values` in an instance each, all alive at the same time and called by
-  /// turns, twice. Returns the second results.
+  /// Calls `int function(int)` with each of `values` in a separate instance. The instances are alive at the same time
+  /// and are called in turn, twice. Returns the second results.
   static std::vector<int> in_turns(const std::shared_ptr<const Program>& program, std::string_view function,
                                    std::vector<int> values) {
     std::vector<int> results(values.size());
@@ -44,7 +44,7 @@ class Loaded : public ::testing::Test {
   Workshop shop;
 
  private:
-  // Instances end when their entry returns, so they are alive together only inside each other's entries.
+  // Instances end when their entry returns, so they are alive at the same time only inside each other's entries.
   static void nest(const std::shared_ptr<const Program>& program, std::string_view function, std::vector<int>& values,
                    std::vector<int>& results, std::size_t index,
                    const std::function<void(const std::vector<std::function<int(int)>>&)>& body,

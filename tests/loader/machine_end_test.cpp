@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Programs that end, fault and sleep as cells of a machine: on small stacks, several on a thread, switching in between.
+// Programs that end, fault and sleep as cells of a machine, on small stacks, several on a thread, with task switches.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -20,7 +20,7 @@ namespace {
 using testing_support::options_of;
 using testing_support::Shape;
 
-/// By the signal, or with the status that sanitizers give instead.
+/// Whether the process ended by the signal, or with the status that sanitizers give instead.
 bool has_failed(int status) { return status != 0; }
 
 class Sink : public OutputSink {
@@ -49,7 +49,7 @@ struct CellsRan {
 
 class MachineEnd : public testing::TestWithParam<Shape> {
  protected:
-  /// Runs the program on every cell of the shape: argument 1 is the cell's journal, 2 its number, 3 a word that all
+  /// Runs the program on every cell of the shape. Argument 1 is the cell's journal, 2 its number, and 3 a word that all
   /// share.
   CellsRan run(const std::string& text) {
     const std::string prologue =

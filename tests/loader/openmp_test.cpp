@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Threads that libgomp keeps work for several instances one after another, and are flows of whichever they work for.
+// Threads that libgomp keeps work for several instances one after another, and belong to the one that they work for.
 #include <gtest/gtest.h>
 
 #include "compile.hpp"

@@ -17,7 +17,7 @@ using testing_support::Shape;
 
 class RecordLocks : public SideBySide {
  protected:
-  /// What two instances say of one file, by turns; they know themselves by `me` and the file by `path`.
+  /// The results of two instances that use one file in turn. `me` identifies the instance, `path` the file.
   std::vector<std::string> two_say(const std::string& text, int steps, const std::string& file) {
     const std::string prologue =
         "#include <fcntl.h>\n#include <sys/file.h>\n"
@@ -143,7 +143,7 @@ class RecordLocksOfCells : public testing::TestWithParam<Shape> {
   Workshop shop;
 };
 
-// Cells of one thread wait for each other's locks: whoever waits must let the holder run.
+// Cells on one thread wait for each other's locks, so a waiting cell must let the holder run.
 TEST_P(RecordLocksOfCells, WaitersGetTheirTurn) {
   const std::string program = shop.compile(R"C(
     #include <fcntl.h>

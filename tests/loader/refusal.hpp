@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Expecting an Error whose text helps: it names the file and the remedy.
+// Expects an Error whose text names the file and the remedy.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 namespace aplib::loader::test {
 
-/// The text of the Error that `call` throws; a test failure and "" when it throws none.
+/// The text of the Error that `call` throws. If it throws none, the test fails and the text is "".
 template <class Call>
 std::string refusal(Call&& call) {
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every kind of relocation, in two cells: each works on its own copy.
+// Every kind of relocation, in two cells, each of which works on its own copy.
 #include <elf.h>
 #include <unistd.h>
 
@@ -113,7 +113,7 @@ TEST_F(Relocations, LibrariesOfTheUserAreEachCellsOwnAndInterpose) {
       {"-shared", "-Wl,-soname,libuser.so"}, "libuser.so");
   const auto program = load(R"(
     extern int state; int from_library(int);
-    int shadowed(void) { return 1000; }                 /* the program's goes first, also for the library */
+    int shadowed(void) { return 1000; }                 /* the program's definition comes first, also for the library */
     int step(int by) { int sum = from_library(by); return sum + state; })",
                             {"-L" + shop.folder(), "-luser", "-Wl,-rpath,$ORIGIN"});
   ASSERT_EQ(program->images().size(), 2U);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Runs loaded programs in a test without a machine: a host that records what the program does, and instances in
-// slots of their own.
+// Runs loaded programs in a test without a machine: a host that records what the program does, and instances in their
+// own slots.
 //
 //   Workshop shop;
 //   const auto program = Program::load(shop.compile("int main() { puts(\"hi\"); return 3; }", {"-fPIC", "-shared"},
@@ -28,7 +28,7 @@
 
 namespace aplib::loader::test {
 
-/// Thrown by RecordingHost::fail where there is no program to leave.
+/// RecordingHost::fail throws this if there is no program to leave.
 struct MachineFailed : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -39,7 +39,7 @@ class RecordingHost : public CellServices {
     if (!input.empty()) {
       std::array<int, 2> ends{};
       if (::pipe(ends.data()) != 0) throw std::runtime_error("pipe: out of descriptors");
-      // Inputs of tests fit into a pipe.
+      // The inputs of tests fit into a pipe.
       if (::write(ends[1], input.data(), input.size()) != static_cast<ssize_t>(input.size()))
         throw std::runtime_error("the test's input does not fit into a pipe");
       ::close(ends[1]);
@@ -89,7 +89,7 @@ class RecordingHost : public CellServices {
   int input_ = -1;
 };
 
-/// What a program left.
+/// The result of a program.
 struct Ran {
   loader::Outcome outcome;
   std::string out;
@@ -112,7 +112,7 @@ inline std::unique_ptr<Instance> make_instance(const std::shared_ptr<const Progr
                         {std::move(arguments), std::move(environment)});
 }
 
-/// Runs `entry` of the instance on the calling thread to its end.
+/// Runs `entry` of the instance on the calling thread until it ends.
 inline loader::Outcome run_instance(std::unique_ptr<Instance> instance, const std::function<int(Instance&)>& entry) {
   return Instance::run(std::move(instance), entry, [](ProgramContext* context) { current_program_context = context; });
 }
@@ -133,7 +133,7 @@ Function* function_of(Instance& instance, std::string_view name) {
   return reinterpret_cast<Function*>(instance.address_of(found));
 }
 
-/// Runs main of a fresh instance on cell `cell` to its end.
+/// Runs main of a fresh instance on cell `cell` until it ends.
 inline Ran run(const std::shared_ptr<const Program>& program, std::vector<std::string> arguments = {"program"},
                std::uint32_t cell = 0, const std::string& input = {},
                Environment environment = environment_of({"PATH=/usr/bin:/bin"})) {

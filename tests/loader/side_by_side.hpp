@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
-// SideBySide: a program that works in steps, run in several instances by turns, beside the same program alone in a
-// process of its own.
-//
-// The program is C and defines `void step(int number)`, which says what it found with say(format, ...), or with
-// ended(result, error number) of a call that fails. What each instance said must be what the program alone says:
-// then nothing that one instance did was seen by another.
+// SideBySide: runs a program that works in steps in several instances in turn, and compares them with the same program
+// alone in a process. The program is C and defines `void step(int number)`, which reports its results by say(format,
+// ...), or by ended(result, error number) for a call that fails. Each instance must report what the program alone
+// reports. Then no instance has seen what another did.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +19,7 @@
 
 namespace aplib::loader::test {
 
-/// An instance's surroundings, and what it left.
+/// An instance's surroundings and results.
 struct Side {
   std::vector<std::string> environment{"PATH=/usr/bin:/bin"};
   std::string input = {};
@@ -31,7 +29,7 @@ struct Side {
 
 class SideBySide : public ::testing::Test {
  protected:
-  /// Runs steps 0..steps-1 of each side by turns: all sides do a step before any does the next.
+  /// Runs steps 0..steps-1 of all sides in turn: all sides do a step before any does the next.
   std::vector<Side> by_turns(std::string_view source, int steps, std::vector<Side> sides) {
     const auto program = Program::load(shop.compile(prologue + std::string(source), flags({"-shared"}), "program.so"));
     std::vector<Running> running;
@@ -47,7 +45,7 @@ class SideBySide : public ::testing::Test {
     return sides;
   }
 
-  /// What the program says in a process of its own, whose directory is `folder`.
+  /// What the program reports in a separate process, whose directory is `folder`.
   std::string alone(std::string_view source, int steps, const std::vector<std::string>& environment,
                     const std::string& folder = "/") {
     const std::string main = "\nint main(void) { for (int i = 0; i < " + std::to_string(steps) +
@@ -61,7 +59,7 @@ class SideBySide : public ::testing::Test {
     return outcome.output;
   }
 
-  /// Both: two instances in the same surroundings say what the program alone says.
+  /// Checks both: two instances in the same surroundings report what the program alone reports.
   void expect_private(std::string_view source, int steps,
                       const std::vector<std::string>& environment = Side{}.environment) {
     const std::string expected = alone(source, steps, environment, std::filesystem::current_path().string());
@@ -101,7 +99,7 @@ __attribute__((unused)) static void ended(int result, int error) { say("%d %d ",
     return more;
   }
 
-  // As the switch of tasks does.
+  // As a task switch does.
   static void enter(ProgramContext* context) {
     ProgramContext* const before = current_program_context;
     if (before != context && ((before != nullptr && before->swaps) || (context != nullptr && context->swaps)))

@@ -27,7 +27,7 @@ class Signals : public testing::Test {
   Workshop shop_;
 };
 
-/// What the machine does: asks the loader on a stack of its own.
+/// As the machine does: asks the loader, on a separate stack.
 class FaultHandlers {
  public:
   FaultHandlers() {
@@ -314,7 +314,8 @@ TEST_F(Signals, SigPipeIsIgnoredForAllWhenOneAsks) {
   sigaction(SIGPIPE, &before, nullptr);
 }
 
-// A shared library's own thread may call what the program has bound: then the process is meant, as for all of libc.
+// A shared library's own thread may call what the program's names are bound to. Then the call affects the process, as
+// all of libc does.
 TEST(SignalsOfTheProcess, ChangeWhenNoInstanceCalls) {
   using Handler = void (*)(int);
   const auto bound = [](const char* name) { return libc::find_binding(name)->function; };

@@ -10,7 +10,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Hours of sleep that nobody waits for: the recording host only adds them up.
+/// Hours of sleep for which nobody waits: the recording host only adds them up.
 struct Slept {
   int status = 0;
   std::chrono::nanoseconds slept{};

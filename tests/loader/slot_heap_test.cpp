@@ -44,7 +44,7 @@ class SlotHeapOfPrograms : public testing::Test {
   std::shared_ptr<const Program> cpp(const std::string& text, const char* optimisation = "-O2") {
     return load(shop_.compile_cpp(cpp_prologue + text, {"-shared", optimisation, "-w", "-std=c++20"}, next_name()));
   }
-  /// Runs main on a cell and returns what it wrote.
+  /// Runs main on a cell and returns its output.
   static std::string output_of(const std::shared_ptr<const Program>& program, std::uint32_t cell,
                                const std::string& input = {}) {
     CellWithHeap host(cell, input);
@@ -54,7 +54,7 @@ class SlotHeapOfPrograms : public testing::Test {
   }
 
   std::string next_name() { return fmt::format("p{}.so", count_++); }
-  // in_slot(): the address is of the heap of the cell whose globals are here.
+  // in_slot(): whether the address is in the heap of the cell with these globals.
   static inline const std::string common = fmt::format(
       R"(
     static char anchor;
@@ -136,7 +136,7 @@ TEST_F(SlotHeapOfPrograms, MemoryOfLibcIsFreedAndResizedAsEver) {
       char* printed; size_t length; FILE* memory = open_memstream(&printed, &length);
       for (int i = 0; i < 1000; ++i) fprintf(memory, "%d ", i);
       fclose(memory); CHECK(length > 3000); free(printed);
-      // libc resizes and frees what the program has allocated.
+      // libc resizes and frees memory that the program has allocated.
       char* line = malloc(4); size_t room = 4;
       CHECK(getline(&line, &room, stdin) == 34); CHECK(strncmp(line, "a line that is longer than 4 bytes", 33) == 0);
       CHECK(getline(&line, &room, stdin) == 6); CHECK(strcmp(line, "short\n") == 0); free(line);

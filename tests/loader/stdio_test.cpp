@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Standard streams of loaded programs: each instance has its own, over its host.
+// Standard streams of loaded programs: each instance has its own, through its host.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -67,7 +67,7 @@ TEST_F(StdioTest, FortifiedFunctionsPrintToo) {
     int main(int argc, char** argv) { printf("%s %d\n", argv[0], argc); fprintf(stderr, "%d\n", argc); dprintf(1, "%d\n", argc); return 0; })",
                               {"-O2", "-D_FORTIFY_SOURCE=2"}),
                       {"name"});
-  EXPECT_EQ(ran.out, "1\nname 1\n");  // what is buffered comes last
+  EXPECT_EQ(ran.out, "1\nname 1\n");  // buffered output comes last
   EXPECT_EQ(ran.err, "1\n");
 }
 

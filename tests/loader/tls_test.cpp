@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Thread-locals: one set per task of an instance, by every model that a shared object can use.
+// Thread-locals: one set per task of an instance, with every model that a shared object can use.
 #include "loader/context.hpp"
 
 #include <thread>
@@ -60,7 +60,7 @@ TEST_F(Loaded, ThreadLocalsOfAUsersLibraryAreEachCellsOwn) {
 }
 
 TEST_F(Loaded, DescriptorsKeepAllRegisters) {
-  // The loop's sums stay in vector registers across the access that the compiler knows to keep them.
+  // The loop's sums stay in vector registers across the access, because the compiler knows that it keeps them.
   const auto program = load(R"(
     __thread double first = 1;
     static double values[64];
@@ -94,7 +94,7 @@ TEST_F(Loaded, InitialExecOnesComeFromThePoolAndAreSwapped) {
   const auto program = load("__thread int counter = 5; int step(int by) { counter += by; return counter; }",
                             {"-ftls-model=initial-exec"});
   ASSERT_TRUE(program->images()[0].file->uses_static_tls());
-  // By turns on one thread: what the switch does, by hand.
+  // In turn on one thread, doing by hand what a task switch does.
   test::RecordingHost host;
   const auto swap = [](ProgramContext* to) {
     ProgramContext* const from = current_program_context;

@@ -88,7 +88,7 @@ TEST_F(Loaded, CellsThrowWhileOthersThrowLoadAndUnload) {
   }
   started.arrive_and_wait();
   int loaded = 0;
-  while (running.load() > 0 || loaded < 10) {  // on the same cells as the throwers' too: a second instance there
+  while (running.load() > 0 || loaded < 10) {  // also on the throwers' cells, as a second instance there
     const test::Ran ran = [&] {
       test::RecordingHost host;
       test::Ran result;

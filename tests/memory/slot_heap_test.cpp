@@ -107,7 +107,7 @@ class History {
     }
     ASSERT_LE(reinterpret_cast<char*>(place) + bytes, heap_.begin() + heap_.mapped_bytes());
     const auto mark = static_cast<unsigned char>(below(255) + 1);
-    // The test uses all bytes that malloc_usable_size reports.
+    // Uses all bytes that usable_bytes() reports.
     std::memset(place, mark, SlotHeap::usable_bytes(place));
     blocks_[place] = {bytes, mark};
     offsets_.push_back(reinterpret_cast<char*>(place) - heap_.begin());

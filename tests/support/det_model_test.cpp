@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The deterministic scheduler shows the outcomes the C++ memory model allows, and only those: the classic litmus tests.
+// The classic litmus tests: the deterministic scheduler shows the outcomes that the C++ memory model allows, and no
+// others.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -18,7 +19,7 @@ constexpr auto seq_cst = std::memory_order_seq_cst;
 
 using Seen = std::set<std::tuple<int, int>>;
 
-// Runs `make(seen)`'s scenario under many seeds and collects what its threads saw.
+// Runs the scenario of `make(seen)` with many seeds and collects what its threads saw.
 template <class Scenario, class... Arguments>
 Seen outcomes(Memory memory, Arguments... arguments) {
   Seen seen;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The deterministic scheduler finds lost wake-ups: small parkers, right and broken.
+// The deterministic scheduler finds lost wake-ups, in small correct and broken parkers.
 #include <gtest/gtest.h>
 
 #include "det/explore.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The deterministic scheduler finds missing memory orders in a ring: small rings, right and broken.
+// The deterministic scheduler finds missing memory orders, in small correct and broken rings.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -14,7 +14,7 @@ enum class Fault {
   relaxed_publish,    // the producer's store of the tail does not release
   relaxed_look,       // the consumer's load of the tail does not acquire
   relaxed_give_back,  // the consumer's store of the head does not release
-  one_too_many,       // the producer believes in one more slot than there is
+  one_too_many,       // the producer assumes one slot too many
 };
 
 struct Ring {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Short ways to run programs on machines of the shapes that tests want.
+// Helpers to run programs on machines of several shapes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ inline constexpr bool debug = false;
 inline constexpr bool debug = true;
 #endif
 
-/// A count for release builds, cut down where every step costs much more.
+/// A count for release builds, reduced where every step costs much more.
 constexpr std::uint64_t scaled(std::uint64_t count, std::uint64_t sanitized_divisor = 20,
                                std::uint64_t debug_divisor = 5) {
   if (sanitized) return count / sanitized_divisor;
@@ -68,7 +68,7 @@ inline Report run(const Shape& shape, std::function<void()> program) {
   return machine.run(std::move(program));
 }
 
-/// Runs and expects a good end.
+/// Runs and expects success.
 inline void run_well(const Shape& shape, std::function<void()> program) {
   const Report report = run(shape, std::move(program));
   EXPECT_EQ(report.exit_status, 0) << report.reason;
@@ -86,13 +86,13 @@ std::string error_text(Action action) {
   return "(no error)";
 }
 
-/// From the environment variable `name`, or `otherwise`. (Names with APLIB_ are the library's options.)
+/// The value of the environment variable `name`, or `otherwise`. (Names with APLIB_ are the library's options.)
 inline std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise) {
   const char* text = std::getenv(name);
   return text != nullptr && *text != '\0' ? std::strtoull(text, nullptr, 0) : otherwise;
 }
 
-/// Bytes of this process in memory now.
+/// The resident bytes of this process.
 inline std::uint64_t resident_bytes() {
   std::ifstream statm("/proc/self/statm");
   std::uint64_t size_pages = 0;
@@ -101,7 +101,7 @@ inline std::uint64_t resident_bytes() {
   return resident_pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-/// Bytes that could still be had without swapping.
+/// Bytes that are available without swapping.
 inline std::uint64_t available_bytes() {
   std::ifstream meminfo("/proc/meminfo");
   std::string word;

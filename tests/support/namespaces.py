@@ -3,12 +3,12 @@
 a processor.
 
     import namespaces
-    namespaces.enclose()                                     # first: all below ends with this script, however it ends
+    namespaces.enclose()                                     # first: everything ends with this script, however it ends
     with namespaces.Network(["ws1", "ws2"], rate="10mbit") as network:
         ws1, ws2 = network.hosts
         print(ws1.address)                                   # 10.91.0.1
-        server = ws1.popen(["sleep", "1"])                   # or ws1.command([...]) for a command line of one's own
-        network.cut(ws2)                                     # nothing gets through any more; network.join(ws2)
+        server = ws1.popen(["sleep", "1"])                   # or ws1.command([...]) for the command line
+        network.cut(ws2)                                     # nothing gets through; network.join(ws2) undoes it
 
 It needs root, and `ip` and `tc` of the package iproute2: hindrance() says what is missing. Nothing here goes through
 the real network.
@@ -30,7 +30,7 @@ FLAGS = ["--mount", "--net", "--pid", "--fork", "--kill-child=KILL", "--mount-pr
 
 
 def hindrance():
-    """Why there can be no namespaces here, in words for a test that is skipped; None when there can."""
+    """Why namespaces are not possible here, as the reason of a skipped test, or None."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     for tool in ("ip", "tc"):
@@ -45,9 +45,9 @@ def hindrance():
 
 
 def enclose():
-    """Goes on with this script in namespaces of its own for processes, network and mounts. When it ends, even by
-    SIGKILL, the system ends every process in there and removes the network and the mounts, that of its temporary
-    files (TMPDIR) too. Does nothing the second time.
+    """Continues this script in separate namespaces for processes, network and mounts. When it ends, even by SIGKILL,
+    the system ends every process there and removes the network and the mounts, including that of its temporary files
+    (TMPDIR). Does nothing the second time.
     """
     if os.environ.get(INSIDE) == str(os.getppid()) == "1":
         return
@@ -55,9 +55,9 @@ def enclose():
         environment = dict(os.environ, **{INSIDE: "begin"})
         os.environ["PATH"] = environment["PATH"] = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
         sys.stdout.flush()
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # who runs us is killed: so are we
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # ends this process with its parent
         os.execvpe("unshare", ["unshare", *FLAGS, sys.executable, *sys.argv], environment)
-    # We are process 1 here, which takes in orphans. The script itself goes on in a child.
+    # This is process 1 here, which adopts orphans. The script itself continues in a child.
     main = os.fork()
     if main == 0:
         os.environ[INSIDE] = "1"
@@ -86,8 +86,8 @@ def enclose():
 
 
 def processes():
-    """{pid: command line} of all living processes that this script can see except itself, process 1 and kernel
-    threads: what is left over, when it is enclosed."""
+    """{pid: command line} of all living processes that this script can see, except itself, process 1 and kernel
+    threads. In an enclosed script these are the processes that are left over."""
     found = {}
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit() or int(folder.name) in (1, os.getpid()):
@@ -103,7 +103,7 @@ def processes():
 
 
 def wait_until(condition, seconds, pause=0.01):
-    """Whether `condition()` became true in time. For what the system gives no event for."""
+    """Whether `condition()` became true in time. Use it only where the system gives no event."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -128,7 +128,7 @@ class Host:
         self.device, self.port = "eth0", f"port{number}"  # its end of the link, and the switch's
 
     def command(self, words, quota=None):
-        """The command line that runs `words` on this host, from wherever it is run."""
+        """The command line that runs `words` on this host."""
         words = quota.command(words) if quota else list(words)
         return ["nsenter", f"--net=/run/netns/{self.namespace}", "--", *map(str, words)]
 
@@ -186,8 +186,8 @@ class Network:
                 subprocess.run(["ip", "netns", "delete", name], stderr=subprocess.DEVNULL, check=False)
 
     def limit(self, host, rate):
-        """From now on `rate` both ways. The bucket holds 4 ms, and at least some packets; up to 50 ms more wait, then
-        packets are dropped."""
+        """From now on, limits the link to `rate` in both directions. The bucket holds 4 ms, and at least some packets.
+        Up to 50 ms more wait; then packets are dropped."""
         units = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
         bits = float(rate[:-4]) * units[rate[-4:]]
         burst = max(int(bits / 8 * 0.004), 16 * 1024)
@@ -214,7 +214,7 @@ class Network:
             )
 
     def cut(self, host):
-        """The cable is pulled at the switch: the host keeps its address, and nobody is told anything."""
+        """Pulls the cable at the switch: the host keeps its address, and nobody is told."""
         batch([f"link set {host.port} nomaster"], self.switch)
 
     def join(self, host):
@@ -263,7 +263,7 @@ class CpuQuota:
         return ["sh", "-c", enter, "sh", *map(str, words)]
 
     def close(self):
-        """After its processes have ended."""
+        """Removes the group. REQUIRES: its processes have ended."""
         if self.folder and self.folder.exists():
             wait_until(lambda: not (self.folder / "cgroup.procs").read_text(), 5)
             self.folder.rmdir()

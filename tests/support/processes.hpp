@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A machine of several processes inside one: each process is a Machine on a thread of its own, frames go by the
-// loop module, notes by a queue to an overseer.
+// A machine of several processes inside one. Each process is a Machine on its own thread. Frames go by the loop module,
+// notes by a queue to an overseer.
 #pragma once
 
 #include <algorithm>
@@ -26,8 +26,8 @@ namespace aplib::testing_support {
 /// How a run of several processes ended.
 struct ProcessesOutcome {
   std::vector<Report> reports;        ///< By process.
-  std::vector<std::string> failures;  ///< What the overseer has told: at most one.
-  int status = 0;                     ///< Of that failure; else the first process's that is not 0.
+  std::vector<std::string> failures;  ///< The overseer's failures: at most one.
+  int status = 0;                     ///< That of the failure, otherwise the first process's that is not 0.
   bool over = false;
   [[nodiscard]] std::string failure() const { return failures.empty() ? std::string() : failures.front(); }
 };
@@ -54,11 +54,11 @@ class Processes {
 
   comm::loop::LoopNet net;
   Options options;
-  /// Other modules than the net's, one for each process, before run().
+  /// Sets other modules than the net's, one for each process. Before run().
   std::vector<std::unique_ptr<comm::Module>> modules;
-  /// Called in the overseer's thread when all are ready, before anything runs.
+  /// Called on the overseer's thread when all are ready, before anything runs.
   std::function<void()> on_go;
-  /// What a question about tasks gave; ask from any thread.
+  /// The answer to a question about tasks. Any thread.
   std::string ask_tasks() {
     std::mutex mutex;
     std::condition_variable come;
@@ -76,23 +76,23 @@ class Processes {
     come.wait(lock, [&] { return there; });
     return answer;
   }
-  /// Any thread: as if the process's process had died.
+  /// As if the process had died. Any thread.
   void lose(std::uint32_t process, const std::string& why) {
     net.kill(process);
     post([this, process, why] {
       overseer_->lost(process, why);
-      // A real one would be gone; this one's threads must end.
+      // A real process would be gone; the threads of this one must end.
       ByteWriter stop = begin_note(NoteKind::stop);
       stop.number(std::uint32_t{0});
       stop.text("");
       receive_note(*machines_[process], stop.bytes());
     });
   }
-  /// Any thread: a note of the launcher to a process.
+  /// A note from the launcher to a process. Any thread.
   void note(std::uint32_t process, const ByteWriter& note) {
     post([this, process, bytes = note.bytes()] { receive_note(*machines_[process], bytes); });
   }
-  /// How many notes of this kind the processes have sent.
+  /// The number of notes of this kind that the processes have sent.
   [[nodiscard]] std::uint64_t notes_sent(NoteKind kind) const { return notes_sent_[static_cast<std::size_t>(kind)]; }
   void start_program(std::uint32_t task) {
     post([this, task] { overseer_->start_program("", task, {}); });

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Reports which tests of a run were skipped and why, and fails when one was that this machine could have run.
+"""Reports which tests of a run were skipped and why, and fails if this computer could have run one of them.
 
 usage: skips.py LOG REPORT          ctest's log of the run; the report goes to the file REPORT and to standard output
 
-A reason is judged by the table below: what the test needs, and whether this machine has it. A reason that no row
-knows is a failure, too: who adds one adds the row that says how to find out.
+The table below judges reasons: what the test needs, and whether this computer has it. A reason without a row is a
+failure too: whoever adds a reason adds the row that says how to find out.
 """
 
 import collections

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""skips.py reads ctest's own logs: each kind of skip is found, with its reason, and judged."""
+"""skips.py with ctest's own logs: it finds each kind of skip with its reason, and judges it."""
 import os
 import pathlib
 import subprocess

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // DetAtomic: stands in for std::atomic in templates of the form `template <template <class> class Atom =
-// std::atomic>`. Inside a run of the deterministic scheduler every operation is a scheduling point and loads return
-// any value their order permits; outside it is a plain variable. It is as large as T, so that layouts stay what
-// they are.
+// std::atomic>`. Inside a run of the deterministic scheduler, every operation is a scheduling point, and loads return
+// any value that their order permits. Outside it is a plain variable. It is as large as T, so that layouts do not
+// change.
 #pragma once
 
 #include <atomic>
@@ -139,7 +139,7 @@ class DetAtomic {
   T value_;  // the newest
 };
 
-/// A plain variable whose races are found.
+/// A plain variable for which races are detected.
 template <class T>
 class DetPlain {
  public:
@@ -164,7 +164,7 @@ inline void fence(std::memory_order order) {
   if (Scheduler* run = Scheduler::current(); run != nullptr) run->fence(order);
 }
 
-/// The heavy side of an asymmetric fence (sys_membarrier); the light side is nothing at all.
+/// The heavy side of an asymmetric fence (sys_membarrier). The light side does nothing.
 inline void membarrier() {
   if (Scheduler* run = Scheduler::current(); run != nullptr) run->membarrier();
 }
@@ -178,7 +178,7 @@ inline int futex_wake(const DetAtomic<std::uint32_t>& word, int count) {
   return Scheduler::current()->futex_wake(&word, count);
 }
 
-/// Lets others run: for spin loops.
+/// Lets others run; for spin loops.
 inline void yield() {
   if (Scheduler* run = Scheduler::current(); run != nullptr) run->yield();
 }

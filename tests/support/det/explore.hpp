@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// explore: runs a scenario under many seeds and stops at the first that fails.
+// explore: runs a scenario with many seeds and stops at the first failure.
 //
 //   struct Handover {                                   // made anew for every seed
 //     static constexpr int thread_count = 2;
@@ -31,12 +31,12 @@ namespace aplib::det {
 struct Exploration {
   Memory memory = Memory::weak;
   std::uint64_t first_seed = 1;
-  bool timeouts_fail = true;  ///< a timed wait that had to run out is a wake-up lost
+  bool timeouts_fail = true;  ///< a timed wait that had to time out is a lost wake-up
   bool spurious_wakes = true;
   std::uint64_t step_count_max = 100'000;
 };
 
-/// DET_SEED=n in the environment runs that seed alone.
+/// DET_SEED=n in the environment runs only that seed.
 template <class Make>
   requires std::invocable<Make>
 Outcome explore_with(std::uint64_t seed_count, const Exploration& how, Make make) {

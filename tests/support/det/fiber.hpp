@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Fiber: a stack that runs a function until it suspends. The deterministic scheduler gives one to each thread of a
-// scenario. Sanitizers are told of every switch. Tests only; the library's own switch is in src/task/.
+// scenario, and tells the sanitizers about every switch. For tests only; the library's own switch is in src/task/.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  /// Readies `entry(argument)`; it runs at the next resume(). Whatever was on the stack before is forgotten, not
-  /// unwound.
+  /// Prepares `entry(argument)`, which runs at the next resume(). What was on the stack before is discarded without
+  /// unwinding.
   void start(Entry entry, void* argument);
   /// Runs the fiber until it suspends or ends. Call from: the thread that owns it, outside the fiber.
   void resume();

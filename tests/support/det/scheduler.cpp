@@ -22,9 +22,10 @@ bool releases(std::memory_order order) {
   return order == std::memory_order_release || order == std::memory_order_acq_rel || order == std::memory_order_seq_cst;
 }
 
-constexpr std::size_t history_max = 8;    // stores kept per location
-constexpr std::size_t steps_kept = 64;    // for the report
-constexpr unsigned stale_loads_max = 12;  // in a row of one location by one thread: stores become visible some day
+constexpr std::size_t history_max = 8;  // stores kept per location
+constexpr std::size_t steps_kept = 64;  // for the report
+constexpr unsigned stale_loads_max =
+    12;  // in a row, of one location by one thread, because stores become visible eventually
 constexpr std::chrono::nanoseconds step_time{20};
 constexpr std::size_t nobody = ~std::size_t{0};
 
@@ -32,7 +33,7 @@ constexpr std::size_t nobody = ~std::size_t{0};
 
 struct Scheduler::Store {
   std::uint64_t value;
-  View view;  // what an acquire of this store learns
+  View view;  // what an acquire of this store sees
 };
 
 struct Scheduler::Location {
@@ -49,8 +50,8 @@ struct Scheduler::Thread {
   const std::function<void()>* body = nullptr;
   Scheduler* scheduler = nullptr;
   View view;      // what it has seen
-  View unread;    // views of relaxed loads, due at the next acquire fence
-  View released;  // its view at the last release fence: what relaxed stores carry
+  View unread;    // views of relaxed loads, which the next acquire fence adds
+  View released;  // its view at the last release fence, which relaxed stores carry
   std::vector<std::uint8_t> stale_loads;
   const void* waits_on = nullptr;
   std::chrono::nanoseconds deadline{};
@@ -164,7 +165,7 @@ bool Scheduler::pass_time() {
   return true;
 }
 
-// A scheduling point: before every operation somebody else may go first.
+// A scheduling point: before every operation, another thread may run.
 void Scheduler::point(bool give_way) {
   now_ += step_time;
   if (++outcome_.step_count > settings_.step_count_max)
@@ -178,7 +179,7 @@ void Scheduler::yield() { point(true); }
 
 void Scheduler::fail(std::string&& text) {
   outcome_.ok = false;
-  outcome_.failure = std::move(text);  // the caller's stack is never unwound: leave nothing on it
+  outcome_.failure = std::move(text);  // the caller's stack is never unwound, so leave nothing on it
   outcome_.failure += fmt::format(" (thread {})", running_);
   threads_[running_]->fiber->suspend();
   std::abort();  // a failed run is never resumed
@@ -209,7 +210,7 @@ void Scheduler::take(const Store& store, std::memory_order order) {
   }
 }
 
-// Any store that is not older than what the thread has seen.
+// Chooses any store that is not older than what the thread has seen.
 std::uint32_t Scheduler::choose_store(std::size_t location, std::memory_order order) {
   const Location& at = locations_[location];
   Thread& thread = *threads_[running_];
@@ -263,7 +264,7 @@ void Scheduler::store(const void* address, std::uint64_t initial, std::uint64_t 
   note("stores", address, value);
 }
 
-// A read-modify-write: reads the newest store, stands right behind it and continues its release sequence.
+// A read-modify-write reads the newest store, comes directly after it and continues its release sequence.
 std::uint64_t Scheduler::replace_newest(std::size_t location, std::uint64_t value, std::memory_order order) {
   const Store old = locations_[location].stores.back();
   take(old, order);
@@ -308,8 +309,7 @@ bool Scheduler::compare_exchange(const void* address, std::uint64_t initial, std
   return false;
 }
 
-// A seq_cst fence: all such fences stand in one order, and what a thread had seen before its own is common from
-// then on.
+// All seq_cst fences have one order. What a thread has seen before its own fence is common from then on.
 void Scheduler::fence_of(Thread& thread) {
   thread.view.join(thread.unread);
   thread.view.join_oldest(fenced_);
@@ -337,8 +337,8 @@ void Scheduler::membarrier() {
   note("membarrier", nullptr, 0);
 }
 
-// The kernel's side has full barriers around its look at the word, and queues wait and wake under one lock; the
-// look itself may miss a store whose thread has not yet run a fence of its own.
+// The kernel has full barriers around its look at the word, and handles waits and wakes under one lock. The look itself
+// may miss a store whose thread has not yet run a fence.
 Scheduler::Wait Scheduler::futex_wait(const void* address, std::uint64_t initial, std::uint32_t expected,
                                       std::chrono::nanoseconds timeout) {
   point();

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Scheduler: runs the threads of a scenario one at a time on fibers, chooses by seed who goes next at every atomic
-// operation, and which of the stores that the C++ memory model permits a load returns. Same seed, same run. Usage:
-// explore.hpp.
-//
-// The model ("views"): a location keeps its stores in the order they were made; a load may return any store not
-// older than what its thread has seen or acquired; a release store carries its thread's view, an acquire load takes
-// it over; read-modify-writes read the newest store and continue release sequences; seq_cst fences exchange views
-// in one total order. Not modelled: stores of two threads to one location ordered against their execution order,
-// and loads that return values stored later (load buffering).
+// Scheduler: runs the threads of a scenario one at a time on fibers. At every atomic operation, the seed chooses which
+// thread runs next, and which of the stores that the C++ memory model permits a load returns. The same seed gives the
+// same run. Usage: explore.hpp. The model ("views"): a location keeps its stores in the order in which they were made.
+// A load may return any store that is not older than what its thread has seen or acquired. A release store carries its
+// thread's view, and an acquire load takes it over. Read-modify-writes read the newest store and continue release
+// sequences. seq_cst fences exchange views in one total order. Not modelled: stores of two threads to one location
+// ordered against their execution order, and loads that return values stored later (load buffering).
 #pragma once
 
 #include <array>
@@ -27,23 +25,23 @@
 namespace aplib::det {
 
 enum class Memory : std::uint8_t {
-  interleaving,  ///< every load returns the newest store: finds wrong orders of steps only
+  interleaving,  ///< every load returns the newest store: finds only wrong orders of steps
   tso,           ///< as x86: only a store followed by a load may swap
-  weak,          ///< as the C++ memory model: each order means what it declares
+  weak,          ///< as in the C++ memory model: each order means what it declares
 };
 
 struct Settings {
   std::uint64_t seed = 1;
   Memory memory = Memory::weak;
-  std::uint64_t step_count_max = 100'000;  ///< more is reported as a livelock
-  bool spurious_wakes = true;              ///< futex waits may return for no reason, as the kernel's may
+  std::uint64_t step_count_max = 100'000;  ///< more are reported as a livelock
+  bool spurious_wakes = true;              ///< futex waits may return without a reason, as the kernel's may
 };
 
 struct Outcome {
   bool ok = true;
   std::uint64_t seed = 0;
   std::uint64_t step_count = 0;
-  std::uint64_t timeout_count = 0;  ///< timed waits that ran out; they pass only when nobody else can go on
+  std::uint64_t timeout_count = 0;  ///< timed waits that timed out, which happens only when no other thread can go on
   std::string failure;              ///< what went wrong, then the last steps of the run
 };
 
@@ -60,8 +58,8 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  /// Runs the threads to their ends, or to the first failure (then the stacks of the others are forgotten, not
-  /// unwound).
+  /// Runs the threads until they end, or until the first failure. Then the stacks of the others are discarded without
+  /// unwinding.
   Outcome run(const Settings& settings, const std::vector<std::function<void()>>& threads);
 
   /// The scheduler whose thread is calling, or null outside a run.
@@ -75,7 +73,7 @@ class Scheduler {
                        const std::function<std::uint64_t(std::uint64_t)>& change);
   bool compare_exchange(const void* address, std::uint64_t initial, std::uint64_t& expected, std::uint64_t desired,
                         std::memory_order success, std::memory_order failure, bool weak);
-  void created(const void* address);  ///< a new atomic lives there: what was known of the address is void
+  void created(const void* address);  ///< a new atomic is at this address: forget what was known about it
   void fence(std::memory_order order);
   /// sys_membarrier: as if every thread ran a seq_cst fence now.
   void membarrier();
@@ -85,16 +83,16 @@ class Scheduler {
                   std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max());
   int futex_wake(const void* address, int count);
 
-  /// Lets another thread run if there is one: for spin loops.
+  /// Lets another thread run if there is one; for spin loops.
   void yield();
-  /// Simulated time: 20 ns a step, and the length of every wait that ran out.
+  /// Simulated time: 20 ns per step, and the length of every wait that timed out.
   [[nodiscard]] std::chrono::nanoseconds now() const { return now_; }
 
-  // Plain (non-atomic) memory is watched where the test says so; a race fails the run.
+  // Plain (non-atomic) memory is watched where the test says so. A race fails the run.
   void plain_read(const void* address);
   void plain_write(const void* address);
-  /// Marks this moment of the calling thread; happened_before(stamp) tells later whether the calling thread may
-  /// rely on all that the other did until then.
+  /// Marks this moment of the calling thread. Later, happened_before(stamp) says whether its caller may rely on all
+  /// that the thread did until then.
   Stamp stamp();
   [[nodiscard]] bool happened_before(Stamp stamp) const;
 

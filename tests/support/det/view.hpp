@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// View: what one thread (or one store) knows: for each atomic location the oldest store that may still be read, and
-// for each thread how much of it happened before. Joining two views is what an acquire does.
+// View: what one thread, or one store, knows: for each atomic location the oldest store that may still be read, and for
+// each thread how much of it happened before. An acquire joins two views.
 #pragma once
 
 #include <algorithm>

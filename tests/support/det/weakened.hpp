@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Atomics with a fault: every release, or every acquire, is relaxed. A structure whose test passes with these is
-// not tested.
+// Atomics with a fault: every release, or every acquire, is relaxed. If a structure's test passes with these, it does
+// not test the structure.
 #pragma once
 
 #include "atomic.hpp"

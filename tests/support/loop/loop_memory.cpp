@@ -82,7 +82,7 @@ bool LoopTransfers::due(const UnderWay& one) const noexcept {
 
 void LoopTransfers::move(UnderWay& one, std::size_t bytes) noexcept {
   const LoopTransfer& transfer = one.transfer;
-  // The key is checked for all that is left, as hardware does, before a byte moves.
+  // As in hardware, the key is checked for the whole rest before a byte moves.
   std::byte* const local = transfer.local + one.moved;
   const std::uint64_t address = transfer.address + one.moved;
   const bool ok = transfer.writes ? memory_.copy_in(transfer.key, address, {local, bytes}, transfer.bytes - one.moved)
@@ -95,7 +95,7 @@ void LoopTransfers::move(UnderWay& one, std::size_t bytes) noexcept {
   }
 }
 
-/// It is due: moves a piece; who began it may hear of the end later.
+/// The transfer is due: moves a piece. Its caller may hear of the end later.
 void LoopTransfers::step(UnderWay& one) noexcept {
   move(one, std::min(one.transfer.bytes - one.moved, loop_piece(random_, faults_.piece_bytes_max)));
   delay(one);

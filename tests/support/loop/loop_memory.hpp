@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// LoopMemory: what one process of a loop net has opened to another.
+// LoopMemory: the memory that one process of a loop net has opened to another.
 #pragma once
 
 #include <chrono>
@@ -15,8 +15,8 @@
 #include "loop/loop_net.hpp"
 
 namespace aplib::comm::loop {
-/// Thread safety: any thread. Never calls out. Copies are made under the lock, so that nobody touches memory any
-/// more once conceal() has returned.
+/// Thread safety: any thread. Never calls out. Copies are made under the lock, so that memory is not touched after
+/// conceal() has returned.
 class LoopMemory {
  public:
   /// `first`: the number of the first opening; 2^32 are this pair's.
@@ -25,10 +25,11 @@ class LoopMemory {
   /// Throws std::bad_alloc.
   [[nodiscard]] MemoryKey open(std::span<std::byte> memory);
   void conceal(const MemoryKey& key) noexcept;
-  /// The process is gone, and its memory with it.
+  /// The process is gone, and so is its memory.
   void conceal_all() noexcept;
 
-  /// Copy into, or out of, what `key` opens. False: it does not open `whole` bytes there, and nothing is copied.
+  /// These copy into, or out of, the memory that `key` opens. False: it does not open `whole` bytes there, and nothing
+  /// is copied.
   bool copy_in(const MemoryKey& key, std::uint64_t address, std::span<const std::byte> from,
                std::size_t whole) noexcept;
   bool copy_out(const MemoryKey& key, std::uint64_t address, std::span<std::byte> into, std::size_t whole) noexcept;
@@ -41,20 +42,20 @@ class LoopMemory {
   std::uint64_t next_;
 };
 
-// LoopTransfers: writes and reads of one process in the memory of another, with their delays. They overtake each
-// other and frames, and are seen in pieces.
+// LoopTransfers: writes and reads by one process in the memory of another, with delays. They overtake each other and
+// frames, and can be seen in pieces.
 
 /// One write() or read().
 struct LoopTransfer {
   bool writes;
   MemoryKey key;
   std::uint64_t address;
-  std::byte* local;  ///< Read alone where it writes.
+  std::byte* local;  ///< A write only reads it.
   std::size_t bytes;
   std::uint64_t context;
 };
 
-/// Thread safety: none (its pipe's lock). `memory` is the peer's.
+/// Thread safety: none (guarded by the pipe's lock). `memory` is the peer's.
 class LoopTransfers {
  public:
   using Clock = std::chrono::steady_clock;
@@ -66,21 +67,21 @@ class LoopTransfers {
   LoopTransfers(const LoopFaults& faults, LoopMemory& memory, std::uint64_t seed) noexcept
       : faults_(faults), memory_(memory), random_(seed) {}
 
-  /// `behind`: so many bytes of frames were sent before. Throws std::bad_alloc, and then nothing has happened.
+  /// `behind`: the number of bytes of frames sent before. Throws std::bad_alloc; then nothing has happened.
   void begin(const LoopTransfer& transfer, std::uint64_t behind);
-  /// Frames up to byte `end` are received now: the writes before them become whole.
+  /// Frames up to byte `end` are received now, so the writes before them are completed.
   void finish_writes_before(std::uint64_t end) noexcept;
-  /// All become whole now.
+  /// Completes all transfers now.
   void finish() noexcept;
-  /// All that are not over never will be.
+  /// Fails all transfers that are not done.
   void fail() noexcept;
   void forget() noexcept { under_way_.clear(); }
-  /// A poll of who began them: what is due moves on, and what is over and due to be known is taken out.
+  /// A poll by the process that began them: moves what is due, and takes out what is done and due to be reported.
   [[nodiscard]] std::optional<Done> poll() noexcept;
   void count_poll() noexcept { ++polls_; }
 
   [[nodiscard]] bool empty() const noexcept { return under_way_.empty(); }
-  /// When a poll would bring something; a time that has passed: now, as far as can be told. Nothing: there is none.
+  /// When a poll would bring something; a time in the past means now. Nothing: there are no transfers.
   [[nodiscard]] std::optional<Clock::time_point> next() const noexcept;
 
  private:
@@ -88,7 +89,7 @@ class LoopTransfers {
     LoopTransfer transfer;
     std::uint64_t behind;
     std::size_t moved = 0;
-    std::optional<bool> ok{};  // It is over.
+    std::optional<bool> ok{};  // Set when it is done.
     std::uint64_t due_poll = 0;
     Clock::time_point due_time{};
   };

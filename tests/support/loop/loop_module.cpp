@@ -17,9 +17,9 @@
 #include "aplib/error.hpp"
 
 namespace aplib::comm::loop {
-// The default order everywhere: either the ringer sees the sleeper in sleepers_, or the sleeper, which counted
-// itself first, sees the ring in rings_ and does not sleep. The system calls stand here because the library does
-// not show its own (base/os/thread.hpp) to programs that link modules.
+// All operations have the default order. Either the ringer sees the sleeper in sleepers_, or the sleeper, which counted
+// itself first, sees the ring in rings_ and does not sleep. The system calls are here because the library does not
+// export its own (base/os/thread.hpp) to programs that link modules.
 
 void Doorbell::ring() noexcept {
   rings_.fetch_add(1);
@@ -51,7 +51,7 @@ void Doorbell::sleep(std::uint32_t ticket, std::optional<std::chrono::nanosecond
   syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&rings_), FUTEX_WAIT_PRIVATE, ticket, timeout ? &time : nullptr,
           nullptr, 0);
   sleepers_.fetch_sub(1);
-  // A call that ended this sleep is answered: the next one need not end for it, too.
+  // The call that ended this sleep is answered, so it need not end the next one too.
   called_.exchange(false);
 }
 
@@ -82,9 +82,9 @@ void Doorbell::disarm() noexcept {
 
 namespace {
 
-constexpr std::size_t bytes_per_poll = 64 * 1024;  // Of each peer.
+constexpr std::size_t bytes_per_poll = 64 * 1024;  // From each peer.
 
-constexpr auto counting = std::memory_order_relaxed;  // Nothing else is read after a counter.
+constexpr auto counting = std::memory_order_relaxed;  // No other data depends on a counter.
 
 }  // namespace
 
@@ -133,7 +133,7 @@ void LoopModule::send(Peer to, const Label& label, std::span<const std::byte> bo
   }
   frames_sent_.fetch_add(1, counting);
   bytes_sent_.fetch_add(body.size(), counting);
-  constexpr std::size_t gathered = 16;  // Times the limit of one body: more has gathered.
+  constexpr std::size_t gathered = 16;  // Times the limit of one body; when more has gathered, it is sent.
   const std::size_t limit = net_->faults.hold_back_bytes;
   if (limit != 0 && body.size() <= limit && pipe.queued() < gathered * limit) return;
   push(to);
@@ -177,7 +177,7 @@ bool LoopModule::poll() {
   return called;
 }
 
-/// Tells of the writes and reads with one peer that are over. Whether there were any.
+/// Reports the writes and reads with one peer that are done. Whether there were any.
 bool LoopModule::tell_done(Peer peer) {
   LoopPipe& pipe = net_->pipe(self_, peer);
   bool called = false;
@@ -214,7 +214,7 @@ bool LoopModule::poll_peer(Peer peer) {
   return true;
 }
 
-/// Takes what is visible of one peer, up to the limit. Whether that made upcalls.
+/// Takes what is visible from one peer, up to the limit. Whether that made upcalls.
 bool LoopModule::read(Peer peer) {
   LoopPipe& pipe = net_->pipe(peer, self_);
   FrameReader& reader = *connections_[peer].reader;
@@ -284,7 +284,7 @@ void LoopModule::begin(Peer peer, const LoopTransfer& transfer, const char* call
     throw Error(Errc::exhausted, fmt::format("loop: {} with process {}: no memory to note it", call, peer));
   }
   system_calls_.fetch_add(1, counting);
-  process().bell.ring();  // Whoever sleeps has the end, or a delay, to look after.
+  process().bell.ring();  // Sleepers must handle the end, or a delay.
 }
 
 void LoopModule::wait(std::optional<std::chrono::nanoseconds> timeout) {
@@ -302,12 +302,12 @@ bool LoopModule::arm() {
   const std::optional<std::uint32_t> ticket = process().bell.ticket();
   const std::optional<std::chrono::nanoseconds> time = time_to_sleep(std::nullopt);
   if (!time) return ticket.has_value();
-  // The descriptor tells of no time. What is delayed on the way is waited for here; no delay is long.
+  // The descriptor does not show times, so delays are waited for here. They are short.
   if (ticket && time->count() > 0) process().bell.sleep(*ticket, time);
   return false;
 }
 
-/// Until when nothing will be to do, as far as can be told now. 0: there is something.
+/// Until when there is nothing to do, as far as is known now. 0: there is something.
 std::optional<std::chrono::nanoseconds> LoopModule::time_to_sleep(
     std::optional<std::chrono::nanoseconds> timeout) const {
   constexpr std::chrono::nanoseconds none{0};
@@ -352,7 +352,7 @@ bool LoopModule::close(std::chrono::nanoseconds linger) {
   }
   for (Peer peer = 0; peer < net_->processes; ++peer) {
     if (peer == self_) continue;
-    // First, so that two who close at the same time do not wait for each other's reading.
+    // First, so that two processes that close at the same time do not wait for each other to read.
     net_->pipe(peer, self_).close_reading();
     net_->pipe(peer, self_).memory().conceal_all();
     net_->process(peer).bell.ring();

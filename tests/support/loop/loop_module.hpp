@@ -19,19 +19,18 @@
 #include "loop/loop_pipe.hpp"
 
 namespace aplib::comm::loop {
-/// Thread safety: any thread. Use: ticket(), look whether there is something to do, sleep(ticket): whatever rings
-/// after the ticket was drawn ends the sleep.
+/// Thread safety: any thread. Use: ticket(), look whether there is something to do, sleep(ticket). Any ring after the
+/// ticket was drawn ends the sleep.
 class Doorbell {
  public:
-  /// Something has come: ends every sleep whose ticket is older. Costs an atomic increment while nobody sleeps.
-  /// Async-signal-safe.
+  /// Rings: ends every sleep with an older ticket. Costs an atomic increment while nobody sleeps. Async-signal-safe.
   void ring() noexcept;
-  /// The same, and also the next sleep ends at once when nobody sleeps now. Async-signal-safe.
+  /// The same. If nobody sleeps now, the next sleep also ends at once. Async-signal-safe.
   void call() noexcept;
 
   /// Draws a ticket. Nothing: a call() is pending, which this ends.
   [[nodiscard]] std::optional<std::uint32_t> ticket() noexcept;
-  /// Sleeps until the bell rings or the time is over (none: for ever); may return early.
+  /// Sleeps until the bell rings or the time is over (none: for ever). May return early.
   void sleep(std::uint32_t ticket, std::optional<std::chrono::nanoseconds> timeout) noexcept;
 
   // The same for sleepers in poll(2): arm(), look whether there is something to do, sleep on the descriptor, disarm().
@@ -50,12 +49,12 @@ class Doorbell {
   std::atomic<bool> called_{false};
   std::once_flag made_;
   std::unique_ptr<Bell> made_bell_;
-  std::atomic<Bell*> bell_{nullptr};  // Null: nobody has asked for the descriptor.
+  std::atomic<Bell*> bell_{nullptr};  // Null: the descriptor is not in use.
 };
 
 // LoopModule: one process's end of a loop net.
 
-/// What the modules of a net share.
+/// The state that the modules of a net share.
 struct LoopNet::State {
   struct Process {
     Doorbell bell;
@@ -68,7 +67,7 @@ struct LoopNet::State {
 
   [[nodiscard]] LoopPipe& pipe(Peer from, Peer to) const { return *pipes[std::size_t{from} * processes + to]; }
   [[nodiscard]] Process& process(Peer peer) const { return process_list[peer]; }
-  /// Throws Error for a process that is not there.
+  /// Throws Error for a process that does not exist.
   void check(Peer peer, const char* what) const;
 
   const std::uint32_t processes;
@@ -111,7 +110,7 @@ class LoopModule final : public Module {
   struct Connection {
     std::unique_ptr<FrameReader> reader;  // Null for oneself.
     std::atomic<bool> over{false};        // Lost, or ended in order: nothing more is read.
-    std::atomic<bool> unwanted{false};    // The receiver did not want what there is.
+    std::atomic<bool> unwanted{false};    // The receiver did not want the frames.
   };
 
   [[nodiscard]] LoopNet::State::Process& process() const { return net_->process(self_); }
@@ -132,15 +131,15 @@ class LoopModule final : public Module {
   Receiver* receiver_ = nullptr;
   std::unique_ptr<Connection[]> connections_;
   std::atomic<bool> closed_{false};
-  std::uint32_t first_ = 0;  // Peer with which the next poll begins.
-  std::vector<Peer> order_;  // Of the peers, in shuffled polls.
+  std::uint32_t first_ = 0;  // The peer with which the next poll begins.
+  std::vector<Peer> order_;  // The order of the peers in shuffled polls.
   std::uint64_t random_;
 
   std::atomic<std::uint64_t> frames_sent_{0};
   std::atomic<std::uint64_t> bytes_sent_{0};
   std::atomic<std::uint64_t> frames_received_{0};
   std::atomic<std::uint64_t> bytes_received_{0};
-  std::atomic<std::uint64_t> system_calls_{0};  // Writes and reads, which would be some.
+  std::atomic<std::uint64_t> system_calls_{0};  // Writes and reads, which would be system calls.
 };
 
 }  // namespace aplib::comm::loop

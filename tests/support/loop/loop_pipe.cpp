@@ -26,12 +26,12 @@ void LoopPipe::note() noexcept {
 bool LoopPipe::send(const Label& label, std::span<const std::byte> body) {
   const std::lock_guard lock(mutex_);
   if (ended_) return false;
-  if (closed_) return true;  // Into the void, as when a process closes while its peers still send.
+  if (closed_) return true;  // Discarded, as when a process closes while its peers still send.
   std::array<std::byte, frame_header_bytes> header;
   encode({label, body.size()}, header);
   if (corrupt_) {
     corrupt_ = false;
-    header[draw() % 8] ^= std::byte{2};  // Of magic, version, flags and reserved: no header that decode() accepts.
+    header[draw() % 8] ^= std::byte{2};  // In magic, version, flags or reserved, so that decode() refuses the header.
   }
   bytes_.reserve(header.size() + body.size());
   bytes_.append(header);
@@ -63,7 +63,7 @@ bool LoopPipe::push_locked(std::size_t room) {
         std::min({static_cast<std::size_t>(all_ - way_), room, loop_piece(random_, faults_.piece_bytes_max)});
     put_on_the_way(bytes);
     room -= bytes;
-    if (faults_.piece_bytes_max != 0 && draw() % 4 == 0) break;  // The system would take more another time.
+    if (faults_.piece_bytes_max != 0 && draw() % 4 == 0) break;  // The system may take more later.
   }
   return way_ != before;
 }
@@ -171,7 +171,7 @@ LoopPipe::Outlook LoopPipe::outlook() const {
   if (closed_) return {};
   if (read_ != visible_ || (ended_ && read_ == way_)) return {.now = true, .later = {}};
   if (delays_.empty()) return {};
-  // What waits for a number of polls is waited for by polling.
+  // Polling waits for what is due after a number of polls.
   const Delay& first = delays_.front();
   if (faults_.delay_time_max.count() == 0 || first.time <= Clock::now()) return {.now = true, .later = {}};
   return {.now = false, .later = first.time};

@@ -25,11 +25,11 @@ class ByteQueue {
  public:
   [[nodiscard]] std::size_t size() const noexcept { return bytes_.size() - begin_; }
 
-  /// Makes room for `more` bytes, so that append() of so many cannot throw. Throws std::bad_alloc, std::length_error.
+  /// Makes room for `more` bytes, so that append() of that many cannot throw. Throws std::bad_alloc, std::length_error.
   void reserve(std::size_t more) {
     if (bytes_.capacity() - bytes_.size() >= more) return;
-    // Moves the rest to the front when it is no more than what was taken since; else into half as much memory
-    // again: either way a byte moves a few times at most.
+    // Moves the rest to the start when it is no more than what was taken since. Otherwise moves it into half as much
+    // memory again. Either way a byte moves only a few times.
     if (begin_ >= size()) drop_taken();
     if (bytes_.capacity() - bytes_.size() >= more) return;
     std::vector<std::byte> larger;
@@ -39,7 +39,7 @@ class ByteQueue {
     begin_ = 0;
   }
   void append(std::span<const std::byte> more) { bytes_.insert(bytes_.end(), more.begin(), more.end()); }
-  /// Copies the oldest bytes out, and forgets them.
+  /// Copies the oldest bytes out and removes them.
   void take(std::span<std::byte> into) noexcept {
     if (into.empty()) return;
     std::memcpy(into.data(), bytes_.data() + begin_, into.size());
@@ -49,13 +49,13 @@ class ByteQueue {
     bytes_.clear();
     if (bytes_.capacity() > kept_bytes) bytes_ = {};
   }
-  /// Forgets all but the oldest `left` bytes.
+  /// Removes all but the oldest `left` bytes.
   void cut_to(std::size_t left) noexcept { bytes_.resize(begin_ + left); }
   /// The bytes from `at` on, counted from the oldest.
   [[nodiscard]] std::byte* at(std::size_t at) noexcept { return bytes_.data() + begin_ + at; }
 
  private:
-  static constexpr std::size_t kept_bytes = 1024 * 1024;  // More is given back when all is taken.
+  static constexpr std::size_t kept_bytes = 1024 * 1024;  // More is freed when the queue is empty.
   void drop_taken() noexcept {
     bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(begin_));
     begin_ = 0;
@@ -76,43 +76,43 @@ class LoopPipe {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// `number`: of the pair.
+  /// `number`: the pair's.
   LoopPipe(const LoopFaults& faults, std::uint32_t number, std::uint64_t seed) noexcept
       : faults_(faults), random_(seed), memory_(std::uint64_t{number} << 32U), transfers_(faults, memory_, ~seed) {}
 
   // The sender's side.
 
-  /// Queues a frame. False: dropped, the stream has ended. Throws std::bad_alloc or std::length_error, and then
+  /// Queues a frame. False: dropped, because the stream has ended. Throws std::bad_alloc or std::length_error; then
   /// nothing has happened.
   bool send(const Label& label, std::span<const std::byte> body);
-  /// Puts queued bytes on the way, as many as there is room for. Whether there were any.
+  /// Puts queued bytes on the way, as many as fit. Whether there were any.
   bool push();
-  /// The ordered end: the mark goes on the way after all that is queued, beyond the capacity if need be.
+  /// The ordered end: the mark goes on the way after everything queued, beyond the capacity if necessary.
   void end_in_order();
   [[nodiscard]] std::size_t queued() const noexcept { return queued_.load(std::memory_order_relaxed); }
-  /// push() would do something.
+  /// Whether push() would do something.
   [[nodiscard]] bool writable() const;
 
   /// Begins a write or a read in the receiver's memory, which fails when the stream has ended. Throws std::bad_alloc.
   void begin(const LoopTransfer& transfer);
-  /// One of them is over, and that is known. `first`: this is a new poll of the sender.
+  /// A write or read that is done and due to be reported. `first`: this is a new poll of the sender.
   [[nodiscard]] std::optional<LoopTransfers::Done> transfer_done(bool first) noexcept;
-  /// All of them become whole now, or (ok = false) fail.
+  /// Completes all of them now, or (ok = false) fails them.
   void end_transfers(bool ok) noexcept;
-  /// The sender is gone: nobody will ask how they ended.
+  /// The sender is gone, so nobody will ask how they ended.
   void forget_transfers() noexcept;
-  /// When a poll would move one of them; nothing: there are none.
+  /// When a poll would move one of them. Nothing: there are none.
   [[nodiscard]] std::optional<Clock::time_point> next_transfer() const;
 
   // The receiver's side.
 
-  /// What it has opened to the sender.
+  /// The memory that the receiver has opened to the sender.
   [[nodiscard]] LoopMemory& memory() noexcept { return memory_; }
-  /// A poll of the receiver: what is due becomes visible. Whether there are bytes to read, or an end to be seen.
+  /// A poll of the receiver: what is due becomes visible. Whether there are bytes to read, or an end to see.
   bool poll();
-  /// Copies visible bytes out: into `first`, then into `second`. How many.
+  /// Copies visible bytes into `first`, then into `second`. Returns how many.
   std::size_t read(std::span<std::byte> first, std::span<std::byte> second);
-  /// All was read and nothing more will come: why, for people.
+  /// If everything was read and nothing more comes: the reason, for people.
   [[nodiscard]] std::optional<std::string> end_seen() const;
   /// What a sleeping receiver waits for: nothing, something that a poll would do now, or a time.
   struct Outlook {
@@ -120,14 +120,14 @@ class LoopPipe {
     std::optional<Clock::time_point> later;
   };
   [[nodiscard]] Outlook outlook() const;
-  /// The receiver reads no more: what comes is thrown away.
+  /// The receiver reads no more: what comes is discarded.
   void close_reading();
-  /// Nothing is queued or on the way, and there is no end to be seen but one that was.
+  /// Whether nothing is queued or on the way, and no end is still to be seen.
   [[nodiscard]] bool quiet() const { return queued() == 0 && idle_.load() && !transferring_.load(); }
 
   // Faults.
 
-  /// The stream ends here: what is queued is lost, and if `anywhere`, so is any part of what is on the way.
+  /// Ends the stream here: what is queued is lost and, with `anywhere`, also any part of what is on the way.
   void break_off(const std::string& why, bool anywhere);
   void corrupt_next() {
     const std::lock_guard lock(mutex_);
@@ -162,9 +162,9 @@ class LoopPipe {
   bool ended_ = false;   // Nothing more is sent.
   bool closed_ = false;  // Nothing more is read.
   std::string why_;
-  // To be read without the lock: nothing here for the one or the other side, as a rule.
+  // Read without the lock, because usually there is nothing for either side.
   std::atomic<std::size_t> queued_{0};
-  std::atomic<bool> idle_{true};  // Nothing is on the way, and there is no end to be seen.
+  std::atomic<bool> idle_{true};  // Nothing is on the way, and no end is to be seen.
   std::atomic<bool> transferring_{false};
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The chances of a loop net, from eight bytes of state, for thousands of pairs.
+// The random numbers of a loop net, from eight bytes of state per pair, for thousands of pairs.
 #pragma once
 
 #include <algorithm>

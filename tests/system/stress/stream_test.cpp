@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Long one-way streams: memory comes back to the sender, so the process does not grow once the receiver keeps up.
+// Long one-way streams: memory returns to the sender, so the process does not grow once the receiver keeps up.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -19,7 +19,7 @@ struct Stream {
   Shape shape;
   std::size_t bytes;
   std::uint64_t messages;
-  std::uint32_t window;  // 0: the sender waits for nothing
+  std::uint32_t window;  // 0: the sender does not wait
   const char* name;
 
   friend void PrintTo(const Stream& stream, std::ostream* out) { *out << stream.name; }
@@ -71,8 +71,8 @@ INSTANTIATE_TEST_SUITE_P(, StreamTest,
                                          Stream{{{2, 1}, 1}, 65'536, 100'000, 0, "large_one_thread_unasked"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// A burst that nobody received in time is given back to the sender, who uses it again: the second burst needs no
-// new memory.
+// The memory of a burst that nobody received in time returns to the sender, who uses it again. So the second burst
+// needs no new memory.
 TEST(Stream, ABurstsMemoryServesTheNext) {
   constexpr std::size_t bytes = 64 * 1024;
   const std::uint64_t burst = scaled(2'000, 10);
