@@ -3,39 +3,27 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <pthread.h>
 
 #include <algorithm>
 #include <array>
-#include <csignal>
 #include <ctime>
 #include <system_error>
 #include <utility>
 
 #include "aplib/error.hpp"
 #include "arch/cpu.hpp"
+#include "base/os/thread.hpp"
 
 namespace aplib::comm::mixed {
 
-Sleeper::Sleeper(Module& module, Bell& bell) : module_(module), bell_(bell) {
-  // Signals are for the threads of the program.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::error_code failed;
+Sleeper::Sleeper(Module& module, os::Bell& bell) : module_(module), bell_(bell) {
   try {
-    thread_ = std::thread([this] { run(); });
+    thread_ = os::quiet_thread("aplib-sleeper", [this] { run(); });
   } catch (const std::system_error& error) {
-    failed = error.code();
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (failed) {
     throw Error(Errc::exhausted, fmt::format("{}: cannot start a thread that waits for it: {}; raise the limit of "
                                              "processes (ulimit -u)",
-                                             module.name(), failed.message()));
+                                             module.name(), error.code().message()));
   }
-  pthread_setname_np(thread_.native_handle(), "aplib-sleeper");
 }
 
 Sleeper::~Sleeper() {

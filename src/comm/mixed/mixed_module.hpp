@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/bell.hpp"
+#include "base/os/bell.hpp"
 #include "comm/module.hpp"
 
 namespace aplib::comm::mixed {
@@ -28,7 +28,7 @@ namespace aplib::comm::mixed {
 class Sleeper {
  public:
   /// Both outlive it. Throws Error(exhausted).
-  Sleeper(Module& module, Bell& bell);
+  Sleeper(Module& module, os::Bell& bell);
   ~Sleeper();
   Sleeper(const Sleeper&) = delete;
   Sleeper& operator=(const Sleeper&) = delete;
@@ -42,7 +42,7 @@ class Sleeper {
   void end_wait() noexcept;
 
   Module& module_;
-  Bell& bell_;
+  os::Bell& bell_;
   std::mutex lock_;
   std::condition_variable changed_;
   std::uint32_t armed_ = 0;
@@ -131,7 +131,7 @@ class MixedModule final : public Module {
 
   const Peer self_;
   std::vector<Module*> by_peer_;  // Null: oneself.
-  Bell bell_;                     // Before the parts, whose sleepers ring it.
+  os::Bell bell_;                 // Before the parts, whose sleepers ring it.
   std::vector<Part> parts_;
   std::atomic<bool> ask_all_{true};
   std::string name_;

@@ -19,8 +19,8 @@
 #include <string>
 #include <vector>
 
+#include "base/os/bell.hpp"
 #include "base/os/descriptor.hpp"
-#include "comm/bell.hpp"
 #include "comm/kind.hpp"
 
 namespace aplib::comm::rdma {
@@ -150,7 +150,7 @@ class Sleep {
   os::UniqueFd all_;
   os::UniqueFd timer_;
   std::optional<Clock::time_point> timer_set_;
-  Bell bell_;
+  os::Bell bell_;
 };
 
 }  // namespace aplib::comm::rdma

@@ -5,7 +5,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <algorithm>
 #include <array>
@@ -32,10 +31,9 @@ bool add(int epoll, int socket, std::uint32_t events, void* data) noexcept {
 
 }  // namespace
 
-Poller::Poller()
-    : epoll_(::epoll_create1(EPOLL_CLOEXEC)), report_(os::UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))) {
+Poller::Poller() : epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
   // The bells are known by their own addresses, which are no links'.
-  if (epoll_ && report_.get() >= 0 && add(epoll_.get(), wake_.descriptor(), EPOLLIN, &wake_) &&
+  if (epoll_ && add(epoll_.get(), wake_.descriptor(), EPOLLIN, &wake_) &&
       add(epoll_.get(), report_.get(), EPOLLIN, &report_))
     return;
   throw Error(Errc::exhausted,

@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "base/os/bell.hpp"
 #include "base/os/descriptor.hpp"
-#include "comm/bell.hpp"
 #include "comm/frame.hpp"
 #include "comm/link.hpp"
 #include "comm/module.hpp"
@@ -79,7 +79,7 @@ class Poller {
  private:
   os::UniqueFd epoll_;
   os::EventFd report_;
-  Bell wake_;
+  os::Bell wake_;
   LinkReports reports_;
   std::atomic<bool> rung_ = false;
   std::atomic<std::uint32_t> writer_count_ = 0;

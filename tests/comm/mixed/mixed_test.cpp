@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "aplib/error.hpp"
-#include "comm/bell.hpp"
+#include "base/os/bell.hpp"
 
 namespace aplib::comm::test {
 namespace {
@@ -77,7 +77,7 @@ class Fake final : public Module {
 
  private:
   std::string name_;
-  Bell bell_;
+  os::Bell bell_;
 };
 
 /// Process 0 of four: near has process 1, far has 2 and 3.

@@ -23,7 +23,7 @@ namespace aplib::comm::loop {
 
 void Doorbell::ring() noexcept {
   rings_.fetch_add(1);
-  Bell* const bell = bell_.load();
+  os::Bell* const bell = bell_.load();
   if (bell != nullptr && bell->anyone()) bell->ring();
   if (sleepers_.load() == 0) return;
   syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&rings_), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
@@ -58,7 +58,7 @@ void Doorbell::sleep(std::uint32_t ticket, std::optional<std::chrono::nanosecond
 int Doorbell::descriptor() noexcept {
   try {
     std::call_once(made_, [this] {
-      made_bell_ = std::make_unique<Bell>();
+      made_bell_ = std::make_unique<os::Bell>();
       bell_.store(made_bell_.get());
     });
   } catch (...) {
@@ -74,7 +74,7 @@ bool Doorbell::arm() noexcept {
 }
 
 void Doorbell::disarm() noexcept {
-  Bell* const bell = bell_.load();
+  os::Bell* const bell = bell_.load();
   if (bell == nullptr) return;
   bell->end();
   if (!bell->anyone()) called_.store(false);

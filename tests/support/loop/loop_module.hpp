@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/bell.hpp"
+#include "base/os/bell.hpp"
 #include "comm/frame.hpp"
 #include "comm/module.hpp"
 #include "loop/loop_net.hpp"
@@ -48,8 +48,8 @@ class Doorbell {
   std::atomic<std::uint32_t> sleepers_{0};
   std::atomic<bool> called_{false};
   std::once_flag made_;
-  std::unique_ptr<Bell> made_bell_;
-  std::atomic<Bell*> bell_{nullptr};  // Null: the descriptor is not in use.
+  std::unique_ptr<os::Bell> made_bell_;
+  std::atomic<os::Bell*> bell_{nullptr};  // Null: the descriptor is not in use.
 };
 
 // LoopModule: one process's end of a loop net.
