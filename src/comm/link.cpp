@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cstring>
+#include <utility>
 
 namespace aplib::comm {
 namespace {
@@ -53,9 +55,10 @@ bool Link::set_state(State to) noexcept {
   return false;
 }
 
-bool Link::begin_gathering(bool instead_of_ours) noexcept {
-  if (broken_ || (state_ != State::idle && !(state_ == State::calling && instead_of_ours))) return false;
-  return set_state(State::gathering);
+Link::Answer Link::take_call(Peer self) noexcept {
+  if (broken_ || (state_ != State::idle && state_ != State::calling)) return Answer::unexpected;
+  if (state_ == State::calling && self < peer_) return Answer::not_now;
+  return set_state(State::gathering) ? Answer::taken : Answer::unexpected;
 }
 
 bool Link::come_up() noexcept {
@@ -63,6 +66,29 @@ bool Link::come_up() noexcept {
   reports_.tell(*this, true, {});
   told();
   return true;
+}
+
+void Link::keep_early(const Label& label, std::span<const std::byte> body) {
+  EarlyFrame frame{label, body.size()};
+  if (!body.empty()) {
+    frame.body = std::make_unique_for_overwrite<std::byte[]>(body.size());
+    std::memcpy(frame.body.get(), body.data(), body.size());
+  }
+  early_.push_back(std::move(frame));
+  early_bytes_ += early_.back().weight();
+}
+
+std::optional<Link::EarlyFrame> Link::take_early() noexcept {
+  if (early_.empty()) return std::nullopt;
+  std::optional<EarlyFrame> first(std::move(early_.front()));
+  early_.pop_front();
+  early_bytes_ -= first->weight();
+  return first;
+}
+
+void Link::drop_early() noexcept {
+  early_.clear();
+  early_bytes_ = 0;
 }
 
 }  // namespace aplib::comm

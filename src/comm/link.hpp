@@ -17,10 +17,14 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -58,6 +62,12 @@ class LinkReports {
 class Link {
  public:
   enum class State : std::uint8_t { idle, calling, gathering, up, over };
+  /// What becomes of a call of theirs.
+  enum class Answer : std::uint8_t {
+    taken,       ///< The link gathers what belongs to it.
+    not_now,     ///< We call as well, and ours is the call that counts.
+    unexpected,  ///< There is a connection, or there was one.
+  };
 
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -87,9 +97,9 @@ class Link {
 
   /// False: there is no such edge; the link is broken.
   bool set_state(State to) noexcept;
-  /// Their call is the one: idle or calling become gathering. False: it is neither idle nor calling while
-  /// `instead_of_ours`.
-  [[nodiscard]] bool begin_gathering(bool instead_of_ours) noexcept;
+  /// They call. Where both call at the same time, the call of the process with the lower number counts: both sides
+  /// know that without a word, so that they always agree on the connection that carries the frames. `self`: our number.
+  [[nodiscard]] Answer take_call(Peer self) noexcept;
   /// What was queued goes out from here on. False: it is over, or broken.
   [[nodiscard]] bool come_up() noexcept;
 
@@ -103,6 +113,23 @@ class Link {
     reports_.tell(*this, false, words(why));
     told();
   }
+
+  // Early frames: what is sent before the link is up waits here, in order.
+
+  struct EarlyFrame {
+    Label label;
+    std::size_t bytes = 0;
+    std::unique_ptr<std::byte[]> body{};  // Null without bytes.
+    [[nodiscard]] std::span<const std::byte> span() const noexcept { return {body.get(), bytes}; }
+    /// An empty body counts, too.
+    [[nodiscard]] std::size_t weight() const noexcept { return sizeof(Label) + bytes; }
+  };
+  /// Throws std::bad_alloc; then nothing is kept.
+  void keep_early(const Label& label, std::span<const std::byte> body);
+  [[nodiscard]] std::size_t early_bytes() const noexcept { return early_bytes_; }
+  /// The oldest, which is not kept any more. Nothing: there is none.
+  [[nodiscard]] std::optional<EarlyFrame> take_early() noexcept;
+  void drop_early() noexcept;
 
   State state_ = State::idle;
   bool broken_ = false;
@@ -130,6 +157,8 @@ class Link {
 
   const Peer peer_;
   LinkReports& reports_;
+  std::deque<EarlyFrame> early_;
+  std::size_t early_bytes_ = 0;
   // Under the lock of the reports.
   Link* next_ = nullptr;
   bool listed_ = false;

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <new>
+#include <span>
 #include <string>
-#include <vector>
+#include <utility>
 
 namespace aplib::comm::test {
 namespace {
@@ -20,10 +22,14 @@ class TestLink final : public Link {
  public:
   TestLink(Peer peer, LinkReports& reports) : Link(peer, reports) {}
 
-  using Link::begin_gathering;
   using Link::break_off;
   using Link::come_up;
+  using Link::drop_early;
+  using Link::early_bytes;
+  using Link::keep_early;
   using Link::set_state;
+  using Link::take_call;
+  using Link::take_early;
   [[nodiscard]] State state() const { return state_; }
   [[nodiscard]] bool broken() const { return broken_; }
   /// Moves along allowed edges.
@@ -106,22 +112,47 @@ TEST(Link, SaysThatThereIsNoMemoryForItsWords) {
   EXPECT_EQ(reports.take().lost, "no memory here");
 }
 
-TEST(Link, TheirCallIsTakenInsteadOfOursWhereItCounts) {
-  for (const bool instead : {false, true}) {
+TEST(Link, OfTwoCallsThatOfTheLowerNumberCountsOnBothSides) {
+  using Answer = Link::Answer;
+  for (const auto& [self, other] : {std::pair<Peer, Peer>{1, 2}, {2, 1}}) {
+    SCOPED_TRACE(self);
     LinkReports reports;
-    TestLink idle(1, reports);
-    EXPECT_TRUE(idle.begin_gathering(instead));
-    TestLink calling(2, reports);
+    TestLink idle(other, reports);
+    EXPECT_EQ(idle.take_call(self), Answer::taken);
+    EXPECT_EQ(idle.state(), State::gathering);
+    EXPECT_EQ(idle.take_call(self), Answer::unexpected) << "a second call of theirs";
+    TestLink calling(other, reports);
     calling.set_state(State::calling);
-    EXPECT_EQ(calling.begin_gathering(instead), instead);
-    TestLink up(3, reports);
+    EXPECT_EQ(calling.take_call(self), self < other ? Answer::not_now : Answer::taken);
+    EXPECT_EQ(calling.state(), self < other ? State::calling : State::gathering);
+    TestLink up(other, reports);
     up.bring_to(State::up);
-    EXPECT_FALSE(up.begin_gathering(instead));
+    EXPECT_EQ(up.take_call(self), Answer::unexpected);
     EXPECT_FALSE(up.broken());
-    TestLink broken(4, reports);
+    TestLink broken(other, reports);
     broken.break_off("gone");
-    EXPECT_FALSE(broken.begin_gathering(instead));
+    EXPECT_EQ(broken.take_call(self), Answer::unexpected);
   }
+}
+
+TEST(Link, KeepsEarlyFramesInOrderAndWithoutThem) {
+  LinkReports reports;
+  TestLink link(1, reports);
+  const std::string body = "body";
+  link.keep_early({.key = 1}, std::as_bytes(std::span(body)));
+  link.keep_early({.key = 2}, {});
+  EXPECT_EQ(link.early_bytes(), 2 * sizeof(Label) + body.size()) << "an empty body counts";
+  const auto first = link.take_early();
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->label.key, 1U);
+  ASSERT_EQ(first->span().size(), body.size());
+  EXPECT_EQ(std::memcmp(first->span().data(), body.data(), body.size()), 0);
+  EXPECT_EQ(link.early_bytes(), sizeof(Label));
+  link.keep_early({.key = 3}, {});
+  EXPECT_EQ(link.take_early()->label.key, 2U);
+  link.drop_early();
+  EXPECT_EQ(link.early_bytes(), 0U);
+  EXPECT_FALSE(link.take_early());
 }
 
 }  // namespace

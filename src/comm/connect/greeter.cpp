@@ -10,7 +10,7 @@ namespace aplib::comm::connect {
 
 using boost::system::error_code;
 
-void Greeter::begin(boost::asio::ip::tcp::socket& socket, const std::shared_ptr<void>& owner, Done done) {
+void Greeter::begin(Socket& socket, const std::shared_ptr<void>& owner, Done done) {
   socket_ = &socket;
   done_ = std::move(done);
   speak(owner);

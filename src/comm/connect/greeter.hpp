@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Greeter: takes a connected socket through the greeting (comm/greeting.hpp): data connections and control
-// connections alike.
+// Greeter: takes a connected socket through the greeting (comm/greeting.hpp).
 //
 //   greeter_.begin(socket_, shared_from_this(), [this](const Greeter::Failure& failure) { ... });
 //   greeter_.greeting().state() == Greeting::State::done       // or refused, or stranger
 //
-// How long that may take is the owner's business (Greeting::time_max), as is what follows on the connection.
+// Acceptor and Caller (beside this file) are made of it: they bound how long that may take (Greeting::time_max), and
+// hand the socket on.
 #pragma once
 
-#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -17,17 +17,12 @@
 #include <vector>
 
 #include "comm/greeting.hpp"
-#include "comm/module.hpp"
 
 namespace aplib::comm::connect {
 
-/// Connections that have not proved anything yet and are kept open, besides room for the peers themselves. For one
-/// more the oldest goes: strangers take no more descriptors than these, and one of ours, which greets at once, gets
-/// in between any number of silent ones.
-inline constexpr std::size_t strangers_max = 64;
-
-/// Two processes call each other at the same time: the call of the one with the lower number is taken, on both sides.
-[[nodiscard]] constexpr bool our_call_counts(Peer self, Peer other) noexcept { return self < other; }
+/// Of TCP, or local to this host.
+using Socket = boost::asio::generic::stream_protocol::socket;
+using SocketAddress = boost::asio::generic::stream_protocol::endpoint;
 
 /// A member of its owner, as the socket is. Thread safety: none; the thread of the socket's io_context.
 class Greeter {
@@ -43,7 +38,7 @@ class Greeter {
 
   /// `done` is called once, unless cancel() comes before; it may end the greeter. What waits for the socket keeps
   /// `owner`.
-  void begin(boost::asio::ip::tcp::socket& socket, const std::shared_ptr<void>& owner, Done done);
+  void begin(Socket& socket, const std::shared_ptr<void>& owner, Done done);
   /// Nothing is called any more. The socket may end.
   void cancel() noexcept { done_ = nullptr; }
 
@@ -55,7 +50,7 @@ class Greeter {
   void finish(const Failure& failure);
 
   Greeting greeting_;
-  boost::asio::ip::tcp::socket* socket_ = nullptr;
+  Socket* socket_ = nullptr;
   Done done_;
   std::vector<std::byte> output_;
   std::vector<std::byte> input_;

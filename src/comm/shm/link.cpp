@@ -35,8 +35,13 @@ bool Link::send(const Label& label, std::span<const std::byte> body) {
     }
   }
   if (state_ == State::over || broken_) return false;
-  keep(label, body, body.size(), false);
-  if (state_ == State::up) write_locked();
+  if (state_ == State::up) {
+    keep(label, body, body.size(), false);
+    write_locked();
+    return false;
+  }
+  keep_early(label, body);
+  set_queued(early_bytes());
   return state_ == State::idle && set_state(State::calling);
 }
 
@@ -159,6 +164,7 @@ void Link::stop_writing() noexcept {
 }
 
 void Link::drop_queue() noexcept {
+  drop_early();
   waiting_.clear();
   set_queued(0);
 }
@@ -168,9 +174,9 @@ Link::State Link::state() const {
   return state_;
 }
 
-bool Link::answer(bool instead_of_ours) {
+Link::Answer Link::take_call(Peer self) {
   const std::lock_guard hold(lock_);
-  return begin_gathering(instead_of_ours);
+  return comm::Link::take_call(self);
 }
 
 bool Link::connect(Connection connection) {
@@ -184,8 +190,23 @@ bool Link::connect(Connection connection) {
   bell_.attach(std::move(connection_.board), std::move(connection_.bell), connection_.light_fences);
   board_.store(bell_.board(), std::memory_order_release);
   // relaxed: the fence of arm() orders it
-  mine.wants_room.store(waiting_.empty() ? 0 : 1, std::memory_order_relaxed);
+  mine.wants_room.store(early_bytes() == 0 ? 0 : 1, std::memory_order_relaxed);
   if (!come_up()) return false;
+  try {
+    while (std::optional<EarlyFrame> frame = take_early()) {
+      // Their bodies are here already, and wait where they are.
+      Waiting& kept = waiting_.emplace_back();
+      kept.label = frame->label;
+      kept.bytes = kept.kept = frame->bytes;
+      kept.body = std::move(frame->body);
+    }
+  } catch (const std::bad_alloc&) {
+    break_off("there was no memory to queue what was sent before it was joined");
+    return true;
+  }
+  std::size_t bytes = 0;
+  for (const Waiting& kept : waiting_) bytes += kept.weight();
+  set_queued(bytes);
   write_locked();
   return true;
 }

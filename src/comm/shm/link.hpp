@@ -35,10 +35,18 @@ class Reports {
  public:
   explicit Reports(Bell& bell) noexcept : bell_(bell) {}
 
-  /// Throws std::bad_alloc.
-  void add(MemoryReport report) {
+  /// Keeps room for one more. Throws std::bad_alloc.
+  void expect_memory() {
+    const std::lock_guard hold(mutex_);
+    const std::size_t needed = memory_.size() + expected_ + 1;
+    if (needed > memory_.capacity()) memory_.reserve(2 * needed);
+    ++expected_;
+  }
+  /// In that room.
+  void add(MemoryReport report) noexcept {
     {
       const std::lock_guard hold(mutex_);
+      --expected_;
       memory_.push_back(report);
       any_.store(true, std::memory_order_relaxed);  // relaxed: under the mutex, else a hint
     }
@@ -49,10 +57,21 @@ class Reports {
   void ring() noexcept { bell_.ring(); }
 
   [[nodiscard]] bool any() const noexcept { return any_.load(std::memory_order_relaxed) || links_.any(); }
-  [[nodiscard]] std::vector<MemoryReport> take_memory() {
+  [[nodiscard]] std::size_t memory_count() {
     const std::lock_guard hold(mutex_);
-    any_.store(false, std::memory_order_relaxed);  // relaxed: under the mutex, else a hint
-    return std::exchange(memory_, {});
+    return memory_.size() - memory_taken_;
+  }
+  /// The oldest report of memory. Its room stays for those that are expected.
+  [[nodiscard]] std::optional<MemoryReport> take_memory() {
+    const std::lock_guard hold(mutex_);
+    if (memory_taken_ == memory_.size()) return std::nullopt;
+    const MemoryReport first = memory_[memory_taken_++];
+    if (memory_taken_ == memory_.size()) {
+      memory_.clear();
+      memory_taken_ = 0;
+      any_.store(false, std::memory_order_relaxed);  // relaxed: under the mutex, else a hint
+    }
+    return first;
   }
 
  private:
@@ -61,6 +80,8 @@ class Reports {
   std::atomic<bool> any_{false};
   std::mutex mutex_;
   std::vector<MemoryReport> memory_;
+  std::size_t memory_taken_ = 0;  // Of those.
+  std::size_t expected_ = 0;      // Room behind them that is kept.
 };
 
 class Link final : public comm::Link {
@@ -96,9 +117,8 @@ class Link final : public comm::Link {
 
   // The service thread.
 
-  /// Their call is the one: idle or calling become gathering. False: it is not idle, nor calling while
-  /// `instead_of_ours`.
-  [[nodiscard]] bool answer(bool instead_of_ours);
+  /// They call.
+  [[nodiscard]] Answer take_call(Peer self);
   /// We are joined. What was queued goes out. False: it was over.
   bool connect(Connection connection);
   /// It cannot be joined, or the other process has ended.

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <linux/membarrier.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -102,13 +101,6 @@ namespace {
 
 bool membarrier(int command) noexcept { return ::syscall(SYS_membarrier, command, 0, 0) == 0; }
 
-void write_one(int descriptor) noexcept {
-  const int error = errno;
-  constexpr std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(descriptor, &one, sizeof one);  // fails only when it rings already
-  errno = error;
-}
-
 bool rings(int descriptor) noexcept {
   pollfd one{descriptor, POLLIN, 0};
   return ::poll(&one, 1, 0) > 0;
@@ -125,14 +117,7 @@ void silence(int descriptor) noexcept {
 }  // namespace
 
 Bell::Bell()
-    : has_barrier_(membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED)),
-      descriptor_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      board_(SharedMemory::make(sizeof(Board))) {
-  if (descriptor_) return;
-  throw Error(Errc::exhausted,
-              fmt::format("shm: cannot make the descriptor it waits on: {}; raise the limit of open files (ulimit -n)",
-                          std::generic_category().message(errno)));
-}
+    : has_barrier_(membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED)), board_(SharedMemory::make(sizeof(Board))) {}
 
 void Bell::arm() noexcept {
   std::atomic<std::uint32_t>& asleep = board().asleep;
@@ -152,7 +137,7 @@ void Bell::disarm() noexcept {
   std::atomic<std::uint32_t>& asleep = board().asleep;
   asleep.store(asleep.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // relaxed: a ring too many
   // It rings until all who slept have heard it. What rings now was for a sleeper that is awake.
-  silence(descriptor_.get());
+  silence(event_.get());
 }
 
 void Bell::sleep(std::optional<std::chrono::nanoseconds> timeout) const noexcept {
@@ -163,11 +148,9 @@ void Bell::sleep(std::optional<std::chrono::nanoseconds> timeout) const noexcept
     time.tv_sec = count / per_second;
     time.tv_nsec = count % per_second;
   }
-  pollfd one{descriptor_.get(), POLLIN, 0};
+  pollfd one{event_.get(), POLLIN, 0};
   ::ppoll(&one, 1, timeout ? &time : nullptr, nullptr);
 }
-
-void Bell::ring() noexcept { write_one(descriptor_.get()); }
 
 void Bell::ring_if_armed() noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);  // what was made before the look; pairs with arm()
@@ -177,7 +160,7 @@ void Bell::ring_if_armed() noexcept {
 void PeerBell::ring(std::uint32_t asleep) noexcept {
   if (rung_.exchange(asleep, std::memory_order_relaxed) == asleep) return;  // relaxed: two rings do no harm
   rings_.fetch_add(1, std::memory_order_relaxed);
-  write_one(descriptor_.get());
+  event_.signal();
 }
 
 namespace {
@@ -204,17 +187,6 @@ std::string quote(std::string_view text) {
     }
   }
   return quoted;
-}
-
-/// The abstract name: nothing in the file system, gone with the process.
-sockaddr_un address_of(const Endpoint& endpoint, socklen_t& bytes) noexcept {
-  constexpr std::string_view prefix = "aplib-";
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, prefix.data(), prefix.size());
-  std::memcpy(address.sun_path + 1 + prefix.size(), endpoint.name.data(), name_digits);
-  bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + prefix.size() + name_digits);
-  return address;
 }
 
 template <class Number>
@@ -268,23 +240,24 @@ bool Endpoint::joins(const Endpoint& other) const {
          user == other.user;
 }
 
+LocalAddress Endpoint::address() const noexcept {
+  constexpr std::string_view prefix = "aplib-";
+  LocalAddress address;
+  address.name.sun_family = AF_UNIX;
+  std::memcpy(address.name.sun_path + 1, prefix.data(), prefix.size());
+  std::memcpy(address.name.sun_path + 1 + prefix.size(), name.data(), name_digits);
+  address.bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + prefix.size() + name_digits);
+  return address;
+}
+
 os::UniqueFd listen_at(const Endpoint& endpoint) {
   os::UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  socklen_t bytes = 0;
-  const sockaddr_un address = address_of(endpoint, bytes);
-  if (socket && ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), bytes) == 0 &&
+  const LocalAddress address = endpoint.address();
+  if (socket && ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address.name), address.bytes) == 0 &&
       ::listen(socket.get(), SOMAXCONN) == 0)
     return socket;
   throw Error(Errc::failed, fmt::format("shm: cannot listen on a local socket: {}; choose another module",
                                         std::generic_category().message(errno)));
-}
-
-os::UniqueFd connect_to(const Endpoint& endpoint) noexcept {
-  os::UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  socklen_t bytes = 0;
-  const sockaddr_un address = address_of(endpoint, bytes);
-  if (!socket || ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0) return {};
-  return socket;
 }
 
 namespace {
@@ -393,13 +366,17 @@ Given take(int socket, const Bell& bell, Connection& connection, std::string& wh
     return Given::wrong;
   }
   if (paper.verdict == static_cast<std::uint8_t>(Verdict::not_now)) return Given::not_now;
+  if (paper.verdict == static_cast<std::uint8_t>(Verdict::unable)) {
+    why = "no descriptor or memory is left there to share memory; raise its limit of open files (ulimit -n)";
+    return Given::wrong;
+  }
   if (paper.verdict != static_cast<std::uint8_t>(Verdict::taken) || paper.segment_bytes != sizeof(Segment) ||
       paper.board_bytes != sizeof(Board)) {
     why = "its shared memory is of another form: the installations differ";
     return Given::wrong;
   }
   if (count != descriptors) {
-    why = "it gave no shared memory; is the limit of open files (ulimit -n) too low?";
+    why = "what it gives has no room here, or is missing; raise the limit of open files (ulimit -n)";
     return Given::wrong;
   }
   if (!is_eventfd(got[2].get())) {

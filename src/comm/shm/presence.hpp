@@ -3,7 +3,9 @@
 // what it gives them: memory, and a bell.
 #pragma once
 
+#include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/un.h>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -71,12 +73,12 @@ class Bell {
   /// Between the two: sleeps until someone rings or the time is over.
   void sleep(std::optional<std::chrono::nanoseconds> timeout) const noexcept;
   /// Ends all sleeps, or else the next one. Async-signal-safe.
-  void ring() noexcept;
+  void ring() noexcept { event_.signal(); }
   /// After something was made that poll() shall find: wakes who sleeps.
   void ring_if_armed() noexcept;
 
   /// For peers.
-  [[nodiscard]] int descriptor() const noexcept { return descriptor_.get(); }
+  [[nodiscard]] int descriptor() const noexcept { return event_.get(); }
   [[nodiscard]] const SharedMemory& board_memory() const noexcept { return board_; }
   [[nodiscard]] Board& board() const noexcept { return *static_cast<Board*>(board_.data()); }
   /// Our wakers and sleepers pass the fences of others.
@@ -84,7 +86,7 @@ class Bell {
 
  private:
   const bool has_barrier_;
-  os::UniqueFd descriptor_;
+  os::EventFd event_;
   SharedMemory board_;
   std::mutex mutex_;
   std::uint32_t armed_ = 0;
@@ -96,7 +98,7 @@ class PeerBell {
   PeerBell() = default;
   void attach(SharedMemory its_board, os::UniqueFd descriptor, bool light) noexcept {
     board_ = std::move(its_board);
-    descriptor_ = std::move(descriptor);
+    event_ = os::EventFd(std::move(descriptor));
     light_ = light;
     asleep_ = &board()->asleep;
   }
@@ -123,11 +125,17 @@ class PeerBell {
   std::atomic<std::uint32_t> rung_{0};  // For which sleep.
   std::atomic<std::uint64_t> rings_{0};
   SharedMemory board_;
-  os::UniqueFd descriptor_;
+  os::EventFd event_{os::UniqueFd()};
 };
 
 // Endpoint: where a process of this host is reached: the name of its socket, which nobody can guess and no file
 // has, and what tells whether two processes can share memory at all.
+
+/// Of a local socket.
+struct LocalAddress {
+  sockaddr_un name{};
+  socklen_t bytes = 0;
+};
 
 struct Endpoint {
   std::string name;                     ///< 32 hexadecimal digits, random.
@@ -145,14 +153,15 @@ struct Endpoint {
   [[nodiscard]] static std::optional<Endpoint> parse(std::string_view text);
   [[nodiscard]] std::string print() const;
 
+  /// Of its socket: an abstract name, so that nothing is in the file system, and all is gone with the process.
+  [[nodiscard]] LocalAddress address() const noexcept;
+
   /// Frames can pass.
   [[nodiscard]] bool joins(const Endpoint& other) const;
 };
 
 /// A socket that listens under the endpoint's name. Throws Error.
 [[nodiscard]] os::UniqueFd listen_at(const Endpoint& endpoint);
-/// A socket on its way there; not blocking. None: errno says why.
-[[nodiscard]] os::UniqueFd connect_to(const Endpoint& endpoint) noexcept;
 
 /// What a process has before it knows the others: where it is reached, and what it will give to them.
 struct Presence {
@@ -179,6 +188,7 @@ struct Connection {
 enum class Verdict : std::uint8_t {
   taken = 1,
   not_now,  ///< Our own call is on the way to you.
+  unable,   ///< We cannot take what you gave, or give anything: no descriptor or memory is left here.
 };
 
 /// Gives `mine` and the bell, or a refusal. False: the other side is gone.

@@ -2,19 +2,17 @@
 #include "comm/shm/service.hpp"
 
 #include <fmt/format.h>
-#include <poll.h>
-#include <pthread.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <chrono>
-#include <csignal>
 #include <exception>
-#include <list>
-#include <mutex>
+#include <map>
+#include <new>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -23,16 +21,22 @@
 #include <vector>
 
 #include "aplib/error.hpp"
-#include "comm/connect/greeter.hpp"
-#include "comm/shm/presence.hpp"
+#include "base/os/thread.hpp"
+#include "comm/connect/acceptor.hpp"
+#include "comm/connect/caller.hpp"
+#include "comm/connect/wakeup.hpp"
 
 namespace aplib::comm::shm {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+namespace asio = boost::asio;
+using boost::system::error_code;
+using connect::Acceptor;
+using connect::Caller;
+using connect::Socket;
 using std::chrono::milliseconds;
 
-constexpr milliseconds retry_after{10};
+constexpr const char* has_ended = "its process has ended";
 
 bool is_same_user(int socket) noexcept {
   ucred who{};
@@ -40,358 +44,309 @@ bool is_same_user(int socket) noexcept {
   return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 && who.uid == ::geteuid();
 }
 
-bool send_all(int socket, std::span<const std::byte> bytes) noexcept {
-  // So little fits into any socket that nothing was written to before.
-  return bytes.empty() ||
-         ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(bytes.size());
+connect::SocketAddress address_of(const Endpoint& endpoint) {
+  const LocalAddress local = endpoint.address();
+  return {&local.name, local.bytes};
 }
 
 }  // namespace
 
 struct Service::Impl {
-  /// A connection in the making.
-  struct Entrance {
-    os::UniqueFd socket{};  // None: to be tried again at `retry`.
-    Clock::time_point retry{};
-    Clock::time_point limit{};
-    std::optional<Peer> peer{};  // Once it is known.
-    bool ours = false;           // We call.
-    bool taken = false;          // They call, and we wait for what they give.
-    std::optional<Greeting> greeting{};
+  /// A connection behind its greeting, until each side has what the other gives.
+  struct Joining : std::enable_shared_from_this<Joining> {
+    Joining(Socket its_socket, Peer whom, bool we_call)
+        : peer(whom), ours(we_call), socket(std::move(its_socket)), limit(socket.get_executor()) {}
+    const Peer peer;
+    const bool ours;
+    Socket socket;
+    asio::steady_timer limit;
     Connection connection{};
   };
-  using Place = std::list<Entrance>::iterator;
 
-  Impl(Service& owner, const Settings& given, const Bell& bell_, std::span<const std::unique_ptr<Link>> all);
+  Impl(Service& owner, Settings& given, const Bell& bell_, std::span<const std::unique_ptr<Link>> all);
 
   void run() noexcept;
-  void round();
-  void accept();
-  void begin_calls();
-  void dial(Entrance& entrance);
-  /// False: it is over.
-  bool advance(Entrance& entrance);
-  bool greet(Entrance& entrance);
-  bool judge(Entrance& entrance);
-  bool receive(Entrance& entrance);
-  bool join(Entrance& entrance);
-  bool fail(Entrance& entrance, const std::string& why);
-  void expire(Clock::time_point now);
-  [[nodiscard]] Introduction introduction(Peer peer) const;
+  void arrived(Socket socket, const Greeting& greeting);
+  void asked() noexcept;
+  void call(Peer peer);
+  Caller::Verdict judge(const Caller::Failure& failure) const;
+  void failed(Peer peer, bool late, const std::string& reason);
+  void begin(Socket socket, Peer peer, bool ours);
+  void receive(const std::shared_ptr<Joining>& joining);
+  void received(Joining& joining);
+  bool make_and_give(Joining& joining);
+  void join(Joining& joining);
+  void watch(Peer peer, int socket);
+  void give_up(Joining& joining, const std::string& why);
+  void give_up(Peer peer, const std::string& why) noexcept;
+  void stop();
+  [[nodiscard]] bool stands(const std::shared_ptr<Joining>& joining) const {
+    const auto found = joinings.find(joining->peer);
+    return found != joinings.end() && found->second == joining;
+  }
+  [[nodiscard]] Introduction introduction(Peer peer) const {
+    return {settings.secure, Purpose::data, 0, settings.self, peer, settings.machine, 0};
+  }
   [[nodiscard]] milliseconds patience() const {
     return std::max<milliseconds>(settings.peer_timeout, std::chrono::seconds(2));
   }
-  void refuse() { service.refused_.fetch_add(1, std::memory_order_relaxed); }
-  void count() { service.system_calls_.fetch_add(1, std::memory_order_relaxed); }
-  void alarm() const noexcept {
-    constexpr std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = ::write(control.get(), &one, sizeof one);
+  [[nodiscard]] std::string no_answer() const {
+    return fmt::format("it does not answer within {} s", std::chrono::ceil<std::chrono::seconds>(patience()).count());
   }
+  void refuse() { refused.fetch_add(1, std::memory_order_relaxed); }
+  void count() { service.system_calls_.fetch_add(1, std::memory_order_relaxed); }
 
   Service& service;
   const Settings& settings;
   const Bell& bell;
   std::span<const std::unique_ptr<Link>> links;
   std::vector<Endpoint> endpoints;
+  std::atomic<std::uint64_t> refused{0};  // Of those who proved the key.
 
-  os::UniqueFd control;  // Something is in `asked`, or stop.
-  std::mutex mutex;
-  std::vector<Peer> asked;  // Under the mutex.
-  std::atomic<bool> stopping{false};
-  bool accepting = true;
-
-  std::list<Entrance> entrances;
-  std::vector<std::pair<int, Peer>> joined;  // Sockets of links that are up; the links own them.
+  asio::io_context io{1};
+  asio::executor_work_guard<asio::io_context::executor_type> work{io.get_executor()};
+  connect::Wakeup wakeup{io, [this] { asked(); }};
+  std::optional<Acceptor> acceptor;
+  std::map<Peer, std::unique_ptr<Caller>> calls;
+  std::map<Peer, std::shared_ptr<Joining>> joinings;
+  std::map<Peer, Socket> joined;  // Of links that are up; their descriptors are the links'.
   std::thread thread;
 };
 
-Service::Impl::Impl(Service& owner, const Settings& given, const Bell& bell_,
-                    std::span<const std::unique_ptr<Link>> all)
-    : service(owner), settings(given), bell(bell_), links(all), control(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+Service::Impl::Impl(Service& owner, Settings& given, const Bell& bell_, std::span<const std::unique_ptr<Link>> all)
+    : service(owner), settings(given), bell(bell_), links(all) {
   endpoints.resize(links.size());
   for (Peer peer = 0; peer < links.size(); ++peer) {
     if (links[peer]) endpoints[peer] = *Endpoint::parse(settings.endpoints[peer]);  // the module has looked at it
   }
-  if (!control)
-    throw Error(Errc::exhausted,
-                "shm: cannot make the descriptor its thread waits on; raise the limit of open files "
-                "(ulimit -n)");
-  // Signals are for the threads of the program.
-  sigset_t all_signals;
-  sigset_t before;
-  sigfillset(&all_signals);
-  pthread_sigmask(SIG_SETMASK, &all_signals, &before);
+  acceptor.emplace(
+      io,
+      Acceptor::Settings{.key = settings.key,
+                         .mine = introduction(Introduction::anyone),
+                         .greeted_max = Acceptor::strangers_max + 2 * links.size()},
+      Acceptor::Events{
+          .accepted =
+              [this](Socket& socket) {
+                count();
+                return is_same_user(socket.native_handle());
+              },
+          .arrived = [this](Socket socket, const Greeting& greeting) { arrived(std::move(socket), greeting); },
+          .refused = [this](const std::string&) { refuse(); }});
+  acceptor->listen(std::move(given.presence.listener));
   try {
-    thread = std::thread([this] { run(); });
+    thread = os::quiet_thread("aplib-shm", [this] { run(); });
   } catch (const std::system_error& error) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
     throw Error(Errc::exhausted, fmt::format("shm: cannot start its thread: {}; raise the limit of processes "
                                              "(ulimit -u)",
                                              error.code().message()));
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_setname_np(thread.native_handle(), "aplib-shm");
-}
-
-Introduction Service::Impl::introduction(Peer peer) const {
-  return {settings.secure, Purpose::data, 0, settings.self, peer, settings.machine, 0};
 }
 
 void Service::Impl::run() noexcept {
-  while (!stopping.load(std::memory_order_acquire)) {
+  while (!io.stopped()) {
     try {
-      round();
+      io.run();
     } catch (const std::exception&) {
       // No memory for one connection: it ends by its time limit, the others go on.
     }
   }
 }
 
-/// Sleeps until something happens, and does it.
-void Service::Impl::round() {
-  std::vector<pollfd> wanted{{control.get(), POLLIN, 0}};
-  wanted.push_back({accepting ? settings.presence.listener.get() : -1, POLLIN, 0});
-  std::optional<Clock::time_point> next;
-  for (const Entrance& entrance : entrances) {
-    wanted.push_back({entrance.socket.get(), POLLIN, 0});
-    const Clock::time_point due = entrance.socket ? entrance.limit : std::min(entrance.retry, entrance.limit);
-    next = next ? std::min(*next, due) : due;
-  }
-  // Nothing comes there but the end.
-  for (const auto& [socket, peer] : joined) wanted.push_back({socket, POLLRDHUP, 0});
-  int timeout = -1;
-  if (next) timeout = std::max(0, static_cast<int>(std::chrono::ceil<milliseconds>(*next - Clock::now()).count()));
-  if (::poll(wanted.data(), wanted.size(), timeout) < 0) return;
-  if (stopping.load(std::memory_order_acquire)) return;
-
-  std::size_t i = 2;
-  for (Place place = entrances.begin(); place != entrances.end(); ++i) {
-    const Place here = place++;
-    if (wanted[i].revents != 0 && !advance(*here)) entrances.erase(here);
-  }
-  std::vector<std::pair<int, Peer>> ended;
-  for (const pollfd& end : std::span(wanted).subspan(i)) {
-    if (end.revents == 0) continue;
-    const auto found = std::find_if(joined.begin(), joined.end(), [&](const auto& j) { return j.first == end.fd; });
-    ended.push_back(*found);
-    joined.erase(found);
-  }
-  for (const auto& [socket, peer] : ended) links[peer]->give_up("its process has ended");
-  if (wanted[0].revents != 0) {
-    std::uint64_t ignored = 0;
-    [[maybe_unused]] const ssize_t bytes = ::read(control.get(), &ignored, sizeof ignored);
-    begin_calls();
-  }
-  if (wanted[1].revents != 0) accept();
-  expire(Clock::now());
+void Service::Impl::give_up(Peer peer, const std::string& why) noexcept {
+  calls.erase(peer);
+  joinings.erase(peer);
+  links[peer]->give_up(why);
 }
 
-void Service::Impl::accept() {
-  os::UniqueFd socket(::accept4(settings.presence.listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  count();
-  if (!socket) {
-    // No descriptors left: it is tried again when something else has happened, or after a while.
-    if (errno == EMFILE || errno == ENFILE) std::this_thread::sleep_for(retry_after);
-    return;
-  }
-  if (!is_same_user(socket.get())) return refuse();
-  if (entrances.size() >= connect::strangers_max + 2 * links.size()) {
-    // Somebody opens connections and says nothing. The one that has been silent for longest goes.
-    const auto silent = std::find_if(entrances.begin(), entrances.end(), [](const auto& e) { return !e.peer; });
-    if (silent != entrances.end()) {
-      refuse();
-      entrances.erase(silent);
-    }
-  }
-  Entrance& entrance = entrances.emplace_back();
-  entrance.socket = std::move(socket);
-  entrance.limit = Clock::now() + Greeting::time_max;
-  entrance.greeting.emplace(Greeting::Role::answerer, settings.key, introduction(Introduction::anyone));
-}
+// Answering and calling.
 
-void Service::Impl::begin_calls() {
-  std::vector<Peer> peers;
-  {
-    const std::lock_guard hold(mutex);
-    peers.swap(asked);
-  }
-  for (const Peer peer : peers) {
-    if (links[peer]->state() != Link::State::calling) continue;  // theirs was quicker
-    Entrance& entrance = entrances.emplace_back();
-    entrance.ours = true;
-    entrance.peer = peer;
-    entrance.limit = Clock::now() + patience();
-    dial(entrance);
-  }
-}
-
-void Service::Impl::dial(Entrance& entrance) {
-  const Peer peer = *entrance.peer;
-  entrance.socket = connect_to(endpoints[peer]);
-  count();
-  if (!entrance.socket) {
-    // Its listener is there as long as its process is, whatever else is wrong passes.
-    if (errno == ECONNREFUSED) {
-      fail(entrance, "its process has ended");
-      entrance.limit = {};
-    }
-    entrance.retry = Clock::now() + retry_after;
-    return;
-  }
-  entrance.greeting.emplace(Greeting::Role::caller, settings.key, introduction(peer));
-  if (!is_same_user(entrance.socket.get()) || !send_all(entrance.socket.get(), entrance.greeting->take_output())) {
-    fail(entrance, "what answers for it is another user's");
-    entrance.socket.reset();
-    entrance.limit = {};
-  }
-}
-
-bool Service::Impl::fail(Entrance& entrance, const std::string& why) {
-  if (entrance.ours) {
-    if (links[*entrance.peer]->state() == Link::State::calling) links[*entrance.peer]->give_up(why);
-  } else if (entrance.taken) {
-    links[*entrance.peer]->give_up(why);
-  } else {
-    refuse();
-  }
-  return false;
-}
-
-bool Service::Impl::advance(Entrance& entrance) {
-  count();
-  try {
-    return entrance.greeting ? greet(entrance) : receive(entrance);
-  } catch (const std::exception& error) {
-    return fail(entrance, error.what());  // no memory, or no cryptography
-  }
-}
-
-bool Service::Impl::greet(Entrance& entrance) {
-  std::array<std::byte, Greeting::bytes_max> input;
-  Greeting& greeting = *entrance.greeting;
-  // Not a byte more than the greeting's: what comes behind it carries descriptors.
-  const ssize_t bytes = ::recv(entrance.socket.get(), input.data(), std::min(input.size(), greeting.wants()), 0);
-  if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return true;
-  // Who ends it while he calls was called himself meanwhile, or has thought better of it.
-  if (bytes <= 0) return entrance.ours && fail(entrance, "its process has ended");
-  greeting.receive(std::span(input).first(static_cast<std::size_t>(bytes)));
-  // A stranger learns nothing, and closes the greeting's own way.
-  const bool sent =
-      greeting.state() == Greeting::State::stranger || send_all(entrance.socket.get(), greeting.take_output());
-  switch (greeting.state()) {
-    case Greeting::State::refused:
-      return fail(entrance, greeting.words());
-    case Greeting::State::stranger:
-      return fail(entrance, "what answers for it is not of this machine: " + greeting.words());
-    case Greeting::State::going:
-      return sent || (entrance.ours && fail(entrance, "its process has ended"));
-    case Greeting::State::done:
+void Service::Impl::arrived(Socket socket, const Greeting& greeting) {
+  const Peer peer = greeting.peer().self;
+  if (peer >= links.size() || !links[peer]) return refuse();
+  switch (links[peer]->take_call(settings.self)) {
+    case Link::Answer::unexpected:
+      return;  // our calls crossed, and we are joined already
+    case Link::Answer::not_now:
+      static_cast<void>(give(socket.native_handle(), Verdict::not_now, nullptr, bell));
+      return;
+    case Link::Answer::taken:
       break;
   }
-  if (!sent) return entrance.ours && fail(entrance, "its process has ended");
-  const Peer peer = greeting.peer().self;
-  entrance.greeting.reset();
-  entrance.limit = Clock::now() + patience();
-  if (entrance.ours) return true;
-  if (peer >= links.size() || !links[peer]) return fail(entrance, "it is not expected");
-  entrance.peer = peer;
-  return judge(entrance);
+  calls.erase(peer);
+  begin(std::move(socket), peer, false);
 }
 
-/// Which of two connections of a pair carries the frames. On this thread, where nothing else changes it.
-bool Service::Impl::judge(Entrance& entrance) {
-  const Peer peer = *entrance.peer;
-  Link& link = *links[peer];
-  // Both call.
-  if (connect::our_call_counts(settings.self, peer) && link.state() == Link::State::calling) {
-    (void)give(entrance.socket.get(), Verdict::not_now, nullptr, bell);
+/// Calls whom a link wants to reach.
+void Service::Impl::asked() noexcept {
+  for (Peer peer = 0; peer < links.size(); ++peer) {
+    if (!links[peer] || links[peer]->state() != Link::State::calling || calls.contains(peer)) continue;
+    try {
+      call(peer);
+    } catch (const std::bad_alloc&) {
+      give_up(peer, "no memory here");  // so short that it needs none
+    } catch (const std::exception& error) {
+      give_up(peer, error.what());
+    }
+  }
+}
+
+void Service::Impl::call(Peer peer) {
+  auto& call = calls[peer];
+  call = std::make_unique<Caller>(
+      io,
+      Caller::Settings{.places = {Caller::Place{.address = address_of(endpoints[peer])}},
+                       .key = settings.key,
+                       .patience = patience(),
+                       .attempt_max = patience()},
+      Caller::Events{
+          .opened = [this](Socket&) { count(); },
+          .introduce = [this, peer](Socket& socket) -> std::optional<Introduction> {
+            if (!is_same_user(socket.native_handle())) return std::nullopt;
+            return introduction(peer);
+          },
+          .greeted = [this, peer](Socket socket, const Greeting&) { begin(std::move(socket), peer, true); },
+          .judge = [this](std::size_t, const Caller::Failure& failure) { return judge(failure); },
+          .failed = [this, peer](bool late, std::span<const std::string> reasons) { failed(peer, late, reasons[0]); }});
+  call->begin();
+}
+
+Caller::Verdict Service::Impl::judge(const Caller::Failure& failure) const {
+  using Kind = Caller::Failure::Kind;
+  switch (failure.kind) {
+    case Kind::unreached:
+      // Its listener is there as long as its process is; whatever else is wrong passes.
+      if (failure.error == asio::error::connection_refused) return {has_ended, true};
+      break;
+    case Kind::unwanted:
+      return {"what answers for it is another user's", true};
+    case Kind::stranger:
+      return {"what answers for it is not of this machine: " + failure.why, true};
+    case Kind::refused:
+      return {failure.why, true};
+    case Kind::ended:  // it dropped us for others, or it has ended: the next attempt shows
+    case Kind::spoiled:
+      break;
+  }
+  return {failure.why};
+}
+
+void Service::Impl::failed(Peer peer, bool late, const std::string& reason) {
+  if (!late) return give_up(peer, reason);
+  give_up(peer, reason.empty() ? no_answer() : fmt::format("{}: {}", no_answer(), reason));
+}
+
+// Behind the greeting.
+
+/// The answerer gives first: who calls knows by that whether its call was taken.
+void Service::Impl::begin(Socket socket, Peer peer, bool ours) {
+  const auto joining = std::make_shared<Joining>(std::move(socket), peer, ours);
+  joinings[peer] = joining;
+  joining->limit.expires_after(patience());
+  joining->limit.async_wait([this, joining](const error_code& error) {
+    if (!error && stands(joining)) give_up(joining->peer, no_answer());
+  });
+  if (ours || make_and_give(*joining)) receive(joining);
+}
+
+void Service::Impl::receive(const std::shared_ptr<Joining>& joining) {
+  joining->socket.async_wait(Socket::wait_read, [this, joining](const error_code& error) {
+    if (!stands(joining)) return;
+    count();
+    if (error) return give_up(joining->peer, has_ended);
+    std::string why;
+    switch (take(joining->socket.native_handle(), bell, joining->connection, why)) {
+      case Given::nothing_yet:
+        return receive(joining);
+      case Given::not_now:
+        // Its call is on the way; it is lost if that does not come.
+        if (!joining->ours) return give_up(joining->peer, "it does not follow the protocol");
+        joinings.erase(joining->peer);
+        return;
+      case Given::wrong:
+        return give_up(*joining, why);
+      case Given::taken:
+        return received(*joining);
+    }
+  });
+}
+
+void Service::Impl::received(Joining& joining) {
+  if (joining.ours) {
+    if (links[joining.peer]->state() != Link::State::calling) {  // theirs was taken meanwhile
+      joinings.erase(joining.peer);
+      return;
+    }
+    if (!make_and_give(joining)) return;
+  }
+  join(joining);
+}
+
+bool Service::Impl::make_and_give(Joining& joining) {
+  try {
+    joining.connection.mine = SharedMemory::make(sizeof(Segment));
+  } catch (const Error& error) {
+    give_up(joining, error.what());
     return false;
   }
-  if (!link.answer(connect::our_call_counts(peer, settings.self)))
-    return false;  // our calls crossed, and we are joined already
-  entrance.taken = true;
-  try {
-    entrance.connection.mine = SharedMemory::make(sizeof(Segment));
-  } catch (const Error& error) {
-    return fail(entrance, error.what());
-  }
-  if (!give(entrance.socket.get(), Verdict::taken, &entrance.connection.mine, bell))
-    return fail(entrance, "its process has ended");
-  return true;
-}
-
-/// What the other side gives behind the greeting.
-bool Service::Impl::receive(Entrance& entrance) {
-  std::string why;
-  switch (take(entrance.socket.get(), bell, entrance.connection, why)) {
-    case Given::nothing_yet:
-      return true;
-    case Given::not_now:
-      // Its call is on the way; it is lost if that does not come.
-      entrance.socket.reset();
-      entrance.retry = Clock::time_point::max();
-      return entrance.ours || fail(entrance, "it does not follow the protocol");
-    case Given::wrong:
-      return fail(entrance, why);
-    case Given::taken:
-      break;
-  }
-  if (!entrance.ours) return join(entrance);
-  const Peer peer = *entrance.peer;
-  if (links[peer]->state() != Link::State::calling) return false;  // theirs was taken meanwhile
-  try {
-    entrance.connection.mine = SharedMemory::make(sizeof(Segment));
-  } catch (const Error& error) {
-    return fail(entrance, error.what());
-  }
-  if (!give(entrance.socket.get(), Verdict::taken, &entrance.connection.mine, bell))
-    return fail(entrance, "its process has ended");
-  return join(entrance);
-}
-
-bool Service::Impl::join(Entrance& entrance) {
-  const Peer peer = *entrance.peer;
-  entrance.connection.mine.forget_descriptor();
-  entrance.connection.socket = std::move(entrance.socket);
-  const int socket = entrance.connection.socket.get();
-  if (links[peer]->connect(std::move(entrance.connection))) joined.emplace_back(socket, peer);
+  if (give(joining.socket.native_handle(), Verdict::taken, &joining.connection.mine, bell)) return true;
+  give_up(joining.peer, has_ended);
   return false;
 }
 
-void Service::Impl::expire(Clock::time_point now) {
-  for (Place place = entrances.begin(); place != entrances.end();) {
-    const Place here = place++;
-    if (here->ours && links[*here->peer]->state() != Link::State::calling) {
-      entrances.erase(here);  // theirs was taken
-    } else if (now >= here->limit) {
-      fail(*here,
-           fmt::format("it does not answer within {} s", std::chrono::ceil<std::chrono::seconds>(patience()).count()));
-      entrances.erase(here);
-    } else if (here->ours && !here->socket && now >= here->retry) {
-      dial(*here);
-    }
-  }
+/// What went wrong is ours to tell: the other side would take the end of the connection for the end of this process.
+void Service::Impl::give_up(Joining& joining, const std::string& why) {
+  static_cast<void>(give(joining.socket.native_handle(), Verdict::unable, nullptr, bell));
+  give_up(joining.peer, why);
 }
 
-Service::Service(const Settings& settings, const Bell& bell, std::span<const std::unique_ptr<Link>> links)
+void Service::Impl::join(Joining& joining) {
+  const Peer peer = joining.peer;
+  error_code error;
+  const int socket = joining.socket.release(error);
+  if (error) return give_up(peer, error.message());
+  joining.connection.mine.forget_descriptor();
+  joining.connection.socket.reset(socket);
+  joining.limit.cancel();
+  Connection connection = std::move(joining.connection);
+  calls.erase(peer);
+  joinings.erase(peer);
+  if (links[peer]->connect(std::move(connection))) watch(peer, socket);
+}
+
+/// Nothing comes there but the end.
+void Service::Impl::watch(Peer peer, int socket) {
+  const auto [place, _] = joined.emplace(peer, Socket(io, {AF_UNIX, 0}, socket));
+  place->second.async_wait(Socket::wait_read, [this, peer, socket](const error_code& error) {
+    char byte = 0;
+    const bool speaks = !error && ::recv(socket, &byte, sizeof byte, MSG_DONTWAIT) > 0;
+    links[peer]->give_up(speaks ? "it does not follow the protocol" : has_ended);
+  });
+}
+
+void Service::Impl::stop() {
+  if (!thread.joinable()) return;
+  io.stop();
+  thread.join();
+  acceptor->close();
+  calls.clear();
+  joinings.clear();
+  // The links close them.
+  error_code ignored;
+  for (auto& [peer, socket] : joined) socket.release(ignored);
+  joined.clear();
+}
+
+Service::Service(Settings& settings, const Bell& bell, std::span<const std::unique_ptr<Link>> links)
     : impl_(std::make_unique<Impl>(*this, settings, bell, links)) {}
 
 Service::~Service() { stop(); }
 
-void Service::call(Peer peer) {
-  {
-    const std::lock_guard hold(impl_->mutex);
-    impl_->asked.push_back(peer);
-  }
-  impl_->alarm();
-}
+void Service::call() noexcept { impl_->wakeup.ask(); }
 
-void Service::stop() {
-  if (!impl_->thread.joinable()) return;
-  impl_->stopping.store(true, std::memory_order_release);
-  impl_->alarm();
-  impl_->thread.join();
-  impl_->entrances.clear();
+void Service::stop() { impl_->stop(); }
+
+std::uint64_t Service::refused() const noexcept {
+  return impl_->acceptor->strangers() + impl_->refused.load(std::memory_order_relaxed);
 }
 
 }  // namespace aplib::comm::shm

@@ -17,24 +17,24 @@ namespace aplib::comm::shm {
 class Service {
  public:
   /// The links by peer; null: that process is not reached by this module. They, settings and bell outlive the
-  /// service. Throws Error.
-  Service(const Settings& settings, const Bell& bell, std::span<const std::unique_ptr<Link>> links);
+  /// service, which takes the listener out of the settings. Throws Error.
+  Service(Settings& settings, const Bell& bell, std::span<const std::unique_ptr<Link>> links);
   /// Stops, without waiting for anything: connections in the making end.
   ~Service();
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
 
-  /// The peer's link is in State::calling. Any thread.
-  void call(Peer peer);
+  /// A link is in State::calling. Any thread; needs no memory.
+  void call() noexcept;
   /// Stops the thread. No thread may be in another call.
   void stop();
 
-  [[nodiscard]] std::uint64_t refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
+  /// Connections that were dropped. Any thread.
+  [[nodiscard]] std::uint64_t refused() const noexcept;
   [[nodiscard]] std::uint64_t system_calls() const noexcept { return system_calls_.load(std::memory_order_relaxed); }
 
  private:
   struct Impl;
-  std::atomic<std::uint64_t> refused_{0};
   std::atomic<std::uint64_t> system_calls_{0};
   std::unique_ptr<Impl> impl_;
 };

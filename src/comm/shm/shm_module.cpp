@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <new>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -46,17 +47,24 @@ struct ShmModule::Impl {
     for (const auto& link : links)
       if (link) link->write();
   }
-  void done(std::uint64_t context, bool ok) {
+  /// Before memory is touched: who hears that there is no memory for the report knows that nothing was done.
+  void expect_memory_report() {
     try {
-      reports.add(MemoryReport{context, ok});
+      reports.expect_memory();
     } catch (const std::bad_alloc&) {
-      throw Error(Errc::exhausted, "shm: no memory to report what was written or read");
+      throw Error(Errc::exhausted, "shm: no memory to report what is to be written or read");
     }
   }
-  bool tell(const std::vector<MemoryReport>& memory_told) const {
+  bool tell_memory() {
     if (receiver == nullptr) return false;
-    for (const MemoryReport& report : memory_told) receiver->memory_done(report.context, report.ok);
-    return !memory_told.empty();
+    bool any = false;
+    for (std::size_t left = reports.memory_count(); left != 0; --left) {
+      const std::optional<MemoryReport> report = reports.take_memory();
+      if (!report) break;
+      receiver->memory_done(report->context, report->ok);
+      any = true;
+    }
+    return any;
   }
   bool handle_reports();
   void end();
@@ -126,7 +134,7 @@ void ShmModule::send(Peer to, const Label& label, std::span<const std::byte> bod
   }
   try {
     if (link.send(label, body)) [[unlikely]]
-      impl_->service.call(to);
+      impl_->service.call();
   } catch (const std::bad_alloc&) {
     throw Error(Errc::exhausted,
                 fmt::format("shm: send to process {}: no memory to queue a body of {} bytes; {} bytes wait there "
@@ -167,7 +175,7 @@ bool ShmModule::Impl::handle_reports() {
     }
     if (told.lost) ending.push_back({link, *std::move(told.lost)});
   }
-  called |= tell(reports.take_memory());
+  called |= tell_memory();
   for (std::size_t i = 0; i < ending.size();) {
     const bool was_over = ending[i].link->is_over();
     if (ending[i].link->lose(*receiver, ending[i].why)) {
@@ -199,18 +207,20 @@ void ShmModule::write(Peer to, const MemoryKey& key, std::uint64_t address, std:
                       std::uint64_t context) {
   PeerMemory* const memory = impl_->memory_of(to);
   if (memory == nullptr) return Module::write(to, key, address, local, context);  // says so
+  impl_->expect_memory_report();
   impl_->look_at_board(to);
   const bool ok = !impl_->links[to]->has_ended() && memory->write(key, address, local);
-  impl_->done(context, ok);
+  impl_->reports.add({context, ok});
 }
 
 void ShmModule::read(Peer from, const MemoryKey& key, std::uint64_t address, std::span<std::byte> local,
                      std::uint64_t context) {
   PeerMemory* const memory = impl_->memory_of(from);
   if (memory == nullptr) return Module::read(from, key, address, local, context);  // says so
+  impl_->expect_memory_report();
   impl_->look_at_board(from);
   const bool ok = !impl_->links[from]->has_ended() && memory->read(key, address, local);
-  impl_->done(context, ok);
+  impl_->reports.add({context, ok});
 }
 
 bool ShmModule::arm() {
@@ -253,7 +263,7 @@ void ShmModule::Impl::end() {
   open_memory.conceal_all();
   for (const auto& link : links)
     if (link) link->close(receiver);
-  tell(reports.take_memory());
+  tell_memory();
 }
 
 /// Puts all that is queued into shared memory, and the mark of the end behind it. Whether that was done in time.
@@ -265,7 +275,7 @@ bool ShmModule::Impl::settle(std::chrono::steady_clock::time_point limit) {
     // What the others send now is taken and forgotten: who waits for room to write could not end otherwise.
     for (LinkReports::Told told = reports.links().take(); told.link != nullptr; told = reports.links().take())
       if (told.up) static_cast<Link*>(told.link)->begin_reading();
-    tell(reports.take_memory());
+    tell_memory();
     std::size_t left = 0;
     for (const auto& link : links) {
       if (!link) continue;

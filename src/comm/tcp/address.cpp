@@ -5,7 +5,6 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio/ip/tcp.hpp>
@@ -115,16 +114,10 @@ std::string local_address_towards(const std::string& endpoint) {
         fmt::format("tcp: \"{}\" is not an address with a port, like 10.0.0.1:5103 or [fd00::1]:5103", endpoint));
   }
   // A datagram socket that is "connected" has asked the routing table, and sent nothing.
-  const int socket = ::socket(remote->protocol().family(), SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  const struct Closing {
-    int socket;
-    ~Closing() {
-      if (socket >= 0) ::close(socket);
-    }
-  } closing{socket};
-  if (socket < 0 || ::connect(socket, remote->data(), static_cast<socklen_t>(remote->size())) != 0)
+  const os::UniqueFd socket(::socket(remote->protocol().family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket || ::connect(socket.get(), remote->data(), static_cast<socklen_t>(remote->size())) != 0)
     throw Error(Errc::failed, fmt::format("tcp: this host has no way to {}: {}", endpoint, last_error()));
-  return local_address_of(socket);
+  return local_address_of(socket.get());
 }
 
 namespace {
@@ -226,20 +219,19 @@ Listener::Listener(const std::string& address, const std::string& ports) {
   int error = 0;
   for (unsigned port = range.first; port <= range.last; ++port) {
     const boost::asio::ip::tcp::endpoint endpoint(ip, static_cast<unsigned short>(port));
-    socket_ = ::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    socket_.reset(::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     constexpr int yes = 1;
-    if (socket_ >= 0 && ::setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
-        ::bind(socket_, endpoint.data(), static_cast<socklen_t>(endpoint.size())) == 0 &&
-        ::listen(socket_, SOMAXCONN) == 0) {
+    if (socket_ && ::setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
+        ::bind(socket_.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) == 0 &&
+        ::listen(socket_.get(), SOMAXCONN) == 0) {
       boost::asio::ip::tcp::endpoint bound;
       auto bytes = static_cast<socklen_t>(bound.capacity());
-      ::getsockname(socket_, bound.data(), &bytes);
+      ::getsockname(socket_.get(), bound.data(), &bytes);
       bound.resize(bytes);
       endpoint_ = print_endpoint(bound);
       return;
     }
     error = errno;
-    if (socket_ >= 0) ::close(std::exchange(socket_, -1));
     if (error != EADDRINUSE && error != EACCES) break;
   }
   const std::string reason = std::generic_category().message(error);
@@ -256,20 +248,5 @@ Listener::Listener(const std::string& address, const std::string& ports) {
                                              : fmt::format("tcp: cannot listen at {} on ports {}: {}", address,
                                                            describe_range(range), reason));
 }
-
-Listener::~Listener() {
-  if (socket_ >= 0) ::close(socket_);
-}
-
-Listener::Listener(Listener&& other) noexcept
-    : socket_(std::exchange(other.socket_, -1)), endpoint_(std::move(other.endpoint_)) {}
-
-Listener& Listener::operator=(Listener&& other) noexcept {
-  std::swap(socket_, other.socket_);
-  std::swap(endpoint_, other.endpoint_);
-  return *this;
-}
-
-int Listener::release() noexcept { return std::exchange(socket_, -1); }
 
 }  // namespace aplib::comm::tcp

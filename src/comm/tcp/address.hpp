@@ -5,7 +5,10 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "base/os/descriptor.hpp"
 
 namespace aplib::comm::tcp {
 
@@ -25,19 +28,14 @@ class Listener {
   /// Error(failed): the address is not this host's, or every port is taken; then it names who holds them, as far as
   /// can be seen.
   Listener(const std::string& address, const std::string& ports);
-  ~Listener();
-  Listener(Listener&& other) noexcept;
-  Listener& operator=(Listener&& other) noexcept;
-  Listener(const Listener&) = delete;
-  Listener& operator=(const Listener&) = delete;
 
   /// "10.0.0.1:5103", "[::1]:5103".
   [[nodiscard]] const std::string& endpoint() const noexcept { return endpoint_; }
   /// The socket, from now on the caller's. Once.
-  [[nodiscard]] int release() noexcept;
+  [[nodiscard]] os::UniqueFd release() noexcept { return std::move(socket_); }
 
  private:
-  int socket_ = -1;
+  os::UniqueFd socket_;
   std::string endpoint_;
 };
 

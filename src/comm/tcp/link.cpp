@@ -129,8 +129,7 @@ bool Link::send(const Label& label, std::span<const std::byte> body) {
   const std::lock_guard hold(lock_);
   if (state_ == State::over || broken_) return false;
   if (state_ != State::up) {
-    early_.push_back({header, {body.begin(), body.end()}});
-    early_bytes_ += header.size() + body.size();
+    keep_early(label, body);
     note_queued();
   } else {
     send_connected(header, body);
@@ -283,7 +282,7 @@ void Link::write(bool also_full) noexcept {
 
 /// After every change of what is queued.
 void Link::note_queued() noexcept {
-  std::size_t bytes = early_bytes_;
+  std::size_t bytes = early_bytes();
   for (const auto& lane : lanes_) bytes += lane->out.bytes();
   queued_.store(bytes, std::memory_order_relaxed);
   if (bytes == 0 || writes_later_ || state_ != State::up) return;
@@ -310,8 +309,7 @@ void Link::watch(Lane& lane) noexcept {
 }
 
 void Link::drop_queues() noexcept {
-  early_.clear();
-  early_bytes_ = 0;
+  drop_early();
   for (const auto& lane : lanes_) {
     lane->out.clear();
     lane->full = false;
@@ -346,9 +344,9 @@ void Link::count(Traffic& into) const noexcept {
   into.system_calls += writes_.load(counting) + reads_.load(counting);
 }
 
-bool Link::gather(bool instead_of_ours) {
+Link::Answer Link::take_call(Peer self) {
   const std::lock_guard hold(lock_);
-  return begin_gathering(instead_of_ours);
+  return comm::Link::take_call(self);
 }
 
 bool Link::connect(std::vector<std::unique_ptr<Stream>> streams) {
@@ -362,12 +360,12 @@ bool Link::connect(std::vector<std::unique_ptr<Stream>> streams) {
   lanes_ = std::move(lanes);
   if (!come_up()) return false;
   try {
-    while (!early_.empty() && !broken_) {
-      const EarlyFrame& frame = early_.front();
-      send_connected(frame.header, frame.body);
-      if (broken_) break;
-      early_bytes_ -= frame.header.size() + frame.body.size();
-      early_.pop_front();
+    while (!broken_) {
+      const std::optional<EarlyFrame> frame = take_early();
+      if (!frame) break;
+      std::array<std::byte, frame_header_bytes> header;
+      encode({frame->label, frame->bytes}, header);
+      send_connected(header, frame->span());
     }
   } catch (const std::bad_alloc&) {
     break_off("no memory here for what it has not taken");

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -120,9 +119,8 @@ class Link final : public comm::Link {
 
   // The service thread.
 
-  /// Their call is the one: idle or calling become gathering. False: it is not idle, nor calling while
-  /// `instead_of_ours`.
-  [[nodiscard]] bool gather(bool instead_of_ours);
+  /// They call.
+  [[nodiscard]] Answer take_call(Peer self);
   /// All streams are there. What was queued goes out. False: it was over.
   bool connect(std::vector<std::unique_ptr<Stream>> streams);
   /// It cannot be connected.
@@ -172,10 +170,6 @@ class Link final : public comm::Link {
     std::span<const std::byte> header;
     std::span<const std::byte> body;
     [[nodiscard]] std::size_t bytes() const noexcept { return header.size() + body.size(); }
-  };
-  struct EarlyFrame {
-    std::array<std::byte, frame_header_bytes> header;
-    std::vector<std::byte> body;
   };
   /// A large body of several streams, while it comes: the first lane's part is the reader's, the others' are filled
   /// here.
@@ -234,8 +228,6 @@ class Link final : public comm::Link {
   mutable std::mutex lock_;
   bool writes_later_ = false;  // Among the poller's writers.
   Clock::time_point last_write_{};
-  std::deque<EarlyFrame> early_;
-  std::size_t early_bytes_ = 0;
   std::uint64_t frames_at_check_ = 0;
   std::atomic<std::size_t> queued_ = 0;
   // Written under lock_.

@@ -2,18 +2,21 @@
 #include "comm/tcp/service.hpp"
 
 #include <fmt/format.h>
-#include <pthread.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/post.hpp>
+#include <boost/asio/read.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <csignal>
+#include <boost/asio/write.hpp>
 #include <exception>
-#include <list>
+#include <functional>
 #include <map>
+#include <new>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -22,79 +25,247 @@
 #include <vector>
 
 #include "aplib/error.hpp"
+#include "base/os/thread.hpp"
+#include "comm/connect/acceptor.hpp"
+#include "comm/connect/caller.hpp"
+#include "comm/connect/wakeup.hpp"
+#include "comm/job_key.hpp"
 #include "comm/tcp/address.hpp"
-#include "comm/tcp/entrance.hpp"
 #include "comm/tcp/stream.hpp"
+#include "comm/tls.hpp"
 
 namespace aplib::comm::tcp {
 namespace {
 
 namespace asio = boost::asio;
 using boost::system::error_code;
+using connect::Acceptor;
+using connect::Caller;
+using connect::Socket;
 using std::chrono::milliseconds;
-using Socket = asio::ip::tcp::socket;
 using Endpoint = asio::ip::tcp::endpoint;
 
 constexpr std::uint32_t streams_max = 64;
 constexpr std::uint32_t streams_when_far = 4;
 constexpr milliseconds far{2};
-constexpr milliseconds retry_after{50};
-constexpr milliseconds accept_again_after{100};
+
+std::string describe(const error_code& error) {
+  return error == asio::error::eof ? "the other side ended the connection while it was being greeted"
+                                   : describe_connection_error(error.value());
+}
+
+/// The answerer's word behind the greeting: it takes the call, or says that it calls itself and that its own call is
+/// the one. So both sides always agree on which connection carries the frames.
+enum class Verdict : std::uint8_t { taken = 1, not_now = 2 };
+
+/// Makes a stream of one greeted socket: the verdict, 1 byte from the answerer, then with secure=tls the handshake of
+/// TLS. Thread safety: none; the thread of its io_context. What waits keeps it.
+class Handshake : public std::enable_shared_from_this<Handshake> {
+ public:
+  struct Result {
+    std::unique_ptr<Stream> stream{};  ///< Null: there is none.
+    bool not_now = false;              ///< Because the other side calls us.
+    std::string why{};                 ///< Else the reason.
+  };
+  using Done = std::function<void(Result)>;
+
+  /// `greeting`: done. `tls`: null without secure=tls; outlives it. `done` is called once, unless cancel() comes
+  /// before.
+  Handshake(Socket socket, const Greeting& greeting, const TlsContext* tls, Done done)
+      : socket_(std::move(socket)), limit_(socket_.get_executor()), tls_(tls), done_(std::move(done)) {
+    if (tls_ != nullptr) secret_ = greeting.secret();
+  }
+
+  /// Says the verdict, and goes on if it is that the call is taken.
+  void answer(Verdict verdict);
+  /// Hears the verdict.
+  void hear();
+  /// Nothing is called any more.
+  void cancel() noexcept;
+
+ private:
+  struct FreeTls {
+    void operator()(ssl_st* ssl) const noexcept { SSL_free(ssl); }
+  };
+
+  void begin();
+  void begin_tls(bool calls);
+  void pump_tls();
+  void take();
+  void fail(std::string why) { finish({.why = std::move(why)}); }
+  void finish(Result result);
+
+  Socket socket_;
+  asio::steady_timer limit_;
+  const TlsContext* tls_;
+  Done done_;
+  std::array<std::byte, 32> secret_{};
+  std::array<std::byte, 1> verdict_{};
+  std::unique_ptr<ssl_st, FreeTls> ssl_;
+};
+
+void Handshake::answer(Verdict verdict) {
+  begin();
+  verdict_[0] = static_cast<std::byte>(verdict);
+  asio::async_write(socket_, asio::buffer(verdict_),
+                    [self = shared_from_this(), verdict](const error_code& error, std::size_t) {
+                      if (error) return self->fail(describe(error));
+                      if (verdict == Verdict::not_now) return self->finish({.not_now = true});
+                      self->begin_tls(false);
+                    });
+}
+
+void Handshake::hear() {
+  begin();
+  asio::async_read(socket_, asio::buffer(verdict_), [self = shared_from_this()](const error_code& error, std::size_t) {
+    if (error) return self->fail(describe(error));
+    const auto verdict = static_cast<Verdict>(self->verdict_[0]);
+    if (verdict == Verdict::not_now) return self->finish({.not_now = true});
+    if (verdict != Verdict::taken) return self->fail("it does not follow the protocol");
+    self->begin_tls(true);
+  });
+}
+
+void Handshake::cancel() noexcept {
+  done_ = nullptr;
+  limit_.cancel();
+  ssl_.reset();
+  error_code ignored;
+  socket_.close(ignored);
+}
+
+void Handshake::begin() {
+  limit_.expires_after(Greeting::time_max);
+  limit_.async_wait([self = shared_from_this()](const error_code& error) {
+    if (!error) self->fail("no answer to the greeting for " + std::to_string(Greeting::time_max.count()) + " s");
+  });
+}
+
+void Handshake::begin_tls(bool calls) {
+  if (!done_) return;
+  if (tls_ == nullptr) return take();
+  try {
+    ssl_.reset(make_tls_on_socket(tls_->native(), socket_.native_handle()));
+    set_tls_secret(ssl_.get(), secret_);
+    wipe(secret_);
+  } catch (const std::exception& failure) {
+    return fail(failure.what());
+  }
+  calls ? SSL_set_connect_state(ssl_.get()) : SSL_set_accept_state(ssl_.get());
+  error_code ignored;
+  socket_.native_non_blocking(true, ignored);
+  pump_tls();
+}
+
+void Handshake::pump_tls() {
+  if (!done_) return;
+  ERR_clear_error();
+  const int good = SSL_do_handshake(ssl_.get());
+  if (good == 1) return tls_by_secret(ssl_.get()) ? take() : fail("TLS without the shared secret");
+  const int reason = SSL_get_error(ssl_.get(), good);
+  if (reason != SSL_ERROR_WANT_READ && reason != SSL_ERROR_WANT_WRITE)
+    return fail(std::string("TLS: ") + take_tls_error());
+  socket_.async_wait(reason == SSL_ERROR_WANT_READ ? Socket::wait_read : Socket::wait_write,
+                     [self = shared_from_this()](const error_code& error) {
+                       if (error) return self->fail(describe(error));
+                       self->pump_tls();
+                     });
+}
+
+void Handshake::take() {
+  error_code error;
+  const int socket = socket_.release(error);
+  if (error) return fail(describe(error));
+  prepare_for_frames(socket);
+  finish({std::make_unique<Stream>(socket, ssl_.release())});
+}
+
+void Handshake::finish(Result result) {
+  if (!done_) return;
+  const Done done = std::exchange(done_, nullptr);
+  cancel();
+  done(std::move(result));
+}
+
+/// The streams of one link, until all are there.
+struct Streams {
+  std::vector<std::unique_ptr<Stream>> made;
+  std::vector<std::shared_ptr<Handshake>> making;
+  std::size_t arrived = 0;
+
+  explicit Streams(std::size_t count) : made(count), making(count) {}
+  ~Streams() {
+    for (const auto& handshake : making)
+      if (handshake) handshake->cancel();
+  }
+  Streams(const Streams&) = delete;
+  Streams& operator=(const Streams&) = delete;
+
+  /// Whether that was the last one.
+  bool add(std::size_t number, std::unique_ptr<Stream> stream) {
+    making[number] = nullptr;
+    made[number] = std::move(stream);
+    return ++arrived == made.size();
+  }
+};
 
 }  // namespace
 
 struct Service::State {
-  /// A call of ours, until the link is up or it is given up.
+  /// A call of ours, until the link is up or it is given up: a connection for each stream. The first one says how many
+  /// there are.
   struct Call {
-    Call(State& owner, Peer whom) : peer(whom), limit(owner.io), pause(owner.io) {}
-    Peer peer;
-    asio::steady_timer limit;
-    asio::steady_timer pause;
-    std::vector<std::unique_ptr<Stream>> streams;
-    std::size_t arrived = 0;
-    std::string trouble;
+    std::optional<Streams> streams;
+    std::vector<std::unique_ptr<Caller>> callers;
+    [[nodiscard]] bool arrived() const { return streams && streams->arrived != 0; }
   };
   /// A call of theirs that was taken, until all its streams are here.
   struct Gathering {
-    explicit Gathering(State& owner) : limit(owner.io) {}
-    asio::steady_timer limit;
-    std::vector<std::unique_ptr<Stream>> streams;
+    Gathering(State& owner, std::size_t count) : streams(count), expected(count, true), limit(owner.io) {}
+    Streams streams;
     std::vector<bool> expected;
-    std::size_t arrived = 0;
+    asio::steady_timer limit;
   };
 
   State(Service& service, Settings& given, std::span<const std::unique_ptr<Link>> all);
 
   void run() noexcept;
-  void accept();
-  void answer(Socket socket);
-  Entrance::Verdict judge(const Introduction& who, bool& taken);
-  void answered(Entrance::Result result, bool taken);
+  void arrived(Socket socket, const Greeting& greeting);
+  bool expects(const Introduction& who);
+  void gathered(Peer peer, std::uint16_t stream, Handshake::Result result);
+  void asked() noexcept;
   void call(Peer peer);
-  void dial(const std::shared_ptr<Call>& call, std::uint16_t stream);
-  void dialled(const std::shared_ptr<Call>& call, std::uint16_t stream, Socket socket);
-  void called(const std::shared_ptr<Call>& call, std::uint16_t stream, Entrance::Result result);
-  void dial_again(const std::shared_ptr<Call>& call, std::string trouble);
-  void give_up(Peer peer, const std::string& why);
+  void call(Peer peer, std::uint16_t stream);
+  Introduction introduce(Peer peer, std::uint16_t stream, Socket& socket);
+  void greeted(Peer peer, std::uint16_t stream, Socket socket, const Greeting& greeting);
+  Caller::Verdict judge(Peer peer, const Caller::Failure& failure) const;
+  void joined(Peer peer, std::uint16_t stream, Handshake::Result result);
+  void failed(Peer peer, std::uint16_t stream, bool late, const std::string& reason);
+  void give_up(Peer peer, const std::string& why) noexcept;
   void look();
-  [[nodiscard]] bool stands(const std::shared_ptr<Call>& call) const;
-  [[nodiscard]] Introduction introduction(Peer peer, std::uint16_t stream, std::size_t streams) const;
+  [[nodiscard]] Introduction introduction(Peer peer, std::uint16_t stream, std::size_t streams) const {
+    return {settings.secure, Purpose::data, stream, settings.self, peer, settings.machine, streams};
+  }
   [[nodiscard]] std::string name(Peer peer) const;
-  [[nodiscard]] milliseconds patience() const;
-  void refuse() { service_.refused_.fetch_add(1, std::memory_order_relaxed); }
+  [[nodiscard]] milliseconds patience() const {
+    return std::max<milliseconds>(settings.peer_timeout, std::chrono::seconds(2));
+  }
+  [[nodiscard]] const TlsContext* tls_or_null() const { return tls ? &*tls : nullptr; }
+  void refuse() { refused.fetch_add(1, std::memory_order_relaxed); }
 
   Service& service_;
   Settings settings;
   std::span<const std::unique_ptr<Link>> links;
   std::optional<TlsContext> tls;
   std::vector<Endpoint> endpoints;
+  std::atomic<std::uint64_t> refused = 0;  // Of those who proved the key.
 
   asio::io_context io{1};
   asio::executor_work_guard<asio::io_context::executor_type> work{io.get_executor()};
-  asio::ip::tcp::acceptor acceptor{io};
-  asio::steady_timer accept_pause{io};
   asio::steady_timer next_look{io};
-  std::list<std::shared_ptr<Entrance>> answering;
+  connect::Wakeup wakeup{io, [this] { asked(); }};
+  std::atomic<bool> look_wanted = false;
+  std::optional<Acceptor> acceptor;
   std::map<Peer, std::shared_ptr<Call>> calls;
   std::map<Peer, std::unique_ptr<Gathering>> gatherings;
   std::thread thread;
@@ -112,26 +283,29 @@ Service::State::State(Service& service, Settings& given, std::span<const std::un
     }
     endpoints.push_back(*endpoint);
   }
-  const auto own = parse_endpoint(settings.listener.endpoint());
-  const int listening = settings.listener.release();
-  if (!own || listening < 0) throw Error(Errc::bad_argument, "tcp: the listener was used before");
-  acceptor.assign(own->protocol(), listening);
-  accept();
-  // Signals are for the threads of the program.
-  sigset_t all_signals;
-  sigset_t before;
-  sigfillset(&all_signals);
-  pthread_sigmask(SIG_SETMASK, &all_signals, &before);
+  os::UniqueFd listening = settings.listener.release();
+  if (!listening) throw Error(Errc::bad_argument, "tcp: the listener was used before");
+  acceptor.emplace(
+      io,
+      Acceptor::Settings{.key = settings.key,
+                         .mine = introduction(Introduction::anyone, 0, 0),
+                         .greeted_max = Acceptor::strangers_max + 2 * links.size()},
+      Acceptor::Events{
+          .accepted =
+              [this](Socket& socket) {
+                prepare_socket(socket.native_handle(), settings.peer_timeout);
+                return true;
+              },
+          .arrived = [this](Socket socket, const Greeting& greeting) { arrived(std::move(socket), greeting); },
+          .refused = [this](const std::string&) { refuse(); }});
+  acceptor->listen(std::move(listening));
   try {
-    thread = std::thread([this] { run(); });
+    thread = os::quiet_thread("aplib-tcp", [this] { run(); });
   } catch (const std::system_error& error) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
     throw Error(Errc::exhausted, fmt::format("tcp: cannot start its thread: {}; raise the limit of processes "
                                              "(ulimit -u)",
                                              error.code().message()));
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_setname_np(thread.native_handle(), "aplib-tcp");
 }
 
 void Service::State::run() noexcept {
@@ -144,209 +318,191 @@ void Service::State::run() noexcept {
   }
 }
 
-milliseconds Service::State::patience() const {
-  return std::max<milliseconds>(settings.peer_timeout, std::chrono::seconds(2));
-}
-
 std::string Service::State::name(Peer peer) const {
   const bool named = peer < settings.names.size() && !settings.names[peer].empty();
   return named ? fmt::format("{} (process {})", settings.names[peer], peer) : fmt::format("process {}", peer);
 }
 
-Introduction Service::State::introduction(Peer peer, std::uint16_t stream, std::size_t streams) const {
-  return {settings.secure, Purpose::data, stream, settings.self, peer, settings.machine, streams};
-}
-
 // Answering.
 
-void Service::State::accept() {
-  acceptor.async_accept([this](const error_code& error, Socket socket) {
-    if (error == asio::error::operation_aborted) return;
-    if (error) {  // no descriptors left, or a connection that ended at once
-      accept_pause.expires_after(accept_again_after);
-      accept_pause.async_wait([this](const error_code& stopped) {
-        if (!stopped) accept();
-      });
-      return;
-    }
-    answer(std::move(socket));
-    accept();
-  });
-}
-
-void Service::State::answer(Socket socket) {
-  if (answering.size() >= connect::strangers_max + 2 * links.size()) {
-    // Somebody opens connections and says nothing. The one that has been silent for longest goes.
-    const auto silent = std::find_if(answering.begin(), answering.end(), [](const auto& e) { return !e->greeted(); });
-    const auto oldest = silent != answering.end() ? *silent : answering.front();
-    oldest->cancel("too many connections that say nothing");
-  }
-  prepare_socket(socket.native_handle(), settings.peer_timeout);
-  const auto taken = std::make_shared<bool>(false);
-  const auto place = answering.emplace(answering.end());
-  try {
-    *place = std::make_shared<Entrance>(
-        std::move(socket), Greeting::Role::answerer, settings.key, introduction(Introduction::anyone, 0, 0),
-        tls ? &*tls : nullptr, [this, taken](const Introduction& who) { return judge(who, *taken); },
-        [this, taken, place](Entrance::Result result) {
-          answering.erase(place);
-          answered(std::move(result), *taken);
-        });
-  } catch (...) {
-    answering.erase(place);
-    throw;
-  }
-  const std::shared_ptr<Entrance> entrance = *place;
-  entrance->begin();
-}
-
-/// Which of the connections of a pair carries the frames. On the service thread, where nothing else changes it.
-Entrance::Verdict Service::State::judge(const Introduction& who, bool& taken) {
-  using Verdict = Entrance::Verdict;
-  const Peer peer = who.self;
+void Service::State::arrived(Socket socket, const Greeting& greeting) {
+  const Introduction who = greeting.peer();
   const std::size_t streams = who.token;
-  if (peer >= links.size() || !links[peer] || streams == 0 || streams > streams_max || who.stream >= streams)
-    return Verdict::drop;
+  if (who.self >= links.size() || !links[who.self] || streams == 0 || streams > streams_max || who.stream >= streams)
+    return refuse();
   if (who.stream == 0) {
-    // Both call.
-    if (connect::our_call_counts(settings.self, peer) && links[peer]->state() == Link::State::calling)
-      return Verdict::not_now;
-    if (!links[peer]->gather(connect::our_call_counts(peer, settings.self))) return Verdict::drop;
-    calls.erase(peer);
-    auto& gathering = gatherings[peer];
-    gathering = std::make_unique<Gathering>(*this);
-    gathering->streams.resize(streams);
-    gathering->expected.assign(streams, true);
+    switch (links[who.self]->take_call(settings.self)) {
+      case Link::Answer::unexpected:
+        return refuse();
+      case Link::Answer::not_now:
+        return std::make_shared<Handshake>(std::move(socket), greeting, nullptr, [](Handshake::Result) {})
+            ->answer(Verdict::not_now);
+      case Link::Answer::taken:
+        break;
+    }
+    calls.erase(who.self);
+    auto& gathering = gatherings[who.self];
+    gathering = std::make_unique<Gathering>(*this, streams);
     gathering->limit.expires_after(patience());
-    gathering->limit.async_wait([this, peer](const error_code& error) {
+    gathering->limit.async_wait([this, peer = who.self](const error_code& error) {
       if (error) return;
       gatherings.erase(peer);
       links[peer]->give_up("its connections did not all come");
     });
   }
-  const auto found = gatherings.find(peer);
-  if (found == gatherings.end() || found->second->streams.size() != streams || !found->second->expected[who.stream])
-    return Verdict::drop;
-  found->second->expected[who.stream] = false;
-  taken = true;
-  return Verdict::taken;
+  if (!expects(who)) return refuse();
+  const auto handshake = std::make_shared<Handshake>(
+      std::move(socket), greeting, tls_or_null(),
+      [this, who](Handshake::Result result) { gathered(who.self, who.stream, std::move(result)); });
+  gatherings[who.self]->streams.making[who.stream] = handshake;
+  handshake->answer(Verdict::taken);
 }
 
-void Service::State::answered(Entrance::Result result, bool taken) {
-  using Outcome = Entrance::Outcome;
-  if (result.outcome == Outcome::not_now) return;
-  if (!taken) return refuse();
-  const auto found = gatherings.find(result.peer.self);
-  if (found == gatherings.end()) return;  // given up meanwhile
-  Gathering& gathering = *found->second;
-  if (result.outcome != Outcome::taken) {
-    const std::string words = result.words;
+/// Is it a stream of a call that was taken, and the first one with that number?
+bool Service::State::expects(const Introduction& who) {
+  const auto found = gatherings.find(who.self);
+  if (found == gatherings.end()) return false;
+  std::vector<bool>& expected = found->second->expected;
+  if (expected.size() != who.token || !expected[who.stream]) return false;
+  expected[who.stream] = false;
+  return true;
+}
+
+void Service::State::gathered(Peer peer, std::uint16_t stream, Handshake::Result result) {
+  const auto found = gatherings.find(peer);
+  if (found == gatherings.end()) return;
+  Streams& streams = found->second->streams;
+  if (!result.stream) {
     gatherings.erase(found);
-    links[result.peer.self]->give_up(words);
-    return;
+    return links[peer]->give_up(result.why);
   }
-  gathering.streams[result.peer.stream] = std::move(result.stream);
-  if (++gathering.arrived < gathering.streams.size()) return;
-  std::vector<std::unique_ptr<Stream>> streams = std::move(gathering.streams);
+  if (!streams.add(stream, std::move(result.stream))) return;
+  std::vector<std::unique_ptr<Stream>> all = std::move(streams.made);
   gatherings.erase(found);
-  links[result.peer.self]->connect(std::move(streams));
+  links[peer]->connect(std::move(all));
 }
 
 // Calling.
 
-bool Service::State::stands(const std::shared_ptr<Call>& call) const {
-  const auto found = calls.find(call->peer);
-  return found != calls.end() && found->second == call;
-}
-
-void Service::State::give_up(Peer peer, const std::string& why) {
+void Service::State::give_up(Peer peer, const std::string& why) noexcept {
   calls.erase(peer);
   links[peer]->give_up(why);
 }
 
-void Service::State::call(Peer peer) {
-  if (links[peer]->state() != Link::State::calling) return;  // theirs was quicker
-  const auto call = std::make_shared<Call>(*this, peer);
-  calls[peer] = call;
-  call->limit.expires_after(patience());
-  call->limit.async_wait([this, call](const error_code& error) {
-    if (error || !stands(call)) return;
-    give_up(call->peer, fmt::format("cannot be reached at {} within {} s{}{}", settings.endpoints[call->peer],
-                                    std::chrono::ceil<std::chrono::seconds>(patience()).count(),
-                                    call->trouble.empty() ? "" : ": ", call->trouble));
-  });
-  dial(call, 0);
-}
-
-void Service::State::dial(const std::shared_ptr<Call>& call, std::uint16_t stream) {
-  const auto socket = std::make_shared<Socket>(io);
-  const Endpoint& endpoint = endpoints[call->peer];
-  error_code error;
-  socket->open(endpoint.protocol(), error);
-  if (error) return dial_again(call, describe_connection_error(error.value()));
-  prepare_socket(socket->native_handle(), settings.peer_timeout);
-  socket->async_connect(endpoint, [this, call, stream, socket](const error_code& failed) {
-    if (!stands(call)) return;
-    if (!failed) return dialled(call, stream, std::move(*socket));
-    const std::string& where = settings.endpoints[call->peer];
-    if (failed == asio::error::connection_refused)
-      return give_up(call->peer, fmt::format("connection refused at {}: its process has ended", where));
-    if (failed == asio::error::host_unreachable || failed == asio::error::network_unreachable)
-      return give_up(call->peer,
-                     fmt::format("cannot be reached at {}: {}", where, describe_connection_error(failed.value())));
-    dial_again(call, describe_connection_error(failed.value()));
-  });
-}
-
-void Service::State::dialled(const std::shared_ptr<Call>& call, std::uint16_t stream, Socket socket) {
-  if (stream == 0 && call->streams.empty()) {
-    std::uint32_t streams = std::min(settings.streams, streams_max);
-    if (streams == 0) streams = round_trip(socket.native_handle()) > far ? streams_when_far : 1;
-    call->streams.resize(streams);
+/// Calls whom a link wants to reach, and looks for answers, as was asked for.
+void Service::State::asked() noexcept {
+  for (Peer peer = 0; peer < links.size(); ++peer) {
+    if (!links[peer] || links[peer]->state() != Link::State::calling || calls.contains(peer)) continue;
+    try {
+      call(peer);
+    } catch (const std::bad_alloc&) {
+      give_up(peer, "no memory here");  // so short that it needs none
+    } catch (const std::exception& error) {
+      give_up(peer, error.what());
+    }
   }
-  std::make_shared<Entrance>(std::move(socket), Greeting::Role::caller, settings.key,
-                             introduction(call->peer, stream, call->streams.size()), tls ? &*tls : nullptr, nullptr,
-                             [this, call, stream](Entrance::Result result) { called(call, stream, std::move(result)); })
-      ->begin();
+  if (!look_wanted.exchange(false)) return;
+  try {
+    look();
+  } catch (const std::exception&) {
+    service_.looking_.store(false);  // who sends next asks again
+  }
 }
 
-void Service::State::called(const std::shared_ptr<Call>& call, std::uint16_t stream, Entrance::Result result) {
-  using Outcome = Entrance::Outcome;
-  if (!stands(call)) return;
-  const std::string& where = settings.endpoints[call->peer];
-  switch (result.outcome) {
-    case Outcome::not_now:
-      return;  // its call is on the way; else the time limit strikes
-    case Outcome::refused:
-      return give_up(call->peer, fmt::format("at {}: {}", where, result.words));
-    case Outcome::stranger:
-      return give_up(call->peer, fmt::format("what answers at {} is not of this machine: {}", where, result.words));
-    case Outcome::failed:
-      return dial_again(call, result.words);
-    case Outcome::taken:
+void Service::State::call(Peer peer) {
+  calls[peer] = std::make_shared<Call>();
+  call(peer, 0);
+}
+
+void Service::State::call(Peer peer, std::uint16_t stream) {
+  Call& call = *calls[peer];
+  call.callers.push_back(std::make_unique<Caller>(
+      io,
+      Caller::Settings{.places = {Caller::Place{.address = endpoints[peer]}},
+                       .key = settings.key,
+                       .patience = patience(),
+                       .attempt_max = patience()},
+      Caller::Events{
+          .opened = [this](Socket& socket) { prepare_socket(socket.native_handle(), settings.peer_timeout); },
+          .introduce = [=, this](Socket& socket) { return introduce(peer, stream, socket); },
+          .greeted = [=, this](Socket socket,
+                               const Greeting& greeting) { greeted(peer, stream, std::move(socket), greeting); },
+          .judge = [=, this](std::size_t, const Caller::Failure& failure) { return judge(peer, failure); },
+          .failed = [=, this](bool late,
+                              std::span<const std::string> reasons) { failed(peer, stream, late, reasons[0]); }}));
+  call.callers.back()->begin();
+}
+
+Introduction Service::State::introduce(Peer peer, std::uint16_t stream, Socket& socket) {
+  Call& call = *calls[peer];
+  if (!call.streams) {
+    std::uint32_t count = std::min(settings.streams, streams_max);
+    if (count == 0) count = round_trip(socket.native_handle()) > far ? streams_when_far : 1;
+    call.streams.emplace(count);
+  }
+  return introduction(peer, stream, call.streams->made.size());
+}
+
+void Service::State::greeted(Peer peer, std::uint16_t stream, Socket socket, const Greeting& greeting) {
+  const auto handshake =
+      std::make_shared<Handshake>(std::move(socket), greeting, tls_or_null(),
+                                  [=, this](Handshake::Result result) { joined(peer, stream, std::move(result)); });
+  calls[peer]->streams->making[stream] = handshake;
+  handshake->hear();
+}
+
+/// What a connection that failed means for the process there.
+Caller::Verdict Service::State::judge(Peer peer, const Caller::Failure& failure) const {
+  using Kind = Caller::Failure::Kind;
+  const std::string& where = settings.endpoints[peer];
+  switch (failure.kind) {
+    case Kind::refused:
+      return {fmt::format("at {}: {}", where, failure.why), true};
+    case Kind::stranger:
+      return {fmt::format("what answers at {} is not of this machine: {}", where, failure.why), true};
+    case Kind::unreached:
+      if (failure.error == asio::error::connection_refused)
+        return {fmt::format("connection refused at {}: its process has ended", where), true};
+      if (failure.error == asio::error::host_unreachable || failure.error == asio::error::network_unreachable)
+        return {fmt::format("cannot be reached at {}: {}", where, describe(failure.error)), true};
+      break;
+    case Kind::unwanted:
+    case Kind::ended:
+    case Kind::spoiled:
       break;
   }
-  call->streams[stream] = std::move(result.stream);
-  if (++call->arrived < call->streams.size()) {
-    if (stream != 0) return;
-    for (std::uint16_t more = 1; more < call->streams.size() && stands(call); ++more) dial(call, more);
-    return;
-  }
-  calls.erase(call->peer);
-  links[call->peer]->connect(std::move(call->streams));
+  // Once the first stream is taken, the other side counts on all of them, and a link that misses one is lost.
+  return {failure.error ? describe(failure.error) : failure.why, calls.at(peer)->arrived()};
 }
 
-/// Once the first stream is taken, the other side counts on all of them, and a link that misses one is lost.
-void Service::State::dial_again(const std::shared_ptr<Call>& call, std::string trouble) {
-  call->trouble = std::move(trouble);
-  if (call->arrived != 0) {
-    return give_up(call->peer, fmt::format("one of its {} connections to {} failed: {}", call->streams.size(),
-                                           settings.endpoints[call->peer], call->trouble));
+void Service::State::joined(Peer peer, std::uint16_t stream, Handshake::Result result) {
+  const std::shared_ptr<Call> call = calls.at(peer);
+  call->streams->making[stream] = nullptr;
+  if (result.not_now) return;  // its call is on the way; else the time limit strikes
+  if (!result.stream) return call->callers[stream]->again(result.why);
+  if (!call->streams->add(stream, std::move(result.stream))) {
+    if (stream != 0) return;
+    for (std::uint16_t more = 1; more < call->streams->made.size(); ++more) {
+      this->call(peer, more);
+      if (calls.find(peer) == calls.end()) return;
+    }
+    return;
   }
-  call->pause.expires_after(retry_after);
-  call->pause.async_wait([this, call](const error_code& error) {
-    if (!error && stands(call)) dial(call, 0);
-  });
+  calls.erase(peer);
+  links[peer]->connect(std::move(call->streams->made));
+}
+
+void Service::State::failed(Peer peer, std::uint16_t stream, bool late, const std::string& reason) {
+  const std::shared_ptr<Call> call = calls.at(peer);
+  const std::string& where = settings.endpoints[peer];
+  if (late) {
+    const bool known = !reason.empty();
+    return give_up(peer,
+                   fmt::format("cannot be reached at {} within {} s{}{}", where,
+                               std::chrono::ceil<std::chrono::seconds>(patience()).count(), known ? ": " : "", reason));
+  }
+  if (stream == 0) return give_up(peer, reason);
+  give_up(peer, fmt::format("one of its {} connections to {} failed: {}", call->streams->made.size(), where, reason));
 }
 
 /// Every quarter of the time after which a host counts as lost, as long as something is under way; then never again
@@ -378,19 +534,21 @@ void Service::stop() {
   if (!state_->thread.joinable()) return;
   state_->io.stop();
   state_->thread.join();
-  error_code ignored;
-  state_->acceptor.close(ignored);
+  state_->acceptor->close();
   state_->calls.clear();
   state_->gatherings.clear();
 }
 
-void Service::call(Peer peer) {
-  asio::post(state_->io, [state = state_.get(), peer] { state->call(peer); });
+void Service::call() noexcept { state_->wakeup.ask(); }
+
+std::uint64_t Service::refused() const noexcept {
+  return state_->acceptor->strangers() + state_->refused.load(std::memory_order_relaxed);
 }
 
-void Service::begin_looking() {
+void Service::begin_looking() noexcept {
   if (looking_.exchange(true)) return;
-  asio::post(state_->io, [state = state_.get()] { state->look(); });
+  state_->look_wanted.store(true);
+  state_->wakeup.ask();
 }
 
 }  // namespace aplib::comm::tcp

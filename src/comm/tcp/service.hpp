@@ -25,24 +25,25 @@ class Service {
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
 
-  /// The peer's link is in State::calling. Any thread.
-  void call(Peer peer);
-  /// Something was sent: makes sure that somebody looks for answers. Any thread; a load when somebody does.
-  void sent() {
+  /// A link is in State::calling. Any thread; needs no memory.
+  void call() noexcept;
+  /// Something was sent: makes sure that somebody looks for answers. Any thread; a load when somebody does; needs no
+  /// memory.
+  void sent() noexcept {
     if (!looking_.load(std::memory_order_relaxed)) begin_looking();
   }
   /// Stops the thread. Connections in the making end, and nothing is told to their links. No thread may be in
   /// another call.
   void stop();
 
-  [[nodiscard]] std::uint64_t refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
+  /// Connections that were dropped. Any thread.
+  [[nodiscard]] std::uint64_t refused() const noexcept;
 
  private:
   struct State;
-  void begin_looking();
+  void begin_looking() noexcept;
 
   std::atomic<bool> looking_ = false;
-  std::atomic<std::uint64_t> refused_ = 0;
   std::unique_ptr<State> state_;
 };
 

@@ -107,7 +107,7 @@ void TcpModule::send(Peer to, const Label& label, std::span<const std::byte> bod
                             body.size(), body_bytes_max));
   }
   try {
-    if (link.send(label, body)) state_->service.call(to);
+    if (link.send(label, body)) state_->service.call();
   } catch (const std::bad_alloc&) {
     throw Error(Errc::exhausted,
                 fmt::format("tcp: send to process {}: no memory to queue a body of {} bytes; {} bytes wait there "

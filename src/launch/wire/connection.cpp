@@ -1,23 +1,27 @@
 // SPDX-License-Identifier: MIT
 #include "launch/wire/connection.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/socket.h>
 
 #include <algorithm>
-#include <boost/asio/connect.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/ssl.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
-#include <list>
+#include <cerrno>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "aplib/error.hpp"
-#include "comm/connect/greeter.hpp"
+#include "base/os/descriptor.hpp"
+#include "comm/connect/acceptor.hpp"
+#include "comm/connect/caller.hpp"
 #include "launch/wire/endpoint.hpp"
 
 namespace aplib::launch::wire {
@@ -27,6 +31,8 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
+using comm::connect::Caller;
+using comm::connect::Socket;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t read_bytes = std::size_t{16} << 10;
@@ -34,14 +40,10 @@ constexpr std::size_t read_bytes = std::size_t{16} << 10;
 constexpr std::size_t small_bytes_max = std::size_t{64} << 10;
 constexpr std::chrono::seconds farewell{1};
 
-/// Programs of the cells start other programs (system, popen): who has proved the key shall not be theirs.
-/// Boost.Asio does not do it.
-void keep_from_children(int descriptor) { ::fcntl(descriptor, F_SETFD, FD_CLOEXEC); }
-
 /// A connected socket, perhaps with TLS on it.
 class Wire {
  public:
-  explicit Wire(tcp::socket socket) : socket_(std::move(socket)) {}
+  explicit Wire(Socket socket) : socket_(std::move(socket)) {}
 
   template <class Handler>
   void read_some(asio::mutable_buffer into, Handler handler) {
@@ -67,19 +69,25 @@ class Wire {
     using Side = asio::ssl::stream_base;
     tls_->async_handshake(caller ? Side::client : Side::server, std::move(handler));
   }
-  tcp::socket& socket() { return socket_; }
-  [[nodiscard]] const tcp::socket& socket() const { return socket_; }
+  Socket& socket() { return socket_; }
   void close() {
     error_code ignored;
-    socket_.shutdown(tcp::socket::shutdown_both, ignored);
+    socket_.shutdown(Socket::shutdown_both, ignored);
     socket_.close(ignored);
   }
 
  private:
-  tcp::socket socket_;
+  Socket socket_;
   std::optional<asio::ssl::context> context_;
-  std::optional<asio::ssl::stream<tcp::socket&>> tls_;
+  std::optional<asio::ssl::stream<Socket&>> tls_;
 };
+
+std::string address_of(const comm::connect::SocketAddress& from) {
+  tcp::endpoint endpoint;
+  endpoint.resize(std::min(from.size(), endpoint.capacity()));
+  std::memcpy(endpoint.data(), from.data(), endpoint.size());
+  return endpoint.address().to_string();
+}
 
 std::string words_of(const error_code& error) {
   if (error == asio::error::eof || error == asio::ssl::error::stream_truncated) return "its connection was closed";
@@ -88,28 +96,28 @@ std::string words_of(const error_code& error) {
 
 class SocketConnection final : public Connection, public std::enable_shared_from_this<SocketConnection> {
  public:
-  SocketConnection(EventLoop& loop, const ConnectionSettings& settings, tcp::socket socket)
+  SocketConnection(EventLoop& loop, const ConnectionSettings& settings, Socket socket)
       : loop_(loop), settings_(settings), wire_(std::move(socket)), timer_(loop) {
-    keep_from_children(wire_.socket().native_handle());
     error_code ignored;
     wire_.socket().set_option(tcp::no_delay(true), ignored);
-    const auto local = wire_.socket().local_endpoint(ignored);
-    const auto remote = wire_.socket().remote_endpoint(ignored);
-    local_ = local.address().to_string();
-    remote_ = remote.address().to_string();
+    local_ = address_of(wire_.socket().local_endpoint(ignored));
+    remote_ = address_of(wire_.socket().remote_endpoint(ignored));
   }
 
-  void greet(comm::Greeting::Role role, ConnectionEvents events) {
+  /// Behind the greeting. TLS comes first, where it is used.
+  void begin(const comm::Greeting& greeting, bool we_called, ConnectionEvents events) {
     events_ = std::move(events);
-    comm::Introduction mine;
-    mine.secure = settings_.secure == comm::Secure::tls ? comm::Secure::tls : comm::Secure::auth;
-    mine.purpose = comm::Purpose::control;
-    mine.self = settings_.self;
-    greeter_.emplace(role, settings_.key, mine);
-    caller_ = role == comm::Greeting::Role::caller;
-    timer_.start(comm::Greeting::time_max, [this] { end(ConnectionEnd::stranger, "no greeting in time"); });
-    greeter_->begin(wire_.socket(), shared_from_this(),
-                    [this](const comm::connect::Greeter::Failure& failure) { greeted(failure); });
+    peer_ = greeting.peer().self;
+    if (settings_.secure != comm::Secure::tls) return open();
+    timer_.start(comm::Greeting::time_max, [this] { end(ConnectionEnd::stranger, "no answer of TLS in time"); });
+    try {
+      wire_.encrypt(*settings_.tls, greeting.secret(), we_called, [self = shared_from_this()](const error_code& error) {
+        if (error) return self->end(ConnectionEnd::stranger, words_of(error));
+        self->open();
+      });
+    } catch (const Error& problem) {
+      end(ConnectionEnd::refused, problem.what());
+    }
   }
 
   void send_encoded(MessageType type, std::span<const std::byte> body) override {
@@ -149,29 +157,8 @@ class SocketConnection final : public Connection, public std::enable_shared_from
   std::string remote_address() const override { return remote_; }
 
  private:
-  void greeted(const comm::connect::Greeter::Failure& failure) {
-    using State = comm::Greeting::State;
-    if (ended_) return;
-    const comm::Greeting& greeting = greeter_->greeting();
-    if (failure.error) return end(ConnectionEnd::stranger, words_of(failure.error));
-    if (!failure.trouble.empty()) return end(ConnectionEnd::refused, failure.trouble);
-    if (greeting.state() == State::stranger) return end(ConnectionEnd::stranger, greeting.words());
-    if (greeting.state() == State::refused) return end(ConnectionEnd::refused, greeting.words());
-    if (settings_.secure != comm::Secure::tls) return open();
-    try {
-      wire_.encrypt(*settings_.tls, greeting.secret(), caller_, [self = shared_from_this()](const error_code& error) {
-        if (error) return self->end(ConnectionEnd::stranger, words_of(error));
-        self->open();
-      });
-    } catch (const Error& problem) {
-      end(ConnectionEnd::refused, problem.what());
-    }
-  }
-
   void open() {
     if (ended_) return;
-    const std::uint32_t peer = greeter_->greeting().peer().self;
-    greeter_.reset();
     heard_ = ticked_ = Clock::now();
     in_.resize(read_bytes);
     {
@@ -181,7 +168,7 @@ class SocketConnection final : public Connection, public std::enable_shared_from
     }
     tick_later();
     const auto self = shared_from_this();
-    if (events_.opened) events_.opened(peer);
+    if (events_.opened) events_.opened(peer_);
     write();
     read();
   }
@@ -248,7 +235,7 @@ class SocketConnection final : public Connection, public std::enable_shared_from
   /// Not the other one: what the peer has not read yet would be thrown away by an end that comes with unread bytes.
   void close_our_end() {
     error_code ignored;
-    wire_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    wire_.socket().shutdown(Socket::shutdown_send, ignored);
   }
 
   void stop_writing() {
@@ -276,7 +263,6 @@ class SocketConnection final : public Connection, public std::enable_shared_from
 
   void end(ConnectionEnd how, const std::string& why) {
     if (std::exchange(ended_, true)) return;
-    if (greeter_) greeter_->cancel();
     const auto self = shared_from_this();
     timer_.cancel();
     stop_writing();
@@ -289,15 +275,14 @@ class SocketConnection final : public Connection, public std::enable_shared_from
   const ConnectionSettings settings_;
   Wire wire_;
   ConnectionEvents events_;
-  std::optional<comm::connect::Greeter> greeter_;
-  Timer timer_;  // of the greeting, then of the signs of life
+  std::uint32_t peer_ = comm::Introduction::anyone;
+  Timer timer_;  // of TLS, then of the signs of life
   std::string local_;
   std::string remote_;
   Bytes in_;
   std::size_t filled_ = 0;
   Clock::time_point heard_{};
   Clock::time_point ticked_{};
-  bool caller_ = false;
   bool ended_ = false;
   bool closing_ = false;
   bool trusted_ = false;
@@ -310,94 +295,74 @@ class SocketConnection final : public Connection, public std::enable_shared_from
   bool dead_ = false;
 };
 
-/// Greets as `role`; then `events.opened` is called, or `events.closed`. Loop's thread.
-std::shared_ptr<Connection> make_connection(EventLoop& loop, const ConnectionSettings& settings, tcp::socket socket,
-                                            comm::Greeting::Role role, ConnectionEvents events) {
-  const auto connection = std::make_shared<SocketConnection>(loop, settings, std::move(socket));
-  connection->greet(role, std::move(events));
-  return connection;
+comm::Introduction introduction(const ConnectionSettings& settings) {
+  comm::Introduction mine;
+  mine.secure = settings.secure == comm::Secure::tls ? comm::Secure::tls : comm::Secure::auth;
+  mine.purpose = comm::Purpose::control;
+  mine.self = settings.self;
+  return mine;
 }
 
+/// An endpoint that takes no connection may still be one that the network is slow to reach.
 constexpr std::chrono::seconds attempt_max{5};
-constexpr std::chrono::milliseconds pause{200};
 
-/// Tries one endpoint after the other, again and again.
+/// Calls one endpoint after the other, again and again, and takes the first that answers as the launcher does.
 class Connector : public std::enable_shared_from_this<Connector> {
  public:
   Connector(EventLoop& loop, const ConnectionSettings& settings, Connecting what)
-      : loop_(loop),
-        settings_(settings),
-        what_(std::move(what)),
-        resolver_(loop.io()),
-        socket_(loop.io()),
-        timer_(loop),
-        give_up_(Clock::now() + what_.patience),
-        reasons_(what_.endpoints.size()) {}
+      : loop_(loop), settings_(settings), what_(std::move(what)), alive_(loop.io()) {}
 
-  void next() {
-    if (at_ == what_.endpoints.size()) {
-      at_ = 0;
-      if (Clock::now() >= give_up_) return fail();
-      timer_.start(pause, [self = shared_from_this()] { self->next(); });
-      return;
+  void begin() {
+    // The loop keeps this object until it is done, and ends it where the loop ends before.
+    alive_.expires_at(Clock::time_point::max());
+    alive_.async_wait([self = shared_from_this()](const error_code&) {});
+    Caller::Settings how{.places = {}, .key = settings_.key, .patience = what_.patience, .attempt_max = attempt_max};
+    for (const std::string& text : what_.endpoints) {
+      const Endpoint endpoint = parse_endpoint(text).value_or(Endpoint());
+      how.places.push_back({.host = endpoint.host, .port = std::to_string(endpoint.port)});
     }
-    const auto endpoint = parse_endpoint(what_.endpoints[at_]);
-    if (!endpoint) return went_wrong("not an address with a port");
-    const std::uint64_t attempt = ++attempt_;
-    timer_.start(attempt_max, [self = shared_from_this()] { self->went_wrong("no answer"); });
-    resolver_.async_resolve(
-        endpoint->host, std::to_string(endpoint->port),
-        [self = shared_from_this(), attempt](const error_code& error, const tcp::resolver::results_type& found) {
-          if (attempt != self->attempt_) return;
-          if (error) return self->went_wrong(error.message());
-          self->connect(found, attempt);
-        });
+    Caller::Events events;
+    events.introduce = [this](Socket&) { return introduction(settings_); };
+    events.greeted = [this](Socket socket, const comm::Greeting& greeting) { greeted(std::move(socket), greeting); };
+    events.judge = [](std::size_t, const Caller::Failure& failure) { return judge(failure); };
+    events.failed = [this](bool, std::span<const std::string> reasons) { fail(reasons); };
+    caller_ = std::make_unique<Caller>(loop_.io(), std::move(how), std::move(events));
+    caller_->begin();
   }
 
  private:
-  void connect(const tcp::resolver::results_type& found, std::uint64_t attempt) {
-    socket_ = tcp::socket(loop_.io());
-    asio::async_connect(socket_, found,
-                        [self = shared_from_this(), attempt](const error_code& error, const tcp::endpoint&) {
-                          if (attempt != self->attempt_) return;
-                          if (error) return self->went_wrong(error.message());
-                          self->greet(attempt);
-                        });
-  }
-
-  void greet(std::uint64_t attempt) {
-    timer_.cancel();  // the greeting has a limit of its own
+  void greeted(Socket socket, const comm::Greeting& greeting) {
+    const auto connection = std::make_shared<SocketConnection>(loop_, settings_, std::move(socket));
     ConnectionEvents events;
-    events.opened = [self = shared_from_this(), attempt](std::uint32_t) {
-      if (attempt != self->attempt_) return;
-      const auto connection = std::exchange(self->connection_, {}).lock();
-      const auto made = std::exchange(self->what_, {}).made;
-      made(connection);
+    events.opened = [this](std::uint32_t) {
+      alive_.cancel();
+      caller_.reset();
+      const auto made = std::exchange(what_, {}).made;
+      made(connection_.lock());
     };
-    events.closed = [self = shared_from_this(), attempt](ConnectionEnd end, const std::string& why) {
-      self->connection_.reset();
-      if (attempt != self->attempt_) return;
-      if (end == ConnectionEnd::refused) self->give_up_ = Clock::now();
-      self->went_wrong(end == ConnectionEnd::stranger ? fmt::format("what answers there is not the launcher ({})", why)
-                                                      : why);
+    events.closed = [this](ConnectionEnd end, const std::string& why) {
+      caller_->again(end == ConnectionEnd::stranger ? not_the_launcher(why) : why);
     };
-    connection_ =
-        make_connection(loop_, settings_, std::move(socket_), comm::Greeting::Role::caller, std::move(events));
+    connection_ = connection;
+    connection->begin(greeting, true, std::move(events));
   }
 
-  void went_wrong(const std::string& why) {
-    ++attempt_;
-    error_code ignored;
-    resolver_.cancel();
-    socket_.close(ignored);
-    reasons_[at_++] = why;
-    next();
+  static std::string not_the_launcher(const std::string& why) {
+    return fmt::format("what answers there is not the launcher ({})", why);
   }
 
-  void fail() {
+  static Caller::Verdict judge(const Caller::Failure& failure) {
+    using Kind = Caller::Failure::Kind;
+    const bool strange = failure.kind == Kind::stranger || failure.kind == Kind::ended;
+    return {strange ? not_the_launcher(failure.why) : failure.why, failure.kind == Kind::refused};
+  }
+
+  void fail(std::span<const std::string> reasons) {
+    alive_.cancel();
+    if (const auto connection = connection_.lock()) connection->drop();
     std::string text;
-    for (std::size_t i = 0; i < reasons_.size(); ++i)
-      text += fmt::format("{}{}: {}", i == 0 ? "" : "; ", what_.endpoints[i], reasons_[i]);
+    for (std::size_t i = 0; i < reasons.size(); ++i)
+      text += fmt::format("{}{}: {}", i == 0 ? "" : "; ", what_.endpoints[i], reasons[i]);
     const auto failed = std::exchange(what_, {}).failed;
     failed(text);
   }
@@ -405,133 +370,117 @@ class Connector : public std::enable_shared_from_this<Connector> {
   EventLoop& loop_;
   const ConnectionSettings settings_;
   Connecting what_;
-  tcp::resolver resolver_;
-  tcp::socket socket_;
-  Timer timer_;
-  Clock::time_point give_up_;
-  std::vector<std::string> reasons_;
-  std::size_t at_ = 0;
-  std::uint64_t attempt_ = 0;
-  std::weak_ptr<Connection> connection_;  ///< What it waits for keeps it, and it keeps us: a loop that ends ends both.
+  asio::steady_timer alive_;
+  std::unique_ptr<Caller> caller_;
+  std::weak_ptr<Connection> connection_;  // The last one. What waits for its socket keeps it.
 };
 
 }  // namespace
 
 void connect_to_launcher(EventLoop& loop, const ConnectionSettings& settings, Connecting what) {
   const auto connector = std::make_shared<Connector>(loop, settings, std::move(what));
-  loop.post([connector] { connector->next(); });
+  loop.post([connector] { connector->begin(); });
 }
 
 namespace {
 
-/// Connections that have not proved anything yet. For one more the oldest is dropped: strangers take no more
-/// descriptors than these, and one of ours, which greets at once, gets in between any number of silent ones.
-constexpr std::size_t unproved_max = 256;
-constexpr std::chrono::milliseconds pause_when_out_of_descriptors{100};
+/// All nodes of a large machine may call at once.
+constexpr std::size_t greeted_max = 256;
 
-void listen_on(tcp::acceptor& acceptor, const std::string& address, std::uint16_t first, std::uint16_t last) {
+/// A socket that listens on the first free port.
+os::UniqueFd listen_on(const std::string& address, std::uint16_t first, std::uint16_t last) {
   error_code error;
   const auto ip = asio::ip::make_address(address, error);
   if (error) throw Error(Errc::failed, fmt::format("cannot listen on {}: {}", address, error.message()));
+  int reason = 0;
   for (std::uint32_t port = first; port <= last; ++port) {
     const tcp::endpoint endpoint(ip, static_cast<std::uint16_t>(port));
-    acceptor.open(endpoint.protocol(), error);
-    if (error) break;
-    keep_from_children(acceptor.native_handle());
-    acceptor.set_option(tcp::acceptor::reuse_address(true), error);
-    acceptor.bind(endpoint, error);
-    if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
-    if (!error) return;
-    error_code ignored;
-    acceptor.close(ignored);
+    os::UniqueFd socket(::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    constexpr int yes = 1;
+    if (socket && ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
+        ::bind(socket.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) == 0 &&
+        ::listen(socket.get(), SOMAXCONN) == 0)
+      return socket;
+    reason = errno;
+    if (!socket) break;
   }
+  const std::string why = std::generic_category().message(reason);
   throw Error(Errc::failed,
               first == last
-                  ? fmt::format("cannot listen on {}: {}", endpoint_text(address, first), error.message())
+                  ? fmt::format("cannot listen on {}: {}", endpoint_text(address, first), why)
                   : fmt::format("cannot listen on {}: no port of {}-{} is free (the last: {}); choose others by ports",
-                                address, first, last, error.message()));
+                                address, first, last, why));
+}
+
+std::string local_endpoint(int socket) {
+  tcp::endpoint endpoint;
+  auto bytes = static_cast<socklen_t>(endpoint.capacity());
+  ::getsockname(socket, endpoint.data(), &bytes);
+  endpoint.resize(bytes);
+  return endpoint_text(endpoint.address().to_string(), endpoint.port());
 }
 
 }  // namespace
 
 struct Acceptor::Impl : std::enable_shared_from_this<Acceptor::Impl> {
   Impl(EventLoop& its_loop, ConnectionSettings its_settings, Events its_events)
-      : loop(its_loop), settings(std::move(its_settings)), events(std::move(its_events)), pause(its_loop) {}
+      : loop(its_loop), settings(std::move(its_settings)), events(std::move(its_events)) {}
 
-  void accept(tcp::acceptor& from) {
-    from.async_accept([self = shared_from_this(), &from](const error_code& error, tcp::socket socket) {
-      if (self->closed || error == asio::error::operation_aborted) return;
-      if (error) {  // mostly: no descriptor is left
-        self->pause.start(pause_when_out_of_descriptors, [self, &from] { self->accept(from); });
-        return;
-      }
-      self->greet(std::move(socket));
-      self->accept(from);
-    });
+  void listen() {
+    acceptor.emplace(
+        loop.io(),
+        comm::connect::Acceptor::Settings{
+            .key = settings.key, .mine = introduction(settings), .greeted_max = greeted_max},
+        comm::connect::Acceptor::Events{
+            .arrived = [this](Socket socket, const comm::Greeting& greeting) { arrived(std::move(socket), greeting); },
+            .refused = [this](const std::string& why) { events.refused(why); }});
   }
 
-  void greet(tcp::socket socket) {
-    if (unproved.size() >= unproved_max) {
-      ++strangers;
-      const std::shared_ptr<Connection> oldest = unproved.front();
-      unproved.pop_front();
-      oldest->drop();
-    }
-    const auto place = std::make_shared<std::shared_ptr<Connection>>();
+  void arrived(Socket socket, const comm::Greeting& greeting) {
+    const auto connection = std::make_shared<SocketConnection>(loop, settings, std::move(socket));
     ConnectionEvents first;
-    first.opened = [self = shared_from_this(), place](std::uint32_t peer) {
-      const std::shared_ptr<Connection> connection = std::exchange(*place, nullptr);
-      self->unproved.remove(connection);
-      if (self->closed) return connection->close();
-      connection->listen(self->events.arrived(connection, peer));
+    first.opened = [self = shared_from_this(), weak = std::weak_ptr<Connection>(connection)](std::uint32_t peer) {
+      const std::shared_ptr<Connection> opened = weak.lock();
+      if (self->closed) return opened->close();
+      opened->listen(self->events.arrived(opened, peer));
     };
-    first.closed = [self = shared_from_this(), place](ConnectionEnd end, const std::string& why) {
-      self->unproved.remove(std::exchange(*place, nullptr));
+    first.closed = [self = shared_from_this()](ConnectionEnd end, const std::string& why) {
       if (self->closed) return;
       if (end == ConnectionEnd::refused) return self->events.refused(why);
       ++self->strangers;
     };
-    *place = make_connection(loop, settings, std::move(socket), comm::Greeting::Role::answerer, std::move(first));
-    if (*place != nullptr) unproved.push_back(*place);
+    connection->begin(greeting, false, std::move(first));
   }
 
   EventLoop& loop;
   const ConnectionSettings settings;
   const Events events;
-  Timer pause;
-  std::vector<tcp::acceptor> acceptors;
-  std::list<std::shared_ptr<Connection>> unproved;  // the oldest first
-  std::uint64_t strangers = 0;
+  std::vector<std::string> endpoints;
+  std::optional<comm::connect::Acceptor> acceptor;
+  std::uint64_t strangers = 0;  // Of those who were greeted.
   bool closed = false;
 };
 
 Acceptor::Acceptor(EventLoop& loop, const ConnectionSettings& settings, const std::vector<std::string>& addresses,
                    std::uint16_t first_port, std::uint16_t last_port, Events events)
     : impl_(std::make_shared<Impl>(loop, settings, std::move(events))) {
-  for (const std::string& address : addresses)
-    listen_on(impl_->acceptors.emplace_back(loop.io()), address, first_port, last_port);
-  for (tcp::acceptor& acceptor : impl_->acceptors) impl_->accept(acceptor);
+  impl_->listen();
+  for (const std::string& address : addresses) {
+    os::UniqueFd socket = listen_on(address, first_port, last_port);
+    impl_->endpoints.push_back(local_endpoint(socket.get()));
+    impl_->acceptor->listen(std::move(socket));
+  }
 }
 
 Acceptor::~Acceptor() { close(); }
 
-std::vector<std::string> Acceptor::endpoints() const {
-  std::vector<std::string> all;
-  for (const tcp::acceptor& acceptor : impl_->acceptors) {
-    const tcp::endpoint endpoint = acceptor.local_endpoint();
-    all.push_back(endpoint_text(endpoint.address().to_string(), endpoint.port()));
-  }
-  return all;
-}
+std::vector<std::string> Acceptor::endpoints() const { return impl_->endpoints; }
 
-std::uint64_t Acceptor::strangers() const { return impl_->strangers; }
+std::uint64_t Acceptor::strangers() const { return impl_->acceptor->strangers() + impl_->strangers; }
 
 void Acceptor::close() {
   if (std::exchange(impl_->closed, true)) return;
-  error_code ignored;
-  for (tcp::acceptor& acceptor : impl_->acceptors) acceptor.close(ignored);
-  const auto unproved = std::exchange(impl_->unproved, {});
-  for (const auto& connection : unproved) connection->close();
+  impl_->acceptor->close();
 }
 
 }  // namespace aplib::launch::wire

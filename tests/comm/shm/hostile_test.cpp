@@ -240,9 +240,9 @@ TEST_F(Hostile, AnotherMachineIsRefused) {
 
 TEST_F(Hostile, GarbageAndSilence) {
   std::vector<os::UniqueFd> silent;
-  for (int i = 0; i < 200; ++i) silent.push_back(shm::connect_to(net_.endpoint(0)));
+  for (int i = 0; i < 200; ++i) silent.push_back(connect_to(net_.endpoint(0)));
   for (int i = 0; i < 50; ++i) {
-    const os::UniqueFd socket = shm::connect_to(net_.endpoint(0));
+    const os::UniqueFd socket = connect_to(net_.endpoint(0));
     const std::array<std::byte, 64> garbage{std::byte{0x47}};
     [[maybe_unused]] const ssize_t sent = ::send(socket.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
   }

@@ -19,8 +19,16 @@ bool readable(int socket) {
 
 }  // namespace
 
+os::UniqueFd connect_to(const shm::Endpoint& endpoint) {
+  os::UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const shm::LocalAddress address = endpoint.address();
+  if (!socket || ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.name), address.bytes) != 0)
+    return {};
+  return socket;
+}
+
 bool RawPeer::greet(const shm::Endpoint& whom, Peer peer, const std::string& machine) {
-  connection_.socket = shm::connect_to(whom);
+  connection_.socket = connect_to(whom);
   if (!connection_.socket) return false;
   Greeting greeting(Greeting::Role::caller, key_,
                     {.purpose = Purpose::data, .self = self_, .peer = peer, .machine = machine});

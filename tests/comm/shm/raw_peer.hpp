@@ -12,6 +12,9 @@
 
 namespace aplib::comm::test {
 
+/// A socket that has called there; not blocking.
+[[nodiscard]] os::UniqueFd connect_to(const shm::Endpoint& endpoint);
+
 class RawPeer {
  public:
   /// Not connected yet.

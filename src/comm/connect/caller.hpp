@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+// Caller: makes one data or control connection. It calls the places at which the other side may answer, one after the
+// other, greets who answers, and hands the socket on. What goes wrong is tried again, after a pause that grows, until
+// a deadline; the reasons are kept for the error.
+//
+// An attempt ends where its owner is done with it: who finds that what follows the greeting went wrong (a verdict,
+// TLS) says so by again(), and the next attempt is made.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/connect/greeter.hpp"
+
+namespace aplib::comm::connect {
+
+/// Thread safety: none; the thread that runs the io_context. An event may destroy the caller.
+class Caller {
+ public:
+  /// A socket's address, or else a host that is looked up in each attempt. Nothing of both: it fails.
+  struct Place {
+    SocketAddress address{};
+    std::string host{};
+    std::string port{};
+  };
+  /// Why an attempt came to nothing.
+  struct Failure {
+    enum class Kind : std::uint8_t {
+      unreached,  ///< There is no connection: `error`.
+      unwanted,   ///< introduce() did not want it.
+      ended,      ///< The connection ended while it was greeted, or there was no answer in time.
+      stranger,   ///< What answers has not proved the key.
+      refused,    ///< What answers is of the job, and does not fit.
+      spoiled,    ///< again()
+    };
+    Kind kind = Kind::spoiled;
+    std::string why{};  ///< For people.
+    boost::system::error_code error{};
+  };
+  /// What the owner makes of a failure.
+  struct Verdict {
+    std::string reason;     ///< For failed().
+    bool hopeless = false;  ///< Another attempt would fail as well: the places that are left are tried once, no more.
+  };
+  struct Settings {
+    std::vector<Place> places;
+    JobKey key;
+    /// No attempt begins after that time. Each place is tried once in any case.
+    std::chrono::nanoseconds patience;
+    /// To connect to one place; the greeting then has Greeting::time_max.
+    std::chrono::nanoseconds attempt_max;
+  };
+  struct Events {
+    /// A new socket, before it connects. May be empty.
+    std::function<void(Socket& socket)> opened{};
+    /// It is connected: what to say of ourselves. Nothing: this one is not wanted.
+    std::function<std::optional<Introduction>(Socket& socket)> introduce;
+    std::function<void(Socket socket, const Greeting& greeting)> greeted;
+    /// Of the place with that number.
+    std::function<Verdict(std::size_t place, const Failure& failure)> judge;
+    /// The end. `late`: time was over; else it was hopeless. The last reason of each place; empty where none is known.
+    std::function<void(bool late, std::span<const std::string> reasons)> failed;
+  };
+
+  Caller(boost::asio::io_context& io, Settings settings, Events events);
+  /// Ends it; no event comes any more.
+  ~Caller();
+  Caller(const Caller&) = delete;
+  Caller& operator=(const Caller&) = delete;
+
+  void begin();
+  /// What followed the greeting of the last attempt went wrong.
+  void again(const std::string& why);
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace aplib::comm::connect
