@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "comm/connect/greeter.hpp"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
 #include <boost/asio/write.hpp>
 #include <exception>
 #include <span>
@@ -9,6 +14,16 @@
 namespace aplib::comm::connect {
 
 using boost::system::error_code;
+
+void limit_pauses(int socket, std::chrono::milliseconds timeout) noexcept {
+  constexpr int rto_max_ms = 44;  // TCP_RTO_MAX_MS
+  constexpr int least_ms = 1000;  // the system takes no less
+  constexpr int tries = 10;
+  const int limit_ms = std::max(static_cast<int>(timeout.count() / tries), least_ms);
+  constexpr int yes = 1;
+  ::setsockopt(socket, IPPROTO_TCP, rto_max_ms, &limit_ms, sizeof limit_ms);
+  ::setsockopt(socket, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, &yes, sizeof yes);
+}
 
 void Greeter::begin(Socket& socket, const std::shared_ptr<void>& owner, Done done) {
   socket_ = &socket;

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <boost/asio/generic/stream_protocol.hpp>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -23,6 +24,12 @@ namespace aplib::comm::connect {
 /// Of TCP, or local to this host.
 using Socket = boost::asio::generic::stream_protocol::socket;
 using SocketAddress = boost::asio::generic::stream_protocol::endpoint;
+
+/// What is not acknowledged is sent again after a pause that doubles. Where a link fails again and again for moments,
+/// each of the few tries may meet one of them, and the other host is taken for dead although it answers in between. So
+/// the pauses of this TCP socket are limited: ten tries or more come within `timeout`. A system that knows no such
+/// limit (before Linux 6.15) makes some more tries at the beginning.
+void limit_pauses(int socket, std::chrono::milliseconds timeout) noexcept;
 
 /// A member of its owner, as the socket is. Thread safety: none; the thread of the socket's io_context.
 class Greeter {

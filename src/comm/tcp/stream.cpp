@@ -17,6 +17,7 @@
 #include <cstring>
 #include <system_error>
 
+#include "comm/connect/greeter.hpp"
 #include "comm/tls.hpp"
 
 namespace aplib::comm::tcp {
@@ -60,6 +61,7 @@ void prepare_socket(int socket, std::chrono::milliseconds timeout) noexcept {
   set(socket, IPPROTO_TCP, TCP_KEEPINTVL, std::max(seconds / 2 / probes, 1));
   set(socket, IPPROTO_TCP, TCP_KEEPCNT, probes);
   set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(timeout.count()));
+  connect::limit_pauses(socket, timeout);
 }
 
 void prepare_for_frames(int socket) noexcept {

@@ -100,6 +100,8 @@ class SocketConnection final : public Connection, public std::enable_shared_from
       : loop_(loop), settings_(settings), wire_(std::move(socket)), timer_(loop) {
     error_code ignored;
     wire_.socket().set_option(tcp::no_delay(true), ignored);
+    comm::connect::limit_pauses(wire_.socket().native_handle(),
+                                std::chrono::duration_cast<std::chrono::milliseconds>(settings_.timeout));
     local_ = address_of(wire_.socket().local_endpoint(ignored));
     remote_ = address_of(wire_.socket().remote_endpoint(ignored));
   }

@@ -162,6 +162,47 @@ class Chaos(unittest.TestCase):
         self.check_end(running, 0, None, 0)
         self.assertIn("all done", running.lines)
 
+    def test_blinking_link(self):
+        """A link that fails for moments is alive, though it fails each time when what was lost is sent again after
+        pauses that double: 0.2, 0.6, 1.4, 3 and 6.2 s behind the first cut."""
+        running = self.run_machine(comm_more='peer-timeout = "4s"')
+        running.wait_for("all run")
+        host = self.random.choice(running.hosts)
+        begin = time.monotonic()
+        for at, change in ((0, "cut"), (1.8, "join"), (2.75, "cut"), (3.4, "join"), (6, None)):
+            time.sleep(max(0, begin + at - time.monotonic()))
+            if change:
+                getattr(running.network, change)(host)
+        with running.more:
+            count = len(running.lines)
+            running.more.wait_for(lambda: len(running.lines) > count or running.process.poll() is not None, 30)
+        self.assertEqual(running.process.poll(), None, running.describe())
+        running.process.send_signal(signal.SIGINT)
+        self.check_end(running, 130, "^aprun: SIGINT: stopping the machine")
+
+    # By libfabric over TCP, whose provider says nothing of a peer that is silent.
+    RDMA = 'module = "rdma"\nprovider = "tcp"\n'
+
+    def test_stopped_node_by_rdma(self):
+        running, host, lost = self.injure(arguments=[0, 100000], comm_more=self.RDMA + SHORT)
+        os.kill(running.node(host), signal.SIGSTOP)
+        self.check_end(running, LOST, lost)
+
+    def test_shortly_stopped_node_by_rdma(self):
+        running = self.run_machine(arguments=[2000, 100000], comm_more=self.RDMA + 'peer-timeout = "5s"')
+        running.wait_for("all run")
+        pid = running.node(self.random.choice(running.hosts))
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(3)
+        os.kill(pid, signal.SIGCONT)
+        self.check_end(running, 0, None, 0)
+        self.assertIn("all done", running.lines)
+
+    def test_cut_link_by_rdma(self):
+        running, host, lost = self.injure(arguments=[0, 100000], comm_more=self.RDMA + SHORT)
+        running.network.cut(host)
+        self.check_end(running, LOST, lost)
+
     def test_slow_link(self):
         """Messages that take longer than the limit are no death: what is heard in between counts."""
         running = self.run_machine(arguments=[3, 200000], rate="2mbit", comm_more=SHORT)
