@@ -213,7 +213,28 @@ bool ModuleNetwork::is_message_of(comm::Peer from, const comm::Label& label) con
   return here && source <= domain_.cell_count && domain_.process_of(source) == from && label.task <= task_id_max;
 }
 
+// What these upcalls do is the machine's work. What it throws is no failure of the module, nor of the peer.
+
 void ModuleNetwork::frame(comm::Peer from, const comm::Label& label, std::span<const std::byte> body) {
+  domain_.guarded([&] { take_frame(from, label, body); });
+}
+
+void ModuleNetwork::large_end(comm::Peer from, const comm::Label& label, std::size_t bytes, bool complete) {
+  domain_.guarded([&] { end_large(from, label, bytes, complete); });
+}
+
+void ModuleNetwork::peer_lost(comm::Peer peer, const std::string& why) {
+  peers_[peer].lost = true;
+  if (ended_) return;
+  domain_.guarded([&] {
+    ByteWriter note = begin_note(NoteKind::lost_peer);
+    note.number(peer);
+    note.text(why);
+    process_.supervisor->send_note(note.bytes());
+  });
+}
+
+void ModuleNetwork::take_frame(comm::Peer from, const comm::Label& label, std::span<const std::byte> body) {
   if (ended_) return;
   switch (static_cast<FrameKind>(label.kind)) {
     case FrameKind::message:
@@ -269,7 +290,7 @@ std::byte* ModuleNetwork::large_begin(comm::Peer from, const comm::Label& label,
   }
 }
 
-void ModuleNetwork::large_end(comm::Peer from, const comm::Label& label, std::size_t bytes, bool complete) {
+void ModuleNetwork::end_large(comm::Peer from, const comm::Label& label, std::size_t bytes, bool complete) {
   PeerState& peer = peers_[from];
   if (ended_) return;
   if (label.kind == static_cast<std::uint32_t>(FrameKind::exchange)) {
@@ -305,15 +326,6 @@ void ModuleNetwork::receive_exchange(comm::Peer from, std::span<const std::byte>
   } catch (const Error& error) {
     nonsense(from, error.what());
   }
-}
-
-void ModuleNetwork::peer_lost(comm::Peer peer, const std::string& why) {
-  peers_[peer].lost = true;
-  if (ended_) return;
-  ByteWriter note = begin_note(NoteKind::lost_peer);
-  note.number(peer);
-  note.text(why);
-  process_.supervisor->send_note(note.bytes());
 }
 
 // ---------------------------------------------------------------- ends, starts, status

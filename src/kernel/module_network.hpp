@@ -171,6 +171,8 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   void wait_for_room(TaskControl& self, const char* call, std::uint32_t cell, std::uint32_t process);
   void check_unread();
   [[nodiscard]] bool is_message_of(comm::Peer from, const comm::Label& label) const noexcept;
+  void take_frame(comm::Peer from, const comm::Label& label, std::span<const std::byte> body);
+  void end_large(comm::Peer from, const comm::Label& label, std::size_t bytes, bool complete);
   void receive_exchange(comm::Peer from, std::span<const std::byte> body);
 
   Domain& domain_;
