@@ -77,6 +77,7 @@ struct Service::Impl {
   bool make_and_give(Joining& joining);
   void join(Joining& joining);
   void watch(Peer peer, int socket);
+  void await_end(Peer peer, Socket& socket);
   void give_up(Joining& joining, const std::string& why);
   void give_up(Peer peer, const std::string& why) noexcept;
   void stop();
@@ -313,13 +314,19 @@ void Service::Impl::join(Joining& joining) {
   if (links[peer]->connect(std::move(connection))) watch(peer, socket);
 }
 
-/// Nothing comes there but the end.
+/// Nothing comes there but the end, or why the other side could not join.
 void Service::Impl::watch(Peer peer, int socket) {
-  const auto [place, _] = joined.emplace(peer, Socket(io, {AF_UNIX, 0}, socket));
-  place->second.async_wait(Socket::wait_read, [this, peer, socket](const error_code& error) {
-    char byte = 0;
-    const bool speaks = !error && ::recv(socket, &byte, sizeof byte, MSG_DONTWAIT) > 0;
-    links[peer]->give_up(speaks ? "it does not follow the protocol" : has_ended);
+  const auto place = joined.try_emplace(peer, io, Socket::protocol_type(AF_UNIX, 0), socket).first;
+  await_end(peer, place->second);
+}
+
+void Service::Impl::await_end(Peer peer, Socket& socket) {
+  socket.async_wait(Socket::wait_read, [this, peer, &socket](const error_code& error) {
+    if (error) return links[peer]->give_up(has_ended);
+    Connection ignored;
+    std::string why = "it does not follow the protocol";
+    if (take(socket.native_handle(), bell, ignored, why) == Given::nothing_yet) return await_end(peer, socket);
+    links[peer]->give_up(why);
   });
 }
 
