@@ -52,7 +52,7 @@ struct Layout {
 };
 static_assert(sizeof(Layout) == frame_header_bytes);
 
-inline constexpr std::uint64_t front = frame_magic | std::uint64_t{frame_version} << 16U;
+inline constexpr std::uint64_t first_word = frame_magic | std::uint64_t{frame_version} << 16U;
 inline constexpr std::uint64_t end_flag = std::uint64_t{1} << 24U;
 
 }  // namespace wire_detail
@@ -79,10 +79,10 @@ inline void encode(const FrameHeader& header, std::span<std::byte, frame_header_
   wire_detail::Layout layout;
   std::memcpy(&layout, bytes.data(), sizeof layout);
   // Magic, version, flags and reserved in one comparison.
-  std::uint64_t front = 0;
-  std::memcpy(&front, bytes.data(), sizeof front);
-  const bool end = (front & wire_detail::end_flag) != 0;
-  if ((front & ~wire_detail::end_flag) != wire_detail::front || layout.body_bytes > Module::body_bytes_max)
+  std::uint64_t word = 0;
+  std::memcpy(&word, bytes.data(), sizeof word);
+  const bool end = (word & wire_detail::end_flag) != 0;
+  if ((word & ~wire_detail::end_flag) != wire_detail::first_word || layout.body_bytes > Module::body_bytes_max)
     return std::nullopt;
   const FrameHeader header{{layout.key, layout.cell, layout.task, layout.kind, layout.extra}, layout.body_bytes, end};
   if (end && (header.body_bytes != 0 || header.label != Label{})) return std::nullopt;

@@ -41,7 +41,7 @@ std::string endpoint_of(std::string_view list, std::string_view module) {
 
 namespace {
 
-constexpr const char* way_out = "tcp";
+constexpr const char* goes_everywhere = "tcp";
 
 template <class List, class Name>
 std::string names_of(const List& list, Name&& name) {
@@ -102,7 +102,7 @@ void MixedPort::open(const ModuleKind& kind, bool named, const PortSettings& set
       opened_.push_back({&kind, std::move(port), std::move(endpoint)});
       return;
     } catch (const Error& error) {
-      if (named || kind.name() == way_out) throw;
+      if (named || kind.name() == goes_everywhere) throw;
       why = error.what();
     }
   }
@@ -116,7 +116,7 @@ std::string MixedPort::endpoint() const {
 }
 
 /// The first of ours that joins us to the peer.
-std::size_t MixedPort::way_to(const JoinSettings& settings, Peer peer) const {
+std::size_t MixedPort::best_for(const JoinSettings& settings, Peer peer) const {
   const std::string& theirs = settings.endpoints[peer];
   for (std::size_t i = 0; i < opened_.size(); ++i) {
     const std::string endpoint = endpoint_of(theirs, opened_[i].kind->name());
@@ -136,10 +136,10 @@ std::size_t MixedPort::way_to(const JoinSettings& settings, Peer peer) const {
 
 std::unique_ptr<Module> MixedPort::join(const JoinSettings& settings) {
   const std::size_t processes = settings.endpoints.size();
-  std::vector<std::size_t> way(processes, 0);
+  std::vector<std::size_t> best(processes, 0);
   std::vector<bool> used(opened_.size(), false);
   for (Peer peer = 0; peer < processes; ++peer) {
-    if (peer != settings.self) used[way[peer] = way_to(settings, peer)] = true;
+    if (peer != settings.self) used[best[peer] = best_for(settings, peer)] = true;
   }
   if (processes < 2) used.back() = true;  // Alone: whatever goes everywhere.
 
@@ -149,7 +149,7 @@ std::unique_ptr<Module> MixedPort::join(const JoinSettings& settings) {
     if (!used[i]) continue;
     JoinSettings own = settings;
     for (Peer peer = 0; peer < processes; ++peer) {
-      const bool known = peer == settings.self || way[peer] == i;
+      const bool known = peer == settings.self || best[peer] == i;
       own.endpoints[peer] = known ? endpoint_of(settings.endpoints[peer], opened_[i].kind->name()) : std::string();
     }
     number[i] = static_cast<std::uint32_t>(modules.size());
@@ -158,7 +158,7 @@ std::unique_ptr<Module> MixedPort::join(const JoinSettings& settings) {
   opened_.clear();  // Nobody listens where nobody comes.
   if (modules.size() == 1) return std::move(modules.front());
   std::vector<std::uint32_t> in_charge(processes, 0);
-  for (Peer peer = 0; peer < processes; ++peer) in_charge[peer] = number[way[peer]];
+  for (Peer peer = 0; peer < processes; ++peer) in_charge[peer] = number[best[peer]];
   return std::make_unique<MixedModule>(settings.self, std::move(modules), std::move(in_charge));
 }
 

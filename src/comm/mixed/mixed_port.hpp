@@ -58,7 +58,7 @@ class MixedPort final : public Port {
     std::string endpoint;
   };
   void open(const ModuleKind& kind, bool named, const PortSettings& settings);
-  [[nodiscard]] std::size_t way_to(const JoinSettings& settings, Peer peer) const;
+  [[nodiscard]] std::size_t best_for(const JoinSettings& settings, Peer peer) const;
 
   std::vector<Opened> opened_;  // By falling rank.
   std::vector<LeftOut> left_out_;

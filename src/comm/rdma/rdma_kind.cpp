@@ -61,8 +61,7 @@ bool same_network(const std::string& endpoint, const std::string& other) {
 
 class RdmaPort final : public Port {
  public:
-  explicit RdmaPort(const PortSettings& settings)
-      : key_(settings.key), secure_(settings.secure), peer_timeout_(settings.peer_timeout) {
+  explicit RdmaPort(const PortSettings& settings) : settings_(settings) {
     ProviderChoice choice = choose_provider(settings);
     if (!choice.info) throw Error(Errc::failed, "module rdma: " + choice.why);
     fabric_ = std::make_shared<Fabric>(std::move(choice.info));
@@ -84,20 +83,11 @@ class RdmaPort final : public Port {
       if (peer == settings.self || !same_network(endpoint, endpoint_)) continue;
       if (auto address = from_hex((*split(endpoint))[3])) addresses[peer] = std::move(*address);
     }
-    return std::make_unique<RdmaModule>(Settings{.self = settings.self,
-                                                 .fabric = std::move(fabric_),
-                                                 .addresses = std::move(addresses),
-                                                 .key = key_,
-                                                 .machine = settings.machine,
-                                                 .secure = secure_,
-                                                 .peer_timeout = peer_timeout_,
-                                                 .names = settings.names});
+    return std::make_unique<RdmaModule>(Settings{settings_, settings, std::move(fabric_), std::move(addresses)});
   }
 
  private:
-  JobKey key_;
-  Secure secure_;
-  std::chrono::milliseconds peer_timeout_;
+  const PortSettings settings_;
   std::shared_ptr<Fabric> fabric_;
   std::string endpoint_;
 };

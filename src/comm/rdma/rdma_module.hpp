@@ -8,24 +8,16 @@
 #include <string>
 #include <vector>
 
-#include "comm/greeting.hpp"
-#include "comm/job_key.hpp"
-#include "comm/module.hpp"
+#include "comm/kind.hpp"
 #include "comm/rdma/fabric.hpp"
 
 namespace aplib::comm::rdma {
 
-struct Settings {
-  Peer self;
-  std::shared_ptr<Fabric>
-      fabric;  ///< Open: others know its name already. The module's alone; who holds on to it keeps it open.
-  std::vector<std::vector<std::byte>> addresses;  ///< By process: their fabrics' names. Empty: not reached by us.
-  JobKey key;
-  std::string machine;
-  Secure secure = Secure::auth;
-  /// A process that takes nothing, or does not answer, for so long is lost.
-  std::chrono::milliseconds peer_timeout{10'000};
-  std::vector<std::string> names{};
+struct Settings : PortSettings, JoinSettings {
+  /// Open: others know its name already. The module's alone; who holds on to it keeps it open.
+  std::shared_ptr<Fabric> fabric;
+  /// By process: their fabrics' names. Empty: not reached by us.
+  std::vector<std::vector<std::byte>> addresses;
 };
 
 // RdmaModule: frames and remote memory over libfabric's reliable datagrams. Small bodies travel in packets, into

@@ -108,7 +108,7 @@ class Link final : public comm::Link {
   void write() noexcept;
   [[nodiscard]] State state() const;
   /// Null: not joined yet. It stays as long as the link.
-  [[nodiscard]] const Board* board() const noexcept { return board_.load(std::memory_order_acquire); }
+  [[nodiscard]] const ControlBlock* block() const noexcept { return block_.load(std::memory_order_acquire); }
   /// Nothing passes any more.
   [[nodiscard]] bool has_ended() const noexcept { return ended_.load(std::memory_order_relaxed); }
   void count(Traffic& into) const noexcept;
@@ -208,7 +208,7 @@ class Link final : public comm::Link {
   std::atomic<std::uint64_t> frames_sent_{0};
   std::atomic<std::uint64_t> bytes_sent_{0};
   Connection connection_;
-  std::atomic<const Board*> board_{nullptr};
+  std::atomic<const ControlBlock*> block_{nullptr};
   std::atomic<bool> ended_{false};
 };
 

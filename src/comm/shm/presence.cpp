@@ -117,10 +117,11 @@ void silence(int descriptor) noexcept {
 }  // namespace
 
 Bell::Bell()
-    : has_barrier_(membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED)), board_(SharedMemory::make(sizeof(Board))) {}
+    : has_barrier_(membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED)),
+      block_(SharedMemory::make(sizeof(ControlBlock))) {}
 
 void Bell::arm() noexcept {
-  std::atomic<std::uint32_t>& asleep = board().asleep;
+  std::atomic<std::uint32_t>& asleep = block().asleep;
   {
     const std::lock_guard hold(mutex_);
     // Also for the second sleeper another number: the first may have been rung for already.
@@ -134,7 +135,7 @@ void Bell::arm() noexcept {
 void Bell::disarm() noexcept {
   const std::lock_guard hold(mutex_);
   if (--armed_ != 0) return;
-  std::atomic<std::uint32_t>& asleep = board().asleep;
+  std::atomic<std::uint32_t>& asleep = block().asleep;
   asleep.store(asleep.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // relaxed: a ring too many
   // It rings until all who slept have heard it. What rings now was for a sleeper that is awake.
   silence(event_.get());
@@ -154,7 +155,7 @@ void Bell::sleep(std::optional<std::chrono::nanoseconds> timeout) const noexcept
 
 void Bell::ring_if_armed() noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);  // what was made before the look; pairs with arm()
-  if ((board().asleep.load(std::memory_order_relaxed) & 1U) != 0) ring();
+  if ((block().asleep.load(std::memory_order_relaxed) & 1U) != 0) ring();
 }
 
 void PeerBell::ring(std::uint32_t asleep) noexcept {
@@ -224,7 +225,7 @@ std::optional<Endpoint> Endpoint::parse(std::string_view text) {
   constexpr int hexadecimal = 16;
   if (!take(text, parsed.network_namespace) || !take(text, parsed.process_namespace) ||
       !take(text, parsed.user_namespace) || !take(text, parsed.user) || !take(text, parsed.process) ||
-      !take(text, parsed.board, hexadecimal) || text.empty() || parsed.process <= 0)
+      !take(text, parsed.block, hexadecimal) || text.empty() || parsed.process <= 0)
     return std::nullopt;
   parsed.host = text;
   return parsed;
@@ -232,7 +233,7 @@ std::optional<Endpoint> Endpoint::parse(std::string_view text) {
 
 std::string Endpoint::print() const {
   return fmt::format("{}:{}:{}:{}:{}:{}:{:x}:{}", name, network_namespace, process_namespace, user_namespace, user,
-                     process, board, host);
+                     process, block, host);
 }
 
 bool Endpoint::joins(const Endpoint& other) const {
@@ -273,9 +274,9 @@ void permit_access() {
 }  // namespace
 
 Presence::Presence(const std::string& host) : own(Endpoint::make(host)), listener(listen_at(own)) {
-  Board& board = bell->board();
-  std::memcpy(board.name, own.name.data(), sizeof board.name);
-  own.board = reinterpret_cast<std::uintptr_t>(&board);
+  ControlBlock& block = bell->block();
+  std::memcpy(block.name, own.name.data(), sizeof block.name);
+  own.block = reinterpret_cast<std::uintptr_t>(&block);
   permit_access();
 }
 
@@ -288,11 +289,11 @@ struct Paper {
   std::uint8_t has_barrier = 0;
   std::uint8_t reserved = 0;
   std::uint32_t segment_bytes = 0;
-  std::uint32_t board_bytes = 0;
+  std::uint32_t block_bytes = 0;
 };
 constexpr std::uint32_t magic = 0x6d687361;
 constexpr std::uint8_t version = 1;
-constexpr std::size_t descriptors = 3;  // segment, board, bell
+constexpr std::size_t descriptors = 3;  // segment, control block, bell
 
 union Control {
   cmsghdr align;
@@ -316,14 +317,14 @@ bool give(int socket, Verdict verdict, const SharedMemory* mine, const Bell& bel
               static_cast<std::uint8_t>(bell.has_barrier() ? 1 : 0),
               0,
               sizeof(Segment),
-              sizeof(Board)};
+              sizeof(ControlBlock)};
   iovec part{&paper, sizeof paper};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
   Control control{};
   if (mine != nullptr) {
-    const std::array<int, descriptors> numbers{mine->descriptor(), bell.board_memory().descriptor(), bell.descriptor()};
+    const std::array<int, descriptors> numbers{mine->descriptor(), bell.block_memory().descriptor(), bell.descriptor()};
     message.msg_control = control.bytes;
     message.msg_controllen = sizeof control.bytes;
     cmsghdr* const head = CMSG_FIRSTHDR(&message);
@@ -371,7 +372,7 @@ Given take(int socket, const Bell& bell, Connection& connection, std::string& wh
     return Given::wrong;
   }
   if (paper.verdict != static_cast<std::uint8_t>(Verdict::taken) || paper.segment_bytes != sizeof(Segment) ||
-      paper.board_bytes != sizeof(Board)) {
+      paper.block_bytes != sizeof(ControlBlock)) {
     why = "its shared memory is of another form: the installations differ";
     return Given::wrong;
   }
@@ -385,10 +386,10 @@ Given take(int socket, const Bell& bell, Connection& connection, std::string& wh
   }
   auto segment = SharedMemory::open(got[0], sizeof(Segment), why);
   if (!segment) return Given::wrong;
-  auto board = SharedMemory::open(got[1], sizeof(Board), why);
-  if (!board) return Given::wrong;
+  auto block = SharedMemory::open(got[1], sizeof(ControlBlock), why);
+  if (!block) return Given::wrong;
   connection.theirs = std::move(*segment);
-  connection.board = std::move(*board);
+  connection.block = std::move(*block);
   connection.bell = std::move(got[2]);
   connection.light_fences = bell.has_barrier() && paper.has_barrier != 0;
   return Given::taken;

@@ -79,15 +79,15 @@ class Bell {
 
   /// For peers.
   [[nodiscard]] int descriptor() const noexcept { return event_.get(); }
-  [[nodiscard]] const SharedMemory& board_memory() const noexcept { return board_; }
-  [[nodiscard]] Board& board() const noexcept { return *static_cast<Board*>(board_.data()); }
+  [[nodiscard]] const SharedMemory& block_memory() const noexcept { return block_; }
+  [[nodiscard]] ControlBlock& block() const noexcept { return *static_cast<ControlBlock*>(block_.data()); }
   /// Our wakers and sleepers pass the fences of others.
   [[nodiscard]] bool has_barrier() const noexcept { return has_barrier_; }
 
  private:
   const bool has_barrier_;
   os::EventFd event_;
-  SharedMemory board_;
+  SharedMemory block_;
   std::mutex mutex_;
   std::uint32_t armed_ = 0;
 };
@@ -96,11 +96,11 @@ class Bell {
 class PeerBell {
  public:
   PeerBell() = default;
-  void attach(SharedMemory its_board, os::UniqueFd descriptor, bool light) noexcept {
-    board_ = std::move(its_board);
+  void attach(SharedMemory its_block, os::UniqueFd descriptor, bool light) noexcept {
+    block_ = std::move(its_block);
     event_ = os::EventFd(std::move(descriptor));
     light_ = light;
-    asleep_ = &board()->asleep;
+    asleep_ = &block()->asleep;
   }
 
   /// After something was published. Any thread.
@@ -114,7 +114,7 @@ class PeerBell {
     if ((asleep & 1U) != 0) [[unlikely]]
       ring(asleep);
   }
-  [[nodiscard]] const Board* board() const noexcept { return static_cast<const Board*>(board_.data()); }
+  [[nodiscard]] const ControlBlock* block() const noexcept { return static_cast<const ControlBlock*>(block_.data()); }
   [[nodiscard]] std::uint64_t rings() const noexcept { return rings_.load(std::memory_order_relaxed); }
 
  private:
@@ -124,7 +124,7 @@ class PeerBell {
   bool light_ = false;
   std::atomic<std::uint32_t> rung_{0};  // For which sleep.
   std::atomic<std::uint64_t> rings_{0};
-  SharedMemory board_;
+  SharedMemory block_;
   os::EventFd event_{os::UniqueFd()};
 };
 
@@ -144,8 +144,8 @@ struct Endpoint {
   std::uint64_t user_namespace = 0;     ///< and numbers of users.
   std::uint32_t user = 0;
   pid_t process = 0;
-  /// Address of its Board, which begins with the name: who can read that there can reach its memory.
-  std::uint64_t board = 0;
+  /// Address of its ControlBlock, which begins with the name: who can read that there can reach its memory.
+  std::uint64_t block = 0;
   std::string host;  ///< As in PortSettings.
 
   /// This process's own, with a new name. Throws Error(failed).
@@ -172,7 +172,7 @@ struct Presence {
   os::UniqueFd listener;
 };
 
-// Handover: what two processes give each other behind the greeting: their segment for the pair, their board and
+// Handover: what two processes give each other behind the greeting: their segment for the pair, their control block and
 // their bell. Then the socket is silent; its end is the other's end.
 
 /// All that joins us with one other process.
@@ -180,7 +180,7 @@ struct Connection {
   os::UniqueFd socket;
   SharedMemory mine;    ///< Segment
   SharedMemory theirs;  ///< Segment
-  SharedMemory board;
+  SharedMemory block;
   os::UniqueFd bell;
   bool light_fences = false;  ///< Both sides have a barrier.
 };

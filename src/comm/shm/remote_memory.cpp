@@ -39,7 +39,7 @@ void* pointer(std::uint64_t address) noexcept {
 
 }  // namespace
 
-OpenMemory::OpenMemory(Board& board) : board_(board) {
+OpenMemory::OpenMemory(ControlBlock& block) : block_(block) {
   std::array<std::byte, sizeof next_token_> random;
   fill_random(random);
   std::memcpy(&next_token_, random.data(), sizeof next_token_);
@@ -64,7 +64,7 @@ MemoryKey OpenMemory::open(std::span<std::byte> memory) {
   words.token = next_token_;
   words.first = reinterpret_cast<std::uintptr_t>(memory.data());
   words.bytes = memory.size();
-  board_.openings[words.place].store(words.token, std::memory_order_release);  // release: the memory is mapped
+  block_.openings[words.place].store(words.token, std::memory_order_release);  // release: the memory is mapped
   MemoryKey key;
   key.bytes = sizeof words;
   std::memcpy(key.words.data(), &words, sizeof words);
@@ -77,54 +77,54 @@ bool OpenMemory::conceal(const MemoryKey& key) noexcept {
   const std::lock_guard hold(mutex_);
   std::uint64_t token = words->token;
   // The default order: taken away before the look at what others have begun; pairs with access().
-  if (!board_.openings[words->place].compare_exchange_strong(token, 0)) return false;
+  if (!block_.openings[words->place].compare_exchange_strong(token, 0)) return false;
   free_.push_back(words->place);
   return true;
 }
 
 void OpenMemory::conceal_all() noexcept {
   const std::lock_guard hold(mutex_);
-  for (std::uint32_t place = 0; place < used_; ++place) board_.openings[place].store(0);
+  for (std::uint32_t place = 0; place < used_; ++place) block_.openings[place].store(0);
 }
 
 void PeerMemory::probe() noexcept {
-  if (own_.process_namespace != peer_.process_namespace || peer_.board == 0) return;
-  std::array<char, board_name_bytes> name{};
+  if (own_.process_namespace != peer_.process_namespace || peer_.block == 0) return;
+  std::array<char, block_name_bytes> name{};
   iovec here{name.data(), name.size()};
-  iovec there{pointer(peer_.board + offsetof(Board, name)), name.size()};
+  iovec there{pointer(peer_.block + offsetof(ControlBlock, name)), name.size()};
   reachable_ = ::process_vm_readv(peer_.process, &here, 1, &there, 1, 0) == static_cast<ssize_t>(name.size()) &&
                peer_.name == std::string_view(name.data(), name.size());
 }
 
 bool PeerMemory::look(std::size_t offset, std::uint64_t& word) const noexcept {
   iovec here{&word, sizeof word};
-  iovec there{pointer(peer_.board + offset), sizeof word};
+  iovec there{pointer(peer_.block + offset), sizeof word};
   return ::process_vm_readv(peer_.process, &here, 1, &there, 1, 0) == static_cast<ssize_t>(sizeof word);
 }
 
 bool PeerMemory::is_open(std::uint32_t place, std::uint64_t token) const noexcept {
   std::uint64_t there = 0;
-  if (const Board* const board = board_.load(std::memory_order_acquire)) {
-    there = board->openings[place].load();
-  } else if (!look(offsetof(Board, openings) + place * sizeof there, there)) {
+  if (const ControlBlock* const block = block_.load(std::memory_order_acquire)) {
+    there = block->openings[place].load();
+  } else if (!look(offsetof(ControlBlock, openings) + place * sizeof there, there)) {
     return false;
   }
   return there == token;
 }
 
-bool PeerMemory::access(Way way, const MemoryKey& key, std::uint64_t address, std::byte* local,
+bool PeerMemory::access(Direction direction, const MemoryKey& key, std::uint64_t address, std::byte* local,
                         std::size_t bytes) noexcept {
   const std::optional<KeyWords> words = words_of(key);
   if (!words || address - words->first > words->bytes || bytes > words->bytes - (address - words->first)) return false;
-  std::atomic<std::uint64_t>& accesses = own_board_.accesses[words->place % accesses_count];
+  std::atomic<std::uint64_t>& accesses = own_block_.accesses[words->place % accesses_count];
   accesses.fetch_add(1);  // the default order: before the look at the token
   std::size_t done = 0;
   if (is_open(words->place, words->token)) {
     while (done < bytes) {
       iovec here{local + done, bytes - done};
       iovec there{pointer(address + done), bytes - done};
-      const ssize_t part = way == Way::out ? ::process_vm_writev(peer_.process, &here, 1, &there, 1, 0)
-                                           : ::process_vm_readv(peer_.process, &here, 1, &there, 1, 0);
+      const ssize_t part = direction == Direction::out ? ::process_vm_writev(peer_.process, &here, 1, &there, 1, 0)
+                                                       : ::process_vm_readv(peer_.process, &here, 1, &there, 1, 0);
       if (part <= 0) break;
       done += static_cast<std::size_t>(part);
     }
@@ -137,11 +137,11 @@ bool PeerMemory::access(Way way, const MemoryKey& key, std::uint64_t address, st
 
 bool PeerMemory::write(const MemoryKey& key, std::uint64_t address, std::span<const std::byte> local) noexcept {
   // The system call takes what it only reads as it takes what it writes.
-  return access(Way::out, key, address, const_cast<std::byte*>(local.data()), local.size());
+  return access(Direction::out, key, address, const_cast<std::byte*>(local.data()), local.size());
 }
 
 bool PeerMemory::read(const MemoryKey& key, std::uint64_t address, std::span<std::byte> local) noexcept {
-  return access(Way::in, key, address, local.data(), local.size());
+  return access(Direction::in, key, address, local.data(), local.size());
 }
 
 void PeerMemory::await_accesses(const MemoryKey& key) const noexcept {
@@ -153,9 +153,9 @@ void PeerMemory::await_accesses(const MemoryKey& key) const noexcept {
   const auto limit = std::chrono::steady_clock::now() + longest;
   while (true) {
     std::uint64_t accesses = 0;
-    if (const Board* const board = board_.load(std::memory_order_acquire)) {
-      accesses = board->accesses[number].load();
-    } else if (!look(offsetof(Board, accesses) + number * sizeof accesses, accesses)) {
+    if (const ControlBlock* const block = block_.load(std::memory_order_acquire)) {
+      accesses = block->accesses[number].load();
+    } else if (!look(offsetof(ControlBlock, accesses) + number * sizeof accesses, accesses)) {
       return;
     }
     if (accesses == 0 || std::chrono::steady_clock::now() > limit) return;

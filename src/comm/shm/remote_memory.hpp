@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Memory of other processes, reached by the system calls that debuggers use (process_vm_readv, process_vm_writev).
-// What protects it is the kernel, which asks whether the one process may trace the other; keys protect from
-// mistakes. A key names a place on its owner's board; as long as the key's token stands there, the memory is open.
+// The kernel protects it: it asks whether the one process may trace the other. Keys protect from mistakes. A key names
+// a place on its owner's control block; as long as the key's token stands there, the memory is open.
 //
-// Who accesses says so on his own board first, and looks at the token then; who conceals takes the token away
+// Who accesses says so on its own control block first, and looks at the token then. Who conceals takes the token away
 // first, and waits for those who had begun. So nobody writes where something else lies by now.
 #pragma once
 
@@ -23,7 +23,7 @@ namespace aplib::comm::shm {
 /// Ours that is open. Thread safety: any thread.
 class OpenMemory {
  public:
-  explicit OpenMemory(Board& board);
+  explicit OpenMemory(ControlBlock& block);
   /// Throws Error(exhausted).
   [[nodiscard]] MemoryKey open(std::span<std::byte> memory);
   /// Nobody begins to access it any more. False: it was not open.
@@ -31,7 +31,7 @@ class OpenMemory {
   void conceal_all() noexcept;
 
  private:
-  Board& board_;
+  ControlBlock& block_;
   std::mutex mutex_;
   std::uint64_t next_token_;
   std::uint32_t used_ = 0;           // Places below this were used.
@@ -41,15 +41,15 @@ class OpenMemory {
 /// Another process's. Thread safety: any thread, but probe().
 class PeerMemory {
  public:
-  PeerMemory(const Endpoint& own, const Endpoint& peer, Board& own_board) noexcept
-      : own_(own), peer_(peer), own_board_(own_board) {}
+  PeerMemory(const Endpoint& own, const Endpoint& peer, ControlBlock& own_block) noexcept
+      : own_(own), peer_(peer), own_block_(own_block) {}
 
   /// Asks the system. Then reachable() tells.
   void probe() noexcept;
   [[nodiscard]] bool reachable() const noexcept { return reachable_; }
 
-  /// The peer's board, once we are joined: saves system calls.
-  void attach(const Board* board) noexcept { board_.store(board, std::memory_order_release); }
+  /// The peer's control block, once we are joined: saves system calls.
+  void attach(const ControlBlock* block) noexcept { block_.store(block, std::memory_order_release); }
 
   /// Whether all of it was done.
   [[nodiscard]] bool write(const MemoryKey& key, std::uint64_t address, std::span<const std::byte> local) noexcept;
@@ -60,17 +60,18 @@ class PeerMemory {
   void await_accesses(const MemoryKey& key) const noexcept;
 
  private:
-  enum class Way : std::uint8_t { in, out };
-  bool access(Way way, const MemoryKey& key, std::uint64_t address, std::byte* local, std::size_t bytes) noexcept;
+  enum class Direction : std::uint8_t { in, out };
+  bool access(Direction direction, const MemoryKey& key, std::uint64_t address, std::byte* local,
+              std::size_t bytes) noexcept;
   [[nodiscard]] bool is_open(std::uint32_t place, std::uint64_t token) const noexcept;
-  /// A word of the peer's board. False: it is gone.
+  /// A word of the peer's control block. False: it is gone.
   bool look(std::size_t offset, std::uint64_t& word) const noexcept;
 
   const Endpoint own_;
   const Endpoint peer_;
-  Board& own_board_;
+  ControlBlock& own_block_;
   bool reachable_ = false;
-  std::atomic<const Board*> board_{nullptr};
+  std::atomic<const ControlBlock*> block_{nullptr};
 };
 
 }  // namespace aplib::comm::shm

@@ -3,7 +3,7 @@
 //
 //   Segment, one for each peer that frames have gone to or come from: what we send there, and how far we have taken
 //   what comes from there
-//   Board, one for all peers: are we asleep, what memory of ours is open
+//   ControlBlock, one for all peers: are we asleep, what memory of ours is open
 //
 // A frame takes a slot, one cache line, which carries its label and up to 32 bytes of body. More lies in `bodies`.
 // A large body comes in pieces, a slot each.
@@ -64,13 +64,13 @@ struct Segment {
   alignas(cache_pair_bytes) std::byte bodies[bodies_bytes];
 };
 
-inline constexpr std::size_t board_name_bytes = 32;
+inline constexpr std::size_t block_name_bytes = 32;
 inline constexpr std::uint32_t openings_max = 65'536;
 inline constexpr std::uint32_t accesses_count = 64;
 
-struct Board {
+struct ControlBlock {
   /// Endpoint::name: who reads it at the address that the endpoint tells reaches this process's memory.
-  char name[board_name_bytes];
+  char name[block_name_bytes];
   /// Odd: asleep, or about to be; another number each time.
   alignas(cache_pair_bytes) std::atomic<std::uint32_t> asleep;
   /// Accesses of the owner to memory of others that are under way, by the place of the opening there, modulo their

@@ -39,9 +39,9 @@ struct ShmModule::Impl {
   PeerMemory* memory_of(Peer peer) const noexcept {
     return peer < memory.size() && memory[peer] && memory[peer]->reachable() ? memory[peer].get() : nullptr;
   }
-  /// Joined by now? Then the peer's board can be looked at without the system.
-  void look_at_board(Peer peer) const noexcept {
-    if (const Board* const board = links[peer]->board()) memory[peer]->attach(board);
+  /// Joined by now? Then the peer's control block can be looked at without the system.
+  void look_at_block(Peer peer) const noexcept {
+    if (const ControlBlock* const block = links[peer]->block()) memory[peer]->attach(block);
   }
   void write() noexcept {
     for (const auto& link : links)
@@ -72,7 +72,7 @@ struct ShmModule::Impl {
 
   Settings settings;
   Bell& bell{*settings.presence.bell};
-  OpenMemory open_memory{bell.board()};
+  OpenMemory open_memory{bell.block()};
   std::vector<std::unique_ptr<PeerMemory>> memory;  // By peer, as links.
   Reports reports{bell};
   std::atomic<std::uint32_t> writers{0};  // Links with something queued.
@@ -108,7 +108,7 @@ std::vector<std::unique_ptr<Link>> ShmModule::Impl::make_links() {
     }
     if (!settings.presence.own.joins(*endpoint)) continue;
     made[peer] = std::make_unique<Link>(peer, reports, writers);
-    memory[peer] = std::make_unique<PeerMemory>(settings.presence.own, *endpoint, bell.board());
+    memory[peer] = std::make_unique<PeerMemory>(settings.presence.own, *endpoint, bell.block());
   }
   return made;
 }
@@ -199,7 +199,7 @@ MemoryKey ShmModule::expose(Peer peer, std::span<std::byte> memory) {
 void ShmModule::conceal(Peer peer, const MemoryKey& key) noexcept {
   const PeerMemory* const memory = impl_->memory_of(peer);
   if (memory == nullptr || !impl_->open_memory.conceal(key) || impl_->links[peer]->has_ended()) return;
-  impl_->look_at_board(peer);
+  impl_->look_at_block(peer);
   memory->await_accesses(key);
 }
 
@@ -208,7 +208,7 @@ void ShmModule::write(Peer to, const MemoryKey& key, std::uint64_t address, std:
   PeerMemory* const memory = impl_->memory_of(to);
   if (memory == nullptr) return Module::write(to, key, address, local, context);  // says so
   impl_->expect_memory_report();
-  impl_->look_at_board(to);
+  impl_->look_at_block(to);
   const bool ok = !impl_->links[to]->has_ended() && memory->write(key, address, local);
   impl_->reports.add({context, ok});
 }
@@ -218,7 +218,7 @@ void ShmModule::read(Peer from, const MemoryKey& key, std::uint64_t address, std
   PeerMemory* const memory = impl_->memory_of(from);
   if (memory == nullptr) return Module::read(from, key, address, local, context);  // says so
   impl_->expect_memory_report();
-  impl_->look_at_board(from);
+  impl_->look_at_block(from);
   const bool ok = !impl_->links[from]->has_ended() && memory->read(key, address, local);
   impl_->reports.add({context, ok});
 }
@@ -325,14 +325,7 @@ class ShmPort final : public Port {
   [[nodiscard]] std::string endpoint() const override { return presence_.own.print(); }
 
   [[nodiscard]] std::unique_ptr<Module> join(const JoinSettings& settings) override {
-    return std::make_unique<ShmModule>(Settings{.self = settings.self,
-                                                .presence = std::move(presence_),
-                                                .endpoints = settings.endpoints,
-                                                .names = settings.names,
-                                                .key = settings_.key,
-                                                .machine = settings.machine,
-                                                .secure = settings_.secure,
-                                                .peer_timeout = settings_.peer_timeout});
+    return std::make_unique<ShmModule>(Settings{settings_, settings, std::move(presence_)});
   }
 
  private:

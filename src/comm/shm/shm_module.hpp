@@ -8,25 +8,15 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
-#include "comm/greeting.hpp"
-#include "comm/job_key.hpp"
-#include "comm/module.hpp"
+#include "comm/kind.hpp"
 #include "comm/shm/presence.hpp"
 
 namespace aplib::comm::shm {
 
-/// What an ShmModule is made of.
-struct Settings {
-  Peer self = 0;
+/// What an ShmModule is made of: what its port was opened with, what is known of the others, and where it is reached.
+struct Settings : PortSettings, JoinSettings {
   Presence presence;
-  std::vector<std::string> endpoints;  ///< By process. Empty: no frame goes there by this module.
-  std::vector<std::string> names;      ///< By process, for messages; may be shorter.
-  JobKey key;
-  std::string machine;
-  Secure secure = Secure::auth;
-  std::chrono::milliseconds peer_timeout{10'000};
 };
 
 class ShmModule final : public Module {

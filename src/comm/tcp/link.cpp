@@ -226,7 +226,7 @@ bool Link::push_some(Outgoing& part) noexcept {
   constexpr std::size_t queued_pieces_max = 14;
   std::array<iovec, queued_pieces_max + 2> pieces;
   OutQueue& out = part.lane->out;
-  std::size_t count = out.front(std::span(pieces).first(queued_pieces_max));
+  std::size_t count = out.peek(std::span(pieces).first(queued_pieces_max));
   std::size_t covered = 0;
   for (std::size_t i = 0; i < count; ++i) covered += pieces[i].iov_len;
   if (covered == out.bytes()) {
@@ -248,7 +248,7 @@ void Link::write_lane(Lane& lane) noexcept {
   constexpr std::size_t pieces_max = 16;
   std::array<iovec, pieces_max> pieces;
   while (!lane.out.empty()) {
-    const std::size_t count = lane.out.front(pieces);
+    const std::size_t count = lane.out.peek(pieces);
     std::size_t bytes = 0;
     for (std::size_t i = 0; i < count; ++i) bytes += pieces[i].iov_len;
     const Stream::Result result = lane.stream->write(std::span(pieces).first(count));

@@ -112,7 +112,7 @@ class OutQueue {
   }
 
   /// The first bytes, as pieces for one system call. Returns how many pieces.
-  [[nodiscard]] std::size_t front(std::span<iovec> pieces) const noexcept {
+  [[nodiscard]] std::size_t peek(std::span<iovec> pieces) const noexcept {
     std::size_t count = 0;
     for (auto chunk = chunks_.begin(); chunk != chunks_.end() && count < pieces.size(); ++chunk) {
       if (chunk->begin == chunk->end) continue;

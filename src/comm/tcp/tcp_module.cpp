@@ -303,15 +303,7 @@ class TcpPort final : public Port {
   std::string endpoint() const override { return listener_.endpoint(); }
 
   std::unique_ptr<Module> join(const JoinSettings& settings) override {
-    return std::make_unique<TcpModule>(Settings{.self = settings.self,
-                                                .listener = std::move(listener_),
-                                                .endpoints = settings.endpoints,
-                                                .key = settings_.key,
-                                                .machine = settings.machine,
-                                                .secure = settings_.secure,
-                                                .streams = settings_.streams,
-                                                .peer_timeout = settings_.peer_timeout,
-                                                .names = settings.names});
+    return std::make_unique<TcpModule>(Settings{settings_, settings, std::move(listener_)});
   }
 
  private:

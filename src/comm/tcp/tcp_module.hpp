@@ -4,7 +4,7 @@
 // connections, and sleeps otherwise.
 //
 //   Listener listener("10.0.0.1", "5100-5120");           // tell listener.endpoint() to the others, hear theirs
-//   TcpModule module({.self = 0, .listener = std::move(listener), .endpoints = {...}, .key = key, .machine = "…"});
+//   TcpModule module({port_settings, join_settings, std::move(listener)});
 //
 // What a frame costs beside the system calls: some 50 ns to send or hold it back, some 20 ns to receive it.
 #pragma once
@@ -13,27 +13,18 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
-#include "comm/greeting.hpp"
-#include "comm/job_key.hpp"
+#include "comm/kind.hpp"
 #include "comm/module.hpp"
 #include "comm/tcp/address.hpp"
 
 namespace aplib::comm::tcp {
 
-/// What a TcpModule is made of.
-struct Settings {
-  Peer self;          ///< This process.
-  Listener listener;  ///< Where it is reached.
-  /// Of all processes, by number: "10.0.0.1:5103", "[::1]:5103". The own one is not used. Empty: not reached.
-  std::vector<std::string> endpoints;
-  JobKey key;
-  std::string machine;  ///< Its id: the same for all, another for every other machine.
-  Secure secure = Secure::auth;
-  std::uint32_t streams = 0;  ///< Connections per pair, for large frames; 0: by round trip. Who connects decides.
-  std::chrono::milliseconds peer_timeout{10'000};  ///< A host that acknowledges nothing for so long is lost.
-  std::vector<std::string> names{};                ///< Of the processes, for messages: "ws1". May be shorter.
+/// What a TcpModule is made of: what its port was opened with, what is known of the others, and where it is reached.
+/// endpoints: "10.0.0.1:5103", "[::1]:5103". streams: connections per pair, for large frames; 0: by round trip. Who
+/// connects decides.
+struct Settings : PortSettings, JoinSettings {
+  Listener listener;
 };
 
 class TcpModule final : public Module {

@@ -33,13 +33,11 @@ std::unique_ptr<Module> RdmaNet::module(Peer process) {
   if (options_.mr_mode != 0) {
     std::vector<std::vector<std::byte>> names;
     for (const std::shared_ptr<rdma::Fabric>& fabric : fabrics_) names.push_back(fabric->name());
-    auto made = std::make_unique<rdma::RdmaModule>(rdma::Settings{.self = process,
-                                                                  .fabric = fabrics_[process],
-                                                                  .addresses = names,
-                                                                  .key = key_,
-                                                                  .machine = "machine-of-the-test",
-                                                                  .secure = options_.secure,
-                                                                  .peer_timeout = options_.peer_timeout});
+    auto made = std::make_unique<rdma::RdmaModule>(
+        rdma::Settings{settings(process),
+                       {.machine = "machine-of-the-test", .self = process, .endpoints = {}, .names = {}},
+                       fabrics_[process],
+                       names});
     modules_[process] = made.get();
     return made;
   }

@@ -144,7 +144,7 @@ TEST_F(Hostile, ScribblesAtRandom) {
         segment.wants_room.store(static_cast<std::uint32_t>(random() % 2));
         break;
       case 2:
-        raw_.board().asleep.store(static_cast<std::uint32_t>(random()));
+        raw_.block().asleep.store(static_cast<std::uint32_t>(random()));
         break;
       default:
         segment.slots[random() % shm::slot_count].turn.store(static_cast<std::uint32_t>(random() % 600));
@@ -191,10 +191,10 @@ TEST_F(Hostile, SharedMemoryThatCanBeShortened) {
     std::uint32_t magic = 0x6d687361;
     std::uint8_t bytes[4] = {1, 1, 0, 0};
     std::uint32_t segment_bytes = sizeof(shm::Segment);
-    std::uint32_t board_bytes = sizeof(shm::Board);
+    std::uint32_t block_bytes = sizeof(shm::ControlBlock);
   } paper;
   ASSERT_TRUE(raw_.give(std::as_bytes(std::span(&paper, 1)),
-                        {plain.get(), raw_.bell().board_memory().descriptor(), raw_.bell().descriptor()}));
+                        {plain.get(), raw_.bell().block_memory().descriptor(), raw_.bell().descriptor()}));
   expect_lost("sealed");
 }
 
@@ -204,10 +204,10 @@ TEST_F(Hostile, ABellThatIsNone) {
     std::uint32_t magic = 0x6d687361;
     std::uint8_t bytes[4] = {1, 1, 0, 0};
     std::uint32_t segment_bytes = sizeof(shm::Segment);
-    std::uint32_t board_bytes = sizeof(shm::Board);
+    std::uint32_t block_bytes = sizeof(shm::ControlBlock);
   } paper;
-  const int board = raw_.bell().board_memory().descriptor();
-  ASSERT_TRUE(raw_.give(std::as_bytes(std::span(&paper, 1)), {board, board, board}));
+  const int block = raw_.bell().block_memory().descriptor();
+  ASSERT_TRUE(raw_.give(std::as_bytes(std::span(&paper, 1)), {block, block, block}));
   expect_lost("bell");
 }
 
@@ -216,6 +216,19 @@ TEST_F(Hostile, HandsOverNothing) {
   const std::array<std::byte, 16> nonsense{};
   ASSERT_TRUE(raw_.give(nonsense, {}));
   expect_lost("protocol");
+}
+
+TEST_F(Hostile, OneThatIsOutOfDescriptorsHasNotEnded) {
+  ASSERT_TRUE(raw_.greet(net_.endpoint(0), 0) && raw_.take());
+  ASSERT_TRUE(shm::give(raw_.socket(), shm::Verdict::unable, nullptr, raw_.bell()));
+  expect_lost("no descriptor or memory is left there");
+}
+
+TEST_F(Hostile, SpeaksWhereNothingIsSaidAnyMore) {
+  join();
+  const std::array<std::byte, 4> words{};
+  ASSERT_EQ(::send(raw_.socket(), words.data(), words.size(), MSG_NOSIGNAL), static_cast<ssize_t>(words.size()));
+  expect_lost("does not follow the protocol");
 }
 
 TEST_F(Hostile, EndsInTheMiddleOfTheHandover) {

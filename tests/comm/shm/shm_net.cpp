@@ -13,13 +13,9 @@ ShmNet::ShmNet(std::uint32_t processes, Secure secure) : secure_(secure), module
 }
 
 shm::Settings ShmNet::settings(Peer process) {
-  return {.self = process,
-          .presence = std::move(presences_[process]),
-          .endpoints = endpoints_,
-          .names = {},
-          .key = key_,
-          .machine = "machine-of-the-test",
-          .secure = secure_};
+  return {{.address = {}, .ports = {}, .host = {}, .key = key_, .secure = secure_, .provider = {}},
+          {.machine = "machine-of-the-test", .self = process, .endpoints = endpoints_, .names = {}},
+          std::move(presences_[process])};
 }
 
 std::unique_ptr<Module> ShmNet::module(Peer process) {

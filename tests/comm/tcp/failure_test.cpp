@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -135,6 +136,30 @@ TEST_F(Refused, MemoryForWhatWaitsToGoOut) {
   EXPECT_GT(taken, key);
   while (receivers[1]->frames < taken) poll();
   EXPECT_EQ(receivers[0]->lost, 0U);
+}
+
+TEST_F(Refused, MemoryToLookForAnswers) {
+  // Who sends again after a while has the answers looked for, on another thread: that needs none.
+  TcpNet short_of(2, {.peer_timeout = std::chrono::milliseconds(40)});
+  Counter mine;
+  Counter theirs;
+  const auto first = short_of.module(0);
+  const auto second = short_of.module(1);
+  first->start(mine);
+  second->start(theirs);
+  first->send(1, {}, body);
+  std::uint64_t sent = 1;
+  for (int i = 0; i < 10; ++i) {
+    while (theirs.frames < sent) {
+      first->poll();
+      second->poll();
+    }
+    ::usleep(50'000);  // until nobody looks any more; sooner would prove nothing, and fail nothing
+    const NoMemory none;
+    EXPECT_NO_THROW(first->send(1, {}, body));
+    ++sent;
+  }
+  EXPECT_EQ(mine.lost, 0U);
 }
 
 TEST_F(Refused, MemoryToReceive) {

@@ -18,14 +18,16 @@ tcp::Settings TcpNet::settings(Peer process) {
   std::vector<std::string> endpoints = endpoints_;
   for (Peer peer = 0; peer < endpoints.size(); ++peer)
     if (options_.joins && peer != process && !options_.joins(process, peer)) endpoints[peer].clear();
-  return {.self = process,
-          .listener = std::move(listeners_[process]),
-          .endpoints = std::move(endpoints),
-          .key = key_,
-          .machine = "machine-of-the-test",
-          .secure = options_.secure,
-          .streams = options_.streams,
-          .peer_timeout = options_.peer_timeout};
+  return {{.address = {},
+           .ports = {},
+           .host = {},
+           .key = key_,
+           .secure = options_.secure,
+           .streams = options_.streams,
+           .provider = {},
+           .peer_timeout = options_.peer_timeout},
+          {.machine = "machine-of-the-test", .self = process, .endpoints = std::move(endpoints), .names = {}},
+          std::move(listeners_[process])};
 }
 
 std::unique_ptr<Module> TcpNet::module(Peer process) {

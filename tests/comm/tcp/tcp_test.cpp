@@ -334,7 +334,7 @@ TEST(OutQueue, GivesBackWhatWasAppended) {
     }
     queue.append(first, second);
     iovec pieces[4];
-    const std::size_t count = queue.front(pieces);
+    const std::size_t count = queue.peek(pieces);
     std::size_t wanted = next() >> 20;
     for (std::size_t p = 0; p < count && wanted != 0; ++p) {
       const std::size_t part = std::min(wanted, pieces[p].iov_len);
