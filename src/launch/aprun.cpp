@@ -427,6 +427,7 @@ int list_modules(const Options& options) {
 
 int main(int argc, char** argv) {
   using namespace aplib::launch;
+  keep_slots_free(argv);
   open_standard_streams();
   // A closed pipe ends aprun as it ends every filter, also when its parent ignores the signal.
   std::signal(SIGPIPE, SIG_DFL);

@@ -3,11 +3,14 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/personality.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
+#include <cstdlib>
 #include <fstream>
 
 namespace aplib::launch {
@@ -56,6 +59,34 @@ void keep_to_cpus(const std::vector<std::uint32_t>& cpus) {
   for (const std::uint32_t cpu : cpus)
     if (cpu < CPU_SETSIZE) CPU_SET(cpu, &set);
   ::sched_setaffinity(0, sizeof set, &set);
+}
+
+void keep_slots_free(char* const* argv) noexcept {
+  constexpr const char* own_limit = "AP_STACK_LIMIT";  // what we tell ourselves, once
+  constexpr rlim_t ordinary = rlim_t{8} << 20;
+  constexpr rlim_t moves_mappings = rlim_t{1} << 40;  // far above that room for the stack costs others theirs
+  constexpr unsigned long ask = 0xffffffff;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_STACK, &limit) != 0) return;
+  if (const char* text = std::getenv(own_limit)) {
+    limit.rlim_cur = std::strtoull(text, nullptr, 10);
+    ::setrlimit(RLIMIT_STACK, &limit);
+    ::unsetenv(own_limit);
+    return;
+  }
+  const int layout = ::personality(ask);
+  const bool from_below = layout >= 0 && (layout & ADDR_COMPAT_LAYOUT) != 0;
+  if (limit.rlim_cur < moves_mappings && !from_below) return;
+  try {
+    ::setenv(own_limit, fmt::format("{}", limit.rlim_cur).c_str(), 1);
+  } catch (...) {
+    return;  // no memory: the rest will say so
+  }
+  const rlimit small{std::min(limit.rlim_cur, ordinary), limit.rlim_max};
+  if (from_below) ::personality(static_cast<unsigned long>(layout) & ~static_cast<unsigned long>(ADDR_COMPAT_LAYOUT));
+  if (::setrlimit(RLIMIT_STACK, &small) == 0) ::execv("/proc/self/exe", argv);
+  ::setrlimit(RLIMIT_STACK, &limit);
+  ::unsetenv(own_limit);
 }
 
 void allow_many_files() {

@@ -22,6 +22,12 @@ namespace aplib::launch {
 /// left as it is.
 void keep_to_cpus(const std::vector<std::uint32_t>& cpus);
 
+/// With an unlimited stack (`ulimit -s unlimited`) the system maps libraries, and what comes later, in the middle of
+/// the address space, where the cells' slots are. It decides that when a program is executed: this one executes itself
+/// again, with an ordinary limit, and gives itself its own back. First thing in main(); it returns when all is well, or
+/// when nothing can be done.
+void keep_slots_free(char* const* argv) noexcept;
+
 /// Raises it as far as the system allows: all cells' files are one process's, and what a program leaves open stays
 /// open; the usual limit is meant for one program.
 void allow_many_files();

@@ -47,6 +47,22 @@ constexpr std::size_t list_for(std::size_t bytes) {
 }
 constexpr std::size_t list_bytes_max = 1024;
 
+constexpr std::size_t word_bits = 64;
+/// By slot, a bit: its heap is there.
+constinit std::array<std::atomic<std::uint64_t>, cell_count_max / word_bits> made_heaps{};
+
+std::size_t slot_of(const void* heap) noexcept {
+  return (reinterpret_cast<std::uintptr_t>(heap) - SlotPlan::base) / SlotPlan::bytes;
+}
+
+void mark(void* heap, bool made) noexcept {
+  if (SlotPlan::heap_around(heap) != heap) return;  // a test's
+  const std::uint64_t bit = std::uint64_t{1} << slot_of(heap) % word_bits;
+  auto& word = made_heaps[slot_of(heap) / word_bits];
+  // relaxed: who asks holds a block, which came after this
+  made ? word.fetch_or(bit, std::memory_order_relaxed) : word.fetch_and(~bit, std::memory_order_relaxed);
+}
+
 }  // namespace
 
 class SlotHeap::Tree : public BestFit {
@@ -88,15 +104,22 @@ class SlotHeap::Lock {
   SlotHeap* heap_;
 };
 
+bool SlotHeap::is_made(const SlotHeap* heap) noexcept {
+  const std::uint64_t word = made_heaps[slot_of(heap) / word_bits].load(std::memory_order_relaxed);  // see mark()
+  return (word >> slot_of(heap) % word_bits & 1U) != 0;
+}
+
 SlotHeap* SlotHeap::make(char* place, std::size_t room) noexcept {
   static_assert(sizeof(SlotHeap) <= state_bytes);
   const std::size_t bytes = std::min(first_bytes, room);
   if (!map(place, bytes)) return nullptr;
+  mark(place, true);
   return ::new (place) SlotHeap(room, bytes);
 }
 
 void SlotHeap::unmake(SlotHeap* heap) noexcept {
   const std::size_t bytes = heap->mapped_bytes();
+  mark(heap, false);
   heap->~SlotHeap();
   munmap(heap, bytes);
 }

@@ -39,6 +39,9 @@ class SlotHeap {
   static SlotHeap* around(const void* address) noexcept {
     return reinterpret_cast<SlotHeap*>(SlotPlan::heap_around(address));
   }
+  /// Whether there is a heap where around() says. Where not, the address is somebody else's: with an unlimited stack,
+  /// say, the system maps what it likes where slots are. Call from: any thread.
+  static bool is_made(const SlotHeap* heap) noexcept;
 
   /// A block of at least `bytes`, null when there is no room left. `alignment`: a power of two. `zeroed`: its bytes
   /// are zero. Call from: flows of the cell.

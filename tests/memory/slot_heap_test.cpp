@@ -311,6 +311,22 @@ TEST(SlotHeapTest, AnAddressLeadsToItsHeap) {
   EXPECT_EQ(SlotHeap::around(libcs.data()), nullptr);
 }
 
+TEST(SlotHeapTest, AddressesInASlotWithoutHeapAreSomebodyElses) {
+  // As with an unlimited stack, where the system maps what it likes there.
+  char* const place = SlotPlan::heap_of(first_cell + 7);
+  void* const got = mmap(place, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  ASSERT_EQ(got, place);
+  EXPECT_FALSE(SlotHeap::is_made(SlotHeap::around(place + 100)));
+  munmap(place, 4096);
+
+  SlotHeap* const heap = SlotHeap::make(place, SlotPlan::heap_bytes());
+  ASSERT_NE(heap, nullptr);
+  EXPECT_TRUE(SlotHeap::is_made(SlotHeap::around(heap->allocate(10))));
+  EXPECT_FALSE(SlotHeap::is_made(reinterpret_cast<SlotHeap*>(SlotPlan::heap_of(first_cell + 8))));
+  SlotHeap::unmake(heap);
+  EXPECT_FALSE(SlotHeap::is_made(SlotHeap::around(place + 100)));
+}
+
 TEST(SlotHeapTest, ItIsMadeWhenNeededAndGivenBack) {
   char* const place = SlotPlan::heap_of(first_cell);
   const auto is_mapped = [place] {

@@ -22,7 +22,10 @@ namespace aplib::loader {
 
 class Instance;
 
-inline bool is_slot_block(const void* block) noexcept { return SlotHeap::around(block) != nullptr; }
+inline bool is_slot_block(const void* block) noexcept {
+  const SlotHeap* const heap = SlotHeap::around(block);
+  return heap != nullptr && SlotHeap::is_made(heap);
+}
 
 /// Gives a slot block back to its heap. One that is none, or has been freed already, ends the program as libc's
 /// free does. Call from: any thread.

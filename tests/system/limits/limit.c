@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* Which limit on its stack a program sees. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+int main(void) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_STACK, &limit) != 0) return 1;
+  printf("%s, %s variable of ours\n", limit.rlim_cur == RLIM_INFINITY ? "unlimited" : "limited",
+         getenv("AP_STACK_LIMIT") == NULL ? "no" : "a");
+  return 0;
+}

@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Machines where something is scarce or missing: each runs right, or ends with one message that says what.
+
+limits.py BIN [-k NAME]         BIN has aprun, apctl and apcc"""
+
+import itertools
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
+import namespaces  # noqa: E402
+
+HERE = Path(__file__).resolve().parent
+BIN = Path(sys.argv[1]).resolve()
+PROGRAMS = Path("/run/aptest-programs")
+NOTICE = "apctl cannot see this machine"  # and it runs all the same
+PATIENCE = 120  # seconds for what takes one or two
+MODULES = {
+    "tcp": 'module = "tcp"',
+    "shm": 'module = "shm"',
+    "rdma": 'module = "rdma"\nprovider = "tcp"',
+    "auto": 'module = "auto"',
+}
+
+
+class MemoryLimit:
+    """A control group whose processes have so many bytes of memory together. Version 1 or 2."""
+
+    def __init__(self, size):
+        one, two = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
+        own = self.own_group(one)
+        base, file = (one / own, "memory.limit_in_bytes") if own is not None else (two, "memory.max")
+        self.folder = base / f"aptest-{os.getpid()}-{time.monotonic_ns()}"
+        self.folder.mkdir()
+        (self.folder / file).write_text(str(size))
+
+    @staticmethod
+    def own_group(mount):
+        if not (mount / "memory.limit_in_bytes").exists():
+            return None
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            words = line.split(":", 2)
+            if "memory" in words[1].split(",") and (mount / words[2].lstrip("/")).exists():
+                return words[2].lstrip("/")
+        return ""
+
+    def command(self, words):
+        enter = f'echo $$ > {self.folder}/cgroup.procs && exec "$@"'
+        return ["sh", "-c", enter, "sh", *words]
+
+    def close(self):
+        namespaces.wait_until(lambda: not (self.folder / "cgroup.procs").read_text(), 10)
+        self.folder.rmdir()
+
+
+class Limits(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="aplib-limits-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def cluster(self, module, processes=2, cells=2):
+        file = self.folder / f"{module}.toml"
+        file.write_text(f'[machine]\n[[host]]\nlaunch = "local"\ncount = {processes}\ncells = {cells}\nthreads = 1\n'
+                        f"[comm]\n{MODULES[module]}\n")
+        return [BIN / "aprun", "-f", file]
+
+    def run_it(self, words, files=None, wrap=None, **options):
+        """(status, output, lines of errors); it ends in time and leaves no process."""
+        words = [str(word) for word in words]
+        words = wrap(words) if wrap else words
+        environment = dict(os.environ, **options.pop("environment", {}))
+        environment.setdefault("XDG_RUNTIME_DIR", str(self.folder))
+
+        def limit():
+            if files:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE,
+                              preexec_fn=limit, env=environment, cwd=self.folder, **options)
+        left = []
+
+        def none_left():
+            left[:] = namespaces.processes().values()
+            return not left
+
+        self.assertTrue(namespaces.wait_until(none_left, 10), f"left behind by {words}: {left}")
+        return done.returncode, done.stdout, done.stderr.splitlines()
+
+    def check_ring(self, cells, result, text=""):
+        status, output, errors = result
+        self.assertEqual((status, errors, output.count("all done")), (0, [], 1), f"{text}: {output[-500:]}")
+        self.assertIn(f"{cells} cells", output)
+
+    def test_little_memory(self):
+        """A gigabyte is enough for many cells, and for large messages one after the other."""
+        limit = MemoryLimit(1 << 30)
+        self.addCleanup(limit.close)
+        ring = PROGRAMS / "ring"
+        self.check_ring(64, self.run_it([BIN / "aprun", "-n", "64", ring, 30, 1 << 20], wrap=limit.command))
+        self.check_ring(1024, self.run_it([BIN / "aprun", "-n", "1024", ring, 20, 8], wrap=limit.command))
+        for module in MODULES:
+            words = [*self.cluster(module), ring, 30, 1 << 20]
+            self.check_ring(4, self.run_it(words, wrap=limit.command), module)
+
+    def test_too_little_memory(self):
+        """Who is killed for memory is named, and the others end."""
+        limit = MemoryLimit(200 << 20)
+        self.addCleanup(limit.close)
+        status, _, errors = self.run_it([*self.cluster("tcp"), PROGRAMS / "hog"], wrap=limit.command)
+        if status == -signal.SIGKILL:  # the system may choose aprun
+            return
+        self.assertEqual(status, 72, errors)
+        self.assertEqual(len(errors), 1, errors)
+        self.assertRegex(errors[0], r"is lost: its process was killed by signal 9 \(Killed\); the machine stops$")
+
+    def test_few_files(self):
+        """64 open files, as the strictest systems give."""
+        ring = PROGRAMS / "ring"
+        self.check_ring(16, self.run_it([BIN / "aprun", "-n", "16", ring, 20, 8], files=64))
+        for module in MODULES:
+            self.check_ring(4, self.run_it([*self.cluster(module), ring, 20, 8], files=64), module)
+
+    def test_fewer_and_fewer_files(self):
+        """At each number it runs, or says that files are too few."""
+        ring = PROGRAMS / "ring"
+        for module, files in itertools.product(MODULES, range(4, 64, 7)):
+            with self.subTest(module=module, files=files):
+                result = self.run_it([*self.cluster(module), ring, 20, 8], files=files)
+                if result[0] == 0:
+                    self.check_ring(4, result)
+                    continue
+                # Below some ten the system's own loader cannot start a program.
+                self.assertIn(result[0], (1, 2, 72, 127), result)
+                refused = [line for line in result[2] if NOTICE not in line]
+                self.assertEqual(len(refused), 1, result)
+                self.assertRegex(refused[0], "open files|cannot open shared object")
+
+    def test_no_shared_memory_folder(self):
+        ring = PROGRAMS / "ring"
+        hide = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o ro,size=4k none /dev/shm && exec "$@"', "sh"]
+        gone = ["unshare", "--mount", "sh", "-c",
+                'mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && mknod -m 666 /dev/zero c 1 5 && '
+                'mknod -m 666 /dev/urandom c 1 9 && mknod -m 666 /dev/random c 1 8 && exec "$@"', "sh"]
+        for prefix in (hide, gone):
+            for module in MODULES:
+                words = [*self.cluster(module), ring, 20, 100000]
+                result = self.run_it(words, wrap=lambda words, prefix=prefix: [*prefix, *words])
+                self.check_ring(4, result, f"{prefix[5][:30]} {module}")
+
+    def test_read_only_temporary_folders(self):
+        """No job of apctl's then, and nothing else is missing."""
+        ring = PROGRAMS / "ring"
+        hide = ["unshare", "--mount", "sh", "-c",
+                'for f in /tmp /var/tmp; do mount -t tmpfs -o ro none $f; done && unset TMPDIR XDG_RUNTIME_DIR && '
+                'exec "$@"', "sh"]
+        for start in ([BIN / "aprun", "-n", "4"], *(self.cluster(module) for module in MODULES)):
+            words = [*start, ring, 20, 100000]
+            status, output, errors = self.run_it(words, wrap=lambda words: [*hide, *words])
+            self.assertEqual((status, output.count("all done")), (0, 1), (words, output, errors))
+            self.assertEqual([NOTICE in line for line in errors], [True], errors)
+
+    def test_closed_standard_streams(self):
+        """Of those of aprun, aprun -f and apctl: nothing gets into other files, and nobody crashes."""
+        ring = PROGRAMS / "ring"
+        starts = [[BIN / "aprun", "-n", "4", ring, 20, 8], [BIN / "apctl", "list"],
+                  *([*self.cluster(module), ring, 20, 8] for module in MODULES)]
+        for closed in itertools.chain.from_iterable(itertools.combinations(range(3), n) for n in (1, 2, 3)):
+            redirect = " ".join(f"{fd}{'<' if fd == 0 else '>'}&-" for fd in closed)
+            for words in starts:
+                with self.subTest(closed=closed, words=[Path(words[0]).name, *map(str, words[1:])]):
+                    start = ["sh", "-c", f'exec "$@" {redirect}', "sh"]
+                    status, output, errors = self.run_it(words, wrap=lambda words, start=start: [*start, *words])
+                    # What nobody can read may count as output that is lost.
+                    self.assertIn(status, (0, 1, 141) if 1 in closed else (0,), (output, errors))
+                    if 1 not in closed and "list" not in words:
+                        self.assertIn("all done", output)
+                    self.assertLessEqual(len(errors), 1, errors)
+
+    def test_unlimited_stack(self):
+        """The system then maps libraries from below; slots are there all the same."""
+
+        def unlimited(words):
+            return ["sh", "-c", 'ulimit -s unlimited && exec "$@"', "sh", *words]
+
+        ring = PROGRAMS / "ring"
+        self.check_ring(4, self.run_it([BIN / "aprun", "-n", "4", ring, 20, 8], wrap=unlimited))
+        self.check_ring(2048, self.run_it([BIN / "aprun", "-n", "2048", ring, 3, 8], wrap=unlimited))
+        self.check_ring(4, self.run_it([ring, 20, 8], wrap=unlimited, environment={"APLIB_CELLS": "4"}))
+        below = self.run_it([BIN / "aprun", "-n", "2048", ring, 3, 8], wrap=lambda words: ["setarch", "-L", *words])
+        self.check_ring(2048, below)
+        # The program and what it starts have the limit that they were given.
+        limit = self.run_it([BIN / "aprun", "-n", "1", PROGRAMS / "limit"], wrap=unlimited)
+        self.assertEqual(limit, (0, "unlimited, no variable of ours\n", []))
+        for module in MODULES:
+            self.check_ring(4, self.run_it([*self.cluster(module), ring, 20, 100000], wrap=unlimited), module)
+
+
+if __name__ == "__main__":
+    reason = namespaces.hindrance()
+    if reason:
+        print(f"skipped: {reason}")
+        sys.exit(77)
+    namespaces.enclose()
+    PROGRAMS.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "none", PROGRAMS], check=True)
+    for name in ("ring", "hog", "limit"):
+        subprocess.run([BIN / "apcc", "-O1", HERE / f"{name}.c", "-o", PROGRAMS / name], check=True)
+    sys.exit(not unittest.main(argv=[sys.argv[0], *sys.argv[2:]], exit=False, verbosity=2).result.wasSuccessful())
