@@ -2,26 +2,15 @@
 // Writes docs/options.md from the option table to stdout; with --check FILE, compares it with the file instead.
 #include <fmt/format.h>
 
-#include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <string>
 
 #include "aplib/options.hpp"
+#include "generated_page.hpp"
 
 namespace {
 
-/// '|' separates the columns of a table.
-std::string cell(std::string_view text) {
-  std::string escaped;
-  for (char c : text) {
-    if (c == '|') escaped += '\\';
-    escaped += c;
-  }
-  return escaped;
-}
-
-std::string code(std::string_view text) { return fmt::format("`{}`", cell(text)); }
+using aplib::testing_support::table_cell;
+using aplib::testing_support::table_code;
 
 std::string page() {
   std::string text = R"(<!-- SPDX-License-Identifier: MIT -->
@@ -39,9 +28,9 @@ Each option can be given in three places; a later one wins:
 | --- | --- | --- | --- | --- | --- | --- |
 )";
   for (const aplib::OptionInfo& info : aplib::option_table()) {
-    text +=
-        fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", code("--" + std::string(info.name)), code(info.variable),
-                    code(info.values), cell(info.unit), code(info.default_value), cell(info.range), cell(info.help));
+    text += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", table_code("--" + std::string(info.name)),
+                        table_code(info.variable), table_code(info.values), table_cell(info.unit),
+                        table_code(info.default_value), table_cell(info.range), table_cell(info.help));
   }
   text += R"(
 How values are written (capital letters do not matter):
@@ -64,19 +53,5 @@ limit) does not pay for all of them. A core here is what the kernel schedules on
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string expected = page();
-  if (argc == 1) {
-    std::fputs(expected.c_str(), stdout);
-    return 0;
-  }
-  if (argc != 3 || std::string(argv[1]) != "--check") {
-    std::fprintf(stderr, "usage: %s [--check FILE]\n", argv[0]);
-    return 2;
-  }
-  std::ifstream in(argv[2]);
-  const std::string found{std::istreambuf_iterator<char>(in), {}};
-  if (found == expected) return 0;
-  std::fprintf(stderr, "%s differs from the option table; write it again with:\n  %s > %s\n", argv[2], argv[0],
-               argv[2]);
-  return 1;
+  return aplib::testing_support::write_or_check(argc, argv, page(), "the option table");
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "aplib/error.hpp"
+#include "checks.hpp"
 #include "environment.hpp"
 
 namespace aplib {
@@ -22,13 +23,7 @@ using namespace std::chrono_literals;
 /// The text of the Error(bad_option) that `action` throws.
 template <class Action>
 std::string error_of(Action action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Errc::bad_option);
-    return error.what();
-  }
-  return "no error";
+  return testing_support::error_text(action, Errc::bad_option);
 }
 
 std::string set_error(std::string_view name, std::string_view value) {
@@ -240,7 +235,7 @@ TEST(Options, AnUnknownNameIsAnsweredWithTheNearestKnownOne) {
 
 TEST(Options, AssignedFieldsAreCheckedWithTheSameWords) {
   Options options;
-  EXPECT_EQ(error_of([&] { options.check(); }), "no error");
+  EXPECT_EQ(error_of([&] { options.check(); }), "(no error)");
   options.cells = {0, 4};
   EXPECT_EQ(error_of([&] { options.check(); }), set_error("cells", "0x4"));
   options.cells = {65536, 65536};  // the count would wrap to 0

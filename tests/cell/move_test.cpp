@@ -16,7 +16,7 @@
 namespace aplib {
 namespace {
 
-enum class Fault { none, order_ignored, fences_ignored, late_routes };
+enum class MoveFault { none, order_ignored, fences_ignored, late_routes };
 
 // Three processors with a cell on each at first. Every cell sends to every cell. Cell 0 moves from processor 0 to 1,
 // then to 2.
@@ -44,7 +44,7 @@ struct MoveScenario {
     std::deque<Item> kept;
   };
 
-  explicit MoveScenario(Fault with) : fault(with) {
+  explicit MoveScenario(MoveFault with) : fault(with) {
     for (std::uint32_t p = 0; p < thread_count; ++p) {
       members[p].resident[p] = true;
       members[p].protocol.prepare(p, thread_count);
@@ -103,10 +103,10 @@ struct MoveScenario {
     switch (item.kind) {
       case message:
       case forwarded: {
-        const bool in_order = fault == Fault::order_ignored ||
+        const bool in_order = fault == MoveFault::order_ignored ||
                               MoveProtocol::in_order(from, here.route[item.sender], item.kind == forwarded);
         auto admission = here.protocol.admit(from, item.cell, here.route[item.cell], in_order);
-        if (fault == Fault::fences_ignored && item.cell == here.protocol.arriving())
+        if (fault == MoveFault::fences_ignored && item.cell == here.protocol.arriving())
           admission = MoveProtocol::Admission::deliver;
         if (admission == MoveProtocol::Admission::hold) return false;
         if (admission == MoveProtocol::Admission::forward) {
@@ -156,7 +156,7 @@ struct MoveScenario {
     if (det::Scheduler::current()->random(4) != 0) return;
     const std::uint32_t to = me + 1;
     here.resident[0] = false;
-    if (fault == Fault::late_routes) {
+    if (fault == MoveFault::late_routes) {
       here.protocol.leave(0, to, push_of(me));
       send_all(me);
       here.route[0] = to;
@@ -185,7 +185,7 @@ struct MoveScenario {
     }
   }
 
-  Fault fault;
+  MoveFault fault;
   CellState states[cells];
   Member members[thread_count];
   MoveRing rings[thread_count][thread_count];
@@ -193,7 +193,7 @@ struct MoveScenario {
   det::DetAtomic<std::uint32_t> moved{0};
 };
 
-det::Outcome move_cells(std::uint64_t seeds, det::Memory memory, Fault fault = Fault::none) {
+det::Outcome move_cells(std::uint64_t seeds, det::Memory memory, MoveFault fault = MoveFault::none) {
   return det::explore_with(seeds, {.memory = memory}, [=] { return std::make_unique<MoveScenario>(fault); });
 }
 
@@ -206,7 +206,7 @@ TEST(Move, KeepsMessagesWholeAndInOrderUnderEverySeed) {
 
 // The scenario finds the errors that it is meant to find.
 TEST(Move, WithoutAnyOneOfItsRulesFails) {
-  for (const Fault fault : {Fault::order_ignored, Fault::fences_ignored, Fault::late_routes})
+  for (const MoveFault fault : {MoveFault::order_ignored, MoveFault::fences_ignored, MoveFault::late_routes})
     EXPECT_FALSE(move_cells(2'000, det::Memory::interleaving, fault).ok) << static_cast<int>(fault);
 }
 

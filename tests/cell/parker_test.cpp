@@ -15,19 +15,19 @@
 namespace aplib {
 namespace {
 
-enum class Fault { none, no_heavy_fence, no_light_fence };
+enum class ParkerFault { none, no_heavy_fence, no_light_fence };
 
 struct ModelOs {
   bool has_process_barrier = true;
-  Fault fault = Fault::none;
+  ParkerFault fault = ParkerFault::none;
 
   void heavy_fence() const noexcept {
-    if (fault == Fault::no_heavy_fence) return;
+    if (fault == ParkerFault::no_heavy_fence) return;
     det::fence(std::memory_order_seq_cst);
     if (has_process_barrier) det::membarrier();
   }
   void light_fence() const noexcept {
-    if (!has_process_barrier && fault != Fault::no_light_fence) det::fence(std::memory_order_seq_cst);
+    if (!has_process_barrier && fault != ParkerFault::no_light_fence) det::fence(std::memory_order_seq_cst);
   }
   void wait(det::DetAtomic<std::uint32_t>& word, std::uint32_t expected,
             std::optional<std::chrono::nanoseconds> timeout) const noexcept {
@@ -122,8 +122,8 @@ TEST(Parker, LosesNoWakeUpUnderAnySeed) {
 
 TEST(Parker, IsCaughtWithoutItsFences) {
   for (const det::Memory memory : {det::Memory::tso, det::Memory::weak}) {
-    for (const ModelOs os : {ModelOs{true, Fault::no_heavy_fence}, ModelOs{false, Fault::no_heavy_fence},
-                             ModelOs{false, Fault::no_light_fence}}) {
+    for (const ModelOs os : {ModelOs{true, ParkerFault::no_heavy_fence}, ModelOs{false, ParkerFault::no_heavy_fence},
+                             ModelOs{false, ParkerFault::no_light_fence}}) {
       const det::Outcome outcome = park(1000, memory, os);
       EXPECT_NE(outcome.failure.find("lost wake-up"), std::string::npos) << outcome.failure;
     }
@@ -312,7 +312,7 @@ TEST(ProcessorPark, WithoutAnyOneOfItsLooksLosesAWake) {
     const bool few = forgets == Forgets::new_rings;
     EXPECT_FALSE(park_processor(10'000, det::Memory::weak, {}, forgets, few).ok) << static_cast<int>(forgets);
   }
-  const ModelOs without_fence{.fault = Fault::no_heavy_fence};
+  const ModelOs without_fence{.fault = ParkerFault::no_heavy_fence};
   EXPECT_FALSE(park_processor(10'000, det::Memory::weak, without_fence, Forgets::nothing, true).ok);
 }
 

@@ -5,20 +5,18 @@
 
 #include <cstdlib>
 
+#include "checks.hpp"
 #include "stream_mutator.hpp"
 #include "stream_promises.hpp"
 
 namespace aplib::comm::test {
 namespace {
 
-std::uint64_t seed() {
-  const char* text = std::getenv("APLIB_TEST_SEED");
-  return text != nullptr ? std::strtoull(text, nullptr, 0) : 20240229;
-}
+using testing_support::test_seed;
 
 TEST(FramesFuzzTest, SoundStreams) {
-  SCOPED_TRACE("seed " + std::to_string(seed()));
-  StreamMutator mutator(seed());
+  SCOPED_TRACE("seed " + std::to_string(test_seed()));
+  StreamMutator mutator(test_seed());
   std::uint64_t frames = 0;
   for (int i = 0; i < 2'000; ++i) {
     const std::vector<std::byte> stream = mutator.sound();
@@ -34,8 +32,8 @@ TEST(FramesFuzzTest, SoundStreams) {
 }
 
 TEST(FramesFuzzTest, SpoiltStreams) {
-  SCOPED_TRACE("seed " + std::to_string(seed()));
-  StreamMutator mutator(seed());
+  SCOPED_TRACE("seed " + std::to_string(test_seed()));
+  StreamMutator mutator(test_seed());
   std::string description;
   int refused = 0;
   int ended = 0;

@@ -4,20 +4,18 @@
 #include <chrono>
 #include <cstdlib>
 
+#include "checks.hpp"
 #include "conformance.hpp"
 #include "loop/loop_net.hpp"
 
 namespace aplib::comm::test {
 namespace {
 
-std::uint64_t seed() {
-  const char* text = std::getenv("APLIB_TEST_SEED");
-  return text != nullptr ? std::strtoull(text, nullptr, 0) : 20240229;
-}
+using testing_support::test_seed;
 
 class LoopSubject final : public Net {
  public:
-  LoopSubject(std::uint32_t processes, const loop::LoopFaults& faults) : net_(processes, faults, seed()) {}
+  LoopSubject(std::uint32_t processes, const loop::LoopFaults& faults) : net_(processes, faults, test_seed()) {}
   std::unique_ptr<Module> module(Peer process) override { return net_.module(process); }
   bool kill(Peer process) override {
     net_.kill(process);

@@ -15,15 +15,13 @@
 #include <vector>
 
 #include "aplib/error.hpp"
+#include "checks.hpp"
 #include "loop/loop_net.hpp"
 
 namespace aplib::comm {
 namespace {
 
-std::uint64_t seed() {
-  const char* text = std::getenv("APLIB_TEST_SEED");
-  return text != nullptr ? std::strtoull(text, nullptr, 0) : 20240229;
-}
+using testing_support::test_seed;
 
 /// Records every upcall of every process in one text, in order.
 class Scribe final : public Receiver {
@@ -138,19 +136,19 @@ std::string simulate(std::uint64_t seed) {
 }
 
 TEST(LoopTest, OneSeedOneRun) {
-  SCOPED_TRACE("seed " + std::to_string(seed()));
+  SCOPED_TRACE("seed " + std::to_string(test_seed()));
   int different = 0;
   for (std::uint64_t i = 0; i < 20; ++i) {
-    const std::string run = simulate(seed() + i);
-    ASSERT_EQ(run, simulate(seed() + i)) << "seed " << seed() + i;
-    if (run != simulate(seed() + i + 1)) ++different;
+    const std::string run = simulate(test_seed() + i);
+    ASSERT_EQ(run, simulate(test_seed() + i)) << "seed " << test_seed() + i;
+    if (run != simulate(test_seed() + i + 1)) ++different;
   }
   EXPECT_EQ(different, 20);
 }
 
 TEST(LoopTest, FramesOfOthersOvertake) {
   // Process 1 always sends before process 2. Delays and shuffled polls sometimes bring the later frame first.
-  Cluster cluster(3, {.delay_polls_max = 8, .shuffle_peers = true}, seed());
+  Cluster cluster(3, {.delay_polls_max = 8, .shuffle_peers = true}, test_seed());
   for (std::uint64_t i = 0; i < 100; ++i) {
     cluster.send(1, 0, i, 8);
     cluster.send(2, 0, i, 8);
@@ -181,7 +179,7 @@ TEST(LoopTest, WritesAndFramesOvertakeEachOther) {
   for (std::uint64_t i = 0; i < 200; ++i) {
     std::vector<std::byte> memory(2 * bytes);
     const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
-    Cluster cluster(2, {.delay_polls_max = 6, .piece_bytes_max = 60}, seed() + i);
+    Cluster cluster(2, {.delay_polls_max = 6, .piece_bytes_max = 60}, test_seed() + i);
     const MemoryKey key = cluster.modules[1]->expose(0, memory);
     const auto ones_in = [&](std::size_t from) {
       return std::count(memory.begin() + static_cast<std::ptrdiff_t>(from),
@@ -202,7 +200,7 @@ TEST(LoopTest, WritesAndFramesOvertakeEachOther) {
     (ones_in(0) == bytes ? early : late) += 1;
     cluster.send(0, 1, 2, 8);
     while (cluster.scribes[1]->frames == 1) cluster.poll();
-    EXPECT_EQ(ones_in(0) + ones_in(bytes), 2 * bytes) << "seed " << seed() + i;
+    EXPECT_EQ(ones_in(0) + ones_in(bytes), 2 * bytes) << "seed " << test_seed() + i;
     while (cluster.scribes[0]->transfers != 2) cluster.poll();
     EXPECT_TRUE(cluster.net.quiet());
   }
@@ -216,7 +214,7 @@ TEST(LoopTest, ConcealedInTheMiddle) {
   // However much of a write had arrived, nothing more arrives once conceal() has returned, and the writer is told.
   for (std::uint64_t i = 0; i < 50; ++i) {
     std::vector<std::byte> memory(5'000);
-    Cluster cluster(2, {.delay_polls_max = 2, .piece_bytes_max = 100}, seed() + i);
+    Cluster cluster(2, {.delay_polls_max = 2, .piece_bytes_max = 100}, test_seed() + i);
     const MemoryKey key = cluster.modules[1]->expose(0, memory);
     const std::vector<std::byte> ones(memory.size(), std::byte{1});
     cluster.modules[0]->write(1, key, reinterpret_cast<std::uintptr_t>(memory.data()), ones, 1);
@@ -235,7 +233,7 @@ TEST(LoopTest, DeathEndsStreamsAnywhere) {
   int broken = 0;
   int none = 0;
   for (std::uint64_t i = 0; i < 200; ++i) {
-    Cluster cluster(2, {}, seed() + i);
+    Cluster cluster(2, {}, test_seed() + i);
     cluster.send(0, 1, 1, i % 2 == 0 ? 20'000 : 1);
     cluster.net.kill(0);
     cluster.settle();
@@ -325,7 +323,7 @@ TEST(LoopTest, HeldBackFramesNeedAFlush) {
 }
 
 TEST(LoopTest, LatePiecesEndTheWait) {
-  Cluster cluster(2, {.delay_time_max = std::chrono::milliseconds(5)}, seed());
+  Cluster cluster(2, {.delay_time_max = std::chrono::milliseconds(5)}, test_seed());
   for (std::uint64_t i = 0; i < 10; ++i) {
     cluster.send(0, 1, i, 10);
     // Without a timeout, only the end of the delay ends it.
@@ -336,9 +334,9 @@ TEST(LoopTest, LatePiecesEndTheWait) {
 }
 
 TEST(LoopTest, FaultsStrikeRunningThreads) {
-  SCOPED_TRACE("seed " + std::to_string(seed()));
+  SCOPED_TRACE("seed " + std::to_string(test_seed()));
   constexpr Peer count = 5;
-  loop::LoopNet net(count, awkward, seed());
+  loop::LoopNet net(count, awkward, test_seed());
   std::atomic<bool> over{false};
   std::array<std::string, count> texts;
   std::array<std::unique_ptr<Scribe>, count> scribes;
@@ -351,7 +349,7 @@ TEST(LoopTest, FaultsStrikeRunningThreads) {
   std::vector<std::thread> threads;
   for (Peer self = 0; self < count; ++self) {
     threads.emplace_back([&, self] {
-      std::mt19937_64 random(seed() + self);
+      std::mt19937_64 random(test_seed() + self);
       const std::vector<std::byte> body(30'000);
       for (std::uint64_t i = 0; !over.load(); ++i) {
         const auto to = static_cast<Peer>((self + 1 + random() % (count - 1)) % count);
@@ -363,7 +361,7 @@ TEST(LoopTest, FaultsStrikeRunningThreads) {
       }
     });
   }
-  std::mt19937_64 random(seed());
+  std::mt19937_64 random(test_seed());
   const auto strike = [&](std::uint64_t event) {
     const auto one = static_cast<Peer>(random() % count);
     const auto other = static_cast<Peer>((one + 1 + random() % (count - 1)) % count);

@@ -5,19 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "aprun.hpp"
+#include "checks.hpp"
 #include "process.hpp"
 #include "task/switch.hpp"
 
 namespace aplib::test {
 namespace {
 
-Ended aprun(const std::vector<std::string>& arguments) {
-  Start start{.arguments = arguments};
-  start.arguments.insert(start.arguments.begin(), APRUN_PROGRAM);
-  return run(start);
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using testing_support::contains;
 
 // An old program, whose remote memory is an address in a table that it has allocated.
 constexpr const char* putting = R"(

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "aprun.hpp"
+#include "checks.hpp"
 #include "process.hpp"
 #include "task/switch.hpp"
 
@@ -18,12 +20,7 @@ namespace aplib::test {
 namespace {
 
 using Strings = std::vector<std::string>;
-
-Ended aprun(const Strings& arguments, Start start = {.arguments = {}}) {
-  start.arguments = arguments;
-  start.arguments.insert(start.arguments.begin(), APRUN_PROGRAM);
-  return run(start);
-}
+using testing_support::contains;
 
 Strings sorted_lines(const std::string& text) {
   Strings lines;
@@ -32,8 +29,6 @@ Strings sorted_lines(const std::string& text) {
   std::ranges::sort(lines);
   return lines;
 }
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 constexpr const char* counting = R"(
 #include <aplib/cellos.h>

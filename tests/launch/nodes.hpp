@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "checks.hpp"
 #include "process.hpp"
 
 namespace aplib::test {
@@ -27,6 +28,6 @@ void wait_gone(pid_t process);
 
 /// The lines of a text, sorted.
 Strings sorted_lines(const std::string& text);
-inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using testing_support::contains;
 
 }  // namespace aplib::test

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "aplib/error.hpp"
+#include "checks.hpp"
 #include "compile.hpp"
 #include "elf_invariants.hpp"
 #include "elf_mutator.hpp"
@@ -16,6 +17,7 @@ namespace aplib::loader {
 namespace {
 
 using test::Workshop;
+using testing_support::test_seed;
 
 constexpr int mutations_per_file = 4000;
 
@@ -40,17 +42,12 @@ class MemoryFile {
   int descriptor_;
 };
 
-std::uint64_t seed() {
-  const char* text = std::getenv("APLIB_TEST_SEED");
-  return text != nullptr ? std::strtoull(text, nullptr, 0) : 20240229;
-}
-
 class ElfFuzzTest : public ::testing::Test {
  protected:
   void fuzz(const std::string& path) const {
-    SCOPED_TRACE("seed " + std::to_string(seed()));
+    SCOPED_TRACE("seed " + std::to_string(test_seed()));
     ASSERT_EQ(test::broken_promise(*ElfFile::open(path)), "");
-    test::ElfMutator mutator(path, seed());
+    test::ElfMutator mutator(path, test_seed());
     const MemoryFile file;
     int accepted = 0;
     for (int i = 0; i < mutations_per_file; ++i) {

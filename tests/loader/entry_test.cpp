@@ -13,21 +13,17 @@
 #include <vector>
 
 #include "aplib/error.hpp"
+#include "checks.hpp"
 
 namespace aplib::loader {
 namespace {
 
 using Strings = std::vector<std::string>;
 
+/// The text of the Error(bad_option) that `action` throws.
 template <class Action>
 std::string error_of(Action action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Errc::bad_option);
-    return error.what();
-  }
-  return "no error";
+  return testing_support::error_text(action, Errc::bad_option);
 }
 
 std::string read_back(std::string_view text) { return print_signature(parse_signature(text)); }

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "aplib/aplib.hpp"
+#include "checks.hpp"
 
 namespace aplib::testing_support {
 
@@ -73,23 +74,6 @@ inline void run_well(const Shape& shape, std::function<void()> program) {
   const Report report = run(shape, std::move(program));
   EXPECT_EQ(report.exit_status, 0) << report.reason;
   EXPECT_EQ(report.reason, "");
-}
-
-/// The text of the Error that `action` throws, or why there is none.
-template <class Action>
-std::string error_text(Action action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "(no error)";
-}
-
-/// The value of the environment variable `name`, or `otherwise`. (Names with APLIB_ are the library's options.)
-inline std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text != nullptr && *text != '\0' ? std::strtoull(text, nullptr, 0) : otherwise;
 }
 
 /// The resident bytes of this process.

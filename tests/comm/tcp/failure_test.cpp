@@ -62,7 +62,7 @@ namespace {
 constexpr std::size_t body_bytes = 64;
 
 /// Counts upcalls and keeps the reason.
-struct Counter final : Receiver {
+struct FrameCounter final : Receiver {
   bool wants(Peer) override { return true; }
   void frame(Peer, const Label&, std::span<const std::byte>) override { ++frames; }
   std::byte* large_begin(Peer, const Label&, std::size_t) override { return nullptr; }
@@ -88,7 +88,7 @@ class Refused : public testing::Test {
  protected:
   Refused() {
     for (Peer peer = 0; peer < 2; ++peer) {
-      receivers.push_back(std::make_unique<Counter>());
+      receivers.push_back(std::make_unique<FrameCounter>());
       modules.push_back(net.module(peer));
       modules.back()->start(*receivers.back());
     }
@@ -111,7 +111,7 @@ class Refused : public testing::Test {
   }
 
   TcpNet net{2, {}};
-  std::vector<std::unique_ptr<Counter>> receivers;
+  std::vector<std::unique_ptr<FrameCounter>> receivers;
   std::vector<std::unique_ptr<Module>> modules;
   const std::vector<std::byte> body = std::vector<std::byte>(body_bytes);
 };
@@ -197,8 +197,8 @@ TEST_F(Refused, APlaceInTheEpoll) {
   for (const int error : {ENOSPC, ENOMEM}) {
     SCOPED_TRACE(error);
     TcpNet other(2, {});
-    Counter mine;
-    Counter theirs;
+    FrameCounter mine;
+    FrameCounter theirs;
     const auto first = other.module(0);
     const auto second = other.module(1);
     first->start(mine);

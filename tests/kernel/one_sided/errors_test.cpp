@@ -8,6 +8,7 @@
 
 #include "aplib/aplib.hpp"
 #include "aplib/cellos.h"
+#include "checks.hpp"
 #include "machines.hpp"
 #include "shared_block.hpp"
 
@@ -15,6 +16,7 @@ namespace aplib {
 namespace {
 
 using testing_support::cell;
+using testing_support::contains;
 using testing_support::error_text;
 using testing_support::me;
 using testing_support::run;
@@ -22,18 +24,16 @@ using testing_support::run_well;
 using testing_support::Shape;
 using testing_support::SharedBlock;
 
-struct Block {
+struct Numbers {
   std::array<std::int64_t, 4> numbers{};
   Flag flag;
 };
 
 int global_number = 0;
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 TEST(OneSidedErrors, BadArguments) {
   run_well(Shape{{2, 1}, 2}, [] {
-    SharedBlock<Block> block;
+    SharedBlock<Numbers> block;
     if (me() == 0) {
       std::int64_t* number = &block->numbers[1];
       EXPECT_EQ(error_text([&] { put(cell(7), 1, number); }),
@@ -88,7 +88,7 @@ TEST(OneSidedErrors, HostProgramsHaveNoMemory) {
     EXPECT_PRED2(contains, error_text([] { put(cell(0), 1, &global_number); }),
                  std::string("host program task 0: put: only cells"));
     this_machine::start_cells([] {
-      SharedBlock<Block> block;
+      SharedBlock<Numbers> block;
       EXPECT_PRED2(contains, error_text([&] { put(this_machine::host_cell(), 1, &block->numbers[0]); }),
                    std::string("the host program's memory cannot be reached"));
     });
@@ -101,7 +101,7 @@ TEST(OneSidedErrors, HostProgramsHaveNoMemory) {
 TEST(OneSidedErrors, AFlagThatNobodyRaisesIsADeadlock) {
   for (const std::uint32_t threads : {1U, 2U}) {
     const Report report = run(Shape{{2, 1}, threads}, [] {
-      SharedBlock<Block> block;
+      SharedBlock<Numbers> block;
       raise_flag(cell(1 - me()), &block->flag);
       wait_flag(block->flag, 3);
     });
@@ -113,7 +113,7 @@ TEST(OneSidedErrors, AFlagThatNobodyRaisesIsADeadlock) {
 
 TEST(OneSidedErrors, AStoppingMachineWakesThoseWhoWait) {
   const Report report = run(Shape{{3, 1}, 2}, [] {
-    SharedBlock<Block> block;
+    SharedBlock<Numbers> block;
     barrier();
     if (me() == 2) throw std::runtime_error("enough");
     wait_flag(block->flag, 1);

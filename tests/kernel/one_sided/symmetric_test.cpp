@@ -13,19 +13,19 @@
 
 #include "aplib/aplib.hpp"
 #include "aplib/cellos.h"
+#include "checks.hpp"
 #include "machines.hpp"
 
 namespace aplib {
 namespace {
 
 using testing_support::cell;
+using testing_support::contains;
 using testing_support::error_text;
 using testing_support::me;
 using testing_support::run;
 using testing_support::run_well;
 using testing_support::Shape;
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 class Symmetric : public testing::TestWithParam<Shape> {};
 

@@ -2,11 +2,9 @@
 // Writes docs/cluster-file.md from the table of keys to stdout; with --check FILE, compares it with the file instead.
 #include <fmt/format.h>
 
-#include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <string>
 
+#include "generated_page.hpp"
 #include "launch/cluster/keys.hpp"
 
 namespace {
@@ -15,17 +13,8 @@ using aplib::launch::cluster::cluster_keys;
 using aplib::launch::cluster::KeyInfo;
 using aplib::launch::cluster::SectionKind;
 
-/// '|' separates the columns of a table.
-std::string cell(std::string_view text) {
-  std::string escaped;
-  for (const char c : text) {
-    if (c == '|') escaped += '\\';
-    escaped += c;
-  }
-  return escaped;
-}
-
-std::string code(std::string_view text) { return text.empty() ? std::string() : fmt::format("`{}`", cell(text)); }
+using aplib::testing_support::table_cell;
+using aplib::testing_support::table_code;
 
 void add_table(std::string& page, SectionKind section, bool options) {
   page += "| key | values | default | range | meaning |\n| --- | --- | --- | --- | --- |\n";
@@ -34,9 +23,9 @@ void add_table(std::string& page, SectionKind section, bool options) {
     // A default in words is not code.
     const bool words =
         key.default_value.find(' ') != key.default_value.npos || key.default_value.find('\'') != key.default_value.npos;
-    page +=
-        fmt::format("| {}{} | {} | {} | {} | {} |\n", code(key.name), key.for_all_hosts ? " *" : "", code(key.values),
-                    words ? cell(key.default_value) : code(key.default_value), cell(key.range), cell(key.help));
+    page += fmt::format("| {}{} | {} | {} | {} | {} |\n", table_code(key.name), key.for_all_hosts ? " *" : "",
+                        table_code(key.values), words ? table_cell(key.default_value) : table_code(key.default_value),
+                        table_cell(key.range), table_cell(key.help));
   }
   page += '\n';
 }
@@ -210,19 +199,5 @@ std::string page() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string expected = page();
-  if (argc == 1) {
-    std::fputs(expected.c_str(), stdout);
-    return 0;
-  }
-  if (argc != 3 || std::string(argv[1]) != "--check") {
-    std::fprintf(stderr, "usage: %s [--check FILE]\n", argv[0]);
-    return 2;
-  }
-  std::ifstream in(argv[2]);
-  const std::string found{std::istreambuf_iterator<char>(in), {}};
-  if (found == expected) return 0;
-  std::fprintf(stderr, "%s differs from the table of keys; write it again with:\n  %s > %s\n", argv[2], argv[0],
-               argv[2]);
-  return 1;
+  return aplib::testing_support::write_or_check(argc, argv, page(), "the table of keys");
 }

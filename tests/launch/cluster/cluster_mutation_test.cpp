@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "aplib/error.hpp"
+#include "checks.hpp"
 #include "launch/cluster/cluster.hpp"
 #include "launch/cluster/keys.hpp"
+#include "launch/cluster/shares.hpp"
 
 namespace aplib::launch {
 namespace {
@@ -149,8 +151,7 @@ void read_any(const std::string& text, int& accepted) {
 }
 
 TEST(ClusterFile, MutationsAreReadOrRefusedInWords) {
-  const char* text = std::getenv("APLIB_TEST_SEED");
-  const std::uint64_t seed = text != nullptr ? std::strtoull(text, nullptr, 0) : 20240315;
+  const std::uint64_t seed = testing_support::test_seed(20240315);
   SCOPED_TRACE("seed " + std::to_string(seed));
   Mutator mutator(seed);
   int accepted = 0;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "aplib/error.hpp"
+#include "checks.hpp"
 #include "launch/cluster/cluster.hpp"
 
 namespace aplib::launch {
@@ -14,14 +15,8 @@ namespace {
 
 cluster::Cluster parse(const std::string& text) { return cluster::parse_cluster(text, "c.toml"); }
 
-std::string error_of(const std::string& text) {
-  try {
-    (void)parse(text);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Errc::bad_option);
-    return error.what();
-  }
-  return "no error";
+std::string parse_error(const std::string& text) {
+  return testing_support::error_text([&] { (void)parse(text); }, Errc::bad_option);
 }
 
 std::vector<std::string> names(const cluster::Cluster& cluster) {
@@ -175,7 +170,7 @@ void PrintTo(const Wrong& wrong, std::ostream* out) { *out << wrong.text; }
 
 class WrongClusterFile : public ::testing::TestWithParam<Wrong> {};
 
-TEST_P(WrongClusterFile, IsAnErrorInWords) { EXPECT_EQ(error_of(GetParam().text), GetParam().error); }
+TEST_P(WrongClusterFile, IsAnErrorInWords) { EXPECT_EQ(parse_error(GetParam().text), GetParam().error); }
 
 INSTANTIATE_TEST_SUITE_P(
     Addresses, WrongClusterFile,
@@ -297,7 +292,7 @@ TEST(ClusterFile, WhatIsNoTomlIsRefusedWithARemedy) {
            NoToml{"[machine]\nargs = [\"a\" \"b\"]", "c.toml:2:13: ", ": a list is written [\"a\", \"b\"]"},
            NoToml{"\xff\xfe", "c.toml:1:1: ", ": save the file as UTF-8"},
        }) {
-    const std::string error = error_of(wrong.text);
+    const std::string error = parse_error(wrong.text);
     EXPECT_TRUE(error.starts_with(wrong.place)) << error;
     EXPECT_TRUE(error.ends_with(wrong.remedy)) << error;
     EXPECT_EQ(error.find('\n'), std::string::npos) << error;
@@ -327,7 +322,7 @@ TEST(ClusterFile, ExamplesAreRight) {
 
 TEST(ClusterFile, SeveralProblemsAreReportedTogether) {
   EXPECT_EQ(
-      error_of("[comm]\nx = 1\n[machine]\ngrid = true\n[[host]]\nname = 3\n"),
+      parse_error("[comm]\nx = 1\n[machine]\ngrid = true\n[[host]]\nname = 3\n"),
       "c.toml:2:1: [comm]: \"x\": unknown key: [comm] has module, module-path, provider, ports, secure, streams, "
       "send-limit, send-wait, "
       "unread-limit, peer-timeout\n"
@@ -337,7 +332,7 @@ TEST(ClusterFile, SeveralProblemsAreReportedTogether) {
       "dash at the beginning");
   std::string many = "[machine]\n";
   for (int i = 0; i < 30; ++i) many += "unknown-" + std::to_string(i) + " = 1\n";
-  const std::string error = error_of(many);
+  const std::string error = parse_error(many);
   EXPECT_EQ(std::count(error.begin(), error.end(), '\n'), 20) << error;
   EXPECT_TRUE(error.ends_with("\nc.toml: and 10 more problems")) << error;
 }

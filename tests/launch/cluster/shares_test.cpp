@@ -13,6 +13,7 @@
 
 #include "aplib/error.hpp"
 #include "aplib/ids.hpp"
+#include "checks.hpp"
 #include "launch/cluster/shares.hpp"
 
 namespace aplib::launch {
@@ -36,14 +37,8 @@ cluster::Cluster cluster_of(std::vector<cluster::ClusterHost> hosts, std::option
   return cluster;
 }
 
-std::string error_of(const cluster::Cluster& cluster, const std::vector<cluster::HostSpeed>& speeds = {}) {
-  try {
-    (void)cluster::share_cells(cluster, speeds);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Errc::bad_option);
-    return error.what();
-  }
-  return "no error";
+std::string share_error(const cluster::Cluster& cluster, const std::vector<cluster::HostSpeed>& speeds = {}) {
+  return testing_support::error_text([&] { (void)cluster::share_cells(cluster, speeds); }, Errc::bad_option);
 }
 
 /// Time until all cells of a host are done, if each takes 1 / (speed of a thread).
@@ -98,8 +93,7 @@ TEST(Shares, FixedAndAutoTogether) {
 }
 
 TEST(Shares, AutoGridsAreEfficientAndSmall) {
-  const char* text = std::getenv("APLIB_TEST_SEED");
-  const std::uint64_t seed = text != nullptr ? std::strtoull(text, nullptr, 0) : 20240311;
+  const std::uint64_t seed = testing_support::test_seed(20240311);
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
   std::uniform_int_distribution<std::size_t> host_counts(2, 12);
@@ -183,20 +177,20 @@ TEST(Shares, VeryManyCells) {
 
 TEST(Shares, ContradictionsAreErrorsInWords) {
   EXPECT_EQ(
-      error_of(cluster_of({host("a", 3), host("b", 4)}, Grid{4, 2})),
+      share_error(cluster_of({host("a", 3), host("b", 4)}, Grid{4, 2})),
       "c.toml:2:8: [machine]: grid: 4x2 is 8 cells, but the hosts have 7 (a: 3, b: 4): make the numbers agree, or "
       "write cells = \"auto\" for a host or grid = \"auto\"");
-  EXPECT_EQ(error_of(cluster_of({host("a", 8), host("b")}, Grid{4, 2}), {{}, {1, 1}}),
+  EXPECT_EQ(share_error(cluster_of({host("a", 8), host("b")}, Grid{4, 2}), {{}, {1, 1}}),
             "c.toml:2:8: [machine]: grid: 4x2 is 8 cells, but the hosts need 8 (a: 8), and 1 for the one with cells = "
             "\"auto\": use a larger grid or fewer hosts");
   EXPECT_EQ(
-      error_of(cluster_of({host("a"), host("b"), host("c")}, Grid{2, 1}), {{1, 1}, {1, 1}, {1, 1}}),
+      share_error(cluster_of({host("a"), host("b"), host("c")}, Grid{2, 1}), {{1, 1}, {1, 1}, {1, 1}}),
       "c.toml:2:8: [machine]: grid: 2x1 is 2 cells, but the hosts need 1 for each of the 3 with cells = \"auto\": "
       "use a larger grid or fewer hosts");
-  EXPECT_EQ(error_of(cluster_of({host("a", 16384), host("b", 1)})),
+  EXPECT_EQ(share_error(cluster_of({host("a", 16384), host("b", 1)})),
             "c.toml: the hosts have 16385 cells (a: 16384, b: 1), but a machine has at most 16384: give them fewer");
   EXPECT_EQ(
-      error_of(cluster_of({host("a"), host("b")}), {{1, 1}, {0, 1}}),
+      share_error(cluster_of({host("a"), host("b")}), {{1, 1}, {0, 1}}),
       "c.toml:0: [[host]] b: cells = \"auto\": 0 is not a speed: give the host a number of cells, or another speed");
 }
 

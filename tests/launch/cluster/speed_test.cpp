@@ -7,6 +7,7 @@
 #include <string>
 
 #include "aplib/error.hpp"
+#include "checks.hpp"
 #include "launch/cluster/speed.hpp"
 
 namespace aplib::launch {
@@ -22,14 +23,8 @@ cluster::Speed speed_of(cluster::Speed::Kind kind, double number = 0, const std:
   return speed;
 }
 
-std::string error_of(const std::string& line, std::chrono::seconds limit = 60s) {
-  try {
-    (void)cluster::command_number("s", line, limit);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Errc::failed);
-    return error.what();
-  }
-  return "no error";
+std::string command_error(const std::string& line, std::chrono::seconds limit = 60s) {
+  return testing_support::error_text([&] { (void)cluster::command_number("s", line, limit); }, Errc::failed);
 }
 
 TEST(SpeedOfHost, RunsGiveSomeSpeed) {
@@ -50,20 +45,20 @@ TEST(SpeedOfHost, NumbersAndCommandsSayItThemselves) {
 }
 
 TEST(SpeedOfHost, CommandsThatGiveNoNumberAreErrorsInWords) {
-  EXPECT_EQ(error_of("exit 3"), "s: the command \"exit 3\" failed with status 3: try it on this host");
-  EXPECT_EQ(error_of("kill -9 $$"), "s: the command \"kill -9 $$\" failed with status 137: try it on this host");
+  EXPECT_EQ(command_error("exit 3"), "s: the command \"exit 3\" failed with status 3: try it on this host");
+  EXPECT_EQ(command_error("kill -9 $$"), "s: the command \"kill -9 $$\" failed with status 137: try it on this host");
   EXPECT_EQ(
-      error_of("echo fast"),
+      command_error("echo fast"),
       "s: the command \"echo fast\" wrote \"fast\\n\", not a number above 0: it must print that and nothing else");
   for (const char* line : {"true", "echo 0", "echo -1", "echo nan", "echo inf", "echo 1 2", "echo 1x"}) {
-    EXPECT_NE(error_of(line).find("not a number above 0"), std::string::npos) << line;
+    EXPECT_NE(command_error(line).find("not a number above 0"), std::string::npos) << line;
   }
   // Far more than a pipe holds.
-  EXPECT_NE(error_of("yes | head -c 1000000").find("not a number above 0"), std::string::npos);
+  EXPECT_NE(command_error("yes | head -c 1000000").find("not a number above 0"), std::string::npos);
 }
 
 TEST(SpeedOfHost, CommandsThatHangAreEnded) {
-  EXPECT_EQ(error_of("sleep 1000 & sleep 1000", 1s),
+  EXPECT_EQ(command_error("sleep 1000 & sleep 1000", 1s),
             "s: the command \"sleep 1000 & sleep 1000\" is not done after 1 s: use a shorter one");
 }
 

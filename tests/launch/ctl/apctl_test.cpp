@@ -10,10 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "checks.hpp"
 #include "launch/process.hpp"
 
 namespace aplib::test {
 namespace {
+
+using testing_support::contains;
 
 namespace fs = std::filesystem;
 
@@ -36,8 +39,6 @@ int main(int argc, char** argv) {
   printf("cell %d task %d greets %s\n", getcid(), cellos_gettid(), argc > 1 ? argv[1] : "nobody");
   return 0;
 })";
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 class Apctl : public ::testing::Test {
  protected:

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "aplib/error.hpp"
+#include "checks.hpp"
 #include "launch/ctl/door.hpp"
 #include "launch/ctl/registry.hpp"
 #include "launch/ctl/status.hpp"
@@ -29,6 +30,7 @@
 namespace aplib::launch {
 namespace {
 
+using testing_support::error_text;
 namespace fs = std::filesystem;
 
 using Words = std::vector<std::string>;
@@ -57,16 +59,6 @@ wire::MachineStatus some_status() {
   return status;
 }
 
-/// The error's text, or "no error".
-std::string error_of(const std::function<void()>& what) {
-  try {
-    what();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(RegistryRequest, AnyWordsComeBack) {
   std::string every;
   for (int c = 0; c < 256; ++c) every += static_cast<char>(c);
@@ -90,8 +82,7 @@ TEST(RegistryStatus, ComesBackFromItsBytes) {
 }
 
 TEST(RegistryStatus, MutationsAreReadOrRefused) {
-  const char* text = std::getenv("APLIB_TEST_SEED");
-  const std::uint64_t seed = text != nullptr ? std::strtoull(text, nullptr, 0) : 20240316;
+  const std::uint64_t seed = testing_support::test_seed(20240316);
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
   const wire::Bytes good = wire::encode(some_status());
@@ -229,7 +220,7 @@ TEST_F(Registry, ARunningMachineIsFoundAndAsked) {
     EXPECT_EQ(said({"load", "/p", "auto"}), "1001");
     EXPECT_EQ(said({"load", "/p", "7"}), "7");
     const auto ask = [&](const Words& request) {
-      return error_of([&] { (void)ctl::ask_job(folder_, self(), request); });
+      return error_text([&] { (void)ctl::ask_job(folder_, self(), request); });
     };
     EXPECT_EQ(ask({"load", "/bad", "auto"}), "no program");
     EXPECT_EQ(ask({"load", "/worse", "auto"}), "not now");
@@ -246,15 +237,15 @@ TEST_F(Registry, ARunningMachineIsFoundAndAsked) {
   }
   EXPECT_EQ(ctl::registered_jobs(folder_), std::vector<std::uint32_t>{});
   EXPECT_EQ(files(), 0U);
-  EXPECT_EQ(error_of([&] { (void)ctl::ask_job(folder_, self(), {"status"}); }),
+  EXPECT_EQ(error_text([&] { (void)ctl::ask_job(folder_, self(), {"status"}); }),
             "there is no job " + std::to_string(self()) + ": see apctl list");
 }
 
 TEST_F(Registry, WhatAMachineCannotDoIsSaid) {
   const ctl::RegistryDoor door(ctl::machine_verbs("/p", {2, 1}, [](int, const std::string&) {}));
-  EXPECT_EQ(error_of([&] { (void)ctl::ask_job(folder_, self(), {"tasks"}); }),
+  EXPECT_EQ(error_text([&] { (void)ctl::ask_job(folder_, self(), {"tasks"}); }),
             "tasks: only machines of aprun -f can tell");
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(error_text([&] {
               (void)ctl::ask_job(folder_, self(), {"load", "/p", "auto"});
             }),
             "load: only machines of aprun -f can load programs while they run");
@@ -266,7 +257,7 @@ TEST_F(Registry, TheEndOfAMachineEndsQuestions) {
   verbs["tasks"] = [&](const Words&, const ctl::ReplyTaker&) { asked.set_value(); };  // never answers
   auto door = std::make_unique<ctl::RegistryDoor>(std::move(verbs));
   std::string error;
-  std::thread client([&] { error = error_of([&] { (void)ctl::ask_job(folder_, self(), {"tasks"}); }); });
+  std::thread client([&] { error = error_text([&] { (void)ctl::ask_job(folder_, self(), {"tasks"}); }); });
   asked.get_future().wait();
   door.reset();
   client.join();
@@ -319,12 +310,12 @@ TEST_F(Registry, AFolderThatOthersCanUseIsRefused) {
   const std::string text = folder_ +
                            " is not a folder of this user alone, so it cannot be trusted: remove it, or set "
                            "XDG_RUNTIME_DIR to a folder of yours";
-  EXPECT_EQ(error_of([] { (void)ctl::registry_folder(); }), text);
+  EXPECT_EQ(error_text([] { (void)ctl::registry_folder(); }), text);
   EXPECT_EQ(ctl::RegistryDoor(plain_verbs()).problem(), text);
   fs::remove_all(folder_);
   fs::create_directory(home_ / "elsewhere");
   fs::create_directory_symlink(home_ / "elsewhere", folder_);
-  EXPECT_EQ(error_of([] { (void)ctl::registry_folder(); }), text);
+  EXPECT_EQ(error_text([] { (void)ctl::registry_folder(); }), text);
   fs::remove(folder_);
   ::setenv("XDG_RUNTIME_DIR", (home_ / "nowhere").c_str(), 1);
   EXPECT_NE(ctl::RegistryDoor(plain_verbs()).problem().find("cannot make the folder"), std::string::npos);

@@ -23,7 +23,7 @@ namespace {
 
 using test::Folder;
 
-std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+std::span<const std::byte> view_of(const std::string& text) { return std::as_bytes(std::span(text)); }
 
 TEST(FileIdentity, BuildIdsCountWhereThereAreSome) {
   const Folder folder;
@@ -78,8 +78,8 @@ TEST(StagedFiles, AreThereForTheOwnerAloneAndGoInTheEnd) {
     wire::StagedFiles staged;
     EXPECT_TRUE(staged.folder().empty());
     staged.begin(file);
-    staged.write(bytes_of(text.substr(0, 3)));
-    staged.write(bytes_of(text.substr(3)));
+    staged.write(view_of(text.substr(0, 3)));
+    staged.write(view_of(text.substr(3)));
     path = staged.finish();
     place = staged.folder();
     struct stat status {};
@@ -97,7 +97,7 @@ TEST(StagedFiles, RefuseWhatIsNotWhatWasAnnounced) {
   const wire::FileRef file{"/far/prog", wire::identify_file(folder.write("prog", "program"))};
   wire::StagedFiles staged;
   staged.begin(file);
-  staged.write(bytes_of("progrom"));
+  staged.write(view_of("progrom"));
   try {
     static_cast<void>(staged.finish());
     FAIL();
@@ -119,7 +119,7 @@ TEST(StagedFiles, OneOfTheSameNameLeavesTheOtherAsItIs) {
   const Folder folder;
   const auto stage = [&](wire::StagedFiles& staged, const std::string& text) {
     staged.begin({"/far/prog", wire::identify_file(folder.write("prog", text))});
-    staged.write(bytes_of(text));
+    staged.write(view_of(text));
     return staged.finish();
   };
   wire::StagedFiles staged;
@@ -159,7 +159,7 @@ TEST(StagedFiles, GoWhenTheProcessIsKilled) {
     ::setenv("TMPDIR", folder.path().c_str(), 1);
     wire::StagedFiles staged;
     staged.begin({"/far/prog", {"", 0, 1}});
-    staged.write(bytes_of("half of i"));
+    staged.write(view_of("half of i"));
     [[maybe_unused]] const ssize_t written = ::write(ends[1], "x", 1);
     ::pause();
   }

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// What tests of every folder ask: what an error says, what a text holds, which seed to take.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "aplib/error.hpp"
+
+namespace aplib::testing_support {
+
+/// The text of the Error that `action` throws, or why there is none. With `code`, the error must have that.
+template <class Action>
+std::string error_text(Action action, std::optional<Errc> code = std::nullopt) {
+  try {
+    action();
+  } catch (const Error& error) {
+    if (code) {
+      EXPECT_EQ(error.code(), *code);
+    }
+    return error.what();
+  }
+  return "(no error)";
+}
+
+inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+/// The value of the environment variable `name`, or `otherwise`. (Names with APLIB_ are the library's options.)
+inline std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text != nullptr && *text != '\0' ? std::strtoull(text, nullptr, 0) : otherwise;
+}
+
+/// Of tests that throw dice: the same in every run, another one by APLIB_TEST_SEED=n.
+inline std::uint64_t test_seed(std::uint64_t usual = 20240229) {
+  return number_from_environment("APLIB_TEST_SEED", usual);
+}
+
+}  // namespace aplib::testing_support
