@@ -98,10 +98,10 @@ inline void encode(const FrameHeader& header, std::span<std::byte, frame_header_
 //
 // Two ways in, which may be mixed from read to read:
 //
-//   take(bytes)                  the bytes lie somewhere (a buffer that all peers share, the output of a cipher).
-//   Whole small frames are handed over where they lie.
-//   room(), then filled(n)       the reader says where the next bytes of the stream go, so that a socket reads
-//   straight into a large body, with no copy:
+//   take(bytes)              the bytes lie somewhere: in a buffer that all peers share, in the output of a cipher.
+//                            Whole small frames are handed over where they lie.
+//   room(), then filled(n)   the reader says where the next bytes of the stream go, so that a socket reads straight
+//                            into a large body, with no copy:
 //
 //     FrameReader::Room room = reader.room();
 //     iovec parts[] = {{room.body...}, {room.buffer...}};         // the body may be empty

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
-// Link: what the link of a module to one other process is, whatever carries its frames: where it stands, that it is
-// broken, and what it has to tell the thread that polls. tcp::Link and shm::Link are made of it.
+// Link: what every module knows of its link to one other process, whatever carries the frames: its state, whether it is
+// broken, the frames that were sent before it was up, and what it has to tell the thread that polls. The
+// links of tcp, shm and rdma derive from it.
 //
 //   idle --first send--> calling --our call is taken--> up --the peer ends, or is lost, or we close--> over
 //     \___ its call comes: gathering until all of it is here ___/
 //
-// idle -> calling is made by the sender; calling, gathering and up by the module's own thread alone; over by the
-// thread that polls alone (and by close()).
+// The sender makes it calling. Only the module's own thread makes it gathering or up. Only the thread that polls, or
+// close(), makes it over.
 //
 // Invariants:
-// (1) The state changes by set_state() alone, along these edges. Any other is a fault of ours: it breaks the link,
-// with a
-//      message, and never the process.
-// (2) A broken link writes nothing any more. It has told why, once, and goes over when that is heard. (3) To break
-// and to tell needs no memory: where there is none for the words, others are told that need none.
+// (1) Only set_state() changes the state, along these edges. Another edge is a fault of ours: it breaks the link, with
+//     a message, and never the process.
+// (2) A broken link writes nothing any more. It has told why, once, and is over when that is heard.
+// (3) To break and to tell needs no memory: where there is none for the words, shorter ones are told.
 #pragma once
 
 #include <atomic>

@@ -3,12 +3,11 @@
 // (greeting.hpp), as an external pre-shared key, with a fresh Diffie-Hellman exchange, so that who learns the job's
 // key later cannot read what was recorded.
 //
-//   // own non-blocking socket                        // boost::asio
-//   SSL* ssl = SSL_new(tls.native());                 boost::asio::ssl::context context(tls.share());
-//   SSL_set_fd(ssl, fd);                              boost::asio::ssl::stream<tcp::socket>
-//   stream(std::move(socket), context);
-//   set_tls_secret(ssl, greeting.secret());           set_tls_secret(stream.native_handle(), greeting.secret());
-//   SSL_connect(ssl) ... SSL_accept(ssl)              stream.async_handshake(...)
+//   // a non-blocking socket                               // Boost.Asio
+//   ssl_st* ssl = make_tls_on_socket(tls.native(), fd);    ssl::context context(tls.share());
+//                                                          ssl::stream<Socket&> stream(socket, context);
+//   set_tls_secret(ssl, greeting.secret());                set_tls_secret(stream.native_handle(), greeting.secret());
+//   SSL_connect(ssl) ... SSL_accept(ssl)                   stream.async_handshake(...)
 #pragma once
 
 #include <cstddef>

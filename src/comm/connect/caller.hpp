@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Caller: makes one data or control connection. It calls the places at which the other side may answer, one after the
-// other, greets who answers, and hands the socket on. What goes wrong is tried again, after a pause that grows, until
-// a deadline; the reasons are kept for the error.
+// other, greets who answers, and hands the socket to its owner. A failed attempt is repeated, after a pause that grows,
+// until a deadline. The reasons are kept for the error.
 //
-// An attempt ends where its owner is done with it: who finds that what follows the greeting went wrong (a verdict,
-// TLS) says so by again(), and the next attempt is made.
+// What follows the greeting (a verdict, TLS) is the owner's. Where that fails, the owner calls again() for the next
+// attempt.
 #pragma once
 
 #include <boost/asio/io_context.hpp>

@@ -4,8 +4,7 @@
 //   greeter_.begin(socket_, shared_from_this(), [this](const Greeter::Failure& failure) { ... });
 //   greeter_.greeting().state() == Greeting::State::done       // or refused, or stranger
 //
-// Acceptor and Caller (beside this file) are made of it: they bound how long that may take (Greeting::time_max), and
-// hand the socket on.
+// Acceptor and Caller use it: they limit the time that it takes (Greeting::time_max), and hand the socket on.
 #pragma once
 
 #include <boost/asio/generic/stream_protocol.hpp>

@@ -22,9 +22,9 @@
 
 namespace aplib::comm::mixed {
 
-/// Sleeps in the wait() of a module that has no descriptor, on a thread of its own, and rings a bell for those who
-/// sleep on several modules. Such a sleep costs two more switches of threads: it is the way out for modules whose
-/// library has nothing to wait on together with others. Thread safety: arm() and disarm(), any thread.
+/// A thread that sleeps in the wait() of a module without a descriptor, and rings a bell for those who sleep on several
+/// modules. Such a sleep costs two more thread switches. It is for modules whose library has nothing to wait on
+/// together with others. Thread safety: arm() and disarm(), any thread.
 class Sleeper {
  public:
   /// Both outlive it. Throws Error(exhausted).
@@ -57,7 +57,7 @@ class MixedModule final : public Module {
  public:
   static constexpr std::size_t modules_max = 15;
 
-  /// `modules`: the one whose poll is to come first first; for those without a descriptor() a thread sleeps.
+  /// `modules`: in the order in which they are polled. A thread sleeps for each that has no descriptor().
   /// `in_charge`: by peer, the number of its module; that of the process itself is not used. Throws
   /// Error(bad_argument), Error(exhausted).
   MixedModule(Peer self, std::vector<std::unique_ptr<Module>> modules, std::vector<std::uint32_t> in_charge);
@@ -138,7 +138,7 @@ class MixedModule final : public Module {
   bool closed_ = false;
 };
 
-/// The same of any module: without a mixture it is the one itself.
+/// The same for any module. A module that is no mixture is in charge of all.
 [[nodiscard]] const Module& in_charge_of(const Module& module, Peer peer);
 
 }  // namespace aplib::comm::mixed

@@ -137,7 +137,7 @@ class Sleep {
   void ring() noexcept {
     if (bell_.anyone()) bell_.ring();
   }
-  /// And of who comes next, if nobody is. Async-signal-safe.
+  /// The same, or ends the next sleep if nobody is armed. Async-signal-safe.
   void call() noexcept { bell_.ring(); }
   /// The descriptor becomes readable after that time at the latest, or not by time. May do so earlier. Under the
   /// module's lock.

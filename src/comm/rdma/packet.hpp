@@ -7,9 +7,8 @@
 // A packet of frames: frames one behind the other, each padded to 8 bytes: label (24), body bytes (4), flags (4),
 // body. flags: 0; or 1: the body is large, and stays with the sender; a Rendezvous stands for it.
 //
-// token: agreed by the greeting, and known to the two alone; a packet with another one is a stranger's. In a
-// greeting: its
-//   number, drawn by the process that begins it.
+// token: agreed by the greeting, and known to the two alone; a packet with another one is a stranger's. In a greeting:
+//   its number, drawn by the process that begins it.
 // sequence: counts the packets of a pair after the greeting; a gap is a loss.
 // credit: how many bytes of packets of frames have been consumed since the last packet.
 //

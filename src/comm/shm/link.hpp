@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Link: this process's way to one other and back, by shared memory. The base, src/comm/link.hpp, says which states
+// Link: what this process and one other share to exchange frames. The base, src/comm/link.hpp, says which states
 // it has.
 #pragma once
 
@@ -100,7 +100,7 @@ class Link final : public comm::Link {
 
   // Any thread.
 
-  /// Sends or queues a frame. True: nobody has called the peer yet; the caller has it called. Throws
+  /// Sends or queues a frame. True: the link is calling from here on; Service::call() makes the call. Throws
   /// std::bad_alloc; then the frame is not sent, and the link is lost when a part of it was.
   [[nodiscard]] bool send(const Label& label, std::span<const std::byte> body);
   [[nodiscard]] std::size_t queued() const noexcept { return queued_.load(std::memory_order_relaxed); }
@@ -141,7 +141,7 @@ class Link final : public comm::Link {
 
   // close(), alone.
 
-  /// Takes and forgets what comes; a large body under way is told to be incomplete.
+  /// Takes and forgets what comes. The receiver hears that a large body under way is incomplete.
   void drain(Receiver& receiver);
   /// Puts the mark of an ordered end behind all that was sent; drops what is queued. False: something was.
   bool end_in_order() noexcept;

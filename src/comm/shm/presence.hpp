@@ -21,8 +21,8 @@
 
 namespace aplib::comm::shm {
 
-// SharedMemory: a piece of memory without a name that goes from one process to another as a descriptor. Who makes
-// it writes it; who gets it reads it, and can neither write nor shorten it.
+// SharedMemory: memory without a name that one process hands to another as a descriptor. The process that makes it
+// writes it. The one that gets it reads it, and can neither write nor shorten it.
 
 class SharedMemory {
  public:
@@ -74,7 +74,7 @@ class Bell {
   void sleep(std::optional<std::chrono::nanoseconds> timeout) const noexcept;
   /// Ends all sleeps, or else the next one. Async-signal-safe.
   void ring() noexcept { event_.signal(); }
-  /// After something was made that poll() shall find: wakes who sleeps.
+  /// Wakes the sleepers after something was made that poll() shall find.
   void ring_if_armed() noexcept;
 
   /// For peers.
@@ -128,8 +128,8 @@ class PeerBell {
   os::EventFd event_{os::UniqueFd()};
 };
 
-// Endpoint: where a process of this host is reached: the name of its socket, which nobody can guess and no file
-// has, and what tells whether two processes can share memory at all.
+// Endpoint: where others on this host reach a process: the name of its socket, which nobody can guess and no file has,
+// and what decides whether two processes can share memory at all.
 
 /// Of a local socket.
 struct LocalAddress {
@@ -144,7 +144,8 @@ struct Endpoint {
   std::uint64_t user_namespace = 0;     ///< and numbers of users.
   std::uint32_t user = 0;
   pid_t process = 0;
-  /// Address of its ControlBlock, which begins with the name: who can read that there can reach its memory.
+  /// Address of its ControlBlock, which begins with the name. A process that can read the name there can reach its
+  /// memory.
   std::uint64_t block = 0;
   std::string host;  ///< As in PortSettings.
 

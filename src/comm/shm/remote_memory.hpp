@@ -3,8 +3,9 @@
 // The kernel protects it: it asks whether the one process may trace the other. Keys protect from mistakes. A key names
 // a place on its owner's control block; as long as the key's token stands there, the memory is open.
 //
-// Who accesses says so on its own control block first, and looks at the token then. Who conceals takes the token away
-// first, and waits for those who had begun. So nobody writes where something else lies by now.
+// A process that accesses memory says so on its own control block first, and then looks at the token. A process that
+// conceals memory takes the token away first, and then waits for the accesses that had begun. So nobody writes where
+// something else lies by now.
 #pragma once
 
 #include <atomic>
@@ -44,7 +45,7 @@ class PeerMemory {
   PeerMemory(const Endpoint& own, const Endpoint& peer, ControlBlock& own_block) noexcept
       : own_(own), peer_(peer), own_block_(own_block) {}
 
-  /// Asks the system. Then reachable() tells.
+  /// Asks the system what reachable() then says.
   void probe() noexcept;
   [[nodiscard]] bool reachable() const noexcept { return reachable_; }
 

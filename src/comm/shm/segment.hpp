@@ -1,26 +1,24 @@
 // SPDX-License-Identifier: MIT
-// What lies in shared memory. Each process writes memory of its own alone, and reads that of the others:
+// What lies in shared memory. Each process writes only memory of its own, and reads that of the others:
 //
-//   Segment, one for each peer that frames have gone to or come from: what we send there, and how far we have taken
-//   what comes from there
-//   ControlBlock, one for all peers: are we asleep, what memory of ours is open
+//   Segment        one for each peer: the frames that we send there, and how far we have taken those from there
+//   ControlBlock   one for all peers: whether we sleep, and which memory of ours is open
 //
-// A frame takes a slot, one cache line, which carries its label and up to 32 bytes of body. More lies in `bodies`.
+// A frame takes a slot, which is one cache line: its label and up to 32 bytes of body. A longer body lies in `bodies`.
 // A large body comes in pieces, a slot each.
 //
 // Invariants:
-// (1) Position p of a stream of slots lies in slots[p % slot_count]; its turn is p + 1 once it is published.
-// Positions
-//      count modulo 2^32.
-// (2) The writer writes a slot, and its part of `bodies`, only when the reader has given them back: `taken`. (3)
-// All else of a slot and its body is written before its turn (release), and read after it (acquire). (4) `taken` is
-// stored after the last read of what it gives back (release), and read with acquire before that is
-//      written again.
-// (5) A body of more than 32 bytes begins at the first multiple of 64 at or behind the end of the one before, or at
-// the
-//      beginning of `bodies` where it would reach beyond their end. Both sides count, so nothing in shared memory says
-//      where a body lies.
-// Nobody trusts what a peer writes: a slot is copied before it is looked at, and each of its words is checked.
+// (1) Position p of a stream of slots lies in slots[p % slot_count]; its turn is p + 1 once it is published. Positions
+//     count modulo 2^32.
+// (2) The writer writes a slot, and its part of `bodies`, only when the reader has given them back: `taken`.
+// (3) All else of a slot and its body is written before its turn (release), and read after it (acquire).
+// (4) `taken` is stored after the last read of what it gives back (release), and read with acquire before that is
+//     written again.
+// (5) A body of more than 32 bytes begins at the first multiple of 64 at or after the end of the one before, or at the
+//     beginning of `bodies` where it would reach beyond their end. Both sides count, so nothing in shared memory says
+//     where a body lies.
+//
+// A peer is not trusted: a slot is copied before it is looked at, and each of its words is checked.
 #pragma once
 
 #include <atomic>
@@ -58,7 +56,7 @@ static_assert(sizeof(Slot) == cache_line_bytes);
 struct Segment {
   /// Slots that the owner has taken out of the other's segment, and, << 32, of its bodies, in units of 64 bytes.
   alignas(cache_pair_bytes) std::atomic<std::uint64_t> taken;
-  /// The owner has frames that did not fit: who makes room wakes it.
+  /// The owner has frames that did not fit. A peer that makes room wakes it.
   alignas(cache_pair_bytes) std::atomic<std::uint32_t> wants_room;
   alignas(cache_pair_bytes) Slot slots[slot_count];
   alignas(cache_pair_bytes) std::byte bodies[bodies_bytes];
@@ -69,7 +67,7 @@ inline constexpr std::uint32_t openings_max = 65'536;
 inline constexpr std::uint32_t accesses_count = 64;
 
 struct ControlBlock {
-  /// Endpoint::name: who reads it at the address that the endpoint tells reaches this process's memory.
+  /// Endpoint::name. A process that reads it at the address in the endpoint can reach this process's memory.
   char name[block_name_bytes];
   /// Odd: asleep, or about to be; another number each time.
   alignas(cache_pair_bytes) std::atomic<std::uint32_t> asleep;

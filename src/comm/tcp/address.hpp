@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where a process is reached: addresses of this host, endpoints as text, and the one port on which it listens.
+// Where other processes reach this one: addresses of this host, endpoints as text, and the port on which it listens.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
@@ -20,13 +20,13 @@ struct PortRange {
   [[nodiscard]] static PortRange parse(const std::string& text);
 };
 
-/// The one port on which a process is reached. Made before the module, so that its address can be told to the others
-/// first: who connects early waits in the system's queue.
+/// The one port on which others reach a process. It is made before the module, so that the others can be told its
+/// address first. A process that connects early waits in the system's queue.
 class Listener {
  public:
   /// Listens on this one address ("10.0.0.1", "::1", "fe80::1%eth0") and the first free port of the range. Throws
-  /// Error(failed): the address is not this host's, or every port is taken; then it names who holds them, as far as
-  /// can be seen.
+  /// Error(failed) when the address is not this host's, or every port is taken. Then it names who holds them, as far
+  /// as this process can see.
   Listener(const std::string& address, const std::string& ports);
 
   /// "10.0.0.1:5103", "[::1]:5103".
@@ -39,8 +39,8 @@ class Listener {
   std::string endpoint_;
 };
 
-// By which address a host is reached: the one by which it reached the launcher, unless told otherwise. Addresses of
-// bridges and containers are never chosen by themselves.
+// A host's address is the one by which it reached the launcher, unless the cluster file says otherwise. Addresses of
+// bridges and containers are never chosen automatically.
 struct HostAddress {
   std::string interface;  ///< "eth0".
   std::string address;    ///< "10.0.0.1", "fe80::1%eth0".

@@ -24,8 +24,8 @@
 
 namespace aplib::comm::tcp {
 
-// Poller: what a TcpModule sleeps on: one epoll of all connections, a bell for wake(), and a bell with a list for what
-// happened besides the sockets' readiness. And the list of links that have something to write.
+// Poller: what a TcpModule sleeps on. One epoll has all connections, a bell for wake(), and an event with a list of
+// what links report. The poller also lists the links that have something to write.
 
 class Link;
 
@@ -61,7 +61,7 @@ class Poller {
     // are seen.
     rung_.store(true, std::memory_order_release);
   }
-  /// The reports are to be taken; the descriptor tells of them no more.
+  /// Whether reports are to be taken. The descriptor is silent about them afterwards.
   [[nodiscard]] bool hear() noexcept {
     if (!rung_.load(std::memory_order_acquire)) return false;  // pairs with ring()
     rung_.store(false, std::memory_order_relaxed);             // relaxed: what rings from here on signals again
@@ -72,7 +72,7 @@ class Poller {
   /// Links with something to write; a link is there once: it remembers. Needs no memory.
   void add_writer(Link* link) noexcept;
   [[nodiscard]] std::uint32_t writers() const noexcept { return writer_count_.load(std::memory_order_acquire); }
-  /// The one that is there for longest; null: none.
+  /// The link that has been listed for longest. Null: none.
   [[nodiscard]] Link* take_writer() noexcept;
 
  private:
@@ -106,7 +106,7 @@ class Link final : public comm::Link {
 
   // Any thread.
 
-  /// Sends or queues a frame. True: nobody has called the peer yet; the caller has it called. Throws
+  /// Sends or queues a frame. True: the link is calling from here on; Service::call() makes the call. Throws
   /// std::bad_alloc; then the frame is not sent, and the link is lost when a part of it was.
   [[nodiscard]] bool send(const Label& label, std::span<const std::byte> body);
   [[nodiscard]] std::size_t queued() const noexcept { return queued_.load(std::memory_order_relaxed); }
@@ -138,7 +138,7 @@ class Link final : public comm::Link {
   /// Takes what has come, and ends the link with this cause.
   void lose(Receiver& receiver, const std::string& why);
   [[nodiscard]] bool is_over() const noexcept { return reading_over_; }
-  /// read() has something to do, or to ask, though the system tells of nothing.
+  /// read() may have something to do although the system reports nothing.
   [[nodiscard]] bool must_be_asked() const noexcept { return paused_ || read_ahead(); }
   [[nodiscard]] bool read_ahead() const noexcept;
 
@@ -152,7 +152,7 @@ class Link final : public comm::Link {
   void end_writing() noexcept;
   /// Something the other host has not acknowledged is still on its way.
   [[nodiscard]] bool on_its_way() const noexcept;
-  /// Everything ends here and now; a large body under way is told to be incomplete.
+  /// Ends everything at once. The receiver hears that a large body under way is incomplete.
   void close() noexcept;
 
  private:
@@ -164,7 +164,7 @@ class Link final : public comm::Link {
     std::uint32_t watched{};                              // Of the poller.
     std::optional<Clock::time_point> unanswered_since{};  // check_answers()
   };
-  /// What of a frame goes by one lane.
+  /// The part of a frame that one lane sends.
   struct Outgoing {
     Lane* lane;
     std::span<const std::byte> header;

@@ -27,8 +27,8 @@ class Service {
 
   /// A link is in State::calling. Any thread; needs no memory.
   void call() noexcept;
-  /// Something was sent: makes sure that somebody looks for answers. Any thread; a load when somebody does; needs no
-  /// memory.
+  /// Something was sent: from here on the service looks for answers. Any thread; one load while it looks already; needs
+  /// no memory.
   void sent() noexcept {
     if (!looking_.load(std::memory_order_relaxed)) begin_looking();
   }

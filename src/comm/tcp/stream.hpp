@@ -41,7 +41,7 @@ class Stream {
   [[nodiscard]] int socket() const noexcept { return socket_; }
   [[nodiscard]] bool encrypted() const noexcept { return tls_ != nullptr; }
 
-  /// Reads into the pieces, in order, what is there: one system call.
+  /// Reads what has come into the pieces, in order, by one system call.
   [[nodiscard]] Result read(std::span<const iovec> pieces) noexcept;
   /// Writes of the pieces, in order, what goes. After not_now, the next write must begin with the same bytes, and
   /// no fewer.
@@ -49,7 +49,7 @@ class Stream {
   /// Bytes were taken from the socket that read() has not given yet: the system does not tell of them any more.
   [[nodiscard]] bool read_ahead() const noexcept { return ahead_; }
 
-  /// Bytes that the other side has not acknowledged, or the system not even sent. -1: cannot be told any more.
+  /// How many bytes the system has not sent yet, or the other side has not acknowledged. -1: the socket is gone.
   [[nodiscard]] long unacknowledged() const noexcept;
   /// No more will be written.
   void end_writing() noexcept;
@@ -74,8 +74,8 @@ class Stream {
 /// What an errno of a connection means, for people: "connection reset by peer".
 [[nodiscard]] std::string describe_connection_error(int error);
 
-// What every socket of the module is told, before it connects or right after it was accepted.
-/// No delays; a connection that nobody answers ends after `timeout`, also while it is being made.
+/// For every socket of the module, before it connects or right after it was accepted: no delays; a connection that
+/// nobody answers ends after `timeout`, also while it is being made.
 void prepare_socket(int socket, std::chrono::milliseconds timeout) noexcept;
 
 /// The greeting is over. From here on the module itself judges whether the other host answers: TCP_USER_TIMEOUT
@@ -88,7 +88,7 @@ void prepare_for_frames(int socket) noexcept;
 [[nodiscard]] std::chrono::microseconds round_trip(int socket) noexcept;
 
 // OutQueue: the bytes of one connection that the system has not taken yet, in order. Small frames gather in its
-// last chunk and go out together; the rest of a large body gets a chunk of its own.
+// last chunk and go out together. The rest of a large body gets a chunk of its own.
 
 /// Thread safety: none; the connection's lock.
 class OutQueue {
