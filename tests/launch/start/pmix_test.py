@@ -60,7 +60,7 @@ class ByOthers(unittest.TestCase):
 
     def test_prterun(self):
         if shutil.which("prterun") is None:
-            self.skipTest("'prterun' is missing (PRRTE: not packaged for Debian 12 and Ubuntu 22.04)")
+            self.skipTest("'prterun' is missing (PRRTE: not packaged for Debian 12 and Ubuntu 24.04)")
         self.check(["prterun", "--allow-run-as-root", "--map-by", ":oversubscribe", "-n", "3"], 3)
 
 
