@@ -20,7 +20,8 @@ PATIENCE = 30  # seconds for what should take one or two: a test that hangs says
 
 class Machine:
     """aprun on the host "desk", nodes on ws1, ws2, ...; `more` are lines of [machine] and [comm], `host_more` of one
-    host by its name, or a function from the Host to them."""
+    host by its name, or a function from the Host to them; `prefix` are words before aprun's command, `streams`
+    standard streams of it that are not ours."""
 
     CELLS = 2
 
@@ -36,6 +37,9 @@ class Machine:
         host_more=None,
         options=(),
         before=None,
+        prefix=(),
+        environment=None,
+        **streams,
     ):
         self.folder = Path(tempfile.mkdtemp(prefix="aplib-chaos-"))
         self.network = namespaces.Network([f"ws{i + 1}" for i in range(nodes)] + ["desk"], rate)
@@ -62,20 +66,17 @@ class Machine:
         self.file = self.folder / "cluster.toml"
         self.file.write_text("\n".join(lines) + "\n")
         self.lines, self.errors, self.more = [], [], threading.Condition()
-        command = [bin_folder / "aprun", "-f", self.file, *options, program, *map(str, arguments)]
+        command = [*prefix, bin_folder / "aprun", "-f", self.file, *options, program, *map(str, arguments)]
         # Folders of what a run keeps beside: gone with ours.
-        environment = dict(os.environ, TMPDIR=str(self.folder), XDG_RUNTIME_DIR=str(self.folder))
+        kept = dict(os.environ, TMPDIR=str(self.folder), XDG_RUNTIME_DIR=str(self.folder))
+        if callable(environment):
+            environment = environment(self)
+        pipes = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
         self.process = self.desk.popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=self.folder,
-            env=environment,
+            command, **{**pipes, **streams}, text=True, cwd=self.folder, env={**kept, **(environment or {})}
         )
         self.readers = [threading.Thread(target=self.read, args=pair)
-                        for pair in ((self.process.stdout, self.lines), (self.process.stderr, self.errors))]
+                        for pair in ((self.process.stdout, self.lines), (self.process.stderr, self.errors)) if pair[0]]
         for reader in self.readers:
             reader.start()
 
@@ -146,7 +147,8 @@ class Machine:
             reader.join()
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             try:
-                stream.close()
+                if stream:
+                    stream.close()
             except BrokenPipeError:
                 pass
         self.network.close()
