@@ -131,7 +131,7 @@ class BySlurm(unittest.TestCase):
     def check_nothing_left(self):
         def left():
             return [line for line in namespaces.processes().values() if "aprun" in line or "slurmstepd" in line]
-        self.assertTrue(namespaces.wait_until(lambda: not left(), 20), left())
+        self.assertTrue(namespaces.wait_until(lambda: not left(), 60), left())
 
     def test_runs(self):
         run = self.launch(1000)

@@ -28,7 +28,7 @@ class ByOthers(unittest.TestCase):
         self.assertNotEqual(run.returncode, 0, run)
         if namespaces.hindrance() is None:
             left = lambda: [line for line in namespaces.processes().values() if "pmix_driver" in line]  # noqa: E731
-            self.assertTrue(namespaces.wait_until(lambda: not left(), 10), left())
+            self.assertTrue(namespaces.wait_until(lambda: not left(), 60), left())
         return run
 
     def test_mpirun(self):

@@ -108,7 +108,7 @@ class Sshd:
             if hosts
             else self.answers
         )
-        if not namespaces.wait_until(listens, 10):
+        if not namespaces.wait_until(listens, 60):
             raise RuntimeError(f"sshd does not answer: {self.log.read_text()}")
 
     def answers(self):
@@ -197,7 +197,7 @@ class Slurm:
                 f"--seed-file={path}/munge.seed",
             ],
         )
-        namespaces.wait_until((path / "munge.socket").exists, 10)
+        namespaces.wait_until((path / "munge.socket").exists, 60)
         self.start(hosts[0], ["slurmctld", "-D", "-c"])
         for host in hosts:
             # Slurm's hosts assume different names for their PMIx folders, because ours share a file system.

@@ -30,7 +30,7 @@ class SlurmJob(unittest.TestCase):
         left = lambda: [
             line for line in namespaces.processes().values() if "stand_in" in line or "slurmstepd" in line
         ]  # noqa: E731
-        self.assertTrue(namespaces.wait_until(lambda: not left(), 10), left())
+        self.assertTrue(namespaces.wait_until(lambda: not left(), 60), left())
 
     def test_every_node_gets_its_part_and_the_key(self):
         # Not in Slurm's order, and two on one host.

@@ -196,16 +196,16 @@ class Ssh(unittest.TestCase):
         run = Driver([("ssh", f"ws{i}", "127.0.0.1") for i in range(10)], f"{hold} {self.sshd.command}")
         self.addCleanup(run.close)
         count = lambda: len(began.read_text().splitlines()) if began.exists() else 0  # noqa: E731
-        self.assertTrue(namespaces.wait_until(lambda: count() == 8, 20))
+        self.assertTrue(namespaces.wait_until(lambda: count() == 8, 60))
         # The driver has nothing more to do: all its threads sleep and keep sleeping. A ninth node would be among its
         # children, which are these and the guard.
-        self.assertTrue(namespaces.wait_until(lambda: driver.is_at_rest(run.process.pid), 20))
+        self.assertTrue(namespaces.wait_until(lambda: driver.is_at_rest(run.process.pid), 60))
         self.assertEqual(count(), 8)
         self.assertEqual(len([line for line in driver.children(run.process.pid) if "start_driver" not in line]), 8)
         with open(gate, "w", encoding="utf-8") as opener:
             opener.write("go\n" * 1)
             opener.flush()
-            self.assertTrue(namespaces.wait_until(lambda: count() >= 9, 20))
+            self.assertTrue(namespaces.wait_until(lambda: count() >= 9, 60))
             opener.write("go\n" * 20)
             opener.flush()
             run.wait("said . arrived", 8)
