@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The same promise as tests/loader/elf_fuzz_test.cpp, for libFuzzer, which finds its own way by coverage:
-//
-//   build/<preset>/bin/elf_fuzz -max_len=65536 corpus/     (a folder with a few small shared objects)
+// The same promise as tests/loader/elf_fuzz_test.cpp.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -13,6 +11,10 @@
 
 #include "aplib/error.hpp"
 #include "elf_invariants.hpp"
+#include "fuzzer.hpp"
+
+/// Files that a compiler has made come from the command line.
+std::vector<aplib::fuzz::Input> aplib::fuzz::seeds() { return {}; }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const int descriptor = ::memfd_create("input", MFD_CLOEXEC);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The same promise as tests/comm/frames_fuzz_test.cpp, for libFuzzer, which finds its own way by coverage:
-//
-//   build/<preset>/bin/frames_fuzz -max_len=65536 corpus/
+// The same promise as tests/comm/frames_fuzz_test.cpp.
 //
 // An input is a number, which chooses the pieces, and a stream.
 #include <algorithm>
@@ -15,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "fuzzer.hpp"
 #include "stream_mutator.hpp"
 #include "stream_promises.hpp"
 
@@ -23,6 +22,18 @@ namespace {
 constexpr std::size_t number_bytes = sizeof(std::uint64_t);
 
 }  // namespace
+
+std::vector<aplib::fuzz::Input> aplib::fuzz::seeds() {
+  std::vector<Input> all;
+  aplib::comm::test::StreamMutator mutator(1);
+  for (std::uint64_t number = 0; number < 20; ++number) {
+    const std::vector<std::byte> stream = mutator.sound();
+    Input& input = all.emplace_back(number_bytes);
+    std::memcpy(input.data(), &number, number_bytes);
+    input.insert(input.end(), stream.begin(), stream.end());
+  }
+  return all;
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < number_bytes) return 0;
