@@ -57,7 +57,8 @@ APLIB_C_API int cconfxy(int ncelx, int ncely);
 APLIB_C_API int ccreat(const char* file, int tid, void* arg);
 /* Presets the status word (see pstat) of every cell that has not posted one. Returns 1. [host] A, meaning C */
 APLIB_C_API int initstat(int stat);
-/* Waits until all cells have ended. Returns 1. [host] [waits] A, meaning C */
+/* Waits until all cells have ended. Returns 0: an old host_main ends with it and has no `return`, so this becomes the
+ * status of the run. [host] [waits] A, meaning C */
 APLIB_C_API int waitstable(void);
 /* Ends the calling task and unwinds its stack; other cells go on. A status other than 0 becomes the cell's. [cell] A */
 APLIB_C_API void cell_exit(int status) __attribute__((noreturn));
@@ -156,7 +157,8 @@ APLIB_C_API int gstat(void);     /* OR of all words. [host] [cell] A, meaning C 
 
 /* --- Time --- */
 
-/* Seconds since an arbitrary moment: only differences have a meaning. [any] A */
+/* Seconds since an arbitrary moment: only differences have a meaning. A loop of such calls lets other tasks run.
+ * [any] A */
 APLIB_C_API double dgettime(void);
 
 /* --- Not CellOS: running a machine from a program that has its own main() --- */

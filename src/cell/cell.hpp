@@ -183,9 +183,11 @@ struct Timer {
 
 /// What others must know of a cell that has ended.
 struct CellEnd {
-  std::uint64_t tasks = 0;  ///< Kernel-started tasks that have ended there so far.
+  /// Kernel-started tasks that have ended there so far. Of the host program: the programs that it has started.
+  std::uint64_t tasks = 0;
   /// Collectives that it has been through, by Scope: others may still be in the last of them.
   std::uint64_t episodes[3] = {0, 0, 0};
+  std::int32_t status = 0;  ///< Its exit status so far.
 };
 
 struct alignas(cache_pair_bytes) Cell {
@@ -197,7 +199,7 @@ struct alignas(cache_pair_bytes) Cell {
   [[nodiscard]] CollectivePlace& place(Scope scope) noexcept { return places[static_cast<std::size_t>(scope)]; }
 
   [[nodiscard]] CellEnd end() const noexcept {
-    return {ended_from_kernel, {places[0].episode, places[1].episode, places[2].episode}};
+    return {ended_from_kernel, {places[0].episode, places[1].episode, places[2].episode}, status};
   }
 
   std::uint32_t id = 0;  ///< Index; the host program's is the cell count.

@@ -19,9 +19,10 @@ namespace {
   throw Error(Errc::failed, fmt::format("a frame of a collective makes no sense: {}", what));
 }
 
-[[noreturn, gnu::cold]] void refuse(const TaskControl& self, const char* call, Errc code, const std::string& text) {
-  const Domain& domain = self.cell->processor->domain();
-  throw Error(code, fmt::format("{} task {}: {}: {}", domain.name_of(self.cell->id), self.id, call, text));
+[[noreturn, gnu::cold]] void refuse_ended(const TaskControl& self, const char* call, std::uint32_t cell) {
+  refuse(self, Errc::ended, call,
+         fmt::format("cell {} has ended and takes no part any more; all cells must call it; its exit status is {}",
+                     cell, self.cell->processor->inbound().end_of(cell).status));
 }
 
 const char* name_of(NumberType type) noexcept {
@@ -73,7 +74,7 @@ Operand Collectives::call(TaskControl& self, const CollectiveCall& what, const O
   Collectives& ours = here.collectives();
   Domain& domain = here.domain();
   if (cell.id >= domain.cell_count) [[unlikely]] {
-    refuse(self, what.call, Errc::bad_argument, "the host program takes no part in collectives; only cells do");
+    refuse(self, Errc::bad_argument, what.call, "the host program takes no part in collectives; only cells do");
   }
   if (here.stops()) [[unlikely]]
     return value;
@@ -81,20 +82,19 @@ Operand Collectives::call(TaskControl& self, const CollectiveCall& what, const O
                  : what.scope == Scope::row ? domain.rows[cell.y]
                                             : domain.columns[cell.x];
   if (cell.collective.active) [[unlikely]] {
-    refuse(self, what.call, Errc::bad_argument,
+    refuse(self, Errc::bad_argument, what.call,
            fmt::format("task {} of this cell is in a collective already; one task of a cell at a time takes part",
                        cell.collective.task != nullptr ? static_cast<int>(cell.collective.task->id) : -1));
   }
   if (here.inbound().some_cell_ended()) [[unlikely]] {
     for (std::uint32_t c = 0; c < domain.cell_count; ++c) {
       if (here.inbound().cell_has_ended(c) && group.contains(c)) {
-        refuse(self, what.call, Errc::ended,
-               fmt::format("cell {} has ended and takes no part any more; all cells must call it", c));
+        refuse_ended(self, what.call, c);
       }
     }
   }
   if (what.kind == CollectiveKind::broadcast && !group.contains(what.root)) [[unlikely]] {
-    refuse(self, what.call, Errc::bad_argument,
+    refuse(self, Errc::bad_argument, what.call,
            fmt::format("root cell {} is not one of the cells that take part ({}..{})", what.root, group.first,
                        group.first + (group.count - 1) * group.stride));
   }
@@ -123,11 +123,9 @@ Operand Collectives::call(TaskControl& self, const CollectiveCall& what, const O
       Processor::end_calling_task();
       return value;
     }
-    refuse(self, what.call, Errc::ended,
-           fmt::format("cell {} has ended and takes no part any more; all cells must call it",
-                       cell.collective.ended_cell));
+    refuse_ended(self, what.call, cell.collective.ended_cell);
   }
-  if (cell.collective.mismatch) refuse(self, what.call, Errc::mismatch, describe_mismatch(domain, group, episode));
+  if (cell.collective.mismatch) refuse(self, Errc::mismatch, what.call, describe_mismatch(domain, group, episode));
   const Operand result = cell.collective.result;
 
   if (what.kind == CollectiveKind::broadcast) {

@@ -161,4 +161,12 @@ void Domain::wake_all() noexcept {
   for (Processor* processor : *list) processor->parker().wake_if_asleep();
 }
 
+void refuse(const TaskControl& self, Errc code, const char* call, const std::string& text) {
+  const Domain& domain = self.cell->processor->domain();
+  std::string said = fmt::format("{} task {}: {}: {}", domain.name_of(self.cell->id), self.id, call, text);
+  const std::string place = domain.place_of_call != nullptr ? domain.place_of_call() : std::string();
+  if (!place.empty()) said += fmt::format(" (called at {})", place);
+  throw Error(code, said);
+}
+
 }  // namespace aplib

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "aplib/error.hpp"
 #include "aplib/machine.hpp"
 #include "base/cell_map.hpp"
 #include "cell/buffer_pool.hpp"
@@ -133,6 +134,10 @@ struct Domain {
   std::vector<Group> columns;
   std::unique_ptr<ArrivalLines[]> arrivals;        ///< One per carrier, for group `all`.
   std::function<void(const std::string&)> report;  ///< Prints one text on stderr. [any thread]
+  /// Where the calling task's program calls the library from: "solve+0x1c of prog"; empty: not known.
+  std::string (*place_of_call)() = nullptr;
+  /// Of a message that its task never received. Null: nobody wants to know. [the processor of its cell]
+  std::function<void(const TaskControl&)> on_unread;
   std::function<void(Domain&)>
       on_deadlock;  ///< Every processor sleeps and nothing can wake one. Must stop the machine. [any thread]
   std::function<void(std::uint32_t processor)>
@@ -142,7 +147,9 @@ struct Domain {
 
   // Any processor.
   alignas(cache_pair_bytes) std::atomic<bool> stopping{false};
-  std::atomic<bool> over{false};                   ///< No live cell is left.
+  std::atomic<bool> over{false};  ///< No live cell is left.
+  /// Of a machine that stops: it has not failed. The host program is through, and who still waits waits for it.
+  std::atomic<bool> stops_well{false};
   std::atomic<std::uint32_t> live_cells{0};        ///< Cells with tasks or about to get some; the host counts as one.
   std::atomic<std::uint64_t> programs_started{0};  ///< Times cells were given programs, by run() or start_cells().
   alignas(cache_pair_bytes) std::atomic<std::uint64_t> sleepers{
@@ -217,5 +224,8 @@ struct Domain {
   /// Builds cells and groups for `new_grid`. Only while no carrier runs.
   void build_cells(Grid new_grid);
 };
+
+/// Throws Error: "cell 3 task 0: <call>: <text>", and where the program calls from, if that is known.
+[[noreturn, gnu::cold]] void refuse(const TaskControl& self, Errc code, const char* call, const std::string& text);
 
 }  // namespace aplib

@@ -24,7 +24,7 @@ void Inbound::prepare(std::uint32_t index, BufferPool& pool) {
   has_network_ = domain_.network != nullptr;
   rings_.prepare(domain_.processors.size());
   ended_cells_.assign(domain_.cells.size(), 0);
-  ended_tasks_.assign(domain_.cells.size(), 0);
+  ends_.assign(domain_.cells.size(), CellEnd{});
 }
 
 [[gnu::always_inline]] inline void Inbound::deliver_small(Cell& cell, std::uint32_t task, std::uint64_t key,
@@ -300,17 +300,24 @@ void Inbound::wake_waiting(TaskControl& task, Wake how) noexcept {
   idle_.make_ready(task);
 }
 
-// A cell that is to get another program has not ended for good. The host program's end is no error for those who
-// wait for it: when nobody can go on, the run just ends.
+// A host program that waits itself cannot start anything, unless it has further tasks.
+bool Inbound::host_may_start() const noexcept {
+  if (!domain_.has_host || ended_cells_[domain_.cell_count] != 0) return false;
+  return !here_.is_host() || domain_.host_cell->live_tasks > 1;
+}
+
+// The host program's end is no error for those who wait for it: when nobody can go on, the run just ends.
 bool Inbound::cell_has_ended(std::uint32_t cell) const noexcept {
-  return ended_cells_[cell] != 0 && cell != domain_.cell_count &&
-         ended_tasks_[cell] >=
-             domain_.programs_started.load(std::memory_order_relaxed);  // relaxed: see Machine::Impl::start_cells
+  if (ended_cells_[cell] == 0 || cell == domain_.cell_count || host_may_start()) return false;
+  // A start may be on its way here: the host program's end says how many there were.
+  std::uint64_t started = domain_.programs_started.load(std::memory_order_relaxed);  // relaxed: see start_cells()
+  if (domain_.has_host) started = std::max(started, ends_[domain_.cell_count].tasks);
+  return ends_[cell].tasks >= started;
 }
 
 bool Inbound::all_cells_ended() const noexcept {
   std::uint64_t ended = 0;
-  for (const std::uint64_t tasks : ended_tasks_) ended += tasks;
+  for (std::uint32_t cell = 0; cell < domain_.cell_count; ++cell) ended += ends_[cell].tasks;
   return ended == domain_.programs_started.load(std::memory_order_relaxed) *
                       domain_.cell_count;  // relaxed: the host counts them itself
 }
@@ -320,12 +327,19 @@ void Inbound::cell_ended(std::uint32_t cell, const CellEnd& end) {
     domain_.network->cell_ended(cell, end);
     return;
   }
-  ended_tasks_[cell] = end.tasks;
+  ends_[cell] = end;
   if (ended_cells_[cell] == 0) ++ended_count_;
   ended_cells_[cell] = 1;
   here_.collectives().check();  // what is complete is complete, even if a member has ended since
-  const bool for_good = cell_has_ended(cell);
-  if (for_good) here_.collectives().member_ended(cell, end);
+  // With the host program, cells without a task, which were idle, have ended.
+  const std::uint32_t first = cell == domain_.cell_count ? 0 : cell;
+  const std::uint32_t last = cell == domain_.cell_count ? cell : cell + 1;
+  bool for_good = false;
+  for (std::uint32_t ended = first; ended < last; ++ended) {
+    if (!cell_has_ended(ended)) continue;
+    for_good = true;
+    here_.collectives().member_ended(ended, ends_[ended]);
+  }
   const bool all_ended = here_.is_host() && all_cells_ended();
   if (!for_good && !all_ended) return;
   const auto wake_receivers = [&](Cell& resident) {
@@ -336,8 +350,8 @@ void Inbound::cell_ended(std::uint32_t cell, const CellEnd& end) {
         idle_.make_ready(*task);
       } else if (task->waits == WaitFor::message && task->posted.open) {
         const MatchWish& wish = task->posted.wish;
-        const bool names_it = for_good && (wish.mask & MatchKey::cell_mask) != 0 && MatchKey::cell(wish.key) == cell;
-        if (names_it || (all_ended && task->posted.closed_when_cells_end)) wake_waiting(*task, Wake::ended);
+        const bool in_vain = (wish.mask & MatchKey::cell_mask) != 0 && cell_has_ended(MatchKey::cell(wish.key));
+        if (in_vain || (all_ended && task->posted.closed_when_cells_end)) wake_waiting(*task, Wake::ended);
       }
     }
   };

@@ -129,8 +129,13 @@ class Inbound {
 
   /// `cell` sends nothing any more, and all it has sent is here.
   void cell_ended(std::uint32_t cell, const CellEnd& end);
-  /// For good: no other program is going to run there.
+  /// For good: no other program is going to run there. A cell without a task is idle as long as a host program can
+  /// start one there.
   [[nodiscard]] bool cell_has_ended(std::uint32_t cell) const noexcept;
+  /// It has no task now, as far as is known here.
+  [[nodiscard]] bool cell_is_idle(std::uint32_t cell) const noexcept { return ended_cells_[cell] != 0; }
+  /// How a cell that is idle or has ended came to that.
+  [[nodiscard]] const CellEnd& end_of(std::uint32_t cell) const noexcept { return ends_[cell]; }
   [[nodiscard]] bool all_cells_ended() const noexcept;
   [[nodiscard]] bool some_cell_ended() const noexcept { return ended_count_ != 0; }
 
@@ -141,6 +146,7 @@ class Inbound {
 
  private:
   void drop_oldest(MessageRing& ring) noexcept;
+  [[nodiscard]] bool host_may_start() const noexcept;
   bool handle(std::uint32_t from, Slot& slot);
   void deliver_slot(Cell& cell, std::uint32_t info, std::uint64_t key, std::uint32_t task, const std::byte* payload);
   void deliver_small(Cell& cell, std::uint32_t task, std::uint64_t key, const std::byte* body, std::size_t bytes);
@@ -171,7 +177,7 @@ class Inbound {
   bool settle_soon_ = false;     // a slot told of a claimed offer
   bool has_network_ = false;
   std::vector<std::uint8_t> ended_cells_;
-  std::vector<std::uint64_t> ended_tasks_;  // by cell: kernel-started tasks that have ended there
+  std::vector<CellEnd> ends_;  // by cell, of those
   std::uint32_t ended_count_ = 0;
   // written here, read by who polls the network
   alignas(cache_pair_bytes) std::atomic<std::int64_t> unread_bytes_{0};

@@ -16,12 +16,6 @@ namespace aplib::one_sided {
 
 namespace {
 
-[[noreturn, gnu::cold, gnu::noinline]] void refuse(const TaskControl& self, Errc code, const char* call,
-                                                   const std::string& text) {
-  const Domain& domain = self.cell->processor->domain();
-  throw Error(code, fmt::format("{} task {}: {}: {}", domain.name_of(self.cell->id), self.id, call, text));
-}
-
 [[noreturn, gnu::cold, gnu::noinline]] void bad_cell(const TaskControl& self, const char* call, std::uint32_t cell) {
   const Domain& domain = self.cell->processor->domain();
   if (self.cell->id >= domain.cell_count)

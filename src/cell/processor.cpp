@@ -38,10 +38,10 @@ std::string name_of(const Domain& domain, const TaskControl& task) {
   } else if (to.type < 0 || to.type > message_type_max) {
     text = fmt::format("message type {} is out of range; use 0..{}", to.type, message_type_max);
   } else {
-    text = fmt::format("task {} is out of range; use 0..{}", aplib::index(to.task), task_id_max);
+    text = fmt::format("task {} is out of range; use 0..{}", static_cast<std::int32_t>(aplib::index(to.task)),
+                       task_id_max);
   }
-  throw Error(Errc::bad_argument,
-              fmt::format("{} task {}: {}: {}", domain.name_of(self.cell->id), self.id, call, text));
+  refuse(self, Errc::bad_argument, call, text);
 }
 
 /// Runs `part` of a task's life; what it throws ends the task, or the machine. Works without memory.
@@ -222,10 +222,7 @@ void Processor::send(TaskControl& self, const char* call, std::uint32_t cell, st
   if (cell >= cell_limit_ || static_cast<std::uint32_t>(to.type) > static_cast<std::uint32_t>(message_type_max) ||
       aplib::index(to.task) > task_id_max) [[unlikely]] {
     if (cell < domain_.cell_count && cell_limit_ == 0) {
-      throw Error(
-          Errc::failed,
-          fmt::format("host program: {}: no program runs on the cells yet; start one first (ccreat, start_cells)",
-                      call));
+      refuse(self, Errc::failed, call, "no program runs on the cells yet; start one first (ccreat, start_cells)");
     }
     const bool to_host = cell >= domain_.cell_count && domain_.has_host && cell == domain_.host_id;
     if (!to_host || static_cast<std::uint32_t>(to.type) > static_cast<std::uint32_t>(message_type_max) ||
@@ -323,7 +320,7 @@ bool Processor::wait_flag(TaskControl& self, const char* call, const std::int32_
 void Processor::join(TaskControl& self, std::uint32_t id) {
   Processor& here = *self.cell->processor;
   const auto refuse = [&](const char* why) {
-    throw Error(Errc::bad_argument, fmt::format("{}: join: task {} {}", name_of(here.domain_, self), id, why));
+    aplib::refuse(self, Errc::bad_argument, "join", fmt::format("task {} {}", id, why));
   };
   TaskControl* task = self.cell->tasks.find(id);
   if (id == self.id) refuse("is the caller itself; a task cannot wait for its own end");
@@ -474,6 +471,9 @@ void Processor::end_task(TaskControl& self) {
   Cell& cell = *self.cell;
   self.ended = true;
   if (self.stack.guard == StackGuard::canary) domain_.guarded([&] { check_canary(self); });
+  if (domain_.on_unread && !self.mailbox.empty() &&
+      !domain_.stopping.load(std::memory_order_relaxed))  // relaxed: a task that is stopped leaves much unread
+    domain_.guarded([&] { domain_.on_unread(self); });
   if (self.from_kernel) ++cell.ended_from_kernel;
   if (self.joiner != nullptr) {
     self.detached = true;  // the joiner needs nothing but to know
@@ -511,12 +511,14 @@ void Processor::end_cell(Cell& cell) {
     Processor& processor;
     ~Drop() { processor.drop_live_cell(); }
   } const drop{*this};
+  CellEnd end = cell.end();
+  if (is_host()) end.tasks = domain_.programs_started.load(std::memory_order_relaxed);  // relaxed: counted by the host
   // The network's processor is told, too: it is behind the threads.
-  outbound_.push_to_threads(SlotKind::cell_ended, cell.id, cell.end(), index_);
+  outbound_.push_to_threads(SlotKind::cell_ended, cell.id, end, index_);
   if (network_ != nullptr) {
-    outbound_.push(network_index_, SlotKind::cell_ended, cell.id, 0, MatchKey::make(0, cell.id, 0, 0), cell.end());
+    outbound_.push(network_index_, SlotKind::cell_ended, cell.id, 0, MatchKey::make(0, cell.id, 0, 0), end);
   }
-  if (!mover_.postpone_end(cell.id)) inbound_.cell_ended(cell.id, cell.end());
+  if (!mover_.postpone_end(cell.id)) inbound_.cell_ended(cell.id, end);
 }
 
 void Processor::drop_live_cell() noexcept {

@@ -35,14 +35,14 @@ void fail_null(const char* call, const char* what) {
 }
 
 void require_cell(const char* call) {
-  if (api::on_host()) [[unlikely]] {
+  if (api::on_host(call)) [[unlikely]] {
     api::fail(Errc::bad_argument, call, "only cells can call it; the host program has no place in the grid");
   }
 }
 
 void require_host_program(const char* call) {
   require_cell(call);
-  if (!api::has_host()) [[unlikely]] {
+  if (!api::has_host(call)) [[unlikely]] {
     api::fail(
         Errc::bad_argument, call,
         "this program has no host half; define host_main and link aplib::cellos_main, or use l_asend and l_arecv");
@@ -50,7 +50,7 @@ void require_host_program(const char* call) {
 }
 
 void require_host(const char* call) {
-  if (!api::on_host()) [[unlikely]] {
+  if (!api::on_host(call)) [[unlikely]] {
     api::fail(Errc::bad_argument, call, "only the host program can call it, in host_main");
   }
 }

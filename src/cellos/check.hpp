@@ -11,6 +11,21 @@
 
 namespace aplib::cellos {
 
+/// A call that waits and where it returns to in the program, for reports of what tasks wait for.
+struct Caller {
+  const char* call;
+  const void* place;
+};
+#define APLIB_CALLER(call) \
+  aplib::cellos::Caller { call, __builtin_return_address(0) }
+
+inline api::CellosState& note(const Caller& caller) {
+  api::CellosState& state = api::cellos_state(caller.call);
+  state.place_of = caller.call;
+  state.place = caller.place;
+  return state;
+}
+
 // The failing halves, out of line so that the checks cost a compare on the path of a message.
 [[noreturn]] void fail_cell(const char* call, int cid);
 [[noreturn]] void fail_task(const char* call, int tid);
@@ -27,7 +42,9 @@ void require_host_program(const char* call);
 /// No machine has a host id below this, so an ordinary cid is told from the host with one compare.
 inline constexpr int host_id_min = 4096;
 
-inline bool is_host(int cid) { return cid >= host_id_min && index(this_machine::host_cell()) == unsigned(cid); }
+inline bool is_host(const char* call, int cid) {
+  return cid >= host_id_min && index(api::host_cell(call)) == unsigned(cid);
+}
 
 inline void check_type(const char* call, int type) {
   if (type < 0 || type > message_type_max) [[unlikely]]
@@ -57,7 +74,7 @@ inline To label(const char* call, int cid, int tid, int type) {
   if (tid < 0 || tid > int(task_id_max)) [[unlikely]]
     fail_task(call, tid);
   check_type(call, type);
-  return {.task = is_host(cid) ? TaskId{0} : TaskId(tid), .type = type};
+  return {.task = is_host(call, cid) ? TaskId{0} : TaskId(tid), .type = type};
 }
 
 /// A source, with the wildcards ANY_CELL, ANY_TASK, ANY_TYPE. The host's task is not looked at: programs name their
@@ -69,7 +86,7 @@ inline From sender(const char* call, int cid, int tid, int type) {
     fail_task(call, tid);
   if (type != ANY_TYPE) check_type(call, type);
   return {.cell = cid == ANY_CELL ? any_cell : CellId(cid),
-          .task = tid == ANY_TASK || is_host(cid) ? any_task : TaskId(tid),
+          .task = tid == ANY_TASK || is_host(call, cid) ? any_task : TaskId(tid),
           .type = type == ANY_TYPE ? any_type : type};
 }
 

@@ -40,9 +40,9 @@ struct ExitFrame {
 /// Runs `program(state)`; returns 0, or what it gave to exit(). Has no object with a destructor: the jump lands here.
 int until_exit(void (*program)(void*), void* state) {
   ExitFrame frame;
-  api::cellos_state().exit_frame = &frame;
+  api::cellos_state("exit").exit_frame = &frame;
   if (setjmp(frame.place) == 0) program(state);
-  api::cellos_state().exit_frame = nullptr;
+  api::cellos_state("exit").exit_frame = nullptr;
   return frame.status;
 }
 
@@ -62,14 +62,14 @@ struct HostProgram {
 };
 
 int run_host(HostProgram& host) {
-  api::cellos_state().program = &host.cells;
+  api::cellos_state("host_main").program = &host.cells;
   const int exit_status = until_exit(
       [](void* state) {
         auto& host = *static_cast<HostProgram*>(state);
         host.status = host.entry(host.argc, host.argv);
       },
       &host);
-  api::cellos_state().program = nullptr;
+  api::cellos_state("host_main").program = nullptr;
   return exit_status != 0 ? exit_status : host.status;
 }
 
@@ -152,7 +152,7 @@ int ccreat(const char* file, int tid, void* arg) {
     start_file(call, file, host_file, TaskId(tid), static_cast<const char* const*>(arg));
     return 1;
   }
-  const auto* program = static_cast<const CellProgram*>(api::cellos_state().program);
+  const auto* program = static_cast<const CellProgram*>(api::cellos_state(call).program);
   if (program == nullptr || program->entry == nullptr) {
     api::fail(
         Errc::failed, call,
@@ -172,17 +172,19 @@ int initstat(int stat) {
 }
 
 int waitstable(void) {
-  require_host("waitstable");
-  api::wait_cells("waitstable");
-  return 1;
+  const Caller caller = APLIB_CALLER("waitstable");
+  require_host(caller.call);
+  note(caller);
+  api::wait_cells(caller.call);
+  return 0;
 }
 
-int getcid(void) { return int(index(this_cell::id())); }
-int gethcid(void) { return int(index(this_machine::host_cell())); }
-int cellos_gettid(void) { return int(index(this_task::id())); }
-int getncel(void) { return int(this_machine::cell_count()); }
-int getncelx(void) { return int(this_machine::grid().nx); }
-int getncely(void) { return int(this_machine::grid().ny); }
+int getcid(void) { return int(index(api::cell_id("getcid"))); }
+int gethcid(void) { return int(index(api::host_cell("gethcid"))); }
+int cellos_gettid(void) { return int(index(api::task_id("gettid"))); }
+int getncel(void) { return int(api::grid("getncel").count()); }
+int getncelx(void) { return int(api::grid("getncelx").nx); }
+int getncely(void) { return int(api::grid("getncely").ny); }
 
 int getcidx(void) {
   require_cell("getcidx");
@@ -194,8 +196,20 @@ int getcidy(void) {
   return int(this_cell::y());
 }
 
+// A program that waits for a time to come asks again and again: then others run meanwhile.
 double dgettime(void) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  constexpr unsigned reads = 16;
+  constexpr auto spin_time = std::chrono::microseconds(50);  // for so many reads; who measures something takes longer
+  const auto now = std::chrono::steady_clock::now();
+  if (this_task::inside()) {
+    api::CellosState& state = api::cellos_state("dgettime");
+    if (++state.clock_reads % reads == 0) {
+      const bool spins = now - state.clock_since < spin_time;
+      state.clock_since = now;
+      if (spins) this_task::yield();
+    }
+  }
+  return std::chrono::duration<double>(now.time_since_epoch()).count();
 }
 
 // ---------------------------------------------------------------- a program by itself
@@ -222,7 +236,7 @@ int cellos_run(int (*host)(int, char**), void (*cell)(void), int argc, char** ar
 
 void cellos_exit(int status) {
   if (!this_task::inside()) return;
-  auto* frame = static_cast<ExitFrame*>(api::cellos_state().exit_frame);
+  auto* frame = static_cast<ExitFrame*>(api::cellos_state("exit").exit_frame);
   if (frame == nullptr) this_task::exit(status);  // a task that the program spawned itself: this unwinds
   frame->status = status;
   std::longjmp(frame->place, 1);

@@ -76,7 +76,9 @@ int get_stride(int cid, void* local, int local_stride, int item, int count, cons
 int amcheck(const volatile int* flag, int n) {
   if (flag == nullptr) [[unlikely]]
     fail_null("amcheck", "the flag");
-  detail::wait_flag("amcheck", const_cast<const int*>(flag), n);
+  const Caller caller = APLIB_CALLER("amcheck");
+  note(caller);
+  detail::wait_flag(caller.call, const_cast<const int*>(flag), n);
   return 1;
 }
 

@@ -92,9 +92,11 @@ Envelope envelope_of(const Domain& domain, std::uint64_t key, std::size_t bytes)
     return Envelope{any_cell, any_task, any_type, 0};
   }
   const Domain& domain = self.cell->processor->domain();
+  const std::uint32_t cell = MatchKey::cell(self.posted.wish.key);
   refuse(self, Errc::ended, call,
-         fmt::format("{} has ended and left no such message; nothing more will come from it",
-                     domain.name_of(MatchKey::cell(self.posted.wish.key))));
+         fmt::format("{} has ended with status {} and left no such message ({}); nothing more will come from it{}",
+                     domain.name_of(cell), self.cell->processor->inbound().end_of(cell).status,
+                     describe_wish(domain, self.posted.wish), describe_unread(domain, self)));
 }
 
 [[gnu::cold, gnu::noinline]] api::Received receive_failed_into(const TaskControl& self, const char* call, Wake how,
@@ -173,6 +175,8 @@ Envelope receive_into(const char* call, std::span<std::byte> buffer, From from, 
                          envelope.bytes, domain.name_of(MatchKey::cell(self.posted.key)), index(envelope.source_task),
                          envelope.type, buffer.size()));
     }
+    debug(call, fmt::format("the message has {} bytes, the buffer {}: the rest is not stored", envelope.bytes,
+                            buffer.size()));
     envelope.bytes = buffer.size();
   }
   return envelope;
@@ -266,8 +270,8 @@ void broadcast(const char* call, CellId root, std::span<std::byte> buffer, Scope
   collective(call, what, Operand{}, buffer.data());
 }
 
-CellosState& cellos_state() {
-  TaskControl& self = self_or_throw("cellos_state");
+CellosState& cellos_state(const char* call) {
+  TaskControl& self = self_or_throw(call);
   if (self.cellos_state == nullptr) [[unlikely]] {
     self.cellos_state = new CellosState;
     self.free_cellos_state = [](void* state) { delete static_cast<CellosState*>(state); };
@@ -325,12 +329,21 @@ void wait_cells(const char* call) {
   Processor::wait_for_cells(self, call);
 }
 
-bool has_host() { return self_or_throw("has_host").cell->processor->domain().has_host; }
+bool has_host(const char* call) { return self_or_throw(call).cell->processor->domain().has_host; }
 
-bool on_host() {
-  TaskControl& self = self_or_throw("on_host");
+bool on_host(const char* call) {
+  TaskControl& self = self_or_throw(call);
   return self.cell->id == self.cell->processor->domain().cell_count;
 }
+
+CellId cell_id(const char* call) {
+  TaskControl& self = self_or_throw(call);
+  return CellId{self.cell->processor->domain().visible(self.cell->id)};
+}
+
+TaskId task_id(const char* call) { return TaskId{self_or_throw(call).id}; }
+CellId host_cell(const char* call) { return CellId{self_or_throw(call).cell->processor->domain().host_id}; }
+Grid grid(const char* call) { return self_or_throw(call).cell->processor->domain().grid; }
 
 void fail(Errc code, const char* call, const std::string& text) {
   Processor* processor = Processor::current();
@@ -341,7 +354,14 @@ void fail(Errc code, const char* call, const std::string& text) {
 void warn(const char* call, const std::string& text) {
   TaskControl& self = self_or_throw(call);
   Domain& domain = self.cell->processor->domain();
-  Machine::Impl::of(domain).log.warn("{} task {}: {}: {}", domain.name_of(self.cell->id), self.id, call, text);
+  const std::string subject = fmt::format("{} task {}: {}: ", domain.name_of(self.cell->id), self.id, call);
+  Machine::Impl::of(domain).log.warn("{}{}", text.starts_with(subject) ? "" : subject, text);
+}
+
+void debug(const char* call, const std::string& text) {
+  TaskControl& self = self_or_throw(call);
+  Domain& domain = self.cell->processor->domain();
+  Machine::Impl::of(domain).log.debug("{} task {}: {}: {}", domain.name_of(self.cell->id), self.id, call, text);
 }
 
 }  // namespace api
@@ -493,7 +513,7 @@ void detach(TaskId id) {
 
 namespace this_task {
 
-TaskId id() { return TaskId{self_or_throw("this_task::id").id}; }
+TaskId id() { return api::task_id("this_task::id"); }
 void yield() { Processor::yield(self_or_throw("yield")); }
 void sleep_for(std::chrono::nanoseconds duration) {
   Processor::sleep_until(self_or_throw("sleep_for"), deadline_after(duration), "sleep_for");
@@ -513,10 +533,10 @@ bool inside() noexcept {
 
 namespace this_machine {
 
-Grid grid() { return self_or_throw("grid").cell->processor->domain().grid; }
+Grid grid() { return api::grid("grid"); }
 std::uint32_t cell_count() { return self_or_throw("cell_count").cell->processor->domain().cell_count; }
 std::uint32_t processor_count() { return self_or_throw("processor_count").cell->processor->domain().carriers; }
-CellId host_cell() { return CellId{self_or_throw("host_cell").cell->processor->domain().host_id}; }
+CellId host_cell() { return api::host_cell("host_cell"); }
 
 void configure(Grid grid) { api::configure("configure", grid); }
 void set_options(const Options& options) { api::configure("set_options", options); }
@@ -530,10 +550,7 @@ void wait_cells() { api::wait_cells("wait_cells"); }
 
 namespace this_cell {
 
-CellId id() {
-  TaskControl& self = self_or_throw("this_cell::id");
-  return CellId{self.cell->processor->domain().visible(self.cell->id)};
-}
+CellId id() { return api::cell_id("this_cell::id"); }
 std::uint32_t x() { return self_or_throw("this_cell::x").cell->x; }
 std::uint32_t y() { return self_or_throw("this_cell::y").cell->y; }
 std::uint32_t processor() { return self_or_throw("this_cell::processor").cell->processor->index(); }

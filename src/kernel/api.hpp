@@ -6,6 +6,7 @@
 // Call from: task, unless marked [any].
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -60,10 +61,14 @@ struct CellosState {
                 0};               ///< of the message last received in any way; source any_cell: none yet
   bool readable = false;          ///< `last` speaks of `message`, so it can be read again
   std::uint8_t status_reads = 0;  ///< cstat and gstat calls, so that a loop of them lets others run
-  void* exit_frame = nullptr;     ///< where exit() ends the task's program
-  const void* program = nullptr;  ///< host program's task: what CellOS's ccreat starts
+  std::uint8_t clock_reads = 0;   ///< the same of dgettime,
+  std::chrono::steady_clock::time_point clock_since{};  ///< since then
+  const char* place_of = nullptr;                       ///< a call that waits,
+  const void* place = nullptr;                          ///< and where it returns to in the program
+  void* exit_frame = nullptr;                           ///< where exit() ends the task's program
+  const void* program = nullptr;                        ///< host program's task: what CellOS's ccreat starts
 };
-CellosState& cellos_state();
+CellosState& cellos_state(const char* call);
 
 /// Host program only: gives the status word `value` to every cell that has not posted one (a word posted meanwhile
 /// stays).
@@ -85,15 +90,22 @@ void* symmetric_resize(const char* call, void* memory, std::size_t bytes);
 void symmetric_free(const char* call, void* memory);
 
 /// True when the caller is a task of the host program.
-bool on_host();
+bool on_host(const char* call);
 
 /// True when the machine was started with a host program.
-bool has_host();
+bool has_host(const char* call);
+
+/// As those of this_cell, this_task and this_machine.
+CellId cell_id(const char* call);
+TaskId task_id(const char* call);
+CellId host_cell(const char* call);
+Grid grid(const char* call);
 
 /// Throws Error: "cell 3 task 0: <call>: <text>".
 [[noreturn]] void fail(Errc code, const char* call, const std::string& text);
 
-/// As fail() but only a warning on stderr.
+/// As fail() but only a warning on stderr; and the same where the log level is debug.
 void warn(const char* call, const std::string& text);
+void debug(const char* call, const std::string& text);
 
 }  // namespace aplib::api

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <signal.h>
+#include <unwind.h>
 
 #include <algorithm>
 #include <mutex>
@@ -16,10 +17,13 @@
 #include "base/program_context.hpp"
 #include "cell/domain.hpp"
 #include "cell/processor.hpp"
+#include "kernel/api.hpp"
 #include "kernel/loaded_run.hpp"
 #include "kernel/machine_impl.hpp"
 #include "kernel/process_run.hpp"
 #include "kernel/signals.hpp"
+#include "loader/known_images.hpp"
+#include "loader/libc/dl.hpp"
 
 namespace aplib {
 
@@ -40,12 +44,20 @@ void Machine::Impl::make_domain(bool with_host, const StartNote* start) {
   domain->options = options;
   domain->has_host = with_host;
   domain->report = [this](const std::string& text) { log.error("{}", text); };
+  domain->place_of_call = place_of_call;
+  if (log.wants(LogLevel::debug)) {
+    domain->on_unread = [this](const TaskControl& task) {
+      const std::string unread = describe_unread(*domain, task);
+      log.debug("{} task {}: ends{}", domain->name_of(task.cell->id), task.id, unread);
+    };
+  }
   if (process != nullptr) process->set_up(*domain, start);
   domain->on_deadlock = [this](Domain& stuck) {
     if (stuck.has_host && stuck.host_cell->ended) {
       // The host program is through and the cells only wait for more from it: as on the original, its end is the
       // end of the run.
       log.info("the host program has ended while cells still wait; the run ends");
+      stuck.stops_well.store(true, std::memory_order_relaxed);  // relaxed: stop() publishes it
       stuck.stop();
     } else {
       stuck.fail(static_cast<int>(ExitStatus::deadlock), describe_deadlock(stuck));
@@ -137,6 +149,9 @@ Report Machine::Impl::report(Clock::time_point start, int host_status) {
     report.cell_status.push_back(cell.status);
     report.cell_waiting_seconds.push_back(std::chrono::duration<double>(cell.waiting).count());
     if (report.exit_status == 0) report.exit_status = cell.status;
+    if (log.wants(LogLevel::debug)) {
+      for (const std::string& line : describe_orphans(*domain, cell)) log.debug("at the end, {}", line);
+    }
   }
   const int signal = domain->signal.load(std::memory_order_relaxed);  // relaxed: the threads are joined
   // A thread that is not the machine's, for example one that carries output, may fail it at any moment.
@@ -147,7 +162,7 @@ Report Machine::Impl::report(Clock::time_point start, int host_status) {
   } else if (signal != 0) {
     report.exit_status = 128 + signal;
     report.reason = fmt::format("stopped by signal {}", signal);
-  } else if (process != nullptr && process->stopped_status()) {
+  } else if (process != nullptr && process->stopped_status().value_or(0) != 0) {
     report.exit_status = *process->stopped_status();
   }
   log.debug("{} cells on {} processors, {} moves, {:.3f} s", domain->cell_count, domain->carriers,
@@ -293,14 +308,48 @@ namespace {
 
 constexpr std::size_t lines_max = 200;
 
-std::string describe_source(const Domain& domain, const MatchWish& wish) {
-  const std::string cell =
-      (wish.mask & MatchKey::cell_mask) == 0 ? "any cell" : domain.name_of(MatchKey::cell(wish.key));
-  const std::string task =
-      (wish.mask & MatchKey::task_mask) == 0 ? "any task" : fmt::format("task {}", MatchKey::task(wish.key));
-  const std::string type =
-      (wish.mask & MatchKey::type_mask) == 0 ? "any type" : fmt::format("type {}", MatchKey::type(wish.key));
-  return fmt::format("{}, {}, {}", cell, task, type);
+constexpr std::size_t kinds_max = 4;  // of unread messages that are named
+
+/// Messages that differ in their bodies only.
+std::string describe_kind(const Domain& domain, std::uint64_t key, std::size_t bytes) {
+  const auto space = static_cast<api::Space>(key >> MatchKey::space_shift);
+  return fmt::format("from {}, task {}, type {}, {} bytes{}", domain.name_of(MatchKey::cell(key)), MatchKey::task(key),
+                     MatchKey::type(key), bytes, space == api::Space::line ? " (by xy_send)" : "");
+}
+
+struct UnreadKind {
+  std::uint64_t key = 0;
+  std::size_t bytes = 0;  ///< Of the oldest.
+  std::size_t count = 0;
+};
+
+/// The kinds of these messages, oldest first.
+template <class Chosen>
+std::vector<UnreadKind> kinds_of(const Buffer* oldest, Chosen chosen) {
+  constexpr std::size_t looks_max = 10'000;  // of millions, the rest is more of the same
+  std::vector<UnreadKind> kinds;
+  std::size_t looks = 0;
+  for (const Buffer* each = oldest; each != nullptr && ++looks < looks_max; each = each->next) {
+    if (!chosen(*each)) continue;
+    const auto known = std::ranges::find(kinds, each->key, &UnreadKind::key);
+    if (known != kinds.end()) {
+      ++known->count;
+    } else {
+      kinds.push_back({each->key, each->bytes, 1});
+    }
+  }
+  return kinds;
+}
+
+std::string describe_kinds(const Domain& domain, const std::vector<UnreadKind>& kinds) {
+  std::string text;
+  for (std::size_t i = 0; i < kinds.size() && i < kinds_max; ++i) {
+    text += i == 0 ? "" : "; also ";
+    if (i != 0 && kinds[i].count > 1) text += fmt::format("{} ", kinds[i].count);
+    text += describe_kind(domain, kinds[i].key, kinds[i].bytes);
+  }
+  if (kinds.size() > kinds_max) text += fmt::format("; and {} more kinds", kinds.size() - kinds_max);
+  return text;
 }
 
 std::string describe_group(const Domain& domain, const Group& group) {
@@ -333,9 +382,15 @@ std::string describe_task(Domain& domain, const Cell& cell, const TaskControl& t
   std::string line = fmt::format("{} task {}: ", domain.name_of(cell.id), task.id);
   const double seconds = std::chrono::duration<double>(now - task.wait_since).count();
   switch (task.waits) {
-    case WaitFor::message:
-      line += fmt::format("waits in {} for a message from {}", task.call, describe_source(domain, task.posted.wish));
+    case WaitFor::message: {
+      line += fmt::format("waits in {} for a message from {}", task.call, describe_wish(domain, task.posted.wish));
+      const std::uint32_t source = MatchKey::cell(task.posted.wish.key);
+      const bool named = (task.posted.wish.mask & MatchKey::cell_mask) != 0;
+      if (const Inbound& inbound = cell.processor->inbound(); named && inbound.cell_is_idle(source))
+        line += fmt::format(" ({} has no task any more; its exit status is {})", domain.name_of(source),
+                            inbound.end_of(source).status);
       break;
+    }
     case WaitFor::collective:
       line += fmt::format("waits in {} ({}; {})", task.call, describe_group(domain, *cell.collective.group),
                           describe_missing(domain, *cell.collective.group, cell.collective.episode));
@@ -357,13 +412,12 @@ std::string describe_task(Domain& domain, const Cell& cell, const TaskControl& t
       return line + (task.ready ? "is ready" : "runs");
   }
   line += fmt::format(", for {:.1f} s", seconds);
-  if (!task.mailbox.empty()) {
-    const Buffer& first = *task.mailbox.oldest();
-    line +=
-        fmt::format("; {} other message{} unread, the oldest from {}, task {}, type {}, {} bytes", task.mailbox.size(),
-                    task.mailbox.size() == 1 ? "" : "s", domain.name_of(MatchKey::cell(first.key)),
-                    MatchKey::task(first.key), MatchKey::type(first.key), first.bytes);
+  if (const auto* state = static_cast<const api::CellosState*>(task.cellos_state);
+      state != nullptr && state->place_of == task.call) {
+    if (const std::string place = loader::libc::place_in_program(state->place); !place.empty())
+      line += fmt::format(", called at {}", place);
   }
+  line += describe_unread(domain, task);
   return line;
 }
 
@@ -377,11 +431,14 @@ class TaskList {
   explicit TaskList(Domain& domain) : domain_(domain) {}
 
   void add(const Cell& cell) {
-    if (cell.ended) ended_.push_back(cell.id);
+    if (cell.ended) ended_.push_back(&cell);
     for (std::uint32_t id = 0; id < cell.tasks.end(); ++id) {
       const TaskControl* task = cell.tasks.find(id);
       if (task == nullptr || task->ended) continue;
       if (++lines_ <= lines_max) text_ += "\n  " + describe_task(domain_, cell, *task, now_);
+    }
+    for (const std::string& line : describe_orphans(domain_, cell)) {
+      if (++lines_ <= lines_max) text_ += "\n  " + line;
     }
   }
 
@@ -389,8 +446,11 @@ class TaskList {
     if (lines_ > lines_max) text_ += fmt::format("\n  ... and {} more tasks", lines_ - lines_max);
     if (!ended_.empty()) {
       text_ += "\n  ended already:";
-      for (std::size_t i = 0; i < ended_.size() && i < 16; ++i)
-        text_ += fmt::format(" {}{}", domain_.name_of(ended_[i]), i + 1 < ended_.size() ? "," : "");
+      for (std::size_t i = 0; i < ended_.size() && i < 16; ++i) {
+        text_ += " " + domain_.name_of(ended_[i]->id);
+        if (ended_[i]->status != 0) text_ += fmt::format(" (status {})", ended_[i]->status);
+        if (i + 1 < ended_.size()) text_ += ",";
+      }
       if (ended_.size() > 16) text_ += fmt::format(" and {} more", ended_.size() - 16);
     }
     return text_;
@@ -401,10 +461,63 @@ class TaskList {
   const Clock::time_point now_ = Clock::now();
   std::string text_;
   std::size_t lines_ = 0;
-  std::vector<std::uint32_t> ended_;
+  std::vector<const Cell*> ended_;
 };
 
 }  // namespace
+
+std::string place_of_call() {
+  struct Search {
+    const void* place = nullptr;
+    int frames = 0;
+  } search;
+  constexpr int frames_max = 64;
+  const TaskControl* const self = running_task();
+  if (self == nullptr || self->program == nullptr) return {};
+  _Unwind_Backtrace(
+      [](_Unwind_Context* frame, void* state) {
+        auto& found = *static_cast<Search*>(state);
+        const auto* const address = reinterpret_cast<const void*>(_Unwind_GetIP(frame));
+        loader::FoundImage image;
+        if (loader::find_image(address, image)) found.place = address;
+        return found.place != nullptr || ++found.frames == frames_max ? _URC_END_OF_STACK : _URC_NO_REASON;
+      },
+      &search);
+  return search.place != nullptr ? loader::libc::place_in_program(search.place) : std::string();
+}
+
+std::string describe_wish(const Domain& domain, const MatchWish& wish) {
+  const std::string cell =
+      (wish.mask & MatchKey::cell_mask) == 0 ? "any cell" : domain.name_of(MatchKey::cell(wish.key));
+  const std::string task =
+      (wish.mask & MatchKey::task_mask) == 0 ? "any task" : fmt::format("task {}", MatchKey::task(wish.key));
+  const std::string type =
+      (wish.mask & MatchKey::type_mask) == 0 ? "any type" : fmt::format("type {}", MatchKey::type(wish.key));
+  return fmt::format("{}, {}, {}", cell, task, type);
+}
+
+std::string describe_unread(const Domain& domain, const TaskControl& task) {
+  if (task.mailbox.empty()) return {};
+  const std::size_t count = task.mailbox.size();
+  return fmt::format("; {} other message{} unread, the oldest {}", count, count == 1 ? "" : "s",
+                     describe_kinds(domain, kinds_of(task.mailbox.oldest(), [](const Buffer&) { return true; })));
+}
+
+std::vector<std::string> describe_orphans(const Domain& domain, const Cell& cell) {
+  std::vector<std::uint32_t> tasks;
+  for (const Buffer* each = cell.orphans.oldest(); each != nullptr && tasks.size() < kinds_max; each = each->next) {
+    if (std::ranges::find(tasks, each->task) == tasks.end()) tasks.push_back(each->task);
+  }
+  std::vector<std::string> lines;
+  for (const std::uint32_t task : tasks) {
+    const auto kinds = kinds_of(cell.orphans.oldest(), [task](const Buffer& each) { return each.task == task; });
+    std::size_t count = 0;
+    for (const UnreadKind& kind : kinds) count += kind.count;
+    lines.push_back(fmt::format("{}: {} message{} for task {}, which does not exist, {}", domain.name_of(cell.id),
+                                count, count == 1 ? "" : "s", task, describe_kinds(domain, kinds)));
+  }
+  return lines;
+}
 
 std::string describe_tasks(Domain& domain) {
   TaskList list(domain);

@@ -92,13 +92,6 @@ struct Machine::Impl {
               fmt::format("{}: called outside a task; it works only inside a program that a Machine runs", call));
 }
 
-/// Throws Error: "cell 3 task 0: <call>: <text>".
-[[noreturn, gnu::cold, gnu::noinline]] inline void refuse(const TaskControl& self, Errc code, const char* call,
-                                                          const std::string& text) {
-  const Domain& domain = self.cell->processor->domain();
-  throw Error(code, fmt::format("{} task {}: {}: {}", domain.name_of(self.cell->id), self.id, call, text));
-}
-
 [[gnu::always_inline]] inline TaskControl& self_or_throw(const char* call) {
   TaskControl* const self = running_task();
   if (self == nullptr) [[unlikely]]
@@ -112,9 +105,21 @@ struct Machine::Impl {
   return Clock::now() + std::min(duration, longest);
 }
 
-// ---------------------------------------------------------------- reports: a line per task, with what it waits for
+// ---------------------------------------------------------------- reports
 
-/// A line per task of this process, each after a line end. Call only while every processor sleeps;
+/// Where the calling task's program calls the library from: "solve+0x1c of prog"; empty: it runs no loaded program.
+[[nodiscard]] std::string place_of_call();
+
+/// "; 2 other messages unread, the oldest from cell 1, task 0, type 5, 8 bytes", kind by kind; empty: there are none.
+/// Call where the task's cell is carried, or while every processor sleeps.
+[[nodiscard]] std::string describe_unread(const Domain& domain, const TaskControl& task);
+/// "cell 2: 1 message for task 5, which does not exist, from ...", a line for each such task.
+[[nodiscard]] std::vector<std::string> describe_orphans(const Domain& domain, const Cell& cell);
+/// "cell 1, any task, type 7".
+[[nodiscard]] std::string describe_wish(const Domain& domain, const MatchWish& wish);
+
+/// A line per task of this process, with what it waits for, each after a line end. Call only while every processor
+/// sleeps;
 [[nodiscard]] std::string describe_tasks(Domain& domain);
 /// of one processor's cells: call on its thread.
 [[nodiscard]] std::string describe_tasks(Domain& domain, const Processor& processor);

@@ -350,6 +350,7 @@ void ModuleNetwork::cell_ended(std::uint32_t cell, const CellEnd& end) {
   note.number(cell);
   note.number(end.tasks);
   for (const std::uint64_t episode : end.episodes) note.number(episode);
+  note.number(static_cast<std::uint32_t>(end.status));
   note.numbers(told);
   process_.supervisor->send_note(note.bytes());
 }

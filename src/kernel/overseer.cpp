@@ -187,6 +187,7 @@ struct Overseer::State {
         const auto tasks = in.number<std::uint64_t>();
         const std::array<std::uint64_t, 3> episodes{in.number<std::uint64_t>(), in.number<std::uint64_t>(),
                                                     in.number<std::uint64_t>()};
+        const auto status = in.number<std::uint32_t>();
         const std::vector<std::uint32_t> told = in.numbers<std::uint32_t>();
         const bool is_its = cell == cells.cells() ? from == 0 : cells.carries(from, cell);  // behind the last: the host
         if (!in.ended() || !is_its) return false;
@@ -194,6 +195,7 @@ struct Overseer::State {
         out.number(cell);
         out.number(tasks);
         for (const std::uint64_t episode : episodes) out.number(episode);
+        out.number(status);
         for (std::uint32_t p = 0; p < processes.size(); ++p) {
           if (p != from && std::ranges::find(told, p) == told.end()) tell(p, out);
         }

@@ -33,8 +33,8 @@ enum class NoteKind : std::uint8_t {
   /// u64 starts: no cell of the process is live, after so many started programs (besides the first of a machine
   /// without host program)
   all_ended,
-  /// u32 cell, u64 tasks, 3 u64 episodes, u32s processes that know already;  overseer -> process: the same without
-  /// processes
+  /// u32 cell, u64 tasks, 3 u64 episodes, u32 status, u32s processes that know already;  overseer -> process: the
+  /// same without processes
   cell_ended,
   status,       ///< u64 words of the process's cells combined, and its age;  overseer -> process: u32 process, u64
   preset,       ///< u32 word: for cells that have posted none. Both ways.

@@ -144,6 +144,7 @@ void ProcessRun::handle(std::span<const std::byte> bytes) {
       CellEnd end;
       end.tasks = in.number<std::uint64_t>();
       for (std::uint64_t& episode : end.episodes) episode = in.number<std::uint64_t>();
+      end.status = static_cast<std::int32_t>(in.number<std::uint32_t>());
       if (!in.ended() || cell > machine_.domain->cell_count) return nonsense("the end of a cell");
       network_->remote_cell_ended(cell, end);
       return;
@@ -192,6 +193,7 @@ void ProcessRun::stop(int status) {
   stopped_status_ = status;
   // acquire: the domain's making. While its processors are made there is nothing to stop yet: open() comes back to it.
   if (Domain* domain = machine_.stoppable.load(std::memory_order_acquire)) {
+    if (status == 0) domain->stops_well.store(true, std::memory_order_relaxed);  // relaxed: stop() publishes it
     domain->stop();
     if (stage_ == Stage::open && network_ != nullptr) network_->end();
     domain->wake_all();

@@ -223,7 +223,10 @@ std::function<void()> LoadedRun::cell_body(std::shared_ptr<const loader::Program
       TaskControl& self;
       std::uint32_t cell;
       int status = static_cast<int>(ExitStatus::program_failed);
+      bool through = false;
       ~Ended() {
+        // Relaxed: stop() has published it.
+        if (!through && self.cell->processor->domain().stops_well.load(std::memory_order_relaxed)) status = 0;
         if (status != 0 && self.cell->status == 0) self.cell->status = status;
         run.output.ended(cell, status);
       }
@@ -231,6 +234,7 @@ std::function<void()> LoadedRun::cell_body(std::shared_ptr<const loader::Program
     ended.status =
         run_instance(self, program, entry.function(),
                      run.arguments_of && !self.cell->processor->domain().has_host ? run.arguments_of(cell) : arguments);
+    ended.through = true;
   };
 }
 
@@ -285,7 +289,7 @@ namespace api {
 
 void start_program(const char* call, const std::string& file, TaskId task, std::vector<std::string> arguments) {
   TaskControl* self = running_task();
-  if (self == nullptr || !on_host()) fail(Errc::bad_argument, call, "only the host program can start programs");
+  if (self == nullptr || !on_host(call)) fail(Errc::bad_argument, call, "only the host program can start programs");
   Machine::Impl& impl = Machine::Impl::of(self->cell->processor->domain());
   if (impl.loaded == nullptr)
     fail(Errc::failed, call,
@@ -319,7 +323,7 @@ bool launcher_has(const std::string& name) {
 
 bool offers_cell_program(const char* call, const std::string& file) {
   TaskControl* self = running_task();
-  if (self == nullptr || !on_host()) fail(Errc::bad_argument, call, "only the host program can start programs");
+  if (self == nullptr || !on_host(call)) fail(Errc::bad_argument, call, "only the host program can start programs");
   LoadedRun* loaded = Machine::Impl::of(self->cell->processor->domain()).loaded.get();
   if (loaded == nullptr) return false;
   try {

@@ -70,6 +70,7 @@ class Sink : public OutputSink {
   /// The host program's status, or if it is 0 that of the cell that failed first in time; 0: all went well. Call
   /// after the run.
   [[nodiscard]] int status() const { return host_status_ != 0 ? host_status_ : first_failure_; }
+  [[nodiscard]] int host_status() const { return host_status_; }
 
  private:
   static Channel channel(loader::Stream stream) {
@@ -137,7 +138,9 @@ int run(const CommandLine& line, const std::string& prefix) {
   int status = exit_status(report, sink.status(), watchdog.status());
   const bool alone = report.cell_status.size() == 1 && line.direct;
   const bool all_well = std::ranges::all_of(report.cell_status, [](int each) { return each == 0; });
-  if (report.reason.empty() && !all_well && !alone) tell_user(prefix, end_summary(report.cell_status));
+  const int host_status = sink.host_status();
+  if (report.reason.empty() && ((!all_well && !alone) || host_status != 0))
+    tell_user(prefix, end_summary(report.cell_status, host_status));
   if (const std::string problem = output.problem(); !problem.empty()) {
     if (report.reason != problem) tell_user(prefix, problem);
     if (status == 0) status = static_cast<int>(ExitStatus::program_failed);
@@ -388,7 +391,8 @@ int run_cluster_with(const CommandLine& line, PmixRun* pmix) {
     if (status == 0) status = written;
   }
   const bool all_well = std::ranges::all_of(result.cell_status, [](int each) { return each == 0; });
-  if (result.reason.empty() && !all_well) say(end_summary(result.cell_status));
+  if (result.reason.empty() && (!all_well || result.host_status != 0))
+    say(end_summary(result.cell_status, result.host_status));
   if (const std::string problem = output.problem(); !problem.empty()) {
     if (result.reason != problem) say(problem);
     if (status == 0) status = static_cast<int>(ExitStatus::program_failed);

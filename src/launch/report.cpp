@@ -30,12 +30,16 @@ std::string size_text(std::uint64_t bytes) {
 
 }  // namespace
 
-std::string end_summary(const std::vector<int>& cell_status) {
+std::string end_summary(const std::vector<int>& cell_status, int host_status) {
   std::map<int, std::vector<std::uint32_t>> by_status;
   for (std::uint32_t cell = 0; cell < cell_status.size(); ++cell) by_status[cell_status[cell]].push_back(cell);
   std::vector<std::pair<int, std::vector<std::uint32_t>>> groups(by_status.begin(), by_status.end());
   std::ranges::stable_sort(groups, std::greater{}, [](const auto& group) { return group.second.size(); });
   std::string text;
+  if (host_status != 0) {
+    text = fmt::format("host program: status {}", host_status);
+    if (groups.size() == 1 && groups.front().first == 0) return text;
+  }
   for (const auto& [status, cells] : groups) {
     if (!text.empty()) text += "; ";
     text += fmt::format("{}: status {}", cells_text(cells), status);

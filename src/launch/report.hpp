@@ -15,8 +15,9 @@
 
 namespace aplib::launch {
 
-/// "cells 0-3, 7: status 0; cell 5: status 2", by falling number of cells, then by status.
-[[nodiscard]] std::string end_summary(const std::vector<int>& cell_status);
+/// "cells 0-3, 7: status 0; cell 5: status 2", by falling number of cells, then by status. Before them "host program:
+/// status 3", if that is not 0; then cells that all ended well are left out.
+[[nodiscard]] std::string end_summary(const std::vector<int>& cell_status, int host_status = 0);
 
 /// The text of --dry-run without a cluster file, lines with ends.
 [[nodiscard]] std::string plan_text(const ProgramSummary& summary, const Options& options);

@@ -31,7 +31,7 @@ TEST_P(Shapes, Behaviour06_TheHostsServiceLoopEndsWithTheCells) {
         }
         EXPECT_EQ(crecv(), nullptr);  // and again
         EXPECT_EQ(crecvs(&message, sizeof message), 0);
-        EXPECT_EQ(waitstable(), 1);
+        EXPECT_EQ(waitstable(), 0);
         return 0;
       },
       [] {
@@ -46,6 +46,150 @@ TEST_P(Shapes, Behaviour06_TheHostsServiceLoopEndsWithTheCells) {
   EXPECT_EQ(status, 0);
   EXPECT_EQ(total, 20 * int(GetParam().grid.count()));
   EXPECT_EQ(served, total);
+}
+
+// Lets the other tasks that share the thread come to their end.
+void give_way() {
+  for (int i = 0; i < 1000; ++i) cprobe();
+}
+
+// The second task of cell 1 comes when the first one has ended and cell 0 waits for it.
+TEST_P(Shapes, ACellWithoutATaskIsIdleWhileTheHostMayStartOneThere) {
+  if (GetParam().grid.count() < 2) return;
+  total = 0;
+  const int status = run_program(
+      GetParam(),
+      [](int, char**) {
+        ccreat("first", 0, nullptr);
+        for (int i = 1; i < getncel(); ++i) crecv();  // all but cell 0 are about to end
+        give_way();
+        l_asend(0, 0, 0, nullptr, 0);
+        crecv();  // cell 0 is about to wait
+        give_way();
+        ccreat("second", 5, nullptr);
+        waitstable();
+        return 0;
+      },
+      [] {
+        if (cellos_gettid() == 5) {
+          if (getcid() == 1) l_asend(0, 0, 7, "late", 5);
+          return;
+        }
+        if (getcid() != 0) {
+          h_send(0, nullptr, 0);
+          return;
+        }
+        h_recv(0);
+        give_way();
+        h_send(0, nullptr, 0);
+        EXPECT_STREQ(static_cast<char*>(l_arecv(1, 5, 7)), "late");
+        ++total;
+      });
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(total, 1);
+}
+
+// The same where the cell is to take part in a collective again.
+TEST(IdleCells, MeetTheOthersWhenTheyGetATask) {
+  total = 0;
+  const int status = run_program(
+      {{3, 1}, 1},
+      [](int, char**) {
+        ccreat("first", 0, nullptr);
+        crecv();
+        ccreat("second", 1, nullptr);
+        waitstable();
+        return 0;
+      },
+      [] {
+        int sum = 0;
+        if (cellos_gettid() == 0 && getcid() == 2) return;
+        if (cellos_gettid() == 1 && getcid() != 2) return;
+        if (getcid() == 0) {
+          give_way();
+          h_send(0, nullptr, 0);
+        }
+        xy_isum(getcid(), &sum);
+        EXPECT_EQ(sum, 3);
+        ++total;
+      });
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(total, 3);
+}
+
+TEST(IdleCells, HaveEndedWhenTheHostProgramHas) {
+  testing::internal::CaptureStderr();
+  const int status = run_program(
+      {{2, 1}, 1},
+      [](int, char**) {
+        ccreat("first", 0, nullptr);
+        crecv();
+        return 0;
+      },
+      [] {
+        if (getcid() == 1) {
+          l_asend(0, 0, 3, nullptr, 0);
+          cell_exit(4);
+        }
+        give_way();
+        h_send(0, nullptr, 0);
+        l_arecv(1, 0, 0);
+      });
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(status, 1);
+  EXPECT_NE(
+      said.find("cell 0 task 0: l_arecv: cell 1 has ended with status 4 and left no such message (cell 1, task 0, "
+                "type 0); nothing more will come from it; 1 other message unread, the oldest from cell 1, task 0, "
+                "type 3, 0 bytes"),
+      std::string::npos)
+      << said;
+}
+
+// While the host program may start a task there, nobody knows better than that all wait.
+TEST(IdleCells, AreNamedInADeadlock) {
+  testing::internal::CaptureStderr();
+  const int status = run_program(
+      {{2, 1}, 1},
+      [](int, char**) {
+        ccreat("first", 0, nullptr);
+        waitstable();
+        return 0;
+      },
+      [] {
+        if (getcid() == 1) {
+          xy_send(-1, 0, 2, nullptr, 0);
+          cell_exit(4);
+        }
+        l_arecv(1, 0, 2);
+      });
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(status, int(aplib::ExitStatus::deadlock));
+  EXPECT_NE(said.find("cell 0 task 0: waits in l_arecv for a message from cell 1, task 0, type 2 (cell 1 has no task "
+                      "any more; its exit status is 4), for "),
+            std::string::npos)
+      << said;
+  EXPECT_NE(said.find("1 other message unread, the oldest from cell 1, task 0, type 2, 0 bytes (by xy_send)"),
+            std::string::npos)
+      << said;
+  EXPECT_NE(said.find("ended already: cell 1 (status 4)"), std::string::npos) << said;
+}
+
+// The host itself cannot start anything while it waits.
+TEST(IdleCells, HaveEndedForAHostThatWaitsForThem) {
+  testing::internal::CaptureStderr();
+  const int status = run_program(
+      {{2, 1}, 1},
+      [](int, char**) {
+        ccreat("first", 0, nullptr);
+        l_arecv(1, 0, 0);
+        return 0;
+      },
+      [] {
+        if (getcid() == 0) l_arecv(0, 0, 0);
+      });
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(status, 1);
+  EXPECT_NE(said.find("host program task 0: l_arecv: cell 1 has ended"), std::string::npos) << said;
 }
 
 TEST(Behaviour06, WhatCellsSentBeforeTheyEndedIsStillReceived) {

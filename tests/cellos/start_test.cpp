@@ -25,7 +25,7 @@ TEST(Behaviour02, GeometryIsValidBeforeCconfxyAndFollowsIt) {
         EXPECT_EQ(getncelx(), 2);
         EXPECT_EQ(getncely(), 4);
         EXPECT_EQ(ccreat("program", 0, nullptr), 1);
-        EXPECT_EQ(waitstable(), 1);
+        EXPECT_EQ(waitstable(), 0);
         return 0;
       },
       [] {
@@ -175,5 +175,22 @@ TEST(Run, ABadOptionIsOneLineAndUsage) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Start, Shapes, several_shapes(), shape_name);
+
+std::atomic<bool> told;
+
+// Both cells on one thread: the one that waits for a time to come lets the other one run.
+TEST(Clock, ALoopOfItLetsOthersRun) {
+  told = false;
+  expect_cells({{2, 1}, 1}, [] {
+    if (getcid() == 1) {
+      told = true;
+      return;
+    }
+    const double end = dgettime() + 20;
+    while (dgettime() < end && !told) {
+    }
+    EXPECT_TRUE(told);
+  });
+}
 
 }  // namespace

@@ -99,6 +99,27 @@ TEST_P(Deadlock, MentionsMessagesThatNobodyAskedFor) {
       << report;
 }
 
+TEST(DeadlockReport, NamesEachKindOfMessageThatNobodyAskedFor) {
+  const Report report = run({{3, 1}, 1}, [] {
+    if (me() == 0) {
+      for (int i = 0; i < 3; ++i) send(cell(1), 1.0, {.type = 5});
+      for (int i = 0; i < 2; ++i) send(cell(1), 1, {.type = 7});
+      send(cell(1), 1, {.type = 8});
+      send(cell(2), 1, {.task = TaskId{6}, .type = 9});
+    }
+    static_cast<void>(receive({.type = 6}));
+  });
+  EXPECT_NE(
+      report.reason.find("; 6 other messages unread, the oldest from cell 0, task 0, type 5, 8 bytes; also 2 from "
+                         "cell 0, task 0, type 7, 4 bytes; also from cell 0, task 0, type 8, 4 bytes\n"),
+      std::string::npos)
+      << report.reason;
+  EXPECT_NE(report.reason.find(
+                "\n  cell 2: 1 message for task 6, which does not exist, from cell 0, task 0, type 9, 4 bytes\n"),
+            std::string::npos)
+      << report.reason;
+}
+
 TEST_P(Deadlock, StacksUnwindAndTheMachineCanRunAgain) {
   Machine machine(options_of(GetParam()));
   for (int i = 0; i < 10; ++i) {

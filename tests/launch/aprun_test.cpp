@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -210,7 +211,7 @@ int main(int argc, char** argv) {
   EXPECT_EQ(one.error, "aprun: cells 0-4, 6-7: status 0; cell 5: status 2\n");
   const Ended several = aprun({"-n", "4", program, "9", "0", "7", "9"});
   EXPECT_TRUE(several.status == 9 || several.status == 7) << several.status;
-  EXPECT_EQ(several.error, "aprun: cells 0,3: status 9; cell 1: status 0; cell 2: status 7\n");
+  EXPECT_EQ(several.error, "aprun: cells 0, 3: status 9; cell 1: status 0; cell 2: status 7\n");
 }
 
 TEST(Aprun, TheFirstFailureInTimeCounts) {
@@ -547,7 +548,113 @@ TEST(Aprun, AHostProgramsStatusIsTheRuns) {
   EXPECT_EQ(aprun({program, "0"}).status, 0);
   const Ended ended = aprun({program, "5"});
   EXPECT_EQ(ended.status, 5);
-  EXPECT_EQ(ended.error, "") << "no cell failed";
+  EXPECT_EQ(ended.error, "aprun: host program: status 5\n") << "no cell failed";
+}
+
+TEST(Aprun, ErrorsSayWhereTheProgramCalls) {
+  const Folder folder;
+  const std::string program = folder.compile("wrong", R"(
+#include <aplib/cellos.h>
+int solve(int how) {
+  int sum;
+  if (how == 'a') l_asend(99, 0, 0, 0, 0);
+  if (how == 'b') getmlen();
+  if (how == 'c') put(0, &sum, 4, 0, 0, 0, 0);
+  if (how == 'd') l_arecv(getcid(), 0, 7);
+  if (how == 'e' && getcid() == 0) xy_isum(1, &sum);
+  if (how == 'e') crecv();
+  return 1;
+}
+int main(int argc, char** argv) { return solve(argv[1][0]); })",
+                                             "-O0");
+  for (const char* how : {"a", "b", "c"}) {
+    const Ended ended = aprun({"-n", "1", program, how});
+    EXPECT_EQ(ended.status, 1);
+    EXPECT_TRUE(contains(ended.error, " (called at solve+0x")) << ended.error;
+    EXPECT_TRUE(contains(ended.error, " of wrong)")) << ended.error;
+  }
+  const Ended stuck = aprun({"-n", "1", program, "d"});
+  EXPECT_EQ(stuck.status, 70);
+  EXPECT_TRUE(contains(stuck.error, ", called at solve+0x")) << stuck.error;
+  const Ended missing = aprun({"-n", "2", program, "e"});
+  EXPECT_EQ(missing.status, 70);
+  EXPECT_TRUE(contains(missing.error, "cell 0 task 0: waits in xy_isum")) << missing.error;
+  EXPECT_FALSE(contains(missing.error, " s\n")) << missing.error;  // each line says where
+}
+
+TEST(Aprun, WhatIsCutOrLeftUnreadIsToldAtLevelDebug) {
+  const Folder folder;
+  const std::string program = folder.compile("cut", R"(
+#include <aplib/cellos.h>
+int main(void) {
+  char buffer[4];
+  int me = getcid();
+  l_asend(me, 0, 1, "four and more", 14);
+  l_asend(me, 0, 2, "unread", 7);
+  l_asend(me, 3, 2, "lost", 5);
+  l_arecv(me, 0, 1);
+  readmsg(buffer, 4);
+  xy_send(0, 0, 1, "four and more", 14);
+  xy_recvs(0, 0, 1, buffer, 4);
+  return 0;
+})");
+  EXPECT_EQ(aprun({"-n", "1", program}).error, "");
+  const Ended ended = aprun({"-n", "1", "--log-level", "debug", program});
+  EXPECT_EQ(ended.status, 0);
+  for (const char* line :
+       {"cell 0 task 0: readmsg: the message has 14 bytes, the buffer 4: the rest is not copied",
+        "cell 0 task 0: xy_recvs: the message has 14 bytes, the buffer 4: the rest is not stored",
+        "cell 0 task 0: ends; 1 other message unread, the oldest from cell 0, task 0, type 2, 7 bytes",
+        "at the end, cell 0: 1 message for task 3, which does not exist, from cell 0, task 0, type 2, 5 bytes"})
+    EXPECT_TRUE(contains(ended.error, line)) << line << "\n" << ended.error;
+}
+
+TEST(Aprun, MastersEndIsTheEndOfWorkersThatWait) {
+  const Folder folder;
+  const std::string program = folder.compile("master", R"(
+#include <aplib/cellos.h>
+#include <stdio.h>
+#include <stdlib.h>
+int host_main(int argc, char** argv) {
+  int job, sum = 0;
+  ccreat("master", 0, NULL);
+  for (job = 0; job < 20; ++job) l_asend(job % getncel(), 0, 1, &job, sizeof job);
+  for (job = 0; job < 20; ++job) sum += *(int*)crecv();
+  printf("%d\n", sum);
+  return atoi(argv[1]);
+}
+void cell_main(void) {
+  for (;;) {
+    int* job = h_recv(1);
+    int done = *job * 2;
+    h_send(1, &done, sizeof done);
+  }
+})");
+  for (const char* status : {"0", "3"}) {
+    const Ended ended = aprun({"-n", "4", program, status});
+    EXPECT_EQ(ended.out, "380\n");
+    EXPECT_EQ(ended.status, std::stoi(status));
+    EXPECT_EQ(ended.error, ended.status == 0 ? "" : "aprun: host program: status 3\n");
+  }
+}
+
+TEST(Aprun, AHostProgramThatReturnsNothingEndsWell) {
+  const Folder folder;
+  const std::string program = folder.compile("old", R"(
+#include <aplib/cellos.h>
+host_main() {
+  ccreat("old", 30, 0);
+  while (crecv())
+    ;
+  waitstable();
+}
+cell_main() {
+  h_send(0, "", 1);
+})",
+                                             "-std=gnu89 -w");
+  const Ended ended = aprun({"-n", "3", program});
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_EQ(ended.error, "");
 }
 
 TEST(Aprun, ADeadlockIsReported) {

@@ -118,6 +118,7 @@ JobResult Coordinator::Impl::run() {
     for (std::size_t i = 0; i < here.size(); ++i) result.cell_status[here[i]] = statuses[i];
   }
   if (result.reason.empty() && result.status == 0) result.status = status_of_cells();
+  result.host_status = host_status;
   return std::move(result);
 }
 

@@ -45,6 +45,7 @@ struct JobResult {
   int status = 0;                   ///< 0, or that of the first failure in time, the host program's before all.
   std::string reason{};             ///< Empty, or the failure of the machine, which was said already.
   std::vector<int> cell_status{};   ///< By cell; empty when nothing ran.
+  int host_status = 0;              ///< The host program's.
   std::vector<PlannedHost> plan{};  ///< Of a dry run.
   CellMap planned_cells{};
   cluster::Shares shares{};

@@ -696,6 +696,21 @@ int own_dl_iterate_phdr(PhdrCallback* callback, void* data) {
   return of_process != nullptr ? of_process(callback, data) : 0;
 }
 
+}  // namespace
+
+std::string place_in_program(const void* address) {
+  // The instruction before: a call that never returns may be a function's last.
+  const Place place = find_place(static_cast<const char*>(address) - 1);
+  if (place.image == nullptr) return {};
+  const std::string_view path = place.image->file->path();
+  const std::string_view file = path.substr(path.rfind('/') + 1);
+  const auto offset = static_cast<std::uint64_t>(static_cast<const char*>(address) - place.image->base);
+  if (place.symbol == nullptr) return fmt::format("{}+{:#x}", file, offset);
+  return fmt::format("{}+{:#x} of {}", place.symbol->name, offset - place.symbol->value, file);
+}
+
+namespace {
+
 /// As libc writes it: "file(name+0x12) [0x7f...]".
 std::string describe_frame(const void* address) {
   Dl_info info{};

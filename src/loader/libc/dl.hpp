@@ -80,6 +80,9 @@ void* address_of(const Instance& instance, std::uint32_t index, const Symbol& sy
 DlHandle* find_handle(DlState& state, const void* handle) noexcept;
 void set_error(DlState& state, std::string text);
 
+/// "solve+0x1c of prog" for an address in an instance, as a call returns to; empty: it lies in none.
+std::string place_in_program(const void* address);
+
 /// The part of dl_bindings() that is about addresses: dladdr, dl_iterate_phdr, dlinfo, backtrace_symbols.
 std::span<const Binding> dl_address_bindings();
 

@@ -35,6 +35,7 @@ ByteWriter end_note(std::uint32_t cell, bool whole = true) {
   note.number(cell);
   note.number(std::uint64_t{1});
   for (int i = 0; i < 3; ++i) note.number(std::uint64_t{0});
+  note.number(std::uint32_t{0});
   if (whole) note.numbers(std::vector<std::uint32_t>{});
   return note;
 }

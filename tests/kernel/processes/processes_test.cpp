@@ -347,6 +347,62 @@ TEST(Processes, HostProgramThatStartsNothingEndsTheRun) {
   EXPECT_EQ(outcome.reports[0].exit_status, 3);
 }
 
+// Cell 1, in another process, may be through with its first task before it hears of the second.
+TEST(Processes, ACellWithoutATaskIsIdleWhileTheHostMayStartOneThere) {
+  for (int run = 0; run < 40; ++run) {
+    Processes processes({2, 1}, {1, 1});
+    std::atomic<int> received{0};
+    const auto program = [&] {
+      if (index(this_task::id()) == 1) {
+        send(cell(1 - me()), static_cast<int>(me()), {.task = TaskId{0}, .type = 3});
+        return;
+      }
+      if (me() == 1) return;
+      EXPECT_EQ(receive({.cell = cell(1), .task = TaskId{1}, .type = 3}).as<int>(), 1);
+      ++received;
+    };
+    const ProcessesOutcome outcome = processes.run_host(program, [&] {
+      this_machine::start_cells(program);
+      this_task::sleep_for(std::chrono::milliseconds(run % 4));  // early or late
+      this_machine::start_cells(program, TaskId{1});
+      this_machine::wait_cells();
+      return 0;
+    });
+    ASSERT_EQ(outcome.failure(), "") << run;
+    ASSERT_EQ(outcome.status, 0) << run;
+    ASSERT_EQ(received.load(), 1) << run;
+  }
+}
+
+TEST(Processes, IdleCellsHaveEndedWhenTheHostProgramHas) {
+  Processes processes({3, 1}, {1, 1, 1});
+  const auto program = [] {
+    if (me() == 1) return;
+    if (me() == 2) {
+      send(this_machine::host_cell(), 1);
+      static_cast<void>(receive({.cell = cell(1)}));
+    }
+  };
+  const ProcessesOutcome outcome = processes.run_host(program, [&] {
+    this_machine::start_cells(program);
+    static_cast<void>(receive());
+    return 0;
+  });
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_NE(outcome.failure().find("cell 2 task 0: receive: cell 1 has ended"), std::string::npos) << outcome.failure();
+}
+
+TEST(Processes, HostProgramsStatusIsTheRunsThoughCellsStillWait) {
+  Processes processes({2, 1}, {1, 1});
+  const auto program = [] { static_cast<void>(receive()); };
+  const ProcessesOutcome outcome = processes.run_host(program, [&] {
+    this_machine::start_cells(program);
+    return 3;
+  });
+  EXPECT_EQ(outcome.failure(), "");
+  EXPECT_EQ(outcome.status, 3);
+}
+
 TEST(Processes, HostProgramsEndEndsCellsThatOnlyWait) {
   Processes processes({2, 1}, {1, 1});
   const auto program = [] { static_cast<void>(receive()); };
