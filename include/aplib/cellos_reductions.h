@@ -59,13 +59,44 @@ APLIB_C_API int y_ior(int value, int* result);
 APLIB_C_API int y_iand(int value, int* result);
 APLIB_C_API int y_ixor(int value, int* result);
 
+/* The f calls with doubles, see below. */
+APLIB_C_API int cellos_xy_fsum(double value, double* result);
+APLIB_C_API int cellos_x_fsum(double value, double* result);
+APLIB_C_API int cellos_y_fsum(double value, double* result);
+APLIB_C_API int cellos_xy_fmax(double value, int id, double* max, int* max_id);
+APLIB_C_API int cellos_x_fmax(double value, int id, double* max, int* max_id);
+APLIB_C_API int cellos_y_fmax(double value, int id, double* max, int* max_id);
+APLIB_C_API int cellos_xy_fmin(double value, int id, double* min, int* min_id);
+APLIB_C_API int cellos_x_fmin(double value, int id, double* min, int* min_id);
+APLIB_C_API int cellos_y_fmin(double value, int id, double* min, int* min_id);
+
 #ifdef __cplusplus
 }
 
-/* C++ overloads: the known callers pass doubles to the f sums. (C has only the one for float.) */
-APLIB_C_API int xy_fsum(double value, double* result);
-APLIB_C_API int x_fsum(double value, double* result);
-APLIB_C_API int y_fsum(double value, double* result);
+/* The known callers pass doubles to the f calls (source: MIMD header of the ANU sort). What the result points to
+ * decides: a float or a double. Nothing else compiles. */
+inline int xy_fsum(double value, double* result) { return cellos_xy_fsum(value, result); }
+inline int x_fsum(double value, double* result) { return cellos_x_fsum(value, result); }
+inline int y_fsum(double value, double* result) { return cellos_y_fsum(value, result); }
+inline int xy_fmax(double value, int id, double* max, int* max_id) { return cellos_xy_fmax(value, id, max, max_id); }
+inline int x_fmax(double value, int id, double* max, int* max_id) { return cellos_x_fmax(value, id, max, max_id); }
+inline int y_fmax(double value, int id, double* max, int* max_id) { return cellos_y_fmax(value, id, max, max_id); }
+inline int xy_fmin(double value, int id, double* min, int* min_id) { return cellos_xy_fmin(value, id, min, min_id); }
+inline int x_fmin(double value, int id, double* min, int* min_id) { return cellos_x_fmin(value, id, min, min_id); }
+inline int y_fmin(double value, int id, double* min, int* min_id) { return cellos_y_fmin(value, id, min, min_id); }
+#elif defined(__GNUC__) || __STDC_VERSION__ >= 201112L
+/* The known callers pass doubles to the f calls (source: MIMD header of the ANU sort). What the result points to
+ * decides: a float or a double. Nothing else compiles. */
+#define APLIB_F_TAKES(name, result) _Generic((result), float* : name, double* : cellos_##name)
+#define xy_fsum(value, result) APLIB_F_TAKES(xy_fsum, result)(value, result)
+#define x_fsum(value, result) APLIB_F_TAKES(x_fsum, result)(value, result)
+#define y_fsum(value, result) APLIB_F_TAKES(y_fsum, result)(value, result)
+#define xy_fmax(value, id, max, max_id) APLIB_F_TAKES(xy_fmax, max)(value, id, max, max_id)
+#define x_fmax(value, id, max, max_id) APLIB_F_TAKES(x_fmax, max)(value, id, max, max_id)
+#define y_fmax(value, id, max, max_id) APLIB_F_TAKES(y_fmax, max)(value, id, max, max_id)
+#define xy_fmin(value, id, min, min_id) APLIB_F_TAKES(xy_fmin, min)(value, id, min, min_id)
+#define x_fmin(value, id, min, min_id) APLIB_F_TAKES(x_fmin, min)(value, id, min, min_id)
+#define y_fmin(value, id, min, min_id) APLIB_F_TAKES(y_fmin, min)(value, id, min, min_id)
 #endif
 
 #endif /* APLIB_CELLOS_REDUCTIONS_H */

@@ -106,13 +106,33 @@ int y_dsum(double value, double* result) {
   return combine(APLIB_CALLER("y_dsum"), ReduceOp::sum, value, result, column);
 }
 
-// C++ overloads: see cellos.h.
-int xy_fsum(double value, double* result) {
+// The f calls with doubles: see cellos_reductions.h.
+int cellos_xy_fsum(double value, double* result) {
   return combine(APLIB_CALLER("xy_fsum"), ReduceOp::sum, value, result, all);
 }
-int x_fsum(double value, double* result) { return combine(APLIB_CALLER("x_fsum"), ReduceOp::sum, value, result, row); }
-int y_fsum(double value, double* result) {
+int cellos_x_fsum(double value, double* result) {
+  return combine(APLIB_CALLER("x_fsum"), ReduceOp::sum, value, result, row);
+}
+int cellos_y_fsum(double value, double* result) {
   return combine(APLIB_CALLER("y_fsum"), ReduceOp::sum, value, result, column);
+}
+int cellos_xy_fmax(double value, int id, double* max, int* max_id) {
+  return locate(APLIB_CALLER("xy_fmax"), ReduceOp::max, value, id, max, max_id, all);
+}
+int cellos_x_fmax(double value, int id, double* max, int* max_id) {
+  return locate(APLIB_CALLER("x_fmax"), ReduceOp::max, value, id, max, max_id, row);
+}
+int cellos_y_fmax(double value, int id, double* max, int* max_id) {
+  return locate(APLIB_CALLER("y_fmax"), ReduceOp::max, value, id, max, max_id, column);
+}
+int cellos_xy_fmin(double value, int id, double* min, int* min_id) {
+  return locate(APLIB_CALLER("xy_fmin"), ReduceOp::min, value, id, min, min_id, all);
+}
+int cellos_x_fmin(double value, int id, double* min, int* min_id) {
+  return locate(APLIB_CALLER("x_fmin"), ReduceOp::min, value, id, min, min_id, row);
+}
+int cellos_y_fmin(double value, int id, double* min, int* min_id) {
+  return locate(APLIB_CALLER("y_fmin"), ReduceOp::min, value, id, min, min_id, column);
 }
 
 int xy_imax(int value, int id, int* max, int* max_id) {

@@ -41,6 +41,19 @@ TEST(Cxx, SyncIsAnOverload) {
   EXPECT_NE(reinterpret_cast<void*>(libc), reinterpret_cast<void*>(cellos));
 }
 
+TEST(Cxx, TheResultsTypeDecidesNotTheLetter) {
+  expect_cells({{2, 1}, 2}, [] {
+    const double third = 1.0 / 3;
+    double total = 0;
+    int who = -1;
+    EXPECT_EQ(xy_fsum(third, &total), 1);
+    EXPECT_EQ(total, third * 2);
+    EXPECT_EQ(x_fmax(third + getcid(), getcid(), &total, &who), 1);
+    EXPECT_EQ(total, third + 1);
+    EXPECT_EQ(who, 1);
+  });
+}
+
 TEST(CFrames, AnErrorPassesThrough) {
   expect_cells({{1, 1}, 1}, [] { EXPECT_THROW(c_call([] { l_asend(9, 0, 0, nullptr, 0); }), aplib::Error); });
 }
