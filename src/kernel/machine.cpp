@@ -43,7 +43,10 @@ void Machine::Impl::make_domain(bool with_host, const StartNote* start) {
   domain->owner = this;
   domain->options = options;
   domain->has_host = with_host;
-  domain->report = [this](const std::string& text) { log.error("{}", text); };
+  domain->report = [this](const std::string& text) {
+    log.error("{}", text);
+    if (loaded != nullptr) loaded->output.failed(domain->failure.status);
+  };
   domain->place_of_call = place_of_call;
   if (log.wants(LogLevel::debug)) {
     domain->on_unread = [this](const TaskControl& task) {

@@ -31,6 +31,9 @@ class APLIB_API OutputSink {
   virtual int input(std::uint32_t cell) = 0;
   /// A program on the cell has ended with this status. Calls come in the order of the ends.
   virtual void ended(std::uint32_t cell, int status) = 0;
+  /// The machine stops, because of a failure that ends with this status and has been told. Tasks that listen unwind;
+  /// others may compute for ever. Must not call the machine.
+  virtual void failed([[maybe_unused]] int status) {}
   /// A line for the user.
   virtual void warn(const std::string& line) = 0;
 };

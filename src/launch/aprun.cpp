@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -66,6 +67,10 @@ class Sink : public OutputSink {
     }
   }
   void warn(const std::string& line) override { tell_user(prefix_, line); }
+  void failed(int status) override { when_failed(status); }
+
+  /// What failed() does. Set before the run.
+  std::function<void(int status)> when_failed = [](int) {};
 
   /// The host program's status, or if it is 0 that of the cell that failed first in time; 0: all went well. Call
   /// after the run.
@@ -123,6 +128,7 @@ int run(const CommandLine& line, const std::string& prefix) {
                     {.stop = [&machine](int status, const std::string& text) { stop_machine(machine, status, text); },
                      .last_words = [&output] { output.end_all(); },
                      .grace = std::chrono::seconds(2)});
+  sink.when_failed = [&watchdog](int status) { watchdog.expect_end(status); };
   std::optional<ctl::RegistryDoor> door(
       std::in_place, ctl::machine_verbs(what.file, line.machine.cells, [&machine](int status, const std::string& text) {
         stop_machine(machine, status, text);

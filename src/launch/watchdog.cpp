@@ -25,6 +25,7 @@ constexpr std::array watched{SIGINT, SIGTERM, SIGHUP};
 constexpr std::chrono::milliseconds farewell{500};  // for output: a reader that has stopped may hold it up
 
 constexpr unsigned char demand_mark = 0xff;  // no signal's number
+constexpr unsigned char expect_mark = 0xfe;
 
 // For the handler: where it writes, and whether one came before.
 std::atomic<int> signal_pipe{-1};
@@ -82,6 +83,15 @@ void Watchdog::stop(int status, const std::string& text) {
   [[maybe_unused]] const ssize_t written = ::write(wake_.writer.get(), &demand_mark, 1);
 }
 
+void Watchdog::expect_end(int status) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (expected_) return;
+    expected_ = status;
+  }
+  [[maybe_unused]] const ssize_t written = ::write(wake_.writer.get(), &expect_mark, 1);
+}
+
 void Watchdog::watch() {
   std::optional<Clock::time_point> deadline;
   if (timeout_)
@@ -98,8 +108,14 @@ void Watchdog::watch() {
     if (ready > 0) {
       unsigned char number = 0;
       if (::read(wake_.reader.get(), &number, 1) != 1 || number == 0) return;  // the run is over
-      if (status_ && number == demand_mark) continue;
+      if (status_ && (number == demand_mark || number == expect_mark)) continue;
       std::string text;
+      if (number == expect_mark) {
+        const std::lock_guard lock(mutex_);
+        status_ = expected_;
+        deadline = Clock::now() + actions_.grace;
+        continue;
+      }
       if (number == demand_mark) {
         const std::lock_guard lock(mutex_);
         status_ = demand_->first;

@@ -32,6 +32,8 @@ class Watchdog {
 
   /// Ends the run as a signal would, for another reason. Any thread; the first counts.
   void stop(int status, const std::string& text);
+  /// The run ends already, with this status: from now on the time runs until the end by force. Any thread.
+  void expect_end(int status);
   /// Ended by time, signal or stop(): the exit status, else nothing. Call from: the thread that made it, after
   /// finish().
   [[nodiscard]] std::optional<int> status() const noexcept { return status_; }
@@ -48,6 +50,7 @@ class Watchdog {
   std::optional<int> status_;
   std::mutex mutex_;                                   // of what follows
   std::optional<std::pair<int, std::string>> demand_;  // stop()'s
+  std::optional<int> expected_;                        // expect_end()'s
   os::Pipe wake_ = os::Pipe::make();                   // the handlers' signal numbers, or 0 for the end
   std::thread thread_;
 };

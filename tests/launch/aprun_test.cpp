@@ -551,6 +551,32 @@ TEST(Aprun, AHostProgramsStatusIsTheRuns) {
   EXPECT_EQ(ended.error, "aprun: host program: status 5\n") << "no cell failed";
 }
 
+// Where one cell fails and another computes for ever.
+TEST(Aprun, AFailureEndsTheRunThoughACellNeverListens) {
+  const Folder folder;
+  const std::string program = folder.compile("spin", R"(
+#include <aplib/cellos.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(int argc, char** argv) {
+  printf("cell %d\n", getcid());
+  fflush(stdout);
+  sync(0, 0);
+  if (getcid() == 0 && argv[1][0] == 'b') l_asend(99, 0, 0, 0, 0);
+  if (getcid() == 0 && argv[1][0] == 'a') abort();
+  for (;;)
+    ;
+})");
+  for (const auto& [how, status] : {std::pair("b", 1), std::pair("a", 134)}) {
+    const auto begin = std::chrono::steady_clock::now();
+    const Ended ended = aprun({"-n", "2", "--timeout", "100", program, how});
+    EXPECT_EQ(ended.status, status) << ended.error;
+    EXPECT_EQ(sorted_lines(ended.out), (Strings{"cell 0", "cell 1"}));
+    EXPECT_TRUE(contains(ended.error, "cell 0 task 0")) << ended.error;
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(50));
+  }
+}
+
 TEST(Aprun, ErrorsSayWhereTheProgramCalls) {
   const Folder folder;
   const std::string program = folder.compile("wrong", R"(
