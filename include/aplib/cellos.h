@@ -82,11 +82,16 @@ APLIB_C_API int cellos_gettid(void);
 /* Sends `size` bytes to task `tid` of cell `cid`, which may be the caller's. gethcid() means the host, and `tid` is
  * ignored. Returns 1, or 0 when memory ran out, which a line on stderr reports. [host] [cell] A */
 APLIB_C_API int l_asend(int cid, int tid, int type, const void* buf, int size);
+/* Another name of l_asend, whose messages are buffered, too. [host] [cell] C */
+APLIB_C_API int l_rsend(int cid, int tid, int type, const void* buf, int size);
 /* Sends to the host. Returns as l_asend. [cell] A */
 APLIB_C_API int h_send(int type, const void* buf, int size);
 /* Sends to task `tid` of all cells but the caller's, never to the host. The receivers get an ordinary message; this is
  * no collective call. Returns as l_asend. [host] [cell] A */
 APLIB_C_API int cbroad(int tid, int type, const void* buf, int size);
+/* Sends the first `size` bytes of `buf` to task `tid` of cell 0, the next to that of cell 1, and so on. The receivers
+ * get an ordinary message. Returns as l_asend. REQUIRES: `buf` has getncel() * size bytes. [host] C */
+APLIB_C_API int cscatter(int tid, int type, const void* buf, int size);
 
 /* --- Receive. These wait for a message and return its body, aligned to 16 bytes, in a buffer of the system. The
  * pointer is valid until the calling task's next receive of any kind, across sends and other calls. Never free it. A
@@ -102,6 +107,9 @@ APLIB_C_API void* crecv(void);
 APLIB_C_API void* h_recv(int type);
 /* crecv, then readmsg. Also returns 0 where crecv returns NULL. [host] [cell] [waits] C */
 APLIB_C_API int crecvs(void* buf, int size);
+/* Receives a message of task `tid` of each cell, of at most `size` bytes: cell 0's to `buf`, cell 1's behind the first
+ * `size` bytes, and so on. Returns 1. REQUIRES: `buf` has getncel() * size bytes. [host] [waits] C */
+APLIB_C_API int cgather(int tid, int type, void* buf, int size);
 /* Copies as much as fits of the last received message into `buf`; may be repeated. Returns the number of bytes copied.
  * REQUIRES: the caller has received a message, and not by xy_recvs, x_recvs or y_recvs. [host] [cell] A */
 APLIB_C_API int readmsg(void* buf, int size);
@@ -148,6 +156,10 @@ APLIB_C_API int y_brd(int root, void* buf, int size);
 /* Barrier over all cells, called as sync(no, stat), see below. Returns the OR of bit 0 of every cell's `stat`. `no`,
  * the line, is ignored: every call is one barrier. A */
 APLIB_C_API int cellos_sync(int no, int stat);
+
+/* Barrier over all cells and the host program. Returns the OR of bit 0 of everybody's `stat`; `no` is ignored.
+ * REQUIRES: on the cells the same task id calls it. [host] [cell] C */
+APLIB_C_API int hsync(int no, int stat);
 
 /* --- Status network: independent of sync, and without waiting. A loop of cstat or gstat lets other tasks run. --- */
 

@@ -2,6 +2,8 @@
 // CellOS collectives and the status network: x_ is the caller's row, y_ its column, xy_ all cells.
 #include <fmt/format.h>
 
+#include <span>
+
 #include "cellos/check.hpp"
 
 using namespace aplib;
@@ -206,6 +208,39 @@ int cellos_sync(int /*no*/, int stat) {
   require_cell(caller.call);
   note(caller);
   return api::barrier(caller.call, (stat & 1) != 0, all) ? 1 : 0;
+}
+
+// The cells meet; then cell 0 tells the host program, which tells all. In the kernel's space messages of type 0 are
+// pieces of arrays.
+int hsync(int /*no*/, int stat) {
+  constexpr int type = 1;
+  struct Met {
+    TaskId task;  // of cell 0, and as in all collectives of the others
+    int stat;
+  };
+  const Caller caller = APLIB_CALLER("hsync");
+  note(caller);
+  Message message;
+  if (api::on_host(caller.call)) {
+    api::receive(caller.call, message, {.cell = CellId{0}, .type = type}, api::Space::kernel);
+    if (message.size() != sizeof(Met)) return 0;  // nothing was received: the machine stops
+    const auto met = message.as<Met>();
+    const int some = met.stat | (stat & 1);
+    for (std::uint32_t cid = 0; cid < api::grid(caller.call).count(); ++cid) {
+      api::send(caller.call, CellId{cid}, std::as_bytes(std::span(&some, 1)), {.task = met.task, .type = type},
+                api::Space::kernel);
+    }
+    return some;
+  }
+  require_host_program(caller.call);
+  const Met met{api::task_id(caller.call), api::barrier(caller.call, (stat & 1) != 0, all) ? 1 : 0};
+  const CellId host = api::host_cell(caller.call);
+  if (api::cell_id(caller.call) == CellId{0}) {
+    api::send(caller.call, host, std::as_bytes(std::span(&met, 1)), {.task = TaskId{0}, .type = type},
+              api::Space::kernel);
+  }
+  api::receive(caller.call, message, {.cell = host, .type = type}, api::Space::kernel);
+  return message.size() == sizeof(int) ? message.as<int>() : 0;
 }
 
 int pstat(int stat) {

@@ -87,6 +87,38 @@ int l_asend(int cid, int tid, int type, const void* buf, int size) {
   return one_unless_exhausted(call, [&] { api::send(call, cell, bytes, to, api::Space::plain); });
 }
 
+int l_rsend(int cid, int tid, int type, const void* buf, int size) {
+  constexpr const char* call = "l_rsend";
+  const CellId cell = destination(call, cid);
+  const To to = label(call, cid, tid, type);
+  const auto bytes = source(call, buf, size);
+  return one_unless_exhausted(call, [&] { api::send(call, cell, bytes, to, api::Space::plain); });
+}
+
+int cscatter(int tid, int type, const void* buf, int size) {
+  constexpr const char* call = "cscatter";
+  require_host(call);
+  const To to = label(call, 0, tid, type);
+  const auto piece = source(call, buf, size);
+  return one_unless_exhausted(call, [&] {
+    for (std::uint32_t cid = 0; cid < api::grid(call).count(); ++cid)
+      api::send(call, CellId{cid}, {piece.data() + cid * piece.size(), piece.size()}, to, api::Space::plain);
+  });
+}
+
+int cgather(int tid, int type, void* buf, int size) {
+  const Caller caller = APLIB_CALLER("cgather");
+  require_host(caller.call);
+  const auto piece = target(caller.call, buf, size);
+  const std::uint32_t cells = api::grid(caller.call).count();
+  for (std::uint32_t cid = 0; cid < cells; ++cid) {
+    note(caller);
+    const From from = sender(caller.call, int(cid), tid, type);
+    api::receive_into(caller.call, {piece.data() + cid * piece.size(), piece.size()}, from, api::Space::plain);
+  }
+  return 1;
+}
+
 int h_send(int type, const void* buf, int size) {
   constexpr const char* call = "h_send";
   require_host_program(call);

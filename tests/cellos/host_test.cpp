@@ -340,6 +340,54 @@ TEST(Host, MessagesOfAMegabyteArriveWhole) {
   EXPECT_EQ(status, 0);
 }
 
+TEST_P(Shapes, HsyncMeetsTheHostAndGivesTheOrOfAll) {
+  total = 0;
+  const int status = run_program(
+      GetParam(),
+      [](int, char**) {
+        ccreat("program", 3, nullptr);
+        for (int round = 0; round < 20; ++round) EXPECT_EQ(hsync(0, round % 3 == 0), round % 2 == 0 || round % 3 == 0);
+        EXPECT_EQ(total, getncel());
+        hsync(1, 0);
+        waitstable();
+        return 0;
+      },
+      [] {
+        for (int round = 0; round < 20; ++round) {
+          const bool mine = round % 2 == 0 && getcid() == getncel() - 1;
+          if (round == 19) ++total;  // before the host's last
+          EXPECT_EQ(hsync(0, mine), round % 2 == 0 || round % 3 == 0);
+        }
+        hsync(1, 0);
+      });
+  EXPECT_EQ(status, 0);
+}
+
+TEST_P(Shapes, CscatterAndCgatherDealInOrderOfCids) {
+  const int status = run_program(
+      GetParam(),
+      [](int, char**) {
+        ccreat("program", 3, nullptr);
+        std::vector<int> pairs(2 * std::size_t(getncel()));
+        for (std::size_t i = 0; i < pairs.size(); ++i) pairs[i] = int(i);
+        EXPECT_EQ(cscatter(3, 5, pairs.data(), 2 * sizeof(int)), 1);
+        std::vector<int> squares(pairs.size(), -1);
+        EXPECT_EQ(cgather(3, 6, squares.data(), 2 * sizeof(int)), 1);
+        for (std::size_t i = 0; i < pairs.size(); ++i) EXPECT_EQ(squares[i], int(i * i));
+        waitstable();
+        return 0;
+      },
+      [] {
+        int pair[2];
+        h_recv(5);
+        EXPECT_EQ(readmsg(pair, sizeof pair), int(sizeof pair));
+        EXPECT_EQ(pair[0], 2 * getcid());
+        for (int& each : pair) each *= each;
+        h_send(6, pair, sizeof pair);
+      });
+  EXPECT_EQ(status, 0);
+}
+
 TEST(Host, SeesTheCellsStatusAndPresetsIt) {
   const int status = run_program(
       {{2, 2}, 2},

@@ -234,6 +234,14 @@ TEST_P(Shapes, Behaviour10_CbroadOfACellReachesAllOthers) {
   });
 }
 
+TEST(Send, LRsendIsLAsend) {
+  expect_cells({{2, 1}, 1}, [] {
+    const int value = 40 + getcid();
+    EXPECT_EQ(l_rsend(1 - getcid(), 0, 2, &value, sizeof value), 1);
+    EXPECT_EQ(*static_cast<int*>(l_arecv(1 - getcid(), 0, 2)), 41 - getcid());
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Message, Shapes, several_shapes(), shape_name);
 
 }  // namespace
