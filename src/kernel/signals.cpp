@@ -102,6 +102,16 @@ void name_other_cell(Line& line, const TaskControl& task, std::uintptr_t address
        << " (a put, get or atomic of what that cell does not have, or not yet: let all cells meet in sync(0, 0) first)";
 }
 
+/// Says so where a pointer went through an int, as in old programs that call what they have not declared.
+void name_cut_pointer(Line& line, std::uintptr_t address) noexcept {
+  constexpr std::uintptr_t near_null = std::uintptr_t{1} << 20;
+  const auto extended = static_cast<std::uintptr_t>(static_cast<std::intptr_t>(static_cast<std::int32_t>(address)));
+  const bool fits = address == static_cast<std::uint32_t>(address) || address == extended;
+  if (address < near_null || address >= ~near_null || !fits) return;
+  line << ", which looks like a pointer that was cut to 32 bits (was a function that returns it called without a "
+          "declaration? -Werror=implicit-function-declaration finds it)";
+}
+
 void on_fault(int signal, siginfo_t* info, void* context) noexcept {
   Processor* processor = Processor::current();
   const TaskControl* task = processor != nullptr ? processor->running() : nullptr;
@@ -134,6 +144,7 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
     if (signal == SIGSEGV || signal == SIGBUS) {
       (line << " at address ").hex(reinterpret_cast<std::uintptr_t>(address));
       name_other_cell(line, *task, reinterpret_cast<std::uintptr_t>(address));
+      name_cut_pointer(line, reinterpret_cast<std::uintptr_t>(address));
     }
     line << "; the program ends here (a debugger or a core file shows where)";
     line.print();

@@ -142,6 +142,15 @@ TEST_F(FailureDeath, BadMemoryAccessNamesCellAndTask) {
               ended_by(SIGSEGV), "aplib: cell 2 task 4: SIGSEGV, bad memory access at address 0x10");
 }
 
+TEST_F(FailureDeath, APointerCutTo32BitsIsTold) {
+  static volatile std::uintptr_t cut = 0;
+  for (const std::uintptr_t address : {std::uintptr_t{0x1234'5670}, ~std::uintptr_t{0} - 0x1234'567f}) {
+    cut = address;
+    EXPECT_EXIT(run_and_exit({{1, 1}, 1}, [] { *reinterpret_cast<volatile int*>(cut) = 1; }), ended_by(SIGSEGV),
+                "at address 0x[0-9a-f]*, which looks like a pointer that was cut to 32 bits");
+  }
+}
+
 TEST_F(FailureDeath, BadArithmeticNamesCellAndTask) {
   EXPECT_EXIT(run_and_exit({{2, 1}, 1},
                            [] {
