@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What CellOS callers may get wrong, checked before the kernel sees it, and plain numbers turned into the ids and
-// spans it wants. Numbers that only the kernel can judge (is there a cell 99?) are left to it. Call from: task.
+// Checks what CellOS callers may get wrong before the kernel sees it, and turns plain numbers into its ids and spans.
+// The kernel judges what only it can judge (is there a cell 99?). Call from: task.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ inline api::CellosState& note(const Caller& caller) {
   return state;
 }
 
-// The failing halves, out of line so that the checks cost a compare on the path of a message.
+// What fails is out of line, so that a check costs a compare on the path of a message.
 [[noreturn]] void fail_cell(const char* call, int cid);
 [[noreturn]] void fail_task(const char* call, int tid);
 [[noreturn]] void fail_type(const char* call, int type);
@@ -39,7 +39,7 @@ void require_host(const char* call);
 /// For calls of cells that speak to the host program: fails on the host, and where there is none.
 void require_host_program(const char* call);
 
-/// No machine has a host id below this, so an ordinary cid is told from the host with one compare.
+/// No machine has a host id below this, so one compare tells an ordinary cid from the host.
 inline constexpr int host_id_min = 4096;
 
 inline bool is_host(const char* call, int cid) {

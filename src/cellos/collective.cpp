@@ -61,9 +61,9 @@ int xy_brd(int root, void* buf, int size) {
   return broadcast(APLIB_CALLER("xy_brd"), destination("xy_brd", root), buf, size, all);
 }
 
-// Whether the root of x_brd and y_brd is a coordinate or a cid is not known. Both are taken; where a number is
-// both, both mean the same cell in row 0 (x), and the coordinate wins in y_brd: a cid below ncely is of the
-// caller's column only by chance.
+// Nobody knows whether the root of x_brd and y_brd is a coordinate or a cid, so both are taken. A number that is both
+// means the same cell in row 0 for x_brd. For y_brd it is a coordinate: a cid below ncely is of the caller's column
+// only by chance.
 int x_brd(int root, void* buf, int size) {
   constexpr const char* call = "x_brd";
   require_cell(call);

@@ -80,8 +80,8 @@ struct ProgramFile {
   std::vector<std::string> places;  ///< Where it was looked for.
 };
 
-/// `name` as given, then in the folder of `host_file`; in each place also with .so or .cell behind it, or instead
-/// of its suffix.
+/// Looks for `name` as given, then in the folder of `host_file`; in each place also with .so or .cell behind it, or
+/// instead of its suffix.
 ProgramFile find_program_file(const std::string& name, const std::string& host_file) {
   namespace fs = std::filesystem;
   const fs::path given(name);

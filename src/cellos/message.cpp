@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// CellOS messages: between cells and host (send, broadcast, receive, probe, and what is known of the last message),
-// and on lines (xy_send and kin), where the other cell is named by its displacement and the other task by one's own
-// id. Lines have a matching space of their own.
+// CellOS messages between cells and the host: send, broadcast, receive, probe, and what is known of the last message.
+// On lines (xy_send and its relatives) a displacement names the other cell, and the task has the caller's own id. Lines
+// have a matching space of their own.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 
 // ---- what sends return
 
-/// The one failure CellOS programs could hear of is "no memory": 0, and a line for the person who reads stderr.
+/// The one failure that a CellOS program can hear of is "no memory": it gets 0, and a line on stderr tells the user.
 template <class Send>
 int one_unless_exhausted(const char* call, Send&& send) {
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// put, get and their kin in C.
+// put, get and their relatives in C.
 #include "aplib/one_sided.hpp"
 #include <cerrno>
 #include "aplib/symmetric.hpp"

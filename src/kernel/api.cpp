@@ -85,7 +85,7 @@ Envelope envelope_of(const Domain& domain, std::uint64_t key, std::size_t bytes)
                   static_cast<std::int32_t>(MatchKey::type(key)), bytes};
 }
 
-// Returns only where the task unwinds already: then nothing has been received.
+// It returns only where the task unwinds already. Then nothing has been received.
 [[gnu::cold, gnu::noinline]] Envelope receive_failed(const TaskControl& self, const char* call, Wake how) {
   if (how == Wake::stopping) {
     static_cast<void>(self.cell->processor->stops());
@@ -107,7 +107,7 @@ Envelope envelope_of(const Domain& domain, std::uint64_t key, std::size_t bytes)
   return api::Received::message;
 }
 
-/// A collective of the calling task. A scope may be any number that the caller made one of.
+/// A collective of the calling task. The caller may have made a Scope of any number.
 Operand collective(const char* call, CollectiveCall what, const Operand& value, void* buffer = nullptr) {
   TaskControl& self = self_or_throw(call);
   if (what.scope > Scope::last) [[unlikely]] {
@@ -210,16 +210,16 @@ void reduce(const char* call, ReduceOp op, NumberType type, void* value, std::in
   if (location != nullptr) *location = operand.location;
 }
 
-// Arrays go along the tree of fold.hpp itself, as messages: member m, a multiple of 2^k, combines what it has with what
-// comes from m + 2^k, for k from 0 up, until it hands its own on to m - 2^k; the first member's is the result, which is
-// broadcast. So each element gets the bits that a reduction of it alone would have.
+// Arrays travel as messages along the tree of fold.hpp. For k from 0 up, member m, a multiple of 2^k, combines its
+// array with that of m + 2^k, until it sends its own to m - 2^k. The first member then has the result and broadcasts
+// it. So each element gets the bits that a reduction of it alone would have.
 void reduce_array(const char* call, ReduceOp op, NumberType type, void* values, std::size_t count, Scope scope) {
   const Combine combine{op, type, false};
   check_reduction(call, combine);
   if (values == nullptr && count != 0) null_bytes(call, count * combine.number_bytes());
   const TaskControl& self = self_or_throw(call);
 
-  // All must be here, for the same call. Messages need the other's task, too: nearly always all have the same.
+  // All must be here, for the same call. Messages also name the other's task: nearly always all have the same.
   CollectiveCall agree;
   agree.kind = CollectiveKind::reduce;
   agree.scope = scope;

@@ -27,12 +27,12 @@ void send(const char* call, CellId cell, std::span<const std::byte> bytes, To to
 
 enum class Received : std::uint8_t { message, closed };
 
-/// `closed_when_cells_end`: on the host, return closed instead of waiting when no message is left and all cells
-/// have ended (CellOS crecv).
+/// `closed_when_cells_end`: on the host, it returns closed and does not wait when no message is left and all cells have
+/// ended (CellOS crecv).
 Received receive(const char* call, Message& into, From from, Space space, bool closed_when_cells_end = false);
 
-/// `truncate`: when the message is longer than `buffer`, keep what fits (Envelope::bytes is then the buffer's size)
-/// instead of throwing.
+/// `truncate`: of a message that is longer than `buffer` it keeps what fits, and Envelope::bytes is the buffer's size.
+/// Otherwise it throws.
 Envelope receive_into(const char* call, std::span<std::byte> buffer, From from, Space space, bool truncate = false);
 
 bool probe(const char* call, From from, Space space);
@@ -53,8 +53,8 @@ Located<T> reduce(const char* call, ReduceOp op, Located<T> value, Scope scope) 
 }
 void broadcast(const char* call, CellId root, std::span<std::byte> buffer, Scope scope);
 
-/// State of the calling task that belongs to the front end (CellOS); made with the task (or at first use),
-/// destroyed with it. The kernel gives it its place and never looks inside.
+/// State of the calling task that belongs to the front end (CellOS). It is made at first use and destroyed with the
+/// task. The kernel gives it its place, and looks at `place` for its reports.
 struct CellosState {
   Message message;  ///< last received by a pointer-returning call (CellOS: valid until the next receive)
   Envelope last{any_cell, any_task, any_type,
@@ -70,8 +70,8 @@ struct CellosState {
 };
 CellosState& cellos_state(const char* call);
 
-/// Host program only: gives the status word `value` to every cell that has not posted one (a word posted meanwhile
-/// stays).
+/// Host program only: gives the status word `value` to every cell that has not posted one. A word that is posted
+/// meanwhile stays.
 void preset_status(const char* call, std::int32_t value);
 
 /// The host program's calls of this_machine, by the caller's name.
@@ -104,7 +104,7 @@ Grid grid(const char* call);
 /// Throws Error: "cell 3 task 0: <call>: <text>".
 [[noreturn]] void fail(Errc code, const char* call, const std::string& text);
 
-/// As fail() but only a warning on stderr; and the same where the log level is debug.
+/// The same text as a warning on stderr, and as a line that only the log level debug shows.
 void warn(const char* call, const std::string& text);
 void debug(const char* call, const std::string& text);
 

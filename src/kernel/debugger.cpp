@@ -14,8 +14,8 @@ aplib::DebuggerMachine* aplib_debugger_machines = nullptr;
 
 namespace aplib {
 
-// Our structures have bases and private members, for which offsetof is not standard, but gcc and clang support it
-// for whatever has no virtual base.
+// Our structures have bases and private members. The standard knows no offsetof for them, but gcc and clang support it
+// for every class without a virtual base.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Winvalid-offsetof"
 
@@ -77,7 +77,7 @@ struct DebuggerAccess {
 
 namespace {
 
-// Process-wide, like the debugger's view; never destroyed: a machine may outlive static objects.
+// One for the process, as the debugger sees it. It is never destroyed, because a machine may outlive static objects.
 std::mutex& machines_mutex() noexcept {
   static std::mutex* const mutex = new std::mutex;
   return *mutex;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What a debugger needs to find the cells and tasks of a stopped process or a core file, also when APlib was built
-// without debug information: the live machines, and where in our structures things are. Read by aplib_gdb.py, by
-// the names of the exported variables.
+// What a debugger needs to find the cells and tasks of a stopped process or a core file: the live machines, and where
+// in our structures things are. It works without debug information of APlib. aplib_gdb.py reads it by the names of
+// the exported variables.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ struct AplibDebuggerFact {
   std::uint64_t value;
 };
 extern "C" {
-/// Ends with a fact without name.
+/// A fact without a name ends the list.
 extern APLIB_API const AplibDebuggerFact* aplib_debugger_layout;
 /// The first DebuggerMachine.
 extern APLIB_API aplib::DebuggerMachine* aplib_debugger_machines;

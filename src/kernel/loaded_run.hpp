@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// LoadedRun: the programs of one run of a machine. Lives in Machine::Impl from run_program() to its return.
+// LoadedRun: the programs of one run of a machine. Machine::Impl has it from the call of run_program() to its return.
 #pragma once
 
 #include <atomic>
@@ -21,8 +21,8 @@ namespace aplib {
 
 struct TaskControl;
 
-/// How a machine loads a program file and where it begins: one answer for the run and for the description of a run.
-/// What the machine's options mean for the loader.
+/// What the machine's options mean for the loader. This and choose_start() serve the run and the description of a run,
+/// so that both say the same.
 loader::LoadOptions load_options(const Options& options);
 
 struct ProgramStart {
@@ -38,11 +38,11 @@ class LoadedRun {
   LoadedRun(Machine::Impl& machine, const ProgramRun& run, OutputSink& output);
   ~LoadedRun();
 
-  /// The resolved form of a file; loaded at the first request. Throws Error.
+  /// The resolved form of a file. The first request loads it. Throws Error.
   std::shared_ptr<const loader::Program> load(const std::string& file);
 
-  /// An instance of a program on a cell, from the first constructor to the last destructor. Call from: outermost
-  /// frame of a task of the cell. Returns its status.
+  /// Runs an instance of a program on a cell, from the first constructor to the last destructor. Returns its status.
+  /// Call from: outermost frame of a task of the cell.
   int run_instance(TaskControl& self, const std::shared_ptr<const loader::Program>& program,
                    const std::function<int(loader::Instance&)>& entry, std::vector<std::string> arguments);
 
@@ -53,10 +53,10 @@ class LoadedRun {
   /// The same of a host program.
   std::function<int()> host_body(std::shared_ptr<const loader::Program> program, const loader::Entry& entry);
 
-  /// end(), and leaves itself alive where threads of programs remain.
+  /// Calls end(). Where threads of programs remain, it is never destroyed.
   void finish(Machine::Impl& machine);
 
-  /// The run is over: what programs' threads that still run ask for goes nowhere from here on. True: there are none.
+  /// The run is over. Requests of programs' threads that still run have no effect any more. True: there are none.
   bool end();
 
   const ProgramRun& run;

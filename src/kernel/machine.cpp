@@ -29,7 +29,7 @@ namespace aplib {
 
 Machine::Impl::Impl(Options chosen)
     : options(std::move(chosen)), placement(plan_placement(options)), log(options.log_level) {
-  // Now, while the process most likely has one thread: with several, registering waits 8 ms for all of them.
+  // The process most likely has one thread now. With several, registering waits 8 ms for all of them.
   os::process_barrier_register();
 }
 
@@ -57,8 +57,8 @@ void Machine::Impl::make_domain(bool with_host, const StartNote* start) {
   if (process != nullptr) process->set_up(*domain, start);
   domain->on_deadlock = [this](Domain& stuck) {
     if (stuck.has_host && stuck.host_cell->ended) {
-      // The host program is through and the cells only wait for more from it: as on the original, its end is the
-      // end of the run.
+      // The host program is through, and the cells only wait for more from it. As on the original, its end ends the
+      // run.
       log.info("the host program has ended while cells still wait; the run ends");
       stuck.stops_well.store(true, std::memory_order_relaxed);  // relaxed: stop() publishes it
       stuck.stop();
@@ -101,9 +101,9 @@ void Machine::Impl::make_carriers() {
 }
 
 void Machine::Impl::start_threads() {
-  // Carriers are the machine's, also when a loaded host program starts its cells: its own threads would belong to it.
+  // A loaded host program may start its cells here. The carriers belong to the machine, not to that program.
   ProgramContext* const starter = std::exchange(current_program_context, nullptr);
-  // Ctrl-C is for the thread that runs the machine: carriers are never interrupted by it.
+  // The thread that runs the machine takes Ctrl-C. It never interrupts carriers.
   sigset_t stop_signals;
   sigset_t before;
   sigemptyset(&stop_signals);
@@ -128,7 +128,7 @@ void Machine::Impl::start_threads() {
               "cannot start thread {} of {}: {}; use fewer threads (APLIB_THREADS) or raise the limit on processes "
               "(ulimit -u)",
               p + 1, domain->carriers, error.code().message()));
-      // Cells of processors that do not run count as live for ever, so the count of live cells cannot end the run.
+      // Cells of processors that do not run count as live for ever, so their count cannot end the run.
       domain->over.store(true, std::memory_order_release);  // release: to Idle::await_ready()
       domain->wake_all();
       break;

@@ -38,22 +38,22 @@ struct Machine::Impl {
   explicit Impl(Options chosen);
   ~Impl();
 
-  /// A fresh domain, without processors (but the host's, where it runs).
+  /// Makes a fresh domain. It has no processors yet, except the host's where the host program runs.
   void make_domain(bool with_host, const StartNote* start = nullptr);
-  /// Plans the placement, makes a processor for each carrier (before the host's, if there is one), gives out cells.
+  /// Plans the placement, makes a processor for each carrier (in front of the host's), and gives out the cells.
   void make_carriers();
   void start_threads();
   void join_threads();
   Report report(Clock::time_point start, int host_status);
-  /// One run: `first` on every cell, or a host program on the calling thread. `start`: what the host program in
-  /// another process asked for.
+  /// One run: `first` on every cell, or a host program on the calling thread. `start` is what the host program in
+  /// another process has asked for.
   Report run_cells(CellProgram first, const StartNote* start = nullptr);
   Report run_host(const std::function<int()>& host_program);
   /// The host program runs in this process.
   [[nodiscard]] bool hosts_here() const noexcept;
 
-  /// Host program: starts `program` on all cells; makes and starts the carriers at the first call.
-  /// `file` and `arguments` are for the other processes.
+  /// Host program: starts `program` on all cells. The first call makes and starts the carriers. `file` and `arguments`
+  /// are for the other processes.
   void start_cells(TaskControl& self, std::function<void()> program, TaskId task, const std::string& file = {},
                    const std::vector<std::string>& arguments = {});
   void configure(TaskControl& self, const Options& wanted);
@@ -99,7 +99,7 @@ struct Machine::Impl {
   return *self;
 }
 
-/// When a wait of this length that begins now ends. What no clock can count is some hundred years.
+/// The end of a wait of this length that begins now. A wait that no clock can count takes some hundred years.
 [[nodiscard]] inline Clock::time_point deadline_after(std::chrono::nanoseconds duration) noexcept {
   constexpr std::chrono::nanoseconds longest = std::chrono::seconds(3'000'000'000);
   return Clock::now() + std::min(duration, longest);

@@ -64,13 +64,13 @@ void ModuleNetwork::end() {
 
 void ModuleNetwork::post(std::uint32_t process, FrameKind kind, comm::Label label, std::span<const std::byte> body) {
   std::atomic<bool>& used = peers_[process].used;
-  // relaxed: whoever tells of a cell's end has seen what that cell did
+  // relaxed: whoever reports a cell's end has seen what that cell did
   if (!used.load(std::memory_order_relaxed)) used.store(true, std::memory_order_relaxed);
   label.kind = static_cast<std::uint32_t>(kind);
   sent_.fetch_add(1, std::memory_order_relaxed);  // relaxed: see invariant (2); the module orders it before the frame
   module_.send(process, label, body);
   if (!holds_back.load(std::memory_order_relaxed)) holds_back.store(true, std::memory_order_relaxed);  // a hint
-  // relaxed: who sees it too late has its frame sent when it waits, or by the progress thread some milliseconds later
+  // relaxed: a frame of who sees it too late goes when that waits, or some ms later by the progress thread
   if (progress_.dozes.load(std::memory_order_relaxed) != 0 && module_.queued(process) != 0) {
     progress_.dozes.store(0, std::memory_order_release);
     os::futex_wake(progress_.dozes);
@@ -195,7 +195,7 @@ void ModuleNetwork::check_unread() {
 }
 
 bool ModuleNetwork::wants(comm::Peer from) {
-  // While the machine stops, tasks unwind, and what a large body goes to may be gone. Acquire: pairs with stop().
+  // While the machine stops, tasks unwind, and the target of a large body may be gone. Acquire: pairs with stop().
   if (peers_[from].lands && domain_.stopping.load(std::memory_order_acquire)) return false;
   return !is_short_of_memory() && !ended_;
 }
@@ -331,12 +331,12 @@ void ModuleNetwork::receive_exchange(comm::Peer from, std::span<const std::byte>
 // ---------------------------------------------------------------- ends, starts, status
 
 void ModuleNetwork::cell_ended(std::uint32_t cell, const CellEnd& end) {
-  // While the machine stops, a cell's end is a consequence that must not be taken for the cause elsewhere. Acquire:
-  // pairs with stop().
+  // While the machine stops, a cell's end is a consequence. Others must not take it for the cause. Acquire: pairs with
+  // stop().
   if (domain_.stopping.load(std::memory_order_acquire)) return;
   tell_status();  // its last word is known when its end is
-  // Behind all it has sent, to those it may have sent to. Others hear of it by the overseer, without a connection
-  // of their own.
+  // The processes to which it may have sent hear of it behind its messages. The overseer tells the others, which then
+  // need no connection for it.
   std::vector<std::uint32_t> told;
   for (std::uint32_t p = 0; p < peers_.size(); ++p) {
     if (p == domain_.process || !peers_[p].used.load(std::memory_order_relaxed)) continue;  // relaxed: see post()
@@ -396,7 +396,7 @@ void ModuleNetwork::status_changed() noexcept {
     if (Clock::now() - status_told_ >= status_pause) return tell_status_alone();
     if (was_due) return;
   }
-  // Soon, with what is posted until then: a loop of posts must not become a queue of notes.
+  // It goes soon, with what is posted until then, so that a loop of posts does not become a queue of notes.
   wake_progress();
 }
 
@@ -464,8 +464,8 @@ bool ModuleNetwork::all_asleep() const noexcept {
 namespace {
 
 constexpr auto tick_time = std::chrono::milliseconds(1);
-/// The longest pause: each look that was not needed doubles it, since on a host with a share of a core, or with
-/// many processes, ticks are felt.
+/// The longest pause. Each look that was not needed doubles the pause, because ticks cost much on a host with a share
+/// of a core, or with many processes.
 constexpr auto pause_max = std::chrono::milliseconds(16);
 constexpr std::uint32_t quiet_ticks = 20;  // asleep for so long: told to the overseer
 
@@ -504,7 +504,7 @@ void ProgressThread::sleep_until_stirred(std::uint64_t quiet_word) {
   network_.progress().asleep.store(0, std::memory_order_relaxed);  // relaxed: a waker in between wakes nobody
 }
 
-/// Who leaves a frame behind ends a long pause, or, as it is told of the pause too late, nearly always.
+/// Whoever leaves a frame behind ends a long pause; rarely, when it learns of the pause too late, it does not.
 void ProgressThread::pause(std::chrono::milliseconds time) {
   if (time == tick_time) {
     os::futex_wait(tick_, 0, time);
@@ -555,7 +555,7 @@ void ProgressThread::run() {
       network_.flush();
       continue;
     }
-    // Nobody looks after it: wait for what comes, so that it need not wait for the next tick.
+    // Nobody looks after the network. Wait for what comes, so that it need not wait for the next tick.
     const std::uint64_t arrivals = network_.arrivals();
     network_.poll();
     network_.wait(tick_time);

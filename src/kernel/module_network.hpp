@@ -43,7 +43,7 @@ enum class FrameKind : std::uint32_t {
   memory_key,
 };
 
-/// The pauses of the progress thread, which others end by a 0 and a wake-up.
+/// The pauses of the progress thread. Others end them with a 0 and a wake-up.
 struct ProgressPauses {
   std::atomic<std::uint32_t> dozes{0};   ///< 1: a long pause. Who leaves a frame behind ends it.
   std::atomic<std::uint32_t> asleep{0};  ///< 1: it sleeps until a processor stirs.
@@ -111,7 +111,7 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   void call_on_each(void (*function)(Processor& processor, void* state), void* state);
   /// The status words of other processes combined.
   [[nodiscard]] std::uint32_t other_status_words() const noexcept;
-  /// A cell here has posted. The others are told at once, or, when they were told just before, soon.
+  /// A cell here has posted. The others hear of it at once, or soon when they heard of a post just before.
   void status_changed() noexcept;
   [[nodiscard]] bool status_due() const noexcept {
     return status_due_.load(std::memory_order_relaxed);  // relaxed: a hint; true under the mutex
@@ -124,8 +124,8 @@ class ModuleNetwork final : public Network, public comm::Receiver {
 
   // For the progress thread.
   [[nodiscard]] bool someone_waits() const noexcept { return waiter_.load(std::memory_order_seq_cst); }
-  /// Too much waits here to be received: frames are left with their senders. Someone must look after it, though all
-  /// sleep.
+  /// Too many messages wait here to be received, so frames stay with their senders. Someone must look after it, even
+  /// while all sleep.
   [[nodiscard]] bool is_short_of_memory() const noexcept {
     return short_of_memory_.load(std::memory_order_relaxed);  // relaxed: looked at again and again
   }
@@ -209,11 +209,11 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   std::unique_ptr<std::atomic<std::uint64_t>[]> other_status_;  // by process: the same
 };
 
-/// ProgressThread: looks after the network while no processor does. Idle processors poll the network, and one of them
-/// sleeps in it; but all of them may compute for long. Then this thread sends what was held back and takes what has
-/// come, within about a millisecond. After some time in which it was not needed, it looks every 16 ms only.
+/// Looks after the network while no processor does. Idle processors poll the network, and one of them sleeps in it; but
+/// all of them may compute for long. Then this thread sends what was held back and takes what has come, within about a
+/// millisecond. When it was not needed for some time, it looks only every 16 ms.
 ///
-/// It also notices that all processors sleep for good, and tells the overseer; while they sleep, it sleeps, too.
+/// It also notices that all processors sleep for good, and tells the overseer. While they sleep, it sleeps, too.
 class ProgressThread {
  public:
   ProgressThread(Domain& domain, ModuleNetwork& network, Supervisor& supervisor);

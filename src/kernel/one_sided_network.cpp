@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One-sided calls of tasks here, what other processes ask for, and their replies. Frames are another process's word: a
-// cell that is here, a range inside its slot, a request of ours.
+// One-sided calls of tasks here, what other processes ask for, and their replies. A frame is another process's word, so
+// it is checked: the cell is here, the range lies in its slot, the request is ours.
 #include "kernel/one_sided_network.hpp"
 
 #include <fmt/format.h>
@@ -143,7 +143,7 @@ void OneSidedNetwork::send_get(TaskControl& self, const char* call, const one_si
   network_.post(process, FrameKind::get, label_of(self, copy), std::as_bytes(std::span(&request, 1)));
 }
 
-// What others read of theirs for us waits in their memory until we take it.
+// What other processes have read for us waits in their memory until we take it.
 void OneSidedNetwork::wait_for_replies(TaskControl& self, std::uint32_t process, std::size_t bytes) {
   std::atomic<std::size_t>& expected = expected_bytes_[process];
   // relaxed: a measure
@@ -317,7 +317,7 @@ void OneSidedNetwork::answer(comm::Peer to, FrameKind kind, const comm::Label& a
 }
 
 bool OneSidedNetwork::frame(comm::Peer from, const comm::Label& label, std::span<const std::byte> body) {
-  // While the machine stops, tasks unwind, and the memory of their programs goes. Acquire: pairs with stop().
+  // While the machine stops, tasks unwind, and their programs' memory goes away. Acquire: pairs with stop().
   if (domain_.stopping.load(std::memory_order_acquire)) return true;
   switch (static_cast<FrameKind>(label.kind)) {
     case FrameKind::put: {
@@ -431,7 +431,7 @@ bool OneSidedNetwork::answer_fetch(comm::Peer from, const comm::Label& label, st
   return true;
 }
 
-// Small ones: the copy is under the mutex, for fetch() takes its request back when the machine stops.
+// Small replies are copied under the mutex, because fetch() takes its request back when the machine stops.
 bool OneSidedNetwork::take_reply(comm::Peer from, const comm::Label& label, std::span<const std::byte> body) {
   std::uint32_t cell = 0;
   {

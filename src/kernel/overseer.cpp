@@ -75,9 +75,9 @@ struct Overseer::State {
     if (actions.over) actions.over();
   }
 
-  // Deadlock: every process is quiet, everything sent has been taken, and asked once more nobody has anything new.
-  // (Mattern's double counting: a message under way would make the sums differ, a process that has moved in between
-  // its own counts.)
+  // It is a deadlock when every process is quiet, everything sent has been taken, and nobody has anything new when
+  // asked once more. This is Mattern's double counting: a message under way would make the sums differ, and a process
+  // that has moved in between would have other counts.
   void check_quiet() {
     if (stopped || over || probing || !deadlock_report) return;
     QuietNote sum;
@@ -114,8 +114,8 @@ struct Overseer::State {
     if (!std::ranges::all_of(processes, [](const ProcessState& each) { return each.still; })) return;
     probing = false;
     if (processes[0].probed->host_ended != 0) {
-      // The host program is through and the cells only wait for more from it: as on the original, its end is the
-      // end of the run.
+      // The host program is through, and the cells only wait for more from it. As on the original, its end ends the
+      // run.
       stop(0, "");
       if (actions.over) actions.over();
       return;

@@ -116,8 +116,8 @@ struct OverseerActions {
   std::function<void(int status, const std::string& text)> failed;
   /// Every cell has ended: the processes have been told, and their runs return.
   std::function<void()> over;
-  /// A process has lost its data connection to this one, perhaps because that one has died: wait a moment whether a
-  /// better cause comes, and then call lost() with this one. Null: lost() is called at once.
+  /// A process has lost its data connection to this one, perhaps because this one has died. The owner waits a moment
+  /// for a better cause, and then calls lost() with this one. Null: lost() is called at once.
   std::function<void(std::uint32_t process, const std::string& why)> suspect{};
 };
 
@@ -130,8 +130,8 @@ class APLIB_API Overseer {
 
   /// A note of a process. What makes no sense is a failure that names the process.
   void receive(std::uint32_t process, std::span<const std::byte> note);
-  /// A process is gone, for this reason ("its process was killed by signal 9"). Names the process's cells. A
-  /// process that has returned its report may go. The run ends with `status`.
+  /// A process is gone, for this reason ("its process was killed by signal 9"). The run ends with `status` and a text
+  /// that names the process's cells. A process that has returned its report may go.
   void lost(std::uint32_t process, const std::string& why, int status = static_cast<int>(ExitStatus::peer_lost));
   /// Ends the run, as a failure would.
   void stop(int status, const std::string& text);

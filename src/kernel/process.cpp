@@ -58,7 +58,7 @@ void ProcessRun::attach(Domain& domain) {
 
 void ProcessRun::begin(std::uint64_t starts) {
   network_->starts.store(starts, std::memory_order_relaxed);  // relaxed: before notes are dealt with
-  // Threads made here are the machine's, also when a loaded host program starts its cells: its own would belong to it.
+  // A loaded host program may start its cells here. Threads made here belong to the machine, not to that program.
   ProgramContext* const starter = std::exchange(current_program_context, nullptr);
   network_->begin();
   if (machine_.domain->live_cells.load(std::memory_order_relaxed) == 0) network_->all_ended();  // relaxed: the same
@@ -191,7 +191,7 @@ void ProcessRun::nonsense(const char* what) {
 
 void ProcessRun::stop(int status) {
   stopped_status_ = status;
-  // acquire: the domain's making. While its processors are made there is nothing to stop yet: open() comes back to it.
+  // acquire: the domain's making. While its processors are made there is nothing to stop; open() looks again.
   if (Domain* domain = machine_.stoppable.load(std::memory_order_acquire)) {
     if (status == 0) domain->stops_well.store(true, std::memory_order_relaxed);  // relaxed: stop() publishes it
     domain->stop();
@@ -240,7 +240,7 @@ std::string ProcessRun::describe_here() {
     const std::lock_guard lock(each->mutex);
     return each->count == threads;
   });
-  // Ours, not the processors': a run that ends leaves its last calls uncalled.
+  // We own it, not the processors: a run that ends does not make its last calls.
   Inspection* const inspection = inspections_.emplace_back(std::make_unique<Inspection>()).get();
   inspection->texts.resize(threads);
   network_->call_on_each(
@@ -307,7 +307,7 @@ void preset_status_words(Domain& domain, std::uint32_t value) {
 
 namespace {
 
-/// The machine is this process for as long as it lives; notes find it.
+/// The machine is this process while this object lives, and notes reach it.
 class ProcessScope {
  public:
   ProcessScope(Machine::Impl& machine, ProcessRun& run) : machine_(machine) {

@@ -29,7 +29,7 @@ struct KeyReply {
   comm::MemoryKey key;
 };
 
-/// The writable memory round `address`, but not beyond its block and its cell's globals and heap.
+/// The writable memory around `address`, within its block and its cell's globals and heap.
 std::pair<std::uintptr_t, std::uintptr_t> memory_round(std::uintptr_t address, std::uint32_t cell) {
   const std::uintptr_t slot = OneSidedFrame::slot_of(cell);
   const std::uintptr_t block = address / block_bytes * block_bytes;
@@ -93,9 +93,9 @@ bool RemoteMemory::transfer(TaskControl& self, const one_sided::Copy& copy, bool
   return true;
 }
 
-// What is in the way may be gone in a moment, less than frames would cost: keys come, notes come, what is under way
-// is over. So this polls for about as long as they would take, unless that was in vain lately (the other process
-// computes).
+// What is in the way may soon be gone: keys come, notes come, transfers end. Waiting for that costs less than frames
+// would. So this polls for about as long as frames would take, unless that was in vain lately, because the other
+// process computes.
 RemoteMemory::Transfer* RemoteMemory::begin(TaskControl& self, const one_sided::Copy& copy, bool reads,
                                             std::vector<Piece>& pieces) {
   const std::uint32_t process = domain_.process_of(copy.cell);
@@ -289,7 +289,7 @@ bool RemoteMemory::take_key(comm::Peer from, const comm::Label& label, std::span
       label.key >= reply.high || reply.key.bytes > comm::MemoryKey::bytes_max)
     return false;
   const std::lock_guard lock(peer.mutex);
-  // What is known of the block is older, and smaller: memory of slots only grows.
+  // What is known of the block is older, and therefore smaller: the memory of slots only grows.
   peer.keys.erase(peer.keys.lower_bound(block), peer.keys.lower_bound(block + block_bytes));
   peer.keys[reply.low] = {reply.high, reply.key};
   peer.asked.erase(block);

@@ -94,7 +94,7 @@ void name_task(Line& line, const TaskControl& task) noexcept {
   line << " task " << task.id << ": ";
 }
 
-/// A task's access to another cell's memory: says so when the address lies in that cell's slot.
+/// Names the other cell when a task's access went to an address in that cell's slot.
 void name_other_cell(Line& line, const TaskControl& task, std::uintptr_t address) noexcept {
   const std::uintptr_t cell = (address - SlotPlan::base) / SlotPlan::bytes;
   if (address < SlotPlan::base || cell == task.cell->id || cell >= task.cell->processor->domain().cell_count) return;
@@ -102,7 +102,7 @@ void name_other_cell(Line& line, const TaskControl& task, std::uintptr_t address
        << " (a put, get or atomic of what that cell does not have, or not yet: let all cells meet in sync(0, 0) first)";
 }
 
-/// Says so where a pointer went through an int, as in old programs that call what they have not declared.
+/// Tells where a pointer went through an int, as in old programs that call what they have not declared.
 void name_cut_pointer(Line& line, std::uintptr_t address) noexcept {
   constexpr std::uintptr_t near_null = std::uintptr_t{1} << 20;
   const auto extended = static_cast<std::uintptr_t>(static_cast<std::intptr_t>(static_cast<std::int32_t>(address)));
@@ -151,7 +151,7 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
   } else if (loader::libc::deliver_fault(signal, *info, context, nullptr)) {
     return;  // on a thread that a program made
   }
-  // On to who was there before us: usually the default, which ends the process with this signal.
+  // The action that was there before us is next: usually the default, which ends the process with this signal.
   for (std::size_t i = 0; i < fault_signals.size(); ++i) {
     if (fault_signals[i] == signal) sigaction(signal, &old_faults[i], nullptr);
   }

@@ -7,8 +7,8 @@ namespace aplib {
 
 struct Domain;
 
-/// Handlers are in place while at least one of these lives; what was there before is put back afterwards and, for
-/// faults, called next.
+/// Handlers are in place while at least one of these lives. The last one puts back what was there before. A fault goes
+/// on to that, too.
 class SignalScope {
  public:
   explicit SignalScope(Domain& domain);
@@ -20,8 +20,8 @@ class SignalScope {
   Domain& domain_;
 };
 
-/// Gives the calling thread a stack for signal handlers, so that an overflow of a task's stack can be reported.
-/// Lives as long as the object.
+/// Gives the calling thread a stack for signal handlers, so that an overflow of a task's stack can be reported. The
+/// stack lives as long as the object.
 class SignalStack {
  public:
   SignalStack();
