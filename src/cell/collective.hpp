@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: MIT Shared state of collectives. The cells of a group (all, a row, a column) go through
-// numbered episodes together. A cell enters episode e+1 only after episode e is complete. So two sets of places are
-// enough, one for each parity.
+// SPDX-License-Identifier: MIT
+// Shared state of collectives. The cells of a group (all, a row, a column) go through numbered episodes together. A
+// cell enters episode e+1 only after episode e is complete. So two sets of places are enough, one for each parity.
 //
 // Group `all` is the fast one. Every processor has a line per parity. When all its cells have arrived, it publishes
 // there how many they are, and the pieces of the reduction tree they cover. Each processor reads the others' lines; the
@@ -10,11 +10,11 @@
 //
 // Episodes count in 64 bits, so their numbers never come back. 2^32 of them, at 0.1 us each, pass in seven minutes.
 //
-// Invariants: (1) a line of parity e%2 is rewritten for e+2 only after its owner saw e+1 complete, hence after
-// every processor with cells has used e; (2) the fields of a line are written before its count, and the count before
-// its episode (release each); readers take them in the opposite order (acquire), so a count that belongs to the
-// episode makes its fields visible, too; (3) the operands of an episode (Cell::places) are written before the arrival
-// is published, in either scheme.
+// Invariants: (1) a line of parity e%2 is rewritten for e+2 only after its owner saw e+1 complete, hence after every
+// processor with cells has used e; (2) the fields of a line are written before its count, and the count before its
+// episode (release each); readers take them in the opposite order (acquire), so a count that belongs to the episode
+// makes its fields visible, too; (3) the operands of an episode (Cell::places) are written before the arrival is
+// published, in either scheme.
 #pragma once
 
 #include <algorithm>

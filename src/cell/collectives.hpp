@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: MIT Collectives: a processor's part in barriers, reductions and broadcasts. It knows where
-// its cells stand in the group of all, and which of them wait in any group. Exchange: the part of a collective between
-// processes. collective.hpp says what the processors share and how collectives work; fold.hpp has the tree.
+// SPDX-License-Identifier: MIT
+// Collectives: a processor's part in barriers, reductions and broadcasts. It knows where its cells stand in the group
+// of all, and which of them wait in any group. Exchange: the part of a collective between processes. collective.hpp
+// says what the processors share and how collectives work; fold.hpp has the tree.
 #pragma once
 
 #include <array>

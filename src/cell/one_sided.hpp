@@ -1,7 +1,8 @@
-// SPDX-License-Identifier: MIT One-sided communication: a task copies between its memory and another cell's. By the
-// address plan (slot.hpp), the object that the caller has at address a lies at a + (target - own) * slot bytes. Within
-// the process the caller copies, raises the flags and wakes tasks that wait for them (Watch). The network does it for
-// cells of other processes.
+// SPDX-License-Identifier: MIT
+// One-sided communication: a task copies between its memory and another cell's. By the address plan (slot.hpp), the
+// object that the caller has at address a lies at a + (target - own) * slot bytes. Within the process the caller
+// copies, raises the flags and wakes tasks that wait for them (Watch). The network does it for cells of other
+// processes.
 //
 // REQUIRES: called from a task. Throws Error, and ends the task when the machine stops (Processor::stops).
 #pragma once
