@@ -96,35 +96,35 @@ Parser::Parser(CommandLine& into)
   });
   add_machine_options();
   app_.add_option("-f,--file", into.cluster_file,
-                  "Run on the hosts that this cluster file names; what stands on the command line wins over the file.")
+                  "Run on the hosts that this cluster file names; the command line overrides the file.")
       ->type_name("FILE");
   app_.add_option("--entry", into.entry,
                   "Start at this function instead of cell_main, main or MAIN__, for example solve(int,double)->int. A "
-                  "result int is the cell's status, another is printed.")
+                  "result of type int is the cell's status; another is printed.")
       ->type_name("SIGNATURE");
-  app_.add_option("--args", entry_arguments_, "Its arguments, as many as --entry before it names.")
+  app_.add_option("--args", entry_arguments_, "The arguments of the --entry before it, as many as it names.")
       ->type_name("VALUE...");
   app_.add_flag("--expand", into.expand,
                 "Replace {cid}, {x}, {y} and {ncel} in the program's arguments, cell by cell.");
-  app_.add_option("--output", into.output.output, "Where standard output goes; {cid}: a file for each cell.")
+  app_.add_option("--output", into.output.output, "File for standard output; {cid}: a file for each cell.")
       ->type_name("FILE");
   app_.add_option("--error", into.output.error, "The same for standard error.")->type_name("FILE");
-  app_.add_option("--input", into.output.input, "What each cell reads as standard input; {cid} as above.")
+  app_.add_option("--input", into.output.input, "File that each cell reads as standard input; {cid} as above.")
       ->type_name("FILE");
-  app_.add_option("--wd", into.folder, "Folder that each cell starts in, made if missing; {cid} as above.")
+  app_.add_option("--wd", into.folder, "Folder in which each cell starts, made if missing; {cid} as above.")
       ->type_name("FOLDER");
   app_.add_option_function<std::string>(
           "--timeout", [&into](const std::string& text) { into.timeout = parse_seconds(text); },
-          "End the run after so many seconds, with status 124.")
+          "End the run after this many seconds, with status 124.")
       ->type_name("SECONDS")
       ->check([](const std::string& text) {
         return parse_seconds(text)
                    ? std::string{}
                    : fmt::format("\"{}\" is not a time: use seconds above 0, for example 90 or 0.5", text);
       });
-  app_.add_flag("--dry-run", into.dry_run, "Say what would run where; run nothing.");
+  app_.add_flag("--dry-run", into.dry_run, "Print what would run where; run nothing.");
   app_.add_flag("--list-modules", into.list_modules,
-                "Show what can carry messages between processes here, and why a module cannot be used; run nothing.");
+                "Show the modules that can carry messages between processes here, and why others cannot; run nothing.");
   // How aprun starts itself on hosts; not for people. A group without a name is not shown.
   app_.add_option("--node", into.node)->group("");
   app_.add_option("--process", into.process)->group("");
@@ -156,7 +156,7 @@ void Parser::add_machine_options() {
   app_.add_flag("--account-heap", machine.account_heap, heap_help)->group("Machine");
 
   const auto add_names = [this](const char* name, const char* option, std::vector<std::string>& names) {
-    app_.add_option(name, names, fmt::format("One more of --{}; may be given many times.", option))
+    app_.add_option(name, names, fmt::format("One more of --{}; may be repeated.", option))
         ->type_name("NAME")
         ->allow_extra_args(false)
         ->group("Machine")

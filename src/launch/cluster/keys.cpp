@@ -251,65 +251,61 @@ constexpr SectionKind host = SectionKind::host;
 
 constexpr std::array rows{
     KeyRow{{machine, "grid", "\"NXxNY\"|N|\"auto\"", "\"auto\"", "1 .. 16384 cells in all",
-            "Grid of cells: \"4x2\" has 4 columns and 2 rows, 8 means 8x1; \"auto\": as many as suit the hosts."},
+            "Grid of cells: \"4x2\" has 4 columns and 2 rows, 8 means 8x1; \"auto\": as many cells as suit the hosts."},
            apply_machine_cells},
     KeyRow{{machine, "cells", "N|\"NXxNY\"|\"auto\"", "\"auto\"", "1 .. 16384 cells in all", "The same as grid."},
            apply_machine_cells},
-    KeyRow{{machine, "program", "FILE", "", "",
-            "Program that every cell runs, found as on aprun's command line; a program on the command line comes "
-            "before it."},
-           apply_program},
+    KeyRow{
+        {machine, "program", "FILE", "", "",
+         "Program that every cell runs, found as on aprun's command line; a program on the command line replaces it."},
+        apply_program},
     KeyRow{{machine, "host-program", "FILE", "", "",
-            "Host program: it runs once, on the first host, and starts programs on the cells with ccreat."},
+            "Host program, which runs once, on the first host, and starts programs on the cells with ccreat."},
            apply_host_program},
     KeyRow{
         {machine, "args", "[TEXT, ...]", "[]", "", "Arguments of the program, or of the host program if there is one."},
         apply_args},
-    KeyRow{
-        {host, "name", "NAME", "", "letters, digits, _.-@:%",
-         "What messages call the host, and where ssh goes. ws[1-4] stands for four hosts. This computer needs none."},
-        apply_host_name},
+    KeyRow{{host, "name", "NAME", "", "letters, digits, _.-@:%",
+            "The host's name in messages, and where ssh goes. ws[1-4] means four hosts. This computer needs no name."},
+           apply_host_name},
     KeyRow{{host, "address", "ADDRESS|NAME", "", "letters, digits, _.-:%",
-            "Where the other hosts reach this one, and where ssh goes. Left out: the address by which the host reached "
-            "aprun."},
+            "Where the other hosts reach this one, and where ssh goes. Without it, the address by which the host "
+            "reached aprun."},
            apply_address},
     KeyRow{{host, "launch", "\"ssh\"|\"local\"|\"slurm\"|\"pmix\"|\"command\"", "\"ssh\"", "",
             "Who starts the process: ssh; aprun itself, on this computer; Slurm's srun, in an allocation; another "
-            "launcher that "
-            "started aprun; a command. \"local\" when there is no name.",
+            "launcher that started aprun; a command. \"local\" if there is no name.",
             true},
            apply_launch},
     KeyRow{{host, "command", "TEXT", "", "contains {cmd} or {quoted-cmd}",
             "Line for sh that starts the process. {cmd}: what to run there; {quoted-cmd}: the same as one word, for "
-            "commands that give it to "
-            "a shell again; {host}, {address}: the host's.",
+            "commands that pass it to a shell again; {host}, {address}: the host's.",
             true},
            apply_command},
     KeyRow{{host, "cells", "N|\"auto\"", "\"auto\"", "1 .. 16384",
-            "Cells (virtual nodes) of this host; \"auto\": by its speed, so that all hosts finish together."},
+            "Cells of this host; \"auto\": by its speed, so that all hosts finish together."},
            apply_host_cells},
     KeyRow{{host, "count", "N", "1", "1 .. 4096",
-            "So many processes on this host, each with these cells; named NAME-1, NAME-2, ..."},
+            "Number of processes on this host, each with these cells; named NAME-1, NAME-2, ..."},
            apply_count},
     KeyRow{{host, "threads", "N|\"auto\"|\"per-cell\"", "the machine's", "1 .. 4096",
             "Threads that carry this host's cells, as in [machine]."},
            apply_threads},
     KeyRow{{host, "speed", "\"memory\"|\"compute\"|NUMBER|\"command\"", "\"memory\"", "numbers: 1e-6 .. 1e15",
-            "What cells = \"auto\" goes by: a short run of work that is bound by memory or by arithmetic, a number, or "
-            "what a "
-            "command prints.",
+            "The speed for cells = \"auto\": measured by a short run that is bound by memory or by arithmetic, a "
+            "number, or what a command prints.",
             true},
            apply_speed},
     KeyRow{{host, "speed-command", "TEXT", "", "",
-            "Line for sh, run on the host, that prints a number: larger is faster. Gives speed = \"command\".", true},
+            "Line for sh, run on the host, that prints a number; larger is faster. Implies speed = \"command\".", true},
            apply_speed_command},
-    KeyRow{{host, "ssh", "[USER@]HOST[:PORT]", "", "letters, digits, _.-@:%[]",
-            "Where ssh goes when that is neither the address nor the name; an IPv6 address with a port stands in "
-            "brackets."},
-           apply_ssh},
+    KeyRow{
+        {host, "ssh", "[USER@]HOST[:PORT]", "", "letters, digits, _.-@:%[]",
+         "Where ssh goes, if that is neither the address nor the name; write an IPv6 address with a port in brackets."},
+        apply_ssh},
     KeyRow{{host, "ssh-options", "[TEXT, ...]", "[]", "", "Arguments for ssh, for example [\"-p\", \"2222\"].", true},
            apply_ssh_options},
-    KeyRow{{host, "aprun", "FILE", "aprun's own path", "", "Where aprun is on the host.", true}, apply_aprun},
+    KeyRow{{host, "aprun", "FILE", "aprun's own path", "", "Path of aprun on the host.", true}, apply_aprun},
     KeyRow{{host, "folder", "FOLDER", "the current folder", "", "Working folder on the host.", true}, apply_folder},
 };
 
