@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Every header compiles alone: what it needs, it includes. Public C headers compile as C and as C++.
+"""Every header compiles alone, because it includes what it needs. Public C headers compile as C and as C++.
 
-A header of ours whose source file includes it before anything else is proven by the build; only its guard is looked
-at here.
+If a header's own source file includes it first, the build already proves this; then only its guard is checked here.
 """
 
 import concurrent.futures
@@ -20,7 +19,7 @@ def commands(repository, compiler, path):
     if public and "compat" in path.parts:
         includes.append(f"-I{path.parent}")
     base = [compiler, "-fsyntax-only", *WARNINGS, *includes]
-    # -include reads the header as an included file, twice: a missing guard shows too.
+    # -include reads the header twice as an included file, so a missing guard shows too.
     twice = ["-include", str(path), "-include", str(path), "/dev/null"]
     yield [*base, "-std=c++20", "-x", "c++", *twice]
     if path.suffix == ".h":

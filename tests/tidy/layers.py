@@ -70,7 +70,7 @@ def folder_of(path):
 
 
 def resolve(repository_files, path, name):
-    """The repository's file that `name`, included from `path`, means; None for a library's."""
+    """The repository's file that `name` means when `path` includes it; None for a library's."""
     for candidate in (
         posixpath.normpath(posixpath.join(posixpath.dirname(path), name)),
         "include/" + name,

@@ -3,14 +3,14 @@
 import pathlib
 import subprocess
 
-# Where new files count before they are tracked. Elsewhere they are somebody's scratch.
+# Folders in which new files count before they are tracked. Elsewhere they are scratch files.
 FOLDERS = {"apps", "bench", "cmake", "docs", "examples", "include", "scripts", "src", "tests"}
 CXX_SUFFIXES = {".c", ".cpp", ".h", ".hpp"}
 SCRIPT_SUFFIXES = {".py", ".sh", ".cmake", ".in"}
 
 
 class Skip(Exception):
-    """This rule cannot be checked here; the text says why."""
+    """This rule cannot be checked here. The text says why."""
 
 
 class Repository:
@@ -19,7 +19,7 @@ class Repository:
         self.files = sorted(self._tracked() or self._walked())
 
     def _tracked(self):
-        """Tracked files, and new ones in our folders that git does not ignore: what a commit would hold."""
+        """Tracked files, and new files in our folders that git does not ignore: the content of a commit."""
         try:
             tracked, new = self._listed("--cached"), self._listed("--others", "--exclude-standard")
         except (OSError, subprocess.CalledProcessError):
@@ -37,7 +37,7 @@ class Repository:
         return [pathlib.PurePosixPath(name) for name in run.stdout.decode().split("\0") if name]
 
     def _walked(self):
-        """Without git (an unpacked archive): everything but build output."""
+        """Without git (in an unpacked archive): everything except build output."""
         found = []
         for path in self.root.rglob("*"):
             relative = pathlib.PurePosixPath(path.relative_to(self.root).as_posix())

@@ -48,7 +48,7 @@ def check_files(repository, _):
 
 
 def check_pairs(repository, _):
-    """A small header and source file that one file includes are read with it, and belong into it."""
+    """A small header and source file that only one file includes are read with it, and belong into it."""
     files = {str(path) for path in repository.files}
     includers = {}
     for path in map(str, repository.cxx()):
@@ -60,7 +60,7 @@ def check_pairs(repository, _):
     for header in sorted(path for path in files if path.startswith("src/") and path.endswith(".hpp")):
         source = header[: -len(".hpp")] + ".cpp"
         users = {user for user in includers.get(header, ()) if user.startswith("src/")}
-        # A pair that a test looks at by itself has a second reader.
+        # A test that uses the pair alone is a second reader.
         if source not in files or header in SMALL_PAIRS or len(users) != 1 or len(includers[header]) != 1:
             continue
         count = sum(len(repository.text(path).splitlines()) for path in (header, source))

@@ -86,8 +86,8 @@ def check_licence(repository, _):
 
 
 def lines_of_texts(path, text):
-    """Numbers of the lines inside of raw strings of C++, and of texts of Python that are no documentation: programs and
-    messages, whose lines are not ours to break."""
+    """Numbers of the lines inside raw strings of C++, and inside texts of Python that are not documentation: programs
+    and messages, whose lines must not be broken."""
     numbers = set()
     if path.suffix in {".cpp", ".hpp"}:
         for match in re.finditer(r'R"(\w*)\(.*?\)\1"', text, re.DOTALL):
@@ -108,7 +108,7 @@ def lines_of_texts(path, text):
 
 
 def check_width(repository, _):
-    """Rows of tables and code in pages, and lines that a long address makes long, may be longer."""
+    """Checks the width of lines. Rows of tables and code in pages, and lines with an address, may be longer."""
     complaints = []
     cxx = set(repository.cxx())
     for path in repository.files:
@@ -148,8 +148,8 @@ def check_words(repository, _):
 
 
 def check_readme(repository, _):
-    """The README's program and its output are examples/hello.cpp and hello.expected; a test of its own runs the one
-    and compares."""
+    """The README's program and its output are examples/hello.cpp and hello.expected. Another test runs the program and
+    compares."""
     readme = repository.text("README.md")
     blocks = re.findall(r"```cpp\n(.*?)```", readme, re.DOTALL)
     program = repository.text("examples/hello.cpp").split("\n", 1)[1].lstrip("\n")

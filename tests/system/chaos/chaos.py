@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Injuries to machines of real processes: one clear message with host, cells and cause, the right exit status, and
+"""Faults of machines of real processes: one clear message with host, cells and cause, the right exit status, and
 nothing left behind.
 
 chaos.py BIN [-k NAME]         BIN has aprun and apcc"""
@@ -18,14 +18,14 @@ from machine import Machine, namespaces, one_message
 
 HERE = Path(__file__).resolve().parent
 BIN = Path(sys.argv[1]).resolve()
-PROGRAMS = Path("/run/aplib-chaos-programs")  # on a file system of our own
+PROGRAMS = Path("/run/aplib-chaos-programs")  # on a separate file system
 LOST = 72  # docs/exit-status.md
 SHORT = 'peer-timeout = "2s"'  # on a busy computer half a second of silence is no death
 UNHEARD = r"nothing was heard of it for 2 s \(peer-timeout\); the machine stops$"
 
 
 def hide(folder, instead=""):
-    """Lines of a [[host]] that does not see `folder` of this computer; `instead` is a command that fills the empty
+    """Lines of a [[host]] that does not see this computer's `folder`. `instead` is a command that fills the empty
     one."""
     return lambda host: (
         f"launch = \"command\"\ncommand = '''nsenter --net=/run/netns/{host.namespace} -- unshare --mount sh -c "
@@ -43,13 +43,13 @@ class Chaos(unittest.TestCase):
         return running
 
     def run_until_a_round(self, running):
-        """Until the ring is somewhere in its first rounds, where depends on the seed."""
+        """Waits until the ring is somewhere in its first rounds; the seed determines where."""
         running.wait_for("all run")
         running.wait_for(f"round {2 ** self.random.randrange(11)}")
 
     def wait_for_descriptors(self, running, pid):
-        """A moment of the start of a process: it opens one descriptor after the other. How many, depends on the
-        seed."""
+        """Waits for a moment during the start of a process, counted in the descriptors that it opens. The seed
+        determines how many."""
         count = self.random.randrange(3, 24)
 
         def opened():
@@ -94,7 +94,7 @@ class Chaos(unittest.TestCase):
         running.check_nothing_left()
 
     def test_two_killed_nodes(self):
-        """One of them is named."""
+        """The message names one of them."""
         running, host, _ = self.injure()
         other = self.random.choice([one for one in running.hosts if one is not host])
         pids = [running.node(one) for one in (host, other)]
@@ -108,7 +108,7 @@ class Chaos(unittest.TestCase):
         )
 
     def test_killed_node_while_it_starts(self):
-        """At any moment: it runs, or the launcher says which host is not there."""
+        """At any moment, either the machine runs, or the launcher says which host is missing."""
         for _ in range(3):
             running = self.run_machine()
             host = self.random.choice(running.hosts)
@@ -137,7 +137,7 @@ class Chaos(unittest.TestCase):
         self.check_end(running, LOST, lost + UNHEARD)
 
     def test_shortly_stopped_node(self):
-        """It wakes up before its time is over: nobody notices."""
+        """The process wakes up before its time is over, and nobody notices."""
         running = self.run_machine(arguments=[20000], comm_more='peer-timeout = "5s"')
         running.wait_for("all run")
         pid = running.node(self.random.choice(running.hosts))
@@ -204,13 +204,13 @@ class Chaos(unittest.TestCase):
         self.check_end(running, LOST, lost)
 
     def test_slow_link(self):
-        """Messages that take longer than the limit are no death: what is heard in between counts."""
+        """Messages that take longer than the limit are not a death, because bytes arrive in between."""
         running = self.run_machine(arguments=[3, 200000], rate="2mbit", comm_more=SHORT)
         self.check_end(running, 0, None, 0)
         self.assertIn("all done", running.lines)
 
     def test_launcher_is_cut_off(self):
-        """Its hosts end by themselves, and so does it."""
+        """Its hosts end by themselves, and so does the launcher."""
         running = self.run_machine(comm_more=SHORT)
         running.wait_for("all run")
         running.network.cut(running.desk)
@@ -267,7 +267,7 @@ class Chaos(unittest.TestCase):
         running.check_nothing_left()
 
     def test_program_is_sent_to_a_host_that_lacks_it(self):
-        """... or has another of that name there; and nothing of it stays, not even after a kill."""
+        """... or has another file of that name there. No file stays, even after a kill."""
         for instead in ("", f"cp /bin/true {PROGRAMS}/ring"):
             running = self.run_machine(host_more={"ws2": hide(PROGRAMS, instead)})
             running.wait_for("all run")
@@ -278,7 +278,7 @@ class Chaos(unittest.TestCase):
             self.assertEqual(running.files(), [])
 
     def test_full_disk_for_the_program(self):
-        small = Path("/run/aplib-chaos-small")  # gone with our mounts
+        small = Path("/run/aplib-chaos-small")  # removed with our mounts
         small.mkdir(exist_ok=True)
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "none", small], check=True)
         self.addCleanup(lambda: subprocess.run(["umount", "-l", small], check=True))
@@ -289,7 +289,7 @@ class Chaos(unittest.TestCase):
         self.assertEqual(list(small.iterdir()), [])
 
     def test_bad_version(self):
-        """An aprun of another version on one host."""
+        """One host has an aprun of another version."""
         running = self.run_machine(host_more={"ws2": f'aprun = "{BIN}/aprun_of_another_version"'})
         self.check_end(
             running,
@@ -364,7 +364,7 @@ class Chaos(unittest.TestCase):
         running.check_nothing_left()
 
     def test_strangers(self):
-        """Garbage at every port of every host, while it runs: nothing happens."""
+        """Garbage at every port of every host while the machine runs has no effect."""
         running = self.run_machine()
         running.wait_for("all run")
         garbage = self.random.randbytes(2000).hex()

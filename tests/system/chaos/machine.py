@@ -15,13 +15,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
 import namespaces  # noqa: E402
 
-PATIENCE = 30  # seconds for what should take one or two: a test that hangs says what it waits for
+PATIENCE = 30  # seconds for what should take one or two; a test that hangs says what it waits for
 
 
 class Machine:
-    """aprun on the host "desk", nodes on ws1, ws2, ...; `more` are lines of [machine] and [comm], `host_more` of one
-    host by its name, or a function from the Host to them; `prefix` are words before aprun's command, `streams`
-    standard streams of it that are not ours."""
+    """aprun on the host "desk", and nodes on ws1, ws2, ... `more` has lines of [machine] and [comm]. `host_more` has
+    lines of one host by its name, or is a function from the Host to them. `prefix` has words before aprun's command,
+    and `streams` those of its standard streams that are not ours."""
 
     CELLS = 2
 
@@ -67,7 +67,7 @@ class Machine:
         self.file.write_text("\n".join(lines) + "\n")
         self.lines, self.errors, self.more = [], [], threading.Condition()
         command = [*prefix, bin_folder / "aprun", "-f", self.file, *options, program, *map(str, arguments)]
-        # Folders of what a run keeps beside: gone with ours.
+        # Folders for what a run keeps, removed with ours.
         kept = dict(os.environ, TMPDIR=str(self.folder), XDG_RUNTIME_DIR=str(self.folder))
         if callable(environment):
             environment = environment(self)
@@ -96,7 +96,7 @@ class Machine:
                 raise AssertionError(f"{line!r} did not come: {self.describe()}")
 
     def node(self, host):
-        """Process id of the node on that host."""
+        """The process id of the node on that host."""
         for pid, line in namespaces.processes().items():
             try:
                 if (
@@ -123,7 +123,8 @@ class Machine:
                 f"\nprocesses: {namespaces.processes()}")
 
     def check_nothing_left(self, but="no server"):
-        """No process; `but` is in the command lines of servers that a test has started beside."""
+        """Checks that no process is left. `but` occurs in the command lines of servers that the test has started
+        itself."""
         def left():
             return [line for line in namespaces.processes().values() if but not in line]
         if not namespaces.wait_until(lambda: not left(), PATIENCE):
@@ -169,7 +170,7 @@ def seeded():
 
 
 def one_message(errors, pattern):
-    """Exactly one line says so."""
+    """Checks that exactly one line says so."""
     found = [line for line in errors if re.search(pattern, line)]
     if len(found) != 1:
         raise AssertionError(f"{pattern!r} in {len(found)} lines of:\n  " + "\n  ".join(errors))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Cells that pass messages in a ring, for ever or some rounds: ring ROUNDS BYTES. It writes "all run" when every cell
- * has begun, "round N" before rounds 1, 2, 4, 8, ..., and "all done" at the end. */
+/* Cells that pass messages in a ring, for ever or for some rounds: ring ROUNDS BYTES. It writes "all run" when every
+ * cell has begun, "round N" before rounds 1, 2, 4, 8, ..., and "all done" at the end. */
 #include <aplib/cellos.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Cells that write lines, for ever or so many: writer LINES. */
+/* Cells that write lines, for ever or a given number: writer LINES. */
 #include <aplib/cellos.h>
 #include <stdio.h>
 #include <stdlib.h>

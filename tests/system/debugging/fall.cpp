@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Cell 1 stumbles over what cell 0 has sent, while cell 0 waits for its answer.
+// Cell 1 crashes on what cell 0 has sent, while cell 0 waits for the answer.
 #include <aplib/aplib.hpp>
 
 int received;
@@ -7,7 +7,7 @@ int* last_place;
 
 void store(int number) {
   received = number;
-  *last_place = number;  // which nobody has set
+  *last_place = number;  // never set
 }
 
 int ask(int number) {

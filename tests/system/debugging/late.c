@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads memory that it has given back. */
+/* Reads memory that it has freed. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A rod in pieces: every cell cools its own and tells its right-hand neighbour.
+// A rod in pieces: every cell cools its own piece and tells its right-hand neighbour.
 #include <aplib/aplib.hpp>
 #include <cstdio>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Adds up a table again and again: something for a profiler to find. */
+/* Adds up a table again and again, for a profiler to find. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Replays a transcript of docs/debugging.md and compares what it says with what the tools print.
+"""Replays a transcript of docs/debugging.md and compares it with what the tools print.
 
 usage: transcripts.py SESSION --document FILE --programs FOLDER --bin FOLDER --lib FOLDER; status 77 means skipped.
 
@@ -42,7 +42,7 @@ def read_session(document, name):
 
 
 def plain(line):
-    """Without what differs from run to run."""
+    """The line without what differs from run to run."""
     line = re.sub(r"0x[0-9a-f]{6,}", "ADDRESS", line)
     line = re.sub(r"^==\d+==", "==", line.strip())
     line = re.sub(r"Thread \d+ ", "Thread N ", line)
@@ -53,7 +53,7 @@ def plain(line):
 
 
 def compare(command, wanted, printed):
-    """The wanted lines that are not in `printed`, in order; in words."""
+    """A message about the wanted lines that are not in `printed`, in order."""
     lines = [plain(line) for line in printed.splitlines()]
     at = 0
     for line in wanted:
@@ -86,7 +86,7 @@ def run(command, folder, environment):
 
 
 def run_gdb(command, commands, folder, environment, lib):
-    """What gdb printed at first, and for each command."""
+    """What gdb prints at first, and for each command."""
     mark = "end of command"
     script = folder / "commands.gdb"
     text = f"echo \\n{mark}\\n\n"
@@ -98,7 +98,7 @@ def run_gdb(command, commands, folder, environment, lib):
         f"-nx -batch -iex 'add-auto-load-safe-path {lib}' -iex 'set debuginfod enabled off' -iex 'set width 0' -x"
         f" {script}"
     )
-    # Commands run before the program's name is known, unless they come by -x: so the order is gdb's own.
+    # gdb runs commands before it knows the program's name, unless they come by -x.
     printed = run(f"{program} {quiet} {rest}", folder, environment)
     return printed.split(mark + "\n")
 

@@ -52,7 +52,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t size_max);
 
-/// Now and then a stream of the seeded mutator, since bytes at random hardly ever are a header; else libFuzzer's
+/// Sometimes gives a stream of the seeded mutator, because random bytes are hardly ever a header. Otherwise libFuzzer's
 /// own mutation.
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t size_max,
                                                unsigned seed) {

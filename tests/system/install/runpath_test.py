@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: MIT
 """usage: runpath_test.py CMAKE BUILD_FOLDER [--install]
 
-Nothing that we build may take a library from the current folder. An empty or relative element of DT_RUNPATH or
-DT_RPATH makes the dynamic linker look there, so whoever owns that folder decides what runs. Reads these entries of
-every program and shared object in the build tree and, with --install, in a tree that it installs; then runs aprun in
-a folder that holds a broken file under the name of each library it needs.
+Nothing that is built may take a library from the current folder. An empty or relative element of DT_RUNPATH or
+DT_RPATH makes the dynamic linker look there, so the owner of that folder would decide what runs. This test reads these
+entries of every program and shared object in the build tree and, with --install, in a tree that it installs. Then it
+runs aprun in a folder that has a broken file with the name of each library that aprun needs.
 """
 
 import os
@@ -18,7 +18,7 @@ import unittest
 
 PT_LOAD, PT_DYNAMIC = 1, 2
 DT_NEEDED, DT_STRTAB, DT_RPATH, DT_RUNPATH = 1, 5, 15, 29
-# What tests build while they run, with paths of their own on purpose, and what the compiler leaves behind.
+# What tests build while they run, with their own paths on purpose, and what the compiler leaves behind.
 FOREIGN = {"third-party", "CMakeFiles", "Testing"}
 
 

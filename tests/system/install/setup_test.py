@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What scripts/setup asks the package manager for, with stand-ins for it: nothing is installed."""
+"""What scripts/setup asks the package manager for. The package manager is a stand-in, so nothing is installed."""
 
 import os
 import pathlib

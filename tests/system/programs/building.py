@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One build of a program: the compilers to use, a folder with the unpacked sources, and a log of what was run."""
+"""One build of a program: the compilers to use, a folder with the unpacked sources, and a log of the commands."""
 
 import dataclasses
 import hashlib
@@ -12,12 +12,12 @@ from sources import Unavailable
 
 
 class BuildFailed(Exception):
-    """A build step failed; the text says which and shows the end of its log."""
+    """A build step failed. The text says which, and shows the end of its log."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Compilers:
-    """What a user would put into CC, CXX and FC."""
+    """The values of CC, CXX and FC, as a user would set them."""
 
     kind: str  # "alone" (the plain compilers) or "cells" (APlib's)
     cc: str
@@ -33,7 +33,7 @@ class Compilers:
         return Compilers("cells", *(str(find_tool(build, name)) for name in ("apcc", "apc++", "apfort")))
 
     def stamp(self):
-        """Changes when the wrappers change, so that programs are built anew."""
+        """A text that changes when the wrappers change, so that programs are built anew."""
         digest = hashlib.sha256(self.kind.encode())
         for tool in (self.cc, self.cxx, self.fc):
             path = shutil.which(tool)
@@ -69,13 +69,14 @@ class Tree:
         return self.compilers.fc
 
     def unpack(self, archive, under="."):
-        """Unpacks without the archive's own top folder; keeps times, or generated files would look old."""
+        """Unpacks without the archive's own top folder. Keeps the times, because otherwise generated files would look
+        old."""
         target = self.folder / under
         target.mkdir(parents=True, exist_ok=True)
         subprocess.run(["tar", "-xf", archive, "-C", target, "--strip-components=1", "--no-same-owner"], check=True)
 
     def run(self, *words, under=".", **variables):
-        """One step of the build, its output in the log."""
+        """Runs one step of the build, with its output in the log."""
         words = [str(word) for word in words]
         with open(self.folder / "build.log", "a", encoding="utf-8") as log:
             log.write(f"\n$ {' '.join(words)}\n")
@@ -96,7 +97,7 @@ def jobs():
 
 
 def build(program, folder, compilers, archives):
-    """The program's finished tree; built when there is none, or one by an older recipe or other compilers."""
+    """The program's finished tree. Builds it if there is none, or only one by an older recipe or other compilers."""
     stamp = program.stamp() + compilers.stamp() + "".join(path.name for path, _ in archives)
     tree = Tree(folder, compilers)
     mark = tree.folder / "built"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Fortran programs: COMMON blocks, SAVE variables, units. One is ours, the other the Reference BLAS's own test."""
+"""Fortran programs with COMMON blocks, SAVE variables and units: one of ours, and the tests of the Reference BLAS."""
 
 import pathlib
 

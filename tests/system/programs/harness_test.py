@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Tests of the comparison itself: what it must notice, what it must not, and how mirrors become sources. Nothing is
+"""Tests of the comparison itself: what it must and must not notice, and how mirrors become sources. Nothing is
 fetched."""
 
 import pathlib

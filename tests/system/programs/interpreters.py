@@ -115,7 +115,7 @@ def build_lua(tree, archives):
 
 
 def documented_study():
-    """The script of docs/third-party.md: what is shown there must work."""
+    """The script of docs/third-party.md, which must work as shown there."""
     page = (pathlib.Path(__file__).resolve().parents[3] / "docs" / "third-party.md").read_text(encoding="utf-8")
     return re.search(r"```lua\n(.*?)```", page, re.DOTALL)[1]
 

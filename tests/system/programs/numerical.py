@@ -99,7 +99,7 @@ def qhull_inputs(own, cid, random, _):
     dimension = 2 + cid % 4
     points = [[random.gauss(0, 1 + cid) for _ in range(dimension)] for _ in range(120 if dimension > 3 else 900)]
     if cid % 8 == 6:
-        points = [[1, *point[1:]] for point in points]  # flat: an error, thrown by longjmp
+        points = [[1, *point[1:]] for point in points]  # flat: an error that is reported by longjmp
     lines = [f"{dimension} cell {cid}", str(len(points)), *(" ".join(map(repr, point)) for point in points)]
     (own / "stdin").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
@@ -140,8 +140,7 @@ QHULL = Program(
 
 def build_minisat(tree, archives):
     tree.unpack(archives[0])
-    # The code is older than C++11: its options, not its text, say so. The Makefile links with --static unless told
-    # otherwise.
+    # The code is older than C++11, so it needs options. The Makefile links with --static unless told otherwise.
     tree.make(
         "r", f"CXX={tree.cxx}", "MINISAT_REL=-O2 -D NDEBUG -std=gnu++98 -fpermissive", "MINISAT_LDFLAGS=-Wall -lz"
     )

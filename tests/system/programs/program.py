@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What is known of one program: where it comes from, how it is built, and what it is run with."""
+"""The description of one program: where it comes from, how it is built, and how it is run."""
 
 import dataclasses
 import hashlib
@@ -20,8 +20,8 @@ class Program:
     name: str
     kind: str  # "interpreter"
     language: str
-    build_system: str  # how the compilers get in: "its Makefile, CC=apcc"
-    packages: tuple[str, ...]  # source packages; none: the sources are ours
+    build_system: str  # how the compilers are given: "its Makefile, CC=apcc"
+    packages: tuple[str, ...]  # source packages; none: our own sources
     build: Callable  # build(tree, archives)
     inputs: Callable  # inputs(folder of cell cid, cid, random generator, native tree): writes the cell's files
     runs: tuple[Run, ...]
@@ -34,11 +34,11 @@ class Program:
             raise Unavailable(f"{self.name} needs {' and '.join(missing)} to be built, not found here")
 
     def stamp(self):
-        """Changes with the recipe."""
+        """A text that changes with the recipe."""
         return hashlib.sha256(inspect.getsource(self.build).encode()).hexdigest()
 
     def write_inputs(self, folder, cells, native):
-        """dir-like folder of inputs, the same on every machine and day."""
+        """Writes a folder of inputs like dir/, the same on every computer and day."""
         shutil.rmtree(folder, ignore_errors=True)
         for cid in range(cells):
             own = pathlib.Path(folder) / str(cid)

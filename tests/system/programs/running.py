@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Runs a program alone, input by input, and as cells of one process, and compares everything that came out."""
+"""Runs a program alone, input by input, and as cells of one process, and compares all results."""
 
 import dataclasses
 import difflib
@@ -15,25 +15,25 @@ TIMEOUT_SECONDS = 120
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One command, the same for all cells up to {cid}. Paths are relative to the run's folder, where `dir/{cid}` is
-    the cell's own one with its input files."""
+    """One command, the same for all cells except for {cid}. Paths are relative to the run's folder, where `dir/{cid}`
+    is the cell's own folder with its input files."""
 
     name: str
     arguments: tuple[str, ...]
     program: str  # inside the build tree
-    beside: tuple[str, ...] = ()  # more files of the build tree that the program looks for in the current folder
-    stdin: str = ""  # the file of dir/{cid} that is the standard input
+    beside: tuple[str, ...] = ()  # further files of the build tree that the program needs in the current folder
+    stdin: str = ""  # the file of dir/{cid} for standard input
     in_folder: bool = False  # start in dir/{cid} instead of the run's folder
     environment: tuple[tuple[str, str], ...] = ()
     aprun: tuple[str, ...] = ()  # more options of aprun
     ignored: tuple[
         str, ...
-    ] = ()  # what may differ between two runs alone (times, memory): regular expressions, blanked out
+    ] = ()  # regular expressions of what may differ between two runs alone (times, memory); not compared
 
 
 @dataclasses.dataclass
 class Outcome:
-    """What one cell left behind: its exit status, and the files that it wrote or changed."""
+    """The results of one cell: its exit status, and the files that it wrote or changed."""
 
     status: int | None = None
     files: dict[str, bytes] = dataclasses.field(default_factory=dict)
@@ -46,7 +46,7 @@ class Comparison:
     files: int = 0
     bytes: int = 0
     nonzero: int = 0
-    different: int = 0  # outcomes among the cells: a program that prints the same for every input would prove little
+    different: int = 0  # different outcomes among the cells; a program that always prints the same proves little
     complaints: list[str] = dataclasses.field(default_factory=list)
 
     def line(self):
@@ -58,7 +58,7 @@ class Comparison:
 
 
 class Place:
-    """The folder of one way of running: dir/, out/, err/ and links to the program."""
+    """The folder of one run: dir/, out/, err/ and links to the program."""
 
     def __init__(self, folder, run, tree, inputs):
         self.folder = pathlib.Path(folder)
@@ -68,13 +68,13 @@ class Place:
         for name in ("out", "err"):
             (self.folder / name).mkdir(parents=True)
         shutil.copytree(inputs, self.folder / "dir")
-        # The same name in the same place, whichever build it is: programs print argv[0].
+        # The same name in the same place for both builds, because programs print argv[0].
         self.program = pathlib.Path(run.program).name
         for path in (run.program, *run.beside):
             (self.folder / pathlib.Path(path).name).symlink_to((tree.folder / path).resolve())
 
     def environment(self):
-        # What the person at the machine has set must not change what programs print.
+        # The user's settings must not change what programs print.
         return {**os.environ, "LC_ALL": "C", "TZ": "UTC", **dict(self.run.environment)}
 
     def outcome(self, cid, status):
@@ -101,7 +101,7 @@ class Place:
 
 
 def alone(place, cells):
-    """The program in one process for each input, as the shell would run it. Returns outcomes by cell."""
+    """Runs the program in one process for each input, as a shell would. Returns outcomes by cell."""
     outcomes = {}
     for cid in range(cells):
         own = place.folder / "dir" / str(cid)
@@ -125,7 +125,7 @@ def alone(place, cells):
 
 
 def together(place, cells, aprun, threads):
-    """All inputs at once, as cells of one process. Returns outcomes by cell, and aprun's own words."""
+    """Runs all inputs at once, as cells of one process. Returns outcomes by cell, and aprun's own messages."""
     words = [str(aprun), "-n", str(cells), "--expand", "--timeout", str(TIMEOUT_SECONDS), "--output", "out/{cid}",
              "--error", "err/{cid}"]
     if threads:
@@ -135,8 +135,7 @@ def together(place, cells, aprun, threads):
     if place.run.stdin:
         words += ["--input", f"dir/{{cid}}/{place.run.stdin}"]
     words += [*place.run.aprun, f"./{place.program}", *place.run.arguments]
-    # Files, as the outputs of the runs alone are: some programs (Fortran's) look whether descriptor 2 is one, and
-    # buffer then.
+    # Files, like the outputs of the runs alone, because some programs (Fortran's) buffer if descriptor 2 is a file.
     log = place.folder / "aprun.txt"
     with open(log, "wb") as output, subprocess.Popen(
         words,
@@ -170,7 +169,7 @@ def statuses_in(said, cells, status):
 
 
 def compare(title, expected, got, said):
-    """Everything in `expected` against `got`, cell by cell."""
+    """Compares everything in `expected` with `got`, cell by cell."""
     result = Comparison(title, len(expected))
     for cid, alone_outcome in expected.items():
         result.files += len(alone_outcome.files)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Source archives of the distribution's packages, fetched by apt from the mirrors this machine is configured for.
+"""Source archives of the distribution's packages, fetched by apt from the mirrors that this computer is configured for.
 
-Nothing of the machine's own apt state is changed, and no root is needed: lists and archives live in the cache folder.
+This does not change the computer's own apt state and needs no root: lists and archives are in the cache folder.
 """
 
 import contextlib
@@ -15,14 +15,14 @@ import time
 
 
 class Unavailable(Exception):
-    """The sources, or a tool, cannot be had here; the text is the reason, one line."""
+    """The sources or a tool are not available here. The text is the reason, in one line."""
 
 
 LISTS_FRESH_SECONDS = 7 * 86400
 
 
 class Sources:
-    """The source archives in `folder`; fetched at first use."""
+    """The source archives in `folder`, fetched at first use."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
@@ -49,7 +49,7 @@ class Sources:
 
     @contextlib.contextmanager
     def _lock(self):
-        """Tests of several programs run at once and share the lists."""
+        """Updates the lists, which tests of several programs share while they run at once."""
         with open(self.folder / "lock", "w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -64,7 +64,7 @@ class Sources:
         if not fresh:
             self._update(options, stamp)
         run = self._apt([*options, "--download-only", "--tar-only", "--only-source", "source", package])
-        if run.returncode != 0 and fresh:  # the mirror may have moved on since
+        if run.returncode != 0 and fresh:  # the mirror may have newer versions by now
             self._update(options, stamp)
             run = self._apt([*options, "--download-only", "--tar-only", "--only-source", "source", package])
         if run.returncode != 0:
@@ -72,7 +72,7 @@ class Sources:
 
     def _update(self, options, stamp):
         run = self._apt([*options, "update"])
-        # One mirror of several may fail; what counts is whether the package is found afterwards.
+        # One mirror of several may fail. What counts is whether the package is found afterwards.
         if not any((self.folder / "apt" / "lists").glob("*Sources*")):
             raise Unavailable(f"apt cannot fetch the lists of source packages: {last_error(run.stdout)}")
         if run.returncode == 0:
@@ -92,7 +92,7 @@ class Sources:
         )
 
     def _options(self):
-        """apt options that keep everything in our folder, with the machine's mirrors asked for sources."""
+        """The apt options that keep everything in our folder and ask the computer's mirrors for sources."""
         base = self.folder / "apt"
         for name in ("lists/partial", "cache/archives/partial", "sources.d"):
             (base / name).mkdir(parents=True, exist_ok=True)
@@ -104,7 +104,7 @@ class Sources:
             "Dir::Etc::sourceparts": base / "sources.d",
             "Dir::State::lists": base / "lists",
             "Dir::Cache": base / "cache",
-            "APT::Sandbox::User": "root",  # our folders are not the sandbox user's
+            "APT::Sandbox::User": "root",  # the sandbox user may not use our folders
             "Acquire::Retries": "2",
             "Acquire::http::Timeout": "20",
             "Acquire::https::Timeout": "20",
@@ -116,7 +116,7 @@ def plain_environment():
 
 
 def last_error(text):
-    """apt's last complaint, in one line."""
+    """apt's last error message, in one line."""
     lines = text.splitlines()
     for kind in ("E:", "W:", ""):
         for line in lines:

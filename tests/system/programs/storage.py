@@ -10,7 +10,7 @@ from running import Run
 
 
 def mixture(random, size):
-    """Text, runs and noise: what compressors treat differently."""
+    """Text, runs and noise, which compressors treat differently."""
     parts, length = [], 0
     while length < size:
         kind = random.randrange(4)
@@ -26,7 +26,7 @@ def mixture(random, size):
 
 
 def damaged(data, cid):
-    """Every fourth archive is not what it should be."""
+    """Archives, of which every fourth is damaged."""
     if cid % 8 == 7:
         middle = len(data) * 2 // 3
         return data[:middle] + bytes([data[middle] ^ 0x5A]) + data[middle + 1:]

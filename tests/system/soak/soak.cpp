@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
-// soak MESSAGES SEED PROCESSES [lose|spoil]: every cell sends to cells of other processes, at random, messages of
-// random lengths and contents, MESSAGES in all; every receiver checks that each comes once, in order, and
-// unchanged. The last argument makes one cell lose or spoil a message, to show that this is noticed.
-//
-// A cell has two tasks. Task 0 receives; task 1 sends, and waits for acknowledgements when too many of its messages
-// are under way to one cell.
+// soak MESSAGES SEED PROCESSES [lose|spoil]: every cell sends messages of random lengths and contents to random cells
+// of other processes, MESSAGES in all. Every receiver checks that each arrives once, in order and unchanged. The last
+// argument makes one cell lose or spoil a message, to show that the test notices it. A cell has two tasks. Task 0
+// receives. Task 1 sends, and waits for acknowledgements when too many of its messages are on their way to one cell.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -47,7 +45,7 @@ std::uint32_t self() { return aplib::index(aplib::this_cell::id()); }
   std::exit(1);
 }
 
-// splitmix64: every number from the one before.
+// splitmix64: each number comes from the one before.
 std::uint64_t next(std::uint64_t& state) {
   std::uint64_t z = state += 0x9e3779b97f4a7c15U;
   z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9U;
@@ -69,7 +67,7 @@ std::uint64_t checksum_of(const std::byte* bytes, std::size_t count, std::uint64
   return sum;
 }
 
-// Most are small; one in 128 is of some kB, one in 8,192 large enough to go its own way.
+// Most are small. One in 128 has some kB, and one in 8,192 is large enough for the path of large bodies.
 std::size_t length_of(std::uint64_t random) {
   constexpr std::size_t small_max = 64;
   constexpr std::size_t medium_max = 8 * 1024;
@@ -88,7 +86,7 @@ class Sender {
         acknowledged_(aplib::this_machine::cell_count()),
         random_(arguments.seed ^ (std::uint64_t{self()} << 32U)) {
     const std::uint32_t cells = aplib::this_machine::cell_count();
-    const std::uint32_t each = cells / arguments.processes;  // consecutive: one process after the other
+    const std::uint32_t each = cells / arguments.processes;  // consecutive cells: one process after another
     for (std::uint32_t cell = 0; cell < cells; ++cell) {
       if (cell / each != self() / each) others_.push_back(cell);
     }
@@ -145,7 +143,7 @@ class Sender {
   std::uint64_t bytes_ = 0;
 };
 
-// Takes messages until every cell that may send here has said how many it sent. Returns how many came.
+// Receives messages until every cell that may send here has said how many it sent. Returns how many arrived.
 std::uint64_t receive_all(const Arguments& arguments) {
   const std::uint32_t cells = aplib::this_machine::cell_count();
   std::vector<std::uint64_t> received(cells);
@@ -195,7 +193,7 @@ int main(int argc, char** argv) {
       std::fputs("usage: soak MESSAGES SEED PROCESSES [lose|spoil], as many cells in each process\n", stderr);
     return 2;
   }
-  // For ever: a fault ends this task while the other one still sends.
+  // For ever: a fault ends this task while the other still sends.
   Sender& sender = *new Sender(arguments);
   (void)aplib::barrier();
   const double start = now();

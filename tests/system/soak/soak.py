@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Many messages between processes, each numbered and with a checksum; none may be lost, doubled, overtaken or changed.
+"""Many messages between processes, each with a number and a checksum. None may be lost, doubled, overtaken or changed.
 
     tests/system/soak/soak.py --build build/release --messages 100000000
 
-Without --messages: enough for some seconds, and two runs in which a cell loses or spoils a message, which must be
-noticed.
+Without --messages: enough for some seconds, and two runs in which a cell loses or spoils a message, which the test must
+notice.
 """
 
 import argparse
@@ -35,7 +35,7 @@ secure = "{arguments.secure}"
 
 
 def run(arguments, folder, messages, fault=()):
-    """(status, output) of a machine."""
+    """Runs a machine. Returns (status, output)."""
     file = pathlib.Path(folder) / "soak.toml"
     file.write_text(cluster_text(arguments), encoding="utf-8")
     folder = arguments.build.resolve() / "bin"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// 64 cells exchange ten million messages of mixed sizes in several patterns; every one is checked for content,
-// order and number. Seeds: STRESS_SEED=n; count: STRESS_MESSAGES=n; STRESS_BALANCE=0 keeps cells in place. In each
-// cell task 0 sends and task 1 receives; senders hold at most `window` messages per receiver in flight, for which
-// the receivers return credits.
+// 64 cells exchange ten million messages of mixed sizes in several patterns. Content, order and number of all are
+// checked. Seeds: STRESS_SEED=n; count: STRESS_MESSAGES=n; STRESS_BALANCE=0 keeps cells in place. In each cell task 0
+// sends and task 1 receives; senders hold at most `window` messages per receiver in flight, for which the receivers
+// return credits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ constexpr std::uint32_t credit_every = 64;
 constexpr std::size_t bytes_max = 200'000;
 constexpr TaskId sending_task{0};
 constexpr TaskId receiving_task{1};
-// Types: a data message's is its sequence number; these stand above.
+// Types: that of a data message is its sequence number. These are above all of them.
 constexpr std::int32_t credit_type = 1 << 23;
 constexpr std::int32_t end_type = (1 << 23) + 1;
 
@@ -42,7 +42,7 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
   return z ^ (z >> 31U);
 }
 
-// What a message must hold follows from who sent it, to whom, and its number: a slice of one random pool.
+// The content of a message follows from its sender, its receiver and its number: a slice of one random pool.
 struct Contents {
   explicit Contents(std::uint64_t chosen_seed) : seed(chosen_seed), pool(2 * bytes_max) {
     std::mt19937_64 random(seed);
@@ -137,7 +137,7 @@ struct Stress {
       Envelope envelope;
       std::span<const std::byte> body;
       const unsigned way = random() % 8;
-      if (way < 3) {  // into our own buffer: the sender may copy straight into it
+      if (way < 3) {  // into our own buffer, into which the sender may copy directly
         envelope = receive_into(buffer);
         body = {buffer.data(), envelope.bytes};
       } else {
@@ -225,7 +225,7 @@ INSTANTIATE_TEST_SUITE_P(, StressTest,
                                          Load{{{4, 1}, 1}, 1'000'000}, Load{{{2, 1}, 2}, 2'000'000}),
                          [](const auto& info) { return info.param.shape.name(); });
 
-// Receives by source and number, in an order of their own, while messages of others pile up.
+// Receives by source and number, in each receiver's own order, while messages of others pile up.
 TEST(StressSelective, EveryMessageIsFoundByItsLabelWhateverTheOrder) {
   const std::uint64_t seed = number_from_environment("STRESS_SEED", 20260102);
   std::cout << "STRESS_SEED=" << seed << std::endl;
