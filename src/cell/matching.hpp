@@ -6,6 +6,7 @@
 // Key: 63..61 space | 60..44 source cell (index; the host is the cell count) | 43..24 source task | 23..0 type
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -45,6 +46,7 @@ struct MatchWish {
   std::uint64_t key = 0;
   std::uint64_t mask = 0;
   [[nodiscard]] constexpr bool accepts(std::uint64_t arrived) const noexcept { return ((arrived ^ key) & mask) == 0; }
+  friend constexpr bool operator==(const MatchWish&, const MatchWish&) = default;
 };
 
 /// Messages in order of arrival, taken by key and mask. One per task; used only by the processor that carries the
@@ -53,14 +55,22 @@ struct MatchWish {
 /// Entry is an intrusive node: { Entry* next; Entry* previous; Entry* bucket_next; Entry* bucket_previous;
 /// std::uint64_t key; }.
 ///
-/// Invariants: (1) the list holds all entries in order of arrival; (2) when buckets_ exists, every entry is also in
-/// the bucket of its source cell, in order of arrival; (3) the oldest entry that a wish accepts is the one taken.
-/// Short queues are scanned. From hash_from entries on, wishes that name the source cell look only at its bucket.
+/// A short queue is scanned. A long one, of index_from entries and more, has an index until it is empty again: a wish
+/// that names the source cell looks at the cell's bucket alone, and a wish that has passed many entries over goes on
+/// behind them next time. So a task that asks again and again for the same looks at each message once, however many
+/// others wait.
+///
+/// Invariants: (1) the list holds all entries in order of arrival; (2) when index_ exists, every entry is also in the
+/// bucket of its source cell, in order of arrival; (3) the oldest entry that a wish accepts is the one taken; (4) a
+/// mark's wish accepts no entry up to and including `passed`, in the list or, where it names the cell, in its bucket:
+/// entries only join at the end.
 template <class Entry>
 class MatchQueue {
  public:
-  static constexpr std::size_t hash_from = 32;
+  static constexpr std::size_t index_from = 32;
   static constexpr std::size_t bucket_count = 64;
+  static constexpr std::size_t mark_count = 8;  // kinds of wishes that alternate
+  static constexpr std::size_t mark_from = 8;   // entries passed over that are worth a mark
 
   MatchQueue() = default;
   MatchQueue(const MatchQueue&) = delete;
@@ -77,24 +87,20 @@ class MatchQueue {
     (tail_ != nullptr ? tail_->next : head_) = &entry;
     tail_ = &entry;
     ++size_;
-    if (buckets_ != nullptr) {
+    if (index_ != nullptr) {
       add_to_bucket(entry);
-    } else if (size_ >= hash_from) {
-      buckets_.reset(new (std::nothrow) Bucket[bucket_count]);
-      if (buckets_ == nullptr) return;  // no memory: it is scanned, and tries again at the next message
+    } else if (size_ >= index_from) {
+      index_.reset(new (std::nothrow) Index);
+      if (index_ == nullptr) return;  // no memory: it is scanned, and tries again at the next message
       for (Entry* e = head_; e != nullptr; e = e->next) add_to_bucket(*e);
     }
   }
 
   /// The oldest entry that `wish` accepts, or null. Leaves it in the queue.
   [[nodiscard]] Entry* find(const MatchWish& wish) const noexcept {
-    if (buckets_ != nullptr && (wish.mask & MatchKey::cell_mask) == MatchKey::cell_mask) {
-      for (Entry* e = buckets_[bucket_of(wish.key)].head; e != nullptr; e = e->bucket_next) {
-        if (wish.accepts(e->key)) return e;
-      }
-      return nullptr;
-    }
-    for (Entry* e = head_; e != nullptr; e = e->next) {
+    if (head_ == nullptr || wish.accepts(head_->key)) return head_;
+    if (index_ != nullptr) return find_by_index(wish);
+    for (Entry* e = head_->next; e != nullptr; e = e->next) {
       if (wish.accepts(e->key)) return e;
     }
     return nullptr;
@@ -111,11 +117,14 @@ class MatchQueue {
     (entry.previous != nullptr ? entry.previous->next : head_) = entry.next;
     (entry.next != nullptr ? entry.next->previous : tail_) = entry.previous;
     --size_;
-    if (buckets_ == nullptr) return;
-    Bucket& bucket = buckets_[bucket_of(entry.key)];
+    if (index_ == nullptr) return;
+    for (Mark* mark = index_->mark; mark != index_->end; ++mark) {
+      if (mark->passed == &entry) mark->passed = mark->by_cell ? entry.bucket_previous : entry.previous;
+    }
+    Bucket& bucket = index_->bucket_of(entry.key);
     (entry.bucket_previous != nullptr ? entry.bucket_previous->bucket_next : bucket.head) = entry.bucket_next;
     (entry.bucket_next != nullptr ? entry.bucket_next->bucket_previous : bucket.tail) = entry.bucket_previous;
-    if (size_ == 0) buckets_.reset();
+    if (size_ == 0) index_.reset();
   }
 
  private:
@@ -123,11 +132,47 @@ class MatchQueue {
     Entry* head = nullptr;
     Entry* tail = nullptr;
   };
+  /// How far a wish has looked.
+  struct Mark {
+    MatchWish wish;
+    bool by_cell = false;
+    Entry* passed = nullptr;  // invariant (4); null: none
+  };
+  struct Index {
+    [[nodiscard]] Bucket& bucket_of(std::uint64_t key) noexcept { return bucket[MatchKey::cell(key) % bucket_count]; }
+    /// The mark of a wish; null: it has none.
+    [[nodiscard]] Mark* find(const MatchWish& wish) noexcept {
+      Mark* const found = std::find_if(mark, end, [&](const Mark& m) { return m.wish == wish; });
+      return found != end ? found : nullptr;
+    }
+    /// A mark for a wish that has none: a new one, or another's, in turn.
+    [[nodiscard]] Mark& make(const MatchWish& wish, bool by_cell) noexcept {
+      Mark& made = end != mark + mark_count ? *end++ : mark[next++ % mark_count];
+      made = {wish, by_cell, nullptr};
+      return made;
+    }
 
-  static std::size_t bucket_of(std::uint64_t key) noexcept { return MatchKey::cell(key) % bucket_count; }
+    Bucket bucket[bucket_count];
+    Mark mark[mark_count];
+    Mark* end = mark;      // of those in use
+    std::size_t next = 0;  // to be given to another wish
+  };
+
+  [[nodiscard, gnu::noinline]] Entry* find_by_index(const MatchWish& wish) const noexcept {
+    const bool by_cell = (wish.mask & MatchKey::cell_mask) == MatchKey::cell_mask;
+    const auto next = [by_cell](const Entry& e) { return by_cell ? e.bucket_next : e.next; };
+    Mark* mark = index_->find(wish);
+    Entry* passed = mark != nullptr ? mark->passed : nullptr;
+    Entry* e = passed != nullptr ? next(*passed) : by_cell ? index_->bucket_of(wish.key).head : head_;
+    std::size_t count = 0;
+    for (; e != nullptr && !wish.accepts(e->key); e = next(*e), ++count) passed = e;
+    if (mark == nullptr && count >= mark_from) mark = &index_->make(wish, by_cell);
+    if (mark != nullptr) mark->passed = passed;
+    return e;
+  }
 
   void add_to_bucket(Entry& entry) noexcept {
-    Bucket& bucket = buckets_[bucket_of(entry.key)];
+    Bucket& bucket = index_->bucket_of(entry.key);
     entry.bucket_next = nullptr;
     entry.bucket_previous = bucket.tail;
     (bucket.tail != nullptr ? bucket.tail->bucket_next : bucket.head) = &entry;
@@ -137,7 +182,7 @@ class MatchQueue {
   Entry* head_ = nullptr;
   Entry* tail_ = nullptr;
   std::size_t size_ = 0;
-  std::unique_ptr<Bucket[]> buckets_;
+  std::unique_ptr<Index> index_;
 };
 
 }  // namespace aplib

@@ -69,11 +69,14 @@ TEST_P(MatchQueueHistories, AgreeWithTheModel) {
                             static_cast<std::uint32_t>(below(habits.task_count)),
                             static_cast<std::uint32_t>(below(habits.type_count)));
     };
+    std::vector<MatchWish> wishes;  // asked before: who asks again goes on where the wish has been
     const auto random_wish = [&] {
+      if (!wishes.empty() && below(4) != 0) return wishes[below(wishes.size())];
       MatchWish wish{random_key(), MatchKey::space_mask};
       for (const std::uint64_t mask : {MatchKey::cell_mask, MatchKey::task_mask, MatchKey::type_mask}) {
         if (below(2) == 0) wish.mask |= mask;
       }
+      if (wishes.size() < 12) wishes.push_back(wish);
       return wish;
     };
     MatchQueue<Entry> queue;
@@ -112,8 +115,8 @@ TEST_P(MatchQueueHistories, AgreeWithTheModel) {
       ASSERT_EQ(queue.oldest(), model.entries.empty() ? nullptr : model.entries.front());
       longest = std::max(longest, model.entries.size());
     }
-    if (habits.turn_at > MatchQueue<Entry>::hash_from) {
-      EXPECT_GT(longest, MatchQueue<Entry>::hash_from) << "the history never reached the hashed path";
+    if (habits.turn_at > MatchQueue<Entry>::index_from) {
+      EXPECT_GT(longest, MatchQueue<Entry>::index_from) << "the history never reached the index";
     }
     while (Entry* entry = queue.take(MatchWish{})) {  // drains in order of arrival
       ASSERT_EQ(entry, model.entries.front());
@@ -125,12 +128,56 @@ TEST_P(MatchQueueHistories, AgreeWithTheModel) {
 
 INSTANTIATE_TEST_SUITE_P(, MatchQueueHistories,
                          testing::Values(Habits{"short_queues", 4, 2, 3, 6, 12},
-                                         Habits{"around_the_hash", 8, 2, 4, 6, 40},
+                                         Habits{"around_the_index", 8, 2, 4, 6, 40},
                                          Habits{"long_queues", 64, 2, 4, 9, 400},
                                          Habits{"cells_that_share_buckets", 300, 1, 2, 9, 300},
                                          Habits{"one_cell", 1, 3, 50, 9, 300},
                                          Habits{"the_widest_keys", 1U << 17U, 1U << 20U, 1U << 24U, 9, 200}),
                          [](const auto& info) { return std::string(info.param.name); });
+
+/// A key that counts how often it is looked at.
+struct CountedKey {
+  operator std::uint64_t() const {
+    ++looks;
+    return key;
+  }
+  std::uint64_t key = 0;
+  static inline std::uint64_t looks = 0;
+};
+struct CountedEntry {
+  CountedEntry* next = nullptr;
+  CountedEntry* previous = nullptr;
+  CountedEntry* bucket_next = nullptr;
+  CountedEntry* bucket_previous = nullptr;
+  CountedKey key;
+};
+
+// Each look for what comes last must not pass all over that came first and nobody has asked for.
+TEST(MatchQueue, AWishThatIsAskedAgainGoesOnWhereItHasBeen) {
+  constexpr std::uint32_t unasked = 20'000;
+  constexpr std::uint32_t asked = 2'000;
+  constexpr std::uint64_t looks_per_message_max = 20;
+  const std::uint64_t type_and_space = MatchKey::space_mask | MatchKey::type_mask;
+  for (const std::uint64_t mask : {type_and_space, type_and_space | MatchKey::cell_mask, MatchKey::task_mask}) {
+    std::vector<CountedEntry> entries(unasked + asked);
+    MatchQueue<CountedEntry> queue;
+    for (std::uint32_t i = 0; i < unasked; ++i) {
+      entries[i].key.key = MatchKey::make(0, 5, 1, 1);
+      queue.push(entries[i]);
+    }
+    const auto key_of = [](std::uint32_t n) { return MatchKey::make(0, 5, 2 + n % 3, 2 + n % 3); };
+    CountedKey::looks = 0;
+    for (std::uint32_t n = 0; n < asked; ++n) {  // three wishes in turn
+      EXPECT_EQ(queue.take({key_of(n), mask}), nullptr);
+      entries[unasked + n].key.key = key_of(n);
+      queue.push(entries[unasked + n]);
+      EXPECT_EQ(queue.take({key_of(n), mask}), &entries[unasked + n]);
+    }
+    EXPECT_LT(CountedKey::looks, 3 * unasked + asked * looks_per_message_max);
+    for (std::uint32_t i = 0; i < unasked; ++i) EXPECT_EQ(queue.take(MatchWish{}), &entries[i]);
+    EXPECT_TRUE(queue.empty());
+  }
+}
 
 TEST(MatchKey, FieldsDoNotOverlap) {
   EXPECT_EQ(MatchKey::space_mask ^ MatchKey::cell_mask ^ MatchKey::task_mask ^ MatchKey::type_mask, ~std::uint64_t{0});
