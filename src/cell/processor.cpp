@@ -405,11 +405,12 @@ TaskControl& Processor::spawn(Cell& cell, std::uint32_t id, const NewTask& what)
   task->from_kernel = what.from_kernel;
   task->entry = what.entry;
   task->entry_state = state_place;
+  ProgramContext* program = nullptr;
   try {
-    if (what.parent != nullptr) task->program = what.parent->ops->inherit(*what.parent);
+    if (what.parent != nullptr) program = what.parent->ops->inherit(*what.parent);
     what.move(state_place, what.state);
   } catch (...) {
-    if (task->program != nullptr) task->program->ops->discard(task->program);
+    if (program != nullptr) program->ops->discard(program);
     task->~TaskControl();
     stacks->put(stack);
     cell.tasks.give_back(id);
@@ -417,6 +418,7 @@ TaskControl& Processor::spawn(Cell& cell, std::uint32_t id, const NewTask& what)
   }
   // From here on nothing throws, so nobody ever sees half a task.
   prepare_flow(*task, task_body, state_place, static_cast<std::size_t>(state_place - stack.low));
+  task->program = program;
   cell.tasks.insert(id, *task);
   ++cell.live_tasks;
   if (!cell.orphans.empty()) {  // messages that were here before the task

@@ -246,6 +246,49 @@ TEST(Task, ThatCannotBeMadeLeavesNothingBehind) {
   });
 }
 
+// A task that a loaded program spawns runs in it, and gives its context back.
+TEST(Task, RunsInTheProgramThatSpawnsIt) {
+  struct Program : ProgramContext {
+    Program* parent = nullptr;
+    int inherited = 0;
+    int run = 0;
+    int released = 0;
+  };
+  static constexpr ProgramContextOps ops{.inherit = [](ProgramContext& parent) -> ProgramContext* {
+                                           auto* child = new Program;
+                                           child->ops = parent.ops;
+                                           child->parent = static_cast<Program*>(&parent);
+                                           ++child->parent->inherited;
+                                           return child;
+                                         },
+                                         .run =
+                                             [](ProgramContext& context, void (*entry)(void*), void* state) {
+                                               ++static_cast<Program&>(context).parent->run;
+                                               entry(state);
+                                             },
+                                         .release =
+                                             [](ProgramContext* context) {
+                                               auto* child = static_cast<Program*>(context);
+                                               ++child->parent->released;
+                                               delete child;
+                                             },
+                                         .discard = nullptr,
+                                         .swap = nullptr};
+  run_well(one, [] {
+    Program program;
+    program.ops = &ops;
+    TaskControl& self = *Processor::current()->running();
+    self.program = &program;
+    const ProgramContext* seen = nullptr;
+    spawn([&] { seen = current_program_context; }).join();
+    self.program = nullptr;
+    EXPECT_NE(seen, nullptr);
+    EXPECT_EQ(program.inherited, 1);
+    EXPECT_EQ(program.run, 1);
+    EXPECT_EQ(program.released, 1);
+  });
+}
+
 // A task of a loaded program does not run without a context if none can be made.
 TEST(Task, ThatCannotInheritItsProgramDoesNotRun) {
   run_well(one, [] {
