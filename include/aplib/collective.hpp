@@ -8,6 +8,7 @@
 //   aplib::barrier();
 #pragma once
 
+#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -54,8 +55,26 @@ inline constexpr NumberType number_type =
     : std::is_signed_v<T>     ? (sizeof(T) == 4 ? NumberType::int32 : NumberType::int64)
                               : (sizeof(T) == 4 ? NumberType::uint32 : NumberType::uint64);
 
-/// `value` points to a number of this type, which becomes the result. `location`: null, or the value's location.
-APLIB_API void reduce(ReduceOp op, NumberType type, void* value, std::int32_t* location, Scope scope);
+/// A number as it travels: its bits, at the low end.
+template <Number T>
+[[nodiscard]] constexpr std::uint64_t bits_of(T value) noexcept {
+  if constexpr (sizeof(T) == 4) {
+    return std::bit_cast<std::uint32_t>(value);
+  } else {
+    return std::bit_cast<std::uint64_t>(value);
+  }
+}
+template <Number T>
+[[nodiscard]] constexpr T number_of(std::uint64_t bits) noexcept {
+  if constexpr (sizeof(T) == 4) {
+    return std::bit_cast<T>(static_cast<std::uint32_t>(bits));
+  } else {
+    return std::bit_cast<T>(bits);
+  }
+}
+
+/// Combines numbers of this type, given and returned as bits. `location`: null, or the number's location.
+APLIB_API std::uint64_t reduce(ReduceOp op, NumberType type, std::uint64_t bits, std::int32_t* location, Scope scope);
 /// The same for each of `count` numbers.
 APLIB_API void reduce_array(ReduceOp op, NumberType type, void* values, std::size_t count, Scope scope);
 
@@ -68,15 +87,16 @@ concept WritableNumbers = WritableElements<Range> && Number<std::ranges::range_v
 template <class T>
   requires Number<decltype(+T())>
 [[nodiscard]] auto reduce(ReduceOp op, T value, Scope scope = Scope::all) {
-  auto number = +value;
-  detail::reduce(op, detail::number_type<decltype(number)>, &number, nullptr, scope);
-  return number;
+  using Promoted = decltype(+value);
+  return detail::number_of<Promoted>(
+      detail::reduce(op, detail::number_type<Promoted>, detail::bits_of(+value), nullptr, scope));
 }
 
 /// Maximum or minimum with its location. REQUIRES: as barrier(); `op` is max or min. Source: CellOS xy_imax.
 template <Number T>
 [[nodiscard]] Located<T> reduce(ReduceOp op, Located<T> value, Scope scope = Scope::all) {
-  detail::reduce(op, detail::number_type<T>, &value.value, &value.location, scope);
+  value.value = detail::number_of<T>(
+      detail::reduce(op, detail::number_type<T>, detail::bits_of(value.value), &value.location, scope));
   return value;
 }
 

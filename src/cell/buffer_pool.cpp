@@ -112,6 +112,14 @@ bool BufferPool::keep_large(std::uint32_t size_class) noexcept {
   return true;
 }
 
+void BufferPool::put_large(Buffer* buffer) noexcept {
+  if (keep_large(buffer->size_class)) {
+    push_free(buffer);
+  } else {
+    unmap(buffer);
+  }
+}
+
 void BufferPool::unmap(Buffer* buffer) noexcept {
   const std::size_t each = sizeof(Buffer) + body_bytes(buffer->size_class);
   large_.back()->large_index = buffer->large_index;

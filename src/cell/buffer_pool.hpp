@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Buffers that carry messages too large for a ring slot, and the pool each processor takes them from. A buffer that
-// another processor has finished with goes back to the pool it came from, in batches, so that a stream reuses a
-// small hot set.
+// Buffers carry messages that are too large for a ring slot. Each processor has a pool that it takes them from. A
+// buffer that another processor has finished with goes back to its pool, in batches, so that a stream reuses a small
+// hot set.
 //
 // A Message may outlive its machine. The pools of a machine count the buffers that messages hold, and stay until
 // the last of them has come back.
 //
+// UnreadMeter and SendGate bound the memory that messages take while they wait to be received.
+//
 // Invariants: (1) a buffer belongs to one pool for ever; (2) only the pool's owner touches its free lists; (3)
-// others push chains onto returned_ (release), the owner takes the whole chain (acquire), so there is no ABA
-// problem; (4) the large buffers in the free lists are large_cached_bytes_ in all, at most large_cache_bytes_max.
+// others push chains onto returned_ (release), and the owner takes the whole chain (acquire), so there is no ABA
+// problem; (4) the large buffers in the free lists take large_cached_bytes_ in all, at most large_cache_bytes_max.
 // Buffers in use do not count: a message may be larger than that.
 #pragma once
 
@@ -55,7 +57,7 @@ class BufferPool {
 
   /// Before any foreign buffer is put back: which of how many pools this is.
   void set_place(std::uint32_t index, std::uint32_t pool_count);
-  /// Which machine's it is. Without one, messages cannot hold its buffers.
+  /// The machine that it belongs to. Without one, messages cannot hold its buffers.
   void belong_to(BufferPools& pools) noexcept { pools_ = &pools; }
 
   /// Owner: a buffer for `bytes`. Throws Error(exhausted).
@@ -83,7 +85,7 @@ class BufferPool {
 
   /// Owner: a Message holds one more buffer, wherever that came from.
   void lend() noexcept { ++lent_; }
-  /// Owner: a Message gives `buffer` back. It may be another machine's.
+  /// Owner: a Message gives `buffer` back, which may be another machine's.
   void take_back(Buffer* buffer) noexcept {
     if (buffer->home == this) {
       --lent_;
@@ -126,13 +128,15 @@ class BufferPool {
   static constexpr std::size_t body_bytes(std::uint32_t size_class) noexcept { return smallest_body << size_class; }
 
   void put_own(Buffer* buffer) noexcept {
-    if (buffer->size_class >= large_class && !keep_large(buffer->size_class)) [[unlikely]] {
-      unmap(buffer);
-      return;
-    }
+    if (buffer->size_class >= large_class) [[unlikely]]
+      return put_large(buffer);
+    push_free(buffer);
+  }
+  void push_free(Buffer* buffer) noexcept {
     buffer->next = free_[buffer->size_class];
     free_[buffer->size_class] = buffer;
   }
+  void put_large(Buffer* buffer) noexcept;
   void put_foreign(Buffer* buffer) noexcept;
   void send_home(Batch& batch) noexcept;
   void push_returned(Buffer* head, Buffer* tail) noexcept;

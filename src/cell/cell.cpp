@@ -26,17 +26,10 @@ std::optional<std::uint32_t> TaskTable::choose_id() {
   return static_cast<std::uint32_t>(tasks_.size() - 1);
 }
 
-void TaskTable::make_room(std::uint32_t id) {
-  if (id < tasks_.size()) return;
+void TaskTable::grow(std::uint32_t id) {
   const auto first = std::max(static_cast<std::uint32_t>(tasks_.size()), 1U);
   tasks_.resize(std::size_t{id} + 1);
   for (std::uint32_t unused = first; unused < id; ++unused) freed_.push_back(unused);
-}
-
-void TaskTable::insert(std::uint32_t id, TaskControl& task) {
-  make_room(id);
-  tasks_[id] = &task;
-  ++count_;
 }
 
 void TaskTable::erase(std::uint32_t id) noexcept {

@@ -133,9 +133,15 @@ class TaskTable {
   [[nodiscard]] TaskControl* find(std::uint32_t id) const noexcept { return id < tasks_.size() ? tasks_[id] : nullptr; }
   /// A free id, or nothing when all are in use.
   std::optional<std::uint32_t> choose_id();
-  /// Afterwards insert() of this id does not throw.
-  void make_room(std::uint32_t id);
-  void insert(std::uint32_t id, TaskControl& task);
+  /// Before insert() of this id.
+  void make_room(std::uint32_t id) {
+    if (id >= tasks_.size()) [[unlikely]]
+      grow(id);
+  }
+  void insert(std::uint32_t id, TaskControl& task) noexcept {
+    tasks_[id] = &task;
+    ++count_;
+  }
   void erase(std::uint32_t id) noexcept;
   /// A chosen id was not used after all.
   void give_back(std::uint32_t id) noexcept;
@@ -145,6 +151,9 @@ class TaskTable {
 
  private:
   friend struct DebuggerAccess;
+
+  void grow(std::uint32_t id);
+
   std::vector<TaskControl*> tasks_;
   std::vector<std::uint32_t> freed_;  // a queue: read at freed_head_
   std::size_t freed_head_ = 0;

@@ -14,7 +14,7 @@ namespace aplib {
 
 /// Copies exactly `bytes` <= 40, and reads and writes nothing beyond. It uses overlapping loads and stores instead of
 /// loops: a call of memcpy with a variable size costs a few ns, which counts for a small message.
-inline void copy_small(void* to, const void* from, std::size_t bytes) noexcept {
+[[gnu::always_inline]] inline void copy_small(void* to, const void* from, std::size_t bytes) noexcept {
   auto* t = static_cast<char*>(to);
   const auto* f = static_cast<const char*>(from);
   if (bytes == 8) {

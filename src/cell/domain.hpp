@@ -208,6 +208,10 @@ struct Domain {
   [[nodiscard]] std::size_t thread_count() const noexcept { return processors.size() - (network != nullptr ? 1 : 0); }
   /// This process carries the cell. False for the host program.
   [[nodiscard]] bool is_local(std::uint32_t cell) const noexcept { return cell_map.carries(process, cell); }
+  /// Another process carries the cell. Cheap where there is none. REQUIRES: cell < cell_count, and tasks run.
+  [[nodiscard]] bool is_elsewhere(std::uint32_t cell) const noexcept {
+    return network != nullptr && cell_map.process_of(cell) != process;
+  }
   /// The cells of this process, ascending.
   [[nodiscard]] std::span<const std::uint32_t> local_cells() const noexcept { return cell_map.cells_of(process); }
   [[nodiscard]] std::uint32_t local_count() const noexcept { return static_cast<std::uint32_t>(local_cells().size()); }

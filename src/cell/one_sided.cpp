@@ -218,7 +218,7 @@ void put(TaskControl& self, const char* call, std::uint32_t cell, const void* lo
   std::int32_t* const arrived = translate_flag(self, call, cell, flags.arrived);
   std::int32_t* const reusable = check_local_flag(self, call, flags.reusable);
   Domain& domain = self.cell->processor->domain();
-  if (!domain.is_local(cell)) [[unlikely]] {
+  if (domain.is_elsewhere(cell)) [[unlikely]] {
     auto* from = const_cast<std::byte*>(static_cast<const std::byte*>(local));
     domain.network->put(self, call, {cell, from, to, {.bytes = bytes}, reusable, arrived}, flags.acknowledge);
     return;
@@ -236,7 +236,7 @@ void put(TaskControl& self, const char* call, std::uint32_t cell, const void* lo
   copy.remote_flag = translate_flag(self, call, cell, flags.arrived);
   copy.local_flag = check_local_flag(self, call, flags.reusable);
   Domain& domain = self.cell->processor->domain();
-  if (!domain.is_local(cell)) [[unlikely]] {
+  if (domain.is_elsewhere(cell)) [[unlikely]] {
     domain.network->put(self, call, copy, flags.acknowledge);
     return;
   }
@@ -253,7 +253,7 @@ void get(TaskControl& self, const char* call, std::uint32_t cell, void* local, s
   std::int32_t* const taken = translate_flag(self, call, cell, flags.taken);
   std::int32_t* const arrived = check_local_flag(self, call, flags.arrived);
   Domain& domain = self.cell->processor->domain();
-  if (!domain.is_local(cell)) [[unlikely]] {
+  if (domain.is_elsewhere(cell)) [[unlikely]] {
     domain.network->get(self, call, {cell, static_cast<std::byte*>(local), from, {.bytes = bytes}, arrived, taken});
     return;
   }
@@ -272,7 +272,7 @@ void get(TaskControl& self, const char* call, std::uint32_t cell, void* local, c
   copy.local_flag = check_local_flag(self, call, flags.arrived);
   copy.remote_flag = translate_flag(self, call, cell, flags.taken);
   Domain& domain = self.cell->processor->domain();
-  if (!domain.is_local(cell)) [[unlikely]] {
+  if (domain.is_elsewhere(cell)) [[unlikely]] {
     domain.network->get(self, call, copy);
     return;
   }
@@ -289,7 +289,7 @@ std::uint64_t fetch(TaskControl& self, const char* call, Operation operation) {
   if (reinterpret_cast<std::uintptr_t>(address) % operation.word.bytes != 0) [[unlikely]]
     bad_alignment(self, call, address, operation.word.bytes, "the remote address");
   Domain& domain = self.cell->processor->domain();
-  if (!domain.is_local(operation.cell)) [[unlikely]]
+  if (domain.is_elsewhere(operation.cell)) [[unlikely]]
     return domain.network->fetch(self, call, operation);
   const std::uint64_t old = operate(operation);
   domain.wake_watcher(*domain.cells[operation.cell]);

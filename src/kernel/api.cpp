@@ -107,26 +107,35 @@ Envelope envelope_of(const Domain& domain, std::uint64_t key, std::size_t bytes)
   return api::Received::message;
 }
 
+[[noreturn, gnu::cold, gnu::noinline]] void bad_scope(const TaskControl& self, const char* call, Scope scope) {
+  refuse(self, Errc::bad_argument, call,
+         fmt::format("there is no scope {}; use row, column or all", static_cast<unsigned>(scope)));
+}
+
 /// A collective of the calling task. The caller may have made a Scope of any number.
-Operand collective(const char* call, CollectiveCall what, const Operand& value, void* buffer = nullptr) {
+Operand collective(const char* call, CollectiveCall& what, const Operand& value, void* buffer = nullptr) {
   TaskControl& self = self_or_throw(call);
-  if (what.scope > Scope::last) [[unlikely]] {
-    refuse(self, Errc::bad_argument, call,
-           fmt::format("there is no scope {}; use row, column or all", static_cast<unsigned>(what.scope)));
-  }
+  if (what.scope > Scope::last) [[unlikely]]
+    bad_scope(self, call, what.scope);
   what.call = call;
   return Processor::collective(self, what, value, buffer);
 }
 
-void check_reduction(const char* call, const Combine& combine) {
-  if (combine.op > ReduceOp::last) [[unlikely]] {
-    refuse(self_or_throw(call), Errc::bad_argument, call,
+[[noreturn, gnu::cold, gnu::noinline]] void bad_reduction(const char* call, const Combine& combine) {
+  const TaskControl& self = self_or_throw(call);
+  if (combine.op > ReduceOp::last) {
+    refuse(self, Errc::bad_argument, call,
            fmt::format("there is no operation {} of reductions", static_cast<unsigned>(combine.op)));
   }
-  if (combine.needs_integers() && !combine.is_integral()) [[unlikely]]
-    refuse(self_or_throw(call), Errc::bad_argument, call, "and, or and xor work on integers only");
-  if (combine.located && combine.op != ReduceOp::max && combine.op != ReduceOp::min) [[unlikely]]
-    refuse(self_or_throw(call), Errc::bad_argument, call, "only max and min have a location");
+  if (combine.located) refuse(self, Errc::bad_argument, call, "only max and min have a location");
+  refuse(self, Errc::bad_argument, call, "and, or and xor work on integers only");
+}
+
+inline void check_reduction(const char* call, const Combine& combine) {
+  const bool bits = combine.needs_integers();
+  if (combine.op > ReduceOp::last || (bits && (combine.located || !combine.is_integral())) ||
+      (combine.located && combine.op == ReduceOp::sum)) [[unlikely]]
+    bad_reduction(call, combine);
 }
 
 }  // namespace
@@ -137,8 +146,9 @@ namespace api {
 
 void send(const char* call, CellId cell, std::span<const std::byte> bytes, To to, Space space) {
   TaskControl& self = self_or_throw(call);
-  if (bytes.data() == nullptr && !bytes.empty()) [[unlikely]]
-    null_bytes(call, bytes.size());
+  if (bytes.data() == nullptr) [[unlikely]] {
+    if (!bytes.empty()) null_bytes(call, bytes.size());
+  }
   self.cell->processor->send(self, call, index(cell), bytes, to, static_cast<std::uint32_t>(space));
 }
 
@@ -156,8 +166,9 @@ Received receive(const char* call, Message& into, From from, Space space, bool c
 
 Envelope receive_into(const char* call, std::span<std::byte> buffer, From from, Space space, bool truncate) {
   TaskControl& self = self_or_throw(call);
-  if (buffer.data() == nullptr && !buffer.empty()) [[unlikely]]
-    null_bytes(call, buffer.size());
+  if (buffer.data() == nullptr) [[unlikely]] {
+    if (!buffer.empty()) null_bytes(call, buffer.size());
+  }
   self.posted.wish = wish_for(self, call, from, space);
   self.posted.message = nullptr;
   self.posted.buffer = reinterpret_cast<char*>(buffer.data());
@@ -195,19 +206,16 @@ bool barrier(const char* call, bool stat, Scope scope) {
   return collective(call, what, Operand::of(stat ? 1 : 0)).as<std::int32_t>() != 0;
 }
 
-void reduce(const char* call, ReduceOp op, NumberType type, void* value, std::int32_t* location, Scope scope) {
+std::uint64_t reduce(const char* call, ReduceOp op, NumberType type, std::uint64_t bits, std::int32_t* location,
+                     Scope scope) {
   CollectiveCall what;
   what.kind = CollectiveKind::reduce;
   what.scope = scope;
   what.combine = Combine{op, type, location != nullptr};
   check_reduction(call, what.combine);
-  Operand operand;
-  const std::size_t bytes = what.combine.number_bytes();
-  std::memcpy(&operand.bits, value, bytes);
-  if (location != nullptr) operand.location = *location;
-  operand = collective(call, what, operand);
-  std::memcpy(value, &operand.bits, bytes);
-  if (location != nullptr) *location = operand.location;
+  const Operand result = collective(call, what, {bits, location != nullptr ? *location : 0});
+  if (location != nullptr) *location = result.location;
+  return result.bits;
 }
 
 // Arrays travel as messages along the tree of fold.hpp. For k from 0 up, member m, a multiple of 2^k, combines its
@@ -233,7 +241,12 @@ void reduce_array(const char* call, ReduceOp op, NumberType type, void* values, 
   if (count == 0) return;
   if ((all & id_mask & all >> id_bits) != 0) {
     auto* const bytes = static_cast<std::byte*>(values);
-    for (std::size_t i = 0; i < count; ++i) reduce(call, op, type, bytes + i * combine.number_bytes(), nullptr, scope);
+    for (std::size_t i = 0; i < count; ++i) {
+      std::uint64_t bits = 0;
+      std::memcpy(&bits, bytes + i * combine.number_bytes(), combine.number_bytes());
+      bits = reduce(call, op, type, bits, nullptr, scope);
+      std::memcpy(bytes + i * combine.number_bytes(), &bits, combine.number_bytes());
+    }
     return;
   }
 
@@ -260,8 +273,9 @@ void reduce_array(const char* call, ReduceOp op, NumberType type, void* values, 
 }
 
 void broadcast(const char* call, CellId root, std::span<std::byte> buffer, Scope scope) {
-  if (buffer.data() == nullptr && !buffer.empty()) [[unlikely]]
-    null_bytes(call, buffer.size());
+  if (buffer.data() == nullptr) [[unlikely]] {
+    if (!buffer.empty()) null_bytes(call, buffer.size());
+  }
   CollectiveCall what;
   what.kind = CollectiveKind::broadcast;
   what.scope = scope;
@@ -434,8 +448,8 @@ bool probe(From from) { return api::probe("probe", from, api::Space::plain); }
 // ---------------------------------------------------------------- collectives
 
 bool barrier(bool stat, Scope scope) { return api::barrier("barrier", stat, scope); }
-void detail::reduce(ReduceOp op, NumberType type, void* value, std::int32_t* location, Scope scope) {
-  api::reduce("reduce", op, type, value, location, scope);
+std::uint64_t detail::reduce(ReduceOp op, NumberType type, std::uint64_t bits, std::int32_t* location, Scope scope) {
+  return api::reduce("reduce", op, type, bits, location, scope);
 }
 void detail::reduce_array(ReduceOp op, NumberType type, void* values, std::size_t count, Scope scope) {
   api::reduce_array("reduce", op, type, values, count, scope);

@@ -39,16 +39,17 @@ bool probe(const char* call, From from, Space space);
 
 bool barrier(const char* call, bool stat, Scope scope);
 /// As detail::reduce() of aplib/collective.hpp.
-void reduce(const char* call, ReduceOp op, detail::NumberType type, void* value, std::int32_t* location, Scope scope);
+std::uint64_t reduce(const char* call, ReduceOp op, detail::NumberType type, std::uint64_t bits, std::int32_t* location,
+                     Scope scope);
 void reduce_array(const char* call, ReduceOp op, detail::NumberType type, void* values, std::size_t count, Scope scope);
 template <Number T>
 T reduce(const char* call, ReduceOp op, T value, Scope scope) {
-  reduce(call, op, detail::number_type<T>, &value, nullptr, scope);
-  return value;
+  return detail::number_of<T>(reduce(call, op, detail::number_type<T>, detail::bits_of(value), nullptr, scope));
 }
 template <Number T>
 Located<T> reduce(const char* call, ReduceOp op, Located<T> value, Scope scope) {
-  reduce(call, op, detail::number_type<T>, &value.value, &value.location, scope);
+  value.value = detail::number_of<T>(
+      reduce(call, op, detail::number_type<T>, detail::bits_of(value.value), &value.location, scope));
   return value;
 }
 void broadcast(const char* call, CellId root, std::span<std::byte> buffer, Scope scope);

@@ -36,6 +36,7 @@ TEST(TaskTable, GivesFreeIdsOnlyAndRestsThoseThatWereUsed) {
       }
       ASSERT_NE(id, 0U);
       ASSERT_TRUE(used.insert(id).second) << id;
+      table.make_room(id);
       table.insert(id, stand_in(id));
     } else {
       auto victim = used.begin();
