@@ -67,9 +67,9 @@ struct APLIB_API Options {
   std::uint32_t streams = streams_auto;  ///< "streams": connections per pair for large messages; "auto": by round trip.
   std::size_t send_limit_bytes = std::size_t{256} << 20;  ///< "send-limit": bytes that may wait for one other process.
   std::chrono::nanoseconds send_wait =
-      std::chrono::seconds(60);  ///< "send-wait": how long a send at the limit waits for a process that takes nothing.
+      std::chrono::seconds(60);  ///< "send-wait": how long a send at a limit waits while nothing is taken.
   std::size_t unread_limit_bytes =
-      std::size_t{1} << 30;  ///< "unread-limit": bytes from other processes that may wait here for a receive.
+      std::size_t{1} << 30;  ///< "unread-limit": bytes that may wait in a process for a receive; then sends wait.
   std::chrono::nanoseconds peer_timeout =
       std::chrono::seconds(10);  ///< "peer-timeout": a process that is silent for so long counts as dead.
 

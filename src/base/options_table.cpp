@@ -415,11 +415,11 @@ constexpr std::array rows{
         print_stack_size<&Options::send_limit_bytes>},
     OptionRow{
         {"send-wait", "APLIB_SEND_WAIT", "TIME", "60s", "time", "100ms .. 3600s",
-         "Several processes: how long a send at that limit waits while nothing is taken; then it is an error.", "comm"},
+         "How long a send at send-limit or unread-limit waits while nothing is taken; then it is an error.", "comm"},
         apply_wait<&Options::send_wait>,
         print_wait<&Options::send_wait>},
     OptionRow{{"unread-limit", "APLIB_UNREAD_LIMIT", "SIZE", "1g", "bytes", "1m .. 1024g",
-               "Several processes: bytes of messages from others that may wait in one of them to be received.", "comm"},
+               "Bytes of messages that may wait in one process to be received; then sends wait.", "comm"},
               apply_limit<&Options::unread_limit_bytes>,
               print_stack_size<&Options::unread_limit_bytes>},
     OptionRow{{"peer-timeout", "APLIB_PEER_TIMEOUT", "TIME", "10s", "time", "100ms .. 3600s",

@@ -163,12 +163,80 @@ class BufferPool {
   alignas(cache_pair_bytes) std::atomic<Buffer*> returned_{nullptr};
 };
 
+/// Counts the bytes of messages that wait for a receive, in one processor's mailboxes and backlogs. A cell that moves
+/// takes messages along that were counted elsewhere, so only the sum over all processors says something.
+template <template <class> class Atom = std::atomic>
+class UnreadMeter {
+ public:
+  /// What a message takes besides its body.
+  static constexpr std::int64_t overhead = sizeof(Buffer) + BufferPool::smallest_body;
+
+  /// Owner: more bytes wait, or (below 0) fewer. True: they have become so many that all meters should be counted; see
+  /// look_again_after().
+  [[nodiscard]] bool add(std::int64_t bytes) noexcept {
+    const std::int64_t sum = bytes_.load(std::memory_order_relaxed) + bytes;  // relaxed: only the owner writes it
+    bytes_.store(sum, std::memory_order_relaxed);                             // relaxed: a measure
+    return sum > look_from_;
+  }
+  /// Owner: how many more bytes may join before add() asks for the next count.
+  void look_again_after(std::int64_t bytes) noexcept {
+    look_from_ = bytes_.load(std::memory_order_relaxed) + bytes;  // relaxed: own value
+  }
+  /// Anyone: a snapshot.
+  [[nodiscard]] std::int64_t bytes() const noexcept {
+    return bytes_.load(std::memory_order_relaxed);  // relaxed: a measure
+  }
+
+ private:
+  alignas(cache_pair_bytes) Atom<std::int64_t> bytes_{0};
+  std::int64_t look_from_ = 0;
+};
+
+/// Every send looks at this word first. The gate is closed while more than the limit waits unread in this process, and
+/// when the machine stops.
+///
+/// Invariants: (1) `stopping` stays once it is set; (2) `full` says what the last count of all meters gave. A task that
+/// waits for room counts again by itself, so nobody need wake it.
+template <template <class> class Atom = std::atomic>
+class SendGate {
+ public:
+  /// Any thread.
+  [[nodiscard]] bool closed() const noexcept {
+    return word_.load(std::memory_order_relaxed) != 0;  // relaxed: noticed sooner or later
+  }
+  /// Async-signal-safe.
+  void stop() noexcept { word_.fetch_or(stopping, std::memory_order_relaxed); }  // relaxed: the same
+  /// `unread` bytes wait, by a count of all meters. True: there is room. Any thread.
+  bool judge(std::int64_t unread, std::int64_t limit) noexcept {
+    const bool room = unread <= limit;
+    const bool was_full = (word_.load(std::memory_order_relaxed) & full) != 0;
+    if (room && was_full) word_.fetch_and(~full, std::memory_order_relaxed);  // relaxed: a measure
+    if (!room && !was_full) word_.fetch_or(full, std::memory_order_relaxed);
+    return room;
+  }
+
+ private:
+  static constexpr std::uint32_t stopping = 1;
+  static constexpr std::uint32_t full = 2;
+  Atom<std::uint32_t> word_{0};
+};
+
+/// How many more bytes a processor may take before all meters are counted again: its share of the room that is left, so
+/// that the processors together find out in time, but never so few that counting costs much.
+[[nodiscard]] constexpr std::int64_t unread_step(std::int64_t unread, std::int64_t limit,
+                                                 std::size_t processors) noexcept {
+  const std::int64_t room = unread > 0 ? limit - unread : limit;  // meters are read one by one: a sum may be too low
+  const std::int64_t share = room / static_cast<std::int64_t>(processors);
+  const std::int64_t least = limit / 64;
+  return share > least ? share : least;
+}
+
 /// The pools of one machine.
 class BufferPools {
  public:
   BufferPool& add();
 
-  /// Ends the pools when no owner uses them any more: now, or when the last Message gives its buffer back.
+  /// Ends the pools once no owner uses them: now, or when the last Message gives its buffer back.
   struct Retire {
     void operator()(BufferPools* pools) const noexcept { pools->retire(); }
   };

@@ -61,6 +61,7 @@ enum class WaitFor : std::uint8_t {
   time,        ///< sleep_for.
   cells_end,   ///< Host program: until all cells have ended.
   flag,        ///< watch says which, and how far.
+  room,        ///< A send: until some messages have been received.
 };
 
 /// How a wait ended.

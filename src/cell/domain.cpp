@@ -130,8 +130,22 @@ void Domain::fail_by_exception(const char* subject) noexcept {
   }
 }
 
+std::int64_t Domain::unread_bytes() const noexcept {
+  std::int64_t sum = 0;
+  for (const auto& processor : processors) sum += processor->unread().bytes();
+  return sum;
+}
+
+void Domain::count_unread(UnreadMeter<>& meter) noexcept {
+  const std::int64_t unread = unread_bytes();
+  const auto limit = static_cast<std::int64_t>(options.unread_limit_bytes);
+  send_gate.judge(unread, limit);
+  meter.look_again_after(unread_step(unread, limit, processors.size()));
+}
+
 void Domain::stop() noexcept {
   stopping.store(true, std::memory_order_release);  // release: pairs with park()
+  send_gate.stop();
   // Own store of stopping before the looks at the count and at who is there; pairs with publish_processors().
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (network != nullptr) {

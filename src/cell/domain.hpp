@@ -147,6 +147,7 @@ struct Domain {
 
   // Any processor.
   alignas(cache_pair_bytes) std::atomic<bool> stopping{false};
+  SendGate<> send_gate;
   std::atomic<bool> over{false};  ///< No live cell is left.
   /// Of a machine that stops: it has not failed. The host program is through, and who still waits waits for it.
   std::atomic<bool> stops_well{false};
@@ -175,8 +176,7 @@ struct Domain {
   /// In a catch block: the same with what was caught. `subject`: who suffers it, "cell 3 task 0"; null: the cells
   /// of this process.
   void fail_by_exception(const char* subject) noexcept;
-  /// Does work that is the machine's, not that of the task which happens to run. False: it threw, and the machine
-  /// has failed.
+  /// Does work of the machine, not of the task that happens to run. False: the work threw, and the machine has failed.
   template <class Work>
   bool guarded(Work work) noexcept {
     try {
@@ -189,13 +189,22 @@ struct Domain {
   }
   /// Makes every wait end with Wake::stopping. Async-signal-safe.
   void stop() noexcept;
-  /// `processors` is complete: wake_all() means these from here on. A signal may come while they are being made, so
-  /// they are looked for in a list that changes at once; old lists stay until the domain is gone.
+  /// `processors` is complete: wake_all() wakes these from here on. A signal may come while they are being made, so
+  /// wake_all() uses a list that changes in one store; old lists stay until the domain is gone.
   void publish_processors();
   /// Wakes every processor that sleeps. Async-signal-safe.
   void wake_all() noexcept;
-  /// Something has been written into the cell's memory: a task of it that waits for a flag must look. Any thread.
+  /// Has the cell's tasks that wait for flags look again, because something has been written into its memory. Any
+  /// thread.
   void wake_watcher(const Cell& cell) noexcept;
+  /// Bytes of messages that wait in this process to be received. [any thread, once the processors are made]
+  [[nodiscard]] std::int64_t unread_bytes() const noexcept;
+  /// Counts all meters, because UnreadMeter::add() of this one has said so.
+  void count_unread(UnreadMeter<>& meter) noexcept;
+  /// There is room for more messages in this process. [any thread, once the processors are made]
+  [[nodiscard]] bool has_room() noexcept {
+    return send_gate.judge(unread_bytes(), static_cast<std::int64_t>(options.unread_limit_bytes));
+  }
   /// Keeps a program until the run is over. [any thread]
   const CellProgram& keep(std::unique_ptr<CellProgram> program) {
     const std::lock_guard lock(programs_mutex);

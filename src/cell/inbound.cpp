@@ -16,11 +16,15 @@ T read_payload(const std::byte* payload) noexcept {
   return value;
 }
 
+/// Apart from receive(), most of which waits for what comes next.
+[[gnu::noinline]] Buffer* take_waiting(TaskControl& self) noexcept { return self.mailbox.take(self.posted.wish); }
+
 }  // namespace
 
-void Inbound::prepare(std::uint32_t index, BufferPool& pool) {
+void Inbound::prepare(std::uint32_t index, BufferPool& pool, UnreadMeter<>& unread) {
   index_ = index;
   pool_ = &pool;
+  unread_ = &unread;
   has_network_ = domain_.network != nullptr;
   rings_.prepare(domain_.processors.size());
   ended_cells_.assign(domain_.cells.size(), 0);
@@ -87,8 +91,8 @@ void Inbound::poll() noexcept {
     outbound.flush_backlogs();
 }
 
-// A slot that could not be taken has ended the machine, so nobody will receive its message. What cells need to come
-// to their end stays where it is, for another try.
+// A slot that could not be taken has ended the machine, so nobody receives its message. What cells need to come to
+// their end stays in the ring, for another try.
 void Inbound::drop_oldest(MessageRing& ring) noexcept {
   const Slot* slot = ring.peek();
   if (slot == nullptr) return;
@@ -199,15 +203,16 @@ void Inbound::queue(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer* b
   buffer->key = key;
   buffer->bytes = bytes;
   buffer->task = task;
-  count_unread(*buffer, true);
+  if (unread_->add(UnreadMeter<>::overhead + static_cast<std::int64_t>(bytes))) [[unlikely]]
+    domain_.count_unread(*unread_);
   TaskControl* receiver = cell.tasks.find(task);
   (receiver != nullptr ? receiver->mailbox : cell.orphans).push(*buffer);
 }
 
-Wake Inbound::receive(TaskControl& self, const char* call, bool closed_when_cells_end) {
+Wake Inbound::receive(TaskControl& self, const char* call, bool closed_when_cells_end) noexcept {
   Posted& posted = self.posted;
   if (!self.mailbox.empty()) {
-    if (Buffer* found = self.mailbox.take(posted.wish)) {
+    if (Buffer* found = take_waiting(self)) {
       take_from_mailbox(self, found);
       // relaxed: a task that is never without a message shall notice sooner or later
       return domain_.stopping.load(std::memory_order_relaxed) ? Wake::stopping : Wake::done;
@@ -215,20 +220,21 @@ Wake Inbound::receive(TaskControl& self, const char* call, bool closed_when_cell
   }
   posted.open = true;
   posted.task = &self;
-  struct Close {  // whatever happens: what it points to is the caller's
-    Posted& posted;
-    ~Close() { posted.open = false; }
-  } const close{posted};
   here_.poll();
   if (!posted.open) return Wake::done;
-  if (domain_.stopping.load(std::memory_order_relaxed)) [[unlikely]]  // relaxed: noticed sooner or later
+  // What it points to is the caller's: no way out leaves it open. Whoever ends the wait below closes it.
+  if (domain_.stopping.load(std::memory_order_relaxed)) [[unlikely]] {  // relaxed: noticed sooner or later
+    posted.open = false;
     return Wake::stopping;
+  }
   // A cell that is still arriving may yet get messages by its old place from cells known here to have ended:
   // end_move() looks again.
   if (ended_count_ != 0 && !here_.mover().is_arriving(*self.cell)) [[unlikely]] {
     const bool named = (posted.wish.mask & MatchKey::cell_mask) != 0;
-    if ((named && cell_has_ended(MatchKey::cell(posted.wish.key))) || (closed_when_cells_end && all_cells_ended()))
+    if ((named && cell_has_ended(MatchKey::cell(posted.wish.key))) || (closed_when_cells_end && all_cells_ended())) {
+      posted.open = false;
       return Wake::ended;
+    }
   }
   if (posted.capacity >= offer_from_bytes && posted.message == nullptr && domain_.processors.size() > 1 &&
       !domain_.move_in_progress.load(std::memory_order_relaxed) &&  // relaxed: senders check
@@ -246,11 +252,11 @@ Wake Inbound::receive(TaskControl& self, const char* call, bool closed_when_cell
   return Processor::wait(self, WaitFor::message, call);  // perhaps we are on another processor then
 }
 
-void Inbound::take_from_mailbox(TaskControl& self, Buffer* found) {
+void Inbound::take_from_mailbox(TaskControl& self, Buffer* found) noexcept {
   Posted& posted = self.posted;
   posted.key = found->key;
   posted.bytes = found->bytes;
-  count_unread(*found, false);
+  count_received(*found);
   if (posted.message != nullptr) {
     MessageAccess::set_buffer(*pool_, *posted.message, found->key, found, found->bytes);
     return;
@@ -277,17 +283,9 @@ bool Inbound::withdraw_offered(Posted& posted) noexcept {
 void Inbound::empty_mailbox(TaskControl& task) noexcept {
   while (Buffer* buffer = task.mailbox.oldest()) {
     task.mailbox.remove(*buffer);
-    count_unread(*buffer, false);
+    count_received(*buffer);
     pool_->put(buffer);
   }
-}
-
-void Inbound::add_unread(const Buffer& buffer, bool joins) noexcept {
-  if (domain_.is_local(MatchKey::cell(buffer.key))) return;
-  constexpr std::int64_t overhead = sizeof(Buffer);
-  const std::int64_t bytes = static_cast<std::int64_t>(buffer.bytes) + overhead;
-  unread_bytes_.store(unread_bytes_.load(std::memory_order_relaxed) + (joins ? bytes : -bytes),
-                      std::memory_order_relaxed);  // relaxed: only we write it
 }
 
 void Inbound::wake_waiting(TaskControl& task, Wake how) noexcept {

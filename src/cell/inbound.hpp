@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Inbound: what reaches a processor: the rings that lead to it, and how a message finds the receive that waits for
-// it, or the mailbox of its task. Which cells have ended is known here, too, for their ends come behind all they
-// have sent.
+// Inbound: what reaches a processor. It has the rings that lead to the processor, and brings each message to the
+// receive that waits for it, or into the mailbox of its task. It also knows which cells have ended, because their ends
+// come behind all they have sent.
 //
 // Invariants: (1) one place decides which receive gets a message: find_receive(); (2) a slot stays in its ring
 // until it is dealt with, so a message that must wait for a cell's move holds back all that comes behind it
@@ -62,7 +62,7 @@ class Inbound {
   Inbound(Processor& here, Domain& domain, Idle& idle) : here_(here), domain_(domain), idle_(idle) {}
 
   /// Before any carrier runs.
-  void prepare(std::uint32_t index, BufferPool& pool);
+  void prepare(std::uint32_t index, BufferPool& pool, UnreadMeter<>& unread);
 
   /// Another processor: this ring of yours leads here. [any thread]
   void connect(std::uint32_t from, MessageRing& ring) noexcept { rings_.connect(from, ring); }
@@ -73,12 +73,12 @@ class Inbound {
 
   /// Before a look at the rings: no receive has been satisfied by it.
   void begin_poll() noexcept { satisfied_ = false; }
-  /// Takes messages until a task became ready or a receive in progress is satisfied, so that a stream is taken at the
-  /// receiver's own pace.
+  /// Takes messages until a task is ready or a receive in progress is satisfied, so that the receiver takes a stream at
+  /// its own pace.
   void poll() noexcept;
 
-  /// The receive of the task that waits for a message of this key, now its to fill; or null: the message is for its
-  /// mailbox.
+  /// The receive of the task, if it waits for a message of this key; the caller must fill it. Null: the message is for
+  /// the mailbox.
   [[nodiscard, gnu::always_inline]] static Posted* find_receive(TaskControl* receiver, std::uint64_t key,
                                                                 std::size_t bytes) noexcept {
     if (receiver == nullptr || !receiver->posted.open || !receiver->posted.wish.accepts(key) ||
@@ -87,6 +87,11 @@ class Inbound {
     receiver->posted.key = key;
     receiver->posted.bytes = bytes;
     return &receiver->posted;
+  }
+  /// The task waits for a message of this key.
+  [[nodiscard]] static bool is_awaited(const Cell& cell, std::uint32_t task, std::uint64_t key) noexcept {
+    const TaskControl* receiver = cell.tasks.find(task);
+    return receiver != nullptr && receiver->posted.open && receiver->posted.wish.accepts(key);
   }
   /// A message from a cell of this processor. Returns the messages that its task has waiting then.
   [[gnu::always_inline]] std::size_t take_local(Cell& cell, std::uint32_t task, std::uint64_t key,
@@ -116,11 +121,11 @@ class Inbound {
   }
 
   /// Processor::receive() and probe().
-  Wake receive(TaskControl& self, const char* call, bool closed_when_cells_end);
+  Wake receive(TaskControl& self, const char* call, bool closed_when_cells_end) noexcept;
   [[nodiscard]] static bool has(const TaskControl& self, const MatchWish& wish) noexcept {
     return !self.mailbox.empty() && self.mailbox.find(wish) != nullptr;
   }
-  /// A task ends: nobody will ask for its messages any more.
+  /// Gives up the messages of a task that ends.
   void empty_mailbox(TaskControl& task) noexcept;
   /// Wakes a task that waits, if its wait can end now.
   void wake_waiting(TaskControl& task, Wake how) noexcept;
@@ -139,11 +144,6 @@ class Inbound {
   [[nodiscard]] bool all_cells_ended() const noexcept;
   [[nodiscard]] bool some_cell_ended() const noexcept { return ended_count_ != 0; }
 
-  /// Bytes of messages from other processes that wait here for a receive. Any thread: a snapshot.
-  [[nodiscard]] std::int64_t unread_bytes() const noexcept {
-    return unread_bytes_.load(std::memory_order_relaxed);  // relaxed: a measure; the sum over processors is what counts
-  }
-
  private:
   void drop_oldest(MessageRing& ring) noexcept;
   [[nodiscard]] bool host_may_start() const noexcept;
@@ -152,24 +152,22 @@ class Inbound {
   void deliver_small(Cell& cell, std::uint32_t task, std::uint64_t key, const std::byte* body, std::size_t bytes);
   void deliver_buffer(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer* buffer, std::size_t bytes);
   void queue(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer* buffer, std::size_t bytes);
-  void take_from_mailbox(TaskControl& self, Buffer* found);
+  void take_from_mailbox(TaskControl& self, Buffer* found) noexcept;
   void complete(Posted& posted) noexcept {
     posted.open = false;
     satisfied_ = true;
     if (posted.task->waits == WaitFor::message && !posted.task->ready) idle_.make_ready(*posted.task);
   }
   static bool withdraw_offered(Posted& posted) noexcept;
-  /// A message joins (or leaves) a mailbox here: those of other processes count.
-  void count_unread(const Buffer& buffer, bool joins) noexcept {
-    if (has_network_) [[unlikely]]
-      add_unread(buffer, joins);
+  void count_received(const Buffer& buffer) noexcept {
+    static_cast<void>(unread_->add(-UnreadMeter<>::overhead - static_cast<std::int64_t>(buffer.bytes)));
   }
-  void add_unread(const Buffer& buffer, bool joins) noexcept;
 
   Processor& here_;
   Domain& domain_;
   Idle& idle_;
   BufferPool* pool_ = nullptr;
+  UnreadMeter<>* unread_ = nullptr;
   std::uint32_t index_ = 0;
   RingTable<MessageRing> rings_;
   std::uint32_t next_ring_ = 0;  // where poll() starts, so that no ring starves
@@ -179,8 +177,6 @@ class Inbound {
   std::vector<std::uint8_t> ended_cells_;
   std::vector<CellEnd> ends_;  // by cell, of those
   std::uint32_t ended_count_ = 0;
-  // written here, read by who polls the network
-  alignas(cache_pair_bytes) std::atomic<std::int64_t> unread_bytes_{0};
 };
 
 }  // namespace aplib

@@ -13,15 +13,27 @@ namespace {
 constexpr std::size_t both_sides_from_bytes = 32 * 1024;  // smaller: the copy is over before the other side could help
 constexpr std::size_t bytes_per_look = 64 * 1024;         // one look takes some 25 ns, the copy of so many bytes 1 us
 constexpr std::uint32_t full_ring_spins = 200;            // about 5 us: a receiver that polls makes room in much less
+constexpr std::uint32_t full_ring_looks = 20 * full_ring_spins;
+
+/// What an item of a backlog takes: its own bytes, with the spare room of a growing list, and the buffer of its body.
+std::int64_t bytes_of(const Outbound::Waiting& item) noexcept {
+  constexpr std::int64_t own = 2 * sizeof(Outbound::Waiting);
+  const SlotKind kind = SlotInfo::kind(item.info);
+  if (kind != SlotKind::buffer_message && kind != SlotKind::large_message) return own;
+  BufferSlot slot;
+  std::memcpy(&slot, item.payload, sizeof slot);
+  return own + UnreadMeter<>::overhead + static_cast<std::int64_t>(slot.bytes);
+}
 
 }  // namespace
 
-void Outbound::prepare(std::uint32_t index, bool is_network, BufferPool& pool) {
+void Outbound::prepare(std::uint32_t index, bool is_network, BufferPool& pool, UnreadMeter<>& unread) {
   const auto count = static_cast<std::uint32_t>(domain_.processors.size());
   index_ = index;
   is_network_ = is_network;
   network_index_ = domain_.network_index;
   pool_ = &pool;
+  unread_ = &unread;
   outgoing_table_.assign(count, nullptr);
   outgoing_ = outgoing_table_.data();
   owned_rings_.clear();
@@ -68,9 +80,8 @@ void Outbound::send(std::uint32_t cell, std::uint32_t processor, std::uint32_t t
   push(processor, SlotKind::buffer_message, cell, task, key, BufferSlot{buffer, size});
 }
 
-// The receiver may wait with its own buffer on the other processor. Claims that buffer if it is sure that nothing
-// we sent before can still match it, that is, when everything in our ring has been taken and no cell is moving.
-// Null: send it the other way.
+// The receiver may wait with its own buffer on the other processor. Claims that buffer if nothing that we have sent can
+// still match it, that is, if everything in our ring has been taken and no cell is moving. Null: send it the other way.
 Posted* Outbound::claim_offer(std::uint32_t cell_index, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
                               std::size_t bytes) {
   Cell& cell = *domain_.cells[cell_index];
@@ -81,8 +92,8 @@ Posted* Outbound::claim_offer(std::uint32_t cell_index, std::uint32_t processor,
            cell.offer_task.load(std::memory_order_relaxed) == task &&  // relaxed: the claimed Posted decides
            ring.consumed_up_to(ring.produced());
   };
-  // A receiver that is about to offer its buffer again saves a large message its second copy: wait a few percent of
-  // the copy's time for it.
+  // A receiver that is about to offer its buffer again saves a large message its second copy. That is worth waiting for
+  // a few percent of the copy's time.
   std::size_t looks = cell.offers_lately.load(std::memory_order_relaxed) && !is_network_  // relaxed: a hint
                           ? bytes / bytes_per_look
                           : 0;
@@ -130,18 +141,19 @@ MessageRing& Outbound::make_ring(std::uint32_t processor) {
   return ring;
 }
 
-// The next slot of the ring to `processor`, or null when the message must go to the backlog. A full ring is waited
-// for as long as the other side takes messages, so that a sender does not outrun a receiver that keeps up; one that
-// does not take any is not waited for. Nothing is polled meanwhile: what polling finds (a cell that moves, say)
-// must not come between the choice of a ring and the message.
+// The next slot of the ring to `processor`; null: the message must go to the backlog. A sender waits at a full ring
+// while the other side takes messages, so that it does not outrun a receiver that keeps up. It does not wait for one
+// that takes none. Nothing is polled meanwhile: what polling finds, for example a cell that moves, must not come
+// between the choice of a ring and the message.
 MessageRing::Slot* Outbound::slot_to(std::uint32_t processor) {
-  MessageRing& ring = ring_to(processor);
   Backlog& backlog = backlogs_[processor];
+  if (processor == index_ && !backlog.empty()) return nullptr;  // kept for a cell that is arriving here: end_move()
+  MessageRing& ring = ring_to(processor);
   if (backlog.empty()) [[likely]] {
     if (MessageRing::Slot* slot = ring.prepare()) [[likely]]
       return slot;
   }
-  if (processor == index_) return nullptr;  // messages to a cell that is arriving here: end_move() delivers them
+  if (processor == index_) return nullptr;
   if (is_network_) {  // it is one of the receivers who polls: waiting for it would be waiting for ourselves
     if (!backlog.empty() && flush_backlog(processor)) return ring.prepare();
     return nullptr;
@@ -149,7 +161,8 @@ MessageRing::Slot* Outbound::slot_to(std::uint32_t processor) {
   std::uint32_t consumed = ring.consumed();
   if (backlog.stuck_at() == consumed && !backlog.empty()) return nullptr;
   parkers_[processor]->wake_if_asleep();
-  for (std::uint32_t spin = 0; spin < full_ring_spins; ++spin) {
+  for (std::uint32_t spin = 0, looks = 0; spin < full_ring_spins; ++spin) {
+    if (++looks > full_ring_looks) return nullptr;  // it keeps up, but there is much: others of this thread wait, too
     if (flush_backlog(processor)) {
       if (MessageRing::Slot* slot = ring.prepare()) return slot;
     }
@@ -165,12 +178,11 @@ MessageRing::Slot* Outbound::slot_to(std::uint32_t processor) {
 
 void Outbound::push_raw(std::uint32_t processor, std::uint32_t info, std::uint64_t key, std::uint32_t cell,
                         std::uint32_t task, const void* payload, std::size_t bytes) {
-  MessageRing::Slot* slot = backlogs_[processor].empty() ? slot_to(processor) : nullptr;
+  MessageRing::Slot* slot = slot_to(processor);
   if (slot == nullptr) {
     Waiting waiting{info, key, cell, task, {}};
     copy_bytes(waiting.payload, payload, bytes);
-    backlogs_[processor].push_back(waiting);
-    ++backlog_count_;
+    hold(processor, waiting);
     return;
   }
   slot->info = info;
@@ -180,6 +192,19 @@ void Outbound::push_raw(std::uint32_t processor, std::uint32_t info, std::uint64
   copy_bytes(slot->payload, payload, bytes);
   ring_to(processor).publish();
   parkers_[processor]->wake_if_asleep();
+}
+
+void Outbound::hold(std::uint32_t processor, const Waiting& item) {
+  backlogs_[processor].push_back(item);
+  ++backlog_count_;
+  if (unread_->add(bytes_of(item))) [[unlikely]]
+    domain_.count_unread(*unread_);
+}
+
+void Outbound::drop_oldest(std::uint32_t processor) noexcept {
+  static_cast<void>(unread_->add(-bytes_of(backlogs_[processor].front())));
+  backlogs_[processor].pop_front();
+  --backlog_count_;
 }
 
 // True when nothing is left in it.
@@ -197,8 +222,7 @@ bool Outbound::flush_backlog(std::uint32_t processor) {
     slot->task = waiting.task;
     std::memcpy(slot->payload, waiting.payload, sizeof waiting.payload);
     ring.publish();
-    backlog.pop_front();
-    --backlog_count_;
+    drop_oldest(processor);
   }
   parkers_[processor]->wake_if_asleep();
   return backlog.empty();
@@ -221,16 +245,14 @@ void Outbound::keep(std::uint32_t cell, std::uint32_t task, std::uint64_t key, s
     const BufferSlot slot{buffer, bytes.size()};
     std::memcpy(waiting.payload, &slot, sizeof slot);
   }
-  backlogs_[index_].push_back(waiting);
-  ++backlog_count_;
+  hold(index_, waiting);
 }
 
 std::optional<Outbound::Waiting> Outbound::take_kept() {
   Backlog& kept = backlogs_[index_];
   if (kept.empty()) return std::nullopt;
   const Waiting item = kept.front();
-  kept.pop_front();
-  --backlog_count_;
+  drop_oldest(index_);
   return item;
 }
 

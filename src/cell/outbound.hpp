@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Outbound: what a processor sends to others: the rings that lead away from it, the backlogs of rings that are
-// full, and the routes. A message goes by one of these ways:
+// Outbound: what a processor sends to others. It has the rings that lead away from the processor, the backlogs of rings
+// that are full, and the routes. A message travels in one of these ways:
 //   small              inside a ring slot
 //   larger             one copy into a pooled buffer whose pointer travels; from 32 KiB on both processors copy
 //                      (copy.hpp)
 //   to a waiting receive with its own buffer that was offered: straight into that
 //
-// Invariants: (1) what goes to one processor goes through one ring, in order: while its backlog holds something,
-// everything joins the backlog; (2) a route changes only between two messages, and what was sent by the old one
+// Invariants: (1) what goes to one processor goes through one ring, in order: while the ring's backlog holds something,
+// everything joins the backlog; (2) a route changes only between two messages, and what was sent by the old route
 // arrives first (mover.hpp).
 #pragma once
 
@@ -36,7 +36,7 @@ enum class SlotKind : std::uint8_t {
   small_message,   ///< Body in the slot.
   buffer_message,  ///< Payload: BufferSlot.
   large_message,   ///< The same, and Buffer::transfer may still be under way: help.
-  offer_taken,  ///< Payload: OfferSlot. The sender claimed a posted receive; its transfer may still be under way: help.
+  offer_taken,  ///< Payload: OfferSlot. The sender has claimed a posted receive. Its transfer may be under way: help.
   start_task,   ///< Payload: CellProgram*. From the host: start it on `cell`.
   cell_moved,   ///< `cell` is carried by processor `task` from here on. (mover.hpp)
   fence,        ///< Old messages to `cell` from processor `task` are all through. (mover.hpp)
@@ -60,8 +60,8 @@ struct SlotInfo {
   static constexpr std::uint32_t bytes(std::uint32_t info) noexcept { return info & 0xff'ffffU; }
 };
 
-/// From this size on a waiting receive's own buffer is offered to senders of other processors, and they look for
-/// it. Smaller: the receiver's second copy is cheaper than claiming its buffer.
+/// From this size on a waiting receive offers its own buffer to senders of other processors, and they look for it. For
+/// fewer bytes the receiver's second copy is cheaper than claiming its buffer.
 inline constexpr std::size_t offer_from_bytes = 2 * 1024;
 
 /// A large message from another process, while its body comes.
@@ -105,7 +105,7 @@ class Outbound {
   explicit Outbound(Domain& domain) : domain_(domain) {}
 
   /// Before any carrier runs. `is_network`: of the network's processor.
-  void prepare(std::uint32_t index, bool is_network, BufferPool& pool);
+  void prepare(std::uint32_t index, bool is_network, BufferPool& pool, UnreadMeter<>& unread);
 
   /// Who carries a cell, as far as this processor knows. Cells of other processes: the network's processor.
   [[nodiscard]] std::uint32_t route(std::uint32_t cell) const noexcept { return route_[cell]; }
@@ -113,7 +113,7 @@ class Outbound {
     route_[cell] = static_cast<std::uint16_t>(processor);
   }
 
-  /// A small message, when there is a ring with room and nothing waits: what most messages are. False: use send().
+  /// Sends a small message, if there is a ring with room and no backlog, as for most messages. False: use send().
   [[gnu::always_inline]] bool try_small(std::uint32_t processor, std::uint32_t cell, std::uint32_t task,
                                         std::uint64_t key, std::span<const std::byte> bytes) noexcept {
     MessageRing* ring = outgoing_[processor];
@@ -163,14 +163,14 @@ class Outbound {
   void inject(std::uint32_t cell, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes) {
     send(cell, route_[cell], task, key, bytes);
   }
-  /// A large one comes; where its body shall go, until end_large(). Throws Error(exhausted).
+  /// A large message begins to come. Returns where its body goes until end_large(). Throws Error(exhausted).
   std::byte* begin_large(LargeArrival& arrival);
-  /// The body is there; or, not complete, never will be: a receive that waits for it is let go, for the machine is
-  /// stopping.
+  /// The body is there. Not `complete`: it never will be, because the machine stops, and a receive that waits for it is
+  /// let go.
   void end_large(LargeArrival& arrival, bool complete);
 
-  /// A message from a cell of this processor to one that is still arriving here: older ones travel by way of its last
-  /// processor, so this one waits.
+  /// Keeps a message from a cell of this processor to one that is still arriving here. Older messages travel by way of
+  /// that cell's last processor, so this one waits.
   void keep(std::uint32_t cell, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes);
   /// The oldest message kept, until none is left.
   [[nodiscard]] std::optional<Waiting> take_kept();
@@ -213,6 +213,8 @@ class Outbound {
   MessageRing::Slot* slot_to(std::uint32_t processor);
   void push_raw(std::uint32_t processor, std::uint32_t info, std::uint64_t key, std::uint32_t cell, std::uint32_t task,
                 const void* payload, std::size_t bytes);
+  void hold(std::uint32_t processor, const Waiting& item);
+  void drop_oldest(std::uint32_t processor) noexcept;
   bool flush_backlog(std::uint32_t processor);
   Posted* claim_offer(std::uint32_t cell, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
                       std::size_t bytes);
@@ -229,6 +231,7 @@ class Outbound {
   std::uint32_t network_index_ = ~0U;
   bool is_network_ = false;
   BufferPool* pool_ = nullptr;
+  UnreadMeter<>* unread_ = nullptr;
   std::vector<std::uint16_t> route_table_;
   std::vector<MessageRing*> outgoing_table_;
   std::vector<std::unique_ptr<MessageRing>> owned_rings_;

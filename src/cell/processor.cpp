@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "aplib/error.hpp"
+#include "base/text.hpp"
 #include "cell/domain.hpp"
 
 namespace aplib {
@@ -16,7 +17,8 @@ namespace {
 
 constexpr std::uint64_t cycles_per_network_look = 50'000;  // 15 to 50 us
 constexpr std::uint32_t flag_spins = 200;
-constexpr std::size_t local_backlog_max = 4096;  // messages a receiver on the same processor may lag behind
+constexpr std::size_t backlog_max = 4096;  // messages that a receiver may lag behind before the sender lets others run
+constexpr auto room_sleep = std::chrono::milliseconds(1);
 constexpr std::uint8_t probe_misses_max = 4;
 constexpr std::size_t host_stack_bytes_min = std::size_t{8} << 20;  // they were written for a process's main stack
 
@@ -97,8 +99,8 @@ void Processor::prepare() {
   for (const Cell* cell : domain_.cells) {
     if (cell->processor == this && cell != domain_.host_cell.get()) residents_.push_back(cell->id);
   }
-  outbound_.prepare(index_, is_network(), *pool_);
-  inbound_.prepare(index_, *pool_);
+  outbound_.prepare(index_, is_network(), *pool_, unread_);
+  inbound_.prepare(index_, *pool_, unread_);
   idle_.prepare();
   mover_.prepare();
 }
@@ -231,28 +233,77 @@ void Processor::send(TaskControl& self, const char* call, std::uint32_t cell, st
     }
     target_index = domain_.cell_count;
   }
-  if (stops()) [[unlikely]]  // a task that never waits must notice, too
-    return;
   const std::uint64_t key = MatchKey::make(space, self.cell->id, self.id, static_cast<std::uint32_t>(to.type));
-  const std::uint32_t processor = outbound_.route(target_index);
-  if (processor != index_) {
-    if (outbound_.try_small(processor, target_index, aplib::index(to.task), key, bytes)) [[likely]]
+  if (!domain_.send_gate.closed()) [[likely]] {
+    const std::uint32_t processor = outbound_.route(target_index);
+    if (processor != index_) {
+      if (outbound_.try_small(processor, target_index, aplib::index(to.task), key, bytes)) [[likely]]
+        return;
+    } else if (mover_.protocol().arriving() != target_index) [[likely]] {
+      const std::size_t waiting = inbound_.take_local(*domain_.cells[target_index], aplib::index(to.task), key, bytes);
+      if (waiting > backlog_max && idle_.has_ready()) [[unlikely]]
+        yield(self);  // let it catch up, while that is all it takes
       return;
-    if (processor == network_index_) {
-      network_->send(self, call, target_index, aplib::index(to.task), key, bytes);
-    } else {
-      outbound_.send(target_index, processor, aplib::index(to.task), key, bytes);
     }
-    return;
   }
-  Cell& target = *domain_.cells[target_index];
-  if (mover_.protocol().arriving() == target_index) [[unlikely]] {
-    outbound_.keep(target_index, aplib::index(to.task), key, bytes);
-    return;
+  send_when_open(self, call, target_index, aplib::index(to.task), key, bytes);
+}
+
+// A message on any of its ways.
+void Processor::route_message(TaskControl& self, const char* call, std::uint32_t target, std::uint32_t task,
+                              std::uint64_t key, std::span<const std::byte> bytes) {
+  const std::uint32_t processor = outbound_.route(target);
+  if (processor == network_index_) {
+    network_->send(self, call, target, task, key, bytes);
+  } else if (processor != index_) {
+    outbound_.send(target, processor, task, key, bytes);
+    if (outbound_.backlog_count() > backlog_max && idle_.has_ready()) [[unlikely]]
+      yield(self);  // polling empties it
+  } else if (mover_.protocol().arriving() == target) {
+    outbound_.keep(target, task, key, bytes);
+  } else {
+    static_cast<void>(inbound_.take_local(*domain_.cells[target], task, key, bytes));
   }
-  const std::size_t waiting = inbound_.take_local(target, aplib::index(to.task), key, bytes);
-  if (waiting > local_backlog_max && idle_.has_ready()) [[unlikely]]
-    yield(self);  // let it catch up, else a sender that never waits would fill the memory
+}
+
+// Not a small message that goes at once; or the gate is closed. Then the machine stops, which a task that never waits
+// must notice, too, or too much waits unread in this process: a message that a task of this processor waits for still
+// arrives, and others wait until some have been received. So a program whose messages fit under the limit never waits;
+// one whose receivers are slow runs at their pace; and where nobody receives any more, an error says so. (Messages to
+// other processes wait where they arrive.)
+void Processor::send_when_open(TaskControl& self, const char* call, std::uint32_t target, std::uint32_t task,
+                               std::uint64_t key, std::span<const std::byte> bytes) {
+  Domain& domain = self.cell->processor->domain_;
+  std::int64_t least = INT64_MAX;
+  Clock::time_point since{};
+  while (true) {
+    Processor& here = *self.cell->processor;
+    if (!domain.send_gate.closed()) return here.route_message(self, call, target, task, key, bytes);
+    if (here.stops()) return;
+    const std::uint32_t processor = here.outbound_.route(target);
+    if (domain.has_room() || processor == here.network_index_ ||
+        (processor == here.index_ && Inbound::is_awaited(*domain.cells[target], task, key)))
+      return here.route_message(self, call, target, task, key, bytes);
+    const std::int64_t unread = domain.unread_bytes();
+    const Clock::time_point now = Clock::now();
+    if (unread < least) {
+      least = unread;
+      since = now;
+    } else if (now - since > domain.options.send_wait) {
+      throw Error(
+          Errc::exhausted,
+          fmt::format("{}: {}: {} MiB of messages wait in this process to be received, and none has been for {}; "
+                      "let {} and others receive more often, send less at a time, or raise unread-limit "
+                      "(APLIB_UNREAD_LIMIT) or send-wait",
+                      name_of(domain, self), call, unread >> 20, text::print_duration(domain.options.send_wait),
+                      domain.name_of(target)));
+    }
+    here.idle_.add_timer(now + room_sleep, self);
+    if (wait(self, WaitFor::room, call) == Wake::stopping) {
+      end_calling_task();
+      return;
+    }
+  }
 }
 
 bool Processor::probe(TaskControl& self, const MatchWish& wish) {

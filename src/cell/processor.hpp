@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Processor: an OS thread that carries cells. It runs their ready tasks round-robin, polls the rings that lead to
-// it, and sleeps when there is nothing to do. All members are used by its own thread only, except where said.
+// Processor: an operating-system thread that carries cells. It runs their ready tasks round-robin, polls the rings that
+// lead to it, and sleeps when there is nothing to do. Only its own thread uses its members, except where said.
 //
-// A task that must wait does not switch to a scheduler: it looks for the next ready task itself, and if there is
-// none it polls on its own stack until there is one (often itself: then no switch happened at all). The thread's
-// own stack is used only at the start and when a task has ended and nothing else is ready.
+// A task that must wait does not switch to a scheduler. It looks for the next ready task itself. If there is none, it
+// polls on its own stack until there is one; often that is the task itself, and no switch happens at all. The thread's
+// own stack is used only at the start, and when a task has ended and nothing else is ready.
 //
-// Its parts have files of their own: what goes out (outbound.hpp), what comes in and finds its receive
-// (inbound.hpp), what is ready and how it waits (idle.hpp), its place in collectives (collectives.hpp), cells that
-// change processor (mover.hpp). Here are the thread, the switch from task to task, what tasks call, and the life of
-// a task.
+// The parts have files of their own: what goes out (outbound.hpp), what comes in and finds its receive (inbound.hpp),
+// what is ready and how it waits (idle.hpp), the part in collectives (collectives.hpp), and cells that change processor
+// (mover.hpp). This file has the thread, the switch from task to task, what tasks call, and the life of a task.
 #pragma once
 
 #include <cstdint>
@@ -68,6 +67,7 @@ class Processor {
   [[nodiscard]] bool is_network() const noexcept { return role_ == ProcessorRole::network; }
   [[nodiscard]] TaskControl* running() const noexcept { return running_; }
   [[nodiscard]] BufferPool& pool() noexcept { return *pool_; }
+  [[nodiscard]] UnreadMeter<>& unread() noexcept { return unread_; }  // bytes(): [any thread]
   [[nodiscard]] Outbound& outbound() noexcept { return outbound_; }
   [[nodiscard]] Inbound& inbound() noexcept { return inbound_; }
   [[nodiscard]] Idle& idle() noexcept { return idle_; }
@@ -78,9 +78,9 @@ class Processor {
   [[nodiscard]] std::span<const std::uint32_t> residents() const noexcept { return residents_; }
 
   // --- what tasks call; those that are static may return on another processor, with the task's cell
-  /// For every call that may wait, before it waits and when a wait has ended: is the machine stopping? Then the
-  /// calling task is to end: throws Stopped. A task that unwinds already must not throw, for the call is some
-  /// destructor's: true, and the call returns without doing more. Relaxed: noticed sooner or later.
+  /// Every call that may wait asks this before it waits and when a wait has ended. When the machine stops, the calling
+  /// task must end: this throws Stopped. A task that unwinds already must not throw, because the call is a
+  /// destructor's: then this is true, and the call returns without doing more. Relaxed: noticed sooner or later.
   [[nodiscard]] bool stops() const {
     if (!domain_.stopping.load(std::memory_order_relaxed)) [[likely]]
       return false;
@@ -151,9 +151,13 @@ class Processor {
   friend struct Domain;
   friend void task_body(Flow& flow);
 
-  // What is done while a task waits concerns others, too: what goes wrong ends the machine (Domain::guarded), and is
-  // never thrown into the task that happened to wait.
+  // What is done while a task waits concerns others, too. An error there ends the machine (Domain::guarded); it is
+  // never thrown into the task that happens to wait.
   void dispatch(TaskControl& self) noexcept;
+  void route_message(TaskControl& self, const char* call, std::uint32_t target, std::uint32_t task, std::uint64_t key,
+                     std::span<const std::byte> bytes);
+  static void send_when_open(TaskControl& self, const char* call, std::uint32_t target, std::uint32_t task,
+                             std::uint64_t key, std::span<const std::byte> bytes);
   void look_after_network() noexcept;
   void switch_to_task(Flow& from, TaskControl& to, bool ends);
   void landed() noexcept;
@@ -183,6 +187,7 @@ class Processor {
   ProcessorRole role_;
   bool stop_seen_ = false;
   std::vector<std::uint32_t> residents_;  // cells we carry, ascending
+  UnreadMeter<> unread_;
   Collectives collectives_;
 };
 

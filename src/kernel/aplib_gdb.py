@@ -134,7 +134,7 @@ class Task(Structure):
         call = memory.text(self.pointer("call"))
         wait = {
             self.layout[f"wait.{name}"]: name
-            for name in ("nothing", "message", "collective", "task_end", "time", "cells_end", "flag")
+            for name in ("nothing", "message", "collective", "task_end", "time", "cells_end", "flag", "room")
         }.get(waits)
         return {
             "nothing": "running",
@@ -144,6 +144,7 @@ class Task(Structure):
             "time": f"sleeps in {call}",
             "cells_end": f"waits in {call} for the end of all cells",
             "flag": f"waits in {call} for a flag",
+            "room": f"waits in {call} for messages to be received",
         }.get(wait, "in an unknown state")
 
     def registers(self):

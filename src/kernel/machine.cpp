@@ -411,6 +411,10 @@ std::string describe_task(Domain& domain, const Cell& cell, const TaskControl& t
     case WaitFor::time:
       line += fmt::format("sleeps in {}", task.call);
       break;
+    case WaitFor::room:
+      line += fmt::format("waits in {} for messages to be received, {} MiB wait in this process", task.call,
+                          domain.unread_bytes() >> 20);
+      break;
     case WaitFor::nothing:
       return line + (task.ready ? "is ready" : "runs");
   }

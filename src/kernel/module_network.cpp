@@ -174,8 +174,7 @@ void ModuleNetwork::wake_progress() noexcept {
 // ---------------------------------------------------------------- what comes
 
 void ModuleNetwork::check_unread() {
-  std::int64_t unread = 0;
-  for (std::size_t p = 0; p < domain_.thread_count(); ++p) unread += domain_.processors[p]->inbound().unread_bytes();
+  const std::int64_t unread = domain_.unread_bytes();
   const auto limit = static_cast<std::int64_t>(domain_.options.unread_limit_bytes);
   if (unread <= limit) {
     short_of_memory_.store(false, std::memory_order_relaxed);  // relaxed: under poll_mutex_, for others a hint
@@ -188,8 +187,8 @@ void ModuleNetwork::check_unread() {
   if (now - unread_since_ < domain_.options.send_wait) return;
   domain_.fail(
       static_cast<int>(ExitStatus::program_failed),
-      fmt::format("{}: {} MiB of messages from other processes wait here, and none has been received for {}; receive "
-                  "them, or raise unread-limit (APLIB_UNREAD_LIMIT)",
+      fmt::format("{}: {} MiB of messages wait here to be received, those of other processes among them, and none has "
+                  "been for {}; receive them, or raise unread-limit (APLIB_UNREAD_LIMIT)",
                   domain_.cell_map.text(domain_.process), unread >> 20,
                   text::print_duration(domain_.options.send_wait)));
 }
