@@ -419,7 +419,7 @@ constexpr std::array rows{
         apply_wait<&Options::send_wait>,
         print_wait<&Options::send_wait>},
     OptionRow{{"unread-limit", "APLIB_UNREAD_LIMIT", "SIZE", "1g", "bytes", "1m .. 1024g",
-               "Bytes of messages that may wait in one process to be received; then sends wait.", "comm"},
+               "Bytes of messages that may wait in one process to be received; beyond that, sends wait.", "comm"},
               apply_limit<&Options::unread_limit_bytes>,
               print_stack_size<&Options::unread_limit_bytes>},
     OptionRow{{"peer-timeout", "APLIB_PEER_TIMEOUT", "TIME", "10s", "time", "100ms .. 3600s",
