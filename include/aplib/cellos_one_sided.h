@@ -15,7 +15,7 @@
  *
  * Many programs have functions named put and get themselves. The library's symbols are cellos_put and cellos_get. A
  * program with its own put or get defines APLIB_NO_PUT_GET before this header. The headers of the AP1000, which had
- * neither, do so. */
+ * neither, do so. A later inclusion without APLIB_NO_PUT_GET declares the names. */
 #ifndef APLIB_CELLOS_ONE_SIDED_H
 #define APLIB_CELLOS_ONE_SIDED_H
 
@@ -39,17 +39,6 @@ APLIB_C_API int cellos_put_local_flag_first(int cid, const void* local, int size
  * is on its way from the target's process. REQUIRES: `local` stays until the data has arrived. A */
 APLIB_C_API int cellos_get(int cid, void* local, int size, const void* remote, volatile int* local_flag,
                            volatile int* remote_flag);
-#ifndef APLIB_NO_PUT_GET
-#ifdef APLIB_PUT_LOCAL_FLAG_FIRST
-APLIB_C_API int put(int cid, const void* local, int size, void* remote, volatile int* send_flag,
-                    volatile int* recv_flag, int ack) __asm__("cellos_put_local_flag_first");
-#else
-APLIB_C_API int put(int cid, const void* local, int size, void* remote, volatile int* recv_flag,
-                    volatile int* send_flag, int ack) __asm__("cellos_put");
-#endif
-APLIB_C_API int get(int cid, void* local, int size, const void* remote, volatile int* local_flag,
-                    volatile int* remote_flag) __asm__("cellos_get");
-#endif
 
 /* Copies `count` items of `item` bytes. From the start of one item to that of the next there are `local_stride` and
  * `remote_stride` bytes. The flags are raised once, after the last item. Otherwise as put and get. C */
@@ -94,3 +83,22 @@ APLIB_C_API int ap_init(void);
 #endif
 
 #endif /* APLIB_CELLOS_ONE_SIDED_H */
+
+#if !defined(APLIB_NO_PUT_GET) && !defined(APLIB_PUT_GET)
+#define APLIB_PUT_GET
+#ifdef __cplusplus
+extern "C" {
+#endif
+#ifdef APLIB_PUT_LOCAL_FLAG_FIRST
+APLIB_C_API int put(int cid, const void* local, int size, void* remote, volatile int* send_flag,
+                    volatile int* recv_flag, int ack) __asm__("cellos_put_local_flag_first");
+#else
+APLIB_C_API int put(int cid, const void* local, int size, void* remote, volatile int* recv_flag,
+                    volatile int* send_flag, int ack) __asm__("cellos_put");
+#endif
+APLIB_C_API int get(int cid, void* local, int size, const void* remote, volatile int* local_flag,
+                    volatile int* remote_flag) __asm__("cellos_get");
+#ifdef __cplusplus
+}
+#endif
+#endif /* APLIB_PUT_GET */

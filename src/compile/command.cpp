@@ -13,6 +13,7 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "base/os/descriptor.hpp"
 #include "compile/tree.hpp"
 
 namespace aplib::compile {
@@ -52,7 +53,7 @@ std::vector<std::string> split_arguments(const std::string& text) {
 }
 
 std::optional<std::vector<std::string>> read_response_file(const std::string& path) {
-  const auto text = read_file(path);
+  const auto text = os::read_file(path);
   if (!text) return std::nullopt;
   return split_arguments(*text);
 }
@@ -432,28 +433,23 @@ void Compiler::ask_version() {
   if (family != Family::gnu || version != 0) return;
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return;
+  const os::UniqueFd reader(ends[0]);
+  os::UniqueFd writer(ends[1]);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, writer.get(), STDOUT_FILENO);
   std::string option = "-dumpversion";
   char* const argv[] = {file.data(), option.data(), nullptr};
   pid_t child = 0;
   const int failed = posix_spawn(&child, file.c_str(), &actions, nullptr, argv, environ);
   posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
-  char text[64];
-  ssize_t bytes = 0;
-  if (failed == 0) {
-    do {
-      bytes = ::read(ends[0], text, sizeof text - 1);
-    } while (bytes < 0 && errno == EINTR);
-    int status = 0;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
+  if (failed != 0) return;
+  writer.reset();
+  const std::string text = os::read_all(reader.get()).value_or("");
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  close(ends[0]);
-  text[bytes > 0 ? bytes : 0] = 0;
-  version = std::atoi(text);
+  version = std::atoi(text.c_str());
 }
 
 // ---------------------------------------------------------------- its command line
@@ -472,8 +468,11 @@ class Line {
 };
 
 /// Before the user's arguments, so that theirs win.
-void add_code_options(Line& line, const Compiler& compiler, const Arguments& arguments) {
+void add_code_options(Line& line, const Compiler& compiler, const Arguments& arguments, const Prefix& prefix) {
   if (!arguments.position_independent) line.add({"-fPIC"});
+  // As compilers of that time took it: functions without declarations, results without types, and a variable that
+  // several files define.
+  if (arguments.old) line.add({"-std=gnu89", "-fcommon", "-include", prefix.include_folder + "/aplib/compat/old.h"});
   // Frames larger than the guard below a task's stack touch each page on their way, so none jumps over it into another
   // task's stack.
   if (compiler.family != Compiler::Family::unknown) line.add({"-fstack-clash-protection"});
@@ -537,7 +536,7 @@ std::vector<std::string> command(Language language, const Compiler& compiler, co
   const bool program = arguments.output == Output::program;
   const bool links_libraries = program || arguments.output == Output::library;
 
-  if (arguments.compiles) add_code_options(line, compiler, arguments);
+  if (arguments.compiles) add_code_options(line, compiler, arguments, prefix);
   if (program) {
     add_program_options(line, arguments);
     line.add({program_object});  // before the user's static libraries, which may hold the entries

@@ -50,6 +50,7 @@ struct Arguments {
   bool names_language = false;        ///< -x was given; it would hold for files added at the end.
   bool link_time_code = false;        ///< -flto
   Linker linker = Linker::usual;
+  bool old = false;            ///< Sources are of the 1990s: --old, which is the wrapper's and not read here.
   bool own_libraries = false;  ///< -nostdlib, -nodefaultlibs: nothing may be added to the link.
 
   /// Reads `arguments` (argv without argv[0]). A response file, @file, is read to understand it, but stays one

@@ -17,6 +17,8 @@
 #include <memory>
 #include <string_view>
 
+#include "base/os/descriptor.hpp"
+
 namespace aplib::compile {
 
 // ---------------------------------------------------------------- the tree
@@ -85,7 +87,7 @@ std::string digest(const std::string& bytes) {
 
 std::string filled_template(const Prefix& prefix, const std::string& start) {
   const std::string path = prefix.program_template();
-  auto object = read_file(path);
+  auto object = os::read_file(path);
   if (!object) {
     throw BrokenTree(path + ": " + std::strerror(errno) + "; it belongs to APlib at " + prefix.root +
                      ": install APlib there again, or use the wrapper of a complete installation");
@@ -100,10 +102,10 @@ std::string kept_path(const Prefix& prefix, const std::string& object) {
 /// Writes `object` to `path` so that others see all of it or nothing. False: errno.
 bool keep(const std::string& path, const std::string& object) {
   std::string temporary = path + ".XXXXXX";
-  const int descriptor = mkstemp(temporary.data());
-  if (descriptor < 0) return false;
-  const bool written = fchmod(descriptor, 0644) == 0 && write_all(descriptor, object);
-  close(descriptor);
+  os::UniqueFd file(mkstemp(temporary.data()));
+  if (!file) return false;
+  const bool written = fchmod(file.get(), 0644) == 0 && os::write_all(file.get(), object);
+  file.reset();
   if (written && std::rename(temporary.c_str(), path.c_str()) == 0) return true;
   const int reason = errno;
   unlink(temporary.c_str());
@@ -149,7 +151,7 @@ std::string program_object(const Prefix& prefix, const std::string& start) {
   if (exists(path) || keep(path, object)) return path;
   // Inherited by the compiler and its linker: not closed on exec.
   const int descriptor = memfd_create("aplib-program.o", 0);
-  if (descriptor < 0 || !write_all(descriptor, object)) {
+  if (descriptor < 0 || !os::write_all(descriptor, object)) {
     throw BrokenTree(path + ": " + std::strerror(errno) + "; run \"" + prefix.root +
                      "/" APLIB_BIN_FOLDER "/apcc --aplib-prepare\" as the owner of that folder");
   }
@@ -165,7 +167,7 @@ void prepare_program_object(const Prefix& prefix, const std::string& start) {
 
 void retarget(const std::string& file, const std::string& start) {
   const auto fail = [&](const std::string& cause) { return BrokenTree(file + ": " + cause); };
-  const auto bytes = read_file(file);
+  const auto bytes = os::read_file(file);
   if (!bytes) throw fail(std::string(std::strerror(errno)) + "; name a program made by apcc");
   Elf64_Ehdr header;
   if (!load(*bytes, 0, header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
@@ -182,14 +184,10 @@ void retarget(const std::string& file, const std::string& start) {
     }
     std::string path = start;
     path.resize(segment.p_filesz, '\0');
-    const int descriptor = open(file.c_str(), O_WRONLY | O_CLOEXEC);
-    const bool written =
-        descriptor >= 0 && pwrite(descriptor, path.data(), path.size(), static_cast<off_t>(segment.p_offset)) ==
-                               static_cast<ssize_t>(path.size());
-    const int reason = errno;
-    if (descriptor >= 0) close(descriptor);
-    if (!written)
-      throw fail(std::string(std::strerror(reason)) +
+    const os::UniqueFd descriptor(open(file.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!descriptor || pwrite(descriptor.get(), path.data(), path.size(), static_cast<off_t>(segment.p_offset)) !=
+                           static_cast<ssize_t>(path.size()))
+      throw fail(std::string(std::strerror(errno)) +
                  "; run this as the file's owner, while no copy of the program runs");
     return;
   }
@@ -197,35 +195,6 @@ void retarget(const std::string& file, const std::string& start) {
 }
 
 // ---------------------------------------------------------------- files
-
-std::optional<std::string> read_file(const std::string& path) {
-  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return std::nullopt;
-  std::string text;
-  char block[16384];
-  for (;;) {
-    const ssize_t bytes = read(descriptor, block, sizeof block);
-    if (bytes < 0 && errno == EINTR) continue;
-    if (bytes <= 0) {
-      const int reason = errno;
-      close(descriptor);
-      errno = reason;
-      if (bytes < 0) return std::nullopt;
-      return text;
-    }
-    text.append(block, static_cast<std::size_t>(bytes));
-  }
-}
-
-bool write_all(int descriptor, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(descriptor, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
-}
 
 bool exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 

@@ -8,7 +8,6 @@
 // configure script.
 #pragma once
 
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -59,12 +58,6 @@ void prepare_program_object(const Prefix& prefix, const std::string& start);
 void retarget(const std::string& file, const std::string& start);
 
 // ---------------------------------------------------------------- files
-
-/// The contents of `path`; empty where it cannot be read, errno says why.
-std::optional<std::string> read_file(const std::string& path);
-
-/// Writes all of `bytes` to an open file. False: errno says why.
-bool write_all(int descriptor, std::string_view bytes);
 
 /// True where `path` names something.
 bool exists(const std::string& path);

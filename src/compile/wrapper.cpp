@@ -26,6 +26,7 @@ struct Request {
   bool help = false;
   bool prepare = false;
   bool retarget = false;
+  bool old = false;
 };
 
 Request read_request(int argc, char** argv) {
@@ -40,6 +41,8 @@ Request read_request(int argc, char** argv) {
       request.prepare = true;
     } else if (argument == "--aplib-retarget") {
       request.retarget = true;
+    } else if (argument == "--old") {
+      request.old = true;
     } else if (argument.starts_with("--aplib-root=")) {
       request.final_root = argument.substr(13);
     } else if (argument.starts_with("--aplib-cc=")) {
@@ -63,6 +66,7 @@ void say_help(Language language) {
       "  --aplib-cc=COMMAND  the compiler to use; else $" +
       compiler_variable(language) +
       ", else the system's\n"
+      "  --old               C of the 1990s: -std=gnu89 -fcommon, and CellOS's declarations in every source (apcc)\n"
       "  --aplib-root=FOLDER APlib will be in FOLDER when the programs run (packages); else where it is now\n"
       "After moving APlib, as the owner of its files:\n"
       "  --aplib-prepare             note the new place, once, so that all users link fast\n"
@@ -84,7 +88,9 @@ int run_compiler(Language language, const Request& request) {
                   " itself; name the compiler that it shall use");
   }
 
-  const Arguments arguments = Arguments::read(request.arguments);
+  Arguments arguments = Arguments::read(request.arguments);
+  arguments.old = request.old;
+  if (request.old && language != Language::c) throw Refused("--old: it is for C of the 1990s; use apcc");
   const Prefix prefix = Prefix::own();
   if (tunes_for_program(arguments)) compiler.ask_version();
   const std::string object =

@@ -45,6 +45,34 @@ TEST(UniqueFd, ResetKeepsErrno) {
   EXPECT_EQ(errno, ENOENT);
 }
 
+TEST(GuardedFd, StandsForTheFileThatIsOpenThere) {
+  int number = -1;
+  {
+    GuardedFd file(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    number = file.get();
+    EXPECT_TRUE(is_guarded(number));
+    const GuardedFd moved(std::move(file));
+    EXPECT_TRUE(is_guarded(number));
+  }
+  EXPECT_FALSE(is_guarded(number));
+
+  const UniqueFd first(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  guard_descriptor(first.get());
+  const UniqueFd second(::open("/dev/zero", O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(::dup2(second.get(), first.get()), first.get());
+  EXPECT_FALSE(is_guarded(first.get())) << "another file has the number now";
+  unguard_descriptor(first.get());
+}
+
+TEST(GuardedFd, WhatTheUserHandsOverIsNotGuarded) {
+  const UniqueFd own(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const UniqueFd handed(::open("/dev/null", O_RDONLY));
+  guard_open_descriptors();
+  EXPECT_TRUE(is_guarded(own.get()));
+  EXPECT_FALSE(is_guarded(handed.get()));
+  for (const int descriptor : open_descriptors()) unguard_descriptor(descriptor);
+}
+
 TEST(Pipe, IsClosedByExecAndCarriesBytes) {
   const Pipe pipe = Pipe::make();
   EXPECT_EQ(::fcntl(pipe.reader.get(), F_GETFD), FD_CLOEXEC);

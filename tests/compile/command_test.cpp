@@ -45,6 +45,18 @@ TEST(Command, CompilesForAProgram) {
                                               "-isystem", "/p/include", "-isystem", "/p/include/aplib/compat"}));
 }
 
+TEST(Command, OldSourcesGetTheLanguageOfTheirTime) {
+  Arguments arguments = Arguments::read({"-std=c99", "-c", "a.c"});
+  arguments.old = true;
+  const Words words = command(Language::c, gnu(12), arguments, tree(), "/p/object.o");
+  EXPECT_LT(place(words, "-std=gnu89"), place(words, "-std=c99"));
+  EXPECT_TRUE(has(words, "-fcommon"));
+  EXPECT_EQ(words[place(words, "-include") + 1], "/p/include/aplib/compat/old.h");
+  Arguments link = Arguments::read({"a.o"});
+  link.old = true;
+  EXPECT_FALSE(has(command(Language::c, gnu(12), link, tree(), "/p/object.o"), "-include"));
+}
+
 TEST(Command, LinksAProgram) {
   EXPECT_EQ(run({"a.o", "-o", "a"}),
             (Words{"gcc", "-shared", "-Wl,-z,defs,-z,now,-Bsymbolic,--hash-style=gnu,--build-id,-z,noseparate-code",

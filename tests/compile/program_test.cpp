@@ -123,5 +123,26 @@ TEST_F(Program, HistoricalHeadersAreFound) {
   silent("apcc -I. -c own.c");
 }
 
+// Two files of one program, as one would have found them: no headers, no types, a variable in both.
+TEST_F(Program, OldSourcesCompileAsTheyAre) {
+  write("one.c",
+        "shared;\nmain(argc, argv) char** argv; {\n  double t; t = dgettime();\n  shared = 3;\n"
+        "  return t >= 0 && put(4) == 7 ? two() : 1;\n}\n");
+  write("two.c", "int shared;\ntwo() { return shared; }\nput(x) { return x + shared; }\n");
+  write("host.c", "#include <unistd.h>\n#include <chost.c7.h>\nmain() { return 0; }\n");
+  write(
+      "new.c",
+      "#include <unistd.h>\n#include <cap2.c.h>\nint x;\nvoid f(void) { put(1, &x, sizeof x, &x, 0, 0, 0); sync(0, 0); "
+      "sync(); }\n");
+  EXPECT_NE(shell("apcc one.c two.c -o old").status, 0);
+  EXPECT_EQ(shell("apcc --old -w one.c two.c -o old").output, "");
+  EXPECT_EQ(shell("./old").status, 3);
+  silent("apcc --old -w -c host.c");
+  EXPECT_NE(output("nm host.o").find("host_main"), std::string::npos);
+  silent("apcc --old -c new.c");
+  EXPECT_NE(output("nm new.o").find("cellos_put"), std::string::npos);
+  EXPECT_NE(shell("apc++ --old -c new.c").output.find("use apcc"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace aplib::compile::test

@@ -13,7 +13,7 @@ MAY_INCLUDE = {
     "src/cell": ["include", "src/arch", "src/base", "src/memory", "src/task"],
     "src/comm": ["include", "src/arch", "src/base"],
     "src/loader": ["include", "src/arch", "src/base", "src/memory"],
-    "src/compile": ["src/arch"],
+    "src/compile": ["src/arch", "src/base"],
     "src/kernel": ["include", "src/arch", "src/base", "src/memory", "src/task", "src/cell", "src/comm", "src/loader"],
     "src/cellos": ["include", "src/base", "src/kernel"],
     "src/launch": ["include", "src/base", "src/comm", "src/kernel"],

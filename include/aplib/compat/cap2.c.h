@@ -8,5 +8,6 @@
 #define APLIB_COMPAT_CAP2_C_H
 
 #include "../cellos.h"
+#include "../cellos_one_sided.h"
 
 #endif /* APLIB_COMPAT_CAP2_C_H */

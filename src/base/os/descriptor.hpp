@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Owned descriptors: an open file, a pipe and an event that close themselves.
+// Owned descriptors: an open file, a pipe and an event that close themselves. And whole files.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -10,8 +10,11 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "aplib/error.hpp"
 
@@ -46,6 +49,73 @@ class UniqueFd {
  private:
   int descriptor_ = -1;
 };
+
+// Loaded programs close descriptors that they did not open (a daemon closes them all), and share the process's table
+// with the runtime. What is guarded, their close() and its kin do not find (loader/libc/files.cpp).
+
+/// Any thread; async-signal-safe; keep errno. A number stands for the file that is open there when it is guarded: when
+/// that has been closed and another one opened, it is guarded no more.
+void guard_descriptor(int descriptor) noexcept;
+void unguard_descriptor(int descriptor) noexcept;
+[[nodiscard]] bool is_guarded(int descriptor) noexcept;
+/// Guards what is open now and closed by exec: what the runtime has opened, not what the user has handed over. Any
+/// thread.
+void guard_open_descriptors();
+/// The numbers from 3 on that are open now. Any thread.
+[[nodiscard]] std::vector<int> open_descriptors();
+
+/// A UniqueFd that is guarded.
+class GuardedFd {
+ public:
+  GuardedFd() noexcept = default;
+  explicit GuardedFd(UniqueFd descriptor) noexcept : descriptor_(std::move(descriptor)) {
+    guard_descriptor(descriptor_.get());
+  }
+  explicit GuardedFd(int descriptor) noexcept : GuardedFd(UniqueFd(descriptor)) {}
+  ~GuardedFd() { unguard_descriptor(descriptor_.get()); }
+  GuardedFd(GuardedFd&&) noexcept = default;
+  GuardedFd& operator=(GuardedFd&& other) noexcept {
+    unguard_descriptor(descriptor_.get());
+    descriptor_ = std::move(other.descriptor_);
+    return *this;
+  }
+
+  [[nodiscard]] int get() const noexcept { return descriptor_.get(); }
+  [[nodiscard]] explicit operator bool() const noexcept { return static_cast<bool>(descriptor_); }
+
+ private:
+  UniqueFd descriptor_;
+};
+
+/// What `descriptor` gives up to its end; nothing where reading fails: errno says why.
+[[nodiscard]] inline std::optional<std::string> read_all(int descriptor) {
+  std::string text;
+  char block[16384];
+  for (;;) {
+    const ssize_t bytes = ::read(descriptor, block, sizeof block);
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes < 0) return std::nullopt;
+    if (bytes == 0) return text;
+    text.append(block, static_cast<std::size_t>(bytes));
+  }
+}
+
+/// The contents of `path`; nothing where it cannot be read: errno says why.
+[[nodiscard]] inline std::optional<std::string> read_file(const std::string& path) {
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  return file ? read_all(file.get()) : std::nullopt;
+}
+
+/// Writes all of `bytes`. False: errno says why.
+[[nodiscard]] inline bool write_all(int descriptor, std::string_view bytes) noexcept {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
 
 /// Throws Error(exhausted) from errno: "cannot make <what>: <reason>; <remedy>".
 [[noreturn]] inline void refuse_descriptor(const char* what) {
