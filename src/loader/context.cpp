@@ -50,7 +50,7 @@ constexpr ProgramContextOps operations{inherit, run, release, discard, swap_thre
 TaskContext::TaskContext(Instance& owner) : instance(&owner) {
   ops = &operations;
   const libc::LibcState& state = owner.libc();
-  swaps = state.thread_locale != nullptr || state.thread_directory >= 0 || state.thread_mask >= 0;
+  swaps = state.thread_locale != nullptr || state.thread_directory || state.thread_mask >= 0;
   start_static_tls(*this);
   owner.entered(*this);
 }
@@ -73,6 +73,7 @@ const ProcessFiles& process_files() noexcept {
   static const ProcessFiles files = [] {
     ProcessFiles found;
     found.directory = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    os::guard_descriptor(found.directory);
     found.mask = umask(0);
     umask(found.mask);
     return found;
@@ -92,7 +93,7 @@ int separate_thread() noexcept {
 
 void load_files(const libc::LibcState* state) noexcept {
   const ProcessFiles& process = process_files();
-  const int directory = state != nullptr && state->thread_directory >= 0 ? state->thread_directory : process.directory;
+  const int directory = state != nullptr && state->thread_directory ? state->thread_directory.get() : process.directory;
   const mode_t mask =
       state != nullptr && state->thread_mask >= 0 ? static_cast<mode_t>(state->thread_mask) : process.mask;
   [[maybe_unused]] const int failed =
@@ -101,7 +102,7 @@ void load_files(const libc::LibcState* state) noexcept {
 }
 
 bool has_files(const libc::LibcState* state) noexcept {
-  return state != nullptr && (state->thread_directory >= 0 || state->thread_mask >= 0);
+  return state != nullptr && (state->thread_directory || state->thread_mask >= 0);
 }
 
 }  // namespace

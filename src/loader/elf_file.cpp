@@ -702,13 +702,9 @@ void ElfReader::index_definitions() {
 
 std::shared_ptr<const ElfFile> ElfFile::open(const std::string& path) { return ElfReader(path).read(); }
 
-ElfFile::~ElfFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
 void ElfFile::check_unchanged() const {
   constexpr const char* remedy = "start again to use the new file";
-  if (identify(descriptor_, path_) != identity_) {
+  if (identify(descriptor_.get(), path_) != identity_) {
     throw Error(Errc::failed, fmt::format("{}: was changed since it was loaded; {}", path_, remedy));
   }
   FileIdentity now;

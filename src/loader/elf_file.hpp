@@ -16,6 +16,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/os/descriptor.hpp"
+
 namespace aplib::loader {
 
 inline constexpr std::uint64_t page_bytes = 4096;
@@ -93,12 +95,11 @@ class ElfFile {
   /// or class, ET_EXEC, ET_REL, -static, truncated, corrupt tables, an executable stack (PT_GNU_STACK RWE), text
   /// relocations. Call from: any thread; blocks while the file is read.
   static std::shared_ptr<const ElfFile> open(const std::string& path);
-  ~ElfFile();
   ElfFile(const ElfFile&) = delete;
   ElfFile& operator=(const ElfFile&) = delete;
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }  ///< Absolute, symbolic links resolved.
-  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_.get(); }
   [[nodiscard]] const FileIdentity& identity() const noexcept { return identity_; }
   /// Throws Error(failed) when the file on disk is no longer the one that was opened, or was changed since.
   void check_unchanged() const;
@@ -166,7 +167,7 @@ class ElfFile {
   ElfFile() = default;
 
   std::string path_;
-  int descriptor_ = -1;
+  os::GuardedFd descriptor_;
   FileIdentity identity_;
   std::string build_id_;
   std::vector<Note> notes_;

@@ -40,11 +40,11 @@ constexpr std::uint64_t largest_table_bytes = 256ULL << 20;
 
 std::string system_text(int error) { return std::generic_category().message(error); }
 
-int open_file(const std::string& path) {
+os::UniqueFd open_file(const std::string& path) {
   if (path.empty()) throw Error(Errc::failed, "the name of the program file is empty; name a program made with apcc");
   // Not blocking: a named pipe without a writer would keep open() for ever.
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (descriptor >= 0) return descriptor;
+  os::UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (file) return file;
   const int error = errno;
   switch (error) {
     case ENOENT:
@@ -103,24 +103,12 @@ struct stat status_of(int descriptor, const std::string& path) {
 FileIdentity identify(int descriptor, const std::string& path) { return identity_of(status_of(descriptor, path)); }
 
 ElfInput::ElfInput(const std::string& path) : path_(path) {
-  const int descriptor = open_file(path);
-  try {
-    const struct stat status = status_of(descriptor, path);
-    check_kind(status, path);
-    identity_ = identity_of(status);
-    path_ = absolute_path(path);
-  } catch (...) {
-    ::close(descriptor);
-    throw;
-  }
-  descriptor_ = descriptor;
+  descriptor_ = os::GuardedFd(open_file(path));
+  const struct stat status = status_of(descriptor_.get(), path);
+  check_kind(status, path);
+  identity_ = identity_of(status);
+  path_ = absolute_path(path);
 }
-
-ElfInput::~ElfInput() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
-int ElfInput::release() noexcept { return std::exchange(descriptor_, -1); }
 
 void ElfInput::refuse(std::string_view cause, std::string_view remedy) const { fail(path_, cause, remedy); }
 
@@ -141,7 +129,7 @@ void ElfInput::check_table(std::uint64_t offset, std::uint64_t count, std::size_
 
 void ElfInput::read(std::uint64_t offset, std::span<std::byte> to, std::string_view what) const {
   while (!to.empty()) {
-    const ssize_t got = ::pread(descriptor_, to.data(), to.size(), static_cast<off_t>(offset));
+    const ssize_t got = ::pread(descriptor_.get(), to.data(), to.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
       const int error = errno;

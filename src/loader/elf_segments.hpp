@@ -28,15 +28,12 @@ class ElfInput {
   /// Opens `path` for reading; the descriptor is not inherited by other programs. Throws Error(failed) when there
   /// is no regular file to read.
   explicit ElfInput(const std::string& path);
-  ~ElfInput();
-  ElfInput(const ElfInput&) = delete;
-  ElfInput& operator=(const ElfInput&) = delete;
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }  ///< Absolute, symbolic links resolved.
   [[nodiscard]] const FileIdentity& identity() const noexcept { return identity_; }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return identity_.bytes; }
-  /// The descriptor, which the caller closes from now on.
-  [[nodiscard]] int release() noexcept;
+  /// Gives the file away; nothing can be read any more.
+  [[nodiscard]] os::GuardedFd release() noexcept { return std::move(descriptor_); }
 
   /// `count` elements at `offset` of the file; `what` is their name in an error.
   template <typename T>
@@ -58,7 +55,7 @@ class ElfInput {
   void read(std::uint64_t offset, std::span<std::byte> to, std::string_view what) const;
 
   std::string path_;
-  int descriptor_ = -1;
+  os::GuardedFd descriptor_;
   FileIdentity identity_;
 };
 

@@ -31,6 +31,8 @@ constexpr std::size_t plugins_reserved = 256;
 
 std::unique_ptr<Instance> Instance::make(std::shared_ptr<const Program> program, CellServices& services,
                                          AddressRange range, Arguments arguments) {
+  // What the runtime has open before any program runs.
+  [[maybe_unused]] static const bool guarded = (os::guard_open_descriptors(), true);
   std::unique_ptr<Instance> instance(new Instance);
   instance->program_ = std::move(program);
   services.instance_begins();
@@ -73,12 +75,12 @@ void Instance::share_heap() {
 }
 
 void Instance::start_in(const std::string& folder) {
-  const int directory = open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
-  if (directory < 0) {
+  os::GuardedFd directory(open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!directory) {
     throw Error(Errc::failed,
                 fmt::format("cannot work in folder {}: {}; create it first", folder, std::strerror(errno)));
   }
-  libc_.thread_directory = directory;
+  libc_.thread_directory = std::move(directory);
 }
 
 Outcome Instance::run(std::unique_ptr<Instance> owned, const std::function<int(Instance&)>& entry,

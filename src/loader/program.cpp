@@ -20,6 +20,7 @@
 
 #include "aplib/error.hpp"
 #include "arch/elf.hpp"
+#include "base/os/descriptor.hpp"
 #include "loader/resolver.hpp"
 
 namespace aplib::loader {
@@ -168,11 +169,6 @@ std::string_view text_at(std::string_view bytes, std::uint64_t offset) {
   return end == std::string_view::npos ? std::string_view{} : rest.substr(0, end);
 }
 
-std::string read_file(const char* path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 }  // namespace
 
 std::string find_in_library_cache(std::string_view cache, std::string_view name) {
@@ -190,7 +186,7 @@ std::string find_in_library_cache(std::string_view cache, std::string_view name)
 }
 
 std::string find_system_library(std::string_view name) {
-  const std::string cached = find_in_library_cache(read_file(cache_file), name);
+  const std::string cached = find_in_library_cache(os::read_file(cache_file).value_or(""), name);
   if (!cached.empty() && ::access(cached.c_str(), R_OK) == 0) return cached;
   for (const std::string& folder :
        {fmt::format("/lib/{}/", arch::multiarch_folder), fmt::format("/usr/lib/{}/", arch::multiarch_folder),

@@ -683,6 +683,48 @@ cell_main() {
   EXPECT_EQ(ended.error, "");
 }
 
+// The beginning of a daemon, as books have it. What the machine needs stays open.
+TEST(Aprun, AProgramMayCloseAllDescriptors) {
+  const Folder folder;
+  const std::string program = folder.compile("daemon", R"(
+#define _GNU_SOURCE
+#include <aplib/cellos.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+int main(int argc, char** argv) {
+  int own = open(argv[0], O_RDONLY), busy = 0;
+  sync(0, 0);
+  if (!strcmp(argv[1], "close")) for (int i = 3; i < 1000; ++i) close(i);
+  if (!strcmp(argv[1], "range")) close_range(3, ~0U, 0);
+  if (!strcmp(argv[1], "from")) closefrom(3);
+  if (!strcmp(argv[1], "dup2")) {
+    for (int i = 3; i < 1000; ++i) {
+      if (i == own) continue;
+      if (dup2(own, i) < 0 && errno == EBADF) ++busy; else close(i);
+    }
+    close(own);
+  }
+  sync(0, 0);
+  if (fcntl(own, F_GETFD) >= 0) printf("open\n");
+  int next = (getcid() + 1) % getncel(), got = -1;
+  l_asend(next, 0, 0, (char*)&own, sizeof own);
+  crecv();
+  readmsg((char*)&got, sizeof got);
+  printf("cell %d busy %d\n", getcid(), busy > 0);
+  return 0;
+})");
+  for (const char* how : {"close", "range", "from", "dup2"}) {
+    const Ended ended = aprun({"-n", "2", program, how});
+    EXPECT_EQ(ended.status, 0) << how << ended.error;
+    const std::string busy = how == std::string("dup2") ? "1" : "0";
+    EXPECT_EQ(sorted_lines(ended.out), (Strings{"cell 0 busy " + busy, "cell 1 busy " + busy})) << how << ended.error;
+    EXPECT_EQ(contains(ended.error, "dup2() to descriptor"), busy == "1") << how << ended.error;
+  }
+}
+
 TEST(Aprun, ADeadlockIsReported) {
   const Folder folder;
   const std::string program =

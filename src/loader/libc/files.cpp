@@ -41,6 +41,7 @@
 #include <string>
 #include <vector>
 
+#include "base/os/descriptor.hpp"
 #include "loader/context.hpp"
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
@@ -53,10 +54,6 @@ ssize_t __read_chk(int, void*, std::size_t, std::size_t);
 }
 
 namespace aplib::loader::libc {
-
-LibcState::~LibcState() {
-  if (thread_directory >= 0) close(thread_directory);
-}
 
 namespace {
 
@@ -77,23 +74,16 @@ void warn_shared(Instance& instance, const char* call, int error) {
       "profiles may forbid, or start the machine in the right directory");
 }
 
-// The instance works in `directory` from now on and owns it; negative: opening it failed, errno says why.
-int work_in(Instance& instance, const char* call, int directory) {
-  if (directory < 0) return -1;
+// The instance works in `directory` from now on; none: opening it failed, errno says why.
+int work_in(Instance& instance, const char* call, os::GuardedFd directory) {
+  if (!directory) return -1;
+  if (faccessat(directory.get(), ".", X_OK, AT_EACCESS) != 0) return -1;
   LibcState& state = instance.libc();
-  int error = faccessat(directory, ".", X_OK, AT_EACCESS) == 0 ? 0 : errno;
-  if (error == 0) {
-    const int before = state.thread_directory;
-    state.thread_directory = directory;
-    error = thread_state_changed(instance);
-    if (error == 0) {
-      if (before >= 0) close(before);
-      return 0;
-    }
-    state.thread_directory = before;
-    warn_shared(instance, call, error);
-  }
-  close(directory);
+  std::swap(state.thread_directory, directory);
+  const int error = thread_state_changed(instance);
+  if (error == 0) return 0;
+  std::swap(state.thread_directory, directory);
+  warn_shared(instance, call, error);
   return fail(error);
 }
 
@@ -108,16 +98,18 @@ mode_t process_mask() {
 
 // Before libc itself changes the directory to and fro.
 void have_own_directory(Instance& instance, const char* call) {
-  if (instance.libc().thread_directory < 0) work_in(instance, call, open(".", path_only));
+  if (!instance.libc().thread_directory) work_in(instance, call, os::GuardedFd(open(".", path_only)));
 }
 
 // --- what programs call
 
-int own_chdir(Instance& instance, const char* path) { return work_in(instance, "chdir", open(path, path_only)); }
+int own_chdir(Instance& instance, const char* path) {
+  return work_in(instance, "chdir", os::GuardedFd(open(path, path_only)));
+}
 
 int own_fchdir(Instance& instance, int descriptor) {
   if (descriptor < 0) return fail(EBADF);
-  return work_in(instance, "fchdir", openat(descriptor, ".", path_only));
+  return work_in(instance, "fchdir", os::GuardedFd(openat(descriptor, ".", path_only)));
 }
 
 mode_t own_umask(Instance& instance, mode_t mask) {
@@ -193,7 +185,7 @@ ssize_t own_write(int descriptor, const void* bytes, std::size_t count) {
 ssize_t own_writev(int descriptor, const iovec* pieces, int count) {
   Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
   if (outlet == nullptr) return ::writev(descriptor, pieces, count);
-  if (outlet->leads == Outlet::Leads::to_file) return ::writev(outlet->descriptor, pieces, count);
+  if (outlet->leads == Outlet::Leads::to_file) return ::writev(outlet->descriptor.get(), pieces, count);
   std::string whole;
   for (int i = 0; i < count; ++i) whole.append(static_cast<const char*>(pieces[i].iov_base), pieces[i].iov_len);
   return write_outlet(*outlet, whole.data(), whole.size());
@@ -202,7 +194,7 @@ ssize_t own_writev(int descriptor, const iovec* pieces, int count) {
 ssize_t own_pwrite(int descriptor, const void* bytes, std::size_t count, off64_t position) {
   Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
   if (outlet == nullptr) return ::pwrite64(descriptor, bytes, count, position);
-  if (outlet->leads == Outlet::Leads::to_file) return ::pwrite64(outlet->descriptor, bytes, count, position);
+  if (outlet->leads == Outlet::Leads::to_file) return ::pwrite64(outlet->descriptor.get(), bytes, count, position);
   errno = ESPIPE;
   return -1;
 }
@@ -259,19 +251,19 @@ int redirect_to(Instance& instance, int from, int number) {
   if (is_standard(from)) {
     const Outlet& other = outlet_of(instance, from);
     if (other.leads == Outlet::Leads::to_cell) {
-      redirect(outlet, Outlet::Leads::to_cell, -1);
+      redirect(outlet, Outlet::Leads::to_cell);
       outlet.cell_stream = other.cell_stream;
       return number;
     }
-    from = other.descriptor;
+    from = other.descriptor.get();
   } else if (number != 0 ? same_file(from, number) : same_file(from, instance.services().input())) {
     // It restores what it has saved by dup(1).
-    redirect(outlet, Outlet::Leads::to_cell, -1);
+    redirect(outlet, Outlet::Leads::to_cell);
     return number;
   }
-  const int descriptor = ::fcntl(from, F_DUPFD_CLOEXEC, 3);
-  if (descriptor < 0) return -1;
-  redirect(outlet, Outlet::Leads::to_file, descriptor);
+  os::GuardedFd descriptor(::fcntl(from, F_DUPFD_CLOEXEC, 3));
+  if (!descriptor) return -1;
+  redirect(outlet, Outlet::Leads::to_file, std::move(descriptor));
   return number;
 }
 
@@ -279,19 +271,33 @@ int redirect_to(Instance& instance, int from, int number) {
 int translated(const void* caller, int descriptor) {
   const Outlet* outlet = outlet_at(caller, descriptor);
   if (outlet == nullptr) return descriptor;
-  return outlet->leads == Outlet::Leads::to_cell ? process_descriptor(*outlet) : outlet->descriptor;
+  return outlet->leads == Outlet::Leads::to_cell ? process_descriptor(*outlet) : outlet->descriptor.get();
+}
+
+// The runtime needs descriptor `to`, whose place `from` is to take.
+bool is_taken(const void* caller, const char* call, int from, int to) {
+  if (from == to || !os::is_guarded(to)) return false;
+  Instance* instance = calling(caller);
+  if (instance == nullptr) return false;
+  instance->services().warn(
+      fmt::format("{}() to descriptor {} is refused (EBADF): the machine needs that one, and cells share one table of "
+                  "descriptors; have the system choose a free number (dup, or fcntl with F_DUPFD)",
+                  call, to));
+  return true;
 }
 
 int own_dup(int descriptor) { return ::dup(translated(__builtin_return_address(0), descriptor)); }
 
 int own_dup2(int from, int to) {
   const void* caller = __builtin_return_address(0);
+  if (is_taken(caller, "dup2", from, to)) return fail(EBADF);
   Instance* instance = is_standard(to) ? calling(caller) : nullptr;
   return instance == nullptr ? ::dup2(translated(caller, from), to) : redirect_to(*instance, from, to);
 }
 
 int own_dup3(int from, int to, int flags) {
   const void* caller = __builtin_return_address(0);
+  if (is_taken(caller, "dup3", from, to)) return fail(EBADF);
   Instance* instance = is_standard(to) && from != to ? calling(caller) : nullptr;
   return instance == nullptr ? ::dup3(translated(caller, from), to, flags) : redirect_to(*instance, from, to);
 }
@@ -300,15 +306,35 @@ int own_close(int descriptor) {
   const void* caller = __builtin_return_address(0);
   Outlet* outlet = outlet_at(caller, descriptor);
   if (outlet == nullptr) {
-    if (Instance* instance = calling(caller)) give_up_record_locks(*instance, descriptor);
+    if (Instance* instance = calling(caller)) {
+      if (os::is_guarded(descriptor)) return fail(EBADF);
+      give_up_record_locks(*instance, descriptor);
+    }
     return ::close(descriptor);
   }
-  if (outlet->leads == Outlet::Leads::nowhere) {
-    errno = EBADF;
-    return -1;
-  }
-  redirect(*outlet, Outlet::Leads::nowhere, -1);
+  if (outlet->leads == Outlet::Leads::nowhere) return fail(EBADF);
+  redirect(*outlet, Outlet::Leads::nowhere);
   return 0;
+}
+
+// The process's table stays one (CLOSE_RANGE_UNSHARE): the cells' threads share it.
+int own_close_range(Instance& instance, unsigned first, unsigned last, int flags) {
+  constexpr int known_flags = CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC;
+  if (first > last || (flags & ~known_flags) != 0) return fail(EINVAL);
+  if ((flags & CLOSE_RANGE_CLOEXEC) != 0) return ::close_range(first, last, CLOSE_RANGE_CLOEXEC);
+  for (unsigned number = first; number <= std::min(last, 2U); ++number)
+    redirect(outlet_of(instance, static_cast<int>(number)), Outlet::Leads::nowhere);
+  for (const int descriptor : os::open_descriptors()) {
+    const auto number = static_cast<unsigned>(descriptor);
+    if (number < first || number > last || os::is_guarded(descriptor)) continue;
+    give_up_record_locks(instance, descriptor);
+    ::close(descriptor);
+  }
+  return 0;
+}
+
+void own_closefrom(Instance& instance, int first) {
+  own_close_range(instance, static_cast<unsigned>(std::max(first, 0)), ~0U, 0);
 }
 
 }  // namespace
@@ -333,6 +359,8 @@ std::span<const Binding> descriptors_bindings() {
       Binding::of("dup3", &own_dup3),
       Binding::of("close", &own_close),
       Binding::of("__close", &own_close),
+      bound<::close_range, own_close_range>("close_range"),
+      bound<::closefrom, own_closefrom>("closefrom"),
   };
   return table;
 }
@@ -344,15 +372,8 @@ struct RecordLocks {
   struct File {
     dev_t device;
     ino_t inode;
-    int descriptor;  // opened for this alone: its locks are the instance's
+    os::GuardedFd holder;  // opened for this alone: its locks are the instance's
   };
-
-  RecordLocks() = default;
-  RecordLocks(const RecordLocks&) = delete;
-  RecordLocks& operator=(const RecordLocks&) = delete;
-  ~RecordLocks() {
-    for (const File& file : files) ::close(file.descriptor);
-  }
 
   std::mutex mutex;  // threads of the program may lock at once
   std::vector<File> files;
@@ -395,23 +416,19 @@ std::vector<RecordLocks::File>::iterator find_file(RecordLocks& locks, const str
 int holder_of(Instance& instance, int descriptor, const struct stat& status) {
   RecordLocks& locks = shared_part(instance.libc().locks);
   const std::lock_guard lock(locks.mutex);
-  if (const auto known = find_file(locks, status); known != locks.files.end()) return known->descriptor;
+  if (const auto known = find_file(locks, status); known != locks.files.end()) return known->holder.get();
   const std::string path = fmt::format("/proc/self/fd/{}", descriptor);
-  int holder = -1;
+  os::UniqueFd holder;
   // Reading and writing, for locks of both kinds; what the program may not do, it cannot lock for either.
   for (const int mode : {O_RDWR, O_WRONLY, O_RDONLY}) {
-    holder = ::open(path.c_str(), mode | O_CLOEXEC | O_NOCTTY);
-    if (holder >= 0) break;
+    holder.reset(::open(path.c_str(), mode | O_CLOEXEC | O_NOCTTY));
+    if (holder) break;
   }
-  if (holder < 0) return -1;
-  if (holder <= STDERR_FILENO) {  // those numbers have a meaning
-    const int higher = ::fcntl(holder, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-    ::close(holder);
-    if (higher < 0) return -1;
-    holder = higher;
-  }
-  locks.files.push_back({status.st_dev, status.st_ino, holder});
-  return holder;
+  if (holder && holder.get() <= STDERR_FILENO)  // those numbers have a meaning
+    holder = os::UniqueFd(::fcntl(holder.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+  if (!holder) return -1;
+  locks.files.push_back({status.st_dev, status.st_ino, os::GuardedFd(std::move(holder))});
+  return locks.files.back().holder.get();
 }
 
 /// What fcntl() does for F_SETLK, F_SETLKW and F_GETLK.
@@ -502,10 +519,8 @@ void give_up_record_locks(Instance& instance, int descriptor) noexcept {
   struct stat status {};
   if (::fstat(descriptor, &status) == 0) {
     const std::lock_guard lock(locks.mutex);
-    if (const auto file = find_file(locks, status); file != locks.files.end() && file->descriptor != descriptor) {
-      ::close(file->descriptor);
+    if (const auto file = find_file(locks, status); file != locks.files.end() && file->holder.get() != descriptor)
       locks.files.erase(file);
-    }
   }
   errno = error;
 }

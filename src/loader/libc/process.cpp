@@ -27,6 +27,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/os/descriptor.hpp"
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
 #include "loader/libc/signals.hpp"
@@ -210,7 +211,7 @@ class FileActions {
       posix_spawn_file_actions_addopen(&actions_, number, "/dev/null", O_RDONLY, 0);
       return;
     }
-    const int from = outlet.leads == Outlet::Leads::to_file ? outlet.descriptor
+    const int from = outlet.leads == Outlet::Leads::to_file ? outlet.descriptor.get()
                      : is_input                             ? input
                                                             : static_cast<int>(outlet.cell_stream);
     // 1 for 2 and 2 for 1 at once would need a third place; nobody does that.
@@ -218,27 +219,6 @@ class FileActions {
   }
 
   posix_spawn_file_actions_t actions_{};
-};
-
-// Descriptors that stay closed to children of other cells.
-class Pipe {
- public:
-  Pipe() : error_(pipe2(ends_.data(), O_CLOEXEC) == 0 ? 0 : errno) {}
-  ~Pipe() {
-    for (const int end : ends_) {
-      if (end >= 0) close(end);
-    }
-  }
-  Pipe(const Pipe&) = delete;
-  Pipe& operator=(const Pipe&) = delete;
-
-  [[nodiscard]] int error() const noexcept { return error_; }
-  [[nodiscard]] int end(std::size_t which) const noexcept { return ends_[which]; }
-  void release(std::size_t which) noexcept { ends_[which] = -1; }
-
- private:
-  std::array<int, 2> ends_{-1, -1};
-  int error_;
 };
 
 // "sh -c command". Returns 0 or errno.
@@ -313,18 +293,17 @@ std::FILE* own_popen(Instance& instance, const char* command, const char* mode) 
     return nullptr;
   }
   const std::size_t ours = reads ? 0 : 1;
-  Pipe pipe;
-  if (pipe.error() != 0) {
-    errno = pipe.error();
-    return nullptr;
-  }
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return nullptr;  // closed to children of other cells
+  os::UniqueFd our_end(ends[ours]);
+  const os::UniqueFd their_end(ends[1 - ours]);
   FileActions actions;
   const int theirs = reads ? STDOUT_FILENO : STDIN_FILENO;
   actions.give_streams(instance, theirs);
-  actions.connect(pipe.end(1 - ours), theirs);
-  std::FILE* stream = fdopen(pipe.end(ours), reads ? "r" : "w");
+  actions.connect(their_end.get(), theirs);
+  std::FILE* stream = fdopen(our_end.get(), reads ? "r" : "w");
   if (stream == nullptr) return nullptr;
-  pipe.release(ours);  // the stream's now
+  static_cast<void>(our_end.release());  // the stream's now
   pid_t child = 0;
   if (const int error = spawn_shell(instance, command, actions, child); error != 0) {
     std::fclose(stream);

@@ -16,6 +16,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include "base/os/descriptor.hpp"
+
 namespace aplib::loader {
 class Instance;
 }  // namespace aplib::loader
@@ -62,7 +64,6 @@ struct DlState;         // dl.cpp: handles of the program's own dlopen, dlerror'
 
 struct LibcState {
   LibcState() = default;
-  ~LibcState();  ///< (files.cpp) Closes thread_directory.
   LibcState(const LibcState&) = delete;
   LibcState& operator=(const LibcState&) = delete;
 
@@ -84,7 +85,7 @@ struct LibcState {
 
   // --- state of the thread while the instance runs on it (context.hpp); unset: the process's own
   locale_t thread_locale = nullptr;  ///< What uselocale() is given. Owned by locale.cpp.
-  int thread_directory = -1;         ///< O_PATH descriptor of the working directory. Owned by files.cpp.
+  os::GuardedFd thread_directory;    ///< O_PATH descriptor of the working directory.
   int thread_mask = -1;              ///< umask.
 
   // --- the rest

@@ -168,7 +168,7 @@ std::FILE* own_fopencookie(void* cookie, const char* mode, cookie_io_functions_t
 int close_standard(Outlet& outlet) {
   const int result = outlet.leads == Outlet::Leads::nowhere ? EOF : std::fflush(outlet.file);
   if (result == EOF && outlet.leads == Outlet::Leads::nowhere) errno = EBADF;
-  redirect(outlet, Outlet::Leads::nowhere, -1);
+  redirect(outlet, Outlet::Leads::nowhere);
   return result;
 }
 
@@ -213,17 +213,18 @@ std::FILE* reopen_standard(Outlet& outlet, const char* path, const char* mode) {
   __fpurge(outlet.file);
   std::clearerr(outlet.file);
   std::FILE* opened = ::fopen64(path, mode);  // knows the modes
-  const int descriptor = opened != nullptr ? ::fcntl(fileno(opened), F_DUPFD_CLOEXEC, 3) : -1;
+  os::GuardedFd descriptor(opened != nullptr ? ::fcntl(fileno(opened), F_DUPFD_CLOEXEC, 3) : -1);
   const int error = errno;
   if (opened != nullptr) std::fclose(opened);
-  if (descriptor < 0) {
-    redirect(outlet, Outlet::Leads::nowhere, -1);
+  if (!descriptor) {
+    redirect(outlet, Outlet::Leads::nowhere);
     errno = error;
     return nullptr;
   }
-  redirect(outlet, Outlet::Leads::to_file, descriptor);
+  redirect(outlet, Outlet::Leads::to_file, std::move(descriptor));
   outlet.orientation = 0;
-  if (outlet.stream == Stream::out) ::setvbuf(outlet.file, nullptr, ::isatty(descriptor) == 1 ? _IOLBF : _IOFBF, 0);
+  if (outlet.stream == Stream::out)
+    ::setvbuf(outlet.file, nullptr, ::isatty(outlet.descriptor.get()) == 1 ? _IOLBF : _IOFBF, 0);
   return outlet.file;
 }
 
@@ -244,7 +245,7 @@ int own_fileno(std::FILE* file) {
   if (outlet == nullptr) return ::fileno(file);
   switch (outlet->leads) {
     case Outlet::Leads::to_file:
-      return outlet->descriptor;
+      return outlet->descriptor.get();
     case Outlet::Leads::to_cell:
       return static_cast<int>(outlet->stream);
     case Outlet::Leads::nowhere:

@@ -26,10 +26,7 @@ StdioPrivate::~StdioPrivate() {
     std::fclose(file);
   };
   for (const Open& each : open) drop(each.file);
-  for (const Outlet& outlet : outlets) {
-    drop(outlet.file);
-    if (outlet.descriptor >= 0) ::close(outlet.descriptor);
-  }
+  for (const Outlet& outlet : outlets) drop(outlet.file);
 }
 
 namespace {
@@ -59,7 +56,7 @@ ssize_t write_cookie(void* cookie, const char* bytes, std::size_t count) {
 
 int seek_cookie(void* cookie, off64_t* position, int whence) {
   const auto& outlet = *static_cast<Outlet*>(cookie);
-  int descriptor = outlet.descriptor;
+  int descriptor = outlet.descriptor.get();
   if (outlet.leads == Outlet::Leads::to_cell && outlet.stream == Stream::in)
     descriptor = outlet.instance->services().input();
   if (descriptor < 0) {
@@ -155,7 +152,7 @@ Outlet* outlet_of(Instance& instance, std::FILE* file) {
 ssize_t write_outlet(Outlet& outlet, const char* bytes, std::size_t count) {
   switch (outlet.leads) {
     case Outlet::Leads::to_file:
-      return write_all(outlet.descriptor, bytes, count);
+      return write_all(outlet.descriptor.get(), bytes, count);
     case Outlet::Leads::to_cell: {
       if (outlet.cell_stream == Stream::in) break;
       const KeepErrno kept;
@@ -172,7 +169,7 @@ ssize_t write_outlet(Outlet& outlet, const char* bytes, std::size_t count) {
 ssize_t read_outlet(Outlet& outlet, char* bytes, std::size_t count) {
   switch (outlet.leads) {
     case Outlet::Leads::to_file:
-      return ::read(outlet.descriptor, bytes, count);
+      return ::read(outlet.descriptor.get(), bytes, count);
     case Outlet::Leads::to_cell: {
       if (outlet.cell_stream != Stream::in) break;
       show_question(*outlet.instance);
@@ -192,11 +189,10 @@ void show_outlet(Outlet& outlet) {
     outlet.instance->services().flush(outlet.cell_stream);
 }
 
-void redirect(Outlet& outlet, Outlet::Leads leads, int descriptor) {
-  const int old = std::exchange(outlet.descriptor, descriptor);
+void redirect(Outlet& outlet, Outlet::Leads leads, os::GuardedFd descriptor) {
+  outlet.descriptor = std::move(descriptor);
   outlet.leads = leads;
   if (leads == Outlet::Leads::to_cell) outlet.cell_stream = outlet.stream;
-  if (old >= 0) ::close(old);
 }
 
 std::FILE* open_outlet(Outlet& outlet, const char* mode) {
@@ -273,7 +269,7 @@ void stop_stdio(Instance& instance) {
   LibcState& state = instance.libc();
   for (Outlet& outlet : own.outlets) {
     if (outlet.file != nullptr) std::fclose(std::exchange(outlet.file, nullptr));
-    redirect(outlet, Outlet::Leads::nowhere, -1);
+    redirect(outlet, Outlet::Leads::nowhere);
     variable_of(state, outlet.stream) = nullptr;
   }
 }

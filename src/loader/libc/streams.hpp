@@ -21,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/os/descriptor.hpp"
 #include "loader/cell_services.hpp"
 #include "loader/instance.hpp"
 #include "loader/libc/bindings.hpp"
@@ -35,8 +36,8 @@ struct Outlet {
   Stream stream = Stream::in;       ///< Which descriptor this is.
   Stream cell_stream = Stream::in;  ///< What of the host it leads to.
   Leads leads = Leads::to_cell;
-  int descriptor = -1;  ///< Where it leads to a file; owned.
-  int orientation = 0;  ///< fwide()'s.
+  os::GuardedFd descriptor;  ///< Where it leads to a file.
+  int orientation = 0;       ///< fwide()'s.
 };
 
 /// Error() and err() keep these; the first three are data symbols.
@@ -84,8 +85,8 @@ ssize_t write_outlet(Outlet& outlet, const char* bytes, std::size_t count);
 ssize_t read_outlet(Outlet& outlet, char* bytes, std::size_t count);
 /// Has the host show what it holds of a line.
 void show_outlet(Outlet& outlet);
-/// Leads elsewhere from now on; `descriptor` becomes the outlet's.
-void redirect(Outlet& outlet, Outlet::Leads leads, int descriptor);
+/// Leads elsewhere from now on; to a file: `descriptor`.
+void redirect(Outlet& outlet, Outlet::Leads leads, os::GuardedFd descriptor = {});
 
 /// A further FILE over an outlet. Null with errno as fdopen().
 std::FILE* open_outlet(Outlet& outlet, const char* mode);
