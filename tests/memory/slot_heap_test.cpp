@@ -129,6 +129,26 @@ class History {
   std::vector<std::ptrdiff_t> offsets_;
 };
 
+TEST(SlotHeap, SeesASecondFreeOfBlocksOfAnySize) {
+  CellHeap owner;
+  SlotHeap& heap = *owner.get(first_cell + 50);
+  for (const std::size_t bytes : {1, 40, 1000, 2000, 100'000}) {
+    std::vector<void*> blocks;
+    for (int i = 0; i < 200; ++i) {  // more than a list takes
+      void* const block = heap.allocate(bytes);
+      std::memset(block, 0xff, bytes);
+      blocks.push_back(block);
+    }
+    for (void* block : blocks) ASSERT_TRUE(heap.release(block)) << bytes;
+    for (void* block : blocks) ASSERT_FALSE(heap.release(block)) << bytes;
+    for (std::size_t i = 0; i < blocks.size(); ++i) {  // and they can be had again
+      blocks[i] = heap.allocate(bytes);
+      ASSERT_NE(blocks[i], nullptr);
+    }
+    for (void* block : blocks) ASSERT_TRUE(heap.release(block)) << bytes;
+  }
+}
+
 TEST(SlotHeapTest, RandomHistoriesAgreeWithAModel) {
   for (std::uint32_t seed = 1; seed <= 6; ++seed) {
     CellHeap owner;
