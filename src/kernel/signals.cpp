@@ -112,6 +112,15 @@ void name_cut_pointer(Line& line, std::uintptr_t address) noexcept {
           "declaration? -Werror=implicit-function-declaration finds it)";
 }
 
+/// Tells of a frame that went past the guard in one step.
+void name_large_frame(Line& line, const TaskControl& task, const char* address) noexcept {
+  constexpr std::size_t below_max = std::size_t{8} << 20;  // larger frames are rare
+  const auto below = reinterpret_cast<std::uintptr_t>(task.stack.low) - reinterpret_cast<std::uintptr_t>(address);
+  if (below == 0 || below > below_max) return;
+  line << ", which is " << below / 1024 << " KiB below the task's stack (is a frame larger than what was left of it? "
+       << (task.cell->is_program_stack(task.stack) ? "program-stack" : "stack-size") << " makes it larger)";
+}
+
 void on_fault(int signal, siginfo_t* info, void* context) noexcept {
   Processor* processor = Processor::current();
   const TaskControl* task = processor != nullptr ? processor->running() : nullptr;
@@ -130,7 +139,7 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
     line << "aplib: ";
     name_task(line, *task);
     if ((signal == SIGSEGV || signal == SIGBUS) && address < task->stack.low &&
-        address >= task->stack.low - StackPool::guard_bytes) {
+        address >= task->stack.low - StackPool::guard_bytes(task->stack.bytes())) {
       line << "stack overflow: it used more than its " << (task->stack.bytes() / 1024)
            << (task->cell->is_program_stack(task->stack)
                    ? " KiB; raise program-stack (APLIB_PROGRAM_STACK or --program-stack)"
@@ -145,6 +154,7 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
       (line << " at address ").hex(reinterpret_cast<std::uintptr_t>(address));
       name_other_cell(line, *task, reinterpret_cast<std::uintptr_t>(address));
       name_cut_pointer(line, reinterpret_cast<std::uintptr_t>(address));
+      name_large_frame(line, *task, address);
     }
     line << "; the program ends here (a debugger or a core file shows where)";
     line.print();

@@ -32,10 +32,10 @@ constexpr int madv_guard_install = 102;
 constexpr int mprotect_guards_max = 14'000;
 std::atomic<int> mprotect_guards{0};
 
-StackGuard install_guard(char* page) noexcept {
-  if (madvise(page, StackPool::guard_bytes, madv_guard_install) == 0) return StackGuard::page;
+StackGuard install_guard(char* low, std::size_t bytes) noexcept {
+  if (madvise(low, bytes, madv_guard_install) == 0) return StackGuard::pages;
   if (mprotect_guards.fetch_add(1, std::memory_order_relaxed) < mprotect_guards_max) {  // relaxed: only a budget
-    if (mprotect(page, StackPool::guard_bytes, PROT_NONE) == 0) return StackGuard::page;
+    if (mprotect(low, bytes, PROT_NONE) == 0) return StackGuard::pages;
   }
   mprotect_guards.fetch_sub(1, std::memory_order_relaxed);
   return StackGuard::canary;
@@ -64,7 +64,8 @@ void StackPool::grow() {
   if (regions_.size() == regions_.capacity()) regions_.reserve(std::max<std::size_t>(4, 2 * regions_.size()));
   std::vector<unsigned> valgrind_ids;
   valgrind_ids.reserve(next_count_);
-  const std::size_t each = stack_bytes_ + guard_bytes;
+  const std::size_t guard = guard_bytes(stack_bytes_);
+  const std::size_t each = stack_bytes_ + guard;
   const std::size_t bytes = each * next_count_;
   const int protection = PROT_READ | PROT_WRITE;
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -89,7 +90,7 @@ void StackPool::grow() {
   Region region{static_cast<char*>(address), bytes, std::move(valgrind_ids)};
   for (std::size_t i = next_count_; i-- > 0;) {
     char* low = region.address + i * each;
-    Stack stack{low + guard_bytes, low + each, install_guard(low)};
+    Stack stack{low + guard, low + each, install_guard(low, guard)};
     if (stack.guard == StackGuard::canary) std::memcpy(stack.low, &stack_canary, sizeof stack_canary);
     region.valgrind_ids.push_back(VALGRIND_STACK_REGISTER(stack.low, stack.top));
     free_.push_back(stack);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Stacks of tasks. Their memory is reserved, and committed as it is touched; a guard page lies below each. A StackPool
+// Stacks of tasks. Their memory is reserved, and committed as it is touched; a guard lies below each. A StackPool
 // belongs to one cell, and only the processor that carries the cell uses it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -11,18 +12,18 @@
 
 namespace aplib {
 
-/// How the page below a stack is guarded.
+/// How the memory below a stack is guarded.
 enum class StackGuard : std::uint8_t {
-  page,  ///< An access faults, so an overflow is reported at once.
-  /// The kernel's limit on mappings is near, so there is no guard page. A word at the low end is checked when the task
+  pages,  ///< An access faults, so an overflow is reported at once.
+  /// The kernel's limit on mappings is near, so there is no guard. A word at the low end is checked when the task
   /// ends.
   canary,
 };
 
 struct Stack {
-  char* low = nullptr;  ///< Lowest usable byte; the guard page, if any, lies below.
+  char* low = nullptr;  ///< Lowest usable byte; the guard, if any, lies below.
   char* top = nullptr;  ///< One past the highest byte.
-  StackGuard guard = StackGuard::page;
+  StackGuard guard = StackGuard::pages;
   [[nodiscard]] std::size_t bytes() const noexcept { return static_cast<std::size_t>(top - low); }
 };
 
@@ -56,9 +57,15 @@ class StackPool {
 
   [[nodiscard]] std::size_t stack_bytes() const noexcept { return stack_bytes_; }
 
-  static constexpr std::size_t guard_bytes = 4096;
+  /// What faults below a stack of this size: a sixteenth of it, in whole pages, so that a frame larger than a page does
+  /// not jump over the guard into the next stack.
+  static constexpr std::size_t guard_bytes(std::size_t stack_bytes) noexcept {
+    return std::clamp(stack_bytes / 16 / page * page, page, std::size_t{512} << 10);
+  }
 
  private:
+  static constexpr std::size_t page = 4096;
+
   struct Region {
     char* address;
     std::size_t bytes;
@@ -75,7 +82,7 @@ class StackPool {
   std::vector<Region> regions_;
 };
 
-/// Canary of stacks without a guard page.
+/// Canary of stacks without a guard.
 inline constexpr std::uint64_t stack_canary = 0x5ca1'ab1e'0f'57ac'4bULL;
 
 }  // namespace aplib
