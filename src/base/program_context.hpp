@@ -21,6 +21,10 @@ struct ProgramContextOps {
   /// The task that owns `context` has run to its end, on its own stack and still able to switch. May run
   /// destructors of the program.
   void (*release)(ProgramContext* context);
+  /// What ends the task that owns `context` cannot unwind its stack: leaves the program's frames by a jump to where
+  /// exit() lands. `completes`: exit handlers and destructors of globals run, as after exit(). Call from: the task, on
+  /// its own stack.
+  [[noreturn]] void (*abandon)(ProgramContext& context, int status, bool completes);
   /// Gives up a context whose task never ran.
   void (*discard)(ProgramContext* context) noexcept;
   /// Either may be null. Exchanges state that belongs to the thread and that one of the two has changed

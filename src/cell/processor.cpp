@@ -430,6 +430,37 @@ void task_body(Flow& flow) {
   self.cell->processor->end_task(self);
 }
 
+void Processor::end_terminating_task() noexcept {
+  TaskControl* const self = current_processor != nullptr ? current_processor->running_ : nullptr;
+  if (self == nullptr) return;
+  Domain& domain = self->cell->processor->domain_;
+  int status = 0;
+  bool exits = false;
+  try {
+    if (std::current_exception() == nullptr) return;
+    throw;
+  } catch (const TaskExit& exit) {
+    status = exit.status;
+    exits = true;
+  } catch (const Stopped&) {
+    // whoever stopped the machine has said why
+  } catch (...) {
+    return;
+  }
+  if (exits) {
+    domain.guarded([&] {
+      domain.report(
+          fmt::format("{}: this_task::exit() was called below a noexcept function, or below one without unwind tables: "
+                      "the task has ended, but objects on its stack were not destroyed; call it elsewhere, or compile "
+                      "C with -fexceptions",
+                      name_of(domain, *self)));
+    });
+  }
+  if (self->program != nullptr) self->program->ops->abandon(*self->program, status, exits);
+  if (status != 0 && self->cell->status == 0) self->cell->status = status;
+  self->cell->processor->end_task(*self);
+}
+
 TaskControl& Processor::spawn(Cell& cell, std::uint32_t id, const NewTask& what) {
   const bool runs_program = what.program_stack_bytes != 0;
   std::optional<StackPool>& stacks = runs_program ? cell.program_stacks : cell.stacks;

@@ -111,6 +111,10 @@ class Processor {
   }
   bool probe(TaskControl& self, const MatchWish& wish);
 
+  /// std::terminate() was called. Where that came of an exception that ends the calling task (it met a noexcept
+  /// function, or one without unwind tables), the task ends here: its frames stay as they are. Else returns.
+  static void end_terminating_task() noexcept;
+
   // --- the life of tasks
   /// What a task is made of.
   struct NewTask {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The public C++ API and the kernel's own (api.hpp): arguments are checked and turned into the core's terms here.
+#include <dlfcn.h>
 #include <fmt/format.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <bit>
@@ -11,9 +13,12 @@
 
 #include "aplib/aplib.hpp"
 #include "aplib/error.hpp"
+#include "aplib/export.hpp"
 #include "aplib/one_sided.hpp"
 #include "aplib/symmetric.hpp"
 #include "base/log.hpp"
+#include "base/program_context.hpp"
+#include "base/sanitizer.hpp"
 #include "cell/one_sided.hpp"
 #include "cell/processor.hpp"
 #include "kernel/api.hpp"
@@ -692,3 +697,14 @@ void* symmetric_allocate(std::size_t bytes, std::size_t alignment) {
 void symmetric_free(void* memory) { api::symmetric_free("symmetric_free", memory); }
 
 }  // namespace aplib
+
+#if !APLIB_ASAN && !APLIB_TSAN
+// Found before libc's, which would end the thread that carries the task and others. What loaded programs call is bound
+// by the loader.
+extern "C" APLIB_API void pthread_exit(void* result) {
+  if (aplib::current_program_context == nullptr && aplib::this_task::inside()) throw aplib::TaskExit{0};
+  static const auto next = reinterpret_cast<void (*)(void*)>(dlsym(RTLD_NEXT, "pthread_exit"));
+  next(result);
+  __builtin_unreachable();
+}
+#endif

@@ -121,6 +121,7 @@ class LoadedRun::CellHost : public loader::CellServices {
       if (cell_.status == 0) cell_.status = exit_byte(status);
     });
   }
+  void terminating() noexcept override { Processor::end_terminating_task(); }
   void fail(int status, const std::string& text) override {
     while_alive([&] {
       cell_.status = status;

@@ -9,7 +9,9 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <mutex>
 
 #include "aplib/error.hpp"
@@ -187,6 +189,14 @@ void on_stop(int signal) noexcept {
   errno = saved_errno;
 }
 
+std::terminate_handler old_terminate = nullptr;
+
+[[noreturn]] void on_terminate() noexcept {
+  Processor::end_terminating_task();
+  if (old_terminate != nullptr) old_terminate();
+  std::abort();
+}
+
 }  // namespace
 
 SignalScope::SignalScope(Domain& domain) : domain_(domain) {
@@ -196,6 +206,7 @@ SignalScope::SignalScope(Domain& domain) : domain_(domain) {
     if (slot.compare_exchange_strong(none, &domain, std::memory_order_release)) break;  // release: to the handlers
   }
   if (scope_count++ != 0) return;
+  old_terminate = std::set_terminate(on_terminate);
   struct sigaction action {};
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
@@ -219,6 +230,7 @@ SignalScope::~SignalScope() {
     if (slot.compare_exchange_strong(ours, nullptr, std::memory_order_relaxed)) break;  // relaxed: nothing is published
   }
   if (--scope_count == 0) {
+    if (std::get_terminate() == on_terminate) std::set_terminate(old_terminate);
     for (std::size_t i = 0; i < fault_signals.size(); ++i) sigaction(fault_signals[i], &old_faults[i], nullptr);
     for (std::size_t i = 0; i < stop_signals.size(); ++i) sigaction(stop_signals[i], &old_stops[i], nullptr);
   }

@@ -39,11 +39,15 @@ void run(ProgramContext& context, void (*entry)(void*), void* state) {
   if (outcome.jumped) self.instance->services().task_exited(outcome.status);
 }
 
+[[noreturn]] void abandon(ProgramContext& context, int status, bool completes) {
+  static_cast<TaskContext&>(context).instance->leave(status, completes);
+}
+
 void release(ProgramContext* context) { Instance::leave_for_good(static_cast<TaskContext*>(context)); }
 
 void discard(ProgramContext* context) noexcept { Instance::drop(static_cast<TaskContext*>(context)); }
 
-constexpr ProgramContextOps operations{inherit, run, release, discard, swap_thread_state};
+constexpr ProgramContextOps operations{inherit, run, release, abandon, discard, swap_thread_state};
 
 }  // namespace
 

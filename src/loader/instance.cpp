@@ -89,6 +89,10 @@ Outcome Instance::run(std::unique_ptr<Instance> owned, const std::function<int(I
   auto* context = new TaskContext(self);
   owned.release();  // from here on its contexts own it
   self.main_ = context;
+  struct Entered {
+    const std::function<void(ProgramContext*)>& enter;
+    ~Entered() { enter(nullptr); }
+  } const entered{enter};
   enter(context);
   if (context->swaps) swap_thread_state(nullptr, context);
   Outcome outcome;
@@ -105,17 +109,15 @@ Outcome Instance::run(std::unique_ptr<Instance> owned, const std::function<int(I
   } catch (...) {
     // Out of constructors, the entry, or the end: no more code of the program, but its output is shown.
     leave_for_good(context);
-    enter(nullptr);
     throw;
   }
   leave_for_good(context);
-  enter(nullptr);
   return outcome;
 }
 
 void Instance::leave(int status, bool runs_handlers) {
   TaskContext* context = here();
-  if (context == main_) runs_handlers_ = runs_handlers;
+  if (context == main_ || finishing_) runs_handlers_ = runs_handlers;
   if (context == nullptr || context->exit_frame == nullptr) {
     services_->task_exited(status);
     pthread_exit(nullptr);
@@ -240,22 +242,30 @@ void Instance::destroy_image(const LoadedImage& image) {
 // written is shown.
 void Instance::finish() {
   TaskContext& context = *here();
-  if (runs_handlers_) {
-    while (until_exit(context, [this] {
-             libc::run_exit_handlers(*this);
-             return 0;
-           }).jumped) {
-    }
-    libc::end_plugins(*this);
-    while (constructed_ > 0) {
-      const LoadedImage& image = images_[program_->initialization_order()[--constructed_]];
-      until_exit(context, [this, &image] {
-        destroy_image(image);
+  finishing_ = true;
+  const auto show = [this] { libc::stop_stdio(*this); };
+  try {
+    // Each may be left by exit(), which goes on with the rest, or by _exit() and its kin, which do not.
+    const auto run_part = [this, &context](const auto& part) {
+      const Outcome outcome = until_exit(context, [&part] {
+        part();
         return 0;
       });
+      if (outcome.jumped) services_->task_exited(outcome.status);
+      return outcome.jumped;
+    };
+    while (runs_handlers_ && run_part([this] { libc::run_exit_handlers(*this); })) {
     }
+    if (runs_handlers_) libc::end_plugins(*this);
+    while (runs_handlers_ && constructed_ > 0) {
+      const LoadedImage& image = images_[program_->initialization_order()[--constructed_]];
+      run_part([this, &image] { destroy_image(image); });
+    }
+  } catch (...) {  // the machine stops
+    show();
+    throw;
   }
-  libc::stop_stdio(*this);
+  show();
   if (program_->options().account_heap) services_->heap_used(libc::heap_use(*this));
 }
 

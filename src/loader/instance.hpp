@@ -179,6 +179,7 @@ class Instance {
   std::vector<TaskContext*> contexts_;
   std::size_t constructed_ = 0;             // so many of the program's initialization order
   std::atomic<bool> runs_handlers_{false};  // it ended by return or exit(), not by _exit() or an exception
+  bool finishing_ = false;                  // its last flow runs exit handlers and destructors
 };
 
 }  // namespace aplib::loader

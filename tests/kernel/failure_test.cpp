@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Failures of tasks: exceptions, signals, stack overflow. Those that end the process run in a process of their own.
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <csignal>
@@ -8,7 +9,10 @@
 #include <stdexcept>
 #include <string>
 
+#include "cell/processor.hpp"
 #include "machines.hpp"
+
+extern "C" void call_opaquely(void (*function)());  // opaque_frame.c
 
 namespace aplib {
 namespace {
@@ -87,6 +91,64 @@ TEST(Failure, TheFirstOfSeveralCounts) {
   EXPECT_EQ(report.exit_status, 1);
   EXPECT_NE(report.reason.find("uncaught exception: cell "), std::string::npos);
   EXPECT_EQ(report.reason.find('\n'), std::string::npos) << report.reason;
+}
+
+// A callback of C may wait; when the machine stops, its frame cannot be unwound.
+TEST(Failure, ADeadlockIsReportedThroughFramesWithoutUnwindTables) {
+  for (const Shape& shape : {Shape{{3, 1}, 1}, Shape{{3, 1}, 2}}) {
+    const Report report = run(shape, [] { call_opaquely([] { static_cast<void>(receive()); }); });
+    EXPECT_EQ(report.exit_status, 70) << shape.name();
+    EXPECT_NE(report.reason.find("deadlock"), std::string::npos) << report.reason;
+  }
+}
+
+TEST(Failure, OthersStopBelowNoexceptFunctions) {
+  const Report report = run({{4, 1}, 2}, [] {
+    if (me() == 1) throw std::runtime_error("enough");
+    []() noexcept { static_cast<void>(receive()); }();
+  });
+  EXPECT_EQ(report.exit_status, 1);
+  EXPECT_NE(report.reason.find("cell 1 task 0"), std::string::npos) << report.reason;
+  EXPECT_NE(report.reason.find("enough"), std::string::npos) << report.reason;
+}
+
+TEST(Failure, ATaskMayExitBelowANoexceptFunction) {
+  testing::internal::CaptureStderr();
+  std::atomic<int> went_on{0};
+  const Report report = run({{2, 1}, 1}, [&] {
+    if (me() == 0) {
+      spawn([&] {
+        []() noexcept { this_task::exit(0); }();
+        ++went_on;
+      }).join();
+    } else {
+      call_opaquely([] { this_task::exit(5); });
+      ++went_on;
+    }
+  });
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(report.exit_status, 5) << report.reason;
+  EXPECT_EQ(went_on.load(), 0);
+  EXPECT_NE(said.find("cell 0 task 1: this_task::exit() was called below a noexcept function"), std::string::npos)
+      << said;
+  EXPECT_NE(said.find("cell 1 task 0: this_task::exit()"), std::string::npos) << said;
+}
+
+TEST(Failure, PthreadExitEndsTheTaskAlone) {
+  if (sanitized) GTEST_SKIP() << "their own pthread_exit comes first";
+  std::atomic<int> ended{0};
+  run_well({{2, 1}, 1}, [&] {
+    spawn([&] {
+      struct AtEnd {
+        std::atomic<int>& count;
+        ~AtEnd() { ++count; }
+      } const at_end{ended};
+      pthread_exit(nullptr);
+    }).join();
+    ++ended;
+    if (me() == 1) call_opaquely([] { pthread_exit(nullptr); });
+  });
+  EXPECT_EQ(ended.load(), 4);
 }
 
 TEST(Failure, ExceptionsInsideATaskStayInside) {
@@ -182,6 +244,16 @@ TEST_F(FailureDeath, StackOverflowNamesTaskSizeAndRemedy) {
                            }),
               testing::ExitedWithCode(71),
               "aplib: cell 1 task 0: stack overflow: it used more than its 256 KiB; raise stack-size");
+}
+
+// A frame larger than a page may touch its far end first.
+TEST_F(FailureDeath, ALargeFrameDoesNotJumpOverTheGuard) {
+  EXPECT_EXIT(run_and_exit({{1, 1}, 1},
+                           [] {
+                             volatile char* const beyond = Processor::current()->running()->stack.low - 10'000;
+                             *beyond = 1;
+                           }),
+              testing::ExitedWithCode(71), "stack overflow");
 }
 
 TEST_F(FailureDeath, StackOverflowOfASmallSpawnedTask) {

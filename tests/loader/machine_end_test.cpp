@@ -76,6 +76,8 @@ class MachineEnd : public testing::TestWithParam<Shape> {
     return result;
   }
 
+  void reset() { shared_ = 0; }
+
  private:
   Workshop shop_;
   std::atomic<int> shared_{0};
@@ -96,6 +98,58 @@ TEST_P(MachineEnd, AbortEndsTheMachineAndNamesTheCell) {
     int main(int n, char** a) { begin(a); if (cell == 1) abort(); for (;;) sched_yield(); })");
   EXPECT_EQ(ran.report.exit_status, 134);
   EXPECT_EQ(ran.report.reason.find("cell 1 task 0: the program called abort()"), 0U) << ran.report.reason;
+}
+
+/// Cells that wait at their end, while the last one of them ends the machine.
+constexpr const char* waits_at_its_end = R"(
+    static int how;
+    static void wait_here(void) { say("waits "); *shared += 1; sleep(1000); say("went on "); }
+    static void handler(void) { if (how == 1) wait_here(); }
+    static void early(void) { say("early "); }
+    __attribute__((destructor)) static void destroyed(void) { if (how == 2) wait_here(); }
+    static int run(int n, char** a, int way) {
+      begin(a);
+      if (cell == 1) { while (*shared == 0) usleep(100); raise(SIGTERM); }
+      how = way;
+      atexit(early);
+      atexit(handler);
+      return 0;
+    }
+)";
+
+TEST_P(MachineEnd, CellsThatWaitInExitHandlersStopWithTheMachine) {
+  for (const char* end : {"run(n, a, 1); return 0;", "run(n, a, 1); exit(0);", "run(n, a, 2); return 0;"}) {
+    const CellsRan ran = run(std::string(waits_at_its_end) + "int main(int n, char** a) { " + end + " }");
+    EXPECT_EQ(ran.report.exit_status, 128 + SIGTERM) << end;
+    EXPECT_EQ(ran.report.reason.find("cell 1 task 0: "), 0U) << end << ran.report.reason;
+    EXPECT_EQ(ran.journals[0].find("went on"), std::string::npos) << end << ran.journals[0];
+    EXPECT_NE(ran.journals[0].find("waits"), std::string::npos) << end << ran.journals[0];
+    reset();
+  }
+}
+
+TEST_P(MachineEnd, CellsStopBelowFramesThatCannotBeUnwound) {
+  const CellsRan ran = run(R"(
+    __attribute__((optimize("no-asynchronous-unwind-tables,no-unwind-tables,no-exceptions"), noinline))
+    static int compare(const void* x, const void* y) { *shared += 1; sleep(1000); return x < y; }
+    int main(int n, char** a) {
+      int two[2] = {1, 2};
+      begin(a);
+      if (cell == 1) { while (*shared == 0) usleep(100); raise(SIGTERM); }
+      qsort(two, 2, sizeof two[0], compare);
+      return 0;
+    })");
+  EXPECT_EQ(ran.report.exit_status, 128 + SIGTERM);
+  EXPECT_EQ(ran.report.reason.find("cell 1 task 0: "), 0U) << ran.report.reason;
+}
+
+TEST_P(MachineEnd, AnExitHandlerThatEndsAtOnceIsTheLast) {
+  const CellsRan ran = run(R"(
+    static void first(void) { say("first "); }
+    static void last(void) { say("last "); _exit(7); }
+    int main(int n, char** a) { begin(a); atexit(first); atexit(last); return 0; })");
+  EXPECT_EQ(ran.report.exit_status, 7);
+  for (const std::string& journal : ran.journals) EXPECT_EQ(journal, "last ");
 }
 
 TEST_P(MachineEnd, SleepersStopWithTheMachine) {

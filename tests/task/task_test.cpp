@@ -297,6 +297,7 @@ TEST(Task, ThatCannotInheritItsProgramDoesNotRun) {
         .inherit = [](ProgramContext&) -> ProgramContext* { throw Error(Errc::exhausted, "no context"); },
         .run = nullptr,
         .release = nullptr,
+        .abandon = nullptr,
         .discard = nullptr,
         .swap = nullptr};
     ProgramContext program;

@@ -264,6 +264,7 @@ std::terminate_handler process_terminate = nullptr;
 
 [[noreturn]] void terminate_of_instance() {
   if (const TaskContext* context = here(); context != nullptr) {
+    context->instance->services().terminating();
     const ExitLists* lists = context->instance->libc().exits.part;
     if (lists != nullptr && lists->terminate != nullptr) {
       lists->terminate();
