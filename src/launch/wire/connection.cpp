@@ -110,16 +110,23 @@ class SocketConnection final : public Connection, public std::enable_shared_from
   void begin(const comm::Greeting& greeting, bool we_called, ConnectionEvents events) {
     events_ = std::move(events);
     peer_ = greeting.peer().self;
-    if (settings_.secure != comm::Secure::tls) return open();
-    timer_.start(comm::Greeting::time_max, [this] { end(ConnectionEnd::stranger, "no answer of TLS in time"); });
     try {
-      wire_.encrypt(*settings_.tls, greeting.secret(), we_called, [self = shared_from_this()](const error_code& error) {
-        if (error) return self->end(ConnectionEnd::stranger, words_of(error));
-        self->open();
-      });
+      const auto secret = greeting.secret();
+      if (settings_.secure == comm::Secure::tls) {
+        timer_.start(comm::Greeting::time_max, [this] { end(ConnectionEnd::stranger, "no answer of TLS in time"); });
+        wire_.encrypt(*settings_.tls, secret, we_called, [self = shared_from_this()](const error_code& error) {
+          if (error) return self->end(ConnectionEnd::stranger, words_of(error));
+          self->open();
+        });
+        return;
+      }
+      const std::lock_guard lock(mutex_);
+      sent_seal_.emplace(secret, we_called ? Seal::Sender::node : Seal::Sender::launcher);
+      received_seal_.emplace(secret, we_called ? Seal::Sender::launcher : Seal::Sender::node);
     } catch (const Error& problem) {
-      end(ConnectionEnd::refused, problem.what());
+      return end(ConnectionEnd::refused, problem.what());
     }
+    open();
   }
 
   void send_encoded(MessageType type, std::span<const std::byte> body) override {
@@ -135,7 +142,7 @@ class SocketConnection final : public Connection, public std::enable_shared_from
         });
         return;
       }
-      append_message(waiting_, type, body);
+      append_sealed(type, body);
       if (writing_) return;
       writing_ = true;
     }
@@ -198,8 +205,14 @@ class SocketConnection final : public Connection, public std::enable_shared_from
         end(ConnectionEnd::lost, "what it sends is not the control protocol");
         return false;
       }
-      if (rest.size() - message_head_bytes < head->bytes) break;
-      at += message_head_bytes + head->bytes;
+      const std::size_t bytes = message_head_bytes + head->bytes;
+      const bool sealed = received_seal_ && Seal::has_own(head->type);
+      if (rest.size() < bytes + (sealed ? Seal::bytes : 0)) break;
+      if (!unseal(rest.first(bytes), sealed, rest.subspan(bytes))) {
+        end(ConnectionEnd::lost, "what came from it was changed on its way: somebody meddles with the network");
+        return false;
+      }
+      at += bytes + (sealed ? Seal::bytes : 0);
       if (head->type == MessageType::beat || !events_.message) continue;
       const auto message = events_.message;  // the call may take the events away
       message(head->type, rest.subspan(message_head_bytes, head->bytes));
@@ -210,6 +223,27 @@ class SocketConnection final : public Connection, public std::enable_shared_from
     filled_ -= at;
     if (filled_ == 0 && in_.size() > 8 * read_bytes) in_ = Bytes(read_bytes);
     return true;
+  }
+
+  /// False: `message` is not what the peer has sent next. `behind`: where its seal begins, if it is sealed by itself.
+  bool unseal(std::span<const std::byte> message, bool sealed, std::span<const std::byte> behind) {
+    if (!received_seal_) return true;
+    if (!sealed) {
+      received_seal_->cover(message);
+      return true;
+    }
+    return comm::equal_in_constant_time(received_seal_->of(message), behind.first(Seal::bytes));
+  }
+
+  /// Call with the mutex held.
+  void append_sealed(MessageType type, std::span<const std::byte> body) {
+    const std::size_t begin = waiting_.size();
+    append_message(waiting_, type, body);
+    if (!sent_seal_) return;
+    const std::span<const std::byte> message = std::span(waiting_).subspan(begin);
+    if (!Seal::has_own(type)) return sent_seal_->cover(message);
+    const auto seal = sent_seal_->of(message);
+    waiting_.insert(waiting_.end(), seal.begin(), seal.end());
   }
 
   void write() {
@@ -283,6 +317,7 @@ class SocketConnection final : public Connection, public std::enable_shared_from
   std::string remote_;
   Bytes in_;
   std::size_t filled_ = 0;
+  std::optional<Seal> received_seal_;  // where TLS does not seal already
   Clock::time_point heard_{};
   Clock::time_point ticked_{};
   bool ended_ = false;
@@ -292,6 +327,7 @@ class SocketConnection final : public Connection, public std::enable_shared_from
   Bytes under_way_;    // the system has it, or part of it
   std::mutex mutex_;   // of what follows
   Bytes waiting_;
+  std::optional<Seal> sent_seal_;
   bool writing_ = false;
   bool open_ = false;
   bool dead_ = false;

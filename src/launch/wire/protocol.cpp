@@ -1,10 +1,41 @@
 // SPDX-License-Identifier: MIT
 #include "launch/wire/protocol.hpp"
 
+#include <algorithm>
+#include <string_view>
+
 #include "launch/wire/run_messages.hpp"
 #include "launch/wire/start_messages.hpp"
 
 namespace aplib::launch::wire {
+
+namespace {
+
+std::array<std::byte, 32> seal_secret(std::span<const std::byte, 32> secret, Seal::Sender by) {
+  constexpr std::string_view salt = "APlib control protocol";
+  return comm::derive_secret(comm::JobKey::from_bytes(secret), std::as_bytes(std::span(salt)),
+                             by == Seal::Sender::node ? "sent by a node" : "sent by the launcher");
+}
+
+}  // namespace
+
+Seal::Seal(std::span<const std::byte, 32> secret, Sender by)
+    : key_(comm::JobKey::from_bytes(seal_secret(secret, by))) {}
+
+void Seal::cover(std::span<const std::byte> message) {
+  covered_.insert(covered_.end(), message.begin(), message.end());
+}
+
+std::array<std::byte, Seal::bytes> Seal::of(std::span<const std::byte> message) {
+  ByteWriter count;
+  count.number(count_++);
+  const std::array<std::span<const std::byte>, 3> parts{count.bytes(), covered_, message};
+  const std::array<std::byte, 32> hash = comm::keyed_hash(key_, parts);
+  covered_.clear();
+  std::array<std::byte, bytes> seal;
+  std::copy_n(hash.begin(), seal.size(), seal.begin());
+  return seal;
+}
 
 void append_message(Bytes& to, MessageType type, std::span<const std::byte> body) {
   const auto length = static_cast<std::uint32_t>(body.size());

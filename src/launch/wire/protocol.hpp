@@ -20,20 +20,22 @@
 //                                    <-  Leave
 //
 // A message is 4 bytes of length, 1 byte of type, and the structure's fields (fields.hpp): those of start_messages.hpp
-// until Go, those of run_messages.hpp from then on. Hello and Refused keep
-// their form for ever, so that versions can tell each other that they differ.
+// until Go, those of run_messages.hpp from then on. Where the connection is not encrypted, a seal follows. Hello and
+// Refused keep their form for ever, so that versions can tell each other that they differ.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 
+#include "comm/job_key.hpp"
 #include "launch/wire/fields.hpp"
 
 namespace aplib::launch::wire {
 
-inline constexpr std::uint32_t control_version = 2;
+inline constexpr std::uint32_t control_version = 3;
 /// Of a message, without its head. A longer one ends the connection. What may be longer travels in pieces.
 inline constexpr std::size_t message_bytes_max = std::size_t{4} << 20;
 inline constexpr std::size_t message_head_bytes = 5;
@@ -89,6 +91,29 @@ using Ready = Signal<MessageType::ready>;
 using Go = Signal<MessageType::go>;
 using Stop = Signal<MessageType::stop>;
 using Leave = Signal<MessageType::leave>;
+
+/// What one side of a connection sends, sealed: a keyed hash behind each message proves that it is the next one and as
+/// it was sent. The seal of a Hello comes with the message behind it, so that versions that do not know seals
+/// understand each other's Hello. The two sides of a connection keep one for what they send and one for what they get.
+class Seal {
+ public:
+  static constexpr std::size_t bytes = 16;
+
+  /// Of what `by` sends on the connection on which both sides know `secret`. Throws Error(failed).
+  enum class Sender : std::uint8_t { node, launcher };
+  Seal(std::span<const std::byte, 32> secret, Sender by);
+
+  [[nodiscard]] static bool has_own(MessageType type) noexcept { return type != MessageType::hello; }
+  /// The next message, head and all, gets its seal from the one behind it.
+  void cover(std::span<const std::byte> message);
+  /// The seal of the next message. Throws Error(failed).
+  [[nodiscard]] std::array<std::byte, bytes> of(std::span<const std::byte> message);
+
+ private:
+  comm::JobKey key_;
+  std::uint64_t count_ = 0;
+  Bytes covered_;
+};
 
 /// Appends a whole message, head and all.
 void append_message(Bytes& to, MessageType type, std::span<const std::byte> body);

@@ -200,7 +200,7 @@ TEST_F(TwoNodes, AnotherVersionIsRefusedInWords) {
   const coordinator::JobResult result = run();
   EXPECT_EQ(result.status, 2);
   ASSERT_EQ(said_.size(), 1U);
-  EXPECT_TRUE(said_[0].starts_with("b has APlib 9.9.9 (control protocol 2), and this is APlib ")) << said_[0];
+  EXPECT_TRUE(said_[0].starts_with("b has APlib 9.9.9 (control protocol 3), and this is APlib ")) << said_[0];
   b_.wait_for("refused: " + said_[0]);
   EXPECT_FALSE(a_.was_told("go"));
 }

@@ -5,17 +5,24 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "aplib/error.hpp"
+#include "base/os/descriptor.hpp"
 #include "launch/wire/endpoint.hpp"
 #include "launch/wire/run_messages.hpp"
 #include "launch/wire/start_messages.hpp"
@@ -60,13 +67,13 @@ class Meeting : public ::testing::Test {
 
   /// Connects as process 3.
   void call(const comm::JobKey& key, std::function<void(std::shared_ptr<wire::Connection>)> made,
-            std::chrono::nanoseconds timeout = 10s) {
+            std::chrono::nanoseconds timeout = 10s, const std::vector<std::string>& endpoints = {}) {
     wire::ConnectionSettings settings = settings_;
     settings.key = key;
     settings.self = 3;
     settings.timeout = timeout;
     wire::Connecting connecting;
-    connecting.endpoints = acceptor_->endpoints();
+    connecting.endpoints = endpoints.empty() ? acceptor_->endpoints() : endpoints;
     connecting.patience = 0s;
     connecting.made = std::move(made);
     connecting.failed = [this](const std::string& why) {
@@ -137,6 +144,108 @@ TEST_P(Secured, MessagesArriveInOrderBothWays) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Secured, ::testing::Values(comm::Secure::off, comm::Secure::auth, comm::Secure::tls));
+
+/// Stands between a node and the launcher and changes a word of what the node says.
+class Meddler {
+ public:
+  Meddler(std::string target, std::string from, std::string to)
+      : from_(std::move(from)), to_(std::move(to)), target_(wire::parse_endpoint(target)->port) {
+    sockaddr_in here = loopback(0);
+    socklen_t size = sizeof here;
+    EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&here), size), 0);
+    EXPECT_EQ(::listen(listener_.get(), 1), 0);
+    EXPECT_EQ(::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&here), &size), 0);
+    endpoint_ = wire::endpoint_text("127.0.0.1", ntohs(here.sin_port));
+    thread_ = std::thread([this] { carry(); });
+  }
+  ~Meddler() {
+    ::shutdown(listener_.get(), SHUT_RDWR);  // when nobody came
+    thread_.join();
+  }
+  Meddler(const Meddler&) = delete;
+  Meddler& operator=(const Meddler&) = delete;
+  [[nodiscard]] const std::string& endpoint() const { return endpoint_; }
+  [[nodiscard]] bool has_changed() const { return changed_; }
+
+ private:
+  static sockaddr_in loopback(std::uint16_t port) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return address;
+  }
+  void carry() {
+    const os::UniqueFd node(::accept(listener_.get(), nullptr, nullptr));
+    const os::UniqueFd launcher(::socket(AF_INET, SOCK_STREAM, 0));
+    const sockaddr_in there = loopback(target_);
+    if (!node || ::connect(launcher.get(), reinterpret_cast<const sockaddr*>(&there), sizeof there) != 0) return;
+    for (;;) {
+      std::array<pollfd, 2> ends{pollfd{node.get(), POLLIN, 0}, pollfd{launcher.get(), POLLIN, 0}};
+      if (::poll(ends.data(), ends.size(), 20'000) <= 0) return;
+      for (const std::size_t i : {0U, 1U}) {
+        if (ends[i].revents == 0) continue;
+        std::string bytes(65536, 0);
+        const ssize_t count = ::recv(ends[i].fd, bytes.data(), bytes.size(), 0);
+        if (count <= 0) return;
+        bytes.resize(static_cast<std::size_t>(count));
+        if (const std::size_t at = bytes.find(from_); i == 0 && at != bytes.npos) {
+          bytes.replace(at, from_.size(), to_);
+          changed_ = true;
+        }
+        if (::send(ends[1 - i].fd, bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0) return;
+      }
+    }
+  }
+
+  const std::string from_;
+  const std::string to_;
+  const std::uint16_t target_;
+  os::UniqueFd listener_{::socket(AF_INET, SOCK_STREAM, 0)};
+  std::string endpoint_;
+  std::atomic<bool> changed_{false};
+  std::thread thread_;
+};
+
+class Meddled : public Meeting, public ::testing::WithParamInterface<comm::Secure> {};
+
+TEST_P(Meddled, WhatWasChangedOnItsWayIsNotUsed) {
+  listen(GetParam());
+  const Meddler meddler(acceptor_->endpoints().front(), "good words", "evil words");
+  call(settings_.key,
+       [this](const std::shared_ptr<wire::Connection>& connection) {
+         caller_ = connection;
+         connection->send(wire::Warning{"all is well"});
+         connection->send(wire::Warning{"good words"});
+       },
+       10s, {meddler.endpoint()});
+  loop_.run();
+  EXPECT_TRUE(meddler.has_changed());
+  EXPECT_EQ(ended_, wire::ConnectionEnd::lost);
+  EXPECT_EQ(why_, "what came from it was changed on its way: somebody meddles with the network");
+  ASSERT_EQ(got_.size(), 1U);
+  EXPECT_EQ(wire::decode<wire::Warning>(got_[0].second)->text, "all is well");
+}
+
+/// The seal of what a node says first comes with what it says next.
+TEST_P(Meddled, AHelloThatWasChangedEndsTheConnectionAtTheNextWord) {
+  listen(GetParam());
+  const Meddler meddler(acceptor_->endpoints().front(), "10.0.0.1", "10.6.6.6");
+  call(settings_.key,
+       [this](const std::shared_ptr<wire::Connection>& connection) {
+         caller_ = connection;
+         connection->send(wire::Hello{.version = "1", .local = "10.0.0.1"});
+         connection->send(wire::Ready{});
+       },
+       10s, {meddler.endpoint()});
+  loop_.run();
+  EXPECT_TRUE(meddler.has_changed());
+  EXPECT_EQ(ended_, wire::ConnectionEnd::lost);
+  ASSERT_EQ(got_.size(), 1U);
+  EXPECT_EQ(got_[0].first, wire::MessageType::hello);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Meddled, ::testing::Values(comm::Secure::off, comm::Secure::auth));
 
 TEST_F(Meeting, AWrongKeyIsAStranger) {
   listen();
