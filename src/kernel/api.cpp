@@ -117,12 +117,92 @@ Envelope envelope_of(const Domain& domain, std::uint64_t key, std::size_t bytes)
          fmt::format("there is no scope {}; use row, column or all", static_cast<unsigned>(scope)));
 }
 
+const Group& group_of(const Domain& domain, const Cell& cell, Scope scope) {
+  return scope == Scope::all ? domain.all : scope == Scope::row ? domain.rows[cell.y] : domain.columns[cell.x];
+}
+
+/// What a member of a joined program tells the first one, and hears back. The bytes of a broadcast follow.
+struct JoinedPart {
+  std::uint32_t signature = 0;  ///< 0 in an answer: the members disagree.
+  Operand value;
+};
+
+void send_part(const TaskControl& self, const char* call, std::uint32_t cell, const JoinedPart& part,
+               std::span<const std::byte> bytes) {
+  std::vector<std::byte> whole(sizeof part + bytes.size());
+  std::memcpy(whole.data(), &part, sizeof part);
+  std::ranges::copy(bytes, whole.begin() + sizeof part);
+  api::send(call, CellId{cell}, whole, {.task = TaskId{self.id}}, api::Space::kernel);
+}
+
+/// A collective of a program that has joined the machine: cells are in those of the first program at the same time, so
+/// its tasks speak by messages. The first member hears all, combines along the tree of fold.hpp and answers.
+[[gnu::cold, gnu::noinline]] Operand joined_collective(const TaskControl& self, const CollectiveCall& what,
+                                                       const Operand& value, void* buffer) {
+  const Group& group = group_of(self.cell->processor->domain(), *self.cell, what.scope);
+  const bool is_broadcast = what.kind == CollectiveKind::broadcast;
+  if (is_broadcast && !group.contains(what.root)) {
+    refuse(self, Errc::bad_argument, what.call,
+           fmt::format("root cell {} is not one of the cells that take part", what.root));
+  }
+  const auto cell_of = [&](std::uint32_t member) { return group.first + member * group.stride; };
+  const std::size_t bytes = is_broadcast ? what.bytes : 0;
+  const std::span<std::byte> body(static_cast<std::byte*>(buffer), bytes);
+  const std::uint32_t root = is_broadcast ? group.member(what.root) : 0;
+  const std::uint32_t member = group.member(self.cell->id);
+  const auto own_body = [&](std::uint32_t from) { return from == root ? body : std::span<std::byte>(); };
+
+  JoinedPart part{what.signature(), value};
+  Message other;
+  const auto hear = [&](std::uint32_t from) {
+    api::receive(what.call, other, {.cell = CellId{cell_of(from)}, .task = TaskId{self.id}}, api::Space::kernel);
+    if (other.size() < sizeof part) return false;  // nothing was received: the machine stops
+    std::memcpy(&part, other.data(), sizeof part);
+    return true;
+  };
+  const auto take_body = [&] {
+    if (bytes != 0 && other.size() == sizeof part + bytes)
+      std::memcpy(body.data(), static_cast<const std::byte*>(other.data()) + sizeof part, bytes);
+  };
+  bool agree = true;
+  if (member == 0) {
+    Fold fold(what.combine);
+    fold.push(0, 0, value);
+    for (std::uint32_t from = 1; from < group.count; ++from) {
+      if (!hear(from)) return value;
+      agree = agree && part.signature == what.signature();
+      if (!agree) continue;
+      if (is_broadcast && from == root) take_body();
+      fold.push(from, 0, part.value);
+    }
+    part = {agree ? what.signature() : 0, agree && !is_broadcast ? fold.finish() : Operand{}};
+    for (std::uint32_t to = 1; to < group.count; ++to)
+      send_part(self, what.call, cell_of(to), part, agree && to != root ? body : std::span<std::byte>());
+  } else {
+    send_part(self, what.call, cell_of(0), part, own_body(member));
+    if (!hear(0)) return value;
+    agree = part.signature != 0;
+    if (agree && is_broadcast && member != root) take_body();
+  }
+  if (!agree) {
+    refuse(self, Errc::mismatch, what.call,
+           fmt::format("the cells disagree: cell {} calls {}; all must make the same call", self.cell->id,
+                       describe(what)));
+  }
+  return part.value;
+}
+
 /// A collective of the calling task. The caller may have made a Scope of any number.
 Operand collective(const char* call, CollectiveCall& what, const Operand& value, void* buffer = nullptr) {
   TaskControl& self = self_or_throw(call);
   if (what.scope > Scope::last) [[unlikely]]
     bad_scope(self, call, what.scope);
   what.call = call;
+  // The first program's tasks have number 0, unless a host program has chosen others.
+  if (self.id != 0 && self.from_kernel) [[unlikely]] {
+    if (Machine::Impl::of(self.cell->processor->domain()).joined.has(self.id))
+      return joined_collective(self, what, value, buffer);
+  }
   return Processor::collective(self, what, value, buffer);
 }
 
@@ -255,10 +335,7 @@ void reduce_array(const char* call, ReduceOp op, NumberType type, void* values, 
     return;
   }
 
-  const Domain& domain = self.cell->processor->domain();
-  const Group& group = scope == Scope::all   ? domain.all
-                       : scope == Scope::row ? domain.rows[self.cell->y]
-                                             : domain.columns[self.cell->x];
+  const Group& group = group_of(self.cell->processor->domain(), *self.cell, scope);
   const auto cell_of = [&](std::uint32_t member) { return CellId{group.first + member * group.stride}; };
   const std::size_t bytes = count * combine.number_bytes();
   const std::uint32_t member = group.member(self.cell->id);

@@ -34,6 +34,23 @@ struct MachineAccess {
   static Machine::Impl& impl(Machine& machine) noexcept;
 };
 
+/// Programs that joined a machine while it ran, by their tasks. Thread safety: any thread.
+class JoinedPrograms {
+ public:
+  void add(std::uint32_t task) {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(task);
+  }
+  [[nodiscard]] bool has(std::uint32_t task) const {
+    const std::lock_guard lock(mutex_);
+    return std::ranges::find(tasks_, task) != tasks_.end();
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::uint32_t> tasks_;
+};
+
 struct Machine::Impl {
   explicit Impl(Options chosen);
   ~Impl();
@@ -71,6 +88,7 @@ struct Machine::Impl {
   ProcessRun* process = nullptr;   ///< Of a machine of several processes, while it runs.
   std::mutex notes_mutex;          ///< Of `process` and early_notes, for who brings notes.
   std::vector<std::vector<std::byte>> early_notes;
+  JoinedPrograms joined;
   std::unique_ptr<LoadedRun> loaded;  ///< The program files of the current run, if it has any.
   std::atomic<Domain*> stoppable{
       nullptr};                      ///< The domain while other threads may stop it: not while its processors are made.

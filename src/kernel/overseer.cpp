@@ -312,6 +312,7 @@ void Overseer::start_program(const std::string& file, std::uint32_t task, const 
   note.cells = state_->cells;
   note.file = file;
   note.task = task;
+  note.joins = true;
   note.arguments = arguments;
   state_->start(State::nobody, note);
 }

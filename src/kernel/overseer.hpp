@@ -56,6 +56,7 @@ struct StartNote {
   CellMap cells;
   std::string file;  ///< Empty: the process knows.
   std::uint32_t task = 0;
+  bool joins = false;  ///< By the launcher, beside what runs: its collectives are among its own tasks.
   std::vector<std::string> arguments;
 
   void write(ByteWriter& out) const {
@@ -64,6 +65,7 @@ struct StartNote {
     out.numbers(cells.words());
     out.text(file);
     out.number(task);
+    out.number(static_cast<std::uint8_t>(joins));
     out.texts(arguments);
   }
   /// The rest of a note to or from a machine of so many processes. Nothing: it makes no sense.
@@ -74,8 +76,11 @@ struct StartNote {
     std::optional<CellMap> cells = CellMap::from_words(in.numbers<std::uint32_t>());
     note.file = in.text();
     note.task = in.number<std::uint32_t>();
+    const auto joins = in.number<std::uint8_t>();
+    note.joins = joins == 1;
     note.arguments = in.texts();
-    if (!in.ended() || !cells || cells->processes() != processes || note.task > task_id_max) return std::nullopt;
+    if (!in.ended() || joins > 1 || !cells || cells->processes() != processes || note.task > task_id_max)
+      return std::nullopt;
     const std::uint64_t count = std::uint64_t{note.grid.nx} * note.grid.ny;
     if (count != cells->cells() && !(note.grid.nx == 0 && note.grid.ny == 0)) return std::nullopt;
     note.cells = std::move(*cells);

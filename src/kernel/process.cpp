@@ -206,6 +206,7 @@ void ProcessRun::start(const StartNote& note) {
   try {
     auto program =
         std::make_unique<CellProgram>(CellProgram{body_of_(note), note.task, machine_.options.program_stack_bytes});
+    if (note.joins) machine_.joined.add(note.task);
     const std::lock_guard lock(network_->starts_mutex);
     network_->starts.fetch_add(1, std::memory_order_relaxed);         // relaxed: under the mutex
     domain.programs_started.fetch_add(1, std::memory_order_relaxed);  // relaxed: carriers read it behind the start

@@ -26,6 +26,7 @@ ByteWriter start_note(Grid grid, const std::vector<std::uint32_t>& map, std::uin
   note.numbers(map);
   note.text("");
   note.number(task);
+  note.number(std::uint8_t{0});  // it does not join
   note.texts({});
   return note;
 }

@@ -98,6 +98,58 @@ TEST_F(Apctl, TheManualShowsTheHelp) {
   EXPECT_TRUE(contains(manual, help.out)) << "copy this into " << APCTL_MANUAL << ":\n" << help.out;
 }
 
+/// collective PROGRAM ROUNDS: reductions, broadcasts and barriers, with numbers that tell whose they are. Without
+/// ROUNDS until there is a file "enough".
+constexpr const char* collective = R"(
+#include <aplib/cellos.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+static int large[3000];
+int main(int argc, char** argv) {
+  int program = atoi(argv[1]), rounds = argc > 2 ? atoi(argv[2]) : 0, n = getncel(), wrong = 0, enough = 0;
+  if (rounds == 0) printf("cell %d begins\n", getcid());
+  fflush(stdout);
+  for (int i = 0; rounds == 0 ? !enough : i < rounds; ++i) {
+    int sum = 0, most = 0, who = 0;
+    double total = 0;
+    xy_isum(1000 * program + i, &sum);
+    wrong += sum != n * (1000 * program + i);
+    xy_dsum(0.5 * program, &total);
+    wrong += total != n * (0.5 * program);
+    x_imax(10 * program + getcid(), getcid(), &most, &who);
+    wrong += most / 10 != program || most % 10 != who;
+    int root = i % n;
+    for (int k = 0; k < 3000; ++k) large[k] = getcid() == root ? 77 * program + i + k : -1;
+    xy_brd(root, large, i % 2 ? sizeof large : sizeof(int));
+    for (int k = 0; k < (i % 2 ? 3000 : 1); ++k) wrong += large[k] != 77 * program + i + k;
+    sync(0, 0);
+    xy_imax(getcid() == 0 && access("enough", F_OK) == 0, 0, &enough, &who);
+  }
+  printf("program %d cell %d: %d wrong\n", program, getcid(), wrong);
+  return wrong != 0;
+})";
+
+TEST_F(Apctl, CollectivesOfALoadedProgramAreItsOwn) {
+  const std::string program = folder_.compile("collective", collective);
+  folder_.write("m.toml", "[machine]\ngrid = \"2x2\"\n[[host]]\ncount = 2\nthreads = 1\ncells = 2\n");
+  Process machine(aprun({"-f", "m.toml", program, "1"}));
+  for (const char* line : {"cell 0 begins", "cell 1 begins", "cell 2 begins", "cell 3 begins"})
+    ASSERT_TRUE(machine.wait_for(line)) << machine.wait().error;
+  for (const char* number : {"2", "3"}) EXPECT_EQ(apctl({"load", "./collective", number, "200"}).status, 0);
+  for (const char* number : {"2", "3"}) {
+    for (const char* cell : {"0", "1", "2", "3"})
+      ASSERT_TRUE(machine.wait_for(std::string("program ") + number + " cell " + cell)) << machine.wait().error;
+  }
+  folder_.write("enough", "");
+  const Ended ended = machine.wait();
+  EXPECT_EQ(ended.status, 0) << ended.error;
+  std::istringstream lines(ended.out);
+  std::size_t right = 0;
+  for (std::string line; std::getline(lines, line);) right += contains(line, ": 0 wrong") ? 1U : 0U;
+  EXPECT_EQ(right, 12U) << ended.out << ended.error;
+}
+
 TEST_F(Apctl, AMachineInOneProcess) {
   Process machine(aprun({"-g", "2x1", folder_.compile("waiting", waiting)}));
   ASSERT_TRUE(machine.wait_for("cell 0 waits") && machine.wait_for("cell 1 waits"));
