@@ -6,9 +6,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <stdexcept>
+#include <string>
 
 #include "aplib/error.hpp"
 #include "benches.hpp"
@@ -86,6 +89,12 @@ void check(const Command& command, const std::vector<const Bench*>& chosen) {
   }
 }
 
+/// Throws aplib::Error where standard output does not take it.
+void print(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return;
+  throw aplib::Error(aplib::Errc::failed, fmt::format("cannot write standard output: {}", std::strerror(errno)));
+}
+
 void run(Command command) {
   const std::vector<const Bench*> chosen = chosen_benches(command.benches);
   check(command, chosen);
@@ -104,9 +113,9 @@ void run(Command command) {
   std::vector<Result> results = measure(plan, command.pace);
   std::erase_if(results, [&](const Result& r) { return !command.wishes.wants(r.case_name); });
   if (command.json) {
-    for (const Result& result : results) fmt::print("{}\n", json_line(result));
+    for (const Result& result : results) print(json_line(result) + '\n');
   } else {
-    fmt::print("{}", table(results));
+    print(table(results));
   }
 }
 
@@ -138,7 +147,10 @@ int run_main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    if (error.get_exit_code() == 0) {  // --help
+      print(app.help());
+      return 0;
+    }
     throw UsageError(error.what());
   }
   run(std::move(command));
@@ -151,7 +163,7 @@ int run_main(int argc, char** argv) {
 int main(int argc, char** argv) {
   const auto fail = [](const char* text, const char* remedy, aplib::ExitStatus status) {
     std::fflush(stdout);
-    fmt::print(stderr, "apbench: {}{}\n", text, remedy);
+    std::fputs(fmt::format("apbench: {}{}\n", text, remedy).c_str(), stderr);
     return static_cast<int>(status);
   };
   try {

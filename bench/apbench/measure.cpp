@@ -43,14 +43,15 @@ class Progress {
  public:
   Progress() : shown_(isatty(STDERR_FILENO) != 0) {}
   ~Progress() {
-    if (shown_) fmt::print(stderr, "\r\033[K");
+    if (shown_) std::fputs("\r\033[K", stderr);
   }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   void step(const char* what, const Measurement& m, int round, int rounds) const {
     if (!shown_) return;
-    fmt::print(stderr, "\r\033[K{} {} of {}: {} {}", what, round + 1, rounds, m.bench, m.case_name);
+    std::fputs(fmt::format("\r\033[K{} {} of {}: {} {}", what, round + 1, rounds, m.bench, m.case_name).c_str(),
+               stderr);
     std::fflush(stderr);
   }
 

@@ -105,7 +105,7 @@ void plan_module(Plan& plan, Machines&, const Wishes& wishes) {
     if (!answer.starts_with("yes")) {
       const std::string complaint = fmt::format("{} cannot be measured: {}", module.name, answer);
       if (!wishes.module.empty()) throw std::runtime_error(complaint);
-      fmt::print(stderr, "apbench: {}\n", complaint);
+      std::fputs(fmt::format("apbench: {}\n", complaint).c_str(), stderr);
       continue;
     }
     const bool remote_memory = answer.find("remote memory") != std::string::npos;

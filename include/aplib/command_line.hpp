@@ -24,6 +24,7 @@
 
 #include <cstdio>
 #include <functional>
+#include <iostream>
 #include <optional>
 #include <string>
 
@@ -94,7 +95,10 @@ template <class App>
   try {
     app.parse(argc, argv);
   } catch (const ParseError& error) {
-    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitStatus::usage);
+    if (app.exit(error) != 0) return static_cast<int>(ExitStatus::usage);
+    if (std::cout.flush()) return 0;
+    std::fputs("cannot write standard output\n", stderr);
+    return static_cast<int>(ExitStatus::program_failed);
   }
   if (!environment_problem.empty()) {
     std::fprintf(stderr, "%s\n", environment_problem.c_str());

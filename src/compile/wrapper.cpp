@@ -74,6 +74,14 @@ void say_help(Language language) {
   std::fputs(text.c_str(), stdout);
 }
 
+/// Exit status when all was printed: 1, with a message, where standard output has not taken it.
+int finish_output(Language language) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
+  std::fprintf(stderr, "%s: cannot write standard output: %s\n", std::string(wrapper_name(language)).c_str(),
+               std::strerror(errno));
+  return 1;
+}
+
 /// The stub for programs of this request.
 std::string start_of(const Request& request, const Prefix& prefix) {
   return request.final_root.empty() ? prefix.start() : Prefix::at(request.final_root).start();
@@ -99,7 +107,7 @@ int run_compiler(Language language, const Request& request) {
 
   if (request.show) {
     std::puts(shell_text(words).c_str());
-    return 0;
+    return finish_output(language);
   }
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -118,7 +126,7 @@ int run(Language language, int argc, char** argv) {
     const Request request = read_request(argc, argv);
     if (request.help) {
       say_help(language);
-      return 0;
+      return finish_output(language);
     }
     if (request.prepare || request.retarget) {
       const Prefix prefix = Prefix::own();

@@ -55,6 +55,14 @@ TEST_F(Program, FormsOfTheCommandLine) {
   }
 }
 
+TEST_F(Program, WhatCannotBePrintedIsSaid) {
+  for (const char* command : {"apcc --aplib-help", "apcc --aplib-show hello.c -o hello"}) {
+    const Outcome outcome = shell(std::string(command) + " >/dev/full");
+    EXPECT_EQ(outcome.status, 1) << command;
+    EXPECT_EQ(outcome.output, "apcc: cannot write standard output: No space left on device\n") << command;
+  }
+}
+
 TEST_F(Program, QuestionsGetTheCompilersAnswers) {
   for (const char* question : {"--version", "-dumpmachine", "-dumpversion", "-print-search-dirs",
                                "-print-file-name=libc.so", "-print-prog-name=ld", "-print-multiarch"}) {
