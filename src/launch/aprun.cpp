@@ -112,7 +112,16 @@ int exit_status(const Report& report, int programs, std::optional<int> watchdog)
   return report.reason.empty() && programs != 0 ? programs : report.exit_status;
 }
 
+/// Modules that are named are known, though one process needs none.
+void check_modules(const Options& options) {
+  for (const std::string& name : comm::mixed::wished_modules(options.module)) {
+    const std::vector<comm::FoundModule> found = comm::find_modules(options.module_path, name);
+    if (comm::kind_of(found, name) == nullptr) throw Error(Errc::bad_option, comm::unknown_module(found, name));
+  }
+}
+
 int run(const CommandLine& line, const std::string& prefix) {
+  check_modules(line.machine);
   const ProgramRun what = make_run(line);
   if (line.dry_run) {
     return print(prefix, plan_text(summarize_program(line.machine, what), line.machine));
@@ -439,8 +448,7 @@ int main(int argc, char** argv) {
   using namespace aplib::launch;
   keep_slots_free(argv);
   open_standard_streams();
-  // A closed pipe ends aprun as it ends every filter, also when its parent ignores the signal.
-  std::signal(SIGPIPE, SIG_DFL);
+  end_at_closed_pipe();
   CommandLine line;
   if (const auto status = read_command_line(argc, argv, line)) return *status;
   const std::string prefix =

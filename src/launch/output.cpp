@@ -3,7 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,30 +15,15 @@
 
 #include "aplib/error.hpp"
 #include "launch/program_run.hpp"
+#include "launch/terminal.hpp"
 
 namespace aplib::launch {
 
-int write_all(int descriptor, std::string_view bytes) noexcept {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
-    if (written >= 0) {
-      bytes.remove_prefix(static_cast<std::size_t>(written));
-    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      pollfd wait{.fd = descriptor, .events = POLLOUT, .revents = 0};
-      ::poll(&wait, 1, -1);
-    } else if (errno != EINTR) {
-      return errno;
-    }
-  }
-  return 0;
-}
-
 Destination::Destination(int descriptor, std::string name, bool owned)
-    : descriptor_(descriptor), name_(std::move(name)), owned_(owned), terminal_(::isatty(descriptor) == 1) {}
-
-Destination::~Destination() {
-  if (owned_) ::close(descriptor_);
-}
+    : descriptor_(descriptor),
+      name_(std::move(name)),
+      owned_(owned ? descriptor : -1),
+      terminal_(::isatty(descriptor) == 1) {}
 
 bool Destination::write(std::uint64_t writer, std::string_view text) {
   if (text.empty()) return true;
@@ -69,6 +54,14 @@ namespace {
 
 constexpr std::array channels{Channel::out, Channel::error};
 
+/// The reader is gone, which ends aprun as it ends every filter: by SIGPIPE. This thread may block it.
+void take_pipe_signal() noexcept {
+  sigset_t pipe;
+  ::sigemptyset(&pipe);
+  ::sigaddset(&pipe, SIGPIPE);
+  ::pthread_sigmask(SIG_UNBLOCK, &pipe, nullptr);
+}
+
 bool same_file(int a, int b) {
   struct stat one {};
   struct stat other {};
@@ -85,17 +78,9 @@ std::string cell_text(std::uint32_t cell) { return cell == Output::host ? "host"
 
 Output::Output(OutputPlan plan, int out, int error)
     : plan_(std::move(plan)), folder_(::open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)) {
-  if (folder_ < 0) folder_ = AT_FDCWD;
   standard_[0] = std::make_shared<Destination>(out, "standard output", false);
   // Both on one terminal: then a line left open on one must be ended before the other goes on.
   standard_[1] = same_file(out, error) ? standard_[0] : std::make_shared<Destination>(error, "standard error", false);
-}
-
-Output::~Output() {
-  for (auto& [id, cell] : cells_) {
-    if (cell->input && *cell->input > STDERR_FILENO) ::close(*cell->input);
-  }
-  if (folder_ >= 0) ::close(folder_);
 }
 
 bool Output::exclusive(Channel channel) const { return names_cell(pattern(channel)); }
@@ -104,8 +89,11 @@ void Output::prepare(std::uint32_t cells, bool with_host) {
   with_host_ = with_host;
   prepared_ = cells;
   const auto try_open = [](const std::string& path, const char* what, int descriptor) {
-    if (descriptor < 0) throw Error(Errc::failed, fmt::format("cannot {} {}: {}", what, path, std::strerror(errno)));
-    ::close(descriptor);
+    const os::UniqueFd opened(descriptor);
+    struct stat is {};
+    const bool folder = opened && ::fstat(opened.get(), &is) == 0 && S_ISDIR(is.st_mode);
+    if (opened && !folder) return;
+    throw Error(Errc::failed, fmt::format("cannot {} {}: {}", what, path, std::strerror(folder ? EISDIR : errno)));
   };
   std::vector<std::uint32_t> all;
   for (std::uint32_t cell = 0; cell < cells; ++cell) all.push_back(cell);
@@ -114,14 +102,14 @@ void Output::prepare(std::uint32_t cells, bool with_host) {
     if (pattern(channel).empty()) continue;
     for (const std::uint32_t cell : all) {
       const std::string path = expand_cell(pattern(channel), cell_text(cell));
-      try_open(path, "write", open_for_writing(folder_, path, O_TRUNC));
+      try_open(path, "write", open_for_writing(folder(), path, O_TRUNC));
       if (!exclusive(channel)) break;
     }
   }
   if (plan_.input.empty()) return;
   for (std::uint32_t cell = 0; cell < cells; ++cell) {
     const std::string path = expand_cell(plan_.input, cell_text(cell));
-    try_open(path, "read", ::openat(folder_, path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    try_open(path, "read", ::openat(folder(), path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!names_cell(plan_.input)) break;
   }
 }
@@ -146,7 +134,7 @@ Destination& Output::destination(Cell& cell, std::uint32_t id, Channel channel) 
   const bool first = id != host && id >= prepared_ && !files_.contains(path);
   place = files_[path].lock();
   if (place == nullptr) {
-    const int descriptor = open_for_writing(folder_, path, first && exclusive(channel) ? O_TRUNC : 0);
+    const int descriptor = open_for_writing(folder(), path, first && exclusive(channel) ? O_TRUNC : 0);
     if (descriptor < 0) {
       if (problem_.empty()) problem_ = fmt::format("cannot write {}: {}", path, std::strerror(errno));
       place = std::make_shared<Destination>(::open("/dev/null", O_WRONLY | O_CLOEXEC), path, true);
@@ -186,7 +174,7 @@ void Output::pass(Cell& cell, std::uint32_t id, Channel channel, std::string_vie
 void Output::put(Destination& to, std::uint64_t writer, std::string_view text) {
   if (to.write(writer, text)) return;
   const std::string problem = to.problem();
-  if (problem.empty()) return;
+  if (problem.empty()) return take_pipe_signal();
   note(problem);
   if (lost_) lost_(problem);
 }
@@ -243,7 +231,6 @@ void Output::end(std::uint32_t id) {
       show(*cell, id, channel);
       if (cell->destinations[slot(channel)] != nullptr) note(cell->destinations[slot(channel)]->problem());
     }
-    if (cell->input && *cell->input > STDERR_FILENO) ::close(*cell->input);
     cell->input.reset();
   }
   const std::lock_guard lock(mutex_);
@@ -267,10 +254,10 @@ int Output::input(std::uint32_t id) {
   const std::lock_guard lock(cell->mutex);
   if (!cell->input) {
     const std::string path = expand_cell(plan_.input, cell_text(id));
-    cell->input = ::openat(folder_, path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (*cell->input < 0) note(fmt::format("cannot read {}: {}", path, std::strerror(errno)));
+    cell->input.emplace(::openat(folder(), path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!*cell->input) note(fmt::format("cannot read {}: {}", path, std::strerror(errno)));
   }
-  return *cell->input;
+  return cell->input->get();
 }
 
 void Output::note(std::string problem) {

@@ -8,6 +8,8 @@
 // most line_bytes_max bytes a stream here, whatever it writes.
 #pragma once
 
+#include <fcntl.h>
+
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -21,17 +23,15 @@
 #include <unordered_map>
 #include <utility>
 
-namespace aplib::launch {
+#include "base/os/descriptor.hpp"
 
-/// Writes all of `bytes`: goes on after interruptions, short writes, and on descriptors that do not block. Returns
-/// errno, or 0.
-int write_all(int descriptor, std::string_view bytes) noexcept;
+namespace aplib::launch {
 
 class Destination {
  public:
   /// `descriptor` stays the caller's unless `owned`. `name`: for messages, "standard output".
   Destination(int descriptor, std::string name, bool owned);
-  ~Destination();
+  ~Destination() = default;
   Destination(const Destination&) = delete;
   Destination& operator=(const Destination&) = delete;
 
@@ -53,7 +53,7 @@ class Destination {
 
   const int descriptor_;
   const std::string name_;
-  const bool owned_;
+  const os::UniqueFd owned_;  // the same, or none
   const bool terminal_;
   std::mutex mutex_;
   std::uint64_t open_ = nobody;  // whose line lacks its end
@@ -70,9 +70,8 @@ struct OutputPlan {
   std::string error{};
   std::string input{};
   bool tags = false;  ///< Each line that goes where others' go too starts with "[cell] ".
-  bool sole =
-      /// There is one cell only, unless a host program says otherwise: its lines need not be whole to be shown.
-      false;
+  /// There is one cell only, unless a host program says otherwise: its lines need not be whole to be shown.
+  bool sole = false;
 };
 
 /// Thread safety: all functions may be called from any thread.
@@ -83,7 +82,7 @@ class Output {
 
   /// The descriptors stay the caller's.
   explicit Output(OutputPlan plan, int out = 1, int error = 2);
-  ~Output();
+  ~Output() = default;
 
   /// Makes the output files of cells 0 .. cells - 1, empty, and looks whether their input files can be read, so
   /// that this fails before anything runs. Throws Error(failed) naming file and cause.
@@ -119,8 +118,8 @@ class Output {
   struct Cell {
     std::array<Line, 2> lines;
     std::array<std::shared_ptr<Destination>, 2> destinations;
-    std::optional<int> input;
-    std::mutex mutex;  // a program's own threads write beside its tasks
+    std::optional<os::UniqueFd> input;  // once it was asked for; none: it cannot be opened
+    std::mutex mutex;                   // a program's own threads write beside its tasks
   };
 
   static std::size_t slot(Channel channel) { return static_cast<std::size_t>(channel) - 1; }
@@ -134,12 +133,13 @@ class Output {
   Destination& destination(Cell& cell, std::uint32_t id, Channel channel);
   void pass(Cell& cell, std::uint32_t id, Channel channel, std::string_view text);
   void show(Cell& cell, std::uint32_t id, Channel channel);
+  [[nodiscard]] int folder() const noexcept { return folder_ ? folder_.get() : AT_FDCWD; }
   void put(Destination& to, std::uint64_t writer, std::string_view text);
   void note(std::string problem);
 
   const OutputPlan plan_;
   std::function<void(const std::string&)> lost_;
-  int folder_;  // where names of files begin: a cell that asks may be elsewhere (--wd, chdir)
+  os::UniqueFd folder_;  // where names of files begin: a cell that asks may be elsewhere (--wd, chdir)
   bool with_host_ = false;
   std::uint32_t prepared_ = 0;  // cells whose files were made
   std::array<std::shared_ptr<Destination>, 2> standard_;

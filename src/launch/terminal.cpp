@@ -16,8 +16,14 @@
 namespace aplib::launch {
 namespace {
 
-/// Writes all of it; returns errno, or 0.
-int write_to(int descriptor, std::string_view bytes) noexcept {
+int not_written(std::string_view who, int error) {
+  tell_user(who, fmt::format("cannot write standard output: {}", std::strerror(error)));
+  return static_cast<int>(ExitStatus::program_failed);
+}
+
+}  // namespace
+
+int write_all(int descriptor, std::string_view bytes) noexcept {
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
     if (written >= 0) {
@@ -31,13 +37,6 @@ int write_to(int descriptor, std::string_view bytes) noexcept {
   }
   return 0;
 }
-
-int not_written(std::string_view who, int error) {
-  tell_user(who, fmt::format("cannot write standard output: {}", std::strerror(error)));
-  return static_cast<int>(ExitStatus::program_failed);
-}
-
-}  // namespace
 
 void open_standard_streams() noexcept {
   for (int descriptor = 0; descriptor <= STDERR_FILENO; ++descriptor) {
@@ -83,12 +82,12 @@ std::string table(const std::vector<TableRow>& rows) {
 }
 
 void tell_user(std::string_view who, std::string_view text) {
-  static_cast<void>(write_to(STDERR_FILENO, printable(fmt::format("{}{}{}\n", who, who.empty() ? "" : ": ", text))));
+  static_cast<void>(write_all(STDERR_FILENO, printable(fmt::format("{}{}{}\n", who, who.empty() ? "" : ": ", text))));
 }
 
 int print(std::string_view who, std::string_view text) {
   std::cout.flush();
-  const int error = write_to(STDOUT_FILENO, text);
+  const int error = write_all(STDOUT_FILENO, text);
   return error == 0 ? 0 : not_written(who, error);
 }
 
@@ -96,7 +95,7 @@ int finish_output(std::string_view who) {
   std::cout.flush();
   if (std::cout.good()) return 0;
   // The stream has forgotten why; the system says it again.
-  const int error = write_to(STDOUT_FILENO, "\n");
+  const int error = write_all(STDOUT_FILENO, "\n");
   return not_written(who, error == 0 ? EIO : error);
 }
 

@@ -15,6 +15,10 @@ namespace aplib::launch {
 /// opens would else be taken for standard input or output.
 void open_standard_streams() noexcept;
 
+/// Writes all of `bytes`: goes on after interruptions, short writes, and on descriptors that do not block. Returns
+/// errno, or 0.
+[[nodiscard]] int write_all(int descriptor, std::string_view bytes) noexcept;
+
 /// `text` for a terminal. Names and words of others come in it, so control characters are spelled ("\x1b"), but for
 /// ends of lines and tabs.
 [[nodiscard]] std::string printable(std::string_view text);

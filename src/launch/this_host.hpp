@@ -14,8 +14,8 @@ namespace aplib::launch {
 [[nodiscard]] wire::Hello describe_this_host();
 
 /// Equal for two processes exactly when they are on one host as modules see it: they have the same kernel, shared
-/// memory and network. The network counts because who separates the networks of two containers wants two hosts. Not
-/// the cluster file: two hosts in it that are one computer may use its memory.
+/// memory and network. The network counts, for who separates the networks of two containers wants two hosts. The
+/// cluster file does not: two of its hosts that are one computer may use its memory.
 [[nodiscard]] std::string shared_memory_domain();
 
 /// The calling thread, and those it starts, run on these CPUs alone. Empty: no change. What the system refuses is
@@ -28,8 +28,8 @@ void keep_to_cpus(const std::vector<std::uint32_t>& cpus);
 /// when nothing can be done.
 void keep_slots_free(char* const* argv) noexcept;
 
-/// Raises it as far as the system allows: all cells' files are one process's, and what a program leaves open stays
-/// open; the usual limit is meant for one program.
+/// Raises the limit of open files as far as the system allows. All cells' files are one process's, and what a program
+/// leaves open stays open; the usual limit is meant for one program.
 void allow_many_files();
 
 }  // namespace aplib::launch

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,10 +12,12 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <future>
 #include <utility>
 
 #include "aplib/error.hpp"
+#include "base/os/thread.hpp"
 
 namespace aplib::launch {
 namespace {
@@ -32,9 +35,16 @@ std::atomic<int> signal_pipe{-1};
 std::atomic<bool> signalled{false};
 struct sigaction before[watched.size()];
 
+// What goes with the process, for the handlers: written before `has_remains` is set.
+char remains[sizeof(sockaddr_un::sun_path)];
+std::atomic<bool> has_remains{false};
+
 void on_signal(int signal) {
   const int saved_errno = errno;
-  if (signalled.exchange(true)) ::_exit(128 + signal);
+  if (signalled.exchange(true)) {
+    remove_for_sudden_end();
+    ::_exit(128 + signal);
+  }
   const auto number = static_cast<unsigned char>(signal);
   [[maybe_unused]] const ssize_t written = ::write(signal_pipe.load(), &number, 1);
   errno = saved_errno;
@@ -44,16 +54,33 @@ const char* name_of(int signal) { return signal == SIGINT ? "SIGINT" : signal ==
 
 }  // namespace
 
+void remove_at_sudden_end(const std::string& path) {
+  has_remains = false;
+  if (path.empty() || path.size() >= sizeof remains) return;
+  std::memcpy(remains, path.c_str(), path.size() + 1);
+  has_remains = true;
+}
+
+void remove_for_sudden_end() noexcept {
+  if (has_remains.exchange(false)) ::unlink(remains);
+}
+
+void end_at_closed_pipe() {
+  struct sigaction action {};
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_ONSTACK | SA_RESETHAND;
+  action.sa_handler = [](int signal) {
+    remove_for_sudden_end();
+    ::raise(signal);  // it ends the process once this has returned
+  };
+  ::sigaction(SIGPIPE, &action, nullptr);
+}
+
 Watchdog::Watchdog(std::optional<double> timeout, Actions actions) : timeout_(timeout), actions_(std::move(actions)) {
   signal_pipe = wake_.writer.get();
   signalled = false;
-  sigset_t blocked;
-  sigset_t mask;
-  sigemptyset(&blocked);
-  for (const int signal : watched) sigaddset(&blocked, signal);
-  pthread_sigmask(SIG_BLOCK, &blocked, &mask);  // signals are for the main thread, so that its reads are interrupted
-  thread_ = std::thread([this] { watch(); });
-  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+  // Signals are for the main thread, so that its reads are interrupted.
+  thread_ = os::quiet_thread("aprun-watchdog", [this] { watch(); });
   struct sigaction action {};
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_ONSTACK;  // no SA_RESTART: a host program that reads its input shall notice
@@ -131,11 +158,12 @@ void Watchdog::watch() {
       // Some task neither waits nor asks; it will not end by itself.
       std::promise<void> said;
       const std::future<void> done = said.get_future();
-      std::thread([this, &said] {
+      os::quiet_thread("aprun-farewell", [this, &said] {
         actions_.last_words();
         said.set_value();
       }).detach();
       done.wait_for(farewell);
+      remove_for_sudden_end();
       ::_exit(*status_);
     } else {
       status_ = timeout_status;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Watchdog: ends a run when its time is over or a signal asks for it, even when its tasks do not listen.
+// Watchdog: ends a run when its time is over or a signal asks for it, even when its tasks do not listen. And what goes
+// with a process that ends at once.
 #pragma once
 
 #include <chrono>
@@ -54,5 +55,14 @@ class Watchdog {
   os::Pipe wake_ = os::Pipe::make();                   // the handlers' signal numbers, or 0 for the end
   std::thread thread_;
 };
+
+/// This file goes when the process ends at once: by the watchdog, by a signal, or killed while a Guard
+/// (start/child.hpp) stands by. Empty: none any more. One at a time; longer names than a socket's are not kept.
+void remove_at_sudden_end(const std::string& path);
+/// Removes it now. Async-signal-safe.
+void remove_for_sudden_end() noexcept;
+/// From now on SIGPIPE ends the process as it ends every filter, also when its parent ignores the signal, and takes
+/// that file along.
+void end_at_closed_pipe();
 
 }  // namespace aplib::launch

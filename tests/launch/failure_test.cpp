@@ -9,8 +9,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <string>
+#include <thread>
 
 #include "nodes.hpp"
 #include "task/switch.hpp"
@@ -175,6 +178,98 @@ TEST_F(Failure, NoiseOfAStartCommandIsCounted) {
   EXPECT_EQ(ended.status, 0) << ended.error;
   EXPECT_TRUE(contains(ended.error, "aprun: a: 900 more lines of its process are not shown\n")) << ended.error;
   EXPECT_EQ(sorted_lines(ended.error).size(), 101U) << ended.error;
+}
+
+/// What a launcher that ends at once leaves where apctl looks.
+class SuddenEnd : public Failure {
+ protected:
+  void expect_nothing_is_left() const {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!std::filesystem::is_empty(runtime_ / "aplib")) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "the job's file is still there";
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+  /// `arguments` behind aprun's own, in a shell, into a pipe that is closed after a line.
+  void run_into_closed_pipe(const std::string& arguments) const {
+    const Ended ended =
+        run({.arguments = {"/bin/bash", "-c",
+                           std::string(APRUN_PROGRAM) + arguments + " | head -1; echo status ${PIPESTATUS[0]}"},
+             .environment = {{"XDG_RUNTIME_DIR", runtime_.path()}}});
+    EXPECT_EQ(ended.out, "y\nstatus 141\n") << ended.error;
+    expect_nothing_is_left();
+  }
+
+  const Folder runtime_;
+};
+
+TEST_F(SuddenEnd, AClosedPipeLeavesNoJobsFile) {
+  const std::string program = folder_.compile("program", R"(
+#include <stdio.h>
+int main(void) { for (;;) puts("y"); })");
+  run_into_closed_pipe(" -n 2 '" + program + "'");
+  run_into_closed_pipe(" -f '" + local_cluster(folder_, 2, 1) + "' '" + program + "'");
+}
+
+TEST_F(SuddenEnd, ASecondSignalLeavesNoJobsFile) {
+  Process process({.arguments = {APRUN_PROGRAM, "-n", "1", folder_.compile("program", spinning)},
+                   .environment = {{"XDG_RUNTIME_DIR", runtime_.path()}}});
+  ASSERT_TRUE(process.wait_for("cell 0 spins"));
+  ASSERT_FALSE(std::filesystem::is_empty(runtime_ / "aplib"));
+  process.signal(SIGINT);
+  process.signal(SIGTERM);
+  EXPECT_GE(process.wait().status, 128 + SIGINT);
+  expect_nothing_is_left();
+}
+
+TEST_F(SuddenEnd, TheGuardClearsTheFileOfAKilledLauncher) {
+  Process process(
+      {.arguments = {APRUN_PROGRAM, "-f", local_cluster(folder_, 2, 1), folder_.compile("program", waiting)},
+       .keep_input_open = true,
+       .environment = {{"XDG_RUNTIME_DIR", runtime_.path()}}});
+  ASSERT_TRUE(process.wait_for("cell 0 waits") && process.wait_for("cell 1 waits"));
+  const auto nodes = nodes_of(process.pid(), 2);
+  ASSERT_FALSE(std::filesystem::is_empty(runtime_ / "aplib"));
+  process.signal(SIGKILL);
+  static_cast<void>(end_of(process, nodes));
+  expect_nothing_is_left();
+}
+
+TEST_F(Failure, AStoppedLauncherBlamesNoNode) {
+  Process process = start(waiting, {"--peer-timeout", "500ms"});
+  ASSERT_TRUE(process.wait_for("cell 0 waits") && process.wait_for("cell 1 waits"));
+  const auto nodes = nodes_of(process.pid(), 2);
+  process.signal(SIGSTOP);
+  for (const pid_t node : nodes) wait_gone(node);
+  process.signal(SIGCONT);
+  const Ended ended = end_of(process, nodes);
+  EXPECT_EQ(ended.status, peer_lost);
+  EXPECT_TRUE(contains(ended.error, "is lost: aprun itself stood still for ")) << ended.error;
+  EXPECT_EQ(sorted_lines(ended.error).size(), 1U) << ended.error;
+}
+
+TEST_F(Failure, ProcessesForWhichThereAreNotEnoughOpenFilesAreNotStarted) {
+  const Ended ended =
+      run({.arguments = {"/bin/sh", "-c",
+                         "ulimit -n 120; exec " + std::string(APRUN_PROGRAM) + " -f '" + local_cluster(folder_, 20, 1) +
+                             "' '" + folder_.compile("nothing", "int main(void) { return 0; }") + "'"}});
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_EQ(
+      ended.error,
+      "aprun: 20 processes need 164 open files of aprun, and the limit is 120: raise it (ulimit -n), or use fewer "
+      "processes\n");
+}
+
+TEST_F(Failure, ANodeWithoutARouteToTheLauncherSaysSoAtOnce) {
+  // In a network of its own nothing is up, not even loopback.
+  const auto begun = std::chrono::steady_clock::now();
+  const Ended ended = run({.arguments = {"unshare", "-n", APRUN_PROGRAM, "--node", "127.0.0.1:9", "--process", "0"},
+                           .input = std::string(64, '0') + "\n",
+                           .keep_input_open = true});
+  if (contains(ended.error, "unshare: ")) GTEST_SKIP() << "networks of their own need root";
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_TRUE(contains(ended.error, "127.0.0.1:9: Network is unreachable; this host has no way there")) << ended.error;
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(10));  // 20 s where there is a route
 }
 
 TEST_F(Failure, ClosedOrFullStandardStreamsAreNoTrouble) {

@@ -58,18 +58,17 @@ struct Cluster {
   std::string file;  ///< Path of the cluster file, for messages.
   /// Nothing: "auto", as many as suit the hosts.
   std::optional<Grid> grid;
-  std::string
-      grid_place;  ///< Where the grid is from, for messages: "cluster.toml:3:8: [machine]: grid", "option --cells".
+  /// Where the grid is from, for messages: "cluster.toml:3:8: [machine]: grid", "option --cells".
+  std::string grid_place;
   std::string program;  ///< As on a command line; empty: the command line has it.
   std::string host_program;
   std::vector<std::string> args;
-  Options
-      /// The rows of the option table that stand in [machine] and [comm]; the rest as given to parse_cluster().
-      /// `cells` is not set: see share_cells().
-      options;
-  std::vector<ClusterHost>
-      hosts;             ///< In the order of the file: host h is process h. Without [[host]]: one, this computer.
-                         ///< Empty with slurm and pmix and no [[host]]: those of the allocation, made from `defaults`.
+  /// The rows of the option table that stand in [machine] and [comm]; the rest as given to parse_cluster(). `cells` is
+  /// not set: see share_cells().
+  Options options;
+  /// In the order of the file: host h is process h. Without [[host]]: one, this computer. Empty with slurm and pmix and
+  /// no [[host]]: those of the allocation, made from `defaults`.
+  std::vector<ClusterHost> hosts;
   ClusterHost defaults;  ///< What [machine] says for all hosts; without a name.
 };
 

@@ -22,11 +22,14 @@
 #include <string_view>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "aplib/error.hpp"
 #include "aplib/options.hpp"
 #include "base/cpus.hpp"
+#include "base/os/descriptor.hpp"
+#include "base/os/thread.hpp"
 #include "launch/cluster/document.hpp"
 
 namespace aplib::launch::cluster {
@@ -224,19 +227,15 @@ std::string reason(int error) { return std::generic_category().message(error); }
 /// sh, in a group of its own, with its standard output in a pipe.
 class Shell {
  public:
-  /// Throws std::system_error.
+  /// Throws std::system_error; Error(exhausted).
   explicit Shell(const std::string& line) {
-    std::array<int, 2> ends{};
-    if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category());
-    output_ = ends[0];
-    const int error = spawn(line, ends[1]);
-    ::close(ends[1]);
-    if (error == 0) return;
-    ::close(output_);
-    throw std::system_error(error, std::generic_category());
+    os::Pipe pipe = os::Pipe::make();
+    output_ = std::move(pipe.reader);
+    const int error = spawn(line, pipe.writer.get());
+    if (error != 0) throw std::system_error(error, std::generic_category());
   }
   ~Shell() {
-    ::close(output_);
+    output_.reset();
     if (child_ <= 0) return;
     ::kill(-child_, SIGKILL);
     (void)wait();
@@ -250,11 +249,11 @@ class Shell {
     std::array<char, 512> piece{};
     for (;;) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
-      pollfd entry{.fd = output_, .events = POLLIN, .revents = 0};
+      pollfd entry{.fd = output_.get(), .events = POLLIN, .revents = 0};
       const int ready = ::poll(&entry, 1, static_cast<int>(std::max<long>(left, 0)));
       if (ready < 0 && errno == EINTR) continue;
       if (ready <= 0) return std::nullopt;
-      const ssize_t count = ::read(output_, piece.data(), piece.size());
+      const ssize_t count = ::read(output_.get(), piece.data(), piece.size());
       if (count < 0 && errno == EINTR) continue;
       if (count <= 0) return text;
       if (text.size() < output_max) text.append(piece.data(), static_cast<std::size_t>(count));
@@ -298,7 +297,7 @@ class Shell {
     return error;
   }
 
-  int output_ = -1;
+  os::UniqueFd output_;
   pid_t child_ = 0;
 };
 
@@ -370,6 +369,7 @@ double measure(Speed::Kind kind, std::uint32_t threads, std::chrono::millisecond
   std::latch start(threads);
   std::vector<std::jthread> runners;
   try {
+    const os::SignalsBlocked blocked;  // they are for the threads that wait for them
     for (std::uint32_t t = 1; t < threads; ++t)
       runners.emplace_back([&, t] { rates[t] = run(kind, threads, time, start); });
   } catch (const std::system_error& error) {

@@ -67,6 +67,7 @@ Coordinator::Impl::Impl(Job its_job, Output& its_output, std::unique_ptr<start::
       machine_id(random_name()),
       deadline(loop),
       ending(loop),
+      pulse_timer(loop),
       output_carrier(output,
                      [this](std::uint32_t process, std::uint64_t bytes) {
                        loop.post([this, process, bytes] { tell(process, wire::Written{bytes}); });
@@ -98,7 +99,11 @@ JobResult Coordinator::Impl::run() {
   events.refused = [this](const std::string& text) { call_off(fmt::format("a host does not fit: {}", text)); };
   acceptor.emplace(loop, settings, job.reach.addresses, static_cast<std::uint16_t>(ports.first),
                    static_cast<std::uint16_t>(ports.last), std::move(events));
-  loop.post([this] { start_nodes(); });
+  loop.post([this] {
+    last_pulse = std::chrono::steady_clock::now();
+    pulse();
+    start_nodes();
+  });
   loop.run();
   acceptor->close();
   starter.reset();  // ends what still runs, and waits for it
@@ -537,15 +542,39 @@ void Coordinator::Impl::suspect(std::uint32_t process, const std::string& why) {
   node.patience.start(suspect_patience, [this, process, why] { lose(process, why); });
 }
 
+/// Notes whether this process itself did nothing for so long that nodes may have given it up: it was stopped, or a
+/// debugger had it. Forgets that when a second went well.
+void Coordinator::Impl::pulse() {
+  const auto now = std::chrono::steady_clock::now();
+  const std::chrono::nanoseconds period = job.cluster.options.peer_timeout / 5;
+  const std::chrono::nanoseconds late = now - std::exchange(last_pulse, now) - period;
+  if (late >= period * 4) {
+    stood_still = late;
+    last_standstill = now;
+  } else if (now - last_standstill > 1s) {
+    stood_still = 0s;
+  }
+  pulse_timer.start(period, [this] { pulse(); });
+}
+
 void Coordinator::Impl::lose(std::uint32_t process, const std::string& why) {
   KnownNode& node = *nodes[process];
   if (node.stage >= Stage::finished) return;
+  pulse();
   node.stage = Stage::gone;
   node.patience.cancel();
   if (node.connection != nullptr) std::exchange(node.connection, nullptr)->close();
   if (phase == Phase::running) {
-    if (node.own_status != 0) crash_status = node.own_status;
-    overseer->lost(process, why);
+    if (stood_still > 0s) {
+      const std::chrono::duration<double> time = stood_still;
+      overseer->lost(process,
+                     fmt::format("aprun itself stood still for {:.1f} s, longer than peer-timeout, so that its "
+                                 "nodes gave it up",
+                                 time.count()));
+    } else {
+      if (node.own_status != 0) crash_status = node.own_status;
+      overseer->lost(process, why);
+    }
   } else {
     call_off(fmt::format("{} is not ready: {}; nothing was started", node.name, why));
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The inside of a Coordinator, for its own files.
+// Coordinator::Impl, for the files of the coordinator.
 #pragma once
 
 #include <chrono>
@@ -118,6 +118,7 @@ class Coordinator::Impl {
   void process_ended(std::uint32_t process, int status, const std::string& words);
   void connection_closed(std::uint32_t process, wire::ConnectionEnd end, const std::string& why);
   void suspect(std::uint32_t process, const std::string& why);
+  void pulse();
   void lose(std::uint32_t process, const std::string& why);
   void misspoken(std::uint32_t process);
   void process_said(std::uint32_t process, const std::string& line);
@@ -153,6 +154,10 @@ class Coordinator::Impl {
   wire::EventLoop loop;
   wire::Timer deadline;  // of the phase
   wire::Timer ending;    // by force
+  wire::Timer pulse_timer;
+  std::chrono::steady_clock::time_point last_pulse{};
+  std::chrono::steady_clock::time_point last_standstill{};
+  std::chrono::nanoseconds stood_still{0};  // this process, at that time
   std::optional<wire::Acceptor> acceptor;
   std::vector<std::unique_ptr<KnownNode>> nodes;
   Phase phase = Phase::calling;

@@ -27,8 +27,6 @@ InputCarrier::~InputCarrier() {
   }
   wake_.signal();
   if (thread_.joinable()) thread_.join();
-  for (const auto& [cell, source] : sources_)
-    if (source.descriptor >= 0) ::close(source.descriptor);
 }
 
 void InputCarrier::want(std::uint32_t process, std::uint32_t cell, std::uint64_t bytes) {
@@ -39,7 +37,7 @@ void InputCarrier::want(std::uint32_t process, std::uint32_t cell, std::uint64_t
     if (is_new) {
       const int descriptor = output_.input(cell);
       source.process = process;
-      source.descriptor = descriptor < 0 ? -1 : ::fcntl(descriptor, F_DUPFD_CLOEXEC, 3);
+      source.descriptor.reset(descriptor < 0 ? -1 : ::fcntl(descriptor, F_DUPFD_CLOEXEC, 3));
     }
     source.wanted += bytes;
     if (!thread_.joinable()) thread_ = os::quiet_thread("aprun-input", [this] { carry(); });
@@ -57,12 +55,12 @@ void InputCarrier::carry() {
       if (closing_) return;
       for (auto& [cell, source] : sources_) {
         if (source.ended || source.wanted == 0) continue;
-        if (source.descriptor < 0) {
+        if (!source.descriptor) {
           without.emplace_back(cell, source.process);
           source.ended = true;
           continue;
         }
-        fds.push_back({source.descriptor, POLLIN, 0});
+        fds.push_back({source.descriptor.get(), POLLIN, 0});
         cells.push_back(cell);
       }
     }
@@ -86,7 +84,7 @@ void InputCarrier::read(std::uint32_t cell, Source& source) {
     const std::lock_guard lock(mutex_);
     most = static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), source.wanted));
   }
-  const ssize_t count = ::read(source.descriptor, bytes.data(), most);
+  const ssize_t count = ::read(source.descriptor.get(), bytes.data(), most);
   if (count < 0 && (errno == EINTR || errno == EAGAIN)) return;
   const auto got = static_cast<std::size_t>(std::max<ssize_t>(count, 0));
   {
@@ -98,7 +96,7 @@ void InputCarrier::read(std::uint32_t cell, Source& source) {
 }
 
 OutputCarrier::OutputCarrier(Output& output, std::function<void(std::uint32_t, std::uint64_t)> written)
-    : output_(output), written_(std::move(written)), thread_([this] { carry(); }) {}
+    : output_(output), written_(std::move(written)), thread_(os::quiet_thread("aprun-output", [this] { carry(); })) {}
 
 OutputCarrier::~OutputCarrier() {
   {

@@ -38,7 +38,7 @@ class InputCarrier {
  private:
   struct Source {
     std::uint32_t process = 0;
-    int descriptor = -1;  // our own
+    os::UniqueFd descriptor{};
     std::uint64_t wanted = 0;
     bool ended = false;
   };

@@ -28,6 +28,7 @@
 #include "base/text.hpp"
 #include "kernel/programs.hpp"
 #include "launch/coordinator/coordinator.hpp"
+#include "launch/watchdog.hpp"
 #include "launch/wire/status.hpp"
 
 namespace aplib::launch::ctl {
@@ -143,6 +144,7 @@ RegistryDoor::RegistryDoor(Verbs verbs) {
       problem_ = fmt::format("cannot listen at {}: {}", state_->path, std::generic_category().message(errno));
       return;
     }
+    remove_at_sudden_end(state_->path);
     state_->thread = os::quiet_thread("aprun-door", [state = state_.get()] { state->run(); });
   } catch (const std::exception& error) {
     problem_ = error.what();
@@ -151,6 +153,7 @@ RegistryDoor::RegistryDoor(Verbs verbs) {
 
 RegistryDoor::~RegistryDoor() {
   if (state_ == nullptr || !state_->thread.joinable()) return;
+  remove_at_sudden_end({});
   ::unlink(state_->path.c_str());
   state_->closing.signal();
   state_->thread.join();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// RegistryDoor: where a running aprun answers apctl. Costs a running machine nothing: one thread that sleeps.
+// RegistryDoor: where a running aprun answers apctl. It costs a running machine one thread that sleeps.
 #pragma once
 
 #include <cstdint>

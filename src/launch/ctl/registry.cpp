@@ -45,22 +45,11 @@ const sockaddr* plain(const sockaddr_un& address) { return reinterpret_cast<cons
 
 }  // namespace
 
-RegistrySocket::~RegistrySocket() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
-RegistrySocket::RegistrySocket(RegistrySocket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-
-RegistrySocket& RegistrySocket::operator=(RegistrySocket&& other) noexcept {
-  std::swap(descriptor_, other.descriptor_);
-  return *this;
-}
-
 RegistrySocket RegistrySocket::make() { return RegistrySocket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)); }
 
 int RegistrySocket::connect(const std::string& path) const {
   sockaddr_un address;
-  return fill(address, path) ? ::connect(descriptor_, plain(address), sizeof address) : -1;
+  return fill(address, path) ? ::connect(descriptor_.get(), plain(address), sizeof address) : -1;
 }
 
 int RegistrySocket::listen(const std::string& path) const {
@@ -69,8 +58,8 @@ int RegistrySocket::listen(const std::string& path) const {
   sockaddr_un address;
   if (!fill(address, before)) return -1;
   ::unlink(before.c_str());
-  if (::bind(descriptor_, plain(address), sizeof address) != 0) return -1;
-  if (::listen(descriptor_, waiting_max) == 0 && ::rename(before.c_str(), path.c_str()) == 0) return 0;
+  if (::bind(descriptor_.get(), plain(address), sizeof address) != 0) return -1;
+  if (::listen(descriptor_.get(), waiting_max) == 0 && ::rename(before.c_str(), path.c_str()) == 0) return 0;
   const int error = errno;
   ::unlink(before.c_str());
   errno = error;
@@ -82,7 +71,7 @@ bool RegistrySocket::send(std::span<const std::byte> bytes) const {
   whole.number(static_cast<std::uint32_t>(bytes.size()));
   whole.raw(bytes);
   for (std::span<const std::byte> rest = whole.bytes(); !rest.empty();) {
-    const ssize_t count = ::send(descriptor_, rest.data(), rest.size(), MSG_NOSIGNAL);
+    const ssize_t count = ::send(descriptor_.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return false;
     rest = rest.subspan(static_cast<std::size_t>(count));
@@ -97,7 +86,7 @@ std::optional<wire::Bytes> RegistrySocket::receive(std::size_t bytes_max, const 
   std::array<std::byte, 16384> piece{};
   while (got.size() < wanted) {
     if (!readable()) return std::nullopt;
-    const ssize_t count = ::recv(descriptor_, piece.data(), std::min(piece.size(), wanted - got.size()), 0);
+    const ssize_t count = ::recv(descriptor_.get(), piece.data(), std::min(piece.size(), wanted - got.size()), 0);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return std::nullopt;
     got.insert(got.end(), piece.begin(), piece.begin() + count);
@@ -113,7 +102,7 @@ std::optional<wire::Bytes> RegistrySocket::receive(std::size_t bytes_max, const 
 uid_t RegistrySocket::peer_user() const {
   ucred who{};
   socklen_t size = sizeof who;
-  return ::getsockopt(descriptor_, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 ? who.uid : static_cast<uid_t>(-1);
+  return ::getsockopt(descriptor_.get(), SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 ? who.uid : static_cast<uid_t>(-1);
 }
 
 namespace {
@@ -169,22 +158,38 @@ std::string text_of(const wire::Bytes& content) {
   return {reinterpret_cast<const char*>(content.data()), content.size()};
 }
 
+std::string own_folder(std::span<const std::string> candidates) {
+  std::string problems;
+  bool removable = false;
+  const auto pass_over = [&](const std::string& problem) {
+    problems += fmt::format("{}{}", problems.empty() ? "" : "; ", problem);
+  };
+  for (const std::string& folder : candidates) {
+    if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+      pass_over(fmt::format("cannot make the folder {}: {}", folder, std::generic_category().message(errno)));
+      continue;
+    }
+    struct stat found {};
+    if (::lstat(folder.c_str(), &found) != 0) {
+      pass_over(fmt::format("cannot look at the folder {}: {}", folder, std::generic_category().message(errno)));
+    } else if (!S_ISDIR(found.st_mode) || found.st_uid != ::getuid() || (found.st_mode & 0077U) != 0) {
+      pass_over(fmt::format("{} is not a folder of this user alone, so it cannot be trusted", folder));
+      removable = true;
+    } else {
+      return folder;
+    }
+  }
+  refuse(fmt::format("{}: {}set XDG_RUNTIME_DIR to a folder of yours", problems, removable ? "remove it, or " : ""));
+}
+
 std::string registry_folder() {
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  const std::string folder = runtime != nullptr && runtime[0] == '/' ? fmt::format("{}/aplib", runtime)
-                                                                     : fmt::format("/tmp/aplib-{}", ::getuid());
-  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
-    refuse(fmt::format("cannot make the folder {}: {}", folder, std::generic_category().message(errno)));
-  struct stat found {};
-  if (::lstat(folder.c_str(), &found) != 0)
-    refuse(fmt::format("cannot look at the folder {}: {}", folder, std::generic_category().message(errno)));
-  if (!S_ISDIR(found.st_mode) || found.st_uid != ::getuid() || (found.st_mode & 0077U) != 0) {
-    refuse(
-        fmt::format("{} is not a folder of this user alone, so it cannot be trusted: remove it, or set "
-                    "XDG_RUNTIME_DIR to a folder of yours",
-                    folder));
-  }
-  return folder;
+  if (runtime != nullptr && runtime[0] == '/') return own_folder(std::array{fmt::format("{}/aplib", runtime)});
+  std::vector<std::string> candidates{fmt::format("/tmp/aplib-{}", ::getuid())};
+  // Anybody may have made the first one; nobody else can make this one.
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && home[0] == '/') candidates.push_back(fmt::format("{}/.aplib", home));
+  return own_folder(candidates);
 }
 
 std::string job_socket(const std::string& folder, std::uint32_t job) {

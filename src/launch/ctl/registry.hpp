@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/os/descriptor.hpp"
 #include "launch/wire/fields.hpp"
 
 namespace aplib::launch::ctl {
@@ -37,10 +38,12 @@ struct Reply {
 [[nodiscard]] Reply text_reply(const std::string& text);
 [[nodiscard]] std::string text_of(const wire::Bytes& content);
 
-/// The folder of this user's sockets: $XDG_RUNTIME_DIR/aplib, or /tmp/aplib-UID where that is not set. Made if
-/// missing, for this user alone. Throws Error(failed) when it cannot be made or is not ours alone: then a stranger
-/// may have put it there.
+/// The folder of this user's sockets: $XDG_RUNTIME_DIR/aplib; where that is not set /tmp/aplib-UID, or $HOME/.aplib if
+/// a stranger has taken that. As own_folder().
 [[nodiscard]] std::string registry_folder();
+
+/// The first of the folders that is this user's alone, made if missing. Throws Error(failed) with the reason for each.
+[[nodiscard]] std::string own_folder(std::span<const std::string> candidates);
 
 /// Numbers (process ids of aprun) of the machines that answer, rising. Removes sockets whose aprun has died.
 [[nodiscard]] std::vector<std::uint32_t> registered_jobs(const std::string& folder);
@@ -56,18 +59,14 @@ void forget_dead_jobs(const std::string& folder);
 [[nodiscard]] wire::Bytes ask_job(const std::string& folder, std::uint32_t job, const std::vector<std::string>& request,
                                   int seconds_max = 30);
 
-/// A stream between two processes of this computer.
-/// Owns a descriptor, or none (-1).
+/// A stream between two processes of this computer, or none.
 class RegistrySocket {
  public:
   explicit RegistrySocket(int descriptor = -1) noexcept : descriptor_(descriptor) {}
-  ~RegistrySocket();
-  RegistrySocket(RegistrySocket&& other) noexcept;
-  RegistrySocket& operator=(RegistrySocket&& other) noexcept;
 
   static RegistrySocket make();
 
-  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_.get(); }
   /// 0, or -1 and errno. A path that is too long for a socket is ENAMETOOLONG.
   [[nodiscard]] int connect(const std::string& path) const;
   /// Appears under `path` when it listens already, so that whoever finds it can connect. Replaces what is there. 0,
@@ -82,7 +81,7 @@ class RegistrySocket {
   [[nodiscard]] uid_t peer_user() const;
 
  private:
-  int descriptor_;
+  os::UniqueFd descriptor_;
 };
 
 }  // namespace aplib::launch::ctl

@@ -35,6 +35,7 @@
 #include "comm/kind.hpp"
 #include "comm/mixed/mixed_module.hpp"
 #include "comm/mixed/mixed_port.hpp"
+#include "comm/tcp/address.hpp"
 #include "kernel/process.hpp"
 #include "kernel/programs.hpp"
 #include "launch/cluster/speed.hpp"
@@ -147,9 +148,10 @@ std::unique_ptr<comm::Module> DataPort::make_module(const std::string& machine, 
 
 using namespace std::chrono_literals;
 
-constexpr auto grace = 1s;           // from being told to stop to the end by force
-constexpr auto watchdog_grace = 2s;  // the same, should the loop hang
-constexpr auto close_patience = 1s;  // for the last frames
+constexpr auto grace = 1s;                   // from being told to stop to the end by force
+constexpr auto watchdog_grace = 2s;          // the same, should the loop hang
+constexpr auto close_patience = 1s;          // for the last frames
+constexpr auto patience_without_route = 3s;  // a network may be coming up
 constexpr int failed_status = static_cast<int>(ExitStatus::program_failed);
 constexpr int gone_status = static_cast<int>(ExitStatus::peer_lost);  // the launcher has gone
 
@@ -211,6 +213,7 @@ class Node final : public Supervisor {
   std::thread loop_thread_;
   std::shared_ptr<wire::Connection> connection_;  // set before the main thread goes on
   std::string no_connection_;                     // why there is none
+  bool has_route_ = true;                         // to the launcher, as this host knows
   Letterbox letters_;                             // for the main thread
   Letterbox files_;                               // answers about files, for the thread that asked
   Letterbox notes_;                               // of the overseer
@@ -341,6 +344,16 @@ void Node::end_soon() {
   });
 }
 
+/// Whether this host knows a way to that endpoint; sends nothing.
+bool leads_there(const std::string& endpoint) {
+  try {
+    static_cast<void>(comm::tcp::local_address_towards(endpoint));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 void Node::call_launcher() {
   wire::ConnectionSettings settings{.key = key_};
   settings.secure = command_.secure;
@@ -349,6 +362,8 @@ void Node::call_launcher() {
   if (command_.secure == comm::Secure::tls) settings.tls = std::make_shared<comm::TlsContext>();
   wire::Connecting connecting;
   connecting.endpoints = command_.endpoints;
+  has_route_ = std::ranges::any_of(command_.endpoints, leads_there);
+  if (!has_route_) connecting.patience = patience_without_route;
   connecting.made = [this](std::shared_ptr<wire::Connection> connection) {
     connection_ = std::move(connection);
     connection_->trust();  // the launcher: it has proved the key
@@ -393,10 +408,10 @@ int Node::run() {
   const std::optional<Letter> connected = letters_.take();
   if (!connected) {
     if (!no_connection_.empty()) {
-      tell_user("",
-                fmt::format("cannot reach the launcher: {}; does a firewall stand between? ports = \"FIRST-LAST\" in "
-                            "[comm] names ports to open",
-                            no_connection_));
+      tell_user("", fmt::format("cannot reach the launcher: {}; {}", no_connection_,
+                                has_route_ ? "does a firewall stand between? ports = \"FIRST-LAST\" in [comm] names "
+                                             "ports to open"
+                                           : "this host has no way there: is its network up?"));
     }
     return failed_status;
   }
@@ -492,7 +507,7 @@ int Node::live() {
       {}, {.stop = [this](int status, const std::string&) { loop_.post([this, status] { told_to_end(status); }); },
            .last_words = [this] { staged_.remove(); },
            .grace = watchdog_grace});
-  std::thread note_taker([&] {
+  std::thread note_taker = os::quiet_thread("aprun-notes", [&] {
     while (const auto note = notes_.take()) receive_note(machine, note->body);
   });
   Process process;

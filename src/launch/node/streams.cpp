@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "launch/node/streams.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -12,6 +9,8 @@
 #include <mutex>
 #include <utility>
 
+#include "aplib/error.hpp"
+#include "base/os/descriptor.hpp"
 #include "launch/wire/fields.hpp"
 
 namespace aplib::launch::node {
@@ -28,7 +27,7 @@ constexpr std::uint64_t window_bytes = std::uint64_t{32} << 10;
 struct InputPipes::Impl : std::enable_shared_from_this<InputPipes::Impl> {
   struct Pipe {
     explicit Pipe(asio::io_context& context) : writer(context) {}
-    int reader = -1;
+    os::UniqueFd reader;
     asio::posix::stream_descriptor writer;
     wire::Bytes waiting;  // came while `under_way` was written
     wire::Bytes under_way;
@@ -70,7 +69,8 @@ InputPipes::InputPipes(wire::EventLoop& loop, std::function<void(std::uint32_t, 
 
 InputPipes::~InputPipes() {
   close_all();
-  for (auto& [cell, pipe] : impl_->pipes) ::close(pipe.reader);
+  const std::lock_guard lock(impl_->mutex);
+  for (auto& [cell, pipe] : impl_->pipes) pipe.reader.reset();  // a write that is under way may keep the rest
 }
 
 int InputPipes::open(std::uint32_t cell) {
@@ -78,17 +78,21 @@ int InputPipes::open(std::uint32_t cell) {
   {
     const std::lock_guard lock(impl_->mutex);
     const auto found = impl_->pipes.find(cell);
-    if (found != impl_->pipes.end()) return found->second.reader;
-    int ends[2];
-    if (impl_->closed || ::pipe2(ends, O_CLOEXEC) != 0) return -1;
-    Impl::Pipe& pipe = impl_->pipes.try_emplace(cell, impl_->loop.io()).first->second;
-    pipe.reader = reader = ends[0];
-    boost::system::error_code error;
-    pipe.writer.assign(ends[1], error);
-    if (error) {
-      ::close(ends[1]);  // then it looks empty
-      return reader;
+    if (found != impl_->pipes.end()) return found->second.reader.get();
+    if (impl_->closed) return -1;
+    os::Pipe ends;
+    try {
+      ends = os::Pipe::make();
+    } catch (const Error&) {
+      return -1;
     }
+    Impl::Pipe& pipe = impl_->pipes.try_emplace(cell, impl_->loop.io()).first->second;
+    reader = ends.reader.get();
+    pipe.reader = std::move(ends.reader);
+    boost::system::error_code error;
+    pipe.writer.assign(ends.writer.get(), error);
+    if (error) return reader;  // then the input looks empty
+    static_cast<void>(ends.writer.release());
   }
   impl_->want(cell, window_bytes);
   return reader;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What cells of a node read and write, on its way from and to the launcher. InputPipes: their input comes piece by
-// piece, as fast as it is read. NodeSink: the launcher puts the pieces of output together to lines. A node has at
-// most window_bytes under way; who prints faster waits.
+// What cells of a node read and write, on its way from and to the launcher. InputPipes brings their input piece by
+// piece, as fast as it is read. NodeSink brings pieces of output to the launcher, which puts them together to lines. A
+// node has at most window_bytes under way; who prints faster waits.
 #pragma once
 
 #include <condition_variable>

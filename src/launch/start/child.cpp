@@ -17,42 +17,23 @@
 #include <utility>
 
 #include "aplib/error.hpp"
+#include "base/os/thread.hpp"
+#include "launch/watchdog.hpp"
 
 namespace aplib::launch::start {
 
 namespace {
 
-/// Closed when not taken. Its descriptors are above those of the standard streams, also where our own are closed.
-class Pipe {
- public:
-  Pipe() {
-    if (::pipe2(ends_.data(), O_CLOEXEC) != 0) {
-      throw Error(Errc::exhausted, fmt::format("cannot make a pipe: {}; raise the limit of open files (ulimit -n)",
-                                               std::strerror(errno)));
-    }
-    for (int& end : ends_) {
-      if (end > STDERR_FILENO) continue;
-      const int above = ::fcntl(end, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-      ::close(std::exchange(end, above));
-    }
+/// Its ends are above the standard streams, also where our own are closed. Throws Error(exhausted).
+os::Pipe make_pipe() {
+  os::Pipe pipe = os::Pipe::make();
+  for (os::UniqueFd* end : {&pipe.reader, &pipe.writer}) {
+    if (end->get() > STDERR_FILENO) continue;
+    end->reset(::fcntl(end->get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+    if (!*end) os::refuse_descriptor("a pipe");
   }
-  ~Pipe() {
-    for (const int end : ends_) {
-      if (end >= 0) ::close(end);
-    }
-  }
-  Pipe(const Pipe&) = delete;
-  Pipe& operator=(const Pipe&) = delete;
-
-  [[nodiscard]] int reader() const { return ends_[0]; }
-  [[nodiscard]] int writer() const { return ends_[1]; }
-  int take_reader() { return std::exchange(ends_[0], -1); }
-  int take_writer() { return std::exchange(ends_[1], -1); }
-  void close_writer() { ::close(std::exchange(ends_[1], -1)); }
-
- private:
-  std::array<int, 2> ends_{-1, -1};
-};
+  return pipe;
+}
 
 /// What went wrong between fork and exec, from the child to us.
 struct Failure {
@@ -61,7 +42,7 @@ struct Failure {
 };
 
 /// dup2() of a descriptor to itself would leave it to be closed by exec. None of the others has a number that low:
-/// see Pipe.
+/// see make_pipe().
 void become_standard(int descriptor, int number) noexcept {
   if (descriptor == number) {
     ::fcntl(descriptor, F_SETFD, 0);
@@ -71,8 +52,8 @@ void become_standard(int descriptor, int number) noexcept {
 }
 
 // Between fork() and exec() in a process with threads: async-signal-safe calls alone.
-[[noreturn]] void become(const Pipe& input, const Pipe& output, const Pipe& error, const Pipe& failure, pid_t parent,
-                         const char* folder, char* const* argv) {
+[[noreturn]] void become(const os::Pipe& input, const os::Pipe& output, const os::Pipe& error, const os::Pipe& failure,
+                         pid_t parent, const char* folder, char* const* argv) {
   Failure what{0, false};
   ::setsid();
   // The sender of this signal is the thread that forked: the starter's own, which outlives its children unless the
@@ -85,9 +66,9 @@ void become_standard(int descriptor, int number) noexcept {
   sigset_t none;
   ::sigemptyset(&none);
   ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
-  become_standard(input.reader(), STDIN_FILENO);
-  become_standard(output.writer(), STDOUT_FILENO);
-  become_standard(error.writer(), STDERR_FILENO);
+  become_standard(input.reader.get(), STDIN_FILENO);
+  become_standard(output.writer.get(), STDOUT_FILENO);
+  become_standard(error.writer.get(), STDERR_FILENO);
 #if defined(SYS_close_range)
   constexpr unsigned mark_only = 4;  // CLOSE_RANGE_CLOEXEC: files that somebody opened without that flag
   ::syscall(SYS_close_range, 3U, ~0U, mark_only);
@@ -98,7 +79,7 @@ void become_standard(int descriptor, int number) noexcept {
     ::execvp(argv[0], argv);
   }
   what.error = errno;
-  [[maybe_unused]] const ssize_t written = ::write(failure.writer(), &what, sizeof what);
+  [[maybe_unused]] const ssize_t written = ::write(failure.writer.get(), &what, sizeof what);
   ::_exit(127);
 }
 
@@ -118,38 +99,36 @@ Child::Child(const std::vector<std::string>& argv, const std::string& folder) {
   for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
 
-  Pipe input;
-  Pipe output;
-  Pipe error;
-  Pipe failure;
-  // A signal handler of ours must not run in the child.
-  sigset_t all;
-  sigset_t mask;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &mask);
+  os::Pipe input = make_pipe();
+  os::Pipe output = make_pipe();
+  os::Pipe error = make_pipe();
+  os::Pipe failure = make_pipe();
   const pid_t parent = ::getpid();
-  pid_ = ::fork();
-  if (pid_ == 0) become(input, output, error, failure, parent, folder.c_str(), words.data());
-  const int fork_error = errno;
-  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+  int fork_error = 0;
+  {
+    const os::SignalsBlocked blocked;  // a signal handler of ours must not run in the child
+    pid_ = ::fork();
+    if (pid_ == 0) become(input, output, error, failure, parent, folder.c_str(), words.data());
+    fork_error = errno;
+  }
   if (pid_ < 0) {
     throw Error(Errc::exhausted, fmt::format("cannot start {}: fork: {}", argv[0], std::strerror(fork_error)));
   }
-  failure.close_writer();
+  failure.writer.reset();
   Failure what{};
   ssize_t got = 0;
   do {
-    got = ::read(failure.reader(), &what, sizeof what);  // ends at exec: some 100 us
+    got = ::read(failure.reader.get(), &what, sizeof what);  // ends at exec: some 100 us
   } while (got < 0 && errno == EINTR);
   if (got == static_cast<ssize_t>(sizeof what)) {
     ::waitpid(pid_, nullptr, 0);
     throw Error(Errc::failed, fmt::format("cannot {} {}: {}", what.in_folder ? "go to the folder" : "execute",
                                           what.in_folder ? folder : argv[0], std::strerror(what.error)));
   }
-  input_fd_ = input.take_writer();
-  output_fds_ = {output.take_reader(), error.take_reader()};
-  for (const int fd : {input_fd_, output_fds_[0], output_fds_[1]}) ::fcntl(fd, F_SETFL, O_NONBLOCK);
-  end_fd_ = open_end(pid_);
+  input_ = std::move(input.writer);
+  outputs_ = {std::move(output.reader), std::move(error.reader)};
+  for (const int fd : {input_.get(), outputs_[0].get(), outputs_[1].get()}) ::fcntl(fd, F_SETFL, O_NONBLOCK);
+  end_.reset(open_end(pid_));
 }
 
 Child::~Child() {
@@ -160,16 +139,12 @@ Child::~Child() {
     while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
     }
   }
-  if (end_fd_ >= 0) ::close(end_fd_);
-  for (const int fd : output_fds_) {
-    if (fd >= 0) ::close(fd);
-  }
 }
 
 bool Child::write(std::string& text) {
-  while (!text.empty() && input_fd_ >= 0) {
+  while (!text.empty() && input_) {
     // SIGPIPE: the starter's thread blocks it.
-    const ssize_t written = ::write(input_fd_, text.data(), text.size());
+    const ssize_t written = ::write(input_.get(), text.data(), text.size());
     if (written >= 0) {
       text.erase(0, static_cast<std::size_t>(written));
     } else if (errno != EINTR) {
@@ -179,19 +154,17 @@ bool Child::write(std::string& text) {
   return true;
 }
 
-void Child::close_input() noexcept {
-  if (input_fd_ >= 0) ::close(std::exchange(input_fd_, -1));
-}
+void Child::close_input() noexcept { input_.reset(); }
 
 std::string Child::read(Stream stream) {
-  int& fd = output_fds_[stream];
+  os::UniqueFd& output = outputs_[stream];
   std::array<char, 8192> buffer;
-  while (fd >= 0) {
-    const ssize_t got = ::read(fd, buffer.data(), buffer.size());
+  while (output) {
+    const ssize_t got = ::read(output.get(), buffer.data(), buffer.size());
     if (got > 0) return {buffer.data(), static_cast<std::size_t>(got)};
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) break;
-    ::close(std::exchange(fd, -1));  // else it would be ready for ever
+    output.reset();  // else it would be ready for ever
   }
   return {};
 }
@@ -255,6 +228,7 @@ void close_from(int first) {
       if (groups[i] == -word) groups[i] = groups[--count];
     }
   }
+  remove_for_sudden_end();
   for (std::size_t i = 0; i < count; ++i) {
     ::kill(-groups[i], SIGTERM);
     ::kill(-groups[i], SIGCONT);
@@ -278,27 +252,22 @@ void close_from(int first) {
 }  // namespace
 
 Guard::Guard() {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return;
-  sigset_t all;
-  sigset_t mask;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &mask);  // no handler of ours in the guard; it keeps all blocked
-  pid_ = ::fork();
-  if (pid_ == 0) stand_guard(ends[0]);
-  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
-  ::close(ends[0]);
-  if (pid_ < 0) {
-    ::close(ends[1]);
+  os::Pipe pipe;
+  try {
+    pipe = os::Pipe::make();
+  } catch (const Error&) {
     return;
   }
-  pipe_ = ends[1];
+  const os::SignalsBlocked blocked;  // no handler of ours in the guard; it keeps all blocked
+  pid_ = ::fork();
+  if (pid_ == 0) stand_guard(pipe.reader.get());
+  if (pid_ > 0) pipe_ = std::move(pipe.writer);
 }
 
 Guard::~Guard() {
   if (pid_ < 0) return;
   tell(0);
-  ::close(pipe_);
+  pipe_.reset();
   while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
 }
@@ -308,9 +277,9 @@ void Guard::watch(pid_t group) noexcept { tell(group); }
 void Guard::forget(pid_t group) noexcept { tell(-group); }
 
 void Guard::tell(pid_t word) noexcept {
-  if (pipe_ < 0) return;
+  if (!pipe_) return;
   // 4 bytes go whole or not at all; the guard reads at once.
-  while (::write(pipe_, &word, sizeof word) < 0 && errno == EINTR) {
+  while (::write(pipe_.get(), &word, sizeof word) < 0 && errno == EINTR) {
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Child: a process of ours with pipes to its standard input and from its standard output and error, in a session of
-// its own, so that it and what it Guard: a small process that ends the children of a launcher which was killed and
-// could not do it.
+// Child: a process of ours with pipes to its standard input and from its standard output and error. It has a session
+// of its own, so that it and what it starts end together. Guard: a small process that ends the children of a launcher
+// that was killed and cannot do it.
 #pragma once
 
 #include <sys/types.h>
@@ -10,6 +10,8 @@
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "base/os/descriptor.hpp"
 
 namespace aplib::launch::start {
 
@@ -28,11 +30,11 @@ class Child {
 
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
   /// Readable when the process has ended; -1 where the system lacks that (then ask ended() now and then).
-  [[nodiscard]] int end_fd() const noexcept { return end_fd_; }
+  [[nodiscard]] int end_fd() const noexcept { return end_.get(); }
   /// Readable when read() has something. -1: it has ended.
-  [[nodiscard]] int output_fd(Stream stream) const noexcept { return output_fds_[stream]; }
+  [[nodiscard]] int output_fd(Stream stream) const noexcept { return outputs_[stream].get(); }
   /// -1: closed.
-  [[nodiscard]] int input_fd() const noexcept { return input_fd_; }
+  [[nodiscard]] int input_fd() const noexcept { return input_.get(); }
 
   /// Writes as much of `text` as the pipe takes and removes it from there; false when the pipe has no reader any more.
   bool write(std::string& text);
@@ -47,13 +49,13 @@ class Child {
 
  private:
   pid_t pid_ = -1;
-  int end_fd_ = -1;
-  std::array<int, 2> output_fds_{-1, -1};  // by Stream
-  int input_fd_ = -1;
+  os::UniqueFd end_;
+  std::array<os::UniqueFd, 2> outputs_;  // by Stream
+  os::UniqueFd input_;
   std::optional<int> status_;
 };
 
-/// While it lives, a process "aprun-guard" waits at a pipe from us. When that closes without leave(), it sends
+/// While it lives, a process "aprun-guard" waits at a pipe from us. When that closes without a word, it sends
 /// SIGTERM to the groups that it watches and, to those that are still there a second later, SIGKILL. Not thread
 /// safe.
 class Guard {
@@ -72,7 +74,7 @@ class Guard {
   void tell(pid_t word) noexcept;
 
   pid_t pid_ = -1;
-  int pipe_ = -1;
+  os::UniqueFd pipe_;
 };
 
 }  // namespace aplib::launch::start

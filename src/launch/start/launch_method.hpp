@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Way: how a process of ours makes a node run on another host, and what its end means. One for each LaunchKind that
-// we start.
+// LaunchMethod: how a process of ours makes a node run on a host, and what its end means. There is one for each
+// LaunchKind that the launcher starts.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@
 
 namespace aplib::launch::start {
 
-/// How a way ended for one node.
+/// How it ended for one node.
 struct MethodEnd {
   int status = 0;                  ///< Of our process: exit status, or 128 + signal.
   bool told = false;               ///< The shell there has told the node's status, and `status` is that.
@@ -56,8 +56,8 @@ class LaunchMethod {
   [[nodiscard]] virtual bool together() const { return false; }
   /// At most some at a time.
   [[nodiscard]] virtual bool in_turn() const { return true; }
-  /// What comes before its shell's mark is of the way there (greetings, what login shells complain about) and tells
-  /// something only when that fails.
+  /// What comes before its shell's mark are greetings and complaints of login shells. They matter only when the start
+  /// fails.
   [[nodiscard]] virtual bool has_foreword() const { return false; }
   /// A line of our process's that says nothing to anybody.
   [[nodiscard]] virtual bool is_noise(std::string_view /*line*/) const { return false; }
@@ -93,13 +93,13 @@ class LaunchMethod {
 [[nodiscard]] std::string host_name(const NodeStart& node);
 /// "was killed by signal 9 (Killed)", "ended with status 3".
 [[nodiscard]] std::string how_it_ended(int status);
-/// " (it wrote: …)" with the last few of them, or "".
+/// The last few words in quotes and parentheses, or "".
 [[nodiscard]] std::string quoted(const std::vector<std::string>& words);
 /// The verdict on a node whose shell or process has run: 126 and 127 before it has called back mean that it was not
 /// there.
 [[nodiscard]] Verdict judge_program(const NodeStart& node, const MethodEnd& end, std::string_view by);
 
-/// Lines by which the shell of ways over a network tells us about itself; they are not passed on.
+/// Lines by which the shell on the host reports to us; they are not passed on.
 namespace mark {
 inline constexpr std::string_view begins = "aplib-node begins ";        ///< and its process id, a group leader's
 inline constexpr std::string_view no_folder = "aplib-node no folder ";  ///< and the folder

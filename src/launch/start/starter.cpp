@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -87,6 +88,7 @@ class AllMethods : public Starter {
 
  private:
   const LaunchMethod& method_of(const NodeStart& node) const;
+  static void check_open_files(std::size_t launches);
   void run();
   void take_arrivals();
   void begin_some();
@@ -157,9 +159,26 @@ void AllMethods::start(std::vector<NodeStart> nodes, StartEvents events) {
   for (Launch& launch : launches_) {
     for (Node& node : launch.nodes) by_process_[node.start.process] = {&launch, &node};
   }
+  check_open_files(launches_.size());
   events_ = std::move(events);
   // SIGPIPE would come from a node that has closed its input.
   thread_ = os::quiet_thread("aprun-starter", [this] { run(); });
+}
+
+/// Thousands of processes are not started to find that the last ones do not fit.
+void AllMethods::check_open_files(std::size_t launches) {
+  constexpr std::size_t of_each = 5;  // its three streams, its end, and its connection
+  constexpr std::size_t of_aprun = 64;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  const std::size_t needed = launches * of_each + of_aprun;
+  if (launches > 1 && needed > limit.rlim_cur) {
+    throw Error(
+        Errc::exhausted,
+        fmt::format("{} processes need {} open files of aprun, and the limit is {}: raise it (ulimit -n), or use "
+                    "fewer processes",
+                    launches, needed, limit.rlim_cur));
+  }
 }
 
 void AllMethods::run() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Starter: gets a command to run on another host, by ssh, a batch system, or whatever the cluster file says. What
-// runs is `aprun --node ...`; it reads one line from its standard input (the job's key: never on a command line,
-// never in an environment) and calls the launcher back.
+// Starter: makes a command run on other hosts, by ssh, a batch system, or what the cluster file says. The command is
+// `aprun --node ...`. It reads the job's key as one line from its standard input, for others can read command lines and
+// environments, and calls the launcher back.
 #pragma once
 
 #include <cstdint>
@@ -22,34 +22,35 @@ struct NodeStart {
   std::string input;                 ///< For its standard input, which stays open after it until the Starter ends.
 };
 
-/// What a starter tells. Called from one thread of the starter's, not after its destructor; while that runs, only
-/// said().
+/// What a starter tells, on one thread of its own. While its destructor runs only said() is called, afterwards
+/// nothing.
 struct StartEvents {
-  /// The process could not be started, or the way to it broke: one whole message that says which of the two failed,
-  /// ssh (or srun, ...) or the program, and what to do. At most once per process.
+  /// The process could not be started, or ssh (or srun, ...) to it broke. The text is one whole message that says which
+  /// of the two failed, and what to do. At most once per process.
   std::function<void(std::uint32_t process, const std::string& text)> failed;
-  /// It ran and has ended: exit status, or 128 + signal; what it wrote on stderr last, at most some lines.
+  /// It ran and has ended, with an exit status or 128 + signal. `last_words` are the last lines that it wrote on
+  /// stderr.
   std::function<void(std::uint32_t process, int status, const std::string& last_words)> ended;
-  /// A line that it wrote to stdout or stderr (without the end of line) while it runs, or that the way to it (ssh,
-  /// srun, ...) wrote.
+  /// A line, without its end, that it or ssh (srun, ...) wrote to stdout or stderr while it runs.
   std::function<void(std::uint32_t process, const std::string& line)> said;
 };
 
 class Starter {
  public:
-  /// Ends what still runs: closes the standard inputs (nodes end then), waits a moment, then kills. Leaves no
-  /// process behind.
+  /// Ends what still runs: closes the standard inputs, at which nodes end, waits a moment, then kills. No process
+  /// remains.
   virtual ~Starter() = default;
-  /// Begins to start all of them (ssh: at most 8 at a time, with retries); returns at once. Once.
+  /// Begins to start all of them and returns at once; by ssh at most 8 at a time, with retries. Call it once. Throws
+  /// Error when it cannot begin.
   virtual void start(std::vector<NodeStart> nodes, StartEvents events) = 0;
-  /// The node has called back: its start is through (ssh: the next may begin). Any thread.
+  /// The node has called back. Its start is through, so that the next one by ssh may begin. Any thread.
   virtual void arrived(std::uint32_t process) = 0;
 };
 
-/// One that handles every kind of host, several in one machine, too. LaunchKind::pmix is not started by us and is
-/// an error of start(). `ssh`: the ssh command with options, as people write it: "ssh -p 2222 -F my_config"; throws
-/// Error(bad_option) when it is none. Where a host's folder is given, the program runs there; else in the
-/// launcher's own folder if the host has it.
+/// One for hosts of all kinds, several of them in one machine. LaunchKind::pmix is an error of start(): another
+/// launcher starts those. `ssh` is the ssh command with options, as people write it: "ssh -p 2222 -F my_config"; throws
+/// Error(bad_option) when it is none. A program runs in its host's folder, or else in the launcher's own folder if the
+/// host has it.
 [[nodiscard]] std::unique_ptr<Starter> make_starter(const std::string& ssh = "ssh");
 
 }  // namespace aplib::launch::start

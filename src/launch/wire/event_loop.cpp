@@ -2,7 +2,6 @@
 #include "launch/wire/event_loop.hpp"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <array>
 #include <boost/asio/buffer.hpp>
@@ -13,6 +12,8 @@
 #include <boost/asio/steady_timer.hpp>
 #include <memory>
 #include <utility>
+
+#include "base/os/descriptor.hpp"
 
 namespace aplib::launch::wire {
 
@@ -72,15 +73,13 @@ struct Watch : std::enable_shared_from_this<Watch> {
 }  // namespace
 
 void watch_end(EventLoop& loop, int descriptor, std::function<void()> ended) {
-  const int copy = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 3);
-  if (copy < 0) return;
+  os::UniqueFd copy(::fcntl(descriptor, F_DUPFD_CLOEXEC, 3));
+  if (!copy) return;
   const auto watch = std::make_shared<Watch>(loop.io(), std::move(ended));
   boost::system::error_code error;
-  watch->pipe.assign(copy, error);
-  if (error) {
-    ::close(copy);
-    return;
-  }
+  watch->pipe.assign(copy.get(), error);
+  if (error) return;
+  static_cast<void>(copy.release());
   watch->go_on();
 }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Structures as bytes, field by field, and back, where the bytes may be anybody's. A structure names its fields
-// once:
+// Structures as bytes, field by field, and back, where the bytes may be anybody's. A structure names its fields once:
 //
-//   template <class Self, class Fields> static void list(Self& self, Fields&& fields) { fields(self.first,
-//   self.second); }
+//   template <class Self, class Fields>
+//   static void list(Self& self, Fields&& fields) { fields(self.first, self.second); }
 //
 // An enumeration's largest value is called `last`; larger ones are refused.
 #pragma once

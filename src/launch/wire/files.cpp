@@ -21,7 +21,8 @@
 #include <utility>
 
 #include "aplib/error.hpp"
-#include "launch/output.hpp"
+#include "base/os/descriptor.hpp"
+#include "launch/terminal.hpp"
 
 namespace aplib::launch::wire {
 
@@ -31,16 +32,15 @@ namespace {
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path) {
-    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    const os::UniqueFd descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     struct stat status {};
-    if (descriptor < 0 || ::fstat(descriptor, &status) != 0) fail(path, errno, descriptor);
-    if (!S_ISREG(status.st_mode)) fail(path, S_ISDIR(status.st_mode) ? EISDIR : EINVAL, descriptor);
+    if (!descriptor || ::fstat(descriptor.get(), &status) != 0) fail(path, errno);
+    if (!S_ISREG(status.st_mode)) fail(path, S_ISDIR(status.st_mode) ? EISDIR : EINVAL);
     size_ = static_cast<std::size_t>(status.st_size);
     if (size_ > 0) {
-      data_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
-      if (data_ == MAP_FAILED) fail(path, errno, descriptor);
+      data_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor.get(), 0);
+      if (data_ == MAP_FAILED) fail(path, errno);
     }
-    ::close(descriptor);
   }
   ~MappedFile() {
     if (size_ > 0) ::munmap(data_, size_);
@@ -51,8 +51,7 @@ class MappedFile {
   [[nodiscard]] std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
 
  private:
-  [[noreturn]] static void fail(const std::string& path, int error, int descriptor) {
-    if (descriptor >= 0) ::close(descriptor);
+  [[noreturn]] static void fail(const std::string& path, int error) {
     throw Error(Errc::failed, fmt::format("cannot read {}: {}", path, std::strerror(error)));
   }
 
@@ -148,17 +147,15 @@ void FileServer::offer(const std::vector<FileRef>& files) {
 
 FilePiece FileServer::answer(const WantFile& question, Bytes& buffer) const {
   if (!offered_.contains(question.path)) return {fmt::format("{} was not offered", question.path), true, {}};
-  const int descriptor = ::open(question.path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return {fmt::format("cannot read {}: {}", question.path, std::strerror(errno)), true, {}};
+  const os::UniqueFd descriptor(::open(question.path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!descriptor) return {fmt::format("cannot read {}: {}", question.path, std::strerror(errno)), true, {}};
   buffer.resize(file_piece_bytes);
   std::size_t got = 0;
   ssize_t count = 0;
-  while (got < buffer.size() && (count = ::pread(descriptor, buffer.data() + got, buffer.size() - got,
+  while (got < buffer.size() && (count = ::pread(descriptor.get(), buffer.data() + got, buffer.size() - got,
                                                  static_cast<off_t>(question.at + got))) > 0)
     got += static_cast<std::size_t>(count);
-  const int error = count < 0 ? errno : 0;
-  ::close(descriptor);
-  if (error != 0) return {fmt::format("cannot read {}: {}", question.path, std::strerror(error)), true, {}};
+  if (count < 0) return {fmt::format("cannot read {}: {}", question.path, std::strerror(errno)), true, {}};
   return {{}, got < buffer.size(), std::span<const std::byte>(buffer).first(got)};
 }
 
@@ -223,16 +220,17 @@ void StagedFiles::make_folder() {
   if (folder_.empty())
     throw Error(Errc::failed,
                 fmt::format("cannot make a folder for program files: {}; TMPDIR names another place", problems));
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return;
-  keeper_ = start_keeper(folder_, ends[0]);
-  ::close(ends[0]);
-  keeper_pipe_ = ends[1];
+  try {
+    os::Pipe pipe = os::Pipe::make();
+    keeper_ = start_keeper(folder_, pipe.reader.get());
+    keeper_pipe_ = std::move(pipe.writer);
+  } catch (const Error&) {  // without a keeper the folder stays when this process is killed
+  }
 }
 
 void StagedFiles::begin(const FileRef& file) {
   if (folder_.empty()) make_folder();
-  close_file();
+  descriptor_.reset();
   file_ = file;
   // The name alone: what comes from elsewhere says nothing about folders here.
   std::string name = std::filesystem::path(file.path).filename().string();
@@ -242,20 +240,20 @@ void StagedFiles::begin(const FileRef& file) {
   std::error_code ignored;
   for (unsigned more = 2; std::filesystem::exists(path_, ignored); ++more)
     path_ = fmt::format("{}/{}.{}", folder_, name, more);
-  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0700);
-  if (descriptor_ < 0) throw Error(Errc::failed, fmt::format("cannot write {}: {}", path_, std::strerror(errno)));
+  descriptor_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0700));
+  if (!descriptor_) throw Error(Errc::failed, fmt::format("cannot write {}: {}", path_, std::strerror(errno)));
 }
 
 void StagedFiles::write(std::span<const std::byte> bytes) {
-  const int error = write_all(descriptor_, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  const int error = write_all(descriptor_.get(), {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   if (error == 0) return;
-  close_file();
+  descriptor_.reset();
   throw Error(Errc::failed,
               fmt::format("cannot write {}: {}; TMPDIR names another place", path_, std::strerror(error)));
 }
 
 std::string StagedFiles::finish() {
-  close_file();
+  descriptor_.reset();
   const FileIdentity is = identify_file(path_);
   if (!is.same(file_.identity) || is.bytes != file_.identity.bytes) {
     throw Error(
@@ -266,16 +264,12 @@ std::string StagedFiles::finish() {
   return path_;
 }
 
-void StagedFiles::close_file() noexcept {
-  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
-}
-
 void StagedFiles::remove() noexcept {
-  close_file();
+  descriptor_.reset();
   if (folder_.empty()) return;
   std::error_code ignored;
   std::filesystem::remove_all(folder_, ignored);
-  if (keeper_pipe_ >= 0) ::close(std::exchange(keeper_pipe_, -1));
+  keeper_pipe_.reset();
   if (keeper_ > 0) ::waitpid(std::exchange(keeper_, -1), nullptr, 0);
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/os/descriptor.hpp"
 #include "launch/wire/start_messages.hpp"
 
 namespace aplib::launch::wire {
@@ -62,13 +63,12 @@ class StagedFiles {
 
  private:
   void make_folder();
-  void close_file() noexcept;
 
   std::string folder_;
   std::string path_;
   FileRef file_;
-  int descriptor_ = -1;
-  int keeper_pipe_ = -1;  // open as long as we live: then the keeper removes the folder
+  os::UniqueFd descriptor_;
+  os::UniqueFd keeper_pipe_;  // open as long as we live: then the keeper removes the folder
   pid_t keeper_ = -1;
 };
 

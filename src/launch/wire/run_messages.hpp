@@ -109,8 +109,8 @@ struct Finished {
 /// The node's process ends for a reason from outside, and the run with it.
 struct ToldToEnd {
   static constexpr auto type = MessageType::told_to_end;
-  std::int32_t signal =
-      0;  ///< It came from outside; 0: the standard input has ended, which whoever started the node holds.
+  /// It came from outside; 0: the standard input has ended, which whoever started the node holds.
+  std::int32_t signal = 0;
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
     fields(self.signal);

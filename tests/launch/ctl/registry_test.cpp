@@ -305,6 +305,21 @@ TEST_F(Registry, DeadMachinesAreForgotten) {
   EXPECT_EQ(files(), 1U);
 }
 
+TEST_F(Registry, AFolderThatSomebodyElseHasTakenIsPassedOver) {
+  const std::string taken = (home_ / "taken").string();
+  const std::string own = (home_ / "own").string();
+  fs::create_directory(taken);
+  fs::permissions(taken, fs::perms::all);
+  EXPECT_EQ(ctl::own_folder(std::vector{taken, own}), own);
+  EXPECT_EQ(fs::status(own).permissions(), fs::perms::owner_all);
+  EXPECT_EQ(ctl::own_folder(std::vector{own, taken}), own);
+  const std::string problem = error_text([&] {
+    (void)ctl::own_folder(std::vector{taken, (home_ / "a" / "b").string()});
+  });
+  EXPECT_NE(problem.find(taken + " is not a folder of this user alone"), std::string::npos) << problem;
+  EXPECT_NE(problem.find("/a/b: No such file or directory"), std::string::npos) << problem;
+}
+
 TEST_F(Registry, AFolderThatOthersCanUseIsRefused) {
   fs::permissions(folder_, fs::perms::group_all, fs::perm_options::add);
   const std::string text = folder_ +
