@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -46,6 +47,22 @@ std::size_t parameter_count(std::string_view signature) {
   const std::size_t first = list.find_first_not_of(' ');
   if (first == list.npos || list.substr(first, list.find_last_not_of(' ') + 1 - first) == "void") return 0;
   return static_cast<std::size_t>(std::ranges::count(list, ',')) + 1;
+}
+
+/// What is wrong with a file's or folder's name in which {cid} stands for the cell; empty: nothing.
+std::string name_problem(const std::string& name) {
+  if (name.empty()) return "a name is missing";
+  constexpr std::array<std::string_view, 1> known{"cid"};
+  constexpr std::array<std::string_view, 3> of_arguments{"x", "y", "ncel"};
+  for (std::size_t open = name.find('{'); open != name.npos; open = name.find('{', open + 1)) {
+    const std::size_t close = name.find('}', open);
+    if (close == name.npos) break;
+    const std::string word = name.substr(open + 1, close - open - 1);
+    if (std::ranges::count(of_arguments, std::string_view(word)) != 0)
+      return fmt::format("{{{}}} is for arguments of the program (--expand); names of files know {{cid}} alone", word);
+    if (word != "cid" && text::nearest(word, known)) return fmt::format("{{{}}}: did you mean {{cid}}?", word);
+  }
+  return {};
 }
 
 class HelpPage : public CLI::Formatter {
@@ -107,12 +124,15 @@ Parser::Parser(CommandLine& into)
   app_.add_flag("--expand", into.expand,
                 "Replace {cid}, {x}, {y} and {ncel} in the program's arguments, cell by cell.");
   app_.add_option("--output", into.output.output, "File for standard output; {cid}: a file for each cell.")
-      ->type_name("FILE");
-  app_.add_option("--error", into.output.error, "The same for standard error.")->type_name("FILE");
+      ->type_name("FILE")
+      ->check(name_problem);
+  app_.add_option("--error", into.output.error, "The same for standard error.")->type_name("FILE")->check(name_problem);
   app_.add_option("--input", into.output.input, "File that each cell reads as standard input; {cid} as above.")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(name_problem);
   app_.add_option("--wd", into.folder, "Folder in which each cell starts, made if missing; {cid} as above.")
-      ->type_name("FOLDER");
+      ->type_name("FOLDER")
+      ->check(name_problem);
   app_.add_option_function<std::string>(
           "--timeout", [&into](const std::string& text) { into.timeout = parse_seconds(text); },
           "End the run after this many seconds, with status 124.")

@@ -24,15 +24,28 @@ std::string in_place(const std::string& path) {
   return {};
 }
 
+/// What stands there instead of a program: "./x is a folder, not a program"; empty: nothing does.
+std::string obstacle(const std::string& path) {
+  using std::filesystem::file_type;
+  std::error_code error;
+  const file_type type = std::filesystem::status(path, error).type();
+  if (type == file_type::not_found) return {};
+  const char* what = type == file_type::directory                               ? "a folder"
+                     : type == file_type::fifo                                  ? "a named pipe"
+                     : type == file_type::socket                                ? "a socket"
+                     : type == file_type::block || type == file_type::character ? "a device"
+                                                                                : nullptr;
+  if (what != nullptr) return fmt::format("{} is {}, not a program", path, what);
+  return error ? fmt::format("cannot look for the program {}: {}", path, error.message()) : std::string();
+}
+
 }  // namespace
 
 std::string find_program(const std::string& name, std::string_view search) {
-  std::error_code ignored;
   if (name.find('/') != name.npos) {
     if (std::string found = in_place(name); !found.empty()) return found;
-    throw Error(Errc::bad_option, std::filesystem::is_directory(name, ignored)
-                                      ? fmt::format("{} is a folder, not a program", name)
-                                      : fmt::format("there is no program {}", name));
+    const std::string instead = obstacle(name);
+    throw Error(Errc::bad_option, instead.empty() ? fmt::format("there is no program {}", name) : instead);
   }
   if (std::string found = in_place("./" + name); !name.empty() && !found.empty()) return found;
   for (std::size_t at = 0; at <= search.size() && !name.empty();) {
@@ -44,8 +57,10 @@ std::string find_program(const std::string& name, std::string_view search) {
     }
     at = end + 1;
   }
+  const std::string instead = name.empty() ? std::string() : obstacle("./" + name);
   throw Error(Errc::bad_option,
-              fmt::format("there is no program \"{}\": looked in the current folder and in PATH ({})", name, search));
+              fmt::format("there is no program \"{}\": looked in the current folder and in PATH ({}){}", name, search,
+                          instead.empty() ? "" : "; " + instead));
 }
 
 }  // namespace aplib::launch

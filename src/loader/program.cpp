@@ -480,7 +480,11 @@ Library Search::of_process() {
 Library Search::find() {
   const std::string base(file_name(name_));
   if (base.empty()) fail("is not the name of a library", "name a file");
-  if (any_matches(never_separate, base) || any_matches(sanitizer_runtimes, base)) return of_process();
+  if (any_matches(never_separate, base) || any_matches(sanitizer_runtimes, base)) {
+    if (std::ranges::count(rules_.private_names, base) != 0)  // a pattern may cover it by the way; a name means it
+      fail("is wanted private, and is one that all cells share with the process", "leave it out of --private");
+    return of_process();
+  }
   if (const auto path = find_file()) return found(*path);
 
   const bool wants_separate = is_private(base, {}) || (any_matches(system_but_separate, base) && !is_shared(base, {}));

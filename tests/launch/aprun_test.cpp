@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // aprun as users run it: what programs get, their output, and how runs end.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
@@ -140,6 +141,14 @@ TEST(Aprun, ProgramsAreFoundInTheCurrentFolderThenInPath) {
                             folder.path() + ")\n");
   EXPECT_EQ(aprun({other / "x"}).error, "aprun: there is no program " + (other / "x") + "\n");
   EXPECT_EQ(aprun({other.path()}).error, "aprun: " + other.path() + " is a folder, not a program\n");
+  EXPECT_EQ(aprun({"/dev/null"}).error, "aprun: /dev/null is a device, not a program\n");
+  ASSERT_EQ(::mkfifo((other / "pipe").c_str(), 0600), 0);
+  EXPECT_EQ(aprun({other / "pipe"}).error, "aprun: " + (other / "pipe") + " is a named pipe, not a program\n");
+  std::filesystem::create_symlink("loop", other / "loop");
+  EXPECT_EQ(aprun({other / "loop"}).error,
+            "aprun: cannot look for the program " + (other / "loop") + ": Too many levels of symbolic links\n");
+  const Ended here = aprun({"pipe"}, start);
+  EXPECT_TRUE(contains(here.error, "; ./pipe is a named pipe, not a program\n")) << here.error;
 }
 
 TEST(Aprun, FilesThatAreNoProgramsAreRefusedInWords) {
@@ -174,6 +183,15 @@ TEST(Aprun, UsageErrorsAreSaidAndNothingStarts) {
             "aprun: --args are the arguments of a function named by --entry, which must come first");
   EXPECT_EQ(refusal({"--output", "/nowhere/{cid}", program}),
             "aprun: cannot write /nowhere/0: No such file or directory");
+  EXPECT_EQ(refusal({"--output", "o-{cidx}", program}), "aprun: --output: {cidx}: did you mean {cid}?");
+  EXPECT_EQ(refusal({"--input", "in.{x}", program}),
+            "aprun: --input: {x} is for arguments of the program (--expand); names of files know {cid} alone");
+  EXPECT_EQ(refusal({"--wd", "", program}), "aprun: --wd: a name is missing");
+  EXPECT_EQ(refusal({"--input", folder.path(), program}), "aprun: cannot read " + folder.path() + ": Is a directory");
+  EXPECT_TRUE(refusal({"--module", "nosuch", program}).starts_with("aprun: there is no module \"nosuch\""));
+  EXPECT_TRUE(
+      contains(refusal({"--private", "libc.so.6", program}),
+               "is wanted private, and is one that all cells share with the process; leave it out of --private"));
   EXPECT_EQ(aprun({"--help"}).status, 0);
   EXPECT_TRUE(contains(aprun({"--version"}).out, "aprun (APlib) "));
 }

@@ -176,6 +176,11 @@ void Reader::read_machine(const Section& section) {
     cluster_.grid_place =
         fmt::format("{}:{}:{}: {}: {}", file_, entry.value.at.line, entry.value.at.column, subject, entry.key);
   }
+  if (keys.contains("program") && keys.contains("host-program")) {
+    complain(section.at, fmt::format("{}: program and host-program are both given: a host program starts the cells' "
+                                     "programs itself; keep one of them",
+                                     subject));
+  }
   launch_for_all_ = keys.contains("launch") || keys.contains("command");
   check_pairs(cluster_.defaults, keys, section.at, subject);
 }
