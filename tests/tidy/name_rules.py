@@ -7,6 +7,7 @@ import re
 
 PATH = re.compile(r"(?<![\w/.$~<{*-])(?:src|tests|docs|include|apps|bench|examples|scripts|cmake)/[\w./*-]*[\w*]")
 FILE = re.compile(r"(?<![\w/.$~<{*-])(?:[\w-]+/)*\w[\w-]*\.(?:cpp|hpp|h|c|py|md)\b(?![\w*])")
+QUOTED_FILE = re.compile(r"`((?:[\w-]+/)*\w[\w-]*\.(?:cpp|hpp|h|c|py|md))`")  # on pages
 # Files of others that comments name.
 FOREIGN = {"elf.h", "kex.c", "libgomp_g.h", "packet.c", "ssh.c", "sshconnect.c"}
 # Where names are examples, or come into being while something runs.
@@ -82,8 +83,8 @@ def check_paths(repository, _):
             complaints += broken_links(repository, path)
         for number, comment in comments(path, repository.text(path)):
             found = set(PATH.findall(comment))
-            if path.suffix != ".md":
-                found |= {name for name in FILE.findall(comment) if name not in FOREIGN}
+            files = (QUOTED_FILE if path.suffix == ".md" else FILE).findall(comment)
+            found |= {name for name in files if name not in FOREIGN}
             for name in sorted(found):
                 exists = any(repository.root.glob(name)) if "*" in name else name in names
                 if not exists:

@@ -127,6 +127,12 @@ CASES = [
     ),
     (
         name_rules.check_paths,
+        {"src/a.cpp": "", "docs/b.md": "`a.cpp`, `b/a.cpp`, a.hpp\n```\n`c.cpp`\n```\n`d.c7.h`\n"},
+        1,
+        "names b/a.cpp",
+    ),
+    (
+        name_rules.check_paths,
         {
             "docs/a.md": "# A title, `a`\n[b](b.md) [c](c.md) [d](#a-title-a) [e](b.md#one) [f](b.md#two)\n",
             "docs/b.md": "## One\n[g](https://a.org/b) [h](../docs)\n",
