@@ -57,8 +57,8 @@ APLIB_C_API int cconfxy(int ncelx, int ncely);
 APLIB_C_API int ccreat(const char* file, int tid, void* arg);
 /* Presets the status word (see pstat) of every cell that has not posted one. Returns 1. [host] A, meaning C */
 APLIB_C_API int initstat(int stat);
-/* Waits until all cells have ended. Returns 0: an old host_main ends with it and has no `return`, so this becomes the
- * status of the run. [host] [waits] A, meaning C */
+/* Waits until all cells have ended. Returns 0, because an old host_main ends with it and has no `return`, so its value
+ * becomes the status of the run. [host] [waits] A, meaning C */
 APLIB_C_API int waitstable(void);
 /* Ends the calling task and unwinds its stack; other cells go on. A status other than 0 becomes the cell's. [cell] A */
 APLIB_C_API void cell_exit(int status) __attribute__((noreturn));
@@ -82,7 +82,7 @@ APLIB_C_API int cellos_gettid(void);
 /* Sends `size` bytes to task `tid` of cell `cid`, which may be the caller's. gethcid() means the host, and `tid` is
  * ignored. Returns 1, or 0 when memory ran out, which a line on stderr reports. [host] [cell] A */
 APLIB_C_API int l_asend(int cid, int tid, int type, const void* buf, int size);
-/* Another name of l_asend, whose messages are buffered, too. [host] [cell] C */
+/* Another name of l_asend; its messages are buffered, too. [host] [cell] C */
 APLIB_C_API int l_rsend(int cid, int tid, int type, const void* buf, int size);
 /* Sends to the host. Returns as l_asend. [cell] A */
 APLIB_C_API int h_send(int type, const void* buf, int size);
@@ -107,7 +107,7 @@ APLIB_C_API void* crecv(void);
 APLIB_C_API void* h_recv(int type);
 /* crecv, then readmsg. Also returns 0 where crecv returns NULL. [host] [cell] [waits] C */
 APLIB_C_API int crecvs(void* buf, int size);
-/* Receives a message of task `tid` of each cell, of at most `size` bytes: cell 0's to `buf`, cell 1's behind the first
+/* Receives a message of at most `size` bytes from task `tid` of each cell: cell 0's at `buf`, cell 1's after the first
  * `size` bytes, and so on. Returns 1. REQUIRES: `buf` has getncel() * size bytes. [host] [waits] C */
 APLIB_C_API int cgather(int tid, int type, void* buf, int size);
 /* Copies as much as fits of the last received message into `buf`; may be repeated. Returns the number of bytes copied.
@@ -158,7 +158,7 @@ APLIB_C_API int y_brd(int root, void* buf, int size);
 APLIB_C_API int cellos_sync(int no, int stat);
 
 /* Barrier over all cells and the host program. Returns the OR of bit 0 of everybody's `stat`; `no` is ignored.
- * REQUIRES: on the cells the same task id calls it. [host] [cell] C */
+ * REQUIRES: the task that calls it has the same id on all cells. [host] [cell] [waits] C */
 APLIB_C_API int hsync(int no, int stat);
 
 /* --- Status network: independent of sync, and without waiting. A loop of cstat or gstat lets other tasks run. --- */

@@ -59,7 +59,7 @@ APLIB_C_API int y_ior(int value, int* result);
 APLIB_C_API int y_iand(int value, int* result);
 APLIB_C_API int y_ixor(int value, int* result);
 
-/* The f calls with doubles, see below. */
+/* The f calls for doubles, see below. */
 APLIB_C_API int cellos_xy_fsum(double value, double* result);
 APLIB_C_API int cellos_x_fsum(double value, double* result);
 APLIB_C_API int cellos_y_fsum(double value, double* result);
@@ -73,8 +73,8 @@ APLIB_C_API int cellos_y_fmin(double value, int id, double* min, int* min_id);
 #ifdef __cplusplus
 }
 
-/* The known callers pass doubles to the f calls (source: MIMD header of the ANU sort). What the result points to
- * decides: a float or a double. Nothing else compiles. */
+/* The known callers pass doubles to the f calls (source: MIMD header of the ANU sort). The type that the result points
+ * to decides: float or double. Nothing else compiles. */
 inline int xy_fsum(double value, double* result) { return cellos_xy_fsum(value, result); }
 inline int x_fsum(double value, double* result) { return cellos_x_fsum(value, result); }
 inline int y_fsum(double value, double* result) { return cellos_y_fsum(value, result); }
@@ -85,8 +85,8 @@ inline int xy_fmin(double value, int id, double* min, int* min_id) { return cell
 inline int x_fmin(double value, int id, double* min, int* min_id) { return cellos_x_fmin(value, id, min, min_id); }
 inline int y_fmin(double value, int id, double* min, int* min_id) { return cellos_y_fmin(value, id, min, min_id); }
 #elif defined(__GNUC__) || __STDC_VERSION__ >= 201112L
-/* The known callers pass doubles to the f calls (source: MIMD header of the ANU sort). What the result points to
- * decides: a float or a double. Nothing else compiles. */
+/* The known callers pass doubles to the f calls (source: MIMD header of the ANU sort). The type that the result points
+ * to decides: float or double. Nothing else compiles. */
 #define APLIB_F_TAKES(name, result) _Generic((result), float* : name, double* : cellos_##name)
 #define xy_fsum(value, result) APLIB_F_TAKES(xy_fsum, result)(value, result)
 #define x_fsum(value, result) APLIB_F_TAKES(x_fsum, result)(value, result)
