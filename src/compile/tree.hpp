@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The tree that a wrapper belongs to, and the object of it that makes a shared object a program.
-//
-// Prefix: the installed tree, or the build tree, that a wrapper belongs to. Found from the wrapper's own place, so
-// that the tree can be moved.
+// Prefix: the installed tree, or the build tree, that a wrapper belongs to. The wrapper finds it from its own place, so
+// the tree can be moved. The tree has the object that makes a shared object a program.
 //
 // Whole files, and the parts of their names. Plain system calls: the wrapper runs thousands of times under a
 // configure script.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// CellServices: what a running program needs of whoever runs it (the kernel; a test). One per instance; lives as
-// long as it.
+// CellServices: what a running program needs of its host (the kernel, or a test). Each instance has one, which
+// lives as long as the instance.
 #pragma once
 
 #include <chrono>
@@ -24,35 +24,33 @@ class CellServices {
  public:
   virtual ~CellServices() = default;
 
-  /// The heap in the cell's slot, made at the first call; null: it cannot be, which the user has been told. Call
-  /// from: flows of the cell.
+  /// The heap in the cell's slot, which the first call makes. Null: it cannot be made, and the user has been told.
+  /// Call from: flows of the cell.
   virtual SlotHeap* heap() { return nullptr; }
 
-  /// What the program took from the heap, when it was to be counted. Called once, at its end, with what it never
-  /// gave back.
+  /// Takes the count of what the program allocated and never freed. Called once, at its end, if it was to be counted.
   virtual void heap_used(const libc::HeapUse&) {}
 
-  /// An instance that belongs to this host is being made / is gone for good: the last call for it. Between them the
-  /// host must live.
+  /// An instance of this host is being made, or is gone for good, which is the last call for it. The host must live in
+  /// between.
   virtual void instance_begins() {}
   virtual void instance_gone() noexcept {}
 
-  /// Memory of an instance that has ended, of a program whose memory other cells reach: they may do so until the
-  /// machine's end. Call from: any flow or thread.
+  /// Keeps memory of an ended instance until the machine's end: other cells may reach it until then. Call from: any
+  /// flow or thread.
   virtual void keep(ReservedRange /*memory*/) {}
 
   /// Who the calling task is, for messages: "cell 3 task 0".
   virtual std::string name() = 0;
 
-  /// Takes output of the program. `bytes` may be any piece of it, from any of the program's threads; the host sees
-  /// to it that lines of different cells never mix, and shows a piece of a line at the latest when `flush` asks and
-  /// no other cell can be in between.
+  /// Takes output of the program: any piece of it, from any of the program's threads. The host never mixes lines of
+  /// different cells. It shows a piece of a line at the latest when `flush` asks and no other cell can be in between.
   virtual void write(Stream stream, std::span<const char> bytes) = 0;
   virtual void flush(Stream stream) = 0;
   /// Descriptor that the program's standard input is read from, or -1: it sees an empty one.
   virtual int input() = 0;
 
-  /// Lets other tasks run meanwhile; on a thread that is no task, just sleeps. Switches tasks: yes.
+  /// Lets other tasks run meanwhile. On a thread that is no task it just sleeps. Switches tasks: yes.
   virtual void sleep(std::chrono::nanoseconds duration) = 0;
   virtual void yield() = 0;
 
@@ -64,9 +62,9 @@ class CellServices {
   /// program's own affair.
   virtual void terminating() noexcept {}
 
-  /// Ends the machine with this exit status and text (prefixed with name()). Does not return: it unwinds or jumps.
+  /// Ends the machine with this exit status and text, which gets name() in front. Does not return: it unwinds or jumps.
   [[noreturn]] virtual void fail(int status, const std::string& text) = 0;
-  /// Tells the user something, prefixed with name(); the same text once per machine.
+  /// Tells the user a text, with name() in front, once per machine.
   virtual void warn(const std::string& text) = 0;
 };
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// TaskContext: one task's (or one foreign thread's) view of the instance it runs in. The switch keeps
-// aplib::current_program_context; everything the loader gives to programs (thread-locals, libc state, dl*) starts
-// from here().
+// TaskContext: the view that one task, or one foreign thread, has of the instance it runs in. The switch keeps
+// aplib::current_program_context. All that the loader gives to programs (thread-locals, libc state, dl*) starts from
+// here().
 //
-// Invariants: (1) an instance lives as long as it has a context; (2) a context is used only by the flow that owns
-// it; (3) code of an instance runs only on flows that have a context of that instance, except signal handlers and
-// threads made behind our back, for which calling() finds the instance by the address of the caller.
+// Invariants: (1) An instance lives as long as it has a context. (2) Only the flow that owns a context uses it.
+// (3) Code of an instance runs only on flows that have a context of that instance. Signal handlers and threads made
+// without our knowledge are exceptions; for them calling() finds the instance by the address of the caller.
 //
 // Thread-locals of instances. General and local dynamic: the module number that relocation stores is ours
 // (own_module() + the image's number), and so is the __tls_get_addr that programs call: it finds the block of the
@@ -40,7 +40,7 @@ struct TaskContext : ProgramContext {
   Instance* instance;
   /// Thread-local blocks by image index of the instance; null: not touched yet.
   std::vector<char*> tls_blocks;
-  /// Destructors registered by __cxa_thread_atexit_impl, run in reverse order when the task ends.
+  /// Destructors that __cxa_thread_atexit_impl has registered; they run in reverse order when the task ends.
   struct ThreadExit {
     void (*function)(void*);
     void* argument;

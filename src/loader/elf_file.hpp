@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// ElfFile: a program or library file, read once, checked, in the terms of its own addresses (0 = start of the
-// image). Nothing here depends on where an instance lies. The input is hostile: whatever the bytes are, open()
-// returns a consistent object or throws Error(failed) with path, place in the file, cause, and remedy. After open()
-// no member refers to anything outside the file or the image's span.
+// ElfFile: a program or library file, read and checked once, in the terms of its own addresses (0 = start of the
+// image). Nothing here depends on where an instance lies. The input is hostile: whatever the bytes are, open() returns
+// a consistent object, or throws Error(failed) with path, place in the file, cause, and remedy. After open() no member
+// refers to anything outside the file or the image's span.
 //
 // Source of the format: System V ABI (gABI 4.1 and its supplement for the machine), GNU extensions as described with
 // binutils.
@@ -71,7 +71,7 @@ struct TlsTemplate {
   std::uint64_t alignment = 1;
 };
 
-/// What somebody wrote into the file for who reads it: PT_NOTE.
+/// A note in the file for its readers (PT_NOTE).
 struct Note {
   std::string owner;
   std::uint32_t type = 0;

@@ -2,10 +2,10 @@
 // Entry: where a program begins, and how it is called there.
 //
 // TypedCall: a call of a function by the types in its signature, with arguments that are text:
-// "solve(int,double)->int" with 300 and 1e-8. The types are believed: nothing in a program file can tell whether a
-// C function really has them.
+// "solve(int,double)->int" with 300 and 1e-8. It believes the types, because nothing in a program file tells whether a
+// C function has them.
 //
-// Errors are Error(bad_option), worded for whoever wrote the signature on a command line.
+// Errors are Error(bad_option), worded for the user who wrote the signature on a command line.
 #pragma once
 
 #include <cstdint>
@@ -29,10 +29,10 @@ class Entry {
     host,  ///< host_main
   };
 
-  /// The entry of `program` by `role`, or the one that `signature` names (parse_signature), which gets `arguments`.
-  /// A C++ function is found by its name without namespaces' mangling, as people write it; "main" and the like are
-  /// called in their own way when no types are given. Throws Error(bad_option), with the names that the file
-  /// offers. Reads the file only; call from any thread.
+  /// The entry of `program` by `role`, or the one that `signature` names (parse_signature), which gets `arguments`. A
+  /// C++ function is found by its name as people write it, without mangling. Without types, "main" and its relatives
+  /// are called in their own way. Throws Error(bad_option), with the names that the file offers. Only reads the file.
+  /// Call from: any thread.
   static Entry choose(const Program& program, Role role, std::string_view signature = {},
                       std::span<const std::string> arguments = {});
 
@@ -85,8 +85,8 @@ struct Signature {
   ValueType result = ValueType::none;
 };
 
-/// "name(type,...)->type". Without "->" the result is void; a name alone takes nothing. Types are C's (in any order
-/// of their words), those of <stdint.h>, size_t and its kin, and string for char const*. Throws Error(bad_option).
+/// "name(type,...)->type". Without "->" the result is void; a name alone takes nothing. Types are C's (in any order of
+/// their words), those of <stdint.h>, size_t and its relatives, and string for char const*. Throws Error(bad_option).
 [[nodiscard]] Signature parse_signature(std::string_view text);
 
 /// As parse_signature() reads it: "solve(int, double) -> int".

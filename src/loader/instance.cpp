@@ -245,7 +245,7 @@ void Instance::finish() {
   finishing_ = true;
   const auto show = [this] { libc::stop_stdio(*this); };
   try {
-    // Each may be left by exit(), which goes on with the rest, or by _exit() and its kin, which do not.
+    // Each may be left by exit(), which goes on with the rest, or by _exit() and its relatives, which do not.
     const auto run_part = [this, &context](const auto& part) {
       const Outcome outcome = until_exit(context, [&part] {
         part();

@@ -1,7 +1,6 @@
-// SPDX-License-Identifier: MIT
-// Instance: a program's private copy in one cell. Life: make() maps, relocates and protects; run() on the cell's
-// own task runs constructors and the entry; the last context that leaves runs exit handlers and destructors and
-// unmaps it.
+// SPDX-License-Identifier: MIT Instance: a program's private copy in one cell. make() maps, relocates and protects it.
+// run(), on the cell's own task, runs constructors and the entry. The last context that leaves runs exit handlers and
+// destructors, and unmaps it.
 #pragma once
 
 #include <atomic>
@@ -46,9 +45,9 @@ struct LoadedImage {
 
 class Instance {
  public:
-  /// Maps and relocates a copy of `program` at the first free place in `range`. `host` must outlive it. Runs no
-  /// code of the program but IFUNC resolvers. Throws Error(exhausted) when the kernel's limit on mappings or memory
-  /// is met, Error(failed) when the file was changed. Call from: any thread.
+  /// Maps and relocates a copy of `program` at the first free place in `range`. Runs no code of the program but IFUNC
+  /// resolvers. Throws Error(exhausted) at the kernel's limit on mappings or memory, Error(failed) when the file was
+  /// changed. REQUIRES: `services` outlives it. Call from: any thread.
   static std::unique_ptr<Instance> make(std::shared_ptr<const Program> program, CellServices& services,
                                         AddressRange range, Arguments arguments);
   /// Unmaps. Only when no context is left.
@@ -59,23 +58,22 @@ class Instance {
   /// Has the program begin in this folder instead of the process's. Throws Error(failed). Call from: before run().
   void start_in(const std::string& folder);
 
-  /// Runs a program on the calling flow, from the first constructor to the last destructor, and gives the instance
-  /// up: when `program` returns, calls exit(), or lets an exception out. Tasks and threads that it made may go on;
-  /// the last of all frees the instance. `entry` gets the instance. `enter` makes a context the calling flow's
-  /// (null: none). Exceptions pass through. Call from: a flow without a context. Switches tasks: as the program
-  /// does.
+  /// Runs a program on the calling flow, from the first constructor to the last destructor. Returns, and gives the
+  /// instance up, when the program returns, calls exit(), or lets an exception out, which passes through. Tasks and
+  /// threads that it made may go on; the last of all frees the instance. `entry` gets the instance. `enter` makes a
+  /// context the calling flow's (null: none). Call from: a flow without a context. Switches tasks: as the program does.
   static Outcome run(std::unique_ptr<Instance> instance, const std::function<int(Instance&)>& entry,
                      const std::function<void(ProgramContext*)>& enter);
 
-  /// Ends the program as exit() (runs_handlers) or _exit() do: from the main task jumps to run(), from a task or
-  /// thread that the program made ends that. Call from: a flow of the instance.
+  /// Ends the program as exit() (runs_handlers) or _exit() does. The main task jumps to run(); a task or thread that
+  /// the program made ends alone. Call from: a flow of the instance.
   [[noreturn]] void leave(int status, bool runs_handlers);
 
   [[nodiscard]] const Program& program() const noexcept { return *program_; }
   [[nodiscard]] CellServices& services() const noexcept { return *services_; }
   [[nodiscard]] libc::LibcState& libc() noexcept { return libc_; }
-  /// The cell's heap, for a program that has its memory there (Program::has_slot_heap). Null: there is none. Call
-  /// from: flows of the instance that have a context.
+  /// The cell's heap, if the program has its memory there (Program::has_slot_heap), else null. Call from: flows of the
+  /// instance that have a context.
   [[nodiscard]] SlotHeap* slot_heap() {
     SlotHeap* heap = heap_.load(std::memory_order_relaxed);  // relaxed: the cell makes it known as a whole
     if (heap == nullptr && program_->has_slot_heap()) [[unlikely]] {
@@ -104,33 +102,33 @@ class Instance {
   /// The image that `address` lies in, or null. Call from: flows of the instance, unwinder.
   [[nodiscard]] const LoadedImage* image_at(const void* address) const noexcept;
 
-  /// Contexts of the instance come and go by these; TaskContext calls them. `left` says whether that was the last
-  /// one. Call from: any flow of the instance.
+  /// TaskContext calls these when it comes and goes. `left` says whether it was the last one. Call from: any flow of
+  /// the instance.
   void entered(TaskContext& context);
   bool left(TaskContext& context) noexcept;
-  /// `context` is not one that keeps the instance alive: its owner destroys it before the instance's end. Call
-  /// while another one lives.
+  /// `context` does not keep the instance alive: its owner destroys it before the instance's end. Call while another
+  /// one lives.
   void disown(TaskContext& context) noexcept;
   /// Calls `function` for every context. Call from: a flow of the instance.
   void for_each_context(const std::function<void(TaskContext&)>& function);
-  /// The flow that owns `context` ends: destructors of its thread-locals; if it was the instance's last, its end.
-  /// Frees both. Exceptions pass through. Call from: that flow.
+  /// The flow that owns `context` ends. Runs the destructors of its thread-locals and, for the last flow, the end of
+  /// the instance. Frees both. Exceptions pass through. Call from: that flow.
   static void leave_for_good(TaskContext* context);
   /// The same for a context whose flow never ran: no code of the program.
   static void drop(TaskContext* context) noexcept;
 
-  /// The steps by which an image of images() gets into reserved addresses, for make() and dlopen; each for all new
-  /// images before the next. The last calls IFUNC resolvers, protects, and makes the image known to unwinder and
-  /// debugger. Throw Error.
+  /// The steps by which make() and dlopen put an image of images() into reserved addresses; each step is done for all
+  /// new images before the next. The last one calls IFUNC resolvers, protects, and makes the image known to unwinder
+  /// and debugger. Throw Error.
   void map_image(const LoadedImage& image);
   void relocate_image(const LoadedImage& image);
   void finish_image(const LoadedImage& image);
-  /// dlopen: enters the images that `plugin` (Program::load_plugin for the surroundings as they are) brings, maps
-  /// and relocates them. Runs no code of them but IFUNC resolvers. Throws Error, and then nothing has changed. Call
-  /// from: a flow of the instance, one at a time.
+  /// dlopen: enters, maps and relocates the images that `plugin` brings (Program::load_plugin for the surroundings as
+  /// they are). Runs no code of them but IFUNC resolvers. Throws Error, and then nothing has changed. Call from: a flow
+  /// of the instance, one at a time.
   void add_plugin(const std::shared_ptr<const Program>& plugin);
-  /// dlclose: unmaps image `index`, which a plug-in has brought; no code of it may run, its destructors have. Call
-  /// from: a flow of the instance, one at a time.
+  /// dlclose: unmaps image `index`, which a plug-in has brought. REQUIRES: its destructors have run, and no code of it
+  /// runs. Call from: a flow of the instance, one at a time.
   void drop_image(std::uint32_t index) noexcept;
   /// What brought image `index`: the program, or a plug-in.
   [[nodiscard]] const Program& origin_of(std::uint32_t index) const noexcept;
@@ -170,10 +168,10 @@ class Instance {
   libc::LibcState libc_;
   std::atomic<SlotHeap*> heap_{nullptr};
   std::atomic<SlotHeap*> uncounted_heap_{nullptr};
-  // Of the atomics none is on a hot path: all in the default order.
+  // None of the atomics is on a hot path, so all have the default order.
   std::atomic<TaskContext*> main_{nullptr};  // the task that runs the entry
-  // One per context until the very end of its flow. contexts_ says who runs the end of the program: one flow;
-  // holders_ who frees: perhaps another, which was still on its way out.
+  // Counts contexts until the very end of their flows. contexts_ decides which flow runs the end of the program.
+  // holders_ decides which one frees: perhaps another, which was still on its way out.
   std::atomic<std::uint32_t> holders_{0};
   std::mutex contexts_mutex_;
   std::vector<TaskContext*> contexts_;

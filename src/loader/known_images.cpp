@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Invariants of the table:
 //  1. It has a list of nodes per stretch of 4 GiB in which instances of slots lie, and one list for those that lie
-//     elsewhere. A node is in one list or in the pool of free nodes, and its memory is never given back: a reader may
+//     elsewhere. A node is in one list or in the pool of free nodes. Its memory is never given back, so a reader may
 //     look at a node at any time, and at worst reads fields of another image.
-//  2. Writers hold the mutex. Before the first and after the last change of a list they increment its `changes`, so it
-//     is odd in between.
+//  2. Writers hold the mutex. They increment a list's `changes` before the first and after the last change, so it is
+//     odd in between.
 //  3. A reader believes what it read only if `changes` was even and is the same afterwards; else it reads again.
-// So readers never wait for each other, and for writers only if those change the list of the same cell, which happens
-// while that cell loads or unloads something.
+// So readers never wait for each other. They wait for writers only if those change the list of the same cell, which
+// happens while that cell loads or unloads something.
 #include "loader/known_images.hpp"
 
 #include <dlfcn.h>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// From an address to the image of an instance it lies in: for the unwinder (a throw asks once per frame), for bound
-// functions called from unknown threads, for dladdr.
+// Finds the image of an instance that an address lies in. The unwinder asks once per frame of a throw; bound functions
+// that unknown threads call ask, and so does dladdr.
 //
-// What debuggers get to know of images that we map: a namespace of our own (struct r_debug_extended of <link.h>,
-// r_version 2) behind those of ld.so. A debugger that understands namespaces (gdb 13 and newer) then lists the
-// images of all instances like any shared object, breaks in all of them and prints each one's globals. The list
-// belongs to the process, because the debugger's protocol does (one _r_debug).
+// Tells debuggers of the images that we map, by a namespace of our own (struct r_debug_extended of <link.h>, r_version
+// 2) behind those of ld.so. A debugger that understands namespaces (gdb 13 and newer) then lists the images of all
+// instances like any shared object, breaks in all of them, and prints each one's globals. The list belongs to the
+// process, because the debugger's protocol does (one _r_debug).
 //
-// Debuggers are slow with thousands of objects, so only the first ones are listed; aplib_debugger_counts says what
+// Debuggers are slow with thousands of objects, so the list has only the first ones. aplib_debugger_counts says what
 // was left out.
 //
 // Source: <link.h>; System V gABI chapter 5, DT_DEBUG; glibc manual "Dynamic Linker Introspection".
@@ -45,8 +45,8 @@ struct FoundImage {
 /// instance.
 bool find_image(const void* address, FoundImage& found) noexcept;
 
-/// Makes an image known / unknown. `image` stays where it is in between. Call from: any thread. remove_image: when
-/// no code of the image runs any more.
+/// Makes an image known, or unknown. REQUIRES: `image` stays where it is in between; for remove_image, no code of it
+/// runs any more. Call from: any thread.
 void add_image(Instance& instance, const LoadedImage& image);
 void remove_image(const char* base) noexcept;
 
@@ -66,9 +66,9 @@ class DebuggerEntries {
   void add(const std::string& path, const char* base, const char* dynamic_section);
   /// Takes the image at `base` out. Call from: any thread.
   void remove(const char* base) noexcept;
-  /// Has a debugger that watches us read the list again, so that its pending breakpoints get their places. Call
-  /// after a group of add() or remove(), before any code of the images runs, or before they are unmapped. Nothing
-  /// if nothing changed or nobody watches. Call from: any thread, holding no lock: it may dlopen.
+  /// Has a debugger that watches us read the list again, so that its pending breakpoints get their places. Call after a
+  /// group of add() or remove(), before any code of the images runs, or before they are unmapped. Does nothing if
+  /// nothing changed or nobody watches. Call from: any thread that holds no lock, because it may dlopen.
   void tell() noexcept;
 
   struct Entry;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Program: a program file with its separate libraries, every symbol resolved once. From it instances are made by
-// replaying the plan. One per file and process; immutable after load(), so any number of threads may make instances
-// of it at once.
+// Program: a program file with its separate libraries, every symbol resolved once. Making an instance replays the plan.
+// A process has one for each file. It does not change after load(), so any number of threads may make instances of it
+// at once.
 //
 // Library: which file a needed library is, and whether every instance gets its own copy of it or all share the
 // process's one.
@@ -82,8 +82,8 @@ bool matches_any(const std::vector<std::string>& patterns, std::string_view name
 
 // ---------------------------------------------------------------- programs
 
-/// What remains to be done for an image in each instance once every symbol is resolved: add bases, store values.
-/// Replayed in the order of the members.
+/// What is left to do for an image in each instance once every symbol is resolved: add bases and store values, in the
+/// order of the members.
 struct RelocationPlan {
   /// word at offset = value
   struct Store {
@@ -123,7 +123,7 @@ struct RelocationPlan {
       indirect;  ///< word at offset = result of the resolver at base of image `image` + value; last of all
 };
 
-/// The functions that a program made by apcc says it starts with. They need not be visible. Source:
+/// The functions that a program made by apcc starts with, as it says itself. They need not be visible. Source:
 /// src/compile/start/program.S.
 class ProgramEntries {
  public:

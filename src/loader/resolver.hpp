@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Resolver: from a file to a Program. Finds the libraries, then binds every relocation once.
+// Resolver makes a Program of a file: it finds the libraries, then binds every relocation once.
 //
 // Order of lookup for a reference: the image itself first if it was linked symbolically; the program; its separate
 // libraries, breadth first; our bindings for libc state; the shared libraries in order of need; the whole process.
@@ -15,8 +15,8 @@
 
 namespace aplib::loader {
 
-/// A call by which a program names memory of other cells by its own addresses; it needs its heap in the slot.
-/// `symbol`: as it stands in the program's file.
+/// True for a call by which a program names memory of other cells by its own addresses: the program needs its heap in
+/// the slot. `symbol`: as it stands in the program's file.
 bool is_one_sided_call(std::string_view symbol) noexcept;
 
 class Resolver {

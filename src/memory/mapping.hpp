@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The mappings of this process, as the system tells them: /proc/self/maps.
 //
-// ReservedRange: address space taken once with no access, to be mapped over piece by piece, so that no other
-// thread's mapping can come in between.
+// ReservedRange: address space that is reserved once, without access, and mapped over piece by piece, so that no other
+// thread's mapping comes in between.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The address plan: slot of cell c = base + c * slot_bytes, the same in every process of a machine. Reserved, never
-// committed as a whole. Its first quarter holds instances of programs, the second the heap (slot_heap.hpp), and
-// from its middle lie the stacks of the cell's tasks.
+// The address plan: the slot of cell c lies at base + c * slot_bytes, in every process of a machine. It is never
+// committed as a whole. Its first quarter holds instances of programs, the second the heap (slot_heap.hpp), and its
+// second half the stacks of the cell's tasks.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,7 @@
 namespace aplib {
 
 struct SlotPlan {
-  // The sanitizers own most of the address space: there stacks go where the system likes, and slots hold instances
-  // only.
+  // The sanitizers own most of the address space, so there slots hold only instances, and stacks lie elsewhere.
 #if APLIB_TSAN
   static constexpr std::uintptr_t base = 0x10'0000'0000;  // what it calls low memory of the application
   static constexpr std::size_t bytes = std::size_t{64} << 20;

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: MIT
-// SlotHeap: the heap of a cell in its slot (slot.hpp), the one called "symmetric heap" elsewhere. The same calls in
-// the same order give the same offsets in every cell of the machine, whatever its processes, threads and hosts do:
-// a cell can name memory of another by its own address of the same object.
+// SlotHeap: the heap of a cell in its slot (slot.hpp), called "symmetric heap" elsewhere. The same calls in the same
+// order give the same offsets in every cell of the machine, whatever its processes, threads and hosts do. So a cell
+// names memory of another by its own address of the same object.
 //
-// In front, lists of freed blocks by size, last in, first out; behind them best fit with coalescing
-// (Boost.Interprocess, rbtree_best_fit). Pages come as the heap grows and stay until the end of the run, because
-// remote memory may be registered. The heap's own state lies at its beginning, so that any block leads to its heap.
+// Lists of freed blocks by size, last in, first out, stand in front of best fit with coalescing (Boost.Interprocess,
+// rbtree_best_fit). Pages come as the heap grows and stay until the end of the run, because remote memory may be
+// registered. The heap's own state lies at its beginning, so that any block leads to its heap.
 //
-// Invariants: (1) allocate(), resize() and release() are called by flows of the cell alone; these never run in
-// parallel until share() is called, and from then on take a lock. (2) Others give blocks back by
-// release_from_outside(), which pushes them on `outside_`; a flow of the cell takes them all when its lists are
-// empty. (3) Nothing but these calls, in their order, decides where a block lies: no address, no time. So where
-// others free blocks, or threads of the cell allocate at the same time, layouts may differ.
-// (4) What lies above `fresh_` has been zero since the system gave it.
+// Invariants: (1) Only flows of the cell call allocate(), resize() and release(). They never run in parallel until
+// share() is called, and take a lock from then on. (2) Others give blocks back by release_from_outside(), which pushes
+// them on `outside_`. A flow of the cell takes them all when its lists are empty. (3) Nothing but these calls, in their
+// order, decides where a block lies: no address, no time. Where others free blocks, or threads of the cell allocate at
+// the same time, layouts may differ. (4) What lies above `fresh_` has been zero since the system gave it.
 #pragma once
 
 #include <array>

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Bindings: symbols of libc (and of libstdc++ and libdl) that instances get from us instead, because libc keeps
-// state behind them. The loader looks here when an image of an instance refers to a symbol that no image of the
-// instance defines; whatever version it asks for.
+// Bindings: symbols of libc (and of libstdc++ and libdl) that instances get from us, because libc keeps state behind
+// them. The loader looks here when an image of an instance refers to a symbol that no image of the instance defines,
+// whatever version it asks for.
 //
-// A function is one for all instances and finds its instance through calling(); a datum (optind, environ, stdout)
-// is a place inside the instance's LibcState.
+// All instances share a function, which finds its instance through calling(). A datum (optind, environ, stdout) is a
+// place inside the instance's LibcState.
 //
-// Each file in src/loader/libc/ has one concern (getopt, random numbers, ...) and offers its table; bindings.cpp
-// joins them.
+// Each file in src/loader/libc/ offers the tables of its concern (getopt, numbers, ...). bindings.cpp joins them.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What dl.cpp works on: the scopes in which names are looked up, and the end of plug-ins.
+// dlopen and its relatives: the scopes in which names are looked up, and the end of plug-ins.
 #include "loader/libc/dl.hpp"
 
 #include <dlfcn.h>

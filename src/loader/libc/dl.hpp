@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// DlState: what an instance has loaded by dlopen. Handles, their counts, who needs which image, in which order they
-// were constructed.
+// DlState: what an instance has loaded by dlopen: handles and their counts, who needs which image, and the order of
+// their construction.
 //
-// Invariants, under the mutex: (1) an image that a plug-in brought is in `brought` as long as it is mapped; (2) its
-// `uses` are the handles whose `needs` name it, and it goes when there is none left and nothing says that it stays;
-// (3) no code of the program runs under the mutex but IFUNC resolvers.
+// Invariants, under the mutex: (1) An image that a plug-in brought is in `brought` as long as it is mapped. (2) Its
+// `uses` are the handles whose `needs` name it; it goes when none is left and nothing says that it stays. (3) No code
+// of the program runs under the mutex but IFUNC resolvers.
 #pragma once
 
 #include <link.h>

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Getenv, setenv and environ, per instance.
 //
-// The program may change the block behind `environ` and assign `environ` itself, so the block is the truth and
-// nothing is remembered about it but which array is ours. As in libc, strings live on when they are replaced:
-// programs keep what getenv() gave them. Equal strings are kept once, so that a variable that is set to and fro
-// costs nothing.
+// The program may change the block behind `environ` and assign `environ` itself. So the block is the truth, and we
+// remember only which array is ours. As in libc, a replaced string lives on, because programs keep what getenv() gave
+// them. Equal strings are kept once, so that a variable that changes to and fro costs nothing.
 #include "loader/libc/state.hpp"
 
 #include <sys/auxv.h>

@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: MIT
-// Perror, err, error, assert and their kin: what is said to stderr without naming it, and ends the program. Each
-// message reaches the instance's stderr in one piece.
+// SPDX-License-Identifier: MIT Perror, err, error, assert and their relatives, which write to stderr without naming it,
+// and may end the program. Each message reaches the instance's stderr in one piece.
 #include <err.h>
 #include <error.h>
 #include <fmt/format.h>

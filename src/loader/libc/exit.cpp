@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Exit, atexit, abort and their kin: end a program, not the process.
+// Exit, atexit, abort and their relatives end a program, not the process.
 //
-// Frames of the program stay as they are when exit() runs handlers, as C wants it: handlers may use what main() had
-// on its stack. Only when other flows of the instance still run do the handlers wait for the last of them
-// (Instance::finish), because they destroy what those use.
+// Frames of the program stay as they are when exit() runs handlers, as C requires: handlers may use what main() had on
+// its stack. If other flows of the instance still run, the handlers wait for the last of them (Instance::finish),
+// because they destroy what those flows use.
 #include <csignal>
 #include <cstdlib>
 #include <deque>

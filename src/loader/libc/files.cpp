@@ -1,23 +1,20 @@
-// SPDX-License-Identifier: MIT
-// Working directory and umask, per instance.
+// SPDX-License-Identifier: MIT Working directory and umask, per instance. The kernel keeps both per thread, once a
+// thread asks for its own; context.hpp exchanges them when another program gets the thread. So calls that take a
+// relative path, in libc or below, need nothing from us, and getcwd() is libc's.
 //
-// The kernel keeps both per thread, once a thread asks for its own; context.hpp exchanges them when another program
-// gets the thread. So whatever takes a relative path, in libc or below, needs nothing from us, and getcwd() is
-// libc's.
+// Descriptors 0, 1 and 2, used without stdio. They belong to the process and so to all cells. What an instance writes
+// to 1 and 2 goes to its host, which keeps lines whole. What it does to them by dup2 and close it does to its own
+// outlets. Calls that are not here (fcntl, ioctl, fstat, isatty, poll, sendfile) see the process's descriptors. An
+// instance cannot close the runtime's descriptors (base/os/descriptor.hpp).
 //
-// Descriptors 0, 1 and 2, used without stdio. They belong to the process and so to all cells: what an instance
-// writes to 1 and 2 goes to its host, which keeps lines whole, and what it does to them by dup2 and close it does
-// to its own outlets. What is not here (fcntl, ioctl, fstat, isatty, poll, sendfile) sees the process's
-// descriptors.
+// Record locks (fcntl, lockf) and flock. The kernel's record locks belong to the process, so cells would never exclude
+// each other, and a database that two of them open would be spoiled without a word. Here they belong to the instance:
+// it opens each file that it locks once more, and the open-file-description locks of that descriptor exclude other
+// instances and the record locks of other processes alike. A flow that waits for a lock lets other tasks run, because
+// the holder may be on the same thread.
 //
-// Record locks (fcntl, lockf) and flock. The kernel's record locks belong to the process, so cells would never
-// exclude each other, and a database that two of them open would be spoiled without a word. Here they belong to the
-// instance: for each file it locks it has a descriptor of its own, opened anew, whose open-file-description locks
-// exclude those of other instances and the record locks of other processes alike. Whoever waits for a lock lets
-// other tasks run: the holder may be on the same thread.
-//
-// Not kept: EDEADLK (a circle of waiting programs waits), and F_GETLK tells the process's own number for a lock of
-// another cell.
+// Not kept: EDEADLK (a circle of waiting programs waits). F_GETLK tells the process's own number for a lock of another
+// cell.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fts.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Getopt, getopt_long and getopt_long_only with their variables, per instance.
 //
-// Behaviour, down to the wording of complaints, is that of glibc 2.26 and later (its manual, "Parsing program
-// options using getopt", and getopt(3)); words are translated by libc's own catalogue.
+// They behave as those of glibc 2.26 and later, down to the wording of complaints (its manual, "Parsing program options
+// using getopt", and getopt(3)). libc's own catalogue translates the words.
 #include "loader/libc/getopt.hpp"
 
 #include <libintl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The getopt family on a state of one's own. libc's own re-entrant entry is private to it, hence a scanner of our
+// The getopt family on an instance's own state. libc's own re-entrant entry is private to it, hence a scanner of our
 // own; a test compares the two over random arguments.
 #pragma once
 

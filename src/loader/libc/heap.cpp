@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// HeapCaller: who calls malloc or its kin: where its memory lies, and the account that it is counted in.
+// HeapCaller: who calls malloc or a relative of it, where its memory lies, and which account counts it.
 #include "loader/libc/heap.hpp"
 
 #include <dlfcn.h>
@@ -145,8 +145,8 @@ class HeapCaller {
   SlotHeap* heap_ = nullptr;
   bool in_slot_ = false;
 };
-// Malloc and its kin, for programs whose heap is in their cell's slot, or is to be counted. Blocks may go from cell
-// to cell, and be freed there.
+// Malloc and its relatives, for programs whose heap is in their cell's slot, or is to be counted. Blocks may go from
+// cell to cell, and be freed there.
 
 HeapUse heap_use(Instance& instance) {
   HeapAccount& account = libc::shared_part(instance.libc().heap);

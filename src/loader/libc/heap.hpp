@@ -8,9 +8,9 @@
 // for that.
 //
 // HeapUse: LoadOptions::account_heap. Where the memory lies: docs/loader.md, "The heap". Counted is what code of the
-// program's own images takes (malloc, new, strdup, getline and their kin), and given back when such code frees it.
-// Shared libraries take and free memory uncounted: what they free for the program counts until its address is handed
-// out again.
+// program's own images takes (malloc, new, strdup, getline and their relatives), and given back when such code frees
+// it. Shared libraries take and free memory uncounted: what they free for the program counts until its address is
+// handed out again.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ void free_slot_block(void* block) noexcept;
 /// Ends the program, or the process if no program runs: `block` is none.
 [[noreturn]] void refuse_block(const char* call, const void* block) noexcept;
 
-/// realloc() of a slot block for whoever calls: in the cell's own heap if a flow of that cell calls, else the block
+/// realloc() of a slot block for any caller: in the cell's own heap if a flow of that cell calls, else the block
 /// moves to libc's heap. Null: no memory. Call from: any thread.
 void* resize_slot_block(void* block, std::size_t bytes) noexcept;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Setlocale, per instance by way of uselocale.
+// Setlocale, per instance, by uselocale.
 //
-// What a program believes to be the global locale is a locale object that its threads use while it runs
-// (context.hpp); libc's conversions, localeconv and nl_langinfo follow by themselves. As long as a program stays
-// with "C", nothing is exchanged.
+// What a program takes for the global locale is a locale object that its threads use while it runs (context.hpp).
+// libc's conversions, localeconv and nl_langinfo follow by themselves. As long as a program keeps "C", nothing is
+// exchanged.
 #include <libintl.h>
 #include <locale.h>
 

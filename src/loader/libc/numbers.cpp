@@ -1,8 +1,7 @@
-// SPDX-License-Identifier: MIT
-// Rand, random, drand48 and their kin: a sequence per instance, the same as of the program alone, by libc's
-// re-entrant generators.
+// SPDX-License-Identifier: MIT Rand, random, drand48 and their relatives: libc's re-entrant generators give each
+// instance the sequence of the program alone.
 //
-// The logarithm of the gamma function, whose sign libm leaves in a variable: signgam, the instance's.
+// The logarithm of the gamma function leaves its sign in a variable, signgam, which is the instance's.
 #include <math.h>  // NOLINT: lgamma_r is not C++'s
 
 #include <array>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Signal, sigaction, raise, alarm: handlers per instance.
 //
-// The kernel has one table of handlers for the process, and it is the machine's. A program gets a table of its own,
-// which serves what the program does to itself: raise(), kill(getpid(), ...), abort() and faults of its
-// instructions. Signals from outside (Ctrl-C, SIGTERM) are the machine's.
+// The kernel has one table of handlers for the process, which is the machine's. A program has its own table, which
+// serves what the program does to itself: raise(), kill(getpid(), ...), abort() and faults of its instructions. Signals
+// from outside (Ctrl-C, SIGTERM) are the machine's.
 //
-// Differences from the kernel's delivery: a handler does not block its own signal while it runs (a program that
-// leaves it by longjmp would else never get a second one), and a blocked signal waits for the flow of the instance
+// Two things differ from the kernel's delivery. A handler does not block its own signal while it runs; otherwise a
+// program that leaves it by longjmp would never get a second one. A blocked signal waits for the flow of the instance
 // that unblocks it.
 #include "loader/libc/signals.hpp"
 

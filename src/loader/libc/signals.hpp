@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: MIT
-// Signal handlers of programs: a table per instance. Only what an instance does to itself reaches them: raise() and
-// its kin, and faults of its own instructions.
+// SPDX-License-Identifier: MIT Signal handlers of programs: each instance has a table. Only what an instance does to
+// itself reaches them: raise() and its relatives, and faults of its own instructions.
 #pragma once
 
 #include <csignal>
@@ -12,9 +11,9 @@ struct TaskContext;
 
 namespace aplib::loader::libc {
 
-/// Asked by the process's fault handler first. If the fault was caused by code that runs in an instance, and the
-/// instance has a handler for it, arranges that returning from the process's handler starts the instance's on the
-/// interrupted code's own stack (so it may switch tasks, siglongjmp, or return) and says true.
+/// The process's fault handler asks this first. If code of an instance caused the fault, and the instance has a handler
+/// for it, returns true, and returning from the process's handler starts the instance's on the interrupted code's own
+/// stack. There it may switch tasks, siglongjmp, or return.
 ///
 /// `context`: the handler's third argument, as the kernel gave it. `stack_low`: lowest usable byte of the stack
 /// that was interrupted, null: not known. Async-signal-safe. Call from: a signal handler.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// LibcState: what libc keeps per process and an instance needs for itself. Made with the instance, small (it counts
-// against the memory of every instance): what is large or rarely used hangs on a pointer, made at first use by the
-// file that owns it.
+// LibcState: what libc keeps per process and an instance needs for itself. It is made with the instance and small,
+// because every instance pays for it. What is large or rarely used hangs on a pointer; the file that owns it makes it
+// at first use.
 //
 // Adding a concern: a struct here with its data, a file src/loader/libc/<concern>.cpp with its functions and its
 // table of bindings, a line in bindings.cpp, a row in docs/privatization.md, a test in tests/loader/.
@@ -24,7 +24,7 @@ class Instance;
 
 namespace aplib::loader::libc {
 
-/// Owner of a lazily made part that only its own file knows. Knows how to destroy it.
+/// Owns a part that is made at first use and that only its own file knows, and destroys it.
 template <class T>
 struct Lazy {
   T* part = nullptr;
@@ -114,7 +114,7 @@ void start_libc(Instance& instance);
 
 /// environ from Instance::arguments().environment; the program may change and replace it. May throw std::bad_alloc.
 void start_environment(Instance& instance);
-/// program_invocation_name and its kin from argv[0], which they point into.
+/// program_invocation_name and its relatives from argv[0], which they point into.
 void start_program_name(Instance& instance) noexcept;
 /// "C", whatever the process uses. May throw std::bad_alloc.
 void start_locale(Instance& instance);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Functions that return a static buffer or keep their place in one: strtok, strerror, asctime, ....
+// Functions that return a static buffer or keep their place in one: strtok, strerror, asctime, ...
 //
-// Users, groups, hosts, services: the answer lies in the instance's own buffer, one for each function as in libc.
-// What setpwent() and its kin move, the place in the list, is the process's: two cells that enumerate at once each
+// Users, groups, hosts, services: the answer lies in the instance's own buffer, one for each function as in libc. The
+// place in the list, which setpwent() and its relatives move, is the process's: two cells that enumerate at once each
 // see a part (docs/privatization.md).
 //
-// Multibyte conversions: a function that is given no state keeps one itself. Here it is the instance's.
+// Multibyte conversions: a function that gets no state keeps one itself. Here it is the instance's.
 #include "loader/libc/static_buffers.hpp"
 
 #include <arpa/inet.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The standard streams of an instance, and the files it has open. Stdin, stdout and stderr are FILEs of its own
-// over outlets: an outlet says where the instance's descriptor 0, 1 or 2 leads, which is the CellServices until the
-// program redirects it (freopen, dup2, close). Descriptors of the process stay as they are.
+// The standard streams of an instance, and the files it has open. Stdin, stdout and stderr are FILEs of its own over
+// outlets. An outlet says where the instance's descriptor 0, 1 or 2 leads: to the CellServices until the program
+// redirects it (freopen, dup2, close). Descriptors of the process stay as they are.
 //
-// Invariants: (1) a FILE of a standard stream keeps its address until the instance ends, also over freopen and
-// fclose; (2) reading and writing through an outlet never switches tasks: libc holds the FILE's lock for the thread
-// meanwhile; (3) every FILE that glibc would visit at the process's end is closed while the memory that it may
-// point into is mapped, or has nothing buffered.
+// Invariants: (1) A FILE of a standard stream keeps its address until the instance ends, also over freopen and fclose.
+// (2) Reading and writing through an outlet never switches tasks, because libc holds the FILE's lock for the thread
+// meanwhile. (3) Every FILE that glibc would visit at the process's end is closed while the memory that it may point
+// into is mapped, or has nothing buffered.
 #pragma once
 
 #include <sys/types.h>
@@ -106,7 +106,7 @@ void start_stdio(Instance& instance);
 /// At the end of the instance, after its last code: writes what is buffered (iostreams, standard streams, files)
 /// and closes all. Nothing of the program may run afterwards. Call from: the last flow of the instance.
 void stop_stdio(Instance& instance);
-/// (iostream.cpp) Writes what std::cout and its kin hold.
+/// (iostream.cpp) Writes what std::cout and its relatives hold.
 void flush_iostreams(Instance& instance);
 
 // ---------------------------------------------------------------- wide characters

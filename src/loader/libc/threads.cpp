@@ -1,19 +1,16 @@
-// SPDX-License-Identifier: MIT
-// Threads that a program makes itself, directly or inside a shared library (std::thread in libstdc++, OpenMP in
-// libgomp). Each gets a context of the instance whose flow makes it, so that thread_locals, libc state and exit()
-// are the instance's in it, and the instance stays as long as it runs.
+// SPDX-License-Identifier: MIT Threads that a program makes itself, directly or inside a shared library (std::thread in
+// libstdc++, OpenMP in libgomp). Each gets a context of the instance whose flow makes it. So thread_locals, libc state
+// and exit() in it are the instance's, and the instance stays as long as it runs. Libraries that all instances share
+// call pthread_create by themselves, so this library puts its own before libc's (at the end of this file).
 //
-// Libraries that all instances share call pthread_create by themselves, so this library puts its own before libc's
-// (below, at the end).
+// Parallel regions of OpenMP programs that gcc compiled. All instances share libgomp, which keeps its threads for the
+// next caller: they belong to no instance. So the body of each region and task is wrapped, and a thread of the pool has
+// a context of the instance while it runs that body. It keeps the context for the instance's next region, because
+// threadprivate data must stay.
 //
-// Parallel regions of OpenMP programs that gcc compiled. libgomp is shared by all instances and keeps its threads
-// for whoever comes next: they belong to no instance. So the body of each region and task is wrapped: a thread of
-// the pool gets a context of the instance for as long as it runs that body. It keeps it for the instance's next
-// region, because threadprivate data must stay.
-//
-// The calls follow libgomp's own interface to compiled code (libgomp_g.h of gcc 12, "GOMP_" symbols); what is not
-// wrapped (taskloop, tasks with a detach clause) runs without a context: its libc state is still the instance's,
-// its thread-locals may not be.
+// The calls follow libgomp's own interface to compiled code (libgomp_g.h of gcc 12, "GOMP_" symbols). What is not
+// wrapped (taskloop, tasks with a detach clause) runs without a context: its libc state is still the instance's, its
+// thread-locals may not be.
 #include <cxxabi.h>
 #include <dlfcn.h>
 #include <fmt/format.h>

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Tzset and the variables behind localtime.
 //
-// libc has one time zone per process and no re-entrant way to another. So each call here sees to it that the
-// process's zone is, while the call lasts, that of the instance's TZ. Where the two are equal, the usual case, that
-// costs a comparison; otherwise libc reads the zone's file once or twice. One lock for the process, as libc has one
-// itself.
+// libc has one time zone per process and no re-entrant way to another. So each call here makes the zone of the
+// instance's TZ the process's while the call lasts. Where the two are equal, the usual case, that costs a comparison;
+// otherwise libc reads the zone's file once or twice. The process has one lock for this, as libc has itself.
 //
-// Sleep and its kin let other tasks run. Waiting for descriptors (poll and select with any) stays libc's and keeps
-// the processor: `threads = "per-cell"` is for programs that do that.
+// Sleep and its relatives let other tasks run. Waiting for descriptors (poll and select with any) stays libc's and
+// keeps the processor; programs that do that use `threads = "per-cell"`.
 #include <poll.h>
 #include <sched.h>
 #include <sys/select.h>
