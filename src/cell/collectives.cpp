@@ -68,6 +68,29 @@ std::string describe(const CollectiveCall& call) {
   return call.call;
 }
 
+namespace {
+
+/// The end of a broadcast: the cell takes what the root shows.
+void take_broadcast(TaskControl& self, const CollectiveCall& what, const Group& group, std::uint64_t episode,
+                    void* buffer) {
+  const Cell& cell = *self.cell;
+  const Domain& domain = cell.processor->domain();
+  if (cell.id != what.root && what.bytes != 0) {
+    const void* shown = domain.is_local(what.root)
+                            ? domain.cells[what.root]->place(what.scope).shown[episode & 1U].bytes
+                            : group.exchange->payload(episode).data();
+    std::memcpy(buffer, shown, what.bytes);
+  }
+  if (what.bytes > BroadcastPlace::staged_bytes_max) {
+    // The others read the root's own memory, so the root goes on only when all have read it.
+    CollectiveCall leave = what;
+    leave.kind = CollectiveKind::barrier;
+    Collectives::call(self, leave, Operand::of(0), nullptr);
+  }
+}
+
+}  // namespace
+
 Operand Collectives::call(TaskControl& self, const CollectiveCall& what, const Operand& value, void* buffer) {
   Cell& cell = *self.cell;
   Processor& here = *cell.processor;
@@ -128,19 +151,7 @@ Operand Collectives::call(TaskControl& self, const CollectiveCall& what, const O
   if (cell.collective.mismatch) refuse(self, Errc::mismatch, what.call, describe_mismatch(domain, group, episode));
   const Operand result = cell.collective.result;
 
-  if (what.kind == CollectiveKind::broadcast) {
-    if (cell.id != what.root && what.bytes != 0) {
-      const void* shown = domain.is_local(what.root) ? domain.cells[what.root]->place(what.scope).shown[parity].bytes
-                                                     : group.exchange->payload(episode).data();
-      std::memcpy(buffer, shown, what.bytes);
-    }
-    if (what.bytes > BroadcastPlace::staged_bytes_max) {
-      // The others read the root's own memory, so the root goes on only when all have read it.
-      CollectiveCall leave = what;
-      leave.kind = CollectiveKind::barrier;
-      call(self, leave, Operand::of(0), nullptr);
-    }
-  }
+  if (what.kind == CollectiveKind::broadcast) take_broadcast(self, what, group, episode, buffer);
   return result;
 }
 

@@ -165,104 +165,135 @@ struct Overseer::State {
     tell_others(but, out);
   }
 
+  // One for each kind of note. False: it makes no sense.
+
+  bool read_failed(std::uint32_t from, ByteReader& in) {
+    const auto status = in.number<std::uint32_t>();
+    const std::string text = in.text();
+    if (!in.ended()) return false;
+    fail(static_cast<int>(status), processes.size() > 1 ? fmt::format("{}: {}", processes[from].name, text) : text);
+    return true;
+  }
+
+  bool read_all_ended(std::uint32_t from, ByteReader& in) {
+    processes[from].ended = in.number<std::uint64_t>();
+    if (!in.ended()) return false;
+    check_over();
+    return true;
+  }
+
+  bool read_cell_ended(std::uint32_t from, ByteReader& in) {
+    const auto cell = in.number<std::uint32_t>();
+    const auto tasks = in.number<std::uint64_t>();
+    const std::array<std::uint64_t, 3> episodes{in.number<std::uint64_t>(), in.number<std::uint64_t>(),
+                                                in.number<std::uint64_t>()};
+    const auto status = in.number<std::uint32_t>();
+    const std::vector<std::uint32_t> told = in.numbers<std::uint32_t>();
+    const bool is_its = cell == cells.cells() ? from == 0 : cells.carries(from, cell);  // behind the last: the host
+    if (!in.ended() || !is_its) return false;
+    ByteWriter out = begin_note(NoteKind::cell_ended);
+    out.number(cell);
+    out.number(tasks);
+    for (const std::uint64_t episode : episodes) out.number(episode);
+    out.number(status);
+    for (std::uint32_t p = 0; p < processes.size(); ++p) {
+      if (p != from && std::ranges::find(told, p) == told.end()) tell(p, out);
+    }
+    return true;
+  }
+
+  bool read_status(std::uint32_t from, ByteReader& in) {
+    const auto status = in.number<std::uint64_t>();
+    if (!in.ended()) return false;
+    ByteWriter out = begin_note(NoteKind::status);
+    out.number(from);
+    out.number(status);
+    tell_others(from, out);
+    return true;
+  }
+
+  bool read_preset(std::uint32_t from, ByteReader& in) {
+    const auto word = in.number<std::uint32_t>();
+    if (!in.ended()) return false;
+    ByteWriter out = begin_note(NoteKind::preset);
+    out.number(word);
+    tell_others(from, out);
+    return true;
+  }
+
+  bool read_start(std::uint32_t from, ByteReader& in) {
+    const std::optional<StartNote> note = StartNote::read(in, static_cast<std::uint32_t>(processes.size()));
+    if (!note || note->grid.count() == 0) return false;
+    cells = note->cells;
+    grid = note->grid;
+    start(from, *note);
+    return true;
+  }
+
+  bool read_lost_peer(std::uint32_t from, ByteReader& in) {
+    const auto peer = in.number<std::uint32_t>();
+    const std::string why = in.text();
+    if (!in.ended() || peer >= processes.size()) return false;
+    const std::string text = fmt::format("{} lost its connection to it: {}", processes[from].name, why);
+    if (processes[peer].gone || processes[from].gone || stopped || over) return true;
+    if (actions.suspect) {
+      actions.suspect(peer, text);
+    } else {
+      lost(peer, text);
+    }
+    return true;
+  }
+
+  bool read_quiet(std::uint32_t from, ByteReader& in) {
+    processes[from].quiet = QuietNote::read(in);
+    if (!in.ended()) return false;
+    check_quiet();
+    return true;
+  }
+
+  bool read_still(std::uint32_t from, ByteReader& in) {
+    const auto of_round = in.number<std::uint64_t>();
+    const bool quiet = in.number<std::uint8_t>() != 0;
+    const QuietNote answer = QuietNote::read(in);
+    if (!in.ended()) return false;
+    if (probing && of_round == round) {
+      still(from, quiet, answer);
+      if (!probing) check_quiet();
+    }
+    return true;
+  }
+
+  bool read_description(std::uint32_t from, ByteReader& in) {
+    const auto question = in.number<std::uint64_t>();
+    std::string text = in.text();
+    if (!in.ended()) return false;
+    described(from, question, std::move(text));
+    return true;
+  }
+
   /// False: it makes no sense.
   bool receive(std::uint32_t from, ByteReader& in) {
-    const auto kind = static_cast<NoteKind>(in.number<std::uint8_t>());
-    switch (kind) {
-      case NoteKind::failed: {
-        const auto status = in.number<std::uint32_t>();
-        const std::string text = in.text();
-        if (!in.ended()) return false;
-        fail(static_cast<int>(status), processes.size() > 1 ? fmt::format("{}: {}", processes[from].name, text) : text);
-        return true;
-      }
-      case NoteKind::all_ended: {
-        processes[from].ended = in.number<std::uint64_t>();
-        if (!in.ended()) return false;
-        check_over();
-        return true;
-      }
-      case NoteKind::cell_ended: {
-        const auto cell = in.number<std::uint32_t>();
-        const auto tasks = in.number<std::uint64_t>();
-        const std::array<std::uint64_t, 3> episodes{in.number<std::uint64_t>(), in.number<std::uint64_t>(),
-                                                    in.number<std::uint64_t>()};
-        const auto status = in.number<std::uint32_t>();
-        const std::vector<std::uint32_t> told = in.numbers<std::uint32_t>();
-        const bool is_its = cell == cells.cells() ? from == 0 : cells.carries(from, cell);  // behind the last: the host
-        if (!in.ended() || !is_its) return false;
-        ByteWriter out = begin_note(NoteKind::cell_ended);
-        out.number(cell);
-        out.number(tasks);
-        for (const std::uint64_t episode : episodes) out.number(episode);
-        out.number(status);
-        for (std::uint32_t p = 0; p < processes.size(); ++p) {
-          if (p != from && std::ranges::find(told, p) == told.end()) tell(p, out);
-        }
-        return true;
-      }
-      case NoteKind::status: {
-        const auto status = in.number<std::uint64_t>();
-        if (!in.ended()) return false;
-        ByteWriter out = begin_note(NoteKind::status);
-        out.number(from);
-        out.number(status);
-        tell_others(from, out);
-        return true;
-      }
-      case NoteKind::preset: {
-        const auto word = in.number<std::uint32_t>();
-        if (!in.ended()) return false;
-        ByteWriter out = begin_note(NoteKind::preset);
-        out.number(word);
-        tell_others(from, out);
-        return true;
-      }
-      case NoteKind::start: {
-        const std::optional<StartNote> note = StartNote::read(in, static_cast<std::uint32_t>(processes.size()));
-        if (!note || note->grid.count() == 0) return false;
-        cells = note->cells;
-        grid = note->grid;
-        start(from, *note);
-        return true;
-      }
-      case NoteKind::lost_peer: {
-        const auto peer = in.number<std::uint32_t>();
-        const std::string why = in.text();
-        if (!in.ended() || peer >= processes.size()) return false;
-        const std::string text = fmt::format("{} lost its connection to it: {}", processes[from].name, why);
-        if (processes[peer].gone || processes[from].gone || stopped || over) return true;
-        if (actions.suspect) {
-          actions.suspect(peer, text);
-        } else {
-          lost(peer, text);
-        }
-        return true;
-      }
-      case NoteKind::quiet: {
-        processes[from].quiet = QuietNote::read(in);
-        if (!in.ended()) return false;
-        check_quiet();
-        return true;
-      }
-      case NoteKind::still: {
-        const auto of_round = in.number<std::uint64_t>();
-        const bool quiet = in.number<std::uint8_t>() != 0;
-        const QuietNote answer = QuietNote::read(in);
-        if (!in.ended()) return false;
-        if (probing && of_round == round) {
-          still(from, quiet, answer);
-          if (!probing) check_quiet();
-        }
-        return true;
-      }
-      case NoteKind::description: {
-        const auto question = in.number<std::uint64_t>();
-        std::string text = in.text();
-        if (!in.ended()) return false;
-        described(from, question, std::move(text));
-        return true;
-      }
+    switch (static_cast<NoteKind>(in.number<std::uint8_t>())) {
+      case NoteKind::failed:
+        return read_failed(from, in);
+      case NoteKind::all_ended:
+        return read_all_ended(from, in);
+      case NoteKind::cell_ended:
+        return read_cell_ended(from, in);
+      case NoteKind::status:
+        return read_status(from, in);
+      case NoteKind::preset:
+        return read_preset(from, in);
+      case NoteKind::start:
+        return read_start(from, in);
+      case NoteKind::lost_peer:
+        return read_lost_peer(from, in);
+      case NoteKind::quiet:
+        return read_quiet(from, in);
+      case NoteKind::still:
+        return read_still(from, in);
+      case NoteKind::description:
+        return read_description(from, in);
       default:
         return false;
     }

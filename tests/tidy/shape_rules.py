@@ -16,10 +16,7 @@ PAIR_LINES_MIN = 120  # of a header and its source file, where one file includes
 # Files that may be longer, with the reason.
 LONG_FILES = {}
 # Functions that may be longer: (file, name), with the reason.
-LONG_FUNCTIONS = {
-    ("src/cell/collectives.cpp", "Collectives::call"): "the steps of a collective in their order, on a hot path",
-    ("src/kernel/overseer.cpp", "receive"): "one case for each kind of note",
-}
+LONG_FUNCTIONS = {}
 # Small pairs with one includer that stand by themselves, by their header, with the reason.
 SMALL_PAIRS = {
     "src/arch/x86_64/elf.hpp": "src/arch/elf.hpp chooses it among the machines'",
