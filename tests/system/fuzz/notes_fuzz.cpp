@@ -103,8 +103,8 @@ std::vector<Input> seeds() {
     Input words = run;
     for (std::uint8_t process = 0; process < processes; ++process) {
       const std::uint32_t cell = process * 2;
-      ByteWriter ended =
-          note(NoteKind::cell_ended, cell, std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3}, std::uint64_t{4});
+      ByteWriter ended = note(NoteKind::cell_ended, cell, std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3},
+                              std::uint64_t{4}, std::uint32_t{0});
       ended.numbers(std::vector<std::uint32_t>{0});
       add(run, process, ended);
       add(words, process, note(NoteKind::status, std::uint64_t{0x100000001}));
