@@ -15,30 +15,30 @@ namespace aplib::launch {
 
 struct CommandLine {
   Options machine;                           ///< Environment and options together.
-  std::string program;                       ///< As given, to be looked for; empty: the cluster file has it.
-  std::string program_name;                  ///< What the program sees as argv[0].
+  std::string program;                       ///< As given, to be searched for; empty: the cluster file has it.
+  std::string program_name;                  ///< The program's argv[0].
   std::vector<std::string> arguments;        ///< The program's, without its name.
   std::string entry;                         ///< Signature; empty: by name.
-  std::vector<std::string> entry_arguments;  ///< Of --args.
+  std::vector<std::string> entry_arguments;  ///< The arguments of --args.
   OutputPlan output;
   std::string folder;             ///< --wd: pattern; empty: aprun's own.
   std::optional<double> timeout;  ///< Seconds.
-  bool expand = false;            ///< Placeholders in `arguments`.
+  bool expand = false;            ///< `arguments` have placeholders.
   bool dry_run = false;
   bool list_modules = false;
   std::string cluster_file;  ///< Empty: all cells are on this computer, in this process.
-  /// Options of the machine that stand on the command line itself, by name, with their values.
+  /// Options of the machine on the command line itself, by name, with their values.
   std::vector<std::pair<std::string, std::string>> given;
-  std::string node;           ///< Not empty: this is a process of a cluster's machine, and its launcher listens there.
+  std::string node;           ///< Not empty: this is a node, and its launcher listens there.
   std::uint32_t process = 0;  ///< Its number.
-  bool direct = false;        ///< The program was executed itself: `program` is its path, not to be looked for.
+  bool direct = false;        ///< The program was executed directly: `program` is its path and is not searched for.
 };
 
-/// Reads command line and environment. Returns nothing when there is a program to run; else the exit status, after
-/// help or a message was printed.
+/// Reads the command line and the environment. Returns nothing if there is a program to run. Otherwise it has printed
+/// help or a message, and returns the exit status.
 [[nodiscard]] std::optional<int> read_command_line(int argc, const char* const* argv, CommandLine& into);
 
-/// What --help prints.
+/// The text of --help.
 [[nodiscard]] std::string help_text();
 
 }  // namespace aplib::launch

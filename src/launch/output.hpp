@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Output: what cells write, brought to aprun's standard streams or to files, whole lines at a time; and where cells
-// read from. Destination is one such file, pipe or terminal, shared by many writers: what one call writes stays
-// together; a line that one writer has left open is ended before another writes.
-//
-// Invariants of Output: (1) bytes of one cell and stream arrive in their order; (2) a line of up to line_bytes_max
-// bytes is never cut by another cell's output, a longer one may be, where a new line begins; (3) each cell holds at
-// most line_bytes_max bytes a stream here, whatever it writes.
+// Output: carries what cells write to aprun's standard streams or to files, in whole lines, and finds the cells'
+// inputs. A Destination is one such file, pipe or terminal, which many writers share. What one call writes stays
+// together. A line that one writer has left open is ended before another writes. Invariants of Output: (1) bytes of one
+// cell and stream arrive in order; (2) another cell's output never cuts a line of up to line_bytes_max bytes; it may
+// cut a longer one; (3) each cell holds at most line_bytes_max bytes per stream here, whatever it writes.
 #pragma once
 
 #include <fcntl.h>
@@ -35,17 +33,17 @@ class Destination {
   Destination(const Destination&) = delete;
   Destination& operator=(const Destination&) = delete;
 
-  /// Writes `text`, the next bytes of `writer`, by one system call where the system takes them. Where `text` ends
-  /// within a line, that line is the writer's until it goes on or another writer comes. False, once: from here on
-  /// all is lost, and problem() says why. Call from: any thread. Blocks as the descriptor does.
+  /// Writes `text`, the next bytes of `writer`, by one system call if the system takes them all. If `text` ends within
+  /// a line, that line is the writer's until it continues or another writer comes. False, once: from here on everything
+  /// is lost, and problem() says why. Call from: any thread. Blocks as the descriptor does.
   [[nodiscard]] bool write(std::uint64_t writer, std::string_view text);
 
-  /// The line that stands open is `writer`'s.
+  /// Whether the open line is `writer`'s.
   [[nodiscard]] bool is_open(std::uint64_t writer);
 
   [[nodiscard]] bool is_terminal() const noexcept { return terminal_; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  /// Why output was lost, in words; empty: none was. A reader that is gone is no problem.
+  /// Why output was lost, for people. Empty: none was. A reader that is gone is not a problem.
   [[nodiscard]] std::string problem();
 
  private:
@@ -56,21 +54,21 @@ class Destination {
   const os::UniqueFd owned_;  // the same, or none
   const bool terminal_;
   std::mutex mutex_;
-  std::uint64_t open_ = nobody;  // whose line lacks its end
+  std::uint64_t open_ = nobody;  // the writer whose line is open
   int error_ = 0;
 };
 
 /// The writers' streams, by descriptor number.
 enum class Channel : std::uint8_t { out = 1, error = 2 };
 
-/// Where output goes and input comes from. Patterns: names of files in which {cid} is the cell's number; empty:
+/// Where output goes and input comes from. Patterns are names of files in which {cid} is the cell's number. Empty:
 /// aprun's own streams.
 struct OutputPlan {
   std::string output{};
   std::string error{};
   std::string input{};
-  bool tags = false;  ///< Each line that goes where others' go too starts with "[cell] ".
-  /// There is one cell only, unless a host program says otherwise: its lines need not be whole to be shown.
+  bool tags = false;  ///< Each line in a shared destination starts with "[cell] ".
+  /// There is only one cell, unless a host program says otherwise, so incomplete lines may be shown.
   bool sole = false;
 };
 
@@ -84,42 +82,42 @@ class Output {
   explicit Output(OutputPlan plan, int out = 1, int error = 2);
   ~Output() = default;
 
-  /// Makes the output files of cells 0 .. cells - 1, empty, and looks whether their input files can be read, so
-  /// that this fails before anything runs. Throws Error(failed) naming file and cause.
+  /// Makes empty output files of cells 0 .. cells - 1 and checks that their input files can be read, so that a failure
+  /// comes before anything runs. Throws Error(failed), which names the file and the cause.
   void prepare(std::uint32_t cells, bool with_host);
 
-  /// Who is told, once, when output is lost: a disk is full. On the thread that writes, which may be in a task.
-  /// Before anything is written.
+  /// Sets the function that is called once when output is lost, for example on a full disk. It is called on the thread
+  /// that writes, which may be in a task. Call this before anything is written.
   void when_lost(std::function<void(const std::string& problem)> what) { lost_ = std::move(what); }
 
   /// The next bytes of a cell's stream.
   void write(std::uint32_t cell, Channel channel, std::string_view bytes);
-  /// Shows what there is of a line, if that cuts no other line: of the host program, of a sole cell, and on
-  /// terminals a line that is drawn again and again (it starts with a carriage return).
+  /// Shows an incomplete line, if that cuts no other line: of the host program, of an only cell, and on terminals a
+  /// line that starts with a carriage return, such as a progress bar.
   void flush(std::uint32_t cell, Channel channel);
-  /// The cell will write no more: shows what it left of a line; closes its files.
+  /// The cell writes no more: shows its incomplete line and closes its files.
   void end(std::uint32_t cell);
-  /// end() of everyone.
+  /// Calls end() for all cells.
   void end_all();
 
   /// The descriptor that a cell reads, or -1 for an empty input. Stays valid until end(cell). A file that cannot be
   /// opened counts as empty, and as a problem().
   int input(std::uint32_t cell);
 
-  /// Output that was lost and why, or nothing. The first of several.
+  /// The first output that was lost and why, or nothing.
   [[nodiscard]] std::string problem();
 
  private:
-  /// What a cell has written of a line that is not complete.
+  /// The incomplete line of a cell.
   struct Line {
     std::string text;
-    bool within = false;  // the start of this line was passed on already
+    bool within = false;  // the start of this line was passed on
   };
   struct Cell {
     std::array<Line, 2> lines;
     std::array<std::shared_ptr<Destination>, 2> destinations;
-    std::optional<os::UniqueFd> input;  // once it was asked for; none: it cannot be opened
-    std::mutex mutex;                   // a program's own threads write beside its tasks
+    std::optional<os::UniqueFd> input;  // after the first request; none: it cannot be opened
+    std::mutex mutex;                   // a program's own threads write too, beside its tasks
   };
 
   static std::size_t slot(Channel channel) { return static_cast<std::size_t>(channel) - 1; }
@@ -139,11 +137,11 @@ class Output {
 
   const OutputPlan plan_;
   std::function<void(const std::string&)> lost_;
-  os::UniqueFd folder_;  // where names of files begin: a cell that asks may be elsewhere (--wd, chdir)
+  os::UniqueFd folder_;  // where relative names begin, because a cell that asks may be elsewhere (--wd, chdir)
   bool with_host_ = false;
   std::uint32_t prepared_ = 0;  // cells whose files were made
   std::array<std::shared_ptr<Destination>, 2> standard_;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards what follows
   std::unordered_map<std::uint32_t, std::shared_ptr<Cell>> cells_;
   std::map<std::string, std::weak_ptr<Destination>> files_;
   std::map<std::string, std::shared_ptr<Destination>> shared_files_;

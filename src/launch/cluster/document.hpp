@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Document: a TOML text as tables of keys with places in the file. The only door to the library that reads TOML.
+// Document: a TOML text as tables of keys with their places in the file. Only this file uses the TOML library.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@
 
 namespace aplib::launch::cluster {
 
-/// A larger text is refused.
+/// Larger texts are refused.
 constexpr std::size_t document_bytes_max = std::size_t{1} << 20;
 
-/// Where something stands: both count from 1, columns in characters.
+/// A place in the file: both numbers count from 1, columns in characters.
 struct Place {
   int line = 1;
   int column = 1;
@@ -22,12 +22,11 @@ struct Place {
 };
 
 struct Value {
-  struct Other {
-  };  ///< Nothing that a key of ours takes: a table, a date, a list of other things than texts and numbers.
+  struct Other {};  ///< A value that no key accepts: a table, a date, a list of anything but texts and numbers.
   using Texts = std::vector<std::string>;  ///< A list of texts and whole numbers.
 
   std::variant<Other, std::string, std::int64_t, double, bool, Texts> content;
-  std::string shown;  ///< As in the file, for messages; shortened when long.
+  std::string shown;  ///< As in the file, for messages; shortened if long.
   Place at;
 };
 
@@ -50,10 +49,10 @@ struct Document {
   std::vector<Section> sections;
 };
 
-/// `text` in quotes, for messages: control characters escaped, shortened when long.
+/// `text` in quotes, for messages: control characters are escaped, and long texts shortened.
 [[nodiscard]] std::string quoted(std::string_view text);
 
-/// Throws Error(bad_option) "NAME:line:column: ..." when it is no TOML.
+/// Throws Error(bad_option) "NAME:line:column: ..." when it is not TOML.
 [[nodiscard]] Document read_document(std::string_view text, const std::string& name);
 
 }  // namespace aplib::launch::cluster

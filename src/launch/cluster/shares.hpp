@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Shares: of a machine's cells, by host, and of a computer's CPUs, for processes that run beside each other.
+// Shares out a machine's cells among hosts, and a computer's CPUs among processes that run on it.
 #pragma once
 
 #include <cstdint>
@@ -11,54 +11,54 @@
 
 namespace aplib::launch::cluster {
 
-/// What a host said about itself (measure_host() in speed.hpp).
+/// What a host reports about itself (measure_host() in speed.hpp).
 struct HostSpeed {
   double speed = 0;           ///< Work per second, in one unit for all hosts.
-  std::uint32_t threads = 1;  ///< That will carry its cells.
+  std::uint32_t threads = 1;  ///< Threads that will carry its cells.
 };
 
-/// Whether share_cells() needs the hosts' speeds: not when all with cells = "auto" are processes on one computer.
-/// Their threads it needs anyway.
+/// Whether share_cells() needs the hosts' speeds: not if all hosts with cells = "auto" are processes on one computer.
+/// It always needs their threads.
 [[nodiscard]] bool needs_speeds(const Cluster& cluster);
 
-/// How many cells each host gets, in order, and the grid.
+/// The number of cells of each host, in order, and the grid.
 struct Shares {
   Grid grid;
-  /// By host. Consecutive: host h carries the cells after those of the hosts before it. At least 1 each.
+  /// By host, at least 1 each. Cells are consecutive: host h carries the cells after those of the hosts before it.
   std::vector<std::uint32_t> cells;
-  /// Of hosts with cells = "auto": speed that the slowest to finish leaves of the sum of the speeds, 0 .. 1, for
-  /// programs whose cells have equal work and wait for each other. 1 when speeds are not needed.
+  /// For hosts with cells = "auto": the share of the sum of the speeds that is used, 0 .. 1, limited by the host that
+  /// finishes last, in programs whose cells have equal work and wait for each other. 1 if speeds are not needed.
   double efficiency = 1;
 };
 
-/// Shares the cells out so that all hosts finish together as nearly as can be; a grid of "auto" is chosen so that
-/// they do: nearly square, with at least a cell for each thread, and few cells. `speeds`: by host; used for hosts
-/// with cells = "auto". Deterministic. Throws Error(bad_option) when numbers of cells contradict each other, naming
-/// where they are from.
+/// Shares out the cells so that all hosts finish together as nearly as possible. A grid of "auto" is chosen for that:
+/// nearly square, with at least one cell for each thread, and with few cells. `speeds`: by host; used for hosts with
+/// cells = "auto". Deterministic. Throws Error(bad_option) when numbers of cells contradict each other, and names where
+/// they come from.
 [[nodiscard]] Shares share_cells(const Cluster& cluster, const std::vector<HostSpeed>& speeds);
 
 // ---- CPUs ----
 
-/// A process, as it introduced itself.
+/// A process, as it describes itself.
 struct CpuUser {
-  std::string host_id{};              ///< Of its computer.
-  std::vector<std::uint32_t> cpus{};  ///< That it may run on.
-  std::string threads{};              ///< That the user wants: as the option; empty: auto.
+  std::string host_id{};              ///< The id of its computer.
+  std::vector<std::uint32_t> cpus{};  ///< CPUs that it may use.
+  std::string threads{};              ///< The user's choice, in the form of the option; empty: auto.
 };
 
 struct CpuShare {
-  std::vector<std::uint32_t> cpus{};  ///< To keep to; empty: all that it may.
+  std::vector<std::uint32_t> cpus{};  ///< CPUs to use; empty: all that it may use.
   bool alone = true;                  ///< No other process has the same CPUs.
   bool crowded = false;               ///< More processes than CPUs.
-  std::uint32_t threads = 0;          ///< For threads = auto: at most so many; 0: no change.
+  std::uint32_t threads = 0;          ///< For threads = auto: at most this many; 0: no change.
 };
 
-/// Processes of one computer that may run on the same CPUs get parts of them, as equal as can be, while there are
-/// enough; else they share, with a thread each. Different sets of CPUs were somebody's choice, and stay.
+/// Processes of one computer that may use the same CPUs get parts of them, as equal as possible, while there are
+/// enough. Otherwise they share them, with a thread each. Different sets of CPUs are somebody's choice and stay.
 [[nodiscard]] std::vector<CpuShare> share_cpus(const std::vector<CpuUser>& users);
 
-/// What a share means for a process: no binding to cores that others use too, and no polling there unless the user
-/// wants it.
+/// Applies a share to a process: no binding to cores that others also use, and no polling there unless the user wants
+/// it.
 void apply_share(Options& options, const CpuShare& share);
 
 }  // namespace aplib::launch::cluster

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Coordinator: the launcher's side of a machine of several processes. Starts the nodes, brings them to a common
-// start or to none, carries output, input and notes, sees who dies, and ends everything.
+// Coordinator: the launcher's side of a machine of several processes. It starts the nodes, brings all or none of them
+// to a common start, carries output, input and notes, notices who dies, and ends everything.
 //
 //   calling -> measuring -> preparing -> loading -> running -> ending -> over
 //      \___________\____________\___________\__________/
-//
-// Everything happens on one thread, that of run(); what other threads bring is posted there.
+// Everything happens on one thread, that of run(). Other threads post to it.
 #pragma once
 
 #include <chrono>
@@ -28,25 +27,25 @@
 
 namespace aplib::launch::coordinator {
 
-/// What shall run, all of it looked up and checked.
+/// What to run, found and checked.
 struct Job {
-  cluster::Cluster cluster{};  ///< Its options are final, but for the grid.
+  cluster::Cluster cluster{};  ///< Its options are final, except for the grid.
   Reach reach{};
   std::vector<wire::FileRef> files{};  ///< The program, then the libraries of which each cell has a copy.
-  RunText text{};                      ///< Its grid is not known yet.
+  RunText text{};                      ///< The grid is not known yet.
   bool with_host = false;              ///< The program is a host program.
   bool input_for_all = false;          ///< Each cell has an input file.
-  std::string aprun{};                 ///< Path of aprun, where the cluster file does not say.
-  bool dry_run = false;                ///< Ends when all is prepared, and says what would run.
+  std::string aprun{};                 ///< Path of aprun, for hosts whose path the cluster file does not give.
+  bool dry_run = false;                ///< Ends when everything is prepared, and says what would run.
 };
 
 /// How a job ended.
 struct JobResult {
-  int status = 0;                   ///< 0, or that of the first failure in time, the host program's before all.
-  std::string reason{};             ///< Empty, or the failure of the machine, which was said already.
-  std::vector<int> cell_status{};   ///< By cell; empty when nothing ran.
+  int status = 0;                   ///< 0, or that of the first failure in time; the host program's comes first.
+  std::string reason{};             ///< Empty, or the failure of the machine, which has been reported.
+  std::vector<int> cell_status{};   ///< By cell; empty if nothing ran.
   int host_status = 0;              ///< The host program's.
-  std::vector<PlannedHost> plan{};  ///< Of a dry run.
+  std::vector<PlannedHost> plan{};  ///< For a dry run.
   CellMap planned_cells{};
   cluster::Shares shares{};
 };
@@ -64,32 +63,31 @@ class Coordinator {
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
 
-  /// From the start of the nodes to the end of the last one. Says what goes wrong, once. Throws Error when there is
-  /// nowhere to listen; then nothing was started. Once.
+  /// Runs from the start of the nodes to the end of the last one. Reports a failure once. Throws Error if it cannot
+  /// listen; then nothing was started. Call it once.
   JobResult run();
 
   /// Ends the job with this status and text. Any thread, at any time.
   void stop(int status, const std::string& text);
 
-  /// For a status server beside: runs `what` on the coordinator's thread, where the functions below may be called.
-  /// Any thread. Not called when the job is over before.
+  /// For a status server: runs `what` on the coordinator's thread, where the functions below may be called. Any thread.
+  /// If the job ends before, `what` is not called.
   void post(std::function<void()> what);
 
-  /// The coordinator's thread. All but what nodes alone know.
+  /// Everything except what only nodes know. The coordinator's thread.
   [[nodiscard]] wire::MachineStatus status() const;
-  /// The coordinator's thread. Puts a question to all nodes that run; `answer` comes there too, after at most a
-  /// second, with what each process has answered until then. Empty bytes: that node does not run, or does not know
-  /// the question.
+  /// Asks all running nodes a question. `answer` is called on the same thread, after at most a second, with the answers
+  /// of the processes. Empty bytes: that node does not run, or does not know the question. The coordinator's thread.
   void ask_nodes(const std::string& question,
                  std::function<void(const std::vector<std::optional<wire::Bytes>>& answers)> answer);
-  /// A line per task of every cell. Never answered when the machine ends before.
+  /// A line per task of every cell. There is no answer if the machine ends before.
   void ask_tasks(std::function<void(std::string)> answer);
-  /// Loads a further program on all cells as task `task`. Throws Error when no machine runs or there is no such
-  /// file; what nodes find wrong later is a failure of the machine.
+  /// Loads a further program on all cells as task `task`. Throws Error if no machine runs or there is no such file.
+  /// What nodes find wrong later is a failure of the machine.
   void start_program(const std::string& file, std::uint32_t task, const std::vector<std::string>& arguments);
 
-  /// The nodes' side of the start, for another launcher that starts them (PMIx): where they shall call, and the
-  /// key. Valid once `listening` is called, before any node is started.
+  /// The nodes' side of the start, for another launcher that starts them (PMIx): the addresses to call, and the key.
+  /// Valid once `listening` is called, before any node is started.
   struct Invitation {
     std::vector<std::string> endpoints;
     std::string key;

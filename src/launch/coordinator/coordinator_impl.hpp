@@ -39,7 +39,7 @@ enum class Stage : std::uint8_t {
   loading,
   ready,
   running,
-  finished,  ///< Its report is here, and it may leave.
+  finished,  ///< It has reported, and may leave.
   gone
 };
 [[nodiscard]] const char* stage_text(Stage stage);
@@ -51,18 +51,18 @@ struct KnownNode {
   std::string name;
   Stage stage = Stage::called;
   std::shared_ptr<wire::Connection> connection{};
-  bool closed = false;  ///< It was here, and its connection is closed.
+  bool closed = false;  ///< It was connected, and the connection is closed.
   wire::Hello hello{};
   cluster::HostSpeed speed{};
   std::string endpoint{};  ///< By each module.
   std::vector<wire::LeftOutModule> left_out{};
   wire::Finished finished{};
   wire::Bytes unfinished_note{};
-  std::size_t lines_said = 0;              ///< By its process, on standard error.
-  std::size_t lines_hidden = 0;            ///< That nobody was shown.
+  std::size_t lines_said = 0;              ///< Lines of its process on standard error.
+  std::size_t lines_hidden = 0;            ///< Lines that were not shown.
   std::vector<std::string> early_lines{};  ///< What it wrote before it called back.
-  std::string cause{};                     ///< Why it is gone, as far as its starter knows.
-  int own_status = 0;                      ///< That it ended with by itself.
+  std::string cause{};                     ///< Why it ended, as far as its starter knows.
+  int own_status = 0;                      ///< The status with which it ended by itself.
   wire::Timer patience;                    ///< For a better cause.
 };
 
@@ -153,7 +153,7 @@ class Coordinator::Impl {
   const std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
   wire::EventLoop loop;
   wire::Timer deadline;  // of the phase
-  wire::Timer ending;    // by force
+  wire::Timer ending;    // until the end by force
   wire::Timer pulse_timer;
   std::chrono::steady_clock::time_point last_pulse{};
   std::chrono::steady_clock::time_point last_standstill{};
@@ -165,7 +165,7 @@ class Coordinator::Impl {
   cluster::Shares shares;
   CellMap cells;  // as planned
   std::optional<Overseer> overseer;
-  bool all_ended = false;  // the overseer's word: nodes may report
+  bool all_ended = false;  // as the overseer says: nodes may report
   wire::FileServer files;
   std::map<std::uint64_t, Inquiry> inquiries;
   std::uint64_t last_inquiry = 0;
@@ -177,7 +177,7 @@ class Coordinator::Impl {
   int first_failure = 0;
   int first_part_status = 0;
 
-  // Their threads use what stands above; they end first.
+  // Their threads use the members above, so they are destroyed first.
   OutputCarrier output_carrier;
   InputCarrier input_carrier;
   std::unique_ptr<start::Starter> starter;

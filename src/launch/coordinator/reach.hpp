@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// By which addresses hosts reach the launcher.
+// The addresses by which hosts reach the launcher.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 namespace aplib::launch::coordinator {
 
 struct Reach {
-  /// To listen on, each once. Loopback alone when every host is this computer.
+  /// Addresses to listen on, each once. Only loopback if every host is this computer.
   std::vector<std::string> addresses{};
-  /// By host: the address that it shall try first.
+  /// By host: the address that it tries first.
   std::vector<std::string> first{};
-  /// By host: why it is that, for people.
+  /// By host: the reason for that address, for people.
   std::vector<std::string> reasons{};
 };
 
-/// Looks up names; sends nothing to the hosts. Throws Error(failed) when this computer has no address that another
+/// Looks up names, but sends nothing to the hosts. Throws Error(failed) if this computer has no address that another
 /// could reach.
 [[nodiscard]] Reach find_reach(const std::vector<cluster::ClusterHost>& hosts);
 

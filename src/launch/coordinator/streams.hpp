@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What cells of other processes read and write, between aprun's files and the coordinator: InputCarrier reads the
-// cells' inputs, as fast as they are wanted; OutputCarrier passes on what they write, so that a slow reader holds
-// up nobody but the writers. Each has a thread.
+// The input and output of cells of other processes, between aprun's files and the coordinator. InputCarrier reads the
+// cells' inputs as fast as they ask. OutputCarrier passes on what they write, so that a slow reader holds up only the
+// writers. Each has a thread.
 #pragma once
 
 #include <condition_variable>
@@ -32,7 +32,7 @@ class InputCarrier {
   InputCarrier(const InputCarrier&) = delete;
   InputCarrier& operator=(const InputCarrier&) = delete;
 
-  /// A cell takes so many more bytes. Nothing is read before a cell first asks.
+  /// A cell takes this many more bytes. Nothing is read before a cell first asks.
   void want(std::uint32_t process, std::uint32_t cell, std::uint64_t bytes);
 
  private:
@@ -48,7 +48,7 @@ class InputCarrier {
   Output& output_;
   const Deliver deliver_;
   os::EventFd wake_;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards what follows
   std::map<std::uint32_t, Source> sources_;
   bool closing_ = false;
   std::thread thread_;
@@ -57,10 +57,10 @@ class InputCarrier {
 /// Thread safety: all functions may be called from any thread.
 class OutputCarrier {
  public:
-  /// `written` is told, on the carrier's thread, when bytes of a process have been passed on. Each process has a
-  /// bounded number of bytes under way, so the queue is bounded too.
+  /// `written` is called on the carrier's thread when bytes of a process have been passed on. Each process has a
+  /// bounded number of bytes on their way, so the queue is bounded too.
   OutputCarrier(Output& output, std::function<void(std::uint32_t process, std::uint64_t bytes)> written);
-  /// Throws away what was not passed on, unless finish() was called.
+  /// Discards what was not passed on, unless finish() was called.
   ~OutputCarrier();
   OutputCarrier(const OutputCarrier&) = delete;
   OutputCarrier& operator=(const OutputCarrier&) = delete;
@@ -68,7 +68,7 @@ class OutputCarrier {
   void write(std::uint32_t process, std::uint32_t cell, Channel channel, std::string bytes);
   void flush(std::uint32_t cell, Channel channel);
   void end(std::uint32_t cell);
-  /// Waits until all was passed on, for as long as readers take it.
+  /// Waits until everything is passed on, as long as readers take it.
   void finish();
 
  private:
@@ -86,7 +86,7 @@ class OutputCarrier {
 
   Output& output_;
   const std::function<void(std::uint32_t, std::uint64_t)> written_;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::deque<Item> items_;
   bool closing_ = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// RegistryDoor: where a running aprun answers apctl. It costs a running machine one thread that sleeps.
+// RegistryDoor: answers apctl in a running aprun. It costs one sleeping thread.
 #pragma once
 
 #include <cstdint>
@@ -21,18 +21,18 @@ namespace aplib::launch::ctl {
 /// Takes a reply, from any thread, once; also after apctl has stopped waiting.
 using ReplyTaker = std::function<void(Reply)>;
 
-/// What the machine does for a verb of apctl; `words` are the request's, the verb first. Called on the door's
-/// thread, one at a time, not after the door's destructor. Must not wait for the machine: it may throw Error, or
-/// reply later, or never, when the machine ends.
+/// Carries out a verb of apctl. `words` are the request's, with the verb first. Called on the door's thread, one at a
+/// time, and not after the door's destructor. It must not wait for the machine: it may throw Error, reply later, or
+/// never reply if the machine ends.
 using Verb = std::function<void(const std::vector<std::string>& words, ReplyTaker reply)>;
 using Verbs = std::map<std::string, Verb>;
 
 class RegistryDoor {
  public:
-  /// Opens the socket of this process in the folder of this user, and begins to answer. What prevents it is no
-  /// error of the run: see problem().
+  /// Opens the socket of this process in this user's folder, and begins to answer. A failure is not an error of the
+  /// run: see problem().
   explicit RegistryDoor(Verbs verbs);
-  /// Removes the socket. A request under way is dropped.
+  /// Removes the socket. Drops a request under way.
   ~RegistryDoor();
   RegistryDoor(const RegistryDoor&) = delete;
   RegistryDoor& operator=(const RegistryDoor&) = delete;
@@ -46,15 +46,15 @@ class RegistryDoor {
   std::unique_ptr<State> state_;
 };
 
-/// For a machine of several processes. `coordinator` outlives the door. A new verb is a row here, and a command of
-/// apctl.
+/// The verbs of a machine of several processes. `coordinator` outlives the door. A new verb is a row here and a command
+/// of apctl.
 [[nodiscard]] Verbs machine_verbs(coordinator::Coordinator& coordinator, const Options& options);
 
-/// For a machine in this process alone: `program` with `grid`; `stop` ends the run with this status and text.
+/// The verbs of a machine in this process alone: `program` with `grid`. `stop` ends the run with this status and text.
 [[nodiscard]] Verbs machine_verbs(const std::string& program, Grid grid,
                                   std::function<void(int status, const std::string& text)> stop);
 
-/// Tasks of loaded programs that apctl names none for have these numbers and higher.
+/// The first task id of loaded programs for which apctl names none.
 inline constexpr std::uint32_t first_loaded_task = 1000;
 /// Starts a further program on all cells as this task. `file` is an absolute path on this computer; arguments[0] is
 /// the program's name.

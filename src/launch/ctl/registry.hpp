@@ -17,7 +17,7 @@
 
 namespace aplib::launch::ctl {
 
-/// What apctl asks: a verb and its words. The answer is what the verb says (door.hpp), or a problem in words.
+/// A request of apctl: a verb and its words. The answer is the verb's (door.hpp), or a message about a problem.
 struct Request {
   std::vector<std::string> words{};
   template <class Self, class Fields>
@@ -45,17 +45,18 @@ struct Reply {
 /// The first of the folders that is this user's alone, made if missing. Throws Error(failed) with the reason for each.
 [[nodiscard]] std::string own_folder(std::span<const std::string> candidates);
 
-/// Numbers (process ids of aprun) of the machines that answer, rising. Removes sockets whose aprun has died.
+/// The numbers (process ids of aprun) of the machines that answer, in rising order. Removes sockets whose aprun has
+/// died.
 [[nodiscard]] std::vector<std::uint32_t> registered_jobs(const std::string& folder);
 
-/// Removes sockets of processes that are gone, and disturbs no other.
+/// Removes sockets of processes that have ended, and no others.
 void forget_dead_jobs(const std::string& folder);
 
-/// Where job number `job` listens.
+/// The socket of job number `job`.
 [[nodiscard]] std::string job_socket(const std::string& folder, std::uint32_t job);
 
-/// Asks a job; returns the content of its reply. Blocks, for at most so many seconds. Throws Error(failed) when
-/// there is no such job, it does not answer, or it refuses, in its words.
+/// Asks a job and returns the content of its reply. Blocks for at most this many seconds. Throws Error(failed) when
+/// there is no such job, it does not answer, or it refuses, with its message.
 [[nodiscard]] wire::Bytes ask_job(const std::string& folder, std::uint32_t job, const std::vector<std::string>& request,
                                   int seconds_max = 30);
 
@@ -69,15 +70,15 @@ class RegistrySocket {
   [[nodiscard]] int descriptor() const noexcept { return descriptor_.get(); }
   /// 0, or -1 and errno. A path that is too long for a socket is ENAMETOOLONG.
   [[nodiscard]] int connect(const std::string& path) const;
-  /// Appears under `path` when it listens already, so that whoever finds it can connect. Replaces what is there. 0,
-  /// or -1 and errno.
+  /// The socket appears at `path` only when it already listens, so that whoever finds it can connect. Replaces what is
+  /// there. Returns 0, or -1 and errno.
   [[nodiscard]] int listen(const std::string& path) const;
-  /// All of it, behind its length; false: the other end is gone, or does not read.
+  /// Sends all of it, after its length. False: the other end is gone, or does not read.
   [[nodiscard]] bool send(std::span<const std::byte> bytes) const;
-  /// What send() sent at the other end. Nothing: the other end is gone, `readable` says that waiting is over, or it
-  /// is longer than `bytes_max`. `readable` waits until there is something to read.
+  /// Receives what send() sent at the other end. Nothing: the other end is gone, `readable` says that waiting is over,
+  /// or it is longer than `bytes_max`. `readable` waits until there is something to read.
   [[nodiscard]] std::optional<wire::Bytes> receive(std::size_t bytes_max, const std::function<bool()>& readable) const;
-  /// Whose the process at the other end is; -1: not known.
+  /// The user of the process at the other end; -1: not known.
   [[nodiscard]] uid_t peer_user() const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What apctl prints about machines.
+// The text that apctl prints about machines.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace aplib::launch::ctl {
 
-/// A line for each machine, below a line of titles.
+/// A line for each machine, after a line of titles.
 [[nodiscard]] std::string job_list_text(const std::vector<std::pair<std::uint32_t, wire::MachineStatus>>& jobs);
 
 /// One machine: lines about it, then a line for each process.

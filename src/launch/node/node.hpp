@@ -19,24 +19,25 @@ struct NodeCommand {
   std::vector<std::string> endpoints{};  ///< Where the launcher listens.
   std::uint32_t process = 0;
   comm::Secure secure = comm::Secure::auth;
-  std::chrono::nanoseconds timeout = std::chrono::seconds(10);  ///< Of the launcher's silence, as the launcher has it.
+  std::chrono::nanoseconds timeout =
+      std::chrono::seconds(10);  ///< The longest silence of the launcher, as the launcher sets it.
 };
 
-/// Reads the job's key from standard input, calls the launcher, and does as it says. Returns the process's exit
-/// status: 0 when the launcher let it go, whatever became of the run. Says on standard error what the launcher
-/// cannot know: that it could not be reached.
+/// Reads the job's key from standard input, calls the launcher, and follows its messages. Returns the process's exit
+/// status: 0 if the launcher let it go, however the run ended. Writes to standard error what the launcher cannot know:
+/// that it could not be reached.
 int run_node(const NodeCommand& command);
 
-/// The same with a key that came another way; `watch_input`: the end of standard input means that the launcher has
-/// gone.
+/// The same with a key that came another way. `watch_input`: the end of standard input means that the launcher is gone.
 int run_node(const NodeCommand& command, const comm::JobKey& key, bool watch_input);
 
-// ---- by which module a process reaches which others, for people ----
+// ---- the module by which a process reaches each other process, for people ----
 
-/// In machines of so many processes each pair is described; in larger ones those that a module reaches are counted up.
+/// In machines of up to this many processes each pair is described. In larger ones, the processes that a module reaches
+/// are listed together.
 inline constexpr std::uint32_t described_processes_max = 4;
 
-/// In the order of the first process that is reached. Any thread, as long as the module is there.
+/// In the order of the first process that is reached. Any thread, while the module exists.
 [[nodiscard]] std::vector<wire::Route> routes_of(const comm::Module& module, std::uint32_t self,
                                                  std::uint32_t processes);
 

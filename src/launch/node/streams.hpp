@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What cells of a node read and write, on its way from and to the launcher. InputPipes brings their input piece by
-// piece, as fast as it is read. NodeSink brings pieces of output to the launcher, which puts them together to lines. A
-// node has at most window_bytes under way; who prints faster waits.
+// The input and output of a node's cells, on the way from and to the launcher. InputPipes brings their input piece by
+// piece, as fast as they read. NodeSink brings pieces of output to the launcher, which joins them to lines. A node has
+// at most window_bytes on their way; a cell that prints faster waits.
 #pragma once
 
 #include <condition_variable>
@@ -21,7 +21,7 @@ namespace aplib::launch::node {
 
 class InputPipes {
  public:
-  /// `want` asks the launcher for so many more bytes of a cell's input; any thread.
+  /// `want` asks the launcher for this many more bytes of a cell's input. Any thread.
   InputPipes(wire::EventLoop& loop, std::function<void(std::uint32_t cell, std::uint64_t bytes)> want);
   ~InputPipes();
   InputPipes(const InputPipes&) = delete;
@@ -29,7 +29,7 @@ class InputPipes {
 
   /// The descriptor that the cell reads, the same each time; -1: no more descriptors. Any thread.
   int open(std::uint32_t cell);
-  /// What has come for a cell. Loop's thread.
+  /// Input that has arrived for a cell. Loop's thread.
   void take(std::uint32_t cell, std::span<const std::byte> bytes, bool last);
   /// No more input comes: readers see its end. Any thread.
   void close_all();
@@ -43,7 +43,7 @@ class NodeSink final : public OutputSink {
  public:
   static constexpr std::size_t window_bytes = std::size_t{1} << 20;
 
-  /// Both outlive it. `input_for_all`: each cell has an input, not the first alone.
+  /// Both outlive it. `input_for_all`: each cell has an input, not only the first.
   NodeSink(wire::Connection& connection, InputPipes& input, bool input_for_all)
       : connection_(connection), input_(input), input_for_all_(input_for_all) {}
 
@@ -56,9 +56,9 @@ class NodeSink final : public OutputSink {
   void ended(std::uint32_t cell, int status) override { connection_.send(wire::EndedCell{cell, status}); }
   void warn(const std::string& line) override { connection_.send(wire::Warning{line}); }
 
-  /// The launcher has passed on so many bytes. Loop's thread.
+  /// The launcher has passed on this many bytes. Loop's thread.
   void written(std::uint64_t bytes);
-  /// Throws output away from now on, so that no writer waits for a launcher that is gone. Any thread.
+  /// Discards output from now on, so that no writer waits for a launcher that is gone. Any thread.
   void drop();
 
  private:
@@ -66,7 +66,7 @@ class NodeSink final : public OutputSink {
   InputPipes& input_;
   const bool input_for_all_;
   bool with_host_ = false;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards what follows
   std::condition_variable room_;
   std::uint64_t under_way_ = 0;
   bool dropped_ = false;
