@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where a program is that a command line names.
+// Finds the program that a command line names.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace aplib::launch {
 
-/// With a slash: that file; else a file of that name in the current folder, then in those of `search` (PATH's form). In
-/// each place also with .so and .cell behind it. It need not be executable, for programs are read. Throws
-/// Error(bad_option) that says where it was looked for, or what is there instead.
+/// A name with a slash is a path. Any other is looked for in the current folder, then in those of `search` (in PATH's
+/// form), in each place also with .so and .cell appended. The file need not be executable, because programs are read.
+/// Throws Error(bad_option), which says where it was looked for, or what is there instead.
 [[nodiscard]] std::string find_program(const std::string& name, std::string_view search);
 
 }  // namespace aplib::launch

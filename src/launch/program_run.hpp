@@ -13,25 +13,25 @@
 
 namespace aplib::launch {
 
-/// What a command line, or the launcher's message to a node, says about a program's run. All but its file.
+/// A program's run, as a command line or the launcher's message to a node describes it, without its file.
 struct RunText {
   std::string program_name{};  ///< argv[0]
   std::vector<std::string> arguments{};
   std::string entry{};
   std::vector<std::string> entry_arguments{};
-  bool expand = false;   ///< Placeholders in `arguments`.
-  std::string folder{};  ///< --wd: pattern; empty: that of the process.
+  bool expand = false;   ///< `arguments` have placeholders.
+  std::string folder{};  ///< --wd: a pattern; empty: the process's folder.
   Grid grid{};
 };
 
-/// Fills in all of `run` but its file. A folder's pattern begins at the process's current folder; each cell's is
-/// made when it starts.
+/// Fills in everything of `run` except its file. A folder's pattern is relative to the process's current folder. Each
+/// cell's folder is made when the cell starts.
 void complete_run(ProgramRun& run, const RunText& text);
 
-/// `text` for cell `cid` of `grid`. What is no placeholder stays as it is.
+/// `text` for cell `cid` of `grid`, with its placeholders replaced.
 [[nodiscard]] std::string expand(std::string_view text, std::uint32_t cid, Grid grid);
 
-/// `text` with `cell` for {cid}, other placeholders untouched: for names of files.
+/// `text` with `cell` for {cid} and no other change, for names of files.
 [[nodiscard]] std::string expand_cell(std::string_view text, std::string_view cell);
 
 [[nodiscard]] inline bool names_cell(std::string_view text) { return text.find("{cid}") != text.npos; }

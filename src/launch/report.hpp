@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What aprun tells about a run: how the cells ended, or what a run would be; what aprun --list-modules prints.
+// The texts of aprun about a run: how the cells ended, the plan of a dry run, and the list of modules.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +15,23 @@
 
 namespace aplib::launch {
 
-/// "cells 0-3, 7: status 0; cell 5: status 2", by falling number of cells, then by status. Before them "host program:
-/// status 3", if that is not 0; then cells that all ended well are left out.
+/// "cells 0-3, 7: status 0; cell 5: status 2", ordered by falling number of cells, then by status. If the host
+/// program's status is not 0, "host program: status 3" comes first, and cells that all succeeded are left out.
 [[nodiscard]] std::string end_summary(const std::vector<int>& cell_status, int host_status = 0);
 
-/// The text of --dry-run without a cluster file, lines with ends.
+/// The text of --dry-run without a cluster file, as whole lines.
 [[nodiscard]] std::string plan_text(const ProgramSummary& summary, const Options& options);
 
 struct PlannedHost {
   std::string name;
   cluster::LaunchKind launch = cluster::LaunchKind::local;
-  std::string address;                  ///< Of its process, for the others.
-  std::string address_why;              ///< "the cluster file", "by which it reached aprun".
-  std::uint32_t threads = 0;            ///< That carry the cells; 0: not known.
-  double speed = 0;                     ///< 0: not measured.
-  std::vector<std::string> modules{};   ///< That it can use, the best first.
-  std::vector<std::string> left_out{};  ///< That it cannot, each with the reason: "rdma: no RDMA device is there".
+  std::string address;                 ///< Where others reach its process.
+  std::string address_why;             ///< "the cluster file", "by which it reached aprun".
+  std::uint32_t threads = 0;           ///< Threads that carry the cells; 0: not known.
+  double speed = 0;                    ///< 0: not measured.
+  std::vector<std::string> modules{};  ///< The modules that it can use, best first.
+  std::vector<std::string>
+      left_out{};  ///< The modules that it cannot use, each with the reason: "rdma: no RDMA device is there".
 };
 
 struct ClusterPlan {
@@ -40,19 +41,19 @@ struct ClusterPlan {
   std::string host_program;  ///< Empty: none.
   std::vector<std::string> args;
   Grid grid;
-  CellMap cells;  ///< Of all hosts.
+  CellMap cells;  ///< The map of all hosts.
   bool grid_auto = false;
   double efficiency = 1;           ///< Shares::efficiency.
-  std::string ports;               ///< As the option; empty: the system chooses.
-  std::string secure;              ///< As the option.
+  std::string ports;               ///< In the form of the option; empty: the system chooses.
+  std::string secure;              ///< In the form of the option.
   std::vector<PlannedHost> hosts;  ///< By process.
 };
 
-/// The text of `aprun -f FILE --dry-run`, lines with ends: who runs what and where, a table of hosts at the end.
+/// The text of `aprun -f FILE --dry-run`, as whole lines: who runs what and where, with a table of hosts at the end.
 [[nodiscard]] std::string cluster_plan_text(const ClusterPlan& plan);
 
-/// A table of modules, the best first: what each can do, and why it cannot be used with these settings. Behind it
-/// files that were refused, with the reasons.
+/// A table of modules, best first: what each can do, and why it cannot be used with these settings. Files that were
+/// refused follow, with the reasons.
 [[nodiscard]] std::string module_table(std::span<const comm::FoundModule> found, const comm::PortSettings& settings);
 
 }  // namespace aplib::launch

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Watchdog: ends a run when its time is over or a signal asks for it, even when its tasks do not listen. And what goes
-// with a process that ends at once.
+// Watchdog: ends a run when its time is over or a signal asks for it, even when its tasks make no calls. Also removes a
+// file when the process ends at once.
 #pragma once
 
 #include <chrono>
@@ -19,24 +19,23 @@ class Watchdog {
  public:
   struct Actions {
     std::function<void(int status, const std::string& text)> stop;  ///< Asks the run to end.
-    std::function<void()> last_words;  ///< Brings out what was written; may block, then the process ends without.
-    std::chrono::seconds grace{2};     ///< From stop() to the end by force: for tasks that listen to unwind.
+    std::function<void()> last_words;  ///< Writes out pending output. If it blocks, the process ends without it.
+    std::chrono::seconds grace{2};     ///< From stop() to the end by force, so that tasks that make calls can unwind.
   };
 
   /// Watches from now on: SIGINT, SIGTERM and SIGHUP (not where they are ignored), and `timeout` seconds if given.
-  /// Some time after stop(), or at the second signal, the process ends at once. One at a time.
+  /// A while after stop(), or at the second signal, the process ends at once. Only one watchdog at a time.
   Watchdog(std::optional<double> timeout, Actions actions);
-  /// Ends the watch; call when the run is over.
+  /// Ends the watch. Call it when the run is over.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// Ends the run as a signal would, for another reason. Any thread; the first counts.
+  /// Ends the run as a signal would, for another reason. Any thread. The first call counts.
   void stop(int status, const std::string& text);
-  /// The run ends already, with this status: from now on the time runs until the end by force. Any thread.
+  /// The run already ends, with this status. From now on the time until the end by force runs. Any thread.
   void expect_end(int status);
-  /// Ended by time, signal or stop(): the exit status, else nothing. Call from: the thread that made it, after
-  /// finish().
+  /// The exit status, if time, a signal or stop() ended the run. Call from: the thread that made it, after finish().
   [[nodiscard]] std::optional<int> status() const noexcept { return status_; }
   /// As the destructor. A second call does nothing.
   void finish();
@@ -49,20 +48,20 @@ class Watchdog {
   std::optional<double> timeout_;
   Actions actions_;
   std::optional<int> status_;
-  std::mutex mutex_;                                   // of what follows
+  std::mutex mutex_;                                   // guards what follows
   std::optional<std::pair<int, std::string>> demand_;  // stop()'s
   std::optional<int> expected_;                        // expect_end()'s
   os::Pipe wake_ = os::Pipe::make();                   // the handlers' signal numbers, or 0 for the end
   std::thread thread_;
 };
 
-/// This file goes when the process ends at once: by the watchdog, by a signal, or killed while a Guard
-/// (start/child.hpp) stands by. Empty: none any more. One at a time; longer names than a socket's are not kept.
+/// This file is removed when the process ends at once: by the watchdog, by a signal, or killed while a Guard
+/// (start/child.hpp) runs. Empty: none. One at a time. Names longer than a socket's are not kept.
 void remove_at_sudden_end(const std::string& path);
 /// Removes it now. Async-signal-safe.
 void remove_for_sudden_end() noexcept;
-/// From now on SIGPIPE ends the process as it ends every filter, also when its parent ignores the signal, and takes
-/// that file along.
+/// From now on SIGPIPE ends the process as it ends every filter, even if its parent ignores the signal, and removes
+/// that file.
 void end_at_closed_pipe();
 
 }  // namespace aplib::launch

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Starter: makes a command run on other hosts, by ssh, a batch system, or what the cluster file says. The command is
-// `aprun --node ...`. It reads the job's key as one line from its standard input, for others can read command lines and
+// Starter: runs a command on other hosts, by ssh, a batch system, or as the cluster file says. The command is `aprun
+// --node ...`. It reads the job's key as one line from its standard input, because others can read command lines and
 // environments, and calls the launcher back.
 #pragma once
 
@@ -19,38 +19,36 @@ struct NodeStart {
   std::uint32_t process = 0;         ///< Its number in the machine.
   cluster::ClusterHost host;         ///< Where and how.
   std::vector<std::string> command;  ///< argv there, [0] is a path on that host.
-  std::string input;                 ///< For its standard input, which stays open after it until the Starter ends.
+  std::string input;                 ///< Written to its standard input, which then stays open until the Starter ends.
 };
 
-/// What a starter tells, on one thread of its own. While its destructor runs only said() is called, afterwards
-/// nothing.
+/// A starter's events, on its own thread. While its destructor runs it calls only said(), and afterwards nothing.
 struct StartEvents {
-  /// The process could not be started, or ssh (or srun, ...) to it broke. The text is one whole message that says which
+  /// The process could not be started, or ssh (or srun, ...) to it broke. The text is a whole message that says which
   /// of the two failed, and what to do. At most once per process.
   std::function<void(std::uint32_t process, const std::string& text)> failed;
-  /// It ran and has ended, with an exit status or 128 + signal. `last_words` are the last lines that it wrote on
-  /// stderr.
+  /// The process ran and has ended, with an exit status or 128 + signal. `last_words` are its last lines on stderr.
   std::function<void(std::uint32_t process, int status, const std::string& last_words)> ended;
-  /// A line, without its end, that it or ssh (srun, ...) wrote to stdout or stderr while it runs.
+  /// A line, without its end, that the process or ssh (srun, ...) wrote to stdout or stderr while it runs.
   std::function<void(std::uint32_t process, const std::string& line)> said;
 };
 
 class Starter {
  public:
-  /// Ends what still runs: closes the standard inputs, at which nodes end, waits a moment, then kills. No process
+  /// Ends what still runs: closes the standard inputs, which ends nodes, waits a moment, then kills. No process
   /// remains.
   virtual ~Starter() = default;
-  /// Begins to start all of them and returns at once; by ssh at most 8 at a time, with retries. Call it once. Throws
-  /// Error when it cannot begin.
+  /// Begins to start all processes and returns at once. By ssh it starts at most 8 at a time, with retries. Call it
+  /// once. Throws Error if it cannot begin.
   virtual void start(std::vector<NodeStart> nodes, StartEvents events) = 0;
-  /// The node has called back. Its start is through, so that the next one by ssh may begin. Any thread.
+  /// The node has called back. Its start is complete, so the next one by ssh may begin. Any thread.
   virtual void arrived(std::uint32_t process) = 0;
 };
 
-/// One for hosts of all kinds, several of them in one machine. LaunchKind::pmix is an error of start(): another
-/// launcher starts those. `ssh` is the ssh command with options, as people write it: "ssh -p 2222 -F my_config"; throws
-/// Error(bad_option) when it is none. A program runs in its host's folder, or else in the launcher's own folder if the
-/// host has it.
+/// A starter for hosts of all kinds, also several kinds in one machine. LaunchKind::pmix is an error of start(),
+/// because another launcher starts those. `ssh` is the ssh command with options, as people write it: "ssh -p 2222 -F
+/// my_config". Throws Error(bad_option) if it is invalid. A program runs in its host's folder, or else in the
+/// launcher's own folder if the host has it.
 [[nodiscard]] std::unique_ptr<Starter> make_starter(const std::string& ssh = "ssh");
 
 }  // namespace aplib::launch::start

@@ -15,15 +15,15 @@ struct Endpoint {
   std::uint16_t port = 0;
 };
 
-/// Nothing: `text` is none.
+/// Nothing: `text` is not an endpoint.
 [[nodiscard]] std::optional<Endpoint> parse_endpoint(std::string_view text);
 [[nodiscard]] std::string endpoint_text(std::string_view address, std::uint16_t port);
-/// "10.0.0.1", "fe80::1": a number, no name to look up.
+/// Whether it is a number, such as "10.0.0.1" or "fe80::1", and not a name to look up.
 [[nodiscard]] bool is_numeric_address(const std::string& address);
-/// Parts of a text between commas, empty ones left out.
+/// The parts of a text between commas, without empty ones.
 [[nodiscard]] std::vector<std::string> split_list(std::string_view text);
 
-/// Of a process's endpoints by each module (comm/mixed/mixed_port.hpp): where it listens for tcp. Empty: nowhere.
+/// Where a process listens for tcp, from its endpoints by each module (comm/mixed/mixed_port.hpp). Empty: nowhere.
 [[nodiscard]] std::string address_of(const std::string& endpoints);
 
 }  // namespace aplib::launch::wire

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// EventLoop: one thread that waits for sockets, timers, the ends of pipes and what other threads ask of it. Keeps
-// Boost.Asio's headers out of whoever only needs that much.
+// EventLoop: one thread that waits for sockets, timers, the ends of pipes and requests of other threads. Files that
+// need only this do not include Boost.Asio's headers.
 #pragma once
 
 #include <chrono>
@@ -20,11 +20,11 @@ class EventLoop {
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  /// Works until stop() on the calling thread, the loop's from then on. Once.
+  /// Works on the calling thread until stop(); from then on this is the loop's thread. Once.
   void run();
   /// Any thread.
   void stop();
-  /// Runs `what` on the loop's thread, soon, in order. Any thread.
+  /// Runs `what` on the loop's thread soon, in order. Any thread.
   void post(std::function<void()> what);
   [[nodiscard]] boost::asio::io_context& io() noexcept;
 
@@ -33,7 +33,8 @@ class EventLoop {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Calls something once, later, on the loop's thread. Call from: the loop's thread. Gone, it calls nothing.
+/// Calls something once, later, on the loop's thread. After its destruction it calls nothing. Call from: the loop's
+/// thread.
 class Timer {
  public:
   explicit Timer(EventLoop& loop);
@@ -41,7 +42,7 @@ class Timer {
   Timer(const Timer&) = delete;
   Timer& operator=(const Timer&) = delete;
 
-  /// Instead of what was to be called before.
+  /// Replaces what was to be called before.
   void start(std::chrono::nanoseconds after, std::function<void()> what);
   void cancel();
 
@@ -50,8 +51,8 @@ class Timer {
   std::shared_ptr<Impl> impl_;
 };
 
-/// Calls `ended`, on the loop's thread, when reading `descriptor` would give the end; throws away what else comes.
-/// What cannot be waited for (a plain file) never ends. Takes a copy of the descriptor.
+/// Calls `ended` on the loop's thread when reading `descriptor` gives the end. Discards what else comes. A plain file,
+/// for which one cannot wait, never ends. Takes a copy of the descriptor.
 void watch_end(EventLoop& loop, int descriptor, std::function<void()> ended);
 
 }  // namespace aplib::launch::wire

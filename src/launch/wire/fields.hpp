@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Structures as bytes, field by field, and back, where the bytes may be anybody's. A structure names its fields once:
+// Converts structures to bytes, field by field, and back, where the bytes may come from anybody. A structure names its
+// fields once:
 //
 //   template <class Self, class Fields>
 //   static void list(Self& self, Fields&& fields) { fields(self.first, self.second); }
@@ -69,7 +70,7 @@ class FieldReader {
   void operator()(Field&... fields) {
     (get(fields), ...);
   }
-  /// All was there, all of it made sense, and nothing is left.
+  /// Whether everything was there and valid, and nothing is left.
   [[nodiscard]] bool ended() const { return good_ && in_.ended(); }
 
  private:
@@ -104,7 +105,7 @@ class FieldReader {
   void get(std::vector<Each>& all) {
     const auto count = in_.number<std::uint64_t>();
     all.clear();
-    // Each place is made when the one before it was there: what a length promises costs nothing.
+    // Makes room for one element at a time, so that a false length costs nothing.
     for (std::uint64_t i = 0; i < count && good_ && in_.good(); ++i) get(all.emplace_back());
   }
   std::uint8_t limited(std::uint8_t last) {
@@ -125,7 +126,7 @@ template <class Structure>
   return writer.take();
 }
 
-/// Nothing: these bytes are no such structure. Views in it are views of `bytes`.
+/// Nothing: these bytes are not such a structure. Views in the result are views of `bytes`.
 template <class Structure>
 [[nodiscard]] std::optional<Structure> decode(std::span<const std::byte> bytes) {
   std::optional<Structure> value(std::in_place);

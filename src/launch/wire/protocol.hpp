@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The control protocol: what coordinator and nodes tell each other, on a connection that has proved the job's key
+// The control protocol: the messages of coordinator and nodes, on a connection that has proved the job's key
 // (src/comm/greeting.hpp).
 //
 //   node                                  coordinator
@@ -20,8 +20,8 @@
 //                                    <-  Leave
 //
 // A message is 4 bytes of length, 1 byte of type, and the structure's fields (fields.hpp): those of start_messages.hpp
-// until Go, those of run_messages.hpp from then on. Where the connection is not encrypted, a seal follows. Hello and
-// Refused keep their form for ever, so that versions can tell each other that they differ.
+// until Go, those of run_messages.hpp from then on. If the connection is not encrypted, a seal follows. Hello and
+// Refused never change their form, so that versions can tell each other that they differ.
 #pragma once
 
 #include <array>
@@ -36,19 +36,19 @@
 namespace aplib::launch::wire {
 
 inline constexpr std::uint32_t control_version = 3;
-/// Of a message, without its head. A longer one ends the connection. What may be longer travels in pieces.
+/// Bytes of a message without its head. A longer one ends the connection. What may be longer travels in pieces.
 inline constexpr std::size_t message_bytes_max = std::size_t{4} << 20;
 inline constexpr std::size_t message_head_bytes = 5;
-/// Of a piece of output, of input or of a note.
+/// Bytes of a piece of output, of input or of a note.
 inline constexpr std::size_t piece_bytes_max = std::size_t{64} << 10;
-/// Of a file that is sent: as much for each question.
+/// Bytes of a piece of a file, one piece per request.
 inline constexpr std::size_t file_piece_bytes = std::size_t{1} << 20;
-/// Of a note in all its pieces.
+/// Bytes of a note, all its pieces together.
 inline constexpr std::size_t note_bytes_max = std::size_t{256} << 20;
 
 enum class MessageType : std::uint8_t {
-  beat,  ///< Either way: I am here. No fields.
-  note,  ///< Either way.
+  beat,  ///< In both directions: a sign of life. No fields.
+  note,  ///< In both directions.
   hello,
   speed,
   want_file,
@@ -92,19 +92,19 @@ using Go = Signal<MessageType::go>;
 using Stop = Signal<MessageType::stop>;
 using Leave = Signal<MessageType::leave>;
 
-/// What one side of a connection sends, sealed: a keyed hash behind each message proves that it is the next one and as
-/// it was sent. The seal of a Hello comes with the message behind it, so that versions that do not know seals
-/// understand each other's Hello. The two sides of a connection keep one for what they send and one for what they get.
+/// Seals what one side of a connection sends: a keyed hash after each message proves that it is the next one and
+/// unchanged. The seal of a Hello comes with the next message, so that versions without seals understand each other's
+/// Hello. Each side of a connection has one for what it sends and one for what it gets.
 class Seal {
  public:
   static constexpr std::size_t bytes = 16;
 
-  /// Of what `by` sends on the connection on which both sides know `secret`. Throws Error(failed).
+  /// For what `by` sends on a connection whose sides both know `secret`. Throws Error(failed).
   enum class Sender : std::uint8_t { node, launcher };
   Seal(std::span<const std::byte, 32> secret, Sender by);
 
   [[nodiscard]] static bool has_own(MessageType type) noexcept { return type != MessageType::hello; }
-  /// The next message, head and all, gets its seal from the one behind it.
+  /// The next message, with its head, is sealed together with the one after it.
   void cover(std::span<const std::byte> message);
   /// The seal of the next message. Throws Error(failed).
   [[nodiscard]] std::array<std::byte, bytes> of(std::span<const std::byte> message);
@@ -115,22 +115,22 @@ class Seal {
   Bytes covered_;
 };
 
-/// Appends a whole message, head and all.
+/// Appends a whole message, with its head.
 void append_message(Bytes& to, MessageType type, std::span<const std::byte> body);
 template <class Message>
 void append_message(Bytes& to, const Message& message) {
   append_message(to, Message::type, encode(message));
 }
 
-/// Of a message that begins at `bytes`, which has at least message_head_bytes.
+/// The head of a message that begins at `bytes`, which has at least message_head_bytes.
 struct MessageHead {
-  std::size_t bytes = 0;  ///< Of the body.
+  std::size_t bytes = 0;  ///< Size of the body.
   MessageType type = MessageType::beat;
 };
-/// Nothing: too long, or no type of ours.
+/// Nothing: too long, or an unknown type.
 [[nodiscard]] std::optional<MessageHead> read_head(std::span<const std::byte> bytes);
 
-/// Checks a message of `type` without using it: for tests of the decoder.
+/// Checks a message of `type` without using it, for tests of the decoder.
 [[nodiscard]] bool is_message(MessageType type, std::span<const std::byte> body);
 
 }  // namespace aplib::launch::wire

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Messages while the machine runs and when it ends. Their order stands in protocol.hpp.
+// Messages while the machine runs and when it ends. protocol.hpp has their order.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct Note {
 struct OutputPiece {
   static constexpr auto type = MessageType::output;
   std::uint32_t cell = 0;
-  bool error = false;  ///< Of standard error.
+  bool error = false;  ///< It belongs to standard error.
   std::span<const std::byte> bytes{};
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
@@ -63,7 +63,7 @@ struct Warning {
   }
 };
 
-/// Output that has left the launcher: room for as many new bytes.
+/// Output that has left the launcher, which makes room for as many new bytes.
 struct Written {
   static constexpr auto type = MessageType::written;
   std::uint64_t bytes = 0;
@@ -73,7 +73,7 @@ struct Written {
   }
 };
 
-/// There is room for so many more bytes of a cell's input.
+/// There is room for this many more bytes of a cell's input.
 struct WantInput {
   static constexpr auto type = MessageType::want_input;
   std::uint32_t cell = 0;
@@ -106,10 +106,10 @@ struct Finished {
   }
 };
 
-/// The node's process ends for a reason from outside, and the run with it.
+/// The node's process ends for a reason from outside, and the run ends with it.
 struct ToldToEnd {
   static constexpr auto type = MessageType::told_to_end;
-  /// It came from outside; 0: the standard input has ended, which whoever started the node holds.
+  /// The signal. 0: the standard input has ended, which whoever started the node keeps open.
   std::int32_t signal = 0;
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
@@ -117,7 +117,7 @@ struct ToldToEnd {
   }
 };
 
-/// A question to a node, for people who ask about a running machine: what it knows goes into the answer.
+/// A question to a node, for people who ask about a running machine. The answer has what the node knows.
 struct Ask {
   static constexpr auto type = MessageType::ask;
   std::uint64_t question = 0;
@@ -131,7 +131,7 @@ struct Ask {
 struct Answer {
   static constexpr auto type = MessageType::answer;
   std::uint64_t question = 0;
-  std::span<const std::byte> bytes{};  ///< Empty: it does not know such a question.
+  std::span<const std::byte> bytes{};  ///< Empty: it does not know the question.
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
     fields(self.question, self.bytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Messages by which nodes come to a common start, and get the files that they lack. Their order stands in protocol.hpp.
+// Messages by which nodes come to a common start and get the files that they lack. protocol.hpp has their order.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace aplib::launch::wire {
 
-/// What two files have in common that are one program.
+/// What two files that are the same program have in common.
 struct FileIdentity {
   std::string build_id{};   ///< Hexadecimal; empty: it has none.
-  std::uint64_t bytes = 0;  ///< Of files without build-id: size and sum count.
+  std::uint64_t bytes = 0;  ///< Without a build-id, size and sum count.
   std::uint64_t sum = 0;    ///< 0: it has a build-id.
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
     fields(self.build_id, self.bytes, self.sum);
   }
-  /// Are they one program?
+  /// Whether they are the same program.
   [[nodiscard]] bool same(const FileIdentity& other) const {
     return build_id.empty() ? other.build_id.empty() && bytes == other.bytes && sum == other.sum
                             : build_id == other.build_id;
@@ -42,26 +42,26 @@ struct FileRef {
 struct Hello {
   static constexpr auto type = MessageType::hello;
   std::uint32_t control = control_version;
-  std::string version{};  ///< Of APlib: "0.1.0".
+  std::string version{};  ///< APlib's: "0.1.0".
   std::uint32_t process = 0;
   std::string host{};     ///< Its own name.
   std::string host_id{};  ///< The same for all processes on one computer.
-  std::string local{};    ///< Address of this end of the connection.
+  std::string local{};    ///< The address of this end of the connection.
   std::uint64_t pid = 0;
-  std::vector<std::uint32_t> cpus{};  ///< That it may run on.
+  std::vector<std::uint32_t> cpus{};  ///< CPUs that it may use.
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
     fields(self.control, self.version, self.process, self.host, self.host_id, self.local, self.pid, self.cpus);
   }
 };
 
-/// What every version begins with.
+/// The beginning of every version's Hello.
 struct HelloStart {
   std::uint32_t control = 0;
   std::string version{};
 };
 
-/// The part of a Hello that all versions share. Nothing: it is no Hello of any version.
+/// The part of a Hello that all versions share. Nothing: it is not a Hello of any version.
 [[nodiscard]] std::optional<HelloStart> read_hello_start(std::span<const std::byte> body);
 
 struct MeasureSpeed {
@@ -69,9 +69,9 @@ struct MeasureSpeed {
   std::uint8_t kind = 0;  ///< Speed::Kind
   double number = 0;
   std::string command{};
-  std::string threads{};              ///< As the option.
-  bool needed = false;                ///< Else the number of threads will do.
-  std::vector<std::uint32_t> cpus{};  ///< To keep to; empty: all.
+  std::string threads{};              ///< In the form of the option.
+  bool needed = false;                ///< False: the number of threads is enough.
+  std::vector<std::uint32_t> cpus{};  ///< CPUs to use; empty: all.
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
     fields(self.kind, self.number, self.command, self.threads, self.needed, self.cpus);
@@ -100,7 +100,7 @@ struct OptionValue {
 struct Prepare {
   static constexpr auto type = MessageType::prepare;
   std::vector<OptionValue> options{};
-  std::string address{};         ///< To listen on for data; empty: the one by which it reached the launcher.
+  std::string address{};         ///< Address to listen on for data; empty: the one by which it reached the launcher.
   std::vector<FileRef> files{};  ///< The program, then its libraries of which each cell has a copy.
   std::string program_name{};
   std::vector<std::string> arguments{};
@@ -108,8 +108,8 @@ struct Prepare {
   std::vector<std::string> entry_arguments{};
   bool expand = false;
   std::string cell_folder{};          ///< --wd
-  bool input_for_all = false;         ///< Every cell has an input, not just the first one.
-  std::vector<std::uint32_t> cpus{};  ///< To keep to; empty: all.
+  bool input_for_all = false;         ///< Every cell has an input, not only the first one.
+  std::vector<std::uint32_t> cpus{};  ///< CPUs to use; empty: all.
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
     fields(self.options, self.address, self.files, self.program_name, self.arguments, self.entry, self.entry_arguments,
@@ -117,10 +117,10 @@ struct Prepare {
   }
 };
 
-/// The host lacks a file of Prepare, or of ProgramIs: it wants the next piece, and asks again when it has it.
+/// The host lacks a file of Prepare or ProgramIs. It asks for the next piece, and again when it has that.
 struct WantFile {
   static constexpr auto type = MessageType::want_file;
-  std::string path{};  ///< As it was named.
+  std::string path{};  ///< The path in that message.
   std::uint64_t at = 0;
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
@@ -130,7 +130,7 @@ struct WantFile {
 
 struct FilePiece {
   static constexpr auto type = MessageType::file_piece;
-  std::string problem{};  ///< Not empty: it cannot be read.
+  std::string problem{};  ///< Not empty: why it cannot be read.
   bool last = false;
   std::span<const std::byte> bytes{};
   template <class Self, class Fields>
@@ -151,7 +151,7 @@ struct LeftOutModule {
 
 struct Prepared {
   static constexpr auto type = MessageType::prepared;
-  std::string endpoint{};                 ///< By each module: "shm=4f1c;tcp=10.0.0.1:5100".
+  std::string endpoint{};                 ///< By module: "shm=4f1c;tcp=10.0.0.1:5100".
   std::vector<LeftOutModule> left_out{};  ///< With module = "auto".
   std::string warning{};                  ///< For the user, if not empty.
   template <class Self, class Fields>
@@ -172,7 +172,7 @@ struct Plan {
   }
 };
 
-/// The node cannot go on, and nothing of it runs yet.
+/// The node cannot go on. Nothing of it runs yet.
 struct Cannot {
   static constexpr auto type = MessageType::cannot;
   std::string text{};
@@ -192,7 +192,7 @@ struct Refused {
   }
 };
 
-/// Which file is meant by a further program's name?
+/// Asks which file a further program's name means.
 struct FindProgram {
   static constexpr auto type = MessageType::find_program;
   std::string name{};
@@ -204,7 +204,7 @@ struct FindProgram {
 
 struct ProgramIs {
   static constexpr auto type = MessageType::program;
-  std::string problem{};  ///< Not empty: there is none at the launcher.
+  std::string problem{};  ///< Not empty: why the launcher has none.
   std::vector<FileRef> files{};
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a running machine is like, for people who ask: nodes tell their part, the coordinator the rest, and apctl
-// shows it. The only description of that, with one form in bytes (fields.hpp).
+// The status of a running machine, for people who ask. Nodes give their part, the coordinator the rest, and apctl shows
+// it. This is its only description, with one form in bytes (fields.hpp).
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@
 
 namespace aplib::launch::wire {
 
-/// By which module some of the others are reached.
+/// The module that reaches some of the others.
 struct Route {
   std::string module{};
   std::string peers{};  ///< Numbers of processes: "0-3, 7".
-  std::string text{};   ///< How the pair is connected; empty: there are several.
+  std::string text{};   ///< How the pair is connected; empty: there are several pairs.
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
     fields(self.module, self.peers, self.text);
   }
 };
 
-/// What a node alone knows. The answer to the question node_state_question.
+/// What only a node knows: the answer to node_state_question.
 struct NodeState {
   std::string module{};
   std::uint64_t frames_sent = 0;
