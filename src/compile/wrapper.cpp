@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: MIT Apcc, apc++ and apfort: they become the user's compiler, with arguments that make
-// programs of cells. This is the source of all three; APLIB_WRAPPER_LANGUAGE says which one is compiled.
+// SPDX-License-Identifier: MIT
+// apcc, apc++ and apfort: they become the user's compiler, with arguments that make programs of cells. This is the
+// source of all three; APLIB_WRAPPER_LANGUAGE says which one is compiled.
 
 #include <unistd.h>
 

@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: MIT Instance: a program's private copy in one cell. make() maps, relocates and protects it.
-// run(), on the cell's own task, runs constructors and the entry. The last context that leaves runs exit handlers and
-// destructors, and unmaps it.
+// SPDX-License-Identifier: MIT
+// Instance: a program's private copy in one cell. make() maps, relocates and protects it. run(), on the cell's own
+// task, runs constructors and the entry. The last context that leaves runs exit handlers and destructors, and unmaps
+// it.
 #pragma once
 
 #include <atomic>

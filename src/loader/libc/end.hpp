@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: MIT How programs end: exit(), abort() and their relatives end one instance, not the process.
-// C's rules hold: exit handlers run in reverse order of registration, each once. Handlers may register more, and may
-// call exit() themselves, which goes on with the rest. No frame is unwound.
+// SPDX-License-Identifier: MIT
+// How programs end: exit(), abort() and their relatives end one instance, not the process. C's rules hold: exit
+// handlers run in reverse order of registration, each once. Handlers may register more, and may call exit() themselves,
+// which goes on with the rest. No frame is unwound.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: MIT Perror, err, error, assert and their relatives, which write to stderr without naming it,
-// and may end the program. Each message reaches the instance's stderr in one piece.
+// SPDX-License-Identifier: MIT
+// perror, err, error, assert and their relatives, which write to stderr without naming it, and may end the program.
+// Each message reaches the instance's stderr in one piece.
 #include <err.h>
 #include <error.h>
 #include <fmt/format.h>

@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: MIT Working directory and umask, per instance. The kernel keeps both per thread, once a
-// thread asks for its own; context.hpp exchanges them when another program gets the thread. So calls that take a
-// relative path, in libc or below, need nothing from us, and getcwd() is libc's.
+// SPDX-License-Identifier: MIT
+// Working directory and umask, per instance. The kernel keeps both per thread, once a thread asks for its own;
+// context.hpp exchanges them when another program gets the thread. So calls that take a relative path, in libc or
+// below, need nothing from us, and getcwd() is libc's.
 //
 // Descriptors 0, 1 and 2, used without stdio. They belong to the process and so to all cells. What an instance writes
 // to 1 and 2 goes to its host, which keeps lines whole. What it does to them by dup2 and close it does to its own

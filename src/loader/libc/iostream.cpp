@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: MIT std::cout and its relatives: each instance has a set. Those of libstdc++ belong to the
-// process, and flags, fill, tie and buffer of one program would show in all others. They write to the instance's
-// standard streams, and after sync_with_stdio(false) to its outlets, with a buffer of their own.
+// SPDX-License-Identifier: MIT
+// std::cout and its relatives: each instance has a set. Those of libstdc++ belong to the process, and flags, fill, tie
+// and buffer of one program would show in all others. They write to the instance's standard streams, and after
+// sync_with_stdio(false) to its outlets, with a buffer of their own.
 //
 // Like libstdc++'s they are never destroyed, only written out at the end: what they hold (buffers and locales of the
 // program) may be gone by then.

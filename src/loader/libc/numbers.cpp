@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: MIT Rand, random, drand48 and their relatives: libc's re-entrant generators give each
-// instance the sequence of the program alone.
+// SPDX-License-Identifier: MIT
+// rand, random, drand48 and their relatives: libc's re-entrant generators give each instance the sequence of the
+// program alone.
 //
 // The logarithm of the gamma function leaves its sign in a variable, signgam, which is the instance's.
 #include <math.h>  // NOLINT: lgamma_r is not C++'s

@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: MIT Fork, exec and brk, which a program in a shared process cannot have. A fork would
-// duplicate the memory of every cell and leave all but one of them without a thread; an exec would end them all. And
-// the program's own names, from its arguments.
+// SPDX-License-Identifier: MIT
+// fork, exec and brk, which a program in a shared process cannot have. A fork would duplicate the memory of every cell
+// and leave all but one of them without a thread; an exec would end them all. And the program's own names, from its
+// arguments.
 //
 // Children that a program starts: system, popen, posix_spawn. They see the instance's environment, working directory,
 // umask, standard streams and blocked signals; other descriptors are the process's. Other tasks run while a program

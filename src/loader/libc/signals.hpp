@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: MIT Signal handlers of programs: each instance has a table. Only what an instance does to
-// itself reaches them: raise() and its relatives, and faults of its own instructions.
+// SPDX-License-Identifier: MIT
+// Signal handlers of programs: each instance has a table. Only what an instance does to itself reaches them: raise()
+// and its relatives, and faults of its own instructions.
 #pragma once
 
 #include <csignal>

@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: MIT Functions that use stdin or stdout without naming them, and those that open and close
-// files: what a program leaves open is written and closed at its end. Functions that get a FILE are libc's own, except
-// the few that mean more than the FILE itself.
+// SPDX-License-Identifier: MIT
+// Functions that use stdin or stdout without naming them, and those that open and close files: what a program leaves
+// open is written and closed at its end. Functions that get a FILE are libc's own, except the few that mean more than
+// the FILE itself.
 //
 // Wide characters on standard streams. glibc's fopencookie(3) makes streams for bytes alone, so these functions convert
 // on the way to and from an instance's standard streams. For every other FILE they are libc's own. Formatted input

@@ -1,7 +1,8 @@
-// SPDX-License-Identifier: MIT Threads that a program makes itself, directly or inside a shared library (std::thread in
-// libstdc++, OpenMP in libgomp). Each gets a context of the instance whose flow makes it. So thread_locals, libc state
-// and exit() in it are the instance's, and the instance stays as long as it runs. Libraries that all instances share
-// call pthread_create by themselves, so this library puts its own before libc's (at the end of this file).
+// SPDX-License-Identifier: MIT
+// Threads that a program makes itself, directly or inside a shared library (std::thread in libstdc++, OpenMP in
+// libgomp). Each gets a context of the instance whose flow makes it. So thread_locals, libc state and exit() in it are
+// the instance's, and the instance stays as long as it runs. Libraries that all instances share call pthread_create by
+// themselves, so this library puts its own before libc's (at the end of this file).
 //
 // Parallel regions of OpenMP programs that gcc compiled. All instances share libgomp, which keeps its threads for the
 // next caller: they belong to no instance. So the body of each region and task is wrapped, and a thread of the pool has
