@@ -272,6 +272,7 @@ TEST(Task, RunsInTheProgramThatSpawnsIt) {
                                                ++child->parent->released;
                                                delete child;
                                              },
+                                         .abandon = nullptr,
                                          .discard = nullptr,
                                          .swap = nullptr};
   run_well(one, [] {

@@ -141,8 +141,8 @@ TEST_F(Refused, MemoryForWhatWaitsToGoOut) {
 TEST_F(Refused, MemoryToLookForAnswers) {
   // Who sends again after a while has the answers looked for, on another thread: that needs none.
   TcpNet short_of(2, {.peer_timeout = std::chrono::milliseconds(40)});
-  Counter mine;
-  Counter theirs;
+  FrameCounter mine;
+  FrameCounter theirs;
   const auto first = short_of.module(0);
   const auto second = short_of.module(1);
   first->start(mine);
