@@ -251,12 +251,12 @@ TEST_F(Failure, AStoppedLauncherBlamesNoNode) {
 TEST_F(Failure, ProcessesForWhichThereAreNotEnoughOpenFilesAreNotStarted) {
   const Ended ended =
       run({.arguments = {"/bin/sh", "-c",
-                         "ulimit -n 120; exec " + std::string(APRUN_PROGRAM) + " -f '" + local_cluster(folder_, 20, 1) +
+                         "ulimit -n 100; exec " + std::string(APRUN_PROGRAM) + " -f '" + local_cluster(folder_, 20, 1) +
                              "' '" + folder_.compile("nothing", "int main(void) { return 0; }") + "'"}});
   EXPECT_EQ(ended.status, 2);
   EXPECT_EQ(
       ended.error,
-      "aprun: 20 processes need 164 open files of aprun, and the limit is 120: raise it (ulimit -n), or use fewer "
+      "aprun: 20 processes need 116 open files of aprun, and the limit is 100: raise it (ulimit -n), or use fewer "
       "processes\n");
 }
 

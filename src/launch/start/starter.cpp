@@ -168,7 +168,7 @@ void AllMethods::start(std::vector<NodeStart> nodes, StartEvents events) {
 /// Thousands of processes are not started to find that the last ones do not fit.
 void AllMethods::check_open_files(std::size_t launches) {
   constexpr std::size_t of_each = 5;  // its three streams, its end, and its connection
-  constexpr std::size_t of_aprun = 64;
+  constexpr std::size_t of_aprun = 16;
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
   const std::size_t needed = launches * of_each + of_aprun;
