@@ -202,7 +202,7 @@ INSTANTIATE_TEST_SUITE_P(
               R"(c.toml:2:1: [machine]: "host_program": unknown key: did you mean host-program?)"},
         Wrong{
             "[machine]\nprogram = \"a\"\nhost-program = \"b\"",
-            R"(c.toml:1:1: [machine]: program and host-program are both given: a host program starts the cells' programs itself; keep one of them)"},
+            R"(c.toml:1:2: [machine]: program and host-program are both given: a host program starts the cells' programs itself; keep one of them)"},
         Wrong{"[machine]\nports = \"1-2\"", R"(c.toml:2:1: [machine]: "ports": this key belongs in [comm])"},
         Wrong{"[machine]\nsecur = \"tls\"",
               R"(c.toml:2:1: [machine]: "secur": unknown key: did you mean secure in [comm]?)"},
