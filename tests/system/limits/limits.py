@@ -157,16 +157,18 @@ class Limits(unittest.TestCase):
                 self.check_ring(4, result, f"{prefix[5][:30]} {module}")
 
     def test_read_only_temporary_folders(self):
-        """No job of apctl's then, and nothing else is missing."""
+        """apctl's folder is at home then; where that cannot be written either, it is told, and all runs."""
         ring = PROGRAMS / "ring"
         hide = ["unshare", "--mount", "sh", "-c",
                 'for f in /tmp /var/tmp; do mount -t tmpfs -o ro none $f; done && unset TMPDIR XDG_RUNTIME_DIR && '
                 'exec "$@"', "sh"]
         for start in ([BIN / "aprun", "-n", "4"], *(self.cluster(module) for module in MODULES)):
-            words = [*start, ring, 20, 100000]
-            status, output, errors = self.run_it(words, wrap=lambda words: [*hide, *words])
-            self.assertEqual((status, output.count("all done")), (0, 1), (words, output, errors))
-            self.assertEqual([NOTICE in line for line in errors], [True], errors)
+            for home, told in ((self.folder, []), ("/proc", [True])):
+                words = [*start, ring, 20, 100000]
+                status, output, errors = self.run_it(words, wrap=lambda words: [*hide, *words],
+                                                     environment={"HOME": str(home)})
+                self.assertEqual((status, output.count("all done")), (0, 1), (words, output, errors))
+                self.assertEqual([NOTICE in line for line in errors], told, errors)
 
     def test_closed_standard_streams(self):
         """Of those of aprun, aprun -f and apctl: nothing gets into other files, and nobody crashes."""
