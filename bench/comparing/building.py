@@ -22,7 +22,7 @@ def commands(build, source):
     if not configured and build.resolve() != source.resolve() / "build" / "release":
         return []
     configure = [] if configured else [["cmake", "--preset", "release"]]
-    return configure + [["cmake", "--build", str(build.resolve())]]
+    return configure + [["cmake", "--build", str(build.resolve()), "--target", "bench-programs"]]
 
 
 def make(build, source, log):
@@ -30,7 +30,7 @@ def make(build, source, log):
     absent = missing(build)
     if not absent:
         return ""
-    remedy = "build it with: cmake --preset release && cmake --build --preset release"
+    remedy = "build it with: cmake --preset release && cmake --build --preset release --target bench-programs"
     print(f"compare: not built: {', '.join(absent)}", file=sys.stderr, flush=True)
     steps = commands(build, source)
     if not steps:
@@ -41,6 +41,8 @@ def make(build, source, log):
         for step in steps:
             try:
                 done = subprocess.run(step, cwd=source, stdout=output, stderr=subprocess.STDOUT, check=False)
+            except KeyboardInterrupt:
+                return f"the build was stopped; {remedy}"
             except OSError as error:
                 return f"cannot start {step[0]}: {error.strerror}; run scripts/setup"
             if done.returncode != 0:

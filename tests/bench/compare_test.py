@@ -107,9 +107,20 @@ class Building(unittest.TestCase):
             fault = building.make(build, pathlib.Path(folder), pathlib.Path(folder, "log"))
             return fault, building.missing(build)
 
-    def test_what_is_not_there_is_built(self):
-        script = "mkdir -p build/release/bin; cd build/release/bin; touch " + " ".join(building.PROGRAMS)
+    def test_what_is_not_there_is_built_and_nothing_else(self):
+        programs = " ".join(building.PROGRAMS)
+        script = f"""case "$*" in
+          "--preset release") ;;
+          "--build "*" --target bench-programs") mkdir -p build/release/bin; cd build/release/bin; touch {programs} ;;
+          *) exit 1 ;;
+        esac"""
         self.assertEqual(self.make(script), ("", []))
+
+    def test_a_build_that_is_stopped_is_no_end(self):
+        with mock.patch.object(subprocess, "run", side_effect=KeyboardInterrupt):
+            fault, missing = self.make("exit 1")
+        self.assertEqual(missing, building.PROGRAMS)
+        self.assertIn("the build was stopped", fault)
 
     def test_what_cannot_be_built_is_named(self):
         programs = " ".join(building.PROGRAMS[1:])
