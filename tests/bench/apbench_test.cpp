@@ -88,7 +88,7 @@ TEST(Apbench, ModulesAloneAndBelowCells) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
   ASSERT_EQ(sched_getaffinity(0, sizeof cores, &cores), 0);
-  if (CPU_COUNT(&cores) < 2) GTEST_SKIP() << "two processes need a core each";
+  if (CPU_COUNT(&cores) < 2) GTEST_SKIP() << "needs two cores: one for each process";
   EXPECT_EQ(keys_of({"module", "--case", "tcp-latency,shm-stream,tcp-cells-latency,tcp-cells-put", "--bytes", "64"}),
             (Keys{"module tcp-latency 64 ns", "module shm-stream 64 GB/s", "module tcp-cells-latency 64 ns",
                   "module tcp-cells-put 64 ns"}));
@@ -117,7 +117,7 @@ TEST(Apbench, Floors) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
   ASSERT_EQ(sched_getaffinity(0, sizeof cores, &cores), 0);
-  if (CPU_COUNT(&cores) < 2) GTEST_SKIP() << "a cache line between two cores needs two cores";
+  if (CPU_COUNT(&cores) < 2) GTEST_SKIP() << "needs two cores";
   EXPECT_EQ(keys_of({"floors", "--bytes", "8k", "--case", "cache-line,cache-line-pause,memcpy,memcpy-both-sides"}),
             (Keys{"floors cache-line 8 ns", "floors cache-line-pause 8 ns", "floors memcpy 8192 GB/s",
                   "floors memcpy-both-sides 8192 GB/s"}));

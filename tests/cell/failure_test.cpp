@@ -195,7 +195,7 @@ TEST(Failure, AJoinThatEndsByAStopLeavesTheJoinedTaskAlone) {
 }
 
 TEST(FailureDeathTest, WithoutMemoryIsToldInOneText) {
-  if (sanitized) GTEST_SKIP() << "sanitizers need more address space than any limit";
+  if (sanitized) GTEST_SKIP() << "needs a build without sanitizers: they need more address space than any limit";
   testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(run_out_of_memory(), testing::ExitedWithCode(failed), "no memory|bad_alloc");
 }

@@ -17,7 +17,7 @@ class BuildTools : public Tree {
 };
 
 TEST_F(BuildTools, Make) {
-  if (!has("make")) GTEST_SKIP() << "no make here";
+  if (!has("make")) GTEST_SKIP() << "needs the tool make";
   project("make");
   output("make CC=apcc CFLAGS='-O2 -fPIE' LDFLAGS=-pie");
   EXPECT_EQ(output("./count 2 3"), "5\n");
@@ -55,7 +55,7 @@ TEST_F(BuildTools, ConfigureScript) {
 }
 
 TEST_F(BuildTools, Autoconf) {
-  if (!has("autoconf")) GTEST_SKIP() << "no autoconf here";
+  if (!has("autoconf")) GTEST_SKIP() << "needs the tool autoconf";
   project("autoconf");
   output("autoconf && CC=apcc CXX=apc++ ./configure");
   const std::string log = read("result");

@@ -27,7 +27,7 @@ TEST(Compiler, MissingHasNoFile) {
 
 TEST(Compiler, GccTellsItsVersion) {
   Compiler compiler = Compiler::find(Language::c, "ccache gcc -m64");
-  if (compiler.file.empty()) GTEST_SKIP() << "no gcc here";
+  if (compiler.file.empty()) GTEST_SKIP() << "needs the tool gcc";
   EXPECT_EQ(compiler.family, Compiler::Family::gnu) << compiler.file;
   compiler.version = 0;
   compiler.ask_version();

@@ -54,7 +54,7 @@ TEST_F(Languages, CxxAcrossALibraryOfTheUsers) {
 }
 
 TEST_F(Languages, Fortran) {
-  if (!has("gfortran")) GTEST_SKIP() << "no gfortran here";
+  if (!has("gfortran")) GTEST_SKIP() << "needs the tool gfortran";
   write("sum.f90",
         "subroutine add(x)\n  integer :: x, total\n  common /state/ total\n  integer, save :: calls = 0\n  calls = "
         "calls + 1\n  total = total + x * calls\nend\n");
@@ -74,7 +74,7 @@ TEST_F(Languages, Clang) {
   for (const char* name : {"clang", "clang-15", "clang-14", "clang-16", "clang-17", "clang-18"}) {
     if (found == nullptr && has(name)) found = name;
   }
-  if (found == nullptr) GTEST_SKIP() << "no clang here";
+  if (found == nullptr) GTEST_SKIP() << "needs the tool clang";
   write("say.c", "#include <stdio.h>\nint counter = 4;\nint main(void) { printf(\"%d\\n\", counter++); return 0; }\n");
   write("half.s", ".globl half\nhalf: ret\n.section .note.GNU-stack,\"\",@progbits\n");
   const std::string environment = std::string("export AP_CC=") + found + "; ";
@@ -104,7 +104,7 @@ TEST_F(Languages, OtherLinkers) {
     EXPECT_NE(file.find("aplib-start]"), std::string::npos) << file;
     EXPECT_EQ(file.find("PIE"), std::string::npos) << file;
   }
-  if (linkers == 0) GTEST_SKIP() << "neither ld.gold nor ld.lld here";
+  if (linkers == 0) GTEST_SKIP() << "needs the tool ld.gold or ld.lld";
 }
 
 }  // namespace

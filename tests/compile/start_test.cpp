@@ -68,10 +68,10 @@ TEST_F(Start, StubAloneIsNoProgram) {
 
 TEST_F(Start, ProgramsTakeNoPrivilegesFromTheirFile) {
   if (shell("command -v setpriv && test $(id -u) = 0").status != 0)
-    GTEST_SKIP() << "needs root and setpriv, to run a set-user-ID program as another user";
+    GTEST_SKIP() << "needs root and setpriv: a set-user-ID program runs as another user";
   silent("chmod u+s say");
   const Outcome outcome = shell("setpriv --reuid 65534 --clear-groups ./say");
-  if (outcome.status == 1) GTEST_SKIP() << "set-user-ID has no effect on this file system";
+  if (outcome.status == 1) GTEST_SKIP() << "needs temporary files that may be set-user-ID";
   EXPECT_EQ(outcome.status, 127) << outcome.output;
   EXPECT_NE(outcome.output.find("chmod ug-s"), std::string::npos) << outcome.output;
 }
@@ -122,7 +122,7 @@ TEST_F(Start, ProgramsForATreeThatIsElsewhereLater) {
 
 TEST_F(Start, TreeThatCannotBeWrittenServesToo) {
   if (shell("command -v setpriv && test $(id -u) = 0").status != 0)
-    GTEST_SKIP() << "needs root and setpriv, to be a user who may not write there";
+    GTEST_SKIP() << "needs root and setpriv: a user who may not write there";
   silent("chmod 777 . && rm -f say '" + tree_ + "'/lib/aplib/program-*.o");
   EXPECT_EQ(output("setpriv --reuid 65534 --clear-groups sh -c 'apcc say.c -o say && ./say' || test $? = 1"),
             "[./say]{}\n");

@@ -78,7 +78,7 @@ class Interrupt : public testing::TestWithParam<Shape> {
  protected:
   void SetUp() override {
     if (APLIB_TSAN)
-      GTEST_SKIP() << "ThreadSanitizer keeps signals back and now and then loses one; release and asan run this";
+      GTEST_SKIP() << "needs a build without ThreadSanitizer: it keeps signals back and now and then loses one";
     testing::FLAGS_gtest_death_test_style = "threadsafe";
   }
 };

@@ -753,7 +753,8 @@ TEST(Aprun, ADeadlockIsReported) {
 }
 
 TEST(Aprun, TheHeapOfEachCellIsToldWhenAsked) {
-  if (APLIB_ASAN) GTEST_SKIP() << "LeakSanitizer fails the run for what the program leaves on purpose";
+  if (APLIB_ASAN)
+    GTEST_SKIP() << "needs a build without sanitizers: the run fails for what the program leaves on purpose";
   const Folder folder;
   const std::string program = folder.compile("heap", R"(
 #include <stdlib.h>
@@ -783,7 +784,8 @@ int main(int argc, char** argv) { return deep(argc > 1 ? 1000 : 100) == 1; })");
 }
 
 TEST(Aprun, ThreadsThatAProgramLeavesBehindDoNotOutliveTheRun) {
-  if (APLIB_TSAN) GTEST_SKIP() << "ThreadSanitizer does not see the lock that libc holds on a stream";
+  if (APLIB_TSAN)
+    GTEST_SKIP() << "needs a build without ThreadSanitizer: it does not see the lock that libc holds on a stream";
   const Folder folder;
   const Ended ended = aprun({"-n", "3", folder.compile("threads", R"(
 #include <pthread.h>

@@ -211,7 +211,7 @@ TEST_F(ClusterRun, NamesOfModulesAreOrders) {
 
 TEST_F(ClusterRun, AFileThatAHostLacksIsSentAndRemovedInTheEnd) {
   if (run({.arguments = {"/bin/sh", "-c", "unshare -m true || unshare -rm true"}}).status != 0)
-    GTEST_SKIP() << "hiding a folder from a process needs a mount namespace, which this system does not allow";
+    GTEST_SKIP() << "needs namespaces: a folder is hidden from a process";
   const std::string unshare =
       run({.arguments = {"/bin/sh", "-c", "unshare -m true"}}).status == 0 ? "unshare -m" : "unshare -rm";
   const Folder hidden;
@@ -275,7 +275,7 @@ int host_main(int argc, char** argv) {
 
 TEST_F(ClusterRun, AnotherLauncherMayStartTheProcesses) {
   if (run({.arguments = {"/bin/sh", "-c", "command -v mpirun"}}).status != 0)
-    GTEST_SKIP() << "mpirun is not installed (package openmpi-bin)";
+    GTEST_SKIP() << "needs the tool mpirun (package openmpi-bin)";
   const std::string program = folder_.compile("count", counting);
   const std::string file = folder_.write(
       "pmix.toml", "[machine]\ngrid = \"4x1\"\nlaunch = \"pmix\"\nspeed = 1\nprogram = \"" + program + "\"\n");
@@ -287,7 +287,7 @@ TEST_F(ClusterRun, AnotherLauncherMayStartTheProcesses) {
   };
   const Ended ended = mpirun("2", file);
   if (contains(ended.error, "built without PMIx") || contains(ended.error, "libpmix"))
-    GTEST_SKIP() << "aprun or this system is without PMIx: " << ended.error;
+    GTEST_SKIP() << "needs PMIx: " << ended.error;
   EXPECT_EQ(ended.status, 0) << ended.error;
   EXPECT_EQ(sorted_lines(ended.out), (Strings{"cell 0 of 4: 6", "cell 1 of 4: 6", "cell 2 of 4: 6", "cell 3 of 4: 6"}));
   const Ended other = mpirun("3", local_cluster(folder_, 2, 1));

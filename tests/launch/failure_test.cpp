@@ -266,7 +266,7 @@ TEST_F(Failure, ANodeWithoutARouteToTheLauncherSaysSoAtOnce) {
   const Ended ended = run({.arguments = {"unshare", "-n", APRUN_PROGRAM, "--node", "127.0.0.1:9", "--process", "0"},
                            .input = std::string(64, '0') + "\n",
                            .keep_input_open = true});
-  if (contains(ended.error, "unshare: ")) GTEST_SKIP() << "networks of their own need root";
+  if (contains(ended.error, "unshare: ")) GTEST_SKIP() << "needs namespaces: a network of its own";
   EXPECT_EQ(ended.status, 1);
   EXPECT_TRUE(contains(ended.error, "127.0.0.1:9: Network is unreachable; this host has no way there")) << ended.error;
   EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(10));  // 20 s where there is a route
@@ -290,7 +290,8 @@ TEST_F(Failure, TheTimeLimitEndsTheWholeMachine) {
 }
 
 TEST_F(Failure, ACrashSaysWhereAndGivesItsStatus) {
-  if (APLIB_ASAN || APLIB_TSAN) GTEST_SKIP() << "the sanitizer reports a bad access in its own way";
+  if (APLIB_ASAN || APLIB_TSAN)
+    GTEST_SKIP() << "needs a build without sanitizers: they report a bad access in their own way";
   Process process = start(R"(
 #include <aplib/cellos.h>
 int main(void) {

@@ -53,7 +53,7 @@ TEST_F(DebuggerListTest, instances_come_and_go) {
   RecordingHost host;
   auto first = make_instance(program, host, 0);
   auto second = make_instance(program, host, 1);
-  if (aplib_debugger_counts.space == nullptr) GTEST_SKIP() << "this system's ld.so has no list of namespaces";
+  if (aplib_debugger_counts.space == nullptr) GTEST_SKIP() << "needs an ld.so with a list of namespaces";
   EXPECT_TRUE(shows(images_in_debugger(), first->images().front()));
   EXPECT_TRUE(shows(images_in_debugger(), second->images().front()));
   const LoadedImage gone = first->images().front();
@@ -70,7 +70,7 @@ TEST_F(DebuggerListTest, the_namespace_follows_those_of_the_dynamic_linker) {
   RecordingHost host;
   const auto instance = make_instance(program, host, 0);
   const void* const ours = aplib_debugger_counts.space;
-  if (ours == nullptr) GTEST_SKIP() << "this system's ld.so has no list of namespaces";
+  if (ours == nullptr) GTEST_SKIP() << "needs an ld.so with a list of namespaces";
   bool found = false;
   for (const ElfW(Dyn)* entry = _DYNAMIC; entry->d_tag != DT_NULL; ++entry) {
     if (entry->d_tag != DT_DEBUG) continue;
@@ -87,7 +87,7 @@ TEST_F(DebuggerListTest, what_is_left_out_is_counted) {
   limit_debugger_list(2);
   std::vector<std::unique_ptr<Instance>> instances;
   for (std::uint32_t cell = 0; cell < 5; ++cell) instances.push_back(make_instance(program, host, cell));
-  if (aplib_debugger_counts.space == nullptr) GTEST_SKIP() << "this system's ld.so has no list of namespaces";
+  if (aplib_debugger_counts.space == nullptr) GTEST_SKIP() << "needs an ld.so with a list of namespaces";
   EXPECT_EQ(aplib_debugger_counts.listed, 2U);
   EXPECT_EQ(aplib_debugger_counts.left_out, 3U);
   EXPECT_EQ(images_in_debugger().size(), 2U);

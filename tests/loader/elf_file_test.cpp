@@ -236,7 +236,7 @@ TEST_F(ElfFileTest, ExpandsPackedRelocations) {
 }
 
 TEST_F(ElfFileTest, ReadsWhatTheLinkerPacked) {
-  if (!shop_.knows({"-Wl,-z,pack-relative-relocs"})) GTEST_SKIP() << "this linker packs no relocations";
+  if (!shop_.knows({"-Wl,-z,pack-relative-relocs"})) GTEST_SKIP() << "needs a linker that packs relocations";
   constexpr auto source = "int x; int* table[100] = {[0 ... 99] = &x}; static int y; int* own[50] = {[0 ... 49] = &y};";
   const auto plain = build(source, {}, "plain.so");
   const auto packed = build(source, {"-Wl,-z,pack-relative-relocs"}, "packed.so");

@@ -90,7 +90,7 @@ TEST_F(ElfFuzzTest, OldStyle) {
 
 TEST_F(ElfFuzzTest, PackedRelocations) {
   const Workshop::Flags flags{"-Wl,-z,pack-relative-relocs"};
-  if (!shop_.knows(flags)) GTEST_SKIP() << "this linker packs no relocations";
+  if (!shop_.knows(flags)) GTEST_SKIP() << "needs a linker that packs relocations";
   fuzz(shop_.compile(source, {"-shared", "-s", flags[0]}, "a.so"));
 }
 

@@ -67,7 +67,7 @@ TEST_F(ElfRefusalTest, WhatIsNoFile) {
 }
 
 TEST_F(ElfRefusalTest, WhatMayNotBeRead) {
-  if (::geteuid() == 0) GTEST_SKIP() << "root may read everything";
+  if (::geteuid() == 0) GTEST_SKIP() << "needs a user who is not root: root may read everything";
   const std::string path = rich();
   ASSERT_EQ(::chmod(path.c_str(), 0), 0);
   expect(path, "may not be read", "chmod");
@@ -103,7 +103,7 @@ TEST_F(ElfRefusalTest, OtherTypes) {
 }
 
 TEST_F(ElfRefusalTest, StaticPrograms) {
-  if (!shop_.knows({"-Wl,-Bstatic", "-lc", "-Wl,-Bdynamic"})) GTEST_SKIP() << "no static C library here";
+  if (!shop_.knows({"-Wl,-Bstatic", "-lc", "-Wl,-Bdynamic"})) GTEST_SKIP() << "needs a static C library";
   expect(shop_.compile("int main(void) { return 0; }", {"-static-pie"}, "alone"), "own C library", "without -static");
 }
 

@@ -54,7 +54,8 @@ TEST_F(LibcProcess, EachProgramHasItsWorkingDirectory) {
     })C",
                                            8, {in("a"), in("b")});
   EXPECT_EQ(std::filesystem::current_path().string(), before) << "the process's own directory";
-  if (directories_forbidden(sides[0])) GTEST_SKIP() << sides[0].warnings[0];
+  if (directories_forbidden(sides[0]))
+    GTEST_SKIP() << "needs a working directory for each thread (unshare): " << sides[0].warnings[0];
   EXPECT_EQ(sides[0].said, "0 0 /a 1 -1 1 -1 1 0 -1 1 0 0 0");
   EXPECT_EQ(sides[1].said, "0 0 /b 1 -1 1 -1 1 0 -1 1 0 0 0");
   EXPECT_TRUE(std::filesystem::exists(shop.folder() + "/a/made-here"));
@@ -68,7 +69,8 @@ TEST_F(LibcProcess, ADescriptorIsGivenBackForEachDirectory) {
   };
   const char* source = "void step(int n) { say(\"%d\", chdir(\"/\")); }";
   const Side first = by_turns(source, 1, {Side{}})[0];
-  if (directories_forbidden(first)) GTEST_SKIP() << first.warnings[0];
+  if (directories_forbidden(first))
+    GTEST_SKIP() << "needs a working directory for each thread (unshare): " << first.warnings[0];
   const auto before = count();
   by_turns(source, 5, {Side{}, Side{}, Side{}});
   // The program's file stays open as long as it may be loaded again.
@@ -131,7 +133,8 @@ TEST_F(LibcProcess, EachProgramHasItsUmask) {
                                             Side{{"MASK=002", "FILE_NAME=" + shop.folder() + "/group"}},
                                             Side{{"MASK=022", "FILE_NAME=" + shop.folder() + "/usual"}}});
   EXPECT_EQ(umask(before), 022U) << "the process's own";
-  if (directories_forbidden(sides[0])) GTEST_SKIP() << sides[0].warnings[0];
+  if (directories_forbidden(sides[0]))
+    GTEST_SKIP() << "needs a working directory for each thread (unshare): " << sides[0].warnings[0];
   EXPECT_EQ(sides[0].said, "22 700 77 22");
   EXPECT_EQ(sides[1].said, "22 775 2 22");
   EXPECT_EQ(sides[2].said, "22 755 22 22");
@@ -218,7 +221,8 @@ TEST_F(LibcProcess, ChildrenStartInTheProgramsDirectory) {
     })C";
   const std::vector<Side> sides = by_turns(
       source, 2, {Side{{"PATH=/usr/bin:/bin", "TOP=" + shop.folder()}}, Side{{"PATH=/usr/bin:/bin", "TOP=/"}}});
-  if (directories_forbidden(sides[0])) GTEST_SKIP() << sides[0].warnings[0];
+  if (directories_forbidden(sides[0]))
+    GTEST_SKIP() << "needs a working directory for each thread (unshare): " << sides[0].warnings[0];
   EXPECT_EQ(sides[0].said, "0 " + shop.folder() + "\n");
   EXPECT_EQ(sides[1].said, "0 /\n");
 }

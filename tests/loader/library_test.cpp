@@ -173,7 +173,7 @@ TEST_F(LibraryTest, SanitizersMustBeThereFromTheStart) {
 TEST_F(LibraryTest, LibrariesOfTheSystemAreSharedUnlessTheRulesSayPrivate) {
   constexpr auto name = "libhwloc.so.15";
   const std::string path = find_system_library(name);
-  if (path.empty()) GTEST_SKIP() << name << " is not here";
+  if (path.empty()) GTEST_SKIP() << "needs the library " << name;
   const auto file = program({});
   expect_shared(find(name, *file));
   expect_shared(find(path, *file));
@@ -184,7 +184,7 @@ TEST_F(LibraryTest, LibrariesOfTheSystemAreSharedUnlessTheRulesSayPrivate) {
 
 TEST_F(LibraryTest, FortransLibraryIsSeparate) {
   constexpr auto name = "libgfortran.so.5";
-  if (find_system_library(name).empty()) GTEST_SKIP() << name << " is not here";
+  if (find_system_library(name).empty()) GTEST_SKIP() << "needs the library " << name;
   const auto file = program({});
   EXPECT_EQ(find(name, *file).sharing, Sharing::separate);
   expect_shared(find(name, *file, {.private_names = {}, .shared_names = {"libgfortran.so*"}}));

@@ -11,8 +11,10 @@ namespace {
 class OpenMp : public testing::Test {
  protected:
   void SetUp() override {
-    if (APLIB_TSAN) GTEST_SKIP() << "ThreadSanitizer does not see how libgomp's threads wait for each other";
-    if (!shop_.knows({"-fopenmp"})) GTEST_SKIP() << "the compiler here has no OpenMP";
+    if (APLIB_TSAN)
+      GTEST_SKIP()
+          << "needs a build without ThreadSanitizer: it does not see how libgomp's threads wait for each other";
+    if (!shop_.knows({"-fopenmp"})) GTEST_SKIP() << "needs OpenMP";
   }
   std::shared_ptr<const Program> c(const std::string& text) {
     return Program::load(shop_.compile(journal_prologue + "#include <stdint.h>\n#include <omp.h>\n" + text,

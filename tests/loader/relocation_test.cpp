@@ -39,7 +39,7 @@ TEST_F(Relocations, GlobalsOfAllKindsAreEachCellsOwn) {
 }
 
 TEST_F(Relocations, PackedRelativeOnes) {
-  if (!shop.knows({"-Wl,-z,pack-relative-relocs"})) GTEST_SKIP() << "this linker cannot pack relative relocations";
+  if (!shop.knows({"-Wl,-z,pack-relative-relocs"})) GTEST_SKIP() << "needs a linker that packs relocations";
   const auto program = load(R"(
     static int a = 1, b = 2, c = 3;
     static int* all[] = {&a, &b, &c, &a, &b, &c};
@@ -155,7 +155,7 @@ TEST_F(Relocations, ExecutablesWithCopiesOfStreamsAreTakenOthersRefused) {
   const std::string file = build(APLIB_TEST_CXX, cout);
   try {
     const auto program = Program::load(file);
-    if (!has(*program, R_X86_64_COPY)) GTEST_SKIP() << "this compiler makes no copies of objects";
+    if (!has(*program, R_X86_64_COPY)) GTEST_SKIP() << "needs a compiler that makes copies of objects";
     FAIL() << "a copy of std::cout was taken";
   } catch (const Error& error) {
     const std::string text = error.what();

@@ -176,7 +176,8 @@ TEST_F(SlotHeapOfPrograms, ObjectsAndStringsOfCxxLive) {
     })";
   if (APLIB_ASAN || APLIB_TSAN) {
     EXPECT_FALSE(process_frees_slot_blocks());
-    GTEST_SKIP() << "operator new stays the sanitizer's, which ends the process when asked for too much";
+    GTEST_SKIP()
+        << "needs a build without sanitizers: operator new stays theirs, and ends the process when asked for too much";
   }
   EXPECT_TRUE(process_frees_slot_blocks());
   for (const char* optimisation : {"-O0", "-O2"})
@@ -184,7 +185,8 @@ TEST_F(SlotHeapOfPrograms, ObjectsAndStringsOfCxxLive) {
 }
 
 TEST_F(SlotHeapOfPrograms, InSanitizerBuildsCxxWorksAllTheSame) {
-  if (!APLIB_ASAN && !APLIB_TSAN) GTEST_SKIP() << "the test before this one does more";
+  if (!APLIB_ASAN && !APLIB_TSAN)
+    GTEST_SKIP() << "needs a build with a sanitizer: elsewhere the test before this one does more";
   const auto program = cpp(R"(
     extern "C" int main() {
       std::map<std::string, std::vector<std::string>> table;

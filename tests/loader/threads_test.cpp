@@ -136,7 +136,9 @@ TEST_F(Threads, ExitEndsTheThreadAloneAndSaysSo) {
 }
 
 TEST_F(Threads, KeepTheInstanceUntilTheyEnd) {
-  if (APLIB_TSAN) GTEST_SKIP() << "ThreadSanitizer does not see how the program, which is not instrumented, waits";
+  if (APLIB_TSAN)
+    GTEST_SKIP()
+        << "needs a build without ThreadSanitizer: it does not see how the program, which is not instrumented, waits";
   auto program = c(R"(
     static int ends[2];
     static char kept[] = "thread ";
@@ -164,7 +166,7 @@ TEST_F(Threads, KeepTheInstanceUntilTheyEnd) {
 }
 
 TEST_F(Threads, OfCWork) {
-  if (APLIB_TSAN) GTEST_SKIP() << "ThreadSanitizer does not know thrd_join";
+  if (APLIB_TSAN) GTEST_SKIP() << "needs a build without ThreadSanitizer: it does not know thrd_join";
   const auto program = c(R"(
     #include <threads.h>
     static _Thread_local int local = 5;
@@ -181,7 +183,8 @@ TEST_F(Threads, OfCWork) {
 }
 
 TEST_F(Threads, OfTheStandardLibraryAreSeenToo) {
-  if (!sees_threads_of_libraries) GTEST_SKIP() << "sanitizers keep pthread_create of shared libraries to themselves";
+  if (!sees_threads_of_libraries)
+    GTEST_SKIP() << "needs a build without sanitizers: they keep pthread_create of shared libraries to themselves";
   const auto program = cpp(R"(
     #include <thread>
     #include <future>

@@ -32,15 +32,15 @@ FLAGS = ["--mount", "--net", "--pid", "--fork", "--kill-child=KILL", "--mount-pr
 def hindrance():
     """Why namespaces are not possible here, as the reason of a skipped test, or None."""
     if os.geteuid() != 0:
-        return "network namespaces need root"
+        return "needs namespaces: they take root"
     for tool in ("ip", "tc"):
         if shutil.which(tool, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin") is None:
-            return f"'{tool}' is missing (package iproute2)"
+            return f"needs the tool {tool} (package iproute2)"
     if shutil.which("unshare") is None or shutil.which("nsenter") is None:
-        return "'unshare' or 'nsenter' is missing (package util-linux)"
+        return "needs the tool unshare and nsenter (package util-linux)"
     tried = subprocess.run(["unshare", *FLAGS, "true"], stderr=subprocess.PIPE, text=True)
     if tried.returncode != 0:
-        return f"this system makes no namespaces: {tried.stderr.strip()}"
+        return f"needs namespaces: {tried.stderr.strip()}"
     return None
 
 
@@ -255,7 +255,7 @@ class CpuQuota:
         try:
             CpuQuota(0.5).close()
         except OSError as error:
-            return f"no control group for processor time can be made: {error}"
+            return f"needs a control group for processor time: {error}"
         return None
 
     def command(self, words):

@@ -37,38 +37,46 @@ class Skips(unittest.TestCase):
 
     def test_what_cannot_run_here_is_reported(self):
         status, lines = self.run_suite(
-            ("release: a", GTEST % "this module has none"),
-            ("asan: a", GTEST % "ThreadSanitizer loses one"),
+            ("release: a", GTEST % "needs a module with a descriptor"),
+            ("asan: a", GTEST % "needs a build without ThreadSanitizer: it loses one"),
             ("b", "echo hello"),
-            ("c", "echo skipped: \\'no-such-tool\\' is missing; exit 77", 77),
-            ("d", "echo lua: skipped: apt cannot fetch it; exit 77", 77),
+            ("c", "echo skipped: needs the tool no-such-tool; exit 77", 77),
+            ("d", "echo lua: skipped: needs sources from apt: it cannot fetch them; exit 77", 77),
             (
-                ("e", "echo 'test_x (A.test_x)'; echo \"words ... skipped 'no control group can be made'\"")
+                ("e", "echo 'test_x (A.test_x)'; echo \"words ... skipped 'needs a control group for processor time'\"")
                 if not skips.is_root()
                 else ("e", "echo")
             ),
         )
         self.assertEqual(status, 0, lines)
-        self.assertRegex("\n".join(lines), r"1 need a module that can do it: this module has none \(release: a\)")
-        self.assertRegex("\n".join(lines), r"1 need a build without sanitizers: ThreadSanitizer loses one \(asan: a\)")
-        self.assertRegex("\n".join(lines), r"1 need a tool: 'no-such-tool' is missing \(c\)")
+        self.assertRegex("\n".join(lines), r"1 needs a module with a descriptor \(release: a\)")
+        self.assertRegex("\n".join(lines), r"1 needs a build without ThreadSanitizer: it loses one \(asan: a\)")
+        self.assertRegex("\n".join(lines), r"1 needs the tool no-such-tool \(c\)")
         self.assertRegex(
-            "\n".join(lines), r"1 need the sources of a program, by the network: apt cannot fetch it \(d\)"
+            "\n".join(lines), r"1 needs sources from apt: it cannot fetch them \(d\)"
         )
 
     def test_what_this_machine_could_run_fails(self):
-        status, lines = self.run_suite(("release: a", GTEST % "AddressSanitizer does it"))
-        self.assertEqual(
-            (status != 0, lines[-1]), (True, "release: a: skipped: AddressSanitizer does it: this machine could run it")
-        )
-        status, lines = self.run_suite(("b", "echo skipped: \\'sh\\' is missing; exit 77", 77))
-        self.assertEqual((status != 0, lines[-1]), (True, "b: skipped: 'sh' is missing: this machine could run it"))
-
-    def test_an_unknown_reason_and_none_fail(self):
-        status, lines = self.run_suite(("a", GTEST % "Mondays"))
+        status, lines = self.run_suite(("release: a", GTEST % "needs a build without sanitizers"))
         self.assertEqual(
             (status != 0, lines[-1]),
-            (True, "a: skipped: Mondays: its reason is not in the table of tests/support/skips.py"),
+            (True, "release: a: skipped: needs a build without sanitizers: this machine could run it"),
+        )
+        status, lines = self.run_suite(("b", "echo skipped: needs the tool no-such-tool or sh; exit 77", 77))
+        self.assertEqual(
+            (status != 0, lines[-1]),
+            (True, "b: skipped: needs the tool no-such-tool or sh: this machine could run it"),
+        )
+
+    def test_an_unknown_reason_and_none_fail(self):
+        status, lines = self.run_suite(("a", GTEST % "needs Mondays"))
+        self.assertEqual(
+            (status != 0, lines[-1]),
+            (True, "a: skipped: needs Mondays: its reason is not in the table of tests/support/skips.py"),
+        )
+        status, lines = self.run_suite(("a", GTEST % "Mondays are bad"))
+        self.assertEqual(
+            (status != 0, lines[-1]), (True, 'a: skipped: Mondays are bad: its reason is not of the form "needs X"')
         )
         status, lines = self.run_suite(("a", GTEST.replace("%s\\n", "")))
         self.assertEqual((status != 0, lines[-1]), (True, "a: skipped: (nothing): says no reason"))

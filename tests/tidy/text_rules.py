@@ -58,7 +58,7 @@ EXCEPTIONS = [
 def check_format(repository, _):
     tool = shutil.which("clang-format-15")
     if tool is None:
-        raise Skip("clang-format-15 is not installed; other versions format differently")
+        raise Skip("needs the tool clang-format-15: other versions format differently")
     files = [str(path) for path in repository.cxx()]
     run = subprocess.run(
         [tool, "--dry-run", "--Werror", *files], cwd=repository.root, text=True, stderr=subprocess.PIPE

@@ -64,7 +64,7 @@ TEST(FieldLayout, RowsStartOnCacheLinesAndHalosOverlapNothing) {
 
 TEST(FieldLayout, SaysWhatItNeedsWhenMemoryCannotHoldIt) {
 #if APLIB_ASAN || APLIB_TSAN
-  GTEST_SKIP() << "the sanitizer ends the program instead of refusing the memory";
+  GTEST_SKIP() << "needs a build without sanitizers: they end the program instead of refusing the memory";
 #else
   try {
     const Field field(1 << 30, 1 << 20);

@@ -134,7 +134,7 @@ TEST(Picture, TitleAndNumbersAreDrawnWhereTheyBelong) {
 
 TEST(Report, WhatCannotBeSaidIsNoException) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> full(std::fopen("/dev/full", "w"), std::fclose);
-  if (full == nullptr) GTEST_SKIP() << "there is no /dev/full here";
+  if (full == nullptr) GTEST_SKIP() << "needs /dev/full";
   EXPECT_FALSE(say(full.get(), "to nobody"));
   EXPECT_EQ(errno, ENOSPC);
 }

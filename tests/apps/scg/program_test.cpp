@@ -272,7 +272,7 @@ TEST(Program, WhatIsNoRegularFileIsWrittenAsItIs) {
   const std::string full = folder.file("full");
   if (mknod(full.c_str(), S_IFCHR | 0600, makedev(1, 7)) != 0 || access("/dev/full", F_OK) != 0 ||
       std::ofstream(full).put('x').good() == false) {
-    GTEST_SKIP() << "devices cannot be made and opened here (that takes root): " << std::strerror(errno);
+    GTEST_SKIP() << "needs devices that one can make and open: " << std::strerror(errno);
   }
   for (const char* option : {"image", "history"}) {
     for (const std::string& name : {full, link}) {

@@ -44,7 +44,7 @@ std::byte* map_at(void* address, std::size_t bytes) {
 class RegistrationCacheTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (!cache.watches()) GTEST_SKIP() << "this kernel does not tell of unmapped memory (userfaultfd)";
+    if (!cache.watches()) GTEST_SKIP() << "needs userfaultfd: the kernel tells of unmapped memory";
   }
   std::shared_ptr<rdma::Registration> get(const std::byte* at, std::size_t bytes) {
     return cache.find_or_make({at, bytes});

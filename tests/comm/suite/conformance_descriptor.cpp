@@ -45,7 +45,7 @@ constexpr int few_wakes = 500;
 
 TEST_P(Conformance, DescriptorIsAlwaysTheSame) {
   make(2);
-  if (node(0).module().descriptor() < 0) GTEST_SKIP() << "this module has none";
+  if (node(0).module().descriptor() < 0) GTEST_SKIP() << "needs a module with a descriptor";
   const int descriptor = node(0).module().descriptor();
   node(1).send(0, 10);
   pump([&] { return node(0).recorder().frames() == 1; });
@@ -54,7 +54,7 @@ TEST_P(Conformance, DescriptorIsAlwaysTheSame) {
 
 TEST_P(Conformance, DescriptorHearsAWakeBeforeTheSleep) {
   make(2);
-  if (node(0).module().descriptor() < 0) GTEST_SKIP() << "this module has none";
+  if (node(0).module().descriptor() < 0) GTEST_SKIP() << "needs a module with a descriptor";
   for (int i = 0; i < 100; ++i) {
     node(0).module().wake();
     sleep_on(node(0).module());
@@ -65,7 +65,7 @@ TEST_P(Conformance, DescriptorHearsAWakeBeforeTheSleep) {
 
 TEST_P(Conformance, DescriptorHearsAWakeFromAnotherThread) {
   make(2);
-  if (node(0).module().descriptor() < 0) GTEST_SKIP() << "this module has none";
+  if (node(0).module().descriptor() < 0) GTEST_SKIP() << "needs a module with a descriptor";
   std::atomic<int> round{0};
   constexpr int rounds = 200;
   std::thread sleeper([&] {
@@ -85,7 +85,7 @@ TEST_P(Conformance, DescriptorHearsAWakeFromAnotherThread) {
 
 TEST_P(Conformance, DescriptorAWakeReachesAllWhoSleep) {
   make(2);
-  if (node(0).module().descriptor() < 0) GTEST_SKIP() << "this module has none";
+  if (node(0).module().descriptor() < 0) GTEST_SKIP() << "needs a module with a descriptor";
   std::atomic<bool> over{false};
   std::vector<std::thread> sleepers;
   for (int i = 0; i < 4; ++i) {
@@ -101,7 +101,7 @@ TEST_P(Conformance, DescriptorAWakeReachesAllWhoSleep) {
 
 TEST_P(Conformance, DescriptorHearsFrames) {
   make(2);
-  if (node(0).module().descriptor() < 0) GTEST_SKIP() << "this module has none";
+  if (node(0).module().descriptor() < 0) GTEST_SKIP() << "needs a module with a descriptor";
   constexpr std::uint64_t rounds = 200;
   const auto play = [this](Peer self) {
     node(self).recorder().on_frame = [this, self](Peer from, const Label& label, std::size_t bytes) {
@@ -118,7 +118,7 @@ TEST_P(Conformance, DescriptorHearsFrames) {
 
 TEST_P(Conformance, DescriptorNobodyOversleepsUnderLoad) {
   make(3);
-  if (node(0).module().descriptor() < 0) GTEST_SKIP() << "this module has none";
+  if (node(0).module().descriptor() < 0) GTEST_SKIP() << "needs a module with a descriptor";
   constexpr std::uint64_t frames = 200;
   std::atomic<int> through{0};
   std::vector<std::thread> threads;
@@ -141,7 +141,7 @@ TEST_P(Conformance, DescriptorNobodyOversleepsUnderLoad) {
 
 TEST_P(Conformance, DescriptorHearsThatThereIsRoomAgain) {
   make(2);
-  if (node(0).module().descriptor() < 0) GTEST_SKIP() << "this module has none";
+  if (node(0).module().descriptor() < 0) GTEST_SKIP() << "needs a module with a descriptor";
   const std::uint64_t frames = send_until_queued(0, 1, 1'000'000, 3'000'000);
   std::thread receiver([&] {
     run_asleep(node(1), [&] { return node(1).recorder().frames() == frames; });
@@ -153,17 +153,17 @@ TEST_P(Conformance, DescriptorHearsThatThereIsRoomAgain) {
 
 TEST_P(Conformance, DescriptorHearsALoss) {
   make(2);
-  if (node(0).module().descriptor() < 0) GTEST_SKIP() << "this module has none";
+  if (node(0).module().descriptor() < 0) GTEST_SKIP() << "needs a module with a descriptor";
   node(0).send(1, 10);
   node(1).send(0, 10);
   pump([&] { return node(0).recorder().frames() == 1 && node(1).recorder().frames() == 1; });
-  if (!net_->kill(1)) GTEST_SKIP() << "this net cannot";
+  if (!net_->kill(1)) GTEST_SKIP() << "needs a net that can kill a process";
   run_asleep(node(0), [&] { return node(0).recorder().lost(1) == 1; });
 }
 
 TEST_P(Conformance, DescriptorIsSilentWhenNothingIsLeft) {
   make(2);
-  if (node(0).module().descriptor() < 0) GTEST_SKIP() << "this module has none";
+  if (node(0).module().descriptor() < 0) GTEST_SKIP() << "needs a module with a descriptor";
   node(0).send(1, 10);
   node(1).send(0, 100'000);
   pump([&] { return node(0).recorder().frames() == 1 && node(1).recorder().frames() == 1; });
@@ -173,7 +173,7 @@ TEST_P(Conformance, DescriptorIsSilentWhenNothingIsLeft) {
 
 TEST_P(Conformance, DescriptorIsSilentAboutWhatIsNotWanted) {
   make(2);
-  if (node(0).module().descriptor() < 0) GTEST_SKIP() << "this module has none";
+  if (node(0).module().descriptor() < 0) GTEST_SKIP() << "needs a module with a descriptor";
   node(1).recorder().want(0, false);
   node(0).send(1, 10);
   pump([&] { return node(0).module().queued(1) == 0 && node(1).recorder().asked(0) != 0; });
@@ -184,10 +184,10 @@ TEST_P(Conformance, DescriptorIsSilentAboutWhatIsNotWanted) {
 
 TEST_P(Conformance, DescriptorIsSilentAfterALoss) {
   make(2);
-  if (node(0).module().descriptor() < 0) GTEST_SKIP() << "this module has none";
+  if (node(0).module().descriptor() < 0) GTEST_SKIP() << "needs a module with a descriptor";
   node(0).send(1, 10);
   pump([&] { return node(1).recorder().frames() == 1; });
-  if (!net_->kill(1)) GTEST_SKIP() << "this net cannot";
+  if (!net_->kill(1)) GTEST_SKIP() << "needs a net that can kill a process";
   pump([&] { return node(0).recorder().lost(1) == 1; }, {0});
   EXPECT_LT(wakes_when_idle(node(0)), few_wakes);
 }

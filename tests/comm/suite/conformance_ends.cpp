@@ -39,10 +39,10 @@ TEST_P(Conformance, DeathInsideALargeBody) {
   node(2).send(1, 1);
   pump([&] { return node(1).recorder().frames() == 2; });
   for (int i = 0; i < 8 && node(0).module().queued(1) == 0; ++i) node(0).send(1, body_bytes_most);
-  if (node(0).module().queued(1) == 0) GTEST_SKIP() << "this system takes everything at once";
+  if (node(0).module().queued(1) == 0) GTEST_SKIP() << "needs a system that does not take everything at once";
   // The sender no longer polls, so the last body cannot be completed.
   pump([&] { return node(1).recorder().large_begun(0) != 0; }, {1, 2});
-  if (!net_->kill(0)) GTEST_SKIP() << "this net cannot kill a process";
+  if (!net_->kill(0)) GTEST_SKIP() << "needs a net that can kill a process";
   pump([&] { return node(1).recorder().lost(0) == 1; }, {1, 2});
   // Either the last body was on its way, or the end came between two.
   EXPECT_EQ(node(1).recorder().frames(0) - 1 + node(1).recorder().large_broken(0), node(1).recorder().large_begun(0));
@@ -61,7 +61,7 @@ TEST_P(Conformance, DeathWithFramesOnTheWay) {
   pump([&] { return node(1).recorder().frames() == 1; });
   for (int i = 0; i < 1'000; ++i) node(0).send(1, static_cast<std::size_t>(i));
   node(0).module().flush();
-  if (!net_->kill(0)) GTEST_SKIP() << "this net cannot kill a process";
+  if (!net_->kill(0)) GTEST_SKIP() << "needs a net that can kill a process";
   // Any number of whole frames in order (the recorder checks that), then the loss.
   pump([&] { return node(1).recorder().lost(0) == 1; }, {1});
   const std::uint64_t frames = node(1).recorder().frames();
@@ -83,14 +83,14 @@ TEST_P(Conformance, DeathWakesTheSleeper) {
     pump([&] { return node(0).recorder().lost(1) == 1; }, {0});
   }
   sleeper.join();
-  if (!can) GTEST_SKIP() << "this net cannot kill a process";
+  if (!can) GTEST_SKIP() << "needs a net that can kill a process";
 }
 
 TEST_P(Conformance, DamagedHeaderLosesThePeer) {
   make(3);
   node(0).send(1, 50);
   pump([&] { return node(1).recorder().frames() == 1; });
-  if (!net_->corrupt(0, 1)) GTEST_SKIP() << "this net cannot damage frames";
+  if (!net_->corrupt(0, 1)) GTEST_SKIP() << "needs a net that can damage frames";
   for (int i = 0; i < 10; ++i) node(0).send(1, 50);
   pump([&] { return node(1).recorder().lost(0) == 1 && node(0).recorder().lost(1) == 1; });
   EXPECT_EQ(node(1).recorder().frames(), 1U);
@@ -156,7 +156,7 @@ TEST_P(Conformance, CloseWithoutTimeSaysSo) {
   node(0).send(1, 8);  // Now they are connected: a process that has not heard of another cannot notice its loss.
   pump([&] { return node(1).recorder().frames(0) == 1; });
   const std::uint64_t frames = send_until_queued(0, 1, 1'000'000, 2'000'000);
-  if (node(0).module().queued(1) == 0) GTEST_SKIP() << "this system takes everything at once";
+  if (node(0).module().queued(1) == 0) GTEST_SKIP() << "needs a system that does not take everything at once";
   EXPECT_FALSE(node(0).close(0ns));
   // The loss follows frames that can no longer come.
   pump([&] { return node(1).recorder().lost(0) == 1; }, {1});
@@ -168,7 +168,7 @@ TEST_P(Conformance, CloseEndsABodyUnderWay) {
   node(0).send(1, 8);  // Now they are connected; the sender does not poll after this.
   pump([&] { return node(1).recorder().frames(0) == 1; });
   for (int i = 0; i < 8 && node(0).module().queued(1) == 0; ++i) node(0).send(1, body_bytes_most);
-  if (node(0).module().queued(1) == 0) GTEST_SKIP() << "this system takes everything at once";
+  if (node(0).module().queued(1) == 0) GTEST_SKIP() << "needs a system that does not take everything at once";
   pump([&] { return node(1).recorder().large_begun(0) == node(1).recorder().frames(); }, {1});
   node(1).close(0ns);
   EXPECT_EQ(node(1).recorder().large_broken(0), 1U);

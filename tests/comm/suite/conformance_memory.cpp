@@ -44,13 +44,13 @@ struct Window {
 };
 
 // Mixtures may have it only between some processes.
-#define APLIB_NEEDS_REMOTE_MEMORY()                                                \
-  for (Peer one = 0; one < processes(); ++one) {                                   \
-    for (Peer other = 0; other < processes(); ++other) {                           \
-      if (one != other && !node(one).module().reaches_memory(other))               \
-        GTEST_SKIP() << "no remote memory between these processes by this module"; \
-    }                                                                              \
-  }                                                                                \
+#define APLIB_NEEDS_REMOTE_MEMORY()                                                  \
+  for (Peer one = 0; one < processes(); ++one) {                                     \
+    for (Peer other = 0; other < processes(); ++other) {                             \
+      if (one != other && !node(one).module().reaches_memory(other))                 \
+        GTEST_SKIP() << "needs a module with remote memory between these processes"; \
+    }                                                                                \
+  }                                                                                  \
   static_assert(true)
 
 TEST_P(Conformance, BothOrNeitherReachMemory) {
@@ -330,7 +330,7 @@ TEST_P(Conformance, DeathEndsTransfers) {
   }
   if (!net_->kill(1)) {
     pump([&] { return node(0).recorder().transfers() == count; });
-    GTEST_SKIP() << "this net cannot kill a process";
+    GTEST_SKIP() << "needs a net that can kill a process";
   }
   const std::uint64_t address = window->address();
   const MemoryKey key = window->key;

@@ -166,7 +166,7 @@ TEST_P(Conformance, QueuedBytesGoOutWhileTheSenderSleeps) {
 
 TEST_P(Conformance, WakeFromASignalHandler) {
 #if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "ThreadSanitizer keeps signals back and now and then loses one; release and asan run this";
+  GTEST_SKIP() << "needs a build without ThreadSanitizer: it keeps signals back and now and then loses one";
 #endif
   make(2);
   static std::atomic<Module*> target{nullptr};

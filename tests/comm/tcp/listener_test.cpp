@@ -49,7 +49,7 @@ TEST(Listener, TakesAFreePortOfTheRange) {
     } catch (const Error&) {
     }
   }
-  GTEST_SKIP() << "no two free ports side by side";
+  GTEST_SKIP() << "needs two free ports side by side";
 }
 
 TEST(Listener, SaysWhoHoldsTheRange) {
@@ -86,7 +86,7 @@ TEST(Addresses, LoopbackIsListedAndNotUsable) {
   const auto addresses = tcp::host_addresses();
   const auto loopback =
       std::find_if(addresses.begin(), addresses.end(), [](const auto& a) { return a.address == "127.0.0.1"; });
-  if (loopback == addresses.end()) GTEST_SKIP() << "this host has no 127.0.0.1";
+  if (loopback == addresses.end()) GTEST_SKIP() << "needs the address 127.0.0.1";
   EXPECT_FALSE(loopback->usable);
   EXPECT_NE(loopback->reason.find("loopback"), std::string::npos);
   for (const tcp::HostAddress& address : addresses)

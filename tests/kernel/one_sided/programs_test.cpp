@@ -92,7 +92,8 @@ static char large[1000000];
 )";
 
 TEST_F(OneSidedPrograms, MemoryThatIsNotThereIsNamed) {
-  if (APLIB_ASAN || APLIB_TSAN) GTEST_SKIP() << "the sanitizer reports a bad access in its own way";
+  if (APLIB_ASAN || APLIB_TSAN)
+    GTEST_SKIP() << "needs a build without sanitizers: they report a bad access in their own way";
   const std::string program = folder_.compile("nowhere", std::string(begin) + R"(
 void cell_main(void) {
   sync(0, 0);

@@ -75,7 +75,7 @@ TEST(Placement, PerCellGivesEachItsOwn) {
 
 TEST(Placement, EnoughCoresAreBoundOneEach) {
   const std::vector<unsigned> cpus = allowed_cpus();
-  if (cpus.size() < 2) GTEST_SKIP() << "needs two CPUs";
+  if (cpus.size() < 2) GTEST_SKIP() << "needs two cores";
   const Placement plan = plan_of(options_of({static_cast<std::uint32_t>(cpus.size()), 1}));
   std::vector<unsigned> sorted = plan.core_of_processor;
   std::ranges::sort(sorted);
@@ -95,7 +95,7 @@ TEST(Placement, BindOffBindsNothing) {
 }
 
 TEST(Placement, AQuotaLimitsProcessorsAndForbidsBinding) {
-  if (allowed_cpus().size() < 2) GTEST_SKIP() << "needs two CPUs";
+  if (allowed_cpus().size() < 2) GTEST_SKIP() << "needs two cores";
   CgroupTree tree;
   tree.write("proc/self/mountinfo", "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
   tree.write("proc/self/cgroup", "0::/a\n").write("sys/fs/cgroup/a/cpu.max", "90000 100000\n");

@@ -21,7 +21,8 @@ def run_tests(hindrance):
     only = [word for name in sys.argv[2:] for word in ("-k", name)]
     result = unittest.main(argv=[sys.argv[0], *only], exit=False, verbosity=2).result
     if result.skipped and result.testsRun in (0, len(result.skipped)):
-        print("skipped:", *(reason for _, reason in result.skipped))
+        for _, reason in result.skipped:
+            print(f"skipped: {reason}")
         sys.exit(77)
     sys.exit(not result.wasSuccessful())
 

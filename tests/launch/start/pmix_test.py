@@ -36,7 +36,7 @@ class ByOthers(unittest.TestCase):
         if reason is None and not re.search(
             "Open MPI", subprocess.run(["mpirun", "--version"], text=True, capture_output=True).stdout
         ):
-            reason = "mpirun is not Open MPI's"
+            reason = "needs PMIx: mpirun is not Open MPI's"
         if reason:
             self.skipTest(reason)
         run = self.check(
@@ -54,13 +54,13 @@ class ByOthers(unittest.TestCase):
         self.addCleanup(slurm.close)
         plugins = slurm.run(["srun", "--mpi=list"])
         if "pmix" not in plugins.stdout + plugins.stderr:
-            self.skipTest(f"this Slurm has no plugin for PMIx: {plugins.stderr.strip()}")
+            self.skipTest(f"needs PMIx: this Slurm has no plugin for it: {plugins.stderr.strip()}")
         launcher = slurm.network.hosts[0].command(["srun", "--mpi=pmix", "-N2", "-n4", "--ntasks-per-node=2"])
         self.check(launcher, 4, env=slurm.environment)
 
     def test_prterun(self):
         if shutil.which("prterun") is None:
-            self.skipTest("'prterun' is missing (PRRTE: not packaged for Debian 12 and Ubuntu 24.04)")
+            self.skipTest("needs the tool prterun: Debian 12 and Ubuntu 24.04 have no package of PRRTE")
         self.check(["prterun", "--allow-run-as-root", "--map-by", ":oversubscribe", "-n", "3"], 3)
 
 

@@ -16,10 +16,10 @@ os.environ["PATH"] += ":/usr/sbin:/sbin"
 
 
 def missing(programs):
-    """Why a test of these programs is skipped, such as "'sshd' is missing (package openssh-server)", or None."""
+    """Why a test of these programs is skipped, such as "needs the tool sshd (package openssh-server)", or None."""
     for program, package in programs.items():
         if shutil.which(program) is None:
-            return f"'{program}' is missing (package {package})"
+            return f"needs the tool {program} (package {package})"
     return None
 
 

@@ -156,7 +156,7 @@ class Ssh(unittest.TestCase):
         run = self.one([STAND_IN, "wait"])
         run.wait("said 0 arrived")
         if not ENCLOSED:
-            self.skipTest("needs to see its processes alone")
+            self.skipTest("needs namespaces: it sees its processes alone")
         for pid, line in namespaces.processes().items():
             if line.startswith("sshd:") and "@notty" in line:
                 os.kill(pid, signal.SIGKILL)

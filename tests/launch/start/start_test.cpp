@@ -277,7 +277,7 @@ TEST(Starter, PmixIsNotOurs) {
 }
 
 TEST(Starter, SlurmOutsideOfAnAllocation) {
-  if (std::getenv("SLURM_JOB_ID") != nullptr) GTEST_SKIP() << "this runs inside an allocation";
+  if (std::getenv("SLURM_JOB_ID") != nullptr) GTEST_SKIP() << "needs no Slurm allocation around it";
   Told told;
   auto starter = start::make_starter();
   starter->start({node_of(0, {"x"}, cluster::LaunchKind::slurm)}, told.events());

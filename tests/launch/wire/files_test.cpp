@@ -146,7 +146,7 @@ TEST(StagedFiles, AreNotPutWhereNothingMayBeExecuted) {
   }
   int status = 0;
   ::waitpid(child, &status, 0);
-  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "mounting needs root";
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "needs namespaces: a folder is mounted noexec";
   EXPECT_EQ(status, 0) << "it chose a folder that is mounted noexec";
 }
 

@@ -81,7 +81,7 @@ def run(command, folder, environment):
         timeout=STEP_SECONDS,
     )
     if "ptrace: Operation not permitted" in done.stdout or "Could not trace the inferior" in done.stdout:
-        raise Skip("the system does not let a debugger attach")
+        raise Skip("needs a system that lets a debugger attach")
     return done.stdout
 
 
@@ -107,7 +107,7 @@ def check_tools(steps):
     for command, _, _ in steps:
         tool = command.split()[0]
         if tool in {"gdb", "perf", "valgrind"} and shutil.which(tool) is None:
-            raise Skip(f"{tool} is not installed")
+            raise Skip(f"needs the tool {tool}")
         if tool == "gdb":
             probe = subprocess.run(
                 ["gdb", "-nx", "-batch", "-ex", "python import gdb.unwinder; print('ready')"],
@@ -116,7 +116,7 @@ def check_tools(steps):
                 stderr=subprocess.STDOUT,
             )
             if "ready" not in probe.stdout:
-                raise Skip("this gdb has no Python")
+                raise Skip("needs a gdb with Python")
         if tool == "perf":
             probe = subprocess.run(
                 ["perf", "record", "-q", "-e", "cpu-clock", "-o", "/dev/null", "true"],
@@ -126,14 +126,14 @@ def check_tools(steps):
             )
             if probe.returncode != 0:
                 raise Skip(
-                    "perf may not measure here:"
+                    "needs a system that lets perf measure:"
                     f" {probe.stdout.strip().splitlines()[0] if probe.stdout.strip() else 'no reason given'}"
                 )
     if any(command.endswith(" core") for command, _, _ in steps):
         pattern = pathlib.Path("/proc/sys/kernel/core_pattern").read_text().strip()
         uses_pid = pathlib.Path("/proc/sys/kernel/core_uses_pid").read_text().strip()
         if pattern != "core" or uses_pid != "0":
-            raise Skip(f"core files do not go to the folder under the name 'core' here (core_pattern is '{pattern}')")
+            raise Skip(f"needs core files in the folder, named 'core': core_pattern is '{pattern}'")
 
 
 def replay(arguments):

@@ -46,7 +46,7 @@ def find_tool(build, name):
         path = pathlib.Path(build) / folder / name
         if os.access(path, os.X_OK):
             return path.resolve()
-    raise Unavailable(f"{name} is not built in {build}")
+    raise Unavailable(f"needs APlib's own programs: {name} is not built in {build}")
 
 
 class Tree:

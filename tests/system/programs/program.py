@@ -31,7 +31,7 @@ class Program:
     def check_needs(self):
         missing = [command for command in self.needs if shutil.which(command) is None]
         if missing:
-            raise Unavailable(f"{self.name} needs {' and '.join(missing)} to be built, not found here")
+            raise Unavailable(f"needs the tool {' and '.join(missing)}: {self.name} is built with it")
 
     def stamp(self):
         """A text that changes with the recipe."""

@@ -36,7 +36,7 @@ class Sources:
                 self._fetch(package)
                 found = self._found(package)
         if found is None:
-            raise Unavailable(f"apt fetched no upstream archive of {package}")
+            raise Unavailable(f"needs sources from apt: it fetched no upstream archive of {package}")
         return found
 
     def _found(self, package):
@@ -56,7 +56,7 @@ class Sources:
 
     def _fetch(self, package):
         if shutil.which("apt-get") is None:
-            raise Unavailable("there is no apt-get here to fetch sources with; put the archives "
+            raise Unavailable("needs sources from apt: there is no apt-get here; put the archives "
                               f"({package}_VERSION.orig.tar.*) into {self.folder}")
         options = self._options()
         stamp = self.folder / "apt" / "updated"
@@ -68,13 +68,13 @@ class Sources:
             self._update(options, stamp)
             run = self._apt([*options, "--download-only", "--tar-only", "--only-source", "source", package])
         if run.returncode != 0:
-            raise Unavailable(f"apt cannot fetch the source package {package}: {last_error(run.stdout)}")
+            raise Unavailable(f"needs sources from apt: it cannot fetch {package}: {last_error(run.stdout)}")
 
     def _update(self, options, stamp):
         run = self._apt([*options, "update"])
         # One mirror of several may fail. What counts is whether the package is found afterwards.
         if not any((self.folder / "apt" / "lists").glob("*Sources*")):
-            raise Unavailable(f"apt cannot fetch the lists of source packages: {last_error(run.stdout)}")
+            raise Unavailable(f"needs sources from apt: it cannot fetch their lists: {last_error(run.stdout)}")
         if run.returncode == 0:
             stamp.touch()
 
@@ -98,7 +98,7 @@ class Sources:
             (base / name).mkdir(parents=True, exist_ok=True)
         count = write_source_lists(base / "sources.d")
         if count == 0:
-            raise Unavailable("apt has no package mirrors configured to fetch sources from")
+            raise Unavailable("needs sources from apt: it has no package mirrors configured")
         return [f"-o{key}={value}" for key, value in {
             "Dir::Etc::sourcelist": "/dev/null",
             "Dir::Etc::sourceparts": base / "sources.d",
