@@ -61,7 +61,7 @@ namespace {
 /// Message types name the direction in which a side travels.
 enum Direction { to_west = 1, to_east, to_south, to_north };
 
-constexpr int size_of(int count) { return count * static_cast<int>(sizeof(double)); }
+constexpr int bytes_of_doubles(int count) { return count * static_cast<int>(sizeof(double)); }
 
 }  // namespace
 
@@ -97,7 +97,7 @@ void Halo::exchange_with_corners(Field& field) {
 // buffer may be reused as soon as the call returns.
 void Halo::send_columns() {
   const auto send_column = [&](const std::vector<double>& column, int dx, Direction direction) {
-    xy_send(dx, 0, direction, column.data(), size_of(block_.y.count));
+    xy_send(dx, 0, direction, column.data(), bytes_of_doubles(block_.y.count));
   };
   if (block_.has_west()) send_column(mine_.west, -1, to_west);
   if (block_.has_east()) send_column(mine_.east, +1, to_east);
@@ -105,7 +105,7 @@ void Halo::send_columns() {
 
 void Halo::send_rows(const Field& field, int first, int count) {
   const auto send_row = [&](int j, int dy, Direction direction) {
-    xy_send(0, dy, direction, field.row(j) + first, size_of(count));
+    xy_send(0, dy, direction, field.row(j) + first, bytes_of_doubles(count));
   };
   if (block_.has_south()) send_row(0, -1, to_south);
   if (block_.has_north()) send_row(field.ny() - 1, +1, to_north);
@@ -115,7 +115,7 @@ void Halo::send_rows(const Field& field, int first, int count) {
 // west has travelled to the east.
 void Halo::receive_columns(Field& field) {
   const auto receive_column = [&](std::vector<double>& column, int i, int dx, Direction direction) {
-    xy_recvs(dx, 0, direction, column.data(), size_of(block_.y.count));
+    xy_recvs(dx, 0, direction, column.data(), bytes_of_doubles(block_.y.count));
     for (int j = 0; j < field.ny(); ++j) field.row(j)[i] = column[static_cast<std::size_t>(j)];
   };
   if (block_.has_west()) receive_column(theirs_.west, -1, -1, to_east);
@@ -124,7 +124,7 @@ void Halo::receive_columns(Field& field) {
 
 void Halo::receive_rows(Field& field, int first, int count) {
   const auto receive_row = [&](int j, int dy, Direction direction) {
-    xy_recvs(0, dy, direction, field.row(j) + first, size_of(count));
+    xy_recvs(0, dy, direction, field.row(j) + first, bytes_of_doubles(count));
   };
   if (block_.has_south()) receive_row(-1, -1, to_north);
   if (block_.has_north()) receive_row(field.ny(), +1, to_south);

@@ -105,7 +105,7 @@ int provider_of(int s, int total, int side) {
   return std::max(static_cast<int>(std::floor(place_of(s, total, side))), 0);
 }
 
-int size_of(std::size_t count) { return static_cast<int>(count * sizeof(float)); }
+int bytes_of_floats(std::size_t count) { return static_cast<int>(count * sizeof(float)); }
 
 }  // namespace
 
@@ -145,7 +145,7 @@ std::vector<float> sample_block(const Field& u, const Block& block, int side) {
 std::vector<float> gather_samples(const Field& u, const Block& block, int side) {
   std::vector<float> mine = sample_block(u, block, side);
   if (block.cell_x > 0) {
-    xy_send(-block.cell_x, 0, to_row_start, mine.data(), size_of(mine.size()));
+    xy_send(-block.cell_x, 0, to_row_start, mine.data(), bytes_of_floats(mine.size()));
     return {};
   }
 
@@ -158,14 +158,14 @@ std::vector<float> gather_samples(const Field& u, const Block& block, int side) 
     const auto count = static_cast<std::size_t>(columns.count);
     if (cell_x > 0) {
       mine.resize(count * static_cast<std::size_t>(rows.count));
-      xy_recvs(cell_x, 0, to_row_start, mine.data(), size_of(mine.size()));
+      xy_recvs(cell_x, 0, to_row_start, mine.data(), bytes_of_floats(mine.size()));
     }
     for (std::size_t row = 0; row < static_cast<std::size_t>(rows.count); ++row) {
       std::copy_n(&mine[row * count], count, &strip[row * width + static_cast<std::size_t>(columns.first)]);
     }
   }
   if (block.cell_y > 0) {
-    xy_send(0, -block.cell_y, to_cell_0, strip.data(), size_of(strip.size()));
+    xy_send(0, -block.cell_y, to_cell_0, strip.data(), bytes_of_floats(strip.size()));
     return {};
   }
 
@@ -175,7 +175,7 @@ std::vector<float> gather_samples(const Field& u, const Block& block, int side) 
   for (int cell_y = 1; cell_y < block.cells.ny; ++cell_y) {
     const Range part = samples_of(part_of(block.grid.ny, block.cells.ny, cell_y), block.grid.ny, side);
     xy_recvs(0, cell_y, to_cell_0, picture.data() + width * static_cast<std::size_t>(part.first),
-             size_of(width * static_cast<std::size_t>(part.count)));
+             bytes_of_floats(width * static_cast<std::size_t>(part.count)));
   }
   return picture;
 }
