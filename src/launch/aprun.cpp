@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -53,6 +54,7 @@ class Sink : public OutputSink {
 
   void begin(bool with_host) override { output_.prepare(cells_, with_host); }
   void write(std::uint32_t cell, loader::Stream stream, std::span<const char> bytes) override {
+    if (cell == host && stream == loader::Stream::err) host_spoke_ = true;
     output_.write(cell, channel(stream), {bytes.data(), bytes.size()});
   }
   void flush(std::uint32_t cell, loader::Stream stream) override { output_.flush(cell, channel(stream)); }
@@ -76,6 +78,8 @@ class Sink : public OutputSink {
   /// after the run.
   [[nodiscard]] int status() const { return host_status_ != 0 ? host_status_ : first_failure_; }
   [[nodiscard]] int host_status() const { return host_status_; }
+  /// The host program has written on standard error.
+  [[nodiscard]] bool host_spoke() const { return host_spoke_; }
 
  private:
   static Channel channel(loader::Stream stream) {
@@ -88,6 +92,7 @@ class Sink : public OutputSink {
   std::mutex mutex_;
   int host_status_ = 0;
   int first_failure_ = 0;
+  std::atomic<bool> host_spoke_{false};
 };
 
 // ---- a machine in this process ----
@@ -154,7 +159,8 @@ int run(const CommandLine& line, const std::string& prefix) {
   const bool alone = report.cell_status.size() == 1 && line.direct;
   const bool all_well = std::ranges::all_of(report.cell_status, [](int each) { return each == 0; });
   const int host_status = sink.host_status();
-  if (report.reason.empty() && ((!all_well && !alone) || host_status != 0))
+  const bool host_told = line.direct && sink.host_spoke();  // executed itself, a program tells its own reasons
+  if (report.reason.empty() && ((!all_well && !alone) || (host_status != 0 && !host_told)))
     tell_user(prefix, end_summary(report.cell_status, host_status));
   if (const std::string problem = output.problem(); !problem.empty()) {
     if (report.reason != problem) tell_user(prefix, problem);

@@ -123,10 +123,11 @@ TEST(Main, ABadOptionIsOneLineAndUsage) {
 }
 
 // A symbol that the library shares with libc replaces libc's in every program that links the library. It does so on
-// purpose for those that unwinders and thread makers call, and for those that free memory, because libc's own calls of
-// these may get blocks of a cell's heap (src/loader/libc/heap.cpp).
+// purpose for those that unwinders and thread makers call, for pthread_exit, which would end a processor under its
+// task, and for those that free memory, because libc's own calls of these may get blocks of a cell's heap
+// (src/loader/libc/heap.cpp).
 TEST(Symbols, TheLibraryReplacesOfLibcWhatItMust) {
-  const std::set<std::string> replaced{"_dl_find_object", "dl_iterate_phdr",   "pthread_create", "free",
+  const std::set<std::string> replaced{"_dl_find_object", "dl_iterate_phdr",   "pthread_create", "pthread_exit", "free",
                                        "realloc",         "malloc_usable_size"};
   const Outcome outcome = shell("nm -D --defined-only " APLIB_LIBRARY " | awk '{print $NF}'");
   ASSERT_EQ(outcome.status, 0) << outcome.output;

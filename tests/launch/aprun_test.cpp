@@ -569,6 +569,23 @@ TEST(Aprun, AHostProgramsStatusIsTheRuns) {
   EXPECT_EQ(ended.error, "aprun: host program: status 5\n") << "no cell failed";
 }
 
+// A reason is told once: executed itself, a program that has said something has said it.
+TEST(Aprun, AHostProgramExecutedItselfTellsItsOwnReason) {
+  const Folder folder;
+  const std::string program = folder.compile("host", R"(
+#include <stdio.h>
+int host_main(int c, char** v) {
+  if (c > 1) fprintf(stderr, "there is no such file\n");
+  return 5;
+})");
+  const Ended told = aprun({"--direct", program, "./host", "x"});
+  EXPECT_EQ(told.status, 5);
+  EXPECT_EQ(told.error, "there is no such file\n");
+  const Ended silent = aprun({"--direct", program, "./host"});
+  EXPECT_EQ(silent.status, 5);
+  EXPECT_EQ(silent.error, "host: host program: status 5\n");
+}
+
 // Where one cell fails and another computes for ever.
 TEST(Aprun, AFailureEndsTheRunThoughACellNeverListens) {
   const Folder folder;
