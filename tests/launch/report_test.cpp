@@ -45,8 +45,8 @@ without      rdma: no RDMA device is there
 without      fast: its library is missing (ws1)
 security     tls: encrypted, and both ends prove that they know the job's key
 
-process  host       launch  cells      threads  speed   address   because
-0        ws1        ssh     3            1        36.2 %  10.0.0.1  by which it reached aprun
+process  host       launch  cells           threads  speed   address   because
+0        ws1        ssh     3               1        36.2 %  10.0.0.1  by which it reached aprun
 1        fast-host  local   0-2, 4-13 (13)  12       63.8 %  fe80::1   the cluster file
 )");
 }
@@ -55,6 +55,7 @@ TEST(ClusterPlan, LeavesOutWhatIsNotKnown) {
   ClusterPlan plan;
   plan.program = "p";
   plan.secure = "auth";
+  plan.cells = CellMap(1);
   plan.hosts = {{.name = "local", .address = "127.0.0.1", .address_why = "one computer", .modules = {"tcp"}}};
   EXPECT_EQ(cluster_plan_text(plan),
             R"(program      p

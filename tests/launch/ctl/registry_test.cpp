@@ -125,9 +125,9 @@ file     a b.toml
 program  /opt/scg
 grid     2x2: 4 cells
 
-process  host  computer     pid  state    cells  address        frames sent  received
+process  host  computer     pid  state    cells   address        frames sent  received
 0        ws1   ws1.example  12   running  0, 2-3  10.0.0.1:5100  10 (3.2 MB)  9 (999 B)
-1        ws2                     calling  1                     0 (0 B)      0 (0 B)
+1        ws2                     calling  1                      0 (0 B)      0 (0 B)
 
 process  with  by
 0        1-3   shm
