@@ -15,14 +15,14 @@ constexpr std::size_t bytes_per_look = 64 * 1024;         // one look takes some
 constexpr std::uint32_t full_ring_spins = 200;            // about 5 us: a receiver that polls makes room in much less
 constexpr std::uint32_t full_ring_looks = 20 * full_ring_spins;
 
-/// What an item of a backlog takes: its own bytes, with the spare room of a growing list, and the buffer of its body.
+/// What an item of a backlog counts for: as much as in a mailbox, so that nothing changes when it gets there.
 std::int64_t bytes_of(const Outbound::Waiting& item) noexcept {
-  constexpr std::int64_t own = 2 * sizeof(Outbound::Waiting);
   const SlotKind kind = SlotInfo::kind(item.info);
-  if (kind != SlotKind::buffer_message && kind != SlotKind::large_message) return own;
+  if (kind != SlotKind::buffer_message && kind != SlotKind::large_message)
+    return UnreadMeter<>::overhead + static_cast<std::int64_t>(SlotInfo::bytes(item.info));
   BufferSlot slot;
   std::memcpy(&slot, item.payload, sizeof slot);
-  return own + UnreadMeter<>::overhead + static_cast<std::int64_t>(slot.bytes);
+  return UnreadMeter<>::overhead + static_cast<std::int64_t>(slot.bytes);
 }
 
 }  // namespace
