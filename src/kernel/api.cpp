@@ -192,6 +192,11 @@ void send_part(const TaskControl& self, const char* call, std::uint32_t cell, co
   return part.value;
 }
 
+/// Out of line: its lock needs a frame, which the collectives of all others would pay for.
+[[gnu::cold, gnu::noinline]] bool has_joined(const TaskControl& self) {
+  return Machine::Impl::of(self.cell->processor->domain()).joined.has(self.id);
+}
+
 /// A collective of the calling task. The caller may have made a Scope of any number.
 Operand collective(const char* call, CollectiveCall& what, const Operand& value, void* buffer = nullptr) {
   TaskControl& self = self_or_throw(call);
@@ -199,10 +204,8 @@ Operand collective(const char* call, CollectiveCall& what, const Operand& value,
     bad_scope(self, call, what.scope);
   what.call = call;
   // The first program's tasks have number 0, unless a host program has chosen others.
-  if (self.id != 0 && self.from_kernel) [[unlikely]] {
-    if (Machine::Impl::of(self.cell->processor->domain()).joined.has(self.id))
-      return joined_collective(self, what, value, buffer);
-  }
+  if (self.id != 0 && self.from_kernel && has_joined(self)) [[unlikely]]
+    return joined_collective(self, what, value, buffer);
   return Processor::collective(self, what, value, buffer);
 }
 
