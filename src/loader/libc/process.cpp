@@ -82,16 +82,19 @@ int own_execveat(int, const char*, char* const*, char* const*, int) {
   return refuse_exec(__builtin_return_address(0), "execveat");
 }
 
-constexpr const char* break_refused =
-    ": the break belongs to the process's one heap and a program that shares the process cannot move it; use malloc() "
-    "or "
-    "mmap()";
+int refuse_break(void* caller, std::string call) {
+  call +=
+      ": the break belongs to the process's one heap and a program that shares the process cannot move it; use "
+      "malloc() "
+      "or mmap()";
+  return refuse(caller, call, ENOMEM);
+}
 
-int own_brk(void*) { return refuse(__builtin_return_address(0), std::string("brk") + break_refused, ENOMEM); }
+int own_brk(void*) { return refuse_break(__builtin_return_address(0), "brk"); }
 
 void* own_sbrk(std::intptr_t change) {
   if (change == 0) return ::sbrk(0);
-  refuse(__builtin_return_address(0), std::string("sbrk") + break_refused, ENOMEM);
+  refuse_break(__builtin_return_address(0), "sbrk");
   return reinterpret_cast<void*>(-1);  // NOLINT: what sbrk() returns
 }
 
