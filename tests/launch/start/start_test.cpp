@@ -199,7 +199,7 @@ TEST(Local, WhatDoesNotEndByItselfIsKilledWithItsChildren) {
     const pid_t group = std::atoi(told.said[process].c_str());
     ASSERT_GT(group, 1);
     // Orphans of the group stay zombies until process 1 collects them.
-    for (int round = 0; round < 500 && ::kill(-group, 0) == 0; ++round) ::usleep(10000);
+    for (int round = 0; round < 6000 && ::kill(-group, 0) == 0; ++round) ::usleep(10000);
     EXPECT_NE(::kill(-group, 0), 0);
   }
 }
@@ -305,7 +305,7 @@ TEST(Starter, AKilledLauncherLeavesNothing) {
   ASSERT_GT(group, 1);
   EXPECT_EQ(::kill(-group, 0), 0);
   ::kill(launcher, SIGKILL);
-  for (int round = 0; round < 500 && ::kill(-group, 0) == 0; ++round) ::usleep(10000);
+  for (int round = 0; round < 6000 && ::kill(-group, 0) == 0; ++round) ::usleep(10000);
   EXPECT_NE(::kill(-group, 0), 0) << "it ignores SIGTERM, and the end of its input: the guard kills it";
 }
 

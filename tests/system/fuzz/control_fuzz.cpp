@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Control messages of whoever has proved the key. An input is a stream of them. Each is decoded to what encodes to the
 // same bytes again, or to nothing; what the launcher reads inside of fields does no harm either.
-#include <cstring>
+#include <algorithm>
 #include <type_traits>
 
 #include "comm/mixed/mixed_port.hpp"
@@ -58,8 +58,7 @@ void try_message(wire::MessageType type, std::span<const std::byte> body) {
       const auto same = wire::decode<wire::Plan>(again);
       promise(same && same->cells == message->cells && wire::encode(*same) == again, "a plan is what it was");
     } else {
-      promise(again.size() == body.size() && std::memcmp(again.data(), body.data(), body.size()) == 0,
-              "what was decoded encodes to the same bytes");
+      promise(std::ranges::equal(again, body), "what was decoded encodes to the same bytes");
     }
     use(*message);
   };
