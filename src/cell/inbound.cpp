@@ -341,6 +341,9 @@ void Inbound::cell_ended(std::uint32_t cell, const CellEnd& end) {
   const bool all_ended = here_.is_host() && all_cells_ended();
   if (!for_good && !all_ended) return;
   const auto wake_receivers = [&](Cell& resident) {
+    // Messages to a cell that is still arriving may be under way by its old place, also those of cells that ended long
+    // ago: end_move() looks again.
+    const bool settled = !here_.mover().is_arriving(resident);
     for (std::uint32_t id = 0; id < resident.tasks.end(); ++id) {
       TaskControl* task = resident.tasks.find(id);
       if (task == nullptr || task->ended || task->ready) continue;
@@ -348,7 +351,8 @@ void Inbound::cell_ended(std::uint32_t cell, const CellEnd& end) {
         idle_.make_ready(*task);
       } else if (task->waits == WaitFor::message && task->posted.open) {
         const MatchWish& wish = task->posted.wish;
-        const bool in_vain = (wish.mask & MatchKey::cell_mask) != 0 && cell_has_ended(MatchKey::cell(wish.key));
+        const bool in_vain =
+            settled && (wish.mask & MatchKey::cell_mask) != 0 && cell_has_ended(MatchKey::cell(wish.key));
         if (in_vain || (all_ended && task->posted.closed_when_cells_end)) wake_waiting(*task, Wake::ended);
       }
     }
