@@ -211,8 +211,8 @@ TEST_F(FailureDeath, BadMemoryAccessNamesCellAndTask) {
               ended_by(SIGSEGV), "aplib: cell 2 task 4: SIGSEGV, bad memory access at address 0x10");
 }
 
-// AddressSanitizer would look at its shadow of the address first, and fault there.
-__attribute__((no_sanitize("address", "undefined"))) void write_to(std::uintptr_t address) {
+// A sanitizer would look at its shadow of the address first, and fault there.
+__attribute__((no_sanitize("address", "thread", "undefined"))) void write_to(std::uintptr_t address) {
   *reinterpret_cast<volatile int*>(address) = 1;
 }
 
