@@ -590,7 +590,7 @@ void Processor::bury(TaskControl& task) noexcept {
 }
 
 void Processor::end_cell(Cell& cell) {
-  cell.ended = true;
+  std::atomic_ref(cell.ended).store(true, std::memory_order_relaxed);  // relaxed: the progress thread asks, too
   struct Drop {  // whatever happens: else the machine would wait for this cell for ever
     Processor& processor;
     ~Drop() { processor.drop_live_cell(); }

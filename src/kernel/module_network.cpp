@@ -438,7 +438,9 @@ QuietNote ModuleNetwork::counts() const noexcept {
   QuietNote note;
   note.received = received_.load(std::memory_order_acquire);  // acquire: pairs with count_received()
   note.sent = sent_.load(std::memory_order_relaxed);          // relaxed: all processors sleep
-  note.host_ended = domain_.host_cell != nullptr && domain_.host_cell->ended ? 1 : 0;
+  // relaxed: counts agree twice before anything is decided
+  note.host_ended =
+      domain_.host_cell != nullptr && std::atomic_ref(domain_.host_cell->ended).load(std::memory_order_relaxed) ? 1 : 0;
   return note;
 }
 
