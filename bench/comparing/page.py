@@ -4,7 +4,7 @@
 import re
 import shutil
 
-from . import figures, machine, markdown, sources, table
+from . import figures, machine, markdown, noise, sources, table
 
 METHOD = """\
 `bench/compare --write-docs` writes this page; none of its figures is typed by hand. `scripts/peers` installs the
@@ -13,6 +13,9 @@ peers.
 - All libraries take turns in one run. Each value is the median of the rounds, each round's value the median of
   {samples} samples; ratios are formed within each round. Compare figures of one run only, because they drift with the
   machine.
+- Noise is measured between the sources' turns: what other programs use while ours pause, and how much the bare
+  machine's times for a cache line, a switch and a copy of 1 MiB vary from repeat to repeat. A run with more than
+  {busy_max} % of the one or {spread_max} % of the other, or of fewer than {rounds_min} rounds, is not published.
 - One way is half a ping-pong. A stream is sent in windows of 64 messages (fewer when that is more than 16 MiB), each
   of which ends with an acknowledgement. The message rate uses windows of 1024. {touch}
 - Peers are our own small MPI programs in `bench/peers`, with the same loops, warm-up and sampling. Two ranks are
@@ -166,8 +169,7 @@ def touch_words(facts):
 def opening(facts, picture):
     """What follows the first line in the page of a whole run."""
     parts = [f"Machine: {machine.sentence(facts['machine'])}.\n"]
-    if facts["busy"]:
-        parts.append(f"{facts['busy']} The figures are off; run it again on a quiet machine.\n")
+    parts.append(f"{noise.sentence(facts['noise']).capitalize()}.\n")
     if facts["versions"]:
         parts.append(
             "Peers: " + ", ".join(f"{title} {version}" for title, version in facts["versions"].items()) + ".\n"
@@ -180,12 +182,11 @@ def opening(facts, picture):
 
 def opening_kept(facts, old):
     """The same in a page whose other rows come from an earlier run."""
-    parts = old.paragraphs("Machine:", "Peers:")
+    parts = old.paragraphs("Machine:", "Noise:", "Peers:")
     parts.append(
         f"Put, get and modules: {facts['date']}, {facts['rounds']} rounds, on {machine.sentence(facts['machine'])}.\n"
     )
-    if facts["busy"]:
-        parts.append(f"{facts['busy']} Their figures are off; run it again on a quiet machine.\n")
+    parts.append(f"Their {noise.sentence(facts['noise'])}.\n")
     parts += [f"{title} is not measured: {reason}.\n" for title, reason in facts["not_measured"].items()]
     return parts + old.paragraphs("![")
 
@@ -205,7 +206,13 @@ def write(folder, rows, run, facts, picture):
         "Streams, between two processors": by_size(run, "bandwidth", sources.BANDWIDTH_SIZES, "GB/s"),
         "Put and get, between two processors": one_sided(run),
         "Modules, between two processes of one computer": modules(run),
-        "How it is measured": METHOD.format(samples=sources.SAMPLES, touch=touch_words(facts)),
+        "How it is measured": METHOD.format(
+            samples=sources.SAMPLES,
+            touch=touch_words(facts),
+            busy_max=noise.BUSY_PERCENT_MAX,
+            spread_max=noise.SPREAD_PERCENT_MAX,
+            rounds_min=noise.ROUNDS_MIN,
+        ),
     }
     if old:
         for title in ("One way, between two processors", "Streams, between two processors"):

@@ -4,7 +4,7 @@
 import json
 import statistics
 
-from . import figures, machine
+from . import figures, machine, noise
 
 HEADER = ["figure", "APlib", "best peer", "APlib/peer", "floor", "APlib/floor", "target", "met"]
 
@@ -59,8 +59,7 @@ def text(rows, facts):
         if number == 0:
             out.append("  ".join("-" * width for width in widths))
     out.append(summary(rows))
-    if facts["busy"]:
-        out.append(facts["busy"])
+    out.append(noise.sentence(facts["noise"]))
     for title, reason in facts["not_measured"].items():
         out.append(f"{title} is not measured: {reason}")
     return "\n".join(out)

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: MIT
 """Tests of bench/compare: its command line, arithmetic and texts, on made-up figures. Nothing is measured."""
 
+import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -19,6 +21,7 @@ from comparing import (
     figures,
     machine,
     markdown,
+    noise,
     page,
     peers,
     table,
@@ -38,6 +41,14 @@ def a_round(**values):
     return {(source, *LATENCY_8): (value, "ns") for source, value in values.items()}
 
 
+def noise_of(repeats, busy=0.5):
+    """What a run with these repeats of the reference says."""
+    reference = noise.Reference(pathlib.Path("/nowhere"))
+    reference.busy = [busy] * len(repeats)
+    reference.repeats = {"cache-line": list(repeats), "memcpy": [50, 50.1, 50.2]}
+    return reference.facts()
+
+
 def facts(**not_measured):
     described = {
         "processor": "A processor",
@@ -52,7 +63,7 @@ def facts(**not_measured):
         "date": "2026-01-01 00:00 UTC",
         "machine": described,
         "rounds": 2,
-        "busy": "",
+        "noise": noise_of([100, 101, 102]),
         "touch": False,
         "one_sided": False,
         "versions": {"MPICH": "4.0.2"},
@@ -128,6 +139,45 @@ class Building(unittest.TestCase):
         fault, missing = self.make(script)
         self.assertEqual(missing, ["apbench"])
         self.assertIn("apbench could not be built (see ", fault)
+
+
+class Noise(unittest.TestCase):
+    def test_a_quiet_run_is_published(self):
+        self.assertEqual(noise.complaint(noise_of([100, 101, 102, 103]), 7), "")
+
+    def test_a_disturbance_in_few_repeats_is_none(self):
+        self.assertEqual(noise.complaint(noise_of([100] * 30 + [500] * 5), 7), "")
+
+    def test_a_noisy_run_is_refused_with_the_number(self):
+        said = noise.complaint(noise_of([100, 100, 120, 125]), 7)
+        self.assertIn("the reference (cache-line) lay within 19.3 %, more than 10 %", said)
+
+    def test_a_run_beside_others_is_refused_with_the_number(self):
+        self.assertIn("other programs used 12.3 % of this machine", noise.complaint(noise_of([100] * 9, busy=12.3), 7))
+        self.assertTrue(0 <= machine.busy_percent(0.05) <= 100)
+
+    def test_a_short_run_is_refused(self):
+        self.assertIn("it has 6 rounds, fewer than 7", noise.complaint(noise_of([100] * 9), 6))
+        done = compare("--write-docs", "--rounds", "3")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--write-docs: fewer than 7 rounds are not published", done.stderr)
+
+    def test_without_its_reference_a_run_is_refused(self):
+        self.assertIn("could not be measured", noise.complaint(noise.Reference(pathlib.Path("/nowhere")).facts(), 7))
+
+    def test_the_reference_is_repeated_before_every_source(self):
+        with tempfile.TemporaryDirectory() as folder:
+            programs = pathlib.Path(folder, "bin")
+            programs.mkdir()
+            line = '{"bench":"floors","case":"memcpy","bytes":1048576,"value":50,"unit":"GB/s"}'
+            for name in building.PROGRAMS:
+                programs.joinpath(name).write_text(f"#!/bin/sh\necho '{line}'\n", encoding="ascii")
+                programs.joinpath(name).chmod(0o755)
+            done = compare("--build", folder, "--out", folder, "--peers", "", "--rounds", "2")
+            outcome = json.loads(pathlib.Path(folder, "compare.json").read_text(encoding="utf-8"))
+        turns = len(re.findall(r"^round ", done.stderr, re.MULTILINE))
+        self.assertGreater(turns, 2)
+        self.assertEqual(outcome["noise"]["repeats"], turns)
 
 
 class MissingPeers(unittest.TestCase):
@@ -268,7 +318,7 @@ class Texts(unittest.TestCase):
             run = figures.Run([a_round(aplib=70, mpich=100)], ["mpich"])
             page.write(folder, figures.evaluate(run), run, facts(), None)
             run = figures.Run([{("aplib", "put", "two-processors", 8): (50, "ns")}], ["mpich"])
-            later = {**facts(), "date": "2026-02-02 00:00 UTC", "one_sided": True, "busy": "Others used 40 %."}
+            later = {**facts(), "date": "2026-02-02 00:00 UTC", "one_sided": True, "noise": noise_of([100, 103, 106])}
             page.write(folder, figures.evaluate(run), run, later, None)
             text = (folder / "performance.md").read_text(encoding="utf-8")
         self.assertIn("| 8 B one way, two processors | 70.0 ns | 100 ns MPICH |", text)
@@ -276,7 +326,7 @@ class Texts(unittest.TestCase):
         self.assertIn("| 8 B put, to visibility | 50.0 ns |", text)
         self.assertRegex(text, "(?m)^2026-01-01 00:00 UTC, 2 rounds: 2 of .* targets met")
         self.assertIn("Put, get and modules: 2026-02-02 00:00 UTC, 2 rounds", text)
-        self.assertIn("Others used 40 %.", text)
+        self.assertIn("the reference (cache-line) lay within 2.9 %", text.replace("\n", " "))
 
     def test_lines_of_pages_are_as_long_as_those_of_the_documentation(self):
         text = "# A title " + "x" * 120 + "\n\n" + "- " + "word " * 60 + "\n- next\n\n| " + "cell " * 40 + "|\n"
@@ -287,14 +337,18 @@ class Texts(unittest.TestCase):
         self.assertEqual(lines[2][:6] + lines[3][:6] + lines[-4], "- word  word- next")
         self.assertEqual(" ".join(" ".join(lines).split()), " ".join(text.split()))
 
-    def test_a_busy_machine_is_mentioned(self):
+    def test_table_and_page_say_how_noisy_the_machine_was(self):
         run = figures.Run([a_round(aplib=70)], [])
-        words = {**facts(), "busy": "Other programs used 40 % of the machine."}
-        self.assertIn(words["busy"], table.text(figures.evaluate(run), words))
+        words = {**facts(), "noise": noise_of([100, 104, 108, 112], busy=3)}
+        said = (
+            "others used 3 % of the machine; the middle half of 4 repeats of the reference (cache-line) lay within "
+            "5.7 %"
+        )
+        self.assertIn(said, table.text(figures.evaluate(run), words))
         with tempfile.TemporaryDirectory() as folder:
             page.write(pathlib.Path(folder), figures.evaluate(run), run, words, None)
-            self.assertIn(words["busy"], (pathlib.Path(folder) / "performance.md").read_text(encoding="utf-8"))
-        self.assertTrue(0 <= machine.busy_percent(0.05) <= 100)
+            text = (pathlib.Path(folder) / "performance.md").read_text(encoding="utf-8")
+        self.assertIn(f"Noise: {said}.", text.replace("\n", " "))
 
     def test_the_machine_is_described_without_its_name(self):
         described = machine.describe(pathlib.Path("/nowhere"))

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: MIT
+"""How noisy the computer is during a run. Before each turn of a source, when nothing of ours runs, a reference is
+measured that no library changes: what the bare machine takes for a cache line, a switch and a copy. On a quiet computer
+all repeats give the same, and others use nothing in the pauses."""
+
+import statistics
+
+from . import machine, sources
+
+BUSY_PERCENT_MAX = 5  # of the computer, by others
+SPREAD_PERCENT_MAX = 10  # between the quartiles of a reference's repeats, over their median
+ROUNDS_MIN = 7  # of a run that may be published
+PAUSE = 0.1  # seconds in which others are looked for
+COPY = 1 << 20  # bytes
+
+
+def spread_percent(values):
+    """The distance of the quartiles over the median: what a disturbance in less than a quarter of a run leaves alone,
+    as it leaves the medians of the rounds alone."""
+    if len(values) < 2:
+        return 0.0
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return 100 * (high - low) / middle
+
+
+class Reference(sources.Apbench):
+    name = "reference"
+    title = "the reference for noise"
+
+    def __init__(self, build):
+        super().__init__(build)
+        self.busy = []  # per cent, by pause
+        self.repeats = {}  # by case: its values
+
+    def commands(self, round_number):
+        yield self.line("floors", "--case", "cache-line,context-switch,memcpy", "--bytes", str(COPY))
+
+    def listen(self):
+        """One repeat."""
+        self.busy.append(machine.busy_percent(PAUSE))
+        try:
+            lines = [] if self.fault else self.measure(0)
+        except ValueError as error:  # no JSON
+            self.fault, lines = str(error), []
+        for line in lines:
+            self.repeats.setdefault(line["case"], []).append(line["value"])
+
+    def facts(self):
+        """For the page and the table: what others used, and the reference that varied most."""
+        spreads = {case: round(spread_percent(values), 1) for case, values in self.repeats.items()}
+        worst = max(spreads, key=spreads.get, default="")
+        return {
+            "busy_percent": round(statistics.mean(self.busy), 1) if self.busy else 0.0,
+            "reference": worst,
+            "spread_percent": spreads.get(worst, 0.0),
+            "repeats": len(self.repeats.get(worst, [])),
+        }
+
+
+def sentence(noise):
+    if not noise["reference"]:
+        return "noise: not measured"
+    return (
+        f"noise: others used {noise['busy_percent']:g} % of the machine; the middle half of {noise['repeats']} repeats "
+        f"of the reference ({noise['reference']}) lay within {noise['spread_percent']:g} %"
+    )
+
+
+def complaint(noise, rounds):
+    """Why this run is not published, or an empty text."""
+    if not noise["reference"]:
+        return "its noise could not be measured"
+    if noise["busy_percent"] > BUSY_PERCENT_MAX:
+        return (
+            f"other programs used {noise['busy_percent']:g} % of this machine, more than {BUSY_PERCENT_MAX} %: end them"
+        )
+    if noise["spread_percent"] > SPREAD_PERCENT_MAX:
+        return (
+            f"the middle half of {noise['repeats']} repeats of the reference ({noise['reference']}) lay within "
+            f"{noise['spread_percent']:g} %, more than {SPREAD_PERCENT_MAX} %: run it on a quiet machine"
+        )
+    if rounds < ROUNDS_MIN:
+        return f"it has {rounds} rounds, fewer than {ROUNDS_MIN}: give it more --seconds"
+    return ""
