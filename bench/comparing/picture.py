@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""The results as a picture by gnuplot: times and bandwidths by size, collectives, how close the targets are."""
+"""The results as a picture by gnuplot: times and bandwidths by size, collectives, how close the targets are.
+
+Three panels stand side by side; the targets, whose names are long, have the whole width below them."""
 
 import shutil
 import subprocess
@@ -16,6 +18,11 @@ COLOURS = {
     "memcpy": "#7f8c8d",
 }
 RANKS = [2, 8, 32]
+WIDTH = 1800  # of the picture, in pixels, like the rest
+HEAD = 50  # for the title
+PANEL_HEIGHT = 520
+LABEL_HEIGHT = 19  # of a target's name
+LABEL_WIDTH = 7.5  # of one of its characters
 
 
 def curve(run, source, bench, case, sizes, transform=None):
@@ -83,7 +90,7 @@ def collective_panel(run):
             title = figures.PEER_TITLES.get(name, "APlib")
             script.append(f"$barrier_{name} << EOD\n" + "\n".join(points) + "\nEOD")
             plots.append(f"$barrier_{name} using 1:2 with boxes lc rgb '{COLOURS[name]}' title '{title}'")
-            plots.append(f"$barrier_{name} using 1:2:3 with labels font ',8' offset 0,0.6 notitle")
+            plots.append(f"$barrier_{name} using 1:2:3 with labels font ',7' offset 0,0.6 notitle")
     tics = ", ".join(f"'{ranks} cells' {group}" for group, ranks in enumerate(RANKS))
     script += [
         "set title 'Barrier: cells or ranks on two cores'",
@@ -103,9 +110,13 @@ def collective_panel(run):
     return script
 
 
-def target_panel(rows):
+def known_targets(rows):
+    """(name, verdict) of each target that was measured."""
+    return [(row.figure.name + ": " + v.text, v) for row in rows for v in row.verdicts if v.share is not None]
+
+
+def target_panel(known):
     """One bar per target: the share of the limit that is used. Left of the line the target is met."""
-    known = [(row.figure.name + ": " + v.text, v) for row in rows for v in row.verdicts if v.share is not None]
     if not known:
         return []
     met, missed = [], []
@@ -129,7 +140,9 @@ def target_panel(rows):
         "set style fill solid 0.8 noborder",
         "set xrange [0.01:10]",
         f"set yrange [0.3:{len(known) + 0.7}]",
-        "set ytics font ',9' (" + ", ".join(tics) + ")",
+        f"set lmargin at screen {(max(len(name) for name, _ in known) * LABEL_WIDTH + 20) / WIDTH}",
+        "set rmargin at screen 0.97",
+        "set ytics noenhanced font ',9' (" + ", ".join(tics) + ")",  # a name may have an underscore
         "set xtics (0.01, 0.1, 0.5, 1, 2, 10)",
         f"set arrow 1 from 1,0.3 to 1,{len(known) + 0.7} nohead lw 1.5 lc rgb 'black' front",
         "plot " + ", ".join(plots),
@@ -137,24 +150,37 @@ def target_panel(rows):
     return script
 
 
+def script(path, run, rows):
+    """gnuplot's commands for the picture."""
+    targets = known_targets(rows)
+    foot = len(targets) * LABEL_HEIGHT + 80 if targets else 0
+    height = HEAD + PANEL_HEIGHT + foot
+    lines = [
+        f"set terminal pngcairo size {WIDTH},{height} font 'sans,11'",
+        f"set output '{path}'",
+        "set multiplot title 'APlib beside its peers' font ',14'",
+        "set grid lc rgb '#dddddd'",
+        "set format y '%g'",
+        f"set size {1 / 3},{PANEL_HEIGHT / height}",
+    ]
+    panels = (
+        size_panel(run, "latency", sources.LATENCY_SIZES, "Message, one way", "microseconds", 0.001, "top left"),
+        size_panel(run, "bandwidth", sources.BANDWIDTH_SIZES, "Stream of messages", "GB/s", 1, "bottom right"),
+        collective_panel(run),
+    )
+    for place, panel in enumerate(panels):
+        lines += [f"set origin {place / 3},{foot / height}", *panel]
+    lines += [f"set size 1,{foot / height}", "set origin 0,0", *target_panel(targets)]
+    return [*lines, "unset multiplot"]
+
+
 def draw(path, run, rows):
     """Writes the picture; returns False when there is no gnuplot."""
     gnuplot = shutil.which("gnuplot")
     if gnuplot is None:
         return False
-    script = [
-        "set terminal pngcairo size 1500,1050 font 'sans,11'",
-        f"set output '{path}'",
-        "set multiplot layout 2,2 title 'APlib beside its peers' font ',14'",
-        "set grid lc rgb '#dddddd'",
-        "set format y '%g'",
-    ]
-    script += size_panel(run, "latency", sources.LATENCY_SIZES, "Message, one way", "microseconds", 0.001, "top left")
-    script += size_panel(run, "bandwidth", sources.BANDWIDTH_SIZES, "Stream of messages", "GB/s", 1, "bottom right")
-    script += collective_panel(run)
-    script += target_panel(rows)
-    script += ["unset multiplot"]
-    done = subprocess.run([gnuplot], input="\n".join(script) + "\n", capture_output=True, text=True, check=False)
+    text = "\n".join(script(path, run, rows)) + "\n"
+    done = subprocess.run([gnuplot], input=text, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError("gnuplot failed: " + done.stderr.strip())
     return True

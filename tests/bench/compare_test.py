@@ -24,6 +24,7 @@ from comparing import (
     noise,
     page,
     peers,
+    picture,
     table,
 )  # noqa: E402 (the path must be set first)
 
@@ -178,6 +179,22 @@ class Noise(unittest.TestCase):
         turns = len(re.findall(r"^round ", done.stderr, re.MULTILINE))
         self.assertGreater(turns, 2)
         self.assertEqual(outcome["noise"]["repeats"], turns)
+
+
+class Picture(unittest.TestCase):
+    def test_every_target_has_room_for_its_name_and_the_title_for_itself(self):
+        judged = figures.Verdict("<= 1 x fi_pingpong", 1.0, True, 0.9)
+        rows = [figures.Row(one, 1.0, "", None, None, None, None, [judged]) for one in figures.all_figures()]
+        script = "\n".join(picture.script("a.png", figures.Run([a_round(aplib=70)], []), rows))
+        width, height = map(int, re.search(r"pngcairo size (\d+),(\d+)", script).groups())
+        panel_width, panel_height = map(float, re.findall(r"^set size (\S+),(\S+)", script, re.MULTILINE)[-1])
+        left, right = (float(re.search(rf"set {side}margin at screen (\S+)", script)[1]) for side in "lr")
+        longest = max(len(f"{row.figure.name}: {judged.text}") for row in rows)
+        self.assertEqual(panel_width, 1)
+        self.assertGreater(left * width, 7 * longest)  # 9 points take less than 7 pixels a character
+        self.assertGreater((right - left) * width, 600)  # the title takes 300, above the bars
+        self.assertGreater(panel_height * height / len(rows), 18)
+        self.assertRegex(script, "set ytics noenhanced .*fi_pingpong")
 
 
 class MissingPeers(unittest.TestCase):
