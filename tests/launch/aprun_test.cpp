@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -23,14 +22,6 @@ namespace {
 
 using Strings = std::vector<std::string>;
 using testing_support::contains;
-
-Strings sorted_lines(const std::string& text) {
-  Strings lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  std::ranges::sort(lines);
-  return lines;
-}
 
 constexpr const char* counting = R"(
 #include <aplib/cellos.h>

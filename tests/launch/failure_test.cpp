@@ -12,8 +12,10 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "nodes.hpp"
 #include "task/switch.hpp"
@@ -48,6 +50,11 @@ class Failure : public ::testing::Test {
     arguments.push_back(folder_.compile("program", source));
     return Process({.arguments = arguments, .keep_input_open = true});
   }
+  /// The nodes, as soon as both cells have begun. If one does not, throws, which fails the test.
+  static std::vector<pid_t> nodes_that_run(Process& process) {
+    if (!process.wait_for("cell 0 ") || !process.wait_for("cell 1 ")) throw std::runtime_error("a cell did not begin");
+    return nodes_of(process.pid(), 2);
+  }
   /// Also checks that every node ends.
   static Ended end_of(Process& process, const std::vector<pid_t>& nodes) {
     Ended ended = process.wait();
@@ -62,8 +69,7 @@ constexpr int peer_lost = 72;
 
 TEST_F(Failure, AKilledProcessEndsTheRun) {
   Process process = start(waiting);
-  ASSERT_TRUE(process.wait_for("cell 0 waits") && process.wait_for("cell 1 waits"));
-  const auto nodes = nodes_of(process.pid(), 2);
+  const auto nodes = nodes_that_run(process);
   ::kill(nodes[1], SIGKILL);
   const Ended ended = end_of(process, nodes);
   EXPECT_EQ(ended.status, peer_lost);
@@ -72,8 +78,7 @@ TEST_F(Failure, AKilledProcessEndsTheRun) {
 
 TEST_F(Failure, TasksThatDoNotListenAreCutOff) {
   Process process = start(spinning);
-  ASSERT_TRUE(process.wait_for("cell 0 spins") && process.wait_for("cell 1 spins"));
-  const auto nodes = nodes_of(process.pid(), 2);
+  const auto nodes = nodes_that_run(process);
   ::kill(nodes[0], SIGKILL);
   const Ended ended = end_of(process, nodes);
   EXPECT_EQ(ended.status, peer_lost);
@@ -82,8 +87,7 @@ TEST_F(Failure, TasksThatDoNotListenAreCutOff) {
 
 TEST_F(Failure, AStoppedProcessIsLostAfterALimit) {
   Process process = start(waiting, {"--peer-timeout", "500ms"});
-  ASSERT_TRUE(process.wait_for("cell 0 waits") && process.wait_for("cell 1 waits"));
-  const auto nodes = nodes_of(process.pid(), 2);
+  const auto nodes = nodes_that_run(process);
   ::kill(nodes[1], SIGSTOP);
   const Ended ended = end_of(process, nodes);
   EXPECT_EQ(ended.status, peer_lost);
@@ -94,8 +98,7 @@ TEST_F(Failure, AStoppedProcessIsLostAfterALimit) {
 TEST_F(Failure, AKilledLauncherTakesItsNodesAlong) {
   for (const char* source : {waiting, spinning}) {
     Process process = start(source);
-    ASSERT_TRUE(process.wait_for("cell 0 ") && process.wait_for("cell 1 "));
-    const auto nodes = nodes_of(process.pid(), 2);
+    const auto nodes = nodes_that_run(process);
     process.signal(SIGKILL);
     static_cast<void>(end_of(process, nodes));
   }
@@ -105,8 +108,7 @@ class Signals : public Failure, public ::testing::WithParamInterface<int> {};
 
 TEST_P(Signals, EndTheWholeMachine) {
   Process process = start(waiting);
-  ASSERT_TRUE(process.wait_for("cell 0 waits") && process.wait_for("cell 1 waits"));
-  const auto nodes = nodes_of(process.pid(), 2);
+  const auto nodes = nodes_that_run(process);
   process.signal(GetParam());
   const Ended ended = end_of(process, nodes);
   EXPECT_EQ(ended.status, 128 + GetParam());
@@ -124,8 +126,7 @@ class NodesToldToEnd : public Failure, public ::testing::WithParamInterface<cons
                                    local_cluster(folder_, 2, 1, "", fmt::format("module = \"{}\"", GetParam())),
                                    folder_.compile("program", source)},
                      .keep_input_open = true});
-    ASSERT_TRUE(process.wait_for("cell 0 ") && process.wait_for("cell 1 "));
-    const auto nodes = nodes_of(process.pid(), 2);
+    const auto nodes = nodes_that_run(process);
     for (const std::string& host : hosts) ::kill(nodes[host == "a" ? 0 : 1], SIGTERM);
     const Ended ended = end_of(process, nodes);
     EXPECT_EQ(ended.status, 128 + SIGTERM);
@@ -227,8 +228,7 @@ TEST_F(SuddenEnd, TheGuardClearsTheFileOfAKilledLauncher) {
       {.arguments = {APRUN_PROGRAM, "-f", local_cluster(folder_, 2, 1), folder_.compile("program", waiting)},
        .keep_input_open = true,
        .environment = {{"XDG_RUNTIME_DIR", runtime_.path()}}});
-  ASSERT_TRUE(process.wait_for("cell 0 waits") && process.wait_for("cell 1 waits"));
-  const auto nodes = nodes_of(process.pid(), 2);
+  const auto nodes = nodes_that_run(process);
   ASSERT_FALSE(std::filesystem::is_empty(runtime_ / "aplib"));
   process.signal(SIGKILL);
   static_cast<void>(end_of(process, nodes));
@@ -237,8 +237,7 @@ TEST_F(SuddenEnd, TheGuardClearsTheFileOfAKilledLauncher) {
 
 TEST_F(Failure, AStoppedLauncherBlamesNoNode) {
   Process process = start(waiting, {"--peer-timeout", "500ms"});
-  ASSERT_TRUE(process.wait_for("cell 0 waits") && process.wait_for("cell 1 waits"));
-  const auto nodes = nodes_of(process.pid(), 2);
+  const auto nodes = nodes_that_run(process);
   process.signal(SIGSTOP);
   for (const pid_t node : nodes) wait_gone(node);
   process.signal(SIGCONT);

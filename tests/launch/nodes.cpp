@@ -90,12 +90,4 @@ void wait_gone(pid_t process) {
   }
 }
 
-Strings sorted_lines(const std::string& text) {
-  Strings lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  std::ranges::sort(lines);
-  return lines;
-}
-
 }  // namespace aplib::test

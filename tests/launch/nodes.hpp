@@ -26,8 +26,6 @@ std::vector<pid_t> nodes_of(pid_t launcher, std::size_t count);
 /// Waits until a process has ended (or is a zombie that nobody waits for).
 void wait_gone(pid_t process);
 
-/// The lines of a text, sorted.
-Strings sorted_lines(const std::string& text);
 using testing_support::contains;
 
 }  // namespace aplib::test

@@ -79,4 +79,7 @@ class Process {
 
 inline Ended run(const Start& start) { return Process(start).wait(); }
 
+/// The lines of a text, sorted.
+std::vector<std::string> sorted_lines(const std::string& text);
+
 }  // namespace aplib::test

@@ -12,6 +12,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "aplib/error.hpp"
@@ -83,21 +84,27 @@ struct NoMemory {
   NoMemory& operator=(const NoMemory&) = delete;
 };
 
-/// Two processes. The system refuses something to [0].
-class Refused : public testing::Test {
- protected:
-  Refused() {
+/// Two processes.
+struct Two {
+  explicit Two(TcpNetOptions options = {}) : net(2, std::move(options)) {
     for (Peer peer = 0; peer < 2; ++peer) {
       receivers.push_back(std::make_unique<FrameCounter>());
       modules.push_back(net.module(peer));
       modules.back()->start(*receivers.back());
     }
   }
-  ~Refused() override { modules.clear(); }
-
   void poll() {
     for (const auto& module : modules) module->poll();
   }
+
+  TcpNet net;
+  std::vector<std::unique_ptr<FrameCounter>> receivers;
+  std::vector<std::unique_ptr<Module>> modules;
+};
+
+/// The system refuses something to [0].
+class Refused : public testing::Test, protected Two {
+ protected:
   bool send(std::uint64_t key) {
     try {
       modules[0]->send(1, {.key = key}, body);
@@ -110,9 +117,6 @@ class Refused : public testing::Test {
     }
   }
 
-  TcpNet net{2, {}};
-  std::vector<std::unique_ptr<FrameCounter>> receivers;
-  std::vector<std::unique_ptr<Module>> modules;
   const std::vector<std::byte> body = std::vector<std::byte>(body_bytes);
 };
 
@@ -140,26 +144,17 @@ TEST_F(Refused, MemoryForWhatWaitsToGoOut) {
 
 TEST_F(Refused, MemoryToLookForAnswers) {
   // Who sends again after a while has the answers looked for, on another thread: that needs none.
-  TcpNet short_of(2, {.peer_timeout = std::chrono::milliseconds(40)});
-  FrameCounter mine;
-  FrameCounter theirs;
-  const auto first = short_of.module(0);
-  const auto second = short_of.module(1);
-  first->start(mine);
-  second->start(theirs);
-  first->send(1, {}, body);
+  Two hasty({.peer_timeout = std::chrono::milliseconds(40)});
+  hasty.modules[0]->send(1, {}, body);
   std::uint64_t sent = 1;
   for (int i = 0; i < 10; ++i) {
-    while (theirs.frames < sent) {
-      first->poll();
-      second->poll();
-    }
+    while (hasty.receivers[1]->frames < sent) hasty.poll();
     ::usleep(50'000);  // until nobody looks any more; sooner would prove nothing, and fail nothing
     const NoMemory none;
-    EXPECT_NO_THROW(first->send(1, {}, body));
+    EXPECT_NO_THROW(hasty.modules[0]->send(1, {}, body));
     ++sent;
   }
-  EXPECT_EQ(mine.lost, 0U);
+  EXPECT_EQ(hasty.receivers[0]->lost, 0U);
 }
 
 TEST_F(Refused, MemoryToReceive) {
@@ -196,22 +191,17 @@ TEST_F(Refused, MemoryToSayThatThePeerIsGone) {
 TEST_F(Refused, APlaceInTheEpoll) {
   for (const int error : {ENOSPC, ENOMEM}) {
     SCOPED_TRACE(error);
-    TcpNet other(2, {});
-    FrameCounter mine;
-    FrameCounter theirs;
-    const auto first = other.module(0);
-    const auto second = other.module(1);
-    first->start(mine);
-    second->start(theirs);
-    first->send(1, {}, body);
+    Two other;
+    const FrameCounter& mine = *other.receivers[0];
+    other.modules[0]->send(1, {}, body);
     while (mine.lost == 0) {
       epoll_error = error;  // for this thread's calls, not for those of the modules
-      first->poll();
+      other.modules[0]->poll();
       epoll_error = 0;
-      second->poll();
+      other.modules[1]->poll();
     }
     EXPECT_EQ(mine.why.find("its connection cannot be watched here: "), 0U) << mine.why;
-    while (theirs.lost == 0) second->poll();
+    while (other.receivers[1]->lost == 0) other.modules[1]->poll();
   }
 }
 

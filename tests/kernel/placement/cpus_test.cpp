@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <optional>
+#include <string>
 #include <thread>
 
 #include "cgroup_tree.hpp"
@@ -24,36 +27,31 @@ class Quota : public testing::Test {
  protected:
   CgroupTree tree;
   std::optional<double> quota() { return cpu_quota(tree.root()); }
+  /// Of a process in the group `own` of version 2, with these lines in the files of groups.
+  std::optional<double> quota_v2(const std::string& own, const std::map<std::string, std::string>& limits) {
+    tree.write("proc/self/mountinfo", mountinfo_v2).write("proc/self/cgroup", "0::" + own + "\n");
+    for (const auto& [group, limit] : limits) tree.write("sys/fs/cgroup" + group + "/cpu.max", limit + "\n");
+    return quota();
+  }
 };
 
 TEST_F(Quota, NoneWithoutProcFiles) { EXPECT_EQ(quota(), std::nullopt); }
 
 TEST_F(Quota, V2OfTheOwnGroup) {
-  tree.write("proc/self/mountinfo", mountinfo_v2).write("proc/self/cgroup", "0::/user.slice/job.scope\n");
-  tree.write("sys/fs/cgroup/user.slice/job.scope/cpu.max", "150000 100000\n");
-  EXPECT_EQ(quota(), 1.5);
+  EXPECT_EQ(quota_v2("/user.slice/job.scope", {{"/user.slice/job.scope", "150000 100000"}}), 1.5);
 }
 
-TEST_F(Quota, V2MaxIsNoLimit) {
-  tree.write("proc/self/mountinfo", mountinfo_v2).write("proc/self/cgroup", "0::/a\n");
-  tree.write("sys/fs/cgroup/a/cpu.max", "max 100000\n");
-  EXPECT_EQ(quota(), std::nullopt);
-}
+TEST_F(Quota, V2MaxIsNoLimit) { EXPECT_EQ(quota_v2("/a", {{"/a", "max 100000"}}), std::nullopt); }
 
 TEST_F(Quota, V2TheTightestOnTheWayUpCounts) {
-  tree.write("proc/self/mountinfo", mountinfo_v2).write("proc/self/cgroup", "0::/a/b/c\n");
-  tree.write("sys/fs/cgroup/a/b/c/cpu.max", "800000 100000\n");
-  tree.write("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
-  tree.write("sys/fs/cgroup/a/cpu.max", "200000 50000\n");
-  tree.write("sys/fs/cgroup/a/other/cpu.max", "1000 100000\n");  // a sibling's limit does not count
-  EXPECT_EQ(quota(), 4.0);
+  EXPECT_EQ(quota_v2("/a/b/c", {{"/a/b/c", "800000 100000"},
+                                {"/a/b", "max 100000"},
+                                {"/a", "200000 50000"},
+                                {"/a/other", "1000 100000"}}),  // a sibling's limit does not count
+            4.0);
 }
 
-TEST_F(Quota, V2InAContainerWithItsOwnNamespace) {
-  tree.write("proc/self/mountinfo", mountinfo_v2).write("proc/self/cgroup", "0::/\n");
-  tree.write("sys/fs/cgroup/cpu.max", "50000 100000\n");
-  EXPECT_EQ(quota(), 0.5);
-}
+TEST_F(Quota, V2InAContainerWithItsOwnNamespace) { EXPECT_EQ(quota_v2("/", {{"", "50000 100000"}}), 0.5); }
 
 TEST_F(Quota, V1OfTheOwnGroupAndAbove) {
   tree.write("proc/self/mountinfo", mountinfo_v1);
@@ -79,9 +77,7 @@ TEST_F(Quota, V1InAContainerThatSeesOnlyItsOwnPart) {
 }
 
 TEST_F(Quota, AGroupOutsideTheMountIsLookedUpAtTheMount) {
-  tree.write("proc/self/mountinfo", mountinfo_v2).write("proc/self/cgroup", "0::/../sibling\n");
-  tree.write("sys/fs/cgroup/cpu.max", "100000 100000\n");
-  EXPECT_EQ(quota(), 1.0);
+  EXPECT_EQ(quota_v2("/../sibling", {{"", "100000 100000"}}), 1.0);
 }
 
 TEST_F(Quota, BothVersionsMounted) {

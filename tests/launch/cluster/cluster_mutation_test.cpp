@@ -14,37 +14,10 @@
 #include "launch/cluster/cluster.hpp"
 #include "launch/cluster/keys.hpp"
 #include "launch/cluster/shares.hpp"
+#include "whole_cluster.hpp"
 
 namespace aplib::launch {
 namespace {
-
-constexpr std::string_view good = R"(# a machine
-[machine]
-grid = "4x2"
-program = "./scg"
-args = ["--grid", 300, 'x',
-  """two
-lines"""]
-poll-time = "5us"
-bind = false
-private-libraries = ["liba.so", "libb.so*"]
-[[host]]
-name = "ws[1-3]"
-cells = 2
-threads = 2
-speed = 2.5
-[[host]]
-name = "ws9"
-address = "fe80::1%eth0"
-command = "rsh {host} {quoted-cmd}"
-cells = "auto"
-count = 2
-speed-command = "echo 1"
-[comm]
-module = "tcp"
-ports = "5100-5120"
-secure = "tls"
-)";
 
 class Mutator {
  public:
@@ -95,7 +68,7 @@ class Mutator {
   }
 
   std::string next() {
-    std::string text(good);
+    std::string text(whole_cluster);
     for (std::size_t changes = 1 + random_() % 6; changes > 0; --changes) change(text);
     return text;
   }
@@ -156,7 +129,7 @@ TEST(ClusterFile, MutationsAreReadOrRefusedInWords) {
   Mutator mutator(seed);
   int accepted = 0;
   constexpr int mutations = 4000;
-  read_any(std::string(good), accepted);
+  read_any(std::string(whole_cluster), accepted);
   ASSERT_EQ(accepted, 1);
   for (int i = 0; i < mutations; ++i) {
     const std::string mutation = mutator.next();

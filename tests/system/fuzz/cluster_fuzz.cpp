@@ -11,34 +11,9 @@
 #include "fuzzer.hpp"
 #include "launch/cluster/cluster.hpp"
 #include "launch/cluster/shares.hpp"
+#include "whole_cluster.hpp"
 
-std::vector<aplib::fuzz::Input> aplib::fuzz::seeds() {
-  return {input_of(R"([machine]
-grid = "4x2"
-program = "./scg"
-args = ["--grid", 300, 'x', """two
-lines"""]
-poll-time = "5us"
-bind = false
-private-libraries = ["liba.so", "libb.so*"]
-[[host]]
-name = "ws[1-3]"
-cells = 2
-threads = 2
-speed = 2.5
-[[host]]
-name = "ws9"
-address = "fe80::1%eth0"
-command = "rsh {host} {quoted-cmd}"
-cells = "auto"
-count = 2
-speed-command = "echo 1"
-[comm]
-module = ["shm", "tcp"]
-ports = "5100-5120"
-secure = "tls"
-)")};
-}
+std::vector<aplib::fuzz::Input> aplib::fuzz::seeds() { return {input_of(launch::whole_cluster)}; }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace aplib::launch;
