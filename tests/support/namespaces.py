@@ -15,6 +15,7 @@ the real network.
 """
 
 import ctypes
+import dataclasses
 import os
 import shlex
 import shutil
@@ -22,6 +23,7 @@ import signal
 import subprocess
 import sys
 import time
+import unittest
 from pathlib import Path
 
 INSIDE = "APTEST_ENCLOSED"  # not APLIB_...: those are options of a machine
@@ -85,6 +87,27 @@ def enclose():
             os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
 
 
+def make_programs(apcc, sources, folder):
+    """Compiles each of the C files to a program of its name in `folder`, a file system of its own that ends with this
+    script's namespaces."""
+    folder.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "none", folder], check=True)
+    for source in sources:
+        subprocess.run([apcc, "-O1", source, "-o", folder / source.stem], check=True)
+
+
+def run_tests(apcc, sources, folder):
+    """Runs the unit tests of the calling script, SCRIPT BIN [-k NAME], with programs in `folder`. Exits with status 77
+    and the reason where there are no namespaces."""
+    reason = hindrance()
+    if reason:
+        print(f"skipped: {reason}")
+        sys.exit(77)
+    enclose()
+    make_programs(apcc, sources, folder)
+    sys.exit(not unittest.main(argv=[sys.argv[0], *sys.argv[2:]], exit=False, verbosity=2).result.wasSuccessful())
+
+
 def processes():
     """{pid: command line} of all living processes that this script can see, except itself, process 1 and kernel
     threads. In an enclosed script these are the processes that are left over."""
@@ -117,6 +140,12 @@ def batch(lines, namespace=None):
     subprocess.run(command, input="\n".join(lines) + "\n", text=True, check=True)
 
 
+@dataclasses.dataclass
+class Connection:
+    unread: int  # bytes that have come and that its process has not read
+    repeats: int  # how often what is not acknowledged has been sent again
+
+
 class Host:
     """A namespace with one link to the switch."""
 
@@ -137,6 +166,13 @@ class Host:
 
     def run(self, words, quota=None, **options):
         return subprocess.run(self.command(words, quota), **options)
+
+    def connections(self):
+        """What the system says of the established TCP connections here."""
+        tables = self.run(["cat", "/proc/net/tcp", "/proc/net/tcp6"], stdout=subprocess.PIPE, text=True, check=True)
+        rows = [line.split() for line in tables.stdout.splitlines()]
+        # Number, two addresses, state, bytes to send : to read, timer, how often the timer has sent again: all hex.
+        return [Connection(int(row[4].partition(":")[2], 16), int(row[6], 16)) for row in rows if row[3] == "01"]
 
 
 class Network:

@@ -210,7 +210,5 @@ class ByPmix(unittest.TestCase):
 if __name__ == "__main__":
     if namespaces.hindrance() is None:
         namespaces.enclose()
-        PROGRAMS.mkdir(exist_ok=True)
-        subprocess.run(["mount", "-t", "tmpfs", "none", PROGRAMS], check=True)
-        subprocess.run([driver.BIN / "apcc", "-O1", CHAOS / "ring.c", "-o", RING], check=True)
+        namespaces.make_programs(driver.BIN / "apcc", [CHAOS / "ring.c"], PROGRAMS)
     driver.run_tests(namespaces.hindrance())

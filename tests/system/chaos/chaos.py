@@ -14,7 +14,7 @@ import unittest
 from pathlib import Path
 
 import machine
-from machine import Machine, namespaces, one_message
+from machine import Machine, namespaces, one_message, send_garbage
 
 HERE = Path(__file__).resolve().parent
 BIN = Path(sys.argv[1]).resolve()
@@ -48,16 +48,8 @@ class Chaos(unittest.TestCase):
         running.wait_for(f"round {2 ** self.random.randrange(11)}")
 
     def wait_for_descriptors(self, running, pid):
-        """Waits for a moment during the start of a process, counted in the descriptors that it opens. The seed
-        determines how many."""
-        count = self.random.randrange(3, 24)
-
-        def opened():
-            try:
-                return len(os.listdir(f"/proc/{pid}/fd")) >= count or "all run" in running.lines
-            except FileNotFoundError:
-                return True
-        self.assertTrue(namespaces.wait_until(opened, machine.PATIENCE, 0.0005), running.describe())
+        """Waits for a moment during the start of a process. The seed determines which."""
+        self.assertTrue(running.wait_for_descriptors(pid, self.random.randrange(3, 24)), running.describe())
 
     def check_end(self, running, status, message, lines=1):
         got, errors = running.end()
@@ -79,6 +71,25 @@ class Chaos(unittest.TestCase):
             running.hosts[number],
             rf"^aprun: ws{number + 1} \(cells {first}-{first + Machine.CELLS - 1}\) is lost: ",
         )
+
+    def wait_for_connection(self, running, host, has):
+        """Waits until one of the host's connections `has` it."""
+        self.assertTrue(
+            namespaces.wait_until(lambda: any(map(has, host.connections())), machine.PATIENCE), running.describe()
+        )
+
+    def stop_shortly(self, running, seconds):
+        """Stops one process until something waits for it unread, and for some seconds more. It wakes up before its time
+        is over, and nobody notices."""
+        running.wait_for("all run")
+        host = self.random.choice(running.hosts)
+        pid = running.node(host)
+        os.kill(pid, signal.SIGSTOP)
+        self.wait_for_connection(running, host, lambda connection: connection.unread > 0)
+        time.sleep(seconds)
+        os.kill(pid, signal.SIGCONT)
+        self.check_end(running, 0, None, 0)
+        self.assertIn("all done", running.lines)
 
     def test_killed_node(self):
         running, host, lost = self.injure()
@@ -137,15 +148,7 @@ class Chaos(unittest.TestCase):
         self.check_end(running, LOST, lost + UNHEARD)
 
     def test_shortly_stopped_node(self):
-        """The process wakes up before its time is over, and nobody notices."""
-        running = self.run_machine(arguments=[20000], comm_more='peer-timeout = "5s"')
-        running.wait_for("all run")
-        pid = running.node(self.random.choice(running.hosts))
-        os.kill(pid, signal.SIGSTOP)
-        time.sleep(0.3)
-        os.kill(pid, signal.SIGCONT)
-        self.check_end(running, 0, None, 0)
-        self.assertIn("all done", running.lines)
+        self.stop_shortly(self.run_machine(arguments=[20000], comm_more='peer-timeout = "5s"'), 0)
 
     def test_cut_link(self):
         running, host, lost = self.injure(comm_more=SHORT)
@@ -157,7 +160,7 @@ class Chaos(unittest.TestCase):
         running.wait_for("all run")
         host = self.random.choice(running.hosts)
         running.network.cut(host)
-        time.sleep(0.3)
+        self.wait_for_connection(running, host, lambda connection: connection.repeats > 0)
         running.network.join(host)
         self.check_end(running, 0, None, 0)
         self.assertIn("all done", running.lines)
@@ -189,14 +192,8 @@ class Chaos(unittest.TestCase):
         self.check_end(running, LOST, lost)
 
     def test_shortly_stopped_node_by_rdma(self):
-        running = self.run_machine(arguments=[2000, 100000], comm_more=self.RDMA + 'peer-timeout = "5s"')
-        running.wait_for("all run")
-        pid = running.node(self.random.choice(running.hosts))
-        os.kill(pid, signal.SIGSTOP)
-        time.sleep(3)
-        os.kill(pid, signal.SIGCONT)
-        self.check_end(running, 0, None, 0)
-        self.assertIn("all done", running.lines)
+        options = self.RDMA + 'peer-timeout = "5s"'
+        self.stop_shortly(self.run_machine(arguments=[2000, 100000], comm_more=options), 3)
 
     def test_cut_link_by_rdma(self):
         running, host, lost = self.injure(arguments=[0, 100000], comm_more=self.RDMA + SHORT)
@@ -367,35 +364,12 @@ class Chaos(unittest.TestCase):
         """Garbage at every port of every host while the machine runs has no effect."""
         running = self.run_machine()
         running.wait_for("all run")
-        garbage = self.random.randbytes(2000).hex()
-        script = ("import socket, sys\n"
-                  "for line in open('/proc/net/tcp').readlines()[1:]:\n"
-                  "    words = line.split()\n"
-                  "    if words[3] != '0A': continue\n"
-                  "    host, port = words[1].split(':')\n"
-                  "    host = '.'.join(str(b) for b in reversed(bytes.fromhex(host)))\n"
-                  "    host = '127.0.0.1' if host == '0.0.0.0' else host\n"
-                  "    for body in (b'', b'GET / HTTP/1.0\\r\\n\\r\\n', bytes.fromhex(sys.argv[1])):\n"
-                  "        with socket.create_connection((host, int(port, 16)), 2) as s: s.sendall(body)\n"
-                  "    print('port')\n")
-        ports = [
-            host.run([sys.executable, "-c", script, garbage], capture_output=True, text=True)
-            for host in running.network.hosts
-        ]
-        self.assertEqual([port.returncode for port in ports], [0] * 4, ports)
-        self.assertGreaterEqual(sum(port.stdout.count("port") for port in ports), 2, "nobody listens?")
+        ports, failed = send_garbage(running.network.hosts, self.random.randbytes(2000))
+        self.assertEqual(failed, [])
+        self.assertGreaterEqual(ports, 2, "nobody listens?")
         running.process.send_signal(signal.SIGINT)
         self.check_end(running, 130, "^aprun: SIGINT: stopping the machine")
 
 
 if __name__ == "__main__":
-    reason = namespaces.hindrance()
-    if reason:
-        print(f"skipped: {reason}")
-        sys.exit(77)
-    namespaces.enclose()
-    PROGRAMS.mkdir(exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "none", PROGRAMS], check=True)
-    for name in ("ring", "writer"):
-        subprocess.run([BIN / "apcc", "-O1", HERE / f"{name}.c", "-o", PROGRAMS / name], check=True)
-    sys.exit(not unittest.main(argv=[sys.argv[0], *sys.argv[2:]], exit=False, verbosity=2).result.wasSuccessful())
+    namespaces.run_tests(BIN / "apcc", [HERE / f"{name}.c" for name in ("ring", "writer")], PROGRAMS)

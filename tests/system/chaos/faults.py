@@ -9,7 +9,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from machine import Machine, namespaces
+from machine import Machine, namespaces, send_garbage
 
 LOST = 72  # docs/exit-status.md
 SLACK = 20  # seconds beside what is promised: a busy computer is no defect
@@ -226,12 +226,18 @@ def kill_node(run):
     run.expect(LOST, run.lost(process) + r"its process was killed by signal 9 \(Killed\); the machine stops$", 2)
 
 
-def kill_two_nodes(run):
+def injure_two_nodes(run, first_signal):
+    """The first of two nodes gets that signal, the second is killed. Their numbers."""
     run.until_a_round()
     pids = run.node_pids()
     first, second = run.random.sample(sorted(pids), 2)
-    run.kill(pids[first], signal.SIGKILL)
+    run.kill(pids[first], first_signal)
     run.kill(pids[second], signal.SIGKILL)
+    return first, second
+
+
+def kill_two_nodes(run):
+    first, second = injure_two_nodes(run, signal.SIGKILL)
     run.expect(LOST, f"({run.lost(first)}|{run.lost(second)})its process was killed by signal 9", 2)
 
 
@@ -254,7 +260,7 @@ def terminate_all_nodes(run):
 
 
 def kill_node_while_it_starts(run):
-    wait_for_descriptors(run, node_of(run, run.random.randrange(run.setup.hosts * run.setup.count)), 3, 30)
+    kill_while_it_starts(run, node_of(run, run.random.randrange(run.setup.hosts * run.setup.count)), 3, 30)
 
 
 def node_of(run, process):
@@ -272,17 +278,9 @@ def node_of(run, process):
     return found[0]
 
 
-def wait_for_descriptors(run, pid, fewest, most):
-    """Kills the process at a moment of its start: it opens one descriptor after the other."""
-    count = run.random.randrange(fewest, most)
-
-    def opened():
-        try:
-            return len(os.listdir(f"/proc/{pid}/fd")) >= count or "all run" in run.lines
-        except (FileNotFoundError, PermissionError):
-            return True
-
-    namespaces.wait_until(opened, 30, 0.0005)
+def kill_while_it_starts(run, pid, fewest, most):
+    """Kills the process when it has opened some descriptors."""
+    run.wait_for_descriptors(pid, run.random.randrange(fewest, most))
     run.kill(pid, signal.SIGKILL)
     if pid == run.process.pid:
         run.expect(-signal.SIGKILL, None, 2)
@@ -292,7 +290,7 @@ def wait_for_descriptors(run, pid, fewest, most):
 
 
 def kill_launcher_while_it_starts(run):
-    wait_for_descriptors(run, run.process.pid, 3, 40)
+    kill_while_it_starts(run, run.process.pid, 3, 40)
 
 
 def end_launcher(run):
@@ -303,9 +301,7 @@ def end_launcher(run):
 
 
 def end_launcher_while_it_starts(run):
-    count = run.random.randrange(8, 30)
-    namespaces.wait_until(lambda: len(os.listdir(f"/proc/{run.process.pid}/fd")) >= count or "all run" in run.lines,
-                          30, 0.0005)
+    run.wait_for_descriptors(run.process.pid, run.random.randrange(8, 30))
     run.kill(run.process.pid, signal.SIGTERM)
     if run.process.wait(30) == -signal.SIGTERM:  # before it takes signals
         run.ended_after = time.monotonic() - run.injured_at
@@ -466,11 +462,7 @@ def cut_launcher(run):
 
 
 def stop_one_kill_another(run):
-    run.until_a_round()
-    pids = run.node_pids()
-    stopped, killed = run.random.sample(sorted(pids), 2)
-    run.kill(pids[stopped], signal.SIGSTOP)
-    run.kill(pids[killed], signal.SIGKILL)
+    _, killed = injure_two_nodes(run, signal.SIGSTOP)
     run.expect(LOST, run.lost(killed) + "its process was killed by signal 9", 3)
 
 
@@ -558,19 +550,7 @@ def full_folder(run):
 def strangers(run):
     """Garbage at every port of every host."""
     run.until_a_round()
-    script = ("import socket, sys, os\n"
-              "for line in open('/proc/net/tcp').readlines()[1:]:\n"
-              "    words = line.split()\n"
-              "    if words[3] != '0A': continue\n"
-              "    host, port = words[1].split(':')\n"
-              "    host = '.'.join(str(b) for b in reversed(bytes.fromhex(host)))\n"
-              "    host = '127.0.0.1' if host == '0.0.0.0' else host\n"
-              "    for body in (b'', b'GET / HTTP/1.0\\r\\n\\r\\n', os.urandom(3000)):\n"
-              "        try:\n"
-              "            with socket.create_connection((host, int(port, 16)), 2) as s: s.sendall(body)\n"
-              "        except OSError: pass\n")
-    for host in run.network.hosts:
-        host.run(["python3", "-c", script], timeout=60)
+    send_garbage(run.network.hosts, run.random.randbytes(3000))
     run.finish()
 
 

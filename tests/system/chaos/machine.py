@@ -18,6 +18,38 @@ import namespaces  # noqa: E402
 PATIENCE = 30  # seconds for what should take one or two; a test that hangs says what it waits for
 
 
+# What a stranger runs: it writes how many ports it has found, then what failed.
+STRANGER = """\
+import socket, sys
+failed = []
+ports = 0
+for line in open("/proc/net/tcp").readlines()[1:]:
+    words = line.split()
+    if words[3] != "0A": continue
+    host, port = words[1].split(":")
+    host = ".".join(str(b) for b in reversed(bytes.fromhex(host)))
+    host = "127.0.0.1" if host == "0.0.0.0" else host
+    ports += 1
+    for body in (b"", b"GET / HTTP/1.0\\r\\n\\r\\n", bytes.fromhex(sys.argv[1])):
+        try:
+            with socket.create_connection((host, int(port, 16)), 2) as s: s.sendall(body)
+        except OSError as error: failed.append(f"{host}:{int(port, 16)}: {error}")
+print(ports, *failed, sep="\\n")
+"""
+
+
+def send_garbage(hosts, garbage):
+    """Sends nothing, a request of HTTP, and `garbage` to every port that these hosts listen at. Returns the number of
+    ports and what failed."""
+    ports, failed = 0, []
+    for host in hosts:
+        words = [sys.executable, "-c", STRANGER, garbage.hex()]
+        found, *errors = host.run(words, stdout=subprocess.PIPE, text=True, timeout=60, check=True).stdout.splitlines()
+        ports += int(found)
+        failed += errors
+    return ports, failed
+
+
 class Machine:
     """aprun on the host "desk", and nodes on ws1, ws2, ... `more` has lines of [machine] and [comm]. `host_more` has
     lines of one host by its name, or is a function from the Host to them. `prefix` has words before aprun's command,
@@ -94,6 +126,16 @@ class Machine:
                 or line not in self.lines
             ):
                 raise AssertionError(f"{line!r} did not come: {self.describe()}")
+
+    def wait_for_descriptors(self, pid, count):
+        """Waits for a moment during the start of a process, counted in the descriptors that it opens. Whether it came,
+        or can come no more: the process has ended, or all run."""
+        def opened():
+            try:
+                return len(os.listdir(f"/proc/{pid}/fd")) >= count or "all run" in self.lines
+            except (FileNotFoundError, PermissionError):
+                return True
+        return namespaces.wait_until(opened, PATIENCE, 0.0005)
 
     def node(self, host):
         """The process id of the node on that host."""

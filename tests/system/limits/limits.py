@@ -207,13 +207,4 @@ class Limits(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    reason = namespaces.hindrance()
-    if reason:
-        print(f"skipped: {reason}")
-        sys.exit(77)
-    namespaces.enclose()
-    PROGRAMS.mkdir(exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "none", PROGRAMS], check=True)
-    for name in ("ring", "hog", "limit"):
-        subprocess.run([BIN / "apcc", "-O1", HERE / f"{name}.c", "-o", PROGRAMS / name], check=True)
-    sys.exit(not unittest.main(argv=[sys.argv[0], *sys.argv[2:]], exit=False, verbosity=2).result.wasSuccessful())
+    namespaces.run_tests(BIN / "apcc", [HERE / f"{name}.c" for name in ("ring", "hog", "limit")], PROGRAMS)
