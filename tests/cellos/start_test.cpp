@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Start, identity, geometry, time and the ends of a run. The numbers are those of the behaviours in docs/cellos.md.
+#include <unistd.h>
+
 #include <atomic>
 #include <vector>
 
@@ -138,8 +140,12 @@ TEST(Behaviour16, ExitOfTheHostProgramIsItsReturn) {
 }
 
 TEST(Exit, OutsideTasksCellosExitReturns) {
-  cellos_exit(3);
-  SUCCEED();
+  EXPECT_EXIT(
+      {
+        cellos_exit(3);
+        ::_exit(4);
+      },
+      testing::ExitedWithCode(4), "");
 }
 
 TEST(Behaviour17, DgettimeCountsSeconds) {

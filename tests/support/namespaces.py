@@ -105,7 +105,8 @@ def run_tests(apcc, sources, folder):
         sys.exit(77)
     enclose()
     make_programs(apcc, sources, folder)
-    sys.exit(not unittest.main(argv=[sys.argv[0], *sys.argv[2:]], exit=False, verbosity=2).result.wasSuccessful())
+    result = unittest.main(argv=[sys.argv[0], *sys.argv[2:]], exit=False, verbosity=2).result
+    sys.exit(not (result.testsRun and result.wasSuccessful()))
 
 
 def processes():

@@ -147,12 +147,17 @@ TEST(ClusterFile, DeepNestingIsRefused) {
     for (int i = 0; i < times; ++i) text += piece;
     return text;
   };
-  for (const std::string& text : {"x = " + many("[", 4000), "x = " + many("{a=", 1300), many("a.", 2000) + "a = 1",
-                                  "[" + many("a.", 2000) + "a]\n" + many("b.", 2000) + "b = 1",
-                                  many("[[host]]\n", 5000), many("#", 2000000), many("x", 5000), many("\n", 1000000),
-                                  "[machine]\nargs = [" + many("1,", 2000) + "]", many("a.", 100000) + "a = 1"}) {
+  for (const std::string& text :
+       {"x = " + many("[", 4000), "x = " + many("{a=", 1300), many("a.", 2000) + "a = 1",
+        "[" + many("a.", 2000) + "a]\n" + many("b.", 2000) + "b = 1", many("[[host]]\n", 5000), many("#", 2000000),
+        many("x", 5000), many("a.", 100000) + "a = 1"}) {
     read_any(text, accepted);
+    EXPECT_EQ(accepted, 0) << text.substr(0, 20);
   }
+  // What is only long is taken.
+  read_any(many("\n", 1000000), accepted);
+  read_any("[machine]\nargs = [" + many("1,", 2000) + "]", accepted);
+  EXPECT_EQ(accepted, 2);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ def run_tests(hindrance):
         for _, reason in result.skipped:
             print(f"skipped: {reason}")
         sys.exit(77)
-    sys.exit(not result.wasSuccessful())
+    sys.exit(not (result.testsRun and result.wasSuccessful()))
 
 
 def switches(pid):

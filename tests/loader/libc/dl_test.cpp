@@ -2,6 +2,8 @@
 // dlopen and its relatives inside instances: each instance's own plug-ins, symbols, loading and unloading.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -457,12 +459,10 @@ TEST_F(DlTest, sixty_instances_share_one_plan_and_open_no_more_files) {
 int main(void) { return dlopen("plugin.so", RTLD_NOW) ? 0 : 1; }
 )");
   const auto descriptors = [] {
-    int count = 0;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) count += entry.exists() ? 1 : 1;
-    return count;
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
   };
   EXPECT_EQ(run(loaded).outcome.status, 0);
-  const int before = descriptors();
+  const auto before = descriptors();
   for (std::uint32_t cell = 0; cell < 60; ++cell) EXPECT_EQ(run(loaded, {"program"}, cell).outcome.status, 0);
   EXPECT_EQ(descriptors(), before);
 }
