@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The paper's two experiments, including the one-host half of the first: the runs and their results."""
+"""The paper's two experiments, including the one-host half of the first: the runs and their results. The second is made
+twice: on hosts that compute as slowly as the paper's, and on hosts with a share of a core."""
 
 import contextlib
 import dataclasses
@@ -33,6 +34,22 @@ class Size:
 
 
 @dataclasses.dataclass
+class Pace:
+    """Hosts that compute so many times faster than the paper's, with a link that is as much faster, and iterations per
+    run of the paper's matrix."""
+
+    times: int
+    rate: str
+    iterations: int
+
+    side = 256
+
+    @property
+    def title(self):
+        return f"{self.side} x {self.side}" + (f", {self.times} times as fast" if self.times != 1 else "")
+
+
+@dataclasses.dataclass
 class Plan:
     """The amount of runs."""
 
@@ -40,6 +57,7 @@ class Plan:
     counts: typing.Sequence[int]  # of cells and of hosts
     smp_sizes: typing.Sequence[Size]
     cluster_sizes: typing.Sequence[Size]
+    paces: typing.Sequence[Pace]
     unequal_sizes: typing.Sequence[Size]
     rates: typing.Sequence[str]
 
@@ -49,6 +67,7 @@ FULL = Plan(
     counts=(1, 2, 3, 4, 5, 6, 7, 8),
     smp_sizes=(Size(300, 3000), Size(2048, 60)),
     cluster_sizes=(Size(300, 300), Size(2048, 30)),
+    paces=(Pace(1, "10mbit", 20), Pace(10, "100mbit", 200)),
     unequal_sizes=(Size(256, 4000), Size(2048, 200), Size(4096, 100)),
     rates=("1gbit", "10mbit"),
 )
@@ -57,6 +76,7 @@ QUICK = Plan(
     counts=(1, 2),
     smp_sizes=(Size(300, 300),),
     cluster_sizes=(Size(300, 30),),
+    paces=(Pace(100, "1gbit", 100),),
     unequal_sizes=(Size(256, 400),),
     rates=("1gbit",),
 )
@@ -108,14 +128,16 @@ def equal_hosts(scg, plan, cores, namespaces, folder):
     return medians(values)
 
 
-WAYS = ("one-each", "by-hand", "auto")
+WAYS = ("one-each", "paper", "by-hand", "auto")
+BY_HAND = {"one-each": (1, 1), "paper": (1, 2), "by-hand": (4, 7)}  # cells; 4 : 7 is close to 2.44 : 4.30
+FRAME = 1600  # bytes: what a link lets pass at once
 
 
 @dataclasses.dataclass
 class Unequal:
     """One matrix on two unequal hosts."""
 
-    size: Size
+    size: typing.Union[Size, Pace]
     alone: dict  # MFlops by host, while the other host does nothing
     together: dict  # MFlops by way
     ratios: dict  # by way: the speed together over the sum of the speeds alone, within each round
@@ -129,9 +151,73 @@ def shares_told(words):
     return re.sub(r"^aprun: ", "", found[0].strip()) if found else ""
 
 
-def unequal_hosts(scg, plan, cores, namespaces, examples, folder):
-    """The paper's second experiment, as a list of Unequal."""
+def compare_ways(scg, rounds, size, machines, files):
+    """Runs on each host alone, and on both with each cluster file, round by round."""
+    alone = {machine.name: [] for machine in machines}
+    together = {way: [] for way in files}
+    ratios = {way: [] for way in files}
+    shares, iterations_us = "", []
+    for number in range(rounds):
+        say(f"round {number + 1} of {rounds}: unequal hosts, {size.title}")
+        for machine in machines:
+            run = scg.on_this_host("1x1", 1, size.side, size.iterations, machine.words)
+            alone[machine.name].append(run.mflops)
+        whole = sum(found[-1] for found in alone.values())
+        for way, file in files.items():
+            run = scg.on_cluster(file, size.side, size.iterations, machines[0].host.command)
+            together[way].append(run.mflops)
+            ratios[way].append(run.mflops / whole)
+            if way == "auto":
+                iterations_us.append(run.iteration_us)
+                shares = shares_told(run.words) or shares or f"{run.cells[0]} x {run.cells[1]} cells"
+    return Unequal(size, medians(alone), medians(together), medians(ratios), shares, median(iterations_us))
+
+
+def write_files(folder, texts, machines):
+    """Cluster files by way, started on `machines`."""
+    files = {}
+    for way, text in texts.items():
+        files[way] = pathlib.Path(folder) / f"{way}.toml"
+        files[way].write_text(hosts.started_by(text, machines), encoding="utf-8")
+    return files
+
+
+def passes_for(scg, wanted, side, wrap):
+    """How often a core must do each pass to compute with `wanted` MFlops."""
+    passes = 100
+    run = scg.on_this_host("1x1", 1, side, 20, lambda words: wrap(["env", f"BENCH_PASSES={passes}", *words]))
+    return passes * run.mflops / wanted
+
+
+def slow_hosts(scg, plan, cores, namespaces, folder):
+    """The paper's second experiment as a list of Unequal, on hosts that have a core each and are as slow as the paper's
+    by work: they do every pass over the matrix many times."""
     outcome = []
+    for pace in plan.paces:
+        with namespaces.Network(list(SPEEDS), rate=pace.rate, burst=FRAME) as network:
+            plain = hosts.SlowHost(network.hosts[-1], cores[1])
+            passes = passes_for(scg, SPEEDS["ss10"] * pace.times, pace.side, plain.words)
+            machines = [
+                hosts.SlowHost(
+                    host,
+                    cores[number],
+                    environment={"BENCH_PASSES": f"{passes * SPEEDS['ss10'] / SPEEDS[host.name]:.3f}"},
+                )
+                for number, host in enumerate(network.hosts)
+            ]
+            speed = scg.speed_line(pace.side, max(pace.iterations // 10, 2))
+            texts = {way: hosts.with_cells(dict(zip(SPEEDS, cells))) for way, cells in BY_HAND.items()}
+            texts["auto"] = hosts.with_cells({name: "auto" for name in SPEEDS}, speed)
+            outcome.append(compare_ways(scg, plan.rounds, pace, machines, write_files(folder, texts, machines)))
+    return outcome
+
+
+def unequal_hosts(scg, plan, cores, namespaces, examples, folder):
+    """The same on hosts that are slow by a share of a core."""
+    ways = {"one-each": "one-each", "paper": "by-hand", "auto": "auto"}  # by the names of the examples
+    texts = {
+        way: (examples / f"paper-unequal-{name}.toml").read_text(encoding="utf-8") for way, name in ways.items()
+    }
     with contextlib.ExitStack() as stack:
         network = stack.enter_context(namespaces.Network(list(SPEEDS), rate="1gbit"))
         # Both use one core, which has time for both. On two cores they would compute at the same time and share memory,
@@ -141,38 +227,5 @@ def unequal_hosts(scg, plan, cores, namespaces, examples, folder):
             hosts.SlowHost(host, cores[0], stack.enter_context(namespaces.CpuQuota(SHARES[host.name])))
             for host in network.hosts
         ]
-        front = machines[0].host
-        files = {}
-        for way in WAYS:
-            text = (examples / f"paper-unequal-{way}.toml").read_text(encoding="utf-8")
-            files[way] = pathlib.Path(folder) / f"{way}.toml"
-            files[way].write_text(hosts.started_by(text, machines), encoding="utf-8")
-        for size in plan.unequal_sizes:
-            alone = {host.name: [] for host in machines}
-            together = {way: [] for way in WAYS}
-            ratios = {way: [] for way in WAYS}
-            shares, iterations_us = "", []
-            for number in range(plan.rounds):
-                say(f"round {number + 1} of {plan.rounds}: unequal hosts, {size.title}")
-                for machine in machines:
-                    run = scg.on_this_host("1x1", 1, size.side, size.iterations, machine.words)
-                    alone[machine.name].append(run.mflops)
-                whole = sum(found[-1] for found in alone.values())
-                for way in WAYS:
-                    run = scg.on_cluster(files[way], size.side, size.iterations, front.command)
-                    together[way].append(run.mflops)
-                    ratios[way].append(run.mflops / whole)
-                    if way == "auto":
-                        iterations_us.append(run.iteration_us)
-                        shares = shares_told(run.words) or shares or f"{run.cells[0]} x {run.cells[1]} cells"
-            outcome.append(
-                Unequal(
-                    size,
-                    medians(alone),
-                    medians(together),
-                    medians(ratios),
-                    shares,
-                    median(iterations_us),
-                )
-            )
-    return outcome
+        files = write_files(folder, texts, machines)
+        return [compare_ways(scg, plan.rounds, size, machines, files) for size in plan.unequal_sizes]

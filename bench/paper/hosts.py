@@ -8,17 +8,19 @@ import subprocess
 
 
 class SlowHost:
-    """A namespace bound to a core, with a share of it, or all of it."""
+    """A namespace bound to a core, with a share of it, or all of it. `environment`: variables of what runs there."""
 
-    def __init__(self, host, core, quota=None):
+    def __init__(self, host, core, quota=None, environment=None):
         self.host = host
         self.name = host.name
         self.core = core
         self.quota = quota
+        self.environment = environment or {}
 
     def words(self, words):
         """The command line that runs `words` on this host."""
-        return self.host.command(["taskset", "-c", str(self.core), *words], self.quota)
+        variables = [f"{name}={value}" for name, value in self.environment.items()]
+        return self.host.command(["taskset", "-c", str(self.core), "env", *variables, *words], self.quota)
 
     def line(self):
         """The same as the key `command` of a cluster file; {cmd} stays as it is."""
@@ -55,6 +57,20 @@ def started_by(text, slow_hosts):
     first, *rest = re.split(r"^(?=\[\[host\]\])", text, flags=re.MULTILINE)
     # tcp, because otherwise they would use this computer's memory, which separate hosts cannot.
     return first + '[comm]\nmodule = "tcp"\n\n' + "".join(replace(section) for section in rest)
+
+
+def with_cells(cells, speed_command=None):
+    """The text of a cluster file with so many cells on each host, by name; "auto" measures by the command. The cells
+    are strips of the square, so that each boundary between hosts is one side."""
+    auto = "auto" in cells.values()
+    hosts = "".join(
+        f'[[host]]\nname = "{name}"\nlaunch = "ssh"\ncells = {toml_text(count) if count == "auto" else count}\n'
+        "threads = 1\n\n"
+        for name, count in cells.items()
+    )
+    shape = 'grid = "auto"' if auto else f'grid = "1x{sum(cells.values())}"'
+    measured = f"speed-command = {toml_text(speed_command)}\n" if auto else ""
+    return f'[machine]\n{shape}\nprogram = "scg"\n{measured}\n{hosts}'
 
 
 def one_cell_each(names):

@@ -3,6 +3,7 @@
 
 import json
 import math
+import shlex
 import statistics
 import subprocess
 
@@ -14,10 +15,10 @@ class Failed(Exception):
 
 
 class Scg:
-    """scg and aprun of a build folder."""
+    """scg, or a program like it, and aprun of a build folder."""
 
-    def __init__(self, build):
-        aprun, program = (build.resolve() / "bin" / name for name in ("aprun", "scg"))
+    def __init__(self, build, name="scg"):
+        aprun, program = (build.resolve() / "bin" / name for name in ("aprun", name))
         for path in (aprun, program):
             if not path.exists():
                 raise Failed(
@@ -37,6 +38,11 @@ class Scg:
     def on_cluster(self, file, side, iterations, wrap=lambda words: words):
         """MFlops of a machine of several."""
         return self.measured(wrap([self.aprun, "-f", str(file), self.program, *self.arguments(side, iterations)]))
+
+    def speed_line(self, side, iterations):
+        """A line for sh that prints the MFlops of one cell, for speed-command."""
+        words = [self.aprun, "--cells", "1x1", "--threads", "1", self.program, *self.arguments(side, iterations)]
+        return shlex.join(words) + """ | sed -n 's/.*"mflops":\\([0-9.e+]*\\).*/\\1/p'"""
 
     def measured(self, command):
         try:

@@ -3,6 +3,8 @@
 """scripts/paper as a whole, quickly: every part that can run here runs, and the report has its table. The figures are
 not checked."""
 
+import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -32,13 +34,33 @@ def check_texts():
     assert "launch" not in changed, changed
 
 
+def check_slow_program(build):
+    """More passes change no result, not in a bit, and none of them is left out."""
+    words = ["--grid", "64", "--json", "--quiet", "--cells", "2x2", "--threads", "1"]
+    results = []
+    for program, passes in (("scg", "1"), ("bench-scg", "1"), ("bench-scg", "300.5")):
+        done = subprocess.run(
+            [f"{build}/bin/{program}", *words],
+            env={**os.environ, "BENCH_PASSES": passes},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        results.append(json.loads(done.stdout))
+    for name in ("iterations", "residual", "true_residual"):
+        assert len({result[name] for result in results}) == 1, (name, results)
+    assert results[2]["mflops"] < results[1]["mflops"] / 10, results
+
+
 def main():
     build = sys.argv[1]
     check_texts()
+    check_slow_program(build)
     expected = ["## One host"]
     hindrance = namespaces.hindrance() or namespaces.CpuQuota.hindrance()
     if hindrance is None:
-        expected += ["## Equal hosts", "## Unequal hosts", "ss-lx"]
+        expected += ["## Equal hosts", "## Unequal hosts", "### The same by CPU quotas", "ss-lx"]
+        expected += [] if len(os.sched_getaffinity(0)) < 2 else ["4 and 7 cells, by hand: "]
     else:
         print(f"several hosts are not tried: {hindrance}")
         expected += ["Not measured: several hosts"]

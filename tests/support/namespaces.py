@@ -178,11 +178,11 @@ class Host:
 
 class Network:
     """Hosts in one subnet, by a switch. `rate` limits every link in both directions: "10mbit", "1gbit"; None: as fast
-    as the system copies."""
+    as the system copies. `burst`: bytes that pass at once after a pause; see limit()."""
 
     made = 0
 
-    def __init__(self, names, rate=None):
+    def __init__(self, names, rate=None, burst=None):
         Network.made += 1
         self.prefix = f"ap{os.getpid()}n{Network.made}x"
         self.switch = f"{self.prefix}s"
@@ -206,7 +206,7 @@ class Network:
                 )
             if rate:
                 for host in self.hosts:
-                    self.limit(host, rate)
+                    self.limit(host, rate, burst)
         except BaseException:
             self.close()
             raise
@@ -222,12 +222,12 @@ class Network:
             if Path("/run/netns", name).exists():
                 subprocess.run(["ip", "netns", "delete", name], stderr=subprocess.DEVNULL, check=False)
 
-    def limit(self, host, rate):
-        """From now on, limits the link to `rate` in both directions. The bucket holds 4 ms, and at least some packets.
-        Up to 50 ms more wait; then packets are dropped."""
+    def limit(self, host, rate, burst=None):
+        """From now on, limits the link to `rate` in both directions. The bucket holds `burst` bytes (without it: 4 ms,
+        and at least some packets). Up to 50 ms more wait; then packets are dropped."""
         units = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
         bits = float(rate[:-4]) * units[rate[-4:]]
-        burst = max(int(bits / 8 * 0.004), 16 * 1024)
+        burst = burst or max(int(bits / 8 * 0.004), 16 * 1024)
         for namespace, device in ((host.namespace, host.device), (self.switch, host.port)):
             subprocess.run(
                 [
