@@ -34,7 +34,7 @@ std::string beside(const std::string& name) {
   return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / name).string();
 }
 
-std::string output_of(const std::vector<std::string>& arguments) {
+std::string output_of(const std::vector<std::string>& arguments, int accepted) {
   const File out(std::tmpfile());
   const File err(std::tmpfile());
   if (out == nullptr || err == nullptr)
@@ -58,7 +58,7 @@ std::string output_of(const std::vector<std::string>& arguments) {
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+  if (!WIFEXITED(status) || (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != accepted)) {
     throw std::runtime_error(
         fmt::format("{} ended with {} {}: {}", arguments[0], WIFEXITED(status) ? "exit status" : "signal",
                     WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status), content(err.get())));

@@ -17,11 +17,22 @@ struct Size {
   const char* name;
   const char* cells;
   const char* threads;
+  const char* grid;
+  const char* iterations;  // at most
 };
-constexpr std::array<Size, 3> sizes{{{"1x1-on-1", "1x1", "1"}, {"2x1-on-2", "2x1", "2"}, {"8x8-on-2", "8x8", "2"}}};
-constexpr std::size_t one_cell = 0;
-constexpr std::size_t two_cells = 1;
-constexpr std::size_t many_cells = 2;
+constexpr std::array<Size, 5> sizes{{{"1x1-on-1", "1x1", "1", "300", "10000"},
+                                     {"2x1-on-2", "2x1", "2", "300", "10000"},
+                                     {"8x8-on-2", "8x8", "2", "300", "10000"},
+                                     {"2x1-on-2-1200", "2x1", "2", "1200", "300"},
+                                     {"8x8-on-2-1200", "8x8", "2", "1200", "300"}}};
+
+/// The speed of one over that of another.
+struct Ratio {
+  const char* name;
+  std::size_t over;
+  std::size_t under;
+};
+constexpr std::array<Ratio, 3> ratios{{{"2x1-over-1x1", 1, 0}, {"8x8-over-2x1", 2, 1}, {"8x8-over-2x1-1200", 4, 3}}};
 
 // The number after "name": in the last JSON object of `text`.
 double json_number(const std::string& text, const std::string& name) {
@@ -38,15 +49,16 @@ double json_number(const std::string& text, const std::string& name) {
 }
 
 double mflops(const Size& size) {
-  return json_number(
-      output_of({beside("scg"), "--cells", size.cells, "--threads", size.threads, "--grid", "300", "--json"}),
-      "mflops");
+  constexpr int not_converged = 1;
+  return json_number(output_of({beside("scg"), "--cells", size.cells, "--threads", size.threads, "--grid", size.grid,
+                                "--max-iter", size.iterations, "--json"},
+                               not_converged),
+                     "mflops");
 }
 
 }  // namespace
 
-// Always runs all five, because the ratios need the speeds before them in the round. What --case leaves out is not
-// printed.
+// Always runs all, because the ratios need the speeds before them in the round. What --case leaves out is not printed.
 void plan_scg(Plan& plan, Machines&, const Wishes&) {
   const auto round = std::make_shared<std::array<double, sizes.size()>>();
   const auto add = [&plan](const char* name, const char* unit, std::function<double(std::uint64_t)> run) {
@@ -61,8 +73,9 @@ void plan_scg(Plan& plan, Machines&, const Wishes&) {
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     add(sizes[i].name, "MFlops", [round, i](std::uint64_t) { return (*round)[i] = mflops(sizes[i]); });
   }
-  add("2x1-over-1x1", "ratio", [round](std::uint64_t) { return (*round)[two_cells] / (*round)[one_cell]; });
-  add("8x8-over-2x1", "ratio", [round](std::uint64_t) { return (*round)[many_cells] / (*round)[two_cells]; });
+  for (const Ratio& ratio : ratios) {
+    add(ratio.name, "ratio", [round, &ratio](std::uint64_t) { return (*round)[ratio.over] / (*round)[ratio.under]; });
+  }
 }
 
 }  // namespace apbench

@@ -42,7 +42,7 @@ peers.
   a machine of two processes with a cell each. rdma-tcp and rdma-shm are the module rdma on these providers of
   libfabric. They are compared with `fi_pingpong -e rdm` on the same provider, and with fi_write in windows as above
   with one polled completion queue (`bench-fabric`).
-- scg solves for 300 x 300 points; the speeds come from successive runs.
+- scg solves for 300 x 300 points where no other size is named; the speeds come from successive runs.
 """
 
 

@@ -12,6 +12,7 @@ LATENCY_SIZES = [8, 64, 1024, 8192, 65536, 1 << 20, 4 << 20]
 BANDWIDTH_SIZES = [64, 1024, 8192, 65536, 1 << 20, 4 << 20]
 ONE_SIDED_SIZES = [8, 1024, 65536, 1 << 20]
 WRITE_SIZE = 1 << 20
+SHM_SIZES = [8, 65536, 1 << 20]
 MODULES = ["tcp", "shm", "rdma", "rdma-tcp", "rdma-shm"]
 SAMPLES = 9
 SAMPLE_MS = 1
@@ -108,13 +109,13 @@ class Aplib(Apbench):
 
 
 class InProcess(Apbench):
-    """A message of 8 B once more, just before the modules that are compared with it."""
+    """Messages once more, just before the modules that are compared with them."""
 
     name = "inprocess"
     title = "APlib in one process"
 
     def commands(self, round_number):
-        yield self.line("latency", "--bytes", "8", "--case", "two-processors")
+        yield self.line("latency", "--bytes", commas(SHM_SIZES), "--case", "two-processors")
 
     one_sided_commands = commands
 
@@ -138,6 +139,9 @@ class Module(Apbench):
 
     def commands(self, round_number):
         yield self.line("module", "--module", self.name, samples=1)
+        if self.name == "shm":
+            more = commas(size for size in SHM_SIZES if size > 8)
+            yield self.line("module", "--module", "shm", "--case", "shm-cells-latency", "--bytes", more, samples=1)
 
     one_sided_commands = commands
 

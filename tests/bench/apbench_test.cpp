@@ -109,8 +109,10 @@ TEST(Apbench, Reduce) {
 TEST(Apbench, Idle) { EXPECT_EQ(keys_of({"idle"}), Keys{"idle two-processors 0 %"}); }
 
 TEST(Apbench, Scg) {
-  EXPECT_EQ(keys_of({"scg"}), (Keys{"scg 1x1-on-1 0 MFlops", "scg 2x1-on-2 0 MFlops", "scg 8x8-on-2 0 MFlops",
-                                    "scg 2x1-over-1x1 0 ratio", "scg 8x8-over-2x1 0 ratio"}));
+  EXPECT_EQ(keys_of({"scg"}),
+            (Keys{"scg 1x1-on-1 0 MFlops", "scg 2x1-on-2 0 MFlops", "scg 8x8-on-2 0 MFlops",
+                  "scg 2x1-on-2-1200 0 MFlops", "scg 8x8-on-2-1200 0 MFlops", "scg 2x1-over-1x1 0 ratio",
+                  "scg 8x8-over-2x1 0 ratio", "scg 8x8-over-2x1-1200 0 ratio"}));
 }
 
 TEST(Apbench, Floors) {

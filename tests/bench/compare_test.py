@@ -282,6 +282,27 @@ class Arithmetic(unittest.TestCase):
         )
         self.assertEqual([v.met for v in row.verdicts], [False])
 
+    def test_larger_messages_over_shm_have_twice_the_time_of_those_in_one_process(self):
+        size = 1 << 20
+        values = {
+            ("shm", "module", "shm-cells-latency", size): (19000, "ns"),
+            ("inprocess", "latency", "two-processors", size): (10000, "ns"),
+        }
+        rows = {row.figure.name: row for row in figures.evaluate(figures.Run([values], []))}
+        self.assertEqual([v.met for v in rows["1 MiB one way, two processes over shm"].verdicts], [True])
+        self.assertEqual([v.met for v in rows["64 KiB one way, two processes over shm"].verdicts], [None])
+
+    def test_a_word_of_another_process_that_can_be_mapped_has_twice_the_time_of_open_mpi(self):
+        values = {
+            ("openmpi", "get", "two-processors", 8): (50, "ns"),
+            ("tcp", "module", "tcp-cells-get", 8): (9000, "ns"),
+        }
+        for time, met in ((99, True), (101, False)):
+            values["shm", "module", "shm-cells-get", 8] = (time, "ns")
+            rows = {row.figure.name: row for row in figures.evaluate(figures.Run([values], ["openmpi"]))}
+            self.assertEqual([v.met for v in rows["8 B get, two processes over shm"].verdicts], [met])
+            self.assertEqual(rows["8 B get, two processes over tcp"].verdicts, [])
+
     def test_fi_pingpong_is_read(self):
         text = """bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec
 8       10k     =10k     156k        0.17s      0.92       8.70       0.11
