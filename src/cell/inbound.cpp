@@ -33,7 +33,8 @@ void Inbound::prepare(std::uint32_t index, BufferPool& pool, UnreadMeter<>& unre
 
 [[gnu::always_inline]] inline void Inbound::deliver_small(Cell& cell, std::uint32_t task, std::uint64_t key,
                                                           const std::byte* body, std::size_t bytes) {
-  if (Posted* posted = find_receive(cell.tasks.find(task), key, bytes)) [[likely]] {
+  TaskControl* receiver = cell.tasks.find(task);
+  if (Posted* posted = find_receive(receiver, key, bytes)) [[likely]] {
     if (posted->message != nullptr) {
       MessageAccess::set_small(*posted->message, key, body, bytes);
     } else {
@@ -44,7 +45,7 @@ void Inbound::prepare(std::uint32_t index, BufferPool& pool, UnreadMeter<>& unre
   }
   Buffer* buffer = pool_->get(bytes);
   std::memcpy(buffer->body(), body, MessageRing::inline_bytes_max);
-  queue(cell, task, key, buffer, bytes);
+  queue(cell, receiver, task, key, buffer, bytes);
 }
 
 void Inbound::poll() noexcept {
@@ -188,8 +189,9 @@ void Inbound::deliver_slot(Cell& cell, std::uint32_t info, std::uint64_t key, st
 }
 
 void Inbound::deliver_buffer(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer* buffer, std::size_t bytes) {
-  Posted* posted = find_receive(cell.tasks.find(task), key, bytes);
-  if (posted == nullptr) return queue(cell, task, key, buffer, bytes);
+  TaskControl* receiver = cell.tasks.find(task);
+  Posted* posted = find_receive(receiver, key, bytes);
+  if (posted == nullptr) return queue(cell, receiver, task, key, buffer, bytes);
   if (posted->message != nullptr) {
     MessageAccess::set_buffer(*pool_, *posted->message, key, buffer, bytes);
   } else {
@@ -199,13 +201,13 @@ void Inbound::deliver_buffer(Cell& cell, std::uint32_t task, std::uint64_t key, 
   complete(*posted);
 }
 
-void Inbound::queue(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer* buffer, std::size_t bytes) {
+void Inbound::queue(Cell& cell, TaskControl* receiver, std::uint32_t task, std::uint64_t key, Buffer* buffer,
+                    std::size_t bytes) {
   buffer->key = key;
   buffer->bytes = bytes;
   buffer->task = task;
   if (unread_->add(UnreadMeter<>::overhead + static_cast<std::int64_t>(bytes))) [[unlikely]]
     domain_.count_unread(*unread_);
-  TaskControl* receiver = cell.tasks.find(task);
   (receiver != nullptr ? receiver->mailbox : cell.orphans).push(*buffer);
 }
 
