@@ -164,7 +164,7 @@ class TaskTable {
 /// A cell's place in the collectives of one scope.
 struct CollectivePlace {
   std::uint64_t episode = 0;  ///< Done so far; the number of the next one.
-  Operand operands[2];        ///< By parity. Read by other processors once the arrival is published.
+  Operand operands[2]{};      ///< By parity. Read by other processors once the arrival is published.
   CollectiveCall calls[2];    ///< The same, to explain a mismatch.
   BroadcastPlace shown[2];    ///< The same, of the root of a broadcast.
 };
@@ -176,7 +176,7 @@ struct CollectiveWait {
   Group* group = nullptr;
   std::uint64_t episode = 0;
   TaskControl* task = nullptr;  ///< null while it has not blocked
-  Operand result;
+  Operand result{};
   std::uint32_t ended_cell = 0;  ///< Result, with Wake::ended: which member has ended.
 };
 

@@ -133,7 +133,7 @@ struct Group {
   // Rows and columns, and groups with an exchange.
   alignas(cache_pair_bytes) std::atomic<std::uint64_t> arrived{0};
   alignas(cache_pair_bytes) std::atomic<std::uint64_t> done{0};  ///< Episodes complete.
-  Operand result[2];
+  Operand result[2]{};
   bool mismatch[2] = {false, false};
 
   /// Which member a cell of the group is: 0 .. count - 1.

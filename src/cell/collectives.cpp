@@ -221,7 +221,7 @@ void Collectives::check_all() {
   for (std::uint32_t p = 0; p < domain_.carriers; ++p) count += domain_.arrivals[p].of(episode_).arrived_in(episode_);
   if (count != domain_.local_count()) return;
   bool mismatch = false;
-  Operand result;
+  Operand result{};
   if (domain_.all.exchange == nullptr) {
     result = fold_all(episode_, mismatch);
   } else {

@@ -18,14 +18,15 @@
 
 namespace aplib {
 
-/// One operand or result: the number's bits and, for max and min with location, who has it.
+/// One operand or result: the number's bits and, for max and min with location, who has it. `Operand x;` sets nothing,
+/// because a Fold has room for many.
 struct Operand {
-  std::uint64_t bits = 0;
-  std::int32_t location = 0;
+  std::uint64_t bits;
+  std::int32_t location;
 
   template <class T>
   static Operand of(T value, std::int32_t location = 0) noexcept {
-    Operand operand;
+    Operand operand{};
     std::memcpy(&operand.bits, &value, sizeof(T));
     operand.location = location;
     return operand;
@@ -168,6 +169,9 @@ class Fold {
     parts_[count_++] = part;
   }
 
+  /// From the start again.
+  void clear() noexcept { count_ = 0; }
+
   /// The parts left, in order.
   [[nodiscard]] std::uint32_t count() const noexcept { return count_; }
   [[nodiscard]] const Part& part(std::uint32_t i) const noexcept { return parts_[i]; }
@@ -191,7 +195,7 @@ class Fold {
 /// order, with gaps. Siblings stand side by side, so nothing merges across a gap: each run has a Fold.
 class Pieces {
  public:
-  explicit Pieces(Combine combine) noexcept : combine_(combine), run_(combine) {}
+  explicit Pieces(Combine combine) noexcept : run_(combine) {}
 
   void push(std::uint32_t cell, const Operand& value) {
     if (cell != next_) end_run();
@@ -208,10 +212,9 @@ class Pieces {
  private:
   void end_run() {
     parts_.insert(parts_.end(), run_.parts().begin(), run_.parts().end());
-    run_ = Fold(combine_);
+    run_.clear();
   }
 
-  Combine combine_;
   Fold run_;
   std::uint32_t next_ = 0;
   std::vector<Fold::Part> parts_;  // of the runs before

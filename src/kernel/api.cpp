@@ -124,7 +124,7 @@ const Group& group_of(const Domain& domain, const Cell& cell, Scope scope) {
 /// What a member of a joined program tells the first one, and hears back. The bytes of a broadcast follow.
 struct JoinedPart {
   std::uint32_t signature = 0;  ///< 0 in an answer: the members disagree.
-  Operand value;
+  Operand value{};
 };
 
 void send_part(const TaskControl& self, const char* call, std::uint32_t cell, const JoinedPart& part,
