@@ -110,7 +110,7 @@ class Reader {
   /// Applies `entry` to `target` if the section knows its key. Returns the key when all went well.
   const KeyInfo* read_entry(const Entry& entry, SectionKind section, const std::string& subject,
                             const KeyTarget& target);
-  /// What belongs together: launch and command, speed and speed-command.
+  /// Checks keys that belong together: launch and command, speed and speed-command.
   void check_pairs(const ClusterHost& host, const std::set<std::string_view>& keys, Place at,
                    const std::string& subject);
   void add_hosts(const ClusterHost& host, std::uint32_t count, const std::string& subject);
@@ -261,14 +261,14 @@ void Reader::read_host(const Section& section) {
 
   std::set<std::string_view> keys;
   std::uint32_t count = 1;
-  // What a host says itself replaces what [machine] says for all, the pair as a whole.
+  // A host's own pair of keys replaces the pair of [machine] as a whole.
   const auto has = [&section](std::string_view key) {
     return std::ranges::find(section.entries, key, &Entry::key) != section.entries.end();
   };
   if (has("launch")) host.command.clear();
   if (has("speed")) host.speed = {};
   for (const Entry& entry : section.entries) {
-    // Given together, launch and speed decide, and check_pairs() compares.
+    // If both of a pair are given, launch and speed decide. check_pairs() compares them.
     const KeyInfo* key = read_entry(entry, SectionKind::host, subject, {.cluster = &cluster_, .host = &host});
     if (key == nullptr) continue;
     keys.insert(key->name);
@@ -289,10 +289,10 @@ void Reader::read_host(const Section& section) {
   add_hosts(host, count, subject);
 }
 
-/// What concerns hosts together.
+/// Checks what several hosts must agree on.
 void Reader::check_hosts() {
   const auto unit = [](const ClusterHost& host) {
-    // Numbers and what commands print are the user's: he says that they can be compared.
+    // The user vouches that numbers and the output of commands can be compared.
     return host.speed.kind == Speed::Kind::command ? Speed::Kind::number : host.speed.kind;
   };
   const ClusterHost* first = nullptr;

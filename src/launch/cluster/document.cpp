@@ -13,7 +13,7 @@
 namespace aplib::launch::cluster {
 namespace {
 
-/// Dotted keys nest as deep as a line is long, and the library takes nested tables apart by recursion.
+/// A dotted key nests as deep as its line is long, and the library destroys nested tables by recursion.
 constexpr std::size_t line_bytes_max = 4096;
 constexpr std::size_t shown_max = 60;
 
@@ -36,7 +36,7 @@ std::string text_of_key(const Key& key) {
   return std::string(std::string_view(key));
 }
 
-/// Nothing when an element is neither.
+/// Returns false if an element is neither text nor a number.
 bool read_texts(const toml::array& array, Value::Texts& texts) {
   for (const toml::node& element : array) {
     if (const auto* text = element.as_string()) {
@@ -158,7 +158,7 @@ std::string_view line_of(std::string_view text, int line) {
   return first == words.npos ? std::string_view() : words.substr(first, words.find_last_not_of(" \t\r") + 1 - first);
 }
 
-/// What to do about a line that the library cannot read: people who write cluster files do not all know TOML.
+/// The remedy for a line that the library cannot read. Not everybody who writes a cluster file knows TOML.
 std::string_view remedy(std::string_view words, std::string_view problem) {
   const auto says = [problem](std::string_view word) { return problem.find(word) != problem.npos; };
   if (says("redefine")) return "it is there twice: keep one";
@@ -185,7 +185,7 @@ std::string_view remedy(std::string_view words, std::string_view problem) {
   }
 }
 
-/// "decimal integer: expected digit, saw 'x'", without what all problems begin with.
+/// "decimal integer: expected digit, saw 'x'": a problem without the words that all begin with.
 std::string_view plain(std::string_view description) {
   constexpr std::string_view beginning = "Error while parsing ";
   if (description.starts_with(beginning)) description.remove_prefix(beginning.size());

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view grid_remedy = "use NXxNY, a number of cells, or \"auto\"";
 
-/// As a command line would have it: options are set from text.
+/// The value as a command line has it, because options are set from text.
 std::optional<std::string> option_text(const Value& value) {
   struct Visitor {
     std::optional<std::string> operator()(const std::string& text) const { return text; }
@@ -34,7 +34,7 @@ std::optional<std::string> option_text(const Value& value) {
   return std::visit(Visitor{}, value.content);
 }
 
-/// What Options::set() says against it, without the name and the value, which stand before.
+/// The complaint of Options::set() without name and value, which the message has already.
 std::string option_problem(std::string_view name, const std::string& text) {
   std::string problem = detail::option_problem(std::string(name), text);
   for (const std::string& before : {fmt::format("\"{}\" is ", text), fmt::format("\"{}\": ", text)}) {
@@ -75,7 +75,7 @@ std::string apply_texts(std::vector<std::string>& into, const Value& value) {
   return {};
 }
 
-/// Nothing: out of range, or no number.
+/// Nothing if the value is no number or is out of range.
 std::optional<std::uint32_t> whole(const Value& value, std::uint32_t max) {
   const auto* number = std::get_if<std::int64_t>(&value.content);
   if (number == nullptr || *number < 1 || *number > max) return std::nullopt;
@@ -87,7 +87,7 @@ bool is_auto(const Value& value) {
   return text != nullptr && text::equal_ignoring_case(*text, "auto");
 }
 
-/// Names reach command lines of ssh and others: nothing in them may look like an option or like shell.
+/// Names reach command lines of ssh and others, so nothing in them may look like an option or like shell.
 std::string apply_name(std::string& into, const Value& value, std::string_view what, std::string_view more) {
   const std::string* text = plain_text(value);
   const auto fits = [more](char c) {
@@ -130,7 +130,7 @@ std::string apply_args(const KeyTarget& target, const Value& value) { return app
 std::string apply_host_name(const KeyTarget& target, const Value& value) {
   return apply_name(target.host->name, value, "a name of a host", "@:%,[]");
 }
-/// Why no host can be reached at this address; empty: one may be, or it is a name.
+/// Why no host can be reached at this address. Empty if one may be reached, or if the text is a name.
 std::string address_problem(const std::string& text) {
   in_addr four{};
   in6_addr six{};

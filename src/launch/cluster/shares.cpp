@@ -23,9 +23,9 @@ namespace aplib::launch::cluster {
 namespace {
 
 constexpr double efficiency_aim = 0.99;
-/// More cells than this on a thread cost more (messages, instances) than a better share brings...
+/// More cells than this on a thread cost more (messages, instances) than a better share brings. If the share would be
+/// worse than `efficiency_least`, there may be up to cells_per_thread_max.
 constexpr std::uint32_t cells_per_thread_usual = 16;
-/// ...unless the share would be worse than this; then up to so many.
 constexpr double efficiency_least = 0.97;
 constexpr std::uint32_t cells_per_thread_max = 64;
 
@@ -73,7 +73,7 @@ class Dealer {
       const double time_a = takers[a].time(takers[a].cells + 1);
       const double time_b = takers[b].time(takers[b].cells + 1);
       if (time_a != time_b) return time_a > time_b;
-      // Among equals the one that has least for its speed, then the first in the file.
+      // Of equals, the one with the lowest load for its speed comes first, then the first in the file.
       const double load_a = takers[a].cells / takers[a].speed;
       const double load_b = takers[b].cells / takers[b].speed;
       return load_a != load_b ? load_a > load_b : a > b;
@@ -87,7 +87,7 @@ class Dealer {
   double slowest_ = 0;
 };
 
-/// The most nearly square grid of so many cells, not higher than wide.
+/// The grid of so many cells that is nearest to a square, and not higher than wide.
 Grid near_square(std::uint32_t cells) {
   auto ny = static_cast<std::uint32_t>(std::sqrt(static_cast<double>(cells)));
   while (ny > 1 && cells % ny != 0) --ny;
@@ -95,14 +95,13 @@ Grid near_square(std::uint32_t cells) {
   return {cells / ny, ny};
 }
 
-/// What a grid costs: its cells, more when it is far from square, since a cell's messages grow with its outline.
+/// The cost of a grid: its number of cells, and more if it is far from a square, as messages grow with the outline.
 double cost(std::uint32_t cells) {
   const Grid grid = near_square(cells);
   return (grid.nx + grid.ny) * std::sqrt(static_cast<double>(cells)) / 2;
 }
 
-/// Deals until the grid is good enough: of those that reach the aim the one with the least cost, else the one that
-/// comes nearest.
+/// Deals until the grid is good enough. Returns the cheapest grid that reaches the aim, or else the nearest to it.
 std::uint32_t best_count(std::vector<Taker> takers, std::uint32_t fixed) {
   std::uint64_t threads = 0;
   for (const Taker& taker : takers) threads += taker.threads;
@@ -155,7 +154,7 @@ std::uint32_t fixed_cells(const Cluster& cluster) {
   return static_cast<std::uint32_t>(fixed);
 }
 
-/// Whether two processes are known to be equally fast: they share a computer.
+/// Whether two processes are known to be equally fast, because they share a computer.
 bool same_speed(const ClusterHost& a, const ClusterHost& b) {
   if (&a == &b) return true;
   const bool measured = a.speed.kind == Speed::Kind::memory || a.speed.kind == Speed::Kind::compute;

@@ -73,7 +73,7 @@ constexpr std::size_t bytes_max = std::size_t{128} << 20;
 constexpr std::size_t points_min = 64;
 constexpr std::size_t points_per_step = 8192;
 
-/// Passes over the arrays in one iteration: each reads and writes some of them, and its rows count for that share
+/// Passes over the arrays in one iteration. Each pass reads and writes some of them, and its rows count for that share
 /// of the iteration's work.
 class MemoryKernel : public SpeedKernel {
  public:
@@ -152,7 +152,7 @@ class MemoryKernel : public SpeedKernel {
       rr_ = 0;
     } else if (pass_ == 2) {
       beta_ = rr_before_ > 0 ? rr_ / rr_before_ : 0;
-      // It has converged: from here numbers become so small that processors slow down, which is not what we measure.
+      // It has converged. Smaller numbers would slow down processors, which is not what is measured.
       if (!(rr_ > 1e-20)) restart();
       rr_before_ = rr_;
     } else {
@@ -243,7 +243,7 @@ class Shell {
   Shell(const Shell&) = delete;
   Shell& operator=(const Shell&) = delete;
 
-  /// Until the end of the output, or `until`. Nothing: it was not over then.
+  /// Reads to the end of the output. Nothing if that does not come by `until`.
   std::optional<std::string> read(Clock::time_point until) {
     std::string text;
     std::array<char, 512> piece{};
@@ -260,7 +260,7 @@ class Shell {
     }
   }
 
-  /// Exit status, or 128 and the signal's number. Once.
+  /// Waits for the end. Returns the exit status, or 128 plus the signal's number. Call once.
   int wait() {
     int status = 0;
     while (::waitpid(child_, &status, 0) < 0 && errno == EINTR) {
@@ -275,7 +275,7 @@ class Shell {
     posix_spawnattr_t attributes;
     ::posix_spawn_file_actions_init(&files);
     ::posix_spawnattr_init(&attributes);
-    // Standard input of a node is where the job's key comes from.
+    // The job's key comes by a node's standard input, which the command must not read.
     ::posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     ::posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
     sigset_t none;
@@ -339,14 +339,14 @@ double command_number(const std::string& subject, const std::string& line, std::
 
 namespace {
 
-/// More say nothing more about the speed, and each takes memory.
+/// More threads tell nothing more about the speed, and each takes memory.
 constexpr std::uint32_t threads_max = 1024;
 
 std::unique_ptr<SpeedKernel> make_kernel(Speed::Kind kind, std::uint32_t threads) {
   return kind == Speed::Kind::compute ? make_compute_kernel() : make_memory_kernel(memory_kernel_points(threads));
 }
 
-/// Rate of one thread; all begin together. 0: it could not get its memory.
+/// The rate of one thread; all begin together. 0 if it got no memory.
 double run(Speed::Kind kind, std::uint32_t threads, std::chrono::milliseconds time, std::latch& start) {
   std::unique_ptr<SpeedKernel> kernel;
   try {
