@@ -74,11 +74,11 @@ class Sink : public OutputSink {
   /// What failed() does. Set before the run.
   std::function<void(int status)> when_failed = [](int) {};
 
-  /// The host program's status, or if it is 0 that of the cell that failed first in time; 0: all went well. Call
-  /// after the run.
+  /// The host program's status, or if that is 0, the status of the cell that failed first. 0 means that all went well.
+  /// Call after the run.
   [[nodiscard]] int status() const { return host_status_ != 0 ? host_status_ : first_failure_; }
   [[nodiscard]] int host_status() const { return host_status_; }
-  /// The host program has written on standard error.
+  /// Whether the host program has written to standard error.
   [[nodiscard]] bool host_spoke() const { return host_spoke_; }
 
  private:
@@ -108,7 +108,7 @@ ProgramRun make_run(const CommandLine& line) {
                      .expand = line.expand,
                      .folder = line.folder,
                      .grid = line.machine.cells});
-  if (run.folder_of && !line.dry_run) (void)run.folder_of(0);  // what is wrong shows before anything runs
+  if (run.folder_of && !line.dry_run) (void)run.folder_of(0);  // a wrong folder shows before anything runs
   return run;
 }
 
@@ -117,7 +117,7 @@ int exit_status(const Report& report, int programs, std::optional<int> watchdog)
   return report.reason.empty() && programs != 0 ? programs : report.exit_status;
 }
 
-/// Modules that are named are known, though one process needs none.
+/// Refuses unknown modules, although one process needs none.
 void check_modules(const Options& options) {
   for (const std::string& name : comm::mixed::wished_modules(options.module)) {
     const std::vector<comm::FoundModule> found = comm::find_modules(options.module_path, name);
@@ -159,7 +159,7 @@ int run(const CommandLine& line, const std::string& prefix) {
   const bool alone = report.cell_status.size() == 1 && line.direct;
   const bool all_well = std::ranges::all_of(report.cell_status, [](int each) { return each == 0; });
   const int host_status = sink.host_status();
-  const bool host_told = line.direct && sink.host_spoke();  // executed itself, a program tells its own reasons
+  const bool host_told = line.direct && sink.host_spoke();  // a program that is executed itself tells its own reasons
   if (report.reason.empty() && ((!all_well && !alone) || (host_status != 0 && !host_told)))
     tell_user(prefix, end_summary(report.cell_status, host_status));
   if (const std::string problem = output.problem(); !problem.empty()) {
@@ -201,7 +201,7 @@ class PmixRun {
   bool told_ = false;
 };
 
-// What the launcher puts on the board.
+// What the launcher publishes by PMIx.
 constexpr const char* endpoints_name = "aplib.endpoints";
 constexpr const char* key_name = "aplib.key";
 constexpr const char* secure_name = "aplib.secure";
@@ -237,7 +237,7 @@ void PmixRun::take_hosts(cluster::Cluster& cluster) const {
       cluster::ClusterHost host = cluster.defaults;
       host.name = pmix_->host(rank);
       if (host.name.empty()) host.name = "host";
-      // Several on one computer need names of their own.
+      // Processes on one computer need different names.
       if (const int count = ++seen[host.name]; count > 1) host.name += fmt::format("-{}", count);
       cluster.hosts.push_back(std::move(host));
     }
@@ -277,13 +277,13 @@ void PmixRun::call_off() noexcept {
   }
 }
 
-/// The coordinator ends a machine by force after a second and a half, and needs some seconds to clean up on hosts
-/// that do not answer. Only then is it given up itself.
+/// The coordinator ends a machine by force after a second and a half, and then needs some seconds to clean up on hosts
+/// that do not answer. The watchdog gives up the coordinator only after that.
 constexpr std::chrono::seconds watchdog_grace{10};
 
 void say(const std::string& line) { tell_user("aprun", line); }
 
-/// What the command line says wins over the file.
+/// Options of the command line win over those of the file.
 void apply_command_line(const CommandLine& line, cluster::Cluster& cluster) {
   for (const auto& [name, value] : line.given) {
     if (name == "cells") {
@@ -299,7 +299,7 @@ void apply_command_line(const CommandLine& line, cluster::Cluster& cluster) {
   }
 }
 
-/// Hosts of the allocation that we run in, where the file names none.
+/// Adds the hosts of the surrounding allocation if the file names none.
 void add_allocated_hosts(cluster::Cluster& cluster) {
   if (!cluster.hosts.empty()) return;
   for (const std::string& name : start::slurm_hosts()) {

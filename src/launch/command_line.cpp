@@ -39,7 +39,7 @@ std::optional<double> parse_seconds(std::string_view text) {
   return seconds;
 }
 
-/// Number of arguments that `signature` asks for: commas and one, where there is something between its parentheses.
+/// Number of arguments that `signature` asks for: one more than its commas, or 0 if its parentheses are empty.
 std::size_t parameter_count(std::string_view signature) {
   const std::size_t open = signature.find('(');
   if (open == signature.npos) return 0;
@@ -145,7 +145,7 @@ Parser::Parser(CommandLine& into)
   app_.add_flag("--dry-run", into.dry_run, "Print what would run where; run nothing.");
   app_.add_flag("--list-modules", into.list_modules,
                 "Show the modules that can carry messages between processes here, and why others cannot; run nothing.");
-  // How aprun starts itself on hosts; not for people. A group without a name is not shown.
+  // aprun starts itself on hosts with these. They are not for people: a group without a name is not shown.
   app_.add_option("--node", into.node)->group("");
   app_.add_option("--process", into.process)->group("");
 }
@@ -167,7 +167,7 @@ void Parser::add_machine_options() {
   grid->excludes(count);
   app_.get_option("--cells")->excludes(count)->excludes(grid);
 
-  // These are flags here: a value of their own would swallow the program's name.
+  // These are flags here, because a value would swallow the program's name.
   const std::string tags_help = app_.get_option("--tag-output")->get_description();
   app_.remove_option(app_.get_option("--tag-output"));
   app_.add_flag("--tag-output", machine.tag_output, tags_help)->group("Machine");
@@ -266,7 +266,7 @@ std::optional<int> Parser::parse(int argc, const char* const* argv) {
   return std::nullopt;
 }
 
-/// Which options of the machine the command line has, and their values.
+/// Notes which options of the machine the command line has, and their values.
 void Parser::note_given() {
   const auto counts = [this](const char* name) { return app_.get_option(name)->count() > 0; };
   for (const OptionInfo& info : option_table()) {

@@ -54,7 +54,7 @@ namespace {
 
 constexpr std::array channels{Channel::out, Channel::error};
 
-/// The reader is gone, which ends aprun as it ends every filter: by SIGPIPE. This thread may block it.
+/// Ends aprun by SIGPIPE, as every filter ends whose reader has gone. The calling thread may block this signal.
 void take_pipe_signal() noexcept {
   sigset_t pipe;
   ::sigemptyset(&pipe);
@@ -79,7 +79,7 @@ std::string cell_text(std::uint32_t cell) { return cell == Output::host ? "host"
 Output::Output(OutputPlan plan, int out, int error)
     : plan_(std::move(plan)), folder_(::open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)) {
   standard_[0] = std::make_shared<Destination>(out, "standard output", false);
-  // Both on one terminal: then a line left open on one must be ended before the other goes on.
+  // If both are one terminal, an open line of one stream must be ended before the other stream goes on.
   standard_[1] = same_file(out, error) ? standard_[0] : std::make_shared<Destination>(error, "standard error", false);
 }
 
@@ -130,7 +130,7 @@ Destination& Output::destination(Cell& cell, std::uint32_t id, Channel channel) 
   }
   const std::string path = expand_cell(pattern(channel), cell_text(id));
   const std::lock_guard lock(mutex_);
-  // A host program may have more cells than there were to prepare for.
+  // A host program may have more cells than prepare() knew of.
   const bool first = id != host && id >= prepared_ && !files_.contains(path);
   place = files_[path].lock();
   if (place == nullptr) {
@@ -147,7 +147,7 @@ Destination& Output::destination(Cell& cell, std::uint32_t id, Channel channel) 
   return *place;
 }
 
-/// `text`: from within or the start of a line to wherever. Tags what starts a line.
+/// Passes `text`, which may begin and end within a line, and tags each line that starts in it.
 void Output::pass(Cell& cell, std::uint32_t id, Channel channel, std::string_view text) {
   if (text.empty()) return;
   Line& line = cell.lines[slot(channel)];
@@ -157,7 +157,7 @@ void Output::pass(Cell& cell, std::uint32_t id, Channel channel, std::string_vie
   } else {
     const std::string tag = fmt::format("[{}] ", cell_text(id));
     std::string tagged;
-    // When another cell has written meanwhile, the rest of a line stands on a line of its own.
+    // If another cell has written meanwhile, the rest of a line begins a new line.
     bool within = line.within && to.is_open(writer(id, channel));
     for (std::size_t at = 0; at < text.size();) {
       const std::size_t end = std::min(text.find('\n', at), text.size() - 1) + 1;

@@ -51,7 +51,7 @@ std::string find_program(const std::string& name, std::string_view search) {
   for (std::size_t at = 0; at <= search.size() && !name.empty();) {
     const std::size_t end = std::min(search.find(':', at), search.size());
     const std::string_view folder = search.substr(at, end - at);
-    // In PATH an empty name is the current folder.
+    // In PATH, an empty name is the current folder.
     if (!folder.empty()) {
       if (std::string found = in_place(fmt::format("{}/{}", folder, name)); !found.empty()) return found;
     }

@@ -41,7 +41,7 @@ int write_all(int descriptor, std::string_view bytes) noexcept {
 void open_standard_streams() noexcept {
   for (int descriptor = 0; descriptor <= STDERR_FILENO; ++descriptor) {
     if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
-    // The lowest number that is free is this one: those below are open. Kept by exec, as standard streams are.
+    // The lowest free number is this one, because those below are open. exec keeps it, as it keeps standard streams.
     if (::open("/dev/null", O_RDWR) != descriptor) return;  // NOLINT(android-cloexec-open)
   }
 }
@@ -94,7 +94,7 @@ int print(std::string_view who, std::string_view text) {
 int finish_output(std::string_view who) {
   std::cout.flush();
   if (std::cout.good()) return 0;
-  // The stream has forgotten why; the system says it again.
+  // The stream has forgotten the cause. The system says it again.
   const int error = write_all(STDOUT_FILENO, "\n");
   return not_written(who, error == 0 ? EIO : error);
 }

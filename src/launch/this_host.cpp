@@ -17,14 +17,14 @@ namespace aplib::launch {
 
 namespace {
 
-/// The same in all containers of a computer.
+/// Identifies the computer: it is the same in all its containers.
 std::string boot_id() {
   std::string id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
   return id;
 }
 
-/// What a file, a mount or a namespace is, as long as the system runs.
+/// Identifies a file, a mount or a namespace while the system runs.
 std::string identity_of(const char* path) {
   struct stat is {};
   return ::stat(path, &is) == 0 ? fmt::format("{:x}.{:x}", is.st_dev, is.st_ino) : std::string("none");

@@ -30,12 +30,12 @@ constexpr std::chrono::milliseconds farewell{500};  // for output: a reader that
 constexpr unsigned char demand_mark = 0xff;  // no signal's number
 constexpr unsigned char expect_mark = 0xfe;
 
-// For the handler: where it writes, and whether one came before.
+// For the signal handler: the pipe that it writes to, and whether a signal came before.
 std::atomic<int> signal_pipe{-1};
 std::atomic<bool> signalled{false};
 struct sigaction before[watched.size()];
 
-// What goes with the process, for the handlers: written before `has_remains` is set.
+// The file that a handler removes when it ends the process. It is written before `has_remains` is set.
 char remains[sizeof(sockaddr_un::sun_path)];
 std::atomic<bool> has_remains{false};
 
@@ -155,7 +155,7 @@ void Watchdog::watch() {
     } else if (Clock::now() < *deadline) {
       continue;
     } else if (status_) {
-      // Some task neither waits nor asks; it will not end by itself.
+      // Some task neither waits nor calls the library, so it will not end by itself.
       std::promise<void> said;
       const std::future<void> done = said.get_future();
       os::quiet_thread("aprun-farewell", [this, &said] {
