@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What nodes say, once they are here.
+// Messages of nodes that have called back.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::chrono::seconds answer_patience{1};  // a node that has not answered by then is shown as such
 
-/// Calls `what` with the message. False: these bytes are none, or `what` says that it makes no sense.
+/// Calls `what` with the message. Returns false if the bytes are no such message, or if `what` refuses it.
 template <class Message, class What>
 bool with(std::span<const std::byte> body, What&& what) {
   const auto message = wire::decode<Message>(body);
@@ -42,10 +42,10 @@ void Coordinator::Impl::take(std::uint32_t process, wire::MessageType type, std:
   if (!take_of_start(process, type, body) && !take_of_run(process, type, body)) misspoken(process);
 }
 
-/// False: it is no message of the start, or makes no sense now.
+/// Returns false if this is no message of the start, or makes no sense now.
 bool Coordinator::Impl::take_of_start(std::uint32_t process, wire::MessageType type, std::span<const std::byte> body) {
   KnownNode& node = *nodes[process];
-  // What only makes sense at one stage is a mistake at any other.
+  // A message of one stage is a mistake at any other.
   const auto moves = [&](Stage from, Stage to) {
     if (node.stage != from) return false;
     node.stage = to;
@@ -83,7 +83,7 @@ bool Coordinator::Impl::take_of_start(std::uint32_t process, wire::MessageType t
   }
 }
 
-/// False: it is no message of a run, or makes no sense now.
+/// Returns false if this is no message of a run, or makes no sense now.
 bool Coordinator::Impl::take_of_run(std::uint32_t process, wire::MessageType type, std::span<const std::byte> body) {
   const auto channel = [](bool error) { return error ? Channel::error : Channel::out; };
   switch (type) {
@@ -124,7 +124,7 @@ bool Coordinator::Impl::take_of_run(std::uint32_t process, wire::MessageType typ
   }
 }
 
-/// The node cannot go on.
+/// A node cannot go on.
 void Coordinator::Impl::take_cannot(std::uint32_t process, const std::string& text) {
   const std::string& name = nodes[process]->name;
   if (phase == Phase::running)
@@ -163,7 +163,7 @@ void Coordinator::Impl::take_ended(const wire::EndedCell& ended) {
   }
 }
 
-/// A further program: as it was named, or else beside the first one.
+/// The files of a further program, which is where its name says, or else beside the first one.
 std::vector<wire::FileRef> Coordinator::Impl::find_files(const std::string& name) {
   const std::filesystem::path first(job.files.front().path);
   const std::string beside = (first.parent_path() / std::filesystem::path(name).filename()).string();
@@ -206,7 +206,7 @@ wire::MachineStatus Coordinator::Impl::status() const {
   status.file = job.cluster.file;
   status.program = job.files.front().path;
   const CellMap& carried = overseer ? overseer->cells() : cells;
-  // It is not known before the hosts have been measured.
+  // The shares are not known before the hosts have been measured.
   const bool known = shares.grid.count() != 0 && carried.processes() == nodes.size();
   if (known) {
     status.grid = shares.grid;
@@ -246,7 +246,7 @@ void Coordinator::Impl::ask_nodes(const std::string& question, NodeAnswers answe
 
 void Coordinator::Impl::take_answer(std::uint32_t process, const wire::Answer& answer) {
   const auto found = inquiries.find(answer.question);
-  if (found == inquiries.end()) return;  // it comes too late
+  if (found == inquiries.end()) return;  // the answer comes too late
   found->second.answers[process].emplace(answer.bytes.begin(), answer.bytes.end());
   check_answers(answer.question);
 }

@@ -18,11 +18,11 @@ namespace aplib::launch::coordinator {
 namespace {
 
 constexpr const char* loopback = "127.0.0.1";
-constexpr std::uint16_t some_port = 9;  // for a question about the way there; nothing is sent
+constexpr std::uint16_t some_port = 9;  // to ask for the route; nothing is sent
 
 bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
 
-/// The name of a host as the system's resolver knows it: without user and port of an ssh destination.
+/// The name of a host for the system's resolver: an ssh destination without its user and port.
 std::string plain_name(std::string name) {
   if (name.starts_with("ssh://")) name.erase(0, 6);
   if (const std::size_t at = name.rfind('@'); at != name.npos) name.erase(0, at + 1);
@@ -44,7 +44,7 @@ std::vector<std::string> resolve(const std::string& name) {
   return addresses;
 }
 
-/// Ours, on the way to that host; nothing: the name is not known here, or there is no way.
+/// This host's address on the route to that host. Nothing if the name is unknown here, or if there is no route.
 std::optional<std::string> local_address_to(const cluster::ClusterHost& host) {
   const std::string& name = !host.address.empty()                     ? host.address
                             : host.launch == cluster::LaunchKind::ssh ? host.ssh_destination()
@@ -80,7 +80,7 @@ Reach find_reach(const std::vector<cluster::ClusterHost>& hosts) {
     if (towards && !is_loopback(*towards)) add(reach.addresses, *towards);
     reach.first.push_back(towards.value_or(std::string()));
   }
-  // A host that nobody here knows by name may come from anywhere; one on this computer reaches all our addresses.
+  // A host whose name is unknown here may come from anywhere. One on this computer reaches all addresses.
   if (some_unknown) {
     for (const comm::tcp::HostAddress& own : comm::tcp::host_addresses())
       if (own.usable && !is_loopback(own.address)) add(reach.addresses, own.address);

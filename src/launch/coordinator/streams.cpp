@@ -71,7 +71,7 @@ void InputCarrier::carry() {
       if (fds[i + 1].revents == 0) continue;
       std::unique_lock lock(mutex_);
       Source& source = sources_.at(cells[i]);
-      lock.unlock();  // places in a map stay; only this thread uses the rest of a source but `wanted`
+      lock.unlock();  // elements of a map stay; other threads use only `wanted`
       read(cells[i], source);
     }
   }
@@ -139,7 +139,7 @@ void OutputCarrier::carry() {
       items.swap(items_);
     }
     std::map<std::uint32_t, std::uint64_t> done;
-    constexpr std::uint64_t tell_from = 64 << 10;  // a word of thanks for each line would cost more than the line
+    constexpr std::uint64_t tell_from = 64 << 10;  // an acknowledgement for each line would cost more than the line
     for (const Item& item : items) {
       pass(item);
       std::uint64_t& bytes = done[item.process];
