@@ -46,7 +46,7 @@ class LocalMethod : public LaunchMethod {
   bool in_turn() const override { return false; }
 };
 
-/// What the cluster file says, by sh.
+/// The command of the cluster file, run by sh.
 class CommandMethod : public LaunchMethod {
  public:
   std::vector<std::string> command(const std::vector<NodeStart>& nodes) const override {
@@ -76,7 +76,7 @@ class CommandMethod : public LaunchMethod {
   std::string not_executed(const NodeStart& node, const std::string& why) const override {
     return fmt::format("{}: {}", host_name(node), why);
   }
-  /// Our shell on a command that a signal has ended: "Killed".
+  /// Whether the line is the shell's word on a command that a signal has ended: "Killed".
   bool is_noise(std::string_view line) const override {
     const auto is_of = [&](int number) { return line == ::strsignal(number); };
     return is_of(SIGKILL) || is_of(SIGTERM) || is_of(SIGHUP);
@@ -97,8 +97,8 @@ using std::chrono::milliseconds;
 
 constexpr int ssh_failed = 255;
 
-/// What ssh says when it cannot do it, and what that means. The texts are OpenSSH's (ssh.c, sshconnect.c, packet.c,
-/// kex.c), in every locale English.
+/// What ssh says when it fails, and what that means. The texts are those of OpenSSH (ssh.c, sshconnect.c, packet.c,
+/// kex.c), which are English in every locale.
 struct Symptom {
   std::string_view text;
   int attempts;        ///< How often it is tried in all.
@@ -112,8 +112,8 @@ constexpr std::string_view remedy_key =
 constexpr std::string_view remedy_reach = "is it on, is its name right, does sshd run there? try";
 constexpr std::string_view remedy_busy = "sshd there accepts no more connections now (MaxStartups in sshd_config); try";
 
-// The first that is found counts. Who drops a connection before the login has often too many of them at that moment
-// (MaxStartups).
+// The first one that is found counts. A server that drops a connection before the login often has too many of them at
+// that moment (MaxStartups).
 constexpr std::array<Symptom, 17> symptoms{{
     {"Host key verification failed", 1, milliseconds(0), remedy_key},
     {"REMOTE HOST IDENTIFICATION HAS CHANGED", 1, milliseconds(0), remedy_key},
@@ -143,7 +143,7 @@ const Symptom* symptom_of(const std::vector<std::string>& words) {
   return nullptr;
 }
 
-/// What ssh wrote, without what servers greet with and without colours of warnings.
+/// What ssh wrote, without servers' greetings and without colours.
 std::vector<std::string> complaints_of(const std::vector<std::string>& words) {
   std::vector<std::string> kept;
   for (const std::string& line : words) {
@@ -153,7 +153,7 @@ std::vector<std::string> complaints_of(const std::vector<std::string>& words) {
   return kept;
 }
 
-/// Where ssh shall go: [user@]name[:port], with an IPv6 address and a port as [address]:port.
+/// A destination of ssh: [user@]name[:port]. An IPv6 address with a port is [address]:port.
 struct Target {
   std::string host;
   std::string port;
@@ -185,7 +185,7 @@ class SshMethod : public LaunchMethod {
   explicit SshMethod(std::vector<std::string> ssh) : ssh_(std::move(ssh)) {}
 
   std::vector<std::string> command(const std::vector<NodeStart>& nodes) const override {
-    // The user's login shell, whichever it is, only starts sh.
+    // The user's login shell may be any, so it only starts sh.
     return words(nodes[0], "exec sh -c " + shell_quote(node_script(nodes[0])));
   }
 
@@ -208,7 +208,7 @@ class SshMethod : public LaunchMethod {
     const Symptom* symptom = symptom_of(complaints);
     if (symptom != nullptr && end.attempt < symptom->attempts) {
       milliseconds pause = symptom->pause * (1 << std::min(end.attempt - 1, 10));
-      // Those that were dropped together shall not come back together.
+      // Logins that were dropped together do not come back together.
       pause = std::min(pause, pause_max) + milliseconds((node.process * 37) % 200);
       return {.kind = Kind::again, .text = complaints.back(), .pause = pause};
     }
@@ -229,7 +229,7 @@ class SshMethod : public LaunchMethod {
   }
 
  private:
-  // Of two values of an option ssh takes the first: those of the command, then the host's, then ours.
+  // ssh takes the first value of an option: the command's come first, then the host's, then these.
   std::vector<std::string> command_line(const NodeStart& node, std::initializer_list<const char*> ours) const {
     std::vector<std::string> all = ssh_;
     all.insert(all.end(), node.host.ssh_options.begin(), node.host.ssh_options.end());
@@ -278,7 +278,7 @@ bool is_in_path(const std::string& program) {
   return false;
 }
 
-/// The items of a list at commas outside of brackets.
+/// The items of a list, which commas outside brackets separate.
 std::vector<std::string_view> items_of(std::string_view list) {
   std::vector<std::string_view> items;
   std::size_t begin = 0;
@@ -296,7 +296,7 @@ std::vector<std::string_view> items_of(std::string_view list) {
   return items;
 }
 
-/// One item, its first bracket opened; the rest by itself again.
+/// Expands the first bracket of an item, and the rest by recursion.
 void expand(const std::string& before, std::string_view item, std::vector<std::string>& into) {
   const std::size_t open = item.find('[');
   const std::size_t close = item.find(']', open == item.npos ? 0 : open);
@@ -319,8 +319,7 @@ void expand(const std::string& before, std::string_view item, std::vector<std::s
   }
 }
 
-/// One srun for all nodes: it knows the way to every host of the allocation, and sends the key to all of them by
-/// their standard input.
+/// One srun starts all nodes. It reaches every host of the allocation, and passes the key to all standard inputs.
 class SlurmMethod : public LaunchMethod {
  public:
   std::vector<std::string> command(const std::vector<NodeStart>& nodes) const override {
@@ -457,8 +456,8 @@ std::string node_script(const NodeStart& node) {
     const std::string ours = std::filesystem::current_path(ignored).string();
     if (!ours.empty()) folder = fmt::format("cd {} 2>/dev/null; ", shell_quote(ours));
   }
-  // Not exec: the shell tells how the node ended, also when that was by a signal, which ssh would report as a
-  // failure of its own. What the shell itself says of that ("Killed") goes nowhere.
+  // The shell does not exec the node, so that it can tell how the node ended, even by a signal, which ssh would report
+  // as a failure of its own. The shell's own word on that ("Killed") is dropped.
   return fmt::format("echo {}$$; {}exec 3>&2 2>/dev/null; (exec {} 2>&3 3>&-); s=$?; echo {}$s; exit $s", mark::begins,
                      folder, shell_command(node.command), mark::ends);
 }

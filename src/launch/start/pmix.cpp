@@ -11,8 +11,8 @@
 
 #include "aplib/error.hpp"
 
-// The types come from the headers; the functions from the library that this process finds when it is started by
-// PMIx, so that aprun does not depend on it.
+// The types come from the headers. The functions come from the library that a process finds when PMIx starts it, so
+// that aprun does not depend on it.
 #if __has_include(<pmix.h>)
 #include <pmix.h>
 
@@ -42,7 +42,7 @@ struct Pmix::Library {
     if (status != PMIX_SUCCESS) throw Error(Errc::failed, fmt::format("PMIx: {}: {}", what, error_string(status)));
   }
 
-  /// Of our job.
+  /// The process of that rank in this job.
   [[nodiscard]] pmix_proc_t process(pmix_rank_t rank) const {
     pmix_proc_t process = self;
     process.rank = rank;
@@ -88,7 +88,7 @@ Pmix::Pmix() : library_(std::make_unique<Library>()) {
 }
 
 Pmix::~Pmix() {
-  // The library stays loaded: it has threads of its own, and runs things at exit.
+  // The library stays loaded, because it has threads of its own and exit handlers.
   if (!library_->aborted) library_->finalize(nullptr, 0);
 }
 
