@@ -84,7 +84,7 @@ std::string job_status_text(std::uint32_t job, const wire::MachineStatus& status
   std::uint64_t strangers = status.strangers;
   for (const wire::ProcessStatus& process : status.processes) strangers += process.node.refused;
   if (strangers != 0) line("dropped", fmt::format("{} connections of strangers", strangers));
-  // In one process no frames are sent: those columns are for several.
+  // One process sends no frames. These columns are for several.
   const bool several = std::ranges::any_of(status.processes, [](const wire::ProcessStatus& process) {
     return !process.address.empty() || !process.node.routes.empty();
   });

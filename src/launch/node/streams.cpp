@@ -19,7 +19,7 @@ namespace {
 
 namespace asio = boost::asio;
 
-/// Asked for at a time; less than a pipe holds, so that it is read ahead of the program by some 100 KiB at most.
+/// How much input is asked for at a time. A pipe holds more, so at most some 100 KiB are read ahead of the program.
 constexpr std::uint64_t window_bytes = std::uint64_t{32} << 10;
 
 }  // namespace

@@ -73,7 +73,7 @@ std::string hexadecimal(std::span<const std::byte> bytes) {
   return text;
 }
 
-/// The build-id among notes; empty: there is none.
+/// The build-id among the notes. Empty if there is none.
 std::string build_id_in(std::span<const std::byte> notes) {
   constexpr auto padded = [](std::uint64_t size) { return (size + 3) & ~std::uint64_t{3}; };
   for (std::uint64_t at = 0; const auto note = structure_at<Elf64_Nhdr>(notes, at);) {
@@ -103,7 +103,7 @@ std::string build_id_of(std::span<const std::byte> file) {
   return {};
 }
 
-/// FNV-1a over words of eight bytes: not against forgers, who would have to know the job's key, but against mix-ups.
+/// FNV-1a over words of eight bytes. It finds mix-ups, not forgeries, for which one would need the job's key.
 std::uint64_t sum_of(std::span<const std::byte> bytes) {
   std::uint64_t sum = 0xcbf29ce484222325;
   while (!bytes.empty()) {
@@ -111,7 +111,7 @@ std::uint64_t sum_of(std::span<const std::byte> bytes) {
     std::uint64_t word = 0;
     std::memcpy(&word, bytes.data(), count);
     sum = (sum ^ word) * 0x100000001b3;
-    sum ^= sum >> 29;  // what is multiplied reaches the upper bits alone
+    sum ^= sum >> 29;  // a product changes only bits above those of its factor
     bytes = bytes.subspan(count);
   }
   return sum == 0 ? 1 : sum;
@@ -164,7 +164,7 @@ namespace {
 /// Removes the folder when the process that holds the other end of the pipe has gone, however it went.
 constexpr const char* keeper_script = R"(read -r nothing; rm -rf "$1")";
 
-/// Programs are mapped from there.
+/// Whether programs in the folder can be mapped.
 bool may_execute_in(const std::string& folder) {
   struct statvfs is {};
   return ::statvfs(folder.c_str(), &is) != 0 || (is.f_flag & ST_NOEXEC) == 0;
@@ -232,11 +232,11 @@ void StagedFiles::begin(const FileRef& file) {
   if (folder_.empty()) make_folder();
   descriptor_.reset();
   file_ = file;
-  // The name alone: what comes from elsewhere says nothing about folders here.
+  // Only the name counts. A path of another host says nothing about folders here.
   std::string name = std::filesystem::path(file.path).filename().string();
   if (name.empty() || name == "." || name == "..") name = "program";
   path_ = folder_ + "/" + name;
-  // One of that name may be run by cells: it stays as it is.
+  // Cells may run a program of that name, so it stays as it is.
   std::error_code ignored;
   for (unsigned more = 2; std::filesystem::exists(path_, ignored); ++more)
     path_ = fmt::format("{}/{}.{}", folder_, name, more);
