@@ -20,7 +20,7 @@ namespace {
 
 using boost::system::error_code;
 
-/// Where no descriptor is left.
+/// The pause after an accept() for which no descriptor was left.
 constexpr std::chrono::milliseconds accept_again_after{100};
 
 Socket::protocol_type protocol_of(int socket) {
@@ -40,7 +40,7 @@ struct Acceptor::Impl : std::enable_shared_from_this<Acceptor::Impl> {
     Socket socket;
     boost::asio::steady_timer pause;
   };
-  /// Who is being greeted.
+  /// A connection that is being greeted.
   struct Newcomer {
     Newcomer(boost::asio::io_context& io, Socket its_socket, const Settings& settings)
         : socket(std::move(its_socket)), limit(io), greeter(Greeting::Role::answerer, settings.key, settings.mine) {}
@@ -69,7 +69,7 @@ struct Acceptor::Impl : std::enable_shared_from_this<Acceptor::Impl> {
   bool closed = false;
 };
 
-/// What waits keeps this object: a listener that was closed may still hear of its end.
+/// A pending wait keeps this object alive: a listener that was closed may still hear of its end.
 void Acceptor::Impl::wait(Listener& listener) {
   listener.socket.async_wait(Socket::wait_read, [self = shared_from_this(), &listener](const error_code& error) {
     if (!self->closed && error != boost::asio::error::operation_aborted) self->accept(listener);
@@ -77,7 +77,7 @@ void Acceptor::Impl::wait(Listener& listener) {
 }
 
 void Acceptor::Impl::accept(Listener& listener) {
-  // Not by the library, which lets programs that are started meanwhile inherit the socket.
+  // The library's own accept is not used, because programs that are started meanwhile would inherit the socket.
   os::UniqueFd accepted(::accept4(listener.socket.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   const int reason = errno;
   if (accepted) {
@@ -128,7 +128,7 @@ void Acceptor::Impl::greeted(Place place, const Greeter::Failure& failure) {
   if (failure.error || greeting.state() == Greeting::State::stranger) return drop(place);
   newcomers.erase(place);
   newcomer->limit.cancel();
-  // The newcomer's own socket is closed from here on, which its limit sees.
+  // The newcomer's own socket is closed from here on, and its time limit notices that.
   Socket socket = std::move(newcomer->socket);
   if (!failure.trouble.empty()) return events.refused(failure.trouble);
   if (greeting.state() == Greeting::State::refused) return events.refused(greeting.words());

@@ -31,7 +31,7 @@ error_code error_of(int number) { return {number, boost::system::system_category
 }  // namespace
 
 struct Caller::Impl : std::enable_shared_from_this<Caller::Impl> {
-  /// What waits for the socket of an attempt keeps both, also when the next attempt has begun.
+  /// A pending wait for the socket of an attempt keeps both objects, even if the next attempt has begun.
   struct Attempt {
     explicit Attempt(boost::asio::io_context& io) : socket(io) {}
     Socket socket;
@@ -59,7 +59,7 @@ struct Caller::Impl : std::enable_shared_from_this<Caller::Impl> {
   void end_attempt() noexcept;
   void fail(bool late);
   void end() noexcept;
-  /// Each place is tried once, also when time is over.
+  /// Each place is tried at least once, even if the time is over.
   [[nodiscard]] bool each_place_has_its_time() const {
     return first_round && (settings.places.size() > 1 || settings.patience < settings.attempt_max);
   }
@@ -137,8 +137,8 @@ void Caller::Impl::limit_attempt(std::chrono::nanoseconds time) {
   });
 }
 
-/// Not by the library: programs that are started meanwhile shall not inherit the socket, and a local socket whose
-/// listener has no room now is not connected, which the library takes it for.
+/// The library's own connect is not used. Programs that are started meanwhile would inherit its socket, and it takes a
+/// local socket for connected whose listener has no room now.
 void Caller::Impl::connect(std::vector<SocketAddress> addresses, std::size_t at) {
   const SocketAddress& address = addresses[at];
   const auto failed = [this, &addresses, at](const error_code& error) {

@@ -31,7 +31,7 @@ void Greeter::begin(Socket& socket, const std::shared_ptr<void>& owner, Done don
   speak(owner);
 }
 
-/// Sends what the greeting has to say, also its last word, then goes on.
+/// Sends what the greeting has to say, including its last word, and then goes on.
 void Greeter::speak(const std::shared_ptr<void>& owner) {
   output_ = greeting_.take_output();
   if (output_.empty()) return listen(owner);
@@ -44,7 +44,7 @@ void Greeter::speak(const std::shared_ptr<void>& owner) {
 
 void Greeter::listen(const std::shared_ptr<void>& owner) {
   if (greeting_.state() != Greeting::State::going) return finish({});
-  // As it comes, not when it is complete: a wrong first byte is enough.
+  // Bytes are looked at as they come, because a wrong first byte is enough.
   input_.resize(greeting_.wants());
   socket_->async_read_some(boost::asio::buffer(input_), [this, owner](const error_code& error, std::size_t bytes) {
     if (!done_) return;
