@@ -115,7 +115,7 @@ std::string MixedPort::endpoint() const {
   return join_endpoints(endpoints);
 }
 
-/// The first of ours that joins us to the peer.
+/// The first of this process's modules that joins it to the peer.
 std::size_t MixedPort::best_for(const JoinSettings& settings, Peer peer) const {
   const std::string& theirs = settings.endpoints[peer];
   for (std::size_t i = 0; i < opened_.size(); ++i) {
@@ -141,7 +141,7 @@ std::unique_ptr<Module> MixedPort::join(const JoinSettings& settings) {
   for (Peer peer = 0; peer < processes; ++peer) {
     if (peer != settings.self) used[best[peer] = best_for(settings, peer)] = true;
   }
-  if (processes < 2) used.back() = true;  // Alone: whatever goes everywhere.
+  if (processes < 2) used.back() = true;  // One process takes the last, which works everywhere.
 
   std::vector<std::unique_ptr<Module>> modules;
   std::vector<std::uint32_t> number(opened_.size(), 0);
@@ -155,7 +155,7 @@ std::unique_ptr<Module> MixedPort::join(const JoinSettings& settings) {
     number[i] = static_cast<std::uint32_t>(modules.size());
     modules.push_back(opened_[i].port->join(own));
   }
-  opened_.clear();  // Nobody listens where nobody comes.
+  opened_.clear();  // The ports that are left would listen for nobody.
   if (modules.size() == 1) return std::move(modules.front());
   std::vector<std::uint32_t> in_charge(processes, 0);
   for (Peer peer = 0; peer < processes; ++peer) in_charge[peer] = number[best[peer]];
