@@ -16,7 +16,7 @@
 namespace aplib::comm::plugin {
 namespace {
 
-/// What a plug-in of interface 1.0 has. Grows never: an older plug-in has no more.
+/// The size of a plug-in of interface 1.0. It never grows, because old plug-ins have no more.
 constexpr std::size_t bytes_of_1_0 = sizeof(aplib_comm_plugin);
 
 std::string versions(const aplib_comm_head& head) {
@@ -32,7 +32,7 @@ bool is_name(const char* name) {
          text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_-") == text.npos;
 }
 
-/// The first function that is missing though every module has it, or though its neighbours are there.
+/// The first missing function of those that every module has, or that come together with functions that are there.
 const char* missing(const aplib_comm_plugin& known) {
   struct Named {
     const char* name;

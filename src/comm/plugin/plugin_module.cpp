@@ -24,7 +24,7 @@ aplib_comm_label to_c(const Label& label) {
 
 Label from_c(const aplib_comm_label& label) { return {label.key, label.cell, label.task, label.kind, label.extra}; }
 
-/// Room for a text that is empty until somebody writes one.
+/// Room for a text, which is empty at first.
 struct ErrorText : aplib_comm_error {
   ErrorText() noexcept { text[0] = '\0'; }  // Only that: it is made for each send().
 };
@@ -42,8 +42,8 @@ Errc code_of(std::int32_t status) noexcept {
   }
 }
 
-/// Throws what `status` (negative) and `error` say, as Error; `subject`, the module's name, is for texts that are
-/// missing.
+/// Throws an Error that says what `status` (negative) and `error` mean. `subject`, the module's name, stands for a
+/// missing text.
 [[noreturn]] void throw_status(std::int32_t status, const aplib_comm_error& error, const char* subject) {
   const std::size_t length = ::strnlen(error.text, sizeof error.text);
   if (length != 0) throw Error(code_of(status), std::string(error.text, length));
@@ -59,9 +59,9 @@ aplib_comm_memory_key to_c(const MemoryKey& key) {
 
 }  // namespace
 
-/// What the plug-in calls.
+/// The functions that the plug-in calls.
 struct PluginModule::Upcalls {
-  /// Calls the receiver; what it throws is kept for the caller of poll().
+  /// Calls the receiver. An exception of the receiver is kept for the caller of poll().
   template <class Result, class Call>
   static Result guarded(void* host, Result otherwise, Call&& call) noexcept {
     auto* const module = static_cast<PluginModule*>(host);
@@ -122,7 +122,7 @@ void PluginModule::rethrow() {
 }
 
 void PluginModule::start(Receiver& receiver) {
-  // A second start() is refused by the module, and must not exchange the receiver of the first.
+  // The module refuses a second start(), which must not replace the receiver of the first.
   if (receiver_ == nullptr) receiver_ = &receiver;
   upcalls_ = {.bytes = sizeof(aplib_comm_receiver),
               .reserved = 0,
@@ -236,7 +236,7 @@ std::string PluginModule::describe(Peer peer) const {
 
 namespace {
 
-/// The settings, pointing into `settings`.
+/// The settings for the plug-in. Its pointers lead into `settings`.
 aplib_comm_port_settings to_c(const PortSettings& settings) {
   static_assert(JobKey::size == APLIB_COMM_KEY_BYTES);
   static_assert(static_cast<int>(Secure::off) == APLIB_COMM_SECURE_OFF &&
@@ -270,7 +270,7 @@ class PluginPort final : public Port {
   [[nodiscard]] std::string endpoint() const override {
     const char* const text = (*plugin_)->endpoint(port_);
     const std::string endpoint = text != nullptr ? text : "";
-    // It goes into lists and messages.
+    // The endpoint goes into lists and messages.
     if (endpoint.size() >= APLIB_COMM_ENDPOINT_BYTES || std::ranges::any_of(endpoint, [](unsigned char c) {
           return std::isprint(c) == 0 || c == ' ' || c == ',' || c == ';';
         })) {
