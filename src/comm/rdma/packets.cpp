@@ -70,7 +70,7 @@ void RdmaModule::Impl::send_large(Link& link, Peer to, const Label& label, std::
   if (link.stage != Link::Stage::over) link.queued.fetch_add(body.size());
 }
 
-/// Queues a frame, together with those that wait already where it fits.
+/// Queues a frame, in one packet with waiting ones if it fits.
 void RdmaModule::Impl::append(Link& link, Peer to, const Label& label, std::span<const std::byte> body,
                               std::uint32_t flags) {
   if (link.stage == Link::Stage::over) return;
@@ -91,7 +91,7 @@ void RdmaModule::Impl::append(Link& link, Peer to, const Label& label, std::span
   if (link.stage != Link::Stage::ready) need_greeting(link, to);
 }
 
-/// The way of a small frame when nothing is in front of it. False: it must wait.
+/// Sends a small frame that nothing is in front of. Returns false if it must wait.
 bool RdmaModule::Impl::post_frame(Link& link, Peer to, const Label& label, std::span<const std::byte> body,
                                   std::uint32_t flags) {
   const std::size_t bytes = sizeof(PacketHeader) + frame_room(body.size());
@@ -128,7 +128,7 @@ bool RdmaModule::Impl::may_pass(const Link& link, std::uint64_t after_writes) co
   return (sends_after_writes_ ? link.writes_posted : link.writes_over) >= after_writes;
 }
 
-/// Gives a packet to the provider. False: it does not take it now, and `in` is free again.
+/// Gives a packet to the provider. Returns false if the provider does not take it now; then `in` is free again.
 bool RdmaModule::Impl::hand_over(Link& link, Peer to, std::span<std::byte> packet, PacketBuffers::Buffer* in,
                                  std::size_t body_bytes) {
   ssize_t error = 0;
@@ -166,7 +166,7 @@ bool RdmaModule::Impl::hand_over(Link& link, Peer to, std::span<std::byte> packe
 
 void RdmaModule::Impl::unstick(Link& link) noexcept { link.stuck_since.reset(); }
 
-/// The provider did not take something. False, for the caller's return.
+/// Notes that the provider did not take something. Returns false, for the caller to return.
 bool RdmaModule::Impl::stick(Link& link, Peer to, int error, const char* call) {
   if (error != -FI_EAGAIN) {
     fail(link, to, fmt::format("{}: {}", call, fabric_words(error)));
@@ -209,7 +209,7 @@ void RdmaModule::Impl::note_busy(Link& link, Peer peer) {
   busy_.push_back(peer);
 }
 
-/// The provider has taken it: nobody knows yet whether it arrives.
+/// Notes that the provider has taken a packet. Nobody knows yet whether it arrives.
 void RdmaModule::Impl::note_sent(Link& link, Peer to) {
   link.unproven = true;
   if (link.watched) return;
@@ -247,7 +247,7 @@ void RdmaModule::Impl::look_for_silence() {
   }
 }
 
-/// Hands over what may go: control first, for the other side may wait for it; then transfers; then frames.
+/// Sends what may go: control first, because the other side may wait for it, then transfers, then frames.
 void RdmaModule::Impl::pump(Link& link, Peer to) {
   if (link.failed_since || cut_) return;
   while (!link.control.empty()) {
@@ -270,12 +270,12 @@ void RdmaModule::Impl::pump(Link& link, Peer to) {
   }
 }
 
-/// Nothing of remote memory has ended for long.
+/// Whether no transfer has ended for long.
 bool RdmaModule::Impl::transfers_stand_still(const Link& link) const {
   return link.transfers_since && *link.transfers_since < Clock::now() - settings_.peer_timeout / 2;
 }
 
-/// Who takes nothing for so long, or does not answer, is gone.
+/// Loses a peer that takes nothing for so long, or does not answer.
 void RdmaModule::Impl::check_patience(Link& link, Peer peer) {
   const Clock::time_point now = Clock::now();
   const Clock::time_point limit = now - settings_.peer_timeout;
@@ -357,7 +357,7 @@ void RdmaModule::Impl::take_error(fid_cq* queue) {
   }
 }
 
-/// The provider is done with something that it was told to do.
+/// Takes an operation that the provider has completed.
 void RdmaModule::Impl::over(Operation& operation, int error) {
   if (!operation.given_up) --operations_out_;
   Link& link = links_[operation.peer];
@@ -586,7 +586,7 @@ void RdmaModule::Impl::give_credit(Link& link, Peer to) {
   control(link, to, PacketKind::credit, {});
 }
 
-/// Nothing comes from the peer any more. `tell_it`: it does not know yet.
+/// Ends a link, after which nothing comes from the peer. `tell_it`: the peer does not know yet.
 void RdmaModule::Impl::lose(Link& link, Peer peer, const std::string& why, bool tell_it) {
   if (link.stage == Link::Stage::over) return;
   const bool known = link.stage == Link::Stage::ready;

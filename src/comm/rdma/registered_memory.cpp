@@ -123,7 +123,7 @@ std::unique_ptr<MemoryWatch> MemoryWatch::open() noexcept {
   if (!faults) return nullptr;
   try {
     return std::unique_ptr<MemoryWatch>(new MemoryWatch(std::move(faults)));
-  } catch (const std::exception&) {  // No memory, descriptor or thread.
+  } catch (const std::exception&) {  // There is no memory, descriptor or thread.
     return nullptr;
   }
 }
@@ -214,7 +214,7 @@ std::shared_ptr<Registration> RegistrationCache::find_or_make(std::span<const st
     used_.splice(used_.begin(), used_, entry->second.use);
     return entry->second.registration;
   }
-  // Those that overlap become one with it; who uses them keeps them.
+  // Overlapping registrations are joined with it. Their users keep them.
   const MemoryWatch::Range asked{begin, end};
   while (entry != entries_.end() && entry->first < asked.end) {
     begin = std::min(begin, entry->first);
@@ -258,7 +258,7 @@ void RegistrationCache::forget(std::uintptr_t begin, std::uintptr_t end) {
 }
 
 RegistrationCache::Entries::iterator RegistrationCache::drop(Entries::iterator entry) {
-  // Where other memory lies now, this is not watched, and the kernel says so; nothing is harmed.
+  // If other memory lies there now, it is not watched, and the kernel says so. That does no harm.
   watch_->remove({entry->first, entry->second.end});
   bytes_ -= entry->second.end - entry->first;
   used_.erase(entry->second.use);
