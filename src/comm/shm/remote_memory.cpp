@@ -76,7 +76,7 @@ bool OpenMemory::conceal(const MemoryKey& key) noexcept {
   if (!words) return false;
   const std::lock_guard hold(mutex_);
   std::uint64_t token = words->token;
-  // The default order: taken away before the look at what others have begun; pairs with access().
+  // The default order puts the removal before the look at what others have begun. It pairs with access().
   if (!block_.openings[words->place].compare_exchange_strong(token, 0)) return false;
   free_.push_back(words->place);
   return true;
@@ -136,7 +136,7 @@ bool PeerMemory::access(Direction direction, const MemoryKey& key, std::uint64_t
 }
 
 bool PeerMemory::write(const MemoryKey& key, std::uint64_t address, std::span<const std::byte> local) noexcept {
-  // The system call takes what it only reads as it takes what it writes.
+  // The system call has one type for memory that it reads and memory that it writes.
   return access(Direction::out, key, address, const_cast<std::byte*>(local.data()), local.size());
 }
 
@@ -148,7 +148,7 @@ void PeerMemory::await_accesses(const MemoryKey& key) const noexcept {
   const std::optional<KeyWords> words = words_of(key);
   if (!words) return;
   const std::uint32_t number = words->place % accesses_count;
-  // Who was stopped, or writes nonsense there, is waited for no longer than a copy of some gigabytes takes.
+  // A process that was stopped, or writes nonsense there, is waited for no longer than a copy of gigabytes takes.
   constexpr std::chrono::seconds longest{2};
   const auto limit = std::chrono::steady_clock::now() + longest;
   while (true) {

@@ -39,7 +39,7 @@ struct ShmModule::Impl {
   PeerMemory* memory_of(Peer peer) const noexcept {
     return peer < memory.size() && memory[peer] && memory[peer]->reachable() ? memory[peer].get() : nullptr;
   }
-  /// Joined by now? Then the peer's control block can be looked at without the system.
+  /// Whether the peer is joined by now, so that its control block can be read without the system.
   void look_at_block(Peer peer) const noexcept {
     if (const ControlBlock* const block = links[peer]->block()) memory[peer]->attach(block);
   }
@@ -47,7 +47,7 @@ struct ShmModule::Impl {
     for (const auto& link : links)
       if (link) link->write();
   }
-  /// Before memory is touched: who hears that there is no memory for the report knows that nothing was done.
+  /// Reserves room for the report before memory is touched, so that an error about it means that nothing was done.
   void expect_memory_report() {
     try {
       reports.expect_memory();
@@ -148,7 +148,7 @@ std::size_t ShmModule::queued(Peer to) const noexcept {
 }
 
 void ShmModule::flush() noexcept {
-  // relaxed: who has just queued something has seen himself that there is no room
+  // relaxed: a thread that has just queued something has seen itself that there is no room
   if (impl_->writers.load(std::memory_order_relaxed) != 0) [[unlikely]]
     impl_->write();
 }
@@ -228,7 +228,7 @@ bool ShmModule::arm() {
   state.bell.arm();
   const std::uint32_t writers = state.writers.load(std::memory_order_relaxed);  // relaxed: a snapshot
   flush();
-  // Somebody may wait for queues to be empty, and nobody would wake him for what has just been done.
+  // A thread may wait for queues to be empty, and nothing else would wake it for this.
   if (state.writers.load(std::memory_order_relaxed) < writers || state.reports.any()) return false;
   return std::none_of(state.links.begin(), state.links.end(),
                       [](const std::unique_ptr<Link>& link) { return link && link->has_work(); });
@@ -266,13 +266,13 @@ void ShmModule::Impl::end() {
   tell_memory();
 }
 
-/// Puts all that is queued into shared memory, and the mark of the end behind it. Whether that was done in time.
+/// Writes all queues and the mark of the end behind them to shared memory. Returns whether that was done in time.
 bool ShmModule::Impl::settle(std::chrono::steady_clock::time_point limit) {
   constexpr std::chrono::microseconds first_pause{20};
   constexpr std::chrono::microseconds longest_pause{2000};
   bool good = true;
   for (std::chrono::microseconds pause = first_pause;; pause = std::min(2 * pause, longest_pause)) {
-    // What the others send now is taken and forgotten: who waits for room to write could not end otherwise.
+    // Frames that others send now are read and dropped: a peer that waits for room to write could not end otherwise.
     for (LinkReports::Told told = reports.links().take(); told.link != nullptr; told = reports.links().take())
       if (told.up) static_cast<Link*>(told.link)->begin_reading();
     tell_memory();
@@ -312,7 +312,7 @@ std::string ShmModule::describe(Peer peer) const {
     default:
       break;
   }
-  // Nothing leaves the memory of the host, so there is nothing that tls would hide.
+  // Nothing leaves the memory of the host, so tls would hide nothing.
   return fmt::format("shm, {}, {}", state, to_string(impl_->settings.secure));
 }
 
