@@ -23,16 +23,16 @@
 namespace aplib::comm::tcp {
 namespace {
 
-// Between processes of one host what is on the way should stay in the caches: with the system's own choice, which
-// grows to megabytes, 1 MiB messages are a third slower.
+// Bytes that are under way between processes of one host should stay in the caches. With the system's own choice, which
+// grows to megabytes, messages of 1 MiB are a third slower.
 constexpr int buffer_within_host = 128 * 1024;
 
-// What a system does not know is left out: it costs speed or time until a death is seen, nothing else.
+// Options that a system does not know are left out. That costs only speed, or time until a death is seen.
 void set(int socket, int level, int option, int value) noexcept {
   ::setsockopt(socket, level, option, &value, sizeof value);
 }
 
-/// Both ends have one address.
+/// Whether both ends have the same address.
 bool within_host(int socket) noexcept {
   sockaddr_storage own{};
   sockaddr_storage other{};
@@ -80,8 +80,8 @@ std::chrono::microseconds round_trip(int socket) noexcept {
   return std::chrono::microseconds(info.tcpi_rtt);
 }
 
-/// The library's object is one thread's at a time, also for one that reads and one that writes: held for one record
-/// only.
+/// The library's object may be used by one thread at a time, even for reading and writing. The lock is held for one
+/// record at a time.
 struct Stream::Tls {
   static constexpr std::size_t record_bytes = 16 * 1024;
   static constexpr std::uint32_t records_per_key = 1U << 22U;  // AES-GCM: RFC 8446, 5.5, with room to spare
@@ -147,8 +147,8 @@ Stream::Result Stream::write(std::span<const iovec> pieces) noexcept {
   return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS ? Result{Kind::not_now} : fail(errno);
 }
 
-/// Decrypts into the pieces, record by record, until they are full or the socket has no more. One call of the
-/// library may need the system none or several times; it counts as one.
+/// Decrypts into the pieces, record by record, until they are full or the socket has no more. A call of the library
+/// counts as one system call, though it may make none or several.
 Stream::Result Stream::read_tls(std::span<const iovec> pieces) noexcept {
   std::size_t all = 0;
   ahead_ = false;
@@ -169,7 +169,7 @@ Stream::Result Stream::read_tls(std::span<const iovec> pieces) noexcept {
       const int reason = SSL_get_error(tls_->ssl, good);
       if (reason == SSL_ERROR_WANT_READ || reason == SSL_ERROR_WANT_WRITE)
         return all != 0 ? Result{Kind::moved, all} : Result{Kind::not_now};
-      // What has been decrypted counts first; the failure comes again.
+      // Decrypted bytes count first. The failure comes again.
       if (all != 0) {
         ahead_ = true;
         return {Kind::moved, all};
@@ -190,8 +190,8 @@ Stream::Result Stream::read_tls(std::span<const iovec> pieces) noexcept {
   return {Kind::moved, all};
 }
 
-/// Encrypts and sends, one record per round, until the socket takes no more. Small pieces are gathered, so that a
-/// record is as full as can be.
+/// Encrypts and sends, one record per round, until the socket takes no more. Gathers small pieces, so that records are
+/// as full as possible.
 Stream::Result Stream::write_tls(std::span<const iovec> pieces) noexcept {
   std::size_t all = 0;
   std::size_t skip = 0;  // Bytes of pieces[0] that are sent.

@@ -21,8 +21,8 @@
 namespace aplib::comm::tcp {
 namespace {
 
-/// Up to so many connected peers are read without asking the system first who has sent: one call instead of two for
-/// a message that is there, some more for those that are not.
+/// Up to so many connected peers are read without asking the system first who has sent. A message then costs one call
+/// instead of two, and a peer without one costs a call.
 constexpr std::size_t read_directly_max = 4;
 
 std::vector<std::unique_ptr<Link>> make_links(const Settings& settings, Poller& poller) {
@@ -59,7 +59,7 @@ struct TcpModule::State {
   }
 
   void write(bool also_full) noexcept {
-    // Each of now once: a link whose lock another thread holds stays in the list.
+    // Each link that is listed now is tried once. If another thread holds its lock, it stays in the list.
     for (std::uint32_t left = poller.writers(); left != 0; --left) {
       Link* const link = poller.take_writer();
       if (link == nullptr) return;
@@ -173,7 +173,7 @@ bool TcpModule::State::read_ready() {
   const std::size_t count = poller.ready(ready);
   bool called = false;
   for (std::size_t i = 0; i < count; ++i) {
-    // A link of several streams may be there several times; it reads all of them at once.
+    // A link of several streams may be listed several times. It reads all of them at once.
     if (std::find(ready.begin(), ready.begin() + i, ready[i]) == ready.begin() + i) called |= ready[i]->read(*receiver);
   }
   bool any_over = false;
@@ -226,10 +226,10 @@ void TcpModule::State::end() {
     if (link) link->close();
 }
 
-/// Sends all that is queued and the mark of the end behind it, and waits until the other hosts have it. Whether
+/// Sends all queues and the mark of the end behind them, and waits until the other hosts have them. Returns whether
 /// that was done in time.
 bool TcpModule::State::settle(std::chrono::steady_clock::time_point limit) {
-  // What the others send now is taken and forgotten: who waits for room to write could not end otherwise.
+  // Frames that others send now are read and dropped: a peer that waits for room to write could not end otherwise.
   std::vector<std::byte> scratch(64 * 1024);
   std::vector<bool> marked(links.size());
   bool good = true;
@@ -294,7 +294,7 @@ std::string TcpModule::describe(Peer peer) const {
 
 namespace {
 
-// tcp as a kind of module: what goes everywhere.
+// tcp as a kind of module, which works everywhere.
 
 class TcpPort final : public Port {
  public:
