@@ -52,7 +52,7 @@ bool FrameReader::filled(std::size_t bytes) {
   const std::size_t all = held_ + bytes;
   const std::size_t used = parse(buffer_.get(), all);
   if (!refusal_.empty()) return false;
-  // Less than one small frame is left; and nothing moves while one frame comes in many pieces.
+  // Less than one small frame is left, and nothing moves while one frame comes in many pieces.
   held_ = all - used;
   if (held_ != 0 && used != 0) std::memmove(buffer_.get(), buffer_.get() + used, held_);
   return true;
@@ -89,8 +89,8 @@ void FrameReader::end() {
   receiver_.large_end(from_, large_.label, large_.body_bytes, false);
 }
 
-/// Completes the frame at the front of the buffer with as few bytes as it needs, so that what follows is parsed
-/// where it lies.
+/// Completes the frame at the front of the buffer with as few bytes as it needs, so that the bytes after it are parsed
+/// in place.
 bool FrameReader::take_held(std::span<const std::byte>& bytes) {
   std::size_t needed = frame_header_bytes;
   if (held_ >= frame_header_bytes) {
@@ -113,8 +113,7 @@ void FrameReader::hold(std::span<const std::byte> bytes) {
   held_ += bytes.size();
 }
 
-/// Hands over what is whole; returns how many bytes that took. What remains is the beginning of a small frame, or
-/// of a header.
+/// Delivers whole frames, and returns how many bytes they had. The beginning of a small frame or of a header remains.
 std::size_t FrameReader::parse(const std::byte* at, std::size_t bytes) {
   std::size_t used = 0;
   while (bytes - used >= frame_header_bytes) {
@@ -147,8 +146,8 @@ std::size_t FrameReader::parse(const std::byte* at, std::size_t bytes) {
   return used;
 }
 
-/// A large body begins, of which the first `bytes` bytes lie at `body`, or all and more. Returns how many of them
-/// it took.
+/// Begins a large body. Its first bytes, or all of it and more, are the `bytes` bytes at `body`. Returns how many of
+/// them belong to it.
 std::size_t FrameReader::begin_large(const FrameHeader& header, const std::byte* body, std::size_t bytes) {
   after_large_ = true;
   std::byte* const into = receiver_.large_begin(from_, header.label, header.body_bytes);
@@ -165,7 +164,7 @@ std::size_t FrameReader::begin_large(const FrameHeader& header, const std::byte*
   return part;
 }
 
-/// `bytes` more bytes of the large body lie where they belong.
+/// Notes that `bytes` more bytes of the large body lie in place.
 void FrameReader::fill_large(std::size_t bytes) {
   large_at_ += bytes;
   large_left_ -= bytes;

@@ -20,7 +20,7 @@ constexpr std::array<char, 8> magic{'A', 'P', 'l', 'i', 'b', '\r', '\n', '\x1a'}
 constexpr std::uint32_t byte_order_mark = 0x01020304;
 constexpr std::size_t hash_bytes = 32;
 
-/// What every version begins with.
+/// The beginning of a hello in every version.
 struct Prefix {
   std::array<char, 8> magic;
   std::uint16_t version;
@@ -60,7 +60,7 @@ std::string_view name_of(Purpose purpose) {
   return purpose == Purpose::control ? "the launcher's control" : purpose == Purpose::data ? "messages" : "unknown";
 }
 
-// What comes from a stranger with secure=off is shown to a person: no control characters.
+// With secure=off, a stranger's text is shown to a person, so it may have no control characters.
 std::string printable(std::string text) {
   for (char& c : text)
     if (c < ' ' || c > '~') c = '?';
@@ -120,7 +120,7 @@ std::array<std::byte, 32> Greeting::tag(Role by, std::span<const std::byte> hell
 }
 
 std::array<std::byte, 32> Greeting::proof(Role by) const {
-  // The hellos carry their lengths: no two pairs of them look alike one behind the other.
+  // The hellos carry their lengths, so no two pairs of them are the same bytes when joined.
   const auto mine = std::span<const std::byte>(my_hello_);
   const auto theirs = std::span<const std::byte>(peer_hello_);
   const std::array parts{bytes_of(by == Role::caller ? "aplib proof of caller  " : "aplib proof of answerer"),
@@ -154,7 +154,7 @@ void Greeting::receive(std::span<const std::byte> bytes) {
     input_.insert(input_.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(count));
     bytes = bytes.subspan(count);
     if (step_ == Step::prefix) {
-      // From the first byte on: who does not speak like us is not waited for.
+      // Every byte is checked as it comes, because a stranger of another protocol is not waited for.
       const std::size_t compared = std::min(input_.size(), magic.size());
       if (std::memcmp(input_.data(), magic.data(), compared) != 0) return drop("does not speak this protocol");
       if (input_.size() < sizeof(Prefix)) continue;

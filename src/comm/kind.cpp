@@ -28,8 +28,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What dlopen() would not survive: it maps a file as its headers say, and a file that ends too early kills the
-/// process. Not a defence against evil: a module's code runs anyway.
+/// What makes dlopen() of the file deadly: it maps a file as its headers say, and one that ends too early kills the
+/// process. This is no defence against evil, because a module's code runs anyway.
 std::optional<std::string> damage(const std::string& file) {
   std::error_code error;
   const auto size = std::filesystem::file_size(file, error);
@@ -59,7 +59,7 @@ struct Close {
   void operator()(void* handle) const noexcept { ::dlclose(handle); }
 };
 
-/// Beside the running program's folder: the same in a build tree, an installed tree and a moved one.
+/// The folder beside that of the running program. The path is the same in build trees, installed trees and moved ones.
 std::optional<fs::path> own_folder() {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
@@ -94,7 +94,7 @@ std::vector<fs::path> files(const std::string& module_path, std::vector<FoundMod
   return all;
 }
 
-/// Why a module of APlib's own cannot be used by this program: it is of another build, and shares its classes with us.
+/// Why this program cannot use one of APlib's own modules: it shares classes with the program, but not the build.
 std::optional<std::string> other_build(void* exported) {
   const std::size_t bytes = plugin::bytes_of_variable(exported).value_or(0);
   if (bytes < sizeof OwnModule::build) return "it is damaged: copy it again";

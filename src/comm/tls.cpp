@@ -26,7 +26,7 @@ struct Secret {
   std::array<std::byte, 32> bytes;
 };
 
-// Called by the library when an SSL ends.
+// The library calls this when an SSL ends.
 void free_secret(void*, void* data, CRYPTO_EX_DATA*, int, long, void*) {
   auto* const secret = static_cast<Secret*>(data);
   if (secret != nullptr) wipe(secret->bytes);
@@ -171,7 +171,7 @@ ssl_st* make_tls_on_socket(ssl_ctx_st* context, int socket) {
   BIO_set_data(bio, reinterpret_cast<void*>(static_cast<std::intptr_t>(socket)));
   BIO_set_init(bio, 1);
   SSL_set_bio(ssl, bio, bio);
-  // Several records per system call.
+  // One system call reads several records.
   constexpr std::size_t read_bytes = 128 * 1024;
   SSL_set_read_ahead(ssl, 1);
   SSL_set_default_read_buffer_len(ssl, read_bytes);
