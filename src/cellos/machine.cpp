@@ -198,18 +198,8 @@ int getcidy(void) {
 
 // A program that waits for a time to come asks again and again: then others run meanwhile.
 double dgettime(void) {
-  constexpr unsigned reads = 16;
-  constexpr auto spin_time = std::chrono::microseconds(50);  // for so many reads; who measures something takes longer
-  const auto now = std::chrono::steady_clock::now();
-  if (this_task::inside()) {
-    api::CellosState& state = api::cellos_state("dgettime");
-    if (++state.clock_reads % reads == 0) {
-      const bool spins = now - state.clock_since < spin_time;
-      state.clock_since = now;
-      if (spins) this_task::yield();
-    }
-  }
-  return std::chrono::duration<double>(now.time_since_epoch()).count();
+  if (this_task::inside() && api::cellos_state("dgettime").clock_reads.spin()) this_task::yield();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 // ---------------------------------------------------------------- a program by itself

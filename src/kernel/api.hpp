@@ -6,13 +6,13 @@
 // Call from: task, unless marked [any].
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
 
 #include "aplib/aplib.hpp"
+#include "base/clock_reads.hpp"
 
 namespace aplib::api {
 
@@ -59,15 +59,14 @@ void broadcast(const char* call, CellId root, std::span<std::byte> buffer, Scope
 struct CellosState {
   Message message;  ///< last received by a pointer-returning call (CellOS: valid until the next receive)
   Envelope last{any_cell, any_task, any_type,
-                0};               ///< of the message last received in any way; source any_cell: none yet
-  bool readable = false;          ///< `last` speaks of `message`, so it can be read again
-  std::uint8_t status_reads = 0;  ///< cstat and gstat calls, so that a loop of them lets others run
-  std::uint8_t clock_reads = 0;   ///< the same of dgettime,
-  std::chrono::steady_clock::time_point clock_since{};  ///< since then
-  const char* place_of = nullptr;                       ///< a call that waits,
-  const void* place = nullptr;                          ///< and where it returns to in the program
-  void* exit_frame = nullptr;                           ///< where exit() ends the task's program
-  const void* program = nullptr;                        ///< host program's task: what CellOS's ccreat starts
+                0};                ///< of the message last received in any way; source any_cell: none yet
+  bool readable = false;           ///< `last` speaks of `message`, so it can be read again
+  std::uint8_t status_reads = 0;   ///< cstat and gstat calls, so that a loop of them lets others run
+  ClockReads clock_reads;          ///< the same of dgettime
+  const char* place_of = nullptr;  ///< a call that waits,
+  const void* place = nullptr;     ///< and where it returns to in the program
+  void* exit_frame = nullptr;      ///< where exit() ends the task's program
+  const void* program = nullptr;   ///< host program's task: what CellOS's ccreat starts
 };
 CellosState& cellos_state(const char* call);
 

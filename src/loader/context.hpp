@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock_reads.hpp"
 #include "base/program_context.hpp"
 
 namespace aplib::loader {
@@ -49,6 +50,7 @@ struct TaskContext : ProgramContext {
   std::unique_ptr<char[]>
       static_tls;              ///< Its initial-exec thread-locals while it does not run; null: the program has none.
   void* exit_frame = nullptr;  ///< Where exit() of this task lands; null: it was spawned by the program.
+  ClockReads clock_reads;      ///< Of libc's clocks.
 };
 
 /// The running flow's context, or null outside programs.

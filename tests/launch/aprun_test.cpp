@@ -603,6 +603,29 @@ int main(int argc, char** argv) {
   }
 }
 
+// Cell 0 waits for what cell 1 does, and one thread carries both.
+TEST(Aprun, ALoopOfLibcsClocksLetsOthersRun) {
+  const Folder folder;
+  const std::string program = folder.compile("clocks", R"(
+#include <aplib/cellos.h>
+#include <sys/time.h>
+#include <time.h>
+static int arrived;
+int main(void) {
+  volatile int* flag = &arrived;
+  struct timeval now;
+  sync(0, 0);
+  if (getcid() == 1) put(0, &arrived, 0, &arrived, &arrived, 0, 0);
+  while (getcid() == 0 && *flag == 0) gettimeofday(&now, 0);
+  sync(0, 0);
+  if (getcid() == 1) put(0, &arrived, 0, &arrived, &arrived, 0, 0);
+  while (getcid() == 0 && *flag == 1) time(0);
+  return 0;
+})");
+  const Ended ended = aprun({"-n", "2", "--threads", "1", "--timeout", "100", program});
+  EXPECT_EQ(ended.status, 0) << ended.error;
+}
+
 TEST(Aprun, ErrorsSayWhereTheProgramCalls) {
   const Folder folder;
   const std::string program = folder.compile("wrong", R"(

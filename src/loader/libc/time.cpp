@@ -7,9 +7,15 @@
 //
 // Sleep and its relatives let other tasks run. Waiting for descriptors (poll and select with any) stays libc's and
 // keeps the processor; programs that do that use `threads = "per-cell"`.
+//
+// The clocks are the system's. A program that reads them again and again waits for a time to come: then others run
+// meanwhile.
 #include <poll.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/select.h>
+#include <sys/time.h>
+#include <sys/times.h>
 #include <threads.h>
 #include <unistd.h>
 
@@ -327,10 +333,34 @@ int bound_pselect(int count, fd_set* read, fd_set* write, fd_set* except, const 
   return error == 0 ? 0 : failed(error);
 }
 
+// --- clocks
+
+/// What a program gets for libc's or libstdc++'s function `native`.
+template <auto native, class Type = decltype(plain(native))>
+struct Clock;
+template <auto native, class Result, class... Args>
+struct Clock<native, Function<Result, Args...>> {
+  static Result read(Args... args) {
+    TaskContext* const context = here();
+    if (context != nullptr && context->clock_reads.spin()) [[unlikely]]
+      yield_in(*context->instance);
+    return native(args...);  // afterwards: the time is that of the return
+  }
+};
+
 }  // namespace
 
 std::span<const Binding> sleep_bindings() {
   static const Binding table[] = {
+      Binding::of("clock_gettime", Clock<::clock_gettime>::read),
+      Binding::of("gettimeofday", Clock<::gettimeofday>::read),
+      Binding::of("time", Clock<::time>::read),
+      Binding::of("clock", Clock<::clock>::read),
+      Binding::of("times", Clock<::times>::read),
+      Binding::of("getrusage", Clock<::getrusage>::read),
+      Binding::of("timespec_get", Clock<::timespec_get>::read),
+      Binding::of("_ZNSt6chrono3_V212steady_clock3nowEv", Clock<std::chrono::steady_clock::now>::read),
+      Binding::of("_ZNSt6chrono3_V212system_clock3nowEv", Clock<std::chrono::system_clock::now>::read),
       bound<::sleep, bound_sleep>("sleep"),
       bound<::usleep, bound_usleep>("usleep"),
       bound<::nanosleep, bound_nanosleep>("nanosleep"),

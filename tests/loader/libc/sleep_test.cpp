@@ -75,6 +75,26 @@ TEST_F(Sleep, NoTimeIsAYield) {
   EXPECT_EQ(run_main("thrd_yield(); return poll(NULL, 0, 0);").yields, 2);
 }
 
+// What waits for a time to come reads a clock again and again; what measures something does not.
+TEST_F(Sleep, ALoopOfAnyClockYields) {
+  const std::string includes =
+      "#include <sys/resource.h>\n#include <sys/time.h>\n#include <sys/times.h>\n#include <time.h>\n"
+      "static struct timespec t; static struct timeval v; static struct tms c; static struct rusage u;\n"
+      "int main(int n, char** a) { for (int i = 0; i < READS; ++i) ";
+  int number = 0;
+  for (const char* read : {"clock_gettime(CLOCK_MONOTONIC, &t);", "gettimeofday(&v, NULL);", "time(NULL);", "clock();",
+                           "times(&c);", "getrusage(RUSAGE_SELF, &u);", "timespec_get(&t, TIME_UTC);"}) {
+    for (const auto& [reads, yields] : {std::pair("10", false), std::pair("100000", true)}) {
+      const auto program = Program::load(shop_.compile(includes + read + " return 0; }",
+                                                       {"-shared", "-D_GNU_SOURCE", std::string("-DREADS=") + reads},
+                                                       "clock" + std::to_string(number++) + ".so"));
+      RecordingHost host;
+      EXPECT_EQ(run_instance(make_instance(program, host), call_main).status, 0) << read;
+      EXPECT_EQ(host.yields != 0, yields) << read << " " << reads << " times";
+    }
+  }
+}
+
 TEST_F(Sleep, ATimeThatIsNoneIsAnError) {
   EXPECT_EQ(
       run_main("struct timespec t = {0, 1000000000}; return nanosleep(&t, NULL) == -1 && errno == EINVAL;").status, 1);
@@ -100,6 +120,18 @@ TEST_F(Sleep, OfTheCppLibraryToo) {
   EXPECT_EQ(run_instance(make_instance(program, host), call_main).status, 0);
   EXPECT_EQ(host.slept, 3h);
   EXPECT_EQ(host.yields, 1);
+}
+
+TEST_F(Sleep, OfTheClocksOfTheCppLibraryToo) {
+  for (const char* clock : {"steady_clock", "system_clock"}) {
+    const auto program = Program::load(shop_.compile_cpp(
+        std::string("#include <chrono>\nint main() { for (int i = 0; i < 100000; ++i) (void)std::chrono::") + clock +
+            "::now(); return 0; }",
+        {"-shared", "-std=c++17"}, std::string(clock) + ".so"));
+    RecordingHost host;
+    EXPECT_EQ(run_instance(make_instance(program, host), call_main).status, 0) << clock;
+    EXPECT_GT(host.yields, 0) << clock;
+  }
 }
 
 }  // namespace
