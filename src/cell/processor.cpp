@@ -127,7 +127,7 @@ void Processor::run() {
 
 void Processor::switch_to_task(Flow& from, TaskControl& to, bool ends) {
   to.ready = false;
-  running_ = &to;
+  running_.store(&to, std::memory_order_release);  // release: to glimpse()
   switch_to(thread_, from, to, ends);
 }
 
@@ -143,10 +143,11 @@ void Processor::landed() noexcept {
 [[gnu::always_inline]] inline void Processor::dispatch(TaskControl& self) noexcept {
   if (network_ != nullptr) [[unlikely]]
     look_after_network();
-  if ((++switches_ & 7U) == 0) [[unlikely]] {
+  const std::uint32_t switches = count_switch();
+  if ((switches & 7U) == 0) [[unlikely]] {
     poll();
     if (idle_.has_watches()) idle_.check_watches();
-    if ((switches_ & 255U) == 0 && idle_.has_timers()) idle_.expire_timers(Clock::now());
+    if ((switches & 255U) == 0 && idle_.has_timers()) idle_.expire_timers(Clock::now());
     if (idle_.ready().size() > 1 && domain_.idle_processors.load(std::memory_order_relaxed) != 0) {  // relaxed: a hint
       mover_.offer_cells(self);
     }
@@ -431,7 +432,7 @@ void task_body(Flow& flow) {
 }
 
 void Processor::end_terminating_task() noexcept {
-  TaskControl* const self = current_processor != nullptr ? current_processor->running_ : nullptr;
+  TaskControl* const self = current_processor != nullptr ? current_processor->running() : nullptr;
   if (self == nullptr) return;
   Domain& domain = self->cell->processor->domain_;
   int status = 0;
@@ -565,11 +566,12 @@ void Processor::end_task(TaskControl& self) {
   }
   if (--cell.live_tasks == 0) domain_.guarded([&] { end_cell(cell); });
   dying_ = &self;
+  count_switch();
   TaskControl* next = idle_.pop_ready();
   if (next != nullptr) {
     switch_to_task(self, *next, true);
   } else {
-    running_ = nullptr;
+    running_.store(nullptr, std::memory_order_relaxed);  // relaxed: for ourselves
     switch_to(thread_, self, base_, true);
   }
   __builtin_unreachable();

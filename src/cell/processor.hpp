@@ -11,6 +11,7 @@
 // (mover.hpp). This file has the thread, the switch from task to task, what tasks call, and the life of a task.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -65,12 +66,23 @@ class Processor {
   [[nodiscard]] std::uint32_t index() const noexcept { return index_; }
   [[nodiscard]] bool is_host() const noexcept { return role_ == ProcessorRole::host; }
   [[nodiscard]] bool is_network() const noexcept { return role_ == ProcessorRole::network; }
-  [[nodiscard]] TaskControl* running() const noexcept { return running_; }
+  [[nodiscard]] TaskControl* running() const noexcept {
+    return running_.load(std::memory_order_relaxed);  // relaxed: own value
+  }
+  /// Another thread: the task that runs here, unless switches() changes before the caller has looked at it.
+  [[nodiscard]] const TaskControl* glimpse() const noexcept {
+    return running_.load(std::memory_order_acquire);  // acquire: the task's making
+  }
+  /// Changes whenever a task waits, lets others run, or ends. [any thread]
+  [[nodiscard]] std::uint32_t switches() const noexcept {
+    return switches_.load(std::memory_order_relaxed);  // relaxed: a measure
+  }
   [[nodiscard]] BufferPool& pool() noexcept { return *pool_; }
   [[nodiscard]] UnreadMeter<>& unread() noexcept { return unread_; }  // bytes(): [any thread]
   [[nodiscard]] Outbound& outbound() noexcept { return outbound_; }
   [[nodiscard]] Inbound& inbound() noexcept { return inbound_; }
   [[nodiscard]] Idle& idle() noexcept { return idle_; }
+  [[nodiscard]] const Idle& idle() const noexcept { return idle_; }
   [[nodiscard]] Collectives& collectives() noexcept { return collectives_; }
   [[nodiscard]] Mover& mover() noexcept { return mover_; }
   Parker<>& parker() noexcept { return idle_.parker(); }  // [any thread]
@@ -168,17 +180,22 @@ class Processor {
   void end_task(TaskControl& self);
   void end_cell(Cell& cell);
   void drop_live_cell() noexcept;
+  std::uint32_t count_switch() noexcept {
+    const std::uint32_t switches = switches_.load(std::memory_order_relaxed) + 1;  // relaxed: only we write it
+    switches_.store(switches, std::memory_order_relaxed);                          // relaxed: a measure
+    return switches;
+  }
   void check_canary(const TaskControl& task);
 
   // hot: read or written on every message
   Domain& domain_;
   std::uint32_t index_;
   std::uint32_t cell_limit_ = 0;  // cells that can be sent to; 0 before the host program has started any
-  TaskControl* running_ = nullptr;
+  std::atomic<TaskControl*> running_{nullptr};
   BufferPool* pool_ = nullptr;
   Network* network_ = nullptr;  // null: one process
   std::uint32_t network_index_ = ~0U;
-  std::uint32_t switches_ = 0;
+  std::atomic<std::uint32_t> switches_{0};
   Outbound outbound_;
   ThreadState thread_;
   TaskControl* dying_ = nullptr;  // ended; its stack is free once we are off it

@@ -135,11 +135,21 @@ void Machine::Impl::start_threads() {
     }
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (domain->carriers < domain->local_count()) watch_for_spins();
   current_program_context = starter;
+}
+
+void Machine::Impl::watch_for_spins() {
+  try {
+    spin_watch.emplace(*domain, threads, [this](const std::string& text) { log.warn("{}", text); });
+  } catch (const std::system_error&) {
+    // No thread can be had for it: then nobody tells.
+  }
 }
 
 void Machine::Impl::join_threads() {
   for (std::thread& thread : threads) thread.join();
+  spin_watch.reset();
   threads.clear();
 }
 

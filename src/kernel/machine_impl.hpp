@@ -22,6 +22,7 @@
 #include "cell/processor.hpp"
 #include "kernel/debugger.hpp"
 #include "kernel/placement.hpp"
+#include "kernel/spin_watch.hpp"
 
 namespace aplib {
 
@@ -60,6 +61,7 @@ struct Machine::Impl {
   /// Plans the placement, makes a processor for each carrier (in front of the host's), and gives out the cells.
   void make_carriers();
   void start_threads();
+  void watch_for_spins();
   void join_threads();
   Report report(Clock::time_point start, int host_status);
   /// One run: `first` on every cell, or a host program on the calling thread. `start` is what the host program in
@@ -84,6 +86,7 @@ struct Machine::Impl {
   std::unique_ptr<Domain> domain;  // kept after a run: messages that outlive it still own buffers
   DebuggerMachine in_debugger;
   std::vector<std::thread> threads;
+  std::optional<SpinWatch> spin_watch;  ///< While the threads run, if some carry several cells.
   std::shared_ptr<void> receiver;  ///< Of the module of the last run as a process: that may call it until it is closed.
   ProcessRun* process = nullptr;   ///< Of a machine of several processes, while it runs.
   std::mutex notes_mutex;          ///< Of `process` and early_notes, for who brings notes.

@@ -2,6 +2,7 @@
 // ReadyQueue: tasks that can run, first in, first out. It is intrusive (Item::next), and one processor uses it.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 
 namespace aplib {
@@ -10,20 +11,23 @@ template <class Item>
 class ReadyQueue {
  public:
   [[nodiscard]] bool empty() const noexcept { return head_ == nullptr; }
-  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  /// Any thread: elsewhere than in the processor it is a snapshot.
+  [[nodiscard]] std::size_t size() const noexcept {
+    return size_.load(std::memory_order_relaxed);
+  }  // relaxed: a measure
 
   void push(Item& item) noexcept {
     item.next = nullptr;
     (head_ != nullptr ? tail_->next : head_) = &item;
     tail_ = &item;
-    ++size_;
+    count(size() + 1);
   }
 
   Item* pop() noexcept {
     Item* item = head_;
     if (item != nullptr) {
       head_ = item->next;
-      --size_;
+      count(size() - 1);
     }
     return item;
   }
@@ -33,7 +37,9 @@ class ReadyQueue {
   void split_to(ReadyQueue& to, Predicate wanted) noexcept {
     ReadyQueue stay;
     while (Item* item = pop()) (wanted(*item) ? to : stay).push(*item);
-    *this = stay;
+    head_ = stay.head_;
+    tail_ = stay.tail_;
+    count(stay.size());
   }
 
   /// The youngest item `accepts` agrees with, or null. Linear.
@@ -47,9 +53,11 @@ class ReadyQueue {
   }
 
  private:
+  void count(std::size_t size) noexcept { size_.store(size, std::memory_order_relaxed); }  // relaxed: one writer
+
   Item* head_ = nullptr;
   Item* tail_ = nullptr;
-  std::size_t size_ = 0;
+  std::atomic<std::size_t> size_{0};
 };
 
 }  // namespace aplib
