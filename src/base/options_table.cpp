@@ -360,7 +360,7 @@ constexpr std::array rows{
               print_names<&Options::shared_libraries>},
     OptionRow{{"heap", "APLIB_HEAP", "auto|slot|libc", "auto", "", "",
                "Loaded programs: where malloc takes memory from; slot: each cell's own heap, which other cells can "
-               "name in put and get; libc: the process's heap; auto: slot for programs that use put or get."},
+               "name in put and get; libc: the process's heap; auto: slot for programs that use CellOS or put and get."},
               apply_heap,
               print_heap},
     OptionRow{{"account-heap", "APLIB_ACCOUNT_HEAP", "on|off", "off", "", "",

@@ -230,6 +230,10 @@ struct Domain {
   }
   /// User-visible id of a cell index.
   [[nodiscard]] std::uint32_t visible(std::uint32_t cell) const noexcept { return cell == cell_count ? host_id : cell; }
+  /// The host program's number changes with the grid, its slot does not.
+  [[nodiscard]] std::uint32_t slot_of(std::uint32_t cell) const noexcept {
+    return cell == cell_count ? SlotPlan::host : cell;
+  }
   /// "cell 3" or "host program".
   [[nodiscard]] std::string name_of(std::uint32_t cell) const;
   Domain();

@@ -707,12 +707,12 @@ Cell& calling_cell(const char* call) {
 }
 
 SlotHeap& heap_of(Cell& cell, const char* call) {
-  const std::uint32_t number = cell.processor->domain().visible(cell.id);
-  SlotHeap* const heap = cell.heap.get(number);
+  const std::uint32_t slot = cell.processor->domain().slot_of(cell.id);
+  SlotHeap* const heap = cell.heap.get(slot);
   if (heap == nullptr) {
     api::fail(Errc::exhausted, call,
               fmt::format("the cell's heap cannot be made at {}: {}; run one machine at a time in a process",
-                          static_cast<void*>(SlotPlan::heap_of(number)), std::strerror(errno)));
+                          static_cast<void*>(SlotPlan::heap_of(slot)), std::strerror(errno)));
   }
   return *heap;
 }

@@ -96,15 +96,21 @@ class LoadedRun::CellHost : public loader::CellServices {
   SlotHeap* heap() override {
     SlotHeap* heap = nullptr;
     while_alive([&] {
-      const std::uint32_t number = domain_.visible(cell_.id);
-      heap = cell_.heap.get(number);
+      const std::uint32_t slot = domain_.slot_of(cell_.id);
+      heap = cell_.heap.get(slot);
       if (heap != nullptr || told_of_heap_.exchange(true)) return;
       run_.output.warn(fmt::format(
           "{}: no memory can be allocated, because its heap cannot be made at {}: {}; run one machine at a time in a "
           "process, or give the programs the C library's heap (--heap libc), which put and get do not reach",
-          name_, static_cast<void*>(SlotPlan::heap_of(number)), std::strerror(errno)));
+          name_, static_cast<void*>(SlotPlan::heap_of(slot)), std::strerror(errno)));
     });
     return heap;
+  }
+
+  bool is_received(const void* block) noexcept override {
+    const TaskControl* const task = running_task();
+    const auto* const state = task != nullptr ? static_cast<const api::CellosState*>(task->cellos_state) : nullptr;
+    return state != nullptr && state->readable && state->message.data() == block;
   }
 
   void heap_used(const loader::libc::HeapUse& use) override {
@@ -195,7 +201,7 @@ int LoadedRun::run_instance(TaskControl& self, const std::shared_ptr<const loade
                             const std::function<int(loader::Instance&)>& entry, std::vector<std::string> arguments) {
   const std::uint32_t cell = self.cell->id;
   Domain& domain = self.cell->processor->domain();
-  const loader::AddressRange range{SlotPlan::instances_of(domain.visible(cell)), SlotPlan::instances_bytes()};
+  const loader::AddressRange range{SlotPlan::instances_of(domain.slot_of(cell)), SlotPlan::instances_bytes()};
   std::unique_ptr<loader::Instance> instance =
       loader::Instance::make(program, host_of(self), range, {std::move(arguments), environment_});
   if (run.folder_of) instance->start_in(run.folder_of(sink_cell(domain, cell)));

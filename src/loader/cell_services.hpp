@@ -28,6 +28,9 @@ class CellServices {
   /// Call from: flows of the cell.
   virtual SlotHeap* heap() { return nullptr; }
 
+  /// `block` is the body of the message that the running task received last.
+  virtual bool is_received(const void* /*block*/) noexcept { return false; }
+
   /// Takes the count of what the program allocated and never freed. Called once, at its end, if it was to be counted.
   virtual void heap_used(const libc::HeapUse&) {}
 

@@ -65,7 +65,7 @@ Instance::~Instance() {
   for (const LoadedImage& image : images_) {
     if (image.file != nullptr) remove_image(image.base);
   }
-  if (services_ == nullptr || program_ == nullptr || !program_->has_slot_heap()) return;
+  if (services_ == nullptr || program_ == nullptr || !program_->is_reached()) return;
   services_->keep(std::move(range_));
   for (Plugged& plugged : plugged_) services_->keep(std::move(plugged.range));
 }

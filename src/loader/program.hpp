@@ -143,7 +143,7 @@ class ProgramEntries {
 
 /// Where a program's malloc takes memory from.
 enum class HeapPlace : std::uint8_t {
-  as_needed,  ///< Slot, if the program uses one-sided communication (resolver.hpp, is_one_sided_call); else libc.
+  as_needed,  ///< Slot, if the program uses CellOS or one-sided communication (resolver.hpp); else libc.
   slot,       ///< Its cell's heap (memory/slot_heap.hpp), which CellServices::heap() gives.
   libc,       ///< The process's.
 };
@@ -201,6 +201,8 @@ class Program {
   [[nodiscard]] std::uint64_t alignment() const noexcept { return alignment_; }
   [[nodiscard]] std::uint64_t place(std::size_t image) const noexcept { return places_[image]; }
   [[nodiscard]] bool has_slot_heap() const noexcept { return options_.heap == HeapPlace::slot; }
+  /// Other cells may name the memory of its instances, also after their ends.
+  [[nodiscard]] bool is_reached() const noexcept { return is_reached_; }
   /// References of the program to this name are bound by us.
   [[nodiscard]] bool binds(const libc::Binding& binding) const noexcept {
     return !binding.of_heap || has_slot_heap() || options_.account_heap;
@@ -230,6 +232,7 @@ class Program {
   std::vector<std::uint64_t> places_;
   std::uint64_t span_ = 0;
   std::uint64_t alignment_ = page_bytes;
+  bool is_reached_ = false;
   std::vector<std::unique_ptr<TlsIndex>> tls_indices_;  // what TLS descriptors point to
   std::vector<std::string_view> bound_;                 // sorted
   mutable std::mutex plugins_mutex_;

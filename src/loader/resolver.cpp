@@ -41,6 +41,17 @@ bool is_one_sided_call(std::string_view symbol) noexcept {
   return std::ranges::any_of(beginnings, [symbol](std::string_view begin) { return symbol.starts_with(begin); });
 }
 
+// Beginnings of names: those of aplib/cellos.h and of the headers that it includes.
+bool is_cellos_call(std::string_view symbol) noexcept {
+  static constexpr auto beginnings = std::to_array<std::string_view>({
+      "cellos_", "cconfxy", "ccreat",  "initstat", "waitstable", "cell_exit", "getcid",  "gethcid",  "getncel",
+      "l_asend", "l_rsend", "l_arecv", "l_aqrecv", "h_send",     "h_recv",    "hsync",   "cbroad",   "cscatter",
+      "cgather", "crecv",   "readmsg", "getmcid",  "getmtid",    "getmtype",  "getmlen", "cprobe",   "xy_",
+      "x_",      "y_",      "pstat",   "cstat",    "gstat",      "dgettime",  "ap_init",
+  });
+  return std::ranges::any_of(beginnings, [symbol](std::string_view begin) { return symbol.starts_with(begin); });
+}
+
 namespace {
 
 constexpr std::size_t missing_shown_max = 10;
@@ -190,21 +201,25 @@ void Resolver::find_libraries() {
   }
 }
 
-/// The heap is in the slot where some image calls what names remote memory.
+/// The heap is in the slot where some image uses CellOS, or calls what names remote memory.
 void Resolver::choose_heap() {
   HeapPlace& heap = program_.options_.heap;
+  program_.is_reached_ = heap == HeapPlace::slot;
   if (heap != HeapPlace::as_needed) return;
   const auto is_own = [this](const Symbol& symbol) {
     return std::ranges::any_of(program_.images_, [&symbol](const Image& image) {
       return image.file->find(symbol.name, symbol.version) != nullptr;
     });
   };
-  const bool needs_slot = std::ranges::any_of(program_.images_, [&is_own](const Image& image) {
-    return std::ranges::any_of(image.file->symbols(), [&is_own](const Symbol& symbol) {
-      return !symbol.defined && is_one_sided_call(symbol.name) && !is_own(symbol);
+  const auto calls = [this, &is_own](bool (*is_wanted)(std::string_view) noexcept) {
+    return std::ranges::any_of(program_.images_, [&is_own, is_wanted](const Image& image) {
+      return std::ranges::any_of(image.file->symbols(), [&is_own, is_wanted](const Symbol& symbol) {
+        return !symbol.defined && is_wanted(symbol.name) && !is_own(symbol);
+      });
     });
-  });
-  heap = needs_slot ? HeapPlace::slot : HeapPlace::libc;
+  };
+  program_.is_reached_ = calls(is_one_sided_call);
+  heap = program_.is_reached_ || calls(is_cellos_call) ? HeapPlace::slot : HeapPlace::libc;
 }
 
 void Resolver::lay_out() {

@@ -15,9 +15,12 @@
 
 namespace aplib::loader {
 
-/// True for a call by which a program names memory of other cells by its own addresses: the program needs its heap in
-/// the slot. `symbol`: as it stands in the program's file.
+/// True for a call by which a program names memory of other cells by its own addresses. `symbol`: as it stands in the
+/// program's file.
 bool is_one_sided_call(std::string_view symbol) noexcept;
+
+/// True for a call of the CellOS interface.
+bool is_cellos_call(std::string_view symbol) noexcept;
 
 class Resolver {
  public:

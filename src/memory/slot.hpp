@@ -18,15 +18,19 @@ struct SlotPlan {
   static constexpr std::uintptr_t base = 0x10'0000'0000;  // what it calls low memory of the application
   static constexpr std::size_t bytes = std::size_t{64} << 20;
   static constexpr bool holds_stacks = false;
+  static constexpr std::uint32_t host = 4096;
 #elif APLIB_ASAN
   static constexpr std::uintptr_t base = 0x2000'0000'0000;
   static constexpr std::size_t bytes = std::size_t{4} << 30;
   static constexpr bool holds_stacks = false;
+  static constexpr std::uint32_t host = 4096;
 #else
   static constexpr std::uintptr_t base = 0x1000'0000'0000;
   static constexpr std::size_t bytes = std::size_t{4} << 30;
   static constexpr bool holds_stacks = true;
+  static constexpr std::uint32_t host = cell_count_max;  ///< The host program's slot, behind those of all cells.
 #endif
+  static constexpr std::size_t count = std::size_t{cell_count_max} + 1;
   static constexpr std::size_t stacks_offset = bytes / 2;
   static constexpr std::size_t program_stacks_bytes = bytes / 8;
 
@@ -47,7 +51,7 @@ struct SlotPlan {
   /// The beginning of the heap quarter that `address` lies in, or null.
   static char* heap_around(const void* address) noexcept {
     const std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(address) - base;
-    if (offset >= cell_count_max * bytes || offset % bytes - instances_bytes() >= heap_bytes()) return nullptr;
+    if (offset >= count * bytes || offset % bytes - instances_bytes() >= heap_bytes()) return nullptr;
     return heap_of(static_cast<std::uint32_t>(offset / bytes));
   }
 };

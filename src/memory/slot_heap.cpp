@@ -49,7 +49,7 @@ constexpr std::size_t list_bytes_max = 1024;
 
 constexpr std::size_t word_bits = 64;
 /// By slot, a bit: its heap is there.
-constinit std::array<std::atomic<std::uint64_t>, cell_count_max / word_bits> made_heaps{};
+constinit std::array<std::atomic<std::uint64_t>, SlotPlan::count / word_bits + 1> made_heaps{};
 
 std::size_t slot_of(const void* heap) noexcept {
   return (reinterpret_cast<std::uintptr_t>(heap) - SlotPlan::base) / SlotPlan::bytes;

@@ -117,7 +117,7 @@ class CellHeap {
   CellHeap(const CellHeap&) = delete;
   CellHeap& operator=(const CellHeap&) = delete;
 
-  /// `cell`: the number that users see. Null when it cannot be made; errno says why. Call from: flows of the cell.
+  /// `cell`: its slot's number. Null when it cannot be made; errno says why. Call from: flows of the cell.
   SlotHeap* get(std::uint32_t cell) noexcept;
   /// Null: not made yet. Call from: any thread.
   [[nodiscard]] SlotHeap* made() const noexcept {

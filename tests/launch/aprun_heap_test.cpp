@@ -81,6 +81,34 @@ int main(void) { char* volatile block = malloc(50); free(block); free(block); re
   EXPECT_TRUE(contains(ended.error, "is no block of the heap, or has been freed before")) << ended.error;
 }
 
+// In messages of any size, on cells and on the host.
+TEST(AprunHeap, FreeingTheBodyOfAMessageEndsTheRunInWords) {
+  const Folder folder;
+  const std::string program = folder.compile("body", R"(
+#include <aplib/cellos.h>
+#include <stdlib.h>
+static char bytes[100000];
+static void give_up(char* body) { if (bytes[0] == 'f') free(body); else body = realloc(body, 200000); }
+int host_main(int argc, char** argv) {
+  bytes[0] = argv[1][0];
+  ccreat("body", 0, NULL);
+  cbroad(0, 0, bytes, atoi(argv[2]));
+  waitstable();
+  return 0;
+}
+void cell_main(void) { char* body = h_recv(0); bytes[0] = body[0]; free(NULL); give_up(body); })",
+                                             "-O0");
+  for (const char* size : {"4", "100", "100000"}) {
+    for (const char* call : {"free", "realloc"}) {
+      const Ended ended = aprun({program, call, size});
+      EXPECT_EQ(ended.status, 134);
+      EXPECT_TRUE(contains(ended.error, std::string("cell 0 task 0: ") + call + "(): 0x")) << ended.error;
+      EXPECT_TRUE(contains(ended.error, " is the body of the message received last, ")) << ended.error;
+      EXPECT_TRUE(contains(ended.error, "leave this call out, or copy the body by readmsg or crecvs")) << ended.error;
+    }
+  }
+}
+
 TEST(AprunHeap, TheOptionHasThreeValues) {
   const Ended ended = aprun({"--heap", "stack", "x"});
   EXPECT_EQ(ended.status, 2);

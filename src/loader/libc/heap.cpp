@@ -3,6 +3,7 @@
 #include "loader/libc/heap.hpp"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <malloc.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@
 #include <mutex>
 #include <new>
 #include <span>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -29,6 +31,7 @@
 #include "loader/instance.hpp"
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
+#include "loader/libc/dl.hpp"
 #include "loader/libc/end.hpp"
 #include "memory/slot_heap.hpp"
 
@@ -90,10 +93,22 @@ inline SlotHeap* heap_at_hand() noexcept {
   return context != nullptr ? context->instance->uncounted_heap() : nullptr;
 }
 
+namespace {
+
+[[gnu::noinline]] std::string describe_body(const char* call, const void* block, const void* caller) {
+  const std::string place = place_in_program(caller);
+  return fmt::format(
+      "{}(): {} is the body of the message received last, which stays the library's until the next receive; leave this "
+      "call out, or copy the body by readmsg or crecvs into memory of your own{}",
+      call, block, place.empty() ? "" : fmt::format(" (called at {})", place));
+}
+
+}  // namespace
+
 /// Lives for the time of one call. `caller`: as for calling().
 class HeapCaller {
  public:
-  explicit HeapCaller(const void* caller) {
+  explicit HeapCaller(const void* caller) : address_(caller) {
     TaskContext* const context = here();
     Instance* const instance = context != nullptr ? context->instance : calling(caller);
     if (instance == nullptr) return;
@@ -120,6 +135,13 @@ class HeapCaller {
     return nullptr;
   }
 
+  /// Ends the program where `block` is the body of a message: it is no block of any heap.
+  void refuse_body(const char* call, const void* block) const {
+    TaskContext* const context = here();
+    if (block != nullptr && context != nullptr && context->instance->services().is_received(block)) [[unlikely]]
+      libc::abort_instance(*context->instance, describe_body(call, block, address_));
+  }
+
   /// Counts `block`, if there is one, and returns it.
   template <class T>
   T* taken(T* block) const {
@@ -141,6 +163,7 @@ class HeapCaller {
   }
 
  private:
+  const void* address_;
   HeapAccount* account_ = nullptr;
   SlotHeap* heap_ = nullptr;
   bool in_slot_ = false;
@@ -172,7 +195,9 @@ void* own_calloc(std::size_t count, std::size_t bytes) {
   return caller.taken(caller.in_slot() ? caller.allocate_zeroed(count, bytes) : std::calloc(count, bytes));
 }
 [[gnu::noinline]] void free_for(const void* caller_address, void* block) {
-  free_block(HeapCaller(caller_address).freed(block));
+  const HeapCaller caller(caller_address);
+  if (!is_slot_block(block)) caller.refuse_body("free", block);
+  free_block(caller.freed(block));
 }
 void own_free(void* block) {
   if (SlotHeap* heap = heap_at_hand(); heap != nullptr && heap == SlotHeap::around(block)) [[likely]] {
@@ -184,6 +209,7 @@ void own_free(void* block) {
 
 void* resize(const HeapCaller& caller, void* block, std::size_t bytes) {
   if (block == nullptr) return caller.taken(caller.in_slot() ? caller.allocate(bytes) : std::realloc(block, bytes));
+  if (!is_slot_block(block)) caller.refuse_body("realloc", block);
   caller.freed(block);
   if (bytes == 0) {
     free_block(block);

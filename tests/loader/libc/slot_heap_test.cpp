@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <fstream>
 #include <memory>
+#include <regex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -309,6 +311,35 @@ TEST(OneSidedCalls, AreKnownByTheBeginningsOfTheirNames) {
     EXPECT_TRUE(is_one_sided_call(name)) << name;
   for (const char* name : {"put", "get", "puts", "getc", "cellos_sync", "l_asend", "malloc", "_ZN5aplib6detail5spawnE"})
     EXPECT_FALSE(is_one_sided_call(name)) << name;
+}
+
+// Every function that the headers declare, and nothing of libc.
+TEST(CellosCalls, AreKnownByTheBeginningsOfTheirNames) {
+  const std::regex declared("APLIB_C_API [a-z *]*[* ]([a-z_0-9]+)\\(");
+  std::size_t functions = 0;
+  for (const char* header : {"cellos.h", "cellos_one_sided.h", "cellos_reductions.h"}) {
+    std::ifstream file(std::string(APLIB_TEST_INCLUDE "/aplib/") + header);
+    for (std::string line; std::getline(file, line);) {
+      std::smatch found;
+      if (!std::regex_search(line, found, declared)) continue;
+      const std::string name = found[1];
+      if (name == "put" || name == "get") continue;  // of C++, where templates call what is below
+      EXPECT_TRUE(is_cellos_call(name) || is_one_sided_call(name)) << name;
+      ++functions;
+    }
+  }
+  EXPECT_GT(functions, 110U);
+  for (const char* name : {"malloc", "getc", "getchar", "read", "hypot", "lrint", "_ZN5aplib7receiveENS_4FromE"})
+    EXPECT_FALSE(is_cellos_call(name)) << name;
+}
+
+TEST_F(SlotHeapOfPrograms, ProgramsOfCellosHaveTheirsThere) {
+  const std::string file = shop_.compile("#include <aplib/cellos.h>\nvoid cell_main(void) { h_send(0, 0, getcid()); }",
+                                         {"-shared", include}, "cell.so");
+  const auto program = Program::load(file);
+  EXPECT_TRUE(program->has_slot_heap());
+  EXPECT_FALSE(program->is_reached()) << "nobody names its memory, which goes with the instance";
+  EXPECT_TRUE(load(file, HeapPlace::slot)->is_reached());
 }
 
 TEST_F(SlotHeapOfPrograms, CxxAndLibrariesOfTheProgramCount) {
