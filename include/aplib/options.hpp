@@ -51,6 +51,7 @@ struct APLIB_API Options {
   std::vector<std::string> private_libraries{};
   std::vector<std::string> shared_libraries{};
   std::string heap = "auto";           ///< "heap": where malloc takes memory from: auto, slot or libc.
+  std::string low_memory = "auto";     ///< "low-memory": globals, heap and bodies below 2 GiB: auto, on or off.
   bool account_heap = false;           ///< "account-heap": count what each cell's program allocates.
   bool tag_output = false;             ///< "tag-output": each line of output starts with its cell, "[3] ".
   std::uint32_t debugger_images = 64;  ///< "debugger-images": how many loaded files a debugger is shown.

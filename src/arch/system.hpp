@@ -7,6 +7,9 @@
 //   system_call(number, a, b, c)  the result, or a negative errno
 //   call_write, call_execve, call_exit_group
 //   APLIB_START_ENTRY             _start: calls aplib_start with the stack pointer the kernel entered with (at argc)
+//
+// For the runtime:
+//   map_low  for mmap: at addresses that fit into 31 bits, from 1 GiB on
 #pragma once
 
 #include <signal.h>

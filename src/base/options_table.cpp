@@ -231,6 +231,18 @@ std::string apply_heap(Options& options, std::string_view value) {
 
 std::string print_heap(const Options& options) { return options.heap; }
 
+std::string apply_low_memory(Options& options, std::string_view value) {
+  for (const std::string_view known : {"auto", "on", "off"}) {
+    if (text::equal_ignoring_case(value, known)) {
+      options.low_memory = known;
+      return {};
+    }
+  }
+  return fmt::format("\"{}\" is not known: use auto, on or off", value);
+}
+
+std::string print_low_memory(const Options& options) { return options.low_memory; }
+
 std::string apply_ports(Options& options, std::string_view value) {
   if (!value.empty()) {
     constexpr std::uint64_t port_max = 65535;
@@ -358,11 +370,17 @@ constexpr std::array rows{
                "Loaded programs: further libraries that all cells share, besides those of the system."},
               apply_names<&Options::shared_libraries>,
               print_names<&Options::shared_libraries>},
-    OptionRow{{"heap", "APLIB_HEAP", "auto|slot|libc", "auto", "", "",
-               "Loaded programs: where malloc takes memory from; slot: each cell's own heap, which other cells can "
-               "name in put and get; libc: the process's heap; auto: slot for programs that use CellOS or put and get."},
-              apply_heap,
-              print_heap},
+    OptionRow{
+        {"heap", "APLIB_HEAP", "auto|slot|libc", "auto", "", "",
+         "Loaded programs: where malloc takes memory from; slot: each cell's own heap, which other cells can "
+         "name in put and get; libc: the process's heap; auto: slot for programs that use CellOS or put and get."},
+        apply_heap,
+        print_heap},
+    OptionRow{{"low-memory", "APLIB_LOW_MEMORY", "auto|on|off", "auto", "", "",
+               "Loaded programs: keep globals, heap and bodies of messages below 2 GiB, where a pointer fits into an "
+               "int; auto: for programs that apcc --old has compiled and that do not use put or get."},
+              apply_low_memory,
+              print_low_memory},
     OptionRow{{"account-heap", "APLIB_ACCOUNT_HEAP", "on|off", "off", "", "",
                "Loaded programs: count what each cell allocates, and report it when the cell ends."},
               apply_switch<&Options::account_heap>,

@@ -10,23 +10,13 @@
 #include <new>
 
 #include "aplib/error.hpp"
+#include "arch/system.hpp"
 
 namespace aplib {
 
 namespace {
 
 constexpr std::size_t chunk_bytes = 256 * 1024;
-
-void* map(std::size_t bytes, std::size_t wanted) {
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) {
-    throw Error(Errc::exhausted,
-                fmt::format("no memory for a message of {} bytes: {}; receive messages sooner or send smaller ones",
-                            wanted, std::strerror(errno)));
-  }
-  if (bytes >= (4U << 20)) madvise(memory, bytes, MADV_HUGEPAGE);
-  return memory;
-}
 
 // So that the push_back that follows a mapping cannot fail.
 template <class T>
@@ -44,6 +34,19 @@ void BufferPool::set_place(std::uint32_t index, std::uint32_t pool_count) {
 BufferPool::~BufferPool() {
   for (Buffer* buffer : large_) munmap(buffer, sizeof(Buffer) + body_bytes(buffer->size_class));
   for (void* chunk : chunks_) munmap(chunk, chunk_bytes);
+}
+
+void* BufferPool::map(std::size_t bytes, std::size_t wanted) const {
+  const bool low = pools_ != nullptr && pools_->low_.load(std::memory_order_relaxed);  // relaxed: a wish
+  void* memory =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (low ? arch::map_low : 0), -1, 0);
+  if (memory == MAP_FAILED) {
+    throw Error(Errc::exhausted,
+                fmt::format("no memory{} for a message of {} bytes: {}; receive messages sooner or send smaller ones",
+                            low ? " below 2 GiB (option low-memory)" : "", wanted, std::strerror(errno)));
+  }
+  if (bytes >= (4U << 20)) madvise(memory, bytes, MADV_HUGEPAGE);
+  return memory;
 }
 
 Buffer* BufferPool::pop_free(std::uint32_t size_class) noexcept {

@@ -143,6 +143,7 @@ class BufferPool {
   bool collect() noexcept;
   Buffer* get_slowly(std::uint32_t size_class, std::size_t bytes);
   Buffer* pop_free(std::uint32_t size_class) noexcept;
+  [[nodiscard]] void* map(std::size_t bytes, std::size_t wanted) const;
   Buffer* map_large(std::uint32_t size_class, std::size_t bytes);
   void carve(std::uint32_t size_class, std::size_t bytes);
   bool keep_large(std::uint32_t size_class) noexcept;
@@ -236,6 +237,9 @@ class BufferPools {
  public:
   BufferPool& add();
 
+  /// From here on, memory for buffers is below 2 GiB, for programs that keep pointers in ints. [any thread]
+  void use_low_memory() noexcept { low_.store(true, std::memory_order_relaxed); }  // relaxed: noticed sooner or later
+
   /// Ends the pools once no owner uses them: now, or when the last Message gives its buffer back.
   struct Retire {
     void operator()(BufferPools* pools) const noexcept { pools->retire(); }
@@ -251,6 +255,7 @@ class BufferPools {
   // While the machine lives: alive, less the buffers that came back from outside. Then: how many are still out.
   static constexpr std::int64_t alive = std::int64_t{1} << 62;
   std::atomic<std::int64_t> out_{alive};
+  std::atomic<bool> low_{false};
 };
 
 }  // namespace aplib

@@ -85,6 +85,15 @@ inline MatchWish wish_for(const TaskControl& self, const char* call, From from, 
   return wish;
 }
 
+/// A buffer that its pool has lent. Call from: any thread.
+void give_back(Buffer* buffer) noexcept {
+  if (Processor* processor = Processor::current()) {
+    processor->pool().take_back(buffer);
+  } else {
+    BufferPool::take_back_outside(buffer);
+  }
+}
+
 Envelope envelope_of(const Domain& domain, std::uint64_t key, std::size_t bytes) noexcept {
   return Envelope{CellId{domain.visible(MatchKey::cell(key))}, TaskId{MatchKey::task(key)},
                   static_cast<std::int32_t>(MatchKey::type(key)), bytes};
@@ -369,12 +378,22 @@ void broadcast(const char* call, CellId root, std::span<std::byte> buffer, Scope
   collective(call, what, Operand{}, buffer.data());
 }
 
+// In a buffer as the bodies of messages have, because small ones lie in it.
+[[gnu::cold, gnu::noinline]] static void make_cellos_state(TaskControl& self) {
+  BufferPool& pool = self.cell->processor->pool();
+  Buffer* const buffer = pool.get(sizeof(CellosState));
+  pool.lend();
+  self.cellos_state = ::new (buffer->body()) CellosState;
+  self.free_cellos_state = [](void* state) {
+    static_cast<CellosState*>(state)->~CellosState();
+    give_back(static_cast<Buffer*>(state) - 1);
+  };
+}
+
 CellosState& cellos_state(const char* call) {
   TaskControl& self = self_or_throw(call);
-  if (self.cellos_state == nullptr) [[unlikely]] {
-    self.cellos_state = new CellosState;
-    self.free_cellos_state = [](void* state) { delete static_cast<CellosState*>(state); };
-  }
+  if (self.cellos_state == nullptr) [[unlikely]]
+    make_cellos_state(self);
   return *static_cast<CellosState*>(self.cellos_state);
 }
 
@@ -491,11 +510,7 @@ void Message::release() noexcept {
   auto* buffer = static_cast<Buffer*>(buffer_);
   buffer_ = nullptr;
   bytes_ = 0;
-  if (Processor* processor = Processor::current()) {
-    processor->pool().take_back(buffer);
-  } else {
-    BufferPool::take_back_outside(buffer);
-  }
+  give_back(buffer);
 }
 
 Envelope Message::envelope() const noexcept {

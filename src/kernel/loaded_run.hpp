@@ -59,18 +59,23 @@ class LoadedRun {
   /// The run is over. Requests of programs' threads that still run have no effect any more. True: there are none.
   bool end();
 
+  /// Some program has asked for low memory.
+  [[nodiscard]] bool has_low_bodies() const noexcept { return low_bodies_; }
+
   const ProgramRun& run;
   OutputSink& output;
 
  private:
   class CellHost;
   CellHost& host_of(TaskControl& task);
+  void use_low_bodies();
 
   Machine::Impl& machine_;
   std::mutex mutex_;  // of programs_ and warned_
   std::shared_mutex
       life_;  // held shared while `output`, `run` and the machine are in use for a program, changed by end()
   bool over_ = false;
+  std::atomic<bool> low_bodies_{false};
   std::atomic<std::uint32_t> instances_{0};
   std::map<std::string, std::shared_ptr<const loader::Program>> programs_;
   std::set<std::string> warned_;

@@ -41,6 +41,7 @@ void Machine::Impl::make_domain(bool with_host, const StartNote* start) {
   domain = std::make_unique<Domain>();
   in_debugger.show(domain.get());
   domain->owner = this;
+  if (loaded != nullptr && loaded->has_low_bodies()) domain->pools->use_low_memory();
   domain->options = options;
   domain->has_host = with_host;
   domain->report = [this](const std::string& text) {

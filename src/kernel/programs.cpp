@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <sys/mman.h>
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -27,6 +29,15 @@ constexpr int exit_byte(int status) { return status & 0xff; }
 
 std::uint32_t sink_cell(const Domain& domain, std::uint32_t cell) {
   return cell == domain.cell_count ? OutputSink::host : cell;
+}
+
+/// Where the cell's programs lie, and their heap.
+CellMemory memory_of(const Domain& domain, std::uint32_t cell, bool low) {
+  if (!low) return SlotPlan::of(domain.slot_of(cell));
+  if (cell == domain.cell_count) return LowPlan::of_host();
+  const std::span<const std::uint32_t> cells = domain.local_cells();
+  return LowPlan::of_cell(static_cast<std::size_t>(std::ranges::lower_bound(cells, cell) - cells.begin()),
+                          cells.size());
 }
 
 /// What leaves a program in words, while its types and texts are still mapped. A rethrow as our own type outlives
@@ -93,16 +104,16 @@ class LoadedRun::CellHost : public loader::CellServices {
     }
   }
 
-  SlotHeap* heap() override {
+  SlotHeap* heap(bool low) override {
     SlotHeap* heap = nullptr;
     while_alive([&] {
-      const std::uint32_t slot = domain_.slot_of(cell_.id);
-      heap = cell_.heap.get(slot);
+      const CellMemory memory = memory_of(domain_, cell_.id, low);
+      heap = cell_.heap.get(memory.heap, memory.bytes_each);
       if (heap != nullptr || told_of_heap_.exchange(true)) return;
       run_.output.warn(fmt::format(
           "{}: no memory can be allocated, because its heap cannot be made at {}: {}; run one machine at a time in a "
           "process, or give the programs the C library's heap (--heap libc), which put and get do not reach",
-          name_, static_cast<void*>(SlotPlan::heap_of(slot)), std::strerror(errno)));
+          name_, static_cast<void*>(memory.heap), std::strerror(errno)));
     });
     return heap;
   }
@@ -185,7 +196,13 @@ std::shared_ptr<const loader::Program> LoadedRun::load(const std::string& file) 
     loader::limit_debugger_list(machine_.options.debugger_images);
     program = loader::Program::load(file, load_options(machine_.options));
   }
+  if (program->has_low_memory()) use_low_bodies();
   return program;
+}
+
+void LoadedRun::use_low_bodies() {
+  low_bodies_ = true;
+  if (machine_.domain != nullptr) machine_.domain->pools->use_low_memory();
 }
 
 LoadedRun::CellHost& LoadedRun::host_of(TaskControl& task) {
@@ -201,9 +218,15 @@ int LoadedRun::run_instance(TaskControl& self, const std::shared_ptr<const loade
                             const std::function<int(loader::Instance&)>& entry, std::vector<std::string> arguments) {
   const std::uint32_t cell = self.cell->id;
   Domain& domain = self.cell->processor->domain();
-  const loader::AddressRange range{SlotPlan::instances_of(domain.slot_of(cell)), SlotPlan::instances_bytes()};
-  std::unique_ptr<loader::Instance> instance =
-      loader::Instance::make(program, host_of(self), range, {std::move(arguments), environment_});
+  const CellMemory memory = memory_of(domain, cell, program->has_low_memory());
+  std::unique_ptr<loader::Instance> instance = loader::Instance::make(
+      program, host_of(self), {memory.instances, memory.bytes_each}, {std::move(arguments), environment_});
+  if (program->has_low_memory() && !LowPlan::holds(instance->images().front().base)) {
+    host_of(self).warn(fmt::format(
+        "{} needs {} KiB, and a cell has {} KiB below 2 GiB: its globals lie above, where a pointer does not fit into "
+        "an int; run fewer cells in a process",
+        program->path(), program->span() / 1024, memory.bytes_each / 1024));
+  }
   if (run.folder_of) instance->start_in(run.folder_of(sink_cell(domain, cell)));
   const loader::Outcome outcome = loader::Instance::run(
       std::move(instance),
@@ -355,6 +378,7 @@ loader::LoadOptions load_options(const Options& options) {
   loader::LoadOptions load;
   load.sharing = {options.private_libraries, options.shared_libraries};
   load.account_heap = options.account_heap;
+  if (options.low_memory != "auto") load.low_memory = options.low_memory == "on";
   if (options.heap != "auto") load.heap = options.heap == "slot" ? loader::HeapPlace::slot : loader::HeapPlace::libc;
   return load;
 }

@@ -24,9 +24,9 @@ class CellServices {
  public:
   virtual ~CellServices() = default;
 
-  /// The heap in the cell's slot, which the first call makes. Null: it cannot be made, and the user has been told.
-  /// Call from: flows of the cell.
-  virtual SlotHeap* heap() { return nullptr; }
+  /// The heap in the cell's slot, or in low memory (LowPlan), which the first call makes. Null: it cannot be made, and
+  /// the user has been told. Call from: flows of the cell.
+  virtual SlotHeap* heap(bool /*low*/) { return nullptr; }
 
   /// `block` is the body of the message that the running task received last.
   virtual bool is_received(const void* /*block*/) noexcept { return false; }

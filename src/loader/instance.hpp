@@ -78,7 +78,7 @@ class Instance {
   [[nodiscard]] SlotHeap* slot_heap() {
     SlotHeap* heap = heap_.load(std::memory_order_relaxed);  // relaxed: the cell makes it known as a whole
     if (heap == nullptr && program_->has_slot_heap()) [[unlikely]] {
-      heap = services_->heap();
+      heap = services_->heap(program_->has_low_memory());
       heap_.store(heap, std::memory_order_relaxed);
       if (!program_->options().account_heap) uncounted_heap_.store(heap, std::memory_order_relaxed);
     }

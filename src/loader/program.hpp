@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -152,6 +153,9 @@ struct LoadOptions {
   SharingRules sharing;
   HeapPlace heap = HeapPlace::as_needed;  ///< Of a loaded program: slot or libc.
   bool account_heap = false;              ///< Count each instance's malloc (docs/privatization.md).
+  /// Globals and heap lie below 2 GiB (memory/slot.hpp, LowPlan). None: those of programs that ask for it
+  /// (aplib/compat/old.h) and call no one-sided functions.
+  std::optional<bool> low_memory;
 };
 
 /// One file of a program in resolved form.
@@ -201,6 +205,8 @@ class Program {
   [[nodiscard]] std::uint64_t alignment() const noexcept { return alignment_; }
   [[nodiscard]] std::uint64_t place(std::size_t image) const noexcept { return places_[image]; }
   [[nodiscard]] bool has_slot_heap() const noexcept { return options_.heap == HeapPlace::slot; }
+  /// LoadOptions::low_memory, decided.
+  [[nodiscard]] bool has_low_memory() const noexcept { return has_low_memory_; }
   /// Other cells may name the memory of its instances, also after their ends.
   [[nodiscard]] bool is_reached() const noexcept { return is_reached_; }
   /// References of the program to this name are bound by us.
@@ -233,6 +239,7 @@ class Program {
   std::uint64_t span_ = 0;
   std::uint64_t alignment_ = page_bytes;
   bool is_reached_ = false;
+  bool has_low_memory_ = false;
   std::vector<std::unique_ptr<TlsIndex>> tls_indices_;  // what TLS descriptors point to
   std::vector<std::string_view> bound_;                 // sorted
   mutable std::mutex plugins_mutex_;

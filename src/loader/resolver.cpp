@@ -44,9 +44,9 @@ bool is_one_sided_call(std::string_view symbol) noexcept {
 // Beginnings of names: those of aplib/cellos.h and of the headers that it includes.
 bool is_cellos_call(std::string_view symbol) noexcept {
   static constexpr auto beginnings = std::to_array<std::string_view>({
-      "cellos_", "cconfxy", "ccreat",  "initstat", "waitstable", "cell_exit", "getcid",  "gethcid",  "getncel",
-      "l_asend", "l_rsend", "l_arecv", "l_aqrecv", "h_send",     "h_recv",    "hsync",   "cbroad",   "cscatter",
-      "cgather", "crecv",   "readmsg", "getmcid",  "getmtid",    "getmtype",  "getmlen", "cprobe",   "xy_",
+      "cellos_", "cconfxy", "ccreat",  "initstat", "waitstable", "cell_exit", "getcid",  "gethcid", "getncel",
+      "l_asend", "l_rsend", "l_arecv", "l_aqrecv", "h_send",     "h_recv",    "hsync",   "cbroad",  "cscatter",
+      "cgather", "crecv",   "readmsg", "getmcid",  "getmtid",    "getmtype",  "getmlen", "cprobe",  "xy_",
       "x_",      "y_",      "pstat",   "cstat",    "gstat",      "dgettime",  "ap_init",
   });
   return std::ranges::any_of(beginnings, [symbol](std::string_view begin) { return symbol.starts_with(begin); });
@@ -55,6 +55,9 @@ bool is_cellos_call(std::string_view symbol) noexcept {
 namespace {
 
 constexpr std::size_t missing_shown_max = 10;
+
+/// What aplib/compat/old.h defines.
+constexpr std::string_view low_memory_mark = "aplib_low_memory";
 
 /// COPY relocations of these are harmless: the pointer does not change while the program runs.
 constexpr std::array<std::string_view, 5> copyable_state{"stdin", "stdout", "stderr", "program_invocation_name",
@@ -110,7 +113,7 @@ void Resolver::run() {
   add(ElfFile::open(path_), nullptr);
   find_libraries();
   scope_ = program_.group_;
-  choose_heap();
+  choose_memory();
   bind();
 }
 
@@ -202,10 +205,7 @@ void Resolver::find_libraries() {
 }
 
 /// The heap is in the slot where some image uses CellOS, or calls what names remote memory.
-void Resolver::choose_heap() {
-  HeapPlace& heap = program_.options_.heap;
-  program_.is_reached_ = heap == HeapPlace::slot;
-  if (heap != HeapPlace::as_needed) return;
+void Resolver::choose_memory() {
   const auto is_own = [this](const Symbol& symbol) {
     return std::ranges::any_of(program_.images_, [&symbol](const Image& image) {
       return image.file->find(symbol.name, symbol.version) != nullptr;
@@ -218,8 +218,17 @@ void Resolver::choose_heap() {
       });
     });
   };
-  program_.is_reached_ = calls(is_one_sided_call);
-  heap = program_.is_reached_ || calls(is_cellos_call) ? HeapPlace::slot : HeapPlace::libc;
+  const auto asks_for_low_memory = [this] {
+    return std::ranges::any_of(program_.images_,
+                               [](const Image& image) { return image.file->find(low_memory_mark) != nullptr; });
+  };
+  const bool names_remote_memory = calls(is_one_sided_call);
+  HeapPlace& heap = program_.options_.heap;
+  program_.has_low_memory_ = program_.options_.low_memory.value_or(!names_remote_memory && asks_for_low_memory());
+  program_.is_reached_ = heap == HeapPlace::slot || (heap == HeapPlace::as_needed && names_remote_memory);
+  if (heap != HeapPlace::as_needed) return;
+  const bool in_slot = program_.has_low_memory_ || names_remote_memory || calls(is_cellos_call);
+  heap = in_slot ? HeapPlace::slot : HeapPlace::libc;
 }
 
 void Resolver::lay_out() {

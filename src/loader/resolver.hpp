@@ -45,7 +45,7 @@ class Resolver {
   void bind();
   std::uint32_t add(std::shared_ptr<const ElfFile> file, const Requester* needed_by);
   void find_libraries();
-  void choose_heap();
+  void choose_memory();
   void enter_group(std::uint32_t index);
   [[nodiscard]] std::uint32_t image_named(std::string_view name) const;
   void lay_out();

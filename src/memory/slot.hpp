@@ -2,15 +2,28 @@
 // The address plan: the slot of cell c lies at base + c * slot_bytes, in every process of a machine. It is never
 // committed as a whole. Its first quarter holds instances of programs, the second the heap (slot_heap.hpp), and its
 // second half the stacks of the cell's tasks.
+//
+// LowPlan: instances and heaps of programs that keep pointers in ints. They lie below 2 GiB, so these keep all their
+// bits. There is no room for the same addresses in all processes, so other cells cannot name this memory.
 #pragma once
 
+#include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "aplib/ids.hpp"
 #include "base/sanitizer.hpp"
 
 namespace aplib {
+
+/// Where the instances and the heap of one cell go.
+struct CellMemory {
+  char* instances;
+  char* heap;
+  std::size_t bytes_each;
+};
 
 struct SlotPlan {
   // The sanitizers own most of the address space, so there slots hold only instances, and stacks lie elsewhere.
@@ -48,12 +61,55 @@ struct SlotPlan {
 
   static char* heap_of(std::uint32_t cell) noexcept { return instances_of(cell) + instances_bytes(); }
   static constexpr std::size_t heap_bytes() noexcept { return stacks_offset - instances_bytes(); }
+  static CellMemory of(std::uint32_t cell) noexcept { return {instances_of(cell), heap_of(cell), heap_bytes()}; }
   /// The beginning of the heap quarter that `address` lies in, or null.
   static char* heap_around(const void* address) noexcept {
     const std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(address) - base;
     if (offset >= count * bytes || offset % bytes - instances_bytes() >= heap_bytes()) return nullptr;
     return heap_of(static_cast<std::uint32_t>(offset / bytes));
   }
+};
+
+struct LowPlan {
+  static constexpr std::uintptr_t base = 0x1000'0000;  // behind executables that lie at fixed addresses
+  static constexpr std::uintptr_t end = 0x4000'0000;   // from here on bodies of messages, see arch::map_low
+  static constexpr std::size_t host_bytes = std::size_t{256} << 20;
+  static constexpr std::size_t cells_bytes = end - base - host_bytes;
+
+  static CellMemory of_host() noexcept { return halves_of(base, host_bytes); }
+  /// The `index`-th of the `cells` cells of this process. One machine at a time.
+  static CellMemory of_cell(std::size_t index, std::size_t cells) noexcept {
+    const std::size_t bytes = std::bit_floor(cells_bytes / cells);
+    cell_bytes.store(bytes, std::memory_order_relaxed);  // relaxed: who asks for a block has it from there
+    return halves_of(base + host_bytes + index * bytes, bytes);
+  }
+
+  static bool holds(const void* address) noexcept {
+    return reinterpret_cast<std::uintptr_t>(address) - base < end - base;
+  }
+  /// The number of the heap whose half `address` lies in: 0 is the host program's. Nothing: none. REQUIRES: holds().
+  static std::optional<std::size_t> heap_number(const void* address) noexcept {
+    const std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(address) - base;
+    if (offset < host_bytes) return offset < host_bytes / 2 ? std::nullopt : std::optional<std::size_t>(0);
+    const std::size_t bytes = cell_bytes.load(std::memory_order_relaxed);  // relaxed: see of_cell()
+    const std::size_t among_cells = offset - host_bytes;
+    if (bytes == 0 || among_cells % bytes < bytes / 2) return std::nullopt;
+    return 1 + among_cells / bytes;
+  }
+  static char* heap_around(const void* address) noexcept {
+    const std::optional<std::size_t> number = heap_number(address);
+    if (!number) return nullptr;
+    if (*number == 0) return of_host().heap;
+    const std::size_t bytes = cell_bytes.load(std::memory_order_relaxed);  // relaxed: see of_cell()
+    return halves_of(base + host_bytes + (*number - 1) * bytes, bytes).heap;
+  }
+
+ private:
+  static CellMemory halves_of(std::uintptr_t place, std::size_t bytes) noexcept {
+    return {reinterpret_cast<char*>(place), reinterpret_cast<char*>(place + bytes / 2), bytes / 2};
+  }
+
+  static inline constinit std::atomic<std::size_t> cell_bytes{0};
 };
 
 }  // namespace aplib

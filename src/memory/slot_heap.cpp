@@ -48,17 +48,18 @@ constexpr std::size_t list_for(std::size_t bytes) {
 constexpr std::size_t list_bytes_max = 1024;
 
 constexpr std::size_t word_bits = 64;
-/// By slot, a bit: its heap is there.
-constinit std::array<std::atomic<std::uint64_t>, SlotPlan::count / word_bits + 1> made_heaps{};
+/// By slot, and then by number in low memory, a bit: the heap is there.
+constinit std::array<std::atomic<std::uint64_t>, 2 * SlotPlan::count / word_bits + 1> made_heaps{};
 
-std::size_t slot_of(const void* heap) noexcept {
+std::size_t number_of(const void* heap) noexcept {
+  if (LowPlan::holds(heap)) return SlotPlan::count + LowPlan::heap_number(heap).value_or(0);
   return (reinterpret_cast<std::uintptr_t>(heap) - SlotPlan::base) / SlotPlan::bytes;
 }
 
 void mark(void* heap, bool made) noexcept {
-  if (SlotPlan::heap_around(heap) != heap) return;  // a test's
-  const std::uint64_t bit = std::uint64_t{1} << slot_of(heap) % word_bits;
-  auto& word = made_heaps[slot_of(heap) / word_bits];
+  if (SlotHeap::around(heap) != heap) return;  // a test's
+  const std::uint64_t bit = std::uint64_t{1} << number_of(heap) % word_bits;
+  auto& word = made_heaps[number_of(heap) / word_bits];
   // relaxed: who asks holds a block, which came after this
   made ? word.fetch_or(bit, std::memory_order_relaxed) : word.fetch_and(~bit, std::memory_order_relaxed);
 }
@@ -120,8 +121,9 @@ class SlotHeap::Lock {
 };
 
 bool SlotHeap::is_made(const SlotHeap* heap) noexcept {
-  const std::uint64_t word = made_heaps[slot_of(heap) / word_bits].load(std::memory_order_relaxed);  // see mark()
-  return (word >> slot_of(heap) % word_bits & 1U) != 0;
+  const std::size_t number = number_of(heap);
+  const std::uint64_t word = made_heaps[number / word_bits].load(std::memory_order_relaxed);  // see mark()
+  return (word >> number % word_bits & 1U) != 0;
 }
 
 SlotHeap* SlotHeap::make(char* place, std::size_t room) noexcept {
@@ -351,11 +353,11 @@ CellHeap::~CellHeap() {
   if (SlotHeap* heap = made()) SlotHeap::unmake(heap);
 }
 
-SlotHeap* CellHeap::get(std::uint32_t cell) noexcept {
+SlotHeap* CellHeap::get(char* place, std::size_t room) noexcept {
   if (SlotHeap* heap = made()) return heap;
   const std::lock_guard lock(making_);
   if (SlotHeap* heap = made()) return heap;
-  SlotHeap* const heap = SlotHeap::make(SlotPlan::heap_of(cell), SlotPlan::heap_bytes());
+  SlotHeap* const heap = SlotHeap::make(place, room);
   heap_.store(heap, std::memory_order_release);  // pairs with made()
   return heap;
 }

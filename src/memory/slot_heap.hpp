@@ -36,7 +36,10 @@ class SlotHeap {
   /// The heap whose block `address` is; null: it lies in no slot's heap. Call from: any thread, for a block that is
   /// held.
   static SlotHeap* around(const void* address) noexcept {
-    return reinterpret_cast<SlotHeap*>(SlotPlan::heap_around(address));
+    char* place = SlotPlan::heap_around(address);
+    if (place == nullptr && LowPlan::holds(address)) [[unlikely]]
+      place = LowPlan::heap_around(address);
+    return reinterpret_cast<SlotHeap*>(place);
   }
   /// Whether there is a heap where around() says. Where not, the address is somebody else's: with an unlimited stack,
   /// say, the system maps what it likes where slots are. Call from: any thread.
@@ -118,7 +121,9 @@ class CellHeap {
   CellHeap& operator=(const CellHeap&) = delete;
 
   /// `cell`: its slot's number. Null when it cannot be made; errno says why. Call from: flows of the cell.
-  SlotHeap* get(std::uint32_t cell) noexcept;
+  SlotHeap* get(std::uint32_t cell) noexcept { return get(SlotPlan::heap_of(cell), SlotPlan::heap_bytes()); }
+  /// The same, made in the `room` bytes at `place`.
+  SlotHeap* get(char* place, std::size_t room) noexcept;
   /// Null: not made yet. Call from: any thread.
   [[nodiscard]] SlotHeap* made() const noexcept {
     return heap_.load(std::memory_order_acquire);  // pairs with get(): its state

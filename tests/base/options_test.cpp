@@ -44,6 +44,7 @@ const std::map<std::string_view, std::string> other_value{
     {"private-libraries", "liba.so,libb.so*"},
     {"shared-libraries", "libc?.so"},
     {"heap", "slot"},
+    {"low-memory", "on"},
     {"account-heap", "on"},
     {"tag-output", "on"},
     {"debugger-images", "500"},
@@ -115,6 +116,7 @@ TEST(Options, FieldsGetTheValues) {
   EXPECT_EQ(options.program_stack_bytes, 1024U * 1024U);
   EXPECT_EQ(options.private_libraries, (std::vector<std::string>{"liba.so", "libb.so*"}));
   EXPECT_EQ(options.shared_libraries, std::vector<std::string>{"libc?.so"});
+  EXPECT_EQ(options.low_memory, "on");
   EXPECT_TRUE(options.account_heap);
   EXPECT_TRUE(options.tag_output);
   EXPECT_EQ(options.debugger_images, 500U);
@@ -215,7 +217,7 @@ TEST(Options, ABadValueChangesNothing) {
 
 constexpr const char* known_options =
     "known options: cells, threads, stack-size, poll-time, bind, balance, deadlock-report, log-level, "
-    "program-stack, private-libraries, shared-libraries, heap, account-heap, tag-output, debugger-images, "
+    "program-stack, private-libraries, shared-libraries, heap, low-memory, account-heap, tag-output, debugger-images, "
     "module, module-path, provider, ports, secure, streams, send-limit, send-wait, unread-limit, peer-timeout";
 
 TEST(Options, AnUnknownNameIsAnsweredWithTheNearestKnownOne) {
@@ -284,7 +286,8 @@ TEST(Environment, UnknownVariablesAreErrors) {
   const std::string known =
       "known variables: APLIB_CELLS, APLIB_THREADS, APLIB_STACK_SIZE, APLIB_POLL_TIME, APLIB_BIND, APLIB_BALANCE, "
       "APLIB_DEADLOCK_REPORT, APLIB_LOG_LEVEL, APLIB_PROGRAM_STACK, APLIB_PRIVATE_LIBRARIES, APLIB_SHARED_LIBRARIES, "
-      "APLIB_HEAP, APLIB_ACCOUNT_HEAP, APLIB_TAG_OUTPUT, APLIB_DEBUGGER_IMAGES, APLIB_MODULE, APLIB_MODULE_PATH, "
+      "APLIB_HEAP, APLIB_LOW_MEMORY, APLIB_ACCOUNT_HEAP, APLIB_TAG_OUTPUT, APLIB_DEBUGGER_IMAGES, APLIB_MODULE, "
+      "APLIB_MODULE_PATH, "
       "APLIB_PROVIDER, APLIB_PORTS, APLIB_SECURE, "
       "APLIB_STREAMS, APLIB_SEND_LIMIT, APLIB_SEND_WAIT, APLIB_UNREAD_LIMIT, APLIB_PEER_TIMEOUT";
   {

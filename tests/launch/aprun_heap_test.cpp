@@ -109,6 +109,70 @@ void cell_main(void) { char* body = h_recv(0); bytes[0] = body[0]; free(NULL); g
   }
 }
 
+// Pointers to globals, to blocks and to bodies, small ones and large ones, go through ints and keep all their bits.
+TEST(AprunHeap, PointersOfOldProgramsFitIntoInts) {
+  const Folder folder;
+  const std::string program = folder.compile("low", R"(
+#include <stdio.h>
+#include <stdlib.h>
+static char global[100000];
+static int wrong;
+check(pointer, what) char *pointer, *what; {
+  int kept = (int)(long)pointer;
+  if ((char*)(long)kept == pointer) return;
+  fprintf(stderr, "%s is at %p\n", what, pointer);
+  wrong = 3;
+}
+bodies(next) char* (*next)(); {
+  int i;
+  check(global, "a global");
+  check(malloc(10), "a block");
+  check(malloc(200000), "a large block");
+  for (i = 0; i < 3; ++i) check(next(), "a body");
+  check(malloc(10), "a block");
+}
+char* of_host() { return h_recv(0); }
+char* of_cell() { return crecv(); }
+int host_main() {
+  ccreat("low", 0, 0);
+  cbroad(0, 0, global, 4);
+  cbroad(0, 0, global, 4000);
+  cbroad(0, 0, global, sizeof global);
+  bodies(of_cell);
+  while (crecv())
+    ;
+  return wrong;
+}
+cell_main() {
+  bodies(of_host);
+  h_send(0, global, 4);
+  h_send(0, global, 4000);
+  h_send(0, global, sizeof global);
+  cell_exit(wrong);
+})",
+                                             "-std=gnu89 -w -include " TEST_INCLUDE "/aplib/compat/old.h");
+  for (const char* cells : {"1", "3", "64"}) {
+    const Ended ended = aprun({"-n", cells, program});
+    EXPECT_EQ(ended.status, 0) << ended.error;
+    EXPECT_EQ(ended.error, "");
+  }
+  const Ended high = aprun({"-n", "3", "--low-memory", "off", program});
+  EXPECT_EQ(high.status, 3);
+  for (const char* what : {"a global", "a block", "a large block", "a body"})
+    EXPECT_TRUE(contains(high.error, std::string(what) + " is at 0x")) << high.error;
+}
+
+// What a cell's share has no room for is said.
+TEST(AprunHeap, GlobalsThatDoNotFitBelowTwoGibibytesAreToldOf) {
+  const Folder folder;
+  const std::string program =
+      folder.compile("large", "char global[6 << 20];\nint main(void) { global[5] = 1; return 0; }");
+  EXPECT_EQ(aprun({"-n", "4", "--low-memory", "on", program}).error, "");
+  const Ended ended = aprun({"-n", "64", "--low-memory", "on", program});
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_TRUE(contains(ended.error, " and a cell has 4096 KiB below 2 GiB: its globals lie above")) << ended.error;
+}
+
 TEST(AprunHeap, TheOptionHasThreeValues) {
   const Ended ended = aprun({"--heap", "stack", "x"});
   EXPECT_EQ(ended.status, 2);

@@ -350,6 +350,35 @@ TEST(SlotHeapTest, AddressesInASlotWithoutHeapAreSomebodyElses) {
   EXPECT_FALSE(SlotHeap::is_made(SlotHeap::around(place + 100)));
 }
 
+TEST(SlotHeapTest, BelowTwoGibibytesCellsShareWhatThereIs) {
+  constexpr std::size_t cells = 5;
+  std::vector<CellMemory> places{LowPlan::of_host()};
+  for (std::size_t cell = 0; cell < cells; ++cell) places.push_back(LowPlan::of_cell(cell, cells));
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const CellMemory& at = places[i];
+    EXPECT_EQ(at.heap, at.instances + at.bytes_each);
+    EXPECT_LE(reinterpret_cast<std::uintptr_t>(at.heap + at.bytes_each), LowPlan::end);
+    if (i != 0) {
+      EXPECT_GE(at.instances, places[i - 1].heap + places[i - 1].bytes_each);
+    }
+    EXPECT_EQ(LowPlan::heap_around(at.heap), at.heap);
+    EXPECT_EQ(LowPlan::heap_around(at.heap + at.bytes_each - 1), at.heap);
+    EXPECT_EQ(LowPlan::heap_around(at.heap - 1), nullptr);
+  }
+  CellHeap host;
+  CellHeap cell;
+  SlotHeap* const hosts = host.get(places[0].heap, places[0].bytes_each);
+  SlotHeap* const cells_own = cell.get(places[3].heap, places[3].bytes_each);
+  ASSERT_TRUE(hosts != nullptr && cells_own != nullptr);
+  void* const block = cells_own->allocate(100);
+  EXPECT_EQ(SlotHeap::around(block), cells_own);
+  EXPECT_TRUE(SlotHeap::is_made(cells_own));
+  EXPECT_EQ(SlotHeap::around(hosts->allocate(100)), hosts);
+  EXPECT_TRUE(cells_own->release(block));
+  EXPECT_EQ(cells_own->allocate(places[3].bytes_each), nullptr);
+  EXPECT_FALSE(SlotHeap::is_made(reinterpret_cast<SlotHeap*>(places[2].heap)));
+}
+
 TEST(SlotHeapTest, ItIsMadeWhenNeededAndGivenBack) {
   char* const place = SlotPlan::heap_of(first_cell);
   const auto is_mapped = [place] {

@@ -14,4 +14,7 @@
 #endif
 #include "gettid.h"
 
+/* Old programs keep pointers in ints. By this aprun knows that what they point to must lie below 2 GiB. */
+const char aplib_low_memory __attribute__((weak, visibility("default"))) = 1;
+
 #endif /* APLIB_COMPAT_OLD_H */

@@ -3,7 +3,11 @@
 // 3.4.1.
 #pragma once
 
+#include <sys/mman.h>
+
 namespace aplib::arch {
+
+inline constexpr int map_low = MAP_32BIT;
 
 inline constexpr long call_write = 1, call_execve = 59, call_exit_group = 231;
 

@@ -24,7 +24,7 @@ class CellWithHeap : public RecordingHost {
  public:
   explicit CellWithHeap(std::uint32_t cell, std::string input = {})
       : RecordingHost(fmt::format("cell {} task 0", cell), std::move(input)), cell_(cell) {}
-  SlotHeap* heap() override { return heap_.get(cell_); }
+  SlotHeap* heap(bool) override { return heap_.get(cell_); }
   [[nodiscard]] const CellHeap& owner() const { return heap_; }
 
  private:
@@ -340,6 +340,23 @@ TEST_F(SlotHeapOfPrograms, ProgramsOfCellosHaveTheirsThere) {
   EXPECT_TRUE(program->has_slot_heap());
   EXPECT_FALSE(program->is_reached()) << "nobody names its memory, which goes with the instance";
   EXPECT_TRUE(load(file, HeapPlace::slot)->is_reached());
+}
+
+TEST_F(SlotHeapOfPrograms, OldProgramsAskForLowMemory) {
+  const auto compiled = [this](const std::string& body) {
+    return shop_.compile("#include <aplib/compat/old.h>\n#include <aplib/cellos_one_sided.h>\nint x;\n" + body,
+                         {"-shared", include}, next_name());
+  };
+  const std::string old = compiled("int main(void) { return 0; }");
+  const std::string putting = compiled("int main(void) { return cellos_put(1, &x, 4, &x, 0, 0, 0); }");
+  EXPECT_TRUE(Program::load(old)->has_low_memory());
+  EXPECT_TRUE(Program::load(old)->has_slot_heap());
+  EXPECT_FALSE(Program::load(putting)->has_low_memory()) << "others name its memory by addresses of slots";
+  LoadOptions options;
+  options.low_memory = false;
+  EXPECT_FALSE(Program::load(old, options)->has_low_memory());
+  options.low_memory = true;
+  EXPECT_TRUE(Program::load(putting, options)->has_low_memory());
 }
 
 TEST_F(SlotHeapOfPrograms, CxxAndLibrariesOfTheProgramCount) {
