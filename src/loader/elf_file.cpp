@@ -729,4 +729,29 @@ const Symbol* ElfFile::find(std::string_view name, std::string_view version) con
   return without_version;
 }
 
+std::optional<ElfFile::Function> ElfFile::function_around(std::uint64_t address) const {
+  try {
+    const ElfInput input(path_);
+    if (input.identity() != identity_) return std::nullopt;
+    const Elf64_Ehdr header = input.table<Elf64_Ehdr>(0, 1, "header").front();
+    if (header.e_shentsize != sizeof(Elf64_Shdr)) return std::nullopt;
+    const auto sections = input.table<Elf64_Shdr>(header.e_shoff, header.e_shnum, "section headers");
+    for (const Elf64_Shdr& section : sections) {
+      if (section.sh_type != SHT_SYMTAB || section.sh_link >= sections.size()) continue;
+      const Elf64_Shdr& strings = sections[section.sh_link];
+      auto names = input.table<char>(strings.sh_offset, strings.sh_size, "names of symbols");
+      names.push_back('\0');
+      for (const Elf64_Sym& symbol :
+           input.table<Elf64_Sym>(section.sh_offset, section.sh_size / sizeof(Elf64_Sym), "symbols")) {
+        const bool covers = symbol.st_shndx != SHN_UNDEF && address - symbol.st_value < symbol.st_size;
+        if (covers && ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && symbol.st_name < names.size())
+          return Function{names.data() + symbol.st_name, symbol.st_value};
+      }
+    }
+  } catch (const Error&) {
+    // The file is gone or damaged; this is only for the text of another error.
+  }
+  return std::nullopt;
+}
+
 }  // namespace aplib::loader

@@ -155,6 +155,14 @@ class ElfFile {
   /// without any (of a file that was linked before its symbols had versions).
   [[nodiscard]] const Symbol* find(std::string_view name, std::string_view version = {}) const noexcept;
 
+  struct Function {
+    std::string name;
+    std::uint64_t address = 0;
+  };
+  /// The function around `address` by the file's full symbol table, which has static ones too. None: the file is
+  /// stripped, or its table makes no sense. Call from: any thread; reads the file each time.
+  [[nodiscard]] std::optional<Function> function_around(std::uint64_t address) const;
+
   /// DT_RELA and DT_JMPREL together, each entry once; empty ones left out. The types: 64, GLOB_DAT, JUMP_SLOT,
   /// RELATIVE, RELATIVE64, DTPMOD64, DTPOFF64, TPOFF64, SIZE64, IRELATIVE, TLSDESC, COPY. What one changes (8
   /// bytes; 16 for TLSDESC, those of the symbol for COPY) lies in a writable segment.

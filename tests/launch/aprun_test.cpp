@@ -630,8 +630,10 @@ TEST(Aprun, ErrorsSayWhereTheProgramCalls) {
   const Folder folder;
   const std::string program = folder.compile("wrong", R"(
 #include <aplib/cellos.h>
+static int deep(void) { return getmlen(); }
 int solve(int how) {
   int sum;
+  if (how == 's') return deep();
   if (how == 'a') l_asend(99, 0, 0, 0, 0);
   if (how == 'b') getmlen();
   if (how == 'c') put(0, &sum, 4, 0, 0, 0, 0);
@@ -648,6 +650,8 @@ int main(int argc, char** argv) { return solve(argv[1][0]); })",
     EXPECT_TRUE(contains(ended.error, " (called at solve+0x")) << ended.error;
     EXPECT_TRUE(contains(ended.error, " of wrong)")) << ended.error;
   }
+  const Ended in_static = aprun({"-n", "1", program, "s"});
+  EXPECT_TRUE(contains(in_static.error, " (called at deep+0x")) << in_static.error;
   const Ended stuck = aprun({"-n", "1", program, "d"});
   EXPECT_EQ(stuck.status, 70);
   EXPECT_TRUE(contains(stuck.error, ", called at solve+0x")) << stuck.error;

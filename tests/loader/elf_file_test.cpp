@@ -312,6 +312,35 @@ TEST_F(ElfFileTest, AnInterpreterMakesNoExecutable) {
   EXPECT_TRUE(file->tls());
 }
 
+// Also static ones, as long as the file has its full table of symbols.
+TEST_F(ElfFileTest, NamesTheFunctionAroundAnAddress) {
+  const std::string text =
+      "static __attribute__((noinline)) int inner(int x) { return x * 3; }\n"
+      "int outer(int x) { return inner(x) + 1; }";
+  const auto name_at = [](const ElfFile& file, std::uint64_t address) {
+    const auto function = file.function_around(address);
+    return function ? function->name : std::string("none");
+  };
+  const auto file = build(text, {"-O1"}, "whole.so");
+  const Symbol* const outer = file->find("outer");
+  ASSERT_NE(outer, nullptr);
+  EXPECT_EQ(name_at(*file, outer->value), "outer");
+  EXPECT_EQ(name_at(*file, outer->value + outer->bytes - 1), "outer");
+  EXPECT_EQ(name_at(*file, outer->value - 1000000), "none");
+  std::uint64_t inside = 0;
+  for (std::uint64_t at = outer->value - 200; inside == 0 && at < outer->value + 200; ++at) {
+    if (name_at(*file, at) == "inner") inside = at;
+  }
+  ASSERT_NE(inside, 0U);
+  EXPECT_EQ(file->function_around(inside + 1)->address, inside);
+  EXPECT_EQ(name_at(*build(text, {"-O1", "-s"}, "stripped.so"), outer->value), "none");
+
+  ElfBytes bytes(file->path());
+  bytes.header().e_shoff = bytes.bytes().size() - 100;
+  const std::string spoiled = shop_.path("spoiled.so");
+  EXPECT_EQ(name_at(*ElfFile::open(bytes.save(spoiled)), outer->value), "none");
+}
+
 TEST_F(ElfFileTest, ReadsTheSystemsLibraries) {
   for (const char* path : {"/lib/x86_64-linux-gnu/libc.so.6", "/lib/x86_64-linux-gnu/libstdc++.so.6",
                            "/usr/lib/x86_64-linux-gnu/libstdc++.so.6", "/lib64/ld-linux-x86-64.so.2"}) {

@@ -705,8 +705,11 @@ std::string place_in_program(const void* address) {
   const std::string_view path = place.image->file->path();
   const std::string_view file = path.substr(path.rfind('/') + 1);
   const auto offset = static_cast<std::uint64_t>(static_cast<const char*>(address) - place.image->base);
-  if (place.symbol == nullptr) return fmt::format("{}+{:#x}", file, offset);
-  return fmt::format("{}+{:#x} of {}", place.symbol->name, offset - place.symbol->value, file);
+  if (place.symbol != nullptr)
+    return fmt::format("{}+{:#x} of {}", place.symbol->name, offset - place.symbol->value, file);
+  if (const auto function = place.image->file->function_around(offset - 1))
+    return fmt::format("{}+{:#x} of {}", function->name, offset - function->address, file);
+  return fmt::format("{}+{:#x}", file, offset);
 }
 
 namespace {
