@@ -2,15 +2,21 @@
 // apcc, apc++ and apfort: they become the user's compiler, with arguments that make programs of cells. This is the
 // source of all three; APLIB_WRAPPER_LANGUAGE says which one is compiled.
 
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/os/descriptor.hpp"
 #include "compile/command.hpp"
 #include "compile/tree.hpp"
 
@@ -82,6 +88,93 @@ int finish_output(Language language) {
   return 1;
 }
 
+// ---------------------------------------------------------------- old sources
+// C sources of the 1990s include headers of CellOS by full paths of the system that they were written on. Compilers
+// take such a path as it is, so they get a changed text.
+
+using namespace std::string_view_literals;
+
+constexpr std::string_view blanks = " \t";
+
+/// The rest of `line` behind `word` and blanks; nothing: something else stands there.
+std::optional<std::string_view> behind(std::string_view line, std::string_view word) {
+  line.remove_prefix(std::min(line.find_first_not_of(blanks), line.size()));
+  if (!line.starts_with(word)) return std::nullopt;
+  line.remove_prefix(word.size());
+  line.remove_prefix(std::min(line.find_first_not_of(blanks), line.size()));
+  return line;
+}
+
+/// What the line includes by a path of the old system; empty: nothing of that kind.
+std::string_view old_path(std::string_view line) {
+  const auto directive = behind(line, "#");
+  const auto operand = directive ? behind(*directive, "include") : std::nullopt;
+  if (!operand || operand->empty() || (operand->front() != '"' && operand->front() != '<')) return {};
+  const std::string_view path = operand->substr(1, operand->find_first_of("\">", 1) - 1);
+  return path.starts_with("/usr/cap/") ? path : std::string_view();
+}
+
+bool is_source(const std::vector<std::string>& words, std::size_t i) {
+  static constexpr std::array valued = {"-o"sv, "-include"sv, "-imacros"sv, "-MF"sv, "-MT"sv, "-MQ"sv};
+  const bool is_value = i > 0 && std::ranges::find(valued, words[i - 1]) != valued.end();
+  return !is_value && words[i].ends_with(".c") && !words[i].starts_with('-');
+}
+
+bool has(const std::vector<std::string>& words, std::string_view word) {
+  return std::ranges::find(words, word) != words.end();
+}
+
+/// `text`, of the source `file`, with each file below /usr/cap that it includes and that is not there included by its
+/// name alone. Lines and messages stay the file's. Nothing: there is no such include.
+std::optional<std::string> with_headers_found(const std::string& text, const std::string& file) {
+  std::string changed = "# 1 \"" + file + "\"\n";
+  bool is_changed = false;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size() - 1) + 1;
+    const std::string_view line(text.data() + at, end - at);
+    at = end;
+    const std::string_view path = old_path(line);
+    if (path.empty() || exists(std::string(path))) {
+      changed += line;
+      continue;
+    }
+    is_changed = true;
+    changed += "#include <" + std::string(name_of(path)) + ">";
+    changed += line.substr(static_cast<std::size_t>(path.data() - line.data()) + path.size() + 1);
+  }
+  if (!is_changed) return std::nullopt;
+  return changed;
+}
+
+/// The same for the sources among `arguments`. Changed texts are in unnamed files, which the compiler inherits. Not for
+/// headers that include one by such a path, and not for several sources that one command makes objects of.
+void find_old_headers(Arguments& arguments) {
+  std::vector<std::string>& words = arguments.kept;
+  std::size_t sources = 0;
+  for (std::size_t i = 0; i < words.size(); ++i) sources += is_source(words, i) ? 1 : 0;
+  const bool has_output = std::ranges::any_of(words, [](const std::string& word) { return word.starts_with("-o"); });
+  const char* const suffix = has_output ? nullptr : has(words, "-c") ? ".o" : has(words, "-S") ? ".s" : nullptr;
+  if (arguments.names_language || (suffix != nullptr && sources != 1)) return;
+
+  std::vector<std::string> found;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const auto text = is_source(words, i) ? os::read_file(words[i]) : std::nullopt;
+    const auto changed = text ? with_headers_found(*text, words[i]) : std::nullopt;
+    const int descriptor = changed ? memfd_create("source.c", 0) : -1;
+    if (descriptor < 0 || !os::write_all(descriptor, *changed)) {
+      found.push_back(words[i]);
+      continue;
+    }
+    const std::string name(name_of(words[i]));
+    if (suffix != nullptr) found.insert(found.end(), {"-o", name.substr(0, name.size() - 2) + suffix});
+    found.insert(found.end(), {"-iquote", folder_of(words[i]), "-x", "c", "/proc/self/fd/" + std::to_string(descriptor),
+                               "-x", "none"});
+  }
+  words = std::move(found);
+}
+
+// ---------------------------------------------------------------- the compiler
+
 /// The stub for programs of this request.
 std::string start_of(const Request& request, const Prefix& prefix) {
   return request.final_root.empty() ? prefix.start() : Prefix::at(request.final_root).start();
@@ -99,6 +192,7 @@ int run_compiler(Language language, const Request& request) {
   Arguments arguments = Arguments::read(request.arguments);
   arguments.old = request.old;
   if (request.old && language != Language::c) throw Refused("--old: it is for C of the 1990s; use apcc");
+  if (request.old) find_old_headers(arguments);
   const Prefix prefix = Prefix::own();
   if (tunes_for_program(arguments)) compiler.ask_version();
   const std::string object =

@@ -153,5 +153,23 @@ TEST_F(Program, OldSourcesCompileAsTheyAre) {
   EXPECT_NE(shell("apc++ --old -c new.c").output.find("use apcc"), std::string::npos);
 }
 
+// Paths of the system that they were written on, which is gone.
+TEST_F(Program, OldSourcesFindHeadersByOldPaths) {
+  std::filesystem::create_directory(work_ + "/sub");
+  write("sub/own", "#define OWN 5\n");
+  write("sub/host.c",
+        "#include <stdio.h>\n  # include \"/usr/cap/sys.c7/include/chost.c7.h\" /* of CellOS */\n#include \"own\"\n"
+        "main() { return gethcid() + OWN; }\nwhere() { puts(__FILE__); return wrong type; }\n");
+  const Outcome wrong = shell("apcc --old -w -c sub/host.c");
+  EXPECT_NE(wrong.status, 0);
+  EXPECT_NE(wrong.output.find("sub/host.c:5:"), std::string::npos) << wrong.output;
+  silent("sed -i /wrong/d sub/host.c");
+  silent("apcc --old -w -c sub/host.c");
+  EXPECT_NE(output("nm host.o").find("host_main"), std::string::npos);
+  silent("apcc --old -w -c sub/host.c -o other.o && nm other.o | grep -q host_main");
+  silent("apcc --old -w sub/host.c -o host");
+  EXPECT_NE(shell("apcc -w -c sub/host.c").status, 0) << "without --old, a path is a path";
+}
+
 }  // namespace
 }  // namespace aplib::compile::test
