@@ -7,20 +7,16 @@
 #include <unistd.h>
 
 #include <climits>
-#include <ctime>
+
+#include "base/os/time.hpp"
 
 namespace aplib::os {
 
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
                 std::optional<std::chrono::nanoseconds> timeout) noexcept {
-  timespec time{};
-  timespec* limit = nullptr;
-  if (timeout) {
-    time.tv_sec = timeout->count() / 1'000'000'000;
-    time.tv_nsec = timeout->count() % 1'000'000'000;
-    limit = &time;
-  }
-  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT_PRIVATE, expected, limit, nullptr, 0);
+  const timespec time = timespec_of(timeout.value_or(std::chrono::nanoseconds(0)));
+  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT_PRIVATE, expected, timeout ? &time : nullptr,
+          nullptr, 0);
 }
 
 void futex_wake(std::atomic<std::uint32_t>& word) noexcept {

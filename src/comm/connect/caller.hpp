@@ -11,14 +11,17 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "comm/connect/greeter.hpp"
+#include "comm/module.hpp"
 
 namespace aplib::comm::connect {
 
@@ -84,5 +87,22 @@ class Caller {
   struct Impl;
   std::shared_ptr<Impl> impl_;
 };
+
+/// Makes the calls that senders have asked for: `call(peer)` for each link in state `calling` of which `calls`, by
+/// peer, has none yet. A call that cannot be begun ends in `give_up(peer, why)`.
+template <class Link, class Calls, class Call, class GiveUp>
+void make_wanted_calls(std::span<const std::unique_ptr<Link>> links, const Calls& calls, const Call& call,
+                       const GiveUp& give_up) noexcept {
+  for (Peer peer = 0; peer < links.size(); ++peer) {
+    if (!links[peer] || links[peer]->state() != Link::State::calling || calls.contains(peer)) continue;
+    try {
+      call(peer);
+    } catch (const std::bad_alloc&) {
+      give_up(peer, "no memory here");  // so short that it needs none
+    } catch (const std::exception& error) {
+      give_up(peer, error.what());
+    }
+  }
+}
 
 }  // namespace aplib::comm::connect

@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <array>
-#include <ctime>
 #include <system_error>
 #include <utility>
 
 #include "aplib/error.hpp"
 #include "arch/cpu.hpp"
 #include "base/os/thread.hpp"
+#include "base/os/time.hpp"
 
 namespace aplib::comm::mixed {
 
@@ -167,13 +167,7 @@ void MixedModule::wait(std::optional<std::chrono::nanoseconds> timeout) {
     return true;
   }();
   if (sleep) {
-    timespec time{};
-    if (timeout) {
-      const auto left = std::max<std::chrono::nanoseconds::rep>(timeout->count(), 0);
-      constexpr long per_second = 1'000'000'000;
-      time.tv_sec = left / per_second;
-      time.tv_nsec = left % per_second;
-    }
+    const timespec time = os::timespec_of(timeout.value_or(std::chrono::nanoseconds(0)));
     ::ppoll(entries.data(), armed + 1, timeout ? &time : nullptr, nullptr);
   }
   while (armed != 0) {

@@ -14,13 +14,13 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "aplib/error.hpp"
+#include "base/os/time.hpp"
 #include "comm/job_key.hpp"
 
 namespace aplib::comm::rdma {
@@ -322,9 +322,7 @@ void Sleep::set_timer(std::optional<std::chrono::nanoseconds> time) noexcept {
   itimerspec spec{};  // Zeros: never, and what has rung is silent.
   timer_set_.reset();
   if (time) {
-    const auto count = std::max<std::chrono::nanoseconds::rep>(time->count(), 1);
-    spec.it_value.tv_sec = count / 1'000'000'000;
-    spec.it_value.tv_nsec = count % 1'000'000'000;
+    spec.it_value = os::timespec_of(std::max(*time, std::chrono::nanoseconds(1)));
     timer_set_ = now + *time;
   }
   ::timerfd_settime(timer_.get(), 0, &spec, nullptr);
@@ -332,12 +330,7 @@ void Sleep::set_timer(std::optional<std::chrono::nanoseconds> time) noexcept {
 
 void Sleep::sleep(std::optional<std::chrono::nanoseconds> timeout) const noexcept {
   pollfd wish{all_.get(), POLLIN, 0};
-  timespec time{};
-  if (timeout) {
-    const auto left = std::max<std::int64_t>(timeout->count(), 0);
-    time.tv_sec = left / 1'000'000'000;
-    time.tv_nsec = left % 1'000'000'000;
-  }
+  const timespec time = os::timespec_of(timeout.value_or(std::chrono::nanoseconds(0)));
   ::ppoll(&wish, 1, timeout ? &time : nullptr, nullptr);
 }
 

@@ -13,14 +13,12 @@
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <ctime>
 #include <fstream>
 #include <span>
 #include <string_view>
@@ -28,6 +26,7 @@
 #include <utility>
 
 #include "aplib/error.hpp"
+#include "base/os/time.hpp"
 #include "comm/job_key.hpp"
 
 namespace aplib::comm::shm {
@@ -142,13 +141,7 @@ void Bell::disarm() noexcept {
 }
 
 void Bell::sleep(std::optional<std::chrono::nanoseconds> timeout) const noexcept {
-  timespec time{};
-  if (timeout) {
-    const auto count = std::max<std::chrono::nanoseconds::rep>(timeout->count(), 0);
-    constexpr long per_second = 1'000'000'000;
-    time.tv_sec = count / per_second;
-    time.tv_nsec = count % per_second;
-  }
+  const timespec time = os::timespec_of(timeout.value_or(std::chrono::nanoseconds(0)));
   pollfd one{event_.get(), POLLIN, 0};
   ::ppoll(&one, 1, timeout ? &time : nullptr, nullptr);
 }

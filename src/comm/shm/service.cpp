@@ -12,7 +12,6 @@
 #include <chrono>
 #include <exception>
 #include <map>
-#include <new>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -177,18 +176,9 @@ void Service::Impl::arrived(Socket socket, const Greeting& greeting) {
   begin(std::move(socket), peer, false);
 }
 
-/// Calls whom a link wants to reach.
 void Service::Impl::asked() noexcept {
-  for (Peer peer = 0; peer < links.size(); ++peer) {
-    if (!links[peer] || links[peer]->state() != Link::State::calling || calls.contains(peer)) continue;
-    try {
-      call(peer);
-    } catch (const std::bad_alloc&) {
-      give_up(peer, "no memory here");  // so short that it needs none
-    } catch (const std::exception& error) {
-      give_up(peer, error.what());
-    }
-  }
+  connect::make_wanted_calls(
+      links, calls, [this](Peer peer) { call(peer); }, [this](Peer peer, const char* why) { give_up(peer, why); });
 }
 
 void Service::Impl::call(Peer peer) {

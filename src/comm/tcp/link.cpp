@@ -10,13 +10,13 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <new>
 #include <system_error>
 #include <utility>
 
 #include "aplib/error.hpp"
 #include "arch/cpu.hpp"
+#include "base/os/time.hpp"
 #include "comm/frame.hpp"
 
 namespace aplib::comm::tcp {
@@ -65,13 +65,7 @@ std::size_t Poller::ready(std::span<Link*> links) noexcept {
 void Poller::wait(std::optional<std::chrono::nanoseconds> timeout) noexcept {
   constexpr int events_max = 16;
   std::array<epoll_event, events_max> events;
-  timespec time{};
-  if (timeout) {
-    const auto count = std::max<std::chrono::nanoseconds::rep>(timeout->count(), 0);
-    constexpr long per_second = 1'000'000'000;
-    time.tv_sec = count / per_second;
-    time.tv_nsec = count % per_second;
-  }
+  const timespec time = os::timespec_of(timeout.value_or(std::chrono::nanoseconds(0)));
   wake_.begin();
   if (::epoll_pwait2(epoll_.get(), events.data(), events_max, timeout ? &time : nullptr, nullptr) < 0 &&
       errno == ENOSYS) {  // Linux before 5.11

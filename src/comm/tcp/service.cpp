@@ -16,7 +16,6 @@
 #include <exception>
 #include <functional>
 #include <map>
-#include <new>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -391,16 +390,8 @@ void Service::State::give_up(Peer peer, const std::string& why) noexcept {
 
 /// Calls whom a link wants to reach, and looks for answers, as was asked for.
 void Service::State::asked() noexcept {
-  for (Peer peer = 0; peer < links.size(); ++peer) {
-    if (!links[peer] || links[peer]->state() != Link::State::calling || calls.contains(peer)) continue;
-    try {
-      call(peer);
-    } catch (const std::bad_alloc&) {
-      give_up(peer, "no memory here");  // so short that it needs none
-    } catch (const std::exception& error) {
-      give_up(peer, error.what());
-    }
-  }
+  connect::make_wanted_calls(
+      links, calls, [this](Peer peer) { call(peer); }, [this](Peer peer, const char* why) { give_up(peer, why); });
   if (!look_wanted.exchange(false)) return;
   try {
     look();
