@@ -7,7 +7,7 @@
 //     \___ its call comes: gathering until all of it is here ___/
 //
 // The sender makes it calling. Only the module's own thread makes it gathering or up. Only the thread that polls, or
-// close(), makes it over.
+// close(), makes it over. In rdma, which has no thread of its own, whoever holds its lock may go along any edge.
 //
 // Invariants:
 // (1) Only set_state() changes the state, along these edges. Another edge is a fault of ours: it breaks the link, with

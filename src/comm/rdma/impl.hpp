@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -138,7 +139,8 @@ class RdmaModule::Impl {
   void end_all_connections(Peer because);
   void give_credit(Link& link, Peer to);
   void lose(Link& link, Peer peer, const std::string& why, bool tell_it);
-  void drop_queues(Link& link);
+  void end(Link& link);
+  void drop_queued(Link& link);
   void release_arrivals();
   void release_delivered();
   // Remote memory: rdma_module.cpp
@@ -173,17 +175,18 @@ class RdmaModule::Impl {
   const bool sends_after_writes_;  // The provider keeps frames behind writes.
   Receiver* receiver_ = nullptr;
   std::mutex mutex_;
-  std::unique_ptr<Link[]> links_;
+  LinkReports reports_;
+  std::deque<Link> links_;
   std::vector<Peer> busy_;
   std::vector<Peer> watched_;
   std::vector<Peer> with_inbox_;  // Thread that polls.
-  std::vector<Peer> changed_;     // Links with an end of a large body or a loss to tell.
+  std::vector<Peer> changed_;     // Links with an end of a large body to tell.
   std::vector<Done> done_;
   std::vector<Done> telling_;           // Thread that polls.
   std::atomic<bool> delivered_{false};  // arrivals_ and freed_ are behind their upcalls: anyone's, under the lock.
   std::vector<Arrival> arrivals_;       // Thread that polls.
   std::vector<std::pair<Peer, std::size_t>> freed_;  // Thread that polls: credit of what left an inbox.
-  std::atomic<bool> news_{false};                    // done_ or changed_ hold something.
+  std::atomic<bool> news_{false};                    // done_, changed_ or reports_ hold something.
   std::size_t operations_out_ = 0;
   std::vector<std::unique_ptr<Operation>> operations_;
   std::vector<Operation*> free_operations_;

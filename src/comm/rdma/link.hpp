@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Link: what an rdma module knows of one peer.
+// Link: what an rdma module knows of one peer. The base, src/comm/link.hpp, says which states it has.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -18,7 +18,9 @@
 #include <vector>
 
 #include "comm/greeting.hpp"
+#include "comm/link.hpp"
 #include "comm/module.hpp"
+#include "comm/rdma/fabric.hpp"
 #include "comm/rdma/packet.hpp"
 #include "comm/rdma/registered_memory.hpp"
 
@@ -59,18 +61,39 @@ struct LargeBody {
   bool failed = false;  ///< One of them failed.
 };
 
-struct Link {
+struct Link final : comm::Link {
   using Clock = std::chrono::steady_clock;
-  enum class Stage : std::uint8_t { strange, greeting, ready, over };
 
-  // All but what is marked: the module's lock.
-  Stage stage = Stage::strange;
+  /// `news`: is set when there is something to hear.
+  Link(Peer peer, LinkReports& reports, std::atomic<bool>& news, Sleep& sleep) noexcept
+      : comm::Link(peer, reports), news_(news), sleep_(sleep) {}
+
+  // All but what is marked: the module's lock, which is that of the base, too.
+
+  using comm::Link::break_off;
+  using comm::Link::come_up;
+  using comm::Link::set_state;
+  using comm::Link::take_call;
+  [[nodiscard]] State state() const noexcept { return state_; }
+  [[nodiscard]] bool is_up() const noexcept { return state_ == State::up && !broken_; }
+  [[nodiscard]] bool is_over() const noexcept { return state_ == State::over || broken_; }
+  /// Nothing is sent any more. Transfers that wait are left: they have their own ends.
+  void drop_queues() noexcept {
+    control.clear();
+    packets.clear();
+    // What is staged stays where it is: the peer may be reading it, and must not get other bytes.
+    early.clear();
+    gap_since.reset();
+    asked_since.reset();
+    failed_since.reset();
+    queued.store(0);
+  }
+
   fi_addr_t address = FI_ADDR_UNSPEC;
   std::uint64_t token = 0;
   std::uint64_t greeting_number = 0;
-  std::unique_ptr<Greeting> calling;  // Who begins: the lower number.
+  std::unique_ptr<Greeting> calling;  // Ours, if we begin: the lower number does.
   std::vector<std::pair<std::uint64_t, std::unique_ptr<Greeting>>> answering;
-  bool knocked = false;
   bool busy = false;                             // In the module's list of those with something to send.
   std::optional<Clock::time_point> stuck_since;  // The provider takes nothing for it.
   // Whether what was sent has arrived is asked when something was sent since the last question; the answer is
@@ -117,9 +140,19 @@ struct Link {
   std::size_t inbox_at = 0;  // In the first of them.
   std::uint64_t asked = 0;   // In which poll wants() was asked last.
   bool wanted = false;
-  bool told = false;                 // peer_lost() was called.
+  bool loss_told = false;            // peer_lost() was called.
   bool listed = false;               // In the list of those with an inbox.
   std::unique_ptr<LargeBody> large;  // Also written under the lock, by whoever takes completions.
+
+ private:
+  void stop_writing() noexcept override { drop_queues(); }
+  void told() noexcept override {
+    news_.store(true);
+    sleep_.ring();
+  }
+
+  std::atomic<bool>& news_;
+  Sleep& sleep_;
 };
 
 }  // namespace aplib::comm::rdma

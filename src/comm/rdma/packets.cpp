@@ -25,12 +25,12 @@ constexpr auto counting = std::memory_order_relaxed;  // Nothing else is read af
 void RdmaModule::Impl::send(Peer to, const Label& label, std::span<const std::byte> body) {
   const std::lock_guard lock(mutex_);
   Link& link = links_[to];
-  if (closing_ || link.stage == Link::Stage::over) return;
+  if (closing_ || link.is_over()) return;
   const bool empty = link.packets.empty();
   try {
     if (body.size() >= Module::large_from_bytes) {
       send_large(link, to, label, body);
-    } else if (link.stage != Link::Stage::ready || !link.packets.empty() || !post_frame(link, to, label, body, 0)) {
+    } else if (!link.is_up() || !link.packets.empty() || !post_frame(link, to, label, body, 0)) {
       append(link, to, label, body, 0);
     }
   } catch (const std::bad_alloc&) {
@@ -58,8 +58,7 @@ void RdmaModule::Impl::send_large(Link& link, Peer to, const Label& label, std::
   const auto [staged, _] = link.staged.try_emplace(link.next_number, std::move(block), body.size());
   ++link.next_number;
   try {
-    if (link.stage != Link::Stage::ready || !link.packets.empty() ||
-        !post_frame(link, to, label, content, FrameHead::large)) {
+    if (!link.is_up() || !link.packets.empty() || !post_frame(link, to, label, content, FrameHead::large)) {
       append(link, to, label, content, FrameHead::large);
     }
   } catch (const std::bad_alloc&) {
@@ -67,13 +66,13 @@ void RdmaModule::Impl::send_large(Link& link, Peer to, const Label& label, std::
     throw;
   }
   // Not over() meanwhile: then it was dropped with the rest.
-  if (link.stage != Link::Stage::over) link.queued.fetch_add(body.size());
+  if (!link.is_over()) link.queued.fetch_add(body.size());
 }
 
 /// Queues a frame, in one packet with waiting ones if it fits.
 void RdmaModule::Impl::append(Link& link, Peer to, const Label& label, std::span<const std::byte> body,
                               std::uint32_t flags) {
-  if (link.stage == Link::Stage::over) return;
+  if (link.is_over()) return;
   const std::size_t room = frame_room(body.size());
   if (link.packets.empty() || link.packets.back().bytes.size() + room > gathered_bytes) {
     QueuedPacket packet{.bytes = {}, .kind = PacketKind::frames};
@@ -88,7 +87,7 @@ void RdmaModule::Impl::append(Link& link, Peer to, const Label& label, std::span
   packet.after_writes = link.writes_begun;
   link.queued.fetch_add(room);
   note_busy(link, to);
-  if (link.stage != Link::Stage::ready) need_greeting(link, to);
+  if (!link.is_up()) need_greeting(link, to);
 }
 
 /// Sends a small frame that nothing is in front of. Returns false if it must wait.
@@ -144,7 +143,7 @@ bool RdmaModule::Impl::hand_over(Link& link, Peer to, std::span<std::byte> packe
         fi_send(fabric_.endpoint(), packet.data(), packet.size(), in->descriptor, link.address, &operation->context);
     if (error == 0) {
       ++operations_out_;
-      if (link.stage != Link::Stage::over) link.queued.fetch_add(body_bytes);
+      if (!link.is_over()) link.queued.fetch_add(body_bytes);
     } else {
       give_operation(operation);
       outgoing_.give(in);
@@ -227,9 +226,9 @@ void RdmaModule::Impl::look_for_silence() {
   for (std::size_t i = 0; i < watched_.size();) {
     const Peer peer = watched_[i];
     Link& link = links_[peer];
-    if (link.stage == Link::Stage::ready && link.asked_since) {
+    if (link.is_up() && link.asked_since) {
       ++i;  // Asked again when that is answered, if something was sent since.
-    } else if (link.stage != Link::Stage::ready || !link.unproven) {
+    } else if (!link.is_up() || !link.unproven) {
       link.watched = false;
       link.unproven = false;
       link.unproven_since.reset();
@@ -255,7 +254,7 @@ void RdmaModule::Impl::pump(Link& link, Peer to) {
     if (!post_packet(link, to, first.bytes, first.token, first.kind)) return;
     link.control.pop_front();
   }
-  if (link.stage != Link::Stage::ready) return;
+  if (!link.is_up()) return;
   while (!link.transfers.empty()) {
     if (!has_room(link, link.transfers.front().bytes) || !post_transfer(link, to, link.transfers.front())) return;
     link.transfers.pop_front();
@@ -285,14 +284,14 @@ void RdmaModule::Impl::check_patience(Link& link, Peer peer) {
     lose(link, peer, "it takes nothing any more", false);
   } else if (link.asked_since && *link.asked_since < limit) {
     lose(link, peer, "it does not answer", false);
-  } else if (link.stage == Link::Stage::greeting && *link.greeting_since < limit) {
+  } else if (link.state() == Link::State::calling && *link.greeting_since < limit) {
     lose(link, peer, "it does not answer the greeting, or does not know the job's key", false);
   } else if (link.gap_since && *link.gap_since < limit) {
     lose(link, peer, "packets of it were lost on the way", true);
   } else if (link.transfers_since && *link.transfers_since < now - question_after()) {
     ask(link, peer);
   }
-  if (link.stage == Link::Stage::over) give_up_transfers(peer);
+  if (link.is_over()) give_up_transfers(peer);
 }
 
 void RdmaModule::Impl::pump_all() {
@@ -300,13 +299,14 @@ void RdmaModule::Impl::pump_all() {
     const Peer peer = busy_[i];
     Link& link = links_[peer];
     pump(link, peer);
-    if (link.stage != Link::Stage::over) {
+    if (!link.is_over()) {
       check_patience(link, peer);
     } else if (transfers_stand_still(link)) {
       give_up_transfers(peer);
     }
-    if (link.control.empty() && link.transfers.empty() && link.packets.empty() && link.stage != Link::Stage::greeting &&
-        !link.gap_since && !link.asked_since && !link.transfers_since && !link.failed_since) {
+    if (link.control.empty() && link.transfers.empty() && link.packets.empty() &&
+        link.state() != Link::State::calling && !link.gap_since && !link.asked_since && !link.transfers_since &&
+        !link.failed_since) {
       link.busy = false;
       busy_[i] = busy_.back();
       busy_.pop_back();
@@ -364,7 +364,7 @@ void RdmaModule::Impl::over(Operation& operation, int error) {
   const Peer peer = operation.peer;
   if (operation.is_packet) {
     outgoing_.give(operation.buffer);
-    if (link.stage != Link::Stage::over) link.queued.fetch_sub(operation.bytes);
+    if (!link.is_over()) link.queued.fetch_sub(operation.bytes);
     give_operation(&operation);
     if (error != 0) fail(link, peer, fabric_words(error));
     return;
@@ -382,7 +382,7 @@ void RdmaModule::Impl::over(Operation& operation, int error) {
     link.transfers_since = Clock::now();
   }
   transfer_over(link, peer, transfer, error == 0);
-  if (error == 0 || link.stage != Link::Stage::ready) return;
+  if (error == 0 || !link.is_up()) return;
   // It may have been the key alone, or the end of the peer.
   ask(link, peer);
 }
@@ -390,7 +390,7 @@ void RdmaModule::Impl::over(Operation& operation, int error) {
 /// Nothing goes there any more. Who has ended in order, and is gone, looks like that, too: what it said before
 /// comes first.
 void RdmaModule::Impl::fail(Link& link, Peer peer, const std::string& why) {
-  if (link.stage == Link::Stage::over || link.failed_since) return;
+  if (link.is_over() || link.failed_since) return;
   link.failed_since = Clock::now();
   link.failed_because = why;
   note_busy(link, peer);
@@ -484,11 +484,11 @@ void RdmaModule::Impl::take_packet(PacketBuffers::Buffer* buffer, std::size_t by
     }
     return give_back(buffer);
   }
-  if (link.token != head.token || (link.stage != Link::Stage::ready && link.stage != Link::Stage::over)) {
+  if (link.token != head.token || (!link.is_up() && !link.is_over())) {
     refused_.fetch_add(1, std::memory_order_relaxed);
     return give_back(buffer);
   }
-  if (link.stage == Link::Stage::over) {
+  if (link.is_over()) {
     if (head.kind == PacketKind::ended || head.kind == PacketKind::end) link.end_answered = true;
     return give_back(buffer);
   }
@@ -555,8 +555,7 @@ void RdmaModule::Impl::take_control(Link& link, Peer from, PacketKind kind, std:
     case PacketKind::reset:
       return lose(link, from, std::string(reinterpret_cast<const char*>(content.data()), content.size()), false);
     case PacketKind::end:
-      link.stage = Link::Stage::over;
-      drop_queues(link);
+      end(link);
       link.end_answered = true;
       // Who does not stay for the answer is not spoken to any more: it may be gone.
       if (!content.empty() && content.front() != std::byte{0}) control(link, from, PacketKind::ended, {});
@@ -582,35 +581,29 @@ void RdmaModule::Impl::take_control(Link& link, Peer from, PacketKind kind, std:
 }
 
 void RdmaModule::Impl::give_credit(Link& link, Peer to) {
-  if (link.consumed < window_bytes / 2 || link.stage != Link::Stage::ready || !link.control.empty()) return;
+  if (link.consumed < window_bytes / 2 || !link.is_up() || !link.control.empty()) return;
   control(link, to, PacketKind::credit, {});
 }
 
 /// Ends a link, after which nothing comes from the peer. `tell_it`: the peer does not know yet.
 void RdmaModule::Impl::lose(Link& link, Peer peer, const std::string& why, bool tell_it) {
-  if (link.stage == Link::Stage::over) return;
-  const bool known = link.stage == Link::Stage::ready;
-  link.stage = Link::Stage::over;
-  drop_queues(link);
+  if (link.state() == Link::State::over) return;
+  const bool known = link.is_up();
   link.lost_because = why.empty() ? "the other side gave no reason" : why;
-  changed_.push_back(peer);
-  news_.store(true);
-  sleep_.ring();
+  link.break_off(*link.lost_because);
+  end(link);
   if (tell_it && known) control(link, peer, PacketKind::reset, std::as_bytes(std::span(std::string_view(why))));
 }
 
-void RdmaModule::Impl::drop_queues(Link& link) {
-  link.control.clear();
-  link.packets.clear();
-  // What is staged stays where it is: the peer may be reading it, and must not get other bytes.
-  link.early.clear();
-  link.gap_since.reset();
-  link.asked_since.reset();
-  link.failed_since.reset();
-  link.queued.store(0);
-  const std::deque<Transfer> transfers = std::exchange(link.transfers, {});
-  const Peer peer = static_cast<Peer>(&link - links_.get());
-  for (const Transfer& transfer : transfers) transfer_over(link, peer, transfer, false);
+/// It is over, and nothing that waits there is sent any more.
+void RdmaModule::Impl::end(Link& link) {
+  link.set_state(Link::State::over);
+  drop_queued(link);
+}
+
+void RdmaModule::Impl::drop_queued(Link& link) {
+  link.drop_queues();
+  for (const Transfer& transfer : std::exchange(link.transfers, {})) transfer_over(link, link.peer(), transfer, false);
 }
 
 RdmaModule::Impl::Operation* RdmaModule::Impl::take_operation() {
@@ -637,16 +630,16 @@ void RdmaModule::Impl::give_operation(Operation* operation) noexcept {
 // connection's greeting (comm/greeting.hpp). The lower number begins; the higher one knocks.
 
 void RdmaModule::Impl::need_greeting(Link& link, Peer to) {
-  if (link.stage == Link::Stage::ready || link.stage == Link::Stage::over) return;
+  if (link.is_up() || link.is_over()) return;
   if (settings_.self > to) {
-    if (std::exchange(link.knocked, true)) return;
-    link.stage = Link::Stage::greeting;
+    if (link.state() != Link::State::idle || !link.set_state(Link::State::calling)) return;
     link.greeting_since = Clock::now();
     control(link, to, PacketKind::knock, {});
     return;
   }
   if (link.calling) return;
-  link.stage = Link::Stage::greeting;
+  // A greeting that a stranger has spoilt begins again.
+  if (link.state() == Link::State::idle) link.set_state(Link::State::calling);
   link.greeting_since = Clock::now();
   link.calling = std::make_unique<Greeting>(
       Greeting::Role::caller, settings_.key,
@@ -673,20 +666,22 @@ bool RdmaModule::Impl::follow(Link& link, Peer from, Greeting& greeting, std::ui
     case Greeting::State::done:
       break;
   }
-  if (link.stage == Link::Stage::ready || link.stage == Link::Stage::over) return false;
+  if (link.is_up() || link.is_over()) return false;
   link.token = number;
   if (settings_.secure != Secure::off) {
     const std::array<std::byte, 32> secret = greeting.secret();
     std::memcpy(&link.token, secret.data(), sizeof link.token);
   }
-  link.stage = Link::Stage::ready;
+  // Whether they knocked, or only we did: whoever begins has called, and the other side has taken it.
+  if (settings_.self > from && link.take_call(settings_.self) != Link::Answer::taken) return false;
+  if (!link.come_up()) return false;
   link.credit = window_bytes;
   note_busy(link, from);
   return false;
 }
 
 void RdmaModule::Impl::receive_greeting(Link& link, Peer from, std::uint64_t number, std::span<const std::byte> bytes) {
-  if (link.stage == Link::Stage::over || from == settings_.self) return;
+  if (link.is_over() || from == settings_.self) return;
   const bool calling = settings_.self < from;
   std::unique_ptr<Greeting>* greeting = nullptr;
   if (calling) {

@@ -36,11 +36,11 @@ RdmaModule::Impl::Impl(Settings settings)
       count_(static_cast<std::uint32_t>(settings_.addresses.size())),
       fabric_(*settings_.fabric),
       sends_after_writes_((fabric_.info().tx_attr->msg_order & fabric_.info().rx_attr->msg_order & FI_ORDER_SAW) != 0),
-      links_(std::make_unique<Link[]>(count_)),
       incoming_(fabric_, packet_bytes_max, incoming_max, FI_RECV),
       outgoing_(fabric_, packet_bytes_max, outgoing_max, FI_SEND),
       pool_(fabric_) {
   for (Peer peer = 0; peer < count_; ++peer) {
+    links_.emplace_back(peer, reports_, news_, sleep_);
     if (peer != settings_.self && !settings_.addresses[peer].empty())
       links_[peer].address = fabric_.insert(settings_.addresses[peer]);
   }
@@ -129,7 +129,7 @@ std::optional<std::chrono::nanoseconds> RdmaModule::Impl::time_to_sleep(
   for (const Peer peer : busy_) {
     const Link& link = links_[peer];
     auto since = link.stuck_since;
-    if (!since && link.stage == Link::Stage::greeting) since = link.greeting_since;
+    if (!since && link.state() == Link::State::calling) since = link.greeting_since;
     for (const auto& other : {link.asked_since, link.gap_since, link.transfers_since, link.failed_since})
       since = since ? since : other;
     if (!since) continue;
@@ -334,7 +334,7 @@ bool RdmaModule::Impl::wanted(Peer from) {
 /// The frames of a packet of `credit` bytes. Whether any are kept for later.
 bool RdmaModule::Impl::deliver(Peer from, std::span<const std::byte> frames, std::size_t credit, bool& called) {
   Link& link = links_[from];
-  if (link.told) return false;
+  if (link.loss_told) return false;
   std::size_t at = 0;
   if (!link.large && link.inbox.empty() && wanted(from)) at = deliver_some(from, frames, called);
   if (at == frames.size()) return false;
@@ -383,7 +383,7 @@ void RdmaModule::Impl::begin_large(Peer from, const Label& label, const Rendezvo
   Link& link = links_[from];
   {
     const std::lock_guard lock(mutex_);
-    if (link.stage == Link::Stage::over) return;  // It cannot be read any more; the loss follows.
+    if (link.is_over()) return;  // It cannot be read any more; the loss follows.
     if (rendezvous.bytes < Module::large_from_bytes || rendezvous.bytes > Module::body_bytes_max) {
       return lose(link, from, "it breaks the protocol: a large body of no large size", true);
     }
@@ -394,7 +394,7 @@ void RdmaModule::Impl::begin_large(Peer from, const Label& label, const Rendezvo
   if (into == nullptr) return lose(link, from, "a large body was refused", true);
   link.large = std::make_unique<LargeBody>(LargeBody{
       .label = label, .into = into, .bytes = rendezvous.bytes, .number = rendezvous.number, .left = rendezvous.bytes});
-  if (link.stage == Link::Stage::over) {  // Lost during the upcall.
+  if (link.is_over()) {  // Lost during the upcall.
     link.large->left = 0;
     link.large->failed = true;
     changed_.push_back(from);
@@ -447,7 +447,15 @@ bool RdmaModule::Impl::tell() {
     const std::lock_guard lock(mutex_);
     news_.store(false);
     telling_.swap(done_);
-    changed.swap(changed_);
+    // In the order in which they were lost: the first loss may be the cause of the others.
+    for (LinkReports::Told told = reports_.take(); told.link != nullptr; told = reports_.take()) {
+      if (!told.lost) continue;
+      Link& link = *static_cast<Link*>(told.link);
+      lose(link, link.peer(), *told.lost, false);  // it is over already, unless a wrong edge has broken it
+      changed.push_back(link.peer());
+    }
+    changed.insert(changed.end(), changed_.begin(), changed_.end());
+    changed_.clear();
   }
   for (const Done& done : telling_) {
     receiver_->memory_done(done.context, done.ok);
@@ -463,7 +471,7 @@ bool RdmaModule::Impl::tell() {
       if (link.large && link.large->left != 0) continue;  // It comes here again when no read is under way any more.
       ended = std::move(link.large);
       if (ended && ended->failed) lose(link, peer, "a large body could not be read", true);
-      if (ended && link.stage == Link::Stage::ready) {
+      if (ended && link.is_up()) {
         control(link, peer, PacketKind::taken, std::as_bytes(std::span(&ended->number, 1)));
       }
       lost = link.lost_because.has_value();
@@ -476,8 +484,8 @@ bool RdmaModule::Impl::tell() {
         bytes_received_.fetch_add(ended->bytes, counting);
       }
     }
-    if (lost && !link.told) {
-      link.told = true;
+    if (lost && !link.loss_told) {
+      link.loss_told = true;
       link.inbox.clear();
       link.inbox_at = 0;
       called = true;
@@ -555,8 +563,8 @@ void RdmaModule::Impl::transfer(Peer peer, Transfer::Kind kind, const MemoryKey&
   const std::uint64_t offset = words ? address - words->address : 0;
   const bool open = words && offset <= words->bytes && local.size() <= words->bytes - offset;
   try {
-    if (!open || closing_ || link.stage == Link::Stage::over || local.empty()) {
-      done_.push_back({context, open && local.empty() && link.stage != Link::Stage::over});
+    if (!open || closing_ || link.is_over() || local.empty()) {
+      done_.push_back({context, open && local.empty() && !link.is_over()});
       news_.store(true);
       sleep_.ring();
       return;
@@ -577,12 +585,12 @@ void RdmaModule::Impl::transfer(Peer peer, Transfer::Kind kind, const MemoryKey&
       transfer.local = local.data() + at;
       transfer.bytes = std::min(part, local.size() - at);
       if (kind == Transfer::Kind::write) transfer.number = ++link.writes_begun;
-      if (link.stage == Link::Stage::ready && !link.failed_since && link.transfers.empty() && link.control.empty() &&
+      if (link.is_up() && !link.failed_since && link.transfers.empty() && link.control.empty() &&
           has_room(link, transfer.bytes) && post_transfer(link, peer, transfer)) {
         transfer.remote += transfer.bytes;
         continue;
       }
-      if (link.stage == Link::Stage::over) {
+      if (link.is_over()) {
         transfer_over(link, peer, transfer, false);
         continue;
       }
@@ -697,7 +705,7 @@ void RdmaModule::Impl::discard(Peer from, std::span<const std::byte> frames) {
     FrameHead head;
     std::memcpy(&head, frames.data(), sizeof head);
     if (frame_room(head.bytes) > frames.size()) return;
-    if (head.flags == FrameHead::large && head.bytes == sizeof(Rendezvous) && link.stage == Link::Stage::ready) {
+    if (head.flags == FrameHead::large && head.bytes == sizeof(Rendezvous) && link.is_up()) {
       Rendezvous rendezvous;
       std::memcpy(&rendezvous, frames.data() + sizeof head, sizeof rendezvous);
       control(link, from, PacketKind::taken, std::as_bytes(std::span(&rendezvous.number, 1)));
@@ -719,9 +727,10 @@ bool RdmaModule::Impl::progress_closing() {
   release_arrivals();
   take_completions();
   // A large body that was begun is read to its end, for the sender's sake.
+  news_.store(false);  // Nobody is told before the end.
   for (const Peer peer : std::exchange(changed_, {})) {
     Link& link = links_[peer];
-    if (link.large && link.large->left == 0 && !link.large->failed && link.stage == Link::Stage::ready)
+    if (link.large && link.large->left == 0 && !link.large->failed && link.is_up())
       control(link, peer, PacketKind::taken, std::as_bytes(std::span(&link.large->number, 1)));
   }
   pump_all();
@@ -731,9 +740,8 @@ bool RdmaModule::Impl::progress_closing() {
 /// All that was accepted has arrived, or never will.
 bool RdmaModule::Impl::all_out() const {
   if (operations_out_ != 0) return false;
-  return std::all_of(links_.get(), links_.get() + count_, [](const Link& link) {
-    return link.stage == Link::Stage::over ||
-           (link.queued.load() == 0 && link.control.empty() && link.transfers.empty());
+  return std::all_of(links_.begin(), links_.end(), [](const Link& link) {
+    return link.is_over() || (link.queued.load() == 0 && link.control.empty() && link.transfers.empty());
   });
 }
 
@@ -772,12 +780,12 @@ bool RdmaModule::Impl::close(std::chrono::nanoseconds linger) {
     const std::lock_guard lock(mutex_);
     for (Peer peer = 0; peer < count_; ++peer) {
       Link& link = links_[peer];
-      if (link.stage == Link::Stage::over || link.address == FI_ADDR_UNSPEC) continue;
+      if (link.is_over() || link.address == FI_ADDR_UNSPEC) continue;
       const bool out = link.queued.load() == 0;
       if (!out) all = false;
-      if (link.stage != Link::Stage::ready) continue;
+      if (!link.is_up()) continue;
       const std::string_view why = "the process ended before it had sent everything";
-      if (!out) drop_queues(link);
+      if (!out) drop_queued(link);
       const bool stays = linger > 0ns;
       control(link, peer, out ? PacketKind::end : PacketKind::reset,
               out ? std::as_bytes(std::span(&stays, 1)) : std::as_bytes(std::span(why)));
@@ -785,13 +793,12 @@ bool RdmaModule::Impl::close(std::chrono::nanoseconds linger) {
     }
   }
   const auto said = [this] {
-    return std::all_of(links_.get(), links_.get() + count_,
+    return std::all_of(links_.begin(), links_.end(),
                        [](const Link& link) { return !link.ending || link.control.empty(); });
   };
   const auto answered = [this] {
-    return std::all_of(links_.get(), links_.get() + count_, [](const Link& link) {
-      return !link.ending || link.end_answered || link.stage == Link::Stage::over;
-    });
+    return std::all_of(links_.begin(), links_.end(),
+                       [](const Link& link) { return !link.ending || link.end_answered || link.is_over(); });
   };
   progress_until(Clock::now() + last_words, said);
   if (linger > 0ns) progress_until(std::min(Clock::now() + last_answers, std::max(limit, Clock::now())), answered);
@@ -816,8 +823,7 @@ void RdmaModule::Impl::tell_ends() {
   }
   for (Peer peer = 0; peer < count_; ++peer) {
     Link& link = links_[peer];
-    link.stage = Link::Stage::over;
-    drop_queues(link);
+    end(link);
     if (const std::unique_ptr<LargeBody> ended = std::move(link.large))
       receiver_->large_end(peer, ended->label, ended->bytes, false);
   }

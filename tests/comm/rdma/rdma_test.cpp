@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include "aplib/error.hpp"
 #include "comm/kind.hpp"
+#include "comm/rdma/link.hpp"
 #include "rdma_net.hpp"
 
 namespace aplib::comm::test {
@@ -65,6 +67,46 @@ TEST(RdmaKind, EndpointsJoinOnOneNetwork) {
     EXPECT_FALSE(kind->joins(text, tcp->endpoint())) << text;
   }
   EXPECT_EQ(tcp->endpoint().find_first_of(" ,;"), std::string::npos);
+}
+
+TEST(RdmaLink, AWrongEdgeBreaksItDropsWhatItQueuesAndIsNews) {
+  LinkReports reports;
+  std::atomic<bool> news = false;
+  rdma::Sleep sleep;
+  rdma::Link link(1, reports, news, sleep);
+  ASSERT_TRUE(link.set_state(Link::State::gathering));
+  link.packets.push_back({.bytes = std::vector<std::byte>(100), .kind = rdma::PacketKind::frames});
+  link.queued = 100;
+  ASSERT_FALSE(news);
+  EXPECT_FALSE(link.set_state(Link::State::calling));
+  EXPECT_EQ(link.state(), Link::State::gathering);
+  EXPECT_TRUE(link.is_over());
+  EXPECT_TRUE(link.packets.empty());
+  EXPECT_EQ(link.queued, 0U);
+  EXPECT_TRUE(news);
+  EXPECT_NE(reports.take().lost->find("cannot go from gathering to calling"), std::string::npos);
+  EXPECT_FALSE(link.come_up()) << "what is broken does not come up";
+}
+
+TEST(RdmaLink, IsUpOnBothSidesWhoeverBegins) {
+  for (const Peer first : {0U, 1U}) {
+    SCOPED_TRACE(first);
+    LinkReports reports;
+    std::atomic<bool> news = false;
+    rdma::Sleep sleep;
+    rdma::Link link(1 - first, reports, news, sleep);
+    ASSERT_TRUE(link.set_state(Link::State::calling));
+    // The higher number knocks, and the call that counts is the other one's.
+    if (first == 1) {
+      ASSERT_EQ(link.take_call(first), Link::Answer::taken);
+    }
+    ASSERT_TRUE(link.come_up());
+    EXPECT_TRUE(link.is_up());
+    EXPECT_TRUE(news);
+    EXPECT_TRUE(reports.take().up);
+    EXPECT_EQ(link.take_call(first), Link::Answer::unexpected);
+    EXPECT_TRUE(link.is_up()) << "a second greeting changes nothing";
+  }
 }
 
 TEST(RdmaTest, WhoIsNotReachedIsAnError) {
