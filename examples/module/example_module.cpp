@@ -548,4 +548,6 @@ const aplib_comm_plugin aplib_comm_plugin_entry = {
     .expose = nullptr,
     .conceal = nullptr,
     .write = nullptr,
-    .read = nullptr};
+    .read = nullptr,
+    // It touches the memory of large bodies only during poll().
+    .let_go = nullptr};

@@ -174,6 +174,14 @@ struct aplib_comm_plugin {
    * memory_done(context). Otherwise as write(). */
   int32_t (*read)(aplib_comm_module* module, uint32_t from, const aplib_comm_memory_key* key, uint64_t address,
                   void* local, size_t bytes, uint64_t context, aplib_comm_error* error);
+
+  /* --- Since 1.1; may be left out --- */
+
+  /* [any thread; not in an upcall] [may block: a system call or more] The machine stops, and APlib takes back the
+   * memory of all large bodies, writes and reads. When the function returns, the module no longer touches it, even if
+   * that costs the connections. APlib calls poll() no more; upcalls that are missing follow in close(). NULL: the
+   * module touches such memory only during poll(). */
+  void (*let_go)(aplib_comm_module* module);
 };
 
 /* For the plug-in's source: what it was compiled with and what it requires. */

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define APLIB_COMM_MAJOR 1
-#define APLIB_COMM_MINOR 0
+#define APLIB_COMM_MINOR 1
 
 /* At the top of a plug-in: the interface for which it is written. It does not compile if that is newer than this
  * header. A plug-in that uses nothing of a newer minor number names the older one, and then runs with older APlibs too.
@@ -94,14 +94,15 @@ typedef struct aplib_comm_receiver {
    * which the host does not touch until large_end(). NULL: refused; the module ends the connection and calls
    * peer_lost(). At most one large frame per peer is under way, and no other frame of that peer comes in between. */
   void* (*large_begin)(void* host, uint32_t from, const aplib_comm_label* label, size_t bytes);
-  /* The body is complete (1), or never will be (0), because the peer is lost or the module is closed. */
+  /* The body is complete (1), or never will be (0), because the peer is lost or the module is closed. After a loss, the
+   * module may still write to the memory until let_go() or close(), so the host keeps it until then. */
   void (*large_end)(void* host, uint32_t from, const aplib_comm_label* label, size_t bytes, int32_t complete);
   /* Nothing more comes from `peer`, and what is sent there is dropped. `why` is for people: "connection reset by peer".
    * Called once per peer, and not after the peer's or our own close(). */
   void (*peer_lost)(void* host, uint32_t peer, const char* why);
   /* The write() or read() with this `context` is over. ok = 1: the peer's threads can see what was written, or what was
-   * read has arrived. 0: the peer is lost, or the memory is not open to us. Called once each, at the latest before
-   * close() ends. */
+   * read has arrived. 0: the peer is lost, or the memory is not open to us; after a loss, the host keeps the memory
+   * until let_go() or close(), as after large_end(). Called once each, at the latest before close() ends. */
   void (*memory_done)(void* host, uint64_t context, int32_t ok);
 } aplib_comm_receiver;
 

@@ -97,7 +97,7 @@ struct OwnModule {
 struct FoundModule {
   std::string file;                  ///< "/usr/lib/aplib/modules/tcp.so".
   std::unique_ptr<ModuleKind> kind;  ///< Null: refused.
-  std::string refusal{};             ///< Why: "built for plug-in interface 3.0, this APlib has 1.0: rebuild it".
+  std::string refusal{};             ///< Why: "built for plug-in interface 3.0, this APlib has 1.1: rebuild it".
 };
 
 /// Opens the file, runs its constructors, and checks what it exports: a module of ours of the same build, or a

@@ -112,6 +112,7 @@ class Module {
   virtual bool arm() { return true; }
   virtual void disarm() noexcept {}
 
+  virtual void let_go() noexcept {}
   virtual bool close(std::chrono::nanoseconds linger) = 0;
   virtual bool abandon() { return false; }
 

@@ -55,6 +55,8 @@ void ModuleNetwork::end() {
   const std::lock_guard lock(poll_mutex_);
   if (ended_) return;
   ended_ = true;
+  // Below, memory that was lent to the module becomes the tasks' again. acquire: pairs with stop()
+  if (domain_.stopping.load(std::memory_order_acquire)) module_.let_go();
   for (PeerState& peer : peers_) {
     if (peer.large.posted != nullptr || peer.large.buffer != nullptr) port_.outbound().end_large(peer.large, false);
   }
@@ -293,10 +295,9 @@ void ModuleNetwork::end_large(comm::Peer from, const comm::Label& label, std::si
   PeerState& peer = peers_[from];
   if (ended_) return;
   if (label.kind == static_cast<std::uint32_t>(FrameKind::exchange)) {
-    if (complete) {
-      receive_exchange(from, peer.exchange);
-      count_received();
-    }
+    if (!complete) return;  // the module may still write there
+    receive_exchange(from, peer.exchange);
+    count_received();
     peer.exchange = {};
     return;
   }

@@ -93,6 +93,9 @@ class MixedModule final : public Module {
     of(from, "read").read(from, key, address, local, context);
   }
 
+  void let_go() noexcept override {
+    for (const Part& part : parts_) part.module->let_go();
+  }
   bool close(std::chrono::nanoseconds linger) override;
   bool abandon() override;
   [[nodiscard]] Traffic traffic() const noexcept override;

@@ -7,6 +7,7 @@
 #include <link.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <optional>
 #include <string_view>
@@ -17,7 +18,7 @@ namespace aplib::comm::plugin {
 namespace {
 
 /// The size of a plug-in of interface 1.0. It never grows, because old plug-ins have no more.
-constexpr std::size_t bytes_of_1_0 = sizeof(aplib_comm_plugin);
+constexpr std::size_t bytes_of_1_0 = offsetof(aplib_comm_plugin, let_go);
 
 std::string versions(const aplib_comm_head& head) {
   return fmt::format("it was built for plug-in interface {}.{}, this APlib ({}) has {}.{}", head.major, head.minor,

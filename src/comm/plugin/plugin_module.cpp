@@ -206,6 +206,10 @@ void PluginModule::disarm() noexcept {
   if (call_->disarm != nullptr) call_->disarm(module_);
 }
 
+void PluginModule::let_go() noexcept {
+  if (call_->let_go != nullptr) call_->let_go(module_);
+}
+
 bool PluginModule::close(std::chrono::nanoseconds linger) {
   ErrorText error;
   const std::int32_t all = call_->close(module_, std::max<std::int64_t>(linger.count(), 0), &error);

@@ -39,6 +39,7 @@ class PluginModule final : public Module {
   bool arm() override;
   void disarm() noexcept override;
 
+  void let_go() noexcept override;
   bool close(std::chrono::nanoseconds linger) override;
   bool abandon() override;
   [[nodiscard]] Traffic traffic() const noexcept override;

@@ -50,6 +50,7 @@ class RdmaModule::Impl {
   [[nodiscard]] std::string name_of(Peer peer) const;
   [[nodiscard]] Traffic traffic() const noexcept;
   [[nodiscard]] std::string describe(Peer peer) const;
+  void let_go() noexcept;
   [[nodiscard]] bool close(std::chrono::nanoseconds linger);
   void abandon();
 
@@ -136,7 +137,6 @@ class RdmaModule::Impl {
   void fail(Link& link, Peer peer, const std::string& why);
   void ask(Link& link, Peer peer);
   void give_up_transfers(Peer peer);
-  void end_all_connections(Peer because);
   void give_credit(Link& link, Peer to);
   void lose(Link& link, Peer peer, const std::string& why, bool tell_it);
   void end(Link& link);
@@ -202,7 +202,7 @@ class RdmaModule::Impl {
   std::uint64_t polls_ = 0;
   bool closing_ = false;
   bool ended_ = false;
-  bool cut_ = false;  // All connections are closed, and every link is over; what that means is still to be told.
+  bool cut_ = false;                // let_go() has closed all connections, and every link is over.
   std::atomic<int> idle_polls_{0};  // Waits since something came, where nobody wakes us.
   Sleep sleep_;
 

@@ -404,14 +404,11 @@ void RdmaModule::Impl::ask(Link& link, Peer peer) {
   control(link, peer, PacketKind::ask, {});
 }
 
-/// The peer is gone, and some providers never say how its transfers ended.
+/// The peer is gone, and some providers never say how its transfers ended. They may yet touch the memory, if the peer
+/// comes back: it stays the module's until let_go() (include/aplib/comm_types.h), and the other peers go on.
 void RdmaModule::Impl::give_up_transfers(Peer peer) {
   Link& link = links_[peer];
   if (link.transfers_out == 0) return;
-  // It may come back, and then the provider would write where other things lie by now, or send them. No provider
-  // takes back what it was told to read or write for one peer; for all peers it does. One that has ended in order
-  // is gone, and through memory of the host nobody writes but a process that is there.
-  if (link.lost_because && !cut_ && !stays_on_host(fabric_.info())) end_all_connections(peer);
   link.transfers_out = 0;
   link.transfer_bytes_out = 0;
   link.transfers_since.reset();
@@ -421,22 +418,6 @@ void RdmaModule::Impl::give_up_transfers(Peer peer) {
     --operations_out_;
     transfer_over(link, peer, operation->transfer, false);
   }
-}
-
-/// The machine ends when one process is lost, so the others lose little.
-void RdmaModule::Impl::end_all_connections(Peer because) {
-  const std::string why =
-      fmt::format("the connections had to be closed: {} is lost: {}", name_of(because), *links_[because].lost_because);
-  for (Peer peer = 0; peer < count_; ++peer) {
-    if (reaches(peer)) lose(links_[peer], peer, why, true);
-  }
-  cut_ = true;
-  fabric_.end();
-  for (Peer peer = 0; peer < count_; ++peer) {
-    links_[peer].control.clear();
-    give_up_transfers(peer);
-  }
-  operations_out_ = 0;  // Packets were out, too.
 }
 
 void RdmaModule::Impl::give_back(PacketBuffers::Buffer* buffer) {

@@ -228,6 +228,8 @@ bool RdmaModule::arm() { return impl_->arm(); }
 
 void RdmaModule::disarm() noexcept { impl_->disarm(); }
 
+void RdmaModule::let_go() noexcept { impl_->let_go(); }
+
 bool RdmaModule::close(std::chrono::nanoseconds linger) { return impl_->close(linger); }
 
 Traffic RdmaModule::traffic() const noexcept { return impl_->traffic(); }
@@ -686,7 +688,7 @@ void RdmaModule::Impl::transfer_over(Link& link, Peer peer, const Transfer& tran
   sleep_.ring();
 }
 
-// The end: close() and abandon(). No other thread is in the module.
+// The end. In close() and abandon(), no other thread is in the module.
 
 namespace {
 
@@ -828,6 +830,22 @@ void RdmaModule::Impl::tell_ends() {
       receiver_->large_end(peer, ended->label, ended->bytes, false);
   }
   for (const Done& done : std::exchange(done_, {})) receiver_->memory_done(done.context, done.ok);
+}
+
+/// No provider takes back what it was told to read or write for one peer. For all peers, the end of the endpoint does.
+void RdmaModule::Impl::let_go() noexcept {
+  const std::lock_guard lock(mutex_);
+  const bool any = std::any_of(operations_.begin(), operations_.end(), [](const auto& operation) {
+    return operation->out && !operation->is_packet;  // also what was given up
+  });
+  if (!any || ended_ || cut_) return;
+  cut_ = true;
+  fabric_.end();
+  for (Link& link : links_) {
+    end(link);
+    give_up_transfers(link.peer());
+  }
+  operations_out_ = 0;  // Packets were out, too.
 }
 
 void RdmaModule::Impl::abandon() { end_fabric(); }

@@ -48,6 +48,8 @@ class RdmaModule final : public Module {
   [[nodiscard]] int descriptor() noexcept override;
   bool arm() override;
   void disarm() noexcept override;
+  /// Closes all connections where transfers are under way.
+  void let_go() noexcept override;
   bool close(std::chrono::nanoseconds linger) override;
   [[nodiscard]] Traffic traffic() const noexcept override;
   [[nodiscard]] std::string describe(Peer peer) const override;

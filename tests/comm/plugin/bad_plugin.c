@@ -30,6 +30,9 @@ APLIB_COMM_EXPORT const aplib_comm_plugin aplib_comm_plugin_entry = {
     .head = {"APLIBCM", 1, 7, 7, 0, sizeof(aplib_comm_plugin), 8},
 #elif defined(BAD_newer)
     .head = {"APLIBCM", 1, 7, 0, 0, sizeof(aplib_comm_plugin), 8},
+#elif defined(BAD_older)
+    .head = {"APLIBCM", 1, 0, 0, 0, offsetof(aplib_comm_plugin, let_go), 8},
+    .let_go = ANY,
 #elif defined(BAD_rubbish)
     .head = {"GARBAGE", 1, 0, 0, 0, sizeof(aplib_comm_plugin), 8},
 #elif defined(BAD_wrong_size)

@@ -229,6 +229,7 @@ struct Exporter::Functions {
     });
     if (status < 0) put_text(error.text, text, bytes);
   }
+  static void let_go(aplib_comm_module* module) noexcept { module->module->let_go(); }
   static std::int32_t abandon(aplib_comm_module* module) noexcept {
     aplib_comm_error error;
     return std::max(0, guarded(&error, [&] { return module->module->abandon() ? 1 : 0; }));
@@ -310,7 +311,8 @@ Exporter::Exporter(std::unique_ptr<ModuleKind> kind)
              .expose = nullptr,
              .conceal = nullptr,
              .write = nullptr,
-             .read = nullptr};
+             .read = nullptr,
+             .let_go = Functions::let_go};
   if (!kind_->has_remote_memory()) return;
   plugin_.reaches_memory = Functions::reaches_memory;
   plugin_.expose = Functions::expose;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Files that are no plug-ins for this APlib are refused with a message, and nothing breaks. The plug-ins here are
 // compiled from one source, bad_plugin.c.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -14,6 +15,7 @@
 
 #include "aplib/error.hpp"
 #include "comm/kind.hpp"
+#include "comm/plugin/plugin.hpp"
 #include "comm/plugin/plugin_module.hpp"
 #include "launch/report.hpp"
 #include "own_modules.hpp"
@@ -64,13 +66,13 @@ std::string tcp_file() {
 
 TEST(Refusal, OtherVersions) {
   EXPECT_EQ(refusal(bad("too_new")),
-            "it was built for plug-in interface 3.0, this APlib (0.1.0) has 1.0: compile it again with the headers of "
+            "it was built for plug-in interface 3.0, this APlib (0.1.0) has 1.1: compile it again with the headers of "
             "this APlib");
   EXPECT_EQ(refusal(bad("too_old")),
-            "it was built for plug-in interface 0.9, this APlib (0.1.0) has 1.0: compile it again with the headers of "
+            "it was built for plug-in interface 0.9, this APlib (0.1.0) has 1.1: compile it again with the headers of "
             "this APlib");
   EXPECT_EQ(refusal(bad("needs_newer")),
-            "it was built for plug-in interface 1.7, this APlib (0.1.0) has 1.0, and it requires 1.7: install a newer "
+            "it was built for plug-in interface 1.7, this APlib (0.1.0) has 1.1, and it requires 1.7: install a newer "
             "APlib, or compile it with the headers of this one");
 }
 
@@ -79,6 +81,17 @@ TEST(Refusal, ANewerMinorThatRequiresNothingNewerIsTaken) {
   EXPECT_EQ(opened.refusal, "");
   ASSERT_NE(opened.kind, nullptr);
   EXPECT_EQ(opened.kind->name(), "newer");
+}
+
+TEST(Refusal, AnOlderMinorIsTakenWithoutWhatItDoesNotHave) {
+  EXPECT_NE(open_module(bad("older")).kind, nullptr);
+  void* const file = ::dlopen(bad("older").c_str(), RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(file, nullptr);
+  const plugin::OpenedPlugin opened = plugin::exported_plugin(file);
+  ASSERT_NE(opened.exported, nullptr) << opened.refusal;
+  const plugin::Plugin known(*opened.exported);
+  EXPECT_NE(known->poll, nullptr);
+  EXPECT_EQ(known->let_go, nullptr) << "what lies behind its structure is not its own";
 }
 
 TEST(Refusal, WrongStructures) {

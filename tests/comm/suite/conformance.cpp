@@ -104,6 +104,7 @@ void Recorder::large_end(Peer from, const Label& label, std::size_t bytes, bool 
     whole(from, label, {peer.large.get(), bytes});
   } else {
     ++peer.large_broken;
+    peer.broken = std::move(peer.large);
   }
   peer.large = nullptr;
 }

@@ -78,6 +78,11 @@ class Recorder final : public Receiver {
   [[nodiscard]] std::uint64_t asked(Peer peer) const { return peers_[peer].asked.load(); }
   /// The reason of the loss. Polling thread.
   [[nodiscard]] const std::string& why(Peer peer) const { return peers_[peer].why; }
+  /// The large body that was begun last and is not complete. Polling thread.
+  [[nodiscard]] std::span<const std::byte> incomplete(Peer from) const {
+    const PeerState& peer = peers_[from];
+    return {peer.large ? peer.large.get() : peer.broken.get(), peer.large_bytes};
+  }
   /// Writes and reads that are done.
   [[nodiscard]] std::uint64_t transfers() const { return transfers_.load(); }
   /// How the write or read ended; nothing: not yet. Polling thread.
@@ -107,7 +112,8 @@ class Recorder final : public Receiver {
     std::atomic<bool> refuse_large{false};
     std::string why;
     std::array<std::uint64_t, streams_max> next_key{};
-    std::unique_ptr<std::byte[]> large;  // The body under way.
+    std::unique_ptr<std::byte[]> large;   // The body under way.
+    std::unique_ptr<std::byte[]> broken;  // One that will never be complete: the module may yet write there.
     Label large_label;
     std::size_t large_bytes = 0;
   };

@@ -55,6 +55,33 @@ TEST_P(Conformance, DeathInsideALargeBody) {
   pump([&] { return node(2).recorder().frames(1) == 1 && node(1).recorder().frames(2) == 2; }, {1, 2});
 }
 
+TEST_P(Conformance, LetGoGivesTheMemoryOfALargeBodyBack) {
+  make(2);
+  Node& receiver = node(1);
+  for (int i = 0; i < 4; ++i) node(0).send(1, body_bytes_most);
+  for (std::uint64_t polls = 0; receiver.recorder().large_begun(0) == 0 && polls < 1'000'000; ++polls) {
+    node(0).poll();
+    receiver.poll();
+  }
+  if (receiver.recorder().frames(0) != 0) return;  // It takes large bodies whole.
+  receiver.module().let_go();
+  const std::span<const std::byte> memory = receiver.recorder().incomplete(0);
+  const std::vector<std::byte> then(memory.begin(), memory.end());
+  // The sender goes on as if nothing had happened.
+  std::jthread sender([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) node(0).poll();
+  });
+  for (int i = 0; i < 100; ++i) {
+    receiver.module().flush();
+    receiver.module().wait(1ms);
+  }
+  receiver.close(100ms);
+  sender.request_stop();
+  sender.join();
+  EXPECT_EQ(receiver.recorder().large_broken(0), 1U);
+  EXPECT_TRUE(std::ranges::equal(then, receiver.recorder().incomplete(0)));
+}
+
 TEST_P(Conformance, DeathWithFramesOnTheWay) {
   make(2);
   node(0).send(1, 1);

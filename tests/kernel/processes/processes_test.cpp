@@ -6,7 +6,13 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "aplib/aplib.hpp"
@@ -470,6 +476,95 @@ TEST(Processes, DeathOfAPartEndsTheOthers) {
     EXPECT_NE(outcome.failure().find("ws1 (cells 2-3) is lost: "), std::string::npos) << outcome.failure();
     EXPECT_EQ(outcome.status, static_cast<int>(ExitStatus::peer_lost));
   }
+}
+
+/// A module with another one inside: tells of the first large body and of let_go().
+class WatchedModule final : public comm::Module, public comm::Receiver {
+ public:
+  explicit WatchedModule(std::unique_ptr<comm::Module> module) : module_(std::move(module)) {}
+  std::function<void(std::byte* into)> on_large_begin;
+  std::function<void()> on_let_go;
+
+  [[nodiscard]] const char* name() const noexcept override { return module_->name(); }
+  void start(Receiver& receiver) override {
+    receiver_ = &receiver;
+    module_->start(*this);
+  }
+  void send(comm::Peer to, const comm::Label& label, std::span<const std::byte> body) override {
+    module_->send(to, label, body);
+  }
+  [[nodiscard]] std::size_t queued(comm::Peer to) const noexcept override { return module_->queued(to); }
+  void flush() noexcept override { module_->flush(); }
+  bool poll() override { return module_->poll(); }
+  void wait(std::optional<std::chrono::nanoseconds> timeout) override { module_->wait(timeout); }
+  void wake() noexcept override { module_->wake(); }
+  void let_go() noexcept override { on_let_go(); }
+  bool close(std::chrono::nanoseconds linger) override { return module_->close(linger); }
+  [[nodiscard]] comm::Traffic traffic() const noexcept override { return module_->traffic(); }
+  [[nodiscard]] std::string describe(comm::Peer peer) const override { return module_->describe(peer); }
+
+  bool wants(comm::Peer from) override { return receiver_->wants(from); }
+  void frame(comm::Peer from, const comm::Label& label, std::span<const std::byte> body) override {
+    receiver_->frame(from, label, body);
+  }
+  std::byte* large_begin(comm::Peer from, const comm::Label& label, std::size_t bytes) override {
+    std::byte* const into = receiver_->large_begin(from, label, bytes);
+    on_large_begin(into);
+    return into;
+  }
+  void large_end(comm::Peer from, const comm::Label& label, std::size_t bytes, bool complete) override {
+    receiver_->large_end(from, label, bytes, complete);
+  }
+  void peer_lost(comm::Peer peer, const std::string& why) override { receiver_->peer_lost(peer, why); }
+
+ private:
+  std::unique_ptr<comm::Module> module_;
+  Receiver* receiver_ = nullptr;
+};
+
+/// A machine that stops in the middle of a large body. Whether the body went into the task's own buffer.
+bool stop_in_a_large_body() {
+  Processes processes({2, 1}, {1, 1}, 1, {.piece_bytes_max = 1000, .capacity_bytes = 4096});
+  std::vector<std::byte> data(400'000);
+  std::atomic<bool> lent{false};
+  std::atomic<bool> unwound{false};
+  std::atomic<bool> let_go{false};
+  auto watched = std::make_unique<WatchedModule>(processes.net.module(0));
+  watched->on_large_begin = [&](const std::byte* into) {
+    lent = into == data.data();
+    processes.lose(1, "somebody pulled the plug");
+  };
+  watched->on_let_go = [&] {
+    EXPECT_FALSE(lent && unwound) << "the buffer is the task's again, and the module still has it";
+    let_go = true;
+  };
+  processes.modules.push_back(std::move(watched));
+  processes.modules.push_back(processes.net.module(1));
+  const ProcessesOutcome outcome = processes.run([&] {
+    if (me() == 1) {
+      static_cast<void>(receive({.type = 1}));  // the other waits, or is about to
+      send(cell(0), std::vector<std::byte>(data.size()), {.type = 2});
+      static_cast<void>(receive());
+      return;
+    }
+    struct Unwound {
+      std::atomic<bool>& flag;
+      ~Unwound() { flag = true; }
+    };
+    const Unwound at_end{unwound};
+    send(cell(1), 0, {.type = 1});
+    receive_into(data, {.type = 2});
+  });
+  EXPECT_TRUE(let_go && unwound);
+  EXPECT_EQ(outcome.status, static_cast<int>(ExitStatus::peer_lost));
+  return lent;
+}
+
+TEST(Processes, AModuleLetsGoOfABufferBeforeItsTaskUnwinds) {
+  int tries = 20;  // The body may come before the task waits for it.
+  while (!stop_in_a_large_body() && --tries != 0) {
+  }
+  EXPECT_NE(tries, 0);
 }
 
 TEST(Processes, ReceiverThatTakesNothingIsNamedAtTheLimit) {
