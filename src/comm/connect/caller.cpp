@@ -59,6 +59,7 @@ struct Caller::Impl : std::enable_shared_from_this<Caller::Impl> {
   void end_attempt() noexcept;
   void fail(bool late);
   void end() noexcept;
+  void withdraw() noexcept;
   /// Each place is tried at least once, even if the time is over.
   [[nodiscard]] bool each_place_has_its_time() const {
     return first_round && (settings.places.size() > 1 || settings.patience < settings.attempt_max);
@@ -199,6 +200,7 @@ void Caller::Impl::greeted(const Greeter::Failure& failure) {
   if (!failure.trouble.empty()) return went_wrong({Kind::ended, failure.trouble});
   if (greeting.state() == Greeting::State::stranger) return went_wrong({Kind::stranger, greeting.words()});
   if (greeting.state() == Greeting::State::refused) return went_wrong({Kind::refused, greeting.words()});
+  if (over) return end_attempt();  // withdrawn
   const std::shared_ptr<Attempt> done = std::exchange(attempt, nullptr);
   limit.cancel();
   handed_over = true;
@@ -208,6 +210,7 @@ void Caller::Impl::greeted(const Greeter::Failure& failure) {
 void Caller::Impl::went_wrong(const Failure& failure) {
   const std::shared_ptr<Impl> self = shared_from_this();
   end_attempt();
+  if (over) return;  // withdrawn
   Verdict verdict = events.judge(place, failure);
   if (over) return;
   hopeless |= verdict.hopeless;
@@ -239,10 +242,21 @@ void Caller::Impl::end() noexcept {
   deadline.cancel();
 }
 
+void Caller::Impl::withdraw() noexcept {
+  over = true;
+  pause.cancel();
+  deadline.cancel();
+  if (attempt && !attempt->socket.is_open()) end_attempt();  // nobody there knows of it
+}
+
 Caller::Caller(boost::asio::io_context& io, Settings settings, Events events)
     : impl_(std::make_shared<Impl>(io, std::move(settings), std::move(events))) {}
 
-Caller::~Caller() { impl_->end(); }
+Caller::~Caller() {
+  if (impl_) impl_->end();
+}
+
+void Caller::withdraw() noexcept { std::exchange(impl_, nullptr)->withdraw(); }
 
 void Caller::begin() { impl_->begin(); }
 

@@ -74,12 +74,15 @@ class Caller {
   };
 
   Caller(boost::asio::io_context& io, Settings settings, Events events);
-  /// Ends it; no event comes any more.
+  /// Ends it, unless it is withdrawn; no event comes any more.
   ~Caller();
   Caller(const Caller&) = delete;
   Caller& operator=(const Caller&) = delete;
 
   void begin();
+  /// Another connection has taken its place. An attempt that is under way goes on to the end of its greeting, and then
+  /// closes: cut off before, it would count as a stranger's there. Of the events, only introduce() may still come.
+  void withdraw() noexcept;
   /// What followed the greeting of the last attempt went wrong.
   void again(const std::string& why);
 

@@ -172,7 +172,7 @@ void Service::Impl::arrived(Socket socket, const Greeting& greeting) {
     case Link::Answer::taken:
       break;
   }
-  calls.erase(peer);
+  if (const auto call = calls.extract(peer)) call.mapped()->withdraw();
   begin(std::move(socket), peer, false);
 }
 

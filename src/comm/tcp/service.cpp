@@ -332,14 +332,16 @@ void Service::State::arrived(Socket socket, const Greeting& greeting) {
   if (who.stream == 0) {
     switch (links[who.self]->take_call(settings.self)) {
       case Link::Answer::unexpected:
-        return refuse();
+        return;  // our calls crossed, and we are connected already
       case Link::Answer::not_now:
         return std::make_shared<Handshake>(std::move(socket), greeting, nullptr, [](Handshake::Result) {})
             ->answer(Verdict::not_now);
       case Link::Answer::taken:
         break;
     }
-    calls.erase(who.self);
+    if (const auto call = calls.extract(who.self)) {
+      for (const auto& caller : call.mapped()->callers) caller->withdraw();
+    }
     auto& gathering = gatherings[who.self];
     gathering = std::make_unique<Gathering>(*this, streams);
     gathering->limit.expires_after(patience());
@@ -425,7 +427,9 @@ void Service::State::call(Peer peer, std::uint16_t stream) {
 }
 
 Introduction Service::State::introduce(Peer peer, std::uint16_t stream, Socket& socket) {
-  Call& call = *calls[peer];
+  const auto found = calls.find(peer);
+  if (found == calls.end()) return introduction(peer, stream, 1);  // withdrawn: it is greeted, and closed
+  Call& call = *found->second;
   if (!call.streams) {
     std::uint32_t count = std::min(settings.streams, streams_max);
     if (count == 0) count = round_trip(socket.native_handle()) > far ? streams_when_far : 1;

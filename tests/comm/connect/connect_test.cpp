@@ -311,6 +311,32 @@ TEST_P(Connect, EachPlaceIsTriedOnceAndTheReasonsAreKept) {
   EXPECT_EQ(reasons_[2], failures_[2].why);
 }
 
+TEST_P(Connect, AWithdrawnCallIsGreetedToItsEndAndIsNoStranger) {
+  std::uint32_t caller = 0;
+  listen([&](Socket, const Greeting& greeting) {
+    caller = greeting.peer().self;
+    io_.stop();
+  });
+  std::unique_ptr<Caller> calling = call({there()}, key_, 10s, never());
+  calling->withdraw();
+  calling.reset();
+  run();
+  EXPECT_EQ(caller, 3U);
+  EXPECT_EQ(acceptor_->strangers(), 0U);
+  EXPECT_TRUE(failures_.empty());
+}
+
+TEST_P(Connect, AWithdrawnCallIsNotTriedAgain) {
+  // Nobody is there.
+  const os::UniqueFd nobody = bound_socket(GetParam());
+  std::unique_ptr<Caller> calling = call({{.address = address_of(nobody.get())}}, key_, 10s, never());
+  calling->withdraw();
+  calling.reset();
+  io_.restart();
+  io_.run();  // until there is nothing left to do
+  EXPECT_FALSE(late_) << "nobody is told that it has failed";
+}
+
 TEST_P(Connect, WhatFollowsTheGreetingCanFailAndIsTriedAgain) {
   int arrived = 0;
   listen([&](Socket, const Greeting&) {

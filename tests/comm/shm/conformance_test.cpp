@@ -29,5 +29,22 @@ TEST(ShmSecure, FramesGoWithEach) {
   }
 }
 
+TEST(ShmCalls, OfTwoThatCrossNoneIsAStranger) {
+  for (int round = 0; round < 50; ++round) {
+    ShmNet net(2);
+    Node one(net, 0, 2);
+    Node other(net, 1, 2);
+    other.send(0, 100);
+    one.send(1, 100);
+    while (one.recorder().frames() == 0 || other.recorder().frames() == 0) {
+      one.poll();
+      other.poll();
+    }
+    EXPECT_EQ(one.module().traffic().refused + other.module().traffic().refused, 0U);
+    one.destroy();
+    other.destroy();
+  }
+}
+
 }  // namespace
 }  // namespace aplib::comm::test

@@ -158,6 +158,18 @@ TEST_F(Tcp, ASecondConnectionOfAPeerIsDropped) {
   EXPECT_EQ(second.greet(net->key(), as(1, 0)), -1);
 }
 
+TEST_F(Tcp, OfTwoCallsThatCrossNoneIsAStranger) {
+  for (int round = 0; round < 50; ++round) {
+    make(2);
+    send(1, 0);
+    send(0, 1);
+    pump([&] { return receivers[0]->frames == 1 && receivers[1]->frames == 1; });
+    EXPECT_EQ(modules[0]->traffic().refused + modules[1]->traffic().refused, 0U);
+    modules.clear();
+    receivers.clear();
+  }
+}
+
 TEST_F(Tcp, WhoIsNotThereIsLostWithTheReason) {
   make(2);
   modules[1].reset();
