@@ -229,14 +229,9 @@ Wake Inbound::receive(TaskControl& self, const char* call, bool closed_when_cell
     posted.open = false;
     return Wake::stopping;
   }
-  // A cell that is still arriving may yet get messages by its old place from cells known here to have ended:
-  // end_move() looks again.
-  if (ended_count_ != 0 && !here_.mover().is_arriving(*self.cell)) [[unlikely]] {
-    const bool named = (posted.wish.mask & MatchKey::cell_mask) != 0;
-    if ((named && cell_has_ended(MatchKey::cell(posted.wish.key))) || (closed_when_cells_end && all_cells_ended())) {
-      posted.open = false;
-      return Wake::ended;
-    }
+  if (ended_count_ != 0 && (waits_in_vain(self) || (closed_when_cells_end && all_cells_ended()))) [[unlikely]] {
+    posted.open = false;
+    return Wake::ended;
   }
   if (posted.capacity >= offer_from_bytes && posted.message == nullptr && domain_.processors.size() > 1 &&
       !domain_.move_in_progress.load(std::memory_order_relaxed) &&  // relaxed: senders check
@@ -322,6 +317,26 @@ bool Inbound::all_cells_ended() const noexcept {
                       domain_.cell_count;  // relaxed: the host counts them itself
 }
 
+// A cell that is still arriving may yet get messages by its old place, also from cells that ended long ago: end_move()
+// looks again.
+bool Inbound::waits_in_vain(const TaskControl& task) const noexcept {
+  const MatchWish& wish = task.posted.wish;
+  return (wish.mask & MatchKey::cell_mask) != 0 && !here_.mover().is_arriving(*task.cell) &&
+         cell_has_ended(MatchKey::cell(wish.key));
+}
+
+void Inbound::wake_receivers(Cell& cell, bool all_ended) noexcept {
+  for (std::uint32_t id = 0; id < cell.tasks.end(); ++id) {
+    TaskControl* task = cell.tasks.find(id);
+    if (task == nullptr || task->ended || task->ready) continue;
+    if (task->waits == WaitFor::cells_end && all_ended) {
+      idle_.make_ready(*task);
+    } else if (task->waits == WaitFor::message && task->posted.open) {
+      if (waits_in_vain(*task) || (all_ended && task->posted.closed_when_cells_end)) wake_waiting(*task, Wake::ended);
+    }
+  }
+}
+
 void Inbound::cell_ended(std::uint32_t cell, const CellEnd& end) {
   if (here_.is_network()) {
     domain_.network->cell_ended(cell, end);
@@ -342,25 +357,8 @@ void Inbound::cell_ended(std::uint32_t cell, const CellEnd& end) {
   }
   const bool all_ended = here_.is_host() && all_cells_ended();
   if (!for_good && !all_ended) return;
-  const auto wake_receivers = [&](Cell& resident) {
-    // Messages to a cell that is still arriving may be under way by its old place, also those of cells that ended long
-    // ago: end_move() looks again.
-    const bool settled = !here_.mover().is_arriving(resident);
-    for (std::uint32_t id = 0; id < resident.tasks.end(); ++id) {
-      TaskControl* task = resident.tasks.find(id);
-      if (task == nullptr || task->ended || task->ready) continue;
-      if (task->waits == WaitFor::cells_end && all_ended) {
-        idle_.make_ready(*task);
-      } else if (task->waits == WaitFor::message && task->posted.open) {
-        const MatchWish& wish = task->posted.wish;
-        const bool in_vain =
-            settled && (wish.mask & MatchKey::cell_mask) != 0 && cell_has_ended(MatchKey::cell(wish.key));
-        if (in_vain || (all_ended && task->posted.closed_when_cells_end)) wake_waiting(*task, Wake::ended);
-      }
-    }
-  };
-  for (const std::uint32_t resident : here_.residents()) wake_receivers(*domain_.cells[resident]);
-  if (here_.is_host()) wake_receivers(*domain_.host_cell);
+  for (const std::uint32_t resident : here_.residents()) wake_receivers(*domain_.cells[resident], all_ended);
+  if (here_.is_host()) wake_receivers(*domain_.host_cell, all_ended);
 }
 
 }  // namespace aplib

@@ -134,6 +134,10 @@ class Inbound {
 
   /// `cell` sends nothing any more, and all it has sent is here.
   void cell_ended(std::uint32_t cell, const CellEnd& end);
+  /// The task waits for messages of one cell, which has ended, and all it has sent to the task is here.
+  [[nodiscard]] bool waits_in_vain(const TaskControl& task) const noexcept;
+  /// Ends the waits of the cell's tasks that are in vain. `all_ended`: also those until all cells have ended.
+  void wake_receivers(Cell& cell, bool all_ended) noexcept;
   /// For good: no other program is going to run there. A cell without a task is idle as long as a host program can
   /// start one there.
   [[nodiscard]] bool cell_has_ended(std::uint32_t cell) const noexcept;

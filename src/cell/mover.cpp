@@ -118,16 +118,8 @@ void Mover::end_move() {
     if (domain_.cells[id]->ended) here_.inbound().cell_ended(id, domain_.cells[id]->end());
   }
   ended_meanwhile_.clear();
-  // receive() has let tasks of the new cell wait for cells that have ended, whose last messages might have been under
-  // way.
-  for (std::uint32_t id = 0; here_.inbound().some_cell_ended() && id < cell.tasks.end(); ++id) {
-    TaskControl* task = cell.tasks.find(id);
-    if (task == nullptr || task->ended || task->ready || task->waits != WaitFor::message || !task->posted.open)
-      continue;
-    const MatchWish& wish = task->posted.wish;
-    if ((wish.mask & MatchKey::cell_mask) != 0 && here_.inbound().cell_has_ended(MatchKey::cell(wish.key)))
-      here_.inbound().wake_waiting(*task, Wake::ended);
-  }
+  // Tasks of the new cell wait for cells that have ended, because their last messages might have been under way.
+  if (here_.inbound().some_cell_ended()) here_.inbound().wake_receivers(cell, false);
   domain_.move_in_progress.store(false, std::memory_order_release);  // release: all of the above
 }
 

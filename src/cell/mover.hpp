@@ -143,6 +143,8 @@ class Mover {
 
   /// Perhaps gives a cell away. For a switch point of `self`, when other processors are idle.
   void offer_cells(TaskControl& self) noexcept;
+  /// Gives a cell of ours away. False: it stays, because another cell moves, or a sender is filling one of its buffers.
+  bool hand_over(Cell& cell, std::uint32_t to);
   void cell_moved(std::uint32_t from, std::uint32_t cell, std::uint32_t to);
   void fence(std::uint32_t of);
   /// Puts the end of a cell of ours off while another arrives, because what the ended one has sent to it waits, too.
@@ -150,7 +152,6 @@ class Mover {
   bool postpone_end(std::uint32_t cell);
 
  private:
-  bool hand_over(Cell& cell, std::uint32_t to);
   void end_move();
 
   Processor& here_;

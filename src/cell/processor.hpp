@@ -162,6 +162,8 @@ class Processor {
   /// Makes add_resident() one that does not throw.
   void make_room_for_resident() { residents_.reserve(residents_.size() + 1); }
   void add_resident(std::uint32_t cell);
+  /// The last task of a cell of ours has ended.
+  void end_cell(Cell& cell);
 
  private:
   friend struct Domain;
@@ -178,7 +180,6 @@ class Processor {
   void switch_to_task(Flow& from, TaskControl& to, bool ends);
   void landed() noexcept;
   void end_task(TaskControl& self);
-  void end_cell(Cell& cell);
   void drop_live_cell() noexcept;
   std::uint32_t count_switch() noexcept {
     const std::uint32_t switches = switches_.load(std::memory_order_relaxed) + 1;  // relaxed: only we write it
