@@ -78,7 +78,7 @@ void Halo::send(const Field& field) {
 }
 
 void Halo::receive(Field& field) {
-  receive_columns(field);
+  receive_columns();
   receive_rows(field, 0, field.nx());
 }
 
@@ -88,7 +88,8 @@ void Halo::exchange_with_corners(Field& field) {
     mine_.east[static_cast<std::size_t>(j)] = field.row(j)[field.nx() - 1];
   }
   send_columns();
-  receive_columns(field);
+  receive_columns();
+  place_columns(field);
   send_rows(field, -1, field.nx() + 2);
   receive_rows(field, -1, field.nx() + 2);
 }
@@ -113,13 +114,20 @@ void Halo::send_rows(const Field& field, int first, int count) {
 
 // xy_recvs(dx, dy, type, buffer, size) waits for a message from the cell at (dx, dy) and stores it. A message from the
 // west has travelled to the east.
-void Halo::receive_columns(Field& field) {
-  const auto receive_column = [&](std::vector<double>& column, int i, int dx, Direction direction) {
+void Halo::receive_columns() {
+  const auto receive_column = [&](std::vector<double>& column, int dx, Direction direction) {
     xy_recvs(dx, 0, direction, column.data(), bytes_of_doubles(block_.y.count));
+  };
+  if (block_.has_west()) receive_column(theirs_.west, -1, to_east);
+  if (block_.has_east()) receive_column(theirs_.east, +1, to_west);
+}
+
+void Halo::place_columns(Field& field) const {
+  const auto place_column = [&](const std::vector<double>& column, int i) {
     for (int j = 0; j < field.ny(); ++j) field.row(j)[i] = column[static_cast<std::size_t>(j)];
   };
-  if (block_.has_west()) receive_column(theirs_.west, -1, -1, to_east);
-  if (block_.has_east()) receive_column(theirs_.east, field.nx(), +1, to_west);
+  if (block_.has_west()) place_column(theirs_.west, -1);
+  if (block_.has_east()) place_column(theirs_.east, field.nx());
 }
 
 void Halo::receive_rows(Field& field, int first, int count) {

@@ -96,7 +96,8 @@ class Field {
 
 /// Halo exchange: neighbouring cells send each other the unknowns along their common side. The rows of a field are
 /// contiguous, so they are sent directly. Its columns are first copied into columns(). Call from: a task of a cell.
-/// send() never waits (xy_send is buffered); receive() waits for the neighbours' send().
+/// send() never waits (xy_send is buffered); receive() waits for the neighbours' send(). A column touches a cache line
+/// of every row, so it goes into the field only when a loop is about to read these rows anyway: place_columns().
 class Halo {
  public:
   explicit Halo(const Block& block);
@@ -111,11 +112,14 @@ class Halo {
   /// Sends this block's sides to the four neighbours: columns() and the field's first and last row.
   void send(const Field& field);
 
-  /// Receives the neighbours' sides into the halo.
+  /// Receives the neighbours' sides: rows into the halo, columns into neighbours().
   void receive(Field& field);
 
-  /// The neighbours' columns that receive() has received; 0 at the edge of the square.
+  /// The neighbours' columns that receive() has received; 0 before that, and at the edge of the square.
   [[nodiscard]] const Columns& neighbours() const { return theirs_; }
+
+  /// Puts neighbours() into the halo.
+  void place_columns(Field& field) const;
 
   /// The whole exchange in two steps: first along x, then along y with the new corners. It is slower, but also fills
   /// the corners of the halo.
@@ -123,7 +127,7 @@ class Halo {
 
  private:
   void send_columns();
-  void receive_columns(Field& field);
+  void receive_columns();
   void send_rows(const Field& field, int first, int count);
   void receive_rows(Field& field, int first, int count);
 

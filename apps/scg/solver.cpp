@@ -179,6 +179,7 @@ class Vectors {
   /// p = r + beta p;  x = x + alpha p;  r = r - alpha A p. The first step has alpha = beta = 0 and only sets p = r.
   void step(double alpha, double beta) {
     time_share_.pass_begins(steps_);
+    halo_.place_columns(fields_.r);
     input_.alpha_before = input_.alpha;
     input_.alpha = alpha;
     input_.beta = beta;
