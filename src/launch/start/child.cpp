@@ -53,13 +53,18 @@ void become_standard(int descriptor, int number) noexcept {
 
 // Between fork() and exec() in a process with threads: async-signal-safe calls alone.
 [[noreturn]] void become(const os::Pipe& input, const os::Pipe& output, const os::Pipe& error, const os::Pipe& failure,
-                         pid_t parent, const char* folder, char* const* argv) {
+                         pid_t parent, const char* folder, char* const* argv, Guard* guard) {
   Failure what{0, false};
   ::setsid();
   // The sender of this signal is the thread that forked: the starter's own, which outlives its children unless the
   // launcher is killed.
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) ::_exit(127);
+  // Exec closes our end of the guard's pipe, so the guard cannot take the launcher for dead before it has this word.
+  if (guard != nullptr) {
+    guard->watch(::getpid());
+    ::signal(SIGPIPE, SIG_IGN);  // drops the one that waits to kill us if the guard is gone
+  }
   struct sigaction normal {};
   normal.sa_handler = SIG_DFL;
   for (int number = 1; number < NSIG; ++number) ::sigaction(number, &normal, nullptr);
@@ -93,7 +98,7 @@ int open_end(pid_t pid) {
 
 }  // namespace
 
-Child::Child(const std::vector<std::string>& argv, const std::string& folder) {
+Child::Child(const std::vector<std::string>& argv, const std::string& folder, Guard* guard) {
   std::vector<char*> words;
   words.reserve(argv.size() + 1);
   for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
@@ -108,7 +113,7 @@ Child::Child(const std::vector<std::string>& argv, const std::string& folder) {
   {
     const os::SignalsBlocked blocked;  // a signal handler of ours must not run in the child
     pid_ = ::fork();
-    if (pid_ == 0) become(input, output, error, failure, parent, folder.c_str(), words.data());
+    if (pid_ == 0) become(input, output, error, failure, parent, folder.c_str(), words.data(), guard);
     fork_error = errno;
   }
   if (pid_ < 0) {
@@ -121,6 +126,7 @@ Child::Child(const std::vector<std::string>& argv, const std::string& folder) {
     got = ::read(failure.reader.get(), &what, sizeof what);  // ends at exec: some 100 us
   } while (got < 0 && errno == EINTR);
   if (got == static_cast<ssize_t>(sizeof what)) {
+    if (guard != nullptr) guard->forget(pid_);  // while the number is still its own
     ::waitpid(pid_, nullptr, 0);
     throw Error(Errc::failed, fmt::format("cannot {} {}: {}", what.in_folder ? "go to the folder" : "execute",
                                           what.in_folder ? folder : argv[0], std::strerror(what.error)));

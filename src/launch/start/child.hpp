@@ -15,14 +15,17 @@
 
 namespace aplib::launch::start {
 
+class Guard;
+
 /// Not thread safe. Makes system calls, but none that waits for the program.
 class Child {
  public:
   enum Stream { output, error };
 
   /// Starts argv[0], which is looked for in PATH, in `folder` (empty: the current one). The process dies with the
-  /// calling thread. Throws Error(failed) with the system's reason when it cannot be executed.
-  Child(const std::vector<std::string>& argv, const std::string& folder);
+  /// calling thread. `guard`: watches it from before it executes anything; the caller has it forget the process.
+  /// Throws Error(failed) with the system's reason when it cannot be executed.
+  Child(const std::vector<std::string>& argv, const std::string& folder, Guard* guard = nullptr);
   /// Kills the process, and waits until it has ended.
   ~Child();
   Child(const Child&) = delete;
@@ -67,6 +70,7 @@ class Guard {
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
 
+  /// Async-signal-safe. A child of the launcher's may call it, too.
   void watch(pid_t group) noexcept;
   void forget(pid_t group) noexcept;
 

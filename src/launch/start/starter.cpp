@@ -245,7 +245,8 @@ void AllMethods::begin(Launch& launch) {
     node.status.reset();
   }
   try {
-    launch.child = std::make_unique<Child>(launch.method->command(starts), launch.method->folder(starts[0]));
+    launch.child =
+        std::make_unique<Child>(launch.method->command(starts), launch.method->folder(starts[0]), guard_.get());
   } catch (const Error& error) {
     end_turn(launch);
     launch.done = true;
@@ -256,7 +257,6 @@ void AllMethods::begin(Launch& launch) {
     }
     return;
   }
-  guard_->watch(launch.child->pid());
   launch.to_write = starts[0].input;  // several nodes are of one machine: the same for all
   launch.unfinished_lines = {};
   launch.by_label.clear();

@@ -13,11 +13,15 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <iterator>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <random>
 
 #include "aplib/error.hpp"
+#include "launch/start/child.hpp"
 #include "launch/start/launch_method.hpp"
 #include "launch/start/starter.hpp"
 
@@ -286,27 +290,71 @@ TEST(Starter, SlurmOutsideOfAnAllocation) {
   EXPECT_TRUE(start::slurm_hosts().empty());
 }
 
-TEST(Starter, AKilledLauncherLeavesNothing) {
-  // Here the launcher is a separate process, and reports its node by a file.
+/// A process of its own is the launcher: `launch` starts a shell with the script, which reports its group by a file and
+/// then does `last`. The launcher is killed, unless the script has done so.
+void expect_the_guard_kills(const std::function<void(const std::string& script)>& launch, const std::string& last) {
   const std::string file = temporary_file();
   const pid_t launcher = ::fork();
   if (launcher == 0) {
-    Told told;
-    auto starter = start::make_starter();
-    starter->start({shell(0, "trap '' TERM; sleep 1000 & echo $$ > " + file + ".part; mv " + file + ".part " + file +
-                                 "; while :; do sleep 1000; done")},
-                   told.events());
-    for (;;) ::pause();
+    launch("trap '' TERM; sleep 1000 & echo $$ > " + file + ".part; mv " + file + ".part " + file + "; " + last +
+           "while :; do sleep 1000; done");
+    ::_exit(1);
   }
   while (!std::filesystem::exists(file)) ::usleep(1000);
   pid_t group = 0;
   std::ifstream(file) >> group;
   std::filesystem::remove(file);
   ASSERT_GT(group, 1);
-  EXPECT_EQ(::kill(-group, 0), 0);
   ::kill(launcher, SIGKILL);
+  EXPECT_EQ(::waitpid(launcher, nullptr, 0), launcher);
   for (int round = 0; round < 6000 && ::kill(-group, 0) == 0; ++round) ::usleep(10000);
   EXPECT_NE(::kill(-group, 0), 0) << "it ignores SIGTERM, and the end of its input: the guard kills it";
+}
+
+TEST(Starter, AKilledLauncherLeavesNothing) {
+  const auto launch = [](const std::string& script) {
+    Told told;
+    auto starter = start::make_starter();
+    starter->start({shell(0, script)}, told.events());
+    for (;;) ::pause();
+  };
+  expect_the_guard_kills(launch, "");
+}
+
+TEST(Starter, ALauncherThatIsKilledAtOnceLeavesNothing) {
+  // The guard knows the process although the launcher never comes to speak of it.
+  const auto launch = [](const std::string& script) {
+    start::Guard guard;
+    const start::Child child({"/bin/sh", "-c", script}, "", &guard);
+    for (;;) ::pause();
+  };
+  expect_the_guard_kills(launch, "kill -KILL $PPID; ");
+}
+
+/// The guard of this process; 0: there is none.
+pid_t guard_of_this_process() {
+  const std::string parent = "\nPPid:\t" + std::to_string(::getpid()) + "\n";
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream status(entry.path() / "status");
+    const std::string text{std::istreambuf_iterator<char>(status), {}};
+    if (text.starts_with("Name:\taprun-guard\n") && text.find(parent) != text.npos)
+      return std::stoi(entry.path().filename());
+  }
+  return 0;
+}
+
+TEST(Child, LivesWithoutItsGuard) {
+  ::signal(SIGPIPE, SIG_IGN);
+  start::Guard guard;
+  pid_t pid = 0;
+  while ((pid = guard_of_this_process()) == 0) ::usleep(1000);  // until it has its name
+  ASSERT_EQ(::kill(pid, SIGKILL), 0);
+  siginfo_t info{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT), 0);
+  start::Child child({"/bin/sh", "-c", "exit 7"}, "", &guard);
+  std::optional<int> status;
+  while (!(status = child.ended())) ::usleep(1000);
+  EXPECT_EQ(status, 7);
 }
 
 }  // namespace
