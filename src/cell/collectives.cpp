@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "aplib/error.hpp"
+#include "cell/ended_error.hpp"
 #include "cell/processor.hpp"
 
 namespace aplib {
@@ -19,10 +20,12 @@ namespace {
   throw Error(Errc::failed, fmt::format("a frame of a collective makes no sense: {}", what));
 }
 
-[[noreturn, gnu::cold]] void refuse_ended(const TaskControl& self, const char* call, std::uint32_t cell) {
-  refuse(self, Errc::ended, call,
-         fmt::format("cell {} has ended and takes no part any more; all cells must call it; its exit status is {}",
-                     cell, self.cell->processor->inbound().end_of(cell).status));
+[[noreturn, gnu::cold]] void refuse_member(const TaskControl& self, const char* call, std::uint32_t cell) {
+  const CellEnd& end = self.cell->processor->inbound().end_of(cell);
+  refuse_ended(
+      self, end, call,
+      fmt::format("cell {} has ended and takes no part any more; all cells must call it; its exit status is {}", cell,
+                  end.status));
 }
 
 const char* name_of(NumberType type) noexcept {
@@ -112,7 +115,7 @@ Operand Collectives::call(TaskControl& self, const CollectiveCall& what, const O
   if (here.inbound().some_cell_ended()) [[unlikely]] {
     for (std::uint32_t c = 0; c < domain.cell_count; ++c) {
       if (here.inbound().cell_has_ended(c) && group.contains(c)) {
-        refuse_ended(self, what.call, c);
+        refuse_member(self, what.call, c);
       }
     }
   }
@@ -146,7 +149,7 @@ Operand Collectives::call(TaskControl& self, const CollectiveCall& what, const O
       Processor::end_calling_task();
       return value;
     }
-    refuse_ended(self, what.call, cell.collective.ended_cell);
+    refuse_member(self, what.call, cell.collective.ended_cell);
   }
   if (cell.collective.mismatch) refuse(self, Errc::mismatch, what.call, describe_mismatch(domain, group, episode));
   const Operand result = cell.collective.result;

@@ -11,6 +11,7 @@
 
 #include "aplib/error.hpp"
 #include "cell/collectives.hpp"
+#include "cell/ended_error.hpp"
 #include "cell/processor.hpp"
 
 namespace aplib {
@@ -115,6 +116,9 @@ void Domain::fail_by_exception(const char* subject) noexcept {
   try {
     throw;
   } catch (const Error& error) {
+    // Who waits for a cell that has failed fails by that: the cell failed first.
+    if (const auto* ended = dynamic_cast<const EndedError*>(&error); ended != nullptr && ended->status() != 0)
+      status = ended->status();
     const std::string_view said = error.what();
     if (said.starts_with(subject)) {
       fail(status, said);
@@ -175,12 +179,24 @@ void Domain::wake_all() noexcept {
   for (Processor* processor : *list) processor->parker().wake_if_asleep();
 }
 
-void refuse(const TaskControl& self, Errc code, const char* call, const std::string& text) {
+namespace {
+
+std::string refusal(const TaskControl& self, const char* call, const std::string& text) {
   const Domain& domain = self.cell->processor->domain();
   std::string said = fmt::format("{} task {}: {}: {}", domain.name_of(self.cell->id), self.id, call, text);
   const std::string place = domain.place_of_call != nullptr ? domain.place_of_call() : std::string();
   if (!place.empty()) said += fmt::format(" (called at {})", place);
-  throw Error(code, said);
+  return said;
+}
+
+}  // namespace
+
+void refuse(const TaskControl& self, Errc code, const char* call, const std::string& text) {
+  throw Error(code, refusal(self, call, text));
+}
+
+void refuse_ended(const TaskControl& self, const CellEnd& end, const char* call, const std::string& text) {
+  throw EndedError(end, refusal(self, call, text));
 }
 
 }  // namespace aplib

@@ -19,6 +19,7 @@
 #include "base/log.hpp"
 #include "base/program_context.hpp"
 #include "base/sanitizer.hpp"
+#include "cell/ended_error.hpp"
 #include "cell/one_sided.hpp"
 #include "cell/processor.hpp"
 #include "kernel/api.hpp"
@@ -107,10 +108,12 @@ Envelope envelope_of(const Domain& domain, std::uint64_t key, std::size_t bytes)
   }
   const Domain& domain = self.cell->processor->domain();
   const std::uint32_t cell = MatchKey::cell(self.posted.wish.key);
-  refuse(self, Errc::ended, call,
-         fmt::format("{} has ended with status {} and left no such message ({}); nothing more will come from it{}",
-                     domain.name_of(cell), self.cell->processor->inbound().end_of(cell).status,
-                     describe_wish(domain, self.posted.wish), describe_unread(domain, self)));
+  const CellEnd& end = self.cell->processor->inbound().end_of(cell);
+  refuse_ended(
+      self, end, call,
+      fmt::format("{} has ended with status {} and left no such message ({}); nothing more will come from it{}",
+                  domain.name_of(cell), end.status, describe_wish(domain, self.posted.wish),
+                  describe_unread(domain, self)));
 }
 
 [[gnu::cold, gnu::noinline]] api::Received receive_failed_into(const TaskControl& self, const char* call, Wake how,

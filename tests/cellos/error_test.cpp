@@ -251,6 +251,24 @@ TEST(Errors, ACellThatHasEndedCannotTakePart) {
       << report.reason;
 }
 
+TEST(Errors, WhoWaitsForACellThatHasFailedEndsTheRunWithItsStatus) {
+  testing::internal::CaptureStderr();
+  const aplib::Report together = run_cells({{3, 1}, 2}, [] {
+    if (getcid() == 2) aplib::this_task::exit(3);
+    sync(0, 0);
+  });
+  const aplib::Report alone = run_cells({{3, 1}, 2}, [] {
+    if (getcid() == 2) aplib::this_task::exit(3);
+    if (getcid() == 0) l_arecv(2, 0, 0);
+  });
+  testing::internal::GetCapturedStderr();
+  for (const aplib::Report& report : {together, alone}) {
+    EXPECT_EQ(report.exit_status, 3) << report.reason;
+    EXPECT_EQ(report.cell_status[2], 3);
+    EXPECT_NE(report.reason.find("cell 2 has ended"), std::string::npos) << report.reason;
+  }
+}
+
 TEST(Errors, AnErrorCanBeCaughtAndTheRunGoesOn) {
   expect_cells({{2, 1}, 2}, [] {
     EXPECT_THROW(l_asend(5, 0, 0, &byte, 1), aplib::Error);

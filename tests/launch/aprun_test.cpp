@@ -243,6 +243,28 @@ int main(void) {
   EXPECT_EQ(ended.status, 33);
 }
 
+TEST(Aprun, ACellThatWaitsForOneThatHasFailedPassesItsStatusOn) {
+  const Folder folder;
+  const std::string program = folder.compile("leaving", R"(
+#include <aplib/cellos.h>
+#include <stdlib.h>
+int main(int argc, char** argv) {
+  if (getcid() == 1) exit(3);
+  if (argc > 1) sync(0, 0);
+  l_arecv(1, 0, 1);
+  return 0;
+})");
+  const Ended receives = aprun({"-n", "3", program});
+  EXPECT_EQ(receives.status, 3);
+  EXPECT_TRUE(contains(receives.error, "l_arecv: cell 1 has ended with status 3 and left no such message"))
+      << receives.error;
+  EXPECT_EQ(sorted_lines(receives.error).size(), 1U) << receives.error;
+  const Ended meets = aprun({"-n", "3", program, "sync"});
+  EXPECT_EQ(meets.status, 3);
+  EXPECT_TRUE(contains(meets.error, "sync: cell 1 has ended and takes no part any more")) << meets.error;
+  EXPECT_TRUE(contains(meets.error, "its exit status is 3")) << meets.error;
+}
+
 constexpr const char* talking = R"(
 #include <aplib/cellos.h>
 #include <stdio.h>

@@ -319,6 +319,25 @@ int main(void) {
   EXPECT_EQ(sorted_lines(ended.error).size(), 1U) << ended.error;
 }
 
+class CellsThatFail : public Failure, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(CellsThatFail, PassTheirStatusToThoseThatWaitForThem) {
+  const Ended ended = aprun_cluster(local_cluster(folder_, 2, 1, "", fmt::format("module = \"{}\"", GetParam())),
+                                    {folder_.compile("program", R"(
+#include <aplib/cellos.h>
+#include <stdlib.h>
+int main(void) {
+  if (getcid() == 1) exit(3);
+  l_arecv(1, 0, 1);
+  return 0;
+})")});
+  EXPECT_EQ(ended.status, 3);
+  EXPECT_TRUE(contains(ended.error, "aprun: a: cell 0 task 0: l_arecv: cell 1 has ended with status 3")) << ended.error;
+  EXPECT_EQ(sorted_lines(ended.error).size(), 1U) << ended.error;
+}
+
+INSTANTIATE_TEST_SUITE_P(Modules, CellsThatFail, ::testing::Values("tcp", "shm"));
+
 TEST_F(Failure, ADeadlockOverProcessesIsReported) {
   Process process = start(R"(
 #include <aplib/cellos.h>
