@@ -82,9 +82,10 @@ void StackPool::grow() {
   }
   if (address == MAP_FAILED) address = mmap(nullptr, bytes, protection, flags, -1, 0);
   if (address == MAP_FAILED) {
-    throw Error(Errc::exhausted, fmt::format("no memory for {} task stack(s) of {} KiB each: {}; use a smaller "
-                                             "stack-size (APLIB_STACK_SIZE) or fewer tasks",
-                                             next_count_, stack_bytes_ / 1024, std::strerror(errno)));
+    throw Error(Errc::exhausted,
+                fmt::format("no memory for {} task stack(s) of {} KiB each: {}; use a smaller stack-size "
+                            "(APLIB_STACK_SIZE; of loaded programs program-stack, APLIB_PROGRAM_STACK) or fewer tasks",
+                            next_count_, stack_bytes_ / 1024, std::strerror(errno)));
   }
   madvise(address, bytes, MADV_NOHUGEPAGE);  // a huge page would commit eight stacks at the first touch of one
   Region region{static_cast<char*>(address), bytes, std::move(valgrind_ids)};

@@ -236,9 +236,11 @@ Listener::Listener(const std::string& address, const std::string& ports) {
   }
   const std::string reason = std::generic_category().message(error);
   if (error == EADDRINUSE && range.first != 0) {
-    throw Error(Errc::failed, fmt::format("tcp: {}: every port of {} is taken: {}; end what holds them, or give more "
-                                          "ports",
-                                          address, describe_range(range), describe_holders(range)));
+    throw Error(
+        Errc::failed,
+        fmt::format("tcp: {}: every port of {} is taken: {}; give more ports (aprun takes one, and each process "
+                    "of a host), or end what else holds them",
+                    address, describe_range(range), describe_holders(range)));
   }
   if (error == EADDRNOTAVAIL) {
     throw Error(Errc::failed,

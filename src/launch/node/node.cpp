@@ -212,8 +212,7 @@ class Node final : public Supervisor {
   wire::Timer last_resort_;
   std::thread loop_thread_;
   std::shared_ptr<wire::Connection> connection_;  // set before the main thread goes on
-  std::string no_connection_;                     // why there is none
-  bool has_route_ = true;                         // to the launcher, as this host knows
+  std::string no_connection_;                     // why there is none, and what to do
   Letterbox letters_;                             // for the main thread
   Letterbox files_;                               // answers about files, for the thread that asked
   Letterbox notes_;                               // of the overseer
@@ -362,8 +361,8 @@ void Node::call_launcher() {
   if (command_.secure == comm::Secure::tls) settings.tls = std::make_shared<comm::TlsContext>();
   wire::Connecting connecting;
   connecting.endpoints = command_.endpoints;
-  has_route_ = std::ranges::any_of(command_.endpoints, leads_there);
-  if (!has_route_) connecting.patience = patience_without_route;
+  const bool has_route = std::ranges::any_of(command_.endpoints, leads_there);
+  if (!has_route) connecting.patience = patience_without_route;
   connecting.made = [this](std::shared_ptr<wire::Connection> connection) {
     connection_ = std::move(connection);
     connection_->trust();  // the launcher: it has proved the key
@@ -373,8 +372,13 @@ void Node::call_launcher() {
     connection_->listen(std::move(events));
     letters_.put(wire::MessageType::hello, {});
   };
-  connecting.failed = [this](const std::string& why) {
-    no_connection_ = why;
+  connecting.failed = [this, has_route](const std::string& why, bool reached) {
+    no_connection_ = fmt::format(
+        "{}; {}", why,
+        reached     ? "did the key that came on standard input belong to another machine, or has another program "
+                      "taken that port?"
+        : has_route ? "does a firewall stand between? ports = \"FIRST-LAST\" in [comm] names ports to open"
+                    : "this host has no way there: is its network up?");
     letters_.close();
   };
   if (watch_input_) {
@@ -407,12 +411,7 @@ int Node::run() {
   call_launcher();
   const std::optional<Letter> connected = letters_.take();
   if (!connected) {
-    if (!no_connection_.empty()) {
-      tell_user("", fmt::format("cannot reach the launcher: {}; {}", no_connection_,
-                                has_route_ ? "does a firewall stand between? ports = \"FIRST-LAST\" in [comm] names "
-                                             "ports to open"
-                                           : "this host has no way there: is its network up?"));
-    }
+    if (!no_connection_.empty()) tell_user("", fmt::format("cannot reach the launcher: {}", no_connection_));
     return failed_status;
   }
   int status = failed_status;

@@ -360,7 +360,10 @@ class Connector : public std::enable_shared_from_this<Connector> {
       how.places.push_back({.host = endpoint.host, .port = std::to_string(endpoint.port)});
     }
     Caller::Events events;
-    events.introduce = [this](Socket&) { return introduction(settings_); };
+    events.introduce = [this](Socket&) {
+      reached_ = true;
+      return introduction(settings_);
+    };
     events.greeted = [this](Socket socket, const comm::Greeting& greeting) { greeted(std::move(socket), greeting); };
     events.judge = [](std::size_t, const Caller::Failure& failure) { return judge(failure); };
     events.failed = [this](bool, std::span<const std::string> reasons) { fail(reasons); };
@@ -402,12 +405,13 @@ class Connector : public std::enable_shared_from_this<Connector> {
     for (std::size_t i = 0; i < reasons.size(); ++i)
       text += fmt::format("{}{}: {}", i == 0 ? "" : "; ", what_.endpoints[i], reasons[i]);
     const auto failed = std::exchange(what_, {}).failed;
-    failed(text);
+    failed(text, reached_);
   }
 
   EventLoop& loop_;
   const ConnectionSettings settings_;
   Connecting what_;
+  bool reached_ = false;
   asio::steady_timer alive_;
   std::unique_ptr<Caller> caller_;
   std::weak_ptr<Connection> connection_;  // The last one. What waits for its socket keeps it.

@@ -81,7 +81,8 @@ struct Connecting {
   std::vector<std::string> endpoints{};
   std::chrono::nanoseconds patience = std::chrono::seconds(20);
   std::function<void(std::shared_ptr<Connection> connection)> made{};
-  std::function<void(const std::string& why)> failed{};
+  /// `reached`: a connection was made, but who answered was not the launcher.
+  std::function<void(const std::string& why, bool reached)> failed{};
 };
 void connect_to_launcher(EventLoop& loop, const ConnectionSettings& settings, Connecting what);
 

@@ -59,6 +59,7 @@ TEST(Listener, SaysWhoHoldsTheRange) {
   EXPECT_NE(words.find("127.0.0.1: every port of " + port + " is taken: " + port + " is held by "), std::string::npos)
       << words;
   EXPECT_NE(words.find("process " + std::to_string(::getpid())), std::string::npos) << words;
+  EXPECT_NE(words.find("; give more ports (aprun takes one, and each process of a host)"), std::string::npos) << words;
 }
 
 TEST(Listener, RefusesWhatIsNoRange) {

@@ -62,7 +62,7 @@ class FakeNode {
       connection_->listen(std::move(events));
       connection_->send(hello_);
     };
-    connecting.failed = [this](const std::string& why) { note("failed: " + why); };
+    connecting.failed = [this](const std::string& why, bool) { note("failed: " + why); };
     wire::connect_to_launcher(loop_, settings, std::move(connecting));
     thread_ = std::thread([this] { loop_.run(); });
   }

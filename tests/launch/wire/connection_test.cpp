@@ -76,8 +76,9 @@ class Meeting : public ::testing::Test {
     connecting.endpoints = endpoints.empty() ? acceptor_->endpoints() : endpoints;
     connecting.patience = 0s;
     connecting.made = std::move(made);
-    connecting.failed = [this](const std::string& why) {
+    connecting.failed = [this](const std::string& why, bool reached) {
       why_ = why;
+      reached_ = reached;
       loop_.stop();
     };
     wire::connect_to_launcher(loop_, settings, connecting);
@@ -105,6 +106,7 @@ class Meeting : public ::testing::Test {
   std::vector<std::pair<wire::MessageType, wire::Bytes>> got_;
   wire::ConnectionEnd ended_ = wire::ConnectionEnd::refused;
   std::string why_;
+  bool reached_ = false;
   bool trusts_ = true;
   std::function<void()> on_arrival_;
   std::function<void()> on_message_;
@@ -254,6 +256,7 @@ TEST_F(Meeting, AWrongKeyIsAStranger) {
   EXPECT_EQ(guest_, nullptr);
   EXPECT_EQ(acceptor_->strangers(), 1U);
   EXPECT_NE(why_.find("is not the launcher"), std::string::npos) << why_;
+  EXPECT_TRUE(reached_) << "no firewall stands between";
 }
 
 TEST_F(Meeting, GarbageIsDroppedWithoutAByte) {
