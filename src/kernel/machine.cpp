@@ -2,7 +2,6 @@
 #include "aplib/machine.hpp"
 
 #include <fmt/format.h>
-#include <signal.h>
 #include <unwind.h>
 
 #include <algorithm>
@@ -104,13 +103,6 @@ void Machine::Impl::make_carriers() {
 void Machine::Impl::start_threads() {
   // A loaded host program may start its cells here. The carriers belong to the machine, not to that program.
   ProgramContext* const starter = std::exchange(current_program_context, nullptr);
-  // The thread that runs the machine takes Ctrl-C. It never interrupts carriers.
-  sigset_t stop_signals;
-  sigset_t before;
-  sigemptyset(&stop_signals);
-  sigaddset(&stop_signals, SIGINT);
-  sigaddset(&stop_signals, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &stop_signals, &before);  // threads inherit it
   for (std::uint32_t p = 0; p < domain->carriers; ++p) {
     const auto carry = [this, p] {
       const SignalStack signal_stack;
@@ -135,7 +127,6 @@ void Machine::Impl::start_threads() {
       break;
     }
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (domain->carriers < domain->local_count()) watch_for_spins();
   current_program_context = starter;
 }

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include <csignal>
+#include <ctime>
 
 #include <array>
 #include <atomic>
@@ -35,6 +36,18 @@ std::array<std::atomic<Domain*>, 64> active_domains;
 int scope_count = 0;
 struct sigaction old_faults[fault_signals.size()];
 struct sigaction old_stops[stop_signals.size()];
+
+std::atomic<pid_t> first_to_fail{0};  // the thread whose failure ends the process
+
+/// Several threads may fail at once. The first one tells why, and its end is theirs. They wait for it, but not for
+/// ever, because it may have gone on by a handler of the user's.
+void let_the_first_fail() noexcept {
+  const pid_t self = gettid();
+  pid_t first = 0;
+  if (first_to_fail.compare_exchange_strong(first, self) || first == self) return;
+  constexpr timespec others_wait{1, 0};
+  nanosleep(&others_wait, nullptr);
+}
 
 // Text without allocation or locks: handlers may call nothing else.
 class Line {
@@ -134,6 +147,7 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
         << " of cell " << access->cell
         << ", where that cell has no such memory, or not yet: let all cells meet in sync(0, 0) first; the program ends "
            "here";
+    let_the_first_fail();
     line.print();
   } else if (task != nullptr) {
     const char* address = static_cast<const char*>(info->si_addr);
@@ -146,6 +160,7 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
            << (task->cell->is_program_stack(task->stack)
                    ? " KiB; raise program-stack (APLIB_PROGRAM_STACK or --program-stack)"
                    : " KiB; raise stack-size (APLIB_STACK_SIZE or --stack-size)");
+      let_the_first_fail();
       line.print();
       _exit(static_cast<int>(ExitStatus::stack_overflow));
     }
@@ -159,6 +174,7 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
       name_large_frame(line, *task, address);
     }
     line << "; the program ends here (a debugger or a core file shows where)";
+    let_the_first_fail();
     line.print();
   } else if (loader::libc::deliver_fault(signal, *info, context, nullptr)) {
     return;  // on a thread that a program made
@@ -193,6 +209,7 @@ std::terminate_handler old_terminate = nullptr;
 
 [[noreturn]] void on_terminate() noexcept {
   Processor::end_terminating_task();
+  let_the_first_fail();
   if (old_terminate != nullptr) old_terminate();
   std::abort();
 }

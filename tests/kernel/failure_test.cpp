@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "cell/processor.hpp"
 #include "machines.hpp"
@@ -278,6 +279,27 @@ TEST_F(FailureDeath, StackOverflowOfASmallSpawnedTask) {
             machine.run([] { spawn([] { static_cast<void>(dig(100'000'000)); }, TaskId{3}).join(); }).exit_status);
       },
       testing::ExitedWithCode(71), "aplib: cell 0 task 3: stack overflow: it used more than its 64 KiB");
+}
+
+/// Both cells of a machine do it at the same time, each on a thread of its own.
+[[noreturn]] void both(void (*fail)()) {
+  static std::atomic<int> ready{0};
+  run_and_exit({{2, 1}, 2}, [fail] {
+    ready.fetch_add(1);
+    while (ready.load() < 2) this_task::yield();
+    fail();
+  });
+}
+
+TEST_F(FailureDeath, OfTwoAtOnceOneIsTold) {
+  if (sanitized) GTEST_SKIP() << "needs a build without sanitizers: they report a bad access in their own way";
+  for (int round = 0; round < 10; ++round) {
+    EXPECT_EXIT(both([] { *low_address = 1; }), testing::KilledBySignal(SIGSEGV),
+                "^aplib: cell [01] task 0: SIGSEGV[^\n]*\n$");
+    const auto let_a_thread_throw = [] { std::thread([] { throw 1; }).join(); };
+    EXPECT_EXIT(both(let_a_thread_throw), testing::KilledBySignal(SIGABRT),
+                "^terminate called after throwing an instance of 'int'\n$");
+  }
 }
 
 TEST_F(FailureDeath, SignalHandlersAreGoneAfterTheRun) {

@@ -119,5 +119,16 @@ TEST_P(Interrupt, SigtermStopsItToo) {
   EXPECT_EXIT(interrupt(GetParam(), Doing::receiving, SIGTERM), testing::ExitedWithCode(128 + SIGTERM), "unwound 3");
 }
 
+TEST_P(Interrupt, ATaskMaySendItToItself) {
+  const auto raise_it = [] {
+    const Report report = run(GetParam(), [] {
+      if (me() == 0) std::raise(SIGTERM);
+      static_cast<void>(receive());
+    });
+    std::exit(report.exit_status);
+  };
+  EXPECT_EXIT(raise_it(), testing::ExitedWithCode(128 + SIGTERM), "aplib: SIGTERM: stopping the machine");
+}
+
 }  // namespace
 }  // namespace aplib
