@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <future>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -61,10 +63,14 @@ std::uint32_t chosen_job(const std::string& folder, const std::string& text) {
 }
 
 int list(const std::string& folder) {
+  // All at once: one that is stopped holds up nobody but itself.
+  std::map<std::uint32_t, std::future<wire::MachineStatus>> answers;
+  for (const std::uint32_t job : registered_jobs(folder))
+    answers[job] = std::async(std::launch::async, status_of, folder, job);
   std::vector<std::pair<std::uint32_t, wire::MachineStatus>> jobs;
-  for (const std::uint32_t job : registered_jobs(folder)) {
+  for (auto& [job, answer] : answers) {
     try {
-      jobs.emplace_back(job, status_of(folder, job));
+      jobs.emplace_back(job, answer.get());
     } catch (const Error& error) {
       // It may have ended since, which is no news; one that hangs is.
       wire::MachineStatus unknown;

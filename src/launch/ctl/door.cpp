@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -95,8 +94,7 @@ struct RegistryDoor::State {
       return left > 0ms && readable(client.descriptor(), left);
     });
     if (!bytes) return;  // none came: apctl only looks which machines there are
-    const timeval limit{.tv_sec = 5, .tv_usec = 0};
-    ::setsockopt(client.descriptor(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    client.limit_waits(request_time_max);
     Reply reply;
     try {
       const auto request = wire::decode<Request>(*bytes);

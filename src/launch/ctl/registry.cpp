@@ -47,6 +47,11 @@ const sockaddr* plain(const sockaddr_un& address) { return reinterpret_cast<cons
 
 RegistrySocket RegistrySocket::make() { return RegistrySocket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)); }
 
+void RegistrySocket::limit_waits(std::chrono::microseconds time) const {
+  const timeval limit{.tv_sec = time.count() / 1'000'000, .tv_usec = time.count() % 1'000'000};
+  ::setsockopt(descriptor_.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+}
+
 int RegistrySocket::connect(const std::string& path) const {
   sockaddr_un address;
   return fill(address, path) ? ::connect(descriptor_.get(), plain(address), sizeof address) : -1;
@@ -141,7 +146,8 @@ std::vector<std::uint32_t> found_jobs(const std::string& folder) {
 bool answers(const std::string& folder, std::uint32_t job) {
   const std::string path = job_socket(folder, job);
   const RegistrySocket socket = RegistrySocket::make();
-  if (socket.connect(path) == 0) return true;
+  socket.limit_waits(std::chrono::milliseconds(1));
+  if (socket.connect(path) == 0 || errno == EAGAIN) return true;  // a stopped one does not accept
   // A socket listens before it gets this name, so this one's process is gone.
   if (errno == ECONNREFUSED) ::unlink(path.c_str());
   return false;
@@ -213,15 +219,18 @@ void forget_dead_jobs(const std::string& folder) {
 
 wire::Bytes ask_job(const std::string& folder, std::uint32_t job, const std::vector<std::string>& request,
                     int seconds_max) {
+  const auto refuse_silence = [&] {
+    refuse(fmt::format("job {} has not answered for {} s; is its aprun stopped?", job, seconds_max));
+  };
   const RegistrySocket socket = RegistrySocket::make();
+  socket.limit_waits(std::chrono::seconds(seconds_max));
   if (socket.connect(job_socket(folder, job)) != 0) {
     const int error = errno;
     if (error == ENOENT || error == ECONNREFUSED) refuse(fmt::format("there is no job {}: see apctl list", job));
+    if (error == EAGAIN) refuse_silence();
     refuse(fmt::format("job {} cannot be reached: {}", job, std::generic_category().message(error)));
   }
   if (socket.peer_user() != ::getuid()) refuse(fmt::format("job {} belongs to another user", job));
-  const timeval limit{.tv_sec = seconds_max, .tv_usec = 0};
-  ::setsockopt(socket.descriptor(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   if (!socket.send(wire::encode(Request{request}))) refuse(fmt::format("job {} has ended meanwhile", job));
 
   // For the whole answer, however slowly it drips.
@@ -237,7 +246,7 @@ wire::Bytes ask_job(const std::string& folder, std::uint32_t job, const std::vec
     in_time = ready > 0;
     return in_time;
   });
-  if (!in_time) refuse(fmt::format("job {} has not answered for {} s; is its aprun stopped?", job, seconds_max));
+  if (!in_time) refuse_silence();
   if (!bytes) refuse(fmt::format("job {} has ended meanwhile", job));
   auto reply = wire::decode<Reply>(*bytes);
   if (!reply) refuse(fmt::format("job {} speaks another language: are apctl and aprun of the same installation?", job));

@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -68,7 +69,10 @@ class RegistrySocket {
   static RegistrySocket make();
 
   [[nodiscard]] int descriptor() const noexcept { return descriptor_.get(); }
-  /// 0, or -1 and errno. A path that is too long for a socket is ENAMETOOLONG.
+  /// How long connect() and send() wait at most for an aprun that takes nothing.
+  void limit_waits(std::chrono::microseconds time) const;
+  /// 0, or -1 and errno. A path that is too long for a socket is ENAMETOOLONG; EAGAIN: somebody listens, but many
+  /// others wait already.
   [[nodiscard]] int connect(const std::string& path) const;
   /// The socket appears at `path` only when it already listens, so that whoever finds it can connect. Replaces what is
   /// there. Returns 0, or -1 and errno.

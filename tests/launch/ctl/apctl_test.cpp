@@ -1,17 +1,25 @@
 // SPDX-License-Identifier: MIT
 // apctl as users run it, on machines of real processes.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
+#include <array>
 #include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <latch>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "checks.hpp"
+#include "launch/ctl/registry.hpp"
 #include "launch/process.hpp"
+#include "launch/wire/status.hpp"
 
 namespace aplib::test {
 namespace {
@@ -207,6 +215,32 @@ TEST_F(Apctl, AMachineOfSeveralProcesses) {
   EXPECT_EQ(ended.status, 130);
   EXPECT_TRUE(contains(ended.error, "stopped by apctl")) << ended.error;
   EXPECT_TRUE(fs::is_empty(runtime_ + "/aplib"));
+}
+
+TEST_F(Apctl, AllMachinesAreAskedAtOnce) {
+  namespace ctl = launch::ctl;
+  namespace wire = launch::wire;
+  const std::string folder = ctl::own_folder(std::vector{runtime_ + "/aplib"});
+  std::latch asked(2);
+  // None answers before all have been asked.
+  const auto answer_once = [&](std::uint32_t job, const ctl::RegistrySocket& listener) {
+    for (;;) {
+      const ctl::RegistrySocket client(::accept(listener.descriptor(), nullptr, nullptr));
+      if (!client.receive(1000, [] { return true; })) continue;  // apctl only looks whether somebody listens
+      asked.arrive_and_wait();
+      const wire::MachineStatus status{.state = "running", .program = fmt::format("/program-{}", job)};
+      static_cast<void>(client.send(wire::encode(ctl::Reply{{}, wire::encode(status)})));
+      return;
+    }
+  };
+  const std::array listeners{ctl::RegistrySocket::make(), ctl::RegistrySocket::make()};
+  std::vector<std::jthread> machines;
+  for (std::uint32_t job = 0; job < 2; ++job) {
+    ASSERT_EQ(listeners[job].listen(ctl::job_socket(folder, job + 1)), 0);
+    machines.emplace_back([&, job] { answer_once(job + 1, listeners[job]); });
+  }
+  const Ended ended = apctl({"list"});
+  for (const char* program : {"/program-1", "/program-2"}) EXPECT_TRUE(contains(ended.out, program)) << ended.out;
 }
 
 TEST_F(Apctl, SeveralMachinesAreToldApart) {

@@ -305,6 +305,15 @@ TEST_F(Registry, DeadMachinesAreForgotten) {
   EXPECT_EQ(files(), 1U);
 }
 
+TEST_F(Registry, AMachineThatTakesNothingHoldsUpNobody) {
+  const ctl::RegistrySocket stopped = ctl::RegistrySocket::make();
+  ASSERT_EQ(stopped.listen(ctl::job_socket(folder_, 1)), 0);
+  // More looks than connections can wait there.
+  for (int look = 0; look < 40; ++look) ASSERT_EQ(ctl::registered_jobs(folder_), std::vector<std::uint32_t>{1});
+  EXPECT_EQ(error_text([&] { (void)ctl::ask_job(folder_, 1, {"status"}, 1); }),
+            "job 1 has not answered for 1 s; is its aprun stopped?");
+}
+
 TEST_F(Registry, AFolderThatSomebodyElseHasTakenIsPassedOver) {
   const std::string taken = (home_ / "taken").string();
   const std::string own = (home_ / "own").string();
