@@ -12,11 +12,13 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "guard.hpp"
 #include "nodes.hpp"
 #include "task/switch.hpp"
 
@@ -232,6 +234,23 @@ TEST_F(SuddenEnd, TheGuardClearsTheFileOfAKilledLauncher) {
   ASSERT_FALSE(std::filesystem::is_empty(runtime_ / "aplib"));
   process.signal(SIGKILL);
   static_cast<void>(end_of(process, nodes));
+  expect_nothing_is_left();
+}
+
+TEST_F(SuddenEnd, WhatAKilledLauncherLeavesWithoutItsGuardGoesWithTheNextLook) {
+  const std::map<std::string, std::string> environment{{"XDG_RUNTIME_DIR", runtime_.path()}};
+  Process process(
+      {.arguments = {APRUN_PROGRAM, "-f", local_cluster(folder_, 2, 1), folder_.compile("program", waiting)},
+       .keep_input_open = true,
+       .environment = environment});
+  const auto nodes = nodes_that_run(process);
+  ::kill(testing_support::guard_of(process.pid()), SIGKILL);
+  process.signal(SIGKILL);
+  static_cast<void>(end_of(process, nodes));
+  EXPECT_FALSE(std::filesystem::is_empty(runtime_ / "aplib")) << "nobody was left to clear it";
+  const Ended next = run({.arguments = {APRUN_PROGRAM, folder_.compile("nothing", "int main(void) { return 0; }")},
+                          .environment = environment});
+  EXPECT_EQ(next.status, 0) << next.error;
   expect_nothing_is_left();
 }
 

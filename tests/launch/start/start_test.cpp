@@ -14,13 +14,13 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <random>
 
 #include "aplib/error.hpp"
+#include "guard.hpp"
 #include "launch/start/child.hpp"
 #include "launch/start/launch_method.hpp"
 #include "launch/start/starter.hpp"
@@ -331,23 +331,10 @@ TEST(Starter, ALauncherThatIsKilledAtOnceLeavesNothing) {
   expect_the_guard_kills(launch, "kill -KILL $PPID; ");
 }
 
-/// The guard of this process; 0: there is none.
-pid_t guard_of_this_process() {
-  const std::string parent = "\nPPid:\t" + std::to_string(::getpid()) + "\n";
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    std::ifstream status(entry.path() / "status");
-    const std::string text{std::istreambuf_iterator<char>(status), {}};
-    if (text.starts_with("Name:\taprun-guard\n") && text.find(parent) != text.npos)
-      return std::stoi(entry.path().filename());
-  }
-  return 0;
-}
-
 TEST(Child, LivesWithoutItsGuard) {
   ::signal(SIGPIPE, SIG_IGN);
   start::Guard guard;
-  pid_t pid = 0;
-  while ((pid = guard_of_this_process()) == 0) ::usleep(1000);  // until it has its name
+  const pid_t pid = testing_support::guard_of(::getpid());
   ASSERT_EQ(::kill(pid, SIGKILL), 0);
   siginfo_t info{};
   ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT), 0);
