@@ -44,7 +44,7 @@ void RdmaModule::Impl::send(Peer to, const Label& label, std::span<const std::by
   if (empty && !link.packets.empty()) sleep_.ring();
 }
 
-/// The body stays here until the peer has read it: in a copy, because the caller's memory is its own again.
+/// Keeps a copy of the body until the peer has read it, because the caller may use its memory again.
 void RdmaModule::Impl::send_large(Link& link, Peer to, const Label& label, std::span<const std::byte> body) {
   std::unique_ptr<RegisteredPool::Block> block = pool_.take(body.size());
   if (!block) throw std::bad_alloc();
@@ -217,9 +217,8 @@ void RdmaModule::Impl::note_sent(Link& link, Peer to) {
   sleep_.ring();  // Who sleeps has more to look after than when it went to sleep.
 }
 
-/// Asks those to whom something was sent whether it has arrived: no provider says that of what it has taken, and to
-/// many a peer that is cut off looks like one that is silent. One question for all that was sent in its time, and
-/// none while nothing is sent.
+/// Asks peers whether what was sent to them has arrived. No provider says that, and to many, a peer that is cut off
+/// looks like a silent one. One question serves all that was sent in its time, and there is none while nothing is sent.
 void RdmaModule::Impl::look_for_silence() {
   if (watched_.empty()) return;
   const Clock::time_point now = Clock::now();
@@ -374,7 +373,7 @@ void RdmaModule::Impl::over(Operation& operation, int error) {
   give_operation(&operation);
   if (given_up) return;
   link.transfer_bytes_out -= transfer.bytes;
-  // It is there: the answer may be on its way behind much that is read.
+  // The peer is there: its answer may be under way behind much that is read.
   if (error == 0 && link.asked_since) link.asked_since = Clock::now();
   if (--link.transfers_out == 0) {
     link.transfers_since.reset();
@@ -387,8 +386,8 @@ void RdmaModule::Impl::over(Operation& operation, int error) {
   ask(link, peer);
 }
 
-/// Nothing goes there any more. Who has ended in order, and is gone, looks like that, too: what it said before
-/// comes first.
+/// Nothing goes to the peer any more. A peer that has ended in order and is gone looks the same, so its earlier words
+/// are taken first.
 void RdmaModule::Impl::fail(Link& link, Peer peer, const std::string& why) {
   if (link.is_over() || link.failed_since) return;
   link.failed_since = Clock::now();
@@ -404,8 +403,9 @@ void RdmaModule::Impl::ask(Link& link, Peer peer) {
   control(link, peer, PacketKind::ask, {});
 }
 
-/// The peer is gone, and some providers never say how its transfers ended. They may yet touch the memory, if the peer
-/// comes back: it stays the module's until let_go() (include/aplib/comm_types.h), and the other peers go on.
+/// Gives up the transfers of a peer that is gone, because some providers never say how they ended. They may yet touch
+/// the memory, if the peer comes back: it stays the module's until let_go() (include/aplib/comm_types.h), and the other
+/// peers go on.
 void RdmaModule::Impl::give_up_transfers(Peer peer) {
   Link& link = links_[peer];
   if (link.transfers_out == 0) return;
@@ -427,7 +427,7 @@ void RdmaModule::Impl::give_back(PacketBuffers::Buffer* buffer) {
   if (error != 0) incoming_.give(buffer);  // Another one comes in its place; there are many.
 }
 
-/// Takes what has come, at most a few packets. Whether there may be more.
+/// Takes what has come, but at most a few packets. Returns whether there may be more.
 bool RdmaModule::Impl::take_packets(std::size_t& bytes) {
   std::array<fi_cq_msg_entry, 8> entries;
   const ssize_t count = fi_cq_read(fabric_.received(), entries.data(), entries.size());
@@ -538,7 +538,7 @@ void RdmaModule::Impl::take_control(Link& link, Peer from, PacketKind kind, std:
     case PacketKind::end:
       end(link);
       link.end_answered = true;
-      // Who does not stay for the answer is not spoken to any more: it may be gone.
+      // A peer that does not stay for the answer gets none, because it may be gone.
       if (!content.empty() && content.front() != std::byte{0}) control(link, from, PacketKind::ended, {});
       return;
     case PacketKind::ended:
@@ -625,12 +625,12 @@ void RdmaModule::Impl::need_greeting(Link& link, Peer to) {
   link.calling = std::make_unique<Greeting>(
       Greeting::Role::caller, settings_.key,
       Introduction{.secure = settings_.secure, .self = settings_.self, .peer = to, .machine = settings_.machine});
-  // Drawn at random, so that nobody else can have a say in it.
+  // The number is drawn at random, so that nobody else has a say in it.
   fill_random(std::as_writable_bytes(std::span(&link.greeting_number, 1)));
   follow(link, to, *link.calling, link.greeting_number);
 }
 
-/// Sends what the greeting has to say, and looks at what has become of it. False: it is over.
+/// Sends what the greeting has to say, and looks at its state. Returns false if it is over.
 bool RdmaModule::Impl::follow(Link& link, Peer from, Greeting& greeting, std::uint64_t number) {
   const std::vector<std::byte> output = greeting.take_output();
   const Greeting::State state = greeting.state();

@@ -90,7 +90,7 @@ bool RdmaModule::Impl::arm() {
   sleep_.arm();
   const std::lock_guard lock(mutex_);
   const bool may_sleep = arm_locked();
-  // Who sleeps on the descriptor knows none of our limits of time.
+  // A thread that sleeps on the descriptor knows no time limits of this module.
   if (may_sleep && !ended_) sleep_.set_timer(time_to_sleep(std::nullopt));
   return may_sleep;
 }
@@ -119,13 +119,13 @@ void RdmaModule::Impl::wait(std::optional<std::chrono::nanoseconds> timeout) {
   disarm();
 }
 
-/// Under the lock: how long to sleep at most.
+/// How long to sleep at most. Call under the lock.
 std::optional<std::chrono::nanoseconds> RdmaModule::Impl::time_to_sleep(
     std::optional<std::chrono::nanoseconds> timeout) {
   using namespace std::chrono_literals;
   std::optional<std::chrono::nanoseconds> limit;
-  // What the provider did not take is tried again, at longer and longer intervals; so is what a limit of time hangs
-  // on. Nothing else makes a tick.
+  // What the provider did not take is tried again, at growing intervals, and so is what has a time limit. Nothing else
+  // makes a tick.
   for (const Peer peer : busy_) {
     const Link& link = links_[peer];
     auto since = link.stuck_since;
@@ -146,7 +146,7 @@ std::optional<std::chrono::nanoseconds> RdmaModule::Impl::time_to_sleep(
     limit = limit ? std::min(*limit, next) : next;
   }
   if (fabric_.descriptors().empty()) {
-    // Nobody wakes us: looks again after a time that doubles while nothing comes.
+    // Nobody wakes this thread, so it looks again after a time that doubles while nothing comes.
     const int idle = std::min(idle_polls_.fetch_add(1), 9);
     limit = std::min<std::chrono::nanoseconds>(limit.value_or(1s), 20us * (1 << idle));
   }
@@ -169,7 +169,7 @@ std::string RdmaModule::Impl::describe(Peer peer) const {
                      reaches(peer) ? to_string(settings_.secure) : "not reached");
 }
 
-// What the kernel calls.
+// The functions that the kernel calls.
 
 RdmaModule::RdmaModule(Settings settings) : impl_(std::make_unique<Impl>(std::move(settings))) {}
 
@@ -211,7 +211,7 @@ void RdmaModule::conceal(Peer /*peer*/, const MemoryKey& key) noexcept { impl_->
 void RdmaModule::write(Peer to, const MemoryKey& key, std::uint64_t address, std::span<const std::byte> local,
                        std::uint64_t context) {
   impl_->check(to, "write");
-  // The provider only reads it.
+  // The provider only reads the memory.
   const std::span<std::byte> source(const_cast<std::byte*>(local.data()), local.size());
   impl_->transfer(to, Transfer::Kind::write, key, address, source, context);
 }
@@ -243,7 +243,7 @@ bool RdmaModule::abandon() {
 
 std::shared_ptr<Fabric> RdmaModule::fabric() const { return impl_->fabric(); }
 
-/// Throws Error for a process that is not reached.
+/// Checks a peer. Throws Error for a process that is not reached.
 void RdmaModule::Impl::check(Peer peer, const char* call) const {
   if (reaches(peer)) return;
   throw Error(Errc::bad_argument, fmt::format("rdma: {}: {} is {}", call, name_of(peer),
@@ -254,8 +254,8 @@ void RdmaModule::Impl::check(Peer peer, const char* call) const {
 
 int RdmaModule::Impl::descriptor() const noexcept { return fabric_.descriptors().empty() ? -1 : sleep_.descriptor(); }
 
-// poll(): the upcalls. Made without the lock, so that they may send; the inbox of each link is the polling thread's
-// alone.
+// poll(): the upcalls. They are made without the lock, so that they may send. Only the polling thread uses the inbox
+// of a link.
 
 namespace {
 
@@ -294,20 +294,20 @@ bool RdmaModule::Impl::poll() {
     called |= tell();
     if (!with_inbox_.empty()) called |= deliver_inbox();  // A large body that was in front of it has ended.
   }
-  // Their buffers go back with the next look at the provider, so that an answer need not wait for it.
+  // The buffers go back with the next look at the provider, so that an answer need not wait for that.
   if (!arrivals_.empty() || !freed_.empty()) delivered_.store(true, std::memory_order_release);
   if (called) idle_polls_.store(0, counting);
   return called;
 }
 
-/// Under the lock, by whoever looks at the provider next.
+/// Call under the lock, before the next look at the provider.
 void RdmaModule::Impl::release_delivered() {
   if (!delivered_.load(std::memory_order_acquire)) return;
   release_arrivals();
   delivered_.store(false, counting);
 }
 
-/// Under the lock: what was delivered makes room for more.
+/// Gives back the room of what was delivered. Call under the lock.
 void RdmaModule::Impl::release_arrivals() {
   for (const Arrival& arrival : arrivals_) {
     Link& link = links_[arrival.peer];
@@ -323,7 +323,7 @@ void RdmaModule::Impl::release_arrivals() {
   freed_.clear();
 }
 
-/// Once per poll and peer.
+/// Whether frames of the peer are wanted. Asks once per poll and peer.
 bool RdmaModule::Impl::wanted(Peer from) {
   Link& link = links_[from];
   if (link.asked != polls_) {
@@ -333,7 +333,7 @@ bool RdmaModule::Impl::wanted(Peer from) {
   return link.wanted;
 }
 
-/// The frames of a packet of `credit` bytes. Whether any are kept for later.
+/// Delivers the frames of a packet of `credit` bytes. Returns whether any are kept for later.
 bool RdmaModule::Impl::deliver(Peer from, std::span<const std::byte> frames, std::size_t credit, bool& called) {
   Link& link = links_[from];
   if (link.loss_told) return false;
@@ -349,7 +349,7 @@ bool RdmaModule::Impl::deliver(Peer from, std::span<const std::byte> frames, std
   return true;
 }
 
-/// Delivers frames up to the end, or to a large one, which is begun. How many bytes are dealt with.
+/// Delivers frames up to the end, or to a large one, which it begins. Returns how many bytes that were.
 std::size_t RdmaModule::Impl::deliver_some(Peer from, std::span<const std::byte> frames, bool& called) {
   Link& link = links_[from];
   std::size_t at = 0;
@@ -416,7 +416,7 @@ void RdmaModule::Impl::begin_large(Peer from, const Label& label, const Rendezvo
   pump(link, from);
 }
 
-/// What could not be delivered when it came.
+/// Delivers frames that could not be delivered when they came.
 bool RdmaModule::Impl::deliver_inbox() {
   bool called = false;
   for (std::size_t i = 0; i < with_inbox_.size();) {
@@ -441,7 +441,7 @@ bool RdmaModule::Impl::deliver_inbox() {
   return called;
 }
 
-/// Ends of transfers and of large bodies, and losses.
+/// Reports ends of transfers and of large bodies, and losses.
 bool RdmaModule::Impl::tell() {
   bool called = false;
   std::vector<Peer> changed;
@@ -501,7 +501,7 @@ bool RdmaModule::Impl::tell() {
 
 namespace {
 
-/// The words of a MemoryKey. The provider checks its own key; the bounds are checked here, too, so that a mistake
+/// The words of a MemoryKey. The provider checks its own key. The bounds are checked here as well, so that a mistake
 /// does not cost the connection.
 struct KeyWords {
   std::uint64_t key;
@@ -609,7 +609,7 @@ void RdmaModule::Impl::transfer(Peer peer, Transfer::Kind kind, const MemoryKey&
   }
 }
 
-/// False: the provider does not take it now.
+/// Returns false if the provider does not take it now.
 bool RdmaModule::Impl::post_transfer(Link& link, Peer peer, const Transfer& transfer) {
   Operation* const operation = take_operation();
   operation->peer = peer;
@@ -667,7 +667,7 @@ void RdmaModule::Impl::transfer_over(Link& link, Peer peer, const Transfer& tran
     changed_.push_back(peer);
   } else {
     if (transfer.kind == Transfer::Kind::write && !sends_after_writes_) {
-      // Frames wait for all writes before them.
+      // Frames wait for all writes that were made before them.
       const std::size_t at = transfer.number - link.writes_over - 1;
       if (at >= link.writes_ended.size()) link.writes_ended.resize(at + 1);
       link.writes_ended[at] = true;
@@ -700,7 +700,7 @@ constexpr auto between_looks = 1ms;
 
 }  // namespace
 
-/// What comes while this process closes: nobody wants it, but the senders may wait for it to be taken.
+/// Drops frames that come while this process closes. Nobody wants them, but senders may wait until they are taken.
 void RdmaModule::Impl::discard(Peer from, std::span<const std::byte> frames) {
   Link& link = links_[from];
   while (frames.size() >= sizeof(FrameHead)) {
@@ -716,10 +716,10 @@ void RdmaModule::Impl::discard(Peer from, std::span<const std::byte> frames) {
   }
 }
 
-/// One look at the provider, taking nothing for the receiver. Whether something came.
+/// Looks at the provider once, without taking anything for the receiver. Returns whether something came.
 bool RdmaModule::Impl::progress_closing() {
   if (cut_) return false;
-  // All of it first: who has ended is not to be answered.
+  // All of it is read first, because a peer that has ended gets no answer.
   std::size_t bytes = 0;
   while (take_packets(bytes)) {
   }
@@ -728,7 +728,7 @@ bool RdmaModule::Impl::progress_closing() {
   }
   release_arrivals();
   take_completions();
-  // A large body that was begun is read to its end, for the sender's sake.
+  // A large body that was begun is read to its end, because its sender waits for that.
   news_.store(false);  // Nobody is told before the end.
   for (const Peer peer : std::exchange(changed_, {})) {
     Link& link = links_[peer];
@@ -739,7 +739,7 @@ bool RdmaModule::Impl::progress_closing() {
   return bytes != 0;
 }
 
-/// All that was accepted has arrived, or never will.
+/// Whether all that was accepted has arrived or never will.
 bool RdmaModule::Impl::all_out() const {
   if (operations_out_ != 0) return false;
   return std::all_of(links_.begin(), links_.end(), [](const Link& link) {
@@ -817,7 +817,7 @@ void RdmaModule::Impl::end_fabric() {
   exposed_.clear();
 }
 
-/// The provider touches nothing any more: what was under way has ended.
+/// Reports the ends of all transfers. REQUIRES: nothing is under way, so the provider touches no memory.
 void RdmaModule::Impl::tell_ends() {
   for (const std::unique_ptr<Operation>& operation : operations_) {
     if (!operation->out || operation->is_packet || operation->given_up) continue;
