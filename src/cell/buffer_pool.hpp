@@ -42,7 +42,7 @@ struct alignas(cache_line_bytes) Buffer {
   std::uint32_t size_class;
   std::uint32_t task;  // destination task, while it does not exist yet
 
-  alignas(cache_line_bytes) Transfer<> transfer;  // for large bodies only
+  alignas(cache_line_bytes) Transfer<> transfer;  // for large bodies, and for copies that want help
   std::uint32_t large_index;                      // for large bodies only: place in BufferPool::large_
 
   [[nodiscard]] char* body() noexcept { return reinterpret_cast<char*>(this + 1); }

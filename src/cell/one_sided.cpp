@@ -135,12 +135,18 @@ namespace {
   return true;
 }
 
-[[gnu::always_inline]] inline void copy_local(void* to, const void* from, std::size_t bytes, bool own) noexcept {
-  if (own) [[unlikely]] {
+constexpr std::size_t together_from_bytes = 128 * 1024;  // smaller: asking for help takes a part of the copy's time
+
+/// From or to a cell of this process.
+[[gnu::always_inline]] inline void copy_local(const TaskControl& self, std::uint32_t cell, void* to, const void* from,
+                                              std::size_t bytes) {
+  if (cell == self.cell->id) [[unlikely]] {
     if (bytes != 0) std::memmove(to, from, bytes);  // they may overlap
   } else if (bytes <= MessageRing::inline_bytes_max) {
     copy_small(to, from, bytes);
   } else {
+    Outbound& outbound = self.cell->processor->outbound();
+    if (bytes >= together_from_bytes && outbound.copy_together(outbound.route(cell), to, from, bytes)) return;
     std::memcpy(to, from, bytes);
   }
 }
@@ -223,7 +229,7 @@ void put(TaskControl& self, const char* call, std::uint32_t cell, const void* lo
     domain.network->put(self, call, {cell, from, to, {.bytes = bytes}, reusable, arrived}, flags.acknowledge);
     return;
   }
-  copy_local(to, local, bytes, cell == self.cell->id);
+  copy_local(self, cell, to, local, bytes);
   Watch::raise(arrived);
   Watch::raise(reusable);
   domain.wake_watcher(*domain.cells[cell]);
@@ -257,7 +263,7 @@ void get(TaskControl& self, const char* call, std::uint32_t cell, void* local, s
     domain.network->get(self, call, {cell, static_cast<std::byte*>(local), from, {.bytes = bytes}, arrived, taken});
     return;
   }
-  copy_local(local, from, bytes, cell == self.cell->id);
+  copy_local(self, cell, local, from, bytes);
   Watch::raise(arrived);
   if (taken != nullptr) {
     Watch::raise(taken);

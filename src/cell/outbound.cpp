@@ -131,6 +131,38 @@ bool Outbound::send_to_offer(std::uint32_t cell_index, std::uint32_t processor, 
   return true;
 }
 
+namespace {
+
+/// What is not there faults here, in the task that asked for it, and not in who helps.
+void touch(const void* memory, std::size_t bytes) noexcept {
+  const auto* const first = static_cast<const unsigned char*>(memory);
+  for (std::size_t at = 0; at < bytes; at += bytes_per_look)
+    static_cast<void>(__atomic_load_n(first + at, __ATOMIC_RELAXED));  // relaxed: only whether it can be read
+  static_cast<void>(__atomic_load_n(first + bytes - 1, __ATOMIC_RELAXED));
+}
+
+/// `state`: the buffer whose transfer it is. It has no body, and belongs to who helps.
+void help_to_copy(Processor& here, void* state) {
+  auto* const buffer = static_cast<Buffer*>(state);
+  buffer->transfer.copy_from_back();
+  here.pool().put(buffer);
+}
+
+}  // namespace
+
+bool Outbound::copy_together(std::uint32_t processor, void* to, const void* from, std::size_t bytes) {
+  if (processor == index_ || !backlogs_[processor].empty() || parkers_[processor]->is_asleep()) return false;
+  MessageRing& ring = ring_to(processor);
+  if (!ring.consumed_up_to(ring.produced())) return false;
+  touch(from, bytes);
+  touch(to, bytes);
+  Buffer* const buffer = pool_->get(0);
+  buffer->transfer.begin(to, from, bytes);
+  push(processor, SlotKind::call, 0, 0, 0, CallSlot{help_to_copy, buffer});
+  buffer->transfer.copy_from_front();  // from here on the buffer is the helper's
+  return true;
+}
+
 MessageRing& Outbound::make_ring(std::uint32_t processor) {
   if (owned_rings_[processor] != nullptr) return *owned_rings_[processor];  // the network's, see below
   owned_rings_[processor] = std::make_unique<MessageRing>();

@@ -41,7 +41,7 @@ enum class SlotKind : std::uint8_t {
   cell_moved,   ///< `cell` is carried by processor `task` from here on. (mover.hpp)
   fence,        ///< Old messages to `cell` from processor `task` are all through. (mover.hpp)
   cell_ended,   ///< `cell` has ended; payload: CellEnd.
-  call,         ///< Payload: CallSlot. From the network's processor: call it.
+  call,         ///< Payload: CallSlot. Call it: for the network's processor, or for a copy that wants help.
 };
 
 /// Slot::info: forwarded (bit 31), kind (bits 30..24), length of a small message (bits 23..0). A small message's
@@ -158,6 +158,10 @@ class Outbound {
       if (p != except) push(p, kind, cell, 0, MatchKey::make(0, cell, 0, 0), payload);
     }
   }
+
+  /// Copies memory that a cell of another processor reads or writes, as one-sided calls do; that processor copies, too,
+  /// from the other end. False: it does not look at its rings now, or it is this one; nothing is done.
+  bool copy_together(std::uint32_t processor, void* to, const void* from, std::size_t bytes);
 
   /// The network's processor: a message from another process.
   void inject(std::uint32_t cell, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes) {

@@ -2,6 +2,9 @@
 // The promises of put, get, flags and atomics, inside one process on several shapes, and between processes.
 #include <gtest/gtest.h>
 
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <numeric>
@@ -247,6 +250,42 @@ TEST_P(OneSided, PutsWakeSleepers) {
     }
     barrier();
   });
+}
+
+// Who writes a page first takes the fault for it: so the waiting cell's thread counts what it has copied.
+TEST(LargePuts, AreCopiedByBothProcessors) {
+  struct Large {
+    alignas(4096) std::array<std::byte, 1U << 20> body;
+    Flag arrived;
+    Flag again;
+  };
+  bool helped = false;
+  testing_support::run_well({{2, 1}, 2}, [&helped] {
+    const auto large = make_symmetric<Large>();
+    madvise(large->body.data(), large->body.size(), MADV_NOHUGEPAGE);
+    std::vector<std::byte> source(large->body.size(), std::byte{7});
+    barrier();
+    constexpr std::int32_t tries_max = 10'000;  // the other thread may have no core for a while
+    for (std::int32_t round = 1; round <= tries_max; ++round) {
+      if (me() == 0) {
+        wait_flag(large->again, round);
+        if (helped) return;
+        put(cell(1), std::span<const std::byte>(source), large->body.data(), {.arrived = &large->arrived});
+        continue;
+      }
+      madvise(large->body.data(), large->body.size(), MADV_DONTNEED);
+      rusage before{};
+      getrusage(RUSAGE_THREAD, &before);
+      raise_flag(cell(0), &large->again);
+      if (helped) return;
+      wait_flag(large->arrived, round);
+      rusage after{};
+      getrusage(RUSAGE_THREAD, &after);
+      EXPECT_TRUE(std::ranges::all_of(large->body, [](std::byte each) { return each == std::byte{7}; }));
+      helped = after.ru_minflt - before.ru_minflt >= 8;  // of 256 pages
+    }
+  });
+  EXPECT_TRUE(helped);
 }
 
 INSTANTIATE_TEST_SUITE_P(Placements, OneSided, testing::ValuesIn(testing_support::placements()),
