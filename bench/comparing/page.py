@@ -38,10 +38,10 @@ peers.
   buffers. Get, and fetch and add, last until the value has arrived, while the target waits. MPI uses windows of
   MPI_Win_allocate, passive targets and MPI_Win_flush; OpenSHMEM uses shmem_putmem, shmem_fence, shmem_p and
   shmem_wait_until. Over tcp, Open MPI runs with `--mca osc ^sm,ucx`, MPICH and OpenSHMEM with `UCX_TLS=tcp,self`.
-- Modules (`apbench module`) are measured alone, by two processes on a core each that poll (`bench-module`), and under
-  a machine of two processes with a cell each. rdma-tcp and rdma-shm are the module rdma on these providers of
-  libfabric. They are compared with `fi_pingpong -e rdm` on the same provider, and with fi_write in windows as above
-  with one polled completion queue (`bench-fabric`).
+- Modules (`apbench module`) are measured alone, by two processes on a core each that poll (`bench-module`), and under a
+  machine of two processes with a cell each, whose remote memory is in their heaps. rdma-tcp and rdma-shm are the module
+  rdma on these providers of libfabric. They are compared with `fi_pingpong -e rdm` on the same provider, and with
+  fi_write in windows as above with one polled completion queue (`bench-fabric`).
 - scg solves for 300 x 300 points where no other size is named; the speeds come from successive runs.
 """
 

@@ -26,10 +26,15 @@ constexpr double all_samples_seconds = 0.25;  // no more samples after that
 constexpr std::size_t bytes_max = 4U << 20;
 constexpr std::uint64_t warm_windows_max = 100;
 
-// Each cell has its own, at the same place in its slot.
-alignas(4096) std::array<std::byte, bytes_max> body;
-alignas(64) aplib::Flag arrived;
-alignas(64) std::uint64_t counter;
+// Each cell has its own, at the same place in its slot: in the heap, as the peers' windows are memory of their
+// libraries.
+struct Remote {
+  Remote() noexcept {}  // not defaulted: the body is not cleared
+  alignas(4096) std::array<std::byte, bytes_max> body;
+  alignas(64) aplib::Flag arrived;
+  alignas(64) std::uint64_t counter = 0;
+};
+Remote* remote;
 // The source of puts and the destination of gets.
 alignas(4096) std::array<std::byte, bytes_max> local;
 
@@ -46,19 +51,20 @@ bool conducts() { return aplib::this_cell::id() == aplib::CellId{0}; }
 aplib::CellId partner() { return aplib::CellId{conducts() ? 1U : 0U}; }
 
 void ping_pong(std::span<const std::byte> out, std::int32_t number) {
-  if (conducts()) aplib::put(partner(), out, body.data(), {.arrived = &arrived});
-  aplib::wait_flag(arrived, number);
-  if (!conducts()) aplib::put(partner(), out, body.data(), {.arrived = &arrived});
+  if (conducts()) aplib::put(partner(), out, remote->body.data(), {.arrived = &remote->arrived});
+  aplib::wait_flag(remote->arrived, number);
+  if (!conducts()) aplib::put(partner(), out, remote->body.data(), {.arrived = &remote->arrived});
 }
 
 void put_window(std::span<const std::byte> out, std::uint64_t window) {
-  for (std::uint64_t i = 1; i <= window; ++i) aplib::put(partner(), out, body.data(), {.acknowledge = i == window});
+  for (std::uint64_t i = 1; i <= window; ++i)
+    aplib::put(partner(), out, remote->body.data(), {.acknowledge = i == window});
   aplib::wait_acknowledged();
 }
 
 void get_window(std::span<std::byte> in, std::uint64_t window) {
   aplib::Flag here;
-  for (std::uint64_t i = 0; i < window; ++i) aplib::get(partner(), in, body.data(), {.arrived = &here});
+  for (std::uint64_t i = 0; i < window; ++i) aplib::get(partner(), in, remote->body.data(), {.arrived = &here});
   aplib::wait_flag(here, static_cast<std::int32_t>(window));
 }
 
@@ -66,8 +72,8 @@ void get_window(std::span<std::byte> in, std::uint64_t window) {
 double perform(const Work& work, std::uint64_t count) {
   const std::uint64_t warm = std::min<std::uint64_t>(count / 5 + 1, work.stream() ? warm_windows_max : 10'000);
   const std::span<std::byte> mine = std::span<std::byte>(local).first(work.bytes);
-  arrived.reset();
-  counter = 0;
+  remote->arrived.reset();
+  remote->counter = 0;
   aplib::barrier();
   double start = now();
   for (std::uint64_t i = 1; i <= warm + count; ++i) {
@@ -76,13 +82,13 @@ double perform(const Work& work, std::uint64_t count) {
     } else if (conducts()) {
       if (work.what == "put-stream") put_window(mine, work.window);
       if (work.what == "get" || work.what == "get-stream") get_window(mine, work.window);
-      if (work.what == "fetch-add") static_cast<void>(aplib::fetch_add(partner(), &counter, 1));
+      if (work.what == "fetch-add") static_cast<void>(aplib::fetch_add(partner(), &remote->counter, 1));
     }
     if (i == warm) start = now();
   }
   const double seconds = now() - start;
   aplib::barrier();
-  if (work.what == "fetch-add" && !conducts() && counter != warm + count) {
+  if (work.what == "fetch-add" && !conducts() && remote->counter != warm + count) {
     std::fprintf(stderr, "bench-puts: an addition of fetch_add is missing\n");
     std::exit(1);
   }
@@ -133,6 +139,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   if (work.stream()) work.window = window_of(work.bytes);
+  const auto memory = aplib::make_symmetric<Remote>();
+  remote = memory.get();
   if (!conducts()) {
     for (;;) {
       const auto count = aplib::receive({.cell = partner()}).as<std::uint64_t>();

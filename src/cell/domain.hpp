@@ -117,7 +117,8 @@ struct Domain {
   bool has_host = false;
   std::uint32_t host_id = 4096;  ///< What users call the host cell.
   std::chrono::nanoseconds poll_time{};
-  std::vector<Cell*> cells;  ///< cell_count, and the host at [cell_count].
+  std::unique_ptr<HeapFile> heap_file;  ///< Of the cells' heaps, where other processes can map them. Else null.
+  std::vector<Cell*> cells;             ///< cell_count, and the host at [cell_count].
   std::vector<std::unique_ptr<Cell>> owned_cells;
   std::unique_ptr<Cell> host_cell;
   std::vector<std::unique_ptr<Processor>> processors;  ///< The host's, if any, is last.
@@ -224,6 +225,8 @@ struct Domain {
   /// The cells of this process, ascending.
   [[nodiscard]] std::span<const std::uint32_t> local_cells() const noexcept { return cell_map.cells_of(process); }
   [[nodiscard]] std::uint32_t local_count() const noexcept { return static_cast<std::uint32_t>(local_cells().size()); }
+  /// Where the heap of a cell of this process comes from.
+  [[nodiscard]] HeapSource heap_source(std::uint32_t cell) const noexcept;
   /// Who carries a cell; the host program is with process 0.
   [[nodiscard]] std::uint32_t process_of(std::uint32_t cell) const noexcept {
     return cell < cell_count ? cell_map.process_of(cell) : 0;

@@ -174,6 +174,7 @@ void Idle::park() noexcept {
   here_.pool().flush();
   const bool in_network = network_ != nullptr && network_->begin_wait();
   bool held = false;
+  bool told = false;
   const auto look = [&] {
     here_.poll();
     if (network_ != nullptr) {
@@ -182,6 +183,10 @@ void Idle::park() noexcept {
       here_.poll();
     }
     here_.collectives().check();
+    if (network_ != nullptr && !watches_.empty()) {
+      announce_watches(told = true);
+      std::atomic_thread_fence(std::memory_order_seq_cst);  // own word before the look at the flags; see Watch
+    }
     check_watches();
     held = held || here_.outbound().backlog_count() != 0 || here_.inbound().holds_some();
     return !ready_.empty() || here_.inbound().has_new_rings() ||
@@ -194,6 +199,14 @@ void Idle::park() noexcept {
     network_->stirred();
   } else if (in_network) {
     network_->end_wait();
+  }
+  if (told) announce_watches(false);
+}
+
+// To other processes, which see of a cell here no more than its heap.
+void Idle::announce_watches(bool sleeps) noexcept {
+  for (const std::uint32_t cell : here_.residents()) {
+    if (SlotHeap* const heap = domain_.cells[cell]->heap.made()) heap->set_sleeps(sleeps);
   }
 }
 

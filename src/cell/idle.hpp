@@ -145,6 +145,7 @@ class Idle {
  private:
   void park() noexcept;
   void sleep(bool in_network, bool held) noexcept;
+  void announce_watches(bool sleeps) noexcept;
   void pause() noexcept;
   void show_idle(Clock::time_point since) noexcept;
   void show_busy(Clock::time_point now) noexcept;

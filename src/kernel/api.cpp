@@ -725,8 +725,9 @@ Cell& calling_cell(const char* call) {
 }
 
 SlotHeap& heap_of(Cell& cell, const char* call) {
-  const std::uint32_t slot = cell.processor->domain().slot_of(cell.id);
-  SlotHeap* const heap = cell.heap.get(slot);
+  const Domain& domain = cell.processor->domain();
+  const std::uint32_t slot = domain.slot_of(cell.id);
+  SlotHeap* const heap = cell.heap.get(slot, domain.heap_source(cell.id));
   if (heap == nullptr) {
     api::fail(Errc::exhausted, call,
               fmt::format("the cell's heap cannot be made at {}: {}; run one machine at a time in a process",

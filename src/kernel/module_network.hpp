@@ -41,6 +41,8 @@ enum class FrameKind : std::uint32_t {
   carried_out,
   memory_request,
   memory_key,
+  heap_request,
+  heap_place,
 };
 
 /// The pauses of the progress thread. Others end them with a 0 and a wake-up.

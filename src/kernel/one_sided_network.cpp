@@ -47,6 +47,13 @@ one_sided::Copy part_of(const one_sided::Copy& whole, std::size_t first, std::si
   return part;
 }
 
+/// To or from mapped memory of another cell, which does not overlap ours.
+void copy_mapped(std::byte* to, std::ptrdiff_t to_stride, const std::byte* from, std::ptrdiff_t from_stride,
+                 const one_sided::Blocks& blocks) noexcept {
+  if (blocks.count == 1 && blocks.bytes <= MessageRing::inline_bytes_max) return copy_small(to, from, blocks.bytes);
+  one_sided::copy_blocks(to, to_stride, from, from_stride, blocks);
+}
+
 /// How many items of a strided copy one frame takes.
 std::size_t items_per_frame(const one_sided::Blocks& blocks) noexcept {
   return std::max<std::size_t>(1, OneSidedFrame::small_body_max / blocks.bytes);
@@ -58,10 +65,53 @@ OneSidedNetwork::OneSidedNetwork(ModuleNetwork& network, Domain& domain, std::ui
     : network_(network),
       domain_(domain),
       memory_(network, domain, processes),
+      heaps_(network, domain),
       expected_bytes_(std::make_unique<std::atomic<std::size_t>[]>(processes)) {}
+
+bool OneSidedNetwork::is_mapped(const TaskControl& self, const one_sided::Copy& copy) {
+  std::ptrdiff_t first = 0;
+  std::size_t bytes = 0;
+  one_sided::span_of(copy.blocks, copy.blocks.remote_stride, first, bytes);
+  if (bytes == 0) return heaps_.holds(self, copy.cell, copy.remote_flag, sizeof *copy.remote_flag);
+  return heaps_.holds(self, copy.cell, copy.remote + first, bytes);
+}
+
+void OneSidedNetwork::count_mapped() noexcept {
+  constexpr std::uint32_t calls_per_look = 64;
+  const std::uint32_t calls = mapped_calls_.load(std::memory_order_relaxed) + 1;  // relaxed: about right is enough
+  mapped_calls_.store(calls, std::memory_order_relaxed);                          // the same
+  if (calls % calls_per_look == 0) domain_.guarded([this] { network_.poll_if_due(); });
+}
+
+void OneSidedNetwork::arrive(TaskControl& self, const char* call, std::uint32_t cell, std::int32_t* flag) {
+  if (flag == nullptr || heaps_.holds(self, cell, flag, sizeof *flag)) {
+    Watch::raise(flag);
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // what was written before the look; pairs with Idle::park()
+    if (!MappedHeaps::of(cell).sleeps()) [[likely]]
+      return;
+    flag = nullptr;
+  }
+  const std::uint32_t process = domain_.process_of(cell);
+  network_.make_room(self, call, cell, process);
+  one_sided::Copy flags;
+  flags.cell = cell;
+  flags.remote_flag = flag;
+  comm::Label label = label_of(self, flags);
+  if (flag != nullptr) {
+    label.extra |= OneSidedFrame::note_bit;
+    memory_.expect_answer(process);
+  }
+  network_.post(process, FrameKind::put, label, {});
+}
 
 void OneSidedNetwork::put(TaskControl& self, const char* call, const one_sided::Copy& copy, bool acknowledge) {
   const std::uint32_t process = domain_.process_of(copy.cell);
+  if (is_mapped(self, copy) && memory_.is_settled(process)) {
+    copy_mapped(copy.remote, copy.blocks.remote_stride, copy.local, copy.blocks.local_stride, copy.blocks);
+    Watch::raise(copy.local_flag);
+    count_mapped();
+    return arrive(self, call, copy.cell, copy.remote_flag);  // nothing to acknowledge: it is there
+  }
   const auto post = [&](FrameKind kind, const one_sided::Copy& part, bool last, std::span<const std::byte> body) {
     network_.make_room(self, call, part.cell, process);
     comm::Label label = label_of(self, part);
@@ -69,6 +119,10 @@ void OneSidedNetwork::put(TaskControl& self, const char* call, const one_sided::
     if (last && acknowledge) {
       label.extra |= OneSidedFrame::acknowledge_bit;
       ++self.cell->acknowledges_requested;
+      memory_.expect_answer(process);
+    } else if (last && heaps_.may_hold(copy.cell)) {
+      label.extra |= OneSidedFrame::note_bit;  // so that the next one need not be a frame
+      memory_.expect_answer(process);
     }
     network_.post(process, kind, label, body);
   };
@@ -106,6 +160,13 @@ void OneSidedNetwork::put(TaskControl& self, const char* call, const one_sided::
 
 void OneSidedNetwork::get(TaskControl& self, const char* call, const one_sided::Copy& copy) {
   const one_sided::Blocks& blocks = copy.blocks;
+  if (is_mapped(self, copy) && memory_.is_settled(domain_.process_of(copy.cell))) {
+    copy_mapped(copy.local, blocks.local_stride, copy.remote, blocks.remote_stride, blocks);
+    Watch::raise(copy.local_flag);
+    count_mapped();
+    if (copy.remote_flag != nullptr) arrive(self, call, copy.cell, copy.remote_flag);
+    return;
+  }
   if (blocks.bytes == 0 || blocks.count == 0) {
     one_sided::Copy nothing = copy;
     nothing.blocks = {};
@@ -161,6 +222,12 @@ void OneSidedNetwork::wait_for_replies(TaskControl& self, std::uint32_t process,
 
 std::uint64_t OneSidedNetwork::fetch(TaskControl& self, const char* call, const one_sided::Operation& operation) {
   const std::uint32_t process = domain_.process_of(operation.cell);
+  if (heaps_.holds(self, operation.cell, operation.remote, operation.word.bytes) && memory_.is_settled(process)) {
+    const std::uint64_t before = one_sided::operate(operation);
+    count_mapped();
+    arrive(self, call, operation.cell, nullptr);
+    return before;
+  }
   network_.make_room(self, call, operation.cell, process);
   std::uint64_t old = 0;
   std::int32_t done = 0;
@@ -344,12 +411,22 @@ bool OneSidedNetwork::frame(comm::Peer from, const comm::Label& label, std::span
       return put_landed(from, label);
     case FrameKind::carried_out:
       memory_.landed(from, label.task);
+      memory_.answered(from);
       return true;
     case FrameKind::memory_request:
       if (!is_access(from, label, {.bytes = 1})) return false;
       memory_.answer_request(from, label);
       answered_ = true;
       return true;
+    case FrameKind::heap_request:
+      if (!is_access(from, label, {.bytes = 1})) return false;
+      heaps_.answer_request(from, label);
+      answered_ = true;
+      return true;
+    case FrameKind::heap_place:
+      if (heaps_.take(from, label, body)) return true;
+      network_.nonsense(from, "a heap that was not asked for, or is not its own");
+      return false;
     case FrameKind::memory_key:
       if (memory_.take_key(from, label, body)) return true;
       network_.nonsense(from, "a key to memory that is not its own");
@@ -461,6 +538,7 @@ bool OneSidedNetwork::put_landed(comm::Peer from, const comm::Label& label) {
   }
   Cell& cell = *domain_.cells[label.cell];
   memory_.landed(from, label.task);
+  memory_.answered(from);
   Watch::raise(&cell.acknowledged);
   domain_.wake_watcher(cell);
   return true;

@@ -13,6 +13,7 @@
 //   put_landed   label: asking cell. Answers a put that wanted to be acknowledged.
 //   carried_out  label: how many data frames of the peer have been carried out; reply and put_landed say so, too.
 //   memory_request, memory_key   for remote_memory.hpp, which carries large data where the module can.
+//   heap_request, heap_place     for mapped_heaps.hpp: what lies there needs no frames.
 //
 // Frames between two processes arrive in order, and each is carried out before the next is looked at. So what one cell
 // does to another's memory happens in order.
@@ -29,6 +30,7 @@
 
 #include "cell/one_sided.hpp"
 #include "comm/module.hpp"
+#include "kernel/mapped_heaps.hpp"
 #include "kernel/remote_memory.hpp"
 #include "memory/slot.hpp"
 
@@ -140,6 +142,13 @@ class OneSidedNetwork {
     std::int32_t* flag = nullptr;
   };
 
+  /// All of the copy's remote memory is mapped here. What is done there by frames must be done first:
+  /// RemoteMemory::is_settled().
+  bool is_mapped(const TaskControl& self, const one_sided::Copy& copy);
+  /// A call that needed no frame. Who makes only such calls polls nothing, so this looks now and then what has come.
+  void count_mapped() noexcept;
+  /// Behind what was done to mapped memory: raises the flag, null for none, and wakes those who wait for flags.
+  void arrive(TaskControl& self, const char* call, std::uint32_t cell, std::int32_t* flag);
   std::uint64_t open_request(const Request& request);
   /// Null: there is no such request of that peer, or it expects another number of bytes. Under requests_mutex_.
   Request* find_request(comm::Peer from, std::uint64_t id, std::size_t bytes) noexcept;
@@ -162,6 +171,8 @@ class OneSidedNetwork {
   ModuleNetwork& network_;
   Domain& domain_;
   RemoteMemory memory_;
+  MappedHeaps heaps_;
+  std::atomic<std::uint32_t> mapped_calls_{0};
   bool answered_ = false;  // by who polls
   std::mutex requests_mutex_;
   std::vector<Request> requests_;

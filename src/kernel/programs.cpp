@@ -108,7 +108,7 @@ class LoadedRun::CellHost : public loader::CellServices {
     SlotHeap* heap = nullptr;
     while_alive([&] {
       const CellMemory memory = memory_of(domain_, cell_.id, low);
-      heap = cell_.heap.get(memory.heap, memory.bytes_each);
+      heap = cell_.heap.get(memory.heap, memory.bytes_each, low ? HeapSource{} : domain_.heap_source(cell_.id));
       if (heap != nullptr || told_of_heap_.exchange(true)) return;
       run_.output.warn(fmt::format(
           "{}: no memory can be allocated, because its heap cannot be made at {}: {}; run one machine at a time in a "

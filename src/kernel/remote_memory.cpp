@@ -128,6 +128,7 @@ RemoteMemory::Transfer* RemoteMemory::begin(TaskControl& self, const one_sided::
       comm::Label note = label;
       note.key = 0;
       note.extra |= OneSidedFrame::note_bit;
+      expect_answer(process);
       network_.post(process, FrameKind::put, note, {});
     }
     const Clock::time_point now = Clock::now();
@@ -146,8 +147,7 @@ RemoteMemory::Transfer* RemoteMemory::try_to_begin(const TaskControl& self, cons
                                                    Obstacle& obstacle, std::vector<std::uintptr_t>& missing) {
   const std::uint32_t process = domain_.process_of(copy.cell);
   Peer& peer = peers_[process];
-  // acquire: what landed() was told of came before; relaxed: ours alone are ours to know, of others any moment is right
-  if (peer.landed.load(std::memory_order_acquire) != peer.sent.load(std::memory_order_relaxed)) {
+  if (!have_landed(peer)) {
     obstacle = Obstacle::frames;
     return nullptr;
   }
@@ -240,7 +240,8 @@ void RemoteMemory::done(std::uint64_t context, bool ok) {
     comm::Label label;
     label.cell = finished.cell;
     label.task = OneSidedFrame::flag_word(finished.cell, finished.remote_flag);
-    label.extra = finished.asking_cell;
+    label.extra = finished.asking_cell | OneSidedFrame::note_bit;
+    expect_answer(finished.process);
     network_.post(finished.process, FrameKind::put, label, {});
   }
   if (finished.reads) peer.reads.fetch_sub(1, std::memory_order_release);  // release: pairs with begin_frame()

@@ -43,6 +43,16 @@ class RemoteMemory {
   /// Before a data frame (one that moves or asks for bytes) that does `copy`.
   void begin_frame(TaskControl& self, const one_sided::Copy& copy);
 
+  /// All that was sent to that process has been done there: what is done to its memory now comes behind.
+  [[nodiscard]] bool is_settled(std::uint32_t process) const noexcept {
+    const Peer& peer = peers_[process];
+    return have_landed(peer) && peer.unanswered.load(std::memory_order_acquire) == 0;  // acquire: as in have_landed()
+  }
+  /// A frame is sent that asks for a note or an acknowledgement: of flags, which are no data frames.
+  void expect_answer(std::uint32_t process) noexcept {
+    peers_[process].unanswered.fetch_add(1, std::memory_order_relaxed);  // relaxed: ours alone are ours to know
+  }
+
   // While the network is polled.
   /// A data frame of `from` has been carried out.
   void carry_out(comm::Peer from) noexcept { ++peers_[from].carried_out; }
@@ -51,6 +61,9 @@ class RemoteMemory {
   /// `from` has carried out so many of ours.
   void landed(comm::Peer from, std::uint32_t count) noexcept {
     peers_[from].landed.store(count, std::memory_order_relaxed);  // relaxed: a count; the module orders what it counts
+  }
+  void answered(comm::Peer from) noexcept {
+    peers_[from].unanswered.fetch_sub(1, std::memory_order_release);  // release: to is_settled()
   }
   void done(std::uint64_t context, bool ok);
   void answer_request(comm::Peer from, const comm::Label& label);
@@ -91,14 +104,21 @@ class RemoteMemory {
     std::map<std::uintptr_t, Key> keys;    // by lowest address
     std::map<std::uintptr_t, bool> asked;  // blocks; true: refused
     std::vector<std::unique_ptr<Transfer>> under_way;
-    std::vector<comm::MemoryKey> opened;      // ours, to it
-    std::atomic<std::uint32_t> reads{0};      // of under_way
-    std::atomic<std::uint32_t> sent{0};       // data frames, modulo 2^32
-    std::atomic<std::uint32_t> landed{0};     // of these
-    std::atomic<std::uint32_t> impatient{0};  // so many more transfers do not wait for what is in their way
-    std::uint32_t carried_out = 0;            // of its data frames; by who polls
+    std::vector<comm::MemoryKey> opened;       // ours, to it
+    std::atomic<std::uint32_t> reads{0};       // of under_way
+    std::atomic<std::uint32_t> sent{0};        // data frames, modulo 2^32
+    std::atomic<std::uint32_t> landed{0};      // of these
+    std::atomic<std::uint32_t> unanswered{0};  // frames that ask for a note or an acknowledgement
+    std::atomic<std::uint32_t> impatient{0};   // so many more transfers do not wait for what is in their way
+    std::uint32_t carried_out = 0;             // of its data frames; by who polls
   };
 
+  /// Every data frame sent there has been carried out.
+  [[nodiscard]] static bool have_landed(const Peer& peer) noexcept {
+    // acquire: what landed() was told of came before; relaxed: ours alone are ours to know, of others any moment is
+    // right
+    return peer.landed.load(std::memory_order_acquire) == peer.sent.load(std::memory_order_relaxed);
+  }
   /// The pieces of the range by keys. None: not all are there, and `missing` is to be asked for.
   static std::vector<Piece> pieces_of(Peer& peer, const Range& range, std::vector<std::uintptr_t>& missing,
                                       bool& refused);

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "memory/slot_heap.hpp"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <boost/interprocess/mem_algo/rbtree_best_fit.hpp>
@@ -28,9 +31,12 @@ constexpr std::size_t edge_bytes = 256;
 
 constexpr std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
 
-bool map(char* place, std::size_t bytes) noexcept {
+/// `at`: how far into the heap.
+bool map(char* place, std::size_t bytes, const HeapSource& source, std::size_t at) noexcept {
+  const bool own = source.descriptor < 0;
   void* const got = mmap(place, bytes, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+                         (own ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED) | MAP_NORESERVE | MAP_FIXED_NOREPLACE,
+                         source.descriptor, own ? 0 : static_cast<off_t>(source.offset + at));
   if (got == place) return true;
   if (got != MAP_FAILED) {  // a kernel that takes the address as a hint
     munmap(got, bytes);
@@ -126,22 +132,40 @@ bool SlotHeap::is_made(const SlotHeap* heap) noexcept {
   return (word >> number % word_bits & 1U) != 0;
 }
 
-SlotHeap* SlotHeap::make(char* place, std::size_t room) noexcept {
+std::unique_ptr<HeapFile> HeapFile::make(std::uint32_t heaps) {
+  const std::uint64_t bytes = heaps * std::uint64_t{SlotPlan::heap_bytes()};
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < bytes) return nullptr;  // making it would end us
+  os::UniqueFd descriptor(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  // What can be shortened would kill who reads there.
+  if (!descriptor || ftruncate(descriptor.get(), static_cast<off_t>(bytes)) != 0 ||
+      fcntl(descriptor.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    return nullptr;
+  return std::unique_ptr<HeapFile>(new HeapFile(std::move(descriptor)));
+}
+
+SlotHeap* SlotHeap::make(char* place, std::size_t room, HeapSource source) noexcept {
   static_assert(sizeof(SlotHeap) <= state_bytes);
   const std::size_t bytes = std::min(first_bytes, room);
-  if (!map(place, bytes)) return nullptr;
+  if (!map(place, bytes, source, 0)) return nullptr;
   mark(place, true);
-  return ::new (place) SlotHeap(room, bytes);
+  return ::new (place) SlotHeap(room, bytes, source);
 }
 
 void SlotHeap::unmake(SlotHeap* heap) noexcept {
   const std::size_t bytes = heap->mapped_bytes();
+  const HeapSource source = heap->source_;
   mark(heap, false);
   heap->~SlotHeap();
   munmap(heap, bytes);
+  // The next heap there begins with zeros.
+  if (source.descriptor >= 0)
+    fallocate(source.descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(source.offset),
+              static_cast<off_t>(bytes));
 }
 
-SlotHeap::SlotHeap(std::size_t room, std::size_t mapped) noexcept : mapped_(mapped), room_(room) {
+SlotHeap::SlotHeap(std::size_t room, std::size_t mapped, HeapSource source) noexcept
+    : mapped_(mapped), room_(room), source_(source) {
   ::new (begin() + state_bytes) Tree(mapped - state_bytes, 0);
   fresh_ = state_bytes + sizeof(Tree) + edge_bytes;
 }
@@ -319,7 +343,7 @@ bool SlotHeap::grow(std::size_t bytes) noexcept {
   for (const std::size_t wish : {std::max(bytes, old / 4), bytes}) {
     const std::size_t more = std::min(round_up(wish, growth_unit), room_ - old);
     if (more == 0) return false;
-    if (!map(begin() + old, more)) continue;
+    if (!map(begin() + old, more, source_, old)) continue;
     fresh_ = std::max(fresh_, old + edge_bytes);  // where the edge was
     tree().grow(more);
     mapped_.store(old + more, std::memory_order_release);
@@ -353,11 +377,12 @@ CellHeap::~CellHeap() {
   if (SlotHeap* heap = made()) SlotHeap::unmake(heap);
 }
 
-SlotHeap* CellHeap::get(char* place, std::size_t room) noexcept {
+SlotHeap* CellHeap::get(char* place, std::size_t room, HeapSource source) noexcept {
   if (SlotHeap* heap = made()) return heap;
   const std::lock_guard lock(making_);
   if (SlotHeap* heap = made()) return heap;
-  SlotHeap* const heap = SlotHeap::make(place, room);
+  SlotHeap* heap = SlotHeap::make(place, room, source);
+  if (heap == nullptr && source.descriptor >= 0) heap = SlotHeap::make(place, room);
   heap_.store(heap, std::memory_order_release);  // pairs with made()
   return heap;
 }

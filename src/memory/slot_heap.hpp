@@ -18,19 +18,46 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
+#include <utility>
 
+#include "base/os/descriptor.hpp"
 #include "memory/slot.hpp"
 
 namespace aplib {
+
+/// Where a heap's pages come from: a part of a HeapFile, or the system's private memory.
+struct HeapSource {
+  int descriptor = -1;  ///< -1: private.
+  std::uint64_t offset = 0;
+};
+
+/// Memory without a name for the heaps of a process's cells, so that other processes of this host can map them, too.
+/// One descriptor for all of them; pages come as they are touched.
+class HeapFile {
+ public:
+  static constexpr const char* name = "aplib-heaps";
+
+  /// With room for `heaps` heaps. Null: the system has none, and heaps are private.
+  static std::unique_ptr<HeapFile> make(std::uint32_t heaps);
+
+  [[nodiscard]] HeapSource source(std::uint32_t index) const noexcept {
+    return {descriptor_.get(), index * std::uint64_t{SlotPlan::heap_bytes()}};
+  }
+
+ private:
+  explicit HeapFile(os::UniqueFd descriptor) noexcept : descriptor_(std::move(descriptor)) {}
+  os::UniqueFd descriptor_;
+};
 
 class SlotHeap {
  public:
   static constexpr std::size_t alignment_min = 16;
 
   /// Makes a heap in the `room` bytes at `place` (aligned to pages), of which it maps the first. Null when they are
-  /// in use or the system has no memory; errno says which (EEXIST, ENOMEM).
-  static SlotHeap* make(char* place, std::size_t room) noexcept;
+  /// in use or the system has no memory; errno says which (EEXIST, ENOMEM). `source` outlives it.
+  static SlotHeap* make(char* place, std::size_t room, HeapSource source = {}) noexcept;
   /// Gives its pages back. Nobody may use it or its blocks any more.
   static void unmake(SlotHeap* heap) noexcept;
   /// The heap whose block `address` is; null: it lies in no slot's heap. Call from: any thread, for a block that is
@@ -71,6 +98,14 @@ class SlotHeap {
     return mapped_.load(std::memory_order_acquire);  // pairs with grow(): the pages are there
   }
   [[nodiscard]] char* begin() noexcept { return reinterpret_cast<char*>(this); }
+  [[nodiscard]] const HeapSource& source() const noexcept { return source_; }
+
+  // For other processes that have mapped it. Call from: any thread.
+  /// Tasks of the cell wait for flags, and their processor is asleep or about to be: who writes here must say so.
+  [[nodiscard]] bool sleeps() const noexcept {
+    return sleeps_.load(std::memory_order_relaxed);  // relaxed: both sides have a fence in between; see Watch
+  }
+  void set_sleeps(bool sleeps) noexcept { sleeps_.store(sleeps, std::memory_order_relaxed); }  // relaxed: the same
 
  private:
   /// Of a block that is free, at its beginning.
@@ -88,7 +123,7 @@ class SlotHeap {
   class Tree;  // behind the lists
   class Lock;
 
-  explicit SlotHeap(std::size_t room, std::size_t mapped) noexcept;
+  explicit SlotHeap(std::size_t room, std::size_t mapped, HeapSource source) noexcept;
   [[nodiscard]] Tree& tree() noexcept;
   [[nodiscard]] bool holds(const void* block) const noexcept;
   /// The same as the public ones, under the lock if there is one.
@@ -104,7 +139,9 @@ class SlotHeap {
   void empty_lists() noexcept;
 
   std::atomic<std::size_t> mapped_;
-  std::size_t room_;
+  std::atomic<bool> sleeps_{false};
+  alignas(64) std::size_t room_;
+  HeapSource source_;
   std::size_t fresh_ = 0;  // offset
   bool shared_ = false;
   std::atomic<bool> locked_{false};
@@ -121,9 +158,11 @@ class CellHeap {
   CellHeap& operator=(const CellHeap&) = delete;
 
   /// `cell`: its slot's number. Null when it cannot be made; errno says why. Call from: flows of the cell.
-  SlotHeap* get(std::uint32_t cell) noexcept { return get(SlotPlan::heap_of(cell), SlotPlan::heap_bytes()); }
+  SlotHeap* get(std::uint32_t cell, HeapSource source = {}) noexcept {
+    return get(SlotPlan::heap_of(cell), SlotPlan::heap_bytes(), source);
+  }
   /// The same, made in the `room` bytes at `place`.
-  SlotHeap* get(char* place, std::size_t room) noexcept;
+  SlotHeap* get(char* place, std::size_t room, HeapSource source = {}) noexcept;
   /// Null: not made yet. Call from: any thread.
   [[nodiscard]] SlotHeap* made() const noexcept {
     return heap_.load(std::memory_order_acquire);  // pairs with get(): its state

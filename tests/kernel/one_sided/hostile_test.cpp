@@ -98,6 +98,11 @@ std::vector<Hostile> all() {
       {"landed_for_nobody", FrameKind::put_landed, label(0, 12), {}, "an acknowledgement that is not for here"},
       {"memory_outside", FrameKind::memory_request, label(end + 5), {}, outside},
       {"key_of_nothing", FrameKind::memory_key, label(slot0), eight, "a key to memory that is not its own"},
+      {"heap_outside", FrameKind::heap_request, label(end + 5), {}, outside},
+      {"heap_of_nobody", FrameKind::heap_request, label(slot0, 0, 0, 77), {}, elsewhere},
+      {"heap_not_asked_for", FrameKind::heap_place, label(slot0), bytes_of(HeapPlace{}), "a heap that was not asked"},
+      {"heap_of_our_own", FrameKind::heap_place, label(slot0, 0, 0, 0), bytes_of(HeapPlace{}), "or is not its own"},
+      {"heap_of_no_cell", FrameKind::heap_place, label(slot0, 0, 0, 77), {}, "or is not its own"},
       {"unknown_kind", static_cast<FrameKind>(77), label(0), {}, "its kind is 77"},
   };
 }

@@ -84,6 +84,7 @@ constexpr const char* begin = R"(
 #include <aplib/cellos.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -118,6 +119,113 @@ void cell_main(void) {
     EXPECT_TRUE(contains(remote.error, "aplib: cell 0: put: SIGSEGV, bad memory access at address 0x")) << remote.error;
     EXPECT_TRUE(contains(remote.error, " of cell 1, where that cell has no such memory")) << remote.error;
   }
+}
+
+// Cell 1's process is stopped while cell 0 works on its heap: nothing there could carry out a request.
+TEST_F(OneSidedPrograms, HeapsOfThisHostAreReachedWithoutTheirProcess) {
+  const std::string program = folder_.compile("stopped", std::string(begin) + R"(
+struct shared { long long word, sum; int flag, pid, pad[2]; char body[200000]; };
+static char state_of(int pid) {
+  char path[64], text[256] = "", *end;
+  FILE* file;
+  snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  file = fopen(path, "r");
+  if (file == NULL) return 'X';
+  if (fgets(text, sizeof text, file) == NULL) text[0] = 0;
+  fclose(file);
+  end = strrchr(text, ')');
+  return end == NULL ? 'X' : end[2];
+}
+void cell_main(void) {
+  struct shared* all = calloc(1, sizeof *all);
+  long long word = 0;
+  int i, pid, here = 0;
+  all->word = 4711;
+  all->pid = (int)syscall(SYS_getpid);
+  sync(0, 0);
+  if (getcid() == 1) {
+    amcheck(&all->flag, 1);
+    syscall(SYS_kill, all->pid, SIGSTOP);
+    amcheck(&all->flag, 1002);
+    if (all->sum == 1000 && all->word == 1000 && all->body[199999] == 77) printf("good\n");
+    return;
+  }
+  get(1, &pid, sizeof pid, &all->pid, &here, 0);   /* from here on it is known where cell 1's heap is */
+  amcheck(&here, 1);
+  put(1, 0, 0, 0, &all->flag, 0, 0);
+  while (state_of(pid) != 'T') usleep(1000);
+  memset(all->body, 77, sizeof all->body);
+  for (i = 1; i <= 1000; ++i) {
+    get(1, &word, sizeof word, &all->word, &here, 0);
+    amcheck(&here, 1 + i);
+    if (word != (i == 1 ? 4711 : i - 1)) abort();
+    word = i;
+    put(1, &word, sizeof word, &all->word, &all->flag, 0, 1);
+    amackwait();
+    if (cellos_fetch_add8(1, &all->sum, 1) != i - 1) abort();
+  }
+  put(1, all->body, sizeof all->body, all->body, &all->flag, &here, 0);
+  syscall(SYS_kill, pid, SIGCONT);
+})");
+  const Ended ended = in_processes(program, 2, 1);
+  EXPECT_EQ(ended.status, 0) << ended.error;
+  EXPECT_EQ(ended.out, "good\n") << ended.error;
+}
+
+// What is written straight into a heap wakes who sleeps there, with a flag and as a flag.
+TEST_F(OneSidedPrograms, SleepersHearOfWhatIsWrittenIntoTheirHeap) {
+  const std::string program = folder_.compile("sleepers", std::string(begin) + R"(
+struct shared { int raised, written, added, pad; };
+void cell_main(void) {
+  struct shared* all = calloc(1, sizeof *all);
+  int i, other = 1 - getcid();
+  sync(0, 0);
+  for (i = 1; i <= 60; ++i) {
+    if (i % 2 == getcid()) {
+      usleep(2000);
+      put(other, 0, 0, 0, &all->raised, 0, 0);
+      put(other, &i, sizeof i, &all->written, 0, 0, 0);
+      cellos_fetch_add(other, &all->added, 1);
+    } else {
+      amcheck(i % 3 == 0 ? &all->raised : i % 3 == 1 ? &all->written : &all->added, i % 3 == 1 ? i : (i + 1) / 2);
+    }
+    if (i % 2 == 0) sync(0, 0);
+  }
+  if (getcid() == 0) printf("good\n");
+})");
+  const Ended ended = in_processes(program, 2, 1);
+  EXPECT_EQ(ended.status, 0) << ended.error;
+  EXPECT_EQ(ended.out, "good\n") << ended.error;
+}
+
+// No file may be as large as the heaps: then they are private, and frames carry all.
+TEST_F(OneSidedPrograms, HeapsThatCannotBeSharedAreReachedByFrames) {
+  const std::string program = folder_.compile("private", text_of("hash_table.c"), compat_);
+  const Ended ended = run({.arguments = {"/bin/sh", "-c", "ulimit -f 1000000 && exec \"$@\"", "sh", APRUN_PROGRAM, "-f",
+                                         local_cluster(folder_, 3, 2), program}});
+  expect_good(ended, 6);
+}
+
+TEST_F(OneSidedPrograms, DeathOfATargetWhoseHeapIsMappedEndsClearly) {
+  const std::string program = folder_.compile("death_mapped", std::string(begin) + R"(
+void cell_main(void) {
+  int here = 0, i;
+  long long* words = calloc(2, sizeof *words);
+  sync(0, 0);
+  if (getcid() == 0) {
+    for (i = 0; ; ++i) {
+      long long word;
+      get(1, &word, sizeof word, words, &here, 0);
+      amcheck(&here, i + 1);
+      cellos_fetch_add8(1, words + 1, 1);
+    }
+  }
+  while (*(volatile long long*)(words + 1) < 1000) getcid();
+  syscall(SYS_kill, syscall(SYS_getpid), SIGKILL);
+})");
+  const Ended ended = in_processes(program, 2, 1);
+  EXPECT_EQ(ended.status, 72) << ended.error;
+  EXPECT_TRUE(contains(ended.error, "(cell 1) is lost: ")) << ended.error;
 }
 
 TEST_F(OneSidedPrograms, DeathOfATargetDuringAPutEndsClearly) {
