@@ -181,9 +181,9 @@ class Processor {
   void landed() noexcept;
   void end_task(TaskControl& self);
   void drop_live_cell() noexcept;
-  std::uint32_t count_switch() noexcept {
-    const std::uint32_t switches = switches_.load(std::memory_order_relaxed) + 1;  // relaxed: only we write it
-    switches_.store(switches, std::memory_order_relaxed);                          // relaxed: a measure
+  std::uint32_t count_switch(std::uint32_t by) noexcept {
+    const std::uint32_t switches = switches_.load(std::memory_order_relaxed) + by;  // relaxed: only we write it
+    switches_.store(switches, std::memory_order_relaxed);                           // relaxed: a measure
     return switches;
   }
   void check_canary(const TaskControl& task);
