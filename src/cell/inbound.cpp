@@ -45,7 +45,7 @@ void Inbound::prepare(std::uint32_t index, BufferPool& pool, UnreadMeter<>& unre
   }
   Buffer* buffer = pool_->get(bytes);
   std::memcpy(buffer->body(), body, MessageRing::inline_bytes_max);
-  queue(cell, receiver, task, key, buffer, bytes);
+  queue(cell, receiver, task, key, *buffer);
 }
 
 void Inbound::poll() noexcept {
@@ -191,7 +191,10 @@ void Inbound::deliver_slot(Cell& cell, std::uint32_t info, std::uint64_t key, st
 void Inbound::deliver_buffer(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer* buffer, std::size_t bytes) {
   TaskControl* receiver = cell.tasks.find(task);
   Posted* posted = find_receive(receiver, key, bytes);
-  if (posted == nullptr) return queue(cell, receiver, task, key, buffer, bytes);
+  if (posted == nullptr) {
+    buffer->bytes = bytes;
+    return queue(cell, receiver, task, key, *buffer);
+  }
   if (posted->message != nullptr) {
     MessageAccess::set_buffer(*pool_, *posted->message, key, buffer, bytes);
   } else {
@@ -201,14 +204,13 @@ void Inbound::deliver_buffer(Cell& cell, std::uint32_t task, std::uint64_t key, 
   complete(*posted);
 }
 
-void Inbound::queue(Cell& cell, TaskControl* receiver, std::uint32_t task, std::uint64_t key, Buffer* buffer,
-                    std::size_t bytes) {
-  buffer->key = key;
-  buffer->bytes = bytes;
-  buffer->task = task;
-  if (unread_->add(UnreadMeter<>::overhead + static_cast<std::int64_t>(bytes))) [[unlikely]]
+// What is rare comes last, or in a function of its own, so that the usual way needs no registers of its caller's.
+void Inbound::queue(Cell& cell, TaskControl* receiver, std::uint32_t task, std::uint64_t key, Buffer& buffer) {
+  buffer.key = key;
+  buffer.task = task;
+  (receiver != nullptr ? receiver->mailbox : cell.orphans).push(buffer);
+  if (unread_->add(UnreadMeter<>::overhead + static_cast<std::int64_t>(buffer.bytes))) [[unlikely]]
     domain_.count_unread(*unread_);
-  (receiver != nullptr ? receiver->mailbox : cell.orphans).push(*buffer);
 }
 
 Wake Inbound::receive(TaskControl& self, const char* call, bool closed_when_cells_end) noexcept {

@@ -112,7 +112,7 @@ class Inbound {
     }
     Buffer* buffer = pool_->get(bytes.size());
     copy_bytes(buffer->body(), bytes.data(), bytes.size());
-    queue(cell, receiver, task, key, buffer, bytes.size());
+    queue(cell, receiver, task, key, *buffer);
     return receiver != nullptr ? receiver->mailbox.size() : 0;
   }
   /// What waited for its cell's arrival.
@@ -156,8 +156,7 @@ class Inbound {
   void deliver_small(Cell& cell, std::uint32_t task, std::uint64_t key, const std::byte* body, std::size_t bytes);
   void deliver_buffer(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer* buffer, std::size_t bytes);
   /// Into the mailbox of the receiver, which is task number `task` of the cell, or null while there is none.
-  void queue(Cell& cell, TaskControl* receiver, std::uint32_t task, std::uint64_t key, Buffer* buffer,
-             std::size_t bytes);
+  void queue(Cell& cell, TaskControl* receiver, std::uint32_t task, std::uint64_t key, Buffer& buffer);
   void take_from_mailbox(TaskControl& self, Buffer* found) noexcept;
   void complete(Posted& posted) noexcept {
     posted.open = false;

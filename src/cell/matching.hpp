@@ -90,9 +90,7 @@ class MatchQueue {
     if (index_ != nullptr) {
       add_to_bucket(entry);
     } else if (size_ >= index_from) {
-      index_.reset(new (std::nothrow) Index);
-      if (index_ == nullptr) return;  // no memory: it is scanned, and tries again at the next message
-      for (Entry* e = head_; e != nullptr; e = e->next) add_to_bucket(*e);
+      make_index();
     }
   }
 
@@ -169,6 +167,12 @@ class MatchQueue {
     if (mark == nullptr && count >= mark_from) mark = &index_->make(wish, by_cell);
     if (mark != nullptr) mark->passed = passed;
     return e;
+  }
+
+  [[gnu::noinline]] void make_index() noexcept {
+    index_.reset(new (std::nothrow) Index);
+    if (index_ == nullptr) return;  // no memory: it is scanned, and tries again at the next message
+    for (Entry* e = head_; e != nullptr; e = e->next) add_to_bucket(*e);
   }
 
   void add_to_bucket(Entry& entry) noexcept {
