@@ -194,7 +194,9 @@ std::shared_ptr<const loader::Program> LoadedRun::load(const std::string& file) 
   std::shared_ptr<const loader::Program>& program = programs_[file];
   if (program == nullptr) {
     loader::limit_debugger_list(machine_.options.debugger_images);
-    program = loader::Program::load(file, load_options(machine_.options));
+    std::shared_ptr<const loader::Program> loaded = loader::Program::load(file, load_options(machine_.options));
+    loader::Instance::try_out(loaded);
+    program = std::move(loaded);
   }
   if (program->has_low_memory()) use_low_bodies();
   return program;

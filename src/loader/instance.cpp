@@ -34,7 +34,6 @@ std::unique_ptr<Instance> Instance::make(std::shared_ptr<const Program> program,
   // What the runtime has open before any program runs.
   [[maybe_unused]] static const bool guarded = (os::guard_open_descriptors(), true);
   std::unique_ptr<Instance> instance(new Instance);
-  instance->program_ = std::move(program);
   services.instance_begins();
   instance->services_ = &services;
   instance->gone_.services = &services;
@@ -42,23 +41,34 @@ std::unique_ptr<Instance> Instance::make(std::shared_ptr<const Program> program,
   for (std::string& argument : instance->arguments_.argv) instance->argv_.push_back(argument.data());
   instance->argv_.push_back(nullptr);
 
-  const Program& plan = *instance->program_;
-  for (const Image& image : plan.images()) image.file->check_unchanged();
-  instance->home_ = range;
-  // Other threads of the program may look at images while one of them loads more.
-  if (plan.binds("dlopen")) instance->images_.reserve(plan.images().size() + plugins_reserved);
-  instance->range_ = ReservedRange(plan.span(), plan.alignment(), range.low, range.bytes);
-  for (std::size_t i = 0; i < plan.images().size(); ++i) {
-    const Image& image = plan.images()[i];
-    instance->images_.push_back({image.file.get(), &image.plan, instance->range_.base() + plan.place(i), image.module,
-                                 image.static_tls_offset});
-  }
+  instance->reserve(std::move(program), range);
   libc::start_libc(*instance);
   for (const LoadedImage& image : instance->images_) instance->map_image(image);
   for (const LoadedImage& image : instance->images_) instance->relocate_image(image);
   for (const LoadedImage& image : instance->images_) instance->finish_image(image);
   instance->debugger_.tell();
   return instance;
+}
+
+void Instance::try_out(std::shared_ptr<const Program> program) {
+  Instance trial;
+  trial.reserve(std::move(program), {});
+  for (const LoadedImage& image : trial.images_) trial.map_image(image);
+}
+
+void Instance::reserve(std::shared_ptr<const Program> program, AddressRange range) {
+  program_ = std::move(program);
+  const Program& plan = *program_;
+  for (const Image& image : plan.images()) image.file->check_unchanged();
+  home_ = range;
+  // Other threads of the program may look at images while one of them loads more.
+  if (plan.binds("dlopen")) images_.reserve(plan.images().size() + plugins_reserved);
+  range_ = ReservedRange(plan.span(), plan.alignment(), range.low, range.bytes);
+  for (std::size_t i = 0; i < plan.images().size(); ++i) {
+    const Image& image = plan.images()[i];
+    images_.push_back(
+        {image.file.get(), &image.plan, range_.base() + plan.place(i), image.module, image.static_tls_offset});
+  }
 }
 
 Instance::~Instance() {

@@ -51,6 +51,9 @@ class Instance {
   /// changed. REQUIRES: `services` outlives it. Call from: any thread.
   static std::unique_ptr<Instance> make(std::shared_ptr<const Program> program, CellServices& services,
                                         AddressRange range, Arguments arguments);
+  /// Maps a copy somewhere and unmaps it, so that what hinders every instance shows before one is made. Throws as
+  /// make(). Call from: any thread.
+  static void try_out(std::shared_ptr<const Program> program);
   /// Unmaps. Only when no context is left.
   ~Instance();
   Instance(const Instance&) = delete;
@@ -141,6 +144,8 @@ class Instance {
  private:
   Instance() = default;
 
+  /// Addresses for the images of `program`.
+  void reserve(std::shared_ptr<const Program> program, AddressRange range);
   void construct();
   void finish();
   /// A context is gone; the last one's end frees the instance.

@@ -170,6 +170,17 @@ class Limits(unittest.TestCase):
                 self.assertEqual((status, output.count("all done")), (0, 1), (words, output, errors))
                 self.assertEqual([NOTICE in line for line in errors], told, errors)
 
+    def test_program_that_may_not_be_mapped(self):
+        """Its file system is mounted noexec: that is said before anything begins."""
+        folder = self.folder / "noexec"
+        folder.mkdir()
+        hide = ["unshare", "--mount", "sh", "-c",
+                f'mount -t tmpfs -o noexec none {folder} && cp {PROGRAMS}/ring {folder} && exec "$@"', "sh"]
+        for start in ([BIN / "aprun", "-n", "4"], *(self.cluster(module) for module in MODULES)):
+            status, output, errors = self.run_it([*start, folder / "ring", 20, 8], wrap=lambda words: [*hide, *words])
+            self.assertEqual((status, output, len(errors)), (2, "", 1), errors)
+            self.assertRegex(errors[0], r"ring: cannot map .*: Operation not permitted; .*noexec")
+
     def test_closed_standard_streams(self):
         """Of those of aprun, aprun -f and apctl: nothing gets into other files, and nobody crashes."""
         ring = PROGRAMS / "ring"
