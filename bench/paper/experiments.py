@@ -182,11 +182,13 @@ def write_files(folder, texts, machines):
     return files
 
 
-def passes_for(scg, wanted, side, wrap):
-    """How often a core must do each pass to compute with `wanted` MFlops."""
+def passes_for(scg, pace, wrap):
+    """How often a core must do each pass to be as fast as the SS10 at this pace."""
     passes = 100
-    run = scg.on_this_host("1x1", 1, side, 20, lambda words: wrap(["env", f"BENCH_PASSES={passes}", *words]))
-    return passes * run.mflops / wanted
+    run = scg.on_this_host(
+        "1x1", 1, pace.side, pace.iterations, lambda words: wrap(["env", f"BENCH_PASSES={passes}", *words])
+    )
+    return passes * run.mflops / (SPEEDS["ss10"] * pace.times)
 
 
 def slow_hosts(scg, plan, cores, namespaces, folder):
@@ -196,7 +198,7 @@ def slow_hosts(scg, plan, cores, namespaces, folder):
     for pace in plan.paces:
         with namespaces.Network(list(SPEEDS), rate=pace.rate, burst=FRAME) as network:
             plain = hosts.SlowHost(network.hosts[-1], cores[1])
-            passes = passes_for(scg, SPEEDS["ss10"] * pace.times, pace.side, plain.words)
+            passes = passes_for(scg, pace, plain.words)
             machines = [
                 hosts.SlowHost(
                     host,
