@@ -28,6 +28,13 @@ elseif(APLIB_SANITIZE)
   message(FATAL_ERROR "APLIB_SANITIZE=${APLIB_SANITIZE}: use address or thread")
 endif()
 
+# Linking is a sixth of the work of a build with a sanitizer, unless mold does it.
+set(aplib_sanitizer_link_flags ${aplib_sanitizer_flags})
+find_program(APLIB_MOLD mold)
+if(aplib_sanitizer_flags AND APLIB_MOLD)
+  list(APPEND aplib_sanitizer_link_flags -fuse-ld=mold)
+endif()
+
 # Code of tests that does not itself run long: with AddressSanitizer it is compiled in a third of the time without
 # optimisation and UBSan, in the release build, where the library is what users run, in two thirds of it with -O1.
 set(aplib_plain_test_options "")
@@ -120,6 +127,6 @@ function(aplib_compile target)
   endif()
   if(aplib_sanitizer_flags)
     target_compile_options(${target} PRIVATE ${aplib_sanitizer_flags})
-    target_link_options(${target} PRIVATE ${aplib_sanitizer_flags})
+    target_link_options(${target} PRIVATE ${aplib_sanitizer_link_flags})
   endif()
 endfunction()
