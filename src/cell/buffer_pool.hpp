@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Buffers carry messages that are too large for a ring slot. Each processor has a pool that it takes them from. A
+// Buffers carry messages that are too large for a ring entry. Each processor has a pool that it takes them from. A
 // buffer that another processor has finished with goes back to its pool, in batches, so that a stream reuses a small
 // hot set.
 //

@@ -56,18 +56,19 @@ void Inbound::poll() noexcept {
     if (rings_.has_new()) [[unlikely]]
       rings_.refresh();
     satisfied_ = false;
-    const auto count = static_cast<std::uint32_t>(rings_.entries().size());
+    const auto count = static_cast<std::uint32_t>(rings_.rings().size());
     std::uint32_t i = next_ring_;
     for (std::uint32_t n = 0; n < count; ++n) {
       if (i >= count) i = 0;
-      const auto& in = rings_.entries()[i];
+      const auto& in = rings_.rings()[i];
       ring = in.ring;
-      while (Slot* slot = ring->peek()) {
-        const bool plain = slot->info < SlotInfo::small_messages_end && !mover.active() &&
-                           outbound.route(MatchKey::cell(slot->key)) == in.from && outbound.route(slot->cell) == index_;
+      while (Entry* entry = ring->peek()) {
+        const bool plain = entry->info < EntryInfo::small_messages_end && !mover.active() &&
+                           outbound.route(MatchKey::cell(entry->key)) == in.from &&
+                           outbound.route(entry->cell) == index_;
         if (plain) [[likely]] {  // what handle() would do, without the way there
-          deliver_small(*domain_.cells[slot->cell], slot->task, slot->key, slot->payload, slot->info);
-        } else if (!handle(in.from, *slot)) {
+          deliver_small(*domain_.cells[entry->cell], entry->task, entry->key, entry->payload, entry->info);
+        } else if (!handle(in.from, *entry)) {
           break;  // held back until a cell's move is through
         }
         ring->pop();
@@ -92,60 +93,60 @@ void Inbound::poll() noexcept {
     outbound.flush_backlogs();
 }
 
-// A slot that could not be taken has ended the machine, so nobody receives its message. What cells need to come to
+// An entry that could not be taken has ended the machine, so nobody receives its message. What cells need to come to
 // their end stays in the ring, for another try.
 void Inbound::drop_oldest(MessageRing& ring) noexcept {
-  const Slot* slot = ring.peek();
-  if (slot == nullptr) return;
-  const SlotKind kind = SlotInfo::kind(slot->info);
-  if (kind != SlotKind::cell_moved && kind != SlotKind::fence) ring.pop();
+  const Entry* entry = ring.peek();
+  if (entry == nullptr) return;
+  const EntryKind kind = EntryInfo::kind(entry->info);
+  if (kind != EntryKind::cell_moved && kind != EntryKind::fence) ring.pop();
 }
 
-// One slot from the ring of processor `from`. False: it must stay where it is for now.
-bool Inbound::handle(std::uint32_t from, Slot& slot) {
+// One entry from the ring of processor `from`. False: it must stay where it is for now.
+bool Inbound::handle(std::uint32_t from, Entry& entry) {
   Mover& mover = here_.mover();
   Outbound& outbound = here_.outbound();
-  const auto kind = SlotInfo::kind(slot.info);
+  const auto kind = EntryInfo::kind(entry.info);
   switch (kind) {
-    case SlotKind::small_message:
-    case SlotKind::buffer_message:
-    case SlotKind::large_message:
-    case SlotKind::offer_taken:
-    case SlotKind::start_task: {
+    case EntryKind::small_message:
+    case EntryKind::buffer_message:
+    case EntryKind::large_message:
+    case EntryKind::offer_taken:
+    case EntryKind::start_task: {
       const bool in_order =
-          kind == SlotKind::start_task ||
-          MoveProtocol::in_order(from, outbound.route(MatchKey::cell(slot.key)), SlotInfo::forwarded(slot.info));
-      switch (mover.protocol().admit(from, slot.cell, outbound.route(slot.cell), in_order)) {
+          kind == EntryKind::start_task ||
+          MoveProtocol::in_order(from, outbound.route(MatchKey::cell(entry.key)), EntryInfo::forwarded(entry.info));
+      switch (mover.protocol().admit(from, entry.cell, outbound.route(entry.cell), in_order)) {
         case MoveProtocol::Admission::hold:
           return false;
         case MoveProtocol::Admission::forward:
-          outbound.forward(mover.protocol().peer(), slot);
+          outbound.forward(mover.protocol().peer(), entry);
           return true;
         case MoveProtocol::Admission::deliver:
           break;
       }
-      Cell& cell = *domain_.cells[slot.cell];
-      if (kind == SlotKind::small_message) [[likely]] {
-        deliver_small(cell, slot.task, slot.key, slot.payload, SlotInfo::bytes(slot.info));
-      } else if (kind == SlotKind::start_task) {
-        here_.start_program(cell, *read_payload<const CellProgram*>(slot.payload));
+      Cell& cell = *domain_.cells[entry.cell];
+      if (kind == EntryKind::small_message) [[likely]] {
+        deliver_small(cell, entry.task, entry.key, entry.payload, EntryInfo::bytes(entry.info));
+      } else if (kind == EntryKind::start_task) {
+        here_.start_program(cell, *read_payload<const CellProgram*>(entry.payload));
       } else {
-        deliver_slot(cell, slot.info, slot.key, slot.task, slot.payload);
+        deliver_entry(cell, entry.info, entry.key, entry.task, entry.payload);
       }
       return true;
     }
-    case SlotKind::cell_moved:
-      mover.cell_moved(from, slot.cell, slot.task);
+    case EntryKind::cell_moved:
+      mover.cell_moved(from, entry.cell, entry.task);
       return true;
-    case SlotKind::fence:
-      mover.fence(slot.task);
+    case EntryKind::fence:
+      mover.fence(entry.task);
       return true;
-    case SlotKind::cell_ended:
-      if (!mover.protocol().admit_end(from, outbound.route(slot.cell))) return false;
-      cell_ended(slot.cell, read_payload<CellEnd>(slot.payload));
+    case EntryKind::cell_ended:
+      if (!mover.protocol().admit_end(from, outbound.route(entry.cell))) return false;
+      cell_ended(entry.cell, read_payload<CellEnd>(entry.payload));
       return true;
-    case SlotKind::call: {
-      const auto call = read_payload<CallSlot>(slot.payload);
+    case EntryKind::call: {
+      const auto call = read_payload<CallEntry>(entry.payload);
       call.function(here_, call.state);
       return true;
     }
@@ -154,35 +155,35 @@ bool Inbound::handle(std::uint32_t from, Slot& slot) {
 }
 
 // Everything but small messages.
-void Inbound::deliver_slot(Cell& cell, std::uint32_t info, std::uint64_t key, std::uint32_t task,
-                           const std::byte* payload) {
-  switch (SlotInfo::kind(info)) {
-    case SlotKind::small_message:
-      deliver_small(cell, task, key, payload, SlotInfo::bytes(info));
+void Inbound::deliver_entry(Cell& cell, std::uint32_t info, std::uint64_t key, std::uint32_t task,
+                            const std::byte* payload) {
+  switch (EntryInfo::kind(info)) {
+    case EntryKind::small_message:
+      deliver_small(cell, task, key, payload, EntryInfo::bytes(info));
       break;
-    case SlotKind::large_message: {
-      const auto slot = read_payload<BufferSlot>(payload);
-      slot.buffer->transfer.copy_from_back();
+    case EntryKind::large_message: {
+      const auto entry = read_payload<BufferEntry>(payload);
+      entry.buffer->transfer.copy_from_back();
       if (cell.offers_lately.load(std::memory_order_relaxed)) {  // relaxed: a hint; the next offer renews it
         cell.offers_lately.store(false, std::memory_order_relaxed);
       }
-      deliver_buffer(cell, task, key, slot.buffer, slot.bytes);
+      deliver_buffer(cell, task, key, entry.buffer, entry.bytes);
       break;
     }
-    case SlotKind::offer_taken: {
-      const auto slot = read_payload<OfferSlot>(payload);
-      if (slot.has_transfer != 0) slot.posted->transfer.copy_from_back();
+    case EntryKind::offer_taken: {
+      const auto entry = read_payload<OfferEntry>(payload);
+      if (entry.has_transfer != 0) entry.posted->transfer.copy_from_back();
       settle_soon_ = true;
-      slot.posted->offered = false;
-      slot.posted->task->cell->offering = nullptr;
-      complete(*slot.posted);
+      entry.posted->offered = false;
+      entry.posted->task->cell->offering = nullptr;
+      complete(*entry.posted);
       // From another process, whose body may be incomplete then. Acquire: pairs with stop().
-      if (has_network_ && domain_.stopping.load(std::memory_order_acquire)) slot.posted->task->wake = Wake::stopping;
+      if (has_network_ && domain_.stopping.load(std::memory_order_acquire)) entry.posted->task->wake = Wake::stopping;
       break;
     }
     default: {
-      const auto slot = read_payload<BufferSlot>(payload);
-      deliver_buffer(cell, task, key, slot.buffer, slot.bytes);
+      const auto entry = read_payload<BufferEntry>(payload);
+      deliver_buffer(cell, task, key, entry.buffer, entry.bytes);
       break;
     }
   }

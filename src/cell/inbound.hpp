@@ -3,7 +3,7 @@
 // receive that waits for it, or into the mailbox of its task. It also knows which cells have ended, because their ends
 // come behind all they have sent.
 //
-// Invariants: (1) one place decides which receive gets a message: find_receive(); (2) a slot stays in its ring
+// Invariants: (1) one place decides which receive gets a message: find_receive(); (2) an entry stays in its ring
 // until it is dealt with, so a message that must wait for a cell's move holds back all that comes behind it
 // (mover.hpp); (3) a receive that is offered to senders of other processors is filled here only after it has been
 // withdrawn from them.
@@ -57,7 +57,7 @@ struct MessageAccess {
 
 class Inbound {
  public:
-  using Slot = MessageRing::Slot;
+  using Entry = MessageRing::Entry;
 
   Inbound(Processor& here, Domain& domain, Idle& idle) : here_(here), domain_(domain), idle_(idle) {}
 
@@ -68,7 +68,7 @@ class Inbound {
   void connect(std::uint32_t from, MessageRing& ring) noexcept { rings_.connect(from, ring); }
   [[nodiscard]] bool has_rings() const noexcept { return rings_.has_some(); }
   [[nodiscard]] bool has_new_rings() const noexcept { return rings_.has_new(); }
-  /// A slot is left in some ring, held back.
+  /// An entry is left in some ring, held back.
   [[nodiscard]] bool holds_some() const noexcept { return !rings_.all_empty(); }
 
   /// Before a look at the rings: no receive has been satisfied by it.
@@ -117,7 +117,7 @@ class Inbound {
   }
   /// What waited for its cell's arrival.
   void take_kept(Cell& cell, const Outbound::Waiting& kept) {
-    deliver_slot(cell, kept.info, kept.key, kept.task, kept.payload);
+    deliver_entry(cell, kept.info, kept.key, kept.task, kept.payload);
   }
 
   /// Processor::receive() and probe().
@@ -151,8 +151,8 @@ class Inbound {
  private:
   void drop_oldest(MessageRing& ring) noexcept;
   [[nodiscard]] bool host_may_start() const noexcept;
-  bool handle(std::uint32_t from, Slot& slot);
-  void deliver_slot(Cell& cell, std::uint32_t info, std::uint64_t key, std::uint32_t task, const std::byte* payload);
+  bool handle(std::uint32_t from, Entry& entry);
+  void deliver_entry(Cell& cell, std::uint32_t info, std::uint64_t key, std::uint32_t task, const std::byte* payload);
   void deliver_small(Cell& cell, std::uint32_t task, std::uint64_t key, const std::byte* body, std::size_t bytes);
   void deliver_buffer(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer* buffer, std::size_t bytes);
   /// Into the mailbox of the receiver, which is task number `task` of the cell, or null while there is none.
@@ -177,7 +177,7 @@ class Inbound {
   RingTable<MessageRing> rings_;
   std::uint32_t next_ring_ = 0;  // where poll() starts, so that no ring starves
   bool satisfied_ = false;       // poll() completed a receive
-  bool settle_soon_ = false;     // a slot told of a claimed offer
+  bool settle_soon_ = false;     // an entry told of a claimed offer
   bool has_network_ = false;
   std::vector<std::uint8_t> ended_cells_;
   std::vector<CellEnd> ends_;  // by cell, of those

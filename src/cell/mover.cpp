@@ -15,7 +15,7 @@ constexpr double least_gain = 0.1;  // of a processor's time; less is not worth 
 
 auto push_of(Processor& here) {
   return [&here](std::uint32_t to, MoveProtocol::Kind kind, std::uint32_t cell, std::uint32_t argument) {
-    here.outbound().push_control(to, kind == MoveProtocol::Kind::fence ? SlotKind::fence : SlotKind::cell_moved, cell,
+    here.outbound().push_control(to, kind == MoveProtocol::Kind::fence ? EntryKind::fence : EntryKind::cell_moved, cell,
                                  argument);
   };
 }

@@ -17,12 +17,12 @@ constexpr std::uint32_t full_ring_looks = 20 * full_ring_spins;
 
 /// What an item of a backlog counts for: as much as in a mailbox, so that nothing changes when it gets there.
 std::int64_t bytes_of(const Outbound::Waiting& item) noexcept {
-  const SlotKind kind = SlotInfo::kind(item.info);
-  if (kind != SlotKind::buffer_message && kind != SlotKind::large_message)
-    return UnreadMeter<>::overhead + static_cast<std::int64_t>(SlotInfo::bytes(item.info));
-  BufferSlot slot;
-  std::memcpy(&slot, item.payload, sizeof slot);
-  return UnreadMeter<>::overhead + static_cast<std::int64_t>(slot.bytes);
+  const EntryKind kind = EntryInfo::kind(item.info);
+  if (kind != EntryKind::buffer_message && kind != EntryKind::large_message)
+    return UnreadMeter<>::overhead + static_cast<std::int64_t>(EntryInfo::bytes(item.info));
+  BufferEntry entry;
+  std::memcpy(&entry, item.payload, sizeof entry);
+  return UnreadMeter<>::overhead + static_cast<std::int64_t>(entry.bytes);
 }
 
 }  // namespace
@@ -63,21 +63,21 @@ void Outbound::send(std::uint32_t cell, std::uint32_t processor, std::uint32_t t
                     std::span<const std::byte> bytes) {
   const std::size_t size = bytes.size();
   if (size <= MessageRing::inline_bytes_max) {  // the first one, or the ring is full
-    push_raw(processor, SlotInfo::make(SlotKind::small_message, size), key, cell, task, bytes.data(), size);
+    push_raw(processor, EntryInfo::make(EntryKind::small_message, size), key, cell, task, bytes.data(), size);
     return;
   }
   if (size >= offer_from_bytes && send_to_offer(cell, processor, task, key, bytes)) return;
   Buffer* buffer = pool_->get(size);
   if (size >= both_sides_from_bytes && backlogs_[processor].empty()) {
     buffer->transfer.begin(buffer->body(), bytes.data(), size);
-    push(processor, SlotKind::large_message, cell, task, key, BufferSlot{buffer, size});
+    push(processor, EntryKind::large_message, cell, task, key, BufferEntry{buffer, size});
     // Whether it went into the ring or the backlog: the body is complete before we return, and whoever reads the
-    // slot waits for that.
+    // entry waits for that.
     buffer->transfer.copy_from_front();
     return;
   }
   std::memcpy(buffer->body(), bytes.data(), size);
-  push(processor, SlotKind::buffer_message, cell, task, key, BufferSlot{buffer, size});
+  push(processor, EntryKind::buffer_message, cell, task, key, BufferEntry{buffer, size});
 }
 
 // The receiver may wait with its own buffer on the other processor. Claims that buffer if nothing that we have sent can
@@ -122,11 +122,11 @@ bool Outbound::send_to_offer(std::uint32_t cell_index, std::uint32_t processor, 
   if (posted == nullptr) return false;
   if (bytes.size() >= both_sides_from_bytes) {
     posted->transfer.begin(posted->buffer, bytes.data(), bytes.size());
-    push(processor, SlotKind::offer_taken, cell_index, task, key, OfferSlot{posted, bytes.size(), 1});
+    push(processor, EntryKind::offer_taken, cell_index, task, key, OfferEntry{posted, bytes.size(), 1});
     posted->transfer.copy_from_front();
   } else {
     std::memcpy(posted->buffer, bytes.data(), bytes.size());
-    push(processor, SlotKind::offer_taken, cell_index, task, key, OfferSlot{posted, bytes.size(), 0});
+    push(processor, EntryKind::offer_taken, cell_index, task, key, OfferEntry{posted, bytes.size(), 0});
   }
   return true;
 }
@@ -158,7 +158,7 @@ bool Outbound::copy_together(std::uint32_t processor, void* to, const void* from
   touch(to, bytes);
   Buffer* const buffer = pool_->get(0);
   buffer->transfer.begin(to, from, bytes);
-  push(processor, SlotKind::call, 0, 0, 0, CallSlot{help_to_copy, buffer});
+  push(processor, EntryKind::call, 0, 0, 0, CallEntry{help_to_copy, buffer});
   buffer->transfer.copy_from_front();  // from here on the buffer is the helper's
   return true;
 }
@@ -173,17 +173,17 @@ MessageRing& Outbound::make_ring(std::uint32_t processor) {
   return ring;
 }
 
-// The next slot of the ring to `processor`; null: the message must go to the backlog. A sender waits at a full ring
+// The next entry of the ring to `processor`; null: the message must go to the backlog. A sender waits at a full ring
 // while the other side takes messages, so that it does not outrun a receiver that keeps up. It does not wait for one
 // that takes none. Nothing is polled meanwhile: what polling finds, for example a cell that moves, must not come
 // between the choice of a ring and the message.
-MessageRing::Slot* Outbound::slot_to(std::uint32_t processor) {
+MessageRing::Entry* Outbound::entry_to(std::uint32_t processor) {
   Backlog& backlog = backlogs_[processor];
   if (processor == index_ && !backlog.empty()) return nullptr;  // kept for a cell that is arriving here: end_move()
   MessageRing& ring = ring_to(processor);
   if (backlog.empty()) [[likely]] {
-    if (MessageRing::Slot* slot = ring.prepare()) [[likely]]
-      return slot;
+    if (MessageRing::Entry* entry = ring.prepare()) [[likely]]
+      return entry;
   }
   if (processor == index_) return nullptr;
   if (is_network_) {  // it is one of the receivers who polls: waiting for it would be waiting for ourselves
@@ -196,7 +196,7 @@ MessageRing::Slot* Outbound::slot_to(std::uint32_t processor) {
   for (std::uint32_t spin = 0, looks = 0; spin < full_ring_spins; ++spin) {
     if (++looks > full_ring_looks) return nullptr;  // it keeps up, but there is much: others of this thread wait, too
     if (flush_backlog(processor)) {
-      if (MessageRing::Slot* slot = ring.prepare()) return slot;
+      if (MessageRing::Entry* entry = ring.prepare()) return entry;
     }
     cpu_relax();
     if (const std::uint32_t now = ring.consumed(); now != consumed) {
@@ -210,18 +210,18 @@ MessageRing::Slot* Outbound::slot_to(std::uint32_t processor) {
 
 void Outbound::push_raw(std::uint32_t processor, std::uint32_t info, std::uint64_t key, std::uint32_t cell,
                         std::uint32_t task, const void* payload, std::size_t bytes) {
-  MessageRing::Slot* slot = slot_to(processor);
-  if (slot == nullptr) {
+  MessageRing::Entry* entry = entry_to(processor);
+  if (entry == nullptr) {
     Waiting waiting{info, key, cell, task, {}};
     copy_bytes(waiting.payload, payload, bytes);
     hold(processor, waiting);
     return;
   }
-  slot->info = info;
-  slot->key = key;
-  slot->cell = cell;
-  slot->task = task;
-  copy_bytes(slot->payload, payload, bytes);
+  entry->info = info;
+  entry->key = key;
+  entry->cell = cell;
+  entry->task = task;
+  copy_bytes(entry->payload, payload, bytes);
   ring_to(processor).publish();
   parkers_[processor]->wake_if_asleep();
 }
@@ -245,14 +245,14 @@ bool Outbound::flush_backlog(std::uint32_t processor) {
   if (processor == index_) return false;  // messages to a cell that is arriving here: end_move() delivers them
   MessageRing& ring = ring_to(processor);
   while (!backlog.empty()) {
-    MessageRing::Slot* slot = ring.prepare();
-    if (slot == nullptr) break;
+    MessageRing::Entry* entry = ring.prepare();
+    if (entry == nullptr) break;
     const Waiting& waiting = backlog.front();
-    slot->info = waiting.info;
-    slot->key = waiting.key;
-    slot->cell = waiting.cell;
-    slot->task = waiting.task;
-    std::memcpy(slot->payload, waiting.payload, sizeof waiting.payload);
+    entry->info = waiting.info;
+    entry->key = waiting.key;
+    entry->cell = waiting.cell;
+    entry->task = waiting.task;
+    std::memcpy(entry->payload, waiting.payload, sizeof waiting.payload);
     ring.publish();
     drop_oldest(processor);
   }
@@ -267,15 +267,15 @@ void Outbound::flush_backlogs() {
 }
 
 void Outbound::keep(std::uint32_t cell, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes) {
-  Waiting waiting{SlotInfo::make(SlotKind::small_message, bytes.size()), key, cell, task, {}};
+  Waiting waiting{EntryInfo::make(EntryKind::small_message, bytes.size()), key, cell, task, {}};
   if (bytes.size() <= MessageRing::inline_bytes_max) {
     copy_small(waiting.payload, bytes.data(), bytes.size());
   } else {
     Buffer* buffer = pool_->get(bytes.size());
     std::memcpy(buffer->body(), bytes.data(), bytes.size());
-    waiting.info = SlotInfo::make(SlotKind::buffer_message);
-    const BufferSlot slot{buffer, bytes.size()};
-    std::memcpy(waiting.payload, &slot, sizeof slot);
+    waiting.info = EntryInfo::make(EntryKind::buffer_message);
+    const BufferEntry entry{buffer, bytes.size()};
+    std::memcpy(waiting.payload, &entry, sizeof entry);
   }
   hold(index_, waiting);
 }
@@ -289,7 +289,7 @@ std::optional<Outbound::Waiting> Outbound::take_kept() {
 }
 
 void Outbound::push_start(std::uint32_t cell, const CellProgram& program) {
-  push(route_[cell], SlotKind::start_task, cell, program.task, 0, &program);
+  push(route_[cell], EntryKind::start_task, cell, program.task, 0, &program);
 }
 
 std::byte* Outbound::begin_large(LargeArrival& arrival) {
@@ -302,11 +302,11 @@ std::byte* Outbound::begin_large(LargeArrival& arrival) {
 void Outbound::end_large(LargeArrival& arrival, bool complete) {
   const std::uint32_t processor = route_[arrival.cell];
   if (arrival.posted != nullptr) {
-    push(processor, SlotKind::offer_taken, arrival.cell, arrival.task, arrival.key,
-         OfferSlot{arrival.posted, arrival.bytes, 0});
+    push(processor, EntryKind::offer_taken, arrival.cell, arrival.task, arrival.key,
+         OfferEntry{arrival.posted, arrival.bytes, 0});
   } else if (complete) {
-    push(processor, SlotKind::buffer_message, arrival.cell, arrival.task, arrival.key,
-         BufferSlot{arrival.buffer, arrival.bytes});
+    push(processor, EntryKind::buffer_message, arrival.cell, arrival.task, arrival.key,
+         BufferEntry{arrival.buffer, arrival.bytes});
   } else {
     pool_->put(arrival.buffer);
   }

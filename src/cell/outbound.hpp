@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Outbound: what a processor sends to others. It has the rings that lead away from the processor, the backlogs of rings
 // that are full, and the routes. A message travels in one of these ways:
-//   small              inside a ring slot
+//   small              inside a ring entry
 //   larger             one copy into a pooled buffer whose pointer travels; from 32 KiB on both processors copy
 //                      (copy.hpp)
 //   to a waiting receive with its own buffer that was offered: straight into that
@@ -31,31 +31,31 @@ class Processor;
 struct Domain;
 struct CellProgram;
 
-/// Kinds of ring slots.
-enum class SlotKind : std::uint8_t {
-  small_message,   ///< Body in the slot.
-  buffer_message,  ///< Payload: BufferSlot.
+/// Kinds of ring entries.
+enum class EntryKind : std::uint8_t {
+  small_message,   ///< Body in the entry.
+  buffer_message,  ///< Payload: BufferEntry.
   large_message,   ///< The same, and Buffer::transfer may still be under way: help.
-  offer_taken,  ///< Payload: OfferSlot. The sender has claimed a posted receive. Its transfer may be under way: help.
+  offer_taken,  ///< Payload: OfferEntry. The sender has claimed a posted receive. Its transfer may be under way: help.
   start_task,   ///< Payload: CellProgram*. From the host: start it on `cell`.
   cell_moved,   ///< `cell` is carried by processor `task` from here on. (mover.hpp)
   fence,        ///< Old messages to `cell` from processor `task` are all through. (mover.hpp)
   cell_ended,   ///< `cell` has ended; payload: CellEnd.
-  call,         ///< Payload: CallSlot. Call it: for the network's processor, or for a copy that wants help.
+  call,         ///< Payload: CallEntry. Call it: for the network's processor, or for a copy that wants help.
 };
 
-/// Slot::info: forwarded (bit 31), kind (bits 30..24), length of a small message (bits 23..0). A small message's
+/// Entry::info: forwarded (bit 31), kind (bits 30..24), length of a small message (bits 23..0). A small message's
 /// kind is 0, so that its info is its length.
-struct SlotInfo {
+struct EntryInfo {
   static constexpr std::uint32_t forwarded_bit =
       0x8000'0000U;  ///< It comes by way of its cell's last processor (mover.hpp).
   static constexpr std::uint32_t small_messages_end = 1U << 24;
-  static_assert(static_cast<std::uint32_t>(SlotKind::small_message) == 0);
+  static_assert(static_cast<std::uint32_t>(EntryKind::small_message) == 0);
 
-  static constexpr std::uint32_t make(SlotKind kind, std::size_t bytes = 0) noexcept {
+  static constexpr std::uint32_t make(EntryKind kind, std::size_t bytes = 0) noexcept {
     return static_cast<std::uint32_t>(kind) << 24 | static_cast<std::uint32_t>(bytes);
   }
-  static constexpr SlotKind kind(std::uint32_t info) noexcept { return static_cast<SlotKind>((info >> 24) & 0x7fU); }
+  static constexpr EntryKind kind(std::uint32_t info) noexcept { return static_cast<EntryKind>((info >> 24) & 0x7fU); }
   static constexpr bool forwarded(std::uint32_t info) noexcept { return (info & forwarded_bit) != 0; }
   static constexpr std::uint32_t bytes(std::uint32_t info) noexcept { return info & 0xff'ffffU; }
 };
@@ -76,24 +76,24 @@ struct LargeArrival {
 
 using MessageRing = Ring<>;
 
-/// Payloads of slots.
-struct BufferSlot {
+/// Payloads of entries.
+struct BufferEntry {
   Buffer* buffer;
   std::uint64_t bytes;
 };
-struct OfferSlot {
+struct OfferEntry {
   Posted* posted;
   std::uint64_t bytes;
   std::uint32_t has_transfer;
 };
-struct CallSlot {
+struct CallEntry {
   void (*function)(Processor& processor, void* state);
   void* state;
 };
 
 class Outbound {
  public:
-  /// A slot's worth that did not fit into a full ring.
+  /// An entry's worth that did not fit into a full ring.
   struct Waiting {
     std::uint32_t info;
     std::uint64_t key;
@@ -118,14 +118,14 @@ class Outbound {
                                         std::uint64_t key, std::span<const std::byte> bytes) noexcept {
     MessageRing* ring = outgoing_[processor];
     if (bytes.size() > MessageRing::inline_bytes_max || backlog_count_ != 0 || ring == nullptr) return false;
-    MessageRing::Slot* slot = ring->prepare();
-    if (slot == nullptr) [[unlikely]]
+    MessageRing::Entry* entry = ring->prepare();
+    if (entry == nullptr) [[unlikely]]
       return false;
-    copy_small(slot->payload, bytes.data(), bytes.size());
-    slot->info = SlotInfo::make(SlotKind::small_message, bytes.size());
-    slot->key = key;
-    slot->cell = cell;
-    slot->task = task;
+    copy_small(entry->payload, bytes.data(), bytes.size());
+    entry->info = EntryInfo::make(EntryKind::small_message, bytes.size());
+    entry->key = key;
+    entry->cell = cell;
+    entry->task = task;
     ring->publish();
     parkers_[processor]->wake_if_asleep();
     return true;
@@ -135,25 +135,25 @@ class Outbound {
             std::span<const std::byte> bytes);
 
   template <class Payload>
-  void push(std::uint32_t processor, SlotKind kind, std::uint32_t cell, std::uint32_t task, std::uint64_t key,
+  void push(std::uint32_t processor, EntryKind kind, std::uint32_t cell, std::uint32_t task, std::uint64_t key,
             const Payload& payload) {
     static_assert(sizeof(Payload) <= MessageRing::inline_bytes_max);
-    push_raw(processor, SlotInfo::make(kind), key, cell, task, &payload, sizeof payload);
+    push_raw(processor, EntryInfo::make(kind), key, cell, task, &payload, sizeof payload);
   }
-  /// A slot without payload.
-  void push_control(std::uint32_t processor, SlotKind kind, std::uint32_t cell, std::uint32_t task) {
-    push_raw(processor, SlotInfo::make(kind), 0, cell, task, nullptr, 0);
+  /// An entry without payload.
+  void push_control(std::uint32_t processor, EntryKind kind, std::uint32_t cell, std::uint32_t task) {
+    push_raw(processor, EntryInfo::make(kind), 0, cell, task, nullptr, 0);
   }
-  /// Sends a slot on to the processor that carries its cell now.
-  void forward(std::uint32_t processor, const MessageRing::Slot& slot) {
-    push_raw(processor, slot.info | SlotInfo::forwarded_bit, slot.key, slot.cell, slot.task, slot.payload,
+  /// Sends an entry on to the processor that carries its cell now.
+  void forward(std::uint32_t processor, const MessageRing::Entry& entry) {
+    push_raw(processor, entry.info | EntryInfo::forwarded_bit, entry.key, entry.cell, entry.task, entry.payload,
              MessageRing::inline_bytes_max);
   }
   /// Has a program started on `cell`, behind all messages sent there before.
   void push_start(std::uint32_t cell, const CellProgram& program);
-  /// The same slot to every thread of this process, but `except`.
+  /// The same entry to every thread of this process, but `except`.
   template <class Payload>
-  void push_to_threads(SlotKind kind, std::uint32_t cell, const Payload& payload, std::uint32_t except = ~0U) {
+  void push_to_threads(EntryKind kind, std::uint32_t cell, const Payload& payload, std::uint32_t except = ~0U) {
     for (std::uint32_t p = 0; p < thread_count(); ++p) {
       if (p != except) push(p, kind, cell, 0, MatchKey::make(0, cell, 0, 0), payload);
     }
@@ -214,7 +214,7 @@ class Outbound {
     return ring != nullptr ? *ring : make_ring(processor);
   }
   MessageRing& make_ring(std::uint32_t processor);
-  MessageRing::Slot* slot_to(std::uint32_t processor);
+  MessageRing::Entry* entry_to(std::uint32_t processor);
   void push_raw(std::uint32_t processor, std::uint32_t info, std::uint64_t key, std::uint32_t cell, std::uint32_t task,
                 const void* payload, std::size_t bytes);
   void hold(std::uint32_t processor, const Waiting& item);

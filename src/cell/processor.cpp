@@ -600,9 +600,9 @@ void Processor::end_cell(Cell& cell) {
   CellEnd end = cell.end();
   if (is_host()) end.tasks = domain_.programs_started.load(std::memory_order_relaxed);  // relaxed: counted by the host
   // The network's processor is told, too: it is behind the threads.
-  outbound_.push_to_threads(SlotKind::cell_ended, cell.id, end, index_);
+  outbound_.push_to_threads(EntryKind::cell_ended, cell.id, end, index_);
   if (network_ != nullptr) {
-    outbound_.push(network_index_, SlotKind::cell_ended, cell.id, 0, MatchKey::make(0, cell.id, 0, 0), end);
+    outbound_.push(network_index_, EntryKind::cell_ended, cell.id, 0, MatchKey::make(0, cell.id, 0, 0), end);
   }
   if (!mover_.postpone_end(cell.id)) inbound_.cell_ended(cell.id, end);
 }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
-// Ring: carries messages from one processor to another. It has one producer, one consumer and a fixed number of slots.
-// A slot is one cache line, and holds a whole small message.
+// Ring: carries messages from one processor to another. It has one producer, one consumer and a fixed size. An entry
+// is one cache line, and holds a whole small message.
 //
-//   producer: if (Slot* s = ring.prepare()) { fill *s; ring.publish(); }
-//   consumer: if (Slot* s = ring.peek()) { use *s; ring.pop(); }
+//   producer: if (Entry* s = ring.prepare()) { fill *s; ring.publish(); }
+//   consumer: if (Entry* s = ring.peek()) { use *s; ring.pop(); }
 //
 // Invariants:
-//  (1) Position p lives in slot p % slot_count. A slot's turn is p+1 once position p is published in it. Positions
+//  (1) Position p lives in entry p % entry_count. An entry's turn is p+1 once position p is published in it. Positions
 //      count modulo 2^32.
-//  (2) The producer writes the slot of position p only when consumed_ >= p - slot_count + 1, that is, after the
-//      consumer has given the slot back.
-//  (3) All other fields of a slot are written before its turn (release) and read after it (acquire).
-//  (4) The consumer stores consumed_ after its last read of the slots below it (release). The producer reads it with
+//  (2) The producer writes the entry of position p only when consumed_ >= p - entry_count + 1, that is, after the
+//      consumer has given the entry back.
+//  (3) All other fields of an entry are written before its turn (release) and read after it (acquire).
+//  (4) The consumer stores consumed_ after its last read of the entries below it (release). The producer reads it with
 //      acquire before it writes them again.
 // Progress: both sides are wait-free.
 #pragma once
@@ -26,15 +26,15 @@
 
 namespace aplib {
 
-template <template <class> class Atom = std::atomic, std::uint32_t SlotCount = 256>
+template <template <class> class Atom = std::atomic, std::uint32_t EntryCount = 256>
 class Ring {
-  static_assert((SlotCount & (SlotCount - 1)) == 0, "positions wrap modulo 2^32");
+  static_assert((EntryCount & (EntryCount - 1)) == 0, "positions wrap modulo 2^32");
 
  public:
-  static constexpr std::uint32_t slot_count = SlotCount;
+  static constexpr std::uint32_t entry_count = EntryCount;
   static constexpr std::size_t inline_bytes_max = 40;
 
-  struct alignas(cache_line_bytes) Slot {
+  struct alignas(cache_line_bytes) Entry {
     Atom<std::uint32_t> turn{0};  // invariant (1)
     std::uint32_t info;           // kind and, for inline messages, length; the ring does not look at it
     std::uint64_t key;            // match key
@@ -47,26 +47,26 @@ class Ring {
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
 
-  /// Producer: the slot to fill next, or null when the ring is full.
-  Slot* prepare() noexcept {
-    if (produced_ - consumed_seen_ == SlotCount) {
+  /// Producer: the entry to fill next, or null when the ring is full.
+  Entry* prepare() noexcept {
+    if (produced_ - consumed_seen_ == EntryCount) {
       consumed_seen_ = consumed_.load(std::memory_order_acquire);  // invariant (4)
-      if (produced_ - consumed_seen_ == SlotCount) return nullptr;
+      if (produced_ - consumed_seen_ == EntryCount) return nullptr;
     }
-    return &slots_[produced_ % SlotCount];
+    return &entries_[produced_ % EntryCount];
   }
 
-  /// Producer: makes the slot of prepare() visible.
+  /// Producer: makes the entry of prepare() visible.
   void publish() noexcept {
-    Slot& slot = slots_[produced_ % SlotCount];
+    Entry& entry = entries_[produced_ % EntryCount];
     ++produced_;
-    slot.turn.store(produced_, std::memory_order_release);  // invariant (3)
+    entry.turn.store(produced_, std::memory_order_release);  // invariant (3)
   }
 
-  /// Producer: how many slots it has published so far (modulo 2^32).
+  /// Producer: how many entries it has published so far (modulo 2^32).
   [[nodiscard]] std::uint32_t produced() const noexcept { return produced_; }
 
-  /// Producer: how many slots the consumer has given back, as far as known (modulo 2^32). The number grows while
+  /// Producer: how many entries the consumer has given back, as far as known (modulo 2^32). The number grows while
   /// someone takes messages.
   [[nodiscard]] std::uint32_t consumed() noexcept {
     consumed_seen_ = consumed_.load(std::memory_order_acquire);  // invariant (4)
@@ -77,21 +77,21 @@ class Ring {
   [[nodiscard]] bool consumed_up_to(std::uint32_t position) noexcept {
     if (static_cast<std::int32_t>(consumed_seen_ - position) >= 0) return true;
     consumed_seen_ = consumed_.load(
-        std::memory_order_acquire);  // pairs with settle(): what the consumer did with those slots is visible
+        std::memory_order_acquire);  // pairs with settle(): what the consumer did with those entries is visible
     return static_cast<std::int32_t>(consumed_seen_ - position) >= 0;
   }
 
-  /// Consumer: the oldest slot, or null when there is none.
-  Slot* peek() noexcept {
-    Slot& slot = slots_[taken_ % SlotCount];
-    if (slot.turn.load(std::memory_order_acquire) != taken_ + 1) return nullptr;  // invariant (3)
-    return &slot;
+  /// Consumer: the oldest entry, or null when there is none.
+  Entry* peek() noexcept {
+    Entry& entry = entries_[taken_ % EntryCount];
+    if (entry.turn.load(std::memory_order_acquire) != taken_ + 1) return nullptr;  // invariant (3)
+    return &entry;
   }
 
-  /// Consumer: gives back the slot of peek(). The producer learns of it in batches, and at settle().
+  /// Consumer: gives back the entry of peek(). The producer learns of it in batches, and at settle().
   void pop() noexcept {
     ++taken_;
-    if (taken_ - given_back_ >= SlotCount / 4) settle();
+    if (taken_ - given_back_ >= EntryCount / 4) settle();
   }
 
   /// Consumer: tells the producer of everything taken so far. REQUIRES: called when the ring is found empty.
@@ -110,17 +110,17 @@ class Ring {
   std::uint32_t given_back_ = 0;
   // written by the consumer, read by the producer
   alignas(cache_pair_bytes) Atom<std::uint32_t> consumed_{0};
-  alignas(cache_pair_bytes) Slot slots_[SlotCount];
+  alignas(cache_pair_bytes) Entry entries_[EntryCount];
 };
 
 /// The rings that lead to one processor. The senders make them, at any time.
 ///
-/// Invariants: (1) an entry is stored before it is counted (release, acquire); (2) whoever connects a ring wakes the
+/// Invariants: (1) a ring is stored before it is counted (release, acquire); (2) whoever connects a ring wakes the
 /// owner after putting in the first message, so an owner that compares the count before it sleeps misses no ring.
 template <class RingType, template <class> class Atom = std::atomic>
 class RingTable {
  public:
-  struct Entry {
+  struct Incoming {
     RingType* ring;
     std::uint32_t from;
   };
@@ -138,28 +138,28 @@ class RingTable {
 
   // Owner:
   [[nodiscard]] bool has_some() const noexcept { return known_ != 0 || has_new(); }
-  /// There are rings that entries() lacks.
+  /// There are rings that rings() lacks.
   [[nodiscard]] bool has_new() const noexcept { return known_ != count_.load(std::memory_order_acquire); }  // (1)
-  [[nodiscard]] const std::vector<Entry>& entries() const noexcept { return entries_; }
-  /// Renews entries(). Throws std::bad_alloc.
+  [[nodiscard]] const std::vector<Incoming>& rings() const noexcept { return rings_; }
+  /// Renews rings(). Throws std::bad_alloc.
   void refresh() {
     known_ = count_.load(std::memory_order_acquire);  // invariant (1)
-    entries_.clear();
+    rings_.clear();
     for (std::uint32_t from = 0; from < size_; ++from) {
       RingType* ring = table_[from].load(std::memory_order_acquire);  // acquire: the ring itself
-      if (ring != nullptr) entries_.push_back(Entry{ring, from});
+      if (ring != nullptr) rings_.push_back(Incoming{ring, from});
     }
   }
   [[nodiscard]] bool all_empty() const noexcept {
-    for (const Entry& entry : entries_) {
-      if (entry.ring->peek() != nullptr) return false;
+    for (const Incoming& in : rings_) {
+      if (in.ring->peek() != nullptr) return false;
     }
     return true;
   }
 
  private:
   std::uint32_t known_ = 0;
-  std::vector<Entry> entries_;
+  std::vector<Incoming> rings_;
   std::size_t size_ = 0;
   std::unique_ptr<Atom<RingType*>[]> table_;  // by processor
   alignas(cache_pair_bytes) Atom<std::uint32_t> count_{0};

@@ -248,7 +248,7 @@ void ModuleNetwork::take_frame(comm::Peer from, const comm::Label& label, std::s
       CellEnd end;
       if (body.size() != sizeof end) return nonsense(from, "the end of a cell of another length");
       std::memcpy(&end, body.data(), sizeof end);
-      port_.outbound().push_to_threads(SlotKind::cell_ended, label.cell, end);
+      port_.outbound().push_to_threads(EntryKind::cell_ended, label.cell, end);
       break;
     }
     case FrameKind::exchange:
@@ -367,7 +367,7 @@ void ModuleNetwork::all_ended() noexcept {
 void ModuleNetwork::remote_cell_ended(std::uint32_t cell, const CellEnd& end) {
   const std::lock_guard lock(poll_mutex_);
   if (!ended_ && cell < domain_.cells.size() && domain_.process_of(cell) != domain_.process)
-    port_.outbound().push_to_threads(SlotKind::cell_ended, cell, end);
+    port_.outbound().push_to_threads(EntryKind::cell_ended, cell, end);
 }
 
 void ModuleNetwork::start_program(const CellProgram& program) {
@@ -378,7 +378,7 @@ void ModuleNetwork::start_program(const CellProgram& program) {
 
 void ModuleNetwork::call_on_each(void (*function)(Processor& processor, void* state), void* state) {
   const std::lock_guard lock(poll_mutex_);
-  port_.outbound().push_to_threads(SlotKind::call, 0, CallSlot{function, state});
+  port_.outbound().push_to_threads(EntryKind::call, 0, CallEntry{function, state});
 }
 
 void ModuleNetwork::status_changed() noexcept {

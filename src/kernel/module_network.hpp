@@ -29,7 +29,7 @@ namespace aplib {
 
 /// Kinds of frames.
 enum class FrameKind : std::uint32_t {
-  message = 1,  ///< Label: as in a ring's slot.
+  message = 1,  ///< Label: as in a ring's entry.
   cell_ended,   ///< Label: cell. Body: CellEnd.
   exchange,     ///< Body: cell/collectives.hpp.
   put,          ///< These: one_sided_network.hpp.

@@ -134,8 +134,8 @@ TEST(Failure, OfPollingEndsTheMachineAndIsNotThrownIntoTheTaskThatPolled) {
   const Report report = run(Shape{{2, 1}, 2}, [&] {
     if (me() == 0) {
       static_cast<void>(receive({.type = 1}));
-      const CallSlot call{[](Processor&, void*) { throw Error(Errc::exhausted, "no memory for a message"); }, nullptr};
-      Processor::current()->outbound().push(1, SlotKind::call, 0, 0, 0, call);
+      const CallEntry call{[](Processor&, void*) { throw Error(Errc::exhausted, "no memory for a message"); }, nullptr};
+      Processor::current()->outbound().push(1, EntryKind::call, 0, 0, 0, call);
       static_cast<void>(receive({.type = 2}));
       return;
     }

@@ -58,13 +58,13 @@ struct MoveScenario {
   void flush(std::uint32_t me, std::uint32_t to) {
     std::deque<Item>& backlog = members[me].backlog[to];
     while (!backlog.empty()) {
-      MoveRing::Slot* slot = rings[me][to].prepare();
-      if (slot == nullptr) return;
-      det::Scheduler::current()->plain_write(slot);
-      slot->info = backlog.front().kind;
-      slot->key = backlog.front().sender;
-      slot->cell = backlog.front().cell;
-      slot->task = backlog.front().number;
+      MoveRing::Entry* entry = rings[me][to].prepare();
+      if (entry == nullptr) return;
+      det::Scheduler::current()->plain_write(entry);
+      entry->info = backlog.front().kind;
+      entry->key = backlog.front().sender;
+      entry->cell = backlog.front().cell;
+      entry->task = backlog.front().number;
       rings[me][to].publish();
       backlog.pop_front();
     }
@@ -135,9 +135,9 @@ struct MoveScenario {
     bool took = false;
     for (std::uint32_t from = 0; from < thread_count; ++from) {
       if (from == me) continue;
-      if (MoveRing::Slot* slot = rings[from][me].peek()) {
-        det::Scheduler::current()->plain_read(slot);
-        const Item item{slot->info, static_cast<std::uint32_t>(slot->key), slot->cell, slot->task};
+      if (MoveRing::Entry* entry = rings[from][me].peek()) {
+        det::Scheduler::current()->plain_read(entry);
+        const Item item{entry->info, static_cast<std::uint32_t>(entry->key), entry->cell, entry->task};
         if (handle(me, from, item)) {
           rings[from][me].pop();
           took = true;

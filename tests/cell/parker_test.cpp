@@ -50,13 +50,13 @@ struct ParkerScenario {
       return;
     }
     for (std::uint32_t i = 0; i < message_count; ++i) {
-      auto* slot = rings[me].prepare();
-      while (slot == nullptr) {
+      auto* entry = rings[me].prepare();
+      while (entry == nullptr) {
         det::yield();
-        slot = rings[me].prepare();
+        entry = rings[me].prepare();
       }
-      det::Scheduler::current()->plain_write(slot);
-      slot->info = i;
+      det::Scheduler::current()->plain_write(entry);
+      entry->info = i;
       rings[me].publish();
       if (parker.wake_if_asleep()) ++woken[me];
     }
@@ -64,9 +64,9 @@ struct ParkerScenario {
 
   bool take_one() {
     for (int from = 0; from < producer_count; ++from) {
-      if (auto* slot = rings[from].peek(); slot != nullptr) {
-        det::Scheduler::current()->plain_read(slot);
-        det::check(slot->info == taken[from], "messages arrive in order");
+      if (auto* entry = rings[from].peek(); entry != nullptr) {
+        det::Scheduler::current()->plain_read(entry);
+        det::check(entry->info == taken[from], "messages arrive in order");
         rings[from].pop();
         ++taken[from];
         return true;
@@ -144,8 +144,8 @@ void ping_pong(const ParkerOs& os, int rounds) {
   std::atomic<int> lost{0};
   const auto receive = [&](Side& side) {
     for (;;) {
-      if (auto* slot = side.ring.peek(); slot != nullptr) {
-        const std::uint32_t value = slot->info;
+      if (auto* entry = side.ring.peek(); entry != nullptr) {
+        const std::uint32_t value = entry->info;
         side.ring.pop();
         side.ring.settle();
         return value;
@@ -160,8 +160,8 @@ void ping_pong(const ParkerOs& os, int rounds) {
     }
   };
   const auto send = [](Side& side, std::uint32_t value) {
-    auto* slot = side.ring.prepare();
-    slot->info = value;
+    auto* entry = side.ring.prepare();
+    entry->info = value;
     side.ring.publish();
     side.parker.wake_if_asleep();
   };
@@ -230,13 +230,13 @@ struct ProcessorParkScenario {
     const auto self = static_cast<std::uint32_t>(me);
     for (std::uint32_t i = 0; i < message_count; ++i) {
       if (i == 0) table.connect(self, rings[me]);
-      ParkRing::Slot* slot = rings[me].prepare();
-      while (slot == nullptr) {
+      ParkRing::Entry* entry = rings[me].prepare();
+      while (entry == nullptr) {
         det::yield();
-        slot = rings[me].prepare();
+        entry = rings[me].prepare();
       }
-      det::Scheduler::current()->plain_write(slot);
-      slot->info = i;
+      det::Scheduler::current()->plain_write(entry);
+      entry->info = i;
       rings[me].publish();
       parker.wake_if_asleep();
     }
@@ -249,10 +249,10 @@ struct ProcessorParkScenario {
   bool poll() {
     bool took = false;
     if (table.has_new()) table.refresh();
-    for (const auto& [ring, from] : table.entries()) {
-      while (ParkRing::Slot* slot = ring->peek()) {
-        det::Scheduler::current()->plain_read(slot);
-        det::check(slot->info == taken[from], "messages arrive in order");
+    for (const auto& [ring, from] : table.rings()) {
+      while (ParkRing::Entry* entry = ring->peek()) {
+        det::Scheduler::current()->plain_read(entry);
+        det::check(entry->info == taken[from], "messages arrive in order");
         ++taken[from];
         ring->pop();
         took = true;

@@ -31,17 +31,17 @@ struct RingScenario {
 
   void produce() {
     for (std::uint32_t i = 0; i < message_count; ++i) {
-      auto* slot = ring.prepare();
-      while (slot == nullptr) {
+      auto* entry = ring.prepare();
+      while (entry == nullptr) {
         det::yield();
-        slot = ring.prepare();
+        entry = ring.prepare();
       }
-      det::Scheduler::current()->plain_write(slot);  // finds races with a consumer that still reads
-      slot->info = i;
-      slot->key = i * 3ULL;
+      det::Scheduler::current()->plain_write(entry);  // finds races with a consumer that still reads
+      entry->info = i;
+      entry->key = i * 3ULL;
       ring.publish();
       const std::uint32_t position = i + 1;
-      det::check(ring.produced() == position, "positions count published slots");
+      det::check(ring.produced() == position, "positions count published entries");
       const std::uint32_t asked = position - i % 5;
       if (ring.consumed_up_to(asked) && asked > 0) {
         det::check(det::Scheduler::current()->happened_before(consumed_at[asked - 1]),
@@ -52,14 +52,14 @@ struct RingScenario {
 
   void consume() {
     for (std::uint32_t i = 0; i < message_count; ++i) {
-      auto* slot = ring.peek();
-      while (slot == nullptr) {
+      auto* entry = ring.peek();
+      while (entry == nullptr) {
         ring.settle();
         det::yield();
-        slot = ring.peek();
+        entry = ring.peek();
       }
-      det::Scheduler::current()->plain_read(slot);
-      det::check(slot->info == i && slot->key == i * 3ULL, "messages arrive whole and in order");
+      det::Scheduler::current()->plain_read(entry);
+      det::check(entry->info == i && entry->key == i * 3ULL, "messages arrive whole and in order");
       consumed_at[i] = det::Scheduler::current()->stamp();
       ring.pop();
     }
@@ -90,22 +90,22 @@ TEST(Ring, IsCaughtWithoutItsMemoryOrders) {
 }
 
 TEST(Ring, ASlotIsOneCacheLine) {
-  EXPECT_EQ(sizeof(Ring<>::Slot), cache_line_bytes);
-  EXPECT_EQ(alignof(Ring<>::Slot), cache_line_bytes);
+  EXPECT_EQ(sizeof(Ring<>::Entry), cache_line_bytes);
+  EXPECT_EQ(alignof(Ring<>::Entry), cache_line_bytes);
 }
 
 TEST(Ring, RefusesWhenFullAndTakesAgainAfterBatchesGivenBack) {
   auto ring = std::make_unique<Ring<std::atomic, 8>>();
   for (std::uint32_t i = 0; i < 8; ++i) {
-    auto* slot = ring->prepare();
-    ASSERT_NE(slot, nullptr);
-    slot->info = i;
+    auto* entry = ring->prepare();
+    ASSERT_NE(entry, nullptr);
+    entry->info = i;
     ring->publish();
   }
   EXPECT_EQ(ring->prepare(), nullptr);
   ASSERT_NE(ring->peek(), nullptr);
   ring->pop();
-  EXPECT_EQ(ring->prepare(), nullptr);  // one slot is less than a batch
+  EXPECT_EQ(ring->prepare(), nullptr);  // one entry is less than a batch
   ring->settle();
   EXPECT_NE(ring->prepare(), nullptr);
   for (std::uint32_t i = 1; i < 8; ++i) {
@@ -126,29 +126,29 @@ TEST(Ring, CarriesAMillionMessagesBetweenThreads) {
   auto ring = std::make_unique<Ring<std::atomic, 16>>();
   std::thread producer([&] {
     for (std::uint64_t i = 0; i < message_count;) {
-      auto* slot = ring->prepare();
-      if (slot == nullptr) {
+      auto* entry = ring->prepare();
+      if (entry == nullptr) {
         std::this_thread::yield();
         continue;
       }
-      slot->key = i;
-      slot->info = static_cast<std::uint32_t>(i * 7);
-      std::memcpy(slot->payload, &i, sizeof i);
+      entry->key = i;
+      entry->info = static_cast<std::uint32_t>(i * 7);
+      std::memcpy(entry->payload, &i, sizeof i);
       ring->publish();
       ++i;
     }
   });
   std::uint64_t wrong = 0;
   for (std::uint64_t i = 0; i < message_count;) {
-    auto* slot = ring->peek();
-    if (slot == nullptr) {
+    auto* entry = ring->peek();
+    if (entry == nullptr) {
       ring->settle();
       std::this_thread::yield();
       continue;
     }
     std::uint64_t body = 0;
-    std::memcpy(&body, slot->payload, sizeof body);
-    if (slot->key != i || body != i || slot->info != static_cast<std::uint32_t>(i * 7)) ++wrong;
+    std::memcpy(&body, entry->payload, sizeof body);
+    if (entry->key != i || body != i || entry->info != static_cast<std::uint32_t>(i * 7)) ++wrong;
     ring->pop();
     ++i;
   }

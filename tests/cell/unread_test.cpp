@@ -43,7 +43,7 @@ class Unread : public testing::TestWithParam<Shape> {};
 // never comes: all wait at once.
 TEST_P(Unread, ASenderThatOutrunsItsReceiverWaits) {
   for (const std::int64_t bytes : {8, 1000, 40'000}) {
-    const std::int64_t under_way = MessageRing::slot_count * bytes;  // in the ring, besides those that wait
+    const std::int64_t under_way = MessageRing::entry_count * bytes;  // in the ring, besides those that wait
     const std::uint64_t count = static_cast<std::uint64_t>((12 * mib + under_way) / (bytes + 256));
     std::atomic<std::uint64_t> sent{0};
     std::int64_t most = 0;
@@ -149,7 +149,7 @@ TEST(UnreadLimit, WhoWaitsForRoomLeavesTheThreadToOthers) {
 // What did not fit into the ring goes out with the next message, once the receiver has taken some: a sender that never
 // waits never looks at its rings otherwise.
 TEST(UnreadLimit, TheBacklogGoesOutWithTheNextMessage) {
-  constexpr std::uint32_t ring = MessageRing::slot_count;
+  constexpr std::uint32_t ring = MessageRing::entry_count;
   constexpr int count = 3 * ring;
   std::atomic<bool> go{false};
   std::atomic<int> received{0};

@@ -14,12 +14,12 @@ enum class Fault {
   relaxed_publish,    // the producer's store of the tail does not release
   relaxed_look,       // the consumer's load of the tail does not acquire
   relaxed_give_back,  // the consumer's store of the head does not release
-  one_too_many,       // the producer assumes one slot too many
+  one_too_many,       // the producer assumes one entry too many
 };
 
 struct Ring {
   static constexpr int thread_count = 2;
-  static constexpr std::uint32_t slot_count = 4;
+  static constexpr std::uint32_t entry_count = 4;
   static constexpr std::uint32_t message_count = 30;
 
   explicit Ring(Fault which) : fault(which) {}
@@ -33,10 +33,10 @@ struct Ring {
   }
 
   void produce() {
-    const std::uint32_t room = slot_count + (fault == Fault::one_too_many ? 1 : 0);
+    const std::uint32_t room = entry_count + (fault == Fault::one_too_many ? 1 : 0);
     for (std::uint32_t i = 0; i < message_count; ++i) {
       while (i - head.load(std::memory_order_acquire) >= room) yield();
-      slots[i % slot_count].write(i);
+      entries[i % entry_count].write(i);
       tail.store(i + 1, fault == Fault::relaxed_publish ? std::memory_order_relaxed : std::memory_order_release);
     }
   }
@@ -45,14 +45,14 @@ struct Ring {
     for (std::uint32_t i = 0; i < message_count; ++i) {
       while (tail.load(fault == Fault::relaxed_look ? std::memory_order_relaxed : std::memory_order_acquire) == i)
         yield();
-      check(slots[i % slot_count].read() == i, "messages arrive in order");
+      check(entries[i % entry_count].read() == i, "messages arrive in order");
       head.store(i + 1, fault == Fault::relaxed_give_back ? std::memory_order_relaxed : std::memory_order_release);
     }
   }
 
   Fault fault;
   DetAtomic<std::uint32_t> head{0}, tail{0};
-  std::array<DetPlain<std::uint32_t>, slot_count> slots;
+  std::array<DetPlain<std::uint32_t>, entry_count> entries;
 };
 
 Outcome run(std::uint64_t seed_count, Fault fault, Memory memory = Memory::weak) {

@@ -28,7 +28,7 @@ bool Link::send(const Label& label, std::span<const std::byte> body) {
       send_large(label, body);
       return false;
     }
-    if (writer_.put(SlotKind::frame, label, body)) [[likely]] {
+    if (writer_.put(EntryKind::frame, label, body)) [[likely]] {
       count_sent(body.size());
       bell_.ring_if_asleep();
       return false;
@@ -53,7 +53,7 @@ void Link::count_sent(std::uint64_t bytes) noexcept {
 
 /// Piece by piece from the caller's memory, while the peer takes them out; both copy at the same time.
 void Link::send_large(const Label& label, std::span<const std::byte> body) {
-  if (!writer_.put(SlotKind::large, label, bytes_of(body.size()))) {
+  if (!writer_.put(EntryKind::large, label, bytes_of(body.size()))) {
     keep(label, body, body.size(), false);
     return write_locked();
   }
@@ -64,7 +64,7 @@ void Link::send_large(const Label& label, std::span<const std::byte> body) {
   std::chrono::steady_clock::time_point since{};
   while (!rest.empty()) {
     const std::span<const std::byte> piece = rest.first(std::min(rest.size(), piece_bytes));
-    if (writer_.put(SlotKind::piece, {}, piece)) {
+    if (writer_.put(EntryKind::piece, {}, piece)) {
       rest = rest.subspan(piece.size());
       bell_.ring_if_asleep();
       spins = 0;
@@ -125,12 +125,12 @@ bool Link::write_first() {
   bool moved = false;
   bool all = false;
   if (first.bytes < Module::large_from_bytes) {
-    all = moved = writer_.put(SlotKind::frame, first.label, {first.body.get(), first.kept});
+    all = moved = writer_.put(EntryKind::frame, first.label, {first.body.get(), first.kept});
   } else {
-    if (!first.begun) moved = first.begun = writer_.put(SlotKind::large, first.label, bytes_of(first.bytes));
+    if (!first.begun) moved = first.begun = writer_.put(EntryKind::large, first.label, bytes_of(first.bytes));
     while (first.begun && first.gone < first.kept) {
       const std::size_t bytes = std::min(first.kept - first.gone, piece_bytes_max);
-      if (!writer_.put(SlotKind::piece, {}, {first.body.get() + first.gone, bytes})) break;
+      if (!writer_.put(EntryKind::piece, {}, {first.body.get() + first.gone, bytes})) break;
       first.gone += bytes;
       moved = true;
     }
@@ -266,20 +266,20 @@ bool Link::read_some(Receiver& receiver) {
   std::size_t bytes = 0;
   std::string why;
   for (std::uint32_t frames = 0; frames < read_frames_max; ++frames) {
-    SlotCopy slot;
-    reader_.copy(slot);
-    if (slot.kind() == SlotKind::end) {
+    EntryCopy entry;
+    reader_.copy(entry);
+    if (entry.kind() == EntryKind::end) {
       finish(receiver,
              large_.active ? std::optional<std::string>("its stream ends in the middle of a frame") : std::nullopt);
       return true;
     }
     const bool in_large = large_.active;
-    if (!take(receiver, slot, why)) {
+    if (!take(receiver, entry, why)) {
       finish(receiver, why);
       return true;
     }
-    reader_.pop(slot.bytes());
-    bytes += slot.bytes();
+    reader_.pop(entry.bytes());
+    bytes += entry.bytes();
     if (reader_.owes() || in_large) settle();
     if (bytes >= (in_large ? read_bytes_max_large : read_bytes_max)) break;
     for (std::uint32_t looks = 0; large_.active && looks < looks_for_piece && !reader_.has_next(); ++looks) cpu_relax();
@@ -289,16 +289,16 @@ bool Link::read_some(Receiver& receiver) {
   return true;
 }
 
-/// One slot. False: it makes no sense, or its body is refused.
-bool Link::take(Receiver& receiver, const SlotCopy& slot, std::string& why) {
-  const std::size_t bytes = slot.bytes();
+/// One entry. False: it makes no sense, or its body is refused.
+bool Link::take(Receiver& receiver, const EntryCopy& entry, std::string& why) {
+  const std::size_t bytes = entry.bytes();
   // relaxed: the polling thread's; others read a snapshot
   const auto count_received = [this](std::uint64_t body) {
     frames_received_.store(frames_received_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     bytes_received_.store(bytes_received_.load(std::memory_order_relaxed) + body, std::memory_order_relaxed);
   };
-  if (slot.kind() == SlotKind::frame && !large_.active && bytes < Module::large_from_bytes) [[likely]] {
-    const std::byte* body = slot.inline_body;
+  if (entry.kind() == EntryKind::frame && !large_.active && bytes < Module::large_from_bytes) [[likely]] {
+    const std::byte* body = entry.inline_body;
     if (bytes > inline_bytes_max) {
       // Copied, although it could be used where it is: what is checked must not change any more.
       if (!scratch_) scratch_ = std::make_unique_for_overwrite<std::byte[]>(Module::large_from_bytes);
@@ -306,25 +306,25 @@ bool Link::take(Receiver& receiver, const SlotCopy& slot, std::string& why) {
       body = scratch_.get();
     }
     count_received(bytes);
-    receiver.frame(peer(), slot.label, {body, bytes});
+    receiver.frame(peer(), entry.label, {body, bytes});
     return true;
   }
-  if (slot.kind() == SlotKind::large && !large_.active && bytes == sizeof(std::uint64_t)) {
+  if (entry.kind() == EntryKind::large && !large_.active && bytes == sizeof(std::uint64_t)) {
     std::uint64_t length = 0;
-    std::memcpy(&length, slot.inline_body, sizeof length);
+    std::memcpy(&length, entry.inline_body, sizeof length);
     if (length >= Module::large_from_bytes && length <= Module::body_bytes_max) {
-      std::byte* const into = receiver.large_begin(peer(), slot.label, length);
+      std::byte* const into = receiver.large_begin(peer(), entry.label, length);
       if (into == nullptr) {
         why = fmt::format("a frame of {} bytes was refused here", length);
         return false;
       }
-      large_ = {slot.label, into, length, 0, true};
+      large_ = {entry.label, into, length, 0, true};
       return true;
     }
   }
-  if (slot.kind() == SlotKind::piece && large_.active && bytes != 0 && bytes <= piece_bytes_max &&
+  if (entry.kind() == EntryKind::piece && large_.active && bytes != 0 && bytes <= piece_bytes_max &&
       bytes <= large_.bytes - large_.filled) {
-    std::memcpy(large_.into + large_.filled, bytes > inline_bytes_max ? reader_.body(bytes) : slot.inline_body, bytes);
+    std::memcpy(large_.into + large_.filled, bytes > inline_bytes_max ? reader_.body(bytes) : entry.inline_body, bytes);
     large_.filled += bytes;
     if (large_.filled == large_.bytes) {
       large_.active = false;
@@ -333,8 +333,8 @@ bool Link::take(Receiver& receiver, const SlotCopy& slot, std::string& why) {
     }
     return true;
   }
-  why = fmt::format("it writes nonsense into shared memory: a slot of kind {} with {} bytes {} a large frame",
-                    static_cast<unsigned>(slot.kind()), bytes, large_.active ? "inside" : "outside");
+  why = fmt::format("it writes nonsense into shared memory: an entry of kind {} with {} bytes {} a large frame",
+                    static_cast<unsigned>(entry.kind()), bytes, large_.active ? "inside" : "outside");
   return false;
 }
 
@@ -370,10 +370,10 @@ void Link::finish(Receiver& receiver, const std::optional<std::string>& why) {
 void Link::drain(Receiver& receiver) {
   if (std::exchange(large_.active, false)) receiver.large_end(peer(), large_.label, large_.bytes, false);
   if (!reading_.load(std::memory_order_relaxed)) return;  // relaxed: ours
-  for (std::uint32_t i = 0; i < slot_count && reader_.has_next(); ++i) {
-    SlotCopy slot;
-    reader_.copy(slot);
-    if (slot.kind() == SlotKind::end || slot.bytes() > piece_bytes_max) {
+  for (std::uint32_t i = 0; i < entry_count && reader_.has_next(); ++i) {
+    EntryCopy entry;
+    reader_.copy(entry);
+    if (entry.kind() == EntryKind::end || entry.bytes() > piece_bytes_max) {
       reading_.store(false, std::memory_order_relaxed);  // relaxed: ours
       const std::lock_guard hold(lock_);
       set_state(State::over);
@@ -381,7 +381,7 @@ void Link::drain(Receiver& receiver) {
       drop_queue();
       return;
     }
-    reader_.pop(slot.bytes());
+    reader_.pop(entry.bytes());
     settle();
   }
 }

@@ -98,7 +98,7 @@ class Link final : public comm::Link {
   /// One read() takes about so much.
   static constexpr std::size_t read_bytes_max = 64 * 1024;
   static constexpr std::size_t read_bytes_max_large = 1024 * 1024;
-  static constexpr std::uint32_t read_frames_max = slot_count;
+  static constexpr std::uint32_t read_frames_max = entry_count;
 
   /// `writers`: how many links have something queued.
   Link(Peer peer, Reports& reports, std::atomic<std::uint32_t>& writers) noexcept
@@ -162,9 +162,9 @@ class Link final : public comm::Link {
     std::unique_ptr<std::byte[]> body{};
     std::size_t kept = 0;  // Of `body`: the last of those.
     std::size_t gone = 0;  // Of `body`.
-    bool begun = false;    // A large one, whose first slot is out.
+    bool begun = false;    // A large one, whose first entry is out.
     /// For queued(): an empty body counts, too.
-    [[nodiscard]] std::size_t weight() const noexcept { return sizeof(Slot) + kept - gone; }
+    [[nodiscard]] std::size_t weight() const noexcept { return sizeof(Entry) + kept - gone; }
   };
   /// The large body that comes.
   struct Large {
@@ -188,7 +188,7 @@ class Link final : public comm::Link {
 
   // The polling thread.
   bool read_some(Receiver& receiver);
-  bool take(Receiver& receiver, const SlotCopy& slot, std::string& why);
+  bool take(Receiver& receiver, const EntryCopy& entry, std::string& why);
   void settle() noexcept;
   void finish(Receiver& receiver, const std::optional<std::string>& why);
 
@@ -196,7 +196,7 @@ class Link final : public comm::Link {
   std::atomic<std::uint32_t>& writers_;
 
   // The polling thread's, in the order of the path of a small frame.
-  SlotReader reader_;
+  EntryReader reader_;
   std::atomic<bool> reading_{false};
   std::atomic<bool> unwanted_{false};
   bool reading_over_ = false;
@@ -206,7 +206,7 @@ class Link final : public comm::Link {
   std::atomic<std::uint64_t> bytes_received_{0};
 
   alignas(cache_pair_bytes) mutable SpinLock lock_;
-  SlotWriter writer_;
+  EntryWriter writer_;
   PeerBell bell_;
   std::deque<Waiting> waiting_;
   std::atomic<std::size_t> queued_{0};

@@ -55,7 +55,7 @@ class SharedMemory {
 // Bell: what the threads of this process sleep on, and how other processes wake them.
 //
 //   sleeper:  asleep = a new odd number     FENCE (heavy)   look whether there is something to do, sleep
-//   waker:    publish a slot, or room       FENCE (light)   look whether it is asleep, ring
+//   waker:    publish an entry, or room       FENCE (light)   look whether it is asleep, ring
 //
 // Either the sleeper sees what was published, or the waker sees that it is asleep. The heavy side pays for both:
 // MEMBARRIER_CMD_GLOBAL_EXPEDITED makes every running thread of every process that has registered pass a fence.

@@ -15,9 +15,9 @@
 namespace aplib::comm::test {
 namespace {
 
-using shm::SlotKind;
+using shm::EntryKind;
 
-std::uint32_t what(SlotKind kind, std::uint32_t bytes) { return static_cast<std::uint32_t>(kind) << 24U | bytes; }
+std::uint32_t what(EntryKind kind, std::uint32_t bytes) { return static_cast<std::uint32_t>(kind) << 24U | bytes; }
 std::span<const std::byte> bytes_of(const std::uint64_t& number) { return std::as_bytes(std::span(&number, 1)); }
 
 /// Process 0 is the victim, 1 misbehaves, and 2 is a bystander.
@@ -58,7 +58,7 @@ class Hostile : public ::testing::Test {
   Node bystander_{net_, 2, 3};
 };
 
-TEST_F(Hostile, SlotsThatMakeNoSense) {
+TEST_F(Hostile, EntriesThatMakeNoSense) {
   join();
   raw_.put(0, 0x7700'0000);
   pump([&] { return victim_.recorder().lost(1) == 1; });
@@ -68,52 +68,52 @@ TEST_F(Hostile, SlotsThatMakeNoSense) {
 
 TEST_F(Hostile, AFrameThatIsTooLongForOne) {
   join();
-  raw_.put(0, what(SlotKind::frame, Module::large_from_bytes));
+  raw_.put(0, what(EntryKind::frame, Module::large_from_bytes));
   pump([&] { return victim_.recorder().lost(1) == 1; });
   EXPECT_NE(victim_.recorder().why(1).find("nonsense"), std::string::npos) << victim_.recorder().why(1);
 }
 
 TEST_F(Hostile, APieceOutsideALargeFrame) {
   join();
-  raw_.put(0, what(SlotKind::piece, 10));
+  raw_.put(0, what(EntryKind::piece, 10));
   pump([&] { return victim_.recorder().lost(1) == 1; });
 }
 
 TEST_F(Hostile, LengthsOfLargeFramesThatCannotBe) {
   join();
-  raw_.put(0, what(SlotKind::large, 8), bytes_of(Module::body_bytes_max + 1));
+  raw_.put(0, what(EntryKind::large, 8), bytes_of(Module::body_bytes_max + 1));
   pump([&] { return victim_.recorder().lost(1) == 1; });
   EXPECT_EQ(victim_.recorder().large_begun(1), 0U);
 }
 
 TEST_F(Hostile, AShortLargeFrame) {
   join();
-  raw_.put(0, what(SlotKind::large, 8), bytes_of(100));
+  raw_.put(0, what(EntryKind::large, 8), bytes_of(100));
   pump([&] { return victim_.recorder().lost(1) == 1; });
   EXPECT_EQ(victim_.recorder().large_begun(1), 0U);
 }
 
 TEST_F(Hostile, MorePiecesThanTheFrameHas) {
   join();
-  raw_.put(0, what(SlotKind::large, 8), bytes_of(Module::large_from_bytes));
-  raw_.put(1, what(SlotKind::piece, Module::large_from_bytes - 4));
-  raw_.put(2, what(SlotKind::piece, 8));
+  raw_.put(0, what(EntryKind::large, 8), bytes_of(Module::large_from_bytes));
+  raw_.put(1, what(EntryKind::piece, Module::large_from_bytes - 4));
+  raw_.put(2, what(EntryKind::piece, 8));
   pump([&] { return victim_.recorder().lost(1) == 1; });
   EXPECT_EQ(victim_.recorder().large_broken(1), 1U);
 }
 
 TEST_F(Hostile, APieceThatIsLongerThanAny) {
   join();
-  raw_.put(0, what(SlotKind::large, 8), bytes_of(std::uint64_t{1} << 24U));
-  raw_.put(1, what(SlotKind::piece, 0xff'ffff));
+  raw_.put(0, what(EntryKind::large, 8), bytes_of(std::uint64_t{1} << 24U));
+  raw_.put(1, what(EntryKind::piece, 0xff'ffff));
   pump([&] { return victim_.recorder().lost(1) == 1; });
   EXPECT_EQ(victim_.recorder().large_broken(1), 1U);
 }
 
 TEST_F(Hostile, TheEndInTheMiddleOfAFrame) {
   join();
-  raw_.put(0, what(SlotKind::large, 8), bytes_of(1'000'000));
-  raw_.put(1, what(SlotKind::end, 0));
+  raw_.put(0, what(EntryKind::large, 8), bytes_of(1'000'000));
+  raw_.put(1, what(EntryKind::end, 0));
   pump([&] { return victim_.recorder().lost(1) == 1; });
   EXPECT_EQ(victim_.recorder().large_broken(1), 1U);
 }
@@ -147,7 +147,7 @@ TEST_F(Hostile, ScribblesAtRandom) {
         raw_.block().asleep.store(static_cast<std::uint32_t>(random()));
         break;
       default:
-        segment.slots[random() % shm::slot_count].turn.store(static_cast<std::uint32_t>(random() % 600));
+        segment.entries[random() % shm::entry_count].turn.store(static_cast<std::uint32_t>(random() % 600));
         break;
     }
     victim_.module().send(1, {}, contents(1, i % 100 == 0 ? 40'000 : 10));
@@ -163,17 +163,17 @@ TEST_F(Hostile, WritesWhileItIsRead) {
   std::thread scribbler([&] {
     std::mt19937_64 random(11);
     while (!over.load()) {
-      for (std::uint32_t position = 0; position < shm::slot_count; ++position) {
-        shm::Slot& slot = raw_.segment().slots[position];
+      for (std::uint32_t position = 0; position < shm::entry_count; ++position) {
+        shm::Entry& entry = raw_.segment().entries[position];
         const std::uint64_t number = random();
         // Half of it is valid, so that it goes on for a while.
         const std::uint32_t body = (number >> 8U) % 2 == 0 ? 0 : static_cast<std::uint32_t>(number >> 32U) % 40'000;
-        reinterpret_cast<std::atomic<std::uint32_t>&>(slot.what).store(
-            what(number % 8 == 0 ? SlotKind::large : SlotKind::piece, number % 8 == 0 ? 8 : body),
-            std::memory_order_relaxed);
+        reinterpret_cast<std::atomic<std::uint32_t>&>(entry.what)
+            .store(what(number % 8 == 0 ? EntryKind::large : EntryKind::piece, number % 8 == 0 ? 8 : body),
+                   std::memory_order_relaxed);
         const std::uint64_t length = Module::large_from_bytes + (number >> 16U) % 100'000;
-        reinterpret_cast<std::atomic<std::uint64_t>&>(slot.body).store(length, std::memory_order_relaxed);
-        slot.turn.store(position + 1, std::memory_order_release);
+        reinterpret_cast<std::atomic<std::uint64_t>&>(entry.body).store(length, std::memory_order_relaxed);
+        entry.turn.store(position + 1, std::memory_order_release);
       }
     }
   });

@@ -83,10 +83,10 @@ bool RawPeer::sees_the_end() const {
 }
 
 void RawPeer::put(std::uint32_t position, std::uint32_t what, std::span<const std::byte> body) {
-  shm::Slot& slot = segment().slots[position % shm::slot_count];
-  slot.what = what;
-  if (!body.empty()) std::memcpy(slot.body, body.data(), body.size());
-  slot.turn.store(position + 1, std::memory_order_release);
+  shm::Entry& entry = segment().entries[position % shm::entry_count];
+  entry.what = what;
+  if (!body.empty()) std::memcpy(entry.body, body.data(), body.size());
+  entry.turn.store(position + 1, std::memory_order_release);
 }
 
 }  // namespace aplib::comm::test

@@ -36,7 +36,7 @@ class RawPeer {
   /// The segment that we write, which nobody checks.
   [[nodiscard]] shm::Segment& segment() { return *static_cast<shm::Segment*>(connection_.mine.data()); }
   [[nodiscard]] shm::ControlBlock& block() { return bell_.block(); }
-  /// Publishes slot number `position`.
+  /// Publishes entry number `position`.
   void put(std::uint32_t position, std::uint32_t what, std::span<const std::byte> body = {});
 
   shm::Bell& bell() { return bell_; }
