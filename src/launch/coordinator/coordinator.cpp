@@ -117,7 +117,7 @@ JobResult Coordinator::Impl::run() {
       actions.say(fmt::format("{}: {} more lines of its process are not shown", node->name, node->lines_hidden));
   }
   result.reason = failure;
-  // By process, not by what was planned: a host program may have chosen another grid.
+  // The overseer's map counts, not the planned one: a host program may have chosen another grid.
   const CellMap& carried = overseer ? overseer->cells() : cells;
   for (std::uint32_t process = 0; process < nodes.size() && process < carried.processes(); ++process) {
     const auto& statuses = nodes[process]->finished.cell_status;
@@ -251,13 +251,13 @@ void Coordinator::Impl::advance() {
   }
 }
 
-/// Some host's number of cells is not given.
+/// Whether some host's number of cells is not given.
 bool Coordinator::Impl::any_auto() const {
   return std::ranges::any_of(job.cluster.hosts,
                              [](const cluster::ClusterHost& host) { return !host.cells.has_value(); });
 }
 
-/// Of one computer's processes one at a time: they would measure each other.
+/// Measures the processes of one computer one after the other, because they would slow each other down.
 void Coordinator::Impl::measure_some() {
   std::map<std::string, bool> busy;
   for (const auto& node : nodes) busy[node->hello.host_id] |= node->stage == Stage::measuring;
@@ -312,8 +312,8 @@ void Coordinator::Impl::prepare_all() {
   }
 }
 
-/// Where the cluster file gives an address that is the host's own, messages go there; else where its connection to
-/// us comes from.
+/// Where the host gets messages: at the address that the cluster file gives, or else at the one from which its control
+/// connection comes.
 std::string Coordinator::Impl::data_address(std::uint32_t process) const {
   const std::string& address = job.cluster.hosts[process].address;
   return wire::is_numeric_address(address) ? address : nodes[process]->hello.local;
@@ -390,7 +390,7 @@ void Coordinator::Impl::go() {
 
 // ---- the end ----
 
-/// The start is off: nothing has run.
+/// Ends a start before anything has run.
 void Coordinator::Impl::call_off(const std::string& text, int status) {
   if (phase >= Phase::ending) return;
   if (phase == Phase::running) return stop_running(failed_status, text);
@@ -406,7 +406,7 @@ void Coordinator::Impl::stop_running(int status, const std::string& text) {
   if (overseer && phase == Phase::running) overseer->stop(status, text);
 }
 
-/// The overseer's word: the run has failed, and all parts know.
+/// The overseer says that the run has failed. All nodes know it already.
 void Coordinator::Impl::fail(int status, const std::string& text) {
   if (phase >= Phase::ending) return;
   if (phase != Phase::running) return call_off(text, status);
@@ -424,7 +424,7 @@ void Coordinator::Impl::begin_to_end() {
   loop.post([this] { check_over(); });
 }
 
-/// Everybody has gone, or was never here.
+/// Ends the loop when every node has gone or was never here.
 void Coordinator::Impl::check_over() {
   const bool all = std::ranges::all_of(nodes, [&](const auto& node) {
     return node->stage == Stage::gone || (phase == Phase::ending && node->connection == nullptr);
@@ -445,7 +445,7 @@ void Coordinator::Impl::take_finished(std::uint32_t process, const wire::Finishe
   end_early(process, why, finished.status != 0 ? finished.status : static_cast<int>(ExitStatus::peer_lost));
 }
 
-/// A signal from outside: the node's host is shut down, say. The node says so and ends by itself.
+/// A node has got a signal from outside, for example because its host shuts down. It ends by itself.
 void Coordinator::Impl::told_to_end(std::uint32_t process, int signal) {
   if (signal == 0) {
     return end_early(process, "its standard input has ended, as when ssh there is killed or cut off",
@@ -456,7 +456,7 @@ void Coordinator::Impl::told_to_end(std::uint32_t process, int signal) {
             128 + signal);
 }
 
-/// A node's part of the run ends while the machine runs: all others stop, and the user is told why.
+/// A node ends while the machine runs. All others stop, and the user is told why.
 void Coordinator::Impl::end_early(std::uint32_t process, const std::string& why, int status) {
   if (phase < Phase::running)
     return call_off(fmt::format("{} is not ready: {}; nothing was started", nodes[process]->name, why), status);
@@ -510,7 +510,7 @@ void Coordinator::Impl::process_ended(std::uint32_t process, int status, const s
   if (node.stage >= Stage::finished) return;
   constexpr int without_launcher = static_cast<int>(ExitStatus::peer_lost);
   if (status == without_launcher && node.connection != nullptr) {
-    // It does not hear us; then we hear no more of it either, and soon know why.
+    // The node does not hear this process. Its connection will end here as well, and tell the cause.
     node.patience.start(job.cluster.options.peer_timeout + cause_patience,
                         [this, process] { lose(process, "it does not hear aprun any more"); });
     return;
@@ -519,7 +519,7 @@ void Coordinator::Impl::process_ended(std::uint32_t process, int status, const s
   if (node.stage == Stage::called && !words.empty()) node.cause += fmt::format(": {}", words);
   constexpr int killed = 128 + 9;
   if (status != 0 && status != killed && status != 128 + 15) node.own_status = status;
-  // What it said last may still be on its way.
+  // The node's last words may still be under way.
   if (node.connection == nullptr || node.closed) return lose(process, node.cause);
   node.patience.start(cause_patience, [this, process] { lose(process, nodes[process]->cause); });
 }
@@ -538,7 +538,7 @@ void Coordinator::Impl::connection_closed(std::uint32_t process, wire::Connectio
   node.patience.start(cause_patience, [this, process, why] { lose(process, why); });
 }
 
-/// The kernel suspects a part; its launcher may know more in a moment.
+/// The kernel suspects a process. Its starter may know the cause in a moment.
 void Coordinator::Impl::suspect(std::uint32_t process, const std::string& why) {
   if (process >= nodes.size()) return;
   KnownNode& node = *nodes[process];
@@ -546,8 +546,8 @@ void Coordinator::Impl::suspect(std::uint32_t process, const std::string& why) {
   node.patience.start(suspect_patience(job.cluster.options.peer_timeout), [this, process, why] { lose(process, why); });
 }
 
-/// Notes whether this process itself did nothing for so long that nodes may have given it up: it was stopped, or a
-/// debugger had it. Forgets that when a second went well.
+/// Notes whether this process stood still for so long that nodes may have given it up: it was stopped, or a debugger
+/// held it. The note lapses after a second without a standstill.
 void Coordinator::Impl::pulse() {
   const auto now = std::chrono::steady_clock::now();
   const std::chrono::nanoseconds period = job.cluster.options.peer_timeout / 5;
@@ -591,7 +591,7 @@ void Coordinator::Impl::misspoken(std::uint32_t process) {
 
 void Coordinator::Impl::process_said(std::uint32_t process, const std::string& line) {
   if (nodes[process]->stage == Stage::called) {
-    // When the start fails, they are in the message about that.
+    // If the start fails, its message has these lines.
     if (auto& lines = nodes[process]->early_lines; lines.size() < early_lines_max) {
       lines.push_back(line);
     } else {
