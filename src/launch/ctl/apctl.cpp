@@ -34,7 +34,7 @@ using Words = std::vector<std::string>;
 
 [[noreturn]] void refuse(const std::string& text) { throw Error(Errc::bad_argument, text); }
 
-/// An aprun that does not answer such a question soon is stopped (SIGSTOP), or a debugger has it.
+/// An aprun that does not answer by then is stopped (SIGSTOP), or a debugger holds it.
 constexpr int status_seconds_max = 10;
 
 wire::MachineStatus status_of(const std::string& folder, std::uint32_t job) {
@@ -45,7 +45,7 @@ wire::MachineStatus status_of(const std::string& folder, std::uint32_t job) {
   return *std::move(status);
 }
 
-/// The job of that number; without one, the only job there is.
+/// The job of that number. Without a number, the only job there is.
 std::uint32_t chosen_job(const std::string& folder, const std::string& text) {
   if (!text.empty()) {
     const auto number = text::parse_number(text);
@@ -72,7 +72,7 @@ int list(const std::string& folder) {
     try {
       jobs.emplace_back(job, answer.get());
     } catch (const Error& error) {
-      // It may have ended since, which is no news; one that hangs is.
+      // A job that has ended since is no news. One that hangs is.
       wire::MachineStatus unknown;
       unknown.state = "no answer";
       if (std::filesystem::exists(job_socket(folder, job))) jobs.emplace_back(job, unknown);

@@ -38,7 +38,7 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t request_bytes_max = std::size_t{1} << 20;
 constexpr std::size_t verb_shown_max = 40;
-/// One client at a time: one that says nothing must not keep the others out for long.
+/// Clients come one at a time, so a silent one must not keep the others out for long.
 constexpr std::chrono::milliseconds request_time_max = 5s;
 constexpr std::chrono::milliseconds answer_time_max = 20s;
 
@@ -79,7 +79,7 @@ struct RegistryDoor::State {
     while (readable(listener.descriptor(), std::nullopt)) {
       const RegistrySocket client(::accept4(listener.descriptor(), nullptr, nullptr, SOCK_CLOEXEC));
       if (client.descriptor() < 0) {
-        if (errno == EMFILE || errno == ENFILE) std::this_thread::sleep_for(100ms);  // programs use all descriptors
+        if (errno == EMFILE || errno == ENFILE) std::this_thread::sleep_for(100ms);  // programs have all descriptors
         continue;
       }
       if (client.peer_user() != ::getuid() && client.peer_user() != 0) continue;
@@ -93,7 +93,7 @@ struct RegistryDoor::State {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
       return left > 0ms && readable(client.descriptor(), left);
     });
-    if (!bytes) return;  // none came: apctl only looks which machines there are
+    if (!bytes) return;  // no request: apctl only looks which machines there are
     client.limit_waits(request_time_max);
     Reply reply;
     try {
@@ -105,7 +105,7 @@ struct RegistryDoor::State {
     static_cast<void>(client.send(wire::encode(reply)));
   }
 
-  /// Throws what the verb throws.
+  /// Answers a request. Throws what the verb throws.
   [[nodiscard]] Reply reply_to(const Words& words) {
     const auto verb = verbs.find(words.front());
     if (verb == verbs.end()) {
@@ -122,7 +122,7 @@ struct RegistryDoor::State {
     });
     const auto until = std::chrono::steady_clock::now() + answer_time_max;
     std::unique_lock lock(promised->mutex);
-    // The door's end is polled: a request at that moment is rare.
+    // The end of the door is polled, because a request at that moment is rare.
     while (!promised->reply && std::chrono::steady_clock::now() < until && !closed())
       promised->changed.wait_for(lock, 50ms);
     if (!promised->reply) throw Error(Errc::failed, closed() ? "the machine has ended" : "not all hosts have answered");
@@ -189,7 +189,7 @@ namespace {
 constexpr int stopped_status = static_cast<int>(ExitStatus::interrupted);
 constexpr const char* stopped_text = "stopped by apctl";
 
-/// A file that cannot run must not end the machine that it was meant for: it is tried here first. Throws Error.
+/// Tries a file here first, so that one that cannot run does not end the machine that it is meant for. Throws Error.
 void check_program(const std::string& file, const Options& options) {
   Options one = options;
   one.cells = {1, 1};
@@ -211,7 +211,7 @@ std::string computer_name() {
 }  // namespace
 
 Verbs machine_verbs(coordinator::Coordinator& coordinator, const Options& options) {
-  // Whatever touches the coordinator does so on its own thread.
+  // The coordinator is used on its own thread alone.
   return {
       {"status",
        [&coordinator](const Words&, const ReplyTaker& reply) {

@@ -29,7 +29,7 @@ namespace aplib::launch::ctl {
 
 namespace {
 
-/// False: too long.
+/// Returns false if the path is too long.
 bool fill(sockaddr_un& address, const std::string& path) {
   address = {};
   address.sun_family = AF_UNIX;
@@ -125,13 +125,13 @@ std::optional<std::uint32_t> small(const std::string& text) {
   return static_cast<std::uint32_t>(*value);
 }
 
-/// Of "123.job"; nothing: something else.
+/// The job number of "123.job". Nothing for other names.
 std::optional<std::uint32_t> job_of(const std::string& name) {
   if (!name.ends_with(suffix)) return std::nullopt;
   return small(name.substr(0, name.size() - suffix.size()));
 }
 
-/// Names in the folder, rising.
+/// The numbers of the jobs in the folder, rising.
 std::vector<std::uint32_t> found_jobs(const std::string& folder) {
   std::vector<std::uint32_t> jobs;
   std::error_code error;
@@ -142,13 +142,13 @@ std::vector<std::uint32_t> found_jobs(const std::string& folder) {
   return jobs;
 }
 
-/// Whether an aprun listens there; else the name is removed.
+/// Whether an aprun listens there. If its process has gone, removes the name.
 bool answers(const std::string& folder, std::uint32_t job) {
   const std::string path = job_socket(folder, job);
   const RegistrySocket socket = RegistrySocket::make();
   socket.limit_waits(std::chrono::milliseconds(1));
   if (socket.connect(path) == 0 || errno == EAGAIN) return true;  // a stopped one does not accept
-  // A socket listens before it gets this name, so this one's process is gone.
+  // A socket gets this name after it listens, so the process of this one has gone.
   if (errno == ECONNREFUSED) ::unlink(path.c_str());
   return false;
 }
@@ -192,7 +192,7 @@ std::string registry_folder() {
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
   if (runtime != nullptr && runtime[0] == '/') return own_folder(std::array{fmt::format("{}/aplib", runtime)});
   std::vector<std::string> candidates{fmt::format("/tmp/aplib-{}", ::getuid())};
-  // Anybody may have made the first one; nobody else can make this one.
+  // Anybody may have made the first folder. Nobody else can make this one.
   const char* home = std::getenv("HOME");
   if (home != nullptr && home[0] == '/') candidates.push_back(fmt::format("{}/.aplib", home));
   return own_folder(candidates);
@@ -212,7 +212,7 @@ std::vector<std::uint32_t> registered_jobs(const std::string& folder) {
 
 void forget_dead_jobs(const std::string& folder) {
   for (const std::uint32_t job : found_jobs(folder)) {
-    // The living are left in peace. A number that is no process here may be one of a container with the same folder.
+    // Living processes are left alone. A number without a process here may belong to a container with the same folder.
     if (::kill(static_cast<pid_t>(job), 0) != 0 && errno == ESRCH) (void)answers(folder, job);
   }
 }
@@ -233,7 +233,7 @@ wire::Bytes ask_job(const std::string& folder, std::uint32_t job, const std::vec
   if (socket.peer_user() != ::getuid()) refuse(fmt::format("job {} belongs to another user", job));
   if (!socket.send(wire::encode(Request{request}))) refuse(fmt::format("job {} has ended meanwhile", job));
 
-  // For the whole answer, however slowly it drips.
+  // The limit holds for the whole answer, however slowly it comes.
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(seconds_max);
   bool in_time = true;
   const std::optional<wire::Bytes> bytes = socket.receive(answer_bytes_max, [&] {
