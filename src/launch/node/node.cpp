@@ -69,7 +69,7 @@ class Letterbox {
     }
     changed_.notify_all();
   }
-  /// Nothing comes any more.
+  /// Says that nothing comes any more.
   void close() {
     {
       const std::lock_guard lock(mutex_);
@@ -77,7 +77,7 @@ class Letterbox {
     }
     changed_.notify_all();
   }
-  /// The next one; waits for it. Nothing: it was closed, and all was taken.
+  /// Waits for the next letter. Nothing when the letterbox is closed and empty.
   std::optional<Letter> take() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return closed_ || !letters_.empty(); });
@@ -94,16 +94,17 @@ class Letterbox {
   bool closed_ = false;
 };
 
-/// Where a node is reached for frames of the others, by every module that the options allow and this host has, and
-/// what becomes of it once all addresses are known: a module.
+/// Where other nodes reach this one with frames: by every module that the options allow and this host has. Once all
+/// addresses are known, it becomes a module.
 class DataPort {
  public:
   /// Listens on `address`, on a port that the options allow. Throws Error.
   DataPort(const Options& options, const std::string& address, const comm::JobKey& key);
 
-  /// For the others: "shm=4f1c;tcp=10.0.0.1:5100".
+  /// The address for other nodes: "shm=4f1c;tcp=10.0.0.1:5100".
   [[nodiscard]] std::string endpoint() const { return port_->endpoint(); }
-  /// The module of process `self`; `endpoints`: of all, by process. It is gone before the port is. Once. Throws Error.
+  /// The module of process `self`, with the endpoints of all processes. Call once. REQUIRES: the port outlives the
+  /// module. Throws Error.
   [[nodiscard]] std::unique_ptr<comm::Module> make_module(const std::string& machine, std::uint32_t self,
                                                           const std::vector<std::string>& endpoints,
                                                           const std::vector<std::string>& names);
@@ -118,7 +119,7 @@ class DataPort {
 DataPort::DataPort(const Options& options, const std::string& address, const comm::JobKey& key) {
   const std::vector<std::string> names = comm::mixed::wished_modules(options.module);
   if (names.empty()) found_ = comm::find_modules(options.module_path);
-  // Those that are not named are not opened: some need libraries that take long to load.
+  // Modules that are not named are not opened, because some need libraries that take long to load.
   for (const std::string& name : names) {
     std::vector<comm::FoundModule> found = comm::find_modules(options.module_path, name);
     if (comm::kind_of(found, name) == nullptr) throw Error(Errc::bad_option, comm::unknown_module(found, name));
@@ -272,7 +273,7 @@ void Node::take_note(std::span<const std::byte> body) {
   unfinished_note_.clear();
 }
 
-/// What people ask through apctl. A question more is a line more here.
+/// Answers what people ask through apctl. A further question is a further line here.
 void Node::answer(std::span<const std::byte> body) {
   const auto ask = wire::decode<wire::Ask>(body);
   if (!ask) return launcher_gone("it does not speak this version's protocol");
@@ -299,7 +300,7 @@ wire::NodeState Node::state() {
   return state;
 }
 
-/// What started this process is gone. The launcher may still be there: the way by which it started us was cut.
+/// The starter of this process has gone. The launcher may still be there, if only the way to the starter was cut.
 void Node::input_ended() {
   if (connection_) connection_->send(wire::ToldToEnd{0});
   launcher_gone("standard input has ended");
@@ -319,7 +320,7 @@ void Node::launcher_gone(const std::string& why) {
   end_soon();
 }
 
-/// A signal from outside, SIGTERM: the launcher ends the whole machine, and this part of it ends at once.
+/// SIGTERM came from outside. The launcher ends the whole machine, and this node ends at once.
 void Node::told_to_end(int status) {
   const int signal = status - 128;
   connection_->send(wire::ToldToEnd{signal});
@@ -343,7 +344,7 @@ void Node::end_soon() {
   });
 }
 
-/// Whether this host knows a way to that endpoint; sends nothing.
+/// Whether this host has a route to that endpoint. Sends nothing.
 bool leads_there(const std::string& endpoint) {
   try {
     static_cast<void>(comm::tcp::local_address_towards(endpoint));
@@ -420,7 +421,7 @@ int Node::run() {
   } catch (const Gone&) {
     status = gone_status;
   } catch (const CalledOff&) {
-    // The launcher has said why.
+    // The launcher has told the cause.
   } catch (const Error& error) {
     connection_->send(wire::Cannot{error.what()});
     while (const auto letter = letters_.take()) {
@@ -556,7 +557,7 @@ void Node::measure(const wire::MeasureSpeed& how) {
   connection_->send(wire::SpeedIs{is.speed, is.threads});
 }
 
-/// Where the file is on this host: at its own place if that has the same program, else among those that were sent.
+/// The path of the file on this host: its own one if the same program is there, or else among the files that were sent.
 std::string Node::local_or_fetched(const wire::FileRef& file) {
   try {
     if (wire::identify_file(file.path).same(file.identity)) return file.path;
@@ -568,7 +569,7 @@ std::string Node::local_or_fetched(const wire::FileRef& file) {
 void Node::get_files(const std::vector<wire::FileRef>& files) {
   for (const wire::FileRef& file : files) static_cast<void>(local_or_fetched(file));
   if (staged_.folder().empty()) return;
-  // Libraries that were sent are found there.
+  // Programs find the libraries that were sent in that folder.
   const char* others = std::getenv("LD_LIBRARY_PATH");
   const std::string all = others != nullptr && *others != '\0' ? staged_.folder() + ":" + others : staged_.folder();
   ::setenv("LD_LIBRARY_PATH", all.c_str(), 1);
@@ -617,7 +618,7 @@ std::string Node::program_file(const std::string& file) {
   const auto program = letter ? wire::decode<wire::ProgramIs>(letter->body) : std::nullopt;
   if (!program) throw Error(Errc::failed, "the launcher is gone");
   if (!program->problem.empty() || program->files.empty()) {
-    // The launcher's host lacks it; this one may have it.
+    // The launcher's host lacks the file. This one may have it.
     if (std::filesystem::path(file).is_absolute() && std::filesystem::exists(file)) return file;
     throw Error(Errc::failed, program->problem);
   }
