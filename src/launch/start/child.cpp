@@ -24,7 +24,8 @@ namespace aplib::launch::start {
 
 namespace {
 
-/// Its ends are above the standard streams, also where our own are closed. Throws Error(exhausted).
+/// Makes a pipe whose ends are above the standard streams, even if this process has closed those. Throws
+/// Error(exhausted).
 os::Pipe make_pipe() {
   os::Pipe pipe = os::Pipe::make();
   for (os::UniqueFd* end : {&pipe.reader, &pipe.writer}) {
@@ -35,14 +36,14 @@ os::Pipe make_pipe() {
   return pipe;
 }
 
-/// What went wrong between fork and exec, from the child to us.
+/// What went wrong in the child between fork and exec.
 struct Failure {
   int error;
   bool in_folder;
 };
 
-/// dup2() of a descriptor to itself would leave it to be closed by exec. None of the others has a number that low:
-/// see make_pipe().
+/// dup2() of a descriptor to itself would leave it to be closed by exec. No other descriptor has a number that low (see
+/// make_pipe()).
 void become_standard(int descriptor, int number) noexcept {
   if (descriptor == number) {
     ::fcntl(descriptor, F_SETFD, 0);
@@ -51,7 +52,7 @@ void become_standard(int descriptor, int number) noexcept {
   }
 }
 
-// Between fork() and exec() in a process with threads: async-signal-safe calls alone.
+// Runs between fork() and exec() in a process with threads, so it makes only async-signal-safe calls.
 [[noreturn]] void become(const os::Pipe& input, const os::Pipe& output, const os::Pipe& error, const os::Pipe& failure,
                          pid_t parent, const char* folder, char* const* argv, Guard* guard) {
   Failure what{0, false};
@@ -149,7 +150,7 @@ Child::~Child() {
 
 bool Child::write(std::string& text) {
   while (!text.empty() && input_) {
-    // SIGPIPE: the starter's thread blocks it.
+    // The starter's thread blocks SIGPIPE.
     const ssize_t written = ::write(input_.get(), text.data(), text.size());
     if (written >= 0) {
       text.erase(0, static_cast<std::size_t>(written));
@@ -184,7 +185,7 @@ std::optional<int> Child::ended() {
   siginfo_t info{};
   const int rc = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
   if (rc == 0 && info.si_pid == 0) return std::nullopt;
-  // Its number is its group's until it is waited for.
+  // The child's number names its group until it is waited for.
   ::kill(-pid_, SIGKILL);
   int status = 0;
   if (rc != 0 || ::waitpid(pid_, &status, 0) != pid_) {
@@ -206,7 +207,8 @@ void close_from(int first) {
   for (int fd = first; fd < 65536; ++fd) ::close(fd);
 }
 
-// Runs in the guard, forked from a process with threads: async-signal-safe calls alone, no allocation.
+// Runs in the guard, which is forked from a process with threads: it makes only async-signal-safe calls, and allocates
+// nothing.
 [[noreturn]] void stand_guard(int pipe) {
   static std::array<pid_t, groups_max> groups;
   std::size_t count = 0;
@@ -215,7 +217,7 @@ void close_from(int first) {
   struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT}) ::sigaction(number, &ignore, nullptr);
-  // Nothing of the launcher's may be kept open: who waits for the end of its output would wait for us.
+  // The guard keeps none of the launcher's files open: a reader that waits for the end of its output would wait for it.
   const int nothing = ::open("/dev/null", O_RDWR);
   for (const int fd : {0, 1, 2}) ::dup2(nothing, fd);
   ::dup2(pipe, 3);
@@ -284,7 +286,7 @@ void Guard::forget(pid_t group) noexcept { tell(-group); }
 
 void Guard::tell(pid_t word) noexcept {
   if (!pipe_) return;
-  // 4 bytes go whole or not at all; the guard reads at once.
+  // The system writes 4 bytes whole or not at all, and the guard reads at once.
   while (::write(pipe_.get(), &word, sizeof word) < 0 && errno == EINTR) {
   }
 }

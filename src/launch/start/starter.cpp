@@ -48,7 +48,7 @@ struct Node {
   bool done = false;          ///< failed or ended was told.
 };
 
-/// One process of ours and its nodes.
+/// One child process and the nodes that it starts.
 struct Launch {
   const LaunchMethod* method = nullptr;
   std::vector<Node> nodes;
@@ -116,7 +116,7 @@ class AllMethods : public Starter {
   std::atomic<bool> stopping_{false};    // sequentially consistent: looked at once a round
   std::thread thread_;
 
-  // The thread's own from here on.
+  // Only the thread uses the members below.
   StartEvents events_;
   std::deque<Launch> launches_;
   std::map<std::uint32_t, std::pair<Launch*, Node*>> by_process_;
@@ -161,11 +161,11 @@ void AllMethods::start(std::vector<NodeStart> nodes, StartEvents events) {
   }
   check_open_files(launches_.size());
   events_ = std::move(events);
-  // SIGPIPE would come from a node that has closed its input.
+  // A node that has closed its input would cause SIGPIPE, which a quiet thread blocks.
   thread_ = os::quiet_thread("aprun-starter", [this] { run(); });
 }
 
-/// Thousands of processes are not started to find that the last ones do not fit.
+/// Refuses a start for which there are not enough open files, before it begins.
 void AllMethods::check_open_files(std::size_t launches) {
   constexpr std::size_t of_each = 5;  // its three streams, its end, and its connection
   constexpr std::size_t of_aprun = 16;
@@ -285,7 +285,7 @@ void AllMethods::wait(std::optional<Clock::time_point> until) {
   wake_.clear();
 }
 
-/// Everything that has come, from everyone.
+/// Takes everything that has come from all children.
 void AllMethods::reap() {
   for (Launch& launch : launches_) {
     if (!launch.child) continue;
@@ -297,8 +297,8 @@ void AllMethods::reap() {
 }
 
 void AllMethods::take_output(Launch& launch) {
-  // The marks come by the output. The one of the begin is looked for first; what it has complained about before the
-  // one of its end is read before that.
+  // The output has the marks. The mark of the begin is looked for first. Complaints that were written before the mark
+  // of the end are read before it.
   if (launch.method->has_foreword() && !launch.nodes[0].end.began) take_stream(launch, Child::output);
   take_stream(launch, Child::error);
   take_stream(launch, Child::output);
@@ -449,12 +449,12 @@ void AllMethods::end_all() {
   signal_all(SIGCONT);  // a stopped one takes no other signal
   if (wait_for(grace_term)) return;
   signal_all(SIGKILL);
-  // Nothing survives that for long, but one in the middle of a system call (a disk, a file server) may take a while.
+  // Nothing survives that for long, but a process inside a system call (a disk, a file server) may take a while.
   for (Launch& launch : launches_) launch.child.reset();
 }
 
-/// What has not ended though its input has (it is stopped, or it hangs) would stay on its host when the way there
-/// is cut.
+/// Kills nodes on their hosts. A node that is stopped or hangs does not end with its input, and would stay there once
+/// the way to it is cut.
 void AllMethods::kill_remotely() {
   std::vector<std::unique_ptr<Child>> killers;
   for (const Launch& launch : launches_) {
