@@ -36,7 +36,7 @@ using comm::connect::Socket;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t read_bytes = std::size_t{16} << 10;
-/// Limit of a message before the peer has introduced itself.
+/// The longest message of a peer that has not introduced itself.
 constexpr std::size_t small_bytes_max = std::size_t{64} << 10;
 constexpr std::chrono::seconds farewell{1};
 
@@ -106,7 +106,7 @@ class SocketConnection final : public Connection, public std::enable_shared_from
     remote_ = address_of(wire_.socket().remote_endpoint(ignored));
   }
 
-  /// Behind the greeting. TLS comes first, where it is used.
+  /// Begins after the greeting, with the handshake of TLS if that is used.
   void begin(const comm::Greeting& greeting, bool we_called, ConnectionEvents events) {
     events_ = std::move(events);
     peer_ = greeting.peer().self;
@@ -195,7 +195,7 @@ class SocketConnection final : public Connection, public std::enable_shared_from
                     });
   }
 
-  /// What is complete goes to its reader. False: this was the end.
+  /// Passes on the messages that are complete. Returns false if the connection has ended.
   bool take_messages() {
     std::size_t at = 0;
     while (filled_ - at >= message_head_bytes) {
@@ -225,7 +225,7 @@ class SocketConnection final : public Connection, public std::enable_shared_from
     return true;
   }
 
-  /// False: `message` is not what the peer has sent next. `behind`: where its seal begins, if it is sealed by itself.
+  /// Returns false if `message` is not what the peer has sent next. A seal of its own begins at `behind`.
   bool unseal(std::span<const std::byte> message, bool sealed, std::span<const std::byte> behind) {
     if (!received_seal_) return true;
     if (!sealed) {
@@ -262,13 +262,13 @@ class SocketConnection final : public Connection, public std::enable_shared_from
     }
     wire_.write(asio::buffer(under_way_), [self = shared_from_this()](const error_code& error, std::size_t) {
       if (self->ended_) return;
-      // Why the peer went may still stand in what it sent last: the reader finds out.
+      // The peer's last bytes may still tell why it went. The reader finds out.
       if (error) return self->stop_writing();
       self->write();
     });
   }
 
-  /// Not the other one: what the peer has not read yet would be thrown away by an end that comes with unread bytes.
+  /// Leaves the other direction open: closing it with unread bytes would discard what the peer has not read yet.
   void close_our_end() {
     error_code ignored;
     wire_.socket().shutdown(Socket::shutdown_send, ignored);
@@ -286,7 +286,7 @@ class SocketConnection final : public Connection, public std::enable_shared_from
   void tick() {
     if (closing_) return;
     const auto now = Clock::now();
-    // This process itself may have been stopped: what came meanwhile has not been read yet.
+    // This process may have been stopped, and not have read yet what came meanwhile.
     if (now - std::exchange(ticked_, now) > settings_.timeout / 5 * 2) heard_ = now;
     if (now - heard_ > settings_.timeout) {
       const std::chrono::duration<double> limit = settings_.timeout;
@@ -351,7 +351,7 @@ class Connector : public std::enable_shared_from_this<Connector> {
       : loop_(loop), settings_(settings), what_(std::move(what)), alive_(loop.io()) {}
 
   void begin() {
-    // The loop keeps this object until it is done, and ends it where the loop ends before.
+    // The loop keeps this object until the call is over, or until the loop ends.
     alive_.expires_at(Clock::time_point::max());
     alive_.async_wait([self = shared_from_this()](const error_code&) {});
     Caller::Settings how{.places = {}, .key = settings_.key, .patience = what_.patience, .attempt_max = attempt_max};
