@@ -36,8 +36,8 @@ Sleeper::~Sleeper() {
   thread_.join();
 }
 
-/// With lock_ held. A wake() that comes before the wait() ends it as well; one that comes behind it ends the next
-/// one too early, once.
+/// Call with lock_ held. A wake() that comes before the wait() ends it, too. One that comes after it ends the next
+/// wait() too early, once.
 void Sleeper::end_wait() noexcept {
   if (!waiting_) return;
   recalled_ = true;
@@ -70,11 +70,11 @@ void Sleeper::run() noexcept {
     try {
       module_.wait(std::nullopt);
     } catch (...) {
-      // Whoever is woken polls, and meets the trouble there.
+      // A thread that is woken polls, and meets the error there.
     }
     hold.lock();
     waiting_ = false;
-    // Who was called back rings for nobody: whoever has come since wants it to look once more.
+    // A thread that was called back wakes nobody: the one that came since wants it to look once more.
     if (!std::exchange(recalled_, false) && armed_ != 0) bell_.ring();
   }
 }
@@ -113,7 +113,7 @@ void MixedModule::flush() noexcept {
 }
 
 void MixedModule::Asked::learn(std::uint64_t cycles) noexcept {
-  // What takes much longer than usual was interrupted.
+  // A poll that takes much longer than usual was interrupted.
   constexpr std::uint64_t first = 1000;
   constexpr std::uint64_t weight = 8;
   cost = (cost * (weight - 1) + std::min(cycles, 2 * cost + first)) / weight;
@@ -125,7 +125,7 @@ bool MixedModule::poll() {
   bool took = parts_[0].module->poll();
   std::uint64_t now = cycles();
   if (took) parts_[0].asked.last_brought = now;
-  std::uint64_t busy = parts_[0].asked.last_brought;  // When one before last brought something.
+  std::uint64_t busy = parts_[0].asked.last_brought;  // When an earlier module last brought something.
   for (std::size_t i = 1; i < parts_.size(); ++i) {
     Part& part = parts_[i];
     Asked& asked = part.asked;
@@ -182,7 +182,7 @@ bool MixedModule::close(std::chrono::nanoseconds linger) {
   if (std::exchange(closed_, true)) return true;
   const auto limit = std::chrono::steady_clock::now() + linger;
   bool all = true;
-  // One after the other, and everywhere in the same order, so that nobody waits in a circle.
+  // Modules close one after the other, in the same order everywhere, so that processes do not wait in a circle.
   for (Part& part : parts_) {
     part.sleeper.reset();
     const std::chrono::nanoseconds left = limit - std::chrono::steady_clock::now();
