@@ -51,7 +51,7 @@ void Link::count_sent(std::uint64_t bytes) noexcept {
   bytes_sent_.store(bytes_sent_.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
 }
 
-/// Piece by piece from the caller's memory, while the peer takes them out; both copy at the same time.
+/// Sends piece by piece from the caller's memory, while the peer takes pieces out, so that both copy at the same time.
 void Link::send_large(const Label& label, std::span<const std::byte> body) {
   if (!writer_.put(EntryKind::large, label, bytes_of(body.size()))) {
     keep(label, body, body.size(), false);
@@ -118,7 +118,7 @@ void Link::set_queued(std::size_t bytes) noexcept {
     static_cast<Segment*>(connection_.mine.data())->wants_room.store(any ? 1 : 0, std::memory_order_relaxed);
 }
 
-/// Puts out what it can of the oldest. Whether that is all of it.
+/// Writes as much of the oldest frame as there is room for. Returns whether that is all of it.
 bool Link::write_first() {
   Waiting& first = waiting_.front();
   const std::size_t before = first.weight();
@@ -158,7 +158,7 @@ void Link::write() noexcept {
   if (hold.owns_lock() && state_ == State::up && !broken_) write_locked();
 }
 
-/// The other side sees the socket end, and so do we.
+/// Shuts the socket down, so that both sides see its end.
 void Link::stop_writing() noexcept {
   ended_.store(true, std::memory_order_relaxed);  // relaxed: noticed sooner or later
   drop_queue();
@@ -237,7 +237,7 @@ bool Link::has_work() noexcept {
     return true;
   if (queued() == 0) return false;
   const std::unique_lock hold(lock_, std::try_to_lock);
-  if (!hold.owns_lock()) return true;  // somebody is at it: look again
+  if (!hold.owns_lock()) return true;  // another thread writes: look again
   if (state_ != State::up || broken_ || waiting_.empty()) return false;
   const Waiting& first = waiting_.front();
   const bool piece = first.bytes >= Module::large_from_bytes && first.begun;
@@ -300,7 +300,7 @@ bool Link::take(Receiver& receiver, const EntryCopy& entry, std::string& why) {
   if (entry.kind() == EntryKind::frame && !large_.active && bytes < Module::large_from_bytes) [[likely]] {
     const std::byte* body = entry.inline_body;
     if (bytes > inline_bytes_max) {
-      // Copied, although it could be used where it is: what is checked must not change any more.
+      // The body is copied, although it could be used in place, because checked bytes must not change any more.
       if (!scratch_) scratch_ = std::make_unique_for_overwrite<std::byte[]>(Module::large_from_bytes);
       std::memcpy(scratch_.get(), reader_.body(bytes), bytes);
       body = scratch_.get();
@@ -341,7 +341,7 @@ bool Link::take(Receiver& receiver, const EntryCopy& entry, std::string& why) {
 bool Link::lose(Receiver& receiver, const std::string& why) {
   if (reading_over_) return true;
   if (reading_.load(std::memory_order_relaxed)) {  // relaxed: ours
-    // As much as there can be when nobody writes any more.
+    // The most that there can be when nobody writes any more.
     constexpr std::size_t rounds = 2 + bodies_bytes / read_bytes_max;
     for (std::size_t i = 0; i < rounds && !reading_over_ && reader_.has_next(); ++i) {
       read_some(receiver);

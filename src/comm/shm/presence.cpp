@@ -78,7 +78,7 @@ SharedMemory SharedMemory::make(std::size_t bytes) {
 
 std::optional<SharedMemory> SharedMemory::open(const os::UniqueFd& descriptor, std::size_t bytes, std::string& why) {
   struct stat status {};
-  // What can be shortened later would kill the process that reads there.
+  // A file that can be shortened later could kill the process that reads it.
   const int seals = ::fcntl(descriptor.get(), F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || ::fstat(descriptor.get(), &status) != 0 ||
       status.st_size != static_cast<off_t>(bytes)) {
@@ -108,7 +108,7 @@ bool rings(int descriptor) noexcept {
 void silence(int descriptor) noexcept {
   std::uint64_t count = 0;
   iovec into{&count, sizeof count};
-  // Never blocks, even if a peer, which holds the same open file, has asked the system for that.
+  // This never blocks, even if a peer, which holds the same open file, has set it to.
   if (::preadv2(descriptor, &into, 1, -1, RWF_NOWAIT) >= 0 || errno == EAGAIN || !rings(descriptor)) return;
   [[maybe_unused]] const ssize_t read = ::read(descriptor, &count, sizeof count);
 }
@@ -123,7 +123,7 @@ void Bell::arm() noexcept {
   std::atomic<std::uint32_t>& asleep = block().asleep;
   {
     const std::lock_guard hold(mutex_);
-    // Also for the second sleeper another number: the first may have been rung for already.
+    // The second sleeper gets another number, because the first may have been woken already.
     const std::uint32_t now = asleep.load(std::memory_order_relaxed);  // relaxed: under the mutex
     asleep.store(++armed_ == 1 ? now + 1 : now + 2, std::memory_order_relaxed);
   }
@@ -136,7 +136,7 @@ void Bell::disarm() noexcept {
   if (--armed_ != 0) return;
   std::atomic<std::uint32_t>& asleep = block().asleep;
   asleep.store(asleep.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // relaxed: a ring too many
-  // It rings until all who slept have heard it. What rings now was for a sleeper that is awake.
+  // The bell rings until all sleepers have heard it. A ring that is left was for a sleeper that is awake.
   silence(event_.get());
 }
 
@@ -256,8 +256,8 @@ os::UniqueFd listen_at(const Endpoint& endpoint) {
 
 namespace {
 
-/// Where the kernel lets a process reach only its descendants' memory (Yama), it lets others name who else may
-/// reach theirs: those of the same user, whom it lets everywhere else.
+/// Where the kernel lets a process reach only its descendants' memory (Yama), a process may name others that may reach
+/// its own. These are of the same user, whom the kernel lets reach it anywhere else.
 void permit_access() {
   int scope = 0;
   if (std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> scope && scope == 1)
@@ -293,7 +293,7 @@ union Control {
   char bytes[CMSG_SPACE(descriptors * sizeof(int))];
 };
 
-/// Else a write to it might block.
+/// A write to the bell might block otherwise.
 bool is_eventfd(int descriptor) {
   std::array<char, 64> target{};
   const std::string path = "/proc/self/fd/" + std::to_string(descriptor);

@@ -51,7 +51,7 @@ connect::SocketAddress address_of(const Endpoint& endpoint) {
 }  // namespace
 
 struct Service::Impl {
-  /// A connection behind its greeting, until each side has what the other gives.
+  /// A connection after its greeting, until each side has what the other gives.
   struct Joining : std::enable_shared_from_this<Joining> {
     Joining(Socket its_socket, Peer whom, bool we_call)
         : peer(whom), ours(we_call), socket(std::move(its_socket)), limit(socket.get_executor()) {}
@@ -147,7 +147,7 @@ void Service::Impl::run() noexcept {
     try {
       io.run();
     } catch (const std::exception&) {
-      // No memory for one connection: it ends by its time limit, the others go on.
+      // If there is no memory for one connection, its time limit ends it, and the others go on.
     }
   }
 }
@@ -205,7 +205,7 @@ Caller::Verdict Service::Impl::judge(const Caller::Failure& failure) const {
   using Kind = Caller::Failure::Kind;
   switch (failure.kind) {
     case Kind::unreached:
-      // Its listener is there as long as its process is; whatever else is wrong passes.
+      // The listener lives as long as its process. Any other error passes.
       if (failure.error == asio::error::connection_refused) return {has_ended, true};
       break;
     case Kind::unwanted:
@@ -228,7 +228,7 @@ void Service::Impl::failed(Peer peer, bool late, const std::string& reason) {
 
 // Behind the greeting.
 
-/// The answerer gives first: who calls knows by that whether its call was taken.
+/// The answerer gives first, which tells the caller whether its call was taken.
 void Service::Impl::begin(Socket socket, Peer peer, bool ours) {
   const auto joining = std::make_shared<Joining>(std::move(socket), peer, ours);
   joinings[peer] = joining;
@@ -249,7 +249,7 @@ void Service::Impl::receive(const std::shared_ptr<Joining>& joining) {
       case Given::nothing_yet:
         return receive(joining);
       case Given::not_now:
-        // Its call is on the way; it is lost if that does not come.
+        // The peer's own call is under way. If it does not come, the peer is lost.
         if (!joining->ours) return give_up(joining->peer, "it does not follow the protocol");
         joinings.erase(joining->peer);
         return;
@@ -284,7 +284,7 @@ bool Service::Impl::make_and_give(Joining& joining) {
   return false;
 }
 
-/// What went wrong is ours to tell: the other side would take the end of the connection for the end of this process.
+/// Tells the other side what went wrong here, because it would take the end of the connection for that of this process.
 void Service::Impl::give_up(Joining& joining, const std::string& why) {
   static_cast<void>(give(joining.socket.native_handle(), Verdict::unable, nullptr, bell));
   give_up(joining.peer, why);
@@ -304,7 +304,7 @@ void Service::Impl::join(Joining& joining) {
   if (links[peer]->connect(std::move(connection))) watch(peer, socket);
 }
 
-/// Nothing comes there but the end, or why the other side could not join.
+/// Only the end comes there, or the reason why the other side could not join.
 void Service::Impl::watch(Peer peer, int socket) {
   const auto place = joined.try_emplace(peer, io, Socket::protocol_type(AF_UNIX, 0), socket).first;
   await_end(peer, place->second);
@@ -327,7 +327,7 @@ void Service::Impl::stop() {
   acceptor->close();
   calls.clear();
   joinings.clear();
-  // The links close them.
+  // The links close their descriptors.
   error_code ignored;
   for (auto& [peer, socket] : joined) socket.release(ignored);
   joined.clear();
