@@ -41,7 +41,7 @@ std::optional<boost::asio::ip::tcp::endpoint> parse_endpoint(const std::string& 
   if (bracketed) host = host.substr(1, host.size() - 2);
   boost::system::error_code error;
   const auto address = boost::asio::ip::make_address(host, error);
-  // "::1:5103" could be read in two ways: without brackets it is refused.
+  // "::1:5103" could be read in two ways, so it is refused without brackets.
   if (error || address.is_v6() != bracketed) return std::nullopt;
   return boost::asio::ip::tcp::endpoint(address, port);
 }
@@ -113,7 +113,7 @@ std::string local_address_towards(const std::string& endpoint) {
         Errc::bad_argument,
         fmt::format("tcp: \"{}\" is not an address with a port, like 10.0.0.1:5103 or [fd00::1]:5103", endpoint));
   }
-  // A datagram socket that is "connected" has asked the routing table, and sent nothing.
+  // Connecting a datagram socket asks the routing table, and sends nothing.
   const os::UniqueFd socket(::socket(remote->protocol().family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket || ::connect(socket.get(), remote->data(), static_cast<socklen_t>(remote->size())) != 0)
     throw Error(Errc::failed, fmt::format("tcp: this host has no way to {}: {}", endpoint, last_error()));
@@ -174,7 +174,7 @@ std::string describe_range(const PortRange& range) {
   return range.first == range.last ? fmt::format("{}", range.first) : fmt::format("{}-{}", range.first, range.last);
 }
 
-/// Why no port of the range can be had: who holds them, some of them by name.
+/// Why no port of the range can be had: which programs hold them, some by name.
 std::string describe_holders(const PortRange& range) {
   constexpr unsigned named_max = 4;
   std::string text;

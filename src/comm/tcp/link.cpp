@@ -32,7 +32,7 @@ bool add(int epoll, int socket, std::uint32_t events, void* data) noexcept {
 }  // namespace
 
 Poller::Poller() : epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
-  // The bells are known by their own addresses, which are no links'.
+  // The bells are marked by their own addresses, which differ from those of links.
   if (epoll_ && add(epoll_.get(), wake_.descriptor(), EPOLLIN, &wake_) &&
       add(epoll_.get(), report_.get(), EPOLLIN, &report_))
     return;
@@ -154,8 +154,8 @@ void Link::send_connected(std::span<const std::byte, frame_header_bytes> header,
       Outgoing part{&lane, header, body};
       push({&part, 1});
     }
-    // From the end of the write on, which may itself take longer than frames are held: and then the receiver has
-    // the frame already, so that this clock costs it nothing.
+    // The clock runs from the end of the write, which may itself take longer than frames are held. The receiver then
+    // has the frame already, and loses nothing.
     last_write_ = Clock::now();
     return;
   }
@@ -174,8 +174,8 @@ void Link::send_connected(std::span<const std::byte, frame_header_bytes> header,
   push(parts);
 }
 
-/// Sends the parts from where they lie, each behind what is queued on its lane, for as long as the system takes
-/// them and little beyond; then copies the rest.
+/// Sends the parts from where they lie, each behind the bytes that are queued on its lane, while the system takes them,
+/// and a little longer. Then copies the rest.
 void Link::push(std::span<Outgoing> parts) {
   Clock::time_point stuck_since{};
   while (true) {
@@ -196,7 +196,7 @@ void Link::push(std::span<Outgoing> parts) {
     const Clock::time_point now = Clock::now();
     if (stuck_since == Clock::time_point{}) stuck_since = now;
     if (now - stuck_since >= patience) break;
-    // The other side takes it out of the system's buffers now, and may need the lock of the very socket.
+    // The other side empties the system's buffers now, and may need the lock of this very socket.
     constexpr int rounds = 32;
     for (int i = 0; i < rounds; ++i) cpu_relax();
   }
@@ -207,15 +207,15 @@ void Link::push(std::span<Outgoing> parts) {
       set_full(*part.lane, true);
     }
   } catch (const std::bad_alloc&) {
-    // A part of the frame may be out, and the rest will never be.
+    // A part of the frame may have gone out. The rest never will.
     break_off("no memory here for what it has not taken");
     throw;
   }
   note_queued();
 }
 
-/// One write: what is queued on the lane, then the part. Returns whether any bytes went out; those of the part are
-/// taken from it.
+/// Makes one write of the lane's queue and then the part, from which the bytes sent are removed. Returns whether any
+/// went out.
 bool Link::push_some(Outgoing& part) noexcept {
   constexpr std::size_t queued_pieces_max = 14;
   std::array<iovec, queued_pieces_max + 2> pieces;
@@ -257,7 +257,7 @@ void Link::write_lane(Lane& lane) noexcept {
 }
 
 void Link::write(bool also_full) noexcept {
-  // Who holds the lock for long is sending a large frame, and what is queued went before it. It stays listed.
+  // A thread that holds the lock for long is sending a large frame, behind the queue. The link stays listed.
   constexpr int tries = 64;
   std::unique_lock hold(lock_, std::try_to_lock);
   for (int i = 0; i < tries && !hold.owns_lock(); ++i) {
@@ -274,7 +274,7 @@ void Link::write(bool also_full) noexcept {
   note_queued();
 }
 
-/// After every change of what is queued.
+/// Call after every change of the queue.
 void Link::note_queued() noexcept {
   std::size_t bytes = early_bytes();
   for (const auto& lane : lanes_) bytes += lane->out.bytes();
@@ -295,7 +295,7 @@ void Link::watch(Lane& lane) noexcept {
   if (poller_.watch(lane.stream->socket(), this, lane.watched, wanted)) {
     lane.watched = wanted;
   } else {
-    // Nobody would be woken for it any more.
+    // Nothing would wake anybody for it any more.
     break_off([reason = errno] {
       return "its connection cannot be watched here: " + std::generic_category().message(reason);
     });
@@ -311,7 +311,7 @@ void Link::drop_queues() noexcept {
   queued_.store(0, std::memory_order_relaxed);
 }
 
-/// What the peer sent before may still lie in the sockets: the polling thread takes it, and then ends the link.
+/// Earlier bytes of the peer may still lie in the sockets. The polling thread takes them, and then ends the link.
 void Link::stop_writing() noexcept {
   for (const auto& lane : lanes_) {
     lane->full = false;
@@ -393,7 +393,7 @@ bool Link::check_answers(std::chrono::milliseconds timeout) {
     tcp_info info{};
     socklen_t bytes = sizeof info;
     if (::getsockopt(lane->stream->socket(), IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) continue;
-    // A host whose program does not read still answers: that its window is closed.
+    // A host whose program does not read still answers, namely that its window is closed.
     if (now - *lane->unanswered_since >= timeout && std::chrono::milliseconds(info.tcpi_last_ack_recv) >= timeout) {
       break_off([&] { return "no answer for " + std::to_string(timeout.count() / 1000) + " s"; });
       return active;
@@ -428,7 +428,7 @@ bool Link::drain(std::span<std::byte> scratch) noexcept {
     Stream::Result result{Stream::Kind::moved};
     while (result.kind == Stream::Kind::moved) result = lane->stream->read({&piece, 1});
     if (result.kind == Stream::Kind::not_now) continue;
-    // The other side has ended as well. It reads nothing any more, so there is nothing to wait for.
+    // The other side has ended as well and reads nothing any more, so there is nothing to wait for.
     broken_ = true;
     drop_queues();
     return false;
@@ -484,7 +484,7 @@ void Link::begin_reading(Receiver& receiver) noexcept {
   gather_.receiver = &receiver;
   gather_.streams = lanes_.size();
   try {
-    // Frames of one stream need not pass through the gathering of several.
+    // Frames of a single stream need no gathering.
     reader_ = std::make_unique<FrameReader>(lanes_.size() == 1 ? receiver : gather_, peer());
   } catch (const std::bad_alloc&) {
     const std::lock_guard hold(lock_);
@@ -500,7 +500,7 @@ void Link::set_reading(Lane& lane, bool reading) noexcept {
   if (state_ == State::up) watch(lane);
 }
 
-/// A peer whose frames are not wanted is not read; and nobody is woken because it has sent some.
+/// A peer whose frames are not wanted is not read, and its frames wake nobody.
 void Link::pause(bool pause) noexcept {
   paused_ = pause;
   const std::lock_guard hold(lock_);
@@ -571,13 +571,13 @@ Link::Reading Link::read_first(std::string& why) {
   if (was_active) {
     gather_.first_left -= result.bytes;
   } else if (gather_.active) {
-    // A split body has begun: what lay behind its header belongs to the first part.
+    // A split body has begun. The bytes behind its header belong to the first part.
     gather_.first_left -= gather_.first_left + gather_.by_others - reader_->room_in_body().size();
     const std::lock_guard hold(lock_);
     for (std::size_t i = 1; i < lanes_.size(); ++i) set_reading(*lanes_[i], !gather_.left[i].empty());
   }
   if (gather_.active && gather_.first_left == 0) {
-    // Nothing is read from the first lane until the others have delivered: so nobody is woken for it.
+    // Nothing is read from the first lane until the others have delivered, so it wakes nobody.
     const std::lock_guard hold(lock_);
     set_reading(*lanes_[0], false);
   }
@@ -617,7 +617,7 @@ Link::Reading Link::judge(Stream& stream, const Stream::Result& result, std::str
 }
 
 void Link::lose(Receiver& receiver, const std::string& why) {
-  // What came before the end still counts, and it may have been an ordered one.
+  // Frames from before the end still count, and the end may have been an ordered one.
   constexpr int reads_max = 1024;
   for (int i = 0; i < reads_max && !reading_over_ && reader_; ++i) {
     const std::uint64_t reads = reads_.load(counting);
@@ -627,7 +627,7 @@ void Link::lose(Receiver& receiver, const std::string& why) {
   if (!reading_over_) finish(receiver, why);
 }
 
-/// Nothing is read or written any more. Without a reason: the peer has ended in order.
+/// Ends reading and writing. No reason means that the peer has ended in order.
 void Link::finish(Receiver& receiver, const std::optional<std::string>& why) {
   reading_over_ = true;
   std::vector<std::unique_ptr<Lane>> ended;

@@ -53,8 +53,8 @@ std::string describe(const error_code& error) {
                                    : describe_connection_error(error.value());
 }
 
-/// The answerer's word behind the greeting: it takes the call, or says that it calls itself and that its own call is
-/// the one. So both sides always agree on which connection carries the frames.
+/// The answerer's word after the greeting: it takes the call, or it says that its own call counts. So both sides always
+/// agree on which connection carries the frames.
 enum class Verdict : std::uint8_t { taken = 1, not_now = 2 };
 
 /// Makes a stream of one greeted socket: the verdict, 1 byte from the answerer, then with secure=tls the handshake of
@@ -75,11 +75,11 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
     if (tls_ != nullptr) secret_ = greeting.secret();
   }
 
-  /// Says the verdict, and goes on if it is that the call is taken.
+  /// Sends the verdict, and goes on if the call is taken.
   void answer(Verdict verdict);
-  /// Hears the verdict.
+  /// Waits for the verdict.
   void hear();
-  /// Nothing is called any more.
+  /// After this, nothing is called any more.
   void cancel() noexcept;
 
  private:
@@ -200,7 +200,7 @@ struct Streams {
   Streams(const Streams&) = delete;
   Streams& operator=(const Streams&) = delete;
 
-  /// Whether that was the last one.
+  /// Adds a stream. Returns whether that was the last one.
   bool add(std::size_t number, std::unique_ptr<Stream> stream) {
     making[number] = nullptr;
     made[number] = std::move(stream);
@@ -312,7 +312,7 @@ void Service::State::run() noexcept {
     try {
       io.run();
     } catch (const std::exception&) {
-      // No memory for one connection: it ends by its time limit, the others go on.
+      // If there is no memory for one connection, its time limit ends it, and the others go on.
     }
   }
 }
@@ -359,7 +359,7 @@ void Service::State::arrived(Socket socket, const Greeting& greeting) {
   handshake->answer(Verdict::taken);
 }
 
-/// Is it a stream of a call that was taken, and the first one with that number?
+/// Whether it is a stream of a call that was taken, and the first one with that number.
 bool Service::State::expects(const Introduction& who) {
   const auto found = gatherings.find(who.self);
   if (found == gatherings.end()) return false;
@@ -446,7 +446,7 @@ void Service::State::greeted(Peer peer, std::uint16_t stream, Socket socket, con
   handshake->hear();
 }
 
-/// What a connection that failed means for the process there.
+/// Decides what a failed connection means for the process there.
 Caller::Verdict Service::State::judge(Peer peer, const Caller::Failure& failure) const {
   using Kind = Caller::Failure::Kind;
   const std::string& where = settings.endpoints[peer];
@@ -466,7 +466,7 @@ Caller::Verdict Service::State::judge(Peer peer, const Caller::Failure& failure)
     case Kind::spoiled:
       break;
   }
-  // Once the first stream is taken, the other side counts on all of them, and a link that misses one is lost.
+  // Once the first stream is taken, the other side relies on all of them. A link that lacks one is lost.
   return {failure.error ? describe(failure.error) : failure.why, calls.at(peer)->arrived()};
 }
 
@@ -500,8 +500,8 @@ void Service::State::failed(Peer peer, std::uint16_t stream, bool late, const st
   give_up(peer, fmt::format("one of its {} connections to {} failed: {}", call->streams->made.size(), where, reason));
 }
 
-/// Every quarter of the time after which a host counts as lost, as long as something is under way; then never again
-/// until something is sent.
+/// Runs every quarter of the time after which a host counts as lost, while something is under way. Then it stops until
+/// something is sent.
 void Service::State::look() {
   next_look.expires_after(std::max<milliseconds>(settings.peer_timeout / 4, milliseconds(1)));
   next_look.async_wait([this](const error_code& error) {
@@ -513,8 +513,8 @@ void Service::State::look() {
       return active;
     };
     if (any_active()) return look();
-    // Who sends from here on sees that nobody looks. Who has just sent is seen by the second look: it holds the
-    // same lock.
+    // A thread that sends from here on sees that nobody looks. One that has just sent is seen by the second look, which
+    // holds the same lock.
     service_.looking_.store(false);
     if (any_active() && !service_.looking_.exchange(true)) look();
   });
