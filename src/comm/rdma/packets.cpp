@@ -23,7 +23,7 @@ constexpr auto counting = std::memory_order_relaxed;  // Nothing else is read af
 }  // namespace
 
 void RdmaModule::Impl::send(Peer to, const Label& label, std::span<const std::byte> body) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard hold(mutex_);
   Link& link = links_[to];
   if (closing_ || link.is_over()) return;
   const bool empty = link.packets.empty();
@@ -316,7 +316,7 @@ void RdmaModule::Impl::pump_all() {
 }
 
 void RdmaModule::Impl::flush() noexcept {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard hold(mutex_);
   if (ended_ || cut_) return;
   release_delivered();
   if (operations_out_ != 0) take_completions();

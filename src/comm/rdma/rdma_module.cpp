@@ -70,7 +70,7 @@ std::string RdmaModule::Impl::name_of(Peer peer) const {
 void RdmaModule::Impl::start(Receiver& receiver) {
   if (receiver_ != nullptr) throw Error(Errc::bad_argument, "rdma module: started twice");
   receiver_ = &receiver;
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard hold(mutex_);
   const std::size_t count = std::min(incoming_max, fabric_.info().rx_attr->size);
   for (std::size_t i = 0; i < count; ++i) {
     PacketBuffers::Buffer* const buffer = incoming_.take();
@@ -88,7 +88,7 @@ bool RdmaModule::Impl::reaches(Peer peer) const noexcept {
 
 bool RdmaModule::Impl::arm() {
   sleep_.arm();
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard hold(mutex_);
   const bool may_sleep = arm_locked();
   // A thread that sleeps on the descriptor knows no time limits of this module.
   if (may_sleep && !ended_) sleep_.set_timer(time_to_sleep(std::nullopt));
@@ -110,7 +110,7 @@ void RdmaModule::Impl::wait(std::optional<std::chrono::nanoseconds> timeout) {
   sleep_.arm();
   bool may_sleep = false;
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard hold(mutex_);
     may_sleep = arm_locked();
     sleep_.set_timer(std::nullopt);
     if (may_sleep && !ended_) timeout = time_to_sleep(timeout);
@@ -268,7 +268,7 @@ bool RdmaModule::Impl::poll() {
   bool called = false;
   if (!with_inbox_.empty()) {
     {
-      const std::lock_guard lock(mutex_);
+      const std::lock_guard hold(mutex_);
       release_delivered();
     }
     called = deliver_inbox();
@@ -277,7 +277,7 @@ bool RdmaModule::Impl::poll() {
   bool more = true;
   while (more && bytes < bytes_per_poll) {
     {
-      const std::lock_guard lock(mutex_);
+      const std::lock_guard hold(mutex_);
       if (ended_) return called;
       if (polls_ % polls_per_look == 0) look_for_silence();
       release_arrivals();
@@ -360,7 +360,7 @@ std::size_t RdmaModule::Impl::deliver_some(Peer from, std::span<const std::byte>
     const bool is_large = head.flags == FrameHead::large;
     if (left < sizeof head || left < frame_room(head.bytes) || head.bytes >= Module::large_from_bytes ||
         head.flags > FrameHead::large || (is_large && head.bytes != sizeof(Rendezvous))) {
-      const std::lock_guard lock(mutex_);
+      const std::lock_guard hold(mutex_);
       lose(link, from, "it breaks the protocol: a frame that does not fit into its packet", true);
       return frames.size();
     }
@@ -384,7 +384,7 @@ std::size_t RdmaModule::Impl::deliver_some(Peer from, std::span<const std::byte>
 void RdmaModule::Impl::begin_large(Peer from, const Label& label, const Rendezvous& rendezvous, bool& called) {
   Link& link = links_[from];
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard hold(mutex_);
     if (link.is_over()) return;  // It cannot be read any more; the loss follows.
     if (rendezvous.bytes < Module::large_from_bytes || rendezvous.bytes > Module::body_bytes_max) {
       return lose(link, from, "it breaks the protocol: a large body of no large size", true);
@@ -392,7 +392,7 @@ void RdmaModule::Impl::begin_large(Peer from, const Label& label, const Rendezvo
   }
   called = true;
   std::byte* const into = receiver_->large_begin(from, label, rendezvous.bytes);
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard hold(mutex_);
   if (into == nullptr) return lose(link, from, "a large body was refused", true);
   link.large = std::make_unique<LargeBody>(LargeBody{
       .label = label, .into = into, .bytes = rendezvous.bytes, .number = rendezvous.number, .left = rendezvous.bytes});
@@ -446,7 +446,7 @@ bool RdmaModule::Impl::tell() {
   bool called = false;
   std::vector<Peer> changed;
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard hold(mutex_);
     news_.store(false);
     telling_.swap(done_);
     // In the order in which they were lost: the first loss may be the cause of the others.
@@ -469,7 +469,7 @@ bool RdmaModule::Impl::tell() {
     std::unique_ptr<LargeBody> ended;
     bool lost = false;
     {
-      const std::lock_guard lock(mutex_);
+      const std::lock_guard hold(mutex_);
       if (link.large && link.large->left != 0) continue;  // It comes here again when no read is under way any more.
       ended = std::move(link.large);
       if (ended && ended->failed) lose(link, peer, "a large body could not be read", true);
@@ -523,7 +523,7 @@ MemoryKey RdmaModule::Impl::expose(Peer peer, std::span<std::byte> memory) {
   const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
   if (memory.empty())
     throw Error(Errc::bad_argument, fmt::format("rdma: expose to {}: no memory is given", name_of(peer)));
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard hold(mutex_);
   Exposure& exposure = exposed_[{address, memory.size()}];
   if (exposure.times == 0) {
     int error = 0;
@@ -547,7 +547,7 @@ MemoryKey RdmaModule::Impl::expose(Peer peer, std::span<std::byte> memory) {
 void RdmaModule::Impl::conceal(const MemoryKey& key) noexcept {
   const std::optional<KeyWords> words = words_of(key);
   if (!words) return;
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard hold(mutex_);
   const auto found = exposed_.find({words->address, words->bytes});
   if (found == exposed_.end() || fi_mr_key(found->second.region.get()) != words->key) return;
   if (--found->second.times == 0) exposed_.erase(found);
@@ -560,7 +560,7 @@ std::size_t RdmaModule::Impl::part_bytes() const noexcept {
 void RdmaModule::Impl::transfer(Peer peer, Transfer::Kind kind, const MemoryKey& key, std::uint64_t address,
                                 std::span<std::byte> local, std::uint64_t context) {
   const std::optional<KeyWords> words = words_of(key);
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard hold(mutex_);
   Link& link = links_[peer];
   const std::uint64_t offset = words ? address - words->address : 0;
   const bool open = words && offset <= words->bytes && local.size() <= words->bytes - offset;
@@ -751,7 +751,7 @@ void RdmaModule::Impl::progress_until(Clock::time_point limit, const std::functi
   while (true) {
     bool came = false;
     {
-      const std::lock_guard lock(mutex_);
+      const std::lock_guard hold(mutex_);
       came = progress_closing();
       if (done() || (!came && Clock::now() >= limit)) return;
     }
@@ -764,7 +764,7 @@ bool RdmaModule::Impl::close(std::chrono::nanoseconds linger) {
   const Clock::time_point now = Clock::now();
   const Clock::time_point limit = linger > 24h * 365 ? now + 24h * 365 : now + linger;
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard hold(mutex_);
     closing_ = true;
     release_delivered();
     for (const Peer peer : with_inbox_) {
@@ -779,7 +779,7 @@ bool RdmaModule::Impl::close(std::chrono::nanoseconds linger) {
   progress_until(limit, [&] { return all_out(); });
   bool all = true;
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard hold(mutex_);
     for (Peer peer = 0; peer < count_; ++peer) {
       Link& link = links_[peer];
       if (link.is_over() || link.address == FI_ADDR_UNSPEC) continue;
@@ -810,7 +810,7 @@ bool RdmaModule::Impl::close(std::chrono::nanoseconds linger) {
 }
 
 void RdmaModule::Impl::end_fabric() {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard hold(mutex_);
   closing_ = true;
   ended_ = true;
   fabric_.end();
@@ -834,7 +834,7 @@ void RdmaModule::Impl::tell_ends() {
 
 /// No provider takes back what it was told to read or write for one peer. For all peers, the end of the endpoint does.
 void RdmaModule::Impl::let_go() noexcept {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard hold(mutex_);
   const bool any = std::any_of(operations_.begin(), operations_.end(), [](const auto& operation) {
     return operation->out && !operation->is_packet;  // also what was given up
   });

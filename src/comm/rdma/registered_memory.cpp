@@ -144,7 +144,7 @@ void MemoryWatch::listen() noexcept {
     ::poll(wishes.data(), wishes.size(), -1);
     if (wishes[1].revents != 0) return;
 #if defined(UFFD_FEATURE_PAGEFAULT_FLAG_WP)
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard hold(mutex_);
     uffd_msg message{};
     while (::read(faults_.get(), &message, sizeof message) == static_cast<ssize_t>(sizeof message)) {
       Range range{};
@@ -187,7 +187,7 @@ void MemoryWatch::remove(Range pages) noexcept {
 }
 
 void MemoryWatch::take(Gone& into) noexcept {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard hold(mutex_);
   into.everything = gone_.everything;
   into.count = gone_.count;
   for (std::size_t i = 0; i < gone_.count; ++i) into.ranges[i] = gone_.ranges[i];

@@ -210,7 +210,7 @@ struct Streams {
 
 }  // namespace
 
-struct Service::State {
+struct Service::Impl {
   /// A call of ours, until the link is up or it is given up: a connection for each stream. The first one says how many
   /// there are.
   struct Call {
@@ -220,13 +220,13 @@ struct Service::State {
   };
   /// A call of theirs that was taken, until all its streams are here.
   struct Gathering {
-    Gathering(State& owner, std::size_t count) : streams(count), expected(count, true), limit(owner.io) {}
+    Gathering(Impl& owner, std::size_t count) : streams(count), expected(count, true), limit(owner.io) {}
     Streams streams;
     std::vector<bool> expected;
     asio::steady_timer limit;
   };
 
-  State(Service& service, Settings& given, std::span<const std::unique_ptr<Link>> all);
+  Impl(Service& service, Settings& given, std::span<const std::unique_ptr<Link>> all);
 
   void run() noexcept;
   void arrived(Socket socket, const Greeting& greeting);
@@ -270,7 +270,7 @@ struct Service::State {
   std::thread thread;
 };
 
-Service::State::State(Service& service, Settings& given, std::span<const std::unique_ptr<Link>> all)
+Service::Impl::Impl(Service& service, Settings& given, std::span<const std::unique_ptr<Link>> all)
     : service_(service), settings(std::move(given)), links(all) {
   if (settings.secure == Secure::tls) tls.emplace();
   for (Peer peer = 0; peer < links.size(); ++peer) {
@@ -307,7 +307,7 @@ Service::State::State(Service& service, Settings& given, std::span<const std::un
   }
 }
 
-void Service::State::run() noexcept {
+void Service::Impl::run() noexcept {
   while (!io.stopped()) {
     try {
       io.run();
@@ -317,14 +317,14 @@ void Service::State::run() noexcept {
   }
 }
 
-std::string Service::State::name(Peer peer) const {
+std::string Service::Impl::name(Peer peer) const {
   const bool named = peer < settings.names.size() && !settings.names[peer].empty();
   return named ? fmt::format("{} (process {})", settings.names[peer], peer) : fmt::format("process {}", peer);
 }
 
 // Answering.
 
-void Service::State::arrived(Socket socket, const Greeting& greeting) {
+void Service::Impl::arrived(Socket socket, const Greeting& greeting) {
   const Introduction who = greeting.peer();
   const std::size_t streams = who.token;
   if (who.self >= links.size() || !links[who.self] || streams == 0 || streams > streams_max || who.stream >= streams)
@@ -360,7 +360,7 @@ void Service::State::arrived(Socket socket, const Greeting& greeting) {
 }
 
 /// Whether it is a stream of a call that was taken, and the first one with that number.
-bool Service::State::expects(const Introduction& who) {
+bool Service::Impl::expects(const Introduction& who) {
   const auto found = gatherings.find(who.self);
   if (found == gatherings.end()) return false;
   std::vector<bool>& expected = found->second->expected;
@@ -369,7 +369,7 @@ bool Service::State::expects(const Introduction& who) {
   return true;
 }
 
-void Service::State::gathered(Peer peer, std::uint16_t stream, Handshake::Result result) {
+void Service::Impl::gathered(Peer peer, std::uint16_t stream, Handshake::Result result) {
   const auto found = gatherings.find(peer);
   if (found == gatherings.end()) return;
   Streams& streams = found->second->streams;
@@ -385,13 +385,13 @@ void Service::State::gathered(Peer peer, std::uint16_t stream, Handshake::Result
 
 // Calling.
 
-void Service::State::give_up(Peer peer, const std::string& why) noexcept {
+void Service::Impl::give_up(Peer peer, const std::string& why) noexcept {
   calls.erase(peer);
   links[peer]->give_up(why);
 }
 
 /// Calls whom a link wants to reach, and looks for answers, as was asked for.
-void Service::State::asked() noexcept {
+void Service::Impl::asked() noexcept {
   connect::make_wanted_calls(
       links, calls, [this](Peer peer) { call(peer); }, [this](Peer peer, const char* why) { give_up(peer, why); });
   if (!look_wanted.exchange(false)) return;
@@ -402,12 +402,12 @@ void Service::State::asked() noexcept {
   }
 }
 
-void Service::State::call(Peer peer) {
+void Service::Impl::call(Peer peer) {
   calls[peer] = std::make_shared<Call>();
   call(peer, 0);
 }
 
-void Service::State::call(Peer peer, std::uint16_t stream) {
+void Service::Impl::call(Peer peer, std::uint16_t stream) {
   Call& call = *calls[peer];
   call.callers.push_back(std::make_unique<Caller>(
       io,
@@ -426,7 +426,7 @@ void Service::State::call(Peer peer, std::uint16_t stream) {
   call.callers.back()->begin();
 }
 
-Introduction Service::State::introduce(Peer peer, std::uint16_t stream, Socket& socket) {
+Introduction Service::Impl::introduce(Peer peer, std::uint16_t stream, Socket& socket) {
   const auto found = calls.find(peer);
   if (found == calls.end()) return introduction(peer, stream, 1);  // withdrawn: it is greeted, and closed
   Call& call = *found->second;
@@ -438,7 +438,7 @@ Introduction Service::State::introduce(Peer peer, std::uint16_t stream, Socket& 
   return introduction(peer, stream, call.streams->made.size());
 }
 
-void Service::State::greeted(Peer peer, std::uint16_t stream, Socket socket, const Greeting& greeting) {
+void Service::Impl::greeted(Peer peer, std::uint16_t stream, Socket socket, const Greeting& greeting) {
   const auto handshake =
       std::make_shared<Handshake>(std::move(socket), greeting, tls_or_null(),
                                   [=, this](Handshake::Result result) { joined(peer, stream, std::move(result)); });
@@ -447,7 +447,7 @@ void Service::State::greeted(Peer peer, std::uint16_t stream, Socket socket, con
 }
 
 /// Decides what a failed connection means for the process there.
-Caller::Verdict Service::State::judge(Peer peer, const Caller::Failure& failure) const {
+Caller::Verdict Service::Impl::judge(Peer peer, const Caller::Failure& failure) const {
   using Kind = Caller::Failure::Kind;
   const std::string& where = settings.endpoints[peer];
   switch (failure.kind) {
@@ -470,7 +470,7 @@ Caller::Verdict Service::State::judge(Peer peer, const Caller::Failure& failure)
   return {failure.error ? describe(failure.error) : failure.why, calls.at(peer)->arrived()};
 }
 
-void Service::State::joined(Peer peer, std::uint16_t stream, Handshake::Result result) {
+void Service::Impl::joined(Peer peer, std::uint16_t stream, Handshake::Result result) {
   const std::shared_ptr<Call> call = calls.at(peer);
   call->streams->making[stream] = nullptr;
   if (result.not_now) return;  // its call is on the way; else the time limit strikes
@@ -487,7 +487,7 @@ void Service::State::joined(Peer peer, std::uint16_t stream, Handshake::Result r
   links[peer]->connect(std::move(call->streams->made));
 }
 
-void Service::State::failed(Peer peer, std::uint16_t stream, bool late, const std::string& reason) {
+void Service::Impl::failed(Peer peer, std::uint16_t stream, bool late, const std::string& reason) {
   const std::shared_ptr<Call> call = calls.at(peer);
   const std::string& where = settings.endpoints[peer];
   if (late) {
@@ -502,7 +502,7 @@ void Service::State::failed(Peer peer, std::uint16_t stream, bool late, const st
 
 /// Runs every quarter of the time after which a host counts as lost, while something is under way. Then it stops until
 /// something is sent.
-void Service::State::look() {
+void Service::Impl::look() {
   next_look.expires_after(std::max<milliseconds>(settings.peer_timeout / 4, milliseconds(1)));
   next_look.async_wait([this](const error_code& error) {
     if (error) return;
@@ -521,29 +521,29 @@ void Service::State::look() {
 }
 
 Service::Service(Settings& settings, std::span<const std::unique_ptr<Link>> links)
-    : state_(std::make_unique<State>(*this, settings, links)) {}
+    : impl_(std::make_unique<Impl>(*this, settings, links)) {}
 
 Service::~Service() { stop(); }
 
 void Service::stop() {
-  if (!state_->thread.joinable()) return;
-  state_->io.stop();
-  state_->thread.join();
-  state_->acceptor->close();
-  state_->calls.clear();
-  state_->gatherings.clear();
+  if (!impl_->thread.joinable()) return;
+  impl_->io.stop();
+  impl_->thread.join();
+  impl_->acceptor->close();
+  impl_->calls.clear();
+  impl_->gatherings.clear();
 }
 
-void Service::call() noexcept { state_->wakeup.ask(); }
+void Service::call() noexcept { impl_->wakeup.ask(); }
 
 std::uint64_t Service::refused() const noexcept {
-  return state_->acceptor->strangers() + state_->refused.load(std::memory_order_relaxed);
+  return impl_->acceptor->strangers() + impl_->refused.load(std::memory_order_relaxed);
 }
 
 void Service::begin_looking() noexcept {
   if (looking_.exchange(true)) return;
-  state_->look_wanted.store(true);
-  state_->wakeup.ask();
+  impl_->look_wanted.store(true);
+  impl_->wakeup.ask();
 }
 
 }  // namespace aplib::comm::tcp

@@ -40,11 +40,11 @@ class Service {
   [[nodiscard]] std::uint64_t refused() const noexcept;
 
  private:
-  struct State;
+  struct Impl;
   void begin_looking() noexcept;
 
   std::atomic<bool> looking_ = false;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace aplib::comm::tcp

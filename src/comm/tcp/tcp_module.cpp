@@ -38,8 +38,8 @@ std::vector<std::unique_ptr<Link>> make_links(const Settings& settings, Poller& 
 
 }  // namespace
 
-struct TcpModule::State {
-  explicit State(Settings& settings)
+struct TcpModule::Impl {
+  explicit Impl(Settings& settings)
       : self(settings.self),
         secure(settings.secure),
         endpoints(settings.endpoints),
@@ -89,42 +89,42 @@ struct TcpModule::State {
   Service service;  // Last: its thread uses the rest.
 };
 
-TcpModule::TcpModule(Settings settings) : state_(std::make_unique<State>(settings)) {}
+TcpModule::TcpModule(Settings settings) : impl_(std::make_unique<Impl>(settings)) {}
 
 TcpModule::~TcpModule() { close(std::chrono::nanoseconds(0)); }
 
 void TcpModule::start(Receiver& receiver) {
-  if (state_->receiver != nullptr)
-    throw Error(Errc::bad_argument, fmt::format("tcp module of process {}: started twice", state_->self));
-  state_->receiver = &receiver;
+  if (impl_->receiver != nullptr)
+    throw Error(Errc::bad_argument, fmt::format("tcp module of process {}: started twice", impl_->self));
+  impl_->receiver = &receiver;
 }
 
 void TcpModule::send(Peer to, const Label& label, std::span<const std::byte> body) {
-  Link& link = state_->link(to, "send");
+  Link& link = impl_->link(to, "send");
   if (body.size() > body_bytes_max) {
     throw Error(Errc::bad_argument,
                 fmt::format("tcp: send to process {}: a body of {} bytes; at most {} are carried: send it in parts", to,
                             body.size(), body_bytes_max));
   }
   try {
-    if (link.send(label, body)) state_->service.call();
+    if (link.send(label, body)) impl_->service.call();
   } catch (const std::bad_alloc&) {
     throw Error(Errc::exhausted,
                 fmt::format("tcp: send to process {}: no memory to queue a body of {} bytes; {} bytes wait there "
                             "already",
                             to, body.size(), link.queued()));
   }
-  state_->service.sent();
+  impl_->service.sent();
 }
 
 std::size_t TcpModule::queued(Peer to) const noexcept {
-  return to < state_->links.size() && state_->links[to] ? state_->links[to]->queued() : 0;
+  return to < impl_->links.size() && impl_->links[to] ? impl_->links[to]->queued() : 0;
 }
 
-void TcpModule::flush() noexcept { state_->write(false); }
+void TcpModule::flush() noexcept { impl_->write(false); }
 
 bool TcpModule::poll() {
-  State& state = *state_;
+  Impl& state = *impl_;
   if (state.closed) return false;
   state.write(true);
   bool called = false;
@@ -133,7 +133,7 @@ bool TcpModule::poll() {
   return called;
 }
 
-bool TcpModule::State::handle_reports() {
+bool TcpModule::Impl::handle_reports() {
   bool called = false;
   for (LinkReports::Told told = poller.reports().take(); told.link != nullptr; told = poller.reports().take()) {
     Link& link = static_cast<Link&>(*told.link);
@@ -150,7 +150,7 @@ bool TcpModule::State::handle_reports() {
   return called;
 }
 
-bool TcpModule::State::read_directly() {
+bool TcpModule::Impl::read_directly() {
   bool called = false;
   bool any_over = false;
   bool ahead = false;
@@ -167,7 +167,7 @@ bool TcpModule::State::read_directly() {
   return called;
 }
 
-bool TcpModule::State::read_ready() {
+bool TcpModule::Impl::read_ready() {
   constexpr std::size_t ready_max = 64;
   std::array<Link*, ready_max> ready;
   const std::size_t count = poller.ready(ready);
@@ -191,24 +191,24 @@ bool TcpModule::State::read_ready() {
 
 void TcpModule::wait(std::optional<std::chrono::nanoseconds> timeout) {
   flush();
-  if (state_->read_ahead.load(std::memory_order_relaxed)) timeout = std::chrono::nanoseconds(0);
-  state_->poller.wait(timeout);
+  if (impl_->read_ahead.load(std::memory_order_relaxed)) timeout = std::chrono::nanoseconds(0);
+  impl_->poller.wait(timeout);
 }
 
-void TcpModule::wake() noexcept { state_->poller.wake(); }
+void TcpModule::wake() noexcept { impl_->poller.wake(); }
 
-int TcpModule::descriptor() noexcept { return state_->poller.descriptor(); }
+int TcpModule::descriptor() noexcept { return impl_->poller.descriptor(); }
 
 bool TcpModule::arm() {
-  state_->poller.begin_sleep();
+  impl_->poller.begin_sleep();
   flush();
-  return !state_->read_ahead.load(std::memory_order_relaxed);
+  return !impl_->read_ahead.load(std::memory_order_relaxed);
 }
 
-void TcpModule::disarm() noexcept { state_->poller.end_sleep(); }
+void TcpModule::disarm() noexcept { impl_->poller.end_sleep(); }
 
 bool TcpModule::close(std::chrono::nanoseconds linger) {
-  State& state = *state_;
+  Impl& state = *impl_;
   if (std::exchange(state.closed, true)) return true;
   const bool all = state.settle(std::chrono::steady_clock::now() + linger);
   state.end();
@@ -216,11 +216,11 @@ bool TcpModule::close(std::chrono::nanoseconds linger) {
 }
 
 bool TcpModule::abandon() {
-  if (!std::exchange(state_->closed, true)) state_->end();
+  if (!std::exchange(impl_->closed, true)) impl_->end();
   return true;
 }
 
-void TcpModule::State::end() {
+void TcpModule::Impl::end() {
   service.stop();
   for (const auto& link : links)
     if (link) link->close();
@@ -228,7 +228,7 @@ void TcpModule::State::end() {
 
 /// Sends all queues and the mark of the end behind them, and waits until the other hosts have them. Returns whether
 /// that was done in time.
-bool TcpModule::State::settle(std::chrono::steady_clock::time_point limit) {
+bool TcpModule::Impl::settle(std::chrono::steady_clock::time_point limit) {
   // Frames that others send now are read and dropped: a peer that waits for room to write could not end otherwise.
   std::vector<std::byte> scratch(64 * 1024);
   std::vector<bool> marked(links.size());
@@ -274,14 +274,14 @@ bool TcpModule::State::settle(std::chrono::steady_clock::time_point limit) {
 
 Traffic TcpModule::traffic() const noexcept {
   Traffic traffic;
-  for (const auto& link : state_->links)
+  for (const auto& link : impl_->links)
     if (link) link->count(traffic);
-  traffic.refused = state_->service.refused();
+  traffic.refused = impl_->service.refused();
   return traffic;
 }
 
 std::string TcpModule::describe(Peer peer) const {
-  const Link& link = state_->link(peer, "describe");
+  const Link& link = impl_->link(peer, "describe");
   const std::size_t streams = link.streams();
   std::string connection = fmt::format("{} stream{}", streams, streams == 1 ? "" : "s");
   if (link.state() == Link::State::over) {
@@ -289,7 +289,7 @@ std::string TcpModule::describe(Peer peer) const {
   } else if (streams == 0) {
     connection = "not connected";
   }
-  return fmt::format("tcp {}, {}, {}", state_->endpoints[peer], connection, to_string(state_->secure));
+  return fmt::format("tcp {}, {}, {}", impl_->endpoints[peer], connection, to_string(impl_->secure));
 }
 
 namespace {

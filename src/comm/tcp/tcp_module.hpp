@@ -50,8 +50,8 @@ class TcpModule final : public Module {
   [[nodiscard]] std::string describe(Peer peer) const override;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace aplib::comm::tcp
