@@ -23,8 +23,8 @@ struct ProgramContextOps {
   void (*release)(ProgramContext* context);
   /// What ends the task that owns `context` cannot unwind its stack: leaves the program's frames by a jump to where
   /// exit() lands. `completes`: exit handlers and destructors of globals run, as after exit(). Call from: the task, on
-  /// its own stack.
-  [[noreturn]] void (*abandon)(ProgramContext& context, int status, bool completes);
+  /// its own stack. Never returns.
+  void (*abandon)(ProgramContext& context, int status, bool completes);
   /// Gives up a context whose task never ran.
   void (*discard)(ProgramContext* context) noexcept;
   /// Either may be null. Exchanges state that belongs to the thread and that one of the two has changed
