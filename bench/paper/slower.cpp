@@ -15,8 +15,8 @@
 #include "../../apps/scg/kernels.hpp"
 
 // scg::kernels(), and what the linker puts into its place (--wrap).
-extern "C" const scg::Kernels& __real__ZN3scg7kernelsEv();  // NOLINT(bugprone-reserved-identifier)
-extern "C" const scg::Kernels& __wrap__ZN3scg7kernelsEv();  // NOLINT(bugprone-reserved-identifier)
+const scg::Kernels& real_kernels() __asm__("__real__ZN3scg7kernelsEv");
+const scg::Kernels& slower_kernels() __asm__("__wrap__ZN3scg7kernelsEv");
 
 namespace {
 
@@ -34,7 +34,7 @@ struct Load {
 
   void pass() {
     const scg::PassInput input{.alpha = 0.5, .beta = 0.5, .alpha_before = 0.5, .add_to_x = odd};
-    static_cast<void>(__real__ZN3scg7kernelsEv().pass(p, r, x, input, {west.data(), east.data()}));
+    static_cast<void>(real_kernels().pass(p, r, x, input, {west.data(), east.data()}));
     odd = !odd;
   }
 
@@ -76,14 +76,14 @@ scg::PassSums slower_pass(scg::Field& p, scg::Field& r, scg::Field& x, const scg
                           scg::PassColumns into) {
   if (more == nullptr) more = std::make_unique<More>((passes() - 1) * p.nx() * p.ny());
   more->pass();
-  return __real__ZN3scg7kernelsEv().pass(p, r, x, input, into);
+  return real_kernels().pass(p, r, x, input, into);
 }
 
 }  // namespace
 
-extern "C" const scg::Kernels& __wrap__ZN3scg7kernelsEv() {  // NOLINT(bugprone-reserved-identifier)
+const scg::Kernels& slower_kernels() {
   static const scg::Kernels slower = [] {
-    scg::Kernels made = __real__ZN3scg7kernelsEv();
+    scg::Kernels made = real_kernels();
     made.pass = slower_pass;
     return made;
   }();
