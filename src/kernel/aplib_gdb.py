@@ -448,7 +448,8 @@ class Image:
         base, size = layout["slot.base"], layout["slot.bytes"]
         if not base or self.base < base or (self.base - base) // size >= 1 << 17:
             return f"instance at {self.base:#x}"
-        return f"cell {(self.base - base) // size}"
+        slot = (self.base - base) // size
+        return "host program" if slot == layout["slot.host"] else f"cell {slot}"
 
 
 def images():

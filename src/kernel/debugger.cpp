@@ -68,6 +68,7 @@ struct DebuggerAccess {
         {"key.type_mask", MatchKey::type_mask},
         {"slot.base", SlotPlan::base},
         {"slot.bytes", SlotPlan::bytes},
+        {"slot.host", SlotPlan::host},
         {nullptr, 0},
     };
     return table;
