@@ -64,34 +64,33 @@ class Failure : public ::testing::Test {
     return ended;
   }
 
+  /// How it ends when a node gets a signal while both cells run.
+  Ended end_after(int signal, std::size_t node, const char* source, const Strings& options = {}) {
+    Process process = start(source, options);
+    const auto nodes = nodes_that_run(process);
+    ::kill(nodes[node], signal);
+    return end_of(process, nodes);
+  }
+
   Folder folder_;
 };
 
 constexpr int peer_lost = 72;
 
 TEST_F(Failure, AKilledProcessEndsTheRun) {
-  Process process = start(waiting);
-  const auto nodes = nodes_that_run(process);
-  ::kill(nodes[1], SIGKILL);
-  const Ended ended = end_of(process, nodes);
+  const Ended ended = end_after(SIGKILL, 1, waiting);
   EXPECT_EQ(ended.status, peer_lost);
   EXPECT_EQ(ended.error, "aprun: b (cell 1) is lost: its process was killed by signal 9 (Killed); the machine stops\n");
 }
 
 TEST_F(Failure, TasksThatDoNotListenAreCutOff) {
-  Process process = start(spinning);
-  const auto nodes = nodes_that_run(process);
-  ::kill(nodes[0], SIGKILL);
-  const Ended ended = end_of(process, nodes);
+  const Ended ended = end_after(SIGKILL, 0, spinning);
   EXPECT_EQ(ended.status, peer_lost);
   EXPECT_TRUE(contains(ended.error, "a (cell 0) is lost: its process was killed by signal 9")) << ended.error;
 }
 
 TEST_F(Failure, AStoppedProcessIsLostAfterALimit) {
-  Process process = start(waiting, {"--peer-timeout", "500ms"});
-  const auto nodes = nodes_that_run(process);
-  ::kill(nodes[1], SIGSTOP);
-  const Ended ended = end_of(process, nodes);
+  const Ended ended = end_after(SIGSTOP, 1, waiting, {"--peer-timeout", "500ms"});
   EXPECT_EQ(ended.status, peer_lost);
   EXPECT_EQ(ended.error,
             "aprun: b (cell 1) is lost: nothing was heard of it for 0.5 s (peer-timeout); the machine stops\n");
