@@ -62,6 +62,10 @@ class MemoryLimit:
         self.folder.rmdir()
 
 
+def unlimited(words):
+    return ["sh", "-c", 'ulimit -s unlimited && exec "$@"', "sh", *words]
+
+
 class Limits(unittest.TestCase):
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp(prefix="aplib-limits-"))
@@ -200,10 +204,6 @@ class Limits(unittest.TestCase):
 
     def test_unlimited_stack(self):
         """The system then maps libraries from below; slots are there all the same."""
-
-        def unlimited(words):
-            return ["sh", "-c", 'ulimit -s unlimited && exec "$@"', "sh", *words]
-
         ring = PROGRAMS / "ring"
         self.check_ring(4, self.run_it([BIN / "aprun", "-n", "4", ring, 20, 8], wrap=unlimited))
         self.check_ring(2048, self.run_it([BIN / "aprun", "-n", "2048", ring, 3, 8], wrap=unlimited))
@@ -215,6 +215,12 @@ class Limits(unittest.TestCase):
         self.assertEqual(limit, (0, "unlimited, no variable of ours\n", []))
         for module in MODULES:
             self.check_ring(4, self.run_it([*self.cluster(module), ring, 20, 100000], wrap=unlimited), module)
+
+    def test_most_cells_with_an_unlimited_stack(self):
+        """Every slot is free. Half of the cells are in each process: one alone may not have so many mappings."""
+        cells = int(os.environ.get("APLIB_TEST_CELLS", "16384"))
+        words = [*self.cluster("tcp", cells=cells // 2), "--heap", "slot", PROGRAMS / "ring", 1, 8]
+        self.check_ring(cells, self.run_it(words, wrap=unlimited))
 
 
 if __name__ == "__main__":
