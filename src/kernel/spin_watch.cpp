@@ -71,10 +71,11 @@ std::string SpinWatch::look(Watched& at) const {
   const std::uint32_t id = task->id;
   if (at.processor.switches() != switches) return {};  // it may have ended since
   return fmt::format(
-      "{} task {}: has computed for {:.1f} s without a call that lets others run, and {} other tasks wait for its "
+      "{} task {}: has computed for {:.1f} s without a call that lets others run, and {} for its "
       "processor; if it waits for a flag or a time, call sched_yield(), dgettime() or amcheck() in that loop "
       "(this_task::yield() in C++), or give each cell its own thread (--threads per-cell or APLIB_THREADS=per-cell)",
-      domain_.name_of(cell), id, now - at.since, waiting);
+      domain_.name_of(cell), id, now - at.since,
+      waiting == 1 ? std::string("another task waits") : fmt::format("{} other tasks wait", waiting));
 }
 
 }  // namespace aplib
