@@ -42,10 +42,11 @@ SpinWatch::~SpinWatch() {
 }
 
 void SpinWatch::watch() {
-  while (true) {
+  // relaxed: see above. There may be nobody to watch: threads that have ended already have no clock.
+  while (over_.load(std::memory_order_relaxed) == 0) {
     os::futex_wait(over_, 0, time_between_looks);
     for (Watched& each : watched_) {
-      if (over_.load(std::memory_order_relaxed) != 0) return;  // relaxed: see above
+      if (over_.load(std::memory_order_relaxed) != 0) return;  // relaxed: the same
       const std::string text = look(each);
       if (text.empty()) continue;
       tell_(text);
