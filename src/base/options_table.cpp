@@ -238,7 +238,7 @@ std::string apply_low_memory(Options& options, std::string_view value) {
       return {};
     }
   }
-  return fmt::format("\"{}\" is not known: use auto, on or off", value);
+  return fmt::format("\"{}\" is not a switch: use auto, on or off", value);
 }
 
 std::string print_low_memory(const Options& options) { return options.low_memory; }
