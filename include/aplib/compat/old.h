@@ -15,6 +15,7 @@
 #include "gettid.h"
 
 /* Old programs keep pointers in ints. By this aprun knows that what they point to must lie below 2 GiB. */
-const char aplib_low_memory __attribute__((weak, visibility("default"))) = 1;
+extern const char aplib_low_memory __attribute__((weak, visibility("default")));
+const char aplib_low_memory = 1;
 
 #endif /* APLIB_COMPAT_OLD_H */
