@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <utility>
@@ -20,6 +22,14 @@ double seconds_on(clockid_t clock) noexcept {
   timespec now{};
   return clock_gettime(clock, &now) == 0 ? static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9
                                          : 0;
+}
+
+/// Whether there was such an object: a task may end meanwhile, and its record goes with its stack.
+template <typename T>
+bool copy_if_mapped(const T& from, T& to) noexcept {
+  iovec there{const_cast<T*>(&from), sizeof(T)};
+  iovec here{&to, sizeof(T)};
+  return ::process_vm_readv(::getpid(), &here, 1, &there, 1, 0) == static_cast<ssize_t>(sizeof(T));
 }
 
 }  // namespace
@@ -68,14 +78,15 @@ std::string SpinWatch::look(Watched& at) const {
   if (now - at.since < seconds_told_of) return {};
   const TaskControl* const task = at.processor.glimpse();
   if (task == nullptr) return {};
-  const std::uint32_t cell = task->cell->id;
-  const std::uint32_t id = task->id;
+  Cell* cell = nullptr;
+  std::uint32_t id = 0;
+  if (!copy_if_mapped(task->cell, cell) || !copy_if_mapped(task->id, id)) return {};
   if (at.processor.switches() != switches) return {};  // it may have ended since
   return fmt::format(
       "{} task {}: has computed for {:.1f} s without a call that lets others run, and {} for its "
       "processor; if it waits for a flag or a time, call sched_yield(), dgettime() or amcheck() in that loop "
       "(this_task::yield() in C++), or give each cell its own thread (--threads per-cell or APLIB_THREADS=per-cell)",
-      domain_.name_of(cell), id, now - at.since,
+      domain_.name_of(cell->id), id, now - at.since,
       waiting == 1 ? std::string("another task waits") : fmt::format("{} other tasks wait", waiting));
 }
 
