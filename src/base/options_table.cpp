@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -165,8 +166,6 @@ std::string apply_log_level(Options& options, std::string_view value) {
   return {};
 }
 
-std::string print_log_level(const Options& options) { return options.log_level; }
-
 std::string apply_module(Options& options, std::string_view value) {
   constexpr std::size_t name_max = 32;
   std::string names(value);
@@ -219,29 +218,25 @@ std::string apply_provider(Options& options, std::string_view value) {
   return {};
 }
 
-std::string apply_heap(Options& options, std::string_view value) {
-  for (const std::string_view known : {"auto", "slot", "libc"}) {
-    if (text::equal_ignoring_case(value, known)) {
-      options.heap = known;
+/// Sets `field` to the one of `words` that `value` is. `kind`: what these are, and which, for a message.
+std::string apply_word(std::string& field, std::string_view value, std::initializer_list<std::string_view> words,
+                       std::string_view kind) {
+  for (const std::string_view word : words) {
+    if (text::equal_ignoring_case(value, word)) {
+      field = word;
       return {};
     }
   }
-  return fmt::format("\"{}\" is not a place for heaps: use auto, slot or libc", value);
+  return fmt::format("\"{}\" is not {}", value, kind);
 }
 
-std::string print_heap(const Options& options) { return options.heap; }
+std::string apply_heap(Options& options, std::string_view value) {
+  return apply_word(options.heap, value, {"auto", "slot", "libc"}, "a place for heaps: use auto, slot or libc");
+}
 
 std::string apply_low_memory(Options& options, std::string_view value) {
-  for (const std::string_view known : {"auto", "on", "off"}) {
-    if (text::equal_ignoring_case(value, known)) {
-      options.low_memory = known;
-      return {};
-    }
-  }
-  return fmt::format("\"{}\" is not a switch: use auto, on or off", value);
+  return apply_word(options.low_memory, value, {"auto", "on", "off"}, "a switch: use auto, on or off");
 }
-
-std::string print_low_memory(const Options& options) { return options.low_memory; }
 
 std::string apply_ports(Options& options, std::string_view value) {
   if (!value.empty()) {
@@ -260,16 +255,8 @@ std::string apply_ports(Options& options, std::string_view value) {
 }
 
 std::string apply_secure(Options& options, std::string_view value) {
-  for (const std::string_view known : {"auth", "tls", "off"}) {
-    if (text::equal_ignoring_case(value, known)) {
-      options.secure = known;
-      return {};
-    }
-  }
-  return fmt::format("\"{}\" is not a kind of security: use auth, tls or off", value);
+  return apply_word(options.secure, value, {"auth", "tls", "off"}, "a kind of security: use auth, tls or off");
 }
-
-std::string print_secure(const Options& options) { return options.secure; }
 
 std::string apply_streams(Options& options, std::string_view value) {
   constexpr std::uint32_t streams_max = 64;
@@ -357,7 +344,7 @@ constexpr std::array rows{
     OptionRow{{"log-level", "APLIB_LOG_LEVEL", "LEVEL", "warn", "", "trace, debug, info, warn, error, off",
                "Least important kind of message to write to stderr."},
               apply_log_level,
-              print_log_level},
+              print_string<&Options::log_level>},
     OptionRow{{"program-stack", "APLIB_PROGRAM_STACK", "SIZE", "8m", "bytes", "8k .. 1g",
                "Loaded programs: address space of the stack of each task that runs one, committed as it is touched."},
               apply_stack_size<&Options::program_stack_bytes>,
@@ -375,12 +362,12 @@ constexpr std::array rows{
          "Loaded programs: where malloc takes memory from; slot: each cell's own heap, which other cells can "
          "name in put and get; libc: the process's heap; auto: slot for programs that use CellOS or put and get."},
         apply_heap,
-        print_heap},
+        print_string<&Options::heap>},
     OptionRow{{"low-memory", "APLIB_LOW_MEMORY", "auto|on|off", "auto", "", "",
                "Loaded programs: keep globals, heap and bodies of messages below 2 GiB, where a pointer fits into an "
                "int; auto: for programs that apcc --old has compiled and that do not use put or get."},
               apply_low_memory,
-              print_low_memory},
+              print_string<&Options::low_memory>},
     OptionRow{{"account-heap", "APLIB_ACCOUNT_HEAP", "on|off", "off", "", "",
                "Loaded programs: count what each cell allocates, and report it when the cell ends."},
               apply_switch<&Options::account_heap>,
@@ -418,7 +405,7 @@ constexpr std::array rows{
                "is encrypted, too; off: neither.",
                "comm"},
               apply_secure,
-              print_secure},
+              print_string<&Options::secure>},
     OptionRow{{"streams", "APLIB_STREAMS", "N|auto", "auto", "connections", "1 .. 64",
                "Several processes: connections between two of them for large messages; auto: more where the round trip "
                "is long.",

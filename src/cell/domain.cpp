@@ -21,8 +21,7 @@ Domain::~Domain() = default;
 
 HeapSource Domain::heap_source(std::uint32_t cell) const noexcept {
   if (heap_file == nullptr || !is_local(cell)) return {};
-  const std::span<const std::uint32_t> local = local_cells();
-  return heap_file->source(static_cast<std::uint32_t>(std::ranges::lower_bound(local, cell) - local.begin()));
+  return heap_file->source(cell_map.local_index(cell));
 }
 
 void Domain::build_cells(Grid new_grid) {

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/os/map_at.hpp"
 #include "cell/domain.hpp"
 #include "kernel/module_network.hpp"
 #include "kernel/one_sided_network.hpp"
@@ -48,9 +49,7 @@ void MappedHeaps::ask(const TaskControl& self, std::uint32_t cell) {
 }
 
 void MappedHeaps::answer_request(comm::Peer from, const comm::Label& label) {
-  comm::Label answer = label;
-  answer.cell = label.extra & OneSidedFrame::cell_mask;
-  answer.extra = label.cell;
+  const comm::Label answer = OneSidedFrame::answer_to(label);
   HeapPlace place{};
   std::span<const std::byte> body;
   const SlotHeap* const heap = domain_.cells[label.cell]->heap.made();
@@ -92,13 +91,8 @@ bool MappedHeaps::map(const HeapPlace& place, std::uint32_t cell) {
   const auto bytes = static_cast<std::uint64_t>(status.st_size);
   if (place.offset % page_bytes != 0 || bytes < SlotPlan::heap_bytes() || place.offset > bytes - SlotPlan::heap_bytes())
     return false;
-  void* const wanted = SlotPlan::heap_of(cell);
-  void* const got =
-      ::mmap(wanted, SlotPlan::heap_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED_NOREPLACE,
-             file.get(), static_cast<off_t>(place.offset));
-  if (got == wanted) return true;
-  if (got != MAP_FAILED) ::munmap(got, SlotPlan::heap_bytes());  // a kernel that takes the address as a hint
-  return false;
+  return os::map_at(SlotPlan::heap_of(cell), SlotPlan::heap_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+                    file.get(), place.offset);
 }
 
 void MappedHeaps::unmap(std::uint32_t cell) noexcept { ::munmap(SlotPlan::heap_of(cell), SlotPlan::heap_bytes()); }

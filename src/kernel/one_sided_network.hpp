@@ -82,6 +82,13 @@ struct OneSidedFrame {
   static std::int32_t* flag_at(std::uint32_t cell, std::uint32_t word) noexcept {
     return word == 0 ? nullptr : reinterpret_cast<std::int32_t*>(slot_of(cell)) + (word - 1);
   }
+  /// Of what a request asks for: to the cell that asks, with the number of the cell that it asks about.
+  static comm::Label answer_to(const comm::Label& request) noexcept {
+    comm::Label answer = request;
+    answer.cell = request.extra & cell_mask;
+    answer.extra = request.cell;
+    return answer;
+  }
 };
 
 /// What this thread is doing to a cell's memory for a cell of another process. Should the memory not be there, the

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <sys/mman.h>
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <span>
@@ -35,9 +34,7 @@ std::uint32_t sink_cell(const Domain& domain, std::uint32_t cell) {
 CellMemory memory_of(const Domain& domain, std::uint32_t cell, bool low) {
   if (!low) return SlotPlan::of(domain.slot_of(cell));
   if (cell == domain.cell_count) return LowPlan::of_host();
-  const std::span<const std::uint32_t> cells = domain.local_cells();
-  return LowPlan::of_cell(static_cast<std::size_t>(std::ranges::lower_bound(cells, cell) - cells.begin()),
-                          cells.size());
+  return LowPlan::of_cell(domain.cell_map.local_index(cell), domain.local_count());
 }
 
 /// What leaves a program in words, while its types and texts are still mapped. A rethrow as our own type outlives

@@ -253,9 +253,7 @@ void RemoteMemory::done(std::uint64_t context, bool ok) {
 // ---------------------------------------------------------------- keys
 
 void RemoteMemory::answer_request(comm::Peer from, const comm::Label& label) {
-  comm::Label answer = label;
-  answer.cell = label.extra & OneSidedFrame::cell_mask;
-  answer.extra = label.cell;
+  const comm::Label answer = OneSidedFrame::answer_to(label);
   KeyReply reply{};
   std::span<const std::byte> body;
   try {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "aplib/error.hpp"
+#include "base/os/map_at.hpp"
 
 namespace aplib {
 
@@ -75,13 +76,11 @@ ReservedRange::ReservedRange(std::uint64_t bytes, std::uint64_t alignment, char*
     // way is passed in doubling steps.
     std::uint64_t step = alignment;
     for (std::uint64_t offset = 0; offset + bytes <= room; offset += step, step *= 2) {
-      void* wanted = low + align_up(offset, alignment);
-      void* got = mmap(wanted, bytes, PROT_NONE, flags | MAP_FIXED_NOREPLACE, -1, 0);
-      if (got == wanted) {
-        base_ = static_cast<char*>(got);
+      char* const wanted = low + align_up(offset, alignment);
+      if (os::map_at(wanted, bytes, PROT_NONE, flags)) {
+        base_ = wanted;
         return;
       }
-      if (got != MAP_FAILED) munmap(got, bytes);  // a kernel that takes the address as a hint
       if (errno != EEXIST) break;
     }
   }

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "arch/cpu.hpp"
+#include "base/os/map_at.hpp"
 
 namespace aplib {
 namespace {
@@ -34,15 +35,9 @@ constexpr std::size_t round_up(std::size_t value, std::size_t unit) { return (va
 /// `at`: how far into the heap.
 bool map(char* place, std::size_t bytes, const HeapSource& source, std::size_t at) noexcept {
   const bool own = source.descriptor < 0;
-  void* const got = mmap(place, bytes, PROT_READ | PROT_WRITE,
-                         (own ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED) | MAP_NORESERVE | MAP_FIXED_NOREPLACE,
-                         source.descriptor, own ? 0 : static_cast<off_t>(source.offset + at));
-  if (got == place) return true;
-  if (got != MAP_FAILED) {  // a kernel that takes the address as a hint
-    munmap(got, bytes);
-    errno = EEXIST;
-  }
-  return false;
+  return os::map_at(place, bytes, PROT_READ | PROT_WRITE,
+                    (own ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED) | MAP_NORESERVE, source.descriptor,
+                    own ? 0 : source.offset + at);
 }
 
 /// The list of blocks with this many usable bytes, and the one for a wish of so many.

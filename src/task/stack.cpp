@@ -19,6 +19,7 @@
 #endif
 
 #include "aplib/error.hpp"
+#include "base/os/map_at.hpp"
 
 namespace aplib {
 
@@ -71,12 +72,9 @@ void StackPool::grow() {
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   void* address = MAP_FAILED;
   if (home_ != nullptr && static_cast<std::size_t>(home_end_ - home_) >= bytes) {
-    address = mmap(home_, bytes, protection, flags | MAP_FIXED_NOREPLACE, -1, 0);
-    if (address == home_) {
-      home_ += bytes;
+    if (os::map_at(home_, bytes, protection, flags)) {
+      address = std::exchange(home_, home_ + bytes);
     } else {
-      if (address != MAP_FAILED) munmap(address, bytes);  // an old kernel took the address as a hint
-      address = MAP_FAILED;
       home_ = nullptr;  // taken (a second machine in this process): stacks go anywhere
     }
   }
