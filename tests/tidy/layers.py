@@ -16,6 +16,7 @@ MAY_INCLUDE = {
     "src/compile": ["src/arch", "src/base"],
     "src/kernel": ["include", "src/arch", "src/base", "src/memory", "src/task", "src/cell", "src/comm", "src/loader"],
     "src/cellos": ["include", "src/base", "src/kernel"],
+    "src/mpi": ["include", "src/base", "src/kernel"],
     "src/launch": ["include", "src/base", "src/comm", "src/kernel"],
     "apps": ["include"],
     "bench": ["include"],

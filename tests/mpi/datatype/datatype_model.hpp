@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+// The naive model of a datatype: its type map, the list of basic types and displacements of the standard, with bounds.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "mpi/datatype.hpp"
+
+namespace aplib::mpi::testing_support {
+
+using TypeMap = std::vector<std::pair<BasicType, Count>>;
+
+/// The type map that a datatype's layout and signature make.
+inline TypeMap map_of(const Datatype& type) {
+  TypeMap map;
+  Count first = 0;
+  type.signature().for_each([&](BasicType basic, Count count) {
+    for (Count i = 0; i < count; ++i, first += info_of(basic).size) {
+      const Cursor cursor(*type.elements(nullptr, 1), first);
+      const Run run = cursor.run();
+      map.emplace_back(basic, reinterpret_cast<Count>(run.address) + (run.list != nullptr ? *run.list : 0));
+    }
+  });
+  return map;
+}
+
+struct Model {
+  TypeMap map{};
+  std::optional<std::pair<Count, Count>> marks{};  ///< The lowest and the highest mark.
+
+  [[nodiscard]] Count size() const {
+    Count bytes = 0;
+    for (const auto& [basic, at] : map) bytes += info_of(basic).size;
+    return bytes;
+  }
+  [[nodiscard]] Count true_lb() const {
+    Count lowest = map.empty() ? 0 : map[0].second;
+    for (const auto& [basic, at] : map) lowest = std::min(lowest, at);
+    return lowest;
+  }
+  [[nodiscard]] Count true_ub() const {
+    Count highest = map.empty() ? 0 : map[0].second;
+    for (const auto& [basic, at] : map) highest = std::max(highest, at + info_of(basic).size);
+    return highest;
+  }
+  [[nodiscard]] Count lb() const { return marks ? marks->first : true_lb(); }
+  [[nodiscard]] Count ub() const {
+    if (marks) return marks->second;
+    Count alignment = 1;
+    for (const auto& [basic, at] : map) alignment = std::max<Count>(alignment, info_of(basic).alignment);
+    return true_lb() + (true_ub() - true_lb() + alignment - 1) / alignment * alignment;
+  }
+  [[nodiscard]] Count extent() const { return ub() - lb(); }
+
+  /// Adds `old`, moved.
+  void add(const Model& old, Count displacement) {
+    for (const auto& [basic, at] : old.map) map.emplace_back(basic, at + displacement);
+    if (!old.marks) return;
+    const std::pair moved(old.marks->first + displacement, old.marks->second + displacement);
+    marks = marks ? std::pair(std::min(marks->first, moved.first), std::max(marks->second, moved.second)) : moved;
+  }
+  void add_block(const Model& old, Count displacement, Count blocklength) {
+    const Count distance = old.extent();
+    for (Count i = 0; i < blocklength; ++i) add(old, displacement + i * distance);
+  }
+
+  /// Where the bytes of `count` elements lie, in their order.
+  [[nodiscard]] std::vector<Count> bytes(Count count) const {
+    const Count distance = extent();
+    std::vector<Count> places;
+    for (Count i = 0; i < count; ++i) {
+      for (const auto& [basic, at] : map) {
+        for (Count j = 0; j < info_of(basic).size; ++j) places.push_back(at + i * distance + j);
+      }
+    }
+    return places;
+  }
+};
+
+}  // namespace aplib::mpi::testing_support
