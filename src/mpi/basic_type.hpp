@@ -166,6 +166,6 @@ inline constexpr BasicTable basic_table;
 
 }  // namespace detail
 
-[[nodiscard]] constexpr const BasicInfo& info_of(BasicType type) { return detail::basic_table[type]; }
+[[nodiscard]] constexpr const BasicInfo& basic_info(BasicType type) { return detail::basic_table[type]; }
 
 }  // namespace aplib::mpi

@@ -108,7 +108,7 @@ class DatatypeDraft {
     signature_.add(signature, copies);
   }
   void add_basic(BasicType type, Count displacement) {
-    const BasicInfo& info = info_of(type);
+    const BasicInfo& info = basic_info(type);
     layout_.add_block(displacement, info.size);
     signature_.add(Signature::of(type));
     alignment_ = std::max<Count>(alignment_, info.alignment);
@@ -157,11 +157,11 @@ const DatatypePtr& Datatype::named(BasicType type) {
     std::array<DatatypePtr, 256> made;
     for (std::size_t code = 0; code < made.size(); ++code) {
       const auto basic = static_cast<BasicType>(code);
-      const BasicInfo& info = info_of(basic);
+      const BasicInfo& info = basic_info(basic);
       DatatypeDraft draft;
       if (info.kind == Kind::pair) {
-        const BasicInfo& value = info_of(info.value);
-        const Count alignment = info_of(info.index).alignment;
+        const BasicInfo& value = basic_info(info.value);
+        const Count alignment = basic_info(info.index).alignment;
         draft.add_basic(info.value, 0);
         draft.add_basic(info.index, (value.size + alignment - 1) / alignment * alignment);
       } else {

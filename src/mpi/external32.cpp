@@ -22,7 +22,7 @@ struct NumberForm {
   std::size_t external_bytes;
 
   explicit NumberForm(BasicType type) {
-    const BasicInfo& info = info_of(type);
+    const BasicInfo& info = basic_info(type);
     kind = info.kind;
     count = kind == Kind::complex ? 2 : 1;
     bytes = info.size / count;

@@ -197,20 +197,28 @@ void LayoutBuilder::measure(Layout& layout) const {
 Piece Elements::piece() const noexcept {
   if (layout->bytes() == 0 || count == 0) return Piece{};
   if (layout->pieces().size() == 1) {
+    if (count == 1) return layout->pieces()[0];
     if (const auto one = repeated(layout->pieces()[0], count, extent)) return *one;
   }
   return Piece{0, layout->bytes(), count, extent, nullptr, layout};
 }
 
-char* Elements::contiguous() const noexcept {
-  const Piece one = piece();
-  if (!one.is_block() || one.block == 0) return nullptr;
-  return reinterpret_cast<char*>(reinterpret_cast<std::uintptr_t>(address) + static_cast<std::uintptr_t>(one.offset));
+namespace {
+
+char* address_of(const void* base, Count offset) noexcept {  // of integers, because the base may be null
+  return reinterpret_cast<char*>(reinterpret_cast<std::uintptr_t>(base) + static_cast<std::uintptr_t>(offset));
 }
 
-Cursor::Cursor(const Elements& elements, Count first) noexcept : run_{}, root_(elements.piece()) {
+}  // namespace
+
+char* Elements::contiguous() const noexcept {
+  const Piece one = piece();
+  return one.is_block() && one.block != 0 ? address_of(address, one.offset) : nullptr;
+}
+
+Cursor::Cursor(const Piece& piece, const void* address, Count first) noexcept : run_{}, root_(piece) {
   if (first == root_.bytes()) return;
-  frames_[0] = Frame{&root_, &root_ + 1, 0, reinterpret_cast<std::uintptr_t>(elements.address)};
+  frames_[0] = Frame{&root_, &root_ + 1, 0, reinterpret_cast<std::uintptr_t>(address)};
   seek(first);
 }
 
@@ -218,7 +226,7 @@ void Cursor::seek(Count first) noexcept {
   for (;;) {
     Frame& frame = frames_[depth_];
     const Piece& piece = *frame.piece;
-    const Count index = first / piece.block;
+    const Count index = first == 0 ? 0 : first / piece.block;  // a division takes longer than a short copy
     first -= index * piece.block;
     if (piece.body == nullptr) {
       enter_leaf(index);
@@ -315,12 +323,23 @@ void with_places(const Run& run, With with) noexcept {
   if (run.list != nullptr) return with(Listed{run.address, run.list});
   with(Strided{run.address, run.stride});
 }
-// The same for the other side of blocks that lie side by side. Every second one is what the compiler has instructions
-// for.
+// Every second block is what the compiler has instructions for.
+template <Count block>
+bool is_every_second(const Run& run) noexcept {
+  return run.list == nullptr && run.stride == 2 * block;
+}
+// The same for the other side of blocks that lie side by side.
 template <Count block, class With>
 void with_places_beside_packed(const Run& run, With with) noexcept {
-  if (run.list == nullptr && run.stride == 2 * block) return with(Regular<2 * block>{run.address});
+  if (is_every_second<block>(run)) return with(Regular<2 * block>{run.address});
   with_places(run, with);
+}
+
+template <Count block>
+void copy_loops(const Run& to, const Run& from, Count count) noexcept {
+  with_places(to, [&](auto to_places) {
+    with_places(from, [&](auto from_places) { copy_loop<block>(to_places, from_places, count); });
+  });
 }
 
 template <Count block>
@@ -332,10 +351,10 @@ void copy_blocks_of(const Run& to, const Run& from, Count count) noexcept {
   } else if (is_packed(from)) {
     with_places_beside_packed<block>(
         to, [&](auto places) { copy_loop<block>(places, Regular<block>{from.address}, count); });
+  } else if (block >= 4 && is_every_second<block>(to) && is_every_second<block>(from)) {
+    copy_loop<block>(Regular<2 * block>{to.address}, Regular<2 * block>{from.address}, count);
   } else {
-    with_places(to, [&](auto to_places) {
-      with_places(from, [&](auto from_places) { copy_loop<block>(to_places, from_places, count); });
-    });
+    copy_loops<block>(to, from, count);
   }
 }
 
@@ -372,6 +391,12 @@ void copy_blocks(const Run& to, const Run& from, Count block, Count count) noexc
       return copy_blocks_of<8>(to, from, count);
     case 16:
       return copy_blocks_of<16>(to, from, count);
+    case 12:
+      return copy_loops<12>(to, from, count);
+    case 24:
+      return copy_loops<24>(to, from, count);
+    case 32:
+      return copy_loops<32>(to, from, count);
     default:
       with_places(to, [&](auto to_places) {
         with_places(from, [&](auto from_places) {
@@ -537,14 +562,15 @@ void copy(Cursor& to, Cursor& from, Count bytes) noexcept {
 
 void copy(const Elements& to, const Elements& from, Count first, Count bytes) noexcept {
   if (bytes == 0) return;
-  char* const there = to.contiguous();
-  const char* const here = from.contiguous();
-  if (there != nullptr && here != nullptr) {
-    std::memcpy(there + first, here + first, static_cast<std::size_t>(bytes));
+  const Piece there = to.piece();
+  const Piece here = from.piece();
+  if (there.is_block() && here.is_block()) {
+    std::memcpy(address_of(to.address, there.offset + first), address_of(from.address, here.offset + first),
+                static_cast<std::size_t>(bytes));
     return;
   }
-  Cursor to_cursor(to, first);
-  Cursor from_cursor(from, first);
+  Cursor to_cursor(there, to.address, first);
+  Cursor from_cursor(here, from.address, first);
   copy(to_cursor, from_cursor, bytes);
 }
 

@@ -146,7 +146,9 @@ struct Tiles {
 class Cursor {
  public:
   /// At byte `first` of the stream, which is at most elements.bytes().
-  Cursor(const Elements& elements, Count first) noexcept;
+  Cursor(const Elements& elements, Count first) noexcept : Cursor(elements.piece(), elements.address, first) {}
+  /// The same for the piece that elements make.
+  Cursor(const Piece& piece, const void* address, Count first) noexcept;
   Cursor(const Cursor&) = delete;  // it points into itself
   Cursor& operator=(const Cursor&) = delete;
 

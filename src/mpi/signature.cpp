@@ -23,7 +23,7 @@ std::uint64_t product(std::uint64_t a, std::uint64_t b) noexcept {
 }
 
 Digest digest_of(BasicType type) noexcept {
-  const BasicInfo& info = info_of(type);
+  const BasicInfo& info = basic_info(type);
   return Digest{std::uint64_t{static_cast<std::uint8_t>(info.kind)} * 256 + info.size, base};
 }
 
@@ -69,8 +69,8 @@ void SignatureBuilder::append(BasicType type, Count count, const SignaturePtr& b
   Signature::Item item{type, count, body, made.elements_, made.bytes_};
   made.elements_ = checked_sum(made.elements_, count, item.unit_elements());
   made.bytes_ = checked_sum(made.bytes_, count, item.unit_bytes());
-  made.external_bytes_ =
-      checked_sum(made.external_bytes_, count, body != nullptr ? body->external_bytes_ : info_of(type).external_size);
+  made.external_bytes_ = checked_sum(made.external_bytes_, count,
+                                     body != nullptr ? body->external_bytes_ : basic_info(type).external_size);
   made.digest_ = made.digest_.then((body != nullptr ? body->digest_ : digest_of(type)).times(count));
   if (body != nullptr) made.depth_ = std::max(made.depth_, body->depth_ + 1);
   if (made.depth_ >= Layout::depth_max) throw_too_deep(made.depth_);
@@ -87,7 +87,7 @@ SignaturePtr SignatureBuilder::finish() { return std::exchange(made_, std::make_
 
 SignaturePtr Signature::of(BasicType type) {
   SignatureBuilder builder;
-  const BasicInfo& info = info_of(type);
+  const BasicInfo& info = basic_info(type);
   if (info.kind == Kind::pair) {
     builder.append(info.value, 1, nullptr);
     builder.append(info.index, 1, nullptr);

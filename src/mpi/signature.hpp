@@ -74,7 +74,7 @@ class Signature {
     Count bytes_before = 0;
 
     [[nodiscard]] Count unit_elements() const noexcept { return body != nullptr ? body->elements_ : 1; }
-    [[nodiscard]] Count unit_bytes() const noexcept { return body != nullptr ? body->bytes_ : info_of(type).size; }
+    [[nodiscard]] Count unit_bytes() const noexcept { return body != nullptr ? body->bytes_ : basic_info(type).size; }
   };
 
   std::vector<Item> items_;

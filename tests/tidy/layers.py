@@ -22,6 +22,7 @@ MAY_INCLUDE = {
     "bench": ["include"],
     "bench/load": ["include", "src/arch", "src/base", "src/memory", "src/loader"],  # measures the loader from inside
     "bench/module": ["include", "bench", "src/arch", "src/base", "src/comm"],  # measures modules from inside
+    "bench/datatype": ["include", "src/base", "src/mpi"],  # measures the copies of datatypes alone
     "bench/fabric": ["include", "bench", "bench/module"],
     "bench/paper": ["include", "apps"],  # puts other loops into scg
     "examples": ["include"],

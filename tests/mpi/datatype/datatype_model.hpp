@@ -18,7 +18,7 @@ inline TypeMap map_of(const Datatype& type) {
   TypeMap map;
   Count first = 0;
   type.signature().for_each([&](BasicType basic, Count count) {
-    for (Count i = 0; i < count; ++i, first += info_of(basic).size) {
+    for (Count i = 0; i < count; ++i, first += basic_info(basic).size) {
       const Cursor cursor(*type.elements(nullptr, 1), first);
       const Run run = cursor.run();
       map.emplace_back(basic, reinterpret_cast<Count>(run.address) + (run.list != nullptr ? *run.list : 0));
@@ -33,7 +33,7 @@ struct Model {
 
   [[nodiscard]] Count size() const {
     Count bytes = 0;
-    for (const auto& [basic, at] : map) bytes += info_of(basic).size;
+    for (const auto& [basic, at] : map) bytes += basic_info(basic).size;
     return bytes;
   }
   [[nodiscard]] Count true_lb() const {
@@ -43,14 +43,14 @@ struct Model {
   }
   [[nodiscard]] Count true_ub() const {
     Count highest = map.empty() ? 0 : map[0].second;
-    for (const auto& [basic, at] : map) highest = std::max(highest, at + info_of(basic).size);
+    for (const auto& [basic, at] : map) highest = std::max(highest, at + basic_info(basic).size);
     return highest;
   }
   [[nodiscard]] Count lb() const { return marks ? marks->first : true_lb(); }
   [[nodiscard]] Count ub() const {
     if (marks) return marks->second;
     Count alignment = 1;
-    for (const auto& [basic, at] : map) alignment = std::max<Count>(alignment, info_of(basic).alignment);
+    for (const auto& [basic, at] : map) alignment = std::max<Count>(alignment, basic_info(basic).alignment);
     return true_lb() + (true_ub() - true_lb() + alignment - 1) / alignment * alignment;
   }
   [[nodiscard]] Count extent() const { return ub() - lb(); }
@@ -73,7 +73,7 @@ struct Model {
     std::vector<Count> places;
     for (Count i = 0; i < count; ++i) {
       for (const auto& [basic, at] : map) {
-        for (Count j = 0; j < info_of(basic).size; ++j) places.push_back(at + i * distance + j);
+        for (Count j = 0; j < basic_info(basic).size; ++j) places.push_back(at + i * distance + j);
       }
     }
     return places;

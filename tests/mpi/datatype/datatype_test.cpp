@@ -83,7 +83,7 @@ TEST(Datatype, PredefinedTypesHaveTheSizesOfTheLanguage) {
   }
   // The code says the size of what has one in its name.
   for (int code = 0x40; code <= 0xff; code = code == 0x5f ? 0xc0 : code + 1) {
-    const BasicInfo& info = info_of(static_cast<BasicType>(code));
+    const BasicInfo& info = basic_info(static_cast<BasicType>(code));
     if (info.size != 0) {
       EXPECT_EQ(info.size, 1 << ((code >> 3) & 7)) << info.name;
     }

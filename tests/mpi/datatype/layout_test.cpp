@@ -87,10 +87,10 @@ class RandomTypes {
     constexpr std::uint8_t codes[] = {0x43, 0x08, 0x09, 0x14, 0x10, 0x16, 0x20, 0x29, 0x2c, 0x47, 0x24};
     const auto code = static_cast<BasicType>(codes[dice_.number(0, std::size(codes) - 1)]);
     Made made{Datatype::named(code), {}};
-    const BasicInfo& info = info_of(code);
+    const BasicInfo& info = basic_info(code);
     if (info.kind == Kind::pair) {
       made.model.map = {{info.value, 0},
-                        {info.index, std::max(info_of(info.value).size, info_of(info.index).alignment)}};
+                        {info.index, std::max(basic_info(info.value).size, basic_info(info.index).alignment)}};
     } else {
       made.model.map = {{code, 0}};
     }
@@ -327,7 +327,7 @@ void check_signature(const Made& made, Dice& dice) {
   SignatureBuilder flat;
   for (Count i = 0; i < count; ++i) {
     const BasicType basic = made.model.map[static_cast<std::size_t>(i % length)].first;
-    const Count size = info_of(basic).size;
+    const Count size = basic_info(basic).size;
     ASSERT_EQ(signature.elements_in(bytes), i);
     if (size > 1) {
       ASSERT_EQ(signature.elements_in(bytes + 1), std::nullopt);
