@@ -182,8 +182,11 @@ void Caller::Impl::connected() {
   if (!mine) return went_wrong({Failure::Kind::unwanted, "what answers there is not wanted"});
   limit_attempt(Greeting::time_max);
   attempt->greeter.emplace(Greeting::Role::caller, settings.key, *std::move(mine));
-  attempt->greeter->begin(attempt->socket, attempt,
-                          [self](const Greeter::Failure& failure) { self->greeted(failure); });
+  // The limit keeps this object while the greeting goes on. If the greeter kept it too, the two would keep each other
+  // when the io_context ends first and nobody but them knows a withdrawn call.
+  attempt->greeter->begin(attempt->socket, attempt, [weak = weak_from_this()](const Greeter::Failure& failure) {
+    if (const std::shared_ptr<Impl> impl = weak.lock()) impl->greeted(failure);
+  });
 }
 
 void Caller::Impl::greeted(const Greeter::Failure& failure) {

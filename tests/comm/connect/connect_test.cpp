@@ -337,6 +337,32 @@ TEST_P(Connect, AWithdrawnCallIsNotTriedAgain) {
   EXPECT_FALSE(late_) << "nobody is told that it has failed";
 }
 
+TEST_P(Connect, AWithdrawnCallEndsWithItsContextInTheMiddleOfTheGreeting) {
+  const os::UniqueFd silent = bound_socket(GetParam());
+  ASSERT_EQ(::listen(silent.get(), 1), 0);
+  std::optional<boost::asio::io_context> io(1);
+  bool introduced = false;
+  auto kept = std::make_shared<int>(0);
+  const std::weak_ptr<int> left = kept;
+  Caller calling(
+      *io,
+      Caller::Settings{
+          .places = {{.address = address_of(silent.get())}}, .key = key_, .patience = 3600s, .attempt_max = 3600s},
+      Caller::Events{.introduce =
+                         [&](Socket&) {
+                           introduced = true;
+                           return who(3);
+                         },
+                     .greeted = [kept = std::move(kept)](Socket, const Greeting&) { FAIL() << *kept; }});
+  calling.begin();
+  while (!introduced && io->run_one_for(20s) != 0) {
+  }
+  ASSERT_TRUE(introduced);
+  calling.withdraw();
+  io.reset();
+  EXPECT_TRUE(left.expired());
+}
+
 TEST_P(Connect, WhatFollowsTheGreetingCanFailAndIsTriedAgain) {
   int arrived = 0;
   listen([&](Socket, const Greeting&) {
