@@ -38,13 +38,6 @@ constexpr spdlog::level::level_enum spdlog_level(LogLevel level) {
 
 }  // namespace
 
-std::optional<LogLevel> parse_log_level(std::string_view name) {
-  for (std::size_t i = 0; i < log_level_names.size(); ++i) {
-    if (text::equal_ignoring_case(name, log_level_names[i])) return static_cast<LogLevel>(i);
-  }
-  return std::nullopt;
-}
-
 // Not registered with spdlog: two machines of one process have two loggers and neither outlives its machine.
 struct Log::Sink {
   spdlog::logger logger{"aplib", std::make_shared<spdlog::sinks::stderr_sink_mt>()};

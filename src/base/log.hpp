@@ -17,6 +17,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/text.hpp"
+
 namespace aplib {
 
 /// How much is told, least important first. The option "log-level" names the lowest one that is written.
@@ -26,7 +28,12 @@ enum class LogLevel { trace, debug, info, warn, error, off };
 inline constexpr std::array<std::string_view, 6> log_level_names{"trace", "debug", "info", "warn", "error", "off"};
 
 /// The level of that name, either case; nothing for another word.
-[[nodiscard]] std::optional<LogLevel> parse_log_level(std::string_view name);
+[[nodiscard]] inline std::optional<LogLevel> parse_log_level(std::string_view name) {
+  for (std::size_t i = 0; i < log_level_names.size(); ++i) {
+    if (text::equal_ignoring_case(name, log_level_names[i])) return static_cast<LogLevel>(i);
+  }
+  return std::nullopt;
+}
 
 class Log {
  public:

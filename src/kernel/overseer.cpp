@@ -14,7 +14,7 @@
 
 namespace aplib {
 
-struct Overseer::State {
+struct Overseer::Impl {
   struct ProcessState {
     std::string name;
     std::optional<std::uint64_t> ended;  ///< all_ended: after so many starts.
@@ -60,7 +60,10 @@ struct Overseer::State {
     tell_others(nobody, note);
   }
   void fail(int status, const std::string& text) {
-    if (stopped || over) return;
+    if (stopped || over) {
+      if (stopped && actions.failed_too) actions.failed_too(text);
+      return;
+    }
     stop(status, text);
     if (actions.failed) actions.failed(status, text);
   }
@@ -311,50 +314,50 @@ struct Overseer::State {
 };
 
 Overseer::Overseer(std::vector<std::string> names, CellMap cells, bool deadlock_report, OverseerActions actions)
-    : state_(std::make_unique<State>()) {
+    : impl_(std::make_unique<Impl>()) {
   for (std::string& name : names) {
-    state_->processes.emplace_back();
-    state_->processes.back().name = std::move(name);
+    impl_->processes.emplace_back();
+    impl_->processes.back().name = std::move(name);
   }
-  state_->cells = std::move(cells);
-  state_->deadlock_report = deadlock_report;
-  state_->actions = std::move(actions);
+  impl_->cells = std::move(cells);
+  impl_->deadlock_report = deadlock_report;
+  impl_->actions = std::move(actions);
 }
 
 Overseer::~Overseer() = default;
 
 void Overseer::receive(std::uint32_t process, std::span<const std::byte> note) {
   ByteReader in(note);
-  if (process < state_->processes.size() && state_->receive(process, in)) return;
-  state_->fail(static_cast<int>(ExitStatus::peer_lost),
-               fmt::format("{} sent a note that makes no sense; are all installations of APlib the same?",
-                           process < state_->processes.size() ? state_->processes[process].name : "a stranger"));
+  if (process < impl_->processes.size() && impl_->receive(process, in)) return;
+  impl_->fail(static_cast<int>(ExitStatus::peer_lost),
+              fmt::format("{} sent a note that makes no sense; are all installations of APlib the same?",
+                          process < impl_->processes.size() ? impl_->processes[process].name : "a stranger"));
 }
 
-void Overseer::lost(std::uint32_t process, const std::string& why, int status) { state_->lost(process, why, status); }
+void Overseer::lost(std::uint32_t process, const std::string& why, int status) { impl_->lost(process, why, status); }
 
-void Overseer::stop(int status, const std::string& text) { state_->fail(status, text); }
+void Overseer::stop(int status, const std::string& text) { impl_->fail(status, text); }
 
 void Overseer::start_program(const std::string& file, std::uint32_t task, const std::vector<std::string>& arguments) {
-  if (state_->stopped || state_->over)
+  if (impl_->stopped || impl_->over)
     throw Error(Errc::ended, fmt::format("cannot start '{}': the machine has ended", file));
   StartNote note;
-  note.grid = state_->grid;  // 0x0: as it is
-  note.cells = state_->cells;
+  note.grid = impl_->grid;  // 0x0: as it is
+  note.cells = impl_->cells;
   note.file = file;
   note.task = task;
   note.joins = true;
   note.arguments = arguments;
-  state_->start(State::nobody, note);
+  impl_->start(Impl::nobody, note);
 }
 
-const CellMap& Overseer::cells() const noexcept { return state_->cells; }
+const CellMap& Overseer::cells() const noexcept { return impl_->cells; }
 
 void Overseer::ask_tasks(std::function<void(std::string)> answer) {
-  state_->ask([this, answer = std::move(answer)](std::vector<std::string> texts) {
+  impl_->ask([this, answer = std::move(answer)](std::vector<std::string> texts) {
     std::string all;
     for (std::size_t p = 0; p < texts.size(); ++p)
-      all += fmt::format("{}:{}{}\n", state_->processes[p].name, texts[p].empty() ? " (no answer)" : "", texts[p]);
+      all += fmt::format("{}:{}{}\n", impl_->processes[p].name, texts[p].empty() ? " (no answer)" : "", texts[p]);
     answer(all);
   });
 }

@@ -119,6 +119,8 @@ struct OverseerActions {
   std::function<void(std::uint32_t process, std::vector<std::byte> note)> send;
   /// The run fails, with this exit status and text. Once: the first failure. All processes have been told to stop.
   std::function<void(int status, const std::string& text)> failed;
+  /// Something else has failed since: at the same moment, or as a consequence. Null: nobody wants to know.
+  std::function<void(const std::string& text)> failed_too{};
   /// Every cell has ended: the processes have been told, and their runs return.
   std::function<void()> over;
   /// A process has lost its data connection to this one, perhaps because this one has died. The owner waits a moment
@@ -150,8 +152,8 @@ class APLIB_API Overseer {
   void ask_tasks(std::function<void(std::string)> answer);
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace aplib

@@ -11,6 +11,7 @@
 #include "base/program_context.hpp"
 #include "kernel/loaded_run.hpp"
 #include "kernel/process.hpp"
+#include "kernel/signals.hpp"
 
 namespace aplib {
 
@@ -393,6 +394,10 @@ void receive_note(Machine& machine, std::span<const std::byte> note) {
   } else {
     impl.early_notes.emplace_back(note.begin(), note.end());
   }
+}
+
+bool reports_fault(std::string_view line) noexcept {
+  return line.starts_with("aplib: ") && line.find(end_of_report) != line.npos;
 }
 
 }  // namespace aplib

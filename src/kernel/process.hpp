@@ -15,6 +15,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "aplib/machine.hpp"
@@ -65,5 +66,9 @@ APLIB_API Report run_process(Machine& machine, std::function<void()> cell_progra
 /// A note of the overseer for the process that `machine` runs (or ran, or is about to run: it is kept until then).
 /// Any thread, one at a time. May block for as long as a program takes to load.
 APLIB_API void receive_note(Machine& machine, std::span<const std::byte> note);
+
+/// Whether a process that runs tasks writes such a line on stderr when a fault of one ends it. A program may write the
+/// same.
+[[nodiscard]] APLIB_API bool reports_fault(std::string_view line) noexcept;
 
 }  // namespace aplib

@@ -145,8 +145,7 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
     line.hex(reinterpret_cast<std::uintptr_t>(info->si_addr)) << ", in the " << access->bytes << " bytes from ";
     line.hex(reinterpret_cast<std::uintptr_t>(access->address))
         << " of cell " << access->cell
-        << ", where that cell has no such memory, or not yet: let all cells meet in sync(0, 0) first; the program ends "
-           "here";
+        << ", where that cell has no such memory, or not yet: let all cells meet in sync(0, 0) first" << end_of_report;
     let_the_first_fail();
     line.print();
   } else if (task != nullptr) {
@@ -159,7 +158,8 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
       line << "stack overflow: it used more than its " << (task->stack.bytes() / 1024)
            << (task->cell->is_program_stack(task->stack)
                    ? " KiB; raise program-stack (APLIB_PROGRAM_STACK or --program-stack)"
-                   : " KiB; raise stack-size (APLIB_STACK_SIZE or --stack-size)");
+                   : " KiB; raise stack-size (APLIB_STACK_SIZE or --stack-size)")
+           << end_of_report;
       let_the_first_fail();
       line.print();
       _exit(static_cast<int>(ExitStatus::stack_overflow));
@@ -173,7 +173,7 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
       name_cut_pointer(line, reinterpret_cast<std::uintptr_t>(address));
       name_large_frame(line, *task, address);
     }
-    line << "; the program ends here (a debugger or a core file shows where)";
+    line << end_of_report << " (a debugger or a core file shows where)";
     let_the_first_fail();
     line.print();
   } else if (loader::libc::deliver_fault(signal, *info, context, nullptr)) {
@@ -190,8 +190,8 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
 void on_stop(int signal) noexcept {
   const int saved_errno = errno;
   bool first = false;
-  for (auto& slot : active_domains) {
-    Domain* domain = slot.load(std::memory_order_acquire);  // acquire: the domain's construction
+  for (auto& place : active_domains) {
+    Domain* domain = place.load(std::memory_order_acquire);  // acquire: the domain's construction
     if (domain == nullptr) continue;
     int none = 0;
     // relaxed: read after the threads are joined
@@ -218,9 +218,9 @@ std::terminate_handler old_terminate = nullptr;
 
 SignalScope::SignalScope(Domain& domain) : domain_(domain) {
   const std::lock_guard lock(scopes_mutex);
-  for (auto& slot : active_domains) {
+  for (auto& place : active_domains) {
     Domain* none = nullptr;
-    if (slot.compare_exchange_strong(none, &domain, std::memory_order_release)) break;  // release: to the handlers
+    if (place.compare_exchange_strong(none, &domain, std::memory_order_release)) break;  // release: to the handlers
   }
   if (scope_count++ != 0) return;
   old_terminate = std::set_terminate(on_terminate);
@@ -242,9 +242,10 @@ SignalScope::SignalScope(Domain& domain) : domain_(domain) {
 
 SignalScope::~SignalScope() {
   const std::lock_guard lock(scopes_mutex);
-  for (auto& slot : active_domains) {
+  for (auto& place : active_domains) {
     Domain* ours = &domain_;
-    if (slot.compare_exchange_strong(ours, nullptr, std::memory_order_relaxed)) break;  // relaxed: nothing is published
+    if (place.compare_exchange_strong(ours, nullptr, std::memory_order_relaxed))
+      break;  // relaxed: nothing is published
   }
   if (--scope_count == 0) {
     if (std::get_terminate() == on_terminate) std::set_terminate(old_terminate);

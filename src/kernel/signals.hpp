@@ -7,6 +7,9 @@ namespace aplib {
 
 struct Domain;
 
+/// Of every report of a fault, on stderr. See reports_fault().
+inline constexpr const char* end_of_report = "; the program ends here";
+
 /// Handlers are in place while at least one of these lives. The last one puts back what was there before. A fault goes
 /// on to that, too.
 class SignalScope {

@@ -322,6 +322,29 @@ int main(void) {
   EXPECT_TRUE(contains(ended.error, "aprun: b (cell 1) is lost: its process was killed by signal 11")) << ended.error;
 }
 
+TEST_F(Failure, OfTwoCrashesAtOnceOneIsTold) {
+  if (APLIB_ASAN || APLIB_TSAN)
+    GTEST_SKIP() << "needs a build without sanitizers: they report a bad access in their own way";
+  const std::string program = folder_.compile("program", R"(
+#include <aplib/cellos.h>
+int main(void) {
+  cellos_sync(0, 0);
+  *(volatile int*)8 = 1;
+  return 0;
+})");
+  for (const char* module : {"shm", "tcp", "shm", "tcp"}) {
+    const Ended ended =
+        aprun_cluster(local_cluster(folder_, 2, 1, "", fmt::format("module = \"{}\"", module)), {program});
+    EXPECT_EQ(ended.status, 128 + SIGSEGV);
+    EXPECT_EQ(sorted_lines(ended.error).size(), 2U) << ended.error;
+    const bool first = contains(ended.error, "aprun: a: aplib: cell 0 task 0: SIGSEGV");
+    EXPECT_TRUE(first || contains(ended.error, "aprun: b: aplib: cell 1 task 0: SIGSEGV")) << ended.error;
+    EXPECT_TRUE(contains(ended.error, first ? "aprun: a (cell 0) is lost: its process was killed by signal 11"
+                                            : "aprun: b (cell 1) is lost: its process was killed by signal 11"))
+        << ended.error;
+  }
+}
+
 TEST_F(Failure, AnErrorOfAProgramIsSaidOnceWithItsHost) {
   Process process = start(R"(
 #include <aplib/cellos.h>

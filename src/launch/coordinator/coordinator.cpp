@@ -11,9 +11,11 @@
 
 #include "aplib/error.hpp"
 #include "aplib/version.hpp"
+#include "base/log.hpp"
 #include "comm/mixed/mixed_port.hpp"
 #include "comm/tcp/address.hpp"
 #include "kernel/overseer.hpp"
+#include "kernel/process.hpp"
 #include "kernel/programs.hpp"
 #include "launch/coordinator/coordinator_impl.hpp"
 #include "launch/report.hpp"
@@ -72,6 +74,7 @@ Coordinator::Impl::Impl(Job its_job, Output& its_output, std::unique_ptr<start::
       deadline(loop),
       ending(loop),
       pulse_timer(loop),
+      held_for(loop),
       output_carrier(output,
                      [this](std::uint32_t process, std::uint64_t bytes) {
                        loop.post([this, process, bytes] { tell(process, wire::Written{bytes}); });
@@ -112,6 +115,7 @@ JobResult Coordinator::Impl::run() {
   acceptor->close();
   starter.reset();  // ends what still runs, and waits for it
   output_carrier.finish();
+  say_late_lines();
   for (const auto& node : nodes) {
     if (node->lines_hidden != 0)
       actions.say(fmt::format("{}: {} more lines of its process are not shown", node->name, node->lines_hidden));
@@ -365,6 +369,7 @@ void Coordinator::Impl::plan_all() {
   OverseerActions to_do;
   to_do.send = [this](std::uint32_t part, std::vector<std::byte> note) { send_note(part, note); };
   to_do.failed = [this](int status, const std::string& text) { fail(status, text); };
+  to_do.failed_too = [this](const std::string& text) { say_debug(text); };
   to_do.over = [this] {
     all_ended = true;
     deadline.start(end_patience, [this] { too_late(); });
@@ -411,7 +416,7 @@ void Coordinator::Impl::fail(int status, const std::string& text) {
   if (phase >= Phase::ending) return;
   if (phase != Phase::running) return call_off(text, status);
   failure = text;
-  result.status = crash_status.value_or(status);
+  result.status = status;
   actions.say(text);
   phase = Phase::ending;
   for (std::uint32_t process = 0; process < nodes.size(); ++process) tell(process, wire::Stop{});
@@ -460,7 +465,26 @@ void Coordinator::Impl::told_to_end(std::uint32_t process, int signal) {
 void Coordinator::Impl::end_early(std::uint32_t process, const std::string& why, int status) {
   if (phase < Phase::running)
     return call_off(fmt::format("{} is not ready: {}; nothing was started", nodes[process]->name, why), status);
-  if (phase == Phase::running) overseer->lost(process, why, status);
+  if (phase == Phase::running) fail_by(process, [this, process, why, status] { overseer->lost(process, why, status); });
+}
+
+/// A process fails, and `tell` tells the overseer. If another one has told of a fault before, that one's end is a
+/// moment away, and is what the user hears of.
+void Coordinator::Impl::fail_by(std::uint32_t process, std::function<void()> tell) {
+  const bool is_first = !first_to_fail || first_to_fail == process || nodes[*first_to_fail]->stage >= Stage::finished;
+  if (phase == Phase::running && !is_first) {
+    if (held_failure) return;
+    held_failure = std::move(tell);
+    held_for.start(moment, [this, process] {
+      first_to_fail = process;
+      std::exchange(held_failure, nullptr)();
+    });
+    return;
+  }
+  if (!first_to_fail) first_to_fail = process;
+  held_for.cancel();
+  tell();
+  if (held_failure) std::exchange(held_failure, nullptr)();  // told at debug level
 }
 
 int Coordinator::Impl::status_of_cells() const {
@@ -576,11 +600,13 @@ void Coordinator::Impl::lose(std::uint32_t process, const std::string& why) {
                                  "nodes gave it up",
                                  time.count()));
     } else {
-      if (node.own_status != 0) crash_status = node.own_status;
-      overseer->lost(process, why);
+      const int status = node.own_status != 0 ? node.own_status : static_cast<int>(ExitStatus::peer_lost);
+      fail_by(process, [this, process, why, status] { overseer->lost(process, why, status); });
     }
-  } else {
+  } else if (phase < Phase::running) {
     call_off(fmt::format("{} is not ready: {}; nothing was started", node.name, why));
+  } else {
+    say_debug(fmt::format("{} ends: {}", node.name, why));
   }
   check_over();
 }
@@ -590,16 +616,40 @@ void Coordinator::Impl::misspoken(std::uint32_t process) {
 }
 
 void Coordinator::Impl::process_said(std::uint32_t process, const std::string& line) {
-  if (nodes[process]->stage == Stage::called) {
-    // If the start fails, its message has these lines.
-    if (auto& lines = nodes[process]->early_lines; lines.size() < early_lines_max) {
+  KnownNode& node = *nodes[process];
+  const auto keep_in = [&node, &line](std::vector<std::string>& lines) {
+    if (lines.size() < kept_lines_max) {
       lines.push_back(line);
     } else {
-      ++nodes[process]->lines_hidden;
+      ++node.lines_hidden;
     }
-  } else {
-    say_of(process, line);
+  };
+  if (node.stage == Stage::called) return keep_in(node.early_lines);  // if the start fails, its message has them
+  if (reports_fault(line)) {
+    node.has_fault = true;
+    if (phase == Phase::running && !first_to_fail) first_to_fail = process;
   }
+  if (first_to_fail && first_to_fail != process) return keep_in(node.late_lines);
+  say_of(process, line);
+}
+
+/// What processes have said since another one failed. Of a fault, and what came with it, the user has heard enough.
+void Coordinator::Impl::say_late_lines() {
+  for (std::uint32_t process = 0; process < nodes.size(); ++process) {
+    KnownNode& node = *nodes[process];
+    for (const std::string& line : std::exchange(node.late_lines, {})) {
+      if (node.has_fault && first_to_fail != process) {
+        say_debug(fmt::format("{}: {}", node.name, line));
+      } else {
+        say_of(process, line);
+      }
+    }
+  }
+}
+
+void Coordinator::Impl::say_debug(const std::string& line) {
+  const LogLevel lowest = parse_log_level(job.cluster.options.log_level).value_or(LogLevel::warn);
+  if (lowest <= LogLevel::debug) actions.say("debug: " + line);
 }
 
 void Coordinator::Impl::say_of(std::uint32_t process, const std::string& line) {

@@ -61,6 +61,8 @@ struct KnownNode {
   std::size_t lines_said = 0;              ///< Lines of its process on standard error.
   std::size_t lines_hidden = 0;            ///< Lines that were not shown.
   std::vector<std::string> early_lines{};  ///< What it wrote before it called back.
+  std::vector<std::string> late_lines{};   ///< What it wrote since another one has failed.
+  bool has_fault = false;                  ///< It has said so on standard error.
   std::string cause{};                     ///< Why it ended, as far as its starter knows.
   int own_status = 0;                      ///< The status with which it ended by itself.
   wire::Timer patience;                    ///< For a better cause.
@@ -77,8 +79,10 @@ struct Inquiry {
 
 class Coordinator::Impl {
  public:
-  static constexpr std::size_t early_lines_max = 100;
+  static constexpr std::size_t kept_lines_max = 100;  ///< Of a process, before it calls, or since another one fails.
   static constexpr std::size_t said_lines_max = 200;  ///< Of a process: more are counted, not shown.
+  /// A process that has told of a fault ends within this time, or another one's failure is the first.
+  static constexpr std::chrono::seconds moment{1};
 
   Impl(Job its_job, Output& its_output, std::unique_ptr<start::Starter> its_starter, Actions its_actions,
        Coordinator& its_owner);
@@ -109,6 +113,7 @@ class Coordinator::Impl {
   void check_over();
   void told_to_end(std::uint32_t process, int signal);
   void end_early(std::uint32_t process, const std::string& why, int status);
+  void fail_by(std::uint32_t process, std::function<void()> tell);
   void take_finished(std::uint32_t process, const wire::Finished& finished);
   [[nodiscard]] int status_of_cells() const;
   void too_late();
@@ -123,6 +128,8 @@ class Coordinator::Impl {
   void misspoken(std::uint32_t process);
   void process_said(std::uint32_t process, const std::string& line);
   void say_of(std::uint32_t process, const std::string& line);
+  void say_late_lines();
+  void say_debug(const std::string& line);
 
   // Messages. coordinator_messages.cpp
   void take(std::uint32_t process, wire::MessageType type, std::span<const std::byte> body);
@@ -172,7 +179,10 @@ class Coordinator::Impl {
 
   JobResult result;
   std::string failure;
-  std::optional<int> crash_status;
+  // Of several processes that fail at once, the user is told of the first, and its status is the machine's.
+  std::optional<std::uint32_t> first_to_fail;  // it has told of a fault, or has failed
+  std::function<void()> held_failure;          // of another one, until the first has ended, or for a moment
+  wire::Timer held_for;
   int host_status = 0;
   int first_failure = 0;
   int first_part_status = 0;

@@ -127,8 +127,11 @@ bool Coordinator::Impl::take_of_run(std::uint32_t process, wire::MessageType typ
 /// A node cannot go on.
 void Coordinator::Impl::take_cannot(std::uint32_t process, const std::string& text) {
   const std::string& name = nodes[process]->name;
-  if (phase == Phase::running)
-    return stop_running(static_cast<int>(ExitStatus::program_failed), fmt::format("{}: {}", name, text));
+  if (phase == Phase::running) {
+    return fail_by(process, [this, why = fmt::format("{}: {}", name, text)] {
+      stop_running(static_cast<int>(ExitStatus::program_failed), why);
+    });
+  }
   if (phase < Phase::ending) call_off(fmt::format("{} is not ready: {}; nothing was started", name, text));
   tell(process, wire::Leave{});
 }
@@ -143,7 +146,10 @@ void Coordinator::Impl::take_note(std::uint32_t process, const wire::Note& note)
   node.unfinished_note.insert(node.unfinished_note.end(), note.bytes.begin(), note.bytes.end());
   if (!note.last) return;
   const wire::Bytes whole = std::exchange(node.unfinished_note, {});
-  if (overseer) overseer->receive(process, whole);
+  if (!overseer) return;
+  const auto tell = [this, process, whole] { overseer->receive(process, whole); };
+  const bool fails = !whole.empty() && static_cast<NoteKind>(whole.front()) == NoteKind::failed;
+  fails ? fail_by(process, tell) : tell();
 }
 
 void Coordinator::Impl::send_note(std::uint32_t process, std::span<const std::byte> note) {

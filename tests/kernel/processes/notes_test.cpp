@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Invalid notes between processes and the overseer: each ends the run with a message, and none of it is used.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -74,6 +75,23 @@ TEST(Notes, OverseerRefusesTheEndOfAnothersCell) {
   for (const std::uint32_t cell : {1U, 4U, 5U, ~0U})
     EXPECT_NE(failure_after(end_note(cell)).find("ws1 sent a note that makes no sense"), std::string::npos) << cell;
   EXPECT_NE(failure_after(end_note(3, false)).find("makes no sense"), std::string::npos);
+}
+
+TEST(Notes, OfSeveralFailuresTheOverseerTellsTheFirst) {
+  std::vector<std::string> told;
+  Overseer overseer(
+      {"ws0", "ws1"}, two_and_two, true,
+      {.send = [](std::uint32_t, const std::vector<std::byte>&) {},
+       .failed = [&](int status, const std::string& text) { told.push_back(fmt::format("{} {}", status, text)); },
+       .failed_too = [&](const std::string& text) { told.push_back("too: " + text); },
+       .over = [] {}});
+  for (const std::uint32_t process : {1U, 0U}) {
+    ByteWriter note = begin_note(NoteKind::failed);
+    note.number(process + 3);
+    note.text("no");
+    overseer.receive(process, note.bytes());
+  }
+  EXPECT_EQ(told, (std::vector<std::string>{"4 ws1: no", "too: ws0: no"}));
 }
 
 /// How a machine ends when its process 1 gets this note.

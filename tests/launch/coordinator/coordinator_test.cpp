@@ -20,6 +20,7 @@
 #include "aplib/error.hpp"
 #include "aplib/version.hpp"
 #include "kernel/overseer.hpp"
+#include "launch/start/starter.hpp"
 #include "launch/wire/connection.hpp"
 #include "launch/wire/files.hpp"
 #include "launch/wire/run_messages.hpp"
@@ -134,6 +135,17 @@ class FakeNode {
   std::map<std::string, bool> told_;
 };
 
+/// A starter that starts nothing. The test says what becomes of the processes.
+class NoStarter : public start::Starter {
+ public:
+  void start(std::vector<start::NodeStart> /*nodes*/, start::StartEvents its_events) override {
+    events = std::move(its_events);
+  }
+  void arrived(std::uint32_t /*process*/) override {}
+
+  start::StartEvents events;
+};
+
 /// A machine of two processes, a and b, with a cell each.
 class TwoNodes : public ::testing::Test {
  protected:
@@ -160,7 +172,7 @@ class TwoNodes : public ::testing::Test {
 
   coordinator::JobResult run() {
     coordinator_ = std::make_unique<coordinator::Coordinator>(
-        job_, *output_, nullptr,
+        job_, *output_, std::move(starter_),
         coordinator::Coordinator::Actions{.say = [this](const std::string& line) { said_.push_back(line); }});
     coordinator_->listening = [this](const coordinator::Coordinator::Invitation& invitation) {
       a_.call(invitation);
@@ -174,6 +186,7 @@ class TwoNodes : public ::testing::Test {
   coordinator::Job job_;
   int out_[2] = {-1, -1};
   std::unique_ptr<Output> output_;
+  std::unique_ptr<start::Starter> starter_;
   std::unique_ptr<coordinator::Coordinator> coordinator_;
   FakeNode a_{0};
   FakeNode b_{1};
@@ -322,6 +335,81 @@ TEST_F(TwoNodes, FailuresOfCellsCountInTheOrderOfTheirEnds) {
   const coordinator::JobResult result = run();
   EXPECT_EQ(result.status, 4);
   EXPECT_EQ(result.cell_status, (std::vector<int>{3, 4}));
+}
+
+constexpr const char* fault_of_a = "aplib: cell 0 task 0: SIGSEGV, bad memory access; the program ends here";
+constexpr const char* fault_of_b = "aplib: cell 1 task 0: SIGSEGV, bad memory access; the program ends here";
+constexpr int killed_by_fault = 128 + SIGSEGV;
+
+/// Both processes tell of faults, a first.
+class TwoFaults : public TwoNodes {
+ protected:
+  TwoFaults() {
+    auto starter = std::make_unique<NoStarter>();
+    process_ = &starter->events;
+    starter_ = std::move(starter);
+    for (FakeNode* node : {&a_, &b_}) node->instead[wire::MessageType::go] = [](wire::Connection&) {};
+  }
+  void tell_of_faults() const {
+    process_->said(0, fault_of_a);
+    process_->said(1, fault_of_b);
+    process_->said(1, "and more");
+  }
+  const std::string said_of_a_ = std::string("a: ") + fault_of_a;
+  const std::string loss_of_a_ =
+      "a (cell 0) is lost: its process was killed by signal 11 (Segmentation fault); the machine stops";
+  const start::StartEvents* process_ = nullptr;
+};
+
+TEST_F(TwoFaults, AtOnceTheFirstIsTold) {
+  a_.instead[wire::MessageType::go] = [this](wire::Connection&) {
+    tell_of_faults();
+    process_->ended(1, 128 + SIGABRT, "");  // a dumps its core
+    process_->ended(0, killed_by_fault, "");
+  };
+  EXPECT_EQ(run().status, killed_by_fault);
+  EXPECT_EQ(said_, (Lines{said_of_a_, loss_of_a_}));
+}
+
+TEST_F(TwoFaults, AtDebugLevelAllIsTold) {
+  job_.cluster.options.set("log-level", "debug");
+  a_.instead[wire::MessageType::go] = [this](wire::Connection&) {
+    tell_of_faults();
+    process_->ended(1, killed_by_fault, "");
+    process_->ended(0, killed_by_fault, "");
+  };
+  EXPECT_EQ(run().status, killed_by_fault);
+  EXPECT_EQ(said_, (Lines{said_of_a_, loss_of_a_,
+                          "debug: b (cell 1) is lost: its process was killed by signal 11 (Segmentation fault); the "
+                          "machine stops",
+                          std::string("debug: b: ") + fault_of_b, "debug: b: and more"}));
+}
+
+TEST_F(TwoFaults, AFailureBehindTheFaultOfAnotherIsItsConsequence) {
+  b_.instead[wire::MessageType::go] = [this](wire::Connection& connection) {
+    process_->said(0, fault_of_a);
+    process_->said(1, "b goes on");
+    ByteWriter note = begin_note(NoteKind::failed);
+    note.number(std::uint32_t{1});
+    note.text("cell 1 task 0: l_arecv: cell 0 has ended");
+    connection.send(wire::Note{true, note.bytes()});
+    connection.send(wire::OutputPiece{1, false, std::as_bytes(std::span("x"))});
+  };
+  b_.instead[wire::MessageType::written] = [this](wire::Connection&) { process_->ended(0, killed_by_fault, ""); };
+  EXPECT_EQ(run().status, killed_by_fault);
+  EXPECT_EQ(said_, (Lines{said_of_a_, loss_of_a_, "b: b goes on"}));
+}
+
+TEST_F(TwoFaults, WhatOnlyLooksLikeAFaultHidesNoOther) {
+  a_.instead[wire::MessageType::go] = [this](wire::Connection&) {
+    tell_of_faults();
+    process_->ended(1, killed_by_fault, "");
+  };
+  EXPECT_EQ(run().status, killed_by_fault);
+  EXPECT_EQ(said_, (Lines{said_of_a_,
+                          "b (cell 1) is lost: its process was killed by signal 11 (Segmentation fault); the machine "
+                          "stops",
+                          std::string("b: ") + fault_of_b, "b: and more"}));
 }
 
 TEST_F(TwoNodes, ADryRunSaysWhatWouldBe) {
