@@ -95,6 +95,7 @@ class Link {
   Link(Peer peer, LinkReports& reports) noexcept : peer_(peer), reports_(reports) {}
   ~Link() = default;
 
+  [[nodiscard]] State state_locked() const noexcept { return state_; }
   /// False: there is no such edge; the link is broken.
   bool set_state(State to) noexcept;
   /// They call. Where both call at the same time, the call of the process with the lower number counts: both sides
@@ -131,7 +132,6 @@ class Link {
   [[nodiscard]] std::optional<EarlyFrame> take_early() noexcept;
   void drop_early() noexcept;
 
-  State state_ = State::idle;
   bool broken_ = false;
 
  private:
@@ -156,6 +156,7 @@ class Link {
   }
 
   const Peer peer_;
+  State state_ = State::idle;
   LinkReports& reports_;
   std::deque<EarlyFrame> early_;
   std::size_t early_bytes_ = 0;

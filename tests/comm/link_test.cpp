@@ -30,7 +30,7 @@ class TestLink final : public Link {
   using Link::set_state;
   using Link::take_call;
   using Link::take_early;
-  [[nodiscard]] State state() const { return state_; }
+  [[nodiscard]] State state() const { return state_locked(); }
   [[nodiscard]] bool broken() const { return broken_; }
   /// Moves along allowed edges.
   void bring_to(State state) {

@@ -26,16 +26,16 @@
 namespace aplib::comm::rdma {
 namespace {
 
-/// Before it is loaded, because it is read then. A user's own values stay.
+/// libfabric reads these when it is loaded. A user's own values stay.
 void prepare_environment() {
-  // Registrations are cached here; libfabric's own cache would replace functions of libc in memory to watch over it.
+  // This module caches registrations itself. libfabric's own cache would replace functions of libc in memory.
   setenv("FI_MR_CACHE_MONITOR", "disabled", 0);
-  // ofi_rxm (verbs, tcp) carries our packets in one piece up to this size; its own limit, 16 KiB, is a little less
-  // than the largest.
+  // ofi_rxm (verbs, tcp) carries packets up to this size in one piece. Its own limit, 16 KiB, is a little less than our
+  // largest packet.
   setenv("FI_OFI_RXM_BUFFER_SIZE", "20480", 0);
-  // Programs that fork must not take registered pages along.
+  // A child of fork() must not get registered pages.
   setenv("RDMAV_FORK_SAFE", "1", 0);
-  // Libraries of Omni-Path that print their own report of crashes.
+  // Libraries of Omni-Path would print their own report of a crash.
   setenv("HFI_NO_BACKTRACE", "1", 0);
   setenv("IPATH_NO_BACKTRACE", "1", 0);
 }
@@ -58,7 +58,7 @@ FabricLibrary load() {
   find(library.fabric, "fi_fabric");
   find(library.strerror, "fi_strerror");
   find(library.version, "fi_version");
-  return library;  // Stays loaded: its threads and handlers may be anywhere.
+  return library;  // It stays loaded, because its threads and handlers may be anywhere.
 }
 
 }  // namespace
@@ -75,14 +75,13 @@ std::string fabric_words(long error) {
 
 namespace {
 
-constexpr std::uint32_t api = FI_VERSION(1, 9);  // The oldest with all that is used here.
+constexpr std::uint32_t api = FI_VERSION(1, 9);  // The oldest that has everything used here.
 
-// Hardware first, the best first. What stands behind is only taken by name: it has no gain over the tcp module, or
-// does not leave the host.
+// Best first. Other providers are taken only by name: they are no faster than the module tcp, or do not leave the host.
 constexpr std::array<std::string_view, 6> with_hardware{"cxi", "verbs", "efa", "opx", "psm3", "psm2"};
 
-/// Where the system lists the devices of those above. To ask libfabric takes it tens of milliseconds, or hundreds,
-/// on a host that has none.
+/// Where the system lists the devices of these providers. libfabric takes tens or hundreds of milliseconds to find
+/// that there are none.
 constexpr std::array<const char*, 3> device_folders{"/sys/class/infiniband", "/sys/class/cxi", "/sys/class/hfi1"};
 
 bool any_device() {
@@ -93,7 +92,7 @@ bool any_device() {
   });
 }
 
-/// "verbs;ofi_rxm" is verbs.
+/// "verbs;ofi_rxm" is verbs, too.
 bool is_provider(const fi_info& info, std::string_view name) {
   const std::string_view full = info.fabric_attr->prov_name;
   return full == name || (full.starts_with(name) && full.substr(name.size()).starts_with(';'));
@@ -137,8 +136,7 @@ ProviderChoice choose_provider(const PortSettings& settings) {
     const int error = library.getinfo(api, node, nullptr, node != nullptr ? FI_SOURCE : 0, hints.get(), &found);
     return std::pair(ProviderInfo(found), error);
   };
-  // First with the host's address, which decides between networks; a provider with addresses of another kind does
-  // not know it.
+  // The host's address decides between networks. A provider with addresses of another kind does not know it.
   auto [all, error] = ask(settings.address.empty() ? nullptr : settings.address.c_str());
   if (!all && !settings.address.empty()) std::tie(all, error) = ask(nullptr);
   const std::string wanted = settings.provider.empty() ? "an RDMA device" : "provider '" + settings.provider + "'";
@@ -165,7 +163,7 @@ ProviderChoice choose_provider(const PortSettings& settings) {
     if (others.find(name) == std::string::npos) others += (others.empty() ? "" : ", ") + std::string(name);
   }
   if (best != nullptr && !settings.address.empty() && !speaks_ip(*best)) {
-    // shm takes the host's address for a name of its own, which no two processes can have.
+    // The provider shm takes the host's address as the endpoint's name, which no two processes can share.
     PortSettings anywhere = settings;
     anywhere.address.clear();
     return choose_provider(anywhere);
@@ -235,7 +233,7 @@ void Fabric::open_queue(Fid<fid_cq>& queue, fi_cq_format format, std::size_t siz
   fid_cq* made = nullptr;
   int error = fi_cq_open(domain_.get(), &attributes, &made, nullptr);
   if (error != 0 && waits_) {
-    // Some providers (shm) have nothing that others could wake by.
+    // Some providers (shm) have no descriptor on which a thread could sleep.
     waits_ = false;
     attributes.wait_obj = FI_WAIT_NONE;
     error = fi_cq_open(domain_.get(), &attributes, &made, nullptr);
@@ -260,11 +258,11 @@ fi_addr_t Fabric::insert(std::span<const std::byte> name) {
 }
 
 Fid<fid_mr> Fabric::enroll(std::span<const std::byte> memory, std::uint64_t access, int& error) noexcept {
-  constexpr int tries = 8;  // A random key may be taken.
+  constexpr int tries = 8;  // A random key may be in use.
   for (int i = 0; i < tries; ++i) {
     std::uint64_t key = 0;
     if (!needs(FI_MR_PROV_KEY)) {
-      // Nobody can guess it, so that only those who were told reach the memory.
+      // Nobody can guess the key, so only processes that were told it reach the memory.
       fill_random(std::as_writable_bytes(std::span(&key, 1)));
       const std::size_t size = info_->domain_attr->mr_key_size;
       if (size < sizeof key) key &= (std::uint64_t{1} << (8 * size)) - 1;
@@ -275,7 +273,7 @@ Fid<fid_mr> Fabric::enroll(std::span<const std::byte> memory, std::uint64_t acce
     if (error != 0) return nullptr;
     Fid<fid_mr> region(made);
     if (needs(FI_MR_ENDPOINT)) {
-      error = -FI_EOPBADSTATE;  // All has ended.
+      error = -FI_EOPBADSTATE;  // end() has closed the endpoint.
       if (!endpoint_) return nullptr;
       error = fi_mr_bind(region.get(), &endpoint_->fid, 0);
       if (error == 0) error = fi_mr_enable(region.get());
@@ -292,8 +290,8 @@ bool Fabric::may_sleep() noexcept {
 }
 
 void Fabric::end() noexcept {
-  // Others may still be reading what lies in our part of the shared memory, and this provider does nothing by
-  // itself: it stays until this object goes.
+  // Other processes may still read our part of the shared memory. This provider does nothing outside its calls, so its
+  // endpoint may stay as long as this object.
   if (stays_on_host(*info_)) return;
   endpoint_.reset();
   sent_.reset();
@@ -317,9 +315,9 @@ void Sleep::open(std::span<const int> descriptors) {
 void Sleep::set_timer(std::optional<std::chrono::nanoseconds> time) noexcept {
   if (!time && !timer_set_) return;
   const Clock::time_point now = Clock::now();
-  // One that comes a little too early saves a system call for each sleep of a busy pair.
+  // A timer that rings a little too early is left alone: this saves a system call for each sleep of a busy pair.
   if (time && timer_set_ && *timer_set_ > now && *timer_set_ <= now + *time) return;
-  itimerspec spec{};  // Zeros: never, and what has rung is silent.
+  itimerspec spec{};  // Zeros: it never rings, and one that has rung is silent.
   timer_set_.reset();
   if (time) {
     spec.it_value = os::timespec_of(std::max(*time, std::chrono::nanoseconds(1)));

@@ -74,9 +74,9 @@ struct Link final : comm::Link {
   using comm::Link::come_up;
   using comm::Link::set_state;
   using comm::Link::take_call;
-  [[nodiscard]] State state() const noexcept { return state_; }
-  [[nodiscard]] bool is_up() const noexcept { return state_ == State::up && !broken_; }
-  [[nodiscard]] bool is_over() const noexcept { return state_ == State::over || broken_; }
+  [[nodiscard]] State state() const noexcept { return state_locked(); }
+  [[nodiscard]] bool is_up() const noexcept { return state_locked() == State::up && !broken_; }
+  [[nodiscard]] bool is_over() const noexcept { return state_locked() == State::over || broken_; }
   /// Nothing is sent any more. Transfers that wait are left: they have their own ends.
   void drop_queues() noexcept {
     control.clear();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The kind "rdma". An endpoint's text: provider, fabric, host, address, with colons between:
-// "verbs+ofi_rxm:49422d…:-:0200…". The last is the provider's own bytes, in hexadecimal; fabric says which network
-// it is, where addresses do not; host is there for providers that do not leave it.
+// The kind "rdma". The text of an endpoint has four parts with colons between them: provider, fabric, host and address,
+// as in "verbs+ofi_rxm:49422d…:-:0200…". The fabric names the network where addresses do not. The host is there for
+// providers that do not leave it. The address is the provider's own bytes in hexadecimal.
 #include <fmt/format.h>
 #include <rdma/fabric.h>
 
@@ -41,7 +41,7 @@ std::optional<std::vector<std::byte>> from_hex(std::string_view text) {
   return bytes;
 }
 
-/// provider, fabric, host; address.
+/// The four parts of an endpoint's text.
 std::optional<std::array<std::string_view, 4>> split(std::string_view endpoint) {
   std::array<std::string_view, 4> parts;
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -96,7 +96,7 @@ class RdmaKind final : public ModuleKind {
  public:
   [[nodiscard]] std::string name() const override { return "rdma"; }
   [[nodiscard]] std::string version() const override {
-    // What it was built with: to ask for what is there would load it, in every process.
+    // The version that it was built with. To ask for the installed one would load libfabric in every process.
     return fmt::format("libfabric {}.{}", FI_MAJOR_VERSION, FI_MINOR_VERSION);
   }
   [[nodiscard]] std::string description() const override {

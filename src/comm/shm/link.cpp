@@ -22,7 +22,7 @@ std::span<const std::byte> bytes_of(const std::uint64_t& number) { return std::a
 
 bool Link::send(const Label& label, std::span<const std::byte> body) {
   const std::lock_guard hold(lock_);
-  if (state_ == State::up && waiting_.empty()) [[likely]] {
+  if (state_locked() == State::up && waiting_.empty()) [[likely]] {
     if (broken_) return false;
     if (body.size() >= Module::large_from_bytes) {
       send_large(label, body);
@@ -34,15 +34,15 @@ bool Link::send(const Label& label, std::span<const std::byte> body) {
       return false;
     }
   }
-  if (state_ == State::over || broken_) return false;
-  if (state_ == State::up) {
+  if (state_locked() == State::over || broken_) return false;
+  if (state_locked() == State::up) {
     keep(label, body, body.size(), false);
     write_locked();
     return false;
   }
   keep_early(label, body);
   set_queued(early_bytes());
-  return state_ == State::idle && set_state(State::calling);
+  return state_locked() == State::idle && set_state(State::calling);
 }
 
 void Link::count_sent(std::uint64_t bytes) noexcept {
@@ -155,7 +155,7 @@ void Link::write_locked() noexcept {
 void Link::write() noexcept {
   if (queued() == 0) return;
   const std::unique_lock hold(lock_, std::try_to_lock);
-  if (hold.owns_lock() && state_ == State::up && !broken_) write_locked();
+  if (hold.owns_lock() && state_locked() == State::up && !broken_) write_locked();
 }
 
 /// Shuts the socket down, so that both sides see its end.
@@ -173,7 +173,7 @@ void Link::drop_queue() noexcept {
 
 Link::State Link::state() const {
   const std::lock_guard hold(lock_);
-  return state_;
+  return state_locked();
 }
 
 Link::Answer Link::take_call(Peer self) {
@@ -183,7 +183,7 @@ Link::Answer Link::take_call(Peer self) {
 
 bool Link::connect(Connection connection) {
   const std::lock_guard hold(lock_);
-  if (state_ == State::over || broken_) return false;
+  if (state_locked() == State::over || broken_) return false;
   connection_ = std::move(connection);
   Segment& mine = *static_cast<Segment*>(connection_.mine.data());
   const Segment& theirs = *static_cast<const Segment*>(connection_.theirs.data());
@@ -221,7 +221,7 @@ void Link::give_up(const std::string& why) noexcept {
 bool Link::end_in_order() noexcept {
   const std::lock_guard hold(lock_);
   const bool all = waiting_.empty();
-  if (state_ == State::up && !broken_ && all) {
+  if (state_locked() == State::up && !broken_ && all) {
     writer_.put_end();
     bell_.ring_if_asleep();
   }
@@ -238,7 +238,7 @@ bool Link::has_work() noexcept {
   if (queued() == 0) return false;
   const std::unique_lock hold(lock_, std::try_to_lock);
   if (!hold.owns_lock()) return true;  // another thread writes: look again
-  if (state_ != State::up || broken_ || waiting_.empty()) return false;
+  if (state_locked() != State::up || broken_ || waiting_.empty()) return false;
   const Waiting& first = waiting_.front();
   const bool piece = first.bytes >= Module::large_from_bytes && first.begun;
   const bool head = first.bytes >= Module::large_from_bytes && !first.begun;

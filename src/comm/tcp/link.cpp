@@ -121,8 +121,8 @@ bool Link::send(const Label& label, std::span<const std::byte> body) {
   std::array<std::byte, frame_header_bytes> header;
   encode({label, body.size()}, header);
   const std::lock_guard hold(lock_);
-  if (state_ == State::over || broken_) return false;
-  if (state_ != State::up) {
+  if (state_locked() == State::over || broken_) return false;
+  if (state_locked() != State::up) {
     keep_early(label, body);
     note_queued();
   } else {
@@ -130,7 +130,7 @@ bool Link::send(const Label& label, std::span<const std::byte> body) {
   }
   add(frames_sent_, 1);
   add(bytes_sent_, body.size());
-  return state_ == State::idle && set_state(State::calling);
+  return state_locked() == State::idle && set_state(State::calling);
 }
 
 void Link::send_connected(std::span<const std::byte, frame_header_bytes> header, std::span<const std::byte> body) {
@@ -266,7 +266,7 @@ void Link::write(bool also_full) noexcept {
   }
   if (!hold.owns_lock()) return poller_.add_writer(this);
   writes_later_ = false;
-  if (state_ != State::up || broken_) return;
+  if (state_locked() != State::up || broken_) return;
   for (const auto& lane : lanes_) {
     if (!lane->out.empty() && (also_full || !lane->full)) write_lane(*lane);
     if (broken_) return;
@@ -279,7 +279,7 @@ void Link::note_queued() noexcept {
   std::size_t bytes = early_bytes();
   for (const auto& lane : lanes_) bytes += lane->out.bytes();
   queued_.store(bytes, std::memory_order_relaxed);
-  if (bytes == 0 || writes_later_ || state_ != State::up) return;
+  if (bytes == 0 || writes_later_ || state_locked() != State::up) return;
   writes_later_ = true;
   poller_.add_writer(this);
 }
@@ -322,7 +322,7 @@ void Link::stop_writing() noexcept {
 
 Link::State Link::state() const {
   const std::lock_guard hold(lock_);
-  return state_;
+  return state_locked();
 }
 
 std::size_t Link::streams() const {
@@ -350,7 +350,7 @@ bool Link::connect(std::vector<std::unique_ptr<Stream>> streams) {
     lanes.back()->stream = std::move(stream);
   }
   const std::lock_guard hold(lock_);
-  if (state_ == State::over || broken_) return false;
+  if (state_locked() == State::over || broken_) return false;
   lanes_ = std::move(lanes);
   if (!come_up()) return false;
   try {
@@ -381,7 +381,7 @@ bool Link::check_answers(std::chrono::milliseconds timeout) {
   const std::uint64_t frames = frames_sent_.load(counting);
   bool active = frames != frames_at_check_;
   frames_at_check_ = frames;
-  if (state_ != State::up || broken_) return active;
+  if (state_locked() != State::up || broken_) return active;
   const Clock::time_point now = Clock::now();
   for (const auto& lane : lanes_) {
     if (lane->stream->unacknowledged() <= 0) {
@@ -404,7 +404,7 @@ bool Link::check_answers(std::chrono::milliseconds timeout) {
 
 bool Link::end_in_order() noexcept {
   const std::lock_guard hold(lock_);
-  if (state_ != State::up || broken_) return false;
+  if (state_locked() != State::up || broken_) return false;
   std::array<std::byte, frame_header_bytes> mark;
   FrameHeader header;
   header.end = true;
@@ -420,7 +420,7 @@ bool Link::end_in_order() noexcept {
 
 bool Link::drain(std::span<std::byte> scratch) noexcept {
   const std::lock_guard hold(lock_);
-  if (state_ != State::up || broken_) return false;
+  if (state_locked() != State::up || broken_) return false;
   for (const auto& lane : lanes_) {
     write_lane(*lane);
     if (broken_) return false;
@@ -439,13 +439,13 @@ bool Link::drain(std::span<std::byte> scratch) noexcept {
 
 void Link::end_writing() noexcept {
   const std::lock_guard hold(lock_);
-  if (state_ != State::up) return;
+  if (state_locked() != State::up) return;
   for (const auto& lane : lanes_) lane->stream->end_writing();
 }
 
 bool Link::on_its_way() const noexcept {
   const std::lock_guard hold(lock_);
-  if (state_ != State::up || broken_) return false;
+  if (state_locked() != State::up || broken_) return false;
   return std::any_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->stream->unacknowledged() > 0; });
 }
 
@@ -497,7 +497,7 @@ void Link::begin_reading(Receiver& receiver) noexcept {
 void Link::set_reading(Lane& lane, bool reading) noexcept {
   if (lane.reading == reading) return;
   lane.reading = reading;
-  if (state_ == State::up) watch(lane);
+  if (state_locked() == State::up) watch(lane);
 }
 
 /// A peer whose frames are not wanted is not read, and its frames wake nobody.

@@ -53,7 +53,7 @@ struct Promised {
 
 }  // namespace
 
-struct RegistryDoor::State {
+struct RegistryDoor::Impl {
   Verbs verbs;
   std::string path;
   RegistrySocket listener;
@@ -132,29 +132,29 @@ struct RegistryDoor::State {
 
 RegistryDoor::RegistryDoor(Verbs verbs) {
   try {
-    state_ = std::make_unique<State>();
-    state_->verbs = std::move(verbs);
+    impl_ = std::make_unique<Impl>();
+    impl_->verbs = std::move(verbs);
     const std::string folder = registry_folder();
-    state_->path = job_socket(folder, static_cast<std::uint32_t>(::getpid()));
+    impl_->path = job_socket(folder, static_cast<std::uint32_t>(::getpid()));
     forget_dead_jobs(folder);
-    state_->listener = RegistrySocket::make();
-    if (state_->listener.listen(state_->path) != 0) {
-      problem_ = fmt::format("cannot listen at {}: {}", state_->path, std::generic_category().message(errno));
+    impl_->listener = RegistrySocket::make();
+    if (impl_->listener.listen(impl_->path) != 0) {
+      problem_ = fmt::format("cannot listen at {}: {}", impl_->path, std::generic_category().message(errno));
       return;
     }
-    remove_at_sudden_end(state_->path);
-    state_->thread = os::quiet_thread("aprun-door", [state = state_.get()] { state->run(); });
+    remove_at_sudden_end(impl_->path);
+    impl_->thread = os::quiet_thread("aprun-door", [impl = impl_.get()] { impl->run(); });
   } catch (const std::exception& error) {
     problem_ = error.what();
   }
 }
 
 RegistryDoor::~RegistryDoor() {
-  if (state_ == nullptr || !state_->thread.joinable()) return;
+  if (impl_ == nullptr || !impl_->thread.joinable()) return;
   remove_at_sudden_end({});
-  ::unlink(state_->path.c_str());
-  state_->closing.signal();
-  state_->thread.join();
+  ::unlink(impl_->path.c_str());
+  impl_->closing.signal();
+  impl_->thread.join();
 }
 
 Verb load_verb(Loader load) {

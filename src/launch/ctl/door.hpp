@@ -41,9 +41,9 @@ class RegistryDoor {
   [[nodiscard]] const std::string& problem() const noexcept { return problem_; }
 
  private:
-  struct State;
+  struct Impl;
   std::string problem_;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<Impl> impl_;
 };
 
 /// The verbs of a machine of several processes. `coordinator` outlives the door. A new verb is a row here and a command
