@@ -44,4 +44,16 @@ struct ProgramContext {
 /// thread-local: never keep its address across a call that may switch.
 [[gnu::tls_model("initial-exec")]] extern constinit thread_local ProgramContext* current_program_context;
 
+/// What runs while it lives is none of the program's.
+class WithoutProgramContext {
+ public:
+  WithoutProgramContext() noexcept : context_(current_program_context) { current_program_context = nullptr; }
+  ~WithoutProgramContext() { current_program_context = context_; }
+  WithoutProgramContext(const WithoutProgramContext&) = delete;
+  WithoutProgramContext& operator=(const WithoutProgramContext&) = delete;
+
+ private:
+  ProgramContext* const context_;
+};
+
 }  // namespace aplib

@@ -19,7 +19,7 @@ namespace {
 
 [[noreturn]] void fail(const char* what) {
   throw Error(Errc::failed, std::string("job key: the cryptographic library (OpenSSL) cannot ") + what +
-                                "; is its installation complete?");
+                                "; is its installation complete, and is there memory for it (ulimit -v)?");
 }
 
 unsigned char* raw(std::byte* bytes) noexcept { return reinterpret_cast<unsigned char*>(bytes); }

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -102,7 +101,7 @@ void Machine::Impl::make_carriers() {
 
 void Machine::Impl::start_threads() {
   // A loaded host program may start its cells here. The carriers belong to the machine, not to that program.
-  ProgramContext* const starter = std::exchange(current_program_context, nullptr);
+  const WithoutProgramContext without;
   for (std::uint32_t p = 0; p < domain->carriers; ++p) {
     const auto carry = [this, p] {
       const SignalStack signal_stack;
@@ -114,13 +113,10 @@ void Machine::Impl::start_threads() {
     };
     try {
       threads.emplace_back(carry);
-    } catch (const std::system_error& error) {
-      domain->fail(
-          static_cast<int>(ExitStatus::program_failed),
-          fmt::format(
-              "cannot start thread {} of {}: {}; use fewer threads (APLIB_THREADS) or raise the limit on processes "
-              "(ulimit -u)",
-              p + 1, domain->carriers, error.code().message()));
+    } catch (const std::exception& error) {  // std::system_error, std::bad_alloc
+      domain->fail(static_cast<int>(ExitStatus::program_failed),
+                   fmt::format("cannot start thread {} of {}: {}{}, or use fewer threads (APLIB_THREADS)", p + 1,
+                               domain->carriers, error.what(), os::thread_remedy));
       // Cells of processors that do not run count as live for ever, so their count cannot end the run.
       domain->over.store(true, std::memory_order_release);  // release: to Idle::await_ready()
       domain->wake_all();
@@ -128,13 +124,12 @@ void Machine::Impl::start_threads() {
     }
   }
   if (domain->carriers < domain->local_count()) watch_for_spins();
-  current_program_context = starter;
 }
 
 void Machine::Impl::watch_for_spins() {
   try {
     spin_watch.emplace(*domain, threads, [this](const std::string& text) { log.warn("{}", text); });
-  } catch (const std::system_error&) {
+  } catch (const Error&) {
     // No thread can be had for it: then nobody tells.
   }
 }
@@ -198,7 +193,10 @@ void Machine::Impl::start_cells(TaskControl& self, std::function<void()> body, T
   const bool first = domain->carriers == 0 && domain->network == nullptr;
   if (first) {
     make_carriers();
-    if (process != nullptr) process->begin();
+    if (process != nullptr && !domain->guarded([this] { process->begin(); })) {
+      domain->over.store(true, std::memory_order_release);  // as where a thread cannot be started
+      return domain->wake_all();
+    }
     start_threads();
     if (process != nullptr) process->open();
   }

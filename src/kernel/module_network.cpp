@@ -2,7 +2,6 @@
 #include "kernel/module_network.hpp"
 
 #include <fmt/format.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <chrono>
@@ -474,15 +473,10 @@ constexpr std::uint32_t quiet_ticks = 20;  // asleep for so long: told to the ov
 }  // namespace
 
 ProgressThread::ProgressThread(Domain& domain, ModuleNetwork& network, Supervisor& supervisor)
-    : domain_(domain), network_(network), supervisor_(supervisor) {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigdelset(&all, fault);
-  pthread_sigmask(SIG_BLOCK, &all, &before);  // others are for threads that run the machine
-  thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
+    : domain_(domain),
+      network_(network),
+      supervisor_(supervisor),
+      thread_(os::quiet_thread("aplib-progress", [this] { run(); })) {}
 
 ProgressThread::~ProgressThread() {
   closing_.store(true, std::memory_order_seq_cst);

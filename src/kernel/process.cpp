@@ -60,11 +60,10 @@ void ProcessRun::attach(Domain& domain) {
 void ProcessRun::begin(std::uint64_t starts) {
   network_->starts.store(starts, std::memory_order_relaxed);  // relaxed: before notes are dealt with
   // A loaded host program may start its cells here. Threads made here belong to the machine, not to that program.
-  ProgramContext* const starter = std::exchange(current_program_context, nullptr);
+  const WithoutProgramContext without;
   network_->begin();
   if (machine_.domain->live_cells.load(std::memory_order_relaxed) == 0) network_->all_ended();  // relaxed: the same
   progress_thread_ = std::make_unique<ProgressThread>(*machine_.domain, *network_, *process_.supervisor);
-  current_program_context = starter;
   network_->status_changed();  // the host program may have given words before
 }
 

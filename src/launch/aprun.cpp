@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -456,10 +457,10 @@ int main(int argc, char** argv) {
   open_standard_streams();
   end_at_closed_pipe();
   CommandLine line;
-  if (const auto status = read_command_line(argc, argv, line)) return *status;
-  const std::string prefix =
-      line.direct ? std::filesystem::path(line.program_name).filename().string() : std::string("aprun");
+  std::string prefix = "aprun";
   try {
+    if (const auto status = read_command_line(argc, argv, line)) return *status;
+    if (line.direct) prefix = std::filesystem::path(line.program_name).filename().string();
     if (!line.node.empty())
       return node::run_node({wire::split_list(line.node), line.process, aplib::comm::secure_from(line.machine.secure),
                              line.machine.peer_timeout});
@@ -468,6 +469,9 @@ int main(int argc, char** argv) {
   } catch (const aplib::Error& error) {
     tell_user(prefix, error.what());
     return static_cast<int>(aplib::ExitStatus::usage);
+  } catch (const std::bad_alloc&) {
+    tell_user(prefix, no_memory_text);
+    return static_cast<int>(aplib::ExitStatus::program_failed);
   } catch (const std::exception& error) {
     tell_user(prefix, error.what());
     return static_cast<int>(aplib::ExitStatus::program_failed);

@@ -28,6 +28,10 @@ void open_standard_streams() noexcept;
 using TableRow = std::vector<std::string>;
 [[nodiscard]] std::string table(const std::vector<TableRow>& rows);
 
+/// What the user is told when std::bad_alloc is thrown.
+inline constexpr const char* no_memory_text =
+    "no memory is left; raise the limit on address space (ulimit -v), or that of the control group";
+
 /// Writes "who: text" and an end of line to standard error, in one piece; without a name, only the text. If standard
 /// error takes nothing, that is no failure, because there is nobody to tell.
 void tell_user(std::string_view who, std::string_view text);

@@ -82,7 +82,8 @@ void StackPool::grow() {
   if (address == MAP_FAILED) {
     throw Error(Errc::exhausted,
                 fmt::format("no memory for {} task stack(s) of {} KiB each: {}; use a smaller stack-size "
-                            "(APLIB_STACK_SIZE; of loaded programs program-stack, APLIB_PROGRAM_STACK) or fewer tasks",
+                            "(APLIB_STACK_SIZE; of loaded programs program-stack, APLIB_PROGRAM_STACK) or fewer tasks, "
+                            "or raise the limit on address space (ulimit -v)",
                             next_count_, stack_bytes_ / 1024, std::strerror(errno)));
   }
   madvise(address, bytes, MADV_NOHUGEPAGE);  // a huge page would commit eight stacks at the first touch of one

@@ -88,12 +88,13 @@ def enclose():
 
 
 def make_programs(apcc, sources, folder):
-    """Compiles each of the C files to a program of its name in `folder`, a file system of its own that ends with this
-    script's namespaces."""
+    """Compiles each of the C and C++ files to a program of its name in `folder`, a file system of its own that ends
+    with this script's namespaces."""
     folder.mkdir(exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "none", folder], check=True)
     for source in sources:
-        subprocess.run([apcc, "-O1", source, "-o", folder / source.stem], check=True)
+        compiler = [apcc.with_name("apc++"), "-std=c++20"] if source.suffix == ".cpp" else [apcc]
+        subprocess.run([*compiler, "-O1", source, "-o", folder / source.stem], check=True)
 
 
 def run_tests(apcc, sources, folder):

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // What the operating system gives for sleeping: futex and membarrier. Linux only.
 //
-// Threads of the runtime's own: they block all signals, so that handlers run on threads that carry cells, or on the
-// main one.
+// Threads of the runtime's own: they block all signals but faults, so that handlers run on threads that carry cells, or
+// on the main one.
 #pragma once
 
 #include <pthread.h>
@@ -12,8 +12,12 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
+
+#include "aplib/error.hpp"
 
 namespace aplib::os {
 
@@ -32,12 +36,14 @@ void process_barrier() noexcept;
 
 // ---------------------------------------------------------------- threads of the runtime's own
 
-/// Blocks all signals of the calling thread while it lives. A thread that starts meanwhile inherits that.
+/// Blocks all signals of the calling thread while it lives, except for faults, which the thread causes itself. A thread
+/// that starts meanwhile inherits that.
 class SignalsBlocked {
  public:
   SignalsBlocked() noexcept {
     sigset_t all;
     ::sigfillset(&all);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) ::sigdelset(&all, fault);
     ::pthread_sigmask(SIG_SETMASK, &all, &before_);
   }
   ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
@@ -51,14 +57,23 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-/// Starts a thread that blocks all signals. `name` is what debuggers and top show: at most 15 characters. Throws
-/// std::system_error as std::thread does; the caller's own mask is back in any case.
+/// What helps where no thread can be had: behind the system's reason.
+inline constexpr const char* thread_remedy =
+    "; raise the limit on processes (ulimit -u) or on address space (ulimit -v), or that of the control group";
+
+/// Starts a thread that blocks all signals but faults. `name` is what debuggers and top show: at most 15 characters.
+/// Throws Error(exhausted) where no thread can be had; the caller's own mask is back in any case.
 template <class Function>
 [[nodiscard]] std::thread quiet_thread(const char* name, Function&& function) {
   const SignalsBlocked blocked;
-  std::thread thread(std::forward<Function>(function));
-  ::pthread_setname_np(thread.native_handle(), name);  // fails for a longer name only, which changes nothing else
-  return thread;
+  try {
+    std::thread thread(std::forward<Function>(function));
+    ::pthread_setname_np(thread.native_handle(), name);  // fails for a longer name only, which changes nothing else
+    return thread;
+  } catch (const std::system_error& error) {
+    throw Error(Errc::exhausted,
+                "cannot start the thread " + std::string(name) + ": " + error.code().message() + thread_remedy);
+  }
 }
 
 }  // namespace aplib::os

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <system_error>
 #include <utility>
 
 #include "aplib/error.hpp"
@@ -16,15 +15,8 @@
 
 namespace aplib::comm::mixed {
 
-Sleeper::Sleeper(Module& module, os::Bell& bell) : module_(module), bell_(bell) {
-  try {
-    thread_ = os::quiet_thread("aplib-sleeper", [this] { run(); });
-  } catch (const std::system_error& error) {
-    throw Error(Errc::exhausted, fmt::format("{}: cannot start a thread that waits for it: {}; raise the limit of "
-                                             "processes (ulimit -u)",
-                                             module.name(), error.code().message()));
-  }
-}
+Sleeper::Sleeper(Module& module, os::Bell& bell)
+    : module_(module), bell_(bell), thread_(os::quiet_thread("aplib-sleeper", [this] { run(); })) {}
 
 Sleeper::~Sleeper() {
   {

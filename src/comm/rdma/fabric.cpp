@@ -195,9 +195,12 @@ void check(const fi_info& info, const char* call, int error) {
 }  // namespace
 
 void fabric_failed(const fi_info& info, const char* call, int error) {
-  throw Error(Errc::failed, fmt::format("rdma: provider {}, {}: {}: {}", info.fabric_attr->prov_name,
+  const char* remedy = error == -FI_ENOMEM || error == -ENOMEM
+                           ? "; raise the limit on address space (ulimit -v) or on locked memory (ulimit -l)"
+                           : "";
+  throw Error(Errc::failed, fmt::format("rdma: provider {}, {}: {}: {}{}", info.fabric_attr->prov_name,
                                         info.domain_attr->name != nullptr ? info.domain_attr->name : "no domain", call,
-                                        fabric_words(error)));
+                                        fabric_words(error), remedy));
 }
 
 Fabric::Fabric(ProviderInfo chosen) : info_(std::move(chosen)) {

@@ -14,7 +14,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -133,13 +132,7 @@ Service::Impl::Impl(Service& owner, Settings& given, const Bell& bell_, std::spa
           .arrived = [this](Socket socket, const Greeting& greeting) { arrived(std::move(socket), greeting); },
           .refused = [this](const std::string&) { refuse(); }});
   acceptor->listen(std::move(given.presence.listener));
-  try {
-    thread = os::quiet_thread("aplib-shm", [this] { run(); });
-  } catch (const std::system_error& error) {
-    throw Error(Errc::exhausted, fmt::format("shm: cannot start its thread: {}; raise the limit of processes "
-                                             "(ulimit -u)",
-                                             error.code().message()));
-  }
+  thread = os::quiet_thread("aplib-shm", [this] { run(); });
 }
 
 void Service::Impl::run() noexcept {

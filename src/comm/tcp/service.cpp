@@ -298,13 +298,7 @@ Service::Impl::Impl(Service& service, Settings& given, std::span<const std::uniq
           .arrived = [this](Socket socket, const Greeting& greeting) { arrived(std::move(socket), greeting); },
           .refused = [this](const std::string&) { refuse(); }});
   acceptor->listen(std::move(listening));
-  try {
-    thread = os::quiet_thread("aplib-tcp", [this] { run(); });
-  } catch (const std::system_error& error) {
-    throw Error(Errc::exhausted, fmt::format("tcp: cannot start its thread: {}; raise the limit of processes "
-                                             "(ulimit -u)",
-                                             error.code().message()));
-  }
+  thread = os::quiet_thread("aplib-tcp", [this] { run(); });
 }
 
 void Service::Impl::run() noexcept {

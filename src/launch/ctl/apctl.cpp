@@ -63,10 +63,10 @@ std::uint32_t chosen_job(const std::string& folder, const std::string& text) {
 }
 
 int list(const std::string& folder) {
-  // All at once: one that is stopped holds up nobody but itself.
+  // All at once: one that is stopped holds up nobody but itself, as long as there are threads.
   std::map<std::uint32_t, std::future<wire::MachineStatus>> answers;
   for (const std::uint32_t job : registered_jobs(folder))
-    answers[job] = std::async(std::launch::async, status_of, folder, job);
+    answers[job] = std::async(std::launch::async | std::launch::deferred, status_of, folder, job);
   std::vector<std::pair<std::uint32_t, wire::MachineStatus>> jobs;
   for (auto& [job, answer] : answers) {
     try {

@@ -17,6 +17,7 @@
 #include <iterator>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -188,10 +189,13 @@ class Node final : public Supervisor {
   void launcher_gone(const std::string& why);
   void told_to_end(int status);
   void end_soon();
+  void run_loop();
+  [[noreturn]] void end_at_once(const char* why);
 
   // On the main thread.
   void call_launcher();
   int live();
+  void cannot(const std::string& why);
   wire::Prepare arrive();
   wire::Prepared offer(const DataPort& port) const;
   void begin_run(Machine& machine, comm::Module& module, const wire::Plan& plan, bool input_for_all);
@@ -203,7 +207,6 @@ class Node final : public Supervisor {
   std::string fetch(const wire::FileRef& file);
   std::string local_or_fetched(const wire::FileRef& file);
   void get_files(const std::vector<wire::FileRef>& files);
-  Report carry_part(const wire::Prepare& prepare, const wire::Plan& plan, comm::Module& module);
   void finish(const Report& report);
 
   const NodeCommand command_;
@@ -386,7 +389,24 @@ void Node::call_launcher() {
     loop_.post([this] { wire::watch_end(loop_, STDIN_FILENO, [this] { input_ended(); }); });
   }
   wire::connect_to_launcher(loop_, settings, std::move(connecting));
-  loop_thread_ = os::quiet_thread("aprun-loop", [this] { loop_.run(); });
+  loop_thread_ = os::quiet_thread("aprun-loop", [this] { run_loop(); });
+}
+
+void Node::run_loop() {
+  try {
+    loop_.run();
+  } catch (const std::bad_alloc&) {
+    end_at_once(no_memory_text);
+  } catch (const std::exception& error) {
+    end_at_once(error.what());
+  }
+}
+
+/// The loop cannot go on, so nothing more can be told to the launcher. It hears these words from the starter.
+void Node::end_at_once(const char* why) {
+  tell_user("", why);
+  staged_.remove();
+  ::_exit(failed_status);
 }
 
 Letter Node::next() {
@@ -423,13 +443,20 @@ int Node::run() {
   } catch (const CalledOff&) {
     // The launcher has told the cause.
   } catch (const Error& error) {
-    connection_->send(wire::Cannot{error.what()});
-    while (const auto letter = letters_.take()) {
-      if (letter->type == wire::MessageType::refused || letter->type == wire::MessageType::leave) break;
-    }
+    cannot(error.what());
+  } catch (const std::bad_alloc&) {
+    cannot(no_memory_text);
   }
   staged_.remove();
   return status;
+}
+
+/// Tells the launcher why this node cannot go on, and waits for its leave.
+void Node::cannot(const std::string& why) {
+  connection_->send(wire::Cannot{why});
+  while (const auto letter = letters_.take()) {
+    if (letter->type == wire::MessageType::refused || letter->type == wire::MessageType::leave) break;
+  }
 }
 
 /// Says who this host is, measures its speed if asked, and hears what shall run.
@@ -502,32 +529,37 @@ int Node::live() {
                      .folder = prepare.cell_folder,
                      .grid = options.cells});
   begin_run(machine, *module, plan, prepare.input_for_all);
-  // Installed before the machine's own handler, which would stop this process and not tell the launcher.
-  Watchdog watchdog(
-      {}, {.stop = [this](int status, const std::string&) { loop_.post([this, status] { told_to_end(status); }); },
-           .last_words = [this] { staged_.remove(); },
-           .grace = watchdog_grace});
-  std::thread note_taker = os::quiet_thread("aprun-notes", [&] {
-    while (const auto note = notes_.take()) receive_note(machine, note->body);
-  });
-  Process process;
-  process.self = command_.process;
-  process.cells = plan.cells;
-  process.names = plan.names;
-  process.module = module.get();
-  process.supervisor = this;
+  std::optional<Watchdog> watchdog;
+  std::thread note_taker;
   const auto over = [&] {
     files_.close();
     notes_.close();
-    note_taker.join();
-    watchdog.finish();
+    if (note_taker.joinable()) note_taker.join();
+    watchdog.reset();
     end_run();
   };
   Report report;
   try {
+    // Installed before the machine's own handler, which would stop this process and not tell the launcher.
+    watchdog.emplace(
+        std::nullopt,
+        Watchdog::Actions{
+            .stop = [this](int status, const std::string&) { loop_.post([this, status] { told_to_end(status); }); },
+            .last_words = [this] { staged_.remove(); },
+            .grace = watchdog_grace});
+    note_taker = os::quiet_thread("aprun-notes", [&] {
+      while (const auto note = notes_.take()) receive_note(machine, note->body);
+    });
+    Process process;
+    process.self = command_.process;
+    process.cells = plan.cells;
+    process.names = plan.names;
+    process.module = module.get();
+    process.supervisor = this;
     report = run_process(machine, run, *sink_, process);
   } catch (...) {
     over();
+    module->close(0ns);  // it calls the machine, which goes first
     throw;
   }
   over();

@@ -107,7 +107,7 @@ TEST(EventFd, IsReadableFromSignalToClear) {
   EXPECT_FALSE(event.clear());
 }
 
-TEST(QuietThread, BlocksAllSignalsAndLeavesTheCallersAlone) {
+TEST(QuietThread, BlocksAllSignalsButFaultsAndLeavesTheCallersAlone) {
   sigset_t before;
   ::pthread_sigmask(SIG_SETMASK, nullptr, &before);
   sigset_t inside;
@@ -115,6 +115,7 @@ TEST(QuietThread, BlocksAllSignalsAndLeavesTheCallersAlone) {
   thread.join();
   EXPECT_EQ(::sigismember(&inside, SIGTERM), 1);
   EXPECT_EQ(::sigismember(&inside, SIGINT), 1);
+  EXPECT_EQ(::sigismember(&inside, SIGSEGV), 0);
   sigset_t after;
   ::pthread_sigmask(SIG_SETMASK, nullptr, &after);
   EXPECT_EQ(::sigismember(&after, SIGTERM), ::sigismember(&before, SIGTERM));

@@ -77,7 +77,29 @@ class Limits(unittest.TestCase):
                         f"[comm]\n{MODULES[module]}\n")
         return [BIN / "aprun", "-f", file]
 
-    def run_it(self, words, files=None, wrap=None, **options):
+    def starts(self):
+        """Ways to start four cells: name, command line, environment. Of C and C++, with aprun and without, on one
+        process and two."""
+        ring, cells = [PROGRAMS / "ring", 20, 8], [PROGRAMS / "cells"]
+        four = {"APLIB_CELLS": "4"}
+        return [("aprun", [BIN / "aprun", "-n", 4, *ring], {}), ("C++", [BIN / "aprun", "-n", 4, *cells], {}),
+                ("executed", ring, four), ("C++ executed", cells, four),
+                *((module, [*self.cluster(module), *ring], {}) for module in MODULES)]
+
+    def check_start(self, name, result, told):
+        """It has run, or it says in one message what it lacks."""
+        status, output, errors = result
+        refused = [line for line in errors if NOTICE not in line]
+        if status == 0:
+            self.assertEqual((refused, output.count("4 cells: all done")), ([], 1), (name, result))
+            return True
+        # 127: the system's own loader did not get as far as our code.
+        self.assertIn(status, (1, 2, 72, 126, 127), (name, result))
+        self.assertEqual(len(refused), 1, (name, result))
+        self.assertRegex(refused[0], told, (name, result))
+        return False
+
+    def run_it(self, words, files=None, space=None, wrap=None, **options):
         """(status, output, lines of errors); it ends in time and leaves no process."""
         words = [str(word) for word in words]
         words = wrap(words) if wrap else words
@@ -87,6 +109,8 @@ class Limits(unittest.TestCase):
         def limit():
             if files:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+            if space:
+                resource.setrlimit(resource.RLIMIT_AS, (space, space))
 
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE,
                               preexec_fn=limit, env=environment, cwd=self.folder, **options)
@@ -134,19 +158,23 @@ class Limits(unittest.TestCase):
             self.check_ring(4, self.run_it([*self.cluster(module), ring, 20, 8], files=64), module)
 
     def test_fewer_and_fewer_files(self):
-        """At each number it runs, or says that files are too few."""
-        ring = PROGRAMS / "ring"
-        for module, files in itertools.product(MODULES, range(4, 64, 7)):
-            with self.subTest(module=module, files=files):
-                result = self.run_it([*self.cluster(module), ring, 20, 8], files=files)
-                if result[0] == 0:
-                    self.check_ring(4, result)
-                    continue
-                # Below some ten the system's own loader cannot start a program.
-                self.assertIn(result[0], (1, 2, 72, 127), result)
-                refused = [line for line in result[2] if NOTICE not in line]
-                self.assertEqual(len(refused), 1, result)
-                self.assertRegex(refused[0], "open files|cannot open shared object")
+        """At each number it runs, or says that files are too few. Few are enough for one process."""
+        told = r"ulimit -n|[Tt]oo many open files|cannot open shared object"
+        numbers = (3, 4, 5, 7, 9, 12, 16, 20, 30, 64, 128)
+        for (name, words, environment), files in itertools.product(self.starts(), numbers):
+            with self.subTest(name=name, files=files):
+                runs = self.check_start(name, self.run_it(words, files=files, environment=environment), told)
+                if files >= 64:
+                    self.assertTrue(runs)
+
+    def test_little_address_space(self):
+        """At each size it runs, or says that there is too little."""
+        told = r"ulimit -v|failed to map segment"  # the latter where the system's own loader cannot start a program
+        for (name, words, environment), power in itertools.product(self.starts(), range(24, 33)):
+            with self.subTest(name=name, mebibytes=1 << (power - 20)):
+                runs = self.check_start(name, self.run_it(words, space=1 << power, environment=environment), told)
+                if power >= 30:
+                    self.assertTrue(runs)
 
     def test_no_shared_memory_folder(self):
         ring = PROGRAMS / "ring"
@@ -224,4 +252,4 @@ class Limits(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    namespaces.run_tests(BIN / "apcc", [HERE / f"{name}.c" for name in ("ring", "hog", "limit")], PROGRAMS)
+    namespaces.run_tests(BIN / "apcc", [HERE / name for name in ("ring.c", "hog.c", "limit.c", "cells.cpp")], PROGRAMS)
