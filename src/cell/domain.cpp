@@ -165,6 +165,15 @@ void Domain::stop() noexcept {
   wake_all();
 }
 
+void Domain::take_memory_back() noexcept {
+  std::call_once(memory_is_back, [this] {
+    for (const std::uint32_t cell : local_cells()) {
+      if (SlotHeap* const heap = cells[cell]->heap.made()) heap->keep_freed();
+    }
+    if (network != nullptr) guarded([this] { network->end(); });
+  });
+}
+
 void Domain::wake_carriers() noexcept {
   for (std::uint32_t p = 0; p < carriers; ++p) processors[p]->parker().wake_if_asleep();
 }

@@ -88,6 +88,9 @@ class Network {
   /// is newer.
   [[nodiscard]] virtual std::uint64_t own_status() const noexcept = 0;
   virtual void other_status(std::uint32_t process, std::uint64_t status) noexcept = 0;
+  /// The machine stops or has ended. On return, nobody here writes to the tasks' memory for another process any more,
+  /// and nothing is polled. Any thread; not in an upcall.
+  virtual void end() {}
 };
 
 /// A program started on all cells at once. Kept until the run is over.
@@ -190,6 +193,13 @@ struct Domain {
   }
   /// Makes every wait end with Wake::stopping. Async-signal-safe.
   void stop() noexcept;
+  /// Before a task unwinds because the machine stops: takes its memory back from those who write there for others. A
+  /// transfer that is under way would hit what the destructors of its frames call, or what the program maps next. Two
+  /// are not waited for, as nobody can end them: a copy that another task of this process makes, and those of processes
+  /// that have mapped the cell's heap. Both end with their next call, or when the launcher stops them. They write only
+  /// where the program lets them, and hit what it had there, because heaps use no freed block again. [any task]
+  void take_memory_back() noexcept;
+  std::once_flag memory_is_back;
   /// `processors` is complete: wake_all() wakes these from here on. A signal may come while they are being made, so
   /// wake_all() uses a list that changes in one store; old lists stay until the domain is gone.
   void publish_processors();

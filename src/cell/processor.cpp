@@ -191,6 +191,7 @@ bool Processor::poll_network() noexcept {
 
 // A task whose destructors run may call us, and what they throw would end the process.
 bool Processor::end_calling_task() {
+  current()->domain_.take_memory_back();
   if (std::uncaught_exceptions() == 0) throw Stopped{};
   return true;
 }

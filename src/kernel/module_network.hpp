@@ -58,8 +58,6 @@ class ModuleNetwork final : public Network, public comm::Receiver {
 
   /// The domain's processors are made: frames may come from here on. Throws Error, as Module::start().
   void begin();
-  /// The machine stops or has ended: nothing is polled any more, receives into which a body was coming are let go.
-  void end();
 
   // Network
   void send(TaskControl& self, const char* call, std::uint32_t cell, std::uint32_t task, std::uint64_t key,
@@ -95,6 +93,8 @@ class ModuleNetwork final : public Network, public comm::Receiver {
     return own_status_.load(std::memory_order_relaxed);  // relaxed: a word on its own
   }
   void other_status(std::uint32_t process, std::uint64_t status) noexcept override;
+  /// Receives into which a body was coming are let go, too.
+  void end() override;
 
   // comm::Receiver
   bool wants(comm::Peer from) override;

@@ -195,6 +195,8 @@ void* SlotHeap::allocate_zeroed(std::size_t bytes) noexcept {
 }
 
 bool SlotHeap::release(void* block) noexcept {
+  if (keeps()) [[unlikely]]
+    return holds(block);
   if (!shared_) [[likely]]
     return give(block);
   const Lock lock(*this);
@@ -203,6 +205,7 @@ bool SlotHeap::release(void* block) noexcept {
 
 bool SlotHeap::release_from_outside(void* block) noexcept {
   if (!holds(block)) return false;
+  if (keeps()) return true;
   auto* const freed = static_cast<Freed*>(block);
   freed->next = outside_.load(std::memory_order_relaxed);
   // release: what the giver did with the block comes before what its next holder does
@@ -230,7 +233,7 @@ void* SlotHeap::resize(void* block, std::size_t bytes) noexcept {
 
 bool SlotHeap::resize_in_place(void* block, std::size_t usable, std::size_t bytes) noexcept {
   const bool is_listed = list_of(usable) < list_count;
-  if (bytes <= usable && (is_listed || usable - bytes <= usable / 2)) return true;
+  if (bytes <= usable && (is_listed || usable - bytes <= usable / 2 || keeps())) return true;
   if (is_listed || bytes > room_) return false;
   namespace boost_interprocess = boost::interprocess;
   const bool shrinks = bytes <= usable;

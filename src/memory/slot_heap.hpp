@@ -100,6 +100,10 @@ class SlotHeap {
   [[nodiscard]] char* begin() noexcept { return reinterpret_cast<char*>(this); }
   [[nodiscard]] const HeapSource& source() const noexcept { return source_; }
 
+  /// The cell's tasks unwind, but others may still write to its memory. No block that is freed from here on is used
+  /// again, so that they hit neither the heap's links nor another block. Call from: any thread.
+  void keep_freed() noexcept { keeps_.store(true, std::memory_order_relaxed); }  // relaxed: before who calls unwinds
+
   // For other processes that have mapped it. Call from: any thread.
   /// Tasks of the cell wait for flags, and their processor is asleep or about to be: who writes here must say so.
   [[nodiscard]] bool sleeps() const noexcept {
@@ -126,6 +130,9 @@ class SlotHeap {
   explicit SlotHeap(std::size_t room, std::size_t mapped, HeapSource source) noexcept;
   [[nodiscard]] Tree& tree() noexcept;
   [[nodiscard]] bool holds(const void* block) const noexcept;
+  [[nodiscard]] bool keeps() const noexcept {
+    return keeps_.load(std::memory_order_relaxed);  // relaxed: see keep_freed()
+  }
   /// The same as the public ones, under the lock if there is one.
   void* take(std::size_t bytes, std::size_t alignment, bool zeroed) noexcept;
   [[nodiscard]] bool give(void* block) noexcept;
@@ -144,6 +151,7 @@ class SlotHeap {
   HeapSource source_;
   std::size_t fresh_ = 0;  // offset
   bool shared_ = false;
+  std::atomic<bool> keeps_{false};
   std::atomic<bool> locked_{false};
   alignas(64) std::atomic<Freed*> outside_{nullptr};
   alignas(64) std::array<List, list_count> lists_{};

@@ -318,6 +318,30 @@ TEST(SlotHeapTest, ResizingInPlaceKeepsTheAddressWhereItCan) {
   EXPECT_EQ(heap.resize(small, 50), small);
 }
 
+TEST(SlotHeapTest, FreedBlocksAreKeptOnRequest) {
+  char* const place = SlotPlan::heap_of(first_cell + 40);
+  SlotHeap* const heap = SlotHeap::make(place, SlotPlan::heap_bytes());
+  ASSERT_NE(heap, nullptr);
+  for (const std::size_t bytes : {100, 10'000, 1'000'000}) {
+    auto* const freed = static_cast<unsigned char*>(heap->allocate(bytes));
+    auto* const from_outside = static_cast<unsigned char*>(heap->allocate(bytes));
+    auto* const shrunk = static_cast<unsigned char*>(heap->allocate(bytes));
+    for (unsigned char* block : {freed, from_outside, shrunk}) std::memset(block, 7, bytes);
+    heap->keep_freed();
+    EXPECT_TRUE(heap->release(freed));
+    EXPECT_TRUE(heap->release_from_outside(from_outside));
+    EXPECT_EQ(heap->resize(shrunk, 10), shrunk);
+    for (int i = 0; i < 100; ++i) {
+      auto* const other = static_cast<unsigned char*>(heap->allocate(bytes));
+      for (const unsigned char* block : {freed, from_outside, shrunk})
+        EXPECT_TRUE(other >= block + bytes || other + bytes <= block);
+    }
+    for (const unsigned char* block : {freed, from_outside, shrunk})
+      EXPECT_TRUE(std::all_of(block, block + bytes, [](unsigned char each) { return each == 7; }));
+  }
+  SlotHeap::unmake(heap);
+}
+
 TEST(SlotHeapTest, AnAddressLeadsToItsHeap) {
   CellHeap owner;
   SlotHeap* const heap = owner.get(first_cell);

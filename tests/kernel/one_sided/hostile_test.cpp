@@ -4,8 +4,12 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,6 +20,7 @@
 #include "kernel/process.hpp"
 #include "loop/loop_net.hpp"
 #include "machines.hpp"
+#include "processes.hpp"
 
 namespace aplib {
 namespace {
@@ -141,6 +146,102 @@ TEST_P(OneSidedHostile, FrameEndsTheMachineWithItsReason) {
 
 INSTANTIATE_TEST_SUITE_P(Frames, OneSidedHostile, testing::ValuesIn(all()),
                          [](const testing::TestParamInfo<Hostile>& info) { return std::string(info.param.name); });
+
+/// A module whose large bodies end late: it says that one ends, and goes on when it may.
+class Late final : public comm::Module, private comm::Receiver {
+ public:
+  explicit Late(std::unique_ptr<comm::Module> module) : module_(std::move(module)) {}
+
+  std::atomic<bool> ends{false};
+  /// How long it may still write.
+  std::function<void()> writes = [] {};
+
+  [[nodiscard]] const char* name() const noexcept override { return module_->name(); }
+  void start(comm::Receiver& receiver) override {
+    receiver_ = &receiver;
+    module_->start(*this);
+  }
+  void send(comm::Peer to, const comm::Label& label, std::span<const std::byte> body) override {
+    module_->send(to, label, body);
+  }
+  [[nodiscard]] std::size_t queued(comm::Peer to) const noexcept override { return module_->queued(to); }
+  void flush() noexcept override { module_->flush(); }
+  bool poll() override { return module_->poll(); }
+  void wait(std::optional<std::chrono::nanoseconds> timeout) override { module_->wait(timeout); }
+  void wake() noexcept override { module_->wake(); }
+  bool close(std::chrono::nanoseconds linger) override { return module_->close(linger); }
+  [[nodiscard]] comm::Traffic traffic() const noexcept override { return module_->traffic(); }
+  [[nodiscard]] std::string describe(comm::Peer peer) const override { return module_->describe(peer); }
+
+ private:
+  bool wants(comm::Peer from) override { return receiver_->wants(from); }
+  void frame(comm::Peer from, const comm::Label& label, std::span<const std::byte> body) override {
+    receiver_->frame(from, label, body);
+  }
+  std::byte* large_begin(comm::Peer from, const comm::Label& label, std::size_t bytes) override {
+    return receiver_->large_begin(from, label, bytes);
+  }
+  void large_end(comm::Peer from, const comm::Label& label, std::size_t bytes, bool complete) override {
+    if (complete) {
+      ends = true;
+      writes();
+    }
+    receiver_->large_end(from, label, bytes, complete);
+  }
+  void peer_lost(comm::Peer peer, const std::string& why) override { receiver_->peer_lost(peer, why); }
+
+  const std::unique_ptr<comm::Module> module_;
+  comm::Receiver* receiver_ = nullptr;
+};
+
+/// Where a get puts what it brings.
+class Target {
+ public:
+  explicit Target(std::atomic<bool>& gone) : gone_(gone) {}
+  ~Target() { gone_ = true; }
+  Target(const Target&) = delete;
+  Target& operator=(const Target&) = delete;
+
+  std::array<std::byte, 20'000> bytes{};
+
+ private:
+  std::atomic<bool>& gone_;
+};
+
+TEST(OneSidedStop, NoTaskUnwindsWhileAGetWritesToItsMemory) {
+  testing_support::Processes processes({4, 1}, {3, 1}, 3);
+  auto late = std::make_unique<Late>(processes.net.module(0));
+  Late& module = *late;
+  processes.modules.push_back(std::move(late));
+  processes.modules.push_back(processes.net.module(1));
+  std::atomic<bool> gone{false};
+  std::atomic<bool> wrote_late{false};
+  module.writes = [&] {
+    // The task is not to unwind before this ends, so there is nothing to wait for but time.
+    for (int i = 0; i < 200 && !gone; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    wrote_late = gone.load();
+  };
+  const auto wait_without_calls = [&module] {
+    while (!module.ends) std::this_thread::yield();
+  };
+  const testing_support::ProcessesOutcome outcome = processes.run([&] {
+    const auto source = make_symmetric<std::byte[]>(std::tuple_size_v<decltype(Target::bytes)>);
+    barrier();
+    if (testing_support::me() == 0) {
+      Target target(gone);
+      get(CellId{3}, std::span<std::byte>(target.bytes), source.get());
+      wait_without_calls();
+      static_cast<void>(receive());
+    } else if (testing_support::me() == 1) {
+      wait_without_calls();
+      throw std::runtime_error("enough");
+    }
+    static_cast<void>(receive());  // and poll
+  });
+  EXPECT_EQ(outcome.failure(), "ws0: cell 1 task 0: uncaught exception: enough");
+  EXPECT_TRUE(gone);
+  EXPECT_FALSE(wrote_late);
+}
 
 }  // namespace
 }  // namespace aplib

@@ -146,6 +146,41 @@ TEST(SymmetricMemory, TheCFunctionsAreAsMalloc) {
   });
 }
 
+/// Frees a block where it unwinds, and takes the next of the same size.
+class FreesAndTakes {
+ public:
+  explicit FreesAndTakes(bool& reused) : block_(symmetric_allocate(bytes)), reused_(reused) {}
+  ~FreesAndTakes() {
+    symmetric_free(block_);
+    reused_ = symmetric_allocate(bytes) == block_;
+  }
+  FreesAndTakes(const FreesAndTakes&) = delete;
+  FreesAndTakes& operator=(const FreesAndTakes&) = delete;
+
+ private:
+  static constexpr std::size_t bytes = 1000;
+  void* const block_;
+  bool& reused_;
+};
+
+TEST(SymmetricMemory, WhatUnwindingFreesIsNotUsedAgain) {
+  bool reused = true;
+  bool reused_in_order = false;
+  const Report report = run(Shape{{2, 1}, 2}, [&] {
+    if (me() == 1) {
+      { const FreesAndTakes in_order(reused_in_order); }
+      static_cast<void>(receive());
+      throw 1;
+    }
+    const FreesAndTakes unwound(reused);
+    send(cell(1), 0);
+    static_cast<void>(receive());
+  });
+  EXPECT_EQ(report.exit_status, static_cast<int>(ExitStatus::program_failed));
+  EXPECT_TRUE(reused_in_order);
+  EXPECT_FALSE(reused) << "others may still write there";
+}
+
 TEST(SymmetricMemory, EveryRunBeginsAnew) {
   Machine machine(testing_support::options_of(Shape{{2, 1}, 2}));
   std::array<std::uintptr_t, 2> first{};
