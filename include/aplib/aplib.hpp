@@ -9,6 +9,7 @@
 #include "aplib/message.hpp"
 #include "aplib/one_sided.hpp"
 #include "aplib/options.hpp"
+#include "aplib/request.hpp"
 #include "aplib/symmetric.hpp"
 #include "aplib/task.hpp"
 #include "aplib/version.hpp"

@@ -14,6 +14,7 @@
 #include "cell/buffer_pool.hpp"
 #include "cell/collective.hpp"
 #include "cell/matching.hpp"
+#include "cell/posted_queue.hpp"
 #include "memory/slot_heap.hpp"
 #include "task/ready_queue.hpp"
 #include "task/stack.hpp"
@@ -56,6 +57,7 @@ struct Watch {
 enum class WaitFor : std::uint8_t {
   nothing,     ///< Running or ready.
   message,     ///< posted says which.
+  requests,    ///< those posted receives that say so (Posted::awaited).
   collective,  ///< cell->collective says which.
   task_end,    ///< join: wait_task says which.
   time,        ///< sleep_for.
@@ -71,20 +73,32 @@ enum class Wake : std::uint8_t {
   ended,     ///< The cell it waited for has ended (a receive that names it, a collective it takes part in).
 };
 
-/// A receive that waits. At most one per task (receives block), found by arriving messages.
+/// A receive that waits for its message. The one that a task blocks in is TaskControl::posted. Those that it waits for
+/// later, its requests, are in TaskControl::requests. Arriving messages find either by Inbound::give().
 struct Posted {
   MatchWish wish;
-  Message* message = nullptr;  ///< Pointer-style receive: where to put the message; else:
-  char* buffer = nullptr;      ///< the caller's own buffer,
-  std::size_t capacity = 0;    ///< and its size.
-  std::uint64_t key = 0;       ///< Result: key of the message.
-  std::size_t bytes = 0;       ///< Result: its length; of an own buffer, min(bytes, capacity) were stored.
-  TaskControl* task = nullptr;
-  bool open = false;     ///< Waiting for a match.
-  bool offered = false;  ///< Also offered in cell->offer, where a sender on another processor may claim it.
+  Message* message = nullptr;    ///< Pointer-style receive: where to put the message; else:
+  char* buffer = nullptr;        ///< the caller's own buffer,
+  std::size_t capacity = 0;      ///< and its size.
+  std::uint64_t key = 0;         ///< Result: key of the message.
+  std::size_t bytes = 0;         ///< Result: its length; of an own buffer, min(bytes, capacity) were stored.
+  TaskControl* task = nullptr;   ///< Who waits for it; while nobody does, its owner.
+  TaskControl* owner = nullptr;  ///< Whose mailbox its message comes to.
+  bool open = false;             ///< Waiting for a match.
+  bool offered = false;          ///< Also offered in cell->offer, where a sender on another processor may claim it.
   std::atomic<bool> committed{false};  ///< Written by such a sender: it is going to fill the buffer.
   bool closed_when_cells_end = false;  ///< Host: end with Wake::ended when all cells have ended.
-  Transfer<> transfer;                 ///< For a claimed one.
+  // Of requests:
+  bool queued = false;    ///< In owner->requests; a claimed one may be out of it.
+  bool awaited = false;   ///< `task` waits for it, and counts it in TaskControl::awaited.
+  Wake how = Wake::done;  ///< Result: a message, or why there is none.
+  std::uint8_t lane = 0;  ///< For PostedQueue, as all that follow but the last.
+  std::uint64_t order = 0;
+  Posted* next = nullptr;
+  Posted* previous = nullptr;
+  Posted* bucket_next = nullptr;
+  Posted* bucket_previous = nullptr;
+  Transfer<> transfer;  ///< For a claimed one.
 };
 
 /// Everything the runtime keeps of one task. It lies at the top of the task's own stack, so that a task costs one
@@ -109,11 +123,14 @@ struct alignas(cache_line_bytes) TaskControl : Flow {
   Posted posted;
   Watch watch;
   MatchQueue<Buffer> mailbox;  ///< Messages that nobody has asked for yet.
+  /// Open receives that are waited for later. When `posted` is open, it is older than all of them.
+  PostedQueue<Posted> requests;
+  std::size_t awaited = 0;  ///< So many requests must complete before it goes on.
   Stack stack;
   void* cellos_state = nullptr;                ///< State of the CellOS API (kernel/api.hpp), made at first use,
   void (*free_cellos_state)(void*) = nullptr;  ///< and freed with the task.
 
-  TaskControl() = default;
+  TaskControl() noexcept { posted.task = posted.owner = this; }
   ~TaskControl() {
     if (free_cellos_state != nullptr) free_cellos_state(cellos_state);
   }

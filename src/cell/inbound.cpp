@@ -34,15 +34,15 @@ void Inbound::prepare(std::uint32_t index, BufferPool& pool, UnreadMeter<>& unre
 [[gnu::always_inline]] inline void Inbound::deliver_small(Cell& cell, std::uint32_t task, std::uint64_t key,
                                                           const std::byte* body, std::size_t bytes) {
   TaskControl* receiver = cell.tasks.find(task);
-  if (Posted* posted = find_receive(receiver, key, bytes)) [[likely]] {
-    if (posted->message != nullptr) {
-      MessageAccess::set_small(*posted->message, key, body, bytes);
+  const auto store = [&](const Posted& posted) {
+    if (posted.message != nullptr) {
+      MessageAccess::set_small(*posted.message, key, body, bytes);
     } else {
-      copy_small(posted->buffer, body, std::min(bytes, posted->capacity));
+      copy_small(posted.buffer, body, std::min(bytes, posted.capacity));
     }
-    complete(*posted);
+  };
+  if (give(receiver, key, bytes, store)) [[likely]]
     return;
-  }
   Buffer* buffer = pool_->get(bytes);
   std::memcpy(buffer->body(), body, MessageRing::inline_bytes_max);
   queue(cell, receiver, task, key, *buffer);
@@ -175,10 +175,17 @@ void Inbound::deliver_entry(Cell& cell, std::uint32_t info, std::uint64_t key, s
       if (entry.has_transfer != 0) entry.posted->transfer.copy_from_back();
       settle_soon_ = true;
       entry.posted->offered = false;
-      entry.posted->task->cell->offering = nullptr;
-      complete(*entry.posted);
+      TaskControl& waiter = *entry.posted->task;
+      waiter.cell->offering = nullptr;
       // From another process, whose body may be incomplete then. Acquire: pairs with stop().
-      if (has_network_ && domain_.stopping.load(std::memory_order_acquire)) entry.posted->task->wake = Wake::stopping;
+      const bool stopping = has_network_ && domain_.stopping.load(std::memory_order_acquire);
+      if (entry.posted == &waiter.posted) {
+        complete(waiter.posted);
+      } else {
+        if (stopping) entry.posted->how = Wake::stopping;
+        complete_request(*entry.posted);
+      }
+      if (stopping) waiter.wake = Wake::stopping;
       break;
     }
     default: {
@@ -191,18 +198,17 @@ void Inbound::deliver_entry(Cell& cell, std::uint32_t info, std::uint64_t key, s
 
 void Inbound::deliver_buffer(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer* buffer, std::size_t bytes) {
   TaskControl* receiver = cell.tasks.find(task);
-  Posted* posted = find_receive(receiver, key, bytes);
-  if (posted == nullptr) {
-    buffer->bytes = bytes;
-    return queue(cell, receiver, task, key, *buffer);
-  }
-  if (posted->message != nullptr) {
-    MessageAccess::set_buffer(*pool_, *posted->message, key, buffer, bytes);
-  } else {
-    copy_bytes(posted->buffer, buffer->body(), std::min(bytes, posted->capacity));
-    pool_->put(buffer);
-  }
-  complete(*posted);
+  const auto store = [&](const Posted& posted) {
+    if (posted.message != nullptr) {
+      MessageAccess::set_buffer(*pool_, *posted.message, key, buffer, bytes);
+    } else {
+      copy_bytes(posted.buffer, buffer->body(), std::min(bytes, posted.capacity));
+      pool_->put(buffer);
+    }
+  };
+  if (give(receiver, key, bytes, store)) return;
+  buffer->bytes = bytes;
+  queue(cell, receiver, task, key, *buffer);
 }
 
 // What is rare comes last, or in a function of its own, so that the usual way needs no registers of its caller's.
@@ -218,13 +224,14 @@ Wake Inbound::receive(TaskControl& self, const char* call, bool closed_when_cell
   Posted& posted = self.posted;
   if (!self.mailbox.empty()) {
     if (Buffer* found = take_waiting(self)) {
-      take_from_mailbox(self, found);
+      take_from_mailbox(posted, found);
       // relaxed: a task that is never without a message shall notice sooner or later
       return domain_.stopping.load(std::memory_order_relaxed) ? Wake::stopping : Wake::done;
     }
   }
+  if (!self.requests.empty()) [[unlikely]]
+    return receive_behind_requests(self, call, closed_when_cells_end);
   posted.open = true;
-  posted.task = &self;
   here_.poll();
   if (!posted.open) return Wake::done;
   // What it points to is the caller's: no way out leaves it open. Whoever ends the wait below closes it.
@@ -232,28 +239,34 @@ Wake Inbound::receive(TaskControl& self, const char* call, bool closed_when_cell
     posted.open = false;
     return Wake::stopping;
   }
-  if (ended_count_ != 0 && (waits_in_vain(self) || (closed_when_cells_end && all_cells_ended()))) [[unlikely]] {
+  if (ended_count_ != 0 && (is_in_vain(*self.cell, posted.wish) || (closed_when_cells_end && all_cells_ended())))
+      [[unlikely]] {
     posted.open = false;
     return Wake::ended;
   }
-  if (posted.capacity >= offer_from_bytes && posted.message == nullptr && domain_.processors.size() > 1 &&
-      !domain_.move_in_progress.load(std::memory_order_relaxed) &&  // relaxed: senders check
-      self.cell->offering == nullptr) {
-    posted.offered = true;
-    posted.committed.store(false, std::memory_order_relaxed);         // published by the offer
-    self.cell->offer_task.store(self.id, std::memory_order_relaxed);  // a hint
-    self.cell->offering = &posted;
-    if (!self.cell->offers_lately.load(std::memory_order_relaxed)) {    // relaxed: a hint
-      self.cell->offers_lately.store(true, std::memory_order_relaxed);  // the same
-    }
-    self.cell->offer.store(&posted, std::memory_order_release);  // release: the fields of posted
-  }
+  if (posted.capacity >= offer_from_bytes) offer(posted);
   posted.closed_when_cells_end = closed_when_cells_end;
   return Processor::wait(self, WaitFor::message, call);  // perhaps we are on another processor then
 }
 
-void Inbound::take_from_mailbox(TaskControl& self, Buffer* found) noexcept {
-  Posted& posted = self.posted;
+// Senders of other processors may claim it. REQUIRES: invariant (5).
+void Inbound::offer(Posted& posted) noexcept {
+  Cell& cell = *posted.owner->cell;
+  if (posted.capacity < offer_from_bytes || posted.message != nullptr || domain_.processors.size() == 1 ||
+      domain_.move_in_progress.load(std::memory_order_relaxed) ||  // relaxed: senders check
+      cell.offering != nullptr)
+    return;
+  posted.offered = true;
+  posted.committed.store(false, std::memory_order_relaxed);            // published by the offer
+  cell.offer_task.store(posted.owner->id, std::memory_order_relaxed);  // a hint
+  cell.offering = &posted;
+  if (!cell.offers_lately.load(std::memory_order_relaxed)) {    // relaxed: a hint
+    cell.offers_lately.store(true, std::memory_order_relaxed);  // the same
+  }
+  cell.offer.store(&posted, std::memory_order_release);  // release: the fields of posted
+}
+
+void Inbound::take_from_mailbox(Posted& posted, Buffer* found) noexcept {
   posted.key = found->key;
   posted.bytes = found->bytes;
   count_received(*found);
@@ -322,20 +335,22 @@ bool Inbound::all_cells_ended() const noexcept {
 
 // A cell that is still arriving may yet get messages by its old place, also from cells that ended long ago: end_move()
 // looks again.
-bool Inbound::waits_in_vain(const TaskControl& task) const noexcept {
-  const MatchWish& wish = task.posted.wish;
-  return (wish.mask & MatchKey::cell_mask) != 0 && !here_.mover().is_arriving(*task.cell) &&
+bool Inbound::is_in_vain(const Cell& cell, const MatchWish& wish) const noexcept {
+  return (wish.mask & MatchKey::cell_mask) != 0 && !here_.mover().is_arriving(cell) &&
          cell_has_ended(MatchKey::cell(wish.key));
 }
 
 void Inbound::wake_receivers(Cell& cell, bool all_ended) noexcept {
   for (std::uint32_t id = 0; id < cell.tasks.end(); ++id) {
     TaskControl* task = cell.tasks.find(id);
-    if (task == nullptr || task->ended || task->ready) continue;
+    if (task == nullptr || task->ended) continue;
+    if (!task->requests.empty()) end_requests_in_vain(*task, all_ended);
+    if (task->ready) continue;
     if (task->waits == WaitFor::cells_end && all_ended) {
       idle_.make_ready(*task);
     } else if (task->waits == WaitFor::message && task->posted.open) {
-      if (waits_in_vain(*task) || (all_ended && task->posted.closed_when_cells_end)) wake_waiting(*task, Wake::ended);
+      if (is_in_vain(cell, task->posted.wish) || (all_ended && task->posted.closed_when_cells_end))
+        wake_waiting(*task, Wake::ended);
     }
   }
 }

@@ -3,10 +3,12 @@
 // receive that waits for it, or into the mailbox of its task. It also knows which cells have ended, because their ends
 // come behind all they have sent.
 //
-// Invariants: (1) one place decides which receive gets a message: find_receive(); (2) an entry stays in its ring
+// Invariants: (1) one place decides which receive gets a message: give(); (2) an entry stays in its ring
 // until it is dealt with, so a message that must wait for a cell's move holds back all that comes behind it
 // (mover.hpp); (3) a receive that is offered to senders of other processors is filled here only after it has been
-// withdrawn from them.
+// withdrawn from them; (4) no message in a mailbox is accepted by a receive that is open; (5) only the oldest open
+// receive of a mailbox is offered, and only while its task waits for it: so no sender fills a receive that an older one
+// should have preceded, or whose memory may be gone.
 #pragma once
 
 #include <algorithm>
@@ -55,6 +57,13 @@ struct MessageAccess {
   }
 };
 
+/// Some of a front end's requests.
+struct RequestSet {
+  const void* first = nullptr;
+  std::size_t count = 0;
+  Posted* (*at)(const void* first, std::size_t i) = nullptr;  ///< Null: one that is over.
+};
+
 class Inbound {
  public:
   using Entry = MessageRing::Entry;
@@ -77,39 +86,51 @@ class Inbound {
   /// its own pace.
   void poll() noexcept;
 
-  /// The receive of the task, if it waits for a message of this key; the caller must fill it. Null: the message is for
-  /// the mailbox.
-  [[nodiscard, gnu::always_inline]] static Posted* find_receive(TaskControl* receiver, std::uint64_t key,
-                                                                std::size_t bytes) noexcept {
-    if (receiver == nullptr || !receiver->posted.open || !receiver->posted.wish.accepts(key) ||
-        !withdraw(receiver->posted))
-      return nullptr;
-    receiver->posted.key = key;
-    receiver->posted.bytes = bytes;
-    return &receiver->posted;
+  /// Gives a message to the receive that waits for it, the oldest that accepts its key; `store` fills that one. False:
+  /// none does, and the message is for the mailbox.
+  template <class Store>
+  [[gnu::always_inline]] bool give(TaskControl* receiver, std::uint64_t key, std::size_t bytes, const Store& store) {
+    if (receiver == nullptr) return false;
+    Posted& posted = receiver->posted;
+    if (posted.open && posted.wish.accepts(key) && withdraw(posted)) [[likely]] {
+      posted.key = key;
+      posted.bytes = bytes;
+      store(posted);
+      complete(posted);
+      return true;
+    }
+    if (receiver->requests.empty()) [[likely]]
+      return false;
+    Posted* const request = find_request(*receiver, key);
+    if (request == nullptr) return false;
+    request->key = key;
+    request->bytes = bytes;
+    store(*request);  // what it throws leaves the request open
+    complete_request(*request);
+    return true;
   }
-  /// The task waits for a message of this key.
+  /// The task waits for a message of this key, or has asked for it.
   [[nodiscard]] static bool is_awaited(const Cell& cell, std::uint32_t task, std::uint64_t key) noexcept {
     const TaskControl* receiver = cell.tasks.find(task);
-    return receiver != nullptr && receiver->posted.open && receiver->posted.wish.accepts(key);
+    return receiver != nullptr &&
+           ((receiver->posted.open && receiver->posted.wish.accepts(key)) || receiver->requests.find(key) != nullptr);
   }
   /// A message from a cell of this processor. Returns the messages that its task has waiting then.
   [[gnu::always_inline]] std::size_t take_local(Cell& cell, std::uint32_t task, std::uint64_t key,
                                                 std::span<const std::byte> bytes) {
     TaskControl* receiver = cell.tasks.find(task);
-    if (Posted* posted = find_receive(receiver, key, bytes.size())) {
-      if (posted->message == nullptr) {
-        copy_bytes(posted->buffer, bytes.data(), std::min(bytes.size(), posted->capacity));
+    const auto store = [&](const Posted& posted) {
+      if (posted.message == nullptr) {
+        copy_bytes(posted.buffer, bytes.data(), std::min(bytes.size(), posted.capacity));
       } else if (bytes.size() <= Message::inline_bytes_max) {
-        MessageAccess::set_small_exactly(*posted->message, key, bytes.data(), bytes.size());
+        MessageAccess::set_small_exactly(*posted.message, key, bytes.data(), bytes.size());
       } else {
         Buffer* buffer = pool_->get(bytes.size());
         std::memcpy(buffer->body(), bytes.data(), bytes.size());
-        MessageAccess::set_buffer(*pool_, *posted->message, key, buffer, bytes.size());
+        MessageAccess::set_buffer(*pool_, *posted.message, key, buffer, bytes.size());
       }
-      complete(*posted);
-      return 0;
-    }
+    };
+    if (give(receiver, key, bytes.size(), store)) return 0;
     Buffer* buffer = pool_->get(bytes.size());
     copy_bytes(buffer->body(), bytes.data(), bytes.size());
     queue(cell, receiver, task, key, *buffer);
@@ -125,6 +146,21 @@ class Inbound {
   [[nodiscard]] static bool has(const TaskControl& self, const MatchWish& wish) noexcept {
     return !self.mailbox.empty() && self.mailbox.find(wish) != nullptr;
   }
+
+  // --- requests: receives that a task does not block in (requests.cpp)
+  /// `owner`, a task of a cell of ours, asks for a message that it waits for later. `request` stays until it is no
+  /// longer open.
+  void post(TaskControl& owner, Posted& request) noexcept;
+  /// Takes an open request back. REQUIRES: no task waits for it.
+  static void cancel(Posted& request) noexcept;
+  /// Waits until one of the requests is not open, or `all` are not. Wake::stopping: the machine stops; some may be
+  /// open.
+  static Wake wait(TaskControl& self, const char* call, const RequestSet& set, bool all) noexcept;
+  /// The same without waiting. Lets others run after a few misses.
+  static bool test(TaskControl& self, const RequestSet& set, bool all);
+  /// The task ends: its requests get no message.
+  void close_requests(TaskControl& owner) noexcept;
+
   /// Gives up the messages of a task that ends.
   void empty_mailbox(TaskControl& task) noexcept;
   /// Wakes a task that waits, if its wait can end now.
@@ -134,9 +170,10 @@ class Inbound {
 
   /// `cell` sends nothing any more, and all it has sent is here.
   void cell_ended(std::uint32_t cell, const CellEnd& end);
-  /// The task waits for messages of one cell, which has ended, and all it has sent to the task is here.
-  [[nodiscard]] bool waits_in_vain(const TaskControl& task) const noexcept;
-  /// Ends the waits of the cell's tasks that are in vain. `all_ended`: also those until all cells have ended.
+  /// The wish, of a task of `cell`, is for messages of one cell, which has ended, and all it has sent is here.
+  [[nodiscard]] bool is_in_vain(const Cell& cell, const MatchWish& wish) const noexcept;
+  /// Ends the waits and requests of the cell's tasks that are in vain. `all_ended`: also those until all cells have
+  /// ended.
   void wake_receivers(Cell& cell, bool all_ended) noexcept;
   /// For good: no other program is going to run there. A cell without a task is idle as long as a host program can
   /// start one there.
@@ -157,7 +194,14 @@ class Inbound {
   void deliver_buffer(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer* buffer, std::size_t bytes);
   /// Into the mailbox of the receiver, which is task number `task` of the cell, or null while there is none.
   void queue(Cell& cell, TaskControl* receiver, std::uint32_t task, std::uint64_t key, Buffer& buffer);
-  void take_from_mailbox(TaskControl& self, Buffer* found) noexcept;
+  void take_from_mailbox(Posted& posted, Buffer* found) noexcept;
+  Wake receive_behind_requests(TaskControl& self, const char* call, bool closed_when_cells_end) noexcept;
+  static Posted* find_request(TaskControl& owner, std::uint64_t key) noexcept;
+  void end_requests_in_vain(TaskControl& owner, bool all_ended) noexcept;
+  void offer(Posted& posted) noexcept;
+  void offer_oldest(const TaskControl& owner, const TaskControl& waiter) noexcept;
+  void complete_request(Posted& request) noexcept;
+  /// The receive that its task blocks in.
   void complete(Posted& posted) noexcept {
     posted.open = false;
     satisfied_ = true;

@@ -106,7 +106,7 @@ Posted* Outbound::claim_offer(std::uint32_t cell_index, std::uint32_t processor,
   Posted* posted =
       cell.offer.exchange(nullptr, std::memory_order_acq_rel);  // acquire: its fields; release: for who finds null
   if (posted == nullptr) return nullptr;
-  if (posted->task->id != task || !posted->wish.accepts(key) || posted->capacity < bytes) {
+  if (posted->owner->id != task || !posted->wish.accepts(key) || posted->capacity < bytes) {
     cell.offer.store(posted, std::memory_order_release);  // put back: pairs with withdraw()
     return nullptr;
   }

@@ -426,6 +426,7 @@ void task_body(Flow& flow) {
       }
     });
   }
+  if (!self.requests.empty()) self.cell->processor->inbound_.close_requests(self);  // before its memory is unmapped
   if (self.program != nullptr) {
     guarded(self, domain, [&self] { self.program->ops->release(self.program); });
     enter_program(self, nullptr);
@@ -556,6 +557,7 @@ void Processor::start_program(Cell& cell, const CellProgram& program) {
 // Runs on the ending task's stack and leaves it for good.
 void Processor::end_task(TaskControl& self) {
   Cell& cell = *self.cell;
+  if (!self.requests.empty()) inbound_.close_requests(self);
   self.ended = true;
   if (self.stack.guard == StackGuard::canary) domain_.guarded([&] { check_canary(self); });
   if (domain_.on_unread && !self.mailbox.empty() &&

@@ -28,6 +28,40 @@
 
 namespace aplib {
 
+// ---------------------------------------------------------------- for requests, too (machine_impl.hpp)
+
+void give_back(Buffer* buffer) noexcept {
+  if (Processor* processor = Processor::current()) {
+    processor->pool().take_back(buffer);
+  } else {
+    BufferPool::take_back_outside(buffer);
+  }
+}
+
+Envelope envelope_of(const Domain& domain, std::uint64_t key, std::size_t bytes) noexcept {
+  return Envelope{CellId{domain.visible(MatchKey::cell(key))}, TaskId{MatchKey::task(key)},
+                  static_cast<std::int32_t>(MatchKey::type(key)), bytes};
+}
+
+void refuse_left_nothing(const TaskControl& self, const char* call, const MatchWish& wish) {
+  const Domain& domain = self.cell->processor->domain();
+  const std::uint32_t cell = MatchKey::cell(wish.key);
+  const CellEnd& end = self.cell->processor->inbound().end_of(cell);
+  refuse_ended(
+      self, end, call,
+      fmt::format("{} has ended with status {} and left no such message ({}); nothing more will come from it{}",
+                  domain.name_of(cell), end.status, describe_wish(domain, wish), describe_unread(domain, self)));
+}
+
+void refuse_too_long(const TaskControl& self, const char* call, std::uint64_t key, std::size_t bytes,
+                     std::size_t capacity) {
+  const Domain& domain = self.cell->processor->domain();
+  refuse(self, Errc::mismatch, call,
+         fmt::format("a message of {} bytes from {} task {}, type {}, does not fit into the buffer of {} bytes; "
+                     "give a larger buffer",
+                     bytes, domain.name_of(MatchKey::cell(key)), MatchKey::task(key), MatchKey::type(key), capacity));
+}
+
 namespace {
 
 [[noreturn, gnu::cold, gnu::noinline]] void null_bytes(const char* call, std::size_t bytes) {
@@ -86,34 +120,13 @@ inline MatchWish wish_for(const TaskControl& self, const char* call, From from, 
   return wish;
 }
 
-/// A buffer that its pool has lent. Call from: any thread.
-void give_back(Buffer* buffer) noexcept {
-  if (Processor* processor = Processor::current()) {
-    processor->pool().take_back(buffer);
-  } else {
-    BufferPool::take_back_outside(buffer);
-  }
-}
-
-Envelope envelope_of(const Domain& domain, std::uint64_t key, std::size_t bytes) noexcept {
-  return Envelope{CellId{domain.visible(MatchKey::cell(key))}, TaskId{MatchKey::task(key)},
-                  static_cast<std::int32_t>(MatchKey::type(key)), bytes};
-}
-
 // It returns only where the task unwinds already. Then nothing has been received.
 [[gnu::cold, gnu::noinline]] Envelope receive_failed(const TaskControl& self, const char* call, Wake how) {
   if (how == Wake::stopping) {
     static_cast<void>(self.cell->processor->stops());
     return Envelope{any_cell, any_task, any_type, 0};
   }
-  const Domain& domain = self.cell->processor->domain();
-  const std::uint32_t cell = MatchKey::cell(self.posted.wish.key);
-  const CellEnd& end = self.cell->processor->inbound().end_of(cell);
-  refuse_ended(
-      self, end, call,
-      fmt::format("{} has ended with status {} and left no such message ({}); nothing more will come from it{}",
-                  domain.name_of(cell), end.status, describe_wish(domain, self.posted.wish),
-                  describe_unread(domain, self)));
+  refuse_left_nothing(self, call, self.posted.wish);
 }
 
 [[gnu::cold, gnu::noinline]] api::Received receive_failed_into(const TaskControl& self, const char* call, Wake how,
@@ -240,6 +253,12 @@ inline void check_reduction(const char* call, const Combine& combine) {
 
 }  // namespace
 
+MatchWish check_receive(const TaskControl& self, const char* call, std::span<const std::byte> buffer, From from,
+                        api::Space space) {
+  if (buffer.data() == nullptr && !buffer.empty()) null_bytes(call, buffer.size());
+  return wish_for(self, call, from, space);
+}
+
 // ---------------------------------------------------------------- for front ends
 
 namespace api {
@@ -279,13 +298,7 @@ Envelope receive_into(const char* call, std::span<std::byte> buffer, From from, 
   const Domain& domain = self.cell->processor->domain();
   Envelope envelope = envelope_of(domain, self.posted.key, self.posted.bytes);
   if (envelope.bytes > buffer.size()) [[unlikely]] {
-    if (!truncate) {
-      refuse(self, Errc::mismatch, call,
-             fmt::format("a message of {} bytes from {} task {}, type {}, does not fit into the buffer of {} bytes; "
-                         "give a larger buffer",
-                         envelope.bytes, domain.name_of(MatchKey::cell(self.posted.key)), index(envelope.source_task),
-                         envelope.type, buffer.size()));
-    }
+    if (!truncate) refuse_too_long(self, call, self.posted.key, envelope.bytes, buffer.size());
     debug(call, fmt::format("the message has {} bytes, the buffer {}: the rest is not stored", envelope.bytes,
                             buffer.size()));
     envelope.bytes = buffer.size();

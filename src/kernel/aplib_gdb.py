@@ -134,11 +134,22 @@ class Task(Structure):
         call = memory.text(self.pointer("call"))
         wait = {
             self.layout[f"wait.{name}"]: name
-            for name in ("nothing", "message", "collective", "task_end", "time", "cells_end", "flag", "room")
+            for name in (
+                "nothing",
+                "message",
+                "requests",
+                "collective",
+                "task_end",
+                "time",
+                "cells_end",
+                "flag",
+                "room",
+            )
         }.get(waits)
         return {
             "nothing": "running",
             "message": f"waits in {call} for a message from {self.source()}",
+            "requests": f"waits in {call} for its requests",
             "collective": f"waits in {call} for other cells",
             "task_end": f"waits in {call} for the end of task {self.number('wait_task')}",
             "time": f"sleeps in {call}",

@@ -55,6 +55,7 @@ struct DebuggerAccess {
         {"context.registers", parked_registers_offset()},
         {"wait.nothing", static_cast<std::uint64_t>(WaitFor::nothing)},
         {"wait.message", static_cast<std::uint64_t>(WaitFor::message)},
+        {"wait.requests", static_cast<std::uint64_t>(WaitFor::requests)},
         {"wait.collective", static_cast<std::uint64_t>(WaitFor::collective)},
         {"wait.task_end", static_cast<std::uint64_t>(WaitFor::task_end)},
         {"wait.time", static_cast<std::uint64_t>(WaitFor::time)},

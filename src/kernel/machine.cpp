@@ -381,6 +381,23 @@ std::string describe_missing(const Domain& domain, const Group& group, std::uint
   return group.exchange != nullptr ? "none is missing in this process" : "none is missing";
 }
 
+// What the task waits for with a request, each wish once; they may be in the mailboxes of other tasks of the cell.
+std::string describe_awaited(const Domain& domain, const Cell& cell, const TaskControl& task) {
+  std::vector<MatchWish> wishes;
+  for (std::uint32_t id = 0; id < cell.tasks.end(); ++id) {
+    const TaskControl* const owner = cell.tasks.find(id);
+    const Posted* each = owner != nullptr ? owner->requests.oldest() : nullptr;
+    for (; each != nullptr && wishes.size() < kinds_max; each = each->next) {
+      if (each->awaited && each->task == &task && std::ranges::find(wishes, each->wish) == wishes.end())
+        wishes.push_back(each->wish);
+    }
+  }
+  std::string text;
+  for (const MatchWish& wish : wishes)
+    text += fmt::format("{}a message from {}", text.empty() ? "" : "; ", describe_wish(domain, wish));
+  return text;
+}
+
 std::string describe_task(Domain& domain, const Cell& cell, const TaskControl& task, Clock::time_point now) {
   std::string line = fmt::format("{} task {}: ", domain.name_of(cell.id), task.id);
   const double seconds = std::chrono::duration<double>(now - task.wait_since).count();
@@ -394,6 +411,10 @@ std::string describe_task(Domain& domain, const Cell& cell, const TaskControl& t
                             inbound.end_of(source).status);
       break;
     }
+    case WaitFor::requests:
+      line += fmt::format("waits in {} for {} of its requests: {}", task.call, task.awaited,
+                          describe_awaited(domain, cell, task));
+      break;
     case WaitFor::collective:
       line += fmt::format("waits in {} ({}; {})", task.call, describe_group(domain, *cell.collective.group),
                           describe_missing(domain, *cell.collective.group, cell.collective.episode));
@@ -424,6 +445,7 @@ std::string describe_task(Domain& domain, const Cell& cell, const TaskControl& t
     if (const std::string place = loader::libc::place_in_program(state->place); !place.empty())
       line += fmt::format(", called at {}", place);
   }
+  if (task.waits != WaitFor::requests) line += describe_requests(domain, task);
   line += describe_unread(domain, task);
   return line;
 }
@@ -508,6 +530,13 @@ std::string describe_unread(const Domain& domain, const TaskControl& task) {
   const std::size_t count = task.mailbox.size();
   return fmt::format("; {} other message{} unread, the oldest {}", count, count == 1 ? "" : "s",
                      describe_kinds(domain, kinds_of(task.mailbox.oldest(), [](const Buffer&) { return true; })));
+}
+
+std::string describe_requests(const Domain& domain, const TaskControl& task) {
+  if (task.requests.empty()) return {};
+  const std::size_t count = task.requests.size();
+  return fmt::format("; {} open request{}, the oldest for a message from {}", count, count == 1 ? "" : "s",
+                     describe_wish(domain, task.requests.oldest()->wish));
 }
 
 std::vector<std::string> describe_orphans(const Domain& domain, const Cell& cell) {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "base/log.hpp"
 #include "cell/domain.hpp"
 #include "cell/processor.hpp"
+#include "kernel/api.hpp"
 #include "kernel/debugger.hpp"
 #include "kernel/placement.hpp"
 #include "kernel/spin_watch.hpp"
@@ -126,6 +128,19 @@ struct Machine::Impl {
   return Clock::now() + std::min(duration, longest);
 }
 
+// ---------------------------------------------------------------- messages
+
+/// A buffer that its pool has lent. Call from: any thread.
+void give_back(Buffer* buffer) noexcept;
+[[nodiscard]] Envelope envelope_of(const Domain& domain, std::uint64_t key, std::size_t bytes) noexcept;
+/// What a receive asks for. Throws Error(bad_argument) for what cannot be received.
+[[nodiscard]] MatchWish check_receive(const TaskControl& self, const char* call, std::span<const std::byte> buffer,
+                                      From from, api::Space space);
+/// The cell that the wish names has ended.
+[[noreturn, gnu::cold]] void refuse_left_nothing(const TaskControl& self, const char* call, const MatchWish& wish);
+[[noreturn, gnu::cold]] void refuse_too_long(const TaskControl& self, const char* call, std::uint64_t key,
+                                             std::size_t bytes, std::size_t capacity);
+
 // ---------------------------------------------------------------- reports
 
 /// Where the calling task's program calls the library from: "solve+0x1c of prog"; empty: it runs no loaded program.
@@ -136,6 +151,8 @@ struct Machine::Impl {
 [[nodiscard]] std::string describe_unread(const Domain& domain, const TaskControl& task);
 /// "cell 2: 1 message for task 5, which does not exist, from ...", a line for each such task.
 [[nodiscard]] std::vector<std::string> describe_orphans(const Domain& domain, const Cell& cell);
+/// "; 2 open requests, the oldest for a message from cell 1, any task, type 7"; empty: the task has none.
+[[nodiscard]] std::string describe_requests(const Domain& domain, const TaskControl& task);
 /// "cell 1, any task, type 7".
 [[nodiscard]] std::string describe_wish(const Domain& domain, const MatchWish& wish);
 

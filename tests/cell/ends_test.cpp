@@ -128,7 +128,7 @@ struct EndScenario {
     here.poll();
     if (!posted.open) return take(program);
     program.task.waits = WaitFor::message;
-    if (here.inbound().some_cell_ended() && here.inbound().waits_in_vain(program.task))
+    if (here.inbound().some_cell_ended() && here.inbound().is_in_vain(*program.task.cell, posted.wish))
       here.inbound().wake_waiting(program.task, Wake::ended);
   }
 

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+// Requests: receives that a task has posted and waits for later, if at all. A part of Inbound.
+//
+// A request is open from post() until its message has come, it is cancelled, the cell that it names has ended, or its
+// owner ends. Its memory is the front end's. A task that waits for requests marks them `awaited` and counts those that
+// it needs. Whoever completes one counts down, so that the task is woken once, by the last.
+#include "cell/domain.hpp"
+#include "cell/inbound.hpp"
+#include "cell/processor.hpp"
+
+namespace aplib {
+
+namespace {
+
+constexpr std::uint8_t test_misses_max = 4;
+
+void remove_from_queue(Posted& request) noexcept {
+  if (!request.queued) return;
+  request.queued = false;
+  request.owner->requests.remove(request);
+}
+
+template <class Act>
+void for_each_open(const RequestSet& set, const Act& act) {
+  for (std::size_t i = 0; i < set.count; ++i) {
+    Posted* const request = set.at(set.first, i);
+    if (request != nullptr && request->open) act(*request);
+  }
+}
+
+/// How many must complete before a wait for the set is over.
+std::size_t missing(const RequestSet& set, bool all) noexcept {
+  std::size_t open = 0;
+  for (std::size_t i = 0; i < set.count; ++i) {
+    const Posted* const request = set.at(set.first, i);
+    if (request == nullptr) continue;
+    if (request->open) {
+      ++open;
+    } else if (!all) {
+      return 0;
+    }
+  }
+  return all ? open : open != 0;
+}
+
+}  // namespace
+
+void Inbound::post(TaskControl& owner, Posted& request) noexcept {
+  request.task = request.owner = &owner;
+  if (!owner.mailbox.empty()) {
+    if (Buffer* found = owner.mailbox.take(request.wish)) return take_from_mailbox(request, found);
+  }
+  if (ended_count_ != 0 &&
+      (is_in_vain(*owner.cell, request.wish) || (request.closed_when_cells_end && all_cells_ended()))) [[unlikely]] {
+    request.how = Wake::ended;
+    return;
+  }
+  request.open = request.queued = true;
+  owner.requests.push(request);
+}
+
+void Inbound::cancel(Posted& request) noexcept {
+  remove_from_queue(request);
+  request.open = false;
+}
+
+// The oldest request that accepts the key. One that a sender has claimed is for that sender's message.
+Posted* Inbound::find_request(TaskControl& owner, std::uint64_t key) noexcept {
+  while (Posted* const request = owner.requests.find(key)) {
+    if (withdraw(*request)) return request;
+    remove_from_queue(*request);
+  }
+  return nullptr;
+}
+
+void Inbound::complete_request(Posted& request) noexcept {
+  remove_from_queue(request);
+  request.open = false;
+  if (!request.awaited) return;
+  request.awaited = false;
+  TaskControl& waiter = *request.task;
+  if (waiter.awaited == 0) return;  // it goes on already
+  if (--waiter.awaited != 0) return offer_oldest(*request.owner, waiter);
+  satisfied_ = true;
+  if (!waiter.ready) idle_.make_ready(waiter);
+}
+
+void Inbound::offer_oldest(const TaskControl& owner, const TaskControl& waiter) noexcept {
+  Posted* const oldest = owner.requests.oldest();
+  if (oldest != nullptr && oldest->awaited && oldest->task == &waiter && !owner.posted.open) offer(*oldest);
+}
+
+Wake Inbound::wait(TaskControl& self, const char* call, const RequestSet& set, bool all) noexcept {
+  Processor& here = *self.cell->processor;
+  const auto stopping = [&here] {
+    return here.domain().stopping.load(std::memory_order_relaxed);  // relaxed: noticed sooner or later
+  };
+  if (missing(set, all) != 0) {
+    here.poll();
+    self.awaited = missing(set, all);
+  }
+  if (self.awaited == 0 || stopping()) {
+    self.awaited = 0;
+    return stopping() ? Wake::stopping : Wake::done;
+  }
+  const TaskControl* owner = nullptr;
+  for_each_open(set, [&](Posted& request) {
+    request.task = &self;
+    request.awaited = true;
+    if (owner == nullptr) owner = request.owner;
+  });
+  here.inbound().offer_oldest(*owner, self);
+  const Wake how = Processor::wait(self, WaitFor::requests, call);  // perhaps we are on another processor then
+  for_each_open(set, [](Posted& request) { request.awaited = false; });
+  // A sender may be filling one of them. It will say so within a copy's time, however the wait has ended.
+  if (Posted* const offered = self.cell->offering;
+      offered != nullptr && offered->task == &self && !withdraw(*offered)) {
+    offered->awaited = true;
+    while (offered->open) {
+      self.awaited = 1;
+      static_cast<void>(Processor::wait(self, WaitFor::requests, call));
+    }
+  }
+  self.awaited = 0;
+  for_each_open(set, [](Posted& request) { request.task = request.owner; });
+  return how;
+}
+
+bool Inbound::test(TaskControl& self, const RequestSet& set, bool all) {
+  if (missing(set, all) != 0) {
+    self.cell->processor->poll();
+    if (missing(set, all) != 0 && ++self.probe_misses >= test_misses_max) {
+      self.probe_misses = 0;
+      Processor::yield(self);
+    }
+    if (missing(set, all) != 0) return false;
+  }
+  self.probe_misses = 0;
+  return true;
+}
+
+// A blocking receive of a task that has open requests: they come first, so it joins them.
+Wake Inbound::receive_behind_requests(TaskControl& self, const char* call, bool closed_when_cells_end) noexcept {
+  Posted request;
+  request.wish = self.posted.wish;
+  request.message = self.posted.message;
+  request.buffer = self.posted.buffer;
+  request.capacity = self.posted.capacity;
+  request.closed_when_cells_end = closed_when_cells_end;
+  post(self, request);
+  const RequestSet set{&request, 1, [](const void* first, std::size_t) {
+                         return const_cast<Posted*>(static_cast<const Posted*>(first));
+                       }};
+  const Wake how = wait(self, call, set, true);
+  if (request.open) cancel(request);
+  self.posted.key = request.key;
+  self.posted.bytes = request.bytes;
+  return how == Wake::done ? request.how : how;
+}
+
+void Inbound::end_requests_in_vain(TaskControl& owner, bool all_ended) noexcept {
+  for (Posted* request = owner.requests.oldest(); request != nullptr;) {
+    Posted* const next = request->next;
+    if ((is_in_vain(*owner.cell, request->wish) || (all_ended && request->closed_when_cells_end)) &&
+        withdraw(*request)) {
+      request->how = Wake::ended;
+      complete_request(*request);
+    }
+    request = next;
+  }
+}
+
+void Inbound::close_requests(TaskControl& owner) noexcept {
+  while (Posted* const request = owner.requests.oldest()) {
+    remove_from_queue(*request);
+    if (withdraw(*request)) {
+      request->how = Wake::stopping;
+      complete_request(*request);
+    } else {
+      request->owner = request->task;  // a sender fills it, for another task of the cell, which waits
+    }
+  }
+}
+
+}  // namespace aplib
