@@ -230,7 +230,7 @@ Wake Inbound::receive(TaskControl& self, const char* call, bool closed_when_cell
     }
   }
   if (!self.requests.empty()) [[unlikely]]
-    return receive_behind_requests(self, call, closed_when_cells_end);
+    return receive_from(self, self, call, closed_when_cells_end);  // it comes behind them
   posted.open = true;
   here_.poll();
   if (!posted.open) return Wake::done;

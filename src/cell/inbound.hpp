@@ -148,6 +148,8 @@ class Inbound {
   }
 
   // --- requests: receives that a task does not block in (requests.cpp)
+  /// Fills `posted` with the oldest message in the mailbox that it accepts. False: none is there.
+  bool take(TaskControl& owner, Posted& posted) noexcept;
   /// `owner`, a task of a cell of ours, asks for a message that it waits for later. `request` stays until it is no
   /// longer open.
   void post(TaskControl& owner, Posted& request) noexcept;
@@ -158,6 +160,9 @@ class Inbound {
   static Wake wait(TaskControl& self, const char* call, const RequestSet& set, bool all) noexcept;
   /// The same without waiting. Lets others run after a few misses.
   static bool test(TaskControl& self, const RequestSet& set, bool all);
+  /// As Processor::receive(), by a request in the mailbox of `owner`, a task of the same cell.
+  static Wake receive_from(TaskControl& self, TaskControl& owner, const char* call,
+                           bool closed_when_cells_end = false) noexcept;
   /// The task ends: its requests get no message.
   void close_requests(TaskControl& owner) noexcept;
 
@@ -195,7 +200,6 @@ class Inbound {
   /// Into the mailbox of the receiver, which is task number `task` of the cell, or null while there is none.
   void queue(Cell& cell, TaskControl* receiver, std::uint32_t task, std::uint64_t key, Buffer& buffer);
   void take_from_mailbox(Posted& posted, Buffer* found) noexcept;
-  Wake receive_behind_requests(TaskControl& self, const char* call, bool closed_when_cells_end) noexcept;
   static Posted* find_request(TaskControl& owner, std::uint64_t key) noexcept;
   void end_requests_in_vain(TaskControl& owner, bool all_ended) noexcept;
   void offer(Posted& posted) noexcept;

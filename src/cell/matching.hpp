@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Matching: the 64-bit key of a message, the key and mask that a receive asks for, and the queue of messages that
-// arrived before anyone asked. The queue knows nothing but "(key ^ wanted) & mask == 0"; another front end may lay the
-// bits out in its own way.
+// arrived before anyone asked. The queue knows nothing but "(key ^ wanted) & mask == 0".
 //
 // Key: 63..61 space | 60..44 source cell (index; the host is the cell count) | 43..24 source task | 23..0 type
+// In the spaces of MPI, 43..28 context | 27..0 tag. The core reads the space and the cell alone.
 #pragma once
 
 #include <algorithm>
@@ -39,6 +39,25 @@ struct MatchKey {
   static constexpr std::uint32_t type(std::uint64_t key) noexcept {
     return static_cast<std::uint32_t>(key & type_mask);
   }
+};
+
+/// The layout of MPI's spaces.
+struct ContextKey {
+  static constexpr int context_shift = 28;
+  static constexpr std::uint32_t context_max = 0xffff;
+  static constexpr std::uint32_t tag_max = 0xfff'ffff;
+  static constexpr std::uint64_t context_mask = std::uint64_t{context_max} << context_shift;
+  static constexpr std::uint64_t tag_mask = tag_max;
+  static_assert((context_mask | tag_mask) == (MatchKey::task_mask | MatchKey::type_mask));
+
+  static constexpr std::uint64_t make(std::uint32_t space, std::uint32_t cell, std::uint32_t context,
+                                      std::uint32_t tag) noexcept {
+    return MatchKey::make(space, cell, 0, 0) | std::uint64_t{context} << context_shift | tag;
+  }
+  static constexpr std::uint32_t context(std::uint64_t key) noexcept {
+    return static_cast<std::uint32_t>((key & context_mask) >> context_shift);
+  }
+  static constexpr std::uint32_t tag(std::uint64_t key) noexcept { return static_cast<std::uint32_t>(key & tag_mask); }
 };
 
 /// What a receive accepts: every message whose key agrees with `key` in the bits of `mask`.

@@ -237,19 +237,32 @@ void Processor::send(TaskControl& self, const char* call, std::uint32_t cell, st
     target_index = domain_.cell_count;
   }
   const std::uint64_t key = MatchKey::make(space, self.cell->id, self.id, static_cast<std::uint32_t>(to.type));
+  send_checked(self, call, target_index, aplib::index(to.task), key, bytes);
+}
+
+[[gnu::always_inline]] inline void Processor::send_checked(TaskControl& self, const char* call, std::uint32_t target,
+                                                           std::uint32_t task, std::uint64_t key,
+                                                           std::span<const std::byte> bytes) {
   if (!domain_.send_gate.closed()) [[likely]] {
-    const std::uint32_t processor = outbound_.route(target_index);
+    const std::uint32_t processor = outbound_.route(target);
     if (processor != index_) {
-      if (outbound_.try_small(processor, target_index, aplib::index(to.task), key, bytes)) [[likely]]
+      if (outbound_.try_small(processor, target, task, key, bytes)) [[likely]]
         return;
-    } else if (mover_.protocol().arriving() != target_index) [[likely]] {
-      const std::size_t waiting = inbound_.take_local(*domain_.cells[target_index], aplib::index(to.task), key, bytes);
+    } else if (mover_.protocol().arriving() != target) [[likely]] {
+      const std::size_t waiting = inbound_.take_local(*domain_.cells[target], task, key, bytes);
       if (waiting > backlog_max && idle_.has_ready()) [[unlikely]]
         yield(self);  // let it catch up, while that is all it takes
       return;
     }
   }
-  send_when_open(self, call, target_index, aplib::index(to.task), key, bytes);
+  send_when_open(self, call, target, task, key, bytes);
+}
+
+void Processor::send_with_key(TaskControl& self, const char* call, std::uint32_t cell, std::span<const std::byte> bytes,
+                              std::uint32_t task, std::uint64_t key) {
+  if (cell >= cell_limit_) [[unlikely]]
+    bad_destination(domain_, self, call, cell, {.task = TaskId{task}});
+  send_checked(self, call, cell, task, key, bytes);
 }
 
 // A message on any of its ways.
@@ -309,22 +322,18 @@ void Processor::send_when_open(TaskControl& self, const char* call, std::uint32_
   }
 }
 
-bool Processor::probe(TaskControl& self, const MatchWish& wish) {
-  if (Inbound::has(self, wish)) {
-    self.probe_misses = 0;
-    return true;
+bool Processor::probe(TaskControl& self, const TaskControl& owner, const MatchWish& wish) {
+  if (!Inbound::has(owner, wish)) {
+    poll();
+    if (!Inbound::has(owner, wish)) {
+      if (++self.probe_misses < probe_misses_max) return false;
+      self.probe_misses = 0;
+      yield(self);
+      return Inbound::has(owner, wish);
+    }
   }
-  poll();
-  if (Inbound::has(self, wish)) {
-    self.probe_misses = 0;
-    return true;
-  }
-  if (++self.probe_misses >= probe_misses_max) {
-    self.probe_misses = 0;
-    yield(self);
-    return Inbound::has(self, wish);
-  }
-  return false;
+  self.probe_misses = 0;
+  return true;
 }
 
 // ---------------------------------------------------------------- waiting

@@ -116,12 +116,17 @@ class Processor {
   }
   void send(TaskControl& self, const char* call, std::uint32_t cell, std::span<const std::byte> bytes, To to,
             std::uint32_t space);
+  /// The same with a key of the front end's own layout, which has this cell as its source. REQUIRES: task <=
+  /// task_id_max.
+  void send_with_key(TaskControl& self, const char* call, std::uint32_t cell, std::span<const std::byte> bytes,
+                     std::uint32_t task, std::uint64_t key);
   /// Waits for a match of `posted.wish`, stores it as `posted` says. Returns Wake::done when posted.key and
   /// posted.bytes are valid.
   static Wake receive(TaskControl& self, const char* call, bool closed_when_cells_end) {
     return self.cell->processor->inbound_.receive(self, call, closed_when_cells_end);
   }
-  bool probe(TaskControl& self, const MatchWish& wish);
+  /// Whether a message is in the mailbox of `owner`, a task of the same cell.
+  bool probe(TaskControl& self, const TaskControl& owner, const MatchWish& wish);
 
   /// std::terminate() was called. Where that came of an exception that ends the calling task (it met a noexcept
   /// function, or one without unwind tables), the task ends here: its frames stay as they are. Else returns.
@@ -172,6 +177,8 @@ class Processor {
   // What is done while a task waits concerns others, too. An error there ends the machine (Domain::guarded); it is
   // never thrown into the task that happens to wait.
   void dispatch(TaskControl& self) noexcept;
+  void send_checked(TaskControl& self, const char* call, std::uint32_t target, std::uint32_t task, std::uint64_t key,
+                    std::span<const std::byte> bytes);
   void route_message(TaskControl& self, const char* call, std::uint32_t target, std::uint32_t task, std::uint64_t key,
                      std::span<const std::byte> bytes);
   static void send_when_open(TaskControl& self, const char* call, std::uint32_t target, std::uint32_t task,

@@ -45,11 +45,17 @@ std::size_t missing(const RequestSet& set, bool all) noexcept {
 
 }  // namespace
 
+bool Inbound::take(TaskControl& owner, Posted& posted) noexcept {
+  if (owner.mailbox.empty()) return false;
+  Buffer* const found = owner.mailbox.take(posted.wish);
+  if (found == nullptr) return false;
+  take_from_mailbox(posted, found);
+  return true;
+}
+
 void Inbound::post(TaskControl& owner, Posted& request) noexcept {
   request.task = request.owner = &owner;
-  if (!owner.mailbox.empty()) {
-    if (Buffer* found = owner.mailbox.take(request.wish)) return take_from_mailbox(request, found);
-  }
+  if (take(owner, request)) return;
   if (ended_count_ != 0 &&
       (is_in_vain(*owner.cell, request.wish) || (request.closed_when_cells_end && all_cells_ended()))) [[unlikely]] {
     request.how = Wake::ended;
@@ -139,15 +145,15 @@ bool Inbound::test(TaskControl& self, const RequestSet& set, bool all) {
   return true;
 }
 
-// A blocking receive of a task that has open requests: they come first, so it joins them.
-Wake Inbound::receive_behind_requests(TaskControl& self, const char* call, bool closed_when_cells_end) noexcept {
+Wake Inbound::receive_from(TaskControl& self, TaskControl& owner, const char* call,
+                           bool closed_when_cells_end) noexcept {
   Posted request;
   request.wish = self.posted.wish;
   request.message = self.posted.message;
   request.buffer = self.posted.buffer;
   request.capacity = self.posted.capacity;
   request.closed_when_cells_end = closed_when_cells_end;
-  post(self, request);
+  self.cell->processor->inbound().post(owner, request);
   const RequestSet set{&request, 1, [](const void* first, std::size_t) {
                          return const_cast<Posted*>(static_cast<const Posted*>(first));
                        }};

@@ -308,7 +308,7 @@ Envelope receive_into(const char* call, std::span<std::byte> buffer, From from, 
 
 bool probe(const char* call, From from, Space space) {
   TaskControl& self = self_or_throw(call);
-  return self.cell->processor->probe(self, wish_for(self, call, from, space));
+  return self.cell->processor->probe(self, self, wish_for(self, call, from, space));
 }
 
 bool barrier(const char* call, bool stat, Scope scope) {

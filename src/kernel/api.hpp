@@ -18,9 +18,11 @@ namespace aplib::api {
 
 /// Separate matching spaces: a receive in one never sees a message of another.
 enum class Space : std::uint8_t {
-  plain = 0,   ///< send/receive, l_asend/l_arecv/crecv/h_recv/cbroad
-  line = 1,    ///< xy_send/xy_recv and its row and column kin
-  kernel = 7,  ///< the runtime's own
+  plain = 0,           ///< send/receive, l_asend/l_arecv/crecv/h_recv/cbroad
+  line = 1,            ///< xy_send/xy_recv and its row and column kin
+  mpi = 2,             ///< MPI's messages from rank to rank, with keys of their own (kernel/mailbox.hpp),
+  mpi_collective = 3,  ///< and those of its collectives
+  kernel = 7,          ///< the runtime's own
 };
 
 void send(const char* call, CellId cell, std::span<const std::byte> bytes, To to, Space space);

@@ -313,11 +313,21 @@ constexpr std::size_t lines_max = 200;
 
 constexpr std::size_t kinds_max = 4;  // of unread messages that are named
 
+[[nodiscard]] constexpr bool is_of_mpi(std::uint64_t key) noexcept {
+  const auto space = static_cast<api::Space>(key >> MatchKey::space_shift);
+  return space == api::Space::mpi || space == api::Space::mpi_collective;
+}
+
 /// Messages that differ in their bodies only.
 std::string describe_kind(const Domain& domain, std::uint64_t key, std::size_t bytes) {
+  const std::string cell = domain.name_of(MatchKey::cell(key));
+  if (is_of_mpi(key)) {
+    return fmt::format("from {}, context {}, tag {}, {} bytes", cell, ContextKey::context(key), ContextKey::tag(key),
+                       bytes);
+  }
   const auto space = static_cast<api::Space>(key >> MatchKey::space_shift);
-  return fmt::format("from {}, task {}, type {}, {} bytes{}", domain.name_of(MatchKey::cell(key)), MatchKey::task(key),
-                     MatchKey::type(key), bytes, space == api::Space::line ? " (by xy_send)" : "");
+  return fmt::format("from {}, task {}, type {}, {} bytes{}", cell, MatchKey::task(key), MatchKey::type(key), bytes,
+                     space == api::Space::line ? " (by xy_send)" : "");
 }
 
 struct UnreadKind {
@@ -516,13 +526,17 @@ std::string place_of_call() {
 }
 
 std::string describe_wish(const Domain& domain, const MatchWish& wish) {
+  const auto field = [&wish](std::uint64_t mask, const char* name, std::uint32_t value) {
+    return (wish.mask & mask) == 0 ? fmt::format("any {}", name) : fmt::format("{} {}", name, value);
+  };
   const std::string cell =
       (wish.mask & MatchKey::cell_mask) == 0 ? "any cell" : domain.name_of(MatchKey::cell(wish.key));
-  const std::string task =
-      (wish.mask & MatchKey::task_mask) == 0 ? "any task" : fmt::format("task {}", MatchKey::task(wish.key));
-  const std::string type =
-      (wish.mask & MatchKey::type_mask) == 0 ? "any type" : fmt::format("type {}", MatchKey::type(wish.key));
-  return fmt::format("{}, {}, {}", cell, task, type);
+  if (is_of_mpi(wish.key)) {
+    return fmt::format("{}, {}, {}", cell, field(ContextKey::context_mask, "context", ContextKey::context(wish.key)),
+                       field(ContextKey::tag_mask, "tag", ContextKey::tag(wish.key)));
+  }
+  return fmt::format("{}, {}, {}", cell, field(MatchKey::task_mask, "task", MatchKey::task(wish.key)),
+                     field(MatchKey::type_mask, "type", MatchKey::type(wish.key)));
 }
 
 std::string describe_unread(const Domain& domain, const TaskControl& task) {

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+#include "kernel/mailbox.hpp"
+
+#include <fmt/format.h>
+
+#include "cell/processor.hpp"
+#include "kernel/machine_impl.hpp"
+
+namespace aplib::api {
+
+namespace {
+
+[[noreturn, gnu::cold, gnu::noinline]] void out_of_range(const TaskControl& self, const char* call,
+                                                         std::uint32_t context, std::uint32_t tag) {
+  refuse(self, Errc::bad_argument, call,
+         fmt::format("context {} or tag {} is out of range; use 0..{} and 0..{}", context, tag, Label::context_max,
+                     Label::tag_max));
+}
+
+Arrived arrived_as(std::uint64_t key, std::size_t bytes) noexcept {
+  return {{CellId{MatchKey::cell(key)}, ContextKey::context(key), ContextKey::tag(key)}, bytes};
+}
+
+MatchWish wish_for(const TaskControl& self, const char* call, const Mailbox& mailbox, const LabelWish& wish) {
+  const std::uint32_t cell_count = self.cell->processor->domain().cell_count;
+  const std::uint32_t tag = wish.tag.value_or(0);
+  if (wish.context > Label::context_max || tag > Label::tag_max) [[unlikely]]
+    out_of_range(self, call, wish.context, tag);
+  std::uint64_t mask = MatchKey::space_mask | ContextKey::context_mask;
+  std::uint32_t cell = 0;
+  if (wish.cell != any_cell) {
+    cell = index(wish.cell);
+    mask |= MatchKey::cell_mask;
+    if (cell >= cell_count) [[unlikely]]
+      refuse(self, Errc::bad_argument, call, fmt::format("there is no cell {}; the machine has {}", cell, cell_count));
+  }
+  if (wish.tag) mask |= ContextKey::tag_mask;
+  return {ContextKey::make(static_cast<std::uint32_t>(mailbox.space), cell, wish.context, tag), mask};
+}
+
+[[noreturn, gnu::cold, gnu::noinline]] void mailbox_gone(const TaskControl& self, const char* call,
+                                                         const Mailbox& mailbox) {
+  refuse(self, Errc::bad_argument, call,
+         fmt::format("task {} of this cell has ended, and its mailbox with it; receive before", index(mailbox.task)));
+}
+
+/// The task of the calling cell whose mailbox it is.
+TaskControl& owner_of(TaskControl& self, const char* call, const Mailbox& mailbox) {
+  if (index(mailbox.task) == self.id) return self;
+  TaskControl* const owner = self.cell->tasks.find(index(mailbox.task));
+  if (owner == nullptr || owner->ended) [[unlikely]]
+    mailbox_gone(self, call, mailbox);
+  return *owner;
+}
+
+void set_buffer(Posted& posted, std::span<std::byte> buffer) noexcept {
+  posted.message = nullptr;
+  posted.buffer = reinterpret_cast<char*>(buffer.data());
+  posted.capacity = buffer.size();
+}
+
+Processor& processor_of(const TaskControl& self) noexcept { return *self.cell->processor; }
+
+}  // namespace
+
+Arrived MailboxReceive::arrived() const noexcept { return arrived_as(key, bytes); }
+
+void send(const char* call, const Mailbox& to, const Label& label, std::span<const std::byte> bytes) {
+  TaskControl& self = self_or_throw(call);
+  if (label.context > Label::context_max || label.tag > Label::tag_max) [[unlikely]]
+    out_of_range(self, call, label.context, label.tag);
+  const std::uint64_t key =
+      ContextKey::make(static_cast<std::uint32_t>(to.space), self.cell->id, label.context, label.tag);
+  processor_of(self).send_with_key(self, call, index(label.cell), bytes, index(to.task), key);
+}
+
+void post(const char* call, const Mailbox& mailbox, MailboxReceive& receive, std::span<std::byte> buffer,
+          const LabelWish& wish) {
+  TaskControl& self = self_or_throw(call);
+  receive.wish = wish_for(self, call, mailbox, wish);
+  receive.how = Wake::done;
+  receive.cancelled = false;
+  set_buffer(receive, buffer);
+  processor_of(self).inbound().post(owner_of(self, call, mailbox), receive);
+}
+
+bool wait(const char* call, const RequestSet& set, bool all) {
+  TaskControl& self = self_or_throw(call);
+  if (Inbound::wait(self, call, set, all) == Wake::done) [[likely]]
+    return true;
+  static_cast<void>(processor_of(self).stops());
+  return false;
+}
+
+bool test(const char* call, const RequestSet& set, bool all) { return Inbound::test(self_or_throw(call), set, all); }
+
+bool cancel(MailboxReceive& receive) noexcept {
+  if (!receive.open) return false;
+  Inbound::cancel(receive);
+  receive.cancelled = true;
+  return true;
+}
+
+std::optional<Arrived> receive(const char* call, const Mailbox& mailbox, std::span<std::byte> buffer,
+                               const LabelWish& wish) {
+  TaskControl& self = self_or_throw(call);
+  TaskControl& owner = owner_of(self, call, mailbox);
+  self.posted.wish = wish_for(self, call, mailbox, wish);
+  set_buffer(self.posted, buffer);
+  const Wake how = &owner == &self ? Processor::receive(self, call, false) : Inbound::receive_from(self, owner, call);
+  if (how == Wake::done) [[likely]]
+    return arrived_as(self.posted.key, self.posted.bytes);
+  if (how == Wake::ended) refuse_left_nothing(self, call, self.posted.wish);
+  if (!processor_of(self).stops()) mailbox_gone(self, call, mailbox);
+  return std::nullopt;
+}
+
+std::optional<Arrived> probe(const char* call, const Mailbox& mailbox, const LabelWish& wish) {
+  TaskControl& self = self_or_throw(call);
+  const TaskControl& owner = owner_of(self, call, mailbox);
+  const MatchWish wanted = wish_for(self, call, mailbox, wish);
+  if (!processor_of(self).probe(self, owner, wanted)) return std::nullopt;
+  const Buffer* const found = owner.mailbox.find(wanted);
+  return arrived_as(found->key, found->bytes);
+}
+
+std::optional<Arrived> take(const char* call, const Mailbox& mailbox, Message& into, const LabelWish& wish) {
+  TaskControl& self = self_or_throw(call);
+  TaskControl& owner = owner_of(self, call, mailbox);
+  const MatchWish wanted = wish_for(self, call, mailbox, wish);
+  if (!processor_of(self).probe(self, owner, wanted)) return std::nullopt;
+  MessageAccess::release(into);
+  Posted posted;
+  posted.wish = wanted;
+  posted.message = &into;
+  static_cast<void>(processor_of(self).inbound().take(owner, posted));
+  return arrived_as(posted.key, posted.bytes);
+}
+
+}  // namespace aplib::api

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+// The kernel's API for MPI: messages to a cell, whichever of its tasks receives them, with keys of a context and a tag
+// (ContextKey in cell/matching.hpp). They wait in the mailbox of one task of the cell, the same in all cells of a
+// program: the one that begins it. Other tasks of the cell may receive from it, until that task ends.
+//
+// `call`: as in api.hpp. Call from: task.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "cell/inbound.hpp"
+#include "kernel/api.hpp"
+
+namespace aplib::api {
+
+/// Whose messages, and which of them.
+struct Label {
+  static constexpr std::uint32_t context_max = ContextKey::context_max;
+  static constexpr std::uint32_t tag_max = ContextKey::tag_max;
+
+  CellId cell{0};
+  std::uint32_t context = 0;
+  std::uint32_t tag = 0;
+};
+
+/// What a receive accepts.
+struct LabelWish {
+  CellId cell = any_cell;
+  std::uint32_t context = 0;
+  std::optional<std::uint32_t> tag;  ///< Nothing: any.
+};
+
+/// What has come.
+struct Arrived {
+  Label label;            ///< The cell: of the sender.
+  std::size_t bytes = 0;  ///< Of the message: a shorter buffer has its beginning.
+};
+
+/// Messages to the cells' tasks with this number.
+struct Mailbox {
+  TaskId task{0};
+  Space space = Space::mpi;
+};
+
+/// A receive that is waited for later. The front end keeps it, in one place, until it is over.
+struct MailboxReceive : Posted {
+  [[nodiscard]] bool over() const noexcept { return !open; }
+  /// When it is over: it has received something. Otherwise it was cancelled, the cell that it names has ended
+  /// (Wake::ended), or the mailbox's task has (Wake::stopping).
+  [[nodiscard]] bool has_received() const noexcept { return !cancelled && how == Wake::done; }
+  [[nodiscard]] Arrived arrived() const noexcept;
+
+  bool cancelled = false;
+};
+
+/// As send(). REQUIRES: the cell exists, the label is in range; otherwise it throws Error(bad_argument).
+void send(const char* call, const Mailbox& to, const Label& label, std::span<const std::byte> bytes);
+
+/// Begins to receive into `buffer`. REQUIRES: the calling cell has the mailbox's task; the wish is in range. Throws
+/// Error(bad_argument) otherwise.
+void post(const char* call, const Mailbox& mailbox, MailboxReceive& receive, std::span<std::byte> buffer,
+          const LabelWish& wish);
+/// Waits for one that is over, or for all. False: the machine stops, and the task unwinds already.
+[[nodiscard]] bool wait(const char* call, const RequestSet& set, bool all);
+/// The same without waiting. Lets others run after a few misses.
+[[nodiscard]] bool test(const char* call, const RequestSet& set, bool all);
+/// Takes an open receive back. REQUIRES: no task waits for it. False: it was over.
+bool cancel(MailboxReceive& receive) noexcept;
+
+/// Waits for a message. For the mailbox's own task this is as fast as receive_into(). Throws Error(ended) when the cell
+/// that the wish names has ended and left no such message. Nothing: the machine stops, and the task unwinds already.
+[[nodiscard]] std::optional<Arrived> receive(const char* call, const Mailbox& mailbox, std::span<std::byte> buffer,
+                                             const LabelWish& wish);
+
+/// The message that a receive with this wish would get. Does not wait; lets others run after a few misses.
+[[nodiscard]] std::optional<Arrived> probe(const char* call, const Mailbox& mailbox, const LabelWish& wish);
+/// Takes the message that probe() tells of out of the mailbox, for its caller alone.
+[[nodiscard]] std::optional<Arrived> take(const char* call, const Mailbox& mailbox, Message& into,
+                                          const LabelWish& wish);
+
+}  // namespace aplib::api
