@@ -27,7 +27,7 @@ TEST(Transfer, CopiesEveryByteFromBothEnds) {
   for (const std::size_t bytes : {std::size_t{32'768}, std::size_t{32'769}, std::size_t{100'001}, std::size_t{1} << 20U,
                                   (std::size_t{1} << 20U) + 1, std::size_t{5'000'003}}) {
     const std::vector<char> from = pattern(bytes);
-    for (int round = 0; round < 20; ++round) {
+    for (std::uint64_t round = 0; round < testing_support::scaled(20, 4, 1); ++round) {
       std::vector<char> to(bytes, 0);
       Transfer<> transfer;
       std::atomic<bool> published{false};
@@ -49,7 +49,7 @@ TEST(Transfer, CopiesEveryByteFromBothEnds) {
 // message may still be leaving it, and must not touch what is then another sender's.
 TEST(Transfer, TheNextMessageInTheSamePlaceIsUntouchedByTheLastSender) {
   constexpr std::size_t bytes = 256 * 1024;
-  const int rounds = static_cast<int>(testing_support::scaled(3000, 4));
+  const int rounds = static_cast<int>(testing_support::scaled(3000, 10));
   const std::vector<char> from = pattern(bytes);
   std::vector<char> to(bytes);
   Transfer<> transfer;

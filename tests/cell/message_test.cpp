@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "checks.hpp"
 #include "machines.hpp"
 
 namespace aplib {
@@ -28,10 +29,6 @@ std::vector<std::byte> body_of(std::size_t bytes, unsigned salt) {
   std::vector<std::byte> body(bytes);
   for (std::size_t i = 0; i < bytes; ++i) body[i] = static_cast<std::byte>(i * 131 + salt + i / 256);
   return body;
-}
-
-bool same(std::span<const std::byte> a, std::span<const std::byte> b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
 }
 
 constexpr std::size_t sizes[] = {0,      1,      7,       8,       39,        40,        41,
@@ -62,20 +59,20 @@ TEST_P(Messages, EverySizeArrivesWhole) {
         const From from{.cell = cell(0), .type = 5};
         if (way < 2) {
           const Message message = receive(from);
-          EXPECT_TRUE(same(message.bytes(), body)) << bytes;
+          EXPECT_TRUE(same_bytes(message.bytes(), body)) << bytes;
           EXPECT_EQ(message.envelope().bytes, bytes);
           EXPECT_EQ(reinterpret_cast<std::uintptr_t>(message.data()) % 16, 0U);
         } else if (way < 4) {
           std::vector<std::byte> buffer(bytes + 10, std::byte{0xee});
           const Envelope envelope = receive_into(buffer, from);
           EXPECT_EQ(envelope.bytes, bytes);
-          EXPECT_TRUE(same(std::span(buffer).first(bytes), body)) << bytes;
+          EXPECT_TRUE(same_bytes(std::span(buffer).first(bytes), body)) << bytes;
           for (std::size_t i = bytes; i < buffer.size(); ++i) EXPECT_EQ(buffer[i], std::byte{0xee}) << bytes;
         } else {
           Message message;
           receive(message, from);
           Message moved = std::move(message);
-          EXPECT_TRUE(same(moved.bytes(), body)) << bytes;
+          EXPECT_TRUE(same_bytes(moved.bytes(), body)) << bytes;
           EXPECT_TRUE(message.bytes().empty());
         }
       }
@@ -97,17 +94,17 @@ TEST(Message, OutlivesItsMachine) {
         send(cell(1 - me()), body);          // nobody receives this one
       });
       run_well(shape, [&] { barrier(); });
-      for (std::size_t i = 1; i < kept.size(); ++i) EXPECT_TRUE(same(kept[i].bytes(), body)) << bytes;
+      for (std::size_t i = 1; i < kept.size(); ++i) EXPECT_TRUE(same_bytes(kept[i].bytes(), body)) << bytes;
       kept[1] = Message{};
       run_well(shape, [&] {
         if (me() == 0) kept[2] = Message{};
         send(cell(1 - me()), body);
         const Message whole = receive();
-        EXPECT_TRUE(same(whole.bytes(), body));
+        EXPECT_TRUE(same_bytes(whole.bytes(), body));
         if (me() == 1) kept[3] = Message{};
       });
       std::thread([&] { kept[4] = Message{}; }).join();
-      EXPECT_TRUE(same(kept[5].bytes(), body));
+      EXPECT_TRUE(same_bytes(kept[5].bytes(), body));
     }
   }
 }
@@ -193,7 +190,7 @@ TEST_P(Messages, ACellSendsToItself) {
       const std::vector<std::byte> body = body_of(bytes, me());
       send(this_cell::id(), body);
       const Message own = receive({.cell = this_cell::id()});
-      EXPECT_TRUE(same(own.bytes(), body));
+      EXPECT_TRUE(same_bytes(own.bytes(), body));
     }
   });
 }
@@ -313,13 +310,13 @@ TEST_P(Messages, MovedMessagesKeepTheirBodies) {
       std::vector<Message> kept;
       for (int i = 0; i < 100; ++i) kept.push_back(receive());
       for (int i = 0; i < 100; ++i) {
-        EXPECT_TRUE(same(kept[static_cast<std::size_t>(i)].bytes(),
-                         body_of(static_cast<std::size_t>(i) * 37, static_cast<unsigned>(i))));
+        EXPECT_TRUE(same_bytes(kept[static_cast<std::size_t>(i)].bytes(),
+                               body_of(static_cast<std::size_t>(i) * 37, static_cast<unsigned>(i))));
       }
       kept[3] = std::move(kept[90]);
-      EXPECT_TRUE(same(kept[3].bytes(), body_of(90 * 37, 90)));
+      EXPECT_TRUE(same_bytes(kept[3].bytes(), body_of(90 * 37, 90)));
       kept[5] = std::move(kept[1]);
-      EXPECT_TRUE(same(kept[5].bytes(), body_of(37, 1)));
+      EXPECT_TRUE(same_bytes(kept[5].bytes(), body_of(37, 1)));
     }
   });
 }

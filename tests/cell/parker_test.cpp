@@ -110,10 +110,11 @@ det::Outcome park(std::uint64_t seed_count, det::Memory memory, ModelOs os, bool
 }
 
 TEST(Parker, LosesNoWakeUpUnderAnySeed) {
+  const std::uint64_t seeds = testing_support::scaled(2000, 4, 1);
   for (const det::Memory memory : {det::Memory::interleaving, det::Memory::tso, det::Memory::weak}) {
     for (const bool membarrier : {true, false}) {
       for (const bool timed : {true, false}) {
-        const det::Outcome outcome = park(2000, memory, {.has_process_barrier = membarrier}, timed);
+        const det::Outcome outcome = park(seeds, memory, {.has_process_barrier = membarrier}, timed);
         EXPECT_TRUE(outcome.ok) << outcome.failure;
       }
     }

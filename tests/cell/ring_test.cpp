@@ -11,6 +11,7 @@
 
 #include "det/explore.hpp"
 #include "det/weakened.hpp"
+#include "machines.hpp"
 
 namespace aplib {
 namespace {
@@ -76,8 +77,9 @@ struct RingScenario {
 };
 
 TEST(Ring, KeepsOrderAndContentUnderEverySeed) {
+  const std::uint64_t seeds = testing_support::scaled(3000, 4, 1);
   for (const det::Memory memory : {det::Memory::interleaving, det::Memory::tso, det::Memory::weak}) {
-    const det::Outcome outcome = det::explore<RingScenario<det::DetAtomic>>(3000, {.memory = memory});
+    const det::Outcome outcome = det::explore<RingScenario<det::DetAtomic>>(seeds, {.memory = memory});
     EXPECT_TRUE(outcome.ok) << outcome.failure;
   }
 }
@@ -118,11 +120,7 @@ TEST(Ring, RefusesWhenFullAndTakesAgainAfterBatchesGivenBack) {
 
 // Two threads, with the ring full and empty in turn.
 TEST(Ring, CarriesAMillionMessagesBetweenThreads) {
-#if defined(NDEBUG)
-  constexpr std::uint64_t message_count = 1'000'000;
-#else
-  constexpr std::uint64_t message_count = 200'000;
-#endif
+  constexpr std::uint64_t message_count = testing_support::scaled(1'000'000, 5);
   auto ring = std::make_unique<Ring<std::atomic, 16>>();
   std::thread producer([&] {
     for (std::uint64_t i = 0; i < message_count;) {

@@ -217,9 +217,9 @@ struct GateScenario {
 };
 
 TEST(UnreadLimit, HoldsUnderAnySchedule) {
-  const det::Outcome outcome =
-      det::explore_with(2000, {.memory = det::Memory::interleaving, .step_count_max = 1'000'000},
-                        [] { return std::make_unique<GateScenario>(); });
+  const det::Outcome outcome = det::explore_with(testing_support::scaled(2000, 4, 1),
+                                                 {.memory = det::Memory::interleaving, .step_count_max = 1'000'000},
+                                                 [] { return std::make_unique<GateScenario>(); });
   EXPECT_TRUE(outcome.ok) << outcome.failure;
 }
 

@@ -138,10 +138,12 @@ std::string simulate(std::uint64_t seed) {
 TEST(LoopTest, OneSeedOneRun) {
   SCOPED_TRACE("seed " + std::to_string(test_seed()));
   int different = 0;
+  std::string run = simulate(test_seed());
   for (std::uint64_t i = 0; i < 20; ++i) {
-    const std::string run = simulate(test_seed() + i);
     ASSERT_EQ(run, simulate(test_seed() + i)) << "seed " << test_seed() + i;
-    if (run != simulate(test_seed() + i + 1)) ++different;
+    std::string next = simulate(test_seed() + i + 1);
+    if (run != next) ++different;
+    run = std::move(next);
   }
   EXPECT_EQ(different, 20);
 }

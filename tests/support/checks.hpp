@@ -2,9 +2,12 @@
 // What tests of every folder ask: what an error says, what a text holds, which seed to take.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
+#include <span>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -25,6 +28,11 @@ std::string error_text(Action action, std::optional<Errc> code = std::nullopt) {
     return error.what();
   }
   return "(no error)";
+}
+
+/// Compares by memcmp. (std::equal goes byte by byte, which takes seconds for megabytes when it is instrumented.)
+inline bool same_bytes(std::span<const std::byte> a, std::span<const std::byte> b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
 }
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }

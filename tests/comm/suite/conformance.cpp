@@ -6,6 +6,8 @@
 #include <numeric>
 #include <random>
 
+#include "checks.hpp"
+
 namespace aplib::comm::test {
 namespace {
 
@@ -66,8 +68,7 @@ void Recorder::whole(Peer from, const Label& label, std::span<const std::byte> b
   EXPECT_EQ(label.key, peer.next_key[label.task]) << "lost, doubled or out of order; from " << from;
   peer.next_key[label.task] = label.key + 1;
   const std::span<const std::byte> right = contents(label.key, body.size());
-  EXPECT_TRUE(std::equal(body.begin(), body.end(), right.begin()))
-      << "another body than was sent; " << body.size() << " bytes";
+  EXPECT_TRUE(testing_support::same_bytes(body, right)) << "another body than was sent; " << body.size() << " bytes";
   peer.bytes += body.size();
   if (on_frame) on_frame(from, label, body.size());
   ++peer.frames;

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <random>
 
+#include "checks.hpp"
 #include "conformance.hpp"
 
 namespace aplib::comm::test {
@@ -33,7 +34,7 @@ struct Window {
     return reinterpret_cast<std::uintptr_t>(memory.data() + offset);
   }
   [[nodiscard]] bool holds(std::size_t offset, std::span<const std::byte> right) const {
-    return std::equal(right.begin(), right.end(), memory.begin() + static_cast<std::ptrdiff_t>(offset));
+    return testing_support::same_bytes(right, std::span(memory).subspan(offset, right.size()));
   }
 
   Node& owner;
