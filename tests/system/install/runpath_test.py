@@ -8,6 +8,7 @@ entries of every program and shared object in the build tree and, with --install
 runs aprun in a folder that has a broken file with the name of each library that aprun needs.
 """
 
+import mmap
 import os
 import pathlib
 import struct
@@ -29,7 +30,9 @@ class Elf:
     def __init__(self, path):
         self.needed, self.search = [], []
         with open(path, "rb") as file:
-            data = file.read() if file.read(6) == b"\x7fELF\x02\x01" and not file.seek(0) else b""
+            is_elf = file.read(6) == b"\x7fELF\x02\x01"
+            # Programs with a sanitizer have gigabytes, of which this reads a few pages.
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if is_elf else b""
         self.is_linked = len(data) >= 64 and struct.unpack_from("<H", data, 16)[0] in (2, 3)
         if not self.is_linked:
             return
@@ -47,7 +50,7 @@ class Elf:
                        if kind == PT_LOAD and virtual <= address < virtual + length)
 
         def text(at):
-            return data[strings + at:data.index(b"\0", strings + at)].decode()
+            return data[strings + at:data.find(b"\0", strings + at)].decode()
 
         for tag, value in entries:
             if tag == DT_NEEDED:
