@@ -54,16 +54,16 @@ void tasks_alive(std::uint64_t wanted, std::uint32_t cells, std::uint64_t bytes_
 
 TEST(ManyTasks, AMillionAliveInOneProcess) {
   if (sanitized) {
-    tasks_alive(4'000, 4, 64 * 1024);
+    tasks_alive(1'000, 4, 64 * 1024);
   } else {
     tasks_alive(debug ? 100'000 : 1'000'000, 4, 8 * 1024);
   }
 }
 
-TEST(ManyTasks, OneCellHoldsHundredsOfThousands) { tasks_alive(sanitized ? 2'000 : 200'000, 1, 8 * 1024); }
+TEST(ManyTasks, OneCellHoldsHundredsOfThousands) { tasks_alive(sanitized ? 1'000 : 200'000, 1, 8 * 1024); }
 
 TEST(ManyTasks, EndedTasksGiveTheirStacksAndIdsBack) {
-  const std::uint64_t count = scaled(300'000, 30);
+  const std::uint64_t count = scaled(300'000, 100);
   run_well({{1, 1}, 1}, [&] {
     std::uint64_t ran = 0;
     std::uint64_t after_warm_up = 0;
@@ -81,7 +81,7 @@ TEST(ManyTasks, EndedTasksGiveTheirStacksAndIdsBack) {
 }
 
 TEST(ManyTasks, DetachedTasksGiveTheirStacksBackToo) {
-  const std::uint64_t count = scaled(300'000, 30);
+  const std::uint64_t count = scaled(300'000, 100);
   run_well({{2, 1}, 2}, [&] {
     std::uint64_t ran = 0;
     std::uint64_t after_warm_up = 0;
