@@ -11,7 +11,7 @@ from running import Run
 
 def build_glpk(tree, archives):
     tree.unpack(archives[0])
-    tree.run("./configure", "--disable-static", f"--prefix={tree.folder}/installed", f"CC={tree.cc}", "CFLAGS=-O1")
+    tree.run("./configure", "--disable-static", f"--prefix={tree.folder}/installed", f"CC={tree.cc}", "CFLAGS=-O0")
     tree.make("install")
 
 
@@ -78,7 +78,7 @@ GLPK = Program(
 
 def build_qhull(tree, archives):
     tree.unpack(archives[0], under="source")
-    tree.run("cmake", "-S", "source", "-B", "made", "-DCMAKE_C_FLAGS=-O1", "-DCMAKE_CXX_FLAGS=-O1", "-Wno-dev",
+    tree.run("cmake", "-S", "source", "-B", "made", "-DCMAKE_C_FLAGS=-O0", "-DCMAKE_CXX_FLAGS=-O0", "-Wno-dev",
              f"-DCMAKE_C_COMPILER={tree.cc}", f"-DCMAKE_CXX_COMPILER={tree.cxx}")
     tree.run(
         "cmake",
@@ -185,7 +185,7 @@ MINISAT = Program(
 
 def build_gperf(tree, archives):
     tree.unpack(archives[0])
-    tree.run("./configure", f"CC={tree.cc}", f"CXX={tree.cxx}")
+    tree.run("./configure", f"CC={tree.cc}", f"CXX={tree.cxx}", "CFLAGS=-O0", "CXXFLAGS=-O0")
     tree.make("-C", "lib")
     tree.make("-C", "src")
 
