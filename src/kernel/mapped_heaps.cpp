@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "kernel/mapped_heaps.hpp"
 
-#include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <array>
 #include <cstring>
+#include <optional>
 #include <string_view>
 
 #include "base/os/map_at.hpp"
@@ -53,9 +49,8 @@ void MappedHeaps::answer_request(comm::Peer from, const comm::Label& label) {
   HeapPlace place{};
   std::span<const std::byte> body;
   const SlotHeap* const heap = domain_.cells[label.cell]->heap.made();
-  struct stat status {};
-  if (heap != nullptr && heap->source().descriptor >= 0 && ::fstat(heap->source().descriptor, &status) == 0) {
-    place = {status.st_ino, heap->source().offset, ::getpid(), heap->source().descriptor};
+  if (const auto file = heap != nullptr ? SharedFile::place_of(heap->source().descriptor) : std::nullopt) {
+    place = {*file, heap->source().offset};
     body = std::as_bytes(std::span(&place, 1));
   }
   network_.post(from, FrameKind::heap_place, answer, body);
@@ -76,21 +71,9 @@ bool MappedHeaps::take(comm::Peer from, const comm::Label& label, std::span<cons
 
 bool MappedHeaps::map(const HeapPlace& place, std::uint32_t cell) {
   constexpr std::size_t page_bytes = 4096;
-  const std::string path = fmt::format("/proc/{}/fd/{}", place.process, place.descriptor);
-  // Looked at before it is opened, for to open what is no memory may do something.
-  std::array<char, 64> target{};
-  const ssize_t length = ::readlink(path.c_str(), target.data(), target.size());
-  if (length <= 0 || !std::string_view(target.data(), static_cast<std::size_t>(length))
-                          .starts_with(fmt::format("/memfd:{}", HeapFile::name)))
-    return false;
-  const os::UniqueFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-  struct stat status {};
-  if (!file || ::fstat(file.get(), &status) != 0 || status.st_ino != place.inode ||
-      (::fcntl(file.get(), F_GET_SEALS) & F_SEAL_SHRINK) == 0)
-    return false;
-  const auto bytes = static_cast<std::uint64_t>(status.st_size);
-  if (place.offset % page_bytes != 0 || bytes < SlotPlan::heap_bytes() || place.offset > bytes - SlotPlan::heap_bytes())
-    return false;
+  if (place.offset % page_bytes != 0 || place.offset > ~std::uint64_t{0} - SlotPlan::heap_bytes()) return false;
+  const os::UniqueFd file = SharedFile::open(place.file, HeapFile::name, place.offset + SlotPlan::heap_bytes());
+  if (!file) return false;
   return os::map_at(SlotPlan::heap_of(cell), SlotPlan::heap_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
                     file.get(), place.offset);
 }

@@ -28,10 +28,8 @@ struct Domain;
 
 /// Body of a frame that says where a cell's heap is; empty: it cannot be mapped.
 struct HeapPlace {
-  std::uint64_t inode;   ///< Of the heap file.
-  std::uint64_t offset;  ///< In it.
-  std::int32_t process;  ///< The system's number.
-  std::int32_t descriptor;
+  SharedFilePlace file;
+  std::uint64_t offset = 0;
 };
 
 class MappedHeaps {

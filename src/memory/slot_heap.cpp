@@ -3,8 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <boost/interprocess/mem_algo/rbtree_best_fit.hpp>
@@ -128,15 +126,8 @@ bool SlotHeap::is_made(const SlotHeap* heap) noexcept {
 }
 
 std::unique_ptr<HeapFile> HeapFile::make(std::uint32_t heaps) {
-  const std::uint64_t bytes = heaps * std::uint64_t{SlotPlan::heap_bytes()};
-  rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < bytes) return nullptr;  // making it would end us
-  os::UniqueFd descriptor(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  // What can be shortened would kill who reads there.
-  if (!descriptor || ftruncate(descriptor.get(), static_cast<off_t>(bytes)) != 0 ||
-      fcntl(descriptor.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
-    return nullptr;
-  return std::unique_ptr<HeapFile>(new HeapFile(std::move(descriptor)));
+  auto file = SharedFile::make(name, heaps * std::uint64_t{SlotPlan::heap_bytes()});
+  return file ? std::unique_ptr<HeapFile>(new HeapFile(*std::move(file))) : nullptr;
 }
 
 SlotHeap* SlotHeap::make(char* place, std::size_t room, HeapSource source) noexcept {

@@ -22,7 +22,7 @@
 #include <mutex>
 #include <utility>
 
-#include "base/os/descriptor.hpp"
+#include "memory/shared_file.hpp"
 #include "memory/slot.hpp"
 
 namespace aplib {
@@ -33,8 +33,7 @@ struct HeapSource {
   std::uint64_t offset = 0;
 };
 
-/// Memory without a name for the heaps of a process's cells, so that other processes of this host can map them, too.
-/// One descriptor for all of them; pages come as they are touched.
+/// The heaps of a process's cells, so that other processes of this host can map them, too.
 class HeapFile {
  public:
   static constexpr const char* name = "aplib-heaps";
@@ -43,12 +42,12 @@ class HeapFile {
   static std::unique_ptr<HeapFile> make(std::uint32_t heaps);
 
   [[nodiscard]] HeapSource source(std::uint32_t index) const noexcept {
-    return {descriptor_.get(), index * std::uint64_t{SlotPlan::heap_bytes()}};
+    return {file_.descriptor(), index * std::uint64_t{SlotPlan::heap_bytes()}};
   }
 
  private:
-  explicit HeapFile(os::UniqueFd descriptor) noexcept : descriptor_(std::move(descriptor)) {}
-  os::UniqueFd descriptor_;
+  explicit HeapFile(SharedFile file) noexcept : file_(std::move(file)) {}
+  SharedFile file_;
 };
 
 class SlotHeap {

@@ -23,7 +23,7 @@ constexpr std::uint32_t some_cell = 200;  // of no machine of this program
 HeapPlace place_of(int descriptor, std::uint64_t offset) {
   struct stat status {};
   EXPECT_EQ(::fstat(descriptor, &status), 0);
-  return {status.st_ino, offset, ::getpid(), descriptor};
+  return {{status.st_ino, ::getpid(), descriptor}, offset};
 }
 
 TEST(MappedHeaps, BothSidesSeeOneMemory) {
@@ -52,13 +52,13 @@ TEST(MappedHeaps, WhatIsNoHeapIsNotMapped) {
     change(place);
     EXPECT_FALSE(MappedHeaps::map(place, some_cell)) << why;
   };
-  refused("another file", [](HeapPlace& place) { ++place.inode; });
+  refused("another file", [](HeapPlace& place) { ++place.file.inode; });
   refused("beyond its end", [](HeapPlace& place) { place.offset = 2 * SlotPlan::heap_bytes(); });
   refused("far beyond", [](HeapPlace& place) { place.offset = ~std::uint64_t{4095}; });
   refused("not whole", [](HeapPlace& place) { place.offset = SlotPlan::heap_bytes() + 4096; });
   refused("between pages", [](HeapPlace& place) { place.offset = 8; });
-  refused("no process", [](HeapPlace& place) { place.process = -1; });
-  refused("no descriptor", [](HeapPlace& place) { place.descriptor = 100'000; });
+  refused("no process", [](HeapPlace& place) { place.file.process = -1; });
+  refused("no descriptor", [](HeapPlace& place) { place.file.descriptor = 100'000; });
 
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
