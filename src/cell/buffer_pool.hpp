@@ -3,8 +3,12 @@
 // buffer that another processor has finished with goes back to its pool, in batches, so that a stream reuses a small
 // hot set.
 //
+// The body of a large message from another process of this host lies in that process's BodyArena (body_arena.hpp),
+// which is mapped here. Its buffer, of the smallest size, says where. When the message is done with, the body goes back
+// there, and the buffer is an ordinary one again.
+//
 // A Message may outlive its machine. The pools of a machine count the buffers that messages hold, and stay until
-// the last of them has come back.
+// the last of them has come back. So do the arenas.
 //
 // UnreadMeter and SendGate bound the memory that messages take while they wait to be received.
 //
@@ -20,15 +24,24 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "arch/cpu.hpp"
 #include "cell/copy.hpp"
+#include "memory/body_arena.hpp"
 
 namespace aplib {
 
 class BufferPool;
 class BufferPools;
+
+/// A message's body in another process's arena.
+struct SharedBody {
+  BodyArena* arena;
+  char* place;
+  std::uint32_t number;
+};
 
 /// Header in front of a message body; an entry of MatchQueue. The body follows at a cache-line boundary.
 struct alignas(cache_line_bytes) Buffer {
@@ -45,7 +58,12 @@ struct alignas(cache_line_bytes) Buffer {
   alignas(cache_line_bytes) Transfer<> transfer;  // for large bodies, and for copies that want help
   std::uint32_t large_index;                      // for large bodies only: place in BufferPool::large_
 
-  [[nodiscard]] char* body() noexcept { return reinterpret_cast<char*>(this + 1); }
+  static constexpr std::uint32_t shared_class = ~0U;  ///< The size_class of one whose body is a SharedBody.
+
+  [[nodiscard]] char* body() noexcept {
+    return size_class == shared_class ? shared().place : reinterpret_cast<char*>(this + 1);
+  }
+  [[nodiscard]] SharedBody& shared() noexcept { return *reinterpret_cast<SharedBody*>(this + 1); }
 };
 
 class BufferPool {
@@ -70,6 +88,15 @@ class BufferPool {
       buffer = free_[size_class];
       free_[size_class] = buffer->next;
     }
+    buffer->bytes = bytes;
+    return buffer;
+  }
+
+  /// Owner: a buffer whose body is that one, from here on the buffer's. Throws Error(exhausted).
+  Buffer* get(const SharedBody& shared, std::size_t bytes) {
+    Buffer* buffer = get(sizeof shared);
+    buffer->shared() = shared;
+    buffer->size_class = Buffer::shared_class;
     buffer->bytes = bytes;
     return buffer;
   }
@@ -137,6 +164,7 @@ class BufferPool {
     free_[buffer->size_class] = buffer;
   }
   void put_large(Buffer* buffer) noexcept;
+  static void release_shared(Buffer* buffer) noexcept;
   void put_foreign(Buffer* buffer) noexcept;
   void send_home(Batch& batch) noexcept;
   void push_returned(Buffer* head, Buffer* tail) noexcept;
@@ -239,6 +267,9 @@ class BufferPools {
 
   /// From here on, memory for buffers is below 2 GiB, for programs that keep pointers in ints. [any thread]
   void use_low_memory() noexcept { low_.store(true, std::memory_order_relaxed); }  // relaxed: noticed sooner or later
+  [[nodiscard]] bool uses_low_memory() const noexcept { return low_.load(std::memory_order_relaxed); }  // the same
+  /// Bodies of buffers will lie there. [one thread at a time, while the machine runs]
+  BodyArena& keep(std::unique_ptr<BodyArena> arena) { return *arenas_.emplace_back(std::move(arena)); }
 
   /// Ends the pools once no owner uses them: now, or when the last Message gives its buffer back.
   struct Retire {
@@ -252,6 +283,7 @@ class BufferPools {
   void give_up(std::int64_t count) noexcept;
 
   std::vector<std::unique_ptr<BufferPool>> pools_;
+  std::vector<std::unique_ptr<BodyArena>> arenas_;  // of other processes
   // While the machine lives: alive, less the buffers that came back from outside. Then: how many are still out.
   static constexpr std::int64_t alive = std::int64_t{1} << 62;
   std::atomic<std::int64_t> out_{alive};

@@ -292,6 +292,18 @@ void Outbound::push_start(std::uint32_t cell, const CellProgram& program) {
   push(route_[cell], EntryKind::start_task, cell, program.task, 0, &program);
 }
 
+void Outbound::inject(std::uint32_t cell, std::uint32_t task, std::uint64_t key, const SharedBody& shared,
+                      std::size_t bytes) {
+  const std::uint32_t processor = route_[cell];
+  const std::span<const std::byte> body(reinterpret_cast<const std::byte*>(shared.place), bytes);
+  if (domain_.pools->uses_low_memory()) {
+    send(cell, processor, task, key, body);
+  } else if (!send_to_offer(cell, processor, task, key, body)) {
+    return push(processor, EntryKind::buffer_message, cell, task, key, BufferEntry{pool_->get(shared, bytes), bytes});
+  }
+  shared.arena->give_back(shared.number);
+}
+
 std::byte* Outbound::begin_large(LargeArrival& arrival) {
   arrival.posted = claim_offer(arrival.cell, route_[arrival.cell], arrival.task, arrival.key, arrival.bytes);
   if (arrival.posted != nullptr) return reinterpret_cast<std::byte*>(arrival.posted->buffer);

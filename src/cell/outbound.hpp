@@ -167,6 +167,8 @@ class Outbound {
   void inject(std::uint32_t cell, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes) {
     send(cell, route_[cell], task, key, bytes);
   }
+  /// The same, of a body in another process's arena, which it goes back to when the message is done with.
+  void inject(std::uint32_t cell, std::uint32_t task, std::uint64_t key, const SharedBody& shared, std::size_t bytes);
   /// A large message begins to come. Returns where its body goes until end_large(). Throws Error(exhausted).
   std::byte* begin_large(LargeArrival& arrival);
   /// The body is there. Not `complete`: it never will be, because the machine stops, and a receive that waits for it is

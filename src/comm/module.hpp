@@ -66,7 +66,7 @@ struct Traffic {
 };
 
 // A function that is added here also goes into the plug-in interface (include/aplib/comm_module.h, appended, minor
-// version) and its translation (src/comm/plugin/).
+// version) and its translation (src/comm/plugin/), except shares_host().
 class Module {
  public:
   /// APLIB_COMM_LARGE_BYTES.
@@ -90,6 +90,10 @@ class Module {
   /// No timeout: for ever.
   virtual void wait(std::optional<std::chrono::nanoseconds> timeout) = 0;
   virtual void wake() noexcept = 0;
+
+  /// The peer is a process of this host, and uses this module because they share memory: large bodies need not pass
+  /// through it. Constant. [any thread]
+  [[nodiscard]] virtual bool shares_host(Peer /*peer*/) const noexcept { return false; }
 
   // Remote memory: promise (6). A module without it leaves these alone.
 

@@ -38,7 +38,8 @@ ModuleNetwork::ModuleNetwork(Domain& domain, const Process& process)
       module_(*process.module),
       port_(*domain.processors.back()),
       peers_(process.processes()),
-      one_sided_(*this, domain, process.processes()) {
+      one_sided_(*this, domain, process.processes()),
+      shared_bodies_(*this, domain, process.processes()) {
   other_status_ = std::make_unique<std::atomic<std::uint64_t>[]>(process.processes());
 }
 
@@ -86,6 +87,7 @@ void ModuleNetwork::send(TaskControl& self, const char* call, std::uint32_t cell
   label.key = key;
   label.cell = cell;
   label.task = task;
+  if (bytes.size() >= SharedBodies::from_bytes && shared_bodies_.send(process, label, bytes)) return;
   post(process, FrameKind::message, label, bytes);
 }
 
@@ -252,6 +254,18 @@ void ModuleNetwork::take_frame(comm::Peer from, const comm::Label& label, std::s
     }
     case FrameKind::exchange:
       receive_exchange(from, body);
+      break;
+    case FrameKind::shared_message: {
+      const auto arrival = is_message_of(from, label) ? shared_bodies_.find(from, body) : std::nullopt;
+      if (!arrival) return nonsense(from, "a message in memory that is not there, or not for here");
+      port_.outbound().inject(label.cell, label.task, label.key, arrival->body, arrival->bytes);
+      break;
+    }
+    case FrameKind::arena_place:
+      if (!shared_bodies_.take_place(from, body)) return nonsense(from, "a second place of its arena, or none");
+      break;
+    case FrameKind::arena_answer:
+      if (!shared_bodies_.take_answer(from, label)) return nonsense(from, "an answer to what was not asked");
       break;
     default:
       if (!one_sided_.frame(from, label, body)) return;

@@ -24,6 +24,7 @@
 #include "kernel/one_sided_network.hpp"
 #include "kernel/overseer.hpp"
 #include "kernel/process.hpp"
+#include "kernel/shared_bodies.hpp"
 
 namespace aplib {
 
@@ -43,6 +44,9 @@ enum class FrameKind : std::uint32_t {
   memory_key,
   heap_request,
   heap_place,
+  arena_place,  ///< These: shared_bodies.hpp.
+  arena_answer,
+  shared_message,
 };
 
 /// The pauses of the progress thread. Others end them with a 0 and a wake-up.
@@ -183,6 +187,7 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   Processor& port_;
   std::vector<PeerState> peers_;
   OneSidedNetwork one_sided_;
+  SharedBodies shared_bodies_;
 
   SpinLock poll_mutex_;
   bool begun_ = false;

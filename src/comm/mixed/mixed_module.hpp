@@ -77,6 +77,9 @@ class MixedModule final : public Module {
   void wait(std::optional<std::chrono::nanoseconds> timeout) override;
   void wake() noexcept override { bell_.ring(); }
 
+  [[nodiscard]] bool shares_host(Peer peer) const noexcept override {
+    return peer < by_peer_.size() && by_peer_[peer] != nullptr && by_peer_[peer]->shares_host(peer);
+  }
   [[nodiscard]] bool reaches_memory(Peer peer) const noexcept override {
     return peer < by_peer_.size() && by_peer_[peer] != nullptr && by_peer_[peer]->reaches_memory(peer);
   }

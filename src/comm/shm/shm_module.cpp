@@ -189,6 +189,8 @@ bool ShmModule::Impl::handle_reports() {
   return called;
 }
 
+bool ShmModule::shares_host(Peer peer) const noexcept { return peer < impl_->links.size() && impl_->links[peer]; }
+
 bool ShmModule::reaches_memory(Peer peer) const noexcept { return impl_->memory_of(peer) != nullptr; }
 
 MemoryKey ShmModule::expose(Peer peer, std::span<std::byte> memory) {

@@ -33,6 +33,7 @@ class ShmModule final : public Module {
   bool poll() override;
   void wait(std::optional<std::chrono::nanoseconds> timeout) override;
   void wake() noexcept override;
+  [[nodiscard]] bool shares_host(Peer peer) const noexcept override;
   [[nodiscard]] bool reaches_memory(Peer peer) const noexcept override;
   MemoryKey expose(Peer peer, std::span<std::byte> memory) override;
   void conceal(Peer peer, const MemoryKey& key) noexcept override;

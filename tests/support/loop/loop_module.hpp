@@ -93,6 +93,9 @@ class LoopModule final : public Module {
   [[nodiscard]] int descriptor() noexcept override { return process().bell.descriptor(); }
   bool arm() override;
   void disarm() noexcept override { process().bell.disarm(); }
+  [[nodiscard]] bool shares_host(Peer peer) const noexcept override {
+    return net_->faults.shares_host && peer != self_ && peer < net_->processes;
+  }
   [[nodiscard]] bool reaches_memory(Peer peer) const noexcept override {
     return peer != self_ && peer < net_->processes;
   }

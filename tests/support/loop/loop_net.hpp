@@ -31,6 +31,7 @@ struct LoopFaults {
       256 * 1024;  ///< At most this much is on the way of a pair; more is queued at the sender. Not 0.
   std::size_t hold_back_bytes =
       0;  ///< Frames with bodies up to this size are held back until more has gathered, poll() or flush(). 0: none are.
+  bool shares_host = false;  ///< No fault: Module::shares_host().
 };
 
 class LoopNet {
