@@ -66,7 +66,6 @@ void Poller::wait(std::optional<std::chrono::nanoseconds> timeout) noexcept {
   constexpr int events_max = 16;
   std::array<epoll_event, events_max> events;
   const timespec time = os::timespec_of(timeout.value_or(std::chrono::nanoseconds(0)));
-  wake_.begin();
   if (::epoll_pwait2(epoll_.get(), events.data(), events_max, timeout ? &time : nullptr, nullptr) < 0 &&
       errno == ENOSYS) {  // Linux before 5.11
     const auto rounded = timeout ? std::chrono::ceil<std::chrono::milliseconds>(*timeout) : std::chrono::milliseconds{};
@@ -74,7 +73,6 @@ void Poller::wait(std::optional<std::chrono::nanoseconds> timeout) noexcept {
     ::epoll_wait(epoll_.get(), events.data(), events_max,
                  timeout ? static_cast<int>(std::min(rounded, longest).count()) : -1);
   }
-  wake_.end();
 }
 
 void Poller::add_writer(Link* link) noexcept {
@@ -136,7 +134,7 @@ bool Link::send(const Label& label, std::span<const std::byte> body) {
 void Link::send_connected(std::span<const std::byte, frame_header_bytes> header, std::span<const std::byte> body) {
   Lane& lane = *lanes_[0];
   if (body.size() < hold_below_bytes) {
-    const bool alone = lane.out.empty() && Clock::now() - last_write_ >= hold_within;
+    const bool alone = lane.out.empty() && cycles() - last_write_ >= hold_within_cycles;
     if (!alone) {
       lane.out.append(header, body);
       if (!lane.full && lane.out.bytes() >= held_bytes_max) write_lane(lane);
@@ -156,7 +154,7 @@ void Link::send_connected(std::span<const std::byte, frame_header_bytes> header,
     }
     // The clock runs from the end of the write, which may itself take longer than frames are held. The receiver then
     // has the frame already, and loses nothing.
-    last_write_ = Clock::now();
+    last_write_ = cycles();
     return;
   }
   if (lanes_.size() == 1 || body.size() < Split::from_bytes) {
@@ -250,7 +248,7 @@ void Link::write_lane(Lane& lane) noexcept {
     if (result.kind == Stream::Kind::failed) return break_off([&] { return lane.stream->failure(); });
     if (result.kind != Stream::Kind::moved) return set_full(lane, true);
     lane.out.remove(result.bytes);
-    last_write_ = Clock::now();
+    last_write_ = cycles();
     if (result.bytes < bytes) return set_full(lane, true);
   }
   set_full(lane, false);
@@ -291,7 +289,7 @@ void Link::set_full(Lane& lane, bool full) noexcept {
 
 void Link::watch(Lane& lane) noexcept {
   const std::uint32_t wanted =
-      (lane.reading ? std::uint32_t{EPOLLIN} : 0U) | (lane.full ? std::uint32_t{EPOLLOUT} : 0U);
+      (lane.reading && !lane.polled ? std::uint32_t{EPOLLIN} : 0U) | (lane.full ? std::uint32_t{EPOLLOUT} : 0U);
   if (poller_.watch(lane.stream->socket(), this, lane.watched, wanted)) {
     lane.watched = wanted;
   } else {
@@ -300,6 +298,27 @@ void Link::watch(Lane& lane) noexcept {
       return "its connection cannot be watched here: " + std::generic_category().message(reason);
     });
   }
+}
+
+/// The first lane: the others are read only while a body comes by them.
+void Link::set_polled(bool polled) noexcept {
+  if (lanes_.empty() || lanes_[0]->polled == polled) return;
+  lanes_[0]->polled = polled;
+  poller_.count_unwatched(polled ? 1 : -1);
+  if (state_ == State::up) watch(*lanes_[0]);
+}
+
+void Link::unwatch() noexcept {
+  if (poller_.someone_sleeps()) return;
+  const std::lock_guard hold(lock_);
+  set_polled(state_ == State::up && !broken_);
+  if (poller_.someone_sleeps()) set_polled(false);  // see Poller
+}
+
+void Link::watch_again() noexcept {
+  finds_.store(0, std::memory_order_relaxed);  // relaxed: a measure
+  const std::lock_guard hold(lock_);
+  set_polled(false);
 }
 
 void Link::drop_queues() noexcept {
@@ -455,6 +474,7 @@ void Link::close() noexcept {
     const std::lock_guard hold(lock_);
     set_state(State::over);
     drop_queues();
+    set_polled(false);
     ended = std::exchange(lanes_, {});
   }
   reading_over_ = true;
@@ -527,6 +547,7 @@ bool Link::read(Receiver& receiver) {
   Reading reading = Reading::nothing;
   try {
     if (!gather_.active || gather_.first_left != 0) reading = read_first(why);
+    if (reading == Reading::nothing && !gather_.active) return false;  // as most polls
     for (std::size_t i = 1; gather_.active && reading != Reading::over && i < lanes_.size(); ++i)
       if (!gather_.left[i].empty()) reading = read_lane(i, why);
     if (gather_.active && gather_.first_left == 0 && gather_.lanes_left == 0) {
@@ -635,6 +656,7 @@ void Link::finish(Receiver& receiver, const std::optional<std::string>& why) {
     const std::lock_guard hold(lock_);
     set_state(State::over);
     drop_queues();
+    set_polled(false);
     ended = std::exchange(lanes_, {});
   }
   ended.clear();

@@ -68,6 +68,7 @@ struct TcpModule::Impl {
   }
 
   bool handle_reports();
+  void watch_all() noexcept;
   bool read_directly();
   bool read_ready();
   void end();
@@ -140,6 +141,7 @@ bool TcpModule::Impl::handle_reports() {
     if (told.up) {
       link.begin_reading(*receiver);
       up.push_back(&link);  // has room for all
+      if (up.size() > read_directly_max) watch_all();
     }
     if (told.lost && !link.is_over()) {
       link.lose(*receiver, *told.lost);
@@ -150,6 +152,13 @@ bool TcpModule::Impl::handle_reports() {
   return called;
 }
 
+/// Behind Poller::begin_sleep(), or where links are no longer read directly.
+void TcpModule::Impl::watch_all() noexcept {
+  if (poller.unwatched() == 0) return;
+  for (const auto& link : links)
+    if (link) link->watch_again();
+}
+
 bool TcpModule::Impl::read_directly() {
   bool called = false;
   bool any_over = false;
@@ -158,7 +167,10 @@ bool TcpModule::Impl::read_directly() {
   if (count > 1) turn = (turn + 1) % count;
   for (std::size_t i = 0; i < count; ++i) {
     Link* const link = up[count > 1 ? (turn + i) % count : 0];
-    called |= link->read(*receiver);
+    if (link->read(*receiver)) {
+      called = true;
+      link->found_in_poll();
+    }
     any_over |= link->is_over();
     ahead |= link->read_ahead();
   }
@@ -190,9 +202,8 @@ bool TcpModule::Impl::read_ready() {
 }
 
 void TcpModule::wait(std::optional<std::chrono::nanoseconds> timeout) {
-  flush();
-  if (impl_->read_ahead.load(std::memory_order_relaxed)) timeout = std::chrono::nanoseconds(0);
-  impl_->poller.wait(timeout);
+  impl_->poller.wait(arm() ? timeout : std::chrono::nanoseconds(0));
+  disarm();
 }
 
 void TcpModule::wake() noexcept { impl_->poller.wake(); }
@@ -201,6 +212,7 @@ int TcpModule::descriptor() noexcept { return impl_->poller.descriptor(); }
 
 bool TcpModule::arm() {
   impl_->poller.begin_sleep();
+  impl_->watch_all();
   flush();
   return !impl_->read_ahead.load(std::memory_order_relaxed);
 }

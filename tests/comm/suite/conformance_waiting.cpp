@@ -129,6 +129,57 @@ TEST_P(Conformance, FramesEndTheWait) {
   other.join();
 }
 
+// A module that is polled again and again may leave out what only sleepers need.
+
+TEST_P(Conformance, FramesEndAWaitAfterMuchPolling) {
+  make(2);
+  constexpr std::uint64_t phase = 40;
+  constexpr std::uint64_t phases = 12;
+  const auto play = [this](Peer self) {
+    const auto frames = [this, self] { return node(self).recorder().frames(); };
+    node(self).recorder().on_frame = [this, self](Peer from, const Label& label, std::size_t bytes) {
+      if (self == 1 || label.key + 1 < phase * phases) node(self).send(from, bytes);
+    };
+    for (std::uint64_t end = phase; end <= phase * phases; end += phase) {
+      while (end / phase % 2 == 1 && frames() < end) node(self).poll();
+      run(self, [&] { return frames() >= end; });
+    }
+    run(self, [this, self] { return node(self).module().queued(1 - self) == 0; });  // The last answer.
+  };
+  node(0).send(1, 8);
+  std::thread other(play, 1);
+  play(0);
+  other.join();
+}
+
+TEST_P(Conformance, FramesEndAWaitThatBeginsWhileOthersPoll) {
+  make(2);
+  constexpr int rounds = 50;
+  std::atomic<int> asked{0};
+  std::atomic<int> answered{0};
+  std::thread waiter([&] {
+    for (int round = 1; round <= rounds; ++round) {
+      while (asked.load() < round) node(1).module().wait(std::nullopt);
+      answered.store(round);
+    }
+  });
+  std::uint64_t sent = 0;
+  for (int round = 1; round <= rounds; ++round) {
+    for (int i = 0; i < 20 + round; ++i) {
+      node(0).send(1, 8);
+      ++sent;
+      pump([&] { return node(1).recorder().frames() == sent; });
+    }
+    // From here on nobody polls there, so that this frame has to end the wait.
+    asked.store(round);
+    node(0).send(1, 8);
+    ++sent;
+    while (answered.load() != round) node(0).poll();
+  }
+  waiter.join();
+  pump([&] { return node(1).recorder().frames() == sent; });
+}
+
 TEST_P(Conformance, NobodyOversleepsUnderLoad) {
   make(3);
   constexpr std::uint64_t frames = 400;
