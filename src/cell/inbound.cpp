@@ -360,6 +360,8 @@ void Inbound::cell_ended(std::uint32_t cell, const CellEnd& end) {
     domain_.network->cell_ended(cell, end);
     return;
   }
+  // Of two ends of a cell in another process, one may come by the overseer, and later than the other.
+  if (end.tasks < ends_[cell].tasks) return;
   ends_[cell] = end;
   if (ended_cells_[cell] == 0) ++ended_count_;
   ended_cells_[cell] = 1;

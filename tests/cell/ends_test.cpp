@@ -157,6 +157,19 @@ struct EndScenario {
   std::uint32_t ended = 0;
 };
 
+// A cell of another process ends whenever it has no task, and two of its ends may come by different ways.
+TEST(Ends, AnOlderOneThatComesLaterChangesNothing) {
+  EndScenario scenario;
+  Inbound& inbound = scenario.domain.processors[0]->inbound();
+  constexpr std::uint32_t cell = EndScenario::cells - 1;
+  CellEnd end;
+  for (const std::uint64_t tasks : {2, 1}) {
+    end.tasks = tasks;
+    inbound.cell_ended(cell, end);
+  }
+  EXPECT_EQ(inbound.end_of(cell).tasks, 2U);
+}
+
 TEST(Ends, AreToldBehindAllMessagesWhereverTheReceiverMovesUnderEverySeed) {
   const det::Outcome outcome =
       det::explore<EndScenario>(testing_support::scaled(10'000, 10, 10), {.memory = det::Memory::interleaving});
