@@ -271,8 +271,11 @@ void Inbound::take_from_mailbox(Posted& posted, Buffer* found) noexcept {
   posted.bytes = found->bytes;
   count_received(*found);
   if (posted.message != nullptr) {
-    MessageAccess::set_buffer(*pool_, *posted.message, found->key, found, found->bytes);
-    return;
+    if (found->bytes > Message::inline_bytes_max)
+      return MessageAccess::set_buffer(*pool_, *posted.message, found->key, found, found->bytes);
+    // The next message finds the buffer in the cache, rather than when the program drops this one.
+    MessageAccess::set_small(*posted.message, found->key, found->body(), found->bytes);
+    return pool_->put(found);
   }
   copy_bytes(posted.buffer, found->body(), std::min(found->bytes, posted.capacity));
   pool_->put(found);
