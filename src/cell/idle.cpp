@@ -107,13 +107,14 @@ TaskControl* Idle::await_ready(TaskControl* self) noexcept {
   Clock::time_point start{};
   Clock::time_point last_move{};  // the polling time runs from here
   std::uint64_t arrivals_seen = network_ != nullptr ? network_->arrivals() : 0;
+  bool asked_network = false;
   while (true) {
     here_.poll();
     if (network_ != nullptr && (network_lately_ != 0 || spins % spins_per_network_poll == 0) && ready_.empty() &&
-        here_.poll_network()) {
+        (asked_network = here_.poll_network())) {
       // A large message is under way. Sleeping now would cost a wake-up for each piece of it.
       if (const std::uint64_t arrivals = network_->arrivals(); arrivals != arrivals_seen) {
-        here_.poll();
+        if (ready_.empty()) here_.poll();
         arrivals_seen = arrivals;
         last_move = {};
         network_lately_ = polls_while_lately;
@@ -151,6 +152,7 @@ TaskControl* Idle::await_ready(TaskControl* self) noexcept {
     if (self != nullptr) self->cell->waiting += coarse_now_ - start;
     show_busy(coarse_now_);
   }
+  if (network_ != nullptr && !asked_network) here_.look_after_network();
   return ready_.pop();
 }
 

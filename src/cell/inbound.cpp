@@ -220,6 +220,15 @@ void Inbound::queue(Cell& cell, TaskControl* receiver, std::uint32_t task, std::
     domain_.count_unread(*unread_);
 }
 
+bool Inbound::take_from_network(Outbound& network, std::uint32_t cell_index, std::uint32_t task, std::uint64_t key,
+                                std::span<const std::byte> bytes) {
+  if (network.route(cell_index) != index_ || here_.outbound().route(cell_index) != index_ || here_.mover().active() ||
+      !network.is_drained(index_))
+    return false;
+  const auto store = [&](const Posted& posted) { fill(posted, key, bytes); };
+  return give(domain_.cells[cell_index]->tasks.find(task), key, bytes.size(), store);
+}
+
 Wake Inbound::receive(TaskControl& self, const char* call, bool closed_when_cells_end) noexcept {
   Posted& posted = self.posted;
   if (!self.mailbox.empty()) {

@@ -119,23 +119,18 @@ class Inbound {
   [[gnu::always_inline]] std::size_t take_local(Cell& cell, std::uint32_t task, std::uint64_t key,
                                                 std::span<const std::byte> bytes) {
     TaskControl* receiver = cell.tasks.find(task);
-    const auto store = [&](const Posted& posted) {
-      if (posted.message == nullptr) {
-        copy_bytes(posted.buffer, bytes.data(), std::min(bytes.size(), posted.capacity));
-      } else if (bytes.size() <= Message::inline_bytes_max) {
-        MessageAccess::set_small_exactly(*posted.message, key, bytes.data(), bytes.size());
-      } else {
-        Buffer* buffer = pool_->get(bytes.size());
-        std::memcpy(buffer->body(), bytes.data(), bytes.size());
-        MessageAccess::set_buffer(*pool_, *posted.message, key, buffer, bytes.size());
-      }
-    };
+    const auto store = [&](const Posted& posted) { fill(posted, key, bytes); };
     if (give(receiver, key, bytes.size(), store)) return 0;
     Buffer* buffer = pool_->get(bytes.size());
     copy_bytes(buffer->body(), bytes.data(), bytes.size());
     queue(cell, receiver, task, key, *buffer);
     return receiver != nullptr ? receiver->mailbox.size() : 0;
   }
+  /// A message from another process, found by this processor in the network: straight to the task that waits for it.
+  /// `network`: of the network's processor. False: no task here waits for it, or it must stay behind others on their
+  /// way through the ring.
+  bool take_from_network(Outbound& network, std::uint32_t cell, std::uint32_t task, std::uint64_t key,
+                         std::span<const std::byte> bytes);
   /// What waited for its cell's arrival.
   void take_kept(Cell& cell, const Outbound::Waiting& kept) {
     deliver_entry(cell, kept.info, kept.key, kept.task, kept.payload);
@@ -199,6 +194,17 @@ class Inbound {
   void deliver_buffer(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer* buffer, std::size_t bytes);
   /// Into the mailbox of the receiver, which is task number `task` of the cell, or null while there is none.
   void queue(Cell& cell, TaskControl* receiver, std::uint32_t task, std::uint64_t key, Buffer& buffer);
+  [[gnu::always_inline]] void fill(const Posted& posted, std::uint64_t key, std::span<const std::byte> bytes) {
+    if (posted.message == nullptr) {
+      copy_bytes(posted.buffer, bytes.data(), std::min(bytes.size(), posted.capacity));
+    } else if (bytes.size() <= Message::inline_bytes_max) {
+      MessageAccess::set_small_exactly(*posted.message, key, bytes.data(), bytes.size());
+    } else {
+      Buffer* buffer = pool_->get(bytes.size());
+      std::memcpy(buffer->body(), bytes.data(), bytes.size());
+      MessageAccess::set_buffer(*pool_, *posted.message, key, buffer, bytes.size());
+    }
+  }
   void take_from_mailbox(Posted& posted, Buffer* found) noexcept;
   static Posted* find_request(TaskControl& owner, std::uint64_t key) noexcept;
   void end_requests_in_vain(TaskControl& owner, bool all_ended) noexcept;

@@ -163,6 +163,11 @@ class Outbound {
   /// from the other end. False: it does not look at its rings now, or it is this one; nothing is done.
   bool copy_together(std::uint32_t processor, void* to, const void* from, std::size_t bytes);
 
+  /// Nothing is on its way to this processor. Call from: whoever may send here, on the thread of that processor.
+  [[nodiscard]] bool is_drained(std::uint32_t processor) const noexcept {
+    MessageRing* const ring = outgoing_[processor];
+    return backlogs_[processor].empty() && (ring == nullptr || ring->peek() == nullptr);
+  }
   /// The network's processor: a message from another process.
   void inject(std::uint32_t cell, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes) {
     send(cell, route_[cell], task, key, bytes);

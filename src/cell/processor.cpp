@@ -141,8 +141,6 @@ void Processor::landed() noexcept {
 
 // Leaves `self` for the next ready task. Returns when `self` is ready again, perhaps on another processor.
 [[gnu::always_inline]] inline void Processor::dispatch(TaskControl& self) noexcept {
-  if (network_ != nullptr) [[unlikely]]
-    look_after_network();
   const std::uint32_t switches = count_switch(1);
   if ((switches & 7U) == 0) [[unlikely]] {
     poll();
@@ -154,7 +152,11 @@ void Processor::landed() noexcept {
     }
   }
   TaskControl* next = idle_.pop_ready();
-  if (next == nullptr) next = idle_.await_ready(&self);
+  if (next == nullptr) {
+    next = idle_.await_ready(&self);
+  } else if (network_ != nullptr) [[unlikely]] {
+    look_after_network();
+  }
   if (next == &self) {
     self.ready = false;
     return;
@@ -248,6 +250,7 @@ void Processor::send(TaskControl& self, const char* call, std::uint32_t cell, st
     if (processor != index_) {
       if (outbound_.try_small(processor, target, task, key, bytes)) [[likely]]
         return;
+      if (processor == network_index_) return network_->send(self, call, target, task, key, bytes);
     } else if (mover_.protocol().arriving() != target) [[likely]] {
       const std::size_t waiting = inbound_.take_local(*domain_.cells[target], task, key, bytes);
       if (waiting > backlog_max && idle_.has_ready()) [[unlikely]]

@@ -161,6 +161,8 @@ class Processor {
   }
   /// False: another thread is at it.
   bool poll_network() noexcept;
+  /// Before a task runs on, when the network has not been polled for it.
+  void look_after_network() noexcept;
   [[nodiscard]] bool has_seen_stop() const noexcept { return stop_seen_; }
   void stop_tasks();
   void remove_resident(std::uint32_t cell);
@@ -183,7 +185,6 @@ class Processor {
                      std::span<const std::byte> bytes);
   static void send_when_open(TaskControl& self, const char* call, std::uint32_t target, std::uint32_t task,
                              std::uint64_t key, std::span<const std::byte> bytes);
-  void look_after_network() noexcept;
   void switch_to_task(Flow& from, TaskControl& to, bool ends);
   void landed() noexcept;
   void end_task(TaskControl& self);

@@ -131,11 +131,10 @@ bool ModuleNetwork::poll() {
 void ModuleNetwork::poll_alone() {
   if (!begun_ || ended_) return;
   port_.poll();  // what processors have for it: moves, ends of cells; and its backlog
-  if (took_ || is_short_of_memory()) check_unread();
+  if (domain_.send_gate.closed() || is_short_of_memory()) check_unread();
   // relaxed: a hint
   if (holds_back.load(std::memory_order_relaxed)) holds_back.store(false, std::memory_order_relaxed);
-  took_ = module_.poll();
-  if (took_)
+  if (module_.poll())
     arrivals_.store(arrivals_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // relaxed: a hint
   if (one_sided_.has_answered()) module_.flush();
   if (port_.outbound().backlog_count() != 0) port_.poll();
@@ -176,13 +175,13 @@ void ModuleNetwork::wake_progress() noexcept {
 
 // ---------------------------------------------------------------- what comes
 
+// Whose meter grows, closes the gate when too much waits (Inbound::queue()); we open it again.
 void ModuleNetwork::check_unread() {
-  const std::int64_t unread = domain_.unread_bytes();
-  const auto limit = static_cast<std::int64_t>(domain_.options.unread_limit_bytes);
-  if (unread <= limit) {
+  if (domain_.has_room()) {
     short_of_memory_.store(false, std::memory_order_relaxed);  // relaxed: under poll_mutex_, for others a hint
     return;
   }
+  const std::int64_t unread = domain_.unread_bytes();
   const Clock::time_point now = Clock::now();
   if (!is_short_of_memory() || unread < unread_seen_) unread_since_ = now;
   short_of_memory_.store(true, std::memory_order_relaxed);  // relaxed: the same
@@ -241,7 +240,7 @@ void ModuleNetwork::take_frame(comm::Peer from, const comm::Label& label, std::s
   switch (static_cast<FrameKind>(label.kind)) {
     case FrameKind::message:
       if (!is_message_of(from, label)) return nonsense(from, "a message that is not for here, or not from there");
-      port_.outbound().inject(label.cell, label.task, label.key, body);
+      take_message(label, body);
       break;
     case FrameKind::cell_ended: {
       if (label.cell >= domain_.cells.size() || domain_.process_of(label.cell) != from)
@@ -271,6 +270,14 @@ void ModuleNetwork::take_frame(comm::Peer from, const comm::Label& label, std::s
       if (!one_sided_.frame(from, label, body)) return;
   }
   count_received();
+}
+
+/// To the task that waits for it, if that is carried by who polls; else through a ring.
+void ModuleNetwork::take_message(const comm::Label& label, std::span<const std::byte> body) {
+  Processor* const here = Processor::current();
+  const bool is_ours = here != nullptr && &here->domain() == &domain_;
+  if (is_ours && here->inbound().take_from_network(port_.outbound(), label.cell, label.task, label.key, body)) return;
+  port_.outbound().inject(label.cell, label.task, label.key, body);
 }
 
 std::byte* ModuleNetwork::large_begin(comm::Peer from, const comm::Label& label, std::size_t bytes) {

@@ -178,6 +178,7 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   void check_unread();
   [[nodiscard]] bool is_message_of(comm::Peer from, const comm::Label& label) const noexcept;
   void take_frame(comm::Peer from, const comm::Label& label, std::span<const std::byte> body);
+  void take_message(const comm::Label& label, std::span<const std::byte> body);
   void end_large(comm::Peer from, const comm::Label& label, std::size_t bytes, bool complete);
   void receive_exchange(comm::Peer from, std::span<const std::byte> body);
 
@@ -192,7 +193,6 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   SpinLock poll_mutex_;
   bool begun_ = false;
   bool ended_ = false;
-  bool took_ = false;  // The last poll brought something.
   std::atomic<bool> short_of_memory_{false};
   std::int64_t unread_seen_ = 0;
   Clock::time_point unread_since_{};
