@@ -217,6 +217,19 @@ struct CellEnd {
   std::int32_t status = 0;  ///< Its exit status so far.
 };
 
+/// What MPI (src/mpi) keeps of a cell: made at the cell's first call, and freed with the cell.
+struct MpiState {
+  void* rank = nullptr;
+  void (*free_rank)(void* rank) = nullptr;
+
+  MpiState() = default;
+  ~MpiState() {
+    if (rank != nullptr) free_rank(rank);
+  }
+  MpiState(const MpiState&) = delete;
+  MpiState& operator=(const MpiState&) = delete;
+};
+
 struct alignas(cache_pair_bytes) Cell {
   Cell() = default;
   ~Cell();
@@ -253,6 +266,7 @@ struct alignas(cache_pair_bytes) Cell {
   ReadyQueue<TaskControl> parcel;            ///< While it moves: its ready tasks,
   std::vector<Timer> parcel_timers;          ///< and its sleeping ones,
   std::vector<TaskControl*> parcel_watches;  ///< and those that wait for flags.
+  MpiState mpi;
   std::uint32_t acknowledges_requested = 0;  ///< Puts of the cell that asked for it.
 
   /// Read and written by any processor: a receive that waits with its own buffer, offered to senders. A sender that

@@ -413,6 +413,31 @@ CellosState& cellos_state(const char* call) {
   return *static_cast<CellosState*>(self.cellos_state);
 }
 
+static MpiState& mpi_state(const char* call) {
+  TaskControl& self = self_or_throw(call);
+  if (self.cell->id == self.cell->processor->domain().cell_count) [[unlikely]]
+    refuse(self, Errc::bad_argument, call, "the host program is no rank of MPI; call it in the programs of the cells");
+  return self.cell->mpi;
+}
+
+void* mpi_rank(const char* call) { return mpi_state(call).rank; }
+
+void keep_mpi_rank(const char* call, void* rank, void (*free_rank)(void* rank)) {
+  MpiState& state = mpi_state(call);
+  state.rank = rank;
+  state.free_rank = free_rank;
+}
+
+void end_machine(const char* call, int status, const std::string& text) {
+  TaskControl& self = self_or_throw(call);
+  Domain& domain = self.cell->processor->domain();
+  self.cell->status = status;
+  domain.fail(status, fmt::format("{} task {}: {}", domain.name_of(self.cell->id), self.id, text));
+  if (current_program_context != nullptr)
+    current_program_context->ops->abandon(*current_program_context, status, false);
+  throw Stopped{};
+}
+
 void preset_status(const char* call, std::int32_t value) {
   TaskControl& self = self_or_throw(call);
   Domain& domain = self.cell->processor->domain();

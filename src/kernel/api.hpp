@@ -12,6 +12,7 @@
 #include <span>
 
 #include "aplib/aplib.hpp"
+#include "aplib/export.hpp"
 #include "base/clock_reads.hpp"
 
 namespace aplib::api {
@@ -72,6 +73,16 @@ struct CellosState {
 };
 CellosState& cellos_state(const char* call);
 
+/// What MPI (src/mpi) keeps of the calling task's cell; null before keep_mpi_rank(). Throws outside of tasks and in the
+/// host program.
+APLIB_API void* mpi_rank(const char* call);
+/// The cell owns `rank` from here on, and calls `free_rank` at its end, on a thread without a task.
+APLIB_API void keep_mpi_rank(const char* call, void* rank, void (*free_rank)(void* rank));
+
+/// Ends the machine with this exit status and "cell 3 task 0: <text>". The calling task ends: it leaves its program by
+/// a jump, as by exit(), or unwinds if it runs no loaded program.
+[[noreturn]] APLIB_API void end_machine(const char* call, int status, const std::string& text);
+
 /// Host program only: gives the status word `value` to every cell that has not posted one. A word that is posted
 /// meanwhile stays.
 void preset_status(const char* call, std::int32_t value);
@@ -98,16 +109,16 @@ bool on_host(const char* call);
 bool has_host(const char* call);
 
 /// As those of this_cell, this_task and this_machine.
-CellId cell_id(const char* call);
-TaskId task_id(const char* call);
+APLIB_API CellId cell_id(const char* call);
+APLIB_API TaskId task_id(const char* call);
 CellId host_cell(const char* call);
-Grid grid(const char* call);
+APLIB_API Grid grid(const char* call);
 
 /// Throws Error: "cell 3 task 0: <call>: <text>".
 [[noreturn]] void fail(Errc code, const char* call, const std::string& text);
 
 /// The same text as a warning on stderr, and as a line that only the log level debug shows.
 void warn(const char* call, const std::string& text);
-void debug(const char* call, const std::string& text);
+APLIB_API void debug(const char* call, const std::string& text);
 
 }  // namespace aplib::api

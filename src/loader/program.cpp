@@ -201,10 +201,10 @@ namespace {
 
 // A second copy of these would not know the first one's threads, locks, heap, exceptions or cells.
 constexpr std::array never_separate{
-    "libc.so*",     "libm.so*",         "libmvec.so*",   "libpthread.so*", "libdl.so*",
-    "librt.so*",    "libutil.so*",      "libresolv.so*", "libnsl.so*",     "libanl.so*",
-    "libnss_*.so*", "libthread_db.so*", "ld-linux*.so*", "linux-vdso.so*", "libstdc++.so*",
-    "libc++.so*",   "libc++abi.so*",    "libunwind.so*", "libgcc_s.so*",   "libaplib.so*",
+    "libc.so*",      "libm.so*",       "libmvec.so*",    "libpthread.so*", "libdl.so*",     "librt.so*",
+    "libutil.so*",   "libresolv.so*",  "libnsl.so*",     "libanl.so*",     "libnss_*.so*",  "libthread_db.so*",
+    "ld-linux*.so*", "linux-vdso.so*", "libstdc++.so*",  "libc++.so*",     "libc++abi.so*", "libunwind.so*",
+    "libgcc_s.so*",  "libaplib.so*",   "libmpi_abi.so*",
 };
 constexpr std::array sanitizer_runtimes{"libasan.so*", "libtsan.so*",   "libubsan.so*",
                                         "liblsan.so*", "libhwasan.so*", "libclang_rt.*"};
@@ -461,6 +461,15 @@ Library Search::of_process() {
     // Not a library of its own: it is linked into the executable.
     if (handle == nullptr) handle = ::dlopen(nullptr, RTLD_NOW);
     return {.sharing = Sharing::shared, .path = name, .file = nullptr, .handle = handle};
+  }
+  if (matches("libmpi_abi.so*", name)) {
+    // The one beside this code, whatever the program was linked with: two would not know each other's ranks. Programs
+    // that were linked with early stubs of the ABI ask for libmpi_abi.so.0.
+    Dl_info info{};
+    const bool known = ::dladdr(reinterpret_cast<const void*>(&matches_any), &info) != 0 && info.dli_fname != nullptr;
+    const std::string own = known ? folder_of(info.dli_fname) + "/libmpi_abi.so.1" : "libmpi_abi.so.1";
+    if (void* handle = ::dlopen(own.c_str(), RTLD_NOW | RTLD_LOCAL))
+      return {.sharing = Sharing::shared, .path = own, .file = nullptr, .handle = handle};
   }
   if (void* handle = ::dlopen(name.c_str(), RTLD_NOLOAD | RTLD_NOW)) {
     return {.sharing = Sharing::shared, .path = name, .file = nullptr, .handle = handle};

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: MIT
+#include "mpi/error.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+
+#include "aplib/error.hpp"
+#include "kernel/api.hpp"
+#include "mpi/comm.hpp"
+#include "mpi/rank.hpp"
+
+namespace aplib::mpi {
+
+// ---------------------------------------------------------------- raising
+
+std::string name_of_code(int code) {
+  for (const Name* known = error_classes; known->name != nullptr; ++known) {
+    if (known->value == code) return known->name;
+  }
+  return fmt::format("error code {}", code);
+}
+
+namespace {
+
+std::string name_of(const ErrorTarget& target) {
+  return target.object_kind() == ObjectKind::comm ? static_cast<const Comm&>(target).name : "the object";
+}
+
+/// A call outside of cells has no rank, hence no error handler: every error is fatal.
+[[noreturn]] void end_process(const char* call, const std::string& text) {
+  std::fputs(fmt::format("aplib: {}: {}; start the program with mpiexec or aprun\n", call, text).c_str(), stderr);
+  std::exit(1);
+}
+
+/// The target of a call without one, or with a wrong one.
+ErrorTarget& default_target(const char* call) { return Rank::of_caller(call).self(); }
+
+ErrorTarget& target_of(const char* call, MPI_Comm handle) {
+  Comm* const comm = find_comm(Rank::of_caller(call), handle);
+  return comm != nullptr ? *comm : default_target(call);
+}
+// These are not there yet, so there is no valid handle.
+ErrorTarget& target_of(const char* call, MPI_Win) { return default_target(call); }
+ErrorTarget& target_of(const char* call, MPI_File) { return default_target(call); }
+ErrorTarget& target_of(const char* call, MPI_Session) { return default_target(call); }
+
+template <class... Handle>
+int raise_on(const char* call, Failure* given, Handle... handle) {
+  const Failure failure = std::move(*given);
+  delete given;
+  if (!this_task::inside()) end_process(call, failure.text);
+  if constexpr (sizeof...(Handle) == 0) {
+    return default_target(call).raise(call, failure);
+  } else {
+    return target_of(call, handle...).raise(call, failure);
+  }
+}
+
+template <class... Handle>
+int raise_missing(const char* call, Handle... handle) {
+  return raise_on(call,
+                  new Failure{MPI_ERR_UNSUPPORTED_OPERATION, "this version of APlib does not have this function yet"},
+                  handle...);
+}
+
+}  // namespace
+
+Failure* caught() {
+  try {
+    throw;
+  } catch (Failure& failure) {
+    return new Failure(std::move(failure));
+  } catch (const std::bad_alloc&) {
+    return new Failure{MPI_ERR_NO_MEM, "there is no memory"};
+  } catch (const Error& error) {
+    return new Failure{MPI_ERR_OTHER, error.what()};
+  }
+}
+
+int raise(const char* call, Failure* failure) { return raise_on(call, failure); }
+int raise(const char* call, Failure* failure, MPI_Comm comm) { return raise_on(call, failure, comm); }
+int raise(const char* call, Failure* failure, MPI_Win win) { return raise_on(call, failure, win); }
+int raise(const char* call, Failure* failure, MPI_File file) { return raise_on(call, failure, file); }
+int raise(const char* call, Failure* failure, MPI_Session session) { return raise_on(call, failure, session); }
+
+int missing(const char* call) { return raise_missing(call); }
+int missing(const char* call, MPI_Comm comm) { return raise_missing(call, comm); }
+int missing(const char* call, MPI_Win win) { return raise_missing(call, win); }
+int missing(const char* call, MPI_File file) { return raise_missing(call, file); }
+int missing(const char* call, MPI_Session session) { return raise_missing(call, session); }
+
+int ErrorTarget::raise(const char* call, const Failure& failure) {
+  switch (handler_->action) {
+    case Errhandler::Action::fatal:
+    case Errhandler::Action::abort:
+      api::end_machine(
+          call, 1, fmt::format("{}: {} ({} on {})", call, failure.text, name_of_code(failure.code), name_of(*this)));
+    case Errhandler::Action::return_code:
+      api::debug(call, fmt::format("{} ({} on {})", failure.text, name_of_code(failure.code), name_of(*this)));
+      break;
+    case Errhandler::Action::call: {
+      // The program's own handle of MPI_COMM_WORLD and MPI_COMM_SELF is the predefined one.
+      void* handle = this;
+      if (this == &rank().world()) handle = MPI_COMM_WORLD;
+      if (this == &rank().self()) handle = MPI_COMM_SELF;
+      int code = failure.code;
+      handler_->hold();  // the function may free it, or set another
+      Errhandler& handler = *handler_;
+      reinterpret_cast<void (*)(void**, int*, ...)>(handler.function)(&handle, &code);
+      handler.release();
+      break;
+    }
+  }
+  return failure.code;
+}
+
+// ---------------------------------------------------------------- error handlers
+
+void ErrorTarget::set_handler(Errhandler& handler) {
+  if (handler.action == Errhandler::Action::call && handler.handles != object_kind())
+    fail(MPI_ERR_ERRHANDLER, "the error handler was made for another kind of object; make one for this kind");
+  handler.hold();
+  handler_->release();
+  handler_ = &handler;
+}
+
+Errhandler& errhandler_of(const Call& call, const char* parameter, MPI_Errhandler handle) {
+  if (handle == MPI_ERRORS_ARE_FATAL) return call.rank().fatal();
+  if (handle == MPI_ERRORS_ABORT) return call.rank().aborting();
+  if (handle == MPI_ERRORS_RETURN) return call.rank().returning();
+  return object_of<Errhandler>(MPI_ERR_ERRHANDLER, parameter, handle, "an error handler");
+}
+
+namespace {
+
+template <class Function>
+void create(const Call& call, ObjectKind handles, Function* function, MPI_Errhandler* place) {
+  check_place(call, "the function", reinterpret_cast<const void*>(function));
+  auto* const handler = new Errhandler(call.rank(), Errhandler::Action::call);
+  handler->handles = handles;
+  handler->function = reinterpret_cast<void (*)()>(function);
+  *place = handle_of<MPI_Errhandler>(*handler);
+}
+
+/// The program's handle of the target's error handler, which the program must free.
+MPI_Errhandler handle_of_handler(const ErrorTarget& target) {
+  switch (target.handler().action) {
+    case Errhandler::Action::fatal:
+      return MPI_ERRORS_ARE_FATAL;
+    case Errhandler::Action::abort:
+      return MPI_ERRORS_ABORT;
+    case Errhandler::Action::return_code:
+      return MPI_ERRORS_RETURN;
+    case Errhandler::Action::call:
+      break;
+  }
+  target.handler().hold();
+  return handle_of<MPI_Errhandler>(target.handler());
+}
+
+}  // namespace
+
+void comm_create_errhandler(const Call& call, MPI_Comm_errhandler_function* function, MPI_Errhandler* place) {
+  create(call, ObjectKind::comm, function, place);
+}
+void win_create_errhandler(const Call& call, MPI_Win_errhandler_function* function, MPI_Errhandler* place) {
+  create(call, ObjectKind::win, function, place);
+}
+void file_create_errhandler(const Call& call, MPI_File_errhandler_function* function, MPI_Errhandler* place) {
+  create(call, ObjectKind::file, function, place);
+}
+void session_create_errhandler(const Call& call, MPI_Session_errhandler_function* function, MPI_Errhandler* place) {
+  create(call, ObjectKind::session, function, place);
+}
+
+void comm_set_errhandler(const Call&, Comm& comm, Errhandler& handler) { comm.set_handler(handler); }
+void comm_get_errhandler(const Call&, Comm& comm, MPI_Errhandler* place) { *place = handle_of_handler(comm); }
+
+void errhandler_free(const Call& call, MPI_Errhandler* place) {
+  Errhandler& handler = errhandler_of(call, "errhandler", *place);
+  if (handler.action == Errhandler::Action::call) handler.release();
+  *place = MPI_ERRHANDLER_NULL;
+}
+
+void comm_call_errhandler(const Call& call, Comm& comm, int code) {
+  const std::optional<std::string> text = call.rank().codes.text_of(code);
+  if (!text) fail(MPI_ERR_ARG, fmt::format("there is no error code {}", code));
+  comm.raise(call.name(), {code, *text});
+}
+
+// ---------------------------------------------------------------- classes, codes and texts
+
+ErrorCodes::Added& ErrorCodes::added(int code) {
+  const auto place = added_.find(code);
+  if (place == added_.end())
+    fail(MPI_ERR_ARG, fmt::format("{} is no error class or code that the program has added", code));
+  return place->second;
+}
+
+int ErrorCodes::add_class() {
+  ++last_;
+  added_[last_] = {last_, ""};
+  return last_;
+}
+
+int ErrorCodes::add_code(int error_class) {
+  if (class_of(error_class) != error_class) fail(MPI_ERR_ARG, fmt::format("{} is no error class", error_class));
+  ++last_;
+  added_[last_] = {error_class, ""};
+  return last_;
+}
+
+void ErrorCodes::set_text(int code, const char* text) { added(code).text = text; }
+void ErrorCodes::remove_text(int code) { added(code).text.clear(); }
+
+void ErrorCodes::remove_class(int error_class) {
+  if (added(error_class).error_class != error_class)
+    fail(MPI_ERR_ARG, fmt::format("{} is an error code; remove it by MPI_Remove_error_code", error_class));
+  for (const auto& [code, added] : added_) {
+    if (added.error_class == error_class && code != error_class)
+      fail(MPI_ERR_ARG, fmt::format("error class {} has codes; remove those first", error_class));
+  }
+  added_.erase(error_class);
+}
+
+void ErrorCodes::remove_code(int code) {
+  if (added(code).error_class == code)
+    fail(MPI_ERR_ARG, fmt::format("{} is an error class; remove it by MPI_Remove_error_class", code));
+  added_.erase(code);
+}
+
+std::optional<int> ErrorCodes::class_of(int code) const {
+  if (const auto place = added_.find(code); place != added_.end()) return place->second.error_class;
+  for (const Name* known = error_classes; known->name != nullptr; ++known) {
+    if (known->value == code) return code;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> ErrorCodes::text_of(int code) const {
+  if (const auto place = added_.find(code); place != added_.end()) return place->second.text;
+  for (const Name* known = error_classes; known->name != nullptr; ++known) {
+    if (known->value == code)
+      return code == MPI_SUCCESS ? known->text : fmt::format("{}: {}", known->name, known->text);
+  }
+  return std::nullopt;
+}
+
+void error_class(const Call& call, int code, int* place) {
+  const std::optional<int> found = call.rank().codes.class_of(code);
+  if (!found) fail(MPI_ERR_ARG, fmt::format("there is no error code {}", code));
+  *place = *found;
+}
+
+void error_string(const Call& call, int code, char* text, int* length) {
+  const std::optional<std::string> found = call.rank().codes.text_of(code);
+  if (!found) fail(MPI_ERR_ARG, fmt::format("there is no error code {}", code));
+  give_string(*found, text, MPI_MAX_ERROR_STRING, length);
+}
+
+void add_error_class(const Call& call, int* place) { *place = call.rank().codes.add_class(); }
+void add_error_code(const Call& call, int error_class, int* place) { *place = call.rank().codes.add_code(error_class); }
+void add_error_string(const Call& call, int code, const char* text) { call.rank().codes.set_text(code, text); }
+void remove_error_class(const Call& call, int error_class) { call.rank().codes.remove_class(error_class); }
+void remove_error_code(const Call& call, int code) { call.rank().codes.remove_code(code); }
+void remove_error_string(const Call& call, int code) { call.rank().codes.remove_text(code); }
+
+}  // namespace aplib::mpi

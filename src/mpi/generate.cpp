@@ -1,0 +1,573 @@
+// SPDX-License-Identifier: MIT
+// Makes C of the table of functions and the table of constants. A program of the build, not of the library.
+//
+//   generate header functions.txt constants.txt mpi.h.in    mpi.h
+//   generate library functions.txt constants.txt            the exported functions, and tables of names
+//   generate names functions.txt constants.txt              the names that the library exports
+//
+// functions.txt and constants.txt explain their own form.
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+struct Kind {
+  std::string name;
+  std::string type;        // in C
+  std::string large_type;  // in the _c double; empty: the same
+  std::string rows;        // "[3]" of int[3]
+  bool is_object = false;
+  bool is_checked = false;
+  bool is_const = false;
+};
+
+struct Parameter {
+  const Kind* kind = nullptr;
+  std::string name;
+  std::string length;  // of an array, where the standard names it
+  bool is_array = false;
+  bool is_out = false;  // or inout
+  bool is_inout = false;
+  bool only_large = false;
+  bool is_raw = false;
+};
+
+struct Function {
+  std::string name;
+  std::string implementation;
+  std::string result;  // empty: an error code
+  bool is_there = true;
+  std::string when = "initialized";  // or "any_time", "pure"
+  bool is_removed = false;
+  std::vector<Parameter> parameters;
+};
+
+struct Constant {
+  std::string type;
+  std::string name;
+  std::string value;
+  std::string text;
+  std::string title;  // of the section that it begins
+};
+
+[[noreturn]] void fail(const std::string& place, const std::string& text) {
+  std::cerr << "generate: " << place << ": " << text << '\n';
+  std::exit(1);
+}
+
+std::string trimmed(const std::string& text) {
+  const std::size_t begin = text.find_first_not_of(" \t");
+  return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
+}
+
+Words split(const std::string& text, char at) {
+  Words words;
+  std::istringstream stream(text);
+  for (std::string word; std::getline(stream, word, at);) {
+    if (!trimmed(word).empty()) words.push_back(trimmed(word));
+  }
+  return words;
+}
+
+std::string lower(std::string text) {
+  for (char& letter : text) {
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  }
+  return text;
+}
+
+// ---------------------------------------------------------------- reading
+
+/// Lines without comments, each joined with those that continue it (they are indented), and its place.
+std::vector<std::pair<std::string, std::string>> read_lines(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) fail(path, "cannot be read");
+  std::vector<std::pair<std::string, std::string>> lines;
+  int number = 0;
+  for (std::string line; std::getline(file, line);) {
+    ++number;
+    if (line.empty() || line[0] == '#') continue;
+    if (line[0] == ' ' && !lines.empty()) {
+      lines.back().second += " " + trimmed(line);
+    } else {
+      lines.emplace_back(path + ":" + std::to_string(number), line);
+    }
+  }
+  return lines;
+}
+
+class FunctionTable {
+ public:
+  explicit FunctionTable(const std::string& path) {
+    for (const auto& [place, line] : read_lines(path)) {
+      if (line.rfind("kind ", 0) == 0) {
+        add_kind(place, line.substr(5));
+      } else {
+        add_function(place, line);
+      }
+    }
+  }
+
+  std::vector<Function> functions;
+
+ private:
+  void add_kind(const std::string& place, const std::string& line) {
+    Kind kind;
+    Words words = split(line, ' ');
+    if (words.size() < 2) fail(place, "a kind is: kind NAME TYPE [| TYPE] [words]");
+    kind.name = words[0];
+    kind.type = words[1];
+    std::size_t next = 2;
+    if (next + 1 < words.size() && words[next] == "|") {
+      kind.large_type = words[next + 1];
+      next += 2;
+    }
+    for (; next < words.size(); ++next) {
+      if (words[next] == "object") {
+        kind.is_object = true;
+      } else if (words[next] == "check") {
+        kind.is_checked = true;
+      } else if (words[next] == "const") {
+        kind.is_const = true;
+      } else {
+        fail(place, "a kind has no word " + words[next]);
+      }
+    }
+    if (const std::size_t at = kind.type.find('['); at != std::string::npos) {
+      kind.rows = kind.type.substr(at);
+      kind.type.resize(at);
+    }
+    const std::string name = kind.name;
+    if (!kinds_.emplace(name, std::move(kind)).second) fail(place, "the kind " + name + " stands here twice");
+  }
+
+  void add_function(const std::string& place, const std::string& line) {
+    const std::size_t colon = line.find(':');
+    if (colon == std::string::npos) fail(place, "a function is: [-] NAME [words]: parameters");
+    Words words = split(line.substr(0, colon), ' ');
+    Function function;
+    if (!words.empty() && words[0] == "-") {
+      function.is_there = false;
+      words.erase(words.begin());
+    }
+    if (words.empty()) fail(place, "the function has no name");
+    function.name = words[0];
+    function.implementation = lower(function.name);
+    for (std::size_t i = 1; i < words.size(); ++i) {
+      if (words[i] == "as" && i + 1 < words.size()) {
+        function.implementation = words[++i];
+      } else if (words[i] == "->" && i + 1 < words.size()) {
+        function.result = words[++i];
+      } else if (words[i] == "any") {
+        function.when = "any_time";
+      } else if (words[i] == "pure") {
+        function.when = "pure";
+      } else if (words[i] == "removed" || words[i] == "deprecated") {
+        function.is_removed = true;
+      } else {
+        fail(place, "a function has no word " + words[i]);
+      }
+    }
+    for (const std::string& text : split(line.substr(colon + 1), ',')) {
+      function.parameters.push_back(parameter(place, text));
+    }
+    functions.push_back(std::move(function));
+  }
+
+  [[nodiscard]] Parameter parameter(const std::string& place, const std::string& text) const {
+    Parameter result;
+    Words words = split(text, ' ');
+    for (; !words.empty() && kinds_.count(words[0]) == 0; words.erase(words.begin())) {
+      if (words[0] == "out" || words[0] == "inout") {
+        result.is_out = true;
+        result.is_inout = words[0] == "inout";
+      } else if (words[0] == "large") {
+        result.only_large = true;
+      } else if (words[0] == "at_root" || words[0] == "raw") {
+        result.is_raw = true;
+      } else {
+        fail(place, "there is no kind " + words[0]);
+      }
+    }
+    if (words.empty()) fail(place, "the parameter \"" + text + "\" has no kind");
+    result.kind = &kinds_.at(words[0]);
+    result.name = words.size() > 1 ? words[1] : "";
+    if (const std::size_t at = result.name.find('['); at != std::string::npos) {
+      result.is_array = true;
+      result.length = result.name.substr(at + 1, result.name.size() - at - 2);
+      result.name.resize(at);
+    }
+    return result;
+  }
+
+  std::map<std::string, Kind> kinds_;
+};
+
+std::vector<Constant> read_constants(const std::string& path) {
+  std::vector<Constant> constants;
+  std::string type;
+  std::string title;
+  for (const auto& [place, line] : read_lines(path)) {
+    if (line[0] == '[') {
+      const std::size_t end = line.find(']');
+      if (end == std::string::npos) fail(place, "a section is: [what] title");
+      type = line.substr(1, end - 1);
+      title = trimmed(line.substr(end + 1));
+      continue;
+    }
+    std::istringstream words(line);
+    Constant constant{type, "", "", "", title};
+    words >> constant.name >> constant.value;
+    std::getline(words, constant.text);
+    constant.text = trimmed(constant.text);
+    if (type.empty() || constant.value.empty()) fail(place, "a constant is: NAME value, in a section");
+    constants.push_back(constant);
+    title.clear();
+  }
+  return constants;
+}
+
+// ---------------------------------------------------------------- prototypes
+
+bool is_large(const Function& function) {
+  if (function.is_removed) return false;
+  for (const Parameter& parameter : function.parameters) {
+    if (!parameter.kind->large_type.empty()) return true;
+  }
+  return false;
+}
+
+const std::string& type_of(const Parameter& parameter, bool large) {
+  return large && !parameter.kind->large_type.empty() ? parameter.kind->large_type : parameter.kind->type;
+}
+
+/// A pointer already, so that a place for one needs no star more.
+bool is_pointer(const std::string& type) { return type.back() == '*'; }
+
+std::string declaration(const Parameter& parameter, bool large) {
+  std::string type = type_of(parameter, large);
+  if (type == "...") return type;
+  std::string suffix;
+  if (is_pointer(type)) {
+    if (parameter.kind->is_const && !parameter.is_out) type = "const " + type;
+  } else if (parameter.is_array) {
+    suffix = "[]" + parameter.kind->rows;
+    if (!parameter.is_out && parameter.kind->rows.empty()) type = "const " + type;
+  } else if (parameter.is_out) {
+    type += "*";
+  }
+  return type + " " + parameter.name + suffix;
+}
+
+std::string prototype(const std::string& prefix, const Function& function, bool large) {
+  std::string text =
+      (function.result.empty() ? "int" : function.result) + " " + prefix + function.name + (large ? "_c" : "") + "(";
+  bool first = true;
+  for (const Parameter& parameter : function.parameters) {
+    if (parameter.only_large && !large) continue;
+    text += (first ? "" : ", ") + declaration(parameter, large);
+    first = false;
+  }
+  return text + (first ? "void)" : ")");
+}
+
+// ---------------------------------------------------------------- mpi.h
+
+std::string header_constants(const std::vector<Constant>& constants) {
+  std::ostringstream out;
+  for (const Constant& constant : constants) {
+    if (!constant.title.empty()) out << "\n/* " << constant.title << " */\n";
+    out << "#define " << constant.name << ' ';
+    if (constant.value[0] == 'M') {
+      out << constant.value;
+    } else if (constant.type == "number" || constant.type == "class") {
+      out << (constant.value[0] == '-' ? "(" + constant.value + ")" : constant.value);
+    } else {
+      out << "((" << constant.type << ")" << constant.value << ")";
+    }
+    out << '\n';
+  }
+  return out.str();
+}
+
+std::string header_prototypes(const FunctionTable& table, bool removed) {
+  std::ostringstream out;
+  for (const char* prefix : {"MPI_", "PMPI_"}) {
+    for (const Function& function : table.functions) {
+      if (function.is_removed != removed) continue;
+      out << prototype(prefix, function, false) << ";\n";
+      if (is_large(function)) out << prototype(prefix, function, true) << ";\n";
+    }
+    out << '\n';
+  }
+  return out.str();
+}
+
+/// MPI_X_c2f and MPI_X_f2c of each kind of handle.
+std::string header_conversions(const FunctionTable& table) {
+  std::ostringstream out;
+  for (const Function& function : table.functions) {
+    if (function.implementation != "to_int") continue;
+    const std::string name = function.name.substr(0, function.name.size() - 5);  // without "toint"
+    const std::string type = function.parameters[0].kind->type;
+    out << "static __inline__ MPI_Fint MPI_" << name << "c2f(" << type << " handle) { return MPI_" << name
+        << "toint(handle); }\n"
+        << "static __inline__ " << type << " MPI_" << name << "f2c(MPI_Fint handle) { return MPI_" << name
+        << "fromint(handle); }\n";
+  }
+  return out.str();
+}
+
+void write_header(const FunctionTable& table, const std::vector<Constant>& constants, const std::string& frame) {
+  const std::map<std::string, std::string> parts = {{"@constants@", header_constants(constants)},
+                                                    {"@functions@", header_prototypes(table, false)},
+                                                    {"@removed@", header_prototypes(table, true)},
+                                                    {"@conversions@", header_conversions(table)}};
+  std::ifstream file(frame);
+  if (!file) fail(frame, "cannot be read");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t end = line.size() > 1 && line[0] == '@' ? line.find('@', 1) : std::string::npos;
+    if (end == std::string::npos) {
+      std::cout << line << '\n';
+      continue;
+    }
+    const auto part = parts.find(line.substr(0, end + 1));
+    if (part == parts.end()) fail(frame, "there is no part " + line);
+    std::cout << part->second << line.substr(end + 1) << '\n';
+  }
+}
+
+// ---------------------------------------------------------------- the library's functions
+
+/// The object that errors of the function are raised on: its first communicator, window, file or session.
+std::string raised_on(const Function& function) {
+  for (const Parameter& parameter : function.parameters) {
+    const std::string& kind = parameter.kind->name;
+    if (!parameter.is_out && !parameter.is_array &&
+        (kind == "comm" || kind == "win" || kind == "file" || kind == "session")) {
+      return ", " + parameter.name;
+    }
+  }
+  return "";
+}
+
+bool has_parameter(const Function& function, const std::string& name) {
+  for (const Parameter& parameter : function.parameters) {
+    if (parameter.name == name && !parameter.is_out) return true;
+  }
+  return false;
+}
+
+bool is_object(const Parameter& parameter) {
+  return parameter.kind->is_object && !parameter.is_out && !parameter.is_array && !parameter.is_raw;
+}
+
+/// A number that the implementation wants wider than this variant of the function has it.
+bool is_widened(const Parameter& parameter, bool large) {
+  return !large && !parameter.kind->large_type.empty() && !is_pointer(parameter.kind->type);
+}
+
+/// The parameter's type in the implementation.
+std::string implementation_type(const Parameter& parameter) {
+  if (is_object(parameter)) return parameter.kind->name == "hints" ? "Info*" : "auto:" + parameter.kind->name;
+  if (parameter.is_array && !parameter.is_out && !parameter.kind->large_type.empty()) return "Numbers";
+  std::string text = declaration(parameter, true);
+  return text;
+}
+
+/// What stands in the call of the implementation.
+std::string argument(const Parameter& parameter, bool large) {
+  if (parameter.only_large && !large) {
+    return parameter.is_array ? "nullptr" : parameter.is_out ? "&" + parameter.name + "_" : "0";
+  }
+  if (is_object(parameter)) return parameter.name + "_";
+  if (parameter.is_array && !parameter.is_out && !parameter.kind->large_type.empty()) {
+    return "Numbers(" + parameter.name + ")";
+  }
+  if (parameter.is_out && !parameter.is_array && is_widened(parameter, large)) return "&" + parameter.name + "_";
+  return parameter.name;
+}
+
+// Handles come first, because other checks may need their objects.
+void write_checks(const Function& function, bool large) {
+  for (const Parameter& parameter : function.parameters) {
+    if (!is_object(parameter)) continue;
+    std::cout << "    auto&& " << parameter.name << "_ = " << parameter.kind->name << "_of(call, \"" << parameter.name
+              << "\", " << parameter.name << ");\n";
+  }
+  for (const Parameter& parameter : function.parameters) {
+    if (parameter.only_large && !large) continue;
+    const std::string quoted = "\"" + parameter.name + "\"";
+    const bool is_place = parameter.is_out && !parameter.is_array && !is_pointer(parameter.kind->type);
+    const bool is_row = parameter.is_array && !is_pointer(parameter.kind->type);
+    if (parameter.is_raw) continue;
+    if (is_place) {
+      std::cout << "    check_place(call, " << quoted << ", " << parameter.name << ");\n";
+    } else if (is_row && !parameter.is_out && has_parameter(function, parameter.length)) {
+      std::cout << "    check_array(call, " << quoted << ", " << parameter.name << ", " << parameter.length << ");\n";
+    } else if (parameter.kind->is_checked && (!parameter.is_out || is_pointer(parameter.kind->type)) && !is_row) {
+      std::cout << "    check_" << parameter.kind->name << "(call, " << quoted << ", " << parameter.name << ");\n";
+    }
+  }
+}
+
+void write_body(const Function& function, bool large) {
+  const std::string name = "\"MPI_" + function.name + (large ? "_c" : "") + "\"";
+  std::cout << "  Failure* failure = nullptr;\n  try {\n    const Call call(" << name << ", Call::" << function.when
+            << (large ? ", true" : "") << ");\n";
+  write_checks(function, large);
+  std::string arguments = "call";
+  std::string before;
+  std::string after;
+  for (const Parameter& parameter : function.parameters) {
+    if (parameter.kind->type == "...") continue;
+    arguments += ", " + argument(parameter, large);
+    if (!parameter.is_out || parameter.is_array || !is_widened(parameter, large)) continue;
+    const bool is_absent = parameter.only_large;
+    before += "    " + parameter.kind->large_type + " " + parameter.name +
+              "_ = " + (parameter.is_inout ? "*" + parameter.name : "0") + ";\n";
+    if (!is_absent) after += "    narrow(" + parameter.name + ", " + parameter.name + "_);\n";
+  }
+  const std::string call = "mpi::" + function.implementation + "(" + arguments + ")";
+  if (function.result.empty()) {
+    std::cout << before << "    " << call << ";\n" << after << "    return MPI_SUCCESS;\n";
+  } else {
+    std::cout << "    return (" << function.result << ")" << call << ";\n";
+  }
+  // Raised outside of the handler: the error handler of the program may jump.
+  std::cout << "  } catch (...) {\n    failure = caught();\n  }\n";
+  const std::string raise = "raise(" + name + ", failure" + raised_on(function) + ")";
+  if (function.result.empty()) {
+    std::cout << "  return " << raise << ";\n";
+  } else {
+    std::cout << "  " << raise << ";\n  return (" << function.result << ")0;\n";
+  }
+}
+
+void write_function(const Function& function, bool large) {
+  const std::string name = function.name + (large ? "_c" : "");
+  std::cout << prototype("PMPI_", function, large) << " {\n";
+  if (function.is_there) {
+    write_body(function, large);
+  } else {
+    std::cout << "  return missing(\"MPI_" << name << '"' << raised_on(function) << ");\n";
+  }
+  std::cout << "}\n"
+            << prototype("MPI_", function, large) << " __attribute__((weak, alias(\"PMPI_" << name << "\")));\n\n";
+}
+
+/// Declares the implementations, and the functions that find objects.
+void write_declarations(const FunctionTable& table) {
+  const std::map<std::string, std::string> classes = {{"comm", "Comm"},
+                                                      {"group", "Group"},
+                                                      {"datatype", "TypeHandle"},
+                                                      {"op", "OpHandle"},
+                                                      {"request", "Request"},
+                                                      {"message", "MatchedMessage"},
+                                                      {"errhandler", "Errhandler"},
+                                                      {"info", "Info"},
+                                                      {"hints", "Info"},
+                                                      {"win", "Win"},
+                                                      {"file", "File"},
+                                                      {"session", "Session"}};
+  std::map<std::string, std::string> finders;
+  std::map<std::string, bool> declared;
+  std::ostringstream out;
+  for (const Function& function : table.functions) {
+    if (!function.is_there) continue;
+    std::string text = (function.result.empty()                 ? "void"
+                        : function.implementation == "from_int" ? "void*"
+                                                                : function.result) +
+                       " " + function.implementation + "(const Call& call";
+    for (const Parameter& parameter : function.parameters) {
+      if (parameter.kind->type == "...") continue;
+      std::string type = implementation_type(parameter);
+      if (is_object(parameter)) {
+        const std::string& name = classes.at(parameter.kind->name);
+        const bool optional = parameter.kind->name == "hints";
+        type = name + (optional ? "*" : "&");
+        finders[parameter.kind->name] = "struct " + name + ";\n" + type + " " + parameter.kind->name +
+                                        "_of(const Call& call, const char* parameter, " + parameter.kind->type +
+                                        " handle);\n";
+        type += " " + parameter.name;
+      } else if (type == "Numbers") {
+        type += " " + parameter.name;
+      } else if (function.implementation == "to_int") {
+        type = "const void* handle";
+      }
+      text += ", " + type;
+    }
+    if (!declared.emplace(text, true).second) continue;
+    out << text << ");\n";
+  }
+  for (const auto& [kind, text] : finders) std::cout << text;
+  std::cout << out.str();
+}
+
+void write_tables(const std::vector<Constant>& constants) {
+  std::cout << "const Name error_classes[] = {\n";
+  for (const Constant& constant : constants) {
+    if (constant.type == "class") {
+      std::cout << "    {" << constant.value << ", \"" << constant.name << "\", \"" << constant.text << "\"},\n";
+    }
+  }
+  std::cout << "    {0, nullptr, nullptr}};\nconst Name predefined_handles[] = {\n";
+  for (const Constant& constant : constants) {
+    if (constant.type.rfind("MPI_", 0) == 0 && constant.value.rfind("0x", 0) == 0) {
+      std::cout << "    {" << constant.value << ", \"" << constant.name << "\", \"" << constant.type << "\"},\n";
+    }
+  }
+  std::cout << "    {0, nullptr, nullptr}};\n";
+}
+
+void write_library(const FunctionTable& table, const std::vector<Constant>& constants) {
+  std::cout << "// Made by generate.cpp from functions.txt and constants.txt.\n"
+               "#include \"mpi/call.hpp\"\n\nnamespace aplib::mpi {\n\n";
+  write_declarations(table);
+  write_tables(constants);
+  std::cout << "\n}  // namespace aplib::mpi\n\nusing namespace aplib;\nusing namespace aplib::mpi;\n\n"
+               "extern \"C\" {\n#pragma GCC visibility push(default)\n#pragma GCC diagnostic ignored "
+               "\"-Wunused-parameter\"\n\n";
+  for (const Function& function : table.functions) {
+    write_function(function, false);
+    if (is_large(function)) write_function(function, true);
+  }
+  std::cout << "#pragma GCC visibility pop\n}\n";
+}
+
+void write_names(const FunctionTable& table) {
+  for (const Function& function : table.functions) {
+    for (const char* prefix : {"MPI_", "PMPI_"}) {
+      const char* const extra = function.is_removed ? " removed" : "";
+      std::cout << prefix << function.name << extra << '\n';
+      if (is_large(function)) std::cout << prefix << function.name << "_c\n";
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Words arguments(argv + 1, argv + argc);
+  if (arguments.size() < 3) fail("usage", "generate header|library|names functions.txt constants.txt [mpi.h.in]");
+  const FunctionTable table(arguments[1]);
+  const std::vector<Constant> constants = read_constants(arguments[2]);
+  if (arguments[0] == "header" && arguments.size() == 4) {
+    write_header(table, constants, arguments[3]);
+  } else if (arguments[0] == "library") {
+    write_library(table, constants);
+  } else if (arguments[0] == "names") {
+    write_names(table);
+  } else {
+    fail("usage", "there is no output " + arguments[0]);
+  }
+  return 0;
+}

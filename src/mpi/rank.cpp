@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+#include "mpi/rank.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <sys/utsname.h>
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+
+#include "kernel/api.hpp"
+#include "mpi/comm.hpp"
+#include "mpi/info.hpp"
+
+namespace aplib::mpi {
+
+// ---------------------------------------------------------------- the rank
+
+Rank::Rank(const char* call)
+    : world_rank_(index(api::cell_id(call))), world_size_(static_cast<std::uint32_t>(api::grid(call).count())) {
+  fatal_ = new Errhandler(*this, Errhandler::Action::fatal);
+  aborting_ = new Errhandler(*this, Errhandler::Action::abort);
+  returning_ = new Errhandler(*this, Errhandler::Action::return_code);
+  empty_group_ = new Group(*this, 0, 1, 0);
+  world_group_ = new Group(*this, 0, 1, world_size_);
+  auto* const alone = new Group(*this, world_rank_, 1, 1);
+  world_ = new Comm(*this, *world_group_, *fatal_, "MPI_COMM_WORLD");
+  self_ = new Comm(*this, *alone, *fatal_, "MPI_COMM_SELF");
+  alone->release();
+  environment_ = new Info(*this);
+  utsname system{};
+  if (::uname(&system) == 0) {
+    environment_->set("arch", system.machine);
+    environment_->set("host", system.nodename);
+  }
+  environment_->set("maxprocs", std::to_string(world_size_));
+}
+
+Rank::~Rank() {
+  ending_ = true;
+  while (objects_ != nullptr) delete objects_;
+}
+
+Rank& Rank::of_caller(const char* call) {
+  void* kept = api::mpi_rank(call);
+  if (kept == nullptr) [[unlikely]] {
+    kept = new Rank(call);
+    api::keep_mpi_rank(call, kept, [](void* rank) { delete static_cast<Rank*>(rank); });
+  }
+  return *static_cast<Rank*>(kept);
+}
+
+int Rank::number_of(const void* handle) {
+  if (is_predefined(handle)) return static_cast<int>(handle_value(handle));
+  const auto [place, is_new] = numbers_.try_emplace(handle, 0);
+  if (!is_new) return place->second;
+  if (free_numbers_.empty()) {
+    numbered_.push_back(handle);
+    place->second = static_cast<int>(predefined_end + numbered_.size() - 1);
+  } else {
+    place->second = free_numbers_.back();
+    free_numbers_.pop_back();
+    numbered_[static_cast<std::size_t>(place->second) - predefined_end] = handle;
+  }
+  return place->second;
+}
+
+void* Rank::handle_of_number(int number) const noexcept {
+  if (number < 0) return nullptr;
+  const auto value = static_cast<std::size_t>(number);
+  if (value < predefined_end) return reinterpret_cast<void*>(value);
+  return value - predefined_end < numbered_.size() ? const_cast<void*>(numbered_[value - predefined_end]) : nullptr;
+}
+
+void Rank::forget_number(const void* handle) noexcept {
+  const auto place = numbers_.find(handle);
+  if (place == numbers_.end()) return;
+  numbered_[static_cast<std::size_t>(place->second) - predefined_end] = nullptr;
+  free_numbers_.push_back(place->second);
+  numbers_.erase(place);
+}
+
+// ---------------------------------------------------------------- begin and end
+
+void give_string(const std::string& text, char* buffer, int room, int* length) {
+  const std::size_t count = std::min(text.size(), static_cast<std::size_t>(room) - 1);
+  std::memcpy(buffer, text.data(), count);
+  buffer[count] = '\0';
+  *length = static_cast<int>(count);
+}
+
+namespace {
+
+void begin(const Call& call, int required, int* provided) {
+  Rank& rank = call.rank();
+  if (rank.phase == Rank::Phase::initialized) fail(MPI_ERR_OTHER, "MPI is initialized already; call it once");
+  if (rank.phase == Rank::Phase::finalized) fail(MPI_ERR_OTHER, "it came after MPI_Finalize; MPI begins only once");
+  rank.phase = Rank::Phase::initialized;
+  rank.main_task = index(api::task_id(call.name()));
+  // Calls from threads that the program makes need a thread of the cell's own, which is not there yet.
+  rank.thread_level = std::min(required, MPI_THREAD_FUNNELED);
+  if (provided != nullptr) *provided = rank.thread_level;
+}
+
+}  // namespace
+
+void init(const Call& call, int*, char***) { begin(call, MPI_THREAD_SINGLE, nullptr); }
+
+void init_thread(const Call& call, int*, char***, int required, int* provided) {
+  if (required != MPI_THREAD_SINGLE && required != MPI_THREAD_FUNNELED && required != MPI_THREAD_SERIALIZED &&
+      required != MPI_THREAD_MULTIPLE) {
+    fail(MPI_ERR_ARG, fmt::format("required is {}, no level of thread support; use MPI_THREAD_SINGLE, _FUNNELED, "
+                                  "_SERIALIZED or _MULTIPLE",
+                                  required));
+  }
+  begin(call, required, provided);
+}
+
+void finalize(const Call& call) { call.rank().phase = Rank::Phase::finalized; }
+
+void initialized(const Call& call, int* flag) { *flag = call.rank().phase != Rank::Phase::before ? 1 : 0; }
+
+void finalized(const Call& call, int* flag) { *flag = call.rank().phase == Rank::Phase::finalized ? 1 : 0; }
+
+void query_thread(const Call& call, int* provided) { *provided = call.rank().thread_level; }
+
+void is_thread_main(const Call& call, int* flag) {
+  *flag = index(api::task_id(call.name())) == call.rank().main_task ? 1 : 0;
+}
+
+void abort(const Call& call, Comm& comm, int code) {
+  const int status = (code & 0xff) == 0 ? 1 : code & 0xff;  // an end by abort is no success
+  api::end_machine(
+      call.name(), status,
+      fmt::format("MPI_Abort: rank {} of {} ends the machine with code {}", comm.own_rank, comm.name, code));
+}
+
+// ---------------------------------------------------------------- where and when
+
+void get_processor_name(const Call&, char* name, int* length) {
+  utsname system{};
+  if (::uname(&system) != 0) fail(MPI_ERR_OTHER, fmt::format("the system does not tell its name: {}", errno));
+  give_string(system.nodename, name, MPI_MAX_PROCESSOR_NAME, length);
+}
+
+// A program that waits for a time to come asks again and again: then others run meanwhile.
+double wtime(const Call& call) {
+  if (this_task::inside() && Rank::of_caller(call.name()).clock_reads.spin()) this_task::yield();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double wtick(const Call&) {
+  using Period = std::chrono::steady_clock::period;
+  return static_cast<double>(Period::num) / static_cast<double>(Period::den);
+}
+
+void pcontrol(const Call&, int) {}
+
+// ---------------------------------------------------------------- memory
+
+void alloc_mem(const Call&, MPI_Aint bytes, Info*, void* place) {
+  if (place == nullptr) fail_null("baseptr");
+  void* const memory = std::malloc(bytes == 0 ? 1 : static_cast<std::size_t>(bytes));
+  if (memory == nullptr) fail(MPI_ERR_NO_MEM, fmt::format("there is no memory for {} bytes", bytes));
+  *static_cast<void**>(place) = memory;
+}
+
+void free_mem(const Call&, void* memory) { std::free(memory); }
+
+void get_address(const Call&, const void* location, MPI_Aint* address) {
+  *address = static_cast<MPI_Aint>(handle_value(location));
+}
+
+// As unsigned numbers: addresses may wrap.
+MPI_Aint aint_add(const Call&, MPI_Aint base, MPI_Aint displacement) {
+  return static_cast<MPI_Aint>(static_cast<std::uintptr_t>(base) + static_cast<std::uintptr_t>(displacement));
+}
+
+MPI_Aint aint_diff(const Call&, MPI_Aint address, MPI_Aint other) {
+  return static_cast<MPI_Aint>(static_cast<std::uintptr_t>(address) - static_cast<std::uintptr_t>(other));
+}
+
+}  // namespace aplib::mpi

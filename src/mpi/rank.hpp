@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+// Rank: what MPI knows of one cell. All cells of a process share the library, so nothing of it is static: whatever
+// belongs to a program hangs off its cell's Rank, which the cell's first call makes and which ends with the cell.
+// Programs of a cell that run one after the other, or at the same time as other tasks, share it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock_reads.hpp"
+#include "mpi/error.hpp"
+
+namespace aplib::mpi {
+
+struct Comm;
+struct Group;
+struct Info;
+
+class Rank {
+ public:
+  enum class Phase : std::uint8_t { before, initialized, finalized };
+
+  /// The calling cell's; its first call makes it. Throws Error outside of cells. Call from: a task.
+  static Rank& of_caller(const char* call);
+  ~Rank();
+  Rank(const Rank&) = delete;
+  Rank& operator=(const Rank&) = delete;
+
+  [[nodiscard]] std::uint32_t world_rank() const noexcept { return world_rank_; }
+  [[nodiscard]] std::uint32_t world_size() const noexcept { return world_size_; }
+
+  // ---- between MPI_Init and MPI_Finalize
+  Phase phase = Phase::before;
+  int thread_level = MPI_THREAD_SINGLE;
+  std::uint32_t main_task = 0;  ///< The one that called MPI_Init.
+
+  // ---- predefined objects
+  [[nodiscard]] Errhandler& fatal() noexcept { return *fatal_; }
+  [[nodiscard]] Errhandler& aborting() noexcept { return *aborting_; }
+  [[nodiscard]] Errhandler& returning() noexcept { return *returning_; }
+  [[nodiscard]] Group& empty_group() noexcept { return *empty_group_; }
+  [[nodiscard]] Group& world_group() noexcept { return *world_group_; }
+  [[nodiscard]] Comm& world() noexcept { return *world_; }
+  [[nodiscard]] Comm& self() noexcept { return *self_; }
+  [[nodiscard]] Info& environment() noexcept { return *environment_; }
+
+  ErrorCodes codes;
+  ClockReads clock_reads;  ///< Of MPI_Wtime.
+
+  /// What Fortran's side of the ABI has told (abi.cpp); null: nothing yet.
+  Info* fortran = nullptr;
+  struct Booleans {
+    std::string is_true;  ///< The bytes of .TRUE. in memory,
+    std::string is_false;
+  };
+  std::map<int, Booleans> fortran_booleans;  ///< by the size of LOGICAL
+
+  /// Numbers for handles, as Fortran has them. A handle keeps its number; numbers of ended objects are used again.
+  int number_of(const void* handle);
+  /// Null: no handle has this number.
+  [[nodiscard]] void* handle_of_number(int number) const noexcept;
+
+ private:
+  friend class Object;
+
+  explicit Rank(const char* call);
+  void forget_number(const void* handle) noexcept;
+
+  std::uint32_t world_rank_;
+  std::uint32_t world_size_;
+  bool ending_ = false;
+  Object* objects_ = nullptr;
+  std::unordered_map<const void*, int> numbers_;
+  std::vector<const void*> numbered_;  // from number predefined_end on
+  std::vector<int> free_numbers_;
+
+  // Owned by objects_.
+  Errhandler* fatal_ = nullptr;
+  Errhandler* aborting_ = nullptr;
+  Errhandler* returning_ = nullptr;
+  Group* empty_group_ = nullptr;
+  Group* world_group_ = nullptr;
+  Comm* world_ = nullptr;
+  Comm* self_ = nullptr;
+  Info* environment_ = nullptr;
+};
+
+/// The text in a program's buffer of `room` bytes, cut if need be, and its length.
+void give_string(const std::string& text, char* buffer, int room, int* length);
+
+}  // namespace aplib::mpi
