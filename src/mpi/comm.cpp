@@ -5,6 +5,12 @@
 
 namespace aplib::mpi {
 
+void* Comm::handle() noexcept {
+  if (this == &rank().world()) return MPI_COMM_WORLD;
+  if (this == &rank().self()) return MPI_COMM_SELF;
+  return this;
+}
+
 Comm* find_comm(Rank& rank, MPI_Comm handle) noexcept {
   if (handle == MPI_COMM_WORLD) return &rank.world();
   if (handle == MPI_COMM_SELF) return &rank.self();
@@ -32,6 +38,14 @@ void comm_group(const Call&, Comm& comm, MPI_Group* place) {
 void comm_compare(const Call&, Comm& comm, Comm& other, int* result) {
   const int groups = comm.group->compare(*other.group);
   *result = &comm == &other ? MPI_IDENT : groups == MPI_IDENT ? MPI_CONGRUENT : groups;
+}
+
+void comm_get_name(const Call&, Comm& comm, char* name, int* length) {
+  give_string(comm.name, name, MPI_MAX_OBJECT_NAME, length);
+}
+
+void comm_set_name(const Call&, Comm& comm, const char* name) {
+  comm.name = std::string(name).substr(0, MPI_MAX_OBJECT_NAME - 1);
 }
 
 void comm_test_inter(const Call&, Comm&, int* flag) { *flag = 0; }

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "mpi/attribute.hpp"
 #include "mpi/error.hpp"
 #include "mpi/group.hpp"
 
@@ -18,9 +19,13 @@ struct Comm : ErrorTarget {
   }
   ~Comm() override { let_go(*group); }
 
+  /// The program's.
+  [[nodiscard]] void* handle() noexcept;
+
   Group* group;
   std::string name;
   int own_rank;
+  Attributes attributes;
 };
 
 Comm& comm_of(const Call& call, const char* parameter, MPI_Comm handle);

@@ -102,10 +102,7 @@ int ErrorTarget::raise(const char* call, const Failure& failure) {
       api::debug(call, fmt::format("{} ({} on {})", failure.text, name_of_code(failure.code), name_of(*this)));
       break;
     case Errhandler::Action::call: {
-      // The program's own handle of MPI_COMM_WORLD and MPI_COMM_SELF is the predefined one.
-      void* handle = this;
-      if (this == &rank().world()) handle = MPI_COMM_WORLD;
-      if (this == &rank().self()) handle = MPI_COMM_SELF;
+      void* handle = object_kind() == ObjectKind::comm ? static_cast<Comm*>(this)->handle() : this;
       int code = failure.code;
       handler_->hold();  // the function may free it, or set another
       Errhandler& handler = *handler_;

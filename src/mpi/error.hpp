@@ -67,7 +67,7 @@ class ErrorCodes {
   [[nodiscard]] std::optional<int> class_of(int code) const;
   [[nodiscard]] std::optional<std::string> text_of(int code) const;
   /// Value of the attribute MPI_LASTUSEDCODE.
-  [[nodiscard]] int last_used() const noexcept { return last_; }
+  [[nodiscard]] const int& last_used() const noexcept { return last_; }
 
  private:
   struct Added {

@@ -20,7 +20,9 @@ namespace aplib::mpi {
 // ---------------------------------------------------------------- the rank
 
 Rank::Rank(const char* call)
-    : world_rank_(index(api::cell_id(call))), world_size_(static_cast<std::uint32_t>(api::grid(call).count())) {
+    : world_rank_(index(api::cell_id(call))),
+      world_size_(static_cast<std::uint32_t>(api::grid(call).count())),
+      universe_(static_cast<int>(world_size_)) {
   fatal_ = new Errhandler(*this, Errhandler::Action::fatal);
   aborting_ = new Errhandler(*this, Errhandler::Action::abort);
   returning_ = new Errhandler(*this, Errhandler::Action::return_code);
@@ -51,6 +53,30 @@ Rank& Rank::of_caller(const char* call) {
     api::keep_mpi_rank(call, kept, [](void* rank) { delete static_cast<Rank*>(rank); });
   }
   return *static_cast<Rank*>(kept);
+}
+
+const int* Rank::predefined_attribute(int keyval) const noexcept {
+  static constexpr int tag_bound = (1 << 28) - 1;  // 28 bits of the match key
+  static constexpr int any_rank = MPI_ANY_SOURCE;
+  static constexpr int no_rank = MPI_PROC_NULL;
+  static constexpr int none = 0;
+  switch (keyval) {
+    case MPI_TAG_UB:
+      return &tag_bound;
+    case MPI_IO:
+      return &any_rank;
+    case MPI_HOST:
+      return &no_rank;
+    case MPI_WTIME_IS_GLOBAL:  // hosts have clocks of their own
+    case MPI_APPNUM:
+      return &none;
+    case MPI_UNIVERSE_SIZE:
+      return &universe_;
+    case MPI_LASTUSEDCODE:
+      return &codes.last_used();
+    default:
+      return nullptr;
+  }
 }
 
 int Rank::number_of(const void* handle) {
@@ -119,7 +145,12 @@ void init_thread(const Call& call, int*, char***, int required, int* provided) {
   begin(call, required, provided);
 }
 
-void finalize(const Call& call) { call.rank().phase = Rank::Phase::finalized; }
+// What a program attached to MPI_COMM_SELF tells it that MPI ends, while MPI still works.
+void finalize(const Call& call) {
+  Rank& rank = call.rank();
+  rank.self().attributes.clear(rank, MPI_COMM_SELF);
+  rank.phase = Rank::Phase::finalized;
+}
 
 void initialized(const Call& call, int* flag) { *flag = call.rank().phase != Rank::Phase::before ? 1 : 0; }
 

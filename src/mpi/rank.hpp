@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/clock_reads.hpp"
+#include "mpi/attribute.hpp"
 #include "mpi/error.hpp"
 
 namespace aplib::mpi {
@@ -49,6 +50,9 @@ class Rank {
   [[nodiscard]] Info& environment() noexcept { return *environment_; }
 
   ErrorCodes codes;
+  Keyvals keyvals;
+  /// Of MPI_COMM_WORLD; null: `keyval` is none of the standard's keys.
+  [[nodiscard]] const int* predefined_attribute(int keyval) const noexcept;
   ClockReads clock_reads;  ///< Of MPI_Wtime.
 
   /// What Fortran's side of the ABI has told (abi.cpp); null: nothing yet.
@@ -73,6 +77,7 @@ class Rank {
   std::uint32_t world_rank_;
   std::uint32_t world_size_;
   bool ending_ = false;
+  int universe_;  // value of MPI_UNIVERSE_SIZE
   Object* objects_ = nullptr;
   std::unordered_map<const void*, int> numbers_;
   std::vector<const void*> numbered_;  // from number predefined_end on
