@@ -70,7 +70,12 @@ void ModuleNetwork::post(std::uint32_t process, FrameKind kind, comm::Label labe
   if (!used.load(std::memory_order_relaxed)) used.store(true, std::memory_order_relaxed);
   label.kind = static_cast<std::uint32_t>(kind);
   sent_.fetch_add(1, std::memory_order_relaxed);  // relaxed: see invariant (2); the module orders it before the frame
-  module_.send(process, label, body);
+  try {
+    module_.send(process, label, body);
+  } catch (...) {
+    sent_.fetch_sub(1, std::memory_order_relaxed);  // relaxed: the same; else the sums would differ for ever
+    throw;
+  }
   if (!holds_back.load(std::memory_order_relaxed)) holds_back.store(true, std::memory_order_relaxed);  // a hint
   // relaxed: a frame of who sees it too late goes when that waits, or some ms later by the progress thread
   if (progress_.dozes.load(std::memory_order_relaxed) != 0 && module_.queued(process) != 0) {

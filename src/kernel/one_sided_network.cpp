@@ -61,6 +61,34 @@ std::size_t items_per_frame(const one_sided::Blocks& blocks) noexcept {
 
 }  // namespace
 
+/// Closes the request again, unless its reply may go where it says. Else what throws before it is sent, or while its
+/// reply is waited for, would leave a pointer into the caller's memory.
+class OneSidedNetwork::OpenRequest {
+ public:
+  OpenRequest(OneSidedNetwork& network, const Request& request)
+      : network_(network),
+        process_(request.process),
+        bytes_(request.blocks.bytes * request.blocks.count),
+        id_(network.open_request(request)) {}
+  ~OpenRequest() {
+    if (stays_) return;
+    const std::lock_guard lock(network_.requests_mutex_);
+    if (Request* ours = network_.find_request(process_, id_, bytes_)) network_.close_request(*ours, id_);
+  }
+  OpenRequest(const OpenRequest&) = delete;
+  OpenRequest& operator=(const OpenRequest&) = delete;
+
+  [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
+  void stay() noexcept { stays_ = true; }
+
+ private:
+  OneSidedNetwork& network_;
+  const std::uint32_t process_;
+  const std::size_t bytes_;
+  const std::uint64_t id_;
+  bool stays_ = false;
+};
+
 OneSidedNetwork::OneSidedNetwork(ModuleNetwork& network, Domain& domain, std::uint32_t processes)
     : network_(network),
       domain_(domain),
@@ -197,16 +225,18 @@ void OneSidedNetwork::send_get(TaskControl& self, const char* call, const one_si
   const std::size_t bytes = copy.blocks.bytes * copy.blocks.count;
   wait_for_replies(self, process, bytes);
   network_.make_room(self, call, copy.cell, process);
-  const std::uint64_t id = open_request(
+  OpenRequest open(
+      *this,
       {.process = process, .cell = self.cell->id, .local = copy.local, .blocks = copy.blocks, .flag = copy.local_flag});
-  const GetRequest request{{copy.blocks.bytes, copy.blocks.count, copy.blocks.remote_stride}, id};
+  const GetRequest request{{copy.blocks.bytes, copy.blocks.count, copy.blocks.remote_stride}, open.id()};
   if (bytes != 0) memory_.begin_frame(self, copy);
   network_.post(process, FrameKind::get, label_of(self, copy), std::as_bytes(std::span(&request, 1)));
+  open.stay();
 }
 
 // What other processes have read for us waits in their memory until we take it.
 void OneSidedNetwork::wait_for_replies(TaskControl& self, std::uint32_t process, std::size_t bytes) {
-  std::atomic<std::size_t>& expected = expected_bytes_[process];
+  const std::atomic<std::size_t>& expected = expected_bytes_[process];
   // relaxed: a measure
   while (expected.load(std::memory_order_relaxed) != 0 &&
          expected.load(std::memory_order_relaxed) + bytes > domain_.options.send_limit_bytes) {
@@ -217,7 +247,6 @@ void OneSidedNetwork::wait_for_replies(TaskControl& self, std::uint32_t process,
         !self.cell->processor->idle().has_ready())
       network_.module().wait(reply_sleep);
   }
-  expected.fetch_add(bytes, std::memory_order_relaxed);
 }
 
 std::uint64_t OneSidedNetwork::fetch(TaskControl& self, const char* call, const one_sided::Operation& operation) {
@@ -231,32 +260,22 @@ std::uint64_t OneSidedNetwork::fetch(TaskControl& self, const char* call, const 
   network_.make_room(self, call, operation.cell, process);
   std::uint64_t old = 0;
   std::int32_t done = 0;
-  expected_bytes_[process].fetch_add(sizeof old, std::memory_order_relaxed);  // relaxed: a measure
-  const std::uint64_t id = open_request({.process = process,
-                                         .cell = self.cell->id,
-                                         .local = reinterpret_cast<std::byte*>(&old),
-                                         .blocks = {.bytes = sizeof old},
-                                         .flag = &done});
+  OpenRequest open(*this, {.process = process,
+                           .cell = self.cell->id,
+                           .local = reinterpret_cast<std::byte*>(&old),
+                           .blocks = {.bytes = sizeof old},
+                           .flag = &done});
   one_sided::Copy place;
   place.cell = operation.cell;
   place.remote = operation.remote;
   place.blocks = {.bytes = operation.word.bytes};
-  const FetchRequest request{operation.operand, operation.expected, id, static_cast<std::uint32_t>(operation.what),
+  const FetchRequest request{operation.operand, operation.expected, open.id(),
+                             static_cast<std::uint32_t>(operation.what),
                              operation.word.bytes | (operation.word.is_signed ? FetchRequest::signed_bit : 0)};
   memory_.begin_frame(self, place);
   network_.post(process, FrameKind::fetch, label_of(self, place), std::as_bytes(std::span(&request, 1)));
-  struct Close {  // when the machine stops: a late reply must not find our stack
-    OneSidedNetwork& network;
-    std::uint32_t process;
-    std::uint64_t id;
-    bool waits = true;
-    ~Close() {
-      if (!waits) return;
-      const std::lock_guard lock(network.requests_mutex_);
-      if (Request* ours = network.find_request(process, id, sizeof(std::uint64_t))) network.close_request(*ours, id);
-    }
-  } close{*this, process, id};
-  close.waits = !Processor::wait_flag(self, call, &done, 1);
+  // When the machine stops, a late reply must not find our stack.
+  if (Processor::wait_flag(self, call, &done, 1)) open.stay();
   return old;
 }
 
@@ -275,6 +294,8 @@ std::uint64_t OneSidedNetwork::open_request(const Request& request) {
   place = request;
   place.use = use;
   place.open = true;
+  expected_bytes_[request.process].fetch_add(request.blocks.bytes * request.blocks.count,
+                                             std::memory_order_relaxed);  // relaxed: a measure
   return std::uint64_t{use} << 32 | index;
 }
 

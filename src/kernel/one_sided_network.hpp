@@ -156,6 +156,7 @@ class OneSidedNetwork {
   void count_mapped() noexcept;
   /// Behind what was done to mapped memory: raises the flag, null for none, and wakes those who wait for flags.
   void arrive(TaskControl& self, const char* call, std::uint32_t cell, std::int32_t* flag);
+  class OpenRequest;
   std::uint64_t open_request(const Request& request);
   /// Null: there is no such request of that peer, or it expects another number of bytes. Under requests_mutex_.
   Request* find_request(comm::Peer from, std::uint64_t id, std::size_t bytes) noexcept;

@@ -243,5 +243,44 @@ TEST(OneSidedStop, NoTaskUnwindsWhileAGetWritesToItsMemory) {
   EXPECT_FALSE(wrote_late);
 }
 
+TEST(OneSidedRefused, AGetThatFindsNoRoomIsForgotten) {
+  testing_support::Processes processes({2, 1}, {1, 1});
+  processes.options.send_limit_bytes = std::size_t{1} << 20;
+  processes.options.send_wait = std::chrono::milliseconds(100);
+  bool went_well = false;
+  const testing_support::ProcessesOutcome outcome = processes.run([&] {
+    constexpr std::size_t bytes = std::size_t{1} << 20;
+    const auto block = make_symmetric<std::byte[]>(bytes);
+    barrier();
+    if (testing_support::me() == 1) {
+      static_cast<void>(receive({.type = 2}));
+      return;
+    }
+    processes.net.freeze(1);
+    const std::vector<std::byte> body(100'000);
+    const auto fill = [&] {
+      while (true) send(CellId{1}, std::span<const std::byte>(body), {.type = 1});
+    };
+    EXPECT_THROW(fill(), Error);
+    // More than may be on its way, if it counted.
+    for (int i = 0; i < 3; ++i)
+      EXPECT_THROW(get(CellId{1}, std::span<std::byte>(block.get(), bytes), block.get()), Error);
+    processes.net.thaw(1);
+    Flag arrived;
+    std::vector<std::byte> got(8);  // so few that a frame brings them
+    while (!went_well) {
+      try {
+        get(CellId{1}, std::span<std::byte>(got), block.get(), {.arrived = &arrived});
+        went_well = true;
+      } catch (const Error&) {  // what waits goes first
+      }
+    }
+    wait_flag(arrived, 1);
+    send(CellId{1}, 0, {.type = 2});
+  });
+  EXPECT_EQ(outcome.failure(), "");
+  EXPECT_TRUE(went_well);
+}
+
 }  // namespace
 }  // namespace aplib
