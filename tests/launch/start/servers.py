@@ -223,6 +223,10 @@ class Slurm:
         for process in reversed(self.processes):
             process.terminate()
         for process in self.processes:
-            process.wait()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:  # Slurm's daemons miss the signal now and then
+                process.kill()
+                process.wait()
         self.network.close()
         self.folder.remove()
