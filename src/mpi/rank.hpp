@@ -4,6 +4,7 @@
 // Programs of a cell that run one after the other, or at the same time as other tasks, share it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -18,6 +19,7 @@
 namespace aplib::mpi {
 
 struct Comm;
+struct TypeHandle;
 struct Group;
 struct Info;
 
@@ -48,6 +50,9 @@ class Rank {
   [[nodiscard]] Comm& world() noexcept { return *world_; }
   [[nodiscard]] Comm& self() noexcept { return *self_; }
   [[nodiscard]] Info& environment() noexcept { return *environment_; }
+
+  /// Of handles 0x200..0x2ff, made at their first use. Owned by objects_.
+  std::array<TypeHandle*, 256> predefined_datatypes{};
 
   ErrorCodes codes;
   Keyvals keyvals;
