@@ -34,7 +34,7 @@ void Inbound::prepare(std::uint32_t index, BufferPool& pool, UnreadMeter<>& unre
 [[gnu::always_inline]] inline void Inbound::deliver_small(Cell& cell, std::uint32_t task, std::uint64_t key,
                                                           const std::byte* body, std::size_t bytes) {
   TaskControl* receiver = cell.tasks.find(task);
-  const auto store = [&](const Posted& posted) {
+  const auto store = [ =, this ](const Posted& posted) __attribute__((always_inline)) {
     if (posted.message != nullptr) {
       MessageAccess::set_small(*posted.message, key, body, bytes);
     } else {
@@ -198,7 +198,7 @@ void Inbound::deliver_entry(Cell& cell, std::uint32_t info, std::uint64_t key, s
 
 void Inbound::deliver_buffer(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer* buffer, std::size_t bytes) {
   TaskControl* receiver = cell.tasks.find(task);
-  const auto store = [&](const Posted& posted) {
+  const auto store = [=, this](const Posted& posted) {
     if (posted.message != nullptr) {
       MessageAccess::set_buffer(*pool_, *posted.message, key, buffer, bytes);
     } else {
@@ -225,7 +225,7 @@ bool Inbound::take_from_network(Outbound& network, std::uint32_t cell_index, std
   if (network.route(cell_index) != index_ || here_.outbound().route(cell_index) != index_ || here_.mover().active() ||
       !network.is_drained(index_))
     return false;
-  const auto store = [&](const Posted& posted) { fill(posted, key, bytes); };
+  const auto store = [=, this](const Posted& posted) { fill(posted, key, bytes); };
   return give(domain_.cells[cell_index]->tasks.find(task), key, bytes.size(), store);
 }
 

@@ -30,14 +30,16 @@ namespace aplib {
 
 /// For the core: fills messages in place.
 struct MessageAccess {
-  static void set_small(Message& message, std::uint64_t key, const void* body, std::size_t bytes) noexcept {
+  [[gnu::always_inline]] static void set_small(Message& message, std::uint64_t key, const void* body,
+                                               std::size_t bytes) noexcept {
     message.key_ = key;
     message.bytes_ = bytes;
     message.buffer_ = nullptr;
     __builtin_memcpy(message.inside_, body, Message::inline_bytes_max);  // fixed size: straight-line code
   }
   /// The same from memory that ends after `bytes`.
-  static void set_small_exactly(Message& message, std::uint64_t key, const void* body, std::size_t bytes) noexcept {
+  [[gnu::always_inline]] static void set_small_exactly(Message& message, std::uint64_t key, const void* body,
+                                                       std::size_t bytes) noexcept {
     message.key_ = key;
     message.bytes_ = bytes;
     message.buffer_ = nullptr;
@@ -86,8 +88,8 @@ class Inbound {
   /// its own pace.
   void poll() noexcept;
 
-  /// Gives a message to the receive that waits for it, the oldest that accepts its key; `store` fills that one. False:
-  /// none does, and the message is for the mailbox.
+  /// Gives a message to the receive that waits for it, the oldest that accepts its key; `store` fills that one, and is
+  /// inlined for the one that its task blocks in. False: none waits, and the message is for the mailbox.
   template <class Store>
   [[gnu::always_inline]] bool give(TaskControl* receiver, std::uint64_t key, std::size_t bytes, const Store& store) {
     if (receiver == nullptr) return false;
@@ -99,15 +101,7 @@ class Inbound {
       complete(posted);
       return true;
     }
-    if (receiver->requests.empty()) [[likely]]
-      return false;
-    Posted* const request = find_request(*receiver, key);
-    if (request == nullptr) return false;
-    request->key = key;
-    request->bytes = bytes;
-    store(*request);  // what it throws leaves the request open
-    complete_request(*request);
-    return true;
+    return !receiver->requests.empty() && give_to_request(*receiver, key, bytes, store);
   }
   /// The task waits for a message of this key, or has asked for it.
   [[nodiscard]] static bool is_awaited(const Cell& cell, std::uint32_t task, std::uint64_t key) noexcept {
@@ -119,7 +113,7 @@ class Inbound {
   [[gnu::always_inline]] std::size_t take_local(Cell& cell, std::uint32_t task, std::uint64_t key,
                                                 std::span<const std::byte> bytes) {
     TaskControl* receiver = cell.tasks.find(task);
-    const auto store = [&](const Posted& posted) { fill(posted, key, bytes); };
+    const auto store = [ =, this ](const Posted& posted) __attribute__((always_inline)) { fill(posted, key, bytes); };
     if (give(receiver, key, bytes.size(), store)) return 0;
     Buffer* buffer = pool_->get(bytes.size());
     copy_bytes(buffer->body(), bytes.data(), bytes.size());
@@ -207,6 +201,17 @@ class Inbound {
   }
   void take_from_mailbox(Posted& posted, Buffer* found) noexcept;
   static Posted* find_request(TaskControl& owner, std::uint64_t key) noexcept;
+  /// `store` by value: its captures are not in memory on the way past here.
+  template <class Store>
+  [[gnu::noinline]] bool give_to_request(TaskControl& owner, std::uint64_t key, std::size_t bytes, Store store) {
+    Posted* const request = find_request(owner, key);
+    if (request == nullptr) return false;
+    request->key = key;
+    request->bytes = bytes;
+    store(*request);  // what it throws leaves the request open
+    complete_request(*request);
+    return true;
+  }
   void end_requests_in_vain(TaskControl& owner, bool all_ended) noexcept;
   void offer(Posted& posted) noexcept;
   void offer_oldest(const TaskControl& owner, const TaskControl& waiter) noexcept;
