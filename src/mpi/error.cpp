@@ -10,6 +10,7 @@
 #include "aplib/error.hpp"
 #include "kernel/api.hpp"
 #include "mpi/comm.hpp"
+#include "mpi/layout.hpp"
 #include "mpi/rank.hpp"
 
 namespace aplib::mpi {
@@ -75,6 +76,8 @@ Failure* caught() {
     return new Failure(std::move(failure));
   } catch (const std::bad_alloc&) {
     return new Failure{MPI_ERR_NO_MEM, "there is no memory"};
+  } catch (const DatatypeError& error) {
+    return new Failure{error.error_class(), error.what()};
   } catch (const Error& error) {
     return new Failure{MPI_ERR_OTHER, error.what()};
   }
