@@ -305,13 +305,13 @@ void Link::set_polled(bool polled) noexcept {
   if (lanes_.empty() || lanes_[0]->polled == polled) return;
   lanes_[0]->polled = polled;
   poller_.count_unwatched(polled ? 1 : -1);
-  if (state_ == State::up) watch(*lanes_[0]);
+  if (state_locked() == State::up) watch(*lanes_[0]);
 }
 
 void Link::unwatch() noexcept {
   if (poller_.someone_sleeps()) return;
   const std::lock_guard hold(lock_);
-  set_polled(state_ == State::up && !broken_);
+  set_polled(state_locked() == State::up && !broken_);
   if (poller_.someone_sleeps()) set_polled(false);  // see Poller
 }
 
