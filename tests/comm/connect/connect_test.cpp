@@ -353,7 +353,9 @@ TEST_P(Connect, AWithdrawnCallEndsWithItsContextInTheMiddleOfTheGreeting) {
                            introduced = true;
                            return who(3);
                          },
-                     .greeted = [kept = std::move(kept)](Socket, const Greeting&) { FAIL() << *kept; }});
+                     .greeted = [kept = std::move(kept)](Socket, const Greeting&) { FAIL() << *kept; },
+                     .judge = {},
+                     .failed = {}});
   calling.begin();
   while (!introduced && io->run_one_for(20s) != 0) {
   }

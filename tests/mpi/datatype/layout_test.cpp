@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "checks.hpp"
 #include "datatype_model.hpp"
-#include "support/checks.hpp"
 
 namespace aplib::mpi {
 namespace {
