@@ -6,8 +6,8 @@
 namespace aplib::mpi {
 
 void* Comm::handle() noexcept {
-  if (this == &rank().world()) return MPI_COMM_WORLD;
-  if (this == &rank().self()) return MPI_COMM_SELF;
+  if (this == &owner().world()) return MPI_COMM_WORLD;
+  if (this == &owner().self()) return MPI_COMM_SELF;
   return this;
 }
 
@@ -26,9 +26,9 @@ Comm& comm_of(const Call& call, const char* parameter, MPI_Comm handle) {
   return *comm;
 }
 
-void comm_rank(const Call&, Comm& comm, int* rank) { *rank = comm.own_rank; }
+void comm_rank(const Call&, Comm& comm, int* rank) { *rank = comm.rank(); }
 
-void comm_size(const Call&, Comm& comm, int* size) { *size = static_cast<int>(comm.group->size()); }
+void comm_size(const Call&, Comm& comm, int* size) { *size = comm.size(); }
 
 void comm_group(const Call&, Comm& comm, MPI_Group* place) {
   comm.group->hold();

@@ -2,8 +2,10 @@
 // Comm: a communicator, as one of its ranks sees it.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
+#include "aplib/ids.hpp"
 #include "mpi/attribute.hpp"
 #include "mpi/error.hpp"
 #include "mpi/group.hpp"
@@ -12,9 +14,17 @@ namespace aplib::mpi {
 
 struct Comm : ErrorTarget {
   static constexpr ObjectKind kind = ObjectKind::comm;
+  /// Contexts of the predefined ones, in which all cells agree without a word.
+  static constexpr std::uint32_t world_context = 0;
+  static constexpr std::uint32_t self_context = 1;
 
-  Comm(Rank& rank, Group& members, Errhandler& handler, std::string title)
-      : ErrorTarget(rank, kind, handler), group(&members), name(std::move(title)), own_rank(members.own_rank()) {
+  /// `context`: the members have agreed on it, and none of them uses it for another communicator.
+  Comm(Rank& rank, Group& members, Errhandler& handler, std::string title, std::uint32_t context)
+      : ErrorTarget(rank, kind, handler),
+        group(&members),
+        name(std::move(title)),
+        own_rank(members.own_rank()),
+        context_(context) {
     group->hold();
   }
   ~Comm() override { let_go(*group); }
@@ -22,10 +32,30 @@ struct Comm : ErrorTarget {
   /// The program's.
   [[nodiscard]] void* handle() noexcept;
 
+  /// Ranks are 0..size() - 1; rank() is the caller's.
+  [[nodiscard]] int size() const noexcept { return static_cast<int>(group->size()); }
+  [[nodiscard]] int rank() const noexcept { return own_rank; }
+  /// REQUIRES: 0 <= rank < size().
+  [[nodiscard]] CellId cell_of(int rank) const noexcept {
+    return CellId{group->cell(static_cast<std::uint32_t>(rank))};
+  }
+  /// MPI_UNDEFINED: the cell is not in it.
+  [[nodiscard]] int rank_of(CellId cell) const noexcept { return group->rank_of(index(cell)); }
+
+  /// The context of messages from rank to rank, in the space of those (api::Space::mpi),
+  [[nodiscard]] std::uint32_t context() const noexcept { return context_; }
+  /// and that of collectives, in theirs (api::Space::mpi_collective).
+  [[nodiscard]] std::uint32_t collective_context() const noexcept { return context_; }
+  /// The rank object, which rank() of Object hides here.
+  [[nodiscard]] Rank& owner() const noexcept { return Object::rank(); }
+
   Group* group;
   std::string name;
   int own_rank;
   Attributes attributes;
+
+ private:
+  std::uint32_t context_;
 };
 
 Comm& comm_of(const Call& call, const char* parameter, MPI_Comm handle);

@@ -29,8 +29,8 @@ Rank::Rank(const char* call)
   empty_group_ = new Group(*this, 0, 1, 0);
   world_group_ = new Group(*this, 0, 1, world_size_);
   auto* const alone = new Group(*this, world_rank_, 1, 1);
-  world_ = new Comm(*this, *world_group_, *fatal_, "MPI_COMM_WORLD");
-  self_ = new Comm(*this, *alone, *fatal_, "MPI_COMM_SELF");
+  world_ = new Comm(*this, *world_group_, *fatal_, "MPI_COMM_WORLD", Comm::world_context);
+  self_ = new Comm(*this, *alone, *fatal_, "MPI_COMM_SELF", Comm::self_context);
   alone->release();
   environment_ = new Info(*this);
   utsname system{};
