@@ -172,8 +172,9 @@ struct Overseer::Impl {
 
   bool read_failed(std::uint32_t from, ByteReader& in) {
     const auto status = in.number<std::uint32_t>();
-    const std::string text = in.text();
+    std::string text = in.text();
     if (!in.ended()) return false;
+    if (text.empty()) text = "it has failed, and does not say why";
     fail(static_cast<int>(status), processes.size() > 1 ? fmt::format("{}: {}", processes[from].name, text) : text);
     return true;
   }
