@@ -105,7 +105,7 @@ class RandomHistory {
   }
 
   void run() {
-    while (lasts_ < cells_) {
+    while (lasts_ < cells_ || !has_sent_all()) {
       for (std::uint32_t n = below(8); n > 0; --n) send_one();
       while (posted_.size() < window) post(random_wish());
       if (has_sent_all()) post({});  // from here on something must come
