@@ -75,3 +75,5 @@ if(TARGET aplib_cellos_main)
   aplib_install_pc(aplib-cellos "main() for CellOS programs (host_main and cell_main) on APlib"
     "aplib = ${PROJECT_VERSION}" "-laplib_cellos_main" "-I\${includedir}/aplib/compat -fexceptions")
 endif()
+# Flags for apcc, which makes the program; mpicc has them by itself.
+aplib_install_pc(aplib-mpi "MPI (standard ABI) on APlib" "" "-lmpi_abi" "-I\${prefix}/lib/aplib/mpi/include")

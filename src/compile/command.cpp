@@ -374,12 +374,13 @@ struct Names {
   const char* variable;
   const char* usual;
   const char* fallback;
+  std::array<const char*, 3> of_other_mpis;
 };
 
 const Names& names(Language language) {
-  static constexpr Names c = {"apcc", "AP_CC", "gcc", "cc"};
-  static constexpr Names cxx = {"apc++", "AP_CXX", "g++", "c++"};
-  static constexpr Names fortran = {"apfort", "AP_FC", "gfortran", "f95"};
+  static constexpr Names c = {"apcc", "AP_CC", "gcc", "cc", {"MPICC_CC", "OMPI_CC", "MPICH_CC"}};
+  static constexpr Names cxx = {"apc++", "AP_CXX", "g++", "c++", {"MPICXX_CXX", "OMPI_CXX", "MPICH_CXX"}};
+  static constexpr Names fortran = {"apfort", "AP_FC", "gfortran", "f95", {"MPIFORT_FC", "OMPI_FC", "MPICH_FC"}};
   return language == Language::c ? c : language == Language::cxx ? cxx : fortran;
 }
 
@@ -400,6 +401,16 @@ int trailing_number(std::string_view name) {
 std::string_view wrapper_name(Language language) { return names(language).wrapper; }
 
 const char* compiler_variable(Language language) { return names(language).variable; }
+
+const char* compiler_variable_of_mpi(Language language) {
+  const auto is_set = [](const char* variable) {
+    const char* const value = std::getenv(variable);
+    return value != nullptr && *value != '\0';
+  };
+  const Names& name = names(language);
+  const auto other = std::ranges::find_if(name.of_other_mpis, is_set);
+  return is_set(name.variable) || other == name.of_other_mpis.end() ? name.variable : *other;
+}
 
 Compiler Compiler::find(Language language, const std::string& command) {
   const Names& name = names(language);
@@ -548,9 +559,15 @@ std::vector<std::string> command(Language language, const Compiler& compiler, co
     if (prefix.include_folder != "/usr/include") line.add({"-isystem", prefix.include_folder});
     line.add({"-isystem", prefix.include_folder + "/aplib/compat"});
   }
+  if (arguments.compiles && arguments.mpi) line.add({"-I" + prefix.mpi_include()});
   if (program) {
     if (arguments.names_language) line.add({"-x", "none"});
     line.add({prefix.entries_script()});  // after them
+  }
+  if (links_libraries && arguments.mpi) {
+    // No run path: the loader gives programs the library beside libaplib, whatever they were linked with.
+    if (!prefix.library_folder.empty()) line.add({"-L" + prefix.library_folder});
+    line.add({"-lmpi_abi"});
   }
   if (links_libraries && !arguments.own_libraries && !prefix.library_folder.empty()) {
     // No run path: aprun has the library in the process before any program.

@@ -51,6 +51,7 @@ struct Arguments {
   bool link_time_code = false;        ///< -flto
   Linker linker = Linker::usual;
   bool old = false;            ///< Sources are of the 1990s: --old, which is the wrapper's and not read here.
+  bool mpi = false;            ///< The wrapper is mpicc or mpicxx: mpi.h and its library are there. Not read here.
   bool own_libraries = false;  ///< -nostdlib, -nodefaultlibs: nothing may be added to the link.
 
   /// Reads `arguments` (argv without argv[0]). A response file, @file, is read to understand it, but stays one
@@ -68,6 +69,9 @@ std::string_view wrapper_name(Language language);
 /// The variable that names the user's compiler: AP_CC, AP_CXX, AP_FC. (Not APLIB_...: those are options of the
 /// machine.)
 const char* compiler_variable(Language language);
+/// The first of these variables that is set and not empty: the above, then those that other MPIs' wrappers look at,
+/// MPICC_CC, OMPI_CC, MPICH_CC and their like. The above where none is.
+const char* compiler_variable_of_mpi(Language language);
 
 struct Compiler {
   enum class Family { unknown, gnu, clang };

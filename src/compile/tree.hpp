@@ -25,6 +25,9 @@ struct Prefix {
   /// The linker script that lets a program lack some of the entries.
   [[nodiscard]] std::string entries_script() const { return support_folder + "/aplib-entries.ld"; }
 
+  /// mpi.h is in it.
+  [[nodiscard]] std::string mpi_include() const { return support_folder + "/mpi/include"; }
+
   /// The tree of the running wrapper.
   static Prefix own();
   /// The tree at `root`.

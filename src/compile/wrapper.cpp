@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // apcc, apc++ and apfort: they become the user's compiler, with arguments that make programs of cells. This is the
-// source of all three; APLIB_WRAPPER_LANGUAGE says which one is compiled.
+// source of all three; APLIB_WRAPPER_LANGUAGE says which one is compiled. Started as mpicc, mpicxx, mpic++ or mpiCC,
+// also with suffix .aplib or _abi, they add MPI's header and library, and answer what scripts ask such a wrapper.
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -8,7 +9,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <optional>
@@ -23,22 +26,53 @@
 namespace aplib::compile {
 namespace {
 
+/// Behind "-showme:".
+constexpr std::array questions = {"compile", "link", "incdirs", "libdirs", "libs", "command"};
+
+struct Wrapper {
+  Language language;
+  std::string name;  ///< For messages.
+  bool mpi;
+};
+
 /// The wrapper's own options, and what is left for the compiler.
 struct Request {
   std::vector<std::string> arguments;
   std::string compiler;
   std::string final_root;
   bool show = false;
+  std::string question;  ///< "compile" of -showme:compile; empty: -show and its like.
   bool help = false;
   bool prepare = false;
   bool retarget = false;
   bool old = false;
 };
 
-Request read_request(int argc, char** argv) {
+/// What an option of Open MPI's or MPICH's wrappers asks. False: it is none of them.
+bool read_question(std::string_view option, Request& request) {
+  if (option.starts_with("--show")) option.remove_prefix(1);
+  if (option == "-compile-info" || option == "-compile_info") {
+    request.question = "compile-info";
+  } else if (option == "-link-info" || option == "-link_info") {
+    request.question = "link-info";
+  } else if (option.starts_with("-showme:")) {
+    request.question = option.substr(8);
+    if (std::ranges::find(questions, request.question) == questions.end()) {
+      throw Refused(std::string(option) +
+                    ": unknown option; use -showme:compile, link, incdirs, libdirs, libs or command");
+    }
+  } else if (option != "-showme" && option != "-show") {
+    return false;
+  }
+  request.show = true;
+  return true;
+}
+
+Request read_request(const Wrapper& wrapper, int argc, char** argv) {
   Request request;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
+    if (wrapper.mpi && read_question(argument, request)) continue;
     if (argument == "--aplib-show" || argument == "-show") {
       request.show = true;
     } else if (argument == "--aplib-help") {
@@ -62,18 +96,20 @@ Request read_request(int argc, char** argv) {
   return request;
 }
 
-void say_help(Language language) {
-  const std::string name(wrapper_name(language));
+void say_help(const Wrapper& wrapper) {
   const std::string text =
-      "usage: " + name +
+      "usage: " + wrapper.name +
       " [options] arguments of the compiler...\n"
       "Compiles and links programs of cells: aprun -n 8 ./prog, or just ./prog.\n"
       "  --aplib-show        print the command instead of running it (also -show)\n"
       "  --aplib-cc=COMMAND  the compiler to use; else $" +
-      compiler_variable(language) +
+      compiler_variable(wrapper.language) + (wrapper.mpi ? " and the variables of Open MPI and MPICH" : "") +
       ", else the system's\n"
       "  --old               C of the 1990s: -std=gnu89 -fcommon, and CellOS's declarations in every source (apcc)\n"
-      "  --aplib-root=FOLDER APlib will be in FOLDER when the programs run (packages); else where it is now\n"
+      "  --aplib-root=FOLDER APlib will be in FOLDER when the programs run (packages); else where it is now\n" +
+      (wrapper.mpi
+           ? "  -show, -showme, -showme:compile, link, incdirs, libdirs, libs, command, -compile-info, -link-info\n"
+           : "") +
       "After moving APlib, as the owner of its files:\n"
       "  --aplib-prepare             note the new place, once, so that all users link fast\n"
       "  --aplib-retarget PROGRAM... have finished programs started from the new place\n";
@@ -81,10 +117,9 @@ void say_help(Language language) {
 }
 
 /// Exit status when all was printed: 1, with a message, where standard output has not taken it.
-int finish_output(Language language) {
+int finish_output(const Wrapper& wrapper) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
-  std::fprintf(stderr, "%s: cannot write standard output: %s\n", std::string(wrapper_name(language)).c_str(),
-               std::strerror(errno));
+  std::fprintf(stderr, "%s: cannot write standard output: %s\n", wrapper.name.c_str(), std::strerror(errno));
   return 1;
 }
 
@@ -180,29 +215,52 @@ std::string start_of(const Request& request, const Prefix& prefix) {
   return request.final_root.empty() ? prefix.start() : Prefix::at(request.final_root).start();
 }
 
-int run_compiler(Language language, const Request& request) {
-  const std::string name(wrapper_name(language));
-  Compiler compiler = Compiler::find(language, request.compiler);
+/// What -show and its like print.
+std::string answer(const Wrapper& wrapper, const std::string& question, const Compiler& compiler, Arguments arguments,
+                   const Prefix& prefix, const std::string& start) {
+  if (question == "command") return shell_text(compiler.words);
+  if (question == "incdirs") return prefix.mpi_include();
+  if (question == "libdirs") return prefix.library_folder;
+  if (question == "libs") return "mpi_abi";
+  if (wrapper.mpi && (!question.empty() || arguments.output == Output::information)) {
+    // Of a command that compiles or links something, which is not there.
+    arguments.compiles = !question.starts_with("link");
+    arguments.output = question.starts_with("compile") ? Output::objects : Output::program;
+  }
+  const std::string object = arguments.output == Output::program ? program_object(prefix, start) : std::string();
+  std::vector<std::string> words = command(wrapper.language, compiler, arguments, prefix, object);
+  if (question == "compile" || question == "link")
+    words.erase(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(compiler.words.size()));
+  return shell_text(words);
+}
+
+int run_compiler(const Wrapper& wrapper, const Request& request) {
+  const Language language = wrapper.language;
+  const char* const variable = wrapper.mpi ? compiler_variable_of_mpi(language) : compiler_variable(language);
+  const char* const wanted = std::getenv(variable);
+  Compiler compiler =
+      Compiler::find(language, request.compiler.empty() && wanted != nullptr ? wanted : request.compiler);
   const std::string& first = compiler.words.front();
   if (!compiler.file.empty() && compiler.file == real_path("/proc/self/exe")) {
-    throw Refused(std::string(compiler_variable(language)) + "=" + first + " names " + name +
+    throw Refused(std::string(variable) + "=" + first + " names " + wrapper.name +
                   " itself; name the compiler that it shall use");
   }
 
   Arguments arguments = Arguments::read(request.arguments);
+  arguments.mpi = wrapper.mpi;
   arguments.old = request.old;
   if (request.old && language != Language::c) throw Refused("--old: it is for C of the 1990s; use apcc");
   if (request.old) find_old_headers(arguments);
   const Prefix prefix = Prefix::own();
-  if (tunes_for_program(arguments)) compiler.ask_version();
-  const std::string object =
-      arguments.output == Output::program ? program_object(prefix, start_of(request, prefix)) : std::string();
-  std::vector<std::string> words = command(language, compiler, arguments, prefix, object);
-
+  const std::string start = start_of(request, prefix);
+  if (tunes_for_program(arguments) || (wrapper.mpi && request.show)) compiler.ask_version();
   if (request.show) {
-    std::puts(shell_text(words).c_str());
-    return finish_output(language);
+    std::puts(answer(wrapper, request.question, compiler, arguments, prefix, start).c_str());
+    return finish_output(wrapper);
   }
+
+  const std::string object = arguments.output == Output::program ? program_object(prefix, start) : std::string();
+  std::vector<std::string> words = command(language, compiler, arguments, prefix, object);
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -211,16 +269,19 @@ int run_compiler(Language language, const Request& request) {
   std::fprintf(stderr,
                "%s: cannot run the compiler \"%s\": %s; install it, or name yours: %s=COMMAND in the environment, or "
                "--aplib-cc=COMMAND\n",
-               name.c_str(), first.c_str(), std::strerror(reason), compiler_variable(language));
+               wrapper.name.c_str(), first.c_str(), std::strerror(reason), variable);
   return 127;
 }
 
 int run(Language language, int argc, char** argv) {
+  Wrapper wrapper{language, std::string(wrapper_name(language)), false};
   try {
-    const Request request = read_request(argc, argv);
+    const std::string_view called = name_of(argc > 0 ? argv[0] : "");
+    if (called.starts_with("mpi")) wrapper = {language, std::string(called), true};
+    const Request request = read_request(wrapper, argc, argv);
     if (request.help) {
-      say_help(language);
-      return finish_output(language);
+      say_help(wrapper);
+      return finish_output(wrapper);
     }
     if (request.prepare || request.retarget) {
       const Prefix prefix = Prefix::own();
@@ -231,9 +292,9 @@ int run(Language language, int argc, char** argv) {
       }
       return 0;
     }
-    return run_compiler(language, request);
+    return run_compiler(wrapper, request);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s: %s\n", std::string(wrapper_name(language)).c_str(), error.what());
+    std::fprintf(stderr, "%s: %s\n", wrapper.name.c_str(), error.what());
     return 1;
   }
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // aprun: runs program files on the cells of a machine, on this computer or on the hosts of a cluster file.
-// docs/aprun.md says what it does.
+// docs/aprun.md says what it does. Under the name mpiexec or mpirun it takes their options: docs/mpi.md.
 #include <fmt/format.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,12 +24,14 @@
 
 #include "aplib/error.hpp"
 #include "aplib/machine.hpp"
+#include "aplib/version.hpp"
 #include "comm/mixed/mixed_port.hpp"
 #include "kernel/programs.hpp"
 #include "launch/cluster/cluster.hpp"
 #include "launch/command_line.hpp"
 #include "launch/coordinator/coordinator.hpp"
 #include "launch/ctl/door.hpp"
+#include "launch/mpiexec.hpp"
 #include "launch/node/node.hpp"
 #include "launch/output.hpp"
 #include "launch/program_path.hpp"
@@ -380,7 +383,9 @@ std::string plan_of(const cluster::Cluster& cluster, const coordinator::Job& job
 }
 
 int run_cluster_with(const CommandLine& line, PmixRun* pmix) {
-  cluster::Cluster cluster = cluster::read_cluster(line.cluster_file);
+  cluster::Cluster cluster = line.cluster_text.empty() ? cluster::read_cluster(line.cluster_file)
+                                                       : cluster::parse_cluster(line.cluster_text, line.cluster_file,
+                                                                                Options::from_environment());
   if (pmix != nullptr) pmix->take_hosts(cluster);
   add_allocated_hosts(cluster);
   apply_command_line(line, cluster);
@@ -448,6 +453,34 @@ int list_modules(const Options& options) {
   return status;
 }
 
+// ---- mpiexec ----
+
+/// The command line of mpiexec, or of aprun. Returns nothing if there is a program to run, else the exit status.
+std::optional<int> read_arguments(int argc, char** argv, CommandLine& line) {
+  const std::string name(mpiexec_name(argc > 0 ? argv[0] : ""));
+  if (name.empty()) return read_command_line(argc, argv, line);
+  const std::string_view first = argc > 1 ? argv[1] : "";
+  if (first == "--help" || first == "-help" || first == "-h") return print(name, mpiexec_help());
+  if (first == "--version" || first == "-version" || first == "-V")
+    return print(name, fmt::format("{} (APlib) {}\n", name, version));
+  try {
+    utsname system{};
+    const bool named = ::uname(&system) == 0;
+    const Mpiexec asked = read_mpiexec({argv + 1, argv + std::max(argc, 1)}, named ? system.nodename : "");
+    for (const auto& [variable, value] : asked.variables) ::setenv(variable.c_str(), value.c_str(), 1);
+    if (!asked.note.empty()) tell_user(name, asked.note);
+    std::vector<const char*> words{name.c_str()};
+    for (const std::string& word : asked.words) words.push_back(word.c_str());
+    if (const auto status = read_command_line(static_cast<int>(words.size()), words.data(), line)) return status;
+    line.cluster_text = asked.hosts;
+    if (!asked.hosts.empty()) line.cluster_file = "the hosts of " + name;
+    return std::nullopt;
+  } catch (const Error& error) {
+    tell_user(name, error.what());
+    return static_cast<int>(ExitStatus::usage);
+  }
+}
+
 }  // namespace
 }  // namespace aplib::launch
 
@@ -459,7 +492,7 @@ int main(int argc, char** argv) {
   CommandLine line;
   std::string prefix = "aprun";
   try {
-    if (const auto status = read_command_line(argc, argv, line)) return *status;
+    if (const auto status = read_arguments(argc, argv, line)) return *status;
     if (line.direct) prefix = std::filesystem::path(line.program_name).filename().string();
     if (!line.node.empty())
       return node::run_node({wire::split_list(line.node), line.process, aplib::comm::secure_from(line.machine.secure),

@@ -27,6 +27,7 @@ struct CommandLine {
   bool dry_run = false;
   bool list_modules = false;
   std::string cluster_file;  ///< Empty: all cells are on this computer, in this process.
+  std::string cluster_text;  ///< Not empty: the text of such a file, whose name is only for messages.
   /// Options of the machine on the command line itself, by name, with their values.
   std::vector<std::pair<std::string, std::string>> given;
   std::string node;           ///< Not empty: this is a node, and its launcher listens there.

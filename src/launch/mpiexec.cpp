@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: MIT
+#include "launch/mpiexec.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <iterator>
+#include <optional>
+#include <system_error>
+
+#include "aplib/error.hpp"
+#include "base/os/descriptor.hpp"
+#include "base/text.hpp"
+
+namespace aplib::launch {
+namespace {
+
+[[noreturn]] void deny(const std::string& text) { throw Error(Errc::bad_option, text); }
+
+// ---------------------------------------------------------------- the options
+
+enum class Effect : std::uint8_t {
+  count,
+  hosts,
+  host_file,
+  per_host,
+  folder,
+  variable,
+  setting,
+  tags,
+  timeout,
+  binding,
+  dry_run,
+  quiet,
+  none,    ///< What it asks for is so anyway.
+  hint,    ///< It has no effect here, which a note says.
+  refused  ///< The text says what to do instead.
+};
+
+struct MpiexecOption {
+  std::string_view names;  ///< Parted by blanks; with one dash or two.
+  int values;
+  Effect effect;
+  std::string_view text;
+};
+
+constexpr MpiexecOption mpiexec_options[] = {
+    {"n np c", 1, Effect::count, "so many ranks; else one, or one for each slot of the hosts"},
+    {"host hosts H", 1, Effect::hosts, "run on these hosts: a,b or, with slots, a:4,b:4"},
+    {"hostfile machinefile f", 1, Effect::host_file, "the same from a file with a host a line: a, a:4 or a slots=4"},
+    {"ppn npernode perhost N", 1, Effect::per_host, "so many ranks on each host"},
+    {"wdir wd", 1, Effect::folder, "start in this folder"},
+    {"x", 1, Effect::variable, "pass on this variable of the environment, or NAME=VALUE"},
+    {"env genv", 2, Effect::setting, "set a variable: NAME VALUE"},
+    {"l prepend-rank tag-output", 0, Effect::tags, "start each line of output with its rank, as in [3]"},
+    {"timeout", 1, Effect::timeout, "end the run after so many seconds, with status 124; also MPIEXEC_TIMEOUT"},
+    {"bind-to", 1, Effect::binding, "none: do not bind threads to cores; anything else: do"},
+    {"dry-run", 0, Effect::dry_run, "print what would run where; run nothing"},
+    {"quiet q", 0, Effect::quiet, "do not tell which options have no effect"},
+    {"oversubscribe allow-run-as-root envall genvall verbose v", 0, Effect::none, "so it is anyway"},
+    {"envlist genvlist", 1, Effect::none, "all variables are passed on"},
+    {"map-by rank-by cpus-per-proc cpus-per-rank soft arch iface launcher bootstrap rmk", 1, Effect::hint,
+     "no effect: a note says so"},
+    {"nooversubscribe report-bindings display-map display-allocation bycore bynode byslot", 0, Effect::hint,
+     "no effect: a note says so"},
+    {"mca gmca prtemca pmixmca", 2, Effect::hint, "no effect: a note says so"},
+    {"envnone genvnone", 0, Effect::refused, "run \"env -i NAME=VALUE mpiexec ...\" instead"},
+    {"path", 1, Effect::refused, "give the program's path, or set PATH"},
+    {"file configfile app", 1, Effect::refused, "give the options on the command line"},
+    {"initial-errhandler", 1, Effect::refused, "errors are fatal; call MPI_Comm_set_errhandler in the program"},
+};
+
+/// Calls `action` with each word of `names`.
+template <class Action>
+void each_name(std::string_view names, Action action) {
+  while (!names.empty()) {
+    const std::size_t end = std::min(names.find(' '), names.size());
+    action(names.substr(0, end));
+    names.remove_prefix(std::min(end + 1, names.size()));
+  }
+}
+
+const MpiexecOption& find_option(std::string_view name, const std::string& word) {
+  std::vector<std::string_view> known;
+  const MpiexecOption* found = nullptr;
+  for (const MpiexecOption& option : mpiexec_options) {
+    each_name(option.names, [&](std::string_view each) {
+      known.push_back(each);
+      if (each == name) found = &option;
+    });
+  }
+  if (found != nullptr) return *found;
+  const auto meant = text::nearest(name, known);
+  deny(fmt::format("unknown option {}; {}--help lists those that there are", word,
+                   meant ? fmt::format("did you mean -{}? ", *meant) : std::string()));
+}
+
+// ---------------------------------------------------------------- hosts
+
+struct SlottedHost {
+  std::string name;
+  std::uint64_t slots = 1;
+  bool slots_given = false;
+};
+
+constexpr std::uint64_t ranks_max = 16384;
+
+std::uint64_t read_count(std::string_view text, std::string_view subject) {
+  const auto count = text::parse_number(text);
+  if (!count || *count == 0 || *count > ranks_max)
+    deny(fmt::format("{}: \"{}\" is not a number of ranks: use 1 .. {}", subject, text, ranks_max));
+  return *count;
+}
+
+/// "name" or "name:slots", of `subject`.
+SlottedHost read_host(std::string_view text, std::string_view subject) {
+  SlottedHost host;
+  const std::size_t colon = text.find(':');
+  if (colon != text.npos && colon == text.rfind(':')) {  // several colons: an address of IPv6
+    host.slots = read_count(text.substr(colon + 1), subject);
+    host.slots_given = true;
+    text = text.substr(0, colon);
+  }
+  constexpr std::string_view allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-@:%";
+  if (text.empty() || text.starts_with('-') || text.find_first_not_of(allowed) != text.npos)
+    deny(fmt::format("{}: \"{}\" is not a host's name: use letters, digits and _.-@:%", subject, text));
+  host.name = text;
+  return host;
+}
+
+/// A host that is named again has more slots.
+void add_host(std::vector<SlottedHost>& hosts, SlottedHost host) {
+  const auto known = std::ranges::find(hosts, host.name, &SlottedHost::name);
+  if (known == hosts.end()) {
+    hosts.push_back(std::move(host));
+  } else {
+    known->slots += host.slots;
+    known->slots_given = true;
+  }
+}
+
+void read_host_list(std::vector<SlottedHost>& hosts, std::string_view list, const std::string& subject) {
+  for (;;) {
+    const std::size_t comma = std::min(list.find(','), list.size());
+    add_host(hosts, read_host(list.substr(0, comma), subject));
+    if (comma == list.size()) return;
+    list.remove_prefix(comma + 1);
+  }
+}
+
+/// A line of a host file: name, then slots=N; other words of that form are for other launchers.
+void read_host_line(std::vector<SlottedHost>& hosts, std::string_view line, const std::string& subject) {
+  std::optional<SlottedHost> host;
+  line = line.substr(0, line.find('#'));
+  for (;;) {
+    line.remove_prefix(std::min(line.find_first_not_of(" \t\r"), line.size()));
+    if (line.empty()) break;
+    const std::string_view word = line.substr(0, line.find_first_of(" \t\r"));
+    line.remove_prefix(word.size());
+    if (!host) {
+      host = read_host(word, subject);
+    } else if (word.starts_with("slots=")) {
+      host->slots = read_count(word.substr(6), subject);
+      host->slots_given = true;
+    } else if (word.find('=') == word.npos) {
+      deny(fmt::format("{}: \"{}\" behind the host's name: write slots=N there, and each host on a line of its own",
+                       subject, word));
+    }
+  }
+  if (host) add_host(hosts, std::move(*host));
+}
+
+void read_host_file(std::vector<SlottedHost>& hosts, const std::string& path, const std::string& subject) {
+  const auto content = os::read_file(path);
+  if (!content)
+    deny(fmt::format("{}: cannot read the host file {}: {}", subject, path, std::generic_category().message(errno)));
+  std::string_view rest = *content;
+  for (int number = 1; !rest.empty(); ++number) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    read_host_line(hosts, rest.substr(0, end), fmt::format("{}:{}", path, number));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  if (hosts.empty()) deny(fmt::format("{}: the host file {} names no host", subject, path));
+}
+
+// ---------------------------------------------------------------- the command line
+
+class MpiexecReader {
+ public:
+  explicit MpiexecReader(std::string_view own_name) : own_name_(own_name) {}
+
+  Mpiexec read(std::span<const char* const> arguments);
+
+ private:
+  void apply(const MpiexecOption& option, const std::string& word, const std::vector<std::string>& values);
+  void set_variable(const std::string& word, std::string name, std::string value);
+  void place_ranks();
+  [[nodiscard]] bool is_this_computer(const SlottedHost& host) const {
+    return host.name == "localhost" || host.name == "127.0.0.1" || host.name == "::1" || host.name == own_name_;
+  }
+
+  std::string_view own_name_;
+  Mpiexec result_;
+  std::optional<std::uint64_t> count_;
+  std::optional<std::uint64_t> per_host_;
+  std::vector<SlottedHost> hosts_;
+  std::string variable_word_;  ///< The last option about the environment.
+  std::vector<std::string> without_effect_;
+  bool timeout_given_ = false;
+  bool quiet_ = false;
+};
+
+void MpiexecReader::set_variable(const std::string& word, std::string name, std::string value) {
+  if (name.empty() || name.find('=') != name.npos)
+    deny(fmt::format("{}: \"{}\" is not the name of a variable", word, name));
+  variable_word_ = word;
+  result_.variables.emplace_back(std::move(name), std::move(value));
+}
+
+void MpiexecReader::apply(const MpiexecOption& option, const std::string& word,
+                          const std::vector<std::string>& values) {
+  std::vector<std::string>& words = result_.words;
+  switch (option.effect) {
+    case Effect::count:
+      count_ = read_count(values[0], word);
+      break;
+    case Effect::hosts:
+      read_host_list(hosts_, values[0], word);
+      break;
+    case Effect::host_file:
+      read_host_file(hosts_, values[0], word);
+      break;
+    case Effect::per_host:
+      per_host_ = read_count(values[0], word);
+      break;
+    case Effect::folder:
+      words.insert(words.end(), {"--wd", values[0]});
+      break;
+    case Effect::variable:
+      if (const std::size_t equals = values[0].find('='); equals != std::string::npos) {
+        set_variable(word, values[0].substr(0, equals), values[0].substr(equals + 1));
+      } else if (std::getenv(values[0].c_str()) != nullptr) {
+        set_variable(word, values[0], std::getenv(values[0].c_str()));
+      } else {
+        deny(fmt::format("{} {}: there is no such variable; set it, or write {} {}=VALUE", word, values[0], word,
+                         values[0]));
+      }
+      break;
+    case Effect::setting:
+      set_variable(word, values[0], values[1]);
+      break;
+    case Effect::tags:
+      words.emplace_back("--tag-output");
+      break;
+    case Effect::timeout:
+      words.insert(words.end(), {"--timeout", values[0]});
+      timeout_given_ = true;
+      break;
+    case Effect::binding:
+      words.insert(words.end(), {"--bind", values[0].starts_with("none") ? "off" : "on"});
+      break;
+    case Effect::dry_run:
+      words.emplace_back("--dry-run");
+      break;
+    case Effect::quiet:
+      quiet_ = true;
+      break;
+    case Effect::none:
+      break;
+    case Effect::hint:
+      without_effect_.push_back(values.empty() ? word : fmt::format("{} {}", word, fmt::join(values, " ")));
+      break;
+    case Effect::refused:
+      deny(fmt::format("option {} is not there: {}", word, option.text));
+  }
+}
+
+/// Ranks fill the hosts' slots in the order of the hosts. Those that are too many for that are dealt out, one a host.
+void MpiexecReader::place_ranks() {
+  if (per_host_) {
+    for (SlottedHost& host : hosts_) host.slots = *per_host_;
+  }
+  if (hosts_.empty()) {
+    result_.words.insert(result_.words.end(), {"--cells", fmt::format("{}", count_.value_or(per_host_.value_or(1)))});
+    return;
+  }
+  std::uint64_t slots = 0;
+  for (const SlottedHost& host : hosts_) slots += host.slots;
+  const std::uint64_t count = count_.value_or(slots);
+  if (count > ranks_max)
+    deny(fmt::format("the hosts have {} slots: at most {} ranks can run; say how many: -n N", slots, ranks_max));
+  std::uint64_t left = count;
+  std::vector<std::uint64_t> ranks;
+  for (const SlottedHost& host : hosts_) {
+    ranks.push_back(std::min(left, host.slots));
+    left -= ranks.back();
+  }
+  const std::uint64_t each = left / ranks.size();
+  const std::uint64_t first = left % ranks.size();
+  for (std::size_t i = 0; i < ranks.size(); ++i) ranks[i] += each + (i < first ? 1 : 0);
+
+  if (std::ranges::all_of(hosts_, [this](const SlottedHost& host) { return is_this_computer(host); })) {
+    result_.words.insert(result_.words.end(), {"--cells", fmt::format("{}", count)});
+    return;
+  }
+  if (!variable_word_.empty()) {
+    deny(
+        fmt::format("{}: programs on other hosts have the environment that ssh gives them there; set the variable "
+                    "on those hosts",
+                    variable_word_));
+  }
+  result_.hosts = fmt::format("[machine]\ncells = {}\n", count);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i] == 0) continue;
+    result_.hosts += fmt::format("[[host]]\nname = \"{}\"\ncells = {}\n{}", hosts_[i].name, ranks[i],
+                                 is_this_computer(hosts_[i]) ? "launch = \"local\"\n" : "");
+  }
+}
+
+Mpiexec MpiexecReader::read(std::span<const char* const> arguments) {
+  std::size_t at = 0;
+  for (; at < arguments.size(); ++at) {
+    const std::string word = arguments[at];
+    if (word.size() < 2 || !word.starts_with('-')) break;
+    std::string_view name = std::string_view(word).substr(word.starts_with("--") ? 2 : 1);
+    if (name.empty()) {  // "--": the program follows
+      ++at;
+      break;
+    }
+    std::vector<std::string> values;
+    if (const std::size_t equals = name.find('='); word.starts_with("--") && equals != name.npos) {
+      values.emplace_back(name.substr(equals + 1));
+      name = name.substr(0, equals);
+    }
+    const MpiexecOption& option = find_option(name, word);
+    const auto wanted = static_cast<std::size_t>(option.values);
+    while (values.size() < wanted && at + 1 < arguments.size()) values.emplace_back(arguments[++at]);
+    if (values.size() != wanted)
+      deny(fmt::format("option {} takes {} value{}, not {}", word, wanted, wanted == 1 ? "" : "s", values.size()));
+    apply(option, word, values);
+  }
+  if (at == arguments.size()) deny("no program is given: name it behind the options");
+  const auto program = arguments.subspan(at);
+  if (std::ranges::find(program, std::string_view(":")) != program.end()) {
+    deny("\":\" between programs: all ranks run one program here; start one that chooses by its rank what it does");
+  }
+  if (const char* limit = std::getenv("MPIEXEC_TIMEOUT"); limit != nullptr && *limit != '\0' && !timeout_given_)
+    result_.words.insert(result_.words.end(), {"--timeout", limit});
+  place_ranks();
+  result_.words.emplace_back("--");
+  result_.words.insert(result_.words.end(), program.begin(), program.end());
+  if (!without_effect_.empty() && !quiet_)
+    result_.note = fmt::format("without effect here: {}", fmt::join(without_effect_, ", "));
+  return std::move(result_);
+}
+
+}  // namespace
+
+std::string_view mpiexec_name(std::string_view argv0) {
+  std::string_view name = argv0.substr(argv0.rfind('/') + 1);
+  if (name.ends_with(".aplib")) name.remove_suffix(6);
+  return name == "mpiexec" || name == "mpirun" ? name : std::string_view();
+}
+
+Mpiexec read_mpiexec(std::span<const char* const> arguments, std::string_view own_name) {
+  return MpiexecReader(own_name).read(arguments);
+}
+
+std::string mpiexec_help() {
+  std::string text =
+      "usage: mpiexec [options] program [arguments of the program...]\n"
+      "Runs an MPI program made by mpicc. Each rank is a cell of a machine that aprun builds. Options have one dash or "
+      "two.\n";
+  for (const MpiexecOption& option : mpiexec_options) {
+    std::string names;
+    each_name(option.names, [&names](std::string_view name) { names += fmt::format(" -{}", name); });
+    text += fmt::format(" {}\n      {}{}\n", names, option.effect == Effect::refused ? "refused: " : "", option.text);
+  }
+  return text + "  --help, --version\naprun's own options are in APLIB_... variables: docs/options.md.\n";
+}
+
+}  // namespace aplib::launch

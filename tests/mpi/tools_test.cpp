@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+// mpicc, mpicxx and mpiexec, called by hand and by build tools that know nothing of APlib.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace aplib {
+namespace {
+
+class MpiTools : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "aplib-mpi-tools-XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+    std::filesystem::copy_file(MPI_PROGRAMS "/hello.c", folder_ + "/hello.c");
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ + "/" + name) << text; }
+
+  /// stdout and stderr of a command in the folder, and its status; 0 is expected where nobody asks for it.
+  [[nodiscard]] std::string output(const std::string& command, int* status = nullptr) const {
+    write("command.sh",
+          "unset AP_CC AP_CXX MPICC_CC OMPI_CC MPICH_CC OMPI_COMM_WORLD_SIZE PMI_SIZE MAKEFLAGS CFLAGS\n"
+          "cd " +
+              folder_ + " && PATH=" BUILD_TREE "/lib/aplib/mpi/bin:" BUILD_TREE "/bin:$PATH\n" + command + "\n");
+    FILE* const pipe = popen(("sh " + folder_ + "/command.sh 2>&1 </dev/null").c_str(), "r");
+    std::string text;
+    std::array<char, 4096> part{};
+    while (const std::size_t count = std::fread(part.data(), 1, part.size(), pipe)) text.append(part.data(), count);
+    const int end = WEXITSTATUS(pclose(pipe));
+    if (status != nullptr) {
+      *status = end;
+    } else {
+      EXPECT_EQ(end, 0) << command << '\n' << text;
+    }
+    return text;
+  }
+
+  /// A refusal of one line.
+  void expect_refused(const std::string& command, const std::string& part) const {
+    int status = 0;
+    const std::string text = output(command, &status);
+    EXPECT_NE(status, 0) << command;
+    EXPECT_NE(text.find(part), std::string::npos) << command << '\n' << text;
+    EXPECT_EQ(text.find('\n'), text.size() - 1) << command << '\n' << text;
+  }
+
+  /// Whether both ranks of `program` greet.
+  void expect_hello(const std::string& program) const {
+    EXPECT_EQ(output("mpiexec -n 2 " + program + " | sort"), "rank 0 of 2, 1 errors\nrank 1 of 2, 2 errors\n");
+  }
+
+  std::string folder_;
+};
+
+TEST_F(MpiTools, CompileUnderEachName) {
+  for (const char* name : {"mpicc", "mpicc.aplib", "mpicc_abi"}) {
+    EXPECT_EQ(output(std::string(name) + " -Wall -Werror hello.c -o hello"), "");
+    expect_hello("./hello");
+  }
+  std::filesystem::rename(folder_ + "/hello.c", folder_ + "/hello.cpp");
+  for (const char* name : {"mpicxx", "mpic++", "mpiCC", "mpicxx.aplib"}) {
+    EXPECT_EQ(output(std::string(name) + " hello.cpp -o hello"), "");
+    expect_hello("./hello");
+  }
+}
+
+TEST_F(MpiTools, CompileInSteps) {
+  EXPECT_EQ(output("mpicc -c hello.c && mpicc hello.o -o hello"), "");
+  expect_hello("./hello");
+  EXPECT_EQ(output("$(mpicc -showme:command) $(mpicc -showme:compile) -c hello.c -o asked.o && "
+                   "$(mpicc -showme:command) asked.o $(mpicc -showme:link) -o asked"),
+            "");
+  expect_hello("./asked");
+}
+
+TEST_F(MpiTools, SayWhatTheyDo) {
+  const std::string all = output("mpicc -show");
+  EXPECT_NE(all.find("-I" BUILD_TREE "/lib/aplib/mpi/include"), std::string::npos) << all;
+  EXPECT_NE(all.find("-lmpi_abi"), std::string::npos) << all;
+  EXPECT_EQ(output("mpicc -showme"), all);
+  EXPECT_EQ(output("mpicc -O2 hello.c -show").find(" -O2 hello.c ") != std::string::npos, true);
+  EXPECT_EQ(output("mpicc -showme:compile").find("-lmpi_abi"), std::string::npos);
+  EXPECT_EQ(output("mpicc -showme:link").find("-I"), std::string::npos);
+  EXPECT_EQ(output("mpicc -compile-info"), output("mpicc -showme:command | tr '\\n' ' '; mpicc -showme:compile"));
+  EXPECT_EQ(output("mpicc -link-info"), output("mpicc -showme:command | tr '\\n' ' '; mpicc -showme:link"));
+  EXPECT_EQ(output("mpicc -showme:incdirs"), BUILD_TREE "/lib/aplib/mpi/include\n");
+  EXPECT_EQ(output("mpicc -showme:libdirs"), MPI_LIBRARY_FOLDER "\n");
+  EXPECT_EQ(output("mpicc --showme:libs"), "mpi_abi\n");
+  expect_refused("mpicc -showme:version", "-showme:version: unknown option; use -showme:compile");
+}
+
+TEST_F(MpiTools, UseTheCompilerThatTheEnvironmentNames) {
+  EXPECT_EQ(output("MPICH_CC='first a' mpicc -showme:command"), "first a\n");
+  EXPECT_EQ(output("MPICH_CC=first OMPI_CC=second mpicc -showme:command"), "second\n");
+  EXPECT_EQ(output("OMPI_CC=second MPICC_CC=third mpicc -showme:command"), "third\n");
+  EXPECT_EQ(output("MPICC_CC=third AP_CC=fourth mpicc -showme:command"), "fourth\n");
+  EXPECT_EQ(output("OMPI_CC=second OMPI_CXX=third mpicxx -showme:command"), "third\n");
+  EXPECT_EQ(output("OMPI_CC=second apcc -show --version"), output("apcc -show --version"));
+  expect_refused("OMPI_CC=mpicc mpicc hello.c", "OMPI_CC=mpicc names mpicc itself");
+  expect_refused("MPICH_CC=no-such-compiler mpicc hello.c", "MPICH_CC=COMMAND");
+}
+
+TEST_F(MpiTools, Make) {
+  write("Makefile", "hello: hello.o\n\t$(CC) -o $@ hello.o -lm\n.c.o:\n\t$(CC) $(CFLAGS) -c $<\n");
+  if (output("command -v make || true").empty()) GTEST_SKIP() << "needs the tool make";
+  (void)output("make CC=mpicc CFLAGS=-O2");
+  expect_hello("./hello");
+}
+
+TEST_F(MpiTools, CMakeFindsMpi) {
+  write("CMakeLists.txt",
+        "cmake_minimum_required(VERSION 3.22)\nproject(hello LANGUAGES C)\nfind_package(MPI REQUIRED)\n"
+        "message(STATUS \"MPI ${MPI_C_VERSION}: ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG}.\")\n"
+        "add_executable(hello hello.c)\ntarget_link_libraries(hello PRIVATE MPI::MPI_C)\n");
+  const std::string log = output(CMAKE_PROGRAM " -S . -B build -DCMAKE_C_COMPILER=mpicc");
+  EXPECT_NE(log.find("MPI 5.0: " BUILD_TREE "/lib/aplib/mpi/bin/mpiexec -n."), std::string::npos) << log;
+  (void)output(CMAKE_PROGRAM " --build build");
+  expect_hello("build/hello");
+}
+
+TEST_F(MpiTools, PkgConfig) {
+  if (output("command -v pkg-config || true").empty()) GTEST_SKIP() << "needs the tool pkg-config";
+  // An installed tree: the file finds the rest from its own place.
+  const std::filesystem::path library = MPI_LIBRARY_FOLDER;
+  const std::string tree = folder_ + "/tree/" + library.lexically_relative(BUILD_TREE).string();
+  std::filesystem::create_directories(tree + "/pkgconfig");
+  std::filesystem::create_directories(folder_ + "/tree/lib");
+  std::filesystem::copy_file(BUILD_TREE "/aplib-mpi.pc", tree + "/pkgconfig/aplib-mpi.pc");
+  std::filesystem::create_symlink(BUILD_TREE "/lib/aplib", folder_ + "/tree/lib/aplib");
+  std::filesystem::create_symlink(library / "libmpi_abi.so", tree + "/libmpi_abi.so");
+  EXPECT_EQ(output("export PKG_CONFIG_PATH=" + tree +
+                   "/pkgconfig\n"
+                   "apcc hello.c $(pkg-config --cflags --libs aplib-mpi) -o hello"),
+            "");
+  expect_hello("./hello");
+}
+
+TEST_F(MpiTools, ExecPassesOnWhatItShould) {
+  write("show.c",
+        "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\nint main(int c, char** v) {\n"
+        "  char f[4096]; puts(getenv(\"COLOUR\")); puts(getcwd(f, sizeof f)); puts(v[c - 1]); return c - 2; }\n");
+  (void)output("mpicc show.c -o show && mkdir inside");
+  EXPECT_EQ(output("COLOUR=red mpirun -np 1 -x COLOUR -wdir inside -l $PWD/show -n"),
+            "[0] red\n[0] " + folder_ + "/inside\n[0] -n\n");
+  EXPECT_EQ(output("mpiexec.aplib --oversubscribe -env COLOUR blue --mca btl self ./show x"),
+            "mpiexec: without effect here: --mca btl self\nblue\n" + folder_ + "\nx\n");
+  int status = 0;
+  (void)output("mpiexec -genv COLOUR red -host localhost:2 ./show 1 2", &status);
+  EXPECT_EQ(status, 1);
+  expect_refused("mpiexec -n 1 ./show : -n 1 ./show", "mpiexec: \":\" between programs");
+  expect_refused("mpirun.aplib --no-such-option ./show", "mpirun: unknown option --no-such-option");
+  EXPECT_NE(output("mpiexec --help").find("-hostfile"), std::string::npos);
+  EXPECT_TRUE(output("mpirun --version").starts_with("mpirun (APlib) "));
+}
+
+}  // namespace
+}  // namespace aplib
