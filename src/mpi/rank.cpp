@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -120,11 +121,40 @@ void give_string(const std::string& text, char* buffer, int room, int* length) {
 
 namespace {
 
+/// Another MPI's launcher starts processes that know nothing of each other: each is a world of its own. One of them
+/// says so. In a machine that such a launcher has started by PMIx, there are at least as many ranks as processes.
+void tell_of_foreign_launcher(const Call& call) {
+  struct Variables {
+    const char* size;
+    const char* rank;
+  };
+  const auto number = [](const char* variable) {
+    const char* const value = std::getenv(variable);
+    return value == nullptr ? 0 : std::strtoul(value, nullptr, 10);
+  };
+  const Rank& rank = call.rank();
+  if (rank.world_rank() != 0) return;
+  for (const auto& [size, own] :
+       {Variables{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"}, {"PMI_SIZE", "PMI_RANK"}}) {
+    const unsigned long started = number(size);
+    if (started <= std::max(rank.world_size(), 1U)) continue;
+    if (number(own) == 0) {
+      std::fputs(fmt::format("aplib: {}: another MPI's launcher has started {} processes ({}), and each is a world of "
+                             "its own, of {} rank{}; start the program with APlib's mpiexec or aprun\n",
+                             call.name(), started, size, rank.world_size(), rank.world_size() == 1 ? "" : "s")
+                     .c_str(),
+                 stderr);
+    }
+    return;
+  }
+}
+
 void begin(const Call& call, int required, int* provided) {
   Rank& rank = call.rank();
   if (rank.phase == Rank::Phase::initialized) fail(MPI_ERR_OTHER, "MPI is initialized already; call it once");
   if (rank.phase == Rank::Phase::finalized) fail(MPI_ERR_OTHER, "it came after MPI_Finalize; MPI begins only once");
   rank.phase = Rank::Phase::initialized;
+  tell_of_foreign_launcher(call);
   rank.main_task = index(api::task_id(call.name()));
   // Calls from threads that the program makes need a thread of the cell's own, which is not there yet.
   rank.thread_level = std::min(required, MPI_THREAD_FUNNELED);

@@ -161,5 +161,18 @@ TEST_F(MpiTools, ExecPassesOnWhatItShould) {
   EXPECT_TRUE(output("mpirun --version").starts_with("mpirun (APlib) "));
 }
 
+TEST_F(MpiTools, SayThatAnotherMpisLauncherStartedThem) {
+  (void)output("mpicc hello.c -o hello");
+  const std::string own = "rank 0 of 1, 1 errors\n";
+  for (const std::string variables : {"OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=", "PMI_SIZE=4 PMI_RANK="}) {
+    const std::string text = output("export " + variables + "0; ./hello");
+    EXPECT_NE(text.find("another MPI's launcher has started 4 processes"), std::string::npos) << text;
+    EXPECT_NE(text.find("start the program with APlib's mpiexec"), std::string::npos) << text;
+    EXPECT_EQ(output("export " + variables + "1; ./hello"), own);
+    EXPECT_EQ(output("export " + variables + "0; mpiexec -n 4 ./hello | wc -l"), "4\n");
+  }
+  EXPECT_EQ(output("OMPI_COMM_WORLD_SIZE=1 ./hello"), own);
+}
+
 }  // namespace
 }  // namespace aplib
