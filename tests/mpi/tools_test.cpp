@@ -126,6 +126,19 @@ TEST_F(MpiTools, CMakeFindsMpi) {
   expect_hello("build/hello");
 }
 
+// As AX_MPI and its like look for MPI: a library whose functions are declared without mpi.h, then the header.
+TEST_F(MpiTools, Autoconf) {
+  if (output("command -v autoconf || true").empty()) GTEST_SKIP() << "needs the tool autoconf";
+  write("configure.ac",
+        "AC_INIT([hello], [1])\nAC_PROG_CC([mpicc])\nAC_SEARCH_LIBS([MPI_Init], [no-such-library])\n"
+        "AC_CHECK_FUNCS([MPI_Init MPI_No_such])\nAC_CHECK_HEADERS([mpi.h])\n"
+        "AC_RUN_IFELSE([AC_LANG_PROGRAM([[#include <mpi.h>]], [[return MPI_Init(0, 0);]])], [runs=yes], [runs=no])\n"
+        "echo $CC: $ac_cv_search_MPI_Init, $ac_cv_func_MPI_Init $ac_cv_func_MPI_No_such, $ac_cv_header_mpi_h, $runs "
+        "> result\nAC_OUTPUT\n");
+  (void)output("autoconf && ./configure");
+  EXPECT_EQ(output("cat result"), "mpicc: none required, yes no, yes, yes\n");
+}
+
 TEST_F(MpiTools, PkgConfig) {
   if (output("command -v pkg-config || true").empty()) GTEST_SKIP() << "needs the tool pkg-config";
   // An installed tree: the file finds the rest from its own place.
@@ -159,6 +172,18 @@ TEST_F(MpiTools, ExecPassesOnWhatItShould) {
   expect_refused("mpirun.aplib --no-such-option ./show", "mpirun: unknown option --no-such-option");
   EXPECT_NE(output("mpiexec --help").find("-hostfile"), std::string::npos);
   EXPECT_TRUE(output("mpirun --version").starts_with("mpirun (APlib) "));
+}
+
+// A stand-in for ssh runs what it should on this computer.
+TEST_F(MpiTools, ExecReachesOtherHosts) {
+  (void)output("mpicc hello.c -o hello");
+  write("ssh", "#!/bin/sh\nfor last; do :; done\nexec sh -c \"$last\"\n");
+  (void)output("chmod +x ssh");
+  const std::string plan = output("PATH=$PWD:$PATH mpiexec -host localhost,far:2 --dry-run ./hello");
+  EXPECT_NE(plan.find("3 cells on 2 hosts"), std::string::npos) << plan;
+  EXPECT_EQ(output("PATH=$PWD:$PATH mpiexec -host localhost,far:2 ./hello | sort"),
+            "rank 0 of 3, 1 errors\nrank 1 of 3, 2 errors\nrank 2 of 3, 3 errors\n");
+  expect_refused("mpiexec -host localhost,far -x PATH ./hello", "-x: programs on other hosts");
 }
 
 TEST_F(MpiTools, SayThatAnotherMpisLauncherStartedThem) {
