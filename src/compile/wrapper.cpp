@@ -73,6 +73,10 @@ Request read_request(const Wrapper& wrapper, int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (wrapper.mpi && read_question(argument, request)) continue;
+    if (wrapper.mpi && (argument.starts_with("-cc=") || argument.starts_with("-cxx="))) {  // as MPICH's
+      request.compiler = argument.substr(argument.find('=') + 1);
+      continue;
+    }
     if (argument == "--aplib-show" || argument == "-show") {
       request.show = true;
     } else if (argument == "--aplib-help") {

@@ -104,6 +104,8 @@ TEST_F(MpiTools, UseTheCompilerThatTheEnvironmentNames) {
   EXPECT_EQ(output("MPICC_CC=third AP_CC=fourth mpicc -showme:command"), "fourth\n");
   EXPECT_EQ(output("OMPI_CC=second OMPI_CXX=third mpicxx -showme:command"), "third\n");
   EXPECT_EQ(output("OMPI_CC=second apcc -show --version"), output("apcc -show --version"));
+  EXPECT_EQ(output("AP_CC=fourth mpicc -cc=fifth -showme:command; mpicxx -cxx=sixth -showme:command"),
+            "fifth\nsixth\n");
   expect_refused("OMPI_CC=mpicc mpicc hello.c", "OMPI_CC=mpicc names mpicc itself");
   expect_refused("MPICH_CC=no-such-compiler mpicc hello.c", "MPICH_CC=COMMAND");
 }
