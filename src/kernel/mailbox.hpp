@@ -51,34 +51,34 @@ struct MailboxReceive : Posted {
   /// When it is over: it has received something. Otherwise it was cancelled, the cell that it names has ended
   /// (Wake::ended), or the mailbox's task has (Wake::stopping).
   [[nodiscard]] bool has_received() const noexcept { return !cancelled && how == Wake::done; }
-  [[nodiscard]] Arrived arrived() const noexcept;
+  [[nodiscard]] APLIB_API Arrived arrived() const noexcept;
 
   bool cancelled = false;
 };
 
 /// As send(). REQUIRES: the cell exists, the label is in range; otherwise it throws Error(bad_argument).
-void send(const char* call, const Mailbox& to, const Label& label, std::span<const std::byte> bytes);
+APLIB_API void send(const char* call, const Mailbox& to, const Label& label, std::span<const std::byte> bytes);
 
 /// Begins to receive into `buffer`. REQUIRES: the calling cell has the mailbox's task; the wish is in range. Throws
 /// Error(bad_argument) otherwise.
-void post(const char* call, const Mailbox& mailbox, MailboxReceive& receive, std::span<std::byte> buffer,
-          const LabelWish& wish);
+APLIB_API void post(const char* call, const Mailbox& mailbox, MailboxReceive& receive, std::span<std::byte> buffer,
+                    const LabelWish& wish);
 /// Waits for one that is over, or for all. False: the machine stops, and the task unwinds already.
-[[nodiscard]] bool wait(const char* call, const RequestSet& set, bool all);
+[[nodiscard]] APLIB_API bool wait(const char* call, const RequestSet& set, bool all);
 /// The same without waiting. Lets others run after a few misses.
-[[nodiscard]] bool test(const char* call, const RequestSet& set, bool all);
+[[nodiscard]] APLIB_API bool test(const char* call, const RequestSet& set, bool all);
 /// Takes an open receive back. REQUIRES: no task waits for it. False: it was over.
-bool cancel(MailboxReceive& receive) noexcept;
+APLIB_API bool cancel(MailboxReceive& receive) noexcept;
 
 /// Waits for a message. For the mailbox's own task this is as fast as receive_into(). Throws Error(ended) when the cell
 /// that the wish names has ended and left no such message. Nothing: the machine stops, and the task unwinds already.
-[[nodiscard]] std::optional<Arrived> receive(const char* call, const Mailbox& mailbox, std::span<std::byte> buffer,
-                                             const LabelWish& wish);
+[[nodiscard]] APLIB_API std::optional<Arrived> receive(const char* call, const Mailbox& mailbox,
+                                                       std::span<std::byte> buffer, const LabelWish& wish);
 
 /// The message that a receive with this wish would get. Does not wait; lets others run after a few misses.
-[[nodiscard]] std::optional<Arrived> probe(const char* call, const Mailbox& mailbox, const LabelWish& wish);
+[[nodiscard]] APLIB_API std::optional<Arrived> probe(const char* call, const Mailbox& mailbox, const LabelWish& wish);
 /// Takes the message that probe() tells of out of the mailbox, for its caller alone.
-[[nodiscard]] std::optional<Arrived> take(const char* call, const Mailbox& mailbox, Message& into,
-                                          const LabelWish& wish);
+[[nodiscard]] APLIB_API std::optional<Arrived> take(const char* call, const Mailbox& mailbox, Message& into,
+                                                    const LabelWish& wish);
 
 }  // namespace aplib::api

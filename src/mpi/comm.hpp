@@ -53,6 +53,7 @@ struct Comm : ErrorTarget {
   std::string name;
   int own_rank;
   Attributes attributes;
+  std::uint32_t collective_calls = 0;  ///< That have begun.
 
  private:
   std::uint32_t context_;

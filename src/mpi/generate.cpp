@@ -393,6 +393,10 @@ std::string argument(const Parameter& parameter, bool large) {
     return "Numbers(" + parameter.name + ")";
   }
   if (parameter.is_out && !parameter.is_array && is_widened(parameter, large)) return "&" + parameter.name + "_";
+  // A function of the program: the implementation knows by Call::is_large() which one it is.
+  if (!large && !parameter.kind->large_type.empty() && is_pointer(parameter.kind->type)) {
+    return "(" + parameter.kind->large_type + ")(void (*)())" + parameter.name;
+  }
   return parameter.name;
 }
 

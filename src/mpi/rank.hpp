@@ -20,6 +20,7 @@ namespace aplib::mpi {
 
 struct Comm;
 struct TypeHandle;
+struct OpHandle;
 struct Group;
 struct Info;
 
@@ -53,6 +54,8 @@ class Rank {
 
   /// Of handles 0x200..0x2ff, made at their first use. Owned by objects_.
   std::array<TypeHandle*, 256> predefined_datatypes{};
+  /// Of handles 0x20..0x3f, likewise.
+  std::array<OpHandle*, 32> predefined_ops{};
 
   ErrorCodes codes;
   Keyvals keyvals;

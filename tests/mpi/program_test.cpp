@@ -50,5 +50,15 @@ TEST_F(MpiProgram, EachRankHasItsOwnMpi) {
   EXPECT_NE(text.find("MPI_Comm_call_errhandler: MPI_ERR_OTHER: "), std::string::npos) << text;
 }
 
+TEST_F(MpiProgram, CollectivesAgreeWithANaiveComputation) {
+  EXPECT_EQ(output("apcc -Wall -Werror " MPI_PROGRAMS "/collectives.c -I" BUILD_TREE
+                   "/lib/aplib/mpi/include -L" MPI_LIBRARY_FOLDER " -lmpi_abi -o collectives"),
+            "");
+  for (int ranks = 1; ranks <= 9; ++ranks) {
+    const std::string number = std::to_string(ranks);
+    EXPECT_EQ(output("aprun -n " + number + " ./collectives " + number), "No Errors\n") << number << " ranks";
+  }
+}
+
 }  // namespace
 }  // namespace aplib

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+#include "mpi/collective.hpp"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+#include "mpi/rank.hpp"
+
+namespace aplib::mpi {
+
+namespace {
+
+// Tag: 27..13 number of the call | 12..8 kind | 7..0 detail
+constexpr std::uint32_t detail_mask = 0xff;
+constexpr int kind_shift = 8;
+constexpr std::uint32_t kind_mask = 0x1f;
+constexpr int number_shift = 13;
+constexpr std::uint32_t number_mask = 0x7fff;
+static_assert((number_mask << number_shift | kind_mask << kind_shift | detail_mask) == api::Label::tag_max);
+
+constexpr const char* names[] = {
+    "MPI_Barrier",   "MPI_Bcast",     "MPI_Gather",     "MPI_Gatherv",        "MPI_Scatter",
+    "MPI_Scatterv",  "MPI_Allgather", "MPI_Allgatherv", "MPI_Alltoall",       "MPI_Alltoallv",
+    "MPI_Alltoallw", "MPI_Reduce",    "MPI_Allreduce",  "MPI_Reduce_scatter", "MPI_Reduce_scatter_block",
+    "MPI_Scan",      "MPI_Exscan"};
+
+std::string describe(std::uint32_t tag) {
+  const std::uint32_t kind = tag >> kind_shift & kind_mask;
+  return fmt::format("{} (call {} of the communicator, root or operation {})",
+                     kind < std::size(names) ? names[kind] : "an unknown call", tag >> number_shift, tag & detail_mask);
+}
+
+}  // namespace
+
+Packed::Packed(const Elements& elements)
+    : data_(reinterpret_cast<const std::byte*>(elements.contiguous())),
+      size_(static_cast<std::size_t>(elements.bytes())) {
+  if (data_ != nullptr || size_ == 0) return;
+  copy_ = std::make_unique_for_overwrite<std::byte[]>(size_);
+  pack(copy_.get(), elements, 0, elements.bytes());
+  data_ = copy_.get();
+}
+
+// ---------------------------------------------------------------- the call
+
+Collective::Collective(const Call& call, Comm& comm, CollectiveKind kind, int detail)
+    : call_(call),
+      comm_(comm),
+      tag_((comm.collective_calls++ & number_mask) << number_shift | static_cast<std::uint32_t>(kind) << kind_shift |
+           (static_cast<std::uint32_t>(detail) & detail_mask)) {}
+
+api::Mailbox Collective::mailbox() const noexcept {
+  return {TaskId{call_.rank().main_task}, api::Space::mpi_collective};
+}
+
+void Collective::send(int to, const Packed& from) const {
+  api::send(call_.name(), mailbox(), {comm_.cell_of(to), comm_.collective_context(), tag_}, from.bytes());
+}
+
+void Collective::receive(int from, const Elements& to) const {
+  Window window(*this);
+  window.post(from, to);
+  window.wait();
+}
+
+void Collective::exchange(int to, const Elements& sent, int from, const Elements& received) const {
+  Window window(*this);
+  window.post(from, received);
+  send(to, sent);
+  window.wait();
+}
+
+bool Collective::is_ours(int from, std::uint32_t tag) const {
+  if (tag == tag_) [[likely]]
+    return true;
+  const std::uint32_t behind = ((tag_ >> number_shift) - (tag >> number_shift)) & number_mask;
+  if (behind != 0 && behind <= number_mask / 2) return false;
+  fail(MPI_ERR_OTHER,
+       fmt::format("rank {} is in {}, this rank in {}; let all ranks of a communicator make the same collective calls "
+                   "in the same order, with the same root and operation",
+                   from, describe(tag), describe(tag_)));
+}
+
+// ---------------------------------------------------------------- receives
+
+Window::~Window() {
+  for (int i = 0; i < count_; ++i) static_cast<void>(api::cancel(incoming_[static_cast<std::size_t>(i)].receive));
+}
+
+void Window::post(int from, const Elements& to) {
+  Incoming& incoming = incoming_[static_cast<std::size_t>(count_)];
+  incoming.to = to;
+  incoming.from = from;
+  incoming.packed.reset();
+  if (to.contiguous() == nullptr && to.bytes() > 0)
+    incoming.packed = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(to.bytes()));
+  begin(incoming);
+  ++count_;
+}
+
+void Window::begin(Incoming& incoming) {
+  std::byte* const place =
+      incoming.packed != nullptr ? incoming.packed.get() : reinterpret_cast<std::byte*>(incoming.to.contiguous());
+  const Collective& its = collective_;
+  api::post(its.call_.name(), its.mailbox(), incoming.receive, {place, static_cast<std::size_t>(incoming.to.bytes())},
+            {its.comm_.cell_of(incoming.from), its.comm_.collective_context(), std::nullopt});
+}
+
+void Window::wait_for_all() {
+  const RequestSet all{this, static_cast<std::size_t>(count_), [](const void* window, std::size_t i) -> Posted* {
+                         auto& incoming = static_cast<Window*>(const_cast<void*>(window))->incoming_[i];
+                         return &incoming.receive;
+                       }};
+  // False: the machine stops, and somebody's destructor has called; the call ends without doing more.
+  if (!api::wait(collective_.call_.name(), all, true)) fail(MPI_ERR_OTHER, "the machine stops");
+}
+
+void Window::wait() {
+  if (count_ == 0) return;
+  wait_for_all();
+  for (int i = 0; i < count_; ++i) finish(incoming_[static_cast<std::size_t>(i)]);
+  count_ = 0;
+}
+
+void Window::finish(Incoming& incoming) {
+  const auto check_received = [&] {
+    if (!incoming.receive.has_received())
+      fail(MPI_ERR_OTHER, fmt::format("rank {} has ended without this call", incoming.from));
+  };
+  check_received();
+  while (!collective_.is_ours(incoming.from, incoming.receive.arrived().label.tag)) {
+    begin(incoming);
+    wait_for_all();
+    check_received();
+  }
+  const std::size_t bytes = incoming.receive.arrived().bytes;
+  const auto wanted = static_cast<std::size_t>(incoming.to.bytes());
+  if (bytes != wanted) [[unlikely]] {
+    fail(bytes > wanted ? MPI_ERR_TRUNCATE : MPI_ERR_COUNT,
+         fmt::format("rank {} has sent {} bytes where this rank receives {}; let their counts and datatypes agree",
+                     incoming.from, bytes, wanted));
+  }
+  if (incoming.packed != nullptr) unpack(incoming.to, incoming.packed.get(), 0, incoming.to.bytes());
+}
+
+// ---------------------------------------------------------------- arguments
+
+void check_root(const Comm& comm, int root) {
+  if (root < 0 || root >= comm.size()) [[unlikely]]
+    fail(MPI_ERR_ROOT, fmt::format("root is {}; it must be a rank of {}, 0..{}", root, comm.name, comm.size() - 1));
+}
+
+Elements buffer_elements(const char* parameter, const void* buffer, MPI_Count count, const TypeHandle& type) {
+  if (buffer == MPI_IN_PLACE) [[unlikely]]
+    fail(MPI_ERR_BUFFER, fmt::format("{} is MPI_IN_PLACE, which is not allowed for it here", parameter));
+  return elements_at(parameter, buffer, count, *type.datatype);
+}
+
+void check_alias(const Elements& send, const Elements& receive) {
+  if (send.address == receive.address && send.address != nullptr && send.bytes() > 0 && receive.bytes() > 0)
+      [[unlikely]]
+    fail(MPI_ERR_BUFFER,
+         "sendbuf and recvbuf are the same memory; give MPI_IN_PLACE as sendbuf (of MPI_Scatter and "
+         "MPI_Scatterv as recvbuf), or two buffers");
+}
+
+void copy_own(const Elements& to, const Elements& from) {
+  check_alias(from, to);
+  if (to.bytes() != from.bytes()) [[unlikely]] {
+    fail(from.bytes() > to.bytes() ? MPI_ERR_TRUNCATE : MPI_ERR_COUNT,
+         fmt::format("this rank sends itself {} bytes and receives {}; let its counts and datatypes agree",
+                     from.bytes(), to.bytes()));
+  }
+  copy(to, from, 0, to.bytes());
+}
+
+// Addresses as numbers: they may lie outside of all memory.
+Elements part_of(const Elements& elements, Count first, Count count) noexcept {
+  const auto address = reinterpret_cast<std::uintptr_t>(elements.address) +
+                       static_cast<std::uintptr_t>(first) * static_cast<std::uintptr_t>(elements.extent);
+  return {reinterpret_cast<void*>(address), elements.layout, count, elements.extent};
+}
+
+}  // namespace aplib::mpi

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+// Collective: one collective call, as one of its ranks carries it out: messages of any layout to and from the others.
+//
+// The ranks of a communicator make the same calls in the same order, and messages between two cells stay in order. So a
+// receive takes the next message of its rank, and the tag only tells which call that belongs to: what a call that
+// failed has left is dropped, and anything else that is not of this call is an error, because the ranks disagree.
+//
+// A send never waits for its receiver, so any order of sends and receives is free of deadlocks. A message whose receive
+// was posted before is copied once.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "kernel/mailbox.hpp"
+#include "mpi/comm.hpp"
+#include "mpi/layout.hpp"
+#include "mpi/type.hpp"
+
+namespace aplib::mpi {
+
+enum class CollectiveKind : std::uint8_t {
+  barrier,
+  bcast,
+  gather,
+  gatherv,
+  scatter,
+  scatterv,
+  allgather,
+  allgatherv,
+  alltoall,
+  alltoallv,
+  alltoallw,
+  reduce,
+  allreduce,
+  reduce_scatter,
+  reduce_scatter_block,
+  scan,
+  exscan,
+};
+
+/// Bytes of elements side by side: those themselves, or a copy.
+class Packed {
+ public:
+  explicit Packed(const Elements& elements);
+  [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
+
+ private:
+  std::unique_ptr<std::byte[]> copy_;
+  const std::byte* data_;
+  std::size_t size_;
+};
+
+class Collective {
+ public:
+  /// `detail`: what the ranks must agree on, too: the root or the operation.
+  Collective(const Call& call, Comm& comm, CollectiveKind kind, int detail = 0);
+
+  [[nodiscard]] int size() const noexcept { return comm_.size(); }
+  [[nodiscard]] int rank() const noexcept { return comm_.rank(); }
+  /// The rank `distance` behind the caller's; size() and more go round.
+  [[nodiscard]] int behind(int distance) const noexcept { return (rank() + size() - distance) % size(); }
+  [[nodiscard]] int before(int distance) const noexcept { return (rank() + distance) % size(); }
+
+  void send(int to, const Elements& from) const { send(to, Packed(from)); }
+  void send(int to, const Packed& from) const;
+  /// Fails unless the message has exactly the bytes of `to`. May switch tasks.
+  void receive(int from, const Elements& to) const;
+  /// Both at the same time.
+  void exchange(int to, const Elements& sent, int from, const Elements& received) const;
+
+ private:
+  friend class Window;
+
+  [[nodiscard]] api::Mailbox mailbox() const noexcept;
+  /// Whether a message is of this call. False: an earlier call has left it. Fails if the ranks disagree.
+  [[nodiscard]] bool is_ours(int from, std::uint32_t tag) const;
+
+  const Call& call_;
+  Comm& comm_;
+  std::uint32_t tag_;
+};
+
+/// Some receives that are under way at the same time.
+class Window {
+ public:
+  static constexpr int size_max = 8;
+
+  explicit Window(const Collective& collective) noexcept : collective_(collective) {}
+  /// Takes back what has not come.
+  ~Window();
+  Window(const Window&) = delete;
+  Window& operator=(const Window&) = delete;
+
+  [[nodiscard]] bool is_full() const noexcept { return count_ == size_max; }
+  /// REQUIRES: not full; no other open receive is from this rank. `to` stays until wait() has returned.
+  void post(int from, const Elements& to);
+  /// Until all have come. Fails as Collective::receive(). Empty afterwards.
+  void wait();
+
+ private:
+  struct Incoming {
+    api::MailboxReceive receive;
+    Elements to{};
+    int from = 0;
+    std::unique_ptr<std::byte[]> packed;  // null: the message goes to its place at once
+  };
+
+  void begin(Incoming& incoming);
+  void wait_for_all();
+  void finish(Incoming& incoming);
+
+  const Collective& collective_;
+  std::array<Incoming, size_max> incoming_;
+  int count_ = 0;
+};
+
+// ---------------------------------------------------------------- arguments of collective calls
+
+void check_root(const Comm& comm, int root);
+/// The memory of a buffer that may not be MPI_IN_PLACE. The type has been found valid.
+Elements buffer_elements(const char* parameter, const void* buffer, MPI_Count count, const TypeHandle& type);
+/// Fails if both sides are the same memory.
+void check_alias(const Elements& send, const Elements& receive);
+/// From the caller to itself: fails unless both have as many bytes, or if they are the same memory.
+void copy_own(const Elements& to, const Elements& from);
+/// Elements [first, first + count) of elements.
+[[nodiscard]] Elements part_of(const Elements& elements, Count first, Count count) noexcept;
+
+}  // namespace aplib::mpi
