@@ -5,6 +5,11 @@
 
 namespace aplib::mpi {
 
+Comm::~Comm() {
+  let_go(*group);
+  if (!owner().is_ending()) owner().contexts.remove(context_);
+}
+
 void* Comm::handle() noexcept {
   if (this == &owner().world()) return MPI_COMM_WORLD;
   if (this == &owner().self()) return MPI_COMM_SELF;

@@ -18,7 +18,8 @@ struct Comm : ErrorTarget {
   static constexpr std::uint32_t world_context = 0;
   static constexpr std::uint32_t self_context = 1;
 
-  /// `context`: the members have agreed on it, and none of them uses it for another communicator.
+  /// `context`: the members have agreed on it, and none of them uses it for another communicator. It is the rank's
+  /// again when the communicator ends.
   Comm(Rank& rank, Group& members, Errhandler& handler, std::string title, std::uint32_t context)
       : ErrorTarget(rank, kind, handler),
         group(&members),
@@ -27,7 +28,7 @@ struct Comm : ErrorTarget {
         context_(context) {
     group->hold();
   }
-  ~Comm() override { let_go(*group); }
+  ~Comm() override;
 
   /// The program's.
   [[nodiscard]] void* handle() noexcept;

@@ -27,7 +27,9 @@ std::string name_of_code(int code) {
 namespace {
 
 std::string name_of(const ErrorTarget& target) {
-  return target.object_kind() == ObjectKind::comm ? static_cast<const Comm&>(target).name : "the object";
+  if (target.object_kind() != ObjectKind::comm) return "the object";
+  const auto& comm = static_cast<const Comm&>(target);
+  return comm.name.empty() ? fmt::format("a communicator of {} ranks", comm.size()) : comm.name;
 }
 
 /// A call outside of cells has no rank, hence no error handler: every error is fatal.
@@ -53,6 +55,11 @@ int raise_on(const char* call, Failure* given, Handle... handle) {
   const Failure failure = std::move(*given);
   delete given;
   if (!this_task::inside()) end_process(call, failure.text);
+  if (failure.on != nullptr) {
+    const int code = failure.on->raise(call, failure);
+    failure.on->release();
+    return code;
+  }
   if constexpr (sizeof...(Handle) == 0) {
     return default_target(call).raise(call, failure);
   } else {

@@ -12,10 +12,14 @@
 
 namespace aplib::mpi {
 
+class ErrorTarget;
+
 /// What is wrong with a call: the class of the standard, and in words what was given and what is allowed.
 struct Failure {
   int code;
   std::string text;
+  /// Held: the object to raise it on, if it is none of the call's.
+  ErrorTarget* on = nullptr;
 };
 
 [[noreturn]] inline void fail(int code, std::string text) { throw Failure{code, std::move(text)}; }

@@ -15,6 +15,7 @@
 #include "kernel/api.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/info.hpp"
+#include "mpi/request.hpp"
 
 namespace aplib::mpi {
 
@@ -23,7 +24,10 @@ namespace aplib::mpi {
 Rank::Rank(const char* call)
     : world_rank_(index(api::cell_id(call))),
       world_size_(static_cast<std::uint32_t>(api::grid(call).count())),
-      universe_(static_cast<int>(world_size_)) {
+      universe_(static_cast<int>(world_size_)),
+      receives_(std::make_unique<Receives>(*this)) {
+  contexts.add(Comm::world_context);
+  contexts.add(Comm::self_context);
   fatal_ = new Errhandler(*this, Errhandler::Action::fatal);
   aborting_ = new Errhandler(*this, Errhandler::Action::abort);
   returning_ = new Errhandler(*this, Errhandler::Action::return_code);
@@ -179,6 +183,7 @@ void init_thread(const Call& call, int*, char***, int required, int* provided) {
 void finalize(const Call& call) {
   Rank& rank = call.rank();
   rank.self().attributes.clear(rank, MPI_COMM_SELF);
+  rank.receives().close();
   rank.phase = Rank::Phase::finalized;
 }
 

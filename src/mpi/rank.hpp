@@ -14,6 +14,7 @@
 
 #include "base/clock_reads.hpp"
 #include "mpi/attribute.hpp"
+#include "mpi/context.hpp"
 #include "mpi/error.hpp"
 
 namespace aplib::mpi {
@@ -23,6 +24,7 @@ struct TypeHandle;
 struct OpHandle;
 struct Group;
 struct Info;
+class Receives;
 
 class Rank {
  public:
@@ -51,6 +53,15 @@ class Rank {
   [[nodiscard]] Comm& world() noexcept { return *world_; }
   [[nodiscard]] Comm& self() noexcept { return *self_; }
   [[nodiscard]] Info& environment() noexcept { return *environment_; }
+
+  /// Contexts of its communicators, and where the search for a new one begins.
+  ContextSet contexts;
+  std::uint32_t next_context = 0;
+  /// Of MPI_Buffer_attach; null: none.
+  void* attached_buffer = nullptr;
+  MPI_Count attached_bytes = 0;
+  [[nodiscard]] Receives& receives() noexcept { return *receives_; }
+  [[nodiscard]] bool is_ending() const noexcept { return ending_; }
 
   /// Of handles 0x200..0x2ff, made at their first use. Owned by objects_.
   std::array<TypeHandle*, 256> predefined_datatypes{};
@@ -90,6 +101,8 @@ class Rank {
   std::unordered_map<const void*, int> numbers_;
   std::vector<const void*> numbered_;  // from number predefined_end on
   std::vector<int> free_numbers_;
+
+  std::unique_ptr<Receives> receives_;
 
   // Owned by objects_.
   Errhandler* fatal_ = nullptr;

@@ -60,5 +60,17 @@ TEST_F(MpiProgram, CollectivesAgreeWithANaiveComputation) {
   }
 }
 
+TEST_F(MpiProgram, MessagesReachTheirRanksOnAnyNumberOfThreads) {
+  EXPECT_EQ(output("apcc -Wall -Werror " MPI_PROGRAMS "/messages.c -I" BUILD_TREE
+                   "/lib/aplib/mpi/include -L" MPI_LIBRARY_FOLDER " -lmpi_abi -o messages"),
+            "");
+  for (const char* const threads : {"1", "2", "per-cell"}) {
+    for (const char* const ranks : {"4", "9"}) {
+      EXPECT_EQ(output(std::string("aprun --threads ") + threads + " -n " + ranks + " ./messages"), "sum 3540\n")
+          << ranks << " ranks, threads " << threads;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace aplib

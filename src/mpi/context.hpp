@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+// Contexts: the numbers by which messages of different communicators are told apart. The members of a new communicator
+// agree on one that none of them uses, so cells of different communicators may use the same.
+//
+// A communicator's number has 12 bits. The bits above make further channels of it, for the library's own messages.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+namespace aplib::mpi {
+
+/// Added to a communicator's context. In the space of messages from rank to rank:
+inline constexpr std::uint32_t acknowledging = 0x1000;  ///< A synchronous send has been matched.
+inline constexpr std::uint32_t creating = 0x2000;       ///< The members of a group agree.
+/// A synchronous send is on its way, of any communicator.
+inline constexpr std::uint32_t notice_context = 0x7fff;
+/// A message of a synchronous send. Receives must match it with and without: the core does not let them yet, so
+/// functions.txt has no synchronous sends.
+inline constexpr std::uint32_t synchronous_flag = 0x8000;
+/// In the space of collectives: all members agree.
+inline constexpr std::uint32_t agreeing = 0x4000;
+
+/// Which contexts a rank uses, as a set that a message can carry.
+struct ContextSet {
+  static constexpr std::uint32_t count = 4096;
+
+  std::array<std::uint64_t, count / 64> words{};
+
+  void add(std::uint32_t context) noexcept { words[context / 64] |= std::uint64_t{1} << context % 64; }
+  void remove(std::uint32_t context) noexcept { words[context / 64] &= ~(std::uint64_t{1} << context % 64); }
+  void add_all(const ContextSet& other) noexcept {
+    for (std::size_t i = 0; i < words.size(); ++i) words[i] |= other.words[i];
+  }
+  /// The first one from `first` on, in a circle, that is not in the set. So a freed one is used again late.
+  [[nodiscard]] std::optional<std::uint32_t> first_free(std::uint32_t first) const noexcept {
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const std::uint32_t context = (first + i) % count;
+      if ((words[context / 64] >> context % 64 & 1) == 0) return context;
+    }
+    return std::nullopt;
+  }
+};
+
+}  // namespace aplib::mpi

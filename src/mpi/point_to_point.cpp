@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: MIT
+// The calls that send and receive, and those that complete requests.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "mpi/request.hpp"
+#include "mpi/status.hpp"
+
+namespace aplib::mpi {
+
+void wait(const Call& call, MPI_Request* place, MPI_Status* status);
+
+namespace {
+
+/// What a send or receive is about. `parameter` names the buffer.
+Elements data_of(const char* parameter, const void* buffer, MPI_Count count, const TypeHandle& type) {
+  return elements_at(parameter, buffer, count, *committed("datatype", type));
+}
+
+void send_now(const Call& call, const void* buf, MPI_Count count, const TypeHandle& type, int dest, int tag, Comm& comm,
+              Mode mode) {
+  check_dest(comm, dest);
+  check_tag("tag", tag);
+  const Elements elements = data_of("buf", buf, count, type);
+  if (dest == MPI_PROC_NULL) return;
+  send_elements(call.name(), comm, dest, tag, elements, mode);
+}
+
+/// Memory of a call's own for bytes that do not lie side by side.
+class Aside {
+ public:
+  explicit Aside(std::size_t bytes)
+      : large_(bytes > small_.size() ? std::make_unique_for_overwrite<std::byte[]>(bytes) : nullptr) {}
+  [[nodiscard]] std::byte* data() noexcept { return large_ != nullptr ? large_.get() : small_.data(); }
+
+ private:
+  std::array<std::byte, 1024> small_;
+  std::unique_ptr<std::byte[]> large_;
+};
+
+[[gnu::noinline]] std::optional<api::Arrived> receive_apart(const Call& call, const Elements& elements,
+                                                            const api::LabelWish& wish) {
+  const auto bytes = static_cast<std::size_t>(elements.bytes());
+  Aside aside(bytes);
+  const auto arrived = call.rank().receives().receive(call.name(), {aside.data(), bytes}, wish);
+  if (arrived) unpack(elements, aside.data(), 0, static_cast<Count>(std::min(arrived->bytes, bytes)));
+  return arrived;
+}
+
+void receive_now(const Call& call, const Elements& elements, int source, int tag, Comm& comm, MPI_Status* status) {
+  if (source == MPI_PROC_NULL) return set_null_status(status);
+  const auto bytes = static_cast<std::size_t>(elements.bytes());
+  char* const together = elements.contiguous();
+  const api::LabelWish wish = wish_of(comm, source, tag);
+  const auto arrived =
+      together != nullptr || bytes == 0
+          ? call.rank().receives().receive(call.name(), {reinterpret_cast<std::byte*>(together), bytes}, wish)
+          : receive_apart(call, elements, wish);
+  if (!arrived) return;  // the machine stops
+  set_arrived(status, comm, *arrived);
+  check_room(comm, *arrived, elements.bytes());
+}
+
+Request& new_request(Comm& comm, Request::Does what, const void* buf, MPI_Count count, const TypeHandle& type, int peer,
+                     int tag) {
+  const Elements elements = data_of("buf", buf, count, type);
+  auto& request = *new Request(comm, what);
+  request.elements = elements;
+  request.datatype = type.datatype;
+  request.peer = peer;
+  request.tag = tag;
+  return request;
+}
+
+/// Begins it, unless it is persistent, and gives the program its handle.
+void give(const Call& call, Request& request, bool is_persistent, MPI_Request* place) {
+  request.is_persistent = is_persistent;
+  request.is_active = false;
+  if (!is_persistent) {
+    try {
+      start(call, request);
+    } catch (...) {
+      request.release();
+      throw;
+    }
+  }
+  *place = handle_of<MPI_Request>(request);
+}
+
+void send_later(const Call& call, const void* buf, MPI_Count count, const TypeHandle& type, int dest, int tag,
+                Comm& comm, Mode mode, bool is_persistent, MPI_Request* place) {
+  check_dest(comm, dest);
+  check_tag("tag", tag);
+  Request& request = new_request(comm, Request::Does::send, buf, count, type, dest, tag);
+  request.mode = mode;
+  give(call, request, is_persistent, place);
+}
+
+void receive_later(const Call& call, void* buf, MPI_Count count, const TypeHandle& type, int source, int tag,
+                   Comm& comm, bool is_persistent, MPI_Request* place) {
+  check_source(comm, source);
+  check_any_tag("tag", tag);
+  give(call, new_request(comm, Request::Does::receive, buf, count, type, source, tag), is_persistent, place);
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------- blocking
+
+void send(const Call& call, const void* buf, MPI_Count count, TypeHandle& type, int dest, int tag, Comm& comm) {
+  send_now(call, buf, count, type, dest, tag, comm, Mode::standard);
+}
+void bsend(const Call& call, const void* buf, MPI_Count count, TypeHandle& type, int dest, int tag, Comm& comm) {
+  send_now(call, buf, count, type, dest, tag, comm, Mode::buffered);
+}
+void rsend(const Call& call, const void* buf, MPI_Count count, TypeHandle& type, int dest, int tag, Comm& comm) {
+  send_now(call, buf, count, type, dest, tag, comm, Mode::ready);
+}
+
+void ssend(const Call& call, const void* buf, MPI_Count count, TypeHandle& type, int dest, int tag, Comm& comm) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  send_later(call, buf, count, type, dest, tag, comm, Mode::synchronous, false, &request);
+  wait(call, &request, MPI_STATUS_IGNORE);
+}
+
+void recv(const Call& call, void* buf, MPI_Count count, TypeHandle& type, int source, int tag, Comm& comm,
+          MPI_Status* status) {
+  check_source(comm, source);
+  check_any_tag("tag", tag);
+  receive_now(call, data_of("buf", buf, count, type), source, tag, comm, status);
+}
+
+// Sends are buffered, so the receive can come second.
+void sendrecv(const Call& call, const void* sendbuf, MPI_Count sendcount, TypeHandle& sendtype, int dest, int sendtag,
+              void* recvbuf, MPI_Count recvcount, TypeHandle& recvtype, int source, int recvtag, Comm& comm,
+              MPI_Status* status) {
+  check_dest(comm, dest);
+  check_source(comm, source);
+  check_tag("sendtag", sendtag);
+  check_any_tag("recvtag", recvtag);
+  const Elements sent = elements_at("sendbuf", sendbuf, sendcount, *committed("sendtype", sendtype));
+  const Elements received = elements_at("recvbuf", recvbuf, recvcount, *committed("recvtype", recvtype));
+  if (dest != MPI_PROC_NULL) send_elements(call.name(), comm, dest, sendtag, sent, Mode::standard);
+  receive_now(call, received, source, recvtag, comm, status);
+}
+
+void sendrecv_replace(const Call& call, void* buf, MPI_Count count, TypeHandle& type, int dest, int sendtag, int source,
+                      int recvtag, Comm& comm, MPI_Status* status) {
+  sendrecv(call, buf, count, type, dest, sendtag, buf, count, type, source, recvtag, comm, status);
+}
+
+void buffer_attach(const Call& call, void* buffer, MPI_Count size) {
+  Rank& rank = call.rank();
+  if (rank.attached_buffer != nullptr || rank.attached_bytes != 0)
+    fail(MPI_ERR_BUFFER, "a buffer is attached already; call MPI_Buffer_detach first");
+  rank.attached_buffer = buffer;
+  rank.attached_bytes = size;
+}
+
+void buffer_detach(const Call& call, void* place, MPI_Count* size) {
+  check_place(call, "buffer_addr", place);
+  Rank& rank = call.rank();
+  *static_cast<void**>(place) = std::exchange(rank.attached_buffer, nullptr);
+  *size = std::exchange(rank.attached_bytes, 0);
+}
+
+// ---------------------------------------------------------------- nonblocking and persistent
+
+void isend(const Call& call, const void* buf, MPI_Count count, TypeHandle& type, int dest, int tag, Comm& comm,
+           MPI_Request* request) {
+  send_later(call, buf, count, type, dest, tag, comm, Mode::standard, false, request);
+}
+void ibsend(const Call& call, const void* buf, MPI_Count count, TypeHandle& type, int dest, int tag, Comm& comm,
+            MPI_Request* request) {
+  send_later(call, buf, count, type, dest, tag, comm, Mode::buffered, false, request);
+}
+void issend(const Call& call, const void* buf, MPI_Count count, TypeHandle& type, int dest, int tag, Comm& comm,
+            MPI_Request* request) {
+  send_later(call, buf, count, type, dest, tag, comm, Mode::synchronous, false, request);
+}
+void irsend(const Call& call, const void* buf, MPI_Count count, TypeHandle& type, int dest, int tag, Comm& comm,
+            MPI_Request* request) {
+  send_later(call, buf, count, type, dest, tag, comm, Mode::ready, false, request);
+}
+void send_init(const Call& call, const void* buf, MPI_Count count, TypeHandle& type, int dest, int tag, Comm& comm,
+               MPI_Request* request) {
+  send_later(call, buf, count, type, dest, tag, comm, Mode::standard, true, request);
+}
+void bsend_init(const Call& call, const void* buf, MPI_Count count, TypeHandle& type, int dest, int tag, Comm& comm,
+                MPI_Request* request) {
+  send_later(call, buf, count, type, dest, tag, comm, Mode::buffered, true, request);
+}
+void ssend_init(const Call& call, const void* buf, MPI_Count count, TypeHandle& type, int dest, int tag, Comm& comm,
+                MPI_Request* request) {
+  send_later(call, buf, count, type, dest, tag, comm, Mode::synchronous, true, request);
+}
+void rsend_init(const Call& call, const void* buf, MPI_Count count, TypeHandle& type, int dest, int tag, Comm& comm,
+                MPI_Request* request) {
+  send_later(call, buf, count, type, dest, tag, comm, Mode::ready, true, request);
+}
+void irecv(const Call& call, void* buf, MPI_Count count, TypeHandle& type, int source, int tag, Comm& comm,
+           MPI_Request* request) {
+  receive_later(call, buf, count, type, source, tag, comm, false, request);
+}
+void recv_init(const Call& call, void* buf, MPI_Count count, TypeHandle& type, int source, int tag, Comm& comm,
+               MPI_Request* request) {
+  receive_later(call, buf, count, type, source, tag, comm, true, request);
+}
+
+void isendrecv(const Call& call, const void* sendbuf, MPI_Count sendcount, TypeHandle& sendtype, int dest, int sendtag,
+               void* recvbuf, MPI_Count recvcount, TypeHandle& recvtype, int source, int recvtag, Comm& comm,
+               MPI_Request* request) {
+  check_source(comm, source);
+  check_any_tag("recvtag", recvtag);
+  send_now(call, sendbuf, sendcount, sendtype, dest, sendtag, comm, Mode::standard);
+  receive_later(call, recvbuf, recvcount, recvtype, source, recvtag, comm, false, request);
+}
+
+void isendrecv_replace(const Call& call, void* buf, MPI_Count count, TypeHandle& type, int dest, int sendtag,
+                       int source, int recvtag, Comm& comm, MPI_Request* request) {
+  isendrecv(call, buf, count, type, dest, sendtag, buf, count, type, source, recvtag, comm, request);
+}
+
+// ---------------------------------------------------------------- requests
+
+namespace {
+
+Request& request_of_place(const char* parameter, const MPI_Request* place) {
+  Request* const request = request_at(parameter, 0, *place);
+  if (request == nullptr) fail_handle(MPI_ERR_REQUEST, parameter, handle_value(*place), "a request");
+  return *request;
+}
+
+/// Completes one that is over. A handle of one that is not persistent becomes MPI_REQUEST_NULL.
+std::optional<Failure> complete_at(const Call& call, MPI_Request* place, Request& request, MPI_Status* status) {
+  std::optional<Failure> failure = complete(call, request, status);
+  if (!request.is_persistent) {
+    request.release();
+    *place = MPI_REQUEST_NULL;
+  }
+  return failure;
+}
+
+void complete_or_fail(const Call& call, MPI_Request* place, Request& request, MPI_Status* status) {
+  if (auto failure = complete_at(call, place, request, status)) throw std::move(*failure);
+}
+
+/// A program's array of requests.
+class RequestArray {
+ public:
+  RequestArray(const Call& call, int count, MPI_Request* requests) : call_(call), first_(requests), count_(count) {
+    if (count > 0 && requests == nullptr) fail_null("array_of_requests");
+    for (int i = 0; i < count; ++i) {
+      const Request* const request = at(i);
+      if (request != nullptr && request->is_active) ++active_;
+    }
+  }
+
+  [[nodiscard]] Request* at(int i) const {
+    return request_at("array_of_requests", static_cast<std::size_t>(i), first_[i]);
+  }
+  [[nodiscard]] bool is_over(int i) const {
+    const Request* const request = at(i);
+    return request != nullptr && request->is_over();
+  }
+  [[nodiscard]] int active() const noexcept { return active_; }
+  /// MPI_UNDEFINED: none is over.
+  [[nodiscard]] int first_over() const {
+    for (int i = 0; i < count_; ++i) {
+      if (is_over(i)) return i;
+    }
+    return MPI_UNDEFINED;
+  }
+  [[nodiscard]] bool has_open() const {
+    for (int i = 0; i < count_; ++i) {
+      if (at(i) != nullptr && at(i)->is_open()) return true;
+    }
+    return false;
+  }
+  void poll() const { call_.rank().receives().poll(call_.name(), first_, static_cast<std::size_t>(count_)); }
+  bool wait_any() const {
+    return call_.rank().receives().wait_any(call_.name(), first_, static_cast<std::size_t>(count_));
+  }
+  /// One after the other, the last one first: when it is over, so are most. False: the machine stops.
+  bool wait_all() const {
+    for (int i = count_; i-- > 0;) {
+      Request* const request = at(i);
+      if (request != nullptr && request->is_open() && !call_.rank().receives().wait(call_.name(), request->posted))
+        return false;
+    }
+    return true;
+  }
+
+  /// Completes number i. The status of each tells its error, if there is any.
+  void complete(int i, MPI_Status* status) {
+    std::optional<Failure> failure = complete_at(call_, first_ + i, *at(i), status);
+    if (status != MPI_STATUS_IGNORE) status->MPI_ERROR = failure ? failure->code : MPI_SUCCESS;
+    if (!failure) return;
+    if (failure_) {
+      failure->on->release();
+    } else {
+      failure_ = Failure{
+          MPI_ERR_IN_STATUS,
+          fmt::format("request {} of {}: {} ({})", i, count_, failure->text, name_of_code(failure->code)), failure->on};
+    }
+  }
+  void throw_failure() {
+    if (failure_) throw std::move(*failure_);
+  }
+  void complete_all(MPI_Status* statuses) {
+    for (int i = 0; i < count_; ++i) {
+      MPI_Status* const status = statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : statuses + i;
+      if (is_over(i)) {
+        complete(i, status);
+      } else {
+        set_empty_status(status);
+        if (status != MPI_STATUS_IGNORE) status->MPI_ERROR = MPI_SUCCESS;
+      }
+    }
+    throw_failure();
+  }
+  int complete_some(int indices[], MPI_Status* statuses) {
+    int done = 0;
+    for (int i = 0; i < count_; ++i) {
+      if (!is_over(i)) continue;
+      complete(i, statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : statuses + done);
+      indices[done++] = i;
+    }
+    return done;
+  }
+
+ private:
+  const Call& call_;
+  MPI_Request* first_;
+  int count_;
+  int active_ = 0;
+  std::optional<Failure> failure_;
+};
+
+}  // namespace
+
+void wait(const Call& call, MPI_Request* place, MPI_Status* status) {
+  Request* const request = request_at("request", 0, *place);
+  if (request == nullptr || !request->is_active) return set_empty_status(status);
+  if (request->is_open() && !call.rank().receives().wait(call.name(), request->posted)) return;
+  complete_or_fail(call, place, *request, status);
+}
+
+void test(const Call& call, MPI_Request* place, int* flag, MPI_Status* status) {
+  Request* const request = request_at("request", 0, *place);
+  *flag = 1;
+  if (request == nullptr || !request->is_active) return set_empty_status(status);
+  if (request->is_open()) call.rank().receives().poll(call.name(), place, 1);
+  *flag = request->is_over() ? 1 : 0;
+  if (*flag != 0) complete_or_fail(call, place, *request, status);
+}
+
+void waitall(const Call& call, int count, MPI_Request requests[], MPI_Status* statuses) {
+  RequestArray array(call, count, requests);
+  if (array.wait_all()) array.complete_all(statuses);
+}
+
+void testall(const Call& call, int count, MPI_Request requests[], int* flag, MPI_Status* statuses) {
+  RequestArray array(call, count, requests);
+  if (array.has_open()) array.poll();
+  *flag = array.has_open() ? 0 : 1;
+  if (*flag != 0) array.complete_all(statuses);
+}
+
+void waitany(const Call& call, int count, MPI_Request requests[], int* indx, MPI_Status* status) {
+  const RequestArray array(call, count, requests);
+  *indx = MPI_UNDEFINED;
+  if (array.active() == 0) return set_empty_status(status);
+  if (array.first_over() == MPI_UNDEFINED && !array.wait_any()) return;
+  *indx = array.first_over();
+  complete_or_fail(call, requests + *indx, *array.at(*indx), status);
+}
+
+void testany(const Call& call, int count, MPI_Request requests[], int* indx, int* flag, MPI_Status* status) {
+  const RequestArray array(call, count, requests);
+  *indx = MPI_UNDEFINED;
+  *flag = 1;
+  if (array.active() == 0) return set_empty_status(status);
+  if (array.first_over() == MPI_UNDEFINED) array.poll();
+  *indx = array.first_over();
+  *flag = *indx != MPI_UNDEFINED ? 1 : 0;
+  if (*flag != 0) complete_or_fail(call, requests + *indx, *array.at(*indx), status);
+}
+
+void waitsome(const Call& call, int count, MPI_Request requests[], int* outcount, int indices[], MPI_Status* statuses) {
+  RequestArray array(call, count, requests);
+  *outcount = MPI_UNDEFINED;
+  if (array.active() == 0) return;
+  if (array.first_over() == MPI_UNDEFINED && !array.wait_any()) return;
+  *outcount = array.complete_some(indices, statuses);
+  array.throw_failure();
+}
+
+void testsome(const Call& call, int count, MPI_Request requests[], int* outcount, int indices[], MPI_Status* statuses) {
+  RequestArray array(call, count, requests);
+  *outcount = MPI_UNDEFINED;
+  if (array.active() == 0) return;
+  if (array.first_over() == MPI_UNDEFINED) array.poll();
+  *outcount = array.complete_some(indices, statuses);
+  array.throw_failure();
+}
+
+void request_get_status(const Call& call, MPI_Request handle, int* flag, MPI_Status* status) {
+  const Request* const request = request_at("request", 0, handle);
+  *flag = 1;
+  if (request == nullptr || !request->is_active) return set_empty_status(status);
+  if (request->is_open()) call.rank().receives().poll(call.name(), &handle, 1);
+  *flag = request->is_over() ? 1 : 0;
+  if (*flag == 0) return;
+  if (request->does == Request::Does::nothing) {
+    set_status(status, request->result.MPI_SOURCE, request->result.MPI_TAG, bytes_of(request->result));
+  } else if (request->does == Request::Does::send || !request->posted.has_received()) {
+    set_empty_status(status, request->posted.cancelled);
+  } else if (request->peer == MPI_PROC_NULL) {
+    set_null_status(status);
+  } else {
+    set_arrived(status, *request->comm, request->posted.arrived());
+  }
+}
+
+void request_free(const Call& call, MPI_Request* place) {
+  Request& request = request_of_place("request", place);
+  *place = MPI_REQUEST_NULL;
+  call.rank().receives().sweep(call);
+  if (request.is_open()) {
+    request.is_freed = true;
+    return;
+  }
+  if (request.is_active) {
+    if (const auto failure = complete(call, request, MPI_STATUS_IGNORE)) failure->on->release();
+  }
+  request.release();
+}
+
+// A send has left already, so it cannot be cancelled.
+void cancel(const Call&, MPI_Request* place) {
+  Request& request = request_of_place("request", place);
+  if (!request.is_active) fail(MPI_ERR_REQUEST, "request is not active; cancel between its start and its completion");
+  if (request.does == Request::Does::receive) api::cancel(request.posted);
+}
+
+void start(const Call& call, MPI_Request* place) {
+  Request& request = request_of_place("request", place);
+  if (!request.is_persistent)
+    fail(MPI_ERR_REQUEST, "request is not persistent; start those that MPI_Send_init and its like have made");
+  if (request.is_active) fail(MPI_ERR_REQUEST, "request is active; complete it before it starts again");
+  start(call, request);
+}
+
+void startall(const Call& call, int count, MPI_Request requests[]) {
+  if (count > 0 && requests == nullptr) fail_null("array_of_requests");
+  for (int i = 0; i < count; ++i) start(call, requests + i);
+}
+
+}  // namespace aplib::mpi
