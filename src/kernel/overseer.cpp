@@ -260,7 +260,7 @@ struct Overseer::Impl {
     const bool quiet = in.number<std::uint8_t>() != 0;
     const QuietNote answer = QuietNote::read(in);
     if (!in.ended()) return false;
-    if (probing && of_round == round) {
+    if (probing && of_round == round && !stopped && !over) {
       still(from, quiet, answer);
       if (!probing) check_quiet();
     }

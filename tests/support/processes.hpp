@@ -78,9 +78,9 @@ class Processes {
   }
   /// As if the process had died. Any thread.
   void lose(std::uint32_t process, const std::string& why) {
-    net.kill(process);
     post([this, process, why] {
-      overseer_->lost(process, why);
+      overseer_->lost(process, why);  // before another process can tell that it has lost its connection
+      net.kill(process);
       // A real process would be gone; the threads of this one must end.
       ByteWriter stop = begin_note(NoteKind::stop);
       stop.number(std::uint32_t{0});
