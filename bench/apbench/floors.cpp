@@ -62,16 +62,18 @@ struct Words {
   alignas(128) std::atomic<std::uint64_t> back{0};
 };
 
-// Sends a word there and back `count` times.
+// Sends a word there and back `count` times. How long a line takes depends on the part of the shared cache that its
+// address belongs to, so many lines take turns.
 template <bool pause>
 double line_ping_pongs(std::uint64_t count) {
-  Words words;
+  std::array<Words, 64> lines;
   const std::uint64_t warm = std::min<std::uint64_t>(count / 5 + 4, 10'000);
   double seconds = 0;
   run_pair(
       [&] {
         double start = now_seconds();
         for (std::uint64_t i = 1; i <= warm + count; ++i) {
+          Words& words = lines[i % lines.size()];
           words.there.store(i, std::memory_order_release);
           wait_for<pause>(words.back, i);
           if (i == warm) start = now_seconds();
@@ -80,6 +82,7 @@ double line_ping_pongs(std::uint64_t count) {
       },
       [&] {
         for (std::uint64_t i = 1; i <= warm + count; ++i) {
+          Words& words = lines[i % lines.size()];
           wait_for<pause>(words.there, i);
           words.back.store(i, std::memory_order_release);
         }
