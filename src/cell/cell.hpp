@@ -89,10 +89,12 @@ struct Posted {
   std::atomic<bool> committed{false};  ///< Written by such a sender: it is going to fill the buffer.
   bool closed_when_cells_end = false;  ///< Host: end with Wake::ended when all cells have ended.
   // Of requests:
-  bool queued = false;    ///< In owner->requests; a claimed one may be out of it.
-  bool awaited = false;   ///< `task` waits for it, and counts it in TaskControl::awaited.
-  Wake how = Wake::done;  ///< Result: a message, or why there is none.
-  std::uint8_t lane = 0;  ///< For PostedQueue, as all that follow but the last.
+  bool queued = false;         ///< In owner->requests; a claimed one may be out of it.
+  bool awaited = false;        ///< `task` waits for it, and counts it in TaskControl::awaited.
+  bool looks = false;          ///< It is over when its message is there, which goes on to the next receive.
+  bool gives_receipt = false;  ///< To the sender of a message that asks for it (ContextKey).
+  Wake how = Wake::done;       ///< Result: a message, or why there is none.
+  std::uint8_t lane = 0;       ///< For PostedQueue, as all that follow but the last.
   std::uint64_t order = 0;
   Posted* next = nullptr;
   Posted* previous = nullptr;

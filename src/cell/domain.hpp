@@ -53,6 +53,9 @@ class Network {
   virtual void send(TaskControl& self, const char* call, std::uint32_t cell, std::uint32_t task, std::uint64_t key,
                     std::span<const std::byte> bytes) = 0;
 
+  /// Sends a message without a body on behalf of no task. Never waits, so it may be called while something is polled.
+  virtual void send_empty(std::uint32_t cell, std::uint32_t task, std::uint64_t key) = 0;
+
   /// One-sided communication with a cell of another process (one_sided.hpp). Wait and throw as send(); fetch()
   /// waits for the old value.
   virtual void put(TaskControl& self, const char* call, const one_sided::Copy& copy, bool acknowledge) = 0;

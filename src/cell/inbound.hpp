@@ -144,6 +144,9 @@ class Inbound {
   void post(TaskControl& owner, Posted& request) noexcept;
   /// Takes an open request back. REQUIRES: no task waits for it.
   static void cancel(Posted& request) noexcept;
+  /// Tells the sender of a message that asks for it that the message to this task of `cell`, which is ours, is
+  /// received.
+  void give_receipt(const Cell& cell, std::uint32_t task, std::uint64_t key) noexcept;
   /// Waits until one of the requests is not open, or `all` are not. Wake::stopping: the machine stops; some may be
   /// open.
   static Wake wait(TaskControl& self, const char* call, const RequestSet& set, bool all) noexcept;
@@ -152,6 +155,8 @@ class Inbound {
   /// As Processor::receive(), by a request in the mailbox of `owner`, a task of the same cell.
   static Wake receive_from(TaskControl& self, TaskControl& owner, const char* call,
                            bool closed_when_cells_end = false) noexcept;
+  /// post() and wait(). Whatever comes of it, the request is not open afterwards.
+  static Wake post_and_wait(TaskControl& self, TaskControl& owner, const char* call, Posted& request) noexcept;
   /// The task ends: its requests get no message.
   void close_requests(TaskControl& owner) noexcept;
 
@@ -200,11 +205,11 @@ class Inbound {
     }
   }
   void take_from_mailbox(Posted& posted, Buffer* found) noexcept;
-  static Posted* find_request(TaskControl& owner, std::uint64_t key) noexcept;
+  Posted* find_request(TaskControl& owner, std::uint64_t key, std::size_t bytes) noexcept;
   /// `store` by value: its captures are not in memory on the way past here.
   template <class Store>
   [[gnu::noinline]] bool give_to_request(TaskControl& owner, std::uint64_t key, std::size_t bytes, Store store) {
-    Posted* const request = find_request(owner, key);
+    Posted* const request = find_request(owner, key, bytes);
     if (request == nullptr) return false;
     request->key = key;
     request->bytes = bytes;

@@ -3,7 +3,8 @@
 // arrived before anyone asked. The queue knows nothing but "(key ^ wanted) & mask == 0".
 //
 // Key: 63..61 space | 60..44 source cell (index; the host is the cell count) | 43..24 source task | 23..0 type
-// In the spaces of MPI, 43..28 context | 27..0 tag. The core reads the space and the cell alone.
+// In the spaces of MPI, 43 asks for a receipt | 42..28 context | 27..0 tag. The core reads the space, the cell and, of
+// a message that it gives to a request, bit 43.
 #pragma once
 
 #include <algorithm>
@@ -44,12 +45,16 @@ struct MatchKey {
 /// The layout of MPI's spaces.
 struct ContextKey {
   static constexpr int context_shift = 28;
-  static constexpr std::uint32_t context_max = 0xffff;
+  static constexpr std::uint32_t context_max = 0x7fff;
+  static constexpr std::uint32_t receipt_flag = 0x8000;  ///< Added to a context: the message asks for a receipt.
   static constexpr std::uint32_t tag_max = 0xfff'ffff;
   static constexpr std::uint64_t context_mask = std::uint64_t{context_max} << context_shift;
+  static constexpr std::uint64_t receipt_mask = std::uint64_t{receipt_flag} << context_shift;  ///< Of no wish.
   static constexpr std::uint64_t tag_mask = tag_max;
-  static_assert((context_mask | tag_mask) == (MatchKey::task_mask | MatchKey::type_mask));
+  static constexpr std::uint32_t receipt_space = 4;
+  static_assert((context_mask | receipt_mask | tag_mask) == (MatchKey::task_mask | MatchKey::type_mask));
 
+  /// `context`: with or without receipt_flag.
   static constexpr std::uint64_t make(std::uint32_t space, std::uint32_t cell, std::uint32_t context,
                                       std::uint32_t tag) noexcept {
     return MatchKey::make(space, cell, 0, 0) | std::uint64_t{context} << context_shift | tag;
@@ -58,6 +63,11 @@ struct ContextKey {
     return static_cast<std::uint32_t>((key & context_mask) >> context_shift);
   }
   static constexpr std::uint32_t tag(std::uint64_t key) noexcept { return static_cast<std::uint32_t>(key & tag_mask); }
+  static constexpr bool asks_for_receipt(std::uint64_t key) noexcept { return (key & receipt_mask) != 0; }
+  /// Of the receipt that `cell` gives for a message.
+  static constexpr std::uint64_t receipt(std::uint64_t key, std::uint32_t cell) noexcept {
+    return make(receipt_space, cell, context(key), tag(key));
+  }
 };
 
 /// What a receive accepts: every message whose key agrees with `key` in the bits of `mask`.

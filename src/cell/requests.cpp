@@ -55,7 +55,17 @@ bool Inbound::take(TaskControl& owner, Posted& posted) noexcept {
 
 void Inbound::post(TaskControl& owner, Posted& request) noexcept {
   request.task = request.owner = &owner;
-  if (take(owner, request)) return;
+  if (request.looks) {
+    if (const Buffer* const found = owner.mailbox.find(request.wish)) {
+      request.key = found->key;
+      request.bytes = found->bytes;
+      return;
+    }
+  } else if (take(owner, request)) {
+    if (request.gives_receipt && ContextKey::asks_for_receipt(request.key)) [[unlikely]]
+      give_receipt(*owner.cell, owner.id, request.key);
+    return;
+  }
   if (ended_count_ != 0 &&
       (is_in_vain(*owner.cell, request.wish) || (request.closed_when_cells_end && all_cells_ended()))) [[unlikely]] {
     request.how = Wake::ended;
@@ -71,10 +81,17 @@ void Inbound::cancel(Posted& request) noexcept {
 }
 
 // The oldest request that accepts the key. One that a sender has claimed is for that sender's message.
-Posted* Inbound::find_request(TaskControl& owner, std::uint64_t key) noexcept {
+Posted* Inbound::find_request(TaskControl& owner, std::uint64_t key, std::size_t bytes) noexcept {
   while (Posted* const request = owner.requests.find(key)) {
-    if (withdraw(*request)) return request;
-    remove_from_queue(*request);
+    if (!withdraw(*request)) {
+      remove_from_queue(*request);
+    } else if (request->looks) {
+      request->key = key;
+      request->bytes = bytes;
+      complete_request(*request);
+    } else {
+      return request;
+    }
   }
   return nullptr;
 }
@@ -82,6 +99,8 @@ Posted* Inbound::find_request(TaskControl& owner, std::uint64_t key) noexcept {
 void Inbound::complete_request(Posted& request) noexcept {
   remove_from_queue(request);
   request.open = false;
+  if (request.gives_receipt && request.how == Wake::done && ContextKey::asks_for_receipt(request.key)) [[unlikely]]
+    give_receipt(*request.owner->cell, request.owner->id, request.key);
   if (!request.awaited) return;
   request.awaited = false;
   TaskControl& waiter = *request.task;
@@ -89,6 +108,26 @@ void Inbound::complete_request(Posted& request) noexcept {
   if (--waiter.awaited != 0) return offer_oldest(*request.owner, waiter);
   satisfied_ = true;
   if (!waiter.ready) idle_.make_ready(waiter);
+}
+
+// An empty message in a space of its own, with the same context and tag. It is no task's, because a request may get
+// its message while all tasks of its cell wait for something else, which may depend on the sender.
+void Inbound::give_receipt(const Cell& cell, std::uint32_t task, std::uint64_t key) noexcept {
+  const std::uint32_t to = MatchKey::cell(key);
+  const std::uint64_t receipt = ContextKey::receipt(key, cell.id);
+  Outbound& outbound = here_.outbound();
+  const std::uint32_t processor = outbound.route(to);
+  domain_.guarded([&] {
+    if (processor == domain_.network_index) {
+      domain_.network->send_empty(to, task, receipt);
+    } else if (processor != index_) {
+      if (!outbound.try_small(processor, to, task, receipt, {})) outbound.send(to, processor, task, receipt, {});
+    } else if (here_.mover().protocol().arriving() == to) {
+      outbound.keep(to, task, receipt, {});
+    } else {
+      static_cast<void>(take_local(*domain_.cells[to], task, receipt, {}));
+    }
+  });
 }
 
 void Inbound::offer_oldest(const TaskControl& owner, const TaskControl& waiter) noexcept {
@@ -153,14 +192,19 @@ Wake Inbound::receive_from(TaskControl& self, TaskControl& owner, const char* ca
   request.buffer = self.posted.buffer;
   request.capacity = self.posted.capacity;
   request.closed_when_cells_end = closed_when_cells_end;
+  const Wake how = post_and_wait(self, owner, call, request);
+  self.posted.key = request.key;
+  self.posted.bytes = request.bytes;
+  return how;
+}
+
+Wake Inbound::post_and_wait(TaskControl& self, TaskControl& owner, const char* call, Posted& request) noexcept {
   self.cell->processor->inbound().post(owner, request);
   const RequestSet set{&request, 1, [](const void* first, std::size_t) {
                          return const_cast<Posted*>(static_cast<const Posted*>(first));
                        }};
   const Wake how = wait(self, call, set, true);
   if (request.open) cancel(request);
-  self.posted.key = request.key;
-  self.posted.bytes = request.bytes;
   return how == Wake::done ? request.how : how;
 }
 

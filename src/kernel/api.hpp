@@ -22,7 +22,8 @@ enum class Space : std::uint8_t {
   plain = 0,           ///< send/receive, l_asend/l_arecv/crecv/h_recv/cbroad
   line = 1,            ///< xy_send/xy_recv and its row and column kin
   mpi = 2,             ///< MPI's messages from rank to rank, with keys of their own (kernel/mailbox.hpp),
-  mpi_collective = 3,  ///< and those of its collectives
+  mpi_collective = 3,  ///< those of its collectives,
+  mpi_receipt = 4,     ///< and the receipts of those that ask for one
   kernel = 7,          ///< the runtime's own
 };
 

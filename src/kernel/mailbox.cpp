@@ -8,6 +8,8 @@
 
 namespace aplib::api {
 
+static_assert(static_cast<std::uint32_t>(Space::mpi_receipt) == ContextKey::receipt_space);
+
 namespace {
 
 [[noreturn, gnu::cold, gnu::noinline]] void out_of_range(const TaskControl& self, const char* call,
@@ -18,7 +20,10 @@ namespace {
 }
 
 Arrived arrived_as(std::uint64_t key, std::size_t bytes) noexcept {
-  return {{CellId{MatchKey::cell(key)}, ContextKey::context(key), ContextKey::tag(key)}, bytes};
+  constexpr std::uint32_t context_mask = ContextKey::context_max | ContextKey::receipt_flag;
+  return {{CellId{MatchKey::cell(key)}, static_cast<std::uint32_t>(key >> ContextKey::context_shift) & context_mask,
+           ContextKey::tag(key)},
+          bytes};
 }
 
 MatchWish wish_for(const TaskControl& self, const char* call, const Mailbox& mailbox, const LabelWish& wish) {
@@ -61,13 +66,22 @@ void set_buffer(Posted& posted, std::span<std::byte> buffer) noexcept {
 
 Processor& processor_of(const TaskControl& self) noexcept { return *self.cell->processor; }
 
+/// Nothing: the machine stops, and the task unwinds already.
+[[gnu::cold, gnu::noinline]] std::optional<Arrived> receive_failed(const TaskControl& self, const char* call,
+                                                                   const Mailbox& mailbox, const MatchWish& wish,
+                                                                   Wake how) {
+  if (how == Wake::ended) refuse_left_nothing(self, call, wish);
+  if (!processor_of(self).stops()) mailbox_gone(self, call, mailbox);
+  return std::nullopt;
+}
+
 }  // namespace
 
 Arrived MailboxReceive::arrived() const noexcept { return arrived_as(key, bytes); }
 
 void send(const char* call, const Mailbox& to, const Label& label, std::span<const std::byte> bytes) {
   TaskControl& self = self_or_throw(call);
-  if (label.context > Label::context_max || label.tag > Label::tag_max) [[unlikely]]
+  if (label.context > (Label::context_max | Label::asks_for_receipt) || label.tag > Label::tag_max) [[unlikely]]
     out_of_range(self, call, label.context, label.tag);
   const std::uint64_t key =
       ContextKey::make(static_cast<std::uint32_t>(to.space), self.cell->id, label.context, label.tag);
@@ -108,11 +122,11 @@ std::optional<Arrived> receive(const char* call, const Mailbox& mailbox, std::sp
   self.posted.wish = wish_for(self, call, mailbox, wish);
   set_buffer(self.posted, buffer);
   const Wake how = &owner == &self ? Processor::receive(self, call, false) : Inbound::receive_from(self, owner, call);
-  if (how == Wake::done) [[likely]]
-    return arrived_as(self.posted.key, self.posted.bytes);
-  if (how == Wake::ended) refuse_left_nothing(self, call, self.posted.wish);
-  if (!processor_of(self).stops()) mailbox_gone(self, call, mailbox);
-  return std::nullopt;
+  if (how != Wake::done) [[unlikely]]
+    return receive_failed(self, call, mailbox, self.posted.wish, how);
+  if (ContextKey::asks_for_receipt(self.posted.key)) [[unlikely]]
+    processor_of(self).inbound().give_receipt(*self.cell, index(mailbox.task), self.posted.key);
+  return arrived_as(self.posted.key, self.posted.bytes);
 }
 
 std::optional<Arrived> probe(const char* call, const Mailbox& mailbox, const LabelWish& wish) {
@@ -122,6 +136,21 @@ std::optional<Arrived> probe(const char* call, const Mailbox& mailbox, const Lab
   if (!processor_of(self).probe(self, owner, wanted)) return std::nullopt;
   const Buffer* const found = owner.mailbox.find(wanted);
   return arrived_as(found->key, found->bytes);
+}
+
+std::optional<Arrived> await(const char* call, const Mailbox& mailbox, const LabelWish& wish) {
+  TaskControl& self = self_or_throw(call);
+  const MatchWish wanted = wish_for(self, call, mailbox, wish);
+  while (true) {
+    TaskControl& owner = owner_of(self, call, mailbox);
+    if (const Buffer* const found = owner.mailbox.find(wanted)) return arrived_as(found->key, found->bytes);
+    Posted look;
+    look.wish = wanted;
+    look.looks = true;
+    // Then it is here, or in a ring that leads here, or another task has taken it.
+    const Wake how = Inbound::post_and_wait(self, owner, call, look);
+    if (how != Wake::done) return receive_failed(self, call, mailbox, wanted, how);
+  }
 }
 
 std::optional<Arrived> take(const char* call, const Mailbox& mailbox, Message& into, const LabelWish& wish) {
@@ -135,6 +164,14 @@ std::optional<Arrived> take(const char* call, const Mailbox& mailbox, Message& i
   posted.message = &into;
   static_cast<void>(processor_of(self).inbound().take(owner, posted));
   return arrived_as(posted.key, posted.bytes);
+}
+
+void give_receipt(const char* call, const Mailbox& mailbox, const Arrived& arrived) {
+  const TaskControl& self = self_or_throw(call);
+  const Label& label = arrived.label;
+  const std::uint64_t key =
+      ContextKey::make(static_cast<std::uint32_t>(mailbox.space), index(label.cell), label.context, label.tag);
+  processor_of(self).inbound().give_receipt(*self.cell, index(mailbox.task), key);
 }
 
 }  // namespace aplib::api

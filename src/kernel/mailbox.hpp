@@ -19,6 +19,10 @@ namespace aplib::api {
 /// Whose messages, and which of them.
 struct Label {
   static constexpr std::uint32_t context_max = ContextKey::context_max;
+  /// Added to the context of a message: whoever receives it, or posts a receive for it, gives the sender a receipt, as
+  /// soon as it is matched: an empty message to the same task's mailbox in Space::mpi_receipt, with the same context
+  /// and tag. Receives match messages with and without.
+  static constexpr std::uint32_t asks_for_receipt = ContextKey::receipt_flag;
   static constexpr std::uint32_t tag_max = ContextKey::tag_max;
 
   CellId cell{0};
@@ -37,6 +41,8 @@ struct LabelWish {
 struct Arrived {
   Label label;            ///< The cell: of the sender.
   std::size_t bytes = 0;  ///< Of the message: a shorter buffer has its beginning.
+
+  [[nodiscard]] bool asks_for_receipt() const noexcept { return (label.context & Label::asks_for_receipt) != 0; }
 };
 
 /// Messages to the cells' tasks with this number.
@@ -47,6 +53,7 @@ struct Mailbox {
 
 /// A receive that is waited for later. The front end keeps it, in one place, until it is over.
 struct MailboxReceive : Posted {
+  MailboxReceive() noexcept { gives_receipt = true; }
   [[nodiscard]] bool over() const noexcept { return !open; }
   /// When it is over: it has received something. Otherwise it was cancelled, the cell that it names has ended
   /// (Wake::ended), or the mailbox's task has (Wake::stopping).
@@ -77,8 +84,12 @@ APLIB_API bool cancel(MailboxReceive& receive) noexcept;
 
 /// The message that a receive with this wish would get. Does not wait; lets others run after a few misses.
 [[nodiscard]] APLIB_API std::optional<Arrived> probe(const char* call, const Mailbox& mailbox, const LabelWish& wish);
-/// Takes the message that probe() tells of out of the mailbox, for its caller alone.
+/// The same, but waits for such a message. Throws and returns nothing as receive().
+[[nodiscard]] APLIB_API std::optional<Arrived> await(const char* call, const Mailbox& mailbox, const LabelWish& wish);
+/// Takes the message that probe() tells of out of the mailbox, for its caller alone. It gives no receipt:
 [[nodiscard]] APLIB_API std::optional<Arrived> take(const char* call, const Mailbox& mailbox, Message& into,
                                                     const LabelWish& wish);
+/// that is for the caller to do, when it counts as received.
+APLIB_API void give_receipt(const char* call, const Mailbox& mailbox, const Arrived& arrived);
 
 }  // namespace aplib::api

@@ -96,6 +96,14 @@ void ModuleNetwork::send(TaskControl& self, const char* call, std::uint32_t cell
   post(process, FrameKind::message, label, bytes);
 }
 
+void ModuleNetwork::send_empty(std::uint32_t cell, std::uint32_t task, std::uint64_t key) {
+  comm::Label label;
+  label.key = key;
+  label.cell = cell;
+  label.task = task;
+  post(domain_.process_of(cell), FrameKind::message, label, {});
+}
+
 void ModuleNetwork::wait_for_room(TaskControl& self, const char* call, std::uint32_t cell, std::uint32_t process) {
   std::size_t least = module_.queued(process);
   Clock::time_point since = Clock::now();

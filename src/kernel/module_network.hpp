@@ -66,6 +66,7 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   // Network
   void send(TaskControl& self, const char* call, std::uint32_t cell, std::uint32_t task, std::uint64_t key,
             std::span<const std::byte> bytes) override;
+  void send_empty(std::uint32_t cell, std::uint32_t task, std::uint64_t key) override;
   void put(TaskControl& self, const char* call, const one_sided::Copy& copy, bool acknowledge) override {
     one_sided_.put(self, call, copy, acknowledge);
   }

@@ -37,6 +37,7 @@ struct Outbox : Network {
   void flush() noexcept override {}
   void send(TaskControl&, const char*, std::uint32_t, std::uint32_t, std::uint64_t,
             std::span<const std::byte>) override {}
+  void send_empty(std::uint32_t, std::uint32_t, std::uint64_t) override {}
   void put(TaskControl&, const char*, const one_sided::Copy&, bool) override {}
   void get(TaskControl&, const char*, const one_sided::Copy&) override {}
   std::uint64_t fetch(TaskControl&, const char*, const one_sided::Operation&) override { return 0; }

@@ -29,6 +29,7 @@ using testing_support::placements;
 using testing_support::run_on;
 
 constexpr Mailbox mailbox{};
+constexpr Mailbox receipts{TaskId{0}, api::Space::mpi_receipt};
 
 std::span<const std::byte> bytes_of(const std::uint32_t& value) { return std::as_bytes(std::span(&value, 1)); }
 std::span<std::byte> bytes_of(std::uint32_t& value) { return std::as_writable_bytes(std::span(&value, 1)); }
@@ -147,6 +148,109 @@ TEST_P(Mailboxes, WhatIsProbedCanBeTakenOrCancelled) {
   });
 }
 
+// A receipt says that a message is matched, by whatever receive; and only then.
+TEST_P(Mailboxes, ReceiptsComeWhenMessagesAreMatched) {
+  run_on(GetParam(), [] {
+    constexpr std::uint32_t context = 6 | Label::asks_for_receipt;
+    const std::vector<std::byte> large(100'000, std::byte{5});
+    const auto send_all = [&] {
+      for (std::uint32_t tag = 0; tag < 6; ++tag) {
+        const auto body = tag % 2 == 0 ? bytes_of(tag) : std::span<const std::byte>(large);
+        api::send("send", mailbox, {next(), context, tag}, body);
+      }
+    };
+    std::array<std::vector<std::byte>, 6> got;
+    got.fill(std::vector<std::byte>(large.size()));
+    for (const bool posted_before : {false, true}) {
+      std::array<MailboxReceive, 2> later;
+      const auto post_two = [&] {
+        api::post("post", mailbox, later[0], got[0], {any_cell, 6, 0});
+        api::post("post", mailbox, later[1], got[1], {last(), 6, 1});
+      };
+      if (posted_before) post_two();
+      barrier();
+      send_all();
+      barrier();
+      if (!posted_before) {
+        EXPECT_FALSE(api::probe("probe", receipts, {any_cell, 6, {}}).has_value());
+        barrier();
+        post_two();
+      }
+      EXPECT_TRUE(api::wait("wait", set_of(later), true));
+      EXPECT_TRUE(later[0].arrived().asks_for_receipt());
+      EXPECT_EQ(api::receive("receive", mailbox, got[2], {last(), 6, 2})->label.tag, 2U);
+      EXPECT_EQ(api::receive("receive", mailbox, got[3], {any_cell, 6, {}})->label.tag, 3U);
+      Message message;
+      const auto taken = api::take("take", mailbox, message, {any_cell, 6, 4});
+      ASSERT_TRUE(taken.has_value());
+      for (const std::uint32_t tag : {0U, 1U, 2U, 3U}) {
+        const auto receipt = api::receive("receive", receipts, {}, {next(), 6, tag});
+        EXPECT_EQ(receipt->bytes, 0U);
+        EXPECT_FALSE(receipt->asks_for_receipt());
+      }
+      barrier();
+      EXPECT_FALSE(api::probe("probe", receipts, {any_cell, 6, {}}).has_value());
+      barrier();
+      api::give_receipt("give", mailbox, *taken);
+      EXPECT_EQ(api::receive("receive", receipts, {}, {any_cell, 6, {}})->label.tag, 4U);
+      EXPECT_EQ(api::receive("receive", mailbox, got[5], {last(), 6, 5})->bytes, large.size());
+      EXPECT_EQ(api::receive("receive", receipts, {}, {any_cell, 6, {}})->label.tag, 5U);
+      EXPECT_EQ(got[1], large);
+      EXPECT_EQ(got[5], large);
+      barrier();
+    }
+  });
+}
+
+// The receiver waits for what comes only after the receipt of another message, which it has asked for.
+TEST_P(Mailboxes, ReceiptsComeWhileTheReceiverWaitsForSomethingElse) {
+  run_on(GetParam(), [] {
+    for (std::uint32_t round = 0; round < 50; ++round) {
+      std::uint32_t value = 0;
+      MailboxReceive later;
+      api::post("post", mailbox, later, bytes_of(value), {last(), 1, {}});
+      api::send("send", mailbox, {next(), 1 | Label::asks_for_receipt, round}, bytes_of(round));
+      std::vector<Task> other;
+      other.push_back(spawn([round] {
+        static_cast<void>(api::receive("receive", receipts, {}, {next(), 1, round}));
+        if (round % 2 == 0) send(next(), round);
+      }));
+      if (round % 2 == 0) {
+        EXPECT_EQ(receive().as<std::uint32_t>(), round);
+      }
+      other[0].join();
+      barrier();
+      EXPECT_TRUE(later.over());
+      EXPECT_EQ(value, round);
+    }
+  });
+}
+
+// Who awaits a message leaves it to the next receive, in the order of all receives.
+TEST_P(Mailboxes, AwaitedMessagesStay) {
+  run_on(GetParam(), [] {
+    const std::vector<std::byte> body(5000, std::byte{7});
+    std::vector<std::byte> got(body.size());
+    std::vector<std::byte> first(body.size());
+    for (std::uint32_t round = 0; round < 20; ++round) {
+      MailboxReceive earlier;  // it gets the first message, so that the second is awaited
+      api::post("post", mailbox, earlier, first, {last(), 1, 3});
+      if (round % 3 == 0) barrier();
+      api::send("send", mailbox, {next(), 1, 3}, body);
+      api::send("send", mailbox, {next(), 1, 3}, std::span(body).first(100 + round));
+      const auto found = api::await("await", mailbox, {any_cell, 1, {}});
+      ASSERT_TRUE(found.has_value());
+      EXPECT_TRUE(earlier.over());
+      EXPECT_EQ(found->bytes, 100 + round);
+      EXPECT_EQ(found->label.cell, last());
+      EXPECT_EQ(api::probe("probe", mailbox, {last(), 1, 3})->bytes, 100 + round);
+      EXPECT_EQ(api::receive("receive", mailbox, got, {any_cell, 1, {}})->bytes, 100 + round);
+      EXPECT_FALSE(api::probe("probe", mailbox, {any_cell, 1, {}}).has_value());
+      barrier();
+    }
+  });
+}
+
 TEST(MailboxErrors, AreTold) {
   const auto expect_error = [](const std::string& text, const std::function<void()>& call) {
     try {
@@ -166,6 +270,10 @@ TEST(MailboxErrors, AreTold) {
       static_cast<void>(api::receive("MPI_Recv", {TaskId{44}}, bytes_of(value), {any_cell, 0, {}}));
     });
     if (me() == 0) {
+      expect_error("MPI_Probe: cell 1 has ended with status 0 and left no such message (cell 1, context 4, any tag)",
+                   [] {
+                     static_cast<void>(api::await("MPI_Probe", mailbox, {cell(1), 4, {}}));
+                   });
       expect_error("MPI_Recv: cell 1 has ended with status 0 and left no such message (cell 1, context 4, any tag)",
                    [&] {
                      static_cast<void>(api::receive("MPI_Recv", mailbox, bytes_of(value), {cell(1), 4, {}}));
