@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "aplib/message.hpp"
@@ -223,6 +224,8 @@ struct CellEnd {
 struct MpiState {
   void* rank = nullptr;
   void (*free_rank)(void* rank) = nullptr;
+  /// What a wish for messages of MPI means, for reports: "rank 1 of MPI_COMM_WORLD, tag 7"; empty: it does not know.
+  std::string (*describe_wish)(const void* rank, const MatchWish& wish) = nullptr;
 
   MpiState() = default;
   ~MpiState() {

@@ -50,7 +50,7 @@ void refuse_left_nothing(const TaskControl& self, const char* call, const MatchW
   refuse_ended(
       self, end, call,
       fmt::format("{} has ended with status {} and left no such message ({}); nothing more will come from it{}",
-                  domain.name_of(cell), end.status, describe_wish(domain, wish), describe_unread(domain, self)));
+                  domain.name_of(cell), end.status, describe_wish(*self.cell, wish), describe_unread(self)));
 }
 
 void refuse_too_long(const TaskControl& self, const char* call, std::uint64_t key, std::size_t bytes,
@@ -422,10 +422,12 @@ static MpiState& mpi_state(const char* call) {
 
 void* mpi_rank(const char* call) { return mpi_state(call).rank; }
 
-void keep_mpi_rank(const char* call, void* rank, void (*free_rank)(void* rank)) {
+void keep_mpi_rank(const char* call, void* rank, void (*free_rank)(void* rank),
+                   std::string (*describe_wish)(const void* rank, const MatchWish& wish)) {
   MpiState& state = mpi_state(call);
   state.rank = rank;
   state.free_rank = free_rank;
+  state.describe_wish = describe_wish;
 }
 
 void end_machine(const char* call, int status, const std::string& text) {

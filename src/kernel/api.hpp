@@ -10,10 +10,15 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 
 #include "aplib/aplib.hpp"
 #include "aplib/export.hpp"
 #include "base/clock_reads.hpp"
+
+namespace aplib {
+struct MatchWish;
+}
 
 namespace aplib::api {
 
@@ -77,8 +82,10 @@ CellosState& cellos_state(const char* call);
 /// What MPI (src/mpi) keeps of the calling task's cell; null before keep_mpi_rank(). Throws outside of tasks and in the
 /// host program.
 APLIB_API void* mpi_rank(const char* call);
-/// The cell owns `rank` from here on, and calls `free_rank` at its end, on a thread without a task.
-APLIB_API void keep_mpi_rank(const char* call, void* rank, void (*free_rank)(void* rank));
+/// The cell owns `rank` from here on, and calls `free_rank` at its end, on a thread without a task. `describe_wish`: as
+/// in MpiState, called on any thread while nobody else uses the rank.
+APLIB_API void keep_mpi_rank(const char* call, void* rank, void (*free_rank)(void* rank),
+                             std::string (*describe_wish)(const void* rank, const MatchWish& wish));
 
 /// Ends the machine with this exit status and "cell 3 task 0: <text>". The calling task ends: it leaves its program by
 /// a jump, as by exit(), or unwinds if it runs no loaded program.

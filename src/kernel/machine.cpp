@@ -49,7 +49,7 @@ void Machine::Impl::make_domain(bool with_host, const StartNote* start) {
   domain->place_of_call = place_of_call;
   if (log.wants(LogLevel::debug)) {
     domain->on_unread = [this](const TaskControl& task) {
-      const std::string unread = describe_unread(*domain, task);
+      const std::string unread = describe_unread(task);
       log.debug("{} task {}: ends{}", domain->name_of(task.cell->id), task.id, unread);
     };
   }
@@ -315,16 +315,24 @@ constexpr std::size_t kinds_max = 4;  // of unread messages that are named
 
 [[nodiscard]] constexpr bool is_of_mpi(std::uint64_t key) noexcept {
   const auto space = static_cast<api::Space>(key >> MatchKey::space_shift);
-  return space == api::Space::mpi || space == api::Space::mpi_collective;
+  return space == api::Space::mpi || space == api::Space::mpi_collective || space == api::Space::mpi_receipt;
+}
+
+/// What MPI says of a wish or key of its own; empty: nothing.
+std::string describe_for_mpi(const Cell& cell, const MatchWish& wish) {
+  return is_of_mpi(wish.key) && cell.mpi.rank != nullptr ? cell.mpi.describe_wish(cell.mpi.rank, wish) : std::string();
+}
+
+/// "a message from cell 1, any task, type 7".
+std::string describe_wanted(const Cell& cell, const MatchWish& wish) {
+  const bool is_receipt = static_cast<api::Space>(wish.key >> MatchKey::space_shift) == api::Space::mpi_receipt;
+  return (is_receipt ? "the receipt of a message to " : "a message from ") + describe_wish(cell, wish);
 }
 
 /// Messages that differ in their bodies only.
-std::string describe_kind(const Domain& domain, std::uint64_t key, std::size_t bytes) {
-  const std::string cell = domain.name_of(MatchKey::cell(key));
-  if (is_of_mpi(key)) {
-    return fmt::format("from {}, context {}, tag {}, {} bytes", cell, ContextKey::context(key), ContextKey::tag(key),
-                       bytes);
-  }
+std::string describe_kind(const Cell& reader, std::uint64_t key, std::size_t bytes) {
+  if (is_of_mpi(key)) return fmt::format("from {}, {} bytes", describe_wish(reader, {key, ~0ULL}), bytes);
+  const std::string cell = reader.processor->domain().name_of(MatchKey::cell(key));
   const auto space = static_cast<api::Space>(key >> MatchKey::space_shift);
   return fmt::format("from {}, task {}, type {}, {} bytes{}", cell, MatchKey::task(key), MatchKey::type(key), bytes,
                      space == api::Space::line ? " (by xy_send)" : "");
@@ -354,12 +362,12 @@ std::vector<UnreadKind> kinds_of(const Buffer* oldest, Chosen chosen) {
   return kinds;
 }
 
-std::string describe_kinds(const Domain& domain, const std::vector<UnreadKind>& kinds) {
+std::string describe_kinds(const Cell& reader, const std::vector<UnreadKind>& kinds) {
   std::string text;
   for (std::size_t i = 0; i < kinds.size() && i < kinds_max; ++i) {
     text += i == 0 ? "" : "; also ";
     if (i != 0 && kinds[i].count > 1) text += fmt::format("{} ", kinds[i].count);
-    text += describe_kind(domain, kinds[i].key, kinds[i].bytes);
+    text += describe_kind(reader, kinds[i].key, kinds[i].bytes);
   }
   if (kinds.size() > kinds_max) text += fmt::format("; and {} more kinds", kinds.size() - kinds_max);
   return text;
@@ -392,7 +400,7 @@ std::string describe_missing(const Domain& domain, const Group& group, std::uint
 }
 
 // What the task waits for with a request, each wish once; they may be in the mailboxes of other tasks of the cell.
-std::string describe_awaited(const Domain& domain, const Cell& cell, const TaskControl& task) {
+std::string describe_awaited(const Cell& cell, const TaskControl& task) {
   std::vector<MatchWish> wishes;
   for (std::uint32_t id = 0; id < cell.tasks.end(); ++id) {
     const TaskControl* const owner = cell.tasks.find(id);
@@ -403,8 +411,7 @@ std::string describe_awaited(const Domain& domain, const Cell& cell, const TaskC
     }
   }
   std::string text;
-  for (const MatchWish& wish : wishes)
-    text += fmt::format("{}a message from {}", text.empty() ? "" : "; ", describe_wish(domain, wish));
+  for (const MatchWish& wish : wishes) text += (text.empty() ? "" : "; ") + describe_wanted(cell, wish);
   return text;
 }
 
@@ -413,7 +420,7 @@ std::string describe_task(Domain& domain, const Cell& cell, const TaskControl& t
   const double seconds = std::chrono::duration<double>(now - task.wait_since).count();
   switch (task.waits) {
     case WaitFor::message: {
-      line += fmt::format("waits in {} for a message from {}", task.call, describe_wish(domain, task.posted.wish));
+      line += fmt::format("waits in {} for {}", task.call, describe_wanted(cell, task.posted.wish));
       const std::uint32_t source = MatchKey::cell(task.posted.wish.key);
       const bool named = (task.posted.wish.mask & MatchKey::cell_mask) != 0;
       if (const Inbound& inbound = cell.processor->inbound(); named && inbound.cell_is_idle(source))
@@ -422,8 +429,8 @@ std::string describe_task(Domain& domain, const Cell& cell, const TaskControl& t
       break;
     }
     case WaitFor::requests:
-      line += fmt::format("waits in {} for {} of its requests: {}", task.call, task.awaited,
-                          describe_awaited(domain, cell, task));
+      line +=
+          fmt::format("waits in {} for {} of its requests: {}", task.call, task.awaited, describe_awaited(cell, task));
       break;
     case WaitFor::collective:
       line += fmt::format("waits in {} ({}; {})", task.call, describe_group(domain, *cell.collective.group),
@@ -455,8 +462,8 @@ std::string describe_task(Domain& domain, const Cell& cell, const TaskControl& t
     if (const std::string place = loader::libc::place_in_program(state->place); !place.empty())
       line += fmt::format(", called at {}", place);
   }
-  if (task.waits != WaitFor::requests) line += describe_requests(domain, task);
-  line += describe_unread(domain, task);
+  if (task.waits != WaitFor::requests) line += describe_requests(task);
+  line += describe_unread(task);
   return line;
 }
 
@@ -525,7 +532,9 @@ std::string place_of_call() {
   return search.place != nullptr ? loader::libc::place_in_program(search.place) : std::string();
 }
 
-std::string describe_wish(const Domain& domain, const MatchWish& wish) {
+std::string describe_wish(const Cell& reader, const MatchWish& wish) {
+  if (std::string text = describe_for_mpi(reader, wish); !text.empty()) return text;
+  const Domain& domain = reader.processor->domain();
   const auto field = [&wish](std::uint64_t mask, const char* name, std::uint32_t value) {
     return (wish.mask & mask) == 0 ? fmt::format("any {}", name) : fmt::format("{} {}", name, value);
   };
@@ -539,18 +548,18 @@ std::string describe_wish(const Domain& domain, const MatchWish& wish) {
                      field(MatchKey::type_mask, "type", MatchKey::type(wish.key)));
 }
 
-std::string describe_unread(const Domain& domain, const TaskControl& task) {
+std::string describe_unread(const TaskControl& task) {
   if (task.mailbox.empty()) return {};
   const std::size_t count = task.mailbox.size();
   return fmt::format("; {} other message{} unread, the oldest {}", count, count == 1 ? "" : "s",
-                     describe_kinds(domain, kinds_of(task.mailbox.oldest(), [](const Buffer&) { return true; })));
+                     describe_kinds(*task.cell, kinds_of(task.mailbox.oldest(), [](const Buffer&) { return true; })));
 }
 
-std::string describe_requests(const Domain& domain, const TaskControl& task) {
+std::string describe_requests(const TaskControl& task) {
   if (task.requests.empty()) return {};
   const std::size_t count = task.requests.size();
-  return fmt::format("; {} open request{}, the oldest for a message from {}", count, count == 1 ? "" : "s",
-                     describe_wish(domain, task.requests.oldest()->wish));
+  return fmt::format("; {} open request{}, the oldest for {}", count, count == 1 ? "" : "s",
+                     describe_wanted(*task.cell, task.requests.oldest()->wish));
 }
 
 std::vector<std::string> describe_orphans(const Domain& domain, const Cell& cell) {
@@ -564,7 +573,7 @@ std::vector<std::string> describe_orphans(const Domain& domain, const Cell& cell
     std::size_t count = 0;
     for (const UnreadKind& kind : kinds) count += kind.count;
     lines.push_back(fmt::format("{}: {} message{} for task {}, which does not exist, {}", domain.name_of(cell.id),
-                                count, count == 1 ? "" : "s", task, describe_kinds(domain, kinds)));
+                                count, count == 1 ? "" : "s", task, describe_kinds(cell, kinds)));
   }
   return lines;
 }

@@ -148,13 +148,13 @@ void give_back(Buffer* buffer) noexcept;
 
 /// "; 2 other messages unread, the oldest from cell 1, task 0, type 5, 8 bytes", kind by kind; empty: there are none.
 /// Call where the task's cell is carried, or while every processor sleeps.
-[[nodiscard]] std::string describe_unread(const Domain& domain, const TaskControl& task);
+[[nodiscard]] std::string describe_unread(const TaskControl& task);
 /// "cell 2: 1 message for task 5, which does not exist, from ...", a line for each such task.
 [[nodiscard]] std::vector<std::string> describe_orphans(const Domain& domain, const Cell& cell);
 /// "; 2 open requests, the oldest for a message from cell 1, any task, type 7"; empty: the task has none.
-[[nodiscard]] std::string describe_requests(const Domain& domain, const TaskControl& task);
-/// "cell 1, any task, type 7".
-[[nodiscard]] std::string describe_wish(const Domain& domain, const MatchWish& wish);
+[[nodiscard]] std::string describe_requests(const TaskControl& task);
+/// "cell 1, any task, type 7"; of a rank of MPI "rank 1 of MPI_COMM_WORLD, tag 7". `cell`: whose wish it is.
+[[nodiscard]] std::string describe_wish(const Cell& cell, const MatchWish& wish);
 
 /// A line per task of this process, with what it waits for, each after a line end. Call only while every processor
 /// sleeps;

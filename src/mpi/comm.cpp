@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "mpi/comm.hpp"
 
+#include <fmt/format.h>
+
 #include "mpi/rank.hpp"
 
 namespace aplib::mpi {
@@ -15,6 +17,8 @@ void* Comm::handle() noexcept {
   if (this == &owner().self()) return MPI_COMM_SELF;
   return this;
 }
+
+std::string Comm::title() const { return name.empty() ? fmt::format("a communicator of {} ranks", size()) : name; }
 
 Comm* find_comm(Rank& rank, MPI_Comm handle) noexcept {
   if (handle == MPI_COMM_WORLD) return &rank.world();

@@ -50,6 +50,9 @@ struct Comm : ErrorTarget {
   /// The rank object, which rank() of Object hides here.
   [[nodiscard]] Rank& owner() const noexcept { return Object::rank(); }
 
+  /// For messages: its name, or what it is.
+  [[nodiscard]] std::string title() const;
+
   Group* group;
   std::string name;
   int own_rank;

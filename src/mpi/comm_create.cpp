@@ -86,8 +86,7 @@ class Team {
   }
   void receive(std::uint32_t from, void* data, std::size_t bytes) const {
     const api::LabelWish wish{CellId{group_.cell(from)}, context_, tag_};
-    const auto arrived =
-        call_.rank().receives().receive_in(call_.name(), mailbox_, {static_cast<std::byte*>(data), bytes}, wish);
+    const auto arrived = api::receive(call_.name(), mailbox_, {static_cast<std::byte*>(data), bytes}, wish);
     if (arrived && arrived->bytes != bytes) {
       fail(MPI_ERR_OTHER, fmt::format("rank {} of the communicator sent {} bytes where {} were expected; do all ranks "
                                       "call the same function?",

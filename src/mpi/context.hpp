@@ -12,14 +12,8 @@
 
 namespace aplib::mpi {
 
-/// Added to a communicator's context. In the space of messages from rank to rank:
-inline constexpr std::uint32_t acknowledging = 0x1000;  ///< A synchronous send has been matched.
-inline constexpr std::uint32_t creating = 0x2000;       ///< The members of a group agree.
-/// A synchronous send is on its way, of any communicator.
-inline constexpr std::uint32_t notice_context = 0x7fff;
-/// A message of a synchronous send. Receives must match it with and without: the core does not let them yet, so
-/// functions.txt has no synchronous sends.
-inline constexpr std::uint32_t synchronous_flag = 0x8000;
+/// Added to a communicator's context. In the space of messages from rank to rank: the members of a group agree.
+inline constexpr std::uint32_t creating = 0x2000;
 /// In the space of collectives: all members agree.
 inline constexpr std::uint32_t agreeing = 0x4000;
 

@@ -27,9 +27,7 @@ std::string name_of_code(int code) {
 namespace {
 
 std::string name_of(const ErrorTarget& target) {
-  if (target.object_kind() != ObjectKind::comm) return "the object";
-  const auto& comm = static_cast<const Comm&>(target);
-  return comm.name.empty() ? fmt::format("a communicator of {} ranks", comm.size()) : comm.name;
+  return target.object_kind() == ObjectKind::comm ? static_cast<const Comm&>(target).title() : "the object";
 }
 
 /// A call outside of cells has no rank, hence no error handler: every error is fatal.

@@ -11,8 +11,6 @@
 
 namespace aplib::mpi {
 
-void wait(const Call& call, MPI_Request* place, MPI_Status* status);
-
 namespace {
 
 /// What a send or receive is about. `parameter` names the buffer.
@@ -41,11 +39,11 @@ class Aside {
   std::unique_ptr<std::byte[]> large_;
 };
 
-[[gnu::noinline]] std::optional<api::Arrived> receive_apart(const Call& call, const Elements& elements,
-                                                            const api::LabelWish& wish) {
+[[gnu::noinline]] std::optional<api::Arrived> receive_apart(const Call& call, const Elements& elements, int source,
+                                                            int tag, const Comm& comm) {
   const auto bytes = static_cast<std::size_t>(elements.bytes());
   Aside aside(bytes);
-  const auto arrived = call.rank().receives().receive(call.name(), {aside.data(), bytes}, wish);
+  const auto arrived = receive(call, comm, source, tag, {aside.data(), bytes});
   if (arrived) unpack(elements, aside.data(), 0, static_cast<Count>(std::min(arrived->bytes, bytes)));
   return arrived;
 }
@@ -54,11 +52,9 @@ void receive_now(const Call& call, const Elements& elements, int source, int tag
   if (source == MPI_PROC_NULL) return set_null_status(status);
   const auto bytes = static_cast<std::size_t>(elements.bytes());
   char* const together = elements.contiguous();
-  const api::LabelWish wish = wish_of(comm, source, tag);
-  const auto arrived =
-      together != nullptr || bytes == 0
-          ? call.rank().receives().receive(call.name(), {reinterpret_cast<std::byte*>(together), bytes}, wish)
-          : receive_apart(call, elements, wish);
+  const auto arrived = together != nullptr || bytes == 0
+                           ? receive(call, comm, source, tag, {reinterpret_cast<std::byte*>(together), bytes})
+                           : receive_apart(call, elements, source, tag, comm);
   if (!arrived) return;  // the machine stops
   set_arrived(status, comm, *arrived);
   check_room(comm, *arrived, elements.bytes());
@@ -121,9 +117,8 @@ void rsend(const Call& call, const void* buf, MPI_Count count, TypeHandle& type,
 }
 
 void ssend(const Call& call, const void* buf, MPI_Count count, TypeHandle& type, int dest, int tag, Comm& comm) {
-  MPI_Request request = MPI_REQUEST_NULL;
-  send_later(call, buf, count, type, dest, tag, comm, Mode::synchronous, false, &request);
-  wait(call, &request, MPI_STATUS_IGNORE);
+  send_now(call, buf, count, type, dest, tag, comm, Mode::synchronous);
+  if (dest != MPI_PROC_NULL) await_receipt(call, comm, dest, tag);
 }
 
 void recv(const Call& call, void* buf, MPI_Count count, TypeHandle& type, int source, int tag, Comm& comm,
@@ -251,6 +246,9 @@ void complete_or_fail(const Call& call, MPI_Request* place, Request& request, MP
 /// A program's array of requests.
 class RequestArray {
  public:
+  /// Of constant ones nothing is completed.
+  RequestArray(const Call& call, int count, const MPI_Request* requests)
+      : RequestArray(call, count, const_cast<MPI_Request*>(requests)) {}
   RequestArray(const Call& call, int count, MPI_Request* requests) : call_(call), first_(requests), count_(count) {
     if (count > 0 && requests == nullptr) fail_null("array_of_requests");
     for (int i = 0; i < count; ++i) {
@@ -280,18 +278,10 @@ class RequestArray {
     }
     return false;
   }
-  void poll() const { call_.rank().receives().poll(call_.name(), first_, static_cast<std::size_t>(count_)); }
-  bool wait_any() const {
-    return call_.rank().receives().wait_any(call_.name(), first_, static_cast<std::size_t>(count_));
-  }
-  /// One after the other, the last one first: when it is over, so are most. False: the machine stops.
-  bool wait_all() const {
-    for (int i = count_; i-- > 0;) {
-      Request* const request = at(i);
-      if (request != nullptr && request->is_open() && !call_.rank().receives().wait(call_.name(), request->posted))
-        return false;
-    }
-    return true;
+  void poll() const { poll_for(call_.name(), first_, static_cast<std::size_t>(count_)); }
+  /// False: the machine stops.
+  [[nodiscard]] bool wait(bool all) const {
+    return wait_for(call_.name(), first_, static_cast<std::size_t>(count_), all);
   }
 
   /// Completes number i. The status of each tells its error, if there is any.
@@ -345,7 +335,7 @@ class RequestArray {
 void wait(const Call& call, MPI_Request* place, MPI_Status* status) {
   Request* const request = request_at("request", 0, *place);
   if (request == nullptr || !request->is_active) return set_empty_status(status);
-  if (request->is_open() && !call.rank().receives().wait(call.name(), request->posted)) return;
+  if (request->is_open() && !wait_for(call.name(), place, 1, true)) return;
   complete_or_fail(call, place, *request, status);
 }
 
@@ -353,14 +343,14 @@ void test(const Call& call, MPI_Request* place, int* flag, MPI_Status* status) {
   Request* const request = request_at("request", 0, *place);
   *flag = 1;
   if (request == nullptr || !request->is_active) return set_empty_status(status);
-  if (request->is_open()) call.rank().receives().poll(call.name(), place, 1);
+  if (request->is_open()) poll_for(call.name(), place, 1);
   *flag = request->is_over() ? 1 : 0;
   if (*flag != 0) complete_or_fail(call, place, *request, status);
 }
 
 void waitall(const Call& call, int count, MPI_Request requests[], MPI_Status* statuses) {
   RequestArray array(call, count, requests);
-  if (array.wait_all()) array.complete_all(statuses);
+  if (array.wait(true)) array.complete_all(statuses);
 }
 
 void testall(const Call& call, int count, MPI_Request requests[], int* flag, MPI_Status* statuses) {
@@ -374,7 +364,7 @@ void waitany(const Call& call, int count, MPI_Request requests[], int* indx, MPI
   const RequestArray array(call, count, requests);
   *indx = MPI_UNDEFINED;
   if (array.active() == 0) return set_empty_status(status);
-  if (array.first_over() == MPI_UNDEFINED && !array.wait_any()) return;
+  if (array.first_over() == MPI_UNDEFINED && !array.wait(false)) return;
   *indx = array.first_over();
   complete_or_fail(call, requests + *indx, *array.at(*indx), status);
 }
@@ -394,7 +384,7 @@ void waitsome(const Call& call, int count, MPI_Request requests[], int* outcount
   RequestArray array(call, count, requests);
   *outcount = MPI_UNDEFINED;
   if (array.active() == 0) return;
-  if (array.first_over() == MPI_UNDEFINED && !array.wait_any()) return;
+  if (array.first_over() == MPI_UNDEFINED && !array.wait(false)) return;
   *outcount = array.complete_some(indices, statuses);
   array.throw_failure();
 }
@@ -410,34 +400,49 @@ void testsome(const Call& call, int count, MPI_Request requests[], int* outcount
 
 void request_get_status(const Call& call, MPI_Request handle, int* flag, MPI_Status* status) {
   const Request* const request = request_at("request", 0, handle);
+  if (request != nullptr && request->is_open()) poll_for(call.name(), &handle, 1);
+  *flag = request != nullptr && request->is_open() ? 0 : 1;
+  if (*flag != 0) tell_status(request, status);
+}
+
+void request_get_status_all(const Call& call, int count, const MPI_Request requests[], int* flag,
+                            MPI_Status* statuses) {
+  const RequestArray array(call, count, requests);
+  if (array.has_open()) array.poll();
+  *flag = array.has_open() ? 0 : 1;
+  if (*flag == 0 || statuses == MPI_STATUSES_IGNORE) return;
+  for (int i = 0; i < count; ++i) tell_status(array.at(i), statuses + i);
+}
+
+void request_get_status_any(const Call& call, int count, const MPI_Request requests[], int* indx, int* flag,
+                            MPI_Status* status) {
+  const RequestArray array(call, count, requests);
+  *indx = MPI_UNDEFINED;
   *flag = 1;
-  if (request == nullptr || !request->is_active) return set_empty_status(status);
-  if (request->is_open()) call.rank().receives().poll(call.name(), &handle, 1);
-  *flag = request->is_over() ? 1 : 0;
-  if (*flag == 0) return;
-  if (request->does == Request::Does::nothing) {
-    set_status(status, request->result.MPI_SOURCE, request->result.MPI_TAG, bytes_of(request->result));
-  } else if (request->does == Request::Does::send || !request->posted.has_received()) {
-    set_empty_status(status, request->posted.cancelled);
-  } else if (request->peer == MPI_PROC_NULL) {
-    set_null_status(status);
-  } else {
-    set_arrived(status, *request->comm, request->posted.arrived());
+  if (array.active() == 0) return set_empty_status(status);
+  if (array.first_over() == MPI_UNDEFINED) array.poll();
+  *indx = array.first_over();
+  *flag = *indx != MPI_UNDEFINED ? 1 : 0;
+  if (*flag != 0) tell_status(array.at(*indx), status);
+}
+
+void request_get_status_some(const Call& call, int count, const MPI_Request requests[], int* outcount, int indices[],
+                             MPI_Status* statuses) {
+  const RequestArray array(call, count, requests);
+  *outcount = MPI_UNDEFINED;
+  if (array.active() == 0) return;
+  if (array.first_over() == MPI_UNDEFINED) array.poll();
+  *outcount = 0;
+  for (int i = 0; i < count; ++i) {
+    if (!array.is_over(i)) continue;
+    tell_status(array.at(i), statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : statuses + *outcount);
+    indices[(*outcount)++] = i;
   }
 }
 
 void request_free(const Call& call, MPI_Request* place) {
-  Request& request = request_of_place("request", place);
+  free_request(call, request_of_place("request", place));
   *place = MPI_REQUEST_NULL;
-  call.rank().receives().sweep(call);
-  if (request.is_open()) {
-    request.is_freed = true;
-    return;
-  }
-  if (request.is_active) {
-    if (const auto failure = complete(call, request, MPI_STATUS_IGNORE)) failure->on->release();
-  }
-  request.release();
 }
 
 // A send has left already, so it cannot be cancelled.

@@ -43,18 +43,13 @@ std::optional<Failure> unload(const Call& call, MPI_Message* place, const Elemen
     matched.comm->hold();
     failure->on = matched.comm;
   }
-  if (has_flag(arrived)) acknowledge(call.name(), call.rank(), arrived);
+  if (arrived.asks_for_receipt()) api::give_receipt(call.name(), mailbox_of(call.rank()), arrived);
   *place = MPI_MESSAGE_NULL;
   return failure;
 }
 
 Elements room_for(void* buf, MPI_Count count, const TypeHandle& type) {
   return elements_at("buf", buf, count, *committed("datatype", type));
-}
-
-std::optional<api::Arrived> look(const Call& call, Comm& comm, int source, int tag) {
-  call.rank().receives().tend(call.name());
-  return api::probe(call.name(), mailbox_of(call.rank()), wish_of(comm, source, tag));
 }
 
 }  // namespace
@@ -64,13 +59,16 @@ void iprobe(const Call& call, int source, int tag, Comm& comm, int* flag, MPI_St
   check_any_tag("tag", tag);
   *flag = 1;
   if (source == MPI_PROC_NULL) return set_null_status(status);
-  const auto found = look(call, comm, source, tag);
+  const auto found = api::probe(call.name(), mailbox_of(call.rank()), wish_of(comm, source, tag));
   *flag = found ? 1 : 0;
   if (found) set_arrived(status, comm, *found);
 }
 
 void probe(const Call& call, int source, int tag, Comm& comm, MPI_Status* status) {
-  for (int flag = 0; flag == 0;) iprobe(call, source, tag, comm, &flag, status);
+  check_source(comm, source);
+  check_any_tag("tag", tag);
+  if (source == MPI_PROC_NULL) return set_null_status(status);
+  if (const auto found = await_message(call, comm, source, tag)) set_arrived(status, comm, *found);
 }
 
 void improbe(const Call& call, int source, int tag, Comm& comm, int* flag, MPI_Message* place, MPI_Status* status) {
@@ -82,8 +80,6 @@ void improbe(const Call& call, int source, int tag, Comm& comm, int* flag, MPI_M
     return set_null_status(status);
   }
   *place = MPI_MESSAGE_NULL;
-  *flag = look(call, comm, source, tag) ? 1 : 0;
-  if (*flag == 0) return;
   Message message;
   const auto taken = api::take(call.name(), mailbox_of(call.rank()), message, wish_of(comm, source, tag));
   *flag = taken ? 1 : 0;
@@ -93,7 +89,12 @@ void improbe(const Call& call, int source, int tag, Comm& comm, int* flag, MPI_M
 }
 
 void mprobe(const Call& call, int source, int tag, Comm& comm, MPI_Message* place, MPI_Status* status) {
-  for (int flag = 0; flag == 0;) improbe(call, source, tag, comm, &flag, place, status);
+  for (int flag = 0; flag == 0;) {
+    check_source(comm, source);
+    check_any_tag("tag", tag);
+    if (source != MPI_PROC_NULL && !await_message(call, comm, source, tag)) return;
+    improbe(call, source, tag, comm, &flag, place, status);
+  }
 }
 
 void mrecv(const Call& call, void* buf, MPI_Count count, TypeHandle& type, MPI_Message* place, MPI_Status* status) {

@@ -24,8 +24,7 @@ namespace aplib::mpi {
 Rank::Rank(const char* call)
     : world_rank_(index(api::cell_id(call))),
       world_size_(static_cast<std::uint32_t>(api::grid(call).count())),
-      universe_(static_cast<int>(world_size_)),
-      receives_(std::make_unique<Receives>(*this)) {
+      universe_(static_cast<int>(world_size_)) {
   contexts.add(Comm::world_context);
   contexts.add(Comm::self_context);
   fatal_ = new Errhandler(*this, Errhandler::Action::fatal);
@@ -55,9 +54,32 @@ Rank& Rank::of_caller(const char* call) {
   void* kept = api::mpi_rank(call);
   if (kept == nullptr) [[unlikely]] {
     kept = new Rank(call);
-    api::keep_mpi_rank(call, kept, [](void* rank) { delete static_cast<Rank*>(rank); });
+    api::keep_mpi_rank(
+        call, kept, [](void* rank) { delete static_cast<Rank*>(rank); },
+        [](const void* rank, const MatchWish& wish) { return static_cast<const Rank*>(rank)->describe(wish); });
   }
   return *static_cast<Rank*>(kept);
+}
+
+std::string Rank::describe(const MatchWish& wish) const {
+  constexpr std::uint32_t context_mask = ContextSet::count - 1;
+  const Comm* comm = nullptr;
+  for_each_object([&](const Object& object) {
+    if (object.object_kind() != ObjectKind::comm) return;
+    const auto& each = static_cast<const Comm&>(object);
+    if (each.context() == (ContextKey::context(wish.key) & context_mask)) comm = &each;
+  });
+  if (comm == nullptr) return {};
+  const bool any_rank = (wish.mask & MatchKey::cell_mask) == 0;
+  const int rank = any_rank ? MPI_ANY_SOURCE : comm->rank_of(CellId{MatchKey::cell(wish.key)});
+  if (rank == MPI_UNDEFINED) return {};
+  std::string text = any_rank ? "any rank" : fmt::format("rank {}", rank);
+  text += " of " + comm->title();
+  if (ContextKey::context(wish.key) > context_mask) return text + ", for a new communicator";
+  if (static_cast<api::Space>(wish.key >> MatchKey::space_shift) == api::Space::mpi_collective)
+    return text + ", in a collective call";
+  return text +
+         ((wish.mask & ContextKey::tag_mask) == 0 ? ", any tag" : fmt::format(", tag {}", ContextKey::tag(wish.key)));
 }
 
 const int* Rank::predefined_attribute(int keyval) const noexcept {
@@ -183,7 +205,7 @@ void init_thread(const Call& call, int*, char***, int required, int* provided) {
 void finalize(const Call& call) {
   Rank& rank = call.rank();
   rank.self().attributes.clear(rank, MPI_COMM_SELF);
-  rank.receives().close();
+  close_requests(rank);
   rank.phase = Rank::Phase::finalized;
 }
 

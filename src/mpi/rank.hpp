@@ -7,7 +7,6 @@
 #include <array>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -17,6 +16,10 @@
 #include "mpi/context.hpp"
 #include "mpi/error.hpp"
 
+namespace aplib {
+struct MatchWish;
+}
+
 namespace aplib::mpi {
 
 struct Comm;
@@ -24,7 +27,7 @@ struct TypeHandle;
 struct OpHandle;
 struct Group;
 struct Info;
-class Receives;
+struct Request;
 
 class Rank {
  public:
@@ -60,7 +63,7 @@ class Rank {
   /// Of MPI_Buffer_attach; null: none.
   void* attached_buffer = nullptr;
   MPI_Count attached_bytes = 0;
-  [[nodiscard]] Receives& receives() noexcept { return *receives_; }
+  std::vector<Request*> freed_requests;  ///< That were open then, and may be still.
   [[nodiscard]] bool is_ending() const noexcept { return ending_; }
 
   /// Of handles 0x200..0x2ff, made at their first use. Owned by objects_.
@@ -82,6 +85,13 @@ class Rank {
   };
   std::map<int, Booleans> fortran_booleans;  ///< by the size of LOGICAL
 
+  /// What it asks for: "rank 1 of MPI_COMM_WORLD, tag 7"; empty: not known. REQUIRES: of a space of MPI.
+  [[nodiscard]] std::string describe(const MatchWish& wish) const;
+  template <class Act>
+  void for_each_object(const Act& act) const {
+    for (Object* each = objects_; each != nullptr; each = each->next_) act(*each);
+  }
+
   /// Numbers for handles, as Fortran has them. A handle keeps its number; numbers of ended objects are used again.
   int number_of(const void* handle);
   /// Null: no handle has this number.
@@ -101,8 +111,6 @@ class Rank {
   std::unordered_map<const void*, int> numbers_;
   std::vector<const void*> numbered_;  // from number predefined_end on
   std::vector<int> free_numbers_;
-
-  std::unique_ptr<Receives> receives_;
 
   // Owned by objects_.
   Errhandler* fatal_ = nullptr;

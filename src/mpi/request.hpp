@@ -2,13 +2,10 @@
 // Request: a send or receive that a program has begun and completes later.
 //
 // The data of a send leave at once, because the core buffers them; so only a synchronous send can be open. Its message
-// carries a flag, and it is over when its receiver has acknowledged it. The receiver does that when it finds the flag
-// at a message that it has received. A receive that is open meanwhile may be filled while its rank waits for something
-// else, which may depend on the sender. Hence the notice: it follows such a message, so when it has come the receive is
-// filled, and every wait of the library also waits for notices.
+// asks for a receipt (kernel/mailbox.hpp), and it is over when that has come. Receipts come in the order in which
+// messages are received.
 //
-// Invariants: (1) every request that can be open and is not completed is in its rank's Receives; (2) a message is
-// acknowledged once: Request::is_acknowledged; (3) a request holds its communicator and datatype.
+// Invariant: a request holds its communicator and datatype.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +41,6 @@ struct Request : Object {
   Mode mode = Mode::standard;
   bool is_persistent = false;
   bool is_active = true;  ///< Begun, and not completed. Only persistent ones exist without.
-  bool is_freed = false;  ///< The program has no handle of it any more.
-  bool is_acknowledged = false;
   int peer = MPI_PROC_NULL;
   int tag = 0;
   Elements elements{};
@@ -53,64 +48,33 @@ struct Request : Object {
   std::unique_ptr<std::byte[]> packed;  ///< A receive's bytes, if the elements do not lie side by side.
   std::optional<Failure> failure;       ///< Of one that does nothing.
   MPI_Status result{};
-  api::MailboxReceive posted;  ///< The message of a receive, the acknowledgement of a send.
-  Request* next = nullptr;     ///< In Receives.
-  Request* previous = nullptr;
+  api::MailboxReceive posted;  ///< The message of a receive, the receipt of a synchronous send.
 };
 
-/// The requests of a rank that are begun and not completed, and the rank's waits.
-class Receives {
- public:
-  explicit Receives(Rank& rank) : rank_(rank) {}
-  Receives(const Receives&) = delete;
-  Receives& operator=(const Receives&) = delete;
+/// Receives a message into `place`. Nothing: the machine stops.
+std::optional<api::Arrived> receive(const Call& call, const Comm& comm, int source, int tag,
+                                    std::span<std::byte> place);
+/// Waits for a message and leaves it to the next receive. Nothing: the machine stops.
+std::optional<api::Arrived> await_message(const Call& call, const Comm& comm, int source, int tag);
 
-  void add(Request& request) noexcept;
-  void remove(Request& request) noexcept;
-
-  /// Acknowledges what has come to those that are open, for calls that neither wait nor test them.
-  void tend(const char* call);
-  /// Receives a message as api::receive(), and acknowledges it. Nothing: the machine stops.
-  std::optional<api::Arrived> receive(const char* call, std::span<std::byte> buffer, const api::LabelWish& wish);
-  /// The same from another mailbox, as that of collectives, where nothing is acknowledged.
-  std::optional<api::Arrived> receive_in(const char* call, const api::Mailbox& mailbox, std::span<std::byte> buffer,
-                                         const api::LabelWish& wish);
-  /// Waits until it is over. False: the machine stops.
-  bool wait(const char* call, api::MailboxReceive& posted);
-  /// Waits until one of those that are active is over. False: the machine stops.
-  bool wait_any(const char* call, const MPI_Request* requests, std::size_t count);
-  /// Without waiting: brings to those that are open what has come. Lets others run after a few misses.
-  void poll(const char* call, const MPI_Request* requests, std::size_t count);
-  /// Acknowledges those whose notice has come.
-  void serve(const char* call);
-  /// The same by what has come with a message.
-  void serve_notices(const char* call);
-  /// Ends those that the program has freed and that are over.
-  void sweep(const Call& call);
-  /// MPI ends: no request is open afterwards.
-  void close() noexcept;
-
- private:
-  [[nodiscard]] bool is_only(const Posted& posted) const noexcept;
-  bool wait_for(const char* call, const RequestSet& set);
-  void watch(const char* call);
-  void unwatch(const char* call);
-
-  Rank& rank_;
-  Request* first_ = nullptr;
-  std::size_t count_ = 0;
-  api::MailboxReceive notice_;
-};
-
-/// Tells the sender of a message with the flag that it is received.
-void acknowledge(const char* call, Rank& rank, const api::Arrived& arrived);
-
+/// The status of one that is over, which stays so. Of another one, or of none, an empty status.
+void tell_status(const Request* request, MPI_Status* status);
 /// The status of one that is over. It is not active any more; the failure that it ended with, raised on its
 /// communicator.
 std::optional<Failure> complete(const Call& call, Request& request, MPI_Status* status);
 
 /// Begins it, again if it is persistent.
 void start(const Call& call, Request& request);
+
+/// Waits until all that are active are over, or one of them; false: the machine stops.
+bool wait_for(const char* call, const MPI_Request* requests, std::size_t count, bool all);
+/// Without waiting: brings to those that are open what has come. Lets others run after a few misses.
+void poll_for(const char* call, const MPI_Request* requests, std::size_t count);
+
+/// The program has no handle of it any more. It ends when it is over, and that is noticed.
+void free_request(const Call& call, Request& request);
+/// MPI ends: no request is open afterwards.
+void close_requests(Rank& rank) noexcept;
 
 /// What a program's handle means: null for MPI_REQUEST_NULL.
 Request* request_at(const char* parameter, std::size_t i, MPI_Request handle);
@@ -129,10 +93,10 @@ void check_any_tag(const char* parameter, int tag);
 
 /// Sends the elements to a rank. `dest` is no MPI_PROC_NULL.
 void send_elements(const char* call, Comm& comm, int dest, int tag, const Elements& elements, Mode mode);
+/// Waits until the message of a synchronous send has been received.
+void await_receipt(const Call& call, const Comm& comm, int dest, int tag);
 
 /// The place where the cell's messages wait.
 inline api::Mailbox mailbox_of(const Rank& rank) noexcept { return {TaskId{rank.main_task}, api::Space::mpi}; }
-
-inline bool has_flag(const api::Arrived& arrived) noexcept { return (arrived.label.context & synchronous_flag) != 0; }
 
 }  // namespace aplib::mpi

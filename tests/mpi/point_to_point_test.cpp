@@ -182,6 +182,59 @@ TEST_P(PointToPoint, RequestsEndInAllWays) {
   });
 }
 
+// Asking for a status leaves the requests as they are.
+TEST_P(PointToPoint, StatusesAreToldBeforeTheEnd) {
+  run_ranks([](int rank, int size) {
+    const int next = (rank + 1) % size;
+    const int last = (rank + size - 1) % size;
+    std::array<int, 3> got{-1, -1, -1};
+    std::array<MPI_Request, 4> requests{};
+    requests[3] = MPI_REQUEST_NULL;
+    std::array<MPI_Status, 4> statuses{};
+    std::array<int, 4> indices{};
+    int flag = -1;
+    int index = -1;
+    int count = -1;
+    for (int i = 0; i < 3; ++i)
+      MPI_Irecv(&got[static_cast<std::size_t>(i)], 1, MPI_INT, last, i, MPI_COMM_WORLD,
+                &requests[static_cast<std::size_t>(i)]);
+    MPI_Request_get_status_any(4, requests.data(), &index, &flag, statuses.data());
+    EXPECT_EQ(flag, 0);
+    EXPECT_EQ(index, MPI_UNDEFINED);
+    meet(MPI_COMM_WORLD);
+    MPI_Send(&rank, 1, MPI_INT, next, 1, MPI_COMM_WORLD);
+    for (flag = 0; flag == 0;) MPI_Request_get_status_any(4, requests.data(), &index, &flag, statuses.data());
+    EXPECT_EQ(index, 1);
+    EXPECT_EQ(statuses[0].MPI_SOURCE, last);
+    EXPECT_EQ(statuses[0].MPI_TAG, 1);
+    EXPECT_EQ(count_of(statuses[0], MPI_INT), 1);
+    MPI_Request_get_status_all(4, requests.data(), &flag, statuses.data());
+    EXPECT_EQ(flag, 0);
+    MPI_Request_get_status_some(4, requests.data(), &count, indices.data(), statuses.data());
+    EXPECT_EQ(count, 1);
+    EXPECT_EQ(indices[0], 1);
+    EXPECT_EQ(statuses[0].MPI_TAG, 1);
+    meet(MPI_COMM_WORLD);
+    MPI_Send(&rank, 1, MPI_INT, next, 2, MPI_COMM_WORLD);
+    MPI_Send(&rank, 1, MPI_INT, next, 0, MPI_COMM_WORLD);
+    for (flag = 0; flag == 0;) MPI_Request_get_status_all(4, requests.data(), &flag, statuses.data());
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(statuses[static_cast<std::size_t>(i)].MPI_TAG, i);
+    EXPECT_EQ(statuses[3].MPI_SOURCE, MPI_ANY_SOURCE);
+    MPI_Request_get_status_all(4, requests.data(), &flag, MPI_STATUSES_IGNORE);
+    EXPECT_EQ(flag, 1);
+    MPI_Request_get_status(requests[2], &flag, statuses.data());
+    EXPECT_EQ(flag, 1);
+    EXPECT_EQ(statuses[0].MPI_TAG, 2);
+    MPI_Waitall(4, requests.data(), statuses.data());
+    EXPECT_EQ(got, (std::array<int, 3>{last, last, last}));
+    MPI_Request_get_status_any(4, requests.data(), &index, &flag, statuses.data());
+    EXPECT_EQ(flag, 1);
+    EXPECT_EQ(index, MPI_UNDEFINED);
+    MPI_Request_get_status_some(4, requests.data(), &count, indices.data(), statuses.data());
+    EXPECT_EQ(count, MPI_UNDEFINED);
+  });
+}
+
 TEST_P(PointToPoint, PersistentRequestsStartAgain) {
   run_ranks([](int rank, int size) {
     int out = 0;
