@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import random as randoms
+import signal
 import subprocess
 import sys
 import tempfile
@@ -154,6 +155,8 @@ def parse():
 
 def main():
     options = parse()
+    for number in (signal.SIGHUP, signal.SIGINT):  # a shell's background job ignores them, and aprun then does so too
+        signal.signal(number, signal.SIG_DFL)
     if options.first is not None:
         return work(options)
     reason = namespaces.hindrance()
