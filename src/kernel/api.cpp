@@ -505,6 +505,9 @@ CellId cell_id(const char* call) {
 TaskId task_id(const char* call) { return TaskId{self_or_throw(call).id}; }
 CellId host_cell(const char* call) { return CellId{self_or_throw(call).cell->processor->domain().host_id}; }
 Grid grid(const char* call) { return self_or_throw(call).cell->processor->domain().grid; }
+std::uint32_t process_of(const char* call, CellId cell) {
+  return self_or_throw(call).cell->processor->domain().process_of(index(cell));
+}
 
 void fail(Errc code, const char* call, const std::string& text) {
   Processor* processor = Processor::current();

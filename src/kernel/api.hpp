@@ -121,6 +121,8 @@ APLIB_API CellId cell_id(const char* call);
 APLIB_API TaskId task_id(const char* call);
 CellId host_cell(const char* call);
 APLIB_API Grid grid(const char* call);
+/// The number of the process that carries the cell. REQUIRES: the cell exists.
+APLIB_API std::uint32_t process_of(const char* call, CellId cell);
 
 /// Throws Error: "cell 3 task 0: <call>: <text>".
 [[noreturn]] void fail(Errc code, const char* call, const std::string& text);

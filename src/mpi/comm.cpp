@@ -3,13 +3,29 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "mpi/info.hpp"
 #include "mpi/rank.hpp"
 
 namespace aplib::mpi {
 
+Comm::Comm(Rank& rank, Group& members, Group& remote, Errhandler& handler, std::uint32_t context)
+    : Comm(rank, members, remote, handler, "", context) {
+  local = new Comm(rank, members, handler, "the local group", context);
+}
+
 Comm::~Comm() {
+  if (local != nullptr) let_go(*local);
   let_go(*group);
+  let_go(*peers);
   if (!owner().is_ending()) owner().contexts.remove(context_);
+}
+
+std::string Comm::title() const {
+  if (!name.empty()) return name;
+  if (is_inter()) return fmt::format("an intercommunicator of {} and {} ranks", size(), peer_count());
+  return fmt::format("a communicator of {} ranks", size());
 }
 
 void* Comm::handle() noexcept {
@@ -17,8 +33,6 @@ void* Comm::handle() noexcept {
   if (this == &owner().self()) return MPI_COMM_SELF;
   return this;
 }
-
-std::string Comm::title() const { return name.empty() ? fmt::format("a communicator of {} ranks", size()) : name; }
 
 Comm* find_comm(Rank& rank, MPI_Comm handle) noexcept {
   if (handle == MPI_COMM_WORLD) return &rank.world();
@@ -45,8 +59,17 @@ void comm_group(const Call&, Comm& comm, MPI_Group* place) {
 }
 
 void comm_compare(const Call&, Comm& comm, Comm& other, int* result) {
-  const int groups = comm.group->compare(*other.group);
-  *result = &comm == &other ? MPI_IDENT : groups == MPI_IDENT ? MPI_CONGRUENT : groups;
+  if (&comm == &other) {
+    *result = MPI_IDENT;
+  } else if (comm.is_inter() != other.is_inter()) {
+    *result = MPI_UNEQUAL;
+  } else {
+    const int own = comm.group->compare(*other.group);
+    const int remote = comm.peers->compare(*other.peers);
+    *result = own == MPI_IDENT && remote == MPI_IDENT       ? MPI_CONGRUENT
+              : own == MPI_UNEQUAL || remote == MPI_UNEQUAL ? MPI_UNEQUAL
+                                                            : MPI_SIMILAR;
+  }
 }
 
 void comm_get_name(const Call&, Comm& comm, char* name, int* length) {
@@ -57,6 +80,58 @@ void comm_set_name(const Call&, Comm& comm, const char* name) {
   comm.name = std::string(name).substr(0, MPI_MAX_OBJECT_NAME - 1);
 }
 
-void comm_test_inter(const Call&, Comm&, int* flag) { *flag = 0; }
+// ---------------------------------------------------------------- intercommunicators
+
+void check_inter(const char* parameter, const Comm& comm) {
+  if (!comm.is_inter()) fail(MPI_ERR_COMM, fmt::format("{} is {}; give an intercommunicator", parameter, comm.title()));
+}
+
+void check_intra(const char* parameter, const Comm& comm) {
+  if (comm.is_inter()) fail(MPI_ERR_COMM, fmt::format("{} is {}; give an intracommunicator", parameter, comm.title()));
+}
+
+void comm_test_inter(const Call&, Comm& comm, int* flag) { *flag = comm.is_inter() ? 1 : 0; }
+
+void comm_remote_size(const Call&, Comm& comm, int* size) {
+  check_inter("comm", comm);
+  *size = comm.peer_count();
+}
+
+void comm_remote_group(const Call&, Comm& comm, MPI_Group* place) {
+  check_inter("comm", comm);
+  comm.peers->hold();
+  *place = handle_of<MPI_Group>(*comm.peers);
+}
+
+// No program of a machine was started by one of another.
+void comm_get_parent(const Call&, MPI_Comm* place) { *place = MPI_COMM_NULL; }
+
+// ---------------------------------------------------------------- hints, which are kept and have no effect
+
+namespace {
+
+constexpr const char* assertions[] = {"mpi_assert_no_any_tag", "mpi_assert_no_any_source", "mpi_assert_exact_length",
+                                      "mpi_assert_allow_overtaking",
+                                      "mpi_assert_strict_persistent_collective_ordering"};
+
+}  // namespace
+
+void Comm::set_hints(const Info* given) {
+  if (given == nullptr) return;
+  for (std::size_t i = 0; i < std::size(assertions); ++i) {
+    const std::string* const value = given->find(assertions[i]);
+    if (value == nullptr || (*value != "true" && *value != "false")) continue;
+    hints = (hints & ~(1U << i)) | (*value == "true" ? 1U << i : 0U);
+  }
+}
+
+void comm_set_info(const Call&, Comm& comm, Info* given) { comm.set_hints(given); }
+
+void comm_get_info(const Call& call, Comm& comm, MPI_Info* place) {
+  auto& used = *new Info(call.rank());
+  *place = handle_of<MPI_Info>(used);
+  for (std::size_t i = 0; i < std::size(assertions); ++i)
+    used.set(assertions[i], (comm.hints >> i & 1) != 0 ? "true" : "false");
+}
 
 }  // namespace aplib::mpi

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Comm: a communicator, as one of its ranks sees it.
+// Comm: a communicator, as one of its ranks sees it. An intercommunicator has two groups: the caller's own, and the
+// remote one, whose ranks are those that messages go to and come from.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,8 @@
 
 namespace aplib::mpi {
 
+struct Info;
+
 struct Comm : ErrorTarget {
   static constexpr ObjectKind kind = ObjectKind::comm;
   /// Contexts of the predefined ones, in which all cells agree without a word.
@@ -21,47 +24,68 @@ struct Comm : ErrorTarget {
   /// `context`: the members have agreed on it, and none of them uses it for another communicator. It is the rank's
   /// again when the communicator ends.
   Comm(Rank& rank, Group& members, Errhandler& handler, std::string title, std::uint32_t context)
-      : ErrorTarget(rank, kind, handler),
-        group(&members),
-        name(std::move(title)),
-        own_rank(members.own_rank()),
-        context_(context) {
-    group->hold();
-  }
+      : Comm(rank, members, members, handler, std::move(title), context) {}
+  /// An intercommunicator. The members of both groups have agreed on its context.
+  Comm(Rank& rank, Group& members, Group& remote, Errhandler& handler, std::uint32_t context);
   ~Comm() override;
 
   /// The program's.
   [[nodiscard]] void* handle() noexcept;
 
-  /// Ranks are 0..size() - 1; rank() is the caller's.
+  /// For messages: "MPI_COMM_WORLD", "a communicator of 3 ranks".
+  [[nodiscard]] std::string title() const;
+
+  [[nodiscard]] bool is_inter() const noexcept { return peers != group; }
+  /// Ranks of the caller's group are 0..size() - 1; rank() is the caller's.
   [[nodiscard]] int size() const noexcept { return static_cast<int>(group->size()); }
   [[nodiscard]] int rank() const noexcept { return own_rank; }
-  /// REQUIRES: 0 <= rank < size().
+  /// Those that messages go to and come from: of an intercommunicator, the ranks of the remote group.
+  [[nodiscard]] int peer_count() const noexcept { return static_cast<int>(peers->size()); }
+  /// REQUIRES: 0 <= rank < peer_count().
   [[nodiscard]] CellId cell_of(int rank) const noexcept {
-    return CellId{group->cell(static_cast<std::uint32_t>(rank))};
+    return CellId{peers->cell(static_cast<std::uint32_t>(rank))};
   }
-  /// MPI_UNDEFINED: the cell is not in it.
-  [[nodiscard]] int rank_of(CellId cell) const noexcept { return group->rank_of(index(cell)); }
+  /// MPI_UNDEFINED: the cell is not among the peers.
+  [[nodiscard]] int rank_of(CellId cell) const noexcept { return peers->rank_of(index(cell)); }
 
   /// The context of messages from rank to rank, in the space of those (api::Space::mpi),
   [[nodiscard]] std::uint32_t context() const noexcept { return context_; }
   /// and that of collectives, in theirs (api::Space::mpi_collective).
   [[nodiscard]] std::uint32_t collective_context() const noexcept { return context_; }
+  /// What the program says about its use of the communicator; null: nothing.
+  void set_hints(const Info* given);
   /// The rank object, which rank() of Object hides here.
   [[nodiscard]] Rank& owner() const noexcept { return Object::rank(); }
 
-  /// For messages: its name, or what it is.
-  [[nodiscard]] std::string title() const;
-
   Group* group;
+  Group* peers;  ///< The remote group of an intercommunicator, otherwise `group`.
+  /// Of an intercommunicator: one of the caller's group alone, for the library. It has the same context: messages of
+  /// the two come from different cells.
+  Comm* local = nullptr;
   std::string name;
   int own_rank;
   Attributes attributes;
+  std::uint32_t hints = 0;             ///< Those that are true, a bit for each (comm.cpp).
   std::uint32_t collective_calls = 0;  ///< That have begun.
 
  private:
+  Comm(Rank& rank, Group& members, Group& others, Errhandler& handler, std::string title, std::uint32_t context)
+      : ErrorTarget(rank, kind, handler),
+        group(&members),
+        peers(&others),
+        name(std::move(title)),
+        own_rank(members.own_rank()),
+        context_(context) {
+    group->hold();
+    peers->hold();
+  }
+
   std::uint32_t context_;
 };
+
+// They fail unless it is of this sort.
+void check_inter(const char* parameter, const Comm& comm);
+void check_intra(const char* parameter, const Comm& comm);
 
 Comm& comm_of(const Call& call, const char* parameter, MPI_Comm handle);
 /// Null: the handle is none. For the raising of errors, which may be about the handle itself.

@@ -3,149 +3,67 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "mpi/info.hpp"
-#include "mpi/request.hpp"
+#include "mpi/team.hpp"
 
 namespace aplib::mpi {
 
 namespace {
 
-/// Those who agree, and a channel that nothing else uses. Their messages go along binomial trees.
-class Team {
- public:
-  Team(const Call& call, const Comm& parent)
-      : call_(call),
-        group_(*parent.group),
-        rank_(static_cast<std::uint32_t>(parent.rank())),
-        context_(parent.collective_context() | agreeing),
-        mailbox_{mailbox_of(call.rank()).task, api::Space::mpi_collective} {}
-  /// Members of a part of the parent, who do this at the same time as others something else.
-  Team(const Call& call, const Comm& parent, const Group& members, std::uint32_t tag)
-      : call_(call),
-        group_(members),
-        rank_(static_cast<std::uint32_t>(members.own_rank())),
-        context_(parent.context() | creating),
-        tag_(tag),
-        mailbox_(mailbox_of(call.rank())) {}
-
-  /// The union of all sets, and the highest number.
-  struct Used {
-    ContextSet set;
-    std::uint32_t next = 0;
-  };
-  void unite(Used& used) const {
-    const std::uint32_t size = group_.size();
-    for (std::uint32_t step = 1; step < size; step *= 2) {
-      if ((rank_ & step) != 0) {
-        send(rank_ - step, &used, sizeof used);
-        break;
-      }
-      if (rank_ + step >= size) continue;
-      Used other;
-      receive(rank_ + step, &other, sizeof other);
-      used.set.add_all(other.set);
-      used.next = std::max(used.next, other.next);
-    }
-    broadcast(&used, sizeof used);
-  }
-
-  /// What each has, by rank.
-  template <class T>
-  std::vector<T> gather(const T& own) const {
-    const std::uint32_t size = group_.size();
-    std::vector<T> all(size);
-    all[rank_] = own;
-    for (std::uint32_t step = 1; step < size; step *= 2) {
-      if ((rank_ & step) != 0) {
-        send(rank_ - step, &all[rank_], sizeof(T) * std::min(step, size - rank_));
-        break;
-      }
-      const std::uint32_t from = rank_ + step;
-      if (from < size) receive(from, &all[from], sizeof(T) * std::min(step, size - from));
-    }
-    broadcast(all.data(), sizeof(T) * size);
-    return all;
-  }
-
- private:
-  void broadcast(void* data, std::size_t bytes) const {
-    const std::uint32_t size = group_.size();
-    std::uint32_t step = 1;
-    while (step < size && (rank_ & step) == 0) step *= 2;
-    if (rank_ != 0) receive(rank_ - step, data, bytes);
-    for (step /= 2; step != 0; step /= 2) {
-      if (rank_ + step < size) send(rank_ + step, data, bytes);
-    }
-  }
-  void send(std::uint32_t to, const void* data, std::size_t bytes) const {
-    api::send(call_.name(), mailbox_, {CellId{group_.cell(to)}, context_, tag_},
-              {static_cast<const std::byte*>(data), bytes});
-  }
-  void receive(std::uint32_t from, void* data, std::size_t bytes) const {
-    const api::LabelWish wish{CellId{group_.cell(from)}, context_, tag_};
-    const auto arrived = api::receive(call_.name(), mailbox_, {static_cast<std::byte*>(data), bytes}, wish);
-    if (arrived && arrived->bytes != bytes) {
-      fail(MPI_ERR_OTHER, fmt::format("rank {} of the communicator sent {} bytes where {} were expected; do all ranks "
-                                      "call the same function?",
-                                      from, arrived->bytes, bytes));
-    }
-  }
-
-  const Call& call_;
-  const Group& group_;
-  std::uint32_t rank_;
-  std::uint32_t context_;
-  std::uint32_t tag_ = 0;
-  api::Mailbox mailbox_;
-};
-
-/// A context that no member uses. It is not the rank's yet.
-std::uint32_t agree_on_context(const Call& call, const Team& team) {
+/// An intracommunicator if `remote` is null.
+Comm& make(const Call& call, Errhandler& handler, Group& members, Group* remote, std::uint32_t context) {
   Rank& rank = call.rank();
-  Team::Used used{rank.contexts, rank.next_context};
-  team.unite(used);
-  const auto context = used.set.first_free(used.next);
-  if (!context) {
-    fail(MPI_ERR_OTHER, fmt::format("a rank has {} communicators, as many as there can be; free some by MPI_Comm_free",
-                                    ContextSet::count));
-  }
-  rank.next_context = *context + 1;
-  return *context;
-}
-
-Comm& make(const Call& call, const Comm& parent, Group& members, std::uint32_t context) {
-  auto& made = *new Comm(call.rank(), members, parent.handler(), "", context);
-  call.rank().contexts.add(context);
+  Comm& made = remote != nullptr ? *new Comm(rank, members, *remote, handler, context)
+                                 : *new Comm(rank, members, handler, "", context);
+  rank.contexts.add(context);
   return made;
 }
 
-/// The communicator of those cells, which the group then belongs to.
-MPI_Comm make(const Call& call, const Comm& parent, std::vector<std::uint32_t> cells, std::uint32_t context) {
-  auto* const members = new Group(call.rank(), std::move(cells));
-  Comm& made = make(call, parent, *members, context);
-  members->release();
-  return handle_of<MPI_Comm>(made);
+/// A group for communicators alone.
+struct OwnGroup {
+  OwnGroup(Rank& rank, std::vector<std::uint32_t> cells) : group(new Group(rank, std::move(cells))) {}
+  ~OwnGroup() { group->release(); }
+  OwnGroup(const OwnGroup&) = delete;
+  OwnGroup& operator=(const OwnGroup&) = delete;
+
+  Group* group;
+};
+
+using Cells = std::vector<std::uint32_t>;
+
+Cells cells_of(const Group& group) {
+  Cells cells(group.size());
+  for (std::uint32_t i = 0; i < group.size(); ++i) cells[i] = group.cell(i);
+  return cells;
 }
 
-[[noreturn]] void fail_intracommunicator(const Comm& comm, const char* parameter) {
-  fail(MPI_ERR_COMM, fmt::format("{} is {}, which is no intercommunicator and has no remote group", parameter,
-                                 comm.name.empty() ? "an intracommunicator" : comm.name));
+MPI_Comm make_intra(const Call& call, Errhandler& handler, Group& members, std::uint32_t context) {
+  return handle_of<MPI_Comm>(make(call, handler, members, nullptr, context));
+}
+
+MPI_Comm make_inter(const Call& call, Errhandler& handler, Group& members, Cells remote, std::uint32_t context) {
+  const OwnGroup others(call.rank(), std::move(remote));
+  return handle_of<MPI_Comm>(make(call, handler, members, others.group, context));
 }
 
 void check_part(const Comm& comm, const Group& group) {
   for (std::uint32_t i = 0; i < group.size(); ++i) {
-    if (comm.rank_of(CellId{group.cell(i)}) == MPI_UNDEFINED)
-      fail(MPI_ERR_GROUP, fmt::format("rank {} of the group is not in the communicator; give a part of it", i));
+    if (comm.group->rank_of(group.cell(i)) == MPI_UNDEFINED)
+      fail(MPI_ERR_GROUP, fmt::format("rank {} of the group is not in {}; give a part of its group", i, comm.title()));
   }
 }
 
 }  // namespace
 
-void comm_dup(const Call& call, Comm& comm, MPI_Comm* place) {
-  Comm& made = make(call, comm, *comm.group, agree_on_context(call, Team(call, comm)));
+// ---------------------------------------------------------------- the same members
+
+void comm_dup_with_info(const Call& call, Comm& comm, Info* hints, MPI_Comm* place) {
+  const std::uint32_t context = Team(call, comm).agree_on_context();
+  Comm& made = make(call, comm.handler(), *comm.group, comm.is_inter() ? comm.peers : nullptr, context);
+  made.set_hints(hints);
   try {
     made.attributes.copy(call.rank(), comm.handle(), comm.attributes);
   } catch (...) {
@@ -155,12 +73,20 @@ void comm_dup(const Call& call, Comm& comm, MPI_Comm* place) {
   *place = handle_of<MPI_Comm>(made);
 }
 
-void comm_dup_with_info(const Call& call, Comm& comm, Info*, MPI_Comm* place) { comm_dup(call, comm, place); }
+void comm_dup(const Call& call, Comm& comm, MPI_Comm* place) { comm_dup_with_info(call, comm, nullptr, place); }
+
+// ---------------------------------------------------------------- parts
 
 void comm_create(const Call& call, Comm& comm, Group& group, MPI_Comm* place) {
   check_part(comm, group);
-  const std::uint32_t context = agree_on_context(call, Team(call, comm));
-  *place = group.own_rank() == MPI_UNDEFINED ? MPI_COMM_NULL : handle_of<MPI_Comm>(make(call, comm, group, context));
+  const Team team(call, comm);
+  Cells remote;
+  if (comm.is_inter()) remote = team.exchange(cells_of(group));
+  const std::uint32_t context = team.agree_on_context();
+  *place = MPI_COMM_NULL;
+  if (group.own_rank() == MPI_UNDEFINED || (comm.is_inter() && remote.empty())) return;
+  *place = comm.is_inter() ? make_inter(call, comm.handler(), group, std::move(remote), context)
+                           : make_intra(call, comm.handler(), group, context);
 }
 
 void comm_create_group(const Call& call, Comm& comm, Group& group, int tag, MPI_Comm* place) {
@@ -168,29 +94,126 @@ void comm_create_group(const Call& call, Comm& comm, Group& group, int tag, MPI_
   check_tag("tag", tag);
   *place = MPI_COMM_NULL;
   if (group.own_rank() == MPI_UNDEFINED) return;
-  const Team team(call, comm, group, static_cast<std::uint32_t>(tag));
-  *place = handle_of<MPI_Comm>(make(call, comm, group, agree_on_context(call, team)));
+  const Team team(call, group, comm.context() | creating, static_cast<std::uint32_t>(tag));
+  *place = make_intra(call, comm.handler(), group, team.agree_on_context());
 }
 
-void comm_split(const Call& call, Comm& comm, int color, int key, MPI_Comm* place) {
-  if (color < 0 && color != MPI_UNDEFINED)
-    fail(MPI_ERR_ARG, fmt::format("color is {}; a color is 0 or more, or MPI_UNDEFINED", color));
-  struct Choice {
-    int color;
-    int key;
-  };
-  const Team team(call, comm);
-  const std::vector<Choice> choices = team.gather(Choice{color, key});
-  const std::uint32_t context = agree_on_context(call, team);
-  *place = MPI_COMM_NULL;
-  if (color == MPI_UNDEFINED) return;
-  std::vector<std::uint32_t> ranks;
+namespace {
+
+/// What a member of a communicator that is split says.
+struct Choice {
+  int color;
+  int key;
+  int type;  ///< Of MPI_Comm_split_type.
+};
+
+/// The cells of those of one colour, by key.
+Cells chosen(const std::vector<Choice>& choices, int color, const Group& group) {
+  Cells ranks;
   for (std::uint32_t i = 0; i < choices.size(); ++i) {
     if (choices[i].color == color) ranks.push_back(i);
   }
   std::ranges::stable_sort(ranks, {}, [&](std::uint32_t rank) { return choices[rank].key; });
-  for (std::uint32_t& rank : ranks) rank = comm.group->cell(rank);
-  *place = make(call, comm, std::move(ranks), context);
+  for (std::uint32_t& rank : ranks) rank = group.cell(rank);
+  return ranks;
+}
+
+void check_types(const std::vector<Choice>& choices) {
+  int type = MPI_UNDEFINED;
+  for (const Choice& choice : choices) {
+    if (choice.type == MPI_UNDEFINED || choice.type == type) continue;
+    if (type != MPI_UNDEFINED)
+      fail(MPI_ERR_ARG, fmt::format("split_type is {} at one rank and {} at another; let all give the same, or "
+                                    "MPI_UNDEFINED",
+                                    type, choice.type));
+    type = choice.type;
+  }
+}
+
+void split(const Call& call, Comm& comm, const Choice& own, MPI_Comm* place) {
+  const Team team(call, comm);
+  const std::vector<Choice> choices = team.gather(own);
+  std::vector<Choice> others;
+  if (comm.is_inter()) others = team.exchange(choices);
+  check_types(choices);
+  const std::uint32_t context = team.agree_on_context();
+  *place = MPI_COMM_NULL;
+  if (own.color == MPI_UNDEFINED) return;
+  const OwnGroup members(call.rank(), chosen(choices, own.color, *comm.group));
+  if (!comm.is_inter()) {
+    *place = make_intra(call, comm.handler(), *members.group, context);
+    return;
+  }
+  Cells remote = chosen(others, own.color, *comm.peers);
+  if (!remote.empty()) *place = make_inter(call, comm.handler(), *members.group, std::move(remote), context);
+}
+
+}  // namespace
+
+void comm_split(const Call& call, Comm& comm, int color, int key, MPI_Comm* place) {
+  if (color < 0 && color != MPI_UNDEFINED)
+    fail(MPI_ERR_ARG, fmt::format("color is {}; a color is 0 or more, or MPI_UNDEFINED", color));
+  split(call, comm, {color, key, MPI_UNDEFINED}, place);
+}
+
+namespace {
+
+constexpr const char* resource_key = "mpi_hw_resource_type";
+constexpr const char* shared_memory = "mpi_shared_memory";  // its only value that we know
+
+/// The process that carries the cell: its cells share all memory.
+int shared_memory_of(const Call& call) {
+  return static_cast<int>(api::process_of(call.name(), CellId{call.rank().world_rank()}));
+}
+
+/// Not all of the group's cells are in the caller's process.
+bool spans_processes(const Call& call, const Group& group) {
+  for (std::uint32_t i = 0; i < group.size(); ++i) {
+    if (static_cast<int>(api::process_of(call.name(), CellId{group.cell(i)})) != shared_memory_of(call)) return true;
+  }
+  return false;
+}
+
+/// Of what the hints name; MPI_UNDEFINED: nothing that we know.
+int named_resource(const Call& call, int type, const Info* hints) {
+  constexpr const char* set_key = "mpi_pset_name";
+  if (hints == nullptr) return MPI_UNDEFINED;
+  const std::string* const resource = hints->find(resource_key);
+  const std::string* const set = type == MPI_COMM_TYPE_RESOURCE_GUIDED ? hints->find(set_key) : nullptr;
+  if (resource != nullptr && set != nullptr)
+    fail(MPI_ERR_INFO, fmt::format("info has both {} and {}; give one of them", resource_key, set_key));
+  if (resource != nullptr && *resource == shared_memory) return shared_memory_of(call);
+  if (set != nullptr && *set == "mpi://WORLD") return 0;
+  if (set != nullptr && *set == "mpi://SELF") return static_cast<int>(call.rank().world_rank());
+  return MPI_UNDEFINED;
+}
+
+}  // namespace
+
+// Cells move between the threads of their process, so a rank has no part of the hardware for its own but its process's.
+void comm_split_type(const Call& call, Comm& comm, int type, int key, Info* hints, MPI_Comm* place) {
+  int color = MPI_UNDEFINED;
+  switch (type) {
+    case MPI_UNDEFINED:
+      break;
+    case MPI_COMM_TYPE_SHARED:
+      color = shared_memory_of(call);
+      break;
+    case MPI_COMM_TYPE_HW_GUIDED:
+    case MPI_COMM_TYPE_RESOURCE_GUIDED:
+      color = named_resource(call, type, hints);
+      break;
+    case MPI_COMM_TYPE_HW_UNGUIDED:
+      if (!spans_processes(call, *comm.group)) break;
+      color = shared_memory_of(call);
+      if (hints != nullptr) hints->set(resource_key, shared_memory);
+      break;
+    default:
+      fail(MPI_ERR_ARG, fmt::format("split_type is {}; use MPI_COMM_TYPE_SHARED, _HW_GUIDED, _HW_UNGUIDED, "
+                                    "_RESOURCE_GUIDED or MPI_UNDEFINED",
+                                    type));
+  }
+  split(call, comm, {color, key, type}, place);
 }
 
 // What arrived for it and was not received is gone with it.
@@ -205,16 +228,132 @@ void comm_free(const Call& call, MPI_Comm* place) {
   *place = MPI_COMM_NULL;
 }
 
-// ---------------------------------------------------------------- hints, none of which has an effect
+// ---------------------------------------------------------------- two groups
 
-void comm_set_info(const Call&, Comm&, Info*) {}
+namespace {
 
-void comm_get_info(const Call& call, Comm&, MPI_Info* place) { *place = handle_of<MPI_Info>(*new Info(call.rank())); }
+void check_leader(const char* parameter, const char* where, int rank, int size) {
+  if (rank < 0 || rank >= size)
+    fail(MPI_ERR_RANK, fmt::format("{} is {}; {} has ranks 0..{}", parameter, rank, where, size - 1));
+}
 
-// ---------------------------------------------------------------- intercommunicators, which cannot be made yet
+/// The leader has checked its arguments, which have no meaning at others: all of the group fail if it does.
+void check_with_leader(const Team& team, const std::optional<Failure>& failure) {
+  const int code = team.hear(failure ? failure->code : MPI_SUCCESS);
+  if (failure) throw Failure(*failure);
+  if (code != MPI_SUCCESS) fail(code, "the arguments of the local leader are wrong; its own message says which");
+}
 
-void comm_remote_group(const Call&, Comm& comm, MPI_Group*) { fail_intracommunicator(comm, "comm"); }
-void comm_remote_size(const Call&, Comm& comm, int*) { fail_intracommunicator(comm, "comm"); }
-void intercomm_merge(const Call&, Comm& comm, int, MPI_Comm*) { fail_intracommunicator(comm, "intercomm"); }
+/// The intercommunicator of the team's group and the one that its leader meets.
+MPI_Comm join(const Call& call, const Team& team, Errhandler& handler, Group& members) {
+  Cells remote = team.exchange(cells_of(members));
+  for (std::uint32_t i = 0; i < remote.size(); ++i) {
+    const int rank = members.rank_of(remote[i]);
+    if (rank != MPI_UNDEFINED)
+      fail(MPI_ERR_COMM, fmt::format("rank {} of the remote group is rank {} of the local one, too; let the two have "
+                                     "no rank in common",
+                                     i, rank));
+  }
+  const std::uint32_t context = team.agree_on_context();
+  return make_inter(call, handler, members, std::move(remote), context);
+}
+
+}  // namespace
+
+void intercomm_create(const Call& call, Comm& comm, int local_leader, MPI_Comm peer_comm, int remote_leader, int tag,
+                      MPI_Comm* place) {
+  check_leader("local_leader", "local_comm", local_leader, comm.size());
+  Team team(call, comm, local_leader);
+  std::optional<Failure> failure;
+  if (team.is_leader()) {
+    try {
+      const Comm& peer = comm_of(call, "peer_comm", peer_comm);
+      check_leader("remote_leader", "peer_comm", remote_leader, peer.peer_count());
+      check_tag("tag", tag);
+      team.meet(peer.cell_of(remote_leader), peer.context() | creating, static_cast<std::uint32_t>(tag));
+    } catch (Failure& thrown) {
+      failure = std::move(thrown);
+    }
+  }
+  check_with_leader(team, failure);
+  *place = join(call, team, comm.handler(), *comm.group);
+}
+
+void intercomm_merge(const Call& call, Comm& comm, int high, MPI_Comm* place) {
+  check_inter("intercomm", comm);
+  const Team team(call, comm);
+  const std::vector<char> own = team.gather<char>(high != 0 ? 1 : 0);
+  const std::vector<char> others = team.exchange(own);
+  for (const std::vector<char>* const group : {&own, &others}) {
+    if (std::ranges::count(*group, group->front()) != std::ssize(*group))
+      fail(MPI_ERR_ARG, fmt::format("high differs between the ranks of the {} group; let all ranks of a group give "
+                                    "the same",
+                                    group == &own ? "local" : "remote"));
+  }
+  const std::uint32_t context = team.agree_on_context();
+  // Where both say the same, the group with the lower first cell comes first.
+  const bool is_second = own[0] != others[0] ? own[0] != 0 : comm.group->cell(0) > comm.peers->cell(0);
+  Cells cells = cells_of(is_second ? *comm.peers : *comm.group);
+  const Cells second = cells_of(is_second ? *comm.group : *comm.peers);
+  cells.insert(cells.end(), second.begin(), second.end());
+  const OwnGroup members(call.rank(), std::move(cells));
+  *place = make_intra(call, comm.handler(), *members.group, context);
+}
+
+// ---------------------------------------------------------------- of groups alone
+
+namespace {
+
+/// Its hash is the tag of the agreement.
+std::uint32_t tag_of(const char* text) {
+  std::uint32_t hash = 2166136261U;  // FNV-1a
+  for (const char letter : std::string_view(text)) hash = (hash ^ static_cast<unsigned char>(letter)) * 16777619U;
+  return hash & api::Label::tag_max;
+}
+
+void check_stringtag(const char* text) {
+  if (std::string_view(text).size() >= MPI_MAX_STRINGTAG_LEN)
+    fail(MPI_ERR_ARG, fmt::format("stringtag has {} characters; use at most {}", std::string_view(text).size(),
+                                  MPI_MAX_STRINGTAG_LEN - 1));
+}
+
+void check_member(const char* parameter, const Group& group) {
+  if (group.own_rank() == MPI_UNDEFINED)
+    fail(MPI_ERR_GROUP, fmt::format("this rank is not in {}; only its members make the communicator", parameter));
+}
+
+}  // namespace
+
+void comm_create_from_group(const Call& call, Group& group, const char* stringtag, Info* hints, Errhandler& handler,
+                            MPI_Comm* place) {
+  check_stringtag(stringtag);
+  check_member("group", group);
+  const Team team(call, group, grouping, tag_of(stringtag));
+  Comm& made = make(call, handler, group, nullptr, team.agree_on_context());
+  made.set_hints(hints);
+  *place = handle_of<MPI_Comm>(made);
+}
+
+void intercomm_create_from_groups(const Call& call, Group& group, int local_leader, MPI_Group remote_group,
+                                  int remote_leader, const char* stringtag, Info*, Errhandler& handler,
+                                  MPI_Comm* place) {
+  check_stringtag(stringtag);
+  check_member("local_group", group);
+  check_leader("local_leader", "local_group", local_leader, static_cast<int>(group.size()));
+  const std::uint32_t tag = tag_of(stringtag);
+  Team team(call, group, grouping, tag, local_leader);
+  std::optional<Failure> failure;
+  if (team.is_leader()) {
+    try {
+      const Group& others = group_of(call, "remote_group", remote_group);
+      check_leader("remote_leader", "remote_group", remote_leader, static_cast<int>(others.size()));
+      team.meet(CellId{others.cell(static_cast<std::uint32_t>(remote_leader))}, grouping, tag);
+    } catch (Failure& thrown) {
+      failure = std::move(thrown);
+    }
+  }
+  check_with_leader(team, failure);
+  *place = join(call, team, handler, group);
+}
 
 }  // namespace aplib::mpi

@@ -12,8 +12,10 @@
 
 namespace aplib::mpi {
 
-/// Added to a communicator's context. In the space of messages from rank to rank: the members of a group agree.
+/// Added to a communicator's context. In the space of messages from rank to rank: the members of a group agree;
 inline constexpr std::uint32_t creating = 0x2000;
+/// those of one that is of no communicator.
+inline constexpr std::uint32_t grouping = 0x3000;
 /// In the space of collectives: all members agree.
 inline constexpr std::uint32_t agreeing = 0x4000;
 

@@ -47,6 +47,8 @@ struct Function {
   bool is_there = true;
   std::string when = "initialized";  // or "any_time", "pure"
   bool is_removed = false;
+  bool differs_between_groups = false;  // on an intercommunicator
+  bool is_of_one_group = false;         // an intercommunicator is wrong
   std::vector<Parameter> parameters;
 };
 
@@ -170,6 +172,10 @@ class FunctionTable {
         function.when = "any_time";
       } else if (words[i] == "pure") {
         function.when = "pure";
+      } else if (words[i] == "inter") {
+        function.differs_between_groups = true;
+      } else if (words[i] == "intra") {
+        function.is_of_one_group = true;
       } else if (words[i] == "removed" || words[i] == "deprecated") {
         function.is_removed = true;
       } else {
@@ -347,6 +353,14 @@ void write_header(const FunctionTable& table, const std::vector<Constant>& const
 
 // ---------------------------------------------------------------- the library's functions
 
+/// The function's first communicator.
+const std::string& comm_of(const Function& function) {
+  for (const Parameter& parameter : function.parameters) {
+    if (parameter.kind->name == "comm") return parameter.name;
+  }
+  fail(function.name, "it has no communicator");
+}
+
 /// The object that errors of the function are raised on: its first communicator, window, file or session.
 std::string raised_on(const Function& function) {
   for (const Parameter& parameter : function.parameters) {
@@ -428,6 +442,8 @@ void write_body(const Function& function, bool large) {
   std::cout << "  Failure* failure = nullptr;\n  try {\n    const Call call(" << name << ", Call::" << function.when
             << (large ? ", true" : "") << ");\n";
   write_checks(function, large);
+  if (function.is_of_one_group)
+    std::cout << "    check_intra(\"" << comm_of(function) << "\", " << comm_of(function) << "_);\n";
   std::string arguments = "call";
   std::string before;
   std::string after;
@@ -440,11 +456,16 @@ void write_body(const Function& function, bool large) {
               "_ = " + (parameter.is_inout ? "*" + parameter.name : "0") + ";\n";
     if (!is_absent) after += "    narrow(" + parameter.name + ", " + parameter.name + "_);\n";
   }
-  const std::string call = "mpi::" + function.implementation + "(" + arguments + ")";
+  const std::string call = function.implementation + "(" + arguments + ")";
   if (function.result.empty()) {
-    std::cout << before << "    " << call << ";\n" << after << "    return MPI_SUCCESS;\n";
+    std::cout << before;
+    if (function.differs_between_groups) {
+      std::cout << "    if (" << comm_of(function) << "_.is_inter()) [[unlikely]]\n      mpi::inter::" << call
+                << ";\n    else\n  ";
+    }
+    std::cout << "    mpi::" << call << ";\n" << after << "    return MPI_SUCCESS;\n";
   } else {
-    std::cout << "    return (" << function.result << ")" << call << ";\n";
+    std::cout << "    return (" << function.result << ")mpi::" << call << ";\n";
   }
   // Raised outside of the handler: the error handler of the program may jump.
   std::cout << "  } catch (...) {\n    failure = caught();\n  }\n";
@@ -511,6 +532,7 @@ void write_declarations(const FunctionTable& table) {
     }
     if (!declared.emplace(text, true).second) continue;
     out << text << ");\n";
+    if (function.differs_between_groups) out << "namespace inter {\n" << text << ");\n}\n";
   }
   for (const auto& [kind, text] : finders) std::cout << text;
   std::cout << out.str();
@@ -534,7 +556,7 @@ void write_tables(const std::vector<Constant>& constants) {
 
 void write_library(const FunctionTable& table, const std::vector<Constant>& constants) {
   std::cout << "// Made by generate.cpp from functions.txt and constants.txt.\n"
-               "#include \"mpi/call.hpp\"\n\nnamespace aplib::mpi {\n\n";
+               "#include \"mpi/comm.hpp\"\n\nnamespace aplib::mpi {\n\n";
   write_declarations(table);
   write_tables(constants);
   std::cout << "\n}  // namespace aplib::mpi\n\nusing namespace aplib;\nusing namespace aplib::mpi;\n\n"

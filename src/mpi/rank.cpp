@@ -64,15 +64,18 @@ Rank& Rank::of_caller(const char* call) {
 std::string Rank::describe(const MatchWish& wish) const {
   constexpr std::uint32_t context_mask = ContextSet::count - 1;
   const Comm* comm = nullptr;
+  int rank = MPI_ANY_SOURCE;
+  const bool any_rank = (wish.mask & MatchKey::cell_mask) == 0;
   for_each_object([&](const Object& object) {
     if (object.object_kind() != ObjectKind::comm) return;
     const auto& each = static_cast<const Comm&>(object);
-    if (each.context() == (ContextKey::context(wish.key) & context_mask)) comm = &each;
+    if (each.context() != (ContextKey::context(wish.key) & context_mask)) return;
+    const int peer = any_rank ? MPI_ANY_SOURCE : each.rank_of(CellId{MatchKey::cell(wish.key)});
+    if (peer == MPI_UNDEFINED) return;  // an intercommunicator's other group
+    comm = &each;
+    rank = peer;
   });
   if (comm == nullptr) return {};
-  const bool any_rank = (wish.mask & MatchKey::cell_mask) == 0;
-  const int rank = any_rank ? MPI_ANY_SOURCE : comm->rank_of(CellId{MatchKey::cell(wish.key)});
-  if (rank == MPI_UNDEFINED) return {};
   std::string text = any_rank ? "any rank" : fmt::format("rank {}", rank);
   text += " of " + comm->title();
   if (ContextKey::context(wish.key) > context_mask) return text + ", for a new communicator";

@@ -131,8 +131,10 @@ namespace {
 
 [[noreturn, gnu::cold, gnu::noinline]] void fail_rank(const char* parameter, const Comm& comm, int rank) {
   fail(MPI_ERR_RANK, fmt::format("{} is {}; {} has ranks 0..{}, and there is MPI_PROC_NULL{}", parameter, rank,
-                                 comm.name.empty() ? "the communicator" : comm.name, comm.size() - 1,
-                                 parameter[0] == 's' ? " and MPI_ANY_SOURCE" : ""));
+                                 comm.is_inter()     ? "the remote group"
+                                 : comm.name.empty() ? "the communicator"
+                                                     : comm.name,
+                                 comm.peer_count() - 1, parameter[0] == 's' ? " and MPI_ANY_SOURCE" : ""));
 }
 
 [[noreturn, gnu::cold, gnu::noinline]] void fail_tag(const char* parameter, int tag, const char* further) {
@@ -144,12 +146,12 @@ bool is_tag(int tag) { return tag >= 0 && static_cast<std::uint32_t>(tag) <= api
 }  // namespace
 
 void check_dest(const Comm& comm, int dest) {
-  if ((dest < 0 || dest >= comm.size()) && dest != MPI_PROC_NULL) [[unlikely]]
+  if ((dest < 0 || dest >= comm.peer_count()) && dest != MPI_PROC_NULL) [[unlikely]]
     fail_rank("dest", comm, dest);
 }
 
 void check_source(const Comm& comm, int source) {
-  if ((source < 0 || source >= comm.size()) && source != MPI_ANY_SOURCE && source != MPI_PROC_NULL) [[unlikely]]
+  if ((source < 0 || source >= comm.peer_count()) && source != MPI_ANY_SOURCE && source != MPI_PROC_NULL) [[unlikely]]
     fail_rank("source", comm, source);
 }
 

@@ -16,10 +16,10 @@ constexpr std::size_t items_flattened_max = 64;
 constexpr std::uint64_t prime = (std::uint64_t{1} << 61) - 1;
 constexpr std::uint64_t base = 0x1b873593cc9e2d51 % prime;
 
-__extension__ typedef unsigned __int128 Product;
+__extension__ typedef unsigned __int128 WideProduct;
 
 std::uint64_t product(std::uint64_t a, std::uint64_t b) noexcept {
-  return static_cast<std::uint64_t>(Product{a} * b % prime);
+  return static_cast<std::uint64_t>(WideProduct{a} * b % prime);
 }
 
 Digest digest_of(BasicType type) noexcept {
