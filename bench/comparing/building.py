@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 PROGRAMS = [
-    "apbench", "aprun", "scg", "bench-cells", "bench-hello", "bench-load", "bench-loop", "bench-loop-alone",
+    "apbench", "apcc", "aprun", "scg", "bench-cells", "bench-hello", "bench-load", "bench-loop", "bench-loop-alone",
     "bench-module", "bench-net", "bench-program", "bench-puts",
 ]  # fmt: skip
 LINES_SHOWN = 15

@@ -498,9 +498,10 @@ def judge(run, figure, goal, row):
     return Verdict(text, value, share <= 1, share)
 
 
-def evaluate(run):
+def evaluate(run, wanted=None):
+    """A row for each of the wanted figures, or for all but those of MPI."""
     rows = []
-    for figure in all_figures():
+    for figure in wanted or all_figures():
         name, peer_value = best_of(run, figure)
         row = Row(
             figure,

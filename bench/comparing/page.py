@@ -193,7 +193,7 @@ def opening_kept(facts, old):
 
 def write(folder, rows, run, facts, picture):
     path = folder / "performance.md"
-    old = OldPage(path) if facts["one_sided"] and path.exists() else None
+    old = OldPage(path) if facts["part"] == "one-sided" and path.exists() else None
     lines = markdown_lines(rows, old)
     when = old.when() if old else f"{facts['date']}, {facts['rounds']} rounds"
     if picture is not None:

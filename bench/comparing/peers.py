@@ -6,16 +6,21 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 
-from . import sources
+from . import sources, start
 
 FLAGS = ["-O3", "-Wno-stringop-overflow"]  # MPICH's header makes gcc warn about MPI_STATUSES_IGNORE
 CROWDS = [8, 32]  # ranks on two cores
+BLOCKED = 8  # ranks that wait for one that sleeps
+MPI_SIZES = [65536, 1 << 20]
+MPI_LATENCY_SIZES = [8, 1024, *MPI_SIZES]
 
 
 class Peer(sources.Source):
     """An MPI library. `compiler` and `launcher` are looked up in PATH."""
 
+    parts = {"all", "one-sided", "mpi"}
     compiler = ""
     launcher = ""
     remedy = "run scripts/peers"
@@ -81,6 +86,40 @@ class Peer(sources.Source):
     def pair_benches(self, round_number):
         return ["latency", "bandwidth", "rate"] + (["idle"] if round_number == 0 else [])
 
+    def pair(self):
+        """The program with two ranks on a core each: (command, environment)."""
+        raise NotImplementedError
+
+    def crowd(self, ranks):
+        """The program with so many ranks on two cores: (command, environment)."""
+        raise NotImplementedError
+
+    def crowds(self, round_number):
+        """The numbers of ranks on two cores that a round measures."""
+        return CROWDS
+
+    def hello(self, ranks):
+        """The time from start to end of a program that says hello."""
+        command, environment = self.crowd(ranks)
+        return [sys.executable, "-B", start.__file__, f"{ranks}-ranks", *command, "hello"], environment
+
+    def mpi_commands(self, round_number):
+        pair, environment = self.pair()
+        yield pair + self.words("two-processors", "latency", "rate", sizes=MPI_LATENCY_SIZES), environment
+        large = ["bandwidth", "vector", "allreduce", "bcast", "allgather", "alltoall"]
+        yield pair + self.words("two-processors", *large, sizes=MPI_SIZES), environment
+        yield pair + self.words("2-on-2", "barrier", "reduce"), environment
+        for ranks in self.crowds(round_number):
+            crowd, environment = self.crowd(ranks)
+            yield crowd + self.words(f"{ranks}-on-2", "barrier", "reduce"), environment
+        yield self.hello(CROWDS[-1])
+        if round_number == 0:  # takes seconds, and is not compared within a round
+            for ranks in [2, CROWDS[-1]]:
+                crowd, environment = self.crowd(ranks)
+                yield crowd + self.words(f"{ranks}-on-2", "memory"), environment
+            crowd, environment = self.crowd(BLOCKED + 1)
+            yield crowd + self.words(f"{BLOCKED}-blocked", "idle"), environment
+
     def version(self):
         return ""
 
@@ -93,31 +132,37 @@ class OpenMpi(Peer):
     environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     tcp = ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]
 
-    def put_and_get(self):
-        yield self.start(2, "--bind-to", "core") + self.put_and_get_words("two-processors"), self.environment
-        # Otherwise its windows would still share the memory.
-        apart = [*self.tcp, "--mca", "osc", "^sm,ucx"]
-        yield self.start(2, "--bind-to", "core", *apart) + self.put_and_get_words("tcp"), self.environment
-
-    def one_sided_commands(self, round_number):
-        yield self.start(2, "--bind-to", "core") + self.beside_modules(), self.environment
-        yield from self.put_and_get()
-
     def start(self, ranks, *options):
         return [self.launcher_path, "-n", str(ranks), *options, str(self.program)]
 
+    def pair(self, *options):
+        return self.start(2, "--bind-to", "core", *options), self.environment
+
+    def crowd(self, ranks):
+        return self.start(ranks, "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"), self.environment
+
+    def put_and_get(self):
+        pair, environment = self.pair()
+        yield pair + self.put_and_get_words("two-processors"), environment
+        # Otherwise its windows would still share the memory.
+        apart, environment = self.pair(*self.tcp, "--mca", "osc", "^sm,ucx")
+        yield apart + self.put_and_get_words("tcp"), environment
+
+    def one_sided_commands(self, round_number):
+        pair, environment = self.pair()
+        yield pair + self.beside_modules(), environment
+        yield from self.put_and_get()
+
     def commands(self, round_number):
-        pinned = self.start(2, "--bind-to", "core")
-        yield pinned + self.words("two-processors", *self.pair_benches(round_number)), self.environment
-        yield pinned + self.words("2-on-2", "barrier", "reduce"), self.environment
-        yield (
-            self.start(2, "--bind-to", "core", *self.tcp) + self.words("tcp", "latency", "bandwidth"),
-            self.environment,
-        )
+        pair, environment = self.pair()
+        yield pair + self.words("two-processors", *self.pair_benches(round_number)), environment
+        yield pair + self.words("2-on-2", "barrier", "reduce"), environment
+        apart, environment = self.pair(*self.tcp)
+        yield apart + self.words("tcp", "latency", "bandwidth"), environment
         yield from self.put_and_get()
         for ranks in CROWDS:
-            crowd = self.start(ranks, "--oversubscribe", "--mca", "mpi_yield_when_idle", "1")
-            yield crowd + self.words(f"{ranks}-on-2", "barrier", "reduce"), self.environment
+            crowd, environment = self.crowd(ranks)
+            yield crowd + self.words(f"{ranks}-on-2", "barrier", "reduce"), environment
 
     def version(self):
         text = subprocess.run([self.launcher_path, "--version"], capture_output=True, text=True, check=False).stdout
@@ -131,29 +176,34 @@ class Mpich(Peer):
     compiler = "mpicc.mpich"
     launcher = "mpirun.mpich"
 
-    def pinned(self):
-        return [self.launcher_path, "-n", "2", "-bind-to", "core", str(self.program)]
+    def pair(self):
+        return [self.launcher_path, "-n", "2", "-bind-to", "core", str(self.program)], None
+
+    def crowd(self, ranks):
+        return [self.launcher_path, "-n", str(ranks), str(self.program)], None
+
+    def crowds(self, round_number):
+        return CROWDS if round_number < 2 else []  # it spins, and a barrier takes a quarter of a second
 
     def put_and_get(self):
-        yield self.pinned() + self.put_and_get_words("two-processors"), None
+        pair, _ = self.pair()
+        yield pair + self.put_and_get_words("two-processors"), None
         apart = {**os.environ, "UCX_TLS": "tcp,self", "MPIR_CVAR_NOLOCAL": "1"}
-        yield self.pinned() + self.put_and_get_words("tcp"), apart
+        yield pair + self.put_and_get_words("tcp"), apart
 
     def one_sided_commands(self, round_number):
-        yield self.pinned() + self.beside_modules(), None
+        pair, _ = self.pair()
+        yield pair + self.beside_modules(), None
         yield from self.put_and_get()
 
     def commands(self, round_number):
-        pinned = self.pinned()
-        yield pinned + self.words("two-processors", *self.pair_benches(round_number)), None
-        yield pinned + self.words("2-on-2", "barrier", "reduce"), None
+        pair, _ = self.pair()
+        yield pair + self.words("two-processors", *self.pair_benches(round_number)), None
+        yield pair + self.words("2-on-2", "barrier", "reduce"), None
         yield from self.put_and_get()
-        if round_number >= 2:
-            return  # with more ranks than cores it spins, and a barrier takes a quarter of a second
-        for ranks in CROWDS:
-            yield [self.launcher_path, "-n", str(ranks), str(self.program)] + self.words(
-                f"{ranks}-on-2", "barrier", "reduce"
-            ), None
+        for ranks in self.crowds(round_number):
+            crowd, _ = self.crowd(ranks)
+            yield crowd + self.words(f"{ranks}-on-2", "barrier", "reduce"), None
 
     def version(self):
         text = subprocess.run([self.launcher_path, "--version"], capture_output=True, text=True, check=False).stdout
@@ -166,6 +216,7 @@ class OpenShmem(Peer):
 
     name = "oshmem"
     title = "OpenSHMEM"
+    parts = {"all", "one-sided"}
     compiler = "oshcc"
     launcher = "oshrun"
     kind = "shmem_peer"
@@ -188,7 +239,7 @@ class OpenShmem(Peer):
 class Ampi(Peer):
     name = "ampi"
     title = "AMPI"
-    one_sided = False
+    parts = {"all", "mpi"}
     remedy = (
         "in a checkout of Charm++ run './build AMPI multicore-linux-x86_64 --with-production' and set CHARM_HOME to the"
         " folder multicore-linux-x86_64 that this makes"
@@ -209,6 +260,12 @@ class Ampi(Peer):
         options = ["+setcpuaffinity"] if processors > 1 else []
         return [str(self.program), f"+p{processors}", f"+vp{ranks}", *options]
 
+    def pair(self):
+        return self.crowd(2)
+
+    def crowd(self, ranks):
+        return self.start(2, ranks), None
+
     def commands(self, round_number):
         yield self.start(2, 2) + self.words("two-processors", *self.pair_benches(round_number)), None
         yield self.start(1, 2) + self.words("one-processor", "latency", "bandwidth"), None
@@ -221,6 +278,34 @@ class Ampi(Peer):
         )
         found = re.search(r"Commit ID: (\S+)", done.stdout)
         return f"Charm++ {found.group(1)}" if found else "unknown"
+
+
+class AplibMpi(Peer):
+    """APlib's own MPI: one more library that runs the same program."""
+
+    name = "aplib-mpi"
+    title = "APlib's MPI"
+    parts = {"mpi"}
+    remedy = "build it with: cmake --build --preset release --target bench-programs"
+    THOUSAND = 1000
+
+    def __init__(self, build, source_folder, out_folder, touch):
+        commands = build.resolve() / "lib" / "aplib" / "mpi" / "bin"
+        self.compiler = str(commands / "mpicc")
+        self.launcher = str(commands / "mpiexec")
+        super().__init__(source_folder, out_folder, touch)
+
+    def pair(self):
+        return self.crowd(2)
+
+    def crowd(self, ranks):
+        return [self.launcher_path, "-n", str(ranks), str(self.program)], None
+
+    def mpi_commands(self, round_number):
+        yield from super().mpi_commands(round_number)
+        pair, _ = self.pair()
+        yield pair + self.words("one-processor", "latency", sizes=[8]), {**os.environ, "APLIB_THREADS": "1"}
+        yield self.hello(self.THOUSAND)
 
 
 KNOWN = {peer.name: peer for peer in (OpenMpi, Mpich, Ampi, OpenShmem)}

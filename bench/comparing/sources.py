@@ -50,7 +50,7 @@ class Source:
 
     name = ""
     title = ""
-    one_sided = True  # takes part in a run that measures only put, get and modules
+    parts = {"all", "one-sided"}  # the kinds of runs in which it takes part
 
     def __init__(self):
         self.fault = ""
@@ -63,10 +63,15 @@ class Source:
         """The commands of a run that measures only put, get and modules."""
         return []
 
-    def measure(self, round_number, one_sided=False):
+    def mpi_commands(self, round_number):
+        """The commands of a run that measures MPI."""
+        return []
+
+    def measure(self, round_number, part="all"):
+        commands = {"all": self.commands, "one-sided": self.one_sided_commands, "mpi": self.mpi_commands}[part]
         lines = []
         try:
-            for command, environment in (self.one_sided_commands if one_sided else self.commands)(round_number):
+            for command, environment in commands(round_number):
                 lines += run_for_lines(command, environment)
         except Unusable as error:
             self.fault = str(error)
@@ -89,6 +94,7 @@ class Apbench(Source):
 class Aplib(Apbench):
     name = "aplib"
     title = "APlib"
+    parts = {"all", "one-sided", "mpi"}
 
     def __init__(self, build, touch):
         super().__init__(build)
@@ -107,6 +113,9 @@ class Aplib(Apbench):
     def one_sided_commands(self, round_number):
         yield self.line("put", "get", "--bytes", commas(ONE_SIDED_SIZES))
 
+    def mpi_commands(self, round_number):
+        yield self.line("latency", "--bytes", "8")
+
 
 class InProcess(Apbench):
     """Messages once more, just before the modules that are compared with them."""
@@ -123,7 +132,7 @@ class InProcess(Apbench):
 class Hosts(Apbench):
     name = "hosts"
     title = "APlib in several processes"
-    one_sided = False
+    parts = {"all"}
 
     def commands(self, round_number):
         yield self.line("hosts", samples=1)
@@ -161,7 +170,7 @@ class Fabric(Source):
             for case, size, unit in (("latency", fabric.BYTES, "ns"), ("write", WRITE_SIZE, "GB/s")):
                 yield case, size, fabric.alone(self.program, provider, case, size), unit
 
-    def measure(self, round_number, one_sided=False):
+    def measure(self, round_number, part="all"):
         lines = []
         try:
             for provider in fabric.PROVIDERS:
@@ -175,7 +184,7 @@ class Fabric(Source):
 class Wires(Source):
     name = "wires"
     title = "sockets and OpenSSL alone"
-    one_sided = False
+    parts = {"all"}
 
     def __init__(self, build):
         super().__init__()
@@ -192,7 +201,7 @@ class Link(Source):
 
     name = "link"
     title = "a link of 1 Gb/s"
-    one_sided = False
+    parts = {"all"}
 
     def __init__(self, build):
         super().__init__()

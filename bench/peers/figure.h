@@ -7,6 +7,8 @@
 
 #include <stddef.h>
 
+#include "command.h"
+
 enum { data_tag = 1, ack_tag = 2, figures_max = 64, samples_max = 100 };
 
 /* One figure, and how to take a sample of it. All ranks call `run` with the same count; rank 0's result counts. */
@@ -47,15 +49,21 @@ long stream_window(size_t bytes);
 
 double nanoseconds_per_operation(const struct figure* self, double seconds, long count);
 
-/* Each adds its figures. `case_name` says how the launcher placed the ranks. */
-void plan_latency(struct plan* plan, const char* case_name, const size_t* bytes, int sizes, int touch);
-void plan_bandwidth(struct plan* plan, const char* case_name, const size_t* bytes, int sizes, int touch);
-void plan_rate(struct plan* plan, const char* case_name, int touch);
-void plan_barrier(struct plan* plan, const char* case_name);
-void plan_reduce(struct plan* plan, const char* case_name);
-void plan_idle(struct plan* plan, const char* case_name);
-void plan_put(struct plan* plan, const char* case_name, const size_t* bytes, int sizes);
-void plan_get(struct plan* plan, const char* case_name, const size_t* bytes, int sizes);
+/* Each adds its figures, of the command's sizes. The command's case says how the launcher placed the ranks. */
+void plan_latency(struct plan* plan, const struct command* c);
+void plan_vector(struct plan* plan, const struct command* c);
+void plan_bandwidth(struct plan* plan, const struct command* c);
+void plan_rate(struct plan* plan, const struct command* c);
+void plan_barrier(struct plan* plan, const struct command* c);
+void plan_reduce(struct plan* plan, const struct command* c);
+void plan_allreduce(struct plan* plan, const struct command* c);
+void plan_bcast(struct plan* plan, const struct command* c);
+void plan_allgather(struct plan* plan, const struct command* c);
+void plan_alltoall(struct plan* plan, const struct command* c);
+void plan_idle(struct plan* plan, const struct command* c);
+void plan_memory(struct plan* plan, const struct command* c);
+void plan_put(struct plan* plan, const struct command* c);
+void plan_get(struct plan* plan, const struct command* c);
 
 /* Adds one figure. */
 void add_figure(struct plan* plan, struct figure figure);

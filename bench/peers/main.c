@@ -13,31 +13,47 @@
 #include "command.h"
 #include "figure.h"
 
+/* For the time that starting and ending takes. */
+static void plan_hello(struct plan* plan, const struct command* c) {
+  (void)plan;
+  (void)c;
+  int rank = 0;
+  int ranks = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  printf("hello from %d of %d\n", rank, ranks);
+}
+
 /* Returns the fault, or NULL. */
 static const char* make_plan(struct plan* plan, const struct command* c) {
-  for (int i = 0; i < c->bench_count; ++i) {
-    const char* bench = c->benches[i];
-    if (strcmp(bench, "latency") == 0) {
-      plan_latency(plan, c->case_name, c->bytes, c->sizes, c->touch);
-    } else if (strcmp(bench, "bandwidth") == 0) {
-      plan_bandwidth(plan, c->case_name, c->bytes, c->sizes, c->touch);
-    } else if (strcmp(bench, "rate") == 0) {
-      plan_rate(plan, c->case_name, c->touch);
-    } else if (strcmp(bench, "barrier") == 0) {
-      plan_barrier(plan, c->case_name);
-    } else if (strcmp(bench, "reduce") == 0) {
-      plan_reduce(plan, c->case_name);
-    } else if (strcmp(bench, "idle") == 0) {
-      plan_idle(plan, c->case_name);
+  const struct {
+    const char* name;
+    void (*plan)(struct plan* plan, const struct command* c);
+  } benches[] = {
+      {"latency", plan_latency},
+      {"vector", plan_vector},
+      {"bandwidth", plan_bandwidth},
+      {"rate", plan_rate},
+      {"barrier", plan_barrier},
+      {"reduce", plan_reduce},
+      {"allreduce", plan_allreduce},
+      {"bcast", plan_bcast},
+      {"allgather", plan_allgather},
+      {"alltoall", plan_alltoall},
+      {"idle", plan_idle},
+      {"memory", plan_memory},
+      {"hello", plan_hello},
 #ifndef AMPI
-    } else if (strcmp(bench, "put") == 0) {
-      plan_put(plan, c->case_name, c->bytes, c->sizes);
-    } else if (strcmp(bench, "get") == 0) {
-      plan_get(plan, c->case_name, c->bytes, c->sizes);
+      {"put", plan_put},
+      {"get", plan_get},
 #endif
-    } else {
-      return bench;
-    }
+  };
+  const int known = (int)(sizeof benches / sizeof benches[0]);
+  for (int i = 0; i < c->bench_count; ++i) {
+    int found = 0;
+    while (found < known && strcmp(benches[found].name, c->benches[i]) != 0) ++found;
+    if (found == known) return c->benches[i];
+    benches[found].plan(plan, c);
   }
   return NULL;
 }

@@ -156,24 +156,25 @@ static double million_per_second(const struct figure* f, double seconds, long co
   return (double)batch_rate * (double)count / seconds / 1e6;
 }
 
-void plan_put(struct plan* plan, const char* case_name, const size_t* bytes, int sizes) {
-  for (int i = 0; i < sizes; ++i) {
-    add_figure(plan, (struct figure){"put", case_name, bytes[i], "ns", 0, put_ping_pongs, half, 1, 0});
-    if (bytes[i] <= sizeof(uint64_t)) continue;
-    add_figure(plan,
-               (struct figure){"put-stream", case_name, bytes[i], "GB/s", 0, put_stream, gigabytes_per_second, 1, 0});
+void plan_put(struct plan* plan, const struct command* c) {
+  for (int i = 0; i < c->sizes; ++i) {
+    add_figure(plan, (struct figure){"put", c->case_name, c->bytes[i], "ns", 0, put_ping_pongs, half, 1, 0});
+    if (c->bytes[i] <= sizeof(uint64_t)) continue;
+    add_figure(plan, (struct figure){"put-stream", c->case_name, c->bytes[i], "GB/s", 0, put_stream,
+                                     gigabytes_per_second, 1, 0});
   }
-  add_figure(plan, (struct figure){"put-rate", case_name, 8, "M/s", 0, put_rate, million_per_second, 1, 0});
-  add_figure(plan, (struct figure){"put-fence", case_name, 8, "ns", 0, put_fences, nanoseconds_per_operation, 1, 0});
+  add_figure(plan, (struct figure){"put-rate", c->case_name, 8, "M/s", 0, put_rate, million_per_second, 1, 0});
+  add_figure(plan, (struct figure){"put-fence", c->case_name, 8, "ns", 0, put_fences, nanoseconds_per_operation, 1, 0});
 }
 
-void plan_get(struct plan* plan, const char* case_name, const size_t* bytes, int sizes) {
-  for (int i = 0; i < sizes; ++i) {
-    add_figure(plan, (struct figure){"get", case_name, bytes[i], "ns", 0, get_each, nanoseconds_per_operation, 1, 0});
-    if (bytes[i] <= sizeof(uint64_t)) continue;
+void plan_get(struct plan* plan, const struct command* c) {
+  for (int i = 0; i < c->sizes; ++i) {
     add_figure(plan,
-               (struct figure){"get-stream", case_name, bytes[i], "GB/s", 0, get_stream, gigabytes_per_second, 1, 0});
+               (struct figure){"get", c->case_name, c->bytes[i], "ns", 0, get_each, nanoseconds_per_operation, 1, 0});
+    if (c->bytes[i] <= sizeof(uint64_t)) continue;
+    add_figure(plan, (struct figure){"get-stream", c->case_name, c->bytes[i], "GB/s", 0, get_stream,
+                                     gigabytes_per_second, 1, 0});
   }
-  add_figure(plan, (struct figure){"fetch-add", case_name, 8, "ns", 0, fetches, nanoseconds_per_operation, 1, 0});
+  add_figure(plan, (struct figure){"fetch-add", c->case_name, 8, "ns", 0, fetches, nanoseconds_per_operation, 1, 0});
 }
 #endif

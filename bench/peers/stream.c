@@ -58,13 +58,13 @@ static double million_per_second(const struct figure* f, double seconds, long co
   return (double)rate_window * (double)count / seconds / 1e6;
 }
 
-void plan_bandwidth(struct plan* plan, const char* case_name, const size_t* bytes, int sizes, int touch) {
-  for (int i = 0; i < sizes; ++i) {
-    add_figure(plan, (struct figure){"bandwidth", case_name, bytes[i], "GB/s", touch, bandwidth_run,
+void plan_bandwidth(struct plan* plan, const struct command* c) {
+  for (int i = 0; i < c->sizes; ++i) {
+    add_figure(plan, (struct figure){"bandwidth", c->case_name, c->bytes[i], "GB/s", c->touch, bandwidth_run,
                                      gigabytes_per_second, 1, 0});
   }
 }
 
-void plan_rate(struct plan* plan, const char* case_name, int touch) {
-  add_figure(plan, (struct figure){"rate", case_name, 8, "M/s", touch, rate_run, million_per_second, 1, 0});
+void plan_rate(struct plan* plan, const struct command* c) {
+  add_figure(plan, (struct figure){"rate", c->case_name, 8, "M/s", c->touch, rate_run, million_per_second, 1, 0});
 }

@@ -21,6 +21,7 @@ from comparing import (
     figures,
     machine,
     markdown,
+    mpi,
     noise,
     page,
     peers,
@@ -66,7 +67,7 @@ def facts(**not_measured):
         "rounds": 2,
         "noise": noise_of([100, 101, 102]),
         "touch": False,
-        "one_sided": False,
+        "part": "all",
         "versions": {"MPICH": "4.0.2"},
         "not_measured": not_measured,
     }
@@ -76,7 +77,7 @@ class CommandLine(unittest.TestCase):
     def test_help_names_the_options(self):
         done = compare("--help")
         self.assertEqual(done.returncode, 0)
-        for word in ("--build", "--rounds", "--write-docs", "--touch"):
+        for word in ("--build", "--rounds", "--write-docs", "--touch", "--mpi"):
             self.assertIn(word, done.stdout)
 
     def test_unknown_peer_is_refused_with_the_known_ones(self):
@@ -89,8 +90,17 @@ class CommandLine(unittest.TestCase):
             done = compare("--build", folder, "--out", folder)
         self.assertEqual(done.returncode, 2)
         self.assertIn("cmake --preset release", done.stderr)
-        self.assertIn("compare: not built: apbench, aprun, scg, ", done.stderr)
+        self.assertIn("compare: not built: apbench, apcc, aprun, scg, ", done.stderr)
         self.assertRegex(done.stdout, r"(?s)figure +APlib +best peer.*8 B.*not measured")
+
+    def test_mpi_is_compared_by_its_own_figures_and_needs_its_compiler(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = compare("--build", folder, "--out", folder, "--mpi", "--peers", "")
+            self.assertTrue(pathlib.Path(folder, "compare-mpi.json").exists())
+        self.assertEqual(done.returncode, 2)
+        self.assertRegex(done.stdout, "APlib's MPI is not measured: .*/mpicc is not installed; build it with: cmake")
+        self.assertRegex(done.stdout, r"alltoall of 64 KiB +- .*<= 0.4 x best peer +-")
+        self.assertEqual(compare("--mpi", "--one-sided").returncode, 2)
 
     def test_what_fails_on_the_way_is_no_end_without_a_table(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -318,6 +328,57 @@ class Arithmetic(unittest.TestCase):
         self.assertEqual(figures.quantity(None, "ns"), "-")
 
 
+class Mpi(unittest.TestCase):
+    """The figures of --mpi."""
+
+    def rows(self, values, *names):
+        run = figures.Run([{key: (value, "ns") for key, value in values.items()}], names)
+        return {row.figure.name: row for row in figures.evaluate(run, mpi.all_figures())}
+
+    def met(self, row):
+        return [verdict.met for verdict in row.verdicts]
+
+    def test_messages_stand_beside_the_best_peer(self):
+        latency = ("latency", "two-processors", 8)
+        rows = self.rows({("aplib-mpi", *latency): 75, ("openmpi", *latency): 200, ("mpich", *latency): 99}, "mpich")
+        self.assertEqual(self.met(rows["8 B one way"]), [False])
+        self.assertEqual(self.met(rows["1 KiB one way"]), [None])
+
+    def test_crowds_stand_beside_open_mpi_and_ampi_each(self):
+        barrier = ("barrier", "32-on-2", 0)
+        rows = self.rows({("aplib-mpi", *barrier): 5, ("openmpi", *barrier): 51, ("ampi", *barrier): 12}, "openmpi",
+                         "ampi")
+        self.assertEqual(self.met(rows["barrier, 32 ranks on 2 cores"]), [True, False])
+
+    def test_vectors_stand_beside_the_plain_loop_too(self):
+        case = ("two-processors", 65536)
+        values = {("aplib-mpi", "vector", *case): 19, ("mpich", "vector", *case): 100}
+        for loop, met in ((10, True), (9, False)):
+            values["aplib-mpi", "vector-loop", *case] = loop
+            self.assertEqual(self.met(self.rows(values, "mpich")["every second float, 64 KiB one way"]), [True, met])
+
+    def test_the_layer_is_what_is_above_the_api(self):
+        latency = ("latency", "one-processor", 8)
+        rows = self.rows({("aplib-mpi", *latency): 70, ("aplib", *latency): 40})
+        row = rows["what MPI adds to 8 B one way, one processor"]
+        self.assertEqual((row.value, self.met(row)), (30, [False]))
+
+    def test_memory_is_that_of_one_further_rank(self):
+        memory = {("mpich", "memory", "2-on-2", 0): 1000, ("mpich", "memory", "32-on-2", 0): 301000,
+                  ("aplib-mpi", "memory", "2-on-2", 0): 1000, ("aplib-mpi", "memory", "32-on-2", 0): 4000}
+        row = self.rows(memory, "mpich")["memory of a further rank"]
+        self.assertEqual((row.value, row.peer_value, self.met(row)), (100, 10000, [True]))
+
+    def test_its_page_has_its_figures(self):
+        run = figures.Run([{("aplib-mpi", "start", "1000-ranks", 0): (0.4e9, "ns")}], [])
+        with tempfile.TemporaryDirectory() as folder:
+            mpi.write(pathlib.Path(folder), figures.evaluate(run, mpi.all_figures()), {**facts(), "part": "mpi"})
+            text = pathlib.Path(folder, "mpi-performance.md").read_text(encoding="utf-8")
+        self.assertIn("| hello of 1,000 ranks | 400 ms | - | - | - | - | <= 500 ms | yes |", text)
+        self.assertRegex(text, "2026-01-01 00:00 UTC, 2 rounds: 1 of [0-9]+ targets met")
+        self.assertNotIn("{", text)
+
+
 class Texts(unittest.TestCase):
     def test_table_names_what_is_missing(self):
         rows = figures.evaluate(figures.Run([a_round(aplib=70, mpich=100)], ["mpich"]))
@@ -356,7 +417,7 @@ class Texts(unittest.TestCase):
             run = figures.Run([a_round(aplib=70, mpich=100)], ["mpich"])
             page.write(folder, figures.evaluate(run), run, facts(), None)
             run = figures.Run([{("aplib", "put", "two-processors", 8): (50, "ns")}], ["mpich"])
-            later = {**facts(), "date": "2026-02-02 00:00 UTC", "one_sided": True, "noise": noise_of([100, 103, 106])}
+            later = {**facts(), "date": "2026-02-02 00:00 UTC", "part": "one-sided", "noise": noise_of([100, 103, 106])}
             page.write(folder, figures.evaluate(run), run, later, None)
             text = (folder / "performance.md").read_text(encoding="utf-8")
         self.assertIn("| 8 B one way, two processors | 70.0 ns | 100 ns MPICH |", text)

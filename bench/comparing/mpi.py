@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: MIT
+"""MPI: the figures of a run with --mpi, and the page that it writes."""
+
+from . import figures, markdown, noise, page, peers, sources
+from .figures import MIB, Figure, Goal, pick
+
+OWN = "aplib-mpi"
+
+METHOD = """\
+`bench/compare --mpi --write-docs` writes this page; none of its figures is typed by hand. `scripts/peers` installs the
+peers.
+
+- All libraries run one program, `bench/peers`, unmodified, which each library's `mpicc -O3` compiles. They take turns
+  in one run. Each value is the median of the rounds, each round's value the median of {samples} samples; ratios are
+  formed within each round. Compare figures of one run only, because they drift with the machine.
+- Noise is measured as for [performance.md](performance.md). A run with more than {busy_max} % used by others, or with
+  more than {spread_max} % of spread, or of fewer than {rounds_min} rounds, is not published.
+- "Best peer" is the fastest of Open MPI, MPICH and AMPI in that row. Two ranks have a core each. With more ranks than
+  cores, Open MPI runs with `--oversubscribe --mca mpi_yield_when_idle 1`, AMPI with `+p2 +vpN`, MPICH and APlib without
+  further options.
+- One way is half a ping-pong. A stream is sent in windows of 64 messages (fewer when that is more than 16 MiB), each
+  of which ends with an acknowledgement; the message rate uses windows of 1024. {touch}
+- Barriers and sums of 8 B run back to back. Larger collectives are timed one by one, each after a barrier, and the
+  value is the mean of the ranks. Their bytes are those that a rank sends to another.
+- The vector has every second float of a buffer; its bytes are those of the data. The plain loop copies the same floats
+  from one buffer to another, in one rank.
+- "Hello" lasts from the start of the launcher to its end. Blocked ranks wait in `MPI_Recv` for half a second, while one
+  more rank sleeps; the value is the processor time of all their processes. Memory is what all processes have by
+  themselves and their share of the rest (PSS), with {many} ranks and with 2.
+- What the MPI layer adds is the difference to the same ping-pong through the C++ API (`apbench latency`).
+"""
+
+
+def figure(name, unit, bench, case, size=0, goals=(), higher_is_better=False):
+    return Figure(
+        name,
+        unit,
+        pick(OWN, bench, case, size),
+        lambda peer: pick(peer, bench, case, size),
+        goals=goals,
+        higher_is_better=higher_is_better,
+    )
+
+
+def best(limit):
+    return [Goal(limit, "best peer")]
+
+
+def pair():
+    """Two ranks on a core each."""
+
+    def of_sizes(title, unit, bench, limits, higher_is_better=False):
+        return [
+            figure(title.format(name), unit, bench, "two-processors", size, best(limit), higher_is_better)
+            for (size, name), limit in zip(((65536, "64 KiB"), (MIB, "1 MiB")), limits)
+        ]
+
+    return [
+        figure("8 B one way", "ns", "latency", "two-processors", 8, best(0.75)),
+        figure("1 KiB one way", "ns", "latency", "two-processors", 1024, best(0.6)),
+        *of_sizes("{} one way", "ns", "latency", (0.7, 0.75)),
+        *of_sizes("stream of {}", "GB/s", "bandwidth", (1.6, 1.6), True),
+        figure("messages of 8 B", "M/s", "rate", "two-processors", 8, best(1.8), True),
+        figure("barrier", "ns", "barrier", "2-on-2", 0, best(0.7)),
+        figure("allreduce of 8 B", "ns", "reduce", "2-on-2", 8, best(0.7)),
+        *of_sizes("allreduce of {}", "ns", "allreduce", (0.4, 0.35)),
+        *[
+            row
+            for bench in ("bcast", "allgather", "alltoall")
+            for row in of_sizes(bench + " of {}", "ns", bench, (0.4, 0.4))
+        ],
+    ]
+
+
+def vector():
+    size = 65536
+    row = figure("every second float, 64 KiB one way", "ns", "vector", "two-processors", size)
+    row.floor = pick(OWN, "vector-loop", "two-processors", size)
+    row.floor_name = "plain loop"
+    row.goals = [Goal(0.2, "best peer"), Goal(2, "floor")]
+    return row
+
+
+def crowd(ranks):
+    """More ranks than cores."""
+    goals = [Goal(0.1, "openmpi"), Goal(0.4, "ampi")]
+    return [
+        figure(f"barrier, {ranks} ranks on 2 cores", "ns", "barrier", f"{ranks}-on-2", 0, goals),
+        figure(f"allreduce of 8 B, {ranks} ranks on 2 cores", "ns", "reduce", f"{ranks}-on-2", 8, goals),
+    ]
+
+
+def of_a_further_rank(source):
+    """Memory in kB."""
+    many = peers.CROWDS[-1]
+    more, few = (pick(source, "memory", f"{ranks}-on-2") for ranks in (many, 2))
+
+    def picked(values):
+        return None if more(values) is None or few(values) is None else (more(values) - few(values)) / (many - 2)
+
+    return picked
+
+
+def added(case):
+    """What the MPI layer adds to a message of 8 B."""
+    through_mpi, alone = (pick(source, "latency", case, 8) for source in (OWN, "aplib"))
+
+    def picked(values):
+        known = through_mpi(values) is not None and alone(values) is not None
+        return through_mpi(values) - alone(values) if known else None
+
+    return Figure(f"what MPI adds to 8 B one way, {case.replace('-', ' ')}", "ns", picked, goals=[Goal(25)])
+
+
+def all_figures():
+    many = peers.CROWDS[-1]
+    return [
+        *pair(),
+        vector(),
+        *[row for ranks in peers.CROWDS for row in crowd(ranks)],
+        figure(f"{peers.BLOCKED} blocked ranks", "%", "idle", f"{peers.BLOCKED}-blocked", 0, [Goal(1)]),
+        figure(f"hello of {many} ranks", "ns", "start", f"{many}-ranks", 0, best(0.2)),
+        figure("hello of 1,000 ranks", "ns", "start", f"{peers.AplibMpi.THOUSAND}-ranks", 0, [Goal(0.5e9)]),
+        Figure("memory of a further rank", "kB", of_a_further_rank(OWN), of_a_further_rank, goals=[Goal(200)]),
+        added("two-processors"),
+        added("one-processor"),
+    ]
+
+
+def write(folder, rows, facts):
+    lines = page.markdown_lines(rows)
+    method = METHOD.format(
+        samples=sources.SAMPLES,
+        touch=page.touch_words(facts),
+        busy_max=noise.BUSY_PERCENT_MAX,
+        spread_max=noise.SPREAD_PERCENT_MAX,
+        rounds_min=noise.ROUNDS_MIN,
+        many=peers.CROWDS[-1],
+    )
+    parts = [
+        "<!-- SPDX-License-Identifier: MIT -->\n# Performance of MPI\n",
+        f"{facts['date']}, {facts['rounds']} rounds: {page.count(lines)}.\n",
+        *page.opening(facts, None),
+        f"## Figures and targets\n\n{page.markdown_table(lines)}\n",
+        f"## How it is measured\n\n{method}",
+    ]
+    (folder / "mpi-performance.md").write_text(markdown.wrapped("\n".join(parts)), encoding="utf-8")
