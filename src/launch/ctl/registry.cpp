@@ -43,6 +43,8 @@ bool fill(sockaddr_un& address, const std::string& path) {
 
 const sockaddr* plain(const sockaddr_un& address) { return reinterpret_cast<const sockaddr*>(&address); }
 
+constexpr std::string_view unready = ".new";  // ends the name of a socket that does not listen yet
+
 }  // namespace
 
 RegistrySocket RegistrySocket::make() { return RegistrySocket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)); }
@@ -59,7 +61,7 @@ int RegistrySocket::connect(const std::string& path) const {
 
 int RegistrySocket::listen(const std::string& path) const {
   constexpr int waiting_max = 16;
-  const std::string before = path + ".new";
+  const std::string before = path + std::string(unready);
   sockaddr_un address;
   if (!fill(address, before)) return -1;
   ::unlink(before.c_str());
@@ -126,17 +128,26 @@ std::optional<std::uint32_t> small(const std::string& text) {
 }
 
 /// The job number of "123.job". Nothing for other names.
-std::optional<std::uint32_t> job_of(const std::string& name) {
+std::optional<std::uint32_t> job_of(std::string_view name) {
   if (!name.ends_with(suffix)) return std::nullopt;
-  return small(name.substr(0, name.size() - suffix.size()));
+  return small(std::string(name.substr(0, name.size() - suffix.size())));
 }
 
-/// The numbers of the jobs in the folder, rising.
+/// Whether a process of this number is on this computer.
+bool lives(std::uint32_t job) { return ::kill(static_cast<pid_t>(job), 0) == 0 || errno != ESRCH; }
+
+/// The numbers of the jobs in the folder, rising. Removes what processes left that were killed before they listened.
 std::vector<std::uint32_t> found_jobs(const std::string& folder) {
   std::vector<std::uint32_t> jobs;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    if (const auto job = job_of(entry->path().filename().string())) jobs.push_back(*job);
+    const std::string name = entry->path().filename().string();
+    if (const auto job = job_of(name)) {
+      jobs.push_back(*job);
+    } else if (name.ends_with(unready)) {
+      const auto begun = job_of(std::string_view(name).substr(0, name.size() - unready.size()));
+      if (begun && !lives(*begun)) ::unlink(entry->path().c_str());
+    }
   }
   std::ranges::sort(jobs);
   return jobs;
@@ -213,7 +224,7 @@ std::vector<std::uint32_t> registered_jobs(const std::string& folder) {
 void forget_dead_jobs(const std::string& folder) {
   for (const std::uint32_t job : found_jobs(folder)) {
     // Living processes are left alone. A number without a process here may belong to a container with the same folder.
-    if (::kill(static_cast<pid_t>(job), 0) != 0 && errno == ESRCH) (void)answers(folder, job);
+    if (!lives(job)) (void)answers(folder, job);
   }
 }
 

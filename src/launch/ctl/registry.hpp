@@ -50,7 +50,7 @@ struct Reply {
 /// died.
 [[nodiscard]] std::vector<std::uint32_t> registered_jobs(const std::string& folder);
 
-/// Removes sockets of processes that have ended, and no others.
+/// Removes sockets of processes that have ended, and no others, also those that never listened.
 void forget_dead_jobs(const std::string& folder);
 
 /// The socket of job number `job`.

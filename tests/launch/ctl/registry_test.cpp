@@ -305,6 +305,16 @@ TEST_F(Registry, DeadMachinesAreForgotten) {
   EXPECT_EQ(files(), 1U);
 }
 
+TEST_F(Registry, WhoIsKilledBeforeHeListensIsForgotten) {
+  const std::uint32_t nobody = 0x7fff'fffe;  // above every limit of process ids
+  std::ofstream(ctl::job_socket(folder_, nobody) + ".new");
+  std::ofstream(ctl::job_socket(folder_, 1) + ".new");  // a process may be on its way
+  std::ofstream(folder_ + "/notes.new");
+  EXPECT_TRUE(ctl::registered_jobs(folder_).empty());
+  EXPECT_FALSE(fs::exists(ctl::job_socket(folder_, nobody) + ".new"));
+  EXPECT_EQ(files(), 2U);
+}
+
 TEST_F(Registry, AMachineThatTakesNothingHoldsUpNobody) {
   const ctl::RegistrySocket stopped = ctl::RegistrySocket::make();
   ASSERT_EQ(stopped.listen(ctl::job_socket(folder_, 1)), 0);
