@@ -19,7 +19,13 @@ Comm::~Comm() {
   if (local != nullptr) let_go(*local);
   let_go(*group);
   let_go(*peers);
-  if (!owner().is_ending()) owner().contexts.remove(context_);
+  if (!owner().is_ending() && context_ != no_context) owner().contexts.remove(context_);
+}
+
+void Comm::set_context(std::uint32_t context) noexcept {
+  context_ = context;
+  if (local != nullptr) local->set_context(context);
+  owner().contexts.add(context);
 }
 
 std::string Comm::title() const {

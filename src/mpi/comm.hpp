@@ -8,6 +8,7 @@
 
 #include "aplib/ids.hpp"
 #include "mpi/attribute.hpp"
+#include "mpi/context.hpp"
 #include "mpi/error.hpp"
 #include "mpi/group.hpp"
 
@@ -20,6 +21,8 @@ struct Comm : ErrorTarget {
   /// Contexts of the predefined ones, in which all cells agree without a word.
   static constexpr std::uint32_t world_context = 0;
   static constexpr std::uint32_t self_context = 1;
+  /// The members have not agreed yet.
+  static constexpr std::uint32_t no_context = ContextSet::count;
 
   /// `context`: the members have agreed on it, and none of them uses it for another communicator. It is the rank's
   /// again when the communicator ends.
@@ -50,6 +53,8 @@ struct Comm : ErrorTarget {
 
   /// The context of messages from rank to rank, in the space of those (api::Space::mpi),
   [[nodiscard]] std::uint32_t context() const noexcept { return context_; }
+  /// REQUIRES: it has none.
+  void set_context(std::uint32_t context) noexcept;
   /// and that of collectives, in theirs (api::Space::mpi_collective).
   [[nodiscard]] std::uint32_t collective_context() const noexcept { return context_; }
   /// What the program says about its use of the communicator; null: nothing.
@@ -67,6 +72,7 @@ struct Comm : ErrorTarget {
   Attributes attributes;
   std::uint32_t hints = 0;             ///< Those that are true, a bit for each (comm.cpp).
   std::uint32_t collective_calls = 0;  ///< That have begun.
+  std::uint32_t duplications = 0;      ///< The same of MPI_Comm_idup.
 
  private:
   Comm(Rank& rank, Group& members, Group& others, Errhandler& handler, std::string title, std::uint32_t context)

@@ -16,8 +16,10 @@ namespace aplib::mpi {
 inline constexpr std::uint32_t creating = 0x2000;
 /// those of one that is of no communicator.
 inline constexpr std::uint32_t grouping = 0x3000;
-/// In the space of collectives: all members agree.
+/// In the space of collectives: all members agree,
 inline constexpr std::uint32_t agreeing = 0x4000;
+/// for MPI_Comm_idup.
+inline constexpr std::uint32_t duplicating = 0x2000;
 
 /// Which contexts a rank uses, as a set that a message can carry.
 struct ContextSet {
@@ -27,6 +29,9 @@ struct ContextSet {
 
   void add(std::uint32_t context) noexcept { words[context / 64] |= std::uint64_t{1} << context % 64; }
   void remove(std::uint32_t context) noexcept { words[context / 64] &= ~(std::uint64_t{1} << context % 64); }
+  [[nodiscard]] bool has(std::uint32_t context) const noexcept {
+    return (words[context / 64] >> context % 64 & 1) != 0;
+  }
   void add_all(const ContextSet& other) noexcept {
     for (std::size_t i = 0; i < words.size(); ++i) words[i] |= other.words[i];
   }
@@ -34,7 +39,7 @@ struct ContextSet {
   [[nodiscard]] std::optional<std::uint32_t> first_free(std::uint32_t first) const noexcept {
     for (std::uint32_t i = 0; i < count; ++i) {
       const std::uint32_t context = (first + i) % count;
-      if ((words[context / 64] >> context % 64 & 1) == 0) return context;
+      if (!has(context)) return context;
     }
     return std::nullopt;
   }

@@ -20,7 +20,7 @@ const char* name_of(Operation operation) {
   return "the operation";
 }
 
-OpHandle* find_predefined(Rank& rank, std::uintptr_t value) {
+OpHandle* find_predefined_op(Rank& rank, std::uintptr_t value) {
   constexpr std::uintptr_t first = 0x20;
   if (value <= first || value >= first + rank.predefined_ops.size()) return nullptr;
   const char* const name = name_of(static_cast<Operation>(value));
@@ -34,7 +34,7 @@ OpHandle* find_predefined(Rank& rank, std::uintptr_t value) {
 
 OpHandle& op_of(const Call& call, const char* parameter, MPI_Op handle) {
   if (is_predefined(handle)) {
-    if (OpHandle* const found = find_predefined(call.rank(), handle_value(handle)); found != nullptr) return *found;
+    if (OpHandle* const found = find_predefined_op(call.rank(), handle_value(handle)); found != nullptr) return *found;
   }
   return object_of<OpHandle>(MPI_ERR_OP, parameter, handle, "an operation");
 }

@@ -59,6 +59,7 @@ class Rank {
 
   /// Contexts of its communicators, and where the search for a new one begins.
   ContextSet contexts;
+  ContextSet offered;  ///< Of which others may choose for a communicator that is duplicated (comm_idup.cpp).
   std::uint32_t next_context = 0;
   /// Of MPI_Buffer_attach; null: none.
   void* attached_buffer = nullptr;

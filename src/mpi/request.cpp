@@ -36,12 +36,43 @@ api::LabelWish receipt_wish(const Comm& comm, int dest, int tag) noexcept {
 
 // ---------------------------------------------------------------- waits
 
+void Request::go_on(const char* call) {
+  while (!posted.open && steps != nullptr) {
+    if (!steps->go_on(call, *this)) steps.reset();
+  }
+}
+
+namespace {
+
+/// False: none has steps.
+bool go_on(const char* call, const MPI_Request* requests, std::size_t count) {
+  bool has_steps = false;
+  for (std::size_t i = 0; i < count; ++i) {
+    Request* const request = known(requests[i]);
+    if (request == nullptr || request->steps == nullptr) continue;
+    has_steps = true;
+    request->go_on(call);
+  }
+  return has_steps;
+}
+
+bool are_over(const MPI_Request* requests, std::size_t count, bool all) {
+  const auto is_over = [](MPI_Request handle) { return known(handle) != nullptr && known(handle)->is_over(); };
+  const auto is_open = [](MPI_Request handle) { return known(handle) != nullptr && known(handle)->is_open(); };
+  return all ? std::none_of(requests, requests + count, is_open) : std::any_of(requests, requests + count, is_over);
+}
+
+}  // namespace
+
 bool wait_for(const char* call, const MPI_Request* requests, std::size_t count, bool all) {
   const RequestSet active{requests, count, [](const void* first, std::size_t i) -> Posted* {
                             Request* const request = known(static_cast<const MPI_Request*>(first)[i]);
                             return request != nullptr && request->is_active ? &request->posted : nullptr;
                           }};
-  return api::wait(call, active, all);
+  do {
+    if (!api::wait(call, active, all)) return false;
+  } while (go_on(call, requests, count) && !are_over(requests, count, all));
+  return true;
 }
 
 void poll_for(const char* call, const MPI_Request* requests, std::size_t count) {
@@ -50,6 +81,7 @@ void poll_for(const char* call, const MPI_Request* requests, std::size_t count) 
                            return request != nullptr ? &request->posted : nullptr;
                          }};
   static_cast<void>(api::test(call, given, true));
+  go_on(call, requests, count);
 }
 
 namespace {

@@ -22,19 +22,31 @@ namespace aplib::mpi {
 
 enum class Mode : std::uint8_t { standard, buffered, synchronous, ready };
 
+struct Request;
+
+/// What a request does beyond one message: steps, each of which waits for one.
+class Steps {
+ public:
+  virtual ~Steps() = default;
+  /// What `posted` waited for is over. Begins to wait again; false: that was the last step.
+  virtual bool go_on(const char* call, Request& request) = 0;
+};
+
 struct Request : Object {
   static constexpr ObjectKind kind = ObjectKind::request;
   enum class Does : std::uint8_t {
     send,
     receive,
-    nothing,  ///< It is over from the beginning; `result` is its status.
+    nothing,  ///< It is over from the beginning, or when it has no steps left; `result` is its status.
   };
 
   Request(Comm& used, Does what) : Object(used.owner(), kind), comm(&used), does(what) { used.hold(); }
   ~Request() override { let_go(*comm); }
 
-  [[nodiscard]] bool is_open() const noexcept { return posted.open; }
-  [[nodiscard]] bool is_over() const noexcept { return is_active && !posted.open; }
+  [[nodiscard]] bool is_open() const noexcept { return posted.open || steps != nullptr; }
+  [[nodiscard]] bool is_over() const noexcept { return is_active && !is_open(); }
+  /// As many steps as need no wait.
+  void go_on(const char* call);
 
   Comm* comm;
   Does does;
@@ -46,6 +58,7 @@ struct Request : Object {
   Elements elements{};
   DatatypePtr datatype;                 ///< Keeps the layout of `elements`.
   std::unique_ptr<std::byte[]> packed;  ///< A receive's bytes, if the elements do not lie side by side.
+  std::unique_ptr<Steps> steps;         ///< Null: none is left.
   std::optional<Failure> failure;       ///< Of one that does nothing.
   MPI_Status result{};
   api::MailboxReceive posted;  ///< The message of a receive, the receipt of a synchronous send.

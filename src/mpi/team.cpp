@@ -43,6 +43,7 @@ std::uint32_t Team::agree_on_context() const {
   Rank& rank = call_.rank();
   const std::uint32_t size = group_.size();
   Used used{rank.contexts, rank.next_context};
+  used.set.add_all(rank.offered);
   Used others;
   for (std::uint32_t step = 1; step < size; step *= 2) {
     if ((place_ & step) != 0) {

@@ -23,7 +23,7 @@ MPI_Datatype handle_of_code(BasicType code) {
   return reinterpret_cast<MPI_Datatype>(first_handle + static_cast<std::uintptr_t>(code));
 }
 
-TypeHandle* find_predefined(Rank& rank, std::uintptr_t value) {
+TypeHandle* find_predefined_type(Rank& rank, std::uintptr_t value) {
   if (value <= first_handle || value > last_handle) return nullptr;
   const auto code = static_cast<BasicType>(value - first_handle);
   if (basic_info(code).name == nullptr) return nullptr;
@@ -37,7 +37,7 @@ TypeHandle* find_predefined(Rank& rank, std::uintptr_t value) {
 
 TypeHandle& element_of(const Call& call, const char* array, std::size_t i, MPI_Datatype handle) {
   if (is_predefined(handle)) {
-    if (TypeHandle* const found = find_predefined(call.rank(), handle_value(handle)); found != nullptr) {
+    if (TypeHandle* const found = find_predefined_type(call.rank(), handle_value(handle)); found != nullptr) {
       return *found;
     }
   }
@@ -80,7 +80,7 @@ MPI_Datatype TypeHandle::handle() noexcept {
 
 TypeHandle& datatype_of(const Call& call, const char* parameter, MPI_Datatype handle) {
   if (is_predefined(handle)) {
-    if (TypeHandle* const found = find_predefined(call.rank(), handle_value(handle)); found != nullptr) {
+    if (TypeHandle* const found = find_predefined_type(call.rank(), handle_value(handle)); found != nullptr) {
       return *found;
     }
   }

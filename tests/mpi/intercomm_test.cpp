@@ -409,6 +409,148 @@ TEST_P(Intercommunicators, AreDuplicatedAndCompared) {
   });
 }
 
+/// Messages of several communicators of the same ranks do not meet.
+void expect_apart(const std::vector<MPI_Comm>& comms) {
+  for (std::size_t i = 0; i < comms.size(); ++i) {
+    const int size = size_on(comms[i]);
+    const int out = rank_on(comms[i]) * 100 + static_cast<int>(i);
+    MPI_Send(&out, 1, MPI_INT, (rank_on(comms[i]) + 1) % size, 0, comms[i]);
+  }
+  for (std::size_t i = comms.size(); i-- > 0;) {
+    int in = -1;
+    MPI_Status status{};
+    MPI_Recv(&in, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, comms[i], &status);
+    EXPECT_EQ(in, status.MPI_SOURCE * 100 + static_cast<int>(i));
+    EXPECT_EQ(status.MPI_SOURCE, (rank_on(comms[i]) + size_on(comms[i]) - 1) % size_on(comms[i]));
+    EXPECT_EQ(MPI_Barrier(comms[i]), MPI_SUCCESS);
+  }
+}
+
+TEST_P(Intercommunicators, AreDuplicatedWithoutWaiting) {
+  run_rounds(GetParam(), [](const Known& known, const Groups&, std::mt19937&) {
+    if (known.comm == MPI_COMM_NULL) return;
+    std::array<MPI_Request, 2> requests{};
+    std::array<Known, 2> copies = {known, known};
+    for (std::size_t i = 0; i < 2; ++i) MPI_Comm_idup(known.comm, &copies[i].comm, &requests[i]);
+    EXPECT_EQ(MPI_Waitall(2, requests.data(), MPI_STATUSES_IGNORE), MPI_SUCCESS);
+    const int out = 17;
+    MPI_Send(&out, 1, MPI_INT, known.rank % known.remote_size(), 3, copies[0].comm);
+    expect_is(copies[1]);
+    expect_messages_pass(copies[1]);
+    EXPECT_EQ(MPI_Barrier(copies[1].comm), MPI_SUCCESS);
+    for (Known& copy : copies) MPI_Comm_free(&copy.comm);
+  });
+}
+
+class Duplications : public testing::TestWithParam<Shape> {};
+INSTANTIATE_TEST_SUITE_P(, Duplications,
+                         testing::Values(Shape{{1, 1}, 1}, Shape{{2, 1}, 1}, Shape{{5, 1}, 2}, Shape{{16, 1}, 2},
+                                         Shape{{6, 1}, Options::threads_per_cell}),
+                         shape_name);
+
+// Ranks begin the duplications of two communicators in different orders, make others meanwhile, and wait in any order.
+TEST_P(Duplications, OfSeveralCommunicatorsAreOpenAtOnce) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  run_well(GetParam(), [seed] {
+    MPI_Init(nullptr, nullptr);
+    const int rank = rank_on(MPI_COMM_WORLD);
+    std::mt19937 random(seed + static_cast<unsigned>(rank));  // other numbers at each rank
+    const int rounds = static_cast<int>(scaled(30, 4));
+    for (int round = 0; round < rounds; ++round) {
+      constexpr std::size_t each = 5;
+      MPI_Comm part = MPI_COMM_NULL;
+      MPI_Comm_split(MPI_COMM_WORLD, rank % 2, 0, &part);
+      std::vector<MPI_Comm> of_world(each);
+      std::vector<MPI_Comm> of_part(each);
+      std::vector<MPI_Request> requests;
+      std::size_t world_begun = 0;
+      std::size_t part_begun = 0;
+      while (world_begun < each || part_begun < each) {
+        requests.push_back(MPI_REQUEST_NULL);
+        if (part_begun == each || (world_begun < each && random() % 2 == 0)) {
+          MPI_Comm_idup(MPI_COMM_WORLD, &of_world[world_begun++], &requests.back());
+        } else {
+          MPI_Comm_idup_with_info(part, MPI_INFO_NULL, &of_part[part_begun++], &requests.back());
+        }
+      }
+      MPI_Comm meanwhile = MPI_COMM_NULL;
+      MPI_Comm_dup(MPI_COMM_WORLD, &meanwhile);
+      std::ranges::shuffle(requests, random);
+      for (std::size_t i = 0; i < each; ++i) {
+        int index = -1;
+        int flag = 0;
+        if (random() % 2 == 0) {
+          EXPECT_EQ(MPI_Waitany(static_cast<int>(requests.size()), requests.data(), &index, MPI_STATUS_IGNORE),
+                    MPI_SUCCESS);
+          EXPECT_EQ(requests[static_cast<std::size_t>(index)], MPI_REQUEST_NULL);
+        } else {
+          while (flag == 0) MPI_Testall(static_cast<int>(i), requests.data(), &flag, MPI_STATUSES_IGNORE);
+        }
+      }
+      EXPECT_EQ(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE), MPI_SUCCESS);
+      of_world.push_back(meanwhile);
+      expect_apart(of_world);
+      of_part.push_back(part);
+      expect_apart(of_part);
+      for (std::vector<MPI_Comm>* const comms : {&of_world, &of_part}) {
+        for (MPI_Comm& comm : *comms) MPI_Comm_free(&comm);
+      }
+    }
+    MPI_Finalize();
+  });
+}
+
+TEST(Duplication, BeginsWithoutTheOthers) {
+  run_well({{3, 1}, 1}, [] {
+    MPI_Init(nullptr, nullptr);
+    MPI_Comm made = MPI_COMM_NULL;
+    MPI_Request request = MPI_REQUEST_NULL;
+    int number = 0;
+    if (rank_on(MPI_COMM_WORLD) == 0) {
+      for (int i = 1; i < 3; ++i) MPI_Recv(&number, 1, MPI_INT, i, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      MPI_Comm_idup(MPI_COMM_WORLD, &made, &request);
+    } else {
+      MPI_Comm_idup(MPI_COMM_WORLD, &made, &request);
+      int flag = -1;
+      MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
+      EXPECT_EQ(flag, 0);
+      MPI_Ssend(&number, 1, MPI_INT, 0, 0, MPI_COMM_WORLD);
+    }
+    EXPECT_EQ(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_SUCCESS);
+    expect_apart({made, MPI_COMM_WORLD});
+    MPI_Comm_free(&made);
+    MPI_Finalize();
+  });
+}
+
+TEST(Duplication, FailsWhenNoContextIsLeft) {
+  run_well({{2, 1}, 1}, [] {
+    MPI_Init(nullptr, nullptr);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    std::vector<MPI_Comm> made;
+    for (int result = MPI_SUCCESS; result == MPI_SUCCESS;) {
+      MPI_Comm next = MPI_COMM_NULL;
+      MPI_Request request = MPI_REQUEST_NULL;
+      EXPECT_EQ(MPI_Comm_idup(MPI_COMM_WORLD, &next, &request), MPI_SUCCESS);
+      result = MPI_Wait(&request, MPI_STATUS_IGNORE);
+      if (result == MPI_SUCCESS) {
+        made.push_back(next);
+      } else {
+        EXPECT_EQ(result, MPI_ERR_OTHER);
+      }
+    }
+    EXPECT_EQ(made.size(), 4094U);  // and the two predefined ones
+    MPI_Comm other = MPI_COMM_NULL;
+    EXPECT_EQ(MPI_Comm_dup(MPI_COMM_WORLD, &other), MPI_ERR_OTHER);
+    MPI_Comm_free(&made.back());
+    EXPECT_EQ(MPI_Comm_dup(MPI_COMM_WORLD, &other), MPI_SUCCESS);
+    made.back() = other;
+    for (MPI_Comm& comm : made) MPI_Comm_free(&comm);
+    MPI_Finalize();
+  });
+}
+
 TEST_P(Intercommunicators, AreMerged) {
   run_rounds(GetParam(), [](const Known& known, const Groups& groups, std::mt19937& random) {
     const int left_high = random() % 2 == 0 ? 0 : 5;  // anything but 0 is true
