@@ -38,6 +38,8 @@ struct ProgramContext {
   const ProgramContextOps* ops = nullptr;
   /// Set by the loader when `swap` must be called at switches from and to this context.
   bool swaps = false;
+  /// Its code may keep addresses of the thread's own memory, so its cell keeps its thread.
+  bool stays = false;
 };
 
 /// The running flow's context, or null. Initial-exec: one load relative to the thread pointer. Like every

@@ -262,6 +262,7 @@ struct alignas(cache_pair_bytes) Cell {
   std::uint32_t live_tasks = 0;
   std::uint32_t ended_from_kernel = 0;  ///< Tasks started by run() or start_cells() that have ended.
   bool ended = false;                   ///< Had tasks, and all have ended.
+  bool stays = false;                   ///< With its processor: ProgramContext::stays of a program that it runs.
   int status = 0;                       ///< What cell_exit() or a failure gave.
   Clock::duration waiting{};            ///< Idle time of the processor while this cell waited.
   CollectiveWait collective;

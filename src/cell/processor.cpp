@@ -72,6 +72,7 @@ using detail::current_processor;
 
 void enter_program(TaskControl& self, ProgramContext* program) noexcept {
   self.program = program;
+  if (program != nullptr && program->stays) self.cell->stays = true;
   current_program_context = program;
 }
 

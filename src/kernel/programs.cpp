@@ -306,6 +306,10 @@ Report run_program(Machine& machine, const ProgramRun& run, OutputSink& output) 
   return report;
 }
 
+bool lend_thread_locals(const void* begin, std::size_t bytes) noexcept {
+  return loader::lend_executable_tls(begin, bytes);
+}
+
 bool programs_remain(Machine& machine) { return MachineAccess::impl(machine).programs_remain; }
 
 void stop_machine(Machine& machine, int status, const std::string& text) {

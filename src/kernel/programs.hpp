@@ -54,6 +54,11 @@ struct ProgramRun {
 /// the file cannot be loaded; then nothing was started. Call from: as Machine::run().
 APLIB_API Report run_program(Machine& machine, const ProgramRun& run, OutputSink& output);
 
+/// Gives programs that are executables a place for their thread-locals: `bytes` of the calling executable's own. They
+/// must be all that it has, or the last. False: they are not, and such programs are refused. Call from: any thread,
+/// before run_program().
+APLIB_API bool lend_thread_locals(const void* begin, std::size_t bytes) noexcept;
+
 /// After run_program(): threads that a program made still run. They see the program's memory, but nothing of the
 /// machine; the process should end by _exit(), as a process's exit ends threads.
 [[nodiscard]] APLIB_API bool programs_remain(Machine& machine);

@@ -42,6 +42,7 @@
 #include "launch/start/pmix.hpp"
 #include "launch/terminal.hpp"
 #include "launch/this_host.hpp"
+#include "launch/thread_locals.h"
 #include "launch/watchdog.hpp"
 #include "launch/wire/endpoint.hpp"
 #include "launch/wire/files.hpp"
@@ -493,6 +494,7 @@ extern "C" const char* __tsan_default_options() { return "report_thread_leaks=0"
 int main(int argc, char** argv) {
   using namespace aplib::launch;
   keep_slots_free(argv);
+  static_cast<void>(aplib::lend_thread_locals(aplib_thread_locals, sizeof aplib_thread_locals));
   open_standard_streams();
   end_at_closed_pipe();
   CommandLine line;

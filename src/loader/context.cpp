@@ -28,6 +28,8 @@ namespace aplib::loader {
 
 namespace {
 
+char* thread_pointer() noexcept { return static_cast<char*>(__builtin_thread_pointer()); }
+
 ProgramContext* inherit(ProgramContext& parent) { return new TaskContext(*static_cast<TaskContext&>(parent).instance); }
 
 void run(ProgramContext& context, void (*entry)(void*), void* state) {
@@ -129,6 +131,14 @@ void swap_thread_state(ProgramContext* from, ProgramContext* to) noexcept {
     std::memcpy(leaving->static_tls.get(), static_tls_pool(), static_tls_used());
   if (coming != nullptr && coming->static_tls != nullptr)
     std::memcpy(static_tls_pool(), coming->static_tls.get(), static_tls_used());
+  if (leaving != nullptr && leaving->executable_tls != nullptr) {
+    std::memcpy(leaving->executable_tls.get(), thread_pointer() - leaving->executable_tls_bytes,
+                leaving->executable_tls_bytes);
+  }
+  if (coming != nullptr && coming->executable_tls != nullptr) {
+    std::memcpy(thread_pointer() - coming->executable_tls_bytes, coming->executable_tls.get(),
+                coming->executable_tls_bytes);
+  }
   const libc::LibcState* before = leaving != nullptr ? &leaving->instance->libc() : nullptr;
   const libc::LibcState* after = coming != nullptr ? &coming->instance->libc() : nullptr;
   if (before == after) return;
@@ -161,7 +171,9 @@ char* this_pool() noexcept {
   return place;
 }
 
-char* thread_pointer() noexcept { return static_cast<char*>(__builtin_thread_pointer()); }
+/// What the process's executable has lent, right below the thread pointer of every thread.
+std::atomic<std::size_t> lent_bytes{0};
+constexpr std::size_t lent_alignment = 64;
 
 /// The block of image number `module` in `context`, made from the image's template.
 [[gnu::noinline]] char* make_block(TaskContext& context, std::uint32_t module) {
@@ -232,6 +244,31 @@ std::int64_t reserve_static_tls(const char* path, std::uint64_t bytes, std::uint
   return this_pool() + at - thread_pointer();
 }
 
+bool lend_executable_tls(const void* begin, std::size_t bytes) noexcept {
+  if (static_cast<const char*>(begin) + bytes != thread_pointer()) return false;
+  lent_bytes.store(bytes, std::memory_order_relaxed);  // relaxed: programs are loaded later
+  return true;
+}
+
+std::int64_t place_executable_tls(const char* path, const TlsTemplate& tls) {
+  // By the ABI the block ends at the thread pointer, but for its alignment.
+  const std::uint64_t bytes = tls.memory_bytes + ((0 - tls.address - tls.memory_bytes) & (tls.alignment - 1));
+  const std::size_t lent = lent_bytes.load(std::memory_order_relaxed);
+  if (lent == 0) {
+    throw Error(Errc::failed,
+                fmt::format("{}: is an executable with thread-locals, for which this process has no room; run it with "
+                            "aprun, or compile and link it with apcc",
+                            path));
+  }
+  if (bytes > lent || tls.alignment > lent_alignment) {
+    throw Error(Errc::failed,
+                fmt::format("{}: its thread-locals need {} bytes aligned to {}, and executables may have {} aligned to "
+                            "{}; compile and link it with apcc",
+                            path, bytes, tls.alignment, lent, lent_alignment));
+  }
+  return -static_cast<std::int64_t>(bytes);
+}
+
 char* static_tls_pool() noexcept { return this_pool(); }
 
 std::size_t static_tls_used() noexcept {
@@ -242,8 +279,16 @@ void start_static_tls(TaskContext& context) {
   for (const LoadedImage& image : context.instance->images()) {
     if (image.file == nullptr || !image.file->uses_static_tls() || !image.file->tls()) continue;
     const TlsTemplate& tls = *image.file->tls();
-    if (context.static_tls == nullptr) context.static_tls = std::make_unique<char[]>(static_tls_pool_bytes);
-    char* at = context.static_tls.get() + (thread_pointer() + image.static_tls_offset - this_pool());
+    char* at = nullptr;
+    if (image.file->is_executable()) {
+      context.executable_tls_bytes = static_cast<std::size_t>(-image.static_tls_offset);
+      context.executable_tls = std::make_unique<char[]>(context.executable_tls_bytes);
+      at = context.executable_tls.get();
+      context.stays = true;
+    } else {
+      if (context.static_tls == nullptr) context.static_tls = std::make_unique<char[]>(static_tls_pool_bytes);
+      at = context.static_tls.get() + (thread_pointer() + image.static_tls_offset - this_pool());
+    }
     std::memcpy(at, image.base + tls.address, tls.file_bytes);
     std::memset(at + tls.file_bytes, 0, tls.memory_bytes - tls.file_bytes);
     context.swaps = true;

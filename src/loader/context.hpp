@@ -10,6 +10,8 @@
 // Thread-locals of instances. General and local dynamic: the module number that relocation stores is ours
 // (own_module() + the image's number), and so is the __tls_get_addr that programs call: it finds the block of the
 // running task's context. Initial-exec: a pool in every thread's static block, whose contents the switch exchanges.
+// Local-exec, of executables: their code reaches them at fixed distances below the thread pointer, where those of the
+// process's own executable lie. That lends us its own (lend_executable_tls), and the switch exchanges their contents.
 //
 // Source: Drepper, "ELF Handling For Thread-Local Storage". TLS descriptors: arch/elf.hpp.
 //
@@ -31,6 +33,7 @@
 namespace aplib::loader {
 
 class Instance;
+struct TlsTemplate;
 
 struct TaskContext : ProgramContext {
   explicit TaskContext(Instance& owner);
@@ -48,7 +51,9 @@ struct TaskContext : ProgramContext {
   };
   std::vector<ThreadExit> thread_exits;
   std::unique_ptr<char[]>
-      static_tls;              ///< Its initial-exec thread-locals while it does not run; null: the program has none.
+      static_tls;  ///< Its initial-exec thread-locals while it does not run; null: the program has none.
+  std::unique_ptr<char[]> executable_tls;  ///< The same of its local-exec ones.
+  std::size_t executable_tls_bytes = 0;
   void* exit_frame = nullptr;  ///< Where exit() of this task lands; null: it was spawned by the program.
   ClockReads clock_reads;      ///< Of libc's clocks.
 };
@@ -90,13 +95,21 @@ void* tls_get_addr(const TlsIndex* index);
 /// (negative). Throws Error(exhausted) naming `path` and the flag that needs no pool. Call from: any thread.
 std::int64_t reserve_static_tls(const char* path, std::uint64_t bytes, std::uint64_t alignment);
 
+/// The calling executable's thread-locals from `begin` on are programs'. False: they do not end at the thread pointer,
+/// and no program can have them. Call from: any thread, before programs are loaded.
+bool lend_executable_tls(const void* begin, std::size_t bytes) noexcept;
+
+/// The offset of an executable's thread-locals from the thread pointer (negative). Throws Error(failed) naming `path`
+/// when there is no room for them.
+std::int64_t place_executable_tls(const char* path, const TlsTemplate& tls);
+
 inline constexpr std::size_t static_tls_pool_bytes = 2048;
 /// The calling thread's pool.
 char* static_tls_pool() noexcept;
 /// Bytes of it that are given out.
 std::size_t static_tls_used() noexcept;
-/// Puts the initial contents of the instance's initial-exec thread-locals into a context that is about to run for
-/// the first time; nothing for programs that have none.
+/// Puts the initial contents of the instance's initial-exec and local-exec thread-locals into a context that is about
+/// to run for the first time; nothing for programs that have none.
 void start_static_tls(TaskContext& context);
 
 // ---------------------------------------------------------------- ends

@@ -620,10 +620,10 @@ void ElfReader::check_executable() const {
   if (!segments_.has_interpreter()) {
     input_.refuse("is linked with its own C library (-static-pie)", "link it with apcc, without -static");
   }
-  if (segments_.tls() && segments_.tls()->memory_bytes != 0) {
+  if (input_.gives_rights()) {
     input_.refuse(
-        "is an executable with thread-local variables, which exist once per thread at a fixed place (local-exec)",
-        "link it with apcc, or compile with -fPIC and link with -shared");
+        "is set-user-ID, set-group-ID or has capabilities, and programs of cells take no privileges from their file",
+        "execute it by itself, or name a copy without them");
   }
 }
 
@@ -647,6 +647,7 @@ void ElfReader::read_strings() {
 }
 
 void ElfReader::read_calls() {
+  if (file_->is_executable_) file_->entry_ = function(segments_.entry(), "ELF header");
   file_->init_ = function(dynamic_.init, "DT_INIT");
   file_->fini_ = function(dynamic_.fini, "DT_FINI");
   file_->preinit_array_ = functions(dynamic_.preinit_array, "DT_PREINIT_ARRAY");
@@ -680,7 +681,7 @@ void ElfReader::read_symbols_and_relocations() {
     if (relocation.symbol != 0) count = std::max<std::uint64_t>(count, std::uint64_t{relocation.symbol} + 1);
     if (arch::relocation_kind(relocation.type) == RelocationKind::tls_from_thread) file.uses_static_tls_ = true;
   }
-  if ((dynamic_.flags & DF_STATIC_TLS) != 0) file.uses_static_tls_ = true;
+  if ((dynamic_.flags & DF_STATIC_TLS) != 0 || (file.is_executable_ && file.tls_)) file.uses_static_tls_ = true;
   if (count != 0) file.symbols_ = read_symbols(segments_, dynamic_, file.strings_, count);
   if (file.symbols_.empty()) file.symbols_.emplace_back();
   check_relocations(segments_, file.relocations_, file.symbols_);

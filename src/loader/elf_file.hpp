@@ -90,9 +90,9 @@ struct FileIdentity {
 
 class ElfFile {
  public:
-  /// Opens and checks `path`. Accepts this machine's ET_DYN (shared objects; position-independent executables without
-  /// thread-locals, for theirs are local-exec). Refuses, saying which flag or tool to use: not ELF, other machine
-  /// or class, ET_EXEC, ET_REL, -static, truncated, corrupt tables, an executable stack (PT_GNU_STACK RWE), text
+  /// Opens and checks `path`. Accepts this machine's ET_DYN (shared objects, position-independent executables).
+  /// Refuses, saying which flag or tool to use: not ELF, other machine or class, ET_EXEC, ET_REL, -static, executables
+  /// that give rights (set-user-ID), truncated, corrupt tables, an executable stack (PT_GNU_STACK RWE), text
   /// relocations. Call from: any thread; blocks while the file is read.
   static std::shared_ptr<const ElfFile> open(const std::string& path);
   ElfFile(const ElfFile&) = delete;
@@ -134,7 +134,7 @@ class ElfFile {
   [[nodiscard]] const std::optional<TlsTemplate>& tls() const noexcept { return tls_; }
   [[nodiscard]] bool uses_static_tls() const noexcept {
     return uses_static_tls_;
-  }  ///< DF_STATIC_TLS or a TPOFF relocation.
+  }  ///< DF_STATIC_TLS, a TPOFF relocation, or an executable's own, which its code reaches without any.
   [[nodiscard]] bool is_executable() const noexcept {
     return is_executable_;
   }  ///< DF_1_PIE; an interpreter alone makes none.
@@ -142,6 +142,8 @@ class ElfFile {
     return binds_symbolically_;
   }  ///< DT_SYMBOLIC or DF_SYMBOLIC.
 
+  /// Where the system enters an executable; 0: it is none.
+  [[nodiscard]] std::uint64_t entry() const noexcept { return entry_; }
   [[nodiscard]] std::uint64_t init() const noexcept { return init_; }  ///< 0: none
   [[nodiscard]] std::uint64_t fini() const noexcept { return fini_; }
   [[nodiscard]] Range preinit_array() const noexcept { return preinit_array_; }
@@ -195,6 +197,7 @@ class ElfFile {
   bool uses_static_tls_ = false;
   bool is_executable_ = false;
   bool binds_symbolically_ = false;
+  std::uint64_t entry_ = 0;
   std::uint64_t init_ = 0;
   std::uint64_t fini_ = 0;
   Range preinit_array_;

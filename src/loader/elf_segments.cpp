@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -107,6 +108,8 @@ ElfInput::ElfInput(const std::string& path) : path_(path) {
   const struct stat status = status_of(descriptor_.get(), path);
   check_kind(status, path);
   identity_ = identity_of(status);
+  gives_rights_ = (status.st_mode & (S_ISUID | S_ISGID)) != 0 ||
+                  ::fgetxattr(descriptor_.get(), "security.capability", nullptr, 0) > 0;
   path_ = absolute_path(path);
 }
 
@@ -214,7 +217,8 @@ void check_type(const ElfInput& input, unsigned type) {
     case ET_DYN:
       return;
     case ET_EXEC:
-      input.refuse("is linked for one fixed address, so that it cannot be loaded several times", link_as_shared);
+      input.refuse("is linked for one fixed address, so that it cannot be loaded several times",
+                   "link it with -pie, its parts compiled with -fPIE, or with apcc");
     case ET_REL:
       input.refuse("is an object file (.o), not yet linked", link_as_shared);
     case ET_CORE:
@@ -277,6 +281,7 @@ void ElfSegments::read_headers() {
     input_.damaged("ELF header", fmt::format("program headers of {} bytes", header.e_phentsize));
   }
   headers_offset_ = header.e_phoff;
+  entry_ = header.e_entry;
   headers_ = input_.table<Elf64_Phdr>(headers_offset_, header.e_phnum, "program headers");
 }
 

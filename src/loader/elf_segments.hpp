@@ -32,6 +32,8 @@ class ElfInput {
   [[nodiscard]] const std::string& path() const noexcept { return path_; }  ///< Absolute, symbolic links resolved.
   [[nodiscard]] const FileIdentity& identity() const noexcept { return identity_; }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return identity_.bytes; }
+  /// Who executes the file gets rights by it: set-user-ID, set-group-ID, capabilities.
+  [[nodiscard]] bool gives_rights() const noexcept { return gives_rights_; }
   /// Gives the file away; nothing can be read any more.
   [[nodiscard]] os::GuardedFd release() noexcept { return std::move(descriptor_); }
 
@@ -57,6 +59,7 @@ class ElfInput {
   std::string path_;
   os::GuardedFd descriptor_;
   FileIdentity identity_;
+  bool gives_rights_ = false;
 };
 
 /// Who the open file is. Throws Error(failed) naming `path` when the system cannot tell.
@@ -79,6 +82,7 @@ class ElfSegments {
   [[nodiscard]] Range eh_frame_header() const noexcept { return eh_frame_header_; }
   [[nodiscard]] const std::optional<TlsTemplate>& tls() const noexcept { return tls_; }
   [[nodiscard]] bool has_interpreter() const noexcept { return has_interpreter_; }
+  [[nodiscard]] std::uint64_t entry() const noexcept { return entry_; }  ///< As the file has it, not checked.
   [[nodiscard]] std::vector<Note> notes() const;
 
   /// The segment whose memory holds all of `range`; null: none.
@@ -116,6 +120,7 @@ class ElfSegments {
   Range eh_frame_header_;
   std::optional<TlsTemplate> tls_;
   bool has_interpreter_ = false;
+  std::uint64_t entry_ = 0;
 };
 
 }  // namespace aplib::loader

@@ -20,6 +20,7 @@
 #include "aplib/error.hpp"
 #include "base/text.hpp"
 #include "loader/instance.hpp"
+#include "loader/libc/start.hpp"
 
 namespace aplib::loader {
 
@@ -29,7 +30,8 @@ using Definition = Program::Definition;
 
 /// Ways to call the entries that are known by name.
 enum class Convention : std::uint8_t {
-  main,  ///< int (argc, argv, envp)
+  start,  ///< of an executable: leads to its main
+  main,   ///< int (argc, argv, envp)
   /// void (argc, argv): CellOS's take nothing, those that a historical header renamed from main may look at both
   cell,
   fortran,
@@ -48,7 +50,12 @@ constexpr std::array known_entries{
     KnownEntry{"cell_main", Entry::Role::cell, Convention::cell, "cell_main()"},
     KnownEntry{"main", Entry::Role::cell, Convention::main, "main(argc, argv, envp)"},
     KnownEntry{"MAIN__", Entry::Role::cell, Convention::fortran, "MAIN__()"},
+    KnownEntry{"main", Entry::Role::cell, Convention::start, "main(argc, argv, envp)"},
 };
+
+Definition find(const Program& program, const KnownEntry& known) {
+  return known.convention == Convention::start ? program.start() : program.find(known.name);
+}
 
 template <class Function>
 Function* function_at(Instance& instance, Definition definition) {
@@ -67,9 +74,11 @@ void tell_fortran_library(Instance& instance) {
 
 int call_known(Instance& instance, Convention convention, Definition definition) {
   switch (convention) {
+    case Convention::start:
+      return libc::main_of(instance, definition)(instance.argc(), instance.argv(), *instance.libc().environ);
     case Convention::main:
       return function_at<int(int, char**, char**)>(instance, definition)(instance.argc(), instance.argv(),
-                                                                         instance.libc().environ);
+                                                                         *instance.libc().environ);
     case Convention::cell:
       function_at<void(int, char**)>(instance, definition)(instance.argc(), instance.argv());
       return 0;
@@ -84,8 +93,8 @@ int call_known(Instance& instance, Convention convention, Definition definition)
 /// On the program's own stream, behind what it has written there itself.
 void print_result(Instance& instance, const std::string& name, const std::string& result) {
   const std::string line = fmt::format("{} = {}\n", name, result);
-  if (instance.libc().out != nullptr) {
-    std::fputs(line.c_str(), instance.libc().out);
+  if (*instance.libc().out != nullptr) {
+    std::fputs(line.c_str(), *instance.libc().out);
   } else {
     instance.services().write(Stream::out, line);
   }
@@ -152,7 +161,7 @@ Entry Entry::choose(const Program& program, Role role, std::string_view signatur
   Entry entry;
   const auto use = [&](const KnownEntry& known) {
     entry.text_ = known.text;
-    entry.make_ = [convention = known.convention, definition = program.find(known.name)] {
+    entry.make_ = [convention = known.convention, definition = find(program, known)] {
       return [=](Instance& instance) { return call_known(instance, convention, definition); };
     };
     return entry;
@@ -161,7 +170,7 @@ Entry Entry::choose(const Program& program, Role role, std::string_view signatur
     if (!arguments.empty())
       throw Error(Errc::bad_option, "--args are the arguments of a function named by --entry, which is missing");
     for (const KnownEntry& known : known_entries) {
-      if (known.role == role && program.find(known.name)) return use(known);
+      if (known.role == role && find(program, known)) return use(known);
     }
     const std::string wanted = role == Role::host ? "host_main" : "cell_main, main or MAIN__";
     throw Error(Errc::bad_option,
@@ -170,7 +179,7 @@ Entry Entry::choose(const Program& program, Role role, std::string_view signatur
                             role == Role::cell ? "; name one by --entry, or link the file with apcc" : ""));
   }
   for (const KnownEntry& known : known_entries) {
-    if (known.name != signature || !program.find(known.name)) continue;
+    if (known.name != signature || !find(program, known)) continue;
     if (!arguments.empty()) {
       throw Error(Errc::bad_option,
                   fmt::format("--args are not for {}: its arguments follow the program's name", known.name));

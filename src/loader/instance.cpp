@@ -44,7 +44,9 @@ std::unique_ptr<Instance> Instance::make(std::shared_ptr<const Program> program,
   instance->reserve(std::move(program), range);
   libc::start_libc(*instance);
   for (const LoadedImage& image : instance->images_) instance->map_image(image);
+  instance->give_rooms();
   for (const LoadedImage& image : instance->images_) instance->relocate_image(image);
+  instance->copy_data();
   for (const LoadedImage& image : instance->images_) instance->finish_image(image);
   instance->debugger_.tell();
   return instance;
@@ -221,7 +223,7 @@ void Instance::construct() {
   using Function = void (*)(int, char**, char**);
   if (const Range functions = program.file->preinit_array(); program.file->is_executable() && !functions.empty()) {
     for (std::uint64_t i = 0; i < functions.bytes / 8; ++i)
-      reinterpret_cast<Function*>(program.base + functions.address)[i](argc(), argv(), libc_.environ);
+      reinterpret_cast<Function*>(program.base + functions.address)[i](argc(), argv(), *libc_.environ);
   }
   while (constructed_ < order.size()) construct_image(images_[order[constructed_++]]);
 }
@@ -229,12 +231,12 @@ void Instance::construct() {
 void Instance::construct_image(const LoadedImage& image) {
   using Function = void (*)(int, char**, char**);
   if (image.file->init() != 0) {
-    reinterpret_cast<Function>(image.base + image.file->init())(argc(), argv(), libc_.environ);
+    reinterpret_cast<Function>(image.base + image.file->init())(argc(), argv(), *libc_.environ);
   }
   const Range functions = image.file->init_array();
   for (std::uint64_t i = 0; i < functions.bytes / 8; ++i) {
     const Function function = reinterpret_cast<Function*>(image.base + functions.address)[i];
-    if (function != nullptr && function != reinterpret_cast<Function>(-1)) function(argc(), argv(), libc_.environ);
+    if (function != nullptr && function != reinterpret_cast<Function>(-1)) function(argc(), argv(), *libc_.environ);
   }
 }
 
@@ -331,19 +333,26 @@ void Instance::relocate_image(const LoadedImage& image) {
   char* const base = image.base;
   const RelocationPlan& plan = *image.plan;
   const auto own = reinterpret_cast<std::uint64_t>(base);
-  const auto state = reinterpret_cast<std::uint64_t>(&libc_);
   for (const std::uint64_t offset : plan.packed) word(base, offset) += own;
   for (const auto& store : plan.relative) word(base, store.offset) = own + store.value;
   for (const auto& store : plan.absolute) word(base, store.offset) = store.value;
   for (const auto& store : plan.based)
     word(base, store.offset) = reinterpret_cast<std::uint64_t>(images_[store.image].base) + store.value;
-  for (const auto& store : plan.state) word(base, store.offset) = state + store.value;
-  for (const auto& store : plan.made)
-    word(base, store.offset) = reinterpret_cast<std::uint64_t>(store.binding->place(*this)) + store.value;
-  for (const auto& copy : plan.copies) {
-    const char* from =
-        copy.image == RelocationPlan::of_state ? reinterpret_cast<const char*>(&libc_) : images_[copy.image].base;
-    std::memcpy(base + copy.offset, from + copy.value, copy.bytes);
+  for (const auto& datum : plan.data)
+    word(base, datum.offset) = reinterpret_cast<std::uint64_t>(datum.binding->place(*this)) + datum.value;
+}
+
+void Instance::give_rooms() {
+  const LoadedImage& program = images_.front();
+  for (const auto& room : program.plan->rooms) room.binding->give_room(*this, program.base + room.offset);
+  for (const auto& room : program.plan->rooms) room.binding->place(*this);
+}
+
+void Instance::copy_data() {
+  const LoadedImage& program = images_.front();
+  for (const auto& copy : program.plan->copies) {
+    const char* from = copy.image == RelocationPlan::of_process ? nullptr : images_[copy.image].base;
+    std::memcpy(program.base + copy.offset, from + copy.value, copy.bytes);
   }
 }
 

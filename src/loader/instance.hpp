@@ -146,6 +146,9 @@ class Instance {
 
   /// Addresses for the images of `program`.
   void reserve(std::shared_ptr<const Program> program, AddressRange range);
+  /// What executables have room for: data of the instance's own, which is made there, and copies of the libraries'.
+  void give_rooms();
+  void copy_data();
   void construct();
   void finish();
   /// A context is gone; the last one's end frees the instance.

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gnu/libc-version.h>
+#include <link.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -118,6 +119,10 @@ Program::Definition Program::find(std::string_view name) const noexcept {
   return {entries_.find(name)};  // hidden
 }
 
+Program::Definition Program::start() const noexcept {
+  return {binds("__libc_start_main") ? images_.front().file->entry() : 0};
+}
+
 std::vector<std::string_view> Program::functions() const {
   std::vector<std::string_view> names;
   for (const Symbol& symbol : images_.front().file->symbols()) {
@@ -210,6 +215,10 @@ constexpr std::array sanitizer_runtimes{"libasan.so*", "libtsan.so*",   "libubsa
                                         "liblsan.so*", "libhwasan.so*", "libclang_rt.*"};
 // Their state is the program's, though the system owns the file.
 constexpr std::array system_but_separate{"libgfortran.so*"};
+// Libraries of executables that stay shared: their threads serve all (libc/threads.cpp), or they have a device.
+constexpr std::array better_shared{"libgomp.so*",      "libomp.so*",     "libiomp5.so*",  "libtbb*.so*",
+                                   "libopenblas*.so*", "libblis*.so*",   "libmkl_*.so*",  "libfftw3*.so*",
+                                   "libcuda.so*",      "libnvidia*.so*", "libOpenCL.so*", "libibverbs.so*"};
 
 /// True when `pattern` is the whole of `name`. Takes time in proportion to the product of their lengths, whatever
 /// they are.
@@ -318,6 +327,7 @@ class Search {
   std::optional<std::string> find_inherited();
   bool is_private(const std::string& path, std::string_view soname) const;
   bool is_shared(const std::string& path, std::string_view soname) const;
+  bool is_separate_by_default(std::string_view name) const;
   bool matches_one(const std::vector<std::string>& patterns, const std::string& path, std::string_view soname) const;
   Library found(const std::string& path);
   Library of_process();
@@ -420,6 +430,10 @@ bool Search::is_shared(const std::string& path, std::string_view soname) const {
   return matches_one(rules_.shared_names, path, soname);
 }
 
+bool Search::is_separate_by_default(std::string_view name) const {
+  return any_matches(system_but_separate, name) || (rules_.separates_most && !any_matches(better_shared, name));
+}
+
 Library Search::shared(const std::string& what) {
   void* handle = ::dlopen(what.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
@@ -443,8 +457,8 @@ Library Search::found(const std::string& path) {
     fault = error;
   }
   const std::string_view soname = file != nullptr ? file->soname() : std::string_view{};
-  const bool separate = is_private(path, soname) ||
-                        (!is_shared(path, soname) && (any_matches(system_but_separate, file_name(path)) || !of_system));
+  const bool separate =
+      is_private(path, soname) || (!is_shared(path, soname) && (is_separate_by_default(file_name(path)) || !of_system));
   if (!separate) return shared(path.find('/') == std::string::npos ? "./" + path : path);
   if (fault) fail(fault->what(), "every cell gets its own copy of this library, so it must be made for that");
   return {.sharing = Sharing::separate, .path = file->path(), .file = file, .handle = nullptr};
@@ -489,14 +503,14 @@ Library Search::of_process() {
 Library Search::find() {
   const std::string base(file_name(name_));
   if (base.empty()) fail("is not the name of a library", "name a file");
-  if (any_matches(never_separate, base) || any_matches(sanitizer_runtimes, base)) {
+  if (is_never_separate(base)) {
     if (std::ranges::count(rules_.private_names, base) != 0)  // a pattern may cover it by the way; a name means it
       fail("is wanted private, and is one that all cells share with the process", "leave it out of --private");
     return of_process();
   }
   if (const auto path = find_file()) return found(*path);
 
-  const bool wants_separate = is_private(base, {}) || (any_matches(system_but_separate, base) && !is_shared(base, {}));
+  const bool wants_separate = is_private(base, {}) || (is_separate_by_default(base) && !is_shared(base, {}));
   if (wants_separate) {
     const std::string path = find_system_library(base);
     if (!path.empty()) return found(path);
@@ -508,7 +522,7 @@ Library Search::find() {
     const char* reason = ::dlerror();
     not_found(reason != nullptr ? reason : "");
   }
-  if (wants_separate) fail("is wanted private, but the system does not tell where its file is", "name it by its path");
+  if (wants_separate) return found(static_cast<const link_map*>(handle)->l_name);
   return {.sharing = Sharing::shared, .path = base, .file = nullptr, .handle = handle};
 }
 
@@ -516,6 +530,10 @@ Library Search::find() {
 
 Library find_library(std::string_view name, const Requester& requester, const SharingRules& rules) {
   return Search(name, requester, rules).find();
+}
+
+bool is_never_separate(std::string_view name) {
+  return any_matches(never_separate, name) || any_matches(sanitizer_runtimes, name);
 }
 
 bool matches_any(const std::vector<std::string>& patterns, std::string_view name) {

@@ -30,6 +30,8 @@ namespace aplib::loader {
 struct SharingRules {
   std::vector<std::string> private_names;
   std::vector<std::string> shared_names;
+  /// Executables were linked to have a process of their own, and so were the libraries that their packages come with.
+  bool separates_most = false;
 };
 
 enum class Sharing : std::uint8_t {
@@ -60,13 +62,17 @@ struct Requester {
 /// Sharing, the first that applies: some libraries are never separate, whatever the rules (libc and its parts,
 /// ld-linux, libstdc++, libgcc_s, libaplib, sanitizer runtimes), and of those the process's own is taken, wherever
 /// another lies; libaplib is always the one that this code is in. Then the rules. Then libgfortran is separate (its
-/// units are state of the program). Then what RUNPATH, RPATH, LD_LIBRARY_PATH or a path find outside the system's
+/// units are state of the program), and so are all libraries of an executable but those that keep threads for whoever
+/// calls, or speak to a device. Then what RUNPATH, RPATH, LD_LIBRARY_PATH or a path find outside the system's
 /// folders (/lib*, /usr/lib*, after resolving links) is separate; the rest, of the system or already loaded in the
 /// process by that name, is shared.
 ///
 /// Call from: any thread; blocks while files are read, and runs constructors of shared libraries that the process
 /// has not yet loaded. Throws Error(failed) naming the library, who needs it, and where it was looked for.
 Library find_library(std::string_view name, const Requester& requester, const SharingRules& rules);
+
+/// The process has this library once, whatever the rules.
+bool is_never_separate(std::string_view name);
 
 /// True when one of `patterns` (with * and ?) is the whole of `name`.
 bool matches_any(const std::vector<std::string>& patterns, std::string_view name);
@@ -97,29 +103,33 @@ struct RelocationPlan {
     std::uint64_t value;
     std::uint32_t image;
   };
-  /// word at offset = place made by `binding` + value
-  struct Made {
+  /// word at offset = place of the instance's datum + value
+  struct Datum {
     std::uint64_t offset;
     std::uint64_t value;
     const libc::Binding* binding;
   };
-  /// `bytes` bytes at offset = those at `value` of image `image`, or, with image == of_state, of the instance's
-  /// LibcState
+  /// What `binding` stands for lies at offset
+  struct Room {
+    std::uint64_t offset;
+    const libc::Binding* binding;
+  };
+  /// `bytes` bytes at offset = those at `value` of image `image`, or, with image == of_process, of the process
   struct Copy {
     std::uint64_t offset;
     std::uint64_t value;
     std::uint64_t bytes;
     std::uint32_t image;
   };
-  static constexpr std::uint32_t of_state = 0xffff'ffff;
+  static constexpr std::uint32_t of_process = 0xffff'ffff;
 
+  std::vector<Room> rooms;            ///< RelocationKind::copy, of what is each instance's own
   std::vector<std::uint64_t> packed;  ///< word at offset += own base (DT_RELR)
   std::vector<Store> relative;        ///< word at offset = own base + value
   std::vector<Store> absolute;        ///< the process's symbols; modules and offsets of thread-locals
   std::vector<Based> based;           ///< symbols of other images of the instance
-  std::vector<Store> state;           ///< word at offset = the instance's libc::LibcState + value
-  std::vector<Made> made;
-  std::vector<Copy> copies;  ///< RelocationKind::copy
+  std::vector<Datum> data;
+  std::vector<Copy> copies;  ///< RelocationKind::copy, once all images have the above
   std::vector<Based>
       indirect;  ///< word at offset = result of the resolver at base of image `image` + value; last of all
 };
@@ -223,6 +233,9 @@ class Program {
     explicit operator bool() const noexcept { return address != 0; }
   };
   [[nodiscard]] Definition find(std::string_view name) const noexcept;
+  /// Of an executable: where the system would enter it. There it calls libc's __libc_start_main. Null: it does not, or
+  /// is no executable.
+  [[nodiscard]] Definition start() const noexcept;
   /// Names of the functions that image 0 offers, sorted; for error messages.
   [[nodiscard]] std::vector<std::string_view> functions() const;
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <span>
 
 #include "aplib/error.hpp"
 #include "arch/elf.hpp"
@@ -59,9 +60,16 @@ constexpr std::size_t missing_shown_max = 10;
 /// What aplib/compat/old.h defines.
 constexpr std::string_view low_memory_mark = "aplib_low_memory";
 
-/// COPY relocations of these are harmless: the pointer does not change while the program runs.
-constexpr std::array<std::string_view, 5> copyable_state{"stdin", "stdout", "stderr", "program_invocation_name",
-                                                         "program_invocation_short_name"};
+/// Variables of libraries that are never separate of which a program may have its own: the library does without the
+/// program's changes, or never changes its own once it runs (std::locale::id of standard facets).
+bool may_differ(std::string_view name) {
+  static constexpr std::array<std::string_view, 3> names{"obstack_alloc_failed_handler", "_nl_msg_cat_cntr",
+                                                         "argp_err_exit_status"};
+  return std::ranges::find(names, name) != names.end() || (name.starts_with("_ZNSt") && name.ends_with("2idE"));
+}
+
+/// True as long as the process has one thread. Programs go without it: it may change after they have copied it.
+constexpr std::string_view single_threaded = "__libc_single_threaded";
 
 std::string name_with_version(const Symbol& symbol) {
   return symbol.version.empty() ? std::string(symbol.name) : fmt::format("{}@{}", symbol.name, symbol.version);
@@ -84,6 +92,39 @@ bool is_unversioned(void* address) {
   }
   constexpr unsigned index_bits = 0x7fff;
   return symbols != nullptr && (versions == nullptr || (versions[symbol - symbols] & index_bits) <= VER_NDX_GLOBAL);
+}
+
+/// What the process has at an address.
+struct ProcessDatum {
+  std::uint64_t bytes = 0;
+  bool constant = false;
+};
+
+ProcessDatum process_datum(void* address) {
+  ProcessDatum datum;
+  Dl_info info{};
+  void* found = nullptr;
+  if (dladdr1(address, &info, &found, RTLD_DL_SYMENT) == 0 || found == nullptr) return datum;
+  datum.bytes = static_cast<const Elf64_Sym*>(found)->st_size;
+  if (dladdr1(address, &info, &found, RTLD_DL_LINKMAP) == 0 || found == nullptr) return datum;
+  struct Search {
+    std::uint64_t base, address;
+    bool writable = true, protected_later = false;
+  } search{static_cast<const link_map*>(found)->l_addr, reinterpret_cast<std::uint64_t>(address)};
+  dl_iterate_phdr(
+      [](dl_phdr_info* image, std::size_t, void* state) {
+        auto& wanted = *static_cast<Search*>(state);
+        if (image->dlpi_addr != wanted.base) return 0;
+        for (const auto& header : std::span(image->dlpi_phdr, image->dlpi_phnum)) {
+          if (wanted.address - wanted.base - header.p_vaddr >= header.p_memsz) continue;
+          if (header.p_type == PT_LOAD) wanted.writable = (header.p_flags & PF_W) != 0;
+          if (header.p_type == PT_GNU_RELRO) wanted.protected_later = true;
+        }
+        return 1;
+      },
+      &search);
+  datum.constant = !search.writable || search.protected_later;
+  return datum;
 }
 
 /// Where the system keeps the thread-locals of `library`, for the calling thread; and their module number.
@@ -111,6 +152,7 @@ Resolver::Resolver(Program& program, const std::string& path) : program_(program
 
 void Resolver::run() {
   add(ElfFile::open(path_), nullptr);
+  program_.options_.sharing.separates_most = program_.images_.front().file->is_executable();
   find_libraries();
   scope_ = program_.group_;
   choose_memory();
@@ -245,12 +287,18 @@ void Resolver::lay_out() {
     at += image.file->span();
     program_.alignment_ = std::max(program_.alignment_, alignment);
     if (image.file->uses_static_tls() && image.file->tls()) {
+      const TlsTemplate& tls = *image.file->tls();
+      if (image.file->is_executable()) {
+        if (i != 0 || is_plugin_)
+          refuse(i, "is an executable with thread-locals, and no library; link it with -shared");
+        image.static_tls_offset = place_executable_tls(image.file->path().c_str(), tls);
+        continue;
+      }
       if (is_plugin_) {
         refuse(i,
                "its initial-exec thread-locals need a place in every thread from the start, and it is loaded while the "
                "program runs; compile it with -ftls-model=global-dynamic (the default of -fPIC)");
       }
-      const TlsTemplate& tls = *image.file->tls();
       image.static_tls_offset = reserve_static_tls(image.file->path().c_str(), tls.memory_bytes, tls.alignment);
     }
   }
@@ -354,10 +402,7 @@ void Resolver::plan_symbolic(std::uint32_t index, const Relocation& relocation, 
               {relocation.offset, reinterpret_cast<std::uint64_t>(target.binding->function) + addend});
           break;
         case libc::Binding::Kind::datum:
-          plan.state.push_back({relocation.offset, target.binding->offset + addend});
-          break;
-        case libc::Binding::Kind::made:
-          plan.made.push_back({relocation.offset, addend, target.binding});
+          plan.data.push_back({relocation.offset, addend, target.binding});
           break;
       }
       break;
@@ -424,20 +469,38 @@ void Resolver::plan_copy(std::uint32_t index, const Relocation& relocation) {
   Image& image = program_.images_[index];
   const Symbol& symbol = image.file->symbols()[relocation.symbol];
   const Target target = look_up(index, symbol, true);
-  if (target.kind == Target::Kind::image) {
-    image.plan.copies.push_back(
-        {relocation.offset, target.symbol->value, std::min(symbol.bytes, target.symbol->bytes), target.image});
-    return;
+  if (index != 0 || is_plugin_) {
+    refuse(index, fmt::format("it holds a copy of '{}', as executables do, and is wanted as a library; link it with "
+                              "-shared",
+                              symbol.name));
   }
-  if (target.kind == Target::Kind::binding && target.binding->kind == libc::Binding::Kind::datum &&
-      std::ranges::find(copyable_state, symbol.name) != copyable_state.end()) {
-    image.plan.copies.push_back({relocation.offset, target.binding->offset, symbol.bytes, RelocationPlan::of_state});
-    return;
+  switch (target.kind) {
+    case Target::Kind::none:
+      return;  // it is missing, or weak
+    case Target::Kind::image:
+      image.plan.copies.push_back(
+          {relocation.offset, target.symbol->value, std::min(symbol.bytes, target.symbol->bytes), target.image});
+      return;
+    case Target::Kind::binding:
+      if (target.binding->kind != libc::Binding::Kind::datum || target.binding->bytes != symbol.bytes) break;
+      image.plan.rooms.push_back({relocation.offset, target.binding});
+      return;
+    case Target::Kind::process:
+      if (plan_copy_of_process(relocation, symbol, target.address)) return;
+      break;
   }
-  refuse(index, fmt::format("it holds a copy of '{}', as position-independent executables do, and cells cannot share "
-                            "that; compile and link it with apcc, "
-                            "or with -fPIC -shared",
+  refuse(index, fmt::format("it holds a copy of '{}', as executables do, and the library that has the variable is one "
+                            "that all cells share; compile and link it with apcc, or with -fPIC -shared",
                             symbol.name));
+}
+
+bool Resolver::plan_copy_of_process(const Relocation& relocation, const Symbol& symbol, void* address) {
+  if (symbol.name == single_threaded) return true;
+  const ProcessDatum datum = process_datum(address);
+  if (!datum.constant && !may_differ(symbol.name)) return false;
+  program_.images_.front().plan.copies.push_back({relocation.offset, reinterpret_cast<std::uint64_t>(address),
+                                                  std::min(symbol.bytes, datum.bytes), RelocationPlan::of_process});
+  return true;
 }
 
 Resolver::Target Resolver::look_up(std::uint32_t index, const Symbol& reference, bool skip_program) {

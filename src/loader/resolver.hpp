@@ -4,6 +4,10 @@
 // Order of lookup for a reference: the image itself first if it was linked symbolically; the program; its separate
 // libraries, breadth first; our bindings for libc state; the shared libraries in order of need; the whole process.
 // So what a program defines (a malloc of its own, a getopt) is used by itself and its libraries, as ever.
+//
+// Executables hold data of their libraries themselves (COPY relocations), and their libraries shall use it there. What
+// we bind is made there. What separate libraries have is copied, and they find it there by the order of lookup. Of
+// shared libraries only constants are copied, for they would not see the program's changes.
 #pragma once
 
 #include <memory>
@@ -55,6 +59,7 @@ class Resolver {
   void plan_symbolic(std::uint32_t index, const Relocation& relocation, const Target& target, std::uint64_t addend);
   void plan_thread_local(std::uint32_t index, const Relocation& relocation, const Target& target);
   void plan_copy(std::uint32_t index, const Relocation& relocation);
+  bool plan_copy_of_process(const Relocation& relocation, const Symbol& symbol, void* address);
   Target look_up(std::uint32_t index, const Symbol& reference, bool skip_program = false);
   Target look_up_in_process(const Symbol& reference) const;
   void report_missing() const;

@@ -293,11 +293,14 @@ TEST_F(ElfFileTest, TellsHowTheLinkerWasAsked) {
             build("int a;", {"-Wl,-z,separate-code"}, "apart.so")->segments().size());
 }
 
-TEST_F(ElfFileTest, AcceptsExecutablesWithoutThreadLocals) {
-  const std::string path = shop_.compile("#include <stdio.h>\nint main(void) { return fputs(\"x\", stdout) < 0; }",
-                                         {"-fPIE", "-pie"}, "program");
+TEST_F(ElfFileTest, AcceptsExecutables) {
+  const std::string path =
+      shop_.compile("#include <stdio.h>\n__thread int mine = 1; int main(void) { return fputs(\"x\", stdout) < mine; }",
+                    {"-fPIE", "-pie"}, "program");
   const auto file = ElfFile::open(path);
   EXPECT_TRUE(file->is_executable());
+  EXPECT_TRUE(file->uses_static_tls());
+  EXPECT_NE(file->entry(), 0U);
   EXPECT_NE(std::find_if(file->symbols().begin(), file->symbols().end(),
                          [](const Symbol& one) { return one.name == "stdout" && one.version == "GLIBC_2.2.5"; }),
             file->symbols().end());
@@ -309,6 +312,7 @@ TEST_F(ElfFileTest, AnInterpreterMakesNoExecutable) {
       "const char interpreter[] __attribute__((section(\".interp\"))) = \"/lib64/ld-linux-x86-64.so.2\";",
       {});
   EXPECT_FALSE(file->is_executable());
+  EXPECT_EQ(file->entry(), 0U);
   EXPECT_TRUE(file->tls());
 }
 

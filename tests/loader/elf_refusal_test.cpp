@@ -97,7 +97,7 @@ TEST_F(ElfRefusalTest, OtherMachines) {
 TEST_F(ElfRefusalTest, OtherTypes) {
   constexpr auto source = "int main(void) { return 0; }";
   expect(shop_.compile(source, {"-c"}, "a.o"), "object file", "apcc");
-  expect(shop_.compile(source, {"-no-pie"}, "fixed"), "fixed address", "-fPIC");
+  expect(shop_.compile(source, {"-no-pie"}, "fixed"), "fixed address", "-pie");
   expect_spoiled([](ElfBytes& file) { file.header().e_type = ET_CORE; }, "core dump", "name the program");
   expect_spoiled([](ElfBytes& file) { file.header().e_type = 99; }, "unknown type");
 }
@@ -105,13 +105,6 @@ TEST_F(ElfRefusalTest, OtherTypes) {
 TEST_F(ElfRefusalTest, StaticPrograms) {
   if (!shop_.knows({"-Wl,-Bstatic", "-lc", "-Wl,-Bdynamic"})) GTEST_SKIP() << "needs a static C library";
   expect(shop_.compile("int main(void) { return 0; }", {"-static-pie"}, "alone"), "own C library", "without -static");
-}
-
-TEST_F(ElfRefusalTest, ThreadLocalsOfExecutables) {
-  const std::string path =
-      shop_.compile("__thread int mine = 1; int main(void) { return mine; }", {"-fPIE", "-pie"}, "program");
-  expect(path, "thread-local", "apcc");
-  expect(path, "thread-local", "-fPIC and link with -shared");
 }
 
 TEST_F(ElfRefusalTest, ThreadLocalsWithWideAlignment) {

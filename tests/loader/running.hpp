@@ -122,7 +122,7 @@ inline int call_main(Instance& instance) {
   using Main = int (*)(int, char**, char**);
   const Program::Definition entry = instance.program().find("main");
   if (!entry) throw std::runtime_error("the test's program has no main");
-  return reinterpret_cast<Main>(instance.address_of(entry))(instance.argc(), instance.argv(), instance.libc().environ);
+  return reinterpret_cast<Main>(instance.address_of(entry))(instance.argc(), instance.argv(), *instance.libc().environ);
 }
 
 /// A function of an instance by name, to be called inside an entry.

@@ -20,6 +20,7 @@ LONG_FUNCTIONS = {}
 # Small pairs with one includer that stand by themselves, by their header, with the reason.
 SMALL_PAIRS = {
     "src/arch/x86_64/elf.hpp": "src/arch/elf.hpp chooses it among the machines'",
+    "src/loader/libc/start.hpp": "its table of bindings stands beside those of the other files there",
 }
 
 

@@ -3,8 +3,9 @@
 // them. The loader looks here when an image of an instance refers to a symbol that no image of the instance defines,
 // whatever version it asks for.
 //
-// All instances share a function, which finds its instance through calling(). A datum (optind, environ, stdout) is a
-// place inside the instance's LibcState.
+// All instances share a function, which finds its instance through calling(). A datum (optind, stdout, std::cout) is
+// each instance's own. An executable has room for it, where its code looks for it (a COPY relocation): then it lies
+// there, and nowhere else.
 //
 // Each file in src/loader/libc/ offers the tables of its concern (getopt, numbers, ...). bindings.cpp joins them.
 #pragma once
@@ -22,31 +23,30 @@ namespace aplib::loader::libc {
 struct Binding {
   enum class Kind : unsigned char {
     function,  ///< One for all instances.
-    datum,     ///< A place in LibcState.
-    made,      ///< A place that is made with the instance, if the program refers to the name.
+    datum,     ///< Each instance's own, if the program refers to the name.
   };
   std::string_view name;
   Kind kind = Kind::function;
   const void* function = nullptr;  ///< Function: its address.
-  std::size_t offset = 0;          ///< Datum: where it is in LibcState.
-  /// Made: called while the instance is made, for each reference; gives the same place each time. Runs no code
+  /// Datum: called while the instance is made, for each reference; gives the same place each time. Runs no code
   /// of the program.
   void* (*place)(Instance&) = nullptr;
-  bool of_heap = false;  ///< Bound only into programs whose heap is in the slot or counted: Program::binds().
+  /// Datum: the program has room for it. Called before any place is asked for.
+  void (*give_room)(Instance&, void* room) = nullptr;
+  std::size_t bytes = 0;  ///< Datum: of the room.
+  bool of_heap = false;   ///< Bound only into programs whose heap is in the slot or counted: Program::binds().
 
   template <class R, class... Args>
   static Binding of(std::string_view name, R (*function)(Args...)) noexcept {
-    return {name, Kind::function, reinterpret_cast<const void*>(function), 0, nullptr, false};
+    return {.name = name, .function = reinterpret_cast<const void*>(function)};
   }
   template <class R, class... Args>
   static Binding of(std::string_view name, R (*function)(Args..., ...)) noexcept {
-    return {name, Kind::function, reinterpret_cast<const void*>(function), 0, nullptr, false};
+    return {.name = name, .function = reinterpret_cast<const void*>(function)};
   }
-  static constexpr Binding datum(std::string_view name, std::size_t offset) noexcept {
-    return {name, Kind::datum, nullptr, offset, nullptr, false};
-  }
-  static constexpr Binding made(std::string_view name, void* (*place)(Instance&)) noexcept {
-    return {name, Kind::made, nullptr, 0, place, false};
+  static constexpr Binding datum(std::string_view name, void* (*place)(Instance&),
+                                 void (*give_room)(Instance&, void* room), std::size_t bytes) noexcept {
+    return {.name = name, .kind = Kind::datum, .place = place, .give_room = give_room, .bytes = bytes};
   }
 };
 
@@ -80,5 +80,6 @@ std::span<const Binding> threads_bindings();
 std::span<const Binding> openmp_bindings();
 std::span<const Binding> sleep_bindings();
 std::span<const Binding> dl_bindings();
+std::span<const Binding> start_bindings();
 
 }  // namespace aplib::loader::libc

@@ -3,7 +3,8 @@
 //
 //   char* own_getenv(LibcState& state, const char* name) { ... }
 //
-//   bound<::getenv, own_getenv>("getenv")   // a row of a table
+//   bound<::getenv, own_getenv>("getenv")     // rows of a table
+//   variable<&LibcState::optind>("optind")
 //
 // Where a function needs more than that, it takes the return address itself. Never call one bound function from
 // another: the address would be ours.
@@ -55,6 +56,22 @@ struct Bound<native, own, Function<Result, Args...>> {
 template <auto native, auto own>
 Binding bound(std::string_view name) noexcept {
   return Binding::of(name, &Bound<native, own>::call);
+}
+
+/// A row for a Variable: a member of LibcState, or what find(instance) gives.
+template <auto find>
+Binding variable(std::string_view name) noexcept {
+  const auto of = [](Instance & instance) -> auto& {
+    if constexpr (std::is_member_pointer_v<decltype(find)>) {
+      return instance.libc().*find;
+    } else {
+      return find(instance);
+    }
+  };
+  using Value = std::remove_reference_t<decltype(*of(std::declval<Instance&>()))>;
+  return Binding::datum(
+      name, [](Instance& instance) -> void* { return decltype(of){}(instance).place(); },
+      [](Instance& instance, void* room) { decltype(of){}(instance).move_to(room); }, sizeof(Value));
 }
 
 /// A function that has `before` and a format, as printf and scanf have, and its form that takes a list:

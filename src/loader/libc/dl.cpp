@@ -153,9 +153,6 @@ std::vector<std::uint32_t> needs_of(const Instance& instance, const Program& plu
   const RelocationPlan& plan = plugin.images()[index].plan;
   for (const auto& store : plan.based) needs.push_back(store.image);
   for (const auto& store : plan.indirect) needs.push_back(store.image);
-  for (const auto& copy : plan.copies) {
-    if (copy.image != RelocationPlan::of_state) needs.push_back(copy.image);
-  }
   for (const std::string_view name : plugin.images()[index].file->needed()) {
     for (const std::uint32_t other : plugin.group()) {
       if (instance.images()[other].file->is_named(name)) needs.push_back(other);
@@ -411,8 +408,6 @@ void* in_bindings(Instance& instance, const Wanted& wanted) {
     case Binding::Kind::function:
       return const_cast<void*>(binding->function);
     case Binding::Kind::datum:
-      return reinterpret_cast<char*>(&instance.libc()) + binding->offset;
-    case Binding::Kind::made:
       return binding->place(instance);
   }
   return nullptr;

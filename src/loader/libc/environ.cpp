@@ -66,24 +66,24 @@ std::size_t count(char** block) noexcept {
 
 // Puts `entry`, not copied, into the block. With own.changing held.
 void put(LibcState& state, EnvironPrivate& own, char* entry) {
-  if (char** old = find_entry(state.environ, name_of(entry))) {
+  if (char** old = find_entry(*state.environ, name_of(entry))) {
     std::atomic_ref(*old).store(entry, std::memory_order_release);
     return;
   }
-  const std::size_t entries = count(state.environ);
-  const bool ours = !own.blocks.empty() && state.environ == own.blocks.back().data();
+  const std::size_t entries = count(*state.environ);
+  const bool ours = !own.blocks.empty() && *state.environ == own.blocks.back().data();
   if (!ours || entries + 2 > own.blocks.back().size()) {
     std::vector<char*> larger(2 * entries + 16, nullptr);
-    if (entries > 0) std::memcpy(larger.data(), state.environ, entries * sizeof(char*));
+    if (entries > 0) std::memcpy(larger.data(), *state.environ, entries * sizeof(char*));
     own.blocks.push_back(std::move(larger));
-    state.environ = own.blocks.back().data();
+    *state.environ = own.blocks.back().data();
   }
-  state.environ[entries + 1] = nullptr;
-  state.environ[entries] = entry;
+  (*state.environ)[entries + 1] = nullptr;
+  (*state.environ)[entries] = entry;
 }
 
 void remove(LibcState& state, std::string_view name) noexcept {
-  while (char** entry = find_entry(state.environ, name)) {
+  while (char** entry = find_entry(*state.environ, name)) {
     do {
       entry[0] = entry[1];
     } while (*entry++ != nullptr);
@@ -103,7 +103,7 @@ bool is_common(const EnvironPrivate& own, const char* entry) noexcept {
 
 // For the program, which may write into it (strtok of PATH is a habit): a string of its own.
 char* give_variable(LibcState& state, std::string_view name) {
-  char** entry = name.empty() ? nullptr : find_entry(state.environ, name);
+  char** entry = name.empty() ? nullptr : find_entry(*state.environ, name);
   if (entry == nullptr) return nullptr;
   EnvironPrivate& own = shared_part(state.environment);
   char* text = load(*entry);
@@ -136,7 +136,7 @@ int own_setenv(LibcState& state, const char* name, const char* value, int overwr
   try {
     EnvironPrivate& own = shared_part(state.environment);
     const std::lock_guard lock(own.changing);
-    if (overwrite == 0 && find_entry(state.environ, name) != nullptr) return 0;
+    if (overwrite == 0 && find_entry(*state.environ, name) != nullptr) return 0;
     put(state, own, keep(own, std::string(name) + '=' + value));
     return 0;
   } catch (const std::bad_alloc&) {
@@ -172,14 +172,14 @@ int own_unsetenv(LibcState& state, const char* name) {
 }
 
 int own_clearenv(LibcState& state) {
-  state.environ = nullptr;
+  *state.environ = nullptr;
   return 0;
 }
 
 }  // namespace
 
 char* find_variable(const LibcState& state, std::string_view name) noexcept {
-  char** entry = name.empty() ? nullptr : find_entry(state.environ, name);
+  char** entry = name.empty() ? nullptr : find_entry(*state.environ, name);
   return entry == nullptr ? nullptr : load(*entry) + name.size() + 1;
 }
 
@@ -200,14 +200,14 @@ void start_environment(Instance& instance) {
   }
   block.resize(block.size() + 16, nullptr);
   own.blocks.push_back(std::move(block));
-  state.environ = own.blocks.back().data();
+  *state.environ = own.blocks.back().data();
 }
 
 std::span<const Binding> environ_bindings() {
   static const std::array table{
-      Binding::datum("environ", offsetof(LibcState, environ)),
-      Binding::datum("__environ", offsetof(LibcState, environ)),
-      Binding::datum("_environ", offsetof(LibcState, environ)),
+      variable<&LibcState::environ>("environ"),
+      variable<&LibcState::environ>("__environ"),
+      variable<&LibcState::environ>("_environ"),
       bound<::getenv, own_getenv>("getenv"),
       bound<::secure_getenv, own_secure_getenv>("secure_getenv"),
       bound<::setenv, own_setenv>("setenv"),

@@ -43,7 +43,7 @@ std::string error_text(int number) {
 }
 
 std::string program_name(Instance& instance, bool full) {
-  const char* name = full ? instance.libc().program_name : instance.libc().program_short_name;
+  const char* name = full ? *instance.libc().program_name : *instance.libc().program_short_name;
   return name != nullptr ? name : "";
 }
 
@@ -137,15 +137,15 @@ struct Place {
 
 void report(Instance& instance, int number, Place place, const char* format, va_list arguments) {
   ErrorReports& reports = stdio_of(instance).errors;
-  if (place.file != nullptr && reports.one_per_line != 0) {
+  if (place.file != nullptr && *reports.one_per_line != 0) {
     if (reports.last_line == place.line && reports.last_file == place.file) return;
     reports.last_file = place.file;
     reports.last_line = place.line;
   }
   if (std::FILE* out = stream_of(instance, Stream::out)) std::fflush(out);
   std::string text;
-  if (reports.print_program_name != nullptr) {
-    reports.print_program_name();
+  if (*reports.print_program_name != nullptr) {
+    (*reports.print_program_name)();
     if (place.file == nullptr) text = " ";
   } else {
     text = program_name(instance, true) + (place.file != nullptr ? ":" : ": ");
@@ -154,7 +154,7 @@ void report(Instance& instance, int number, Place place, const char* format, va_
   text += printed(format, arguments);
   if (number != 0) text += ": " + error_text(number);
   say(instance, text + '\n');
-  ++reports.count;
+  ++*reports.count;
 }
 
 void own_error(int status, int number, const char* format, ...) {
@@ -224,31 +224,24 @@ std::string failed_at(Instance& instance, const char* file, unsigned line, const
 
 std::span<const Binding> errors_bindings() {
   static const std::array table{
-      Binding::of("perror", &own_perror),
-      Binding::of("herror", &own_herror),
-      bound<::psignal, own_psignal>("psignal"),
-      bound<::psiginfo, own_psiginfo>("psiginfo"),
-      Binding::of("warn", &Formatted<print_warning, char>::with_dots),
+      Binding::of("perror", &own_perror), Binding::of("herror", &own_herror), bound<::psignal, own_psignal>("psignal"),
+      bound<::psiginfo, own_psiginfo>("psiginfo"), Binding::of("warn", &Formatted<print_warning, char>::with_dots),
       Binding::of("vwarn", &Formatted<print_warning, char>::with_list),
       Binding::of("warnx", &Formatted<print_warning_alone, char>::with_dots),
       Binding::of("vwarnx", &Formatted<print_warning_alone, char>::with_list),
       Binding::of("err", &Formatted<end_with, char, int>::with_dots),
       Binding::of("verr", &Formatted<end_with, char, int>::with_list),
       Binding::of("errx", &Formatted<end_with_text_alone, char, int>::with_dots),
-      Binding::of("verrx", &Formatted<end_with_text_alone, char, int>::with_list),
-      Binding::of("error", &own_error),
+      Binding::of("verrx", &Formatted<end_with_text_alone, char, int>::with_list), Binding::of("error", &own_error),
       Binding::of("error_at_line", &own_error_at_line),
-      Binding::made("error_print_progname",
-                    [](Instance& instance) -> void* { return &stdio_of(instance).errors.print_program_name; }),
-      Binding::made("error_message_count",
-                    [](Instance& instance) -> void* { return &stdio_of(instance).errors.count; }),
-      Binding::made("error_one_per_line",
-                    [](Instance& instance) -> void* { return &stdio_of(instance).errors.one_per_line; }),
-      Binding::of("__assert_fail", &own_assert_fail),
-      Binding::of("__assert_perror_fail", &own_assert_perror_fail),
-      Binding::of("__assert", &own_assert),
-  };
-  return table;
+      variable < [](Instance & instance) -> auto& {return stdio_of(instance).errors.print_program_name;
+}
+> ("error_print_progname"), variable < [](Instance& instance) -> auto& { return stdio_of(instance).errors.count; }
+> ("error_message_count"), variable < [](Instance& instance) -> auto& { return stdio_of(instance).errors.one_per_line; }
+> ("error_one_per_line"), Binding::of("__assert_fail", &own_assert_fail),
+    Binding::of("__assert_perror_fail", &own_assert_perror_fail), Binding::of("__assert", &own_assert),
+};  // namespace aplib::loader::libc
+return table;
 }
 
 }  // namespace aplib::loader::libc

@@ -41,13 +41,21 @@ bool is_option_word(const char* word) { return word[0] == '-' && word[1] != '\0'
 class Scanner {
  public:
   Scanner(LibcState& state, int argc, char** argv, const GetoptCall& call)
-      : state_(state), own_(state.getopt.get()), argc_(argc), argv_(argv), call_(call), options_(call.short_options) {}
+      : optarg_(*state.optarg),
+        optind_(*state.optind),
+        opterr_(*state.opterr),
+        errors_(*state.err != nullptr ? *state.err : stderr),
+        own_(state.getopt.get()),
+        argc_(argc),
+        argv_(argv),
+        call_(call),
+        options_(call.short_options) {}
 
   int next() {
-    state_.optarg = nullptr;
-    if (state_.optind == 0 || !own_.started) start();
+    optarg_ = nullptr;
+    if (optind_ == 0 || !own_.started) start();
     if (*options_ == '-' || *options_ == '+') ++options_;
-    quiet_ = *options_ == ':' || state_.opterr == 0;
+    quiet_ = *options_ == ':' || opterr_ == 0;
 
     if (own_.rest == nullptr || *own_.rest == '\0') {
       if (const int result = advance(); result != continue_with_short) return result;
@@ -59,8 +67,8 @@ class Scanner {
   static constexpr int continue_with_short = -2;
 
   void start() {
-    if (state_.optind == 0) state_.optind = 1;
-    own_.operands_begin = own_.operands_end = state_.optind;
+    if (optind_ == 0) optind_ = 1;
+    own_.operands_begin = own_.operands_end = optind_;
     own_.rest = nullptr;
     own_.started = true;
     using enum GetoptPrivate::Order;
@@ -72,31 +80,31 @@ class Scanner {
   // To the next word that is an option. Leaves own_.rest at its letters.
   int advance() {
     // The program may have set optind back.
-    own_.operands_end = std::min(own_.operands_end, state_.optind);
-    own_.operands_begin = std::min(own_.operands_begin, state_.optind);
+    own_.operands_end = std::min(own_.operands_end, optind_);
+    own_.operands_begin = std::min(own_.operands_begin, optind_);
 
     if (own_.order == GetoptPrivate::Order::permute) {
-      if (!move_operands_behind()) own_.operands_begin = state_.optind;
-      while (state_.optind < argc_ && !is_option_word(argv_[state_.optind])) ++state_.optind;
-      own_.operands_end = state_.optind;
+      if (!move_operands_behind()) own_.operands_begin = optind_;
+      while (optind_ < argc_ && !is_option_word(argv_[optind_])) ++optind_;
+      own_.operands_end = optind_;
     }
-    if (state_.optind < argc_ && std::strcmp(argv_[state_.optind], "--") == 0) {
-      ++state_.optind;
+    if (optind_ < argc_ && std::strcmp(argv_[optind_], "--") == 0) {
+      ++optind_;
       if (own_.operands_begin == own_.operands_end) {
-        own_.operands_begin = state_.optind;
+        own_.operands_begin = optind_;
       } else {
         move_operands_behind();
       }
-      own_.operands_end = state_.optind = argc_;
+      own_.operands_end = optind_ = argc_;
     }
-    if (state_.optind >= argc_) {
-      if (own_.operands_begin != own_.operands_end) state_.optind = own_.operands_begin;
+    if (optind_ >= argc_) {
+      if (own_.operands_begin != own_.operands_end) optind_ = own_.operands_begin;
       return finished;
     }
-    char* word = argv_[state_.optind];
+    char* word = argv_[optind_];
     if (!is_option_word(word)) {
       if (own_.order == GetoptPrivate::Order::stop_at_operand) return finished;
-      state_.optarg = argv_[state_.optind++];
+      optarg_ = argv_[optind_++];
       return operand_in_order;
     }
     if (call_.long_options != nullptr) {
@@ -117,42 +125,42 @@ class Scanner {
 
   // Options seen since the last operands change places with those. False: nothing between the two.
   bool move_operands_behind() {
-    if (own_.operands_end == state_.optind) return true;
+    if (own_.operands_end == optind_) return true;
     if (own_.operands_begin == own_.operands_end) return false;
-    std::rotate(argv_ + own_.operands_begin, argv_ + own_.operands_end, argv_ + state_.optind);
-    own_.operands_begin += state_.optind - own_.operands_end;
-    own_.operands_end = state_.optind;
+    std::rotate(argv_ + own_.operands_begin, argv_ + own_.operands_end, argv_ + optind_);
+    own_.operands_begin += optind_ - own_.operands_end;
+    own_.operands_end = optind_;
     return true;
   }
 
   int short_option() {
     const char letter = *own_.rest++;
     const char* spec = std::strchr(options_, letter);
-    if (*own_.rest == '\0') ++state_.optind;
+    if (*own_.rest == '\0') ++optind_;
     if (spec == nullptr || letter == ':' || letter == ';') {
-      if (!quiet_) std::fprintf(errors(), dgettext("libc", "%s: invalid option -- '%c'\n"), argv_[0], letter);
+      if (!quiet_) std::fprintf(errors_, dgettext("libc", "%s: invalid option -- '%c'\n"), argv_[0], letter);
       own_.offender = letter;
       return '?';
     }
     if (spec[0] == 'W' && spec[1] == ';' && call_.long_options != nullptr) {
       if (*own_.rest == '\0') {
-        if (state_.optind == argc_) return missing_argument(letter);
-        own_.rest = argv_[state_.optind];
+        if (optind_ == argc_) return missing_argument(letter);
+        own_.rest = argv_[optind_];
       }
-      state_.optarg = nullptr;
+      optarg_ = nullptr;
       return long_option("-W ", false);
     }
     if (spec[1] != ':') return letter;
     const bool optional = spec[2] == ':';
     int result = letter;
     if (*own_.rest != '\0') {
-      state_.optarg = own_.rest;
-      ++state_.optind;
+      optarg_ = own_.rest;
+      ++optind_;
     } else if (!optional) {
-      if (state_.optind == argc_) {
+      if (optind_ == argc_) {
         result = missing_argument(letter);
       } else {
-        state_.optarg = argv_[state_.optind++];
+        optarg_ = argv_[optind_++];
       }
     }
     own_.rest = nullptr;
@@ -160,8 +168,7 @@ class Scanner {
   }
 
   int missing_argument(char letter) {
-    if (!quiet_)
-      std::fprintf(errors(), dgettext("libc", "%s: option requires an argument -- '%c'\n"), argv_[0], letter);
+    if (!quiet_) std::fprintf(errors_, dgettext("libc", "%s: option requires an argument -- '%c'\n"), argv_[0], letter);
     own_.offender = letter;
     return *options_ == ':' ? ':' : '?';
   }
@@ -176,19 +183,19 @@ class Scanner {
     if (candidates.size() > 1) {
       if (!quiet_) complain_ambiguous(prefix, candidates);
       own_.rest += word.size();
-      ++state_.optind;
+      ++optind_;
       own_.offender = 0;
       return '?';
     }
     if (found == nullptr) {
-      if (single_dash && argv_[state_.optind][1] != '-' && std::strchr(options_, *own_.rest) != nullptr) {
+      if (single_dash && argv_[optind_][1] != '-' && std::strchr(options_, *own_.rest) != nullptr) {
         return finished;
       }
       if (!quiet_) {
-        std::fprintf(errors(), dgettext("libc", "%s: unrecognized option '%s%s'\n"), argv_[0], prefix, own_.rest);
+        std::fprintf(errors_, dgettext("libc", "%s: unrecognized option '%s%s'\n"), argv_[0], prefix, own_.rest);
       }
       own_.rest = nullptr;
-      ++state_.optind;
+      ++optind_;
       own_.offender = 0;
       return '?';
     }
@@ -196,28 +203,28 @@ class Scanner {
   }
 
   int take_long(const option& found, const char* prefix, char* value) {
-    ++state_.optind;
+    ++optind_;
     own_.rest = nullptr;
     if (value != nullptr && found.has_arg == no_argument) {
       if (!quiet_) {
-        std::fprintf(errors(), dgettext("libc", "%s: option '%s%s' doesn't allow an argument\n"), argv_[0], prefix,
+        std::fprintf(errors_, dgettext("libc", "%s: option '%s%s' doesn't allow an argument\n"), argv_[0], prefix,
                      found.name);
       }
       own_.offender = found.val;
       return '?';
     }
     if (value == nullptr && found.has_arg == required_argument) {
-      if (state_.optind >= argc_) {
+      if (optind_ >= argc_) {
         if (!quiet_) {
-          std::fprintf(errors(), dgettext("libc", "%s: option '%s%s' requires an argument\n"), argv_[0], prefix,
+          std::fprintf(errors_, dgettext("libc", "%s: option '%s%s' requires an argument\n"), argv_[0], prefix,
                        found.name);
         }
         own_.offender = found.val;
         return *options_ == ':' ? ':' : '?';
       }
-      value = argv_[state_.optind++];
+      value = argv_[optind_++];
     }
-    state_.optarg = value;
+    optarg_ = value;
     if (call_.long_index != nullptr) *call_.long_index = static_cast<int>(&found - call_.long_options);
     if (found.flag == nullptr) return found.val;
     *found.flag = found.val;
@@ -246,7 +253,7 @@ class Scanner {
   }
 
   void complain_ambiguous(const char* prefix, const std::vector<const option*>& candidates) {
-    std::FILE* out = errors();
+    std::FILE* out = errors_;
     flockfile(out);
     std::fprintf(out, dgettext("libc", "%s: option '%s%s' is ambiguous; possibilities:"), argv_[0], prefix, own_.rest);
     for (const option* each : candidates) std::fprintf(out, " '%s%s'", prefix, each->name);
@@ -254,9 +261,10 @@ class Scanner {
     funlockfile(out);
   }
 
-  std::FILE* errors() { return state_.err != nullptr ? state_.err : stderr; }
-
-  LibcState& state_;
+  char*& optarg_;
+  int& optind_;
+  const int& opterr_;
+  std::FILE* const errors_;
   GetoptPrivate& own_;
   int argc_;
   char** argv_;
@@ -302,7 +310,7 @@ int own_getopt_long_only(LibcState& state, int argc, char* const* argv, const ch
 int next_option(LibcState& state, int argc, char** argv, const GetoptCall& call) {
   if (argc < 1) return finished;
   const int result = Scanner(state, argc, argv, call).next();
-  state.optopt = state.getopt.get().offender;
+  *state.optopt = state.getopt.get().offender;
   return result;
 }
 
@@ -312,10 +320,10 @@ std::span<const Binding> getopt_bindings() {
       bound<::getopt, own_posix_getopt>("__posix_getopt"),
       bound<::getopt_long, own_getopt_long>("getopt_long"),
       bound<::getopt_long_only, own_getopt_long_only>("getopt_long_only"),
-      Binding::datum("optarg", offsetof(LibcState, optarg)),
-      Binding::datum("optind", offsetof(LibcState, optind)),
-      Binding::datum("opterr", offsetof(LibcState, opterr)),
-      Binding::datum("optopt", offsetof(LibcState, optopt)),
+      variable<&LibcState::optarg>("optarg"),
+      variable<&LibcState::optind>("optind"),
+      variable<&LibcState::opterr>("opterr"),
+      variable<&LibcState::optopt>("optopt"),
   };
   return table;
 }

@@ -18,6 +18,7 @@
 #include <ostream>
 #include <streambuf>
 #include <type_traits>
+#include <utility>
 
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
@@ -175,10 +176,15 @@ class DirectBuffer : public std::streambuf {
 template <class T>
 class Undestroyed {
  public:
+  /// It will be made in the program's own memory.
+  void give_room(void* room) noexcept { room_ = room; }
   template <class... Args>
   T& make(Args&&... arguments) {
-    memory_ = std::make_unique<Memory>();
-    return *(object_ = ::new (memory_->bytes) T(std::forward<Args>(arguments)...));
+    if (room_ == nullptr) {
+      memory_ = std::make_unique<Memory>();
+      room_ = memory_->bytes;
+    }
+    return *(object_ = ::new (room_) T(std::forward<Args>(arguments)...));
   }
   [[nodiscard]] T* get() const noexcept { return object_; }
 
@@ -187,6 +193,7 @@ class Undestroyed {
     alignas(T) std::byte bytes[sizeof(T)];
   };
   std::unique_ptr<Memory> memory_;
+  void* room_ = nullptr;
   T* object_ = nullptr;
 };
 
@@ -270,6 +277,13 @@ void* place_tied(Instance& instance) {
   return make_tied(instance, own, own.*member, stream, own.*out);
 }
 
+template <auto member>
+Binding stream(std::string_view name, void* (*place)(Instance&)) {
+  return Binding::datum(
+      name, place, [](Instance& instance, void* room) { (state_of(instance).*member).object.give_room(room); },
+      sizeof(*(std::declval<IostreamState&>().*member).object.get()));
+}
+
 // As libstdc++ does: it can be switched off, once, and not on again. Wide streams convert and stay as they are.
 bool own_sync_with_stdio(bool sync) {
   Instance* instance = calling(__builtin_return_address(0));
@@ -305,14 +319,14 @@ void flush_iostreams(Instance& instance) {
 std::span<const Binding> iostream_bindings() {
   using State = IostreamState;
   static const std::array table{
-      Binding::made("_ZSt3cin", &place_tied<&State::in, &State::out, Stream::in>),
-      Binding::made("_ZSt4cout", &place_out<&State::out>),
-      Binding::made("_ZSt4cerr", &place_tied<&State::err, &State::out, Stream::err>),
-      Binding::made("_ZSt4clog", &place_log<&State::log>),
-      Binding::made("_ZSt4wcin", &place_tied<&State::wide_in, &State::wide_out, Stream::in>),
-      Binding::made("_ZSt5wcout", &place_out<&State::wide_out>),
-      Binding::made("_ZSt5wcerr", &place_tied<&State::wide_err, &State::wide_out, Stream::err>),
-      Binding::made("_ZSt5wclog", &place_log<&State::wide_log>),
+      stream<&State::in>("_ZSt3cin", &place_tied<&State::in, &State::out, Stream::in>),
+      stream<&State::out>("_ZSt4cout", &place_out<&State::out>),
+      stream<&State::err>("_ZSt4cerr", &place_tied<&State::err, &State::out, Stream::err>),
+      stream<&State::log>("_ZSt4clog", &place_log<&State::log>),
+      stream<&State::wide_in>("_ZSt4wcin", &place_tied<&State::wide_in, &State::wide_out, Stream::in>),
+      stream<&State::wide_out>("_ZSt5wcout", &place_out<&State::wide_out>),
+      stream<&State::wide_err>("_ZSt5wcerr", &place_tied<&State::wide_err, &State::wide_out, Stream::err>),
+      stream<&State::wide_log>("_ZSt5wclog", &place_log<&State::wide_log>),
       Binding::of("_ZNSt8ios_base15sync_with_stdioEb", &own_sync_with_stdio),
   };
   return table;

@@ -145,7 +145,7 @@ namespace {
 
 int* sign_of(const void* caller) {
   LibcState* state = state_of(caller);
-  return state == nullptr ? &::signgam : &state->signgam;
+  return state == nullptr ? &::signgam : state->signgam.place();
 }
 
 double own_lgamma(double x) { return ::lgamma_r(x, sign_of(__builtin_return_address(0))); }
@@ -156,18 +156,12 @@ long double own_lgammal(long double x) { return ::lgammal_r(x, sign_of(__builtin
 
 std::span<const Binding> gamma_bindings() {
   static const std::array table{
-      Binding::of("lgamma", &own_lgamma),
-      Binding::of("lgammaf", &own_lgammaf),
-      Binding::of("lgammal", &own_lgammal),
-      Binding::of("gamma", &own_lgamma),
-      Binding::of("gammaf", &own_lgammaf),
-      Binding::of("gammal", &own_lgammal),
-      Binding::of("lgammaf32", &own_lgammaf),
-      Binding::of("lgammaf64", &own_lgamma),
-      Binding::of("lgammaf32x", &own_lgamma),
-      Binding::of("lgammaf64x", &own_lgammal),
-      Binding::datum("signgam", offsetof(LibcState, signgam)),
-      Binding::datum("__signgam", offsetof(LibcState, signgam)),
+      Binding::of("lgamma", &own_lgamma),       Binding::of("lgammaf", &own_lgammaf),
+      Binding::of("lgammal", &own_lgammal),     Binding::of("gamma", &own_lgamma),
+      Binding::of("gammaf", &own_lgammaf),      Binding::of("gammal", &own_lgammal),
+      Binding::of("lgammaf32", &own_lgammaf),   Binding::of("lgammaf64", &own_lgamma),
+      Binding::of("lgammaf32x", &own_lgamma),   Binding::of("lgammaf64x", &own_lgammal),
+      variable<&LibcState::signgam>("signgam"), variable<&LibcState::signgam>("__signgam"),
   };
   return table;
 }

@@ -105,8 +105,8 @@ void start_program_name(Instance& instance) noexcept {
   LibcState& state = instance.libc();
   char* name = instance.argc() > 0 ? instance.argv()[0] : &nameless;
   char* slash = std::strrchr(name, '/');
-  state.program_name = name;
-  state.program_short_name = slash != nullptr ? slash + 1 : name;
+  *state.program_name = name;
+  *state.program_short_name = slash != nullptr ? slash + 1 : name;
 }
 
 std::span<const Binding> process_bindings() {
@@ -133,10 +133,10 @@ std::span<const Binding> process_bindings() {
       Binding::of("brk", &own_brk),
       Binding::of("sbrk", &own_sbrk),
       Binding::of("__sbrk", &own_sbrk),
-      Binding::datum("program_invocation_name", offsetof(LibcState, program_name)),
-      Binding::datum("__progname_full", offsetof(LibcState, program_name)),
-      Binding::datum("program_invocation_short_name", offsetof(LibcState, program_short_name)),
-      Binding::datum("__progname", offsetof(LibcState, program_short_name)),
+      variable<&LibcState::program_name>("program_invocation_name"),
+      variable<&LibcState::program_name>("__progname_full"),
+      variable<&LibcState::program_short_name>("program_invocation_short_name"),
+      variable<&LibcState::program_short_name>("__progname"),
   };
   return table;
 }
@@ -229,7 +229,7 @@ int spawn_shell(Instance& instance, const char* command, const FileActions& acti
   std::array<char*, 5> arguments{const_cast<char*>("sh"), const_cast<char*>("-c"), const_cast<char*>("--"),
                                  const_cast<char*>(command), nullptr};
   std::array<char*, 1> nothing{nullptr};
-  char** environment = instance.libc().environ;
+  char** environment = *instance.libc().environ;
   return ::posix_spawn(&child, "/bin/sh", actions.get(), Attributes(instance, nullptr).get(), arguments.data(),
                        environment != nullptr ? environment : nothing.data());
 }

@@ -9,9 +9,11 @@
 
 #include <locale.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <string_view>
 #include <type_traits>
@@ -47,6 +49,30 @@ struct Lazy {
   }
 };
 
+/// A variable that programs name. It lies here, or in the program if that has room for it, as executables have: their
+/// code knows no other place.
+template <class T>
+class Variable {
+ public:
+  Variable() = default;
+  explicit Variable(T value) : value_(value) {}
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+  [[nodiscard]] T& operator*() noexcept { return *place_; }
+  [[nodiscard]] const T& operator*() const noexcept { return *place_; }
+  [[nodiscard]] T* place() noexcept { return place_; }
+  /// Lies in `room` from now on, with the value that it has.
+  void move_to(void* room) noexcept {
+    std::memcpy(room, place_, sizeof(T));
+    place_ = static_cast<T*>(room);
+  }
+
+ private:
+  T value_{};
+  T* place_ = &value_;
+};
+
 struct GetoptPrivate;   // getopt.cpp
 struct RandomState;     // numbers.cpp
 struct EnvironPrivate;  // environ.cpp
@@ -68,20 +94,22 @@ struct LibcState {
   LibcState& operator=(const LibcState&) = delete;
 
   // --- data symbols: an instance's references to `optind` and so on are bound to these. Names and types as in libc.
-  char* optarg = nullptr;
-  int optind = 1;
-  int opterr = 1;
-  int optopt = '?';
-  char** environ = nullptr;            // environ, __environ, _environ
-  std::FILE* in = nullptr;             // stdin. Made with the instance (stdio.cpp), as are:
-  std::FILE* out = nullptr;            // stdout
-  std::FILE* err = nullptr;            // stderr
-  char* program_name = nullptr;        // program_invocation_name, __progname_full
-  char* program_short_name = nullptr;  // program_invocation_short_name, __progname
-  int signgam = 0;                     // lgamma's
-  long timezone = 0;
-  int daylight = 0;
-  char* tzname[2] = {nullptr, nullptr};
+  Variable<char*> optarg;
+  Variable<int> optind{1};
+  Variable<int> opterr{1};
+  Variable<int> optopt{'?'};
+  Variable<char**> environ;            // environ, __environ, _environ
+  Variable<std::FILE*> in;             // stdin. Made with the instance (stdio.cpp), as are:
+  Variable<std::FILE*> out;            // stdout
+  Variable<std::FILE*> err;            // stderr
+  Variable<char*> program_name;        // program_invocation_name, __progname_full
+  Variable<char*> program_short_name;  // program_invocation_short_name, __progname
+  Variable<int> signgam;               // lgamma's
+  Variable<long> timezone;
+  Variable<int> daylight;
+  Variable<std::array<char*, 2>> tzname;
+
+  int (*main)(int, char**, char**) = nullptr;  ///< Of an executable that has begun (start.hpp).
 
   // --- state of the thread while the instance runs on it (context.hpp); unset: the process's own
   locale_t thread_locale = nullptr;  ///< What uselocale() is given. Owned by locale.cpp.

@@ -258,9 +258,9 @@ int own_fileno(std::FILE* file) {
 std::span<const Binding> stdio_bindings() {
   static const std::vector<Binding> table = [] {
     std::vector<Binding> all{
-        Binding::datum("stdin", offsetof(LibcState, in)),
-        Binding::datum("stdout", offsetof(LibcState, out)),
-        Binding::datum("stderr", offsetof(LibcState, err)),
+        variable<&LibcState::in>("stdin"),
+        variable<&LibcState::out>("stdout"),
+        variable<&LibcState::err>("stderr"),
         Binding::of("printf", &Formatted<print, char>::with_dots),
         Binding::of("_IO_printf", &Formatted<print, char>::with_dots),
         Binding::of("vprintf", &Formatted<print, char>::with_list),

@@ -74,7 +74,7 @@ std::FILE* make_file(Outlet& outlet, const char* mode) {
 }
 
 std::FILE*& variable_of(LibcState& state, Stream stream) {
-  return stream == Stream::in ? state.in : stream == Stream::out ? state.out : state.err;
+  return stream == Stream::in ? *state.in : stream == Stream::out ? *state.out : *state.err;
 }
 
 std::FILE* make_stream(Instance& instance, Stream stream) {

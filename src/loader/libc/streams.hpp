@@ -42,9 +42,9 @@ struct Outlet {
 
 /// Error() and err() keep these; the first three are data symbols.
 struct ErrorReports {
-  void (*print_program_name)() = nullptr;
-  unsigned count = 0;
-  int one_per_line = 0;
+  Variable<void (*)()> print_program_name;
+  Variable<unsigned> count;
+  Variable<int> one_per_line;
   std::string last_file;
   unsigned last_line = 0;
 };

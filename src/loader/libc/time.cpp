@@ -102,10 +102,9 @@ auto in_zone_of(LibcState& state, const Body& body) {
     ::tzset();
   }
   const auto result = body();
-  state.timezone = ::timezone;
-  state.daylight = ::daylight;
-  state.tzname[0] = ::tzname[0];  // libc keeps these for ever
-  state.tzname[1] = ::tzname[1];
+  *state.timezone = ::timezone;
+  *state.daylight = ::daylight;
+  *state.tzname = {::tzname[0], ::tzname[1]};  // libc keeps these for ever
   if (differs) zone.set(before ? before->c_str() : nullptr);
   return result;
 }
@@ -161,7 +160,7 @@ char* own_strptime(LibcState& state, const char* text, const char* format, std::
 void start_time_zone(Instance& instance) noexcept {
   LibcState& state = instance.libc();
   static std::array<char, 4> initial{'G', 'M', 'T', '\0'};  // programs may see char*, none may write it
-  state.tzname[0] = state.tzname[1] = initial.data();
+  *state.tzname = {initial.data(), initial.data()};
 }
 
 std::span<const Binding> time_zone_bindings() {
@@ -178,12 +177,12 @@ std::span<const Binding> time_zone_bindings() {
       bound<::strftime_l, own_strftime_l>("__strftime_l"),
       bound<::wcsftime, own_wcsftime>("wcsftime"),
       bound<::strptime, own_strptime>("strptime"),
-      Binding::datum("timezone", offsetof(LibcState, timezone)),
-      Binding::datum("__timezone", offsetof(LibcState, timezone)),
-      Binding::datum("daylight", offsetof(LibcState, daylight)),
-      Binding::datum("__daylight", offsetof(LibcState, daylight)),
-      Binding::datum("tzname", offsetof(LibcState, tzname)),
-      Binding::datum("__tzname", offsetof(LibcState, tzname)),
+      variable<&LibcState::timezone>("timezone"),
+      variable<&LibcState::timezone>("__timezone"),
+      variable<&LibcState::daylight>("daylight"),
+      variable<&LibcState::daylight>("__daylight"),
+      variable<&LibcState::tzname>("tzname"),
+      variable<&LibcState::tzname>("__tzname"),
   };
   return table;
 }

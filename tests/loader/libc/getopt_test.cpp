@@ -129,14 +129,14 @@ struct OfLibc {
 struct OfState {
   libc::LibcState& state;
   void begin(int index, int errors, std::FILE* err) const {
-    state.optind = index;
-    state.opterr = errors;
-    state.optopt = '?';
-    state.err = err;
+    *state.optind = index;
+    *state.opterr = errors;
+    *state.optopt = '?';
+    *state.err = err;
   }
-  [[nodiscard]] int optind() const { return state.optind; }
-  [[nodiscard]] int optopt() const { return state.optopt; }
-  [[nodiscard]] const char* optarg() const { return state.optarg; }
+  [[nodiscard]] int optind() const { return *state.optind; }
+  [[nodiscard]] int optopt() const { return *state.optopt; }
+  [[nodiscard]] const char* optarg() const { return *state.optarg; }
 };
 
 // libc never resets optopt, but an unknown long option sets it to its initial value.
@@ -254,7 +254,7 @@ TEST(Getopt, PosixGetoptStopsAtTheFirstOperand) {
   libc::LibcState state;
   std::array<char*, 4> argv{const_cast<char*>("p"), const_cast<char*>("file"), const_cast<char*>("-a"), nullptr};
   EXPECT_EQ(libc::next_option(state, 3, argv.data(), {.short_options = "a", .keeps_order = true}), -1);
-  EXPECT_EQ(state.optind, 1);
+  EXPECT_EQ(*state.optind, 1);
 }
 
 TEST(Getopt, TwoStatesDoNotKnowOfEachOther) {
@@ -268,7 +268,7 @@ TEST(Getopt, TwoStatesDoNotKnowOfEachOther) {
   EXPECT_EQ(libc::next_option(first, 2, cluster.data(), call), 'b');
   EXPECT_EQ(libc::next_option(second, 2, other.data(), call), 'a');
   EXPECT_EQ(libc::next_option(first, 2, cluster.data(), call), -1);
-  EXPECT_EQ(first.optind, 2);
+  EXPECT_EQ(*first.optind, 2);
 }
 
 TEST(Getopt, AnEmptyArgumentVectorIsFinished) {
