@@ -5,8 +5,8 @@
 //
 // Descriptors 0, 1 and 2, used without stdio. They belong to the process and so to all cells. What an instance writes
 // to 1 and 2 goes to its host, which keeps lines whole. What it does to them by dup2 and close it does to its own
-// outlets. Calls that are not here (fcntl, ioctl, fstat, isatty, poll, sendfile) see the process's descriptors. An
-// instance cannot close the runtime's descriptors (base/os/descriptor.hpp).
+// outlets. Calls that are not here (fcntl, ioctl, poll) see the process's descriptors. An instance cannot close the
+// runtime's descriptors (base/os/descriptor.hpp).
 //
 // Record locks (fcntl, lockf) and flock. The kernel's record locks belong to the process, so cells would never exclude
 // each other, and a database that two of them open would be spoiled without a word. Here they belong to the instance:
@@ -21,6 +21,7 @@
 #include <fts.h>
 #include <ftw.h>
 #include <sys/file.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -284,6 +285,51 @@ bool is_taken(const void* caller, const char* call, int from, int to) {
   return true;
 }
 
+// --- what they are
+
+// The same for questions: an empty file answers for the input of a cell that has none.
+int asked(const void* caller, int descriptor) {
+  static const os::GuardedFd empty(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const Outlet* outlet = outlet_at(caller, descriptor);
+  if (outlet == nullptr) return descriptor;
+  const int known = translated(caller, descriptor);
+  return known < 0 && outlet->leads == Outlet::Leads::to_cell ? empty.get() : known;
+}
+
+off64_t own_lseek(int descriptor, off64_t offset, int whence) {
+  return ::lseek64(asked(__builtin_return_address(0), descriptor), offset, whence);
+}
+
+int own_fstat(int descriptor, struct stat64* status) {
+  return ::fstat64(asked(__builtin_return_address(0), descriptor), status);
+}
+
+int own_old_fstat(int /*version*/, int descriptor, struct stat64* status) {
+  return ::fstat64(asked(__builtin_return_address(0), descriptor), status);
+}
+
+int own_isatty(int descriptor) { return ::isatty(asked(__builtin_return_address(0), descriptor)); }
+
+// Copies inside the kernel would pass by the host. Programs read and write where this is refused.
+ssize_t own_copy_file_range(int from, off64_t* from_offset, int to, off64_t* to_offset, std::size_t count,
+                            unsigned flags) {
+  const void* caller = __builtin_return_address(0);
+  if (outlet_at(caller, from) != nullptr || outlet_at(caller, to) != nullptr) return fail(EINVAL);
+  return ::copy_file_range(from, from_offset, to, to_offset, count, flags);
+}
+
+ssize_t own_splice(int from, off64_t* from_offset, int to, off64_t* to_offset, std::size_t count, unsigned flags) {
+  const void* caller = __builtin_return_address(0);
+  if (outlet_at(caller, from) != nullptr || outlet_at(caller, to) != nullptr) return fail(EINVAL);
+  return ::splice(from, from_offset, to, to_offset, count, flags);
+}
+
+ssize_t own_sendfile(int to, int from, off64_t* offset, std::size_t count) {
+  const void* caller = __builtin_return_address(0);
+  if (outlet_at(caller, from) != nullptr || outlet_at(caller, to) != nullptr) return fail(EINVAL);
+  return ::sendfile64(to, from, offset, count);
+}
+
 int own_dup(int descriptor) { return ::dup(translated(__builtin_return_address(0), descriptor)); }
 
 int own_dup2(int from, int to) {
@@ -351,6 +397,17 @@ std::span<const Binding> descriptors_bindings() {
       Binding::of("vdprintf", &Formatted<print_unchecked, char, int>::with_list),
       Binding::of("__dprintf_chk", &Formatted<print, char, int, int>::with_dots),
       Binding::of("__vdprintf_chk", &Formatted<print, char, int, int>::with_list),
+      Binding::of("lseek", &own_lseek),
+      Binding::of("lseek64", &own_lseek),
+      Binding::of("fstat", &own_fstat),
+      Binding::of("fstat64", &own_fstat),
+      Binding::of("__fxstat", &own_old_fstat),
+      Binding::of("__fxstat64", &own_old_fstat),
+      Binding::of("isatty", &own_isatty),
+      Binding::of("copy_file_range", &own_copy_file_range),
+      Binding::of("splice", &own_splice),
+      Binding::of("sendfile", &own_sendfile),
+      Binding::of("sendfile64", &own_sendfile),
       Binding::of("dup", &own_dup),
       Binding::of("dup2", &own_dup2),
       Binding::of("__dup2", &own_dup2),
