@@ -14,6 +14,7 @@
 #include "arch/cpu.hpp"
 #include "cell/buffer_pool.hpp"
 #include "cell/collective.hpp"
+#include "cell/condition.hpp"
 #include "cell/matching.hpp"
 #include "cell/posted_queue.hpp"
 #include "memory/slot_heap.hpp"
@@ -28,23 +29,22 @@ struct Cell;
 struct TaskControl;
 using Clock = std::chrono::steady_clock;
 
-/// The flag that a task waits for: an int in anybody's memory that transfers raise by one each; the user's, hence no
-/// std::atomic.
+/// What a task waits for: a condition, or a flag, which is an int of the user's that transfers raise by one each.
 ///
 /// A wait cannot miss a flag, though who raises it takes no lock and knows of no list:
 ///
 ///   waiter:  cell.watcher = processor   parker.announce(): heavy fence   look at the flag   sleep
 ///   raiser:  raise the flag             light fence                      look at cell.watcher, then at its parker
 ///
-/// Either the waiter sees the flag, or the raiser sees the watcher and that it sleeps; see parker.hpp for the two
-/// fences.
+/// Either the waiter sees the flag, or the raiser sees the watcher and that it sleeps (fences: parker.hpp).
 struct Watch {
   const std::int32_t* flag = nullptr;
-  std::int32_t count = 0;  ///< To be reached, as a signed difference.
-
+  std::int32_t count = 0;                ///< To be reached, as a signed difference.
+  const Condition* condition = nullptr;  ///< Instead of a flag.
   // acquire: what was written before the flag was raised
   [[nodiscard]] std::int32_t now() const noexcept { return __atomic_load_n(flag, __ATOMIC_ACQUIRE); }
   [[nodiscard]] bool reached() const noexcept {
+    if (condition != nullptr) return condition->holds();
     return static_cast<std::int32_t>(static_cast<std::uint32_t>(now()) - static_cast<std::uint32_t>(count)) >= 0;
   }
 
@@ -64,6 +64,7 @@ enum class WaitFor : std::uint8_t {
   time,        ///< sleep_for.
   cells_end,   ///< Host program: until all cells have ended.
   flag,        ///< watch says which, and how far.
+  condition,   ///< watch says which.
   room,        ///< A send: until some messages have been received.
 };
 

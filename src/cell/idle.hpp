@@ -124,6 +124,7 @@ class Idle {
 
   // --- tasks that wait for flags
   void add_watch(TaskControl& task);
+  void remove_watch(const TaskControl& task) noexcept { std::erase(watches_, &task); }
   [[nodiscard]] bool has_watches() const noexcept { return !watches_.empty(); }
   void check_watches() noexcept;
 

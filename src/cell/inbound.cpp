@@ -319,6 +319,7 @@ void Inbound::wake_waiting(TaskControl& task, Wake how) noexcept {
     if (!withdraw(task.posted)) return;  // a sender is filling its buffer right now: that ends the wait
     task.posted.open = false;
   }
+  if (task.waits == WaitFor::condition) idle_.remove_watch(task);
   task.wake = domain_.stopping.load(std::memory_order_acquire) ? Wake::stopping : how;  // acquire: pairs with stop()
   idle_.make_ready(task);
 }
@@ -352,6 +353,14 @@ bool Inbound::is_in_vain(const Cell& cell, const MatchWish& wish) const noexcept
          cell_has_ended(MatchKey::cell(wish.key));
 }
 
+bool Inbound::is_in_vain(const Condition& condition) const noexcept {
+  if (!some_cell_ended() || condition.holds()) return false;
+  for (std::uint32_t cell = 0; cell < domain_.cell_count; ++cell) {
+    if (cell_has_ended(cell) && condition.needs(cell)) return true;
+  }
+  return false;
+}
+
 void Inbound::wake_receivers(Cell& cell, bool all_ended) noexcept {
   for (std::uint32_t id = 0; id < cell.tasks.end(); ++id) {
     TaskControl* task = cell.tasks.find(id);
@@ -363,6 +372,8 @@ void Inbound::wake_receivers(Cell& cell, bool all_ended) noexcept {
     } else if (task->waits == WaitFor::message && task->posted.open) {
       if (is_in_vain(cell, task->posted.wish) || (all_ended && task->posted.closed_when_cells_end))
         wake_waiting(*task, Wake::ended);
+    } else if (task->waits == WaitFor::condition && is_in_vain(*task->watch.condition)) {
+      wake_waiting(*task, Wake::ended);
     }
   }
 }

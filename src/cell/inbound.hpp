@@ -171,6 +171,8 @@ class Inbound {
   void cell_ended(std::uint32_t cell, const CellEnd& end);
   /// The wish, of a task of `cell`, is for messages of one cell, which has ended, and all it has sent is here.
   [[nodiscard]] bool is_in_vain(const Cell& cell, const MatchWish& wish) const noexcept;
+  /// The condition does not hold, and a cell that it needs has ended.
+  [[nodiscard]] bool is_in_vain(const Condition& condition) const noexcept;
   /// Ends the waits and requests of the cell's tasks that are in vain. `all_ended`: also those until all cells have
   /// ended.
   void wake_receivers(Cell& cell, bool all_ended) noexcept;

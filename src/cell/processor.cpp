@@ -365,23 +365,37 @@ void Processor::sleep_until(TaskControl& self, Clock::time_point deadline, const
 }
 
 bool Processor::wait_flag(TaskControl& self, const char* call, const std::int32_t* flag, std::int32_t count) {
-  self.watch = Watch{flag, count};
+  self.watch = Watch{.flag = flag, .count = count};
   if (self.watch.reached()) [[likely]]
     return true;
   Processor& here = *self.cell->processor;
   if (here.stops()) return false;
-  if (!here.idle_.has_ready() && !here.idle_.has_watches() && here.network_ == nullptr &&
-      here.domain_.poll_time.count() != 0) {
-    // The answer of another processor takes some 100 ns, less than to begin to wait. Where others of this processor
-    // wait for flags, too, it may be us whom they wait for.
-    for (std::uint32_t spin = 0; spin < flag_spins; ++spin) {
-      if (self.watch.reached()) return true;
-    }
-  }
+  if (here.spin_on_watch(self)) return true;
   here.idle_.add_watch(self);
   if (wait(self, WaitFor::flag, call) == Wake::done) return true;
   end_calling_task();
   return false;
+}
+
+// The answer of another processor takes some 100 ns, less than to begin to wait. Where others of this processor wait,
+// too, it may be us whom they wait for.
+bool Processor::spin_on_watch(const TaskControl& self) const noexcept {
+  if (idle_.has_ready() || idle_.has_watches() || network_ != nullptr || domain_.poll_time.count() == 0) return false;
+  for (std::uint32_t spin = 0; spin < flag_spins; ++spin) {
+    if (self.watch.reached()) return true;
+  }
+  return false;
+}
+
+Wake Processor::wait_condition(TaskControl& self, const char* call, const Condition& condition) noexcept {
+  if (condition.holds()) return Wake::done;
+  Processor& here = *self.cell->processor;
+  if (here.domain_.stopping.load(std::memory_order_relaxed)) return Wake::stopping;  // relaxed: as stops()
+  if (here.inbound_.is_in_vain(condition)) return Wake::ended;
+  self.watch = Watch{.condition = &condition};
+  if (here.spin_on_watch(self)) return Wake::done;
+  here.idle_.add_watch(self);
+  return wait(self, WaitFor::condition, call);
 }
 
 void Processor::join(TaskControl& self, std::uint32_t id) {

@@ -105,6 +105,14 @@ class Processor {
   /// Lets others run once.
   static void yield(TaskControl& self);
   static void sleep_until(TaskControl& self, Clock::time_point deadline, const char* call);
+  /// Waits until the condition holds. Wake::stopping: the caller asks stops() next.
+  static Wake wait_condition(TaskControl& self, const char* call, const Condition& condition) noexcept;
+  /// Something has changed that conditions may be about: has those who wait look again. `here`: at once those of this
+  /// processor, too; else they look when its task waits.
+  void stir(bool here) noexcept {
+    domain_.wake_carriers();
+    if (here && idle_.has_watches()) idle_.check_watches();
+  }
   static void join(TaskControl& self, std::uint32_t id);
   /// Waits until the flag has reached `count` (Watch). False: the machine stops, see stops().
   static bool wait_flag(TaskControl& self, const char* call, const std::int32_t* flag, std::int32_t count);
@@ -185,6 +193,7 @@ class Processor {
                      std::span<const std::byte> bytes);
   static void send_when_open(TaskControl& self, const char* call, std::uint32_t target, std::uint32_t task,
                              std::uint64_t key, std::span<const std::byte> bytes);
+  [[nodiscard]] bool spin_on_watch(const TaskControl& self) const noexcept;
   void switch_to_task(Flow& from, TaskControl& to, bool ends);
   void landed() noexcept;
   void end_task(TaskControl& self);

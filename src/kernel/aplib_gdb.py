@@ -143,6 +143,7 @@ class Task(Structure):
                 "time",
                 "cells_end",
                 "flag",
+                "condition",
                 "room",
             )
         }.get(waits)
@@ -155,6 +156,7 @@ class Task(Structure):
             "time": f"sleeps in {call}",
             "cells_end": f"waits in {call} for the end of all cells",
             "flag": f"waits in {call} for a flag",
+            "condition": f"waits in {call} for other tasks",
             "room": f"waits in {call} for messages to be received",
         }.get(wait, "in an unknown state")
 

@@ -61,6 +61,7 @@ struct DebuggerAccess {
         {"wait.time", static_cast<std::uint64_t>(WaitFor::time)},
         {"wait.cells_end", static_cast<std::uint64_t>(WaitFor::cells_end)},
         {"wait.flag", static_cast<std::uint64_t>(WaitFor::flag)},
+        {"wait.condition", static_cast<std::uint64_t>(WaitFor::condition)},
         {"wait.room", static_cast<std::uint64_t>(WaitFor::room)},
         {"key.cell_mask", MatchKey::cell_mask},
         {"key.cell_shift", MatchKey::cell_shift},

@@ -446,6 +446,9 @@ std::string describe_task(Domain& domain, const Cell& cell, const TaskControl& t
       line += fmt::format("waits in {} for flag {} to reach {}, it is {}", task.call,
                           static_cast<const void*>(task.watch.flag), task.watch.count, task.watch.now());
       break;
+    case WaitFor::condition:
+      line += fmt::format("waits in {} for {}", task.call, task.watch.condition->missing());
+      break;
     case WaitFor::time:
       line += fmt::format("sleeps in {}", task.call);
       break;

@@ -16,7 +16,7 @@ MAY_INCLUDE = {
     "src/compile": ["src/arch", "src/base"],
     "src/kernel": ["include", "src/arch", "src/base", "src/memory", "src/task", "src/cell", "src/comm", "src/loader"],
     "src/cellos": ["include", "src/base", "src/kernel"],
-    "src/mpi": ["include", "src/base", "src/kernel"],
+    "src/mpi": ["include", "src/arch", "src/base", "src/kernel"],
     "src/launch": ["include", "src/base", "src/comm", "src/kernel"],
     "apps": ["include"],
     "bench": ["include"],
@@ -30,7 +30,7 @@ MAY_INCLUDE = {
 # Front ends see the kernel's API alone.
 API_ONLY = {
     ("src/cellos", "src/kernel"): ["src/kernel/api.hpp", "src/kernel/programs.hpp"],
-    ("src/mpi", "src/kernel"): ["src/kernel/api.hpp", "src/kernel/mailbox.hpp"],
+    ("src/mpi", "src/kernel"): ["src/kernel/api.hpp", "src/kernel/condition.hpp", "src/kernel/mailbox.hpp"],
     ("src/launch", "src/kernel"): [
         "src/kernel/api.hpp",
         "src/kernel/programs.hpp",

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// Condition: what a task waits for in memory that tasks of other cells write. Whoever writes calls Processor::stir()
+// afterwards. No wake-up is lost, as with flags (Watch in cell.hpp).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace aplib {
+
+/// Lies on the stack of the task that waits.
+class Condition {
+ public:
+  Condition() = default;
+  Condition(const Condition&) = delete;
+  Condition& operator=(const Condition&) = delete;
+
+  /// Asked again and again, by the processor that carries the task, until it says true.
+  [[nodiscard]] virtual bool holds() const noexcept = 0;
+  /// The cell has ended. True: the condition will never hold. Asked only while it does not.
+  [[nodiscard]] virtual bool needs(std::uint32_t cell) const noexcept = 0;
+  /// "rank 3 of MPI_COMM_WORLD": for reports. Asked when everybody sleeps.
+  [[nodiscard]] virtual std::string missing() const = 0;
+  /// The machine stops, and the task is about to unwind.
+  virtual void let_go() noexcept = 0;
+
+ protected:
+  ~Condition() = default;
+};
+
+}  // namespace aplib
