@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "mpi/collective.hpp"
+#include "mpi/meeting.hpp"
 
 namespace aplib::mpi {
 
@@ -55,6 +55,20 @@ class Blocks {
     check(counts_name, places_name, size);
   }
 
+  /// Blocks of one size that together are few bytes.
+  [[nodiscard]] bool are_small(int size) const noexcept {
+    return counts_.is_null() && Meeting::is_small(first_.bytes()) && Meeting::is_small(first_.bytes() * size);
+  }
+  /// Shows the others their blocks. True: copies of them.
+  bool show(Meeting& meeting) const {
+    if (counts_.is_null()) return meeting.show_blocks(first_);
+    meeting.show(
+        Given{.block = [](const void* blocks, int rank) { return (*static_cast<const Blocks*>(blocks))[rank]; },
+              .blocks = this});
+    return false;
+  }
+
+  /// Of shown ones, other ranks call it, too: it makes nothing, and a check has found all blocks good.
   Elements operator[](int rank) const {
     const auto i = static_cast<std::size_t>(rank);
     if (counts_.is_null()) return part_of(first_, first_.count * rank, first_.count);

@@ -5,6 +5,7 @@
 
 #include <iterator>
 
+#include "kernel/condition.hpp"
 #include "mpi/rank.hpp"
 
 namespace aplib::mpi {
@@ -19,11 +20,12 @@ constexpr int number_shift = 13;
 constexpr std::uint32_t number_mask = 0x7fff;
 static_assert((number_mask << number_shift | kind_mask << kind_shift | detail_mask) == api::Label::tag_max);
 
-constexpr const char* names[] = {
-    "MPI_Barrier",   "MPI_Bcast",     "MPI_Gather",     "MPI_Gatherv",        "MPI_Scatter",
-    "MPI_Scatterv",  "MPI_Allgather", "MPI_Allgatherv", "MPI_Alltoall",       "MPI_Alltoallv",
-    "MPI_Alltoallw", "MPI_Reduce",    "MPI_Allreduce",  "MPI_Reduce_scatter", "MPI_Reduce_scatter_block",
-    "MPI_Scan",      "MPI_Exscan"};
+constexpr const char* names[] = {"MPI_Barrier",   "MPI_Bcast",          "MPI_Gather",
+                                 "MPI_Gatherv",   "MPI_Scatter",        "MPI_Scatterv",
+                                 "MPI_Allgather", "MPI_Allgatherv",     "MPI_Alltoall",
+                                 "MPI_Alltoallv", "MPI_Alltoallw",      "MPI_Reduce",
+                                 "MPI_Allreduce", "MPI_Reduce_scatter", "MPI_Reduce_scatter_block",
+                                 "MPI_Scan",      "MPI_Exscan",         "the first collective call"};
 
 std::string describe(std::uint32_t tag) {
   const std::uint32_t kind = tag >> kind_shift & kind_mask;
@@ -71,15 +73,41 @@ void Collective::exchange(int to, const Elements& sent, int from, const Elements
   window.wait();
 }
 
+// By a tree of messages from rank 0, which makes it.
+void Collective::join_board() const {
+  comm_.has_no_board = size() == 1;
+  for (int i = 0; i < size() && !comm_.has_no_board; ++i) comm_.has_no_board = !api::is_local(name(), comm_.cell_of(i));
+  if (comm_.has_no_board) return;
+  const std::uint32_t tag = static_cast<std::uint32_t>(CollectiveKind::board) << kind_shift;
+  const Collective joining(call_, comm_, tag);
+  Board* made = nullptr;
+  const Elements place = bytes_at(&made, sizeof made);
+  int step = 1;
+  while (step < size() && (rank() & step) == 0) step *= 2;
+  if (rank() == 0) {
+    made = new Board(static_cast<std::uint32_t>(size()), api::processors(name()));
+  } else {
+    joining.receive(rank() - step, place);
+  }
+  comm_.board.reset(made);
+  for (step /= 2; step > 0; step /= 2) {
+    if (rank() + step < size()) joining.send(rank() + step, place);
+  }
+}
+
 bool Collective::is_ours(int from, std::uint32_t tag) const {
   if (tag == tag_) [[likely]]
     return true;
   const std::uint32_t behind = ((tag_ >> number_shift) - (tag >> number_shift)) & number_mask;
   if (behind != 0 && behind <= number_mask / 2) return false;
+  fail_disagreement(from, tag);
+}
+
+void Collective::fail_disagreement(int rank, std::uint32_t tag) const {
   fail(MPI_ERR_OTHER,
        fmt::format("rank {} is in {}, this rank in {}; let all ranks of a communicator make the same collective calls "
                    "in the same order, with the same root and operation",
-                   from, describe(tag), describe(tag_)));
+                   rank, describe(tag), describe(tag_)));
 }
 
 // ---------------------------------------------------------------- receives
@@ -134,17 +162,19 @@ void Window::finish(Incoming& incoming) {
     wait_for_all();
     check_received();
   }
-  const std::size_t bytes = incoming.receive.arrived().bytes;
-  const auto wanted = static_cast<std::size_t>(incoming.to.bytes());
-  if (bytes != wanted) [[unlikely]] {
-    fail(bytes > wanted ? MPI_ERR_TRUNCATE : MPI_ERR_COUNT,
-         fmt::format("rank {} has sent {} bytes where this rank receives {}; let their counts and datatypes agree",
-                     incoming.from, bytes, wanted));
-  }
+  const auto bytes = static_cast<Count>(incoming.receive.arrived().bytes);
+  if (bytes != incoming.to.bytes()) [[unlikely]]
+    fail_bytes(incoming.from, bytes, incoming.to.bytes());
   if (incoming.packed != nullptr) unpack(incoming.to, incoming.packed.get(), 0, incoming.to.bytes());
 }
 
 // ---------------------------------------------------------------- arguments
+
+void fail_bytes(int from, Count bytes, Count wanted) {
+  fail(bytes > wanted ? MPI_ERR_TRUNCATE : MPI_ERR_COUNT,
+       fmt::format("rank {} has sent {} bytes where this rank receives {}; let their counts and datatypes agree", from,
+                   bytes, wanted));
+}
 
 void check_root(const Comm& comm, int root) {
   if (root < 0 || root >= comm.size()) [[unlikely]]

@@ -39,6 +39,7 @@ enum class CollectiveKind : std::uint8_t {
   reduce_scatter_block,
   scan,
   exscan,
+  board,
 };
 
 /// Bytes of elements side by side: those themselves, or a copy.
@@ -58,6 +59,9 @@ class Collective {
   /// `detail`: what the ranks must agree on, too: the root or the operation.
   Collective(const Call& call, Comm& comm, CollectiveKind kind, int detail = 0);
 
+  [[nodiscard]] const char* name() const noexcept { return call_.name(); }
+  [[nodiscard]] Comm& comm() const noexcept { return comm_; }
+  [[nodiscard]] std::uint32_t tag() const noexcept { return tag_; }
   [[nodiscard]] int size() const noexcept { return comm_.size(); }
   [[nodiscard]] int rank() const noexcept { return comm_.rank(); }
   /// The rank `distance` behind the caller's; size() and more go round.
@@ -68,12 +72,23 @@ class Collective {
   void send(int to, const Packed& from) const;
   /// Fails unless the message has exactly the bytes of `to`. May switch tasks.
   void receive(int from, const Elements& to) const;
+  /// The communicator's board; null: it has none, because it has one rank or ranks in several processes. The first call
+  /// of a communicator makes it, together with the other ranks.
+  [[nodiscard]] Board* board() const {
+    if (comm_.board == nullptr && !comm_.has_no_board) [[unlikely]]
+      join_board();
+    return comm_.board.get();
+  }
+  /// A rank is in the call of this tag.
+  [[noreturn]] void fail_disagreement(int rank, std::uint32_t tag) const;
   /// Both at the same time.
   void exchange(int to, const Elements& sent, int from, const Elements& received) const;
 
  private:
   friend class Window;
 
+  Collective(const Call& call, Comm& comm, std::uint32_t tag) noexcept : call_(call), comm_(comm), tag_(tag) {}
+  void join_board() const;
   [[nodiscard]] api::Mailbox mailbox() const noexcept;
   /// Whether a message is of this call. False: an earlier call has left it. Fails if the ranks disagree.
   [[nodiscard]] bool is_ours(int from, std::uint32_t tag) const;
@@ -119,6 +134,8 @@ class Window {
 
 // ---------------------------------------------------------------- arguments of collective calls
 
+/// A rank sends as many bytes as this rank does not expect.
+[[noreturn]] void fail_bytes(int from, Count bytes, Count wanted);
 void check_root(const Comm& comm, int root);
 /// The memory of a buffer that may not be MPI_IN_PLACE. The type has been found valid.
 Elements buffer_elements(const char* parameter, const void* buffer, MPI_Count count, const TypeHandle& type);

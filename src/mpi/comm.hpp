@@ -8,6 +8,7 @@
 
 #include "aplib/ids.hpp"
 #include "mpi/attribute.hpp"
+#include "mpi/board.hpp"
 #include "mpi/context.hpp"
 #include "mpi/error.hpp"
 #include "mpi/group.hpp"
@@ -73,6 +74,8 @@ struct Comm : ErrorTarget {
   std::uint32_t hints = 0;             ///< Those that are true, a bit for each (comm.cpp).
   std::uint32_t collective_calls = 0;  ///< That have begun.
   std::uint32_t duplications = 0;      ///< The same of MPI_Comm_idup.
+  BoardPtr board;                      ///< Made by the first of them,
+  bool has_no_board = false;           ///< unless it cannot be.
 
  private:
   Comm(Rank& rank, Group& members, Group& others, Errhandler& handler, std::string title, std::uint32_t context)

@@ -9,22 +9,79 @@ namespace aplib::mpi {
 
 namespace {
 
-/// Everyone's block to the root.
-void gather_to(const Collective& collective, int root, const Blocks& blocks) {
+/// The caller's block to the root.
+void give(const Collective& collective, int root, const Elements& own) {
+  Board* const board = collective.board();
+  if (board == nullptr) return collective.send(root, own);
+  Meeting meeting(collective, *board);
+  if (meeting.show(own)) return meeting.leave();
+  meeting.arrive_and_wait();
+  meeting.wait_for_finish(root);
+}
+
+/// Everyone's block to the root, which is the caller.
+void gather_to(const Collective& collective, const Blocks& blocks) {
+  if (Board* const board = collective.board()) {
+    Meeting meeting(collective, *board);
+    meeting.arrive_and_wait();
+    return meeting.finish_after([&] {
+      for (int i = 1; i < collective.size(); ++i) meeting.take(collective.before(i), blocks[collective.before(i)]);
+    });
+  }
   Window window(collective);
   for (int i = 1; i < collective.size(); ++i) {
     if (window.is_full()) window.wait();
-    window.post((root + i) % collective.size(), blocks[(root + i) % collective.size()]);
+    window.post(collective.before(i), blocks[collective.before(i)]);
   }
   window.wait();
 }
 
-/// The root's blocks to everyone.
-void scatter_from(const Collective& collective, int root, const Blocks& blocks) {
-  for (int i = 1; i < collective.size(); ++i) {
-    const int to = (root + i) % collective.size();
-    collective.send(to, blocks[to]);
+/// The caller's block from the root.
+void take(const Collective& collective, int root, const Elements& own) {
+  Board* const board = collective.board();
+  if (board == nullptr) return collective.receive(root, own);
+  Meeting meeting(collective, *board);
+  meeting.wait_for(root);
+  meeting.leave_after([&] { meeting.take(root, own); });
+}
+
+/// The blocks of the root, which is the caller, to everyone.
+void scatter_from(const Collective& collective, const Blocks& blocks) {
+  if (Board* const board = collective.board()) {
+    Meeting meeting(collective, *board);
+    if (blocks.show(meeting)) return meeting.leave();
+    return meeting.arrive_and_wait();
   }
+  for (int i = 1; i < collective.size(); ++i) collective.send(collective.before(i), blocks[collective.before(i)]);
+}
+
+/// The caller's block, own(), goes to the root; of the root itself only if it is not `in_place`. make_blocks(): what
+/// the root receives.
+template <class Own, class MakeBlocks>
+void gather_all(const Call& call, Comm& comm, CollectiveKind kind, int root, bool in_place, const Own& own,
+                const MakeBlocks& make_blocks) {
+  check_root(comm, root);
+  if (comm.rank() != root) {
+    const Elements elements = own();
+    return give(Collective(call, comm, kind, root), root, elements);
+  }
+  const Blocks blocks = make_blocks();
+  if (!in_place) copy_own(blocks[root], own());
+  gather_to(Collective(call, comm, kind, root), blocks);
+}
+
+/// The same from the root. make_blocks(): what it sends.
+template <class Own, class MakeBlocks>
+void scatter_all(const Call& call, Comm& comm, CollectiveKind kind, int root, bool in_place, const Own& own,
+                 const MakeBlocks& make_blocks) {
+  check_root(comm, root);
+  if (comm.rank() != root) {
+    const Elements elements = own();
+    return take(Collective(call, comm, kind, root), root, elements);
+  }
+  const Blocks blocks = make_blocks();
+  if (!in_place) copy_own(own(), blocks[root]);
+  scatter_from(Collective(call, comm, kind, root), blocks);
 }
 
 /// sent(i) to rank i, and its block from it, for all others. Each rank begins with its neighbour, so that no one is
@@ -38,6 +95,14 @@ void exchange_all(const Collective& collective, const Sent& sent, const Blocks& 
     for (int i = first; i < end; ++i) collective.send(collective.before(i), sent(collective.before(i)));
     window.wait();
   }
+}
+
+/// What all others show, at the board. `is_copied`: all show copies.
+void take_all(const Collective& collective, Meeting& meeting, const Blocks& received, bool is_copied) {
+  meeting.arrive_and_wait();
+  meeting.part_after(!is_copied, [&] {
+    for (int i = 1; i < collective.size(); ++i) meeting.take(collective.behind(i), received[collective.behind(i)]);
+  });
 }
 
 /// Exchanges the blocks of one buffer with those of all others: pair by pair, each block leaves before another one
@@ -54,8 +119,29 @@ void exchange_in_place(const Collective& collective, const Blocks& blocks) {
 
 void exchange_blocks(const Collective& collective, const Blocks& sent, const Blocks& received) {
   copy_own(received[collective.rank()], sent[collective.rank()]);
+  if (Board* const board = collective.board()) {
+    const bool is_small = sent.are_small(collective.size());
+    Meeting meeting(collective, *board, is_small ? 1 : 0);
+    sent.show(meeting);
+    return take_all(collective, meeting, received, is_small);
+  }
   exchange_all(
       collective, [&](int to) { return sent[to]; }, received);
+}
+
+/// The caller's block, `own`, to all others. `is_small`: all blocks are.
+void spread(const Collective& collective, const Elements& own, const Blocks& blocks, bool is_small) {
+  if (Board* const board = collective.board()) {
+    Meeting meeting(collective, *board, is_small ? 1 : 0);
+    if (is_small) {
+      static_cast<void>(meeting.show(own));
+    } else {
+      meeting.show(Given{.first = own});
+    }
+    return take_all(collective, meeting, blocks, is_small);
+  }
+  exchange_all(
+      collective, [&](int) { return own; }, blocks);
 }
 
 /// In log2 rounds by way of a small buffer: each round doubles what every rank has.
@@ -79,6 +165,7 @@ void gather_small(const Collective& collective, const Elements& own, const Block
 
 void barrier(const Call& call, Comm& comm) {
   const Collective collective(call, comm, CollectiveKind::barrier);
+  if (Board* const board = collective.board()) return Meeting(collective, *board).arrive_and_wait();
   const Elements nothing = bytes_at(nullptr, 0);
   for (int distance = 1; distance < collective.size(); distance *= 2)
     collective.exchange(collective.before(distance), nothing, collective.behind(distance), nothing);
@@ -88,6 +175,12 @@ void bcast(const Call& call, void* buffer, MPI_Count count, TypeHandle& type, in
   check_root(comm, root);
   const Elements elements = buffer_elements("buffer", buffer, count, travelling("datatype", type));
   const Collective collective(call, comm, CollectiveKind::bcast, root);
+  if (Board* const board = collective.board()) {
+    if (comm.rank() != root) return take(collective, root, elements);
+    Meeting meeting(collective, *board);
+    if (meeting.show(elements)) return meeting.leave();
+    return meeting.arrive_and_wait();
+  }
   const int size = collective.size();
   const int distance = collective.behind(root);  // from the root, in the tree
   int step = 1;
@@ -102,58 +195,46 @@ void bcast(const Call& call, void* buffer, MPI_Count count, TypeHandle& type, in
 
 void gather(const Call& call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
             MPI_Count recvcount, MPI_Datatype recvtype, int root, Comm& comm) {
-  check_root(comm, root);
-  if (comm.rank() != root) {
-    const Elements own = sent_elements(call, "sendbuf", sendbuf, "sendcount", sendcount, "sendtype", sendtype);
-    return Collective(call, comm, CollectiveKind::gather, root).send(root, own);
-  }
-  check_count(call, "recvcount", recvcount);
-  const Blocks blocks("recvbuf", recvbuf, recvcount, travelling(call, "recvtype", recvtype));
-  if (sendbuf != MPI_IN_PLACE)
-    copy_own(blocks[root], sent_elements(call, "sendbuf", sendbuf, "sendcount", sendcount, "sendtype", sendtype));
-  gather_to(Collective(call, comm, CollectiveKind::gather, root), root, blocks);
+  gather_all(
+      call, comm, CollectiveKind::gather, root, sendbuf == MPI_IN_PLACE,
+      [&] { return sent_elements(call, "sendbuf", sendbuf, "sendcount", sendcount, "sendtype", sendtype); },
+      [&] {
+        check_count(call, "recvcount", recvcount);
+        return Blocks("recvbuf", recvbuf, recvcount, travelling(call, "recvtype", recvtype));
+      });
 }
 
 void gatherv(const Call& call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
              Numbers recvcounts, Numbers displs, MPI_Datatype recvtype, int root, Comm& comm) {
-  check_root(comm, root);
-  if (comm.rank() != root) {
-    const Elements own = sent_elements(call, "sendbuf", sendbuf, "sendcount", sendcount, "sendtype", sendtype);
-    return Collective(call, comm, CollectiveKind::gatherv, root).send(root, own);
-  }
-  const Blocks blocks("recvbuf", recvbuf, "recvcounts", recvcounts, "displs", displs,
+  gather_all(
+      call, comm, CollectiveKind::gatherv, root, sendbuf == MPI_IN_PLACE,
+      [&] { return sent_elements(call, "sendbuf", sendbuf, "sendcount", sendcount, "sendtype", sendtype); },
+      [&] {
+        return Blocks("recvbuf", recvbuf, "recvcounts", recvcounts, "displs", displs,
                       travelling(call, "recvtype", recvtype), comm.size());
-  if (sendbuf != MPI_IN_PLACE)
-    copy_own(blocks[root], sent_elements(call, "sendbuf", sendbuf, "sendcount", sendcount, "sendtype", sendtype));
-  gather_to(Collective(call, comm, CollectiveKind::gatherv, root), root, blocks);
+      });
 }
 
 void scatter(const Call& call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
              MPI_Count recvcount, MPI_Datatype recvtype, int root, Comm& comm) {
-  check_root(comm, root);
-  if (comm.rank() != root) {
-    const Elements own = sent_elements(call, "recvbuf", recvbuf, "recvcount", recvcount, "recvtype", recvtype);
-    return Collective(call, comm, CollectiveKind::scatter, root).receive(root, own);
-  }
-  check_count(call, "sendcount", sendcount);
-  const Blocks blocks("sendbuf", sendbuf, sendcount, travelling(call, "sendtype", sendtype));
-  if (recvbuf != MPI_IN_PLACE)
-    copy_own(sent_elements(call, "recvbuf", recvbuf, "recvcount", recvcount, "recvtype", recvtype), blocks[root]);
-  scatter_from(Collective(call, comm, CollectiveKind::scatter, root), root, blocks);
+  scatter_all(
+      call, comm, CollectiveKind::scatter, root, recvbuf == MPI_IN_PLACE,
+      [&] { return sent_elements(call, "recvbuf", recvbuf, "recvcount", recvcount, "recvtype", recvtype); },
+      [&] {
+        check_count(call, "sendcount", sendcount);
+        return Blocks("sendbuf", sendbuf, sendcount, travelling(call, "sendtype", sendtype));
+      });
 }
 
 void scatterv(const Call& call, const void* sendbuf, Numbers sendcounts, Numbers displs, MPI_Datatype sendtype,
               void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, Comm& comm) {
-  check_root(comm, root);
-  if (comm.rank() != root) {
-    const Elements own = sent_elements(call, "recvbuf", recvbuf, "recvcount", recvcount, "recvtype", recvtype);
-    return Collective(call, comm, CollectiveKind::scatterv, root).receive(root, own);
-  }
-  const Blocks blocks("sendbuf", sendbuf, "sendcounts", sendcounts, "displs", displs,
+  scatter_all(
+      call, comm, CollectiveKind::scatterv, root, recvbuf == MPI_IN_PLACE,
+      [&] { return sent_elements(call, "recvbuf", recvbuf, "recvcount", recvcount, "recvtype", recvtype); },
+      [&] {
+        return Blocks("sendbuf", sendbuf, "sendcounts", sendcounts, "displs", displs,
                       travelling(call, "sendtype", sendtype), comm.size());
-  if (recvbuf != MPI_IN_PLACE)
-    copy_own(sent_elements(call, "recvbuf", recvbuf, "recvcount", recvcount, "recvtype", recvtype), blocks[root]);
-  scatter_from(Collective(call, comm, CollectiveKind::scatterv, root), root, blocks);
+      });
 }
 
 void allgather(const Call& call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
@@ -163,9 +244,9 @@ void allgather(const Call& call, const void* sendbuf, MPI_Count sendcount, MPI_D
   if (sendbuf != MPI_IN_PLACE)
     copy_own(own, sent_elements(call, "sendbuf", sendbuf, "sendcount", sendcount, "sendtype", sendtype));
   const Collective collective(call, comm, CollectiveKind::allgather);
-  if (comm.size() > 2 && own.bytes() <= small_gather_max / comm.size()) return gather_small(collective, own, blocks);
-  exchange_all(
-      collective, [&](int) { return own; }, blocks);
+  if (collective.board() == nullptr && comm.size() > 2 && own.bytes() <= small_gather_max / comm.size())
+    return gather_small(collective, own, blocks);
+  spread(collective, own, blocks, Meeting::is_small(own.bytes()));
 }
 
 void allgatherv(const Call& call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
@@ -175,8 +256,7 @@ void allgatherv(const Call& call, const void* sendbuf, MPI_Count sendcount, MPI_
   const Elements own = blocks[comm.rank()];
   if (sendbuf != MPI_IN_PLACE)
     copy_own(own, sent_elements(call, "sendbuf", sendbuf, "sendcount", sendcount, "sendtype", sendtype));
-  exchange_all(
-      Collective(call, comm, CollectiveKind::allgatherv), [&](int) { return own; }, blocks);
+  spread(Collective(call, comm, CollectiveKind::allgatherv), own, blocks, false);
 }
 
 void alltoall(const Call& call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,

@@ -61,6 +61,8 @@ class Combine {
   void operator()(const void* left, void* right, Count count) const;
 
   [[nodiscard]] Operation operation() const noexcept { return op_.predefined; }
+  /// Any rank may carry it out for others.
+  [[nodiscard]] bool is_predefined() const noexcept { return kernel_ != nullptr; }
 
  private:
   void call_function(const void* left, void* right, Count count) const;

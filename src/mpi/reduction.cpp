@@ -5,10 +5,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
-#include "mpi/collective.hpp"
+#include "mpi/meeting.hpp"
 #include "mpi/op.hpp"
 #include "mpi/operand.hpp"
 
@@ -16,22 +19,130 @@ namespace aplib::mpi {
 
 namespace {
 
+/// Which neighbours are combined first.
+enum class Order : std::uint8_t {
+  linear,    ///< The last two, then that with the one before, ...
+  tree,      ///< Pairs, then pairs of pairs, ... from rank 0 on.
+  backward,  ///< The same from the last rank on.
+  doubling,  ///< The same as tree, after the first ranks have become so few that all are a power of two.
+};
+
+/// Combines what ranks show at their board, as messages between them would.
+class Fold {
+ public:
+  Fold(const Meeting& meeting, int size, const Combine& combine, const Datatype& type, Order order)
+      : meeting_(meeting), size_(size), combine_(combine), type_(type), order_(order) {
+    const std::span<const Piece> pieces = type.layout().pieces();
+    is_plain_ = type.lb() == 0 && type.extent() == type.size() && pieces.size() == 1 && pieces[0].is_block() &&
+                pieces[0].offset == 0;
+  }
+
+  /// So many elements at a time stay in the first-level cache.
+  [[nodiscard]] Count chunk() const noexcept {
+    return std::max<Count>(1, chunk_bytes / std::max<Count>(type_.size(), 1));
+  }
+
+  /// Elements from `first` on of ranks 0..ranks - 1, combined, in `into`, which is at most a chunk.
+  void operator()(int ranks, Count first, const Elements& into) {
+    first_ = first;
+    fold(0, ranks, into, 0);
+  }
+
+ private:
+  static constexpr Count chunk_bytes = 8192;
+  static constexpr std::size_t depth_max = 20;
+
+  void fold(int rank, int ranks, const Elements& into, std::size_t depth) {
+    if (order_ == Order::linear) {
+      get(rank + ranks - 1, into);
+      for (int i = ranks - 2; i >= 0; --i) combine(rank + i, into);
+      return;
+    }
+    if (ranks == 1) return get(rank, into);
+    const int left = left_part(rank, ranks);
+    fold(rank + left, ranks - left, into, depth);
+    if (left == 1) return combine(rank, into);
+    const Elements combined = memory(depth, into.count);
+    fold(rank, left, combined, depth + 1);
+    combine_(combined.address, into.address, into.count);
+  }
+
+  /// How many of the ranks are combined by themselves before the others.
+  [[nodiscard]] int left_part(int rank, int ranks) const noexcept {
+    const auto half = static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks) - 1));
+    if (order_ == Order::tree) return half;
+    if (order_ == Order::backward) return ranks - half;
+    // As by_doubling(): ranks beyond a power of two have a neighbour that works for them.
+    const auto workers = static_cast<int>(std::bit_floor(static_cast<unsigned>(size_)));
+    const int helped = size_ - workers;
+    const auto worker_of = [&](int i) { return i < 2 * helped ? i / 2 : i - helped; };
+    const int first = worker_of(rank);
+    const int count = worker_of(rank + ranks) - first;
+    if (count == 1) return 1;
+    const int middle = first + count / 2;
+    return (middle < helped ? 2 * middle : middle + helped) - rank;
+  }
+
+  /// A rank's elements where operations can take them. Null: nowhere.
+  [[nodiscard]] const void* place(const Elements& given, Count count) const {
+    if (given.layout == &type_.layout() && given.extent == type_.extent()) return part_of(given, first_, count).address;
+    const char* const bytes = is_plain_ ? given.contiguous() : nullptr;
+    return bytes == nullptr ? nullptr : bytes + first_ * type_.size();
+  }
+
+  void get(int rank, const Elements& into) const {
+    const Elements given = meeting_.shown_by(rank);
+    if (const void* const at = is_plain_ ? place(given, into.count) : nullptr; at != nullptr) {
+      std::memcpy(into.address, at, static_cast<std::size_t>(into.bytes()));
+      return;
+    }
+    Cursor to(into, 0);
+    Cursor from(given, first_ * type_.size());
+    copy(to, from, into.bytes());
+  }
+
+  void combine(int rank, const Elements& into) {
+    const void* left = place(meeting_.shown_by(rank), into.count);
+    if (left == nullptr) {
+      const Elements copied = memory(depth_max, into.count);
+      get(rank, copied);
+      left = copied.address;
+    }
+    combine_(left, into.address, into.count);
+  }
+
+  Elements memory(std::size_t depth, Count count) {
+    std::optional<Operand>& made = memory_[depth];
+    if (!made) made.emplace(type_, count);  // no later chunk is larger than the first one
+    return part_of(made->elements(), 0, count);
+  }
+
+  const Meeting& meeting_;
+  int size_;
+  const Combine& combine_;
+  const Datatype& type_;
+  Order order_;
+  bool is_plain_;
+  Count first_ = 0;
+  std::array<std::optional<Operand>, depth_max + 1> memory_;
+};
+
 /// What a reducing call was given, and what it does with it.
 class Reduction {
  public:
   Reduction(const Call& call, Comm& comm, CollectiveKind kind, const Combine& combine, const Datatype& type)
       : collective_(call, comm, kind, static_cast<int>(combine.operation())), combine_(combine), type_(type) {}
 
-  [[nodiscard]] const Collective& collective() const noexcept { return collective_; }
-
   /// All of `own` combined, in `result` of every rank. `own` may be `result`.
   void to_all(const Elements& own, const Elements& result) const {
+    if (Board* const board = collective_.board()) return to_all_at(*board, own, result);
     if (is_large(own)) return by_slices(own, result);
     by_doubling(own, result);
   }
 
   /// All of `own` combined, in `result` of the root. `own` may be `result`; others do not have that one.
   void to_root(const Elements& own, const Elements& result, int root) const {
+    if (Board* const board = collective_.board()) return to_root_at(*board, own, result, root);
     const int size = collective_.size();
     const int rank = collective_.rank();
     Operand one(type_, own.count);
@@ -56,10 +167,16 @@ class Reduction {
     if (root != 0 && rank == root) collective_.receive(0, result);
   }
 
-  /// Slice i of all of `own` combined, in `result` of rank i, which must not be part of `own`. slice(i): of a rank's
-  /// elements.
+  /// Elements [begin(i), begin(i + 1)) of all of `own` combined, in `result` of rank i, which is no part of `own`.
+  template <class Begin>
+  void to_each(const Elements& own, const Begin& begin, const Elements& result) const {
+    if (Board* const board = collective_.board()) return to_each_at(*board, own, begin(collective_.rank()), result);
+    to_each_by_messages([&](int i) { return part_of(own, begin(i), begin(i + 1) - begin(i)); }, result);
+  }
+
+  // slice(i): of a rank's elements.
   template <class Slice>
-  void to_each(const Slice& slice, const Elements& result) const {
+  void to_each_by_messages(const Slice& slice, const Elements& result) const {
     const int size = collective_.size();
     const int rank = collective_.rank();
     // From the last rank on, some at a time; the first ones are asked for before anything is sent.
@@ -89,8 +206,30 @@ class Reduction {
     }
   }
 
+  /// All of `own` of this and all lower ranks combined, in `result`, which may be `own`. `is_exclusive`: of lower ranks
+  /// alone; then rank 0 has no result.
+  void scan(const Elements& own, const Elements& result, bool is_exclusive) const {
+    if (collective_.size() <= scan_ranks_max && Meeting::is_small(own.bytes())) {
+      if (Board* const board = collective_.board()) return scan_at(*board, own, result, is_exclusive);
+    }
+    if (!is_exclusive) {
+      if (own.address != result.address) copy(result, own, 0, own.bytes());
+      return scan_by_messages(result);
+    }
+    Operand partial(type_, own.count);
+    copy(partial.elements(), own, 0, own.bytes());
+    scan_by_messages(partial.elements());
+    const int rank = collective_.rank();
+    if (rank + 1 < collective_.size()) collective_.send(rank + 1, partial.elements());
+    if (rank > 0) collective_.receive(rank - 1, result);
+  }
+
+ private:
+  static constexpr Count slice_bytes_min = 4096;
+  static constexpr int scan_ranks_max = 64;  // each rank combines all before it
+
   /// `partial` becomes what this and all lower ranks have, combined.
-  void scan(Elements partial, const Elements& result) const {
+  void scan_by_messages(const Elements& partial) const {
     Operand other(type_, partial.count);
     for (int step = 1; step < collective_.size(); step *= 2) {
       const int rank = collective_.rank();
@@ -100,11 +239,7 @@ class Reduction {
       window.wait();
       if (rank >= step) combine_(other.elements().address, partial.address, partial.count);
     }
-    if (partial.address != result.address) copy(result, partial, 0, result.bytes());
   }
-
- private:
-  static constexpr Count slice_bytes_min = 4096;
 
   [[nodiscard]] bool is_large(const Elements& own) const noexcept {
     return collective_.size() > 1 && own.bytes() / collective_.size() >= slice_bytes_min &&
@@ -148,17 +283,15 @@ class Reduction {
   void by_slices(const Elements& own, const Elements& result) const {
     const int size = collective_.size();
     const auto slice_of = [&](const Elements& elements, int i) {
-      const Count each = own.count / size;
-      const Count rest = own.count % size;
-      return part_of(elements, each * i + std::min<Count>(i, rest), each + (i < rest ? 1 : 0));
+      return part_of(elements, slice_begin(own, i), slice_begin(own, i + 1) - slice_begin(own, i));
     };
     const auto slice = [&](int i) { return slice_of(own, i); };
     const Elements mine = slice_of(result, collective_.rank());
     if (own.address != result.address) {
-      to_each(slice, mine);
+      to_each_by_messages(slice, mine);
     } else {
       Operand combined(type_, mine.count);
-      to_each(slice, combined.elements());
+      to_each_by_messages(slice, combined.elements());
       copy(mine, combined.elements(), 0, mine.bytes());
     }
     for (int first = 1; first < size; first += Window::size_max) {
@@ -168,6 +301,102 @@ class Reduction {
       for (int i = first; i < end; ++i) collective_.send(collective_.before(i), mine);
       window.wait();
     }
+  }
+
+  /// Where the slice of a rank begins when all have about the same.
+  [[nodiscard]] Count slice_begin(const Elements& elements, int rank) const noexcept {
+    return elements.count / collective_.size() * rank + std::min<Count>(rank, elements.count % collective_.size());
+  }
+
+  // ---- at the board
+
+  [[nodiscard]] Fold fold_of(const Meeting& meeting, Order order) const {
+    return {meeting, collective_.size(), combine_, type_, order};
+  }
+
+  /// This rank's slice of all, combined, as put(first, elements) for one part after the other.
+  template <class Put>
+  void fold_slice(Meeting& meeting, const Elements& own, Order order, const Put& put) const {
+    meeting.begin_reading();
+    Fold fold = fold_of(meeting, order);
+    const Count begin = slice_begin(own, collective_.rank());
+    const Count end = slice_begin(own, collective_.rank() + 1);
+    const Count most = std::min(end - begin, fold.chunk());
+    Operand memory(type_, most);
+    for (Count first = begin; first < end; first += most) {
+      const Elements part = part_of(memory.elements(), 0, std::min(end - first, most));
+      fold(collective_.size(), first, part);
+      put(first, part);
+    }
+  }
+
+  /// The part of another rank's result that begins with this element.
+  void put_result(const Elements& result, Count first, const Elements& part) const {
+    Cursor to(result, first * type_.size());
+    Cursor from(part, 0);
+    copy(to, from, part.bytes());
+  }
+
+  // Small: every rank combines all. Large: each combines one slice, and puts it where everyone wants it.
+  void to_all_at(Board& board, const Elements& own, const Elements& result) const {
+    const Order order = is_large(own) ? Order::linear : Order::doubling;
+    Meeting meeting(collective_, board, static_cast<std::uint64_t>(own.bytes()));
+    if (Meeting::is_small(own.bytes())) {
+      meeting.show(own);
+      meeting.arrive_and_wait();
+      if (own.count == 0 || (combine_.is_predefined() && meeting.take_result(result))) return;
+      fold_of(meeting, order)(collective_.size(), 0, result);
+      if (combine_.is_predefined()) meeting.keep_result(result);
+      return;
+    }
+    meeting.show(Given{.first = own, .result = result});
+    meeting.arrive_and_wait();
+    meeting.part_after(true, [&] {
+      fold_slice(meeting, own, order, [&](Count first, const Elements& part) {
+        for (int i = 0; i < collective_.size(); ++i) put_result(meeting.result_of(collective_.before(i)), first, part);
+      });
+    });
+  }
+
+  void to_root_at(Board& board, const Elements& own, const Elements& result, int root) const {
+    const bool is_root = collective_.rank() == root;
+    Meeting meeting(collective_, board,
+                    static_cast<std::uint64_t>(own.bytes()) ^ static_cast<std::uint64_t>(root) << 44);
+    if (Meeting::is_small(own.bytes())) {
+      meeting.show(own);
+      if (!is_root) return meeting.leave();
+      meeting.arrive_and_wait();
+      if (own.count != 0) fold_of(meeting, Order::tree)(collective_.size(), 0, result);
+      return;
+    }
+    meeting.show(Given{.first = own, .result = result});
+    meeting.arrive_and_wait();
+    meeting.part_after(true, [&] {
+      fold_slice(meeting, own, Order::tree,
+                 [&](Count first, const Elements& part) { put_result(meeting.result_of(root), first, part); });
+    });
+  }
+
+  void to_each_at(Board& board, const Elements& own, Count begin, const Elements& result) const {
+    const bool is_small = Meeting::is_small(own.bytes());
+    Meeting meeting(collective_, board, static_cast<std::uint64_t>(own.bytes()));
+    meeting.show(own);
+    meeting.arrive_and_wait();
+    meeting.part_after(!is_small, [&] {
+      if (!is_small) meeting.begin_reading();
+      Fold fold = fold_of(meeting, Order::linear);
+      const Count most = fold.chunk();
+      for (Count first = 0; first < result.count; first += most)
+        fold(collective_.size(), begin + first, part_of(result, first, std::min(result.count - first, most)));
+    });
+  }
+
+  void scan_at(Board& board, const Elements& own, const Elements& result, bool is_exclusive) const {
+    Meeting meeting(collective_, board, static_cast<std::uint64_t>(own.bytes()));
+    meeting.show(own);
+    meeting.arrive_and_wait();
+    const int ranks = collective_.rank() + (is_exclusive ? 0 : 1);
+    if (ranks != 0 && own.count != 0) fold_of(meeting, Order::backward)(ranks, 0, result);
   }
 
   Collective collective_;
@@ -214,10 +443,9 @@ namespace {
 template <class Begin>
 void reduce_parts(const Reduction& reduction, const Datatype& type, const Elements& own, const Elements& result,
                   const Begin& begin) {
-  const auto slice = [&](int i) { return part_of(own, begin(i), begin(i + 1) - begin(i)); };
-  if (own.address != result.address) return reduction.to_each(slice, result);
+  if (own.address != result.address) return reduction.to_each(own, begin, result);
   Operand combined(type, result.count);
-  reduction.to_each(slice, combined.elements());
+  reduction.to_each(own, begin, combined.elements());
   copy(result, combined.elements(), 0, result.bytes());
 }
 
@@ -264,24 +492,17 @@ void scan(const Call& call, const void* sendbuf, void* recvbuf, MPI_Count count,
   const Combine combine(op, type);
   const Elements result = buffer_elements("recvbuf", recvbuf, count, type);
   const Elements own = own_elements(sendbuf, result, count, type);
-  if (own.address != result.address) copy(result, own, 0, own.bytes());
-  Reduction(call, comm, CollectiveKind::scan, combine, *type.datatype).scan(result, result);
+  Reduction(call, comm, CollectiveKind::scan, combine, *type.datatype).scan(own, result, false);
 }
 
-// A scan whose results move one rank on. Rank 0 has no result: its recvbuf is not looked at.
+// Rank 0 has no result: its recvbuf is not looked at.
 void exscan(const Call& call, const void* sendbuf, void* recvbuf, MPI_Count count, TypeHandle& type, OpHandle& op,
             Comm& comm) {
   const Combine combine(op, type);
   Elements result{};
   if (comm.rank() > 0 || sendbuf == MPI_IN_PLACE) result = buffer_elements("recvbuf", recvbuf, count, type);
   const Elements own = own_elements(sendbuf, result, count, type);
-  const Reduction reduction(call, comm, CollectiveKind::exscan, combine, *type.datatype);
-  const Collective& collective = reduction.collective();
-  Operand partial(*type.datatype, count);
-  copy(partial.elements(), own, 0, own.bytes());
-  reduction.scan(partial.elements(), partial.elements());
-  if (comm.rank() + 1 < comm.size()) collective.send(comm.rank() + 1, partial.elements());
-  if (comm.rank() > 0) collective.receive(comm.rank() - 1, result);
+  Reduction(call, comm, CollectiveKind::exscan, combine, *type.datatype).scan(own, result, true);
 }
 
 }  // namespace aplib::mpi

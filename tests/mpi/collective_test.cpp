@@ -5,6 +5,7 @@
 #include <mpi.h>
 
 #include <array>
+#include <atomic>
 #include <mutex>
 #include <random>
 #include <string>
@@ -116,6 +117,127 @@ TEST(MpiCollective, RanksThatDisagreeAreTold) {
   EXPECT_EQ(report.exit_status, 1);
   EXPECT_NE(report.reason.find("MPI_Allreduce: rank 0 is in MPI_Bcast (call 1 of the communicator"), std::string::npos)
       << report.reason;
+}
+
+// Each in another way to wait: for all, for the root's data, and for the root to have taken what it was given.
+TEST(MpiCollective, ReportsOfDeadlocksNameTheCallTheRanksAndTheCommunicator) {
+  const auto report_of = [](auto call) {
+    const Report report = run({{3, 1}, 2}, [&] {
+      MPI_Init(nullptr, nullptr);
+      MPI_Barrier(MPI_COMM_WORLD);
+      if (rank_now() == 1) {
+        static_cast<void>(receive());
+      } else {
+        call();
+      }
+    });
+    EXPECT_EQ(report.exit_status, static_cast<int>(ExitStatus::deadlock));
+    return report.reason;
+  };
+  const std::string all = report_of([] { MPI_Barrier(MPI_COMM_WORLD); });
+  EXPECT_NE(all.find("waits in MPI_Barrier for rank 1 of MPI_COMM_WORLD"), std::string::npos) << all;
+  const std::string root = report_of([] {
+    int one = 0;
+    MPI_Bcast(&one, 1, MPI_INT, 1, MPI_COMM_WORLD);
+  });
+  EXPECT_NE(root.find("waits in MPI_Bcast for rank 1 of MPI_COMM_WORLD"), std::string::npos) << root;
+  const std::string large = report_of([] {
+    std::vector<int> own(3000);
+    std::vector<int> all_of_them(own.size() * 3);
+    MPI_Gather(own.data(), 3000, MPI_INT, all_of_them.data(), 3000, MPI_INT, 0, MPI_COMM_WORLD);
+  });
+  EXPECT_NE(large.find("waits in MPI_Gather for rank 1 of MPI_COMM_WORLD"), std::string::npos) << large;
+}
+
+TEST(MpiCollective, ARankThatHasEndedIsTold) {
+  for (const std::uint32_t threads : {1U, 2U}) {
+    const Report report = run({{3, 1}, threads}, [] {
+      MPI_Init(nullptr, nullptr);
+      MPI_Barrier(MPI_COMM_WORLD);
+      if (rank_now() != 1) MPI_Barrier(MPI_COMM_WORLD);
+    });
+    EXPECT_EQ(report.exit_status, 1);
+    EXPECT_NE(report.reason.find("rank 1 has ended without this call"), std::string::npos) << report.reason;
+  }
+}
+
+// The others have its arrival, so it need not wait for them.
+TEST(MpiCollective, ARankMayEndWhileOthersAreInTheCallThatItHasLeft) {
+  for (const std::uint32_t threads : {1U, 2U, 4U}) {
+    run_well({{4, 1}, threads}, [] {
+      MPI_Init(nullptr, nullptr);
+      for (int i = 0; i < 50; ++i) {
+        int one = i;
+        int sum = 0;
+        MPI_Bcast(&one, 1, MPI_INT, i % 4, MPI_COMM_WORLD);
+        MPI_Reduce(&one, &sum, 1, MPI_INT, MPI_SUM, (i + 1) % 4, MPI_COMM_WORLD);
+        EXPECT_EQ(sum, rank_now() == (i + 1) % 4 ? 4 * i : 0);
+      }
+    });
+  }
+}
+
+TEST(MpiCollective, CountsOfReductionsThatDisagreeAreToldToAll) {
+  run_well({{3, 1}, 2}, [] {
+    begin_world();
+    std::array<int, 2000> own{};
+    std::array<int, 2000> result{};
+    for (int i = 0; i < 10; ++i) {
+      const int count = rank_now() == 2 ? 1 + 1999 * (i % 2) : 2;
+      EXPECT_EQ(MPI_Allreduce(own.data(), result.data(), count, MPI_INT, MPI_SUM, MPI_COMM_WORLD), MPI_ERR_COUNT);
+      EXPECT_EQ(MPI_Allreduce(own.data(), result.data(), 2000, MPI_INT, MPI_SUM, MPI_COMM_WORLD), MPI_SUCCESS);
+    }
+    MPI_Finalize();
+  });
+}
+
+// Unequal work makes cells move to the processor that idles, while their other task waits in a call, too.
+TEST(MpiCollective, CellsMayMoveBetweenAndDuringCalls) {
+  constexpr int ranks = 6;
+  run_well({{ranks, 1}, 2}, [] {
+    begin_world();
+    const int mine = rank_now();
+    std::atomic<bool> is_over{false};
+    const auto work = [](int steps) {
+      const double end = MPI_Wtime() + steps * 1e-4;
+      while (MPI_Wtime() < end) this_task::yield();
+    };
+    Task other = spawn([&] {
+      while (!is_over) work(1);
+    });
+    std::mt19937 random(static_cast<unsigned>(mine));
+    for (int round = 0; round < 30; ++round) {
+      work(static_cast<int>(random() % 10) * (mine % 2));
+      long own = mine + round;
+      long sum = 0;
+      MPI_Allreduce(&own, &sum, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
+      EXPECT_EQ(sum, ranks * (ranks - 1) / 2 + ranks * round);
+      std::vector<int> data(5000, round % ranks == mine ? round : -1);
+      MPI_Bcast(data.data(), 5000, MPI_INT, round % ranks, MPI_COMM_WORLD);
+      EXPECT_EQ(data, std::vector<int>(5000, round));
+    }
+    is_over = true;
+    other.join();
+    MPI_Finalize();
+  });
+}
+
+// While one rank copies from the others' memory, the machine stops, and their stacks unwind.
+TEST(MpiCollective, AMachineMayStopWhileDataAreTaken) {
+  for (int i = 0; i < 20; ++i) {
+    const Report report = run({{4, 1}, 4}, [i] {
+      MPI_Init(nullptr, nullptr);
+      std::vector<int> own(100'000 + static_cast<std::size_t>(i) * 7);
+      std::vector<int> all(own.size() * 4);
+      const int count = static_cast<int>(own.size());
+      for (int round = 0;; ++round) {
+        if (round == i && rank_now() == i % 4) MPI_Abort(MPI_COMM_WORLD, 3);
+        MPI_Allgather(own.data(), count, MPI_INT, all.data(), count, MPI_INT, MPI_COMM_WORLD);
+        MPI_Allreduce(own.data(), all.data(), count, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+      }
+    });
+    EXPECT_EQ(report.exit_status, 3);
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 namespace aplib {
@@ -35,6 +36,8 @@ class MpiProgram : public testing::Test {
     return text;
   }
 
+  void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ + "/" + name) << text; }
+
   std::string folder_;
 };
 
@@ -58,6 +61,31 @@ TEST_F(MpiProgram, CollectivesAgreeWithANaiveComputation) {
     const std::string number = std::to_string(ranks);
     EXPECT_EQ(output("aprun -n " + number + " ./collectives " + number), "No Errors\n") << number << " ranks";
   }
+  for (const char* const threads : {"1", "2", "per-cell"}) {
+    for (const char* const ranks : {"7", "33"}) {
+      EXPECT_EQ(output(std::string("aprun --threads ") + threads + " -n " + ranks + " ./collectives 3"), "No Errors\n")
+          << ranks << " ranks, threads " << threads;
+    }
+  }
+  write("cluster.toml",
+        "[machine]\ngrid = \"5x1\"\nlaunch = \"local\"\n[[host]]\nname = \"a\"\ncells = 2\n"
+        "[[host]]\nname = \"b\"\ncells = 3\n");
+  EXPECT_EQ(output("aprun -f cluster.toml ./collectives 4"), "No Errors\n");
+}
+
+// Ranks of one process take data straight from each other; those of several send messages.
+TEST_F(MpiProgram, ReductionsHaveTheSameBitsInAnyNumberOfProcesses) {
+  EXPECT_EQ(output("apcc -Wall -Werror " MPI_PROGRAMS "/bits.c -I" BUILD_TREE
+                   "/lib/aplib/mpi/include -L" MPI_LIBRARY_FOLDER " -lmpi_abi -o bits"),
+            "");
+  write("cluster.toml",
+        "[machine]\ngrid = \"7x1\"\nlaunch = \"local\"\n[[host]]\nname = \"a\"\ncells = 3\n"
+        "[[host]]\nname = \"b\"\ncells = 4\n");
+  const std::string one = output("aprun -n 7 ./bits");
+  EXPECT_NE(one, "");
+  EXPECT_EQ(output("aprun --threads 1 -n 7 ./bits"), one);
+  EXPECT_EQ(output("aprun --threads per-cell -n 7 ./bits"), one);
+  EXPECT_EQ(output("aprun -f cluster.toml ./bits"), one);
 }
 
 TEST_F(MpiProgram, MessagesReachTheirRanksOnAnyNumberOfThreads) {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* All blocking collectives with random counts, types and roots against a naive computation. Every rank knows what every
-   rank gives. Argument: seed. Rank 0 says "No Errors". */
+/* All blocking collectives with random counts, types and roots against a naive computation, first of all ranks, then of
+   random groups of them. Every rank knows what every rank gives. Argument: seed. Rank 0 says "No Errors". */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { rounds = 40, ranks_max = 16, large = 40000 };
+enum { rounds = 40, ranks_max = 40, large = 40000, large_ranks_max = 9 };
 
 static unsigned state;
+static MPI_Comm comm;
 static int size, rank, errors;
 
 static unsigned next(void) {
@@ -55,21 +56,21 @@ static void expect(const int* buffer, int first, int count, int gap, unsigned ro
 static void move_equal(unsigned round, int count, int give, int take, int root) {
   int i, *in = make(count * size), *out = make(count * size);
   if (rank == root) fill(in, 0, count, give, round, root, 0);
-  MPI_Bcast(in, count, types[give], root, MPI_COMM_WORLD);
+  MPI_Bcast(in, count, types[give], root, comm);
   expect(in, 0, count, give, round, root, 0, "MPI_Bcast");
 
   fill(in, 0, count, give, round, rank, 1);
-  MPI_Gather(in, count, types[give], out, count, types[take], root, MPI_COMM_WORLD);
+  MPI_Gather(in, count, types[give], out, count, types[take], root, comm);
   if (rank == root)
     for (i = 0; i < size; ++i) expect(out, i * count, count, take, round, i, 1, "MPI_Gather");
   fill(in, 0, count, give, round, rank, 3);
-  MPI_Allgather(in, count, types[give], out, count, types[take], MPI_COMM_WORLD);
+  MPI_Allgather(in, count, types[give], out, count, types[take], comm);
   for (i = 0; i < size; ++i) expect(out, i * count, count, take, round, i, 3, "MPI_Allgather");
   for (i = 0; i < size; ++i) fill(out, i * count, count, take, round, rank, 5 + i);
-  MPI_Scatter(out, count, types[take], in, count, types[give], root, MPI_COMM_WORLD);
+  MPI_Scatter(out, count, types[take], in, count, types[give], root, comm);
   expect(in, 0, count, give, round, root, 5 + rank, "MPI_Scatter");
   for (i = 0; i < size; ++i) fill(in, i * count, count, give, round, rank, i);
-  MPI_Alltoall(in, count, types[give], out, count, types[take], MPI_COMM_WORLD);
+  MPI_Alltoall(in, count, types[give], out, count, types[take], comm);
   for (i = 0; i < size; ++i) expect(out, i * count, count, take, round, i, rank, "MPI_Alltoall");
   free(out);
   free(in);
@@ -81,24 +82,24 @@ static void move_in_place(unsigned round, int count, int give, int take, int roo
   fill(in, 0, count, give, round, rank, 2);
   fill(out, rank * count, count, take, round, rank, 2);
   if (rank == root) {
-    MPI_Gather(MPI_IN_PLACE, -1, MPI_DATATYPE_NULL, out, count, types[take], root, MPI_COMM_WORLD);
+    MPI_Gather(MPI_IN_PLACE, -1, MPI_DATATYPE_NULL, out, count, types[take], root, comm);
     for (i = 0; i < size; ++i) expect(out, i * count, count, take, round, i, 2, "MPI_Gather in place");
   } else {
-    MPI_Gather(in, count, types[give], NULL, 0, MPI_DATATYPE_NULL, root, MPI_COMM_WORLD);
+    MPI_Gather(in, count, types[give], NULL, 0, MPI_DATATYPE_NULL, root, comm);
   }
   fill(out, rank * count, count, take, round, rank, 4);
-  MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, out, count, types[take], MPI_COMM_WORLD);
+  MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, out, count, types[take], comm);
   for (i = 0; i < size; ++i) expect(out, i * count, count, take, round, i, 4, "MPI_Allgather in place");
   for (i = 0; i < size; ++i) fill(out, i * count, count, take, round, rank, 5 + i);
   if (rank == root) {
-    MPI_Scatter(out, count, types[take], MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, root, MPI_COMM_WORLD);
+    MPI_Scatter(out, count, types[take], MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, root, comm);
     expect(out, rank * count, count, take, round, root, 5 + rank, "MPI_Scatter in place");
   } else {
-    MPI_Scatter(NULL, 0, MPI_DATATYPE_NULL, in, count, types[give], root, MPI_COMM_WORLD);
+    MPI_Scatter(NULL, 0, MPI_DATATYPE_NULL, in, count, types[give], root, comm);
     expect(in, 0, count, give, round, root, 5 + rank, "MPI_Scatter in place");
   }
   for (i = 0; i < size; ++i) fill(out, i * count, count, take, round + 1, rank, i);
-  MPI_Alltoall(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, out, count, types[take], MPI_COMM_WORLD);
+  MPI_Alltoall(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, out, count, types[take], comm);
   for (i = 0; i < size; ++i) expect(out, i * count, count, take, round + 1, i, rank, "MPI_Alltoall in place");
   free(out);
   free(in);
@@ -124,10 +125,10 @@ static void move_matrix(unsigned round, int give, int take) {
   in = make(total + 1);
   out = make(back_total + size);
   for (i = 0; i < size; ++i) fill(in, places[i], counts[i], give, round, rank, i);
-  MPI_Alltoallv(in, counts, places, types[give], out, back, back_places, types[take], MPI_COMM_WORLD);
+  MPI_Alltoallv(in, counts, places, types[give], out, back, back_places, types[take], comm);
   for (i = 0; i < size; ++i) expect(out, back_places[i], back[i], take, round, i, rank, "MPI_Alltoallv");
   for (i = 0; i < (back_total + size) * 2; ++i) out[i] = -7;
-  MPI_Alltoallw(in, counts, bytes, give_types, out, back, back_bytes, take_types, MPI_COMM_WORLD);
+  MPI_Alltoallw(in, counts, bytes, give_types, out, back, back_bytes, take_types, comm);
   for (i = 0; i < size; ++i) expect(out, back_places[i], back[i], take, round, i, rank, "MPI_Alltoallw");
   free(in);
   free(out);
@@ -144,17 +145,17 @@ static void move_ragged(unsigned round, int give, int take, int root) {
   whole = make(end + 1);
   part = make(mine);
   fill(part, 0, mine, give, round, rank, 9);
-  MPI_Gatherv(part, mine, types[give], whole, all, places, types[take], root, MPI_COMM_WORLD);
+  MPI_Gatherv(part, mine, types[give], whole, all, places, types[take], root, comm);
   if (rank == root)
     for (i = 0; i < size; ++i) expect(whole, places[i], all[i], take, round, i, 9, "MPI_Gatherv");
   for (i = 0; i < size; ++i) fill(whole, places[i], all[i], take, round, rank, i);
-  MPI_Scatterv(whole, all, places, types[take], part, mine, types[give], root, MPI_COMM_WORLD);
+  MPI_Scatterv(whole, all, places, types[take], part, mine, types[give], root, comm);
   expect(part, 0, mine, give, round, root, rank, "MPI_Scatterv");
   fill(part, 0, mine, give, round, rank, 11);
-  MPI_Allgatherv(part, mine, types[give], whole, all, places, types[take], MPI_COMM_WORLD);
+  MPI_Allgatherv(part, mine, types[give], whole, all, places, types[take], comm);
   for (i = 0; i < size; ++i) expect(whole, places[i], all[i], take, round, i, 11, "MPI_Allgatherv");
   fill(whole, places[rank], mine, take, round, rank, 12);
-  MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, whole, all, places, types[take], MPI_COMM_WORLD);
+  MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, whole, all, places, types[take], comm);
   for (i = 0; i < size; ++i) expect(whole, places[i], all[i], take, round, i, 12, "MPI_Allgatherv in place");
   free(whole);
   free(part);
@@ -219,48 +220,61 @@ static void combine(unsigned round, int count, MPI_Op op, MPI_Datatype type, int
     if (i < rank) before += counts[i];
     counts[i] *= units;
   }
-  MPI_Reduce(in, rank == root ? out : NULL, count * units, type, op, root, MPI_COMM_WORLD);
+  MPI_Reduce(in, rank == root ? out : NULL, count * units, type, op, root, comm);
   if (rank == root) expect_combined(out, 0, count, round, 0, size - 1, is_map, "MPI_Reduce");
   memcpy(out, in, bytes);
-  MPI_Reduce(rank == root ? MPI_IN_PLACE : out, out, count * units, type, op, root, MPI_COMM_WORLD);
+  MPI_Reduce(rank == root ? MPI_IN_PLACE : out, out, count * units, type, op, root, comm);
   if (rank == root) expect_combined(out, 0, count, round, 0, size - 1, is_map, "MPI_Reduce in place");
-  MPI_Allreduce(in, out, count * units, type, op, MPI_COMM_WORLD);
+  MPI_Allreduce(in, out, count * units, type, op, comm);
   expect_combined(out, 0, count, round, 0, size - 1, is_map, "MPI_Allreduce");
   memcpy(out, in, bytes);
-  MPI_Allreduce(MPI_IN_PLACE, out, count * units, type, op, MPI_COMM_WORLD);
+  MPI_Allreduce(MPI_IN_PLACE, out, count * units, type, op, comm);
   expect_combined(out, 0, count, round, 0, size - 1, is_map, "MPI_Allreduce in place");
-  MPI_Scan(in, out, count * units, type, op, MPI_COMM_WORLD);
+  MPI_Scan(in, out, count * units, type, op, comm);
   expect_combined(out, 0, count, round, 0, rank, is_map, "MPI_Scan");
   memcpy(out, in, bytes);
-  MPI_Scan(MPI_IN_PLACE, out, count * units, type, op, MPI_COMM_WORLD);
+  MPI_Scan(MPI_IN_PLACE, out, count * units, type, op, comm);
   expect_combined(out, 0, count, round, 0, rank, is_map, "MPI_Scan in place");
-  MPI_Exscan(in, rank == 0 ? NULL : out, count * units, type, op, MPI_COMM_WORLD);
+  MPI_Exscan(in, rank == 0 ? NULL : out, count * units, type, op, comm);
   if (rank > 0) expect_combined(out, 0, count, round, 0, rank - 1, is_map, "MPI_Exscan");
   memcpy(out, in, bytes);
-  MPI_Exscan(MPI_IN_PLACE, out, count * units, type, op, MPI_COMM_WORLD);
+  MPI_Exscan(MPI_IN_PLACE, out, count * units, type, op, comm);
   if (rank > 0) expect_combined(out, 0, count, round, 0, rank - 1, is_map, "MPI_Exscan in place");
-  MPI_Reduce_scatter_block(in, out, count * units, type, op, MPI_COMM_WORLD);
+  MPI_Reduce_scatter_block(in, out, count * units, type, op, comm);
   expect_combined(out, rank * count, count, round, 0, size - 1, is_map, "MPI_Reduce_scatter_block");
   memcpy(out, in, bytes);
-  MPI_Reduce_scatter_block(MPI_IN_PLACE, out, count * units, type, op, MPI_COMM_WORLD);
+  MPI_Reduce_scatter_block(MPI_IN_PLACE, out, count * units, type, op, comm);
   expect_combined(out, rank * count, count, round, 0, size - 1, is_map, "MPI_Reduce_scatter_block in place");
-  MPI_Reduce_scatter(in, out, counts, type, op, MPI_COMM_WORLD);
+  MPI_Reduce_scatter(in, out, counts, type, op, comm);
   expect_combined(out, before, counts[rank] / units, round, 0, size - 1, is_map, "MPI_Reduce_scatter");
   memcpy(out, in, bytes);
-  MPI_Reduce_scatter(MPI_IN_PLACE, out, counts, type, op, MPI_COMM_WORLD);
+  MPI_Reduce_scatter(MPI_IN_PLACE, out, counts, type, op, comm);
   expect_combined(out, before, counts[rank] / units, round, 0, size - 1, is_map, "MPI_Reduce_scatter in place");
   free(in);
   free(out);
 }
 
-int main(int argc, char** argv) {
-  MPI_Datatype map;
-  MPI_Op maps;
+static MPI_Datatype map;
+static MPI_Op maps;
+
+static void run(MPI_Comm whose, unsigned first, unsigned end) {
   unsigned round;
-  int all = 0;
+  comm = whose;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &size);
+  for (round = first; round < end; ++round) {
+    int most = round % 8 == 7 ? 3000 : round % 8 == 3 ? 700 : 20, count = (int)(next() % (unsigned)most);
+    move(round, count);
+    combine(round, count, MPI_SUM, MPI_UNSIGNED, 0);
+    combine(round, count, maps, map, 1);
+    MPI_Barrier(comm);
+  }
+}
+
+int main(int argc, char** argv) {
+  int all = 0, group, world;
   MPI_Init(&argc, &argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Comm_rank(MPI_COMM_WORLD, &world);
   state = argc > 1 ? (unsigned)atoi(argv[1]) : 1;
   types[1] = MPI_INT;
   MPI_Type_create_resized(MPI_INT, 0, 2 * sizeof(int), &types[2]);
@@ -268,21 +282,25 @@ int main(int argc, char** argv) {
   MPI_Type_contiguous(2, MPI_UNSIGNED, &map);
   MPI_Type_commit(&map);
   MPI_Op_create(compose, 0, &maps);
-  for (round = 0; round < rounds; ++round) {
-    int count = (int)(next() % (round % 8 == 7 ? 3000 : 20));
-    move(round, count);
-    combine(round, count, MPI_SUM, MPI_UNSIGNED, 0);
-    combine(round, count, maps, map, 1);
-    MPI_Barrier(MPI_COMM_WORLD);
+  run(MPI_COMM_WORLD, 0, rounds);
+  if (size <= large_ranks_max) {
+    combine(rounds, large, MPI_SUM, MPI_UNSIGNED, 0);
+    combine(rounds, large, maps, map, 1);
+    move(rounds, large);
   }
-  combine(rounds, large, MPI_SUM, MPI_UNSIGNED, 0);
-  combine(rounds, large, maps, map, 1);
-  move(rounds, large);
+  for (group = 0; group < 4; ++group) {
+    MPI_Comm part;
+    unsigned seed = next();
+    int color = value(seed, world, 1, group) % 3, key = value(seed, world, 2, group) % 5;
+    MPI_Comm_split(MPI_COMM_WORLD, color, key, &part);
+    run(part, rounds, rounds + 8);
+    MPI_Comm_free(&part);
+  }
   MPI_Op_free(&maps);
   MPI_Type_free(&map);
   MPI_Type_free(&types[2]);
   MPI_Allreduce(&errors, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-  if (rank == 0 && all == 0) printf("No Errors\n");
+  if (world == 0 && all == 0) printf("No Errors\n");
   MPI_Finalize();
   return all != 0;
 }

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: MIT
+#include "mpi/meeting.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+namespace aplib::mpi {
+
+/// What a rank waits for at the board.
+class Meeting::Awaited : public Condition {
+ public:
+  explicit Awaited(const Meeting& meeting) noexcept : meeting_(meeting) {}
+
+  [[nodiscard]] bool needs(std::uint32_t cell) const noexcept final {
+    ended_ = comm().rank_of(CellId{cell});
+    return ended_ != MPI_UNDEFINED && is_missing(ended_);
+  }
+  [[nodiscard]] std::string missing() const final {
+    constexpr int named_max = 8;
+    std::string text;
+    int count = 0;
+    for (int rank = 0; rank < comm().size(); ++rank) {
+      if (is_missing(rank) && ++count <= named_max) text += fmt::format("{}{}", count == 1 ? "" : ", ", rank);
+    }
+    return fmt::format("rank{} {}{} of {}", count == 1 ? "" : "s", text, count > named_max ? ", ..." : "",
+                       comm().title());
+  }
+  void let_go() noexcept final { meeting_.board_.close(api::processor(meeting_.collective_.name())); }
+
+  /// When the wait is in vain: who has ended.
+  [[nodiscard]] int ended() const noexcept { return ended_; }
+
+ protected:
+  ~Awaited() = default;
+  [[nodiscard]] virtual bool is_missing(int rank) const noexcept = 0;
+  [[nodiscard]] const Comm& comm() const noexcept { return meeting_.collective_.comm(); }
+
+  const Meeting& meeting_;
+
+ private:
+  mutable int ended_ = -1;  // the last cell that it was asked about
+};
+
+/// All ranks have arrived in an episode.
+class Meeting::AllArrived final : public Awaited {
+ public:
+  AllArrived(const Meeting& meeting, std::uint64_t episode) noexcept : Awaited(meeting), episode_(episode) {}
+
+  [[nodiscard]] bool holds() const noexcept override { return meeting_.board_.is_complete(episode_); }
+
+ private:
+  [[nodiscard]] bool is_missing(int rank) const noexcept override {
+    return meeting_.slot(rank).arrived.load(std::memory_order_acquire) <= episode_;  // acquire: what it did before
+  }
+
+  std::uint64_t episode_;
+};
+
+/// One rank's count has reached a number.
+class Meeting::Reached final : public Awaited {
+ public:
+  Reached(const Meeting& meeting, int rank, const std::atomic<std::uint64_t>& count, std::uint64_t wanted) noexcept
+      : Awaited(meeting), rank_(rank), count_(count), wanted_(wanted) {}
+
+  // acquire: what it did before
+  [[nodiscard]] bool holds() const noexcept override { return count_.load(std::memory_order_acquire) >= wanted_; }
+
+ private:
+  [[nodiscard]] bool is_missing(int rank) const noexcept override { return rank == rank_; }
+
+  int rank_;
+  const std::atomic<std::uint64_t>& count_;
+  std::uint64_t wanted_;
+};
+
+// ---------------------------------------------------------------- begin and end
+
+Meeting::Meeting(const Collective& collective, Board& board, std::uint64_t agreed)
+    : collective_(collective),
+      board_(board),
+      own_(slot(collective.rank())),
+      episode_(own_.arrived.load(std::memory_order_relaxed)),  // relaxed: own value
+      agreed_(static_cast<std::uint32_t>(agreed ^ agreed >> 32)) {
+  if (board.is_closed_.load(std::memory_order_relaxed)) [[unlikely]]  // relaxed: begin_reading() looks again
+    fail(MPI_ERR_OTHER, "an earlier call of the communicator has failed, because a rank has ended without it");
+  if (own_.complete < episode_) complete(episode_ - 1);
+}
+
+Meeting::~Meeting() { stop_reading(); }
+
+void Meeting::begin_next() noexcept {
+  ++episode_;
+  has_shown_ = false;
+}
+
+void Meeting::part() {
+  begin_next();
+  arrive_and_wait();
+}
+
+// ---------------------------------------------------------------- showing
+
+/// Of own memory in the slot. Made when it is first needed.
+std::byte* Meeting::room(std::size_t bytes) {
+  if (bytes <= Board::inline_bytes) return own_.small[parity()].data();
+  if (own_.large == nullptr) own_.large = std::make_unique_for_overwrite<std::byte[]>(2 * Board::copied_max);
+  return own_.large.get() + parity() * Board::copied_max;
+}
+
+bool Meeting::show(const Elements& elements) {
+  const Count bytes = elements.bytes();
+  if (!is_small(bytes)) {
+    show(Given{.first = elements});
+    return false;
+  }
+  copy(bytes_at(room(static_cast<std::size_t>(bytes)), bytes), elements, 0, bytes);
+  own_.copied[parity()] = {static_cast<std::uint16_t>(bytes), 0};
+  publish();
+  return true;
+}
+
+bool Meeting::show_blocks(const Elements& elements) {
+  const Count bytes = elements.bytes();
+  if (!is_small(bytes) || !is_small(bytes * collective_.size())) {
+    show(Given{.first = elements, .step = elements.count});
+    return false;
+  }
+  const Elements all = part_of(elements, 0, elements.count * collective_.size());
+  const Count all_bytes = all.bytes();
+  copy(bytes_at(room(static_cast<std::size_t>(all_bytes)), all_bytes), all, 0, all_bytes);
+  own_.copied[parity()] = {static_cast<std::uint16_t>(bytes), static_cast<std::uint16_t>(bytes)};
+  publish();
+  return true;
+}
+
+void Meeting::show(const Given& given) {
+  own_.given[parity()] = given;
+  own_.copied[parity()] = {};
+  publish();
+}
+
+void Meeting::publish() noexcept {
+  own_.tag[parity()] = collective_.tag();
+  own_.agreed[parity()] = agreed_;
+  own_.shown.store(episode_ + 1, std::memory_order_release);  // release: what is shown
+  has_shown_ = true;
+}
+
+// ---------------------------------------------------------------- arriving
+
+Board::Place& Meeting::place() const { return board_.places_[api::processor(collective_.name())]; }
+
+void Meeting::arrive(bool waits) {
+  if (!has_shown_) publish();
+  Board::Place& here = place();
+  // Who has no line yet adds one; nobody takes it from us meanwhile, as we are the processor.
+  if (here.line == 0) here.line = board_.line_count_.fetch_add(1, std::memory_order_acq_rel) + 1;  // acq_rel: in order
+  Board::Line& line = board_.lines_[here.line - 1];
+  const std::uint64_t signature = (std::uint64_t{collective_.tag()} + 1) | std::uint64_t{agreed_} << 32;
+  if (line.episode[parity()] != episode_ + 1) {
+    line.episode[parity()] = episode_ + 1;
+    line.signature[parity()] = signature;
+  } else if (line.signature[parity()] != signature) {
+    line.signature[parity()] = 0;
+  }
+  own_.arrived.store(episode_ + 1, std::memory_order_release);  // release: all that we did
+  // release: the same. The line is our processor's, so nobody else writes it.
+  line.arrived.store(line.arrived.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  api::stir(collective_.name(), waits);
+}
+
+void Meeting::leave() {
+  stop_reading();
+  arrive(false);
+}
+
+void Meeting::wait(Awaited& awaited) {
+  if (awaited.holds()) return;
+  switch (api::wait(collective_.name(), awaited)) {
+    case Wake::done:
+      return;
+    case Wake::ended:
+      awaited.let_go();
+      fail(MPI_ERR_OTHER, fmt::format("rank {} has ended without this call", awaited.ended()));
+    case Wake::stopping:
+      fail(MPI_ERR_OTHER, "the machine stops");
+  }
+}
+
+// The first rank on each processor that sees an episode complete makes the others there ready: other processors may
+// take them over.
+void Meeting::complete(std::uint64_t episode) {
+  AllArrived all(*this, episode);
+  wait(all);
+  own_.complete = episode + 1;
+  Board::Place& here = place();
+  if (here.complete > episode) return;
+  here.complete = episode + 1;
+  api::stir(collective_.name(), false);
+}
+
+void Meeting::wait_for_all() {
+  complete(episode_);
+  check_agreement();
+}
+
+void Meeting::check_agreement() const {
+  const std::uint64_t signature = (std::uint64_t{collective_.tag()} + 1) | std::uint64_t{agreed_} << 32;
+  const std::uint32_t lines = board_.line_count_.load(std::memory_order_acquire);  // acquire: as is_complete()
+  for (std::uint32_t i = 0; i < lines; ++i) {
+    const Board::Line& line = board_.lines_[i];
+    if (line.episode[parity()] == episode_ + 1 && line.signature[parity()] != signature) [[unlikely]]
+      fail_agreement();
+  }
+}
+
+void Meeting::fail_agreement() const {
+  for (int rank = 0; rank < collective_.size(); ++rank) {
+    if (slot(rank).tag[parity()] != collective_.tag()) collective_.fail_disagreement(rank, slot(rank).tag[parity()]);
+  }
+  int rank = 0;
+  while (rank + 1 < collective_.size() && slot(rank).agreed[parity()] == agreed_) ++rank;
+  fail(MPI_ERR_COUNT,
+       fmt::format("rank {} has given another count, datatype or root than this rank; let them agree", rank));
+}
+
+// ---------------------------------------------------------------- taking
+
+void Meeting::wait_for(int rank) {
+  Reached shown(*this, rank, slot(rank).shown, episode_ + 1);
+  wait(shown);
+  if (const std::uint32_t tag = slot(rank).tag[parity()]; tag != collective_.tag()) [[unlikely]] {
+    leave();
+    collective_.fail_disagreement(rank, tag);
+  }
+}
+
+Elements Meeting::shown_by(int rank) const {
+  const Board::Slot& from = slot(rank);
+  const Board::Copied copied = from.copied[parity()];
+  if (copied.bytes == Board::Copied::none) return from.given[parity()].block_of(collective_.rank());
+  const std::size_t all = copied.step == 0 ? copied.bytes : copied.bytes * board_.ranks_;
+  const std::byte* const bytes =
+      all <= Board::inline_bytes ? from.small[parity()].data() : from.large.get() + parity() * Board::copied_max;
+  return bytes_at(bytes + std::size_t{copied.step} * static_cast<std::size_t>(collective_.rank()), copied.bytes);
+}
+
+void Meeting::take(int from, const Elements& to) {
+  if (slot(from).copied[parity()].bytes == Board::Copied::none) begin_reading();
+  const Elements shown = shown_by(from);
+  if (shown.bytes() != to.bytes()) [[unlikely]]
+    fail_bytes(from, shown.bytes(), to.bytes());
+  copy(to, shown, 0, to.bytes());
+}
+
+void Meeting::begin_reading() {
+  if (is_reading_) return;
+  is_reading_ = true;
+  own_.reading.store(api::processor(collective_.name()) + 1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // the store before the look; pairs with Board::close()
+  if (board_.is_closed_.load(std::memory_order_relaxed)) [[unlikely]]  // relaxed: the fence orders it
+    fail(MPI_ERR_OTHER, "another rank has failed in this call");
+}
+
+void Meeting::stop_reading() noexcept {
+  if (!is_reading_) return;
+  is_reading_ = false;
+  own_.reading.store(0, std::memory_order_release);  // release: what we have read
+}
+
+void Meeting::finish() {
+  stop_reading();
+  own_.done.store(episode_ + 1, std::memory_order_release);  // release: what we have read
+  api::stir(collective_.name(), false);
+}
+
+void Meeting::wait_for_finish(int root) {
+  Reached done(*this, root, slot(root).done, episode_ + 1);
+  wait(done);
+}
+
+// ---------------------------------------------------------------- results
+
+bool Meeting::take_result(const Elements& result) const {
+  const Board::Place& here = place();
+  if (here.result_of != episode_ + 1) return false;
+  copy(result, bytes_at(here.result.data(), result.bytes()), 0, result.bytes());
+  return true;
+}
+
+void Meeting::keep_result(const Elements& result) const {
+  if (result.bytes() > static_cast<Count>(Board::result_bytes_max)) return;
+  Board::Place& here = place();
+  copy(bytes_at(here.result.data(), result.bytes()), result, 0, result.bytes());
+  here.result_of = episode_ + 1;
+}
+
+}  // namespace aplib::mpi

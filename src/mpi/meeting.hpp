@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+// Meeting: one collective call at the board of its communicator, as one of its ranks carries it out. The rank shows
+// what it gives, arrives, takes what it gets straight from the others' memory, and leaves.
+#pragma once
+
+#include "kernel/condition.hpp"
+#include "mpi/board.hpp"
+#include "mpi/collective.hpp"
+
+namespace aplib::mpi {
+
+class Meeting {
+ public:
+  /// `agreed`: what the ranks must agree on beside the call, its root and its operation. May wait.
+  Meeting(const Collective& collective, Board& board, std::uint64_t agreed = 0);
+  ~Meeting();
+  Meeting(const Meeting&) = delete;
+  Meeting& operator=(const Meeting&) = delete;
+
+  [[nodiscard]] static constexpr bool is_small(Count bytes) noexcept { return bytes <= Board::copied_max; }
+
+  /// For all to see. True: they see a copy, so the memory is the caller's again.
+  bool show(const Elements& elements);
+  /// A block for each rank: that of rank i begins i * elements.count elements behind.
+  bool show_blocks(const Elements& elements);
+  /// Without a copy.
+  void show(const Given& given);
+
+  /// Arrives. `waits`: and goes on to wait_for_all().
+  void arrive(bool waits = true);
+  /// Arrives, and does not wait.
+  void leave();
+  /// Until all have arrived. Fails if they disagree.
+  void wait_for_all();
+  void arrive_and_wait() {
+    arrive();
+    wait_for_all();
+  }
+  /// The call's second episode begins. REQUIRES: wait_for_all().
+  void begin_next() noexcept;
+  /// Does the work; then waits, if `waits`, until all others have done theirs, too. What the work throws comes after
+  /// that.
+  template <class Work>
+  void part_after(bool waits, const Work& work) {
+    try {
+      work();
+    } catch (...) {
+      stop_reading();
+      if (waits) part();
+      throw;
+    }
+    stop_reading();
+    if (waits) part();
+  }
+
+  /// Does the work; then leaves.
+  template <class Work>
+  void leave_after(const Work& work) {
+    try {
+      work();
+    } catch (...) {
+      leave();
+      throw;
+    }
+    leave();
+  }
+
+  /// Until the rank has shown what it gives. Arrives and fails if that is in another call.
+  void wait_for(int rank);
+  /// The caller's block of what the rank shows. REQUIRES: it has shown it.
+  [[nodiscard]] Elements shown_by(int rank) const;
+  [[nodiscard]] Elements result_of(int rank) const noexcept { return slot(rank).given[parity()].result; }
+  /// Copies shown_by(from). Fails unless it has exactly the bytes of `to`.
+  void take(int from, const Elements& to);
+  /// Before the caller reads others' memory itself. It may not wait until it stops. Fails if the board is closed.
+  void begin_reading();
+  void stop_reading() noexcept;
+
+  /// A root has what the others show, which wait for that.
+  void finish();
+  template <class Work>
+  void finish_after(const Work& work) {
+    try {
+      work();
+    } catch (...) {
+      finish();
+      throw;
+    }
+    finish();
+  }
+  void wait_for_finish(int root);
+
+  /// The result of a reduction, computed once on each processor. False: nobody here has computed it yet.
+  [[nodiscard]] bool take_result(const Elements& result) const;
+  void keep_result(const Elements& result) const;
+
+ private:
+  class Awaited;
+  class AllArrived;
+  class Reached;
+
+  [[nodiscard]] Board::Slot& slot(int rank) const noexcept { return board_.slots_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] std::size_t parity() const noexcept { return episode_ & 1U; }
+  [[nodiscard]] Board::Place& place() const;
+  [[nodiscard]] std::byte* room(std::size_t bytes);
+  void publish() noexcept;
+  void part();
+  void wait(Awaited& awaited);
+  void complete(std::uint64_t episode);
+  void check_agreement() const;
+  [[noreturn]] void fail_agreement() const;
+
+  const Collective& collective_;
+  Board& board_;
+  Board::Slot& own_;
+  std::uint64_t episode_;
+  std::uint32_t agreed_;
+  bool has_shown_ = false;
+  bool is_reading_ = false;
+};
+
+}  // namespace aplib::mpi
