@@ -1,85 +1,48 @@
 // SPDX-License-Identifier: MIT
-// Requests of cells that move, under the deterministic scheduler. Processors are real and have no threads: each turn of
-// a scheduled thread is a step of one. In every order of steps a message goes to the oldest request that accepts it,
-// and a request that names a cell which has ended is told so behind all that the cell has sent.
+// Requests of cells that move, under the deterministic scheduler. In every order of steps a message goes to the oldest
+// request that accepts it. A request that names a cell which has ended is told so behind all that the cell has sent.
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <span>
 
-#include "cell/domain.hpp"
-#include "cell/processor.hpp"
 #include "det/explore.hpp"
 #include "machines.hpp"
+#include "moving_cells.hpp"
 
 namespace aplib {
 namespace {
 
-// Of three cells on each of three processors, the first one has requests open, and moves. The others send to all such
-// cells, in two types, and end.
-struct RequestScenario {
-  static constexpr int thread_count = 3;
-  static constexpr std::uint32_t processors = 3;
-  static constexpr std::uint32_t cells_each = 3;
-  static constexpr std::uint32_t cells = processors * cells_each;
-  static constexpr std::uint32_t senders = cells - processors;
+struct Asked {
+  Posted posted;
+  std::uint32_t body = 0;
+};
+
+struct RequestProgram {
   static constexpr std::uint32_t types = 2;
+  using Counts = std::array<std::array<std::uint32_t, types>, ThreeOnThree::cells>;
+
+  TaskControl task;
+  Counts sent{};
+  Counts received{};        // by requests that have been looked at
+  std::uint32_t count = 0;  // of all messages received
+  std::deque<Asked> asked;  // in order of posting
+};
+
+// Receivers have requests open. The others send to all of them, in two types.
+class RequestScenario : public MovingCells<RequestProgram> {
+ public:
+  RequestScenario() : MovingCells(6) {}
+
+ private:
+  static constexpr std::uint32_t senders = cells - processors;
+  static constexpr std::uint32_t types = RequestProgram::types;
   static constexpr std::uint32_t messages = 2;  // of each sender and type to each receiver
-  static constexpr std::uint32_t moves_max = 6;
   static constexpr std::size_t open_max = 4;
 
-  struct Asked {
-    Posted posted;
-    std::uint32_t body = 0;
-  };
-  /// A cell's task and how far it is. Only the processor that carries the cell uses it.
-  struct Program {
-    TaskControl task;
-    std::array<std::array<std::uint32_t, types>, cells> sent{};
-    std::array<std::array<std::uint32_t, types>, cells> received{};  // by requests that have been looked at
-    std::uint32_t count = 0;                                         // of all messages received
-    std::deque<Asked> asked;                                         // in order of posting
-  };
-
-  RequestScenario() {
-    domain.options.cells = {cells, 1};
-    domain.build_cells({cells, 1});
-    domain.carriers = processors;
-    domain.arrivals = std::make_unique<ArrivalLines[]>(processors);
-    domain.programs_started = 1;
-    domain.live_cells = cells;
-    for (std::uint32_t p = 0; p < processors; ++p)
-      domain.processors.push_back(std::make_unique<Processor>(domain, p, ProcessorRole::carrier));
-    for (std::uint32_t c = 0; c < cells; ++c) {
-      Cell& cell = *domain.cells[c];
-      cell.processor = domain.processors[c / cells_each].get();
-      cell.tasks.make_room(0);
-      cell.tasks.insert(0, programs[c].task);
-      cell.live_tasks = 1;
-      programs[c].task.cell = &cell;
-    }
-    for (const auto& processor : domain.processors) processor->prepare();
-  }
-  ~RequestScenario() {
-    for (Cell* const cell : domain.cells) cell->tasks.erase(0);  // it is ours
-  }
-
-  static bool is_receiver(std::uint32_t cell) { return cell % cells_each == 0; }
-  static std::uint32_t random(std::uint32_t below) {
-    return static_cast<std::uint32_t>(det::Scheduler::current()->random(below));
-  }
-
-  void thread(int me) {
-    while (ended != cells) {
-      step(*domain.processors[static_cast<std::size_t>(me)]);
-      det::yield();
-    }
-  }
-
-  void step(Processor& here) {
+  void step(Processor& here) override {
     if (random(3) == 0) here.poll();
     if (here.residents().empty()) return;
     const std::uint32_t cell = here.residents()[random(static_cast<std::uint32_t>(here.residents().size()))];
@@ -90,13 +53,8 @@ struct RequestScenario {
     }
   }
 
-  void move(Processor& here, std::uint32_t cell) {
-    if (moves == moves_max || here.mover().active() || domain.cells[cell]->ended) return;
-    if (here.mover().hand_over(*domain.cells[cell], (here.index() + 1 + random(processors - 1)) % processors)) ++moves;
-  }
-
   void send(Processor& here, std::uint32_t cell) {
-    Program& program = programs[cell];
+    RequestProgram& program = programs[cell];
     for (std::uint32_t tries = 0, at = random(processors * types); tries < processors * types; ++tries) {
       const std::uint32_t to = (at + tries) / types % processors * cells_each;
       const std::uint32_t type = (at + tries) % types;
@@ -110,7 +68,7 @@ struct RequestScenario {
   }
 
   void receive(Processor& here, std::uint32_t cell) {
-    Program& program = programs[cell];
+    RequestProgram& program = programs[cell];
     switch (random(4)) {
       case 0:
         look(program);
@@ -127,7 +85,7 @@ struct RequestScenario {
     }
   }
 
-  void ask(Processor& here, Program& program) {
+  void ask(Processor& here, RequestProgram& program) {
     Asked& asked = program.asked.emplace_back();
     std::uint32_t from = random(cells);
     while (is_receiver(from)) from = random(cells);
@@ -142,7 +100,7 @@ struct RequestScenario {
   }
 
   /// Takes those that are over, the oldest first, so that numbers of one sender and type must come in order.
-  static void look(Program& program) {
+  static void look(RequestProgram& program) {
     while (!program.asked.empty() && !program.asked.front().posted.open) {
       const Asked& asked = program.asked.front();
       if (asked.posted.how == Wake::done) {
@@ -161,17 +119,6 @@ struct RequestScenario {
       program.asked.pop_front();
     }
   }
-
-  void end(Processor& here, std::uint32_t cell) {
-    ++domain.cells[cell]->ended_from_kernel;
-    here.end_cell(*domain.cells[cell]);
-    ++ended;
-  }
-
-  std::array<Program, cells> programs;  // Before the domain: they outlive their cells.
-  Domain domain;
-  std::uint32_t moves = 0;
-  std::uint32_t ended = 0;
 };
 
 TEST(Requests, GetTheirMessagesInOrderWhereverTheirCellMovesUnderEverySeed) {

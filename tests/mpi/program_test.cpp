@@ -1,45 +1,15 @@
 // SPDX-License-Identifier: MIT
 // Programs of MPI in C, made by apcc and run by aprun.
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
-#include <array>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <string>
+
+#include "commands.hpp"
 
 namespace aplib {
 namespace {
 
-class MpiProgram : public testing::Test {
- protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "aplib-mpi-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  /// stdout and stderr of a command in the folder, and its status.
-  [[nodiscard]] std::string output(const std::string& command, int* status = nullptr) const {
-    FILE* const pipe = popen(("cd " + folder_ + " && PATH=" BUILD_TREE "/bin:$PATH " + command + " 2>&1").c_str(), "r");
-    std::string text;
-    std::array<char, 4096> part{};
-    while (const std::size_t count = std::fread(part.data(), 1, part.size(), pipe)) text.append(part.data(), count);
-    const int end = WEXITSTATUS(pclose(pipe));
-    if (status != nullptr) {
-      *status = end;
-    } else {
-      EXPECT_EQ(end, 0) << command << '\n' << text;
-    }
-    return text;
-  }
-
-  void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ + "/" + name) << text; }
-
-  std::string folder_;
-};
+class MpiProgram : public MpiCommands {};
 
 TEST_F(MpiProgram, EachRankHasItsOwnMpi) {
   EXPECT_EQ(output("apcc -Wall -Werror " MPI_PROGRAMS "/hello.c -I" BUILD_TREE

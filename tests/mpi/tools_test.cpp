@@ -1,46 +1,20 @@
 // SPDX-License-Identifier: MIT
 // mpicc, mpicxx and mpiexec, called by hand and by build tools that know nothing of APlib.
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
-#include <array>
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <string>
+
+#include "commands.hpp"
 
 namespace aplib {
 namespace {
 
-class MpiTools : public testing::Test {
+class MpiTools : public MpiCommands {
  protected:
   void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "aplib-mpi-tools-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
+    MpiCommands::SetUp();
     std::filesystem::copy_file(MPI_PROGRAMS "/hello.c", folder_ + "/hello.c");
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ + "/" + name) << text; }
-
-  /// stdout and stderr of a command in the folder, and its status; 0 is expected where nobody asks for it.
-  [[nodiscard]] std::string output(const std::string& command, int* status = nullptr) const {
-    write("command.sh",
-          "unset AP_CC AP_CXX CC CXX MPICC_CC OMPI_CC MPICH_CC OMPI_COMM_WORLD_SIZE PMI_SIZE MAKEFLAGS CFLAGS LDFLAGS\n"
-          "cd " +
-              folder_ + " && PATH=" BUILD_TREE "/lib/aplib/mpi/bin:" BUILD_TREE "/bin:$PATH\n" + command + "\n");
-    FILE* const pipe = popen(("sh " + folder_ + "/command.sh 2>&1 </dev/null").c_str(), "r");
-    std::string text;
-    std::array<char, 4096> part{};
-    while (const std::size_t count = std::fread(part.data(), 1, part.size(), pipe)) text.append(part.data(), count);
-    const int end = WEXITSTATUS(pclose(pipe));
-    if (status != nullptr) {
-      *status = end;
-    } else {
-      EXPECT_EQ(end, 0) << command << '\n' << text;
-    }
-    return text;
   }
 
   /// A refusal of one line.
@@ -56,8 +30,6 @@ class MpiTools : public testing::Test {
   void expect_hello(const std::string& program) const {
     EXPECT_EQ(output("mpiexec -n 2 " + program + " | sort"), "rank 0 of 2, 1 errors\nrank 1 of 2, 2 errors\n");
   }
-
-  std::string folder_;
 };
 
 TEST_F(MpiTools, CompileUnderEachName) {
