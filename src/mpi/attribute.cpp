@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "mpi/comm.hpp"
 #include "mpi/rank.hpp"
@@ -19,7 +20,7 @@ int Keyvals::add(const Keyval& keyval) {
 
 Keyvals::Keyval& Keyvals::find(int keyval, ObjectKind kind) {
   const auto place = keyvals_.find(keyval);
-  if (place == keyvals_.end() || place->second.is_freed) {
+  if (place == keyvals_.end()) {
     fail(MPI_ERR_KEYVAL, fmt::format("{} is no key of attributes that the program can use here; give one that "
                                      "MPI_..._create_keyval gave and that was not freed",
                                      keyval));
@@ -30,8 +31,7 @@ Keyvals::Keyval& Keyvals::find(int keyval, ObjectKind kind) {
 }
 
 void Keyvals::free(int keyval, ObjectKind kind) {
-  find(keyval, kind).is_freed = true;
-  release(keyval);
+  if (!std::exchange(find(keyval, kind).is_freed, true)) release(keyval);
 }
 
 void Keyvals::release(int keyval) {
@@ -55,7 +55,8 @@ void Attributes::call_delete(Rank& rank, void* handle, const Attribute& attribut
 }
 
 void Attributes::set(Rank& rank, ObjectKind kind, void* handle, int keyval, void* value) {
-  rank.keyvals.find(keyval, kind);
+  if (rank.keyvals.find(keyval, kind).is_freed)
+    fail(MPI_ERR_KEYVAL, fmt::format("the key {} was freed; make another by MPI_..._create_keyval", keyval));
   if (void* const* const old = find(keyval)) {
     call_delete(rank, handle, {keyval, *old});
     const auto place = std::ranges::find(attributes_, keyval, &Attribute::keyval);

@@ -29,10 +29,10 @@ class Keyvals {
   };
 
   int add(const Keyval& keyval);
-  /// Fails unless the program may use the key for objects of this kind.
+  /// Fails unless the key is one for objects of this kind. It may be freed, if attributes still have it.
   Keyval& find(int keyval, ObjectKind kind);
   void free(int keyval, ObjectKind kind);
-  /// Of an attribute, also of a key that is freed.
+  /// Of an attribute.
   Keyval& used(int keyval) { return keyvals_.at(keyval); }
   void release(int keyval);
 

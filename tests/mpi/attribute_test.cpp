@@ -89,6 +89,29 @@ TEST(Attribute, WrongKeysAndFailingFunctionsAreToldOf) {
   });
 }
 
+TEST(Attribute, AFreedKeyWorksWhileAnAttributeHasIt) {
+  run_well({{1, 1}, 1}, [] {
+    MPI_Init(nullptr, nullptr);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    std::string deleted;
+    std::string values = "a";
+    int keyval = MPI_KEYVAL_INVALID;
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, note_delete, &keyval, &deleted);
+    MPI_Comm_set_attr(MPI_COMM_WORLD, keyval, values.data());
+    for (int times = 0; times < 3; ++times) {
+      int again = keyval;
+      EXPECT_EQ(MPI_Comm_free_keyval(&again), MPI_SUCCESS);
+      EXPECT_EQ(again, MPI_KEYVAL_INVALID);
+      EXPECT_EQ(get(MPI_COMM_WORLD, keyval), values.data());
+    }
+    EXPECT_EQ(MPI_Comm_delete_attr(MPI_COMM_WORLD, keyval), MPI_SUCCESS);
+    EXPECT_EQ(deleted, "a");
+    EXPECT_EQ(MPI_Comm_delete_attr(MPI_COMM_WORLD, keyval), MPI_ERR_KEYVAL);
+    EXPECT_EQ(MPI_Comm_free_keyval(&keyval), MPI_ERR_KEYVAL);
+    MPI_Finalize();
+  });
+}
+
 TEST(Attribute, ThePredefinedOnesAreThere) {
   run_well({{3, 2}, 2}, [] {
     MPI_Init(nullptr, nullptr);
