@@ -90,13 +90,13 @@ class BasicTable {
     add(0x08, "MPI_SHORT", Kind::integer, 2);
     add(0x09, "MPI_INT", Kind::integer, 4);
     add(0x0a, "MPI_LONG", Kind::integer, 8).external_size = 4;
-    add(0x0b, "MPI_LONG_LONG", Kind::integer, 8);
+    add(0x0b, "MPI_LONG_LONG_INT", Kind::integer, 8);
     add(0x0c, "MPI_UNSIGNED_SHORT", Kind::natural, 2);
     add(0x0d, "MPI_UNSIGNED", Kind::natural, 4);
     add(0x0e, "MPI_UNSIGNED_LONG", Kind::natural, 8).external_size = 4;
     add(0x0f, "MPI_UNSIGNED_LONG_LONG", Kind::natural, 8);
     add(0x10, "MPI_FLOAT", Kind::floating, 4);
-    add(0x12, "MPI_C_FLOAT_COMPLEX", Kind::complex, 8);
+    add(0x12, "MPI_C_COMPLEX", Kind::complex, 8);
     add(0x13, "MPI_CXX_FLOAT_COMPLEX", Kind::complex, 8);
     add(0x14, "MPI_DOUBLE", Kind::floating, 8);
     add(0x16, "MPI_C_DOUBLE_COMPLEX", Kind::complex, 16);

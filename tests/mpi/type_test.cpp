@@ -129,6 +129,10 @@ TEST(Type, HasANameAndAttributes) {
     int length = -1;
     EXPECT_EQ(MPI_Type_get_name(MPI_UNSIGNED_LONG, name, &length), MPI_SUCCESS);
     EXPECT_STREQ(name, "MPI_UNSIGNED_LONG");
+    EXPECT_EQ(MPI_Type_get_name(MPI_LONG_LONG, name, &length), MPI_SUCCESS);
+    EXPECT_STREQ(name, "MPI_LONG_LONG_INT");  // the others are its synonyms
+    EXPECT_EQ(MPI_Type_get_name(MPI_C_FLOAT_COMPLEX, name, &length), MPI_SUCCESS);
+    EXPECT_STREQ(name, "MPI_C_COMPLEX");
     MPI_Datatype type = vector_of_ints();
     EXPECT_EQ(MPI_Type_get_name(type, name, &length), MPI_SUCCESS);
     EXPECT_EQ(length, 0);
