@@ -429,7 +429,7 @@ void write_checks(const Function& function, bool large) {
     if (parameter.is_raw) continue;
     if (is_place) {
       std::cout << "    check_place(call, " << quoted << ", " << parameter.name << ");\n";
-    } else if (is_row && !parameter.is_out && has_parameter(function, parameter.length)) {
+    } else if (is_row && parameter.kind->name != "status" && has_parameter(function, parameter.length)) {
       std::cout << "    check_array(call, " << quoted << ", " << parameter.name << ", " << parameter.length << ");\n";
     } else if (parameter.kind->is_checked && (!parameter.is_out || is_pointer(parameter.kind->type)) && !is_row) {
       std::cout << "    check_" << parameter.kind->name << "(call, " << quoted << ", " << parameter.name << ");\n";

@@ -227,6 +227,8 @@ TEST(Group, WrongRanksAndHandlesAreRefused) {
     int there = 0;
     EXPECT_EQ(MPI_Group_translate_ranks(world, 1, &nobody, world, &there), MPI_SUCCESS);
     EXPECT_EQ(there, MPI_PROC_NULL);
+    EXPECT_EQ(MPI_Group_translate_ranks(world, 1, &nobody, world, nullptr), MPI_ERR_ARG);
+    EXPECT_EQ(MPI_Group_translate_ranks(world, 0, nullptr, world, nullptr), MPI_SUCCESS);
     int size = 0;
     EXPECT_EQ(MPI_Group_size(MPI_GROUP_NULL, &size), MPI_ERR_GROUP);
     MPI_Info info = MPI_INFO_NULL;

@@ -359,6 +359,8 @@ TEST_P(PointToPoint, WrongArgumentsHaveTheirClasses) {
     MPI_Send(two.data(), 2, MPI_INT, rank, 1, MPI_COMM_WORLD);
     MPI_Irecv(got.data(), 1, MPI_INT, rank, 1, MPI_COMM_WORLD, &request);
     EXPECT_EQ(MPI_Waitall(1, &request, &status), MPI_ERR_IN_STATUS);
+    EXPECT_EQ(MPI_Waitall(1, nullptr, &status), MPI_ERR_ARG);
+    EXPECT_EQ(MPI_Waitall(0, nullptr, nullptr), MPI_SUCCESS);
     EXPECT_EQ(status.MPI_ERROR, MPI_ERR_TRUNCATE);
     EXPECT_EQ(request, MPI_REQUEST_NULL);
   });
