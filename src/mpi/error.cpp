@@ -102,6 +102,10 @@ int missing(const char* call, MPI_Session session) { return raise_missing(call, 
 
 int ErrorTarget::raise(const char* call, const Failure& failure) {
   switch (handler_->action) {
+    case Errhandler::Action::unset:
+      if (ErrorTarget& world = rank().world(); world.handler_->action != Errhandler::Action::unset)
+        return world.raise(call, failure);
+      [[fallthrough]];
     case Errhandler::Action::fatal:
     case Errhandler::Action::abort:
       api::end_machine(
@@ -153,6 +157,7 @@ void create(const Call& call, ObjectKind handles, Function* function, MPI_Errhan
 /// The program's handle of the target's error handler, which the program must free.
 MPI_Errhandler handle_of_handler(const ErrorTarget& target) {
   switch (target.handler().action) {
+    case Errhandler::Action::unset:
     case Errhandler::Action::fatal:
       return MPI_ERRORS_ARE_FATAL;
     case Errhandler::Action::abort:

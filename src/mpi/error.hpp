@@ -30,7 +30,8 @@ std::string name_of_code(int code);
 /// An error handler: a predefined one, or a function of the program.
 struct Errhandler : Object {
   static constexpr ObjectKind kind = ObjectKind::errhandler;
-  enum class Action : std::uint8_t { fatal, abort, return_code, call };
+  /// unset: what MPI_COMM_WORLD's does.
+  enum class Action : std::uint8_t { unset, fatal, abort, return_code, call };
 
   Errhandler(Rank& rank, Action what) : Object(rank, kind), action(what) {}
 

@@ -27,14 +27,15 @@ Rank::Rank(const char* call)
       universe_(static_cast<int>(world_size_)) {
   contexts.add(Comm::world_context);
   contexts.add(Comm::self_context);
+  unset_ = new Errhandler(*this, Errhandler::Action::unset);
   fatal_ = new Errhandler(*this, Errhandler::Action::fatal);
   aborting_ = new Errhandler(*this, Errhandler::Action::abort);
   returning_ = new Errhandler(*this, Errhandler::Action::return_code);
   empty_group_ = new Group(*this, 0, 1, 0);
   world_group_ = new Group(*this, 0, 1, world_size_);
   auto* const alone = new Group(*this, world_rank_, 1, 1);
-  world_ = new Comm(*this, *world_group_, *fatal_, "MPI_COMM_WORLD", Comm::world_context);
-  self_ = new Comm(*this, *alone, *fatal_, "MPI_COMM_SELF", Comm::self_context);
+  world_ = new Comm(*this, *world_group_, *unset_, "MPI_COMM_WORLD", Comm::world_context);
+  self_ = new Comm(*this, *alone, *unset_, "MPI_COMM_SELF", Comm::self_context);
   alone->release();
   environment_ = new Info(*this);
   utsname system{};

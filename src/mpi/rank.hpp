@@ -114,6 +114,7 @@ class Rank {
   std::vector<int> free_numbers_;
 
   // Owned by objects_.
+  Errhandler* unset_ = nullptr;
   Errhandler* fatal_ = nullptr;
   Errhandler* aborting_ = nullptr;
   Errhandler* returning_ = nullptr;

@@ -141,6 +141,49 @@ TEST(MpiError, HandlersBelongToTheirCellAndLiveAsLongAsTheyAreUsed) {
   });
 }
 
+TEST(MpiError, WhatHasNoHandlerOfItsOwnHasThatOfWorld) {
+  run_well({{2, 1}, 2}, [] {
+    MPI_Init(nullptr, nullptr);
+    MPI_Comm earlier = MPI_COMM_NULL;
+    MPI_Comm_dup(MPI_COMM_WORLD, &earlier);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm later = MPI_COMM_NULL;
+    MPI_Comm_dup(earlier, &later);
+    for (const MPI_Comm comm : {MPI_COMM_SELF, earlier, later}) {
+      MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+      EXPECT_EQ(MPI_Comm_get_errhandler(comm, &handler), MPI_SUCCESS);
+      EXPECT_EQ(handler, MPI_ERRORS_ARE_FATAL);
+      EXPECT_EQ(MPI_Comm_size(comm, nullptr), MPI_ERR_ARG);
+    }
+    EXPECT_EQ(MPI_Type_contiguous(1, MPI_INT, nullptr), MPI_ERR_ARG);  // on MPI_COMM_SELF
+    last_code = 0;
+    MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+    MPI_Comm_create_errhandler(remember, &handler);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+    EXPECT_EQ(MPI_Comm_size(later, nullptr), MPI_ERR_ARG);
+    EXPECT_EQ(last_comm, MPI_COMM_WORLD);
+    MPI_Comm_set_errhandler(later, MPI_ERRORS_RETURN);
+    last_code = 0;
+    EXPECT_EQ(MPI_Comm_size(later, nullptr), MPI_ERR_ARG);
+    EXPECT_EQ(last_code, 0);
+    MPI_Errhandler_free(&handler);
+    MPI_Comm_free(&earlier);
+    MPI_Comm_free(&later);
+    MPI_Finalize();
+  });
+}
+
+TEST(MpiError, AHandlerThatIsSetIsNotThatOfWorld) {
+  const Report report = run({{1, 1}, 1}, [] {
+    MPI_Init(nullptr, nullptr);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+    MPI_Type_contiguous(1, MPI_INT, nullptr);
+    ADD_FAILURE() << "it went on";
+  });
+  EXPECT_EQ(report.exit_status, 1);
+}
+
 TEST(MpiError, ClassesCodesAndTextsCanBeAddedAndRemoved) {
   run_well({{2, 1}, 2}, [] {
     MPI_Init(nullptr, nullptr);
