@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: MIT
+"""Runs of lines by our mpiexec, and the suite's verdict on each (as its own runtests has it)."""
+
+import dataclasses
+import os
+import re
+import signal
+import subprocess
+import time
+
+GRACE_SECONDS = 20  # for mpiexec to end what has passed its limit
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    line: object
+    threads: int
+    command: str
+    seconds: float
+    complaint: str  # empty: passed
+    output: str
+
+
+def complaint(verdict, status, output):
+    """Why the suite would say that a run failed, or nothing. `status` is None for one that hangs."""
+    if status is None:
+        return "hangs: mpiexec did not end it at the time limit"
+    if verdict in ("TestStatus", "TestErrFatal"):
+        return "" if status else "status 0, but it must fail"
+    lines = output.splitlines()
+    good = [line for line in lines if re.fullmatch(r"\s*No [Ee]rrors\s*", line)]
+    if len(good) != 1 or len(lines) != 1:
+        return f"status {status}, and its output is not just \" No Errors\""
+    if verdict == "TestStatusNoErrors":
+        return "" if status else "status 0, but it must fail"
+    return f"status {status}" if status else ""
+
+
+def run(line, threads, folder, mpiexec):
+    """Runs the line's program, which lies in `folder`, on so many threads."""
+    settings = {
+        "APLIB_THREADS": str(threads),
+        "APLIB_LOG_LEVEL": "error",  # without the note that a rank computes for seconds while others wait
+        "MPIEXEC_TIMEOUT": str(line.seconds),
+    }
+    settings.update(variable.split("=", 1) for variable in line.variables)
+    words = [str(mpiexec), "-n", str(line.ranks), *line.mpiexec, f"./{line.program}", *line.arguments]
+    shown = f"cd {folder} && " + " ".join([f"{key}={value}" for key, value in settings.items()] + words)
+    if not os.access(folder / line.program, os.X_OK):
+        return Run(line, threads, shown, 0, "does not compile", "")
+    started = time.monotonic()
+    with subprocess.Popen(words, cwd=folder, env={**os.environ, **settings}, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True) as process:
+        try:
+            output, status = process.communicate(timeout=line.seconds + GRACE_SECONDS)[0], process.returncode
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, status = process.communicate()[0], None
+    text = output.decode(errors="replace")
+    return Run(line, threads, shown, time.monotonic() - started, complaint(line.verdict, status, text), text)
