@@ -413,14 +413,17 @@ CellosState& cellos_state(const char* call) {
   return *static_cast<CellosState*>(self.cellos_state);
 }
 
-static MpiState& mpi_state(const char* call) {
+[[gnu::noinline]] static MpiState& mpi_state(const char* call) {
   TaskControl& self = self_or_throw(call);
   if (self.cell->id == self.cell->processor->domain().cell_count) [[unlikely]]
     refuse(self, Errc::bad_argument, call, "the host program is no rank of MPI; call it in the programs of the cells");
   return self.cell->mpi;
 }
 
-void* mpi_rank(const char* call) { return mpi_state(call).rank; }
+void* mpi_rank(const char* call) {
+  const TaskControl* const self = running_task();
+  return self != nullptr && self->cell->mpi.rank != nullptr ? self->cell->mpi.rank : mpi_state(call).rank;
+}
 
 void keep_mpi_rank(const char* call, void* rank, void (*free_rank)(void* rank),
                    std::string (*describe_wish)(const void* rank, const MatchWish& wish)) {

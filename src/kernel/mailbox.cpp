@@ -26,7 +26,8 @@ Arrived arrived_as(std::uint64_t key, std::size_t bytes) noexcept {
           bytes};
 }
 
-MatchWish wish_for(const TaskControl& self, const char* call, const Mailbox& mailbox, const LabelWish& wish) {
+[[gnu::always_inline]] inline MatchWish wish_for(const TaskControl& self, const char* call, const Mailbox& mailbox,
+                                                 const LabelWish& wish) {
   const std::uint32_t cell_count = self.cell->processor->domain().cell_count;
   const std::uint32_t tag = wish.tag.value_or(0);
   if (wish.context > Label::context_max || tag > Label::tag_max) [[unlikely]]

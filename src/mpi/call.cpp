@@ -3,14 +3,20 @@
 
 #include <fmt/format.h>
 
+#include "kernel/api.hpp"
 #include "mpi/rank.hpp"
 
 namespace aplib::mpi {
 
 void Call::enter(When when) {
+  rank_ = static_cast<Rank*>(api::mpi_rank(name_));
+  if (rank_ == nullptr || rank_->phase != Rank::Phase::initialized) [[unlikely]]
+    enter_otherwise(when);
+}
+
+void Call::enter_otherwise(When when) {
   rank_ = &Rank::of_caller(name_);
-  if (when == any_time || rank_->phase == Rank::Phase::initialized) [[likely]]
-    return;
+  if (when == any_time) return;
   if (rank_->phase == Rank::Phase::before) fail(MPI_ERR_OTHER, "it came before MPI_Init; call MPI_Init first");
   fail(MPI_ERR_OTHER, "it came after MPI_Finalize; make MPI_Finalize the program's last call of MPI");
 }

@@ -36,6 +36,8 @@ class Call {
 
  private:
   void enter(When when);
+  /// Not between MPI_Init and MPI_Finalize.
+  [[gnu::cold, gnu::noinline]] void enter_otherwise(When when);
 
   const char* name_;
   Rank* rank_ = nullptr;

@@ -34,7 +34,7 @@ void Group::order_by_cell() {
   std::ranges::sort(ranks_by_cell_, {}, [this](std::uint32_t rank) { return cells_[rank]; });
 }
 
-int Group::rank_of(std::uint32_t cell) const noexcept {
+int Group::find_rank(std::uint32_t cell) const noexcept {
   if (cells_.empty()) {
     const std::uint32_t distance = cell - first_;  // wraps below first_, and is then too far
     return cell >= first_ && distance % stride_ == 0 && distance / stride_ < count_

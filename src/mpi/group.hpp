@@ -24,7 +24,10 @@ struct Group : Object {
     return cells_.empty() ? first_ + rank * stride_ : cells_[rank];
   }
   /// MPI_UNDEFINED: the cell is not in the group.
-  [[nodiscard]] int rank_of(std::uint32_t cell) const noexcept;
+  [[nodiscard]] int rank_of(std::uint32_t cell) const noexcept {
+    const std::uint32_t distance = cell - first_;
+    return stride_ == 1 && distance < count_ && cells_.empty() ? static_cast<int>(distance) : find_rank(cell);
+  }
   /// Of the calling cell.
   [[nodiscard]] int own_rank() const noexcept;
   /// MPI_IDENT, MPI_SIMILAR or MPI_UNEQUAL.
@@ -32,6 +35,7 @@ struct Group : Object {
 
  private:
   void order_by_cell();
+  [[nodiscard]] int find_rank(std::uint32_t cell) const noexcept;
 
   std::uint32_t first_ = 0;
   std::uint32_t stride_ = 1;

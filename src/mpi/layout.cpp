@@ -109,6 +109,8 @@ LayoutPtr LayoutBuilder::finish() {
     layout->begins_.push_back(begin);
     begin += piece.bytes();
   }
+  if (layout->pieces_.size() == 1 && layout->pieces_[0].is_block() && layout->pieces_[0].offset == 0)
+    layout->block_ = layout->bytes_;
   *this = LayoutBuilder();
   return layout;
 }
@@ -211,7 +213,7 @@ char* address_of(const void* base, Count offset) noexcept {  // of integers, bec
 
 }  // namespace
 
-char* Elements::contiguous() const noexcept {
+char* Elements::contiguous_piece() const noexcept {
   const Piece one = piece();
   return one.is_block() && one.block != 0 ? address_of(address, one.offset) : nullptr;
 }

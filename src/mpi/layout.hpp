@@ -69,6 +69,8 @@ class Layout {
   /// Bytes before each piece.
   [[nodiscard]] std::span<const Count> begins() const noexcept { return begins_; }
   [[nodiscard]] int depth() const noexcept { return depth_; }
+  /// The bytes of a layout that is one block at offset 0, as of most types; -1 of any other.
+  [[nodiscard]] Count block() const noexcept { return block_; }
 
  private:
   friend class LayoutBuilder;
@@ -79,6 +81,7 @@ class Layout {
   Count bytes_ = 0;
   Count lower_ = 0;
   Count upper_ = 0;
+  Count block_ = -1;
   int depth_ = 1;
 };
 
@@ -118,7 +121,12 @@ struct Elements {
   /// All elements as one piece.
   [[nodiscard]] Piece piece() const noexcept;
   /// Where the bytes begin if they lie side by side, else null. Elements without bytes have no address.
-  [[nodiscard]] char* contiguous() const noexcept;
+  [[nodiscard]] char* contiguous() const noexcept {
+    return layout->block() == extent && count > 0 ? static_cast<char*>(address) : contiguous_piece();
+  }
+
+ private:
+  [[nodiscard]] char* contiguous_piece() const noexcept;
 };
 
 /// `bytes` bytes side by side.

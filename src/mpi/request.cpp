@@ -138,21 +138,7 @@ void close_requests(Rank& rank) noexcept {
 
 // ---------------------------------------------------------------- messages
 
-api::LabelWish wish_of(const Comm& comm, int source, int tag) noexcept {
-  api::LabelWish wish{any_cell, comm.context(), {}};
-  if (source != MPI_ANY_SOURCE) wish.cell = comm.cell_of(source);
-  if (tag != MPI_ANY_TAG) wish.tag = static_cast<std::uint32_t>(tag);
-  return wish;
-}
-
-void set_arrived(MPI_Status* status, const Comm& comm, const api::Arrived& arrived) noexcept {
-  set_status(status, comm.rank_of(arrived.label.cell), static_cast<int>(arrived.label.tag),
-             static_cast<MPI_Count>(arrived.bytes));
-}
-
-void check_room(const Comm& comm, const api::Arrived& arrived, MPI_Count room) {
-  if (arrived.bytes <= static_cast<std::size_t>(room)) [[likely]]
-    return;
+void fail_room(const Comm& comm, const api::Arrived& arrived, MPI_Count room) {
   fail(MPI_ERR_TRUNCATE,
        fmt::format("the message from rank {} with tag {} has {} bytes, but count and datatype make room for {}; its "
                    "beginning is there. Receive with room for all, or ask MPI_Probe before",
@@ -199,7 +185,15 @@ void check_any_tag(const char* parameter, int tag) {
 
 namespace {
 
-void check_buffer(Rank& rank, MPI_Count bytes) {
+[[gnu::noinline]] void send_packed(const char* call, const api::Mailbox& to, const api::Label& label,
+                                   const Elements& elements) {
+  const auto size = static_cast<std::size_t>(elements.bytes());
+  const auto packed = std::make_unique_for_overwrite<std::byte[]>(size);
+  pack(packed.get(), elements, 0, elements.bytes());
+  api::send(call, to, label, {packed.get(), size});
+}
+
+[[gnu::noinline]] void check_buffer(const Rank& rank, MPI_Count bytes) {
   if (rank.attached_buffer == nullptr && rank.attached_bytes == 0)
     fail(MPI_ERR_BUFFER, "no buffer is attached; call MPI_Buffer_attach before a buffered send");
   if (bytes + MPI_BSEND_OVERHEAD > rank.attached_bytes) {
@@ -212,19 +206,16 @@ void check_buffer(Rank& rank, MPI_Count bytes) {
 
 void send_elements(const char* call, Comm& comm, int dest, int tag, const Elements& elements, Mode mode) {
   const MPI_Count bytes = elements.bytes();
-  if (mode == Mode::buffered) check_buffer(comm.owner(), bytes);
+  if (mode == Mode::buffered) [[unlikely]]
+    check_buffer(comm.owner(), bytes);
   const std::uint32_t flag = mode == Mode::synchronous ? api::Label::asks_for_receipt : 0;
   const api::Mailbox to = mailbox_of(comm.owner());
   const api::Label label{comm.cell_of(dest), comm.context() | flag, static_cast<std::uint32_t>(tag)};
   const auto size = static_cast<std::size_t>(bytes);
   const char* const together = elements.contiguous();
-  if (together != nullptr || size == 0) [[likely]] {
-    api::send(call, to, label, {reinterpret_cast<const std::byte*>(together), size});
-  } else {
-    const auto packed = std::make_unique_for_overwrite<std::byte[]>(size);
-    pack(packed.get(), elements, 0, bytes);
-    api::send(call, to, label, {packed.get(), size});
-  }
+  if (together == nullptr && size != 0) [[unlikely]]
+    return send_packed(call, to, label, elements);
+  api::send(call, to, label, {reinterpret_cast<const std::byte*>(together), size});
 }
 
 // ---------------------------------------------------------------- a request's life

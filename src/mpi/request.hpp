@@ -16,6 +16,7 @@
 #include "kernel/mailbox.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/rank.hpp"
+#include "mpi/status.hpp"
 #include "mpi/type.hpp"
 
 namespace aplib::mpi {
@@ -93,11 +94,23 @@ void close_requests(Rank& rank) noexcept;
 Request* request_at(const char* parameter, std::size_t i, MPI_Request handle);
 
 /// The wish of a receive from `source`, which is no MPI_PROC_NULL.
-api::LabelWish wish_of(const Comm& comm, int source, int tag) noexcept;
+inline api::LabelWish wish_of(const Comm& comm, int source, int tag) noexcept {
+  api::LabelWish wish{any_cell, comm.context(), {}};
+  if (source != MPI_ANY_SOURCE) wish.cell = comm.cell_of(source);
+  if (tag != MPI_ANY_TAG) wish.tag = static_cast<std::uint32_t>(tag);
+  return wish;
+}
 /// The status of a message on the communicator.
-void set_arrived(MPI_Status* status, const Comm& comm, const api::Arrived& arrived) noexcept;
+inline void set_arrived(MPI_Status* status, const Comm& comm, const api::Arrived& arrived) noexcept {
+  set_status(status, comm.rank_of(arrived.label.cell), static_cast<int>(arrived.label.tag),
+             static_cast<MPI_Count>(arrived.bytes));
+}
+[[noreturn]] void fail_room(const Comm& comm, const api::Arrived& arrived, MPI_Count room);
 /// Fails if a message was longer than the memory for it.
-void check_room(const Comm& comm, const api::Arrived& arrived, MPI_Count room);
+inline void check_room(const Comm& comm, const api::Arrived& arrived, MPI_Count room) {
+  if (arrived.bytes > static_cast<std::size_t>(room)) [[unlikely]]
+    fail_room(comm, arrived, room);
+}
 
 void check_dest(const Comm& comm, int dest);
 void check_source(const Comm& comm, int source);

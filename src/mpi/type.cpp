@@ -79,6 +79,10 @@ MPI_Datatype TypeHandle::handle() noexcept {
 }
 
 TypeHandle& datatype_of(const Call& call, const char* parameter, MPI_Datatype handle) {
+  const auto& known = call.rank().predefined_datatypes;
+  const std::uintptr_t number = handle_value(handle) - first_handle;
+  if (number < known.size() && known[number] != nullptr) [[likely]]
+    return *known[number];
   if (is_predefined(handle)) {
     if (TypeHandle* const found = find_predefined_type(call.rank(), handle_value(handle)); found != nullptr) {
       return *found;
@@ -87,21 +91,14 @@ TypeHandle& datatype_of(const Call& call, const char* parameter, MPI_Datatype ha
   return object_of<TypeHandle>(MPI_ERR_TYPE, parameter, handle, "a datatype");
 }
 
-const DatatypePtr& committed(const char* parameter, const TypeHandle& type) {
+void detail::check_committed(const char* parameter, const TypeHandle& type) {
   if (!type.is_committed) [[unlikely]]
     fail(MPI_ERR_TYPE, fmt::format("{} is not committed; call MPI_Type_commit before data travel with it", parameter));
-  return part(type);
+  static_cast<void>(part(type));
 }
 
-Elements elements_at(const char* parameter, const void* buffer, MPI_Count count, const Datatype& type) {
-  const auto elements = type.elements(buffer, count);
-  if (!elements) [[unlikely]] {
-    fail(MPI_ERR_COUNT, fmt::format("{} elements of {} bytes do not fit into 64 bits", count, type.size()));
-  }
-  // MPI_BOTTOM is null, too; only displacements from 0 show that it is not meant.
-  if (buffer == nullptr && elements->bytes() > 0 && type.true_lb() == 0) [[unlikely]]
-    fail_null(parameter);
-  return *elements;
+void detail::fail_bytes(MPI_Count count, const Datatype& type) {
+  fail(MPI_ERR_COUNT, fmt::format("{} elements of {} bytes do not fit into 64 bits", count, type.size()));
 }
 
 // ---- Constructors

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "mpi/attribute.hpp"
+#include "mpi/call.hpp"
 #include "mpi/datatype.hpp"
 #include "mpi/error.hpp"
 
@@ -26,13 +27,30 @@ struct TypeHandle : Object {
   [[nodiscard]] MPI_Datatype handle() noexcept;
 };
 
+namespace detail {
+void check_committed(const char* parameter, const TypeHandle& type);
+[[noreturn]] void fail_bytes(MPI_Count count, const Datatype& type);
+}  // namespace detail
+
 /// The rank's object of a handle, predefined or not; fails if there is none.
 TypeHandle& datatype_of(const Call& call, const char* parameter, MPI_Datatype handle);
 
 /// The datatype of data that travels; fails if it is not committed, or one that this machine lacks.
-const DatatypePtr& committed(const char* parameter, const TypeHandle& type);
+inline const DatatypePtr& committed(const char* parameter, const TypeHandle& type) {
+  if (!type.is_committed || type.datatype->size() == 0) [[unlikely]]
+    detail::check_committed(parameter, type);
+  return type.datatype;
+}
 
 /// The memory of `count` elements at a program's `buffer`; fails if they cannot be there.
-Elements elements_at(const char* parameter, const void* buffer, MPI_Count count, const Datatype& type);
+inline Elements elements_at(const char* parameter, const void* buffer, MPI_Count count, const Datatype& type) {
+  Count bytes = 0;
+  if (__builtin_mul_overflow(type.size(), count, &bytes)) [[unlikely]]
+    detail::fail_bytes(count, type);
+  // MPI_BOTTOM is null, too; only displacements from 0 show that it is not meant.
+  if (buffer == nullptr && bytes > 0 && type.true_lb() == 0) [[unlikely]]
+    fail_null(parameter);
+  return {const_cast<void*>(buffer), &type.layout(), count, type.extent()};
+}
 
 }  // namespace aplib::mpi
