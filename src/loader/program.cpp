@@ -213,6 +213,10 @@ constexpr std::array never_separate{
 };
 constexpr std::array sanitizer_runtimes{"libasan.so*", "libtsan.so*",   "libubsan.so*",
                                         "liblsan.so*", "libhwasan.so*", "libclang_rt.*"};
+// By Open MPI, MPICH and what is made of it. libmpi_abi.so is the standard's.
+constexpr std::array other_mpis{"libmpi.so*",     "libmpi_cxx.so*",    "libmpi_mpifh.so*", "libmpi_usempi*.so*",
+                                "libmpich.so*",   "libmpichcxx.so*",   "libmpicxx.so*",    "libmpichfort.so*",
+                                "libmpifort.so*", "libmpich_intel.so*"};
 // Their state is the program's, though the system owns the file.
 constexpr std::array system_but_separate{"libgfortran.so*"};
 // Libraries of executables that stay shared: their threads serve all (libc/threads.cpp), or they have a device.
@@ -503,6 +507,10 @@ Library Search::of_process() {
 Library Search::find() {
   const std::string base(file_name(name_));
   if (base.empty()) fail("is not the name of a library", "name a file");
+  if (any_matches(other_mpis, base)) {
+    fail("is another MPI's, which has ranks that are processes, and another binary interface than APlib's",
+         "compile the program again with APlib's mpicc, or start it with that MPI's mpiexec");
+  }
   if (is_never_separate(base)) {
     if (std::ranges::count(rules_.private_names, base) != 0)  // a pattern may cover it by the way; a name means it
       fail("is wanted private, and is one that all cells share with the process", "leave it out of --private");

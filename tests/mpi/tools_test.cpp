@@ -98,6 +98,9 @@ TEST_F(MpiTools, CMakeFindsMpi) {
   EXPECT_NE(log.find("MPI 5.0: " BUILD_TREE "/lib/aplib/mpi/bin/mpiexec -n."), std::string::npos) << log;
   (void)output(CMAKE_PROGRAM " --build build");
   expect_hello("build/hello");
+  // Without a wrapper it asks the mpicc that PATH has, and compiles with another compiler.
+  (void)output(CMAKE_PROGRAM " -S . -B plain -DCMAKE_C_COMPILER=" C_COMPILER " && " CMAKE_PROGRAM " --build plain");
+  expect_hello("plain/hello");
 }
 
 // As AX_MPI and its like look for MPI: a library whose functions are declared without mpi.h, then the header.
@@ -122,12 +125,18 @@ TEST_F(MpiTools, PkgConfig) {
   std::filesystem::create_directories(folder_ + "/tree/lib");
   std::filesystem::copy_file(BUILD_TREE "/aplib-mpi.pc", tree + "/pkgconfig/aplib-mpi.pc");
   std::filesystem::create_symlink(BUILD_TREE "/lib/aplib", folder_ + "/tree/lib/aplib");
-  std::filesystem::create_symlink(library / "libmpi_abi.so", tree + "/libmpi_abi.so");
+  for (const auto& entry : std::filesystem::directory_iterator(library)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("libmpi_abi.so") || name.starts_with("libaplib.so"))
+      std::filesystem::create_symlink(entry.path(), tree + "/" + name);
+  }
   EXPECT_EQ(output("export PKG_CONFIG_PATH=" + tree +
                    "/pkgconfig\n"
-                   "apcc hello.c $(pkg-config --cflags --libs aplib-mpi) -o hello"),
+                   "apcc hello.c $(pkg-config --cflags --libs aplib-mpi) -o hello\n" C_COMPILER
+                   " hello.c $(pkg-config --cflags --libs aplib-mpi) -o plain"),
             "");
   expect_hello("./hello");
+  expect_hello("./plain");
 }
 
 TEST_F(MpiTools, ExecPassesOnWhatItShould) {
@@ -146,6 +155,16 @@ TEST_F(MpiTools, ExecPassesOnWhatItShould) {
   expect_refused("mpirun.aplib --no-such-option ./show", "mpirun: unknown option --no-such-option");
   EXPECT_NE(output("mpiexec --help").find("-hostfile"), std::string::npos);
   EXPECT_TRUE(output("mpirun --version").starts_with("mpirun (APlib) "));
+}
+
+TEST_F(MpiTools, ProgramsOfOtherMpisAreRefused) {
+  write("other.c", "int MPI_Init(int* c, char*** v) { return 0; }\n");
+  (void)output(C_COMPILER " -shared -fPIC -Wl,-soname,libmpi.so.40 other.c -o libmpi.so.40 && " C_COMPILER
+                          " -I" BUILD_TREE
+                          "/lib/aplib/mpi/include -Wl,--unresolved-symbols=ignore-all hello.c "
+                          "-Wl,--no-as-needed ./libmpi.so.40 -o other");
+  expect_refused("mpiexec -n 2 ./other", "libmpi.so.40");
+  expect_refused("mpiexec -n 2 ./other", "another MPI's");
 }
 
 // A stand-in for ssh runs what it should on this computer.
