@@ -73,6 +73,33 @@ int main(int argc, char** argv) {
   EXPECT_EQ(folder.read("file"), "for the file\n");
 }
 
+TEST(Aprun, WhatIsAskedOfTheInputIsAnsweredForTheCellsOwn) {
+  const Folder folder;
+  const std::string program = folder.compile("ask", R"(
+#include <errno.h>
+#include <stdio.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
+int main(void) {
+  struct stat status;
+  if (fstat(0, &status) != 0) return 1;
+  char first = '-';
+  const long end = S_ISREG(status.st_mode) ? lseek(0, 0, SEEK_END) : 0;
+  if (lseek(0, 0, SEEK_SET) != 0 || read(0, &first, 1) < 0) return 2;
+  const int refused = sendfile(1, 0, 0, 1) < 0 && errno == EINVAL;
+  printf("%d %ld %ld %c %d %d\n", S_ISREG(status.st_mode), (long)(S_ISREG(status.st_mode) ? status.st_size : 0), end, first, refused, isatty(0));
+  return 0;
+})");
+  static_cast<void>(folder.write("in.0", "abc"));
+  static_cast<void>(folder.write("in.1", "defgh"));
+  const Ended files = aprun({"-n", "2", "--input", folder / "in.{cid}", program});
+  EXPECT_EQ(sorted_lines(files.out), (Strings{"1 3 3 a 1 0", "1 5 5 d 1 0"})) << files.error;
+  static_cast<void>(status_in_shell(folder, std::string(APRUN_PROGRAM) + " -n 3 '" + program + "' <'" +
+                                                (folder / "in.0") + "' >'" + (folder / "out") + "'"));
+  EXPECT_EQ(sorted_lines(folder.read("out")), (Strings{"0 0 0 - 1 0", "0 0 0 - 1 0", "1 3 3 a 1 0"}));
+}
+
 TEST(Aprun, EndsAsEverWhereStandardErrorTakesNothing) {
   const Folder folder;
   const std::string fails = folder.compile("fails", "int main(void) { return 3; }");
