@@ -2,8 +2,10 @@
 # How our targets are compiled.
 find_program(APLIB_CCACHE ccache)
 if(APLIB_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # Without this it does not keep what was compiled with precompiled headers.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${APLIB_CCACHE})
+  # Without the first it does not keep what was compiled with precompiled headers. What the second names changes no
+  # object.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros
+    CCACHE_IGNOREOPTIONS=--param=ggc-* ${APLIB_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${APLIB_CCACHE})
 endif()
 
@@ -14,6 +16,11 @@ endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 15)
   message(FATAL_ERROR
     "APlib needs clang 15 or newer (found ${CMAKE_CXX_COMPILER_VERSION}): set CXX=clang++-15, or use gcc 12 or newer")
+endif()
+
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # It searches its memory for garbage in a tenth of its time. Without, it needs a quarter more memory for merged files.
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=2000000>)
 endif()
 
 set(aplib_sanitizer_flags "")
