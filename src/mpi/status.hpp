@@ -17,9 +17,11 @@ inline void set_status(MPI_Status* place, int source, int tag, MPI_Count bytes, 
   place->MPI_internal[2] = is_cancelled ? 1 : 0;
 }
 
-/// Of a send, or of a request that does nothing.
+/// Of a send, or of a request that does nothing. The standard says what its error is.
 inline void set_empty_status(MPI_Status* place, bool is_cancelled = false) noexcept {
+  if (place == MPI_STATUS_IGNORE) return;
   set_status(place, MPI_ANY_SOURCE, MPI_ANY_TAG, 0, is_cancelled);
+  place->MPI_ERROR = MPI_SUCCESS;
 }
 
 /// Of a receive from nobody.

@@ -227,6 +227,10 @@ TEST_P(PointToPoint, StatusesAreToldBeforeTheEnd) {
     EXPECT_EQ(statuses[0].MPI_TAG, 2);
     MPI_Waitall(4, requests.data(), statuses.data());
     EXPECT_EQ(got, (std::array<int, 3>{last, last, last}));
+    statuses[0].MPI_ERROR = MPI_ERR_OTHER;
+    MPI_Request_get_status(MPI_REQUEST_NULL, &flag, statuses.data());
+    EXPECT_EQ(flag, 1);
+    EXPECT_EQ(statuses[0].MPI_ERROR, MPI_SUCCESS);
     MPI_Request_get_status_any(4, requests.data(), &index, &flag, statuses.data());
     EXPECT_EQ(flag, 1);
     EXPECT_EQ(index, MPI_UNDEFINED);
