@@ -117,8 +117,10 @@ void exchange_in_place(const Collective& collective, const Blocks& blocks) {
   }
 }
 
-void exchange_blocks(const Collective& collective, const Blocks& sent, const Blocks& received) {
-  copy_own(received[collective.rank()], sent[collective.rank()]);
+// A call that fails by its own arguments does not count.
+void exchange_blocks(const Call& call, Comm& comm, CollectiveKind kind, const Blocks& sent, const Blocks& received) {
+  copy_own(received[comm.rank()], sent[comm.rank()]);
+  const Collective collective(call, comm, kind);
   if (Board* const board = collective.board()) {
     const bool is_small = sent.are_small(collective.size());
     Meeting meeting(collective, *board, is_small ? 1 : 0);
@@ -265,7 +267,7 @@ void alltoall(const Call& call, const void* sendbuf, MPI_Count sendcount, MPI_Da
   if (sendbuf == MPI_IN_PLACE) return exchange_in_place(Collective(call, comm, CollectiveKind::alltoall), received);
   check_count(call, "sendcount", sendcount);
   const Blocks sent("sendbuf", sendbuf, sendcount, travelling(call, "sendtype", sendtype));
-  exchange_blocks(Collective(call, comm, CollectiveKind::alltoall), sent, received);
+  exchange_blocks(call, comm, CollectiveKind::alltoall, sent, received);
 }
 
 void alltoallv(const Call& call, const void* sendbuf, Numbers sendcounts, Numbers sdispls, MPI_Datatype sendtype,
@@ -275,7 +277,7 @@ void alltoallv(const Call& call, const void* sendbuf, Numbers sendcounts, Number
   if (sendbuf == MPI_IN_PLACE) return exchange_in_place(Collective(call, comm, CollectiveKind::alltoallv), received);
   const Blocks sent("sendbuf", sendbuf, "sendcounts", sendcounts, "sdispls", sdispls,
                     travelling(call, "sendtype", sendtype), comm.size());
-  exchange_blocks(Collective(call, comm, CollectiveKind::alltoallv), sent, received);
+  exchange_blocks(call, comm, CollectiveKind::alltoallv, sent, received);
 }
 
 void alltoallw(const Call& call, const void* sendbuf, Numbers sendcounts, Numbers sdispls,
@@ -286,7 +288,7 @@ void alltoallw(const Call& call, const void* sendbuf, Numbers sendcounts, Number
   if (sendbuf == MPI_IN_PLACE) return exchange_in_place(Collective(call, comm, CollectiveKind::alltoallw), received);
   const Blocks sent(call, "sendbuf", sendbuf, "sendcounts", sendcounts, "sdispls", sdispls, "sendtypes", sendtypes,
                     comm.size());
-  exchange_blocks(Collective(call, comm, CollectiveKind::alltoallw), sent, received);
+  exchange_blocks(call, comm, CollectiveKind::alltoallw, sent, received);
 }
 
 }  // namespace aplib::mpi

@@ -119,6 +119,19 @@ TEST(MpiCollective, RanksThatDisagreeAreTold) {
       << report.reason;
 }
 
+TEST(MpiCollective, ACallThatFailsByItsArgumentsDoesNotCount) {
+  run_well({{3, 1}, 2}, [] {
+    begin_world();
+    std::array<int, 3> data{};
+    if (rank_now() == 1) {
+      EXPECT_EQ(MPI_Alltoall(data.data(), 1, MPI_INT, data.data(), 1, MPI_INT, MPI_COMM_WORLD), MPI_ERR_BUFFER);
+      EXPECT_EQ(MPI_Gather(&data[1], 1, MPI_INT, data.data(), 1, MPI_INT, 1, MPI_COMM_WORLD), MPI_ERR_BUFFER);
+    }
+    EXPECT_EQ(MPI_Barrier(MPI_COMM_WORLD), MPI_SUCCESS);
+    MPI_Finalize();
+  });
+}
+
 // Each in another way to wait: for all, for the root's data, and for the root to have taken what it was given.
 TEST(MpiCollective, ReportsOfDeadlocksNameTheCallTheRanksAndTheCommunicator) {
   const auto report_of = [](auto call) {
