@@ -30,21 +30,21 @@ struct Posted;  // of the core
 
 /// A receive or send that has begun. It is open until wait(), test(), wait_all(), wait_any() or cancel() has said how
 /// it went; then it is over, and so is a default-made one. Movable, not copyable. Destroying an open one cancels it: a
-/// receive whose message has not come gets none, and one whose message has come loses it. Nothing writes to a
-/// receive's buffer after its request is gone.
+/// receive whose message has not come gets none, and one whose message has come loses it. A send goes on, with a copy.
+/// Nothing reads or writes the memory of a request that is gone.
 /// REQUIRES: used, and destroyed while open, on the cell that began it; not moved or destroyed while a task waits for
 /// it. It may outlive its task and its machine.
 class APLIB_API Request {
  public:
   Request() noexcept = default;
   Request(Request&& other) noexcept
-      : receive_(std::exchange(other.receive_, nullptr)),
+      : posted_(std::exchange(other.posted_, nullptr)),
         complete_(std::exchange(other.complete_, false)),
         envelope_(other.envelope_) {}
   Request& operator=(Request&& other) noexcept {
     if (this == &other) return *this;
-    if (receive_ != nullptr) drop();
-    receive_ = std::exchange(other.receive_, nullptr);
+    if (posted_ != nullptr) drop();
+    posted_ = std::exchange(other.posted_, nullptr);
     complete_ = std::exchange(other.complete_, false);
     envelope_ = other.envelope_;
     return *this;
@@ -52,11 +52,11 @@ class APLIB_API Request {
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
   ~Request() {
-    if (receive_ != nullptr) drop();
+    if (posted_ != nullptr) drop();
   }
 
   /// Not over.
-  [[nodiscard]] bool open() const noexcept { return receive_ != nullptr || complete_; }
+  [[nodiscard]] bool open() const noexcept { return posted_ != nullptr || complete_; }
 
   /// Waits until it is complete. Then it is over; returns envelope(). One that is over is not waited for.
   /// REQUIRES: called from a task of its cell, otherwise it throws Error(bad_argument). Throws Error(ended) when the
@@ -70,8 +70,8 @@ class APLIB_API Request {
   [[nodiscard]] bool test();
 
   /// Takes a receive back whose message has not come. True: it is over, has received nothing and written nothing.
-  /// False: it is complete, and wait() says with what; or it was over before. REQUIRES: as wait(), and that no task
-  /// waits for it. Switches tasks: no. Source: MPI_Cancel.
+  /// False: it is complete, and wait() says with what; or it was over before. A send is not taken back, but complete
+  /// then. REQUIRES: as wait(), and that no task waits for it. Switches tasks: no. Source: MPI_Cancel.
   bool cancel();
 
   /// When it is over: what it has received, or sent. REQUIRES: it has not been cancelled, and wait() has not thrown.
@@ -81,14 +81,14 @@ class APLIB_API Request {
   friend struct RequestAccess;
   void drop() noexcept;
 
-  Posted* receive_ = nullptr;  // in a pooled buffer
-  bool complete_ = false;      // and nobody has been told: a send
+  Posted* posted_ = nullptr;  // in a pooled buffer
+  bool complete_ = false;     // and nobody has been told: a send
   Envelope envelope_;
 };
 
 /// Begins to receive the next message that matches into `buffer`. The buffer must stay, and is not read or written by
 /// others, until the request is over or gone. Many may be open. If a task waits for the oldest one, a sender copies
-/// straight into its buffer. REQUIRES: called from a task; `buffer` and `from` as for receive_into(). Throws
+/// straight into its buffer. REQUIRES: called from a task; `buffer` and `from` as for posted_into(). Throws
 /// Error(bad_argument) otherwise, and Error(exhausted) without memory. Switches tasks: no. Source: MPI_Irecv.
 [[nodiscard]] APLIB_API Request receive_later(std::span<std::byte> buffer, From from = {});
 
@@ -100,7 +100,8 @@ template <class Range>
 }
 
 /// Begins to send `bytes`, which must stay as they are until the request is over or gone. Order, errors and task
-/// switches as send(). It is complete at once, because sends are buffered. Source: MPI_Isend.
+/// switches as send(). A large message to another cell of this process is not copied before it is received, and its
+/// request is complete then; others are complete at once. Source: MPI_Isend.
 [[nodiscard]] APLIB_API Request send_later(CellId cell, std::span<const std::byte> bytes, To to = {});
 
 /// The same for the elements of a span, vector or array of trivially copyable values.

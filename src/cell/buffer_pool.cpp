@@ -116,14 +116,14 @@ bool BufferPool::keep_large(std::uint32_t size_class) noexcept {
 }
 
 // Before anything else is done with the buffer: the body may be wanted for the next message.
-void BufferPool::release_shared(Buffer* buffer) noexcept {
-  buffer->shared().arena->give_back(buffer->shared().number);
-  buffer->size_class = class_of(sizeof(SharedBody));
+void BufferPool::make_ordinary(Buffer* buffer) noexcept {
+  if (buffer->size_class == Buffer::shared_class) buffer->shared().arena->give_back(buffer->shared().number);
+  buffer->size_class = class_of(smallest_body);
 }
 
 void BufferPool::put_large(Buffer* buffer) noexcept {
-  if (buffer->size_class == Buffer::shared_class) {
-    release_shared(buffer);
+  if (buffer->size_class >= Buffer::lease_class) {
+    make_ordinary(buffer);
     return push_free(buffer);
   }
   if (keep_large(buffer->size_class)) {
@@ -143,8 +143,8 @@ void BufferPool::unmap(Buffer* buffer) noexcept {
 }
 
 void BufferPool::put_foreign(Buffer* buffer) noexcept {
-  if (buffer->size_class == Buffer::shared_class) [[unlikely]]
-    release_shared(buffer);
+  if (buffer->size_class >= Buffer::lease_class) [[unlikely]]
+    make_ordinary(buffer);
   const std::uint32_t home = buffer->home->index_;
   Batch& batch = batches_[home];
   if (batch.count == 0) {
@@ -173,7 +173,7 @@ void BufferPool::flush() noexcept {
 
 void BufferPool::take_back_outside(Buffer* buffer) noexcept {
   BufferPools& pools = *buffer->home->pools_;
-  if (buffer->size_class == Buffer::shared_class) release_shared(buffer);
+  if (buffer->size_class == Buffer::shared_class) make_ordinary(buffer);
   buffer->home->push_returned(buffer, buffer);
   pools.give_up(1);
 }

@@ -43,6 +43,8 @@ struct SharedBody {
   std::uint32_t number;
 };
 
+struct Lease;  // lease.hpp
+
 /// Header in front of a message body; an entry of MatchQueue. The body follows at a cache-line boundary.
 struct alignas(cache_line_bytes) Buffer {
   Buffer* next;             // match queue, free list or return chain
@@ -59,11 +61,14 @@ struct alignas(cache_line_bytes) Buffer {
   std::uint32_t large_index;                      // for large bodies only: place in BufferPool::large_
 
   static constexpr std::uint32_t shared_class = ~0U;  ///< The size_class of one whose body is a SharedBody.
+  static constexpr std::uint32_t lease_class = ~1U;   ///< Of one without a body, which has a Lease.
 
   [[nodiscard]] char* body() noexcept {
     return size_class == shared_class ? shared().place : reinterpret_cast<char*>(this + 1);
   }
   [[nodiscard]] SharedBody& shared() noexcept { return *reinterpret_cast<SharedBody*>(this + 1); }
+  [[nodiscard]] bool is_lease() const noexcept { return size_class == lease_class; }
+  [[nodiscard]] Lease& lease() noexcept { return *reinterpret_cast<Lease*>(this + 1); }
 };
 
 class BufferPool {
@@ -164,7 +169,7 @@ class BufferPool {
     free_[buffer->size_class] = buffer;
   }
   void put_large(Buffer* buffer) noexcept;
-  static void release_shared(Buffer* buffer) noexcept;
+  static void make_ordinary(Buffer* buffer) noexcept;
   void put_foreign(Buffer* buffer) noexcept;
   void send_home(Batch& batch) noexcept;
   void push_returned(Buffer* head, Buffer* tail) noexcept;

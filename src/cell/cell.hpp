@@ -82,6 +82,7 @@ struct Posted {
   Message* message = nullptr;    ///< Pointer-style receive: where to put the message; else:
   char* buffer = nullptr;        ///< the caller's own buffer,
   std::size_t capacity = 0;      ///< and its size.
+  const Form* form = nullptr;    ///< Where `capacity` bytes of a lease go (lease.hpp), instead of all that.
   std::uint64_t key = 0;         ///< Result: key of the message.
   std::size_t bytes = 0;         ///< Result: its length; of an own buffer, min(bytes, capacity) were stored.
   TaskControl* task = nullptr;   ///< Who waits for it; while nobody does, its owner.
@@ -90,19 +91,19 @@ struct Posted {
   bool offered = false;          ///< Also offered in cell->offer, where a sender on another processor may claim it.
   std::atomic<bool> committed{false};  ///< Written by such a sender: it is going to fill the buffer.
   bool closed_when_cells_end = false;  ///< Host: end with Wake::ended when all cells have ended.
-  // Of requests:
-  bool queued = false;         ///< In owner->requests; a claimed one may be out of it.
-  bool awaited = false;        ///< `task` waits for it, and counts it in TaskControl::awaited.
-  bool looks = false;          ///< It is over when its message is there, which goes on to the next receive.
-  bool gives_receipt = false;  ///< To the sender of a message that asks for it (ContextKey).
-  Wake how = Wake::done;       ///< Result: a message, or why there is none.
-  std::uint8_t lane = 0;       ///< For PostedQueue, as all that follow but the last.
+  bool queued = false;                 ///< In owner->requests; a claimed one may be out of it.
+  bool awaited = false;                ///< `task` waits for it, and counts it in TaskControl::awaited.
+  bool looks = false;                  ///< It is over when its message is there, which goes on to the next receive.
+  bool gives_receipt = false;          ///< To the sender of a message that asks for it (ContextKey).
+  Wake how = Wake::done;               ///< Result: a message, or why there is none.
+  std::uint8_t lane = 0;               ///< For PostedQueue, as all that follow but the last.
   std::uint64_t order = 0;
   Posted* next = nullptr;
   Posted* previous = nullptr;
   Posted* bucket_next = nullptr;
   Posted* bucket_previous = nullptr;
-  Transfer<> transfer;  ///< For a claimed one.
+  Transfer<> transfer;      ///< For a claimed one.
+  Buffer* lease = nullptr;  ///< Not null: no receive, but a send that is over when its lease has been taken.
 };
 
 /// Everything the runtime keeps of one task. It lies at the top of the task's own stack, so that a task costs one
@@ -126,10 +127,10 @@ struct alignas(cache_line_bytes) TaskControl : Flow {
   void* entry_state = nullptr;
   Posted posted;
   Watch watch;
-  MatchQueue<Buffer> mailbox;  ///< Messages that nobody has asked for yet.
-  /// Open receives that are waited for later. When `posted` is open, it is older than all of them.
-  PostedQueue<Posted> requests;
-  std::size_t awaited = 0;  ///< So many requests must complete before it goes on.
+  MatchQueue<Buffer> mailbox;    ///< Messages that nobody has asked for yet.
+  PostedQueue<Posted> requests;  ///< Open receives that are waited for later. An open `posted` is older than these.
+  Posted* lent = nullptr;        ///< The first of its open sends, linked by `next` and `previous`.
+  std::size_t awaited = 0;       ///< So many requests must complete before it goes on.
   Stack stack;
   void* cellos_state = nullptr;                ///< State of the CellOS API (kernel/api.hpp), made at first use,
   void (*free_cellos_state)(void*) = nullptr;  ///< and freed with the task.
@@ -206,8 +207,7 @@ struct Timer {
   Clock::time_point deadline;
   TaskControl* task;
   std::uint64_t order;
-  /// For a heap whose top is due first.
-  bool operator<(const Timer& other) const noexcept {
+  bool operator<(const Timer& other) const noexcept {  // for a heap whose top is due first
     return deadline != other.deadline ? deadline > other.deadline : order > other.order;
   }
 };

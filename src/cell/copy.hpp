@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Copies of message bodies: small ones in straight-line code, and large ones by two processors at once.
+// Copies of message bodies: small ones in straight-line code, and large ones by two processors at once. The bytes of a
+// body lie side by side, or as a front end knows (Form).
 #pragma once
 
 #include <algorithm>
@@ -43,6 +44,34 @@ inline void copy_bytes(void* to, const void* from, std::size_t bytes) noexcept {
   if (bytes != 0) std::memcpy(to, from, bytes);
 }
 
+struct Side;
+
+/// How the bytes of a body that do not lie side by side are found, in the order in which they travel. The front end's
+/// own form is derived from it. Several threads may copy parts at the same time.
+struct Form {
+  /// Copies the bytes [first, first + bytes) of `from` to the same bytes of `to`. One of them has this form.
+  void (*copy)(const Side& to, const Side& from, std::size_t first, std::size_t bytes) noexcept;
+};
+
+/// One side of a copy.
+struct Side {
+  char* address = nullptr;     ///< Where the bytes lie side by side; not used with a form.
+  const Form* form = nullptr;  ///< Null: they do.
+};
+
+/// Copies the bytes [first, first + bytes) of `from` to the same bytes of `to`.
+inline void copy_part(const Side& to, const Side& from, std::size_t first, std::size_t bytes) noexcept {
+  const Form* const form = to.form != nullptr ? to.form : from.form;
+  if (form != nullptr) return form->copy(to, from, first, bytes);
+  copy_bytes(to.address + first, from.address + first, bytes);
+}
+
+/// Both sides of a copy.
+struct Sides {
+  Side to;
+  Side from;
+};
+
 /// One large copy by two processors at once: the sender copies from the front, the receiver's processor from the back.
 /// Either does it all alone when the other is busy.
 ///
@@ -59,11 +88,13 @@ class Transfer {
   void begin(void* to, const void* from, std::size_t bytes) noexcept {
     to_ = static_cast<char*>(to);
     from_ = static_cast<const char*>(from);
-    bytes_ = bytes;
-    chunk_bytes_ = std::max(chunk_bytes_min, (bytes / 16 + 4095) & ~std::size_t{4095});
-    chunk_count_ = static_cast<std::uint32_t>((bytes + chunk_bytes_ - 1) / chunk_bytes_);
-    claimed_.store(0, std::memory_order_relaxed);   // published by the ring's release
-    finished_.store(0, std::memory_order_relaxed);  // same
+    sides_ = nullptr;
+    prepare(bytes);
+  }
+  /// The same. `sides` stay until the copy is over.
+  void begin(const Sides& sides, std::size_t bytes) noexcept {
+    sides_ = &sides;
+    prepare(bytes);
   }
 
   /// Sender: copies until no chunk is left, then waits for the other side's last chunk. Afterwards it must not
@@ -81,13 +112,26 @@ class Transfer {
   }
 
  private:
+  void prepare(std::size_t bytes) noexcept {
+    bytes_ = bytes;
+    chunk_bytes_ = std::max(chunk_bytes_min, (bytes / 16 + 4095) & ~std::size_t{4095});
+    chunk_count_ = static_cast<std::uint32_t>((bytes + chunk_bytes_ - 1) / chunk_bytes_);
+    claimed_.store(0, std::memory_order_relaxed);   // published by the ring's release
+    finished_.store(0, std::memory_order_relaxed);  // same
+  }
+
   bool claim() noexcept {
     return claimed_.fetch_add(1, std::memory_order_relaxed) < chunk_count_;  // relaxed: only a ticket
   }
 
   void copy(std::uint32_t chunk) noexcept {
     const std::size_t start = std::size_t{chunk} * chunk_bytes_;
-    std::memcpy(to_ + start, from_ + start, std::min(chunk_bytes_, bytes_ - start));
+    const std::size_t bytes = std::min(chunk_bytes_, bytes_ - start);
+    if (sides_ == nullptr) {
+      std::memcpy(to_ + start, from_ + start, bytes);
+    } else {
+      copy_part(sides_->to, sides_->from, start, bytes);
+    }
     finished_.fetch_add(1, std::memory_order_release);  // invariant (2)
   }
 
@@ -98,6 +142,7 @@ class Transfer {
 
   char* to_;
   const char* from_;
+  const Sides* sides_;  // null: side by side, at to_ and from_
   std::size_t bytes_;
   std::size_t chunk_bytes_;
   std::uint32_t chunk_count_;

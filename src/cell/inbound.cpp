@@ -112,9 +112,11 @@ bool Inbound::handle(std::uint32_t from, Entry& entry) {
     case EntryKind::buffer_message:
     case EntryKind::large_message:
     case EntryKind::offer_taken:
+    case EntryKind::lent_message:
+    case EntryKind::lease_taken:
     case EntryKind::start_task: {
       const bool in_order =
-          kind == EntryKind::start_task ||
+          kind == EntryKind::start_task || kind == EntryKind::lease_taken ||
           MoveProtocol::in_order(from, outbound.route(MatchKey::cell(entry.key)), EntryInfo::forwarded(entry.info));
       switch (mover.protocol().admit(from, entry.cell, outbound.route(entry.cell), in_order)) {
         case MoveProtocol::Admission::hold:
@@ -188,6 +190,14 @@ void Inbound::deliver_entry(Cell& cell, std::uint32_t info, std::uint64_t key, s
       if (stopping) waiter.wake = Wake::stopping;
       break;
     }
+    case EntryKind::lent_message: {
+      const auto entry = read_payload<BufferEntry>(payload);
+      deliver_lease(cell, task, key, *entry.buffer, entry.bytes);
+      break;
+    }
+    case EntryKind::lease_taken:
+      lease_taken(*read_payload<Buffer*>(payload));
+      break;
     default: {
       const auto entry = read_payload<BufferEntry>(payload);
       deliver_buffer(cell, task, key, entry.buffer, entry.bytes);
@@ -279,6 +289,8 @@ void Inbound::take_from_mailbox(Posted& posted, Buffer* found) noexcept {
   posted.key = found->key;
   posted.bytes = found->bytes;
   count_received(*found);
+  if (found->is_lease()) [[unlikely]]
+    return take_lease(posted, *found);
   if (posted.message != nullptr) {
     if (found->bytes > Message::inline_bytes_max)
       return MessageAccess::set_buffer(*pool_, *posted.message, found->key, found, found->bytes);

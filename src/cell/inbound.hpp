@@ -142,7 +142,7 @@ class Inbound {
   /// `owner`, a task of a cell of ours, asks for a message that it waits for later. `request` stays until it is no
   /// longer open.
   void post(TaskControl& owner, Posted& request) noexcept;
-  /// Takes an open request back. REQUIRES: no task waits for it.
+  /// Takes an open request back. A send cannot be: it is over then. REQUIRES: no task waits for it.
   static void cancel(Posted& request) noexcept;
   /// Tells the sender of a message that asks for it that the message to this task of `cell`, which is ours, is
   /// received.
@@ -157,8 +157,18 @@ class Inbound {
                            bool closed_when_cells_end = false) noexcept;
   /// post() and wait(). Whatever comes of it, the request is not open afterwards.
   static Wake post_and_wait(TaskControl& self, TaskControl& owner, const char* call, Posted& request) noexcept;
-  /// The task ends: its requests get no message.
+  /// The task ends: its requests get no message, and its memory is its own again.
   void close_requests(TaskControl& owner) noexcept;
+
+  // --- leases: large messages that are copied from the memory of their sender (lease.cpp)
+  /// Sends a message from `self`, a task of a cell of ours, without copying it. `sent`, which stays until it is over,
+  /// is open while the memory is read by others. False: it must be sent in another way. Throws Error(exhausted).
+  bool lend(TaskControl& self, std::uint32_t cell, std::uint32_t task, std::uint64_t key, const Side& from,
+            std::size_t bytes, Posted& sent);
+  /// Ends an open send now: nobody reads the sender's memory afterwards. REQUIRES: as cancel().
+  void take_back(Posted& sent) noexcept;
+  /// The task ends: nobody will receive what it was lent.
+  void drop_leases(TaskControl& task) noexcept;
 
   /// Gives up the messages of a task that ends.
   void empty_mailbox(TaskControl& task) noexcept;
@@ -193,6 +203,14 @@ class Inbound {
   void deliver_entry(Cell& cell, std::uint32_t info, std::uint64_t key, std::uint32_t task, const std::byte* payload);
   void deliver_small(Cell& cell, std::uint32_t task, std::uint64_t key, const std::byte* body, std::size_t bytes);
   void deliver_buffer(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer* buffer, std::size_t bytes);
+  void deliver_lease(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer& lease, std::size_t bytes);
+  void queue_lease(Cell& cell, TaskControl* receiver, std::uint32_t task, std::uint64_t key, Buffer& lease);
+  void fill_from(const Posted& posted, std::uint64_t key, const Side& from, std::size_t bytes);
+  void receive_lease(const Posted& posted, Buffer& lease, std::size_t bytes);
+  void take_lease(const Posted& posted, Buffer& lease) noexcept;
+  void pull(Buffer& lease, const Side& to, std::size_t bytes) noexcept;
+  void lease_taken(Buffer& lease) noexcept;
+  void complete_lent(Posted& sent) noexcept;
   /// Into the mailbox of the receiver, which is task number `task` of the cell, or null while there is none.
   void queue(Cell& cell, TaskControl* receiver, std::uint32_t task, std::uint64_t key, Buffer& buffer);
   [[gnu::always_inline]] void fill(const Posted& posted, std::uint64_t key, std::span<const std::byte> bytes) {

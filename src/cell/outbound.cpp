@@ -66,7 +66,7 @@ void Outbound::send(std::uint32_t cell, std::uint32_t processor, std::uint32_t t
     push_raw(processor, EntryInfo::make(EntryKind::small_message, size), key, cell, task, bytes.data(), size);
     return;
   }
-  if (size >= offer_from_bytes && send_to_offer(cell, processor, task, key, bytes)) return;
+  if (size >= offer_from_bytes && send_to_offer(cell, processor, task, key, bytes, size)) return;
   Buffer* buffer = pool_->get(size);
   if (size >= both_sides_from_bytes && backlogs_[processor].empty()) {
     buffer->transfer.begin(buffer->body(), bytes.data(), size);
@@ -83,7 +83,7 @@ void Outbound::send(std::uint32_t cell, std::uint32_t processor, std::uint32_t t
 // The receiver may wait with its own buffer on the other processor. Claims that buffer if nothing that we have sent can
 // still match it, that is, if everything in our ring has been taken and no cell is moving. Null: send it the other way.
 Posted* Outbound::claim_offer(std::uint32_t cell_index, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
-                              std::size_t bytes) {
+                              std::size_t bytes, std::size_t patience) {
   Cell& cell = *domain_.cells[cell_index];
   if (!backlogs_[processor].empty()) return nullptr;
   MessageRing& ring = ring_to(processor);
@@ -95,7 +95,7 @@ Posted* Outbound::claim_offer(std::uint32_t cell_index, std::uint32_t processor,
   // A receiver that is about to offer its buffer again saves a large message its second copy. That is worth waiting for
   // a few percent of the copy's time.
   std::size_t looks = cell.offers_lately.load(std::memory_order_relaxed) && !is_network_  // relaxed: a hint
-                          ? bytes / bytes_per_look
+                          ? patience / bytes_per_look
                           : 0;
   while (!open()) {
     if (looks-- == 0) return nullptr;
@@ -117,8 +117,8 @@ Posted* Outbound::claim_offer(std::uint32_t cell_index, std::uint32_t processor,
 }
 
 bool Outbound::send_to_offer(std::uint32_t cell_index, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
-                             std::span<const std::byte> bytes) {
-  Posted* posted = claim_offer(cell_index, processor, task, key, bytes.size());
+                             std::span<const std::byte> bytes, std::size_t patience) {
+  Posted* posted = claim_offer(cell_index, processor, task, key, bytes.size(), patience);
   if (posted == nullptr) return false;
   if (bytes.size() >= both_sides_from_bytes) {
     posted->transfer.begin(posted->buffer, bytes.data(), bytes.size());
@@ -280,6 +280,12 @@ void Outbound::keep(std::uint32_t cell, std::uint32_t task, std::uint64_t key, s
   hold(index_, waiting);
 }
 
+void Outbound::keep_taken(std::uint32_t cell, Buffer* lease) {
+  Waiting waiting{EntryInfo::make(EntryKind::lease_taken), 0, cell, 0, {}};
+  std::memcpy(waiting.payload, &lease, sizeof lease);
+  hold(index_, waiting);
+}
+
 std::optional<Outbound::Waiting> Outbound::take_kept() {
   Backlog& kept = backlogs_[index_];
   if (kept.empty()) return std::nullopt;
@@ -298,14 +304,14 @@ void Outbound::inject(std::uint32_t cell, std::uint32_t task, std::uint64_t key,
   const std::span<const std::byte> body(reinterpret_cast<const std::byte*>(shared.place), bytes);
   if (domain_.pools->uses_low_memory()) {
     send(cell, processor, task, key, body);
-  } else if (!send_to_offer(cell, processor, task, key, body)) {
+  } else if (!send_to_offer(cell, processor, task, key, body, 0)) {
     return push(processor, EntryKind::buffer_message, cell, task, key, BufferEntry{pool_->get(shared, bytes), bytes});
   }
   shared.arena->give_back(shared.number);
 }
 
 std::byte* Outbound::begin_large(LargeArrival& arrival) {
-  arrival.posted = claim_offer(arrival.cell, route_[arrival.cell], arrival.task, arrival.key, arrival.bytes);
+  arrival.posted = claim_offer(arrival.cell, route_[arrival.cell], arrival.task, arrival.key, arrival.bytes, 0);
   if (arrival.posted != nullptr) return reinterpret_cast<std::byte*>(arrival.posted->buffer);
   arrival.buffer = pool_->get(arrival.bytes);
   return reinterpret_cast<std::byte*>(arrival.buffer->body());

@@ -4,6 +4,7 @@
 //   small              inside a ring entry
 //   larger             one copy into a pooled buffer whose pointer travels; from 32 KiB on both processors copy
 //                      (copy.hpp)
+//   lent by a sender   no copy at all: the receiver copies from the sender's memory (lease.hpp)
 //   to a waiting receive with its own buffer that was offered: straight into that
 //
 // Invariants: (1) what goes to one processor goes through one ring, in order: while the ring's backlog holds something,
@@ -36,12 +37,14 @@ enum class EntryKind : std::uint8_t {
   small_message,   ///< Body in the entry.
   buffer_message,  ///< Payload: BufferEntry.
   large_message,   ///< The same, and Buffer::transfer may still be under way: help.
-  offer_taken,  ///< Payload: OfferEntry. The sender has claimed a posted receive. Its transfer may be under way: help.
-  start_task,   ///< Payload: CellProgram*. From the host: start it on `cell`.
-  cell_moved,   ///< `cell` is carried by processor `task` from here on. (mover.hpp)
-  fence,        ///< Old messages to `cell` from processor `task` are all through. (mover.hpp)
-  cell_ended,   ///< `cell` has ended; payload: CellEnd.
-  call,         ///< Payload: CallEntry. Call it: for the network's processor, or for a copy that wants help.
+  offer_taken,   ///< Payload: OfferEntry. The sender has claimed a posted receive. Its transfer may be under way: help.
+  lent_message,  ///< Payload: BufferEntry of a Lease.
+  lease_taken,   ///< Payload: Buffer* of the lease. Its transfer may be under way: help.
+  start_task,    ///< Payload: CellProgram*. From the host: start it on `cell`.
+  cell_moved,    ///< `cell` is carried by processor `task` from here on. (mover.hpp)
+  fence,         ///< Old messages to `cell` from processor `task` are all through. (mover.hpp)
+  cell_ended,    ///< `cell` has ended; payload: CellEnd.
+  call,          ///< Payload: CallEntry. Call it: for the network's processor, or for a copy that wants help.
 };
 
 /// Entry::info: forwarded (bit 31), kind (bits 30..24), length of a small message (bits 23..0). A small message's
@@ -134,6 +137,11 @@ class Outbound {
   void send(std::uint32_t cell, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
             std::span<const std::byte> bytes);
 
+  /// A message to a cell that another processor carries: straight into a receive that is offered. False: none is, even
+  /// after the moment that `patience` bytes are worth.
+  bool send_to_offer(std::uint32_t cell, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
+                     std::span<const std::byte> bytes, std::size_t patience);
+
   template <class Payload>
   void push(std::uint32_t processor, EntryKind kind, std::uint32_t cell, std::uint32_t task, std::uint64_t key,
             const Payload& payload) {
@@ -183,6 +191,8 @@ class Outbound {
   /// Keeps a message from a cell of this processor to one that is still arriving here. Older messages travel by way of
   /// that cell's last processor, so this one waits.
   void keep(std::uint32_t cell, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes);
+  /// The same of the news that a lease is taken.
+  void keep_taken(std::uint32_t cell, Buffer* lease);
   /// The oldest message kept, until none is left.
   [[nodiscard]] std::optional<Waiting> take_kept();
 
@@ -228,9 +238,7 @@ class Outbound {
   void drop_oldest(std::uint32_t processor) noexcept;
   bool flush_backlog(std::uint32_t processor);
   Posted* claim_offer(std::uint32_t cell, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
-                      std::size_t bytes);
-  bool send_to_offer(std::uint32_t cell, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
-                     std::span<const std::byte> bytes);
+                      std::size_t bytes, std::size_t patience);
   [[nodiscard]] std::uint32_t thread_count() const noexcept;
 
   Domain& domain_;

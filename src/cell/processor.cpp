@@ -453,7 +453,8 @@ void task_body(Flow& flow) {
       }
     });
   }
-  if (!self.requests.empty()) self.cell->processor->inbound_.close_requests(self);  // before its memory is unmapped
+  if (!self.requests.empty() || self.lent != nullptr)
+    self.cell->processor->inbound_.close_requests(self);  // before its memory is unmapped
   if (self.program != nullptr) {
     guarded(self, domain, [&self] { self.program->ops->release(self.program); });
     enter_program(self, nullptr);
@@ -487,6 +488,7 @@ void Processor::end_terminating_task() noexcept {
                       name_of(domain, *self)));
     });
   }
+  if (!self->requests.empty() || self->lent != nullptr) self->cell->processor->inbound_.close_requests(*self);
   if (self->program != nullptr) self->program->ops->abandon(*self->program, status, exits);
   if (status != 0 && self->cell->status == 0) self->cell->status = status;
   self->cell->processor->end_task(*self);
@@ -584,12 +586,13 @@ void Processor::start_program(Cell& cell, const CellProgram& program) {
 // Runs on the ending task's stack and leaves it for good.
 void Processor::end_task(TaskControl& self) {
   Cell& cell = *self.cell;
-  if (!self.requests.empty()) inbound_.close_requests(self);
+  if (!self.requests.empty() || self.lent != nullptr) inbound_.close_requests(self);
   self.ended = true;
   if (self.stack.guard == StackGuard::canary) domain_.guarded([&] { check_canary(self); });
   if (domain_.on_unread && !self.mailbox.empty() &&
       !domain_.stopping.load(std::memory_order_relaxed))  // relaxed: a task that is stopped leaves much unread
     domain_.guarded([&] { domain_.on_unread(self); });
+  if (!self.mailbox.empty()) inbound_.drop_leases(self);
   if (self.from_kernel) ++cell.ended_from_kernel;
   if (self.joiner != nullptr) {
     self.detached = true;  // the joiner needs nothing but to know

@@ -76,6 +76,7 @@ void Inbound::post(TaskControl& owner, Posted& request) noexcept {
 }
 
 void Inbound::cancel(Posted& request) noexcept {
+  if (request.lease != nullptr) return request.task->cell->processor->inbound().take_back(request);
   remove_from_queue(request);
   request.open = false;
 }
@@ -191,6 +192,7 @@ Wake Inbound::receive_from(TaskControl& self, TaskControl& owner, const char* ca
   request.message = self.posted.message;
   request.buffer = self.posted.buffer;
   request.capacity = self.posted.capacity;
+  request.form = self.posted.form;
   request.closed_when_cells_end = closed_when_cells_end;
   const Wake how = post_and_wait(self, owner, call, request);
   self.posted.key = request.key;
@@ -221,6 +223,7 @@ void Inbound::end_requests_in_vain(TaskControl& owner, bool all_ended) noexcept 
 }
 
 void Inbound::close_requests(TaskControl& owner) noexcept {
+  while (owner.lent != nullptr) take_back(*owner.lent);
   while (Posted* const request = owner.requests.oldest()) {
     remove_from_queue(*request);
     if (withdraw(*request)) {

@@ -399,11 +399,23 @@ std::string describe_missing(const Domain& domain, const Group& group, std::uint
   return group.exchange != nullptr ? "none is missing in this process" : "none is missing";
 }
 
+/// "60000 bytes to be received by cell 1, any task, type 7".
+std::string describe_lent(const Cell& cell, const Posted& sent) {
+  MatchWish to = sent.wish;
+  if (!is_of_mpi(to.key)) to.mask &= ~MatchKey::task_mask;  // the key has the sender's
+  return fmt::format("{} bytes to be received by {}", sent.bytes, describe_wish(cell, to));
+}
+
 // What the task waits for with a request, each wish once; they may be in the mailboxes of other tasks of the cell.
 std::string describe_awaited(const Cell& cell, const TaskControl& task) {
   std::vector<MatchWish> wishes;
+  std::vector<const Posted*> lent;
   for (std::uint32_t id = 0; id < cell.tasks.end(); ++id) {
     const TaskControl* const owner = cell.tasks.find(id);
+    for (const Posted* sent = owner != nullptr ? owner->lent : nullptr; sent != nullptr && lent.size() < kinds_max;
+         sent = sent->next) {
+      if (sent->awaited && sent->task == &task) lent.push_back(sent);
+    }
     const Posted* each = owner != nullptr ? owner->requests.oldest() : nullptr;
     for (; each != nullptr && wishes.size() < kinds_max; each = each->next) {
       if (each->awaited && each->task == &task && std::ranges::find(wishes, each->wish) == wishes.end())
@@ -412,6 +424,7 @@ std::string describe_awaited(const Cell& cell, const TaskControl& task) {
   }
   std::string text;
   for (const MatchWish& wish : wishes) text += (text.empty() ? "" : "; ") + describe_wanted(cell, wish);
+  for (const Posted* const sent : lent) text += (text.empty() ? "" : "; ") + describe_lent(cell, *sent);
   return text;
 }
 

@@ -59,6 +59,12 @@ TaskControl& owner_of(TaskControl& self, const char* call, const Mailbox& mailbo
   return *owner;
 }
 
+void set_form(Posted& posted, const Form* form, std::size_t bytes, Message* apart) noexcept {
+  posted.form = form;
+  posted.capacity = bytes;
+  posted.message = apart;
+}
+
 void set_buffer(Posted& posted, std::span<std::byte> buffer) noexcept {
   posted.message = nullptr;
   posted.buffer = reinterpret_cast<char*>(buffer.data());
@@ -76,6 +82,17 @@ Processor& processor_of(const TaskControl& self) noexcept { return *self.cell->p
   return std::nullopt;
 }
 
+/// `self.posted` says what it wants.
+[[gnu::always_inline]] inline std::optional<Arrived> receive_posted(TaskControl& self, TaskControl& owner,
+                                                                    const char* call, const Mailbox& mailbox) {
+  const Wake how = &owner == &self ? Processor::receive(self, call, false) : Inbound::receive_from(self, owner, call);
+  if (how != Wake::done) [[unlikely]]
+    return receive_failed(self, call, mailbox, self.posted.wish, how);
+  if (ContextKey::asks_for_receipt(self.posted.key)) [[unlikely]]
+    processor_of(self).inbound().give_receipt(*self.cell, index(mailbox.task), self.posted.key);
+  return arrived_as(self.posted.key, self.posted.bytes);
+}
+
 }  // namespace
 
 Arrived MailboxReceive::arrived() const noexcept { return arrived_as(key, bytes); }
@@ -89,6 +106,19 @@ void send(const char* call, const Mailbox& to, const Label& label, std::span<con
   processor_of(self).send_with_key(self, call, index(label.cell), bytes, index(to.task), key);
 }
 
+bool lend(const char* call, const Mailbox& to, const Label& label, const Side& from, std::size_t bytes,
+          MailboxReceive& sent) {
+  TaskControl& self = self_or_throw(call);
+  sent.cancelled = false;
+  sent.how = Wake::done;
+  Processor& here = processor_of(self);
+  if (label.context > Label::context_max || label.tag > Label::tag_max || index(label.cell) >= here.domain().cell_count)
+    return false;  // send() says what is wrong
+  const std::uint64_t key =
+      ContextKey::make(static_cast<std::uint32_t>(to.space), self.cell->id, label.context, label.tag);
+  return here.inbound().lend(self, index(label.cell), index(to.task), key, from, bytes, sent);
+}
+
 void post(const char* call, const Mailbox& mailbox, MailboxReceive& receive, std::span<std::byte> buffer,
           const LabelWish& wish) {
   TaskControl& self = self_or_throw(call);
@@ -96,6 +126,17 @@ void post(const char* call, const Mailbox& mailbox, MailboxReceive& receive, std
   receive.how = Wake::done;
   receive.cancelled = false;
   set_buffer(receive, buffer);
+  processor_of(self).inbound().post(owner_of(self, call, mailbox), receive);
+}
+
+void post(const char* call, const Mailbox& mailbox, MailboxReceive& receive, const Form& form, std::size_t bytes,
+          Message& apart, const LabelWish& wish) {
+  TaskControl& self = self_or_throw(call);
+  receive.wish = wish_for(self, call, mailbox, wish);
+  receive.how = Wake::done;
+  receive.cancelled = false;
+  apart = Message();
+  set_form(receive, &form, bytes, &apart);
   processor_of(self).inbound().post(owner_of(self, call, mailbox), receive);
 }
 
@@ -111,7 +152,9 @@ bool test(const char* call, const RequestSet& set, bool all) { return Inbound::t
 
 bool cancel(MailboxReceive& receive) noexcept {
   if (!receive.open) return false;
+  const bool is_receive = receive.lease == nullptr;
   Inbound::cancel(receive);
+  if (!is_receive) return false;
   receive.cancelled = true;
   return true;
 }
@@ -122,12 +165,23 @@ std::optional<Arrived> receive(const char* call, const Mailbox& mailbox, std::sp
   TaskControl& owner = owner_of(self, call, mailbox);
   self.posted.wish = wish_for(self, call, mailbox, wish);
   set_buffer(self.posted, buffer);
-  const Wake how = &owner == &self ? Processor::receive(self, call, false) : Inbound::receive_from(self, owner, call);
-  if (how != Wake::done) [[unlikely]]
-    return receive_failed(self, call, mailbox, self.posted.wish, how);
-  if (ContextKey::asks_for_receipt(self.posted.key)) [[unlikely]]
-    processor_of(self).inbound().give_receipt(*self.cell, index(mailbox.task), self.posted.key);
-  return arrived_as(self.posted.key, self.posted.bytes);
+  return receive_posted(self, owner, call, mailbox);
+}
+
+std::optional<Arrived> receive(const char* call, const Mailbox& mailbox, const Form& form, std::size_t bytes,
+                               Message& apart, const LabelWish& wish) {
+  struct UnsetForm {
+    Posted& posted;
+    ~UnsetForm() { posted.form = nullptr; }
+  };
+  TaskControl& self = self_or_throw(call);
+  TaskControl& owner = owner_of(self, call, mailbox);
+  const MatchWish wanted = wish_for(self, call, mailbox, wish);
+  const UnsetForm unset{self.posted};
+  self.posted.wish = wanted;
+  apart = Message();
+  set_form(self.posted, &form, bytes, &apart);
+  return receive_posted(self, owner, call, mailbox);
 }
 
 std::optional<Arrived> probe(const char* call, const Mailbox& mailbox, const LabelWish& wish) {

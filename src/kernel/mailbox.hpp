@@ -12,6 +12,7 @@
 #include <span>
 
 #include "cell/inbound.hpp"
+#include "cell/lease.hpp"
 #include "kernel/api.hpp"
 
 namespace aplib::api {
@@ -66,21 +67,35 @@ struct MailboxReceive : Posted {
 /// As send(). REQUIRES: the cell exists, the label is in range; otherwise it throws Error(bad_argument).
 APLIB_API void send(const char* call, const Mailbox& to, const Label& label, std::span<const std::byte> bytes);
 
+/// Sends a message without copying it: `sent` is open until the receiver has copied `from`, which stays as it is so
+/// long. cancel() ends that at once: then the message is buffered. Ends with the task, too. False: nothing is sent;
+/// use send(). REQUIRES and throws: as send().
+[[nodiscard]] APLIB_API bool lend(const char* call, const Mailbox& to, const Label& label, const Side& from,
+                                  std::size_t bytes, MailboxReceive& sent);
+
 /// Begins to receive into `buffer`. REQUIRES: the calling cell has the mailbox's task; the wish is in range. Throws
 /// Error(bad_argument) otherwise.
 APLIB_API void post(const char* call, const Mailbox& mailbox, MailboxReceive& receive, std::span<std::byte> buffer,
                     const LabelWish& wish);
+/// The same for `bytes` bytes of a form. A message that was lent goes there; any other is `apart`, and the caller's to
+/// copy.
+APLIB_API void post(const char* call, const Mailbox& mailbox, MailboxReceive& receive, const Form& form,
+                    std::size_t bytes, Message& apart, const LabelWish& wish);
 /// Waits for one that is over, or for all. False: the machine stops, and the task unwinds already.
 [[nodiscard]] APLIB_API bool wait(const char* call, const RequestSet& set, bool all);
 /// The same without waiting. Lets others run after a few misses.
 [[nodiscard]] APLIB_API bool test(const char* call, const RequestSet& set, bool all);
-/// Takes an open receive back. REQUIRES: no task waits for it. False: it was over.
+/// Takes an open receive back. REQUIRES: no task waits for it. False: it was over, or is so now, because it is a send.
 APLIB_API bool cancel(MailboxReceive& receive) noexcept;
 
 /// Waits for a message. For the mailbox's own task this is as fast as receive_into(). Throws Error(ended) when the cell
 /// that the wish names has ended and left no such message. Nothing: the machine stops, and the task unwinds already.
 [[nodiscard]] APLIB_API std::optional<Arrived> receive(const char* call, const Mailbox& mailbox,
                                                        std::span<std::byte> buffer, const LabelWish& wish);
+
+/// The same as post() with a form.
+[[nodiscard]] APLIB_API std::optional<Arrived> receive(const char* call, const Mailbox& mailbox, const Form& form,
+                                                       std::size_t bytes, Message& apart, const LabelWish& wish);
 
 /// The message that a receive with this wish would get. Does not wait; lets others run after a few misses.
 [[nodiscard]] APLIB_API std::optional<Arrived> probe(const char* call, const Mailbox& mailbox, const LabelWish& wish);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <new>
 
+#include "cell/lease.hpp"
 #include "cell/processor.hpp"
 #include "kernel/api.hpp"
 #include "kernel/machine_impl.hpp"
@@ -13,8 +14,9 @@ namespace aplib {
 
 namespace {
 
-/// Lies in a buffer as the bodies of messages do, so that it may outlive its machine.
-struct Receive : Posted {
+/// Of a receive, or of a send that is lent. It lies in a buffer as the bodies of messages do, so that it may outlive
+/// its machine.
+struct OpenRequest : Posted {
   const Cell* cell = nullptr;  ///< Of the task that began it. Not to be read: the machine may be gone.
 };
 
@@ -40,9 +42,9 @@ struct Outcome {
 }  // namespace
 
 struct RequestAccess {
-  static Request begin(Posted* receive) noexcept {
+  static Request begin(Posted* posted) noexcept {
     Request request;
-    request.receive_ = receive;
+    request.posted_ = posted;
     return request;
   }
   static Request completed(const Envelope& envelope) noexcept {
@@ -53,41 +55,68 @@ struct RequestAccess {
   }
   static RequestSet set_of(const Request* requests, std::size_t count) noexcept {
     return {requests, count,
-            [](const void* first, std::size_t i) { return static_cast<const Request*>(first)[i].receive_; }};
+            [](const void* first, std::size_t i) { return static_cast<const Request*>(first)[i].posted_; }};
   }
   static void check(const TaskControl& self, const char* call, const Request& request) {
-    if (request.receive_ != nullptr && static_cast<const Receive*>(request.receive_)->cell != self.cell) [[unlikely]]
+    if (request.posted_ != nullptr && static_cast<const OpenRequest*>(request.posted_)->cell != self.cell) [[unlikely]]
       refuse(self, Errc::bad_argument, call, "the request is another cell's; use it on the cell that began it");
   }
+  static OpenRequest& make(const TaskControl& self) {
+    BufferPool& pool = self.cell->processor->pool();
+    Buffer* const memory = pool.get(sizeof(OpenRequest));
+    pool.lend();
+    static_assert(alignof(OpenRequest) <= alignof(Buffer));
+    auto* const made = ::new (memory->body()) OpenRequest;
+    made->cell = self.cell;
+    return *made;
+  }
   [[nodiscard]] static bool is_complete(const Request& request) noexcept {
-    return request.complete_ || (request.receive_ != nullptr && !request.receive_->open);
+    return request.complete_ || (request.posted_ != nullptr && !request.posted_->open);
   }
   /// REQUIRES: it is complete, or over.
   static Outcome finish(const Domain& domain, Request& request) noexcept {
     request.complete_ = false;
-    Posted* const receive = request.receive_;
-    if (receive == nullptr) return {};
-    const Outcome outcome{receive->how, receive->wish, receive->key, receive->bytes, receive->capacity};
+    const Posted* const posted = request.posted_;
+    if (posted == nullptr) return {};
+    const Outcome outcome{posted->how, posted->wish, posted->key, posted->bytes, posted->capacity};
     if (outcome.how == Wake::done) request.envelope_ = envelope_of(domain, outcome.key, outcome.bytes);
     free(request);
     return outcome;
   }
   static void free(Request& request) noexcept {
-    auto* const receive = static_cast<Receive*>(request.receive_);
-    request.receive_ = nullptr;
-    receive->~Receive();
-    give_back(reinterpret_cast<Buffer*>(receive) - 1);
+    auto* const posted = static_cast<OpenRequest*>(request.posted_);
+    request.posted_ = nullptr;
+    posted->~OpenRequest();
+    give_back(reinterpret_cast<Buffer*>(posted) - 1);
   }
   static bool cancel(Request& request) noexcept {
-    if (request.receive_ == nullptr || !request.receive_->open) return false;
-    Inbound::cancel(*request.receive_);
-    free(request);
-    return true;
+    if (request.posted_ == nullptr || !request.posted_->open) return false;
+    const bool is_receive = request.posted_->lease == nullptr;
+    Inbound::cancel(*request.posted_);
+    if (is_receive) free(request);
+    return is_receive;
+  }
+  /// Not open: the message must be sent in another way.
+  static Request lend(TaskControl& self, CellId cell, std::span<const std::byte> bytes, To to) {
+    Processor& here = *self.cell->processor;
+    if (index(cell) >= here.domain().cell_count || index(cell) == self.cell->id || index(to.task) > task_id_max ||
+        to.type < 0 || to.type > message_type_max || here.domain().carriers == 0)
+      return {};
+    const std::uint64_t key = MatchKey::make(static_cast<std::uint32_t>(api::Space::plain), self.cell->id, self.id,
+                                             static_cast<std::uint32_t>(to.type));
+    Request request = begin(&make(self));
+    auto* const from = const_cast<char*>(reinterpret_cast<const char*>(bytes.data()));
+    if (here.inbound().lend(self, index(cell), index(to.task), key, {from}, bytes.size(), *request.posted_)) {
+      request.posted_->key = key;
+      request.posted_->bytes = request.posted_->capacity = bytes.size();
+      return request;
+    }
+    return {};
   }
   /// Of the calling task's cell.
   [[nodiscard]] static bool is_here(const Request& request) noexcept {
     const TaskControl* const self = running_task();
-    return self != nullptr && static_cast<const Receive*>(request.receive_)->cell == self->cell;
+    return self != nullptr && static_cast<const OpenRequest*>(request.posted_)->cell == self->cell;
   }
 };
 
@@ -110,8 +139,8 @@ static void finish_all(const char* call, std::span<Request> requests) {
 
 // Who destroys an open one elsewhere, against the rules, leaves it to its task: nobody else may touch its queue.
 void Request::drop() noexcept {
-  if (!receive_->open) return RequestAccess::free(*this);
-  if (RequestAccess::is_here(*this) && !receive_->awaited) RequestAccess::cancel(*this);
+  if (posted_->open && RequestAccess::is_here(*this) && !posted_->awaited) Inbound::cancel(*posted_);
+  if (!posted_->open) RequestAccess::free(*this);
 }
 
 Envelope Request::wait() {
@@ -134,7 +163,7 @@ bool Request::cancel() {
   constexpr const char* call = "cancel";
   const TaskControl& self = self_or_throw(call);
   RequestAccess::check(self, call, *this);
-  if (receive_ != nullptr && receive_->awaited) [[unlikely]]
+  if (posted_ != nullptr && posted_->awaited) [[unlikely]]
     refuse(self, Errc::bad_argument, call, "a task waits for this request; cancel it before, or let it come");
   return RequestAccess::cancel(*this);
 }
@@ -143,21 +172,19 @@ Request receive_later(std::span<std::byte> buffer, From from) {
   constexpr const char* call = "receive_later";
   TaskControl& self = self_or_throw(call);
   const MatchWish wish = check_receive(self, call, buffer, from, api::Space::plain);
-  BufferPool& pool = self.cell->processor->pool();
-  Buffer* const memory = pool.get(sizeof(Receive));
-  pool.lend();
-  static_assert(alignof(Receive) <= alignof(Buffer));
-  auto* const receive = ::new (memory->body()) Receive;
-  receive->cell = self.cell;
-  receive->wish = wish;
-  receive->buffer = reinterpret_cast<char*>(buffer.data());
-  receive->capacity = buffer.size();
-  self.cell->processor->inbound().post(self, *receive);
-  return RequestAccess::begin(receive);
+  OpenRequest& receive = RequestAccess::make(self);
+  receive.wish = wish;
+  receive.buffer = reinterpret_cast<char*>(buffer.data());
+  receive.capacity = buffer.size();
+  self.cell->processor->inbound().post(self, receive);
+  return RequestAccess::begin(&receive);
 }
 
 Request send_later(CellId cell, std::span<const std::byte> bytes, To to) {
   constexpr const char* call = "send_later";
+  if (bytes.size() >= lend_from_bytes && bytes.data() != nullptr) {
+    if (Request lent = RequestAccess::lend(self_or_throw(call), cell, bytes, to); lent.open()) return lent;
+  }
   api::send(call, cell, bytes, to, api::Space::plain);
   return RequestAccess::completed({api::cell_id(call), api::task_id(call), to.type, bytes.size()});
 }
