@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "mpi/request.hpp"
@@ -18,34 +17,47 @@ Elements data_of(const char* parameter, const void* buffer, MPI_Count count, con
   return elements_at(parameter, buffer, count, *committed("datatype", type));
 }
 
+/// A send without a copy, of a call that waits for it. Where the call fails, the data are copied after all.
+class Lent {
+ public:
+  Lent(const Call& call, Comm& comm, int dest, int tag, const Elements& elements)
+      : call_(call), is_sent_(lend_elements(call.name(), comm, dest, tag, elements, form_, sent_)) {}
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
+  ~Lent() { api::cancel(sent_); }
+
+  [[nodiscard]] bool is_sent() const noexcept { return is_sent_; }
+  void wait() {
+    const RequestSet set{&sent_, 1, [](const void* first, std::size_t) -> Posted* {
+                           return const_cast<api::MailboxReceive*>(static_cast<const api::MailboxReceive*>(first));
+                         }};
+    if (sent_.open) static_cast<void>(api::wait(call_.name(), set, true));
+  }
+
+ private:
+  const Call& call_;
+  ElementsForm form_;
+  api::MailboxReceive sent_;
+  bool is_sent_;
+};
+
+/// False: it must be copied. A rank that waits for itself could never receive.
+[[gnu::noinline]] bool send_lent(const Call& call, Comm& comm, int dest, int tag, const Elements& elements) {
+  if (comm.cell_of(dest) == this_cell::id()) return false;
+  Lent lent(call, comm, dest, tag, elements);
+  lent.wait();
+  return lent.is_sent();
+}
+
 void send_now(const Call& call, const void* buf, MPI_Count count, const TypeHandle& type, int dest, int tag, Comm& comm,
               Mode mode) {
   check_dest(comm, dest);
   check_tag("tag", tag);
   const Elements elements = data_of("buf", buf, count, type);
   if (dest == MPI_PROC_NULL) return;
+  if (can_be_lent(elements, mode) && send_lent(call, comm, dest, tag, elements)) return;
   send_elements(call.name(), comm, dest, tag, elements, mode);
-}
-
-/// Memory of a call's own for bytes that do not lie side by side.
-class Aside {
- public:
-  explicit Aside(std::size_t bytes)
-      : large_(bytes > small_.size() ? std::make_unique_for_overwrite<std::byte[]>(bytes) : nullptr) {}
-  [[nodiscard]] std::byte* data() noexcept { return large_ != nullptr ? large_.get() : small_.data(); }
-
- private:
-  std::array<std::byte, 1024> small_;
-  std::unique_ptr<std::byte[]> large_;
-};
-
-[[gnu::noinline]] std::optional<api::Arrived> receive_apart(const Call& call, const Elements& elements, int source,
-                                                            int tag, const Comm& comm) {
-  const auto bytes = static_cast<std::size_t>(elements.bytes());
-  Aside aside(bytes);
-  const auto arrived = receive(call, comm, source, tag, {aside.data(), bytes});
-  if (arrived) unpack(elements, aside.data(), 0, static_cast<Count>(std::min(arrived->bytes, bytes)));
-  return arrived;
+  if (mode == Mode::synchronous) await_receipt(call, comm, dest, tag);
 }
 
 void receive_now(const Call& call, const Elements& elements, int source, int tag, Comm& comm, MPI_Status* status) {
@@ -54,7 +66,7 @@ void receive_now(const Call& call, const Elements& elements, int source, int tag
   char* const together = elements.contiguous();
   const auto arrived = together != nullptr || bytes == 0
                            ? receive(call, comm, source, tag, {reinterpret_cast<std::byte*>(together), bytes})
-                           : receive_apart(call, elements, source, tag, comm);
+                           : receive(call, comm, source, tag, elements);
   if (!arrived) return;  // the machine stops
   set_arrived(status, comm, *arrived);
   check_room(comm, *arrived, elements.bytes());
@@ -118,7 +130,6 @@ void rsend(const Call& call, const void* buf, MPI_Count count, TypeHandle& type,
 
 void ssend(const Call& call, const void* buf, MPI_Count count, TypeHandle& type, int dest, int tag, Comm& comm) {
   send_now(call, buf, count, type, dest, tag, comm, Mode::synchronous);
-  if (dest != MPI_PROC_NULL) await_receipt(call, comm, dest, tag);
 }
 
 void recv(const Call& call, void* buf, MPI_Count count, TypeHandle& type, int source, int tag, Comm& comm,
@@ -128,7 +139,7 @@ void recv(const Call& call, void* buf, MPI_Count count, TypeHandle& type, int so
   receive_now(call, data_of("buf", buf, count, type), source, tag, comm, status);
 }
 
-// Sends are buffered, so the receive can come second.
+// Sends are buffered, or over later, so the receive can come second.
 void sendrecv(const Call& call, const void* sendbuf, MPI_Count sendcount, TypeHandle& sendtype, int dest, int sendtag,
               void* recvbuf, MPI_Count recvcount, TypeHandle& recvtype, int source, int recvtag, Comm& comm,
               MPI_Status* status) {
@@ -138,6 +149,13 @@ void sendrecv(const Call& call, const void* sendbuf, MPI_Count sendcount, TypeHa
   check_any_tag("recvtag", recvtag);
   const Elements sent = elements_at("sendbuf", sendbuf, sendcount, *committed("sendtype", sendtype));
   const Elements received = elements_at("recvbuf", recvbuf, recvcount, *committed("recvtype", recvtype));
+  // What is to be replaced must be copied before.
+  if (can_be_lent(sent, Mode::standard) && dest != MPI_PROC_NULL && sendbuf != recvbuf) [[unlikely]] {
+    Lent lent(call, comm, dest, sendtag, sent);
+    if (!lent.is_sent()) send_elements(call.name(), comm, dest, sendtag, sent, Mode::standard);
+    receive_now(call, received, source, recvtag, comm, status);
+    return lent.wait();
+  }
   if (dest != MPI_PROC_NULL) send_elements(call.name(), comm, dest, sendtag, sent, Mode::standard);
   receive_now(call, received, source, recvtag, comm, status);
 }
@@ -208,9 +226,12 @@ void recv_init(const Call& call, void* buf, MPI_Count count, TypeHandle& type, i
 void isendrecv(const Call& call, const void* sendbuf, MPI_Count sendcount, TypeHandle& sendtype, int dest, int sendtag,
                void* recvbuf, MPI_Count recvcount, TypeHandle& recvtype, int source, int recvtag, Comm& comm,
                MPI_Request* request) {
+  check_dest(comm, dest);
   check_source(comm, source);
+  check_tag("sendtag", sendtag);
   check_any_tag("recvtag", recvtag);
-  send_now(call, sendbuf, sendcount, sendtype, dest, sendtag, comm, Mode::standard);
+  const Elements sent = elements_at("sendbuf", sendbuf, sendcount, *committed("sendtype", sendtype));
+  if (dest != MPI_PROC_NULL) send_elements(call.name(), comm, dest, sendtag, sent, Mode::standard);
   receive_later(call, recvbuf, recvcount, recvtype, source, recvtag, comm, false, request);
 }
 
@@ -445,11 +466,11 @@ void request_free(const Call& call, MPI_Request* place) {
   *place = MPI_REQUEST_NULL;
 }
 
-// A send has left already, so it cannot be cancelled.
+// A send cannot be cancelled; one that is open is copied, so that it is over.
 void cancel(const Call&, MPI_Request* place) {
   Request& request = request_of_place("request", place);
   if (!request.is_active) fail(MPI_ERR_REQUEST, "request is not active; cancel between its start and its completion");
-  if (request.does == Request::Does::receive) api::cancel(request.posted);
+  if (request.does == Request::Does::receive || request.posted.lease != nullptr) api::cancel(request.posted);
 }
 
 void start(const Call& call, MPI_Request* place) {

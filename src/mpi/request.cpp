@@ -24,6 +24,11 @@ api::LabelWish receipt_wish(const Comm& comm, int dest, int tag) noexcept {
   return {comm.cell_of(dest), comm.context(), static_cast<std::uint32_t>(tag)};
 }
 
+/// What has not come straight to the elements.
+void unpack_apart(const Elements& elements, const Message& apart) noexcept {
+  unpack(elements, apart.data(), 0, std::min(elements.bytes(), static_cast<Count>(apart.size())));
+}
+
 [[noreturn]] void fail_unread(int dest) {
   fail(MPI_ERR_PROC_ABORTED, fmt::format("rank {} has ended before it received the message", dest));
 }
@@ -106,6 +111,17 @@ std::optional<api::Arrived> receive(const Call& call, const Comm& comm, int sour
   });
 }
 
+std::optional<api::Arrived> receive(const Call& call, const Comm& comm, int source, int tag, const Elements& elements) {
+  const ElementsForm form(elements);
+  const auto bytes = static_cast<std::size_t>(elements.bytes());
+  Message apart;
+  const auto arrived = wait_for_rank(source, fail_unsent, [&] {
+    return api::receive(call.name(), mailbox_of(call.rank()), form, bytes, apart, wish_of(comm, source, tag));
+  });
+  unpack_apart(elements, apart);
+  return arrived;
+}
+
 std::optional<api::Arrived> await_message(const Call& call, const Comm& comm, int source, int tag) {
   return wait_for_rank(source, fail_unsent,
                        [&] { return api::await(call.name(), mailbox_of(call.rank()), wish_of(comm, source, tag)); });
@@ -118,6 +134,7 @@ void await_receipt(const Call& call, const Comm& comm, int dest, int tag) {
 }
 
 void free_request(const Call& call, Request& request) {
+  if (request.posted.lease != nullptr) api::cancel(request.posted);  // nobody would say how long its memory stays
   std::vector<Request*>& freed = call.rank().freed_requests;
   freed.push_back(&request);
   std::erase_if(freed, [&](Request* each) {
@@ -218,6 +235,26 @@ void send_elements(const char* call, Comm& comm, int dest, int tag, const Elemen
   api::send(call, to, label, {reinterpret_cast<const std::byte*>(together), size});
 }
 
+ElementsForm::ElementsForm(const Elements& described) noexcept : elements(described) {
+  copy = [](const Side& to, const Side& from, std::size_t first, std::size_t bytes) noexcept {
+    const auto elements_of = [&](const Side& side) {
+      return side.form != nullptr ? static_cast<const ElementsForm*>(side.form)->elements
+                                  : bytes_at(side.address, static_cast<Count>(first + bytes));
+    };
+    mpi::copy(elements_of(to), elements_of(from), static_cast<Count>(first), static_cast<Count>(bytes));
+  };
+}
+
+bool lend_elements(const char* call, Comm& comm, int dest, int tag, const Elements& elements, ElementsForm& form,
+                   api::MailboxReceive& sent) {
+  form.elements = elements;
+  char* const together = elements.contiguous();
+  const Side from{together, together == nullptr ? &form : nullptr};
+  return api::lend(call, mailbox_of(comm.owner()),
+                   {comm.cell_of(dest), comm.context(), static_cast<std::uint32_t>(tag)}, from,
+                   static_cast<std::size_t>(elements.bytes()), sent);
+}
+
 // ---------------------------------------------------------------- a request's life
 
 void start(const Call& call, Request& request) {
@@ -227,6 +264,9 @@ void start(const Call& call, Request& request) {
   request.posted.how = Wake::done;
   if (request.peer == MPI_PROC_NULL || request.does == Request::Does::nothing) return;
   if (request.does == Request::Does::send) {
+    if (can_be_lent(request.elements, request.mode) &&
+        lend_elements(call.name(), comm, request.peer, request.tag, request.elements, request.form, request.posted))
+      return;
     send_elements(call.name(), comm, request.peer, request.tag, request.elements, request.mode);
     if (request.mode == Mode::synchronous) {
       api::post(call.name(), receipts_of(call.rank()), request.posted, {},
@@ -235,13 +275,12 @@ void start(const Call& call, Request& request) {
     return;
   }
   const auto bytes = static_cast<std::size_t>(request.elements.bytes());
-  auto* place = reinterpret_cast<std::byte*>(request.elements.contiguous());
-  if (place == nullptr && bytes != 0) {
-    if (request.packed == nullptr) request.packed = std::make_unique_for_overwrite<std::byte[]>(bytes);
-    place = request.packed.get();
-  }
-  api::post(call.name(), mailbox_of(call.rank()), request.posted, {place, bytes},
-            wish_of(comm, request.peer, request.tag));
+  const api::LabelWish wish = wish_of(comm, request.peer, request.tag);
+  auto* const place = reinterpret_cast<std::byte*>(request.elements.contiguous());
+  if (place != nullptr || bytes == 0)
+    return api::post(call.name(), mailbox_of(call.rank()), request.posted, {place, bytes}, wish);
+  request.form.elements = request.elements;
+  api::post(call.name(), mailbox_of(call.rank()), request.posted, request.form, bytes, request.apart, wish);
 }
 
 namespace {
@@ -251,8 +290,8 @@ void complete_receive(Request& request) {
   if (!request.posted.has_received()) fail_unsent(request.peer);
   const api::Arrived arrived = request.posted.arrived();
   const MPI_Count room = request.elements.bytes();
-  if (request.packed != nullptr)
-    unpack(request.elements, request.packed.get(), 0, std::min(room, static_cast<MPI_Count>(arrived.bytes)));
+  unpack_apart(request.elements, request.apart);
+  request.apart = Message();
   check_room(*request.comm, arrived, room);
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Request: a send or receive that a program has begun and completes later.
 //
-// The data of a send leave at once, because the core buffers them; so only a synchronous send can be open. Its message
-// asks for a receipt (kernel/mailbox.hpp), and it is over when that has come. Receipts come in the order in which
-// messages are received.
+// The data of a small send leave at once, because the core buffers them. Those of a large one within a process stay
+// where they are until the receiver copies them, from type to type (api::lend()); it is open so long. So is another
+// synchronous send, whose message asks for a receipt (kernel/mailbox.hpp), until that has come. Receipts come in the
+// order in which messages are received.
 //
 // Invariant: a request holds its communicator and datatype.
 #pragma once
@@ -33,6 +34,13 @@ class Steps {
   virtual bool go_on(const char* call, Request& request) = 0;
 };
 
+/// How the core copies elements that do not lie side by side.
+struct ElementsForm : aplib::Form {
+  explicit ElementsForm(const Elements& described = {}) noexcept;
+
+  Elements elements;
+};
+
 struct Request : Object {
   static constexpr ObjectKind kind = ObjectKind::request;
   enum class Does : std::uint8_t {
@@ -57,17 +65,20 @@ struct Request : Object {
   int peer = MPI_PROC_NULL;
   int tag = 0;
   Elements elements{};
-  DatatypePtr datatype;                 ///< Keeps the layout of `elements`.
-  std::unique_ptr<std::byte[]> packed;  ///< A receive's bytes, if the elements do not lie side by side.
-  std::unique_ptr<Steps> steps;         ///< Null: none is left.
-  std::optional<Failure> failure;       ///< Of one that does nothing.
+  DatatypePtr datatype;            ///< Keeps the layout of `elements`.
+  ElementsForm form;               ///< Of `elements`, if they do not lie side by side.
+  Message apart;                   ///< A receive's bytes that have not come straight to such elements.
+  std::unique_ptr<Steps> steps;    ///< Null: none is left.
+  std::optional<Failure> failure;  ///< Of one that does nothing.
   MPI_Status result{};
-  api::MailboxReceive posted;  ///< The message of a receive, the receipt of a synchronous send.
+  api::MailboxReceive posted;  ///< The message of a receive, what a send waits for.
 };
 
 /// Receives a message into `place`. Nothing: the machine stops.
 std::optional<api::Arrived> receive(const Call& call, const Comm& comm, int source, int tag,
                                     std::span<std::byte> place);
+/// The same, for elements that do not lie side by side.
+std::optional<api::Arrived> receive(const Call& call, const Comm& comm, int source, int tag, const Elements& elements);
 /// Waits for a message and leaves it to the next receive. Nothing: the machine stops.
 std::optional<api::Arrived> await_message(const Call& call, const Comm& comm, int source, int tag);
 
@@ -119,6 +130,14 @@ void check_any_tag(const char* parameter, int tag);
 
 /// Sends the elements to a rank. `dest` is no MPI_PROC_NULL.
 void send_elements(const char* call, Comm& comm, int dest, int tag, const Elements& elements, Mode mode);
+/// Whether it is worth trying to send them without a copy.
+inline bool can_be_lent(const Elements& elements, Mode mode) noexcept {
+  return elements.bytes() >= static_cast<Count>(lend_from_bytes) && mode != Mode::buffered;
+}
+/// Does so. `sent` is open until they have been received; `form` and the elements stay so long. False: nothing is sent;
+/// use send_elements().
+bool lend_elements(const char* call, Comm& comm, int dest, int tag, const Elements& elements, ElementsForm& form,
+                   api::MailboxReceive& sent);
 /// Waits until the message of a synchronous send has been received.
 void await_receipt(const Call& call, const Comm& comm, int dest, int tag);
 

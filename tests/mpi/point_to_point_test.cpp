@@ -393,11 +393,11 @@ TEST_P(PointToPoint, FinalizeEndsWhatIsOpen) {
     const int size = size_of(MPI_COMM_WORLD);
     std::vector<int> large(100000, rank);
     std::array<int, 3> never{};
-    std::array<MPI_Request, 3> requests{};
+    std::array<MPI_Request, 4> requests{};
     MPI_Irecv(never.data(), 1, MPI_INT, MPI_ANY_SOURCE, 1, MPI_COMM_WORLD, &requests[0]);
     MPI_Isend(&rank, 1, MPI_INT, (rank + 1) % size, 2, MPI_COMM_WORLD, &requests[1]);
     MPI_Recv_init(never.data(), 1, MPI_INT, 0, 3, MPI_COMM_WORLD, &requests[2]);
-    MPI_Send(large.data(), 100000, MPI_INT, (rank + 1) % size, 4, MPI_COMM_WORLD);
+    MPI_Isend(large.data(), 100000, MPI_INT, (rank + 1) % size, 4, MPI_COMM_WORLD, &requests[3]);
     MPI_Request_free(&requests[0]);
     meet(MPI_COMM_WORLD);
     MPI_Finalize();
