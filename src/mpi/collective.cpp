@@ -20,12 +20,34 @@ constexpr int number_shift = 13;
 constexpr std::uint32_t number_mask = 0x7fff;
 static_assert((number_mask << number_shift | kind_mask << kind_shift | detail_mask) == api::Label::tag_max);
 
-constexpr const char* names[] = {"MPI_Barrier",   "MPI_Bcast",          "MPI_Gather",
-                                 "MPI_Gatherv",   "MPI_Scatter",        "MPI_Scatterv",
-                                 "MPI_Allgather", "MPI_Allgatherv",     "MPI_Alltoall",
-                                 "MPI_Alltoallv", "MPI_Alltoallw",      "MPI_Reduce",
-                                 "MPI_Allreduce", "MPI_Reduce_scatter", "MPI_Reduce_scatter_block",
-                                 "MPI_Scan",      "MPI_Exscan",         "the first collective call"};
+constexpr const char* names[] = {"MPI_Barrier",
+                                 "MPI_Bcast",
+                                 "MPI_Gather",
+                                 "MPI_Gatherv",
+                                 "MPI_Scatter",
+                                 "MPI_Scatterv",
+                                 "MPI_Allgather",
+                                 "MPI_Allgatherv",
+                                 "MPI_Alltoall",
+                                 "MPI_Alltoallv",
+                                 "MPI_Alltoallw",
+                                 "MPI_Reduce",
+                                 "MPI_Allreduce",
+                                 "MPI_Reduce_scatter",
+                                 "MPI_Reduce_scatter_block",
+                                 "MPI_Scan",
+                                 "MPI_Exscan",
+                                 "the first collective call",
+                                 "MPI_Neighbor_allgather",
+                                 "MPI_Neighbor_allgatherv",
+                                 "MPI_Neighbor_alltoall",
+                                 "MPI_Neighbor_alltoallv",
+                                 "MPI_Neighbor_alltoallw",
+                                 "MPI_Cart_create",
+                                 "MPI_Cart_sub",
+                                 "MPI_Graph_create",
+                                 "MPI_Dist_graph_create",
+                                 "MPI_Dist_graph_create_adjacent"};
 
 std::string describe(std::uint32_t tag) {
   const std::uint32_t kind = tag >> kind_shift & kind_mask;

@@ -40,6 +40,16 @@ enum class CollectiveKind : std::uint8_t {
   scan,
   exscan,
   board,
+  neighbor_allgather,
+  neighbor_allgatherv,
+  neighbor_alltoall,
+  neighbor_alltoallv,
+  neighbor_alltoallw,
+  cart_create,
+  cart_sub,
+  graph_create,
+  dist_graph_create,
+  dist_graph_create_adjacent,
 };
 
 /// Bytes of elements side by side: those themselves, or a copy.

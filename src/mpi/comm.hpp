@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "aplib/ids.hpp"
 #include "mpi/attribute.hpp"
@@ -16,6 +18,7 @@
 namespace aplib::mpi {
 
 struct Info;
+struct Topology;
 
 struct Comm : ErrorTarget {
   static constexpr ObjectKind kind = ObjectKind::comm;
@@ -71,11 +74,12 @@ struct Comm : ErrorTarget {
   std::string name;
   int own_rank;
   Attributes attributes;
-  std::uint32_t hints = 0;             ///< Those that are true, a bit for each (comm.cpp).
-  std::uint32_t collective_calls = 0;  ///< That have begun.
-  std::uint32_t duplications = 0;      ///< The same of MPI_Comm_idup.
-  BoardPtr board;                      ///< Made by the first of them,
-  bool has_no_board = false;           ///< unless it cannot be.
+  std::shared_ptr<const Topology> topology;  ///< Null: it has none.
+  std::uint32_t hints = 0;                   ///< Those that are true, a bit for each (comm.cpp).
+  std::uint32_t collective_calls = 0;        ///< That have begun.
+  std::uint32_t duplications = 0;            ///< The same of MPI_Comm_idup.
+  BoardPtr board;                            ///< Made by the first of them,
+  bool has_no_board = false;                 ///< unless it cannot be.
 
  private:
   Comm(Rank& rank, Group& members, Group& others, Errhandler& handler, std::string title, std::uint32_t context)
@@ -99,5 +103,8 @@ void check_intra(const char* parameter, const Comm& comm);
 Comm& comm_of(const Call& call, const char* parameter, MPI_Comm handle);
 /// Null: the handle is none. For the raising of errors, which may be about the handle itself.
 Comm* find_comm(Rank& rank, MPI_Comm handle) noexcept;
+
+/// Collective over the parent: a communicator of those of its cells. Null: the caller is not among them.
+Comm* make_part(const Call& call, const Comm& parent, std::vector<std::uint32_t> cells);
 
 }  // namespace aplib::mpi

@@ -64,6 +64,7 @@ void comm_dup_with_info(const Call& call, Comm& comm, Info* hints, MPI_Comm* pla
   const std::uint32_t context = Team(call, comm).agree_on_context();
   Comm& made = make(call, comm.handler(), *comm.group, comm.is_inter() ? comm.peers : nullptr, context);
   made.set_hints(hints);
+  made.topology = comm.topology;
   try {
     made.attributes.copy(call.rank(), comm.handle(), comm.attributes);
   } catch (...) {
@@ -76,6 +77,13 @@ void comm_dup_with_info(const Call& call, Comm& comm, Info* hints, MPI_Comm* pla
 void comm_dup(const Call& call, Comm& comm, MPI_Comm* place) { comm_dup_with_info(call, comm, nullptr, place); }
 
 // ---------------------------------------------------------------- parts
+
+Comm* make_part(const Call& call, const Comm& parent, Cells cells) {
+  const std::uint32_t context = Team(call, parent).agree_on_context();
+  if (std::ranges::find(cells, call.rank().world_rank()) == cells.end()) return nullptr;
+  const OwnGroup members(call.rank(), std::move(cells));
+  return &make(call, parent.handler(), *members.group, nullptr, context);
+}
 
 void comm_create(const Call& call, Comm& comm, Group& group, MPI_Comm* place) {
   check_part(comm, group);

@@ -182,6 +182,7 @@ void comm_idup_with_info(const Call& call, Comm& comm, Info* hints, MPI_Comm* pl
                                : *new Comm(rank, *comm.group, comm.handler(), "", Comm::no_context);
   try {
     made.set_hints(hints);
+    made.topology = comm.topology;
     made.attributes.copy(rank, comm.handle(), comm.attributes);
     auto steps = std::make_unique<Duplication>(comm, made);
     auto& request = *new Request(comm, Request::Does::nothing);
