@@ -275,6 +275,12 @@ DatatypePtr Datatype::resized(const DatatypePtr& old, Count lb, Count extent, Fo
   return draft.finish(ContentsOf(Combiner::resized, form).address(lb).address(extent).of(old));
 }
 
+DatatypePtr Datatype::f90(Combiner combiner, std::span<const int> chosen, BasicType type) {
+  DatatypeDraft draft;
+  draft.add_basic(type, 0);
+  return draft.finish(ContentsOf(combiner, Form::small).integers(chosen).of(std::span<const DatatypePtr>{}), type);
+}
+
 // ---- Arrays
 
 namespace {

@@ -33,6 +33,9 @@ enum class Combiner : int {
   structure = 110,
   subarray = 111,
   darray = 112,
+  f90_real = 113,
+  f90_complex = 114,
+  f90_integer = 115,
   resized = 116,
 };
 
@@ -96,6 +99,9 @@ class Datatype {
                                           Form form = Form::small);
   [[nodiscard]] static DatatypePtr resized(const DatatypePtr& old, Count lb, Count extent, Form form = Form::small);
 
+  /// A basic type that Fortran chose by precision and range: those are its contents.
+  [[nodiscard]] static DatatypePtr f90(Combiner combiner, std::span<const int> chosen, BasicType type);
+
   Datatype(const Datatype&) = delete;
   Datatype& operator=(const Datatype&) = delete;
   ~Datatype();
@@ -111,6 +117,10 @@ class Datatype {
   [[nodiscard]] const Contents& contents() const noexcept { return contents_; }
   /// Of a predefined one its code; null of others.
   [[nodiscard]] BasicType code() const noexcept { return code_; }
+  /// It has a handle of the standard.
+  [[nodiscard]] bool is_named() const noexcept {
+    return code_ != BasicType::null && contents_.combiner == Combiner::named;
+  }
   [[nodiscard]] const Layout& layout() const noexcept { return *layout_; }
   [[nodiscard]] const Signature& signature() const noexcept { return *signature_; }
   [[nodiscard]] const LayoutPtr& shared_layout() const noexcept { return layout_; }

@@ -9,6 +9,7 @@
 #include <map>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/clock_reads.hpp"
@@ -71,6 +72,9 @@ class Rank {
   std::array<TypeHandle*, 256> predefined_datatypes{};
   /// Of handles 0x20..0x3f, likewise.
   std::array<OpHandle*, 32> predefined_ops{};
+
+  /// Of MPI_Type_create_f90_*, by combiner and what was chosen. Owned by objects_.
+  std::map<std::pair<int, std::vector<int>>, TypeHandle*> f90_types;
 
   ErrorCodes codes;
   Keyvals keyvals;

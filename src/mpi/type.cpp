@@ -75,7 +75,7 @@ TypeHandle& own_type(const Call& call, MPI_Datatype handle) {
 }  // namespace
 
 MPI_Datatype TypeHandle::handle() noexcept {
-  return is_predefined_type(*this) ? handle_of_code(datatype->code()) : handle_of<MPI_Datatype>(*this);
+  return datatype->is_named() ? handle_of_code(datatype->code()) : handle_of<MPI_Datatype>(*this);
 }
 
 TypeHandle& datatype_of(const Call& call, const char* parameter, MPI_Datatype handle) {
@@ -271,8 +271,10 @@ void type_get_contents(const Call& call, TypeHandle& type, MPI_Count max_integer
     fail(MPI_ERR_ARG, fmt::format("max_datatypes is {}; the datatype has {}", max_datatypes, contents.types.size()));
   for (std::size_t i = 0; i < contents.types.size(); ++i) {
     const DatatypePtr& inner = contents.types[i];
-    if (inner->code() != BasicType::null) {
+    if (inner->is_named()) {
       datatypes[i] = handle_of_code(inner->code());
+    } else if (inner->code() != BasicType::null) {
+      datatypes[i] = f90_type(call, inner->contents().combiner, inner->contents().integers, inner->code());
     } else {
       give(call, inner, &datatypes[i], true);
     }

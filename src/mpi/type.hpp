@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "mpi/attribute.hpp"
 #include "mpi/call.hpp"
@@ -34,6 +35,9 @@ void check_committed(const char* parameter, const TypeHandle& type);
 
 /// The rank's object of a handle, predefined or not; fails if there is none.
 TypeHandle& datatype_of(const Call& call, const char* parameter, MPI_Datatype handle);
+
+/// The rank's type that Fortran chose by precision and range: the same handle for the same choice.
+MPI_Datatype f90_type(const Call& call, Combiner combiner, const std::vector<int>& chosen, BasicType type);
 
 /// The datatype of data that travels; fails if it is not committed, or one that this machine lacks.
 inline const DatatypePtr& committed(const char* parameter, const TypeHandle& type) {

@@ -221,5 +221,55 @@ TEST(Type, FindsPredefinedOnes) {
   });
 }
 
+TEST(Type, OfFortranByPrecisionAndRange) {
+  as_rank([] {
+    MPI_Datatype type = MPI_DATATYPE_NULL;
+    MPI_Datatype again = MPI_DATATYPE_NULL;
+    int size = 0;
+    EXPECT_EQ(MPI_Type_create_f90_real(15, MPI_UNDEFINED, &type), MPI_SUCCESS);
+    EXPECT_EQ(MPI_Type_size(type, &size), MPI_SUCCESS);
+    EXPECT_EQ(size, 8);
+    EXPECT_EQ(MPI_Type_create_f90_real(15, MPI_UNDEFINED, &again), MPI_SUCCESS);
+    EXPECT_EQ(again, type);
+    EXPECT_NE(type, MPI_REAL8);
+    int integers = 0;
+    int addresses = 0;
+    int types = 0;
+    int combiner = 0;
+    EXPECT_EQ(MPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner), MPI_SUCCESS);
+    EXPECT_EQ(combiner, MPI_COMBINER_F90_REAL);
+    EXPECT_EQ(types, 0);
+    std::array<int, 2> chosen{};
+    EXPECT_EQ(MPI_Type_get_contents(type, 2, 0, 0, chosen.data(), nullptr, nullptr), MPI_SUCCESS);
+    EXPECT_EQ(chosen, (std::array<int, 2>{15, MPI_UNDEFINED}));
+    const double one = 1.5;
+    double sum = 0;
+    EXPECT_EQ(MPI_Allreduce(&one, &sum, 1, type, MPI_SUM, MPI_COMM_WORLD), MPI_SUCCESS);
+    EXPECT_EQ(sum, 1.5);
+    MPI_Datatype pair = MPI_DATATYPE_NULL;
+    EXPECT_EQ(MPI_Type_contiguous(2, type, &pair), MPI_SUCCESS);
+    EXPECT_EQ(MPI_Type_get_contents(pair, 1, 0, 1, chosen.data(), nullptr, &again), MPI_SUCCESS);
+    EXPECT_EQ(again, type);
+    EXPECT_EQ(MPI_Type_free(&pair), MPI_SUCCESS);
+    EXPECT_EQ(MPI_Type_free(&type), MPI_ERR_TYPE);
+    const auto size_of = [](int code, const MPI_Datatype& made) {
+      int bytes = -1;
+      return code == MPI_SUCCESS && MPI_Type_size(made, &bytes) == MPI_SUCCESS ? bytes : -code;
+    };
+    EXPECT_EQ(size_of(MPI_Type_create_f90_real(6, 37, &type), type), 4);
+    EXPECT_EQ(size_of(MPI_Type_create_f90_real(6, 38, &type), type), 8);
+    EXPECT_EQ(size_of(MPI_Type_create_f90_complex(MPI_UNDEFINED, 307, &type), type), 16);
+    EXPECT_EQ(size_of(MPI_Type_create_f90_complex(33, 10, &type), type), 32);
+    EXPECT_EQ(size_of(MPI_Type_create_f90_integer(0, &type), type), 1);
+    EXPECT_EQ(size_of(MPI_Type_create_f90_integer(9, &type), type), 4);
+    EXPECT_EQ(size_of(MPI_Type_create_f90_integer(10, &type), type), 8);
+    EXPECT_EQ(MPI_Type_create_f90_integer(39, &type), MPI_ERR_ARG);
+    EXPECT_EQ(MPI_Type_create_f90_integer(MPI_UNDEFINED, &type), MPI_ERR_ARG);
+    EXPECT_EQ(MPI_Type_create_f90_real(MPI_UNDEFINED, MPI_UNDEFINED, &type), MPI_ERR_ARG);
+    EXPECT_EQ(MPI_Type_create_f90_real(34, 0, &type), MPI_ERR_ARG);
+    EXPECT_EQ(MPI_Type_create_f90_real(-1, 0, &type), MPI_ERR_ARG);
+  });
+}
+
 }  // namespace
 }  // namespace aplib
