@@ -65,7 +65,9 @@ class Suite:
 
     def _configure(self, archive, mpi):
         self.tree.run("tar", "-xf", archive, "--no-same-owner", "--strip-components=3", f"mpich-{VERSION}/test/mpi")
-        self.tree.run("./configure", f"--with-mpi={mpi}", "--enable-strictmpi", "--enable-fortran=none",
+        # A compiler of the environment would come before mpicc in some of its parts.
+        self.tree.run("env", *(f"--unset={name}" for name in ("CC", "CXX", "CFLAGS", "CPPFLAGS", "LDFLAGS")),
+                      "./configure", f"--with-mpi={mpi}", "--enable-strictmpi", "--enable-fortran=none",
                       "--disable-cxx", "--disable-romio", "--disable-spawn", "--disable-rma", "--disable-perftest",
                       "--disable-collalgo-tests", "--disable-dependency-tracking", "--disable-shared", "CFLAGS=-O0 -w",
                       f"CPPFLAGS={DEFINES}")
