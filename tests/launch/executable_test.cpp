@@ -146,7 +146,8 @@ int main() {
   std::cout << base->value() << (dynamic_cast<std::exception*>(base.get()) != nullptr) << '\n';
   std::shared_ptr<std::vector<int>> shared(new std::vector<int>(3)), same = shared;
   std::ostringstream text;
-  text << std::put_time(std::gmtime(new std::time_t(0)), "%Y") << shared.use_count();
+  const std::time_t zero = 0;
+  text << std::put_time(std::gmtime(&zero), "%Y") << shared.use_count();
   std::cout << text.str() << '\n';
   try {
     std::vector<int>().at(1);
