@@ -53,8 +53,15 @@ void lend_or_send(std::uint32_t to, std::uint32_t tag, std::vector<std::byte>& b
     api::send("send", inbox, {cell(to), 0, tag}, body);
 }
 
+/// Not over rdma: messages are lent within a process alone, and these machines end while libfabric's shm calls.
+std::vector<Placement> lending_placements() {
+  std::vector<Placement> all = placements();
+  std::erase_if(all, [](const Placement& placement) { return !placement.provider.empty(); });
+  return all;
+}
+
 class LentMessages : public testing::TestWithParam<Placement> {};
-INSTANTIATE_TEST_SUITE_P(, LentMessages, testing::ValuesIn(placements()), placement_name);
+INSTANTIATE_TEST_SUITE_P(, LentMessages, testing::ValuesIn(lending_placements()), placement_name);
 
 // Unexpected and awaited, into memory that is too short, and as a Message.
 TEST_P(LentMessages, ComeWholeAndInOrderWithAllOthers) {
