@@ -9,12 +9,12 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
-#include <memory>
 
 #include "cell/domain.hpp"
 #include "cell/processor.hpp"
 #include "det/explore.hpp"
 #include "machines.hpp"
+#include "moving_cells.hpp"
 
 namespace aplib {
 namespace {
@@ -73,19 +73,12 @@ TEST(Leases, AreTakenOrTakenBackUnderEverySeed) {
   }
 }
 
-// Two cells on each of three processors, all of which move. Each sends to all, itself too, some messages lent and some
-// copied. Processors have no threads: each turn of a scheduled thread is a step of one.
-struct LeaseScenario {
-  static constexpr int thread_count = 3;
-  static constexpr std::uint32_t processors = 3;
-  static constexpr std::uint32_t cells_each = 2;
-  static constexpr std::uint32_t cells = processors * cells_each;
-  static constexpr std::uint32_t messages = 4;  // of each cell to each
-  static constexpr std::uint32_t moves_max = 8;
-  static constexpr std::size_t open_max = 3;
+// Two cells on each processor, all of which move. Each sends to all, itself too, some messages lent and some copied.
+using TwoOnThree = OnThree<2>;
+
+struct LeaseProgram {
   static constexpr std::size_t numbers = 30;  // in a message
   using Body = std::array<std::uint32_t, numbers>;
-
   struct Sent {
     Posted posted;
     Body body;
@@ -95,63 +88,37 @@ struct LeaseScenario {
     Body body{};
     Message message;  // which it comes to instead, perhaps
   };
-  /// A cell's task and how far it is. Only the processor that carries the cell uses it.
-  struct Program {
-    TaskControl task;
-    std::array<std::uint32_t, cells> sent{};
-    std::array<std::uint32_t, cells> received{};
-    std::uint32_t count = 0;  // of all messages received
-    std::deque<Sent> lent;
-    std::deque<Asked> asked;  // in order of posting
-  };
 
-  LeaseScenario() {
-    domain.options.cells = {cells, 1};
-    domain.build_cells({cells, 1});
-    domain.carriers = processors;
-    domain.arrivals = std::make_unique<ArrivalLines[]>(processors);
-    domain.programs_started = 1;
-    domain.live_cells = cells;
-    for (std::uint32_t p = 0; p < processors; ++p)
-      domain.processors.push_back(std::make_unique<Processor>(domain, p, ProcessorRole::carrier));
-    for (std::uint32_t c = 0; c < cells; ++c) {
-      Cell& cell = *domain.cells[c];
-      cell.processor = domain.processors[c / cells_each].get();
-      cell.tasks.make_room(0);
-      cell.tasks.insert(0, programs[c].task);
-      cell.live_tasks = 1;
-      programs[c].task.cell = &cell;
-    }
-    for (const auto& processor : domain.processors) processor->prepare();
-  }
-  ~LeaseScenario() {
-    for (Cell* const cell : domain.cells) cell->tasks.erase(0);  // it is ours
-  }
+  TaskControl task;
+  std::array<std::uint32_t, TwoOnThree::cells> sent{};
+  std::array<std::uint32_t, TwoOnThree::cells> received{};
+  std::uint32_t count = 0;  // of all messages received
+  std::deque<Sent> lent;
+  std::deque<Asked> asked;  // in order of posting
+};
 
-  static std::uint32_t random(std::uint32_t below) {
-    return static_cast<std::uint32_t>(det::Scheduler::current()->random(below));
-  }
+class LeaseScenario : public MovingCells<LeaseProgram, TwoOnThree> {
+ public:
+  LeaseScenario() : MovingCells(8) {}
 
-  void thread(int me) {
-    while (ended != cells) {
-      step(*domain.processors[static_cast<std::size_t>(me)]);
-      det::yield();
-    }
-  }
+ private:
+  static constexpr std::uint32_t messages = 4;  // of each cell to each
+  static constexpr std::size_t open_max = 3;
+  static constexpr std::size_t numbers = LeaseProgram::numbers;
+  using Body = LeaseProgram::Body;
+  using Sent = LeaseProgram::Sent;
+  using Asked = LeaseProgram::Asked;
 
-  void step(Processor& here) {
+  void step(Processor& here) override {
     if (random(3) == 0) here.poll();
     if (here.residents().empty()) return;
     const std::uint32_t cell = here.residents()[random(static_cast<std::uint32_t>(here.residents().size()))];
-    Program& program = programs[cell];
+    LeaseProgram& program = programs[cell];
     if (domain.cells[cell]->ended) return;
     reuse(program);
     switch (random(6)) {
       case 0:
-        if (moves != moves_max && !here.mover().active() &&
-            here.mover().hand_over(*domain.cells[cell], (here.index() + 1 + random(processors - 1)) % processors))
-          ++moves;
-        return;
+        return move(here, cell);
       case 1:
       case 2:
         return send(here, cell);
@@ -164,7 +131,7 @@ struct LeaseScenario {
   }
 
   /// What is over is the sender's own, who writes something else there.
-  static void reuse(Program& program) {
+  static void reuse(LeaseProgram& program) {
     while (!program.lent.empty() && !program.lent.back().posted.open) {
       program.lent.back().body.fill(~0U);
       program.lent.pop_back();
@@ -175,7 +142,7 @@ struct LeaseScenario {
   }
 
   void send(Processor& here, std::uint32_t cell) {
-    Program& program = programs[cell];
+    LeaseProgram& program = programs[cell];
     for (std::uint32_t tries = 0, at = random(cells); tries < cells; ++tries) {
       const std::uint32_t to = (at + tries) % cells;
       if (program.sent[to] == messages) continue;
@@ -190,7 +157,7 @@ struct LeaseScenario {
   }
 
   void receive(Processor& here, std::uint32_t cell) {
-    Program& program = programs[cell];
+    LeaseProgram& program = programs[cell];
     while (!program.asked.empty() && !program.asked.front().posted.open) {
       const Asked& asked = program.asked.front();
       det::check(asked.posted.how == Wake::done && asked.posted.bytes == sizeof(Body), "a request gets a message");
@@ -223,17 +190,6 @@ struct LeaseScenario {
       here.inbound().post(program.task, asked.posted);
     }
   }
-
-  void end(Processor& here, std::uint32_t cell) {
-    ++domain.cells[cell]->ended_from_kernel;
-    here.end_cell(*domain.cells[cell]);
-    ++ended;
-  }
-
-  std::array<Program, cells> programs;  // Before the domain: they outlive their cells.
-  Domain domain;
-  std::uint32_t moves = 0;
-  std::uint32_t ended = 0;
 };
 
 TEST(Leases, ComeInOrderAndWholeWhereverTheirCellsMoveUnderEverySeed) {

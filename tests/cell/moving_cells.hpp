@@ -13,18 +13,26 @@
 
 namespace aplib {
 
-/// Of three cells on each of three processors, the first one receives and moves. The others send, and end.
-struct ThreeOnThree {
+/// Cells on three processors.
+template <std::uint32_t each>
+struct OnThree {
   static constexpr int thread_count = 3;
   static constexpr std::uint32_t processors = 3;
-  static constexpr std::uint32_t cells_each = 3;
+  static constexpr std::uint32_t cells_each = each;
   static constexpr std::uint32_t cells = processors * cells_each;
 };
 
+/// Of three cells on each processor, the first one receives and moves. The others send, and end.
+using ThreeOnThree = OnThree<3>;
+
 /// `Program` is a cell's `task`, and how far it is. Only the processor that carries the cell uses it.
-template <class Program>
-class MovingCells : public ThreeOnThree {
+template <class Program, class Shape = ThreeOnThree>
+class MovingCells : public Shape {
  public:
+  using Shape::cells;
+  using Shape::cells_each;
+  using Shape::processors;
+
   explicit MovingCells(std::uint32_t moves) : moves_left_(moves) {
     domain.options.cells = {cells, 1};
     domain.build_cells({cells, 1});
