@@ -12,6 +12,8 @@
 #include <cstring>
 #include <stdexcept>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "benches.hpp"
 #include "buffer.hpp"
@@ -93,22 +95,31 @@ double line_ping_pongs(std::uint64_t count) {
 // Keeps the optimizer from merging two copies of the same bytes.
 void keep(const std::byte* p) { asm volatile("" : : "r"(p) : "memory"); }
 
+// Copies `count` times. How fast a copy is depends on the parts of the cache that its physical pages share, so copies of
+// up to 1 MiB use several buffers, one after another.
 double copies(std::size_t bytes, std::uint64_t count) {
+  constexpr std::size_t places_max = 16;
+  const std::size_t places =
+      std::clamp<std::size_t>((places_max << 20) / std::max<std::size_t>(bytes, 1), 1, places_max);
   double seconds = 0;
   std::thread([&] {
     bind_to(usable_cores().front());
-    Buffer from(bytes, 1);
-    Buffer to(bytes, 2);
-    const auto copy = [&](std::uint64_t times) {
-      for (std::uint64_t i = 0; i < times; ++i) {
-        std::memcpy(to.data(), from.data(), bytes);
-        keep(to.data());
-      }
-    };
-    copy(count / 5 + 1);
-    const double start = now_seconds();
-    copy(count);
-    seconds = now_seconds() - start;
+    std::vector<std::pair<Buffer, Buffer>> buffers;
+    for (std::size_t i = 0; i < places; ++i) buffers.emplace_back(Buffer(bytes, 1), Buffer(bytes, 2));
+    for (std::size_t i = 0; i < places; ++i) {
+      auto& [from, to] = buffers[i];
+      const auto copy = [&](std::uint64_t times) {
+        for (std::uint64_t n = 0; n < times; ++n) {
+          std::memcpy(to.data(), from.data(), bytes);
+          keep(to.data());
+        }
+      };
+      const std::uint64_t share = count / places + (i < count % places ? 1 : 0);
+      copy(share / 5 + 1);
+      const double start = now_seconds();
+      copy(share);
+      seconds += now_seconds() - start;
+    }
   }).join();
   return seconds;
 }
