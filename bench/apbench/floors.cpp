@@ -64,18 +64,27 @@ struct Words {
   alignas(128) std::atomic<std::uint64_t> back{0};
 };
 
+// A page that holds nothing else, each at another place of it.
+struct Page {
+  std::array<Words, 16> places;
+};
+
 // Sends a word there and back `count` times. How long a line takes depends on the part of the shared cache that its
-// address belongs to, so many lines take turns.
+// physical address belongs to, so lines of many pages take turns.
 template <bool pause>
 double line_ping_pongs(std::uint64_t count) {
-  std::array<Words, 64> lines;
+  std::vector<Page> pages(64);
+  const auto words_of = [&](std::uint64_t i) -> Words& {
+    Page& page = pages[i % pages.size()];
+    return page.places[i % pages.size() % page.places.size()];
+  };
   const std::uint64_t warm = std::min<std::uint64_t>(count / 5 + 4, 10'000);
   double seconds = 0;
   run_pair(
       [&] {
         double start = now_seconds();
         for (std::uint64_t i = 1; i <= warm + count; ++i) {
-          Words& words = lines[i % lines.size()];
+          Words& words = words_of(i);
           words.there.store(i, std::memory_order_release);
           wait_for<pause>(words.back, i);
           if (i == warm) start = now_seconds();
@@ -84,7 +93,7 @@ double line_ping_pongs(std::uint64_t count) {
       },
       [&] {
         for (std::uint64_t i = 1; i <= warm + count; ++i) {
-          Words& words = lines[i % lines.size()];
+          Words& words = words_of(i);
           wait_for<pause>(words.there, i);
           words.back.store(i, std::memory_order_release);
         }
@@ -95,8 +104,8 @@ double line_ping_pongs(std::uint64_t count) {
 // Keeps the optimizer from merging two copies of the same bytes.
 void keep(const std::byte* p) { asm volatile("" : : "r"(p) : "memory"); }
 
-// Copies `count` times. How fast a copy is depends on the parts of the cache that its physical pages share, so copies of
-// up to 1 MiB use several buffers, one after another.
+// Copies `count` times. How fast a copy is depends on the parts of the cache that its physical pages share. Copies of
+// up to 1 MiB therefore use several buffers, one after another.
 double copies(std::size_t bytes, std::uint64_t count) {
   constexpr std::size_t places_max = 16;
   const std::size_t places =

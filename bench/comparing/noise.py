@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """How noisy the computer is during a run. Before each turn of a source, when nothing of ours runs, a reference is
 measured that no library changes: what the bare machine takes for a cache line, a switch and a copy. On a quiet computer
-all repeats give the same, and others use nothing in the pauses."""
+all repeats give the same, and others use nothing in the pauses. A virtual machine may change under a run, when its
+processors are moved to other cores: the rounds in which it was not as in most others are disturbed."""
 
+import dataclasses
 import statistics
 
 from . import machine, sources
@@ -23,37 +25,73 @@ def spread_percent(values):
     return 100 * (high - low) / middle
 
 
+@dataclasses.dataclass
+class Round:
+    busy: list = dataclasses.field(default_factory=list)  # per cent, by pause
+    repeats: dict = dataclasses.field(default_factory=dict)  # by case of the reference: its values
+
+
+def joined(rounds):
+    """The repeats of several rounds, by case."""
+    repeats = {}
+    for each in rounds:
+        for case, values in each.repeats.items():
+            repeats.setdefault(case, []).extend(values)
+    return repeats
+
+
 class Reference(sources.Apbench):
     name = "reference"
     title = "the reference for noise"
 
     def __init__(self, build):
         super().__init__(build)
-        self.busy = []  # per cent, by pause
-        self.repeats = {}  # by case: its values
+        self.rounds = []
 
     def commands(self, round_number):
         yield self.line("floors", "--case", "cache-line,context-switch,memcpy", "--bytes", str(COPY))
 
+    def begin_round(self):
+        self.rounds.append(Round())
+
     def listen(self):
         """One repeat."""
-        self.busy.append(machine.busy_percent(PAUSE))
+        now = self.rounds[-1]
+        now.busy.append(machine.busy_percent(PAUSE))
         try:
             lines = [] if self.fault else self.measure(0)
         except ValueError as error:  # no JSON
             self.fault, lines = str(error), []
         for line in lines:
-            self.repeats.setdefault(line["case"], []).append(line["value"])
+            now.repeats.setdefault(line["case"], []).append(line["value"])
 
-    def facts(self):
-        """For the page and the table: what others used, and the reference that varied most."""
-        spreads = {case: round(spread_percent(values), 1) for case, values in self.repeats.items()}
+    def undisturbed(self):
+        """The numbers of the rounds in which three of four repeats are near the median of the whole run."""
+        middles = {case: statistics.median(values) for case, values in joined(self.rounds).items()}
+
+        def near(case, values):
+            limit = middles[case] * SPREAD_PERCENT_MAX / 100
+            return 4 * sum(abs(value - middles[case]) <= limit for value in values) >= 3 * len(values)
+
+        return [
+            number
+            for number, each in enumerate(self.rounds)
+            if all(near(case, values) for case, values in each.repeats.items())
+        ]
+
+    def facts(self, numbers):
+        """For the page and the table, of these rounds: what others used, and the reference that varied most."""
+        rounds = [self.rounds[number] for number in numbers]
+        repeats = joined(rounds)
+        busy = [percent for each in rounds for percent in each.busy]
+        spreads = {case: round(spread_percent(values), 1) for case, values in repeats.items()}
         worst = max(spreads, key=spreads.get, default="")
         return {
-            "busy_percent": round(statistics.mean(self.busy), 1) if self.busy else 0.0,
+            "busy_percent": round(statistics.mean(busy), 1) if busy else 0.0,
             "reference": worst,
             "spread_percent": spreads.get(worst, 0.0),
-            "repeats": len(self.repeats.get(worst, [])),
+            "repeats": len(repeats.get(worst, [])),
+            "left_out": len(self.rounds) - len(rounds),
         }
 
 
@@ -62,7 +100,8 @@ def sentence(noise):
         return "noise: not measured"
     return (
         f"noise: others used {noise['busy_percent']:g} % of the machine; the middle half of {noise['repeats']} repeats "
-        f"of the reference ({noise['reference']}) lay within {noise['spread_percent']:g} %"
+        f"of the reference ({noise['reference']}) lay within {noise['spread_percent']:g} %; disturbed rounds left out: "
+        f"{noise['left_out']}"
     )
 
 

@@ -14,7 +14,9 @@ peers.
   {samples} samples; ratios are formed within each round. Compare figures of one run only, because they drift with the
   machine.
 - Noise is measured between the sources' turns: what other programs use while ours pause, and how much the bare
-  machine's times for a cache line, a switch and a copy of 1 MiB vary from repeat to repeat. A run with more than
+  machine's times for a cache line, a switch and a copy of 1 MiB vary from repeat to repeat. A round in which more than
+  a quarter of these times lie further than {spread_max} % from the run's median is measured again: the processors of a
+  virtual machine may have moved to other cores. A run with more than
   {busy_max} % of the one or {spread_max} % of the other, or of fewer than {rounds_min} rounds, is not published.
 - One way is half a ping-pong. A stream is sent in windows of 64 messages (fewer when that is more than 16 MiB), each
   of which ends with an acknowledgement. The message rate uses windows of 1024. {touch}

@@ -46,9 +46,8 @@ def a_round(**values):
 def noise_of(repeats, busy=0.5):
     """What a run with these repeats of the reference says."""
     reference = noise.Reference(pathlib.Path("/nowhere"))
-    reference.busy = [busy] * len(repeats)
-    reference.repeats = {"cache-line": list(repeats), "memcpy": [50, 50.1, 50.2]}
-    return reference.facts()
+    reference.rounds = [noise.Round([busy] * len(repeats), {"cache-line": list(repeats), "memcpy": [50, 50.1, 50.2]})]
+    return reference.facts([0])
 
 
 def facts(**not_measured):
@@ -167,6 +166,15 @@ class Noise(unittest.TestCase):
         self.assertIn("other programs used 12.3 % of this machine", noise.complaint(noise_of([100] * 9, busy=12.3), 7))
         self.assertTrue(0 <= machine.busy_percent(0.05) <= 100)
 
+    def test_a_round_in_which_the_computer_changed_is_disturbed(self):
+        reference = noise.Reference(pathlib.Path("/nowhere"))
+        for repeats in ([100, 101, 102, 260], [99, 100, 103, 104], [100, 100, 260, 261], [23, 24, 100, 101]):
+            reference.rounds.append(noise.Round([0.5], {"cache-line": repeats, "memcpy": [50, 50.1, 50.2]}))
+        self.assertEqual(reference.undisturbed(), [0, 1])
+        said = reference.facts(reference.undisturbed())
+        self.assertEqual((said["left_out"], said["repeats"]), (2, 8))
+        self.assertLess(said["spread_percent"], 10)
+
     def test_a_short_run_is_refused(self):
         self.assertIn("it has 6 rounds, fewer than 7", noise.complaint(noise_of([100] * 9), 6))
         done = compare("--write-docs", "--rounds", "3")
@@ -174,7 +182,7 @@ class Noise(unittest.TestCase):
         self.assertIn("--write-docs: fewer than 7 rounds are not published", done.stderr)
 
     def test_without_its_reference_a_run_is_refused(self):
-        self.assertIn("could not be measured", noise.complaint(noise.Reference(pathlib.Path("/nowhere")).facts(), 7))
+        self.assertIn("could not be measured", noise.complaint(noise.Reference(pathlib.Path("/nowhere")).facts([]), 7))
 
     def test_the_reference_is_repeated_before_every_source(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -441,7 +449,7 @@ class Texts(unittest.TestCase):
         words = {**facts(), "noise": noise_of([100, 104, 108, 112], busy=3)}
         said = (
             "others used 3 % of the machine; the middle half of 4 repeats of the reference (cache-line) lay within "
-            "5.7 %"
+            "5.7 %; disturbed rounds left out: 0"
         )
         self.assertIn(said, table.text(figures.evaluate(run), words))
         with tempfile.TemporaryDirectory() as folder:
