@@ -57,7 +57,7 @@ Combine::Combine(OpHandle& op, TypeHandle& type) : op_(op), type_(type) {
 void Combine::operator()(const void* left, void* right, Count count) const {
   if (count == 0) return;
   if (kernel_ != nullptr) {
-    kernel_(left, right, count);
+    kernel_(left, right, right, count);
   } else {
     call_function(left, right, count);
   }

@@ -45,8 +45,8 @@ struct OpHandle : Object {
 
 OpHandle& op_of(const Call& call, const char* parameter, MPI_Op handle);
 
-/// right[i] = left[i] op right[i]. The two do not overlap.
-using Kernel = void (*)(const void* left, void* right, Count count);
+/// into[i] = left[i] op right[i]. `into` is `right`, or overlaps neither.
+using Kernel = void (*)(const void* left, const void* right, void* into, Count count);
 
 /// Null: the operation is not defined for the type.
 [[nodiscard]] Kernel kernel_of(Operation operation, BasicType type) noexcept;
@@ -59,6 +59,10 @@ class Combine {
 
   /// right[i] = left[i] op right[i]. The two do not overlap.
   void operator()(const void* left, void* right, Count count) const;
+  /// The same in memory of its own. REQUIRES: is_predefined().
+  void operator()(const void* left, const void* right, void* into, Count count) const {
+    kernel_(left, right, into, count);
+  }
 
   [[nodiscard]] Operation operation() const noexcept { return op_.predefined; }
   /// Any rank may carry it out for others.

@@ -132,10 +132,15 @@ struct MaxLocation {
 };
 
 template <class T, class Operator>
-void combine(const void* left, void* right, Count count) {
+void combine(const void* left, const void* right, void* into, Count count) {
   const T* __restrict const a = static_cast<const T*>(left);
-  T* __restrict const b = static_cast<T*>(right);
-  for (Count i = 0; i < count; ++i) b[i] = Operator{}(a[i], b[i]);
+  T* __restrict const result = static_cast<T*>(into);
+  if (right == into) {
+    for (Count i = 0; i < count; ++i) result[i] = Operator{}(a[i], result[i]);
+  } else {
+    const T* __restrict const b = static_cast<const T*>(right);
+    for (Count i = 0; i < count; ++i) result[i] = Operator{}(a[i], b[i]);
+  }
 }
 
 /// The kernel for integers of `size` bytes, whose sign does not matter.

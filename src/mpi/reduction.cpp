@@ -53,12 +53,13 @@ class Fold {
   static constexpr std::size_t depth_max = 20;
 
   void fold(int rank, int ranks, const Elements& into, std::size_t depth) {
+    if (ranks == 1) return get(rank, into);
+    if (ranks == 2) return combine_pair(rank, into);
     if (order_ == Order::linear) {
-      get(rank + ranks - 1, into);
-      for (int i = ranks - 2; i >= 0; --i) combine(rank + i, into);
+      combine_pair(rank + ranks - 2, into);
+      for (int i = ranks - 3; i >= 0; --i) combine(rank + i, into);
       return;
     }
-    if (ranks == 1) return get(rank, into);
     const int left = left_part(rank, ranks);
     fold(rank + left, ranks - left, into, depth);
     if (left == 1) return combine(rank, into);
@@ -109,6 +110,17 @@ class Fold {
       left = copied.address;
     }
     combine_(left, into.address, into.count);
+  }
+
+  /// This rank and the next one.
+  void combine_pair(int rank, const Elements& into) {
+    if (combine_.is_predefined()) {
+      const void* const left = place(meeting_.shown_by(rank), into.count);
+      const void* const right = place(meeting_.shown_by(rank + 1), into.count);
+      if (left != nullptr && right != nullptr) return combine_(left, right, into.address, into.count);
+    }
+    get(rank + 1, into);
+    combine(rank, into);
   }
 
   Elements memory(std::size_t depth, Count count) {
@@ -314,9 +326,10 @@ class Reduction {
     return {meeting, collective_.size(), combine_, type_, order};
   }
 
-  /// This rank's slice of all, combined, as put(first, elements) for one part after the other.
+  /// This rank's slice of all, combined, as put(first, elements) for one part after the other. `place`: all elements of
+  /// memory where that may be; null: nowhere yet.
   template <class Put>
-  void fold_slice(Meeting& meeting, const Elements& own, Order order, const Put& put) const {
+  void fold_slice(Meeting& meeting, const Elements& own, const Elements* place, Order order, const Put& put) const {
     meeting.begin_reading();
     Fold fold = fold_of(meeting, order);
     const Count begin = slice_begin(own, collective_.rank());
@@ -324,7 +337,8 @@ class Reduction {
     const Count most = std::min(end - begin, fold.chunk());
     Operand memory(type_, most);
     for (Count first = begin; first < end; first += most) {
-      const Elements part = part_of(memory.elements(), 0, std::min(end - first, most));
+      const Count count = std::min(end - first, most);
+      const Elements part = place != nullptr ? part_of(*place, first, count) : part_of(memory.elements(), 0, count);
       fold(collective_.size(), first, part);
       put(first, part);
     }
@@ -352,8 +366,10 @@ class Reduction {
     meeting.show(Given{.first = own, .result = result});
     meeting.arrive_and_wait();
     meeting.part_after(true, [&] {
-      fold_slice(meeting, own, order, [&](Count first, const Elements& part) {
-        for (int i = 0; i < collective_.size(); ++i) put_result(meeting.result_of(collective_.before(i)), first, part);
+      const bool is_in_place = own.address == result.address;
+      fold_slice(meeting, own, is_in_place ? nullptr : &result, order, [&](Count first, const Elements& part) {
+        for (int i = is_in_place ? 0 : 1; i < collective_.size(); ++i)
+          put_result(meeting.result_of(collective_.before(i)), first, part);
       });
     });
   }
@@ -372,8 +388,10 @@ class Reduction {
     meeting.show(Given{.first = own, .result = result});
     meeting.arrive_and_wait();
     meeting.part_after(true, [&] {
-      fold_slice(meeting, own, Order::tree,
-                 [&](Count first, const Elements& part) { put_result(meeting.result_of(root), first, part); });
+      const bool is_at_place = is_root && own.address != result.address;
+      fold_slice(meeting, own, is_at_place ? &result : nullptr, Order::tree, [&](Count first, const Elements& part) {
+        if (!is_at_place) put_result(meeting.result_of(root), first, part);
+      });
     });
   }
 

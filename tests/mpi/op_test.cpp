@@ -35,7 +35,7 @@ T random_value(std::mt19937& random) {
   }
 }
 
-/// right = left op right by MPI_Reduce_local and by `naive`.
+/// left op right by MPI_Reduce_local, and as rank 0 op rank 1 by MPI_Allreduce, against `naive`.
 template <class T, class Naive>
 void expect_combined(MPI_Op op, MPI_Datatype type, const Naive& naive) {
   std::mt19937 random(7);
@@ -45,9 +45,20 @@ void expect_combined(MPI_Op op, MPI_Datatype type, const Naive& naive) {
   for (T& value : right) value = random_value<T>(random);
   std::vector<T> wanted;
   for (std::size_t i = 0; i < length; ++i) wanted.push_back(naive(left[i], right[i]));
-  ASSERT_EQ(MPI_Reduce_local(left.data(), right.data(), static_cast<int>(length), type, op), MPI_SUCCESS);
-  for (std::size_t i = 0; i < length; ++i)
-    EXPECT_TRUE(right[i] == wanted[i]) << "operation " << MPI_Op_toint(op) << ", type " << MPI_Type_toint(type);
+  const auto expect_wanted = [&](const std::vector<T>& result, const char* call) {
+    for (std::size_t i = 0; i < length; ++i)
+      EXPECT_TRUE(result[i] == wanted[i])
+          << call << ", operation " << MPI_Op_toint(op) << ", type " << MPI_Type_toint(type);
+  };
+  constexpr int count = length;
+  int rank = -1;
+  ASSERT_EQ(MPI_Comm_rank(MPI_COMM_WORLD, &rank), MPI_SUCCESS);
+  std::vector<T> result(length);
+  ASSERT_EQ(MPI_Allreduce(rank == 0 ? left.data() : right.data(), result.data(), count, type, op, MPI_COMM_WORLD),
+            MPI_SUCCESS);
+  expect_wanted(result, "MPI_Allreduce");
+  ASSERT_EQ(MPI_Reduce_local(left.data(), right.data(), count, type, op), MPI_SUCCESS);
+  expect_wanted(right, "MPI_Reduce_local");
 }
 
 template <class T>
@@ -115,7 +126,7 @@ void begin_alone() {
 }
 
 TEST(MpiOp, PredefinedOnesDoWhatANaiveLoopDoes) {
-  run_well({{1, 1}, 1}, [] {
+  run_well({{2, 1}, 1}, [] {
     begin_alone();
     expect_whole<int>(MPI_INT);
     expect_whole<short>(MPI_SHORT);
