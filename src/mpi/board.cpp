@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "mpi/board.hpp"
 
+#include <algorithm>
+
 #include "base/spin_lock.hpp"
 #include "mpi/collective.hpp"
 
@@ -8,6 +10,35 @@ namespace aplib::mpi {
 
 Elements Given::block_of(int rank) const {
   return block != nullptr ? block(blocks, rank) : part_of(first, step * rank, first.count);
+}
+
+void SharedCopy::begin(const Elements& to, const Elements& from) noexcept {
+  to_ = to;
+  from_ = from;
+  bytes_ = to.bytes();
+  chunk_bytes_ = std::max(chunk_bytes_min, (bytes_ / chunks_max + 4095) & ~Count{4095});
+  count_ = static_cast<std::uint32_t>((bytes_ + chunk_bytes_ - 1) / chunk_bytes_);
+  helped_ = 0;
+  claimed_.store(0, std::memory_order_relaxed);   // published by the slot
+  finished_.store(0, std::memory_order_relaxed);  // same
+}
+
+void SharedCopy::finish() noexcept {
+  for (std::uint32_t i = 0; claim(); ++i) copy_chunk(i);
+  // One chunk away, unless the other one has lost its core. Acquire: what it has copied.
+  for (SpinWait spin; finished_.load(std::memory_order_acquire) < count_;) spin.pause();
+}
+
+bool SharedCopy::help() noexcept {
+  if (!claim()) return false;
+  copy_chunk(count_ - ++helped_);
+  return true;
+}
+
+void SharedCopy::copy_chunk(std::uint32_t chunk) noexcept {
+  const Count first = chunk_bytes_ * chunk;
+  copy(to_, from_, first, std::min(chunk_bytes_, bytes_ - first));
+  finished_.fetch_add(1, std::memory_order_release);  // release: what is copied
 }
 
 Board::Board(std::uint32_t ranks, std::uint32_t processors)

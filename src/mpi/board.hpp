@@ -35,6 +35,41 @@ struct Given {
   [[nodiscard]] Elements block_of(int rank) const;
 };
 
+/// A large copy by its owner, from the front, and perhaps by one other rank, from the back.
+///
+/// Invariant: claimed_ counts chunks handed out, of whichever end; so those of the two ends are never the same.
+class SharedCopy {
+ public:
+  static constexpr Count bytes_min = 32 * 1024;
+
+  /// Owner, before the other one may see it. Nobody uses it any more for what it was before.
+  void begin(const Elements& to, const Elements& from) noexcept;
+  /// Owner: returns when all is copied.
+  void finish() noexcept;
+  /// The other one: copies a chunk. False: none is left.
+  bool help() noexcept;
+
+ private:
+  static constexpr Count chunk_bytes_min = 16 * 1024;
+  static constexpr Count chunks_max = 16;
+
+  [[nodiscard]] bool claim() noexcept {
+    // relaxed: only a ticket. The look comes first, because who waits asks again and again.
+    return claimed_.load(std::memory_order_relaxed) < count_ &&
+           claimed_.fetch_add(1, std::memory_order_relaxed) < count_;
+  }
+  void copy_chunk(std::uint32_t chunk) noexcept;
+
+  Elements to_{};
+  Elements from_{};
+  Count bytes_ = 0;
+  Count chunk_bytes_ = 0;
+  std::uint32_t count_ = 0;
+  std::uint32_t helped_ = 0;  // chunks from the back
+  alignas(cache_pair_bytes) std::atomic<std::uint32_t> claimed_{0};
+  std::atomic<std::uint32_t> finished_{0};
+};
+
 class Board {
  public:
   /// As many bytes are copied to be shown, so that their owner need not wait until they are read.
@@ -75,6 +110,7 @@ class Board {
     std::array<std::uint32_t, 2> agreed{};
     std::unique_ptr<std::byte[]> large;  ///< Copies of both parities. Made by the first one.
     std::array<Given, 2> given{};
+    std::array<SharedCopy, 2> copies;  ///< Of what it takes.
   };
 
   /// A processor's arrivals, in the order in which processors have come to the board.

@@ -217,13 +217,17 @@ void check_alias(const Elements& send, const Elements& receive) {
          "MPI_Scatterv as recvbuf), or two buffers");
 }
 
-void copy_own(const Elements& to, const Elements& from) {
+void check_own(const Elements& to, const Elements& from) {
   check_alias(from, to);
   if (to.bytes() != from.bytes()) [[unlikely]] {
     fail(from.bytes() > to.bytes() ? MPI_ERR_TRUNCATE : MPI_ERR_COUNT,
          fmt::format("this rank sends itself {} bytes and receives {}; let its counts and datatypes agree",
                      from.bytes(), to.bytes()));
   }
+}
+
+void copy_own(const Elements& to, const Elements& from) {
+  check_own(to, from);
   copy(to, from, 0, to.bytes());
 }
 

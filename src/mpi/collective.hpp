@@ -152,6 +152,7 @@ Elements buffer_elements(const char* parameter, const void* buffer, MPI_Count co
 /// Fails if both sides are the same memory.
 void check_alias(const Elements& send, const Elements& receive);
 /// From the caller to itself: fails unless both have as many bytes, or if they are the same memory.
+void check_own(const Elements& to, const Elements& from);
 void copy_own(const Elements& to, const Elements& from);
 /// Elements [first, first + count) of elements.
 [[nodiscard]] Elements part_of(const Elements& elements, Count first, Count count) noexcept;

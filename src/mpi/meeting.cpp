@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
+#include <algorithm>
 
 namespace aplib::mpi {
 
@@ -43,7 +43,7 @@ class Meeting::Awaited : public Condition {
 };
 
 /// All ranks have arrived in an episode.
-class Meeting::AllArrived final : public Awaited {
+class Meeting::AllArrived : public Awaited {
  public:
   AllArrived(const Meeting& meeting, std::uint64_t episode) noexcept : Awaited(meeting), episode_(episode) {}
 
@@ -55,6 +55,31 @@ class Meeting::AllArrived final : public Awaited {
   }
 
   std::uint64_t episode_;
+};
+
+/// All have arrived in this episode, with what they take from the caller. Each look copies something for one of them.
+class Meeting::AllTaken final : public AllArrived {
+ public:
+  explicit AllTaken(const Meeting& meeting) noexcept : AllArrived(meeting, meeting.episode_) {}
+
+  [[nodiscard]] bool holds() const noexcept override {
+    for (int looks = std::min(looks_max, comm().size() - 1); looks > 0 && !AllArrived::holds(); --looks) {
+      if (help(next_)) break;
+      next_ = (next_ + 1) % comm().size();
+    }
+    return AllArrived::holds();
+  }
+
+ private:
+  static constexpr int looks_max = 4;
+
+  [[nodiscard]] bool help(int rank) const noexcept {
+    Board::Slot& its = meeting_.slot(rank);
+    return its.shown.load(std::memory_order_acquire) > meeting_.episode_ &&  // acquire: the copy
+           its.copies[meeting_.parity()].help();
+  }
+
+  mutable int next_ = 0;
 };
 
 /// One rank's count has reached a number.
@@ -92,11 +117,6 @@ Meeting::~Meeting() { stop_reading(); }
 void Meeting::begin_next() noexcept {
   ++episode_;
   has_shown_ = false;
-}
-
-void Meeting::part() {
-  begin_next();
-  arrive_and_wait();
 }
 
 // ---------------------------------------------------------------- showing
@@ -205,6 +225,13 @@ void Meeting::wait_for_all() {
   check_agreement();
 }
 
+void Meeting::arrive_and_help() {
+  arrive();
+  AllTaken all(*this);
+  wait(all);
+  wait_for_all();
+}
+
 void Meeting::check_agreement() const {
   const std::uint64_t signature = (std::uint64_t{collective_.tag()} + 1) | std::uint64_t{agreed_} << 32;
   const std::uint32_t lines = board_.line_count_.load(std::memory_order_acquire);  // acquire: as is_complete()
@@ -252,6 +279,19 @@ void Meeting::take(int from, const Elements& to) {
   if (shown.bytes() != to.bytes()) [[unlikely]]
     fail_bytes(from, shown.bytes(), to.bytes());
   copy(to, shown, 0, to.bytes());
+}
+
+void Meeting::take_helped(int from, const Elements& to) {
+  const bool is_copied = slot(from).copied[parity()].bytes != Board::Copied::none;
+  if (is_copied || to.bytes() < SharedCopy::bytes_min) return take(from, to);
+  begin_reading();
+  const Elements shown = shown_by(from);
+  if (shown.bytes() != to.bytes()) [[unlikely]]
+    fail_bytes(from, shown.bytes(), to.bytes());
+  SharedCopy& copy = own_.copies[parity()];
+  copy.begin(to, shown);
+  publish();
+  copy.finish();
 }
 
 void Meeting::begin_reading() {

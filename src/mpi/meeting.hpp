@@ -36,21 +36,30 @@ class Meeting {
     arrive();
     wait_for_all();
   }
+  /// The same. Meanwhile it copies parts of what others take by take_helped().
+  void arrive_and_help();
+  /// All have arrived.
+  [[nodiscard]] bool is_complete() const noexcept { return board_.is_complete(episode_); }
   /// The call's second episode begins. REQUIRES: wait_for_all().
   void begin_next() noexcept;
-  /// Does the work; then waits, if `waits`, until all others have done theirs, too. What the work throws comes after
-  /// that.
-  template <class Work>
-  void part_after(bool waits, const Work& work) {
+  /// Does the work; then waits, if `waits`, until all others have done theirs, too, and does what is left to do
+  /// meanwhile. What the work throws comes after that.
+  template <class Work, class Meanwhile>
+  void part_after(bool waits, const Work& work, const Meanwhile& meanwhile) {
     try {
       work();
     } catch (...) {
       stop_reading();
-      if (waits) part();
+      if (waits) part([] {});
       throw;
     }
     stop_reading();
-    if (waits) part();
+    if (waits) return part(meanwhile);
+    meanwhile();
+  }
+  template <class Work>
+  void part_after(bool waits, const Work& work) {
+    part_after(waits, work, [] {});
   }
 
   /// Does the work; then leaves.
@@ -72,6 +81,8 @@ class Meeting {
   [[nodiscard]] Elements result_of(int rank) const noexcept { return slot(rank).given[parity()].result; }
   /// Copies shown_by(from). Fails unless it has exactly the bytes of `to`.
   void take(int from, const Elements& to);
+  /// The same from a rank in arrive_and_help(), which copies a part of what is large.
+  void take_helped(int from, const Elements& to);
   /// Before the caller reads others' memory itself. It may not wait until it stops. Fails if the board is closed.
   void begin_reading();
   void stop_reading() noexcept;
@@ -97,6 +108,7 @@ class Meeting {
  private:
   class Awaited;
   class AllArrived;
+  class AllTaken;
   class Reached;
 
   [[nodiscard]] Board::Slot& slot(int rank) const noexcept { return board_.slots_[static_cast<std::size_t>(rank)]; }
@@ -104,7 +116,13 @@ class Meeting {
   [[nodiscard]] Board::Place& place() const;
   [[nodiscard]] std::byte* room(std::size_t bytes);
   void publish() noexcept;
-  void part();
+  template <class Meanwhile>
+  void part(const Meanwhile& meanwhile) {
+    begin_next();
+    arrive();
+    meanwhile();
+    wait_for_all();
+  }
   void wait(Awaited& awaited);
   void complete(std::uint64_t episode);
   void check_agreement() const;

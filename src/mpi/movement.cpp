@@ -42,7 +42,7 @@ void take(const Collective& collective, int root, const Elements& own) {
   if (board == nullptr) return collective.receive(root, own);
   Meeting meeting(collective, *board);
   meeting.wait_for(root);
-  meeting.leave_after([&] { meeting.take(root, own); });
+  meeting.leave_after([&] { meeting.take_helped(root, own); });
 }
 
 /// The blocks of the root, which is the caller, to everyone.
@@ -50,7 +50,7 @@ void scatter_from(const Collective& collective, const Blocks& blocks) {
   if (Board* const board = collective.board()) {
     Meeting meeting(collective, *board);
     if (blocks.show(meeting)) return meeting.leave();
-    return meeting.arrive_and_wait();
+    return meeting.arrive_and_help();
   }
   for (int i = 1; i < collective.size(); ++i) collective.send(collective.before(i), blocks[collective.before(i)]);
 }
@@ -97,12 +97,48 @@ void exchange_all(const Collective& collective, const Sent& sent, const Blocks& 
   }
 }
 
+/// What a rank sends to itself. At a board it is copied while the rank waits for others.
+class OwnBlock {
+ public:
+  /// Fails as check_own().
+  OwnBlock(const Elements& to, const Elements& from) : to_(to), from_(from), bytes_(to.bytes()) { check_own(to, from); }
+  /// In place: nothing is copied.
+  explicit OwnBlock(const Elements& place) : to_(place), from_(place) {}
+
+  [[nodiscard]] const Elements& sent() const noexcept { return from_; }
+  /// False: nothing is left.
+  bool copy_some() noexcept {
+    copy_up_to(std::min(bytes_, copied_ + part_bytes));
+    return copied_ < bytes_;
+  }
+  void copy_rest() noexcept { copy_up_to(bytes_); }
+
+ private:
+  static constexpr Count part_bytes = 4096;  // some 100 ns, in which others arrive
+
+  void copy_up_to(Count end) noexcept {
+    if (copied_ < end) copy(to_, from_, copied_, end - copied_);
+    copied_ = end;
+  }
+
+  Elements to_;
+  Elements from_;
+  Count bytes_ = 0;
+  Count copied_ = 0;
+};
+
 /// What all others show, at the board. `is_copied`: all show copies.
-void take_all(const Collective& collective, Meeting& meeting, const Blocks& received, bool is_copied) {
-  meeting.arrive_and_wait();
-  meeting.part_after(!is_copied, [&] {
-    for (int i = 1; i < collective.size(); ++i) meeting.take(collective.behind(i), received[collective.behind(i)]);
-  });
+void take_all(const Collective& collective, Meeting& meeting, OwnBlock& own, const Blocks& received, bool is_copied) {
+  meeting.arrive();
+  while (!meeting.is_complete() && own.copy_some()) {
+  }
+  meeting.wait_for_all();
+  meeting.part_after(
+      !is_copied,
+      [&] {
+        for (int i = 1; i < collective.size(); ++i) meeting.take(collective.behind(i), received[collective.behind(i)]);
+      },
+      [&] { own.copy_rest(); });
 }
 
 /// Exchanges the blocks of one buffer with those of all others: pair by pair, each block leaves before another one
@@ -119,31 +155,40 @@ void exchange_in_place(const Collective& collective, const Blocks& blocks) {
 
 // A call that fails by its own arguments does not count.
 void exchange_blocks(const Call& call, Comm& comm, CollectiveKind kind, const Blocks& sent, const Blocks& received) {
-  copy_own(received[comm.rank()], sent[comm.rank()]);
+  OwnBlock own(received[comm.rank()], sent[comm.rank()]);
   const Collective collective(call, comm, kind);
   if (Board* const board = collective.board()) {
     const bool is_small = sent.are_small(collective.size());
     Meeting meeting(collective, *board, is_small ? 1 : 0);
     sent.show(meeting);
-    return take_all(collective, meeting, received, is_small);
+    return take_all(collective, meeting, own, received, is_small);
   }
+  own.copy_rest();
   exchange_all(
       collective, [&](int to) { return sent[to]; }, received);
 }
 
-/// The caller's block, `own`, to all others. `is_small`: all blocks are.
-void spread(const Collective& collective, const Elements& own, const Blocks& blocks, bool is_small) {
+/// The caller's block to all. `is_small`: all blocks are.
+void spread(const Collective& collective, OwnBlock& own, const Blocks& blocks, bool is_small) {
   if (Board* const board = collective.board()) {
     Meeting meeting(collective, *board, is_small ? 1 : 0);
     if (is_small) {
-      static_cast<void>(meeting.show(own));
+      static_cast<void>(meeting.show(own.sent()));
     } else {
-      meeting.show(Given{.first = own});
+      meeting.show(Given{.first = own.sent()});
     }
-    return take_all(collective, meeting, blocks, is_small);
+    return take_all(collective, meeting, own, blocks, is_small);
   }
+  own.copy_rest();
   exchange_all(
-      collective, [&](int) { return own; }, blocks);
+      collective, [&](int) { return own.sent(); }, blocks);
+}
+
+/// Of calls where everyone gets everyone's block. `place`: where the caller gets its own.
+OwnBlock own_block(const Call& call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
+                   const Elements& place) {
+  if (sendbuf == MPI_IN_PLACE) return OwnBlock(place);
+  return {place, sent_elements(call, "sendbuf", sendbuf, "sendcount", sendcount, "sendtype", sendtype)};
 }
 
 /// In log2 rounds by way of a small buffer: each round doubles what every rank has.
@@ -181,7 +226,7 @@ void bcast(const Call& call, void* buffer, MPI_Count count, TypeHandle& type, in
     if (comm.rank() != root) return take(collective, root, elements);
     Meeting meeting(collective, *board);
     if (meeting.show(elements)) return meeting.leave();
-    return meeting.arrive_and_wait();
+    return meeting.arrive_and_help();
   }
   const int size = collective.size();
   const int distance = collective.behind(root);  // from the root, in the tree
@@ -242,22 +287,21 @@ void scatterv(const Call& call, const void* sendbuf, Numbers sendcounts, Numbers
 void allgather(const Call& call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
                MPI_Count recvcount, TypeHandle& recvtype, Comm& comm) {
   const Blocks blocks("recvbuf", recvbuf, recvcount, travelling("recvtype", recvtype));
-  const Elements own = blocks[comm.rank()];
-  if (sendbuf != MPI_IN_PLACE)
-    copy_own(own, sent_elements(call, "sendbuf", sendbuf, "sendcount", sendcount, "sendtype", sendtype));
+  OwnBlock own = own_block(call, sendbuf, sendcount, sendtype, blocks[comm.rank()]);
   const Collective collective(call, comm, CollectiveKind::allgather);
-  if (collective.board() == nullptr && comm.size() > 2 && own.bytes() <= small_gather_max / comm.size())
-    return gather_small(collective, own, blocks);
-  spread(collective, own, blocks, Meeting::is_small(own.bytes()));
+  const Count bytes = own.sent().bytes();
+  if (collective.board() == nullptr && comm.size() > 2 && bytes <= small_gather_max / comm.size()) {
+    own.copy_rest();
+    return gather_small(collective, own.sent(), blocks);
+  }
+  spread(collective, own, blocks, Meeting::is_small(bytes));
 }
 
 void allgatherv(const Call& call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
                 Numbers recvcounts, Numbers displs, TypeHandle& recvtype, Comm& comm) {
   const Blocks blocks("recvbuf", recvbuf, "recvcounts", recvcounts, "displs", displs, travelling("recvtype", recvtype),
                       comm.size());
-  const Elements own = blocks[comm.rank()];
-  if (sendbuf != MPI_IN_PLACE)
-    copy_own(own, sent_elements(call, "sendbuf", sendbuf, "sendcount", sendcount, "sendtype", sendtype));
+  OwnBlock own = own_block(call, sendbuf, sendcount, sendtype, blocks[comm.rank()]);
   spread(Collective(call, comm, CollectiveKind::allgatherv), own, blocks, false);
 }
 

@@ -9,9 +9,11 @@
 #include <mutex>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "machines.hpp"
+#include "mpi/board.hpp"
 
 namespace aplib {
 namespace {
@@ -204,6 +206,32 @@ TEST(MpiCollective, CountsOfReductionsThatDisagreeAreToldToAll) {
   });
 }
 
+TEST(MpiCollective, ACopyIsWholeWhoeverHelps) {
+  mpi::LayoutBuilder builder;
+  builder.add_block(0, 4);
+  const mpi::LayoutPtr layout = builder.finish();
+  mpi::SharedCopy copy;
+  std::mt19937 random(3);
+  for (const bool helps : {false, true}) {
+    for (int round = 0; round < 50; ++round) {
+      const std::size_t count = mpi::SharedCopy::bytes_min / 4 + random() % 100'000;
+      std::vector<unsigned> from(count);
+      for (unsigned& value : from) value = static_cast<unsigned>(random());
+      std::vector<unsigned> to(2 * count, 7);
+      const auto elements = static_cast<mpi::Count>(count);
+      copy.begin({to.data(), layout.get(), elements, 8}, mpi::bytes_at(from.data(), 4 * elements));
+      std::thread helper([&] {
+        while (helps && copy.help()) {
+        }
+      });
+      copy.finish();
+      EXPECT_FALSE(copy.help());
+      for (std::size_t i = 0; i < count; ++i) ASSERT_TRUE(to[2 * i] == from[i] && to[2 * i + 1] == 7) << i;
+      helper.join();
+    }
+  }
+}
+
 // Unequal work makes cells move to the processor that idles, while their other task waits in a call, too.
 TEST(MpiCollective, CellsMayMoveBetweenAndDuringCalls) {
   constexpr int ranks = 6;
@@ -225,9 +253,11 @@ TEST(MpiCollective, CellsMayMoveBetweenAndDuringCalls) {
       long sum = 0;
       MPI_Allreduce(&own, &sum, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
       EXPECT_EQ(sum, ranks * (ranks - 1) / 2 + ranks * round);
-      std::vector<int> data(5000, round % ranks == mine ? round : -1);
-      MPI_Bcast(data.data(), 5000, MPI_INT, round % ranks, MPI_COMM_WORLD);
-      EXPECT_EQ(data, std::vector<int>(5000, round));
+      for (const int count : {5000, 30'000}) {  // by one processor, and by two
+        std::vector<int> data(static_cast<std::size_t>(count), round % ranks == mine ? round : -1);
+        MPI_Bcast(data.data(), count, MPI_INT, round % ranks, MPI_COMM_WORLD);
+        EXPECT_EQ(data, std::vector<int>(static_cast<std::size_t>(count), round));
+      }
     }
     is_over = true;
     other.join();
@@ -247,6 +277,7 @@ TEST(MpiCollective, AMachineMayStopWhileDataAreTaken) {
         if (round == i && rank_now() == i % 4) MPI_Abort(MPI_COMM_WORLD, 3);
         MPI_Allgather(own.data(), count, MPI_INT, all.data(), count, MPI_INT, MPI_COMM_WORLD);
         MPI_Allreduce(own.data(), all.data(), count, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        MPI_Bcast(own.data(), count, MPI_INT, round % 4, MPI_COMM_WORLD);
       }
     });
     EXPECT_EQ(report.exit_status, 3);
