@@ -282,7 +282,7 @@ struct alignas(cache_pair_bytes) Cell {
   alignas(cache_pair_bytes) std::atomic<Posted*> offer{nullptr};
   /// Copies of the offer's facts, for a look without claiming. May be stale; the claimed Posted decides.
   std::atomic<std::uint32_t> offer_task{0};
-  /// The cell has lately received large messages into buffers of its own: worth a moment's wait for the next offer.
+  /// The cell has lately received large messages into buffers of its own: the next one may be worth a moment's wait.
   std::atomic<bool> offers_lately{false};
 
   /// Which processor to wake when something has been written into the cell's memory from outside: its index + 1, or

@@ -73,12 +73,14 @@ struct Sides {
 };
 
 /// One large copy by two processors at once: the sender copies from the front, the receiver's processor from the back.
-/// Either does it all alone when the other is busy.
+/// Either does it all alone when the other is busy. The receiver may find only then where the bytes are wanted, and
+/// redirect them.
 ///
 /// Invariants: (1) claimed_ counts chunks handed out; a side that draws a number below chunk_count_ owns one more
 /// chunk of its own end, so front and back chunks are exactly chunk_count_; (2) finished_ counts chunks copied
 /// (release), and whoever reads chunk_count_ from it (acquire) sees every byte; (3) the sender's last access is one
-/// more ticket on finished_; the receiver waits for it, and only then may the transfer be used again.
+/// more ticket on finished_; the receiver waits for it, and only then may the transfer be used again; (4) to_ changes
+/// at most once, before the receiver copies: what lies at the first place then are the sender's first strays_ chunks.
 template <template <class> class Atom = std::atomic>
 class Transfer {
  public:
@@ -86,49 +88,68 @@ class Transfer {
 
   /// Sender, before it publishes the transfer.
   void begin(void* to, const void* from, std::size_t bytes) noexcept {
-    to_ = static_cast<char*>(to);
     from_ = static_cast<const char*>(from);
     sides_ = nullptr;
-    prepare(bytes);
+    prepare(static_cast<char*>(to), bytes);
   }
   /// The same. `sides` stay until the copy is over.
   void begin(const Sides& sides, std::size_t bytes) noexcept {
     sides_ = &sides;
-    prepare(bytes);
+    prepare(nullptr, bytes);
   }
 
   /// Sender: copies until no chunk is left, then waits for the other side's last chunk. Afterwards it must not
   /// touch the transfer.
   void copy_from_front() noexcept {
-    for (std::uint32_t i = 0; claim(); ++i) copy(i);
+    for (std::uint32_t i = 0; claim(); ++i) {
+      char* const to = to_.load(std::memory_order_acquire);  // acquire: what the receiver did with that memory before
+      if (to == first_to_) strays_ = static_cast<std::uint16_t>(i + 1);
+      copy(i, to);
+    }
     wait(chunk_count_);
     finished_.fetch_add(1, std::memory_order_release);  // invariant (3)
+  }
+  /// Sender: waits until the receiver copies, or has been looked for so many times.
+  void await_receiver(std::size_t looks) const noexcept {
+    while (looks-- != 0 && claimed_.load(std::memory_order_relaxed) == 0) cpu_relax();  // relaxed: a look
   }
 
   /// Receiver's processor: the same from the other end. Afterwards the transfer is free.
   void copy_from_back() noexcept {
-    for (std::uint32_t i = chunk_count_; claim();) copy(--i);
+    char* const to = to_.load(std::memory_order_relaxed);  // relaxed: only we change it
+    for (std::uint32_t i = chunk_count_; claim();) copy(--i, to);
     wait(chunk_count_ + 1);  // invariant (3)
+  }
+  /// The same with another place for the bytes, to which the sender copies, too, as soon as it knows. REQUIRES: the
+  /// bytes lie side by side.
+  void copy_from_back_to(char* to) noexcept {
+    to_.store(to, std::memory_order_release);  // release: pairs with copy_from_front()
+    copy_from_back();
+    copy_bytes(to, first_to_, std::min(bytes_, strays_ * chunk_bytes()));  // invariant (4)
   }
 
  private:
-  void prepare(std::size_t bytes) noexcept {
+  void prepare(char* to, std::size_t bytes) noexcept {
     bytes_ = bytes;
-    chunk_bytes_ = std::max(chunk_bytes_min, (bytes / 16 + 4095) & ~std::size_t{4095});
-    chunk_count_ = static_cast<std::uint32_t>((bytes + chunk_bytes_ - 1) / chunk_bytes_);
-    claimed_.store(0, std::memory_order_relaxed);   // published by the ring's release
+    chunk_units_ = static_cast<std::uint32_t>(std::max(chunk_bytes_min, bytes / 16 + unit - 1) / unit);
+    chunk_count_ = static_cast<std::uint16_t>((bytes + chunk_bytes() - 1) / chunk_bytes());
+    strays_ = 0;
+    first_to_ = to;
+    to_.store(to, std::memory_order_relaxed);       // published by the ring's release
+    claimed_.store(0, std::memory_order_relaxed);   // same
     finished_.store(0, std::memory_order_relaxed);  // same
   }
+  [[nodiscard]] std::size_t chunk_bytes() const noexcept { return chunk_units_ * unit; }
 
   bool claim() noexcept {
     return claimed_.fetch_add(1, std::memory_order_relaxed) < chunk_count_;  // relaxed: only a ticket
   }
 
-  void copy(std::uint32_t chunk) noexcept {
-    const std::size_t start = std::size_t{chunk} * chunk_bytes_;
-    const std::size_t bytes = std::min(chunk_bytes_, bytes_ - start);
+  void copy(std::uint32_t chunk, char* to) noexcept {
+    const std::size_t start = chunk * chunk_bytes();
+    const std::size_t bytes = std::min(chunk_bytes(), bytes_ - start);
     if (sides_ == nullptr) {
-      std::memcpy(to_ + start, from_ + start, bytes);
+      std::memcpy(to + start, from_ + start, bytes);
     } else {
       copy_part(sides_->to, sides_->from, start, bytes);
     }
@@ -140,12 +161,16 @@ class Transfer {
     for (SpinWait spin; finished_.load(std::memory_order_acquire) < count;) spin.pause();
   }
 
-  char* to_;
+  static constexpr std::size_t unit = 4096;
+
   const char* from_;
   const Sides* sides_;  // null: side by side, at to_ and from_
+  char* first_to_;
+  Atom<char*> to_;
   std::size_t bytes_;
-  std::size_t chunk_bytes_;
-  std::uint32_t chunk_count_;
+  std::uint32_t chunk_units_;
+  std::uint16_t chunk_count_;  // at most 16
+  std::uint16_t strays_;       // the sender's, until its last ticket
   Atom<std::uint32_t> claimed_;
   Atom<std::uint32_t> finished_;
 };

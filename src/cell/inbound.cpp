@@ -165,11 +165,7 @@ void Inbound::deliver_entry(Cell& cell, std::uint32_t info, std::uint64_t key, s
       break;
     case EntryKind::large_message: {
       const auto entry = read_payload<BufferEntry>(payload);
-      entry.buffer->transfer.copy_from_back();
-      if (cell.offers_lately.load(std::memory_order_relaxed)) {  // relaxed: a hint; the next offer renews it
-        cell.offers_lately.store(false, std::memory_order_relaxed);
-      }
-      deliver_buffer(cell, task, key, entry.buffer, entry.bytes);
+      deliver_large(cell, task, key, entry.buffer, entry.bytes);
       break;
     }
     case EntryKind::offer_taken: {
@@ -206,16 +202,45 @@ void Inbound::deliver_entry(Cell& cell, std::uint32_t info, std::uint64_t key, s
   }
 }
 
+namespace {
+
+void set_offers_lately(Cell& cell, bool offers) noexcept {
+  std::atomic<bool>& lately = cell.offers_lately;
+  if (lately.load(std::memory_order_relaxed) != offers) lately.store(offers, std::memory_order_relaxed);  // a hint
+}
+
+}  // namespace
+
+// Its sender may be copying yet: then the rest goes straight to the receive that has a buffer of its own.
+void Inbound::deliver_large(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer* buffer, std::size_t bytes) {
+  TaskControl* const receiver = cell.tasks.find(task);
+  bool is_direct = false;
+  const auto store = [&, this](const Posted& posted) {
+    is_direct = posted.message == nullptr && posted.capacity >= bytes;
+    if (!is_direct) {
+      buffer->transfer.copy_from_back();
+      return store_buffer(posted, key, buffer, bytes);
+    }
+    buffer->transfer.copy_from_back_to(posted.buffer);
+    pool_->put(buffer);
+  };
+  const bool is_given = give(receiver, key, bytes, store);
+  set_offers_lately(cell, is_direct);
+  if (is_given) return;
+  buffer->transfer.copy_from_back();
+  buffer->bytes = bytes;
+  queue(cell, receiver, task, key, *buffer);
+}
+
+void Inbound::store_buffer(const Posted& posted, std::uint64_t key, Buffer* buffer, std::size_t bytes) noexcept {
+  if (posted.message != nullptr) return MessageAccess::set_buffer(*pool_, *posted.message, key, buffer, bytes);
+  copy_bytes(posted.buffer, buffer->body(), std::min(bytes, posted.capacity));
+  pool_->put(buffer);
+}
+
 void Inbound::deliver_buffer(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer* buffer, std::size_t bytes) {
   TaskControl* receiver = cell.tasks.find(task);
-  const auto store = [=, this](const Posted& posted) {
-    if (posted.message != nullptr) {
-      MessageAccess::set_buffer(*pool_, *posted.message, key, buffer, bytes);
-    } else {
-      copy_bytes(posted.buffer, buffer->body(), std::min(bytes, posted.capacity));
-      pool_->put(buffer);
-    }
-  };
+  const auto store = [=, this](const Posted& posted) { store_buffer(posted, key, buffer, bytes); };
   if (give(receiver, key, bytes, store)) return;
   buffer->bytes = bytes;
   queue(cell, receiver, task, key, *buffer);
@@ -279,9 +304,7 @@ void Inbound::offer(Posted& posted) noexcept {
   posted.committed.store(false, std::memory_order_relaxed);            // published by the offer
   cell.offer_task.store(posted.owner->id, std::memory_order_relaxed);  // a hint
   cell.offering = &posted;
-  if (!cell.offers_lately.load(std::memory_order_relaxed)) {    // relaxed: a hint
-    cell.offers_lately.store(true, std::memory_order_relaxed);  // the same
-  }
+  set_offers_lately(cell, true);
   cell.offer.store(&posted, std::memory_order_release);  // release: the fields of posted
 }
 

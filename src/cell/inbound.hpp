@@ -203,6 +203,8 @@ class Inbound {
   void deliver_entry(Cell& cell, std::uint32_t info, std::uint64_t key, std::uint32_t task, const std::byte* payload);
   void deliver_small(Cell& cell, std::uint32_t task, std::uint64_t key, const std::byte* body, std::size_t bytes);
   void deliver_buffer(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer* buffer, std::size_t bytes);
+  void deliver_large(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer* buffer, std::size_t bytes);
+  void store_buffer(const Posted& posted, std::uint64_t key, Buffer* buffer, std::size_t bytes) noexcept;
   void deliver_lease(Cell& cell, std::uint32_t task, std::uint64_t key, Buffer& lease, std::size_t bytes);
   void queue_lease(Cell& cell, TaskControl* receiver, std::uint32_t task, std::uint64_t key, Buffer& lease);
   void fill_from(const Posted& posted, std::uint64_t key, const Side& from, std::size_t bytes);

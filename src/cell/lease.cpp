@@ -41,7 +41,7 @@ bool Inbound::lend(TaskControl& self, std::uint32_t cell, std::uint32_t task, st
     if (give(receiver, key, bytes, store)) return true;
   } else if (from.form == nullptr &&
              outbound.send_to_offer(cell, processor, task, key,
-                                    {reinterpret_cast<const std::byte*>(from.address), bytes}, 0)) {
+                                    {reinterpret_cast<const std::byte*>(from.address), bytes})) {
     return true;
   }
   Buffer* const buffer = pool_->get(sizeof(Lease));

@@ -11,8 +11,9 @@ namespace aplib {
 namespace {
 
 constexpr std::size_t both_sides_from_bytes = 32 * 1024;  // smaller: the copy is over before the other side could help
-constexpr std::size_t bytes_per_look = 64 * 1024;         // one look takes some 25 ns, the copy of so many bytes 1 us
-constexpr std::uint32_t full_ring_spins = 200;            // about 5 us: a receiver that polls makes room in much less
+constexpr std::size_t bytes_per_look = 8 * 1024;          // one look takes some 25 ns, the copy of so many bytes 160
+constexpr std::size_t bytes_per_touch = 64 * 1024;
+constexpr std::uint32_t full_ring_spins = 200;  // about 5 us: a receiver that polls makes room in much less
 constexpr std::uint32_t full_ring_looks = 20 * full_ring_spins;
 
 /// What an item of a backlog counts for: as much as in a mailbox, so that nothing changes when it gets there.
@@ -66,11 +67,15 @@ void Outbound::send(std::uint32_t cell, std::uint32_t processor, std::uint32_t t
     push_raw(processor, EntryInfo::make(EntryKind::small_message, size), key, cell, task, bytes.data(), size);
     return;
   }
-  if (size >= offer_from_bytes && send_to_offer(cell, processor, task, key, bytes, size)) return;
+  if (size >= offer_from_bytes && send_to_offer(cell, processor, task, key, bytes)) return;
   Buffer* buffer = pool_->get(size);
   if (size >= both_sides_from_bytes && backlogs_[processor].empty()) {
     buffer->transfer.begin(buffer->body(), bytes.data(), size);
     push(processor, EntryKind::large_message, cell, task, key, BufferEntry{buffer, size});
+    // A receiver with a buffer of its own is likely to say so at once, which saves it a second copy. That is worth
+    // waiting for a part of the copy's time.
+    if (domain_.cells[cell]->offers_lately.load(std::memory_order_relaxed) && !is_network_)  // relaxed: a hint
+      buffer->transfer.await_receiver(size / bytes_per_look);
     // Whether it went into the ring or the backlog: the body is complete before we return, and whoever reads the
     // entry waits for that.
     buffer->transfer.copy_from_front();
@@ -83,24 +88,14 @@ void Outbound::send(std::uint32_t cell, std::uint32_t processor, std::uint32_t t
 // The receiver may wait with its own buffer on the other processor. Claims that buffer if nothing that we have sent can
 // still match it, that is, if everything in our ring has been taken and no cell is moving. Null: send it the other way.
 Posted* Outbound::claim_offer(std::uint32_t cell_index, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
-                              std::size_t bytes, std::size_t patience) {
+                              std::size_t bytes) {
   Cell& cell = *domain_.cells[cell_index];
   if (!backlogs_[processor].empty()) return nullptr;
   MessageRing& ring = ring_to(processor);
-  const auto open = [&] {
-    return cell.offer.load(std::memory_order_relaxed) != nullptr &&    // relaxed: a look; the exchange decides
-           cell.offer_task.load(std::memory_order_relaxed) == task &&  // relaxed: the claimed Posted decides
-           ring.consumed_up_to(ring.produced());
-  };
-  // A receiver that is about to offer its buffer again saves a large message its second copy. That is worth waiting for
-  // a few percent of the copy's time.
-  std::size_t looks = cell.offers_lately.load(std::memory_order_relaxed) && !is_network_  // relaxed: a hint
-                          ? patience / bytes_per_look
-                          : 0;
-  while (!open()) {
-    if (looks-- == 0) return nullptr;
-    cpu_relax();
-  }
+  if (cell.offer.load(std::memory_order_relaxed) == nullptr ||    // relaxed: a look; the exchange decides
+      cell.offer_task.load(std::memory_order_relaxed) != task ||  // relaxed: the claimed Posted decides
+      !ring.consumed_up_to(ring.produced()))
+    return nullptr;
   if (domain_.move_in_progress.load(std::memory_order_acquire))
     return nullptr;  // acquire: after consumed_up_to(), see mover.hpp
   Posted* posted =
@@ -117,8 +112,8 @@ Posted* Outbound::claim_offer(std::uint32_t cell_index, std::uint32_t processor,
 }
 
 bool Outbound::send_to_offer(std::uint32_t cell_index, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
-                             std::span<const std::byte> bytes, std::size_t patience) {
-  Posted* posted = claim_offer(cell_index, processor, task, key, bytes.size(), patience);
+                             std::span<const std::byte> bytes) {
+  Posted* posted = claim_offer(cell_index, processor, task, key, bytes.size());
   if (posted == nullptr) return false;
   if (bytes.size() >= both_sides_from_bytes) {
     posted->transfer.begin(posted->buffer, bytes.data(), bytes.size());
@@ -136,7 +131,7 @@ namespace {
 /// What is not there faults here, in the task that asked for it, and not in who helps.
 void touch(const void* memory, std::size_t bytes) noexcept {
   const auto* const first = static_cast<const unsigned char*>(memory);
-  for (std::size_t at = 0; at < bytes; at += bytes_per_look)
+  for (std::size_t at = 0; at < bytes; at += bytes_per_touch)
     static_cast<void>(__atomic_load_n(first + at, __ATOMIC_RELAXED));  // relaxed: only whether it can be read
   static_cast<void>(__atomic_load_n(first + bytes - 1, __ATOMIC_RELAXED));
 }
@@ -304,14 +299,14 @@ void Outbound::inject(std::uint32_t cell, std::uint32_t task, std::uint64_t key,
   const std::span<const std::byte> body(reinterpret_cast<const std::byte*>(shared.place), bytes);
   if (domain_.pools->uses_low_memory()) {
     send(cell, processor, task, key, body);
-  } else if (!send_to_offer(cell, processor, task, key, body, 0)) {
+  } else if (!send_to_offer(cell, processor, task, key, body)) {
     return push(processor, EntryKind::buffer_message, cell, task, key, BufferEntry{pool_->get(shared, bytes), bytes});
   }
   shared.arena->give_back(shared.number);
 }
 
 std::byte* Outbound::begin_large(LargeArrival& arrival) {
-  arrival.posted = claim_offer(arrival.cell, route_[arrival.cell], arrival.task, arrival.key, arrival.bytes, 0);
+  arrival.posted = claim_offer(arrival.cell, route_[arrival.cell], arrival.task, arrival.key, arrival.bytes);
   if (arrival.posted != nullptr) return reinterpret_cast<std::byte*>(arrival.posted->buffer);
   arrival.buffer = pool_->get(arrival.bytes);
   return reinterpret_cast<std::byte*>(arrival.buffer->body());

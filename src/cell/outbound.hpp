@@ -137,10 +137,9 @@ class Outbound {
   void send(std::uint32_t cell, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
             std::span<const std::byte> bytes);
 
-  /// A message to a cell that another processor carries: straight into a receive that is offered. False: none is, even
-  /// after the moment that `patience` bytes are worth.
+  /// A message to a cell that another processor carries: straight into a receive that is offered. False: none is.
   bool send_to_offer(std::uint32_t cell, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
-                     std::span<const std::byte> bytes, std::size_t patience);
+                     std::span<const std::byte> bytes);
 
   template <class Payload>
   void push(std::uint32_t processor, EntryKind kind, std::uint32_t cell, std::uint32_t task, std::uint64_t key,
@@ -238,7 +237,7 @@ class Outbound {
   void drop_oldest(std::uint32_t processor) noexcept;
   bool flush_backlog(std::uint32_t processor);
   Posted* claim_offer(std::uint32_t cell, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
-                      std::size_t bytes, std::size_t patience);
+                      std::size_t bytes);
   [[nodiscard]] std::uint32_t thread_count() const noexcept;
 
   Domain& domain_;

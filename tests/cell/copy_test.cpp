@@ -122,7 +122,8 @@ TEST(Transfer, TwoSidesOnOneCoreDoNotWaitForEachOthersTimeSlices) {
   EXPECT_LT(cpu_seconds() - start, testing_support::sanitized ? 3.0 : 0.3) << "for " << rounds << " messages";
 }
 
-// The same under the deterministic scheduler: two senders in turn, one receiver, one place.
+// The same under the deterministic scheduler: two senders in turn, one receiver, one place. Messages 1 and 2 are
+// redirected there at some time of their senders' copies.
 struct TransferScenario {
   static constexpr int thread_count = 3;
   static constexpr int receiver = 2;
@@ -135,7 +136,11 @@ struct TransferScenario {
         std::memset(to, 0, bytes);
         turn.store(2 * i + 1, std::memory_order_release);
         while (turn.load(std::memory_order_acquire) != 2 * i + 2) det::yield();
-        transfer.copy_from_back();
+        if (is_redirected(i)) {
+          transfer.copy_from_back_to(to);
+        } else {
+          transfer.copy_from_back();
+        }
         bool whole = true;
         for (std::size_t b = 0; b < bytes; b += 512) whole = whole && to[b] == from[i][b];
         det::check(whole && to[bytes - 1] == from[i][bytes - 1], "the message is whole");
@@ -145,15 +150,17 @@ struct TransferScenario {
     for (int i = self; i < message_count; i += 2) {
       std::memset(from[i], i + 1, bytes);
       while (turn.load(std::memory_order_acquire) != 2 * i + 1) det::yield();
-      transfer.begin(to, from[i], bytes);
+      transfer.begin(is_redirected(i) ? aside : to, from[i], bytes);
       turn.store(2 * i + 2, std::memory_order_release);
       transfer.copy_from_front();
     }
   }
+  static bool is_redirected(int message) { return message == 1 || message == 2; }
 
   Transfer<det::DetAtomic> transfer;
   det::DetAtomic<int> turn{0};
   char to[bytes];
+  char aside[bytes];
   char from[message_count][bytes];
 };
 

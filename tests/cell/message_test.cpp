@@ -80,6 +80,50 @@ TEST_P(Messages, EverySizeArrivesWhole) {
   });
 }
 
+// Many receives wait, with buffers and without, when large messages come, some of them too long.
+TEST_P(Messages, LargeOnesReachAnyOfManyReceivesThatWait) {
+  static constexpr std::uint32_t tasks = 12;
+  static constexpr std::size_t bytes = 150'000;
+  const std::uint32_t rounds = static_cast<std::uint32_t>(scaled(40, 10, 5));
+  run_well(GetParam(), [rounds] {
+    if (me() > 1) return;
+    if (me() == 0) {
+      for (std::uint32_t i = 0; i < rounds * tasks; ++i) {
+        if (i % tasks == 0) static_cast<void>(receive({.type = 9}));  // so that some of them wait
+        send(cell(1), body_of(bytes, i), {.task = TaskId{1 + i % tasks}, .type = 5});
+      }
+      return;
+    }
+    std::vector<Task> receivers;
+    std::uint32_t ready = 0;
+    for (std::uint32_t task = 0; task < tasks; ++task) {
+      receivers.push_back(spawn(
+          [rounds, task, &ready] {
+            std::vector<std::byte> buffer(bytes + 1);
+            for (std::uint32_t round = 0; round < rounds; ++round) {
+              if (++ready % tasks == 0) send(cell(0), std::span<const std::byte>{}, {.type = 9});
+              const std::vector<std::byte> wanted = body_of(bytes, round * tasks + task);
+              std::fill(buffer.begin(), buffer.end(), std::byte{0});
+              const std::span<std::byte> room = std::span(buffer).first(bytes - task % 2);
+              if (task % 3 == 2) {
+                const Message message = receive({.cell = cell(0), .type = 5});
+                EXPECT_TRUE(same_bytes(message.bytes(), wanted)) << round;
+              } else if (task % 2 != 0) {
+                const std::string text = error_text([&] { receive_into(room, {.type = 5}); });
+                EXPECT_NE(text.find("does not fit"), std::string::npos) << text;
+              } else {
+                EXPECT_EQ(receive_into(room, {.type = 5}).bytes, bytes);
+                EXPECT_TRUE(same_bytes(room, wanted)) << round;
+              }
+              EXPECT_EQ(buffer[room.size()], std::byte{0});
+            }
+          },
+          TaskId{1 + task}));
+    }
+    for (Task& receiver : receivers) receiver.join();
+  });
+}
+
 // A message held beyond its machine is read and freed there: outside, in a task of another machine, or among many
 // threads.
 TEST(Message, OutlivesItsMachine) {
