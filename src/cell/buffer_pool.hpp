@@ -63,9 +63,9 @@ struct alignas(cache_line_bytes) Buffer {
   static constexpr std::uint32_t shared_class = ~0U;  ///< The size_class of one whose body is a SharedBody.
   static constexpr std::uint32_t lease_class = ~1U;   ///< Of one without a body, which has a Lease.
 
-  [[nodiscard]] char* body() noexcept {
-    return size_class == shared_class ? shared().place : reinterpret_cast<char*>(this + 1);
-  }
+  [[nodiscard]] char* body() noexcept { return size_class == shared_class ? shared().place : own_body(); }
+  /// The same of a buffer that has its body itself, as every body of Message::inline_bytes_max or less.
+  [[nodiscard]] char* own_body() noexcept { return reinterpret_cast<char*>(this + 1); }
   [[nodiscard]] SharedBody& shared() noexcept { return *reinterpret_cast<SharedBody*>(this + 1); }
   [[nodiscard]] bool is_lease() const noexcept { return size_class == lease_class; }
   [[nodiscard]] Lease& lease() noexcept { return *reinterpret_cast<Lease*>(this + 1); }

@@ -13,8 +13,10 @@
 
 namespace aplib {
 
-/// Copies exactly `bytes` <= 40, and reads and writes nothing beyond. It uses overlapping loads and stores instead of
-/// loops: a call of memcpy with a variable size costs a few ns, which counts for a small message.
+inline constexpr std::size_t small_bytes_max = 40;
+
+/// Copies exactly `bytes` <= small_bytes_max, and reads and writes nothing beyond. It uses overlapping loads and stores
+/// instead of loops: a call of memcpy with a variable size costs a few ns, which counts for a small message.
 [[gnu::always_inline]] inline void copy_small(void* to, const void* from, std::size_t bytes) noexcept {
   auto* t = static_cast<char*>(to);
   const auto* f = static_cast<const char*>(from);
@@ -42,6 +44,15 @@ namespace aplib {
 /// Copies any number of bytes. The addresses of an empty message may be null.
 inline void copy_bytes(void* to, const void* from, std::size_t bytes) noexcept {
   if (bytes != 0) std::memcpy(to, from, bytes);
+}
+
+/// The same, inlined where they are few.
+[[gnu::always_inline]] inline void copy_body(void* to, const void* from, std::size_t bytes) noexcept {
+  if (bytes <= small_bytes_max) {
+    copy_small(to, from, bytes);
+  } else {
+    std::memcpy(to, from, bytes);
+  }
 }
 
 struct Side;

@@ -312,15 +312,19 @@ void Inbound::take_from_mailbox(Posted& posted, Buffer* found) noexcept {
   posted.key = found->key;
   posted.bytes = found->bytes;
   count_received(*found);
-  if (found->is_lease()) [[unlikely]]
-    return take_lease(posted, *found);
-  if (posted.message != nullptr) {
-    if (found->bytes > Message::inline_bytes_max)
-      return MessageAccess::set_buffer(*pool_, *posted.message, found->key, found, found->bytes);
+  if (found->bytes <= Message::inline_bytes_max) {
+    if (posted.message != nullptr) {
+      MessageAccess::set_small(*posted.message, found->key, found->own_body(), found->bytes);
+    } else {
+      copy_small(posted.buffer, found->own_body(), std::min(found->bytes, posted.capacity));
+    }
     // The next message finds the buffer in the cache, rather than when the program drops this one.
-    MessageAccess::set_small(*posted.message, found->key, found->body(), found->bytes);
     return pool_->put(found);
   }
+  if (found->is_lease()) [[unlikely]]
+    return take_lease(posted, *found);
+  if (posted.message != nullptr)
+    return MessageAccess::set_buffer(*pool_, *posted.message, found->key, found, found->bytes);
   copy_bytes(posted.buffer, found->body(), std::min(found->bytes, posted.capacity));
   pool_->put(found);
 }

@@ -116,7 +116,7 @@ class Inbound {
     const auto store = [ =, this ](const Posted& posted) __attribute__((always_inline)) { fill(posted, key, bytes); };
     if (give(receiver, key, bytes.size(), store)) return 0;
     Buffer* buffer = pool_->get(bytes.size());
-    copy_bytes(buffer->body(), bytes.data(), bytes.size());
+    copy_body(buffer->own_body(), bytes.data(), bytes.size());
     queue(cell, receiver, task, key, *buffer);
     return receiver != nullptr ? receiver->mailbox.size() : 0;
   }
@@ -217,7 +217,7 @@ class Inbound {
   void queue(Cell& cell, TaskControl* receiver, std::uint32_t task, std::uint64_t key, Buffer& buffer);
   [[gnu::always_inline]] void fill(const Posted& posted, std::uint64_t key, std::span<const std::byte> bytes) {
     if (posted.message == nullptr) {
-      copy_bytes(posted.buffer, bytes.data(), std::min(bytes.size(), posted.capacity));
+      copy_body(posted.buffer, bytes.data(), std::min(bytes.size(), posted.capacity));
     } else if (bytes.size() <= Message::inline_bytes_max) {
       MessageAccess::set_small_exactly(*posted.message, key, bytes.data(), bytes.size());
     } else {

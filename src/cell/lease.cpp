@@ -33,7 +33,8 @@ bool Inbound::lend(TaskControl& self, std::uint32_t cell, std::uint32_t task, st
   Outbound& outbound = here_.outbound();
   const std::uint32_t processor = outbound.route(cell);
   const bool is_here = processor == index_;
-  if (domain_.send_gate.closed() || processor == domain_.network_index || here_.mover().protocol().arriving() == cell)
+  if (bytes <= Message::inline_bytes_max || domain_.send_gate.closed() || processor == domain_.network_index ||
+      here_.mover().protocol().arriving() == cell)
     return false;
   TaskControl* const receiver = is_here ? domain_.cells[cell]->tasks.find(task) : nullptr;
   if (is_here) {

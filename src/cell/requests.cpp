@@ -28,19 +28,16 @@ void for_each_open(const RequestSet& set, const Act& act) {
   }
 }
 
-/// How many must complete before a wait for the set is over.
-std::size_t missing(const RequestSet& set, bool all) noexcept {
-  std::size_t open = 0;
+/// Whether a wait for the set must wait.
+bool misses_some(const RequestSet& set, bool all) noexcept {
+  bool open = false;
   for (std::size_t i = 0; i < set.count; ++i) {
     const Posted* const request = set.at(set.first, i);
     if (request == nullptr) continue;
-    if (request->open) {
-      ++open;
-    } else if (!all) {
-      return 0;
-    }
+    if (request->open == all) return all;
+    open = open || request->open;
   }
-  return all ? open : open != 0;
+  return open;
 }
 
 }  // namespace
@@ -141,22 +138,23 @@ Wake Inbound::wait(TaskControl& self, const char* call, const RequestSet& set, b
   const auto stopping = [&here] {
     return here.domain().stopping.load(std::memory_order_relaxed);  // relaxed: noticed sooner or later
   };
-  if (missing(set, all) != 0) {
+  bool misses = misses_some(set, all);
+  if (misses) {
     here.poll();
-    self.awaited = missing(set, all);
+    misses = misses_some(set, all);
   }
-  if (self.awaited == 0 || stopping()) {
-    self.awaited = 0;
-    return stopping() ? Wake::stopping : Wake::done;
-  }
+  if (!misses || stopping()) return stopping() ? Wake::stopping : Wake::done;
   const TaskControl* owner = nullptr;
+  std::size_t open = 0;
   for_each_open(set, [&](Posted& request) {
     request.task = &self;
     request.awaited = true;
-    if (owner == nullptr) owner = request.owner;
+    if (open++ == 0) owner = request.owner;
   });
+  self.awaited = all ? open : 1;
   here.inbound().offer_oldest(*owner, self);
   const Wake how = Processor::wait(self, WaitFor::requests, call);  // perhaps we are on another processor then
+  if (all && how == Wake::done) return how;                         // none is open
   for_each_open(set, [](Posted& request) { request.awaited = false; });
   // A sender may be filling one of them. It will say so within a copy's time, however the wait has ended.
   if (Posted* const offered = self.cell->offering;
@@ -173,13 +171,13 @@ Wake Inbound::wait(TaskControl& self, const char* call, const RequestSet& set, b
 }
 
 bool Inbound::test(TaskControl& self, const RequestSet& set, bool all) {
-  if (missing(set, all) != 0) {
+  if (misses_some(set, all)) {
     self.cell->processor->poll();
-    if (missing(set, all) != 0 && ++self.probe_misses >= test_misses_max) {
+    if (misses_some(set, all) && ++self.probe_misses >= test_misses_max) {
       self.probe_misses = 0;
       Processor::yield(self);
     }
-    if (missing(set, all) != 0) return false;
+    if (misses_some(set, all)) return false;
   }
   self.probe_misses = 0;
   return true;
