@@ -16,6 +16,7 @@
 #include <span>
 #include <vector>
 
+#include "aplib/export.hpp"
 #include "aplib/message.hpp"
 #include "cell/collectives.hpp"
 #include "cell/domain.hpp"
@@ -44,7 +45,7 @@ enum class ProcessorRole : std::uint8_t {
 
 namespace detail {
 // Initial-exec: one load relative to the thread pointer, also from inside the shared library.
-[[gnu::tls_model("initial-exec")]] extern constinit thread_local Processor* current_processor;
+[[gnu::tls_model("initial-exec")]] APLIB_API extern constinit thread_local Processor* current_processor;
 }  // namespace detail
 
 class Processor {
@@ -126,8 +127,8 @@ class Processor {
             std::uint32_t space);
   /// The same with a key of the front end's own layout, which has this cell as its source. REQUIRES: task <=
   /// task_id_max.
-  void send_with_key(TaskControl& self, const char* call, std::uint32_t cell, std::span<const std::byte> bytes,
-                     std::uint32_t task, std::uint64_t key);
+  APLIB_API void send_with_key(TaskControl& self, const char* call, std::uint32_t cell,
+                               std::span<const std::byte> bytes, std::uint32_t task, std::uint64_t key);
   /// Waits for a match of `posted.wish`, stores it as `posted` says. Returns Wake::done when posted.key and
   /// posted.bytes are valid.
   static Wake receive(TaskControl& self, const char* call, bool closed_when_cells_end) {
@@ -229,6 +230,12 @@ class Processor {
   UnreadMeter<> unread_;
   Collectives collectives_;
 };
+
+/// The task that runs on this thread; null: none.
+[[gnu::always_inline]] inline TaskControl* running_task() noexcept {
+  const Processor* const processor = Processor::current();
+  return processor != nullptr ? processor->running() : nullptr;
+}
 
 inline void Domain::wake_watcher(const Cell& cell) noexcept {
   os.light_fence();  // what was written before the look at the watcher; see Watch

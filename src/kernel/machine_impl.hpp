@@ -104,12 +104,6 @@ struct Machine::Impl {
 
 // ---------------------------------------------------------------- who calls
 
-/// The task that runs on this thread; null: none.
-[[gnu::always_inline]] inline TaskControl* running_task() noexcept {
-  const Processor* processor = Processor::current();
-  return processor != nullptr ? processor->running() : nullptr;
-}
-
 [[noreturn, gnu::cold, gnu::noinline]] inline void outside_task(const char* call) {
   throw Error(Errc::bad_argument,
               fmt::format("{}: called outside a task; it works only inside a program that a Machine runs", call));

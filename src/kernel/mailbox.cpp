@@ -5,44 +5,13 @@
 
 #include "cell/processor.hpp"
 #include "kernel/machine_impl.hpp"
+#include "kernel/mailbox_inline.hpp"
 
 namespace aplib::api {
 
 static_assert(static_cast<std::uint32_t>(Space::mpi_receipt) == ContextKey::receipt_space);
 
 namespace {
-
-[[noreturn, gnu::cold, gnu::noinline]] void out_of_range(const TaskControl& self, const char* call,
-                                                         std::uint32_t context, std::uint32_t tag) {
-  refuse(self, Errc::bad_argument, call,
-         fmt::format("context {} or tag {} is out of range; use 0..{} and 0..{}", context, tag, Label::context_max,
-                     Label::tag_max));
-}
-
-Arrived arrived_as(std::uint64_t key, std::size_t bytes) noexcept {
-  constexpr std::uint32_t context_mask = ContextKey::context_max | ContextKey::receipt_flag;
-  return {{CellId{MatchKey::cell(key)}, static_cast<std::uint32_t>(key >> ContextKey::context_shift) & context_mask,
-           ContextKey::tag(key)},
-          bytes};
-}
-
-[[gnu::always_inline]] inline MatchWish wish_for(const TaskControl& self, const char* call, const Mailbox& mailbox,
-                                                 const LabelWish& wish) {
-  const std::uint32_t cell_count = self.cell->processor->domain().cell_count;
-  const std::uint32_t tag = wish.tag.value_or(0);
-  if (wish.context > Label::context_max || tag > Label::tag_max) [[unlikely]]
-    out_of_range(self, call, wish.context, tag);
-  std::uint64_t mask = MatchKey::space_mask | ContextKey::context_mask;
-  std::uint32_t cell = 0;
-  if (wish.cell != any_cell) {
-    cell = index(wish.cell);
-    mask |= MatchKey::cell_mask;
-    if (cell >= cell_count) [[unlikely]]
-      refuse(self, Errc::bad_argument, call, fmt::format("there is no cell {}; the machine has {}", cell, cell_count));
-  }
-  if (wish.tag) mask |= ContextKey::tag_mask;
-  return {ContextKey::make(static_cast<std::uint32_t>(mailbox.space), cell, wish.context, tag), mask};
-}
 
 [[noreturn, gnu::cold, gnu::noinline]] void mailbox_gone(const TaskControl& self, const char* call,
                                                          const Mailbox& mailbox) {
@@ -73,37 +42,40 @@ void set_buffer(Posted& posted, std::span<std::byte> buffer) noexcept {
 
 Processor& processor_of(const TaskControl& self) noexcept { return *self.cell->processor; }
 
-/// Nothing: the machine stops, and the task unwinds already.
-[[gnu::cold, gnu::noinline]] std::optional<Arrived> receive_failed(const TaskControl& self, const char* call,
-                                                                   const Mailbox& mailbox, const MatchWish& wish,
-                                                                   Wake how) {
+}  // namespace
+
+namespace detail {
+
+[[gnu::cold]] void refuse_label(const TaskControl& self, const char* call, std::uint32_t context, std::uint32_t tag) {
+  refuse(self, Errc::bad_argument, call,
+         fmt::format("context {} or tag {} is out of range; use 0..{} and 0..{}", context, tag, Label::context_max,
+                     Label::tag_max));
+}
+
+[[gnu::cold]] void refuse_cell(const TaskControl& self, const char* call, std::uint32_t cell) {
+  refuse(self, Errc::bad_argument, call,
+         fmt::format("there is no cell {}; the machine has {}", cell, processor_of(self).domain().cell_count));
+}
+
+Wake receive(TaskControl& self, const char* call) noexcept { return Processor::receive(self, call, false); }
+
+[[gnu::cold]] std::optional<Arrived> receive_failed(const TaskControl& self, const char* call, const Mailbox& mailbox,
+                                                    const MatchWish& wish, Wake how) {
   if (how == Wake::ended) refuse_left_nothing(self, call, wish);
   if (!processor_of(self).stops()) mailbox_gone(self, call, mailbox);
   return std::nullopt;
 }
 
-/// `self.posted` says what it wants.
-[[gnu::always_inline]] inline std::optional<Arrived> receive_posted(TaskControl& self, TaskControl& owner,
-                                                                    const char* call, const Mailbox& mailbox) {
-  const Wake how = &owner == &self ? Processor::receive(self, call, false) : Inbound::receive_from(self, owner, call);
-  if (how != Wake::done) [[unlikely]]
-    return receive_failed(self, call, mailbox, self.posted.wish, how);
-  if (ContextKey::asks_for_receipt(self.posted.key)) [[unlikely]]
-    processor_of(self).inbound().give_receipt(*self.cell, index(mailbox.task), self.posted.key);
-  return arrived_as(self.posted.key, self.posted.bytes);
+[[gnu::cold]] void give_receipt(const TaskControl& self, const Mailbox& mailbox, std::uint64_t key) noexcept {
+  processor_of(self).inbound().give_receipt(*self.cell, index(mailbox.task), key);
 }
 
-}  // namespace
+}  // namespace detail
 
 Arrived MailboxReceive::arrived() const noexcept { return arrived_as(key, bytes); }
 
 void send(const char* call, const Mailbox& to, const Label& label, std::span<const std::byte> bytes) {
-  TaskControl& self = self_or_throw(call);
-  if (label.context > (Label::context_max | Label::asks_for_receipt) || label.tag > Label::tag_max) [[unlikely]]
-    out_of_range(self, call, label.context, label.tag);
-  const std::uint64_t key =
-      ContextKey::make(static_cast<std::uint32_t>(to.space), self.cell->id, label.context, label.tag);
-  processor_of(self).send_with_key(self, call, index(label.cell), bytes, index(to.task), key);
+  send(self_or_throw(call), call, to, label, bytes);
 }
 
 bool lend(const char* call, const Mailbox& to, const Label& label, const Side& from, std::size_t bytes,
@@ -125,6 +97,7 @@ void post(const char* call, const Mailbox& mailbox, MailboxReceive& receive, std
   receive.wish = wish_for(self, call, mailbox, wish);
   receive.how = Wake::done;
   receive.cancelled = false;
+  receive.form = nullptr;
   set_buffer(receive, buffer);
   processor_of(self).inbound().post(owner_of(self, call, mailbox), receive);
 }
@@ -159,13 +132,29 @@ bool cancel(MailboxReceive& receive) noexcept {
   return true;
 }
 
+namespace {
+
+/// `self.posted` says what it wants of the mailbox of `owner`.
+std::optional<Arrived> receive_from(TaskControl& self, TaskControl& owner, const char* call, const Mailbox& mailbox) {
+  const Wake how = &owner == &self ? Processor::receive(self, call, false) : Inbound::receive_from(self, owner, call);
+  if (how != Wake::done) [[unlikely]]
+    return detail::receive_failed(self, call, mailbox, self.posted.wish, how);
+  if (ContextKey::asks_for_receipt(self.posted.key)) [[unlikely]]
+    detail::give_receipt(self, mailbox, self.posted.key);
+  return arrived_as(self.posted.key, self.posted.bytes);
+}
+
+}  // namespace
+
 std::optional<Arrived> receive(const char* call, const Mailbox& mailbox, std::span<std::byte> buffer,
                                const LabelWish& wish) {
   TaskControl& self = self_or_throw(call);
   TaskControl& owner = owner_of(self, call, mailbox);
-  self.posted.wish = wish_for(self, call, mailbox, wish);
+  const MatchWish wanted = wish_for(self, call, mailbox, wish);
+  if (&owner == &self) return receive_own(self, call, mailbox, buffer, wanted);
+  self.posted.wish = wanted;
   set_buffer(self.posted, buffer);
-  return receive_posted(self, owner, call, mailbox);
+  return receive_from(self, owner, call, mailbox);
 }
 
 std::optional<Arrived> receive(const char* call, const Mailbox& mailbox, const Form& form, std::size_t bytes,
@@ -181,7 +170,7 @@ std::optional<Arrived> receive(const char* call, const Mailbox& mailbox, const F
   self.posted.wish = wanted;
   apart = Message();
   set_form(self.posted, &form, bytes, &apart);
-  return receive_posted(self, owner, call, mailbox);
+  return receive_from(self, owner, call, mailbox);
 }
 
 std::optional<Arrived> probe(const char* call, const Mailbox& mailbox, const LabelWish& wish) {
@@ -204,7 +193,7 @@ std::optional<Arrived> await(const char* call, const Mailbox& mailbox, const Lab
     look.looks = true;
     // Then it is here, or in a ring that leads here, or another task has taken it.
     const Wake how = Inbound::post_and_wait(self, owner, call, look);
-    if (how != Wake::done) return receive_failed(self, call, mailbox, wanted, how);
+    if (how != Wake::done) return detail::receive_failed(self, call, mailbox, wanted, how);
   }
 }
 
@@ -222,11 +211,10 @@ std::optional<Arrived> take(const char* call, const Mailbox& mailbox, Message& i
 }
 
 void give_receipt(const char* call, const Mailbox& mailbox, const Arrived& arrived) {
-  const TaskControl& self = self_or_throw(call);
   const Label& label = arrived.label;
-  const std::uint64_t key =
-      ContextKey::make(static_cast<std::uint32_t>(mailbox.space), index(label.cell), label.context, label.tag);
-  processor_of(self).inbound().give_receipt(*self.cell, index(mailbox.task), key);
+  detail::give_receipt(
+      self_or_throw(call), mailbox,
+      ContextKey::make(static_cast<std::uint32_t>(mailbox.space), index(label.cell), label.context, label.tag));
 }
 
 }  // namespace aplib::api

@@ -43,9 +43,7 @@ void* Comm::handle() noexcept {
 Comm* find_comm(Rank& rank, MPI_Comm handle) noexcept {
   if (handle == MPI_COMM_WORLD) return &rank.world();
   if (handle == MPI_COMM_SELF) return &rank.self();
-  if (is_predefined(handle) || handle_value(handle) % alignof(Object) != 0) return nullptr;
-  auto* const object = reinterpret_cast<Object*>(handle);
-  return object->object_kind() == Comm::kind ? static_cast<Comm*>(object) : nullptr;
+  return find_made<Comm>(handle);
 }
 
 Comm& comm_of(const Call& call, const char* parameter, MPI_Comm handle) {

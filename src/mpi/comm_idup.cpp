@@ -185,7 +185,7 @@ void comm_idup_with_info(const Call& call, Comm& comm, Info* hints, MPI_Comm* pl
     made.topology = comm.topology;
     made.attributes.copy(rank, comm.handle(), comm.attributes);
     auto steps = std::make_unique<Duplication>(comm, made);
-    auto& request = *new Request(comm, Request::Does::nothing);
+    auto& request = Request::make(comm, Request::Does::nothing);
     set_empty_status(&request.result);
     if (steps->begin(call.name(), request)) request.steps = std::move(steps);
     request.go_on(call.name());

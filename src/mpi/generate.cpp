@@ -49,6 +49,7 @@ struct Function {
   bool is_removed = false;
   bool differs_between_groups = false;  // on an intercommunicator
   bool is_of_one_group = false;         // an intercommunicator is wrong
+  bool has_plain_way = false;
   std::vector<Parameter> parameters;
 };
 
@@ -176,6 +177,8 @@ class FunctionTable {
         function.differs_between_groups = true;
       } else if (words[i] == "intra") {
         function.is_of_one_group = true;
+      } else if (words[i] == "plain") {
+        function.has_plain_way = true;
       } else if (words[i] == "removed" || words[i] == "deprecated") {
         function.is_removed = true;
       } else {
@@ -439,8 +442,13 @@ void write_checks(const Function& function, bool large) {
 
 void write_body(const Function& function, bool large) {
   const std::string name = "\"MPI_" + function.name + (large ? "_c" : "") + "\"";
-  std::cout << "  Failure* failure = nullptr;\n  try {\n    const Call call(" << name << ", Call::" << function.when
-            << (large ? ", true" : "") << ");\n";
+  std::cout << "  mpi::Failure* failure = nullptr;\n  try {\n";
+  if (function.has_plain_way) {
+    std::cout << "    if (plain::" << function.implementation << "(" << name;
+    for (const Parameter& parameter : function.parameters) std::cout << ", " << parameter.name;
+    std::cout << ")) [[likely]]\n      return MPI_SUCCESS;\n";
+  }
+  std::cout << "    const Call call(" << name << ", Call::" << function.when << (large ? ", true" : "") << ");\n";
   write_checks(function, large);
   if (function.is_of_one_group)
     std::cout << "    check_intra(\"" << comm_of(function) << "\", " << comm_of(function) << "_);\n";
@@ -556,7 +564,7 @@ void write_tables(const std::vector<Constant>& constants) {
 
 void write_library(const FunctionTable& table, const std::vector<Constant>& constants) {
   std::cout << "// Made by generate.cpp from functions.txt and constants.txt.\n"
-               "#include \"mpi/comm.hpp\"\n\nnamespace aplib::mpi {\n\n";
+               "#include \"mpi/comm.hpp\"\n#include \"mpi/plain.hpp\"\n\nnamespace aplib::mpi {\n\n";
   write_declarations(table);
   write_tables(constants);
   std::cout << "\n}  // namespace aplib::mpi\n\nusing namespace aplib;\nusing namespace aplib::mpi;\n\n"

@@ -13,10 +13,14 @@ Object::Object(Rank& rank, ObjectKind kind) : kind_(kind), rank_(rank), next_(ra
 }
 
 Object::~Object() {
-  rank_.forget_number(this);
-  kind_ = ObjectKind::none;
+  retire();
   (previous_ != nullptr ? previous_->next_ : rank_.objects_) = next_;
   if (next_ != nullptr) next_->previous_ = previous_;
+}
+
+void Object::retire() noexcept {
+  rank_.forget_number(this);
+  kind_ = ObjectKind::none;
 }
 
 void Object::let_go(Object& held) const noexcept {

@@ -43,12 +43,21 @@ class Object {
   [[nodiscard]] Rank& rank() const noexcept { return rank_; }
 
   void hold() noexcept { ++holders_; }
-  /// The last one deletes it. Predefined objects belong to the rank and stay.
+  /// The last one ends it. Predefined objects belong to the rank and stay.
   void release() noexcept {
-    if (--holders_ == 0) delete this;
+    if (--holders_ == 0) end();
   }
 
  protected:
+  /// Nobody holds it any more.
+  virtual void end() noexcept { delete this; }
+  /// For end() of objects that are used again: it is no handle's object meanwhile,
+  void retire() noexcept;
+  /// and then held once, as at its making.
+  void revive(ObjectKind kind) noexcept {
+    kind_ = kind;
+    holders_ = 1;
+  }
   /// For destructors: releases what this object holds; but not when the rank ends, which deletes all in any order.
   void let_go(Object& held) const noexcept;
 
@@ -83,15 +92,22 @@ Handle handle_of(Object& object) noexcept {
 
 [[noreturn]] void fail_handle(int error_class, const char* parameter, std::uintptr_t handle, const char* wanted);
 
-/// The object of a handle that is not predefined; fails if it is no such object. `wanted`: "a group".
+/// The object of a handle that is not predefined; null: it is no such object.
+template <class T, class Handle>
+T* find_made(Handle handle) noexcept {
+  if (is_predefined(handle) || handle_value(handle) % alignof(Object) != 0) [[unlikely]]
+    return nullptr;
+  auto* const object = reinterpret_cast<Object*>(handle);
+  return object->object_kind() == T::kind ? static_cast<T*>(object) : nullptr;
+}
+
+/// The same; fails if there is none. `wanted`: "a group".
 template <class T, class Handle>
 T& object_of(int error_class, const char* parameter, Handle handle, const char* wanted) {
-  if (!is_predefined(handle) && handle_value(handle) % alignof(Object) == 0) [[likely]] {
-    auto* const object = reinterpret_cast<Object*>(handle);
-    if (object->object_kind() == T::kind) [[likely]]
-      return static_cast<T&>(*object);
-  }
-  fail_handle(error_class, parameter, handle_value(handle), wanted);
+  T* const found = find_made<T>(handle);
+  if (found == nullptr) [[unlikely]]
+    fail_handle(error_class, parameter, handle_value(handle), wanted);
+  return *found;
 }
 
 }  // namespace aplib::mpi

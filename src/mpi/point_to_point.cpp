@@ -75,9 +75,9 @@ void receive_now(const Call& call, const Elements& elements, int source, int tag
 Request& new_request(Comm& comm, Request::Does what, const void* buf, MPI_Count count, const TypeHandle& type, int peer,
                      int tag) {
   const Elements elements = data_of("buf", buf, count, type);
-  auto& request = *new Request(comm, what);
+  Request& request = Request::make(comm, what);
   request.elements = elements;
-  request.datatype = type.datatype;
+  if (!type.datatype->is_named()) request.datatype = type.datatype;
   request.peer = peer;
   request.tag = tag;
   return request;
@@ -102,6 +102,14 @@ void send_later(const Call& call, const void* buf, MPI_Count count, const TypeHa
                 Comm& comm, Mode mode, bool is_persistent, MPI_Request* place) {
   check_dest(comm, dest);
   check_tag("tag", tag);
+  if (!is_persistent && mode != Mode::synchronous) {
+    const Elements elements = data_of("buf", buf, count, type);
+    if (!can_be_lent(elements, mode)) {
+      if (dest != MPI_PROC_NULL) send_elements(call.name(), comm, dest, tag, elements, mode);
+      *place = handle_of<MPI_Request>(comm.owner().sent());
+      return;
+    }
+  }
   Request& request = new_request(comm, Request::Does::send, buf, count, type, dest, tag);
   request.mode = mode;
   give(call, request, is_persistent, place);
@@ -254,7 +262,7 @@ Request& request_of_place(const char* parameter, const MPI_Request* place) {
 std::optional<Failure> complete_at(const Call& call, MPI_Request* place, Request& request, MPI_Status* status) {
   std::optional<Failure> failure = complete(call, request, status);
   if (!request.is_persistent) {
-    request.release();
+    request.drop();
     *place = MPI_REQUEST_NULL;
   }
   return failure;
@@ -273,14 +281,14 @@ class RequestArray {
   RequestArray(const Call& call, int count, MPI_Request* requests) : call_(call), first_(requests), count_(count) {
     if (count > 0 && requests == nullptr) fail_null("array_of_requests");
     for (int i = 0; i < count; ++i) {
-      const Request* const request = at(i);
-      if (request != nullptr && request->is_active) ++active_;
+      const Request* const request = request_at("array_of_requests", static_cast<std::size_t>(i), first_[i]);
+      if (request == nullptr || !request->is_active) continue;
+      ++active_;
+      has_open_ = has_open_ || request->is_open();
     }
   }
 
-  [[nodiscard]] Request* at(int i) const {
-    return request_at("array_of_requests", static_cast<std::size_t>(i), first_[i]);
-  }
+  [[nodiscard]] Request* at(int i) const { return known_request(first_[i]); }
   [[nodiscard]] bool is_over(int i) const {
     const Request* const request = at(i);
     return request != nullptr && request->is_over();
@@ -302,7 +310,7 @@ class RequestArray {
   void poll() const { poll_for(call_.name(), first_, static_cast<std::size_t>(count_)); }
   /// False: the machine stops.
   [[nodiscard]] bool wait(bool all) const {
-    return wait_for(call_.name(), first_, static_cast<std::size_t>(count_), all);
+    return !has_open_ || wait_for(call_.name(), first_, static_cast<std::size_t>(count_), all);
   }
 
   /// Completes number i. The status of each tells its error, if there is any.
@@ -348,6 +356,7 @@ class RequestArray {
   MPI_Request* first_;
   int count_;
   int active_ = 0;
+  bool has_open_ = false;  // at the beginning
   std::optional<Failure> failure_;
 };
 

@@ -112,14 +112,14 @@ void mrecv(const Call& call, void* buf, MPI_Count count, TypeHandle& type, MPI_M
 void imrecv(const Call& call, void* buf, MPI_Count count, TypeHandle& type, MPI_Message* place, MPI_Request* request) {
   const Elements elements = room_for(buf, count, type);
   if (*place == MPI_MESSAGE_NO_PROC) {
-    auto& made = *new Request(call.rank().self(), Request::Does::nothing);
+    auto& made = Request::make(call.rank().self(), Request::Does::nothing);
     set_null_status(&made.result);
     *place = MPI_MESSAGE_NULL;
     *request = handle_of<MPI_Request>(made);
     return;
   }
   MatchedMessage& matched = message_at(*place);
-  auto& made = *new Request(*matched.comm, Request::Does::nothing);
+  auto& made = Request::make(*matched.comm, Request::Does::nothing);
   made.failure = unload(call, place, elements, &made.result);
   matched.release();
   *request = handle_of<MPI_Request>(made);

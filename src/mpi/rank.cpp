@@ -37,6 +37,7 @@ Rank::Rank(const char* call)
   world_ = new Comm(*this, *world_group_, *unset_, "MPI_COMM_WORLD", Comm::world_context);
   self_ = new Comm(*this, *alone, *unset_, "MPI_COMM_SELF", Comm::self_context);
   alone->release();
+  sent_ = &Request::make(*self_, Request::Does::send);
   environment_ = new Info(*this);
   utsname system{};
   if (::uname(&system) == 0) {
@@ -133,6 +134,7 @@ void* Rank::handle_of_number(int number) const noexcept {
 }
 
 void Rank::forget_number(const void* handle) noexcept {
+  if (numbers_.empty()) return;
   const auto place = numbers_.find(handle);
   if (place == numbers_.end()) return;
   numbered_[static_cast<std::size_t>(place->second) - predefined_end] = nullptr;

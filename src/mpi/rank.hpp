@@ -57,6 +57,8 @@ class Rank {
   [[nodiscard]] Comm& world() noexcept { return *world_; }
   [[nodiscard]] Comm& self() noexcept { return *self_; }
   [[nodiscard]] Info& environment() noexcept { return *environment_; }
+  /// Of all sends that are over when they begin. Programs get its handle, and nobody ends it.
+  [[nodiscard]] Request& sent() noexcept { return *sent_; }
 
   /// Contexts of its communicators, and where the search for a new one begins.
   ContextSet contexts;
@@ -66,6 +68,7 @@ class Rank {
   void* attached_buffer = nullptr;
   MPI_Count attached_bytes = 0;
   std::vector<Request*> freed_requests;  ///< That were open then, and may be still.
+  Request* spare_requests = nullptr;     ///< That have ended, to be used again. Owned by objects_.
   [[nodiscard]] bool is_ending() const noexcept { return ending_; }
 
   /// Of handles 0x200..0x2ff, made at their first use. Owned by objects_.
@@ -127,6 +130,7 @@ class Rank {
   Comm* world_ = nullptr;
   Comm* self_ = nullptr;
   Info* environment_ = nullptr;
+  Request* sent_ = nullptr;
 };
 
 /// The text in a program's buffer of `room` bytes, cut if need be, and its length.

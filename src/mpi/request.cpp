@@ -5,17 +5,11 @@
 
 #include <algorithm>
 
-#include "aplib/error.hpp"
 #include "mpi/status.hpp"
 
 namespace aplib::mpi {
 
 namespace {
-
-/// The request of a handle that is known to be one.
-Request* known(MPI_Request handle) noexcept {
-  return handle == MPI_REQUEST_NULL ? nullptr : static_cast<Request*>(reinterpret_cast<Object*>(handle));
-}
 
 /// The place where receipts of the rank's synchronous sends arrive.
 api::Mailbox receipts_of(const Rank& rank) noexcept { return {TaskId{rank.main_task}, api::Space::mpi_receipt}; }
@@ -33,11 +27,50 @@ void unpack_apart(const Elements& elements, const Message& apart) noexcept {
   fail(MPI_ERR_PROC_ABORTED, fmt::format("rank {} has ended before it received the message", dest));
 }
 
-[[noreturn]] void fail_unsent(int source) {
+}  // namespace
+
+void fail_unsent(int source) {
   fail(MPI_ERR_PROC_ABORTED, fmt::format("rank {} has ended, and left no such message", source));
 }
 
-}  // namespace
+// ---------------------------------------------------------------- making and end
+
+Request& Request::make(Comm& used, Does what) {
+  Rank& rank = used.owner();
+  Request* request = rank.spare_requests;
+  if (request != nullptr) {
+    rank.spare_requests = request->next_spare;
+    request->revive(kind);
+  } else {
+    request = new Request(rank);
+  }
+  used.hold();
+  request->comm = &used;
+  request->does = what;
+  request->mode = Mode::standard;
+  request->is_persistent = false;
+  request->is_active = true;
+  request->peer = MPI_PROC_NULL;
+  return *request;
+}
+
+// What it holds is let go now, and the rest is set when it is used again.
+void Request::end() noexcept {
+  retire();
+  is_active = false;
+  comm->release();
+  comm = nullptr;
+  datatype.reset();
+  if (apart.size() != 0) apart = Message();
+  steps.reset();
+  if (does == Does::nothing) {
+    failure.reset();
+    result = {};
+  }
+  Request*& spare = rank().spare_requests;
+  next_spare = spare;
+  spare = this;
+}
 
 // ---------------------------------------------------------------- waits
 
@@ -53,7 +86,7 @@ namespace {
 bool go_on(const char* call, const MPI_Request* requests, std::size_t count) {
   bool has_steps = false;
   for (std::size_t i = 0; i < count; ++i) {
-    Request* const request = known(requests[i]);
+    Request* const request = known_request(requests[i]);
     if (request == nullptr || request->steps == nullptr) continue;
     has_steps = true;
     request->go_on(call);
@@ -62,8 +95,12 @@ bool go_on(const char* call, const MPI_Request* requests, std::size_t count) {
 }
 
 bool are_over(const MPI_Request* requests, std::size_t count, bool all) {
-  const auto is_over = [](MPI_Request handle) { return known(handle) != nullptr && known(handle)->is_over(); };
-  const auto is_open = [](MPI_Request handle) { return known(handle) != nullptr && known(handle)->is_open(); };
+  const auto is_over = [](MPI_Request handle) {
+    return known_request(handle) != nullptr && known_request(handle)->is_over();
+  };
+  const auto is_open = [](MPI_Request handle) {
+    return known_request(handle) != nullptr && known_request(handle)->is_open();
+  };
   return all ? std::none_of(requests, requests + count, is_open) : std::any_of(requests, requests + count, is_over);
 }
 
@@ -71,7 +108,7 @@ bool are_over(const MPI_Request* requests, std::size_t count, bool all) {
 
 bool wait_for(const char* call, const MPI_Request* requests, std::size_t count, bool all) {
   const RequestSet active{requests, count, [](const void* first, std::size_t i) -> Posted* {
-                            Request* const request = known(static_cast<const MPI_Request*>(first)[i]);
+                            Request* const request = known_request(static_cast<const MPI_Request*>(first)[i]);
                             return request != nullptr && request->is_active ? &request->posted : nullptr;
                           }};
   do {
@@ -82,27 +119,12 @@ bool wait_for(const char* call, const MPI_Request* requests, std::size_t count, 
 
 void poll_for(const char* call, const MPI_Request* requests, std::size_t count) {
   const RequestSet given{requests, count, [](const void* first, std::size_t i) -> Posted* {
-                           Request* const request = known(static_cast<const MPI_Request*>(first)[i]);
+                           Request* const request = known_request(static_cast<const MPI_Request*>(first)[i]);
                            return request != nullptr ? &request->posted : nullptr;
                          }};
   static_cast<void>(api::test(call, given, true));
   go_on(call, requests, count);
 }
-
-namespace {
-
-/// Waits for a message of a rank, as api::receive() does. `fail_of_rank`: it has ended.
-template <class Wait>
-std::optional<api::Arrived> wait_for_rank(int rank, void (*fail_of_rank)(int rank), const Wait& wait) {
-  try {
-    return wait();
-  } catch (const Error& error) {
-    if (error.code() == Errc::ended) fail_of_rank(rank);
-    throw;
-  }
-}
-
-}  // namespace
 
 std::optional<api::Arrived> receive(const Call& call, const Comm& comm, int source, int tag,
                                     std::span<std::byte> place) {
@@ -134,6 +156,7 @@ void await_receipt(const Call& call, const Comm& comm, int dest, int tag) {
 }
 
 void free_request(const Call& call, Request& request) {
+  if (&request == &call.rank().sent()) return;
   if (request.posted.lease != nullptr) api::cancel(request.posted);  // nobody would say how long its memory stays
   std::vector<Request*>& freed = call.rank().freed_requests;
   freed.push_back(&request);
@@ -314,9 +337,24 @@ void tell_status(const Request* request, MPI_Status* status) {
   }
 }
 
-std::optional<Failure> complete(const Call&, Request& request, MPI_Status* status) {
-  tell_status(&request, status);
+namespace {
+
+bool has_gone_well(const Request& request) {
+  if (request.does == Request::Does::receive) {
+    return request.posted.has_received() && request.apart.size() == 0 && request.peer != MPI_PROC_NULL &&
+           request.posted.bytes <= static_cast<std::size_t>(request.elements.bytes());
+  }
+  return request.does == Request::Does::send && request.posted.has_received();
+}
+
+}  // namespace
+
+std::optional<Failure> complete(const Call& call, Request& request, MPI_Status* status) {
+  if (status != MPI_STATUS_IGNORE) tell_status(&request, status);
+  if (&request == &call.rank().sent()) return std::nullopt;
   request.is_active = false;
+  if (has_gone_well(request)) [[likely]]
+    return std::nullopt;
   std::optional<Failure> failure;
   try {
     switch (request.does) {
@@ -340,12 +378,7 @@ std::optional<Failure> complete(const Call&, Request& request, MPI_Status* statu
   return failure;
 }
 
-Request* request_at(const char* parameter, std::size_t i, MPI_Request handle) {
-  if (handle == MPI_REQUEST_NULL) return nullptr;
-  if (!is_predefined(handle) && handle_value(handle) % alignof(Object) == 0) {
-    auto* const object = reinterpret_cast<Object*>(handle);
-    if (object->object_kind() == ObjectKind::request) return static_cast<Request*>(object);
-  }
+void fail_request(const char* parameter, std::size_t i, MPI_Request handle) {
   fail_handle(MPI_ERR_REQUEST, fmt::format("{}[{}]", parameter, i).c_str(), handle_value(handle), "a request");
 }
 

@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 
+#include "aplib/error.hpp"
 #include "kernel/mailbox.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/rank.hpp"
@@ -49,16 +50,23 @@ struct Request : Object {
     nothing,  ///< It is over from the beginning, or when it has no steps left; `result` is its status.
   };
 
-  Request(Comm& used, Does what) : Object(used.owner(), kind), comm(&used), does(what) { used.hold(); }
-  ~Request() override { let_go(*comm); }
+  /// A new one, or one that has ended.
+  [[nodiscard]] static Request& make(Comm& used, Does what);
+  ~Request() override {
+    if (comm != nullptr) let_go(*comm);
+  }
 
   [[nodiscard]] bool is_open() const noexcept { return posted.open || steps != nullptr; }
   [[nodiscard]] bool is_over() const noexcept { return is_active && !is_open(); }
   /// As many steps as need no wait.
   void go_on(const char* call);
+  /// The program's handle is of no use any more. The one of the rank's finished sends stays for others.
+  void drop() noexcept {
+    if (this != &rank().sent()) release();
+  }
 
-  Comm* comm;
-  Does does;
+  Comm* comm = nullptr;  ///< Null: it has ended.
+  Does does = Does::nothing;
   Mode mode = Mode::standard;
   bool is_persistent = false;
   bool is_active = true;  ///< Begun, and not completed. Only persistent ones exist without.
@@ -72,7 +80,24 @@ struct Request : Object {
   std::optional<Failure> failure;  ///< Of one that does nothing.
   MPI_Status result{};
   api::MailboxReceive posted;  ///< The message of a receive, what a send waits for.
+  Request* next_spare = nullptr;
+
+ private:
+  explicit Request(Rank& rank) : Object(rank, kind) {}
+  void end() noexcept override;
 };
+
+[[noreturn]] void fail_unsent(int source);
+/// Waits for a message of a rank, as api::receive() does. `fail_of_rank`: it has ended.
+template <class Wait>
+std::optional<api::Arrived> wait_for_rank(int rank, void (*fail_of_rank)(int rank), const Wait& wait) {
+  try {
+    return wait();
+  } catch (const Error& error) {
+    if (error.code() == Errc::ended) fail_of_rank(rank);
+    throw;
+  }
+}
 
 /// Receives a message into `place`. Nothing: the machine stops.
 std::optional<api::Arrived> receive(const Call& call, const Comm& comm, int source, int tag,
@@ -101,8 +126,19 @@ void free_request(const Call& call, Request& request);
 /// MPI ends: no request is open afterwards.
 void close_requests(Rank& rank) noexcept;
 
+[[noreturn]] void fail_request(const char* parameter, std::size_t i, MPI_Request handle);
 /// What a program's handle means: null for MPI_REQUEST_NULL.
-Request* request_at(const char* parameter, std::size_t i, MPI_Request handle);
+inline Request* request_at(const char* parameter, std::size_t i, MPI_Request handle) {
+  if (handle == MPI_REQUEST_NULL) return nullptr;
+  Request* const found = find_made<Request>(handle);
+  if (found == nullptr) [[unlikely]]
+    fail_request(parameter, i, handle);
+  return found;
+}
+/// The same of a handle that is known to be one, or was and has ended since.
+inline Request* known_request(MPI_Request handle) noexcept {
+  return handle == MPI_REQUEST_NULL ? nullptr : static_cast<Request*>(reinterpret_cast<Object*>(handle));
+}
 
 /// The wish of a receive from `source`, which is no MPI_PROC_NULL.
 inline api::LabelWish wish_of(const Comm& comm, int source, int tag) noexcept {

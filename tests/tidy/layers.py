@@ -30,7 +30,12 @@ MAY_INCLUDE = {
 # Front ends see the kernel's API alone.
 API_ONLY = {
     ("src/cellos", "src/kernel"): ["src/kernel/api.hpp", "src/kernel/programs.hpp"],
-    ("src/mpi", "src/kernel"): ["src/kernel/api.hpp", "src/kernel/condition.hpp", "src/kernel/mailbox.hpp"],
+    ("src/mpi", "src/kernel"): [
+        "src/kernel/api.hpp",
+        "src/kernel/condition.hpp",
+        "src/kernel/mailbox.hpp",
+        "src/kernel/mailbox_inline.hpp",
+    ],
     ("src/launch", "src/kernel"): [
         "src/kernel/api.hpp",
         "src/kernel/programs.hpp",
