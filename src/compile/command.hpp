@@ -11,17 +11,14 @@
 #include <string_view>
 #include <vector>
 
+#include "base/arguments.hpp"
 #include "compile/tree.hpp"
 
 namespace aplib::compile {
 
-/// What stands in file `path`, which a command line names as @path: parted by white space; quotes of both kinds and
-/// backslashes as in gcc (libiberty's buildargv). Empty where the file cannot be read: then "@path" is an ordinary
-/// argument, as for gcc.
+/// What stands in file `path`, which a command line names as @path, as split_arguments() parts it. Empty where the file
+/// cannot be read: then "@path" is an ordinary argument, as for gcc.
 std::optional<std::vector<std::string>> read_response_file(const std::string& path);
-
-/// The arguments in `text`, as above.
-std::vector<std::string> split_arguments(const std::string& text);
 
 /// What a program of cells cannot be made with. what() is the whole message but for the name of the wrapper:
 /// subject, cause, remedy.

@@ -87,6 +87,13 @@ APLIB_API void* mpi_rank(const char* call);
 APLIB_API void keep_mpi_rank(const char* call, void* rank, void (*free_rank)(void* rank),
                              std::string (*describe_wish)(const void* rank, const MatchWish& wish));
 
+/// The program that the calling task's cell was started with.
+struct StartedProgram {
+  std::uint32_t number = 0;  ///< Among those of the machine, from 0.
+  std::uint32_t cells = 0;   ///< That were started with it.
+};
+[[nodiscard]] APLIB_API StartedProgram started_program(const char* call);
+
 /// Ends the machine with this exit status and "cell 3 task 0: <text>". The calling task ends: it leaves its program by
 /// a jump, as by exit(), or unwinds if it runs no loaded program.
 [[noreturn]] APLIB_API void end_machine(const char* call, int status, const std::string& text);

@@ -46,12 +46,22 @@ class LoadedRun {
   int run_instance(TaskControl& self, const std::shared_ptr<const loader::Program>& program,
                    const std::function<int(loader::Instance&)>& entry, std::vector<std::string> arguments);
 
-  /// What the machine shall run on every cell, as a task's body.
+  /// What the machine shall run on every cell, each its own of the run's programs. `program` and `entry` are the
+  /// first's. Loads the others. Throws Error.
+  std::function<void()> cell_bodies(std::shared_ptr<const loader::Program> program, const loader::Entry& entry);
+
+  /// The same of one program, which may have joined later.
   std::function<void()> cell_body(std::shared_ptr<const loader::Program> program, const loader::Entry& entry,
                                   std::vector<std::string> arguments);
 
   /// The same of a host program.
   std::function<int()> host_body(std::shared_ptr<const loader::Program> program, const loader::Entry& entry);
+
+  /// Which of the run's programs the cell was started with; 0: run, 1: run.others[0], ...
+  [[nodiscard]] std::size_t program_of(std::uint32_t cell) const noexcept;
+  [[nodiscard]] const ProgramRun& numbered(std::size_t number) const {
+    return number == 0 ? run : run.others[number - 1];
+  }
 
   /// Calls end(). Where threads of programs remain, it is never destroyed.
   void finish(Machine::Impl& machine);
@@ -80,7 +90,7 @@ class LoadedRun {
   std::map<std::string, std::shared_ptr<const loader::Program>> programs_;
   std::set<std::string> warned_;
   std::vector<std::unique_ptr<CellHost>> hosts_;  // by cell; each made and used by whoever carries the cell
-  std::shared_ptr<const std::vector<std::string>> environment_;
+  std::vector<std::shared_ptr<const std::vector<std::string>>> environments_;  // by program_of()
 };
 
 }  // namespace aplib

@@ -351,6 +351,7 @@ Report run_process(Machine& machine, const ProgramRun& run, OutputSink& output, 
   LoadedRun& loaded = *impl.loaded;
   const std::shared_ptr<const loader::Program> program = loaded.load(run.file);
   const ProgramStart start = choose_start(*program, run);
+  const std::function<void()> bodies = start.is_host ? nullptr : loaded.cell_bodies(program, start.entry);
   output.begin(start.is_host && process.self == 0);
   const auto body_of = [&](const StartNote& note) {
     const std::shared_ptr<const loader::Program> file = loaded.load(process.supervisor->program_file(note.file));
@@ -362,7 +363,7 @@ Report run_process(Machine& machine, const ProgramRun& run, OutputSink& output, 
     const ProcessScope scope(impl, part_run);
     impl.program_stack_bytes = impl.options.program_stack_bytes;
     if (!start.is_host) {
-      report = machine.run(loaded.cell_body(program, start.entry, run.arguments));
+      report = machine.run(bodies);
     } else if (process.self != 0) {
       report = wait_and_run(impl, part_run, body_of, impl.options.program_stack_bytes);
     } else {

@@ -37,6 +37,17 @@ CellMemory memory_of(const Domain& domain, std::uint32_t cell, bool low) {
   return LowPlan::of_cell(domain.cell_map.local_index(cell), domain.local_count());
 }
 
+/// This process's, with these variables set.
+std::vector<std::string> environment_with(const std::vector<std::pair<std::string, std::string>>& variables) {
+  std::vector<std::string> environment;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) environment.emplace_back(*entry);
+  for (const auto& [name, value] : variables) {
+    std::erase_if(environment, [&name](const std::string& each) { return each.starts_with(name + "="); });
+    environment.push_back(fmt::format("{}={}", name, value));
+  }
+  return environment;
+}
+
 /// What leaves a program in words, while its types and texts are still mapped. A rethrow as our own type outlives
 /// the instance.
 [[noreturn]] void rethrow_in_words() {
@@ -172,9 +183,8 @@ class LoadedRun::CellHost : public loader::CellServices {
 
 LoadedRun::LoadedRun(Machine::Impl& machine, const ProgramRun& what, OutputSink& sink)
     : run(what), output(sink), machine_(machine) {
-  auto environment = std::make_shared<std::vector<std::string>>();
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) environment->emplace_back(*entry);
-  environment_ = std::move(environment);
+  for (std::size_t number = 0; number <= run.others.size(); ++number)
+    environments_.push_back(std::make_shared<std::vector<std::string>>(environment_with(numbered(number).variables)));
   hosts_.resize(std::size_t{cell_count_max} + 1);
 }
 
@@ -218,15 +228,17 @@ int LoadedRun::run_instance(TaskControl& self, const std::shared_ptr<const loade
   const std::uint32_t cell = self.cell->id;
   Domain& domain = self.cell->processor->domain();
   const CellMemory memory = memory_of(domain, cell, program->has_low_memory());
+  const std::size_t number = program_of(cell);
   std::unique_ptr<loader::Instance> instance = loader::Instance::make(
-      program, host_of(self), {memory.instances, memory.bytes_each}, {std::move(arguments), environment_});
+      program, host_of(self), {memory.instances, memory.bytes_each}, {std::move(arguments), environments_[number]});
   if (program->has_low_memory() && !LowPlan::holds(instance->images().front().base)) {
     host_of(self).warn(fmt::format(
         "{} needs {} KiB, and a cell has {} KiB below 2 GiB: its globals lie above, where a pointer does not fit into "
         "an int; run fewer cells in a process",
         program->path(), program->span() / 1024, memory.bytes_each / 1024));
   }
-  if (run.folder_of) instance->start_in(run.folder_of(sink_cell(domain, cell)));
+  if (const auto& folder_of = numbered(number).folder_of; folder_of)
+    instance->start_in(folder_of(sink_cell(domain, cell)));
   const loader::Outcome outcome = loader::Instance::run(
       std::move(instance),
       [&entry](loader::Instance& loaded) -> int {
@@ -260,11 +272,29 @@ std::function<void()> LoadedRun::cell_body(std::shared_ptr<const loader::Program
         run.output.ended(cell, status);
       }
     } ended{*this, self, cell};
+    const auto& arguments_of = numbered(program_of(cell)).arguments_of;
     ended.status =
         run_instance(self, program, entry.function(),
-                     run.arguments_of && !self.cell->processor->domain().has_host ? run.arguments_of(cell) : arguments);
+                     arguments_of && !self.cell->processor->domain().has_host ? arguments_of(cell) : arguments);
     ended.through = true;
   };
+}
+
+std::size_t LoadedRun::program_of(std::uint32_t cell) const noexcept {
+  std::size_t number = 0;
+  while (number < run.others.size() && run.others[number].first_cell <= cell) ++number;
+  return number;
+}
+
+std::function<void()> LoadedRun::cell_bodies(std::shared_ptr<const loader::Program> program,
+                                             const loader::Entry& entry) {
+  std::vector<std::function<void()>> bodies{cell_body(std::move(program), entry, run.arguments)};
+  for (const ProgramRun& other : run.others) {
+    const std::shared_ptr<const loader::Program> loaded = load(other.file);
+    bodies.push_back(cell_body(loaded, choose_start(*loaded, other).entry, other.arguments));
+  }
+  if (bodies.size() == 1) return std::move(bodies.front());
+  return [this, bodies = std::move(bodies)] { bodies[program_of(running_task()->cell->id)](); };
 }
 
 std::function<int()> LoadedRun::host_body(std::shared_ptr<const loader::Program> program, const loader::Entry& entry) {
@@ -293,13 +323,14 @@ Report run_program(Machine& machine, const ProgramRun& run, OutputSink& output) 
   LoadedRun& loaded = *impl.loaded;
   const std::shared_ptr<const loader::Program> program = loaded.load(run.file);
   const ProgramStart start = choose_start(*program, run);
+  const std::function<void()> bodies = start.is_host ? nullptr : loaded.cell_bodies(program, start.entry);
   output.begin(start.is_host);
   Report report;
   if (start.is_host) {
     report = machine.run_host(loaded.host_body(program, start.entry));
   } else {
     impl.program_stack_bytes = impl.options.program_stack_bytes;
-    report = machine.run(loaded.cell_body(program, start.entry, run.arguments));
+    report = machine.run(bodies);
     impl.program_stack_bytes = 0;
   }
   loaded.finish(impl);
@@ -319,6 +350,20 @@ void stop_machine(Machine& machine, int status, const std::string& text) {
 }
 
 namespace api {
+
+StartedProgram started_program(const char* call) {
+  const TaskControl& self = self_or_throw(call);
+  Domain& domain = self.cell->processor->domain();
+  const LoadedRun* const loaded = Machine::Impl::of(domain).loaded.get();
+  StartedProgram started{.cells = domain.cell_count};
+  if (loaded == nullptr) return started;
+  const std::size_t number = loaded->program_of(self.cell->id);
+  const bool is_last = number == loaded->run.others.size();
+  started.number = static_cast<std::uint32_t>(number);
+  started.cells =
+      (is_last ? domain.cell_count : loaded->numbered(number + 1).first_cell) - loaded->numbered(number).first_cell;
+  return started;
+}
 
 void start_program(const char* call, const std::string& file, TaskId task, std::vector<std::string> arguments) {
   TaskControl* self = running_task();
@@ -388,6 +433,11 @@ loader::LoadOptions load_options(const Options& options) {
 
 ProgramStart choose_start(const loader::Program& program, const ProgramRun& run) {
   const bool is_host = run.entry.empty() && loader::Entry::has_host(program);
+  if (is_host && (run.first_cell != 0 || !run.others.empty())) {
+    throw Error(Errc::bad_option, fmt::format("{}: a host program starts the programs of all cells itself: start it "
+                                              "alone",
+                                              program.path()));
+  }
   const auto role = is_host ? loader::Entry::Role::host : loader::Entry::Role::cell;
   return {is_host, loader::Entry::choose(program, role, run.entry, run.entry_arguments)};
 }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "aplib/export.hpp"
@@ -46,12 +47,15 @@ struct ProgramRun {
       arguments_of;  ///< If set: argv of that cell instead; not of cells that a host program starts.
   std::function<std::string(std::uint32_t cell)> folder_of;  ///< If set: working directory of that cell.
   std::string entry;  ///< "solve(int, double) -> int"; empty: host_main, cell_main, main or MAIN__.
-  std::vector<std::string> entry_arguments;  ///< For `entry`.
+  std::vector<std::string> entry_arguments;                    ///< For `entry`.
+  std::vector<std::pair<std::string, std::string>> variables;  ///< Set in its environment.
+  std::uint32_t first_cell = 0;                                ///< Of the cells that run it, if it is one of `others`.
+  std::vector<ProgramRun> others;  ///< What the cells from their first_cell on run instead, in that order.
 };
 
 /// Loads `run.file` and runs it: as host program if it has host_main (its ccreat() then loads cell programs), else
-/// on every cell. Exit status in the Report: the first non-zero one by cell id, or the failure's. Throws Error when
-/// the file cannot be loaded; then nothing was started. Call from: as Machine::run().
+/// on every cell that has no other program. Exit status in the Report: the first non-zero one by cell id, or the
+/// failure's. Throws Error when a file cannot be loaded; then nothing was started. Call from: as Machine::run().
 APLIB_API Report run_program(Machine& machine, const ProgramRun& run, OutputSink& output);
 
 /// Gives programs that are executables a place for their thread-locals: `bytes` of the calling executable's own. They

@@ -101,21 +101,39 @@ class Sink : public OutputSink {
   std::atomic<bool> host_spoke_{false};
 };
 
+// ---- what a command line runs ----
+
+/// What the command line asks for, without the grid. `files` gets the files of its programs, each once.
+RunText run_text(const CommandLine& line, std::vector<std::string>& files) {
+  const char* const path = std::getenv("PATH");
+  const auto place = [&](const std::string& name) {
+    std::string file = line.direct ? name : find_program(name, path != nullptr ? path : "");
+    const auto known = std::ranges::find(files, file);
+    const auto at = static_cast<std::uint32_t>(known - files.begin());
+    if (known == files.end()) files.push_back(std::move(file));
+    return at;
+  };
+  RunText text;
+  text.programs.push_back({.file = place(line.program),
+                           .name = line.program_name,
+                           .arguments = line.arguments,
+                           .folder = line.folder,
+                           .variables = line.variables});
+  for (wire::ProgramText other : line.others) {
+    other.file = place(other.name);
+    text.programs.push_back(std::move(other));
+  }
+  text.entry = line.entry;
+  text.entry_arguments = line.entry_arguments;
+  text.expand = line.expand;
+  return text;
+}
+
 // ---- a machine in this process ----
 
-ProgramRun make_run(const CommandLine& line) {
-  ProgramRun run;
-  const char* path = std::getenv("PATH");
-  run.file = line.direct ? line.program : find_program(line.program, path != nullptr ? path : "");
-  complete_run(run, {.program_name = line.program_name,
-                     .arguments = line.arguments,
-                     .entry = line.entry,
-                     .entry_arguments = line.entry_arguments,
-                     .expand = line.expand,
-                     .folder = line.folder,
-                     .grid = line.machine.cells});
-  if (run.folder_of && !line.dry_run) (void)run.folder_of(0);  // a wrong folder shows before anything runs
-  return run;
+/// A wrong folder shows before anything runs.
+void try_folder(const ProgramRun& run) {
+  if (run.folder_of) static_cast<void>(run.folder_of(run.first_cell));
 }
 
 int exit_status(const Report& report, int programs, std::optional<int> watchdog) {
@@ -133,10 +151,17 @@ void check_modules(const Options& options) {
 
 int run(const CommandLine& line, const std::string& prefix) {
   check_modules(line.machine);
-  const ProgramRun what = make_run(line);
+  std::vector<std::string> files;
+  RunText text = run_text(line, files);
+  text.grid = line.machine.cells;
+  const ProgramRun what = make_run(text, files);
   if (line.dry_run) {
-    return print(prefix, plan_text(summarize_program(line.machine, what), line.machine));
+    const std::string plan = plan_text(summarize_program(line.machine, what), line.machine);
+    for (const ProgramRun& other : what.others) static_cast<void>(summarize_program(line.machine, other));
+    return print(prefix, plan + other_programs_text(text, line.machine.cells.count()));
   }
+  try_folder(what);
+  for (const ProgramRun& other : what.others) try_folder(other);
   OutputPlan plan = line.output;
   const std::uint32_t cells = line.machine.cells.count();
   plan.sole = cells == 1;
@@ -327,37 +352,38 @@ std::string own_path() {
 }
 
 /// The program's name as the command line has it, or the file.
-coordinator::Job make_job(const CommandLine& line, cluster::Cluster cluster) {
+coordinator::Job make_job(CommandLine line, cluster::Cluster cluster) {
   coordinator::Job job;
-  std::string program = line.program;
-  job.text.program_name = line.program_name;
-  job.text.arguments = line.arguments;
-  if (program.empty()) {
-    program = cluster.host_program.empty() ? cluster.program : cluster.host_program;
-    job.text.program_name = program;
-    job.text.arguments = cluster.args;
-    if (program.empty()) {
+  if (line.program.empty()) {
+    line.program = cluster.host_program.empty() ? cluster.program : cluster.host_program;
+    line.program_name = line.program;
+    line.arguments = cluster.args;
+    if (line.program.empty()) {
       throw Error(Errc::bad_option, fmt::format("no program is given: name one behind the options, or as program = "
                                                 "\"...\" in [machine] of {}",
                                                 cluster.file));
     }
   }
-  job.text.entry = line.entry;
-  job.text.entry_arguments = line.entry_arguments;
-  job.text.expand = line.expand;
-  job.text.folder = line.folder;
-  const char* search = std::getenv("PATH");
-  ProgramRun run;
-  run.file = find_program(program, search != nullptr ? search : "");
-  complete_run(run, job.text);
+  std::vector<std::string> files;
+  job.text = run_text(line, files);
+  const ProgramRun run = make_run(job.text, files);
   Options options = cluster.options;
   options.cells = {1, 1};
-  const ProgramSummary summary = summarize_program(options, run);
-  std::vector<std::string> paths{summary.path};
-  for (const ProgramSummary::File& library : summary.libraries)
-    if (library.separate) paths.push_back(library.path);
-  job.files = wire::describe_files(paths);
-  job.with_host = summary.is_host;
+  std::vector<std::string> libraries;
+  const auto look = [&](const ProgramRun& program) {
+    const ProgramSummary summary = summarize_program(options, program);
+    for (const ProgramSummary::File& library : summary.libraries) {
+      if (library.separate && std::ranges::find(libraries, library.path) == libraries.end())
+        libraries.push_back(library.path);
+    }
+    return summary;
+  };
+  const ProgramSummary first = look(run);
+  files.front() = first.path;
+  for (std::size_t i = 0; i < run.others.size(); ++i) files[job.text.programs[i + 1].file] = look(run.others[i]).path;
+  std::ranges::move(libraries, std::back_inserter(files));
+  job.files = wire::describe_files(files);
+  job.with_host = first.is_host;
   job.input_for_all = !line.output.input.empty();
   job.aprun = own_path();
   job.dry_run = line.dry_run;
@@ -373,7 +399,7 @@ std::string plan_of(const cluster::Cluster& cluster, const coordinator::Job& job
   plan.program = job.files.front().path;
   plan.build_id = job.files.front().identity.build_id;
   plan.host_program = job.with_host ? plan.program : std::string();
-  plan.args = job.text.arguments;
+  plan.args = job.text.programs.front().arguments;
   plan.grid = result.shares.grid;
   plan.cells = result.planned_cells;
   plan.grid_auto = !cluster.grid.has_value();
@@ -381,7 +407,7 @@ std::string plan_of(const cluster::Cluster& cluster, const coordinator::Job& job
   plan.ports = cluster.options.ports;
   plan.secure = cluster.options.secure;
   plan.hosts = result.plan;
-  return cluster_plan_text(plan);
+  return cluster_plan_text(plan) + other_programs_text(job.text, plan.grid.count());
 }
 
 int run_cluster_with(const CommandLine& line, PmixRun* pmix) {
@@ -474,6 +500,8 @@ std::optional<int> read_arguments(int argc, char** argv, CommandLine& line) {
     std::vector<const char*> words{name.c_str()};
     for (const std::string& word : asked.words) words.push_back(word.c_str());
     if (const auto status = read_command_line(static_cast<int>(words.size()), words.data(), line)) return status;
+    line.variables = asked.own;
+    line.others = asked.others;
     line.cluster_text = asked.hosts;
     if (!asked.hosts.empty()) line.cluster_file = "the hosts of " + name;
     return std::nullopt;

@@ -10,6 +10,7 @@
 
 #include "aplib/options.hpp"
 #include "launch/output.hpp"
+#include "launch/wire/start_messages.hpp"
 
 namespace aplib::launch {
 
@@ -18,6 +19,8 @@ struct CommandLine {
   std::string program;                       ///< As given, to be searched for; empty: the cluster file has it.
   std::string program_name;                  ///< The program's argv[0].
   std::vector<std::string> arguments;        ///< The program's, without its name.
+  std::vector<wire::NamedValue> variables;   ///< To be set in the program's environment.
+  std::vector<wire::ProgramText> others;     ///< Of later cells, to be searched for by their names.
   std::string entry;                         ///< Signature; empty: by name.
   std::vector<std::string> entry_arguments;  ///< The arguments of --args.
   OutputPlan output;

@@ -8,10 +8,13 @@
 #include <cstdint>
 #include <cstdlib>
 #include <iterator>
+#include <map>
 #include <optional>
+#include <sstream>
 #include <system_error>
 
 #include "aplib/error.hpp"
+#include "base/arguments.hpp"
 #include "base/os/descriptor.hpp"
 #include "base/text.hpp"
 
@@ -30,6 +33,8 @@ enum class Effect : std::uint8_t {
   folder,
   variable,
   setting,
+  setting_of_all,
+  programs,
   tags,
   timeout,
   binding,
@@ -54,7 +59,9 @@ constexpr MpiexecOption mpiexec_options[] = {
     {"ppn npernode perhost N", 1, Effect::per_host, "so many ranks on each host"},
     {"wdir wd", 1, Effect::folder, "start in this folder"},
     {"x", 1, Effect::variable, "pass on this variable of the environment, or NAME=VALUE"},
-    {"env genv", 2, Effect::setting, "set a variable: NAME VALUE"},
+    {"env", 2, Effect::setting, "set a variable: NAME VALUE"},
+    {"genv", 2, Effect::setting_of_all, "the same for all programs"},
+    {"configfile app", 1, Effect::programs, "programs with their options from a file, one a line; # begins a comment"},
     {"l prepend-rank tag-output", 0, Effect::tags, "start each line of output with its rank, as in [3]"},
     {"timeout", 1, Effect::timeout, "end the run after so many seconds, with status 124; also MPIEXEC_TIMEOUT"},
     {"bind-to", 1, Effect::binding, "none: do not bind threads to cores; anything else: do"},
@@ -69,7 +76,7 @@ constexpr MpiexecOption mpiexec_options[] = {
     {"mca gmca prtemca pmixmca", 2, Effect::hint, "no effect: a note says so"},
     {"envnone genvnone", 0, Effect::refused, "run \"env -i NAME=VALUE mpiexec ...\" instead"},
     {"path", 1, Effect::refused, "give the program's path, or set PATH"},
-    {"file configfile app", 1, Effect::refused, "give the options on the command line"},
+    {"file", 1, Effect::refused, "give the options on the command line"},
     {"initial-errhandler", 1, Effect::refused, "errors are fatal; call MPI_Comm_set_errhandler in the program"},
 };
 
@@ -188,6 +195,15 @@ void read_host_file(std::vector<SlottedHost>& hosts, const std::string& path, co
 
 // ---------------------------------------------------------------- the command line
 
+using Words = std::vector<std::string>;
+
+/// A program with its options, as colons part them.
+struct Section {
+  std::optional<std::uint64_t> count;
+  std::vector<SlottedHost> hosts;  ///< Empty: those of the section before.
+  wire::ProgramText program;       ///< `name` as the command line has it.
+};
+
 class MpiexecReader {
  public:
   explicit MpiexecReader(std::string_view own_name) : own_name_(own_name) {}
@@ -195,62 +211,67 @@ class MpiexecReader {
   Mpiexec read(std::span<const char* const> arguments);
 
  private:
-  void apply(const MpiexecOption& option, const std::string& word, const std::vector<std::string>& values);
-  void set_variable(const std::string& word, std::string name, std::string value);
+  void read_sections(const Words& words);
+  void read_file(const std::string& path);
+  void apply(const MpiexecOption& option, const std::string& word, const Words& values, Section& section);
   void place_ranks();
+  void give_programs();
   [[nodiscard]] bool is_this_computer(const SlottedHost& host) const {
     return host.name == "localhost" || host.name == "127.0.0.1" || host.name == "::1" || host.name == own_name_;
   }
 
   std::string_view own_name_;
   Mpiexec result_;
-  std::optional<std::uint64_t> count_;
+  std::vector<Section> sections_;
   std::optional<std::uint64_t> per_host_;
-  std::vector<SlottedHost> hosts_;
-  std::string variable_word_;  ///< The last option about the environment.
-  std::vector<std::string> without_effect_;
+  Words without_effect_;
   bool timeout_given_ = false;
   bool quiet_ = false;
+  bool in_file_ = false;
 };
 
-void MpiexecReader::set_variable(const std::string& word, std::string name, std::string value) {
+wire::NamedValue variable(const std::string& word, std::string name, std::string value) {
   if (name.empty() || name.find('=') != name.npos)
     deny(fmt::format("{}: \"{}\" is not the name of a variable", word, name));
-  variable_word_ = word;
-  result_.variables.emplace_back(std::move(name), std::move(value));
+  return {std::move(name), std::move(value)};
 }
 
-void MpiexecReader::apply(const MpiexecOption& option, const std::string& word,
-                          const std::vector<std::string>& values) {
-  std::vector<std::string>& words = result_.words;
+void MpiexecReader::apply(const MpiexecOption& option, const std::string& word, const Words& values, Section& section) {
+  Words& words = result_.words;
   switch (option.effect) {
     case Effect::count:
-      count_ = read_count(values[0], word);
+      section.count = read_count(values[0], word);
       break;
     case Effect::hosts:
-      read_host_list(hosts_, values[0], word);
+      read_host_list(section.hosts, values[0], word);
       break;
     case Effect::host_file:
-      read_host_file(hosts_, values[0], word);
+      read_host_file(section.hosts, values[0], word);
       break;
     case Effect::per_host:
       per_host_ = read_count(values[0], word);
       break;
     case Effect::folder:
-      words.insert(words.end(), {"--wd", values[0]});
+      section.program.folder = values[0];
       break;
     case Effect::variable:
       if (const std::size_t equals = values[0].find('='); equals != std::string::npos) {
-        set_variable(word, values[0].substr(0, equals), values[0].substr(equals + 1));
-      } else if (std::getenv(values[0].c_str()) != nullptr) {
-        set_variable(word, values[0], std::getenv(values[0].c_str()));
+        section.program.variables.push_back(variable(word, values[0].substr(0, equals), values[0].substr(equals + 1)));
+      } else if (const char* const value = std::getenv(values[0].c_str()); value != nullptr) {
+        section.program.variables.push_back(variable(word, values[0], value));
       } else {
         deny(fmt::format("{} {}: there is no such variable; set it, or write {} {}=VALUE", word, values[0], word,
                          values[0]));
       }
       break;
     case Effect::setting:
-      set_variable(word, values[0], values[1]);
+      section.program.variables.push_back(variable(word, values[0], values[1]));
+      break;
+    case Effect::setting_of_all:
+      result_.variables.push_back(variable(word, values[0], values[1]));
+      break;
+    case Effect::programs:
+      read_file(values[0]);
       break;
     case Effect::tags:
       words.emplace_back("--tag-output");
@@ -278,80 +299,152 @@ void MpiexecReader::apply(const MpiexecOption& option, const std::string& word,
   }
 }
 
-/// Ranks fill the hosts' slots in the order of the hosts. Those that are too many for that are dealt out, one a host.
-void MpiexecReader::place_ranks() {
-  if (per_host_) {
-    for (SlottedHost& host : hosts_) host.slots = *per_host_;
-  }
-  if (hosts_.empty()) {
-    result_.words.insert(result_.words.end(), {"--cells", fmt::format("{}", count_.value_or(per_host_.value_or(1)))});
-    return;
-  }
-  std::uint64_t slots = 0;
-  for (const SlottedHost& host : hosts_) slots += host.slots;
-  const std::uint64_t count = count_.value_or(slots);
-  if (count > ranks_max)
-    deny(fmt::format("the hosts have {} slots: at most {} ranks can run; say how many: -n N", slots, ranks_max));
+/// How many of `count` ranks each host gets: they fill the slots in the order of the hosts. Those that are too many for
+/// that are dealt out, one a host.
+std::vector<std::uint64_t> fill(const std::vector<SlottedHost>& hosts, std::uint64_t count) {
   std::uint64_t left = count;
   std::vector<std::uint64_t> ranks;
-  for (const SlottedHost& host : hosts_) {
+  for (const SlottedHost& host : hosts) {
     ranks.push_back(std::min(left, host.slots));
     left -= ranks.back();
   }
   const std::uint64_t each = left / ranks.size();
   const std::uint64_t first = left % ranks.size();
   for (std::size_t i = 0; i < ranks.size(); ++i) ranks[i] += each + (i < first ? 1 : 0);
+  return ranks;
+}
 
-  if (std::ranges::all_of(hosts_, [this](const SlottedHost& host) { return is_this_computer(host); })) {
+/// Programs that name no hosts share those of the program before.
+void MpiexecReader::place_ranks() {
+  std::uint64_t count = 0;
+  bool elsewhere = false;
+  std::string hosts;
+  std::map<std::string, int> times;
+  for (auto section = sections_.begin(); section != sections_.end();) {
+    std::vector<SlottedHost> group = section->hosts;
+    if (group.empty()) group.push_back({.name = "localhost", .slots = per_host_.value_or(1)});
+    std::uint64_t slots = 0;
+    for (SlottedHost& host : group) slots += host.slots = per_host_.value_or(host.slots);
+    std::uint64_t ranks = 0;
+    const auto begin = section;
+    do {
+      section->program.first_cell = static_cast<std::uint32_t>(count + ranks);
+      ranks += section->count.value_or(section == begin ? slots : 1);
+      if (count + ranks > ranks_max)
+        deny(fmt::format("{} ranks or more are asked for: at most {} can run; say how many: -n N", count + ranks,
+                         ranks_max));
+      ++section;
+    } while (section != sections_.end() && section->hosts.empty());
+    count += ranks;
+    const std::vector<std::uint64_t> each = fill(group, ranks);
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      if (each[i] == 0) continue;
+      const bool here = is_this_computer(group[i]);
+      elsewhere = elsewhere || !here;
+      const int time = ++times[group[i].name];  // a process of its own each, with a name of its own
+      const std::string again = time == 1 ? "" : fmt::format("-{}\"\nssh = \"{}", time, group[i].name);
+      hosts += fmt::format("[[host]]\nname = \"{}{}\"\ncells = {}\n{}", group[i].name, again, each[i],
+                           here ? "launch = \"local\"\n" : "");
+    }
+  }
+  if (elsewhere) {
+    result_.hosts = fmt::format("[machine]\ncells = {}\n{}", count, hosts);
+  } else {
     result_.words.insert(result_.words.end(), {"--cells", fmt::format("{}", count)});
-    return;
   }
-  if (!variable_word_.empty()) {
-    deny(
-        fmt::format("{}: programs on other hosts have the environment that ssh gives them there; set the variable "
-                    "on those hosts",
-                    variable_word_));
+}
+
+/// The first program stands on aprun's command line.
+void MpiexecReader::give_programs() {
+  for (Section& section : sections_) {
+    std::vector<wire::NamedValue>& own = section.program.variables;
+    if (sections_.size() == 1) std::ranges::copy(std::exchange(own, {}), std::back_inserter(result_.variables));
+    own.insert(own.begin(), result_.variables.begin(), result_.variables.end());
   }
-  result_.hosts = fmt::format("[machine]\ncells = {}\n", count);
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    if (ranks[i] == 0) continue;
-    result_.hosts += fmt::format("[[host]]\nname = \"{}\"\ncells = {}\n{}", hosts_[i].name, ranks[i],
-                                 is_this_computer(hosts_[i]) ? "launch = \"local\"\n" : "");
+  wire::ProgramText& first = sections_.front().program;
+  if (!first.folder.empty()) result_.words.insert(result_.words.end(), {"--wd", first.folder});
+  result_.words.insert(result_.words.end(), {"--", first.name});
+  std::ranges::copy(first.arguments, std::back_inserter(result_.words));
+  result_.own = std::move(first.variables);
+  for (std::size_t i = 1; i < sections_.size(); ++i) result_.others.push_back(std::move(sections_[i].program));
+}
+
+void MpiexecReader::read_file(const std::string& path) {
+  const auto content = os::read_file(path);
+  if (!content)
+    deny(fmt::format("cannot read the file of programs {}: {}", path, std::generic_category().message(errno)));
+  in_file_ = true;
+  std::istringstream lines(*content);
+  std::string line;
+  int number = 0;
+  for (std::string part; std::getline(lines, part);) {
+    ++number;
+    line += part;
+    if (line.ends_with('\\')) {
+      line.back() = ' ';
+      continue;
+    }
+    const Words words = split_arguments(std::exchange(line, {}));
+    if (words.empty() || words.front().starts_with('#')) continue;
+    try {
+      read_sections(words);
+    } catch (const Error& error) {
+      deny(fmt::format("{}:{}: {}", path, number, error.what()));
+    }
+  }
+  in_file_ = false;
+}
+
+void MpiexecReader::read_sections(const Words& words) {
+  for (std::size_t at = 0;; ++at) {  // over the colon
+    Section section;
+    const std::size_t known = sections_.size();
+    for (; at < words.size(); ++at) {
+      const std::string& word = words[at];
+      if (word.size() < 2 || !word.starts_with('-')) break;
+      std::string_view name = std::string_view(word).substr(word.starts_with("--") ? 2 : 1);
+      if (name.empty()) {  // "--": the program follows
+        ++at;
+        break;
+      }
+      Words values;
+      if (const std::size_t equals = name.find('='); word.starts_with("--") && equals != name.npos) {
+        values.emplace_back(name.substr(equals + 1));
+        name = name.substr(0, equals);
+      }
+      const MpiexecOption& option = find_option(name, word);
+      const auto wanted = static_cast<std::size_t>(option.values);
+      while (values.size() < wanted && at + 1 < words.size()) values.emplace_back(words[++at]);
+      if (values.size() != wanted)
+        deny(fmt::format("option {} takes {} value{}, not {}", word, wanted, wanted == 1 ? "" : "s", values.size()));
+      if (option.effect == Effect::programs && in_file_)
+        deny(fmt::format("option {}: a file of programs cannot name another one", word));
+      apply(option, word, values, section);
+    }
+    const auto begin = words.begin() + static_cast<std::ptrdiff_t>(at);
+    const auto end = std::find(begin, words.end(), ":");
+    if (begin != end) {
+      section.program.name = *begin;
+      section.program.arguments.assign(begin + 1, end);
+      sections_.push_back(std::move(section));
+    } else if (sections_.size() == known) {
+      deny(words.end() == end && known == 0 ? "no program is given: name it behind the options"
+                                            : "no program is given on one side of \":\"");
+    } else if (section.count || !section.hosts.empty() || !section.program.folder.empty() ||
+               !section.program.variables.empty()) {
+      deny("options beside a file of programs, which has the options of each: write them there");
+    }
+    if (end == words.end()) return;
+    at = static_cast<std::size_t>(end - words.begin());
   }
 }
 
 Mpiexec MpiexecReader::read(std::span<const char* const> arguments) {
-  std::size_t at = 0;
-  for (; at < arguments.size(); ++at) {
-    const std::string word = arguments[at];
-    if (word.size() < 2 || !word.starts_with('-')) break;
-    std::string_view name = std::string_view(word).substr(word.starts_with("--") ? 2 : 1);
-    if (name.empty()) {  // "--": the program follows
-      ++at;
-      break;
-    }
-    std::vector<std::string> values;
-    if (const std::size_t equals = name.find('='); word.starts_with("--") && equals != name.npos) {
-      values.emplace_back(name.substr(equals + 1));
-      name = name.substr(0, equals);
-    }
-    const MpiexecOption& option = find_option(name, word);
-    const auto wanted = static_cast<std::size_t>(option.values);
-    while (values.size() < wanted && at + 1 < arguments.size()) values.emplace_back(arguments[++at]);
-    if (values.size() != wanted)
-      deny(fmt::format("option {} takes {} value{}, not {}", word, wanted, wanted == 1 ? "" : "s", values.size()));
-    apply(option, word, values);
-  }
-  if (at == arguments.size()) deny("no program is given: name it behind the options");
-  const auto program = arguments.subspan(at);
-  if (std::ranges::find(program, std::string_view(":")) != program.end()) {
-    deny("\":\" between programs: all ranks run one program here; start one that chooses by its rank what it does");
-  }
+  read_sections({arguments.begin(), arguments.end()});
   if (const char* limit = std::getenv("MPIEXEC_TIMEOUT"); limit != nullptr && *limit != '\0' && !timeout_given_)
     result_.words.insert(result_.words.end(), {"--timeout", limit});
   place_ranks();
-  result_.words.emplace_back("--");
-  result_.words.insert(result_.words.end(), program.begin(), program.end());
+  give_programs();
   if (!without_effect_.empty() && !quiet_)
     result_.note = fmt::format("without effect here: {}", fmt::join(without_effect_, ", "));
   return std::move(result_);
@@ -371,7 +464,7 @@ Mpiexec read_mpiexec(std::span<const char* const> arguments, std::string_view ow
 
 std::string mpiexec_help() {
   std::string text =
-      "usage: mpiexec [options] program [arguments of the program...]\n"
+      "usage: mpiexec [options] program [arguments of the program...] [: [options] program ...]...\n"
       "Runs an MPI program made by mpicc. Each rank is a cell of a machine that aprun builds. Options have one dash or "
       "two.\n";
   for (const MpiexecOption& option : mpiexec_options) {

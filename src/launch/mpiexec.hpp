@@ -9,14 +9,18 @@
 #include <utility>
 #include <vector>
 
+#include "launch/wire/start_messages.hpp"
+
 namespace aplib::launch {
 
 /// What mpiexec was asked to do, for aprun.
 struct Mpiexec {
-  std::vector<std::string> words;  ///< aprun's command line, without its name.
-  std::string hosts;               ///< Text of a cluster file; empty: all ranks are on this computer.
-  std::vector<std::pair<std::string, std::string>> variables;  ///< To be set before the machine begins.
-  std::string note;                                            ///< Options that have no effect; empty: none.
+  std::vector<std::string> words;           ///< aprun's command line, without its name, with the first program.
+  std::string hosts;                        ///< Text of a cluster file; empty: all ranks are on this computer.
+  std::vector<wire::NamedValue> own;        ///< Variables of the first program.
+  std::vector<wire::ProgramText> others;    ///< Further programs, behind colons.
+  std::vector<wire::NamedValue> variables;  ///< Those that hold for all programs, to be set before the machine begins.
+  std::string note;                         ///< Options that have no effect; empty: none.
 };
 
 /// The name under which aprun was started, "mpiexec" or "mpirun", without suffix .aplib; empty: another one.

@@ -43,13 +43,14 @@ void make_folder(const std::string& path) {
   if (error) throw Error(Errc::failed, fmt::format("cannot make the folder {}: {}", path, error.message()));
 }
 
-}  // namespace
-
-void complete_run(ProgramRun& run, const RunText& text) {
-  run.arguments = text.arguments;
-  run.arguments.insert(run.arguments.begin(), text.program_name);
-  run.entry = text.entry;
-  run.entry_arguments = text.entry_arguments;
+ProgramRun run_of(const RunText& text, const wire::ProgramText& program, const std::vector<std::string>& files) {
+  ProgramRun run;
+  if (program.file >= files.size()) throw Error(Errc::failed, fmt::format("there is no file {}", program.file));
+  run.file = files[program.file];
+  run.first_cell = program.first_cell;
+  run.arguments = program.arguments;
+  run.arguments.insert(run.arguments.begin(), program.name);
+  for (const wire::NamedValue& variable : program.variables) run.variables.emplace_back(variable.name, variable.value);
   if (text.expand) {
     run.arguments_of = [arguments = run.arguments, grid = text.grid](std::uint32_t cell) {
       std::vector<std::string> expanded = arguments;
@@ -58,14 +59,26 @@ void complete_run(ProgramRun& run, const RunText& text) {
       return expanded;
     };
   }
-  if (!text.folder.empty()) {
-    const std::string pattern = std::filesystem::absolute(text.folder);
+  if (!program.folder.empty()) {
+    const std::string pattern = std::filesystem::absolute(program.folder);
     run.folder_of = [pattern](std::uint32_t cell) {
       std::string folder = expand_cell(pattern, cell_text(cell));
       make_folder(folder);
       return folder;
     };
   }
+  return run;
+}
+
+}  // namespace
+
+ProgramRun make_run(const RunText& text, const std::vector<std::string>& files) {
+  if (text.programs.empty()) throw Error(Errc::failed, "there is no program");
+  ProgramRun run = run_of(text, text.programs.front(), files);
+  run.entry = text.entry;
+  run.entry_arguments = text.entry_arguments;
+  for (std::size_t i = 1; i < text.programs.size(); ++i) run.others.push_back(run_of(text, text.programs[i], files));
+  return run;
 }
 
 }  // namespace aplib::launch

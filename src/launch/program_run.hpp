@@ -10,23 +10,23 @@
 
 #include "aplib/options.hpp"
 #include "kernel/programs.hpp"
+#include "launch/wire/start_messages.hpp"
 
 namespace aplib::launch {
 
-/// A program's run, as a command line or the launcher's message to a node describes it, without its file.
+/// A run of programs, as a command line or the launcher's message to a node describes it.
 struct RunText {
-  std::string program_name{};  ///< argv[0]
-  std::vector<std::string> arguments{};
-  std::string entry{};
+  std::vector<wire::ProgramText> programs{};  ///< At least one.
+  std::string entry{};                        ///< Of the first program.
   std::vector<std::string> entry_arguments{};
-  bool expand = false;   ///< `arguments` have placeholders.
-  std::string folder{};  ///< --wd: a pattern; empty: the process's folder.
+  bool expand = false;  ///< Arguments have placeholders.
   Grid grid{};
 };
 
-/// Fills in everything of `run` except its file. A folder's pattern is relative to the process's current folder. Each
-/// cell's folder is made when the cell starts.
-void complete_run(ProgramRun& run, const RunText& text);
+/// What the kernel shall run. `files` are what ProgramText::file counts. A folder's pattern is relative to the
+/// process's current folder. Each cell's folder is made when the cell starts. Throws Error(failed) for a `text` that
+/// makes no sense.
+[[nodiscard]] ProgramRun make_run(const RunText& text, const std::vector<std::string>& files);
 
 /// `text` for cell `cid` of `grid`, with its placeholders replaced.
 [[nodiscard]] std::string expand(std::string_view text, std::uint32_t cid, Grid grid);

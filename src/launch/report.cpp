@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -88,6 +89,13 @@ std::string word(const std::string& text) {
   return plain ? text : cluster::quoted(text);
 }
 
+/// The words of a command line, as one would type them.
+std::string words_text(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& each : words) text += (text.empty() ? "" : " ") + word(each);
+  return text;
+}
+
 std::string hosts_text(const ClusterPlan& plan) {
   double speeds = 0;
   for (const PlannedHost& host : plan.hosts) speeds += host.speed;
@@ -131,6 +139,20 @@ std::vector<std::pair<std::string, std::vector<std::string>>> left_out_of(const 
 
 }  // namespace
 
+std::string other_programs_text(const RunText& run, std::uint32_t cells) {
+  std::string text;
+  for (std::size_t i = 1; i < run.programs.size(); ++i) {
+    const wire::ProgramText& program = run.programs[i];
+    std::vector<std::uint32_t> its(i + 1 < run.programs.size() ? run.programs[i + 1].first_cell : cells);
+    its.resize(its.size() - program.first_cell);
+    std::iota(its.begin(), its.end(), program.first_cell);
+    std::vector<std::string> words = program.arguments;
+    words.insert(words.begin(), program.name);
+    text += fmt::format("program    {}, on {}\n", words_text(words), cells_text(its));
+  }
+  return text;
+}
+
 std::string cluster_plan_text(const ClusterPlan& plan) {
   std::string text;
   const auto line = [&text](std::string_view name, std::string_view value) {
@@ -140,9 +162,7 @@ std::string cluster_plan_text(const ClusterPlan& plan) {
   line("host program", plan.host_program);
   line("program", plan.program);
   line("build-id", plan.build_id.empty() ? "none" : plan.build_id);
-  std::string args;
-  for (const std::string& each : plan.args) args += (args.empty() ? "" : " ") + word(each);
-  line("arguments", args);
+  line("arguments", words_text(plan.args));
   const bool balanced = plan.efficiency < 1;
   line("grid",
        fmt::format(

@@ -12,6 +12,7 @@
 #include "comm/kind.hpp"
 #include "kernel/programs.hpp"
 #include "launch/cluster/cluster.hpp"
+#include "launch/program_run.hpp"
 
 namespace aplib::launch {
 
@@ -21,6 +22,9 @@ namespace aplib::launch {
 
 /// The text of --dry-run without a cluster file, as whole lines.
 [[nodiscard]] std::string plan_text(const ProgramSummary& summary, const Options& options);
+
+/// For both kinds of a dry run: a line for each program but the first, which `cells` cells share with it.
+[[nodiscard]] std::string other_programs_text(const RunText& run, std::uint32_t cells);
 
 struct PlannedHost {
   std::string name;

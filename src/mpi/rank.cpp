@@ -44,7 +44,9 @@ Rank::Rank(const char* call)
     environment_->set("arch", system.machine);
     environment_->set("host", system.nodename);
   }
-  environment_->set("maxprocs", std::to_string(world_size_));
+  const api::StartedProgram program = api::started_program(call);
+  program_ = static_cast<int>(program.number);
+  environment_->set("maxprocs", std::to_string(program.cells));
 }
 
 Rank::~Rank() {
@@ -100,8 +102,9 @@ const int* Rank::predefined_attribute(int keyval) const noexcept {
     case MPI_HOST:
       return &no_rank;
     case MPI_WTIME_IS_GLOBAL:  // hosts have clocks of their own
-    case MPI_APPNUM:
       return &none;
+    case MPI_APPNUM:
+      return &program_;
     case MPI_UNIVERSE_SIZE:
       return &universe_;
     case MPI_LASTUSEDCODE:

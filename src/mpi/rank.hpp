@@ -115,6 +115,7 @@ class Rank {
   std::uint32_t world_size_;
   bool ending_ = false;
   int universe_;  // value of MPI_UNIVERSE_SIZE
+  int program_;   // value of MPI_APPNUM
   Object* objects_ = nullptr;
   std::unordered_map<const void*, int> numbers_;
   std::vector<const void*> numbered_;  // from number predefined_end on

@@ -32,6 +32,23 @@ std::string hosts_of(std::vector<const char*> words) {
   return understood(words).hosts;
 }
 
+std::string text_of(const std::vector<wire::NamedValue>& variables) {
+  std::string text;
+  for (const auto& [name, value] : variables) text += name + "=" + value + " ";
+  return text;
+}
+
+/// "cell name arguments" of each program but the first.
+std::string others_of(const std::vector<const char*>& words) {
+  std::string text;
+  for (const wire::ProgramText& program : understood(words).others) {
+    text += (text.empty() ? "" : "; ") + std::to_string(program.first_cell) + " " + program.name;
+    for (const std::string& argument : program.arguments) text += " " + argument;
+    if (!program.folder.empty()) text += " in " + program.folder;
+  }
+  return text;
+}
+
 /// The message; empty: it is not refused.
 std::string refusal(const std::vector<const char*>& words) {
   try {
@@ -47,7 +64,7 @@ TEST(MpiexecOptions, BecomeAprunsOptions) {
   for (const char* option : {"-n", "-np", "--np", "-c"}) EXPECT_EQ(for_aprun({option, "4"}), "--cells 4");
   EXPECT_EQ(for_aprun({"--np=4"}), "--cells 4");
   EXPECT_EQ(for_aprun({"-ppn", "3"}), "--cells 3");
-  EXPECT_EQ(for_aprun({"-wdir", "/tmp"}), "--wd /tmp --cells 1");
+  EXPECT_EQ(for_aprun({"-wdir", "/tmp"}), "--cells 1 --wd /tmp");
   for (const char* option : {"-l", "--tag-output", "-prepend-rank"})
     EXPECT_EQ(for_aprun({option}), "--tag-output --cells 1");
   EXPECT_EQ(for_aprun({"--timeout", "9"}), "--timeout 9 --cells 1");
@@ -67,11 +84,51 @@ TEST(MpiexecOptions, EndAtTheProgram) {
 
 TEST(MpiexecOptions, SetVariables) {
   ASSERT_EQ(setenv("MPIEXEC_TEST", "seven", 1), 0);
-  using Pairs = std::vector<std::pair<std::string, std::string>>;
-  EXPECT_EQ(understood({"-x", "MPIEXEC_TEST", "-x", "A=b=c", "-env", "D", "e", "-genv", "F", "", "prog"}).variables,
-            (Pairs{{"MPIEXEC_TEST", "seven"}, {"A", "b=c"}, {"D", "e"}, {"F", ""}}));
+  const Mpiexec asked = understood({"-x", "MPIEXEC_TEST", "-x", "A=b=c", "-env", "D", "e", "-genv", "F", "", "prog"});
+  EXPECT_EQ(text_of(asked.variables), "F= MPIEXEC_TEST=seven A=b=c D=e ");
+  // Those of one program among several are its own.
+  const Mpiexec two = understood({"-genv", "F", "f", "-x", "A=b", "prog", ":", "-env", "A", "c", "other"});
+  EXPECT_EQ(text_of(two.variables), "F=f ");
+  EXPECT_EQ(text_of(two.own), "F=f A=b ");
+  EXPECT_EQ(text_of(two.others.at(0).variables), "F=f A=c ");
   EXPECT_NE(refusal({"-x", "MPIEXEC_NO_TEST", "prog"}).find("no such variable"), std::string::npos);
   EXPECT_NE(refusal({"-env", "A=B", "c", "prog"}).find("not the name of a variable"), std::string::npos);
+}
+
+TEST(MpiexecPrograms, StandBehindColons) {
+  const std::vector<const char*> words{"-n", "2", "a", "x", ":", "-n", "3", "-wdir", "/d", "b", "-n", "9", ":", "c"};
+  EXPECT_EQ(understood(words).words, (std::vector<std::string>{"--cells", "6", "--", "a", "x"}));
+  EXPECT_EQ(others_of(words), "2 b -n 9 in /d; 5 c");
+}
+
+TEST(MpiexecPrograms, ShareHostsOrHaveTheirOwn) {
+  EXPECT_EQ(understood({"-host", "a:2,b:2", "-n", "3", "x", ":", "-n", "1", "y"}).hosts,
+            understood({"-host", "a:2,b:2", "x"}).hosts);
+  EXPECT_EQ(understood({"-host", "a", "-n", "2", "x", ":", "-host", "b:3", "y"}).hosts,
+            "[machine]\ncells = 5\n[[host]]\nname = \"a\"\ncells = 2\n[[host]]\nname = \"b\"\ncells = 3\n");
+  EXPECT_EQ(understood({"-n", "2", "x", ":", "-host", "b", "y"}).hosts,
+            "[machine]\ncells = 3\n[[host]]\nname = \"localhost\"\ncells = 2\nlaunch = \"local\"\n"
+            "[[host]]\nname = \"b\"\ncells = 1\n");
+  EXPECT_EQ(others_of({"-host", "a", "-n", "2", "x", ":", "-host", "b:3", "y"}), "2 y");
+  EXPECT_EQ(understood({"-host", "a", "x", ":", "-host", "b", "y", ":", "-host", "a:2", "z"}).hosts,
+            "[machine]\ncells = 4\n[[host]]\nname = \"a\"\ncells = 1\n[[host]]\nname = \"b\"\ncells = 1\n"
+            "[[host]]\nname = \"a-2\"\nssh = \"a\"\ncells = 2\n");
+}
+
+TEST(MpiexecPrograms, ComeFromFiles) {
+  const std::string path = testing::TempDir() + "/mpiexec-programs";
+  std::ofstream(path) << "# comment\n-n 2 a 'x y'\n\n-n 3 \\\n b\n";
+  for (const char* option : {"-configfile", "--app"}) {
+    const std::vector<const char*> words{"-l", option, path.c_str()};
+    EXPECT_EQ(understood(words).words, (std::vector<std::string>{"--tag-output", "--cells", "5", "--", "a", "x y"}));
+    EXPECT_EQ(others_of(words), "2 b");
+  }
+  EXPECT_NE(refusal({"-n", "2", "-configfile", path.c_str()}).find("write them there"), std::string::npos);
+  std::ofstream(path) << "-n 2 a\n-n many b\n";
+  EXPECT_NE(refusal({"-configfile", path.c_str()}).find(path + ":2: -n: \"many\""), std::string::npos);
+  std::ofstream(path) << "-configfile " << path << "\n";
+  EXPECT_NE(refusal({"-configfile", path.c_str()}).find("cannot name another one"), std::string::npos);
+  std::remove(path.c_str());
 }
 
 TEST(MpiexecOptions, WithoutEffectAreTold) {
@@ -126,9 +183,12 @@ TEST(MpiexecOptions, AreRefusedWithAReason) {
       {{"-host", "a,,b", "prog"}, "is not a host's name"},
       {{"-host", "a\"]", "prog"}, "is not a host's name"},
       {{"-host", "a:16384,b:16384", "prog"}, "say how many: -n N"},
-      {{"-host", "a", "-x", "A=b", "prog"}, "on those hosts"},
-      {{"-n", "1", "prog", ":", "-n", "2", "other"}, "\":\" between programs"},
-      {{"-configfile", "file"}, "on the command line"},
+      {{"prog", ":"}, "on one side of \":\""},
+      {{":", "prog"}, "on one side of \":\""},
+      {{"prog", ":", "-n", "2"}, "on one side of \":\""},
+      {{"-n", "16384", "prog", ":", "other"}, "at most 16384 can run"},
+      {{"-configfile", "/no/such/file"}, "cannot read the file of programs /no/such/file: No such file"},
+      {{"-file", "file", "prog"}, "on the command line"},
       {{"-path", "/bin", "prog"}, "set PATH"},
       {{"-envnone", "prog"}, "env -i"},
       {{"-initial-errhandler", "mpi_errors_return", "prog"}, "MPI_Comm_set_errhandler"},

@@ -151,7 +151,6 @@ TEST_F(MpiTools, ExecPassesOnWhatItShould) {
   int status = 0;
   (void)output("mpiexec -genv COLOUR red -host localhost:2 ./show 1 2", &status);
   EXPECT_EQ(status, 1);
-  expect_refused("mpiexec -n 1 ./show : -n 1 ./show", "mpiexec: \":\" between programs");
   expect_refused("mpirun.aplib --no-such-option ./show", "mpirun: unknown option --no-such-option");
   EXPECT_NE(output("mpiexec --help").find("-hostfile"), std::string::npos);
   EXPECT_TRUE(output("mpirun --version").starts_with("mpirun (APlib) "));
@@ -176,7 +175,32 @@ TEST_F(MpiTools, ExecReachesOtherHosts) {
   EXPECT_NE(plan.find("3 cells on 2 hosts"), std::string::npos) << plan;
   EXPECT_EQ(output("PATH=$PWD:$PATH mpiexec -host localhost,far:2 ./hello | sort"),
             "rank 0 of 3, 1 errors\nrank 1 of 3, 2 errors\nrank 2 of 3, 3 errors\n");
-  expect_refused("mpiexec -host localhost,far -x PATH ./hello", "-x: programs on other hosts");
+}
+
+TEST_F(MpiTools, ExecStartsSeveralPrograms) {
+  (void)output("mpicc " MPI_PROGRAMS "/started.c -o a && " C_COMPILER " -I" BUILD_TREE
+               "/lib/aplib/mpi/include " MPI_PROGRAMS "/started.c -L" MPI_LIBRARY_FOLDER
+               " -lmpi_abi -o b && mkdir inside");
+  write("ssh", "#!/bin/sh\nfor last; do :; done\nexec sh -c \"$last\"\n");
+  (void)output("chmod +x ssh");
+  const std::string programs = "-n 2 -x COLOUR=red ./a x : -n 3 -wdir inside ./b y";
+  const std::string all =
+      "0 of 5: program 0 of 2, x, red in FOLDER\n1 of 5: program 0 of 2, x, red in FOLDER\n"
+      "2 of 5: program 1 of 3, y, - in inside\n3 of 5: program 1 of 3, y, - in inside\n"
+      "4 of 5: program 1 of 3, y, - in inside\n";
+  const std::string sorted = " | sort | sed s/$(basename $PWD)/FOLDER/";
+  EXPECT_EQ(output("mpiexec " + programs + sorted), all);
+  write("programs", "-n 2 -x COLOUR=red ./a x\n-n 3 -wdir inside ./b y\n");
+  EXPECT_EQ(output("mpiexec -configfile programs" + sorted), all);
+  EXPECT_EQ(output("PATH=$PWD:$PATH mpiexec -host localhost,far:3 " + programs + sorted), all);
+  EXPECT_EQ(output("PATH=$PWD:$PATH mpiexec -host localhost ./a 1 : -host far -env COLOUR blue ./b 2 : "
+                   "-host localhost:2 ./a" +
+                   sorted),
+            "0 of 4: program 0 of 1, 1, - in FOLDER\n1 of 4: program 1 of 1, 2, blue in FOLDER\n"
+            "2 of 4: program 2 of 2, -, - in FOLDER\n3 of 4: program 2 of 2, -, - in FOLDER\n");
+  EXPECT_EQ(output("PATH=$PWD:$PATH mpiexec -host far -x COLOUR=green ./a 1" + sorted),
+            "0 of 1: program 0 of 1, 1, green in FOLDER\n");
+  EXPECT_EQ(output("mpiexec -dry-run " + programs + " | tail -1"), "program    ./b y, on cells 2-4\n");
 }
 
 TEST_F(MpiTools, SayThatAnotherMpisLauncherStartedThem) {

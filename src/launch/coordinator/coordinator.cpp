@@ -303,12 +303,10 @@ void Coordinator::Impl::prepare_all() {
       prepare.options.push_back({std::string(info.name), options.get(info.name)});
     prepare.address = data_address(process);
     prepare.files = job.files;
-    prepare.program_name = job.text.program_name;
-    prepare.arguments = job.text.arguments;
+    prepare.programs = job.text.programs;
     prepare.entry = job.text.entry;
     prepare.entry_arguments = job.text.entry_arguments;
     prepare.expand = job.text.expand;
-    prepare.cell_folder = job.text.folder;
     prepare.input_for_all = job.input_for_all;
     prepare.cpus = cpu_shares[process].cpus;
     nodes[process]->stage = Stage::preparing;

@@ -31,7 +31,7 @@ namespace aplib::launch::coordinator {
 struct Job {
   cluster::Cluster cluster{};  ///< Its options are final, except for the grid.
   Reach reach{};
-  std::vector<wire::FileRef> files{};  ///< The program, then the libraries of which each cell has a copy.
+  std::vector<wire::FileRef> files{};  ///< As wire::Prepare has them.
   RunText text{};                      ///< The grid is not known yet.
   bool with_host = false;              ///< The program is a host program.
   bool input_for_all = false;          ///< Each cell has an input file.

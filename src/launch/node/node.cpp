@@ -206,7 +206,7 @@ class Node final : public Supervisor {
   void measure(const wire::MeasureSpeed& how);
   std::string fetch(const wire::FileRef& file);
   std::string local_or_fetched(const wire::FileRef& file);
-  void get_files(const std::vector<wire::FileRef>& files);
+  std::vector<std::string> get_files(const std::vector<wire::FileRef>& files);
   void finish(const Report& report);
 
   const NodeCommand command_;
@@ -508,11 +508,13 @@ void Node::end_run() {
 int Node::live() {
   const wire::Prepare prepare = arrive();
   Options options;
-  for (const wire::OptionValue& option : prepare.options) options.set(option.name, option.value);
+  for (const wire::NamedValue& option : prepare.options) options.set(option.name, option.value);
   keep_to_cpus(prepare.cpus);
-  ProgramRun run;
-  run.file = local_or_fetched(prepare.files.at(0));
-  get_files({prepare.files.begin() + 1, prepare.files.end()});
+  if (prepare.programs.size() == 1) {  // then shared libraries may see them, too
+    for (const wire::NamedValue& variable : prepare.programs.front().variables)
+      ::setenv(variable.name.c_str(), variable.value.c_str(), 1);
+  }
+  const std::vector<std::string> files = get_files(prepare.files);
   DataPort port(options, prepare.address.empty() ? connection_->local_address() : prepare.address, key_);
   connection_->send(offer(port));
 
@@ -521,13 +523,12 @@ int Node::live() {
   const std::unique_ptr<comm::Module> module =
       port.make_module(plan.machine, command_.process, plan.endpoints, plan.names);
   Machine machine(options);
-  complete_run(run, {.program_name = prepare.program_name,
-                     .arguments = prepare.arguments,
-                     .entry = prepare.entry,
-                     .entry_arguments = prepare.entry_arguments,
-                     .expand = prepare.expand,
-                     .folder = prepare.cell_folder,
-                     .grid = options.cells});
+  const ProgramRun run = make_run({.programs = prepare.programs,
+                                   .entry = prepare.entry,
+                                   .entry_arguments = prepare.entry_arguments,
+                                   .expand = prepare.expand,
+                                   .grid = options.cells},
+                                  files);
   begin_run(machine, *module, plan, prepare.input_for_all);
   std::optional<Watchdog> watchdog;
   std::thread note_taker;
@@ -598,13 +599,16 @@ std::string Node::local_or_fetched(const wire::FileRef& file) {
   return fetch(file);
 }
 
-void Node::get_files(const std::vector<wire::FileRef>& files) {
-  for (const wire::FileRef& file : files) static_cast<void>(local_or_fetched(file));
-  if (staged_.folder().empty()) return;
+/// Their paths on this host.
+std::vector<std::string> Node::get_files(const std::vector<wire::FileRef>& files) {
+  std::vector<std::string> paths;
+  for (const wire::FileRef& file : files) paths.push_back(local_or_fetched(file));
+  if (staged_.folder().empty()) return paths;
   // Programs find the libraries that were sent in that folder.
   const char* others = std::getenv("LD_LIBRARY_PATH");
   const std::string all = others != nullptr && *others != '\0' ? staged_.folder() + ":" + others : staged_.folder();
   ::setenv("LD_LIBRARY_PATH", all.c_str(), 1);
+  return paths;
 }
 
 std::string Node::fetch(const wire::FileRef& file) {
@@ -655,9 +659,7 @@ std::string Node::program_file(const std::string& file) {
     throw Error(Errc::failed, program->problem);
   }
   try {
-    const std::string path = local_or_fetched(program->files.front());
-    get_files({program->files.begin() + 1, program->files.end()});
-    return path;
+    return get_files(program->files).front();
   } catch (const Gone&) {
     throw Error(Errc::failed, "the launcher is gone");
   }

@@ -88,7 +88,8 @@ struct SpeedIs {
   }
 };
 
-struct OptionValue {
+/// Of an option, or of a variable of the environment.
+struct NamedValue {
   std::string name{};
   std::string value{};
   template <class Self, class Fields>
@@ -97,23 +98,35 @@ struct OptionValue {
   }
 };
 
+/// A program of the machine, as a command line names it. The next one's first cell ends its cells.
+struct ProgramText {
+  std::uint32_t first_cell = 0;
+  std::uint32_t file = 0;  ///< Its place in Prepare::files.
+  std::string name{};      ///< argv[0]
+  std::vector<std::string> arguments{};
+  std::string folder{};                 ///< --wd: a pattern; empty: the process's folder.
+  std::vector<NamedValue> variables{};  ///< Set in its environment.
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.first_cell, self.file, self.name, self.arguments, self.folder, self.variables);
+  }
+};
+
 struct Prepare {
   static constexpr auto type = MessageType::prepare;
-  std::vector<OptionValue> options{};
+  std::vector<NamedValue> options{};
   std::string address{};         ///< Address to listen on for data; empty: the one by which it reached the launcher.
-  std::vector<FileRef> files{};  ///< The program, then its libraries of which each cell has a copy.
-  std::string program_name{};
-  std::vector<std::string> arguments{};
-  std::string entry{};
+  std::vector<FileRef> files{};  ///< Of the programs, and of their libraries of which each cell has a copy.
+  std::vector<ProgramText> programs{};  ///< At least one.
+  std::string entry{};                  ///< Of the first program.
   std::vector<std::string> entry_arguments{};
   bool expand = false;
-  std::string cell_folder{};          ///< --wd
   bool input_for_all = false;         ///< Every cell has an input, not only the first one.
   std::vector<std::uint32_t> cpus{};  ///< CPUs to use; empty: all.
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
-    fields(self.options, self.address, self.files, self.program_name, self.arguments, self.entry, self.entry_arguments,
-           self.expand, self.cell_folder, self.input_for_all, self.cpus);
+    fields(self.options, self.address, self.files, self.programs, self.entry, self.entry_arguments, self.expand,
+           self.input_for_all, self.cpus);
   }
 };
 

@@ -3,6 +3,7 @@
 #include "launch/coordinator/coordinator.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -161,7 +162,7 @@ class TwoNodes : public ::testing::Test {
     job_.cluster.grid = Grid{2, 1};
     job_.reach = coordinator::find_reach(job_.cluster.hosts);
     job_.files = wire::describe_files({folder_.write("prog", "program")});
-    job_.text.program_name = "prog";
+    job_.text.programs = {{.name = "prog"}};
     EXPECT_EQ(::pipe2(out_, O_CLOEXEC), 0);
     output_ = std::make_unique<Output>(OutputPlan{}, out_[1], out_[1]);
   }
@@ -213,7 +214,9 @@ TEST_F(TwoNodes, AnotherVersionIsRefusedInWords) {
   const coordinator::JobResult result = run();
   EXPECT_EQ(result.status, 2);
   ASSERT_EQ(said_.size(), 1U);
-  EXPECT_TRUE(said_[0].starts_with("b has APlib 9.9.9 (control protocol 3), and this is APlib ")) << said_[0];
+  EXPECT_TRUE(said_[0].starts_with(
+      fmt::format("b has APlib 9.9.9 (control protocol {}), and this is APlib ", wire::control_version)))
+      << said_[0];
   b_.wait_for("refused: " + said_[0]);
   EXPECT_FALSE(a_.was_told("go"));
 }

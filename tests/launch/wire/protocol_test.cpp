@@ -25,12 +25,12 @@ wire::Prepare some_prepare() {
   prepare.options = {{"cells", "4x2"}, {"threads", "auto"}};
   prepare.address = "10.0.0.1";
   prepare.files = {{"/p/heat", {"4f3a", 4711, 0}}, {"/p/libown.so", {"", 12, 99}}};
-  prepare.program_name = "./heat";
-  prepare.arguments = {"--points", "300", ""};
+  prepare.programs = {
+      {.name = "./heat", .arguments = {"--points", "300", ""}, .folder = "run-{cid}", .variables = {{"COLOUR", "red"}}},
+      {.first_cell = 5, .file = 1, .name = "own"}};
   prepare.entry = "solve(int)->int";
   prepare.entry_arguments = {"3"};
   prepare.expand = true;
-  prepare.cell_folder = "run-{cid}";
   prepare.input_for_all = true;
   prepare.cpus = {0, 1, 5};
   return prepare;
@@ -79,7 +79,10 @@ TEST(Protocol, EveryMessageComesBackAsItWas) {
   EXPECT_EQ(got->options[1].value, "auto");
   EXPECT_EQ(got->files[1].path, "/p/libown.so");
   EXPECT_EQ(got->files[1].identity.sum, 99U);
-  EXPECT_EQ(got->arguments, sent.arguments);
+  ASSERT_EQ(got->programs.size(), 2U);
+  EXPECT_EQ(got->programs[0].arguments, sent.programs[0].arguments);
+  EXPECT_EQ(got->programs[0].variables[0].value, "red");
+  EXPECT_EQ(got->programs[1].first_cell, 5U);
   EXPECT_TRUE(got->expand);
   EXPECT_EQ(got->cpus, sent.cpus);
 
