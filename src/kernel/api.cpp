@@ -414,6 +414,7 @@ CellosState& cellos_state(const char* call) {
 }
 
 [[gnu::noinline]] static MpiState& mpi_state(const char* call) {
+  if (running_task() == nullptr) adopt_thread_as_cell(call);
   TaskControl& self = self_or_throw(call);
   if (self.cell->id == self.cell->processor->domain().cell_count) [[unlikely]]
     refuse(self, Errc::bad_argument, call, "the host program is no rank of MPI; call it in the programs of the cells");
@@ -847,7 +848,9 @@ void symmetric_free(void* memory) { api::symmetric_free("symmetric_free", memory
 // Found before libc's, which would end the thread that carries the task and others. What loaded programs call is bound
 // by the loader.
 extern "C" APLIB_API void pthread_exit(void* result) {
-  if (aplib::current_program_context == nullptr && aplib::this_task::inside()) throw aplib::TaskExit{0};
+  const aplib::TaskControl* const self = aplib::running_task();
+  if (aplib::current_program_context == nullptr && self != nullptr && !aplib::is_adopted(*self))
+    throw aplib::TaskExit{0};
   static const auto next = reinterpret_cast<void (*)(void*)>(dlsym(RTLD_NEXT, "pthread_exit"));
   next(result);
   __builtin_unreachable();

@@ -105,6 +105,11 @@ DebuggerMachine::~DebuggerMachine() {
   }
 }
 
+bool has_machine() noexcept {
+  const std::lock_guard lock(machines_mutex());
+  return aplib_debugger_machines != nullptr;
+}
+
 }  // namespace aplib
 
 const AplibDebuggerFact* aplib_debugger_layout = nullptr;

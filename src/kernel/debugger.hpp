@@ -29,6 +29,9 @@ class DebuggerMachine {
   DebuggerMachine* next_ = nullptr;
 };
 
+/// Whether this process has any machine.
+[[nodiscard]] bool has_machine() noexcept;
+
 }  // namespace aplib
 
 /// A fact about our structures: mostly the offset of a member.

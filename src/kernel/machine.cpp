@@ -2,9 +2,11 @@
 #include "aplib/machine.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 #include <unwind.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -45,6 +47,10 @@ void Machine::Impl::make_domain(bool with_host, const StartNote* start) {
   domain->report = [this](const std::string& text) {
     log.error("{}", text);
     if (loaded != nullptr) loaded->output.failed(domain->failure.status);
+    if (adopts) {  // nobody could unwind the program
+      std::fflush(nullptr);
+      ::_exit(domain->failure.status);
+    }
   };
   domain->place_of_call = place_of_call;
   if (log.wants(LogLevel::debug)) {
@@ -263,6 +269,7 @@ Report Machine::Impl::run_cells(CellProgram first, const StartNote* start) {
       return called_off();
     }
   }
+  if (adopts) domain->processors.front()->run();
   const SignalScope signals(*domain);
   const Clock::time_point begin = Clock::now();
   start_threads();

@@ -98,6 +98,7 @@ struct Machine::Impl {
   std::atomic<Domain*> stoppable{
       nullptr};                      ///< The domain while other threads may stop it: not while its processors are made.
   std::atomic<bool> running{false};  ///< Between begin and end of run() or run_host().
+  bool adopts = false;               ///< The calling thread carries the one cell, and never comes back (adoption.cpp).
   bool programs_remain = false;      ///< Threads of programs outlived a run.
   std::size_t program_stack_bytes = 0;  ///< Of programs started from here on; 0: as for every task.
 };
@@ -115,6 +116,12 @@ struct Machine::Impl {
     outside_task(call);
   return *self;
 }
+
+/// Makes the calling thread a task, the one of a machine with one cell (adoption.cpp). Throws Error: the process has a
+/// machine already, whose tasks alone may call; or APLIB_* variables are wrong. REQUIRES: the thread is no task.
+void adopt_thread_as_cell(const char* call);
+/// The task that such a thread has become: its frames are the process's own.
+[[nodiscard]] bool is_adopted(const TaskControl& task) noexcept;
 
 /// The end of a wait of this length that begins now. A wait that no clock can count takes some hundred years.
 [[nodiscard]] inline Clock::time_point deadline_after(std::chrono::nanoseconds duration) noexcept {
