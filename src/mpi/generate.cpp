@@ -320,17 +320,19 @@ std::string header_prototypes(const FunctionTable& table, bool removed) {
   return out.str();
 }
 
-/// MPI_X_c2f and MPI_X_f2c of each kind of handle.
+/// MPI_X_c2f and MPI_X_f2c of each kind of handle, and their PMPI names.
 std::string header_conversions(const FunctionTable& table) {
   std::ostringstream out;
   for (const Function& function : table.functions) {
     if (function.implementation != "to_int") continue;
-    const std::string name = function.name.substr(0, function.name.size() - 5);  // without "toint"
     const std::string type = function.parameters[0].kind->type;
-    out << "static __inline__ MPI_Fint MPI_" << name << "c2f(" << type << " handle) { return MPI_" << name
-        << "toint(handle); }\n"
-        << "static __inline__ " << type << " MPI_" << name << "f2c(MPI_Fint handle) { return MPI_" << name
-        << "fromint(handle); }\n";
+    for (const char* prefix : {"MPI_", "PMPI_"}) {
+      const std::string name = prefix + function.name.substr(0, function.name.size() - 5);  // without "toint"
+      out << "static __inline__ MPI_Fint " << name << "c2f(" << type << " handle) { return " << name
+          << "toint(handle); }\n"
+          << "static __inline__ " << type << " " << name << "f2c(MPI_Fint handle) { return " << name
+          << "fromint(handle); }\n";
+    }
   }
   return out.str();
 }

@@ -32,5 +32,7 @@ int HEADER_TEST(void) {
   if (numbers[0] != 100 || numbers[MPI_F_STATUS_SIZE - 1] != 107) return 3;
   if (MPI_Comm_f2c(MPI_Comm_c2f(comm)) != comm || MPI_Type_f2c(MPI_Type_c2f(type)) != type) return 4;
   if (MPI_Comm_c2f(comm) != 0x102 || MPI_Type_c2f(type) != 0x214) return 5;
+  if (PMPI_Comm_f2c(PMPI_Comm_c2f(comm)) != comm || PMPI_Message_c2f(MPI_MESSAGE_NULL) != 0x128) return 7;
+  if (PMPI_Status_c2f(&status, numbers) != MPI_SUCCESS || numbers[0] != 100) return 8;
   return name[0] == 'a' ? 0 : 6;
 }
