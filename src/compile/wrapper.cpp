@@ -282,6 +282,8 @@ int run(Language language, int argc, char** argv) {
   try {
     const std::string_view called = name_of(argc > 0 ? argv[0] : "");
     if (called.starts_with("mpi")) wrapper = {language, std::string(called), true};
+    if (wrapper.mpi && language == Language::fortran)
+      throw Refused("APlib's MPI is for C and C++ so far; compile Fortran with the mpifort of another MPI");
     const Request request = read_request(wrapper, argc, argv);
     if (request.help) {
       say_help(wrapper);

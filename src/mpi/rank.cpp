@@ -2,6 +2,7 @@
 #include "mpi/rank.hpp"
 
 #include <fmt/format.h>
+#include <link.h>
 #include <unistd.h>
 
 #include <sys/utsname.h>
@@ -11,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "kernel/api.hpp"
 #include "mpi/comm.hpp"
@@ -169,8 +171,9 @@ void tell_of_foreign_launcher(const Call& call) {
   };
   const Rank& rank = call.rank();
   if (rank.world_rank() != 0) return;
-  for (const auto& [size, own] :
-       {Variables{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"}, {"PMI_SIZE", "PMI_RANK"}}) {
+  for (const auto& [size, own] : {Variables{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+                                  {"PMI_SIZE", "PMI_RANK"},
+                                  {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}}) {
     const unsigned long started = number(size);
     if (started <= std::max(rank.world_size(), 1U)) continue;
     if (number(own) == 0) {
@@ -184,12 +187,34 @@ void tell_of_foreign_launcher(const Call& call) {
   }
 }
 
+/// Another MPI's library in this process may take calls that are meant for ours, and knows nothing of our handles.
+void tell_of_foreign_library(const Call& call) {
+  if (call.rank().world_rank() != 0) return;
+  std::string name;
+  dl_iterate_phdr(
+      [](dl_phdr_info* library, std::size_t, void* found) {
+        const std::string_view path = library->dlpi_name;
+        const std::string_view file = path.substr(path.rfind('/') + 1);
+        if (!file.starts_with("libmpi.so") && !file.starts_with("libmpich.so")) return 0;
+        *static_cast<std::string*>(found) = path;
+        return 1;
+      },
+      &name);
+  if (name.empty()) return;
+  std::fputs(fmt::format("aplib: {}: the program has loaded {} too, the library of another MPI, perhaps by way of "
+                         "another library: calls may go to the wrong one; compile all libraries by APlib's mpicc\n",
+                         call.name(), name)
+                 .c_str(),
+             stderr);
+}
+
 void begin(const Call& call, int required, int* provided) {
   Rank& rank = call.rank();
   if (rank.phase == Rank::Phase::initialized) fail(MPI_ERR_OTHER, "MPI is initialized already; call it once");
   if (rank.phase == Rank::Phase::finalized) fail(MPI_ERR_OTHER, "it came after MPI_Finalize; MPI begins only once");
   rank.phase = Rank::Phase::initialized;
   tell_of_foreign_launcher(call);
+  tell_of_foreign_library(call);
   rank.main_task = index(api::task_id(call.name()));
   // Calls from threads that the program makes need a thread of the cell's own, which is not there yet.
   rank.thread_level = std::min(required, MPI_THREAD_FUNNELED);

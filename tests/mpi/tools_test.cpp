@@ -69,6 +69,11 @@ TEST_F(MpiTools, SayWhatTheyDo) {
   expect_refused("mpicc -showme:version", "-showme:version: unknown option; use -showme:compile");
 }
 
+TEST_F(MpiTools, SayThatFortranIsNotThere) {
+  for (const char* name : {"mpifort", "mpif77", "mpif90.aplib"})
+    expect_refused(std::string(name) + " -showme:compile", std::string(name) + ": APlib's MPI is for C and C++ so far");
+}
+
 TEST_F(MpiTools, UseTheCompilerThatTheEnvironmentNames) {
   EXPECT_EQ(output("MPICH_CC='first a' mpicc -showme:command"), "first a\n");
   EXPECT_EQ(output("MPICH_CC=first OMPI_CC=second mpicc -showme:command"), "second\n");
@@ -166,6 +171,35 @@ TEST_F(MpiTools, ProgramsOfOtherMpisAreRefused) {
   expect_refused("mpiexec -n 2 ./other", "another MPI's");
 }
 
+TEST_F(MpiTools, ALibraryOfAnotherMpiBesideOursIsTold) {
+  write("other.c", "int ompi_something;\n");
+  write("between.c", "extern int ompi_something; int between(void) { return ompi_something; }\n");
+  (void)output("mkdir system; " C_COMPILER
+               " -shared -fPIC -Wl,-soname,libmpi.so.40 other.c -o system/libmpi.so.40 && " C_COMPILER
+               " -shared -fPIC between.c -o system/libbetween.so -Lsystem -l:libmpi.so.40 && "
+               "mpicc hello.c -o hello -Wl,--no-as-needed -Lsystem -lbetween && " C_COMPILER " -I" BUILD_TREE
+               "/lib/aplib/mpi/include hello.c -o plain -Lsystem -L" MPI_LIBRARY_FOLDER
+               " -Wl,--no-as-needed,--allow-shlib-undefined -lbetween -lmpi_abi");
+  const std::string told = "libmpi.so.40 too, the library of another MPI";
+  for (const char* command : {"aprun --shared 'libbetween*' -n 2 ./hello", "./plain"}) {
+    const std::string text =
+        output(std::string("export LD_LIBRARY_PATH=$PWD/system:" MPI_LIBRARY_FOLDER "; ") + command);
+    EXPECT_NE(text.find(told), std::string::npos) << text;
+    EXPECT_EQ(text.find(told), text.rfind(told)) << text;
+    EXPECT_NE(text.find("rank 0 of "), std::string::npos) << text;
+  }
+}
+
+TEST_F(MpiTools, ProgramsOfPlainCompilersRunByThemselves) {
+  (void)output(C_COMPILER " -I" BUILD_TREE "/lib/aplib/mpi/include hello.c -o hello -L" MPI_LIBRARY_FOLDER
+                          " -lmpi_abi -Wl,-rpath," MPI_LIBRARY_FOLDER);
+  EXPECT_EQ(output("./hello"), "rank 0 of 1, 1 errors\n");
+  expect_hello("./hello");
+  int status = 0;
+  EXPECT_NE(output("./hello x", &status).find("MPI_Comm_call_errhandler: MPI_ERR_OTHER: "), std::string::npos);
+  EXPECT_EQ(status, 1);
+}
+
 // A stand-in for ssh runs what it should on this computer.
 TEST_F(MpiTools, ExecReachesOtherHosts) {
   (void)output("mpicc hello.c -o hello");
@@ -206,7 +240,8 @@ TEST_F(MpiTools, ExecStartsSeveralPrograms) {
 TEST_F(MpiTools, SayThatAnotherMpisLauncherStartedThem) {
   (void)output("mpicc hello.c -o hello");
   const std::string own = "rank 0 of 1, 1 errors\n";
-  for (const std::string variables : {"OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=", "PMI_SIZE=4 PMI_RANK="}) {
+  for (const std::string variables : {"OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=", "PMI_SIZE=4 PMI_RANK=",
+                                      "SLURM_STEP_NUM_TASKS=4 SLURM_PROCID="}) {
     const std::string text = output("export " + variables + "0; ./hello");
     EXPECT_NE(text.find("another MPI's launcher has started 4 processes"), std::string::npos) << text;
     EXPECT_NE(text.find("start the program with APlib's mpiexec"), std::string::npos) << text;
