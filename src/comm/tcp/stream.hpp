@@ -80,8 +80,8 @@ void prepare_socket(int socket, std::chrono::milliseconds timeout) noexcept;
 
 /// The greeting is over. From here on the module itself judges whether the other host answers: TCP_USER_TIMEOUT
 /// includes the time for which the window is closed, so the system would take a host for dead whose program does
-/// not read for a while. Keepalive goes on, for connections on which nothing is under way. Between hosts the system
-/// chooses the size of the buffers, because it fits them to bandwidth and delay.
+/// not read for a while. Keepalive goes on, for connections on which nothing is under way. The system chooses the size
+/// of the buffers, because it fits them to bandwidth and delay.
 void prepare_for_frames(int socket) noexcept;
 
 /// The round trip as the system has measured it; 0: not yet.

@@ -3,15 +3,22 @@
 // together, and both sides may connect at once.
 #include "comm/tcp/tcp_module.hpp"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
+#include <array>
 #include <barrier>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "aplib/error.hpp"
+#include "base/os/descriptor.hpp"
 #include "comm/tcp/stream.hpp"
 #include "raw_peer.hpp"
 #include "tcp_net.hpp"
@@ -79,6 +86,40 @@ class Tcp : public testing::Test {
   std::vector<std::unique_ptr<Counter>> receivers;
   std::vector<std::unique_ptr<Module>> modules;
 };
+
+/// What the connection from this address to 127.0.0.1 is controlled by, before and after it is prepared for frames.
+std::pair<std::string, std::string> congestion_control(const char* from) {
+  const os::UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const os::UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const auto at = [](const char* address, in_port_t port) {
+    sockaddr_in place{.sin_family = AF_INET, .sin_port = port, .sin_addr = {}, .sin_zero = {}};
+    EXPECT_EQ(::inet_pton(AF_INET, address, &place.sin_addr), 1);
+    return place;
+  };
+  sockaddr_in there = at("127.0.0.1", 0);
+  const sockaddr_in here = at(from, 0);
+  socklen_t bytes = sizeof there;
+  EXPECT_EQ(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&there), bytes), 0);
+  EXPECT_EQ(::listen(listener.get(), 1), 0);
+  EXPECT_EQ(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&there), &bytes), 0);
+  EXPECT_EQ(::bind(socket.get(), reinterpret_cast<const sockaddr*>(&here), bytes), 0);
+  EXPECT_EQ(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&there), bytes), 0);
+  const auto now = [&socket] {
+    std::array<char, 16> name{};
+    socklen_t size = name.size();
+    EXPECT_EQ(::getsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, name.data(), &size), 0);
+    return std::string(name.data());
+  };
+  const std::string before = now();
+  tcp::prepare_for_frames(socket.get());
+  return {before, now()};
+}
+
+TEST(TcpSocket, NothingIsPacedWithinAHostAndTheSystemChoosesBetweenHosts) {
+  EXPECT_EQ(congestion_control("127.0.0.1").second, "reno");
+  const auto [before, after] = congestion_control("127.0.0.2");
+  EXPECT_EQ(after, before);
+}
 
 TEST_F(Tcp, StrangersAreDroppedAndCounted) {
   make(2);
