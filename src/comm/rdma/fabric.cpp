@@ -15,6 +15,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
+#include <new>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -292,13 +294,31 @@ bool Fabric::may_sleep() noexcept {
   return fi_trywait(fabric_.get(), queues.data(), static_cast<int>(queues.size())) == 0;
 }
 
-void Fabric::end() noexcept {
+void Fabric::end(bool reads) noexcept {
   // Other processes may still read our part of the shared memory. This provider does nothing outside its calls, so its
   // endpoint may stay as long as this object.
   if (stays_on_host(*info_)) return;
+  // This provider does nothing outside its calls, either. When libfabric 1.17 closes a connection of it in the middle
+  // of a read's answer, it reports the read twice, the second time without a context, and follows that null pointer.
+  if (reads && is_provider(*info_, "tcp")) stays_open_ = true;
+  if (stays_open_) return;
   endpoint_.reset();
   sent_.reset();
   received_.reset();
+}
+
+Fabric::~Fabric() {
+  if (!stays_open_) return;
+  const std::array<void*, 6> parts{endpoint_.release(),  sent_.release(),   received_.release(),
+                                   addresses_.release(), domain_.release(), fabric_.release()};
+  // Where tools that look for lost memory find them.
+  static std::mutex mutex;
+  static std::vector<void*>& open = *new std::vector<void*>;
+  try {
+    const std::lock_guard hold(mutex);
+    open.insert(open.end(), parts.begin(), parts.end());
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 void Sleep::open(std::span<const int> descriptors) {

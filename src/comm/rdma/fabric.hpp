@@ -78,6 +78,9 @@ class Fabric {
  public:
   /// Opens and enables. Throws Error(failed).
   explicit Fabric(ProviderInfo chosen);
+  ~Fabric();
+  Fabric(const Fabric&) = delete;
+  Fabric& operator=(const Fabric&) = delete;
 
   [[nodiscard]] const fi_info& info() const noexcept { return *info_; }
   /// Where others reach it: the provider's own bytes.
@@ -100,8 +103,9 @@ class Fabric {
   /// Nothing is there, and the descriptors will tell. Only with descriptors.
   [[nodiscard]] bool may_sleep() noexcept;
 
-  /// The endpoint is gone, and with it whatever the provider still did with our memory.
-  void end() noexcept;
+  /// The provider does nothing with our memory any more; the endpoint is gone, or nobody calls it. `reads`: some of
+  /// ours are under way.
+  void end(bool reads) noexcept;
 
  private:
   void open_queue(Fid<fid_cq>& queue, fi_cq_format format, std::size_t size);
@@ -115,6 +119,7 @@ class Fabric {
   Fid<fid_ep> endpoint_;
   std::vector<int> descriptors_;
   bool waits_ = true;
+  bool stays_open_ = false;  // Until the process ends.
 };
 
 /// Throws Error(failed): "rdma: provider verbs: fi_domain: no such device".

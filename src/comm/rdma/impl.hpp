@@ -161,6 +161,7 @@ class RdmaModule::Impl {
   bool progress_closing();
   [[nodiscard]] bool all_out() const;
   void progress_until(Clock::time_point limit, const std::function<bool()>& done);
+  void end_endpoint() noexcept;
   void end_fabric();
   void tell_ends();
   bool arm_locked();

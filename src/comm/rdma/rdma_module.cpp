@@ -58,7 +58,7 @@ RdmaModule::Impl::Impl(Settings settings)
 
 RdmaModule::Impl::~Impl() {
   if (receiver_ != nullptr && !ended_) static_cast<void>(close(std::chrono::nanoseconds(0)));
-  if (!ended_) fabric_.end();  // Before the memory that it has goes.
+  if (!ended_) end_endpoint();  // Before the memory that it has goes.
 }
 
 std::string RdmaModule::Impl::name_of(Peer peer) const {
@@ -809,11 +809,17 @@ bool RdmaModule::Impl::close(std::chrono::nanoseconds linger) {
   return all;
 }
 
+void RdmaModule::Impl::end_endpoint() noexcept {
+  fabric_.end(std::any_of(operations_.begin(), operations_.end(), [](const auto& operation) {
+    return operation->out && !operation->is_packet && operation->transfer.kind != Transfer::Kind::write;
+  }));
+}
+
 void RdmaModule::Impl::end_fabric() {
   const std::lock_guard hold(mutex_);
   closing_ = true;
   ended_ = true;
-  fabric_.end();
+  end_endpoint();
   exposed_.clear();
 }
 
@@ -840,7 +846,7 @@ void RdmaModule::Impl::let_go() noexcept {
   });
   if (!any || ended_ || cut_) return;
   cut_ = true;
-  fabric_.end();
+  end_endpoint();
   for (Link& link : links_) {
     end(link);
     give_up_transfers(link.peer());

@@ -313,6 +313,29 @@ TEST_P(Silence, IsLostInTheMiddleOfALargeBody) {
 INSTANTIATE_TEST_SUITE_P(Rdma, Silence, testing::Values(HowToSleep::wait, HowToSleep::descriptor),
                          [](const auto& info) { return info.param == HowToSleep::wait ? "wait" : "descriptor"; });
 
+TEST(RdmaTest, WhoEndsInTheMiddleOfALargeBodyEnds) {
+  for (const bool lets_go : {false, true}) {
+    RdmaNet net(2, {});
+    Node zero(net, 0, 2);
+    Node one(net, 1, 2);
+    constexpr std::size_t bytes = 12'000'000;  // more than the system takes at once
+    zero.send(1, bytes);
+    while (one.recorder().large_begun(0) == 0) {
+      zero.poll();
+      one.poll();
+    }
+    for (int i = 0; i < 2; ++i) {  // a part of it comes
+      zero.poll();
+      one.poll();
+    }
+    ASSERT_EQ(one.recorder().frames(0), 0U);
+    if (lets_go) one.module().let_go();
+    one.destroy();
+    EXPECT_EQ(one.recorder().large_broken(0), 1U);
+    zero.destroy();
+  }
+}
+
 TEST(RdmaTest, WhoComesBackAfterItsLossReadsNoOtherBytes) {
   RdmaNet net(2, {.peer_timeout = 2s});
   Node zero(net, 0, 2);
