@@ -42,40 +42,72 @@ void set_buffer(Posted& posted, std::span<std::byte> buffer) noexcept {
 
 Processor& processor_of(const TaskControl& self) noexcept { return *self.cell->processor; }
 
-}  // namespace
-
-namespace detail {
-
-[[gnu::cold]] void refuse_label(const TaskControl& self, const char* call, std::uint32_t context, std::uint32_t tag) {
+[[noreturn, gnu::cold, gnu::noinline]] void refuse_label(const TaskControl& self, const char* call,
+                                                         std::uint32_t context, std::uint32_t tag) {
   refuse(self, Errc::bad_argument, call,
          fmt::format("context {} or tag {} is out of range; use 0..{} and 0..{}", context, tag, Label::context_max,
                      Label::tag_max));
 }
 
-[[gnu::cold]] void refuse_cell(const TaskControl& self, const char* call, std::uint32_t cell) {
+[[noreturn, gnu::cold, gnu::noinline]] void refuse_cell(const TaskControl& self, const char* call, std::uint32_t cell) {
   refuse(self, Errc::bad_argument, call,
          fmt::format("there is no cell {}; the machine has {}", cell, processor_of(self).domain().cell_count));
 }
 
-Wake receive(TaskControl& self, const char* call) noexcept { return Processor::receive(self, call, false); }
-
-[[gnu::cold]] std::optional<Arrived> receive_failed(const TaskControl& self, const char* call, const Mailbox& mailbox,
-                                                    const MatchWish& wish, Wake how) {
+/// Nothing: the machine stops, and the task unwinds already.
+[[gnu::cold, gnu::noinline]] std::optional<Arrived> receive_failed(const TaskControl& self, const char* call,
+                                                                   const Mailbox& mailbox, const MatchWish& wish,
+                                                                   Wake how) {
   if (how == Wake::ended) refuse_left_nothing(self, call, wish);
   if (!processor_of(self).stops()) mailbox_gone(self, call, mailbox);
   return std::nullopt;
+}
+
+MatchWish wish_for(const TaskControl& self, const char* call, const Mailbox& mailbox, const LabelWish& wish) {
+  const std::uint32_t tag = wish.tag.value_or(0);
+  if (wish.context > Label::context_max || tag > Label::tag_max) [[unlikely]]
+    refuse_label(self, call, wish.context, tag);
+  std::uint64_t mask = MatchKey::space_mask | ContextKey::context_mask;
+  std::uint32_t cell = 0;
+  if (wish.cell != any_cell) {
+    cell = index(wish.cell);
+    mask |= MatchKey::cell_mask;
+    if (cell >= processor_of(self).domain().cell_count) [[unlikely]]
+      refuse_cell(self, call, cell);
+  }
+  if (wish.tag) mask |= ContextKey::tag_mask;
+  return {ContextKey::make(static_cast<std::uint32_t>(mailbox.space), cell, wish.context, tag), mask};
+}
+
+}  // namespace
+
+namespace inlined {
+
+Wake receive(TaskControl& self, const char* call) noexcept { return Processor::receive(self, call, false); }
+
+[[gnu::cold]] std::optional<Arrived> receive_failed(const TaskControl& self, const char* call, const Mailbox& mailbox,
+                                                    Wake how) {
+  return api::receive_failed(self, call, mailbox, self.posted.wish, how);
 }
 
 [[gnu::cold]] void give_receipt(const TaskControl& self, const Mailbox& mailbox, std::uint64_t key) noexcept {
   processor_of(self).inbound().give_receipt(*self.cell, index(mailbox.task), key);
 }
 
-}  // namespace detail
+void post(TaskControl& owner, MailboxReceive& receive) noexcept {
+  receive.how = Wake::done;
+  receive.cancelled = false;
+  receive.form = nullptr;
+  processor_of(owner).inbound().post(owner, receive);
+}
 
-Arrived MailboxReceive::arrived() const noexcept { return arrived_as(key, bytes); }
+}  // namespace inlined
 
 void send(const char* call, const Mailbox& to, const Label& label, std::span<const std::byte> bytes) {
-  send(self_or_throw(call), call, to, label, bytes);
+  TaskControl& self = self_or_throw(call);
+  if (label.context > (Label::context_max | Label::asks_for_receipt) || label.tag > Label::tag_max) [[unlikely]]
+    refuse_label(self, call, label.context, label.tag);
+  inlined::send(self, call, to, index(label.cell), label.context, label.tag, bytes);
 }
 
 bool lend(const char* call, const Mailbox& to, const Label& label, const Side& from, std::size_t bytes,
@@ -95,11 +127,8 @@ void post(const char* call, const Mailbox& mailbox, MailboxReceive& receive, std
           const LabelWish& wish) {
   TaskControl& self = self_or_throw(call);
   receive.wish = wish_for(self, call, mailbox, wish);
-  receive.how = Wake::done;
-  receive.cancelled = false;
-  receive.form = nullptr;
   set_buffer(receive, buffer);
-  processor_of(self).inbound().post(owner_of(self, call, mailbox), receive);
+  inlined::post(owner_of(self, call, mailbox), receive);
 }
 
 void post(const char* call, const Mailbox& mailbox, MailboxReceive& receive, const Form& form, std::size_t bytes,
@@ -135,12 +164,12 @@ bool cancel(MailboxReceive& receive) noexcept {
 namespace {
 
 /// `self.posted` says what it wants of the mailbox of `owner`.
-std::optional<Arrived> receive_from(TaskControl& self, TaskControl& owner, const char* call, const Mailbox& mailbox) {
+std::optional<Arrived> receive_posted(TaskControl& self, TaskControl& owner, const char* call, const Mailbox& mailbox) {
   const Wake how = &owner == &self ? Processor::receive(self, call, false) : Inbound::receive_from(self, owner, call);
   if (how != Wake::done) [[unlikely]]
-    return detail::receive_failed(self, call, mailbox, self.posted.wish, how);
+    return inlined::receive_failed(self, call, mailbox, how);
   if (ContextKey::asks_for_receipt(self.posted.key)) [[unlikely]]
-    detail::give_receipt(self, mailbox, self.posted.key);
+    inlined::give_receipt(self, mailbox, self.posted.key);
   return arrived_as(self.posted.key, self.posted.bytes);
 }
 
@@ -150,11 +179,9 @@ std::optional<Arrived> receive(const char* call, const Mailbox& mailbox, std::sp
                                const LabelWish& wish) {
   TaskControl& self = self_or_throw(call);
   TaskControl& owner = owner_of(self, call, mailbox);
-  const MatchWish wanted = wish_for(self, call, mailbox, wish);
-  if (&owner == &self) return receive_own(self, call, mailbox, buffer, wanted);
-  self.posted.wish = wanted;
+  self.posted.wish = wish_for(self, call, mailbox, wish);
   set_buffer(self.posted, buffer);
-  return receive_from(self, owner, call, mailbox);
+  return receive_posted(self, owner, call, mailbox);
 }
 
 std::optional<Arrived> receive(const char* call, const Mailbox& mailbox, const Form& form, std::size_t bytes,
@@ -170,7 +197,7 @@ std::optional<Arrived> receive(const char* call, const Mailbox& mailbox, const F
   self.posted.wish = wanted;
   apart = Message();
   set_form(self.posted, &form, bytes, &apart);
-  return receive_from(self, owner, call, mailbox);
+  return receive_posted(self, owner, call, mailbox);
 }
 
 std::optional<Arrived> probe(const char* call, const Mailbox& mailbox, const LabelWish& wish) {
@@ -193,7 +220,7 @@ std::optional<Arrived> await(const char* call, const Mailbox& mailbox, const Lab
     look.looks = true;
     // Then it is here, or in a ring that leads here, or another task has taken it.
     const Wake how = Inbound::post_and_wait(self, owner, call, look);
-    if (how != Wake::done) return detail::receive_failed(self, call, mailbox, wanted, how);
+    if (how != Wake::done) return receive_failed(self, call, mailbox, wanted, how);
   }
 }
 
@@ -212,7 +239,7 @@ std::optional<Arrived> take(const char* call, const Mailbox& mailbox, Message& i
 
 void give_receipt(const char* call, const Mailbox& mailbox, const Arrived& arrived) {
   const Label& label = arrived.label;
-  detail::give_receipt(
+  inlined::give_receipt(
       self_or_throw(call), mailbox,
       ContextKey::make(static_cast<std::uint32_t>(mailbox.space), index(label.cell), label.context, label.tag));
 }

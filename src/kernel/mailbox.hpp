@@ -45,6 +45,12 @@ struct Arrived {
 
   [[nodiscard]] bool asks_for_receipt() const noexcept { return (label.context & Label::asks_for_receipt) != 0; }
 };
+inline Arrived arrived_as(std::uint64_t key, std::size_t bytes) noexcept {
+  constexpr std::uint32_t context_mask = Label::context_max | Label::asks_for_receipt;
+  return {{CellId{MatchKey::cell(key)}, static_cast<std::uint32_t>(key >> ContextKey::context_shift) & context_mask,
+           ContextKey::tag(key)},
+          bytes};
+}
 
 /// Messages to the cells' tasks with this number.
 struct Mailbox {
@@ -59,7 +65,7 @@ struct MailboxReceive : Posted {
   /// When it is over: it has received something. Otherwise it was cancelled, the cell that it names has ended
   /// (Wake::ended), or the mailbox's task has (Wake::stopping).
   [[nodiscard]] bool has_received() const noexcept { return !cancelled && how == Wake::done; }
-  [[nodiscard]] APLIB_API Arrived arrived() const noexcept;
+  [[nodiscard]] Arrived arrived() const noexcept { return arrived_as(key, bytes); }
 
   bool cancelled = false;
 };

@@ -14,4 +14,9 @@ constinit const std::array<std::uint8_t, 256> element_bytes = [] {
   return bytes;
 }();
 
+[[gnu::cold]] void receive_failed(const char* call, const Subject& its, int source, Wake how) {
+  static_cast<void>(wait_for_rank(
+      source, fail_unsent, [&] { return api::inlined::receive_failed(*its.self, call, mailbox_of(*its.rank), how); }));
+}
+
 }  // namespace aplib::mpi::plain

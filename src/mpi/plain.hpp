@@ -16,80 +16,123 @@ namespace aplib::mpi::plain {
 /// Bytes of an element of a predefined type, by the low byte of its handle; 0: it has none, or gaps.
 extern const std::array<std::uint8_t, 256> element_bytes;
 
-/// A call with its arguments in the library's terms.
-class Message {
- public:
-  [[gnu::always_inline]] Message(const char* name, const void* buffer, MPI_Count count, MPI_Datatype type,
-                                 MPI_Comm handle) noexcept
-      : name_(name) {
-    constexpr std::uintptr_t first_type = 0x200;
-    constexpr auto count_max = std::uint64_t{1} << 40;
-    TaskControl* const self = running_task();
-    if (self == nullptr) return;
-    auto* const rank = static_cast<Rank*>(self->cell->mpi.rank);
-    if (rank == nullptr || rank->phase != Rank::Phase::initialized || rank->main_task != self->id) return;
-    const std::uintptr_t code = handle_value(type) - first_type;
-    if (code >= element_bytes.size() || buffer == nullptr || static_cast<std::uint64_t>(count) >= count_max) return;
-    comm_ = handle == MPI_COMM_WORLD ? &rank->world() : find_made<Comm>(handle);
-    self_ = self;
-    rank_ = rank;
-    bytes_ = {static_cast<std::byte*>(const_cast<void*>(buffer)),
-              element_bytes[code] * static_cast<std::size_t>(count)};
-    is_plain_ = comm_ != nullptr && element_bytes[code] != 0;
-  }
+/// What a plain call is about.
+struct Subject {
+  TaskControl* self = nullptr;  ///< Null: it is not plain.
+  Rank* rank = nullptr;
+  Comm* comm = nullptr;
+  std::byte* address = nullptr;
+  std::size_t bytes = 0;
 
-  [[gnu::always_inline]] bool send(int dest, int tag) const {
-    if (!is_plain_ || !is_peer(dest) || !is_tag(tag) || bytes_.size() >= lend_from_bytes) [[unlikely]]
-      return false;
-    api::send(*self_, name_, mailbox_of(*rank_),
-              {comm_->cell_of(dest), comm_->context(), static_cast<std::uint32_t>(tag)}, bytes_);
-    return true;
+  [[nodiscard]] bool is_peer(int number) const noexcept {
+    return static_cast<std::uint32_t>(number) < comm->peers->size();
   }
-  [[gnu::always_inline]] bool receive(int source, int tag, MPI_Status* status) const {
-    if (!is_plain_ || (!is_peer(source) && source != MPI_ANY_SOURCE) || (!is_tag(tag) && tag != MPI_ANY_TAG))
-        [[unlikely]]
-      return false;
-    const api::Mailbox mailbox = mailbox_of(*rank_);
-    const MatchWish wish = api::wish_for(*self_, name_, mailbox, wish_of(*comm_, source, tag));
-    const auto arrived =
-        wait_for_rank(source, fail_unsent, [&] { return api::receive_own(*self_, name_, mailbox, bytes_, wish); });
-    if (!arrived) return true;  // the machine stops
-    set_arrived(status, *comm_, *arrived);
-    check_room(*comm_, *arrived, static_cast<MPI_Count>(bytes_.size()));
-    return true;
-  }
-  [[nodiscard]] Request& sent() const noexcept { return rank_->sent(); }
-
- private:
-  [[nodiscard]] bool is_peer(int rank) const noexcept {
-    return static_cast<std::uint32_t>(rank) < comm_->peers->size();
-  }
-  [[nodiscard]] static bool is_tag(int tag) noexcept { return static_cast<std::uint32_t>(tag) <= api::Label::tag_max; }
-
-  const char* name_;
-  bool is_plain_ = false;
-  TaskControl* self_ = nullptr;
-  Rank* rank_ = nullptr;
-  const Comm* comm_ = nullptr;
-  std::span<std::byte> bytes_;
 };
 
-[[gnu::always_inline]] inline bool send(const char* name, const void* buf, MPI_Count count, MPI_Datatype type, int dest,
-                                        int tag, MPI_Comm comm) {
-  return Message(name, buf, count, type, comm).send(dest, tag);
+inline bool is_tag(int tag) noexcept { return static_cast<std::uint32_t>(tag) <= api::Label::tag_max; }
+
+[[gnu::always_inline]] inline Subject subject_of(const void* buffer, MPI_Count count, MPI_Datatype type,
+                                                 MPI_Comm handle) noexcept {
+  constexpr std::uintptr_t first_type = 0x200;
+  constexpr auto count_max = std::uint64_t{1} << 40;
+  TaskControl* const self = running_task();
+  if (self == nullptr) [[unlikely]]
+    return {};
+  auto* const rank = static_cast<Rank*>(self->cell->mpi.rank);
+  const std::uintptr_t code = handle_value(type) - first_type;
+  if (rank == nullptr || rank->phase != Rank::Phase::initialized || rank->main_task != self->id || buffer == nullptr ||
+      static_cast<std::uint64_t>(count) >= count_max || code >= element_bytes.size() || element_bytes[code] == 0)
+      [[unlikely]]
+    return {};
+  Comm* const comm = handle == MPI_COMM_WORLD ? &rank->world() : find_made<Comm>(handle);
+  if (comm == nullptr) [[unlikely]]
+    return {};
+  return {self, rank, comm, static_cast<std::byte*>(const_cast<void*>(buffer)),
+          element_bytes[code] * static_cast<std::size_t>(count)};
 }
 
-[[gnu::always_inline]] inline bool recv(const char* name, void* buf, MPI_Count count, MPI_Datatype type, int source,
-                                        int tag, MPI_Comm comm, MPI_Status* status) {
-  return Message(name, buf, count, type, comm).receive(source, tag, status);
-}
-
-[[gnu::always_inline]] inline bool isend(const char* name, const void* buf, MPI_Count count, MPI_Datatype type,
-                                         int dest, int tag, MPI_Comm comm, MPI_Request* request) {
-  const Message message(name, buf, count, type, comm);
-  if (request == nullptr || !message.send(dest, tag)) [[unlikely]]
+[[gnu::always_inline]] inline bool send(const char* call, const Subject& its, int dest, int tag) {
+  if (its.self == nullptr || !its.is_peer(dest) || !is_tag(tag) || its.bytes >= lend_from_bytes) [[unlikely]]
     return false;
-  *request = handle_of<MPI_Request>(message.sent());
+  api::inlined::send(*its.self, call, mailbox_of(*its.rank), index(its.comm->cell_of(dest)), its.comm->context(),
+                     static_cast<std::uint32_t>(tag), {its.address, its.bytes});
+  return true;
+}
+
+/// What the elements are to be received into, from whom. False: it is not plain.
+[[gnu::always_inline]] inline bool wants(const Subject& its, int source, int tag, Posted& posted) {
+  if (its.self == nullptr || (!its.is_peer(source) && source != MPI_ANY_SOURCE) || (!is_tag(tag) && tag != MPI_ANY_TAG))
+      [[unlikely]]
+    return false;
+  MatchWish wish{ContextKey::make(static_cast<std::uint32_t>(api::Space::mpi), 0, its.comm->context(), 0),
+                 MatchKey::space_mask | ContextKey::context_mask};
+  if (source != MPI_ANY_SOURCE) {
+    wish.key |= MatchKey::make(0, index(its.comm->cell_of(source)), 0, 0);
+    wish.mask |= MatchKey::cell_mask;
+  }
+  if (tag != MPI_ANY_TAG) {
+    wish.key |= static_cast<std::uint32_t>(tag);
+    wish.mask |= ContextKey::tag_mask;
+  }
+  posted.wish = wish;
+  posted.message = nullptr;
+  posted.buffer = reinterpret_cast<char*>(its.address);
+  posted.capacity = its.bytes;
+  return true;
+}
+
+/// A receive has not got its message.
+void receive_failed(const char* call, const Subject& its, int source, Wake how);
+
+[[gnu::always_inline]] inline bool send(const char* call, const void* buf, MPI_Count count, MPI_Datatype type, int dest,
+                                        int tag, MPI_Comm comm) {
+  return send(call, subject_of(buf, count, type, comm), dest, tag);
+}
+
+[[gnu::always_inline]] inline bool isend(const char* call, const void* buf, MPI_Count count, MPI_Datatype type,
+                                         int dest, int tag, MPI_Comm comm, MPI_Request* request) {
+  const Subject its = subject_of(buf, count, type, comm);
+  if (request == nullptr || !send(call, its, dest, tag)) [[unlikely]]
+    return false;
+  *request = handle_of<MPI_Request>(its.rank->sent());
+  return true;
+}
+
+[[gnu::always_inline]] inline bool recv(const char* call, void* buf, MPI_Count count, MPI_Datatype type, int source,
+                                        int tag, MPI_Comm comm, MPI_Status* status) {
+  const Subject its = subject_of(buf, count, type, comm);
+  if (its.self == nullptr) [[unlikely]]
+    return false;
+  Posted& posted = its.self->posted;
+  if (!wants(its, source, tag, posted)) [[unlikely]]
+    return false;
+  if (const Wake how = api::inlined::receive(*its.self, call); how != Wake::done) [[unlikely]] {
+    receive_failed(call, its, source, how);
+    return true;
+  }
+  if (ContextKey::asks_for_receipt(posted.key)) [[unlikely]]
+    api::inlined::give_receipt(*its.self, mailbox_of(*its.rank), posted.key);
+  const api::Arrived arrived = api::arrived_as(posted.key, posted.bytes);
+  if (status != MPI_STATUS_IGNORE) set_arrived(status, *its.comm, arrived);
+  check_room(*its.comm, arrived, static_cast<MPI_Count>(its.bytes));
+  return true;
+}
+
+[[gnu::always_inline]] inline bool irecv(const char*, void* buf, MPI_Count count, MPI_Datatype type, int source,
+                                         int tag, MPI_Comm comm, MPI_Request* place) {
+  const Subject its = subject_of(buf, count, type, comm);
+  if (place == nullptr || its.self == nullptr) [[unlikely]]
+    return false;
+  Request& request = Request::make(*its.comm, Request::Does::receive);
+  if (!wants(its, source, tag, request.posted)) [[unlikely]] {
+    request.release();
+    return false;
+  }
+  request.elements = bytes_at(its.address, static_cast<Count>(its.bytes));
+  request.peer = source;
+  request.tag = tag;
+  api::inlined::post(*its.self, request.posted);
+  *place = handle_of<MPI_Request>(request);
   return true;
 }
 
