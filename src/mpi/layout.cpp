@@ -564,15 +564,14 @@ void copy(Cursor& to, Cursor& from, Count bytes) noexcept {
 
 void copy(const Elements& to, const Elements& from, Count first, Count bytes) noexcept {
   if (bytes == 0) return;
-  const Piece there = to.piece();
-  const Piece here = from.piece();
-  if (there.is_block() && here.is_block()) {
-    std::memcpy(address_of(to.address, there.offset + first), address_of(from.address, here.offset + first),
-                static_cast<std::size_t>(bytes));
+  char* const there = to.contiguous();
+  const char* const here = from.contiguous();
+  if (there != nullptr && here != nullptr) {
+    std::memcpy(there + first, here + first, static_cast<std::size_t>(bytes));
     return;
   }
-  Cursor to_cursor(there, to.address, first);
-  Cursor from_cursor(here, from.address, first);
+  Cursor to_cursor(to, first);
+  Cursor from_cursor(from, first);
   copy(to_cursor, from_cursor, bytes);
 }
 

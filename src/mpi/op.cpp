@@ -23,10 +23,12 @@ const char* name_of(Operation operation) {
 OpHandle* find_predefined_op(Rank& rank, std::uintptr_t value) {
   constexpr std::uintptr_t first = 0x20;
   if (value <= first || value >= first + rank.predefined_ops.size()) return nullptr;
-  const char* const name = name_of(static_cast<Operation>(value));
-  if (*name != 'M') return nullptr;  // a number between theirs
   OpHandle*& place = rank.predefined_ops[value - first];
-  if (place == nullptr) place = new OpHandle(rank, static_cast<Operation>(value));
+  if (place == nullptr) {
+    const char* const name = name_of(static_cast<Operation>(value));
+    if (*name != 'M') return nullptr;  // a number between theirs
+    place = new OpHandle(rank, static_cast<Operation>(value));
+  }
   return place;
 }
 
