@@ -11,10 +11,12 @@ namespace aplib {
 /// Lies on the stack of the task that waits.
 class Condition {
  public:
-  Condition() = default;
+  /// Conditions of one subject hold at the same time, so one of them is asked for all. Null: of none.
+  explicit Condition(const void* subject = nullptr) noexcept : subject_(subject) {}
   Condition(const Condition&) = delete;
   Condition& operator=(const Condition&) = delete;
 
+  [[nodiscard]] const void* subject() const noexcept { return subject_; }
   /// Asked again and again, by the processor that carries the task, until it says true.
   [[nodiscard]] virtual bool holds() const noexcept = 0;
   /// The cell has ended. True: the condition will never hold. Asked only while it does not.
@@ -26,6 +28,9 @@ class Condition {
 
  protected:
   ~Condition() = default;
+
+ private:
+  const void* subject_;
 };
 
 }  // namespace aplib

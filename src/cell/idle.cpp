@@ -40,7 +40,9 @@ void Idle::expire_timers(Clock::time_point now) noexcept {
 }
 
 void Idle::add_watch(TaskControl& task) {
-  watches_.push_back(&task);
+  const Condition* const condition = task.watch.condition;
+  watches_.push_back({&task, condition != nullptr ? condition->subject() : nullptr});
+  if (condition != nullptr) return;  // who changes something about conditions wakes all carriers
   std::atomic<std::uint32_t>& watcher = task.cell->watcher;
   // relaxed: ordered before our sleep by announce(); see Watch
   if (watcher.load(std::memory_order_relaxed) != here_.index() + 1)
@@ -48,10 +50,13 @@ void Idle::add_watch(TaskControl& task) {
 }
 
 void Idle::check_watches() noexcept {
-  std::erase_if(watches_, [this](TaskControl* task) {
-    if (!task->watch.reached()) return false;
-    make_ready(*task);
-    return true;
+  const void* asked = nullptr;
+  bool reached = false;
+  std::erase_if(watches_, [&](const Watching& each) {
+    if (each.subject == nullptr || each.subject != asked) reached = each.task->watch.reached();
+    asked = each.subject;
+    if (reached) make_ready(*each.task);
+    return reached;
   });
 }
 
@@ -65,8 +70,8 @@ void Idle::pack(Cell& cell) {
   timers_.erase(first, timers_.end());
   std::make_heap(timers_.begin(), timers_.end());
   const auto watching =
-      std::partition(watches_.begin(), watches_.end(), [&](const TaskControl* task) { return task->cell != &cell; });
-  cell.parcel_watches.assign(watching, watches_.end());
+      std::partition(watches_.begin(), watches_.end(), [&](const Watching& each) { return each.task->cell != &cell; });
+  for (auto each = watching; each != watches_.end(); ++each) cell.parcel_watches.push_back(each->task);
   watches_.erase(watching, watches_.end());
 }
 
@@ -94,8 +99,8 @@ void Idle::pause() noexcept {
     return;
   }
   for (std::uint32_t spin = 0; spin < flag_spins_per_look; ++spin) {
-    for (const TaskControl* task : watches_) {
-      if (task->watch.reached()) return;
+    for (const Watching& each : watches_) {
+      if (each.task->watch.reached()) return;
     }
   }
 }

@@ -124,7 +124,9 @@ class Idle {
 
   // --- tasks that wait for flags
   void add_watch(TaskControl& task);
-  void remove_watch(const TaskControl& task) noexcept { std::erase(watches_, &task); }
+  void remove_watch(const TaskControl& task) noexcept {
+    std::erase_if(watches_, [&](const Watching& each) { return each.task == &task; });
+  }
   [[nodiscard]] bool has_watches() const noexcept { return !watches_.empty(); }
   void check_watches() noexcept;
 
@@ -144,6 +146,11 @@ class Idle {
   [[nodiscard]] Parker<>& parker() noexcept { return parker_; }  // [any thread]
 
  private:
+  struct Watching {
+    TaskControl* task;
+    const void* subject;  // of its condition
+  };
+
   void park() noexcept;
   void sleep(bool in_network, bool held) noexcept;
   void announce_watches(bool sleeps) noexcept;
@@ -160,7 +167,7 @@ class Idle {
   bool idle_flag_ = false;
   std::vector<Timer> timers_;  // a heap
   std::uint64_t timer_order_ = 0;
-  std::vector<TaskControl*> watches_;
+  std::vector<Watching> watches_;
   Clock::time_point coarse_now_{};
   Parker<> parker_;
   alignas(cache_pair_bytes) LoadMeter load_;

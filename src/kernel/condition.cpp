@@ -18,6 +18,11 @@ Wake wait(const char* call, Condition& condition) {
 
 void stir(const char* call, bool waits) { self_or_throw(call).cell->processor->stir(!waits); }
 
+void look_again(const char* call) {
+  Idle& idle = self_or_throw(call).cell->processor->idle();
+  if (idle.has_watches()) idle.check_watches();
+}
+
 std::uint32_t processor(const char* call) { return self_or_throw(call).cell->processor->index(); }
 
 std::uint32_t processors(const char* call) { return self_or_throw(call).cell->processor->domain().carriers; }

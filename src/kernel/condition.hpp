@@ -19,6 +19,9 @@ namespace aplib::api {
 /// Something has changed that conditions of others may be about. `waits`: the caller goes on to wait.
 APLIB_API void stir(const char* call, bool waits);
 
+/// Other tasks of this processor look at their conditions at once.
+APLIB_API void look_again(const char* call);
+
 /// Which of the processors that carry cells carries the caller now.
 [[nodiscard]] APLIB_API std::uint32_t processor(const char* call);
 /// Processors that carry cells in this process.

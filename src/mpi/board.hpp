@@ -5,11 +5,12 @@
 // A call is one episode or two. In an episode each rank shows something, perhaps nothing, and arrives once. Nobody
 // arrives in an episode before the last one is complete: all have arrived in it.
 //
-// Invariants: (1) arrivals are counted by processors, each in a line that it alone writes; so a sum of them says
-// which episodes are complete; (2) a slot and a line have places for two episodes, by parity. They are written for
-// episode e + 2 only when e + 1 is complete, so everyone has done with e; (3) who shows memory of its own waits until
-// nobody reads it any more; a copy in the slot needs no wait; (4) who cannot wait for that, because a rank has ended or
-// the machine stops, closes the board and waits for those who are reading (close()); nobody begins to read after that.
+// Invariants: (1) arrivals are counted by processors, each in a line that it alone writes; so a sum of them says which
+// episodes are complete. Few ranks look at each other's slots instead, which saves a cache line; (2) a slot and a line
+// have places for two episodes, by parity. They are written for episode e + 2 only when e + 1 is complete, so everyone
+// has done with e; (3) who shows memory of its own waits until nobody reads it any more; a copy in the slot needs no
+// wait; (4) who cannot wait for that, because a rank has ended or the machine stops, closes the board and waits for
+// those who are reading (close()); nobody begins to read after that.
 #pragma once
 
 #include <array>
@@ -89,6 +90,7 @@ class Board {
 
   static constexpr std::size_t inline_bytes = 16;
   static constexpr std::size_t result_bytes_max = 96;
+  static constexpr std::uint32_t few_ranks_max = 4;
 
   /// What is copied to be shown: a block for each rank, or one for all.
   struct Copied {
@@ -99,19 +101,22 @@ class Board {
 
   /// A rank's. The first cache line is all that others read of small data.
   struct alignas(cache_pair_bytes) Slot {
-    std::atomic<std::uint64_t> shown{0};    ///< Episodes in which it has shown something.
-    std::atomic<std::uint32_t> reading{0};  ///< 1 + the processor on which it reads others' memory; 0: it does not.
+    std::atomic<std::uint64_t> progress{0};  ///< See shown_in() and arrived_in().
     std::array<std::uint32_t, 2> tag{};
+    std::array<std::uint32_t, 2> agreed{};
     std::array<Copied, 2> copied{};
     alignas(16) std::array<std::array<std::byte, inline_bytes>, 2> small;
-    alignas(cache_line_bytes) std::atomic<std::uint64_t> arrived{0};  ///< Episodes in which it has arrived.
-    std::atomic<std::uint64_t> done{0};  ///< Of a root that gathers: the episodes whose blocks it has.
-    std::uint64_t complete = 0;          ///< Own: episodes that it knows to be complete.
-    std::array<std::uint32_t, 2> agreed{};
-    std::unique_ptr<std::byte[]> large;  ///< Copies of both parities. Made by the first one.
+    alignas(cache_line_bytes) std::atomic<std::uint64_t> done{0};  ///< Of a root: the episodes whose blocks it has.
+    std::atomic<std::uint32_t> reading{0};  ///< 1 + the processor on which it reads others' memory; 0: it does not.
+    std::uint64_t complete = 0;             ///< Own: episodes that it knows to be complete.
+    std::unique_ptr<std::byte[]> large;     ///< Copies of both parities. Made by the first one.
     std::array<Given, 2> given{};
     std::array<SharedCopy, 2> copies;  ///< Of what it takes.
   };
+
+  /// The progress of a rank that has shown something in the episode, and of one that has arrived in it.
+  [[nodiscard]] static constexpr std::uint64_t shown_in(std::uint64_t episode) noexcept { return 2 * episode + 1; }
+  [[nodiscard]] static constexpr std::uint64_t arrived_in(std::uint64_t episode) noexcept { return 2 * episode + 2; }
 
   /// A processor's arrivals, in the order in which processors have come to the board.
   struct alignas(cache_pair_bytes) Line {
@@ -124,12 +129,15 @@ class Board {
   struct alignas(cache_pair_bytes) Place {
     std::uint32_t line = 0;  ///< 1 + the number of its line; 0: none yet.
     std::uint64_t complete = 0;
+    std::uint64_t agreed = 0;     ///< 1 + the last episode in which all ranks are known to agree.
     std::uint64_t result_of = 0;  ///< 1 + the episode of the result.
     alignas(16) std::array<std::byte, result_bytes_max> result;
   };
 
   ~Board() = default;
   void release() noexcept;
+  /// It has no lines.
+  [[nodiscard]] bool has_few_ranks() const noexcept { return ranks_ <= few_ranks_max; }
   [[nodiscard]] bool is_complete(std::uint64_t episode) const noexcept;
   void close(std::uint32_t processor) noexcept;
 

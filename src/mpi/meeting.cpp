@@ -10,7 +10,8 @@ namespace aplib::mpi {
 /// What a rank waits for at the board.
 class Meeting::Awaited : public Condition {
  public:
-  explicit Awaited(const Meeting& meeting) noexcept : meeting_(meeting) {}
+  explicit Awaited(const Meeting& meeting, const void* subject = nullptr) noexcept
+      : Condition(subject), meeting_(meeting) {}
 
   [[nodiscard]] bool needs(std::uint32_t cell) const noexcept final {
     ended_ = comm().rank_of(CellId{cell});
@@ -45,13 +46,20 @@ class Meeting::Awaited : public Condition {
 /// All ranks have arrived in an episode.
 class Meeting::AllArrived : public Awaited {
  public:
-  AllArrived(const Meeting& meeting, std::uint64_t episode) noexcept : Awaited(meeting), episode_(episode) {}
+  // Nobody waits for two episodes of the same parity at the same time.
+  AllArrived(const Meeting& meeting, std::uint64_t episode) noexcept
+      : AllArrived(meeting, episode, &meeting.board_.lines_[0].episode[episode & 1U]) {}
 
   [[nodiscard]] bool holds() const noexcept override { return meeting_.board_.is_complete(episode_); }
 
+ protected:
+  AllArrived(const Meeting& meeting, std::uint64_t episode, const void* subject) noexcept
+      : Awaited(meeting, subject), episode_(episode) {}
+
  private:
   [[nodiscard]] bool is_missing(int rank) const noexcept override {
-    return meeting_.slot(rank).arrived.load(std::memory_order_acquire) <= episode_;  // acquire: what it did before
+    return meeting_.slot(rank).progress.load(std::memory_order_acquire) <  // acquire: what it did before
+           Board::arrived_in(episode_);
   }
 
   std::uint64_t episode_;
@@ -60,7 +68,7 @@ class Meeting::AllArrived : public Awaited {
 /// All have arrived in this episode, with what they take from the caller. Each look copies something for one of them.
 class Meeting::AllTaken final : public AllArrived {
  public:
-  explicit AllTaken(const Meeting& meeting) noexcept : AllArrived(meeting, meeting.episode_) {}
+  explicit AllTaken(const Meeting& meeting) noexcept : AllArrived(meeting, meeting.episode_, nullptr) {}
 
   [[nodiscard]] bool holds() const noexcept override {
     for (int looks = std::min(looks_max, comm().size() - 1); looks > 0 && !AllArrived::holds(); --looks) {
@@ -75,7 +83,7 @@ class Meeting::AllTaken final : public AllArrived {
 
   [[nodiscard]] bool help(int rank) const noexcept {
     Board::Slot& its = meeting_.slot(rank);
-    return its.shown.load(std::memory_order_acquire) > meeting_.episode_ &&  // acquire: the copy
+    return its.progress.load(std::memory_order_acquire) >= Board::shown_in(meeting_.episode_) &&  // acquire: the copy
            its.copies[meeting_.parity()].help();
   }
 
@@ -105,11 +113,11 @@ Meeting::Meeting(const Collective& collective, Board& board, std::uint64_t agree
     : collective_(collective),
       board_(board),
       own_(slot(collective.rank())),
-      episode_(own_.arrived.load(std::memory_order_relaxed)),  // relaxed: own value
+      episode_(own_.progress.load(std::memory_order_relaxed) / 2),  // relaxed: own value
       agreed_(static_cast<std::uint32_t>(agreed ^ agreed >> 32)) {
   if (board.is_closed_.load(std::memory_order_relaxed)) [[unlikely]]  // relaxed: begin_reading() looks again
     fail(MPI_ERR_OTHER, "an earlier call of the communicator has failed, because a rank has ended without it");
-  if (own_.complete < episode_) complete(episode_ - 1);
+  if (own_.complete < episode_) static_cast<void>(complete(episode_ - 1));
 }
 
 Meeting::~Meeting() { stop_reading(); }
@@ -160,11 +168,15 @@ void Meeting::show(const Given& given) {
   publish();
 }
 
-void Meeting::publish() noexcept {
+void Meeting::sign() noexcept {
   own_.tag[parity()] = collective_.tag();
   own_.agreed[parity()] = agreed_;
-  own_.shown.store(episode_ + 1, std::memory_order_release);  // release: what is shown
   has_shown_ = true;
+}
+
+void Meeting::publish() noexcept {
+  sign();
+  own_.progress.store(Board::shown_in(episode_), std::memory_order_release);  // release: what is shown
 }
 
 // ---------------------------------------------------------------- arriving
@@ -172,22 +184,25 @@ void Meeting::publish() noexcept {
 Board::Place& Meeting::place() const { return board_.places_[api::processor(collective_.name())]; }
 
 void Meeting::arrive(bool waits) {
-  if (!has_shown_) publish();
+  if (!has_shown_) sign();
+  own_.progress.store(Board::arrived_in(episode_), std::memory_order_release);  // release: all that we did
+  if (!board_.has_few_ranks()) arrive_in_line();
+  api::stir(collective_.name(), waits);
+}
+
+void Meeting::arrive_in_line() const {
   Board::Place& here = place();
   // Who has no line yet adds one; nobody takes it from us meanwhile, as we are the processor.
   if (here.line == 0) here.line = board_.line_count_.fetch_add(1, std::memory_order_acq_rel) + 1;  // acq_rel: in order
   Board::Line& line = board_.lines_[here.line - 1];
-  const std::uint64_t signature = (std::uint64_t{collective_.tag()} + 1) | std::uint64_t{agreed_} << 32;
   if (line.episode[parity()] != episode_ + 1) {
     line.episode[parity()] = episode_ + 1;
-    line.signature[parity()] = signature;
-  } else if (line.signature[parity()] != signature) {
+    line.signature[parity()] = signature();
+  } else if (line.signature[parity()] != signature()) {
     line.signature[parity()] = 0;
   }
-  own_.arrived.store(episode_ + 1, std::memory_order_release);  // release: all that we did
-  // release: the same. The line is our processor's, so nobody else writes it.
+  // release: all that we did. The line is our processor's, so nobody else writes it.
   line.arrived.store(line.arrived.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-  api::stir(collective_.name(), waits);
 }
 
 void Meeting::leave() {
@@ -210,19 +225,24 @@ void Meeting::wait(Awaited& awaited) {
 
 // The first rank on each processor that sees an episode complete makes the others there ready: other processors may
 // take them over.
-void Meeting::complete(std::uint64_t episode) {
+Board::Place& Meeting::complete(std::uint64_t episode) {
   AllArrived all(*this, episode);
   wait(all);
   own_.complete = episode + 1;
   Board::Place& here = place();
-  if (here.complete > episode) return;
-  here.complete = episode + 1;
-  api::stir(collective_.name(), false);
+  if (here.complete <= episode) {
+    here.complete = episode + 1;
+    api::look_again(collective_.name());
+  }
+  return here;
 }
 
+// If one rank agrees with all, so does everyone.
 void Meeting::wait_for_all() {
-  complete(episode_);
+  Board::Place& here = complete(episode_);
+  if (here.agreed == episode_ + 1) return;
   check_agreement();
+  here.agreed = episode_ + 1;
 }
 
 void Meeting::arrive_and_help() {
@@ -233,11 +253,14 @@ void Meeting::arrive_and_help() {
 }
 
 void Meeting::check_agreement() const {
-  const std::uint64_t signature = (std::uint64_t{collective_.tag()} + 1) | std::uint64_t{agreed_} << 32;
+  for (int rank = 0; board_.has_few_ranks() && rank < collective_.size(); ++rank) {
+    if (!agrees_with(rank)) [[unlikely]]
+      fail_agreement();
+  }
   const std::uint32_t lines = board_.line_count_.load(std::memory_order_acquire);  // acquire: as is_complete()
   for (std::uint32_t i = 0; i < lines; ++i) {
     const Board::Line& line = board_.lines_[i];
-    if (line.episode[parity()] == episode_ + 1 && line.signature[parity()] != signature) [[unlikely]]
+    if (line.episode[parity()] == episode_ + 1 && line.signature[parity()] != signature()) [[unlikely]]
       fail_agreement();
   }
 }
@@ -255,7 +278,7 @@ void Meeting::fail_agreement() const {
 // ---------------------------------------------------------------- taking
 
 void Meeting::wait_for(int rank) {
-  Reached shown(*this, rank, slot(rank).shown, episode_ + 1);
+  Reached shown(*this, rank, slot(rank).progress, Board::shown_in(episode_));
   wait(shown);
   if (const std::uint32_t tag = slot(rank).tag[parity()]; tag != collective_.tag()) [[unlikely]] {
     leave();
@@ -271,6 +294,11 @@ Elements Meeting::shown_by(int rank) const {
   const std::byte* const bytes =
       all <= Board::inline_bytes ? from.small[parity()].data() : from.large.get() + parity() * Board::copied_max;
   return bytes_at(bytes + std::size_t{copied.step} * static_cast<std::size_t>(collective_.rank()), copied.bytes);
+}
+
+void Meeting::prefetch_shown() const noexcept {
+  constexpr int prefetched_max = 64;
+  for (int rank = 0; rank < std::min(collective_.size(), prefetched_max); ++rank) __builtin_prefetch(&slot(rank));
 }
 
 void Meeting::take(int from, const Elements& to) {

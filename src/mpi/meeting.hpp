@@ -78,6 +78,8 @@ class Meeting {
   void wait_for(int rank);
   /// The caller's block of what the rank shows. REQUIRES: it has shown it.
   [[nodiscard]] Elements shown_by(int rank) const;
+  /// Has this core fetch what all show, before it is asked for one by one.
+  void prefetch_shown() const noexcept;
   [[nodiscard]] Elements result_of(int rank) const noexcept { return slot(rank).given[parity()].result; }
   /// Copies shown_by(from). Fails unless it has exactly the bytes of `to`.
   void take(int from, const Elements& to);
@@ -115,6 +117,8 @@ class Meeting {
   [[nodiscard]] std::size_t parity() const noexcept { return episode_ & 1U; }
   [[nodiscard]] Board::Place& place() const;
   [[nodiscard]] std::byte* room(std::size_t bytes);
+  void arrive_in_line() const;
+  void sign() noexcept;
   void publish() noexcept;
   template <class Meanwhile>
   void part(const Meanwhile& meanwhile) {
@@ -124,9 +128,15 @@ class Meeting {
     wait_for_all();
   }
   void wait(Awaited& awaited);
-  void complete(std::uint64_t episode);
+  Board::Place& complete(std::uint64_t episode);
   void check_agreement() const;
   [[noreturn]] void fail_agreement() const;
+  [[nodiscard]] bool agrees_with(int rank) const noexcept {
+    return slot(rank).tag[parity()] == collective_.tag() && slot(rank).agreed[parity()] == agreed_;
+  }
+  [[nodiscard]] std::uint64_t signature() const noexcept {
+    return (std::uint64_t{collective_.tag()} + 1) | std::uint64_t{agreed_} << 32;
+  }
 
   const Collective& collective_;
   Board& board_;

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -45,14 +44,43 @@ class Fold {
   /// Elements from `first` on of ranks 0..ranks - 1, combined, in `into`, which is at most a chunk.
   void operator()(int ranks, Count first, const Elements& into) {
     first_ = first;
-    fold(0, ranks, into, 0);
+    if (!fold_levels(ranks, into)) fold(0, ranks, into);
   }
 
  private:
   static constexpr Count chunk_bytes = 8192;
-  static constexpr std::size_t depth_max = 20;
+  static constexpr Count levels_bytes_max = 1024;
 
-  void fold(int rank, int ranks, const Elements& into, std::size_t depth) {
+  // Small elements of a power of two of ranks: with a call of the operation for each level of the tree instead of one
+  // for each pair. In the order of their numbers' bits in reverse, left operands are the first half, right ones the
+  // second, and so are their results. False: this is no such case.
+  bool fold_levels(int ranks, const Elements& into) const {
+    const Count bytes = into.bytes();
+    const bool is_tree = order_ == Order::tree || order_ == Order::doubling;
+    if (ranks <= 2 || !std::has_single_bit(static_cast<unsigned>(ranks)) || bytes * ranks > levels_bytes_max ||
+        !is_tree || !is_plain_ || !combine_.is_predefined())
+      return false;
+    alignas(16) std::array<std::byte, levels_bytes_max> memory;
+    int reversed = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const void* const at = place(meeting_.shown_by(rank), into.count);
+      if (at == nullptr) return false;
+      std::memcpy(memory.data() + reversed * bytes, at, static_cast<std::size_t>(bytes));
+      int bit = ranks / 2;
+      for (; (reversed & bit) != 0; bit /= 2) reversed ^= bit;
+      reversed |= bit;
+    }
+    std::byte* left = memory.data();
+    for (int half = ranks / 2; half > 0; half /= 2) {
+      std::byte* const right = left + half * bytes;
+      combine_(left, right, half * into.count);
+      left = right;
+    }
+    std::memcpy(into.address, left, static_cast<std::size_t>(bytes));
+    return true;
+  }
+
+  void fold(int rank, int ranks, const Elements& into) const {
     if (ranks == 1) return get(rank, into);
     if (ranks == 2) return combine_pair(rank, into);
     if (order_ == Order::linear) {
@@ -61,11 +89,11 @@ class Fold {
       return;
     }
     const int left = left_part(rank, ranks);
-    fold(rank + left, ranks - left, into, depth);
+    fold(rank + left, ranks - left, into);
     if (left == 1) return combine(rank, into);
-    const Elements combined = memory(depth, into.count);
-    fold(rank, left, combined, depth + 1);
-    combine_(combined.address, into.address, into.count);
+    Operand combined(type_, into.count);
+    fold(rank, left, combined.elements());
+    combine_(combined.elements().address, into.address, into.count);
   }
 
   /// How many of the ranks are combined by themselves before the others.
@@ -102,18 +130,16 @@ class Fold {
     copy(to, from, into.bytes());
   }
 
-  void combine(int rank, const Elements& into) {
-    const void* left = place(meeting_.shown_by(rank), into.count);
-    if (left == nullptr) {
-      const Elements copied = memory(depth_max, into.count);
-      get(rank, copied);
-      left = copied.address;
-    }
-    combine_(left, into.address, into.count);
+  void combine(int rank, const Elements& into) const {
+    const void* const left = place(meeting_.shown_by(rank), into.count);
+    if (left != nullptr) return combine_(left, into.address, into.count);
+    Operand copied(type_, into.count);
+    get(rank, copied.elements());
+    combine_(copied.elements().address, into.address, into.count);
   }
 
   /// This rank and the next one.
-  void combine_pair(int rank, const Elements& into) {
+  void combine_pair(int rank, const Elements& into) const {
     if (combine_.is_predefined()) {
       const void* const left = place(meeting_.shown_by(rank), into.count);
       const void* const right = place(meeting_.shown_by(rank + 1), into.count);
@@ -123,12 +149,6 @@ class Fold {
     combine(rank, into);
   }
 
-  Elements memory(std::size_t depth, Count count) {
-    std::optional<Operand>& made = memory_[depth];
-    if (!made) made.emplace(type_, count);  // no later chunk is larger than the first one
-    return part_of(made->elements(), 0, count);
-  }
-
   const Meeting& meeting_;
   int size_;
   const Combine& combine_;
@@ -136,7 +156,6 @@ class Fold {
   Order order_;
   bool is_plain_;
   Count first_ = 0;
-  std::array<std::optional<Operand>, depth_max + 1> memory_;
 };
 
 /// What a reducing call was given, and what it does with it.
@@ -254,7 +273,7 @@ class Reduction {
   }
 
   [[nodiscard]] bool is_large(const Elements& own) const noexcept {
-    return collective_.size() > 1 && own.bytes() / collective_.size() >= slice_bytes_min &&
+    return collective_.size() > 1 && own.bytes() >= slice_bytes_min * collective_.size() &&
            own.count >= collective_.size();
   }
 
@@ -359,6 +378,7 @@ class Reduction {
       meeting.show(own);
       meeting.arrive_and_wait();
       if (own.count == 0 || (combine_.is_predefined() && meeting.take_result(result))) return;
+      meeting.prefetch_shown();
       fold_of(meeting, order)(collective_.size(), 0, result);
       if (combine_.is_predefined()) meeting.keep_result(result);
       return;
@@ -382,6 +402,7 @@ class Reduction {
       meeting.show(own);
       if (!is_root) return meeting.leave();
       meeting.arrive_and_wait();
+      meeting.prefetch_shown();
       if (own.count != 0) fold_of(meeting, Order::tree)(collective_.size(), 0, result);
       return;
     }
