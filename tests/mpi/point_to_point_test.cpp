@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <numeric>
@@ -336,6 +337,97 @@ TEST_P(PointToPoint, ACancelledReceiveGetsNothing) {
                  MPI_STATUS_IGNORE);
     EXPECT_EQ(got, (rank + size - 1) % size);
     EXPECT_EQ(value, 5);
+  });
+}
+
+// The library gives programs one request for all sends that are over, and uses requests again.
+TEST_P(PointToPoint, RequestsThatAreOverGetAlongInAnyOrder) {
+  run_ranks([](int rank, int size) {
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    const int next = (rank + 1) % size;
+    const int last = (rank + size - 1) % size;
+    std::mt19937 random(7);
+    for (int round = 0; round < 20; ++round) {
+      std::array<int, 12> values{};
+      std::array<int, 12> got{};
+      std::array<MPI_Request, 24> requests{};
+      std::iota(values.begin(), values.end(), rank * 100);
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        MPI_Irecv(&got[i], 1, MPI_INT, last, static_cast<int>(i), MPI_COMM_WORLD, &requests[i]);
+        MPI_Isend(&values[i], 1, MPI_INT, next, static_cast<int>(i), MPI_COMM_WORLD, &requests[12 + i]);
+      }
+      int flag = 0;
+      MPI_Status status{};
+      EXPECT_EQ(MPI_Request_get_status(requests[20], &flag, &status), MPI_SUCCESS);
+      EXPECT_EQ(flag, 1);
+      EXPECT_EQ(MPI_Cancel(&requests[21]), MPI_SUCCESS);
+      EXPECT_EQ(MPI_Wait(&requests[21], &status), MPI_SUCCESS);
+      EXPECT_EQ(requests[21], MPI_REQUEST_NULL);
+      EXPECT_EQ(status.MPI_SOURCE, MPI_ANY_SOURCE);
+      MPI_Test_cancelled(&status, &flag);
+      EXPECT_EQ(flag, 0);
+      EXPECT_EQ(MPI_Request_free(&requests[22]), MPI_SUCCESS);
+      EXPECT_EQ(MPI_Start(&requests[23]), MPI_ERR_REQUEST);
+      const MPI_Request copied = requests[0];
+      std::shuffle(requests.begin(), requests.end(), random);
+      std::array<MPI_Status, 24> statuses{};
+      EXPECT_EQ(MPI_Waitall(24, requests.data(), statuses.data()), MPI_SUCCESS);
+      for (const MPI_Request request : requests) EXPECT_EQ(request, MPI_REQUEST_NULL);
+      EXPECT_EQ(got[0], last * 100);
+      EXPECT_EQ(got[11], last * 100 + 11);
+      int received = 0;
+      for (const MPI_Status& each : statuses) {
+        if (each.MPI_SOURCE != MPI_ANY_SOURCE) received += count_of(each, MPI_INT);
+      }
+      EXPECT_EQ(received, 12);
+      MPI_Request ended = copied;
+      EXPECT_EQ(MPI_Wait(&ended, MPI_STATUS_IGNORE), MPI_ERR_REQUEST);  // nothing has used it again
+    }
+  });
+}
+
+// Those that are a little less than plain take the long way, and mean the same.
+TEST_P(PointToPoint, EveryWayOfAMessageGivesTheSame) {
+  run_ranks([](int rank, int size) {
+    MPI_Comm copy = MPI_COMM_NULL;
+    MPI_Datatype contiguous = MPI_DATATYPE_NULL;
+    MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+    MPI_Type_contiguous(2, MPI_INT, &contiguous);
+    MPI_Type_commit(&contiguous);
+    struct Way {
+      int count;
+      MPI_Datatype type;
+    };
+    const std::array<Way, 5> ways{{{2, MPI_INT}, {1, contiguous}, {8, MPI_BYTE}, {1, MPI_2INT}, {8, MPI_PACKED}}};
+    const int next = (rank + 1) % size;
+    const int last = (rank + size - 1) % size;
+    for (const MPI_Comm comm : {MPI_COMM_WORLD, copy}) {
+      for (const Way& sent : ways) {
+        for (const Way& wanted : ways) {
+          for (const int source : {last, MPI_ANY_SOURCE}) {
+            const std::array<int, 2> out{rank, 7};
+            std::array<int, 3> in{-1, -1, -1};
+            MPI_Request request = MPI_REQUEST_NULL;
+            MPI_Status status{};
+            MPI_Isend(out.data(), sent.count, sent.type, next, 5, comm, &request);
+            MPI_Recv(in.data(), wanted.count, wanted.type, source, source == last ? MPI_ANY_TAG : 5, comm, &status);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+            EXPECT_EQ(in, (std::array<int, 3>{last, 7, -1}));
+            EXPECT_EQ(status.MPI_SOURCE, last);
+            EXPECT_EQ(status.MPI_TAG, 5);
+            EXPECT_EQ(count_of(status, MPI_BYTE), 8);
+            meet(comm);
+          }
+        }
+      }
+    }
+    MPI_Send(nullptr, 0, MPI_INT, next, 6, copy);
+    MPI_Status status{};
+    MPI_Recv(nullptr, 0, MPI_INT, last, 6, copy, &status);
+    EXPECT_EQ(count_of(status, MPI_INT), 0);
+    MPI_Type_free(&contiguous);
+    MPI_Comm_free(&copy);
   });
 }
 
