@@ -521,7 +521,7 @@ extern "C" const char* __tsan_default_options() { return "report_thread_leaks=0"
 
 int main(int argc, char** argv) {
   using namespace aplib::launch;
-  keep_slots_free(argv);
+  settle(argv);
   static_cast<void>(aplib::lend_thread_locals(aplib_thread_locals, sizeof aplib_thread_locals));
   open_standard_streams();
   end_at_closed_pipe();

@@ -4,14 +4,18 @@
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/personality.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <climits>
+#include <cstdint>
 #include <cstdlib>
 #include <fstream>
+#include <string>
 
 namespace aplib::launch {
 
@@ -28,6 +32,78 @@ std::string boot_id() {
 std::string identity_of(const char* path) {
   struct stat is {};
   return ::stat(path, &is) == 0 ? fmt::format("{:x}.{:x}", is.st_dev, is.st_ino) : std::string("none");
+}
+
+// What a program tells itself when it executes itself again: the user's own settings.
+constexpr const char* own_limit = "AP_STACK_LIMIT";
+constexpr const char* own_tunables = "AP_GLIBC_TUNABLES";
+constexpr const char* tunables = "GLIBC_TUNABLES";
+
+/// False: nothing was changed.
+bool restore_settings() noexcept {
+  const char* const limit_text = std::getenv(own_limit);
+  const char* const tunables_text = std::getenv(own_tunables);
+  rlimit limit{};
+  if (limit_text != nullptr && ::getrlimit(RLIMIT_STACK, &limit) == 0) {
+    limit.rlim_cur = std::strtoull(limit_text, nullptr, 10);
+    ::setrlimit(RLIMIT_STACK, &limit);
+  }
+  if (tunables_text != nullptr) {
+    if (*tunables_text != 0) {
+      ::setenv(tunables, tunables_text, 1);
+    } else {
+      ::unsetenv(tunables);
+    }
+  }
+  const bool changed = limit_text != nullptr || tunables_text != nullptr;
+  ::unsetenv(own_limit);
+  ::unsetenv(own_tunables);
+  if (changed) ::prctl(PR_SET_NAME, program_invocation_short_name);  // instead of "exe"
+  return changed;
+}
+
+/// True: the stack's limit is an ordinary one now, and counts from the next start.
+bool limit_stack() {
+  constexpr rlim_t ordinary = rlim_t{8} << 20;
+  constexpr rlim_t moves_mappings = rlim_t{1} << 40;  // far above that room for the stack costs others theirs
+  constexpr unsigned long ask = 0xffffffff;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_STACK, &limit) != 0) return false;
+  const int layout = ::personality(ask);
+  const bool from_below = layout >= 0 && (layout & ADDR_COMPAT_LAYOUT) != 0;
+  if (limit.rlim_cur < moves_mappings && !from_below) return false;
+  ::setenv(own_limit, fmt::format("{}", limit.rlim_cur).c_str(), 1);
+  const rlimit small{std::min(limit.rlim_cur, ordinary), limit.rlim_max};
+  if (from_below) ::personality(static_cast<unsigned long>(layout) & ~static_cast<unsigned long>(ADDR_COMPAT_LAYOUT));
+  return ::setrlimit(RLIMIT_STACK, &small) == 0;
+}
+
+/// True: libc's malloc has settings for the next start. All cells share its heap, and what one of them gives back to
+/// the system costs all of them: page faults, and a stop of the other processors.
+bool tune_heap() {
+  const auto variable = [](const char* name) {
+    const char* const text = std::getenv(name);
+    return std::string(text != nullptr ? text : "");
+  };
+  const std::string of_user = variable(tunables);
+  if (APLIB_ASAN || APLIB_TSAN || of_user.find("glibc.malloc.") != std::string::npos) return false;
+  for (const auto resource : {RLIMIT_AS, RLIMIT_DATA}) {  // what the heap reserves would count
+    rlimit limit{};
+    if (::getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) return false;
+  }
+  // valgrind has its own malloc, and would not follow.
+  if (variable("LD_PRELOAD").find("vgpreload") != std::string::npos) return false;
+  ::setenv(own_tunables, of_user.c_str(), 1);
+  ::setenv(tunables,
+           fmt::format("glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold={}:glibc.malloc.trim_threshold={}:"
+                       "glibc.malloc.top_pad={}{}{}",
+                       32U << 20,               // the highest that libc takes
+                       std::uint64_t{1} << 40,  // never
+                       64U << 20,               // a whole heap of a thread at once, which so gets large pages
+                       of_user.empty() ? "" : ":", of_user)
+               .c_str(),
+           1);
+  return true;
 }
 
 }  // namespace
@@ -61,32 +137,16 @@ void keep_to_cpus(const std::vector<std::uint32_t>& cpus) {
   ::sched_setaffinity(0, sizeof set, &set);
 }
 
-void keep_slots_free(char* const* argv) noexcept {
-  constexpr const char* own_limit = "AP_STACK_LIMIT";  // what we tell ourselves, once
-  constexpr rlim_t ordinary = rlim_t{8} << 20;
-  constexpr rlim_t moves_mappings = rlim_t{1} << 40;  // far above that room for the stack costs others theirs
-  constexpr unsigned long ask = 0xffffffff;
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_STACK, &limit) != 0) return;
-  if (const char* text = std::getenv(own_limit)) {
-    limit.rlim_cur = std::strtoull(text, nullptr, 10);
-    ::setrlimit(RLIMIT_STACK, &limit);
-    ::unsetenv(own_limit);
-    return;
+void settle(char* const* argv) noexcept {
+  if (!restore_settings()) {
+    try {
+      const bool tunes = tune_heap();
+      const bool limits = limit_stack();
+      if (tunes || limits) ::execv("/proc/self/exe", argv);
+    } catch (...) {  // no memory: the rest will say so
+    }
+    restore_settings();
   }
-  const int layout = ::personality(ask);
-  const bool from_below = layout >= 0 && (layout & ADDR_COMPAT_LAYOUT) != 0;
-  if (limit.rlim_cur < moves_mappings && !from_below) return;
-  try {
-    ::setenv(own_limit, fmt::format("{}", limit.rlim_cur).c_str(), 1);
-  } catch (...) {
-    return;  // no memory: the rest will say so
-  }
-  const rlimit small{std::min(limit.rlim_cur, ordinary), limit.rlim_max};
-  if (from_below) ::personality(static_cast<unsigned long>(layout) & ~static_cast<unsigned long>(ADDR_COMPAT_LAYOUT));
-  if (::setrlimit(RLIMIT_STACK, &small) == 0) ::execv("/proc/self/exe", argv);
-  ::setrlimit(RLIMIT_STACK, &limit);
-  ::unsetenv(own_limit);
 }
 
 void allow_many_files() {

@@ -22,11 +22,14 @@ namespace aplib::launch {
 /// nothing changes.
 void keep_to_cpus(const std::vector<std::uint32_t>& cpus);
 
-/// With an unlimited stack (`ulimit -s unlimited`), the system maps libraries, and what comes later, in the middle of
-/// the address space, where the cells' slots are. It decides this when a program is executed. So this program executes
-/// itself again with an ordinary limit, and then restores its own limit. Call it early in main(). It returns if the
-/// address space is right, or if nothing can be done.
-void keep_slots_free(char* const* argv) noexcept;
+/// Sees to what the system and libc decide when a program is executed: this program executes itself again with other
+/// settings, and then restores the user's. Call it early in main().
+///
+/// - With an unlimited stack (`ulimit -s unlimited`), the system would map libraries, and what comes later, in the
+///   middle of the address space, where the cells' slots are.
+/// - libc's heap shall keep what programs free, and have large pages. Whoever sets `glibc.malloc.` something in
+///   GLIBC_TUNABLES decides that alone.
+void settle(char* const* argv) noexcept;
 
 /// Raises the limit of open files as far as the system allows. The files of all cells belong to one process, and what a
 /// program leaves open stays open, but the usual limit is meant for one program.

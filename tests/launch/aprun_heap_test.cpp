@@ -173,6 +173,48 @@ TEST(AprunHeap, GlobalsThatDoNotFitBelowTwoGibibytesAreToldOf) {
   EXPECT_TRUE(contains(ended.error, " and a cell has 4096 KiB below 2 GiB: its globals lie above")) << ended.error;
 }
 
+// Programs that allocate and free large blocks again and again get their pages once.
+TEST(AprunHeap, WhatProgramsFreeIsKeptForWhatTheyAllocateNext) {
+  if (APLIB_ASAN || APLIB_TSAN) GTEST_SKIP() << "needs a build without sanitizers: malloc is theirs";
+  const Folder folder;
+  const std::string program = folder.compile("again", R"(
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+enum { blocks = 8, bytes = 2 << 20, page = 4096 };
+static void one_round(void) {
+  char* block[blocks];
+  for (int i = 0; i < blocks; ++i) memset(block[i] = malloc(bytes), i, bytes);
+  for (int i = 0; i < blocks; ++i) free(block[i]);
+}
+static long faults(void) { struct rusage use; getrusage(RUSAGE_SELF, &use); return use.ru_minflt; }
+int main(void) {
+  one_round();
+  one_round();
+  const long before = faults();
+  for (int i = 0; i < 20; ++i) one_round();
+  return faults() - before < blocks * (bytes / page) ? 0 : 3;
+})");
+  for (const char* threads : {"1", "2"}) EXPECT_EQ(aprun({"-n", "2", "--threads", threads, program}).status, 0);
+}
+
+TEST(AprunHeap, ProgramsSeeTheTunablesOfTheUser) {
+  const Folder folder;
+  const std::string program = folder.compile("tunables", R"(
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) {
+  const char* text = getenv("GLIBC_TUNABLES");
+  puts(getenv("AP_GLIBC_TUNABLES") != NULL ? "a variable of ours" : text != NULL ? text : "none");
+  return 0;
+})");
+  EXPECT_EQ(aprun({"-n", "1", program}).out, "none\n");
+  for (const char* text : {"glibc.rtld.nns=5", "glibc.malloc.hugetlb=0"}) {
+    const Ended ended = aprun({"-n", "1", program}, {.arguments = {}, .environment = {{"GLIBC_TUNABLES", text}}});
+    EXPECT_EQ(ended.out, std::string(text) + "\n");
+  }
+}
+
 TEST(AprunHeap, TheOptionHasThreeValues) {
   const Ended ended = aprun({"--heap", "stack", "x"});
   EXPECT_EQ(ended.status, 2);
