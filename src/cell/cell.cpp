@@ -6,6 +6,7 @@
 #include <new>
 
 #include "aplib/ids.hpp"
+#include "cell/baton.hpp"
 
 namespace aplib {
 
@@ -54,6 +55,8 @@ void BroadcastPlace::show(const void* source, std::size_t size) {
 }
 
 Cell::~Cell() {
+  // A thread that sleeps in a call keeps it.
+  if (const Baton* const made = baton.load(std::memory_order_relaxed); made != nullptr && made->is_idle()) delete made;
   for (std::uint32_t id = 0; id < tasks.end(); ++id) {
     TaskControl* task = tasks.find(id);
     if (task == nullptr) continue;

@@ -16,6 +16,7 @@
 #include "cell/collective.hpp"
 #include "cell/condition.hpp"
 #include "cell/matching.hpp"
+#include "cell/mpi_state.hpp"
 #include "cell/posted_queue.hpp"
 #include "memory/slot_heap.hpp"
 #include "task/ready_queue.hpp"
@@ -24,6 +25,7 @@
 
 namespace aplib {
 
+class Baton;
 class Processor;
 struct Cell;
 struct TaskControl;
@@ -118,6 +120,7 @@ struct alignas(cache_line_bytes) TaskControl : Flow {
   bool ended = false;  ///< Ran to its end; kept for join.
   bool detached = false;
   bool from_kernel = false;  ///< Started by run() or start_cells(), not by spawn().
+  bool is_guest = false;     ///< A thread of the program's, see Baton.
   std::uint8_t probe_misses = 0;
   const char* call = "";  ///< The library call it waits in.
   Clock::time_point wait_since{};
@@ -221,21 +224,6 @@ struct CellEnd {
   std::int32_t status = 0;  ///< Its exit status so far.
 };
 
-/// What MPI (src/mpi) keeps of a cell: made at the cell's first call, and freed with the cell.
-struct MpiState {
-  void* rank = nullptr;
-  void (*free_rank)(void* rank) = nullptr;
-  /// What a wish for messages of MPI means, for reports: "rank 1 of MPI_COMM_WORLD, tag 7"; empty: it does not know.
-  std::string (*describe_wish)(const void* rank, const MatchWish& wish) = nullptr;
-
-  MpiState() = default;
-  ~MpiState() {
-    if (rank != nullptr) free_rank(rank);
-  }
-  MpiState(const MpiState&) = delete;
-  MpiState& operator=(const MpiState&) = delete;
-};
-
 struct alignas(cache_pair_bytes) Cell {
   Cell() = default;
   ~Cell();
@@ -275,6 +263,10 @@ struct alignas(cache_pair_bytes) Cell {
   std::vector<TaskControl*> parcel_watches;  ///< and those that wait for flags.
   MpiState mpi;
   std::uint32_t acknowledges_requested = 0;  ///< Puts of the cell that asked for it.
+  bool has_threads = false;                  ///< Its program makes threads,
+  bool threads_call = false;                 ///< which may call.
+  std::uint32_t callbacks = 0;               ///< Functions of the program that calls have called, and that run.
+  std::atomic<Baton*> baton{nullptr};        ///< Once both are so, until the cell's end. Its main thread writes.
 
   /// Read and written by any processor: a receive that waits with its own buffer, offered to senders. A sender that
   /// takes it (exchange to null) owns it until it has committed or put it back; see Outbound::claim_offer() and

@@ -138,6 +138,7 @@ TaskControl* Idle::await_ready(TaskControl* self) noexcept {
     if (self == nullptr && domain_.over.load(std::memory_order_acquire)) break;  // acquire: what the last cell wrote
     if (network_lately_ == 0) pause();  // else the system calls are pause enough
     if (++spins % spins_per_clock_look != 0 && poll_time.count() != 0) continue;
+    if (here_.is_wanted()) break;
 
     const Clock::time_point now = Clock::now();
     if (start == Clock::time_point{}) start = now;
@@ -196,7 +197,7 @@ void Idle::park() noexcept {
     }
     check_watches();
     held = held || here_.outbound().backlog_count() != 0 || here_.inbound().holds_some();
-    return !ready_.empty() || here_.inbound().has_new_rings() ||
+    return !ready_.empty() || here_.is_wanted() || here_.inbound().has_new_rings() ||
            (domain_.stopping.load(std::memory_order_acquire) &&
             !here_.has_seen_stop()) ||                    // acquire: pairs with stop()
            domain_.over.load(std::memory_order_acquire);  // acquire: what the last cell wrote
@@ -231,7 +232,7 @@ void Idle::sleep(bool in_network, bool held) noexcept {
   if (!timers_.empty())
     timeout = std::max<std::chrono::nanoseconds>(timers_.front().deadline - Clock::now(), std::chrono::nanoseconds(1));
   if (held) timeout = timeout ? std::min<std::chrono::nanoseconds>(*timeout, held_sleep) : held_sleep;
-  if (timeout) return until_woken(timeout);
+  if (timeout || here_.baton() != nullptr) return until_woken(timeout);  // a thread of the program may run, and call
   constexpr std::uint64_t one_sleep = (std::uint64_t{1} << 32) + 1;
   // acq_rel: the last to fall asleep sees all that the others did before
   const std::uint64_t word = domain_.sleepers.fetch_add(one_sleep, std::memory_order_acq_rel) + one_sleep;

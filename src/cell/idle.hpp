@@ -109,7 +109,8 @@ class Idle {
   /// The next ready task, out of the queue; null: there is none.
   TaskControl* pop_ready() noexcept { return ready_.pop(); }
   /// Polls for a bounded time, then sleeps, until a task is ready. Returns the task, out of the queue; null: the
-  /// machine is over. Runs on the stack of `self`, the task that waits (null: on the thread's own).
+  /// machine is over, or another thread wants the processor (Baton). Runs on the stack of `self`, the task that waits
+  /// (null: on the thread's own).
   TaskControl* await_ready(TaskControl* self) noexcept;
 
   // --- tasks that sleep

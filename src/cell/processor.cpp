@@ -9,6 +9,7 @@
 
 #include "aplib/error.hpp"
 #include "base/text.hpp"
+#include "cell/baton.hpp"
 #include "cell/domain.hpp"
 
 namespace aplib {
@@ -144,6 +145,7 @@ void Processor::landed() noexcept {
 [[gnu::always_inline]] inline void Processor::dispatch(TaskControl& self) noexcept {
   const std::uint32_t switches = count_switch(1);
   if ((switches & 7U) == 0) [[unlikely]] {
+    if (baton_ != nullptr) return baton_->dispatch(self);
     poll();
     if (collectives_.has_waits()) collectives_.check();
     if (idle_.has_watches()) idle_.check_watches();
@@ -351,7 +353,7 @@ void Processor::yield(TaskControl& self) {
   if (!idle.has_ready()) {
     if (here.network_ != nullptr && here.poll_network()) here.poll();
     if (idle.has_timers()) idle.expire_timers(Clock::now());
-    if (!idle.has_ready()) return;
+    if (!idle.has_ready() && !here.is_wanted()) return;
   }
   idle.make_ready(self);
   here.dispatch(self);
@@ -557,6 +559,8 @@ void Processor::start_program(Cell& cell, const CellProgram& program) {
   std::string problem;
   if (cell.tasks.find(program.task) != nullptr) {
     problem = "there is one already; choose another task id";
+  } else if (baton_ != nullptr) {
+    problem = "threads of the program that runs there call; start the other one when that has ended";
   } else {
     try {
       started = &spawn(

@@ -173,6 +173,12 @@ class Processor {
   /// Before a task runs on, when the network has not been polled for it.
   void look_after_network() noexcept;
   [[nodiscard]] bool has_seen_stop() const noexcept { return stop_seen_; }
+  /// Threads of a program take turns at being this processor; null: it has a thread of its own.
+  [[nodiscard]] Baton* baton() const noexcept { return baton_; }
+  /// One of them waits for its turn. [any thread]
+  [[nodiscard]] bool is_wanted() const noexcept {
+    return wanted_.load(std::memory_order_relaxed);  // relaxed: the lock that it is set under orders the rest
+  }
   void stop_tasks();
   void remove_resident(std::uint32_t cell);
   /// Makes add_resident() one that does not throw.
@@ -182,6 +188,7 @@ class Processor {
   void end_cell(Cell& cell);
 
  private:
+  friend class Baton;
   friend struct Domain;
   friend void task_body(Flow& flow);
 
@@ -226,6 +233,8 @@ class Processor {
   std::uint64_t last_network_look_ = 0;  // in cycles()
   ProcessorRole role_;
   bool stop_seen_ = false;
+  std::atomic<bool> wanted_{false};
+  Baton* baton_ = nullptr;
   std::vector<std::uint32_t> residents_;  // cells we carry, ascending
   UnreadMeter<> unread_;
   Collectives collectives_;

@@ -19,12 +19,14 @@
 #include "base/log.hpp"
 #include "base/program_context.hpp"
 #include "base/sanitizer.hpp"
+#include "cell/baton.hpp"
 #include "cell/ended_error.hpp"
 #include "cell/one_sided.hpp"
 #include "cell/processor.hpp"
 #include "kernel/api.hpp"
 #include "kernel/machine_impl.hpp"
 #include "kernel/process_run.hpp"
+#include "kernel/program_threads.hpp"
 
 namespace aplib {
 
@@ -421,9 +423,14 @@ CellosState& cellos_state(const char* call) {
   return self.cell->mpi;
 }
 
+[[gnu::cold, gnu::noinline]] static void* find_mpi_rank(const char* call) {
+  if (running_task() == nullptr && is_thread_of_program()) return nullptr;
+  return mpi_state(call).rank;
+}
+
 void* mpi_rank(const char* call) {
   const TaskControl* const self = running_task();
-  return self != nullptr && self->cell->mpi.rank != nullptr ? self->cell->mpi.rank : mpi_state(call).rank;
+  return self != nullptr && self->cell->mpi.rank != nullptr ? self->cell->mpi.rank : find_mpi_rank(call);
 }
 
 void keep_mpi_rank(const char* call, void* rank, void (*free_rank)(void* rank),
@@ -438,7 +445,9 @@ void end_machine(const char* call, int status, const std::string& text) {
   TaskControl& self = self_or_throw(call);
   Domain& domain = self.cell->processor->domain();
   self.cell->status = status;
-  domain.fail(status, fmt::format("{} task {}: {}", domain.name_of(self.cell->id), self.id, text));
+  const std::string caller = self.is_guest ? "thread" : fmt::format("task {}", self.id);
+  domain.fail(status, fmt::format("{} {}: {}", domain.name_of(self.cell->id), caller, text));
+  if (Baton* const baton = self.cell->processor->baton()) baton->leave();  // the jump below skips what would
   if (current_program_context != nullptr)
     current_program_context->ops->abandon(*current_program_context, status, false);
   throw Stopped{};

@@ -24,6 +24,8 @@ struct TaskControl;
 /// What the machine's options mean for the loader. This and choose_start() serve the run and the description of a run,
 /// so that both say the same.
 loader::LoadOptions load_options(const Options& options);
+/// Options::threads, decided as far as it depends on the programs.
+[[nodiscard]] std::uint32_t threads_for(bool has_threads, const Options& options);
 
 struct ProgramStart {
   bool is_host = false;  ///< It runs as host program, not on the cells.
@@ -40,6 +42,8 @@ class LoadedRun {
 
   /// The resolved form of a file. The first request loads it. Throws Error.
   std::shared_ptr<const loader::Program> load(const std::string& file);
+  /// Some program that was loaded has threads of its own (Program::has_threads).
+  [[nodiscard]] bool has_threads();
 
   /// Runs an instance of a program on a cell, from the first constructor to the last destructor. Returns its status.
   /// Call from: outermost frame of a task of the cell.

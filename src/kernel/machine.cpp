@@ -436,7 +436,7 @@ std::string describe_awaited(const Cell& cell, const TaskControl& task) {
 }
 
 std::string describe_task(Domain& domain, const Cell& cell, const TaskControl& task, Clock::time_point now) {
-  std::string line = fmt::format("{} task {}: ", domain.name_of(cell.id), task.id);
+  std::string line = fmt::format("{} {} {}: ", domain.name_of(cell.id), task.is_guest ? "thread" : "task", task.id);
   const double seconds = std::chrono::duration<double>(now - task.wait_since).count();
   switch (task.waits) {
     case WaitFor::message: {
@@ -503,7 +503,7 @@ class TaskList {
     if (cell.ended) ended_.push_back(&cell);
     for (std::uint32_t id = 0; id < cell.tasks.end(); ++id) {
       const TaskControl* task = cell.tasks.find(id);
-      if (task == nullptr || task->ended) continue;
+      if (task == nullptr || task->ended || (task->is_guest && task->waits == WaitFor::nothing)) continue;
       if (++lines_ <= lines_max) text_ += "\n  " + describe_task(domain_, cell, *task, now_);
     }
     for (const std::string& line : describe_orphans(domain_, cell)) {

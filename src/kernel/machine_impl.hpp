@@ -123,6 +123,12 @@ void adopt_thread_as_cell(const char* call);
 /// The task that such a thread has become: its frames are the process's own.
 [[nodiscard]] bool is_adopted(const TaskControl& task) noexcept;
 
+/// running_task(), also in the code of a program whose threads take turns at the processor: there on its main thread.
+[[nodiscard]] const TaskControl* task_of_thread() noexcept;
+/// The program of the running task is about to run on several threads. True: it has a baton from here on, which the
+/// caller has.
+bool begin_threads(TaskControl& self);
+
 /// The end of a wait of this length that begins now. A wait that no clock can count takes some hundred years.
 [[nodiscard]] inline Clock::time_point deadline_after(std::chrono::nanoseconds duration) noexcept {
   constexpr std::chrono::nanoseconds longest = std::chrono::seconds(3'000'000'000);

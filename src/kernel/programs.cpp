@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <sys/mman.h>
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <span>
@@ -12,6 +13,7 @@
 #include <utility>
 
 #include "aplib/error.hpp"
+#include "cell/baton.hpp"
 #include "kernel/api.hpp"
 #include "kernel/loaded_run.hpp"
 #include "kernel/machine_impl.hpp"
@@ -112,6 +114,11 @@ class LoadedRun::CellHost : public loader::CellServices {
     }
   }
 
+  Cell* cell() noexcept override { return &cell_; }
+  void begin_threads() override {
+    if (TaskControl* task = running_task(); task != nullptr && aplib::begin_threads(*task)) baton()->leave();
+  }
+
   SlotHeap* heap(bool low) override {
     SlotHeap* heap = nullptr;
     while_alive([&] {
@@ -146,7 +153,10 @@ class LoadedRun::CellHost : public loader::CellServices {
       if (cell_.status == 0) cell_.status = exit_byte(status);
     });
   }
-  void terminating() noexcept override { Processor::end_terminating_task(); }
+  void terminating() noexcept override {
+    if (baton() != nullptr && baton()->is_main_thread()) baton()->close();
+    Processor::end_terminating_task();
+  }
   void fail(int status, const std::string& text) override {
     while_alive([&] {
       cell_.status = status;
@@ -165,6 +175,10 @@ class LoadedRun::CellHost : public loader::CellServices {
   }
 
  private:
+  [[nodiscard]] Baton* baton() const noexcept {
+    return cell_.baton.load(std::memory_order_acquire);  // acquire: its making
+  }
+
   /// Threads that a program made may outlive the run, its output and its machine.
   template <class Action>
   void while_alive(Action action) {
@@ -209,6 +223,11 @@ std::shared_ptr<const loader::Program> LoadedRun::load(const std::string& file) 
   return program;
 }
 
+bool LoadedRun::has_threads() {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(programs_, [](const auto& loaded) { return loaded.second->has_threads(); });
+}
+
 void LoadedRun::use_low_bodies() {
   low_bodies_ = true;
   if (machine_.domain != nullptr) machine_.domain->pools->use_low_memory();
@@ -239,6 +258,13 @@ int LoadedRun::run_instance(TaskControl& self, const std::shared_ptr<const loade
   }
   if (const auto& folder_of = numbered(number).folder_of; folder_of)
     instance->start_in(folder_of(sink_cell(domain, cell)));
+  const struct TakeBack {  // this thread is the processor's again
+    const Cell& cell;
+    ~TakeBack() {
+      // Relaxed: made by this thread.
+      if (Baton* const baton = cell.baton.load(std::memory_order_relaxed)) baton->close();
+    }
+  } take_back{*self.cell};
   const loader::Outcome outcome = loader::Instance::run(
       std::move(instance),
       [&entry](loader::Instance& loaded) -> int {
@@ -330,6 +356,7 @@ Report run_program(Machine& machine, const ProgramRun& run, OutputSink& output) 
     report = machine.run_host(loaded.host_body(program, start.entry));
   } else {
     impl.program_stack_bytes = impl.options.program_stack_bytes;
+    impl.options.threads = threads_for(loaded.has_threads(), impl.options);
     report = machine.run(bodies);
     impl.program_stack_bytes = 0;
   }
@@ -431,6 +458,11 @@ loader::LoadOptions load_options(const Options& options) {
   return load;
 }
 
+// A thread that waits for another thread of its program keeps other cells from running.
+std::uint32_t threads_for(bool has_threads, const Options& options) {
+  return has_threads && options.threads == Options::threads_auto ? Options::threads_per_cell : options.threads;
+}
+
 ProgramStart choose_start(const loader::Program& program, const ProgramRun& run) {
   const bool is_host = run.entry.empty() && loader::Entry::has_host(program);
   if (is_host && (run.first_cell != 0 || !run.others.empty())) {
@@ -482,7 +514,9 @@ ProgramSummary summarize_program(const Options& options, const ProgramRun& run) 
     }
   }
   for (const loader::Library& library : program->shared_libraries()) summary.libraries.push_back({library.path, false});
-  summary.carriers = plan_carriers(options);
+  Options planned = options;
+  planned.threads = threads_for(program->has_threads(), options);
+  summary.carriers = plan_carriers(planned);
   return summary;
 }
 

@@ -18,6 +18,7 @@
 #include "aplib/error.hpp"
 #include "cell/domain.hpp"
 #include "cell/processor.hpp"
+#include "kernel/machine_impl.hpp"
 #include "kernel/one_sided_network.hpp"
 #include "loader/libc/signals.hpp"
 #include "memory/slot.hpp"
@@ -137,8 +138,7 @@ void name_large_frame(Line& line, const TaskControl& task, const char* address) 
 }
 
 void on_fault(int signal, siginfo_t* info, void* context) noexcept {
-  Processor* processor = Processor::current();
-  const TaskControl* task = processor != nullptr ? processor->running() : nullptr;
+  const TaskControl* task = task_of_thread();
   if (const RemoteAccess* access = detail::current_remote_access) {
     Line line;
     line << "aplib: cell " << access->by << ": " << access->what << ": " << name_of_signal(signal) << " at address ";

@@ -13,7 +13,8 @@
 
 namespace aplib {
 class SlotHeap;
-}
+struct Cell;
+}  // namespace aplib
 
 namespace aplib::loader {
 
@@ -42,6 +43,11 @@ class CellServices {
   /// Keeps memory of an ended instance until the machine's end: other cells may reach it until then. Call from: any
   /// flow or thread.
   virtual void keep(ReservedRange /*memory*/) {}
+
+  /// Null: there is none. Call from: any flow or thread, while the machine lives.
+  virtual Cell* cell() noexcept { return nullptr; }
+  /// The program is about to run on several threads. Call from: a flow of the program.
+  virtual void begin_threads() {}
 
   /// Who the calling task is, for messages: "cell 3 task 0".
   virtual std::string name() = 0;

@@ -82,8 +82,9 @@ Instance::~Instance() {
   for (Plugged& plugged : plugged_) services_->keep(std::move(plugged.range));
 }
 
-void Instance::share_heap() {
+void Instance::begin_threads() {
   if (SlotHeap* heap = slot_heap()) heap->share();
+  services_->begin_threads();
 }
 
 void Instance::start_in(const std::string& folder) {

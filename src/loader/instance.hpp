@@ -92,7 +92,7 @@ class Instance {
   /// The same if the program has used it. Call from: any flow of the instance.
   [[nodiscard]] SlotHeap* made_heap() const noexcept { return heap_.load(std::memory_order_relaxed); }
   /// Flows of the instance are about to run in parallel. Call from: a flow of the instance, before they do.
-  void share_heap();
+  void begin_threads();
   [[nodiscard]] const Arguments& arguments() const noexcept { return arguments_; }
   [[nodiscard]] int argc() const noexcept { return static_cast<int>(arguments_.argv.size()); }
   [[nodiscard]] char** argv() noexcept { return argv_.data(); }  ///< Stays where it is; the program may change it.

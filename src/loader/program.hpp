@@ -217,6 +217,8 @@ class Program {
   [[nodiscard]] bool has_slot_heap() const noexcept { return options_.heap == HeapPlace::slot; }
   /// LoadOptions::low_memory, decided.
   [[nodiscard]] bool has_low_memory() const noexcept { return has_low_memory_; }
+  /// It makes threads, and asks for a level of MPI's support for them.
+  [[nodiscard]] bool has_threads() const noexcept { return has_threads_; }
   /// Other cells may name the memory of its instances, also after their ends.
   [[nodiscard]] bool is_reached() const noexcept { return is_reached_; }
   /// References of the program to this name are bound by us.
@@ -253,6 +255,7 @@ class Program {
   std::uint64_t alignment_ = page_bytes;
   bool is_reached_ = false;
   bool has_low_memory_ = false;
+  bool has_threads_ = false;
   std::vector<std::unique_ptr<TlsIndex>> tls_indices_;  // what TLS descriptors point to
   std::vector<std::string_view> bound_;                 // sorted
   mutable std::mutex plugins_mutex_;

@@ -55,6 +55,16 @@ bool is_cellos_call(std::string_view symbol) noexcept {
 
 namespace {
 
+bool is_call_for_threads(std::string_view symbol) noexcept { return symbol == "MPI_Init_thread"; }
+
+/// Of POSIX, C11, C++, and OpenMP by gcc and clang.
+bool is_maker_of_threads(std::string_view symbol) noexcept {
+  static constexpr auto beginnings =
+      std::to_array<std::string_view>({"pthread_create", "thrd_create", "_ZNSt6thread15_M_start_thread",
+                                       "GOMP_parallel", "GOMP_task", "__kmpc_fork_call"});
+  return std::ranges::any_of(beginnings, [symbol](std::string_view begin) { return symbol.starts_with(begin); });
+}
+
 constexpr std::size_t missing_shown_max = 10;
 
 /// What aplib/compat/old.h defines.
@@ -246,7 +256,8 @@ void Resolver::find_libraries() {
   }
 }
 
-/// The heap is in the slot where some image uses CellOS, or calls what names remote memory.
+/// The heap is in the slot where some image uses CellOS, or calls what names remote memory. Also notes whether the
+/// program has threads.
 void Resolver::choose_memory() {
   const auto is_own = [this](const Symbol& symbol) {
     return std::ranges::any_of(program_.images_, [&symbol](const Image& image) {
@@ -264,6 +275,7 @@ void Resolver::choose_memory() {
     return std::ranges::any_of(program_.images_,
                                [](const Image& image) { return image.file->find(low_memory_mark) != nullptr; });
   };
+  program_.has_threads_ = calls(is_call_for_threads) && calls(is_maker_of_threads);
   const bool names_remote_memory = calls(is_one_sided_call);
   HeapPlace& heap = program_.options_.heap;
   program_.has_low_memory_ = program_.options_.low_memory.value_or(!names_remote_memory && asks_for_low_memory());

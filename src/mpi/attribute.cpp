@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernel/program_threads.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/rank.hpp"
 
@@ -49,6 +50,7 @@ void* const* Attributes::find(int keyval) const noexcept {
 void Attributes::call_delete(Rank& rank, void* handle, const Attribute& attribute) {
   const Keyvals::Keyval& key = rank.keyvals.used(attribute.keyval);
   if (key.remove == nullptr) return;
+  const api::InCallback callback;
   const int code = key.remove(handle, attribute.keyval, attribute.value, key.state);
   if (code != MPI_SUCCESS)
     fail(code, fmt::format("the delete function of the key {} returned {}", attribute.keyval, code));
@@ -87,6 +89,7 @@ void Attributes::copy(Rank& rank, void* original_handle, const Attributes& origi
     int is_copied = 1;
     // MPI_COMM_DUP_FN and its like are the number 1.
     if (handle_value(key.copy) != 1) {
+      const api::InCallback callback;
       const int code = key.copy(original_handle, one.keyval, key.state, one.value, &value, &is_copied);
       if (code != MPI_SUCCESS) fail(code, fmt::format("the copy function of the key {} returned {}", one.keyval, code));
     }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "kernel/api.hpp"
+#include "kernel/program_threads.hpp"
 #include "mpi/rank.hpp"
 
 namespace aplib::mpi {
@@ -14,10 +15,57 @@ void Call::enter(When when) {
     enter_otherwise(when);
 }
 
+void Call::look() {
+  rank_ = static_cast<Rank*>(api::mpi_rank_of_thread());
+  if (rank_ == nullptr && this_task::inside()) rank_ = &Rank::of_caller(name_);
+}
+
+namespace {
+
+/// Why a thread of the program may not call.
+std::string refusal(const Rank* rank) {
+  if (rank == nullptr || rank->seen_phase() == Rank::Phase::before)
+    return "it came from a thread before MPI_Init; call MPI_Init on the program's main thread first";
+  if (rank->seen_phase() == Rank::Phase::finalized) return "it came after MPI_Finalize; end threads that call before";
+  if (rank->thread_level >= MPI_THREAD_SERIALIZED)
+    return "it came from a thread that was made in a function which MPI had called; make threads elsewhere";
+  return fmt::format(
+      "it came from a thread that the program made, and MPI_Init{} has provided {}; ask MPI_Init_thread "
+      "for MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE, and give each rank a thread of its own "
+      "(--threads per-cell or APLIB_THREADS=per-cell)",
+      rank->thread_level == MPI_THREAD_SINGLE ? "" : "_thread",
+      rank->thread_level == MPI_THREAD_SINGLE ? "MPI_THREAD_SINGLE" : "MPI_THREAD_FUNNELED");
+}
+
+}  // namespace
+
 void Call::enter_otherwise(When when) {
+  const api::Entry entry = api::enter_cell();
+  if (entry == api::Entry::too_late)
+    fail(MPI_ERR_OTHER, "it came from a thread, and the main part of the program has ended; join threads before");
+  if (entry == api::Entry::refused && api::is_thread_of_program())
+    fail(MPI_ERR_OTHER, refusal(static_cast<const Rank*>(api::mpi_rank_of_thread())));
+  visits_ = entry == api::Entry::entered;
+  try {
+    enter_phase(when);
+  } catch (...) {
+    if (visits_) leave();
+    throw;
+  }
+}
+
+void Call::leave() const noexcept { api::leave_cell(); }
+
+void Call::enter_phase(When when) {
   rank_ = &Rank::of_caller(name_);
   if (when == any_time) return;
-  if (rank_->phase == Rank::Phase::before) fail(MPI_ERR_OTHER, "it came before MPI_Init; call MPI_Init first");
+  if (rank_->phase == Rank::Phase::before) fail_before_init();
+  if (rank_->phase == Rank::Phase::finalized) fail_after_finalize();
+}
+
+void fail_before_init() { fail(MPI_ERR_OTHER, "it came before MPI_Init; call MPI_Init first"); }
+
+void fail_after_finalize() {
   fail(MPI_ERR_OTHER, "it came after MPI_Finalize; make MPI_Finalize the program's last call of MPI");
 }
 

@@ -20,28 +20,47 @@ class Call {
  public:
   enum When : std::uint8_t {
     pure,         ///< Needs nothing of the cell.
+    anywhere,     ///< Only looks at the rank, on any thread of its program, whatever the level of thread support.
     any_time,     ///< Before MPI_Init and after MPI_Finalize, too.
     initialized,  ///< Between the two.
   };
   /// Throws Failure when the call is not allowed now. `name` is a literal.
   Call(const char* name, When when, bool large = false) : name_(name), is_large_(large) {
-    if (when != pure) enter(when);
+    if (when == anywhere) {
+      look();
+    } else if (when != pure) {
+      enter(when);
+    }
   }
+  ~Call() {
+    if (visits_) [[unlikely]]
+      leave();
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
 
   [[nodiscard]] const char* name() const noexcept { return name_; }
-  /// What MPI knows of the calling cell. Not for calls that are pure.
+  /// What MPI knows of the calling cell. Not for calls that are pure;
   [[nodiscard]] Rank& rank() const noexcept { return *rank_; }
+  /// of one that is anywhere, null when the cell has not called MPI yet.
+  [[nodiscard]] const Rank* known_rank() const noexcept { return rank_; }
   /// The _c double was called.
   [[nodiscard]] bool is_large() const noexcept { return is_large_; }
+  /// The calling thread has the cell's processor for this call alone, from here on.
+  void visit() const noexcept { visits_ = true; }
 
  private:
+  void look();
   void enter(When when);
-  /// Not between MPI_Init and MPI_Finalize.
+  /// Not between MPI_Init and MPI_Finalize, or not on the processor's own thread.
   [[gnu::cold, gnu::noinline]] void enter_otherwise(When when);
+  void enter_phase(When when);
+  [[gnu::cold, gnu::noinline]] void leave() const noexcept;
 
   const char* name_;
   Rank* rank_ = nullptr;
   bool is_large_;
+  mutable bool visits_ = false;
 };
 
 /// Numbers of a program, which are ints or, in _c doubles, of 64 bits.
@@ -69,6 +88,8 @@ inline void narrow(MPI_Aint* place, MPI_Count value) noexcept { *place = value; 
 // ---------------------------------------------------------------- checks
 
 // What fails is out of line, so that a check costs a compare.
+[[noreturn]] void fail_before_init();
+[[noreturn]] void fail_after_finalize();
 [[noreturn]] void fail_null(const char* parameter);
 [[noreturn]] void fail_count(const char* parameter, MPI_Count value);
 [[noreturn]] void fail_size(const char* parameter, MPI_Aint value);

@@ -97,7 +97,7 @@ class Duplication : public Steps {
     Offer own;
     for (std::uint32_t group = 0; group < groups; ++group) {
       const std::uint32_t context = context_of(group);
-      const bool is_offered = rank_.offered.has(context);
+      const bool is_offered = rank_.agrees || rank_.offered.has(context);
       if (is_offered) own.is_busy = 1;
       if (is_offered || rank_.contexts.has(context)) {
         add(own.used, group);

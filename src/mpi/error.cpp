@@ -9,6 +9,7 @@
 
 #include "aplib/error.hpp"
 #include "kernel/api.hpp"
+#include "kernel/program_threads.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/layout.hpp"
 #include "mpi/rank.hpp"
@@ -52,7 +53,11 @@ template <class... Handle>
 int raise_on(const char* call, Failure* given, Handle... handle) {
   const Failure failure = std::move(*given);
   delete given;
-  if (!this_task::inside()) end_process(call, failure.text);
+  const api::InCell inside;
+  if (!inside.is_inside()) {
+    api::fail_on_thread(call, failure.text);
+    end_process(call, failure.text);
+  }
   if (failure.on != nullptr) {
     const int code = failure.on->raise(call, failure);
     failure.on->release();
@@ -85,6 +90,9 @@ Failure* caught() {
     return new Failure{error.error_class(), error.what()};
   } catch (const Error& error) {
     return new Failure{MPI_ERR_OTHER, error.what()};
+  } catch (...) {
+    api::end_stopped_thread();
+    throw;
   }
 }
 
@@ -118,6 +126,7 @@ int ErrorTarget::raise(const char* call, const Failure& failure) {
       int code = failure.code;
       handler_->hold();  // the function may free it, or set another
       Errhandler& handler = *handler_;
+      const api::InCallback callback;
       reinterpret_cast<void (*)(void**, int*, ...)>(handler.function)(&handle, &code);
       handler.release();
       break;

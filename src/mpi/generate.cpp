@@ -171,8 +171,8 @@ class FunctionTable {
         function.result = words[++i];
       } else if (words[i] == "any") {
         function.when = "any_time";
-      } else if (words[i] == "pure") {
-        function.when = "pure";
+      } else if (words[i] == "pure" || words[i] == "anywhere") {
+        function.when = words[i];
       } else if (words[i] == "inter") {
         function.differs_between_groups = true;
       } else if (words[i] == "intra") {

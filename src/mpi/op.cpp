@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <climits>
 
+#include "kernel/program_threads.hpp"
 #include "mpi/rank.hpp"
 #include "mpi/type.hpp"
 
@@ -66,6 +67,7 @@ void Combine::operator()(const void* left, void* right, Count count) const {
 }
 
 void Combine::call_function(const void* left, void* right, Count count) const {
+  const api::InCallback callback;
   MPI_Datatype handle = type_.handle();
   void* const given = const_cast<void*>(left);  // the standard's functions have no const
   if (op_.large_function != nullptr) {

@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "kernel/api.hpp"
+#include "kernel/program_threads.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/info.hpp"
 #include "mpi/request.hpp"
@@ -208,17 +209,34 @@ void tell_of_foreign_library(const Call& call) {
              stderr);
 }
 
+int provide_threads(const Call& call, int required) {
+  if (required < MPI_THREAD_SERIALIZED) return required;
+  const api::Threads threads = api::admit_threads(call.name());
+  if (threads == api::Threads::run) call.visit();
+  if (threads != api::Threads::none) return required;
+  api::debug(call.name(),
+             "the rank shares its thread with others, so MPI_THREAD_FUNNELED is provided; for more, give "
+             "each rank a thread of its own (--threads per-cell or APLIB_THREADS=per-cell)");
+  return MPI_THREAD_FUNNELED;
+}
+
 void begin(const Call& call, int required, int* provided) {
   Rank& rank = call.rank();
   if (rank.phase == Rank::Phase::initialized) fail(MPI_ERR_OTHER, "MPI is initialized already; call it once");
   if (rank.phase == Rank::Phase::finalized) fail(MPI_ERR_OTHER, "it came after MPI_Finalize; MPI begins only once");
-  rank.phase = Rank::Phase::initialized;
   tell_of_foreign_launcher(call);
   tell_of_foreign_library(call);
   rank.main_task = index(api::task_id(call.name()));
-  // Calls from threads that the program makes need a thread of the cell's own, which is not there yet.
-  rank.thread_level = std::min(required, MPI_THREAD_FUNNELED);
+  rank.thread_level = provide_threads(call, required);
   if (provided != nullptr) *provided = rank.thread_level;
+  rank.set_phase(Rank::Phase::initialized);
+}
+
+const Rank& initialized_rank(const Call& call) {
+  const Rank* const rank = call.known_rank();
+  if (rank == nullptr || rank->seen_phase() == Rank::Phase::before) fail_before_init();
+  if (rank->seen_phase() == Rank::Phase::finalized) fail_after_finalize();
+  return *rank;
 }
 
 }  // namespace
@@ -240,17 +258,23 @@ void finalize(const Call& call) {
   Rank& rank = call.rank();
   rank.self().attributes.clear(rank, MPI_COMM_SELF);
   close_requests(rank);
-  rank.phase = Rank::Phase::finalized;
+  rank.set_phase(Rank::Phase::finalized);
 }
 
-void initialized(const Call& call, int* flag) { *flag = call.rank().phase != Rank::Phase::before ? 1 : 0; }
+void initialized(const Call& call, int* flag) {
+  *flag = call.known_rank() != nullptr && call.known_rank()->seen_phase() != Rank::Phase::before ? 1 : 0;
+}
 
-void finalized(const Call& call, int* flag) { *flag = call.rank().phase == Rank::Phase::finalized ? 1 : 0; }
+void finalized(const Call& call, int* flag) {
+  *flag = call.known_rank() != nullptr && call.known_rank()->seen_phase() == Rank::Phase::finalized ? 1 : 0;
+}
 
-void query_thread(const Call& call, int* provided) { *provided = call.rank().thread_level; }
+void query_thread(const Call& call, int* provided) { *provided = initialized_rank(call).thread_level; }
 
 void is_thread_main(const Call& call, int* flag) {
-  *flag = index(api::task_id(call.name())) == call.rank().main_task ? 1 : 0;
+  const std::uint32_t main_task = initialized_rank(call).main_task;
+  const bool is_main = this_task::inside() ? index(api::task_id(call.name())) == main_task : api::is_main_thread();
+  *flag = is_main ? 1 : 0;
 }
 
 void abort(const Call& call, Comm& comm, int code) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -45,6 +46,13 @@ class Rank {
 
   // ---- between MPI_Init and MPI_Finalize
   Phase phase = Phase::before;
+  /// The phase for threads that have not entered the cell: what was set before it is visible, too.
+  [[nodiscard]] Phase seen_phase() const noexcept {
+    return std::atomic_ref(const_cast<Phase&>(phase)).load(std::memory_order_acquire);  // acquire: pairs with below
+  }
+  void set_phase(Phase now) noexcept {
+    std::atomic_ref(phase).store(now, std::memory_order_release);  // release: what belongs to it
+  }
   int thread_level = MPI_THREAD_SINGLE;
   std::uint32_t main_task = 0;  ///< The one that called MPI_Init.
 
@@ -64,6 +72,8 @@ class Rank {
   ContextSet contexts;
   ContextSet offered;  ///< Of which others may choose for a communicator that is duplicated (comm_idup.cpp).
   std::uint32_t next_context = 0;
+  std::vector<std::uint64_t> agreements;  ///< On contexts, that are under way (team.cpp),
+  bool agrees = false;                    ///< and one has them all for itself.
   /// Of MPI_Buffer_attach; null: none.
   void* attached_buffer = nullptr;
   MPI_Count attached_bytes = 0;

@@ -3,6 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "aplib/task.hpp"
+
 namespace aplib::mpi {
 
 Team::Team(const Call& call, const Comm& parent, int leader)
@@ -30,20 +34,73 @@ void Team::meet(CellId other, std::uint32_t channel, std::uint32_t tag) {
   between_ = Channel{mailbox_of(call_.rank()), channel, tag};
 }
 
-std::uint32_t Team::agree_on_context() const {
-  struct Used {
-    ContextSet set;
-    std::uint32_t next = 0;  // where the search begins
+namespace {
 
-    void add(const Used& other) noexcept {
-      set.add_all(other.set);
-      next = std::max(next, other.next);
-    }
-  };
+/// An agreement of this rank's in which all members take part. Where threads call, there may be several; one at a time
+/// *has* the contexts, so that no two choose the same one. Of those that want them it has the lowest number, which all
+/// members know it by, so that they do not wait for each other in a circle.
+class Agreement {
+ public:
+  Agreement(Rank& rank, std::uint64_t number) : rank_(rank), number_(number) { rank.agreements.push_back(number); }
+  ~Agreement() {
+    give_contexts();
+    rank_.agreements.erase(std::ranges::find(rank_.agreements, number_));
+  }
+  Agreement(const Agreement&) = delete;
+  Agreement& operator=(const Agreement&) = delete;
+
+  [[nodiscard]] bool take_contexts() noexcept {
+    has_ = !rank_.agrees && number_ == *std::ranges::min_element(rank_.agreements);
+    rank_.agrees = rank_.agrees || has_;
+    return has_;
+  }
+  void give_contexts() noexcept {
+    if (has_) rank_.agrees = false;
+    has_ = false;
+  }
+
+ private:
+  Rank& rank_;
+  std::uint64_t number_;
+  bool has_ = false;
+};
+
+}  // namespace
+
+// Who wants the contexts waits for nobody but members that take part already. So where threads call, a first round lets
+// all come.
+std::uint32_t Team::agree_on_context() const {
   Rank& rank = call_.rank();
+  Used used;
+  if (rank.thread_level == MPI_THREAD_MULTIPLE) {
+    used.be_busy();
+    combine(used);
+  }
+  Agreement agreement(rank, std::uint64_t{channel_.context} << 32 | channel_.tag);
+  while (true) {
+    if (agreement.take_contexts()) {
+      used = {rank.contexts, rank.next_context, 0};
+      used.set.add_all(rank.offered);
+    } else {
+      used.be_busy();
+    }
+    combine(used);
+    if (const auto context = used.set.first_free(used.next)) {
+      rank.next_context = *context + 1;
+      return *context;
+    }
+    if (used.is_busy == 0) {
+      fail(MPI_ERR_OTHER, fmt::format("a rank has {} communicators, as many as there can be; free some by "
+                                      "MPI_Comm_free",
+                                      ContextSet::count));
+    }
+    agreement.give_contexts();
+    this_task::yield();  // to the agreement that has them
+  }
+}
+
+void Team::combine(Used& used) const {
   const std::uint32_t size = group_.size();
-  Used used{rank.contexts, rank.next_context};
-  used.set.add_all(rank.offered);
   Used others;
   for (std::uint32_t step = 1; step < size; step *= 2) {
     if ((place_ & step) != 0) {
@@ -60,13 +117,6 @@ std::uint32_t Team::agree_on_context() const {
     used.add(others);
   }
   broadcast(&used, sizeof used);
-  const auto context = used.set.first_free(used.next);
-  if (!context) {
-    fail(MPI_ERR_OTHER, fmt::format("a rank has {} communicators, as many as there can be; free some by MPI_Comm_free",
-                                    ContextSet::count));
-  }
-  rank.next_context = *context + 1;
-  return *context;
 }
 
 void Team::broadcast(void* data, std::size_t bytes) const {

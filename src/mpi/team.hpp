@@ -50,6 +50,25 @@ class Team {
     std::uint32_t tag;
   };
 
+  /// Contexts that cannot be chosen.
+  struct Used {
+    ContextSet set;
+    std::uint32_t next = 0;     ///< Where the search begins.
+    std::uint32_t is_busy = 0;  ///< Perhaps only because another agreement has them.
+
+    void add(const Used& other) noexcept {
+      set.add_all(other.set);
+      next = std::max(next, other.next);
+      is_busy |= other.is_busy;
+    }
+    void be_busy() noexcept {
+      set.words.fill(~std::uint64_t{0});
+      is_busy = 1;
+    }
+  };
+
+  /// Of all members, of both groups.
+  void combine(Used& used) const;
   // By place in the tree, which is the rank behind the leader's.
   [[nodiscard]] CellId cell(std::uint32_t place) const noexcept {
     return CellId{group_.cell((place + leader_) % group_.size())};

@@ -70,5 +70,54 @@ TEST_F(MpiProgram, MessagesReachTheirRanksOnAnyNumberOfThreads) {
   }
 }
 
+TEST_F(MpiProgram, ThreadsThatAProgramMakesCall) {
+  EXPECT_EQ(output("mpicc -Wall -Werror " MPI_PROGRAMS "/threads.c -pthread -o threads"), "");
+  for (const char* const what : {"turns", "early", "requests", "blocked", "at_once", "handled"}) {
+    for (const char* const ranks : {"1", "2", "5"})
+      EXPECT_EQ(output(std::string("mpiexec -n ") + ranks + " ./threads " + what), "No Errors\n")
+          << what << ", ranks: " << ranks;
+  }
+  write("cluster.toml",
+        "[machine]\ngrid = \"3x1\"\nlaunch = \"local\"\nthreads = \"per-cell\"\n[[host]]\nname = \"a\"\ncells = 1\n"
+        "[[host]]\nname = \"b\"\ncells = 2\n");
+  for (const char* const what : {"turns", "requests", "blocked", "at_once"})
+    EXPECT_EQ(output(std::string("aprun -f cluster.toml ./threads ") + what), "No Errors\n") << what;
+}
+
+TEST_F(MpiProgram, RegionsOfOpenMpCall) {
+  EXPECT_EQ(output("mpicc -Wall -Werror -fopenmp " MPI_PROGRAMS "/openmp.c -o openmp"), "");
+  for (const char* const ranks : {"1", "2", "5"})
+    EXPECT_EQ(output(std::string("mpiexec -n ") + ranks + " ./openmp"), "No Errors\n") << "ranks: " << ranks;
+}
+
+// Ranks that share threads cannot wait for threads of their own: the level says so, and a call that comes all the same.
+TEST_F(MpiProgram, ThreadsNeedAThreadForEachRank) {
+  EXPECT_EQ(output("mpicc -Wall -Werror " MPI_PROGRAMS "/threads.c -pthread -o threads"), "");
+  EXPECT_EQ(output("APLIB_THREADS=1 mpiexec -n 2 ./threads level funneled"), "No Errors\n");
+  EXPECT_NE(output("APLIB_THREADS=1 APLIB_LOG_LEVEL=debug mpiexec -n 2 ./threads level funneled")
+                .find("MPI_Init_thread: the rank shares its thread with others, so MPI_THREAD_FUNNELED is provided"),
+            std::string::npos);
+  int status = 0;
+  const std::string text = output("mpiexec -n 1 ./threads below", &status);
+  EXPECT_EQ(status, 1);
+  EXPECT_NE(text.find("cell 0: MPI_Comm_rank: it came from a thread that the program made, and MPI_Init_thread has "
+                      "provided MPI_THREAD_FUNNELED; ask MPI_Init_thread for MPI_THREAD_SERIALIZED"),
+            std::string::npos)
+      << text;
+}
+
+TEST_F(MpiProgram, WhatThreadsDoWrongEndsTheMachine) {
+  EXPECT_EQ(output("mpicc -Wall -Werror " MPI_PROGRAMS "/threads.c -pthread -o threads"), "");
+  const auto ends = [this](const char* what, int expected, const char* expected_text) {
+    int status = 0;
+    const std::string text = output(std::string("mpiexec -n 3 ./threads ") + what, &status);
+    EXPECT_EQ(status, expected) << text;
+    EXPECT_NE(text.find(expected_text), std::string::npos) << text;
+  };
+  ends("abort", 7, "cell 0 thread: MPI_Abort: rank 0 of MPI_COMM_WORLD ends the machine with code 7");
+  ends("wrong", 1, " thread: MPI_Send: count is -1; a count is 0 or more (MPI_ERR_COUNT on MPI_COMM_WORLD)");
+  ends("late", 1, " thread: MPI_Comm_rank: it came after MPI_Finalize");
+}
+
 }  // namespace
 }  // namespace aplib

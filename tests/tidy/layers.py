@@ -35,6 +35,7 @@ API_ONLY = {
         "src/kernel/condition.hpp",
         "src/kernel/mailbox.hpp",
         "src/kernel/mailbox_inline.hpp",
+        "src/kernel/program_threads.hpp",
     ],
     ("src/launch", "src/kernel"): [
         "src/kernel/api.hpp",

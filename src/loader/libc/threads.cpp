@@ -179,7 +179,7 @@ int create(pthread_t* id, const pthread_attr_t* attributes, Routine routine, voi
   std::unique_ptr<ProgramThread> thread;
   try {
     key_of_threads();
-    instance.share_heap();
+    instance.begin_threads();
     thread = std::make_unique<ProgramThread>();
     thread->context = static_cast<TaskContext*>(maker->ops->inherit(*maker));
     inherit_signal_mask(*maker, *thread->context);
@@ -293,10 +293,12 @@ std::span<const Binding> threads_bindings() {
 
 // ---------------------------------------------------------------- parallel regions of OpenMP
 
-/// Contexts that threads of the pool have borrowed, by thread. They do not keep the instance alive, and go with it.
+/// Contexts that threads of the pool have borrowed, by thread. They do not keep the instance alive, and go with it. And
+/// what else libgomp has once for all.
 struct LentContexts {
   std::mutex mutex;
   std::map<pthread_t, std::unique_ptr<TaskContext>> of_thread;
+  void* critical = nullptr;  ///< The lock of critical sections without a name; libgomp's own is the process's.
 };
 
 namespace {
@@ -354,7 +356,7 @@ struct Region {
 
 Owner owner_of(Instance& instance) {
   const TaskContext* context = here();
-  if (context != nullptr) instance.share_heap();
+  if (context != nullptr) instance.begin_threads();
   return {&instance, context != nullptr && context->swaps};
 }
 
@@ -372,6 +374,8 @@ enum class Call : std::size_t {
   sections,
   teams_reg,
   task,
+  critical_name_start,
+  critical_name_end,
   count
 };
 constexpr std::array<const char*, static_cast<std::size_t>(Call::count)> names{
@@ -388,6 +392,8 @@ constexpr std::array<const char*, static_cast<std::size_t>(Call::count)> names{
     "GOMP_parallel_sections",
     "GOMP_teams_reg",
     "GOMP_task",
+    "GOMP_critical_name_start",
+    "GOMP_critical_name_end",
 };
 
 /// The library's own function. It is there: the program needs it, and the program was loaded.
@@ -463,6 +469,13 @@ void bound_task(Body body, void* data, CopyArguments copy, long bytes, long alig
            static_cast<long>(aligned), at_all, flags, depend, priority, detach);
 }
 
+template <Call call>
+void bound_critical() {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) std::abort();  // only programs are bound to this
+  reinterpret_cast<void (*)(void**)>(native(*instance, call))(&shared_part(instance->libc().lent).critical);
+}
+
 template <Call call, class Result, class... Rest>
 Binding region() {
   return Binding::of(names[static_cast<std::size_t>(call)], bound_region<call, Result, Rest...>);
@@ -485,6 +498,8 @@ std::span<const Binding> openmp_bindings() {
       region<Call::sections, void, unsigned, unsigned, unsigned>(),
       region<Call::teams_reg, void, unsigned, unsigned, unsigned>(),
       Binding::of(names[static_cast<std::size_t>(Call::task)], bound_task),
+      Binding::of("GOMP_critical_start", bound_critical<Call::critical_name_start>),
+      Binding::of("GOMP_critical_end", bound_critical<Call::critical_name_end>),
   };
   return table;
 }

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+#include "kernel/program_threads.hpp"
+
+#include <fmt/format.h>
+
+#include "aplib/machine.hpp"
+#include "cell/baton.hpp"
+#include "kernel/machine_impl.hpp"
+#include "loader/context.hpp"
+#include "loader/instance.hpp"
+
+namespace aplib {
+
+bool begin_threads(TaskControl& self) {
+  Cell& cell = *self.cell;
+  cell.has_threads = true;
+  // Not in the middle of a call, which would not give the baton on at its end. Relaxed: its maker is our thread.
+  if (!cell.threads_call || cell.callbacks != 0 || self.is_guest ||
+      cell.baton.load(std::memory_order_relaxed) != nullptr)
+    return false;
+  cell.baton.store(new Baton(self), std::memory_order_release);  // release: its making
+  return true;
+}
+
+namespace {
+
+Cell* cell_of_thread() noexcept {
+  const loader::TaskContext* const context = loader::here();
+  return context != nullptr ? context->instance->services().cell() : nullptr;
+}
+
+Baton* baton_of_thread() noexcept {
+  const Cell* const cell = cell_of_thread();
+  return cell != nullptr ? cell->baton.load(std::memory_order_acquire) : nullptr;  // acquire: its making
+}
+
+}  // namespace
+
+const TaskControl* task_of_thread() noexcept {
+  if (const TaskControl* const self = running_task()) return self;
+  const Baton* const baton = baton_of_thread();
+  return baton != nullptr && baton->is_main_thread() ? &baton->main_task() : nullptr;
+}
+
+namespace api {
+
+Threads admit_threads(const char* call) {
+  TaskControl& self = self_or_throw(call);
+  Cell& cell = *self.cell;
+  const Domain& domain = cell.processor->domain();
+  if (self.program == nullptr || cell.live_tasks != 1 || domain.has_host || domain.carriers != domain.local_count())
+    return Threads::none;
+  cell.stays = true;
+  cell.threads_call = true;
+  return cell.has_threads && begin_threads(self) ? Threads::run : Threads::may_come;
+}
+
+Entry enter_cell() {
+  if (running_task() != nullptr) return Entry::inside;
+  Baton* const baton = baton_of_thread();
+  if (baton == nullptr) return Entry::refused;
+  return baton->enter() ? Entry::entered : Entry::too_late;
+}
+
+void leave_cell() noexcept { running_task()->cell->processor->baton()->leave(); }
+
+InCallback::InCallback() noexcept : cell_(running_task() != nullptr ? running_task()->cell : nullptr) {
+  if (cell_ != nullptr) ++cell_->callbacks;
+}
+InCallback::~InCallback() {
+  if (cell_ != nullptr) --cell_->callbacks;
+}
+
+void* mpi_rank_of_thread() noexcept {
+  if (const TaskControl* const self = running_task()) return self->cell->mpi.rank;
+  const Cell* const cell = cell_of_thread();
+  return cell != nullptr ? cell->mpi.rank : nullptr;
+}
+
+bool is_thread_of_program() noexcept { return loader::here() != nullptr; }
+
+bool is_main_thread() noexcept {
+  if (const TaskControl* const self = running_task()) return !self->is_guest;
+  const Baton* const baton = baton_of_thread();
+  return baton != nullptr && baton->is_main_thread();
+}
+
+void fail_on_thread(const char* call, const std::string& text) {
+  const loader::TaskContext* const context = loader::here();
+  if (context != nullptr)
+    context->instance->services().fail(static_cast<int>(ExitStatus::program_failed), fmt::format("{}: {}", call, text));
+}
+
+void end_stopped_thread() noexcept {
+  const loader::TaskContext* const context = loader::here();
+  if (context != nullptr && running_task() == nullptr && !is_main_thread()) context->instance->leave(0, false);
+}
+
+}  // namespace api
+}  // namespace aplib

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+// Threads that take turns at their cell's processor (cell/baton.hpp), and call MPI when it is theirs. Programs with
+// threads of their own: program_test.cpp.
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "cell/baton.hpp"
+#include "kernel/machine_impl.hpp"
+#include "machines.hpp"
+
+namespace aplib {
+namespace {
+
+using namespace testing_support;
+
+constexpr int threads_each = 3;
+
+/// The threads of one rank.
+class Threads {
+ public:
+  Threads() : baton_(*running_task()) { baton_.leave(); }
+  ~Threads() {
+    for (std::thread& thread : threads_) thread.join();
+    baton_.close();
+  }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+
+  /// One call, or several in one turn. False: the machine stopped.
+  bool call(const std::function<void()>& what) {
+    EXPECT_TRUE(baton_.enter());
+    bool done = false;
+    try {
+      what();
+      done = true;
+    } catch (const Stopped&) {
+    }
+    baton_.leave();
+    return done;
+  }
+  void start(std::function<void()> what) { threads_.emplace_back(std::move(what)); }
+
+ private:
+  Baton baton_;
+  std::vector<std::thread> threads_;
+};
+
+int own_rank() {
+  int rank = -1;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+class MpiThreads : public testing::TestWithParam<std::uint32_t> {
+ protected:
+  static void run_ranks(const std::function<void(int rank, int size)>& program) {
+    run_well(Shape{{GetParam(), 1}, Options::threads_per_cell}, [&program] {
+      MPI_Init(nullptr, nullptr);
+      program(own_rank(), static_cast<int>(GetParam()));
+      MPI_Barrier(MPI_COMM_WORLD);
+      MPI_Finalize();
+    });
+  }
+};
+INSTANTIATE_TEST_SUITE_P(, MpiThreads, testing::Values(1, 2, 3));
+
+// Each thread has a tag of its own; messages go around, small ones and those that are lent.
+TEST_P(MpiThreads, ExchangeMessagesAllAtOnce) {
+  run_ranks([](int rank, int size) {
+    Threads threads;
+    const auto exchange = [&](int tag) {
+      std::vector<int> sent(tag % 2 == 0 ? 4 : 20'000);
+      std::vector<int> received(sent.size());
+      for (int round = 0; round < 40; ++round) {
+        std::iota(sent.begin(), sent.end(), 1000 * rank + round);
+        const int count = static_cast<int>(sent.size());
+        ASSERT_TRUE(threads.call([&] {
+          MPI_Sendrecv(sent.data(), count, MPI_INT, (rank + 1) % size, tag, received.data(), count, MPI_INT,
+                       (rank + size - 1) % size, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        }));
+        std::iota(sent.begin(), sent.end(), 1000 * ((rank + size - 1) % size) + round);
+        ASSERT_EQ(received, sent);
+      }
+    };
+    for (int i = 0; i < threads_each; ++i) threads.start([&exchange, i] { exchange(i); });
+    exchange(threads_each);  // the main thread calls, too
+  });
+}
+
+// The main thread is not in a call when another one waits; and that does not keep a third from calling.
+TEST_P(MpiThreads, AWaitGivesTheProcessorOn) {
+  run_ranks([](int rank, int) {
+    Threads threads;
+    std::atomic<int> got{0};
+    for (int tag = 0; tag < threads_each; ++tag) {
+      threads.start([&, tag] {
+        int value = 0;
+        threads.call([&] { MPI_Recv(&value, 1, MPI_INT, rank, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE); });
+        got += value;
+        got.notify_all();
+      });
+    }
+    for (int tag = threads_each - 1; tag >= 0; --tag) {
+      const int before = got;
+      const int value = tag + 1;
+      threads.start(
+          [&, tag, value] { threads.call([&] { MPI_Send(&value, 1, MPI_INT, rank, tag, MPI_COMM_WORLD); }); });
+      got.wait(before);
+    }
+    EXPECT_EQ(got, threads_each * (threads_each + 1) / 2);
+  });
+}
+
+// Threads ask whether something has come, again and again, while others wait and send.
+TEST_P(MpiThreads, TestsAndProbesLetOthersCall) {
+  run_ranks([](int rank, int size) {
+    Threads threads;
+    threads.start([&] {
+      int value = -1;
+      MPI_Request request = MPI_REQUEST_NULL;
+      threads.call([&] { MPI_Irecv(&value, 1, MPI_INT, (rank + size - 1) % size, 1, MPI_COMM_WORLD, &request); });
+      for (int done = 0; done == 0;) threads.call([&] { MPI_Test(&request, &done, MPI_STATUS_IGNORE); });
+      EXPECT_EQ(value, (rank + size - 1) % size);
+    });
+    threads.start([&] {
+      MPI_Status status{};
+      for (int here = 0; here == 0;)
+        threads.call([&] { MPI_Iprobe(MPI_ANY_SOURCE, 2, MPI_COMM_WORLD, &here, &status); });
+      int value = -1;
+      threads.call([&] { MPI_Recv(&value, 1, MPI_INT, status.MPI_SOURCE, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE); });
+      EXPECT_EQ(value, rank);
+    });
+    threads.start([&] { threads.call([&] { MPI_Send(&rank, 1, MPI_INT, (rank + 1) % size, 1, MPI_COMM_WORLD); }); });
+    threads.call([&] { MPI_Send(&rank, 1, MPI_INT, rank, 2, MPI_COMM_WORLD); });
+  });
+}
+
+TEST_P(MpiThreads, CollectivesOfCommunicatorsOfTheirOwn) {
+  run_ranks([](int rank, int size) {
+    std::array<MPI_Comm, threads_each> comms{};
+    for (MPI_Comm& comm : comms) MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    {
+      Threads threads;
+      for (int i = 0; i < threads_each; ++i) {
+        threads.start([&, i] {
+          for (int round = 0; round < 50; ++round) {
+            const int own = rank + i * round;
+            int sum = -1;
+            threads.call([&] { MPI_Allreduce(&own, &sum, 1, MPI_INT, MPI_SUM, comms[static_cast<unsigned>(i)]); });
+            ASSERT_EQ(sum, size * (size - 1) / 2 + size * i * round);
+          }
+        });
+      }
+    }
+    for (MPI_Comm& comm : comms) MPI_Comm_free(&comm);
+  });
+}
+
+TEST_P(MpiThreads, AMachineThatStopsEndsTheirWaits) {
+  std::atomic<int> stopped{0};
+  const Report report = run(Shape{{GetParam(), 1}, Options::threads_per_cell}, [&stopped] {
+    MPI_Init(nullptr, nullptr);
+    const int rank = own_rank();
+    const int last = static_cast<int>(GetParam()) - 1;
+    std::atomic<int> begun{0};
+    {
+      Threads threads;
+      for (int i = 0; i < threads_each; ++i) {
+        threads.start([&] {
+          int value = 0;
+          const bool done = threads.call([&] {
+            ++begun;
+            begun.notify_all();
+            MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+          });
+          if (!done) ++stopped;
+        });
+      }
+      for (int seen = begun; seen < threads_each; seen = begun) begun.wait(seen);
+      if (rank == last)
+        threads.start(
+            [&] { threads.call([] { running_task()->cell->processor->domain().fail(7, "a thread ends it"); }); });
+    }
+  });
+  EXPECT_EQ(report.exit_status, 7);
+  EXPECT_EQ(stopped, static_cast<int>(GetParam()) * threads_each);
+}
+
+}  // namespace
+}  // namespace aplib
