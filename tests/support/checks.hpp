@@ -2,6 +2,7 @@
 // What tests of every folder ask: what an error says, what a text holds, which seed to take.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -9,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -33,6 +35,21 @@ std::string error_text(Action action, std::optional<Errc> code = std::nullopt) {
 /// Compares by memcmp. (std::equal goes byte by byte, which takes seconds for megabytes when it is instrumented.)
 inline bool same_bytes(std::span<const std::byte> a, std::span<const std::byte> b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
+}
+
+/// The same, for bytes that are all alike.
+inline bool all_bytes_are(std::byte value, std::span<const std::byte> bytes) {
+  return bytes.empty() || (bytes.front() == value && same_bytes(bytes.subspan(1), bytes.first(bytes.size() - 1)));
+}
+
+/// A body that differs from place to place and from salt to salt. It repeats after 64 KiB and is copied from there, for
+/// the same reason.
+inline std::vector<std::byte> body_of(std::size_t bytes, unsigned salt) {
+  constexpr std::size_t period = 65536;
+  std::vector<std::byte> body(bytes);
+  for (std::size_t i = 0; i < std::min(bytes, period); ++i) body[i] = static_cast<std::byte>(i * 131 + salt + i / 256);
+  for (std::size_t i = period; i < bytes; i += period) std::memcpy(&body[i], body.data(), std::min(period, bytes - i));
+  return body;
 }
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }

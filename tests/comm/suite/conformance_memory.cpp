@@ -67,18 +67,16 @@ TEST_P(Conformance, WritesOfAllSizes) {
   std::uint64_t context = 100;
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{8}, std::size_t{64},
                                   std::size_t{1'000}, std::size_t{4'096}, std::size_t{65'537}, most}) {
-    std::fill(window.memory.begin(), window.memory.end(), std::byte{0x5a});
+    std::memset(window.memory.data(), 0x5a, window.memory.size());
     const std::size_t offset = 64 + bytes % 13;
     node(0).module().write(1, window.key, window.address(offset), contents(bytes, bytes), ++context);
     pump([&] { return node(0).recorder().transfer(context).has_value(); });
     EXPECT_TRUE(*node(0).recorder().transfer(context));
     EXPECT_TRUE(window.holds(offset, contents(bytes, bytes))) << bytes;
     // No byte beside it has changed.
-    const auto untouched = [](std::byte byte) { return byte == std::byte{0x5a}; };
-    EXPECT_TRUE(std::all_of(window.memory.data(), window.memory.data() + offset, untouched)) << bytes;
-    EXPECT_TRUE(
-        std::all_of(window.memory.data() + offset + bytes, window.memory.data() + window.memory.size(), untouched))
-        << bytes;
+    const std::span<const std::byte> all = window.memory;
+    EXPECT_TRUE(testing_support::all_bytes_are(std::byte{0x5a}, all.first(offset))) << bytes;
+    EXPECT_TRUE(testing_support::all_bytes_are(std::byte{0x5a}, all.subspan(offset + bytes))) << bytes;
   }
   EXPECT_EQ(node(1).recorder().frames() + node(1).recorder().transfers(), 0U) << "the target hears nothing of it";
 }
@@ -98,7 +96,7 @@ TEST_P(Conformance, ReadsOfAllSizes) {
     node(0).module().read(1, window.key, window.address(offset), {here.data() + 1, bytes}, ++context);
     pump([&] { return node(0).recorder().transfer(context).has_value(); });
     EXPECT_TRUE(*node(0).recorder().transfer(context));
-    EXPECT_TRUE(std::equal(here.begin() + 1, here.end() - 1, there.begin() + static_cast<std::ptrdiff_t>(offset)));
+    EXPECT_TRUE(testing_support::same_bytes(std::span(here).subspan(1, bytes), there.subspan(offset, bytes)));
     EXPECT_EQ(here.front(), std::byte{0x5a});
     EXPECT_EQ(here.back(), std::byte{0x5a});
   }
@@ -189,8 +187,7 @@ TEST_P(Conformance, RandomTransfersMatchAModel) {
     } else {
       node(from).module().read(2, window.key_of(from), window.address(offset), {here.data(), part}, i);
       pump([&] { return node(from).recorder().transfer(i).has_value(); });
-      ASSERT_TRUE(std::equal(here.begin(), here.begin() + static_cast<std::ptrdiff_t>(part),
-                             model.begin() + static_cast<std::ptrdiff_t>(offset)))
+      ASSERT_TRUE(testing_support::same_bytes(std::span(here).first(part), std::span(model).subspan(offset, part)))
           << "read " << i;
     }
     ASSERT_TRUE(*node(from).recorder().transfer(i));
@@ -214,8 +211,7 @@ TEST_P(Conformance, TransfersNeedNothingOfTheTargetsReceiver) {
     run(0, [&] { return node(0).recorder().transfer(2 * i).has_value(); });
     node(0).module().read(1, window.key, window.address(), {here.data(), bytes}, 2 * i + 1);
     run(0, [&] { return node(0).recorder().transfer(2 * i + 1).has_value(); });
-    EXPECT_TRUE(
-        std::equal(here.begin(), here.begin() + static_cast<std::ptrdiff_t>(bytes), contents(i, bytes).begin()));
+    EXPECT_TRUE(testing_support::same_bytes(std::span(here).first(bytes), contents(i, bytes)));
   }
   over.store(true);
   node(1).module().wake();

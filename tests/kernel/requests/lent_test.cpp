@@ -9,6 +9,7 @@
 #include <cstring>
 #include <deque>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,12 +21,14 @@ namespace {
 
 using api::Mailbox;
 using api::MailboxReceive;
+using testing_support::all_bytes_are;
 using testing_support::cell;
 using testing_support::me;
 using testing_support::Placement;
 using testing_support::placement_name;
 using testing_support::placements;
 using testing_support::run_on;
+using testing_support::same_bytes;
 using testing_support::Shape;
 
 constexpr Mailbox inbox{};
@@ -38,14 +41,24 @@ RequestSet set_of(MailboxReceive& one) {
 }
 bool wait_for(MailboxReceive& one) { return api::wait("wait", set_of(one), true); }
 
-/// Message `number` of cell `from` to cell `to`: both know it.
-std::vector<std::byte> body_of(std::uint32_t from, std::uint32_t to, std::uint32_t number) {
-  std::mt19937 random(from * 1000 + to * 100 + number);
+/// Message `number` of cell `from` to cell `to`, a slice of one random pool: both know it.
+std::span<const std::byte> message_of(std::uint32_t from, std::uint32_t to, std::uint32_t number) {
+  constexpr std::size_t offsets = 65536;
+  static const std::vector<std::byte> pool = [] {
+    std::vector<std::byte> made(bytes_max + offsets);
+    std::mt19937_64 random(4711);
+    for (std::size_t i = 0; i + 8 <= made.size(); i += 8) {
+      const std::uint64_t word = random();
+      std::memcpy(&made[i], &word, 8);
+    }
+    return made;
+  }();
   constexpr std::array<std::size_t, 8> sizes = {
       0, 40, lend_from_bytes - 1, lend_from_bytes, lend_from_bytes + 1, 100, 65536, bytes_max};
-  std::vector<std::byte> body(sizes[random() % sizes.size()]);
-  for (std::size_t i = 0; i < body.size(); ++i) body[i] = static_cast<std::byte>(random() >> (i % 4));
-  return body;
+  std::minstd_rand random(1 + from * 1000 + to * 100 + number);
+  random.discard(3);
+  const std::size_t offset = random() % offsets;
+  return {pool.data() + offset, sizes[random() % sizes.size()]};
 }
 void lend_or_send(std::uint32_t to, std::uint32_t tag, std::vector<std::byte>& body, MailboxReceive& sent) {
   auto* const address = reinterpret_cast<char*>(body.data());
@@ -84,12 +97,12 @@ TEST_P(LentMessages, ComeWholeAndInOrderWithAllOthers) {
     std::uint32_t count = 0;
     const auto check = [&](const api::Arrived& arrived, std::span<const std::byte> got, std::size_t room) {
       const std::uint32_t from = index(arrived.label.cell);
-      const std::vector<std::byte> wanted = body_of(from, me(), received[from]);
+      const std::span<const std::byte> wanted = message_of(from, me(), received[from]);
       EXPECT_EQ(arrived.label.tag, received[from]++);
       EXPECT_EQ(arrived.bytes, wanted.size());
-      EXPECT_TRUE(std::ranges::equal(got.first(std::min(room, wanted.size())),
-                                     std::span(wanted).first(std::min(room, wanted.size()))));
-      for (std::size_t i = wanted.size(); i < room; ++i) ASSERT_EQ(got[i], std::byte{1});
+      const std::size_t filled = std::min(room, wanted.size());
+      EXPECT_TRUE(same_bytes(got.first(filled), wanted.first(filled)));
+      EXPECT_TRUE(all_bytes_are(std::byte{1}, got.first(room).subspan(filled)));
       ++count;
     };
     const auto ask = [&] {
@@ -100,7 +113,8 @@ TEST_P(LentMessages, ComeWholeAndInOrderWithAllOthers) {
     while (sent.size() < cells * messages) {
       const std::uint32_t to = random() % cells;
       if (sent_to[to] == messages) continue;
-      Sent& one = sent.emplace_back(body_of(me(), to, sent_to[to]));
+      const std::span<const std::byte> body = message_of(me(), to, sent_to[to]);
+      Sent& one = sent.emplace_back(std::vector(body.begin(), body.end()));
       lend_or_send(to, sent_to[to]++, one.body, one.posted);
       if (random() % 3 == 0) ask();
       if (!sent.empty() && random() % 8 == 0) {
@@ -149,7 +163,7 @@ TEST_P(LentMessages, OutliveTheTaskThatSentThem) {
     for (const std::byte value : {std::byte{5}, std::byte{7}}) {
       std::vector<std::byte> got(bytes_max);
       EXPECT_EQ(api::receive("receive", inbox, got, {any_cell, 0, {}})->bytes, bytes_max);
-      EXPECT_EQ(std::ranges::count(got, value), static_cast<std::ptrdiff_t>(bytes_max));
+      EXPECT_TRUE(all_bytes_are(value, got));
     }
     barrier();
   });
