@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <random>
 #include <vector>
 
@@ -45,6 +46,19 @@ std::vector<int> world_ranks_of(MPI_Comm comm) {
   return result;
 }
 
+/// The program with its rank and the number of ranks.
+void run_in_world(const Shape& shape, const std::function<void(int rank, int size)>& program) {
+  run_well(shape, [&program] {
+    MPI_Init(nullptr, nullptr);
+    int rank = -1;
+    int size = -1;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    program(rank, size);
+    MPI_Finalize();
+  });
+}
+
 class Communicators : public testing::TestWithParam<Shape> {};
 INSTANTIATE_TEST_SUITE_P(, Communicators,
                          testing::Values(Shape{{1, 1}, 1}, Shape{{7, 1}, 1}, Shape{{8, 1}, 2},
@@ -53,12 +67,7 @@ INSTANTIATE_TEST_SUITE_P(, Communicators,
 
 TEST_P(Communicators, SplitsAgreeWithTheModel) {
   const unsigned seed = std::random_device{}();
-  run_well(GetParam(), [seed] {
-    MPI_Init(nullptr, nullptr);
-    int rank = -1;
-    int size = -1;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
+  run_in_world(GetParam(), [seed](int rank, int size) {
     std::mt19937 random(seed);  // the same for all
     for (int round = 0; round < 50; ++round) {
       std::vector<int> colors(static_cast<std::size_t>(size));
@@ -83,16 +92,12 @@ TEST_P(Communicators, SplitsAgreeWithTheModel) {
         EXPECT_EQ(made, MPI_COMM_NULL);
       }
     }
-    MPI_Finalize();
   });
 }
 
 // More often than there are contexts; some stay, so the ranks' contexts in use differ.
 TEST_P(Communicators, ContextsAreUsedAgain) {
-  run_well(GetParam(), [] {
-    MPI_Init(nullptr, nullptr);
-    int rank = -1;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  run_in_world(GetParam(), [](int rank, int) {
     std::vector<MPI_Comm> kept;
     const int rounds = static_cast<int>(scaled(6000, 60));
     for (int round = 0; round < rounds; ++round) {
@@ -108,18 +113,12 @@ TEST_P(Communicators, ContextsAreUsedAgain) {
     MPI_Comm_dup(MPI_COMM_WORLD, &made);
     expect_works(made, 1);
     MPI_Comm_free(&made);
-    MPI_Finalize();
   });
 }
 
 // A message of one communicator is never received on another one, and one that was left behind is not found later.
 TEST_P(Communicators, MessagesStayInTheirs) {
-  run_well(GetParam(), [] {
-    MPI_Init(nullptr, nullptr);
-    int rank = -1;
-    int size = -1;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
+  run_in_world(GetParam(), [](int rank, int size) {
     std::array<MPI_Comm, 3> comms{};
     for (MPI_Comm& comm : comms) MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     const int next = (rank + 1) % size;
@@ -142,17 +141,11 @@ TEST_P(Communicators, MessagesStayInTheirs) {
     EXPECT_EQ(late, (rank + size - 1) % size);
     MPI_Comm_free(&comms[1]);
     MPI_Comm_free(&comms[2]);
-    MPI_Finalize();
   });
 }
 
 TEST_P(Communicators, AreMadeOfGroups) {
-  run_well(GetParam(), [] {
-    MPI_Init(nullptr, nullptr);
-    int rank = -1;
-    int size = -1;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
+  run_in_world(GetParam(), [](int rank, int size) {
     MPI_Group world = MPI_GROUP_NULL;
     MPI_Group odd = MPI_GROUP_NULL;
     MPI_Comm_group(MPI_COMM_WORLD, &world);
@@ -175,7 +168,6 @@ TEST_P(Communicators, AreMadeOfGroups) {
     }
     MPI_Group_free(&odd);
     MPI_Group_free(&world);
-    MPI_Finalize();
   });
 }
 
@@ -189,8 +181,7 @@ int copy_twice(MPI_Comm, int, void* state, void* value, void* copied, int* flag)
 }
 
 TEST(Communicator, ADuplicateHasTheAttributesThatTheirFunctionsCopy) {
-  run_well({{1, 1}, 1}, [] {
-    MPI_Init(nullptr, nullptr);
+  run_in_world({{1, 1}, 1}, [](int, int) {
     int key = 0;
     std::array<char, 2> place{};
     MPI_Comm_create_keyval(copy_twice, MPI_COMM_NULL_DELETE_FN, &key, nullptr);
@@ -205,13 +196,11 @@ TEST(Communicator, ADuplicateHasTheAttributesThatTheirFunctionsCopy) {
     EXPECT_EQ(value, &place[1]);
     MPI_Comm_free(&made);
     MPI_Comm_free_keyval(&key);
-    MPI_Finalize();
   });
 }
 
 TEST(Communicator, WrongUsesAreRefused) {
-  run_well({{3, 1}, 2}, [] {
-    MPI_Init(nullptr, nullptr);
+  run_in_world({{3, 1}, 2}, [](int, int) {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     MPI_Comm world = MPI_COMM_WORLD;
@@ -228,7 +217,6 @@ TEST(Communicator, WrongUsesAreRefused) {
     MPI_Comm_dup(MPI_COMM_SELF, &made);
     MPI_Comm_free(&made);
     EXPECT_EQ(MPI_Comm_free(&made), MPI_ERR_COMM);
-    MPI_Finalize();
   });
 }
 
