@@ -49,6 +49,14 @@ class SetupTest(unittest.TestCase):
         ):
             self.assertNotIn(package, words)
 
+    def test_a_build_of_the_tests_needs_nothing_that_they_alone_run(self):
+        status, words, said = asked_for("build")
+        self.assertEqual(status, 0, said)
+        for package in ("libboost-context-dev", "libgtest-dev", "valgrind", "libfabric-dev", "mold"):
+            self.assertIn(package, words)
+        for package in ("gdb", "autoconf", "clang-format-15", "openmpi-bin", "slurm-wlm"):
+            self.assertNotIn(package, words)
+
     def test_all_else_comes_with_the_tests(self):
         for level in ((), ("test",)):
             status, words, said = asked_for(*level)
@@ -59,7 +67,7 @@ class SetupTest(unittest.TestCase):
     def test_an_unknown_level_is_refused(self):
         status, words, said = asked_for("everything")
         self.assertEqual((status, words), (1, []))
-        self.assertEqual(said, 'setup: there is no level "everything": use demo or test\n')
+        self.assertEqual(said, 'setup: there is no level "everything": use build, demo or test\n')
 
 
 if __name__ == "__main__":
