@@ -110,7 +110,7 @@ NEEDS = [
         lambda _, match: bool(glob.glob(f"/lib/*/{match[1]}") or glob.glob(f"/usr/lib/*/{match[1]}")),
     ),
     (r"thread-locals of aprun's right below the thread pointer", never),
-    (r"sources from apt", never),
+    (r"sources from (apt|git)", never),
     (r"APlib's own programs", lambda *_: True),
 ]
 # Where devices may be made, they may still not be opened (nodev).

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: MIT
+"""The programs: where each comes from, how it is built (as its own instructions say, by the library's compilers), how
+it is run, which numbers are its answer, and which its speed."""
+
+import dataclasses
+import hashlib
+import inspect
+from collections.abc import Callable
+
+from origins import Commit
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """A speed that the program prints; what the pattern finds several times is added up."""
+
+    name: str
+    unit: str
+    pattern: str
+    higher_is_better: bool = False
+    factor: float = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """Numbers that the program prints, equal for all libraries: to the last digit, or nearly."""
+
+    name: str
+    pattern: str
+    tolerance: float = 0  # relative; reductions of several libraries add in different orders
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    ranks: int
+    arguments: tuple = ()
+    files: dict = dataclasses.field(default_factory=dict)  # name: text
+    program: str = ""  # other than the program's own
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    name: str
+    origins: tuple
+    build: Callable  # build(tree, archives)
+    program: str
+    cases: tuple
+    figures: tuple
+    answers: tuple
+    demands: tuple = ()  # patterns that the output must have
+    forbids: tuple = ()  # and must not have
+    outputs: str = ""  # files that the program writes, as part of its output
+    needs: tuple = ("make", "tar")
+
+    def stamp(self):
+        """A text that changes with the recipe."""
+        return hashlib.sha256(inspect.getsource(self.build).encode()).hexdigest()
+
+
+# LULESH, explicit hydrodynamics: cubic numbers of ranks; all cases have 30 x 30 x 30 elements in all.
+
+
+def build_lulesh(tree, archives):
+    tree.unpack(archives[0])
+    tree.make(f"CXX={tree.cxx} -DUSE_MPI=1")
+
+
+LULESH = Program(
+    name="lulesh",
+    origins=(Commit("lulesh", "2.0.3", "https://github.com/LLNL/LULESH", "3e01c40b3281aadb7f996525cdd4a3354f6d3801"),),
+    build=build_lulesh,
+    program="lulesh2.0",
+    cases=(
+        Case(1, ("-s", "30", "-i", "100")),
+        Case(8, ("-s", "15", "-i", "100")),
+        Case(27, ("-s", "10", "-i", "100")),
+    ),
+    figures=(Figure("elements", "k/s", r"FOM\s*=\s*(\S+)", higher_is_better=True),),
+    answers=(
+        Answer("iterations", r"Iteration count\s*=\s*(\d+)"),
+        Answer("energy", r"Final Origin Energy\s*=\s*(\S+)"),
+        Answer("symmetry", r"TotalAbsDiff\s*=\s*(\S+)"),
+    ),
+)
+
+# HPCG, conjugate gradients with multigrid: 32 x 32 x 64 rows in all.
+
+
+def build_hpcg(tree, archives):
+    tree.unpack(archives[0])
+    (tree.folder / "made").mkdir()
+    tree.run("sh", "../configure", "Linux_MPI", under="made")
+    tree.make(f"CXX={tree.cxx}", under="made")
+
+
+def hpcg(ranks, nx, ny, nz, px, py, pz):
+    words = {"nx": nx, "ny": ny, "nz": nz, "npx": px, "npy": py, "npz": pz, "rt": 1}
+    return Case(ranks, tuple(f"--{key}={value}" for key, value in words.items()))
+
+
+HPCG = Program(
+    name="hpcg",
+    origins=(
+        Commit("hpcg", "3.1", "https://github.com/hpcg-benchmark/hpcg", "114602d458d1034faa52b71e4c15aba9b3a17698"),
+    ),
+    build=build_hpcg,
+    program="made/bin/xhpcg",
+    cases=(hpcg(2, 32, 32, 32, 1, 1, 2), hpcg(8, 16, 16, 32, 2, 2, 2), hpcg(16, 16, 16, 16, 2, 2, 4)),
+    figures=(Figure("rating", "GFLOP/s", r"GFLOP/s rating of=(\S+)", higher_is_better=True),),
+    answers=(
+        Answer("iterations", r"Optimized CG iterations per set=(\d+)"),
+        Answer("residual", r"Scaled residual mean=(\S+)", 1e-4),
+        Answer("variance", r"Scaled residual variance=(\S+)"),
+    ),
+    demands=(r"HPCG result is VALID",),
+    outputs="HPCG-Benchmark*.txt",
+)
+
+# miniFE, finite elements and conjugate gradients: 40 x 40 x 40 elements in all.
+
+
+def build_minife(tree, archives):
+    tree.unpack(archives[0])
+    tree.make(f"CXX={tree.cxx}", f"CC={tree.cc}", "-j1", under="ref/src")
+
+
+MINIFE = Program(
+    name="minife",
+    origins=(
+        Commit("minife", "2.2.0", "https://github.com/Mantevo/miniFE", "c79e0f7f7afdd6c8191936efce7a668316159cc3"),
+    ),
+    build=build_minife,
+    program="ref/src/miniFE.x",
+    cases=tuple(Case(ranks, ("-nx", "40", "-ny", "40", "-nz", "40", "-verify_solution", "1"))
+                for ranks in (2, 8, 16)),
+    figures=(Figure("CG", "s", r"Total CG Time: (\S+)"),),
+    answers=(
+        Answer("iterations", r"\n\s*Iterations: (\d+)"),
+        Answer("first residual", r"Initial Residual = (\S+)", 1e-6),
+    ),
+    outputs="miniFE*.yaml",
+)
+
+# AMG, algebraic multigrid: 40 x 40 x 40 rows in all.
+
+
+def build_amg(tree, archives):
+    tree.unpack(archives[0])
+    tree.make(f"CC={tree.cc}", "-j1", MAKEFLAGS=f"CC={tree.cc}")
+
+
+def amg(ranks, *grid):
+    return Case(ranks, ("-problem", "1", "-n", *(str(40 // each) for each in grid), "-P", *map(str, grid)))
+
+
+AMG = Program(
+    name="amg",
+    origins=(Commit("amg", "1.2", "https://github.com/LLNL/AMG", "3ada8a128e311543e84d9d66344ece77924127a8"),),
+    build=build_amg,
+    program="test/amg",
+    cases=(amg(2, 1, 1, 2), amg(8, 2, 2, 2), amg(16, 2, 2, 4)),
+    figures=(Figure("set-up and solution", "s", r"Time:\n=+\nPCG \w+:\n\s*wall clock time = (\S+)"),),
+    answers=(
+        Answer("iterations", r"Iterations = (\d+)"),
+        Answer("residual", r"Final Relative Residual Norm = (\S+)", 1e-3),
+    ),
+)
+
+PROGRAMS = {program.name: program for program in (LULESH, HPCG, MINIFE, AMG)}
