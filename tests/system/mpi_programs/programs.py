@@ -166,4 +166,41 @@ AMG = Program(
     ),
 )
 
-PROGRAMS = {program.name: program for program in (LULESH, HPCG, MINIFE, AMG)}
+# OSU's micro-benchmarks check what they receive. Their times are bench/compare's subject (--mpi).
+
+
+def build_osu(tree, archives):
+    tree.unpack(archives[0])
+    tree.run("./configure", f"CC={tree.cc}", f"CXX={tree.cxx}", "CFLAGS=-O2 -w", "--disable-dependency-tracking")
+    for folder in ("pt2pt/standard", "collective/blocking"):
+        tree.make("-k", under=f"c/mpi/{folder}")
+
+
+def osu(ranks, folder, *names):
+    options = ("-c", "-x", "1", "-i", "10", "-m", "4:65536")
+    # Without a datatype it would add up MPI_CHAR, for which MPI has no operations.
+    return tuple(Case(ranks, (*options, *(("-T", "mpi_int") if "reduce" in name else ())),
+                      program=f"c/mpi/{folder}/osu_{name}") for name in names)
+
+
+COLLECTIVES = ("allgather", "allgatherv", "allreduce", "alltoall", "alltoallv", "alltoallw", "bcast", "gather",
+               "gatherv", "reduce", "reduce_scatter", "reduce_scatter_block", "scatter", "scatterv")
+OSU = Program(
+    name="osu",
+    origins=(
+        Commit("osu", "7.4", "https://github.com/sherrywong1220/osu-micro-benchmarks-7.4",
+               "bed60f564c2908a6123315f49f6dd0c0ff5440a3"),
+    ),
+    build=build_osu,
+    program="",
+    cases=(
+        *osu(2, "pt2pt/standard", "latency", "bw", "bibw", "multi_lat", "mbw_mr"),
+        *(case for ranks in (2, 8, 16) for case in osu(ranks, "collective/blocking", *COLLECTIVES)),
+    ),
+    figures=(),
+    answers=(),
+    demands=(r"Pass",),
+    forbids=(r"Fail", r"[Ee]rror"),
+)
+
+PROGRAMS = {program.name: program for program in (LULESH, HPCG, MINIFE, AMG, OSU)}
