@@ -23,8 +23,6 @@ DEFINES = " ".join(f"-D{name}={value}" for name, value in {
     "MPIX_Delete_error_class": "MPI_Remove_error_class",
     "MPIX_Delete_error_code": "MPI_Remove_error_code",
     "MPIX_Delete_error_string": "MPI_Remove_error_string",
-    "PMPI_Message_c2f": "MPI_Message_c2f",
-    "PMPI_Message_f2c": "MPI_Message_f2c",
     "MPI_COMBINER_HVECTOR_INTEGER": -1,
     "MPI_COMBINER_HINDEXED_INTEGER": -2,
     "MPI_COMBINER_STRUCT_INTEGER": -3,
