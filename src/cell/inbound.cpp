@@ -34,7 +34,7 @@ void Inbound::prepare(std::uint32_t index, BufferPool& pool, UnreadMeter<>& unre
 [[gnu::always_inline]] inline void Inbound::deliver_small(Cell& cell, std::uint32_t task, std::uint64_t key,
                                                           const std::byte* body, std::size_t bytes) {
   TaskControl* receiver = cell.tasks.find(task);
-  const auto store = [ =, this ](const Posted& posted) __attribute__((always_inline)) {
+  const auto store = [=](const Posted& posted) __attribute__((always_inline)) {
     if (posted.message != nullptr) {
       MessageAccess::set_small(*posted.message, key, body, bytes);
     } else {

@@ -44,7 +44,7 @@ std::vector<std::string> environment_with(const std::vector<std::pair<std::strin
   std::vector<std::string> environment;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) environment.emplace_back(*entry);
   for (const auto& [name, value] : variables) {
-    std::erase_if(environment, [&name](const std::string& each) { return each.starts_with(name + "="); });
+    std::erase_if(environment, [start = name + "="](const std::string& each) { return each.starts_with(start); });
     environment.push_back(fmt::format("{}={}", name, value));
   }
   return environment;

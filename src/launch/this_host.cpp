@@ -17,6 +17,8 @@
 #include <fstream>
 #include <string>
 
+#include "base/sanitizer.hpp"
+
 namespace aplib::launch {
 
 namespace {
