@@ -382,7 +382,7 @@ void MpiexecReader::read_file(const std::string& path) {
     line += part;
     if (line.ends_with('\\')) {
       line.back() = ' ';
-      continue;
+      if (lines.peek() != std::istringstream::traits_type::eof()) continue;
     }
     const Words words = split_arguments(std::exchange(line, {}));
     if (words.empty() || words.front().starts_with('#')) continue;

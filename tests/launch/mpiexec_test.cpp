@@ -117,7 +117,7 @@ TEST(MpiexecPrograms, ShareHostsOrHaveTheirOwn) {
 
 TEST(MpiexecPrograms, ComeFromFiles) {
   const std::string path = testing::TempDir() + "/mpiexec-programs";
-  std::ofstream(path) << "# comment\n-n 2 a 'x y'\n\n-n 3 \\\n b\n";
+  std::ofstream(path) << "# comment\n-n 2 a 'x y'\n\n-n 3 \\\n b\\";
   for (const char* option : {"-configfile", "--app"}) {
     const std::vector<const char*> words{"-l", option, path.c_str()};
     EXPECT_EQ(understood(words).words, (std::vector<std::string>{"--tag-output", "--cells", "5", "--", "a", "x y"}));
