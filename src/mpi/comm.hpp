@@ -14,6 +14,7 @@
 #include "mpi/context.hpp"
 #include "mpi/error.hpp"
 #include "mpi/group.hpp"
+#include "mpi/send_buffer.hpp"
 
 namespace aplib::mpi {
 
@@ -74,6 +75,7 @@ struct Comm : ErrorTarget {
   std::string name;
   int own_rank;
   Attributes attributes;
+  SendBuffer send_buffer;
   std::shared_ptr<const Topology> topology;  ///< Null: it has none.
   std::uint32_t hints = 0;                   ///< Those that are true, a bit for each (comm.cpp).
   std::uint32_t collective_calls = 0;        ///< That have begun.

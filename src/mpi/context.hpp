@@ -16,6 +16,8 @@ namespace aplib::mpi {
 inline constexpr std::uint32_t creating = 0x2000;
 /// those of one that is of no communicator.
 inline constexpr std::uint32_t grouping = 0x3000;
+/// those of a rank to itself, by which MPI_Grequest_complete completes a request.
+inline constexpr std::uint32_t completing = 0x1000;
 /// In the space of collectives: all members agree,
 inline constexpr std::uint32_t agreeing = 0x4000;
 /// for MPI_Comm_idup.

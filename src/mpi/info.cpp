@@ -75,6 +75,13 @@ void info_create_env(const Call& call, int argc, char** argv, MPI_Info* place) {
   *place = handle_of<MPI_Info>(*info);
 }
 
+// The one resource that MPI_Comm_split_type knows, which all cells of a process share.
+void get_hw_resource_info(const Call& call, MPI_Info* place) {
+  auto* const info = new Info(call.rank());
+  info->set("mpi_shared_memory", "true");
+  *place = handle_of<MPI_Info>(*info);
+}
+
 void info_dup(const Call& call, Info& info, MPI_Info* place) {
   *place = handle_of<MPI_Info>(*new Info(call.rank(), info));
 }

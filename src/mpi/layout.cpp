@@ -521,13 +521,13 @@ Count copy_whole_tiles(Cursor& to, Cursor& from, Count bytes) noexcept {
 
 }  // namespace
 
-Elements bytes_at(const void* address, Count bytes) {
+Elements bytes_in(void* memory, Count bytes) {
   static const LayoutPtr byte = [] {
     LayoutBuilder builder;
     builder.add_block(0, 1);
     return builder.finish();
   }();
-  return Elements{const_cast<void*>(address), byte.get(), bytes, 1};
+  return Elements{memory, byte.get(), bytes, 1};
 }
 
 void copy(Cursor& to, Cursor& from, Count bytes) noexcept {

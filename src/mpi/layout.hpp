@@ -130,7 +130,10 @@ struct Elements {
 };
 
 /// `bytes` bytes side by side.
-[[nodiscard]] Elements bytes_at(const void* address, Count bytes);
+[[nodiscard]] Elements bytes_in(void* memory, Count bytes);
+[[nodiscard]] inline Elements bytes_at(const void* address, Count bytes) {
+  return bytes_in(const_cast<void*>(address), bytes);
+}
 
 /// Blocks that one simple loop copies. Block i begins at address + i * stride or, with `list`, at address + list[i].
 struct Run {

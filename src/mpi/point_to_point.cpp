@@ -173,21 +173,6 @@ void sendrecv_replace(const Call& call, void* buf, MPI_Count count, TypeHandle& 
   sendrecv(call, buf, count, type, dest, sendtag, buf, count, type, source, recvtag, comm, status);
 }
 
-void buffer_attach(const Call& call, void* buffer, MPI_Count size) {
-  Rank& rank = call.rank();
-  if (rank.attached_buffer != nullptr || rank.attached_bytes != 0)
-    fail(MPI_ERR_BUFFER, "a buffer is attached already; call MPI_Buffer_detach first");
-  rank.attached_buffer = buffer;
-  rank.attached_bytes = size;
-}
-
-void buffer_detach(const Call& call, void* place, MPI_Count* size) {
-  check_place(call, "buffer_addr", place);
-  Rank& rank = call.rank();
-  *static_cast<void**>(place) = std::exchange(rank.attached_buffer, nullptr);
-  *size = std::exchange(rank.attached_bytes, 0);
-}
-
 // ---------------------------------------------------------------- nonblocking and persistent
 
 void isend(const Call& call, const void* buf, MPI_Count count, TypeHandle& type, int dest, int tag, Comm& comm,
@@ -504,6 +489,7 @@ void request_free(const Call& call, MPI_Request* place) {
 void cancel(const Call&, MPI_Request* place) {
   Request& request = request_of_place("request", place);
   if (!request.is_active) fail(MPI_ERR_REQUEST, "request is not active; cancel between its start and its completion");
+  if (request.does == Request::Does::general) return request.general.cancel(request.is_over());
   if (request.does == Request::Does::receive || request.posted.lease != nullptr) api::cancel(request.posted);
 }
 

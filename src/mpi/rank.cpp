@@ -85,6 +85,7 @@ std::string Rank::describe(const MatchWish& wish) const {
   if (comm == nullptr) return {};
   std::string text = any_rank ? "any rank" : fmt::format("rank {}", rank);
   text += " of " + comm->title();
+  if ((ContextKey::context(wish.key) & ~context_mask) == completing) return "the rank itself, by MPI_Grequest_complete";
   if (ContextKey::context(wish.key) > context_mask) return text + ", for a new communicator";
   if (static_cast<api::Space>(wish.key >> MatchKey::space_shift) == api::Space::mpi_collective)
     return text + ", in a collective call";

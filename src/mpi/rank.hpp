@@ -17,6 +17,7 @@
 #include "mpi/attribute.hpp"
 #include "mpi/context.hpp"
 #include "mpi/error.hpp"
+#include "mpi/send_buffer.hpp"
 
 namespace aplib {
 struct MatchWish;
@@ -74,11 +75,10 @@ class Rank {
   std::uint32_t next_context = 0;
   std::vector<std::uint64_t> agreements;  ///< On contexts, that are under way (team.cpp),
   bool agrees = false;                    ///< and one has them all for itself.
-  /// Of MPI_Buffer_attach; null: none.
-  void* attached_buffer = nullptr;
-  MPI_Count attached_bytes = 0;
-  std::vector<Request*> freed_requests;  ///< That were open then, and may be still.
-  Request* spare_requests = nullptr;     ///< That have ended, to be used again. Owned by objects_.
+  SendBuffer send_buffer;                 ///< Of communicators that have none.
+  std::uint32_t general_requests = 0;     ///< That have begun.
+  std::vector<Request*> freed_requests;   ///< That were open then, and may be still.
+  Request* spare_requests = nullptr;      ///< That have ended, to be used again. Owned by objects_.
   [[nodiscard]] bool is_ending() const noexcept { return ending_; }
 
   /// Of handles 0x200..0x2ff, made at their first use. Owned by objects_.

@@ -158,16 +158,23 @@ void await_receipt(const Call& call, const Comm& comm, int dest, int tag) {
 void free_request(const Call& call, Request& request) {
   if (&request == &call.rank().sent()) return;
   if (request.posted.lease != nullptr) api::cancel(request.posted);  // nobody would say how long its memory stays
-  std::vector<Request*>& freed = call.rank().freed_requests;
-  freed.push_back(&request);
-  std::erase_if(freed, [&](Request* each) {
+  call.rank().freed_requests.push_back(&request);
+  end_freed_requests(call);
+}
+
+void end_freed_requests(const Call& call) {
+  std::vector<General> ended;  // their functions may call us
+  std::erase_if(call.rank().freed_requests, [&](Request* each) {
     if (each->is_open()) return false;
-    if (each->is_active) {
+    if (each->does == Request::Does::general) {
+      ended.push_back(each->general);
+    } else if (each->is_active) {
       if (const auto failure = complete(call, *each, MPI_STATUS_IGNORE)) failure->on->release();
     }
     each->release();
     return true;
   });
+  for (const General& each : ended) each.end();
 }
 
 void close_requests(Rank& rank) noexcept {
@@ -233,21 +240,12 @@ namespace {
   api::send(call, to, label, {packed.get(), size});
 }
 
-[[gnu::noinline]] void check_buffer(const Rank& rank, MPI_Count bytes) {
-  if (rank.attached_buffer == nullptr && rank.attached_bytes == 0)
-    fail(MPI_ERR_BUFFER, "no buffer is attached; call MPI_Buffer_attach before a buffered send");
-  if (bytes + MPI_BSEND_OVERHEAD > rank.attached_bytes) {
-    fail(MPI_ERR_BUFFER, fmt::format("the message needs {} bytes with MPI_BSEND_OVERHEAD; the attached buffer has {}",
-                                     bytes + MPI_BSEND_OVERHEAD, rank.attached_bytes));
-  }
-}
-
 }  // namespace
 
 void send_elements(const char* call, Comm& comm, int dest, int tag, const Elements& elements, Mode mode) {
   const MPI_Count bytes = elements.bytes();
   if (mode == Mode::buffered) [[unlikely]]
-    check_buffer(comm.owner(), bytes);
+    check_send_buffer(comm, bytes);
   const std::uint32_t flag = mode == Mode::synchronous ? api::Label::asks_for_receipt : 0;
   const api::Mailbox to = mailbox_of(comm.owner());
   const api::Label label{comm.cell_of(dest), comm.context() | flag, static_cast<std::uint32_t>(tag)};
@@ -323,6 +321,8 @@ void complete_receive(Request& request) {
 void tell_status(const Request* request, MPI_Status* status) {
   if (request == nullptr || !request->is_over() || request->does == Request::Does::send) {
     set_empty_status(status);
+  } else if (request->does == Request::Does::general) {
+    request->general.tell(status);
   } else if (request->does == Request::Does::nothing) {
     const MPI_Status& result = request->result;
     set_status(status, result.MPI_SOURCE, result.MPI_TAG, bytes_of(result), result.MPI_internal[2] != 0);
@@ -337,8 +337,23 @@ void tell_status(const Request* request, MPI_Status* status) {
   }
 }
 
+namespace {
+
+/// It ends, whatever the query says.
+void complete_general(const General& general, MPI_Status* status) {
+  try {
+    general.tell(status);
+  } catch (...) {
+    general.end();
+    throw;
+  }
+  general.end();
+}
+
+}  // namespace
+
 std::optional<Failure> complete(const Call& call, Request& request, MPI_Status* status) {
-  tell_status(&request, status);
+  if (request.does != Request::Does::general) tell_status(&request, status);
   if (&request == &call.rank().sent()) return std::nullopt;
   request.is_active = false;
   std::optional<Failure> failure;
@@ -352,6 +367,9 @@ std::optional<Failure> complete(const Call& call, Request& request, MPI_Status* 
         break;
       case Request::Does::nothing:
         failure = request.failure;
+        break;
+      case Request::Does::general:
+        complete_general(request.general, status);
         break;
     }
   } catch (Failure& thrown) {

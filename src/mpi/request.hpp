@@ -42,12 +42,25 @@ struct ElementsForm : aplib::Form {
   Elements elements;
 };
 
+/// What a program does with a generalised request. They throw Failure if its functions fail.
+struct General {
+  void tell(MPI_Status* status) const;
+  void end() const;
+  void cancel(bool is_over) const;
+
+  MPI_Grequest_query_function* query = nullptr;
+  MPI_Grequest_free_function* free = nullptr;
+  MPI_Grequest_cancel_function* remove = nullptr;
+  void* state = nullptr;
+};
+
 struct Request : Object {
   static constexpr ObjectKind kind = ObjectKind::request;
   enum class Does : std::uint8_t {
     send,
     receive,
     nothing,  ///< It is over from the beginning, or when it has no steps left; `result` is its status.
+    general,  ///< The program completes it.
   };
 
   /// A new one, or one that has ended.
@@ -79,6 +92,7 @@ struct Request : Object {
   std::unique_ptr<Steps> steps;    ///< Null: none is left.
   std::optional<Failure> failure;  ///< Of one that does nothing.
   MPI_Status result{};
+  General general{};
   api::MailboxReceive posted;  ///< The message of a receive, what a send waits for.
   Request* next_spare = nullptr;
 
@@ -123,6 +137,8 @@ void poll_for(const char* call, const MPI_Request* requests, std::size_t count);
 
 /// The program has no handle of it any more. It ends when it is over, and that is noticed.
 void free_request(const Call& call, Request& request);
+/// Ends those among them that are over.
+void end_freed_requests(const Call& call);
 /// MPI ends: no request is open afterwards.
 void close_requests(Rank& rank) noexcept;
 
