@@ -29,7 +29,7 @@ Blocks::Blocks(const Call& call, const char* buffer_name, const void* buffer, co
       types_name_(types_name),
       types_(types) {
   if (types == nullptr && size > 0) fail_null(types_name);
-  if (buffer == MPI_IN_PLACE) fail(MPI_ERR_BUFFER, fmt::format("{} is MPI_IN_PLACE, which is not allowed", name_));
+  if (buffer == MPI_IN_PLACE) fail_buffer(name_, buffer);
   check(counts_name, places_name, size);
 }
 

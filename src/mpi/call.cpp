@@ -73,6 +73,12 @@ void fail_null(const char* parameter) {
   fail(MPI_ERR_ARG, fmt::format("{} is a null pointer; give the address of a place for it", parameter));
 }
 
+void fail_buffer(const char* parameter, const void* buffer) {
+  fail(MPI_ERR_BUFFER, fmt::format("{} is {}", parameter,
+                                   buffer == MPI_IN_PLACE ? "MPI_IN_PLACE, which is not allowed for it here"
+                                                          : "a null pointer; give the address of the data"));
+}
+
 void fail_count(const char* parameter, MPI_Count value) {
   fail(MPI_ERR_COUNT, fmt::format("{} is {}; a count is 0 or more", parameter, value));
 }

@@ -91,6 +91,7 @@ inline void narrow(MPI_Aint* place, MPI_Count value) noexcept { *place = value; 
 [[noreturn]] void fail_before_init();
 [[noreturn]] void fail_after_finalize();
 [[noreturn]] void fail_null(const char* parameter);
+[[noreturn]] void fail_buffer(const char* parameter, const void* buffer);
 [[noreturn]] void fail_count(const char* parameter, MPI_Count value);
 [[noreturn]] void fail_size(const char* parameter, MPI_Aint value);
 [[noreturn]] void fail_length(const char* parameter, int value);
@@ -110,6 +111,8 @@ inline void check_count(const Call&, const char* parameter, MPI_Count value) {
   if (value < 0) [[unlikely]]
     fail_count(parameter, value);
 }
+/// Of an array that MPI counts in int.
+inline void check_entries(const Call& call, const char* parameter, int value) { check_count(call, parameter, value); }
 inline void check_size(const Call&, const char* parameter, MPI_Aint value) {
   if (value < 0) [[unlikely]]
     fail_size(parameter, value);

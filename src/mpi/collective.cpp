@@ -205,7 +205,7 @@ void check_root(const Comm& comm, int root) {
 
 Elements buffer_elements(const char* parameter, const void* buffer, MPI_Count count, const TypeHandle& type) {
   if (buffer == MPI_IN_PLACE) [[unlikely]]
-    fail(MPI_ERR_BUFFER, fmt::format("{} is MPI_IN_PLACE, which is not allowed for it here", parameter));
+    fail_buffer(parameter, buffer);
   return elements_at(parameter, buffer, count, *type.datatype);
 }
 

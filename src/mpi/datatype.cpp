@@ -30,8 +30,8 @@ void check_count(Count count, const char* what) {
 void check_each(std::span<const Count> values, const char* what) {
   const auto bad = std::find_if(values.begin(), values.end(), [](Count value) { return value < 0; });
   if (bad == values.end()) return;
-  throw DatatypeError(DatatypeError::argument, std::string(what) + "[" + std::to_string(bad - values.begin()) +
-                                                   "] is " + std::to_string(*bad) + "; it must be 0 or more");
+  throw DatatypeError(DatatypeError::count, std::string(what) + "[" + std::to_string(bad - values.begin()) + "] is " +
+                                                std::to_string(*bad) + "; it must be 0 or more");
 }
 
 [[noreturn]] void refuse(const char* array, std::size_t i, Count value, const std::string& allowed) {
@@ -181,23 +181,23 @@ DatatypePtr Datatype::dup(const DatatypePtr& old) {
 }
 
 DatatypePtr Datatype::contiguous(Count count, const DatatypePtr& old, Form form) {
-  check_count(count, "the count");
+  check_count(count, "count");
   DatatypeDraft draft;
   draft.add(*old, 0, count);
   return draft.finish(ContentsOf(Combiner::contiguous, form).count(count).of(old));
 }
 
 DatatypePtr Datatype::vector(Count count, Count blocklength, Count stride, const DatatypePtr& old, Form form) {
-  check_count(count, "the count");
-  check_count(blocklength, "the block length");
+  check_count(count, "count");
+  check_count(blocklength, "blocklength");
   DatatypeDraft draft;
   draft.add(*old, 0, blocklength, count, fitting(WideCount{stride} * old->extent(), "the stride"));
   return draft.finish(ContentsOf(Combiner::vector, form).count(count).count(blocklength).count(stride).of(old));
 }
 
 DatatypePtr Datatype::hvector(Count count, Count blocklength, Count stride, const DatatypePtr& old, Form form) {
-  check_count(count, "the count");
-  check_count(blocklength, "the block length");
+  check_count(count, "count");
+  check_count(blocklength, "blocklength");
   DatatypeDraft draft;
   draft.add(*old, 0, blocklength, count, stride);
   return draft.finish(ContentsOf(Combiner::hvector, form).count(count).count(blocklength).address(stride).of(old));
@@ -205,7 +205,7 @@ DatatypePtr Datatype::hvector(Count count, Count blocklength, Count stride, cons
 
 DatatypePtr Datatype::indexed(std::span<const Count> blocklengths, std::span<const Count> displacements,
                               const DatatypePtr& old, Form form) {
-  check_each(blocklengths, "the block length");
+  check_each(blocklengths, "blocklengths");
   DatatypeDraft draft;
   for (std::size_t i = 0; i < blocklengths.size(); ++i) {
     draft.add(*old, fitting(WideCount{displacements[i]} * old->extent(), "a displacement"), blocklengths[i]);
@@ -219,7 +219,7 @@ DatatypePtr Datatype::indexed(std::span<const Count> blocklengths, std::span<con
 
 DatatypePtr Datatype::hindexed(std::span<const Count> blocklengths, std::span<const Count> displacements,
                                const DatatypePtr& old, Form form) {
-  check_each(blocklengths, "the block length");
+  check_each(blocklengths, "blocklengths");
   DatatypeDraft draft;
   for (std::size_t i = 0; i < blocklengths.size(); ++i) draft.add(*old, displacements[i], blocklengths[i]);
   return draft.finish(ContentsOf(Combiner::hindexed, form)
@@ -231,7 +231,7 @@ DatatypePtr Datatype::hindexed(std::span<const Count> blocklengths, std::span<co
 
 DatatypePtr Datatype::indexed_block(Count blocklength, std::span<const Count> displacements, const DatatypePtr& old,
                                     Form form) {
-  check_count(blocklength, "the block length");
+  check_count(blocklength, "blocklength");
   DatatypeDraft draft;
   for (const Count displacement : displacements) {
     draft.add(*old, fitting(WideCount{displacement} * old->extent(), "a displacement"), blocklength);
@@ -245,7 +245,7 @@ DatatypePtr Datatype::indexed_block(Count blocklength, std::span<const Count> di
 
 DatatypePtr Datatype::hindexed_block(Count blocklength, std::span<const Count> displacements, const DatatypePtr& old,
                                      Form form) {
-  check_count(blocklength, "the block length");
+  check_count(blocklength, "blocklength");
   DatatypeDraft draft;
   for (const Count displacement : displacements) draft.add(*old, displacement, blocklength);
   return draft.finish(ContentsOf(Combiner::hindexed_block, form)
@@ -257,7 +257,7 @@ DatatypePtr Datatype::hindexed_block(Count blocklength, std::span<const Count> d
 
 DatatypePtr Datatype::structure(std::span<const Count> blocklengths, std::span<const Count> displacements,
                                 std::span<const DatatypePtr> types, Form form) {
-  check_each(blocklengths, "the block length");
+  check_each(blocklengths, "blocklengths");
   DatatypeDraft draft;
   for (std::size_t i = 0; i < types.size(); ++i) draft.add(*types[i], displacements[i], blocklengths[i]);
   return draft.finish(ContentsOf(Combiner::structure, form)

@@ -126,8 +126,9 @@ int ErrorTarget::raise(const char* call, const Failure& failure) {
       int code = failure.code;
       handler_->hold();  // the function may free it, or set another
       Errhandler& handler = *handler_;
+      const std::string text = fmt::format("{}: {}", call, failure.text);
       const api::InCallback callback;
-      reinterpret_cast<void (*)(void**, int*, ...)>(handler.function)(&handle, &code);
+      reinterpret_cast<void (*)(void**, int*, ...)>(handler.function)(&handle, &code, text.c_str());
       handler.release();
       break;
     }
@@ -155,8 +156,8 @@ Errhandler& errhandler_of(const Call& call, const char* parameter, MPI_Errhandle
 namespace {
 
 template <class Function>
-void create(const Call& call, ObjectKind handles, Function* function, MPI_Errhandler* place) {
-  check_place(call, "the function", reinterpret_cast<const void*>(function));
+void create(const Call& call, ObjectKind handles, const char* parameter, Function* function, MPI_Errhandler* place) {
+  check_place(call, parameter, reinterpret_cast<const void*>(function));
   auto* const handler = new Errhandler(call.rank(), Errhandler::Action::call);
   handler->handles = handles;
   handler->function = reinterpret_cast<void (*)()>(function);
@@ -183,16 +184,16 @@ MPI_Errhandler handle_of_handler(const ErrorTarget& target) {
 }  // namespace
 
 void comm_create_errhandler(const Call& call, MPI_Comm_errhandler_function* function, MPI_Errhandler* place) {
-  create(call, ObjectKind::comm, function, place);
+  create(call, ObjectKind::comm, "comm_errhandler_fn", function, place);
 }
 void win_create_errhandler(const Call& call, MPI_Win_errhandler_function* function, MPI_Errhandler* place) {
-  create(call, ObjectKind::win, function, place);
+  create(call, ObjectKind::win, "win_errhandler_fn", function, place);
 }
 void file_create_errhandler(const Call& call, MPI_File_errhandler_function* function, MPI_Errhandler* place) {
-  create(call, ObjectKind::file, function, place);
+  create(call, ObjectKind::file, "file_errhandler_fn", function, place);
 }
 void session_create_errhandler(const Call& call, MPI_Session_errhandler_function* function, MPI_Errhandler* place) {
-  create(call, ObjectKind::session, function, place);
+  create(call, ObjectKind::session, "session_errhandler_fn", function, place);
 }
 
 void comm_set_errhandler(const Call&, Comm& comm, Errhandler& handler) { comm.set_handler(handler); }

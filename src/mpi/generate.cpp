@@ -4,6 +4,7 @@
 //   generate header functions.txt constants.txt mpi.h.in    mpi.h
 //   generate library functions.txt constants.txt            the exported functions, and tables of names
 //   generate names functions.txt constants.txt              the names that the library exports
+//   generate calls functions.txt constants.txt              for tests: each function with what its parameters are
 //
 // functions.txt and constants.txt explain their own form.
 #include <cstdio>
@@ -589,11 +590,58 @@ void write_names(const FunctionTable& table) {
   }
 }
 
+// ---------------------------------------------------------------- for tests
+
+/// The type of an element of an array, or of what the parameter points to, or of itself.
+std::string value_type(const Parameter& parameter, bool large) {
+  return type_of(parameter, large) + parameter.kind->rows;
+}
+
+/// The parameter's type, for a cast.
+std::string cast_type(const Parameter& parameter, bool large) {
+  const std::string& type = type_of(parameter, large);
+  if (is_pointer(type)) return parameter.kind->is_const && !parameter.is_out ? "const " + type : type;
+  if (parameter.is_array && !parameter.kind->rows.empty()) return type + "(*)" + parameter.kind->rows;
+  if (parameter.is_array && !parameter.is_out) return "const " + type + "*";
+  return parameter.is_array || parameter.is_out ? type + "*" : type;
+}
+
+/// {"MPI_X", {{"kind", "name", bytes of a value, is_array, is_out, is_inout}, ...}, a function that calls it}: for all
+/// that are there and return an error code.
+void write_call(const Function& function, bool large) {
+  const std::string name = "MPI_" + function.name + (large ? "_c" : "");
+  std::string parameters;
+  std::string words;
+  int next = 0;
+  for (const Parameter& parameter : function.parameters) {
+    if (parameter.only_large && !large) continue;
+    const auto flag = [](bool value) { return value ? ", true" : ", false"; };
+    parameters += (next == 0 ? "" : ", ") + ("{\"" + parameter.kind->name) + "\", \"" + parameter.name + "\", sizeof(" +
+                  value_type(parameter, large) + ")" + flag(parameter.is_array) + flag(parameter.is_out) +
+                  flag(parameter.is_inout) + "}";
+    words += (next == 0 ? "(" : ", (") + cast_type(parameter, large) + ")words[" + std::to_string(next) + "]";
+    ++next;
+  }
+  std::cout << "{\"" << name << "\", {" << parameters << "},\n [](const Word*" << (next == 0 ? "" : " words")
+            << ") { return " << name << "(" << words << "); }},\n";
+}
+
+void write_calls(const FunctionTable& table) {
+  std::cout << "// Made by generate.cpp from functions.txt.\n";
+  for (const Function& function : table.functions) {
+    bool has_rest = false;
+    for (const Parameter& parameter : function.parameters) has_rest = has_rest || parameter.kind->type == "...";
+    if (!function.is_there || !function.result.empty() || has_rest) continue;
+    write_call(function, false);
+    if (is_large(function)) write_call(function, true);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const Words arguments(argv + 1, argv + argc);
-  if (arguments.size() < 3) fail("usage", "generate header|library|names functions.txt constants.txt [mpi.h.in]");
+  if (arguments.size() < 3) fail("usage", "generate header|library|names|calls functions.txt constants.txt [mpi.h.in]");
   const FunctionTable table(arguments[1]);
   const std::vector<Constant> constants = read_constants(arguments[2]);
   if (arguments[0] == "header" && arguments.size() == 4) {
@@ -602,6 +650,8 @@ int main(int argc, char** argv) {
     write_library(table, constants);
   } else if (arguments[0] == "names") {
     write_names(table);
+  } else if (arguments[0] == "calls") {
+    write_calls(table);
   } else {
     fail("usage", "there is no output " + arguments[0]);
   }

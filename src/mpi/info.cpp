@@ -20,7 +20,8 @@ std::string checked_key(const char* key) {
 }
 
 Info& changeable(const Call& call, Info& info) {
-  if (&info == &call.rank().environment()) fail(MPI_ERR_INFO, "MPI_INFO_ENV cannot be changed; change a copy of it");
+  if (&info == &call.rank().environment())
+    fail(MPI_ERR_INFO, "info is MPI_INFO_ENV, which cannot be changed; change a copy of it");
   return info;
 }
 

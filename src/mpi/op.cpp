@@ -48,7 +48,7 @@ Combine::Combine(OpHandle& op, TypeHandle& type) : op_(op), type_(type) {
   kernel_ = kernel_of(op.predefined, datatype.code());
   if (kernel_ != nullptr) return;
   if (op.predefined == Operation::replace || op.predefined == Operation::no_op)
-    fail(MPI_ERR_OP, fmt::format("{} is for MPI_Accumulate and its kin alone", name_of(op.predefined)));
+    fail(MPI_ERR_OP, fmt::format("op is {}, which is for MPI_Accumulate and its kin alone", name_of(op.predefined)));
   fail(MPI_ERR_OP, datatype.code() == BasicType::null
                        ? fmt::format("{} is not defined for derived datatypes; make an operation by MPI_Op_create",
                                      name_of(op.predefined))
@@ -99,7 +99,7 @@ void op_create(const Call& call, MPI_User_function_c* function, int commute, MPI
 void op_free(const Call& call, MPI_Op* place) {
   OpHandle& op = op_of(call, "op", *place);
   if (op.predefined != Operation::none)
-    fail(MPI_ERR_OP, fmt::format("{} is predefined and cannot be freed", name_of(op.predefined)));
+    fail(MPI_ERR_OP, fmt::format("op is {}, which is predefined and cannot be freed", name_of(op.predefined)));
   op.release();
   *place = MPI_OP_NULL;
 }
@@ -110,8 +110,6 @@ void reduce_local(const Call&, const void* inbuf, void* inoutbuf, MPI_Count coun
   const Combine combine(op, type);
   static_cast<void>(elements_at("inbuf", inbuf, count, *type.datatype));
   static_cast<void>(elements_at("inoutbuf", inoutbuf, count, *type.datatype));
-  if (inbuf == MPI_IN_PLACE || inoutbuf == MPI_IN_PLACE)
-    fail(MPI_ERR_BUFFER, "MPI_IN_PLACE is not allowed here; give two buffers");
   if (inbuf == inoutbuf && count > 0)
     fail(MPI_ERR_BUFFER, "inbuf and inoutbuf are the same memory; give two buffers that do not overlap");
   combine(inbuf, inoutbuf, count);

@@ -31,18 +31,20 @@ struct Subject {
 
 inline bool is_tag(int tag) noexcept { return static_cast<std::uint32_t>(tag) <= api::Label::tag_max; }
 
+/// Of a predefined type. Others have larger ones.
+inline std::uintptr_t code_of(MPI_Datatype type) noexcept { return handle_value(type) - 0x200; }
+
 [[gnu::always_inline]] inline Subject subject_of(const void* buffer, MPI_Count count, MPI_Datatype type,
                                                  MPI_Comm handle) noexcept {
-  constexpr std::uintptr_t first_type = 0x200;
   constexpr auto count_max = std::uint64_t{1} << 40;
   TaskControl* const self = running_task();
   if (self == nullptr) [[unlikely]]
     return {};
   auto* const rank = static_cast<Rank*>(self->cell->mpi.rank);
-  const std::uintptr_t code = handle_value(type) - first_type;
-  if (rank == nullptr || rank->phase != Rank::Phase::initialized || rank->main_task != self->id || buffer == nullptr ||
-      static_cast<std::uint64_t>(count) >= count_max || code >= element_bytes.size() || element_bytes[code] == 0)
-      [[unlikely]]
+  const std::uintptr_t code = code_of(type);
+  if (rank == nullptr || rank->phase != Rank::Phase::initialized || rank->main_task != self->id ||
+      handle_value(buffer) <= in_place_value || static_cast<std::uint64_t>(count) >= count_max ||
+      code >= element_bytes.size() || element_bytes[code] == 0) [[unlikely]]
     return {};
   Comm* const comm = handle == MPI_COMM_WORLD ? &rank->world() : find_made<Comm>(handle);
   if (comm == nullptr) [[unlikely]]
@@ -81,6 +83,9 @@ inline bool is_tag(int tag) noexcept { return static_cast<std::uint32_t>(tag) <=
   return true;
 }
 
+/// What has arrived is too long, or may end within an element.
+void refuse_size(const Subject& its, const api::Arrived& arrived, MPI_Datatype type);
+
 /// A receive has not got its message.
 void receive_failed(const char* call, const Subject& its, int source, Wake how);
 
@@ -114,7 +119,9 @@ void receive_failed(const char* call, const Subject& its, int source, Wake how);
     api::inlined::give_receipt(*its.self, mailbox_of(*its.rank), posted.key);
   const api::Arrived arrived = api::arrived_as(posted.key, posted.bytes);
   if (status != MPI_STATUS_IGNORE) set_arrived(status, *its.comm, arrived);
-  check_room(*its.comm, arrived, static_cast<MPI_Count>(its.bytes));
+  if (arrived.bytes != its.bytes && (arrived.bytes > its.bytes || arrived.bytes % element_bytes[code_of(type)] != 0))
+      [[unlikely]]
+    refuse_size(its, arrived, type);
   return true;
 }
 
@@ -129,6 +136,7 @@ void receive_failed(const char* call, const Subject& its, int source, Wake how);
     return false;
   }
   request.elements = bytes_at(its.address, static_cast<Count>(its.bytes));
+  request.code = static_cast<BasicType>(code_of(type));
   request.peer = source;
   request.tag = tag;
   api::inlined::post(*its.self, request.posted);

@@ -60,7 +60,8 @@ void send_now(const Call& call, const void* buf, MPI_Count count, const TypeHand
   if (mode == Mode::synchronous) await_receipt(call, comm, dest, tag);
 }
 
-void receive_now(const Call& call, const Elements& elements, int source, int tag, Comm& comm, MPI_Status* status) {
+void receive_now(const Call& call, const Elements& elements, const TypeHandle& type, int source, int tag, Comm& comm,
+                 MPI_Status* status) {
   if (source == MPI_PROC_NULL) return set_null_status(status);
   const auto bytes = static_cast<std::size_t>(elements.bytes());
   char* const together = elements.contiguous();
@@ -69,14 +70,15 @@ void receive_now(const Call& call, const Elements& elements, int source, int tag
                            : receive(call, comm, source, tag, elements);
   if (!arrived) return;  // the machine stops
   set_arrived(status, comm, *arrived);
-  check_room(comm, *arrived, elements.bytes());
+  check_fit(comm, *arrived, elements.bytes(), *type.datatype);
 }
 
-Request& new_request(Comm& comm, Request::Does what, const void* buf, MPI_Count count, const TypeHandle& type, int peer,
-                     int tag) {
-  const Elements elements = data_of("buf", buf, count, type);
+Request& new_request(Comm& comm, Request::Does what, const char* parameter, const void* buf, MPI_Count count,
+                     const TypeHandle& type, int peer, int tag) {
+  const Elements elements = data_of(parameter, buf, count, type);
   Request& request = Request::make(comm, what);
   request.elements = elements;
+  request.code = type.datatype->code();
   if (!type.datatype->is_named()) request.datatype = type.datatype;
   request.peer = peer;
   request.tag = tag;
@@ -110,16 +112,16 @@ void send_later(const Call& call, const void* buf, MPI_Count count, const TypeHa
       return;
     }
   }
-  Request& request = new_request(comm, Request::Does::send, buf, count, type, dest, tag);
+  Request& request = new_request(comm, Request::Does::send, "buf", buf, count, type, dest, tag);
   request.mode = mode;
   give(call, request, is_persistent, place);
 }
 
-void receive_later(const Call& call, void* buf, MPI_Count count, const TypeHandle& type, int source, int tag,
-                   Comm& comm, bool is_persistent, MPI_Request* place) {
+void receive_later(const Call& call, const char* parameter, void* buf, MPI_Count count, const TypeHandle& type,
+                   int source, int tag, Comm& comm, bool is_persistent, MPI_Request* place) {
   check_source(comm, source);
   check_any_tag("tag", tag);
-  give(call, new_request(comm, Request::Does::receive, buf, count, type, source, tag), is_persistent, place);
+  give(call, new_request(comm, Request::Does::receive, parameter, buf, count, type, source, tag), is_persistent, place);
 }
 
 }  // namespace
@@ -144,7 +146,7 @@ void recv(const Call& call, void* buf, MPI_Count count, TypeHandle& type, int so
           MPI_Status* status) {
   check_source(comm, source);
   check_any_tag("tag", tag);
-  receive_now(call, data_of("buf", buf, count, type), source, tag, comm, status);
+  receive_now(call, data_of("buf", buf, count, type), type, source, tag, comm, status);
 }
 
 // Sends are buffered, or over later, so the receive can come second.
@@ -161,15 +163,16 @@ void sendrecv(const Call& call, const void* sendbuf, MPI_Count sendcount, TypeHa
   if (can_be_lent(sent, Mode::standard) && dest != MPI_PROC_NULL && sendbuf != recvbuf) [[unlikely]] {
     Lent lent(call, comm, dest, sendtag, sent);
     if (!lent.is_sent()) send_elements(call.name(), comm, dest, sendtag, sent, Mode::standard);
-    receive_now(call, received, source, recvtag, comm, status);
+    receive_now(call, received, recvtype, source, recvtag, comm, status);
     return lent.wait();
   }
   if (dest != MPI_PROC_NULL) send_elements(call.name(), comm, dest, sendtag, sent, Mode::standard);
-  receive_now(call, received, source, recvtag, comm, status);
+  receive_now(call, received, recvtype, source, recvtag, comm, status);
 }
 
 void sendrecv_replace(const Call& call, void* buf, MPI_Count count, TypeHandle& type, int dest, int sendtag, int source,
                       int recvtag, Comm& comm, MPI_Status* status) {
+  static_cast<void>(data_of("buf", buf, count, type));  // fails with its own names
   sendrecv(call, buf, count, type, dest, sendtag, buf, count, type, source, recvtag, comm, status);
 }
 
@@ -209,11 +212,11 @@ void rsend_init(const Call& call, const void* buf, MPI_Count count, TypeHandle& 
 }
 void irecv(const Call& call, void* buf, MPI_Count count, TypeHandle& type, int source, int tag, Comm& comm,
            MPI_Request* request) {
-  receive_later(call, buf, count, type, source, tag, comm, false, request);
+  receive_later(call, "buf", buf, count, type, source, tag, comm, false, request);
 }
 void recv_init(const Call& call, void* buf, MPI_Count count, TypeHandle& type, int source, int tag, Comm& comm,
                MPI_Request* request) {
-  receive_later(call, buf, count, type, source, tag, comm, true, request);
+  receive_later(call, "buf", buf, count, type, source, tag, comm, true, request);
 }
 
 void isendrecv(const Call& call, const void* sendbuf, MPI_Count sendcount, TypeHandle& sendtype, int dest, int sendtag,
@@ -224,12 +227,14 @@ void isendrecv(const Call& call, const void* sendbuf, MPI_Count sendcount, TypeH
   check_tag("sendtag", sendtag);
   check_any_tag("recvtag", recvtag);
   const Elements sent = elements_at("sendbuf", sendbuf, sendcount, *committed("sendtype", sendtype));
+  static_cast<void>(elements_at("recvbuf", recvbuf, recvcount, *committed("recvtype", recvtype)));
   if (dest != MPI_PROC_NULL) send_elements(call.name(), comm, dest, sendtag, sent, Mode::standard);
-  receive_later(call, recvbuf, recvcount, recvtype, source, recvtag, comm, false, request);
+  receive_later(call, "recvbuf", recvbuf, recvcount, recvtype, source, recvtag, comm, false, request);
 }
 
 void isendrecv_replace(const Call& call, void* buf, MPI_Count count, TypeHandle& type, int dest, int sendtag,
                        int source, int recvtag, Comm& comm, MPI_Request* request) {
+  static_cast<void>(data_of("buf", buf, count, type));
   isendrecv(call, buf, count, type, dest, sendtag, buf, count, type, source, recvtag, comm, request);
 }
 
@@ -237,13 +242,13 @@ void isendrecv_replace(const Call& call, void* buf, MPI_Count count, TypeHandle&
 
 namespace {
 
-Request& request_of_place(const char* parameter, const MPI_Request* place) {
-  Request* const request = request_at(parameter, 0, *place);
-  if (request == nullptr) fail_handle(MPI_ERR_REQUEST, parameter, handle_value(*place), "a request");
+Request& request_of_place(const char* parameter, const MPI_Request* place, std::size_t i = 0) {
+  Request* const request = request_at(parameter, i, place[i]);
+  if (request == nullptr) fail_handle(MPI_ERR_REQUEST, parameter, handle_value(place[i]), "a request");
   return *request;
 }
 
-/// Completes one that is over as most are: a send, or a receive that has got what fits. False: nothing is done.
+/// Completes one that is over as most are: a send, or a receive that is full. False: nothing is done.
 bool complete_plain(MPI_Request* place, Request& request, MPI_Status* status) {
   if (&request == &request.rank().sent()) {
     set_empty_status(status);
@@ -252,7 +257,7 @@ bool complete_plain(MPI_Request* place, Request& request, MPI_Status* status) {
   }
   if (request.does != Request::Does::receive || request.is_persistent || request.peer == MPI_PROC_NULL ||
       !request.posted.has_received() || request.apart.size() != 0 ||
-      request.posted.bytes > static_cast<std::size_t>(request.elements.bytes()))
+      request.posted.bytes != static_cast<std::size_t>(request.elements.bytes()))
     return false;
   if (status != MPI_STATUS_IGNORE) set_arrived(status, *request.comm, request.posted.arrived());
   request.release();
@@ -493,17 +498,22 @@ void cancel(const Call&, MPI_Request* place) {
   if (request.does == Request::Does::receive || request.posted.lease != nullptr) api::cancel(request.posted);
 }
 
-void start(const Call& call, MPI_Request* place) {
-  Request& request = request_of_place("request", place);
+namespace {
+
+void start_persistent(const Call& call, Request& request) {
   if (!request.is_persistent)
     fail(MPI_ERR_REQUEST, "request is not persistent; start those that MPI_Send_init and its like have made");
   if (request.is_active) fail(MPI_ERR_REQUEST, "request is active; complete it before it starts again");
   start(call, request);
 }
 
+}  // namespace
+
+void start(const Call& call, MPI_Request* place) { start_persistent(call, request_of_place("request", place)); }
+
 void startall(const Call& call, int count, MPI_Request requests[]) {
-  if (count > 0 && requests == nullptr) fail_null("array_of_requests");
-  for (int i = 0; i < count; ++i) start(call, requests + i);
+  for (int i = 0; i < count; ++i)
+    start_persistent(call, request_of_place("array_of_requests", requests, static_cast<std::size_t>(i)));
 }
 
 }  // namespace aplib::mpi

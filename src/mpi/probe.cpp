@@ -29,7 +29,8 @@ MatchedMessage& message_at(MPI_Message handle) {
 }
 
 /// The message's bytes in the program's memory, and its status. The message ends.
-std::optional<Failure> unload(const Call& call, MPI_Message* place, const Elements& elements, MPI_Status* status) {
+std::optional<Failure> unload(const Call& call, MPI_Message* place, const Elements& elements, const TypeHandle& type,
+                              MPI_Status* status) {
   MatchedMessage& matched = message_at(*place);
   const api::Arrived arrived = matched.arrived;
   const MPI_Count room = elements.bytes();
@@ -37,7 +38,7 @@ std::optional<Failure> unload(const Call& call, MPI_Message* place, const Elemen
   set_arrived(status, *matched.comm, arrived);
   std::optional<Failure> failure;
   try {
-    check_room(*matched.comm, arrived, room);
+    check_fit(*matched.comm, arrived, room, *type.datatype);
   } catch (Failure& thrown) {
     failure = std::move(thrown);
     matched.comm->hold();
@@ -104,7 +105,7 @@ void mrecv(const Call& call, void* buf, MPI_Count count, TypeHandle& type, MPI_M
     return set_null_status(status);
   }
   MatchedMessage& matched = message_at(*place);
-  auto failure = unload(call, place, elements, status);
+  auto failure = unload(call, place, elements, type, status);
   matched.release();
   if (failure) throw std::move(*failure);
 }
@@ -120,7 +121,7 @@ void imrecv(const Call& call, void* buf, MPI_Count count, TypeHandle& type, MPI_
   }
   MatchedMessage& matched = message_at(*place);
   auto& made = Request::make(*matched.comm, Request::Does::nothing);
-  made.failure = unload(call, place, elements, &made.result);
+  made.failure = unload(call, place, elements, type, &made.result);
   matched.release();
   *request = handle_of<MPI_Request>(made);
 }

@@ -282,7 +282,7 @@ void abort(const Call& call, Comm& comm, int code) {
   const int status = (code & 0xff) == 0 ? 1 : code & 0xff;  // an end by abort is no success
   api::end_machine(
       call.name(), status,
-      fmt::format("MPI_Abort: rank {} of {} ends the machine with code {}", comm.own_rank, comm.name, code));
+      fmt::format("MPI_Abort: rank {} of {} ends the machine with code {}", comm.own_rank, comm.title(), code));
 }
 
 // ---------------------------------------------------------------- where and when

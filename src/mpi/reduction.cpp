@@ -534,13 +534,18 @@ void scan(const Call& call, const void* sendbuf, void* recvbuf, MPI_Count count,
   Reduction(call, comm, CollectiveKind::scan, combine, *type.datatype).scan(own, result, false);
 }
 
-// Rank 0 has no result: its recvbuf is not looked at.
+// Rank 0 has no result: its recvbuf may be anything but sendbuf, which the other ranks may not give either.
 void exscan(const Call& call, const void* sendbuf, void* recvbuf, MPI_Count count, TypeHandle& type, OpHandle& op,
             Comm& comm) {
   const Combine combine(op, type);
   Elements result{};
   if (comm.rank() > 0 || sendbuf == MPI_IN_PLACE) result = buffer_elements("recvbuf", recvbuf, count, type);
   const Elements own = own_elements(sendbuf, result, count, type);
+  if (result.layout == nullptr) {
+    Elements ignored = own;
+    ignored.address = recvbuf;
+    check_alias(own, ignored);
+  }
   Reduction(call, comm, CollectiveKind::exscan, combine, *type.datatype).scan(own, result, true);
 }
 

@@ -185,11 +185,21 @@ void close_requests(Rank& rank) noexcept {
 
 // ---------------------------------------------------------------- messages
 
-void fail_room(const Comm& comm, const api::Arrived& arrived, MPI_Count room) {
-  fail(MPI_ERR_TRUNCATE,
-       fmt::format("the message from rank {} with tag {} has {} bytes, but count and datatype make room for {}; its "
-                   "beginning is there. Receive with room for all, or ask MPI_Probe before",
-                   comm.rank_of(arrived.label.cell), arrived.label.tag, arrived.bytes, room));
+void check_other_size(const Comm& comm, const api::Arrived& arrived, MPI_Count room, const Datatype& type) {
+  const auto bytes = static_cast<MPI_Count>(arrived.bytes);
+  const auto message = [&] {
+    return fmt::format("the message from rank {} with tag {} has {} bytes", comm.rank_of(arrived.label.cell),
+                       arrived.label.tag, bytes);
+  };
+  if (bytes > room) {
+    fail(MPI_ERR_TRUNCATE, fmt::format("{}, but count and datatype make room for {}; its beginning is there. Receive "
+                                       "with room for all, or ask MPI_Probe before",
+                                       message(), room));
+  }
+  if (bytes % type.size() == 0 || type.signature().elements_in(bytes)) return;
+  fail(MPI_ERR_TYPE, fmt::format("{}, which end within an element of datatype; let the datatypes of sender and "
+                                 "receiver have the same elements",
+                                 message()));
 }
 
 namespace {
@@ -310,10 +320,12 @@ void complete_receive(Request& request) {
   if (request.peer == MPI_PROC_NULL || request.posted.cancelled) return;
   if (!request.posted.has_received()) fail_unsent(request.peer);
   const api::Arrived arrived = request.posted.arrived();
-  const MPI_Count room = request.elements.bytes();
   unpack_apart(request.elements, request.apart);
   request.apart = Message();
-  check_room(*request.comm, arrived, room);
+  const MPI_Count room = request.elements.bytes();
+  if (request.datatype != nullptr) return check_fit(*request.comm, arrived, room, *request.datatype);
+  if (arrived.bytes != static_cast<std::size_t>(room))
+    check_other_size(*request.comm, arrived, room, *Datatype::named(request.code));
 }
 
 }  // namespace

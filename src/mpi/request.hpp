@@ -86,6 +86,7 @@ struct Request : Object {
   int peer = MPI_PROC_NULL;
   int tag = 0;
   Elements elements{};
+  BasicType code{};                ///< Of a predefined type: it has no `datatype`.
   DatatypePtr datatype;            ///< Keeps the layout of `elements`.
   ElementsForm form;               ///< Of `elements`, if they do not lie side by side.
   Message apart;                   ///< A receive's bytes that have not come straight to such elements.
@@ -168,11 +169,11 @@ inline void set_arrived(MPI_Status* status, const Comm& comm, const api::Arrived
   set_status(status, comm.rank_of(arrived.label.cell), static_cast<int>(arrived.label.tag),
              static_cast<MPI_Count>(arrived.bytes));
 }
-[[noreturn]] void fail_room(const Comm& comm, const api::Arrived& arrived, MPI_Count room);
-/// Fails if a message was longer than the memory for it.
-inline void check_room(const Comm& comm, const api::Arrived& arrived, MPI_Count room) {
-  if (arrived.bytes > static_cast<std::size_t>(room)) [[unlikely]]
-    fail_room(comm, arrived, room);
+/// A message does not fill the memory for it: fails if it is longer, or ends within a basic element of `type`.
+void check_other_size(const Comm& comm, const api::Arrived& arrived, MPI_Count room, const Datatype& type);
+/// The same for any message to elements of this type.
+inline void check_fit(const Comm& comm, const api::Arrived& arrived, MPI_Count room, const Datatype& type) {
+  if (arrived.bytes != static_cast<std::size_t>(room)) check_other_size(comm, arrived, room, type);
 }
 
 void check_dest(const Comm& comm, int dest);

@@ -12,6 +12,7 @@
 namespace aplib::mpi {
 
 void SendBuffer::attach(void* address, MPI_Count bytes) {
+  if (reinterpret_cast<std::uintptr_t>(address) <= in_place_value && bytes > 0) fail_buffer("buffer", address);
   if (is_attached()) fail(MPI_ERR_BUFFER, "a buffer is attached already; detach that first");
   address_ = address;
   bytes_ = address == MPI_BUFFER_AUTOMATIC ? 0 : bytes;

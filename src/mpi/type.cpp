@@ -68,7 +68,8 @@ Form form_of(const Call& call) { return call.is_large() ? Form::large : Form::sm
 /// Fails unless the datatype that the program has a handle of is its own.
 TypeHandle& own_type(const Call& call, MPI_Datatype handle) {
   TypeHandle& type = datatype_of(call, "datatype", handle);
-  if (is_predefined_type(type)) fail(MPI_ERR_TYPE, fmt::format("{} is predefined and cannot be freed", type.name));
+  if (is_predefined_type(type))
+    fail(MPI_ERR_TYPE, fmt::format("datatype is {}, which is predefined and cannot be freed", type.name));
   return type;
 }
 
@@ -95,6 +96,11 @@ void detail::check_committed(const char* parameter, const TypeHandle& type) {
   if (!type.is_committed) [[unlikely]]
     fail(MPI_ERR_TYPE, fmt::format("{} is not committed; call MPI_Type_commit before data travel with it", parameter));
   static_cast<void>(part(type));
+}
+
+void detail::check_buffer(const char* parameter, const void* buffer, const Datatype& type) {
+  // MPI_BOTTOM is null, too; only displacements from 0 show that it is not meant.
+  if (buffer == MPI_IN_PLACE || type.true_lb() == 0) fail_buffer(parameter, buffer);
 }
 
 void detail::fail_bytes(MPI_Count count, const Datatype& type) {
@@ -261,7 +267,7 @@ void type_get_contents(const Call& call, TypeHandle& type, MPI_Count max_integer
                        MPI_Count large_counts[], MPI_Datatype datatypes[]) {
   const Contents& contents = type.datatype->contents();
   if (contents.combiner == Combiner::named)
-    fail(MPI_ERR_TYPE, fmt::format("{} is predefined and has no contents", type.name));
+    fail(MPI_ERR_TYPE, fmt::format("datatype is {}, which is predefined and has no contents", type.name));
   if (!call.is_large() && !contents.large_counts.empty())
     fail(MPI_ERR_TYPE, "the datatype was made with MPI_Count; ask MPI_Type_get_contents_c");
   give_all(contents.integers, "integers", max_integers, integers);
@@ -348,7 +354,7 @@ char* packed_place(const char* parameter, const void* buffer, MPI_Count size, MP
     fail(MPI_ERR_TRUNCATE, fmt::format("{} has {} bytes from position {} on; the data have {}", parameter,
                                        size - position, position, bytes));
   }
-  if (buffer == nullptr && bytes > 0) fail_null(parameter);
+  if (reinterpret_cast<std::uintptr_t>(buffer) <= in_place_value && bytes > 0) fail_buffer(parameter, buffer);
   return static_cast<char*>(const_cast<void*>(buffer)) + position;
 }
 

@@ -31,6 +31,8 @@ struct TypeHandle : Object {
 namespace detail {
 void check_committed(const char* parameter, const TypeHandle& type);
 [[noreturn]] void fail_bytes(MPI_Count count, const Datatype& type);
+/// Of a null pointer or MPI_IN_PLACE, with elements: fails unless it is meant as MPI_BOTTOM.
+void check_buffer(const char* parameter, const void* buffer, const Datatype& type);
 }  // namespace detail
 
 /// The rank's object of a handle, predefined or not; fails if there is none.
@@ -46,14 +48,16 @@ inline const DatatypePtr& committed(const char* parameter, const TypeHandle& typ
   return type.datatype;
 }
 
+/// The value of MPI_IN_PLACE; no buffer lies there, or below.
+inline constexpr std::uintptr_t in_place_value = 1;
+
 /// The memory of `count` elements at a program's `buffer`; fails if they cannot be there.
 inline Elements elements_at(const char* parameter, const void* buffer, MPI_Count count, const Datatype& type) {
   Count bytes = 0;
   if (__builtin_mul_overflow(type.size(), count, &bytes)) [[unlikely]]
     detail::fail_bytes(count, type);
-  // MPI_BOTTOM is null, too; only displacements from 0 show that it is not meant.
-  if (buffer == nullptr && bytes > 0 && type.true_lb() == 0) [[unlikely]]
-    fail_null(parameter);
+  if (reinterpret_cast<std::uintptr_t>(buffer) <= in_place_value && bytes > 0) [[unlikely]]
+    detail::check_buffer(parameter, buffer, type);
   return {const_cast<void*>(buffer), &type.layout(), count, type.extent()};
 }
 

@@ -69,6 +69,7 @@ TEST(MpiCollective, WrongArgumentsHaveTheStandardsClasses) {
     EXPECT_EQ(MPI_Bcast(one.data(), 1, MPI_DATATYPE_NULL, 0, world), MPI_ERR_TYPE);
     EXPECT_EQ(MPI_Bcast(MPI_IN_PLACE, 1, MPI_INT, 0, world), MPI_ERR_BUFFER);
     EXPECT_EQ(MPI_Allreduce(one.data(), one.data(), 1, MPI_INT, MPI_SUM, world), MPI_ERR_BUFFER);
+    EXPECT_EQ(MPI_Exscan(one.data(), one.data(), 1, MPI_INT, MPI_SUM, world), MPI_ERR_BUFFER);  // at rank 0, too
     EXPECT_EQ(MPI_Allreduce(one.data(), two.data(), 1, MPI_INT, MPI_OP_NULL, world), MPI_ERR_OP);
     EXPECT_EQ(MPI_Allreduce(one.data(), two.data(), 1, MPI_DOUBLE, MPI_BAND, world), MPI_ERR_OP);
     EXPECT_EQ(MPI_Alltoall(one.data(), 1, MPI_INT, one.data() + rank_now() * 0, 1, MPI_INT, world), MPI_ERR_BUFFER);

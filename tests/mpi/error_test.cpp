@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include <array>
+#include <cstdarg>
 #include <string>
 #include <thread>
 
@@ -101,7 +102,12 @@ TEST(MpiError, CallsBeforeInitAndAfterFinalizeAreRefused) {
 // What the handler was given. The cells of a test share it: they are carried by one processor.
 int last_code = 0;
 MPI_Comm last_comm = MPI_COMM_NULL;
+std::string last_text;
 void remember(MPI_Comm* comm, int* code, ...) {
+  std::va_list rest;
+  va_start(rest, code);
+  last_text = va_arg(rest, const char*);
+  va_end(rest);
   last_comm = *comm;
   last_code = *code;
 }
@@ -123,8 +129,10 @@ TEST(MpiError, HandlersBelongToTheirCellAndLiveAsLongAsTheyAreUsed) {
     EXPECT_EQ(last_code, me() == 0 ? MPI_ERR_ARG : 0);
     if (me() == 0) {
       EXPECT_EQ(last_comm, MPI_COMM_WORLD);
+      EXPECT_EQ(last_text, "MPI_Comm_rank: rank is a null pointer; give the address of a place for it");
       EXPECT_EQ(MPI_Comm_call_errhandler(MPI_COMM_WORLD, MPI_ERR_TAG), MPI_SUCCESS);
       EXPECT_EQ(last_code, MPI_ERR_TAG);
+      EXPECT_EQ(last_text, "MPI_Comm_call_errhandler: MPI_ERR_TAG: the tag is not valid");
     }
     EXPECT_EQ(MPI_Comm_get_errhandler(MPI_COMM_WORLD, &handler), MPI_SUCCESS);
     EXPECT_EQ(handler == MPI_ERRORS_RETURN, me() == 1);

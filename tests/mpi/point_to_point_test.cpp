@@ -462,6 +462,58 @@ TEST_P(PointToPoint, WrongArgumentsHaveTheirClasses) {
   });
 }
 
+TEST_P(PointToPoint, AMessageThatEndsWithinAnElementDoesNotFit) {
+  run_ranks([](int rank, int) {
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    const std::array<char, 12> bytes{};
+    std::array<int, 4> got{};
+    MPI_Datatype mixed = MPI_DATATYPE_NULL;  // an int and a short
+    const std::array<int, 2> lengths{1, 1};
+    const std::array<MPI_Aint, 2> places{0, 4};
+    const std::array<MPI_Datatype, 2> parts{MPI_INT, MPI_SHORT};
+    MPI_Type_create_struct(2, lengths.data(), places.data(), parts.data(), &mixed);
+    MPI_Type_commit(&mixed);
+    const auto receive_all_ways = [&](int count, MPI_Datatype type, int expected) {
+      MPI_Status status{};
+      int arrived = 0;
+      MPI_Send(bytes.data(), count, MPI_CHAR, rank, 1, MPI_COMM_WORLD);
+      EXPECT_EQ(MPI_Recv(got.data(), 2, type, rank, 1, MPI_COMM_WORLD, &status), expected) << count;
+      MPI_Get_count(&status, MPI_CHAR, &arrived);
+      EXPECT_EQ(arrived, count);
+      MPI_Request request = MPI_REQUEST_NULL;
+      MPI_Irecv(got.data(), 2, type, rank, 1, MPI_COMM_WORLD, &request);
+      MPI_Send(bytes.data(), count, MPI_CHAR, rank, 1, MPI_COMM_WORLD);
+      EXPECT_EQ(MPI_Wait(&request, MPI_STATUS_IGNORE), expected) << count;
+      MPI_Message message = MPI_MESSAGE_NULL;
+      MPI_Send(bytes.data(), count, MPI_CHAR, rank, 1, MPI_COMM_WORLD);
+      MPI_Mprobe(rank, 1, MPI_COMM_WORLD, &message, &status);
+      EXPECT_EQ(MPI_Mrecv(got.data(), 2, type, &message, &status), expected) << count;
+    };
+    receive_all_ways(3, MPI_INT, MPI_ERR_TYPE);
+    receive_all_ways(4, MPI_INT, MPI_SUCCESS);
+    receive_all_ways(0, MPI_INT, MPI_SUCCESS);
+    receive_all_ways(5, mixed, MPI_ERR_TYPE);
+    receive_all_ways(4, mixed, MPI_SUCCESS);
+    receive_all_ways(10, mixed, MPI_SUCCESS);
+    MPI_Type_free(&mixed);
+  });
+}
+
+TEST_P(PointToPoint, ACallThatFailsByItsReceiveSendsNothing) {
+  run_ranks([](int rank, int) {
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Request request = MPI_REQUEST_NULL;
+    EXPECT_EQ(MPI_Isendrecv(&rank, 1, MPI_INT, rank, 1, nullptr, 1, MPI_INT, rank, 1, MPI_COMM_WORLD, &request),
+              MPI_ERR_BUFFER);
+    int got = -1;
+    EXPECT_EQ(MPI_Sendrecv(&rank, 1, MPI_INT, rank, 1, &got, -1, MPI_INT, rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+              MPI_ERR_COUNT);
+    int flag = 1;
+    MPI_Iprobe(rank, 1, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+    EXPECT_EQ(flag, 0);
+  });
+}
+
 TEST(MpiTruncation, SaysWhatCameAndWhatFits) {
   const Report report = run({{2, 1}, 1}, [] {
     MPI_Init(nullptr, nullptr);

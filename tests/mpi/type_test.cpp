@@ -172,7 +172,7 @@ TEST(Type, PacksAndUnpacks) {
     EXPECT_EQ(position, 12);
     EXPECT_EQ(MPI_Pack(from.data(), 1, MPI_INT, packed.data(), 15, &position, MPI_COMM_WORLD), MPI_ERR_TRUNCATE);
     EXPECT_EQ(position, 12);
-    EXPECT_EQ(MPI_Pack(nullptr, 1, MPI_INT, packed.data(), 64, &position, MPI_COMM_WORLD), MPI_ERR_ARG);
+    EXPECT_EQ(MPI_Pack(nullptr, 1, MPI_INT, packed.data(), 64, &position, MPI_COMM_WORLD), MPI_ERR_BUFFER);
     std::array<int, 3> numbers{};
     position = 0;
     EXPECT_EQ(MPI_Unpack(packed.data(), 12, &position, numbers.data(), 3, MPI_INT, MPI_COMM_WORLD), MPI_SUCCESS);

@@ -236,11 +236,11 @@ TEST(Datatype, RemembersItsConstructor) {
 }
 
 TEST(Datatype, RefusesWhatCannotBe) {
-  EXPECT_EQ(refusal([] { (void)Datatype::contiguous(-1, int_type()); }), "the count is -1; it must be 0 or more");
+  EXPECT_EQ(refusal([] { (void)Datatype::contiguous(-1, int_type()); }), "count is -1; it must be 0 or more");
   EXPECT_EQ(refusal([] {
               (void)Datatype::indexed(std::array<Count, 2>{1, -2}, std::array<Count, 2>{0, 0}, int_type());
             }),
-            "the block length[1] is -2; it must be 0 or more");
+            "blocklengths[1] is -2; it must be 0 or more");
   const std::array<Count, 1> nine{9};
   const std::array<Count, 1> four{4};
   const std::array<Count, 1> six{6};
