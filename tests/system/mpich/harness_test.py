@@ -46,6 +46,14 @@ class Lists(unittest.TestCase):
             found = [line.program for line in read_lines(pathlib.Path(folder), "coll")]
         self.assertEqual(found, ["from_testlist", "from_testlist.dtp"])
 
+    def test_variables_of_mpich_make_no_other_line(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "coll").mkdir()
+            (pathlib.Path(folder) / "coll" / "testlist").write_text(
+                "x 4\nx 4 env=MPIR_CVAR_X=1\nx 2 env=FI_X=1 env=MPIR=1\nx 4 arg=1\n")
+            found = [str(line) for line in read_lines(pathlib.Path(folder), "coll")]
+        self.assertEqual(found, ["coll/x 4", "MPIR=1 coll/x 2", "coll/x 4 1"])
+
     def test_reasons_to_leave_a_line_out(self):
         left_out = LeftOut("# comment\nno waiting:\n  coll/i* pt2pt/x\n  topo/y\nno sense:\n  coll/ib\n", 4)
         for line, reason in [
@@ -53,8 +61,6 @@ class Lists(unittest.TestCase):
             (Line("topo", "y", 2), "no waiting"),
             (Line("pt2pt", "i", 2), None),
             (Line("pt2pt", "xy", 2), None),
-            (Line("pt2pt", "z", 2, variables=("MPIR_CVAR_X=1",)), "tunes MPICH's own library"),
-            (Line("pt2pt", "z", 2, variables=("MPIR",)), None),
             (Line("pt2pt", "z", 2, gigabytes=4.5), "needs 4.5 GB of memory"),
             (Line("pt2pt", "z", 2, gigabytes=4), None),
         ]:

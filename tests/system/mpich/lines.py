@@ -49,7 +49,7 @@ class Line:
             words[0],
             int(words[1]),
             tuple(values.get("arg", ())),
-            tuple(values.get("env", ())),
+            tuple(pair for pair in values.get("env", ()) if not re.match(r"(MPIR|FI)_", pair)),
             tuple(values.get("mpiexecarg", ())),
             values.get("resultTest", ["TestNormal"])[0],
             int(values.get("timeLimit", [DEFAULT_SECONDS])[0]),
@@ -58,13 +58,16 @@ class Line:
 
 
 def read_lines(tree, folder):
-    """What the lists of one folder of the configured suite name."""
+    """What the lists of one folder of the configured suite name. Variables that tune MPICH's own library have no effect
+    here: lines that differ by these alone are one."""
+    seen = set()
     for name in ("testlist", "testlist.dtp"):  # testlist.cvar and testlist.gpu: for MPICH's own algorithms and devices
         path = tree / folder / name
         if path.exists():
             for text in path.read_text(encoding="utf-8").splitlines():
                 line = Line.parse(folder, text)
-                if line:
+                if line and line not in seen:
+                    seen.add(line)
                     yield line
 
 
@@ -84,8 +87,6 @@ class LeftOut:
 
     def reason(self, line):
         """Why the line is left out, or None."""
-        if any(re.match(r"(MPIR|FI)_", variable) for variable in line.variables):
-            return "tunes MPICH's own library"
         for pattern, reason in self.reasons:
             if fnmatch.fnmatchcase(line.name, pattern):
                 return reason
