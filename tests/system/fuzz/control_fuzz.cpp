@@ -112,7 +112,8 @@ std::vector<Input> seeds() {
   Prepare prepare;
   prepare.options = {{"cells", "4x2"}, {"threads", "auto"}};
   prepare.files = {{"/p/heat", {"4f3a", 4711, 0}}, {"/p/libown.so", {"", 12, 99}}};
-  prepare.arguments = {"--points", "300", ""};
+  prepare.programs = {{0, 0, "heat", {"--points", "300", ""}, "/data/%h", {{"OMP_NUM_THREADS", "2"}}},
+                      {6, 1, "./own", {}, "", {}}};
   prepare.cpus = {0, 1, 5};
   Plan plan{"id", {"tcp=a:1", "shm=4f1c;tcp=b:2"}, CellMap(), {"a", "b"}};
   constexpr std::uint32_t counts[] = {2, 3, 0, 1};
