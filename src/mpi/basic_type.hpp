@@ -129,7 +129,7 @@ class BasicTable {
   constexpr void add_sized() {
     add(0x40, "MPI_INT8_T", Kind::integer, 1);
     add(0x41, "MPI_UINT8_T", Kind::natural, 1);
-    add(0x43, "MPI_CHAR", Kind::character, 1);
+    add(0x43, "MPI_CHAR", Kind::integer, 1);  // the standard has it for text, but programs add it up, and MPIs let them
     add(0x44, "MPI_SIGNED_CHAR", Kind::integer, 1);
     add(0x45, "MPI_UNSIGNED_CHAR", Kind::natural, 1);
     add(0x47, "MPI_BYTE", Kind::raw, 1);

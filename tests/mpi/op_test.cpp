@@ -177,6 +177,19 @@ TEST(MpiOp, PredefinedOnesDoWhatANaiveLoopDoes) {
   });
 }
 
+TEST(MpiOp, CharactersOfCAreIntegersAsInOtherMpis) {
+  run_well({{1, 1}, 1}, [] {
+    begin_alone();
+    const std::array<char, 3> left{1, -2, 100};
+    std::array<char, 3> right{2, -3, 27};
+    EXPECT_EQ(MPI_Reduce_local(left.data(), right.data(), 3, MPI_CHAR, MPI_SUM), MPI_SUCCESS);
+    EXPECT_EQ(right, (std::array<char, 3>{3, -5, 127}));
+    EXPECT_EQ(MPI_Reduce_local(left.data(), right.data(), 3, MPI_CHAR, MPI_MIN), MPI_SUCCESS);
+    EXPECT_EQ(right, (std::array<char, 3>{1, -5, 100}));
+    MPI_Finalize();
+  });
+}
+
 TEST(MpiOp, WhatIsNotDefinedIsRefused) {
   run_well({{1, 1}, 1}, [] {
     begin_alone();
@@ -188,7 +201,7 @@ TEST(MpiOp, WhatIsNotDefinedIsRefused) {
     for (MPI_Op const op : {MPI_BAND, MPI_LAND, MPI_MINLOC, MPI_REPLACE, MPI_NO_OP, MPI_OP_NULL})
       EXPECT_EQ(reduce(MPI_DOUBLE, op), MPI_ERR_OP);
     for (MPI_Op const op : {MPI_SUM, MPI_MAX, MPI_LOR, MPI_MAXLOC}) EXPECT_EQ(reduce(MPI_BYTE, op), MPI_ERR_OP);
-    for (MPI_Op const op : {MPI_SUM, MPI_BOR, MPI_LOR, MPI_MIN}) EXPECT_EQ(reduce(MPI_CHAR, op), MPI_ERR_OP);
+    for (MPI_Op const op : {MPI_SUM, MPI_BOR, MPI_LOR, MPI_MIN}) EXPECT_EQ(reduce(MPI_WCHAR, op), MPI_ERR_OP);
     EXPECT_EQ(reduce(MPI_C_DOUBLE_COMPLEX, MPI_MAX), MPI_ERR_OP);
     EXPECT_EQ(reduce(MPI_INT, MPI_MAXLOC), MPI_ERR_OP);
     EXPECT_EQ(reduce(MPI_2INT, MPI_MAX), MPI_ERR_OP);

@@ -178,9 +178,7 @@ def build_osu(tree, archives):
 
 def osu(ranks, folder, *names):
     options = ("-c", "-x", "1", "-i", "10", "-m", "4:65536")
-    # Without a datatype it would add up MPI_CHAR, for which MPI has no operations.
-    return tuple(Case(ranks, (*options, *(("-T", "mpi_int") if "reduce" in name else ())),
-                      program=f"c/mpi/{folder}/osu_{name}") for name in names)
+    return tuple(Case(ranks, options, program=f"c/mpi/{folder}/osu_{name}") for name in names)
 
 
 COLLECTIVES = ("allgather", "allgatherv", "allreduce", "alltoall", "alltoallv", "alltoallw", "bcast", "gather",
