@@ -6,7 +6,6 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <sstream>
 #include <thread>
@@ -16,9 +15,11 @@ namespace {
 
 constexpr std::chrono::milliseconds pause{2};
 
+/// Empty if the process ends meanwhile: reading then fails, and a string made from the stream's iterators would throw.
 std::string text_of(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
 }
 
 /// State and parent of a process. State 'X': it has ended.

@@ -7,7 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <string>
 
 namespace aplib::testing_support {
@@ -17,8 +17,9 @@ inline pid_t guard_of(pid_t launcher) {
   const std::string parent = "\nPPid:\t" + std::to_string(launcher) + "\n";
   for (;; ::usleep(1000)) {
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-      std::ifstream status(entry.path() / "status");
-      const std::string text{std::istreambuf_iterator<char>(status), {}};
+      std::ostringstream status;  // a process that ends meanwhile makes reading fail, which it takes for the end
+      status << std::ifstream(entry.path() / "status").rdbuf();
+      const std::string text = status.str();
       if (text.starts_with("Name:\taprun-guard\n") && text.find(parent) != text.npos)
         return std::stoi(entry.path().filename());
     }
