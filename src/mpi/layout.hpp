@@ -69,7 +69,7 @@ class Layout {
   /// Bytes before each piece.
   [[nodiscard]] std::span<const Count> begins() const noexcept { return begins_; }
   [[nodiscard]] int depth() const noexcept { return depth_; }
-  /// The bytes of a layout that is one block at offset 0, as of most types; -1 of any other.
+  /// The bytes of a layout that is one block at offset 0, as of most types; 0 of any other.
   [[nodiscard]] Count block() const noexcept { return block_; }
 
  private:
@@ -81,7 +81,7 @@ class Layout {
   Count bytes_ = 0;
   Count lower_ = 0;
   Count upper_ = 0;
-  Count block_ = -1;
+  Count block_ = 0;
   int depth_ = 1;
 };
 
@@ -122,7 +122,8 @@ struct Elements {
   [[nodiscard]] Piece piece() const noexcept;
   /// Where the bytes begin if they lie side by side, else null. Elements without bytes have no address.
   [[nodiscard]] char* contiguous() const noexcept {
-    return layout->block() == extent && count > 0 ? static_cast<char*>(address) : contiguous_piece();
+    const bool is_plain = layout->block() == extent && extent != 0 && count > 0;
+    return is_plain ? static_cast<char*>(address) : contiguous_piece();
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <numeric>
 #include <random>
@@ -366,6 +367,20 @@ void check_copies(const Made& made, const Made& other, Dice& dice) {
   for (Count i = 0; i < both; ++i) expected.set(i, packed[static_cast<std::size_t>(i)]);
   in_pieces(dice, both, [&](Count first, Count piece) { copy(to.elements(), from.elements(), first, piece); });
   ASSERT_EQ(to.all(), expected.all()) << "from type to type";
+}
+
+TEST(Layout, ElementsThatStepBackAreNotContiguous) {
+  const DatatypePtr& byte = Datatype::named(BasicType::byte);
+  const DatatypePtr gaps = Datatype::vector(2, 1, 2, byte);
+  for (const Count extent : {-1, 0}) {
+    std::array<char, 8> memory{0, 1, 2, 3, 4, 5, 6, 7};
+    const DatatypePtr type = Datatype::resized(gaps, 0, extent);
+    const Elements elements = *type->elements(memory.data() + 4, 2);
+    EXPECT_EQ(elements.contiguous(), nullptr);
+    std::array<char, 4> packed{};
+    copy(bytes_at(packed.data(), 4), elements, 0, 4);
+    EXPECT_EQ(packed, (std::array<char, 4>{4, 6, static_cast<char>(4 + extent), static_cast<char>(6 + extent)}));
+  }
 }
 
 TEST(Layout, CopiesRandomTypesAsTheModelDoes) {
