@@ -7,6 +7,7 @@
 #include <string>
 
 #include "aplib/error.hpp"
+#include "error_class.hpp"
 #include "machines.hpp"
 
 namespace aplib {
@@ -44,12 +45,6 @@ MPI_Request started_request(SeenCalls& seen) {
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Grequest_start(ask_seen, end_seen, cancel_seen, &seen, &request);
   return request;
-}
-
-int grequest_class(int code) {
-  int error_class = -1;
-  MPI_Error_class(code, &error_class);
-  return error_class;
 }
 
 TEST(GeneralRequests, AreOverWhenTheProgramSaysSo) {
@@ -141,11 +136,11 @@ TEST(GeneralRequests, PassOnWhatTheirFunctionsReturn) {
     seen.code = MPI_ERR_OTHER;
     MPI_Request request = started_request(seen);
     MPI_Grequest_complete(request);
-    EXPECT_EQ(grequest_class(MPI_Grequest_complete(request)), MPI_ERR_REQUEST);
-    EXPECT_EQ(grequest_class(MPI_Wait(&request, MPI_STATUS_IGNORE)), MPI_ERR_OTHER);
+    EXPECT_EQ(class_of(MPI_Grequest_complete(request)), MPI_ERR_REQUEST);
+    EXPECT_EQ(class_of(MPI_Wait(&request, MPI_STATUS_IGNORE)), MPI_ERR_OTHER);
     EXPECT_EQ(seen.frees, 1);
-    EXPECT_EQ(grequest_class(MPI_Grequest_complete(MPI_REQUEST_NULL)), MPI_ERR_REQUEST);
-    EXPECT_EQ(grequest_class(MPI_Grequest_start(nullptr, end_seen, cancel_seen, nullptr, &request)), MPI_ERR_ARG);
+    EXPECT_EQ(class_of(MPI_Grequest_complete(MPI_REQUEST_NULL)), MPI_ERR_REQUEST);
+    EXPECT_EQ(class_of(MPI_Grequest_start(nullptr, end_seen, cancel_seen, nullptr, &request)), MPI_ERR_ARG);
     MPI_Finalize();
   });
 }

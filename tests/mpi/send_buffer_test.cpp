@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "error_class.hpp"
 #include "machines.hpp"
 
 namespace aplib {
@@ -17,9 +18,7 @@ int class_of_send(int bytes, MPI_Comm comm) {
   std::array<char, 256> data{};
   const int code = MPI_Bsend(data.data(), bytes, MPI_CHAR, 0, 1, comm);
   if (code == MPI_SUCCESS) MPI_Recv(data.data(), bytes, MPI_CHAR, 0, 1, comm, MPI_STATUS_IGNORE);
-  int error_class = -1;
-  MPI_Error_class(code, &error_class);
-  return error_class;
+  return class_of(code);
 }
 
 TEST(SendBuffers, OfACommunicatorComeFirst) {
@@ -36,9 +35,7 @@ TEST(SendBuffers, OfACommunicatorComeFirst) {
     EXPECT_EQ(MPI_Comm_attach_buffer(MPI_COMM_SELF, its.data(), static_cast<int>(its.size())), MPI_SUCCESS);
     EXPECT_EQ(class_of_send(11, MPI_COMM_SELF), MPI_ERR_BUFFER);
     EXPECT_EQ(class_of_send(11, MPI_COMM_WORLD), MPI_SUCCESS);
-    int error_class = MPI_SUCCESS;
-    MPI_Error_class(MPI_Comm_attach_buffer(MPI_COMM_SELF, its.data(), 1), &error_class);
-    EXPECT_EQ(error_class, MPI_ERR_BUFFER);
+    EXPECT_EQ(class_of(MPI_Comm_attach_buffer(MPI_COMM_SELF, its.data(), 1)), MPI_ERR_BUFFER);
 
     void* place = nullptr;
     MPI_Count size = 0;

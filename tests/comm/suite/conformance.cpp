@@ -2,11 +2,10 @@
 #include "conformance.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
-#include <random>
 
 #include "checks.hpp"
+#include "random_bytes.hpp"
 
 namespace aplib::comm::test {
 namespace {
@@ -19,15 +18,7 @@ std::uint32_t extra_of(std::size_t bytes) { return static_cast<std::uint32_t>(by
 
 std::span<const std::byte> contents(std::uint64_t key, std::size_t bytes) {
   constexpr std::size_t offsets = 64 * 1024;
-  static const std::vector<std::byte> pool = [] {
-    std::vector<std::byte> made(body_bytes_most + offsets);
-    std::mt19937_64 random(4711);
-    for (std::size_t i = 0; i + 8 <= made.size(); i += 8) {
-      const std::uint64_t word = random();
-      std::memcpy(&made[i], &word, 8);
-    }
-    return made;
-  }();
+  static const std::vector<std::byte> pool = testing_support::random_bytes(body_bytes_most + offsets);
   return {pool.data() + key * 1'009 % offsets, bytes};
 }
 

@@ -6,7 +6,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <cstring>
 #include <deque>
 #include <random>
 #include <span>
@@ -15,6 +14,7 @@
 
 #include "kernel/mailbox.hpp"
 #include "placements.hpp"
+#include "random_bytes.hpp"
 
 namespace aplib {
 namespace {
@@ -44,15 +44,7 @@ bool wait_for(MailboxReceive& one) { return api::wait("wait", set_of(one), true)
 /// Message `number` of cell `from` to cell `to`, a slice of one random pool: both know it.
 std::span<const std::byte> message_of(std::uint32_t from, std::uint32_t to, std::uint32_t number) {
   constexpr std::size_t offsets = 65536;
-  static const std::vector<std::byte> pool = [] {
-    std::vector<std::byte> made(bytes_max + offsets);
-    std::mt19937_64 random(4711);
-    for (std::size_t i = 0; i + 8 <= made.size(); i += 8) {
-      const std::uint64_t word = random();
-      std::memcpy(&made[i], &word, 8);
-    }
-    return made;
-  }();
+  static const std::vector<std::byte> pool = testing_support::random_bytes(bytes_max + offsets);
   constexpr std::array<std::size_t, 8> sizes = {
       0, 40, lend_from_bytes - 1, lend_from_bytes, lend_from_bytes + 1, 100, 65536, bytes_max};
   std::minstd_rand random(1 + from * 1000 + to * 100 + number);

@@ -22,6 +22,7 @@ from libraries import Library  # noqa: E402
 from measuring import complaint, differences, read_figures, run  # noqa: E402
 from origins import Commit, Package  # noqa: E402
 from programs import PROGRAMS, Answer, Case, Figure, Program  # noqa: E402
+from script_case import ScriptCase  # noqa: E402
 from sources import Unavailable  # noqa: E402
 
 TOY = Program(
@@ -136,23 +137,16 @@ class Origins(unittest.TestCase):
                 self.assertRegex(getattr(origin, "commit", "") or origin.sha256, "^[0-9a-f]{40}([0-9a-f]{24})?$")
 
 
-class CommandLine(unittest.TestCase):
-    def run_script(self, *words):
-        return subprocess.run([sys.executable, SCRIPT, *words], capture_output=True, text=True, check=False)
+class CommandLine(ScriptCase, unittest.TestCase):
+    script = SCRIPT
 
     def test_wrong_words_are_refused(self):
-        for words, text in [(["nosuch"], "there is no program nosuch; there are lulesh,"),
-                            (["--rounds", "0"], "least 1"), (["--peers", "lam"], "there is no peer lam"),
-                            (["--ranks", "two"], "--ranks takes numbers")]:
-            done = self.run_script(*words)
-            self.assertEqual(done.returncode, 2)
-            self.assertIn(text, done.stderr)
+        self.expect_refusals([(["nosuch"], "there is no program nosuch; there are lulesh,"),
+                              (["--rounds", "0"], "least 1"), (["--peers", "lam"], "there is no peer lam"),
+                              (["--ranks", "two"], "--ranks takes numbers")])
 
     def test_without_aplibs_tools_it_is_skipped_with_the_reason(self):
-        with tempfile.TemporaryDirectory() as folder:
-            done = self.run_script("--build", folder)
-        self.assertEqual(done.returncode, 77, done.stdout + done.stderr)
-        self.assertRegex(done.stdout, r"^mpi-programs: skipped: needs APlib's own programs: aprun is not built in")
+        self.expect_skip_without_tools()
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@
 fetched."""
 
 import pathlib
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -15,6 +14,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "programs")]
 
 from lines import LeftOut, Line, read_lines  # noqa: E402 (the path must be set first)
 from runs import complaint, run  # noqa: E402
+from script_case import ScriptCase  # noqa: E402
 
 SCRIPT = HERE.parents[2] / "scripts" / "mpich-suite"
 
@@ -100,22 +100,15 @@ class Verdicts(unittest.TestCase):
         self.assertIn("status 3", done.complaint)
 
 
-class CommandLine(unittest.TestCase):
-    def run_script(self, *words):
-        return subprocess.run([sys.executable, SCRIPT, *words], capture_output=True, text=True, check=False)
+class CommandLine(ScriptCase, unittest.TestCase):
+    script = SCRIPT
 
     def test_wrong_words_are_refused(self):
-        for words, text in [(["nosuch"], "there is no folder nosuch; there are attr, coll,"),
-                            (["--threads", "1,many"], "--threads takes numbers"), (["--jobs", "0"], "at least 1")]:
-            done = self.run_script(*words)
-            self.assertEqual(done.returncode, 2)
-            self.assertIn(text, done.stderr)
+        self.expect_refusals([(["nosuch"], "there is no folder nosuch; there are attr, coll,"),
+                              (["--threads", "1,many"], "--threads takes numbers"), (["--jobs", "0"], "at least 1")])
 
     def test_without_aplibs_tools_it_is_skipped_with_the_reason(self):
-        with tempfile.TemporaryDirectory() as folder:
-            done = self.run_script("--build", folder)
-        self.assertEqual(done.returncode, 77, done.stdout + done.stderr)
-        self.assertRegex(done.stdout, r"^mpich-suite: skipped: needs APlib's own programs: aprun is not built in")
+        self.expect_skip_without_tools()
 
 
 if __name__ == "__main__":
