@@ -8,7 +8,7 @@ namespace aplib {
 
 struct MatchWish;
 
-/// What MPI (src/mpi) keeps of a cell: made at the cell's first call, and freed with the cell.
+/// Made at the cell's first call, and freed with the cell.
 struct MpiState {
   void* rank = nullptr;
   void (*free_rank)(void* rank) = nullptr;
