@@ -165,6 +165,10 @@ int run(const CommandLine& line, const std::string& prefix) {
   OutputPlan plan = line.output;
   const std::uint32_t cells = line.machine.cells.count();
   plan.sole = cells == 1;
+  if (line.others.empty()) {  // then shared libraries may see them, too
+    for (const wire::NamedValue& variable : line.variables) ::setenv(variable.name.c_str(), variable.value.c_str(), 1);
+  }
+  share_cpus(cells);
   allow_many_files();
   Machine machine(line.machine);
   Output output(plan);

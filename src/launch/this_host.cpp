@@ -17,6 +17,7 @@
 #include <fstream>
 #include <string>
 
+#include "base/cpus.hpp"
 #include "base/sanitizer.hpp"
 
 namespace aplib::launch {
@@ -137,6 +138,12 @@ void keep_to_cpus(const std::vector<std::uint32_t>& cpus) {
   for (const std::uint32_t cpu : cpus)
     if (cpu < CPU_SETSIZE) CPU_SET(cpu, &set);
   ::sched_setaffinity(0, sizeof set, &set);
+}
+
+void share_cpus(std::uint32_t cells) {
+  if (cells < 2) return;
+  const std::uint32_t cpus = usable_cpu_count(allowed_cpus().size(), cpu_quota());
+  ::setenv("OMP_NUM_THREADS", fmt::format("{}", std::max(cpus / cells, 1U)).c_str(), 0);
 }
 
 void settle(char* const* argv) noexcept {

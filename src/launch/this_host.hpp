@@ -22,6 +22,10 @@ namespace aplib::launch {
 /// nothing changes.
 void keep_to_cpus(const std::vector<std::uint32_t>& cpus);
 
+/// The cells of this process share its CPUs also where a library makes threads of its own: OMP_NUM_THREADS tells
+/// OpenMP, and most BLAS, how many CPUs there are for each. Who has set it decides that alone. A single cell has all.
+void share_cpus(std::uint32_t cells);
+
 /// Sees to what the system and libc decide when a program is executed: this program executes itself again with other
 /// settings, and then restores the user's. Call it early in main().
 ///

@@ -2,7 +2,9 @@
 // Programs of MPI in C, made by apcc and run by aprun.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <thread>
 
 #include "commands.hpp"
 
@@ -88,6 +90,16 @@ TEST_F(MpiProgram, RegionsOfOpenMpCall) {
   EXPECT_EQ(output("mpicc -Wall -Werror -fopenmp " MPI_PROGRAMS "/openmp.c -o openmp"), "");
   for (const char* const ranks : {"1", "2", "5"})
     EXPECT_EQ(output(std::string("mpiexec -n ") + ranks + " ./openmp"), "No Errors\n") << "ranks: " << ranks;
+}
+
+TEST_F(MpiProgram, RegionsOfOpenMpShareTheCores) {
+  write("most.c",
+        "#include <omp.h>\n#include <stdio.h>\nint main(void) { printf(\"%d\\n\", omp_get_max_threads()); }\n");
+  EXPECT_EQ(output("mpicc -fopenmp most.c -o most"), "");
+  const std::string ranks = std::to_string(2 * std::max(std::thread::hardware_concurrency(), 1U));
+  EXPECT_EQ(output("mpiexec -n " + ranks + " ./most | sort -u"), "1\n");
+  EXPECT_EQ(output("OMP_NUM_THREADS=3 mpiexec -n 2 ./most"), "3\n3\n");
+  EXPECT_EQ(output("mpiexec -n 2 -env OMP_NUM_THREADS 3 ./most"), "3\n3\n");
 }
 
 // Ranks that share threads cannot wait for threads of their own: the level says so, and a call that comes all the same.

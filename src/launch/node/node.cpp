@@ -520,6 +520,7 @@ int Node::live() {
 
   allow_many_files();
   const auto plan = await<wire::Plan>();
+  share_cpus(static_cast<std::uint32_t>(plan.cells.cells_of(command_.process).size()));
   const std::unique_ptr<comm::Module> module =
       port.make_module(plan.machine, command_.process, plan.endpoints, plan.names);
   Machine machine(options);
