@@ -3,8 +3,6 @@
 """Tests of scripts/mpi-programs itself: where sources come from, what a run is worth, and how answers are compared.
 Nothing is fetched from elsewhere."""
 
-import importlib.machinery
-import importlib.util
 import os
 import pathlib
 import subprocess
@@ -15,12 +13,14 @@ import unittest
 sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 SCRIPT = HERE.parents[2] / "scripts" / "mpi-programs"
-sys.path[:0] = [str(HERE), str(HERE.parent / "programs")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "programs"), str(HERE.parents[2] / "bench")]
 
 from building import Compilers, Tree  # noqa: E402 (the path must be set first)
 from libraries import Library  # noqa: E402
+from measured import Measured  # noqa: E402
 from measuring import complaint, differences, read_figures, run  # noqa: E402
 from origins import Commit, Package  # noqa: E402
+from page import table  # noqa: E402
 from programs import PROGRAMS, Answer, Case, Figure, Program  # noqa: E402
 from script_case import ScriptCase  # noqa: E402
 from sources import Unavailable  # noqa: E402
@@ -32,13 +32,6 @@ TOY = Program(
     answers=(Answer("steps", r"steps (\d+)"), Answer("rest", r"rest (\S+)", 1e-3)),
     demands=("PASSED",), forbids=("FAILED",), outputs="*.txt",
 )  # fmt: skip
-
-
-def script():
-    loader = importlib.machinery.SourceFileLoader("mpi_programs", str(SCRIPT))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("mpi_programs", loader))
-    loader.exec_module(module)
-    return module
 
 
 class Verdicts(unittest.TestCase):
@@ -68,7 +61,8 @@ class Verdicts(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
             (folder / "toy").write_text('#!/bin/sh\necho "$@ $MINE $OMP_NUM_THREADS"; cat input; cp more all.txt\n')
-            library = Library("one", "One", Compilers("alone", "", "", ""), lambda ranks: ["env", f"MINE={ranks}"],
+            library = Library("one", "One", Compilers("alone", "", "", ""),
+                              lambda ranks, words: ["env", f"MINE={ranks}", *words],
                               {"more": "x"})
             case = Case(4, ("-a", "b"), {"input": "steps 7\nrest 1\n", "more": "PASSED\nrate 3\n"})
             missing = run(TOY, case, library, Tree(folder, library.compilers), folder / "run", 9)
@@ -82,7 +76,7 @@ class Verdicts(unittest.TestCase):
 
 class Ratios(unittest.TestCase):
     def test_the_best_peer_counts_by_the_median_of_ratios_within_rounds(self):
-        measured = script().Measured(TOY, Case(2))
+        measured = Measured(TOY, Case(2))
         measured.rounds = [{"aplib": {"rate": 4, "time": 1}, "openmpi": {"rate": 2, "time": 3}, "mpich": {"rate": 1}},
                            {"aplib": {"rate": 9, "time": 2}, "openmpi": {"rate": 3, "time": 1}},
                            {"aplib": {"rate": 5, "time": 2}, "openmpi": {"rate": 5, "time": 4}},
@@ -91,6 +85,16 @@ class Ratios(unittest.TestCase):
         self.assertEqual(measured.speed_up(TOY.figures[1]), (2, "openmpi"))
         self.assertEqual(measured.median("aplib", TOY.figures[0]), 5)
         self.assertIsNone(measured.median("mpich", TOY.figures[1]))
+
+    def test_the_table_says_which_targets_are_met(self):
+        few, many = (Measured(TOY, case) for case in (Case(2, peer_target=1), Case(16, peer_target=3, own_target=0.9)))
+        few.rounds = [{"aplib": {"rate": 4}, "openmpi": {"rate": 2}}]
+        many.rounds = [{"aplib": {"rate": 3}, "openmpi": {"rate": 1}}]
+        libraries = [Library(name, name, None, None, {}) for name in ("aplib", "openmpi")]
+        lines = [line.split(" | ")[1:] for line in table([few, many], libraries).splitlines() if " rate, " in line]
+        self.assertEqual(lines, [["2", "rate, M/s", "4", "2", "2.00 (openmpi)", "yes (>= 1)", "", " |"],
+                                 ["16", "rate, M/s", "3", "1", "3.00 (openmpi)", "yes (>= 3)", "0.75",
+                                  "NO (>= 0.9) |"]])
 
 
 class Origins(unittest.TestCase):
@@ -141,9 +145,10 @@ class CommandLine(ScriptCase, unittest.TestCase):
     script = SCRIPT
 
     def test_wrong_words_are_refused(self):
-        self.expect_refusals([(["nosuch"], "there is no program nosuch; there are lulesh,"),
+        self.expect_refusals([(["nosuch"], "there is no program nosuch; there are hpl, lulesh,"),
                               (["--rounds", "0"], "least 1"), (["--peers", "lam"], "there is no peer lam"),
-                              (["--ranks", "two"], "--ranks takes numbers")])
+                              (["--ranks", "two"], "--ranks takes numbers"),
+                              (["--write-docs", "hpcg"], "the page has all programs and ranks")])
 
     def test_without_aplibs_tools_it_is_skipped_with_the_reason(self):
         self.expect_skip_without_tools()

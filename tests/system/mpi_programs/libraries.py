@@ -16,7 +16,7 @@ class Library:
     name: str
     title: str
     compilers: Compilers
-    command: Callable  # of the number of ranks: what stands before the program
+    command: Callable  # of the number of ranks, and of the program with its arguments
     environment: dict
     ranks_max: int = 10**6  # fewer for those that burn their cores while they wait, and would take minutes
 
@@ -28,25 +28,28 @@ def aplib(build):
     if not (folder / "mpicc").exists():
         raise Unavailable(f"needs APlib's own programs: mpicc is not built in {build}")
     compilers = Compilers("cells", str(folder / "mpicc"), str(folder / "mpicxx"), "gfortran")
-    return Library("aplib", "APlib", compilers, lambda ranks: [str(folder / "mpiexec"), "-n", str(ranks)], {})
+    return Library("aplib", "APlib", compilers,
+                   lambda ranks, words: [str(folder / "mpiexec"), "-n", str(ranks), *words], {})
 
 
-def peer(name, title, command, environment, **limits):
-    """Raises Unavailable."""
+def cores():
+    return len(os.sched_getaffinity(0))
+
+
+def peer(name, title, options, environment, **limits):
+    """`options` of a number of ranks. Raises Unavailable."""
     tools = [f"{tool}.{name}" for tool in ("mpicc", "mpicxx", "mpirun")]
     missing = [tool for tool in tools if shutil.which(tool) is None]
     if missing:
         raise Unavailable(f"needs the tool {missing[0]} (scripts/peers installs it)")
     compilers = Compilers("alone", tools[0], tools[1], "gfortran")
-    return Library(name, title, compilers, lambda ranks: [tools[2], "-n", str(ranks), *command(ranks)], environment,
-                   **limits)
+    return Library(name, title, compilers,
+                   lambda ranks, words: [tools[2], "-n", str(ranks), *options(ranks), *words], environment, **limits)
 
 
 def openmpi():
-    cores = len(os.sched_getaffinity(0))
-
     def options(ranks):
-        if ranks <= cores:
+        if ranks <= cores():
             return ["--bind-to", "core"]
         return ["--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
 
@@ -55,8 +58,21 @@ def openmpi():
 
 
 def mpich():
-    cores = len(os.sched_getaffinity(0))
-    return peer("mpich", "MPICH", lambda ranks: ["-bind-to", "core"] if ranks <= cores else [], {}, ranks_max=cores)
+    return peer("mpich", "MPICH", lambda ranks: ["-bind-to", "core"] if ranks <= cores() else [], {}, ranks_max=cores())
 
 
-PEERS = {"openmpi": openmpi, "mpich": mpich}
+def ampi():
+    home = os.environ.get("CHARM_HOME", "")
+    if not home or shutil.which(f"{home}/bin/ampicc") is None:
+        raise Unavailable("needs the tool ampicc: CHARM_HOME does not say where it is (scripts/peers)")
+
+    def command(ranks, words):
+        processors = min(ranks, cores())
+        return [*words, f"+p{processors}", f"+vp{ranks}", *(["+setcpuaffinity"] if processors > 1 else [])]
+
+    # Ranks of AMPI share the globals of programs that are not built so.
+    compilers = Compilers("alone", *(f"{home}/bin/{name} -pieglobals" for name in ("ampicc", "ampicxx")), "gfortran")
+    return Library("ampi", "AMPI", compilers, command, {})
+
+
+PEERS = {"openmpi": openmpi, "mpich": mpich, "ampi": ampi}

@@ -30,7 +30,7 @@ def run(program, case, library, tree, folder, seconds_max):
     for name, text in case.files.items():
         (folder / name).write_text(text, encoding="utf-8")
     path = tree.folder / (case.program or program.program)
-    words = [*library.command(case.ranks), str(path), *case.arguments]
+    words = library.command(case.ranks, [str(path), *case.arguments])
     # Ranks take the place of OpenMP's threads.
     settings = {"OMP_NUM_THREADS": "1", **library.environment}
     shown = f"cd {folder} && " + " ".join([*(f"{key}={value}" for key, value in settings.items()), *words])

@@ -36,6 +36,11 @@ class Case:
     arguments: tuple = ()
     files: dict = dataclasses.field(default_factory=dict)  # name: text
     program: str = ""  # other than the program's own
+    peer_target: float = 0  # so many times as fast as the best peer, or more
+    own_target: float = 0  # and as APlib with a rank for each core
+
+
+WITHIN_10_PERCENT = 1 / 1.1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +62,69 @@ class Program:
         return hashlib.sha256(inspect.getsource(self.build).encode()).hexdigest()
 
 
-# LULESH, explicit hydrodynamics: cubic numbers of ranks; all cases have 30 x 30 x 30 elements in all.
+# HPL, LU decomposition with OpenBLAS: a matrix of 2,400 x 2,400.
+
+
+def build_hpl(tree, archives):
+    tree.unpack(archives[0])
+    arch = "Linux_PII_FBLAS"
+    tree.run("cp", f"setup/Make.{arch}", ".")
+    tree.make(f"arch={arch}", f"TOPdir={tree.folder}", f"CC={tree.cc}", f"LINKER={tree.cc}", "LAlib=-lopenblas -lm",
+              "MPinc=", "MPlib=", "F2CDEFS=-DAdd_ -DF77_INTEGER=int -DStringSunStyle", "-j1")
+
+
+HPL_INPUT = """\
+HPLinpack benchmark input file
+Innovative Computing Laboratory, University of Tennessee
+HPL.out      output file name (if any)
+6            device out (6=stdout,7=stderr,file)
+1            # of problems sizes (N)
+2400         Ns
+1            # of NBs
+64           NBs
+0            PMAP process mapping (0=Row-,1=Column-major)
+1            # of process grids (P x Q)
+{p}            Ps
+{q}            Qs
+16.0         threshold
+1            # of panel fact
+2            PFACTs (0=left, 1=Crout, 2=Right)
+1            # of recursive stopping criterium
+4            NBMINs (>= 1)
+1            # of panels in recursion
+2            NDIVs
+1            # of recursive panel fact.
+1            RFACTs (0=left, 1=Crout, 2=Right)
+1            # of broadcast
+1            BCASTs (0=1rg,1=1rM,2=2rg,3=2rM,4=Lng,5=LnM)
+1            # of lookahead depth
+1            DEPTHs (>=0)
+2            SWAP (0=bin-exch,1=long,2=mix)
+64           swapping threshold
+0            L1 in (0=transposed,1=no-transposed) form
+0            U  in (0=transposed,1=no-transposed) form
+1            Equilibration (0=no,1=yes)
+8            memory alignment in double (> 0)
+"""
+
+
+def hpl(p, q, **targets):
+    return Case(p * q, files={"HPL.dat": HPL_INPUT.format(p=p, q=q)}, **targets)
+
+
+HPL = Program(
+    name="hpl",
+    origins=(Commit("hpl", "2.3", "https://github.com/icl-utk-edu/hpl", "9edeab5e1713116c4231e5d3aa6159b5b747ede8"),),
+    build=build_hpl,
+    program="bin/Linux_PII_FBLAS/xhpl",
+    cases=(hpl(1, 2, peer_target=1), hpl(2, 4), hpl(4, 4, peer_target=3, own_target=WITHIN_10_PERCENT)),
+    figures=(Figure("solution", "GFLOP/s", r"\nW\w+(?:\s+\d+){4}\s+\S+\s+(\S+)", higher_is_better=True),),
+    answers=(Answer("residual", r"\)=\s*(\S+) \.+ PASSED"),),
+    demands=(r"1 tests completed and passed residual checks", r"0 tests completed and failed residual checks"),
+)
+
+# LULESH, explicit hydrodynamics: cubic numbers of ranks; all cases have 60 x 60 x 60 elements in all. Surfaces of 27
+# ranks have 5 % more nodes than those of 8.
 
 
 def build_lulesh(tree, archives):
@@ -71,9 +138,9 @@ LULESH = Program(
     build=build_lulesh,
     program="lulesh2.0",
     cases=(
-        Case(1, ("-s", "30", "-i", "100")),
-        Case(8, ("-s", "15", "-i", "100")),
-        Case(27, ("-s", "10", "-i", "100")),
+        Case(1, ("-s", "60", "-i", "20"), peer_target=1),
+        Case(8, ("-s", "30", "-i", "20"), peer_target=1),
+        Case(27, ("-s", "20", "-i", "20"), peer_target=3, own_target=WITHIN_10_PERCENT),
     ),
     figures=(Figure("elements", "k/s", r"FOM\s*=\s*(\S+)", higher_is_better=True),),
     answers=(
@@ -93,9 +160,9 @@ def build_hpcg(tree, archives):
     tree.make(f"CXX={tree.cxx}", under="made")
 
 
-def hpcg(ranks, nx, ny, nz, px, py, pz):
+def hpcg(ranks, nx, ny, nz, px, py, pz, **targets):
     words = {"nx": nx, "ny": ny, "nz": nz, "npx": px, "npy": py, "npz": pz, "rt": 1}
-    return Case(ranks, tuple(f"--{key}={value}" for key, value in words.items()))
+    return Case(ranks, tuple(f"--{key}={value}" for key, value in words.items()), **targets)
 
 
 HPCG = Program(
@@ -105,7 +172,11 @@ HPCG = Program(
     ),
     build=build_hpcg,
     program="made/bin/xhpcg",
-    cases=(hpcg(2, 32, 32, 32, 1, 1, 2), hpcg(8, 16, 16, 32, 2, 2, 2), hpcg(16, 16, 16, 16, 2, 2, 4)),
+    cases=(
+        hpcg(2, 32, 32, 32, 1, 1, 2, peer_target=1),
+        hpcg(8, 16, 16, 32, 2, 2, 2),
+        hpcg(16, 16, 16, 16, 2, 2, 4, peer_target=3, own_target=WITHIN_10_PERCENT),
+    ),
     figures=(Figure("rating", "GFLOP/s", r"GFLOP/s rating of=(\S+)", higher_is_better=True),),
     answers=(
         Answer("iterations", r"Optimized CG iterations per set=(\d+)"),
@@ -201,4 +272,4 @@ OSU = Program(
     forbids=(r"Fail", r"[Ee]rror"),
 )
 
-PROGRAMS = {program.name: program for program in (LULESH, HPCG, MINIFE, AMG, OSU)}
+PROGRAMS = {program.name: program for program in (HPL, LULESH, HPCG, MINIFE, AMG, OSU)}
