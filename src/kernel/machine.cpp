@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <mutex>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "base/os/thread.hpp"
 #include "base/program_context.hpp"
 #include "cell/domain.hpp"
+#include "cell/lease.hpp"
 #include "cell/processor.hpp"
 #include "kernel/api.hpp"
 #include "kernel/loaded_run.hpp"
@@ -413,16 +415,23 @@ std::string describe_lent(const Cell& cell, const Posted& sent) {
   return fmt::format("{} bytes to be received by {}", sent.bytes, describe_wish(cell, to));
 }
 
+/// Lent messages that the task waits for; they may be other tasks' of the cell.
+std::vector<const Posted*> awaited_sends(const Cell& cell, const TaskControl& task) {
+  std::vector<const Posted*> found;
+  for (std::uint32_t id = 0; id < cell.tasks.end(); ++id) {
+    const TaskControl* const owner = cell.tasks.find(id);
+    for (const Posted* sent = owner != nullptr ? owner->lent : nullptr; sent != nullptr; sent = sent->next) {
+      if (sent->awaited && sent->task == &task) found.push_back(sent);
+    }
+  }
+  return found;
+}
+
 // What the task waits for with a request, each wish once; they may be in the mailboxes of other tasks of the cell.
 std::string describe_awaited(const Cell& cell, const TaskControl& task) {
   std::vector<MatchWish> wishes;
-  std::vector<const Posted*> lent;
   for (std::uint32_t id = 0; id < cell.tasks.end(); ++id) {
     const TaskControl* const owner = cell.tasks.find(id);
-    for (const Posted* sent = owner != nullptr ? owner->lent : nullptr; sent != nullptr && lent.size() < kinds_max;
-         sent = sent->next) {
-      if (sent->awaited && sent->task == &task) lent.push_back(sent);
-    }
     const Posted* each = owner != nullptr ? owner->requests.oldest() : nullptr;
     for (; each != nullptr && wishes.size() < kinds_max; each = each->next) {
       if (each->awaited && each->task == &task && std::ranges::find(wishes, each->wish) == wishes.end())
@@ -431,6 +440,8 @@ std::string describe_awaited(const Cell& cell, const TaskControl& task) {
   }
   std::string text;
   for (const MatchWish& wish : wishes) text += (text.empty() ? "" : "; ") + describe_wanted(cell, wish);
+  std::vector<const Posted*> lent = awaited_sends(cell, task);
+  lent.resize(std::min(lent.size(), kinds_max));
   for (const Posted* const sent : lent) text += (text.empty() ? "" : "; ") + describe_lent(cell, *sent);
   return text;
 }
@@ -505,6 +516,7 @@ class TaskList {
       const TaskControl* task = cell.tasks.find(id);
       if (task == nullptr || task->ended || (task->is_guest && task->waits == WaitFor::nothing)) continue;
       if (++lines_ <= lines_max) text_ += "\n  " + describe_task(domain_, cell, *task, now_);
+      note_sends(cell, *task);
     }
     for (const std::string& line : describe_orphans(domain_, cell)) {
       if (++lines_ <= lines_max) text_ += "\n  " + line;
@@ -513,6 +525,12 @@ class TaskList {
 
   std::string text() {
     if (lines_ > lines_max) text_ += fmt::format("\n  ... and {} more tasks", lines_ - lines_max);
+    if (std::ranges::any_of(receivers_, [this](std::uint32_t cell) { return senders_.contains(cell); })) {
+      text_ += fmt::format(
+          "\n  sends of {} KiB or more wait until they are received, and here the receivers wait in "
+          "such sends, too: receive first on one side, or use MPI_Sendrecv or MPI_Isend",
+          lend_from_bytes >> 10);
+    }
     if (!ended_.empty()) {
       text_ += "\n  ended already:";
       for (std::size_t i = 0; i < ended_.size() && i < 16; ++i) {
@@ -526,10 +544,21 @@ class TaskList {
   }
 
  private:
+  /// Programs of MPI that count on a buffer send to each other before they receive.
+  void note_sends(const Cell& cell, const TaskControl& task) {
+    if (task.waits != WaitFor::requests) return;
+    const std::vector<const Posted*> sends = awaited_sends(cell, task);
+    if (sends.empty() || sends.size() != task.awaited || !is_of_mpi(sends.front()->wish.key)) return;
+    senders_.insert(cell.id);
+    for (const Posted* const sent : sends) receivers_.insert(MatchKey::cell(sent->wish.key));
+  }
+
   Domain& domain_;
   const Clock::time_point now_ = Clock::now();
   std::string text_;
   std::size_t lines_ = 0;
+  std::set<std::uint32_t> senders_;    // cells with a task that waits for nothing but lent sends
+  std::set<std::uint32_t> receivers_;  // of these sends
   std::vector<const Cell*> ended_;
 };
 

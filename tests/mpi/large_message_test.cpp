@@ -254,7 +254,31 @@ TEST(LargeMessagesReport, SaysWhoWaitsInSends) {
          {"cell 0 task 0: waits in MPI_Send for 1 of its requests: 240000 bytes to be received by rank 1",
           "cell 1 task 0: waits in MPI_Send for 1 of its requests: 240000 bytes to be received by rank 0"})
       EXPECT_NE(report.reason.find(wait), std::string::npos) << wait << "\nin\n" << report.reason;
+    EXPECT_NE(report.reason.find("sends of 32 KiB or more wait until they are received, and here the receivers wait in "
+                                 "such sends, too: receive first on one side, or use MPI_Sendrecv or MPI_Isend"),
+              std::string::npos)
+        << report.reason;
   }
+}
+
+TEST(LargeMessagesReport, SaysNothingOfBuffersWhereNobodySendsToASender) {
+  const Report report = run({{2, 1}, 2}, [] {
+    MPI_Init(nullptr, nullptr);
+    int rank = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    std::vector<int> data(60'000);
+    if (rank == 0) {
+      MPI_Send(data.data(), 60'000, MPI_INT, 1, 7, MPI_COMM_WORLD);
+    } else {
+      MPI_Request request = MPI_REQUEST_NULL;
+      MPI_Isend(data.data(), 60'000, MPI_INT, 0, 7, MPI_COMM_WORLD, &request);
+      MPI_Recv(data.data(), 60'000, MPI_INT, 0, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+    MPI_Finalize();
+  });
+  EXPECT_EQ(report.exit_status, static_cast<int>(ExitStatus::deadlock));
+  EXPECT_NE(report.reason.find("waits in MPI_Send"), std::string::npos) << report.reason;
+  EXPECT_EQ(report.reason.find("receive first"), std::string::npos) << report.reason;
 }
 
 }  // namespace
