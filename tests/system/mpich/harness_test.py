@@ -32,11 +32,15 @@ class Lists(unittest.TestCase):
             self.assertIsNone(Line.parse("coll", text), text)
 
     def test_some_lines_take_long(self):
-        for text in ("x 2 timeLimit=300",
-                     "x 2 arg=-count=262144", "x 2 mem=6.5", "x 2 arg=-type=MPI_INT arg=-sendcnt=65530"):
+        for text in ("x 2 timeLimit=300", "x 2 arg=-count=262144", "x 2 arg=-iter=1024 arg=-count=1", "x 2 mem=6.5",
+                     "x 2 arg=-type=MPI_INT arg=-sendcnt=65530"):
             self.assertTrue(Line.parse("coll", text).takes_long, text)
         for text in ("x 2", "x 2 timeLimit=60", "x 2 arg=-count=1 arg=-seed=99999 arg=-testsize=1024"):
             self.assertFalse(Line.parse("coll", text).takes_long, text)
+
+    def test_lines_of_the_threads_folders_make_threads(self):
+        self.assertTrue(Line.parse("threads/comm", "x 2").makes_threads)
+        self.assertFalse(Line.parse("comm", "threads 2").makes_threads)
 
     def test_both_lists_of_a_folder_are_read_and_no_others(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -26,10 +26,17 @@ class Line:
         return f"{self.folder}/{self.program}"
 
     @property
+    def makes_threads(self):
+        """Its ranks need a thread each."""
+        return self.folder.startswith("threads/")
+
+    @property
     def takes_long(self):
-        """What the suite itself gives more time, and what fills and checks much memory or many random datatypes."""
+        """What the suite itself gives more time, what fills and checks much memory or many random datatypes, and what
+        has threads exchange many messages."""
         return self.seconds > DEFAULT_SECONDS or self.gigabytes > 4 or any(
-            int(count) > 500 for word in self.arguments for count in re.findall(r"^-\w*c(?:oun|n)t=(\d+)$", word)
+            int(count) > 500
+            for word in self.arguments for count in re.findall(r"^-(?:\w*c(?:oun|n)t|iter)=(\d+)$", word)
         )
 
     def __str__(self):
