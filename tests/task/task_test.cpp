@@ -109,15 +109,15 @@ TEST(Task, SleepsAtLeastAsLongAsAskedAndInOrderOfDeadlines) {
     std::string order;
     const auto start = std::chrono::steady_clock::now();
     std::vector<Task> tasks;
-    for (const int milliseconds : {6, 2, 4}) {
-      tasks.push_back(spawn([&order, milliseconds, start] {
-        this_task::sleep_for(std::chrono::milliseconds(milliseconds));
-        EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(milliseconds));
-        order += static_cast<char>('0' + milliseconds);
+    for (const int time : {3, 1, 2}) {  // so far apart that a pause of this thread between two calls changes nothing
+      tasks.push_back(spawn([&order, time, start] {
+        this_task::sleep_for(time * 100ms);
+        EXPECT_GE(std::chrono::steady_clock::now() - start, time * 100ms);
+        order += static_cast<char>('0' + time);
       }));
     }
     for (Task& task : tasks) task.join();
-    EXPECT_EQ(order, "246");
+    EXPECT_EQ(order, "123");
     this_task::sleep_for(0ns);
     this_task::sleep_for(-1s);
   });
