@@ -164,12 +164,13 @@ TEST_P(MpiThreads, CollectivesOfCommunicatorsOfTheirOwn) {
 }
 
 TEST_P(MpiThreads, AMachineThatStopsEndsTheirWaits) {
+  const int all = static_cast<int>(GetParam()) * threads_each;
+  std::atomic<int> begun{0};  // of all ranks: those that have not begun when the machine stops never do
   std::atomic<int> stopped{0};
-  const Report report = run(Shape{{GetParam(), 1}, Options::threads_per_cell}, [&stopped] {
+  const Report report = run(Shape{{GetParam(), 1}, Options::threads_per_cell}, [&] {
     MPI_Init(nullptr, nullptr);
     const int rank = own_rank();
     const int last = static_cast<int>(GetParam()) - 1;
-    std::atomic<int> begun{0};
     {
       Threads threads;
       for (int i = 0; i < threads_each; ++i) {
@@ -183,14 +184,14 @@ TEST_P(MpiThreads, AMachineThatStopsEndsTheirWaits) {
           if (!done) ++stopped;
         });
       }
-      for (int seen = begun; seen < threads_each; seen = begun) begun.wait(seen);
+      for (int seen = begun; seen < all; seen = begun) begun.wait(seen);
       if (rank == last)
         threads.start(
             [&] { threads.call([] { running_task()->cell->processor->domain().fail(7, "a thread ends it"); }); });
     }
   });
   EXPECT_EQ(report.exit_status, 7);
-  EXPECT_EQ(stopped, static_cast<int>(GetParam()) * threads_each);
+  EXPECT_EQ(stopped, all);
 }
 
 }  // namespace
