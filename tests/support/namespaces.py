@@ -303,7 +303,7 @@ class CpuQuota:
     def close(self):
         """Removes the group. REQUIRES: its processes have ended."""
         if self.folder and self.folder.exists():
-            wait_until(lambda: not (self.folder / "cgroup.procs").read_text(), 5)
+            wait_until(lambda: not (self.folder / "cgroup.procs").read_text(), 60)
             self.folder.rmdir()
 
     def __enter__(self):

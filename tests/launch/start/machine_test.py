@@ -72,10 +72,10 @@ class BySsh(unittest.TestCase):
         self.check_end(running, LOST, r"^aprun: ws2 \(cells 2-3\) is lost: its process was killed by signal 9")
 
     def test_stopped_node_is_killed_on_its_host(self):
-        running = self.run_machine(comm_more='peer-timeout = "500ms"')
+        running = self.run_machine(comm_more='peer-timeout = "3s"')
         running.wait_for("all run")
         os.kill(running.node(running.hosts[2]), signal.SIGSTOP)
-        self.check_end(running, LOST, r"^aprun: ws3 \(cells 4-5\) is lost: nothing was heard of it for 0.5 s")
+        self.check_end(running, LOST, r"^aprun: ws3 \(cells 4-5\) is lost: nothing was heard of it for 3 s")
 
     def test_killed_launcher(self):
         running = self.run_machine()
@@ -182,7 +182,7 @@ class ByPmix(unittest.TestCase):
         self.assertNotEqual(run.returncode, 0, errors)
         self.assertTrue(
             namespaces.wait_until(
-                lambda: not [line for line in namespaces.processes().values() if "/aprun" in line], 20
+                lambda: not [line for line in namespaces.processes().values() if "/aprun" in line], 60
             ),
             namespaces.processes(),
         )

@@ -113,7 +113,7 @@ class Sshd:
 
     def answers(self):
         try:
-            with socket.create_connection(("127.0.0.1", self.port), 1) as probe:
+            with socket.create_connection(("127.0.0.1", self.port), 60) as probe:  # one that is late counts, too
                 return probe.recv(4) == b"SSH-"
         except OSError:
             return False
@@ -204,7 +204,7 @@ class Slurm:
             own_folder = f'mount -t tmpfs none {path}/pmix && exec "$@"'
             self.start(host, ["unshare", "--mount", "sh", "-c", own_folder, "sh", "slurmd", "-D", "-N", host.name])
         if not namespaces.wait_until(
-            lambda: self.run(["sinfo", "-h", "-o", "%T %D"]).stdout.strip() == f"idle {len(hosts)}", 20, 0.05
+            lambda: self.run(["sinfo", "-h", "-o", "%T %D"]).stdout.strip() == f"idle {len(hosts)}", 60, 0.05
         ):
             raise RuntimeError(f"the hosts do not come up: {self.run(['sinfo', '-lN'])}\n{(path / 'log').read_text()}")
 

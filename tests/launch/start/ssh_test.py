@@ -37,7 +37,7 @@ class Ssh(unittest.TestCase):
         if ENCLOSED:
             self.assertTrue(
                 namespaces.wait_until(
-                    lambda: not any("stand_in" in line for line in namespaces.processes().values()), 5
+                    lambda: not any("stand_in" in line for line in namespaces.processes().values()), 60
                 ),
                 namespaces.processes(),
             )
@@ -175,7 +175,7 @@ class Ssh(unittest.TestCase):
         holder.recv(4)
         run = self.drive([("ssh", f"ws{i}", "127.0.0.1") for i in range(3)], busy)
         self.assertTrue(
-            namespaces.wait_until(lambda: "past MaxStartups" in busy.log.read_text(), 20), busy.log.read_text()
+            namespaces.wait_until(lambda: "past MaxStartups" in busy.log.read_text(), 60), busy.log.read_text()
         )
         self.assertEqual([line for line in run.lines if "failed" in line], [])
         holder.close()
@@ -213,9 +213,9 @@ class Ssh(unittest.TestCase):
     def test_stopped_node_is_killed_on_its_host(self):
         run = self.one([STAND_IN, "stop"])
         pid = int(run.wait("said 0 pid")[0].split()[-1])
-        self.assertTrue(namespaces.wait_until(lambda: "T (stopped)" in Path(f"/proc/{pid}/status").read_text(), 5))
+        self.assertTrue(namespaces.wait_until(lambda: "T (stopped)" in Path(f"/proc/{pid}/status").read_text(), 60))
         self.assertIn("gone", run.close())
-        self.assertTrue(namespaces.wait_until(lambda: not os.path.exists(f"/proc/{pid}"), 10))
+        self.assertTrue(namespaces.wait_until(lambda: not os.path.exists(f"/proc/{pid}"), 60))
         self.assert_nothing_left()
 
     def test_killed_launcher_leaves_nothing(self):

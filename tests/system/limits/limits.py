@@ -58,7 +58,7 @@ class MemoryLimit:
         return ["sh", "-c", enter, "sh", *words]
 
     def close(self):
-        namespaces.wait_until(lambda: not (self.folder / "cgroup.procs").read_text(), 10)
+        namespaces.wait_until(lambda: not (self.folder / "cgroup.procs").read_text(), PATIENCE)
         self.folder.rmdir()
 
 
@@ -120,7 +120,7 @@ class Limits(unittest.TestCase):
             left[:] = namespaces.processes().values()
             return not left
 
-        self.assertTrue(namespaces.wait_until(none_left, 10), f"left behind by {words}: {left}")
+        self.assertTrue(namespaces.wait_until(none_left, PATIENCE), f"left behind by {words}: {left}")
         return done.returncode, done.stdout, done.stderr.splitlines()
 
     def check_ring(self, cells, result, text=""):
