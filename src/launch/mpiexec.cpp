@@ -319,7 +319,9 @@ void MpiexecReader::place_ranks() {
   std::uint64_t count = 0;
   bool elsewhere = false;
   std::string hosts;
-  std::map<std::string, int> times;
+  std::map<std::string, int> processes;
+  for (const Section& section : sections_)
+    for (const SlottedHost& host : section.hosts) processes[host.name] = 0;
   for (auto section = sections_.begin(); section != sections_.end();) {
     std::vector<SlottedHost> group = section->hosts;
     if (group.empty()) group.push_back({.name = "localhost", .slots = per_host_.value_or(1)});
@@ -341,10 +343,13 @@ void MpiexecReader::place_ranks() {
       if (each[i] == 0) continue;
       const bool here = is_this_computer(group[i]);
       elsewhere = elsewhere || !here;
-      const int time = ++times[group[i].name];  // a process of its own each, with a name of its own
-      const std::string again = time == 1 ? "" : fmt::format("-{}\"\nssh = \"{}", time, group[i].name);
-      hosts += fmt::format("[[host]]\nname = \"{}{}\"\ncells = {}\n{}", group[i].name, again, each[i],
-                           here ? "launch = \"local\"\n" : "");
+      std::string name = group[i].name;  // a process of its own each time, with a name of its own
+      if (int& number = processes[name]; ++number > 1) {
+        while (processes.contains(name = fmt::format("{}-{}", group[i].name, number))) ++number;
+        name += fmt::format("\"\nssh = \"{}", group[i].name);
+      }
+      hosts +=
+          fmt::format("[[host]]\nname = \"{}\"\ncells = {}\n{}", name, each[i], here ? "launch = \"local\"\n" : "");
     }
   }
   if (elsewhere) {

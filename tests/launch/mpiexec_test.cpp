@@ -113,6 +113,9 @@ TEST(MpiexecPrograms, ShareHostsOrHaveTheirOwn) {
   EXPECT_EQ(understood({"-host", "a", "x", ":", "-host", "b", "y", ":", "-host", "a:2", "z"}).hosts,
             "[machine]\ncells = 4\n[[host]]\nname = \"a\"\ncells = 1\n[[host]]\nname = \"b\"\ncells = 1\n"
             "[[host]]\nname = \"a-2\"\nssh = \"a\"\ncells = 2\n");
+  EXPECT_EQ(understood({"-host", "a,a-2", "x", ":", "-host", "b", "y", ":", "-host", "a", "z"}).hosts,
+            "[machine]\ncells = 4\n[[host]]\nname = \"a\"\ncells = 1\n[[host]]\nname = \"a-2\"\ncells = 1\n"
+            "[[host]]\nname = \"b\"\ncells = 1\n[[host]]\nname = \"a-3\"\nssh = \"a\"\ncells = 1\n");
 }
 
 TEST(MpiexecPrograms, ComeFromFiles) {
