@@ -201,12 +201,17 @@ TEST_F(Apctl, AMachineOfSeveralProcesses) {
   EXPECT_EQ(apctl({"load", "--task", "33", found[0], "./greeting"}).status, 0);
   ASSERT_TRUE(machine.wait_for("cell 2 task 33 greets nobody"));
 
-  // A program that cannot run is refused, and the machine goes on.
+  // A program that cannot run is refused, and a number that is taken, and the machine goes on.
   folder_.write("text", "no program\n");
   for (const Strings& wrong : {Strings{"load", "./nothing"}, Strings{"load", "./text"}}) {
     const Ended refused = apctl(wrong);
     EXPECT_NE(refused.status, 0);
     EXPECT_TRUE(contains(refused.error, wrong[1].substr(2))) << refused.error;
+  }
+  for (const char* taken : {"0", "33"}) {
+    const Ended refused = apctl({"load", "--task", taken, "./greeting"});
+    EXPECT_NE(refused.status, 0);
+    EXPECT_TRUE(contains(refused.error, std::string("is task ") + taken + " already")) << refused.error;
   }
   EXPECT_EQ(jobs(), found);
 
