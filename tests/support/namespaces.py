@@ -28,7 +28,7 @@ from pathlib import Path
 
 INSIDE = "APTEST_ENCLOSED"  # not APLIB_...: those are options of a machine
 PR_SET_PDEATHSIG = 1
-FLAGS = ["--mount", "--net", "--pid", "--fork", "--kill-child=KILL", "--mount-proc"]
+FLAGS = ["--mount", "--net", "--pid", "--ipc", "--fork", "--kill-child=KILL", "--mount-proc"]
 
 
 def hindrance():

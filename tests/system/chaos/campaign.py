@@ -4,6 +4,7 @@
 the right status and one message, delivers no wrong message, and leaves nothing behind.
 
     campaign.py BIN [--cases N] [--seed S] [--jobs J]     BIN has aprun, apctl and apcc
+    campaign.py BIN --seed S --from NUMBER --cases N      those from a number on, up to N
     campaign.py BIN --seed S --only NUMBER                one case again
     campaign.py BIN --kind cut_pair --module rdma         of one kind
     campaign.py BIN --each                                one of each kind
@@ -133,6 +134,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bin", type=lambda text: Path(text).resolve())
     parser.add_argument("--cases", type=int, default=1000)
+    parser.add_argument("--from", dest="begin", type=int, default=0, help="leave out the cases before this number")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1000000)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", type=int, help="the case of this number alone")
@@ -172,7 +174,7 @@ def main():
         words += ["--module", options.module] if options.module else []
         words += ["--each"] if options.each else []
         words += [word for kind in options.without for word in ("--without", kind)]
-        first = options.only or 0
+        first = options.begin if options.only is None else options.only
         last = first + 1 if options.only is not None else options.cases
         jobs = [
             subprocess.Popen(

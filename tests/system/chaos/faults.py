@@ -371,10 +371,11 @@ def stop_node_shortly(run):
 
 
 def stop_node(run):
+    """The launcher hears nothing of it, or another node does so first."""
     run.until_a_round()
     process, pid = run.a_node()
     run.kill(pid, signal.SIGSTOP)
-    run.expect(LOST, run.lost(process) + SILENCE, run.setup.timeout + 2)
+    run.expect(LOST, run.lost(process) + rf"({SILENCE}|{HOST} lost its connection to it: )", run.setup.timeout + 2)
 
 
 def stop_launcher_shortly(run):
