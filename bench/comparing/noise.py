@@ -44,12 +44,13 @@ class Reference(sources.Apbench):
     name = "reference"
     title = "the reference for noise"
 
-    def __init__(self, build):
+    def __init__(self, build, cases="cache-line,context-switch,memcpy"):
         super().__init__(build)
+        self.cases = cases
         self.rounds = []
 
     def commands(self, round_number):
-        yield self.line("floors", "--case", "cache-line,context-switch,memcpy", "--bytes", str(COPY))
+        yield self.line("floors", "--case", self.cases, "--bytes", str(COPY))
 
     def begin_round(self):
         self.rounds.append(Round())

@@ -60,15 +60,24 @@ class Plan:
     paces: typing.Sequence[Pace]
     unequal_sizes: typing.Sequence[Size]
     rates: typing.Sequence[str]
+    reference: typing.Any = None  # a noise.Reference
+
+    def each_round(self, what):
+        """The numbers of the rounds. Before each, when nothing of ours runs, the reference for noise is measured."""
+        for number in range(self.rounds):
+            say(f"round {number + 1} of {self.rounds}: {what}")
+            self.reference.begin_round()
+            self.reference.listen()
+            yield number
 
 
 FULL = Plan(
-    rounds=3,
+    rounds=7,
     counts=(1, 2, 3, 4, 5, 6, 7, 8),
     smp_sizes=(Size(300, 3000), Size(2048, 60)),
     cluster_sizes=(Size(300, 300), Size(2048, 30)),
-    paces=(Pace(1, "10mbit", 20), Pace(10, "100mbit", 200)),
-    unequal_sizes=(Size(256, 4000), Size(2048, 200), Size(4096, 100)),
+    paces=(Pace(1, "10mbit", 12), Pace(10, "100mbit", 120)),
+    unequal_sizes=(Size(256, 4000), Size(2048, 100), Size(4096, 40)),
     rates=("1gbit", "10mbit"),
 )
 QUICK = Plan(
@@ -89,9 +98,8 @@ def medians(found):
 def one_host(scg, plan, cores):
     """The paper's SMP: {(side, cells): MFlops}."""
     values = {}
-    for number in range(plan.rounds):
+    for _ in plan.each_round("one host"):
         for size in plan.smp_sizes:
-            say(f"round {number + 1} of {plan.rounds}: one host, {size.title}")
             for cells in plan.counts:
                 run = scg.on_this_host(GRIDS[cells], min(cells, len(cores)), size.side, size.iterations)
                 values.setdefault((size.side, cells), []).append(run.mflops)
@@ -117,9 +125,8 @@ def equal_hosts(scg, plan, cores, namespaces, folder):
                 for i, host in enumerate(network.hosts)
             ]
             front = machines[0].host  # aprun is started there, as a user would
-            for number in range(plan.rounds):
+            for _ in plan.each_round(f"equal hosts, {rate}"):
                 for size in plan.cluster_sizes:
-                    say(f"round {number + 1} of {plan.rounds}: hosts at {rate}, {size.title}")
                     for count in plan.counts:
                         text = hosts.one_cell_each(names[:count])
                         file.write_text(hosts.started_by(text, machines), encoding="utf-8")
@@ -151,25 +158,25 @@ def shares_told(words):
     return re.sub(r"^aprun: ", "", found[0].strip()) if found else ""
 
 
-def compare_ways(scg, rounds, size, machines, files):
-    """Runs on each host alone, and on both with each cluster file, round by round."""
+def compare_ways(scg, plan, size, machines, files, beside=contextlib.nullcontext()):
+    """Runs on each host alone, and on both with each cluster file, round by round. `beside`: what runs beside them."""
     alone = {machine.name: [] for machine in machines}
     together = {way: [] for way in files}
     ratios = {way: [] for way in files}
     shares, iterations_us = "", []
-    for number in range(rounds):
-        say(f"round {number + 1} of {rounds}: unequal hosts, {size.title}")
-        for machine in machines:
-            run = scg.on_this_host("1x1", 1, size.side, size.iterations, machine.words)
-            alone[machine.name].append(run.mflops)
-        whole = sum(found[-1] for found in alone.values())
-        for way, file in files.items():
-            run = scg.on_cluster(file, size.side, size.iterations, machines[0].host.command)
-            together[way].append(run.mflops)
-            ratios[way].append(run.mflops / whole)
-            if way == "auto":
-                iterations_us.append(run.iteration_us)
-                shares = shares_told(run.words) or shares or f"{run.cells[0]} x {run.cells[1]} cells"
+    for _ in plan.each_round(f"unequal hosts, {size.title}"):
+        with beside:
+            for machine in machines:
+                run = scg.on_this_host("1x1", 1, size.side, size.iterations, machine.words)
+                alone[machine.name].append(run.mflops)
+            whole = sum(found[-1] for found in alone.values())
+            for way, file in files.items():
+                run = scg.on_cluster(file, size.side, size.iterations, machines[0].host.command)
+                together[way].append(run.mflops)
+                ratios[way].append(run.mflops / whole)
+                if way == "auto":
+                    iterations_us.append(run.iteration_us)
+                    shares = shares_told(run.words) or shares or f"{run.cells[0]} x {run.cells[1]} cells"
     return Unequal(size, medians(alone), medians(together), medians(ratios), shares, median(iterations_us))
 
 
@@ -210,7 +217,7 @@ def slow_hosts(scg, plan, cores, namespaces, folder):
             speed = scg.speed_line(pace.side, max(pace.iterations // 10, 2))
             texts = {way: hosts.with_cells(dict(zip(SPEEDS, cells))) for way, cells in BY_HAND.items()}
             texts["auto"] = hosts.with_cells({name: "auto" for name in SPEEDS}, speed)
-            outcome.append(compare_ways(scg, plan.rounds, pace, machines, write_files(folder, texts, machines)))
+            outcome.append(compare_ways(scg, plan, pace, machines, write_files(folder, texts, machines)))
     return outcome
 
 
@@ -224,10 +231,10 @@ def unequal_hosts(scg, plan, cores, namespaces, examples, folder):
         network = stack.enter_context(namespaces.Network(list(SPEEDS), rate="1gbit"))
         # Both use one core, which has time for both. On two cores they would compute at the same time and share memory,
         # which the paper's hosts did not.
-        stack.enter_context(hosts.Filler(cores[0]))
+        beside = hosts.Filler(cores[0])
         machines = [
             hosts.SlowHost(host, cores[0], stack.enter_context(namespaces.CpuQuota(SHARES[host.name])))
             for host in network.hosts
         ]
         files = write_files(folder, texts, machines)
-        return [compare_ways(scg, plan.rounds, size, machines, files) for size in plan.unequal_sizes]
+        return [compare_ways(scg, plan, size, machines, files, beside) for size in plan.unequal_sizes]

@@ -64,10 +64,12 @@ def draw(path, panels):
     gnuplot = shutil.which("gnuplot")
     if gnuplot is None:
         return "gnuplot is not installed; run scripts/peers, or apt-get install gnuplot-nox"
+    columns = min(len(panels), 2)
+    rows = (len(panels) + 1) // 2
     script = [
-        f"set terminal pngcairo size 1500,{540 * ((len(panels) + 1) // 2)} font 'sans,11'",
+        f"set terminal pngcairo size {750 * columns},{540 * rows} font 'sans,11'",
         f"set output '{path}'",
-        f"set multiplot layout {(len(panels) + 1) // 2},2",
+        f"set multiplot layout {rows},{columns}",
         "set grid lc rgb '#dddddd'",
     ]
     for panel in panels:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The results beside the paper's own numbers: Markdown, and the panels of the picture."""
 
+import re
+
 from comparing.markdown import wrapped
 
 from . import plots
@@ -23,12 +25,14 @@ INTRODUCTION = """<!-- SPDX-License-Identifier: MIT -->
 network namespaces. Each has a link of a given rate and a core or a share of one, and behaves like a computer of its
 own.
 
-{date}. Machine: {machine}. Medians of {rounds} runs (the paper took the middle of 3). The program is [scg](scg.md).
-{picture}
+The paper took the middle of 3 runs. The program is [scg](scg.md).
 """
 
-ONE_HOST = """## One host, several processors
+MEASURED = """{date}. Machine: {machine}. Medians of {rounds} runs. {noise}.
 
+"""
+
+ONE_HOST = """\
 The paper used an 8-processor SPARCserver 1000 for 90,000 unknowns (300 x 300). The speed grew faster than linear,
 because a smaller share fits a processor's cache. Here there are {cores} cores. More cells than that share them, and
 only show what cells cost.
@@ -36,8 +40,7 @@ only show what cells cost.
 {table}
 """
 
-EQUAL = """## Equal hosts
-
+EQUAL = """\
 The paper used 8 SPARCstation 20 on 10 Mb/s Ethernet, with the same program file. Speed grew with the number of hosts
 but fell behind linear, because messages by TCP take long. Here each host has {share:.0%} of a core, so that there are
 enough cores for {most} of them. The table shows the speed over that of one host:
@@ -49,8 +52,7 @@ SPARCstation did. An Ethernet of 10 Mb/s still needs 2 ms to send one side of a 
 paper's network only shows how long a message takes. The larger matrix shows what 1 Gb/s is good for.
 """
 
-UNEQUAL = """## Unequal hosts
-
+UNEQUAL = """\
 The paper used a SPARCstation LX (2.44 MFlops alone) and a SPARCstation 10 (4.30 MFlops) for 2^16 unknowns (256 x
 256) on 10 Mb/s Ethernet. With one cell each they reached 4.52 MFlops, about twice the speed of the slower one. With two
 virtual nodes on the faster one they reached 5.78, 85 % of the sum. Here both hosts have a core each, and are slow by
@@ -76,7 +78,8 @@ of the sum for the last two. {verdict}
 - Cells are strips, one above the other, so that the hosts exchange one side each way; `"auto"` chooses its own grid.
 """
 
-QUOTAS = """### The same by CPU quotas
+QUOTAS = """
+### The same by CPU quotas
 
 The two hosts have 24.4 % and 43 % of a core, by CPU quotas of that ratio, and compute at today's speed.
 
@@ -163,35 +166,47 @@ def verdict(outcome):
     return ". ".join(f"{one.size.title}: " + "; ".join(judged(one, way) for way in ways) for one in outcome) + "."
 
 
-def markdown(plan, facts, one_host, equal, unequal, quotas):
-    """The page. Parts that were not measured are None, with the reason in facts["left_out"]."""
-    parts = [INTRODUCTION.format(paper=PAPER, **facts)]
+SECTIONS = {"one-host": "One host, several processors", "equal": "Equal hosts", "unequal": "Unequal hosts"}
+
+
+def sections(plan, facts, pictures, one_host, equal, unequal, quotas):
+    """The sections that were measured, by name. `pictures`: those that have one."""
+    found = {}
     if one_host is not None:
-        parts.append(ONE_HOST.format(cores=facts["cores"], table=one_host_table(one_host, plan)))
+        found["one-host"] = ONE_HOST.format(cores=facts["cores"], table=one_host_table(one_host, plan))
     if equal is not None:
-        text = EQUAL.format(share=facts["share"], most=max(plan.counts), table=equal_table(equal, plan))
-        parts.append(text)
+        found["equal"] = EQUAL.format(share=facts["share"], most=max(plan.counts), table=equal_table(equal, plan))
     if unequal is not None:
-        parts.append(UNEQUAL.format(table=unequal_table(unequal), target=TARGET, verdict=verdict(unequal)))
+        found["unequal"] = UNEQUAL.format(table=unequal_table(unequal), target=TARGET, verdict=verdict(unequal))
     if quotas is not None:
         text = QUOTAS.format(table=unequal_table(quotas), verdict=verdict(quotas), period=facts["period_ms"])
-        parts.append(text)
-    parts += [f"Not measured: {reason}.\n" for reason in facts["left_out"]]
-    return wrapped("\n".join(parts))
+        found["unequal"] = found.get("unequal", "") + text
+    for name, text in found.items():
+        picture = f"![{SECTIONS[name]}: speeds](paper-{name}.png)\n\n" if name in pictures else ""
+        found[name] = wrapped(f"## {SECTIONS[name]}\n\n" + MEASURED.format(**facts) + picture + text)
+    return found
+
+
+def page(measured, old=""):
+    """The page with these sections. Those that are missing are kept from `old`."""
+    kept = {part.split("\n", 1)[0]: part for part in re.split(r"^(?=## )", old, flags=re.MULTILINE)[1:]}
+    parts = [measured.get(name) or kept.get(f"## {title}", "") for name, title in SECTIONS.items()]
+    return "\n".join(part.rstrip() + "\n" for part in [wrapped(INTRODUCTION.format(paper=PAPER)), *parts] if part)
 
 
 def panels(plan, one_host, equal, unequal, quotas):
-    found = []
+    """The panels of each section's picture, by its name."""
+    found = {}
     if one_host is not None:
         series = [
             (size.title, [(n, one_host[(size.side, n)] / one_host[(size.side, plan.counts[0])]) for n in plan.counts])
             for size in plan.smp_sizes
         ]
-        found.append(
+        found["one-host"] = [
             plots.series_panel(
                 "One host", "cells", "speed over one cell", series, ["x dt 2 lc rgb 'black' title 'linear'"]
             )
-        )
+        ]
     if equal is not None:
         series = [
             (
@@ -201,16 +216,16 @@ def panels(plan, one_host, equal, unequal, quotas):
             for size in plan.cluster_sizes
             for rate in plan.rates
         ]
-        found.append(
+        found["equal"] = [
             plots.series_panel(
                 "Equal hosts", "hosts", "speed over one host", series, ["x dt 2 lc rgb 'black' title 'linear'"]
             )
-        )
+        ]
     for title, outcome in (("Unequal hosts, 2.44 : 4.30", unequal), ("The same by CPU quotas", quotas)):
         if outcome is None:
             continue
         ways = list(outcome[0].ratios)
         groups = [("the paper", [PAPER_SHARES.get(way) for way in ways])]
         groups += [(one.size.title, [one.ratios[way] for way in ways]) for one in outcome]
-        found.append(plots.bar_panel(title, groups, [WAY_NAMES[way] for way in ways]))
+        found.setdefault("unequal", []).append(plots.bar_panel(title, groups, [WAY_NAMES[way] for way in ways]))
     return found

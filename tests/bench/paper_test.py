@@ -15,7 +15,7 @@ sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests" / "support")]
 sys.dont_write_bytecode = True
 
 import namespaces  # noqa: E402 (the path must be set first)
-from paper import hosts  # noqa: E402
+from paper import hosts, report  # noqa: E402
 
 
 class Named:
@@ -32,6 +32,13 @@ def check_texts():
     for name in ("ss-lx", "ss10"):
         assert f'command = "there {name} \\"$@\\" {{cmd}}"' in changed, changed
     assert "launch" not in changed, changed
+
+
+def check_page():
+    """What was not measured stays as it was."""
+    old = report.page({name: f"## {title}\n\nold {name}\n" for name, title in report.SECTIONS.items()})
+    new = report.page({"equal": "## Equal hosts\n\nnew\n"}, old)
+    assert new == old.replace("old equal", "new"), new
 
 
 def check_slow_program(build):
@@ -55,8 +62,9 @@ def check_slow_program(build):
 def main():
     build = sys.argv[1]
     check_texts()
+    check_page()
     check_slow_program(build)
-    expected = ["## One host"]
+    expected = ["## One host", "Noise: "]
     hindrance = namespaces.hindrance() or namespaces.CpuQuota.hindrance()
     if hindrance is None:
         expected += ["## Equal hosts", "## Unequal hosts", "### The same by CPU quotas", "ss-lx"]
