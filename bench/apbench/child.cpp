@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +22,12 @@ struct CloseFile {
 };
 using File = std::unique_ptr<FILE, CloseFile>;
 
+/// In memory: there may be no folder for it.
+File unnamed_file() {
+  const int file = memfd_create("apbench", MFD_CLOEXEC);
+  return File(file < 0 ? nullptr : fdopen(file, "w+"));
+}
+
 std::string content(FILE* file) {
   std::string text;
   std::rewind(file);
@@ -35,8 +42,8 @@ std::string beside(const std::string& name) {
 }
 
 std::string output_of(const std::vector<std::string>& arguments, int accepted) {
-  const File out(std::tmpfile());
-  const File err(std::tmpfile());
+  const File out = unnamed_file();
+  const File err = unnamed_file();
   if (out == nullptr || err == nullptr)
     throw std::runtime_error(fmt::format("no temporary file: {}", std::strerror(errno)));
   posix_spawn_file_actions_t actions;

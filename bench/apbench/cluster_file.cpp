@@ -2,14 +2,12 @@
 #include "cluster_file.hpp"
 
 #include <fmt/core.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <stdexcept>
 
 #include "benches.hpp"
@@ -17,16 +15,13 @@
 
 namespace apbench {
 
-ClusterFile::ClusterFile(const std::string& text) {
-  std::string name = (std::filesystem::temp_directory_path() / "apbench-XXXXXX").string();
-  const int file = mkstemp(name.data());
-  if (file < 0) throw std::runtime_error(fmt::format("no temporary file {}: {}", name, std::strerror(errno)));
-  close(file);
-  path_ = name;
-  std::ofstream(path_) << text;
+ClusterFile::ClusterFile(const std::string& text) : file_(memfd_create("apbench", MFD_CLOEXEC)) {
+  if (file_ < 0 || write(file_, text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    throw std::runtime_error(fmt::format("no memory for a cluster file: {}", std::strerror(errno)));
+  path_ = fmt::format("/proc/{}/fd/{}", getpid(), file_);
 }
 
-ClusterFile::~ClusterFile() { std::remove(path_.c_str()); }
+ClusterFile::~ClusterFile() { close(file_); }
 
 std::string two_processes(unsigned cells_each, const std::string& comm) {
   const std::vector<int> cores = usable_cores();

@@ -7,7 +7,7 @@
 
 namespace apbench {
 
-/// A file that is removed with this object.
+/// A file in memory, which ends with this object: others open it by its path.
 class ClusterFile {
  public:
   explicit ClusterFile(const std::string& text);
@@ -17,6 +17,7 @@ class ClusterFile {
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
  private:
+  int file_;
   std::string path_;
 };
 

@@ -5,6 +5,7 @@
 limits.py BIN [-k NAME]         BIN has aprun, apctl and apcc"""
 
 import itertools
+import json
 import os
 import resource
 import shutil
@@ -24,6 +25,7 @@ BIN = Path(sys.argv[1]).resolve()
 PROGRAMS = Path("/run/aptest-programs")
 NOTICE = "apctl cannot see this machine"  # and it runs all the same
 PATIENCE = 120  # seconds for what takes one or two
+MPI = BIN.parent / "lib" / "aplib" / "mpi" / "bin"
 MODULES = {
     "tcp": 'module = "tcp"',
     "shm": 'module = "shm"',
@@ -78,11 +80,12 @@ class Limits(unittest.TestCase):
         return [BIN / "aprun", "-f", file]
 
     def starts(self):
-        """Ways to start four cells: name, command line, environment. Of C and C++, with aprun and without, on one
+        """Ways to start four cells: name, command line, environment. Of C, C++ and MPI, with aprun and without, on one
         process and two."""
         ring, cells = [PROGRAMS / "ring", 20, 8], [PROGRAMS / "cells"]
         four = {"APLIB_CELLS": "4"}
         return [("aprun", [BIN / "aprun", "-n", 4, *ring], {}), ("C++", [BIN / "aprun", "-n", 4, *cells], {}),
+                ("MPI", [MPI / "mpiexec", "-n", 4, PROGRAMS / "mpi"], {}),
                 ("executed", ring, four), ("C++ executed", cells, four),
                 *((module, [*self.cluster(module), *ring], {}) for module in MODULES)]
 
@@ -128,11 +131,21 @@ class Limits(unittest.TestCase):
         self.assertEqual((status, errors, output.count("all done")), (0, [], 1), f"{text}: {output[-500:]}")
         self.assertIn(f"{cells} cells", output)
 
+    def check_benches(self, **limits):
+        """Every bench has a figure."""
+        words = [BIN / "apbench", "all", "--json", "--bytes", "8", "--samples", "1", "--sample-ms", "1"]
+        status, output, errors = self.run_it(words, **limits)
+        self.assertEqual((status, errors), (0, []), output)
+        benches = {json.loads(line)["bench"] for line in output.splitlines()}
+        self.assertLessEqual({"latency", "bandwidth", "barrier", "put", "get", "spawn"}, benches)
+
     def test_little_memory(self):
         """A gigabyte is enough for many cells, and for large messages one after the other."""
         limit = MemoryLimit(1 << 30)
         self.addCleanup(limit.close)
         ring = PROGRAMS / "ring"
+        self.check_ring(64, self.run_it([MPI / "mpiexec", "-n", "64", PROGRAMS / "mpi"], wrap=limit.command))
+        self.check_benches(wrap=limit.command)
         self.check_ring(64, self.run_it([BIN / "aprun", "-n", "64", ring, 30, 1 << 20], wrap=limit.command))
         self.check_ring(1024, self.run_it([BIN / "aprun", "-n", "1024", ring, 20, 8], wrap=limit.command))
         for module in MODULES:
@@ -154,6 +167,7 @@ class Limits(unittest.TestCase):
         """64 open files, as the strictest systems give."""
         ring = PROGRAMS / "ring"
         self.check_ring(16, self.run_it([BIN / "aprun", "-n", "16", ring, 20, 8], files=64))
+        self.check_benches(files=64)
         for module in MODULES:
             self.check_ring(4, self.run_it([*self.cluster(module), ring, 20, 8], files=64), module)
 
@@ -187,6 +201,7 @@ class Limits(unittest.TestCase):
                 words = [*self.cluster(module), ring, 20, 100000]
                 result = self.run_it(words, wrap=lambda words, prefix=prefix: [*prefix, *words])
                 self.check_ring(4, result, f"{prefix[5][:30]} {module}")
+            self.check_benches(wrap=lambda words, prefix=prefix: [*prefix, *words])
 
     def test_read_only_temporary_folders(self):
         """apctl's folder is at home then; where that cannot be written either, it is told, and all runs."""
@@ -194,6 +209,7 @@ class Limits(unittest.TestCase):
         hide = ["unshare", "--mount", "sh", "-c",
                 'for f in /tmp /var/tmp; do mount -t tmpfs -o ro none $f; done && unset TMPDIR XDG_RUNTIME_DIR && '
                 'exec "$@"', "sh"]
+        self.check_benches(wrap=lambda words: [*hide, *words])
         for start in ([BIN / "aprun", "-n", "4"], *(self.cluster(module) for module in MODULES)):
             for home, told in ((self.folder, []), ("/proc", [True])):
                 words = [*start, ring, 20, 100000]
@@ -217,6 +233,7 @@ class Limits(unittest.TestCase):
         """Of those of aprun, aprun -f and apctl: nothing gets into other files, and nobody crashes."""
         ring = PROGRAMS / "ring"
         starts = [[BIN / "aprun", "-n", "4", ring, 20, 8], [BIN / "apctl", "list"],
+                  [MPI / "mpiexec", "-n", "4", PROGRAMS / "mpi"],
                   *([*self.cluster(module), ring, 20, 8] for module in MODULES)]
         for closed in itertools.chain.from_iterable(itertools.combinations(range(3), n) for n in (1, 2, 3)):
             redirect = " ".join(f"{fd}{'<' if fd == 0 else '>'}&-" for fd in closed)
@@ -249,6 +266,10 @@ class Limits(unittest.TestCase):
         cells = int(os.environ.get("APLIB_TEST_CELLS", "16384"))
         words = [*self.cluster("tcp", cells=cells // 2), "--heap", "slot", PROGRAMS / "ring", 1, 8]
         self.check_ring(cells, self.run_it(words, wrap=unlimited))
+
+
+def setUpModule():
+    subprocess.run([MPI / "mpicc", "-O1", HERE / "mpi.c", "-o", PROGRAMS / "mpi"], check=True)
 
 
 if __name__ == "__main__":
