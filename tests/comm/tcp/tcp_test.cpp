@@ -258,7 +258,7 @@ TEST_F(Tcp, WhoHasAnotherKeyIsLost) {
 
 /// Another module carries frames to that process: tcp sends nothing there, and takes nothing from there.
 TEST_F(Tcp, AProcessWithoutEndpointIsNotReached) {
-  TcpNet of_all(3, {.peer_timeout = 100ms});
+  TcpNet of_all(3, {});
   tcp::Settings settings = of_all.settings(0);
   settings.endpoints[2] = {};
   Counter counter;
@@ -266,16 +266,19 @@ TEST_F(Tcp, AProcessWithoutEndpointIsNotReached) {
   module.start(counter);
   Counter others;
   const auto reached = of_all.module(1);
-  const auto not_reached = of_all.module(2);
+  tcp::Settings hasty = of_all.settings(2);
+  hasty.peer_timeout = 100ms;
+  tcp::TcpModule not_reached(std::move(hasty));
   reached->start(others);
   Counter lonely;
-  not_reached->start(lonely);
+  not_reached.start(lonely);
 
   module.send(1, {}, {});
-  not_reached->send(0, {}, {});
+  not_reached.send(0, {}, {});
   while (others.frames == 0 || lonely.lost == 0) {
-    for (Module* each : {static_cast<Module*>(&module), reached.get(), not_reached.get()}) each->poll();
-    not_reached->wait(1ms);
+    for (Module* each : {static_cast<Module*>(&module), reached.get(), static_cast<Module*>(&not_reached)})
+      each->poll();
+    not_reached.wait(1ms);
   }
   EXPECT_EQ(counter.frames, 0U);
   EXPECT_EQ(module.queued(2), 0U);
@@ -310,7 +313,7 @@ TEST_P(Calls, OfBothAtOnce) {
       }
       EXPECT_EQ(counter.frames, frames) << counter.why;
       EXPECT_EQ(counter.out_of_order, 0u);
-      EXPECT_TRUE(module->close(5s));
+      EXPECT_TRUE(module->close(60s));
     };
     std::thread other(process, 1);
     process(0);
