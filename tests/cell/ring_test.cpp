@@ -118,9 +118,10 @@ TEST(Ring, RefusesWhenFullAndTakesAgainAfterBatchesGivenBack) {
   EXPECT_EQ(ring->peek(), nullptr);
 }
 
-// Two threads, with the ring full and empty in turn.
-TEST(Ring, CarriesAMillionMessagesBetweenThreads) {
-  constexpr std::uint64_t message_count = testing_support::scaled(1'000'000, 5);
+// Two threads, with the ring full and empty in turn. Where they share a core, each few messages cost a switch, and on a
+// busy computer a time slice of all others.
+TEST(Ring, CarriesManyMessagesBetweenThreads) {
+  constexpr std::uint64_t message_count = testing_support::scaled(100'000, 5);
   auto ring = std::make_unique<Ring<std::atomic, 16>>();
   std::thread producer([&] {
     for (std::uint64_t i = 0; i < message_count;) {
