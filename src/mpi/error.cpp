@@ -50,24 +50,38 @@ ErrorTarget& target_of(const char* call, MPI_File) { return default_target(call)
 ErrorTarget& target_of(const char* call, MPI_Session) { return default_target(call); }
 
 template <class... Handle>
+ErrorTarget& target_of(const char* call, const Failure& failure, Handle... handle) {
+  if (failure.on != nullptr) return *failure.on;
+  if constexpr (sizeof...(Handle) == 0) {
+    return default_target(call);
+  } else {
+    return target_of(call, handle...);
+  }
+}
+
+template <class... Handle>
 int raise_on(const char* call, Failure* given, Handle... handle) {
   const Failure failure = std::move(*given);
   delete given;
-  const api::InCell inside;
-  if (!inside.is_inside()) {
-    api::fail_on_thread(call, failure.text);
-    end_process(call, failure.text);
+  Alarm alarm;
+  {
+    const api::InCell inside;
+    if (!inside.is_inside()) {
+      api::fail_on_thread(call, failure.text);
+      end_process(call, failure.text);
+    }
+    alarm = target_of(call, failure, handle...).raise(call, failure);
   }
-  if (failure.on != nullptr) {
-    const int code = failure.on->raise(call, failure);
-    failure.on->release();
-    return code;
+  // The program's function is outside of the call: it may make threads, and leave by a jump.
+  if (alarm.handler != nullptr) {
+    int code = failure.code;
+    reinterpret_cast<void (*)(void**, int*, ...)>(alarm.handler->function)(&alarm.object, &code, alarm.text.c_str());
   }
-  if constexpr (sizeof...(Handle) == 0) {
-    return default_target(call).raise(call, failure);
-  } else {
-    return target_of(call, handle...).raise(call, failure);
+  if (const api::InCell inside; inside.is_inside()) {
+    if (alarm.handler != nullptr) alarm.handler->release();
+    if (failure.on != nullptr) failure.on->release();
   }
+  return failure.is_asked_for ? MPI_SUCCESS : failure.code;
 }
 
 template <class... Handle>
@@ -108,7 +122,7 @@ int missing(const char* call, MPI_Win win) { return raise_missing(call, win); }
 int missing(const char* call, MPI_File file) { return raise_missing(call, file); }
 int missing(const char* call, MPI_Session session) { return raise_missing(call, session); }
 
-int ErrorTarget::raise(const char* call, const Failure& failure) {
+Alarm ErrorTarget::raise(const char* call, const Failure& failure) {
   switch (handler_->action) {
     case Errhandler::Action::unset:
       if (ErrorTarget& world = rank().world(); world.handler_->action != Errhandler::Action::unset)
@@ -120,20 +134,13 @@ int ErrorTarget::raise(const char* call, const Failure& failure) {
           call, 1, fmt::format("{}: {} ({} on {})", call, failure.text, name_of_code(failure.code), name_of(*this)));
     case Errhandler::Action::return_code:
       api::debug(call, fmt::format("{} ({} on {})", failure.text, name_of_code(failure.code), name_of(*this)));
+      return {};
+    case Errhandler::Action::call:
       break;
-    case Errhandler::Action::call: {
-      void* handle = object_kind() == ObjectKind::comm ? static_cast<Comm*>(this)->handle() : this;
-      int code = failure.code;
-      handler_->hold();  // the function may free it, or set another
-      Errhandler& handler = *handler_;
-      const std::string text = fmt::format("{}: {}", call, failure.text);
-      const api::InCallback callback;
-      reinterpret_cast<void (*)(void**, int*, ...)>(handler.function)(&handle, &code, text.c_str());
-      handler.release();
-      break;
-    }
   }
-  return failure.code;
+  handler_->hold();  // the function may free it, or set another
+  return {handler_, object_kind() == ObjectKind::comm ? static_cast<Comm*>(this)->handle() : static_cast<void*>(this),
+          fmt::format("{}: {}", call, failure.text)};
 }
 
 // ---------------------------------------------------------------- error handlers
@@ -208,7 +215,8 @@ void errhandler_free(const Call& call, MPI_Errhandler* place) {
 void comm_call_errhandler(const Call& call, Comm& comm, int code) {
   const std::optional<std::string> text = call.rank().codes.text_of(code);
   if (!text) fail(MPI_ERR_ARG, fmt::format("there is no error code {}", code));
-  comm.raise(call.name(), {code, *text});
+  comm.hold();
+  throw Failure{code, *text, &comm, true};
 }
 
 // ---------------------------------------------------------------- classes, codes and texts

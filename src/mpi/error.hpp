@@ -20,6 +20,7 @@ struct Failure {
   std::string text;
   /// Held: the object to raise it on, if it is none of the call's.
   ErrorTarget* on = nullptr;
+  bool is_asked_for = false;  ///< The program wants to have it raised, so its call succeeds.
 };
 
 [[noreturn]] inline void fail(int code, std::string text) { throw Failure{code, std::move(text)}; }
@@ -41,6 +42,13 @@ struct Errhandler : Object {
   void (*function)() = nullptr;
 };
 
+/// What is left to do for an error: to call a function of the program.
+struct Alarm {
+  Errhandler* handler = nullptr;  ///< Held; null: nothing is left.
+  void* object = nullptr;         ///< The handle of what the error is raised on.
+  std::string text;
+};
+
 /// An object on which errors are raised: communicator, window, file or session.
 class ErrorTarget : public Object {
  public:
@@ -52,8 +60,9 @@ class ErrorTarget : public Object {
   [[nodiscard]] Errhandler& handler() const noexcept { return *handler_; }
   /// Fails unless `handler` is predefined or was made for objects of this kind.
   void set_handler(Errhandler& handler);
-  /// Does what the error handler says. Returns the code if the program is to go on.
-  int raise(const char* call, const Failure& failure);
+  /// Does what the error handler says, but for calling a function of the program, which is the caller's to do. Returns
+  /// if the program is to go on.
+  [[nodiscard]] Alarm raise(const char* call, const Failure& failure);
 
  private:
   Errhandler* handler_;

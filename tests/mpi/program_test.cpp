@@ -74,7 +74,7 @@ TEST_F(MpiProgram, MessagesReachTheirRanksOnAnyNumberOfThreads) {
 
 TEST_F(MpiProgram, ThreadsThatAProgramMakesCall) {
   EXPECT_EQ(output("mpicc -Wall -Werror " MPI_PROGRAMS "/threads.c -pthread -o threads"), "");
-  for (const char* const what : {"turns", "early", "requests", "blocked", "at_once", "handled"}) {
+  for (const char* const what : {"turns", "early", "requests", "blocked", "at_once", "handled", "jump", "make"}) {
     for (const char* const ranks : {"1", "2", "5"})
       EXPECT_EQ(output(std::string("mpiexec -n ") + ranks + " ./threads " + what), "No Errors\n")
           << what << ", ranks: " << ranks;

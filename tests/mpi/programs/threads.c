@@ -2,6 +2,7 @@
 /* Threads of a program call MPI: its argument says how. Prints "No Errors" on rank 0. */
 #include <mpi.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -132,6 +133,47 @@ static void at_once(void) {
   for (int i = 0; i < threads; ++i) MPI_Comm_free(&comms[i]);
 }
 
+/* Error handlers leave by a jump, or make a thread that calls, while the main thread is in none of its calls. */
+static jmp_buf back;
+
+static void jump(MPI_Comm* comm, int* code, ...) {
+  check(*comm == MPI_COMM_WORLD && *code == MPI_ERR_RANK, "what the handler gets");
+  longjmp(back, 1);
+}
+
+static void* talk_to_self(void* unused) {
+  int sent = rank, received = -1;
+  MPI_Sendrecv(&sent, 1, MPI_INT, rank, 5, &received, 1, MPI_INT, rank, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  check(received == rank, "what came from oneself");
+  return unused;
+}
+
+static void make_thread(MPI_Comm* comm, int* code, ...) {
+  pthread_t made;
+  check(*comm == MPI_COMM_WORLD && *code == MPI_ERR_RANK, "what the handler gets");
+  pthread_create(&made, NULL, talk_to_self, NULL);
+  pthread_join(made, NULL);
+}
+
+static void handlers(MPI_Comm_errhandler_function* function) {
+  static int round;
+  MPI_Errhandler handler;
+  MPI_Comm_create_errhandler(function, &handler);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+  for (round = 0; round < 4; ++round) {
+    if (setjmp(back) == 0) {
+      const int code = round % 2 == 0 ? MPI_Send(&rank, 1, MPI_INT, size, 0, MPI_COMM_WORLD)
+                                      : MPI_Comm_call_errhandler(MPI_COMM_WORLD, MPI_ERR_RANK);
+      check(code == (round % 2 == 0 ? MPI_ERR_RANK : MPI_SUCCESS), "what the call returns");
+    }
+    pthread_t made;
+    pthread_create(&made, NULL, talk_to_self, NULL);
+    pthread_join(made, NULL);
+  }
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+  MPI_Errhandler_free(&handler);
+}
+
 static void* call(void* what) {
   int flag = -1, level = -1;
   MPI_Initialized(&flag);
@@ -194,6 +236,10 @@ int main(int argc, char** argv) {
     at_once();
   } else if (strcmp(what, "blocked") == 0) {
     blocked();
+  } else if (strcmp(what, "jump") == 0) {
+    handlers(jump);
+  } else if (strcmp(what, "make") == 0) {
+    handlers(make_thread);
   } else if (strcmp(what, "level") != 0) {
     pthread_t made;
     if (strcmp(what, "late") == 0) MPI_Finalize();
