@@ -102,6 +102,37 @@ TEST_F(MpiProgram, RegionsOfOpenMpShareTheCores) {
   EXPECT_EQ(output("mpiexec -n 2 -env OMP_NUM_THREADS 3 ./most"), "3\n3\n");
 }
 
+// libgomp keeps what it knows of a region in the thread, which ranks that wait give to others.
+TEST_F(MpiProgram, RegionsOfOneThreadWait) {
+  write("waits.c", R"(
+#include <mpi.h>
+#include <omp.h>
+#include <stdio.h>
+int main(int argc, char** argv) {
+  int rank, size, errors = 0, all = 0;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  for (int round = 0; round < 50; ++round) {
+#pragma omp parallel reduction(+ : errors)
+    {
+      int got = -1;
+      MPI_Sendrecv(&rank, 1, MPI_INT, (rank + 1) % size, 0, &got, 1, MPI_INT, (rank + size - 1) % size, 0,
+                   MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      if (got != (rank + size - 1) % size || omp_get_num_threads() != 1 || omp_get_level() > 1) ++errors;
+    }
+  }
+  MPI_Reduce(&errors, &all, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+  if (rank == 0) printf(all == 0 ? "No Errors\n" : "%d errors\n", all);
+  MPI_Finalize();
+})");
+  EXPECT_EQ(output("mpicc -Wall -Werror -fopenmp waits.c -o waits"), "");
+  for (const char* const threads : {"1", "2"}) {
+    EXPECT_EQ(output(std::string("OMP_NUM_THREADS=1 aprun --threads ") + threads + " -n 5 ./waits"), "No Errors\n")
+        << "threads: " << threads;
+  }
+}
+
 // Ranks that share threads cannot wait for threads of their own: the level says so, and a call that comes all the same.
 TEST_F(MpiProgram, ThreadsNeedAThreadForEachRank) {
   EXPECT_EQ(output("mpicc -Wall -Werror " MPI_PROGRAMS "/threads.c -pthread -o threads"), "");

@@ -9,6 +9,10 @@
 // a context of the instance while it runs that body. It keeps the context for the instance's next region, because
 // threadprivate data must stay.
 //
+// What libgomp knows of a region, it keeps in the thread that began it. A task that waits in a region gives its thread
+// to other cells, and may come back on another thread. So a region of one thread, which is what cells that share their
+// threads have, runs without libgomp.
+//
 // The calls follow libgomp's own interface to compiled code (libgomp_g.h of gcc 12, "GOMP_" symbols). What is not
 // wrapped (taskloop, tasks with a detach clause) runs without a context: its libc state is still the instance's, its
 // thread-locals may not be.
@@ -33,6 +37,7 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "aplib/error.hpp"
@@ -376,6 +381,8 @@ enum class Call : std::size_t {
   task,
   critical_name_start,
   critical_name_end,
+  get_level,
+  get_max_threads,
   count
 };
 constexpr std::array<const char*, static_cast<std::size_t>(Call::count)> names{
@@ -394,6 +401,8 @@ constexpr std::array<const char*, static_cast<std::size_t>(Call::count)> names{
     "GOMP_task",
     "GOMP_critical_name_start",
     "GOMP_critical_name_end",
+    "omp_get_level",
+    "omp_get_max_threads",
 };
 
 /// The library's own function. It is there: the program needs it, and the program was loaded.
@@ -416,11 +425,22 @@ void* native(Instance& instance, Call call) {
   return function;
 }
 
+int ask(Instance& instance, Call call) { return reinterpret_cast<int (*)()>(native(instance, call))(); }
+
+/// Whether the calling flow is all of a region of `threads`, as GOMP_parallel counts them, and in no other region.
+bool is_alone(Instance& instance, unsigned threads) {
+  if (threads > 1 || here() == nullptr || here()->instance != &instance) return false;
+  return ask(instance, Call::get_level) == 0 && (threads == 1 || ask(instance, Call::get_max_threads) == 1);
+}
+
 template <Call call, class Result, class... Rest>
 Result bound_region(Body body, void* data, Rest... rest) {
   using Function = Result(Body, void*, Rest...);
   Instance* instance = calling(__builtin_return_address(0));
   if (instance == nullptr) std::abort();  // only programs are bound to this
+  if constexpr (call == Call::parallel) {
+    if (is_alone(*instance, std::get<0>(std::tuple(rest...)))) return body(data);
+  }
   Region region{nullptr, body, data, owner_of(*instance)};
   if constexpr (call == Call::parallel_reductions) std::memcpy(&region.first, data, sizeof region.first);
   return reinterpret_cast<Function*>(native(*instance, call))(Region::run, &region, rest...);
