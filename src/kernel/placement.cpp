@@ -3,8 +3,10 @@
 
 #include <hwloc.h>
 #include <sched.h>
+#include <sys/single_threaded.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace aplib {
 namespace {
@@ -17,7 +19,28 @@ struct Core {
   std::vector<unsigned> threads;  ///< allowed hardware threads, the system's numbers
 };
 
+/// While it lives, hwloc loads no plug-ins. These find devices, and bring the libraries of X11, OpenCL and XML, which
+/// take longer than all else. hwloc loads them before it can be told what is asked for, unless a variable says so.
+class WithoutPlugins {
+ public:
+  // Other threads might read the environment meanwhile.
+  WithoutPlugins() : hides_(__libc_single_threaded != 0 && std::getenv(folder) == nullptr) {
+    if (hides_) ::setenv(folder, "/dev/null", 1);
+  }
+  ~WithoutPlugins() {
+    if (hides_) ::unsetenv(folder);
+  }
+  WithoutPlugins(const WithoutPlugins&) = delete;
+  WithoutPlugins& operator=(const WithoutPlugins&) = delete;
+
+ private:
+  static constexpr const char* folder = "HWLOC_PLUGINS_PATH";
+
+  const bool hides_;
+};
+
 hwloc_topology_t new_topology() {
+  const WithoutPlugins without_plugins;
   hwloc_topology_t topology = nullptr;
   if (hwloc_topology_init(&topology) != 0) return nullptr;
   // Devices take most of the time to find and say nothing about cores.
@@ -135,9 +158,10 @@ Placement plan_placement(const Options& options, const std::filesystem::path& ro
   // comes to its core.
   const bool whole_cores = !plan.oversubscribed && !plan.limited;
   if (options.bind && whole_cores && plan.processors >= 2) {
+    static const Topology computer;  // it does not change, and takes a while to read
     const int here = sched_getcpu();
     plan.core_of_processor =
-        Topology().choose_cores(allowed, plan.processors, here < 0 ? 0U : static_cast<unsigned>(here));
+        computer.choose_cores(allowed, plan.processors, here < 0 ? 0U : static_cast<unsigned>(here));
   }
   return plan;
 }

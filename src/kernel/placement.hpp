@@ -57,7 +57,7 @@ struct Placement {
 /// Cores, caches and packages of a computer, without its devices.
 class Topology {
  public:
-  /// Of this computer: about 3 ms. Falls back to an empty one when it cannot be read.
+  /// Of this computer: about 1 ms. Falls back to an empty one when it cannot be read.
   Topology();
   /// Of a described one ("package:2 l3:1 core:4 pu:2"), for tests.
   explicit Topology(const std::string& description);

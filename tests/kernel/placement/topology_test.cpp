@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include <gtest/gtest.h>
+#include <link.h>
+#include <sys/single_threaded.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernel/placement.hpp"
@@ -51,6 +56,22 @@ TEST(Topology, EachGetsAPhysicalCoreWhileTheySuffice) {
 TEST(Topology, CoresItDoesNotKnowAreUsedInTheKernelsOrder) {
   const Topology topology("core:2 pu:1");
   EXPECT_EQ(topology.choose_cores(Cores{0, 1, 40, 41}, 3, 0), (Cores{0, 1, 40}));
+}
+
+// They bring the libraries of X11 and others, which take longer to load than all else takes.
+TEST(Topology, OfThisComputerLoadsNoPlugInsAndLeavesTheEnvironment) {
+  const bool may_change_environment = __libc_single_threaded != 0;
+  const Topology topology;
+  std::string plug_ins;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* found) {
+        if (std::string_view(info->dlpi_name).find("/hwloc/") != std::string_view::npos)
+          *static_cast<std::string*>(found) += info->dlpi_name;
+        return 0;
+      },
+      &plug_ins);
+  EXPECT_TRUE(plug_ins.empty() || !may_change_environment) << plug_ins;
+  EXPECT_EQ(std::getenv("HWLOC_PLUGINS_PATH"), nullptr);
 }
 
 TEST(Topology, OfThisComputerKnowsWhatTheKernelAllows) {
