@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Condition: what a task waits for in memory that tasks of other cells write. Whoever writes calls Processor::stir()
-// afterwards. No wake-up is lost, as with flags (Watch in cell.hpp).
+// Condition: what a task waits for in memory that tasks of other cells write. Whoever writes wakes all
+// carriers afterwards. No wake-up is lost, as with flags (Watch in cell.hpp).
 #pragma once
 
 #include <cstdint>

@@ -227,6 +227,8 @@ struct Domain {
   }
   /// Wakes those that carry cells. [any thread]
   void wake_carriers() noexcept;
+  /// wake_carriers() would wake one. The same promise: none is missed that has not seen what the caller wrote.
+  [[nodiscard]] bool some_carrier_sleeps() const noexcept;
   /// Processors that are threads.
   [[nodiscard]] std::size_t thread_count() const noexcept { return processors.size() - (network != nullptr ? 1 : 0); }
   /// This process carries the cell. False for the host program.

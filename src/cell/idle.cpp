@@ -52,12 +52,17 @@ void Idle::add_watch(TaskControl& task) {
 void Idle::check_watches() noexcept {
   const void* asked = nullptr;
   bool reached = false;
-  std::erase_if(watches_, [&](const Watching& each) {
+  auto kept = watches_.begin();
+  for (const Watching& each : watches_) {
     if (each.subject == nullptr || each.subject != asked) reached = each.task->watch.reached();
     asked = each.subject;
-    if (reached) make_ready(*each.task);
-    return reached;
-  });
+    if (reached) {
+      make_ready(*each.task);
+    } else {
+      *kept++ = each;
+    }
+  }
+  watches_.erase(kept, watches_.end());
 }
 
 void Idle::pack(Cell& cell) {

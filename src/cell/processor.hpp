@@ -106,14 +106,9 @@ class Processor {
   /// Lets others run once.
   static void yield(TaskControl& self);
   static void sleep_until(TaskControl& self, Clock::time_point deadline, const char* call);
-  /// Waits until the condition holds. Wake::stopping: the caller asks stops() next.
+  /// Waits until the condition holds. Who changes something about it calls Domain::wake_carriers() afterwards.
+  /// Wake::stopping: the caller asks stops() next.
   static Wake wait_condition(TaskControl& self, const char* call, const Condition& condition) noexcept;
-  /// Something has changed that conditions may be about: has those who wait look again. `here`: at once those of this
-  /// processor, too; else they look when its task waits.
-  void stir(bool here) noexcept {
-    domain_.wake_carriers();
-    if (here && idle_.has_watches()) idle_.check_watches();
-  }
   static void join(TaskControl& self, std::uint32_t id);
   /// Waits until the flag has reached `count` (Watch). False: the machine stops, see stops().
   static bool wait_flag(TaskControl& self, const char* call, const std::int32_t* flag, std::int32_t count);
@@ -246,17 +241,29 @@ class Processor {
   return processor != nullptr ? processor->running() : nullptr;
 }
 
+inline bool Domain::some_carrier_sleeps() const noexcept {
+  os.light_fence();  // what was written before the look at them; see Parker
+  for (std::uint32_t p = 0; p < carriers; ++p) {
+    if (processors[p]->parker().is_asleep()) return true;
+  }
+  return false;
+}
+
 inline void Domain::wake_watcher(const Cell& cell) noexcept {
   os.light_fence();  // what was written before the look at the watcher; see Watch
   const std::uint32_t watcher = cell.watcher.load(std::memory_order_relaxed);  // relaxed: the fence orders it
   if (watcher != 0) processors[watcher - 1]->parker().wake_if_asleep();
 }
 
-/// How far down a task's stack begins, so that tasks' control blocks do not compete for the same few sets of the
-/// first-level cache.
+/// How far down a task's stack begins, so that those of many cells, which lie at the same offset of every slot, do not
+/// compete for the same few sets of the first-level cache. The shifts differ in the page, too: where the low halves of
+/// two addresses are the same, some processors keep only one of them at a time.
 constexpr std::size_t stack_colour(std::size_t stack_bytes, std::uint32_t cell, std::uint32_t task) noexcept {
-  constexpr std::size_t from_bytes = 64 * 1024;  // where pages are not scarce
-  return stack_bytes >= from_bytes ? (cell + task) % 4 * 1024 : 0;
+  constexpr std::size_t step = 1024 + 64;
+  constexpr std::size_t share = 16;  // of the stack
+  constexpr std::size_t colours_max = 16;
+  const std::size_t colours = stack_bytes / share / step;  // on a small one pages are scarce
+  return colours > 1 ? (cell + task) % (colours < colours_max ? colours : colours_max) * step : 0;
 }
 
 }  // namespace aplib

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "kernel/condition.hpp"
 
-#include "cell/processor.hpp"
 #include "kernel/machine_impl.hpp"
 
 namespace aplib::api {
 
-Wake wait(const char* call, Condition& condition) {
-  TaskControl& self = self_or_throw(call);
+TaskControl& task(const char* call) { return self_or_throw(call); }
+
+Wake wait(TaskControl& self, const char* call, Condition& condition) {
   const Wake how = Processor::wait_condition(self, call, condition);
   if (how == Wake::stopping) [[unlikely]] {
     condition.let_go();
@@ -16,14 +16,12 @@ Wake wait(const char* call, Condition& condition) {
   return how;
 }
 
-void stir(const char* call, bool waits) { self_or_throw(call).cell->processor->stir(!waits); }
+void wake_others(TaskControl& self) noexcept { self.cell->processor->domain().wake_carriers(); }
 
-void look_again(const char* call) {
-  Idle& idle = self_or_throw(call).cell->processor->idle();
+void look_again(TaskControl& self) noexcept {
+  Idle& idle = self.cell->processor->idle();
   if (idle.has_watches()) idle.check_watches();
 }
-
-std::uint32_t processor(const char* call) { return self_or_throw(call).cell->processor->index(); }
 
 std::uint32_t processors(const char* call) { return self_or_throw(call).cell->processor->domain().carriers; }
 

@@ -7,23 +7,32 @@
 #include <cstdint>
 
 #include "aplib/ids.hpp"
-#include "cell/cell.hpp"
+#include "cell/processor.hpp"
 #include "kernel/api.hpp"
 
 namespace aplib::api {
 
-/// Waits until the condition holds. Wake::ended: a cell that it needs has ended. Wake::stopping: the machine stops, and
-/// the task unwinds already.
-[[nodiscard]] APLIB_API Wake wait(const char* call, Condition& condition);
+/// The calling task, which the following functions want.
+[[nodiscard]] APLIB_API TaskControl& task(const char* call);
 
-/// Something has changed that conditions of others may be about. `waits`: the caller goes on to wait.
-APLIB_API void stir(const char* call, bool waits);
+/// Waits until the condition holds, which the caller has just seen not to, or expects not to. Wake::ended: a cell that
+/// it needs has ended. Wake::stopping: the machine stops, and the task unwinds already.
+[[nodiscard]] APLIB_API Wake wait(TaskControl& self, const char* call, Condition& condition);
 
 /// Other tasks of this processor look at their conditions at once.
-APLIB_API void look_again(const char* call);
+APLIB_API void look_again(TaskControl& self) noexcept;
+/// Other processors do.
+APLIB_API void wake_others(TaskControl& self) noexcept;
+
+/// Something has changed that conditions of others may be about. `waits`: the caller goes on to wait.
+inline void stir(TaskControl& self, bool waits) noexcept {
+  if (self.cell->processor->domain().some_carrier_sleeps()) [[unlikely]]
+    wake_others(self);
+  if (!waits) look_again(self);  // else they look when it waits
+}
 
 /// Which of the processors that carry cells carries the caller now.
-[[nodiscard]] APLIB_API std::uint32_t processor(const char* call);
+[[nodiscard]] inline std::uint32_t processor(const TaskControl& self) noexcept { return self.cell->processor->index(); }
 /// Processors that carry cells in this process.
 [[nodiscard]] APLIB_API std::uint32_t processors(const char* call);
 

@@ -127,9 +127,17 @@ class Board {
 
   /// A processor's own notes, read by nobody else.
   struct alignas(cache_pair_bytes) Place {
-    std::uint32_t line = 0;  ///< 1 + the number of its line; 0: none yet.
+    Line* line = nullptr;         ///< Null: none yet.
+    std::uint64_t arrived = 0;    ///< As in the line, which others' looks take away.
+    std::uint64_t episode = 0;    ///< Same.
+    std::uint64_t signature = 0;  ///< Of the first rank that has arrived here in the episode.
     std::uint64_t complete = 0;
-    std::uint64_t agreed = 0;     ///< 1 + the last episode in which all ranks are known to agree.
+    std::uint64_t arrived_before = 0;  ///< Until the last episode that is complete;
+    std::uint64_t usually = 0;         ///< so many in that one.
+    std::uint64_t agreed = 0;          ///< 1 + the last episode in which all ranks are known to agree.
+
+    /// It is worth a look whether the episode is complete.
+    [[nodiscard]] bool is_worth_a_look() const noexcept { return arrived - arrived_before >= usually; }
     std::uint64_t result_of = 0;  ///< 1 + the episode of the result.
     alignas(16) std::array<std::byte, result_bytes_max> result;
   };

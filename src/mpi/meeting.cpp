@@ -4,8 +4,33 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace aplib::mpi {
+
+namespace {
+
+// Between elements and bytes side by side. One number at a time is what most programs reduce.
+void copy_out(std::byte* bytes, const Elements& from, Count size) {
+  constexpr Count word = sizeof(std::uint64_t);
+  const char* const place = from.contiguous();
+  if (place != nullptr && size == word) {
+    std::memcpy(bytes, place, word);
+  } else {
+    copy(bytes_at(bytes, size), from, 0, size);
+  }
+}
+void copy_in(const Elements& to, const std::byte* bytes, Count size) {
+  constexpr Count word = sizeof(std::uint64_t);
+  char* const place = to.contiguous();
+  if (place != nullptr && size == word) {
+    std::memcpy(place, bytes, word);
+  } else {
+    copy(to, bytes_at(bytes, size), 0, size);
+  }
+}
+
+}  // namespace
 
 /// What a rank waits for at the board.
 class Meeting::Awaited : public Condition {
@@ -27,7 +52,7 @@ class Meeting::Awaited : public Condition {
     return fmt::format("rank{} {}{} of {}", count == 1 ? "" : "s", text, count > named_max ? ", ..." : "",
                        comm().title());
   }
-  void let_go() noexcept final { meeting_.board_.close(api::processor(meeting_.collective_.name())); }
+  void let_go() noexcept final { meeting_.board_.close(api::processor(meeting_.self_)); }
 
   /// When the wait is in vain: who has ended.
   [[nodiscard]] int ended() const noexcept { return ended_; }
@@ -109,18 +134,9 @@ class Meeting::Reached final : public Awaited {
 
 // ---------------------------------------------------------------- begin and end
 
-Meeting::Meeting(const Collective& collective, Board& board, std::uint64_t agreed)
-    : collective_(collective),
-      board_(board),
-      own_(slot(collective.rank())),
-      episode_(own_.progress.load(std::memory_order_relaxed) / 2),  // relaxed: own value
-      agreed_(static_cast<std::uint32_t>(agreed ^ agreed >> 32)) {
-  if (board.is_closed_.load(std::memory_order_relaxed)) [[unlikely]]  // relaxed: begin_reading() looks again
-    fail(MPI_ERR_OTHER, "an earlier call of the communicator has failed, because a rank has ended without it");
-  if (own_.complete < episode_) static_cast<void>(complete(episode_ - 1));
+void Meeting::fail_closed() {
+  fail(MPI_ERR_OTHER, "an earlier call of the communicator has failed, because a rank has ended without it");
 }
-
-Meeting::~Meeting() { stop_reading(); }
 
 void Meeting::begin_next() noexcept {
   ++episode_;
@@ -142,7 +158,7 @@ bool Meeting::show(const Elements& elements) {
     show(Given{.first = elements});
     return false;
   }
-  copy(bytes_at(room(static_cast<std::size_t>(bytes)), bytes), elements, 0, bytes);
+  copy_out(room(static_cast<std::size_t>(bytes)), elements, bytes);
   own_.copied[parity()] = {static_cast<std::uint16_t>(bytes), 0};
   publish();
   return true;
@@ -168,12 +184,6 @@ void Meeting::show(const Given& given) {
   publish();
 }
 
-void Meeting::sign() noexcept {
-  own_.tag[parity()] = collective_.tag();
-  own_.agreed[parity()] = agreed_;
-  has_shown_ = true;
-}
-
 void Meeting::publish() noexcept {
   sign();
   own_.progress.store(Board::shown_in(episode_), std::memory_order_release);  // release: what is shown
@@ -181,28 +191,27 @@ void Meeting::publish() noexcept {
 
 // ---------------------------------------------------------------- arriving
 
-Board::Place& Meeting::place() const { return board_.places_[api::processor(collective_.name())]; }
-
 void Meeting::arrive(bool waits) {
   if (!has_shown_) sign();
   own_.progress.store(Board::arrived_in(episode_), std::memory_order_release);  // release: all that we did
   if (!board_.has_few_ranks()) arrive_in_line();
-  api::stir(collective_.name(), waits);
+  api::stir(self_, waits);
 }
 
 void Meeting::arrive_in_line() const {
   Board::Place& here = place();
   // Who has no line yet adds one; nobody takes it from us meanwhile, as we are the processor.
-  if (here.line == 0) here.line = board_.line_count_.fetch_add(1, std::memory_order_acq_rel) + 1;  // acq_rel: in order
-  Board::Line& line = board_.lines_[here.line - 1];
-  if (line.episode[parity()] != episode_ + 1) {
-    line.episode[parity()] = episode_ + 1;
-    line.signature[parity()] = signature();
-  } else if (line.signature[parity()] != signature()) {
+  if (here.line == nullptr) [[unlikely]]
+    here.line = &board_.lines_[board_.line_count_.fetch_add(1, std::memory_order_acq_rel)];  // acq_rel: in order
+  Board::Line& line = *here.line;
+  if (here.episode != episode_ + 1) {
+    line.episode[parity()] = here.episode = episode_ + 1;
+    line.signature[parity()] = here.signature = signature();
+  } else if (here.signature != signature()) [[unlikely]] {
     line.signature[parity()] = 0;
   }
   // release: all that we did. The line is our processor's, so nobody else writes it.
-  line.arrived.store(line.arrived.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  line.arrived.store(++here.arrived, std::memory_order_release);
 }
 
 void Meeting::leave() {
@@ -211,8 +220,7 @@ void Meeting::leave() {
 }
 
 void Meeting::wait(Awaited& awaited) {
-  if (awaited.holds()) return;
-  switch (api::wait(collective_.name(), awaited)) {
+  switch (api::wait(self_, collective_.name(), awaited)) {
     case Wake::done:
       return;
     case Wake::ended:
@@ -223,16 +231,27 @@ void Meeting::wait(Awaited& awaited) {
   }
 }
 
+// Each look takes other processors' lines from them, so only that rank looks which is usually the last one here.
+bool Meeting::seems_complete(std::uint64_t episode) const noexcept {
+  if (board_.has_few_ranks()) return board_.is_complete(episode);
+  const Board::Place& here = place();
+  return here.complete > episode || (here.is_worth_a_look() && board_.is_complete(episode));
+}
+
 // The first rank on each processor that sees an episode complete makes the others there ready: other processors may
 // take them over.
 Board::Place& Meeting::complete(std::uint64_t episode) {
-  AllArrived all(*this, episode);
-  wait(all);
+  if (!seems_complete(episode)) {
+    AllArrived all(*this, episode);
+    wait(all);
+  }
   own_.complete = episode + 1;
   Board::Place& here = place();
   if (here.complete <= episode) {
     here.complete = episode + 1;
-    api::look_again(collective_.name());
+    here.usually = here.arrived - here.arrived_before;
+    here.arrived_before = here.arrived;
+    api::look_again(self_);
   }
   return here;
 }
@@ -248,7 +267,7 @@ void Meeting::wait_for_all() {
 void Meeting::arrive_and_help() {
   arrive();
   AllTaken all(*this);
-  wait(all);
+  if (!all.holds()) wait(all);
   wait_for_all();
 }
 
@@ -279,7 +298,7 @@ void Meeting::fail_agreement() const {
 
 void Meeting::wait_for(int rank) {
   Reached shown(*this, rank, slot(rank).progress, Board::shown_in(episode_));
-  wait(shown);
+  if (!shown.holds()) wait(shown);
   if (const std::uint32_t tag = slot(rank).tag[parity()]; tag != collective_.tag()) [[unlikely]] {
     leave();
     collective_.fail_disagreement(rank, tag);
@@ -325,27 +344,21 @@ void Meeting::take_helped(int from, const Elements& to) {
 void Meeting::begin_reading() {
   if (is_reading_) return;
   is_reading_ = true;
-  own_.reading.store(api::processor(collective_.name()) + 1, std::memory_order_relaxed);
+  own_.reading.store(api::processor(self_) + 1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);  // the store before the look; pairs with Board::close()
   if (board_.is_closed_.load(std::memory_order_relaxed)) [[unlikely]]  // relaxed: the fence orders it
     fail(MPI_ERR_OTHER, "another rank has failed in this call");
 }
 
-void Meeting::stop_reading() noexcept {
-  if (!is_reading_) return;
-  is_reading_ = false;
-  own_.reading.store(0, std::memory_order_release);  // release: what we have read
-}
-
 void Meeting::finish() {
   stop_reading();
   own_.done.store(episode_ + 1, std::memory_order_release);  // release: what we have read
-  api::stir(collective_.name(), false);
+  api::stir(self_, false);
 }
 
 void Meeting::wait_for_finish(int root) {
   Reached done(*this, root, slot(root).done, episode_ + 1);
-  wait(done);
+  if (!done.holds()) wait(done);
 }
 
 // ---------------------------------------------------------------- results
@@ -353,14 +366,14 @@ void Meeting::wait_for_finish(int root) {
 bool Meeting::take_result(const Elements& result) const {
   const Board::Place& here = place();
   if (here.result_of != episode_ + 1) return false;
-  copy(result, bytes_at(here.result.data(), result.bytes()), 0, result.bytes());
+  copy_in(result, here.result.data(), result.bytes());
   return true;
 }
 
 void Meeting::keep_result(const Elements& result) const {
   if (result.bytes() > static_cast<Count>(Board::result_bytes_max)) return;
   Board::Place& here = place();
-  copy(bytes_at(here.result.data(), result.bytes()), result, 0, result.bytes());
+  copy_out(here.result.data(), result, result.bytes());
   here.result_of = episode_ + 1;
 }
 

@@ -12,8 +12,19 @@ namespace aplib::mpi {
 class Meeting {
  public:
   /// `agreed`: what the ranks must agree on beside the call, its root and its operation. May wait.
-  Meeting(const Collective& collective, Board& board, std::uint64_t agreed = 0);
-  ~Meeting();
+  Meeting(const Collective& collective, Board& board, std::uint64_t agreed = 0)
+      : collective_(collective),
+        board_(board),
+        self_(api::task(collective.name())),
+        own_(slot(collective.rank())),
+        episode_(own_.progress.load(std::memory_order_relaxed) / 2),  // relaxed: own value
+        agreed_(static_cast<std::uint32_t>(agreed ^ agreed >> 32)) {
+    if (board.is_closed_.load(std::memory_order_relaxed)) [[unlikely]]  // relaxed: begin_reading() looks again
+      fail_closed();
+    if (own_.complete < episode_) [[unlikely]]
+      static_cast<void>(complete(episode_ - 1));
+  }
+  ~Meeting() { stop_reading(); }
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
 
@@ -87,7 +98,11 @@ class Meeting {
   void take_helped(int from, const Elements& to);
   /// Before the caller reads others' memory itself. It may not wait until it stops. Fails if the board is closed.
   void begin_reading();
-  void stop_reading() noexcept;
+  void stop_reading() noexcept {
+    if (!is_reading_) return;
+    is_reading_ = false;
+    own_.reading.store(0, std::memory_order_release);  // release: what we have read
+  }
 
   /// A root has what the others show, which wait for that.
   void finish();
@@ -115,10 +130,15 @@ class Meeting {
 
   [[nodiscard]] Board::Slot& slot(int rank) const noexcept { return board_.slots_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] std::size_t parity() const noexcept { return episode_ & 1U; }
-  [[nodiscard]] Board::Place& place() const;
+  [[noreturn]] static void fail_closed();
+  [[nodiscard]] Board::Place& place() const noexcept { return board_.places_[api::processor(self_)]; }
   [[nodiscard]] std::byte* room(std::size_t bytes);
   void arrive_in_line() const;
-  void sign() noexcept;
+  void sign() noexcept {
+    own_.tag[parity()] = collective_.tag();
+    own_.agreed[parity()] = agreed_;
+    has_shown_ = true;
+  }
   void publish() noexcept;
   template <class Meanwhile>
   void part(const Meanwhile& meanwhile) {
@@ -128,6 +148,7 @@ class Meeting {
     wait_for_all();
   }
   void wait(Awaited& awaited);
+  [[nodiscard]] bool seems_complete(std::uint64_t episode) const noexcept;
   Board::Place& complete(std::uint64_t episode);
   void check_agreement() const;
   [[noreturn]] void fail_agreement() const;
@@ -140,6 +161,7 @@ class Meeting {
 
   const Collective& collective_;
   Board& board_;
+  TaskControl& self_;
   Board::Slot& own_;
   std::uint64_t episode_;
   std::uint32_t agreed_;
