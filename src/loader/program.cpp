@@ -485,9 +485,8 @@ Library Search::of_process() {
     // that were linked with early stubs of the ABI ask for libmpi_abi.so.0.
     Dl_info info{};
     const bool known = ::dladdr(reinterpret_cast<const void*>(&matches_any), &info) != 0 && info.dli_fname != nullptr;
-    const std::string own = known ? folder_of(info.dli_fname) + "/libmpi_abi.so.1" : "libmpi_abi.so.1";
-    if (void* handle = ::dlopen(own.c_str(), RTLD_NOW | RTLD_LOCAL))
-      return {.sharing = Sharing::shared, .path = own, .file = nullptr, .handle = handle};
+    const std::string own = known ? folder_of(info.dli_fname) + "/libmpi_abi.so.1" : "";
+    if (::access(own.c_str(), F_OK) == 0) return shared(own);
   }
   if (void* handle = ::dlopen(name.c_str(), RTLD_NOLOAD | RTLD_NOW)) {
     return {.sharing = Sharing::shared, .path = name, .file = nullptr, .handle = handle};
