@@ -57,13 +57,11 @@ void Link::send_large(const Label& label, std::span<const std::byte> body) {
     keep(label, body, body.size(), false);
     return write_locked();
   }
-  const std::size_t part = (body.size() / pieces_min + piece_bytes_min - 1) / piece_bytes_min * piece_bytes_min;
-  const std::size_t piece_bytes = std::clamp(part, piece_bytes_min, piece_bytes_max);
   std::span<const std::byte> rest = body;
   std::uint32_t spins = 0;
   std::chrono::steady_clock::time_point since{};
   while (!rest.empty()) {
-    const std::span<const std::byte> piece = rest.first(std::min(rest.size(), piece_bytes));
+    const std::span<const std::byte> piece = rest.first(std::min(rest.size(), piece_bytes_max));
     if (writer_.put(EntryKind::piece, {}, piece)) {
       rest = rest.subspan(piece.size());
       bell_.ring_if_asleep();
@@ -281,9 +279,7 @@ bool Link::read_some(Receiver& receiver) {
     reader_.pop(entry.bytes());
     bytes += entry.bytes();
     if (reader_.owes() || in_large) settle();
-    if (bytes >= (in_large ? read_bytes_max_large : read_bytes_max)) break;
-    for (std::uint32_t looks = 0; large_.active && looks < looks_for_piece && !reader_.has_next(); ++looks) cpu_relax();
-    if (!reader_.has_next()) break;
+    if (bytes >= (in_large ? read_bytes_max_large : read_bytes_max) || !reader_.has_next()) break;
   }
   settle();
   return true;

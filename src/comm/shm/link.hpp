@@ -89,12 +89,6 @@ class Link final : public comm::Link {
   /// A large body is sent from the caller's memory as long as the peer takes some of it within this time; then the
   /// rest is copied.
   static constexpr std::chrono::microseconds patience{30};
-  /// So many pieces a large body has at least, as long as they are not too small: the other side begins to copy with
-  /// the first one.
-  static constexpr std::size_t pieces_min = 8;
-  static constexpr std::size_t piece_bytes_min = 4 * 1024;
-  /// In the middle of a large body the next piece is about to come: worth so many looks.
-  static constexpr std::uint32_t looks_for_piece = 64;
   /// One read() takes about so much.
   static constexpr std::size_t read_bytes_max = 64 * 1024;
   static constexpr std::size_t read_bytes_max_large = 1024 * 1024;
