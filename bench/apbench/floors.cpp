@@ -116,11 +116,12 @@ double copies(std::size_t bytes, std::uint64_t count) {
     std::vector<std::pair<Buffer, Buffer>> buffers;
     for (std::size_t i = 0; i < places; ++i) buffers.emplace_back(Buffer(bytes, 1), Buffer(bytes, 2));
     for (std::size_t i = 0; i < places; ++i) {
-      auto& [from, to] = buffers[i];
+      const std::byte* const from = buffers[i].first.data();
+      std::byte* const to = buffers[i].second.data();
       const auto copy = [&](std::uint64_t times) {
         for (std::uint64_t n = 0; n < times; ++n) {
-          std::memcpy(to.data(), from.data(), bytes);
-          keep(to.data());
+          std::memcpy(to, from, bytes);
+          keep(to);
         }
       };
       const std::uint64_t share = count / places + (i < count % places ? 1 : 0);

@@ -61,7 +61,11 @@ void exchange_across(const Collective& collective, const Comm& comm, const Sent&
   };
   post_some();
   for (int i = 0; i < count; ++i) collective.send(partner(i), sent(partner(i)));
-  for (window.wait(); posted < count; window.wait()) post_some();
+  window.wait();
+  while (posted < count) {
+    post_some();
+    window.wait();
+  }
 }
 
 /// The first ranks of both groups exchange `elements`, in place. The send has taken them when it returns.
