@@ -78,7 +78,7 @@ class Driver:
             self.lines.append("end")
             self.more.notify_all()
 
-    def wait(self, pattern, count=1, seconds=60):
+    def wait(self, pattern, count=1, seconds=200):
         """Waits for `count` lines that match, and returns them."""
         with self.more:
             def found():

@@ -135,7 +135,7 @@ class BySlurm(unittest.TestCase):
 
     def test_runs(self):
         run = self.launch(1000)
-        out, errors = run.communicate(timeout=60)
+        out, errors = run.communicate(timeout=200)
         self.assertEqual((run.returncode, out), (0, "all run\nall done\n"), errors)
         one_message(errors.splitlines(), r"^aprun: grid 6x1, cells by .*n1 \d, n2 \d, n3 \d")
         self.check_nothing_left()
@@ -148,7 +148,7 @@ class BySlurm(unittest.TestCase):
         ]
         self.assertEqual(len(nodes), 3, namespaces.processes())
         os.kill(nodes[0], signal.SIGKILL)
-        _, errors = run.communicate(timeout=60)
+        _, errors = run.communicate(timeout=200)
         # srun may take long to report how it ended.
         one_message(
             errors.splitlines(),
@@ -166,7 +166,7 @@ class ByPmix(unittest.TestCase):
         self.addCleanup(folder.remove)
         file = folder.write("cluster.toml", f'[machine]\nlaunch = "pmix"\ncells = {2 * processes}\n')
         command = [*launcher, driver.BIN / "aprun", "-f", file, RING]
-        run = subprocess.run([*command, "1000"], text=True, capture_output=True, timeout=60, **options)
+        run = subprocess.run([*command, "1000"], text=True, capture_output=True, timeout=200, **options)
         self.assertEqual((run.returncode, run.stdout), (0, "all run\nall done\n"), run)
         one_message(run.stderr.splitlines(), rf"^aprun: grid {2 * processes}x1, cells by ")
 
@@ -178,7 +178,7 @@ class ByPmix(unittest.TestCase):
         )
         node, = (pid for pid, line in found.items() if " --node " in line)  # of the first process, which leads
         os.kill(node, signal.SIGKILL)
-        _, errors = run.communicate(timeout=60)
+        _, errors = run.communicate(timeout=200)
         self.assertNotEqual(run.returncode, 0, errors)
         self.assertTrue(
             namespaces.wait_until(

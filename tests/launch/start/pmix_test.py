@@ -19,11 +19,11 @@ def lines_of(run):
 class ByOthers(unittest.TestCase):
     def check(self, launcher, count, **options):
         program = str(driver.BIN / "pmix_driver")
-        run = subprocess.run([*launcher, program], text=True, capture_output=True, timeout=60, **options)
+        run = subprocess.run([*launcher, program], text=True, capture_output=True, timeout=200, **options)
         all_texts = ", ".join(f"of {rank + 10 * round_}" for round_ in range(2) for rank in range(count))
         self.assertEqual(lines_of(run), [f"rank {rank} of {count}, {all_texts}" for rank in range(count)], run)
         self.assertEqual(run.returncode, 0, run)
-        run = subprocess.run([*launcher, program, "abort"], text=True, capture_output=True, timeout=60, **options)
+        run = subprocess.run([*launcher, program, "abort"], text=True, capture_output=True, timeout=200, **options)
         self.assertEqual(len(lines_of(run)), count, run)
         self.assertNotEqual(run.returncode, 0, run)
         if namespaces.hindrance() is None:

@@ -216,7 +216,7 @@ class Slurm:
 
     def run(self, words, **options):
         return self.network.hosts[0].run(
-            words, text=True, capture_output=True, env=self.environment, timeout=60, **options
+            words, text=True, capture_output=True, env=self.environment, timeout=200, **options
         )
 
     def close(self):

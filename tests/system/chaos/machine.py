@@ -15,7 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
 import namespaces  # noqa: E402
 
-PATIENCE = 30  # seconds for what should take one or two; a test that hangs says what it waits for
+PATIENCE = 120  # seconds for what should take one or two; a test that hangs says what it waits for
 
 
 # What a stranger runs: it writes how many ports it has found, then what failed.

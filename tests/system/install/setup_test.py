@@ -27,7 +27,7 @@ def asked_for(*level):
             pathlib.Path(folder, name).chmod(0o755)
         environment = {**os.environ, "PATH": f"{folder}:/usr/bin:/bin", "ASKED": str(asked)}
         done = subprocess.run(
-            [str(SETUP), *level], env=environment, capture_output=True, text=True, timeout=30, check=False
+            [str(SETUP), *level], env=environment, capture_output=True, text=True, check=False
         )
         return done.returncode, asked.read_text(encoding="ascii").split() if asked.exists() else [], done.stderr
 

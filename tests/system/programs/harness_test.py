@@ -102,7 +102,7 @@ class CommandLine(unittest.TestCase):
 
     def run_script(self, *words):
         return subprocess.run(
-            [sys.executable, self.SCRIPT, *words], capture_output=True, text=True, check=False, timeout=50
+            [sys.executable, self.SCRIPT, *words], capture_output=True, text=True, check=False
         )
 
     def test_an_unknown_program_is_refused_with_the_names(self):
