@@ -86,6 +86,15 @@ class Ratios(unittest.TestCase):
         self.assertEqual(measured.median("aplib", TOY.figures[0]), 5)
         self.assertIsNone(measured.median("mpich", TOY.figures[1]))
 
+    def test_other_answers_than_those_of_processes_are_wrong(self):
+        for peer, complaints in (("openmpi", ["otherwise than openmpi: steps 7 instead of 8"]), ("ampi", [])):
+            measured = Measured(TOY, Case(2))
+            measured.rounds = [{"aplib": {"rate": 4}, peer: {"rate": 2}}]
+            measured.answers = {"aplib": {"steps": "7", "rest": "0"}, peer: {"steps": "8", "rest": "0"}}
+            measured.compare_answers()
+            self.assertEqual(measured.complaints, complaints)
+            self.assertEqual(measured.speed_up(TOY.figures[0]), None if peer == "ampi" else (2, peer))
+
     def test_the_table_says_which_targets_are_met(self):
         few, many = (Measured(TOY, case) for case in (Case(2, peer_target=1), Case(16, peer_target=3, own_target=0.9)))
         few.rounds = [{"aplib": {"rate": 4}, "openmpi": {"rate": 2}}]

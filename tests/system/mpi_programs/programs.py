@@ -140,9 +140,9 @@ LULESH = Program(
     build=build_lulesh,
     program="lulesh2.0",
     cases=(
-        Case(1, ("-s", "60", "-i", "20"), peer_target=1),
-        Case(8, ("-s", "30", "-i", "20"), peer_target=1),
-        Case(27, ("-s", "20", "-i", "20"), peer_target=3, own_target=WITHIN_10_PERCENT),
+        Case(1, ("-s", "60", "-i", "10"), peer_target=1),
+        Case(8, ("-s", "30", "-i", "10"), peer_target=1),
+        Case(27, ("-s", "20", "-i", "10"), peer_target=3, own_target=WITHIN_10_PERCENT),
     ),
     figures=(Figure("elements", "k/s", r"FOM\s*=\s*(\S+)", higher_is_better=True),),
     answers=(
