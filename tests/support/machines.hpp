@@ -17,30 +17,6 @@
 
 namespace aplib::testing_support {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool sanitized = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-inline constexpr bool sanitized = true;
-#else
-inline constexpr bool sanitized = false;
-#endif
-#else
-inline constexpr bool sanitized = false;
-#endif
-#if defined(NDEBUG)
-inline constexpr bool debug = false;
-#else
-inline constexpr bool debug = true;
-#endif
-
-/// A count for release builds, reduced where every step costs much more.
-constexpr std::uint64_t scaled(std::uint64_t count, std::uint64_t sanitized_divisor = 20,
-                               std::uint64_t debug_divisor = 5) {
-  if (sanitized) return count / sanitized_divisor;
-  return debug ? count / debug_divisor : count;
-}
-
 /// A shape of machine for parametrised tests.
 struct Shape {
   Grid cells;

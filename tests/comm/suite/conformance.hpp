@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "checks.hpp"
 #include "comm/module.hpp"
 
 namespace aplib::comm::test {
@@ -49,7 +50,10 @@ inline void PrintTo(const Subject& subject, std::ostream* out) { *out << subject
 inline std::string subject_name(const ::testing::TestParamInfo<Subject>& subject) { return subject.param.name; }
 
 inline constexpr std::uint32_t streams_max = 8;
-inline constexpr std::size_t body_bytes_most = 16 * 1024 * 1024;
+inline constexpr std::size_t body_bytes_most = (testing_support::sanitized ? 8 : 16) * 1024 * 1024;
+
+/// How often a test repeats what a sanitizer has seen after fewer times.
+constexpr std::uint64_t repeated(std::uint64_t times) { return testing_support::scaled(times, 4, 1); }
 
 /// The body of frame number `key`: a slice of one random pool. At most body_bytes_most.
 std::span<const std::byte> contents(std::uint64_t key, std::size_t bytes);

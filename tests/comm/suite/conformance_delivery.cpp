@@ -82,7 +82,7 @@ TEST_P(Conformance, BodyIsTheSendersAgain) {
 TEST_P(Conformance, ManyFramesStayInOrder) {
   make(3);
   Sizes sizes(1);
-  constexpr std::uint64_t frames = 1'500;
+  constexpr std::uint64_t frames = repeated(1'500);
   for (std::uint64_t i = 0; i < frames; ++i) {
     for (Peer from = 0; from < 3; ++from) {
       for (Peer to = 0; to < 3; ++to) {
@@ -99,7 +99,7 @@ TEST_P(Conformance, ManyFramesStayInOrder) {
 
 TEST_P(Conformance, ManyThreadsSend) {
   make(3);
-  constexpr std::uint64_t frames = 800;
+  constexpr std::uint64_t frames = repeated(800);
   constexpr std::uint32_t threads = 3;
   std::vector<std::thread> senders;
   for (Peer from = 0; from < 3; ++from) {
@@ -120,7 +120,7 @@ TEST_P(Conformance, ManyThreadsSend) {
 
 TEST_P(Conformance, OrderHoldsAcrossThreads) {
   make(2);
-  constexpr std::uint64_t frames = 2'000;
+  constexpr std::uint64_t frames = repeated(2'000);
   std::mutex mutex;
   std::uint64_t sent = 0;
   std::vector<std::thread> senders;
@@ -142,7 +142,7 @@ TEST_P(Conformance, OrderHoldsAcrossThreads) {
 
 TEST_P(Conformance, AnyThreadMayPoll) {
   make(2);
-  constexpr std::uint64_t frames = 2'000;
+  constexpr std::uint64_t frames = repeated(2'000);
   std::mutex mutex;
   std::vector<std::thread> pollers;
   for (int i = 0; i < 3; ++i) {
@@ -237,11 +237,12 @@ TEST_P(Conformance, UnwantedFramesQueueAtTheSender) {
 
 TEST_P(Conformance, UpcallsMaySend) {
   make(2);
-  constexpr std::uint64_t rounds = 400;
+  constexpr std::uint64_t rounds = repeated(400);
+  constexpr std::size_t step = 20'000 / rounds;
   for (Peer self = 0; self < 2; ++self) {
     // Back and forth, a little larger each time, so that both kinds of bodies occur.
     node(self).recorder().on_frame = [this, self](Peer from, const Label& label, std::size_t bytes) {
-      if (self == 1 || label.key + 1 < rounds) node(self).send(from, bytes + 50);
+      if (self == 1 || label.key + 1 < rounds) node(self).send(from, bytes + step);
     };
   }
   node(0).send(1, 0);

@@ -67,7 +67,7 @@ TEST_P(Conformance, DescriptorHearsAWakeFromAnotherThread) {
   make(2);
   if (node(0).module().descriptor() < 0) GTEST_SKIP() << "needs a module with a descriptor";
   std::atomic<int> round{0};
-  constexpr int rounds = 200;
+  constexpr int rounds = repeated(200);
   std::thread sleeper([&] {
     for (int next = 1; next <= rounds; ++next) {
       while (round.load() < next) sleep_on(node(0).module());
@@ -102,7 +102,7 @@ TEST_P(Conformance, DescriptorAWakeReachesAllWhoSleep) {
 TEST_P(Conformance, DescriptorHearsFrames) {
   make(2);
   if (node(0).module().descriptor() < 0) GTEST_SKIP() << "needs a module with a descriptor";
-  constexpr std::uint64_t rounds = 200;
+  constexpr std::uint64_t rounds = repeated(200);
   const auto play = [this](Peer self) {
     node(self).recorder().on_frame = [this, self](Peer from, const Label& label, std::size_t bytes) {
       if (self == 1 || label.key + 1 < rounds) node(self).send(from, bytes);
@@ -119,7 +119,7 @@ TEST_P(Conformance, DescriptorHearsFrames) {
 TEST_P(Conformance, DescriptorNobodyOversleepsUnderLoad) {
   make(3);
   if (node(0).module().descriptor() < 0) GTEST_SKIP() << "needs a module with a descriptor";
-  constexpr std::uint64_t frames = 200;
+  constexpr std::uint64_t frames = repeated(200);
   std::atomic<int> through{0};
   std::vector<std::thread> threads;
   for (Peer self = 0; self < 3; ++self) {

@@ -106,7 +106,7 @@ TEST_P(Conformance, FramesBehindAWriteFindIt) {
   make(2);
   APLIB_NEEDS_REMOTE_MEMORY();
   constexpr std::size_t most = 300'000;
-  constexpr std::uint64_t rounds = 300;
+  constexpr std::uint64_t rounds = repeated(300);
   Window window(node(1), most);
   std::mt19937_64 random(1);
   std::vector<std::size_t> sizes(rounds);
@@ -132,7 +132,7 @@ TEST_P(Conformance, ManyTransfersUnderWay) {
   make(3);
   APLIB_NEEDS_REMOTE_MEMORY();
   constexpr std::size_t slice = 5'000;
-  constexpr std::uint64_t count = 400;
+  constexpr std::uint64_t count = repeated(400);
   // Two write to disjoint halves of one window, and read from another, with frames in between.
   Window window(node(2), 2 * count * slice);
   Window source(node(2), count * slice);
@@ -174,7 +174,7 @@ TEST_P(Conformance, RandomTransfersMatchAModel) {
   std::vector<std::byte> model(bytes);
   std::vector<std::byte> here(bytes);
   std::mt19937_64 random(2);
-  for (std::uint64_t i = 0; i < 600; ++i) {
+  for (std::uint64_t i = 0; i < repeated(600); ++i) {
     // One after another, by either peer.
     const auto from = static_cast<Peer>(random() % 2);
     const std::size_t offset = random() % bytes;
@@ -321,7 +321,7 @@ TEST_P(Conformance, DeathEndsTransfers) {
   Window other(node(2), 100);
   node(0).send(1, 1);
   pump([&] { return node(1).recorder().frames() == 1; });
-  constexpr std::uint64_t count = 20;
+  constexpr std::uint64_t count = repeated(20);
   for (std::uint64_t i = 0; i < count; ++i) {
     node(0).module().write(1, window->key, window->address(), contents(i, 8'000'000), i);
   }

@@ -25,7 +25,7 @@ TEST_P(Conformance, WakeBeforeWait) {
 TEST_P(Conformance, WakeFromAnotherThread) {
   make(2);
   std::atomic<int> round{0};
-  constexpr int rounds = 500;
+  constexpr int rounds = repeated(500);
   std::thread waiter([&] {
     for (int next = 1; next <= rounds; ++next) {
       while (round.load() < next) node(0).module().wait(std::nullopt);
@@ -115,7 +115,7 @@ TEST_P(Conformance, UnwantedFramesDoNotKeepAwake) {
 
 TEST_P(Conformance, FramesEndTheWait) {
   make(2);
-  constexpr std::uint64_t rounds = 500;
+  constexpr std::uint64_t rounds = repeated(500);
   const auto play = [this](Peer self) {
     node(self).recorder().on_frame = [this, self](Peer from, const Label& label, std::size_t bytes) {
       if (self == 1 || label.key + 1 < rounds) node(self).send(from, bytes);
@@ -182,7 +182,7 @@ TEST_P(Conformance, FramesEndAWaitThatBeginsWhileOthersPoll) {
 
 TEST_P(Conformance, NobodyOversleepsUnderLoad) {
   make(3);
-  constexpr std::uint64_t frames = 400;
+  constexpr std::uint64_t frames = repeated(400);
   std::atomic<int> through{0};
   std::vector<std::thread> threads;
   for (Peer self = 0; self < 3; ++self) {
