@@ -72,7 +72,8 @@ INSTANTIATE_TEST_SUITE_P(, LargeMessages,
                                          Shape{{3, 1}, Options::threads_per_cell}),
                          shape_name);
 
-constexpr std::array<int, 6> sizes = {30, 8190, 8196, 16386, 60'000, sanitized ? 120'000 : 300'000};
+constexpr std::array<int, 6> sizes = {30, 8190, 8196, 16386, 60'000, sanitized ? 72'000 : 300'000};
+constexpr int many = sanitized ? 21'000 : 60'000;
 int size_of_message(int from, int to, int number) {
   std::minstd_rand random(static_cast<unsigned>(1 + from * 100 + to * 10 + number));
   random.discard(3);
@@ -148,32 +149,33 @@ TEST_P(LargeMessages, OfAnyTypesAndModesComeWholeAndInOrder) {
 }
 
 TEST_P(LargeMessages, AreExchangedByBlockingCalls) {
+  constexpr int rounds = scaled(20, 4, 1);
   run_ranks([](int rank, int size) {
     const int next = (rank + 1) % size;
     const int last = (rank + size - 1) % size;
     for (int kind = 0; kind < 3; ++kind) {
-      Numbers sent(60'000, kind);
-      Numbers received(60'000, (kind + 1) % 3);
+      Numbers sent(many, kind);
+      Numbers received(many, (kind + 1) % 3);
       sent.fill(rank);
       MPI_Sendrecv(sent.memory.data(), 1, sent.type, next, 1, received.memory.data(), 1, received.type, last, 1,
                    MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-      received.expect(last, 60'000);
+      received.expect(last, many);
       MPI_Sendrecv_replace(received.memory.data(), 1, received.type, last, 2, next, 2, MPI_COMM_WORLD,
                            MPI_STATUS_IGNORE);
-      received.expect(rank, 60'000);
+      received.expect(rank, many);
       MPI_Request request = MPI_REQUEST_NULL;
       MPI_Isendrecv(sent.memory.data(), 1, sent.type, next, 3, received.memory.data(), 1, received.type, last, 3,
                     MPI_COMM_WORLD, &request);
       sent.fill(1'000'000);
       MPI_Wait(&request, MPI_STATUS_IGNORE);
-      received.expect(last, 60'000);
+      received.expect(last, many);
       // To oneself, first sent and then received.
       MPI_Send(sent.memory.data(), 1, sent.type, rank, 4, MPI_COMM_WORLD);
       sent.fill(2'000'000);
       MPI_Recv(received.memory.data(), 1, received.type, rank, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-      received.expect(1'000'000, 60'000);
+      received.expect(1'000'000, many);
       // The memory is the sender's again as soon as the call has returned.
-      for (int round = 0; round < 20; ++round) {
+      for (int round = 0; round < rounds; ++round) {
         if (rank + 1 < size) {
           sent.fill(round);
           (round % 2 == 0 ? MPI_Send : MPI_Ssend)(sent.memory.data(), 1, sent.type, rank + 1, 5, MPI_COMM_WORLD);
@@ -181,7 +183,7 @@ TEST_P(LargeMessages, AreExchangedByBlockingCalls) {
         }
         if (rank > 0) {
           MPI_Recv(received.memory.data(), 1, received.type, MPI_ANY_SOURCE, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-          received.expect(round, 60'000);
+          received.expect(round, many);
         }
       }
     }
@@ -193,8 +195,8 @@ TEST_P(LargeMessages, OfFreedAndCancelledRequestsAreBuffered) {
   run_ranks([](int rank, int size) {
     const int next = (rank + 1) % size;
     const int last = (rank + size - 1) % size;
-    Numbers numbers(60'000, 1);
-    Numbers attached(70'000, 0);
+    Numbers numbers(many, 1);
+    Numbers attached(many + 10'000, 0);
     MPI_Request request = MPI_REQUEST_NULL;
     numbers.fill(1);
     MPI_Isend(numbers.memory.data(), 1, numbers.type, next, 1, MPI_COMM_WORLD, &request);
@@ -205,7 +207,7 @@ TEST_P(LargeMessages, OfFreedAndCancelledRequestsAreBuffered) {
     MPI_Test_cancelled(&status, &cancelled);
     EXPECT_EQ(cancelled, 0);
     numbers.fill(2);
-    MPI_Buffer_attach(attached.memory.data(), 280'000);
+    MPI_Buffer_attach(attached.memory.data(), 4 * (many + 10'000));
     MPI_Bsend(numbers.memory.data(), 1, numbers.type, next, 1, MPI_COMM_WORLD);
     void* detached = nullptr;
     int bytes = 0;
@@ -213,18 +215,18 @@ TEST_P(LargeMessages, OfFreedAndCancelledRequestsAreBuffered) {
     numbers.fill(3);
     MPI_Isend(numbers.memory.data(), 1, numbers.type, next, 1, MPI_COMM_WORLD, &request);
     MPI_Request_free(&request);
-    Numbers received(60'000, 2);
+    Numbers received(many, 2);
     for (int round = 1; round <= 3; ++round) {
       MPI_Recv(received.memory.data(), 1, received.type, last, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-      received.expect(round, 60'000);
+      received.expect(round, many);
     }
   });
 }
 
 TEST_P(LargeMessages, ThatArePersistentAreSentAgain) {
   run_ranks([](int rank, int size) {
-    Numbers sent(60'000, 2);
-    Numbers received(60'000, 1);
+    Numbers sent(many, 2);
+    Numbers received(many, 1);
     std::array<MPI_Request, 2> requests{};
     MPI_Send_init(sent.memory.data(), 1, sent.type, (rank + 1) % size, 1, MPI_COMM_WORLD, requests.data());
     MPI_Recv_init(received.memory.data(), 1, received.type, (rank + size - 1) % size, 1, MPI_COMM_WORLD, &requests[1]);
@@ -232,7 +234,7 @@ TEST_P(LargeMessages, ThatArePersistentAreSentAgain) {
       sent.fill(rank + round);
       MPI_Startall(2, requests.data());
       MPI_Waitall(2, requests.data(), MPI_STATUSES_IGNORE);
-      received.expect((rank + size - 1) % size + round, 60'000);
+      received.expect((rank + size - 1) % size + round, many);
     }
     for (MPI_Request& request : requests) MPI_Request_free(&request);
   });
