@@ -8,7 +8,7 @@ METHOD = """\
 peers, `scripts/mpi-programs --fetch` fetches the programs.
 
 - The programs are unmodified, and built by their own makefiles with each library's compilers
-  (`tests/system/mpi_programs/programs.py`). Each run's answers must be those of the other libraries.
+  (`tests/system/mpi_programs/programs.py`). Answers must be those of Open MPI and MPICH.
 - The libraries take turns, round after round. Each value is the median of the rounds; ratios are formed within each
   round. Peers with more ranks than cores take part in {peer_rounds} rounds. Compare figures of one run only, because
   they drift with the machine.
@@ -17,8 +17,9 @@ peers, `scripts/mpi-programs --fetch` fetches the programs.
   spread, or in which a program has fewer than {rounds_min} rounds, is not published.
 - All cases of a program solve the same problem. "Than fewer ranks" compares APlib with itself on the fewest ranks above
   one.
-- `OMP_NUM_THREADS` is 1. With more ranks than cores, Open MPI runs with `--oversubscribe --mca mpi_yield_when_idle 1`,
-  AMPI with `-pieglobals`, `+p2 +vpN`, APlib without further options; MPICH, whose ranks spin, is left out there.
+- `OMP_NUM_THREADS` is 1. AMPI's programs are linked with `-pieglobals`.
+- With more ranks than cores, Open MPI runs with `--oversubscribe --mca mpi_yield_when_idle 1`, AMPI with `+p2 +vpN`,
+  APlib without further options. MPICH, whose ranks spin, is left out there.
 """
 
 
