@@ -105,7 +105,7 @@ class Inbound {
   }
   /// The task waits for a message of this key, or has asked for it.
   [[nodiscard]] static bool is_awaited(const Cell& cell, std::uint32_t task, std::uint64_t key) noexcept {
-    const TaskControl* receiver = cell.tasks.find(task);
+    TaskControl* const receiver = cell.tasks.find(task);
     return receiver != nullptr &&
            ((receiver->posted.open && receiver->posted.wish.accepts(key)) || receiver->requests.find(key) != nullptr);
   }

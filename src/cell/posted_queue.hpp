@@ -17,19 +17,22 @@ namespace aplib {
 /// Entry is an intrusive node: { Entry* next; Entry* previous; Entry* bucket_next; Entry* bucket_previous; MatchWish
 /// wish; std::uint64_t order; std::uint8_t lane; }.
 ///
-/// A short queue is scanned. One that has ever been long, of index_from entries, has an index from then on. Receives
-/// that name the same fields of the key share a lane, in which a message finds them by these fields. So a message looks
-/// at one bucket of each lane in use, however many receives wait, and takes the oldest of what it finds there.
+/// Most messages belong to the oldest receive, so that one is asked first, and nothing more is kept up for it. The
+/// others are scanned while the queue is short. In one of index_from entries or more a message finds them by an index:
+/// receives that name the same fields of the key share a lane, in which they are found by these fields. So a message
+/// looks at one bucket of each lane in use, however many receives wait, and takes the oldest of what it finds there.
 ///
-/// Invariants: (1) the list holds all entries in order of posting, which `order` numbers; (2) when index_ exists, every
-/// entry is also in one bucket of its lane, in order of posting; (3) a lane's mask names no bit that the masks of its
-/// entries do not name: so a key and a wish that accepts it lead to the same bucket; the first lane's mask names none.
+/// Invariants: (1) the list holds all entries in order of posting, which `order` numbers; (2) those before `fresh_` are
+/// also in one bucket of their lanes, in order of posting, and the others, whose lane is no_lane, join them when a
+/// message needs the index; (3) a lane's mask names no bit that the masks of its entries do not name: so a key and a
+/// wish that accepts it lead to the same bucket; the first lane's mask names none.
 template <class Entry>
 class PostedQueue {
  public:
   static constexpr std::size_t index_from = 16;
   static constexpr std::size_t lane_count = 16;  // masks that differ; entries of more masks are in the first lane
   static constexpr int bucket_bits = 7;
+  static constexpr std::uint8_t no_lane = 0xff;
 
   PostedQueue() = default;
   PostedQueue(const PostedQueue&) = delete;
@@ -42,22 +45,19 @@ class PostedQueue {
   /// Appends. The queue does not own entries.
   void push(Entry& entry) noexcept {
     entry.order = next_order_++;
+    entry.lane = no_lane;
     entry.next = nullptr;
     entry.previous = tail_;
     (tail_ != nullptr ? tail_->next : head_) = &entry;
     tail_ = &entry;
+    if (fresh_ == nullptr) fresh_ = &entry;
     ++size_;
-    if (index_ != nullptr) {
-      add_to_bucket(entry);
-    } else if (size_ >= index_from) {
-      make_index();
-    }
   }
 
   /// The oldest entry that accepts `key`, or null. Leaves it in the queue.
-  [[nodiscard]] Entry* find(std::uint64_t key) const noexcept {
+  [[nodiscard]] Entry* find(std::uint64_t key) noexcept {
     if (head_ == nullptr || head_->wish.accepts(key)) return head_;
-    if (index_ != nullptr) return find_by_index(key);
+    if (size_ >= index_from && has_index()) return find_by_index(key);
     Entry* e = head_->next;
     while (e != nullptr && !e->wish.accepts(key)) e = e->next;
     return e;
@@ -66,8 +66,9 @@ class PostedQueue {
   void remove(Entry& entry) noexcept {
     (entry.previous != nullptr ? entry.previous->next : head_) = entry.next;
     (entry.next != nullptr ? entry.next->previous : tail_) = entry.previous;
+    if (fresh_ == &entry) fresh_ = entry.next;
     --size_;
-    if (index_ == nullptr) return;
+    if (entry.lane == no_lane) return;
     Lane& lane = *index_->lanes[entry.lane];
     Bucket& bucket = lane.bucket_of(entry.wish.key);
     (entry.bucket_previous != nullptr ? entry.bucket_previous->bucket_next : bucket.head) = entry.bucket_next;
@@ -95,7 +96,8 @@ class PostedQueue {
     std::size_t in_use = 0;
   };
 
-  [[nodiscard, gnu::noinline]] Entry* find_by_index(std::uint64_t key) const noexcept {
+  [[nodiscard, gnu::noinline]] Entry* find_by_index(std::uint64_t key) noexcept {
+    for (; fresh_ != nullptr; fresh_ = fresh_->next) add_to_bucket(*fresh_);
     Entry* found = nullptr;
     for (std::size_t i = 0; i < index_->in_use; ++i) {
       Lane& lane = *index_->lanes[i];
@@ -107,15 +109,16 @@ class PostedQueue {
     return found;
   }
 
-  // Without memory the queue is scanned, and tries again at the next push.
-  [[gnu::noinline]] void make_index() noexcept {
+  // Without memory the queue is scanned, and the next message tries again.
+  [[nodiscard]] bool has_index() noexcept { return index_ != nullptr || make_index(); }
+  [[gnu::noinline]] bool make_index() noexcept {
     std::unique_ptr<Index> made(new (std::nothrow) Index);
-    if (made == nullptr) return;
+    if (made == nullptr) return false;
     made->lanes[0].reset(new (std::nothrow) Lane(0));
-    if (made->lanes[0] == nullptr) return;
+    if (made->lanes[0] == nullptr) return false;
     made->in_use = 1;
     index_ = std::move(made);
-    for (Entry* e = head_; e != nullptr; e = e->next) add_to_bucket(*e);
+    return true;
   }
 
   void add_to_bucket(Entry& entry) noexcept {
@@ -141,6 +144,7 @@ class PostedQueue {
 
   Entry* head_ = nullptr;
   Entry* tail_ = nullptr;
+  Entry* fresh_ = nullptr;  // the oldest that is in no bucket
   std::size_t size_ = 0;
   std::uint64_t next_order_ = 0;
   std::unique_ptr<Index> index_;  // stays: who posted many posts many again
