@@ -4,6 +4,7 @@
 //   cache_line_bytes  what moves between caches at a time
 //   cache_pair_bytes  how far apart two things must lie that two processors write
 //   cpu_relax()       tells the core that the thread polls
+//   fetch_line()      begins to bring a line here, which is read soon
 //   cycles()          a clock that costs next to nothing and counts some billions a second, of no known rate: it tells
 //                     whether a while has passed, and no more
 //   jump(to, data)    as Boost.Context's jump_fcontext(), for src/task alone, which is linked with it

@@ -62,7 +62,10 @@ void Inbound::poll() noexcept {
       if (i >= count) i = 0;
       const auto& in = rings_.rings()[i];
       ring = in.ring;
+      bool is_first = true;
       while (Entry* entry = ring->peek()) {
+        if (!is_first) ring->fetch_ahead();
+        is_first = false;
         const bool plain = entry->info < EntryInfo::small_messages_end && !mover.active() &&
                            outbound.route(MatchKey::cell(entry->key)) == in.from &&
                            outbound.route(entry->cell) == index_;

@@ -88,6 +88,9 @@ class Ring {
     return &entry;
   }
 
+  /// Consumer: takes several entries in a row, and begins to fetch those that come next.
+  void fetch_ahead() const noexcept { fetch_line(&entries_[(taken_ + fetched_ahead) % EntryCount]); }
+
   /// Consumer: gives back the entry of peek(). The producer learns of it in batches, and at settle().
   void pop() noexcept {
     ++taken_;
@@ -102,6 +105,8 @@ class Ring {
   }
 
  private:
+  static constexpr std::uint32_t fetched_ahead = 2;  // the producer may be writing the next one
+
   // producer only
   alignas(cache_pair_bytes) std::uint32_t produced_ = 0;
   std::uint32_t consumed_seen_ = 0;
