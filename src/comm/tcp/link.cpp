@@ -80,8 +80,8 @@ void Poller::add_writer(Link* link) noexcept {
   link->next_writer_ = nullptr;
   (last_writer_ != nullptr ? last_writer_->next_writer_ : first_writer_) = link;
   last_writer_ = link;
-  // release: who sees it finds the link in the list; the lock is the one that counts
-  writer_count_.fetch_add(1, std::memory_order_release);
+  // seq_cst: who is about to sleep sees it, or is seen by write(); the lock orders the list
+  writer_count_.fetch_add(1);
 }
 
 Link* Poller::take_writer() noexcept {
@@ -262,7 +262,11 @@ void Link::write(bool also_full) noexcept {
     cpu_relax();
     hold.try_lock();
   }
-  if (!hold.owns_lock()) return poller_.add_writer(this);
+  if (!hold.owns_lock()) {
+    poller_.add_writer(this);
+    if (poller_.someone_sleeps()) poller_.wake();  // it may have looked while the link was not listed
+    return;
+  }
   writes_later_ = false;
   if (state_locked() != State::up || broken_) return;
   for (const auto& lane : lanes_) {

@@ -85,7 +85,7 @@ class Poller {
 
   /// Links with something to write; a link is there once: it remembers. Needs no memory.
   void add_writer(Link* link) noexcept;
-  [[nodiscard]] std::uint32_t writers() const noexcept { return writer_count_.load(std::memory_order_acquire); }
+  [[nodiscard]] std::uint32_t writers() const noexcept { return writer_count_.load(); }
   /// The link that has been listed for longest. Null: none.
   [[nodiscard]] Link* take_writer() noexcept;
 

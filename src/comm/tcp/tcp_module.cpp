@@ -71,6 +71,7 @@ struct TcpModule::Impl {
   void watch_all() noexcept;
   bool read_directly();
   bool read_ready();
+  void note_read_ahead(bool ahead) noexcept;
   void end();
   bool settle(std::chrono::steady_clock::time_point limit);
 
@@ -84,7 +85,7 @@ struct TcpModule::Impl {
   // The polling thread's.
   std::vector<Link*> up;
   std::size_t turn = 0;
-  std::atomic<bool> read_ahead = false;  // Somebody's bytes were taken from the socket and not read; for wait().
+  std::atomic<bool> read_ahead = false;  // Somebody's bytes were taken from the socket and not read; for arm().
 
   bool closed = false;
   Service service;  // Last: its thread uses the rest.
@@ -175,7 +176,7 @@ bool TcpModule::Impl::read_directly() {
     ahead |= link->read_ahead();
   }
   if (any_over) std::erase_if(up, [](const Link* link) { return link->is_over(); });
-  read_ahead.store(ahead, std::memory_order_relaxed);
+  note_read_ahead(ahead);
   return called;
 }
 
@@ -197,8 +198,15 @@ bool TcpModule::Impl::read_ready() {
     ahead |= link->read_ahead();
   }
   if (any_over) std::erase_if(up, [](const Link* link) { return link->is_over(); });
-  read_ahead.store(ahead, std::memory_order_relaxed);
+  note_read_ahead(ahead);
   return called;
+}
+
+/// The system tells nobody of these bytes any more. Somebody may have gone to sleep before they were taken.
+void TcpModule::Impl::note_read_ahead(bool ahead) noexcept {
+  if (!ahead) return read_ahead.store(false, std::memory_order_relaxed);  // relaxed: a look too many does no harm
+  read_ahead.store(true);  // seq_cst, as both looks: either arm() sees this, or the sleeper is seen here
+  if (poller.someone_sleeps()) poller.wake();
 }
 
 void TcpModule::wait(std::optional<std::chrono::nanoseconds> timeout) {
@@ -214,7 +222,7 @@ bool TcpModule::arm() {
   impl_->poller.begin_sleep();
   impl_->watch_all();
   flush();
-  return !impl_->read_ahead.load(std::memory_order_relaxed);
+  return !impl_->read_ahead.load();  // behind begin_sleep(); see note_read_ahead()
 }
 
 void TcpModule::disarm() noexcept { impl_->poller.end_sleep(); }
