@@ -50,7 +50,7 @@ inline void PrintTo(const Subject& subject, std::ostream* out) { *out << subject
 inline std::string subject_name(const ::testing::TestParamInfo<Subject>& subject) { return subject.param.name; }
 
 inline constexpr std::uint32_t streams_max = 8;
-inline constexpr std::size_t body_bytes_most = (testing_support::sanitized ? 8 : 16) * 1024 * 1024;
+inline constexpr std::size_t body_bytes_most = (testing_support::sanitized ? 12 : 16) * 1024 * 1024;
 
 /// How often a test repeats what a sanitizer has seen after fewer times.
 constexpr std::uint64_t repeated(std::uint64_t times) { return testing_support::scaled(times, 4, 1); }
