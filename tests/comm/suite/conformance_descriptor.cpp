@@ -116,28 +116,6 @@ TEST_P(Conformance, DescriptorHearsFrames) {
   other.join();
 }
 
-// A thread that polls now and then may come between the arming and the sleep of another one.
-TEST_P(Conformance, DescriptorHearsWhatAnotherPollHasLeft) {
-  make(2);
-  Node& node_asleep = node(1);
-  if (node_asleep.module().descriptor() < 0) GTEST_SKIP() << "needs a module with a descriptor";
-  node(0).send(1, 10);
-  pump([&] { return node_asleep.recorder().frames() == 1; });
-  constexpr std::uint64_t frames = 60;  // 120 kB: more than one read takes
-  while (!node_asleep.module().arm()) {
-    node_asleep.module().disarm();
-    node_asleep.poll();
-  }
-  for (std::uint64_t i = 0; i < frames; ++i) node(0).send(1, 2'000);
-  pump([&] { return node(0).module().queued(1) == 0; }, {0});
-  node_asleep.poll();
-  const auto over = [&] { return node_asleep.recorder().frames() == 1 + frames; };
-  constexpr int a_minute = 60'000;
-  EXPECT_TRUE(over() || readable(node_asleep.module(), a_minute));
-  node_asleep.module().disarm();
-  run_asleep(node_asleep, over);
-}
-
 TEST_P(Conformance, DescriptorNobodyOversleepsUnderLoad) {
   make(3);
   if (node(0).module().descriptor() < 0) GTEST_SKIP() << "needs a module with a descriptor";
