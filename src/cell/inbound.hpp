@@ -157,16 +157,18 @@ class Inbound {
                            bool closed_when_cells_end = false) noexcept;
   /// post() and wait(). Whatever comes of it, the request is not open afterwards.
   static Wake post_and_wait(TaskControl& self, TaskControl& owner, const char* call, Posted& request) noexcept;
-  /// The task ends: its requests get no message, and its memory is its own again.
-  void close_requests(TaskControl& owner) noexcept;
+  /// The task ends: its requests get no message, and its memory is its own again. Without `lasts`, the memory is gone
+  /// already, and what was to be sent from it is lost; REQUIRES: the machine stops.
+  void close_requests(TaskControl& owner, bool lasts = true) noexcept;
 
   // --- leases: large messages that are copied from the memory of their sender (lease.cpp)
   /// Sends a message from `self`, a task of a cell of ours, without copying it. `sent`, which stays until it is over,
   /// is open while the memory is read by others. False: it must be sent in another way. Throws Error(exhausted).
   bool lend(TaskControl& self, std::uint32_t cell, std::uint32_t task, std::uint64_t key, const Side& from,
             std::size_t bytes, Posted& sent);
-  /// Ends an open send now: nobody reads the sender's memory afterwards. REQUIRES: as cancel().
-  void take_back(Posted& sent) noexcept;
+  /// Ends an open send now: nobody reads the sender's memory afterwards. Without `lasts`, as in close_requests().
+  /// REQUIRES: as cancel().
+  void take_back(Posted& sent, bool lasts = true) noexcept;
   /// The task ends: nobody will receive what it was lent.
   void drop_leases(TaskControl& task) noexcept;
 

@@ -172,11 +172,12 @@ void Inbound::complete_lent(Posted& sent) noexcept {
   complete_request(sent);
 }
 
-void Inbound::take_back(Posted& sent) noexcept {
+void Inbound::take_back(Posted& sent, bool lasts) noexcept {
   Buffer& buffer = *sent.lease;
   Lease& lease = buffer.lease();
   if (lease.state.hold()) {
     domain_.guarded([&] {
+      if (!lasts) return;
       Buffer* const body = pool_->get(buffer.bytes);
       copy_part({body->body()}, lease.sides.from, 0, buffer.bytes);
       lease.aside = body;

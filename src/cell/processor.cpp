@@ -47,20 +47,24 @@ std::string name_of(const Domain& domain, const TaskControl& task) {
   refuse(self, Errc::bad_argument, call, text);
 }
 
-/// Runs `part` of a task's life; what it throws ends the task, or the machine. Works without memory.
+/// Runs `part` of a task's life; what it throws ends the task, or the machine. False: the program itself has thrown.
+/// Works without memory.
 template <class Part>
-void guarded(TaskControl& self, Domain& domain, Part part) noexcept {
+bool guarded(TaskControl& self, Domain& domain, Part part) noexcept {
   try {
     part();
+    return true;
   } catch (const TaskExit& exit) {
     if (exit.status != 0 && self.cell->status == 0) self.cell->status = exit.status;
+    return true;
   } catch (const Stopped&) {
-    // the machine stops; whoever stopped it has said why
+    return true;  // the machine stops; whoever stopped it has said why
   } catch (...) {
     self.cell->status = static_cast<int>(ExitStatus::program_failed);
     char name[64];
     *fmt::format_to_n(name, sizeof name - 1, "{} task {}", domain.name_of(self.cell->id), self.id).out = '\0';
     domain.fail_by_exception(name);
+    return false;
   }
 }
 
@@ -198,8 +202,15 @@ bool Processor::poll_network() noexcept {
 // A task whose destructors run may call us, and what they throw would end the process.
 bool Processor::end_calling_task() {
   current()->domain_.take_memory_back();
-  if (std::uncaught_exceptions() == 0) throw Stopped{};
-  return true;
+  if (std::uncaught_exceptions() != 0) return true;
+  prepare_to_unwind();
+  throw Stopped{};
+}
+
+void Processor::prepare_to_unwind() noexcept {
+  TaskControl* const self = running_task();
+  if (self == nullptr) return;  // a thread that a program has made
+  if (!self->requests.empty() || self->lent != nullptr) self->cell->processor->inbound_.close_requests(*self);
 }
 
 // The machine is stopping: every task that waits here is woken to unwind.
@@ -445,8 +456,9 @@ void task_body(Flow& flow) {
   auto& self = static_cast<TaskControl&>(flow);
   self.cell->processor->landed();
   Domain& domain = self.cell->processor->domain_;
+  bool lasts = true;  // what its requests read and write
   if (!domain.stopping.load(std::memory_order_relaxed)) {  // relaxed: noticed sooner or later
-    guarded(self, domain, [&self] {
+    lasts = guarded(self, domain, [&self] {
       if (self.program == nullptr) {
         self.entry(self.entry_state);
       } else {
@@ -455,7 +467,7 @@ void task_body(Flow& flow) {
     });
   }
   if (!self.requests.empty() || self.lent != nullptr)
-    self.cell->processor->inbound_.close_requests(self);  // before its memory is unmapped
+    self.cell->processor->inbound_.close_requests(self, lasts);  // before its memory is unmapped
   if (self.program != nullptr) {
     guarded(self, domain, [&self] { self.program->ops->release(self.program); });
     enter_program(self, nullptr);

@@ -101,6 +101,8 @@ class Processor {
   }
   /// The same, when the machine is known to stop.
   [[gnu::cold, gnu::noinline]] static bool end_calling_task();
+  /// A task that calls ends by an exception of ours: what reads and writes its objects ends before they are gone.
+  static void prepare_to_unwind() noexcept;
   /// Gives way until someone makes `self` ready. Says how the wait ended.
   static Wake wait(TaskControl& self, WaitFor what, const char* call) noexcept;
   /// Lets others run once.

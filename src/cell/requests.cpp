@@ -220,8 +220,8 @@ void Inbound::end_requests_in_vain(TaskControl& owner, bool all_ended) noexcept 
   }
 }
 
-void Inbound::close_requests(TaskControl& owner) noexcept {
-  while (owner.lent != nullptr) take_back(*owner.lent);
+void Inbound::close_requests(TaskControl& owner, bool lasts) noexcept {
+  while (owner.lent != nullptr) take_back(*owner.lent, lasts);
   while (Posted* const request = owner.requests.oldest()) {
     remove_from_queue(*request);
     if (withdraw(*request)) {

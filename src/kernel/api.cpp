@@ -447,6 +447,7 @@ void end_machine(const char* call, int status, const std::string& text) {
   self.cell->status = status;
   const std::string caller = self.is_guest ? "thread" : fmt::format("task {}", self.id);
   domain.fail(status, fmt::format("{} {}: {}", domain.name_of(self.cell->id), caller, text));
+  Processor::prepare_to_unwind();
   if (Baton* const baton = self.cell->processor->baton()) baton->leave();  // the jump below skips what would
   if (current_program_context != nullptr)
     current_program_context->ops->abandon(*current_program_context, status, false);
@@ -693,6 +694,7 @@ void sleep_for(std::chrono::nanoseconds duration) {
 }
 void exit(int status) {
   self_or_throw("exit");
+  Processor::prepare_to_unwind();
   throw TaskExit{status};
 }
 bool inside() noexcept {

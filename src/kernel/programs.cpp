@@ -164,6 +164,7 @@ class LoadedRun::CellHost : public loader::CellServices {
     });
     // By a jump: callers such as abort() are nothrow.
     if (loader::TaskContext* context = loader::here(); context != nullptr) context->instance->leave(status, false);
+    Processor::prepare_to_unwind();
     throw Stopped{};
   }
   void warn(const std::string& text) override {

@@ -240,6 +240,28 @@ TEST_P(LargeMessages, ThatArePersistentAreSentAgain) {
   });
 }
 
+TEST(LargeMessagesOfTasksThatExit, AreWhole) {
+  for (const std::uint32_t threads : {1U, 2U}) {
+    const Report report = run({{2, 1}, threads}, [] {
+      MPI_Init(nullptr, nullptr);
+      int rank = 0;
+      MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+      std::vector<int> data(60'000, rank == 0 ? 5 : 0);
+      if (rank == 0) {
+        MPI_Request request = MPI_REQUEST_NULL;
+        MPI_Isend(data.data(), 60'000, MPI_INT, 1, 7, MPI_COMM_WORLD, &request);
+        MPI_Send(nullptr, 0, MPI_INT, 1, 8, MPI_COMM_WORLD);
+        this_task::exit(0);  // and data is gone
+      }
+      MPI_Recv(nullptr, 0, MPI_INT, 0, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      MPI_Recv(data.data(), 60'000, MPI_INT, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      EXPECT_EQ(data, std::vector<int>(60'000, 5));
+      MPI_Finalize();
+    });
+    EXPECT_EQ(report.exit_status, 0) << report.reason;
+  }
+}
+
 TEST(LargeMessagesReport, SaysWhoWaitsInSends) {
   for (const std::uint32_t threads : {1U, 2U}) {
     const Report report = run({{2, 1}, threads}, [] {
