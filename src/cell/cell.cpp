@@ -6,6 +6,7 @@
 #include <new>
 
 #include "aplib/ids.hpp"
+#include "base/spin_lock.hpp"
 #include "cell/baton.hpp"
 
 namespace aplib {
@@ -52,6 +53,25 @@ void BroadcastPlace::show(const void* source, std::size_t size) {
   if (stage == nullptr) stage = std::make_unique<char[]>(staged_bytes_max);
   std::memcpy(stage.get(), source, size);
   bytes = stage.get();
+}
+
+// Own count before the look at stopping, which the root has seen before it looks at the count: one of the two sees the
+// other.
+void BroadcastPlace::copy_to(void* buffer, std::size_t size, const std::atomic<bool>& stopping) noexcept {
+  if (size <= staged_bytes_max) {
+    std::memcpy(buffer, bytes, size);
+    return;
+  }
+  readers.fetch_add(1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with await_readers()
+  if (!stopping.load(std::memory_order_relaxed)) std::memcpy(buffer, bytes, size);
+  readers.fetch_sub(1, std::memory_order_release);  // release: what has been read
+}
+
+// Who reads on our own processor does not run now. A copy takes no longer than its bytes.
+void BroadcastPlace::await_readers() const noexcept {
+  std::atomic_thread_fence(std::memory_order_seq_cst);                              // pairs with copy_to()
+  for (SpinWait spin; readers.load(std::memory_order_acquire) != 0;) spin.pause();  // acquire: what has been read
 }
 
 Cell::~Cell() {

@@ -113,10 +113,15 @@ struct alignas(cache_pair_bytes) ArrivalLines {
 struct BroadcastPlace {
   static constexpr std::size_t staged_bytes_max = 8 * 1024;
   const void* bytes = nullptr;
-  std::unique_ptr<char[]> stage;  ///< Made by the first small broadcast.
+  std::unique_ptr<char[]> stage;          ///< Made by the first small broadcast.
+  std::atomic<std::uint32_t> readers{0};  ///< Of many bytes.
 
   /// Root: shows `source`. Many bytes are shown where they are; then the root must wait for the readers.
   void show(const void* source, std::size_t size);
+  /// Another cell: copies what is shown, unless the machine stops.
+  void copy_to(void* buffer, std::size_t size, const std::atomic<bool>& stopping) noexcept;
+  /// Root: the machine stops, and what is shown is about to go. Nobody reads it when this returns.
+  void await_readers() const noexcept;
 };
 
 class Exchange;

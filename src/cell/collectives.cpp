@@ -73,22 +73,33 @@ std::string describe(const CollectiveCall& call) {
 
 namespace {
 
+/// The machine stops. What the root of a broadcast shows may be gone next.
+void stop_showing(Cell& cell, const CollectiveCall& what, std::uint64_t episode) noexcept {
+  if (what.kind == CollectiveKind::broadcast && cell.id == what.root && what.bytes > BroadcastPlace::staged_bytes_max)
+    cell.place(what.scope).shown[episode & 1U].await_readers();
+}
+
 /// The end of a broadcast: the cell takes what the root shows.
 void take_broadcast(TaskControl& self, const CollectiveCall& what, const Group& group, std::uint64_t episode,
                     void* buffer) {
-  const Cell& cell = *self.cell;
+  Cell& cell = *self.cell;
   const Domain& domain = cell.processor->domain();
   if (cell.id != what.root && what.bytes != 0) {
-    const void* shown = domain.is_local(what.root)
-                            ? domain.cells[what.root]->place(what.scope).shown[episode & 1U].bytes
-                            : group.exchange->payload(episode).data();
-    std::memcpy(buffer, shown, what.bytes);
+    if (domain.is_local(what.root)) {
+      domain.cells[what.root]->place(what.scope).shown[episode & 1U].copy_to(buffer, what.bytes, domain.stopping);
+    } else {
+      std::memcpy(buffer, group.exchange->payload(episode).data(), what.bytes);
+    }
   }
-  if (what.bytes > BroadcastPlace::staged_bytes_max) {
-    // The others read the root's own memory, so the root goes on only when all have read it.
-    CollectiveCall leave = what;
-    leave.kind = CollectiveKind::barrier;
+  if (what.bytes <= BroadcastPlace::staged_bytes_max) return;
+  // The others read the root's own memory, so the root goes on only when all have read it.
+  CollectiveCall leave = what;
+  leave.kind = CollectiveKind::barrier;
+  try {
     Collectives::call(self, leave, Operand::of(0), nullptr);
+  } catch (...) {
+    stop_showing(cell, what, episode);
+    throw;
   }
 }
 
@@ -146,6 +157,7 @@ Operand Collectives::call(TaskControl& self, const CollectiveCall& what, const O
   ours.check();
   if (cell.collective.active && Processor::wait(self, WaitFor::collective, what.call) != Wake::done) {
     if (self.wake == Wake::stopping) {
+      stop_showing(cell, what, episode);
       Processor::end_calling_task();
       return value;
     }

@@ -456,7 +456,7 @@ void task_body(Flow& flow) {
   auto& self = static_cast<TaskControl&>(flow);
   self.cell->processor->landed();
   Domain& domain = self.cell->processor->domain_;
-  bool lasts = true;  // what its requests read and write
+  bool lasts = true;                                       // what its requests read and write
   if (!domain.stopping.load(std::memory_order_relaxed)) {  // relaxed: noticed sooner or later
     lasts = guarded(self, domain, [&self] {
       if (self.program == nullptr) {

@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <mutex>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cell/processor.hpp"
@@ -350,6 +352,28 @@ TEST(CollectivesMismatch, ARootOutsideTheScopeIsRefused) {
 }
 
 // At 0.1 us each, 2^32 collectives take seven minutes, and 2^31 half of that.
+TEST(Collective, ARootThatIsStoppedWaitsForThoseWhoReadItsMemory) {
+  constexpr std::size_t bytes = std::size_t{4} << 20;
+  for (int round = 0; round < 10; ++round) {
+    std::vector<std::byte> shown(bytes, std::byte{1});
+    std::vector<std::byte> copy(bytes, std::byte{1});
+    std::atomic<bool> stopping{false};
+    BroadcastPlace place;
+    place.show(shown.data(), bytes);
+    std::atomic<bool> reads{false};
+    std::thread reader([&] {
+      reads = true;
+      place.copy_to(copy.data(), bytes, stopping);
+    });
+    while (!reads) std::this_thread::yield();
+    stopping = true;
+    place.await_readers();
+    std::ranges::fill(shown, std::byte{2});
+    reader.join();
+    EXPECT_TRUE(all_bytes_are(std::byte{1}, copy));
+  }
+}
+
 TEST(Collective, NumbersOfEpisodesDoNotWrap) {
   for (const std::uint64_t far : {(std::uint64_t{1} << 31) - 7, (std::uint64_t{1} << 32) - 7}) {
     for (const Scope scope : scopes) {
