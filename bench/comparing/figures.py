@@ -5,6 +5,8 @@ import dataclasses
 import statistics
 import typing
 
+from . import noise
+
 PEER_TITLES = {"openmpi": "Open MPI", "mpich": "MPICH", "ampi": "AMPI", "oshmem": "OpenSHMEM"}
 MIB = 1 << 20
 
@@ -27,6 +29,10 @@ def time_to_speed(inner: Pick, size) -> Pick:
     return outer
 
 
+def middle(values):
+    return statistics.median(values) if values else None
+
+
 class Run:
     """The rounds of one run, and which peers took part."""
 
@@ -38,18 +44,23 @@ class Run:
         """Whether the source has any figure of the benchmark."""
         return any(key[:2] == (source, bench) for values in self.rounds for key in values)
 
-    def median(self, wanted: Pick):
-        values = [value for value in map(wanted, self.rounds) if value is not None]
-        return statistics.median(values) if values else None
+    def values(self, wanted: Pick):
+        return [value for value in map(wanted, self.rounds) if value is not None]
 
-    def ratio(self, over: Pick, under: Pick):
-        """The median of the ratios within each round, or the ratio of the medians if no round has both values."""
+    def ratios(self, over: Pick, under: Pick):
+        """The ratios within each round, or the ratio of the medians if no round has both values."""
         pairs = [(over(values), under(values)) for values in self.rounds]
         ratios = [a / b for a, b in pairs if a is not None and b]
         if ratios:
-            return statistics.median(ratios)
+            return ratios
         a, b = self.median(over), self.median(under)
-        return a / b if a is not None and b else None
+        return [a / b] if a is not None and b else []
+
+    def median(self, wanted: Pick):
+        return middle(self.values(wanted))
+
+    def ratio(self, over: Pick, under: Pick):
+        return middle(self.ratios(over, under))
 
 
 @dataclasses.dataclass
@@ -448,12 +459,13 @@ def all_figures():
 
 @dataclasses.dataclass
 class Verdict:
-    """One goal, judged. `share` is below 1 if the goal is met, whichever direction is better. None: not measured."""
+    """One goal, judged. `share` is below 1 if the median meets it, whichever direction is better. None: not
+    measured."""
 
     text: str
     value: typing.Optional[float]
-    met: typing.Optional[bool]
     share: typing.Optional[float]
+    judgement: str  # as noise.judgement() says
 
 
 @dataclasses.dataclass
@@ -481,21 +493,24 @@ def best_of(run, figure):
     return name, value
 
 
-def judge(run, figure, goal, row):
+def judge(run, figure, goal):
     sign = ">=" if figure.higher_is_better else "<="
     if not goal.against:
-        text, value = f"{sign} {quantity(goal.limit, figure.unit, '{:g}'.format)}", row.value
+        text, values = f"{sign} {quantity(goal.limit, figure.unit, '{:g}'.format)}", run.values(figure.own)
     elif goal.against == "floor":
-        text, value = f"{sign} {goal.limit:g} x {figure.floor_name}", row.floor_ratio
+        text, values = f"{sign} {goal.limit:g} x {figure.floor_name}", run.ratios(figure.own, figure.floor)
     elif goal.against == "best peer":
-        text, value = f"{sign} {goal.limit:g} x best peer", row.peer_ratio
+        name, _ = best_of(run, figure)
+        text = f"{sign} {goal.limit:g} x best peer"
+        values = run.ratios(figure.own, figure.peer(name)) if name else []
     else:
         text = f"{sign} {goal.limit:g} x {PEER_TITLES[goal.against]}"
-        value = run.ratio(figure.own, figure.peer(goal.against)) if goal.against in run.peers else None
-    if value is None:
-        return Verdict(text, None, None, None)
-    share = goal.limit / value if figure.higher_is_better and value else value / goal.limit
-    return Verdict(text, value, share <= 1, share)
+        values = run.ratios(figure.own, figure.peer(goal.against)) if goal.against in run.peers else []
+    value = middle(values)
+    share = None
+    if value is not None:
+        share = goal.limit / value if figure.higher_is_better and value else value / goal.limit
+    return Verdict(text, value, share, noise.judgement(values, goal.limit, figure.higher_is_better))
 
 
 def evaluate(run, wanted=None):
@@ -513,7 +528,7 @@ def evaluate(run, wanted=None):
             run.ratio(figure.own, figure.floor) if figure.floor else None,
             [],
         )
-        row.verdicts = [judge(run, figure, goal, row) for goal in figure.goals]
+        row.verdicts = [judge(run, figure, goal) for goal in figure.goals]
         rows.append(row)
     return rows
 

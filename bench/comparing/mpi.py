@@ -13,8 +13,10 @@ peers.
 - All libraries run one program, `bench/peers`, unmodified, which each library's `mpicc -O3` compiles. They take turns
   in one run. Each value is the median of the rounds, each round's value the median of {samples} samples; ratios are
   formed within each round. Compare figures of one run only, because they drift with the machine.
-- Noise is measured as for [performance.md](performance.md). A run with more than {busy_max} % used by others, or with
-  more than {spread_max} % of spread, or of fewer than {rounds_min} rounds, is not published.
+- A target is met or missed if the run says so with a confidence of {confidence} % or more (sign test over the rounds).
+  Otherwise it is open, and the table says between which values the median lies. A run that leaves more than
+  {open_max} % of its targets open, in which others used more than {busy_max} % of the machine, or of fewer than
+  {rounds_min} rounds, is not published.
 - "Best peer" is the fastest of Open MPI, MPICH and AMPI in that row. Two ranks have a core each. With more ranks than
   cores, Open MPI runs with `--oversubscribe --mca mpi_yield_when_idle 1`, AMPI with `+p2 +vpN`, MPICH and APlib without
   further options.
@@ -132,9 +134,7 @@ def write(folder, rows, facts):
     method = METHOD.format(
         samples=sources.SAMPLES,
         touch=page.touch_words(facts),
-        busy_max=noise.BUSY_PERCENT_MAX,
-        spread_max=noise.SPREAD_PERCENT_MAX,
-        rounds_min=noise.ROUNDS_MIN,
+        **noise.limits(),
         many=peers.CROWDS[-1],
     )
     parts = [

@@ -1,24 +1,57 @@
 # SPDX-License-Identifier: MIT
-"""How noisy the computer is during a run. Before each turn of a source, when nothing of ours runs, a reference is
-measured that no library changes: what the bare machine takes for a cache line, a switch and a copy. On a quiet computer
-all repeats give the same, and others use nothing in the pauses. A virtual machine may change under a run, when its
-processors are moved to other cores: the rounds in which it was not as in most others are disturbed."""
+"""How sure a run is. A ratio is formed within each round, and the rounds say between which values its median lies for
+sure, however the computer was. A target that lies there, too, is open.
+
+Before each turn of a source, when nothing of ours runs, a reference is measured that no library changes: what the bare
+machine takes for a cache line, a switch and a copy, and what other programs use in a pause. A virtual machine may
+change under a run, when its processors are moved to other cores."""
 
 import dataclasses
+import math
 import statistics
 
 from . import machine, sources
 
 BUSY_PERCENT_MAX = 5  # of the computer, by others
-SPREAD_PERCENT_MAX = 10  # between the quartiles of a reference's repeats, over their median
+OPEN_PERCENT_MAX = 20  # of the targets
+CONFIDENCE_PERCENT = 90  # in the verdict on a target
+OPEN = "open"
 ROUNDS_MIN = 7  # of a run that may be published
 PAUSE = 0.1  # seconds in which others are looked for
 COPY = 1 << 20  # bytes
 
 
+def interval(values):
+    """Where the median lies with that confidence, whatever the distribution is (sign test): between the k-th smallest
+    and the k-th largest value."""
+    values, count = sorted(values), len(values)
+    k = 1
+    while 2 * sum(math.comb(count, below) for below in range(k + 1)) * 100 <= (100 - CONFIDENCE_PERCENT) * 2**count:
+        k += 1
+    return values[k - 1], values[-k]
+
+
+def judgement(values, limit, higher_is_better):
+    """The word on a target: "yes", "NO", "open: 0.96 to 0.98", or "-" if there are no values."""
+    if not values:
+        return "-"
+    ends = interval(values)
+    met = [end >= limit if higher_is_better else end <= limit for end in ends]
+    if met[0] != met[1]:
+        return f"{OPEN}: {ends[0]:.3g} to {ends[1]:.3g}"
+    return "yes" if met[0] else "NO"
+
+
+def count(judgements):
+    """ "3 of 4 targets met, 1 open"."""
+    words = [word.partition(":")[0] for word in judgements]
+    met, missed, undecided, unknown = (words.count(word) for word in ("yes", "NO", OPEN, "-"))
+    said = f"{met} of {met + missed + undecided + unknown} targets met"
+    return said + (f", {undecided} open" if undecided else "") + (f", {unknown} not measured" if unknown else "")
+
+
 def spread_percent(values):
-    """The distance of the quartiles over the median: what a disturbance in less than a quarter of a run leaves alone,
-    as it leaves the medians of the rounds alone."""
+    """The distance of the quartiles over the median."""
     if len(values) < 2:
         return 0.0
     low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
@@ -29,15 +62,6 @@ def spread_percent(values):
 class Round:
     busy: list = dataclasses.field(default_factory=list)  # per cent, by pause
     repeats: dict = dataclasses.field(default_factory=dict)  # by case of the reference: its values
-
-
-def joined(rounds):
-    """The repeats of several rounds, by case."""
-    repeats = {}
-    for each in rounds:
-        for case, values in each.repeats.items():
-            repeats.setdefault(case, []).extend(values)
-    return repeats
 
 
 class Reference(sources.Apbench):
@@ -66,25 +90,13 @@ class Reference(sources.Apbench):
         for line in lines:
             now.repeats.setdefault(line["case"], []).append(line["value"])
 
-    def undisturbed(self):
-        """The numbers of the rounds in which three of four repeats are near the median of the whole run."""
-        middles = {case: statistics.median(values) for case, values in joined(self.rounds).items()}
-
-        def near(case, values):
-            limit = middles[case] * SPREAD_PERCENT_MAX / 100
-            return 4 * sum(abs(value - middles[case]) <= limit for value in values) >= 3 * len(values)
-
-        return [
-            number
-            for number, each in enumerate(self.rounds)
-            if all(near(case, values) for case, values in each.repeats.items())
-        ]
-
-    def facts(self, numbers):
-        """For the page and the table, of these rounds: what others used, and the reference that varied most."""
-        rounds = [self.rounds[number] for number in numbers]
-        repeats = joined(rounds)
-        busy = [percent for each in rounds for percent in each.busy]
+    def facts(self):
+        """For the page and the table: what others used, and the reference that varied most."""
+        repeats = {}
+        for each in self.rounds:
+            for case, values in each.repeats.items():
+                repeats.setdefault(case, []).extend(values)
+        busy = [percent for each in self.rounds for percent in each.busy]
         spreads = {case: round(spread_percent(values), 1) for case, values in repeats.items()}
         worst = max(spreads, key=spreads.get, default="")
         return {
@@ -92,7 +104,6 @@ class Reference(sources.Apbench):
             "reference": worst,
             "spread_percent": spreads.get(worst, 0.0),
             "repeats": len(repeats.get(worst, [])),
-            "left_out": len(self.rounds) - len(rounds),
         }
 
 
@@ -101,24 +112,34 @@ def sentence(noise):
         return "noise: not measured"
     return (
         f"noise: others used {noise['busy_percent']:g} % of the machine; the middle half of {noise['repeats']} repeats "
-        f"of the reference ({noise['reference']}) lay within {noise['spread_percent']:g} %; disturbed rounds left out: "
-        f"{noise['left_out']}"
+        f"of the reference ({noise['reference']}) lay within {noise['spread_percent']:g} %"
     )
 
 
-def complaint(noise, rounds):
-    """Why this run is not published, or an empty text."""
+def limits():
+    """For the words of a page."""
+    return {
+        "busy_max": BUSY_PERCENT_MAX,
+        "open_max": OPEN_PERCENT_MAX,
+        "confidence": CONFIDENCE_PERCENT,
+        "rounds_min": ROUNDS_MIN,
+    }
+
+
+def complaint(noise, rounds, judgements):
+    """Why a run with these words on its targets is not published, or an empty text."""
     if not noise["reference"]:
         return "its noise could not be measured"
     if noise["busy_percent"] > BUSY_PERCENT_MAX:
         return (
             f"other programs used {noise['busy_percent']:g} % of this machine, more than {BUSY_PERCENT_MAX} %: end them"
         )
-    if noise["spread_percent"] > SPREAD_PERCENT_MAX:
-        return (
-            f"the middle half of {noise['repeats']} repeats of the reference ({noise['reference']}) lay within "
-            f"{noise['spread_percent']:g} %, more than {SPREAD_PERCENT_MAX} %: run it on a quiet machine"
-        )
     if rounds < ROUNDS_MIN:
         return f"it has {rounds} rounds, fewer than {ROUNDS_MIN}: give it more --seconds"
+    undecided = sum(word.startswith(OPEN) for word in judgements)
+    if 100 * undecided > OPEN_PERCENT_MAX * len(judgements):
+        return (
+            f"{undecided} of {len(judgements)} targets are open, more than {OPEN_PERCENT_MAX} %: measure on a quieter "
+            "machine, or more rounds"
+        )
     return ""

@@ -13,11 +13,12 @@ peers.
 - All libraries take turns in one run. Each value is the median of the rounds, each round's value the median of
   {samples} samples; ratios are formed within each round. Compare figures of one run only, because they drift with the
   machine.
-- Noise is measured between the sources' turns: what other programs use while ours pause, and how much the bare
-  machine's times for a cache line, a switch and a copy of 1 MiB vary from repeat to repeat. A round in which more than
-  a quarter of these times lie further than {spread_max} % from the run's median is measured again: the processors of a
-  virtual machine may have moved to other cores. A run with more than
-  {busy_max} % of the one or {spread_max} % of the other, or of fewer than {rounds_min} rounds, is not published.
+- A target is met or missed if the run says so with a confidence of {confidence} % or more (sign test over the rounds).
+  Otherwise it is open, and the table says between which values the median lies. A run that leaves more than
+  {open_max} % of its targets open, or of fewer than {rounds_min} rounds, is not published.
+- Between the sources' turns, while ours pause, it is measured what other programs use, and how much the bare machine's
+  times for a cache line, a switch and a copy of 1 MiB vary: the processors of a virtual machine move to other cores. A
+  run in which others used more than {busy_max} % is not published.
 - One way is half a ping-pong. A stream is sent in windows of 64 messages (fewer when that is more than 16 MiB), each
   of which ends with an acknowledgement. The message rate uses windows of 1024. {touch}
 - Peers are our own small MPI programs in `bench/peers`, with the same loops, warm-up and sampling. Two ranks are
@@ -87,10 +88,7 @@ def markdown_table(lines):
 
 
 def count(lines):
-    """ "3 of 4 targets met", for the lines of a table."""
-    verdicts = [line.split("|")[-2].strip() for line in lines]
-    met, missed, unknown = (verdicts.count(word) for word in ("yes", "NO", "-"))
-    return f"{met} of {met + missed + unknown} targets met" + (f", {unknown} not measured" if unknown else "")
+    return noise.count(line.split("|")[-2].strip() for line in lines)
 
 
 def by_size(run, bench, sizes, unit):
@@ -211,9 +209,7 @@ def write(folder, rows, run, facts, picture):
         "How it is measured": METHOD.format(
             samples=sources.SAMPLES,
             touch=touch_words(facts),
-            busy_max=noise.BUSY_PERCENT_MAX,
-            spread_max=noise.SPREAD_PERCENT_MAX,
-            rounds_min=noise.ROUNDS_MIN,
+            **noise.limits(),
         ),
     }
     if old:

@@ -119,21 +119,21 @@ def target_panel(known):
     """One bar per target: the share of the limit that is used. Left of the line the target is met."""
     if not known:
         return []
-    met, missed = [], []
+    boxes = {"yes": [], "NO": [], "open": []}
     tics = []
     for place, (name, verdict) in enumerate(known):
         y = len(known) - place
         end = min(max(verdict.share, 0.011), 9.9)
-        (met if verdict.met else missed).append(f"0.01 {y} 0.01 {end} {y - 0.36} {y + 0.36}")
+        boxes[verdict.judgement.partition(":")[0]].append(f"0.01 {y} 0.01 {end} {y - 0.36} {y + 0.36}")
         label = name.replace("%", "%%")  # gnuplot reads a label as a format
         tics.append(f'"{label}" {y}')
     script, plots = [], []
-    for key, colour, boxes in (("met", "#27ae60", met), ("missed", "#c0392b", missed)):
-        if boxes:
-            script.append(f"${key} << EOD\n" + "\n".join(boxes) + "\nEOD")
+    for key, colour in (("yes", "#27ae60"), ("NO", "#c0392b"), ("open", "#95a5a6")):
+        if boxes[key]:
+            script.append(f"${key} << EOD\n" + "\n".join(boxes[key]) + "\nEOD")
             plots.append(f"${key} using 1:2:3:4:5:6 with boxxyerror lc rgb '{colour}' notitle")
     script += [
-        "set title 'Share of the limit used (green: met)'",
+        "set title 'Share of the limit used (green: met, grey: open)'",
         "set xlabel ''",
         "set ylabel ''",
         "set logscale x 10",

@@ -9,10 +9,6 @@ from . import figures, machine, noise
 HEADER = ["figure", "APlib", "best peer", "APlib/peer", "floor", "APlib/floor", "target", "met"]
 
 
-def yes_or_no(met):
-    return "-" if met is None else "yes" if met else "NO"
-
-
 def ratio(value):
     return "-" if value is None else f"{value:.3g} x" if value < 1000 else f"{value:.0f} x"
 
@@ -30,7 +26,7 @@ def cells(row):
         floor,
         ratio(row.floor_ratio),
     ]
-    verdicts = [[v.text, yes_or_no(v.met)] for v in row.verdicts] or [["", ""]]
+    verdicts = [[v.text, v.judgement] for v in row.verdicts] or [["", ""]]
     return [first + verdicts[0]] + [[""] * len(first) + verdict for verdict in verdicts[1:]]
 
 
@@ -38,16 +34,8 @@ def all_lines(rows):
     return [line for row in rows for line in cells(row)]
 
 
-def counts(rows):
-    verdicts = [v for row in rows for v in row.verdicts]
-    met = sum(1 for v in verdicts if v.met)
-    unknown = sum(1 for v in verdicts if v.met is None)
-    return met, len(verdicts), unknown
-
-
-def summary(rows):
-    met, total, unknown = counts(rows)
-    return f"{met} of {total} targets met" + (f", {unknown} not measured" if unknown else "")
+def judgements(rows):
+    return [verdict.judgement for row in rows for verdict in row.verdicts]
 
 
 def text(rows, facts):
@@ -58,7 +46,7 @@ def text(rows, facts):
         out.append("  ".join(word.ljust(width) for word, width in zip(line, widths)).rstrip())
         if number == 0:
             out.append("  ".join("-" * width for width in widths))
-    out.append(summary(rows))
+    out.append(noise.count(judgements(rows)))
     out.append(noise.sentence(facts["noise"]))
     for title, reason in facts["not_measured"].items():
         out.append(f"{title} is not measured: {reason}")
@@ -96,7 +84,7 @@ def write_json(path, run, rows, facts):
                 "floor_name": row.figure.floor_name or None,
                 "floor": row.floor_value,
                 "floor_ratio": row.floor_ratio,
-                "targets": [{"target": v.text, "value": v.value, "met": v.met} for v in row.verdicts],
+                "targets": [{"target": v.text, "value": v.value, "met": v.judgement} for v in row.verdicts],
             }
             for row in rows
         ],

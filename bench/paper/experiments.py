@@ -147,7 +147,7 @@ class Unequal:
     size: typing.Union[Size, Pace]
     alone: dict  # MFlops by host, while the other host does nothing
     together: dict  # MFlops by way
-    ratios: dict  # by way: the speed together over the sum of the speeds alone, within each round
+    ratios: dict  # by way and round: the speed together over the sum of the speeds alone
     shares: str  # the shares that "auto" chose
     iteration_us: float  # with auto
 
@@ -177,7 +177,7 @@ def compare_ways(scg, plan, size, machines, files, beside=contextlib.nullcontext
                 if way == "auto":
                     iterations_us.append(run.iteration_us)
                     shares = shares_told(run.words) or shares or f"{run.cells[0]} x {run.cells[1]} cells"
-    return Unequal(size, medians(alone), medians(together), medians(ratios), shares, median(iterations_us))
+    return Unequal(size, medians(alone), medians(together), ratios, shares, median(iterations_us))
 
 
 def write_files(folder, texts, machines):

@@ -57,22 +57,21 @@ class Measured:
         values = [done[library][figure.name] for done in self.rounds if figure.name in done.get(library, {})]
         return statistics.median(values) if values else None
 
-    def speed_up(self, figure):
-        """How many times as fast as the best peer: (ratio, peer)."""
+    def speed_ups(self, figure):
+        """How many times as fast as the best peer, in each round: (ratios, peer), or None."""
         best = None
         for peer in PEERS:
-            both = [(done["aplib"][figure.name], done[peer][figure.name]) for done in self.rounds
-                    if all(figure.name in done.get(name, {}) for name in ("aplib", peer))]
-            if both:
-                ratio = statistics.median(times(figure, own, its) for own, its in both)
-                best = min(best or (ratio, peer), (ratio, peer))
+            ratios = [times(figure, done["aplib"][figure.name], done[peer][figure.name]) for done in self.rounds
+                      if all(figure.name in done.get(name, {}) for name in ("aplib", peer))]
+            if ratios and (best is None or statistics.median(ratios) < statistics.median(best[0])):
+                best = ratios, peer
         return best
 
-    def scale(self, figure, base):
+    def scales(self, figure, base):
         """How many times as fast as another case of the same program, by APlib in the same rounds."""
-        both = [(mine["aplib"][figure.name], its["aplib"][figure.name]) for mine, its in zip(self.rounds, base.rounds)
+        return [times(figure, mine["aplib"][figure.name], its["aplib"][figure.name])
+                for mine, its in zip(self.rounds, base.rounds)
                 if all(figure.name in done.get("aplib", {}) for done in (mine, its))]
-        return statistics.median(times(figure, own, its) for own, its in both) if both else None
 
 
 def times(figure, value, other):

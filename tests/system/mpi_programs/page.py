@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The table of what was measured, and its page among the documents."""
 
+import statistics
+
 from comparing import machine, markdown, noise
 
 METHOD = """\
@@ -12,9 +14,9 @@ peers, `scripts/mpi-programs --fetch` fetches the programs.
 - The libraries take turns, round after round. Each value is the median of the rounds; ratios are formed within each
   round. Peers with more ranks than cores take part in {peer_rounds} rounds. Compare figures of one run only, because
   they drift with the machine.
-- Noise is measured before each case, as for [performance.md](performance.md). A program's disturbed rounds are measured
-  again while there is time. A run with more than {busy_max} % used by others, or with more than {spread_max} % of
-  spread, or in which a program has fewer than {rounds_min} rounds, is not published.
+- A target is met, missed or open as in [performance.md](performance.md), with a confidence of {confidence} % or more. A
+  run that leaves more than {open_max} % of its targets open, in which others used more than {busy_max} % of the machine,
+  or in which a program has fewer than {rounds_min} rounds, is not published.
 - All cases of a program solve the same problem. "Than fewer ranks" compares APlib with itself on the fewest ranks above
   one.
 - `OMP_NUM_THREADS` is 1. AMPI's programs are linked with `-pieglobals`.
@@ -27,11 +29,14 @@ def number(value):
     return "-" if value is None else f"{value:.3g}" if value < 1000 else f"{value:.0f}"
 
 
-def verdict(target, ratio):
+def ratio(ratios, peer=""):
+    """A column of the table: the median."""
+    return f"{statistics.median(ratios):.2f}{peer}" if ratios else ""
+
+
+def verdict(target, ratios):
     """A column of the table: what is asked for, and whether it was met."""
-    if not target:
-        return ""
-    return f"{'yes' if ratio >= target else 'NO'} (>= {target:.2g})" if ratio is not None else "-"
+    return f"{noise.judgement(ratios, target, True)} (>= {target:.2g})" if target else ""
 
 
 def rows(measured, libraries):
@@ -39,14 +44,20 @@ def rows(measured, libraries):
     for each in measured:
         base = next((other for other in measured if other.program is each.program and other.case.ranks > 1), each)
         for figure in each.program.figures:
-            best = each.speed_up(figure)
-            scale = each.scale(figure, base) if each.case.ranks > base.case.ranks else None
+            ups, peer = each.speed_ups(figure) or ([], "")
+            scales = each.scales(figure, base) if each.case.ranks > base.case.ranks else []
             yield [
                 each.program.name, str(each.case.ranks), f"{figure.name}, {figure.unit}",
                 *(number(each.median(library.name, figure)) for library in libraries),
-                f"{best[0]:.2f} ({best[1]})" if best else "-", verdict(each.case.peer_target, best and best[0]),
-                "" if scale is None else f"{scale:.2f}", verdict(each.case.own_target, scale),
+                ratio(ups, f" ({peer})") or "-", verdict(each.case.peer_target, ups),
+                ratio(scales), verdict(each.case.own_target, scales),
             ]  # fmt: skip
+
+
+def judgements(measured, libraries):
+    """All verdicts, as noise.judgement() says them."""
+    cells = [cell for row in rows(measured, libraries) for cell in (row[-3], row[-1]) if cell]
+    return [cell.rpartition(" (")[0] for cell in cells]
 
 
 def table(measured, libraries):
@@ -57,16 +68,13 @@ def table(measured, libraries):
 
 
 def text(measured, libraries, facts):
-    lines = table(measured, libraries)
-    met, missed = lines.count(" yes ("), lines.count(" NO (")
     parts = [
         "<!-- SPDX-License-Identifier: MIT -->\n# Performance of MPI programs\n",
-        f"{facts['date']}, {facts['rounds']} rounds: {met} of {met + missed} targets met.\n",
+        f"{facts['date']}, {facts['rounds']} rounds: {noise.count(judgements(measured, libraries))}.\n",
         f"Machine: {machine.sentence(facts['machine'])}.\n",
         f"{noise.sentence(facts['noise']).capitalize()}.\n",
-        f"## Figures and targets\n\n{lines}\n",
+        f"## Figures and targets\n\n{table(measured, libraries)}\n",
         "## How it is measured\n\n" + METHOD.format(
-            peer_rounds=facts["peer_rounds"], busy_max=noise.BUSY_PERCENT_MAX, spread_max=noise.SPREAD_PERCENT_MAX,
-            rounds_min=noise.ROUNDS_MIN),
+            peer_rounds=facts["peer_rounds"], **noise.limits()),
     ]
     return markdown.wrapped("\n".join(parts))
