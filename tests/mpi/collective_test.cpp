@@ -214,7 +214,7 @@ TEST(MpiCollective, ACopyIsWholeWhoeverHelps) {
   mpi::SharedCopy copy;
   std::mt19937 random(3);
   for (const bool helps : {false, true}) {
-    for (int round = 0; round < 50; ++round) {
+    for (std::uint64_t round = 0; round < scaled(50, 5, 1); ++round) {
       const std::size_t count = mpi::SharedCopy::bytes_min / 4 + random() % 100'000;
       std::vector<unsigned> from(count);
       for (unsigned& value : from) value = static_cast<unsigned>(random());

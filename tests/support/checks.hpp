@@ -66,13 +66,18 @@ inline bool all_bytes_are(std::byte value, std::span<const std::byte> bytes) {
   return bytes.empty() || (bytes.front() == value && same_bytes(bytes.subspan(1), bytes.first(bytes.size() - 1)));
 }
 
-/// A body that differs from place to place and from salt to salt. It repeats after 64 KiB and is copied from there, for
-/// the same reason.
+/// A body that differs from place to place and from salt to salt. It repeats after 64 KiB and is copied, for the same
+/// reason: each salt's is a part of one sequence.
 inline std::vector<std::byte> body_of(std::size_t bytes, unsigned salt) {
   constexpr std::size_t period = 65536;
+  static const std::vector<std::byte> sequence = [] {
+    std::vector<std::byte> made(2 * period);
+    for (std::size_t i = 0; i < made.size(); ++i) made[i] = static_cast<std::byte>(i * 131 + i / 256);
+    return made;
+  }();
   std::vector<std::byte> body(bytes);
-  for (std::size_t i = 0; i < std::min(bytes, period); ++i) body[i] = static_cast<std::byte>(i * 131 + salt + i / 256);
-  for (std::size_t i = period; i < bytes; i += period) std::memcpy(&body[i], body.data(), std::min(period, bytes - i));
+  for (std::size_t i = 0; i < bytes; i += period)
+    std::memcpy(&body[i], &sequence[salt % 256 * 256], std::min(period, bytes - i));
   return body;
 }
 

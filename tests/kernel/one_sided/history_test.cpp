@@ -11,12 +11,14 @@
 #include <cstring>
 #include <deque>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "aplib/aplib.hpp"
 #include "machines.hpp"
 #include "placements.hpp"
+#include "random_bytes.hpp"
 #include "shared_block.hpp"
 
 namespace aplib {
@@ -120,14 +122,18 @@ class History {
     if (kind < 6) return below(65);
     return kind < 9 ? below(3000) : below(region_bytes);
   }
+  /// Of one random pool. (A draw for each byte takes seconds when it is instrumented.)
+  std::span<const std::byte> some_bytes(std::size_t size) {
+    static const std::vector<std::byte> pool = testing_support::random_bytes(4 * region_bytes);
+    return std::span(pool).subspan(below(pool.size() - size + 1), size);
+  }
 
   void put_bytes(std::uint32_t target) {
     Model& model = models_[target];
     const std::size_t size = some_size();
     const std::size_t offset = below(region_bytes - size + 1);
-    sources_.emplace_back(size);
-    std::vector<std::byte>& source = sources_.back();
-    for (std::byte& each : source) each = static_cast<std::byte>(random_());
+    const std::span<const std::byte> bytes = some_bytes(size);
+    std::vector<std::byte>& source = sources_.emplace_back(bytes.begin(), bytes.end());
     std::copy(source.begin(), source.end(), model.bytes.begin() + static_cast<std::ptrdiff_t>(offset));
     PutFlags flags;
     if (below(2) == 0) {
@@ -192,8 +198,7 @@ class History {
   void put_items(std::uint32_t target) {
     Model& model = models_[target];
     const Items items = some_items();
-    std::vector<std::byte> source(items.local_size);
-    for (std::byte& each : source) each = static_cast<std::byte>(random_());
+    const std::span<const std::byte> source = some_bytes(items.local_size);
     for (std::size_t i = 0; i < items.strides.count; ++i) {
       const auto n = static_cast<std::ptrdiff_t>(i);
       std::copy_n(source.begin() + n * items.strides.local, items.strides.item,
@@ -236,7 +241,7 @@ class History {
   void check_get() {
     Get& entry = gets_.front();
     wait_flag(entry.arrived, 1);
-    EXPECT_EQ(entry.local, entry.expected);
+    EXPECT_TRUE(testing_support::same_bytes(entry.local, entry.expected)) << entry.local.size() << " bytes";
     EXPECT_EQ(entry.arrived.count(), 1);
     gets_.pop_front();
   }

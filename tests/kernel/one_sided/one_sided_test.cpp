@@ -19,10 +19,12 @@
 namespace aplib {
 namespace {
 
+using testing_support::body_of;
 using testing_support::cell;
 using testing_support::me;
 using testing_support::Placement;
 using testing_support::run_on;
+using testing_support::same_bytes;
 using testing_support::SharedBlock;
 
 struct Block {
@@ -76,16 +78,14 @@ TEST_P(OneSided, GetBringsWhatIsThere) {
 TEST_P(OneSided, SizesFromNothingToMuch) {
   run_on(GetParam(), [] {
     SharedBlock<Block> block;
-    std::vector<std::byte> source(block->bytes.size());
     int round = 0;
     for (const std::size_t size : {0U, 1U, 3U, 4U, 7U, 8U, 9U, 16U, 17U, 33U, 40U, 41U, 1000U, 20'000U, 100'000U}) {
-      for (std::size_t i = 0; i < size; ++i) source[i] = static_cast<std::byte>(i * 7 + size + me());
+      const std::vector<std::byte> source = body_of(size, me());
       std::fill(block->bytes.begin(), block->bytes.end(), std::byte{0xee});
       barrier();
-      put(next_cell(), std::span<const std::byte>(source).first(size), block->bytes.data(), {.arrived = &block->first});
+      put(next_cell(), std::span(source), block->bytes.data(), {.arrived = &block->first});
       wait_flag(block->first, ++round);
-      const std::size_t from = index(last_cell());
-      for (std::size_t i = 0; i < size; ++i) ASSERT_EQ(block->bytes[i], static_cast<std::byte>(i * 7 + size + from));
+      ASSERT_TRUE(same_bytes(std::span(block->bytes).first(size), body_of(size, index(last_cell())))) << size;
       if (size < block->bytes.size()) {
         ASSERT_EQ(block->bytes[size], std::byte{0xee});
       }
@@ -93,7 +93,7 @@ TEST_P(OneSided, SizesFromNothingToMuch) {
       std::vector<std::byte> back(size);
       get(next_cell(), std::span(back), block->bytes.data(), {.arrived = &arrived});
       wait_flag(arrived, 1);
-      for (std::size_t i = 0; i < size; ++i) ASSERT_EQ(back[i], source[i]);
+      ASSERT_TRUE(same_bytes(back, source)) << size;
       barrier();
     }
   });
@@ -281,7 +281,7 @@ TEST(LargePuts, AreCopiedByBothProcessors) {
       wait_flag(large->arrived, round);
       rusage after{};
       getrusage(RUSAGE_THREAD, &after);
-      EXPECT_TRUE(std::ranges::all_of(large->body, [](std::byte each) { return each == std::byte{7}; }));
+      EXPECT_TRUE(testing_support::all_bytes_are(std::byte{7}, large->body));
       helped = after.ru_minflt - before.ru_minflt >= 8;  // of 256 pages
     }
   });

@@ -23,6 +23,7 @@
 namespace aplib {
 namespace {
 
+using testing_support::all_bytes_are;
 using testing_support::cell;
 using testing_support::me;
 using testing_support::Processes;
@@ -61,7 +62,7 @@ TEST(Processes, EveryCellTalksToEveryOtherOfAnySize) {
     for (std::uint32_t from = 0; from < cells; ++from) {
       const Message message = receive({.cell = cell(from)});
       ASSERT_EQ(message.size(), size_of(from, me()));
-      for (const std::byte each : message.bytes()) ASSERT_EQ(each, std::byte(from + me()));
+      ASSERT_TRUE(all_bytes_are(std::byte(from + me()), message.bytes())) << "from " << from;
     }
   }));
 }
@@ -100,7 +101,9 @@ TEST(Processes, LargeOnesGoStraightIntoAWaitingBuffer) {
       } else {
         send(cell(0), round, {.type = 1});
         receive_into(std::as_writable_bytes(std::span(data)), {.type = 2});
-        for (std::size_t i = 0; i < data.size(); ++i) ASSERT_EQ(data[i], i + static_cast<std::size_t>(round));
+        std::vector<std::uint64_t> wanted(data.size());
+        std::iota(wanted.begin(), wanted.end(), round);
+        ASSERT_TRUE(data == wanted) << "in round " << round;
       }
     }
   }));
@@ -218,7 +221,7 @@ TEST(Processes, CollectivesOfEveryKind) {
           for (std::uint32_t root = 0; root < static_cast<std::uint32_t>(n); ++root) {
             std::vector<std::uint32_t> bytes(size, me() == root ? root + 100 : 0);
             broadcast(cell(root), std::as_writable_bytes(std::span(bytes)));
-            for (const std::uint32_t each : bytes) ASSERT_EQ(each, root + 100);
+            ASSERT_TRUE(bytes == std::vector<std::uint32_t>(size, root + 100)) << size << " words of " << root;
           }
         }
         std::uint32_t word = this_cell::y() == 1 ? 7 + this_cell::x() : 0;

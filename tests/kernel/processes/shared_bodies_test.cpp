@@ -35,23 +35,28 @@ using testing_support::cell;
 using testing_support::me;
 using testing_support::Processes;
 using testing_support::ProcessesOutcome;
+using testing_support::same_bytes;
 
 constexpr std::size_t large = 100'000;
+constexpr std::size_t bytes_max = std::size_t{20} << 20;
+constexpr std::uint32_t from_max = 10'000;
 
 bool is_shared(const Message& message) {
   return describe_memory(message.data()).find(BodyArena::name) != std::string::npos;
 }
 
-std::vector<std::uint32_t> numbers(std::size_t bytes, std::uint32_t from) {
-  std::vector<std::uint32_t> body(bytes / sizeof(std::uint32_t));
-  std::iota(body.begin(), body.end(), from);
-  return body;
+/// Numbers that begin with `from`: a part of one sequence. (To count takes seconds when it is instrumented.)
+std::span<const std::uint32_t> numbers(std::size_t bytes, std::uint32_t from) {
+  static const std::vector<std::uint32_t> sequence = [] {
+    std::vector<std::uint32_t> made(bytes_max / sizeof from + from_max);
+    std::iota(made.begin(), made.end(), 0U);
+    return made;
+  }();
+  return std::span(sequence).subspan(from, bytes / sizeof from);
 }
 
 bool holds(const Message& message, std::size_t bytes, std::uint32_t from) {
-  const std::vector<std::uint32_t> wanted = numbers(bytes, from);
-  return message.size() == wanted.size() * sizeof from &&
-         std::memcmp(message.data(), wanted.data(), message.size()) == 0;
+  return same_bytes(message.bytes(), std::as_bytes(numbers(bytes, from)));
 }
 
 /// Until the two processes have each other's memory. On both cells of a machine of two.
@@ -118,7 +123,7 @@ TEST_P(SharedBodiesOver, TheBodyStaysInItsSendersMemory) {
   run({1, 1}, 1, [] {
     const CellId other = cell(1 - me());
     warm_up();
-    for (const std::size_t bytes : {SharedBodies::from_bytes, large, std::size_t{1} << 20, std::size_t{20} << 20}) {
+    for (const std::size_t bytes : {SharedBodies::from_bytes, large, std::size_t{1} << 20, bytes_max}) {
       send(other, numbers(bytes, me()));
       const Message message = receive({.cell = other});
       EXPECT_TRUE(is_shared(message)) << bytes;
@@ -185,7 +190,8 @@ TEST_P(SharedBodiesOver, AWaitingBufferGetsTheBytes) {
       } else {
         send(other, round, {.type = 1});
         ASSERT_EQ(receive_into(buffer, {.type = 2}).bytes, large);
-        for (std::uint32_t i = 0; i < large / sizeof i; ++i) ASSERT_EQ(buffer[i], i + round);
+        ASSERT_TRUE(same_bytes(std::as_bytes(std::span(buffer)).first(large), std::as_bytes(numbers(large, round))))
+            << "in round " << round;
       }
     }
   });
@@ -362,9 +368,9 @@ class SharedBodiesLie : public testing::TestWithParam<Lie> {};
 TEST_P(SharedBodiesLie, EndsTheMachineWithItsReason) {
   const Lie& lie = GetParam();
   comm::loop::LoopNet net(2, {.shares_host = true});
+  Other other;  // outlives its module
   const std::unique_ptr<comm::Module> theirs = net.module(1);
   const std::unique_ptr<LendingArena> arena = LendingArena::make();
-  Other other;
   const Report report = run_beside(
       other, net, *theirs, [] { static_cast<void>(receive({.type = 1})); },
       [&] {
@@ -386,8 +392,8 @@ INSTANTIATE_TEST_SUITE_P(Frames, SharedBodiesLie, testing::ValuesIn(lies()),
 // Its user may not open our memory, say: then messages go as before.
 TEST(SharedBodies, WhereThePeerCannotMapThemMessagesGoAsFrames) {
   comm::loop::LoopNet net(2, {.shares_host = true});
+  Other other;  // outlives its module
   const std::unique_ptr<comm::Module> theirs = net.module(1);
-  Other other;
   int places = 0;
   other.on_frame = [&](FrameKind kind, std::span<const std::byte>) {
     EXPECT_NE(kind, FrameKind::shared_message);
@@ -415,9 +421,9 @@ TEST(SharedBodies, WhereThePeerCannotMapThemMessagesGoAsFrames) {
 
 TEST(SharedBodies, WhatWasNotLentCannotBeGivenBack) {
   comm::loop::LoopNet net(2, {.shares_host = true});
+  Other other;  // outlives its module
   const std::unique_ptr<comm::Module> theirs = net.module(1);
   std::unique_ptr<BodyArena> arena;
-  Other other;
   other.on_frame = [&](FrameKind kind, std::span<const std::byte> body) {
     if (kind != FrameKind::arena_place) return;
     SharedFilePlace place;

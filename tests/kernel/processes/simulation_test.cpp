@@ -98,7 +98,7 @@ void program(const Plan& plan, const std::function<void(std::uint32_t round)>& s
     const auto root = static_cast<std::uint32_t>(again() % count);
     std::vector<std::byte> news(size_of(again), me() == root ? std::byte(round + 1) : std::byte(0));
     broadcast(cell(root), news);
-    for (const std::byte each : news) ASSERT_EQ(each, std::byte(round + 1));
+    ASSERT_TRUE(testing_support::all_bytes_are(std::byte(round + 1), news)) << "in round " << round;
   }
   // Everything that was sent to this cell, by sender and in order.
   std::vector<std::vector<std::pair<std::size_t, std::byte>>> wanted(count);
@@ -117,7 +117,7 @@ void program(const Plan& plan, const std::function<void(std::uint32_t round)>& s
     for (const auto& [size, fill] : wanted[from]) {
       const Message message = receive({.type = static_cast<std::int32_t>(from)});
       ASSERT_EQ(message.size(), size);
-      for (const std::byte each : message.bytes()) ASSERT_EQ(each, fill);
+      ASSERT_TRUE(testing_support::all_bytes_are(fill, message.bytes())) << "from " << from;
     }
   }
 }
