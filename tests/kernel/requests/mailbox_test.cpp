@@ -181,8 +181,8 @@ TEST_P(Mailboxes, ReceiptsComeWhenMessagesAreMatched) {
       EXPECT_EQ(api::receive("receive", mailbox, got[2], {last(), 6, 2})->label.tag, 2U);
       EXPECT_EQ(api::receive("receive", mailbox, got[3], {any_cell, 6, {}})->label.tag, 3U);
       Message message;
-      const auto taken = api::take("take", mailbox, message, {any_cell, 6, 4});
-      ASSERT_TRUE(taken.has_value());
+      std::optional<Arrived> taken;
+      while (!taken) taken = api::take("take", mailbox, message, {any_cell, 6, 4});
       for (const std::uint32_t tag : {0U, 1U, 2U, 3U}) {
         const auto receipt = api::receive("receive", receipts, {}, {next(), 6, tag});
         EXPECT_EQ(receipt->bytes, 0U);
