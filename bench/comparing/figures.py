@@ -493,16 +493,15 @@ def best_of(run, figure):
     return name, value
 
 
-def judge(run, figure, goal):
+def judge(run, figure, goal, row):
     sign = ">=" if figure.higher_is_better else "<="
     if not goal.against:
         text, values = f"{sign} {quantity(goal.limit, figure.unit, '{:g}'.format)}", run.values(figure.own)
     elif goal.against == "floor":
         text, values = f"{sign} {goal.limit:g} x {figure.floor_name}", run.ratios(figure.own, figure.floor)
     elif goal.against == "best peer":
-        name, _ = best_of(run, figure)
         text = f"{sign} {goal.limit:g} x best peer"
-        values = run.ratios(figure.own, figure.peer(name)) if name else []
+        values = run.ratios(figure.own, figure.peer(row.best_peer)) if row.best_peer else []
     else:
         text = f"{sign} {goal.limit:g} x {PEER_TITLES[goal.against]}"
         values = run.ratios(figure.own, figure.peer(goal.against)) if goal.against in run.peers else []
@@ -528,7 +527,7 @@ def evaluate(run, wanted=None):
             run.ratio(figure.own, figure.floor) if figure.floor else None,
             [],
         )
-        row.verdicts = [judge(run, figure, goal) for goal in figure.goals]
+        row.verdicts = [judge(run, figure, goal, row) for goal in figure.goals]
         rows.append(row)
     return rows
 

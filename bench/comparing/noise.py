@@ -6,7 +6,6 @@ Before each turn of a source, when nothing of ours runs, a reference is measured
 machine takes for a cache line, a switch and a copy, and what other programs use in a pause. A virtual machine may
 change under a run, when its processors are moved to other cores."""
 
-import dataclasses
 import math
 import statistics
 
@@ -58,12 +57,6 @@ def spread_percent(values):
     return 100 * (high - low) / middle
 
 
-@dataclasses.dataclass
-class Round:
-    busy: list = dataclasses.field(default_factory=list)  # per cent, by pause
-    repeats: dict = dataclasses.field(default_factory=dict)  # by case of the reference: its values
-
-
 class Reference(sources.Apbench):
     name = "reference"
     title = "the reference for noise"
@@ -71,39 +64,31 @@ class Reference(sources.Apbench):
     def __init__(self, build, cases="cache-line,context-switch,memcpy"):
         super().__init__(build)
         self.cases = cases
-        self.rounds = []
+        self.busy = []  # per cent, by pause
+        self.repeats = {}  # by case: its values
 
     def commands(self, round_number):
         yield self.line("floors", "--case", self.cases, "--bytes", str(COPY))
 
-    def begin_round(self):
-        self.rounds.append(Round())
-
     def listen(self):
         """One repeat."""
-        now = self.rounds[-1]
-        now.busy.append(machine.busy_percent(PAUSE))
+        self.busy.append(machine.busy_percent(PAUSE))
         try:
             lines = [] if self.fault else self.measure(0)
         except ValueError as error:  # no JSON
             self.fault, lines = str(error), []
         for line in lines:
-            now.repeats.setdefault(line["case"], []).append(line["value"])
+            self.repeats.setdefault(line["case"], []).append(line["value"])
 
     def facts(self):
         """For the page and the table: what others used, and the reference that varied most."""
-        repeats = {}
-        for each in self.rounds:
-            for case, values in each.repeats.items():
-                repeats.setdefault(case, []).extend(values)
-        busy = [percent for each in self.rounds for percent in each.busy]
-        spreads = {case: round(spread_percent(values), 1) for case, values in repeats.items()}
+        spreads = {case: round(spread_percent(values), 1) for case, values in self.repeats.items()}
         worst = max(spreads, key=spreads.get, default="")
         return {
-            "busy_percent": round(statistics.mean(busy), 1) if busy else 0.0,
+            "busy_percent": round(statistics.mean(self.busy), 1) if self.busy else 0.0,
             "reference": worst,
             "spread_percent": spreads.get(worst, 0.0),
-            "repeats": len(repeats.get(worst, [])),
+            "repeats": len(self.repeats.get(worst, [])),
         }
 
 

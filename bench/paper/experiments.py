@@ -66,7 +66,6 @@ class Plan:
         """The numbers of the rounds. Before each, when nothing of ours runs, the reference for noise is measured."""
         for number in range(self.rounds):
             say(f"round {number + 1} of {self.rounds}: {what}")
-            self.reference.begin_round()
             self.reference.listen()
             yield number
 

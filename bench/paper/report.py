@@ -158,24 +158,24 @@ def unequal_table(outcome):
     return table(header, lines)
 
 
-def judged(outcome):
-    """By matrix and way that shares out by speed: (matrix, way, word on the target)."""
-    return [
-        (one.size.title, way, noise.judgement(one.ratios[way], TARGET, True))
-        for one in outcome
-        for way in ("by-hand", "auto")
-        if way in one.ratios
-    ]
+def judged(one):
+    """By way that shares out by speed: the word on the target."""
+    return {
+        way: noise.judgement(one.ratios[way], TARGET, True) for way in ("by-hand", "auto") if way in one.ratios
+    }
 
 
 def verdict(outcome):
     """Whether the target is met by each way that shares out by speed."""
     told = {"yes": "met", "NO": "MISSED"}
-    said = {}
-    for title, way, word in judged(outcome):
-        ratio = median(next(one for one in outcome if one.size.title == title).ratios[way])
-        said.setdefault(title, []).append(f"{WAY_NAMES[way]}: {ratio:.3f}, {told.get(word, word)}")
-    return ". ".join(f"{title}: " + "; ".join(ways) for title, ways in said.items()) + "."
+
+    def words(one):
+        return [
+            f"{WAY_NAMES[way]}: {median(one.ratios[way]):.3f}, {told.get(word, word)}"
+            for way, word in judged(one).items()
+        ]
+
+    return ". ".join(f"{one.size.title}: " + "; ".join(words(one)) for one in outcome) + "."
 
 
 SECTIONS = {"one-host": "One host, several processors", "equal": "Equal hosts", "unequal": "Unequal hosts"}

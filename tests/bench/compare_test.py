@@ -46,7 +46,8 @@ def a_round(**values):
 def noise_of(repeats, busy=0.5):
     """What a run with these repeats of the reference says."""
     reference = noise.Reference(pathlib.Path("/nowhere"))
-    reference.rounds = [noise.Round([busy] * len(repeats), {"cache-line": list(repeats), "memcpy": [50, 50.1, 50.2]})]
+    reference.busy = [busy] * len(repeats)
+    reference.repeats = {"cache-line": list(repeats), "memcpy": [50, 50.1, 50.2]}
     return reference.facts()
 
 
@@ -268,7 +269,7 @@ class Arithmetic(unittest.TestCase):
         for rate, met in ((59, "NO"), (61, "yes")):
             run = figures.Run([{("aplib", "rate", "two-processors", 8): (rate, "M/s")}], [])
             row = next(r for r in figures.evaluate(run) if r.figure.name == figure.name)
-            self.assertEqual(figures.judge(run, figure, goal).judgement, met)
+            self.assertEqual(figures.judge(run, figure, goal, row).judgement, met)
 
     def test_posted_bandwidth_stands_beside_memcpy(self):
         size = 1 << 20
