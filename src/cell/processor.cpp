@@ -209,8 +209,7 @@ bool Processor::end_calling_task() {
 
 void Processor::prepare_to_unwind() noexcept {
   TaskControl* const self = running_task();
-  if (self == nullptr) return;  // a thread that a program has made
-  if (!self->requests.empty() || self->lent != nullptr) self->cell->processor->inbound_.close_requests(*self);
+  if (self != nullptr) self->cell->processor->inbound_.close_requests(*self);  // null: a thread that a program has made
 }
 
 // The machine is stopping: every task that waits here is woken to unwind.

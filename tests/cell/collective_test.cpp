@@ -351,7 +351,6 @@ TEST(CollectivesMismatch, ARootOutsideTheScopeIsRefused) {
   EXPECT_NE(reason.find("broadcast: root cell 3 is not one of the cells that take part"), std::string::npos) << reason;
 }
 
-// At 0.1 us each, 2^32 collectives take seven minutes, and 2^31 half of that.
 TEST(Collective, ARootThatIsStoppedWaitsForThoseWhoReadItsMemory) {
   constexpr std::size_t bytes = std::size_t{4} << 20;
   for (int round = 0; round < 10; ++round) {
@@ -374,6 +373,7 @@ TEST(Collective, ARootThatIsStoppedWaitsForThoseWhoReadItsMemory) {
   }
 }
 
+// At 0.1 us each, 2^32 collectives take seven minutes, and 2^31 half of that.
 TEST(Collective, NumbersOfEpisodesDoNotWrap) {
   for (const std::uint64_t far : {(std::uint64_t{1} << 31) - 7, (std::uint64_t{1} << 32) - 7}) {
     for (const Scope scope : scopes) {
