@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "memory/mapping.hpp"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 
@@ -33,25 +34,22 @@ void for_each_mapping(const std::function<bool(const Mapping&)>& see) {
 }
 
 std::string describe_memory(const void* address) {
-  const auto place = reinterpret_cast<std::uintptr_t>(address);
   if (address == nullptr) return "NULL";
+  // What lies right behind a file's last page in the list of mappings is its .bss, or anything: the linker knows.
+  if (Dl_info object; dladdr(address, &object) != 0) {
+    return fmt::format(
+        "in {}, whose globals all cells of this process share (compile the program by apcc and run it by aprun, then "
+        "each cell has its own)",
+        object.dli_fname);
+  }
+  const auto place = reinterpret_cast<std::uintptr_t>(address);
   std::string text = "not mapped";
-  std::string name;  // of this mapping; of nameless memory right behind a file's (its .bss) that file
-  std::uintptr_t end = 0;
   for_each_mapping([&](const Mapping& mapping) {
-    if (!mapping.name.empty() || mapping.low != end) name = mapping.name;
-    end = mapping.high;
-    if (place < mapping.low || place >= mapping.high) return true;
-    if (name.starts_with("/")) {
-      text = fmt::format(
-          "in {}, whose globals all cells of this process share (compile the program by apcc and run it by aprun, then "
-          "each cell has its own)",
-          name);
-    } else if (name.starts_with("[stack")) {
-      text = "on a stack that is not a task's";
-    } else {
-      text = "memory of the C library's heap or mapped by the program, of which other cells have no equal";
-    }
+    if (place >= mapping.high) return true;
+    if (place < mapping.low) return false;
+    text = mapping.name.starts_with("[stack")
+               ? "on a stack that is not a task's"
+               : "memory of the C library's heap or mapped by the program, of which other cells have no equal";
     return false;
   });
   return text;
