@@ -11,8 +11,9 @@ METHOD = """\
 peers.
 
 - All libraries run one program, `bench/peers`, unmodified, which each library's `mpicc -O3` compiles. They take turns
-  in one run. Each value is the median of the rounds, each round's value the median of {samples} samples; ratios are
-  formed within each round. Compare figures of one run only, because they drift with the machine.
+  in one run: in each round directly after each other for each kind of figures, in an order that changes by round. Each
+  value is the median of the rounds, each round's value the median of {samples} samples; ratios are formed within each
+  round. Compare figures of one run only, because they drift with the machine.
 - A target is met or missed if the run says so with a confidence of {confidence} % or more (sign test over the rounds).
   Otherwise it is open, and the table says between which values the median lies. A run that leaves more than
   {open_max} % of its targets open, in which others used more than {busy_max} % of the machine, or of fewer than

@@ -2,8 +2,8 @@
 """How sure a run is. A ratio is formed within each round, and the rounds say between which values its median lies for
 sure, however the computer was. A target that lies there, too, is open.
 
-Before each turn of a source, when nothing of ours runs, a reference is measured that no library changes: what the bare
-machine takes for a cache line, a switch and a copy, and what other programs use in a pause. A virtual machine may
+Before the turns of each kind, when nothing of ours runs, a reference is measured that no library changes: what the
+bare machine takes for a cache line, a switch and a copy, and what other programs use in a pause. A virtual machine may
 change under a run, when its processors are moved to other cores."""
 
 import math
@@ -67,15 +67,13 @@ class Reference(sources.Apbench):
         self.busy = []  # per cent, by pause
         self.repeats = {}  # by case: its values
 
-    def commands(self, round_number):
-        yield self.line("floors", "--case", self.cases, "--bytes", str(COPY))
-
     def listen(self):
         """One repeat."""
         self.busy.append(machine.busy_percent(PAUSE))
         try:
-            lines = [] if self.fault else self.measure(0)
-        except ValueError as error:  # no JSON
+            command = self.line("floors", "--case", self.cases, "--bytes", str(COPY))
+            lines = [] if self.fault else sources.run_for_lines(command)
+        except (sources.Unusable, ValueError) as error:  # the latter: no JSON
             self.fault, lines = str(error), []
         for line in lines:
             self.repeats.setdefault(line["case"], []).append(line["value"])

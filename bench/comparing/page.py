@@ -10,15 +10,17 @@ METHOD = """\
 `bench/compare --write-docs` writes this page; none of its figures is typed by hand. `scripts/peers` installs the
 peers.
 
-- All libraries take turns in one run. Each value is the median of the rounds, each round's value the median of
-  {samples} samples; ratios are formed within each round. Compare figures of one run only, because they drift with the
-  machine.
+- All libraries take turns in one run. In each round, those with figures of one kind (messages, streams, put and get,
+  ...) have their turns directly after each other, in an order that changes by round. Kinds without a target that
+  compares two turns have theirs in every third round. Each value is the median of the rounds, each round's value the
+  median of {samples} samples or more; ratios are formed within each round. Compare figures of one run only, because
+  they drift with the machine.
 - A target is met or missed if the run says so with a confidence of {confidence} % or more (sign test over the rounds).
   Otherwise it is open, and the table says between which values the median lies. A run that leaves more than
   {open_max} % of its targets open, or of fewer than {rounds_min} rounds, is not published.
-- Between the sources' turns, while ours pause, it is measured what other programs use, and how much the bare machine's
-  times for a cache line, a switch and a copy of 1 MiB vary: the processors of a virtual machine move to other cores. A
-  run in which others used more than {busy_max} % is not published.
+- Before the turns of each kind, while ours pause, it is measured what other programs use, and how much the bare
+  machine's times for a cache line, a switch and a copy of 1 MiB vary: the processors of a virtual machine move to other
+  cores. A run in which others used more than {busy_max} % is not published.
 - One way is half a ping-pong. A stream is sent in windows of 64 messages (fewer when that is more than 16 MiB), each
   of which ends with an acknowledgement. The message rate uses windows of 1024. {touch}
 - Peers are our own small MPI programs in `bench/peers`, with the same loops, warm-up and sampling. Two ranks are

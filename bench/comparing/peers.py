@@ -57,8 +57,7 @@ class Peer(sources.Source):
                 done.stderr.strip().splitlines()[-3:]
             )
 
-    def words(self, case, *benches, sizes=None):
-        sizes = sources.commas(sizes or sources.LATENCY_SIZES)
+    def words(self, case, *benches, sizes=(8,), samples=None):
         return [
             "--peer",
             self.name,
@@ -66,25 +65,18 @@ class Peer(sources.Source):
             case,
             *benches,
             "--bytes",
-            sizes,
+            sources.commas(sizes),
             "--samples",
-            str(sources.SAMPLES),
+            str(samples or sources.SAMPLES),
             "--sample-ms",
             str(sources.SAMPLE_MS),
             *self.touch,
         ]
 
-    def put_and_get_words(self, case):
-        """Put and get, for fewer sizes by tcp."""
-        sizes = sources.ONE_SIDED_SIZES
-        return self.words(case, "put", "get", sizes=[sizes[0], sizes[-1]] if case == "tcp" else sizes)
-
-    def beside_modules(self):
-        """Messages to compare those of modules with, when no others are measured."""
-        return self.words("two-processors", "latency", "bandwidth", sizes=[8, 1 << 20])
-
-    def pair_benches(self, round_number):
-        return ["latency", "bandwidth", "rate"] + (["idle"] if round_number == 0 else [])
+    def turn(self, kind, program, *words, **more):
+        """The program is (command, environment)."""
+        command, environment = program
+        return sources.turn(kind, command + self.words(*words, **more), environment)
 
     def pair(self):
         """The program with two ranks on a core each: (command, environment)."""
@@ -101,24 +93,40 @@ class Peer(sources.Source):
     def hello(self, ranks):
         """The time from start to end of a program that says hello."""
         command, environment = self.crowd(ranks)
-        return [sys.executable, "-B", start.__file__, f"{ranks}-ranks", *command, "hello"], environment
+        timed = [sys.executable, "-B", start.__file__, f"{ranks}-ranks", *command, "hello"]
+        return sources.turn("start", timed, environment)
 
-    def mpi_commands(self, round_number):
-        pair, environment = self.pair()
-        yield pair + self.words("two-processors", "latency", "rate", sizes=MPI_LATENCY_SIZES), environment
-        large = ["bandwidth", "vector", "allreduce", "bcast", "allgather", "alltoall"]
-        yield pair + self.words("two-processors", *large, sizes=MPI_SIZES), environment
-        yield pair + self.words("2-on-2", "barrier", "reduce"), environment
+    def turns(self, round_number):
+        pair = self.pair()
+        yield self.turn("messages", pair, "two-processors", "latency", sizes=sources.LATENCY_SIZES)
+        yield self.turn("streams", pair, "two-processors", "bandwidth", "rate", sizes=sources.BANDWIDTH_SIZES)
+        yield self.turn("shm", pair, "beside-shm", "latency", "bandwidth", sizes=sources.SHM_SIZES)
+        yield self.turn("collectives", pair, "2-on-2", "barrier", "reduce")
         for ranks in self.crowds(round_number):
-            crowd, environment = self.crowd(ranks)
-            yield crowd + self.words(f"{ranks}-on-2", "barrier", "reduce"), environment
+            yield self.turn("collectives", self.crowd(ranks), f"{ranks}-on-2", "barrier", "reduce")
+        if round_number == 0:
+            yield self.turn("idle", pair, "two-processors", "idle")
+
+    def put_and_get(self, pair, apart):
+        """Turns of both, `apart` over tcp: for fewer sizes."""
+        sizes = sources.ONE_SIDED_SIZES
+        yield self.turn("put and get", pair, "two-processors", "put", "get", sizes=sizes)
+        yield self.turn("put and get over tcp", apart, "tcp", "put", "get", sizes=[sizes[0], sizes[-1]])
+
+    def mpi_turns(self, round_number):
+        pair = self.pair()
+        yield self.turn("messages", pair, "two-processors", "latency", "rate", sizes=MPI_LATENCY_SIZES)
+        yield self.turn("streams", pair, "two-processors", "bandwidth", "vector", sizes=MPI_SIZES)
+        large = ["allreduce", "bcast", "allgather", "alltoall"]
+        yield self.turn("large collectives", pair, "two-processors", *large, sizes=MPI_SIZES)
+        yield self.turn("collectives", pair, "2-on-2", "barrier", "reduce")
+        for ranks in self.crowds(round_number):
+            yield self.turn(f"{ranks} ranks", self.crowd(ranks), f"{ranks}-on-2", "barrier", "reduce")
         yield self.hello(CROWDS[-1])
         if round_number == 0:  # takes seconds, and is not compared within a round
             for ranks in [2, CROWDS[-1]]:
-                crowd, environment = self.crowd(ranks)
-                yield crowd + self.words(f"{ranks}-on-2", "memory"), environment
-            crowd, environment = self.crowd(BLOCKED + 1)
-            yield crowd + self.words(f"{BLOCKED}-blocked", "idle"), environment
+                yield self.turn("memory", self.crowd(ranks), f"{ranks}-on-2", "memory")
+            yield self.turn("idle", self.crowd(BLOCKED + 1), f"{BLOCKED}-blocked", "idle")
 
     def version(self):
         return ""
@@ -141,28 +149,14 @@ class OpenMpi(Peer):
     def crowd(self, ranks):
         return self.start(ranks, "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"), self.environment
 
-    def put_and_get(self):
-        pair, environment = self.pair()
-        yield pair + self.put_and_get_words("two-processors"), environment
+    def turns(self, round_number):
+        yield from super().turns(round_number)
         # Otherwise its windows would still share the memory.
-        apart, environment = self.pair(*self.tcp, "--mca", "osc", "^sm,ucx")
-        yield apart + self.put_and_get_words("tcp"), environment
-
-    def one_sided_commands(self, round_number):
-        pair, environment = self.pair()
-        yield pair + self.beside_modules(), environment
-        yield from self.put_and_get()
-
-    def commands(self, round_number):
-        pair, environment = self.pair()
-        yield pair + self.words("two-processors", *self.pair_benches(round_number)), environment
-        yield pair + self.words("2-on-2", "barrier", "reduce"), environment
-        apart, environment = self.pair(*self.tcp)
-        yield apart + self.words("tcp", "latency", "bandwidth"), environment
-        yield from self.put_and_get()
-        for ranks in CROWDS:
-            crowd, environment = self.crowd(ranks)
-            yield crowd + self.words(f"{ranks}-on-2", "barrier", "reduce"), environment
+        yield from self.put_and_get(self.pair(), self.pair(*self.tcp, "--mca", "osc", "^sm,ucx"))
+        apart = self.pair(*self.tcp)
+        yield self.turn("messages over tcp", apart, "tcp", "latency", samples=sources.SAMPLES_TCP)
+        more = {"sizes": sources.TCP_SIZES, "samples": sources.SAMPLES_TCP}
+        yield self.turn("streams over tcp", apart, "tcp", "bandwidth", **more)
 
     def version(self):
         text = subprocess.run([self.launcher_path, "--version"], capture_output=True, text=True, check=False).stdout
@@ -185,25 +179,11 @@ class Mpich(Peer):
     def crowds(self, round_number):
         return CROWDS if round_number < 2 else []  # it spins, and a barrier takes a quarter of a second
 
-    def put_and_get(self):
-        pair, _ = self.pair()
-        yield pair + self.put_and_get_words("two-processors"), None
+    def turns(self, round_number):
+        yield from super().turns(round_number)
+        command, _ = self.pair()
         apart = {**os.environ, "UCX_TLS": "tcp,self", "MPIR_CVAR_NOLOCAL": "1"}
-        yield pair + self.put_and_get_words("tcp"), apart
-
-    def one_sided_commands(self, round_number):
-        pair, _ = self.pair()
-        yield pair + self.beside_modules(), None
-        yield from self.put_and_get()
-
-    def commands(self, round_number):
-        pair, _ = self.pair()
-        yield pair + self.words("two-processors", *self.pair_benches(round_number)), None
-        yield pair + self.words("2-on-2", "barrier", "reduce"), None
-        yield from self.put_and_get()
-        for ranks in self.crowds(round_number):
-            crowd, _ = self.crowd(ranks)
-            yield crowd + self.words(f"{ranks}-on-2", "barrier", "reduce"), None
+        yield from self.put_and_get((command, None), (command, apart))
 
     def version(self):
         text = subprocess.run([self.launcher_path, "--version"], capture_output=True, text=True, check=False).stdout
@@ -223,12 +203,11 @@ class OpenShmem(Peer):
     sources = ["shmem/*.c", "command.c", "figure.c"]
     environment = OpenMpi.environment
 
-    def commands(self, round_number):
-        pinned = [self.launcher_path, "-n", "2", "--bind-to", "core"]
-        yield [*pinned, str(self.program), *self.put_and_get_words("two-processors")], self.environment
-        yield [*pinned, "-x", "UCX_TLS=tcp,self", str(self.program), *self.put_and_get_words("tcp")], self.environment
+    def pair(self, *options):
+        return [self.launcher_path, "-n", "2", "--bind-to", "core", *options, str(self.program)], self.environment
 
-    one_sided_commands = commands
+    def turns(self, round_number):
+        return self.put_and_get(self.pair(), self.pair("-x", "UCX_TLS=tcp,self"))
 
     def version(self):
         text = subprocess.run([self.launcher_path, "--version"], capture_output=True, text=True, check=False).stdout
@@ -266,11 +245,10 @@ class Ampi(Peer):
     def crowd(self, ranks):
         return self.start(2, ranks), None
 
-    def commands(self, round_number):
-        yield self.start(2, 2) + self.words("two-processors", *self.pair_benches(round_number)), None
-        yield self.start(1, 2) + self.words("one-processor", "latency", "bandwidth"), None
-        for ranks in [2, *CROWDS]:
-            yield self.start(2, ranks) + self.words(f"{ranks}-on-2", "barrier", "reduce"), None
+    def turns(self, round_number):
+        yield from super().turns(round_number)
+        alone = self.start(1, 2), None
+        yield self.turn("messages", alone, "one-processor", "latency", sizes=sources.LATENCY_SIZES)
 
     def version(self):
         done = subprocess.run(
@@ -301,10 +279,11 @@ class AplibMpi(Peer):
     def crowd(self, ranks):
         return [self.launcher_path, "-n", str(ranks), str(self.program)], None
 
-    def mpi_commands(self, round_number):
-        yield from super().mpi_commands(round_number)
-        pair, _ = self.pair()
-        yield pair + self.words("one-processor", "latency", sizes=[8]), {**os.environ, "APLIB_THREADS": "1"}
+    def mpi_turns(self, round_number):
+        yield from super().mpi_turns(round_number)
+        command, _ = self.pair()
+        alone = command, {**os.environ, "APLIB_THREADS": "1"}
+        yield self.turn("messages", alone, "one-processor", "latency")
         yield self.hello(self.THOUSAND)
 
 

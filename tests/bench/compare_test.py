@@ -19,6 +19,7 @@ from comparing import (
     building,
     fabric,
     figures,
+    link,
     machine,
     markdown,
     mpi,
@@ -26,6 +27,7 @@ from comparing import (
     page,
     peers,
     picture,
+    sources,
     table,
 )  # noqa: E402 (the path must be set first)
 
@@ -33,8 +35,13 @@ LATENCY_8 = ("latency", "two-processors", 8)
 
 
 def compare(*words):
+    """Without what is installed: nothing is measured."""
     return subprocess.run(
-        [sys.executable, "-B", str(BENCH / "compare"), *words], capture_output=True, text=True, check=False
+        [sys.executable, "-B", str(BENCH / "compare"), *words],
+        env={**os.environ, "PATH": "/nowhere"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -192,7 +199,7 @@ class Noise(unittest.TestCase):
         nothing = noise.Reference(pathlib.Path("/nowhere")).facts()
         self.assertIn("could not be measured", noise.complaint(nothing, 7, []))
 
-    def test_the_reference_is_repeated_before_every_source(self):
+    def test_the_reference_is_repeated_before_the_turns_of_every_kind(self):
         with tempfile.TemporaryDirectory() as folder:
             programs = pathlib.Path(folder, "bin")
             programs.mkdir()
@@ -202,9 +209,76 @@ class Noise(unittest.TestCase):
                 programs.joinpath(name).chmod(0o755)
             done = compare("--build", folder, "--out", folder, "--peers", "", "--rounds", "2")
             outcome = json.loads(pathlib.Path(folder, "compare.json").read_text(encoding="utf-8"))
-        turns = len(re.findall(r"^round ", done.stderr, re.MULTILINE))
-        self.assertGreater(turns, 2)
-        self.assertEqual(outcome["noise"]["repeats"], turns)
+        kinds = len(re.findall(r"^round ", done.stderr, re.MULTILINE))
+        self.assertGreater(kinds, 2)
+        self.assertEqual(outcome["noise"]["repeats"], kinds)
+
+
+class Turns(unittest.TestCase):
+    """Who has turns in a round, of which kind, and in which order. No program runs."""
+
+    def kinds(self, round_number, part="all"):
+        build, programs = pathlib.Path("/nowhere"), (BENCH / "peers", pathlib.Path("/nowhere"), False)
+        with mock.patch.multiple(peers.Peer, find=mock.DEFAULT, build=mock.DEFAULT):
+            everybody = [sources.Aplib(build, False), peers.AplibMpi(build, *programs)]
+            everybody += [peer(*programs) for peer in peers.KNOWN.values()]
+        everybody += [sources.Floors(build), sources.Hosts(build), sources.Wires(build), sources.InProcess(build)]
+        everybody += [sources.Module(build, module) for module in sources.MODULES]
+        with mock.patch.object(fabric, "hindrance"), mock.patch.object(link, "hindrance"):
+            everybody += [sources.Fabric(build), sources.Link(build)]
+        with mock.patch.object(pathlib.Path, "exists", return_value=True):  # bench-fabric
+            turns = sources.by_kind([one for one in everybody if part in one.parts], round_number, part)
+        return {kind: [source.name for source, _ in of_kind] for kind, of_kind in turns.items()}
+
+    def test_what_targets_compare_is_of_one_kind(self):
+        together = {kind: set(names) for kind, names in self.kinds(1).items()}
+        mpi_peers = {"openmpi", "mpich", "ampi"}
+        self.assertEqual(together, {
+            "messages": {"aplib", "floors", *mpi_peers},
+            "put and get": {"aplib", "floors", "shm", "openmpi", "mpich", "oshmem"},
+            "streams": {"aplib", *mpi_peers},
+            "collectives": {"aplib", *mpi_peers},
+            "messages over tcp": {"hosts", "wires", "openmpi"},
+            "streams over tcp": {"hosts", "wires", "openmpi"},
+            "encrypted streams": {"hosts", "wires"},
+            "shm": {"shm", "inprocess", *mpi_peers},
+            **{f"{what} over {module}": {module, "fabric"}
+               for what in ("frames", "writes") for module in ("rdma-tcp", "rdma-shm")},
+        })  # fmt: skip
+
+    def test_the_order_of_turns_changes_by_round(self):
+        orders = [self.kinds(number)["streams"] for number in range(4)]
+        self.assertEqual({order[0] for order in orders}, {"aplib", "openmpi", "mpich", "ampi"})
+        self.assertEqual(orders[1], orders[0][1:] + orders[0][:1])
+
+    def test_what_no_target_compares_has_few_turns(self):
+        more = [set(self.kinds(number)) - set(self.kinds(1)) for number in range(5)]
+        self.assertEqual(more[0], more[3] | {"idle", "load"})
+        self.assertEqual(more[3], sources.SELDOM_KINDS)
+        self.assertEqual(more[1:3] + more[4:], [set()] * 3)
+
+    def test_put_get_and_modules_are_a_part(self):
+        self.assertEqual(set(self.kinds(3)) - set(self.kinds(3, "one-sided")), {
+            "messages", "streams", "collectives", "messages over tcp", "streams over tcp", "encrypted streams", "scg",
+            "several processes", "a link",
+        })  # fmt: skip
+
+    def test_libraries_of_mpi_have_turns_of_the_same_kinds(self):
+        together = self.kinds(2, "mpi")
+        for kind in ("messages", "streams", "large collectives", "collectives", "32 ranks", "start"):
+            self.assertEqual(set(together[kind]) - {"aplib", "mpich"}, {"aplib-mpi", "openmpi", "ampi"})
+        self.assertIn("aplib", together["messages"])
+        self.assertEqual([kind for kind, names in together.items() if "mpich" not in names], ["8 ranks", "32 ranks"])
+
+    def test_each_case_of_a_module_has_one_kind(self):
+        for module in sources.MODULES:
+            named = []
+            for _, function in sources.Module(pathlib.Path("/nowhere"), module).turns(0):
+                words = function.args[0]
+                if "--bytes" not in words:
+                    named += words[words.index("--case") + 1].split(",")
+            self.assertEqual(sorted(named), sorted(f"{module}-{case}" for case in sources.MODULE_CASES))
+        self.assertEqual([case for _, _, case, _ in page.MODULE_CASES], sources.MODULE_CASES)
 
 
 class Picture(unittest.TestCase):

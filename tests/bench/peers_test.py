@@ -24,9 +24,10 @@ class Peers(unittest.TestCase):
             values = {}
             for source in (peers.AplibMpi(BUILD, BENCH / "peers", pathlib.Path(folder), False),
                            sources.Aplib(BUILD, False)):
-                for line in source.measure(0, "mpi"):
-                    values[source.name, line["bench"], line["case"], line["bytes"]] = (line["value"], line["unit"])
                 self.assertEqual(source.fault, "")
+                for _, measure in source.mpi_turns(0):
+                    for line in measure():
+                        values[source.name, line["bench"], line["case"], line["bytes"]] = (line["value"], line["unit"])
         rows = figures.evaluate(figures.Run([values], []), mpi.all_figures())
         self.assertEqual([row.figure.name for row in rows if row.value is None], [])
 
