@@ -107,16 +107,22 @@ TEST(Task, ADetachedTaskOutlivesItsHandleAndTheCellWaitsForIt) {
 TEST(Task, SleepsAtLeastAsLongAsAskedAndInOrderOfDeadlines) {
   run_well(one, [] {
     std::string order;
-    const auto start = std::chrono::steady_clock::now();
-    std::vector<Task> tasks;
-    for (const int time : {3, 1, 2}) {  // so far apart that a pause of this thread between two calls changes nothing
-      tasks.push_back(spawn([&order, time, start] {
-        this_task::sleep_for(time * 100ms);
-        EXPECT_GE(std::chrono::steady_clock::now() - start, time * 100ms);
-        order += static_cast<char>('0' + time);
-      }));
+    bool all_slept_in_time = false;  // else this thread has paused between two calls, and the deadlines are others
+    while (!all_slept_in_time) {
+      order.clear();
+      const auto start = std::chrono::steady_clock::now();
+      std::vector<Task> tasks;
+      for (const int time : {3, 1, 2}) {
+        tasks.push_back(spawn([&order, time, start] {
+          this_task::sleep_for(time * 50ms);
+          EXPECT_GE(std::chrono::steady_clock::now() - start, time * 50ms);
+          order += static_cast<char>('0' + time);
+        }));
+      }
+      this_task::yield();  // now all sleep
+      all_slept_in_time = std::chrono::steady_clock::now() - start < 50ms;
+      for (Task& task : tasks) task.join();
     }
-    for (Task& task : tasks) task.join();
     EXPECT_EQ(order, "123");
     this_task::sleep_for(0ns);
     this_task::sleep_for(-1s);
