@@ -4,7 +4,6 @@
 #include <rdma/fi_errno.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <functional>
 #include <list>
@@ -137,12 +136,11 @@ TEST_P(Hostile, IsLost) {
   victim.recorder().want(0, false);  // Frames are kept until they are wanted.
   for (int i = 0; i < 100; ++i) victim.poll();
   GetParam().speak(raw);
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  for (int i = 0; victim.recorder().lost(0) == 0 && std::chrono::steady_clock::now() < end; ++i) {
+  const bool fills_the_window = GetParam().reason == "sends more than it may";  // as long as nobody wants its frames
+  for (int i = 0; victim.recorder().lost(0) == 0; ++i) {
     victim.poll();
-    if (i == 1'000) victim.recorder().want(0, true);
+    if (i == 1'000 && !fills_the_window) victim.recorder().want(0, true);
   }
-  ASSERT_EQ(victim.recorder().lost(0), 1U);
   EXPECT_NE(victim.recorder().why(0).find(GetParam().reason), std::string::npos) << victim.recorder().why(0);
   victim.send(2, 100);
   bystander.send(1, 100'000);

@@ -12,6 +12,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -144,18 +145,24 @@ TEST_F(Refused, MemoryForWhatWaitsToGoOut) {
 
 TEST_F(Refused, MemoryToLookForAnswers) {
   // Who sends again after a while has the answers looked for, on another thread: that needs none.
-  Two hasty({.peer_timeout = std::chrono::milliseconds(400)});
-  hasty.modules[0]->send(1, {}, body);
-  std::uint64_t sent = 1;
-  for (int i = 0; i < 3; ++i) {
-    while (hasty.receivers[1]->frames < sent && hasty.receivers[0]->lost == 0) hasty.poll();
-    ASSERT_EQ(hasty.receivers[0]->lost, 0U) << hasty.receivers[0]->why;
-    ::usleep(500'000);  // until nobody looks any more; sooner would prove nothing, and fail nothing
-    const NoMemory none;
-    EXPECT_NO_THROW(hasty.modules[0]->send(1, {}, body));
-    ++sent;
+  std::chrono::milliseconds timeout(400);
+  const auto lost = [&] {
+    Two hasty({.peer_timeout = timeout});
+    hasty.modules[0]->send(1, {}, body);
+    for (std::uint64_t sent = 1; sent < 4 && hasty.receivers[0]->lost == 0; ++sent) {
+      while (hasty.receivers[1]->frames < sent && hasty.receivers[0]->lost == 0) hasty.poll();
+      std::this_thread::sleep_for(timeout * 5 / 4);  // until nobody looks any more; sooner would prove nothing
+      const NoMemory none;
+      EXPECT_NO_THROW(hasty.modules[0]->send(1, {}, body));
+    }
+    return hasty.receivers[0]->why;
+  };
+  std::string why = lost();
+  for (int tries = 0; tries < 2 && !why.empty(); ++tries) {  // a busy computer may be late with a greeting or an answer
+    timeout *= 4;
+    why = lost();
   }
-  EXPECT_EQ(hasty.receivers[0]->lost, 0U);
+  EXPECT_EQ(why, "");
 }
 
 TEST_F(Refused, MemoryToReceive) {

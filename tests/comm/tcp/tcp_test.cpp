@@ -237,23 +237,27 @@ TEST_F(Tcp, WhoDoesNotAnswerTheGreetingIsLost) {
 }
 
 TEST_F(Tcp, WhoHasAnotherKeyIsLost) {
-  TcpNet mine(2, {.peer_timeout = 100ms});
-  TcpNet other(2, {.peer_timeout = 100ms});
-  tcp::Settings settings = mine.settings(0);
-  settings.endpoints[1] = other.endpoint(1);
   Counter counter;
-  tcp::TcpModule caller(std::move(settings));
-  caller.start(counter);
-  const auto stranger = other.module(1);
-  Counter ignored;
-  stranger->start(ignored);
-  caller.send(1, {}, {});
-  while (counter.lost == 0) {
-    caller.poll();
-    caller.wait(50ms);
+  std::uint64_t refused = 0;
+  for (auto patience = 100ms; refused == 0; patience *= 4) {  // a busy computer may be late with the first answer
+    TcpNet mine(2, {.peer_timeout = patience});
+    TcpNet other(2, {.peer_timeout = patience});
+    tcp::Settings settings = mine.settings(0);
+    settings.endpoints[1] = other.endpoint(1);
+    counter = {};
+    tcp::TcpModule caller(std::move(settings));
+    caller.start(counter);
+    const auto stranger = other.module(1);
+    Counter ignored;
+    stranger->start(ignored);
+    caller.send(1, {}, {});
+    while (counter.lost == 0) {
+      caller.poll();
+      caller.wait(50ms);
+    }
+    refused = stranger->traffic().refused;
   }
   EXPECT_NE(counter.why.find("while it was being greeted"), std::string::npos) << counter.why;
-  EXPECT_GE(stranger->traffic().refused, 1u);
 }
 
 /// Another module carries frames to that process: tcp sends nothing there, and takes nothing from there.
