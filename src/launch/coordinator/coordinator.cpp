@@ -32,7 +32,8 @@ namespace {
 constexpr auto arrival_patience =
     120s;  // without anybody's arrival; what can take longer (a login) has limits of its own
 constexpr auto start_patience = 120s;   // from the last arrival to ready, without any node's progress
-constexpr auto cause_patience = 300ms;  // for the reason behind a closed connection
+constexpr auto cause_patience = 1s;     // for the reason behind a lost connection
+constexpr auto words_patience = 300ms;  // for the last words of a process that has ended
 constexpr auto grace = 1500ms;          // nodes end by themselves after 1 s
 constexpr auto end_patience = 30s;      // from the last cell's end to the last node's
 constexpr int failed_status = static_cast<int>(ExitStatus::program_failed);
@@ -43,11 +44,6 @@ std::string random_name() {
   std::string name;
   for (const std::byte byte : bytes) name += fmt::format("{:02x}", static_cast<unsigned>(byte));
   return name;
-}
-
-/// For the reason behind a lost data connection.
-std::chrono::nanoseconds suspect_patience(std::chrono::nanoseconds peer_timeout) {
-  return std::clamp<std::chrono::nanoseconds>(peer_timeout / 4, cause_patience, 1s);
 }
 
 }  // namespace
@@ -543,7 +539,7 @@ void Coordinator::Impl::process_ended(std::uint32_t process, int status, const s
   if (status != 0 && status != killed && status != 128 + 15) node.own_status = status;
   // The node's last words may still be under way.
   if (node.connection == nullptr || node.closed) return lose(process, node.cause);
-  node.patience.start(cause_patience, [this, process] { lose(process, nodes[process]->cause); });
+  node.patience.start(words_patience, [this, process] { lose(process, nodes[process]->cause); });
 }
 
 void Coordinator::Impl::connection_closed(std::uint32_t process, wire::ConnectionEnd end, const std::string& why) {
@@ -565,7 +561,7 @@ void Coordinator::Impl::suspect(std::uint32_t process, const std::string& why) {
   if (process >= nodes.size()) return;
   KnownNode& node = *nodes[process];
   if (node.stage >= Stage::finished || node.closed || !node.cause.empty()) return;
-  node.patience.start(suspect_patience(job.cluster.options.peer_timeout), [this, process, why] { lose(process, why); });
+  node.patience.start(cause_patience, [this, process, why] { lose(process, why); });
 }
 
 /// Notes whether this process stood still for so long that nodes may have given it up: it was stopped, or a debugger

@@ -56,7 +56,12 @@ void RegistrySocket::limit_waits(std::chrono::microseconds time) const {
 
 int RegistrySocket::connect(const std::string& path) const {
   sockaddr_un address;
-  return fill(address, path) ? ::connect(descriptor_.get(), plain(address), sizeof address) : -1;
+  if (!fill(address, path)) return -1;
+  int result = 0;
+  do {  // a connection that waits for its turn is not restarted after a stop where its wait is limited
+    result = ::connect(descriptor_.get(), plain(address), sizeof address);
+  } while (result < 0 && errno == EINTR);
+  return result;
 }
 
 int RegistrySocket::listen(const std::string& path) const {
