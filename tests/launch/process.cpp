@@ -13,6 +13,7 @@
 #include <fstream>
 #include <iterator>
 #include <sstream>
+#include <string_view>
 
 namespace aplib::test {
 
@@ -52,14 +53,22 @@ Process::Process(const Start& start) {
   std::vector<char*> argv;
   for (const std::string& argument : start.arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
+  std::vector<std::string> variables;
+  for (const auto& [name, value] : start.environment) variables.push_back(name + "=" + value);
+  std::vector<char*> environment;
+  for (std::string& variable : variables) environment.push_back(variable.data());
+  for (char** each = ::environ; *each != nullptr; ++each) {
+    const std::string_view name = std::string_view(*each).substr(0, std::string_view(*each).find('='));
+    if (!start.environment.contains(std::string(name))) environment.push_back(*each);
+  }
+  environment.push_back(nullptr);
   child_ = ::fork();
-  if (child_ == 0) {
+  if (child_ == 0) {  // nothing is allocated here: a reader of another process may have held a lock of the heap
     ::dup2(in[0], 0);
     ::dup2(out[1], 1);
     ::dup2(error[1], 2);
-    for (const auto& [name, value] : start.environment) ::setenv(name.c_str(), value.c_str(), 1);
     if (!start.folder.empty() && ::chdir(start.folder.c_str()) != 0) ::_exit(126);
-    ::execvp(argv[0], argv.data());
+    ::execvpe(argv[0], argv.data(), environment.data());
     ::_exit(127);
   }
   for (const int theirs : {in[0], out[1], error[1]}) ::close(theirs);
