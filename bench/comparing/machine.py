@@ -62,7 +62,7 @@ def busy_percent(seconds=1.0):
         busy, total = ticks()
         time.sleep(seconds)
         busy_after, total_after = ticks()
-        return 100 * (busy_after - busy) / max(total_after - total, 1)
+        return min(100 * (busy_after - busy) / max(total_after - total, 1), 100.0)  # idle time may be taken back
     except (ValueError, IndexError):
         return 0.0
 

@@ -3,6 +3,7 @@
 """scripts/paper as a whole, quickly: every part that can run here runs, and the report has its table. The figures are
 not checked."""
 
+import itertools
 import json
 import os
 import pathlib
@@ -44,8 +45,8 @@ def check_page():
 def check_slow_program(build):
     """More passes change no result, not in a bit, and none of them is left out."""
     words = ["--grid", "64", "--json", "--quiet", "--cells", "2x2", "--threads", "1"]
-    results = []
-    for program, passes in (("scg", "1"), ("bench-scg", "1"), ("bench-scg", "300.5")):
+
+    def result(program, passes):
         done = subprocess.run(
             [f"{build}/bin/{program}", *words],
             env={**os.environ, "BENCH_PASSES": passes},
@@ -53,10 +54,14 @@ def check_slow_program(build):
             text=True,
             check=True,
         )
-        results.append(json.loads(done.stdout))
+        return json.loads(done.stdout)
+
+    results = [result("scg", "1"), result("bench-scg", "1"), result("bench-scg", "300.5")]
     for name in ("iterations", "residual", "true_residual"):
-        assert len({result[name] for result in results}) == 1, (name, results)
-    assert results[2]["mflops"] < results[1]["mflops"] / 10, results
+        assert len({each[name] for each in results}) == 1, (name, results)
+    # A run of one pass takes a millisecond. One that loses its core meanwhile says nothing of its speed.
+    fast = itertools.chain([results[1]], (result("bench-scg", "1") for _ in range(20)))
+    assert any(results[2]["mflops"] < each["mflops"] / 10 for each in fast), results
 
 
 def main():

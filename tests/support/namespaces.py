@@ -14,6 +14,7 @@ It needs root, and `ip` and `tc` of the package iproute2: hindrance() says what 
 the real network.
 """
 
+import contextlib
 import ctypes
 import dataclasses
 import os
@@ -66,7 +67,8 @@ def enclose():
         for folder in ("/run/netns", "/run/aptest"):
             Path(folder).mkdir(parents=True, exist_ok=True)
             subprocess.run(["mount", "-t", "tmpfs", "none", folder], check=True)
-        os.environ["TMPDIR"] = "/run/aptest"
+        # Not the folders of this user's other processes, whose numbers are others' here: apctl's files have them.
+        os.environ["TMPDIR"] = os.environ["XDG_RUNTIME_DIR"] = "/run/aptest"
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
         return
 
@@ -283,8 +285,9 @@ class CpuQuota:
     @staticmethod
     def make(parent, name):
         for old in parent.glob("aptest-*"):  # of scripts that were killed
-            if time.time() - old.stat().st_mtime > 3600 and not (old / "cgroup.procs").read_text():
-                old.rmdir()
+            with contextlib.suppress(FileNotFoundError):  # its script removes it just now
+                if time.time() - old.stat().st_mtime > 3600 and not (old / "cgroup.procs").read_text():
+                    old.rmdir()
         (parent / name).mkdir()
         return parent / name
 

@@ -75,7 +75,11 @@ class BySsh(unittest.TestCase):
         running = self.run_machine(comm_more='peer-timeout = "3s"')
         running.wait_for("all run")
         os.kill(running.node(running.hosts[2]), signal.SIGSTOP)
-        self.check_end(running, LOST, r"^aprun: ws3 \(cells 4-5\) is lost: nothing was heard of it for 3 s")
+        self.check_end(
+            running,
+            LOST,
+            r"^aprun: ws3 \(cells 4-5\) is lost: (nothing was heard of it for 3 s|ws\d lost its connection to it: )",
+        )
 
     def test_killed_launcher(self):
         running = self.run_machine()
@@ -117,7 +121,7 @@ class BySlurm(unittest.TestCase):
             "salloc",
             "--quiet",
             "-N3",
-            "--immediate=20",
+            "--immediate=100",
             driver.BIN / "aprun",
             "-f",
             self.file,

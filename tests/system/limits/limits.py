@@ -107,7 +107,6 @@ class Limits(unittest.TestCase):
         words = [str(word) for word in words]
         words = wrap(words) if wrap else words
         environment = dict(os.environ, **options.pop("environment", {}))
-        environment.setdefault("XDG_RUNTIME_DIR", str(self.folder))
 
         def limit():
             if files:
