@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
@@ -25,6 +26,11 @@ std::string for_aprun(std::vector<const char*> words) {
   for (const std::string& word : understood(words).words) text += text.empty() ? word : " " + word;
   EXPECT_TRUE(text.ends_with("-- prog")) << text;
   return text.substr(0, text.size() - std::string(" -- prog").size());
+}
+
+/// Of this process's own: the same test of other builds may run beside it.
+std::string file_named(const std::string& name) {
+  return testing::TempDir() + "/" + name + "-" + std::to_string(::getpid());
 }
 
 std::string hosts_of(std::vector<const char*> words) {
@@ -119,7 +125,7 @@ TEST(MpiexecPrograms, ShareHostsOrHaveTheirOwn) {
 }
 
 TEST(MpiexecPrograms, ComeFromFiles) {
-  const std::string path = testing::TempDir() + "/mpiexec-programs";
+  const std::string path = file_named("mpiexec-programs");
   std::ofstream(path) << "# comment\n-n 2 a 'x y'\n\n-n 3 \\\n b\\";
   for (const char* option : {"-configfile", "--app"}) {
     const std::vector<const char*> words{"-l", option, path.c_str()};
@@ -158,7 +164,7 @@ TEST(MpiexecHosts, AreFilledInTheirOrder) {
 }
 
 TEST(MpiexecHosts, ComeFromFiles) {
-  const std::string path = testing::TempDir() + "/mpiexec-hosts";
+  const std::string path = file_named("mpiexec-hosts");
   std::ofstream(path) << "# comment\na slots=2 max_slots=4\n\nb\r\n";
   EXPECT_EQ(hosts_of({"-f", path.c_str()}), hosts_of({"-host", "a:2,b"}));
   std::ofstream(path) << "a:2\nb 3\n";
