@@ -50,11 +50,9 @@ void* BufferPool::map(std::size_t bytes, std::size_t wanted) const {
 }
 
 Buffer* BufferPool::pop_free(std::uint32_t size_class) noexcept {
-  Buffer* buffer = free_[size_class];
-  if (buffer == nullptr) return nullptr;
-  free_[size_class] = buffer->next;
+  if (free_[size_class].empty()) return nullptr;
   if (size_class >= large_class) large_cached_bytes_ -= body_bytes(size_class);
-  return buffer;
+  return free_[size_class].pop();
 }
 
 Buffer* BufferPool::get_slowly(std::uint32_t size_class, std::size_t bytes) {
@@ -75,7 +73,9 @@ Buffer* BufferPool::get_slowly(std::uint32_t size_class, std::size_t bytes) {
 Buffer* BufferPool::map_large(std::uint32_t size_class, std::size_t bytes) {
   const std::size_t each = sizeof(Buffer) + body_bytes(size_class);
   make_room(large_);
+  free_[size_class].make_room(1);
   auto* buffer = ::new (map(each, bytes)) Buffer;
+  free_[size_class].made(1);
   buffer->home = this;
   buffer->size_class = size_class;
   buffer->large_index = static_cast<std::uint32_t>(large_.size());
@@ -86,13 +86,16 @@ Buffer* BufferPool::map_large(std::uint32_t size_class, std::size_t bytes) {
 
 void BufferPool::carve(std::uint32_t size_class, std::size_t bytes) {
   const std::size_t each = sizeof(Buffer) + body_bytes(size_class);
+  const std::size_t count = chunk_bytes / each;
   make_room(chunks_);
+  free_[size_class].make_room(count);
   auto* chunk = static_cast<char*>(map(chunk_bytes, bytes));
   chunks_.push_back(chunk);
   committed_bytes_ += chunk_bytes;
+  free_[size_class].made(count);
   // Highest address first, so that the lowest is used first. A large class takes a few buffers, a small one fills
   // the chunk.
-  for (std::size_t n = chunk_bytes / each; n-- > 0;) {
+  for (std::size_t n = count; n-- > 0;) {
     auto* buffer = ::new (chunk + n * each) Buffer;
     buffer->home = this;
     buffer->size_class = size_class;
@@ -108,7 +111,7 @@ bool BufferPool::keep_large(std::uint32_t size_class) noexcept {
   for (std::uint32_t other = class_count;
        large_cached_bytes_ + bytes > large_cache_bytes_max && other-- > large_class;) {
     if (other == size_class) continue;
-    while (large_cached_bytes_ + bytes > large_cache_bytes_max && free_[other] != nullptr) unmap(pop_free(other));
+    while (large_cached_bytes_ + bytes > large_cache_bytes_max && !free_[other].empty()) unmap(pop_free(other));
   }
   if (large_cached_bytes_ + bytes > large_cache_bytes_max) return false;  // all of this class
   large_cached_bytes_ += bytes;
@@ -138,6 +141,7 @@ void BufferPool::unmap(Buffer* buffer) noexcept {
   large_.back()->large_index = buffer->large_index;
   large_[buffer->large_index] = large_.back();
   large_.pop_back();
+  free_[buffer->size_class].unmade();
   committed_bytes_ -= each;
   munmap(buffer, each);
 }
@@ -147,13 +151,8 @@ void BufferPool::put_foreign(Buffer* buffer) noexcept {
     make_ordinary(buffer);
   const std::uint32_t home = buffer->home->index_;
   Batch& batch = batches_[home];
-  if (batch.count == 0) {
-    batch.tail = buffer;
-    batch_live_.push_back(home);
-  }
-  buffer->next = batch.head;
-  batch.head = buffer;
-  ++batch.count;
+  if (batch.count == 0) batch_live_.push_back(home);
+  batch.buffers[batch.count++] = buffer;
   batch.bytes += body_bytes(buffer->size_class);
   if (batch.count >= batch_count_max || batch.bytes >= batch_bytes_max) {
     send_home(batch);
@@ -162,8 +161,12 @@ void BufferPool::put_foreign(Buffer* buffer) noexcept {
 }
 
 void BufferPool::send_home(Batch& batch) noexcept {
-  batch.head->home->push_returned(batch.head, batch.tail);
-  batch = Batch{};
+  Buffer* const first = batch.buffers[0];
+  first->bytes = (batch.count - 1) * sizeof(Buffer*);
+  std::memcpy(first->own_body(), batch.buffers.data() + 1, first->bytes);
+  first->home->push_returned(first);
+  batch.count = 0;
+  batch.bytes = 0;
 }
 
 void BufferPool::flush() noexcept {
@@ -174,7 +177,8 @@ void BufferPool::flush() noexcept {
 void BufferPool::take_back_outside(Buffer* buffer) noexcept {
   BufferPools& pools = *buffer->home->pools_;
   if (buffer->size_class == Buffer::shared_class) make_ordinary(buffer);
-  buffer->home->push_returned(buffer, buffer);
+  buffer->bytes = 0;  // a batch of one
+  buffer->home->push_returned(buffer);
   pools.give_up(1);
 }
 
@@ -194,21 +198,25 @@ void BufferPools::give_up(std::int64_t count) noexcept {
   if (out_.fetch_sub(count, std::memory_order_acq_rel) == count) delete this;  // acq_rel: all uses come before the end
 }
 
-void BufferPool::push_returned(Buffer* head, Buffer* tail) noexcept {
-  Buffer* seen = returned_.load(std::memory_order_relaxed);  // relaxed: the exchange below publishes
-  do {
-    tail->next = seen;
-  } while (!returned_.compare_exchange_weak(seen, head, std::memory_order_release,
-                                            std::memory_order_relaxed));  // invariant (3)
+void BufferPool::push_returned(Buffer* batch) noexcept {
+  batch->next = returned_.load(std::memory_order_relaxed);  // relaxed: the exchange below publishes
+  while (!returned_.compare_exchange_weak(batch->next, batch, std::memory_order_release,
+                                          std::memory_order_relaxed)) {  // invariant (3)
+  }
 }
 
 bool BufferPool::collect() noexcept {
-  Buffer* buffer = returned_.exchange(nullptr, std::memory_order_acquire);  // invariant (3)
-  if (buffer == nullptr) return false;
-  while (buffer != nullptr) {
-    Buffer* next = buffer->next;
-    put_own(buffer);
-    buffer = next;
+  Buffer* batch = returned_.exchange(nullptr, std::memory_order_acquire);  // invariant (3)
+  if (batch == nullptr) return false;
+  while (batch != nullptr) {
+    Buffer* const next = batch->next;
+    for (std::size_t at = 0; at < batch->bytes; at += sizeof(Buffer*)) {
+      Buffer* other = nullptr;
+      std::memcpy(&other, batch->own_body() + at, sizeof other);
+      put_own(other);
+    }
+    put_own(batch);
+    batch = next;
   }
   return true;
 }

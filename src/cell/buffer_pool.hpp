@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Buffers carry messages that are too large for a ring entry. Each processor has a pool that it takes them from. A
 // buffer that another processor has finished with goes back to its pool, in batches, so that a stream reuses a small
-// hot set.
+// hot set. Nobody writes its header on the way there and back, unless it waits in a mailbox, so both processors keep
+// that line: free lists hold addresses, and the first buffer of a batch has those of the others in its body.
 //
 // The body of a large message from another process of this host lies in that process's BodyArena (body_arena.hpp),
 // which is mapped here. Its buffer, of the smallest size, says where. When the message is done with, the body goes back
@@ -13,9 +14,10 @@
 // UnreadMeter and SendGate bound the memory that messages take while they wait to be received.
 //
 // Invariants: (1) a buffer belongs to one pool for ever; (2) only the pool's owner touches its free lists; (3)
-// others push chains onto returned_ (release), and the owner takes the whole chain (acquire), so there is no ABA
+// others push batches onto returned_ (release), and the owner takes the whole chain (acquire), so there is no ABA
 // problem; (4) the large buffers in the free lists take large_cached_bytes_ in all, at most large_cache_bytes_max.
-// Buffers in use do not count: a message may be larger than that.
+// Buffers in use do not count: a message may be larger than that; (5) a free list has room for all buffers of its size,
+// so putting one back does not throw.
 #pragma once
 
 #include <array>
@@ -29,6 +31,7 @@
 
 #include "arch/cpu.hpp"
 #include "cell/copy.hpp"
+#include "cell/free_list.hpp"
 #include "memory/body_arena.hpp"
 
 namespace aplib {
@@ -47,12 +50,12 @@ struct Lease;  // lease.hpp
 
 /// Header in front of a message body; an entry of MatchQueue. The body follows at a cache-line boundary.
 struct alignas(cache_line_bytes) Buffer {
-  Buffer* next;             // match queue, free list or return chain
+  Buffer* next;             // match queue or return chain
   Buffer* previous;         // match queue
   Buffer* bucket_next;      // match queue
   Buffer* bucket_previous;  // match queue
   std::uint64_t key;        // match key
-  std::size_t bytes;        // of the body
+  std::size_t bytes;        // match queue: of the body; return chain: of the addresses in it, of others of its batch
   BufferPool* home;         // invariant (1)
   std::uint32_t size_class;
   std::uint32_t task;  // destination task, while it does not exist yet
@@ -86,23 +89,16 @@ class BufferPool {
   /// Owner: a buffer for `bytes`. Throws Error(exhausted).
   Buffer* get(std::size_t bytes) {
     const std::uint32_t size_class = class_of(bytes);
-    Buffer* buffer = nullptr;
-    if (size_class >= large_class || free_[size_class] == nullptr) [[unlikely]] {
-      buffer = get_slowly(size_class, bytes);
-    } else {
-      buffer = free_[size_class];
-      free_[size_class] = buffer->next;
-    }
-    buffer->bytes = bytes;
-    return buffer;
+    if (size_class >= large_class || free_[size_class].empty()) [[unlikely]]
+      return get_slowly(size_class, bytes);
+    return free_[size_class].pop();
   }
 
   /// Owner: a buffer whose body is that one, from here on the buffer's. Throws Error(exhausted).
-  Buffer* get(const SharedBody& shared, std::size_t bytes) {
+  Buffer* get(const SharedBody& shared) {
     Buffer* buffer = get(sizeof shared);
     buffer->shared() = shared;
     buffer->size_class = Buffer::shared_class;
-    buffer->bytes = bytes;
     return buffer;
   }
 
@@ -148,11 +144,11 @@ class BufferPool {
   static constexpr std::size_t batch_bytes_max = 16 * 1024;  // large buffers go home at once, while they are hot
 
   struct Batch {
-    Buffer* head = nullptr;
-    Buffer* tail = nullptr;
+    std::array<Buffer*, batch_count_max> buffers;
     std::uint32_t count = 0;
     std::size_t bytes = 0;
   };
+  static_assert((batch_count_max - 1) * sizeof(Buffer*) <= smallest_body, "the first has the addresses of the others");
 
   static constexpr std::uint32_t class_of(std::size_t bytes) noexcept {
     return bytes <= smallest_body ? 0 : static_cast<std::uint32_t>(std::bit_width((bytes - 1) / smallest_body));
@@ -164,15 +160,12 @@ class BufferPool {
       return put_large(buffer);
     push_free(buffer);
   }
-  void push_free(Buffer* buffer) noexcept {
-    buffer->next = free_[buffer->size_class];
-    free_[buffer->size_class] = buffer;
-  }
+  void push_free(Buffer* buffer) noexcept { free_[buffer->size_class].push(buffer); }
   void put_large(Buffer* buffer) noexcept;
   static void make_ordinary(Buffer* buffer) noexcept;
   void put_foreign(Buffer* buffer) noexcept;
   void send_home(Batch& batch) noexcept;
-  void push_returned(Buffer* head, Buffer* tail) noexcept;
+  void push_returned(Buffer* batch) noexcept;
   bool collect() noexcept;
   Buffer* get_slowly(std::uint32_t size_class, std::size_t bytes);
   Buffer* pop_free(std::uint32_t size_class) noexcept;
@@ -184,7 +177,7 @@ class BufferPool {
 
   friend class BufferPools;
 
-  std::array<Buffer*, class_count> free_{};
+  std::array<FreeList<Buffer>, class_count> free_;
   BufferPools* pools_ = nullptr;
   std::int64_t lent_ = 0;  // to messages by us, less those that messages gave us
   std::uint32_t index_ = 0;

@@ -44,6 +44,7 @@ void Inbound::prepare(std::uint32_t index, BufferPool& pool, UnreadMeter<>& unre
   if (give(receiver, key, bytes, store)) [[likely]]
     return;
   Buffer* buffer = pool_->get(bytes);
+  buffer->bytes = bytes;
   std::memcpy(buffer->body(), body, MessageRing::inline_bytes_max);
   queue(cell, receiver, task, key, *buffer);
 }

@@ -117,6 +117,7 @@ class Inbound {
     if (give(receiver, key, bytes.size(), store)) return 0;
     Buffer* buffer = pool_->get(bytes.size());
     copy_body(buffer->own_body(), bytes.data(), bytes.size());
+    buffer->bytes = bytes.size();
     queue(cell, receiver, task, key, *buffer);
     return receiver != nullptr ? receiver->mailbox.size() : 0;
   }

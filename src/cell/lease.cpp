@@ -82,6 +82,7 @@ void Inbound::queue_lease(Cell& cell, TaskControl* receiver, std::uint32_t task,
   const std::size_t bytes = lease.bytes;
   Buffer* const body = pool_->get(bytes);  // what this throws leaves the lease as it is
   pull(lease, {body->body()}, bytes);
+  body->bytes = bytes;
   queue(cell, receiver, task, key, *body);
 }
 

@@ -300,7 +300,7 @@ void Outbound::inject(std::uint32_t cell, std::uint32_t task, std::uint64_t key,
   if (domain_.pools->uses_low_memory()) {
     send(cell, processor, task, key, body);
   } else if (!send_to_offer(cell, processor, task, key, body)) {
-    return push(processor, EntryKind::buffer_message, cell, task, key, BufferEntry{pool_->get(shared, bytes), bytes});
+    return push(processor, EntryKind::buffer_message, cell, task, key, BufferEntry{pool_->get(shared), bytes});
   }
   shared.arena->give_back(shared.number);
 }
