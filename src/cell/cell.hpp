@@ -91,7 +91,6 @@ struct Posted {
   TaskControl* owner = nullptr;  ///< Whose mailbox its message comes to.
   bool open = false;             ///< Waiting for a match.
   bool offered = false;          ///< Also offered in cell->offer, where a sender on another processor may claim it.
-  std::atomic<bool> committed{false};  ///< Written by such a sender: it is going to fill the buffer.
   bool closed_when_cells_end = false;  ///< Host: end with Wake::ended when all cells have ended.
   bool queued = false;                 ///< In owner->requests; a claimed one may be out of it.
   bool awaited = false;                ///< `task` waits for it, and counts it in TaskControl::awaited.
@@ -106,6 +105,20 @@ struct Posted {
   Posted* bucket_previous = nullptr;
   Transfer<> transfer;      ///< For a claimed one.
   Buffer* lease = nullptr;  ///< Not null: no receive, but a send that is over when its lease has been taken.
+};
+
+/// A receive that waits with its own buffer, offered to senders of other processors. A sender that takes it (exchange
+/// to null) owns the rest until it has committed or put it back; see Outbound::claim_offer() and Inbound::withdraw().
+/// All that a sender looks at lies in this one line.
+struct alignas(cache_pair_bytes) Offer {
+  std::atomic<Posted*> posted{nullptr};
+  std::atomic<bool> committed{false};  ///< The sender that has taken it is going to fill the buffer.
+  /// The cell has lately received large messages into buffers of its own: the next one may be worth a moment's wait.
+  std::atomic<bool> lately{false};
+  std::atomic<std::uint32_t> task{0};  ///< Whose mailbox it receives from; for a look without taking it.
+  MatchWish wish;
+  char* buffer = nullptr;
+  std::size_t capacity = 0;
 };
 
 /// Everything the runtime keeps of one task. It lies at the top of the task's own stack, so that a task costs one
@@ -268,14 +281,7 @@ struct alignas(cache_pair_bytes) Cell {
   std::uint32_t callbacks = 0;               ///< Functions of the program that calls have called, and that run.
   std::atomic<Baton*> baton{nullptr};        ///< Once both are so, until the cell's end. Its main thread writes.
 
-  /// Read and written by any processor: a receive that waits with its own buffer, offered to senders. A sender that
-  /// takes it (exchange to null) owns it until it has committed or put it back; see Outbound::claim_offer() and
-  /// Inbound::withdraw().
-  alignas(cache_pair_bytes) std::atomic<Posted*> offer{nullptr};
-  /// Copies of the offer's facts, for a look without claiming. May be stale; the claimed Posted decides.
-  std::atomic<std::uint32_t> offer_task{0};
-  /// The cell has lately received large messages into buffers of its own: the next one may be worth a moment's wait.
-  std::atomic<bool> offers_lately{false};
+  Offer offer;  ///< Read and written by any processor.
 
   /// Which processor to wake when something has been written into the cell's memory from outside: its index + 1, or
   /// 0 while no task of the cell has ever waited for a flag. Stays when the wait is over, for a line that rarely

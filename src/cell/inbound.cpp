@@ -176,6 +176,8 @@ void Inbound::deliver_entry(Cell& cell, std::uint32_t info, std::uint64_t key, s
       const auto entry = read_payload<OfferEntry>(payload);
       if (entry.has_transfer != 0) entry.posted->transfer.copy_from_back();
       settle_soon_ = true;
+      entry.posted->key = key;
+      entry.posted->bytes = entry.bytes;
       entry.posted->offered = false;
       TaskControl& waiter = *entry.posted->task;
       waiter.cell->offering = nullptr;
@@ -209,7 +211,7 @@ void Inbound::deliver_entry(Cell& cell, std::uint32_t info, std::uint64_t key, s
 namespace {
 
 void set_offers_lately(Cell& cell, bool offers) noexcept {
-  std::atomic<bool>& lately = cell.offers_lately;
+  std::atomic<bool>& lately = cell.offer.lately;
   if (lately.load(std::memory_order_relaxed) != offers) lately.store(offers, std::memory_order_relaxed);  // a hint
 }
 
@@ -305,11 +307,15 @@ void Inbound::offer(Posted& posted) noexcept {
       cell.offering != nullptr)
     return;
   posted.offered = true;
-  posted.committed.store(false, std::memory_order_relaxed);            // published by the offer
-  cell.offer_task.store(posted.owner->id, std::memory_order_relaxed);  // a hint
   cell.offering = &posted;
   set_offers_lately(cell, true);
-  cell.offer.store(&posted, std::memory_order_release);  // release: the fields of posted
+  Offer& offer = cell.offer;
+  offer.committed.store(false, std::memory_order_relaxed);        // published by the offer
+  offer.task.store(posted.owner->id, std::memory_order_relaxed);  // the same
+  offer.wish = posted.wish;
+  offer.buffer = posted.buffer;
+  offer.capacity = posted.capacity;
+  offer.posted.store(&posted, std::memory_order_release);  // release: all of that, and the fields of posted
 }
 
 void Inbound::take_from_mailbox(Posted& posted, Buffer* found) noexcept {
@@ -337,14 +343,14 @@ bool Inbound::withdraw_offered(Posted& posted) noexcept {
   Cell& cell = *posted.task->cell;
   for (SpinWait spin;; spin.pause()) {
     Posted* expected = &posted;
-    if (cell.offer.compare_exchange_strong(expected, nullptr, std::memory_order_acq_rel,
-                                           std::memory_order_acquire)) {  // as in send_to_offer()
+    if (cell.offer.posted.compare_exchange_strong(expected, nullptr, std::memory_order_acq_rel,
+                                                  std::memory_order_acquire)) {  // as in claim_offer()
       posted.offered = false;
       cell.offering = nullptr;
       return true;
     }
     // A sender has claimed it and will say within a few instructions whether it wants it.
-    if (posted.committed.load(std::memory_order_acquire)) return false;  // acquire: pairs with send_to_offer()
+    if (cell.offer.committed.load(std::memory_order_acquire)) return false;  // acquire: pairs with claim_offer()
   }
 }
 

@@ -74,7 +74,7 @@ void Outbound::send(std::uint32_t cell, std::uint32_t processor, std::uint32_t t
     push(processor, EntryKind::large_message, cell, task, key, BufferEntry{buffer, size});
     // A receiver with a buffer of its own is likely to say so at once, which saves it a second copy. That is worth
     // waiting for a part of the copy's time.
-    if (domain_.cells[cell]->offers_lately.load(std::memory_order_relaxed) && !is_network_)  // relaxed: a hint
+    if (domain_.cells[cell]->offer.lately.load(std::memory_order_relaxed) && !is_network_)  // relaxed: a hint
       buffer->transfer.await_receiver(size / bytes_per_look);
     // Whether it went into the ring or the backlog: the body is complete before we return, and whoever reads the
     // entry waits for that.
@@ -89,25 +89,23 @@ void Outbound::send(std::uint32_t cell, std::uint32_t processor, std::uint32_t t
 // still match it, that is, if everything in our ring has been taken and no cell is moving. Null: send it the other way.
 Posted* Outbound::claim_offer(std::uint32_t cell_index, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
                               std::size_t bytes) {
-  Cell& cell = *domain_.cells[cell_index];
+  Offer& offer = domain_.cells[cell_index]->offer;
   if (!backlogs_[processor].empty()) return nullptr;
   MessageRing& ring = ring_to(processor);
-  if (cell.offer.load(std::memory_order_relaxed) == nullptr ||    // relaxed: a look; the exchange decides
-      cell.offer_task.load(std::memory_order_relaxed) != task ||  // relaxed: the claimed Posted decides
+  if (offer.posted.load(std::memory_order_relaxed) == nullptr ||  // relaxed: a look; the exchange decides
+      offer.task.load(std::memory_order_relaxed) != task ||       // relaxed: as it is once the offer is taken
       !ring.consumed_up_to(ring.produced()))
     return nullptr;
   if (domain_.move_in_progress.load(std::memory_order_acquire))
     return nullptr;  // acquire: after consumed_up_to(), see mover.hpp
   Posted* posted =
-      cell.offer.exchange(nullptr, std::memory_order_acq_rel);  // acquire: its fields; release: for who finds null
+      offer.posted.exchange(nullptr, std::memory_order_acq_rel);  // acquire: its fields; release: for who finds null
   if (posted == nullptr) return nullptr;
-  if (posted->owner->id != task || !posted->wish.accepts(key) || posted->capacity < bytes) {
-    cell.offer.store(posted, std::memory_order_release);  // put back: pairs with withdraw()
+  if (offer.task.load(std::memory_order_relaxed) != task || !offer.wish.accepts(key) || offer.capacity < bytes) {
+    offer.posted.store(posted, std::memory_order_release);  // put back: pairs with withdraw()
     return nullptr;
   }
-  posted->committed.store(true, std::memory_order_release);  // pairs with withdraw()
-  posted->key = key;
-  posted->bytes = bytes;
+  offer.committed.store(true, std::memory_order_release);  // pairs with withdraw()
   return posted;
 }
 
@@ -120,7 +118,7 @@ bool Outbound::send_to_offer(std::uint32_t cell_index, std::uint32_t processor, 
     push(processor, EntryKind::offer_taken, cell_index, task, key, OfferEntry{posted, bytes.size(), 1});
     posted->transfer.copy_from_front();
   } else {
-    std::memcpy(posted->buffer, bytes.data(), bytes.size());
+    std::memcpy(domain_.cells[cell_index]->offer.buffer, bytes.data(), bytes.size());
     push(processor, EntryKind::offer_taken, cell_index, task, key, OfferEntry{posted, bytes.size(), 0});
   }
   return true;

@@ -64,8 +64,8 @@ struct EntryInfo {
 };
 
 /// From this size on a waiting receive offers its own buffer to senders of other processors, and they look for it. For
-/// fewer bytes the receiver's second copy is cheaper than claiming its buffer.
-inline constexpr std::size_t offer_from_bytes = 2 * 1024;
+/// fewer bytes the receiver's second copy is cheaper than claiming its buffer, which takes one cache line.
+inline constexpr std::size_t offer_from_bytes = 512;
 
 /// A large message from another process, while its body comes.
 struct LargeArrival {
