@@ -15,6 +15,7 @@ constexpr std::uint32_t spins_per_network_poll = 4;  // it costs a system call; 
 constexpr std::uint32_t polls_while_lately = 64;     // some 20 us: when something has come, the next is likely to
 constexpr std::uint32_t flag_spins_per_look = 32;
 constexpr std::size_t watches_spun_on_max = 4;
+constexpr std::uint32_t ring_spins_per_look = 8;
 constexpr auto idle_before_asking = std::chrono::microseconds(10);
 constexpr auto held_sleep = std::chrono::microseconds(50);
 
@@ -96,9 +97,21 @@ void Idle::unpack(Cell& cell) {
   cell.parcel_watches.clear();
 }
 
-// The pause between two looks at the rings. Reading a flag again and again disturbs nobody, so flags are watched all
+// Nothing but a message in a ring ends the wait soon: one that is looked for alone is found sooner.
+bool Idle::waits_for_rings_alone() const noexcept {
+  return watches_.empty() && network_ == nullptr && here_.baton() == nullptr && !here_.collectives().has_waits();
+}
+
+// The pause between two looks at everything. Reading a flag again and again disturbs nobody, so flags are watched all
 // the time.
 void Idle::pause() noexcept {
+  if (waits_for_rings_alone()) {
+    for (std::uint32_t spin = 0; spin < ring_spins_per_look; ++spin) {
+      cpu_relax();
+      if (here_.inbound().holds_some()) return;
+    }
+    return;
+  }
   if (watches_.empty() || watches_.size() > watches_spun_on_max) {
     cpu_relax();
     return;

@@ -67,11 +67,17 @@ void Inbound::poll() noexcept {
       while (Entry* entry = ring->peek()) {
         if (!is_first) ring->fetch_ahead();
         is_first = false;
-        const bool plain = entry->info < EntryInfo::small_messages_end && !mover.active() &&
+        const bool plain = entry->info < EntryInfo::buffer_messages_end && !mover.active() &&
                            outbound.route(MatchKey::cell(entry->key)) == in.from &&
                            outbound.route(entry->cell) == index_;
         if (plain) [[likely]] {  // what handle() would do, without the way there
-          deliver_small(*domain_.cells[entry->cell], entry->task, entry->key, entry->payload, entry->info);
+          Cell& cell = *domain_.cells[entry->cell];
+          if (entry->info < EntryInfo::small_messages_end) [[likely]] {
+            deliver_small(cell, entry->task, entry->key, entry->payload, entry->info);
+          } else {
+            const auto body = read_payload<BufferEntry>(entry->payload);
+            deliver_buffer(cell, entry->task, entry->key, body.buffer, body.bytes);
+          }
         } else if (!handle(in.from, *entry)) {
           break;  // held back until a cell's move is through
         }

@@ -60,6 +60,27 @@ void Outbound::prepare(std::uint32_t index, bool is_network, BufferPool& pool, U
 
 std::uint32_t Outbound::thread_count() const noexcept { return static_cast<std::uint32_t>(domain_.thread_count()); }
 
+bool Outbound::try_buffered(std::uint32_t processor, std::uint32_t cell, std::uint32_t task, std::uint64_t key,
+                            std::span<const std::byte> bytes) {
+  MessageRing* const ring = outgoing_[processor];
+  if (bytes.size() <= MessageRing::inline_bytes_max || bytes.size() >= offer_from_bytes || backlog_count_ != 0 ||
+      ring == nullptr)
+    return false;
+  MessageRing::Entry* const entry = ring->prepare();
+  if (entry == nullptr) return false;
+  Buffer* const buffer = pool_->get(bytes.size());
+  std::memcpy(buffer->own_body(), bytes.data(), bytes.size());
+  const BufferEntry payload{buffer, bytes.size()};
+  std::memcpy(entry->payload, &payload, sizeof payload);
+  entry->info = EntryInfo::make(EntryKind::buffer_message);
+  entry->key = key;
+  entry->cell = cell;
+  entry->task = task;
+  ring->publish();
+  parkers_[processor]->wake_if_asleep();
+  return true;
+}
+
 void Outbound::send(std::uint32_t cell, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
                     std::span<const std::byte> bytes) {
   const std::size_t size = bytes.size();

@@ -53,7 +53,9 @@ struct EntryInfo {
   static constexpr std::uint32_t forwarded_bit =
       0x8000'0000U;  ///< It comes by way of its cell's last processor (mover.hpp).
   static constexpr std::uint32_t small_messages_end = 1U << 24;
+  static constexpr std::uint32_t buffer_messages_end = 2U << 24;  ///< Small ones, and those of a buffer.
   static_assert(static_cast<std::uint32_t>(EntryKind::small_message) == 0);
+  static_assert(static_cast<std::uint32_t>(EntryKind::buffer_message) == 1);
 
   static constexpr std::uint32_t make(EntryKind kind, std::size_t bytes = 0) noexcept {
     return static_cast<std::uint32_t>(kind) << 24 | static_cast<std::uint32_t>(bytes);
@@ -133,6 +135,9 @@ class Outbound {
     parkers_[processor]->wake_if_asleep();
     return true;
   }
+  /// The same of one that goes into a buffer, and is too short for offers. Throws Error(exhausted).
+  bool try_buffered(std::uint32_t processor, std::uint32_t cell, std::uint32_t task, std::uint64_t key,
+                    std::span<const std::byte> bytes);
   /// A message to a cell that another processor carries.
   void send(std::uint32_t cell, std::uint32_t processor, std::uint32_t task, std::uint64_t key,
             std::span<const std::byte> bytes);

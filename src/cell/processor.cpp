@@ -263,6 +263,7 @@ void Processor::send(TaskControl& self, const char* call, std::uint32_t cell, st
     if (processor != index_) {
       if (outbound_.try_small(processor, target, task, key, bytes)) [[likely]]
         return;
+      if (outbound_.try_buffered(processor, target, task, key, bytes)) return;
       if (processor == network_index_) return network_->send(self, call, target, task, key, bytes);
     } else if (mover_.protocol().arriving() != target) [[likely]] {
       const std::size_t waiting = inbound_.take_local(*domain_.cells[target], task, key, bytes);
