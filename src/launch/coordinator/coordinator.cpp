@@ -34,6 +34,7 @@ constexpr auto arrival_patience =
 constexpr auto start_patience = 120s;   // from the last arrival to ready, without any node's progress
 constexpr auto cause_patience = 1s;     // for the reason behind a lost connection
 constexpr auto words_patience = 300ms;  // for the last words of a process that has ended
+constexpr auto standstill_note = 3s;    // how long a standstill of ours counts: longer than a cause is awaited
 constexpr auto grace = 1500ms;          // nodes end by themselves after 1 s
 constexpr auto end_patience = 30s;      // from the last cell's end to the last node's
 constexpr int failed_status = static_cast<int>(ExitStatus::program_failed);
@@ -565,7 +566,7 @@ void Coordinator::Impl::suspect(std::uint32_t process, const std::string& why) {
 }
 
 /// Notes whether this process stood still for so long that nodes may have given it up: it was stopped, or a debugger
-/// held it. The note lapses after a second without a standstill.
+/// held it. The note lapses after some time without a standstill.
 void Coordinator::Impl::pulse() {
   const auto now = std::chrono::steady_clock::now();
   const std::chrono::nanoseconds period = job.cluster.options.peer_timeout / 5;
@@ -573,7 +574,7 @@ void Coordinator::Impl::pulse() {
   if (late >= period * 4) {
     stood_still = late;
     last_standstill = now;
-  } else if (now - last_standstill > 1s) {
+  } else if (now - last_standstill > standstill_note) {
     stood_still = 0s;
   }
   pulse_timer.start(period, [this] { pulse(); });
