@@ -72,11 +72,7 @@ bool Outbound::try_buffered(std::uint32_t processor, std::uint32_t cell, std::ui
   std::memcpy(buffer->own_body(), bytes.data(), bytes.size());
   const BufferEntry payload{buffer, bytes.size()};
   std::memcpy(entry->payload, &payload, sizeof payload);
-  entry->info = EntryInfo::make(EntryKind::buffer_message);
-  entry->key = key;
-  entry->cell = cell;
-  entry->task = task;
-  ring->publish();
+  publish(*ring, *entry, EntryInfo::make(EntryKind::buffer_message), key, cell, task);
   parkers_[processor]->wake_if_asleep();
   return true;
 }
@@ -231,12 +227,8 @@ void Outbound::push_raw(std::uint32_t processor, std::uint32_t info, std::uint64
     hold(processor, waiting);
     return;
   }
-  entry->info = info;
-  entry->key = key;
-  entry->cell = cell;
-  entry->task = task;
   copy_bytes(entry->payload, payload, bytes);
-  ring_to(processor).publish();
+  publish(ring_to(processor), *entry, info, key, cell, task);
   parkers_[processor]->wake_if_asleep();
 }
 
@@ -262,12 +254,8 @@ bool Outbound::flush_backlog(std::uint32_t processor) {
     MessageRing::Entry* entry = ring.prepare();
     if (entry == nullptr) break;
     const Waiting& waiting = backlog.front();
-    entry->info = waiting.info;
-    entry->key = waiting.key;
-    entry->cell = waiting.cell;
-    entry->task = waiting.task;
     std::memcpy(entry->payload, waiting.payload, sizeof waiting.payload);
-    ring.publish();
+    publish(ring, *entry, waiting.info, waiting.key, waiting.cell, waiting.task);
     drop_oldest(processor);
   }
   parkers_[processor]->wake_if_asleep();

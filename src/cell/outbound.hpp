@@ -127,11 +127,7 @@ class Outbound {
     if (entry == nullptr) [[unlikely]]
       return false;
     copy_small(entry->payload, bytes.data(), bytes.size());
-    entry->info = EntryInfo::make(EntryKind::small_message, bytes.size());
-    entry->key = key;
-    entry->cell = cell;
-    entry->task = task;
-    ring->publish();
+    publish(*ring, *entry, EntryInfo::make(EntryKind::small_message, bytes.size()), key, cell, task);
     parkers_[processor]->wake_if_asleep();
     return true;
   }
@@ -235,6 +231,15 @@ class Outbound {
     return ring != nullptr ? *ring : make_ring(processor);
   }
   MessageRing& make_ring(std::uint32_t processor);
+  /// Shows the receiver an entry that the ring has prepared, and whose payload is there.
+  [[gnu::always_inline]] static void publish(MessageRing& ring, MessageRing::Entry& entry, std::uint32_t info,
+                                             std::uint64_t key, std::uint32_t cell, std::uint32_t task) noexcept {
+    entry.info = info;
+    entry.key = key;
+    entry.cell = cell;
+    entry.task = task;
+    ring.publish();
+  }
   MessageRing::Entry* entry_to(std::uint32_t processor);
   void push_raw(std::uint32_t processor, std::uint32_t info, std::uint64_t key, std::uint32_t cell, std::uint32_t task,
                 const void* payload, std::size_t bytes);
