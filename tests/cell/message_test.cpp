@@ -25,9 +25,9 @@ INSTANTIATE_TEST_SUITE_P(, Messages,
                                          Shape{{4, 1}, Options::threads_per_cell}),
                          shape_name);
 
-constexpr std::size_t sizes[] = {0,      1,      7,       8,       39,        40,        41,
-                                 127,    128,    129,     511,     512,       513,       1024,
-                                 2048,   4096,   16'383,  32'767,  32'768,    32'769,    65'535,
+constexpr std::size_t sizes[] = {0,      1,      7,       8,       39,        40,        41,       127,
+                                 128,    129,    511,     512,     513,       1023,      1024,     1025,
+                                 2047,   2048,   4096,    16'383,  32'767,    32'768,    32'769,   65'535,
                                  65'536, 65'537, 131'072, 200'000, 1'000'000, 1'048'576, 3'000'001};
 
 // Every size, received in three ways, with and without waiting for the message.

@@ -141,6 +141,7 @@ TEST_P(Hostile, IsLost) {
     victim.poll();
     if (i == 1'000 && !fills_the_window) victim.recorder().want(0, true);
   }
+  ASSERT_EQ(victim.recorder().lost(0), 1U);
   EXPECT_NE(victim.recorder().why(0).find(GetParam().reason), std::string::npos) << victim.recorder().why(0);
   victim.send(2, 100);
   bystander.send(1, 100'000);

@@ -36,7 +36,7 @@ std::uint32_t last_cell() { return (me() + this_machine::cell_count() - 1) % thi
 class Requests : public testing::TestWithParam<Placement> {};
 INSTANTIATE_TEST_SUITE_P(, Requests, testing::ValuesIn(placements()), placement_name);
 
-constexpr std::size_t sizes[] = {0, 1, 8, 40, 41, 511, 512, 32'767, 65'537, 300'000};
+constexpr std::size_t sizes[] = {0, 1, 8, 40, 41, 511, 512, 2048, 32'767, 65'537, 300'000};
 
 TEST_P(Requests, EverySizeArrivesWholeBeforeAndAfterItIsAskedFor) {
   run_on(GetParam(), [] {
