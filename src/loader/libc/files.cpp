@@ -35,6 +35,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -361,13 +362,17 @@ int own_close(int descriptor) {
   return 0;
 }
 
-// The process's table stays one (CLOSE_RANGE_UNSHARE): the cells' threads share it.
+// The process's table stays one (CLOSE_RANGE_UNSHARE): the cells' threads share it. A range without end is meant for
+// what a program has inherited. There is nothing of that kind, but there is what other cells have open, and what libc
+// opens for a moment in their calls; so from 3 on all stay open.
 int own_close_range(Instance& instance, unsigned first, unsigned last, int flags) {
   constexpr int known_flags = CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC;
+  constexpr unsigned greatest = std::numeric_limits<int>::max();
   if (first > last || (flags & ~known_flags) != 0) return fail(EINVAL);
   if ((flags & CLOSE_RANGE_CLOEXEC) != 0) return ::close_range(first, last, CLOSE_RANGE_CLOEXEC);
   for (unsigned number = first; number <= std::min(last, 2U); ++number)
     redirect(outlet_of(instance, static_cast<int>(number)), Outlet::Leads::nowhere);
+  if (last >= greatest) return 0;
   for (const int descriptor : os::open_descriptors()) {
     const auto number = static_cast<unsigned>(descriptor);
     if (number < first || number > last || os::is_guarded(descriptor)) continue;
