@@ -271,7 +271,7 @@ xz -9ec ../in/text.txt
 xz -t ../in/sample.xz
 xzcat ../in/sample.bz2
 yes --version
-zdump UTC
+zdump -v -c 2000,2001 UTC
 zip -X made.zip ../in/nothing
 zipinfo ../in/sample.zip
 zstd -19 -c ../in/text.txt
