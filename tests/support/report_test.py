@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""skips.py with ctest's own logs: it finds each kind of skip with its reason, and judges it."""
+"""report.py with logs of ctest: it finds each kind of skip with its reason and judges it, and quotes failed tests."""
 import os
 import pathlib
 import subprocess
@@ -8,12 +8,12 @@ import sys
 import tempfile
 import unittest
 
-import skips
+import report
 
 GTEST = "printf '[ RUN      ] A.b\\n/x/a.cpp:3: Skipped\\n%s\\n\\n[  SKIPPED ] A.b (0 ms)\\n'"
 
 
-class Skips(unittest.TestCase):
+class Report(unittest.TestCase):
     def run_suite(self, *tests):
         """A run of ctest with these (name, shell command, return code that means skipped), and what is said of it."""
         with tempfile.TemporaryDirectory() as folder:
@@ -22,15 +22,15 @@ class Skips(unittest.TestCase):
                 lines.append(f'add_test([=[{name}]=] sh -c [=[{command}]=])')
                 how = f"SKIP_RETURN_CODE {status[0]}" if status else 'SKIP_REGULAR_EXPRESSION "\\\\[  SKIPPED \\\\]"'
                 lines.append(f'set_tests_properties([=[{name}]=] PROPERTIES {how} FIXTURES_REQUIRED run)')
-            report = pathlib.Path(folder) / "report"
+            written = pathlib.Path(folder) / "report"
             lines.append(
-                f'add_test(skips "{sys.executable}" -B "{skips.__file__}" Testing/Temporary/LastTest.log.tmp'
-                f' "{report}")'
+                f'add_test(report "{sys.executable}" -B "{report.__file__}" Testing/Temporary/LastTest.log.tmp'
+                f' "{written}")'
             )
-            lines.append("set_tests_properties(skips PROPERTIES FIXTURES_CLEANUP run)")
+            lines.append("set_tests_properties(report PROPERTIES FIXTURES_CLEANUP run)")
             (pathlib.Path(folder) / "CTestTestfile.cmake").write_text("\n".join(lines) + "\n")
             run = subprocess.run(["ctest", "--output-on-failure"], cwd=folder, text=True, stdout=subprocess.PIPE)
-            return run.returncode, report.read_text().splitlines()
+            return run.returncode, written.read_text().splitlines()
 
     def test_nothing_skipped(self):
         self.assertEqual(self.run_suite(("a", "echo hello")), (0, ["skipped: 0 tests, for 0 reasons"]))
@@ -44,7 +44,7 @@ class Skips(unittest.TestCase):
             ("d", "echo lua: skipped: needs sources from apt: it cannot fetch them; exit 77", 77),
             (
                 ("e", "echo 'test_x (A.test_x)'; echo \"words ... skipped 'needs a control group for processor time'\"")
-                if not skips.is_root()
+                if not report.is_root()
                 else ("e", "echo")
             ),
         )
@@ -72,7 +72,7 @@ class Skips(unittest.TestCase):
         status, lines = self.run_suite(("a", GTEST % "needs Mondays"))
         self.assertEqual(
             (status != 0, lines[-1]),
-            (True, "a: skipped: needs Mondays: its reason is not in the table of tests/support/skips.py"),
+            (True, "a: skipped: needs Mondays: its reason is not in the table of tests/support/report.py"),
         )
         status, lines = self.run_suite(("a", GTEST % "Mondays are bad"))
         self.assertEqual(
@@ -80,6 +80,19 @@ class Skips(unittest.TestCase):
         )
         status, lines = self.run_suite(("a", GTEST.replace("%s\\n", "")))
         self.assertEqual((status != 0, lines[-1]), (True, "a: skipped: (nothing): says no reason"))
+
+    def test_failed_tests_are_quoted(self):
+        status, lines = self.run_suite(
+            ("a", "echo hello"),
+            ("release: b", "seq 100; exit 3"),
+            ("c", "printf crash; kill -ABRT $$"),
+            ("d", "exit 1"),
+        )
+        self.assertNotEqual(status, 0)
+        expected = ["skipped: 0 tests, for 0 reasons", "failed: release: b; its last lines:"]
+        expected += [f"  {number}" for number in range(61, 101)]
+        expected += ["failed: c; its last lines:", "  crash", "failed: d; its last lines:"]
+        self.assertEqual(lines, expected)
 
 
 if __name__ == "__main__":

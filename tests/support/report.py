@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Reports which tests of a run were skipped and why, and fails if this computer could have run one of them.
+"""Reports which tests of a run were skipped and why, and what failed tests said last. Fails if this computer could
+have run one of those skipped.
 
-usage: skips.py LOG REPORT          ctest's log of the run; the report goes to the file REPORT and to standard output
+usage: report.py LOG REPORT         ctest's log of the run; the report goes to the file REPORT and to standard output
+
+A run tells of thousands of tests; what a failed one said stands here once more, near the summary, where one looks.
 
 The table below judges reasons: what the test needs, and whether this computer has it. A reason without a row is a
 failure too: whoever adds a reason adds the row that says how to find out.
@@ -20,6 +23,8 @@ import sys
 import tempfile
 
 PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+FAILED_MAX = 5  # so many failed tests are quoted,
+QUOTED_MAX = 40  # with so many of their last lines
 
 
 def succeeds(*command):
@@ -117,12 +122,16 @@ NEEDS = [
 MAKE_A_DEVICE = 'd=$(mktemp -d) && mknod "$d/null" c 1 3 && : >"$d/null"; s=$?; rm -rf "$d"; exit $s'
 
 
+def tests_of(log):
+    """(name, the part of ctest's log from its output on) of each test."""
+    for block in re.split(r"^\d+/\d+ Testing: ", log, flags=re.MULTILINE)[1:]:
+        yield block.split("\n", 1)[0], block.partition("\nOutput:\n")[2]
+
+
 def skipped(log):
     """(test, reason) of everything that was skipped in a log of ctest. One test of ctest may hold several. The log
     does not tell of tests that end with their status for "skipped" and say nothing."""
-    for block in re.split(r"^\d+/\d+ Testing: ", log, flags=re.MULTILINE)[1:]:
-        name = block.split("\n", 1)[0]
-        output = block.partition("\nOutput:\n")[2]
+    for name, output in tests_of(log):
         found = re.findall(r"^[^\n]*: Skipped\n(.+)$", output, re.MULTILINE)  # GoogleTest
         found += re.findall(r"^(?:[\w.+-]+: )?skipped: (.+)$", output, re.MULTILINE)  # our scripts
         found += re.findall(r"^\[  SKIPPED \] \w+/[\w-]+: (.+)$", output, re.MULTILINE)
@@ -132,6 +141,14 @@ def skipped(log):
             found = [""]
         for reason in found:
             yield name, reason.strip()
+
+
+def failed(log):
+    """(test, its last lines) of each test that failed, in a log of ctest."""
+    for name, output in tests_of(log):
+        said, _, end = output.rpartition("\n<end of output>\n")
+        if "\nTest Failed.\n" in end:
+            yield name, said.splitlines()[1:][-QUOTED_MAX:]  # behind a line of dashes
 
 
 def complaint_of(test, reason):
@@ -145,7 +162,7 @@ def complaint_of(test, reason):
         match = re.fullmatch(pattern, need[1])
         if match:
             return "this machine could run it" if could(test, match) else None
-    return "its reason is not in the table of tests/support/skips.py"
+    return "its reason is not in the table of tests/support/report.py"
 
 
 def main(log, report):
@@ -160,6 +177,8 @@ def main(log, report):
     for reason, tests in sorted(groups.items(), key=lambda item: -len(item[1])):
         lines.append(f"  {len(tests):4} {reason} ({tests[0]}{', ...' if len(tests) > 1 else ''})")
     lines += complaints
+    for test, said in list(failed(text))[:FAILED_MAX]:
+        lines += [f"failed: {test}; its last lines:", *("  " + line for line in said)]
     pathlib.Path(report).write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))
     return 1 if complaints else 0
