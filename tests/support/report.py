@@ -24,7 +24,8 @@ import tempfile
 
 PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 FAILED_MAX = 5  # so many failed tests are quoted,
-QUOTED_MAX = 40  # with so many of their last lines
+QUOTED_MAX = 40  # with so many of their last lines, but what GoogleTest says of tests that went well
+NOT_QUOTED = r"\[[ =-]*(RUN|OK|PASSED|SKIPPED)?[ =-]*\]"
 
 
 def succeeds(*command):
@@ -148,7 +149,8 @@ def failed(log):
     for name, output in tests_of(log):
         said, _, end = output.rpartition("\n<end of output>\n")
         if "\nTest Failed.\n" in end:
-            yield name, said.splitlines()[1:][-QUOTED_MAX:]  # behind a line of dashes
+            lines = said.splitlines()[1:]  # behind a line of dashes
+            yield name, [line for line in lines if not re.match(NOT_QUOTED, line)][-QUOTED_MAX:]
 
 
 def complaint_of(test, reason):

@@ -172,7 +172,7 @@ class Conformance : public ::testing::TestWithParam<Subject> {
   void pump_times(int times);
   /// Polls and waits, as a program's thread does, until `done`. Whoever makes that true also calls wake().
   void run(Peer peer, const std::function<bool()>& done);
-  /// Sends to a peer that does not poll until its frames queue.
+  /// Sends to a peer that does not poll until its frames queue, and stay there.
   std::uint64_t send_until_queued(Peer from, Peer to, std::size_t body_bytes, std::size_t queued_bytes);
 
   std::unique_ptr<Net> net_;
