@@ -2,6 +2,7 @@
 """The paper's two experiments, including the one-host half of the first: the runs and their results. The second is made
 twice: on hosts that compute as slowly as the paper's, and on hosts with a share of a core."""
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import pathlib
@@ -144,7 +145,7 @@ class Unequal:
     """One matrix on two unequal hosts."""
 
     size: typing.Union[Size, Pace]
-    alone: dict  # MFlops by host, while the other host does nothing
+    alone: dict  # MFlops by host, while the other host computes for itself, too
     together: dict  # MFlops by way
     ratios: dict  # by way and round: the speed together over the sum of the speeds alone
     shares: str  # the shares that "auto" chose
@@ -157,6 +158,19 @@ def shares_told(words):
     return re.sub(r"^aprun: ", "", found[0].strip()) if found else ""
 
 
+def alone_at_once(scg, size, machines):
+    """MFlops by host, each with the whole matrix, all at once: they have one computer's memory and caches, alone as
+    together. Each runs for as long as the slowest."""
+    slowest = min(SPEEDS[machine.name] for machine in machines)
+
+    def mflops(machine):
+        iterations = round(size.iterations * SPEEDS[machine.name] / slowest)
+        return scg.on_this_host("1x1", 1, size.side, iterations, machine.words).mflops
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        return {machine.name: value for machine, value in zip(machines, pool.map(mflops, machines))}
+
+
 def compare_ways(scg, plan, size, machines, files, beside=contextlib.nullcontext()):
     """Runs on each host alone, and on both with each cluster file, round by round. `beside`: what runs beside them."""
     alone = {machine.name: [] for machine in machines}
@@ -165,9 +179,8 @@ def compare_ways(scg, plan, size, machines, files, beside=contextlib.nullcontext
     shares, iterations_us = "", []
     for _ in plan.each_round(f"unequal hosts, {size.title}"):
         with beside:
-            for machine in machines:
-                run = scg.on_this_host("1x1", 1, size.side, size.iterations, machine.words)
-                alone[machine.name].append(run.mflops)
+            for name, value in alone_at_once(scg, size, machines).items():
+                alone[name].append(value)
             whole = sum(found[-1] for found in alone.values())
             for way, file in files.items():
                 run = scg.on_cluster(file, size.side, size.iterations, machines[0].host.command)

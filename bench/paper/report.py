@@ -69,7 +69,8 @@ among small numbers. `cells = "auto"` measures both hosts and shares out the cel
 of the sum for the last two. {verdict}
 
 - Every ratio comes from successive runs within one round, and the table shows the median of the rounds. "Alone" is
-  one cell with the whole matrix on that host, while the other host does nothing.
+  one cell with the whole matrix on that host. Both hosts do that at the same time, because they share one computer's
+  memory and caches, which the paper's hosts did not.
 - The program is scg with other loops (`bench/paper/slower.cpp`). The additional passes use vectors of their own that
   fit a core's cache, because the two cores share the memory, which the paper's hosts did not. They change no result.
   What a host does for messages is not slowed down.
@@ -86,8 +87,6 @@ QUOTAS = """
 The two hosts have 24.4 % and 43 % of a core, by CPU quotas of that ratio, and compute at today's speed.
 
 {table}
-
-{verdict}
 
 - Both hosts use the same core, which has time for both. On two cores they would compute at the same time and share
   the memory, which the paper's hosts did not. A program of the lowest priority uses the rest of the core, so that the
@@ -191,7 +190,7 @@ def sections(plan, facts, pictures, one_host, equal, unequal, quotas):
     if unequal is not None:
         found["unequal"] = UNEQUAL.format(table=unequal_table(unequal), target=TARGET, verdict=verdict(unequal))
     if quotas is not None:
-        text = QUOTAS.format(table=unequal_table(quotas), verdict=verdict(quotas), period=facts["period_ms"])
+        text = QUOTAS.format(table=unequal_table(quotas), period=facts["period_ms"])
         found["unequal"] = found.get("unequal", "") + text
     for name, text in found.items():
         picture = f"![{SECTIONS[name]}: speeds](paper-{name}.png)\n\n" if name in pictures else ""
