@@ -68,9 +68,10 @@ The speeds are as 2.44 to 4.30, so one and two cells cannot use more than 96 % o
 among small numbers. `cells = "auto"` measures both hosts and shares out the cells. The target is at least {target:.2f}
 of the sum for the last two. {verdict}
 
-- Every ratio comes from successive runs within one round, and the table shows the median of the rounds. "Alone" is
-  one cell with the whole matrix on that host. Both hosts do that at the same time, because they share one computer's
-  memory and caches, which the paper's hosts did not.
+- Every ratio is formed with the runs right before and right behind within one round, and the table shows the median
+  of the rounds. "Alone" is one cell with the whole matrix on that host. Both hosts do that at the same time, because
+  they share one computer's memory and caches, which the paper's hosts did not. Each round begins by measuring how
+  often the hosts must do their passes.
 - The program is scg with other loops (`bench/paper/slower.cpp`). The additional passes use vectors of their own that
   fit a core's cache, because the two cores share the memory, which the paper's hosts did not. They change no result.
   What a host does for messages is not slowed down.
