@@ -208,9 +208,10 @@ def write_files(folder, texts, machines):
 def slow_down(scg, pace, machines):
     """Has the hosts do each pass so often that they are as fast as the paper's at this pace. A core of a virtual
     machine does not stay as fast as it was."""
-    for name, value in alone_at_once(scg, pace, machines).items():
-        machine = next(machine for machine in machines if machine.name == name)
-        passes = float(machine.environment["BENCH_PASSES"]) * value / (SPEEDS[name] * pace.times)
+    speeds = alone_at_once(scg, pace, machines)
+    for machine in machines:
+        too_fast = speeds[machine.name] / (SPEEDS[machine.name] * pace.times)
+        passes = float(machine.environment["BENCH_PASSES"]) * too_fast
         machine.environment["BENCH_PASSES"] = f"{passes:.3f}"
 
 
