@@ -201,14 +201,15 @@ void Conformance::run(Peer peer, const std::function<bool()>& done) {
 
 std::uint64_t Conformance::send_until_queued(Peer from, Peer to, std::size_t body_bytes, std::size_t queued_bytes) {
   constexpr std::size_t bytes_max = 256 * 1024 * 1024;  // Some systems take much.
+  const comm::Module& module = node(from).module();
   std::uint64_t frames = 0;
-  const auto is_queued = [&] {
-    return node(from).module().queued(to) >= queued_bytes || frames * body_bytes >= bytes_max;
-  };
-  while (!is_queued()) {
-    for (; !is_queued(); ++frames) node(from).send(to, body_bytes);
-    for (int i = 0; i < 100; ++i) node(from).poll();  // brings no more room, unless the system has found some
-  }
+  std::size_t queued = 0;
+  do {  // the system may find more room a moment later
+    for (; module.queued(to) < queued_bytes && frames * body_bytes < bytes_max; ++frames)
+      node(from).send(to, body_bytes);
+    queued = module.queued(to);
+    for (int i = 0; i < 100; ++i) node(from).poll();
+  } while (module.queued(to) != queued);
   return frames;
 }
 
