@@ -220,11 +220,11 @@ void Idle::park() noexcept {
             !here_.has_seen_stop()) ||                    // acquire: pairs with stop()
            domain_.over.load(std::memory_order_acquire);  // acquire: what the last cell wrote
   };
-  if (sleep_unless(parker_, in_network, look, [&] { sleep(in_network, held); }) && network_ != nullptr) {
-    if (in_network) network_->end_wait();
-    network_->stirred();
-  } else if (in_network) {
+  const bool slept = sleep_unless(parker_, in_network, look, [&] { sleep(in_network, held); });
+  if (in_network) {
     network_->end_wait();
+  } else if (slept && network_ != nullptr) {
+    network_->stirred();
   }
   if (told) announce_watches(false);
 }

@@ -11,6 +11,7 @@
 #include "base/text.hpp"
 #include "cell/baton.hpp"
 #include "cell/domain.hpp"
+#include "cell/leaving.hpp"
 
 namespace aplib {
 
@@ -68,11 +69,21 @@ bool guarded(TaskControl& self, Domain& domain, Part part) noexcept {
   }
 }
 
+/// Before the task's program leaves its memory, or the task its stack.
+void leave_memory(TaskControl& self, bool lasts) noexcept {
+  void* const rank = self.cell->mpi.rank;
+  const auto leave = detail::leave_memory.load(std::memory_order_relaxed);  // relaxed: what it reads is the cell's
+  if (rank != nullptr && leave != nullptr) [[unlikely]]
+    leave(rank, self.id);
+  if (!self.requests.empty() || self.lent != nullptr) self.cell->processor->inbound().close_requests(self, lasts);
+}
+
 }  // namespace
 
 namespace detail {
 constinit thread_local Processor* current_processor = nullptr;
-}
+constinit std::atomic<LeaveMemory> leave_memory{nullptr};
+}  // namespace detail
 using detail::current_processor;
 
 void enter_program(TaskControl& self, ProgramContext* program) noexcept {
@@ -466,8 +477,7 @@ void task_body(Flow& flow) {
       }
     });
   }
-  if (!self.requests.empty() || self.lent != nullptr)
-    self.cell->processor->inbound_.close_requests(self, lasts);  // before its memory is unmapped
+  leave_memory(self, lasts);
   if (self.program != nullptr) {
     guarded(self, domain, [&self] { self.program->ops->release(self.program); });
     enter_program(self, nullptr);
@@ -501,7 +511,7 @@ void Processor::end_terminating_task() noexcept {
                       name_of(domain, *self)));
     });
   }
-  if (!self->requests.empty() || self->lent != nullptr) self->cell->processor->inbound_.close_requests(*self);
+  leave_memory(*self, true);
   if (self->program != nullptr) self->program->ops->abandon(*self->program, status, exits);
   if (status != 0 && self->cell->status == 0) self->cell->status = status;
   self->cell->processor->end_task(*self);

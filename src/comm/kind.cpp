@@ -59,8 +59,15 @@ struct Close {
   void operator()(void* handle) const noexcept { ::dlclose(handle); }
 };
 
-/// The folder beside that of the running program. The path is the same in build trees, installed trees and moved ones.
+/// The folder beside that of the running program, or of join.so. The paths are the same in build trees, installed trees
+/// and moved ones.
 std::optional<fs::path> own_folder() {
+  Dl_info here{};
+  link_map* object = nullptr;
+  if (::dladdr1(reinterpret_cast<const void*>(&damage), &here, reinterpret_cast<void**>(&object), RTLD_DL_LINKMAP) !=
+          0 &&
+      object->l_name[0] != '\0')
+    return fs::path(object->l_name).parent_path() / "modules";
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   if (error) return std::nullopt;

@@ -6,25 +6,58 @@
 //   machine's stack                             -> run -> processor -> task 0 ~~/
 //
 // The machine lasts as long as the process. Its failure ends the process.
-#include <cstddef>
-#include <exception>
-#include <memory>
+//
+// A process that a launcher keeps for a cell (aprun --processes) becomes that cell of the launcher's machine. It leaves
+// the machine at MPI_Finalize, or at the latest when it exits.
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <pthread.h>
+#include <unistd.h>
 
+#include <cstddef>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "aplib/error.hpp"
 #include "aplib/machine.hpp"
 #include "aplib/options.hpp"
+#include "cell/condition.hpp"
 #include "kernel/debugger.hpp"
 #include "kernel/machine_impl.hpp"
+#include "kernel/process.hpp"
+#include "kernel/process_run.hpp"
+#include "kernel/program_threads.hpp"
 #include "task/stack.hpp"
 #include "task/switch.hpp"
 
 namespace aplib {
 namespace {
 
+Options options_of_one_cell() {
+  Options options = Options::from_environment();
+  options.cells = {1, 1};
+  return options;
+}
+
+Options of_one_thread(Options options) {
+  options.threads = 1;
+  options.bind = false;
+  return options;
+}
+
 struct Adoption {
-  explicit Adoption(const Options& options) : machine(options), stacks(stack_bytes, nullptr, 0), stack(stacks.get()) {}
+  explicit Adoption(std::unique_ptr<Membership> its_membership)
+      : membership(std::move(its_membership)),
+        machine(of_one_thread(membership != nullptr ? membership->options() : options_of_one_cell())),
+        stacks(stack_bytes, nullptr, 0),
+        stack(stacks.get()) {}
 
   static constexpr std::size_t stack_bytes = std::size_t{1} << 20;
 
+  std::unique_ptr<Membership> membership;  ///< Null: the machine is the process's own.
   Machine machine;
   StackPool stacks;
   Stack stack;  ///< On which the machine runs.
@@ -34,44 +67,113 @@ struct Adoption {
   Flow left;  ///< The task's stack, which the program leaves unused.
   const TaskControl* task = nullptr;
   std::exception_ptr problem;  ///< Why there is none.
+  bool has_left = false;       ///< The launcher's machine.
+  bool is_copy = false;        ///< The process has forked, and this is its child.
 };
 
 Adoption* adoption = nullptr;  // never freed: destructors of globals may still call
 
 void run_machine(Flow&) {
+  const auto body = [] {
+    adoption->task = running_task();
+    switch_to(adoption->thread, adoption->left, adoption->program);
+  };
   try {
-    static_cast<void>(adoption->machine.run([] {
-      adoption->task = running_task();
-      switch_to(adoption->thread, adoption->left, adoption->program);
-    }));
+    static_cast<void>(adoption->membership != nullptr
+                          ? run_process(adoption->machine, body, adoption->membership->process())
+                          : adoption->machine.run(body));
   } catch (...) {
     adoption->problem = std::current_exception();
   }
   switch_to(adoption->thread, adoption->runner, adoption->program, true);
 }
 
-Options options_of_one_cell() {
-  Options options = Options::from_environment();
-  options.cells = {1, 1};
-  options.threads = 1;
-  options.bind = false;
-  return options;
+/// What has all that a process needs of the launcher and of modules; few processes do.
+std::unique_ptr<Membership> join_machine(const char* invitation) {
+  Dl_info own{};
+  if (::dladdr(reinterpret_cast<const void*>(&run_machine), &own) == 0)
+    throw Error(Errc::failed, "libaplib does not know where it lies");
+  const std::string file = std::filesystem::path(own.dli_fname).parent_path() / APLIB_SUPPORT_FROM_LIBRARY / "join.so";
+  void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const auto join =
+      library == nullptr ? nullptr : reinterpret_cast<decltype(&aplib_join)>(::dlsym(library, "aplib_join"));
+  if (join == nullptr) {
+    const char* const why = ::dlerror();
+    throw Error(Errc::failed, fmt::format("the process cannot join the machine of its launcher: {}; install APlib anew",
+                                          why != nullptr ? why : file));
+  }
+  return std::unique_ptr<Membership>(join(invitation));
+}
+
+/// The machine is over: every cell has ended.
+class Over final : public Condition {
+ public:
+  explicit Over(const Domain& domain) : domain_(domain) {}
+  [[nodiscard]] bool holds() const noexcept override {
+    return domain_.over.load(std::memory_order_acquire);  // acquire: as in Idle::await_ready()
+  }
+  [[nodiscard]] bool needs(std::uint32_t) const noexcept override { return false; }
+  [[nodiscard]] std::string missing() const override { return "the other ranks, until each has called it, too"; }
+  void let_go() noexcept override {}
+
+ private:
+  const Domain& domain_;
+};
+
+/// The cell ends, as others see it. The process serves the machine until all cells have ended.
+void leave(TaskControl& self, const char* call, int status) {
+  if (std::exchange(adoption->has_left, true)) return;
+  Cell& cell = *self.cell;
+  Domain& domain = cell.processor->domain();
+  cell.status = status;
+  ++cell.ended_from_kernel;
+  cell.processor->end_cell(cell);
+  const Over over(domain);
+  if (!over.holds() && Processor::wait_condition(self, call, over) != Wake::done) return;  // the launcher ends us
+  Machine::Impl::of(domain).process->end();
+  adoption->membership->leave();
+}
+
+void leave_at_exit(int status, void*) {
+  TaskControl* const self = running_task();
+  if (!adoption->is_copy && self != nullptr && self == adoption->task) leave(*self, "exit", status);
+}
+
+/// A child of the process is no cell: what it inherits of the machine is the parent's.
+void forget_in_child() noexcept {
+  adoption->is_copy = true;
+  detail::current_processor = nullptr;
 }
 
 }  // namespace
 
 void adopt_thread_as_cell(const char* call) {
+  if (adoption != nullptr && adoption->is_copy) {
+    throw Error(Errc::bad_argument,
+                fmt::format("{}: called in a child that the rank's process has forked; only that process may", call));
+  }
   if (has_machine()) outside_task(call);
-  auto made = std::make_unique<Adoption>(options_of_one_cell());
+  const char* const invitation = std::getenv(join_variable);
+  auto made = std::make_unique<Adoption>(invitation != nullptr ? join_machine(invitation) : nullptr);
   MachineAccess::impl(made->machine).adopts = true;
   made->thread.attach();
   adopt_thread(made->program);
   prepare_flow(made->runner, run_machine, made->stack.top, made->stack.bytes());
   adoption = made.release();
+  if (adoption->membership != nullptr) {
+    adoption->membership->begin(adoption->machine);
+    ::pthread_atfork(nullptr, nullptr, forget_in_child);
+  }
   switch_to(adoption->thread, adoption->program, adoption->runner);
   if (adoption->task == nullptr) std::rethrow_exception(adoption->problem);
+  if (adoption->membership != nullptr) ::on_exit(leave_at_exit, nullptr);
 }
 
 bool is_adopted(const TaskControl& task) noexcept { return adoption != nullptr && adoption->task == &task; }
+
+void api::leave_machine(const char* call) {
+  TaskControl& self = self_or_throw(call);
+  if (is_adopted(self) && adoption->membership != nullptr) leave(self, call, 0);
+}
 
 }  // namespace aplib

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The kernel's API for front ends whose tasks meet in memory: waits for conditions.
+// The kernel's API for front ends whose tasks meet in memory: waits for conditions, and whose memory is where.
 //
 // `call`: as in api.hpp. Call from: task.
 #pragma once
@@ -18,6 +18,9 @@ namespace aplib::api {
 /// Waits until the condition holds, which the caller has just seen not to, or expects not to. Wake::ended: a cell that
 /// it needs has ended. Wake::stopping: the machine stops, and the task unwinds already.
 [[nodiscard]] APLIB_API Wake wait(TaskControl& self, const char* call, Condition& condition);
+
+/// It does not hold, and a cell that it needs has ended.
+[[nodiscard]] APLIB_API bool is_in_vain(const TaskControl& self, const Condition& condition) noexcept;
 
 /// Other tasks of this processor look at their conditions at once.
 APLIB_API void look_again(TaskControl& self) noexcept;
@@ -38,5 +41,7 @@ inline void stir(TaskControl& self, bool waits) noexcept {
 
 /// Whether this process carries the cell.
 [[nodiscard]] APLIB_API bool is_local(const char* call, CellId cell);
+/// The address by which the calling cell names what another cell has at `address` in its slot, for one-sided calls.
+[[nodiscard]] APLIB_API void* own_address_of(const char* call, CellId cell, void* address);
 
 }  // namespace aplib::api

@@ -49,10 +49,7 @@ void Machine::Impl::make_domain(bool with_host, const StartNote* start) {
   domain->report = [this](const std::string& text) {
     log.error("{}", text);
     if (loaded != nullptr) loaded->output.failed(domain->failure.status);
-    if (adopts) {  // nobody could unwind the program
-      std::fflush(nullptr);
-      ::_exit(domain->failure.status);
-    }
+    if (adopts) end_adopted(domain->failure.status);
   };
   domain->place_of_call = place_of_call;
   if (log.wants(LogLevel::debug)) {
@@ -81,6 +78,11 @@ void Machine::Impl::make_domain(bool with_host, const StartNote* start) {
     domain->processors.front()->prepare();
     domain->publish_processors();
   }
+}
+
+void Machine::Impl::end_adopted(int status) {
+  std::fflush(nullptr);
+  ::_exit(status);
 }
 
 void Machine::Impl::make_carriers() {

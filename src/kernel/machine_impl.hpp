@@ -60,6 +60,8 @@ struct Machine::Impl {
 
   /// Makes a fresh domain. It has no processors yet, except the host's where the host program runs.
   void make_domain(bool with_host, const StartNote* start = nullptr);
+  /// Ends the process of a machine that adopts and has failed: nobody could unwind the program.
+  [[noreturn]] static void end_adopted(int status);
   /// Plans the placement, makes a processor for each carrier (in front of the host's), and gives out the cells.
   void make_carriers();
   void start_threads();

@@ -104,6 +104,27 @@ void ModuleNetwork::send_empty(std::uint32_t cell, std::uint32_t task, std::uint
   post(domain_.process_of(cell), FrameKind::message, label, {});
 }
 
+std::shared_ptr<Errands> ModuleNetwork::errands(std::unique_ptr<Errands> (*make)(Domain& domain)) {
+  const std::lock_guard lock(errands_mutex_);
+  if (owned_errands_ == nullptr) {
+    owned_errands_ = make(domain_);
+    errands_.store(owned_errands_.get(), std::memory_order_release);  // release: what it has
+  }
+  return owned_errands_;
+}
+
+void ModuleNetwork::send_errand(TaskControl& self, const char* call, std::uint32_t cell,
+                                std::span<const std::byte> errand) {
+  const std::uint32_t process = domain_.process_of(cell);
+  make_room(self, call, cell, process);
+  post(process, FrameKind::errand, {}, errand);
+}
+
+void ModuleNetwork::answer_errand(std::uint32_t process, std::span<const std::byte> errand) {
+  post(process, FrameKind::errand, {}, errand);
+  errands_answered_ = true;
+}
+
 void ModuleNetwork::wait_for_room(TaskControl& self, const char* call, std::uint32_t cell, std::uint32_t process) {
   std::size_t least = module_.queued(process);
   Clock::time_point since = Clock::now();
@@ -149,7 +170,7 @@ void ModuleNetwork::poll_alone() {
   if (holds_back.load(std::memory_order_relaxed)) holds_back.store(false, std::memory_order_relaxed);
   if (module_.poll())
     arrivals_.store(arrivals_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // relaxed: a hint
-  if (one_sided_.has_answered()) module_.flush();
+  if (one_sided_.has_answered() || std::exchange(errands_answered_, false)) module_.flush();
   if (port_.outbound().backlog_count() != 0) port_.poll();
   const std::uint64_t polls = polls_.load(std::memory_order_relaxed) + 1;  // relaxed: a clock
   polls_.store(polls, std::memory_order_relaxed);                          // relaxed: the same
@@ -279,6 +300,11 @@ void ModuleNetwork::take_frame(comm::Peer from, const comm::Label& label, std::s
     case FrameKind::arena_answer:
       if (!shared_bodies_.take_answer(from, label)) return nonsense(from, "an answer to what was not asked");
       break;
+    case FrameKind::errand: {
+      Errands* const errands = errands_.load(std::memory_order_acquire);  // acquire: what it has
+      if (errands == nullptr || !errands->take(from, body)) return nonsense(from, "an errand that nobody knows");
+      break;
+    }
     default:
       if (!one_sided_.frame(from, label, body)) return;
   }

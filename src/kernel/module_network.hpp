@@ -21,6 +21,7 @@
 #include "cell/domain.hpp"
 #include "cell/processor.hpp"
 #include "comm/module.hpp"
+#include "kernel/errand.hpp"
 #include "kernel/one_sided_network.hpp"
 #include "kernel/overseer.hpp"
 #include "kernel/process.hpp"
@@ -47,6 +48,7 @@ enum class FrameKind : std::uint32_t {
   arena_place,  ///< These: shared_bodies.hpp.
   arena_answer,
   shared_message,
+  errand,  ///< Body: of a front end (Errands).
 };
 
 /// The pauses of the progress thread. Others end them with a 0 and a wake-up.
@@ -88,7 +90,10 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   void poll_if_due() override;
   bool begin_wait() noexcept override { return !waiter_.exchange(true, std::memory_order_seq_cst); }
   void wait(std::optional<std::chrono::nanoseconds> timeout) noexcept override;
-  void end_wait() noexcept override { waiter_.store(false, std::memory_order_seq_cst); }
+  void end_wait() noexcept override {
+    waiter_.store(false, std::memory_order_seq_cst);
+    stirred();  // the progress thread may have seen that somebody waits, and sleeps
+  }
   void wake() noexcept override { module_.wake(); }
   void stirred() noexcept override;
   void cell_ended(std::uint32_t cell, const CellEnd& end) override;
@@ -147,6 +152,11 @@ class ModuleNetwork final : public Network, public comm::Receiver {
 
   [[nodiscard]] ProgressPauses& progress() noexcept { return progress_; }
 
+  // For errand.hpp.
+  std::shared_ptr<Errands> errands(std::unique_ptr<Errands> (*make)(Domain& domain));
+  void send_errand(TaskControl& self, const char* call, std::uint32_t cell, std::span<const std::byte> errand);
+  void answer_errand(std::uint32_t process, std::span<const std::byte> errand);
+
   // For its parts, OneSidedNetwork and RemoteMemory.
   [[nodiscard]] comm::Module& module() noexcept { return module_; }
   /// Sends a frame. Any thread.
@@ -195,6 +205,10 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   bool begun_ = false;
   bool ended_ = false;
   std::atomic<bool> short_of_memory_{false};
+  bool errands_answered_ = false;  // since the last poll began
+  std::mutex errands_mutex_;
+  std::shared_ptr<Errands> owned_errands_;
+  std::atomic<Errands*> errands_{nullptr};  // null: nobody has asked for them yet
   std::int64_t unread_seen_ = 0;
   Clock::time_point unread_since_{};
 

@@ -43,6 +43,7 @@ void ProcessRun::set_up(Domain& domain, const StartNote* start) {
     note.number(static_cast<std::uint32_t>(domain.failure.status));
     note.text(text);
     process_.supervisor->send_note(note.bytes());
+    if (machine_.adopts) machine_.end_adopted(domain.failure.status);
   };
 }
 
@@ -190,6 +191,7 @@ void ProcessRun::nonsense(const char* what) {
 }
 
 void ProcessRun::stop(int status) {
+  if (machine_.adopts) return;  // nobody could unwind the program: the launcher ends the process
   stopped_status_ = status;
   // acquire: the domain's making. While its processors are made there is nothing to stop; open() looks again.
   if (Domain* domain = machine_.stoppable.load(std::memory_order_acquire)) {

@@ -47,9 +47,26 @@ struct Process {
   std::vector<std::string> names;  ///< Of the processes, for messages: "ws1".
   comm::Module* module = nullptr;  ///< Not started yet; outlives the run, but not the Machine; the caller closes it.
   Supervisor* supervisor = nullptr;
+  std::vector<std::uint32_t> first_cells{};  ///< Of the machine's programs, if none is loaded here; empty: one.
 
   [[nodiscard]] std::uint32_t processes() const noexcept { return static_cast<std::uint32_t>(names.size()); }
 };
+
+/// The place that a launcher keeps for an ordinary process in its machine, for one cell. Call from: the thread that
+/// carries the cell.
+class APLIB_API Membership {
+ public:
+  virtual ~Membership() = default;
+  [[nodiscard]] virtual const Options& options() const noexcept = 0;
+  [[nodiscard]] virtual const Process& process() const noexcept = 0;
+  /// Brings notes to the machine from here on. If the launcher has gone, it ends this process.
+  virtual void begin(Machine& machine) = 0;
+  /// All cells have ended, and nothing more is sent: the launcher does not mind how the process ends from here on.
+  virtual void leave() noexcept = 0;
+};
+
+/// The variable of the environment that says where the launcher keeps the place.
+inline constexpr const char* join_variable = "AP_JOIN";
 
 /// run_program() for one process of a machine of several processes. Machine::options().cells is the whole grid.
 /// `output` gets this process's cells only. The Report's cell_status has this process's cells only; its reason is
@@ -72,3 +89,7 @@ APLIB_API void receive_note(Machine& machine, std::span<const std::byte> note);
 [[nodiscard]] APLIB_API bool reports_fault(std::string_view line) noexcept;
 
 }  // namespace aplib
+
+/// Takes the place that the variable names. It lies in lib/aplib/join.so, which libaplib opens when it needs it. Blocks
+/// until every process has come. The result is the caller's. Throws Error.
+extern "C" APLIB_API aplib::Membership* aplib_join(const char* invitation);

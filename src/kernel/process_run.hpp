@@ -31,6 +31,7 @@ class ProcessRun {
   /// This process carries cells, or will.
   [[nodiscard]] bool attached() const noexcept { return network_ != nullptr; }
   [[nodiscard]] std::uint32_t self() const noexcept { return process_.self; }
+  [[nodiscard]] const std::vector<std::uint32_t>& first_cells() const noexcept { return process_.first_cells; }
 
   // The stages. The thread that runs the machine, or the host program's.
   /// `start`: the host program's first, where we wait for it: it says who carries what.

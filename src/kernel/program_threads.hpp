@@ -72,4 +72,10 @@ APLIB_API void fail_on_thread(const char* call, const std::string& text);
 /// the thread runs for the program. Else returns.
 APLIB_API void end_stopped_thread() noexcept;
 
+// ---------------------------------------------------------------- the process of a program
+
+/// In an ordinary process that is a cell of a launcher's machine (aprun --processes): the cell ends, and the call
+/// returns when all others have. From then on only the process's exit status counts. Elsewhere it does nothing.
+APLIB_API void leave_machine(const char* call);
+
 }  // namespace aplib::api

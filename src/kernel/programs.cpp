@@ -19,6 +19,7 @@
 #include "kernel/machine_impl.hpp"
 #include "kernel/placement.hpp"
 #include "kernel/process_run.hpp"
+#include "loader/elf_segments.hpp"
 #include "loader/known_images.hpp"
 #include "loader/program.hpp"
 
@@ -226,7 +227,8 @@ std::shared_ptr<const loader::Program> LoadedRun::load(const std::string& file) 
 
 bool LoadedRun::has_threads() {
   const std::lock_guard lock(mutex_);
-  return std::ranges::any_of(programs_, [](const auto& loaded) { return loaded.second->has_threads(); });
+  return std::ranges::any_of(programs_,
+                             [this](const auto& loaded) { return loaded.second->has_threads(run.has_openmp_threads); });
 }
 
 void LoadedRun::use_low_bodies() {
@@ -377,13 +379,31 @@ void stop_machine(Machine& machine, int status, const std::string& text) {
   if (domain != nullptr) domain->fail(status, text);
 }
 
+std::string why_not_loaded(const std::string& file) {
+  try {
+    static_cast<void>(loader::ElfFile::open(file));
+  } catch (const loader::ForProcessesOnly& only) {
+    return only.cause();
+  } catch (const Error&) {  // whoever loads it says so
+  }
+  return {};
+}
+
 namespace api {
 
 StartedProgram started_program(const char* call) {
   const TaskControl& self = self_or_throw(call);
   Domain& domain = self.cell->processor->domain();
-  const LoadedRun* const loaded = Machine::Impl::of(domain).loaded.get();
+  const Machine::Impl& machine = Machine::Impl::of(domain);
+  const LoadedRun* const loaded = machine.loaded.get();
   StartedProgram started{.cells = domain.cell_count};
+  if (machine.process != nullptr && !machine.process->first_cells().empty()) {
+    const std::vector<std::uint32_t>& firsts = machine.process->first_cells();
+    const auto next = std::ranges::upper_bound(firsts, self.cell->id);
+    started.number = static_cast<std::uint32_t>(next - firsts.begin() - 1);
+    started.cells = (next != firsts.end() ? *next : domain.cell_count) - firsts[started.number];
+    return started;
+  }
   if (loaded == nullptr) return started;
   const std::size_t number = loaded->program_of(self.cell->id);
   const bool is_last = number == loaded->run.others.size();
@@ -516,7 +536,7 @@ ProgramSummary summarize_program(const Options& options, const ProgramRun& run) 
   }
   for (const loader::Library& library : program->shared_libraries()) summary.libraries.push_back({library.path, false});
   Options planned = options;
-  planned.threads = threads_for(program->has_threads(), options);
+  planned.threads = threads_for(program->has_threads(run.has_openmp_threads), options);
   summary.carriers = plan_carriers(planned);
   return summary;
 }

@@ -50,6 +50,7 @@ struct ProgramRun {
   std::vector<std::string> entry_arguments;                    ///< For `entry`.
   std::vector<std::pair<std::string, std::string>> variables;  ///< Set in its environment.
   std::uint32_t first_cell = 0;                                ///< Of the cells that run it, if it is one of `others`.
+  bool has_openmp_threads = true;  ///< False: a region of OpenMP has one thread, unless the program says otherwise.
   std::vector<ProgramRun> others;  ///< What the cells from their first_cell on run instead, in that order.
 };
 
@@ -96,6 +97,10 @@ struct ProgramSummary {
 
 /// Loads the file as run_program() would, and plans. Runs no code of it. Throws the same errors.
 [[nodiscard]] APLIB_API ProgramSummary summarize_program(const Options& options, const ProgramRun& run);
+
+/// Why no cell can load this file, though it may well be a program: "is a script". Empty: one can, or the file is wrong
+/// in another way.
+[[nodiscard]] APLIB_API std::string why_not_loaded(const std::string& file);
 
 namespace api {
 /// Host program: loads `file` and starts it on all cells as task `task`, with these arguments (argv[0] first).

@@ -618,10 +618,10 @@ void ElfReader::check_executable() const {
   }
   if (!file_->is_executable_) return;
   if (!segments_.has_interpreter()) {
-    input_.refuse("is linked with its own C library (-static-pie)", "link it with apcc, without -static");
+    input_.leave_to_processes("is linked with its own C library (-static-pie)", "link it with apcc, without -static");
   }
   if (input_.gives_rights()) {
-    input_.refuse(
+    input_.leave_to_processes(
         "is set-user-ID, set-group-ID or has capabilities, and programs of cells take no privileges from their file",
         "execute it by itself, or name a copy without them");
   }

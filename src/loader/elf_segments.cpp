@@ -115,6 +115,10 @@ ElfInput::ElfInput(const std::string& path) : path_(path) {
 
 void ElfInput::refuse(std::string_view cause, std::string_view remedy) const { fail(path_, cause, remedy); }
 
+void ElfInput::leave_to_processes(std::string_view cause, std::string_view remedy) const {
+  throw ForProcessesOnly(fmt::format("{}: {}; {}", path_, cause, remedy), cause);
+}
+
 void ElfInput::damaged(std::string_view place, std::string_view cause) const {
   throw Error(Errc::failed, fmt::format("{}: {}: {}; the file is damaged: build it again", path_, place, cause));
 }
@@ -156,8 +160,7 @@ struct Magic {
   std::string_view remedy;
 };
 
-constexpr std::array<Magic, 5> other_files{{
-    {"#!", "is a script", "name the program file that the script starts"},
+constexpr std::array<Magic, 4> other_files{{
     {"!<arch>", "is an archive of object files (.a)", link_as_shared},
     {"!<thin>", "is an archive of object files (.a)", link_as_shared},
     {"MZ", "is a Windows program", "build it on this system with apcc"},
@@ -188,6 +191,8 @@ void check_magic(const ElfInput& input) {
   const auto start = input.table<char>(0, std::min<std::uint64_t>(input.bytes(), 8), "start of the file");
   const std::string_view text(start.data(), start.size());
   if (text.starts_with(ELFMAG)) return;
+  if (text.starts_with("#!"))
+    input.leave_to_processes("is a script", "name the program file that the script starts, or make it executable");
   for (const Magic& other : other_files) {
     if (text.starts_with(other.bytes)) input.refuse(other.cause, other.remedy);
   }
@@ -217,8 +222,8 @@ void check_type(const ElfInput& input, unsigned type) {
     case ET_DYN:
       return;
     case ET_EXEC:
-      input.refuse("is linked for one fixed address, so that it cannot be loaded several times",
-                   "link it with -pie, its parts compiled with -fPIE, or with apcc");
+      input.leave_to_processes("is linked for one fixed address, so that it cannot be loaded several times",
+                               "link it with -pie, its parts compiled with -fPIE, or with apcc");
     case ET_REL:
       input.refuse("is an object file (.o), not yet linked", link_as_shared);
     case ET_CORE:

@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "aplib/error.hpp"
 #include "loader/elf_file.hpp"
 
 namespace aplib::loader {
@@ -22,6 +23,16 @@ namespace aplib::loader {
 [[nodiscard]] constexpr bool lies_in(std::uint64_t start, std::uint64_t bytes, std::uint64_t limit) noexcept {
   return start <= limit && bytes <= limit - start;
 }
+
+/// The system executes such a file, but no cell can load it.
+class ForProcessesOnly : public Error {
+ public:
+  ForProcessesOnly(const std::string& text, std::string_view cause) : Error(Errc::failed, text), cause_(cause) {}
+  [[nodiscard]] const std::string& cause() const noexcept { return cause_; }
+
+ private:
+  std::string cause_;
+};
 
 class ElfInput {
  public:
@@ -49,6 +60,8 @@ class ElfInput {
 
   /// Refuses an intact file that cannot be used here.
   [[noreturn]] void refuse(std::string_view cause, std::string_view remedy) const;
+  /// The same as ForProcessesOnly.
+  [[noreturn]] void leave_to_processes(std::string_view cause, std::string_view remedy) const;
   /// Refuses a file whose bytes contradict each other.
   [[noreturn]] void damaged(std::string_view place, std::string_view cause) const;
 

@@ -218,7 +218,7 @@ constexpr std::array other_mpis{"libmpi.so*",     "libmpi_cxx.so*",    "libmpi_m
                                 "libmpich.so*",   "libmpichcxx.so*",   "libmpicxx.so*",    "libmpichfort.so*",
                                 "libmpifort.so*", "libmpich_intel.so*"};
 // Their state is the program's, though the system owns the file.
-constexpr std::array system_but_separate{"libgfortran.so*"};
+constexpr std::array system_but_separate{"libgfortran.so*", "libmpifort_abi.so*"};
 // Libraries of executables that stay shared: their threads serve all (libc/threads.cpp), or they have a device.
 constexpr std::array better_shared{"libgomp.so*",      "libomp.so*",     "libiomp5.so*",  "libtbb*.so*",
                                    "libopenblas*.so*", "libblis*.so*",   "libmkl_*.so*",  "libfftw3*.so*",
@@ -315,6 +315,14 @@ bool is_for_other_machine(const std::string& path) {
       "ELF");
   const bool ours = text[4] == 2 && text[5] == 1 && text[18] == 62 && text[19] == 0;
   return elf && !ours;
+}
+
+/// The file of ours that lies in the folder of this code; empty: there is none.
+std::string beside_this_code(const std::string& file) {
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<const void*>(&matches_any), &info) == 0 || info.dli_fname == nullptr) return {};
+  std::string path = folder_of(info.dli_fname) + "/" + file;
+  return ::access(path.c_str(), F_OK) == 0 ? path : std::string();
 }
 
 class Search {
@@ -481,12 +489,10 @@ Library Search::of_process() {
     return {.sharing = Sharing::shared, .path = name, .file = nullptr, .handle = handle};
   }
   if (matches("libmpi_abi.so*", name)) {
-    // The one beside this code, whatever the program was linked with: two would not know each other's ranks. Programs
-    // that were linked with early stubs of the ABI ask for libmpi_abi.so.0.
-    Dl_info info{};
-    const bool known = ::dladdr(reinterpret_cast<const void*>(&matches_any), &info) != 0 && info.dli_fname != nullptr;
-    const std::string own = known ? folder_of(info.dli_fname) + "/libmpi_abi.so.1" : "";
-    if (::access(own.c_str(), F_OK) == 0) return shared(own);
+    // Whatever the program was linked with: two would not know each other's ranks. Programs that were linked with
+    // early stubs of the ABI ask for libmpi_abi.so.0.
+    const std::string own = beside_this_code("libmpi_abi.so.1");
+    if (!own.empty()) return shared(own);
   }
   if (void* handle = ::dlopen(name.c_str(), RTLD_NOLOAD | RTLD_NOW)) {
     return {.sharing = Sharing::shared, .path = name, .file = nullptr, .handle = handle};
@@ -514,6 +520,10 @@ Library Search::find() {
     if (std::ranges::count(rules_.private_names, base) != 0)  // a pattern may cover it by the way; a name means it
       fail("is wanted private, and is one that all cells share with the process", "leave it out of --private");
     return of_process();
+  }
+  if (matches("libmpifort_abi.so*", base)) {  // it belongs to our libmpi_abi
+    const std::string own = beside_this_code("libmpifort_abi.so.1");
+    if (!own.empty()) return found(own);
   }
   if (const auto path = find_file()) return found(*path);
 

@@ -61,11 +61,11 @@ struct Requester {
 ///
 /// Sharing, the first that applies: some libraries are never separate, whatever the rules (libc and its parts,
 /// ld-linux, libstdc++, libgcc_s, libaplib, sanitizer runtimes), and of those the process's own is taken, wherever
-/// another lies; libaplib is always the one that this code is in. Then the rules. Then libgfortran is separate (its
-/// units are state of the program), and so are all libraries of an executable but those that keep threads for whoever
-/// calls, or speak to a device. Then what RUNPATH, RPATH, LD_LIBRARY_PATH or a path find outside the system's
-/// folders (/lib*, /usr/lib*, after resolving links) is separate; the rest, of the system or already loaded in the
-/// process by that name, is shared.
+/// another lies; libaplib is always the one that this code is in. Then the rules. Then libgfortran and libmpifort_abi
+/// are separate (their units and common blocks are state of the program), and so are all libraries of an executable but
+/// those that keep threads for whoever calls, or speak to a device. Then what RUNPATH, RPATH, LD_LIBRARY_PATH or a path
+/// find outside the system's folders (/lib*, /usr/lib*, after resolving links) is separate; the rest, of the system or
+/// already loaded in the process by that name, is shared.
 ///
 /// Call from: any thread; blocks while files are read, and runs constructors of shared libraries that the process
 /// has not yet loaded. Throws Error(failed) naming the library, who needs it, and where it was looked for.
@@ -217,8 +217,10 @@ class Program {
   [[nodiscard]] bool has_slot_heap() const noexcept { return options_.heap == HeapPlace::slot; }
   /// LoadOptions::low_memory, decided.
   [[nodiscard]] bool has_low_memory() const noexcept { return has_low_memory_; }
-  /// It makes threads, and asks for a level of MPI's support for them.
-  [[nodiscard]] bool has_threads() const noexcept { return has_threads_; }
+  /// It makes threads, and asks for a level of MPI's support for them. `by_openmp`: regions of OpenMP make threads.
+  [[nodiscard]] bool has_threads(bool by_openmp) const noexcept {
+    return has_threads_ || (by_openmp && has_openmp_threads_);
+  }
   /// Other cells may name the memory of its instances, also after their ends.
   [[nodiscard]] bool is_reached() const noexcept { return is_reached_; }
   /// References of the program to this name are bound by us.
@@ -255,7 +257,8 @@ class Program {
   std::uint64_t alignment_ = page_bytes;
   bool is_reached_ = false;
   bool has_low_memory_ = false;
-  bool has_threads_ = false;
+  bool has_threads_ = false;                            ///< Beside those of OpenMP.
+  bool has_openmp_threads_ = false;                     ///< As many as OMP_NUM_THREADS says.
   std::vector<std::unique_ptr<TlsIndex>> tls_indices_;  // what TLS descriptors point to
   std::vector<std::string_view> bound_;                 // sorted
   mutable std::mutex plugins_mutex_;

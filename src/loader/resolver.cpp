@@ -55,13 +55,21 @@ bool is_cellos_call(std::string_view symbol) noexcept {
 
 namespace {
 
-bool is_call_for_threads(std::string_view symbol) noexcept { return symbol == "MPI_Init_thread"; }
+bool is_call_for_threads(std::string_view symbol) noexcept {
+  return symbol == "MPI_Init_thread" || symbol == "mpi_init_thread_";
+}
 
-/// Of POSIX, C11, C++, and OpenMP by gcc and clang.
+/// Of POSIX, C11, C++; and of OpenMP, if the program itself says how many.
 bool is_maker_of_threads(std::string_view symbol) noexcept {
+  static constexpr auto beginnings = std::to_array<std::string_view>(
+      {"pthread_create", "thrd_create", "_ZNSt6thread15_M_start_thread", "omp_set_num_threads"});
+  return std::ranges::any_of(beginnings, [symbol](std::string_view begin) { return symbol.starts_with(begin); });
+}
+
+/// By gcc and clang.
+bool is_openmp_region(std::string_view symbol) noexcept {
   static constexpr auto beginnings =
-      std::to_array<std::string_view>({"pthread_create", "thrd_create", "_ZNSt6thread15_M_start_thread",
-                                       "GOMP_parallel", "GOMP_task", "__kmpc_fork_call"});
+      std::to_array<std::string_view>({"GOMP_parallel", "GOMP_task", "__kmpc_fork_call"});
   return std::ranges::any_of(beginnings, [symbol](std::string_view begin) { return symbol.starts_with(begin); });
 }
 
@@ -275,7 +283,20 @@ void Resolver::choose_memory() {
     return std::ranges::any_of(program_.images_,
                                [](const Image& image) { return image.file->find(low_memory_mark) != nullptr; });
   };
-  program_.has_threads_ = calls(is_call_for_threads) && calls(is_maker_of_threads);
+  // Fortran's libraries do both for those that ask them.
+  const auto has = [this](bool (*is_wanted)(std::string_view) noexcept) {
+    return std::ranges::any_of(program_.images_, [is_wanted](const Image& image) {
+      const std::string_view name = image.file->soname();
+      if (name.starts_with("libgfortran.so") || name.starts_with("libmpifort_abi.so")) return false;
+      return std::ranges::any_of(image.file->symbols(), [is_wanted](const Symbol& symbol) {
+        return !symbol.defined && is_wanted(symbol.name);
+      });
+    });
+  };
+  if (has(is_call_for_threads)) {
+    program_.has_threads_ = has(is_maker_of_threads);
+    program_.has_openmp_threads_ = has(is_openmp_region);
+  }
   const bool names_remote_memory = calls(is_one_sided_call);
   HeapPlace& heap = program_.options_.heap;
   program_.has_low_memory_ = program_.options_.low_memory.value_or(!names_remote_memory && asks_for_low_memory());

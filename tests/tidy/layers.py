@@ -33,6 +33,8 @@ API_ONLY = {
     ("src/mpi", "src/kernel"): [
         "src/kernel/api.hpp",
         "src/kernel/condition.hpp",
+        "src/kernel/coroutine.hpp",
+        "src/kernel/errand.hpp",
         "src/kernel/mailbox.hpp",
         "src/kernel/mailbox_inline.hpp",
         "src/kernel/program_threads.hpp",

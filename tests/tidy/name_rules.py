@@ -8,8 +8,8 @@ import re
 PATH = re.compile(r"(?<![\w/.$~<{*-])(?:src|tests|docs|include|apps|bench|examples|scripts|cmake)/[\w./*-]*[\w*]")
 FILE = re.compile(r"(?<![\w/.$~<{*-])(?:[\w-]+/)*\w[\w-]*\.(?:cpp|hpp|h|c|py|md)\b(?![\w*])")
 QUOTED_FILE = re.compile(r"`((?:[\w-]+/)*\w[\w-]*\.(?:cpp|hpp|h|c|py|md))`")  # on pages
-# Files that comments name: of others, and mpi.h, which the build makes.
-FOREIGN = {"elf.h", "kex.c", "libgomp_g.h", "mpi.h", "packet.c", "ssh.c", "sshconnect.c"}
+# Files that comments name: of others, and mpi.h and mpif.h, which the build makes.
+FOREIGN = {"elf.h", "kex.c", "libgomp_g.h", "mpi.h", "mpif.h", "packet.c", "ssh.c", "sshconnect.c"}
 # Where names are examples, or come into being while something runs.
 NOT_OURS = re.compile(r"^(?:tests/tidy/|CHANGELOG\.md)")
 

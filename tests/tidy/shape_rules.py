@@ -9,7 +9,7 @@ from layers import INCLUDE, resolve
 
 FILE_LINES_MAX = 900
 HEADER_LINES_MAX = 300
-SOURCE_FILES_MAX = 335  # of src/, without the library of src/mpi/
+SOURCE_FILES_MAX = 340  # of src/, without the library of src/mpi/
 FUNCTION_LINES_MAX = 70
 PAIR_LINES_MIN = 120  # of a header and its source file, where one file includes them
 
@@ -20,6 +20,7 @@ LONG_FUNCTIONS = {}
 # Small pairs with one includer that stand by themselves, by their header, with the reason.
 SMALL_PAIRS = {
     "src/arch/x86_64/elf.hpp": "src/arch/elf.hpp chooses it among the machines'",
+    "src/kernel/errand.hpp": "front ends see the kernel's API alone (layers.py)",
     "src/loader/libc/start.hpp": "its table of bindings stands beside those of the other files there",
 }
 
