@@ -284,6 +284,7 @@ class Reader {
     if (text.starts_with("-fuse-ld=")) {
       result_.linker = text == "-fuse-ld=gold" ? Linker::gold : text == "-fuse-ld=lld" ? Linker::lld : Linker::usual;
     }
+    if (text == "-fdefault-integer-8" || text == "-finteger-4-integer-8") result_.wide_integers = text;
     if (text == "-flto" || text.starts_with("-flto=")) result_.link_time_code = true;
     if (text == "-fno-lto") result_.link_time_code = false;
     if (text.starts_with("-l")) files_ = true;
@@ -515,7 +516,14 @@ std::vector<std::string> command(Language language, const Compiler& compiler, co
   const bool program = arguments.output == Output::program;
   const bool links_libraries = program || arguments.output == Output::library;
 
+  if (arguments.mpi && language == Language::fortran && !arguments.wide_integers.empty() && arguments.compiles) {
+    throw Refused(arguments.wide_integers +
+                  ": INTEGERs of MPI have 4 bytes; leave it out, and declare long ones as INTEGER(KIND=8)");
+  }
   if (arguments.compiles) add_code_options(line, compiler, arguments, prefix);
+  // What mpif.h does not declare is called with buffers of many types. Other MPIs' wrappers allow both, too.
+  if (arguments.compiles && arguments.mpi && language == Language::fortran && compiler.version >= 10)
+    line.add({"-fallow-argument-mismatch", "-fallow-invalid-boz"});
   if (program) {
     add_program_options(line, arguments);
     line.add({program_object});  // before the user's static libraries, which may hold the entries
@@ -528,6 +536,7 @@ std::vector<std::string> command(Language language, const Compiler& compiler, co
     line.add({"-isystem", prefix.include_folder + "/aplib/compat"});
   }
   if (arguments.compiles && arguments.mpi) line.add({"-I" + prefix.mpi_include()});
+  if (arguments.compiles && !arguments.mpi_modules.empty()) line.add({"-I" + arguments.mpi_modules});
   if (program) {
     if (arguments.names_language) line.add({"-x", "none"});
     line.add({prefix.entries_script()});  // after them
@@ -535,6 +544,7 @@ std::vector<std::string> command(Language language, const Compiler& compiler, co
   if (links_libraries && arguments.mpi) {
     // No run path: the loader gives programs the library beside libaplib, whatever they were linked with.
     if (!prefix.library_folder.empty()) line.add({"-L" + prefix.library_folder});
+    if (language == Language::fortran) line.add({"-lmpifort_abi"});
     line.add({"-lmpi_abi"});
   }
   if (links_libraries && !arguments.own_libraries && !prefix.library_folder.empty()) {

@@ -48,7 +48,9 @@ struct Arguments {
   bool link_time_code = false;        ///< -flto
   Linker linker = Linker::usual;
   bool old = false;            ///< Sources are of the 1990s: --old, which is the wrapper's and not read here.
-  bool mpi = false;            ///< The wrapper is mpicc or mpicxx: mpi.h and its library are there. Not read here.
+  bool mpi = false;            ///< The wrapper is MPI's: its headers and libraries are there. Not read here.
+  std::string mpi_modules;     ///< The folder with the compiled module mpi, for Fortran; empty: none. Not read here.
+  std::string wide_integers;   ///< The option by which a plain INTEGER of Fortran has 8 bytes; empty: none.
   bool own_libraries = false;  ///< -nostdlib, -nodefaultlibs: nothing may be added to the link.
 
   /// Reads `arguments` (argv without argv[0]). A response file, @file, is read to understand it, but stays one

@@ -3,8 +3,10 @@
 
 #include <elf.h>
 #include <fcntl.h>
+#include <spawn.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +18,7 @@
 #include <cstring>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "base/os/descriptor.hpp"
 
@@ -192,6 +195,78 @@ void retarget(const std::string& file, const std::string& start) {
     return;
   }
   throw fail("it is not started by APlib; name a program made by apcc");
+}
+
+// ---------------------------------------------------------------- the module mpi
+
+namespace {
+
+/// False: `folder` is not there and cannot be made.
+bool make_folders(const std::string& folder) {
+  if (mkdir(folder.c_str(), 0755) == 0 || errno == EEXIST) return true;
+  return errno == ENOENT && folder.size() > 1 && make_folders(folder_of(folder)) && mkdir(folder.c_str(), 0755) == 0;
+}
+
+/// Whether the command succeeds. It is silent.
+bool run_silently(std::vector<std::string> words) {
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  for (const int stream : {STDOUT_FILENO, STDERR_FILENO})
+    posix_spawn_file_actions_addopen(&actions, stream, "/dev/null", O_WRONLY, 0);
+  pid_t child = 0;
+  const int failed = posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (failed != 0) return false;
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status == 0;
+}
+
+/// Compiles the module into `folder`, so that others see all of it or nothing.
+bool compile_module(std::vector<std::string> words, const std::string& source, const std::string& folder) {
+  std::string place = folder + "/new.XXXXXX";
+  if (!make_folders(folder) || mkdtemp(place.data()) == nullptr) return false;
+  const std::string made = place + "/mpi.mod";
+  words.insert(words.end(), {"-fsyntax-only", "-J", place, source});
+  const bool is_made = run_silently(std::move(words)) && std::rename(made.c_str(), (folder + "/mpi.mod").c_str()) == 0;
+  unlink(made.c_str());
+  rmdir(place.c_str());
+  return is_made;
+}
+
+/// Where a user's programs keep what they can make again; empty: nowhere.
+std::string user_cache() {
+  const auto variable = [](const char* name) {
+    const char* const value = std::getenv(name);
+    return std::string(value != nullptr && *value == '/' ? value : "");
+  };
+  const std::string cache = variable("XDG_CACHE_HOME");
+  const std::string home = variable("HOME");
+  return !cache.empty() || home.empty() ? cache : home + "/.cache";
+}
+
+}  // namespace
+
+std::string mpi_module_folder(const Prefix& prefix, const std::vector<std::string>& words, const std::string& name) {
+  const std::string source = prefix.mpi_include() + "/mpi.f90";
+  struct stat source_status {};
+  if (stat(source.c_str(), &source_status) != 0) return {};
+  std::vector<std::string> folders = {prefix.support_folder + "/mpi/modules/" + name};
+  const std::string cache = user_cache();
+  if (!cache.empty()) folders.push_back(cache + "/aplib/" + digest(prefix.root) + "/" + name);
+  for (const std::string& folder : folders) {
+    struct stat status {};
+    const bool is_there = stat((folder + "/mpi.mod").c_str(), &status) == 0;
+    if (is_there && status.st_mtime >= source_status.st_mtime) return folder;
+  }
+  for (const std::string& folder : folders) {
+    if (compile_module(words, source, folder)) return folder;
+  }
+  return {};
 }
 
 // ---------------------------------------------------------------- files

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace aplib::compile {
 
@@ -57,6 +58,12 @@ void prepare_program_object(const Prefix& prefix, const std::string& start);
 /// Has `start` start the finished program `file`, in place. Throws BrokenTree: no program made by apcc, no room for
 /// so long a path, not writable.
 void retarget(const std::string& file, const std::string& start);
+
+// The module mpi of Fortran: its compiled form depends on the compiler.
+
+/// The folder with mpi.mod for the compiler that `words` run; `name` tells its kind and version. Made at the first use,
+/// beside the other files of MPI or, where nobody may write there, in the user's cache. Empty: it cannot be made.
+std::string mpi_module_folder(const Prefix& prefix, const std::vector<std::string>& words, const std::string& name);
 
 // ---------------------------------------------------------------- files
 

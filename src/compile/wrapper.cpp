@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // apcc, apc++ and apfort: they become the user's compiler, with arguments that make programs of cells. This is the
-// source of all three; APLIB_WRAPPER_LANGUAGE says which one is compiled. Started as mpicc, mpicxx, mpic++ or mpiCC,
-// also with suffix .aplib or _abi, they add MPI's header and library, and answer what scripts ask such a wrapper.
+// source of all three; APLIB_WRAPPER_LANGUAGE says which one is compiled. Started as mpicc, mpicxx, mpic++, mpiCC,
+// mpifort, mpif77 or mpif90, also with suffix .aplib or _abi, they add MPI's headers and libraries, and answer what
+// scripts ask such a wrapper.
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -73,7 +74,8 @@ Request read_request(const Wrapper& wrapper, int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (wrapper.mpi && read_question(argument, request)) continue;
-    if (wrapper.mpi && (argument.starts_with("-cc=") || argument.starts_with("-cxx="))) {  // as MPICH's
+    if (wrapper.mpi && (argument.starts_with("-cc=") || argument.starts_with("-cxx=") ||
+                        argument.starts_with("-fc="))) {  // as MPICH's
       request.compiler = argument.substr(argument.find('=') + 1);
       continue;
     }
@@ -223,9 +225,10 @@ std::string start_of(const Request& request, const Prefix& prefix) {
 std::string answer(const Wrapper& wrapper, const std::string& question, const Compiler& compiler, Arguments arguments,
                    const Prefix& prefix, const std::string& start) {
   if (question == "command") return shell_text(compiler.words);
-  if (question == "incdirs") return prefix.mpi_include();
+  if (question == "incdirs")
+    return prefix.mpi_include() + (arguments.mpi_modules.empty() ? "" : " " + arguments.mpi_modules);
   if (question == "libdirs") return prefix.library_folder;
-  if (question == "libs") return "mpi_abi";
+  if (question == "libs") return wrapper.language == Language::fortran ? "mpifort_abi mpi_abi" : "mpi_abi";
   if (wrapper.mpi && (!question.empty() || arguments.output == Output::information)) {
     // Of a command that compiles or links something, which is not there.
     arguments.compiles = !question.starts_with("link");
@@ -236,6 +239,14 @@ std::string answer(const Wrapper& wrapper, const std::string& question, const Co
   if (question == "compile" || question == "link")
     words.erase(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(compiler.words.size()));
   return shell_text(words);
+}
+
+/// The folder with the module mpi for this compiler; empty: none.
+std::string module_folder(const Prefix& prefix, const Compiler& compiler) {
+  if (compiler.file.empty()) return {};
+  const std::string name = compiler.family == Compiler::Family::gnu ? "gfortran-" + std::to_string(compiler.version)
+                                                                    : std::string(name_of(compiler.file));
+  return mpi_module_folder(prefix, compiler.words, name);
 }
 
 int run_compiler(const Wrapper& wrapper, const Request& request) {
@@ -257,7 +268,9 @@ int run_compiler(const Wrapper& wrapper, const Request& request) {
   if (request.old) find_old_headers(arguments);
   const Prefix prefix = Prefix::own();
   const std::string start = start_of(request, prefix);
-  if (tunes_for_program(arguments) || (wrapper.mpi && request.show)) compiler.ask_version();
+  const bool is_mpi_fortran = wrapper.mpi && language == Language::fortran;
+  if (tunes_for_program(arguments) || (wrapper.mpi && request.show) || is_mpi_fortran) compiler.ask_version();
+  if (is_mpi_fortran && (arguments.compiles || request.show)) arguments.mpi_modules = module_folder(prefix, compiler);
   if (request.show) {
     std::puts(answer(wrapper, request.question, compiler, arguments, prefix, start).c_str());
     return finish_output(wrapper);
@@ -282,8 +295,6 @@ int run(Language language, int argc, char** argv) {
   try {
     const std::string_view called = name_of(argc > 0 ? argv[0] : "");
     if (called.starts_with("mpi")) wrapper = {language, std::string(called), true};
-    if (wrapper.mpi && language == Language::fortran)
-      throw Refused("APlib's MPI is for C and C++ so far; compile Fortran with the mpifort of another MPI");
     const Request request = read_request(wrapper, argc, argv);
     if (request.help) {
       say_help(wrapper);
@@ -293,6 +304,11 @@ int run(Language language, int argc, char** argv) {
       const Prefix prefix = Prefix::own();
       const std::string start = start_of(request, prefix);
       if (request.prepare) prepare_program_object(prefix, start);
+      if (request.prepare && wrapper.mpi && language == Language::fortran) {
+        Compiler compiler = Compiler::find(language, request.compiler);
+        compiler.ask_version();
+        module_folder(prefix, compiler);
+      }
       for (const std::string& file : request.arguments) {
         if (request.retarget) retarget(file, start);
       }

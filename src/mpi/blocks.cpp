@@ -8,6 +8,7 @@ namespace aplib::mpi {
 TypeHandle& travelling(const Call& call, const char* parameter, MPI_Datatype handle) {
   TypeHandle& type = datatype_of(call, parameter, handle);
   static_cast<void>(committed(parameter, type));
+  call.keep(type);
   return type;
 }
 
@@ -31,6 +32,7 @@ Blocks::Blocks(const Call& call, const char* buffer_name, const void* buffer, co
   if (types == nullptr && size > 0) fail_null(types_name);
   if (buffer == MPI_IN_PLACE) fail_buffer(name_, buffer);
   check(counts_name, places_name, size);
+  for (int i = 0; i < size && call.pending() != nullptr; ++i) call.keep(datatype_of(call, types_name, types[i]));
 }
 
 bool Blocks::show(Meeting& meeting) const {
@@ -46,7 +48,7 @@ Elements Blocks::operator[](int rank) const {
   if (types_ == nullptr)
     return elements_at(name_, moved(first_.address, bytes_of(places_[i], first_.extent)), counts_[i], *type_->datatype);
   return elements_at(name_, moved(first_.address, places_[i]), counts_[i],
-                     *travelling(*call_, types_name_, types_[i]).datatype);
+                     *committed(types_name_, datatype_of(*call_, types_name_, types_[i])));
 }
 
 // All errors come before the first message.

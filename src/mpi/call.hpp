@@ -14,7 +14,9 @@
 
 namespace aplib::mpi {
 
+class PendingCall;
 class Rank;
+class Object;
 
 class Call {
  public:
@@ -32,6 +34,9 @@ class Call {
       enter(when);
     }
   }
+  /// The same call, as a pending one goes on with it.
+  Call(const char* name, Rank& rank, bool large, PendingCall& pending) noexcept
+      : name_(name), rank_(&rank), is_large_(large), pending_(&pending) {}
   ~Call() {
     if (visits_) [[unlikely]]
       leave();
@@ -46,6 +51,13 @@ class Call {
   [[nodiscard]] const Rank* known_rank() const noexcept { return rank_; }
   /// The _c double was called.
   [[nodiscard]] bool is_large() const noexcept { return is_large_; }
+  /// Null: the program waits for the call's end.
+  [[nodiscard]] PendingCall* pending() const noexcept { return pending_; }
+  /// The program may free it before the call is over.
+  void keep(Object& object) const {
+    if (pending_ != nullptr) [[unlikely]]
+      keep_pending(object);
+  }
   /// The calling thread has the cell's processor for this call alone, from here on.
   void visit() const noexcept { visits_ = true; }
 
@@ -56,10 +68,12 @@ class Call {
   [[gnu::cold, gnu::noinline]] void enter_otherwise(When when);
   void enter_phase(When when);
   [[gnu::cold, gnu::noinline]] void leave() const noexcept;
+  void keep_pending(Object& object) const;
 
   const char* name_;
   Rank* rank_ = nullptr;
   bool is_large_;
+  PendingCall* pending_ = nullptr;
   mutable bool visits_ = false;
 };
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cctype>
 #include <iterator>
 
 #include "kernel/condition.hpp"
@@ -47,12 +48,24 @@ constexpr const char* names[] = {"MPI_Barrier",
                                  "MPI_Cart_sub",
                                  "MPI_Graph_create",
                                  "MPI_Dist_graph_create",
-                                 "MPI_Dist_graph_create_adjacent"};
+                                 "MPI_Dist_graph_create_adjacent",
+                                 "a call on the file"};
 
-std::string describe(std::uint32_t tag) {
-  const std::uint32_t kind = tag >> kind_shift & kind_mask;
+/// "MPI_Bcast", or "MPI_Ibcast" of the nonblocking calls of a communicator.
+std::string name_of(const Comm& comm, std::uint32_t kind) {
+  if (kind >= std::size(names)) return "an unknown call";
+  std::string name = names[kind];
+  if (comm.is_of_persistent_call()) return name + "_init";
+  if (comm.is_of_nonblocking_calls() && name.starts_with("MPI_")) {
+    name[4] = static_cast<char>(std::tolower(name[4]));
+    name.insert(4, "I");
+  }
+  return name;
+}
+
+std::string describe(const Comm& comm, std::uint32_t tag) {
   return fmt::format("{} (call {} of the communicator, root or operation {})",
-                     kind < std::size(names) ? names[kind] : "an unknown call", tag >> number_shift, tag & detail_mask);
+                     name_of(comm, tag >> kind_shift & kind_mask), tag >> number_shift, tag & detail_mask);
 }
 
 }  // namespace
@@ -71,8 +84,14 @@ Packed::Packed(const Elements& elements)
 Collective::Collective(const Call& call, Comm& comm, CollectiveKind kind, int detail)
     : call_(call),
       comm_(comm),
-      tag_((comm.collective_calls++ & number_mask) << number_shift | static_cast<std::uint32_t>(kind) << kind_shift |
-           (static_cast<std::uint32_t>(detail) & detail_mask)) {}
+      tag_((comm.collective_calls & number_mask) << number_shift | static_cast<std::uint32_t>(kind) << kind_shift |
+           (static_cast<std::uint32_t>(detail) & detail_mask)) {
+  if (call.pending() != nullptr) [[unlikely]] {
+    call.pending()->begin(comm);
+  } else {
+    ++comm.collective_calls;
+  }
+}
 
 api::Mailbox Collective::mailbox() const noexcept {
   return {TaskId{call_.rank().main_task}, api::Space::mpi_collective};
@@ -100,7 +119,8 @@ void Collective::join_board() const {
   comm_.has_no_board = size() == 1;
   for (int i = 0; i < size() && !comm_.has_no_board; ++i) comm_.has_no_board = !api::is_local(name(), comm_.cell_of(i));
   if (comm_.has_no_board) return;
-  const std::uint32_t tag = static_cast<std::uint32_t>(CollectiveKind::board) << kind_shift;
+  const std::uint32_t number = comm_.is_of_persistent_call() ? tag_ & number_mask << number_shift : 0;
+  const std::uint32_t tag = number | static_cast<std::uint32_t>(CollectiveKind::board) << kind_shift;
   const Collective joining(call_, comm_, tag);
   Board* made = nullptr;
   const Elements place = bytes_at(&made, sizeof made);
@@ -129,7 +149,7 @@ void Collective::fail_disagreement(int rank, std::uint32_t tag) const {
   fail(MPI_ERR_OTHER,
        fmt::format("rank {} is in {}, this rank in {}; let all ranks of a communicator make the same collective calls "
                    "in the same order, with the same root and operation",
-                   rank, describe(tag), describe(tag_)));
+                   rank, describe(comm_, tag), describe(comm_, tag_)));
 }
 
 // ---------------------------------------------------------------- receives
@@ -154,7 +174,8 @@ void Window::begin(Incoming& incoming) {
       incoming.packed != nullptr ? incoming.packed.get() : reinterpret_cast<std::byte*>(incoming.to.contiguous());
   const Collective& its = collective_;
   api::post(its.call_.name(), its.mailbox(), incoming.receive, {place, static_cast<std::size_t>(incoming.to.bytes())},
-            {its.comm_.cell_of(incoming.from), its.comm_.collective_context(), std::nullopt});
+            {its.comm_.cell_of(incoming.from), its.comm_.collective_context(),
+             its.comm_.is_of_persistent_call() ? std::optional(its.tag_) : std::nullopt});
 }
 
 void Window::wait_for_all() {
@@ -162,8 +183,8 @@ void Window::wait_for_all() {
                          auto& incoming = static_cast<Window*>(const_cast<void*>(window))->incoming_[i];
                          return &incoming.receive;
                        }};
-  // False: the machine stops, and somebody's destructor has called; the call ends without doing more.
-  if (!api::wait(collective_.call_.name(), all, true)) fail(MPI_ERR_OTHER, "the machine stops");
+  // The machine stops, and somebody's destructor has called; the call ends without doing more.
+  if (!wait_for_messages(collective_.call_, all)) fail(MPI_ERR_OTHER, "the machine stops");
 }
 
 void Window::wait() {

@@ -17,6 +17,8 @@
 #include "kernel/mailbox.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/layout.hpp"
+#include "mpi/pending_call.hpp"
+#include "mpi/rank.hpp"
 #include "mpi/type.hpp"
 
 namespace aplib::mpi {
@@ -50,6 +52,7 @@ enum class CollectiveKind : std::uint8_t {
   graph_create,
   dist_graph_create,
   dist_graph_create_adjacent,
+  file,
 };
 
 /// Bytes of elements side by side: those themselves, or a copy.
@@ -89,6 +92,15 @@ class Collective {
       join_board();
     return comm_.board.get();
   }
+  /// Waits as api::wait() does; a pending call pauses meanwhile, and those of the rank go on.
+  [[nodiscard]] Wake wait(TaskControl& self, Condition& condition) const {
+    if (is_alone()) [[likely]]
+      return api::wait(self, name(), condition);
+    return call_.rank().pending_calls.wait(call_, condition);
+  }
+  [[nodiscard]] bool is_pending() const noexcept { return call_.pending() != nullptr; }
+  /// For reports: ", in MPI_Ibarrier" if the call is not the one that the program waits in.
+  [[nodiscard]] std::string where() const { return is_pending() ? std::string(", in ") + name() : std::string(); }
   /// A rank is in the call of this tag.
   [[noreturn]] void fail_disagreement(int rank, std::uint32_t tag) const;
   /// Both at the same time.
@@ -99,6 +111,8 @@ class Collective {
 
   Collective(const Call& call, Comm& comm, std::uint32_t tag) noexcept : call_(call), comm_(comm), tag_(tag) {}
   void join_board() const;
+  /// No call of the rank is pending.
+  [[nodiscard]] bool is_alone() const noexcept { return !is_pending() && call_.rank().pending_calls.is_empty(); }
   [[nodiscard]] api::Mailbox mailbox() const noexcept;
   /// Whether a message is of this call. False: an earlier call has left it. Fails if the ranks disagree.
   [[nodiscard]] bool is_ours(int from, std::uint32_t tag) const;

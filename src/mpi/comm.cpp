@@ -15,12 +15,30 @@ Comm::Comm(Rank& rank, Group& members, Group& remote, Errhandler& handler, std::
   local = new Comm(rank, members, handler, "the local group", context);
 }
 
+Comm::Comm(Comm& of, std::uint32_t channel, std::uint32_t calls)
+    : Comm(of.owner(), *of.group, *of.peers, of.handler(), of.title(), of.context_) {
+  retire();  // no handle means it
+  channel_ = channel;
+  collective_calls = calls;
+  topology = of.topology;
+  has_no_board = of.has_no_board;
+  if (of.local != nullptr) local = new Comm(*of.local, channel, calls);
+}
+
 Comm::~Comm() {
+  if (nonblocking_ != nullptr) let_go(*nonblocking_);
   if (local != nullptr) let_go(*local);
   let_go(*group);
   let_go(*peers);
-  if (!owner().is_ending() && context_ != no_context) owner().contexts.remove(context_);
+  if (!owner().is_ending() && context_ != no_context && channel_ == 0) owner().contexts.remove(context_);
 }
+
+Comm& Comm::of_nonblocking_calls() {
+  if (nonblocking_ == nullptr) nonblocking_ = new Comm(*this, nonblocking, 0);
+  return *nonblocking_;
+}
+
+Comm& Comm::for_persistent_call() { return *new Comm(*this, persistent, persistent_calls++); }
 
 void Comm::set_context(std::uint32_t context) noexcept {
   context_ = context;

@@ -37,11 +37,13 @@ struct Comm : ErrorTarget {
   Comm(Rank& rank, Group& members, Group& remote, Errhandler& handler, std::uint32_t context);
   ~Comm() override;
 
-  /// The program's.
-  [[nodiscard]] void* handle() noexcept;
-
-  /// For messages: "MPI_COMM_WORLD", "a communicator of 3 ranks".
-  [[nodiscard]] std::string title() const;
+  [[nodiscard]] void* handle() noexcept override;
+  [[nodiscard]] std::string title() const override;
+  /// The communicator of the nonblocking collective calls of this one: the same ranks, with a channel of their own.
+  /// Made by the first of them. Pending calls know of it, and programs do not.
+  [[nodiscard]] Comm& of_nonblocking_calls();
+  /// A new one for the next persistent collective call.
+  [[nodiscard]] Comm& for_persistent_call();
 
   [[nodiscard]] bool is_inter() const noexcept { return peers != group; }
   /// Ranks of the caller's group are 0..size() - 1; rank() is the caller's.
@@ -61,7 +63,10 @@ struct Comm : ErrorTarget {
   /// REQUIRES: it has none.
   void set_context(std::uint32_t context) noexcept;
   /// and that of collectives, in theirs (api::Space::mpi_collective).
-  [[nodiscard]] std::uint32_t collective_context() const noexcept { return context_; }
+  [[nodiscard]] std::uint32_t collective_context() const noexcept { return context_ | channel_; }
+  [[nodiscard]] bool is_of_nonblocking_calls() const noexcept { return channel_ == nonblocking; }
+  /// Then all its calls have one number.
+  [[nodiscard]] bool is_of_persistent_call() const noexcept { return channel_ == persistent; }
   /// What the program says about its use of the communicator; null: nothing.
   void set_hints(const Info* given);
   /// The rank object, which rank() of Object hides here.
@@ -79,6 +84,8 @@ struct Comm : ErrorTarget {
   std::shared_ptr<const Topology> topology;  ///< Null: it has none.
   std::uint32_t hints = 0;                   ///< Those that are true, a bit for each (comm.cpp).
   std::uint32_t collective_calls = 0;        ///< That have begun.
+  std::uint32_t ended_calls = 0;             ///< Of nonblocking ones, those that are over.
+  std::uint32_t persistent_calls = 0;        ///< That were made.
   std::uint32_t duplications = 0;            ///< The same of MPI_Comm_idup.
   BoardPtr board;                            ///< Made by the first of them,
   bool has_no_board = false;                 ///< unless it cannot be.
@@ -94,8 +101,12 @@ struct Comm : ErrorTarget {
     group->hold();
     peers->hold();
   }
+  /// The same ranks with another channel.
+  Comm(Comm& of, std::uint32_t channel, std::uint32_t calls);
 
   std::uint32_t context_;
+  std::uint32_t channel_ = 0;    // added to the context of collectives
+  Comm* nonblocking_ = nullptr;  // of_nonblocking_calls()
 };
 
 // They fail unless it is of this sort.
@@ -105,6 +116,18 @@ void check_intra(const char* parameter, const Comm& comm);
 Comm& comm_of(const Call& call, const char* parameter, MPI_Comm handle);
 /// Null: the handle is none. For the raising of errors, which may be about the handle itself.
 Comm* find_comm(Rank& rank, MPI_Comm handle) noexcept;
+
+/// "ranks 1, 2 of MPI_COMM_WORLD": those of them that `is_meant` accepts.
+template <class IsMeant>
+std::string describe_ranks(const Comm& comm, const IsMeant& is_meant) {
+  constexpr int named_max = 8;
+  std::string text;
+  int count = 0;
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    if (is_meant(rank) && ++count <= named_max) text += (count == 1 ? "" : ", ") + std::to_string(rank);
+  }
+  return (count == 1 ? "rank " : "ranks ") + text + (count > named_max ? ", ... of " : " of ") + comm.title();
+}
 
 /// Collective over the parent: a communicator of those of its cells. Null: the caller is not among them.
 Comm* make_part(const Call& call, const Comm& parent, std::vector<std::uint32_t> cells);

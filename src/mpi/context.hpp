@@ -20,8 +20,12 @@ inline constexpr std::uint32_t grouping = 0x3000;
 inline constexpr std::uint32_t completing = 0x1000;
 /// In the space of collectives: all members agree,
 inline constexpr std::uint32_t agreeing = 0x4000;
-/// for MPI_Comm_idup.
+/// for MPI_Comm_idup;
 inline constexpr std::uint32_t duplicating = 0x2000;
+/// nonblocking calls,
+inline constexpr std::uint32_t nonblocking = 0x1000;
+/// and persistent ones.
+inline constexpr std::uint32_t persistent = 0x3000;
 
 /// Which contexts a rank uses, as a set that a message can carry.
 struct ContextSet {

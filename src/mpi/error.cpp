@@ -11,8 +11,10 @@
 #include "kernel/api.hpp"
 #include "kernel/program_threads.hpp"
 #include "mpi/comm.hpp"
+#include "mpi/file.hpp"
 #include "mpi/layout.hpp"
 #include "mpi/rank.hpp"
+#include "mpi/window.hpp"
 
 namespace aplib::mpi {
 
@@ -27,10 +29,6 @@ std::string name_of_code(int code) {
 
 namespace {
 
-std::string name_of(const ErrorTarget& target) {
-  return target.object_kind() == ObjectKind::comm ? static_cast<const Comm&>(target).title() : "the object";
-}
-
 /// A call outside of cells has no rank, hence no error handler: every error is fatal.
 [[noreturn]] void end_process(const char* call, const std::string& text) {
   std::fputs(fmt::format("aplib: {}: {}; start the program with mpiexec or aprun\n", call, text).c_str(), stderr);
@@ -44,9 +42,12 @@ ErrorTarget& target_of(const char* call, MPI_Comm handle) {
   Comm* const comm = find_comm(Rank::of_caller(call), handle);
   return comm != nullptr ? *comm : default_target(call);
 }
+ErrorTarget& target_of(const char* call, MPI_File handle) { return find_file(Rank::of_caller(call), handle); }
+ErrorTarget& target_of(const char* call, MPI_Win handle) {
+  Win* const win = find_made<Win>(handle);
+  return win != nullptr ? *win : default_target(call);
+}
 // These are not there yet, so there is no valid handle.
-ErrorTarget& target_of(const char* call, MPI_Win) { return default_target(call); }
-ErrorTarget& target_of(const char* call, MPI_File) { return default_target(call); }
 ErrorTarget& target_of(const char* call, MPI_Session) { return default_target(call); }
 
 template <class... Handle>
@@ -64,6 +65,7 @@ int raise_on(const char* call, Failure* given, Handle... handle) {
   const Failure failure = std::move(*given);
   delete given;
   Alarm alarm;
+  int code = failure.code;
   {
     const api::InCell inside;
     if (!inside.is_inside()) {
@@ -72,16 +74,15 @@ int raise_on(const char* call, Failure* given, Handle... handle) {
     }
     alarm = target_of(call, failure, handle...).raise(call, failure);
   }
-  // The program's function is outside of the call: it may make threads, and leave by a jump.
+  // The program's function is outside of the call: it may make threads, and leave by a jump. It may change the code.
   if (alarm.handler != nullptr) {
-    int code = failure.code;
     reinterpret_cast<void (*)(void**, int*, ...)>(alarm.handler->function)(&alarm.object, &code, alarm.text.c_str());
   }
   if (const api::InCell inside; inside.is_inside()) {
     if (alarm.handler != nullptr) alarm.handler->release();
     if (failure.on != nullptr) failure.on->release();
   }
-  return failure.is_asked_for ? MPI_SUCCESS : failure.code;
+  return failure.is_asked_for ? MPI_SUCCESS : code;
 }
 
 template <class... Handle>
@@ -130,16 +131,16 @@ Alarm ErrorTarget::raise(const char* call, const Failure& failure) {
       [[fallthrough]];
     case Errhandler::Action::fatal:
     case Errhandler::Action::abort:
-      api::end_machine(
-          call, 1, fmt::format("{}: {} ({} on {})", call, failure.text, name_of_code(failure.code), name_of(*this)));
+      api::end_machine(call, 1,
+                       fmt::format("{}: {} ({} on {})", call, failure.text, name_of_code(failure.code), title()));
     case Errhandler::Action::return_code:
-      api::debug(call, fmt::format("{} ({} on {})", failure.text, name_of_code(failure.code), name_of(*this)));
+      api::debug(call, fmt::format("{} ({} on {})", failure.text, name_of_code(failure.code), title()));
       return {};
     case Errhandler::Action::call:
       break;
   }
   handler_->hold();  // the function may free it, or set another
-  return {handler_, object_kind() == ObjectKind::comm ? static_cast<Comm*>(this)->handle() : static_cast<void*>(this),
+  return {handler_, handler_->is_fortran ? numbered(handle(), rank()) : handle(),
           fmt::format("{}: {}", call, failure.text)};
 }
 
@@ -188,6 +189,12 @@ MPI_Errhandler handle_of_handler(const ErrorTarget& target) {
   return handle_of<MPI_Errhandler>(target.handler());
 }
 
+/// A file, or MPI_FILE_NULL.
+ErrorTarget& file_target(const Call& call, const char* parameter, MPI_File handle) {
+  if (handle == MPI_FILE_NULL) return call.rank().no_file();
+  return file_of(call, parameter, handle);
+}
+
 }  // namespace
 
 void comm_create_errhandler(const Call& call, MPI_Comm_errhandler_function* function, MPI_Errhandler* place) {
@@ -205,6 +212,8 @@ void session_create_errhandler(const Call& call, MPI_Session_errhandler_function
 
 void comm_set_errhandler(const Call&, Comm& comm, Errhandler& handler) { comm.set_handler(handler); }
 void comm_get_errhandler(const Call&, Comm& comm, MPI_Errhandler* place) { *place = handle_of_handler(comm); }
+void win_set_errhandler(const Call&, Win& win, Errhandler& handler) { win.set_handler(handler); }
+void win_get_errhandler(const Call&, Win& win, MPI_Errhandler* place) { *place = handle_of_handler(win); }
 
 void errhandler_free(const Call& call, MPI_Errhandler* place) {
   Errhandler& handler = errhandler_of(call, "errhandler", *place);
@@ -212,11 +221,29 @@ void errhandler_free(const Call& call, MPI_Errhandler* place) {
   *place = MPI_ERRHANDLER_NULL;
 }
 
-void comm_call_errhandler(const Call& call, Comm& comm, int code) {
+void file_set_errhandler(const Call& call, MPI_File file, Errhandler& handler) {
+  file_target(call, "file", file).set_handler(handler);
+}
+void file_get_errhandler(const Call& call, MPI_File file, MPI_Errhandler* place) {
+  *place = handle_of_handler(file_target(call, "file", file));
+}
+
+namespace {
+
+/// The program raises an error itself.
+[[noreturn]] void raise_asked(const Call& call, ErrorTarget& target, int code) {
   const std::optional<std::string> text = call.rank().codes.text_of(code);
   if (!text) fail(MPI_ERR_ARG, fmt::format("there is no error code {}", code));
-  comm.hold();
-  throw Failure{code, *text, &comm, true};
+  target.hold();
+  throw Failure{code, *text, &target, true};
+}
+
+}  // namespace
+
+void comm_call_errhandler(const Call& call, Comm& comm, int code) { raise_asked(call, comm, code); }
+void win_call_errhandler(const Call& call, Win& win, int code) { raise_asked(call, win, code); }
+void file_call_errhandler(const Call& call, MPI_File file, int code) {
+  raise_asked(call, file_target(call, "fh", file), code);
 }
 
 // ---------------------------------------------------------------- classes, codes and texts

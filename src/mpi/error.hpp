@@ -40,12 +40,13 @@ struct Errhandler : Object {
   /// For Action::call: whose errors it handles, and the function, which has the type for that.
   ObjectKind handles = ObjectKind::none;
   void (*function)() = nullptr;
+  bool is_fortran = false;  ///< It takes the number of the object.
 };
 
 /// What is left to do for an error: to call a function of the program.
 struct Alarm {
   Errhandler* handler = nullptr;  ///< Held; null: nothing is left.
-  void* object = nullptr;         ///< The handle of what the error is raised on.
+  void* object = nullptr;         ///< The handle of what the error is raised on, as the function takes it.
   std::string text;
 };
 
@@ -56,6 +57,11 @@ class ErrorTarget : public Object {
     handler_->hold();
   }
   ~ErrorTarget() override { let_go(*handler_); }
+
+  /// For messages: "MPI_COMM_WORLD", "the file data.bin".
+  [[nodiscard]] virtual std::string title() const = 0;
+  /// The program's.
+  [[nodiscard]] virtual void* handle() noexcept { return this; }
 
   [[nodiscard]] Errhandler& handler() const noexcept { return *handler_; }
   /// Fails unless `handler` is predefined or was made for objects of this kind.

@@ -5,10 +5,6 @@
 //   generate library functions.txt constants.txt            the exported functions, and tables of names
 //   generate names functions.txt constants.txt              the names that the library exports
 //   generate calls functions.txt constants.txt              for tests: each function with what its parameters are
-//
-// functions.txt and constants.txt explain their own form.
-#include <cstdio>
-#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <map>
@@ -16,234 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "generate_table.hpp"
+
 namespace {
 
-using Words = std::vector<std::string>;
-
-struct Kind {
-  std::string name;
-  std::string type;        // in C
-  std::string large_type;  // in the _c double; empty: the same
-  std::string rows;        // "[3]" of int[3]
-  bool is_object = false;
-  bool is_checked = false;
-  bool is_const = false;
-};
-
-struct Parameter {
-  const Kind* kind = nullptr;
-  std::string name;
-  std::string length;  // of an array, where the standard names it
-  bool is_array = false;
-  bool is_out = false;  // or inout
-  bool is_inout = false;
-  bool only_large = false;
-  bool is_raw = false;
-};
-
-struct Function {
-  std::string name;
-  std::string implementation;
-  std::string result;  // empty: an error code
-  bool is_there = true;
-  std::string when = "initialized";  // or "any_time", "pure"
-  bool is_removed = false;
-  bool differs_between_groups = false;  // on an intercommunicator
-  bool is_of_one_group = false;         // an intercommunicator is wrong
-  bool has_plain_way = false;
-  std::vector<Parameter> parameters;
-};
-
-struct Constant {
-  std::string type;
-  std::string name;
-  std::string value;
-  std::string text;
-  std::string title;  // of the section that it begins
-};
-
-[[noreturn]] void fail(const std::string& place, const std::string& text) {
-  std::cerr << "generate: " << place << ": " << text << '\n';
-  std::exit(1);
-}
-
-std::string trimmed(const std::string& text) {
-  const std::size_t begin = text.find_first_not_of(" \t");
-  return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
-}
-
-Words split(const std::string& text, char at) {
-  Words words;
-  std::istringstream stream(text);
-  for (std::string word; std::getline(stream, word, at);) {
-    if (!trimmed(word).empty()) words.push_back(trimmed(word));
-  }
-  return words;
-}
-
-std::string lower(std::string text) {
-  for (char& letter : text) {
-    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
-  }
-  return text;
-}
-
-// ---------------------------------------------------------------- reading
-
-/// Lines without comments, each joined with those that continue it (they are indented), and its place.
-std::vector<std::pair<std::string, std::string>> read_lines(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) fail(path, "cannot be read");
-  std::vector<std::pair<std::string, std::string>> lines;
-  int number = 0;
-  for (std::string line; std::getline(file, line);) {
-    ++number;
-    if (line.empty() || line[0] == '#') continue;
-    if (line[0] == ' ' && !lines.empty()) {
-      lines.back().second += " " + trimmed(line);
-    } else {
-      lines.emplace_back(path + ":" + std::to_string(number), line);
-    }
-  }
-  return lines;
-}
-
-class FunctionTable {
- public:
-  explicit FunctionTable(const std::string& path) {
-    for (const auto& [place, line] : read_lines(path)) {
-      if (line.rfind("kind ", 0) == 0) {
-        add_kind(place, line.substr(5));
-      } else {
-        add_function(place, line);
-      }
-    }
-  }
-
-  std::vector<Function> functions;
-
- private:
-  void add_kind(const std::string& place, const std::string& line) {
-    Kind kind;
-    Words words = split(line, ' ');
-    if (words.size() < 2) fail(place, "a kind is: kind NAME TYPE [| TYPE] [words]");
-    kind.name = words[0];
-    kind.type = words[1];
-    std::size_t next = 2;
-    if (next + 1 < words.size() && words[next] == "|") {
-      kind.large_type = words[next + 1];
-      next += 2;
-    }
-    for (; next < words.size(); ++next) {
-      if (words[next] == "object") {
-        kind.is_object = true;
-      } else if (words[next] == "check") {
-        kind.is_checked = true;
-      } else if (words[next] == "const") {
-        kind.is_const = true;
-      } else {
-        fail(place, "a kind has no word " + words[next]);
-      }
-    }
-    if (const std::size_t at = kind.type.find('['); at != std::string::npos) {
-      kind.rows = kind.type.substr(at);
-      kind.type.resize(at);
-    }
-    const std::string name = kind.name;
-    if (!kinds_.emplace(name, std::move(kind)).second) fail(place, "the kind " + name + " stands here twice");
-  }
-
-  void add_function(const std::string& place, const std::string& line) {
-    const std::size_t colon = line.find(':');
-    if (colon == std::string::npos) fail(place, "a function is: [-] NAME [words]: parameters");
-    Words words = split(line.substr(0, colon), ' ');
-    Function function;
-    if (!words.empty() && words[0] == "-") {
-      function.is_there = false;
-      words.erase(words.begin());
-    }
-    if (words.empty()) fail(place, "the function has no name");
-    function.name = words[0];
-    function.implementation = lower(function.name);
-    for (std::size_t i = 1; i < words.size(); ++i) {
-      if (words[i] == "as" && i + 1 < words.size()) {
-        function.implementation = words[++i];
-      } else if (words[i] == "->" && i + 1 < words.size()) {
-        function.result = words[++i];
-      } else if (words[i] == "any") {
-        function.when = "any_time";
-      } else if (words[i] == "pure" || words[i] == "anywhere") {
-        function.when = words[i];
-      } else if (words[i] == "inter") {
-        function.differs_between_groups = true;
-      } else if (words[i] == "intra") {
-        function.is_of_one_group = true;
-      } else if (words[i] == "plain") {
-        function.has_plain_way = true;
-      } else if (words[i] == "removed" || words[i] == "deprecated") {
-        function.is_removed = true;
-      } else {
-        fail(place, "a function has no word " + words[i]);
-      }
-    }
-    for (const std::string& text : split(line.substr(colon + 1), ',')) {
-      function.parameters.push_back(parameter(place, text));
-    }
-    functions.push_back(std::move(function));
-  }
-
-  [[nodiscard]] Parameter parameter(const std::string& place, const std::string& text) const {
-    Parameter result;
-    Words words = split(text, ' ');
-    for (; !words.empty() && kinds_.count(words[0]) == 0; words.erase(words.begin())) {
-      if (words[0] == "out" || words[0] == "inout") {
-        result.is_out = true;
-        result.is_inout = words[0] == "inout";
-      } else if (words[0] == "large") {
-        result.only_large = true;
-      } else if (words[0] == "at_root" || words[0] == "raw") {
-        result.is_raw = true;
-      } else {
-        fail(place, "there is no kind " + words[0]);
-      }
-    }
-    if (words.empty()) fail(place, "the parameter \"" + text + "\" has no kind");
-    result.kind = &kinds_.at(words[0]);
-    result.name = words.size() > 1 ? words[1] : "";
-    if (const std::size_t at = result.name.find('['); at != std::string::npos) {
-      result.is_array = true;
-      result.length = result.name.substr(at + 1, result.name.size() - at - 2);
-      result.name.resize(at);
-    }
-    return result;
-  }
-
-  std::map<std::string, Kind> kinds_;
-};
-
-std::vector<Constant> read_constants(const std::string& path) {
-  std::vector<Constant> constants;
-  std::string type;
-  std::string title;
-  for (const auto& [place, line] : read_lines(path)) {
-    if (line[0] == '[') {
-      const std::size_t end = line.find(']');
-      if (end == std::string::npos) fail(place, "a section is: [what] title");
-      type = line.substr(1, end - 1);
-      title = trimmed(line.substr(end + 1));
-      continue;
-    }
-    std::istringstream words(line);
-    Constant constant{type, "", "", "", title};
-    words >> constant.name >> constant.value;
-    std::getline(words, constant.text);
-    constant.text = trimmed(constant.text);
-    if (type.empty() || constant.value.empty()) fail(place, "a constant is: NAME value, in a section");
-    constants.push_back(constant);
-    title.clear();
-  }
-  return constants;
-}
+using namespace table;
 
 // ---------------------------------------------------------------- prototypes
 
@@ -369,6 +142,7 @@ const std::string& comm_of(const Function& function) {
 
 /// The object that errors of the function are raised on: its first communicator, window, file or session.
 std::string raised_on(const Function& function) {
+  if (function.is_of_files) return ", MPI_FILE_NULL";
   for (const Parameter& parameter : function.parameters) {
     const std::string& kind = parameter.kind->name;
     if (!parameter.is_out && !parameter.is_array &&
@@ -443,6 +217,34 @@ void write_checks(const Function& function, bool large) {
   }
 }
 
+/// The blocking call, to be carried out later: with hints by a persistent request.
+void write_later(const Function& function, bool large) {
+  std::string kept;
+  std::string captured;
+  std::string arguments = "later";
+  bool is_persistent = false;
+  for (const Parameter& parameter : function.parameters) {
+    const std::string& kind = parameter.kind->name;
+    if (kind == "request") continue;
+    if (kind == "hints") {
+      is_persistent = true;
+      std::cout << "    static_cast<void>(" << parameter.name << "_);\n";
+    } else if (kind == "comm") {
+      arguments += ", aside";
+    } else {
+      arguments += ", " + argument(parameter, large);
+      if (!is_object(parameter)) continue;
+      kept += (kept.empty() ? "&" : ", &") + parameter.name + "_";
+      captured += ", &" + parameter.name + "_";
+    }
+  }
+  const std::string call = function.implementation + "(" + arguments + ");\n";
+  std::cout << "    const Plan plan([=" << captured << "](const Call& later, Comm& aside) {\n";
+  if (function.differs_between_groups) std::cout << "      if (aside.is_inter()) return mpi::inter::" << call;
+  std::cout << "      mpi::" << call << "    });\n    PendingCall::" << (is_persistent ? "make" : "begin") << "(call, "
+            << comm_of(function) << "_, request, {" << kept << "}, plan);\n    return MPI_SUCCESS;\n";
+}
+
 void write_body(const Function& function, bool large) {
   const std::string name = "\"MPI_" + function.name + (large ? "_c" : "") + "\"";
   std::cout << "  mpi::Failure* failure = nullptr;\n  try {\n";
@@ -468,7 +270,9 @@ void write_body(const Function& function, bool large) {
     if (!is_absent) after += "    narrow(" + parameter.name + ", " + parameter.name + "_);\n";
   }
   const std::string call = function.implementation + "(" + arguments + ")";
-  if (function.result.empty()) {
+  if (function.is_later) {
+    write_later(function, large);
+  } else if (function.result.empty()) {
     std::cout << before;
     if (function.differs_between_groups) {
       std::cout << "    if (" << comm_of(function) << "_.is_inter()) [[unlikely]]\n      mpi::inter::" << call
@@ -518,7 +322,7 @@ void write_declarations(const FunctionTable& table) {
   std::map<std::string, bool> declared;
   std::ostringstream out;
   for (const Function& function : table.functions) {
-    if (!function.is_there) continue;
+    if (!function.is_there || function.is_later) continue;
     std::string text = (function.result.empty()                 ? "void"
                         : function.implementation == "from_int" ? "void*"
                                                                 : function.result) +
@@ -567,7 +371,8 @@ void write_tables(const std::vector<Constant>& constants) {
 
 void write_library(const FunctionTable& table, const std::vector<Constant>& constants) {
   std::cout << "// Made by generate.cpp from functions.txt and constants.txt.\n"
-               "#include \"mpi/comm.hpp\"\n#include \"mpi/plain.hpp\"\n\nnamespace aplib::mpi {\n\n";
+               "#include \"mpi/comm.hpp\"\n#include \"mpi/op.hpp\"\n#include \"mpi/pending_call.hpp\"\n"
+               "#include \"mpi/plain_window.hpp\"\n\nnamespace aplib::mpi {\n\n";
   write_declarations(table);
   write_tables(constants);
   std::cout << "\n}  // namespace aplib::mpi\n\nusing namespace aplib;\nusing namespace aplib::mpi;\n\n"

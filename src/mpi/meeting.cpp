@@ -43,16 +43,9 @@ class Meeting::Awaited : public Condition {
     return ended_ != MPI_UNDEFINED && is_missing(ended_);
   }
   [[nodiscard]] std::string missing() const final {
-    constexpr int named_max = 8;
-    std::string text;
-    int count = 0;
-    for (int rank = 0; rank < comm().size(); ++rank) {
-      if (is_missing(rank) && ++count <= named_max) text += fmt::format("{}{}", count == 1 ? "" : ", ", rank);
-    }
-    return fmt::format("rank{} {}{} of {}", count == 1 ? "" : "s", text, count > named_max ? ", ..." : "",
-                       comm().title());
+    return describe_ranks(comm(), [this](int rank) { return is_missing(rank); }) + meeting_.collective_.where();
   }
-  void let_go() noexcept final { meeting_.board_.close(api::processor(meeting_.self_)); }
+  void let_go() noexcept final { meeting_.board_.close(api::processor(api::task(meeting_.collective_.name()))); }
 
   /// When the wait is in vain: who has ended.
   [[nodiscard]] int ended() const noexcept { return ended_; }
@@ -195,7 +188,7 @@ void Meeting::arrive(bool waits) {
   if (!has_shown_) sign();
   own_.progress.store(Board::arrived_in(episode_), std::memory_order_release);  // release: all that we did
   if (!board_.has_few_ranks()) arrive_in_line();
-  api::stir(self_, waits);
+  api::stir(*self_, waits);
 }
 
 void Meeting::arrive_in_line() const {
@@ -220,7 +213,9 @@ void Meeting::leave() {
 }
 
 void Meeting::wait(Awaited& awaited) {
-  switch (api::wait(self_, collective_.name(), awaited)) {
+  const Wake how = collective_.wait(*self_, awaited);
+  if (collective_.is_pending()) self_ = &api::task(collective_.name());
+  switch (how) {
     case Wake::done:
       return;
     case Wake::ended:
@@ -251,7 +246,7 @@ Board::Place& Meeting::complete(std::uint64_t episode) {
     here.complete = episode + 1;
     here.usually = here.arrived - here.arrived_before;
     here.arrived_before = here.arrived;
-    api::look_again(self_);
+    api::look_again(*self_);
   }
   return here;
 }
@@ -344,7 +339,7 @@ void Meeting::take_helped(int from, const Elements& to) {
 void Meeting::begin_reading() {
   if (is_reading_) return;
   is_reading_ = true;
-  own_.reading.store(api::processor(self_) + 1, std::memory_order_relaxed);
+  own_.reading.store(api::processor(*self_) + 1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);  // the store before the look; pairs with Board::close()
   if (board_.is_closed_.load(std::memory_order_relaxed)) [[unlikely]]  // relaxed: the fence orders it
     fail(MPI_ERR_OTHER, "another rank has failed in this call");
@@ -353,7 +348,7 @@ void Meeting::begin_reading() {
 void Meeting::finish() {
   stop_reading();
   own_.done.store(episode_ + 1, std::memory_order_release);  // release: what we have read
-  api::stir(self_, false);
+  api::stir(*self_, false);
 }
 
 void Meeting::wait_for_finish(int root) {

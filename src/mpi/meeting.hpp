@@ -15,7 +15,7 @@ class Meeting {
   Meeting(const Collective& collective, Board& board, std::uint64_t agreed = 0)
       : collective_(collective),
         board_(board),
-        self_(api::task(collective.name())),
+        self_(&api::task(collective.name())),
         own_(slot(collective.rank())),
         episode_(own_.progress.load(std::memory_order_relaxed) / 2),  // relaxed: own value
         agreed_(static_cast<std::uint32_t>(agreed ^ agreed >> 32)) {
@@ -131,7 +131,7 @@ class Meeting {
   [[nodiscard]] Board::Slot& slot(int rank) const noexcept { return board_.slots_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] std::size_t parity() const noexcept { return episode_ & 1U; }
   [[noreturn]] static void fail_closed();
-  [[nodiscard]] Board::Place& place() const noexcept { return board_.places_[api::processor(self_)]; }
+  [[nodiscard]] Board::Place& place() const noexcept { return board_.places_[api::processor(*self_)]; }
   [[nodiscard]] std::byte* room(std::size_t bytes);
   void arrive_in_line() const;
   void sign() noexcept {
@@ -161,7 +161,7 @@ class Meeting {
 
   const Collective& collective_;
   Board& board_;
-  TaskControl& self_;
+  TaskControl* self_;  // a pending call may go on by another task
   Board::Slot& own_;
   std::uint64_t episode_;
   std::uint32_t agreed_;

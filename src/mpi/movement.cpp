@@ -66,8 +66,11 @@ void gather_all(const Call& call, Comm& comm, CollectiveKind kind, int root, boo
     return give(Collective(call, comm, kind, root), root, elements);
   }
   const Blocks blocks = make_blocks();
-  if (!in_place) copy_own(blocks[root], own());
-  gather_to(Collective(call, comm, kind, root), blocks);
+  Elements elements{};
+  if (!in_place) check_own(blocks[root], elements = own());
+  const Collective collective(call, comm, kind, root);
+  if (!in_place) copy_own(blocks[root], elements);
+  gather_to(collective, blocks);
 }
 
 /// The same from the root. make_blocks(): what it sends.
@@ -80,8 +83,11 @@ void scatter_all(const Call& call, Comm& comm, CollectiveKind kind, int root, bo
     return take(Collective(call, comm, kind, root), root, elements);
   }
   const Blocks blocks = make_blocks();
-  if (!in_place) copy_own(own(), blocks[root]);
-  scatter_from(Collective(call, comm, kind, root), blocks);
+  Elements elements{};
+  if (!in_place) check_own(elements = own(), blocks[root]);
+  const Collective collective(call, comm, kind, root);
+  if (!in_place) copy_own(elements, blocks[root]);
+  scatter_from(collective, blocks);
 }
 
 /// sent(i) to rank i, and its block from it, for all others. Each rank begins with its neighbour, so that no one is

@@ -19,7 +19,7 @@ Object::~Object() {
 }
 
 void Object::retire() noexcept {
-  rank_.forget_number(this);
+  if (number_ != 0) rank_.forget_number(*this);
   kind_ = ObjectKind::none;
 }
 

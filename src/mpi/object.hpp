@@ -67,6 +67,7 @@ class Object {
   ObjectKind kind_;
   std::uint32_t holders_ = 1;
   Rank& rank_;
+  int number_ = 0;          // of its handle, as Fortran has it; 0: nobody has asked
   Object* next_ = nullptr;  // of the rank's objects
   Object* previous_ = nullptr;
 };

@@ -68,7 +68,7 @@ void Combine::operator()(const void* left, void* right, Count count) const {
 
 void Combine::call_function(const void* left, void* right, Count count) const {
   const api::InCallback callback;
-  MPI_Datatype handle = type_.handle();
+  MPI_Datatype handle = op_.is_fortran ? numbered(type_.handle(), op_.rank()) : type_.handle();
   void* const given = const_cast<void*>(left);  // the standard's functions have no const
   if (op_.large_function != nullptr) {
     MPI_Count length = count;

@@ -41,6 +41,7 @@ struct OpHandle : Object {
   // Of the program: one of them.
   MPI_User_function* function = nullptr;
   MPI_User_function_c* large_function = nullptr;
+  bool is_fortran = false;  ///< It takes the number of a datatype.
 };
 
 OpHandle& op_of(const Call& call, const char* parameter, MPI_Op handle);

@@ -106,7 +106,7 @@ void receive_failed(const char* call, const Subject& its, int source, Wake how);
 [[gnu::always_inline]] inline bool recv(const char* call, void* buf, MPI_Count count, MPI_Datatype type, int source,
                                         int tag, MPI_Comm comm, MPI_Status* status) {
   const Subject its = subject_of(buf, count, type, comm);
-  if (its.self == nullptr) [[unlikely]]
+  if (its.self == nullptr || !its.rank->pending_calls.is_empty()) [[unlikely]]
     return false;
   Posted& posted = its.self->posted;
   if (!wants(its, source, tag, posted)) [[unlikely]]

@@ -31,7 +31,7 @@ class Lent {
     const RequestSet set{&sent_, 1, [](const void* first, std::size_t) -> Posted* {
                            return const_cast<api::MailboxReceive*>(static_cast<const api::MailboxReceive*>(first));
                          }};
-    if (sent_.open) static_cast<void>(api::wait(call_.name(), set, true));
+    if (sent_.open) static_cast<void>(wait_for_messages(call_, set));
   }
 
  private:
@@ -315,10 +315,10 @@ class RequestArray {
     }
     return false;
   }
-  void poll() const { poll_for(call_.name(), first_, static_cast<std::size_t>(count_)); }
+  void poll() const { poll_for(call_, first_, static_cast<std::size_t>(count_)); }
   /// False: the machine stops.
   [[nodiscard]] bool wait(bool all) const {
-    return !has_open_ || wait_for(call_.name(), first_, static_cast<std::size_t>(count_), all);
+    return !has_open_ || wait_for(call_, first_, static_cast<std::size_t>(count_), all);
   }
 
   /// Completes number i. The status of each tells its error, if there is any.
@@ -380,7 +380,7 @@ class RequestArray {
 void wait(const Call& call, MPI_Request* place, MPI_Status* status) {
   Request* const request = request_at("request", 0, *place);
   if (request == nullptr || !request->is_active) return set_empty_status(status);
-  if (request->is_open() && !wait_for(call.name(), place, 1, true)) return;
+  if (request->is_open() && !wait_for(call, place, 1, true)) return;
   complete_or_fail(call, place, *request, status);
 }
 
@@ -388,7 +388,7 @@ void test(const Call& call, MPI_Request* place, int* flag, MPI_Status* status) {
   Request* const request = request_at("request", 0, *place);
   *flag = 1;
   if (request == nullptr || !request->is_active) return set_empty_status(status);
-  if (request->is_open()) poll_for(call.name(), place, 1);
+  if (request->is_open()) poll_for(call, place, 1);
   *flag = request->is_over() ? 1 : 0;
   if (*flag != 0) complete_or_fail(call, place, *request, status);
 }
@@ -445,7 +445,7 @@ void testsome(const Call& call, int count, MPI_Request requests[], int* outcount
 
 void request_get_status(const Call& call, MPI_Request handle, int* flag, MPI_Status* status) {
   const Request* const request = request_at("request", 0, handle);
-  if (request != nullptr && request->is_open()) poll_for(call.name(), &handle, 1);
+  if (request != nullptr && request->is_open()) poll_for(call, &handle, 1);
   *flag = request != nullptr && request->is_open() ? 0 : 1;
   if (*flag != 0) tell_status(request, status);
 }
@@ -494,6 +494,7 @@ void request_free(const Call& call, MPI_Request* place) {
 void cancel(const Call&, MPI_Request* place) {
   Request& request = request_of_place("request", place);
   if (!request.is_active) fail(MPI_ERR_REQUEST, "request is not active; cancel between its start and its completion");
+  if (request.does == Request::Does::collective) fail_collective(request, "cancelled");
   if (request.does == Request::Does::general) return request.general.cancel(request.is_over());
   if (request.does == Request::Does::receive || request.posted.lease != nullptr) api::cancel(request.posted);
 }

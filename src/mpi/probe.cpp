@@ -60,6 +60,7 @@ void iprobe(const Call& call, int source, int tag, Comm& comm, int* flag, MPI_St
   check_any_tag("tag", tag);
   *flag = 1;
   if (source == MPI_PROC_NULL) return set_null_status(status);
+  call.rank().pending_calls.go_on(call.name());
   const auto found = api::probe(call.name(), mailbox_of(call.rank()), wish_of(comm, source, tag));
   *flag = found ? 1 : 0;
   if (found) set_arrived(status, comm, *found);
@@ -82,6 +83,7 @@ void improbe(const Call& call, int source, int tag, Comm& comm, int* flag, MPI_M
   }
   *place = MPI_MESSAGE_NULL;
   Message message;
+  call.rank().pending_calls.go_on(call.name());
   const auto taken = api::take(call.name(), mailbox_of(call.rank()), message, wish_of(comm, source, tag));
   *flag = taken ? 1 : 0;
   if (!taken) return;

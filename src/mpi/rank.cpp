@@ -13,10 +13,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "kernel/api.hpp"
 #include "kernel/program_threads.hpp"
 #include "mpi/comm.hpp"
+#include "mpi/file.hpp"
 #include "mpi/info.hpp"
 #include "mpi/request.hpp"
 
@@ -40,6 +42,7 @@ Rank::Rank(const char* call)
   world_ = new Comm(*this, *world_group_, *unset_, "MPI_COMM_WORLD", Comm::world_context);
   self_ = new Comm(*this, *alone, *unset_, "MPI_COMM_SELF", Comm::self_context);
   alone->release();
+  no_file_ = new NoFile(*this, *returning_);
   sent_ = &Request::make(*self_, Request::Does::send);
   environment_ = new Info(*this);
   utsname system{};
@@ -85,10 +88,12 @@ std::string Rank::describe(const MatchWish& wish) const {
   if (comm == nullptr) return {};
   std::string text = any_rank ? "any rank" : fmt::format("rank {}", rank);
   text += " of " + comm->title();
-  if ((ContextKey::context(wish.key) & ~context_mask) == completing) return "the rank itself, by MPI_Grequest_complete";
-  if (ContextKey::context(wish.key) > context_mask) return text + ", for a new communicator";
-  if (static_cast<api::Space>(wish.key >> MatchKey::space_shift) == api::Space::mpi_collective)
+  const std::uint32_t channel = ContextKey::context(wish.key) & ~context_mask;
+  const bool is_collective = static_cast<api::Space>(wish.key >> MatchKey::space_shift) == api::Space::mpi_collective;
+  if (!is_collective && channel == completing) return "the rank itself, by MPI_Grequest_complete";
+  if (is_collective && (channel == 0 || channel == nonblocking || channel == persistent))
     return text + ", in a collective call";
+  if (channel != 0) return text + ", for a new communicator";
   return text +
          ((wish.mask & ContextKey::tag_mask) == 0 ? ", any tag" : fmt::format(", tag {}", ContextKey::tag(wish.key)));
 }
@@ -120,17 +125,18 @@ const int* Rank::predefined_attribute(int keyval) const noexcept {
 
 int Rank::number_of(const void* handle) {
   if (is_predefined(handle)) return static_cast<int>(handle_value(handle));
-  const auto [place, is_new] = numbers_.try_emplace(handle, 0);
-  if (!is_new) return place->second;
+  auto& object = *static_cast<Object*>(const_cast<void*>(handle));
+  if (object.number_ != 0) return object.number_;
   if (free_numbers_.empty()) {
     numbered_.push_back(handle);
-    place->second = static_cast<int>(predefined_end + numbered_.size() - 1);
+    free_numbers_.reserve(numbered_.capacity());  // so that none is lost for want of memory
+    object.number_ = static_cast<int>(predefined_end + numbered_.size() - 1);
   } else {
-    place->second = free_numbers_.back();
+    object.number_ = free_numbers_.back();
     free_numbers_.pop_back();
-    numbered_[static_cast<std::size_t>(place->second) - predefined_end] = handle;
+    numbered_[static_cast<std::size_t>(object.number_) - predefined_end] = handle;
   }
-  return place->second;
+  return object.number_;
 }
 
 void* Rank::handle_of_number(int number) const noexcept {
@@ -140,13 +146,9 @@ void* Rank::handle_of_number(int number) const noexcept {
   return value - predefined_end < numbered_.size() ? const_cast<void*>(numbered_[value - predefined_end]) : nullptr;
 }
 
-void Rank::forget_number(const void* handle) noexcept {
-  if (numbers_.empty()) return;
-  const auto place = numbers_.find(handle);
-  if (place == numbers_.end()) return;
-  numbered_[static_cast<std::size_t>(place->second) - predefined_end] = nullptr;
-  free_numbers_.push_back(place->second);
-  numbers_.erase(place);
+void Rank::forget_number(Object& object) noexcept {
+  numbered_[static_cast<std::size_t>(object.number_) - predefined_end] = nullptr;
+  free_numbers_.push_back(std::exchange(object.number_, 0));
 }
 
 // ---------------------------------------------------------------- begin and end
@@ -257,9 +259,12 @@ void init_thread(const Call& call, int*, char***, int required, int* provided) {
 // What a program attached to MPI_COMM_SELF tells it that MPI ends, while MPI still works.
 void finalize(const Call& call) {
   Rank& rank = call.rank();
+  rank.pending_calls.go_on(call.name());
+  rank.pending_calls.check_over();
   rank.self().attributes.clear(rank, MPI_COMM_SELF);
   close_requests(rank);
   rank.set_phase(Rank::Phase::finalized);
+  api::leave_machine(call.name());
 }
 
 void initialized(const Call& call, int* flag) {

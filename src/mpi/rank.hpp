@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -17,6 +16,7 @@
 #include "mpi/attribute.hpp"
 #include "mpi/context.hpp"
 #include "mpi/error.hpp"
+#include "mpi/pending_call.hpp"
 #include "mpi/send_buffer.hpp"
 
 namespace aplib {
@@ -65,6 +65,7 @@ class Rank {
   [[nodiscard]] Group& world_group() noexcept { return *world_group_; }
   [[nodiscard]] Comm& world() noexcept { return *world_; }
   [[nodiscard]] Comm& self() noexcept { return *self_; }
+  [[nodiscard]] ErrorTarget& no_file() noexcept { return *no_file_; }
   [[nodiscard]] Info& environment() noexcept { return *environment_; }
   /// Of all sends that are over when they begin. Programs get its handle, and nobody ends it.
   [[nodiscard]] Request& sent() noexcept { return *sent_; }
@@ -79,6 +80,8 @@ class Rank {
   std::uint32_t general_requests = 0;     ///< That have begun.
   std::vector<Request*> freed_requests;   ///< That were open then, and may be still.
   Request* spare_requests = nullptr;      ///< That have ended, to be used again. Owned by objects_.
+  PendingCalls pending_calls;             ///< Nonblocking and persistent collective calls that are under way.
+  std::uint8_t test_misses = 0;           ///< Of such a call, since others have run.
   [[nodiscard]] bool is_ending() const noexcept { return ending_; }
 
   /// Of handles 0x200..0x2ff, made at their first use. Owned by objects_.
@@ -119,7 +122,7 @@ class Rank {
   friend class Object;
 
   explicit Rank(const char* call);
-  void forget_number(const void* handle) noexcept;
+  void forget_number(Object& object) noexcept;
 
   std::uint32_t world_rank_;
   std::uint32_t world_size_;
@@ -127,7 +130,6 @@ class Rank {
   int universe_;  // value of MPI_UNIVERSE_SIZE
   int program_;   // value of MPI_APPNUM
   Object* objects_ = nullptr;
-  std::unordered_map<const void*, int> numbers_;
   std::vector<const void*> numbered_;  // from number predefined_end on
   std::vector<int> free_numbers_;
 
@@ -140,9 +142,16 @@ class Rank {
   Group* world_group_ = nullptr;
   Comm* world_ = nullptr;
   Comm* self_ = nullptr;
+  ErrorTarget* no_file_ = nullptr;
   Info* environment_ = nullptr;
   Request* sent_ = nullptr;
 };
+
+/// The handle for a function of Fortran that gets its address: its number lies there, in the first bytes.
+template <class Handle>
+Handle numbered(Handle handle, Rank& rank) {
+  return reinterpret_cast<Handle>(static_cast<std::uintptr_t>(rank.number_of(handle)));
+}
 
 /// The text in a program's buffer of `room` bytes, cut if need be, and its length.
 void give_string(const std::string& text, char* buffer, int room, int* length);

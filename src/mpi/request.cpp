@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
+#include "aplib/task.hpp"
 #include "mpi/status.hpp"
 
 namespace aplib::mpi {
@@ -66,6 +68,9 @@ void Request::end() noexcept {
   if (does == Does::nothing) {
     failure.reset();
     result = {};
+  } else if (does == Does::collective) {
+    if (pending != nullptr) pending->clear();
+    failure.reset();
   }
   Request*& spare = rank().spare_requests;
   next_spare = spare;
@@ -104,59 +109,152 @@ bool are_over(const MPI_Request* requests, std::size_t count, bool all) {
   return all ? std::none_of(requests, requests + count, is_open) : std::any_of(requests, requests + count, is_over);
 }
 
+/// Of a program's requests none is open, or one is not. What a request with steps waits for is over before it is.
+class Over final : public Condition {
+ public:
+  Over(const Rank& rank, const MPI_Request* requests, std::size_t count, bool all) noexcept
+      : rank_(rank), requests_(requests), count_(count), all_(all) {}
+
+  [[nodiscard]] bool holds() const noexcept override {
+    bool waits = false;
+    for (std::size_t i = 0; i < count_; ++i) {
+      const Request* const request = known_request(requests_[i]);
+      if (request == nullptr || !request->is_active) continue;
+      const bool is_open = request->posted.open || request->is_pending;
+      if (is_open == all_) return !all_;
+      waits = waits || is_open;
+    }
+    return !waits;
+  }
+  [[nodiscard]] bool needs(std::uint32_t) const noexcept override { return false; }  // then they are over
+  [[nodiscard]] std::string missing() const override {
+    return Received(rank_, {requests_, count_,
+                            [](const void* first, std::size_t i) -> Posted* {
+                              Request* const request = known_request(static_cast<const MPI_Request*>(first)[i]);
+                              return request != nullptr ? &request->posted : nullptr;
+                            }})
+        .missing();
+  }
+  void let_go() noexcept override {}
+
+ private:
+  const Rank& rank_;
+  const MPI_Request* requests_;
+  std::size_t count_;
+  bool all_;
+};
+
+/// While calls of the rank are pending.
+[[gnu::noinline]] bool wait_beside(const Call& call, const MPI_Request* requests, std::size_t count, bool all) {
+  PendingCalls& pending = call.rank().pending_calls;
+  if (Request* const only = count == 1 ? known_request(requests[0]) : nullptr; only != nullptr && only->is_pending) {
+    if (pending.wait_for(call, *only->pending) == Wake::stopping) return false;
+    if (!only->is_pending) return true;
+  }
+  Over over(call.rank(), requests, count, all);
+  return pending.wait(call, over) != Wake::stopping;
+}
+
 }  // namespace
 
-bool wait_for(const char* call, const MPI_Request* requests, std::size_t count, bool all) {
+bool wait_for(const Call& call, const MPI_Request* requests, std::size_t count, bool all) {
   const RequestSet active{requests, count, [](const void* first, std::size_t i) -> Posted* {
                             Request* const request = known_request(static_cast<const MPI_Request*>(first)[i]);
                             return request != nullptr && request->is_active ? &request->posted : nullptr;
                           }};
   do {
-    if (!api::wait(call, active, all)) return false;
-  } while (go_on(call, requests, count) && !are_over(requests, count, all));
+    const bool is_alone = call.rank().pending_calls.is_empty();
+    if (is_alone ? !api::wait(call.name(), active, all) : !wait_beside(call, requests, count, all)) return false;
+  } while (go_on(call.name(), requests, count) && !are_over(requests, count, all));
   return true;
 }
 
-void poll_for(const char* call, const MPI_Request* requests, std::size_t count) {
+namespace {
+
+/// The same for calls that are pending.
+void poll_pending(const Call& call, const MPI_Request* requests, std::size_t count) {
+  constexpr std::uint8_t misses_max = 4;
+  Rank& rank = call.rank();
+  rank.pending_calls.go_on(call.name());
+  const bool misses = std::any_of(requests, requests + count, [](MPI_Request handle) {
+    const Request* const request = known_request(handle);
+    return request != nullptr && request->is_pending;
+  });
+  if (!misses || ++rank.test_misses < misses_max) return;
+  rank.test_misses = 0;
+  this_task::yield();
+  rank.pending_calls.go_on(call.name());
+}
+
+}  // namespace
+
+void poll_for(const Call& call, const MPI_Request* requests, std::size_t count) {
+  if (!call.rank().pending_calls.is_empty()) poll_pending(call, requests, count);
   const RequestSet given{requests, count, [](const void* first, std::size_t i) -> Posted* {
                            Request* const request = known_request(static_cast<const MPI_Request*>(first)[i]);
                            return request != nullptr ? &request->posted : nullptr;
                          }};
-  static_cast<void>(api::test(call, given, true));
-  go_on(call, requests, count);
+  static_cast<void>(api::test(call.name(), given, true));
+  go_on(call.name(), requests, count);
+}
+
+std::optional<api::Arrived> receive_bytes(const Call& call, const api::Mailbox& mailbox, std::span<std::byte> place,
+                                          const api::LabelWish& wish) {
+  return call.rank().pending_calls.receive(
+      call, [&](api::MailboxReceive& receive) { api::post(call.name(), mailbox, receive, place, wish); },
+      [&] { return api::receive(call.name(), mailbox, place, wish); });
 }
 
 std::optional<api::Arrived> receive(const Call& call, const Comm& comm, int source, int tag,
                                     std::span<std::byte> place) {
-  return wait_for_rank(source, fail_unsent, [&] {
-    return api::receive(call.name(), mailbox_of(call.rank()), place, wish_of(comm, source, tag));
-  });
+  return wait_for_rank(source, fail_unsent,
+                       [&] { return receive_bytes(call, mailbox_of(call.rank()), place, wish_of(comm, source, tag)); });
 }
 
 std::optional<api::Arrived> receive(const Call& call, const Comm& comm, int source, int tag, const Elements& elements) {
   const ElementsForm form(elements);
   const auto bytes = static_cast<std::size_t>(elements.bytes());
   Message apart;
+  const api::Mailbox mailbox = mailbox_of(call.rank());
+  const api::LabelWish wish = wish_of(comm, source, tag);
   const auto arrived = wait_for_rank(source, fail_unsent, [&] {
-    return api::receive(call.name(), mailbox_of(call.rank()), form, bytes, apart, wish_of(comm, source, tag));
+    return call.rank().pending_calls.receive(
+        call, [&](api::MailboxReceive& receive) { api::post(call.name(), mailbox, receive, form, bytes, apart, wish); },
+        [&] { return api::receive(call.name(), mailbox, form, bytes, apart, wish); });
   });
   unpack_apart(elements, apart);
   return arrived;
 }
 
 std::optional<api::Arrived> await_message(const Call& call, const Comm& comm, int source, int tag) {
-  return wait_for_rank(source, fail_unsent,
-                       [&] { return api::await(call.name(), mailbox_of(call.rank()), wish_of(comm, source, tag)); });
+  const api::Mailbox mailbox = mailbox_of(call.rank());
+  const api::LabelWish wish = wish_of(comm, source, tag);
+  return wait_for_rank(source, fail_unsent, [&] {
+    return call.rank().pending_calls.receive(
+        call,
+        [&](api::MailboxReceive& look) {
+          look.looks = true;
+          look.gives_receipt = false;
+          api::post(call.name(), mailbox, look, {}, wish);
+        },
+        [&] { return api::await(call.name(), mailbox, wish); });
+  });
 }
 
 void await_receipt(const Call& call, const Comm& comm, int dest, int tag) {
   static_cast<void>(wait_for_rank(dest, fail_unread, [&] {
-    return api::receive(call.name(), receipts_of(call.rank()), {}, receipt_wish(comm, dest, tag));
+    return receive_bytes(call, receipts_of(call.rank()), {}, receipt_wish(comm, dest, tag));
   }));
+}
+
+void fail_collective(const Request& request, const char* what) {
+  fail(MPI_ERR_REQUEST, fmt::format("request is of {}; a collective call that is under way cannot be {}, wait for it",
+                                    request.pending->name(), what));
 }
 
 void free_request(const Call& call, Request& request) {
   if (&request == &call.rank().sent()) return;
+  if (request.does == Request::Does::collective && request.is_active) fail_collective(request, "freed");
   if (request.posted.lease != nullptr) api::cancel(request.posted);  // nobody would say how long its memory stays
   call.rank().freed_requests.push_back(&request);
   end_freed_requests(call);
@@ -290,6 +388,11 @@ bool lend_elements(const char* call, Comm& comm, int dest, int tag, const Elemen
 
 void start(const Call& call, Request& request) {
   Comm& comm = *request.comm;
+  if (request.does == Request::Does::collective) {
+    request.pending->start();
+    request.is_active = true;
+    return;
+  }
   request.is_active = true;
   request.posted.cancelled = false;
   request.posted.how = Wake::done;
@@ -331,7 +434,8 @@ void complete_receive(Request& request) {
 }  // namespace
 
 void tell_status(const Request* request, MPI_Status* status) {
-  if (request == nullptr || !request->is_over() || request->does == Request::Does::send) {
+  if (request == nullptr || !request->is_over() || request->does == Request::Does::send ||
+      request->does == Request::Does::collective) {
     set_empty_status(status);
   } else if (request->does == Request::Does::general) {
     request->general.tell(status);
@@ -379,6 +483,10 @@ std::optional<Failure> complete(const Call& call, Request& request, MPI_Status* 
         break;
       case Request::Does::nothing:
         failure = request.failure;
+        break;
+      case Request::Does::collective:
+        failure = std::exchange(request.failure, std::nullopt);
+        if (failure) failure->text.insert(0, fmt::format("{}: ", request.pending->name()));
         break;
       case Request::Does::general:
         complete_general(request.general, status);

@@ -61,6 +61,7 @@ struct Request : Object {
     receive,
     nothing,  ///< It is over from the beginning, or when it has no steps left; `result` is its status.
     general,  ///< The program completes it.
+    collective,
   };
 
   /// A new one, or one that has ended.
@@ -69,7 +70,7 @@ struct Request : Object {
     if (comm != nullptr) let_go(*comm);
   }
 
-  [[nodiscard]] bool is_open() const noexcept { return posted.open || steps != nullptr; }
+  [[nodiscard]] bool is_open() const noexcept { return posted.open || steps != nullptr || is_pending; }
   [[nodiscard]] bool is_over() const noexcept { return is_active && !is_open(); }
   /// As many steps as need no wait.
   void go_on(const char* call);
@@ -82,16 +83,18 @@ struct Request : Object {
   Does does = Does::nothing;
   Mode mode = Mode::standard;
   bool is_persistent = false;
-  bool is_active = true;  ///< Begun, and not completed. Only persistent ones exist without.
+  bool is_active = true;    ///< Begun, and not completed. Only persistent ones exist without.
+  bool is_pending = false;  ///< A collective call that is under way.
   int peer = MPI_PROC_NULL;
   int tag = 0;
   Elements elements{};
-  BasicType code{};                ///< Of a predefined type: it has no `datatype`.
-  DatatypePtr datatype;            ///< Keeps the layout of `elements`.
-  ElementsForm form;               ///< Of `elements`, if they do not lie side by side.
-  Message apart;                   ///< A receive's bytes that have not come straight to such elements.
-  std::unique_ptr<Steps> steps;    ///< Null: none is left.
-  std::optional<Failure> failure;  ///< Of one that does nothing.
+  BasicType code{};                      ///< Of a predefined type: it has no `datatype`.
+  DatatypePtr datatype;                  ///< Keeps the layout of `elements`.
+  ElementsForm form;                     ///< Of `elements`, if they do not lie side by side.
+  Message apart;                         ///< A receive's bytes that have not come straight to such elements.
+  std::unique_ptr<Steps> steps;          ///< Null: none is left.
+  std::unique_ptr<PendingCall> pending;  ///< The collective call; null: it was never one.
+  std::optional<Failure> failure;        ///< Of a collective call, and of one that does nothing.
   MPI_Status result{};
   General general{};
   api::MailboxReceive posted;  ///< The message of a receive, what a send waits for.
@@ -114,6 +117,9 @@ std::optional<api::Arrived> wait_for_rank(int rank, void (*fail_of_rank)(int ran
   }
 }
 
+/// As api::receive(). Pending calls go on meanwhile.
+std::optional<api::Arrived> receive_bytes(const Call& call, const api::Mailbox& mailbox, std::span<std::byte> place,
+                                          const api::LabelWish& wish);
 /// Receives a message into `place`. Nothing: the machine stops.
 std::optional<api::Arrived> receive(const Call& call, const Comm& comm, int source, int tag,
                                     std::span<std::byte> place);
@@ -132,10 +138,11 @@ std::optional<Failure> complete(const Call& call, Request& request, MPI_Status* 
 void start(const Call& call, Request& request);
 
 /// Waits until all that are active are over, or one of them; false: the machine stops.
-bool wait_for(const char* call, const MPI_Request* requests, std::size_t count, bool all);
+bool wait_for(const Call& call, const MPI_Request* requests, std::size_t count, bool all);
 /// Without waiting: brings to those that are open what has come. Lets others run after a few misses.
-void poll_for(const char* call, const MPI_Request* requests, std::size_t count);
+void poll_for(const Call& call, const MPI_Request* requests, std::size_t count);
 
+[[noreturn]] void fail_collective(const Request& request, const char* what);
 /// The program has no handle of it any more. It ends when it is over, and that is noticed.
 void free_request(const Call& call, Request& request);
 /// Ends those among them that are over.

@@ -136,7 +136,7 @@ void Team::send(CellId to, const Channel& channel, const void* data, std::size_t
 
 void Team::receive(CellId from, const Channel& channel, void* data, std::size_t bytes) const {
   const api::LabelWish wish{from, channel.context, channel.tag};
-  const auto arrived = api::receive(call_.name(), channel.mailbox, {static_cast<std::byte*>(data), bytes}, wish);
+  const auto arrived = receive_bytes(call_, channel.mailbox, {static_cast<std::byte*>(data), bytes}, wish);
   if (arrived && arrived->bytes != bytes) {
     fail(MPI_ERR_OTHER,
          fmt::format("rank {} of MPI_COMM_WORLD sent {} bytes where {} were expected; do all ranks call the same "

@@ -4,8 +4,10 @@
 // of the table (calls.inc) says what there is to be wrong; what differs from a parameter's kind stands here.
 #include <gtest/gtest.h>
 #include <mpi.h>
+#include <unistd.h>
 
 #include <array>
+#include <cctype>
 #include <climits>
 #include <cstdarg>
 #include <cstddef>
@@ -75,7 +77,8 @@ Word word(Value value) {
 /// What the error handler was given. The cells of a test share it: they are carried by one processor.
 std::string last_message;
 
-void remember(MPI_Comm*, int* code, ...) {
+template <class Handle>
+void remember(Handle*, int* code, ...) {
   std::va_list rest;
   va_start(rest, code);
   last_message = va_arg(rest, const char*);
@@ -102,12 +105,13 @@ const std::map<std::string, std::vector<Word>> right_constants = {
     {"entries", {1}},
     {"code", {word(MPI_ERR_OTHER)}},
     {"string", {word("text")}},
+    {"extent_fn", {word(combine_nothing)}},
     {"range", {0, 1}},  // three ints: 0..0, stride 1
     {"op_fn", {word(combine_nothing)}},
-    {"comm_error_fn", {word(remember)}},
-    {"win_error_fn", {word(remember)}},
-    {"file_error_fn", {word(remember)}},
-    {"session_error_fn", {word(remember)}},
+    {"comm_error_fn", {word(remember<MPI_Comm>)}},
+    {"win_error_fn", {word(remember<MPI_Win>)}},
+    {"file_error_fn", {word(remember<MPI_File>)}},
+    {"session_error_fn", {word(remember<MPI_Session>)}},
     {"MPI_Abi_get_fortran_booleans.logical_size", {4}},
     {"MPI_Abi_set_fortran_booleans.logical_size", {4}},
     {"MPI_Cart_create.ndims", {1}},
@@ -120,6 +124,10 @@ const std::map<std::string, std::vector<Word>> right_constants = {
     {"MPI_Dist_graph_create.weights", {1}},
     {"MPI_Dist_graph_create_adjacent.indegree", {1}},
     {"MPI_Dist_graph_create_adjacent.outdegree", {1}},
+    {"MPI_File_open.amode", {word(MPI_MODE_RDONLY)}},
+    {"MPI_File_seek.whence", {word(MPI_SEEK_SET)}},
+    {"MPI_File_seek_shared.whence", {word(MPI_SEEK_SET)}},
+    {"MPI_File_set_view.datarep", {word("native")}},
     {"MPI_Graph_create.nnodes", {1}},
     {"MPI_Graph_create.indx", {1}},
     {"MPI_Graph_map.nnodes", {1}},
@@ -151,6 +159,10 @@ const std::map<std::string, std::vector<Word>> right_constants = {
     {"MPI_Type_struct.array_of_blocklengths", {1}},
     {"MPI_Type_match_size.typeclass", {word(MPI_TYPECLASS_INTEGER)}},
     {"MPI_Type_match_size.size", {4}},
+    {"MPI_Win_allocate.disp_unit", {1}},
+    {"MPI_Win_allocate_shared.disp_unit", {1}},
+    {"MPI_Win_create.disp_unit", {1}},
+    {"MPI_Win_lock.lock_type", {word(MPI_LOCK_SHARED)}},
 };
 /// What is wrong. What has a line of its own is not looked up by its kind;
 const std::map<std::string, Wrong> wrong_constants = {
@@ -169,6 +181,8 @@ const std::map<std::string, Wrong> wrong_constants = {
     {"code", {{word(-1), 12345678}, MPI_ERR_ARG}},
     {"buffer", {{0, word(MPI_IN_PLACE)}, MPI_ERR_BUFFER}},
     {"string", {{0}, MPI_ERR_ARG}},
+    {"offset", {{word(-1)}, MPI_ERR_ARG}},
+    {"extent_fn", {{0}, MPI_ERR_ARG}},
     {"op_fn", {{0}, MPI_ERR_ARG}},
     {"comm_error_fn", {{0}, MPI_ERR_ARG}},
     {"win_error_fn", {{0}, MPI_ERR_ARG}},
@@ -193,6 +207,9 @@ const std::map<std::string, Wrong> wrong_constants = {
     {"MPI_Dist_graph_create_adjacent.indegree", {{word(-1)}, MPI_ERR_ARG}},
     {"MPI_Dist_graph_create_adjacent.outdegree", {{word(-1)}, MPI_ERR_ARG}},
     {"MPI_Dist_graph_create_adjacent.sourceweights", {{word(-1)}, MPI_ERR_ARG}},
+    {"MPI_File_open.amode", {{0, word(MPI_MODE_RDONLY | MPI_MODE_RDWR), 1 << 20}, MPI_ERR_AMODE}},
+    {"MPI_File_seek.whence", {{0, 12345}, MPI_ERR_ARG}},
+    {"MPI_File_seek_shared.whence", {{0, 12345}, MPI_ERR_ARG}},
     {"MPI_Graph_create.edges", {{word(-7), 5}, MPI_ERR_ARG}},
     {"MPI_Graph_create.indx", {{word(-1)}, MPI_ERR_ARG}},
     {"MPI_Graph_create.nnodes", {{word(-1), 2}, MPI_ERR_ARG}},
@@ -218,6 +235,16 @@ const std::map<std::string, Wrong> wrong_constants = {
     {"MPI_Type_match_size.typeclass", {{12345}, MPI_ERR_ARG}},
     {"MPI_Unpack.position", {{word(-1), 65}, MPI_ERR_ARG}},
     {"MPI_Unpack_external.position", {{word(-1), 65}, MPI_ERR_ARG}},
+    {"MPI_Win_allocate.disp_unit", {{word(-1), 0}, MPI_ERR_DISP}},
+    {"MPI_Win_allocate_shared.disp_unit", {{word(-1), 0}, MPI_ERR_DISP}},
+    {"MPI_Win_create.disp_unit", {{word(-1), 0}, MPI_ERR_DISP}},
+    {"MPI_Win_detach.base", {{word("text")}, MPI_ERR_RMA_ATTACH}},
+    {"MPI_Win_fence.assert", {{1, word(MPI_MODE_NOCHECK)}, MPI_ERR_ASSERT}},
+    {"MPI_Win_lock.assert", {{1, word(MPI_MODE_NOPUT)}, MPI_ERR_ASSERT}},
+    {"MPI_Win_lock.lock_type", {{word(-1), 12345}, MPI_ERR_LOCKTYPE}},
+    {"MPI_Win_lock_all.assert", {{1, word(MPI_MODE_NOPUT)}, MPI_ERR_ASSERT}},
+    {"MPI_Win_post.assert", {{1, word(MPI_MODE_NOSUCCEED)}, MPI_ERR_ASSERT}},
+    {"MPI_Win_start.assert", {{1, word(MPI_MODE_NOPUT)}, MPI_ERR_ASSERT}},
     {"MPI_Start.request", {{word(MPI_REQUEST_NULL)}, MPI_ERR_REQUEST}},
     {"MPI_Startall.array_of_requests", {{word(MPI_REQUEST_NULL)}, MPI_ERR_REQUEST}},
     {"MPI_Request_free.request", {{word(MPI_REQUEST_NULL)}, MPI_ERR_REQUEST}},
@@ -226,12 +253,14 @@ const std::map<std::string, Wrong> wrong_constants = {
 /// but with one here it is.
 const std::map<std::string, Wrong> also_wrong_constants = {
     {"MPI_Comm_free.comm", {{word(MPI_COMM_WORLD), word(MPI_COMM_SELF)}, MPI_ERR_COMM}},
+    {"MPI_File_set_view.datarep", {{word("other")}, MPI_ERR_UNSUPPORTED_DATAREP}},
     {"MPI_Info_delete.info", {{word(MPI_INFO_ENV)}, MPI_ERR_INFO}},
     {"MPI_Info_free.info", {{word(MPI_INFO_ENV)}, MPI_ERR_INFO}},
     {"MPI_Info_set.info", {{word(MPI_INFO_ENV)}, MPI_ERR_INFO}},
     {"MPI_Op_free.op", {{word(MPI_SUM)}, MPI_ERR_OP}},
     {"MPI_Pack_external.datarep", {{word("native")}, MPI_ERR_ARG}},
     {"MPI_Pack_external_size.datarep", {{word("native")}, MPI_ERR_ARG}},
+    {"MPI_Register_datarep.datarep", {{word("native")}, MPI_ERR_DUP_DATAREP}},
     {"MPI_Type_free.datatype", {{word(MPI_INT)}, MPI_ERR_TYPE}},
     {"MPI_Type_get_contents.datatype", {{word(MPI_INT)}, MPI_ERR_TYPE}},
     {"MPI_Unpack_external.datarep", {{word("native")}, MPI_ERR_ARG}},
@@ -243,8 +272,10 @@ struct Handles {
     const int zero = 0;
     const int one = 1;
     MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
-    MPI_Comm_create_errhandler(remember, &handler);
+    MPI_Comm_create_errhandler(remember<MPI_Comm>, &handler);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+    MPI_File_create_errhandler(remember<MPI_File>, &handler);
+    MPI_File_set_errhandler(MPI_FILE_NULL, handler);
     MPI_Comm_dup(MPI_COMM_SELF, &comm);
     MPI_Cart_create(comm, 1, &one, &one, 0, &grid);
     MPI_Graph_create(comm, 1, &one, &zero, 0, &graph);
@@ -258,10 +289,21 @@ struct Handles {
     MPI_Info_set(info, "text", "value");
     MPI_Recv_init(nullptr, 0, MPI_INT, MPI_PROC_NULL, 0, comm, &request);
     MPI_Op_create(combine_nothing, 1, &op);
+    const std::string name = testing::TempDir() + "argument_test." + std::to_string(getpid() * 2 + rank);
+    MPI_File_open(MPI_COMM_SELF, name.c_str(), MPI_MODE_RDWR | MPI_MODE_CREATE, MPI_INFO_NULL, &file);
+    MPI_File_delete(name.c_str(), MPI_INFO_NULL);
     MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &keyvals[0], nullptr);
     MPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, MPI_TYPE_NULL_DELETE_FN, &keyvals[1], nullptr);
     MPI_Win_create_keyval(MPI_WIN_NULL_COPY_FN, MPI_WIN_NULL_DELETE_FN, &keyvals[2], nullptr);
     MPI_Add_error_class(&code);
+    MPI_Errhandler of_windows = MPI_ERRHANDLER_NULL;
+    MPI_Win_create_errhandler(remember<MPI_Win>, &of_windows);
+    void* memory = nullptr;
+    MPI_Win_allocate(64, 1, MPI_INFO_NULL, comm, static_cast<void*>(&memory), &win);
+    MPI_Win_create_dynamic(MPI_INFO_NULL, comm, &dynamic_win);
+    MPI_Win_set_errhandler(win, of_windows);
+    MPI_Win_set_errhandler(dynamic_win, of_windows);
+    MPI_Win_lock_all(0, win);
   }
 
   MPI_Comm comm = MPI_COMM_NULL;
@@ -274,10 +316,27 @@ struct Handles {
   MPI_Info info = MPI_INFO_NULL;
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Op op = MPI_OP_NULL;
+  MPI_File file = MPI_FILE_NULL;
+  MPI_Win win = MPI_WIN_NULL;  ///< Its only rank is locked.
+  MPI_Win dynamic_win = MPI_WIN_NULL;
   std::array<int, 3> keyvals{};  ///< Of communicators, datatypes and windows.
   int rank = 0;
   int code = 0;  ///< Of an error that the test has added.
 };
+
+const std::vector<std::string> among_neighbours = {"Neighbor_allgather", "Neighbor_allgatherv", "Neighbor_alltoall",
+                                                   "Neighbor_alltoallv", "Neighbor_alltoallw"};
+
+/// Blocking, nonblocking and persistent calls: MPI_Bcast, MPI_Ibcast, MPI_Bcast_init.
+std::vector<std::string> forms_of(const std::vector<std::string>& calls) {
+  std::vector<std::string> all;
+  for (const std::string& name : calls) {
+    std::string small = name;
+    small[0] = static_cast<char>(std::tolower(small[0]));
+    all.insert(all.end(), {"MPI_" + name, "MPI_I" + small, "MPI_" + name + "_init"});
+  }
+  return all;
+}
 
 /// The tables above, with what depends on handles.
 class Arguments : Handles {
@@ -306,7 +365,15 @@ class Arguments : Handles {
         "MPI_Address.location",
         "MPI_Dist_graph_neighbors.destweights",
         "MPI_Dist_graph_neighbors.sourceweights",
-        "MPI_Exscan.recvbuf",  // rank 0 has none
+        "MPI_Exscan.recvbuf",         // rank 0 has none
+        "MPI_File_read_all_end.buf",  // was given at the begin
+        "MPI_File_read_at_all_end.buf",
+        "MPI_File_read_ordered_end.buf",
+        "MPI_File_write_all_end.buf",
+        "MPI_File_write_at_all_end.buf",
+        "MPI_File_write_ordered_end.buf",
+        "MPI_Exscan_init.recvbuf",
+        "MPI_Iexscan.recvbuf",
         "MPI_Free_mem.base",
         "MPI_Get_address.location",
         "MPI_Status_set_error.error",
@@ -337,6 +404,8 @@ class Arguments : Handles {
         {"group", {word(group)}},
         {"request", {word(request)}},
         {"info", {word(info)}},
+        {"file", {word(file)}},
+        {"win", {word(win)}},
         {"keyval", {word(keyvals[0])}},
         {"MPI_Add_error_class.errorclass", {word(code)}},
         {"MPI_Add_error_string.errorcode", {word(code)}},
@@ -351,15 +420,18 @@ class Arguments : Handles {
         {"MPI_Type_get_attr.type_keyval", {word(keyvals[1])}},
         {"MPI_Type_get_contents.datatype", {word(uncommitted)}},
         {"MPI_Type_set_attr.type_keyval", {word(keyvals[1])}},
-        {"MPI_Win_free_keyval.win_keyval", {word(keyvals[2])}},
+        {"MPI_Win_attach.win", {word(dynamic_win)}},
+        {"MPI_Win_detach.win", {word(dynamic_win)}},
     });
+    for (const char* name : {"delete_attr", "free_keyval", "get_attr", "set_attr"})
+      right_["MPI_Win_" + std::string(name) + ".win_keyval"] = {word(keyvals[2])};
     for (const char* name : {"Cart_coords", "Cart_get", "Cart_rank", "Cart_shift", "Cart_sub", "Cartdim_get"})
       right_["MPI_" + std::string(name) + ".comm"] = {word(grid)};
     for (const char* name : {"Graph_get", "Graph_neighbors", "Graph_neighbors_count", "Graphdims_get"})
       right_["MPI_" + std::string(name) + ".comm"] = {word(graph)};
-    for (const char* name : {"Dist_graph_neighbors", "Dist_graph_neighbors_count", "Neighbor_allgather",
-                             "Neighbor_allgatherv", "Neighbor_alltoall", "Neighbor_alltoallv", "Neighbor_alltoallw"})
+    for (const char* name : {"Dist_graph_neighbors", "Dist_graph_neighbors_count"})
       right_["MPI_" + std::string(name) + ".comm"] = {word(neighbours)};
+    for (const std::string& name : forms_of(among_neighbours)) right_[name + ".comm"] = {word(neighbours)};
     for (const char* name : {"Comm_remote_group", "Comm_remote_size"})
       right_["MPI_" + std::string(name) + ".comm"] = {word(intercomm)};
   }
@@ -375,13 +447,17 @@ class Arguments : Handles {
         {"errhandler", {{word(MPI_ERRHANDLER_NULL), word(MPI_INT), word(comm)}, MPI_ERR_ERRHANDLER}},
         {"info", {{word(MPI_INFO_NULL), word(MPI_INT), word(comm)}, MPI_ERR_INFO}},
         {"hints", {{word(MPI_INT), word(comm)}, MPI_ERR_INFO}},
+        {"file", {{word(MPI_FILE_NULL), word(MPI_INT), word(comm)}, MPI_ERR_FILE}},
+        {"win", {{word(MPI_WIN_NULL), word(MPI_INT), word(comm)}, MPI_ERR_WIN}},
     });
+    for (const char* name : {"File_call_errhandler.fh", "File_get_errhandler.file", "File_set_errhandler.file"})
+      wrong_["MPI_" + std::string(name)] = {{word(MPI_INT), word(comm)}, MPI_ERR_FILE};
     // They may be MPI_IN_PLACE.
-    for (const char* name : {"Allgather", "Allgatherv", "Allreduce", "Alltoall", "Alltoallv", "Alltoallw", "Exscan",
-                             "Gather", "Gatherv", "Reduce", "Reduce_scatter", "Reduce_scatter_block", "Scan"})
-      wrong_["MPI_" + std::string(name) + ".sendbuf"] = {{0}, MPI_ERR_BUFFER};
-    for (const char* name : {"Scatter", "Scatterv"})
-      wrong_["MPI_" + std::string(name) + ".recvbuf"] = {{0}, MPI_ERR_BUFFER};
+    for (const std::string& name :
+         forms_of({"Allgather", "Allgatherv", "Allreduce", "Alltoall", "Alltoallv", "Alltoallw", "Exscan", "Gather",
+                   "Gatherv", "Reduce", "Reduce_scatter", "Reduce_scatter_block", "Scan"}))
+      wrong_[name + ".sendbuf"] = {{0}, MPI_ERR_BUFFER};
+    for (const std::string& name : forms_of({"Scatter", "Scatterv"})) wrong_[name + ".recvbuf"] = {{0}, MPI_ERR_BUFFER};
   }
 
   void add_also_wrong() {
@@ -394,19 +470,30 @@ class Arguments : Handles {
         {"MPI_Info_set.value", {{word(long_text_.c_str())}, MPI_ERR_INFO_VALUE}},
         {"MPI_Intercomm_merge.intercomm", {{word(comm)}, MPI_ERR_COMM}},
         {"MPI_Type_set_attr.type_keyval", {{word(keyvals[0])}, MPI_ERR_KEYVAL}},
+        {"MPI_Win_attach.win", {{word(win)}, MPI_ERR_RMA_FLAVOR}},
+        {"MPI_Win_detach.win", {{word(win)}, MPI_ERR_RMA_FLAVOR}},
+        {"MPI_Win_set_attr.win_keyval", {{word(keyvals[1]), word(MPI_WIN_BASE)}, MPI_ERR_KEYVAL}},
+        {"MPI_Win_shared_query.win", {{word(dynamic_win)}, MPI_ERR_RMA_FLAVOR}},
     });
-    for (const char* name : {"Cart_create.comm_old", "Cart_map.comm", "Comm_create_group.comm",
-                             "Dist_graph_create.comm_old", "Dist_graph_create_adjacent.comm_old", "Exscan.comm",
-                             "Graph_create.comm_old", "Graph_map.comm", "Intercomm_create.local_comm", "Scan.comm"})
+    for (const char* name :
+         {"Cart_create.comm_old", "Cart_map.comm", "Comm_create_group.comm", "Dist_graph_create.comm_old",
+          "Dist_graph_create_adjacent.comm_old", "File_open.comm", "Graph_create.comm_old", "Graph_map.comm",
+          "Intercomm_create.local_comm", "Win_allocate.comm", "Win_allocate_shared.comm", "Win_create.comm",
+          "Win_create_dynamic.comm"})
       also_wrong_["MPI_" + std::string(name)] = {{word(intercomm)}, MPI_ERR_COMM};
+    for (const std::string& name : forms_of({"Exscan", "Scan"}))
+      also_wrong_[name + ".comm"] = {{word(intercomm)}, MPI_ERR_COMM};
     for (const char* name :
          {"Cart_coords", "Cart_get", "Cart_rank", "Cart_shift", "Cart_sub", "Cartdim_get", "Dist_graph_neighbors",
-          "Dist_graph_neighbors_count", "Graph_get", "Graph_neighbors", "Graph_neighbors_count", "Graphdims_get",
-          "Neighbor_allgather", "Neighbor_allgatherv", "Neighbor_alltoall", "Neighbor_alltoallv", "Neighbor_alltoallw"})
+          "Dist_graph_neighbors_count", "Graph_get", "Graph_neighbors", "Graph_neighbors_count", "Graphdims_get"})
       also_wrong_["MPI_" + std::string(name) + ".comm"] = {{word(comm)}, MPI_ERR_TOPOLOGY};
-    for (const char* name :
-         {"Allreduce", "Exscan", "Reduce", "Reduce_local", "Reduce_scatter", "Reduce_scatter_block", "Scan"})
-      also_wrong_["MPI_" + std::string(name) + ".op"] = {{word(MPI_MAXLOC), word(MPI_REPLACE)}, MPI_ERR_OP};
+    for (const std::string& name : forms_of(among_neighbours))
+      also_wrong_[name + ".comm"] = {{word(comm)}, MPI_ERR_TOPOLOGY};
+    for (const char* name : {"Accumulate", "Fetch_and_op", "Get_accumulate", "Raccumulate", "Rget_accumulate"})
+      also_wrong_["MPI_" + std::string(name) + ".op"] = {{word(op)}, MPI_ERR_OP};
+    for (const std::string& name :
+         forms_of({"Allreduce", "Exscan", "Reduce", "Reduce_local", "Reduce_scatter", "Reduce_scatter_block", "Scan"}))
+      also_wrong_[name + ".op"] = {{word(MPI_MAXLOC), word(MPI_REPLACE)}, MPI_ERR_OP};
   }
 
   /// A handle that was freed is wrong, too.

@@ -27,7 +27,8 @@ class MpiCommands : public testing::Test {
   /// stdout and stderr of a command in the folder, and its status; 0 is expected where nobody asks for it.
   [[nodiscard]] std::string output(const std::string& command, int* status = nullptr) const {
     write("command.sh",
-          "unset AP_CC AP_CXX CC CXX MPICC_CC OMPI_CC MPICH_CC MAKEFLAGS CFLAGS LDFLAGS\n"
+          "unset AP_CC AP_CXX AP_FC CC CXX FC MPICC_CC OMPI_CC MPICH_CC MPIFORT_FC OMPI_FC MPICH_FC\n"
+          "unset MAKEFLAGS CFLAGS FFLAGS LDFLAGS\n"
           "unset OMPI_COMM_WORLD_SIZE PMI_SIZE SLURM_STEP_NUM_TASKS\n"
           "cd " +
               folder_ + " && PATH=" BUILD_TREE "/lib/aplib/mpi/bin:" BUILD_TREE "/bin:$PATH\n" + command + "\n");

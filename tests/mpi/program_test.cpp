@@ -90,6 +90,14 @@ TEST_F(MpiProgram, RegionsOfOpenMpCall) {
   EXPECT_EQ(output("mpicc -Wall -Werror -fopenmp " MPI_PROGRAMS "/openmp.c -o openmp"), "");
   for (const char* const ranks : {"1", "2", "5"})
     EXPECT_EQ(output(std::string("mpiexec -n ") + ranks + " ./openmp"), "No Errors\n") << "ranks: " << ranks;
+  // Whoever wants no threads of OpenMP has ranks share threads.
+  const auto carriers = [this](const std::string& settings, const std::string& options) {
+    return output(settings + " mpiexec -dry-run -n 64 " + options + " ./openmp | grep -c ^thread");
+  };
+  EXPECT_EQ(carriers("", ""), "64\n");
+  EXPECT_EQ(carriers("OMP_NUM_THREADS=2", ""), "64\n");
+  EXPECT_NE(carriers("OMP_NUM_THREADS=1", ""), "64\n");
+  EXPECT_NE(carriers("", "-x OMP_NUM_THREADS=1"), "64\n");
 }
 
 TEST_F(MpiProgram, RegionsOfOpenMpShareTheCores) {
@@ -160,6 +168,37 @@ TEST_F(MpiProgram, WhatThreadsDoWrongEndsTheMachine) {
   ends("abort", 7, "cell 0 thread: MPI_Abort: rank 0 of MPI_COMM_WORLD ends the machine with code 7");
   ends("wrong", 1, " thread: MPI_Send: count is -1; a count is 0 or more (MPI_ERR_COUNT on MPI_COMM_WORLD)");
   ends("late", 1, " thread: MPI_Comm_rank: it came after MPI_Finalize");
+}
+
+TEST_F(MpiProgram, FortranByTheModule) {
+  if (output("command -v gfortran || true").empty()) GTEST_SKIP() << "needs the tool gfortran";
+  EXPECT_EQ(output("mpifort " MPI_PROGRAMS "/module.f90 -o module"), "");
+  for (const char* const run : {"-n 1", "-n 2", "--threads 1 -n 5", "--threads per-cell -n 5"})
+    EXPECT_EQ(output("aprun " + std::string(run) + " ./module"), "No Errors\n") << run;
+  EXPECT_EQ(output("gfortran $(mpifort -showme:compile | tr ' ' '\\n' | grep ^-I) " MPI_PROGRAMS
+                   "/module.f90 -L" MPI_LIBRARY_FOLDER " -lmpifort_abi -lmpi_abi -o plain && mpiexec -n 3 ./plain"),
+            "No Errors\n");
+}
+
+TEST_F(MpiProgram, FortranByTheHeader) {
+  if (output("command -v gfortran || true").empty()) GTEST_SKIP() << "needs the tool gfortran";
+  write("free.f90", "program p\n  implicit none\n  include 'mpif.h'\n  print '(i0)', MPI_COMM_WORLD\nend program\n");
+  EXPECT_EQ(output("mpif77 -w " MPI_PROGRAMS "/fixed.f -o fixed && mpif90 -Wall -Werror free.f90 -o free && ./free"),
+            "257\n");
+  std::string all;
+  for (int rank = 0; rank < 8; ++rank) all += "rank  " + std::to_string(rank) + " of  8\n";
+  EXPECT_EQ(output("mpiexec -n 8 ./fixed | sort"), all);
+  const auto expect_end = [&](const std::string& how, int wanted, const std::string& part) {
+    int status = 0;
+    const std::string text = output("mpiexec -n 2 ./fixed " + how, &status);
+    EXPECT_EQ(status, wanted) << text;
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  expect_end("stop", 3, "STOP 3");
+  expect_end("error", 1, "ERROR STOP");
+  expect_end("abort", 5, "MPI_Abort: rank ");
+  expect_end("rank", 1, "MPI_Send: dest is 2");
+  expect_end("address", 1, "MPI_Address: the address or size does not fit an INTEGER");
 }
 
 }  // namespace

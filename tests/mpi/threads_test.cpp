@@ -153,7 +153,14 @@ TEST_P(MpiThreads, CollectivesOfCommunicatorsOfTheirOwn) {
           for (int round = 0; round < 50; ++round) {
             const int own = rank + i * round;
             int sum = -1;
-            threads.call([&] { MPI_Allreduce(&own, &sum, 1, MPI_INT, MPI_SUM, comms[static_cast<unsigned>(i)]); });
+            const MPI_Comm comm = comms[static_cast<unsigned>(i)];
+            if (round % 2 == 0) {
+              threads.call([&] { MPI_Allreduce(&own, &sum, 1, MPI_INT, MPI_SUM, comm); });
+            } else {
+              MPI_Request request = MPI_REQUEST_NULL;
+              threads.call([&] { MPI_Iallreduce(&own, &sum, 1, MPI_INT, MPI_SUM, comm, &request); });
+              threads.call([&] { MPI_Wait(&request, MPI_STATUS_IGNORE); });
+            }
             ASSERT_EQ(sum, size * (size - 1) / 2 + size * i * round);
           }
         });

@@ -69,9 +69,40 @@ TEST_F(MpiTools, SayWhatTheyDo) {
   expect_refused("mpicc -showme:version", "-showme:version: unknown option; use -showme:compile");
 }
 
-TEST_F(MpiTools, SayThatFortranIsNotThere) {
-  for (const char* name : {"mpifort", "mpif77", "mpif90.aplib"})
-    expect_refused(std::string(name) + " -showme:compile", std::string(name) + ": APlib's MPI is for C and C++ so far");
+TEST_F(MpiTools, CompileFortran) {
+  if (output("command -v gfortran || true").empty()) GTEST_SKIP() << "needs the tool gfortran";
+  write("hello.f90",
+        "program hello\n  use mpi\n  integer :: rank, size, ierror\n  call MPI_Init(ierror)\n"
+        "  call MPI_Comm_rank(MPI_COMM_WORLD, rank, ierror)\n  call MPI_Comm_size(MPI_COMM_WORLD, size, ierror)\n"
+        "  print '(a,i0,a,i0,a,i0,a)', 'rank ', rank, ' of ', size, ', ', rank + 1, ' errors'\n"
+        "  call MPI_Finalize(ierror)\nend program\n");
+  for (const char* name : {"mpifort", "mpif77.aplib", "mpif90"}) {
+    EXPECT_EQ(output(std::string(name) + " hello.f90 -o hello"), "");
+    expect_hello("./hello");
+  }
+  // As CMake's find_package(MPI) does.
+  EXPECT_EQ(output("gfortran $(mpifort -showme:compile | tr ' ' '\\n' | grep -e ^-I -e ^-fallow) -c hello.f90 && "
+                   "gfortran hello.o -L$(mpifort -showme:libdirs) $(mpifort -showme:libs | sed 's/[^ ]*/-l&/g') "
+                   "-Wl,-rpath,$(mpifort -showme:libdirs) -o plain"),
+            "");
+  expect_hello("./plain");
+  EXPECT_EQ(output("./plain"), "rank 0 of 1, 1 errors\n");
+  expect_refused("mpifort -fdefault-integer-8 hello.f90", "INTEGERs of MPI have 4 bytes");
+}
+
+TEST_F(MpiTools, CompileFortransModuleForEachUserWhereNobodyMayWrite) {
+  if (output("command -v gfortran || true").empty()) GTEST_SKIP() << "needs the tool gfortran";
+  const std::filesystem::path tree = folder_ + "/tree";
+  std::filesystem::create_directories(tree / "bin");
+  std::filesystem::create_directories(tree / "lib/aplib/mpi");
+  std::filesystem::copy_file(BUILD_TREE "/bin/apfort", tree / "bin/apfort");
+  std::filesystem::create_symlink("bin/apfort", tree / "mpifort");
+  std::filesystem::copy(BUILD_TREE "/lib/aplib/mpi/include", tree / "lib/aplib/mpi/include");
+  write("tree/lib/aplib/mpi/modules", "no folder");
+  write("use.f90", "program p\n  use mpi\n  print *, MPI_COMM_WORLD\nend program\n");
+  EXPECT_EQ(output("export XDG_CACHE_HOME=$PWD/cache; tree/mpifort -c use.f90; tree/mpifort -c use.f90; "
+                   "find cache -name mpi.mod | wc -l; find cache -name new* | wc -l"),
+            "1\n0\n");
 }
 
 TEST_F(MpiTools, UseTheCompilerThatTheEnvironmentNames) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* All blocking collectives with random counts, types and roots against a naive computation, first of all ranks, then of
-   random groups of them. Every rank knows what every rank gives. Argument: seed. Rank 0 says "No Errors". */
+/* All collectives, blocking, nonblocking and persistent, with random counts, types and roots against a naive
+   computation, first of all ranks, then of random groups of them. Every rank knows what every rank gives. Argument:
+   seed. Rank 0 says "No Errors". */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,24 @@ enum { rounds = 40, ranks_max = 40, large = 40000, large_ranks_max = 9 };
 static unsigned state;
 static MPI_Comm comm;
 static int size, rank, errors;
+static unsigned calls;
+
+/* The three forms of a call take turns. */
+#define CALL(name, nonblocking, ...)                           \
+  do {                                                         \
+    MPI_Request request;                                       \
+    if (calls++ % 3 == 0) {                                    \
+      MPI_##name(__VA_ARGS__);                                 \
+    } else if (calls % 3 == 0) {                               \
+      MPI_##nonblocking(__VA_ARGS__, &request);                \
+      MPI_Wait(&request, MPI_STATUS_IGNORE);                   \
+    } else {                                                   \
+      MPI_##name##_init(__VA_ARGS__, MPI_INFO_NULL, &request); \
+      MPI_Start(&request);                                     \
+      MPI_Wait(&request, MPI_STATUS_IGNORE);                   \
+      MPI_Request_free(&request);                              \
+    }                                                          \
+  } while (0)
 
 static unsigned next(void) {
   state = state * 1664525u + 1013904223u;
@@ -56,21 +75,21 @@ static void expect(const int* buffer, int first, int count, int gap, unsigned ro
 static void move_equal(unsigned round, int count, int give, int take, int root) {
   int i, *in = make(count * size), *out = make(count * size);
   if (rank == root) fill(in, 0, count, give, round, root, 0);
-  MPI_Bcast(in, count, types[give], root, comm);
+  CALL(Bcast, Ibcast, in, count, types[give], root, comm);
   expect(in, 0, count, give, round, root, 0, "MPI_Bcast");
 
   fill(in, 0, count, give, round, rank, 1);
-  MPI_Gather(in, count, types[give], out, count, types[take], root, comm);
+  CALL(Gather, Igather, in, count, types[give], out, count, types[take], root, comm);
   if (rank == root)
     for (i = 0; i < size; ++i) expect(out, i * count, count, take, round, i, 1, "MPI_Gather");
   fill(in, 0, count, give, round, rank, 3);
-  MPI_Allgather(in, count, types[give], out, count, types[take], comm);
+  CALL(Allgather, Iallgather, in, count, types[give], out, count, types[take], comm);
   for (i = 0; i < size; ++i) expect(out, i * count, count, take, round, i, 3, "MPI_Allgather");
   for (i = 0; i < size; ++i) fill(out, i * count, count, take, round, rank, 5 + i);
-  MPI_Scatter(out, count, types[take], in, count, types[give], root, comm);
+  CALL(Scatter, Iscatter, out, count, types[take], in, count, types[give], root, comm);
   expect(in, 0, count, give, round, root, 5 + rank, "MPI_Scatter");
   for (i = 0; i < size; ++i) fill(in, i * count, count, give, round, rank, i);
-  MPI_Alltoall(in, count, types[give], out, count, types[take], comm);
+  CALL(Alltoall, Ialltoall, in, count, types[give], out, count, types[take], comm);
   for (i = 0; i < size; ++i) expect(out, i * count, count, take, round, i, rank, "MPI_Alltoall");
   free(out);
   free(in);
@@ -82,24 +101,24 @@ static void move_in_place(unsigned round, int count, int give, int take, int roo
   fill(in, 0, count, give, round, rank, 2);
   fill(out, rank * count, count, take, round, rank, 2);
   if (rank == root) {
-    MPI_Gather(MPI_IN_PLACE, -1, MPI_DATATYPE_NULL, out, count, types[take], root, comm);
+    CALL(Gather, Igather, MPI_IN_PLACE, -1, MPI_DATATYPE_NULL, out, count, types[take], root, comm);
     for (i = 0; i < size; ++i) expect(out, i * count, count, take, round, i, 2, "MPI_Gather in place");
   } else {
-    MPI_Gather(in, count, types[give], NULL, 0, MPI_DATATYPE_NULL, root, comm);
+    CALL(Gather, Igather, in, count, types[give], NULL, 0, MPI_DATATYPE_NULL, root, comm);
   }
   fill(out, rank * count, count, take, round, rank, 4);
-  MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, out, count, types[take], comm);
+  CALL(Allgather, Iallgather, MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, out, count, types[take], comm);
   for (i = 0; i < size; ++i) expect(out, i * count, count, take, round, i, 4, "MPI_Allgather in place");
   for (i = 0; i < size; ++i) fill(out, i * count, count, take, round, rank, 5 + i);
   if (rank == root) {
-    MPI_Scatter(out, count, types[take], MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, root, comm);
+    CALL(Scatter, Iscatter, out, count, types[take], MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, root, comm);
     expect(out, rank * count, count, take, round, root, 5 + rank, "MPI_Scatter in place");
   } else {
-    MPI_Scatter(NULL, 0, MPI_DATATYPE_NULL, in, count, types[give], root, comm);
+    CALL(Scatter, Iscatter, NULL, 0, MPI_DATATYPE_NULL, in, count, types[give], root, comm);
     expect(in, 0, count, give, round, root, 5 + rank, "MPI_Scatter in place");
   }
   for (i = 0; i < size; ++i) fill(out, i * count, count, take, round + 1, rank, i);
-  MPI_Alltoall(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, out, count, types[take], comm);
+  CALL(Alltoall, Ialltoall, MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, out, count, types[take], comm);
   for (i = 0; i < size; ++i) expect(out, i * count, count, take, round + 1, i, rank, "MPI_Alltoall in place");
   free(out);
   free(in);
@@ -125,10 +144,10 @@ static void move_matrix(unsigned round, int give, int take) {
   in = make(total + 1);
   out = make(back_total + size);
   for (i = 0; i < size; ++i) fill(in, places[i], counts[i], give, round, rank, i);
-  MPI_Alltoallv(in, counts, places, types[give], out, back, back_places, types[take], comm);
+  CALL(Alltoallv, Ialltoallv, in, counts, places, types[give], out, back, back_places, types[take], comm);
   for (i = 0; i < size; ++i) expect(out, back_places[i], back[i], take, round, i, rank, "MPI_Alltoallv");
   for (i = 0; i < (back_total + size) * 2; ++i) out[i] = -7;
-  MPI_Alltoallw(in, counts, bytes, give_types, out, back, back_bytes, take_types, comm);
+  CALL(Alltoallw, Ialltoallw, in, counts, bytes, give_types, out, back, back_bytes, take_types, comm);
   for (i = 0; i < size; ++i) expect(out, back_places[i], back[i], take, round, i, rank, "MPI_Alltoallw");
   free(in);
   free(out);
@@ -145,17 +164,17 @@ static void move_ragged(unsigned round, int give, int take, int root) {
   whole = make(end + 1);
   part = make(mine);
   fill(part, 0, mine, give, round, rank, 9);
-  MPI_Gatherv(part, mine, types[give], whole, all, places, types[take], root, comm);
+  CALL(Gatherv, Igatherv, part, mine, types[give], whole, all, places, types[take], root, comm);
   if (rank == root)
     for (i = 0; i < size; ++i) expect(whole, places[i], all[i], take, round, i, 9, "MPI_Gatherv");
   for (i = 0; i < size; ++i) fill(whole, places[i], all[i], take, round, rank, i);
-  MPI_Scatterv(whole, all, places, types[take], part, mine, types[give], root, comm);
+  CALL(Scatterv, Iscatterv, whole, all, places, types[take], part, mine, types[give], root, comm);
   expect(part, 0, mine, give, round, root, rank, "MPI_Scatterv");
   fill(part, 0, mine, give, round, rank, 11);
-  MPI_Allgatherv(part, mine, types[give], whole, all, places, types[take], comm);
+  CALL(Allgatherv, Iallgatherv, part, mine, types[give], whole, all, places, types[take], comm);
   for (i = 0; i < size; ++i) expect(whole, places[i], all[i], take, round, i, 11, "MPI_Allgatherv");
   fill(whole, places[rank], mine, take, round, rank, 12);
-  MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, whole, all, places, types[take], comm);
+  CALL(Allgatherv, Iallgatherv, MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, whole, all, places, types[take], comm);
   for (i = 0; i < size; ++i) expect(whole, places[i], all[i], take, round, i, 12, "MPI_Allgatherv in place");
   free(whole);
   free(part);
@@ -220,35 +239,35 @@ static void combine(unsigned round, int count, MPI_Op op, MPI_Datatype type, int
     if (i < rank) before += counts[i];
     counts[i] *= units;
   }
-  MPI_Reduce(in, rank == root ? out : NULL, count * units, type, op, root, comm);
+  CALL(Reduce, Ireduce, in, rank == root ? out : NULL, count * units, type, op, root, comm);
   if (rank == root) expect_combined(out, 0, count, round, 0, size - 1, is_map, "MPI_Reduce");
   memcpy(out, in, bytes);
-  MPI_Reduce(rank == root ? MPI_IN_PLACE : out, out, count * units, type, op, root, comm);
+  CALL(Reduce, Ireduce, rank == root ? MPI_IN_PLACE : out, out, count * units, type, op, root, comm);
   if (rank == root) expect_combined(out, 0, count, round, 0, size - 1, is_map, "MPI_Reduce in place");
-  MPI_Allreduce(in, out, count * units, type, op, comm);
+  CALL(Allreduce, Iallreduce, in, out, count * units, type, op, comm);
   expect_combined(out, 0, count, round, 0, size - 1, is_map, "MPI_Allreduce");
   memcpy(out, in, bytes);
-  MPI_Allreduce(MPI_IN_PLACE, out, count * units, type, op, comm);
+  CALL(Allreduce, Iallreduce, MPI_IN_PLACE, out, count * units, type, op, comm);
   expect_combined(out, 0, count, round, 0, size - 1, is_map, "MPI_Allreduce in place");
-  MPI_Scan(in, out, count * units, type, op, comm);
+  CALL(Scan, Iscan, in, out, count * units, type, op, comm);
   expect_combined(out, 0, count, round, 0, rank, is_map, "MPI_Scan");
   memcpy(out, in, bytes);
-  MPI_Scan(MPI_IN_PLACE, out, count * units, type, op, comm);
+  CALL(Scan, Iscan, MPI_IN_PLACE, out, count * units, type, op, comm);
   expect_combined(out, 0, count, round, 0, rank, is_map, "MPI_Scan in place");
-  MPI_Exscan(in, rank == 0 ? NULL : out, count * units, type, op, comm);
+  CALL(Exscan, Iexscan, in, rank == 0 ? NULL : out, count * units, type, op, comm);
   if (rank > 0) expect_combined(out, 0, count, round, 0, rank - 1, is_map, "MPI_Exscan");
   memcpy(out, in, bytes);
-  MPI_Exscan(MPI_IN_PLACE, out, count * units, type, op, comm);
+  CALL(Exscan, Iexscan, MPI_IN_PLACE, out, count * units, type, op, comm);
   if (rank > 0) expect_combined(out, 0, count, round, 0, rank - 1, is_map, "MPI_Exscan in place");
-  MPI_Reduce_scatter_block(in, out, count * units, type, op, comm);
+  CALL(Reduce_scatter_block, Ireduce_scatter_block, in, out, count * units, type, op, comm);
   expect_combined(out, rank * count, count, round, 0, size - 1, is_map, "MPI_Reduce_scatter_block");
   memcpy(out, in, bytes);
-  MPI_Reduce_scatter_block(MPI_IN_PLACE, out, count * units, type, op, comm);
+  CALL(Reduce_scatter_block, Ireduce_scatter_block, MPI_IN_PLACE, out, count * units, type, op, comm);
   expect_combined(out, rank * count, count, round, 0, size - 1, is_map, "MPI_Reduce_scatter_block in place");
-  MPI_Reduce_scatter(in, out, counts, type, op, comm);
+  CALL(Reduce_scatter, Ireduce_scatter, in, out, counts, type, op, comm);
   expect_combined(out, before, counts[rank] / units, round, 0, size - 1, is_map, "MPI_Reduce_scatter");
   memcpy(out, in, bytes);
-  MPI_Reduce_scatter(MPI_IN_PLACE, out, counts, type, op, comm);
+  CALL(Reduce_scatter, Ireduce_scatter, MPI_IN_PLACE, out, counts, type, op, comm);
   expect_combined(out, before, counts[rank] / units, round, 0, size - 1, is_map, "MPI_Reduce_scatter in place");
   free(in);
   free(out);
@@ -267,7 +286,7 @@ static void run(MPI_Comm whose, unsigned first, unsigned end) {
     move(round, count);
     combine(round, count, MPI_SUM, MPI_UNSIGNED, 0);
     combine(round, count, maps, map, 1);
-    MPI_Barrier(comm);
+    CALL(Barrier, Ibarrier, comm);
   }
 }
 

@@ -31,6 +31,11 @@ class Line:
         return self.folder.startswith("threads/")
 
     @property
+    def writes_files(self):
+        """Programs of these folders write files of the same names into the folder in which they run."""
+        return self.folder.split("/")[-1] == "io"
+
+    @property
     def takes_long(self):
         """What the suite itself gives more time, what fills and checks much memory or many random datatypes, and what
         has threads exchange many messages."""

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 import time
 
 GRACE_SECONDS = 20  # for mpiexec to end what has passed its limit
@@ -44,13 +45,16 @@ def run(line, threads, folder, mpiexec):
         "MPIEXEC_TIMEOUT": str(line.seconds),
     }
     settings.update(variable.split("=", 1) for variable in line.variables)
-    words = [str(mpiexec), "-n", str(line.ranks), *line.mpiexec, f"./{line.program}", *line.arguments]
-    shown = f"cd {folder} && " + " ".join([f"{key}={value}" for key, value in settings.items()] + words)
+    program = str(folder / line.program) if line.writes_files else f"./{line.program}"
+    words = [str(mpiexec), "-n", str(line.ranks), *line.mpiexec, program, *line.arguments]
+    place = "$(mktemp -d)" if line.writes_files else folder
+    shown = f"cd {place} && " + " ".join([f"{key}={value}" for key, value in settings.items()] + words)
     if not os.access(folder / line.program, os.X_OK):
         return Run(line, threads, shown, 0, "does not compile", "")
     started = time.monotonic()
-    with subprocess.Popen(words, cwd=folder, env={**os.environ, **settings}, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True) as process:
+    with tempfile.TemporaryDirectory() as own, subprocess.Popen(
+            words, cwd=own if line.writes_files else folder, env={**os.environ, **settings}, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True) as process:
         try:
             output, status = process.communicate(timeout=line.seconds + GRACE_SECONDS)[0], process.returncode
         except subprocess.TimeoutExpired:

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: MIT
+#include "mpi/pending_call.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kernel/coroutine.hpp"
+#include "mpi/comm.hpp"
+#include "mpi/rank.hpp"
+#include "mpi/request.hpp"
+
+namespace aplib::mpi {
+
+/// A stack on which calls are carried out, one after the other.
+struct PendingCall::Runner {
+  explicit Runner(const char* name)
+      : coroutine(
+            name, [](void* runner) { static_cast<Runner*>(runner)->run(); }, this) {}
+
+  [[noreturn]] void run() noexcept {
+    while (true) {
+      call->run();
+      coroutine.pause();
+    }
+  }
+
+  PendingCall* call = nullptr;
+  api::Coroutine coroutine;
+};
+
+/// The calls of a communicator that came before are over.
+class PendingCall::Turn final : public Condition {
+ public:
+  Turn(const Comm& comm, std::uint32_t number) noexcept : comm_(comm), number_(number) {}
+
+  [[nodiscard]] bool holds() const noexcept override { return comm_.ended_calls == number_; }
+  [[nodiscard]] bool needs(std::uint32_t) const noexcept override { return false; }
+  [[nodiscard]] std::string missing() const override { return "an earlier nonblocking call of " + comm_.title(); }
+  void let_go() noexcept override {}
+
+ private:
+  const Comm& comm_;
+  std::uint32_t number_;
+};
+
+// ---------------------------------------------------------------- one call
+
+PendingCall::PendingCall(Request& request) noexcept : rank_(request.rank()), request_(request) {}
+
+void PendingCall::clear() noexcept {
+  for (Object* const each : kept_) each->release();
+  kept_.clear();
+  if (aside_ != nullptr) aside_->release();
+  aside_ = nullptr;
+}
+
+void PendingCall::keep(Object& object) {
+  if (std::ranges::find(kept_, &object) != kept_.end()) return;
+  kept_.push_back(&object);
+  object.hold();
+}
+
+void Call::keep_pending(Object& object) const { pending_->keep(object); }
+
+// It and what it has allocated may be those of an earlier call.
+Request& PendingCall::make_request(const Call& call, Comm& comm, std::initializer_list<Object*> kept,
+                                   const Plan& plan) {
+  Request& request = Request::make(comm, Request::Does::collective);
+  try {
+    if (request.pending == nullptr) request.pending = std::make_unique<PendingCall>(request);
+    PendingCall& its = *request.pending;
+    its.name_ = call.name();
+    its.is_large_ = call.is_large();
+    its.plan_ = plan;
+    for (Object* const each : kept) its.keep(*each);
+  } catch (...) {
+    request.release();
+    throw;
+  }
+  return request;
+}
+
+void PendingCall::begin(const Call& call, Comm& comm, MPI_Request* place, std::initializer_list<Object*> kept,
+                        const Plan& plan) {
+  Request& request = make_request(call, comm, kept, plan);
+  try {
+    Comm& aside = comm.of_nonblocking_calls();
+    aside.hold();
+    request.pending->aside_ = &aside;
+    request.pending->start();
+    if (request.failure) throw Failure(std::move(*request.failure));
+  } catch (...) {
+    request.release();
+    throw;
+  }
+  *place = handle_of<MPI_Request>(request);
+}
+
+void PendingCall::make(const Call& call, Comm& comm, MPI_Request* place, std::initializer_list<Object*> kept,
+                       const Plan& plan) {
+  Request& request = make_request(call, comm, kept, plan);
+  request.is_persistent = true;
+  request.is_active = false;
+  try {
+    request.pending->check(comm);
+    request.pending->aside_ = &comm.for_persistent_call();
+  } catch (...) {
+    request.release();
+    throw;
+  }
+  *place = handle_of<MPI_Request>(request);
+}
+
+// The blocking call comes as far as it can fail by its own arguments.
+void PendingCall::check(Comm& comm) {
+  only_checks_ = true;
+  try {
+    plan_(Call(name_, rank_, is_large_, *this), comm);
+  } catch (const Checked&) {
+    only_checks_ = false;
+  }
+}
+
+void PendingCall::start() {
+  only_checks_ = false;
+  is_over_ = false;
+  numbers_ = 0;
+  rank_.pending_calls.add(*this);
+}
+
+void PendingCall::begin(Comm& comm) {
+  if (only_checks_) throw Checked{};
+  if (comm.is_of_persistent_call()) return;
+  const std::uint32_t number = comm.collective_calls++;
+  if (&comm != aside_ || numbers_++ != 0) return;  // a part of a call that has begun
+  Turn turn(comm, number);
+  if (wait(turn) == Wake::stopping) fail(MPI_ERR_OTHER, "the machine stops");
+}
+
+Wake PendingCall::wait(Condition& condition) {
+  if (condition.holds()) return Wake::done;
+  if (runner_ == nullptr) return api::wait(api::task(name_), name_, condition);
+  awaited_ = &condition;
+  runner_->coroutine.pause();
+  return how_;
+}
+
+void PendingCall::run() noexcept {
+  try {
+    plan_(Call(name_, rank_, is_large_, *this), *aside_);
+  } catch (...) {
+    try {
+      const std::unique_ptr<Failure> failure(caught());
+      request_.failure = std::move(*failure);
+    } catch (...) {
+      stopped_ = std::current_exception();
+    }
+  }
+  aside_->ended_calls += numbers_;
+  is_over_ = true;
+}
+
+// ---------------------------------------------------------------- those of a rank
+
+/// The caller's condition holds, or that of a call that is pending.
+class PendingCalls::Any final : public Condition {
+ public:
+  Any(const PendingCalls& pending, Condition& own) noexcept : pending_(pending), own_(own) {}
+
+  [[nodiscard]] bool holds() const noexcept override {
+    return own_.holds() || std::ranges::any_of(pending_.calls_, [](const PendingCall* each) {
+             return each->awaited_ != nullptr && each->awaited_->holds();
+           });
+  }
+  [[nodiscard]] bool needs(std::uint32_t cell) const noexcept override {
+    return own_.needs(cell) || std::ranges::any_of(pending_.calls_, [&](const PendingCall* each) {
+             return each->awaited_ != nullptr && !each->awaited_->holds() && each->awaited_->needs(cell);
+           });
+  }
+  [[nodiscard]] std::string missing() const override {
+    std::string text = own_.missing();
+    for (const PendingCall* const each : pending_.calls_) {
+      if (each->awaited_ != nullptr) text += (text.empty() ? "" : "; ") + each->awaited_->missing();
+    }
+    return text;
+  }
+  void let_go() noexcept override {
+    own_.let_go();
+    for (const PendingCall* const each : pending_.calls_) {
+      if (each->awaited_ != nullptr) each->awaited_->let_go();
+    }
+  }
+
+ private:
+  const PendingCalls& pending_;
+  Condition& own_;
+};
+
+PendingCalls::PendingCalls() = default;
+PendingCalls::~PendingCalls() = default;
+
+void PendingCalls::add(PendingCall& call) {
+  if (call.aside_->size() == 1 && !call.aside_->is_inter()) {
+    call.run();
+    if (call.stopped_) std::rethrow_exception(std::move(call.stopped_));
+    return;
+  }
+  if (free_runners_.empty()) {
+    api::at_leaving([](void* rank, std::uint32_t task) noexcept {
+      auto& its = *static_cast<Rank*>(rank);
+      if (task == its.main_task) its.pending_calls.abandon();
+    });
+    runners_.push_back(std::make_unique<PendingCall::Runner>(call.name_));
+    free_runners_.reserve(runners_.size());
+    free_runners_.push_back(runners_.back().get());
+  }
+  calls_.push_back(&call);
+  call.runner_ = free_runners_.back();
+  call.runner_->call = &call;
+  free_runners_.pop_back();
+  call.request_.is_pending = true;
+  resume(call, Wake::done);
+}
+
+// What it calls may let other threads of the program run, which go on with other calls.
+void PendingCalls::resume(PendingCall& call, Wake how) {
+  call.how_ = how;
+  call.awaited_ = nullptr;
+  call.runner_->coroutine.resume();
+  if (!call.is_over_) return;
+  std::erase(calls_, &call);
+  free_runners_.push_back(call.runner_);
+  call.request_.is_pending = false;
+  if (call.stopped_) std::rethrow_exception(std::move(call.stopped_));
+}
+
+void PendingCalls::go_on(const char* call) {
+  for (std::size_t i = 0; i < calls_.size();) {
+    PendingCall* const each = calls_[i];
+    if (Condition* const awaited = each->awaited_; awaited != nullptr) {
+      if (awaited->holds()) {
+        resume(*each, Wake::done);
+      } else if (api::is_in_vain(api::task(call), *awaited)) {
+        resume(*each, Wake::ended);
+      }
+    }
+    if (i < calls_.size() && calls_[i] == each) ++i;
+  }
+}
+
+Wake PendingCalls::wait(const Call& call, Condition& condition) {
+  if (call.pending() != nullptr) return call.pending()->wait(condition);
+  while (!is_empty()) {
+    go_on(call.name());
+    if (condition.holds()) return Wake::done;
+    TaskControl& self = api::task(call.name());
+    if (api::is_in_vain(self, condition)) return Wake::ended;
+    Any any(*this, condition);
+    if (api::wait(self, call.name(), any) == Wake::stopping) return Wake::stopping;
+  }
+  return condition.holds() ? Wake::done : api::wait(api::task(call.name()), call.name(), condition);
+}
+
+// Conditions of one subject are asked once for all ranks (Condition::subject()), so this is worth a way of its own.
+Wake PendingCalls::wait_for(const Call& call, PendingCall& only) {
+  TaskControl& self = api::task(call.name());
+  const bool is_shared = self.cell->live_tasks != 1 || self.cell->processor->baton() != nullptr;
+  while (!is_shared && calls_.size() == 1 && calls_.front() == &only) {
+    Condition& awaited = *only.awaited_;
+    const Wake how = awaited.holds() ? Wake::done : api::wait(self, call.name(), awaited);
+    if (how == Wake::stopping) return how;
+    resume(only, how);
+  }
+  return Wake::done;
+}
+
+void PendingCalls::await(const Call& call, const Posted& posted) {
+  const RequestSet one{&posted, 1, [](const void* first, std::size_t) {
+                         return const_cast<Posted*>(static_cast<const Posted*>(first));
+                       }};
+  static_cast<void>(wait_for_messages(call, one));
+}
+
+void PendingCalls::check_over() const {
+  if (calls_.empty()) return;
+  const PendingCall& first = *calls_.front();
+  fail(MPI_ERR_PENDING,
+       fmt::format("{} on {} is not over; wait for its request before", first.name_, first.aside_->title()));
+}
+
+void PendingCalls::abandon() noexcept {
+  for (const PendingCall* const each : calls_) {
+    if (each->awaited_ != nullptr) each->awaited_->let_go();
+  }
+  calls_.clear();
+}
+
+// ---------------------------------------------------------------- messages
+
+bool Received::holds() const noexcept {
+  for (std::size_t i = 0; i < set_.count; ++i) {
+    const Posted* const posted = set_.at(set_.first, i);
+    if (posted != nullptr && posted->open) return false;
+  }
+  return true;
+}
+
+std::string Received::missing() const {
+  constexpr std::size_t named_max = 4;
+  std::string text;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < set_.count; ++i) {
+    const Posted* const posted = set_.at(set_.first, i);
+    if (posted == nullptr || !posted->open || ++count > named_max) continue;
+    text += count == 1 ? "" : "; ";
+    text += posted->lease != nullptr ? "the receive of a message" : "a message from " + rank_.describe(posted->wish);
+  }
+  return count > named_max ? fmt::format("{}; and {} more", text, count - named_max) : text;
+}
+
+bool wait_for_messages(const Call& call, const RequestSet& set) {
+  PendingCalls& pending = call.rank().pending_calls;
+  if (call.pending() == nullptr && pending.is_empty()) [[likely]]
+    return api::wait(call.name(), set, true);
+  Received all(call.rank(), set);
+  return pending.wait(call, all) != Wake::stopping;
+}
+
+}  // namespace aplib::mpi

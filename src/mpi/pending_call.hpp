@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+// PendingCall: a nonblocking or persistent collective call. It carries out the blocking one, on a stack of its own
+// (kernel/coroutine.hpp): from its beginning to where that would wait, and from there on whenever the rank waits for
+// something, or tests.
+//
+// Pending calls meet on communicators of their own, so they never meet blocking ones. The nonblocking ones of a
+// communicator share one, and are carried out one after the other, as they began. Each persistent one has one for
+// itself, because ranks may start them in any order.
+//
+// Invariants: (1) a call's arguments are checked before it pauses for the first time, so what is wrong with them is
+// told where it begins; (2) it keeps the objects that its arguments name; (3) what a call waits for is a condition on
+// its stack, and whoever waits in the rank waits for that, too.
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <initializer_list>
+#include <memory>
+#include <new>
+#include <optional>
+#include <type_traits>
+#include <vector>
+
+#include "kernel/condition.hpp"
+#include "kernel/mailbox.hpp"
+#include "mpi/call.hpp"
+
+namespace aplib::mpi {
+
+struct Comm;
+struct Request;
+
+/// A blocking call with the arguments of the program, for later.
+class Plan {
+ public:
+  Plan() = default;
+  template <class Run>
+  explicit Plan(const Run& run) noexcept
+      : run_([](const void* memory, const Call& call, Comm& comm) { (*static_cast<const Run*>(memory))(call, comm); }) {
+    static_assert(sizeof(Run) <= sizeof memory_ && std::is_trivially_copyable_v<Run>);
+    ::new (static_cast<void*>(memory_)) Run(run);
+  }
+  void operator()(const Call& call, Comm& comm) const { run_(memory_, call, comm); }
+
+ private:
+  static constexpr std::size_t arguments_max = 8;  // words: of MPI_Alltoallw
+
+  void (*run_)(const void* memory, const Call& call, Comm& comm) = nullptr;
+  alignas(void*) std::byte memory_[arguments_max * sizeof(void*)];
+};
+
+class PendingCall {
+ public:
+  /// Begins it. `kept`: what its arguments name.
+  static void begin(const Call& call, Comm& comm, MPI_Request* place, std::initializer_list<Object*> kept,
+                    const Plan& plan);
+  /// Makes a persistent one.
+  static void make(const Call& call, Comm& comm, MPI_Request* place, std::initializer_list<Object*> kept,
+                   const Plan& plan);
+
+  explicit PendingCall(Request& request) noexcept;
+  PendingCall(const PendingCall&) = delete;
+  PendingCall& operator=(const PendingCall&) = delete;
+  /// Releases what it keeps. Its request may be used for another call then.
+  void clear() noexcept;
+
+  /// Of a persistent one: begins it.
+  void start();
+  [[nodiscard]] const char* name() const noexcept { return name_; }
+
+  // ---- what its own function calls
+  /// Its arguments are right: it takes part in the calls of its communicator, or one of the same ranks. Waits until
+  /// those that came before are over.
+  void begin(Comm& comm);
+  Wake wait(Condition& condition);
+  void keep(Object& object);
+
+ private:
+  friend class PendingCalls;
+  struct Runner;
+  class Turn;
+  struct Checked {};  // thrown by begin() where only that was wanted
+
+  static Request& make_request(const Call& call, Comm& comm, std::initializer_list<Object*> kept, const Plan& plan);
+  void check(Comm& comm);
+  void run() noexcept;
+
+  Rank& rank_;
+  Request& request_;
+  Comm* aside_ = nullptr;  // where it meets the others', held
+  const char* name_ = "";
+  Plan plan_;
+  std::vector<Object*> kept_;  // held
+  bool is_large_ = false;
+  bool only_checks_ = false;
+  bool is_over_ = false;
+  std::uint32_t numbers_ = 0;     // of the calls of `aside_`, that it has taken
+  Runner* runner_ = nullptr;      // null: it has one rank, and never waits
+  Condition* awaited_ = nullptr;  // null: it runs
+  Wake how_ = Wake::done;         // how that wait has ended
+  std::exception_ptr stopped_;    // what ends the task that goes on with it
+};
+
+/// Those of a rank that are under way.
+class PendingCalls {
+ public:
+  PendingCalls();
+  ~PendingCalls();
+  PendingCalls(const PendingCalls&) = delete;
+  PendingCalls& operator=(const PendingCalls&) = delete;
+
+  [[nodiscard]] bool is_empty() const noexcept { return calls_.empty(); }
+  /// Goes on with those that need not wait.
+  void go_on(const char* call);
+  /// As api::wait(). Meanwhile they go on. Of a pending call, it pauses.
+  Wake wait(const Call& call, Condition& condition);
+  /// The same until this call is over, if that is all that can happen meanwhile. Otherwise it does nothing.
+  Wake wait_for(const Call& call, PendingCall& only);
+  /// As `receive()`, which calls api::receive() or its like: meanwhile they go on. `post(receive)`: posts the same.
+  template <class Post, class Receive>
+  std::optional<api::Arrived> receive(const Call& call, const Post& post, const Receive& receive) {
+    if (is_empty()) [[likely]]
+      return receive();
+    api::MailboxReceive posted;
+    const Closing closing{posted};
+    post(posted);
+    await(call, posted);
+    return posted.has_received() ? posted.arrived() : receive();  // which says why
+  }
+  /// What the program's task has shown to others is not read any more, and they never go on.
+  void abandon() noexcept;
+  /// Fails if any is not over.
+  void check_over() const;
+
+ private:
+  friend class PendingCall;
+  class Any;
+  struct Closing {
+    api::MailboxReceive& receive;
+    ~Closing() { api::cancel(receive); }
+  };
+
+  void add(PendingCall& call);
+  void resume(PendingCall& call, Wake how);
+  void await(const Call& call, const Posted& posted);
+
+  std::vector<PendingCall*> calls_;  // as they began
+  std::vector<std::unique_ptr<PendingCall::Runner>> runners_;
+  std::vector<PendingCall::Runner*> free_runners_;
+};
+
+/// Messages have come, all of a set.
+class Received final : public Condition {
+ public:
+  Received(const Rank& rank, const RequestSet& set) noexcept : rank_(rank), set_(set) {}
+
+  [[nodiscard]] bool holds() const noexcept override;
+  [[nodiscard]] bool needs(std::uint32_t) const noexcept override { return false; }  // then they are closed
+  [[nodiscard]] std::string missing() const override;
+  void let_go() noexcept override {}
+
+ private:
+  const Rank& rank_;
+  const RequestSet set_;
+};
+
+/// Waits for all of a set, whether calls are pending or not. False: the machine stops.
+bool wait_for_messages(const Call& call, const RequestSet& set);
+
+}  // namespace aplib::mpi

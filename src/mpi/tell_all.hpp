@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+// What each rank of a communicator has, told to all others, in a collective call of its own; and how all fail if one
+// does.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <type_traits>
+#include <vector>
+
+#include "mpi/meeting.hpp"
+
+namespace aplib::mpi {
+
+/// What the ranks have, by rank, in an episode of the meeting.
+template <class T>
+std::vector<T> tell_all(Meeting& meeting, int size, const T& own) {
+  static_assert(std::is_trivially_copyable_v<T> && Meeting::is_small(sizeof(T)));
+  std::vector<T> all(static_cast<std::size_t>(size));
+  meeting.show(bytes_at(&own, sizeof own));
+  meeting.arrive_and_wait();
+  for (int i = 0; i < size; ++i)
+    std::memcpy(&all[static_cast<std::size_t>(i)], meeting.shown_by(i).contiguous(), sizeof(T));
+  return all;
+}
+
+/// The same of a whole call, also where the ranks have no board: by messages, in log2 steps.
+template <class T>
+std::vector<T> tell_all(const Collective& collective, const T& own) {
+  const int size = collective.size();
+  if (Board* const board = collective.board()) {
+    Meeting meeting(collective, *board);
+    return tell_all(meeting, size, own);
+  }
+  std::vector<T> all(static_cast<std::size_t>(size), own);  // in order from the caller on, while it grows
+  for (int have = 1; have < size; have *= 2) {
+    const auto bytes = static_cast<Count>(sizeof(T)) * std::min(have, size - have);
+    collective.exchange(collective.behind(have), bytes_in(all.data(), bytes), collective.before(have),
+                        bytes_in(all.data() + have, bytes));
+  }
+  std::rotate(all.begin(), all.end() - collective.rank(), all.end());
+  return all;
+}
+
+/// `codes`: of all ranks, MPI_SUCCESS where there is no failure. Fails if there is one: with the caller's own, else
+/// with that of the first rank that has one.
+void fail_together(const Call& call, Comm& comm, CollectiveKind kind, const std::vector<int>& codes,
+                   const std::optional<Failure>& own);
+
+/// All fail if one has failed. Returns when all have come.
+void agree(const Call& call, Comm& comm, CollectiveKind kind, const std::optional<Failure>& own);
+
+/// Does what may fail at this rank alone; then as agree().
+template <class Work>
+void together(const Call& call, Comm& comm, CollectiveKind kind, const Work& work) {
+  std::optional<Failure> failure;
+  try {
+    work();
+  } catch (Failure& thrown) {
+    failure = std::move(thrown);
+  }
+  agree(call, comm, kind, failure);
+}
+
+}  // namespace aplib::mpi
