@@ -27,6 +27,7 @@
 #include "aplib/version.hpp"
 #include "base/sanitizer.hpp"
 #include "comm/mixed/mixed_port.hpp"
+#include "kernel/process.hpp"
 #include "kernel/programs.hpp"
 #include "launch/cluster/cluster.hpp"
 #include "launch/command_line.hpp"
@@ -118,7 +119,8 @@ RunText run_text(const CommandLine& line, std::vector<std::string>& files) {
                            .name = line.program_name,
                            .arguments = line.arguments,
                            .folder = line.folder,
-                           .variables = line.variables});
+                           .variables = line.variables,
+                           .is_process = line.processes});
   for (wire::ProgramText other : line.others) {
     other.file = place(other.name);
     text.programs.push_back(std::move(other));
@@ -127,6 +129,28 @@ RunText run_text(const CommandLine& line, std::vector<std::string>& files) {
   text.entry_arguments = line.entry_arguments;
   text.expand = line.expand;
   return text;
+}
+
+/// Programs that no cell can load become processes, which the user is told. True: there are some.
+bool choose_processes(CommandLine& line) {
+  const auto choose = [&line](const std::string& name, bool& is_process) {
+    if (is_process || line.direct) return;
+    const char* const path = std::getenv("PATH");
+    const std::string file = find_program(name, path != nullptr ? path : "");
+    const std::string why = ::access(file.c_str(), X_OK) == 0 ? why_not_loaded(file) : std::string();
+    is_process = !why.empty();
+    if (is_process) tell_user("aprun", fmt::format("{} {}: each of its cells is a process (--processes)", name, why));
+  };
+  choose(line.program, line.processes);
+  bool any = line.processes;
+  for (wire::ProgramText& other : line.others) {
+    choose(other.name, other.is_process);
+    any = any || other.is_process;
+  }
+  if (any && !line.entry.empty())
+    throw Error(Errc::bad_option,
+                "--entry is for programs that cells load, and not for processes: leave one of them out");
+  return any;
 }
 
 // ---- a machine in this process ----
@@ -154,7 +178,11 @@ int run(const CommandLine& line, const std::string& prefix) {
   std::vector<std::string> files;
   RunText text = run_text(line, files);
   text.grid = line.machine.cells;
-  const ProgramRun what = make_run(text, files);
+  ProgramRun what = make_run(text, files);
+  if (line.others.empty()) {  // then shared libraries may see them, too
+    for (const wire::NamedValue& variable : line.variables) ::setenv(variable.name.c_str(), variable.value.c_str(), 1);
+  }
+  what.has_openmp_threads = has_openmp_threads();
   if (line.dry_run) {
     const std::string plan = plan_text(summarize_program(line.machine, what), line.machine);
     for (const ProgramRun& other : what.others) static_cast<void>(summarize_program(line.machine, other));
@@ -165,9 +193,6 @@ int run(const CommandLine& line, const std::string& prefix) {
   OutputPlan plan = line.output;
   const std::uint32_t cells = line.machine.cells.count();
   plan.sole = cells == 1;
-  if (line.others.empty()) {  // then shared libraries may see them, too
-    for (const wire::NamedValue& variable : line.variables) ::setenv(variable.name.c_str(), variable.value.c_str(), 1);
-  }
   share_cpus(cells);
   allow_many_files();
   Machine machine(line.machine);
@@ -355,6 +380,18 @@ std::string own_path() {
   return error ? std::string("aprun") : path.string();
 }
 
+/// Gives each cell of a program that is not loaded a process of its own.
+void part_by_programs(const CommandLine& line, cluster::Cluster& cluster) {
+  const auto is_process = [&line](std::uint32_t cell) {
+    bool is = line.processes;
+    for (const wire::ProgramText& other : line.others) {
+      if (other.first_cell <= cell) is = other.is_process;
+    }
+    return is;
+  };
+  cluster::part_processes(cluster, is_process);
+}
+
 /// The program's name as the command line has it, or the file.
 coordinator::Job make_job(CommandLine line, cluster::Cluster cluster) {
   coordinator::Job job;
@@ -368,6 +405,7 @@ coordinator::Job make_job(CommandLine line, cluster::Cluster cluster) {
                                                 cluster.file));
     }
   }
+  if (choose_processes(line)) part_by_programs(line, cluster);
   std::vector<std::string> files;
   job.text = run_text(line, files);
   const ProgramRun run = make_run(job.text, files);
@@ -382,12 +420,22 @@ coordinator::Job make_job(CommandLine line, cluster::Cluster cluster) {
     }
     return summary;
   };
-  const ProgramSummary first = look(run);
-  files.front() = first.path;
-  for (std::size_t i = 0; i < run.others.size(); ++i) files[job.text.programs[i + 1].file] = look(run.others[i]).path;
-  std::ranges::move(libraries, std::back_inserter(files));
-  job.files = wire::describe_files(files);
-  job.with_host = first.is_host;
+  std::vector<bool> loaded(files.size());
+  for (std::size_t i = 0; i < job.text.programs.size(); ++i) {
+    const wire::ProgramText& program = job.text.programs[i];
+    if (program.is_process) continue;
+    const ProgramSummary summary = look(i == 0 ? run : run.others[i - 1]);
+    files[program.file] = summary.path;
+    loaded[program.file] = true;
+    job.with_host = job.with_host || (i == 0 && summary.is_host);
+  }
+  if (job.with_host && std::ranges::any_of(cluster.hosts, &cluster::ClusterHost::process))
+    throw Error(Errc::bad_option, "the cells of a host program cannot be processes: leave --processes out");
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    job.files.push_back(loaded[i] ? wire::describe_files({files[i]}).front()
+                                  : wire::FileRef{std::filesystem::absolute(files[i]), {}});
+  }
+  std::ranges::move(wire::describe_files(libraries), std::back_inserter(job.files));
   job.input_for_all = !line.output.input.empty();
   job.aprun = own_path();
   job.dry_run = line.dry_run;
@@ -459,6 +507,37 @@ int run_cluster_with(const CommandLine& line, PmixRun* pmix) {
   return status;
 }
 
+/// On this computer, with processes among the cells.
+int run_processes(CommandLine line) {
+  const Grid grid = line.machine.cells;
+  line.cluster_text = fmt::format(
+      "[machine]\ngrid = \"{}x{}\"\n[[host]]\nname = \"localhost\"\nlaunch = \"local\"\n"
+      "cells = {}\n",
+      grid.nx, grid.ny, grid.count());
+  line.cluster_file = "this computer";
+  return run_cluster_with(line, nullptr);
+}
+
+/// A program made by apcc that is such a process: it loads itself for its one cell.
+int run_member(const CommandLine& line, const std::string& prefix, const char* invitation) {
+  std::vector<std::string> files;
+  const RunText text = run_text(line, files);
+  const ProgramRun run = make_run(text, files);
+  const std::unique_ptr<Membership> membership(aplib_join(invitation));
+  Options options = membership->options();
+  options.threads = 1;
+  Machine machine(options);
+  Output output({.sole = true});
+  Sink sink(output, prefix, options.cells.count());
+  membership->begin(machine);
+  const Report report = run_process(machine, run, sink, membership->process());
+  output.end_all();
+  membership->leave();
+  const int status = exit_status(report, sink.status(), std::nullopt);
+  std::fflush(nullptr);
+  ::_exit(status);  // as where a program's threads remain
+}
+
 int run_cluster(const CommandLine& line) {
   std::optional<PmixRun> pmix = PmixRun::find();
   if (pmix && !pmix->is_launcher()) return pmix->run_node();
@@ -505,6 +584,7 @@ std::optional<int> read_arguments(int argc, char** argv, CommandLine& line) {
     for (const std::string& word : asked.words) words.push_back(word.c_str());
     if (const auto status = read_command_line(static_cast<int>(words.size()), words.data(), line)) return status;
     line.variables = asked.own;
+    line.processes = asked.processes;
     line.others = asked.others;
     line.cluster_text = asked.hosts;
     if (!asked.hosts.empty()) line.cluster_file = "the hosts of " + name;
@@ -538,7 +618,11 @@ int main(int argc, char** argv) {
       return node::run_node({wire::split_list(line.node), line.process, aplib::comm::secure_from(line.machine.secure),
                              line.machine.peer_timeout});
     if (line.list_modules) return list_modules(line.machine);
-    return line.cluster_file.empty() ? run(line, prefix) : run_cluster(line);
+    if (!line.cluster_file.empty()) return run_cluster(line);
+    if (const char* const place = std::getenv(aplib::join_variable); place != nullptr && line.direct)
+      return run_member(line, prefix, place);
+    ::unsetenv(aplib::join_variable);
+    return choose_processes(line) ? run_processes(line) : run(line, prefix);
   } catch (const aplib::Error& error) {
     tell_user(prefix, error.what());
     return static_cast<int>(aplib::ExitStatus::usage);

@@ -142,6 +142,9 @@ Parser::Parser(CommandLine& into)
                    ? std::string{}
                    : fmt::format("\"{}\" is not a time: use seconds above 0, for example 90 or 0.5", text);
       });
+  app_.add_flag("--processes", into.processes,
+                "Run each cell as an ordinary process, for programs that cannot be loaded: interpreters and scripts, "
+                "static ones, those that fork.");
   app_.add_flag("--dry-run", into.dry_run, "Print what would run where; run nothing.");
   app_.add_flag("--list-modules", into.list_modules,
                 "Show the modules that can carry messages between processes here, and why others cannot; run nothing.");

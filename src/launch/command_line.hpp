@@ -28,6 +28,7 @@ struct CommandLine {
   std::optional<double> timeout;  ///< Seconds.
   bool expand = false;            ///< `arguments` have placeholders.
   bool dry_run = false;
+  bool processes = false;  ///< The program's cells are ordinary processes. `others` tell for themselves.
   bool list_modules = false;
   std::string cluster_file;  ///< Empty: all cells are on this computer, in this process.
   std::string cluster_text;  ///< Not empty: the text of such a file, whose name is only for messages.

@@ -38,6 +38,7 @@ enum class Effect : std::uint8_t {
   tags,
   timeout,
   binding,
+  processes,
   dry_run,
   quiet,
   none,    ///< What it asks for is so anyway.
@@ -65,6 +66,7 @@ constexpr MpiexecOption mpiexec_options[] = {
     {"l prepend-rank tag-output", 0, Effect::tags, "start each line of output with its rank, as in [3]"},
     {"timeout", 1, Effect::timeout, "end the run after so many seconds, with status 124; also MPIEXEC_TIMEOUT"},
     {"bind-to", 1, Effect::binding, "none: do not bind threads to cores; anything else: do"},
+    {"processes", 0, Effect::processes, "each rank of the program is an ordinary process, not a cell"},
     {"dry-run", 0, Effect::dry_run, "print what would run where; run nothing"},
     {"quiet q", 0, Effect::quiet, "do not tell which options have no effect"},
     {"oversubscribe allow-run-as-root envall genvall verbose v", 0, Effect::none, "so it is anyway"},
@@ -283,6 +285,9 @@ void MpiexecReader::apply(const MpiexecOption& option, const std::string& word, 
     case Effect::binding:
       words.insert(words.end(), {"--bind", values[0].starts_with("none") ? "off" : "on"});
       break;
+    case Effect::processes:
+      section.program.is_process = true;
+      break;
     case Effect::dry_run:
       words.emplace_back("--dry-run");
       break;
@@ -371,6 +376,7 @@ void MpiexecReader::give_programs() {
   result_.words.insert(result_.words.end(), {"--", first.name});
   std::ranges::copy(first.arguments, std::back_inserter(result_.words));
   result_.own = std::move(first.variables);
+  result_.processes = first.is_process;
   for (std::size_t i = 1; i < sections_.size(); ++i) result_.others.push_back(std::move(sections_[i].program));
 }
 
@@ -436,7 +442,7 @@ void MpiexecReader::read_sections(const Words& words) {
       deny(words.end() == end && known == 0 ? "no program is given: name it behind the options"
                                             : "no program is given on one side of \":\"");
     } else if (section.count || !section.hosts.empty() || !section.program.folder.empty() ||
-               !section.program.variables.empty()) {
+               !section.program.variables.empty() || section.program.is_process) {
       deny("options beside a file of programs, which has the options of each: write them there");
     }
     if (end == words.end()) return;

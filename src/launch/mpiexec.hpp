@@ -20,6 +20,7 @@ struct Mpiexec {
   std::vector<wire::NamedValue> own;        ///< Variables of the first program.
   std::vector<wire::ProgramText> others;    ///< Further programs, behind colons.
   std::vector<wire::NamedValue> variables;  ///< Those that hold for all programs, to be set before the machine begins.
+  bool processes = false;                   ///< The first program's ranks are ordinary processes.
   std::string note;                         ///< Options that have no effect; empty: none.
 };
 

@@ -140,6 +140,11 @@ void keep_to_cpus(const std::vector<std::uint32_t>& cpus) {
   ::sched_setaffinity(0, sizeof set, &set);
 }
 
+bool has_openmp_threads() noexcept {
+  const char* const text = std::getenv("OMP_NUM_THREADS");
+  return text == nullptr || std::string_view(text) != "1";
+}
+
 void share_cpus(std::uint32_t cells) {
   if (cells < 2) return;
   const std::uint32_t cpus = usable_cpu_count(allowed_cpus().size(), cpu_quota());

@@ -26,6 +26,10 @@ void keep_to_cpus(const std::vector<std::uint32_t>& cpus);
 /// OpenMP, and most BLAS, how many CPUs there are for each. Who has set it decides that alone. A single cell has all.
 void share_cpus(std::uint32_t cells);
 
+/// Whether a region of OpenMP has several threads: not with OMP_NUM_THREADS=1. Call it before share_cpus(): that one
+/// only proposes a number, and programs that name another one get it.
+[[nodiscard]] bool has_openmp_threads() noexcept;
+
 /// Sees to what the system and libc decide when a program is executed: this program executes itself again with other
 /// settings, and then restores the user's. Call it early in main().
 ///

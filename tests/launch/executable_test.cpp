@@ -218,19 +218,27 @@ TEST_F(Executable, WithTooManyThreadLocalsIsRefused) {
                  {"its thread-locals need 8192 bytes", "executables may have 4096", "apcc"});
 }
 
-TEST_F(Executable, IsRefusedWhereItCannotBeLoadedSeveralTimes) {
-  expect_refused(build("fixed", "int main(void) { return 0; }", {"-no-pie"}), {"one fixed address", "-pie"});
+TEST_F(Executable, IsAProcessWhereItCannotBeLoadedSeveralTimes) {
+  const Ended ended = aprun({"-n", "2", build("fixed", "int main(void) { return 7; }", {"-no-pie"})});
+  EXPECT_EQ(ended.status, 7);
+  EXPECT_TRUE(contains(ended.error, "one fixed address")) << ended.error;
+  EXPECT_TRUE(contains(ended.error, "each of its cells is a process")) << ended.error;
+}
+
+TEST_F(Executable, WithoutMainIsRefused) {
   expect_refused(build("bare", "void _start(void) { for (;;) {} }", {"-nostartfiles", "-pie"}),
                  {"has no cell_main, main or MAIN__"});
 }
 
-TEST_F(Executable, ThatGivesRightsIsRefused) {
+TEST_F(Executable, ThatGivesRightsIsAProcess) {
   const std::string program = build("rights", "int main(void) { return 0; }");
   ASSERT_EQ(::chmod(program.c_str(), S_ISGID | S_IRWXU | S_IXGRP), 0);
   struct stat status {};
   ASSERT_EQ(::stat(program.c_str(), &status), 0);
   if ((status.st_mode & S_ISGID) == 0) GTEST_SKIP() << "needs temporary files that may be set-user-ID";
-  expect_refused(program, {"set-group-ID", "take no privileges", "execute it by itself"});
+  const Ended ended = aprun({"-n", "2", program});
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_TRUE(contains(ended.error, "set-group-ID") && contains(ended.error, "is a process")) << ended.error;
 }
 
 }  // namespace

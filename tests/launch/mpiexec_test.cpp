@@ -107,6 +107,13 @@ TEST(MpiexecPrograms, StandBehindColons) {
   EXPECT_EQ(others_of(words), "2 b -n 9 in /d; 5 c");
 }
 
+TEST(MpiexecPrograms, AreProcessesEachForItself) {
+  const Mpiexec asked = understood({"--processes", "-n", "2", "a", ":", "b", ":", "-processes", "c"});
+  EXPECT_TRUE(asked.processes);
+  EXPECT_FALSE(asked.others.at(0).is_process);
+  EXPECT_TRUE(asked.others.at(1).is_process);
+}
+
 TEST(MpiexecPrograms, ShareHostsOrHaveTheirOwn) {
   EXPECT_EQ(understood({"-host", "a:2,b:2", "-n", "3", "x", ":", "-n", "1", "y"}).hosts,
             understood({"-host", "a:2,b:2", "x"}).hosts);

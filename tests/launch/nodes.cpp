@@ -61,14 +61,21 @@ Ended aprun_cluster(const std::string& file, const Strings& arguments, Start sta
   return run(start);
 }
 
+std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> children;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    pid_t process = 0;
+    const std::string name = entry.path().filename();
+    if (std::from_chars(name.data(), name.data() + name.size(), process).ec != std::errc{}) continue;
+    if (look_at(process).second == parent) children.push_back(process);
+  }
+  return children;
+}
+
 std::vector<pid_t> nodes_of(pid_t launcher, std::size_t count) {
   for (;;) {
     std::map<unsigned, pid_t> nodes;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-      pid_t process = 0;
-      const std::string name = entry.path().filename();
-      if (std::from_chars(name.data(), name.data() + name.size(), process).ec != std::errc{}) continue;
-      if (look_at(process).second != launcher) continue;
+    for (const pid_t process : children_of(launcher)) {
       const Strings arguments = arguments_of(process);
       const auto number = std::ranges::find(arguments, "--process");
       if (number != arguments.end() && number + 1 != arguments.end())

@@ -23,6 +23,7 @@ Ended aprun_cluster(const std::string& file, const Strings& arguments, Start sta
 
 /// The nodes that a launcher has started, by process number. Waits until there are that many.
 std::vector<pid_t> nodes_of(pid_t launcher, std::size_t count);
+std::vector<pid_t> children_of(pid_t parent);
 /// Waits until a process has ended (or is a zombie that nobody waits for).
 void wait_gone(pid_t process);
 

@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "aplib/error.hpp"
@@ -375,6 +376,57 @@ Cluster Reader::read(const Document& document) {
 
 Cluster parse_cluster(std::string_view text, const std::string& name, const Options& open) {
   return Reader(name, open).read(read_document(text, name));
+}
+
+namespace {
+
+/// One host may leave its number of cells open, if the grid is known.
+void close_number(Cluster& cluster) {
+  std::uint64_t known = 0;
+  ClusterHost* open = nullptr;
+  for (ClusterHost& host : cluster.hosts) {
+    if (host.cells) {
+      known += *host.cells;
+    } else if (std::exchange(open, &host) != nullptr) {
+      open = nullptr;
+      break;
+    }
+  }
+  if (open != nullptr && cluster.grid && cluster.grid->count() > known)
+    open->cells = static_cast<std::uint32_t>(cluster.grid->count() - known);
+}
+
+}  // namespace
+
+void part_processes(Cluster& cluster, const std::function<bool(std::uint32_t cell)>& is_process) {
+  close_number(cluster);
+  std::vector<ClusterHost> hosts;
+  std::uint32_t cell = 0;
+  for (const ClusterHost& host : cluster.hosts) {
+    if (!host.cells) {
+      throw Error(Errc::bad_option, fmt::format("{}: [[host]] {}: ordinary processes are not shared out by speed: "
+                                                "write cells = N",
+                                                cluster.file, host.name));
+    }
+    const std::uint32_t end = cell + *host.cells;
+    for (int number = 1; cell < end; ++number) {
+      ClusterHost part = host;
+      part.process = is_process(cell);
+      const std::uint32_t first = cell++;
+      while (!part.process && cell < end && !is_process(cell)) ++cell;
+      part.cells = cell - first;
+      if (*part.cells != *host.cells) {
+        part.name = fmt::format("{}-{}", host.name, number);
+        if (part.launch == LaunchKind::ssh && part.ssh.empty()) part.ssh = host.ssh_destination();
+      }
+      hosts.push_back(std::move(part));
+    }
+  }
+  if (hosts.size() > ClusterHost::processes_max) {
+    throw Error(Errc::bad_option, fmt::format("{} processes are asked for, and a machine has at most {}", hosts.size(),
+                                              ClusterHost::processes_max));
+  }
+  cluster.hosts = std::move(hosts);
 }
 
 Cluster read_cluster(const std::string& path) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -43,9 +44,10 @@ struct ClusterHost {
   std::optional<std::uint32_t> cells;    ///< Nothing: "auto".
   std::string threads;                   ///< In the form of the option; empty: the machine's.
   Speed speed;
-  std::string aprun;   ///< Path of aprun on that host; empty: the launcher's own path.
-  std::string folder;  ///< Working directory there; empty: the launcher's.
-  int line = 0;        ///< The host's line in the file, for messages; 0: not in the file.
+  std::string aprun;     ///< Path of aprun on that host; empty: the launcher's own path.
+  std::string folder;    ///< Working directory there; empty: the launcher's.
+  bool process = false;  ///< Its cells are ordinary processes.
+  int line = 0;          ///< The host's line in the file, for messages; 0: not in the file.
 
   /// The destination that ssh connects to.
   [[nodiscard]] const std::string& ssh_destination() const {
@@ -78,5 +80,9 @@ struct Cluster {
 [[nodiscard]] Cluster read_cluster(const std::string& path);
 /// The same from text, without the environment. `name` is for messages.
 [[nodiscard]] Cluster parse_cluster(std::string_view text, const std::string& name, const Options& open = {});
+
+/// Gives each cell for which `is_process` says so a process of its own: a host that runs several becomes several.
+/// Throws Error(bad_option) where the numbers of the hosts' cells are not known.
+void part_processes(Cluster& cluster, const std::function<bool(std::uint32_t cell)>& is_process);
 
 }  // namespace aplib::launch::cluster

@@ -228,6 +228,7 @@ bool Coordinator::Impl::all_at(Stage stage) const {
 void Coordinator::Impl::advance() {
   if (phase >= Phase::running) return;
   deadline.start(phase == Phase::calling ? arrival_patience : start_patience, [this] { too_late(); });
+  if (phase == Phase::preparing && keeps_any()) deadline.cancel();  // a process may call MPI whenever it likes
   try {
     if (phase == Phase::calling && all_at(Stage::here)) {
       std::vector<cluster::CpuUser> users;
@@ -285,6 +286,23 @@ Options Coordinator::Impl::options_of(std::uint32_t process) const {
   return options;
 }
 
+namespace {
+
+/// A node loads all programs of the machine, but no cell of it runs one that is for ordinary processes.
+void use_loadable_files(std::vector<wire::ProgramText>& programs) {
+  const auto loadable = std::ranges::find(programs, false, &wire::ProgramText::is_process);
+  if (loadable == programs.end()) return;
+  for (wire::ProgramText& program : programs) {
+    if (program.is_process) program.file = loadable->file;
+  }
+}
+
+}  // namespace
+
+bool Coordinator::Impl::keeps_any() const {
+  return std::ranges::any_of(job.cluster.hosts, &cluster::ClusterHost::process);
+}
+
 void Coordinator::Impl::prepare_all() {
   std::vector<cluster::HostSpeed> speeds;
   for (const auto& node : nodes) speeds.push_back(node->speed);
@@ -293,7 +311,15 @@ void Coordinator::Impl::prepare_all() {
   job.text.grid = shares.grid;
   say_shares();
   phase = Phase::preparing;
+  if (keeps_any()) {
+    deadline.cancel();
+    if (!job.dry_run) output.prepare(shares.grid.count(), job.with_host);  // processes write as soon as they run
+  }
   for (std::uint32_t process = 0; process < nodes.size(); ++process) {
+    if (keeps(process) && job.dry_run) {
+      nodes[process]->stage = Stage::prepared;
+      continue;
+    }
     wire::Prepare prepare;
     const Options options = options_of(process);
     for (const OptionInfo& info : option_table())
@@ -306,6 +332,12 @@ void Coordinator::Impl::prepare_all() {
     prepare.expand = job.text.expand;
     prepare.input_for_all = job.input_for_all;
     prepare.cpus = cpu_shares[process].cpus;
+    prepare.keeps = keeps(process);
+    if (prepare.keeps) {
+      prepare.cell = cells.cells_of(process).front();
+    } else {
+      use_loadable_files(prepare.programs);
+    }
     nodes[process]->stage = Stage::preparing;
     tell(process, prepare);
   }
@@ -367,7 +399,8 @@ void Coordinator::Impl::plan_all() {
   to_do.failed_too = [this](const std::string& text) { say_debug(text); };
   to_do.over = [this] {
     all_ended = true;
-    deadline.start(end_patience, [this] { too_late(); });
+    if (!keeps_any())
+      deadline.start(end_patience, [this] { too_late(); });  // a process may do more behind MPI_Finalize
   };
   to_do.suspect = [this](std::uint32_t part, const std::string& why) { suspect(part, why); };
   overseer.emplace(plan.names, cells, job.cluster.options.deadlock_report, std::move(to_do));
@@ -379,7 +412,7 @@ void Coordinator::Impl::plan_all() {
 }
 
 void Coordinator::Impl::go() {
-  output.prepare(shares.grid.count(), job.with_host);
+  if (!keeps_any()) output.prepare(shares.grid.count(), job.with_host);
   phase = Phase::running;
   deadline.cancel();
   for (std::uint32_t process = 0; process < nodes.size(); ++process) {
@@ -403,6 +436,7 @@ void Coordinator::Impl::call_off(const std::string& text, int status) {
 }
 
 void Coordinator::Impl::stop_running(int status, const std::string& text) {
+  if (all_ended && keeps_any()) return fail(status, text);
   if (overseer && phase == Phase::running) overseer->stop(status, text);
 }
 
@@ -440,9 +474,33 @@ void Coordinator::Impl::take_finished(std::uint32_t process, const wire::Finishe
   node.finished = finished;
   if (finished.status != 0 && first_part_status == 0) first_part_status = finished.status;
   tell(process, wire::Leave{});
+  if (keeps(process) && finished.reason.empty() && phase == Phase::preparing) return check_all_come();
+  if (all_ended && keeps(process) && !finished.reason.empty())
+    return fail(finished.status, early_end(process, finished.reason));
   if (all_ended) return;
   const std::string why = finished.reason.empty() ? "its run has ended before the machine's" : finished.reason;
   end_early(process, why, finished.status != 0 ? finished.status : static_cast<int>(ExitStatus::peer_lost));
+}
+
+/// A process that has ended without having called MPI is nobody's rank. That matters if others have called, which wait
+/// until all have.
+void Coordinator::Impl::check_all_come() {
+  const auto ended = std::ranges::find_if(nodes, [](const auto& node) { return node->stage >= Stage::finished; });
+  const auto waits = std::ranges::find(nodes, Stage::prepared, &KnownNode::stage);
+  if (phase != Phase::preparing || ended == nodes.end() || waits == nodes.end()) return;
+  const auto process = static_cast<std::uint32_t>(ended - nodes.begin());
+  const int status = (*ended)->finished.status;
+  call_off(early_end(process, fmt::format("its process has ended with status {} and never called MPI_Init, where {} "
+                                          "waits",
+                                          status, cells.text(static_cast<std::uint32_t>(waits - nodes.begin())))),
+           status != 0 ? status : static_cast<int>(ExitStatus::peer_lost));
+}
+
+/// A node ends before the machine runs, or when all cells have ended.
+std::string Coordinator::Impl::early_end(std::uint32_t process, const std::string& why) const {
+  return keeps(process) && cells.processes() == nodes.size()
+             ? fmt::format("{} ({}) is lost: {}; the machine stops", nodes[process]->name, cells.text(process), why)
+             : fmt::format("{} is not ready: {}; nothing was started", nodes[process]->name, why);
 }
 
 /// A node has got a signal from outside, for example because its host shuts down. It ends by itself.
@@ -458,8 +516,7 @@ void Coordinator::Impl::told_to_end(std::uint32_t process, int signal) {
 
 /// A node ends while the machine runs. All others stop, and the user is told why.
 void Coordinator::Impl::end_early(std::uint32_t process, const std::string& why, int status) {
-  if (phase < Phase::running)
-    return call_off(fmt::format("{} is not ready: {}; nothing was started", nodes[process]->name, why), status);
+  if (phase < Phase::running) return call_off(early_end(process, why), status);
   if (phase == Phase::running) fail_by(process, [this, process, why, status] { overseer->lost(process, why, status); });
 }
 
@@ -599,7 +656,7 @@ void Coordinator::Impl::lose(std::uint32_t process, const std::string& why) {
       fail_by(process, [this, process, why, status] { overseer->lost(process, why, status); });
     }
   } else if (phase < Phase::running) {
-    call_off(fmt::format("{} is not ready: {}; nothing was started", node.name, why));
+    call_off(early_end(process, why), static_cast<int>(keeps(process) ? ExitStatus::peer_lost : ExitStatus::usage));
   } else {
     say_debug(fmt::format("{} ends: {}", node.name, why));
   }

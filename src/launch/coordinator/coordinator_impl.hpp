@@ -104,6 +104,9 @@ class Coordinator::Impl {
   void describe_plan();
   void plan_all();
   void go();
+  [[nodiscard]] bool keeps_any() const;
+  [[nodiscard]] bool keeps(std::uint32_t process) const { return job.cluster.hosts[process].process; }
+  void check_all_come();
 
   // The end.
   void call_off(const std::string& text, int status = static_cast<int>(ExitStatus::usage));
@@ -114,6 +117,7 @@ class Coordinator::Impl {
   void told_to_end(std::uint32_t process, int signal);
   void end_early(std::uint32_t process, const std::string& why, int status);
   void fail_by(std::uint32_t process, std::function<void()> tell);
+  [[nodiscard]] std::string early_end(std::uint32_t process, const std::string& why) const;
   void take_finished(std::uint32_t process, const wire::Finished& finished);
   [[nodiscard]] int status_of_cells() const;
   void too_late();

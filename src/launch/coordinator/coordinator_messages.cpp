@@ -64,7 +64,9 @@ bool Coordinator::Impl::take_of_start(std::uint32_t process, wire::MessageType t
           node.endpoint = prepared.endpoint;
           node.left_out = prepared.left_out;
         }
-        return moves(Stage::preparing, Stage::prepared);
+        const bool moved = moves(Stage::preparing, Stage::prepared);
+        check_all_come();
+        return moved;
       });
     case wire::MessageType::ready:
       return with<wire::Ready>(body, [&](const wire::Ready&) { return moves(Stage::loading, Stage::ready); });
@@ -107,7 +109,8 @@ bool Coordinator::Impl::take_of_run(std::uint32_t process, wire::MessageType typ
     case wire::MessageType::finished:
       return with<wire::Finished>(body, [&](const wire::Finished& finished) {
         const Stage stage = nodes[process]->stage;
-        if (stage != Stage::running && stage != Stage::loading && stage != Stage::ready) return false;
+        const bool is_kept = stage >= Stage::preparing && stage <= Stage::prepared && keeps(process);
+        if (stage != Stage::running && stage != Stage::loading && stage != Stage::ready && !is_kept) return false;
         take_finished(process, finished);
         return true;
       });
@@ -126,13 +129,12 @@ bool Coordinator::Impl::take_of_run(std::uint32_t process, wire::MessageType typ
 
 /// A node cannot go on.
 void Coordinator::Impl::take_cannot(std::uint32_t process, const std::string& text) {
-  const std::string& name = nodes[process]->name;
   if (phase == Phase::running) {
-    return fail_by(process, [this, why = fmt::format("{}: {}", name, text)] {
+    return fail_by(process, [this, why = fmt::format("{}: {}", nodes[process]->name, text)] {
       stop_running(static_cast<int>(ExitStatus::program_failed), why);
     });
   }
-  if (phase < Phase::ending) call_off(fmt::format("{} is not ready: {}; nothing was started", name, text));
+  if (phase < Phase::ending) call_off(early_end(process, text));
   tell(process, wire::Leave{});
 }
 

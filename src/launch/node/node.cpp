@@ -33,13 +33,12 @@
 #include "base/os/thread.hpp"
 #include "comm/greeting.hpp"
 #include "comm/job_key.hpp"
-#include "comm/kind.hpp"
-#include "comm/mixed/mixed_module.hpp"
-#include "comm/mixed/mixed_port.hpp"
 #include "comm/tcp/address.hpp"
 #include "kernel/process.hpp"
 #include "kernel/programs.hpp"
 #include "launch/cluster/speed.hpp"
+#include "launch/node/data_port.hpp"
+#include "launch/node/keeper.hpp"
 #include "launch/node/streams.hpp"
 #include "launch/program_run.hpp"
 #include "launch/terminal.hpp"
@@ -95,59 +94,6 @@ class Letterbox {
   bool closed_ = false;
 };
 
-/// Where other nodes reach this one with frames: by every module that the options allow and this host has. Once all
-/// addresses are known, it becomes a module.
-class DataPort {
- public:
-  /// Listens on `address`, on a port that the options allow. Throws Error.
-  DataPort(const Options& options, const std::string& address, const comm::JobKey& key);
-
-  /// The address for other nodes: "shm=4f1c;tcp=10.0.0.1:5100".
-  [[nodiscard]] std::string endpoint() const { return port_->endpoint(); }
-  /// The module of process `self`, with the endpoints of all processes. Call once. REQUIRES: the port outlives the
-  /// module. Throws Error.
-  [[nodiscard]] std::unique_ptr<comm::Module> make_module(const std::string& machine, std::uint32_t self,
-                                                          const std::vector<std::string>& endpoints,
-                                                          const std::vector<std::string>& names);
-  /// Modules that could not be used, and why.
-  [[nodiscard]] const std::vector<comm::mixed::MixedPort::LeftOut>& left_out() const { return port_->left_out(); }
-
- private:
-  std::vector<comm::FoundModule> found_;
-  std::unique_ptr<comm::mixed::MixedPort> port_;
-};
-
-DataPort::DataPort(const Options& options, const std::string& address, const comm::JobKey& key) {
-  const std::vector<std::string> names = comm::mixed::wished_modules(options.module);
-  if (names.empty()) found_ = comm::find_modules(options.module_path);
-  // Modules that are not named are not opened, because some need libraries that take long to load.
-  for (const std::string& name : names) {
-    std::vector<comm::FoundModule> found = comm::find_modules(options.module_path, name);
-    if (comm::kind_of(found, name) == nullptr) throw Error(Errc::bad_option, comm::unknown_module(found, name));
-    std::ranges::move(found, std::back_inserter(found_));
-  }
-  std::vector<const comm::ModuleKind*> kinds;
-  for (const comm::FoundModule& each : found_)
-    if (each.kind != nullptr && comm::kind_of(found_, each.kind->name()) == each.kind.get())
-      kinds.push_back(each.kind.get());
-  const comm::PortSettings settings{
-      .address = address,
-      .ports = options.ports,
-      .host = shared_memory_domain(),
-      .key = key,
-      .secure = comm::secure_from(options.secure),
-      .streams = options.streams,
-      .provider = options.provider,
-      .peer_timeout = std::chrono::duration_cast<std::chrono::milliseconds>(options.peer_timeout)};
-  port_ = std::make_unique<comm::mixed::MixedPort>(kinds, options.module, settings);
-}
-
-std::unique_ptr<comm::Module> DataPort::make_module(const std::string& machine, std::uint32_t self,
-                                                    const std::vector<std::string>& endpoints,
-                                                    const std::vector<std::string>& names) {
-  return port_->join({.machine = machine, .self = self, .endpoints = endpoints, .names = names});
-}
-
 using namespace std::chrono_literals;
 
 constexpr auto grace = 1s;                   // from being told to stop to the end by force
@@ -182,6 +128,7 @@ class Node final : public Supervisor {
  private:
   // On the loop's thread.
   void take(wire::MessageType type, std::span<const std::byte> body);
+  bool pass_on(wire::MessageType type, std::span<const std::byte> body);
   void take_note(std::span<const std::byte> body);
   void answer(std::span<const std::byte> body);
   [[nodiscard]] wire::NodeState state();
@@ -197,9 +144,11 @@ class Node final : public Supervisor {
   int live();
   void cannot(const std::string& why);
   wire::Prepare arrive();
-  wire::Prepared offer(const DataPort& port) const;
-  void begin_run(Machine& machine, comm::Module& module, const wire::Plan& plan, bool input_for_all);
+  void begin_streams(bool input_for_all);
+  void begin_run(Machine& machine, comm::Module& module, const wire::Plan& plan);
   void end_run();
+  int keep(const wire::Prepare& prepare, const Options& options);
+  Watchdog::Actions watch();
   Letter next();
   template <class Message>
   Message await();
@@ -207,7 +156,7 @@ class Node final : public Supervisor {
   std::string fetch(const wire::FileRef& file);
   std::string local_or_fetched(const wire::FileRef& file);
   std::vector<std::string> get_files(const std::vector<wire::FileRef>& files);
-  void finish(const Report& report);
+  void finish(const wire::Finished& finished);
 
   const NodeCommand command_;
   const comm::JobKey key_;
@@ -228,6 +177,7 @@ class Node final : public Supervisor {
   std::mutex mutex_;  // of what follows, which the main thread makes and the loop's uses
   std::unique_ptr<InputPipes> input_;
   std::unique_ptr<NodeSink> sink_;
+  Keeper* keeper_ = nullptr;
   Machine* machine_ = nullptr;
   comm::Module* module_ = nullptr;
   std::uint32_t processes_ = 0;
@@ -243,6 +193,7 @@ void Node::take(wire::MessageType type, std::span<const std::byte> body) {
       launcher_gone("it does not speak this version's protocol");
     }
   };
+  if (pass_on(type, body)) return;
   switch (type) {
     case wire::MessageType::note:
       return take_note(body);
@@ -266,6 +217,14 @@ void Node::take(wire::MessageType type, std::span<const std::byte> body) {
   }
 }
 
+/// What is for the process that this node keeps. False: it keeps none, or the message is for the node.
+bool Node::pass_on(wire::MessageType type, std::span<const std::byte> body) {
+  const std::lock_guard lock(mutex_);
+  if (keeper_ == nullptr) return false;
+  if (type == wire::MessageType::refused) keeper_->end();
+  return keeper_->pass_on(type, body);
+}
+
 void Node::take_note(std::span<const std::byte> body) {
   const auto note = wire::decode<wire::Note>(body);
   if (!note || unfinished_note_.size() + note->bytes.size() > wire::note_bytes_max)
@@ -286,21 +245,8 @@ void Node::answer(std::span<const std::byte> body) {
 }
 
 wire::NodeState Node::state() {
-  wire::NodeState state;
-  {
-    const std::lock_guard lock(mutex_);
-    if (module_ != nullptr) {
-      const comm::Traffic traffic = module_->traffic();
-      state.module = module_->name();
-      state.frames_sent = traffic.frames_sent;
-      state.frames_received = traffic.frames_received;
-      state.bytes_sent = traffic.bytes_sent;
-      state.bytes_received = traffic.bytes_received;
-      state.refused = traffic.refused;
-      state.routes = routes_of(*module_, command_.process, processes_);
-    }
-  }
-  return state;
+  const std::lock_guard lock(mutex_);
+  return module_ != nullptr ? state_of(*module_, command_.process, processes_) : wire::NodeState{};
 }
 
 /// The starter of this process has gone. The launcher may still be there, if only the way to the starter was cut.
@@ -338,6 +284,7 @@ void Node::end_soon() {
   int status = failed_status;
   {
     const std::lock_guard lock(mutex_);
+    if (keeper_ != nullptr) keeper_->end();
     if (input_) input_->close_all();  // cells that read notice the end
     status = gone_ ? gone_status : failed_status;
   }
@@ -479,21 +426,19 @@ wire::Prepare Node::arrive() {
   return *std::move(prepare);
 }
 
-wire::Prepared Node::offer(const DataPort& port) const {
-  wire::Prepared prepared;
-  prepared.endpoint = port.endpoint();
-  for (const auto& left : port.left_out()) prepared.left_out.push_back({left.module, left.why});
-  return prepared;
-}
-
-/// From here on the loop's thread reaches the machine.
-void Node::begin_run(Machine& machine, comm::Module& module, const wire::Plan& plan, bool input_for_all) {
+void Node::begin_streams(bool input_for_all) {
   const std::lock_guard lock(mutex_);
   if (gone_) throw Gone{};
   input_ = std::make_unique<InputPipes>(loop_, [this](std::uint32_t cell, std::uint64_t bytes) {
     connection_->send(wire::WantInput{cell, bytes});
   });
   sink_ = std::make_unique<NodeSink>(*connection_, *input_, input_for_all);
+}
+
+/// From here on the loop's thread reaches the machine.
+void Node::begin_run(Machine& machine, comm::Module& module, const wire::Plan& plan) {
+  const std::lock_guard lock(mutex_);
+  if (gone_) throw Gone{};
   machine_ = &machine;
   module_ = &module;
   processes_ = static_cast<std::uint32_t>(plan.names.size());
@@ -503,34 +448,73 @@ void Node::end_run() {
   const std::lock_guard lock(mutex_);
   machine_ = nullptr;
   module_ = nullptr;
+  keeper_ = nullptr;
+}
+
+/// For signals from outside.
+Watchdog::Actions Node::watch() {
+  return {.stop = [this](int status, const std::string&) { loop_.post([this, status] { told_to_end(status); }); },
+          .last_words = [this] { staged_.remove(); },
+          .grace = watchdog_grace};
+}
+
+/// Instead of cells of its own, the node has an ordinary process.
+int Node::keep(const wire::Prepare& prepare, const Options& options) {
+  std::vector<std::string> files;
+  for (const wire::FileRef& file : prepare.files) files.push_back(file.path);
+  const RunText text{.programs = prepare.programs, .expand = prepare.expand, .grid = options.cells};
+  begin_streams(prepare.input_for_all);
+  const std::string& address = prepare.address.empty() ? connection_->local_address() : prepare.address;
+  Keeper keeper(
+      *connection_, *sink_, prepare.cell,
+      {.process = command_.process, .key = key_.reveal_hex(), .options = prepare.options, .address = address});
+  {
+    const std::lock_guard lock(mutex_);
+    if (gone_) throw Gone{};
+    keeper_ = &keeper;
+  }
+  wire::Finished finished;
+  try {
+    const Watchdog watchdog(std::nullopt, watch());
+    finished = keeper.run(text, files);
+  } catch (...) {
+    end_run();
+    throw;
+  }
+  end_run();
+  finish(finished);
+  return 0;
 }
 
 int Node::live() {
   const wire::Prepare prepare = arrive();
   Options options;
   for (const wire::NamedValue& option : prepare.options) options.set(option.name, option.value);
-  keep_to_cpus(prepare.cpus);
+  if (!prepare.keeps || options.bind) keep_to_cpus(prepare.cpus);
+  if (prepare.keeps) return keep(prepare, options);
   if (prepare.programs.size() == 1) {  // then shared libraries may see them, too
     for (const wire::NamedValue& variable : prepare.programs.front().variables)
       ::setenv(variable.name.c_str(), variable.value.c_str(), 1);
   }
   const std::vector<std::string> files = get_files(prepare.files);
   DataPort port(options, prepare.address.empty() ? connection_->local_address() : prepare.address, key_);
-  connection_->send(offer(port));
+  connection_->send(port.offer());
 
   allow_many_files();
   const auto plan = await<wire::Plan>();
+  const bool openmp = has_openmp_threads();
   share_cpus(static_cast<std::uint32_t>(plan.cells.cells_of(command_.process).size()));
-  const std::unique_ptr<comm::Module> module =
-      port.make_module(plan.machine, command_.process, plan.endpoints, plan.names);
+  const std::unique_ptr<comm::Module> module = port.make_module(plan, command_.process);
   Machine machine(options);
-  const ProgramRun run = make_run({.programs = prepare.programs,
-                                   .entry = prepare.entry,
-                                   .entry_arguments = prepare.entry_arguments,
-                                   .expand = prepare.expand,
-                                   .grid = options.cells},
-                                  files);
-  begin_run(machine, *module, plan, prepare.input_for_all);
+  ProgramRun run = make_run({.programs = prepare.programs,
+                             .entry = prepare.entry,
+                             .entry_arguments = prepare.entry_arguments,
+                             .expand = prepare.expand,
+                             .grid = options.cells},
+                            files);
+  run.has_openmp_threads = openmp;
+  begin_streams(prepare.input_for_all);
+  begin_run(machine, *module, plan);
   std::optional<Watchdog> watchdog;
   std::thread note_taker;
   const auto over = [&] {
@@ -543,12 +527,7 @@ int Node::live() {
   Report report;
   try {
     // Installed before the machine's own handler, which would stop this process and not tell the launcher.
-    watchdog.emplace(
-        std::nullopt,
-        Watchdog::Actions{
-            .stop = [this](int status, const std::string&) { loop_.post([this, status] { told_to_end(status); }); },
-            .last_words = [this] { staged_.remove(); },
-            .grace = watchdog_grace});
+    watchdog.emplace(std::nullopt, watch());
     note_taker = os::quiet_thread("aprun-notes", [&] {
       while (const auto note = notes_.take()) receive_note(machine, note->body);
     });
@@ -566,7 +545,7 @@ int Node::live() {
   }
   over();
   module->close(close_patience);
-  finish(report);
+  finish({report.exit_status, report.reason, {report.cell_status.begin(), report.cell_status.end()}});
   if (programs_remain(machine)) {  // their threads must not meet the destructors of globals
     staged_.remove();
     ::_exit(0);
@@ -574,9 +553,7 @@ int Node::live() {
   return 0;
 }
 
-void Node::finish(const Report& report) {
-  wire::Finished finished{report.exit_status, report.reason, {}};
-  finished.cell_status.assign(report.cell_status.begin(), report.cell_status.end());
+void Node::finish(const wire::Finished& finished) {
   connection_->send(finished);
   for (;;) {
     if (next().type == wire::MessageType::leave) return;
@@ -593,6 +570,7 @@ void Node::measure(const wire::MeasureSpeed& how) {
 
 /// The path of the file on this host: its own one if the same program is there, or else among the files that were sent.
 std::string Node::local_or_fetched(const wire::FileRef& file) {
+  if (file.identity.same({})) return file.path;  // none of its cells are here
   try {
     if (wire::identify_file(file.path).same(file.identity)) return file.path;
   } catch (const Error&) {  // it is not here
@@ -676,24 +654,6 @@ std::optional<comm::JobKey> read_key() {
 }
 
 }  // namespace
-
-std::vector<wire::Route> routes_of(const comm::Module& module, std::uint32_t self, std::uint32_t processes) {
-  std::vector<wire::Route> routes;
-  std::vector<std::pair<std::string, std::vector<std::uint32_t>>> groups;
-  for (std::uint32_t peer = 0; peer < processes; ++peer) {
-    if (peer == self) continue;
-    const std::string name = comm::mixed::in_charge_of(module, peer).name();
-    if (processes <= described_processes_max) {
-      routes.push_back({name, fmt::format("{}", peer), module.describe(peer)});
-      continue;
-    }
-    auto group = std::ranges::find(groups, name, &std::pair<std::string, std::vector<std::uint32_t>>::first);
-    if (group == groups.end()) group = groups.insert(groups.end(), {name, {}});
-    group->second.push_back(peer);
-  }
-  for (const auto& [name, peers] : groups) routes.push_back({name, ranges_text(peers), {}});
-  return routes;
-}
 
 int run_node(const NodeCommand& command) {
   const auto key = read_key();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Node: the process that carries a machine's cells on a host, from the key on its standard input to its end. "aprun
-// --node ADDRESS:PORT,... --process N".
+// --node ADDRESS:PORT,... --process N". Or it keeps an ordinary process, which is a cell.
 #pragma once
 
 #include <chrono>
@@ -10,8 +10,6 @@
 
 #include "comm/greeting.hpp"
 #include "comm/job_key.hpp"
-#include "comm/module.hpp"
-#include "launch/wire/status.hpp"
 
 namespace aplib::launch::node {
 
@@ -30,15 +28,5 @@ int run_node(const NodeCommand& command);
 
 /// The same with a key that came another way. `watch_input`: the end of standard input means that the launcher is gone.
 int run_node(const NodeCommand& command, const comm::JobKey& key, bool watch_input);
-
-// ---- the module by which a process reaches each other process, for people ----
-
-/// In machines of up to this many processes each pair is described. In larger ones, the processes that a module reaches
-/// are listed together.
-inline constexpr std::uint32_t described_processes_max = 4;
-
-/// In the order of the first process that is reached. Any thread, while the module exists.
-[[nodiscard]] std::vector<wire::Route> routes_of(const comm::Module& module, std::uint32_t self,
-                                                 std::uint32_t processes);
 
 }  // namespace aplib::launch::node

@@ -53,8 +53,10 @@ void become_standard(int descriptor, int number) noexcept {
 }
 
 // Runs between fork() and exec() in a process with threads, so it makes only async-signal-safe calls.
-[[noreturn]] void become(const os::Pipe& input, const os::Pipe& output, const os::Pipe& error, const os::Pipe& failure,
-                         pid_t parent, const char* folder, char* const* argv, Guard* guard) {
+[[noreturn]] void become(int input, const os::Pipe& output, const os::Pipe& error, const os::Pipe& failure,
+                         pid_t parent, const Child::Command& command, char* const* argv) {
+  const char* const folder = command.folder.c_str();
+  Guard* const guard = command.guard;
   Failure what{0, false};
   ::setsid();
   // The sender of this signal is the thread that forked: the starter's own, which outlives its children unless the
@@ -72,7 +74,7 @@ void become_standard(int descriptor, int number) noexcept {
   sigset_t none;
   ::sigemptyset(&none);
   ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
-  become_standard(input.reader.get(), STDIN_FILENO);
+  become_standard(input, STDIN_FILENO);
   become_standard(output.writer.get(), STDOUT_FILENO);
   become_standard(error.writer.get(), STDERR_FILENO);
 #if defined(SYS_close_range)
@@ -82,7 +84,7 @@ void become_standard(int descriptor, int number) noexcept {
   if (*folder != 0 && ::chdir(folder) != 0) {
     what.in_folder = true;
   } else {
-    ::execvp(argv[0], argv);
+    ::execvp(command.file.empty() ? argv[0] : command.file.c_str(), argv);
   }
   what.error = errno;
   [[maybe_unused]] const ssize_t written = ::write(failure.writer.get(), &what, sizeof what);
@@ -99,10 +101,10 @@ int open_end(pid_t pid) {
 
 }  // namespace
 
-Child::Child(const std::vector<std::string>& argv, const std::string& folder, Guard* guard) {
+Child::Child(const Command& command) {
   std::vector<char*> words;
-  words.reserve(argv.size() + 1);
-  for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
+  words.reserve(command.argv.size() + 1);
+  for (const std::string& word : command.argv) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
 
   os::Pipe input = make_pipe();
@@ -114,11 +116,13 @@ Child::Child(const std::vector<std::string>& argv, const std::string& folder, Gu
   {
     const os::SignalsBlocked blocked;  // a signal handler of ours must not run in the child
     pid_ = ::fork();
-    if (pid_ == 0) become(input, output, error, failure, parent, folder.c_str(), words.data(), guard);
+    if (pid_ == 0)
+      become(command.input < 0 ? input.reader.get() : command.input, output, error, failure, parent, command,
+             words.data());
     fork_error = errno;
   }
   if (pid_ < 0) {
-    throw Error(Errc::exhausted, fmt::format("cannot start {}: fork: {}", argv[0], std::strerror(fork_error)));
+    throw Error(Errc::exhausted, fmt::format("cannot start {}: fork: {}", words[0], std::strerror(fork_error)));
   }
   failure.writer.reset();
   Failure what{};
@@ -127,10 +131,13 @@ Child::Child(const std::vector<std::string>& argv, const std::string& folder, Gu
     got = ::read(failure.reader.get(), &what, sizeof what);  // ends at exec: some 100 us
   } while (got < 0 && errno == EINTR);
   if (got == static_cast<ssize_t>(sizeof what)) {
-    if (guard != nullptr) guard->forget(pid_);  // while the number is still its own
+    if (command.guard != nullptr) command.guard->forget(pid_);  // while the number is still its own
     ::waitpid(pid_, nullptr, 0);
     throw Error(Errc::failed, fmt::format("cannot {} {}: {}", what.in_folder ? "go to the folder" : "execute",
-                                          what.in_folder ? folder : argv[0], std::strerror(what.error)));
+                                          what.in_folder         ? command.folder
+                                          : command.file.empty() ? command.argv[0]
+                                                                 : command.file,
+                                          std::strerror(what.error)));
   }
   input_ = std::move(input.writer);
   outputs_ = {std::move(output.reader), std::move(error.reader)};

@@ -22,10 +22,18 @@ class Child {
  public:
   enum Stream { output, error };
 
-  /// Starts argv[0], which is looked for in PATH, in `folder` (empty: the current one). The process dies with the
-  /// calling thread. `guard`: watches it from before it executes anything; the caller has it forget the process.
-  /// Throws Error(failed) with the system's reason when it cannot be executed.
-  Child(const std::vector<std::string>& argv, const std::string& folder, Guard* guard = nullptr);
+  struct Command {
+    std::vector<std::string> argv;
+    std::string file{};      ///< Empty: argv[0]. A name without a slash is looked for in PATH.
+    std::string folder{};    ///< Empty: the current one.
+    int input = -1;          ///< Descriptor of its standard input, instead of the pipe.
+    Guard* guard = nullptr;  ///< Watches it from before it executes anything; the caller has it forget the process.
+  };
+  /// The process dies with the calling thread. Throws Error(failed) with the system's reason when it cannot be
+  /// executed.
+  explicit Child(const Command& command);
+  Child(const std::vector<std::string>& argv, const std::string& folder, Guard* guard = nullptr)
+      : Child(Command{.argv = argv, .folder = folder, .guard = guard}) {}
   /// Kills the process, and waits until it has ended.
   ~Child();
   Child(const Child&) = delete;

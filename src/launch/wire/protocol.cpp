@@ -70,7 +70,7 @@ bool is_message(MessageType type, std::span<const std::byte> body) {
   };
   return check.operator()<Beat, Note, Hello, SpeedIs, WantFile, Prepared, Ready, Cannot, OutputPiece, Flush, EndedCell,
                           Warning, WantInput, FindProgram, Finished, Answer, Refused, MeasureSpeed, Prepare, FilePiece,
-                          Plan, Go, Written, InputPiece, Stop, ProgramIs, Leave, Ask, ToldToEnd>(type);
+                          Plan, Go, Written, InputPiece, Stop, ProgramIs, Leave, Ask, ToldToEnd, Welcome>(type);
 }
 
 }  // namespace aplib::launch::wire

@@ -19,6 +19,17 @@
 //     Finished                       ->
 //                                    <-  Leave
 //
+// A node that keeps an ordinary process starts it after Prepare, and passes on its output from then on. The process
+// calls the node, when its program first calls MPI, on a socket of its own, without seals:
+//
+//   process                               node
+//                                    <-  Welcome              or Refused
+//     Prepared, Ready, Note, Answer  ->                       passed on to the coordinator
+//                                    <-  Plan, Go, Note, Ask  passed on from there
+//     Leave                          ->                       the machine is over: how the process ends is its affair
+//
+// One that ends without having called is Finished before the others have a Plan.
+//
 // A message is 4 bytes of length, 1 byte of type, and the structure's fields (fields.hpp): those of start_messages.hpp
 // until Go, those of run_messages.hpp from then on. If the connection is not encrypted, a seal follows. Hello and
 // Refused never change their form, so that versions can tell each other that they differ.
@@ -35,7 +46,7 @@
 
 namespace aplib::launch::wire {
 
-inline constexpr std::uint32_t control_version = 4;
+inline constexpr std::uint32_t control_version = 5;
 /// Bytes of a message without its head. A longer one ends the connection. What may be longer travels in pieces.
 inline constexpr std::size_t message_bytes_max = std::size_t{4} << 20;
 inline constexpr std::size_t message_head_bytes = 5;
@@ -76,7 +87,8 @@ enum class MessageType : std::uint8_t {
   leave,
   ask,
   told_to_end,
-  last = told_to_end,
+  welcome,
+  last = welcome,
 };
 
 /// A message without fields.

@@ -106,11 +106,19 @@ struct ProgramText {
   std::vector<std::string> arguments{};
   std::string folder{};                 ///< --wd: a pattern; empty: the process's folder.
   std::vector<NamedValue> variables{};  ///< Set in its environment.
+  bool is_process = false;              ///< Each of its cells is an ordinary process.
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
-    fields(self.first_cell, self.file, self.name, self.arguments, self.folder, self.variables);
+    fields(self.first_cell, self.file, self.name, self.arguments, self.folder, self.variables, self.is_process);
   }
 };
+
+/// The program of a cell.
+[[nodiscard]] inline const ProgramText& program_of(const std::vector<ProgramText>& programs, std::uint32_t cell) {
+  std::size_t at = programs.size() - 1;
+  while (at != 0 && programs[at].first_cell > cell) --at;
+  return programs[at];
+}
 
 struct Prepare {
   static constexpr auto type = MessageType::prepare;
@@ -123,10 +131,26 @@ struct Prepare {
   bool expand = false;
   bool input_for_all = false;         ///< Every cell has an input, not only the first one.
   std::vector<std::uint32_t> cpus{};  ///< CPUs to use; empty: all.
+  bool keeps = false;                 ///< The node keeps an ordinary process, which is the cell:
+  std::uint32_t cell = 0;
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
     fields(self.options, self.address, self.files, self.programs, self.entry, self.entry_arguments, self.expand,
-           self.input_for_all, self.cpus);
+           self.input_for_all, self.cpus, self.keeps, self.cell);
+  }
+};
+
+/// A node's word to the process that it keeps, when that joins the machine.
+struct Welcome {
+  static constexpr auto type = MessageType::welcome;
+  std::uint32_t process = 0;  ///< Its number.
+  std::string key{};          ///< The job's.
+  std::vector<NamedValue> options{};
+  std::string address{};                     ///< To listen on for data.
+  std::vector<std::uint32_t> first_cells{};  ///< Of the machine's programs.
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.process, self.key, self.options, self.address, self.first_cells);
   }
 };
 

@@ -323,6 +323,18 @@ TEST(ClusterFile, ExamplesAreRight) {
   EXPECT_GT(examples, 0);
 }
 
+TEST(ClusterProcesses, HaveAHostEach) {
+  cluster::Cluster parted = cluster::parse_cluster(
+      "[machine]\ncells = 6\n[[host]]\nname = \"a\"\ncells = 1\n[[host]]\nname = \"b\"\n", "c.toml");
+  cluster::part_processes(parted, [](std::uint32_t cell) { return cell == 0 || cell == 3; });
+  std::string text;
+  for (const cluster::ClusterHost& host : parted.hosts)
+    text += host.name + ":" + host.ssh_destination() + ":" + std::to_string(*host.cells) + (host.process ? "p " : " ");
+  EXPECT_EQ(text, "a:a:1p b-1:b:2 b-2:b:1p b-3:b:2 ");
+  cluster::Cluster open = cluster::parse_cluster("[[host]]\nname = \"a\"\n", "c.toml");
+  EXPECT_THROW(cluster::part_processes(open, [](std::uint32_t) { return true; }), Error);
+}
+
 TEST(ClusterFile, SeveralProblemsAreReportedTogether) {
   EXPECT_EQ(
       parse_error("[comm]\nx = 1\n[machine]\ngrid = true\n[[host]]\nname = 3\n"),

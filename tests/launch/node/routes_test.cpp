@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "launch/node/node.hpp"
+#include "launch/node/data_port.hpp"
 
 #include <gtest/gtest.h>
 

@@ -69,6 +69,7 @@ std::map<wire::MessageType, wire::Bytes> one_of_each(const wire::Bytes& piece) {
   add(wire::Leave{});
   add(wire::Ask{7, "state"});
   add(wire::ToldToEnd{15});
+  add(wire::Welcome{1, "key", {{"module", "tcp"}}, "10.0.0.1", {0, 2}});
   return all;
 }
 

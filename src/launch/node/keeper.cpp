@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: MIT
+#include "launch/node/keeper.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "aplib/error.hpp"
+#include "aplib/machine.hpp"
+#include "comm/job_key.hpp"
+#include "kernel/process.hpp"
+#include "launch/start/launch_method.hpp"
+
+namespace aplib::launch::node {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto grace = 500ms;       // from SIGTERM to SIGKILL
+constexpr auto end_patience = 1s;   // a lost member's process may be about to end
+constexpr int blind_pause_ms = 10;  // between looks, where the system tells no end
+
+/// A name for a socket without a file, which nobody guesses.
+std::string random_name() {
+  std::array<std::byte, 16> bytes{};
+  comm::fill_random(bytes);
+  std::string name = "aplib-";
+  for (const std::byte byte : bytes) name += fmt::format("{:02x}", static_cast<unsigned>(byte));
+  return name;
+}
+
+os::UniqueFd listen_at(const std::string& name) {
+  os::UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  std::copy(name.begin(), name.end(), address.sun_path + 1);  // behind a zero: it has no file
+  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  if (!socket || ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0 ||
+      ::listen(socket.get(), 8) != 0)
+    os::refuse_descriptor("the socket at which a process joins the machine");
+  return socket;
+}
+
+void prepend(const char* variable, const std::string& text) {
+  const char* const others = std::getenv(variable);
+  ::setenv(variable, others != nullptr && *others != '\0' ? (text + ":" + others).c_str() : text.c_str(), 1);
+}
+
+/// An interpreter loads MPI late, when libc has given most of the room for thread-locals away.
+void make_room_for_thread_locals() {
+  constexpr const char* tunables = "GLIBC_TUNABLES";
+  const char* const set = std::getenv(tunables);
+  if (set == nullptr || std::strstr(set, "optional_static_tls") == nullptr)
+    prepend(tunables, "glibc.rtld.optional_static_tls=16384");
+}
+
+/// The file that the launcher has found, if this host has it.
+std::string file_of(const std::string& found, const std::string& name) {
+  return ::access(found.c_str(), X_OK) == 0 || name.find('/') != name.npos ? found : name;
+}
+
+}  // namespace
+
+Keeper::Keeper(wire::Connection& connection, NodeSink& sink, std::uint32_t cell, wire::Welcome welcome)
+    : connection_(connection), sink_(sink), cell_(cell), welcome_(std::move(welcome)) {}
+
+void Keeper::start(const RunText& text, const std::vector<std::string>& files) {
+  const std::string name = random_name();
+  listener_ = listen_at(name);
+  ::setenv(join_variable, name.c_str(), 1);
+  make_room_for_thread_locals();
+  for (const wire::ProgramText& program : text.programs) welcome_.first_cells.push_back(program.first_cell);
+  const wire::ProgramText& program = wire::program_of(text.programs, cell_);
+  RunText own{.programs = {program}, .expand = text.expand, .grid = text.grid};
+  const ProgramRun run = make_run(own, files);
+  for (const auto& [variable, value] : run.variables) ::setenv(variable.c_str(), value.c_str(), 1);
+  const std::string folder = run.folder_of ? run.folder_of(cell_) : std::string();
+  const int input = sink_.input(cell_);
+  child_.emplace(start::Child::Command{.argv = run.arguments_of ? run.arguments_of(cell_) : run.arguments,
+                                       .file = file_of(run.file, program.name),
+                                       .folder = folder,
+                                       .input = input});
+  child_->close_input();
+}
+
+wire::Finished Keeper::run(const RunText& text, const std::vector<std::string>& files) {
+  start(text, files);
+  std::optional<int> status;
+  while (!status) {
+    wait();
+    status = child_->ended();  // before its last words are read, so that none is missed
+    take_output(start::Child::output);
+    take_output(start::Child::error);
+    if (!status) welcome_member();
+    take_messages();
+    if (ends_) end_by_and_by();
+    if (!status && patience_ && Clock::now() >= *patience_) break;
+  }
+  std::string why;
+  if (status) {
+    if (!ends_) why = why_it_ended(*status);
+  } else {
+    why = fmt::format(
+        "process {} has left it without MPI_Finalize: it executed another program, or closed its connection",
+        member_process_);
+  }
+  const bool failed = !why.empty() && status.value_or(0) == 0;
+  const int result = failed ? static_cast<int>(ExitStatus::peer_lost) : status.value_or(0);
+  child_.reset();
+  sink_.ended(cell_, result);
+  return {result, why, {result}};
+}
+
+/// Until something has happened.
+void Keeper::wait() {
+  std::vector<pollfd> fds{{wake_.get(), POLLIN, 0},
+                          {child_->output_fd(start::Child::output), POLLIN, 0},
+                          {child_->output_fd(start::Child::error), POLLIN, 0},
+                          {child_->end_fd(), POLLIN, 0},
+                          {listener_.get(), POLLIN, 0},
+                          {socket_.get(), POLLIN, 0}};
+  int timeout = child_->end_fd() < 0 ? blind_pause_ms : -1;
+  for (const auto& until : {patience_, killing_}) {
+    if (!until) continue;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*until - Clock::now()).count();
+    const int wanted = static_cast<int>(std::clamp<long>(left, 0, 1000));
+    timeout = timeout < 0 ? wanted : std::min(timeout, wanted);
+  }
+  ::poll(fds.data(), fds.size(), timeout);
+  wake_.clear();
+}
+
+void Keeper::take_output(start::Child::Stream stream) {
+  const auto to = stream == start::Child::error ? loader::Stream::err : loader::Stream::out;
+  for (std::string text = child_->read(stream); !text.empty(); text = child_->read(stream)) {
+    sink_.write(cell_, to, text);
+    if (!text.ends_with('\n')) sink_.flush(cell_, to);
+  }
+}
+
+/// What calls is a process of the user's, on this host. The first is the member.
+void Keeper::welcome_member() {
+  os::UniqueFd caller(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (!caller) return;
+  ucred who{};
+  socklen_t bytes = sizeof who;
+  if (::getsockopt(caller.get(), SOL_SOCKET, SO_PEERCRED, &who, &bytes) != 0 ||
+      (who.uid != ::geteuid() && who.uid != 0))
+    return;
+  if (member_ != Member::none) {
+    const auto text = fmt::format("process {} {} cell {} already, and no other process can be", member_process_,
+                                  member_ == Member::joined ? "is" : "was", cell_);
+    wire::Bytes message;
+    wire::append_message(message, wire::Refused{text});
+    static_cast<void>(::send(caller.get(), message.data(), message.size(), MSG_NOSIGNAL));
+    return;
+  }
+  member_ = Member::joined;
+  member_process_ = who.pid;
+  {
+    const std::lock_guard lock(mutex_);
+    socket_ = std::move(caller);
+  }
+  if (!tell_member(wire::Welcome::type, wire::encode(welcome_))) lose_member();
+}
+
+bool Keeper::tell_member(wire::MessageType type, std::span<const std::byte> body) {
+  wire::Bytes message;
+  wire::append_message(message, type, body);
+  const std::lock_guard lock(mutex_);
+  std::span<const std::byte> rest = message;
+  while (!rest.empty() && socket_) {
+    const ssize_t sent = ::send(socket_.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0) return false;  // run() will see its end
+    rest = rest.subspan(static_cast<std::size_t>(sent));
+  }
+  return static_cast<bool>(socket_);
+}
+
+void Keeper::take_messages() {
+  std::array<std::byte, 16384> block;
+  for (bool ended = false; socket_ && !ended;) {
+    const ssize_t got = ::recv(socket_.get(), block.data(), block.size(), MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) break;
+    ended = got <= 0;
+    if (!ended) unread_.insert(unread_.end(), block.begin(), block.begin() + got);
+    std::span<const std::byte> rest = unread_;
+    while (rest.size() >= wire::message_head_bytes) {
+      const auto head = wire::read_head(rest);
+      if (!head) ended = true;
+      if (!head || rest.size() < wire::message_head_bytes + head->bytes) break;
+      take_message(head->type, rest.subspan(wire::message_head_bytes, head->bytes));
+      rest = rest.subspan(wire::message_head_bytes + head->bytes);
+    }
+    unread_.erase(unread_.begin(), unread_.end() - static_cast<std::ptrdiff_t>(rest.size()));
+    if (ended) lose_member();
+  }
+}
+
+void Keeper::take_message(wire::MessageType type, std::span<const std::byte> body) {
+  switch (type) {
+    case wire::MessageType::prepared:
+    case wire::MessageType::ready:
+    case wire::MessageType::note:
+    case wire::MessageType::answer:
+    case wire::MessageType::cannot:
+      return connection_.send_encoded(type, body);
+    case wire::MessageType::leave:
+      member_ = Member::left;
+      return;
+    default:
+      return lose_member();
+  }
+}
+
+void Keeper::lose_member() {
+  {
+    const std::lock_guard lock(mutex_);
+    socket_.reset();
+  }
+  if (member_ != Member::joined) return;
+  member_ = Member::lost;
+  patience_ = Clock::now() + end_patience;
+}
+
+bool Keeper::pass_on(wire::MessageType type, std::span<const std::byte> body) {
+  switch (type) {
+    case wire::MessageType::plan:
+    case wire::MessageType::go:
+    case wire::MessageType::note:
+      static_cast<void>(tell_member(type, body));
+      return true;
+    case wire::MessageType::ask:
+      return tell_member(type, body);  // else the node answers
+    default:
+      return false;
+  }
+}
+
+void Keeper::end() noexcept {
+  ends_ = true;
+  wake_.signal();
+}
+
+void Keeper::end_by_and_by() {
+  const auto now = Clock::now();
+  if (!killing_) {
+    child_->signal(SIGTERM);
+    child_->signal(SIGCONT);  // a stopped one takes no other signal
+    killing_ = now + grace;
+  } else if (now >= *killing_) {
+    child_->signal(SIGKILL);
+    killing_ = now + grace;
+  }
+}
+
+/// Empty: as it should.
+std::string Keeper::why_it_ended(int status) const {
+  const bool has_left = member_ == Member::none || member_ == Member::left;
+  if (status > 128 && status <= 128 + SIGRTMAX) {
+    return fmt::format("its process {} {}", member_ == Member::none ? child_->pid() : member_process_,
+                       start::how_it_ended(status));
+  }
+  return has_left
+             ? std::string()
+             : fmt::format("its process {} {}, without MPI_Finalize", member_process_, start::how_it_ended(status));
+}
+
+}  // namespace aplib::launch::node

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+// Keeper: what a node has instead of a machine when its cell is an ordinary process: that process, its streams, and a
+// place in the launcher's machine, which the process takes when its program first calls MPI (member.cpp).
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/os/descriptor.hpp"
+#include "launch/node/streams.hpp"
+#include "launch/program_run.hpp"
+#include "launch/start/child.hpp"
+#include "launch/wire/connection.hpp"
+#include "launch/wire/run_messages.hpp"
+#include "launch/wire/start_messages.hpp"
+
+namespace aplib::launch::node {
+
+class Keeper {
+ public:
+  /// What it is given outlives it.
+  Keeper(wire::Connection& connection, NodeSink& sink, std::uint32_t cell, wire::Welcome welcome);
+  Keeper(const Keeper&) = delete;
+  Keeper& operator=(const Keeper&) = delete;
+
+  /// Starts the cell's program, and returns when the process has ended. Throws Error if it cannot be executed.
+  wire::Finished run(const RunText& text, const std::vector<std::string>& files);
+
+  /// A message of the coordinator. False: it is not for the process. Any thread.
+  bool pass_on(wire::MessageType type, std::span<const std::byte> body);
+  /// Ends the process, soon by force. Any thread.
+  void end() noexcept;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  enum class Member : std::uint8_t { none, joined, left, lost };
+
+  void start(const RunText& text, const std::vector<std::string>& files);
+  void wait();
+  void take_output(start::Child::Stream stream);
+  void welcome_member();
+  void take_messages();
+  void take_message(wire::MessageType type, std::span<const std::byte> body);
+  bool tell_member(wire::MessageType type, std::span<const std::byte> body);
+  void lose_member();
+  void end_by_and_by();
+  [[nodiscard]] std::string why_it_ended(int status) const;
+
+  wire::Connection& connection_;
+  NodeSink& sink_;
+  const std::uint32_t cell_;
+  wire::Welcome welcome_;
+  os::EventFd wake_;
+  std::atomic<bool> ends_{false};
+  os::UniqueFd listener_;
+  std::mutex mutex_;  // of the socket, for who writes there
+  os::UniqueFd socket_;
+
+  // run()'s thread
+  std::optional<start::Child> child_;
+  wire::Bytes unread_;
+  Member member_ = Member::none;
+  long member_process_ = 0;
+  std::optional<Clock::time_point> patience_;  ///< For the process's end, when the member is lost.
+  std::optional<Clock::time_point> killing_;
+};
+
+}  // namespace aplib::launch::node

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+// Ordinary processes as the cells of a machine: programs of MPI that no cell can load.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "nodes.hpp"
+
+namespace aplib::test {
+namespace {
+
+constexpr int lost_status = 72;
+
+class RanksAsProcesses : public ::testing::Test {
+ protected:
+  static Ended aprun(const Strings& arguments, Start start = {.arguments = {}}) {
+    start.arguments = {APRUN_PROGRAM};
+    start.arguments.insert(start.arguments.end(), arguments.begin(), arguments.end());
+    return run(start);
+  }
+  static Ended on_two(const std::string& how) { return aprun({"--processes", "-n", "2", PROCESS_PROGRAM, how}); }
+
+  std::string script(const std::string& name, const std::string& text) const {
+    std::string path = folder_.write(name, text);
+    EXPECT_EQ(::chmod(path.c_str(), S_IRWXU), 0);
+    return path;
+  }
+
+  Folder folder_;
+};
+
+TEST_F(RanksAsProcesses, AreTheRanksOfOneWorld) {
+  for (const std::string count : {"2", "4"}) {
+    const Ended ended = aprun({"--processes", "-n", count, PROCESS_PROGRAM});
+    EXPECT_EQ(ended.status, 0);
+    EXPECT_EQ(ended.error, "");
+    std::vector<std::string> lines;
+    for (int rank = 0; rank < std::stoi(count); ++rank)
+      lines.push_back("rank " + std::to_string(rank) + " of " + count + ", program 0");
+    EXPECT_EQ(sorted_lines(ended.out), lines);
+  }
+}
+
+TEST_F(RanksAsProcesses, HaveStatusesOfTheirOwn) {
+  const Ended ended = on_two("status");
+  EXPECT_EQ(ended.status, 3);
+  EXPECT_EQ(ended.error, "aprun: cell 0: status 0; cell 1: status 3\n");
+}
+
+TEST_F(RanksAsProcesses, NeedNotCallMpi) {
+  const Ended ended = aprun({"--processes", "--tag-output", "-n", "2", PROCESS_PROGRAM, "alone", "6"},
+                            {.arguments = {}, .input = "a line\n"});
+  EXPECT_EQ(ended.status, 6);
+  EXPECT_EQ(sorted_lines(ended.out),
+            (std::vector<std::string>{std::string("[0] ") + PROCESS_PROGRAM + " read a line",
+                                      std::string("[1] ") + PROCESS_PROGRAM + " read -othing"}));
+}
+
+TEST_F(RanksAsProcesses, MayFork) {
+  // A child lacks the threads that hold what it has, so AddressSanitizer would take that for leaks.
+  const char* const options = std::getenv("ASAN_OPTIONS");
+  ::setenv("ASAN_OPTIONS", (options != nullptr ? std::string(options) + ":" : "").append("detect_leaks=0").c_str(), 1);
+  const Ended ended = on_two("fork");
+  EXPECT_EQ(ended.status, 0) << ended.error;
+}
+
+TEST_F(RanksAsProcesses, ThatAreKilledEndTheRun) {
+  const Ended ended = on_two("killed");
+  EXPECT_EQ(ended.status, 128 + SIGKILL);
+  EXPECT_TRUE(contains(ended.error, "aprun: localhost-2 (cell 1) is lost: its process ")) << ended.error;
+  EXPECT_TRUE(contains(ended.error, " was killed by signal 9 (Killed); the machine stops\n")) << ended.error;
+}
+
+TEST_F(RanksAsProcesses, ThatLeaveWithoutMpiFinalizeEndTheRun) {
+  const Ended ended = on_two("leaves");
+  EXPECT_EQ(ended.status, lost_status);
+  EXPECT_TRUE(contains(ended.error, "ended with status 0, without MPI_Finalize; the machine stops")) << ended.error;
+}
+
+TEST_F(RanksAsProcesses, AreNotWaitedForWhenTheyHaveExited) {
+  const Ended ended = on_two("exits");
+  EXPECT_NE(ended.status, 0);
+  EXPECT_TRUE(contains(ended.error, "MPI_Recv: rank 1 has ended, and left no such message")) << ended.error;
+}
+
+TEST_F(RanksAsProcesses, EndTheMachineByMpiAbort) {
+  const Ended ended = on_two("abort");
+  EXPECT_EQ(ended.status, 5);
+  EXPECT_TRUE(contains(ended.error, "MPI_Abort: rank 1 of MPI_COMM_WORLD ends the machine with code 5")) << ended.error;
+}
+
+TEST_F(RanksAsProcesses, ThatWaitForEachOtherAreADeadlock) {
+  const Ended ended = on_two("deadlock");
+  EXPECT_EQ(ended.status, 70);
+  EXPECT_TRUE(contains(ended.error, "rank 0 of MPI_COMM_WORLD, tag 1")) << ended.error;
+}
+
+TEST_F(RanksAsProcesses, ThatNeverCallMpiAreMissed) {
+  const std::string program =
+      script("program", std::string("#!/bin/sh\n[ $1 = 1 ] || exec ") + PROCESS_PROGRAM + "\nexit 0\n");
+  const Ended ended = aprun({"--expand", "-n", "2", program, "{cid}"});
+  EXPECT_EQ(ended.status, lost_status);
+  EXPECT_TRUE(contains(ended.error, program + " is a script: each of its cells is a process (--processes)"))
+      << ended.error;
+  EXPECT_TRUE(contains(ended.error,
+                       "localhost-2 (cell 1) is lost: its process has ended with status 0 and never called "
+                       "MPI_Init, where cell 0 waits; the machine stops"))
+      << ended.error;
+}
+
+TEST_F(RanksAsProcesses, OneJoinsForEachCell) {
+  const std::string program =
+      script("program", std::string("#!/bin/sh\n") + PROCESS_PROGRAM + " && " + PROCESS_PROGRAM);
+  const Ended ended = aprun({"-n", "2", program});
+  EXPECT_NE(ended.status, 0);
+  EXPECT_TRUE(contains(ended.out, "rank 1 of 2")) << ended.out;
+  EXPECT_TRUE(contains(ended.error, "was cell 1 already, and no other process can be")) << ended.error;
+}
+
+TEST_F(RanksAsProcesses, AreChosenWhereNoCellCanLoadTheProgram) {
+  const Ended ended = aprun({"-n", "2", FIXED_PROGRAM});
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_TRUE(contains(ended.error, "is linked for one fixed address")) << ended.error;
+  EXPECT_EQ(sorted_lines(ended.out), (std::vector<std::string>{"rank 0 of 2, program 0", "rank 1 of 2, program 0"}));
+}
+
+TEST_F(RanksAsProcesses, EndWithTheLauncher) {
+  for (const int signal : {SIGINT, SIGKILL}) {
+    Process process({.arguments = {APRUN_PROGRAM, "--processes", "-n", "2", PROCESS_PROGRAM, "waits"}});
+    ASSERT_TRUE(process.wait_for("rank 0 waits") && process.wait_for("rank 1 waits"));
+    const auto nodes = nodes_of(process.pid(), 2);
+    std::vector<pid_t> kept;
+    for (const pid_t node : nodes) kept.push_back(children_of(node).at(0));
+    process.signal(signal);
+    EXPECT_EQ(process.wait().status, 128 + signal);
+    for (const pid_t node : nodes) wait_gone(node);
+    for (const pid_t each : kept) wait_gone(each);
+  }
+}
+
+}  // namespace
+}  // namespace aplib::test
