@@ -77,7 +77,7 @@ FULL = Plan(
     smp_sizes=(Size(300, 3000), Size(2048, 60)),
     cluster_sizes=(Size(300, 300), Size(2048, 30)),
     paces=(Pace(1, "10mbit", 12), Pace(10, "100mbit", 120)),
-    unequal_sizes=(Size(256, 4000), Size(2048, 100), Size(4096, 40)),
+    unequal_sizes=(Size(256, 4000), Size(2048, 50), Size(4096, 20)),
     rates=("1gbit", "10mbit"),
 )
 QUICK = Plan(
