@@ -172,8 +172,11 @@ void Baton::dispatch(TaskControl& self) noexcept {
       ready = nullptr;
     }
     yields = false;
-    // relaxed: as in enter()
-    if (ready == nullptr && !processor_.is_wanted()) ready = processor_.idle().await_ready(&self);
+    if (ready != nullptr) {
+      if (processor_.network_ != nullptr) processor_.look_after_network();
+    } else if (!processor_.is_wanted()) {  // relaxed: as in enter()
+      ready = processor_.idle().await_ready(&self);
+    }
     if (ready == &self) break;
     Turn* next = nullptr;
     {

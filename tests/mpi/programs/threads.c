@@ -133,6 +133,26 @@ static void at_once(void) {
   for (int i = 0; i < threads; ++i) MPI_Comm_free(&comms[i]);
 }
 
+/* Two threads make communicators of this rank alone, again and again, while two make some that need the other ranks. */
+static void* duplicate_alone(void* unused) {
+  for (int i = 0; i < 20 * turns; ++i) {
+    MPI_Comm made;
+    MPI_Comm_dup(MPI_COMM_SELF, &made);
+    MPI_Comm_free(&made);
+  }
+  return unused;
+}
+
+static void alone(void) {
+  pthread_t made[threads];
+  for (int i = 0; i < 2; ++i) MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
+  pthread_create(&made[1], NULL, duplicate, (void*)1L);
+  for (int i = 2; i < threads; ++i) pthread_create(&made[i], NULL, duplicate_alone, NULL);
+  duplicate((void*)0L);
+  for (int i = 1; i < threads; ++i) pthread_join(made[i], NULL);
+  for (int i = 0; i < 2; ++i) MPI_Comm_free(&comms[i]);
+}
+
 /* Error handlers leave by a jump, or make a thread that calls, while the main thread is in none of its calls. */
 static jmp_buf back;
 
@@ -219,7 +239,7 @@ int main(int argc, char** argv) {
     pthread_create(&early, NULL, call_later, NULL);
   }
   if (strcmp(what, "below") == 0) wanted = MPI_THREAD_FUNNELED;
-  if (strcmp(what, "at_once") == 0) wanted = MPI_THREAD_MULTIPLE;
+  if (strcmp(what, "at_once") == 0 || strcmp(what, "alone") == 0) wanted = MPI_THREAD_MULTIPLE;
   MPI_Init_thread(&argc, &argv, wanted, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -234,6 +254,8 @@ int main(int argc, char** argv) {
     requests();
   } else if (strcmp(what, "at_once") == 0) {
     at_once();
+  } else if (strcmp(what, "alone") == 0) {
+    alone();
   } else if (strcmp(what, "blocked") == 0) {
     blocked();
   } else if (strcmp(what, "jump") == 0) {
