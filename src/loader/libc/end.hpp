@@ -56,7 +56,8 @@ void count_thread(Instance& instance, int change) noexcept;
 /// The calling thread was made by a program. False on the machine's own threads, hence in tasks.
 bool on_program_thread() noexcept;
 
-/// Says that main has ended and threads that the program made have not, if so. Call from: whoever takes main's result.
+/// Says that main has ended and threads that the program made have not, if they do not end within a moment either. Lets
+/// other tasks run meanwhile. Call from: whoever takes main's result.
 void warn_of_threads(Instance& instance);
 
 }  // namespace aplib::loader::libc

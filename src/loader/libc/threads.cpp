@@ -26,6 +26,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -223,6 +224,9 @@ int create(pthread_t* id, const pthread_attr_t* attributes, Routine routine, voi
 bool on_program_thread() noexcept { return made_by_program; }
 
 void warn_of_threads(Instance& instance) {
+  constexpr int looks_max = 200;  // a fifth of a second: a thread that has done its work may be just about to end
+  for (int look = 0; look < looks_max && threads_of(instance) != 0; ++look)
+    instance.services().sleep(std::chrono::milliseconds(1));
   if (const int threads = threads_of(instance); threads != 0) {
     instance.services().warn(
         fmt::format("the program's main part has ended, and {} thread{} that it made still run{}; it ends when they "
