@@ -75,7 +75,7 @@ class Network {
   virtual bool begin_wait() noexcept = 0;
   /// Sleeps until something has come, wake() is called, or the timeout has passed.
   virtual void wait(std::optional<std::chrono::nanoseconds> timeout) noexcept = 0;
-  /// It stirred(), whether it has slept or not.
+  /// The end of begin_wait(), after a wait() or without one. As stirred() besides.
   virtual void end_wait() noexcept = 0;
   /// Ends wait(). Any thread, async-signal-safe.
   virtual void wake() noexcept = 0;

@@ -20,8 +20,8 @@ struct Domain;
 /// What a front end in this process does for its like in others.
 class Errands {
  public:
-  /// In one frame, whatever the module.
-  static constexpr std::size_t bytes_max = 16 * 1024;
+  /// A small body, whatever the module.
+  static constexpr std::size_t bytes_max = 16 * 1024 - 1;
 
   virtual ~Errands() = default;
   /// Carries an errand out that another process has sent. Called while the network is polled, so it does not wait.

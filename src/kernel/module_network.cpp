@@ -113,6 +113,8 @@ std::shared_ptr<Errands> ModuleNetwork::errands(std::unique_ptr<Errands> (*make)
   return owned_errands_;
 }
 
+static_assert(Errands::bytes_max < comm::Module::large_from_bytes);
+
 void ModuleNetwork::send_errand(TaskControl& self, const char* call, std::uint32_t cell,
                                 std::span<const std::byte> errand) {
   const std::uint32_t process = domain_.process_of(cell);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "mpi/error.hpp"
 
@@ -24,13 +25,6 @@ std::optional<BasicType> element_type_of(const Datatype& type) {
   const Digest one = leaf->signature().digest();
   if (leaf != &type && type.signature().digest() != one.times(type.size() / leaf->size())) return std::nullopt;
   return leaf->code();
-}
-
-const char* name_of_operation(Operation operation) {
-  for (const Name* known = predefined_handles; known->name != nullptr; ++known) {
-    if (known->value == static_cast<int>(operation)) return known->name;
-  }
-  return "an operation";
 }
 
 /// Some elements of a basic type as an array.
@@ -55,23 +49,23 @@ void copy_part(const Elements& to, Count to_first, const Elements& from, Count f
 
 }  // namespace
 
-Accumulation::Accumulation(Operation operation, BasicType type) noexcept : operation_(operation) {
-  if (operation == Operation::replace || operation == Operation::no_op) return;
-  kernel_ = kernel_of(operation, type);
-  if (kernel_ != nullptr) type_ = type;
-}
+Accumulation::Accumulation(Operation operation, BasicType type) noexcept
+    : operation_(operation),
+      type_(type),
+      kernel_(is_copy() ? nullptr : kernel_of(operation, type)) {}
 
 Accumulation::Accumulation(Operation operation, const Datatype& target) : operation_(operation) {
   if (operation == Operation::none)
     fail(MPI_ERR_OP, "op is an operation of the program; use a predefined one, as MPI_SUM or MPI_REPLACE");
-  if (operation == Operation::replace || operation == Operation::no_op || target.size() == 0) return;
+  if (target.size() == 0) return;
   const std::optional<BasicType> type = element_type_of(target);
+  if (!type && is_copy()) return;
   if (!type)
     fail(MPI_ERR_TYPE, "target_datatype has elements of several types; use one whose elements are all the same");
   *this = Accumulation(operation, *type);
   if (!is_defined()) {
     fail(MPI_ERR_OP,
-         fmt::format("op is {}, which is not defined for {}", name_of_operation(operation), basic_info(*type).name));
+         fmt::format("op is {}, which is not defined for {}", name_of(operation), basic_info(*type).name));
   }
 }
 
@@ -108,6 +102,14 @@ void Accumulation::combine_scattered(const Elements& target, const Elements& ori
     copy_part(target, first, right.first(count), 0, part);
     first += part;
   }
+}
+
+void compare_and_swap(WindowBoard::Member& member, void* target, const void* value, const void* compared, void* result,
+                      std::size_t bytes) noexcept {
+  const std::lock_guard lock(member.combining);
+  const bool is_equal = std::memcmp(target, compared, bytes) == 0;
+  std::memcpy(result, target, bytes);
+  if (is_equal) std::memcpy(target, value, bytes);
 }
 
 void Accumulation::combine(WindowBoard::Member& member, const Elements& target, const Elements& origin,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 
 #include "mpi/rank.hpp"
 #include "mpi/remote_window.hpp"
@@ -15,9 +16,9 @@ void barrier(const Call& call, Comm& comm);
 namespace {
 
 /// Ranks have opened their memory for this one.
-class AllPosted final : public AwaitedRanks {
+class AllPosted final : public AwaitedInWindow {
  public:
-  AllPosted(const Win& win, const std::vector<int>& ranks) noexcept : AwaitedRanks(win), ranks_(ranks) {}
+  AllPosted(const Win& win, const std::vector<int>& ranks) noexcept : AwaitedInWindow(win), ranks_(ranks) {}
 
   [[nodiscard]] bool holds() const noexcept override {
     while (next_ < ranks_.size() && win_.own().is_posted_by(ranks_[next_])) ++next_;
@@ -34,9 +35,9 @@ class AllPosted final : public AwaitedRanks {
 };
 
 /// Ranks are done with this one's memory.
-class AllCompleted final : public AwaitedRanks {
+class AllCompleted final : public AwaitedInWindow {
  public:
-  using AwaitedRanks::AwaitedRanks;
+  using AwaitedInWindow::AwaitedInWindow;
 
   [[nodiscard]] bool holds() const noexcept override {
     return win_.own().completed() == static_cast<int>(win_.exposed_to.size());
@@ -49,22 +50,26 @@ class AllCompleted final : public AwaitedRanks {
 };
 
 /// This rank has got the locks of ranks [first, end).
-class AllLocked final : public AwaitedRanks {
+class AllLocked final : public AwaitedInWindow {
  public:
-  AllLocked(const Win& win, int first, int end) noexcept : AwaitedRanks(win), next_(first), end_(end) {}
+  AllLocked(const Win& win, int first, int end) noexcept : AwaitedInWindow(win), next_(first), end_(end) {}
 
   [[nodiscard]] bool holds() const noexcept override {
     while (next_ < end_ && win_.member(next_).is_locked_by(win_.rank())) ++next_;
     return next_ == end_;
   }
   [[nodiscard]] std::string missing() const override {
-    return AwaitedRanks::missing() + ", to unlock the memory of others";
+    return AwaitedInWindow::missing() + ", to unlock the memory of others";
   }
 
  private:
+  // Who has the lock of a rank of another process is known there alone. So a wait ends in vain only when that rank
+  // ends.
   [[nodiscard]] bool is_missing(int rank) const noexcept override {
+    if (rank == win_.rank()) return false;
     for (int of = next_; of < end_; ++of) {
-      if (rank != win_.rank() && win_.member(of).is_locked_by(rank)) return true;
+      WindowBoard::Member& member = win_.member(of);
+      if (member.is_here ? member.is_locked_by(rank) : of == rank && !member.is_locked_by(win_.rank())) return true;
     }
     return false;
   }
@@ -78,16 +83,11 @@ void stir_others(const Call& call) { api::stir(api::task(call.name()), false); }
 
 /// Ranks have got the lock of a rank of this process.
 void tell_given(const Call& call, Win& win, int target, const std::vector<int>& given) {
+  if (given.empty()) return;
+  stir_others(call);
   for (const int rank : given) {
     if (!win.member(rank).is_here) RemoteTarget(call, win, rank).give_lock(target);
   }
-  if (!given.empty()) stir_others(call);
-}
-
-/// A program that asks again and again what others have done lets them run now and then.
-void let_others_run(Win& win) {
-  if (win.looks.spin()) [[unlikely]]
-    this_task::yield();
 }
 
 void check_assert(int given, int allowed, const char* names) {
@@ -178,6 +178,8 @@ void win_complete(const Call& call, Win& win) {
   win.started.clear();
   win.begin_access(Win::Access::none);
   stir_others(call);
+  if (win.is_dynamic()) flush_processes(call, win);  // only then it is known what could not be put
+  check_refused(win);
 }
 
 void win_post(const Call& call, Group& group, int assert, Win& win) {
@@ -225,7 +227,7 @@ void win_test(const Call&, Win& win, int* flag) {
   check_exposed(win);
   *flag = AllCompleted(win).holds() ? 1 : 0;
   if (*flag != 0) return end_exposure(win);
-  let_others_run(win);
+  win.let_others_run();
 }
 
 // ---------------------------------------------------------------- locks
@@ -255,19 +257,34 @@ void give_lock_back(const Call& call, Win& win, int rank) {
   }
 }
 
+/// Does something for all ranks of [first, end), whether it fails or not: the first failure.
+template <class Action>
+std::optional<Failure> for_each(int first, int end, const Action& action) {
+  std::optional<Failure> failure;
+  for (int rank = first; rank < end; ++rank) {
+    try {
+      action(rank);
+    } catch (const Failure& now) {
+      if (!failure) failure = now;
+    }
+  }
+  return failure;
+}
+
 /// Waits for the locks of ranks [first, end), which the rank has asked for.
 void await_locks(const Call& call, Win& win, int first, int end) {
   AllLocked locked(win, first, end);
   try {
-    locked.wait(call, "MPI_Win_unlock");
+    locked.wait(call, "giving the lock");
   } catch (const Failure& failure) {
-    for (int rank = first; rank < end && failure.code == MPI_ERR_PROC_ABORTED; ++rank) {
+    for_each(first, end, [&](int rank) {
+      if (failure.code != MPI_ERR_PROC_ABORTED) return;  // the machine stops
       if (win.member(rank).is_here) {
         tell_given(call, win, rank, win.member(rank).cancel(win.rank()));
       } else {
         RemoteTarget(call, win, rank).cancel_lock();
       }
-    }
+    });
     throw;
   }
 }
@@ -300,7 +317,7 @@ void win_unlock(const Call& call, int rank, Win& win) {
   } else {
     RemoteTarget(call, win, rank).flush();
   }
-  let_others_run(win);
+  win.let_others_run();
   check_refused(win);
 }
 
@@ -321,9 +338,12 @@ void win_unlock_all(const Call& call, Win& win) {
   if (win.access != Win::Access::lock_all) fail_sync("not all ranks are locked; call MPI_Win_lock_all before");
   const bool is_unchecked = win.is_unchecked;
   win.begin_access(Win::Access::none);
-  flush_processes(call, win);
-  for (int rank = 0; rank < win.size() && !is_unchecked; ++rank) give_lock_back(call, win, rank);
-  let_others_run(win);
+  if (is_unchecked) {
+    flush_processes(call, win);
+  } else if (const auto failure = for_each(0, win.size(), [&](int rank) { give_lock_back(call, win, rank); })) {
+    throw *failure;
+  }
+  win.let_others_run();
   check_refused(win);
 }
 
@@ -343,14 +363,14 @@ void win_flush(const Call& call, int rank, Win& win) {
   check_locked(win);
   if (!win.reaches(rank)) fail_sync(fmt::format("rank {} is not locked by this rank; call MPI_Win_lock before", rank));
   RemoteTarget(call, win, rank).flush();
-  let_others_run(win);
+  win.let_others_run();
   check_refused(win);
 }
 
 void win_flush_all(const Call& call, Win& win) {
   check_locked(win);
   flush_processes(call, win);
-  let_others_run(win);
+  win.let_others_run();
   check_refused(win);
 }
 
@@ -359,7 +379,7 @@ void win_flush_local_all(const Call& call, Win& win) { win_flush_all(call, win);
 
 void win_sync(const Call&, Win& win) {
   std::atomic_thread_fence(std::memory_order_seq_cst);  // own loads and stores before and behind it
-  let_others_run(win);
+  win.let_others_run();
 }
 
 }  // namespace aplib::mpi

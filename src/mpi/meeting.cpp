@@ -33,32 +33,18 @@ void copy_in(const Elements& to, const std::byte* bytes, Count size) {
 }  // namespace
 
 /// What a rank waits for at the board.
-class Meeting::Awaited : public Condition {
+class Meeting::Awaited : public AwaitedRanks {
  public:
   explicit Awaited(const Meeting& meeting, const void* subject = nullptr) noexcept
-      : Condition(subject), meeting_(meeting) {}
+      : AwaitedRanks(meeting.collective_.comm(), subject), meeting_(meeting) {}
 
-  [[nodiscard]] bool needs(std::uint32_t cell) const noexcept final {
-    ended_ = comm().rank_of(CellId{cell});
-    return ended_ != MPI_UNDEFINED && is_missing(ended_);
-  }
-  [[nodiscard]] std::string missing() const final {
-    return describe_ranks(comm(), [this](int rank) { return is_missing(rank); }) + meeting_.collective_.where();
-  }
+  [[nodiscard]] std::string missing() const final { return AwaitedRanks::missing() + meeting_.collective_.where(); }
   void let_go() noexcept final { meeting_.board_.close(api::processor(api::task(meeting_.collective_.name()))); }
-
-  /// When the wait is in vain: who has ended.
-  [[nodiscard]] int ended() const noexcept { return ended_; }
 
  protected:
   ~Awaited() = default;
-  [[nodiscard]] virtual bool is_missing(int rank) const noexcept = 0;
-  [[nodiscard]] const Comm& comm() const noexcept { return meeting_.collective_.comm(); }
 
   const Meeting& meeting_;
-
- private:
-  mutable int ended_ = -1;  // the last cell that it was asked about
 };
 
 /// All ranks have arrived in an episode.

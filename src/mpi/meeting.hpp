@@ -3,7 +3,7 @@
 // what it gives, arrives, takes what it gets straight from the others' memory, and leaves.
 #pragma once
 
-#include "kernel/condition.hpp"
+#include "mpi/awaited_ranks.hpp"
 #include "mpi/board.hpp"
 #include "mpi/collective.hpp"
 

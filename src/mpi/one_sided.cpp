@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "mpi/accumulation.hpp"
 #include "mpi/remote_window.hpp"
@@ -98,9 +97,13 @@ void check_fits(const char* to, Count room, const char* from, Count bytes) {
          fmt::format("{} has {} bytes, {} has room for {}; let counts and datatypes agree", from, bytes, to, room));
 }
 
+}  // namespace
+
 // ---------------------------------------------------------------- put and get
 
-void do_put(const Call& call, const void* address, MPI_Count count, TypeHandle& type, const Target& target, Win& win) {
+void put(const Call& call, const void* address, MPI_Count count, TypeHandle& type, int rank, MPI_Aint displacement,
+         MPI_Count target_count, TypeHandle& target_type, Win& win) {
+  const Target target{rank, displacement, target_count, target_type};
   if (is_to_nobody(win, target.rank)) return;
   const Elements from = origin_elements(address, count, type);
   const Elements to = target_elements(win, target);
@@ -109,7 +112,9 @@ void do_put(const Call& call, const void* address, MPI_Count count, TypeHandle& 
   copy(to, from, 0, from.bytes());
 }
 
-void do_get(const Call& call, void* address, MPI_Count count, TypeHandle& type, const Target& target, Win& win) {
+void get(const Call& call, void* address, MPI_Count count, TypeHandle& type, int rank, MPI_Aint displacement,
+         MPI_Count target_count, TypeHandle& target_type, Win& win) {
+  const Target target{rank, displacement, target_count, target_type};
   if (is_to_nobody(win, target.rank)) return;
   const Elements to = origin_elements(address, count, type);
   const Elements from = target_elements(win, target);
@@ -120,6 +125,8 @@ void do_get(const Call& call, void* address, MPI_Count count, TypeHandle& type, 
 
 // ---------------------------------------------------------------- what combines
 
+namespace {
+
 void combine_at(const Call& call, Win& win, int rank, const Accumulation& how, const Elements& to, const Elements& from,
                 const Elements* result, Count bytes) {
   WindowBoard::Member& its = win.member(rank);
@@ -127,8 +134,11 @@ void combine_at(const Call& call, Win& win, int rank, const Accumulation& how, c
   how.combine(its, to, from, result, bytes);
 }
 
-void do_accumulate(const Call& call, const void* address, MPI_Count count, TypeHandle& type, const Target& target,
-                   OpHandle& op, Win& win) {
+}  // namespace
+
+void accumulate(const Call& call, const void* address, MPI_Count count, TypeHandle& type, int rank,
+                MPI_Aint displacement, MPI_Count target_count, TypeHandle& target_type, OpHandle& op, Win& win) {
+  const Target target{rank, displacement, target_count, target_type};
   if (is_to_nobody(win, target.rank)) return;
   const Elements from = origin_elements(address, count, type);
   const Elements to = target_elements(win, target);
@@ -138,18 +148,13 @@ void do_accumulate(const Call& call, const void* address, MPI_Count count, TypeH
   combine_at(call, win, target.rank, how, to, from, nullptr, from.bytes());
 }
 
-/// Where what was in the target's memory goes.
-struct Result {
-  void* address;
-  MPI_Count count;
-  TypeHandle& type;
-};
-
-void do_get_accumulate(const Call& call, const void* address, MPI_Count count, MPI_Datatype handle,
-                       const Result& result, const Target& target, OpHandle& op, Win& win) {
+void get_accumulate(const Call& call, const void* address, MPI_Count count, MPI_Datatype handle, void* result,
+                    MPI_Count result_count, TypeHandle& result_type, int rank, MPI_Aint displacement,
+                    MPI_Count target_count, TypeHandle& target_type, OpHandle& op, Win& win) {
+  const Target target{rank, displacement, target_count, target_type};
   if (is_to_nobody(win, target.rank)) return;
   const Elements kept =
-      elements_at("result_addr", result.address, result.count, *committed("result_datatype", result.type));
+      elements_at("result_addr", result, result_count, *committed("result_datatype", result_type));
   const Elements to = target_elements(win, target);
   const Accumulation how(op.predefined, *target.type.datatype);
   check_fits("the result", kept.bytes(), "the target", to.bytes());
@@ -167,6 +172,8 @@ void do_get_accumulate(const Call& call, const void* address, MPI_Count count, M
 
 // ---------------------------------------------------------------- requests
 
+namespace {
+
 /// Requests are for epochs without the target.
 void check_passive(const Win& win, int rank) {
   if (!win.is_passive() && rank != MPI_PROC_NULL) [[unlikely]]
@@ -180,41 +187,17 @@ MPI_Request finished(const Call& call) { return handle_of<MPI_Request>(call.rank
 
 }  // namespace
 
-// ---------------------------------------------------------------- calls
-
-void put(const Call& call, const void* address, MPI_Count count, TypeHandle& type, int rank, MPI_Aint displacement,
-         MPI_Count target_count, TypeHandle& target_type, Win& win) {
-  do_put(call, address, count, type, {rank, displacement, target_count, target_type}, win);
-}
-
-void get(const Call& call, void* address, MPI_Count count, TypeHandle& type, int rank, MPI_Aint displacement,
-         MPI_Count target_count, TypeHandle& target_type, Win& win) {
-  do_get(call, address, count, type, {rank, displacement, target_count, target_type}, win);
-}
-
-void accumulate(const Call& call, const void* address, MPI_Count count, TypeHandle& type, int rank,
-                MPI_Aint displacement, MPI_Count target_count, TypeHandle& target_type, OpHandle& op, Win& win) {
-  do_accumulate(call, address, count, type, {rank, displacement, target_count, target_type}, op, win);
-}
-
-void get_accumulate(const Call& call, const void* address, MPI_Count count, MPI_Datatype type, void* result,
-                    MPI_Count result_count, TypeHandle& result_type, int rank, MPI_Aint displacement,
-                    MPI_Count target_count, TypeHandle& target_type, OpHandle& op, Win& win) {
-  do_get_accumulate(call, address, count, type, {result, result_count, result_type},
-                    {rank, displacement, target_count, target_type}, op, win);
-}
-
 void rput(const Call& call, const void* address, MPI_Count count, TypeHandle& type, int rank, MPI_Aint displacement,
           MPI_Count target_count, TypeHandle& target_type, Win& win, MPI_Request* request) {
   check_passive(win, rank);
-  do_put(call, address, count, type, {rank, displacement, target_count, target_type}, win);
+  put(call, address, count, type, rank, displacement, target_count, target_type, win);
   *request = finished(call);
 }
 
 void rget(const Call& call, void* address, MPI_Count count, TypeHandle& type, int rank, MPI_Aint displacement,
           MPI_Count target_count, TypeHandle& target_type, Win& win, MPI_Request* request) {
   check_passive(win, rank);
-  do_get(call, address, count, type, {rank, displacement, target_count, target_type}, win);
+  get(call, address, count, type, rank, displacement, target_count, target_type, win);
   *request = finished(call);
 }
 
@@ -222,7 +205,7 @@ void raccumulate(const Call& call, const void* address, MPI_Count count, TypeHan
                  MPI_Aint displacement, MPI_Count target_count, TypeHandle& target_type, OpHandle& op, Win& win,
                  MPI_Request* request) {
   check_passive(win, rank);
-  do_accumulate(call, address, count, type, {rank, displacement, target_count, target_type}, op, win);
+  accumulate(call, address, count, type, rank, displacement, target_count, target_type, op, win);
   *request = finished(call);
 }
 
@@ -230,8 +213,8 @@ void rget_accumulate(const Call& call, const void* address, MPI_Count count, MPI
                      MPI_Count result_count, TypeHandle& result_type, int rank, MPI_Aint displacement,
                      MPI_Count target_count, TypeHandle& target_type, OpHandle& op, Win& win, MPI_Request* request) {
   check_passive(win, rank);
-  do_get_accumulate(call, address, count, type, {result, result_count, result_type},
-                    {rank, displacement, target_count, target_type}, op, win);
+  get_accumulate(call, address, count, type, result, result_count, result_type, rank, displacement, target_count,
+                 target_type, op, win);
   *request = finished(call);
 }
 
@@ -264,10 +247,7 @@ void compare_and_swap(const Call& call, const void* address, const void* compare
   if (!win.member(rank).is_here) {
     return RemoteTarget(call, win, rank).compare_and_swap(to, from.address, wanted.address, kept.address, info.size);
   }
-  const std::lock_guard lock(win.member(rank).combining);
-  const bool is_equal = std::memcmp(to.address, wanted.address, info.size) == 0;
-  std::memcpy(kept.address, to.address, info.size);
-  if (is_equal) std::memcpy(to.address, from.address, info.size);
+  compare_and_swap(win.member(rank), to.address, from.address, wanted.address, kept.address, info.size);
 }
 
 }  // namespace aplib::mpi

@@ -12,14 +12,14 @@
 
 namespace aplib::mpi {
 
-namespace {
-
-const char* name_of(Operation operation) {
+const char* name_of(Operation operation) noexcept {
   for (const Name* known = predefined_handles; known->name != nullptr; ++known) {
     if (known->value == static_cast<int>(operation)) return known->name;
   }
   return "the operation";
 }
+
+namespace {
 
 OpHandle* find_predefined_op(Rank& rank, std::uintptr_t value) {
   constexpr std::uintptr_t first = 0x20;

@@ -30,6 +30,9 @@ enum class Operation : std::uint8_t {
   no_op = 0x3d,
 };
 
+/// As in programs: MPI_SUM.
+[[nodiscard]] const char* name_of(Operation operation) noexcept;
+
 /// What a handle MPI_Op points to.
 struct OpHandle : Object {
   static constexpr ObjectKind kind = ObjectKind::op;

@@ -101,24 +101,22 @@ namespace aplib::mpi::plain {
   {
     const std::lock_guard lock(win->member(rank).combining);
     std::memcpy(&value, there, sizeof value);
-    const std::uint64_t combined = operation == Operation::replace ? operand : value + operand;
-    std::memcpy(there, &combined, sizeof combined);
+    if (operation != Operation::no_op) {  // who only reads undoes nothing that others store
+      const std::uint64_t combined = operation == Operation::replace ? operand : value + operand;
+      std::memcpy(there, &combined, sizeof combined);
+    }
   }
   std::memcpy(result, &value, sizeof value);
   return true;
 }
 
-/// The program asks again and again what they have done.
-void let_others_run();
-
 /// What calls have asked for is done already.
 [[gnu::always_inline]] inline bool win_flush(const char*, int rank, MPI_Win handle) {
   Win* const win = window_of(handle);
   if (win == nullptr || static_cast<std::uint32_t>(rank) >= static_cast<std::uint32_t>(win->size()) ||
-      !win->is_passive() || !win->reaches(rank) || win->unflushed.count() != 0) [[unlikely]]
+      !win->is_passive() || !win->reaches(rank) || !win->unflushed.empty()) [[unlikely]]
     return false;
-  if (win->looks.spin()) [[unlikely]]
-    let_others_run();
+  win->let_others_run();
   return true;
 }
 

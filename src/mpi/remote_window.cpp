@@ -65,6 +65,11 @@ ErrandBytes errand_of(const ErrandHead& head) {
   return errand;
 }
 
+/// The errand which tells a rank of another process that it has the lock of a rank of this one.
+ErrandBytes locked_errand(const WindowBoard::Member& told, int rank, int target) {
+  return errand_of({.kind = ErrandKind::locked, .origin = rank, .target = target, .window = told.number});
+}
+
 /// The blocks in which the next bytes of elements lie: whole units, as many as one errand can have.
 Count next_blocks(Cursor& cursor, Count unit, Count bytes, std::vector<ErrandBlock>& blocks) {
   const Count room = std::min(bytes, part_max / unit * unit);
@@ -130,7 +135,7 @@ bool RemoteWindows::take(std::uint32_t from, std::span<const std::byte> errand) 
   if (block_bytes != 0) std::memcpy(asked.blocks.data(), errand.data(), block_bytes);
   asked.data = errand.subspan(block_bytes);
   const std::lock_guard lock(mutex_);
-  if (head.kind == ErrandKind::reply) return take_reply(head, asked.data);
+  if (head.kind == ErrandKind::reply) return take_reply(from, head, asked.data);
   const auto place = boards_.find(head.window);
   if (place == boards_.end()) {  // all its ranks here have ended
     answer(from, asked, {}, true);
@@ -143,10 +148,11 @@ bool RemoteWindows::take(std::uint32_t from, std::span<const std::byte> errand) 
   return carry_out(from, asked);
 }
 
-bool RemoteWindows::take_reply(const ErrandHead& head, std::span<const std::byte> data) {
+bool RemoteWindows::take_reply(std::uint32_t from, const ErrandHead& head, std::span<const std::byte> data) {
   const auto place = replies_.find(head.reply);
   if (place == replies_.end()) return true;  // who waited is gone
   Reply& reply = *place->second;
+  if (reply.process != from) return false;
   const auto bytes = static_cast<Count>(data.size());
   if (head.first < 0 || (bytes != 0 && (reply.to.layout == nullptr || head.first > reply.to.bytes() - bytes)))
     return false;
@@ -159,12 +165,10 @@ bool RemoteWindows::take_reply(const ErrandHead& head, std::span<const std::byte
 
 void RemoteWindows::answer(std::uint32_t to, const Asked& asked, std::span<const std::byte> data, bool is_refused) {
   if (asked.head.reply == 0) return;
-  ErrandHead head;
-  head.kind = ErrandKind::reply;
-  head.flag = is_refused ? 1 : 0;
-  head.reply = asked.head.reply;
-  head.first = asked.head.first;
-  ErrandBytes errand = errand_of(head);
+  ErrandBytes errand = errand_of({.kind = ErrandKind::reply,
+                                  .flag = static_cast<std::uint8_t>(is_refused ? 1 : 0),
+                                  .reply = asked.head.reply,
+                                  .first = asked.head.first});
   append(errand, data.data(), data.size());
   api::answer_errand(domain_, to, errand);
 }
@@ -172,13 +176,7 @@ void RemoteWindows::answer(std::uint32_t to, const Asked& asked, std::span<const
 void RemoteWindows::give_locks(WindowBoard& board, int target, const std::vector<int>& given) {
   for (const int rank : given) {
     const WindowBoard::Member& its = board.member(rank);
-    if (its.is_here) continue;
-    ErrandHead head;
-    head.kind = ErrandKind::locked;
-    head.origin = rank;
-    head.target = target;
-    head.window = its.number;
-    api::answer_errand(domain_, its.process, errand_of(head));
+    if (!its.is_here) api::answer_errand(domain_, its.process, locked_errand(its, rank, target));
   }
 }
 
@@ -233,33 +231,34 @@ bool RemoteWindows::carry_out(std::uint32_t from, const Asked& asked) {
 bool RemoteWindows::access(std::uint32_t from, const Asked& asked) {
   const ErrandHead& head = asked.head;
   WindowBoard::Member& target = *asked.target;
-  LayoutBuilder builder;
   Count bytes = 0;
   for (const ErrandBlock& block : asked.blocks) {
     if (block.bytes <= 0 || block.offset < 0 || block.bytes > part_max) return false;
+    bytes += block.bytes;
     if (asked.board->is_dynamic()) {
-      if (target.is_attached(static_cast<std::uintptr_t>(block.offset), block.bytes)) {
-        builder.add_block(block.offset, block.bytes);
-        bytes += block.bytes;
-        continue;
-      }
+      if (target.is_attached(static_cast<std::uintptr_t>(block.offset), block.bytes)) continue;
       answer(from, asked, {}, true);
       if (head.reply != 0) return true;
-      ErrandHead refused;
-      refused.kind = ErrandKind::refused;
-      refused.origin = head.origin;
-      refused.target = head.target;
-      refused.window = asked.board->member(head.origin).number;
-      api::answer_errand(domain_, from, errand_of(refused));
+      api::answer_errand(domain_, from,
+                         errand_of({.kind = ErrandKind::refused,
+                                    .origin = head.origin,
+                                    .target = head.target,
+                                    .window = asked.board->member(head.origin).number}));
       return true;
     }
     if (block.offset > target.bytes || block.bytes > target.bytes - block.offset) return false;
-    builder.add_block(block.offset, block.bytes);
-    bytes += block.bytes;
   }
   if (bytes == 0 || bytes > part_max || head.bytes != bytes) return false;
-  const LayoutPtr layout = builder.finish();
-  const Elements memory{target.base, layout.get(), 1, layout->upper()};
+  LayoutPtr layout;  // of several blocks
+  Elements memory;
+  if (asked.blocks.size() == 1) {
+    memory = bytes_in(target.base + asked.blocks[0].offset, bytes);
+  } else {
+    LayoutBuilder builder;
+    for (const ErrandBlock& block : asked.blocks) builder.add_block(block.offset, block.bytes);
+    layout = builder.finish();
+    memory = {target.base, layout.get(), 1, layout->upper()};
+  }
   const auto size = static_cast<Count>(asked.data.size());
   std::array<std::byte, part_max> before;
   const Elements kept = bytes_in(before.data(), bytes);
@@ -275,17 +274,16 @@ bool RemoteWindows::access(std::uint32_t from, const Asked& asked) {
       return true;
     case ErrandKind::combine: {
       const Accumulation how(head.operation, head.type);
-      if (!how.is_defined() || bytes % how.size() != 0 || size != (how.only_reads() ? 0 : bytes)) return false;
+      if (!how.is_defined() || (!how.is_copy() && bytes % how.size() != 0) || size != (how.only_reads() ? 0 : bytes))
+        return false;
       how.combine(target, memory, bytes_at(asked.data.data(), size), head.reply != 0 ? &kept : nullptr, bytes);
       answer(from, asked, answered);
       return true;
     }
     default: {  // compare
-      if (size != 2 * bytes) return false;
-      const std::lock_guard lock(target.combining);
-      pack(before.data(), memory, 0, bytes);
-      if (std::memcmp(before.data(), asked.data.data() + bytes, static_cast<std::size_t>(bytes)) == 0)
-        unpack(memory, asked.data.data(), 0, bytes);
+      if (size != 2 * bytes || asked.blocks.size() != 1) return false;
+      compare_and_swap(target, target.base + asked.blocks[0].offset, asked.data.data(), asked.data.data() + bytes,
+                       before.data(), static_cast<std::size_t>(bytes));
       answer(from, asked, answered);
       return true;
     }
@@ -295,10 +293,10 @@ bool RemoteWindows::access(std::uint32_t from, const Asked& asked) {
 // ---------------------------------------------------------------- asking
 
 /// Replies have come.
-class RemoteTarget::Answered final : public AwaitedRanks {
+class RemoteTarget::Answered final : public AwaitedInWindow {
  public:
   Answered(const Win& win, int target, const RemoteWindows::Reply& reply) noexcept
-      : AwaitedRanks(win), target_(target), reply_(reply) {}
+      : AwaitedInWindow(win), target_(target), reply_(reply) {}
 
   [[nodiscard]] bool holds() const noexcept override {
     return reply_.open.load(std::memory_order_acquire) <= 0;  // acquire: the data
@@ -337,13 +335,18 @@ class RemoteTarget::Waiting {
   std::uint64_t number_ = 0;
 };
 
-void RemoteTarget::send(const ErrandHead& given) const {
-  ErrandHead head = given;
+ErrandHead RemoteTarget::addressed(ErrandHead head) const noexcept {
   head.origin = win_.rank();
   head.target = rank_;
   head.window = win_.member(rank_).number;
-  api::send_errand(call_.name(), win_.comm->cell_of(rank_), errand_of(head));
+  return head;
 }
+
+void RemoteTarget::send(std::span<const std::byte> errand) const {
+  api::send_errand(call_.name(), win_.comm->cell_of(rank_), errand);
+}
+
+void RemoteTarget::send(const ErrandHead& head) const { send(errand_of(addressed(head))); }
 
 void RemoteTarget::await(RemoteWindows::Reply& reply) const {
   Answered(win_, rank_, reply).wait(call_, "a reply");
@@ -355,9 +358,7 @@ void RemoteTarget::await(RemoteWindows::Reply& reply) const {
 void RemoteTarget::send_parts(ErrandHead head, const Elements& there, const Elements* here, Count unit, Count bytes,
                               RemoteWindows::Reply* reply) const {
   constexpr int open_max = 64;  // what the other process keeps for us meanwhile
-  head.origin = win_.rank();
-  head.target = rank_;
-  head.window = win_.member(rank_).number;
+  head = addressed(head);
   Cursor cursor(there, 0);
   std::vector<ErrandBlock> blocks;
   while (head.first < bytes) {
@@ -376,38 +377,32 @@ void RemoteTarget::send_parts(ErrandHead head, const Elements& there, const Elem
       await(*reply);
       reply->open.fetch_add(1, std::memory_order_relaxed);  // the same
     }
-    api::send_errand(call_.name(), win_.comm->cell_of(rank_), errand);
+    send(errand);
     head.first += part;
   }
 }
 
 void RemoteTarget::put(const Elements& to, const Elements& from, Count bytes) const {
-  win_.unflushed.add(rank_);
-  ErrandHead head;
-  head.kind = ErrandKind::put;
-  send_parts(head, to, &from, 1, bytes, nullptr);
+  note_put();
+  send_parts({.kind = ErrandKind::put}, to, &from, 1, bytes, nullptr);
 }
 
 void RemoteTarget::get(const Elements& to, const Elements& from, Count bytes) const {
-  RemoteWindows::Reply reply{.to = to};
+  RemoteWindows::Reply reply{.process = process(), .to = to};
   const Waiting waiting(call_, reply);
-  ErrandHead head;
-  head.kind = ErrandKind::get;
-  head.reply = waiting.number();
-  send_parts(head, from, nullptr, 1, bytes, &reply);
+  send_parts({.kind = ErrandKind::get, .reply = waiting.number()}, from, nullptr, 1, bytes, &reply);
   await(reply);
 }
 
 void RemoteTarget::combine(const Accumulation& how, const Elements& to, const Elements& from, const Elements* result,
                            Count bytes) const {
-  win_.unflushed.add(rank_);
-  ErrandHead head;
-  head.kind = ErrandKind::combine;
-  head.operation = how.operation();
-  head.type = how.type();
+  ErrandHead head{.kind = ErrandKind::combine, .operation = how.operation(), .type = how.type()};
   const Elements* const origin = how.only_reads() ? nullptr : &from;
-  if (result == nullptr) return send_parts(head, to, origin, how.size(), bytes, nullptr);
-  RemoteWindows::Reply reply{.to = *result};
+  if (result == nullptr) {
+    note_put();
+    return send_parts(head, to, origin, how.size(), bytes, nullptr);
+  }
+  RemoteWindows::Reply reply{.process = process(), .to = *result};
   const Waiting waiting(call_, reply);
   head.reply = waiting.number();
   send_parts(head, to, origin, how.size(), bytes, &reply);
@@ -416,23 +411,17 @@ void RemoteTarget::combine(const Accumulation& how, const Elements& to, const El
 
 void RemoteTarget::compare_and_swap(const Elements& at, const void* value, const void* compared, void* result,
                                     Count bytes) const {
-  RemoteWindows::Reply reply{.to = bytes_in(result, bytes)};
+  RemoteWindows::Reply reply{.process = process(), .to = bytes_in(result, bytes), .open = 1};
   const Waiting waiting(call_, reply);
   const ErrandBlock block{static_cast<Count>(reinterpret_cast<std::uintptr_t>(at.address)), bytes};
-  ErrandHead head;
-  head.kind = ErrandKind::compare;
-  head.origin = win_.rank();
-  head.target = rank_;
-  head.window = win_.member(rank_).number;
-  head.reply = waiting.number();
-  head.blocks = 1;
-  head.bytes = static_cast<std::uint32_t>(bytes);
-  ErrandBytes errand = errand_of(head);
+  ErrandBytes errand = errand_of(addressed({.kind = ErrandKind::compare,
+                                            .reply = waiting.number(),
+                                            .blocks = 1,
+                                            .bytes = static_cast<std::uint32_t>(bytes)}));
   append(errand, &block, sizeof block);
   append(errand, value, static_cast<std::size_t>(bytes));
   append(errand, compared, static_cast<std::size_t>(bytes));
-  reply.open.store(1, std::memory_order_relaxed);  // relaxed: nobody knows it yet
-  api::send_errand(call_.name(), win_.comm->cell_of(rank_), errand);
+  send(errand);
   await(reply);
 }
 
@@ -443,14 +432,21 @@ void check_refused(Win& win) {
     fail(MPI_ERR_RMA_RANGE, "an earlier call of this epoch has put something where no memory is attached");
 }
 
-void RemoteTarget::flush() const {
-  if (!win_.unflushed.has(rank_)) return;
-  win_.unflushed.remove(rank_);
-  RemoteWindows::Reply reply;
+void RemoteTarget::ask(ErrandKind kind) const {
+  const auto puts = [this] {
+    const auto place = win_.unflushed.find(process());
+    return place != win_.unflushed.end() ? place->second : 0;
+  };
+  const std::uint64_t answered = puts();
+  RemoteWindows::Reply reply{.process = process(), .open = 1};
   const Waiting waiting(call_, reply);
-  reply.open.store(1, std::memory_order_relaxed);  // relaxed: nobody knows it yet
-  send({.kind = ErrandKind::flush, .reply = waiting.number()});
+  send({.kind = kind, .reply = waiting.number()});
   await(reply);
+  if (puts() == answered) win_.unflushed.erase(process());  // else other threads have put something meanwhile
+}
+
+void RemoteTarget::flush() const {
+  if (win_.unflushed.contains(process())) ask(ErrandKind::flush);
 }
 
 void RemoteTarget::ask_for_lock(bool exclusive) const {
@@ -459,33 +455,22 @@ void RemoteTarget::ask_for_lock(bool exclusive) const {
 
 void RemoteTarget::unlock() const {
   win_.member(rank_).forget_lock(win_.rank());
-  win_.unflushed.remove(rank_);
-  RemoteWindows::Reply reply;
-  const Waiting waiting(call_, reply);
-  reply.open.store(1, std::memory_order_relaxed);  // relaxed: nobody knows it yet
-  send({.kind = ErrandKind::unlock, .reply = waiting.number()});
-  await(reply);
+  ask(ErrandKind::unlock);
 }
 
+// It may be on its way here.
 void RemoteTarget::cancel_lock() const {
+  ask(ErrandKind::cancel_lock);
   win_.member(rank_).forget_lock(win_.rank());
-  send({.kind = ErrandKind::cancel_lock});
 }
 
-void RemoteTarget::give_lock(int target) const {
-  ErrandHead head;
-  head.kind = ErrandKind::locked;
-  head.origin = rank_;
-  head.target = target;
-  head.window = win_.member(rank_).number;
-  api::send_errand(call_.name(), win_.comm->cell_of(rank_), errand_of(head));
-}
+void RemoteTarget::give_lock(int target) const { send(locked_errand(win_.member(rank_), rank_, target)); }
 
 void RemoteTarget::note_post() const { send({.kind = ErrandKind::post}); }
 void RemoteTarget::note_complete() const { send({.kind = ErrandKind::complete}); }
 
 void flush_processes(const Call& call, Win& win) {
-  for (int rank = 0; win.unflushed.count() != 0 && rank < win.size(); ++rank) RemoteTarget(call, win, rank).flush();
+  for (int rank = 0; !win.unflushed.empty() && rank < win.size(); ++rank) RemoteTarget(call, win, rank).flush();
 }
 
 }  // namespace aplib::mpi

@@ -21,12 +21,14 @@
 
 namespace aplib::mpi {
 
+enum class ErrandKind : std::uint32_t;
 struct ErrandHead;
 
 class RemoteWindows final : public Errands {
  public:
   /// What a task waits for.
   struct Reply {
+    std::uint32_t process = 0;            ///< Who answers.
     Elements to{};                        ///< Gets what replies bring,
     std::atomic<int> open{0};             ///< so many of which have not come.
     std::atomic<bool> is_refused{false};  ///< The memory is not attached there, or the window is gone.
@@ -48,7 +50,7 @@ class RemoteWindows final : public Errands {
   /// A checked errand.
   struct Asked;
 
-  bool take_reply(const ErrandHead& head, std::span<const std::byte> data);
+  bool take_reply(std::uint32_t from, const ErrandHead& head, std::span<const std::byte> data);
   bool carry_out(std::uint32_t from, const Asked& asked);
   bool access(std::uint32_t from, const Asked& asked);
   void answer(std::uint32_t to, const Asked& asked, std::span<const std::byte> data, bool is_refused = false);
@@ -74,12 +76,12 @@ class RemoteTarget {
   /// `bytes` bytes of memory: what was there goes to `result`.
   void compare_and_swap(const Elements& at, const void* value, const void* compared, void* result, Count bytes) const;
 
-  /// All that was put there has arrived.
+  /// All that was put in its process has arrived.
   void flush() const;
   void ask_for_lock(bool exclusive) const;
   /// As flush().
   void unlock() const;
-  /// Gives up waiting for the lock.
+  /// Gives up waiting for the lock; waits until it is sure not to come.
   void cancel_lock() const;
   /// To ranks of this process that wait for what a rank here has done.
   void give_lock(int target) const;
@@ -90,7 +92,15 @@ class RemoteTarget {
   class Answered;
   class Waiting;
 
+  [[nodiscard]] std::uint32_t process() const noexcept { return win_.member(rank_).process; }
+  /// To the target, about its memory.
+  [[nodiscard]] ErrandHead addressed(ErrandHead head) const noexcept;
+  void send(std::span<const std::byte> errand) const;
   void send(const ErrandHead& head) const;
+  /// Sends an errand that is answered when it has been carried out, as all before it, and waits for that.
+  void ask(ErrandKind kind) const;
+  /// More is put, and not answered.
+  void note_put() const { ++win_.unflushed[process()]; }
   /// The errand for parts of elements there, with data of elements here; null: it brings none.
   void send_parts(ErrandHead head, const Elements& there, const Elements* here, Count unit, Count bytes,
                   RemoteWindows::Reply* reply) const;
@@ -101,7 +111,7 @@ class RemoteTarget {
   int rank_;
 };
 
-/// flush() of all ranks where something was put.
+/// flush() of all processes where something was put.
 void flush_processes(const Call& call, Win& win);
 /// Fails if something that was put and flushed could not be there.
 void check_refused(Win& win);

@@ -48,6 +48,18 @@ void check_window_rank(const char* parameter, const Win& win, int rank) {
     fail(MPI_ERR_RANK, fmt::format("{} is {}; {} has ranks 0..{}", parameter, rank, win.title(), win.size() - 1));
 }
 
+void AwaitedInWindow::wait(const Call& call, const char* without) {
+  if (holds()) return;
+  switch (call.rank().pending_calls.wait(call, *this)) {
+    case Wake::done:
+      return;
+    case Wake::ended:
+      fail(MPI_ERR_PROC_ABORTED, fmt::format("rank {} has ended without {}", ended(), without));
+    case Wake::stopping:
+      fail(MPI_ERR_OTHER, "the machine stops");
+  }
+}
+
 // ---------------------------------------------------------------- hints, which are kept and have no effect
 
 namespace {
@@ -145,22 +157,27 @@ WindowBoardPtr join_board(const Call& call, const Comm& comm, const Team& team, 
   }
   RankPlace place{own, 0, nullptr};
   if (comm.rank() == first) {
-    place.board = new (std::nothrow) WindowBoard(comm.size(), count, is_dynamic);
-    if (place.board != nullptr && count != comm.size()) {
-      const auto windows = RemoteWindows::of_process(call.name());
-      place.number = windows->add(*place.board);
-      place.board->on_end = [windows, number = place.number] { windows->remove(number); };
+    try {
+      place.board = new WindowBoard(comm.size(), count, is_dynamic);
+      if (count != comm.size()) {
+        const auto windows = RemoteWindows::of_process(call.name());
+        place.number = windows->add(*place.board);
+        place.board->on_end = [windows, number = place.number] { windows->remove(number); };
+      }
+    } catch (const std::bad_alloc&) {
+      place.board = nullptr;  // all ranks are told
     }
   }
   const std::vector<RankPlace> places = team.gather(place);
   WindowBoardPtr board(places[static_cast<std::size_t>(first)].board);
-  if (board == nullptr) fail(MPI_ERR_NO_MEM, fmt::format("rank {} has no memory for the window", first));
-  if (comm.rank() != first || count == comm.size()) return board;
-  // The first rank of each process has its number.
+  // The first rank of each process has made its board.
   std::map<std::uint32_t, std::uint64_t> numbers;
-  for (const RankPlace& each : places) {
-    if (each.number != 0) numbers[each.process] = each.number;
+  for (std::size_t rank = 0; rank < places.size(); ++rank) {
+    const auto [at, is_first] = numbers.try_emplace(places[rank].process, places[rank].number);
+    if (is_first && places[rank].board == nullptr)
+      fail(MPI_ERR_NO_MEM, fmt::format("rank {} has no memory for the window", rank));
   }
+  if (comm.rank() != first || count == comm.size()) return board;
   for (int rank = 0; rank < comm.size(); ++rank) {
     WindowBoard::Member& member = board->member(rank);
     member.process = places[static_cast<std::size_t>(rank)].process;
@@ -186,8 +203,36 @@ bool note_others(Win& win, const std::vector<Asked>& asked) {
   return has_others;
 }
 
-/// The ranks of each process meet at a board, where each shows its part.
-Win& make_window(const Call& call, Comm& parent, int flavor, void* base, Asked asked, const Info* hints) {
+/// The rank shows its part at the board, and gets its memory if that is made with the window. `team`: all ranks.
+void show_part(const Team& team, Win& win, void* base, Asked asked) {
+  WindowBoard::Member& own = win.own();
+  own.base = static_cast<std::byte*>(base);
+  own.bytes = own.bytes_here = asked.bytes;
+  own.unit = asked.unit;
+  if (win.flavor == MPI_WIN_FLAVOR_ALLOCATE) {
+    own.memory = WindowBoard::allocate(asked.bytes);
+    own.base = own.memory.get();
+    asked.has_failed = own.base == nullptr;
+  }
+  const std::vector<Asked> all = team.gather(asked);
+  if (win.flavor == MPI_WIN_FLAVOR_SHARED) {
+    const std::vector<Count> begins = segments_of(all);
+    if (win.rank() == 0) own.memory = WindowBoard::allocate(begins.back());
+    std::byte* const first = team.hear(own.memory.get());
+    asked.has_failed = first == nullptr;
+    own.base = first == nullptr ? nullptr : first + begins[static_cast<std::size_t>(win.rank())];
+  }
+  const bool has_others = note_others(win, all);
+  if (win.flavor == MPI_WIN_FLAVOR_SHARED || has_others) static_cast<void>(team.gather(asked));  // all have done so
+  const auto failed = std::ranges::find_if(all, &Asked::has_failed);
+  if (asked.has_failed || failed != all.end()) {
+    fail(MPI_ERR_NO_MEM,
+         fmt::format("there is no memory for the window at rank {}", failed != all.end() ? failed - all.begin() : 0));
+  }
+}
+
+/// The ranks of each process meet at a board.
+Win& make_window(const Call& call, Comm& parent, int flavor, void* base, const Asked& asked, const Info* hints) {
   check_processes(call, parent, flavor);
   std::vector<std::uint32_t> cells(static_cast<std::size_t>(parent.size()));
   for (int rank = 0; rank < parent.size(); ++rank) cells[static_cast<std::size_t>(rank)] = index(parent.cell_of(rank));
@@ -199,34 +244,15 @@ Win& make_window(const Call& call, Comm& parent, int flavor, void* base, Asked a
   comm.name = "a window of " + parent.title();
   const Team team(call, comm, 0);
   auto& win = *new Win(comm, join_board(call, comm, team, flavor == MPI_WIN_FLAVOR_DYNAMIC), flavor);
-  WindowBoard::Member& own = win.own();
-  own.base = static_cast<std::byte*>(base);
-  own.bytes = own.bytes_here = asked.bytes;
-  own.unit = asked.unit;
-  if (flavor == MPI_WIN_FLAVOR_ALLOCATE) {
-    own.memory = WindowBoard::allocate(asked.bytes);
-    own.base = own.memory.get();
-    asked.has_failed = own.base == nullptr;
-  }
-  const std::vector<Asked> all = team.gather(asked);
-  if (flavor == MPI_WIN_FLAVOR_SHARED) {
-    const std::vector<Count> begins = segments_of(all);
-    if (comm.rank() == 0) own.memory = WindowBoard::allocate(begins.back());
-    std::byte* const first = team.hear(own.memory.get());
-    asked.has_failed = first == nullptr;
-    own.base = first == nullptr ? nullptr : first + begins[static_cast<std::size_t>(comm.rank())];
-  }
-  const bool has_others = note_others(win, all);
-  if (flavor == MPI_WIN_FLAVOR_SHARED || has_others) static_cast<void>(team.gather(asked));  // all have done so
-  const auto failed = std::ranges::find_if(all, &Asked::has_failed);
-  if (asked.has_failed || failed != all.end()) {
+  try {
+    show_part(team, win, base, asked);
+    win.bytes = asked.bytes;
+    win.unit = static_cast<int>(std::min<Count>(asked.unit, INT_MAX));
+    keep_hints(win, hints);
+  } catch (...) {
     win.release();
-    fail(MPI_ERR_NO_MEM,
-         fmt::format("there is no memory for the window at rank {}", failed != all.end() ? failed - all.begin() : 0));
+    throw;
   }
-  win.bytes = asked.bytes;
-  win.unit = static_cast<int>(std::min<Count>(asked.unit, INT_MAX));
-  keep_hints(win, hints);
   return win;
 }
 
@@ -270,13 +296,19 @@ void win_free(const Call& call, MPI_Win* place) {
                            : win.access == Win::Access::lock     ? "MPI_Win_lock"
                            : win.access == Win::Access::lock_all ? "MPI_Win_lock_all"
                                                                  : nullptr;
-  if (open != nullptr) {
-    win.hold();
-    throw Failure{MPI_ERR_RMA_SYNC, fmt::format("an epoch is open that {} has begun; end it first", open), &win};
+  try {
+    if (open != nullptr)
+      fail(MPI_ERR_RMA_SYNC, fmt::format("an epoch is open that {} has begun; end it first", open));
+    win.attributes.clear(call.rank(), &win);
+    flush_processes(call, win);
+    barrier(call, *win.comm);  // nobody reaches this rank's memory any more
+  } catch (Failure& failure) {
+    if (failure.on == nullptr) {
+      win.hold();
+      failure.on = &win;
+    }
+    throw;
   }
-  win.attributes.clear(call.rank(), &win);
-  flush_processes(call, win);
-  barrier(call, *win.comm);  // nobody reaches this rank's memory any more
   win.release();
   *place = MPI_WIN_NULL;
 }
@@ -323,15 +355,14 @@ void win_shared_query(const Call& call, Win& win, int rank, MPI_Aint* bytes, MPI
   *unit = 1;
   *static_cast<void**>(base) = nullptr;
   if (rank == MPI_PROC_NULL) {  // the first that has memory
-    for (rank = 0; rank < win.size() && win.member(rank).bytes == 0;) ++rank;
+    for (rank = 0; rank < win.size() && win.member(rank).bytes_here == 0;) ++rank;
     if (rank == win.size()) return;
   }
   check_window_rank("rank", win, rank);
   const WindowBoard::Member& its = win.member(rank);
-  *bytes = its.bytes;
+  *bytes = its.bytes_here;  // others' memory cannot be shared
   *unit = its.unit;
   *static_cast<void**>(base) = its.base;
-  if (!its.is_here) *bytes = 0;  // it cannot be shared
 }
 
 void win_get_group(const Call&, Win& win, MPI_Group* place) {

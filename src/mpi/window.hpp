@@ -9,13 +9,16 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "aplib/task.hpp"
 #include "base/clock_reads.hpp"
-#include "kernel/condition.hpp"
 #include "mpi/attribute.hpp"
+#include "mpi/awaited_ranks.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/error.hpp"
 #include "mpi/rank.hpp"
@@ -65,6 +68,12 @@ struct Win : ErrorTarget {
     is_used = false;
   }
 
+  /// A program that asks again and again what others have done lets them run now and then.
+  void let_others_run() {
+    if (looks.spin()) [[unlikely]]
+      this_task::yield();
+  }
+
   Comm* comm;
   WindowBoardPtr board;
   std::string name;
@@ -84,8 +93,9 @@ struct Win : ErrorTarget {
   bool is_exposed = false;      ///< By MPI_Win_post.
   std::vector<int> exposed_to;  ///< To these ranks.
   std::vector<int> started;     ///< Ranks that MPI_Win_start has named.
-  RankSet unflushed;            ///< In other processes, who may not have all that was put there.
-  ClockReads looks;             ///< At what others may have done.
+  /// Processes that may not have all that was put there, and how many puts that were.
+  std::map<std::uint32_t, std::uint64_t> unflushed;
+  ClockReads looks;  ///< At what others may have done.
 };
 
 Win& win_of(const Call& call, const char* parameter, MPI_Win handle);
@@ -94,40 +104,19 @@ Win& win_of(const Call& call, const char* parameter, MPI_Win handle);
 void check_window_rank(const char* parameter, const Win& win, int rank);
 
 /// What a rank of a window waits for others to do.
-class AwaitedRanks : public Condition {
+class AwaitedInWindow : public AwaitedRanks {
  public:
-  explicit AwaitedRanks(const Win& win) noexcept : win_(win) {}
+  explicit AwaitedInWindow(const Win& win) noexcept : AwaitedRanks(*win.comm), win_(win) {}
 
-  [[nodiscard]] bool needs(std::uint32_t cell) const noexcept final {
-    ended_ = win_.comm->rank_of(CellId{cell});
-    return ended_ != MPI_UNDEFINED && is_missing(ended_);
-  }
-  [[nodiscard]] std::string missing() const override {
-    return describe_ranks(*win_.comm, [this](int rank) { return is_missing(rank); });
-  }
   void let_go() noexcept final {}  // nobody looks at this task's memory
 
   /// Waits. `without`: what a rank that has ended has not done.
-  void wait(const Call& call, const char* without) {
-    if (holds()) return;
-    switch (call.rank().pending_calls.wait(call, *this)) {
-      case Wake::done:
-        return;
-      case Wake::ended:
-        fail(MPI_ERR_PROC_ABORTED, fmt::format("rank {} has ended without {}", ended_, without));
-      case Wake::stopping:
-        fail(MPI_ERR_OTHER, "the machine stops");
-    }
-  }
+  void wait(const Call& call, const char* without);
 
  protected:
-  ~AwaitedRanks() = default;
-  [[nodiscard]] virtual bool is_missing(int rank) const noexcept = 0;
+  ~AwaitedInWindow() = default;
 
   const Win& win_;
-
- private:
-  mutable int ended_ = -1;  // the last cell that it was asked about
 };
 
 }  // namespace aplib::mpi

@@ -116,14 +116,6 @@ bool WindowBoard::Member::is_locked_by(int rank) noexcept {
   return lockers_.has(rank);
 }
 
-std::optional<int> WindowBoard::Member::locker() noexcept {
-  const std::lock_guard lock(guard_);
-  if (lockers_.count() == 0) return std::nullopt;
-  int rank = 0;
-  while (!lockers_.has(rank)) ++rank;
-  return rank;
-}
-
 // ---------------------------------------------------------------- epochs
 
 void WindowBoard::Member::note_post(int rank) {

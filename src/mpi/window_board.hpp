@@ -14,7 +14,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <vector>
 
 #include "arch/cpu.hpp"
@@ -83,8 +82,6 @@ class WindowBoard {
     void note_lock(int rank);
     void forget_lock(int rank) noexcept;
     [[nodiscard]] bool is_locked_by(int rank) noexcept;
-    /// Some rank that has the lock.
-    [[nodiscard]] std::optional<int> locker() noexcept;
 
     // ---- epochs that begin with MPI_Win_start
     /// A rank has opened its memory for this one.

@@ -2,6 +2,7 @@
 // Windows: one-sided calls of every kind, in every way in which ranks synchronise, and what is wrong about them.
 #include <gtest/gtest.h>
 #include <mpi.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
@@ -297,7 +298,46 @@ TEST_P(WindowOn, MemoryThatIsNotAttachedIsToldOf) {
     EXPECT_EQ(std::max(put, fence), MPI_ERR_RMA_RANGE);
     EXPECT_EQ(std::min(put, fence), MPI_SUCCESS);
     EXPECT_EQ(memory[1], 0);
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
+    // Or with MPI_Win_complete.
+    MPI_Group all = MPI_GROUP_NULL;
+    MPI_Group target = MPI_GROUP_NULL;
+    MPI_Group origin = MPI_GROUP_NULL;
+    MPI_Win_get_group(win, &all);
+    MPI_Group_incl(all, 1, &next, &target);
+    MPI_Group_incl(all, 1, &before, &origin);
+    MPI_Win_post(origin, 0, win);
+    MPI_Win_start(target, 0, win);
+    const int second = class_of(MPI_Put(given.data(), 2, MPI_INT, next, there, 2, MPI_INT, win));
+    const int complete = class_of(MPI_Win_complete(win));
+    EXPECT_EQ(std::max(second, complete), MPI_ERR_RMA_RANGE);
+    EXPECT_EQ(std::min(second, complete), MPI_SUCCESS);
+    MPI_Win_wait(win);
+    for (MPI_Group* const group : {&all, &target, &origin}) MPI_Group_free(group);
+    EXPECT_EQ(MPI_Win_free(&win), MPI_SUCCESS);
+  });
+}
+
+TEST_P(WindowOn, WhoOnlyReadsStoresNothing) {
+  with_ranks([] {
+    Ranks own;
+    constexpr std::size_t bytes = 4096;
+    void* const memory = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(memory, MAP_FAILED);
+    MPI_Win win = MPI_WIN_NULL;
+    MPI_Win_create(memory, bytes, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Win_lock_all(0, win);
+    const int next = (own.rank + 1) % own.size;
+    std::int64_t value = -1;
+    MPI_Fetch_and_op(nullptr, &value, MPI_INT64_T, next, 3, MPI_NO_OP, win);
+    EXPECT_EQ(value, 0);
+    std::array<std::int16_t, 3> values{1, 2, 3};
+    MPI_Get_accumulate(nullptr, 0, MPI_DATATYPE_NULL, values.data(), 3, MPI_INT16_T, next, 1, 3, MPI_INT16_T, MPI_NO_OP,
+                       win);
+    EXPECT_EQ(values, (std::array<std::int16_t, 3>{}));
+    MPI_Win_unlock_all(win);
     MPI_Win_free(&win);
+    munmap(memory, bytes);
   });
 }
 
@@ -681,6 +721,24 @@ TEST(Window, ARankThatEndsWithALockIsToldOf) {
     MPI_Group_free(&group);
   });
   EXPECT_EQ(report.exit_status, 0) << report.reason;
+}
+
+TEST(Window, ARankOfAnotherProcessThatEndsIsToldOf) {
+  const std::vector<std::uint32_t> cells{1, 2};
+  Processes processes({3, 1}, CellMap::consecutive(cells), 1, {}, 1);
+  const ProcessesOutcome outcome = processes.run([] {
+    MPI_Init(nullptr, nullptr);
+    Ranks own;
+    MPI_Win win = MPI_WIN_NULL;
+    MPI_Win_create(nullptr, 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+    if (own.rank == 0) MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (own.rank == 0) return;  // without MPI_Finalize
+    EXPECT_EQ(class_of(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win)), MPI_ERR_PROC_ABORTED);
+    EXPECT_EQ(class_of(MPI_Win_lock_all(0, win)), MPI_ERR_PROC_ABORTED);
+  });
+  EXPECT_EQ(outcome.status, 0) << outcome.failure();
 }
 
 }  // namespace
