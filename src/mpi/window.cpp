@@ -220,7 +220,8 @@ void show_part(const Team& team, Win& win, void* base, Asked asked) {
     if (win.rank() == 0) own.memory = WindowBoard::allocate(begins.back());
     std::byte* const first = team.hear(own.memory.get());
     asked.has_failed = first == nullptr;
-    own.base = first == nullptr ? nullptr : first + begins[static_cast<std::size_t>(win.rank())];
+    // Peers give no address for no bytes, and programs ask for that.
+    if (first != nullptr && asked.bytes != 0) own.base = first + begins[static_cast<std::size_t>(win.rank())];
   }
   const bool has_others = note_others(win, all);
   if (win.flavor == MPI_WIN_FLAVOR_SHARED || has_others) static_cast<void>(team.gather(asked));  // all have done so

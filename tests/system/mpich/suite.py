@@ -14,10 +14,10 @@ VERSION = "4.0.2"
 SHA256 = "b27039f964afeb6b8a3e009c56b441cbe368c26d6d6476ad3bb7190996875860"
 
 FOLDERS = (
-    "attr", "coll", "comm", "datatype", "errhan", "group", "info", "init", "io", "pt2pt", "topo",
-    "threads/coll", "threads/comm", "threads/init", "threads/pt2pt",
+    "attr", "coll", "comm", "datatype", "errhan", "group", "info", "init", "io", "pt2pt", "rma", "topo",
+    "threads/coll", "threads/comm", "threads/init", "threads/pt2pt", "threads/rma",
     "errors/attr", "errors/coll", "errors/comm", "errors/datatype", "errors/group", "errors/io", "errors/pt2pt",
-    "errors/topo",
+    "errors/rma", "errors/topo",
 )  # fmt: skip
 
 # Names of MPICH's or of MPI before 3.0, which the standard ABI has not, and what stands for them. And what the suite's
@@ -70,7 +70,7 @@ class Suite:
         # A compiler of the environment would come before mpicc in some of its parts.
         self.tree.run("env", *(f"--unset={name}" for name in ("CC", "CXX", "CFLAGS", "CPPFLAGS", "LDFLAGS")),
                       "./configure", f"--with-mpi={mpi}", "--enable-strictmpi", "--enable-fortran=none",
-                      "--disable-cxx", "--disable-spawn", "--disable-rma", "--disable-perftest",
+                      "--disable-cxx", "--disable-spawn", "--disable-perftest",
                       "--disable-collalgo-tests", "--disable-dependency-tracking", "--disable-shared", "CFLAGS=-O0 -w",
                       f"CPPFLAGS={DEFINES}")
         for part in ("util", "dtpools"):  # optimised: they fill and check the buffers of the programs
