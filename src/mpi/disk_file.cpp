@@ -100,6 +100,11 @@ void DiskFile::open(int rank, const std::string& name, int flags, mode_t permiss
   struct stat state {};
   if (::fstat(descriptor_, &state) != 0) fail("look at", errno);
   if (S_ISDIR(state.st_mode)) fail("open", EISDIR);
+  if (::lseek(descriptor_, 0, SEEK_CUR) < 0) {
+    mpi::fail(MPI_ERR_UNSUPPORTED_OPERATION,
+              fmt::format("rank {} cannot open {}: it is a pipe or a terminal, where data have no offset; open a file",
+                          rank, name));
+  }
   has_size_ = S_ISREG(state.st_mode);
 }
 

@@ -25,7 +25,8 @@ class DiskFile {
   DiskFile(const DiskFile&) = delete;
   DiskFile& operator=(const DiskFile&) = delete;
 
-  /// `rank` is for messages. What is open for writing alone can be read, too, if the system lets us (is_readable()).
+  /// `rank` is for messages. Fails where nothing has an offset, as in pipes. What is open for writing alone can be
+  /// read, too, if the system lets us (is_readable()).
   void open(int rank, const std::string& name, int flags, mode_t permissions);
   /// Of one that is not open, nothing.
   void close();
@@ -41,7 +42,7 @@ class DiskFile {
   [[nodiscard]] Count read(void* to, Count bytes, Count offset) const;
   void write(const void* from, Count bytes, Count offset) const;
   [[nodiscard]] Count size() const;
-  /// False: a device, a pipe; their size says nothing.
+  /// False: a device, whose size says nothing.
   [[nodiscard]] bool has_size() const noexcept { return has_size_; }
   void set_size(Count bytes) const;
   void reserve(Count bytes) const;

@@ -24,17 +24,6 @@ namespace {
 
 constexpr CollectiveKind kind_of_call = CollectiveKind::file;
 
-/// Fails unless all ranks have given the same.
-template <class T>
-void check_same(const Call& call, const File& file, const char* what, const T& own) {
-  const auto all = tell_all(Collective(call, *file.comm, kind_of_call), own);
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank] != all[0])
-      fail(MPI_ERR_NOT_SAME,
-           fmt::format("rank {} gives another {} than rank 0; let all ranks give the same", rank, what));
-  }
-}
-
 }  // namespace
 
 // ---------------------------------------------------------------- the object
@@ -189,13 +178,14 @@ void open_disk(const Call& call, File& file, const char* name) {
 
 void open_together(const Call& call, File& file, const char* name) {
   together(call, *file.comm, kind_of_call, [&] { check_amode(file.amode); });
-  check_same(call, file, "amode", file.amode);
+  check_same(call, *file.comm, kind_of_call, "amode", file.amode);
   open_disk(call, file, name);
   file.make_shared_pointer(call);
   if ((file.amode & MPI_MODE_APPEND) == 0) return;
-  file.position = file.disk.size();
-  if (file.comm->rank() == 0) file.set_shared(call, file.position);
-  agree(call, *file.comm, kind_of_call, std::nullopt);
+  together(call, *file.comm, kind_of_call, [&] {
+    file.position = file.disk.size();
+    if (file.comm->rank() == 0 && file.has_shared_pointer()) file.set_shared(call, file.position);
+  });
 }
 
 }  // namespace
@@ -225,26 +215,26 @@ void delete_file(int rank, const std::string& name) {
 // Whatever fails, the file is closed.
 void file_close(const Call& call, MPI_File* place) {
   File& file = file_of(call, "fh", *place);
-  try {
-    check_no_split(file);
-    together(call, *file.comm, kind_of_call, [&] { file.disk.close(); });  // and nobody needs the shared pointer
+  std::optional<Failure> failure = attempt([&] { check_no_split(file); });
+  if (failure) {
+    file.hold();
+  } else {
+    const auto then = [&](auto&& work) {
+      std::optional<Failure> failed = attempt([&] { together(call, *file.comm, kind_of_call, work); });
+      if (!failure) failure = std::move(failed);
+    };
+    then([&] { file.disk.close(); });  // and nobody needs the shared pointer
     file.free_shared_pointer();
     if ((file.amode & MPI_MODE_DELETE_ON_CLOSE) != 0) {
-      together(call, *file.comm, kind_of_call, [&] {
+      then([&] {
         if (file.comm->rank() == 0) delete_file(0, file.disk.full_name());
       });
     }
-  } catch (Failure& failure) {
-    if (file.split) {
-      file.hold();
-    } else {
-      *place = MPI_FILE_NULL;  // and the failure holds the file
-    }
-    failure.on = &file;
-    throw;
+    *place = MPI_FILE_NULL;
+    if (!failure) return file.release();
   }
-  file.release();
-  *place = MPI_FILE_NULL;
+  failure->on = &file;  // which it holds
+  throw Failure(std::move(*failure));
 }
 
 void file_delete(const Call& call, const char* name, Info*) {
@@ -273,11 +263,11 @@ void check_can_write(const File& file) {
 template <class Work>
 void by_first(const Call& call, const File& file, MPI_Offset size, const Work& work) {
   check_no_split(file);
-  check_offset("size", size);
   check_can_write(file);
   if (file.is_sequential())
     fail(MPI_ERR_UNSUPPORTED_OPERATION, "fh was opened with MPI_MODE_SEQUENTIAL; its size is what was written");
-  check_same(call, file, "size", size);
+  check_same(call, *file.comm, kind_of_call, "size", size);
+  check_offset("size", size);
   together(call, *file.comm, kind_of_call, [&] {
     if (file.comm->rank() == 0) work();
   });
@@ -304,7 +294,7 @@ void file_sync(const Call& call, File& file) {
 
 void file_set_atomicity(const Call& call, File& file, int flag) {
   check_no_split(file);
-  check_same(call, file, "flag", flag != 0 ? 1 : 0);
+  check_same(call, *file.comm, kind_of_call, "flag", flag != 0 ? 1 : 0);
   together(call, *file.comm, kind_of_call, [&] {
     if (flag != 0 && !file.disk.can_lock()) {
       fail(MPI_ERR_UNSUPPORTED_OPERATION,
@@ -345,18 +335,21 @@ struct ViewSummary {
 
 void file_set_view(const Call& call, File& file, MPI_Offset displacement, TypeHandle& etype, TypeHandle& filetype,
                    const char* representation, Info* given) {
-  check_no_split(file);
-  if (!is_representation(representation)) {
-    fail(MPI_ERR_UNSUPPORTED_DATAREP,
-         fmt::format("datarep is \"{}\"; use \"native\", \"internal\" or \"external32\"", representation));
-  }
-  if (displacement == MPI_DISPLACEMENT_CURRENT && file.is_sequential()) {
-    displacement = file.view.offset_of(file.add_to_shared(call, 0) * file.view.unit());
-  }
-  check_offset("disp", displacement);
-  View view(displacement, committed("etype", etype), committed("filetype", filetype), file.writes());
+  View view;
   const bool is_external = std::string_view(representation) == "external32";
-  if (is_external) check_external("etype", *view.etype());
+  together(call, *file.comm, kind_of_call, [&] {
+    check_no_split(file);
+    if (!is_representation(representation)) {
+      fail(MPI_ERR_UNSUPPORTED_DATAREP,
+           fmt::format("datarep is \"{}\"; use \"native\", \"internal\" or \"external32\"", representation));
+    }
+    if (displacement == MPI_DISPLACEMENT_CURRENT && file.is_sequential()) {
+      displacement = file.view.offset_of(file.add_to_shared(call, 0) * file.view.unit());
+    }
+    check_offset("disp", displacement);
+    view = View(displacement, committed("etype", etype), committed("filetype", filetype), file.writes());
+    if (is_external) check_external("etype", *view.etype());
+  });
   const ViewSummary own{view.unit(), view.etype()->extent(), is_external, !view.is_contiguous()};
   bool has_gaps = false;
   for (const ViewSummary& its : tell_all(Collective(call, *file.comm, kind_of_call), own)) {

@@ -40,13 +40,12 @@ struct Work {
   Count etypes;
 };
 
-Work checked(const Call& call, const File& file, const Wish& wish) {
+Work checked(const File& file, const Wish& wish) {
   if (wish.way == Way::read && !file.reads())
     fail(MPI_ERR_ACCESS, "fh was opened with MPI_MODE_WRONLY; open it with MPI_MODE_RDWR or MPI_MODE_RDONLY");
   if (wish.way == Way::write && !file.writes())
     fail(MPI_ERR_READ_ONLY, "fh was opened with MPI_MODE_RDONLY; open it with MPI_MODE_RDWR or MPI_MODE_WRONLY");
   TypeHandle& type = travelling("datatype", wish.type);
-  check_count(call, "count", wish.count);
   const Elements memory = buffer_elements("buf", wish.buffer, wish.count, type);
   const Count unit = file.view.unit();
   if (memory.bytes() % unit != 0) {
@@ -58,31 +57,43 @@ Work checked(const Call& call, const File& file, const Wish& wish) {
   return {wish.way == Way::write, memory, type.datatype, memory.bytes() / unit};
 }
 
-Count move(const Call& call, const File& file, const Transfer& transfer, With with) {
-  return with == With::together ? move_together(call, file, transfer) : move_alone(file, transfer);
-}
-
-/// By way of a buffer that has the representation external32. What a read does not reach stays as it is.
-Count move_external(const Call& call, const File& file, Transfer transfer, const Datatype& type, With with) {
-  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(transfer.bytes));
-  const Elements memory = transfer.memory;
-  pack_external(buffer.get(), memory, type.shared_signature());
-  transfer.memory = bytes_in(buffer.get(), transfer.bytes);
-  const Count moved = move(call, file, transfer, with);
-  if (!transfer.is_write) unpack_external(memory, buffer.get(), type.shared_signature());
-  return moved;
-}
-
-/// Moves it to or from the etypes from `first` on. Returns how many bytes.
-Count move(const Call& call, const File& file, const Work& work, Count first, With with) {
-  Transfer transfer{work.is_write, work.memory, &file.view, 0, work.memory.bytes()};
-  Count end = 0;
-  if (__builtin_mul_overflow(first, file.view.unit(), &transfer.begin) ||
-      __builtin_add_overflow(transfer.begin, transfer.bytes, &end)) {
-    end = -1;  // beyond all offsets
+/// Data on their way from the etypes from `first` on, or to them. In the representation external32 they go by way of a
+/// buffer. What a read does not reach stays as it is.
+class Moving {
+ public:
+  Moving(const File& file, const Work& work, Count first)
+      : memory_(work.memory), type_(work.type), transfer_{work.is_write, memory_, &file.view, 0, memory_.bytes()} {
+    Count end = 0;
+    if (__builtin_mul_overflow(first, file.view.unit(), &transfer_.begin) ||
+        __builtin_add_overflow(transfer_.begin, transfer_.bytes, &end)) {
+      end = -1;  // beyond all offsets
+    }
+    if (transfer_.bytes > 0) file.view.check_end(end);
+    if (!file.is_external) return;
+    external_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(transfer_.bytes));
+    pack_external(external_.get(), memory_, type_->shared_signature());
+    transfer_.memory = bytes_in(external_.get(), transfer_.bytes);
   }
-  if (transfer.bytes > 0) file.view.check_end(end);
-  return file.is_external ? move_external(call, file, transfer, *work.type, with) : move(call, file, transfer, with);
+
+  [[nodiscard]] const Transfer& transfer() const noexcept { return transfer_; }
+  /// They have been moved.
+  void end() const {
+    if (external_ != nullptr && !transfer_.is_write)
+      unpack_external(memory_, external_.get(), type_->shared_signature());
+  }
+
+ private:
+  Elements memory_;
+  DatatypePtr type_;
+  Transfer transfer_;
+  std::unique_ptr<std::byte[]> external_;
+};
+
+Count move_alone(const File& file, const Work& work, Count first) {
+  const Moving moving(file, work, first);
+  const Count moved = move_alone(file, moving.transfer());
+  moving.end();
+  return moved;
 }
 
 // ---------------------------------------------------------------- where it begins
@@ -103,7 +114,12 @@ Count at_offset(const File& file, MPI_Offset offset) {
 /// Of the individual pointer, which goes on.
 Count take_individual(File& file, Count etypes) {
   check_not_sequential(file);
-  return std::exchange(file.position, file.position + etypes);
+  Count to = 0;
+  Count end = 0;
+  if (__builtin_add_overflow(file.position, etypes, &to) || __builtin_mul_overflow(to, file.view.unit(), &end))
+    end = -1;
+  if (etypes > 0) file.view.check_end(end);
+  return std::exchange(file.position, to);
 }
 
 /// Of the shared pointer, which goes on by what all ranks have, in the order of the ranks.
@@ -127,26 +143,42 @@ Count take_ordered(const Call& call, const File& file, Count etypes) {
 
 void tell(MPI_Status* status, Count bytes) { set_status(status, MPI_ANY_SOURCE, MPI_ANY_TAG, bytes); }
 
+/// Moves the data of a collective call, from begins(etypes) on. A rank that fails comes all the same, with nothing, for
+/// the others wait for it.
+template <class Begins>
+Count move_together(const Call& call, File& file, const Wish& wish, const Begins& begins) {
+  std::optional<Work> work;
+  std::optional<Failure> failure = attempt([&] {
+    check_no_split(file);
+    work = checked(file, wish);
+  });
+  Count first = 0;
+  const Count etypes = work ? work->etypes : 0;
+  if constexpr (Begins::asks_all) first = begins(etypes);  // fails alike at all
+  if (!Begins::asks_all && !failure) failure = attempt([&] { first = begins(etypes); });
+  std::optional<Moving> moving;
+  if (!failure) failure = attempt([&] { moving.emplace(file, *work, first); });
+  const Transfer nothing{wish.way == Way::write, bytes_in(nullptr, 0), &file.view, 0, 0};
+  const Count moved = move_together(call, file, moving ? moving->transfer() : nothing, std::move(failure));
+  moving->end();
+  return moved;
+}
+
 /// A call that returns when all is done. begins(etypes): where.
 template <class Begins>
 void run(const Call& call, File& file, const Wish& wish, With with, MPI_Status* status, const Begins& begins) {
-  if (with == With::together) check_no_split(file);
-  const Work work = checked(call, file, wish);
-  tell(status, move(call, file, work, begins(work.etypes), with));
+  if (with == With::together) return tell(status, move_together(call, file, wish, begins));
+  const Work work = checked(file, wish);
+  tell(status, move_alone(file, work, begins(work.etypes)));
 }
 
 /// The same with a request. What the file system says comes with that.
 template <class Begins>
-void start(const Call& call, File& file, const Wish& wish, MPI_Request* place, const Begins& begins) {
-  const Work work = checked(call, file, wish);
+void start(File& file, const Wish& wish, MPI_Request* place, const Begins& begins) {
+  const Work work = checked(file, wish);
   const Count first = begins(work.etypes);
-  std::optional<Failure> failure;
   Count moved = 0;
-  try {
-    moved = move(call, file, work, first, With::alone);
-  } catch (Failure& thrown) {
-    failure = std::move(thrown);
-  }
+  std::optional<Failure> failure = attempt([&] { moved = move_alone(file, work, first); });
   Request& request = Request::make(*file.comm, Request::Does::nothing);
   tell(&request.result, moved);
   if (failure) {
@@ -159,9 +191,7 @@ void start(const Call& call, File& file, const Wish& wish, MPI_Request* place, c
 
 template <class Begins>
 void begin_split(const Call& call, File& file, const char* name, const Wish& wish, const Begins& begins) {
-  check_no_split(file);
-  const Work work = checked(call, file, wish);
-  const Count moved = move(call, file, work, begins(work.etypes), With::together);
+  const Count moved = move_together(call, file, wish, begins);
   file.split = File::Split{name, moved};
 }
 
@@ -174,19 +204,30 @@ void end_split(File& file, const char* name, MPI_Status* status) {
   file.split.reset();
 }
 
-// The three ways to say where a call begins.
-auto explicit_in(File& file, MPI_Offset offset) {
-  return [&file, offset](Count) { return at_offset(file, offset); };
-}
-auto individual_in(File& file) {
-  return [&file](Count etypes) { return take_individual(file, etypes); };
-}
-auto shared_in(const Call& call, File& file) {
-  return [&call, &file](Count etypes) { return file.add_to_shared(call, etypes); };
-}
-auto ordered_in(const Call& call, File& file) {
-  return [&call, &file](Count etypes) { return take_ordered(call, file, etypes); };
-}
+// The ways to say where a call begins.
+struct ExplicitIn {
+  static constexpr bool asks_all = false;
+  File& file;
+  MPI_Offset offset;
+  Count operator()(Count) const { return at_offset(file, offset); }
+};
+struct IndividualIn {
+  static constexpr bool asks_all = false;
+  File& file;
+  Count operator()(Count etypes) const { return take_individual(file, etypes); }
+};
+struct SharedIn {
+  static constexpr bool asks_all = false;
+  const Call& call;
+  File& file;
+  Count operator()(Count etypes) const { return file.add_to_shared(call, etypes); }
+};
+struct OrderedIn {
+  static constexpr bool asks_all = true;
+  const Call& call;
+  File& file;
+  Count operator()(Count etypes) const { return take_ordered(call, file, etypes); }
+};
 
 }  // namespace
 
@@ -203,7 +244,7 @@ Count sought(const File& file, MPI_Offset offset, int whence, Count position) {
     case MPI_SEEK_CUR:
       from = position;
       break;
-    case MPI_SEEK_END: {  // the first etype that the file has not all of
+    case MPI_SEEK_END: {  // the first etype that begins behind the file's last byte
       if (!file.view.is_ordered())
         fail(MPI_ERR_UNSUPPORTED_OPERATION,
              "whence is MPI_SEEK_END, and the view's filetype goes backwards in the file");
@@ -237,23 +278,19 @@ void file_get_position(const Call&, File& file, MPI_Offset* offset) {
 void file_get_byte_offset(const Call&, File& file, MPI_Offset offset, MPI_Offset* place) {
   check_offset("offset", offset);
   Count position = 0;
-  if (__builtin_mul_overflow(offset, file.view.unit(), &position)) position = -2;
-  if (file.view.filetype()->size() > 0) file.view.check_end(position + 1);
+  Count end = 0;
+  if (__builtin_mul_overflow(offset, file.view.unit(), &position) || __builtin_add_overflow(position, 1, &end))
+    end = -1;
+  if (file.view.filetype()->size() > 0) file.view.check_end(end);
   *place = file.view.offset_of(position);
 }
 
 // Nobody uses the pointer before it is there.
 void file_seek_shared(const Call& call, File& file, MPI_Offset offset, int whence) {
   check_no_split(file);
-  struct Where {
-    MPI_Offset offset;
-    int whence;
-  };
   Comm& comm = *file.comm;
-  for (const Where& its : tell_all(Collective(call, comm, CollectiveKind::file), Where{offset, whence})) {
-    if (its.offset != offset || its.whence != whence)
-      fail(MPI_ERR_NOT_SAME, "offset or whence differ between the ranks; let all give the same");
-  }
+  check_same(call, comm, CollectiveKind::file, "offset", offset);
+  check_same(call, comm, CollectiveKind::file, "whence", whence);
   together(call, comm, CollectiveKind::file, [&] {
     if (comm.rank() == 0) file.set_shared(call, sought(file, offset, whence, file.add_to_shared(call, 0)));
   });
@@ -267,43 +304,43 @@ void file_get_position_shared(const Call& call, File& file, MPI_Offset* offset) 
 
 void file_read_at(const Call& call, File& file, MPI_Offset offset, void* buffer, MPI_Count count, TypeHandle& type,
                   MPI_Status* status) {
-  run(call, file, read_to(buffer, count, type), With::alone, status, explicit_in(file, offset));
+  run(call, file, read_to(buffer, count, type), With::alone, status, ExplicitIn{file, offset});
 }
 void file_write_at(const Call& call, File& file, MPI_Offset offset, const void* buffer, MPI_Count count,
                    TypeHandle& type, MPI_Status* status) {
-  run(call, file, write_from(buffer, count, type), With::alone, status, explicit_in(file, offset));
+  run(call, file, write_from(buffer, count, type), With::alone, status, ExplicitIn{file, offset});
 }
 void file_read_at_all(const Call& call, File& file, MPI_Offset offset, void* buffer, MPI_Count count, TypeHandle& type,
                       MPI_Status* status) {
-  run(call, file, read_to(buffer, count, type), With::together, status, explicit_in(file, offset));
+  run(call, file, read_to(buffer, count, type), With::together, status, ExplicitIn{file, offset});
 }
 void file_write_at_all(const Call& call, File& file, MPI_Offset offset, const void* buffer, MPI_Count count,
                        TypeHandle& type, MPI_Status* status) {
-  run(call, file, write_from(buffer, count, type), With::together, status, explicit_in(file, offset));
+  run(call, file, write_from(buffer, count, type), With::together, status, ExplicitIn{file, offset});
 }
-void file_iread_at(const Call& call, File& file, MPI_Offset offset, void* buffer, MPI_Count count, TypeHandle& type,
+void file_iread_at(const Call&, File& file, MPI_Offset offset, void* buffer, MPI_Count count, TypeHandle& type,
                    MPI_Request* place) {
-  start(call, file, read_to(buffer, count, type), place, explicit_in(file, offset));
+  start(file, read_to(buffer, count, type), place, ExplicitIn{file, offset});
 }
-void file_iwrite_at(const Call& call, File& file, MPI_Offset offset, const void* buffer, MPI_Count count,
-                    TypeHandle& type, MPI_Request* place) {
-  start(call, file, write_from(buffer, count, type), place, explicit_in(file, offset));
+void file_iwrite_at(const Call&, File& file, MPI_Offset offset, const void* buffer, MPI_Count count, TypeHandle& type,
+                    MPI_Request* place) {
+  start(file, write_from(buffer, count, type), place, ExplicitIn{file, offset});
 }
-void file_iread_at_all(const Call& call, File& file, MPI_Offset offset, void* buffer, MPI_Count count, TypeHandle& type,
+void file_iread_at_all(const Call&, File& file, MPI_Offset offset, void* buffer, MPI_Count count, TypeHandle& type,
                        MPI_Request* place) {
-  start(call, file, read_to(buffer, count, type), place, explicit_in(file, offset));
+  start(file, read_to(buffer, count, type), place, ExplicitIn{file, offset});
 }
-void file_iwrite_at_all(const Call& call, File& file, MPI_Offset offset, const void* buffer, MPI_Count count,
+void file_iwrite_at_all(const Call&, File& file, MPI_Offset offset, const void* buffer, MPI_Count count,
                         TypeHandle& type, MPI_Request* place) {
-  start(call, file, write_from(buffer, count, type), place, explicit_in(file, offset));
+  start(file, write_from(buffer, count, type), place, ExplicitIn{file, offset});
 }
 void file_read_at_all_begin(const Call& call, File& file, MPI_Offset offset, void* buffer, MPI_Count count,
                             TypeHandle& type) {
-  begin_split(call, file, "read_at_all", read_to(buffer, count, type), explicit_in(file, offset));
+  begin_split(call, file, "read_at_all", read_to(buffer, count, type), ExplicitIn{file, offset});
 }
 void file_write_at_all_begin(const Call& call, File& file, MPI_Offset offset, const void* buffer, MPI_Count count,
                              TypeHandle& type) {
-  begin_split(call, file, "write_at_all", write_from(buffer, count, type), explicit_in(file, offset));
+  begin_split(call, file, "write_at_all", write_from(buffer, count, type), ExplicitIn{file, offset});
 }
 void file_read_at_all_end(const Call&, File& file, void*, MPI_Status* status) {
   end_split(file, "read_at_all", status);
@@ -315,38 +352,37 @@ void file_write_at_all_end(const Call&, File& file, const void*, MPI_Status* sta
 // ---------------------------------------------------------------- the individual pointer
 
 void file_read(const Call& call, File& file, void* buffer, MPI_Count count, TypeHandle& type, MPI_Status* status) {
-  run(call, file, read_to(buffer, count, type), With::alone, status, individual_in(file));
+  run(call, file, read_to(buffer, count, type), With::alone, status, IndividualIn{file});
 }
 void file_write(const Call& call, File& file, const void* buffer, MPI_Count count, TypeHandle& type,
                 MPI_Status* status) {
-  run(call, file, write_from(buffer, count, type), With::alone, status, individual_in(file));
+  run(call, file, write_from(buffer, count, type), With::alone, status, IndividualIn{file});
 }
 void file_read_all(const Call& call, File& file, void* buffer, MPI_Count count, TypeHandle& type, MPI_Status* status) {
-  run(call, file, read_to(buffer, count, type), With::together, status, individual_in(file));
+  run(call, file, read_to(buffer, count, type), With::together, status, IndividualIn{file});
 }
 void file_write_all(const Call& call, File& file, const void* buffer, MPI_Count count, TypeHandle& type,
                     MPI_Status* status) {
-  run(call, file, write_from(buffer, count, type), With::together, status, individual_in(file));
+  run(call, file, write_from(buffer, count, type), With::together, status, IndividualIn{file});
 }
-void file_iread(const Call& call, File& file, void* buffer, MPI_Count count, TypeHandle& type, MPI_Request* place) {
-  start(call, file, read_to(buffer, count, type), place, individual_in(file));
+void file_iread(const Call&, File& file, void* buffer, MPI_Count count, TypeHandle& type, MPI_Request* place) {
+  start(file, read_to(buffer, count, type), place, IndividualIn{file});
 }
-void file_iwrite(const Call& call, File& file, const void* buffer, MPI_Count count, TypeHandle& type,
-                 MPI_Request* place) {
-  start(call, file, write_from(buffer, count, type), place, individual_in(file));
+void file_iwrite(const Call&, File& file, const void* buffer, MPI_Count count, TypeHandle& type, MPI_Request* place) {
+  start(file, write_from(buffer, count, type), place, IndividualIn{file});
 }
-void file_iread_all(const Call& call, File& file, void* buffer, MPI_Count count, TypeHandle& type, MPI_Request* place) {
-  start(call, file, read_to(buffer, count, type), place, individual_in(file));
+void file_iread_all(const Call&, File& file, void* buffer, MPI_Count count, TypeHandle& type, MPI_Request* place) {
+  start(file, read_to(buffer, count, type), place, IndividualIn{file});
 }
-void file_iwrite_all(const Call& call, File& file, const void* buffer, MPI_Count count, TypeHandle& type,
+void file_iwrite_all(const Call&, File& file, const void* buffer, MPI_Count count, TypeHandle& type,
                      MPI_Request* place) {
-  start(call, file, write_from(buffer, count, type), place, individual_in(file));
+  start(file, write_from(buffer, count, type), place, IndividualIn{file});
 }
 void file_read_all_begin(const Call& call, File& file, void* buffer, MPI_Count count, TypeHandle& type) {
-  begin_split(call, file, "read_all", read_to(buffer, count, type), individual_in(file));
+  begin_split(call, file, "read_all", read_to(buffer, count, type), IndividualIn{file});
 }
 void file_write_all_begin(const Call& call, File& file, const void* buffer, MPI_Count count, TypeHandle& type) {
-  begin_split(call, file, "write_all", write_from(buffer, count, type), individual_in(file));
+  begin_split(call, file, "write_all", write_from(buffer, count, type), IndividualIn{file});
 }
 void file_read_all_end(const Call&, File& file, void*, MPI_Status* status) { end_split(file, "read_all", status); }
 void file_write_all_end(const Call&, File& file, const void*, MPI_Status* status) {
@@ -357,33 +393,33 @@ void file_write_all_end(const Call&, File& file, const void*, MPI_Status* status
 
 void file_read_shared(const Call& call, File& file, void* buffer, MPI_Count count, TypeHandle& type,
                       MPI_Status* status) {
-  run(call, file, read_to(buffer, count, type), With::alone, status, shared_in(call, file));
+  run(call, file, read_to(buffer, count, type), With::alone, status, SharedIn{call, file});
 }
 void file_write_shared(const Call& call, File& file, const void* buffer, MPI_Count count, TypeHandle& type,
                        MPI_Status* status) {
-  run(call, file, write_from(buffer, count, type), With::alone, status, shared_in(call, file));
+  run(call, file, write_from(buffer, count, type), With::alone, status, SharedIn{call, file});
 }
 void file_iread_shared(const Call& call, File& file, void* buffer, MPI_Count count, TypeHandle& type,
                        MPI_Request* place) {
-  start(call, file, read_to(buffer, count, type), place, shared_in(call, file));
+  start(file, read_to(buffer, count, type), place, SharedIn{call, file});
 }
 void file_iwrite_shared(const Call& call, File& file, const void* buffer, MPI_Count count, TypeHandle& type,
                         MPI_Request* place) {
-  start(call, file, write_from(buffer, count, type), place, shared_in(call, file));
+  start(file, write_from(buffer, count, type), place, SharedIn{call, file});
 }
 void file_read_ordered(const Call& call, File& file, void* buffer, MPI_Count count, TypeHandle& type,
                        MPI_Status* status) {
-  run(call, file, read_to(buffer, count, type), With::together, status, ordered_in(call, file));
+  run(call, file, read_to(buffer, count, type), With::together, status, OrderedIn{call, file});
 }
 void file_write_ordered(const Call& call, File& file, const void* buffer, MPI_Count count, TypeHandle& type,
                         MPI_Status* status) {
-  run(call, file, write_from(buffer, count, type), With::together, status, ordered_in(call, file));
+  run(call, file, write_from(buffer, count, type), With::together, status, OrderedIn{call, file});
 }
 void file_read_ordered_begin(const Call& call, File& file, void* buffer, MPI_Count count, TypeHandle& type) {
-  begin_split(call, file, "read_ordered", read_to(buffer, count, type), ordered_in(call, file));
+  begin_split(call, file, "read_ordered", read_to(buffer, count, type), OrderedIn{call, file});
 }
 void file_write_ordered_begin(const Call& call, File& file, const void* buffer, MPI_Count count, TypeHandle& type) {
-  begin_split(call, file, "write_ordered", write_from(buffer, count, type), ordered_in(call, file));
+  begin_split(call, file, "write_ordered", write_from(buffer, count, type), OrderedIn{call, file});
 }
 void file_read_ordered_end(const Call&, File& file, void*, MPI_Status* status) {
   end_split(file, "read_ordered", status);

@@ -110,11 +110,10 @@ class Cover {
 /// Writes a stage. fill(): copies there what is to be written. Where that leaves gaps, the file's bytes are in them.
 template <class Fill>
 void write_stage(const DiskFile& disk, std::byte* stage, const Cover& cover, const Fill& fill) {
-  std::optional<RangeLock> lock;
-  if (!cover.is_complete()) {
-    lock.emplace(disk, RangeLock::Kind::exclusive, cover.first(), cover.end() - cover.first());
-    fill_stage(disk, stage, cover.first(), cover.end());
-  }
+  const bool has_gaps = !cover.is_complete();
+  const RangeLock lock(disk, has_gaps ? RangeLock::Kind::exclusive : RangeLock::Kind::shared, cover.first(),
+                       cover.end() - cover.first());
+  if (has_gaps) fill_stage(disk, stage, cover.first(), cover.end());
   fill();
   disk.write(stage, cover.end() - cover.first(), cover.first());
 }
@@ -196,11 +195,7 @@ class Rounds {
   std::optional<Failure> move() {
     for (Count round = 0; round < per_rank_; ++round) {
       for (int i = 0; i < collective_.size(); ++i) ask(collective_.before(i), round);
-      try {
-        serve(round);
-      } catch (Failure& thrown) {
-        if (!failure_) failure_ = std::move(thrown);
-      }
+      note(attempt([&] { serve(round); }));
       for (int i = 0; i < collective_.size() && !own_.is_write; ++i) take(collective_.before(i), round);
     }
     return std::move(failure_);
@@ -226,6 +221,9 @@ class Rounds {
     }
   };
 
+  void note(std::optional<Failure> failure) {
+    if (!failure_) failure_ = std::move(failure);
+  }
   [[nodiscard]] Count window_of(int rank, Count round) const noexcept {
     return plan_.first() + (rank * per_rank_ + round) * bytes_;
   }
@@ -255,36 +253,60 @@ class Rounds {
     collective_.send(rank, bytes_in(body.data(), static_cast<Count>(body.size())));
   }
 
+  // Who waits for an answer gets one, and learns of a failure at the end.
   void serve(Count round) {
     std::vector<Request> requests;
     Cover cover;
+    note(attempt([&] { hear(round, requests, cover); }));
+    if (!failure_ && !cover.is_empty()) note(attempt([&] { work(requests, cover); }));
+    if (own_.is_write) return;
+    for (Request& request : requests) collective_.send(request.rank, bytes_in(request.bytes(), request.head.bytes));
+  }
+
+  void hear(Count round, std::vector<Request>& requests, Cover& cover) {
     for (int i = 0; i < collective_.size(); ++i) {
       const int rank = collective_.behind(i);
       if (!sends(rank, collective_.rank(), round)) continue;
-      Request& request = requests.emplace_back(Request{rank, {}, {}});
+      Request request{rank, {}, {}};
       collective_.receive(rank, bytes_in(&request.head, sizeof request.head));
-      const Count body =
-          request.head.extents * static_cast<Count>(sizeof(Extent)) + (own_.is_write ? request.head.bytes : 0);
-      request.body.resize(static_cast<std::size_t>(body + (own_.is_write ? 0 : request.head.bytes)));
+      const Head& head = request.head;
+      if (head.bytes < 0 || head.bytes > bytes_ || head.extents < 0 || head.extents > head.bytes) fail_request(rank);
+      const Count body = head.extents * static_cast<Count>(sizeof(Extent)) + (own_.is_write ? head.bytes : 0);
+      request.body.resize(static_cast<std::size_t>(body + (own_.is_write ? 0 : head.bytes)));
       collective_.receive(rank, bytes_in(request.body.data(), body));
+      check_extents(request, window_of(collective_.rank(), round));
       for (const Extent& extent : request.extents()) cover.add(extent);
+      requests.push_back(std::move(request));
     }
-    if (cover.is_empty()) return answer(requests);
+  }
+
+  [[noreturn]] static void fail_request(int rank) {
+    fail(MPI_ERR_INTERN, fmt::format("rank {} asks for pieces of the file that are not in its part; are all "
+                                     "installations of APlib the same?",
+                                     rank));
+  }
+
+  void check_extents(const Request& request, Count window) const {
+    Count left = request.head.bytes;
+    for (const Extent& extent : request.extents()) {
+      if (extent.bytes <= 0 || extent.bytes > left || extent.offset < window ||
+          extent.offset - window > bytes_ - extent.bytes) {
+        fail_request(request.rank);
+      }
+      left -= extent.bytes;
+    }
+    if (left != 0) fail_request(request.rank);
+  }
+
+  void work(std::vector<Request>& requests, const Cover& cover) {
     if (stage_ == nullptr) stage_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes_));
     std::byte* const stage = stage_.get();
-    if (own_.is_write) {
-      return write_stage(file_.disk, stage, cover, [&] {
-        for (Request& request : requests) copy(request, stage, cover.first());
-      });
-    }
-    try {
-      fill_stage(file_.disk, stage, cover.first(), cover.end());
-    } catch (...) {
-      answer(requests);  // who waits for them learns of the failure at the end
-      throw;
-    }
-    for (Request& request : requests) copy(request, stage, cover.first());
-    answer(requests);
+    const auto copy_all = [&] {
+      for (Request& request : requests) copy(request, stage, cover.first());
+    };
+    if (own_.is_write) return write_stage(file_.disk, stage, cover, copy_all);
+    fill_stage(file_.disk, stage, cover.first(), cover.end());
+    copy_all();
   }
 
   void copy(Request& request, std::byte* stage, Count first) const noexcept {
@@ -294,11 +316,6 @@ class Rounds {
       std::memcpy(own_.is_write ? place : bytes, own_.is_write ? bytes : place, static_cast<std::size_t>(extent.bytes));
       bytes += extent.bytes;
     }
-  }
-
-  void answer(std::vector<Request>& requests) const {
-    if (own_.is_write) return;
-    for (Request& request : requests) collective_.send(request.rank, bytes_in(request.bytes(), request.head.bytes));
   }
 
   /// What the rank answers.
@@ -346,43 +363,31 @@ Part part_of(const File& file, const Transfer& transfer, Member& member) {
   return part;
 }
 
-/// Does work in which it may fail alone, while others may read and write its memory.
-template <class Work>
-std::optional<Failure> attempt(const Work& work) {
-  try {
-    work();
-  } catch (Failure& thrown) {
-    return std::move(thrown);
-  } catch (const std::bad_alloc&) {
-    return Failure{MPI_ERR_NO_MEM, "there is no memory for the pieces of a file"};
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
-Count move_together(const Call& call, const File& file, const Transfer& given) {
+Count move_together(const Call& call, const File& file, const Transfer& given, std::optional<Failure> failure) {
   Comm& comm = *file.comm;
-  if (comm.size() == 1) return move_alone(file, given);
+  if (comm.size() == 1) {
+    if (failure) throw Failure(std::move(*failure));
+    return move_alone(file, given);
+  }
   constexpr CollectiveKind kind = CollectiveKind::file;
   Transfer transfer = given;
-  std::optional<Failure> failure = attempt([&] { transfer = clipped(file, given); });
+  if (!failure) failure = attempt([&] { transfer = clipped(file, given); });
   if (failure) transfer.bytes = 0;
   Member member{&transfer};
   const auto parts = tell_all(Collective(call, comm, kind), part_of(file, transfer, member));
   const TransferPlan plan(parts);
   const Collective working(call, comm, kind);
   Count moved = transfer.bytes;
-  const auto move_own = [&] { moved = move_alone(file, transfer); };
+  // A read finds the end of the file by itself, also where the system does not tell a size (/proc).
+  const auto move_own = [&] { moved = move_alone(file, failure ? transfer : given); };
   if (Board* const board = working.board()) {
     Meeting meeting(working, *board);
     const auto failed = attempt([&] {
-      meeting.begin_reading();
-      if (plan.uses_stages()) {
-        Windows(file, plan).move();
-      } else {
-        move_own();
-      }
+      if (!plan.uses_stages()) return move_own();
+      meeting.begin_reading();  // and writing
+      Windows(file, plan).move();
     });
     meeting.stop_reading();
     if (!failure) failure = failed;

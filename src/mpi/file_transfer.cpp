@@ -36,7 +36,7 @@ class Alone {
 
   Count move() {
     std::optional<RangeLock> lock;
-    if (file_.is_atomic) lock_all(lock);
+    if (file_.is_atomic && transfer_.bytes > 0) lock_all(lock);
     Count position = transfer_.begin;
     while (position < transfer_.end()) {
       const Extent piece = transfer_.view->at(position);

@@ -6,6 +6,8 @@
 // Nobody else may write there meanwhile, so the stretch is locked.
 #pragma once
 
+#include <optional>
+
 #include "mpi/file.hpp"
 
 namespace aplib::mpi {
@@ -36,7 +38,7 @@ void fill_stage(const DiskFile& disk, std::byte* stage, Count first, Count end);
 Count move_alone(const File& file, const Transfer& transfer);
 
 /// The same, collective: each rank gives its own. Their pieces are put together (file_together.cpp). All fail if one
-/// does.
-Count move_together(const Call& call, const File& file, const Transfer& transfer);
+/// does; `failure`: this rank has failed before, and comes without bytes.
+Count move_together(const Call& call, const File& file, const Transfer& transfer, std::optional<Failure> failure);
 
 }  // namespace aplib::mpi

@@ -125,6 +125,9 @@ View::View() : View(0, Datatype::named(BasicType::byte), Datatype::named(BasicTy
 
 View::View(Count displacement, DatatypePtr etype, DatatypePtr filetype, bool is_written)
     : displacement_(displacement), etype_(std::move(etype)), filetype_(std::move(filetype)) {
+  if (displacement > offset_end)
+    fail(MPI_ERR_ARG,
+         fmt::format("disp is {}, beyond the offsets that a file can have; give a smaller one", displacement));
   if (unit() == 0) fail(MPI_ERR_TYPE, "etype has no bytes; give one with some");
   check_places("etype", *etype_, is_written);
   check_places("filetype", *filetype_, is_written);
@@ -145,9 +148,10 @@ void View::check_end(Count end) const {
   const Count size = filetype_->size();
   if (size == 0) fail(MPI_ERR_ARG, "the view's filetype has no bytes; set a view with some before data go there");
   Count offset = 0;
-  const bool is_far =
-      end < 0 || end > offset_end || __builtin_mul_overflow((end - 1) / size + 1, filetype_->extent(), &offset) ||
-      __builtin_add_overflow(offset, displacement_ + filetype_->layout().upper(), &offset) || offset > offset_end;
+  const bool is_far = end < 0 || end > offset_end ||
+                      __builtin_mul_overflow((end - 1) / size + 1, filetype_->extent(), &offset) ||
+                      __builtin_add_overflow(offset, displacement_, &offset) ||
+                      __builtin_add_overflow(offset, filetype_->layout().upper(), &offset) || offset > offset_end;
   if (is_far) fail(MPI_ERR_ARG, "the data would lie beyond the offsets that a file can have; give a smaller offset");
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <type_traits>
 #include <vector>
@@ -20,8 +21,11 @@ std::vector<T> tell_all(Meeting& meeting, int size, const T& own) {
   std::vector<T> all(static_cast<std::size_t>(size));
   meeting.show(bytes_at(&own, sizeof own));
   meeting.arrive_and_wait();
-  for (int i = 0; i < size; ++i)
-    std::memcpy(&all[static_cast<std::size_t>(i)], meeting.shown_by(i).contiguous(), sizeof(T));
+  for (int i = 0; i < size; ++i) {
+    const Elements shown = meeting.shown_by(i);
+    if (shown.bytes() != sizeof(T)) fail_bytes(i, shown.bytes(), sizeof(T));  // it is in another call
+    std::memcpy(&all[static_cast<std::size_t>(i)], shown.contiguous(), sizeof(T));
+  }
   return all;
 }
 
@@ -51,16 +55,33 @@ void fail_together(const Call& call, Comm& comm, CollectiveKind kind, const std:
 /// All fail if one has failed. Returns when all have come.
 void agree(const Call& call, Comm& comm, CollectiveKind kind, const std::optional<Failure>& own);
 
+/// What the work fails by, if it does.
+template <class Work>
+std::optional<Failure> attempt(const Work& work) {
+  try {
+    work();
+  } catch (...) {
+    const std::unique_ptr<Failure> failure(caught());
+    return std::move(*failure);
+  }
+  return std::nullopt;
+}
+
 /// Does what may fail at this rank alone; then as agree().
 template <class Work>
 void together(const Call& call, Comm& comm, CollectiveKind kind, const Work& work) {
-  std::optional<Failure> failure;
-  try {
-    work();
-  } catch (Failure& thrown) {
-    failure = std::move(thrown);
+  agree(call, comm, kind, attempt(work));
+}
+
+/// Fails, alike at all, unless all ranks have given the same.
+template <class T>
+void check_same(const Call& call, Comm& comm, CollectiveKind kind, const char* what, const T& own) {
+  const auto all = tell_all(Collective(call, comm, kind), own);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank] != all[0])
+      fail(MPI_ERR_NOT_SAME,
+           fmt::format("rank {} gives another {} than rank 0; let all ranks give the same", rank, what));
   }
-  agree(call, comm, kind, failure);
 }
 
 }  // namespace aplib::mpi

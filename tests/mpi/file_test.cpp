@@ -3,6 +3,7 @@
 // what the model has there.
 #include <gtest/gtest.h>
 #include <mpi.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -52,14 +53,13 @@ int ranks_in_world() {
   return size;
 }
 
-template <class Value>
 int received_count(const MPI_Status& status, MPI_Datatype type) {
   int count = -1;
   MPI_Get_count(&status, type, &count);
   return count;
 }
-int ints_in(const MPI_Status& status) { return received_count<int>(status, MPI_INT); }
-int bytes_in_status(const MPI_Status& status) { return received_count<char>(status, MPI_BYTE); }
+int ints_in(const MPI_Status& status) { return received_count(status, MPI_INT); }
+int bytes_in_status(const MPI_Status& status) { return received_count(status, MPI_BYTE); }
 
 MPI_File opened(const std::string& name, int amode, MPI_Comm comm = MPI_COMM_WORLD, MPI_Info info = MPI_INFO_NULL) {
   MPI_File file = MPI_FILE_NULL;
@@ -486,6 +486,75 @@ TEST_P(Files, AreWrittenAtomically) {
     std::vector<int> in(count, -1);
     EXPECT_EQ(MPI_File_read_at(file, 0, in.data(), count, MPI_INT, MPI_STATUS_IGNORE), MPI_SUCCESS);
     EXPECT_EQ(in, std::vector<int>(count, in[0]));  // all of one rank
+    EXPECT_EQ(MPI_File_write_at(file, 0, nullptr, 0, MPI_INT, MPI_STATUS_IGNORE), MPI_SUCCESS);
+    MPI_Barrier(MPI_COMM_WORLD);
+    EXPECT_EQ(MPI_File_set_size(file, 0), MPI_SUCCESS);
+    MPI_Status status;
+    EXPECT_EQ(MPI_File_read_at_all(file, 0, in.data(), count, MPI_INT, &status), MPI_SUCCESS);
+    EXPECT_EQ(ints_in(status), 0);
+    MPI_File_close(&file);
+  });
+}
+
+// What is wrong at one rank alone is told to all, and the calls behind it are not disturbed.
+TEST_P(Files, FailAtAllRanksWhereOneGivesNonsense) {
+  run_ranks([](const std::string& name) {
+    const int rank = rank_in_world();
+    const int size = ranks_in_world();
+    const bool is_last = rank == size - 1;
+    MPI_File file = opened(name, create);
+    MPI_Datatype filetype = MPI_DATATYPE_NULL;
+    MPI_Type_vector(100, 1, size, MPI_INT, &filetype);
+    MPI_Type_commit(&filetype);
+    MPI_File_set_view(file, MPI_Offset{4} * rank, MPI_INT, filetype, "native", MPI_INFO_NULL);
+    MPI_Type_free(&filetype);
+    const std::vector<int> out(100, rank);
+    std::vector<int> in(100, -1);
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(class_of(MPI_File_write_at_all(file, is_last ? -1 : 0, out.data(), 100, MPI_INT, MPI_STATUS_IGNORE)),
+                MPI_ERR_ARG);
+      EXPECT_EQ(class_of(MPI_File_write_ordered(file, out.data(), 1, is_last ? MPI_BYTE : MPI_INT, MPI_STATUS_IGNORE)),
+                MPI_ERR_TYPE);
+      EXPECT_EQ(class_of(MPI_File_set_view(file, is_last ? -5 : 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL)),
+                MPI_ERR_ARG);
+      EXPECT_EQ(MPI_File_write_at_all(file, 0, out.data(), 100, MPI_INT, MPI_STATUS_IGNORE), MPI_SUCCESS);
+      EXPECT_EQ(MPI_File_read_at_all(file, 0, in.data(), 100, MPI_INT, MPI_STATUS_IGNORE), MPI_SUCCESS);
+      EXPECT_EQ(in, out);
+    }
+    MPI_File_close(&file);
+  });
+}
+
+TEST_P(Files, RefuseOffsetsThatNoFileHas) {
+  run_ranks([](const std::string& name) {
+    MPI_File file = opened(name, create);
+    MPI_Offset offset = 0;
+    char byte = 1;
+    EXPECT_EQ(class_of(MPI_File_set_view(file, INT64_MAX - 5, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL)),
+              MPI_ERR_ARG);
+    EXPECT_EQ(MPI_File_seek(file, INT64_MAX, MPI_SEEK_SET), MPI_SUCCESS);
+    EXPECT_EQ(class_of(MPI_File_write(file, &byte, 1, MPI_BYTE, MPI_STATUS_IGNORE)), MPI_ERR_ARG);
+    EXPECT_EQ(MPI_File_get_position(file, &offset), MPI_SUCCESS);
+    EXPECT_EQ(offset, INT64_MAX);
+    EXPECT_EQ(class_of(MPI_File_get_byte_offset(file, INT64_MAX, &offset)), MPI_ERR_ARG);
+    MPI_File_close(&file);
+    const std::string pipe = name + ".pipe" + std::to_string(rank_in_world());
+    ASSERT_EQ(mkfifo(pipe.c_str(), S_IRUSR | S_IWUSR), 0);
+    EXPECT_EQ(class_of(MPI_File_open(MPI_COMM_SELF, pipe.c_str(), MPI_MODE_RDWR, MPI_INFO_NULL, &file)),
+              MPI_ERR_UNSUPPORTED_OPERATION);
+    MPI_File_delete(pipe.c_str(), MPI_INFO_NULL);
+  });
+}
+
+TEST_P(Files, WithoutASizeAreReadToTheirEnd) {
+  run_ranks([](const std::string&) {
+    MPI_File file = opened("/proc/cpuinfo", MPI_MODE_RDONLY);
+    std::array<char, 64> alone{};
+    std::array<char, 64> together{};
+    EXPECT_EQ(MPI_File_read_at(file, 0, alone.data(), 64, MPI_BYTE, MPI_STATUS_IGNORE), MPI_SUCCESS);
+    EXPECT_EQ(MPI_File_read_at_all(file, 0, together.data(), 64, MPI_BYTE, MPI_STATUS_IGNORE), MPI_SUCCESS);
+    EXPECT_NE(alone[0], 0);
+    EXPECT_EQ(alone, together);
     MPI_File_close(&file);
   });
 }
