@@ -148,6 +148,7 @@ struct alignas(cache_line_bytes) TaskControl : Flow {
   Posted* lent = nullptr;        ///< The first of its open sends, linked by `next` and `previous`.
   std::size_t awaited = 0;       ///< So many requests must complete before it goes on.
   Stack stack;
+  const Stack* aside = nullptr;                ///< It stands on this one, a coroutine's (kernel/coroutine.hpp).
   void* cellos_state = nullptr;                ///< State of the CellOS API (kernel/api.hpp), made at first use,
   void (*free_cellos_state)(void*) = nullptr;  ///< and freed with the task.
 

@@ -155,7 +155,9 @@ void adopt_thread_as_cell(const char* call) {
   if (has_machine()) outside_task(call);
   const char* const invitation = std::getenv(join_variable);
   auto made = std::make_unique<Adoption>(invitation != nullptr ? join_machine(invitation) : nullptr);
-  MachineAccess::impl(made->machine).adopts = true;
+  Machine::Impl& machine = MachineAccess::impl(made->machine);
+  machine.adopts = true;
+  machine.program_stack_bytes = machine.options.program_stack_bytes;  // for what it calls on a second stack
   made->thread.attach();
   adopt_thread(made->program);
   prepare_flow(made->runner, run_machine, made->stack.top, made->stack.bytes());

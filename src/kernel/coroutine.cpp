@@ -80,7 +80,9 @@ void Coroutine::resume() noexcept {
   OnStackOf::copy(resumer_, task);
   adopt_thread(resumer_);
   const OnStackOf standing(task, own_);
+  task.aside = &stack_;
   switch_to(here, resumer_, own_);
+  task.aside = nullptr;
 }
 
 void Coroutine::pause() noexcept { switch_to(thread(), own_, resumer_); }

@@ -129,12 +129,12 @@ void name_cut_pointer(Line& line, std::uintptr_t address) noexcept {
 }
 
 /// Tells of a frame that went past the guard in one step.
-void name_large_frame(Line& line, const TaskControl& task, const char* address) noexcept {
+void name_large_frame(Line& line, const Cell& cell, const Stack& stack, const char* address) noexcept {
   constexpr std::size_t below_max = std::size_t{8} << 20;  // larger frames are rare
-  const auto below = reinterpret_cast<std::uintptr_t>(task.stack.low) - reinterpret_cast<std::uintptr_t>(address);
+  const auto below = reinterpret_cast<std::uintptr_t>(stack.low) - reinterpret_cast<std::uintptr_t>(address);
   if (below == 0 || below > below_max) return;
   line << ", which is " << below / 1024 << " KiB below the task's stack (is a frame larger than what was left of it? "
-       << (task.cell->is_program_stack(task.stack) ? "program-stack" : "stack-size") << " makes it larger)";
+       << (cell.is_program_stack(stack) ? "program-stack" : "stack-size") << " makes it larger)";
 }
 
 void on_fault(int signal, siginfo_t* info, void* context) noexcept {
@@ -150,13 +150,14 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
     line.print();
   } else if (task != nullptr) {
     const char* address = static_cast<const char*>(info->si_addr);
+    const Stack& stack = task->aside != nullptr ? *task->aside : task->stack;
     Line line;
     line << "aplib: ";
     name_task(line, *task);
-    if ((signal == SIGSEGV || signal == SIGBUS) && address < task->stack.low &&
-        address >= task->stack.low - StackPool::guard_bytes(task->stack.bytes())) {
-      line << "stack overflow: it used more than its " << (task->stack.bytes() / 1024)
-           << (task->cell->is_program_stack(task->stack)
+    if ((signal == SIGSEGV || signal == SIGBUS) && address < stack.low &&
+        address >= stack.low - StackPool::guard_bytes(stack.bytes())) {
+      line << "stack overflow: it used more than its " << (stack.bytes() / 1024)
+           << (task->cell->is_program_stack(stack)
                    ? " KiB; raise program-stack (APLIB_PROGRAM_STACK or --program-stack)"
                    : " KiB; raise stack-size (APLIB_STACK_SIZE or --stack-size)")
            << end_of_report;
@@ -164,14 +165,13 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
       line.print();
       _exit(static_cast<int>(ExitStatus::stack_overflow));
     }
-    if (loader::libc::deliver_fault(signal, *info, context, task->stack.low))
-      return;  // the program has a handler of its own
+    if (loader::libc::deliver_fault(signal, *info, context, stack.low)) return;  // the program has a handler of its own
     line << name_of_signal(signal);
     if (signal == SIGSEGV || signal == SIGBUS) {
       (line << " at address ").hex(reinterpret_cast<std::uintptr_t>(address));
       name_other_cell(line, *task, reinterpret_cast<std::uintptr_t>(address));
       name_cut_pointer(line, reinterpret_cast<std::uintptr_t>(address));
-      name_large_frame(line, *task, address);
+      name_large_frame(line, *task->cell, stack, address);
     }
     line << end_of_report << " (a debugger or a core file shows where)";
     let_the_first_fail();

@@ -50,9 +50,7 @@ void copy_part(const Elements& to, Count to_first, const Elements& from, Count f
 }  // namespace
 
 Accumulation::Accumulation(Operation operation, BasicType type) noexcept
-    : operation_(operation),
-      type_(type),
-      kernel_(is_copy() ? nullptr : kernel_of(operation, type)) {}
+    : operation_(operation), type_(type), kernel_(is_copy() ? nullptr : kernel_of(operation, type)) {}
 
 Accumulation::Accumulation(Operation operation, const Datatype& target) : operation_(operation) {
   if (operation == Operation::none)
@@ -64,8 +62,7 @@ Accumulation::Accumulation(Operation operation, const Datatype& target) : operat
     fail(MPI_ERR_TYPE, "target_datatype has elements of several types; use one whose elements are all the same");
   *this = Accumulation(operation, *type);
   if (!is_defined()) {
-    fail(MPI_ERR_OP,
-         fmt::format("op is {}, which is not defined for {}", name_of(operation), basic_info(*type).name));
+    fail(MPI_ERR_OP, fmt::format("op is {}, which is not defined for {}", name_of(operation), basic_info(*type).name));
   }
 }
 

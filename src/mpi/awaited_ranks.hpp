@@ -14,13 +14,8 @@ class AwaitedRanks : public Condition {
  public:
   explicit AwaitedRanks(const Comm& comm, const void* subject = nullptr) noexcept : Condition(subject), comm_(comm) {}
 
-  [[nodiscard]] bool needs(std::uint32_t cell) const noexcept final {
-    ended_ = comm_.rank_of(CellId{cell});
-    return ended_ != MPI_UNDEFINED && is_missing(ended_);
-  }
-  [[nodiscard]] std::string missing() const override {
-    return describe_ranks(comm_, [this](int rank) { return is_missing(rank); });
-  }
+  [[nodiscard]] bool needs(std::uint32_t cell) const noexcept final;
+  [[nodiscard]] std::string missing() const override;
 
   /// When the wait is in vain: who has ended.
   [[nodiscard]] int ended() const noexcept { return ended_; }

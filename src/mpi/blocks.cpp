@@ -24,8 +24,8 @@ Blocks::Blocks(const Call& call, const char* buffer_name, const void* buffer, co
                int size)
     : first_(bytes_at(buffer, 0)),
       name_(buffer_name),
-      counts_(counts),
-      places_(displacements),
+      counts_(call.kept(counts, size)),
+      places_(call.kept(displacements, size)),
       call_(&call),
       types_name_(types_name),
       types_(types) {

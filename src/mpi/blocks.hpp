@@ -25,12 +25,12 @@ class Blocks {
   Blocks(const char* buffer_name, const void* buffer, MPI_Count count, const TypeHandle& type)
       : first_(buffer_elements(buffer_name, buffer, count, type)) {}
   /// Block i has counts[i] elements and begins displacements[i] elements behind the buffer's begin.
-  Blocks(const char* buffer_name, const void* buffer, const char* counts_name, Numbers counts, const char* places_name,
-         Numbers displacements, const TypeHandle& type, int size)
+  Blocks(const Call& call, const char* buffer_name, const void* buffer, const char* counts_name, Numbers counts,
+         const char* places_name, Numbers displacements, const TypeHandle& type, int size)
       : first_(buffer_elements(buffer_name, buffer, 0, type)),
         name_(buffer_name),
-        counts_(counts),
-        places_(displacements),
+        counts_(call.kept(counts, size)),
+        places_(call.kept(displacements, size)),
         type_(&type) {
     check(counts_name, places_name, size);
   }

@@ -18,6 +18,22 @@ class PendingCall;
 class Rank;
 class Object;
 
+/// Numbers of a program, which are ints or, in _c doubles, of 64 bits.
+class Numbers {
+ public:
+  explicit Numbers(const int* values) noexcept : values_(values), is_wide_(false) {}
+  explicit Numbers(const MPI_Count* values) noexcept : values_(values), is_wide_(true) {}
+
+  MPI_Count operator[](std::size_t i) const noexcept {
+    return is_wide_ ? static_cast<const MPI_Count*>(values_)[i] : static_cast<const int*>(values_)[i];
+  }
+  [[nodiscard]] bool is_null() const noexcept { return values_ == nullptr; }
+
+ private:
+  const void* values_;
+  bool is_wide_;
+};
+
 class Call {
  public:
   enum When : std::uint8_t {
@@ -58,6 +74,8 @@ class Call {
     if (pending_ != nullptr) [[unlikely]]
       keep_pending(object);
   }
+  /// `count` numbers, which the program may free before the call is over: it should not, and some do (mpi4py 4.1).
+  [[nodiscard]] Numbers kept(Numbers given, int count) const;
   /// The calling thread has the cell's processor for this call alone, from here on.
   void visit() const noexcept { visits_ = true; }
 
@@ -75,22 +93,6 @@ class Call {
   bool is_large_;
   PendingCall* pending_ = nullptr;
   mutable bool visits_ = false;
-};
-
-/// Numbers of a program, which are ints or, in _c doubles, of 64 bits.
-class Numbers {
- public:
-  explicit Numbers(const int* values) noexcept : values_(values), is_wide_(false) {}
-  explicit Numbers(const MPI_Count* values) noexcept : values_(values), is_wide_(true) {}
-
-  MPI_Count operator[](std::size_t i) const noexcept {
-    return is_wide_ ? static_cast<const MPI_Count*>(values_)[i] : static_cast<const int*>(values_)[i];
-  }
-  [[nodiscard]] bool is_null() const noexcept { return values_ == nullptr; }
-
- private:
-  const void* values_;
-  bool is_wide_;
 };
 
 /// What an implementation has counted, for a program that asked for an int: MPI_UNDEFINED if it does not fit.

@@ -111,8 +111,8 @@ class Collective {
 
   Collective(const Call& call, Comm& comm, std::uint32_t tag) noexcept : call_(call), comm_(comm), tag_(tag) {}
   void join_board() const;
-  /// No call of the rank is pending.
-  [[nodiscard]] bool is_alone() const noexcept { return !is_pending() && call_.rank().pending_calls.is_empty(); }
+  /// No call of the rank is pending, or will be while this one waits.
+  [[nodiscard]] bool is_alone() const noexcept { return !is_pending() && call_.rank().pending_calls.stays_empty(); }
   [[nodiscard]] api::Mailbox mailbox() const noexcept;
   /// Whether a message is of this call. False: an earlier call has left it. Fails if the ranks disagree.
   [[nodiscard]] bool is_ours(int from, std::uint32_t tag) const;

@@ -94,8 +94,9 @@ void comm_compare(const Call&, Comm& comm, Comm& other, int* result) {
   }
 }
 
-void comm_get_name(const Call&, Comm& comm, char* name, int* length) {
-  give_string(comm.name, name, MPI_MAX_OBJECT_NAME, length);
+void comm_get_name(const Call& call, MPI_Comm handle, char* name, int* length) {
+  const bool is_null = handle == MPI_COMM_NULL;  // has a name, too
+  give_string(is_null ? "MPI_COMM_NULL" : comm_of(call, "comm", handle).name, name, MPI_MAX_OBJECT_NAME, length);
 }
 
 void comm_set_name(const Call&, Comm& comm, const char* name) {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <optional>
 
+#include "mpi/plain_window.hpp"
 #include "mpi/rank.hpp"
 #include "mpi/remote_window.hpp"
 
@@ -223,11 +224,12 @@ void win_wait(const Call& call, Win& win) {
   end_exposure(win);
 }
 
-void win_test(const Call&, Win& win, int* flag) {
+void win_test(const Call& call, Win& win, int* flag) {
   check_exposed(win);
+  call.rank().pending_calls.go_on(call.name());
   *flag = AllCompleted(win).holds() ? 1 : 0;
   if (*flag != 0) return end_exposure(win);
-  win.let_others_run();
+  plain::let_others_run(win);
 }
 
 // ---------------------------------------------------------------- locks
@@ -317,7 +319,7 @@ void win_unlock(const Call& call, int rank, Win& win) {
   } else {
     RemoteTarget(call, win, rank).flush();
   }
-  win.let_others_run();
+  plain::let_others_run(win);
   check_refused(win);
 }
 
@@ -343,7 +345,7 @@ void win_unlock_all(const Call& call, Win& win) {
   } else if (const auto failure = for_each(0, win.size(), [&](int rank) { give_lock_back(call, win, rank); })) {
     throw *failure;
   }
-  win.let_others_run();
+  plain::let_others_run(win);
   check_refused(win);
 }
 
@@ -363,14 +365,14 @@ void win_flush(const Call& call, int rank, Win& win) {
   check_locked(win);
   if (!win.reaches(rank)) fail_sync(fmt::format("rank {} is not locked by this rank; call MPI_Win_lock before", rank));
   RemoteTarget(call, win, rank).flush();
-  win.let_others_run();
+  plain::let_others_run(win);
   check_refused(win);
 }
 
 void win_flush_all(const Call& call, Win& win) {
   check_locked(win);
   flush_processes(call, win);
-  win.let_others_run();
+  plain::let_others_run(win);
   check_refused(win);
 }
 
@@ -379,7 +381,7 @@ void win_flush_local_all(const Call& call, Win& win) { win_flush_all(call, win);
 
 void win_sync(const Call&, Win& win) {
   std::atomic_thread_fence(std::memory_order_seq_cst);  // own loads and stores before and behind it
-  win.let_others_run();
+  plain::let_others_run(win);
 }
 
 }  // namespace aplib::mpi

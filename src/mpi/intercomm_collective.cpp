@@ -119,7 +119,7 @@ void gatherv(const Call& call, const void* sendbuf, MPI_Count sendcount, MPI_Dat
   if (root == MPI_PROC_NULL) {
     const Rooted none(call, comm, CollectiveKind::gatherv, root);
   } else if (root == MPI_ROOT) {
-    const Blocks blocks("recvbuf", recvbuf, "recvcounts", recvcounts, "displs", displs,
+    const Blocks blocks(call, "recvbuf", recvbuf, "recvcounts", recvcounts, "displs", displs,
                         travelling(call, "recvtype", recvtype), comm.peer_count());
     receive_across(Rooted(call, comm, CollectiveKind::gatherv, root), comm, blocks);
   } else {
@@ -150,7 +150,7 @@ void scatterv(const Call& call, const void* sendbuf, Numbers sendcounts, Numbers
   if (root == MPI_PROC_NULL) {
     const Rooted none(call, comm, CollectiveKind::scatterv, root);
   } else if (root == MPI_ROOT) {
-    const Blocks blocks("sendbuf", sendbuf, "sendcounts", sendcounts, "displs", displs,
+    const Blocks blocks(call, "sendbuf", sendbuf, "sendcounts", sendcounts, "displs", displs,
                         travelling(call, "sendtype", sendtype), comm.peer_count());
     const Rooted collective(call, comm, CollectiveKind::scatterv, root);
     for (int i = 0; i < comm.peer_count(); ++i) collective.send(i, blocks[i]);
@@ -172,8 +172,8 @@ void allgather(const Call& call, const void* sendbuf, MPI_Count sendcount, MPI_D
 
 void allgatherv(const Call& call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
                 Numbers recvcounts, Numbers displs, TypeHandle& recvtype, Comm& comm) {
-  const Blocks blocks("recvbuf", recvbuf, "recvcounts", recvcounts, "displs", displs, travelling("recvtype", recvtype),
-                      comm.peer_count());
+  const Blocks blocks(call, "recvbuf", recvbuf, "recvcounts", recvcounts, "displs", displs,
+                      travelling("recvtype", recvtype), comm.peer_count());
   const Elements own = sent_elements(call, "sendbuf", sendbuf, "sendcount", sendcount, "sendtype", sendtype);
   exchange_across(
       Collective(call, comm, CollectiveKind::allgatherv), comm, [&](int) { return own; }, blocks);
@@ -190,9 +190,9 @@ void alltoall(const Call& call, const void* sendbuf, MPI_Count sendcount, MPI_Da
 
 void alltoallv(const Call& call, const void* sendbuf, Numbers sendcounts, Numbers sdispls, MPI_Datatype sendtype,
                void* recvbuf, Numbers recvcounts, Numbers rdispls, TypeHandle& recvtype, Comm& comm) {
-  const Blocks received("recvbuf", recvbuf, "recvcounts", recvcounts, "rdispls", rdispls,
+  const Blocks received(call, "recvbuf", recvbuf, "recvcounts", recvcounts, "rdispls", rdispls,
                         travelling("recvtype", recvtype), comm.peer_count());
-  const Blocks sent("sendbuf", sendbuf, "sendcounts", sendcounts, "sdispls", sdispls,
+  const Blocks sent(call, "sendbuf", sendbuf, "sendcounts", sendcounts, "sdispls", sdispls,
                     travelling(call, "sendtype", sendtype), comm.peer_count());
   exchange_across(
       Collective(call, comm, CollectiveKind::alltoallv), comm, [&](int to) { return sent[to]; }, received);
@@ -214,7 +214,7 @@ void alltoallw(const Call& call, const void* sendbuf, Numbers sendcounts, Number
 void reduce(const Call& call, const void* sendbuf, void* recvbuf, MPI_Count count, TypeHandle& type, OpHandle& op,
             int root, Comm& comm) {
   check_far_root(comm, root);
-  const Combine combine(op, type);
+  if (root != MPI_PROC_NULL) static_cast<void>(Combine(op, type));  // fails unless op is defined
   Elements own{};
   if (root == MPI_ROOT) own = buffer_elements("recvbuf", recvbuf, count, type);
   if (root >= 0) own = buffer_elements("sendbuf", sendbuf, count, type);
@@ -284,6 +284,7 @@ void combine_across(const Call& call, const void* sendbuf, void* recvbuf, const 
 void reduce_scatter(const Call& call, const void* sendbuf, void* recvbuf, Numbers recvcounts, TypeHandle& type,
                     OpHandle& op, Comm& comm) {
   if (recvcounts.is_null()) fail_null("recvcounts");
+  recvcounts = call.kept(recvcounts, comm.size());
   const auto count = [&](std::size_t i) {
     if (recvcounts[i] < 0) fail_count(fmt::format("recvcounts[{}]", i).c_str(), recvcounts[i]);
     return recvcounts[i];

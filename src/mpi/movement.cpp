@@ -263,7 +263,7 @@ void gatherv(const Call& call, const void* sendbuf, MPI_Count sendcount, MPI_Dat
       call, comm, CollectiveKind::gatherv, root, sendbuf == MPI_IN_PLACE,
       [&] { return sent_elements(call, "sendbuf", sendbuf, "sendcount", sendcount, "sendtype", sendtype); },
       [&] {
-        return Blocks("recvbuf", recvbuf, "recvcounts", recvcounts, "displs", displs,
+        return Blocks(call, "recvbuf", recvbuf, "recvcounts", recvcounts, "displs", displs,
                       travelling(call, "recvtype", recvtype), comm.size());
       });
 }
@@ -285,7 +285,7 @@ void scatterv(const Call& call, const void* sendbuf, Numbers sendcounts, Numbers
       call, comm, CollectiveKind::scatterv, root, recvbuf == MPI_IN_PLACE,
       [&] { return sent_elements(call, "recvbuf", recvbuf, "recvcount", recvcount, "recvtype", recvtype); },
       [&] {
-        return Blocks("sendbuf", sendbuf, "sendcounts", sendcounts, "displs", displs,
+        return Blocks(call, "sendbuf", sendbuf, "sendcounts", sendcounts, "displs", displs,
                       travelling(call, "sendtype", sendtype), comm.size());
       });
 }
@@ -305,8 +305,8 @@ void allgather(const Call& call, const void* sendbuf, MPI_Count sendcount, MPI_D
 
 void allgatherv(const Call& call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
                 Numbers recvcounts, Numbers displs, TypeHandle& recvtype, Comm& comm) {
-  const Blocks blocks("recvbuf", recvbuf, "recvcounts", recvcounts, "displs", displs, travelling("recvtype", recvtype),
-                      comm.size());
+  const Blocks blocks(call, "recvbuf", recvbuf, "recvcounts", recvcounts, "displs", displs,
+                      travelling("recvtype", recvtype), comm.size());
   OwnBlock own = own_block(call, sendbuf, sendcount, sendtype, blocks[comm.rank()]);
   spread(Collective(call, comm, CollectiveKind::allgatherv), own, blocks, false);
 }
@@ -322,10 +322,10 @@ void alltoall(const Call& call, const void* sendbuf, MPI_Count sendcount, MPI_Da
 
 void alltoallv(const Call& call, const void* sendbuf, Numbers sendcounts, Numbers sdispls, MPI_Datatype sendtype,
                void* recvbuf, Numbers recvcounts, Numbers rdispls, TypeHandle& recvtype, Comm& comm) {
-  const Blocks received("recvbuf", recvbuf, "recvcounts", recvcounts, "rdispls", rdispls,
+  const Blocks received(call, "recvbuf", recvbuf, "recvcounts", recvcounts, "rdispls", rdispls,
                         travelling("recvtype", recvtype), comm.size());
   if (sendbuf == MPI_IN_PLACE) return exchange_in_place(Collective(call, comm, CollectiveKind::alltoallv), received);
-  const Blocks sent("sendbuf", sendbuf, "sendcounts", sendcounts, "sdispls", sdispls,
+  const Blocks sent(call, "sendbuf", sendbuf, "sendcounts", sendcounts, "sdispls", sdispls,
                     travelling(call, "sendtype", sendtype), comm.size());
   exchange_blocks(call, comm, CollectiveKind::alltoallv, sent, received);
 }

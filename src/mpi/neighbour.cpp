@@ -73,7 +73,7 @@ void neighbor_allgatherv(const Call& call, const void* sendbuf, MPI_Count sendco
   const Topology& topology = topology_of(comm);
   const Blocks own =
       equal_blocks("sendbuf", sendbuf, sendcount, travelling("sendtype", sendtype), topology.destinations);
-  const Blocks received("recvbuf", recvbuf, "recvcounts", recvcounts, "displs", displs,
+  const Blocks received(call, "recvbuf", recvbuf, "recvcounts", recvcounts, "displs", displs,
                         travelling("recvtype", recvtype), count_of(topology.sources));
   const Packed packed(own[0]);
   exchange_blocks(
@@ -96,9 +96,9 @@ void neighbor_alltoallv(const Call& call, const void* sendbuf, Numbers sendcount
                         TypeHandle& sendtype, void* recvbuf, Numbers recvcounts, Numbers rdispls, TypeHandle& recvtype,
                         Comm& comm) {
   const Topology& topology = topology_of(comm);
-  const Blocks sent("sendbuf", sendbuf, "sendcounts", sendcounts, "sdispls", sdispls, travelling("sendtype", sendtype),
-                    count_of(topology.destinations));
-  const Blocks received("recvbuf", recvbuf, "recvcounts", recvcounts, "rdispls", rdispls,
+  const Blocks sent(call, "sendbuf", sendbuf, "sendcounts", sendcounts, "sdispls", sdispls,
+                    travelling("sendtype", sendtype), count_of(topology.destinations));
+  const Blocks received(call, "recvbuf", recvbuf, "recvcounts", recvcounts, "rdispls", rdispls,
                         travelling("recvtype", recvtype), count_of(topology.sources));
   exchange_blocks(
       Collective(call, comm, CollectiveKind::neighbor_alltoallv), topology, [&](int i) { return sent[i]; }, received);

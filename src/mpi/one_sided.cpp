@@ -153,8 +153,7 @@ void get_accumulate(const Call& call, const void* address, MPI_Count count, MPI_
                     MPI_Count target_count, TypeHandle& target_type, OpHandle& op, Win& win) {
   const Target target{rank, displacement, target_count, target_type};
   if (is_to_nobody(win, target.rank)) return;
-  const Elements kept =
-      elements_at("result_addr", result, result_count, *committed("result_datatype", result_type));
+  const Elements kept = elements_at("result_addr", result, result_count, *committed("result_datatype", result_type));
   const Elements to = target_elements(win, target);
   const Accumulation how(op.predefined, *target.type.datatype);
   check_fits("the result", kept.bytes(), "the target", to.bytes());

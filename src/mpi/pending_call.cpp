@@ -51,6 +51,7 @@ PendingCall::PendingCall(Request& request) noexcept : rank_(request.rank()), req
 void PendingCall::clear() noexcept {
   for (Object* const each : kept_) each->release();
   kept_.clear();
+  kept_numbers_.clear();
   if (aside_ != nullptr) aside_->release();
   aside_ = nullptr;
 }
@@ -61,7 +62,20 @@ void PendingCall::keep(Object& object) {
   object.hold();
 }
 
+Numbers PendingCall::keep(Numbers given, int count) {
+  if (given.is_null()) return given;
+  if (numbers_used_ == kept_numbers_.size()) {
+    auto copy = std::make_unique_for_overwrite<MPI_Count[]>(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) copy[i] = given[i];
+    kept_numbers_.push_back(std::move(copy));
+  }
+  return Numbers(kept_numbers_[numbers_used_++].get());
+}
+
 void Call::keep_pending(Object& object) const { pending_->keep(object); }
+Numbers Call::kept(Numbers given, int count) const {
+  return pending_ == nullptr ? given : pending_->keep(given, count);
+}
 
 // It and what it has allocated may be those of an earlier call.
 Request& PendingCall::make_request(const Call& call, Comm& comm, std::initializer_list<Object*> kept,
@@ -115,6 +129,7 @@ void PendingCall::make(const Call& call, Comm& comm, MPI_Request* place, std::in
 // The blocking call comes as far as it can fail by its own arguments.
 void PendingCall::check(Comm& comm) {
   only_checks_ = true;
+  numbers_used_ = 0;
   try {
     plan_(Call(name_, rank_, is_large_, *this), comm);
   } catch (const Checked&) {
@@ -126,6 +141,8 @@ void PendingCall::start() {
   only_checks_ = false;
   is_over_ = false;
   numbers_ = 0;
+  numbers_used_ = 0;
+  runner_ = nullptr;
   rank_.pending_calls.add(*this);
 }
 
@@ -232,7 +249,7 @@ void PendingCalls::resume(PendingCall& call, Wake how) {
   std::erase(calls_, &call);
   free_runners_.push_back(call.runner_);
   call.request_.is_pending = false;
-  if (call.stopped_) std::rethrow_exception(std::move(call.stopped_));
+  if (call.stopped_ && std::uncaught_exceptions() == 0) std::rethrow_exception(std::move(call.stopped_));
 }
 
 void PendingCalls::go_on(const char* call) {
@@ -249,12 +266,25 @@ void PendingCalls::go_on(const char* call) {
   }
 }
 
+namespace {
+
+/// Then pending calls do not go on: they would unwind, perhaps below a task that does so already.
+bool stops(const TaskControl& self) noexcept {
+  return self.cell->processor->domain().stopping.load(std::memory_order_acquire);  // acquire: pairs with stop()
+}
+
+}  // namespace
+
+// The main thread's task, and guests: see Baton.
+bool PendingCalls::others_call() noexcept { return running_task()->cell->processor->baton() != nullptr; }
+
 Wake PendingCalls::wait(const Call& call, Condition& condition) {
   if (call.pending() != nullptr) return call.pending()->wait(condition);
-  while (!is_empty()) {
+  while (!stays_empty()) {
+    TaskControl& self = api::task(call.name());
+    if (stops(self)) break;
     go_on(call.name());
     if (condition.holds()) return Wake::done;
-    TaskControl& self = api::task(call.name());
     if (api::is_in_vain(self, condition)) return Wake::ended;
     Any any(*this, condition);
     if (api::wait(self, call.name(), any) == Wake::stopping) return Wake::stopping;
@@ -266,7 +296,7 @@ Wake PendingCalls::wait(const Call& call, Condition& condition) {
 Wake PendingCalls::wait_for(const Call& call, PendingCall& only) {
   TaskControl& self = api::task(call.name());
   const bool is_shared = self.cell->live_tasks != 1 || self.cell->processor->baton() != nullptr;
-  while (!is_shared && calls_.size() == 1 && calls_.front() == &only) {
+  while (!is_shared && calls_.size() == 1 && calls_.front() == &only && !stops(self)) {
     Condition& awaited = *only.awaited_;
     const Wake how = awaited.holds() ? Wake::done : api::wait(self, call.name(), awaited);
     if (how == Wake::stopping) return how;
@@ -321,7 +351,7 @@ std::string Received::missing() const {
 
 bool wait_for_messages(const Call& call, const RequestSet& set) {
   PendingCalls& pending = call.rank().pending_calls;
-  if (call.pending() == nullptr && pending.is_empty()) [[likely]]
+  if (call.pending() == nullptr && pending.stays_empty()) [[likely]]
     return api::wait(call.name(), set, true);
   Received all(call.rank(), set);
   return pending.wait(call, all) != Wake::stopping;

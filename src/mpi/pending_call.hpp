@@ -74,6 +74,8 @@ class PendingCall {
   void begin(Comm& comm);
   Wake wait(Condition& condition);
   void keep(Object& object);
+  /// A copy of the first `count`, which each run of the call gets in the same order.
+  Numbers keep(Numbers given, int count);
 
  private:
   friend class PendingCalls;
@@ -91,6 +93,8 @@ class PendingCall {
   const char* name_ = "";
   Plan plan_;
   std::vector<Object*> kept_;  // held
+  std::vector<std::unique_ptr<MPI_Count[]>> kept_numbers_;
+  std::size_t numbers_used_ = 0;  // of those, by this run
   bool is_large_ = false;
   bool only_checks_ = false;
   bool is_over_ = false;
@@ -110,6 +114,8 @@ class PendingCalls {
   PendingCalls& operator=(const PendingCalls&) = delete;
 
   [[nodiscard]] bool is_empty() const noexcept { return calls_.empty(); }
+  /// The same, and other threads of the program begin none while the caller waits.
+  [[nodiscard]] bool stays_empty() const noexcept { return calls_.empty() && (!threads_call || !others_call()); }
   /// Goes on with those that need not wait.
   void go_on(const char* call);
   /// As api::wait(). Meanwhile they go on. Of a pending call, it pauses.
@@ -119,7 +125,7 @@ class PendingCalls {
   /// As `receive()`, which calls api::receive() or its like: meanwhile they go on. `post(receive)`: posts the same.
   template <class Post, class Receive>
   std::optional<api::Arrived> receive(const Call& call, const Post& post, const Receive& receive) {
-    if (is_empty()) [[likely]]
+    if (stays_empty()) [[likely]]
       return receive();
     api::MailboxReceive posted;
     const Closing closing{posted};
@@ -132,6 +138,8 @@ class PendingCalls {
   /// Fails if any is not over.
   void check_over() const;
 
+  bool threads_call = false;  ///< All threads may call: MPI_THREAD_MULTIPLE.
+
  private:
   friend class PendingCall;
   class Any;
@@ -140,6 +148,7 @@ class PendingCalls {
     ~Closing() { api::cancel(receive); }
   };
 
+  [[nodiscard]] static bool others_call() noexcept;
   void add(PendingCall& call);
   void resume(PendingCall& call, Wake how);
   void await(const Call& call, const Posted& posted);

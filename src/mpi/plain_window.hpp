@@ -110,13 +110,21 @@ namespace aplib::mpi::plain {
   return true;
 }
 
+[[gnu::cold]] void yield();
+
+/// A program that asks again and again what others have done lets them run now and then.
+[[gnu::always_inline]] inline void let_others_run(Win& win) {
+  if (win.looks.spin()) [[unlikely]]
+    yield();
+}
+
 /// What calls have asked for is done already.
 [[gnu::always_inline]] inline bool win_flush(const char*, int rank, MPI_Win handle) {
   Win* const win = window_of(handle);
   if (win == nullptr || static_cast<std::uint32_t>(rank) >= static_cast<std::uint32_t>(win->size()) ||
       !win->is_passive() || !win->reaches(rank) || !win->unflushed.empty()) [[unlikely]]
     return false;
-  win->let_others_run();
+  let_others_run(*win);
   return true;
 }
 

@@ -231,6 +231,7 @@ void begin(const Call& call, int required, int* provided) {
   tell_of_foreign_library(call);
   rank.main_task = index(api::task_id(call.name()));
   rank.thread_level = provide_threads(call, required);
+  rank.pending_calls.threads_call = rank.thread_level == MPI_THREAD_MULTIPLE;
   if (provided != nullptr) *provided = rank.thread_level;
   rank.set_phase(Rank::Phase::initialized);
 }

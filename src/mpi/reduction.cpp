@@ -500,6 +500,7 @@ void reduce_scatter(const Call& call, const void* sendbuf, void* recvbuf, Number
                     OpHandle& op, Comm& comm) {
   const Combine combine(op, type);
   if (recvcounts.is_null()) fail_null("recvcounts");
+  recvcounts = call.kept(recvcounts, comm.size());
   std::vector<MPI_Count> begins(static_cast<std::size_t>(comm.size()) + 1);
   for (std::size_t i = 0; i + 1 < begins.size(); ++i) {
     if (recvcounts[i] < 0) fail_count(fmt::format("recvcounts[{}]", i).c_str(), recvcounts[i]);

@@ -163,7 +163,7 @@ bool wait_for(const Call& call, const MPI_Request* requests, std::size_t count, 
                             return request != nullptr && request->is_active ? &request->posted : nullptr;
                           }};
   do {
-    const bool is_alone = call.rank().pending_calls.is_empty();
+    const bool is_alone = call.rank().pending_calls.stays_empty();
     if (is_alone ? !api::wait(call.name(), active, all) : !wait_beside(call, requests, count, all)) return false;
   } while (go_on(call.name(), requests, count) && !are_over(requests, count, all));
   return true;

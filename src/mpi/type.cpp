@@ -287,8 +287,10 @@ void type_get_contents(const Call& call, TypeHandle& type, MPI_Count max_integer
   }
 }
 
-void type_get_name(const Call&, TypeHandle& type, char* name, int* length) {
-  give_string(type.name, name, MPI_MAX_OBJECT_NAME, length);
+void type_get_name(const Call& call, MPI_Datatype handle, char* name, int* length) {
+  const bool is_null = handle == MPI_DATATYPE_NULL;  // has a name, too
+  give_string(is_null ? "MPI_DATATYPE_NULL" : datatype_of(call, "datatype", handle).name, name, MPI_MAX_OBJECT_NAME,
+              length);
 }
 
 void type_set_name(const Call&, TypeHandle& type, const char* name) {

@@ -298,8 +298,7 @@ void win_free(const Call& call, MPI_Win* place) {
                            : win.access == Win::Access::lock_all ? "MPI_Win_lock_all"
                                                                  : nullptr;
   try {
-    if (open != nullptr)
-      fail(MPI_ERR_RMA_SYNC, fmt::format("an epoch is open that {} has begun; end it first", open));
+    if (open != nullptr) fail(MPI_ERR_RMA_SYNC, fmt::format("an epoch is open that {} has begun; end it first", open));
     win.attributes.clear(call.rank(), &win);
     flush_processes(call, win);
     barrier(call, *win.comm);  // nobody reaches this rank's memory any more
@@ -375,8 +374,9 @@ void win_set_name(const Call&, Win& win, const char* name) {
   win.name = std::string(name).substr(0, MPI_MAX_OBJECT_NAME - 1);
 }
 
-void win_get_name(const Call&, Win& win, char* name, int* length) {
-  give_string(win.name, name, MPI_MAX_OBJECT_NAME, length);
+void win_get_name(const Call& call, MPI_Win handle, char* name, int* length) {
+  const bool is_null = handle == MPI_WIN_NULL;  // has a name, too
+  give_string(is_null ? "MPI_WIN_NULL" : win_of(call, "win", handle).name, name, MPI_MAX_OBJECT_NAME, length);
 }
 
 void win_set_attr(const Call& call, Win& win, int keyval, void* value) {

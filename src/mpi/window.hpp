@@ -15,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "aplib/task.hpp"
 #include "base/clock_reads.hpp"
 #include "mpi/attribute.hpp"
 #include "mpi/awaited_ranks.hpp"
@@ -66,12 +65,6 @@ struct Win : ErrorTarget {
     access = begun;
     reaches_all = begun == Access::fence || begun == Access::lock_all;
     is_used = false;
-  }
-
-  /// A program that asks again and again what others have done lets them run now and then.
-  void let_others_run() {
-    if (looks.spin()) [[unlikely]]
-      this_task::yield();
   }
 
   Comm* comm;

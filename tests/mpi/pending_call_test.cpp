@@ -331,6 +331,38 @@ TEST_P(PendingCalls, KeepWhatTheirArgumentsName) {
   });
 }
 
+// Programs should let them be until the call is over; mpi4py 4.1 does not.
+TEST_P(PendingCalls, MayOutliveTheNumbersOfTheirBlocks) {
+  run_ranks([] {
+    const int size = size_of(MPI_COMM_WORLD);
+    const int rank = rank_in(MPI_COMM_WORLD);
+    const auto blocks = static_cast<std::size_t>(size);
+    for (int turn = 0; turn < 5; ++turn) {
+      std::vector<int> counts(blocks, 2);
+      std::vector<int> places(blocks);
+      for (int i = 0; i < size; ++i) places[static_cast<std::size_t>(i)] = 2 * i;
+      const std::vector<int> own(2 * blocks, rank);
+      std::vector<int> gathered(2 * blocks, -1);
+      std::vector<int> exchanged(2 * blocks, -1);
+      std::array<int, 2> sums{};
+      std::array<MPI_Request, 3> requests{};
+      MPI_Iallgatherv(own.data(), 2, MPI_INT, gathered.data(), counts.data(), places.data(), MPI_INT, MPI_COMM_WORLD,
+                      &requests[0]);
+      MPI_Ialltoallv(own.data(), counts.data(), places.data(), MPI_INT, exchanged.data(), counts.data(), places.data(),
+                     MPI_INT, MPI_COMM_WORLD, &requests[1]);
+      MPI_Ireduce_scatter(own.data(), sums.data(), counts.data(), MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[2]);
+      counts.assign(blocks, 1'000'000);
+      places.assign(blocks, -1'000'000);
+      MPI_Waitall(3, requests.data(), MPI_STATUSES_IGNORE);
+      for (std::size_t i = 0; i < gathered.size(); ++i) {
+        EXPECT_EQ(gathered[i], static_cast<int>(i / 2));
+        EXPECT_EQ(exchanged[i], static_cast<int>(i / 2));
+      }
+      EXPECT_EQ(sums, (std::array<int, 2>{size * (size - 1) / 2, size * (size - 1) / 2}));
+    }
+  });
+}
+
 // Whatever a rank waits for, others need not wait for it.
 TEST_P(PendingCalls, GoOnWhileTheRankWaitsForSomethingElse) {
   run_ranks([] {

@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { threads = 4, turns = 200, large = 50000 };
 
@@ -133,6 +134,36 @@ static void at_once(void) {
   for (int i = 0; i < threads; ++i) MPI_Comm_free(&comms[i]);
 }
 
+/* What one thread begins goes on while another waits, also if that waited before. Ranks in pairs. */
+static void* receive_beside(void* unused) {
+  int value = -1;
+  MPI_Recv(&value, 1, MPI_INT, rank ^ 1, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  check(value == 7, "what came while another thread's call went on");
+  return unused;
+}
+
+static void beside(void) {
+  for (int i = 0; i < 20; ++i) {
+    MPI_Comm pair;
+    MPI_Request request;
+    const int value = 7;
+    MPI_Comm_split(MPI_COMM_WORLD, rank / 2, rank, &pair);
+    if (rank % 2 == 0 && rank + 1 < size) {
+      MPI_Ibarrier(pair, &request);
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+      MPI_Send(&value, 1, MPI_INT, rank + 1, 6, MPI_COMM_WORLD);
+    } else if (rank % 2 == 1) {
+      pthread_t made;
+      pthread_create(&made, NULL, receive_beside, NULL);
+      usleep(i * 100);
+      MPI_Ibarrier(pair, &request);
+      pthread_join(made, NULL);
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+    MPI_Comm_free(&pair);
+  }
+}
+
 /* Two threads make communicators of this rank alone, again and again, while two make some that need the other ranks. */
 static void* duplicate_alone(void* unused) {
   for (int i = 0; i < 20 * turns; ++i) {
@@ -239,7 +270,8 @@ int main(int argc, char** argv) {
     pthread_create(&early, NULL, call_later, NULL);
   }
   if (strcmp(what, "below") == 0) wanted = MPI_THREAD_FUNNELED;
-  if (strcmp(what, "at_once") == 0 || strcmp(what, "alone") == 0) wanted = MPI_THREAD_MULTIPLE;
+  if (strcmp(what, "at_once") == 0 || strcmp(what, "alone") == 0 || strcmp(what, "beside") == 0)
+    wanted = MPI_THREAD_MULTIPLE;
   MPI_Init_thread(&argc, &argv, wanted, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -254,6 +286,8 @@ int main(int argc, char** argv) {
     requests();
   } else if (strcmp(what, "at_once") == 0) {
     at_once();
+  } else if (strcmp(what, "beside") == 0) {
+    beside();
   } else if (strcmp(what, "alone") == 0) {
     alone();
   } else if (strcmp(what, "blocked") == 0) {
