@@ -544,6 +544,8 @@ std::vector<std::string> command(Language language, const Compiler& compiler, co
   if (links_libraries && arguments.mpi) {
     // No run path: the loader gives programs the library beside libaplib, whatever they were linked with.
     if (!prefix.library_folder.empty()) line.add({"-L" + prefix.library_folder});
+    // But ordinary processes load what interpreters extend themselves with, as mpi4py.
+    if (!program && !prefix.library_folder.empty()) line.add({"-Wl,-rpath," + prefix.library_folder});
     if (language == Language::fortran) line.add({"-lmpifort_abi"});
     line.add({"-lmpi_abi"});
   }

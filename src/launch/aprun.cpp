@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -18,6 +19,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -131,13 +133,24 @@ RunText run_text(const CommandLine& line, std::vector<std::string>& files) {
   return text;
 }
 
+/// Their programs load MPI by themselves, and they keep values of threads, which cells that share threads mix up.
+bool is_interpreter(const std::string& file) {
+  std::error_code ignored;
+  const std::string name = std::filesystem::canonical(file, ignored).filename().string();
+  const std::string_view base = std::string_view(name).substr(0, name.find_first_of("0123456789.-"));
+  constexpr std::array<std::string_view, 5> known{"python", "pypy", "ruby", "julia", "octave"};
+  return std::ranges::find(known, base) != known.end();
+}
+
 /// Programs that no cell can load become processes, which the user is told. True: there are some.
 bool choose_processes(CommandLine& line) {
   const auto choose = [&line](const std::string& name, bool& is_process) {
     if (is_process || line.direct) return;
     const char* const path = std::getenv("PATH");
     const std::string file = find_program(name, path != nullptr ? path : "");
-    const std::string why = ::access(file.c_str(), X_OK) == 0 ? why_not_loaded(file) : std::string();
+    if (::access(file.c_str(), X_OK) != 0) return;
+    std::string why = why_not_loaded(file);
+    if (why.empty() && is_interpreter(file)) why = "is an interpreter";
     is_process = !why.empty();
     if (is_process) tell_user("aprun", fmt::format("{} {}: each of its cells is a process (--processes)", name, why));
   };
@@ -523,14 +536,20 @@ int run_member(const CommandLine& line, const std::string& prefix, const char* i
   std::vector<std::string> files;
   const RunText text = run_text(line, files);
   const ProgramRun run = make_run(text, files);
-  const std::unique_ptr<Membership> membership(aplib_join(invitation));
+  std::unique_ptr<Membership> membership(aplib_join(invitation));
   Options options = membership->options();
   options.threads = 1;
   Machine machine(options);
   Output output({.sole = true});
   Sink sink(output, prefix, options.cells.count());
   membership->begin(machine);
-  const Report report = run_process(machine, run, sink, membership->process());
+  Report report;
+  try {
+    report = run_process(machine, run, sink, membership->process());
+  } catch (...) {
+    membership.reset();  // nobody tells the machine anything any more
+    throw;
+  }
   output.end_all();
   membership->leave();
   const int status = exit_status(report, sink.status(), std::nullopt);

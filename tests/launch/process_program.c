@@ -68,6 +68,25 @@ static void fork_children(void) {
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
+/// An operation may use as much of the stack as it may in a blocking call.
+static void add_on_much_stack(void* in, void* inout, int* count, MPI_Datatype* type) {
+  volatile char much[1 << 20];
+  (void)type;
+  for (unsigned i = 0; i < sizeof much; i += 4096) much[i] = 1;
+  for (int i = 0; i < *count; ++i) ((int*)inout)[i] += ((int*)in)[i] * much[0];
+}
+
+static void reduce(void) {
+  MPI_Op op;
+  MPI_Request request;
+  int sum = -1;
+  MPI_Op_create(add_on_much_stack, 1, &op);
+  MPI_Iallreduce(&rank, &sum, 1, MPI_INT, op, MPI_COMM_WORLD, &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  must(sum == size * (size - 1) / 2, "an operation of the program's adds");
+  MPI_Op_free(&op);
+}
+
 static void wait_for_nobody(void) {
   MPI_Recv(got, 1, MPI_INT, (rank + 1) % size, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
@@ -86,6 +105,7 @@ int main(int argc, char** argv) {
   MPI_Barrier(MPI_COMM_WORLD);
   if (strcmp(how, "work") == 0) work();
   if (strcmp(how, "fork") == 0) fork_children();
+  if (strcmp(how, "reduce") == 0) reduce();
   if (strcmp(how, "abort") == 0 && rank == 1) MPI_Abort(MPI_COMM_WORLD, 5);
   if (strcmp(how, "killed") == 0 && rank == 1) raise(SIGKILL);
   if (strcmp(how, "leaves") == 0 && rank == 1) _exit(0);
@@ -95,7 +115,8 @@ int main(int argc, char** argv) {
     fflush(stdout);
     for (;;) pause();
   }
-  if (strcmp(how, "work") != 0 && strcmp(how, "fork") != 0 && strcmp(how, "status") != 0) wait_for_nobody();
+  const int ends = strcmp(how, "work") == 0 || strcmp(how, "fork") == 0 || strcmp(how, "reduce") == 0;
+  if (!ends && strcmp(how, "status") != 0) wait_for_nobody();
   MPI_Finalize();
-  return strcmp(how, "status") == 0 && rank == 1 ? 3 : 0;
+  return strcmp(how, "status") == 0 && rank == 1 ? argc > 2 ? atoi(argv[2]) : 3 : 0;
 }

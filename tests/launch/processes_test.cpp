@@ -49,6 +49,14 @@ TEST_F(RanksAsProcesses, HaveStatusesOfTheirOwn) {
   const Ended ended = on_two("status");
   EXPECT_EQ(ended.status, 3);
   EXPECT_EQ(ended.error, "aprun: cell 0: status 0; cell 1: status 3\n");
+  const Ended high = aprun({"--processes", "-n", "2", PROCESS_PROGRAM, "status", "150"});
+  EXPECT_EQ(high.status, 150);
+  EXPECT_EQ(high.error, "aprun: cell 0: status 0; cell 1: status 150\n") << "no signal";
+}
+
+TEST_F(RanksAsProcesses, RunOperationsOnALargeStack) {
+  const Ended ended = on_two("reduce");
+  EXPECT_EQ(ended.status, 0) << ended.error;
 }
 
 TEST_F(RanksAsProcesses, NeedNotCallMpi) {
@@ -126,6 +134,20 @@ TEST_F(RanksAsProcesses, AreChosenWhereNoCellCanLoadTheProgram) {
   EXPECT_EQ(ended.status, 0);
   EXPECT_TRUE(contains(ended.error, "is linked for one fixed address")) << ended.error;
   EXPECT_EQ(sorted_lines(ended.out), (std::vector<std::string>{"rank 0 of 2, program 0", "rank 1 of 2, program 0"}));
+}
+
+TEST_F(RanksAsProcesses, EndThoughTheyWriteWithoutEnd) {
+  const std::string endless =
+      script("endless", "#!/bin/sh\ntrap '' TERM PIPE\nsleep 1000 &\nwhile :; do echo x; done\n");
+  Process process({.arguments = {APRUN_PROGRAM, "-n", "1", endless}});
+  ASSERT_TRUE(process.wait_for("x\n"));
+  const pid_t node = nodes_of(process.pid(), 1).at(0);
+  const pid_t kept = children_of(node).at(0);
+  const std::vector<pid_t> left = children_of(kept);
+  process.signal(SIGINT);
+  EXPECT_EQ(process.wait().status, 128 + SIGINT);
+  wait_gone(kept);
+  for (const pid_t each : left) wait_gone(each);
 }
 
 TEST_F(RanksAsProcesses, EndWithTheLauncher) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "launch/node/keeper.hpp"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
@@ -20,6 +21,7 @@
 #include "aplib/machine.hpp"
 #include "comm/job_key.hpp"
 #include "kernel/process.hpp"
+#include "kernel/programs.hpp"
 #include "launch/start/launch_method.hpp"
 
 namespace aplib::launch::node {
@@ -64,6 +66,18 @@ void make_room_for_thread_locals() {
     prepend(tunables, "glibc.rtld.optional_static_tls=16384");
 }
 
+/// What a plain compiler has linked with libmpi_abi finds it beside libaplib, as in cells.
+void show_libraries() {
+  Dl_info own{};
+  if (::dladdr(reinterpret_cast<const void*>(&why_not_loaded), &own) == 0) return;
+  const std::string folder = std::filesystem::absolute(own.dli_fname).parent_path().lexically_normal();
+  if (folder.starts_with("/usr/lib") || folder.starts_with("/lib")) return;  // there it looks anyway
+  constexpr const char* path = "LD_LIBRARY_PATH";
+  const char* const before = std::getenv(path);
+  ::setenv(path, before != nullptr && *before != '\0' ? (std::string(before) + ":" + folder).c_str() : folder.c_str(),
+           1);
+}
+
 /// The file that the launcher has found, if this host has it.
 std::string file_of(const std::string& found, const std::string& name) {
   return ::access(found.c_str(), X_OK) == 0 || name.find('/') != name.npos ? found : name;
@@ -79,6 +93,7 @@ void Keeper::start(const RunText& text, const std::vector<std::string>& files) {
   listener_ = listen_at(name);
   ::setenv(join_variable, name.c_str(), 1);
   make_room_for_thread_locals();
+  show_libraries();
   for (const wire::ProgramText& program : text.programs) welcome_.first_cells.push_back(program.first_cell);
   const wire::ProgramText& program = wire::program_of(text.programs, cell_);
   RunText own{.programs = {program}, .expand = text.expand, .grid = text.grid};
@@ -90,6 +105,7 @@ void Keeper::start(const RunText& text, const std::vector<std::string>& files) {
                                        .file = file_of(run.file, program.name),
                                        .folder = folder,
                                        .input = input});
+  group_ = child_->pid();
   child_->close_input();
 }
 
@@ -116,6 +132,7 @@ wire::Finished Keeper::run(const RunText& text, const std::vector<std::string>& 
   }
   const bool failed = !why.empty() && status.value_or(0) == 0;
   const int result = failed ? static_cast<int>(ExitStatus::peer_lost) : status.value_or(0);
+  group_ = 0;
   child_.reset();
   sink_.ended(cell_, result);
   return {result, why, {result}};
@@ -129,6 +146,10 @@ void Keeper::wait() {
                           {child_->end_fd(), POLLIN, 0},
                           {listener_.get(), POLLIN, 0},
                           {socket_.get(), POLLIN, 0}};
+  {
+    const std::lock_guard lock(mutex_);
+    if (!unsent_.empty()) fds.back().events |= POLLOUT;
+  }
   int timeout = child_->end_fd() < 0 ? blind_pause_ms : -1;
   for (const auto& until : {patience_, killing_}) {
     if (!until) continue;
@@ -138,11 +159,16 @@ void Keeper::wait() {
   }
   ::poll(fds.data(), fds.size(), timeout);
   wake_.clear();
+  const std::lock_guard lock(mutex_);
+  if (socket_ && !unsent_.empty()) static_cast<void>(send_unsent());
 }
 
 void Keeper::take_output(start::Child::Stream stream) {
   const auto to = stream == start::Child::error ? loader::Stream::err : loader::Stream::out;
-  for (std::string text = child_->read(stream); !text.empty(); text = child_->read(stream)) {
+  constexpr int pieces_max = 64;  // more than a pipe holds; who writes without end must not keep us from all else
+  for (int piece = 0; piece < pieces_max; ++piece) {
+    const std::string text = child_->read(stream);
+    if (text.empty()) return;
     sink_.write(cell_, to, text);
     if (!text.ends_with('\n')) sink_.flush(cell_, to);
   }
@@ -150,18 +176,24 @@ void Keeper::take_output(start::Child::Stream stream) {
 
 /// What calls is a process of the user's, on this host. The first is the member.
 void Keeper::welcome_member() {
-  os::UniqueFd caller(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  os::UniqueFd caller(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!caller) return;
   ucred who{};
   socklen_t bytes = sizeof who;
-  if (::getsockopt(caller.get(), SOL_SOCKET, SO_PEERCRED, &who, &bytes) != 0 ||
-      (who.uid != ::geteuid() && who.uid != 0))
-    return;
-  if (member_ != Member::none) {
-    const auto text = fmt::format("process {} {} cell {} already, and no other process can be", member_process_,
-                                  member_ == Member::joined ? "is" : "was", cell_);
+  if (::getsockopt(caller.get(), SOL_SOCKET, SO_PEERCRED, &who, &bytes) != 0) return;
+  std::string problem;
+  if (who.uid != ::geteuid() && who.uid != 0) {
+    problem = fmt::format(
+        "process {} runs as user {}, the launcher as user {}; start a program without the set-user-ID "
+        "bit",
+        who.pid, who.uid, ::geteuid());
+  } else if (member_ != Member::none) {
+    problem = fmt::format("process {} {} cell {} already, and no other process can be", member_process_,
+                          member_ == Member::joined ? "is" : "was", cell_);
+  }
+  if (!problem.empty()) {
     wire::Bytes message;
-    wire::append_message(message, wire::Refused{text});
+    wire::append_message(message, wire::Refused{problem});
     static_cast<void>(::send(caller.get(), message.data(), message.size(), MSG_NOSIGNAL));
     return;
   }
@@ -174,18 +206,29 @@ void Keeper::welcome_member() {
   if (!tell_member(wire::Welcome::type, wire::encode(welcome_))) lose_member();
 }
 
+// A process that is stopped takes nothing, and nobody here waits for it.
 bool Keeper::tell_member(wire::MessageType type, std::span<const std::byte> body) {
-  wire::Bytes message;
-  wire::append_message(message, type, body);
   const std::lock_guard lock(mutex_);
-  std::span<const std::byte> rest = message;
-  while (!rest.empty() && socket_) {
-    const ssize_t sent = ::send(socket_.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
+  if (!socket_) return false;
+  wire::append_message(unsent_, type, body);
+  if (!send_unsent()) return false;  // run() will see its end
+  if (!unsent_.empty()) wake_.signal();
+  return true;
+}
+
+/// As much as the socket takes. REQUIRES: mutex_.
+bool Keeper::send_unsent() {
+  std::size_t done = 0;
+  bool goes = true;
+  while (done < unsent_.size()) {
+    const ssize_t sent = ::send(socket_.get(), unsent_.data() + done, unsent_.size() - done, MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) return false;  // run() will see its end
-    rest = rest.subspan(static_cast<std::size_t>(sent));
+    goes = sent >= 0 || errno == EAGAIN;
+    if (sent < 0) break;
+    done += static_cast<std::size_t>(sent);
   }
-  return static_cast<bool>(socket_);
+  unsent_.erase(unsent_.begin(), unsent_.begin() + static_cast<std::ptrdiff_t>(done));
+  return goes;
 }
 
 void Keeper::take_messages() {
@@ -229,6 +272,7 @@ void Keeper::lose_member() {
   {
     const std::lock_guard lock(mutex_);
     socket_.reset();
+    unsent_.clear();
   }
   if (member_ != Member::joined) return;
   member_ = Member::lost;
@@ -254,6 +298,11 @@ void Keeper::end() noexcept {
   wake_.signal();
 }
 
+void Keeper::kill() noexcept {
+  const pid_t group = group_.load();
+  if (group != 0) ::kill(-group, SIGKILL);
+}
+
 void Keeper::end_by_and_by() {
   const auto now = Clock::now();
   if (!killing_) {
@@ -269,7 +318,8 @@ void Keeper::end_by_and_by() {
 /// Empty: as it should.
 std::string Keeper::why_it_ended(int status) const {
   const bool has_left = member_ == Member::none || member_ == Member::left;
-  if (status > 128 && status <= 128 + SIGRTMAX) {
+  const bool looks_killed = status > 128 && status <= 128 + SIGRTMAX;
+  if (child_->was_killed() || (looks_killed && !has_left)) {  // the latter as a shell tells of its child
     return fmt::format("its process {} {}", member_ == Member::none ? child_->pid() : member_process_,
                        start::how_it_ended(status));
   }

@@ -36,6 +36,8 @@ class Keeper {
   bool pass_on(wire::MessageType type, std::span<const std::byte> body);
   /// Ends the process, soon by force. Any thread.
   void end() noexcept;
+  /// At once, with all of its group: the node is about to end itself. Any thread.
+  void kill() noexcept;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -48,6 +50,7 @@ class Keeper {
   void take_messages();
   void take_message(wire::MessageType type, std::span<const std::byte> body);
   bool tell_member(wire::MessageType type, std::span<const std::byte> body);
+  bool send_unsent();
   void lose_member();
   void end_by_and_by();
   [[nodiscard]] std::string why_it_ended(int status) const;
@@ -59,8 +62,10 @@ class Keeper {
   os::EventFd wake_;
   std::atomic<bool> ends_{false};
   os::UniqueFd listener_;
-  std::mutex mutex_;  // of the socket, for who writes there
+  std::atomic<pid_t> group_{0};  // of the process, while it runs
+  std::mutex mutex_;             // of the socket, for who writes there
   os::UniqueFd socket_;
+  wire::Bytes unsent_;  // that it has not taken yet
 
   // run()'s thread
   std::optional<start::Child> child_;

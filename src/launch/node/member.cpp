@@ -114,7 +114,10 @@ class Member final : public Membership, public Supervisor {
       await_end();
     }
   }
-  ~Member() override = default;
+  ~Member() override {  // without leave(), where the program could not be loaded
+    begin_to_leave();
+    end_reading();
+  }
   Member(const Member&) = delete;
   Member& operator=(const Member&) = delete;
 
@@ -126,13 +129,9 @@ class Member final : public Membership, public Supervisor {
   }
   void leave() noexcept override {
     module_->close(close_patience);
-    {
-      const std::lock_guard lock(mutex_);
-      leaves_ = true;
-    }
+    begin_to_leave();
     socket_.send(wire::Leave{});
-    socket_.close();
-    if (reader_.joinable()) reader_.join();
+    end_reading();
   }
 
   // Supervisor
@@ -152,6 +151,15 @@ class Member final : public Membership, public Supervisor {
   }
 
  private:
+  void begin_to_leave() noexcept {
+    const std::lock_guard lock(mutex_);
+    leaves_ = true;
+  }
+  void end_reading() noexcept {
+    socket_.close();
+    if (reader_.joinable()) reader_.join();
+  }
+
   template <class Message>
   Message await() {
     while (auto incoming = socket_.read()) {

@@ -289,6 +289,10 @@ void Node::end_soon() {
     status = gone_ ? gone_status : failed_status;
   }
   last_resort_.start(grace, [this, status] {
+    {
+      const std::lock_guard lock(mutex_);
+      if (keeper_ != nullptr) keeper_->kill();
+    }
     staged_.remove();
     ::_exit(status);
   });

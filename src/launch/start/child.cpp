@@ -198,7 +198,8 @@ std::optional<int> Child::ended() {
   if (rc != 0 || ::waitpid(pid_, &status, 0) != pid_) {
     status_ = 1;  // another waitpid() has taken its status
   } else {
-    status_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    was_killed_ = WIFSIGNALED(status);
+    status_ = was_killed_ ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   }
   return status_;
 }

@@ -58,6 +58,8 @@ class Child {
   /// If the process has ended: its exit status, or 128 + signal. Then what it left in its group is killed. Does not
   /// wait.
   [[nodiscard]] std::optional<int> ended();
+  /// It has ended by a signal, rather than with a status that looks so.
+  [[nodiscard]] bool was_killed() const noexcept { return was_killed_; }
 
  private:
   pid_t pid_ = -1;
@@ -65,6 +67,7 @@ class Child {
   std::array<os::UniqueFd, 2> outputs_;  // by Stream
   os::UniqueFd input_;
   std::optional<int> status_;
+  bool was_killed_ = false;
 };
 
 /// While it lives, a process "aprun-guard" waits at a pipe from the launcher. When that closes without a message, it
