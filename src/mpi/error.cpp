@@ -284,6 +284,8 @@ void ErrorCodes::remove_class(int error_class) {
 void ErrorCodes::remove_code(int code) {
   if (added(code).error_class == code)
     fail(MPI_ERR_ARG, fmt::format("{} is an error class; remove it by MPI_Remove_error_class", code));
+  if (!added(code).text.empty())
+    fail(MPI_ERR_ARG, fmt::format("error code {} has a text; remove that by MPI_Remove_error_string first", code));
   added_.erase(code);
 }
 

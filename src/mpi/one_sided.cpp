@@ -142,9 +142,10 @@ void accumulate(const Call& call, const void* address, MPI_Count count, TypeHand
   if (is_to_nobody(win, target.rank)) return;
   const Elements from = origin_elements(address, count, type);
   const Elements to = target_elements(win, target);
-  const Accumulation how(op.predefined, *target.type.datatype);
   check_fits("the target", to.bytes(), "the origin", from.bytes());
-  if (from.bytes() != 0) how.check_origin(*type.datatype);
+  if (from.bytes() == 0) return;
+  const Accumulation how(op.predefined, *target.type.datatype);
+  how.check_origin(*type.datatype);
   combine_at(call, win, target.rank, how, to, from, nullptr, from.bytes());
 }
 
@@ -155,13 +156,14 @@ void get_accumulate(const Call& call, const void* address, MPI_Count count, MPI_
   if (is_to_nobody(win, target.rank)) return;
   const Elements kept = elements_at("result_addr", result, result_count, *committed("result_datatype", result_type));
   const Elements to = target_elements(win, target);
-  const Accumulation how(op.predefined, *target.type.datatype);
   check_fits("the result", kept.bytes(), "the target", to.bytes());
+  if (to.bytes() == 0) return;
+  const Accumulation how(op.predefined, *target.type.datatype);
   // Of MPI_NO_OP, there is no origin.
   if (how.only_reads()) return combine_at(call, win, target.rank, how, to, {}, &kept, to.bytes());
   TypeHandle& type = datatype_of(call, "origin_datatype", handle);
   const Elements from = origin_elements(address, count, type);
-  if (from.bytes() != 0) how.check_origin(*type.datatype);
+  how.check_origin(*type.datatype);
   if (from.bytes() != to.bytes())
     fail(from.bytes() > to.bytes() ? MPI_ERR_TRUNCATE : MPI_ERR_COUNT,
          fmt::format("the origin has {} bytes, the target {}; let counts and datatypes agree", from.bytes(),

@@ -347,22 +347,21 @@ void win_detach(const Call&, Win& win, const void* base) {
 
 void win_shared_query(const Call& call, Win& win, int rank, MPI_Aint* bytes, MPI_Aint* unit, void* base) {
   check_place(call, "baseptr", base);
-  if (win.flavor != MPI_WIN_FLAVOR_SHARED && win.flavor != MPI_WIN_FLAVOR_ALLOCATE)
-    fail(MPI_ERR_RMA_FLAVOR, fmt::format("win is {}, whose memory the library has not made; make it by "
-                                         "MPI_Win_allocate_shared",
-                                         win.title()));
+  if (win.is_dynamic())
+    fail(MPI_ERR_RMA_FLAVOR,
+         fmt::format("win is {}, which is dynamic; make it by MPI_Win_allocate_shared", win.title()));
   *bytes = 0;
   *unit = 1;
   *static_cast<void**>(base) = nullptr;
   if (rank == MPI_PROC_NULL) {  // the first that has memory
-    for (rank = 0; rank < win.size() && win.member(rank).bytes_here == 0;) ++rank;
+    for (rank = 0; rank < win.size() && win.member(rank).bytes == 0;) ++rank;
     if (rank == win.size()) return;
   }
   check_window_rank("rank", win, rank);
   const WindowBoard::Member& its = win.member(rank);
   *bytes = its.bytes_here;  // others' memory cannot be shared
   *unit = its.unit;
-  *static_cast<void**>(base) = its.base;
+  *static_cast<void**>(base) = its.is_here ? its.base : nullptr;
 }
 
 void win_get_group(const Call&, Win& win, MPI_Group* place) {

@@ -452,6 +452,10 @@ class Arguments : Handles {
     });
     for (const char* name : {"File_call_errhandler.fh", "File_get_errhandler.file", "File_set_errhandler.file"})
       wrong_["MPI_" + std::string(name)] = {{word(MPI_INT), word(comm)}, MPI_ERR_FILE};
+    // Null handles have names.
+    wrong_["MPI_Comm_get_name.comm"] = {{word(MPI_INT), word(info), 77}, MPI_ERR_COMM};
+    wrong_["MPI_Type_get_name.datatype"] = {{word(MPI_COMM_WORLD), word(comm)}, MPI_ERR_TYPE};
+    wrong_["MPI_Win_get_name.win"] = {{word(MPI_INT), word(comm)}, MPI_ERR_WIN};
     // They may be MPI_IN_PLACE.
     for (const std::string& name :
          forms_of({"Allgather", "Allgatherv", "Allreduce", "Alltoall", "Alltoallv", "Alltoallw", "Exscan", "Gather",

@@ -132,6 +132,12 @@ TEST(Attribute, ThePredefinedOnesAreThere) {
     MPI_Comm_get_name(MPI_COMM_WORLD, name.data(), &length);
     EXPECT_STREQ(name.data(), "everybody");
     EXPECT_EQ(length, 9);
+    MPI_Comm_get_name(MPI_COMM_NULL, name.data(), &length);
+    EXPECT_STREQ(name.data(), "MPI_COMM_NULL");
+    MPI_Type_get_name(MPI_DATATYPE_NULL, name.data(), &length);
+    EXPECT_STREQ(name.data(), "MPI_DATATYPE_NULL");
+    MPI_Win_get_name(MPI_WIN_NULL, name.data(), &length);
+    EXPECT_STREQ(name.data(), "MPI_WIN_NULL");
     MPI_Finalize();
   });
 }

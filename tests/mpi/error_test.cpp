@@ -218,6 +218,7 @@ TEST(MpiError, ClassesCodesAndTextsCanBeAddedAndRemoved) {
     EXPECT_EQ(MPI_Error_class(-1, &found), MPI_ERR_ARG);
     EXPECT_EQ(MPI_Add_error_string(MPI_ERR_RANK, "no"), MPI_ERR_ARG);
     EXPECT_EQ(MPI_Remove_error_class(error_class), MPI_ERR_ARG);  // it has a code
+    EXPECT_EQ(MPI_Remove_error_code(code), MPI_ERR_ARG);          // it has a text
     EXPECT_EQ(MPI_Remove_error_string(code), MPI_SUCCESS);
     EXPECT_EQ(MPI_Error_string(code, text.data(), &length), MPI_SUCCESS);
     EXPECT_EQ(length, 0);
