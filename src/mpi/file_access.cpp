@@ -153,9 +153,8 @@ Count move_together(const Call& call, File& file, const Wish& wish, const Begins
     work = checked(file, wish);
   });
   Count first = 0;
-  const Count etypes = work ? work->etypes : 0;
-  if constexpr (Begins::asks_all) first = begins(etypes);  // fails alike at all
-  if (!Begins::asks_all && !failure) failure = attempt([&] { first = begins(etypes); });
+  std::optional<Failure> failed = attempt([&] { first = begins(work ? work->etypes : 0); });  // it may ask all ranks
+  if (!failure) failure = std::move(failed);
   std::optional<Moving> moving;
   if (!failure) failure = attempt([&] { moving.emplace(file, *work, first); });
   const Transfer nothing{wish.way == Way::write, bytes_in(nullptr, 0), &file.view, 0, 0};
@@ -205,29 +204,18 @@ void end_split(File& file, const char* name, MPI_Status* status) {
 }
 
 // The ways to say where a call begins.
-struct ExplicitIn {
-  static constexpr bool asks_all = false;
-  File& file;
-  MPI_Offset offset;
-  Count operator()(Count) const { return at_offset(file, offset); }
-};
-struct IndividualIn {
-  static constexpr bool asks_all = false;
-  File& file;
-  Count operator()(Count etypes) const { return take_individual(file, etypes); }
-};
-struct SharedIn {
-  static constexpr bool asks_all = false;
-  const Call& call;
-  File& file;
-  Count operator()(Count etypes) const { return file.add_to_shared(call, etypes); }
-};
-struct OrderedIn {
-  static constexpr bool asks_all = true;
-  const Call& call;
-  File& file;
-  Count operator()(Count etypes) const { return take_ordered(call, file, etypes); }
-};
+auto explicit_in(File& file, MPI_Offset offset) {
+  return [&file, offset](Count) { return at_offset(file, offset); };
+}
+auto individual_in(File& file) {
+  return [&file](Count etypes) { return take_individual(file, etypes); };
+}
+auto shared_in(const Call& call, File& file) {
+  return [&call, &file](Count etypes) { return file.add_to_shared(call, etypes); };
+}
+auto ordered_in(const Call& call, File& file) {
+  return [&call, &file](Count etypes) { return take_ordered(call, file, etypes); };
+}
 
 }  // namespace
 
@@ -304,43 +292,43 @@ void file_get_position_shared(const Call& call, File& file, MPI_Offset* offset) 
 
 void file_read_at(const Call& call, File& file, MPI_Offset offset, void* buffer, MPI_Count count, TypeHandle& type,
                   MPI_Status* status) {
-  run(call, file, read_to(buffer, count, type), With::alone, status, ExplicitIn{file, offset});
+  run(call, file, read_to(buffer, count, type), With::alone, status, explicit_in(file, offset));
 }
 void file_write_at(const Call& call, File& file, MPI_Offset offset, const void* buffer, MPI_Count count,
                    TypeHandle& type, MPI_Status* status) {
-  run(call, file, write_from(buffer, count, type), With::alone, status, ExplicitIn{file, offset});
+  run(call, file, write_from(buffer, count, type), With::alone, status, explicit_in(file, offset));
 }
 void file_read_at_all(const Call& call, File& file, MPI_Offset offset, void* buffer, MPI_Count count, TypeHandle& type,
                       MPI_Status* status) {
-  run(call, file, read_to(buffer, count, type), With::together, status, ExplicitIn{file, offset});
+  run(call, file, read_to(buffer, count, type), With::together, status, explicit_in(file, offset));
 }
 void file_write_at_all(const Call& call, File& file, MPI_Offset offset, const void* buffer, MPI_Count count,
                        TypeHandle& type, MPI_Status* status) {
-  run(call, file, write_from(buffer, count, type), With::together, status, ExplicitIn{file, offset});
+  run(call, file, write_from(buffer, count, type), With::together, status, explicit_in(file, offset));
 }
 void file_iread_at(const Call&, File& file, MPI_Offset offset, void* buffer, MPI_Count count, TypeHandle& type,
                    MPI_Request* place) {
-  start(file, read_to(buffer, count, type), place, ExplicitIn{file, offset});
+  start(file, read_to(buffer, count, type), place, explicit_in(file, offset));
 }
 void file_iwrite_at(const Call&, File& file, MPI_Offset offset, const void* buffer, MPI_Count count, TypeHandle& type,
                     MPI_Request* place) {
-  start(file, write_from(buffer, count, type), place, ExplicitIn{file, offset});
+  start(file, write_from(buffer, count, type), place, explicit_in(file, offset));
 }
 void file_iread_at_all(const Call&, File& file, MPI_Offset offset, void* buffer, MPI_Count count, TypeHandle& type,
                        MPI_Request* place) {
-  start(file, read_to(buffer, count, type), place, ExplicitIn{file, offset});
+  start(file, read_to(buffer, count, type), place, explicit_in(file, offset));
 }
 void file_iwrite_at_all(const Call&, File& file, MPI_Offset offset, const void* buffer, MPI_Count count,
                         TypeHandle& type, MPI_Request* place) {
-  start(file, write_from(buffer, count, type), place, ExplicitIn{file, offset});
+  start(file, write_from(buffer, count, type), place, explicit_in(file, offset));
 }
 void file_read_at_all_begin(const Call& call, File& file, MPI_Offset offset, void* buffer, MPI_Count count,
                             TypeHandle& type) {
-  begin_split(call, file, "read_at_all", read_to(buffer, count, type), ExplicitIn{file, offset});
+  begin_split(call, file, "read_at_all", read_to(buffer, count, type), explicit_in(file, offset));
 }
 void file_write_at_all_begin(const Call& call, File& file, MPI_Offset offset, const void* buffer, MPI_Count count,
                              TypeHandle& type) {
-  begin_split(call, file, "write_at_all", write_from(buffer, count, type), ExplicitIn{file, offset});
+  begin_split(call, file, "write_at_all", write_from(buffer, count, type), explicit_in(file, offset));
 }
 void file_read_at_all_end(const Call&, File& file, void*, MPI_Status* status) {
   end_split(file, "read_at_all", status);
@@ -352,37 +340,37 @@ void file_write_at_all_end(const Call&, File& file, const void*, MPI_Status* sta
 // ---------------------------------------------------------------- the individual pointer
 
 void file_read(const Call& call, File& file, void* buffer, MPI_Count count, TypeHandle& type, MPI_Status* status) {
-  run(call, file, read_to(buffer, count, type), With::alone, status, IndividualIn{file});
+  run(call, file, read_to(buffer, count, type), With::alone, status, individual_in(file));
 }
 void file_write(const Call& call, File& file, const void* buffer, MPI_Count count, TypeHandle& type,
                 MPI_Status* status) {
-  run(call, file, write_from(buffer, count, type), With::alone, status, IndividualIn{file});
+  run(call, file, write_from(buffer, count, type), With::alone, status, individual_in(file));
 }
 void file_read_all(const Call& call, File& file, void* buffer, MPI_Count count, TypeHandle& type, MPI_Status* status) {
-  run(call, file, read_to(buffer, count, type), With::together, status, IndividualIn{file});
+  run(call, file, read_to(buffer, count, type), With::together, status, individual_in(file));
 }
 void file_write_all(const Call& call, File& file, const void* buffer, MPI_Count count, TypeHandle& type,
                     MPI_Status* status) {
-  run(call, file, write_from(buffer, count, type), With::together, status, IndividualIn{file});
+  run(call, file, write_from(buffer, count, type), With::together, status, individual_in(file));
 }
 void file_iread(const Call&, File& file, void* buffer, MPI_Count count, TypeHandle& type, MPI_Request* place) {
-  start(file, read_to(buffer, count, type), place, IndividualIn{file});
+  start(file, read_to(buffer, count, type), place, individual_in(file));
 }
 void file_iwrite(const Call&, File& file, const void* buffer, MPI_Count count, TypeHandle& type, MPI_Request* place) {
-  start(file, write_from(buffer, count, type), place, IndividualIn{file});
+  start(file, write_from(buffer, count, type), place, individual_in(file));
 }
 void file_iread_all(const Call&, File& file, void* buffer, MPI_Count count, TypeHandle& type, MPI_Request* place) {
-  start(file, read_to(buffer, count, type), place, IndividualIn{file});
+  start(file, read_to(buffer, count, type), place, individual_in(file));
 }
 void file_iwrite_all(const Call&, File& file, const void* buffer, MPI_Count count, TypeHandle& type,
                      MPI_Request* place) {
-  start(file, write_from(buffer, count, type), place, IndividualIn{file});
+  start(file, write_from(buffer, count, type), place, individual_in(file));
 }
 void file_read_all_begin(const Call& call, File& file, void* buffer, MPI_Count count, TypeHandle& type) {
-  begin_split(call, file, "read_all", read_to(buffer, count, type), IndividualIn{file});
+  begin_split(call, file, "read_all", read_to(buffer, count, type), individual_in(file));
 }
 void file_write_all_begin(const Call& call, File& file, const void* buffer, MPI_Count count, TypeHandle& type) {
-  begin_split(call, file, "write_all", write_from(buffer, count, type), IndividualIn{file});
+  begin_split(call, file, "write_all", write_from(buffer, count, type), individual_in(file));
 }
 void file_read_all_end(const Call&, File& file, void*, MPI_Status* status) { end_split(file, "read_all", status); }
 void file_write_all_end(const Call&, File& file, const void*, MPI_Status* status) {
@@ -393,33 +381,33 @@ void file_write_all_end(const Call&, File& file, const void*, MPI_Status* status
 
 void file_read_shared(const Call& call, File& file, void* buffer, MPI_Count count, TypeHandle& type,
                       MPI_Status* status) {
-  run(call, file, read_to(buffer, count, type), With::alone, status, SharedIn{call, file});
+  run(call, file, read_to(buffer, count, type), With::alone, status, shared_in(call, file));
 }
 void file_write_shared(const Call& call, File& file, const void* buffer, MPI_Count count, TypeHandle& type,
                        MPI_Status* status) {
-  run(call, file, write_from(buffer, count, type), With::alone, status, SharedIn{call, file});
+  run(call, file, write_from(buffer, count, type), With::alone, status, shared_in(call, file));
 }
 void file_iread_shared(const Call& call, File& file, void* buffer, MPI_Count count, TypeHandle& type,
                        MPI_Request* place) {
-  start(file, read_to(buffer, count, type), place, SharedIn{call, file});
+  start(file, read_to(buffer, count, type), place, shared_in(call, file));
 }
 void file_iwrite_shared(const Call& call, File& file, const void* buffer, MPI_Count count, TypeHandle& type,
                         MPI_Request* place) {
-  start(file, write_from(buffer, count, type), place, SharedIn{call, file});
+  start(file, write_from(buffer, count, type), place, shared_in(call, file));
 }
 void file_read_ordered(const Call& call, File& file, void* buffer, MPI_Count count, TypeHandle& type,
                        MPI_Status* status) {
-  run(call, file, read_to(buffer, count, type), With::together, status, OrderedIn{call, file});
+  run(call, file, read_to(buffer, count, type), With::together, status, ordered_in(call, file));
 }
 void file_write_ordered(const Call& call, File& file, const void* buffer, MPI_Count count, TypeHandle& type,
                         MPI_Status* status) {
-  run(call, file, write_from(buffer, count, type), With::together, status, OrderedIn{call, file});
+  run(call, file, write_from(buffer, count, type), With::together, status, ordered_in(call, file));
 }
 void file_read_ordered_begin(const Call& call, File& file, void* buffer, MPI_Count count, TypeHandle& type) {
-  begin_split(call, file, "read_ordered", read_to(buffer, count, type), OrderedIn{call, file});
+  begin_split(call, file, "read_ordered", read_to(buffer, count, type), ordered_in(call, file));
 }
 void file_write_ordered_begin(const Call& call, File& file, const void* buffer, MPI_Count count, TypeHandle& type) {
-  begin_split(call, file, "write_ordered", write_from(buffer, count, type), OrderedIn{call, file});
+  begin_split(call, file, "write_ordered", write_from(buffer, count, type), ordered_in(call, file));
 }
 void file_read_ordered_end(const Call&, File& file, void*, MPI_Status* status) {
   end_split(file, "read_ordered", status);

@@ -53,9 +53,10 @@ os::UniqueFd listen_at(const std::string& name) {
   return socket;
 }
 
-void prepend(const char* variable, const std::string& text) {
+void append(const char* variable, const std::string& text) {
   const char* const others = std::getenv(variable);
-  ::setenv(variable, others != nullptr && *others != '\0' ? (text + ":" + others).c_str() : text.c_str(), 1);
+  ::setenv(variable, others != nullptr && *others != '\0' ? (std::string(others) + ":" + text).c_str() : text.c_str(),
+           1);
 }
 
 /// An interpreter loads MPI late, when libc has given most of the room for thread-locals away.
@@ -63,7 +64,7 @@ void make_room_for_thread_locals() {
   constexpr const char* tunables = "GLIBC_TUNABLES";
   const char* const set = std::getenv(tunables);
   if (set == nullptr || std::strstr(set, "optional_static_tls") == nullptr)
-    prepend(tunables, "glibc.rtld.optional_static_tls=16384");
+    append(tunables, "glibc.rtld.optional_static_tls=16384");
 }
 
 /// What a plain compiler has linked with libmpi_abi finds it beside libaplib, as in cells.
@@ -72,10 +73,7 @@ void show_libraries() {
   if (::dladdr(reinterpret_cast<const void*>(&why_not_loaded), &own) == 0) return;
   const std::string folder = std::filesystem::absolute(own.dli_fname).parent_path().lexically_normal();
   if (folder.starts_with("/usr/lib") || folder.starts_with("/lib")) return;  // there it looks anyway
-  constexpr const char* path = "LD_LIBRARY_PATH";
-  const char* const before = std::getenv(path);
-  ::setenv(path, before != nullptr && *before != '\0' ? (std::string(before) + ":" + folder).c_str() : folder.c_str(),
-           1);
+  append("LD_LIBRARY_PATH", folder);
 }
 
 /// The file that the launcher has found, if this host has it.
