@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "cell/baton.hpp"
 
+#include <algorithm>
+#include <chrono>
+
 #include "aplib/error.hpp"
 #include "arch/cpu.hpp"
 #include "base/os/thread.hpp"
@@ -12,24 +15,35 @@ namespace aplib {
 namespace {
 
 constexpr std::uint32_t spins_before_sleep = 2000;  // some 50 us: most calls are over by then
-constexpr std::uint32_t switches_per_look = 8;      // of Processor::dispatch()
+constexpr std::uint32_t spins_between_looks_max = 32;
+constexpr std::uint32_t switches_per_look = 8;  // of Processor::dispatch()
+constexpr std::uint32_t leaves_per_look = 16;
+constexpr auto patience = std::chrono::milliseconds(1);
+
+// Of state_.
+constexpr std::uint32_t taken = 1;      // somebody has the baton
+constexpr std::uint32_t attention = 2;  // who lays it down gives somebody a sign: threads wait, and none is awake
 
 }  // namespace
 
 // ---------------------------------------------------------------- turns
 
-void Baton::Turn::give() noexcept {
+void Baton::Turn::give(Sign what) noexcept {
   // release: all that the giver did. The turn may be gone after this; a wake-up too many does no harm.
-  if (given.exchange(1, std::memory_order_release) == 2) os::futex_wake(given);
+  const std::uint32_t before = sign.exchange(static_cast<std::uint32_t>(what), std::memory_order_release);
+  if (before == static_cast<std::uint32_t>(Sign::asleep)) os::futex_wake(sign);
 }
 
-void Baton::Turn::await(std::uint32_t spins) noexcept {
-  for (std::uint32_t spin = 0; spin < spins && given.load(std::memory_order_relaxed) == 0; ++spin)  // relaxed: a hint
+Baton::Sign Baton::Turn::await(std::uint32_t spins) noexcept {
+  constexpr auto none = static_cast<std::uint32_t>(Sign::none);
+  constexpr auto asleep = static_cast<std::uint32_t>(Sign::asleep);
+  for (std::uint32_t spin = 0; spin < spins && sign.load(std::memory_order_relaxed) == none; ++spin)  // relaxed: a hint
     cpu_relax();
-  std::uint32_t state = 0;
-  given.compare_exchange_strong(state, 2, std::memory_order_acquire);  // acquire: what the giver did, as below
-  while (given.load(std::memory_order_acquire) != 1) os::futex_wait(given, 2, std::nullopt);
-  given.store(0, std::memory_order_relaxed);  // relaxed: own until the thread is in a line again
+  std::uint32_t now = none;
+  sign.compare_exchange_strong(now, asleep, std::memory_order_acquire);  // acquire: what the giver did, as below
+  while ((now = sign.load(std::memory_order_acquire)) == asleep) os::futex_wait(sign, asleep, std::nullopt);
+  sign.store(none, std::memory_order_relaxed);  // relaxed: own until the thread is in a line again
+  return static_cast<Sign>(now);
 }
 
 void Baton::Line::push(Turn& turn) noexcept {
@@ -38,20 +52,27 @@ void Baton::Line::push(Turn& turn) noexcept {
   last = &turn;
 }
 
+void Baton::Line::push_front(Turn& turn) noexcept {
+  turn.next = first;
+  if (first == nullptr) last = &turn;
+  first = &turn;
+}
+
 Baton::Turn* Baton::Line::pop() noexcept {
   Turn* const turn = first;
   if (turn != nullptr) first = turn->next;
   return turn;
 }
 
-void Baton::Line::remove(const Turn& turn) noexcept {
+bool Baton::Line::remove(const Turn& turn) noexcept {
   Turn* before = nullptr;
   for (Turn* each = first; each != nullptr; before = each, each = each->next) {
     if (each != &turn) continue;
     (before == nullptr ? first : before->next) = each->next;
     if (last == each) last = before;
-    return;
+    return true;
   }
+  return false;
 }
 
 // ---------------------------------------------------------------- the baton
@@ -61,7 +82,8 @@ Baton::Baton(TaskControl& main)
     : processor_(*main.cell->processor),
       main_(main),
       main_thread_(pthread_self()),
-      spins_(processor_.domain().poll_time.count() != 0 ? spins_before_sleep : 0) {
+      spins_(processor_.domain().poll_time.count() != 0 ? spins_before_sleep : 0),
+      state_(taken) {
   main_.cell->stays = true;
   processor_.baton_ = this;
   processor_.count_switch(switches_per_look - 1 - processor_.switches() % switches_per_look);
@@ -100,22 +122,7 @@ Baton::Guest& Baton::free_guest() {
 
 bool Baton::enter() {
   Turn turn;
-  bool waits = false;
-  {
-    const std::lock_guard lock(mutex_);
-    waits = is_taken_ && !is_closed_;
-    if (waits) {
-      line_.push(turn);
-      processor_.wanted_.store(true, std::memory_order_relaxed);  // relaxed: wake_if_asleep() orders it before a sleep
-    }
-    is_taken_ = true;
-  }
-  if (waits) {
-    processor_.parker().wake_if_asleep();
-    turn.await(spins_);
-  }
-  // Whoever was in line when it closed has been told so by a turn.
-  if (const std::lock_guard lock(mutex_); is_closed_) return false;
+  if (!take(turn)) return false;
   take_over(main_);  // the making of a guest changes the cell
   if (is_main_thread()) return true;
   try {
@@ -129,68 +136,184 @@ bool Baton::enter() {
   return true;
 }
 
-Baton::Turn* Baton::choose(TaskControl* ready) noexcept {
-  if (ready != nullptr) {
-    Turn& turn = turn_of(*ready);
-    waiting_.remove(turn);
-    turn.runs = true;
-    return &turn;
-  }
-  Turn* turn = line_.pop();
-  processor_.wanted_.store(line_.first != nullptr, std::memory_order_relaxed);  // relaxed: the mutex orders it
-  if (turn == nullptr) turn = waiting_.pop();
-  return turn;
-}
-
 void Baton::leave() noexcept {
   TaskControl& self = *processor_.running();
+  if (waits_ != 0 && ++leaves_ % leaves_per_look == 0) processor_.look_around();
   if (&self != &main_) {
     free_guests_.push_back(static_cast<Guest*>(&self));
     --calls_;
   }
-  TaskControl* const ready = processor_.idle().pop_ready();
   processor_.running_.store(&main_, std::memory_order_relaxed);  // relaxed: it has been there
   detail::current_processor = nullptr;
-  Turn* next = nullptr;
+  TaskControl* ready = processor_.idle().pop_ready();
+  std::uint32_t state = taken;
+  // release: all that we did, to who takes it
+  if (ready == nullptr && state_.compare_exchange_strong(state, 0, std::memory_order_release)) return;
+  std::pair<Turn*, Sign> told;
   {
     const std::lock_guard lock(mutex_);
-    next = choose(ready);
-    is_taken_ = next != nullptr;
+    for (; ready != nullptr; ready = processor_.idle().pop_ready()) call_ready(*ready);
+    told = lay_down();
   }
-  if (next != nullptr) next->give();
+  if (told.first != nullptr) told.first->give(told.second);
 }
 
 void Baton::dispatch(TaskControl& self) noexcept {
   processor_.count_switch(switches_per_look - 1);
   Turn& turn = turn_of(self);
-  turn.runs = false;
-  bool yields = self.ready;
-  while (!turn.runs) {
+  const bool yields = self.ready;
+  bool runs = false;
+  while (true) {
     TaskControl* ready = processor_.idle().pop_ready();
-    if (yields && ready == &self && processor_.is_wanted()) {
-      processor_.make_ready(self);
-      ready = nullptr;
-    }
-    yields = false;
-    if (ready != nullptr) {
-      if (processor_.network_ != nullptr) processor_.look_after_network();
-    } else if (!processor_.is_wanted()) {  // relaxed: as in enter()
+    if (ready == nullptr && !processor_.is_wanted()) {
       ready = processor_.idle().await_ready(&self);
+    } else if (processor_.network_ != nullptr) {
+      processor_.look_after_network();
     }
-    if (ready == &self) break;
-    Turn* next = nullptr;
+    std::pair<Turn*, Sign> told;
     {
       const std::lock_guard lock(mutex_);
-      waiting_.push(turn);
-      next = choose(ready);
+      for (; ready != nullptr; ready = processor_.idle().pop_ready()) {
+        if (ready == &self) {
+          runs = true;
+        } else {
+          call_ready(*ready);
+        }
+      }
+      const bool is_wanted = processor_.is_wanted();
+      if (runs && !(yields && is_wanted)) break;
+      if (!is_wanted) continue;
+      if (!runs) {
+        turn.wants = false;
+        pollers_.push(turn);
+      }
+      ++waits_;
+      told = lay_down();
     }
-    if (next != &turn) {
-      next->give();
-      turn.await(spins_);
-      take_over(self);
-    }
+    if (told.first != nullptr) told.first->give(told.second);
+    bool has = runs ? take(turn) : await_turn(turn, false, spins_);
+    while (!has) has = await_turn(turn, false, 0);  // closed: the call never returns
+    take_over(self);
+    --waits_;
+    if (runs || turn.wants) break;
   }
   self.ready = false;
+}
+
+// ---------------------------------------------------------------- how it changes hands
+
+bool Baton::try_take() noexcept {
+  std::uint32_t state = state_.load(std::memory_order_relaxed);  // relaxed: a hint
+  while ((state & taken) == 0) {
+    // acquire: what the last to have it did; relaxed: nothing came of it
+    if (state_.compare_exchange_weak(state, state | taken, std::memory_order_acquire, std::memory_order_relaxed))
+      return true;
+  }
+  return false;
+}
+
+bool Baton::take(Turn& turn) noexcept {
+  if (try_take()) return true;
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_closed_) return false;
+    turn.wants = true;
+    ++awake_;
+    want(1);
+  }
+  processor_.parker().wake_if_asleep();
+  return await_turn(turn, true, 0);
+}
+
+// Looks rarer and rarer, so as not to take the cache line from those that have more luck.
+bool Baton::look_for_it() noexcept {
+  std::uint32_t pause = 1;
+  for (std::uint32_t spin = 0; spin < spins_; spin += pause) {
+    if (try_take()) return true;
+    pause = std::min(2 * pause, spins_between_looks_max);
+    for (std::uint32_t each = 0; each < pause; ++each) cpu_relax();
+  }
+  return false;
+}
+
+bool Baton::await_turn(Turn& turn, bool looks, std::uint32_t spins) noexcept {
+  bool was_in_line = !looks;
+  while (true) {
+    if (looks) {
+      bool has = look_for_it();
+      const Clock::time_point now = has ? Clock::time_point{} : Clock::now();
+      const std::lock_guard lock(mutex_);
+      --awake_;
+      if (is_closed_) return false;
+      if (!has) {
+        // Who lays it down after this gives a sign; who has just done so may not have.
+        state_.fetch_or(attention, std::memory_order_relaxed);  // relaxed: mutex_ orders it
+        has = try_take();
+      }
+      if (has) {
+        if (turn.wants) want(-1);
+        show_attention();
+        return true;
+      }
+      stand_in_line(turn, was_in_line, now);
+    }
+    const Sign sign = turn.await(spins);
+    if (sign != Sign::look) return sign == Sign::given;
+    was_in_line = looks = true;
+    spins = 0;
+  }
+}
+
+void Baton::stand_in_line(Turn& turn, bool again, Clock::time_point now) noexcept {
+  Line& line = turn.wants ? line_ : pollers_;
+  if (again) {
+    line.push_front(turn);
+  } else {
+    turn.since = now;
+    line.push(turn);
+  }
+  is_starving_ = line_.first != nullptr && now - line_.first->since >= patience;
+  show_attention();
+}
+
+void Baton::want(int more) noexcept {
+  auto& wanted = processor_.wanted_;  // relaxed: mutex_ orders it, and wake_if_asleep() before a sleep
+  wanted.store(wanted.load(std::memory_order_relaxed) + static_cast<std::uint32_t>(more), std::memory_order_relaxed);
+}
+
+void Baton::show_attention() noexcept {
+  const bool some = line_.first != nullptr || pollers_.first != nullptr;
+  if (is_starving_ || (some && awake_ == 0)) {
+    state_.fetch_or(attention, std::memory_order_relaxed);  // relaxed: who sees it asks under mutex_
+  } else {
+    state_.fetch_and(~attention, std::memory_order_relaxed);  // relaxed: as above
+  }
+}
+
+// The wait of `task` has ended.
+void Baton::call_ready(TaskControl& task) noexcept {
+  Turn& turn = turn_of(task);
+  turn.since = Clock::now();
+  if (pollers_.remove(turn)) line_.push(turn);  // else its thread looks for the baton
+  turn.wants = true;
+  want(1);
+}
+
+std::pair<Baton::Turn*, Baton::Sign> Baton::lay_down() noexcept {
+  Turn* next = nullptr;
+  if (awake_ == 0 || is_starving_) {
+    next = line_.pop();
+    if (next == nullptr) next = pollers_.pop();
+  }
+  if (next != nullptr && is_starving_) {
+    is_starving_ = false;
+    if (next->wants) want(-1);
+    show_attention();
+    return {next, Sign::given};
+  }
+  if (next != nullptr) ++awake_;
+  state_.store(0, std::memory_order_release);  // release: all that we did, to who takes it
+  return {next, Sign::look};
 }
 
 // ---------------------------------------------------------------- the end
@@ -213,9 +336,9 @@ void Baton::close() noexcept {
     is_closed_ = true;
     refused = line_;
     line_ = {};
-    processor_.wanted_.store(false, std::memory_order_relaxed);  // relaxed: nobody asks any more
+    processor_.wanted_.store(0, std::memory_order_relaxed);  // relaxed: nobody asks any more
   }
-  while (Turn* const turn = refused.pop()) turn->give();
+  while (Turn* const turn = refused.pop()) turn->give(Sign::refused);
 }
 
 // The waits of those that are in a call end for the core; the threads sleep on, and so their guests stay.

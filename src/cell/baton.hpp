@@ -2,19 +2,25 @@
 // Baton: how the threads of a cell's program take turns at the cell's processor. A program that runs on one thread
 // needs none: its task runs on the processor's thread, which is in our code during a call, and in the program's
 // otherwise. When the program makes threads and says that they will call, too, the processor is no longer its thread's.
-// Whoever calls, the main thread as any other, takes the baton, is the processor while the call lasts, and gives the
-// baton on. So a call costs no switch of threads where nobody else is in one, and what the processor owns needs no
+// Whoever calls, the main thread as any other, takes the baton, is the processor while the call lasts, and lays the
+// baton down. So a call costs no switch of threads where nobody else is in one, and what the processor owns needs no
 // lock.
 //
-// A call that waits gives the baton on, too: to the thread whose wait has ended, else to one that wants to begin a
-// call. If there is none, it keeps the baton, polls, and sleeps as the processor does.
+// A call that waits lays the baton down, too, where another thread wants it. If there is none, it keeps the baton,
+// polls, and sleeps as the processor does.
+//
+// A baton that is laid down is free: whoever comes first takes it. To hand it to a thread that sleeps, or that the
+// system has taken off its core, would let all others wait until that thread runs, at every call (a convoy). So
+// one of those that stand in line is woken to look for it; it is given the baton only when it has stood there for a
+// millisecond.
 //
 // A thread other than the main one has a task of the cell while its call lasts, a *guest*: it runs on the thread's own
 // stack and is never switched to. So a cell with a baton has its processor for itself, and no tasks but the main one
 // and guests.
 //
 // Invariants: (1) one thread at most has the baton, and only that touches what belongs to the processor; (2) as long as
-// a call waits, somebody has the baton, hence polls; (3) Processor::wanted_ says whether a thread stands in line.
+// a call waits, somebody has the baton, or is awake and looks for it; (3) Processor::is_wanted() says whether a thread
+// wants the baton, other than to poll.
 #pragma once
 
 #include <pthread.h>
@@ -23,6 +29,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "cell/cell.hpp"
@@ -58,22 +65,32 @@ class Baton {
   void close() noexcept;
 
  private:
+  /// What a thread that waits for the baton is told.
+  enum class Sign : std::uint32_t {
+    none,
+    look,     ///< It is free, or was a moment ago: look for it.
+    given,    ///< You have it.
+    refused,  ///< It is closed.
+    asleep    ///< None, and the thread sleeps.
+  };
   /// A thread that waits for the baton.
   struct Turn {
-    std::atomic<std::uint32_t> given{0};  ///< 0: no; 1: yes; 2: no, and the thread sleeps.
-    bool runs = false;                    ///< It gets the baton because its task is ready.
+    std::atomic<std::uint32_t> sign{0};  ///< A Sign.
+    Clock::time_point since;             ///< It has stood in line.
+    bool wants = false;                  ///< To begin a call, or to go on with one whose wait has ended; else to poll.
     Turn* next = nullptr;
 
-    void give() noexcept;
-    void await(std::uint32_t spins) noexcept;
+    void give(Sign what) noexcept;
+    [[nodiscard]] Sign await(std::uint32_t spins) noexcept;
   };
   struct Line {
     Turn* first = nullptr;
     Turn* last = nullptr;
 
     void push(Turn& turn) noexcept;
+    void push_front(Turn& turn) noexcept;
     Turn* pop() noexcept;
-    void remove(const Turn& turn) noexcept;
+    bool remove(const Turn& turn) noexcept;
   };
   struct Guest : TaskControl {
     Turn turn;
@@ -82,9 +99,21 @@ class Baton {
   Turn& turn_of(TaskControl& task) noexcept;
   Guest& free_guest();
   void take_over(TaskControl& task) noexcept;
-  /// Whose turn it is next; null: nobody's. `ready`: a task that is, out of the queue; null: there is none.
-  Turn* choose(TaskControl* ready) noexcept;
   void dismiss_guests() noexcept;
+
+  [[nodiscard]] bool try_take() noexcept;
+  [[nodiscard]] bool look_for_it() noexcept;
+  /// For a call that begins or goes on. False: it is closed.
+  [[nodiscard]] bool take(Turn& turn) noexcept;
+  /// Returns with the baton; false: it is closed. `looks`: the thread is one of awake_; else it stands in a line.
+  [[nodiscard]] bool await_turn(Turn& turn, bool looks, std::uint32_t spins) noexcept;
+  // All five require that mutex_ is held.
+  void stand_in_line(Turn& turn, bool again, Clock::time_point now) noexcept;
+  void want(int more) noexcept;
+  void show_attention() noexcept;
+  void call_ready(TaskControl& task) noexcept;
+  /// Whoever has the baton has it no longer. Whom to give which sign once mutex_ is free; null: nobody.
+  [[nodiscard]] std::pair<Turn*, Sign> lay_down() noexcept;
 
   Processor& processor_;
   TaskControl& main_;
@@ -95,12 +124,17 @@ class Baton {
   std::vector<std::unique_ptr<Guest>> guests_;
   std::vector<Guest*> free_guests_;
   std::uint32_t calls_ = 0;  // of guests, that have begun and not ended
+  std::uint32_t waits_ = 0;  // calls that wait, and are not the one that has the baton
+  std::uint32_t leaves_ = 0;
 
-  std::mutex mutex_;      // guards what follows, and is held for a few instructions
-  bool is_taken_ = true;  // somebody has the baton, or has just been given it
+  std::atomic<std::uint32_t> state_;  // bits, see baton.cpp
+
+  std::mutex mutex_;  // guards what follows, and is held for a few instructions, by who has waited, or lets others in
   bool is_closed_ = false;
-  Line line_;     // of those that want to begin a call
-  Line waiting_;  // of those whose calls wait
+  bool is_starving_ = false;  // the first in line_ has stood there for long
+  std::uint32_t awake_ = 0;   // threads that look for the baton, and stand in no line
+  Line line_;                 // of those that want it
+  Line pollers_;              // of those whose calls wait
 };
 
 }  // namespace aplib

@@ -154,10 +154,9 @@ TaskControl* Idle::await_ready(TaskControl* self) noexcept {
       if (!ready_.empty()) break;
     }
     if (self == nullptr && domain_.over.load(std::memory_order_acquire)) break;  // acquire: what the last cell wrote
+    if (here_.is_wanted()) break;
     if (network_lately_ == 0) pause();  // else the system calls are pause enough
     if (++spins % spins_per_clock_look != 0 && poll_time.count() != 0) continue;
-    if (here_.is_wanted()) break;
-
     const Clock::time_point now = Clock::now();
     if (start == Clock::time_point{}) start = now;
     if (last_move == Clock::time_point{}) last_move = now;

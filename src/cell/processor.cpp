@@ -160,9 +160,7 @@ void Processor::landed() noexcept {
 [[gnu::always_inline]] inline void Processor::dispatch(TaskControl& self) noexcept {
   const std::uint32_t switches = count_switch(1);
   if ((switches & 7U) == 0) [[unlikely]] {
-    poll();
-    if (collectives_.has_waits()) collectives_.check();
-    if (idle_.has_watches()) idle_.check_watches();
+    look_around();
     if ((switches & 255U) == 0 && idle_.has_timers()) idle_.expire_timers(Clock::now());
     if (baton_ != nullptr) return baton_->dispatch(self);
     if (idle_.ready().size() > 1 && domain_.idle_processors.load(std::memory_order_relaxed) != 0) {  // relaxed: a hint

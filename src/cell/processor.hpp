@@ -169,12 +169,18 @@ class Processor {
   bool poll_network() noexcept;
   /// Before a task runs on, when the network has not been polled for it.
   void look_after_network() noexcept;
+  /// What tasks of this processor wait for may have come: makes them ready.
+  void look_around() noexcept {
+    poll();
+    if (collectives_.has_waits()) collectives_.check();
+    if (idle_.has_watches()) idle_.check_watches();
+  }
   [[nodiscard]] bool has_seen_stop() const noexcept { return stop_seen_; }
   /// Threads of a program take turns at being this processor; null: it has a thread of its own.
   [[nodiscard]] Baton* baton() const noexcept { return baton_; }
   /// One of them waits for its turn. [any thread]
   [[nodiscard]] bool is_wanted() const noexcept {
-    return wanted_.load(std::memory_order_relaxed);  // relaxed: the lock that it is set under orders the rest
+    return wanted_.load(std::memory_order_relaxed) != 0;  // relaxed: the lock that it is set under orders the rest
   }
   void stop_tasks();
   void remove_resident(std::uint32_t cell);
@@ -230,7 +236,7 @@ class Processor {
   std::uint64_t last_network_look_ = 0;  // in cycles()
   ProcessorRole role_;
   bool stop_seen_ = false;
-  std::atomic<bool> wanted_{false};
+  std::atomic<std::uint32_t> wanted_{0};  // by so many threads; Baton writes
   Baton* baton_ = nullptr;
   std::vector<std::uint32_t> residents_;  // cells we carry, ascending
   UnreadMeter<> unread_;

@@ -75,7 +75,7 @@ TEST_F(MpiProgram, MessagesReachTheirRanksOnAnyNumberOfThreads) {
 TEST_F(MpiProgram, ThreadsThatAProgramMakesCall) {
   EXPECT_EQ(output("mpicc -Wall -Werror " MPI_PROGRAMS "/threads.c -pthread -o threads"), "");
   for (const char* const what :
-       {"turns", "early", "requests", "blocked", "at_once", "alone", "beside", "handled", "jump", "make"}) {
+       {"turns", "early", "requests", "blocked", "at_once", "alone", "beside", "fair", "handled", "jump", "make"}) {
     for (const char* const ranks : {"1", "2", "5"})
       EXPECT_EQ(output(std::string("mpiexec -n ") + ranks + " ./threads " + what), "No Errors\n")
           << what << ", ranks: " << ranks;
@@ -83,7 +83,7 @@ TEST_F(MpiProgram, ThreadsThatAProgramMakesCall) {
   write("cluster.toml",
         "[machine]\ngrid = \"3x1\"\nlaunch = \"local\"\nthreads = \"per-cell\"\n[[host]]\nname = \"a\"\ncells = 1\n"
         "[[host]]\nname = \"b\"\ncells = 2\n");
-  for (const char* const what : {"turns", "requests", "blocked", "at_once", "alone", "beside"})
+  for (const char* const what : {"turns", "requests", "blocked", "at_once", "alone", "beside", "fair"})
     EXPECT_EQ(output(std::string("aprun -f cluster.toml ./threads ") + what), "No Errors\n") << what;
 }
 

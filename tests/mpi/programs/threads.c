@@ -3,6 +3,7 @@
 #include <mpi.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -164,6 +165,30 @@ static void beside(void) {
   }
 }
 
+/* Threads that never stop calling let others have their turns. */
+static atomic_int is_over;
+
+static void* call_greedily(void* unused) {
+  int flag = 0;
+  while (!atomic_load(&is_over)) MPI_Iprobe(MPI_ANY_SOURCE, 8, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+  check(!flag, "a message that nobody has sent");
+  return unused;
+}
+
+static void fair(void) {
+  pthread_t made[threads];
+  for (int i = 0; i < threads; ++i) pthread_create(&made[i], NULL, call_greedily, NULL);
+  const int next = (rank + 1) % size;
+  const int previous = (rank + size - 1) % size;
+  for (int i = 0; i < 50; ++i) {
+    int value = -1;
+    MPI_Sendrecv(&i, 1, MPI_INT, next, 9, &value, 1, MPI_INT, previous, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    check(value == i, "what comes beside greedy threads");
+  }
+  atomic_store(&is_over, 1);
+  for (int i = 0; i < threads; ++i) pthread_join(made[i], NULL);
+}
+
 /* Two threads make communicators of this rank alone, again and again, while two make some that need the other ranks. */
 static void* duplicate_alone(void* unused) {
   for (int i = 0; i < 20 * turns; ++i) {
@@ -270,7 +295,8 @@ int main(int argc, char** argv) {
     pthread_create(&early, NULL, call_later, NULL);
   }
   if (strcmp(what, "below") == 0) wanted = MPI_THREAD_FUNNELED;
-  if (strcmp(what, "at_once") == 0 || strcmp(what, "alone") == 0 || strcmp(what, "beside") == 0)
+  if (strcmp(what, "at_once") == 0 || strcmp(what, "alone") == 0 || strcmp(what, "beside") == 0 ||
+      strcmp(what, "fair") == 0)
     wanted = MPI_THREAD_MULTIPLE;
   MPI_Init_thread(&argc, &argv, wanted, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -286,6 +312,8 @@ int main(int argc, char** argv) {
     requests();
   } else if (strcmp(what, "at_once") == 0) {
     at_once();
+  } else if (strcmp(what, "fair") == 0) {
+    fair();
   } else if (strcmp(what, "beside") == 0) {
     beside();
   } else if (strcmp(what, "alone") == 0) {
