@@ -2,7 +2,9 @@
 // Functions of Fortran programs that MPI calls. Those that have a state are called by a function of C here, whose state
 // says which one is meant. The library itself calls operations and error handlers, which have none, as Fortran's.
 #include <forward_list>
+#include <map>
 #include <mutex>
+#include <unordered_set>
 
 #include "mpi/fortran/convert.hpp"
 
@@ -22,6 +24,30 @@ State* keep(const State& state) {
 
 // ---------------------------------------------------------------- attributes
 
+/// Attributes that Fortran has set: C finds the addresses of their values (MPI-5.0, 19.3.7). Each value has one
+/// address, until the program ends.
+class Values {
+ public:
+  void* address_of(MPI_Aint value) {
+    const std::lock_guard lock(mutex_);
+    MPI_Aint* const address = &values_.emplace(value, value).first->second;
+    addresses_.insert(address);
+    return address;
+  }
+  /// Of what C has: other addresses are values themselves.
+  MPI_Aint at(const void* address) {
+    const std::lock_guard lock(mutex_);
+    return addresses_.contains(address) ? *static_cast<const MPI_Aint*>(address) : reinterpret_cast<MPI_Aint>(address);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<MPI_Aint, MPI_Aint> values_;
+  std::unordered_set<const void*> addresses_;
+};
+
+Values values;
+
 /// Value: what the program's attributes are, INTEGER in MPI-1.
 template <class Value>
 struct Keyval {
@@ -38,12 +64,14 @@ template <class Handle, class Value>
 int call_copy(Handle object, int keyval, void* state, void* value, void* copied, int* flag) {
   auto& key = *static_cast<Keyval<Value>*>(state);
   const int number = number_of(object);
-  auto given = static_cast<Value>(reinterpret_cast<MPI_Aint>(value));
+  const auto original = static_cast<Value>(values.at(value));
+  Value given = original;
   Value result = 0;
   int error = MPI_SUCCESS;
   *flag = 0;
   key.copy(&number, &keyval, &key.state, &given, &result, flag, &error);
-  *static_cast<MPI_Aint*>(copied) = result;
+  // The same stays what it is, also an address of C's.
+  if (*flag != 0) *static_cast<void**>(copied) = result == original ? value : values.address_of(result);
   return error;
 }
 
@@ -51,7 +79,7 @@ template <class Handle, class Value>
 int call_delete(Handle object, int keyval, void* value, void* state) {
   auto& key = *static_cast<Keyval<Value>*>(state);
   const int number = number_of(object);
-  auto given = static_cast<Value>(reinterpret_cast<MPI_Aint>(value));
+  auto given = static_cast<Value>(values.at(value));
   int error = MPI_SUCCESS;
   key.remove(&number, &keyval, &given, &key.state, &error);
   return error;
@@ -69,7 +97,7 @@ MPI_Aint attribute_of(int keyval, const void* value) noexcept {
                          keyval == MPI_WIN_CREATE_FLAVOR || keyval == MPI_WIN_MODEL;
   if (is_number) return *static_cast<const int*>(value);
   if (keyval == MPI_WIN_SIZE) return *static_cast<const MPI_Aint*>(value);
-  return reinterpret_cast<MPI_Aint>(value);
+  return values.at(value);
 }
 
 template <class Handle, class Value, class Get>
@@ -80,35 +108,33 @@ int get_attribute(Get* get, int object, int keyval, Value* place, int* flag) {
   return error;
 }
 
-void* pointer(MPI_Aint value) noexcept { return reinterpret_cast<void*>(value); }
-
 // ---------------------------------------------------------------- requests
 
 struct Request {
   void (*query)(MPI_Aint* state, MPI_Status* status, int* ierror);
   void (*free)(MPI_Aint* state, int* ierror);
   void (*cancel)(MPI_Aint* state, const int* complete, int* ierror);
-  MPI_Aint state;
+  MPI_Aint* state;  ///< The program's own variable, which its functions may change, as with MPICH and Open MPI.
 };
 
 int call_query(void* state, MPI_Status* status) {
   auto& request = *static_cast<Request*>(state);
   int error = MPI_SUCCESS;
-  request.query(&request.state, status, &error);
+  request.query(request.state, status, &error);
   return error;
 }
 
 int call_free(void* state) {
   const std::unique_ptr<Request> request(static_cast<Request*>(state));
   int error = MPI_SUCCESS;
-  request->free(&request->state, &error);
+  request->free(request->state, &error);
   return error;
 }
 
 int call_cancel(void* state, int complete) {
   auto& request = *static_cast<Request*>(state);
   int error = MPI_SUCCESS;
-  request.cancel(&request.state, &complete, &error);
+  request.cancel(request.state, &complete, &error);
   return error;
 }
 
@@ -188,7 +214,7 @@ void mpi_conversion_fn_null_(void*, const int*, const int*, void*, const MPI_Off
     *ierror = create_keyval<Handle, MPI_Aint>(PMPI_##Kind##_create_keyval, copy, remove, keyval, *extra_state);        \
   }                                                                                                                    \
   APLIB_SUBROUTINE(kind##_set_attr, (const int* object, const int* keyval, const MPI_Aint* value, int* ierror)) {      \
-    *ierror = PMPI_##Kind##_set_attr(handle_of<Handle>(*object), *keyval, pointer(*value));                            \
+    *ierror = PMPI_##Kind##_set_attr(handle_of<Handle>(*object), *keyval, values.address_of(*value));                  \
   }                                                                                                                    \
   APLIB_SUBROUTINE(kind##_get_attr, (const int* object, const int* keyval, MPI_Aint* value, int* flag, int* ierror)) { \
     *ierror = get_attribute<Handle>(PMPI_##Kind##_get_attr, *object, *keyval, value, flag);                            \
@@ -203,7 +229,7 @@ APLIB_SUBROUTINE(keyval_create, (Keyval<int>::Copy copy, Keyval<int>::Delete rem
   *ierror = create_keyval<MPI_Comm, int>(PMPI_Comm_create_keyval, copy, remove, keyval, *extra_state);
 }
 APLIB_SUBROUTINE(attr_put, (const int* comm, const int* keyval, const int* value, int* ierror)) {
-  *ierror = PMPI_Comm_set_attr(handle_of<MPI_Comm>(*comm), *keyval, pointer(*value));
+  *ierror = PMPI_Comm_set_attr(handle_of<MPI_Comm>(*comm), *keyval, values.address_of(*value));
 }
 APLIB_SUBROUTINE(attr_get, (const int* comm, const int* keyval, int* value, int* flag, int* ierror)) {
   *ierror = get_attribute<MPI_Comm>(PMPI_Comm_get_attr, *comm, *keyval, value, flag);
@@ -230,8 +256,8 @@ APLIB_ERRHANDLER(win_create_errhandler, Win)
 
 APLIB_SUBROUTINE(grequest_start,
                  (decltype(Request::query) query_fn, decltype(Request::free) free_fn,
-                  decltype(Request::cancel) cancel_fn, const MPI_Aint* extra_state, int* request, int* ierror)) {
-  auto state = std::make_unique<Request>(Request{query_fn, free_fn, cancel_fn, *extra_state});
+                  decltype(Request::cancel) cancel_fn, MPI_Aint* extra_state, int* request, int* ierror)) {
+  auto state = std::make_unique<Request>(Request{query_fn, free_fn, cancel_fn, extra_state});
   Handles<MPI_Request, false, true> request_(request, 1);
   *ierror = PMPI_Grequest_start(call_query, call_free, call_cancel, state.get(), request_.data());
   request_.give();

@@ -327,6 +327,12 @@ APLIB_SIZE(complex4, 8)
 APLIB_SIZE(complex8, 16)
 APLIB_SIZE(complex10, 32)
 APLIB_SIZE(complex16, 32)
+APLIB_SIZE(logical1, 1)
+APLIB_SIZE(logical2, 2)
+APLIB_SIZE(logical4, 4)
+APLIB_SIZE(logical8, 8)
+APLIB_SIZE(logical16, 16)
+APLIB_SIZE(character1, 1)
 
 #pragma GCC visibility pop
 }

@@ -393,8 +393,11 @@ void write_interfaces(const Function& function) {
 /// MPI_Sizeof of each type that has numbers: a function of the library for each size.
 void write_sizes() {
   std::cout << "  interface MPI_Sizeof\n";
-  const std::vector<std::pair<std::string, std::vector<int>>> types = {
-      {"integer", {1, 2, 4, 8, 16}}, {"real", {4, 8, 10, 16}}, {"complex", {4, 8, 10, 16}}};
+  const std::vector<std::pair<std::string, std::vector<int>>> types = {{"integer", {1, 2, 4, 8, 16}},
+                                                                       {"real", {4, 8, 10, 16}},
+                                                                       {"complex", {4, 8, 10, 16}},
+                                                                       {"logical", {1, 2, 4, 8, 16}},
+                                                                       {"character", {1}}};
   for (const auto& [type, kinds] : types) {
     for (const int kind : kinds) {
       const std::string name = "APLIB_MPI_sizeof_" + type + std::to_string(kind);

@@ -51,6 +51,7 @@ contains
     integer(MPI_ADDRESS_KIND) :: state
     integer :: ierror
     frees = frees + int(state)
+    state = state + 1
     ierror = MPI_SUCCESS
   end subroutine
 
@@ -237,6 +238,7 @@ contains
     call MPI_Comm_get_attr(MPI_COMM_WORLD, keyval, value, flag, ierror)
     call check(.not. flag, 'no attribute yet')
     call MPI_Comm_set_attr(MPI_COMM_WORLD, keyval, 2_8**40 + rank, ierror)
+    call check(read_by_c(keyval) == 2_8**40 + rank, 'C gets the address of an attribute of Fortran')
     call MPI_Comm_dup(MPI_COMM_WORLD, newcomm, ierror)
     call MPI_Comm_get_attr(newcomm, keyval, value, flag, ierror)
     call check(flag .and. value == 2_8**40 + rank + 1000 .and. copies == 1, 'the copied attribute')
@@ -253,6 +255,26 @@ contains
     call MPI_Type_free(newcomm, ierror)
     call MPI_Type_free_keyval(keyval, ierror)
   end subroutine
+
+  ! C's function, which gets MPI_COMM_WORLD of C.
+  function read_by_c(keyval) result(value)
+    integer, intent(in) :: keyval
+    integer(MPI_ADDRESS_KIND), pointer :: value
+    interface
+      function get_attribute(comm, keyval, place, flag) bind(C, name='MPI_Comm_get_attr')
+        import :: c_ptr, c_int
+        type(c_ptr), value :: comm
+        integer(c_int), value :: keyval
+        type(c_ptr) :: place
+        integer(c_int) :: flag, get_attribute
+      end function
+    end interface
+    type(c_ptr) :: place
+    integer(c_int) :: flag, error
+    error = get_attribute(transfer(int(MPI_COMM_WORLD, c_intptr_t), c_null_ptr), int(keyval, c_int), place, flag)
+    call check(error == MPI_SUCCESS .and. flag == 1, "C's MPI_Comm_get_attr")
+    call c_f_pointer(place, value)
+  end function
 
   subroutine error_handlers
     integer :: errhandler, newcomm, error_class, set
@@ -333,11 +355,14 @@ contains
 
   subroutine generalised
     integer :: request, status(MPI_STATUS_SIZE), count
-    call MPI_Grequest_start(query, release, cancel, 3_MPI_ADDRESS_KIND, request, ierror)
+    integer(MPI_ADDRESS_KIND) :: state
+    state = 3
+    call MPI_Grequest_start(query, release, cancel, state, request, ierror)
     call MPI_Grequest_complete(request, ierror)
     call MPI_Wait(request, status, ierror)
     call MPI_Get_count(status, MPI_INTEGER, count, ierror)
     call check(count == 3 .and. status(MPI_SOURCE) == 5 .and. queries == 3 .and. frees == 3, 'a generalised request')
+    call check(state == 4, "the caller's own state of a generalised request")
   end subroutine
 
   subroutine sizes
@@ -348,6 +373,10 @@ contains
     call check(bytes == 16, 'MPI_Sizeof of an array')
     call MPI_Sizeof(errors, bytes, ierror)
     call check(bytes == 4, 'MPI_Sizeof of a number')
+    call MPI_Sizeof(.true._1, bytes, ierror)
+    call check(bytes == 1, 'MPI_Sizeof of a logical')
+    call MPI_Sizeof(['ab', 'cd'], bytes, ierror)
+    call check(bytes == 1, 'MPI_Sizeof of characters')
     call MPI_Type_create_f90_real(15, MPI_UNDEFINED, newtype, ierror)
     call MPI_Type_size(newtype, bytes, ierror)
     call check(bytes == 8, 'MPI_Type_create_f90_real')
