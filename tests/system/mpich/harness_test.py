@@ -35,6 +35,7 @@ class Lists(unittest.TestCase):
         for text in ("x 2 timeLimit=300", "x 2 arg=-count=262144", "x 2 arg=-iter=1024 arg=-count=1", "x 2 mem=6.5",
                      "x 2 arg=-type=MPI_INT arg=-sendcnt=65530"):
             self.assertTrue(Line.parse("coll", text).takes_long, text)
+        self.assertTrue(Line.parse("f77/coll", "x 2").takes_long)
         for text in ("x 2", "x 2 timeLimit=60", "x 2 arg=-count=1 arg=-seed=99999 arg=-testsize=1024"):
             self.assertFalse(Line.parse("coll", text).takes_long, text)
 

@@ -38,8 +38,8 @@ class Line:
     @property
     def takes_long(self):
         """What the suite itself gives more time, what fills and checks much memory or many random datatypes, and what
-        has threads exchange many messages."""
-        return self.seconds > DEFAULT_SECONDS or self.gigabytes > 4 or self.folder == "threads/rma" or any(
+        f90 has, too, but in FORTRAN 77."""
+        return self.seconds > DEFAULT_SECONDS or self.gigabytes > 4 or self.folder.startswith("f77/") or any(
             int(count) > 500
             for word in self.arguments for count in re.findall(r"^-(?:\w*c(?:oun|n)t|iter)=(\d+)$", word)
         )

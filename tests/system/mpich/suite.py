@@ -18,6 +18,10 @@ FOLDERS = (
     "threads/coll", "threads/comm", "threads/init", "threads/pt2pt", "threads/rma",
     "errors/attr", "errors/coll", "errors/comm", "errors/datatype", "errors/group", "errors/io", "errors/pt2pt",
     "errors/rma", "errors/topo",
+    *(f"f77/{name}" for name in ("attr", "coll", "comm", "datatype", "ext", "info", "init", "io", "pt2pt", "rma",
+                                 "topo")),
+    *(f"f90/{name}" for name in ("attr", "coll", "comm", "datatype", "ext", "f90types", "info", "init", "io", "misc",
+                                 "pt2pt", "rma", "timer", "topo")),
 )  # fmt: skip
 
 # Names of MPICH's or of MPI before 3.0, which the standard ABI has not, and what stands for them. And what the suite's
@@ -31,6 +35,9 @@ DEFINES = " ".join(f"-D{name}={value}" for name, value in {
     "MPI_COMBINER_STRUCT_INTEGER": -3,
     "HAVE_PTHREAD_BARRIER_INIT": 1,
 }.items())  # fmt: skip
+
+
+FORTRAN_FLAGS = "-O0 -w -fallow-argument-mismatch"  # the suite gives one procedure buffers of many types
 
 
 def fetch(cache):
@@ -50,6 +57,8 @@ class Suite:
     def __init__(self, cache, build):
         mpi = pathlib.Path(build) / "lib" / "aplib" / "mpi"
         find_tool(build, "aprun")
+        if shutil.which("gfortran") is None:
+            raise Unavailable("needs gfortran")
         if not (mpi / "bin" / "mpicc").exists() or not (mpi / "include" / "mpi.h").exists():
             raise Unavailable(f"needs APlib's own programs: mpicc is not built in {build}")
         self.mpiexec = mpi / "bin" / "mpiexec"
@@ -68,11 +77,12 @@ class Suite:
     def _configure(self, archive, mpi):
         self.tree.run("tar", "-xf", archive, "--no-same-owner", "--strip-components=3", f"mpich-{VERSION}/test/mpi")
         # A compiler of the environment would come before mpicc in some of its parts.
-        self.tree.run("env", *(f"--unset={name}" for name in ("CC", "CXX", "CFLAGS", "CPPFLAGS", "LDFLAGS")),
-                      "./configure", f"--with-mpi={mpi}", "--enable-strictmpi", "--enable-fortran=none",
+        environment = ("CC", "CXX", "F77", "FC", "CFLAGS", "CPPFLAGS", "LDFLAGS")
+        self.tree.run("env", *(f"--unset={name}" for name in environment),
+                      "./configure", f"--with-mpi={mpi}", "--enable-strictmpi", "--enable-fortran=f77,f90",
                       "--disable-cxx", "--disable-spawn", "--disable-perftest",
                       "--disable-collalgo-tests", "--disable-dependency-tracking", "--disable-shared", "CFLAGS=-O0 -w",
-                      f"CPPFLAGS={DEFINES}")
+                      f"FFLAGS={FORTRAN_FLAGS}", f"FCFLAGS={FORTRAN_FLAGS}", f"CPPFLAGS={DEFINES}")
         for part in ("util", "dtpools"):  # optimised: they fill and check the buffers of the programs
             self.tree.make("CFLAGS=-O2 -w", under=part)
 
@@ -82,8 +92,15 @@ class Suite:
     def compile(self, folder, programs):
         """Compiles programs of one folder, without libtool, which takes as long as the compiler. What does not compile
         is missing afterwards, and the log says why."""
-        kind = "thread" if folder.startswith("threads/") else "single"
-        libraries = ("util/.libs/libdtypes.a", f"util/.libs/libmtest_{kind}.a", "dtpools/src/.libs/libdtpools.a")
-        ldadd = " ".join(str(self.folder(library)) for library in libraries)
+        def library(path):
+            return str(self.folder(path))
+
+        main = folder.split("/")[0] if folder != "f90/f90types" else "datatype"  # that is in C
+        kind = {"threads": "thread", "f77": "f77", "f90": "f90"}.get(main, "single")
+        needed = [library(f"util/.libs/libmtest_{kind}.a")]
+        if main not in ("f77", "f90"):
+            needed = [library("util/.libs/libdtypes.a"), *needed, library("dtpools/src/.libs/libdtpools.a")]
         with contextlib.suppress(BuildFailed):
-            self.tree.make("-k", "LINK=$(CC) $(CFLAGS) -o $@", f"LDADD={ldadd}", "LDADDDATA=", *programs, under=folder)
+            self.tree.make("-k", "LINK=$(CC) $(CFLAGS) -o $@", "F77LINK=$(F77) $(FFLAGS) -o $@",
+                           "FCLINK=$(FC) $(FCFLAGS) -o $@", f"LDADD={' '.join(needed)}", "LDADDDATA=",
+                           f"mtest_c_objects={library('util/.libs/libmtest_single.a')}", *programs, under=folder)
