@@ -171,6 +171,7 @@ struct Domain {
   std::vector<std::unique_ptr<std::vector<Processor*>>> wake_lists;
 
   std::atomic<int> signal{0};  ///< SIGINT or SIGTERM that stopped the machine.
+  int node = 0;                ///< As in Process. Set before it can end us.
 
   std::mutex failure_mutex;
   Failure failure;                    ///< The first one. Has room for failure_bytes from the beginning.

@@ -37,6 +37,7 @@ ProcessRun::~ProcessRun() = default;
 
 void ProcessRun::set_up(Domain& domain, const StartNote* start) {
   domain.process = process_.self;
+  domain.node = process_.node;
   domain.cell_map = start != nullptr ? start->cells : process_.cells;
   domain.report = [this, &domain](const std::string& text) {
     ByteWriter note = begin_note(NoteKind::failed);

@@ -47,6 +47,7 @@ struct Process {
   std::vector<std::string> names;  ///< Of the processes, for messages: "ws1".
   comm::Module* module = nullptr;  ///< Not started yet; outlives the run, but not the Machine; the caller closes it.
   Supervisor* supervisor = nullptr;
+  int node = 0;  ///< The process that ends this one by SIGTERM, and tells the user why; 0: none.
   std::vector<std::uint32_t> first_cells{};  ///< Of the machine's programs, if none is loaded here; empty: one.
 
   [[nodiscard]] std::uint32_t processes() const noexcept { return static_cast<std::uint32_t>(names.size()); }

@@ -187,21 +187,25 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
     raise(signal);  // sent, not caused by an instruction that will fault again
 }
 
-void on_stop(int signal) noexcept {
+void on_stop(int signal, siginfo_t* info, void* /*context*/) noexcept {
   const int saved_errno = errno;
   bool first = false;
+  bool is_told = false;  // whoever sends it says why
   for (auto& place : active_domains) {
     Domain* domain = place.load(std::memory_order_acquire);  // acquire: the domain's construction
     if (domain == nullptr) continue;
     int none = 0;
     // relaxed: read after the threads are joined
     if (domain->signal.compare_exchange_strong(none, signal, std::memory_order_relaxed)) first = true;
+    if (info->si_code <= 0 && info->si_pid == domain->node) is_told = true;
     domain->stop();
   }
   if (!first) _exit(128 + signal);  // the second time: some task does not listen
-  Line line;
-  line << "aplib: " << name_of_signal(signal) << ": stopping the machine; once more ends the program at once";
-  line.print();
+  if (!is_told) {
+    Line line;
+    line << "aplib: " << name_of_signal(signal) << ": stopping the machine; once more ends the program at once";
+    line.print();
+  }
   errno = saved_errno;
 }
 
@@ -231,8 +235,8 @@ SignalScope::SignalScope(Domain& domain) : domain_(domain) {
   for (std::size_t i = 0; i < fault_signals.size(); ++i) sigaction(fault_signals[i], &action, &old_faults[i]);
   struct sigaction stop {};
   sigemptyset(&stop.sa_mask);
-  stop.sa_flags = SA_ONSTACK;  // no SA_RESTART: a host program that reads its input shall notice
-  stop.sa_handler = on_stop;
+  stop.sa_flags = SA_SIGINFO | SA_ONSTACK;  // no SA_RESTART: a host program that reads its input shall notice
+  stop.sa_sigaction = on_stop;
   for (std::size_t i = 0; i < stop_signals.size(); ++i) {
     sigaction(stop_signals[i], nullptr, &old_stops[i]);
     if ((old_stops[i].sa_flags & SA_SIGINFO) == 0 && old_stops[i].sa_handler == SIG_DFL)

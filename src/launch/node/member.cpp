@@ -85,6 +85,13 @@ class NodeSocket {
     return incoming;
   }
 
+  /// The node's process.
+  [[nodiscard]] pid_t peer() const noexcept {
+    ucred who{};
+    socklen_t bytes = sizeof who;
+    return ::getsockopt(socket_.get(), SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 ? who.pid : 0;
+  }
+
   /// Ends read(). What was sent arrives.
   void close() noexcept { ::shutdown(socket_.get(), SHUT_RDWR); }
 
@@ -188,6 +195,7 @@ class Member final : public Membership, public Supervisor {
     process_.first_cells = welcome.first_cells;
     process_.module = module_.get();
     process_.supervisor = this;
+    process_.node = socket_.peer();
   }
 
   void follow(Machine& machine) {
