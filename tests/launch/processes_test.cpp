@@ -176,6 +176,18 @@ TEST_F(RanksAsProcesses, EndThoughTheyWriteWithoutEnd) {
   for (const pid_t each : left) wait_gone(each);
 }
 
+TEST_F(RanksAsProcesses, ThatAreStoppedAreToldOf) {
+  Process process({.arguments = {"/bin/sh", "-c", "exec \"$0\" --processes -n 2 \"$1\" waits 2>&1", APRUN_PROGRAM,
+                                 PROCESS_PROGRAM}});
+  ASSERT_TRUE(process.wait_for("rank 0 waits") && process.wait_for("rank 1 waits"));
+  const pid_t kept = children_of(nodes_of(process.pid(), 2).at(1)).at(0);
+  ASSERT_EQ(::kill(kept, SIGSTOP), 0);
+  ASSERT_TRUE(process.wait_for("aprun: cell 1: process " + std::to_string(kept) + " is stopped by a signal"));
+  ASSERT_EQ(::kill(kept, SIGCONT), 0);
+  process.signal(SIGINT);
+  EXPECT_EQ(process.wait().status, 128 + SIGINT);
+}
+
 TEST_F(RanksAsProcesses, EndWithTheLauncher) {
   for (const int signal : {SIGINT, SIGKILL}) {
     Process process({.arguments = {APRUN_PROGRAM, "--processes", "-n", "2", PROCESS_PROGRAM, "waits"}});

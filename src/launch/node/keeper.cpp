@@ -15,6 +15,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <utility>
 
 #include "aplib/error.hpp"
@@ -32,6 +34,7 @@ using namespace std::chrono_literals;
 constexpr auto grace = 500ms;       // from SIGTERM to SIGKILL
 constexpr auto end_patience = 1s;   // a lost member's process may be about to end
 constexpr int blind_pause_ms = 10;  // between looks, where the system tells no end
+constexpr int stop_pause_ms = 500;  // between looks whether the member is stopped
 
 /// A name for a socket without a file, which nobody guesses.
 std::string random_name() {
@@ -81,6 +84,14 @@ std::string file_of(const std::string& found, const std::string& name) {
   return ::access(found.c_str(), X_OK) == 0 || name.find('/') != name.npos ? found : name;
 }
 
+/// By a signal, until another one lets it go on. A debugger's stop is none.
+bool is_stopped(long process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  const std::string line(std::istreambuf_iterator<char>(file), {});
+  const std::size_t name_end = line.rfind(')');  // a name may have any
+  return name_end != line.npos && line.compare(name_end + 1, 2, " T") == 0;
+}
+
 }  // namespace
 
 Keeper::Keeper(wire::Connection& connection, NodeSink& sink, std::uint32_t cell, wire::Welcome welcome)
@@ -118,6 +129,7 @@ wire::Finished Keeper::run(const RunText& text, const std::vector<std::string>& 
     if (!status) welcome_member();
     take_messages();
     if (ends_) end_by_and_by();
+    if (member_ == Member::joined && !status && !ends_) look_for_stop();
     if (!status && patience_ && Clock::now() >= *patience_) break;
   }
   std::string why;
@@ -148,7 +160,7 @@ void Keeper::wait() {
     const std::lock_guard lock(mutex_);
     if (!unsent_.empty()) fds.back().events |= POLLOUT;
   }
-  int timeout = child_->end_fd() < 0 ? blind_pause_ms : -1;
+  int timeout = child_->end_fd() < 0 ? blind_pause_ms : member_ == Member::joined ? stop_pause_ms : -1;
   for (const auto& until : {patience_, killing_}) {
     if (!until) continue;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(*until - Clock::now()).count();
@@ -159,6 +171,17 @@ void Keeper::wait() {
   wake_.clear();
   const std::lock_guard lock(mutex_);
   if (socket_ && !unsent_.empty()) static_cast<void>(send_unsent());
+}
+
+// Others wait for it, and nobody would know for what.
+void Keeper::look_for_stop() {
+  const bool was_stopped = std::exchange(is_stopped_, is_stopped(member_process_));
+  if (!is_stopped_) was_told_of_stop_ = false;
+  if (!is_stopped_ || !was_stopped || std::exchange(was_told_of_stop_, true)) return;
+  sink_.warn(
+      fmt::format("cell {}: process {} is stopped by a signal, as SIGSTOP or Ctrl-Z, and others wait for it; "
+                  "\"kill -CONT {}\" lets it go on",
+                  cell_, member_process_, member_process_));
 }
 
 void Keeper::take_output(start::Child::Stream stream) {

@@ -53,6 +53,7 @@ class Keeper {
   bool send_unsent();
   void lose_member();
   void end_by_and_by();
+  void look_for_stop();
   [[nodiscard]] std::string why_it_ended(int status) const;
 
   wire::Connection& connection_;
@@ -72,6 +73,8 @@ class Keeper {
   wire::Bytes unread_;
   Member member_ = Member::none;
   long member_process_ = 0;
+  bool is_stopped_ = false;  ///< It was at the last look.
+  bool was_told_of_stop_ = false;
   std::optional<Clock::time_point> patience_;  ///< For the process's end, when the member is lost.
   std::optional<Clock::time_point> killing_;
 };
