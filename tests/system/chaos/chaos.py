@@ -341,6 +341,51 @@ class Chaos(unittest.TestCase):
             r" machine stops$",
         )
 
+    # Ranks of MPI that are ordinary processes, each with a node of its own.
+    A_PROCESS = r"^aprun: ws\d-\d \(cell \d\) is lost: "
+
+    def run_processes(self, comm_more=""):
+        mpicc = BIN.parent / "lib" / "aplib" / "mpi" / "bin" / "mpicc"
+        subprocess.run([mpicc, HERE / "mpi_ring.c", "-o", PROGRAMS / "mpi_ring"], check=True)
+        running = self.run_machine("mpi_ring", options=["--processes"], comm_more=comm_more)
+        self.run_until_a_round(running)
+        return running
+
+    def kill_a_rank(self, comm_more):
+        running = self.run_processes(comm_more)
+        ranks = [pid for pid, line in namespaces.processes().items() if line.startswith("aprun --direct ")]
+        self.assertEqual(len(ranks), len(running.hosts) * Machine.CELLS, running.describe())
+        killed = self.random.choice(ranks)
+        os.kill(killed, signal.SIGKILL)
+        self.check_end(running, 128 + signal.SIGKILL,
+                       self.A_PROCESS + rf"its process {killed} was killed by signal 9 \(Killed\); the machine stops$")
+
+    def test_killed_process_of_a_rank(self):
+        self.kill_a_rank("")
+
+    def test_killed_process_of_a_rank_by_rdma(self):
+        self.kill_a_rank(self.RDMA)
+
+    def test_killed_node_of_a_process(self):
+        running = self.run_processes()
+        os.kill(running.node(self.random.choice(running.hosts)), signal.SIGKILL)
+        self.check_end(running, LOST,
+                       self.A_PROCESS + r"its process was killed by signal 9 \(Killed\); the machine stops$")
+
+    def test_cut_link_of_processes(self):
+        running = self.run_processes(SHORT)
+        running.network.cut(self.random.choice(running.hosts))
+        got, errors = running.end()
+        self.assertEqual(got, LOST, running.describe())
+        self.assertRegex(errors[-1], self.A_PROCESS)
+        running.check_nothing_left()
+
+    def test_killed_launcher_of_processes(self):
+        running = self.run_processes()
+        running.process.kill()
+        running.end()
+        running.check_nothing_left()
+
     def test_pair_without_module(self):
         running = self.run_machine(comm_more='module = "shm"', nodes=2)
         got, errors = running.end()
