@@ -118,6 +118,29 @@ TEST_P(MpiThreads, AWaitGivesTheProcessorOn) {
   });
 }
 
+// Threads that never stop calling do not keep one that stands in line, or waits, from its turn.
+TEST_P(MpiThreads, LetOthersCallThoughTheyNeverStop) {
+  run_ranks([](int rank, int size) {
+    std::atomic<bool> is_over{false};
+    Threads threads;
+    for (int i = 0; i < threads_each; ++i) {
+      threads.start([&] {
+        int here = 0;
+        while (!is_over) threads.call([&] { MPI_Iprobe(MPI_ANY_SOURCE, 2, MPI_COMM_WORLD, &here, MPI_STATUS_IGNORE); });
+      });
+    }
+    for (int round = 0; round < 20; ++round) {
+      int value = -1;
+      threads.call([&] {
+        MPI_Sendrecv(&round, 1, MPI_INT, (rank + 1) % size, 1, &value, 1, MPI_INT, (rank + size - 1) % size, 1,
+                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      });
+      EXPECT_EQ(value, round);
+    }
+    is_over = true;
+  });
+}
+
 // Threads ask whether something has come, again and again, while others wait and send.
 TEST_P(MpiThreads, TestsAndProbesLetOthersCall) {
   run_ranks([](int rank, int size) {
