@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdlib>
 #include <exception>
@@ -24,6 +25,7 @@
 #include "aplib/error.hpp"
 #include "aplib/machine.hpp"
 #include "aplib/options.hpp"
+#include "cell/baton.hpp"
 #include "cell/condition.hpp"
 #include "kernel/debugger.hpp"
 #include "kernel/machine_impl.hpp"
@@ -72,6 +74,7 @@ struct Adoption {
 };
 
 Adoption* adoption = nullptr;  // never freed: destructors of globals may still call
+std::atomic<Cell*> cell_of_process{nullptr};
 
 void run_machine(Flow&) {
   const auto body = [] {
@@ -124,6 +127,7 @@ class Over final : public Condition {
 void leave(TaskControl& self, const char* call, int status) {
   if (std::exchange(adoption->has_left, true)) return;
   Cell& cell = *self.cell;
+  if (Baton* const baton = cell.processor->baton()) baton->close();
   Domain& domain = cell.processor->domain();
   cell.status = status;
   ++cell.ended_from_kernel;
@@ -135,13 +139,17 @@ void leave(TaskControl& self, const char* call, int status) {
 }
 
 void leave_at_exit(int status, void*) {
+  if (adoption->is_copy) return;
+  Baton* const baton = adoption->task->cell->baton.load(std::memory_order_relaxed);  // relaxed: our thread writes it
+  if (baton != nullptr && baton->is_main_thread()) baton->close();
   TaskControl* const self = running_task();
-  if (!adoption->is_copy && self != nullptr && self == adoption->task) leave(*self, "exit", status);
+  if (self != nullptr && self == adoption->task) leave(*self, "exit", status);
 }
 
 /// A child of the process is no cell: what it inherits of the machine is the parent's.
 void forget_in_child() noexcept {
   adoption->is_copy = true;
+  cell_of_process.store(nullptr, std::memory_order_relaxed);  // relaxed: there is no other thread
   detail::current_processor = nullptr;
 }
 
@@ -168,10 +176,15 @@ void adopt_thread_as_cell(const char* call) {
   }
   switch_to(adoption->thread, adoption->program, adoption->runner);
   if (adoption->task == nullptr) std::rethrow_exception(adoption->problem);
+  cell_of_process.store(adoption->task->cell, std::memory_order_release);  // release: its making
   if (adoption->membership != nullptr) ::on_exit(leave_at_exit, nullptr);
 }
 
 bool is_adopted(const TaskControl& task) noexcept { return adoption != nullptr && adoption->task == &task; }
+
+Cell* adopted_cell() noexcept {
+  return cell_of_process.load(std::memory_order_acquire);  // acquire: its making
+}
 
 void api::leave_machine(const char* call) {
   TaskControl& self = self_or_throw(call);

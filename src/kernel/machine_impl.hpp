@@ -124,6 +124,8 @@ struct Machine::Impl {
 void adopt_thread_as_cell(const char* call);
 /// The task that such a thread has become: its frames are the process's own.
 [[nodiscard]] bool is_adopted(const TaskControl& task) noexcept;
+/// The cell that this process is, if its main thread was adopted; null: it is none, or a fork of it. [any thread]
+[[nodiscard]] Cell* adopted_cell() noexcept;
 
 /// running_task(), also in the code of a program whose threads take turns at the processor: there on its main thread.
 [[nodiscard]] const TaskControl* task_of_thread() noexcept;

@@ -26,7 +26,7 @@ namespace {
 
 Cell* cell_of_thread() noexcept {
   const loader::TaskContext* const context = loader::here();
-  return context != nullptr ? context->instance->services().cell() : nullptr;
+  return context != nullptr ? context->instance->services().cell() : adopted_cell();
 }
 
 Baton* baton_of_thread() noexcept {
@@ -48,10 +48,13 @@ Threads admit_threads(const char* call) {
   TaskControl& self = self_or_throw(call);
   Cell& cell = *self.cell;
   const Domain& domain = cell.processor->domain();
-  if (self.program == nullptr || cell.live_tasks != 1 || domain.has_host || domain.carriers != domain.local_count())
+  const bool is_process = is_adopted(self);
+  if ((self.program == nullptr && !is_process) || cell.live_tasks != 1 || domain.has_host ||
+      domain.carriers != domain.local_count())
     return Threads::none;
   cell.stays = true;
   cell.threads_call = true;
+  if (is_process) cell.has_threads = true;  // nobody tells when it makes some
   return cell.has_threads && begin_threads(self) ? Threads::run : Threads::may_come;
 }
 
@@ -62,7 +65,9 @@ Entry enter_cell() {
   return baton->enter() ? Entry::entered : Entry::too_late;
 }
 
-void leave_cell() noexcept { running_task()->cell->processor->baton()->leave(); }
+void leave_cell() noexcept {
+  if (Baton* const baton = running_task()->cell->processor->baton()) baton->leave();  // null: the call has closed it
+}
 
 InCallback::InCallback() noexcept : cell_(running_task() != nullptr ? running_task()->cell : nullptr) {
   if (cell_ != nullptr) ++cell_->callbacks;
@@ -77,7 +82,7 @@ void* mpi_rank_of_thread() noexcept {
   return cell != nullptr ? cell->mpi.rank : nullptr;
 }
 
-bool is_thread_of_program() noexcept { return loader::here() != nullptr; }
+bool is_thread_of_program() noexcept { return loader::here() != nullptr || adopted_cell() != nullptr; }
 
 bool is_main_thread() noexcept {
   if (const TaskControl* const self = running_task()) return !self->is_guest;
@@ -89,6 +94,12 @@ void fail_on_thread(const char* call, const std::string& text) {
   const loader::TaskContext* const context = loader::here();
   if (context != nullptr)
     context->instance->services().fail(static_cast<int>(ExitStatus::program_failed), fmt::format("{}: {}", call, text));
+  Cell* const cell = adopted_cell();
+  if (cell == nullptr) return;
+  Domain& domain = cell->processor->domain();
+  if (domain.over.load(std::memory_order_acquire)) return;  // acquire: as in Idle::await_ready()
+  domain.fail(static_cast<int>(ExitStatus::program_failed),
+              fmt::format("{} thread: {}: {}", domain.name_of(cell->id), call, text));
 }
 
 void end_stopped_thread() noexcept {

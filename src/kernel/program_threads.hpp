@@ -62,11 +62,12 @@ class APLIB_API InCallback {
 /// What MPI keeps of the cell whose program the calling thread runs; null: nothing yet, or the thread runs none. Not to
 /// be changed by a thread that has not entered the cell. Call from: any thread.
 [[nodiscard]] APLIB_API void* mpi_rank_of_thread() noexcept;
-/// The calling thread runs a program that was loaded. Call from: any thread.
+/// The calling thread runs the program of a cell. Call from: any thread.
 [[nodiscard]] APLIB_API bool is_thread_of_program() noexcept;
 /// The calling thread is no other than the program's main one. Call from: any thread.
 [[nodiscard]] APLIB_API bool is_main_thread() noexcept;
-/// Ends the machine for a call of a thread that may not call. Returns only on threads of no program.
+/// Ends the machine for a call of a thread that may not call. Returns only on threads of no cell's program, and in a
+/// process that has left the machine.
 APLIB_API void fail_on_thread(const char* call, const std::string& text);
 /// The machine stops, and a call was to end by an exception: on a thread other than the program's main one, ends what
 /// the thread runs for the program. Else returns.

@@ -41,10 +41,12 @@ std::string refusal(const Rank* rank) {
 
 void Call::enter_otherwise(When when) {
   const api::Entry entry = api::enter_cell();
+  const auto* const rank = static_cast<const Rank*>(api::mpi_rank_of_thread());
+  if (entry == api::Entry::too_late && rank != nullptr && rank->seen_phase() == Rank::Phase::finalized)
+    fail_after_finalize();
   if (entry == api::Entry::too_late)
     fail(MPI_ERR_OTHER, "it came from a thread, and the main part of the program has ended; join threads before");
-  if (entry == api::Entry::refused && api::is_thread_of_program())
-    fail(MPI_ERR_OTHER, refusal(static_cast<const Rank*>(api::mpi_rank_of_thread())));
+  if (entry == api::Entry::refused && api::is_thread_of_program()) fail(MPI_ERR_OTHER, refusal(rank));
   visits_ = entry == api::Entry::entered;
   try {
     enter_phase(when);

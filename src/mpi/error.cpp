@@ -31,7 +31,8 @@ namespace {
 
 /// A call outside of cells has no rank, hence no error handler: every error is fatal.
 [[noreturn]] void end_process(const char* call, const std::string& text) {
-  std::fputs(fmt::format("aplib: {}: {}; start the program with mpiexec or aprun\n", call, text).c_str(), stderr);
+  const char* const remedy = api::is_thread_of_program() ? "" : "; start the program with mpiexec or aprun";
+  std::fputs(fmt::format("aplib: {}: {}{}\n", call, text, remedy).c_str(), stderr);
   std::exit(1);
 }
 

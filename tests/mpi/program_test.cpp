@@ -87,6 +87,28 @@ TEST_F(MpiProgram, ThreadsThatAProgramMakesCall) {
     EXPECT_EQ(output(std::string("aprun -f cluster.toml ./threads ") + what), "No Errors\n") << what;
 }
 
+TEST_F(MpiProgram, ThreadsOfOrdinaryProcessesCall) {
+  EXPECT_EQ(output("gcc -Wall -Werror -I$(mpicc -showme:incdirs) " MPI_PROGRAMS "/threads.c -L" MPI_LIBRARY_FOLDER
+                   " -lmpi_abi -pthread -o threads"),
+            "");
+  for (const char* const what :
+       {"turns", "early", "requests", "blocked", "at_once", "alone", "beside", "fair", "jump", "make"}) {
+    for (const char* const ranks : {"1", "3"})
+      EXPECT_EQ(output(std::string("mpiexec --processes -n ") + ranks + " ./threads " + what), "No Errors\n")
+          << what << ", ranks: " << ranks;
+  }
+  const auto ends = [this](const char* what, int expected, const char* expected_text) {
+    int status = 0;
+    const std::string text = output(std::string("mpiexec --processes -n 2 ./threads ") + what, &status);
+    EXPECT_EQ(status, expected) << text;
+    EXPECT_NE(text.find(expected_text), std::string::npos) << text;
+  };
+  ends("abort", 7, "cell 0 thread: MPI_Abort: rank 0 of MPI_COMM_WORLD ends the machine with code 7");
+  ends("wrong", 1, " thread: MPI_Send: count is -1; a count is 0 or more (MPI_ERR_COUNT on MPI_COMM_WORLD)");
+  ends("below", 1, " thread: MPI_Comm_rank: it came from a thread that the program made, and MPI_Init_thread has ");
+  ends("late", 1, "MPI_Comm_rank: it came after MPI_Finalize");
+}
+
 TEST_F(MpiProgram, RegionsOfOpenMpCall) {
   EXPECT_EQ(output("mpicc -Wall -Werror -fopenmp " MPI_PROGRAMS "/openmp.c -o openmp"), "");
   for (const char* const ranks : {"1", "2", "5"})
