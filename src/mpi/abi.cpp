@@ -7,7 +7,6 @@
 
 #include "aplib/version.hpp"
 #include "mpi/error.hpp"
-#include "mpi/handles.hpp"
 #include "mpi/info.hpp"
 #include "mpi/op.hpp"
 #include "mpi/rank.hpp"
@@ -97,40 +96,4 @@ void* from_int(const Call& call, int number) {
   return handle;
 }
 
-// ---------------------------------------------------------------- for libmpifort_abi
-
-namespace {
-
-/// What `act` gives for the caller's rank; `otherwise` where it may not call now, which the function of MPI says that
-/// follows.
-template <class Result, class Act>
-Result of_rank(Result otherwise, const Act& act) {
-  try {
-    const Call call("MPI_Comm_toint", Call::any_time);
-    return act(call.rank());
-  } catch (...) {
-    delete caught();
-  }
-  return otherwise;
-}
-
-}  // namespace
 }  // namespace aplib::mpi
-
-void* aplib_mpi_handle(int number) {
-  return aplib::mpi::of_rank<void*>(nullptr,
-                                    [number](aplib::mpi::Rank& rank) { return rank.handle_of_number(number); });
-}
-
-int aplib_mpi_number(const void* handle) {
-  return aplib::mpi::of_rank(0, [handle](aplib::mpi::Rank& rank) { return rank.number_of(handle); });
-}
-
-void aplib_mpi_calls_fortran(void* handle) {
-  if (auto* const op = aplib::mpi::find_made<aplib::mpi::OpHandle>(handle)) op->is_fortran = true;
-  if (auto* const handler = aplib::mpi::find_made<aplib::mpi::Errhandler>(handle)) handler->is_fortran = true;
-}
-
-int aplib_mpi_raise(const char* call, int code, const char* text) {
-  return aplib::mpi::raise(call, new aplib::mpi::Failure{code, text});
-}

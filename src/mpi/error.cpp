@@ -76,8 +76,10 @@ int raise_on(const char* call, Failure* given, Handle... handle) {
     alarm = target_of(call, failure, handle...).raise(call, failure);
   }
   // The program's function is outside of the call: it may make threads, and leave by a jump. It may change the code.
-  if (alarm.handler != nullptr) {
-    reinterpret_cast<void (*)(void**, int*, ...)>(alarm.handler->function)(&alarm.object, &code, alarm.text.c_str());
+  if (Errhandler* const handler = alarm.handler; handler != nullptr && handler->caller != nullptr) {
+    handler->caller(handler->function, &alarm.object, &code, alarm.text.c_str());
+  } else if (handler != nullptr) {
+    reinterpret_cast<void (*)(void**, int*, ...)>(handler->function)(&alarm.object, &code, alarm.text.c_str());
   }
   if (const api::InCell inside; inside.is_inside()) {
     if (alarm.handler != nullptr) alarm.handler->release();
@@ -141,8 +143,7 @@ Alarm ErrorTarget::raise(const char* call, const Failure& failure) {
       break;
   }
   handler_->hold();  // the function may free it, or set another
-  return {handler_, handler_->is_fortran ? numbered(handle(), rank()) : handle(),
-          fmt::format("{}: {}", call, failure.text)};
+  return {handler_, handle(), fmt::format("{}: {}", call, failure.text)};
 }
 
 // ---------------------------------------------------------------- error handlers

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "mpi/handles.hpp"
 #include "mpi/object.hpp"
 
 namespace aplib::mpi {
@@ -40,13 +41,13 @@ struct Errhandler : Object {
   /// For Action::call: whose errors it handles, and the function, which has the type for that.
   ObjectKind handles = ObjectKind::none;
   void (*function)() = nullptr;
-  bool is_fortran = false;  ///< It takes the number of the object.
+  AplibMpiErrorCaller* caller = nullptr;  ///< Of `function`; null: this library.
 };
 
 /// What is left to do for an error: to call a function of the program.
 struct Alarm {
   Errhandler* handler = nullptr;  ///< Held; null: nothing is left.
-  void* object = nullptr;         ///< The handle of what the error is raised on, as the function takes it.
+  void* object = nullptr;         ///< The handle of what the error is raised on.
   std::string text;
 };
 

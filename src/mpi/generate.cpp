@@ -3,6 +3,7 @@
 //
 //   generate header functions.txt constants.txt mpi.h.in    mpi.h
 //   generate library functions.txt constants.txt            the exported functions, and tables of names
+//   generate front functions.txt constants.txt              the same functions, for front ends
 //   generate names functions.txt constants.txt              the names that the library exports
 //   generate calls functions.txt constants.txt              for tests: each function with what its parameters are
 #include <fstream>
@@ -17,50 +18,6 @@
 namespace {
 
 using namespace table;
-
-// ---------------------------------------------------------------- prototypes
-
-bool is_large(const Function& function) {
-  if (function.is_removed) return false;
-  for (const Parameter& parameter : function.parameters) {
-    if (!parameter.kind->large_type.empty()) return true;
-  }
-  return false;
-}
-
-const std::string& type_of(const Parameter& parameter, bool large) {
-  return large && !parameter.kind->large_type.empty() ? parameter.kind->large_type : parameter.kind->type;
-}
-
-/// A pointer already, so that a place for one needs no star more.
-bool is_pointer(const std::string& type) { return type.back() == '*'; }
-
-std::string declaration(const Parameter& parameter, bool large) {
-  std::string type = type_of(parameter, large);
-  if (type == "...") return type;
-  std::string suffix;
-  if (is_pointer(type)) {
-    if (parameter.kind->is_const && !parameter.is_out) type = "const " + type;
-  } else if (parameter.is_array) {
-    suffix = "[]" + parameter.kind->rows;
-    if (!parameter.is_out && parameter.kind->rows.empty()) type = "const " + type;
-  } else if (parameter.is_out) {
-    type += "*";
-  }
-  return type + " " + parameter.name + suffix;
-}
-
-std::string prototype(const std::string& prefix, const Function& function, bool large) {
-  std::string text =
-      (function.result.empty() ? "int" : function.result) + " " + prefix + function.name + (large ? "_c" : "") + "(";
-  bool first = true;
-  for (const Parameter& parameter : function.parameters) {
-    if (parameter.only_large && !large) continue;
-    text += (first ? "" : ", ") + declaration(parameter, large);
-    first = false;
-  }
-  return text + (first ? "void)" : ")");
-}
 
 // ---------------------------------------------------------------- mpi.h
 
@@ -371,7 +328,8 @@ void write_tables(const std::vector<Constant>& constants) {
 
 void write_library(const FunctionTable& table, const std::vector<Constant>& constants) {
   std::cout << "// Made by generate.cpp from functions.txt and constants.txt.\n"
-               "#include \"mpi/comm.hpp\"\n#include \"mpi/op.hpp\"\n#include \"mpi/pending_call.hpp\"\n"
+               "#include \"functions.hpp\"\n#include \"mpi/comm.hpp\"\n#include \"mpi/op.hpp\"\n"
+               "#include \"mpi/pending_call.hpp\"\n"
                "#include \"mpi/plain_window.hpp\"\n\nnamespace aplib::mpi {\n\n";
   write_declarations(table);
   write_tables(constants);
@@ -382,7 +340,24 @@ void write_library(const FunctionTable& table, const std::vector<Constant>& cons
     write_function(function, false);
     if (is_large(function)) write_function(function, true);
   }
-  std::cout << "#pragma GCC visibility pop\n}\n";
+  // Aliases, which no other library's functions of these names take the place of.
+  for (const Function& function : table.functions) {
+    std::cout << "static decltype(PMPI_" << function.name << ") own_" << function.name
+              << " __attribute__((alias(\"PMPI_" << function.name << "\")));\n";
+  }
+  std::cout << "const AplibMpiFunctions aplib_mpi_functions = {\n";
+  for (const Function& function : table.functions) std::cout << "    own_" << function.name << ",\n";
+  std::cout << "};\n#pragma GCC visibility pop\n}\n";
+}
+
+/// For libraries that export functions of the same names.
+void write_front(const FunctionTable& table) {
+  std::cout << "// Made by generate.cpp from functions.txt.\n#pragma once\n\n#include <mpi.h>\n\nextern \"C\" {\n"
+               "#pragma GCC visibility push(default)\n/// The functions of libmpi_abi.\n"
+               "extern const struct AplibMpiFunctions {\n";
+  for (const Function& function : table.functions)
+    std::cout << "  decltype(PMPI_" << function.name << ")* " << function.name << ";\n";
+  std::cout << "} aplib_mpi_functions;\n#pragma GCC visibility pop\n}\n";
 }
 
 void write_names(const FunctionTable& table) {
@@ -446,13 +421,16 @@ void write_calls(const FunctionTable& table) {
 
 int main(int argc, char** argv) {
   const Words arguments(argv + 1, argv + argc);
-  if (arguments.size() < 3) fail("usage", "generate header|library|names|calls functions.txt constants.txt [mpi.h.in]");
+  if (arguments.size() < 3)
+    fail("usage", "generate header|library|front|names|calls functions.txt constants.txt [mpi.h.in]");
   const FunctionTable table(arguments[1]);
   const std::vector<Constant> constants = read_constants(arguments[2]);
   if (arguments[0] == "header" && arguments.size() == 4) {
     write_header(table, constants, arguments[3]);
   } else if (arguments[0] == "library") {
     write_library(table, constants);
+  } else if (arguments[0] == "front") {
+    write_front(table);
   } else if (arguments[0] == "names") {
     write_names(table);
   } else if (arguments[0] == "calls") {

@@ -191,4 +191,45 @@ std::vector<Constant> read_constants(const std::string& path) {
   return constants;
 }
 
+bool is_large(const Function& function) {
+  if (function.is_removed) return false;
+  for (const Parameter& parameter : function.parameters) {
+    if (!parameter.kind->large_type.empty()) return true;
+  }
+  return false;
+}
+
+const std::string& type_of(const Parameter& parameter, bool large) {
+  return large && !parameter.kind->large_type.empty() ? parameter.kind->large_type : parameter.kind->type;
+}
+
+bool is_pointer(const std::string& type) { return type.back() == '*'; }
+
+std::string declaration(const Parameter& parameter, bool large) {
+  std::string type = type_of(parameter, large);
+  if (type == "...") return type;
+  std::string suffix;
+  if (is_pointer(type)) {
+    if (parameter.kind->is_const && !parameter.is_out) type = "const " + type;
+  } else if (parameter.is_array) {
+    suffix = "[]" + parameter.kind->rows;
+    if (!parameter.is_out && parameter.kind->rows.empty()) type = "const " + type;
+  } else if (parameter.is_out) {
+    type += "*";
+  }
+  return type + " " + parameter.name + suffix;
+}
+
+std::string prototype(const std::string& prefix, const Function& function, bool large) {
+  std::string text =
+      (function.result.empty() ? "int" : function.result) + " " + prefix + function.name + (large ? "_c" : "") + "(";
+  bool first = true;
+  for (const Parameter& parameter : function.parameters) {
+    if (parameter.only_large && !large) continue;
+    text += (first ? "" : ", ") + declaration(parameter, large);
+    first = false;
+  }
+  return text + (first ? "void)" : ")");
+}
+
 }  // namespace table

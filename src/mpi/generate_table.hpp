@@ -78,4 +78,15 @@ class FunctionTable {
 
 std::vector<Constant> read_constants(const std::string& path);
 
+/// It has a _c double.
+bool is_large(const Function& function);
+/// In C; of an array, that of an element.
+const std::string& type_of(const Parameter& parameter, bool large);
+/// A pointer already, so that a place for one needs no star more.
+bool is_pointer(const std::string& type);
+/// "const void* buf"
+std::string declaration(const Parameter& parameter, bool large);
+/// "int MPI_Send(const void* buf, ...)", without a semicolon.
+std::string prototype(const std::string& prefix, const Function& function, bool large);
+
 }  // namespace table

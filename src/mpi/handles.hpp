@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
-// What libmpifort_abi asks of this library beside MPI's functions. It is of the same build, and nobody else's.
+// What libmpifort_abi and the front ends of other ABIs ask of this library beside MPI's functions. They are of the same
+// build, and nobody else's.
 #pragma once
+
+#include <mpi.h>
 
 extern "C" {
 #pragma GCC visibility push(default)
@@ -9,8 +12,13 @@ extern "C" {
 void* aplib_mpi_handle(int number);
 /// The number of a handle that MPI has given, as of MPI_..._toint.
 int aplib_mpi_number(const void* handle);
-/// The function of `handle`, an operation or an error handler, is one of Fortran: it takes numbers for handles.
-void aplib_mpi_calls_fortran(void* handle);
+/// Who calls a program's function that takes handles in another form than this ABI's.
+using AplibMpiOpCaller = void(void (*function)(), void* in, void* inout, int* length, MPI_Datatype* datatype);
+using AplibMpiErrorCaller = void(void (*function)(), void** object, int* code, const char* text);
+/// `caller` calls the function of `op`, which the program has made.
+void aplib_mpi_call_op_by(MPI_Op op, AplibMpiOpCaller* caller);
+/// The same of an error handler.
+void aplib_mpi_call_errhandler_by(MPI_Errhandler errhandler, AplibMpiErrorCaller* caller);
 /// Raises an error on MPI_COMM_SELF; returns its code.
 int aplib_mpi_raise(const char* call, int code, const char* text);
 

@@ -68,7 +68,7 @@ void Combine::operator()(const void* left, void* right, Count count) const {
 
 void Combine::call_function(const void* left, void* right, Count count) const {
   const api::InCallback callback;
-  MPI_Datatype handle = op_.is_fortran ? numbered(type_.handle(), op_.rank()) : type_.handle();
+  MPI_Datatype handle = type_.handle();
   void* const given = const_cast<void*>(left);  // the standard's functions have no const
   if (op_.large_function != nullptr) {
     MPI_Count length = count;
@@ -78,8 +78,13 @@ void Combine::call_function(const void* left, void* right, Count count) const {
   for (Count done = 0; done < count;) {
     const Count part = std::min<Count>(count - done, INT_MAX);
     int length = static_cast<int>(part);
-    op_.function(static_cast<char*>(given) + done * extent, static_cast<char*>(right) + done * extent, &length,
-                 &handle);
+    char* const in = static_cast<char*>(given) + done * extent;
+    char* const inout = static_cast<char*>(right) + done * extent;
+    if (op_.caller != nullptr) {
+      op_.caller(reinterpret_cast<void (*)()>(op_.function), in, inout, &length, &handle);
+    } else {
+      op_.function(in, inout, &length, &handle);
+    }
     done += part;
   }
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "mpi/basic_type.hpp"
+#include "mpi/handles.hpp"
 #include "mpi/layout.hpp"
 #include "mpi/object.hpp"
 
@@ -44,7 +45,7 @@ struct OpHandle : Object {
   // Of the program: one of them.
   MPI_User_function* function = nullptr;
   MPI_User_function_c* large_function = nullptr;
-  bool is_fortran = false;  ///< It takes the number of a datatype.
+  AplibMpiOpCaller* caller = nullptr;  ///< Of `function`; null: this library.
 };
 
 OpHandle& op_of(const Call& call, const char* parameter, MPI_Op handle);

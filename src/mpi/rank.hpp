@@ -147,12 +147,6 @@ class Rank {
   Request* sent_ = nullptr;
 };
 
-/// The handle for a function of Fortran that gets its address: its number lies there, in the first bytes.
-template <class Handle>
-Handle numbered(Handle handle, Rank& rank) {
-  return reinterpret_cast<Handle>(static_cast<std::uintptr_t>(rank.number_of(handle)));
-}
-
 /// The text in a program's buffer of `room` bytes, cut if need be, and its length.
 void give_string(const std::string& text, char* buffer, int room, int* length);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Functions of Fortran programs that MPI calls. Those that have a state are called by a function of C here, whose state
-// says which one is meant. The library itself calls operations and error handlers, which have none, as Fortran's.
+// says which one is meant. Operations and error handlers have none: the library gives the function to one that calls it
+// here.
 #include <forward_list>
 #include <map>
 #include <mutex>
@@ -167,14 +168,24 @@ int call_extent(MPI_Datatype datatype, MPI_Aint* extent, void* state) {
   return error;
 }
 
-// ---------------------------------------------------------------- error handlers
+// ---------------------------------------------------------------- operations and error handlers
+
+void call_op(void (*function)(), void* in, void* inout, int* length, MPI_Datatype* datatype) {
+  int number = number_of(*datatype);
+  reinterpret_cast<void (*)(void*, void*, int*, int*)>(function)(in, inout, length, &number);
+}
+
+void call_errhandler(void (*function)(), void** object, int* code, const char*) {
+  int number = number_of(*object);
+  reinterpret_cast<void (*)(int*, int*)>(function)(&number, code);
+}
 
 template <class Function, class Create>
 int create_errhandler(Create* create, void (*function)(), int* errhandler) {
   MPI_Errhandler made = nullptr;
   const int error = create(reinterpret_cast<Function*>(function), &made);
   if (error != MPI_SUCCESS) return error;
-  aplib_mpi_calls_fortran(made);
+  aplib_mpi_call_errhandler_by(made, call_errhandler);
   *errhandler = number_of(made);
   return error;
 }
@@ -239,7 +250,7 @@ APLIB_SUBROUTINE(op_create, (void (*user_fn)(), const int* commute, int* op, int
   MPI_Op made = nullptr;
   *ierror = PMPI_Op_create(reinterpret_cast<MPI_User_function*>(user_fn), *commute, &made);
   if (*ierror != MPI_SUCCESS) return;
-  aplib_mpi_calls_fortran(made);
+  aplib_mpi_call_op_by(made, call_op);
   *op = number_of(made);
 }
 

@@ -120,7 +120,7 @@ bool goes_on(const Function& function) {
 }
 
 std::string room_of(const Parameter& parameter) {
-  if (parameter.length.empty()) return parameter.name == "key" ? "MPI_MAX_INFO_KEY" : "MPI_MAX_DATAREP_STRING";
+  if (parameter.length.empty()) return "MPI_MAX_DATAREP_STRING";
   return parameter.length.rfind("MPI_", 0) == 0 ? parameter.length : "*" + parameter.length + " + 1L";
 }
 
