@@ -17,6 +17,8 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <mutex>
 #include <optional>
 
 #include "aplib/error.hpp"
@@ -213,16 +215,17 @@ constexpr std::array never_separate{
 };
 constexpr std::array sanitizer_runtimes{"libasan.so*", "libtsan.so*",   "libubsan.so*",
                                         "liblsan.so*", "libhwasan.so*", "libclang_rt.*"};
-// By Open MPI, MPICH and what is made of it. libmpi_abi.so is the standard's.
+// By Open MPI, MPICH and what is made of it. libmpi_abi.so is the standard's. There is a front end for one of them.
+constexpr const char* openmpi = "libmpi.so.40";
 constexpr std::array other_mpis{"libmpi.so*",     "libmpi_cxx.so*",    "libmpi_mpifh.so*", "libmpi_usempi*.so*",
                                 "libmpich.so*",   "libmpichcxx.so*",   "libmpicxx.so*",    "libmpichfort.so*",
                                 "libmpifort.so*", "libmpich_intel.so*"};
 // Their state is the program's, though the system owns the file.
-constexpr std::array system_but_separate{"libgfortran.so*", "libmpifort_abi.so*"};
+constexpr std::array system_but_separate{"libgfortran.so*", "libmpifort_abi.so*", openmpi};
 // Libraries of executables that stay shared: their threads serve all (libc/threads.cpp), or they have a device.
-constexpr std::array better_shared{"libgomp.so*",      "libomp.so*",     "libiomp5.so*",  "libtbb*.so*",
-                                   "libopenblas*.so*", "libblis*.so*",   "libmkl_*.so*",  "libfftw3*.so*",
-                                   "libcuda.so*",      "libnvidia*.so*", "libOpenCL.so*", "libibverbs.so*"};
+constexpr std::array better_shared{"libgomp.so*",      "libomp.so*",    "libiomp5.so*",  "libtbb*.so*",
+                                   "libopenblas*.so*", "libblis*.so*",  "libmkl_*.so*",  "libcuda.so*",
+                                   "libnvidia*.so*",   "libOpenCL.so*", "libibverbs.so*"};
 
 /// True when `pattern` is the whole of `name`. Takes time in proportion to the product of their lengths, whatever
 /// they are.
@@ -325,6 +328,38 @@ std::string beside_this_code(const std::string& file) {
   return ::access(path.c_str(), F_OK) == 0 ? path : std::string();
 }
 
+/// Libraries of the system that call MPI, perhaps by way of others: they do it for the cell whose program calls them,
+/// and are as private as that program. Who has been asked for once is known.
+class CallersOfMpi {
+ public:
+  /// Call from: any thread; blocks while files are read.
+  static bool have(const std::string& path) {
+    static CallersOfMpi callers;
+    const std::lock_guard lock(callers.mutex_);
+    return !path.empty() && callers.calls(path);
+  }
+
+ private:
+  bool calls(const std::string& path) {
+    const auto [place, is_new] = known_.emplace(path, false);
+    if (!is_new) return place->second;
+    try {
+      const std::shared_ptr<const ElfFile> file = ElfFile::open(path);
+      for (const std::string_view needed : file->needed()) {
+        if (matches("libmpi_abi.so*", needed) || any_matches(other_mpis, needed)) return known_[path] = true;
+        if (is_never_separate(needed)) continue;
+        const std::string next = find_system_library(needed);
+        if (!next.empty() && calls(next)) return known_[path] = true;
+      }
+    } catch (const Error&) {  // whoever loads it tells the fault
+    }
+    return false;
+  }
+
+  std::mutex mutex_;
+  std::map<std::string, bool> known_;
+};
+
 class Search {
  public:
   Search(std::string_view name, const Requester& requester, const SharingRules& rules)
@@ -339,7 +374,7 @@ class Search {
   std::optional<std::string> find_inherited();
   bool is_private(const std::string& path, std::string_view soname) const;
   bool is_shared(const std::string& path, std::string_view soname) const;
-  bool is_separate_by_default(std::string_view name) const;
+  bool is_separate_by_default(std::string_view name, const std::string& path) const;
   bool matches_one(const std::vector<std::string>& patterns, const std::string& path, std::string_view soname) const;
   Library found(const std::string& path);
   Library of_process();
@@ -442,8 +477,13 @@ bool Search::is_shared(const std::string& path, std::string_view soname) const {
   return matches_one(rules_.shared_names, path, soname);
 }
 
-bool Search::is_separate_by_default(std::string_view name) const {
-  return any_matches(system_but_separate, name) || (rules_.separates_most && !any_matches(better_shared, name));
+/// `path`: where it lies; empty: not known.
+bool Search::is_separate_by_default(std::string_view name, const std::string& path) const {
+  if (any_matches(system_but_separate, name) || CallersOfMpi::have(path)) return true;
+  if (any_matches(better_shared, name)) return false;
+  // What a private library of the system asks for may know it, as libfftw3 knows libfftw3_mpi.
+  const ElfFile* const user = requester_.file;
+  return rules_.separates_most || (user != nullptr && is_of_system(user->path()) && CallersOfMpi::have(user->path()));
 }
 
 Library Search::shared(const std::string& what) {
@@ -469,8 +509,8 @@ Library Search::found(const std::string& path) {
     fault = error;
   }
   const std::string_view soname = file != nullptr ? file->soname() : std::string_view{};
-  const bool separate =
-      is_private(path, soname) || (!is_shared(path, soname) && (is_separate_by_default(file_name(path)) || !of_system));
+  const bool separate = is_private(path, soname) ||
+                        (!is_shared(path, soname) && (!of_system || is_separate_by_default(file_name(path), path)));
   if (!separate) return shared(path.find('/') == std::string::npos ? "./" + path : path);
   if (fault) fail(fault->what(), "every cell gets its own copy of this library, so it must be made for that");
   return {.sharing = Sharing::separate, .path = file->path(), .file = file, .handle = nullptr};
@@ -513,8 +553,12 @@ Library Search::find() {
   const std::string base(file_name(name_));
   if (base.empty()) fail("is not the name of a library", "name a file");
   if (any_matches(other_mpis, base)) {
-    fail("is another MPI's, which has ranks that are processes, and another binary interface than APlib's",
-         "compile the program again with APlib's mpicc, or start it with that MPI's mpiexec");
+    const std::string own = base == openmpi ? beside_this_code("aplib/mpi/openmpi/" + base) : std::string();
+    if (!own.empty()) return found(own);
+    fail(
+        "is another MPI's, which has ranks that are processes, and another binary interface than APlib's; of those "
+        "APlib has Open MPI's for C alone (libmpi.so.40)",
+        "compile the program again with APlib's mpicc, or start it with that MPI's mpiexec");
   }
   if (is_never_separate(base)) {
     if (std::ranges::count(rules_.private_names, base) != 0)  // a pattern may cover it by the way; a name means it
@@ -527,11 +571,9 @@ Library Search::find() {
   }
   if (const auto path = find_file()) return found(*path);
 
-  const bool wants_separate = is_private(base, {}) || (is_separate_by_default(base) && !is_shared(base, {}));
-  if (wants_separate) {
-    const std::string path = find_system_library(base);
-    if (!path.empty()) return found(path);
-  }
+  const std::string path = find_system_library(base);
+  const bool wants_separate = is_private(base, {}) || (!is_shared(base, {}) && is_separate_by_default(base, path));
+  if (wants_separate && !path.empty()) return found(path);
   looked_.emplace_back("the system's libraries");
   void* handle = ::dlopen(base.c_str(), RTLD_NOLOAD | RTLD_NOW);
   if (handle == nullptr) handle = ::dlopen(base.c_str(), RTLD_NOW | RTLD_LOCAL);

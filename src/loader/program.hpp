@@ -61,9 +61,10 @@ struct Requester {
 ///
 /// Sharing, the first that applies: some libraries are never separate, whatever the rules (libc and its parts,
 /// ld-linux, libstdc++, libgcc_s, libaplib, sanitizer runtimes), and of those the process's own is taken, wherever
-/// another lies; libaplib is always the one that this code is in. Then the rules. Then libgfortran and libmpifort_abi
-/// are separate (their units and common blocks are state of the program), and so are all libraries of an executable but
-/// those that keep threads for whoever calls, or speak to a device. Then what RUNPATH, RPATH, LD_LIBRARY_PATH or a path
+/// another lies; libaplib is always the one that this code is in. Open MPI's library is replaced by our front end. Then
+/// the rules. Then libgfortran, libmpifort_abi and the front end are separate (their units, common blocks and objects
+/// are state of the program), and so are all libraries that call MPI, and all of an executable but those that keep
+/// threads for whoever calls, or speak to a device. Then what RUNPATH, RPATH, LD_LIBRARY_PATH or a path
 /// find outside the system's folders (/lib*, /usr/lib*, after resolving links) is separate; the rest, of the system or
 /// already loaded in the process by that name, is shared.
 ///

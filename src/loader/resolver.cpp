@@ -283,11 +283,12 @@ void Resolver::choose_memory() {
     return std::ranges::any_of(program_.images_,
                                [](const Image& image) { return image.file->find(low_memory_mark) != nullptr; });
   };
-  // Fortran's libraries do both for those that ask them.
+  // Fortran's libraries and those of other ABIs do both for those that ask them.
   const auto has = [this](bool (*is_wanted)(std::string_view) noexcept) {
     return std::ranges::any_of(program_.images_, [is_wanted](const Image& image) {
       const std::string_view name = image.file->soname();
-      if (name.starts_with("libgfortran.so") || name.starts_with("libmpifort_abi.so")) return false;
+      if (name.starts_with("libgfortran.so") || name.starts_with("libmpifort_abi.so") || name.starts_with("libmpi.so"))
+        return false;
       return std::ranges::any_of(image.file->symbols(), [is_wanted](const Symbol& symbol) {
         return !symbol.defined && is_wanted(symbol.name);
       });

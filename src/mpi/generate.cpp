@@ -326,9 +326,19 @@ void write_tables(const std::vector<Constant>& constants) {
   std::cout << "    {0, nullptr, nullptr}};\n";
 }
 
+/// Without MPI_, with the _c doubles.
+Words names_of(const FunctionTable& table) {
+  Words names;
+  for (const Function& function : table.functions) {
+    names.push_back(function.name);
+    if (is_large(function)) names.push_back(function.name + "_c");
+  }
+  return names;
+}
+
 void write_library(const FunctionTable& table, const std::vector<Constant>& constants) {
   std::cout << "// Made by generate.cpp from functions.txt and constants.txt.\n"
-               "#include \"functions.hpp\"\n#include \"mpi/comm.hpp\"\n#include \"mpi/op.hpp\"\n"
+               "#include <aplib_mpi_functions.hpp>\n#include \"mpi/comm.hpp\"\n#include \"mpi/op.hpp\"\n"
                "#include \"mpi/pending_call.hpp\"\n"
                "#include \"mpi/plain_window.hpp\"\n\nnamespace aplib::mpi {\n\n";
   write_declarations(table);
@@ -341,12 +351,12 @@ void write_library(const FunctionTable& table, const std::vector<Constant>& cons
     if (is_large(function)) write_function(function, true);
   }
   // Aliases, which no other library's functions of these names take the place of.
-  for (const Function& function : table.functions) {
-    std::cout << "static decltype(PMPI_" << function.name << ") own_" << function.name
-              << " __attribute__((alias(\"PMPI_" << function.name << "\")));\n";
+  for (const std::string& name : names_of(table)) {
+    std::cout << "static decltype(PMPI_" << name << ") own_" << name << " __attribute__((alias(\"PMPI_" << name
+              << "\")));\n";
   }
   std::cout << "const AplibMpiFunctions aplib_mpi_functions = {\n";
-  for (const Function& function : table.functions) std::cout << "    own_" << function.name << ",\n";
+  for (const std::string& name : names_of(table)) std::cout << "    own_" << name << ",\n";
   std::cout << "};\n#pragma GCC visibility pop\n}\n";
 }
 
@@ -355,8 +365,7 @@ void write_front(const FunctionTable& table) {
   std::cout << "// Made by generate.cpp from functions.txt.\n#pragma once\n\n#include <mpi.h>\n\nextern \"C\" {\n"
                "#pragma GCC visibility push(default)\n/// The functions of libmpi_abi.\n"
                "extern const struct AplibMpiFunctions {\n";
-  for (const Function& function : table.functions)
-    std::cout << "  decltype(PMPI_" << function.name << ")* " << function.name << ";\n";
+  for (const std::string& name : names_of(table)) std::cout << "  decltype(PMPI_" << name << ")* " << name << ";\n";
   std::cout << "} aplib_mpi_functions;\n#pragma GCC visibility pop\n}\n";
 }
 

@@ -200,6 +200,7 @@ void tell_of_foreign_library(const Call& call) {
         const std::string_view path = library->dlpi_name;
         const std::string_view file = path.substr(path.rfind('/') + 1);
         if (!file.starts_with("libmpi.so") && !file.starts_with("libmpich.so")) return 0;
+        if (path.ends_with("/aplib/mpi/openmpi/" + std::string(file))) return 0;  // our front end
         *static_cast<std::string*>(found) = path;
         return 1;
       },

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+// Programs that were compiled for Open MPI: our own, by its mpicc, and those of the system.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "commands.hpp"
+
+namespace aplib {
+namespace {
+
+constexpr const char* front_end = MPI_LIBRARY_FOLDER "/aplib/mpi/openmpi/libmpi.so.40";
+
+class ForOpenMpi : public MpiCommands {
+ protected:
+  [[nodiscard]] bool lacks(const std::string& tool) const { return output("command -v " + tool + " || true").empty(); }
+  void compile(const std::string& name) const {
+    EXPECT_EQ(output("mpicc.openmpi -w -O2 " MPI_PROGRAMS "/openmpi/" + name + ".c -o " + name), "");
+  }
+  /// "name size" or "name" of each symbol that a library exports, of those whose name begins with one of `beginnings`.
+  [[nodiscard]] std::set<std::string> exported_by(const std::string& library, bool objects) const {
+    std::set<std::string> names;
+    std::istringstream lines(output("nm -D -S --defined-only " + library));
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream words(line);
+      std::string address, size, kind, name;
+      if (!(words >> address >> size >> kind >> name)) continue;
+      const bool is_object = name.starts_with("ompi_mpi_") || name.starts_with("ompi_request_null");
+      const bool is_function = name.starts_with("MPI_") || name.starts_with("PMPI_");
+      if (objects && is_object) names.insert(name + " " + size);
+      if (!objects && is_function && (kind == "T" || kind == "W")) names.insert(name);
+    }
+    return names;
+  }
+};
+
+#define SKIP_WITHOUT(tool) \
+  if (lacks(tool)) GTEST_SKIP() << "needs the tool " << (tool)
+
+TEST_F(ForOpenMpi, ProgramsAnswerAlikeInCellsAndProcesses) {
+  SKIP_WITHOUT("mpicc.openmpi");
+  write("cluster.toml",
+        "[machine]\ngrid = \"5x1\"\nlaunch = \"local\"\n[[host]]\nname = \"a\"\ncells = 2\n"
+        "[[host]]\nname = \"b\"\ncells = 3\n");
+  for (const std::string name : {"messages", "collectives", "objects"}) {
+    compile(name);
+    const std::string program = "./" + name + (name == "objects" ? " $PWD/data" : "");
+    for (const char* const options :
+         {"-n 1", "-n 2", "-n 5", "-n 4 --threads 1", "-n 4 --threads per-cell", "-n 3 --processes", "-f cluster.toml"})
+      EXPECT_EQ(output(std::string("aprun ") + options + " " + program), "No Errors\n") << name << ' ' << options;
+  }
+}
+
+TEST_F(ForOpenMpi, ErrorsSayWhatIsWrong) {
+  SKIP_WITHOUT("mpicc.openmpi");
+  write("wrong.c", R"(
+#include <mpi.h>
+int main(int argc, char** argv) {
+  char port[MPI_MAX_PORT_NAME];
+  int value = 0;
+  MPI_Init(&argc, &argv);
+  if (argc == 1) MPI_Open_port(MPI_INFO_NULL, port);
+  if (argc == 2) MPI_Send(&value, 1, MPI_INT, 99, 0, MPI_COMM_WORLD);
+  if (argc == 3) MPI_Send(&value, 1, MPI_2COMPLEX, 0, 0, MPI_COMM_WORLD);
+  if (argc == 4) MPI_Abort(MPI_COMM_WORLD, 18);
+  MPI_Finalize();
+})");
+  EXPECT_EQ(output("mpicc.openmpi -w wrong.c -o wrong"), "");
+  const auto ends = [this](const std::string& command, int expected, const std::string& text) {
+    int status = 0;
+    const std::string told = output(command, &status);
+    EXPECT_EQ(status, expected) << command;
+    EXPECT_NE(told.find(text), std::string::npos) << told;
+  };
+  ends("aprun -n 2 ./wrong", 1, "MPI_Open_port: this version of APlib does not have this function yet");
+  ends("aprun -n 2 ./wrong 2", 1, "MPI_Send: dest is 99");
+  ends("aprun -n 2 ./wrong 2 3", 1, "MPI_Send: datatype is ");
+  ends("aprun -n 2 ./wrong 2 3 4", 18, "MPI_Abort");
+}
+
+TEST_F(ForOpenMpi, TheFrontEndHasWhatProgramsLinkWith) {
+  const std::set<std::string> functions = exported_by(front_end, false);
+  // What it lacked, programs would find in libmpi_abi, which takes no handles of theirs.
+  for (const char* const name : {"MPI_Comm_f2c", "MPI_Comm_toint", "MPI_Send_c", "PMPI_Op_create_c"})
+    EXPECT_TRUE(functions.contains(name)) << name;
+  const std::string library = "/usr/lib/x86_64-linux-gnu/libmpi.so.40";
+  if (!std::filesystem::exists(library)) GTEST_SKIP() << "needs Open MPI's library";
+  for (const std::string& name : exported_by(library, false)) {
+    if (name.ends_with("_FN") || name.ends_with("_FN_NULL") || name.ends_with("_F90")) continue;  // of Fortran
+    EXPECT_TRUE(functions.contains(name) || name.ends_with("_NULL")) << name;
+  }
+  // COPY relocations copy so many bytes.
+  const std::set<std::string> theirs = exported_by(library, true);
+  for (const std::string& object : exported_by(front_end, true)) EXPECT_TRUE(theirs.contains(object)) << object;
+}
+
+// One MPI for all cells would be one communicator for all.
+TEST_F(ForOpenMpi, LibrariesOfTheSystemThatCallMpiArePrivate) {
+  SKIP_WITHOUT("mpicc.openmpi");
+  const std::string library = "/usr/lib/x86_64-linux-gnu/libfftw3_mpi.so.3";
+  if (!std::filesystem::exists(library)) GTEST_SKIP() << "needs FFTW for Open MPI (libfftw3-mpi3)";
+  write("slab.c", R"(
+#include <mpi.h>
+#include <stddef.h>
+#include <stdio.h>
+void fftw_mpi_init(void);
+ptrdiff_t fftw_mpi_local_size_2d(ptrdiff_t, ptrdiff_t, MPI_Comm, ptrdiff_t*, ptrdiff_t*);
+int main(int argc, char** argv) {
+  ptrdiff_t rows, first;
+  MPI_Init(&argc, &argv);
+  fftw_mpi_init();
+  fftw_mpi_local_size_2d(16, 16, MPI_COMM_WORLD, &rows, &first);
+  printf("%d rows from %d\n", (int)rows, (int)first);
+  MPI_Finalize();
+})");
+  EXPECT_EQ(output("mpicc.openmpi slab.c -o slab " + library), "");
+  EXPECT_EQ(output("aprun -n 4 ./slab | sort -n -k 4"),
+            "4 rows from 0\n4 rows from 4\n4 rows from 8\n4 rows from 12\n");
+}
+
+TEST_F(ForOpenMpi, ProgramsOfTheSystemRun) {
+  bool has_one = false;
+  if (!lacks("NPopenmpi")) {
+    has_one = true;
+    const std::string text = output("aprun -n 2 NPopenmpi -u 64");
+    EXPECT_NE(text.find("Mbps in"), std::string::npos) << text;
+  }
+  if (!lacks("hpcc")) {
+    has_one = true;
+    const std::string sample = "/usr/share/doc/hpcc/examples/_hpccinf.txt";
+    (void)output("sed -e '6s/.*/200 Ns/; 8s/.*/32 NBs/; 11s/.*/2 Ps/; 12s/.*/4 Qs/' " + sample + " > hpccinf.txt");
+    EXPECT_EQ(output("aprun -n 8 hpcc"), "");
+    const std::string text = output("cat hpccoutf.txt");
+    EXPECT_NE(text.find("Success=1"), std::string::npos) << text;
+    EXPECT_NE(text.find("1 tests completed and passed residual checks"), std::string::npos) << text;
+  }
+  if (std::filesystem::exists("/usr/lib/python3/dist-packages/mpi4py")) {
+    has_one = true;
+    write("sum.py",
+          "from mpi4py import MPI\nworld = MPI.COMM_WORLD\nif world.allreduce(world.rank) != 3: world.Abort(5)\n");
+    EXPECT_EQ(output("aprun -n 3 /usr/bin/python3 sum.py 2>/dev/null"), "");
+  }
+  if (!has_one) GTEST_SKIP() << "needs one of hpcc, netpipe-openmpi and python3-mpi4py";
+}
+
+}  // namespace
+}  // namespace aplib
