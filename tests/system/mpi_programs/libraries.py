@@ -27,7 +27,7 @@ def aplib(build):
     folder = (pathlib.Path(build) / "lib" / "aplib" / "mpi" / "bin").resolve()
     if not (folder / "mpicc").exists():
         raise Unavailable(f"needs APlib's own programs: mpicc is not built in {build}")
-    compilers = Compilers("cells", str(folder / "mpicc"), str(folder / "mpicxx"), "gfortran")
+    compilers = Compilers("cells", *(str(folder / name) for name in ("mpicc", "mpicxx", "mpifort")))
     return Library("aplib", "APlib", compilers,
                    lambda ranks, words: [str(folder / "mpiexec"), "-n", str(ranks), *words], {})
 
@@ -42,7 +42,7 @@ def peer(name, title, options, environment, **limits):
     missing = [tool for tool in tools if shutil.which(tool) is None]
     if missing:
         raise Unavailable(f"needs the tool {missing[0]} (scripts/peers installs it)")
-    compilers = Compilers("alone", tools[0], tools[1], "gfortran")
+    compilers = Compilers("alone", tools[0], tools[1], f"mpifort.{name}")
     return Library(name, title, compilers,
                    lambda ranks, words: [tools[2], "-n", str(ranks), *options(ranks), *words], environment, **limits)
 
@@ -71,7 +71,7 @@ def ampi():
         return [*words, f"+p{processors}", f"+vp{ranks}", *(["+setcpuaffinity"] if processors > 1 else [])]
 
     # Ranks of AMPI share the globals of programs that are not built so.
-    compilers = Compilers("alone", *(f"{home}/bin/{name} -pieglobals" for name in ("ampicc", "ampicxx")), "gfortran")
+    compilers = Compilers("alone", *(f"{home}/bin/{name} -pieglobals" for name in ("ampicc", "ampicxx", "ampif90")))
     return Library("ampi", "AMPI", compilers, command, {})
 
 

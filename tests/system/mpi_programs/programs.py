@@ -5,9 +5,11 @@ it is run, which numbers are its answer, and which its speed."""
 import dataclasses
 import hashlib
 import inspect
+import shutil
 from collections.abc import Callable
 
-from origins import Commit
+from origins import Commit, Package
+from sources import Unavailable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -274,4 +276,80 @@ OSU = Program(
     forbids=(r"Fail", r"[Ee]rror"),
 )
 
-PROGRAMS = {program.name: program for program in (HPL, LULESH, HPCG, MINIFE, AMG, OSU)}
+# NPB, the NAS parallel benchmarks, check their own results: flow solvers (BT, LU, SP), conjugate gradients, random
+# numbers, a Fourier transform, sorting, multigrid, and BT that also writes its results by MPI-IO and reads them back.
+# DT is left out: it reads memory of malloc that it has not written, and its answer depends on what lies there.
+KERNELS = ("bt", "cg", "ep", "ft", "is", "lu", "mg", "sp")
+NPB_FOLDER = "NPB3.4-MPI"
+
+
+def build_npb(tree, archives):
+    if shutil.which("gfortran") is None:
+        raise Unavailable("needs gfortran")
+    tree.unpack(archives[0])
+    config = tree.folder / NPB_FOLDER / "config"
+    (tree.folder / NPB_FOLDER / "bin").mkdir()
+    shutil.copy(config / "make.def.template", config / "make.def")
+    words = (f"MPIFC={tree.fc}", f"MPICC={tree.cc}", "FFLAGS=-O2 -w -fallow-argument-mismatch", "CFLAGS=-O2 -w", "-j1")
+    for letter in "SW":
+        for kernel in KERNELS:
+            tree.make(kernel, f"CLASS={letter}", *words, under=NPB_FOLDER)
+    for subtype in ("full", "simple"):
+        tree.make("bt", "CLASS=S", f"SUBTYPE={subtype}", *words, under=NPB_FOLDER)
+
+
+def npb(name, *numbers):
+    return tuple(Case(ranks, program=f"{NPB_FOLDER}/bin/{name}") for ranks in numbers)
+
+
+NPB = Program(
+    name="npb",
+    origins=(
+        Commit("npb", "3.4.2", "https://github.com/igankevich/npb-checkpoints",
+               "cac2d9bd9fc8526e47d025d1ed5abdce9a6e2dbb"),
+    ),
+    build=build_npb,
+    program="",
+    cases=(
+        *(case for kernel in KERNELS
+          for case in npb(f"{kernel}.S.x", *((1, 4, 9, 16) if kernel in ("bt", "sp") else (1, 2, 8, 16)))),
+        *(case for kernel in KERNELS for case in npb(f"{kernel}.W.x", 4)),
+        *npb("bt.S.x.mpi_io_full", 4, 9, 16),
+        *npb("bt.S.x.mpi_io_simple", 4, 9, 16),
+    ),
+    figures=(),
+    answers=(),
+    demands=(r"Verification\s*=\s*SUCCESSFUL",),
+    forbids=(r"UNSUCCESSFUL",),
+)
+
+# HDF5's own tests of parallel files. Left out are t_cache_image, which forks, and takes minutes for serial work, and
+# t_prestart and t_pflush2, which need files of tests before them.
+
+
+def build_hdf5(tree, archives):
+    tree.unpack(archives[0])
+    tree.run("./configure", f"CC={tree.cc}", "CFLAGS=-O1 -w", "--enable-parallel", "--disable-fortran", "--disable-hl",
+             "--disable-shared", "--disable-dependency-tracking")
+    tree.make(under="src")
+    tree.make("libh5test.la", under="test")
+    tree.make(*(case.program.rpartition("/")[2] for case in HDF5.cases), under="testpar")
+
+
+HDF5 = Program(
+    name="hdf5",
+    origins=(
+        Package("hdf5", "1.10.8+repack1", "7b38e58ff83b13fd8959a90b13bf896bc318ba096c940ab0847abf3ad41a0b31"),
+    ),
+    build=build_hdf5,
+    program="",
+    cases=tuple(Case(ranks, program=f"testpar/{name}") for name, ranks in (
+        ("t_mpi", 4), ("testphdf5", 4), ("t_shapesame", 4), ("t_filters_parallel", 4), ("t_cache", 4), ("t_bigio", 3),
+        ("t_pread", 4), ("t_pshutdown", 4), ("t_init_term", 4))),
+    figures=(),
+    answers=(),
+    demands=(r"no errors|no failures|PASSED|passed|Express test mode",),
+    forbids=(r"FAILED", r"\*\*\*.*detected"),
+)
+
+PROGRAMS = {program.name: program for program in (HPL, LULESH, HPCG, MINIFE, AMG, OSU, NPB, HDF5)}
