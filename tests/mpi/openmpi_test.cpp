@@ -88,7 +88,7 @@ TEST_F(ForOpenMpi, TheFrontEndHasWhatProgramsLinkWith) {
   for (const char* const name : {"MPI_Comm_f2c", "MPI_Comm_toint", "MPI_Send_c", "PMPI_Op_create_c"})
     EXPECT_TRUE(functions.contains(name)) << name;
   const std::string library = "/usr/lib/x86_64-linux-gnu/libmpi.so.40";
-  if (!std::filesystem::exists(library)) GTEST_SKIP() << "needs Open MPI's library";
+  if (!std::filesystem::exists(library)) GTEST_SKIP() << "needs the library libmpi.so.40";
   for (const std::string& name : exported_by(library, false)) {
     if (name.ends_with("_FN") || name.ends_with("_FN_NULL") || name.ends_with("_F90")) continue;  // of Fortran
     EXPECT_TRUE(functions.contains(name) || name.ends_with("_NULL")) << name;
@@ -102,7 +102,7 @@ TEST_F(ForOpenMpi, TheFrontEndHasWhatProgramsLinkWith) {
 TEST_F(ForOpenMpi, LibrariesOfTheSystemThatCallMpiArePrivate) {
   SKIP_WITHOUT("mpicc.openmpi");
   const std::string library = "/usr/lib/x86_64-linux-gnu/libfftw3_mpi.so.3";
-  if (!std::filesystem::exists(library)) GTEST_SKIP() << "needs FFTW for Open MPI (libfftw3-mpi3)";
+  if (!std::filesystem::exists(library)) GTEST_SKIP() << "needs the library libfftw3_mpi.so.3";
   write("slab.c", R"(
 #include <mpi.h>
 #include <stddef.h>
@@ -129,9 +129,9 @@ TEST_F(ForOpenMpi, ProgramsOfTheSystemRun) {
     const std::string text = output("aprun -n 2 NPopenmpi -u 64");
     EXPECT_NE(text.find("Mbps in"), std::string::npos) << text;
   }
-  if (!lacks("hpcc")) {
+  const std::string sample = "/usr/share/doc/hpcc/examples/_hpccinf.txt";
+  if (!lacks("hpcc") && std::filesystem::exists(sample)) {  // small systems leave such files out
     has_one = true;
-    const std::string sample = "/usr/share/doc/hpcc/examples/_hpccinf.txt";
     (void)output("sed -e '6s/.*/200 Ns/; 8s/.*/32 NBs/; 11s/.*/2 Ps/; 12s/.*/4 Qs/' " + sample + " > hpccinf.txt");
     EXPECT_EQ(output("aprun -n 8 hpcc"), "");
     const std::string text = output("cat hpccoutf.txt");
@@ -144,7 +144,9 @@ TEST_F(ForOpenMpi, ProgramsOfTheSystemRun) {
           "from mpi4py import MPI\nworld = MPI.COMM_WORLD\nif world.allreduce(world.rank) != 3: world.Abort(5)\n");
     EXPECT_EQ(output("aprun -n 3 /usr/bin/python3 sum.py 2>/dev/null"), "");
   }
-  if (!has_one) GTEST_SKIP() << "needs one of hpcc, netpipe-openmpi and python3-mpi4py";
+  if (has_one) return;
+  SKIP_WITHOUT("hpcc");
+  GTEST_SKIP() << "needs the documentation of hpcc";
 }
 
 }  // namespace

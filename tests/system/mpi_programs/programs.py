@@ -285,7 +285,7 @@ NPB_FOLDER = "NPB3.4-MPI"
 
 def build_npb(tree, archives):
     if shutil.which("gfortran") is None:
-        raise Unavailable("needs gfortran")
+        raise Unavailable("needs the tool gfortran")
     tree.unpack(archives[0])
     config = tree.folder / NPB_FOLDER / "config"
     (tree.folder / NPB_FOLDER / "bin").mkdir()

@@ -58,7 +58,7 @@ class Suite:
         mpi = pathlib.Path(build) / "lib" / "aplib" / "mpi"
         find_tool(build, "aprun")
         if shutil.which("gfortran") is None:
-            raise Unavailable("needs gfortran")
+            raise Unavailable("needs the tool gfortran")
         if not (mpi / "bin" / "mpicc").exists() or not (mpi / "include" / "mpi.h").exists():
             raise Unavailable(f"needs APlib's own programs: mpicc is not built in {build}")
         self.mpiexec = mpi / "bin" / "mpiexec"
