@@ -197,7 +197,8 @@ void on_stop(int signal, siginfo_t* info, void* /*context*/) noexcept {
     int none = 0;
     // relaxed: read after the threads are joined
     if (domain->signal.compare_exchange_strong(none, signal, std::memory_order_relaxed)) first = true;
-    if (info->si_code <= 0 && info->si_pid == domain->node) is_told = true;
+    // A sender outside of our namespace has the number 0.
+    if (info->si_code <= 0 && info->si_pid != 0 && info->si_pid == domain->node) is_told = true;
     domain->stop();
   }
   if (!first) _exit(128 + signal);  // the second time: some task does not listen

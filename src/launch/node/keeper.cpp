@@ -34,7 +34,7 @@ using namespace std::chrono_literals;
 constexpr auto grace = 500ms;       // from SIGTERM to SIGKILL
 constexpr auto end_patience = 1s;   // a lost member's process may be about to end
 constexpr int blind_pause_ms = 10;  // between looks, where the system tells no end
-constexpr int stop_pause_ms = 500;  // between looks whether the member is stopped
+constexpr auto stop_pause = 500ms;  // between looks whether the member is stopped
 
 /// A name for a socket without a file, which nobody guesses.
 std::string random_name() {
@@ -162,7 +162,9 @@ void Keeper::wait() {
     const std::lock_guard lock(mutex_);
     if (!unsent_.empty()) fds.back().events |= POLLOUT;
   }
-  int timeout = child_->end_fd() < 0 ? blind_pause_ms : member_ == Member::joined ? stop_pause_ms : -1;
+  int timeout = child_->end_fd() < 0        ? blind_pause_ms
+                : member_ == Member::joined ? static_cast<int>(stop_pause.count())
+                                            : -1;
   for (const auto& until : {patience_, killing_}) {
     if (!until) continue;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(*until - Clock::now()).count();
@@ -177,9 +179,11 @@ void Keeper::wait() {
 
 // Others wait for it, and nobody would know for what.
 void Keeper::look_for_stop() {
-  const bool was_stopped = std::exchange(is_stopped_, is_stopped(member_process_));
-  if (!is_stopped_) was_told_of_stop_ = false;
-  if (!is_stopped_ || !was_stopped || std::exchange(was_told_of_stop_, true)) return;
+  const auto now = Clock::now();
+  if (now < next_look_) return;  // its output has woken us
+  next_look_ = now + stop_pause;
+  stopped_looks_ = is_stopped(member_process_) ? stopped_looks_ + 1 : 0;
+  if (stopped_looks_ != 2) return;  // not for a moment, and once
   sink_.warn(
       fmt::format("cell {}: process {} is stopped by a signal, as SIGSTOP or Ctrl-Z, and others wait for it; "
                   "\"kill -CONT {}\" lets it go on",

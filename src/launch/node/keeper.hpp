@@ -73,8 +73,8 @@ class Keeper {
   wire::Bytes unread_;
   Member member_ = Member::none;
   long member_process_ = 0;
-  bool is_stopped_ = false;  ///< It was at the last look.
-  bool was_told_of_stop_ = false;
+  int stopped_looks_ = 0;  ///< In a row, at which it was stopped.
+  Clock::time_point next_look_{};
   std::optional<Clock::time_point> patience_;  ///< For the process's end, when the member is lost.
   std::optional<Clock::time_point> killing_;
 };
