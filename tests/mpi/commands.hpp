@@ -45,6 +45,14 @@ class MpiCommands : public testing::Test {
     return text;
   }
 
+  /// The command ends with that status, and says `part`.
+  void expect_end(const std::string& command, int wanted, const std::string& part) const {
+    int status = 0;
+    const std::string text = output(command, &status);
+    EXPECT_EQ(status, wanted) << command << '\n' << text;
+    EXPECT_NE(text.find(part), std::string::npos) << command << '\n' << text;
+  }
+
   std::string folder_;
 };
 

@@ -70,16 +70,10 @@ int main(int argc, char** argv) {
   MPI_Finalize();
 })");
   EXPECT_EQ(output("mpicc.openmpi -w wrong.c -o wrong"), "");
-  const auto ends = [this](const std::string& command, int expected, const std::string& text) {
-    int status = 0;
-    const std::string told = output(command, &status);
-    EXPECT_EQ(status, expected) << command;
-    EXPECT_NE(told.find(text), std::string::npos) << told;
-  };
-  ends("aprun -n 2 ./wrong", 1, "MPI_Open_port: this version of APlib does not have this function yet");
-  ends("aprun -n 2 ./wrong 2", 1, "MPI_Send: dest is 99");
-  ends("aprun -n 2 ./wrong 2 3", 1, "MPI_Send: datatype is ");
-  ends("aprun -n 2 ./wrong 2 3 4", 18, "MPI_Abort");
+  expect_end("aprun -n 2 ./wrong", 1, "MPI_Open_port: this version of APlib does not have this function yet");
+  expect_end("aprun -n 2 ./wrong 2", 1, "MPI_Send: dest is 99");
+  expect_end("aprun -n 2 ./wrong 2 3", 1, "MPI_Send: datatype is ");
+  expect_end("aprun -n 2 ./wrong 2 3 4", 18, "MPI_Abort");
 }
 
 TEST_F(ForOpenMpi, TheFrontEndHasWhatProgramsLinkWith) {

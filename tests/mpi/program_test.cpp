@@ -97,16 +97,13 @@ TEST_F(MpiProgram, ThreadsOfOrdinaryProcessesCall) {
       EXPECT_EQ(output(std::string("mpiexec --processes -n ") + ranks + " ./threads " + what), "No Errors\n")
           << what << ", ranks: " << ranks;
   }
-  const auto ends = [this](const char* what, int expected, const char* expected_text) {
-    int status = 0;
-    const std::string text = output(std::string("mpiexec --processes -n 2 ./threads ") + what, &status);
-    EXPECT_EQ(status, expected) << text;
-    EXPECT_NE(text.find(expected_text), std::string::npos) << text;
-  };
-  ends("abort", 7, "cell 0 thread: MPI_Abort: rank 0 of MPI_COMM_WORLD ends the machine with code 7");
-  ends("wrong", 1, " thread: MPI_Send: count is -1; a count is 0 or more (MPI_ERR_COUNT on MPI_COMM_WORLD)");
-  ends("below", 1, " thread: MPI_Comm_rank: it came from a thread that the program made, and MPI_Init_thread has ");
-  ends("late", 1, "MPI_Comm_rank: it came after MPI_Finalize");
+  expect_end("mpiexec --processes -n 2 ./threads abort", 7,
+             "cell 0 thread: MPI_Abort: rank 0 of MPI_COMM_WORLD ends the machine with code 7");
+  expect_end("mpiexec --processes -n 2 ./threads wrong", 1,
+             " thread: MPI_Send: count is -1; a count is 0 or more (MPI_ERR_COUNT on MPI_COMM_WORLD)");
+  expect_end("mpiexec --processes -n 2 ./threads below", 1,
+             " thread: MPI_Comm_rank: it came from a thread that the program made, and MPI_Init_thread has ");
+  expect_end("mpiexec --processes -n 2 ./threads late", 1, "MPI_Comm_rank: it came after MPI_Finalize");
 }
 
 TEST_F(MpiProgram, RegionsOfOpenMpCall) {
@@ -182,15 +179,11 @@ TEST_F(MpiProgram, ThreadsNeedAThreadForEachRank) {
 
 TEST_F(MpiProgram, WhatThreadsDoWrongEndsTheMachine) {
   EXPECT_EQ(output("mpicc -Wall -Werror " MPI_PROGRAMS "/threads.c -pthread -o threads"), "");
-  const auto ends = [this](const char* what, int expected, const char* expected_text) {
-    int status = 0;
-    const std::string text = output(std::string("mpiexec -n 3 ./threads ") + what, &status);
-    EXPECT_EQ(status, expected) << text;
-    EXPECT_NE(text.find(expected_text), std::string::npos) << text;
-  };
-  ends("abort", 7, "cell 0 thread: MPI_Abort: rank 0 of MPI_COMM_WORLD ends the machine with code 7");
-  ends("wrong", 1, " thread: MPI_Send: count is -1; a count is 0 or more (MPI_ERR_COUNT on MPI_COMM_WORLD)");
-  ends("late", 1, " thread: MPI_Comm_rank: it came after MPI_Finalize");
+  expect_end("mpiexec -n 3 ./threads abort", 7,
+             "cell 0 thread: MPI_Abort: rank 0 of MPI_COMM_WORLD ends the machine with code 7");
+  expect_end("mpiexec -n 3 ./threads wrong", 1,
+             " thread: MPI_Send: count is -1; a count is 0 or more (MPI_ERR_COUNT on MPI_COMM_WORLD)");
+  expect_end("mpiexec -n 3 ./threads late", 1, " thread: MPI_Comm_rank: it came after MPI_Finalize");
 }
 
 TEST_F(MpiProgram, FortranByTheModule) {
@@ -211,17 +204,11 @@ TEST_F(MpiProgram, FortranByTheHeader) {
   std::string all;
   for (int rank = 0; rank < 8; ++rank) all += "rank  " + std::to_string(rank) + " of  8\n";
   EXPECT_EQ(output("mpiexec -n 8 ./fixed | sort"), all);
-  const auto expect_end = [&](const std::string& how, int wanted, const std::string& part) {
-    int status = 0;
-    const std::string text = output("mpiexec -n 2 ./fixed " + how, &status);
-    EXPECT_EQ(status, wanted) << text;
-    EXPECT_NE(text.find(part), std::string::npos) << text;
-  };
-  expect_end("stop", 3, "STOP 3");
-  expect_end("error", 1, "ERROR STOP");
-  expect_end("abort", 5, "MPI_Abort: rank ");
-  expect_end("rank", 1, "MPI_Send: dest is 2");
-  expect_end("address", 1, "MPI_Address: the address or size does not fit an INTEGER");
+  expect_end("mpiexec -n 2 ./fixed stop", 3, "STOP 3");
+  expect_end("mpiexec -n 2 ./fixed error", 1, "ERROR STOP");
+  expect_end("mpiexec -n 2 ./fixed abort", 5, "MPI_Abort: rank ");
+  expect_end("mpiexec -n 2 ./fixed rank", 1, "MPI_Send: dest is 2");
+  expect_end("mpiexec -n 2 ./fixed address", 1, "MPI_Address: the address or size does not fit an INTEGER");
 }
 
 }  // namespace
