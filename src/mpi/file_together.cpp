@@ -3,6 +3,8 @@
 // stages, so that the system is called for long stretches alone. Ranks of one process take windows of the file one by
 // one, whoever has time, and copy straight from and to each other's memory. Ranks of several processes have a part of
 // the file each, and send each other the pieces that belong there.
+#include <fmt/format.h>
+
 #include <atomic>
 #include <cstring>
 #include <limits>

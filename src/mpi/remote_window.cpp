@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "mpi/remote_window.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>

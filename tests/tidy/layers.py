@@ -93,10 +93,25 @@ def resolve(repository_files, path, name):
     return None
 
 
+def is_included(repository, files, path, folder):
+    """Whether the file, or its own header, includes a header of the folder by name."""
+    own = re.sub(r"\.cpp$", ".hpp", path)
+    return any(name.startswith(folder) for each in {path, own} & files
+               for _, name in INCLUDE.findall(repository.text(each)))
+
+
+def precompiled(repository, files, path):
+    """Builds that precompile this library's headers do not notice a missing #include; other builds fail."""
+    if re.search(r"^[^/\n]*\bfmt::", repository.text(path), re.MULTILINE) \
+            and not is_included(repository, files, path, "fmt/"):
+        yield f"{path}: names fmt:: without <fmt/format.h>; include it in this file, or in its own header"
+
+
 def check_layers(repository, _):
     complaints = []
     files = {str(path) for path in repository.files}
     for path in map(str, repository.cxx()):
+        complaints += precompiled(repository, files, path)
         folder = folder_of(path)
         if folder is None:
             continue  # tests may look at everything

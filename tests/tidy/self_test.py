@@ -54,6 +54,16 @@ CASES = [
     ),
     (layers.check_layers, {"src/odd/a.cpp": LICENCE}, 1, "not in the table"),
     (layers.check_layers, {"src/cell/a.cpp": LICENCE + "#include <boost/context/fiber.hpp>\n"}, 1, "only src/task"),
+    (
+        layers.check_layers,
+        {
+            "src/base/a.cpp": LICENCE + "// fmt::print\nauto b = fmt::format(c);\n",
+            "src/base/b.hpp": GOOD + "#include <fmt/format.h>\n",
+            "src/base/b.cpp": LICENCE + '#include "base/b.hpp"\nauto b = fmt::format(c);\n',
+        },
+        1,
+        "a.cpp: names fmt::",
+    ),
     (compile_headers.check_headers, {"src/base/a.hpp": GOOD + "std::string f();\n"}, 1, "string"),
     (
         compile_headers.check_headers,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Working directory, umask, children, names, and calls that are refused because several programs share the process.
+#include <fmt/format.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
