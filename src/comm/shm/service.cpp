@@ -2,7 +2,6 @@
 #include "comm/shm/service.hpp"
 
 #include <fmt/format.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "aplib/error.hpp"
+#include "base/os/local_socket.hpp"
 #include "base/os/thread.hpp"
 #include "comm/connect/acceptor.hpp"
 #include "comm/connect/caller.hpp"
@@ -37,9 +37,8 @@ using std::chrono::milliseconds;
 constexpr const char* has_ended = "its process has ended";
 
 bool is_same_user(int socket) noexcept {
-  ucred who{};
-  socklen_t bytes = sizeof who;
-  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 && who.uid == ::geteuid();
+  const auto who = os::peer_of(socket);
+  return who && who->uid == ::geteuid();
 }
 
 connect::SocketAddress address_of(const Endpoint& endpoint) {

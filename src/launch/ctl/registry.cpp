@@ -23,6 +23,7 @@
 #include <utility>
 
 #include "aplib/error.hpp"
+#include "base/os/local_socket.hpp"
 #include "base/text.hpp"
 
 namespace aplib::launch::ctl {
@@ -82,13 +83,7 @@ bool RegistrySocket::send(std::span<const std::byte> bytes) const {
   ByteWriter whole;
   whole.number(static_cast<std::uint32_t>(bytes.size()));
   whole.raw(bytes);
-  for (std::span<const std::byte> rest = whole.bytes(); !rest.empty();) {
-    const ssize_t count = ::send(descriptor_.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return false;
-    rest = rest.subspan(static_cast<std::size_t>(count));
-  }
-  return true;
+  return os::send_all(descriptor_.get(), whole.bytes());
 }
 
 std::optional<wire::Bytes> RegistrySocket::receive(std::size_t bytes_max, const std::function<bool()>& readable) const {
@@ -112,9 +107,8 @@ std::optional<wire::Bytes> RegistrySocket::receive(std::size_t bytes_max, const 
 }
 
 uid_t RegistrySocket::peer_user() const {
-  ucred who{};
-  socklen_t size = sizeof who;
-  return ::getsockopt(descriptor_.get(), SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 ? who.uid : static_cast<uid_t>(-1);
+  const auto who = os::peer_of(descriptor_.get());
+  return who ? who->uid : static_cast<uid_t>(-1);
 }
 
 namespace {

@@ -6,7 +6,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +20,7 @@
 
 #include "aplib/error.hpp"
 #include "aplib/machine.hpp"
+#include "base/os/local_socket.hpp"
 #include "comm/job_key.hpp"
 #include "kernel/process.hpp"
 #include "kernel/programs.hpp"
@@ -47,11 +47,8 @@ std::string random_name() {
 
 os::UniqueFd listen_at(const std::string& name) {
   os::UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
-  std::copy(name.begin(), name.end(), address.sun_path + 1);  // behind a zero: it has no file
-  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  if (!socket || ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0 ||
-      ::listen(socket.get(), 8) != 0)
+  const os::AbstractAddress address(name);
+  if (!socket || ::bind(socket.get(), address.data(), address.bytes()) != 0 || ::listen(socket.get(), 8) != 0)
     os::refuse_descriptor("the socket at which a process joins the machine");
   return socket;
 }
@@ -205,15 +202,14 @@ void Keeper::take_output(start::Child::Stream stream) {
 void Keeper::welcome_member() {
   os::UniqueFd caller(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!caller) return;
-  ucred who{};
-  socklen_t bytes = sizeof who;
-  if (::getsockopt(caller.get(), SOL_SOCKET, SO_PEERCRED, &who, &bytes) != 0) return;
+  const auto who = os::peer_of(caller.get());
+  if (!who) return;
   std::string problem;
-  if (who.uid != ::geteuid() && who.uid != 0) {
+  if (who->uid != ::geteuid() && who->uid != 0) {
     problem = fmt::format(
         "process {} runs as user {}, the launcher as user {}; start a program without the set-user-ID "
         "bit",
-        who.pid, who.uid, ::geteuid());
+        who->pid, who->uid, ::geteuid());
   } else if (member_ != Member::none) {
     problem = fmt::format("process {} {} cell {} already, and no other process can be", member_process_,
                           member_ == Member::joined ? "is" : "was", cell_);
@@ -225,7 +221,7 @@ void Keeper::welcome_member() {
     return;
   }
   member_ = Member::joined;
-  member_process_ = who.pid;
+  member_process_ = who->pid;
   {
     const std::lock_guard lock(mutex_);
     socket_ = std::move(caller);

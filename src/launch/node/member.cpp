@@ -3,7 +3,6 @@
 // opens at the first call of MPI in such a process.
 #include <fmt/format.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,6 +24,7 @@
 #include "aplib/machine.hpp"
 #include "aplib/options.hpp"
 #include "base/os/descriptor.hpp"
+#include "base/os/local_socket.hpp"
 #include "base/os/thread.hpp"
 #include "comm/job_key.hpp"
 #include "kernel/process.hpp"
@@ -49,11 +49,8 @@ struct Incoming {
 class NodeSocket {
  public:
   explicit NodeSocket(std::string_view name) : socket_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
-    name = name.substr(0, sizeof address.sun_path - 1);
-    std::ranges::copy(name, address.sun_path + 1);  // behind a zero: it has no file
-    const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-    if (!socket_ || ::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0) {
+    const os::AbstractAddress address(name);
+    if (!socket_ || ::connect(socket_.get(), address.data(), address.bytes()) != 0) {
       throw Error(Errc::failed, fmt::format("the launcher keeps no place for this process any more ({}): {}; start it "
                                             "anew, or by itself without the variable",
                                             join_variable, std::strerror(errno)));
@@ -65,13 +62,7 @@ class NodeSocket {
     wire::Bytes bytes;
     wire::append_message(bytes, message);
     const std::lock_guard lock(mutex_);
-    std::span<const std::byte> rest = bytes;
-    while (!rest.empty()) {
-      const ssize_t sent = ::send(socket_.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
-      if (sent < 0 && errno == EINTR) continue;
-      if (sent < 0) return;  // who reads sees the end
-      rest = rest.subspan(static_cast<std::size_t>(sent));
-    }
+    static_cast<void>(os::send_all(socket_.get(), bytes));  // who reads sees the end
   }
 
   /// Waits for the next message. Nothing: there is none any more.
@@ -87,9 +78,8 @@ class NodeSocket {
 
   /// The node's process.
   [[nodiscard]] pid_t peer() const noexcept {
-    ucred who{};
-    socklen_t bytes = sizeof who;
-    return ::getsockopt(socket_.get(), SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 ? who.pid : 0;
+    const auto who = os::peer_of(socket_.get());
+    return who ? who->pid : 0;
   }
 
   /// Ends read(). What was sent arrives.
