@@ -23,6 +23,11 @@ peers.
   further options.
 - One way is half a ping-pong. A stream is sent in windows of 64 messages (fewer when that is more than 16 MiB), each
   of which ends with an acknowledgement; the message rate uses windows of 1024. {touch}
+- Files lie in memory (`/dev/shm`). Both ranks open a new one, and write and read it by collective calls of 32 MiB of
+  each; pieces of the two lie in turn in it. MPICH has ROMIO, Open MPI its own engine.
+- "Two processes": each rank is a process (`mpiexec --processes`), as it always is with Open MPI and MPICH.
+- One-sided calls are those of a rank to the other, which waits in a barrier, in a window that `MPI_Win_allocate` has
+  made.
 - Barriers and sums of 8 B run back to back. Larger collectives are timed one by one, each after a barrier, and the
   value is the mean of the ranks. Their bytes are those that a rank sends to another.
 - The vector has every second float of a buffer; its bytes are those of the data. The plain loop copies the same floats
@@ -75,6 +80,48 @@ def pair():
     ]
 
 
+def nonblocking():
+    """Each beside the blocking call."""
+
+    def beside(name, bench, blocking, size):
+        row = figure(f"{name}, and a wait", "ns", bench, "2-on-2", size)
+        row.floor = pick(OWN, blocking, "2-on-2", size)
+        row.floor_name = "blocking"
+        row.goals = [Goal(1.2, "floor")]
+        return row
+
+    return [
+        beside("nonblocking barrier", "ibarrier", "barrier", 0),
+        beside("nonblocking allreduce of 8 B", "iallreduce", "reduce", 8),
+    ]
+
+
+def one_sided():
+    """Each with a flush."""
+    return [
+        figure(f"{name} of 8 B, and a flush", "ns", bench, "two-processors", 8, best(0.5))
+        for name, bench in (("put", "put-flush"), ("get", "get"), ("fetch and add", "fetch-add"))
+    ]
+
+
+def files():
+    return [
+        figure(f"file of 1 GiB {done} together, pieces of {name}", "GB/s", bench, "two-processors", size, best(1), True)
+        for done, bench in (("written", "file-write"), ("read", "file-read"))
+        for name, size in (("1 MiB", MIB), ("4 KiB", 4096))
+    ]
+
+
+def processes():
+    """Two ranks that are processes."""
+    return [
+        figure("8 B one way, two processes", "ns", "latency", "processes", 8, [Goal(1.2, "mpich")]),
+        figure("1 MiB one way, two processes", "ns", "latency", "processes", MIB, [Goal(0.5, "mpich")]),
+        figure("8 B one way, two processes over tcp", "ns", "latency", "tcp", 8, [Goal(0.8, "openmpi")]),
+        figure("1 MiB one way, two processes over tcp", "ns", "latency", "tcp", MIB),
+    ]
+
+
 def vector():
     size = 65536
     row = figure("every second float, 64 KiB one way", "ns", "vector", "two-processors", size)
@@ -119,7 +166,11 @@ def all_figures():
     many = peers.CROWDS[-1]
     return [
         *pair(),
+        *nonblocking(),
         vector(),
+        *one_sided(),
+        *files(),
+        *processes(),
         *[row for ranks in peers.CROWDS for row in crowd(ranks)],
         figure(f"{peers.BLOCKED} blocked ranks", "%", "idle", f"{peers.BLOCKED}-blocked", 0, [Goal(1)]),
         figure(f"hello of {many} ranks", "ns", "start", f"{many}-ranks", 0, best(0.2)),

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 from . import sources, start
 
@@ -15,12 +16,21 @@ CROWDS = [8, 32]  # ranks on two cores
 BLOCKED = 8  # ranks that wait for one that sleeps
 MPI_SIZES = [65536, 1 << 20]
 MPI_LATENCY_SIZES = [8, 1024, *MPI_SIZES]
+PROCESSES_SIZES = [8, 1 << 20]
+FILES_BYTES = 2 << 30  # a file of 1 GiB has room there
+
+
+def memory_folder():
+    """For files that no disk slows down."""
+    shared = pathlib.Path("/dev/shm")
+    return str(shared) if shared.is_dir() and shutil.disk_usage(shared).free > FILES_BYTES else tempfile.gettempdir()
 
 
 class Peer(sources.Source):
     """An MPI library. `compiler` and `launcher` are looked up in PATH."""
 
     parts = {"all", "one-sided", "mpi"}
+    has_windows_and_files = True
     compiler = ""
     launcher = ""
     remedy = "run scripts/peers"
@@ -57,7 +67,7 @@ class Peer(sources.Source):
                 done.stderr.strip().splitlines()[-3:]
             )
 
-    def words(self, case, *benches, sizes=(8,), samples=None):
+    def words(self, case, *benches, sizes=(8,), samples=None, folder="."):
         return [
             "--peer",
             self.name,
@@ -70,6 +80,8 @@ class Peer(sources.Source):
             str(samples or sources.SAMPLES),
             "--sample-ms",
             str(sources.SAMPLE_MS),
+            "--folder",
+            folder,
             *self.touch,
         ]
 
@@ -113,13 +125,24 @@ class Peer(sources.Source):
         yield self.turn("put and get", pair, "two-processors", "put", "get", sizes=sizes)
         yield self.turn("put and get over tcp", apart, "tcp", "put", "get", sizes=[sizes[0], sizes[-1]])
 
+    def processes(self):
+        """Turns with two processes: of shared memory, and over tcp where that can be told. The ranks of peers are
+        processes anyway."""
+        yield self.turn("processes", self.pair(), "processes", "latency", sizes=PROCESSES_SIZES)
+
     def mpi_turns(self, round_number):
         pair = self.pair()
         yield self.turn("messages", pair, "two-processors", "latency", "rate", sizes=MPI_LATENCY_SIZES)
         yield self.turn("streams", pair, "two-processors", "bandwidth", "vector", sizes=MPI_SIZES)
         large = ["allreduce", "bcast", "allgather", "alltoall"]
         yield self.turn("large collectives", pair, "two-processors", *large, sizes=MPI_SIZES)
-        yield self.turn("collectives", pair, "2-on-2", "barrier", "reduce")
+        yield self.turn("collectives", pair, "2-on-2", "barrier", "reduce", "nonblocking")
+        if self.has_windows_and_files:
+            yield self.turn("put and get", pair, "two-processors", "put", "get")
+        if self.has_windows_and_files and round_number % sources.SELDOM == 0:  # takes seconds
+            yield self.turn("files", pair, "two-processors", "files", sizes=sources.FILE_SIZES, samples=1,
+                            folder=memory_folder())
+        yield from self.processes()
         for ranks in self.crowds(round_number):
             yield self.turn(f"{ranks} ranks", self.crowd(ranks), f"{ranks}-on-2", "barrier", "reduce")
         yield self.hello(CROWDS[-1])
@@ -157,6 +180,12 @@ class OpenMpi(Peer):
         yield self.turn("messages over tcp", apart, "tcp", "latency", samples=sources.SAMPLES_TCP)
         more = {"sizes": sources.TCP_SIZES, "samples": sources.SAMPLES_TCP}
         yield self.turn("streams over tcp", apart, "tcp", "bandwidth", **more)
+
+    def processes(self):
+        yield from super().processes()
+        apart = self.pair(*self.tcp)
+        yield self.turn("processes over tcp", apart, "tcp", "latency", sizes=PROCESSES_SIZES,
+                        samples=sources.SAMPLES_TCP)
 
     def version(self):
         text = subprocess.run([self.launcher_path, "--version"], capture_output=True, text=True, check=False).stdout
@@ -219,6 +248,7 @@ class Ampi(Peer):
     name = "ampi"
     title = "AMPI"
     parts = {"all", "mpi"}
+    has_windows_and_files = False
     remedy = (
         "in a checkout of Charm++ run './build AMPI multicore-linux-x86_64 --with-production' and set CHARM_HOME to the"
         " folder multicore-linux-x86_64 that this makes"
@@ -244,6 +274,9 @@ class Ampi(Peer):
 
     def crowd(self, ranks):
         return self.start(2, ranks), None
+
+    def processes(self):
+        return ()  # its ranks share one
 
     def turns(self, round_number):
         yield from super().turns(round_number)
@@ -278,6 +311,13 @@ class AplibMpi(Peer):
 
     def crowd(self, ranks):
         return [self.launcher_path, "-n", str(ranks), str(self.program)], None
+
+    def processes(self):
+        command = [self.launcher_path, "--processes", "-n", "2", str(self.program)]
+        yield self.turn("processes", (command, None), "processes", "latency", sizes=PROCESSES_SIZES)
+        apart = {**os.environ, "APLIB_MODULE": "tcp"}
+        yield self.turn("processes over tcp", (command, apart), "tcp", "latency", sizes=PROCESSES_SIZES,
+                        samples=sources.SAMPLES_TCP)
 
     def mpi_turns(self, round_number):
         yield from super().mpi_turns(round_number)

@@ -32,6 +32,7 @@ COMPARED = {  # modules' cases that are compared with other sources, by kind
     "rdma-tcp": {"frames over rdma-tcp": ["latency"], "writes over rdma-tcp": ["put-stream"]},
     "rdma-shm": {"frames over rdma-shm": ["latency"], "writes over rdma-shm": ["put-stream"]},
 }
+FILE_SIZES = [1 << 20, 4096]  # pieces of a file
 # Figures are of the same kind if they are compared with each other.
 ONE_SIDED_KINDS = {"put and get", "modules", *[kind for cases in COMPARED.values() for kind in cases]}
 SELDOM_KINDS = {"put and get over tcp", "modules", "scg", "several processes", "a link"}

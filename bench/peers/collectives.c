@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Barrier, and the sum of one double on every rank, back to back; and, by the method of the OSU benchmarks, large
+/* Barrier, and the sum of one double on every rank, back to back, blocking and nonblocking; and, by the method of the OSU benchmarks, large
  * collectives: each is timed by itself, after a barrier, and the figure is the mean of the ranks. */
 #include <mpi.h>
 #include <stdio.h>
@@ -14,6 +14,18 @@ static double barriers(const struct figure* f, long count) {
   for (long i = 0; i < warm_up(count); ++i) MPI_Barrier(MPI_COMM_WORLD);
   const double start = now_seconds();
   for (long i = 0; i < count; ++i) MPI_Barrier(MPI_COMM_WORLD);
+  return now_seconds() - start;
+}
+
+static double nonblocking_barriers(const struct figure* f, long count) {
+  (void)f;
+  double start = 0;
+  for (long i = -warm_up(count); i < count; ++i) {
+    if (i == 0) start = now_seconds();
+    MPI_Request request;
+    MPI_Ibarrier(MPI_COMM_WORLD, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  }
   return now_seconds() - start;
 }
 
@@ -35,6 +47,22 @@ static double sums(const struct figure* f, long count) {
   for (long i = 0; i < warm_up(count); ++i) sum(f, ranks);
   const double start = now_seconds();
   for (long i = 0; i < count; ++i) sum(f, ranks);
+  return now_seconds() - start;
+}
+
+static double nonblocking_sums(const struct figure* f, long count) {
+  const double one = 1;
+  double result = 0;
+  double start = 0;
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  for (long i = -warm_up(count); i < count; ++i) {
+    if (i == 0) start = now_seconds();
+    MPI_Request request;
+    MPI_Iallreduce(&one, &result, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    if (result != (double)ranks) refuse(f, ranks, result);
+  }
   return now_seconds() - start;
 }
 
@@ -100,6 +128,13 @@ void plan_barrier(struct plan* plan, const struct command* c) {
 void plan_reduce(struct plan* plan, const struct command* c) {
   add_figure(plan,
              (struct figure){"reduce", c->case_name, sizeof(double), "ns", 0, sums, nanoseconds_per_operation, 1, 0});
+}
+
+void plan_nonblocking(struct plan* plan, const struct command* c) {
+  add_figure(plan, (struct figure){"ibarrier", c->case_name, 0, "ns", 0, nonblocking_barriers,
+                                   nanoseconds_per_operation, 1, 0});
+  add_figure(plan, (struct figure){"iallreduce", c->case_name, sizeof(double), "ns", 0, nonblocking_sums,
+                                   nanoseconds_per_operation, 1, 0});
 }
 
 static void plan_sizes(struct plan* plan, const struct command* c, const char* bench,

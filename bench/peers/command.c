@@ -14,7 +14,7 @@ static void parse_sizes(struct command* c, const char* text) {
 }
 
 const char* parse(struct command* c, int argc, char** argv) {
-  *c = (struct command){.peer = "mpi", .case_name = "two-processors", .samples = 3, .sample_ms = 6};
+  *c = (struct command){.peer = "mpi", .case_name = "two-processors", .samples = 3, .sample_ms = 6, .folder = "."};
   for (int i = 1; i < argc; ++i) {
     const char* word = argv[i];
     const char* value = i + 1 < argc ? argv[i + 1] : NULL;
@@ -33,6 +33,8 @@ const char* parse(struct command* c, int argc, char** argv) {
         c->case_name = value;
       } else if (strcmp(word, "--bytes") == 0) {
         parse_sizes(c, value);
+      } else if (strcmp(word, "--folder") == 0) {
+        c->folder = value;
       } else if (strcmp(word, "--samples") == 0) {
         c->samples = atoi(value);
       } else if (strcmp(word, "--sample-ms") == 0) {

@@ -16,6 +16,7 @@ struct command {
   int sizes;
   int samples;
   double sample_ms;
+  const char* folder; /* in which files are made */
   int touch;
 };
 

@@ -62,6 +62,8 @@ void plan_allgather(struct plan* plan, const struct command* c);
 void plan_alltoall(struct plan* plan, const struct command* c);
 void plan_idle(struct plan* plan, const struct command* c);
 void plan_memory(struct plan* plan, const struct command* c);
+void plan_nonblocking(struct plan* plan, const struct command* c);
+void plan_files(struct plan* plan, const struct command* c);
 void plan_put(struct plan* plan, const struct command* c);
 void plan_get(struct plan* plan, const struct command* c);
 

@@ -5,10 +5,12 @@
  *   mpirun -n 2 mpi_peer --peer openmpi --case two-processors latency bandwidth --bytes 8,65536 --samples 3 \
  *     --sample-ms 6
  */
+#define _DEFAULT_SOURCE
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "command.h"
 #include "figure.h"
@@ -40,12 +42,14 @@ static const char* make_plan(struct plan* plan, const struct command* c) {
       {"bcast", plan_bcast},
       {"allgather", plan_allgather},
       {"alltoall", plan_alltoall},
+      {"nonblocking", plan_nonblocking},
       {"idle", plan_idle},
       {"memory", plan_memory},
       {"hello", plan_hello},
 #ifndef AMPI
       {"put", plan_put},
       {"get", plan_get},
+      {"files", plan_files},
 #endif
   };
   const int known = (int)(sizeof benches / sizeof benches[0]);
@@ -64,6 +68,7 @@ int main(int argc, char** argv) {
   struct plan* plan = calloc(1, sizeof *plan);
   const char* fault = plan == NULL ? "memory" : parse(&command, argc, argv);
   if (fault == NULL) fault = make_plan(plan, &command);
+  if (fault == NULL && chdir(command.folder) != 0) fault = command.folder;
   if (fault != NULL) {
     fprintf(stderr, "mpi_peer: cannot use '%s'; see the head of main.c for the command line\n", fault);
     MPI_Abort(MPI_COMM_WORLD, 2);

@@ -119,6 +119,7 @@ static double batches(const struct figure* f, void (*operation)(struct shared*, 
   return seconds;
 }
 
+static double put_each(const struct figure* f, long count) { return batches(f, put_only, 1, count); }
 static double get_each(const struct figure* f, long count) { return batches(f, get_only, 1, count); }
 static double fetches(const struct figure* f, long count) { return batches(f, fetch_and_add, 1, count); }
 static double put_rate(const struct figure* f, long count) { return batches(f, put_only, batch_rate, count); }
@@ -163,6 +164,7 @@ void plan_put(struct plan* plan, const struct command* c) {
     add_figure(plan, (struct figure){"put-stream", c->case_name, c->bytes[i], "GB/s", 0, put_stream,
                                      gigabytes_per_second, 1, 0});
   }
+  add_figure(plan, (struct figure){"put-flush", c->case_name, 8, "ns", 0, put_each, nanoseconds_per_operation, 1, 0});
   add_figure(plan, (struct figure){"put-rate", c->case_name, 8, "M/s", 0, put_rate, million_per_second, 1, 0});
   add_figure(plan, (struct figure){"put-fence", c->case_name, 8, "ns", 0, put_fences, nanoseconds_per_operation, 1, 0});
 }

@@ -268,7 +268,13 @@ class Turns(unittest.TestCase):
         for kind in ("messages", "streams", "large collectives", "collectives", "32 ranks", "start"):
             self.assertEqual(set(together[kind]) - {"aplib", "mpich"}, {"aplib-mpi", "openmpi", "ampi"})
         self.assertIn("aplib", together["messages"])
-        self.assertEqual([kind for kind, names in together.items() if "mpich" not in names], ["8 ranks", "32 ranks"])
+        self.assertEqual([kind for kind, names in together.items() if "mpich" not in names],
+                         ["processes over tcp", "8 ranks", "32 ranks"])
+        self.assertEqual(set(together["processes over tcp"]), {"aplib-mpi", "openmpi"})
+        for kind in ("put and get", "processes"):
+            self.assertEqual(set(together[kind]), {"aplib-mpi", "openmpi", "mpich"})
+        files = self.kinds(3, "mpi")["files"]
+        self.assertEqual(set(files), {"aplib-mpi", "openmpi", "mpich"})
 
     def test_each_case_of_a_module_has_one_kind(self):
         for module in sources.MODULES:
