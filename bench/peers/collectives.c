@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Barrier, and the sum of one double on every rank, back to back, blocking and nonblocking; and, by the method of the OSU benchmarks, large
- * collectives: each is timed by itself, after a barrier, and the figure is the mean of the ranks. */
+/* Barrier, and the sum of one double on every rank, back to back, blocking and nonblocking; and, by the method of the
+ * OSU benchmarks, large collectives: each is timed by itself, after a barrier, and the figure is the mean of the
+ * ranks. */
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>

@@ -283,23 +283,32 @@ KERNELS = ("bt", "cg", "ep", "ft", "is", "lu", "mg", "sp")
 NPB_FOLDER = "NPB3.4-MPI"
 
 
-def build_npb(tree, archives):
+def make_npb(tree, archives, wanted, **words):
+    """`wanted`: (kernel, class, further words of the makefile) of each program."""
     if shutil.which("gfortran") is None:
         raise Unavailable("needs the tool gfortran")
     tree.unpack(archives[0])
     config = tree.folder / NPB_FOLDER / "config"
     (tree.folder / NPB_FOLDER / "bin").mkdir()
     shutil.copy(config / "make.def.template", config / "make.def")
-    words = (f"MPIFC={tree.fc}", f"MPICC={tree.cc}", "FFLAGS=-O2 -w -fallow-argument-mismatch", "CFLAGS=-O2 -w", "-j1")
-    for letter in "SW":
-        for kernel in KERNELS:
-            tree.make(kernel, f"CLASS={letter}", *words, under=NPB_FOLDER)
-    for subtype in ("full", "simple"):
-        tree.make("bt", "CLASS=S", f"SUBTYPE={subtype}", *words, under=NPB_FOLDER)
+    fixed = (f"MPIFC={tree.fc}", f"MPICC={tree.cc}", "FFLAGS=-O2 -w -fallow-argument-mismatch", "CFLAGS=-O2 -w", "-j1")
+    for kernel, letter, *more in wanted:
+        tree.make(kernel, f"CLASS={letter}", *more, *fixed, under=NPB_FOLDER)
 
 
-def npb(name, *numbers):
-    return tuple(Case(ranks, program=f"{NPB_FOLDER}/bin/{name}") for ranks in numbers)
+def build_npb(tree, archives):
+    make_npb(tree, archives, [
+        *((kernel, letter) for letter in "SW" for kernel in KERNELS),
+        *(("bt", "S", f"SUBTYPE={subtype}") for subtype in ("full", "simple")),
+    ])
+
+
+def build_npb_a(tree, archives):
+    make_npb(tree, archives, [(kernel, "A") for kernel in KERNELS_OF_SPEED])
+
+
+def npb(name, *numbers, **targets):
+    return tuple(Case(ranks, program=f"{NPB_FOLDER}/bin/{name}", **targets) for ranks in numbers)
 
 
 NPB = Program(
@@ -321,6 +330,20 @@ NPB = Program(
     answers=(),
     demands=(r"Verification\s*=\s*SUCCESSFUL",),
     forbids=(r"UNSUCCESSFUL",),
+)
+
+# The same, larger, for their speed.
+KERNELS_OF_SPEED = ("cg", "ft", "is", "mg")
+
+NPB_A = dataclasses.replace(
+    NPB,
+    name="npb-a",
+    build=build_npb_a,
+    cases=(
+        *(case for kernel in KERNELS_OF_SPEED for case in npb(f"{kernel}.A.x", 2, peer_target=1)),
+        *(case for kernel in ("cg", "mg") for case in npb(f"{kernel}.A.x", 16, peer_target=3)),
+    ),
+    figures=(Figure("speed", "Mop/s", r"Mop/s total\s*=\s*(\S+)", higher_is_better=True),),
 )
 
 # HDF5's own tests of parallel files. Left out are t_cache_image, which forks, and takes minutes for serial work, and
@@ -352,4 +375,52 @@ HDF5 = Program(
     forbids=(r"FAILED", r"\*\*\*.*detected"),
 )
 
-PROGRAMS = {program.name: program for program in (HPL, LULESH, HPCG, MINIFE, AMG, OSU, NPB, HDF5)}
+# PETSc's "make check", and tests of its solvers with more ranks: the Bratu and driven cavity examples of its manual.
+
+
+def build_petsc(tree, archives):
+    tree.unpack(archives[0])
+    tree.run("python3", "./configure", f"--with-cc={tree.cc}", "--with-cxx=0", "--with-fc=0", "--with-debugging=0",
+             "--with-x=0", "--with-mpiexec=true", "--with-blaslapack-lib=-llapack -lblas", "COPTFLAGS=-O1",
+             "PETSC_ARCH=made")
+    words = (f"PETSC_DIR={tree.folder}", "PETSC_ARCH=made")
+    tree.make("all", *words)
+    for folder, names in PETSC_EXAMPLES.items():
+        tree.make(*names, *words, under=folder)
+
+
+PETSC_EXAMPLES = {"src/snes/tutorials": ("ex5", "ex19"), "src/ksp/ksp/tutorials": ("ex2", "ex45")}
+
+
+def petsc(name, ranks, *options):
+    folder = next(folder for folder, names in PETSC_EXAMPLES.items() if name in names)
+    return Case(ranks, options, program=f"{folder}/{name}")
+
+
+PETSC = Program(
+    name="petsc",
+    origins=(
+        Package("petsc", "3.18.5+dfsg1", "e80001ace81706271c25701d3200e75cb62d69194f9e0ed85e4ae213eecb33b6"),
+    ),
+    build=build_petsc,
+    program="",
+    cases=(
+        *(petsc("ex19", ranks, "-da_refine", "3", "-pc_type", "mg", "-ksp_type", "fgmres", "-snes_monitor_short")
+          for ranks in (1, 2, 8)),
+        petsc("ex5", 4, "-da_refine", "4", "-snes_monitor_short", "-ksp_rtol", "1e-8"),
+        petsc("ex2", 8, "-m", "60", "-n", "60", "-ksp_monitor_short", "-ksp_gmres_cgs_refinement_type",
+              "refine_always"),
+        petsc("ex45", 8, "-da_grid_x", "33", "-da_grid_y", "33", "-da_grid_z", "33", "-pc_type", "mg",
+              "-pc_mg_levels", "3", "-ksp_monitor_short"),
+    ),
+    figures=(),
+    answers=(
+        Answer("first residual", r"0 (?:SNES Function|KSP Residual) norm (\S+)", 1e-4),
+        Answer("third residual", r"2 (?:SNES Function|KSP Residual) norm (\S+)", 1e-2),
+        Answer("iterations", r"(?s).*\n\s*(\d+) (?:SNES Function|KSP Residual) norm", 0.03),
+    ),
+    needs=("make", "tar", "python3"),
+)
+
+PROGRAMS = {program.name: program
+            for program in (HPL, LULESH, HPCG, MINIFE, AMG, OSU, NPB, NPB_A, HDF5, PETSC)}
