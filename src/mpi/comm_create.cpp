@@ -231,7 +231,9 @@ void comm_free(const Call& call, MPI_Comm* place) {
     fail(MPI_ERR_COMM, fmt::format("comm is {}, which is predefined and cannot be freed", comm.name));
   comm.attributes.clear(call.rank(), *place);
   Message unread;
-  while (api::take(call.name(), mailbox_of(call.rank()), unread, {any_cell, comm.context(), {}})) continue;
+  for (const std::uint32_t channel : {0U, pairing}) {
+    while (api::take(call.name(), mailbox_of(call.rank()), unread, {any_cell, comm.context() | channel, {}})) continue;
+  }
   comm.release();
   *place = MPI_COMM_NULL;
 }

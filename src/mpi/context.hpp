@@ -5,10 +5,14 @@
 // A communicator's number has 12 bits. The bits above make further channels of it, for the library's own messages.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <map>
 #include <optional>
+#include <utility>
 
 namespace aplib::mpi {
 
@@ -16,8 +20,14 @@ namespace aplib::mpi {
 inline constexpr std::uint32_t creating = 0x2000;
 /// those of one that is of no communicator.
 inline constexpr std::uint32_t grouping = 0x3000;
-/// those of a rank to itself, by which MPI_Grequest_complete completes a request.
+/// those of a rank to itself, by which MPI_Grequest_complete completes a request;
 inline constexpr std::uint32_t completing = 0x1000;
+/// partitioned sends say which tags their partitions have,
+inline constexpr std::uint32_t pairing = 0x4000;
+/// these themselves,
+inline constexpr std::uint32_t partitioning = 0x5000;
+/// and those of a rank to itself, by which the last MPI_Pready says that it was the last.
+inline constexpr std::uint32_t readying = 0x6000;
 /// In the space of collectives: all members agree,
 inline constexpr std::uint32_t agreeing = 0x4000;
 /// for MPI_Comm_idup;
@@ -49,6 +59,37 @@ struct ContextSet {
     }
     return std::nullopt;
   }
+};
+
+/// Of a rank's partitioned sends: which tags are whose.
+class TagRanges {
+ public:
+  /// The first of `count` tags, below `end`, that nobody has. The search goes on where the last one has ended, in a
+  /// circle, so freed ones are used again late. Nothing: there are not so many side by side.
+  std::optional<std::uint32_t> take(std::uint32_t count, std::uint32_t end) {
+    const std::uint32_t begin = std::exchange(next_, 0);
+    auto found = take_from(begin, count, end);
+    return found || begin == 0 ? found : take_from(0, count, end);
+  }
+  void give_back(std::uint32_t first) noexcept { taken_.erase(first); }
+
+ private:
+  std::optional<std::uint32_t> take_from(std::uint32_t first, std::uint32_t count, std::uint32_t end) {
+    auto after = taken_.upper_bound(first);
+    if (after != taken_.begin()) first = std::max(first, std::prev(after)->second);
+    while (count <= end && first <= end - count) {
+      if (after == taken_.end() || after->first - first >= count) {
+        taken_.emplace(first, first + count);
+        next_ = first + count;
+        return first;
+      }
+      first = after++->second;
+    }
+    return std::nullopt;
+  }
+
+  std::map<std::uint32_t, std::uint32_t> taken_;  // first ones and ends
+  std::uint32_t next_ = 0;
 };
 
 }  // namespace aplib::mpi

@@ -494,7 +494,7 @@ void request_free(const Call& call, MPI_Request* place) {
 void cancel(const Call&, MPI_Request* place) {
   Request& request = request_of_place("request", place);
   if (!request.is_active) fail(MPI_ERR_REQUEST, "request is not active; cancel between its start and its completion");
-  if (request.does == Request::Does::collective) fail_collective(request, "cancelled");
+  if (request.stays()) fail_under_way(request, "cancelled");
   if (request.does == Request::Does::general) return request.general.cancel(request.is_over());
   if (request.does == Request::Does::receive || request.posted.lease != nullptr) api::cancel(request.posted);
 }

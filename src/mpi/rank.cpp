@@ -91,6 +91,8 @@ std::string Rank::describe(const MatchWish& wish) const {
   const std::uint32_t channel = ContextKey::context(wish.key) & ~context_mask;
   const bool is_collective = static_cast<api::Space>(wish.key >> MatchKey::space_shift) == api::Space::mpi_collective;
   if (!is_collective && channel == completing) return "the rank itself, by MPI_Grequest_complete";
+  if (!is_collective && channel == readying) return "the rank itself, by MPI_Pready";
+  if (!is_collective && (channel == pairing || channel == partitioning)) return text + ", in partitioned communication";
   if (is_collective && (channel == 0 || channel == nonblocking || channel == persistent))
     return text + ", in a collective call";
   if (channel != 0) return text + ", for a new communicator";

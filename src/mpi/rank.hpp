@@ -86,6 +86,7 @@ class Rank {
 
   /// Of handles 0x200..0x2ff, made at their first use. Owned by objects_.
   std::array<TypeHandle*, 256> predefined_datatypes{};
+  TagRanges partition_tags;               ///< Of its partitioned sends.
   /// Of handles 0x20..0x3f, likewise.
   std::array<OpHandle*, 32> predefined_ops{};
 

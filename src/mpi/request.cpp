@@ -25,11 +25,11 @@ void unpack_apart(const Elements& elements, const Message& apart) noexcept {
   unpack(elements, apart.data(), 0, std::min(elements.bytes(), static_cast<Count>(apart.size())));
 }
 
-[[noreturn]] void fail_unread(int dest) {
+}  // namespace
+
+void fail_unread(int dest) {
   fail(MPI_ERR_PROC_ABORTED, fmt::format("rank {} has ended before it received the message", dest));
 }
-
-}  // namespace
 
 void fail_unsent(int source) {
   fail(MPI_ERR_PROC_ABORTED, fmt::format("rank {} has ended, and left no such message", source));
@@ -65,7 +65,8 @@ void Request::end() noexcept {
   datatype.reset();
   if (apart.size() != 0) apart = Message();
   steps.reset();
-  if (does == Does::nothing) {
+  resting.reset();
+  if (does == Does::nothing || does == Does::partitioned) {
     failure.reset();
     result = {};
   } else if (does == Does::collective) {
@@ -79,9 +80,18 @@ void Request::end() noexcept {
 
 // ---------------------------------------------------------------- waits
 
+bool Steps::begin(const char*, Request&) { return true; }
+
+api::MailboxReceive& Steps::awaited(Request& request) noexcept { return request.posted; }
+
 void Request::go_on(const char* call) {
-  while (!posted.open && steps != nullptr) {
-    if (!steps->go_on(call, *this)) steps.reset();
+  while (steps != nullptr && !awaited().open) {
+    if (steps->go_on(call, *this)) continue;
+    if (is_persistent) {
+      resting = std::move(steps);
+    } else {
+      steps.reset();
+    }
   }
 }
 
@@ -118,9 +128,9 @@ class Over final : public Condition {
   [[nodiscard]] bool holds() const noexcept override {
     bool waits = false;
     for (std::size_t i = 0; i < count_; ++i) {
-      const Request* const request = known_request(requests_[i]);
+      Request* const request = known_request(requests_[i]);
       if (request == nullptr || !request->is_active) continue;
-      const bool is_open = request->posted.open || request->is_pending;
+      const bool is_open = request->awaited().open || request->is_pending;
       if (is_open == all_) return !all_;
       waits = waits || is_open;
     }
@@ -131,7 +141,7 @@ class Over final : public Condition {
     return Received(rank_, {requests_, count_,
                             [](const void* first, std::size_t i) -> Posted* {
                               Request* const request = known_request(static_cast<const MPI_Request*>(first)[i]);
-                              return request != nullptr ? &request->posted : nullptr;
+                              return request != nullptr ? &request->awaited() : nullptr;
                             }})
         .missing();
   }
@@ -160,7 +170,7 @@ class Over final : public Condition {
 bool wait_for(const Call& call, const MPI_Request* requests, std::size_t count, bool all) {
   const RequestSet active{requests, count, [](const void* first, std::size_t i) -> Posted* {
                             Request* const request = known_request(static_cast<const MPI_Request*>(first)[i]);
-                            return request != nullptr && request->is_active ? &request->posted : nullptr;
+                            return request != nullptr && request->is_active ? &request->awaited() : nullptr;
                           }};
   do {
     const bool is_alone = call.rank().pending_calls.stays_empty();
@@ -192,7 +202,7 @@ void poll_for(const Call& call, const MPI_Request* requests, std::size_t count) 
   if (!call.rank().pending_calls.is_empty()) poll_pending(call, requests, count);
   const RequestSet given{requests, count, [](const void* first, std::size_t i) -> Posted* {
                            Request* const request = known_request(static_cast<const MPI_Request*>(first)[i]);
-                           return request != nullptr ? &request->posted : nullptr;
+                           return request != nullptr ? &request->awaited() : nullptr;
                          }};
   static_cast<void>(api::test(call.name(), given, true));
   go_on(call.name(), requests, count);
@@ -247,14 +257,17 @@ void await_receipt(const Call& call, const Comm& comm, int dest, int tag) {
   }));
 }
 
-void fail_collective(const Request& request, const char* what) {
+void fail_under_way(const Request& request, const char* what) {
+  if (request.does == Request::Does::partitioned)
+    fail(MPI_ERR_REQUEST,
+         fmt::format("request is a partitioned one that is active; it cannot be {}, complete it first", what));
   fail(MPI_ERR_REQUEST, fmt::format("request is of {}; a collective call that is under way cannot be {}, wait for it",
                                     request.pending->name(), what));
 }
 
 void free_request(const Call& call, Request& request) {
   if (&request == &call.rank().sent()) return;
-  if (request.does == Request::Does::collective && request.is_active) fail_collective(request, "freed");
+  if (request.stays() && request.is_active) fail_under_way(request, "freed");
   if (request.posted.lease != nullptr) api::cancel(request.posted);  // nobody would say how long its memory stays
   call.rank().freed_requests.push_back(&request);
   end_freed_requests(call);
@@ -263,7 +276,7 @@ void free_request(const Call& call, Request& request) {
 void end_freed_requests(const Call& call) {
   std::vector<General> ended;  // their functions may call us
   std::erase_if(call.rank().freed_requests, [&](Request* each) {
-    if (each->is_open()) return false;
+    if (each->is_open() || (each->resting != nullptr && each->resting->has_open())) return false;
     if (each->does == Request::Does::general) {
       ended.push_back(each->general);
     } else if (each->is_active) {
@@ -277,7 +290,11 @@ void end_freed_requests(const Call& call) {
 
 void close_requests(Rank& rank) noexcept {
   rank.for_each_object([](Object& object) {
-    if (object.object_kind() == ObjectKind::request) api::cancel(static_cast<Request&>(object).posted);
+    if (object.object_kind() != ObjectKind::request) return;
+    auto& request = static_cast<Request&>(object);
+    api::cancel(request.posted);
+    request.steps.reset();
+    request.resting.reset();
   });
 }
 
@@ -350,18 +367,21 @@ namespace {
 
 }  // namespace
 
+void send_elements(const char* call, const api::Mailbox& to, const api::Label& label, const Elements& elements) {
+  const auto size = static_cast<std::size_t>(elements.bytes());
+  const char* const together = elements.contiguous();
+  if (together == nullptr && size != 0) [[unlikely]]
+    return send_packed(call, to, label, elements);
+  api::send(call, to, label, {reinterpret_cast<const std::byte*>(together), size});
+}
+
 void send_elements(const char* call, Comm& comm, int dest, int tag, const Elements& elements, Mode mode) {
   const MPI_Count bytes = elements.bytes();
   if (mode == Mode::buffered) [[unlikely]]
     check_send_buffer(comm, bytes);
   const std::uint32_t flag = mode == Mode::synchronous ? api::Label::asks_for_receipt : 0;
-  const api::Mailbox to = mailbox_of(comm.owner());
-  const api::Label label{comm.cell_of(dest), comm.context() | flag, static_cast<std::uint32_t>(tag)};
-  const auto size = static_cast<std::size_t>(bytes);
-  const char* const together = elements.contiguous();
-  if (together == nullptr && size != 0) [[unlikely]]
-    return send_packed(call, to, label, elements);
-  api::send(call, to, label, {reinterpret_cast<const std::byte*>(together), size});
+  send_elements(call, mailbox_of(comm.owner()),
+                {comm.cell_of(dest), comm.context() | flag, static_cast<std::uint32_t>(tag)}, elements);
 }
 
 ElementsForm::ElementsForm(const Elements& described) noexcept : elements(described) {
@@ -374,14 +394,18 @@ ElementsForm::ElementsForm(const Elements& described) noexcept : elements(descri
   };
 }
 
-bool lend_elements(const char* call, Comm& comm, int dest, int tag, const Elements& elements, ElementsForm& form,
-                   api::MailboxReceive& sent) {
+bool lend_elements(const char* call, const api::Mailbox& to, const api::Label& label, const Elements& elements,
+                   ElementsForm& form, api::MailboxReceive& sent) {
   form.elements = elements;
   char* const together = elements.contiguous();
   const Side from{together, together == nullptr ? &form : nullptr};
-  return api::lend(call, mailbox_of(comm.owner()),
-                   {comm.cell_of(dest), comm.context(), static_cast<std::uint32_t>(tag)}, from,
-                   static_cast<std::size_t>(elements.bytes()), sent);
+  return api::lend(call, to, label, from, static_cast<std::size_t>(elements.bytes()), sent);
+}
+
+bool lend_elements(const char* call, Comm& comm, int dest, int tag, const Elements& elements, ElementsForm& form,
+                   api::MailboxReceive& sent) {
+  return lend_elements(call, mailbox_of(comm.owner()),
+                       {comm.cell_of(dest), comm.context(), static_cast<std::uint32_t>(tag)}, elements, form, sent);
 }
 
 // ---------------------------------------------------------------- a request's life
@@ -392,6 +416,13 @@ void start(const Call& call, Request& request) {
     request.pending->start();
     request.is_active = true;
     return;
+  }
+  if (request.does == Request::Does::partitioned) {
+    const bool waits = request.resting->begin(call.name(), request);
+    request.is_active = true;
+    if (!waits) return;
+    request.steps = std::move(request.resting);
+    return request.go_on(call.name());
   }
   request.is_active = true;
   request.posted.cancelled = false;
@@ -439,7 +470,7 @@ void tell_status(const Request* request, MPI_Status* status) {
     set_empty_status(status);
   } else if (request->does == Request::Does::general) {
     request->general.tell(status);
-  } else if (request->does == Request::Does::nothing) {
+  } else if (request->does == Request::Does::nothing || request->does == Request::Does::partitioned) {
     const MPI_Status& result = request->result;
     set_status(status, result.MPI_SOURCE, result.MPI_TAG, bytes_of(result), result.MPI_internal[2] != 0);
   } else if (request->peer == MPI_PROC_NULL) {
@@ -482,6 +513,7 @@ std::optional<Failure> complete(const Call& call, Request& request, MPI_Status* 
         complete_receive(request);
         break;
       case Request::Does::nothing:
+      case Request::Does::partitioned:
         failure = request.failure;
         break;
       case Request::Does::collective:
@@ -500,6 +532,10 @@ std::optional<Failure> complete(const Call& call, Request& request, MPI_Status* 
     failure->on = request.comm;
   }
   return failure;
+}
+
+Request& request_of(const Call&, const char* parameter, MPI_Request handle) {
+  return object_of<Request>(MPI_ERR_REQUEST, parameter, handle, "a request");
 }
 
 void fail_request(const char* parameter, std::size_t i, MPI_Request handle) {

@@ -31,8 +31,14 @@ struct Request;
 class Steps {
  public:
   virtual ~Steps() = default;
-  /// What `posted` waited for is over. Begins to wait again; false: that was the last step.
+  /// Of a persistent request, at each start. Begins to wait; false: there is nothing to wait for.
+  virtual bool begin(const char* call, Request& request);
+  /// What awaited() gave is over. Begins to wait again; false: that was the last step.
   virtual bool go_on(const char* call, Request& request) = 0;
+  /// What it waits for now.
+  [[nodiscard]] virtual api::MailboxReceive& awaited(Request& request) noexcept;
+  /// Of a persistent request that is not active: it waits for something that must still come.
+  [[nodiscard]] virtual bool has_open() const noexcept { return false; }
 };
 
 /// How the core copies elements that do not lie side by side.
@@ -62,6 +68,7 @@ struct Request : Object {
     nothing,  ///< It is over from the beginning, or when it has no steps left; `result` is its status.
     general,  ///< The program completes it.
     collective,
+    partitioned,  ///< As nothing; it is persistent, and has steps again at each start.
   };
 
   /// A new one, or one that has ended.
@@ -72,6 +79,10 @@ struct Request : Object {
 
   [[nodiscard]] bool is_open() const noexcept { return posted.open || steps != nullptr || is_pending; }
   [[nodiscard]] bool is_over() const noexcept { return is_active && !is_open(); }
+  /// The message that it waits for now.
+  [[nodiscard]] api::MailboxReceive& awaited() noexcept { return steps == nullptr ? posted : steps->awaited(*this); }
+  /// While it is active, it cannot be freed or cancelled.
+  [[nodiscard]] bool stays() const noexcept { return does == Does::collective || does == Does::partitioned; }
   /// As many steps as need no wait.
   void go_on(const char* call);
   /// The program's handle is of no use any more. The one of the rank's finished sends stays for others.
@@ -93,6 +104,7 @@ struct Request : Object {
   ElementsForm form;                     ///< Of `elements`, if they do not lie side by side.
   Message apart;                         ///< A receive's bytes that have not come straight to such elements.
   std::unique_ptr<Steps> steps;          ///< Null: none is left.
+  std::unique_ptr<Steps> resting;        ///< Those of a persistent request, while it has none.
   std::unique_ptr<PendingCall> pending;  ///< The collective call; null: it was never one.
   std::optional<Failure> failure;        ///< Of a collective call, and of one that does nothing.
   MPI_Status result{};
@@ -106,6 +118,7 @@ struct Request : Object {
 };
 
 [[noreturn]] void fail_unsent(int source);
+[[noreturn]] void fail_unread(int dest);
 /// Waits for a message of a rank, as api::receive() does. `fail_of_rank`: it has ended.
 template <class Wait>
 std::optional<api::Arrived> wait_for_rank(int rank, void (*fail_of_rank)(int rank), const Wait& wait) {
@@ -142,7 +155,8 @@ bool wait_for(const Call& call, const MPI_Request* requests, std::size_t count, 
 /// Without waiting: brings to those that are open what has come. Lets others run after a few misses.
 void poll_for(const Call& call, const MPI_Request* requests, std::size_t count);
 
-[[noreturn]] void fail_collective(const Request& request, const char* what);
+/// It is under way, and of a kind that stays so. `what`: "freed".
+[[noreturn]] void fail_under_way(const Request& request, const char* what);
 /// The program has no handle of it any more. It ends when it is over, and that is noticed.
 void free_request(const Call& call, Request& request);
 /// Ends those among them that are over.
@@ -150,6 +164,8 @@ void end_freed_requests(const Call& call);
 /// MPI ends: no request is open afterwards.
 void close_requests(Rank& rank) noexcept;
 
+/// Fails for MPI_REQUEST_NULL, too.
+Request& request_of(const Call& call, const char* parameter, MPI_Request handle);
 [[noreturn]] void fail_request(const char* parameter, std::size_t i, MPI_Request handle);
 /// What a program's handle means: null for MPI_REQUEST_NULL.
 inline Request* request_at(const char* parameter, std::size_t i, MPI_Request handle) {
@@ -188,6 +204,8 @@ void check_source(const Comm& comm, int source);
 void check_tag(const char* parameter, int tag);
 void check_any_tag(const char* parameter, int tag);
 
+/// Sends the elements in any case with a copy.
+void send_elements(const char* call, const api::Mailbox& to, const api::Label& label, const Elements& elements);
 /// Sends the elements to a rank. `dest` is no MPI_PROC_NULL.
 void send_elements(const char* call, Comm& comm, int dest, int tag, const Elements& elements, Mode mode);
 /// Whether it is worth trying to send them without a copy.
@@ -196,6 +214,8 @@ inline bool can_be_lent(const Elements& elements, Mode mode) noexcept {
 }
 /// Does so. `sent` is open until they have been received; `form` and the elements stay so long. False: nothing is sent;
 /// use send_elements().
+bool lend_elements(const char* call, const api::Mailbox& to, const api::Label& label, const Elements& elements,
+                   ElementsForm& form, api::MailboxReceive& sent);
 bool lend_elements(const char* call, Comm& comm, int dest, int tag, const Elements& elements, ElementsForm& form,
                    api::MailboxReceive& sent);
 /// Waits until the message of a synchronous send has been received.

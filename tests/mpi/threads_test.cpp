@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <functional>
 #include <numeric>
 #include <thread>
@@ -91,6 +93,41 @@ TEST_P(MpiThreads, ExchangeMessagesAllAtOnce) {
     };
     for (int i = 0; i < threads_each; ++i) threads.start([&exchange, i] { exchange(i); });
     exchange(threads_each);  // the main thread calls, too
+  });
+}
+
+// Each thread makes its own partitions ready while the main one waits for all. Those of the first half are lent.
+TEST_P(MpiThreads, MakePartitionsReadyWhileAnotherWaits) {
+  run_ranks([](int rank, int size) {
+    constexpr int each = 4;
+    constexpr int partitions = threads_each * each;
+    for (const int count : {20'000, 3}) {
+      std::vector<int> sent(static_cast<std::size_t>(partitions * count));
+      std::vector<int> received(sent.size());
+      std::array<MPI_Request, 2> requests{};
+      MPI_Psend_init(sent.data(), partitions, count, MPI_INT, (rank + 1) % size, 0, MPI_COMM_WORLD, MPI_INFO_NULL,
+                     &requests[0]);
+      MPI_Precv_init(received.data(), each, threads_each * count, MPI_INT, (rank + size - 1) % size, 0, MPI_COMM_WORLD,
+                     MPI_INFO_NULL, &requests[1]);
+      for (int round = 0; round < 10; ++round) {
+        MPI_Startall(2, requests.data());
+        Threads threads;
+        for (int thread = 0; thread < threads_each; ++thread) {
+          threads.start([&, thread] {
+            for (int i = thread; i < partitions; i += threads_each) {
+              const auto begin = sent.begin() + std::ptrdiff_t{i} * count;
+              std::fill(begin, begin + count, 1000 * rank + 100 * round + i);
+              ASSERT_TRUE(threads.call([&] { EXPECT_EQ(MPI_Pready(i, requests[0]), MPI_SUCCESS); }));
+            }
+          });
+        }
+        ASSERT_TRUE(threads.call([&] { MPI_Waitall(2, requests.data(), MPI_STATUSES_IGNORE); }));
+        const int from = (rank + size - 1) % size;
+        for (std::size_t i = 0; i < received.size(); ++i)
+          ASSERT_EQ(received[i], 1000 * from + 100 * round + static_cast<int>(i) / count);
+      }
+      for (MPI_Request& request : requests) MPI_Request_free(&request);
+    }
   });
 }
 
