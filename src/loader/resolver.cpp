@@ -56,7 +56,8 @@ bool is_cellos_call(std::string_view symbol) noexcept {
 namespace {
 
 bool is_call_for_threads(std::string_view symbol) noexcept {
-  return symbol == "MPI_Init_thread" || symbol == "mpi_init_thread_";
+  return symbol == "MPI_Init_thread" || symbol == "mpi_init_thread_" || symbol == "MPI_Session_init" ||
+         symbol == "mpi_session_init_";
 }
 
 /// Of POSIX, C11, C++; and of OpenMP, if the program itself says how many.

@@ -14,6 +14,7 @@
 #include "mpi/file.hpp"
 #include "mpi/layout.hpp"
 #include "mpi/rank.hpp"
+#include "mpi/session.hpp"
 #include "mpi/window.hpp"
 
 namespace aplib::mpi {
@@ -48,8 +49,10 @@ ErrorTarget& target_of(const char* call, MPI_Win handle) {
   Win* const win = find_made<Win>(handle);
   return win != nullptr ? *win : default_target(call);
 }
-// These are not there yet, so there is no valid handle.
-ErrorTarget& target_of(const char* call, MPI_Session) { return default_target(call); }
+ErrorTarget& target_of(const char* call, MPI_Session handle) {
+  Session* const session = find_made<Session>(handle);
+  return session != nullptr ? *session : default_target(call);
+}
 
 template <class... Handle>
 ErrorTarget& target_of(const char* call, const Failure& failure, Handle... handle) {
@@ -216,6 +219,10 @@ void comm_set_errhandler(const Call&, Comm& comm, Errhandler& handler) { comm.se
 void comm_get_errhandler(const Call&, Comm& comm, MPI_Errhandler* place) { *place = handle_of_handler(comm); }
 void win_set_errhandler(const Call&, Win& win, Errhandler& handler) { win.set_handler(handler); }
 void win_get_errhandler(const Call&, Win& win, MPI_Errhandler* place) { *place = handle_of_handler(win); }
+void session_set_errhandler(const Call&, Session& session, Errhandler& handler) { session.set_handler(handler); }
+void session_get_errhandler(const Call&, Session& session, MPI_Errhandler* place) {
+  *place = handle_of_handler(session);
+}
 
 void errhandler_free(const Call& call, MPI_Errhandler* place) {
   Errhandler& handler = errhandler_of(call, "errhandler", *place);
@@ -244,6 +251,7 @@ namespace {
 
 void comm_call_errhandler(const Call& call, Comm& comm, int code) { raise_asked(call, comm, code); }
 void win_call_errhandler(const Call& call, Win& win, int code) { raise_asked(call, win, code); }
+void session_call_errhandler(const Call& call, Session& session, int code) { raise_asked(call, session, code); }
 void file_call_errhandler(const Call& call, MPI_File file, int code) {
   raise_asked(call, file_target(call, "fh", file), code);
 }

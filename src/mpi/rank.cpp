@@ -226,17 +226,14 @@ int provide_threads(const Call& call, int required) {
   return MPI_THREAD_FUNNELED;
 }
 
-void begin(const Call& call, int required, int* provided) {
+void begin_world(const Call& call, int required, int* provided) {
   Rank& rank = call.rank();
-  if (rank.phase == Rank::Phase::initialized) fail(MPI_ERR_OTHER, "MPI is initialized already; call it once");
-  if (rank.phase == Rank::Phase::finalized) fail(MPI_ERR_OTHER, "it came after MPI_Finalize; MPI begins only once");
-  tell_of_foreign_launcher(call);
-  tell_of_foreign_library(call);
-  rank.main_task = index(api::task_id(call.name()));
-  rank.thread_level = provide_threads(call, required);
-  rank.pending_calls.threads_call = rank.thread_level == MPI_THREAD_MULTIPLE;
+  if (rank.world_phase == Rank::Phase::initialized) fail(MPI_ERR_OTHER, "MPI is initialized already; call it once");
+  if (rank.world_phase == Rank::Phase::finalized)
+    fail(MPI_ERR_OTHER, "it came after MPI_Finalize; MPI_Init begins only once");
+  rank.begin(call, required);
   if (provided != nullptr) *provided = rank.thread_level;
-  rank.set_phase(Rank::Phase::initialized);
+  rank.world_phase = Rank::Phase::initialized;
 }
 
 const Rank& initialized_rank(const Call& call) {
@@ -248,7 +245,32 @@ const Rank& initialized_rank(const Call& call) {
 
 }  // namespace
 
-void init(const Call& call, int*, char***) { begin(call, MPI_THREAD_SINGLE, nullptr); }
+// Threads that have been admitted stay so. What is not the main one can admit none.
+void Rank::begin(const Call& call, int level) {
+  if (phase != Phase::initialized) {
+    tell_of_foreign_launcher(call);
+    tell_of_foreign_library(call);
+    main_task = index(api::task_id(call.name()));
+  }
+  if (level > thread_level) {
+    if (thread_level >= MPI_THREAD_SERIALIZED || level < MPI_THREAD_SERIALIZED) {
+      thread_level = level;
+    } else if (api::is_main_thread()) {
+      thread_level = std::max(thread_level, provide_threads(call, level));
+    }
+    pending_calls.threads_call = thread_level == MPI_THREAD_MULTIPLE;
+  }
+  set_phase(Phase::initialized);
+}
+
+void Rank::end(const Call& call) {
+  if (world_phase == Phase::initialized || !sessions.empty()) return;
+  close_requests(*this);
+  set_phase(world_phase);
+  if (world_phase == Phase::finalized) api::leave_machine(call.name());
+}
+
+void init(const Call& call, int*, char***) { begin_world(call, MPI_THREAD_SINGLE, nullptr); }
 
 void init_thread(const Call& call, int*, char***, int required, int* provided) {
   if (required != MPI_THREAD_SINGLE && required != MPI_THREAD_FUNNELED && required != MPI_THREAD_SERIALIZED &&
@@ -257,26 +279,27 @@ void init_thread(const Call& call, int*, char***, int required, int* provided) {
                                   "_SERIALIZED or _MULTIPLE",
                                   required));
   }
-  begin(call, required, provided);
+  begin_world(call, required, provided);
 }
 
 // What a program attached to MPI_COMM_SELF tells it that MPI ends, while MPI still works.
 void finalize(const Call& call) {
   Rank& rank = call.rank();
+  if (rank.world_phase == Rank::Phase::before) fail_before_init();
+  if (rank.world_phase == Rank::Phase::finalized) fail_after_finalize();
   rank.pending_calls.go_on(call.name());
   rank.pending_calls.check_over();
   rank.self().attributes.clear(rank, MPI_COMM_SELF);
-  close_requests(rank);
-  rank.set_phase(Rank::Phase::finalized);
-  api::leave_machine(call.name());
+  rank.world_phase = Rank::Phase::finalized;
+  rank.end(call);
 }
 
 void initialized(const Call& call, int* flag) {
-  *flag = call.known_rank() != nullptr && call.known_rank()->seen_phase() != Rank::Phase::before ? 1 : 0;
+  *flag = call.known_rank() != nullptr && call.known_rank()->world_phase != Rank::Phase::before ? 1 : 0;
 }
 
 void finalized(const Call& call, int* flag) {
-  *flag = call.known_rank() != nullptr && call.known_rank()->seen_phase() == Rank::Phase::finalized ? 1 : 0;
+  *flag = call.known_rank() != nullptr && call.known_rank()->world_phase == Rank::Phase::finalized ? 1 : 0;
 }
 
 void query_thread(const Call& call, int* provided) { *provided = initialized_rank(call).thread_level; }

@@ -31,6 +31,7 @@ struct OpHandle;
 struct Group;
 struct Info;
 struct Request;
+struct Session;
 
 class Rank {
  public:
@@ -45,7 +46,7 @@ class Rank {
   [[nodiscard]] std::uint32_t world_rank() const noexcept { return world_rank_; }
   [[nodiscard]] std::uint32_t world_size() const noexcept { return world_size_; }
 
-  // ---- between MPI_Init and MPI_Finalize
+  // ---- between MPI_Init and MPI_Finalize, and while it has sessions
   Phase phase = Phase::before;
   /// The phase for threads that have not entered the cell: what was set before it is visible, too.
   [[nodiscard]] Phase seen_phase() const noexcept {
@@ -54,8 +55,15 @@ class Rank {
   void set_phase(Phase now) noexcept {
     std::atomic_ref(phase).store(now, std::memory_order_release);  // release: what belongs to it
   }
+  /// Where MPI_Init and MPI_Finalize alone have brought it. For threads as seen_phase().
+  std::atomic<Phase> world_phase{Phase::before};
+  std::vector<Session*> sessions;
+  /// Calls are allowed from here on. `level`: of support for threads, which is that of the rank if it had more before.
+  void begin(const Call& call, int level);
+  /// If nothing is left that has begun.
+  void end(const Call& call);
   int thread_level = MPI_THREAD_SINGLE;
-  std::uint32_t main_task = 0;  ///< The one that called MPI_Init.
+  std::uint32_t main_task = 0;  ///< The one in whose call MPI began.
 
   // ---- predefined objects
   [[nodiscard]] Errhandler& fatal() noexcept { return *fatal_; }
@@ -78,6 +86,7 @@ class Rank {
   bool agrees = false;                    ///< and one has them all for itself.
   SendBuffer send_buffer;                 ///< Of communicators that have none.
   std::uint32_t general_requests = 0;     ///< That have begun.
+  TagRanges partition_tags;               ///< Of its partitioned sends.
   std::vector<Request*> freed_requests;   ///< That were open then, and may be still.
   Request* spare_requests = nullptr;      ///< That have ended, to be used again. Owned by objects_.
   PendingCalls pending_calls;             ///< Nonblocking and persistent collective calls that are under way.
@@ -86,7 +95,6 @@ class Rank {
 
   /// Of handles 0x200..0x2ff, made at their first use. Owned by objects_.
   std::array<TypeHandle*, 256> predefined_datatypes{};
-  TagRanges partition_tags;               ///< Of its partitioned sends.
   /// Of handles 0x20..0x3f, likewise.
   std::array<OpHandle*, 32> predefined_ops{};
 

@@ -8,6 +8,7 @@
 #include "mpi/comm.hpp"
 #include "mpi/rank.hpp"
 #include "mpi/request.hpp"
+#include "mpi/session.hpp"
 
 namespace aplib::mpi {
 
@@ -23,8 +24,22 @@ void SendBuffer::detach(void* place, MPI_Count* bytes) {
   *bytes = std::exchange(bytes_, 0);
 }
 
+namespace {
+
+/// The communicator's, that of a session which is large enough, or the rank's. Nobody knows of which session a
+/// communicator is, so that of any will do.
+const SendBuffer& buffer_for(const Comm& comm, MPI_Count bytes) {
+  if (comm.send_buffer.is_attached()) return comm.send_buffer;
+  for (const Session* const session : comm.owner().sessions) {
+    if (session->send_buffer.is_attached() && session->send_buffer.holds(bytes)) return session->send_buffer;
+  }
+  return comm.owner().send_buffer;
+}
+
+}  // namespace
+
 void check_send_buffer(const Comm& comm, MPI_Count bytes) {
-  const SendBuffer& buffer = comm.send_buffer.is_attached() ? comm.send_buffer : comm.owner().send_buffer;
+  const SendBuffer& buffer = buffer_for(comm, bytes + MPI_BSEND_OVERHEAD);
   if (!buffer.is_attached())
     fail(MPI_ERR_BUFFER, "no buffer is attached; call MPI_Buffer_attach before a buffered send");
   if (!buffer.holds(bytes + MPI_BSEND_OVERHEAD)) {
@@ -51,10 +66,21 @@ void comm_detach_buffer(const Call& call, Comm& comm, void* place, MPI_Count* si
   comm.send_buffer.detach(place, size);
 }
 
+void session_attach_buffer(const Call&, Session& session, void* buffer, MPI_Count size) {
+  session.send_buffer.attach(buffer, size);
+}
+
+void session_detach_buffer(const Call& call, Session& session, void* place, MPI_Count* size) {
+  check_place(call, "buffer_addr", place);
+  session.send_buffer.detach(place, size);
+}
+
 // What was sent has left already.
 void buffer_flush(const Call&) {}
 void comm_flush_buffer(const Call&, Comm&) {}
+void session_flush_buffer(const Call&, Session&) {}
 void buffer_iflush(const Call& call, MPI_Request* request) { *request = handle_of<MPI_Request>(call.rank().sent()); }
 void comm_iflush_buffer(const Call& call, Comm&, MPI_Request* request) { buffer_iflush(call, request); }
+void session_iflush_buffer(const Call& call, Session&, MPI_Request* request) { buffer_iflush(call, request); }
 
 }  // namespace aplib::mpi

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// SendBuffer: what a program has attached for its buffered sends, to its rank or to a communicator. Nothing is ever put
-// there, because the core copies what is sent. But its size limits what may be sent, as the standard has it.
+// SendBuffer: what a program has attached for its buffered sends, to its rank, a session or a communicator. Nothing is
+// ever put there, because the core copies what is sent. But its size limits what may be sent, as the standard has it.
 #pragma once
 
 #include <mpi.h>

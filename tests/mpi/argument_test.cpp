@@ -142,8 +142,11 @@ const std::map<std::string, std::vector<Word>> right_constants = {
     {"MPI_Unpack.insize", {64}},
     {"MPI_Unpack_external.insize", {64}},
     {"MPI_Unpack_external.datarep", {word("external32")}},
+    {"MPI_Group_from_session_pset.pset_name", {word("mpi://SELF")}},
     {"MPI_Precv_init.partitions", {1}},
     {"MPI_Psend_init.partitions", {1}},
+    {"MPI_Session_get_nth_pset.pset_len", {16}},
+    {"MPI_Session_get_pset_info.pset_name", {word("mpi://SELF")}},
     {"MPI_Type_create_darray.size", {1}},
     {"MPI_Type_create_darray.array_of_distribs", {word(MPI_DISTRIBUTE_BLOCK)}},
     {"MPI_Type_create_darray.array_of_dargs", {word(MPI_DISTRIBUTE_DFLT_DARG)}},
@@ -227,6 +230,8 @@ const std::map<std::string, Wrong> wrong_constants = {
     {"MPI_Precv_init.partitions", {{word(-1), 0}, MPI_ERR_ARG}},
     {"MPI_Precv_init.tag", {{word(-7), word(INT_MAX), word(MPI_ANY_TAG)}, MPI_ERR_TAG}},
     {"MPI_Psend_init.partitions", {{word(-1), 0}, MPI_ERR_ARG}},
+    {"MPI_Session_get_nth_pset.n", {{word(-1), 7}, MPI_ERR_ARG}},
+    {"MPI_Session_get_nth_pset.pset_len", {{word(-1)}, MPI_ERR_ARG}},
     {"MPI_Type_create_darray.array_of_gsizes", {{word(-1), 0}, MPI_ERR_ARG}},
     {"MPI_Type_create_darray.array_of_dargs", {{word(-2), 0}, MPI_ERR_ARG}},
     {"MPI_Type_create_darray.array_of_distribs", {{12345}, MPI_ERR_ARG}},
@@ -260,6 +265,7 @@ const std::map<std::string, Wrong> wrong_constants = {
 const std::map<std::string, Wrong> also_wrong_constants = {
     {"MPI_Comm_free.comm", {{word(MPI_COMM_WORLD), word(MPI_COMM_SELF)}, MPI_ERR_COMM}},
     {"MPI_File_set_view.datarep", {{word("other")}, MPI_ERR_UNSUPPORTED_DATAREP}},
+    {"MPI_Group_from_session_pset.pset_name", {{word("mpi://OTHERS")}, MPI_ERR_ARG}},
     {"MPI_Info_delete.info", {{word(MPI_INFO_ENV)}, MPI_ERR_INFO}},
     {"MPI_Info_free.info", {{word(MPI_INFO_ENV)}, MPI_ERR_INFO}},
     {"MPI_Info_set.info", {{word(MPI_INFO_ENV)}, MPI_ERR_INFO}},
@@ -267,6 +273,7 @@ const std::map<std::string, Wrong> also_wrong_constants = {
     {"MPI_Pack_external.datarep", {{word("native")}, MPI_ERR_ARG}},
     {"MPI_Pack_external_size.datarep", {{word("native")}, MPI_ERR_ARG}},
     {"MPI_Register_datarep.datarep", {{word("native")}, MPI_ERR_DUP_DATAREP}},
+    {"MPI_Session_get_pset_info.pset_name", {{word("mpi://OTHERS")}, MPI_ERR_ARG}},
     {"MPI_Type_free.datatype", {{word(MPI_INT)}, MPI_ERR_TYPE}},
     {"MPI_Type_get_contents.datatype", {{word(MPI_INT)}, MPI_ERR_TYPE}},
     {"MPI_Unpack_external.datarep", {{word("native")}, MPI_ERR_ARG}},
@@ -310,6 +317,9 @@ struct Handles {
     MPI_Win_set_errhandler(win, of_windows);
     MPI_Win_set_errhandler(dynamic_win, of_windows);
     MPI_Win_lock_all(0, win);
+    MPI_Errhandler of_sessions = MPI_ERRHANDLER_NULL;
+    MPI_Session_create_errhandler(remember<MPI_Session>, &of_sessions);
+    MPI_Session_init(MPI_INFO_NULL, of_sessions, &session);
   }
 
   MPI_Comm comm = MPI_COMM_NULL;
@@ -325,6 +335,7 @@ struct Handles {
   MPI_File file = MPI_FILE_NULL;
   MPI_Win win = MPI_WIN_NULL;  ///< Its only rank is locked.
   MPI_Win dynamic_win = MPI_WIN_NULL;
+  MPI_Session session = MPI_SESSION_NULL;
   std::array<int, 3> keyvals{};  ///< Of communicators, datatypes and windows.
   int rank = 0;
   int code = 0;  ///< Of an error that the test has added.
@@ -412,6 +423,7 @@ class Arguments : Handles {
         {"info", {word(info)}},
         {"file", {word(file)}},
         {"win", {word(win)}},
+        {"session", {word(session)}},
         {"keyval", {word(keyvals[0])}},
         {"MPI_Add_error_class.errorclass", {word(code)}},
         {"MPI_Add_error_string.errorcode", {word(code)}},
@@ -455,6 +467,7 @@ class Arguments : Handles {
         {"hints", {{word(MPI_INT), word(comm)}, MPI_ERR_INFO}},
         {"file", {{word(MPI_FILE_NULL), word(MPI_INT), word(comm)}, MPI_ERR_FILE}},
         {"win", {{word(MPI_WIN_NULL), word(MPI_INT), word(comm)}, MPI_ERR_WIN}},
+        {"session", {{word(MPI_SESSION_NULL), word(MPI_INT), word(comm)}, MPI_ERR_SESSION}},
     });
     for (const char* name : {"File_call_errhandler.fh", "File_get_errhandler.file", "File_set_errhandler.file"})
       wrong_["MPI_" + std::string(name)] = {{word(MPI_INT), word(comm)}, MPI_ERR_FILE};
