@@ -154,6 +154,11 @@ int raise(const char* call, Failure* failure, MPI_Win win);
 int raise(const char* call, Failure* failure, MPI_File file);
 int raise(const char* call, Failure* failure, MPI_Session session);
 
+// Of the tool interface, whose errors are raised nowhere: the code of a failure, which is the caller's,
+int tool_code(Failure* failure);
+// and `code`, or that the interface is not initialized.
+int tool_answer(const char* call, int code);
+
 // The function is not there yet: raises MPI_ERR_UNSUPPORTED_OPERATION.
 int missing(const char* call);
 int missing(const char* call, MPI_Comm comm);

@@ -241,7 +241,8 @@ void write_body(const Function& function, bool large) {
   }
   // Raised outside of the handler: the error handler of the program may jump.
   std::cout << "  } catch (...) {\n    failure = caught();\n  }\n";
-  const std::string raise = "raise(" + name + ", failure" + raised_on(function) + ")";
+  const std::string raise =
+      function.is_tool ? "tool_code(failure)" : "raise(" + name + ", failure" + raised_on(function) + ")";
   if (function.result.empty()) {
     std::cout << "  return " << raise << ";\n";
   } else {
@@ -252,7 +253,9 @@ void write_body(const Function& function, bool large) {
 void write_function(const Function& function, bool large) {
   const std::string name = function.name + (large ? "_c" : "");
   std::cout << prototype("PMPI_", function, large) << " {\n";
-  if (function.is_there) {
+  if (!function.only_result.empty()) {
+    std::cout << "  return tool_answer(\"MPI_" << name << "\", " << function.only_result << ");\n";
+  } else if (function.is_there) {
     write_body(function, large);
   } else {
     std::cout << "  return missing(\"MPI_" << name << '"' << raised_on(function) << ");\n";
@@ -279,7 +282,7 @@ void write_declarations(const FunctionTable& table) {
   std::map<std::string, bool> declared;
   std::ostringstream out;
   for (const Function& function : table.functions) {
-    if (!function.is_there || function.is_later) continue;
+    if (!function.is_there || function.is_later || !function.only_result.empty()) continue;
     std::string text = (function.result.empty()                 ? "void"
                         : function.implementation == "from_int" ? "void*"
                                                                 : function.result) +
@@ -420,7 +423,7 @@ void write_calls(const FunctionTable& table) {
   for (const Function& function : table.functions) {
     bool has_rest = false;
     for (const Parameter& parameter : function.parameters) has_rest = has_rest || parameter.kind->type == "...";
-    if (!function.is_there || !function.result.empty() || has_rest) continue;
+    if (!function.is_there || function.is_tool || !function.result.empty() || has_rest) continue;
     write_call(function, false);
     if (is_large(function)) write_call(function, true);
   }

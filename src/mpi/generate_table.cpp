@@ -129,6 +129,12 @@ void FunctionTable::add_function(const std::string& place, const std::string& li
     } else if (words[i] == "later" && i + 1 < words.size()) {
       function.is_later = true;
       function.implementation = words[++i];
+    } else if (words[i] == "tool") {
+      function.is_tool = true;
+      function.when = "any_time";
+    } else if (words[i] == "none" && i + 1 < words.size()) {
+      function.is_tool = true;
+      function.only_result = "MPI_T_ERR_" + words[++i];
     } else if (words[i] == "removed" || words[i] == "deprecated") {
       function.is_removed = true;
     } else {

@@ -29,6 +29,7 @@ enum class ObjectKind : std::uint32_t {
   win = 0x6d706911,
   file = 0x6d706913,
   session = 0x6d706915,
+  tool_session = 0x6d706917,
 };
 
 class Object {

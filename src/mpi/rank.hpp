@@ -105,7 +105,8 @@ class Rank {
   Keyvals keyvals;
   /// Of MPI_COMM_WORLD; null: `keyval` is none of the standard's keys.
   [[nodiscard]] const int* predefined_attribute(int keyval) const noexcept;
-  ClockReads clock_reads;  ///< Of MPI_Wtime.
+  ClockReads clock_reads;         ///< Of MPI_Wtime.
+  std::uint32_t tool_begins = 0;  ///< Of MPI_T_init_thread, without an MPI_T_finalize yet.
 
   /// What Fortran's side of the ABI has told (abi.cpp); null: nothing yet.
   Info* fortran = nullptr;

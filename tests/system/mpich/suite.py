@@ -14,8 +14,8 @@ VERSION = "4.0.2"
 SHA256 = "b27039f964afeb6b8a3e009c56b441cbe368c26d6d6476ad3bb7190996875860"
 
 FOLDERS = (
-    "attr", "coll", "comm", "datatype", "errhan", "group", "info", "init", "io", "part", "pt2pt", "rma", "topo",
-    "threads/coll", "threads/comm", "threads/init", "threads/pt2pt", "threads/rma",
+    "attr", "coll", "comm", "datatype", "errhan", "group", "info", "init", "io", "mpi_t", "part", "pt2pt", "rma",
+    "topo", "threads/coll", "threads/comm", "threads/init", "threads/pt2pt", "threads/rma",
     "errors/attr", "errors/coll", "errors/comm", "errors/datatype", "errors/group", "errors/io", "errors/pt2pt",
     "errors/rma", "errors/topo",
     *(f"f77/{name}" for name in ("attr", "coll", "comm", "datatype", "ext", "info", "init", "io", "pt2pt", "rma",
