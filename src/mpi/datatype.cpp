@@ -97,11 +97,10 @@ class DatatypeDraft {
     } else {
       layout_.add(LayoutBuilder::repeat(old.layout_, blocklength, old.extent()), displacement, count, stride);
     }
-    if (!old.is_marked_) return;
     const WideCount block_end = WideCount{blocklength - 1} * old.extent();
     const WideCount last = WideCount{count - 1} * stride;
-    mark(displacement + old.lb_ + std::min<WideCount>(block_end, 0) + std::min<WideCount>(last, 0),
-         displacement + old.ub_ + std::max<WideCount>(block_end, 0) + std::max<WideCount>(last, 0));
+    bound(displacement + old.lb_ + std::min<WideCount>(block_end, 0) + std::min<WideCount>(last, 0),
+          displacement + old.ub_ + std::max<WideCount>(block_end, 0) + std::max<WideCount>(last, 0), old.is_marked_);
   }
   void add_layout(const LayoutPtr& layout, const SignaturePtr& signature, Count copies) {
     layout_.add(layout, 0);
@@ -112,26 +111,22 @@ class DatatypeDraft {
     layout_.add_block(displacement, info.size);
     signature_.add(Signature::of(type));
     alignment_ = std::max<Count>(alignment_, info.alignment);
+    bound(displacement, WideCount{displacement} + info.size, false);
   }
 
-  // The bounds are these, or those of all marks together, instead of those of the bytes.
-  void mark(WideCount lower, WideCount upper) {
-    lower_ = is_marked_ ? std::min(lower_, lower) : lower;
-    upper_ = is_marked_ ? std::max(upper_, upper) : upper;
-    is_marked_ = true;
-  }
+  // The bounds are these, or those of all marks together, instead of those of the parts.
+  void mark(WideCount lower, WideCount upper) { bound(lower, upper, true); }
   void align(Count alignment) { alignment_ = std::max(alignment_, alignment); }
+  // Of a structure: its end is where the next one of an array may begin, unless bounds are set.
+  void pad() {
+    if (!is_marked_) upper_ = lower_ + (upper_ - lower_ + alignment_ - 1) / alignment_ * alignment_;
+  }
 
   DatatypePtr finish(Contents contents, BasicType code = BasicType::null) {
     const std::shared_ptr<Datatype> made(new Datatype);
     made->contents_ = std::move(contents);
     made->layout_ = layout_.finish();
     made->signature_ = signature_.finish();
-    if (!is_marked_) {
-      lower_ = made->layout_->lower();
-      const WideCount extent = WideCount{made->layout_->upper()} - lower_;
-      upper_ = lower_ + (extent + alignment_ - 1) / alignment_ * alignment_;
-    }
     made->lb_ = fitting(lower_, "the lower bound");
     made->ub_ = fitting(upper_, "the upper bound");
     fitting(upper_ - lower_, "the extent");
@@ -142,9 +137,20 @@ class DatatypeDraft {
   }
 
  private:
+  // Those of all parts, or of those alone that are marked.
+  void bound(WideCount lower, WideCount upper, bool is_mark) {
+    if (is_marked_ && !is_mark) return;
+    const bool is_first = !is_bound_ || is_marked_ != is_mark;
+    lower_ = is_first ? lower : std::min(lower_, lower);
+    upper_ = is_first ? upper : std::max(upper_, upper);
+    is_bound_ = true;
+    is_marked_ = is_mark;
+  }
+
   LayoutBuilder layout_;
   SignatureBuilder signature_;
   Count alignment_ = 1;
+  bool is_bound_ = false;
   bool is_marked_ = false;
   WideCount lower_ = 0;
   WideCount upper_ = 0;
@@ -164,6 +170,7 @@ const DatatypePtr& Datatype::named(BasicType type) {
         const Count alignment = basic_info(info.index).alignment;
         draft.add_basic(info.value, 0);
         draft.add_basic(info.index, (value.size + alignment - 1) / alignment * alignment);
+        draft.pad();
       } else {
         draft.add_basic(basic, 0);
       }
@@ -260,6 +267,7 @@ DatatypePtr Datatype::structure(std::span<const Count> blocklengths, std::span<c
   check_each(blocklengths, "blocklengths");
   DatatypeDraft draft;
   for (std::size_t i = 0; i < types.size(); ++i) draft.add(*types[i], displacements[i], blocklengths[i]);
+  draft.pad();
   return draft.finish(ContentsOf(Combiner::structure, form)
                           .count(static_cast<Count>(types.size()))
                           .counts(blocklengths)

@@ -29,7 +29,8 @@ inline TypeMap map_of(const Datatype& type) {
 
 struct Model {
   TypeMap map{};
-  std::optional<std::pair<Count, Count>> marks{};  ///< The lowest and the highest mark.
+  std::optional<std::pair<Count, Count>> bounds{};  ///< Those of all parts together,
+  bool is_marked = false;                           ///< of those alone that are marked, if there are any.
 
   [[nodiscard]] Count size() const {
     Count bytes = 0;
@@ -46,21 +47,35 @@ struct Model {
     for (const auto& [basic, at] : map) highest = std::max(highest, at + basic_info(basic).size);
     return highest;
   }
-  [[nodiscard]] Count lb() const { return marks ? marks->first : true_lb(); }
-  [[nodiscard]] Count ub() const {
-    if (marks) return marks->second;
-    Count alignment = 1;
-    for (const auto& [basic, at] : map) alignment = std::max<Count>(alignment, basic_info(basic).alignment);
-    return true_lb() + (true_ub() - true_lb() + alignment - 1) / alignment * alignment;
-  }
+  [[nodiscard]] Count lb() const { return bounds ? bounds->first : 0; }
+  [[nodiscard]] Count ub() const { return bounds ? bounds->second : 0; }
   [[nodiscard]] Count extent() const { return ub() - lb(); }
 
+  void mark(Count lower, Count upper) {
+    bounds = {lower, upper};
+    is_marked = true;
+  }
+  void add_basic(BasicType basic, Count at) {
+    map.emplace_back(basic, at);
+    bound(at, at + basic_info(basic).size);
+  }
   /// Adds `old`, moved.
   void add(const Model& old, Count displacement) {
     for (const auto& [basic, at] : old.map) map.emplace_back(basic, at + displacement);
-    if (!old.marks) return;
-    const std::pair moved(old.marks->first + displacement, old.marks->second + displacement);
-    marks = marks ? std::pair(std::min(marks->first, moved.first), std::max(marks->second, moved.second)) : moved;
+    if (!old.bounds || (is_marked && !old.is_marked)) return;
+    if (old.is_marked && !std::exchange(is_marked, true)) bounds.reset();
+    bound(old.lb() + displacement, old.ub() + displacement);
+  }
+  /// It is a structure: what follows it in an array is aligned.
+  void pad() {
+    if (!bounds || is_marked) return;
+    Count alignment = 1;
+    for (const auto& [basic, at] : map) alignment = std::max<Count>(alignment, basic_info(basic).alignment);
+    while (extent() % alignment != 0) ++bounds->second;
+  }
+  void bound(Count lower, Count upper) {
+    bounds =
+        bounds ? std::pair(std::min(bounds->first, lower), std::max(bounds->second, upper)) : std::pair(lower, upper);
   }
   void add_block(const Model& old, Count displacement, Count blocklength) {
     const Count distance = old.extent();

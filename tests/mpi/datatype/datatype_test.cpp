@@ -123,6 +123,19 @@ TEST(Datatype, ExamplesOfTheStandard) {
   EXPECT_EQ(mixed->extent(), 32);
 }
 
+// MPICH and Open MPI do so, too.
+TEST(Datatype, OnlyStructuresEndWhereTheNextIsAligned) {
+  const DatatypePtr apart = Datatype::hvector(2, 1, 15, Datatype::named(BasicType::float64));
+  EXPECT_EQ(apart->extent(), 23);
+  EXPECT_EQ(Datatype::contiguous(2, apart)->extent(), 46);
+  EXPECT_EQ(Datatype::hindexed(std::array<Count, 2>{1, 1}, std::array<Count, 2>{3, 20}, int_type())->extent(), 21);
+  const DatatypePtr whole = structure({1}, {3}, {apart});
+  EXPECT_EQ(whole->lb(), 3);
+  EXPECT_EQ(whole->extent(), 24);
+  EXPECT_EQ(whole->true_extent(), 23);
+  EXPECT_EQ(Datatype::contiguous(2, whole)->extent(), 48);
+}
+
 TEST(Datatype, BoundsThatAreSetCountInsteadOfTheBytes) {
   const DatatypePtr wide = Datatype::resized(int_type(), -3, 9);
   EXPECT_EQ(wide->lb(), -3);

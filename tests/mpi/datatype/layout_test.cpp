@@ -90,10 +90,11 @@ class RandomTypes {
     Made made{Datatype::named(code), {}};
     const BasicInfo& info = basic_info(code);
     if (info.kind == Kind::pair) {
-      made.model.map = {{info.value, 0},
-                        {info.index, std::max(basic_info(info.value).size, basic_info(info.index).alignment)}};
+      made.model.add_basic(info.value, 0);
+      made.model.add_basic(info.index, std::max(basic_info(info.value).size, basic_info(info.index).alignment));
+      made.model.pad();
     } else {
-      made.model.map = {{code, 0}};
+      made.model.add_basic(code, 0);
     }
     return made;
   }
@@ -173,6 +174,7 @@ class RandomTypes {
       next += dice_.one_in(6) ? dice_.number(-40, 0)
                               : std::max<Count>(0, blocklength * old.model.extent()) + dice_.number(0, 9);
     }
+    made.model.pad();
     made.type = Datatype::structure(blocklengths, places, types);
     return made;
   }
@@ -181,7 +183,7 @@ class RandomTypes {
     const Count lb = old.model.lb() + dice_.number(-9, 9);
     const Count extent = dice_.one_in(6) ? dice_.number(-30, 30) : old.model.extent() + dice_.number(0, 16);
     Made made{Datatype::resized(old.type, lb, extent), old.model};
-    made.model.marks.emplace(lb, lb + extent);
+    made.model.mark(lb, lb + extent);
     return made;
   }
 
@@ -197,7 +199,7 @@ class RandomTypes {
       for (std::size_t i = 0; i < sizes.size(); rest /= sizes[i++]) is_taken = is_taken && taken(i, rest % sizes[i]);
       if (is_taken) model.add(old, n * distance);
     }
-    model.marks.emplace(0, elements * old.extent());
+    model.mark(0, elements * old.extent());
   }
 
   Made subarray(const Made& old) {
