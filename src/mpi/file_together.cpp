@@ -185,6 +185,9 @@ class Windows {
 
 /// Each rank has a part of the file, which it goes through window by window, in rounds: in each, everyone sends it what
 /// belongs into its window, or asks it for that.
+///
+/// A rank that fails, perhaps for want of memory, still sends and receives whatever others wait for: it asks for nothing,
+/// answers with nothing, and takes no message's bytes.
 class Rounds {
  public:
   Rounds(const Collective& collective, const File& file, const TransferPlan& plan, const Transfer& own)
@@ -241,45 +244,64 @@ class Rounds {
 
   void ask(int rank, Count round) {
     if (!sends(collective_.rank(), rank, round)) return;
-    const Share share = share_in(window_of(rank, round));
+    Head head;
+    std::vector<std::byte> body;
+    note(attempt([&] { gather(share_in(window_of(rank, round)), head, body); }));
+    collective_.send(rank, bytes_in(&head, sizeof head));
+    collective_.send(rank, bytes_in(body.data(), static_cast<Count>(body.size())));
+  }
+
+  /// What goes to another rank. Without memory for it both stay empty.
+  void gather(const Share& share, Head& head, std::vector<std::byte>& body) const {
     std::vector<Extent> extents;
     if (share.first < share.last) {
       own_.view->for_each_block(share.first, share.last, [&](const Extent& extent) { extents.push_back(extent); });
     }
     const auto extents_bytes = static_cast<Count>(extents.size() * sizeof(Extent));
-    Head head{static_cast<Count>(extents.size()), std::max<Count>(share.last - share.first, 0)};
-    std::vector<std::byte> body(static_cast<std::size_t>(extents_bytes + (own_.is_write ? head.bytes : 0)));
+    const Count bytes = std::max<Count>(share.last - share.first, 0);
+    body.resize(static_cast<std::size_t>(extents_bytes + (own_.is_write ? bytes : 0)));
     if (extents_bytes > 0) std::memcpy(body.data(), extents.data(), static_cast<std::size_t>(extents_bytes));
-    if (own_.is_write) pack(body.data() + extents_bytes, own_.memory, share.first - own_.begin, head.bytes);
-    collective_.send(rank, bytes_in(&head, sizeof head));
-    collective_.send(rank, bytes_in(body.data(), static_cast<Count>(body.size())));
+    if (own_.is_write) pack(body.data() + extents_bytes, own_.memory, share.first - own_.begin, bytes);
+    head = {static_cast<Count>(extents.size()), bytes};
   }
 
   // Who waits for an answer gets one, and learns of a failure at the end.
   void serve(Count round) {
     std::vector<Request> requests;
     Cover cover;
-    note(attempt([&] { hear(round, requests, cover); }));
+    for (int i = 0; i < collective_.size(); ++i) {
+      const int rank = collective_.behind(i);
+      if (sends(rank, collective_.rank(), round)) hear(rank, round, requests, cover);
+    }
     if (!failure_ && !cover.is_empty()) note(attempt([&] { work(requests, cover); }));
     if (own_.is_write) return;
     for (Request& request : requests) collective_.send(request.rank, bytes_in(request.bytes(), request.head.bytes));
   }
 
-  void hear(Count round, std::vector<Request>& requests, Cover& cover) {
-    for (int i = 0; i < collective_.size(); ++i) {
-      const int rank = collective_.behind(i);
-      if (!sends(rank, collective_.rank(), round)) continue;
+  void hear(int rank, Count round, std::vector<Request>& requests, Cover& cover) {
+    bool has_body = false;
+    auto failed = attempt([&] {
       Request request{rank, {}, {}};
       collective_.receive(rank, bytes_in(&request.head, sizeof request.head));
       const Head& head = request.head;
       if (head.bytes < 0 || head.bytes > bytes_ || head.extents < 0 || head.extents > head.bytes) fail_request(rank);
       const Count body = head.extents * static_cast<Count>(sizeof(Extent)) + (own_.is_write ? head.bytes : 0);
       request.body.resize(static_cast<std::size_t>(body + (own_.is_write ? 0 : head.bytes)));
+      has_body = true;
       collective_.receive(rank, bytes_in(request.body.data(), body));
       check_extents(request, window_of(collective_.rank(), round));
-      for (const Extent& extent : request.extents()) cover.add(extent);
       requests.push_back(std::move(request));
-    }
+      for (const Extent& extent : requests.back().extents()) cover.add(extent);
+    });
+    if (!failed) return;
+    note(std::move(failed));
+    if (!has_body) drop(rank);
+    if (!own_.is_write) collective_.send(rank, bytes_in(nullptr, 0));
+  }
+
+  /// Its next message.
+  void drop(int rank) const {
+    static_cast<void>(attempt([&] { collective_.receive(rank, bytes_in(nullptr, 0)); }));
   }
 
   [[noreturn]] static void fail_request(int rank) {
@@ -325,8 +347,18 @@ class Rounds {
     if (!sends(collective_.rank(), rank, round)) return;
     const Share share = share_in(window_of(rank, round));
     const Count bytes = std::max<Count>(share.last - share.first, 0);
-    const auto packed = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes));
-    collective_.receive(rank, bytes_in(packed.get(), bytes));
+    std::unique_ptr<std::byte[]> packed;
+    if (auto failed =
+            attempt([&] { packed = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes)); })) {
+      note(std::move(failed));
+      return drop(rank);
+    }
+    if (auto failed = attempt([&] { collective_.receive(rank, bytes_in(packed.get(), bytes)); })) {
+      if (failed->code == MPI_ERR_COUNT)
+        failed =
+            Failure{MPI_ERR_NO_MEM, fmt::format("rank {} has failed to read this rank's pieces of the file", rank)};
+      return note(std::move(failed));
+    }
     unpack(own_.memory, packed.get(), share.first - own_.begin, bytes);
   }
 
