@@ -49,6 +49,7 @@ struct Watch {
     if (condition != nullptr) return condition->holds();
     return static_cast<std::int32_t>(static_cast<std::uint32_t>(now()) - static_cast<std::uint32_t>(count)) >= 0;
   }
+  [[nodiscard]] bool is_about_memory() const noexcept { return condition == nullptr || condition->is_about_memory(); }
 
   /// Raises a flag by one, behind what was written before; null: none. Who waits must be woken: see wake_watcher().
   static void raise(std::int32_t* flag) noexcept {

@@ -19,6 +19,9 @@ class Condition {
   [[nodiscard]] const void* subject() const noexcept { return subject_; }
   /// Asked again and again, by the processor that carries the task, until it says true.
   [[nodiscard]] virtual bool holds() const noexcept = 0;
+  /// It may begin to hold by what others write to memory, so it is worth a look all the time. Otherwise it does so only
+  /// by what this processor does: takes a message, or runs another task.
+  [[nodiscard]] virtual bool is_about_memory() const noexcept { return true; }
   /// The cell has ended. True: the condition will never hold. Asked only while it does not.
   [[nodiscard]] virtual bool needs(std::uint32_t cell) const noexcept = 0;
   /// "rank 3 of MPI_COMM_WORLD": for reports. Asked when everybody sleeps.

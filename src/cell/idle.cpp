@@ -97,22 +97,23 @@ void Idle::unpack(Cell& cell) {
   cell.parcel_watches.clear();
 }
 
-// Nothing but a message in a ring ends the wait soon: one that is looked for alone is found sooner.
-bool Idle::waits_for_rings_alone() const noexcept {
-  return watches_.empty() && network_ == nullptr && here_.baton() == nullptr && !here_.collectives().has_waits();
+bool Idle::watches_memory() const noexcept {
+  return std::ranges::any_of(watches_, [](const Watching& each) { return each.task->watch.is_about_memory(); });
 }
 
 // The pause between two looks at everything. Reading a flag again and again disturbs nobody, so flags are watched all
-// the time.
+// the time. Where nothing but a message in a ring ends the wait soon, one that is looked for alone is found sooner.
 void Idle::pause() noexcept {
-  if (waits_for_rings_alone()) {
+  const bool has_many = watches_.size() > watches_spun_on_max;
+  const bool watches = !watches_.empty() && !has_many && watches_memory();
+  if (!watches && !has_many && network_ == nullptr && !here_.collectives().has_waits()) {
     for (std::uint32_t spin = 0; spin < ring_spins_per_look; ++spin) {
       cpu_relax();
-      if (here_.inbound().holds_some()) return;
+      if (here_.inbound().holds_some() || here_.is_wanted()) return;
     }
     return;
   }
-  if (watches_.empty() || watches_.size() > watches_spun_on_max) {
+  if (!watches) {
     cpu_relax();
     return;
   }

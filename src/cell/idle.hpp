@@ -155,7 +155,7 @@ class Idle {
   void park() noexcept;
   void sleep(bool in_network, bool held) noexcept;
   void announce_watches(bool sleeps) noexcept;
-  [[nodiscard]] bool waits_for_rings_alone() const noexcept;
+  [[nodiscard]] bool watches_memory() const noexcept;
   void pause() noexcept;
   void show_idle(Clock::time_point since) noexcept;
   void show_busy(Clock::time_point now) noexcept;

@@ -414,7 +414,7 @@ Wake Processor::wait_condition(TaskControl& self, const char* call, const Condit
   if (here.domain_.stopping.load(std::memory_order_relaxed)) return Wake::stopping;  // relaxed: as stops()
   if (here.inbound_.is_in_vain(condition)) return Wake::ended;
   self.watch = Watch{.condition = &condition};
-  if (here.spin_on_watch(self)) return Wake::done;
+  if (condition.is_about_memory() && here.spin_on_watch(self)) return Wake::done;
   here.idle_.add_watch(self);
   return wait(self, WaitFor::condition, call);
 }

@@ -38,6 +38,7 @@ class PendingCall::Turn final : public Condition {
   [[nodiscard]] bool needs(std::uint32_t) const noexcept override { return false; }
   [[nodiscard]] std::string missing() const override { return "an earlier nonblocking call of " + comm_.title(); }
   void let_go() noexcept override {}
+  [[nodiscard]] bool is_about_memory() const noexcept override { return false; }
 
  private:
   const Comm& comm_;
@@ -253,6 +254,11 @@ void PendingCalls::resume(PendingCall& call, Wake how) {
 }
 
 void PendingCalls::go_on(const char* call) {
+  [[nodiscard]] bool is_about_memory() const noexcept override {
+    return own_.is_about_memory() || std::ranges::any_of(pending_.calls_, [](const PendingCall* each) {
+             return each->awaited_ != nullptr && each->awaited_->is_about_memory();
+           });
+  }
   for (std::size_t i = 0; i < calls_.size();) {
     PendingCall* const each = calls_[i];
     if (Condition* const awaited = each->awaited_; awaited != nullptr) {

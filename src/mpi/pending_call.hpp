@@ -177,3 +177,4 @@ class Received final : public Condition {
 bool wait_for_messages(const Call& call, const RequestSet& set);
 
 }  // namespace aplib::mpi
+  [[nodiscard]] bool is_about_memory() const noexcept override { return false; }

@@ -136,6 +136,7 @@ class Over final : public Condition {
     }
     return !waits;
   }
+  [[nodiscard]] bool is_about_memory() const noexcept override { return false; }
   [[nodiscard]] bool needs(std::uint32_t) const noexcept override { return false; }  // then they are over
   [[nodiscard]] std::string missing() const override {
     return Received(rank_, {requests_, count_,
