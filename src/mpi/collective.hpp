@@ -71,6 +71,8 @@ class Collective {
  public:
   /// `detail`: what the ranks must agree on, too: the root or the operation.
   Collective(const Call& call, Comm& comm, CollectiveKind kind, int detail = 0);
+  /// The same, as `call` goes on with it.
+  Collective(const Call& call, const Collective& begun) noexcept : call_(call), comm_(begun.comm_), tag_(begun.tag_) {}
 
   [[nodiscard]] const char* name() const noexcept { return call_.name(); }
   [[nodiscard]] Comm& comm() const noexcept { return comm_; }
@@ -98,7 +100,9 @@ class Collective {
       return api::wait(self, name(), condition);
     return call_.rank().pending_calls.wait(call_, condition);
   }
-  [[nodiscard]] bool is_pending() const noexcept { return call_.pending() != nullptr; }
+  [[nodiscard]] bool is_pending() const noexcept { return pending() != nullptr; }
+  [[nodiscard]] PendingCall* pending() const noexcept { return call_.pending(); }
+  [[nodiscard]] bool is_brief() const noexcept { return is_pending() && pending()->is_brief(); }
   /// For reports: ", in MPI_Ibarrier" if the call is not the one that the program waits in.
   [[nodiscard]] std::string where() const { return is_pending() ? std::string(", in ") + name() : std::string(); }
   /// A rank is in the call of this tag.

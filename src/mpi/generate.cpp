@@ -174,6 +174,15 @@ void write_checks(const Function& function, bool large) {
   }
 }
 
+/// How many bytes a brief call has, for its Plan.
+std::string bytes_of(const Function& function) {
+  if (!function.is_brief) return "";
+  for (const Parameter& parameter : function.parameters) {
+    if (parameter.kind->name == "datatype") return ", data_bytes(count, " + parameter.name + "_)";
+  }
+  return ", 0";
+}
+
 /// The blocking call, to be carried out later: with hints by a persistent request.
 void write_later(const Function& function, bool large) {
   std::string kept;
@@ -198,8 +207,9 @@ void write_later(const Function& function, bool large) {
   const std::string call = function.implementation + "(" + arguments + ");\n";
   std::cout << "    const Plan plan([=" << captured << "](const Call& later, Comm& aside) {\n";
   if (function.differs_between_groups) std::cout << "      if (aside.is_inter()) return mpi::inter::" << call;
-  std::cout << "      mpi::" << call << "    });\n    PendingCall::" << (is_persistent ? "make" : "begin") << "(call, "
-            << comm_of(function) << "_, request, {" << kept << "}, plan);\n    return MPI_SUCCESS;\n";
+  std::cout << "      mpi::" << call << "    }" << bytes_of(function)
+            << ");\n    PendingCall::" << (is_persistent ? "make" : "begin") << "(call, " << comm_of(function)
+            << "_, request, {" << kept << "}, plan);\n    return MPI_SUCCESS;\n";
 }
 
 void write_body(const Function& function, bool large) {

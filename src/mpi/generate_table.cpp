@@ -135,6 +135,8 @@ void FunctionTable::add_function(const std::string& place, const std::string& li
     } else if (words[i] == "none" && i + 1 < words.size()) {
       function.is_tool = true;
       function.only_result = "MPI_T_ERR_" + words[++i];
+    } else if (words[i] == "brief") {
+      function.is_brief = true;
     } else if (words[i] == "removed" || words[i] == "deprecated") {
       function.is_removed = true;
     } else {

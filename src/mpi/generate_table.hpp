@@ -49,6 +49,7 @@ struct Function {
   bool is_of_files = false;             // its errors go to MPI_FILE_NULL
   bool has_plain_way = false;
   bool is_later = false;    // its implementation is a blocking call, which goes on while the program does
+  bool is_brief = false;    // and needs no stack of its own if its data are few
   bool is_tool = false;     // its errors are its result
   std::string only_result;  // it has no implementation, and always has this one
   std::vector<Parameter> parameters;

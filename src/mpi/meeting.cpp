@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "mpi/meeting_rest.hpp"
+
 namespace aplib::mpi {
 
 namespace {
@@ -32,43 +34,6 @@ void copy_in(const Elements& to, const std::byte* bytes, Count size) {
 
 }  // namespace
 
-/// What a rank waits for at the board.
-class Meeting::Awaited : public AwaitedRanks {
- public:
-  explicit Awaited(const Meeting& meeting, const void* subject = nullptr) noexcept
-      : AwaitedRanks(meeting.collective_.comm(), subject), meeting_(meeting) {}
-
-  [[nodiscard]] std::string missing() const final { return AwaitedRanks::missing() + meeting_.collective_.where(); }
-  void let_go() noexcept final { meeting_.board_.close(api::processor(api::task(meeting_.collective_.name()))); }
-
- protected:
-  ~Awaited() = default;
-
-  const Meeting& meeting_;
-};
-
-/// All ranks have arrived in an episode.
-class Meeting::AllArrived : public Awaited {
- public:
-  // Nobody waits for two episodes of the same parity at the same time.
-  AllArrived(const Meeting& meeting, std::uint64_t episode) noexcept
-      : AllArrived(meeting, episode, &meeting.board_.lines_[0].episode[episode & 1U]) {}
-
-  [[nodiscard]] bool holds() const noexcept override { return meeting_.board_.is_complete(episode_); }
-
- protected:
-  AllArrived(const Meeting& meeting, std::uint64_t episode, const void* subject) noexcept
-      : Awaited(meeting, subject), episode_(episode) {}
-
- private:
-  [[nodiscard]] bool is_missing(int rank) const noexcept override {
-    return meeting_.slot(rank).progress.load(std::memory_order_acquire) <  // acquire: what it did before
-           Board::arrived_in(episode_);
-  }
-
-  std::uint64_t episode_;
-};
-
 /// All have arrived in this episode, with what they take from the caller. Each look copies something for one of them.
 class Meeting::AllTaken final : public AllArrived {
  public:
@@ -92,23 +57,6 @@ class Meeting::AllTaken final : public AllArrived {
   }
 
   mutable int next_ = 0;
-};
-
-/// One rank's count has reached a number.
-class Meeting::Reached final : public Awaited {
- public:
-  Reached(const Meeting& meeting, int rank, const std::atomic<std::uint64_t>& count, std::uint64_t wanted) noexcept
-      : Awaited(meeting), rank_(rank), count_(count), wanted_(wanted) {}
-
-  // acquire: what it did before
-  [[nodiscard]] bool holds() const noexcept override { return count_.load(std::memory_order_acquire) >= wanted_; }
-
- private:
-  [[nodiscard]] bool is_missing(int rank) const noexcept override { return rank == rank_; }
-
-  int rank_;
-  const std::atomic<std::uint64_t>& count_;
-  std::uint64_t wanted_;
 };
 
 // ---------------------------------------------------------------- begin and end
@@ -198,19 +146,7 @@ void Meeting::leave() {
   arrive(false);
 }
 
-void Meeting::wait(Awaited& awaited) {
-  const Wake how = collective_.wait(*self_, awaited);
-  if (collective_.is_pending()) self_ = &api::task(collective_.name());
-  switch (how) {
-    case Wake::done:
-      return;
-    case Wake::ended:
-      awaited.let_go();
-      fail(MPI_ERR_OTHER, fmt::format("rank {} has ended without this call", awaited.ended()));
-    case Wake::stopping:
-      fail(MPI_ERR_OTHER, "the machine stops");
-  }
-}
+void Meeting::wait(Awaited& awaited) { resume(collective_.wait(*self_, awaited), awaited); }
 
 // Each look takes other processors' lines from them, so only that rank looks which is usually the last one here.
 bool Meeting::seems_complete(std::uint64_t episode) const noexcept {
@@ -226,6 +162,10 @@ Board::Place& Meeting::complete(std::uint64_t episode) {
     AllArrived all(*this, episode);
     wait(all);
   }
+  return note_complete(episode);
+}
+
+Board::Place& Meeting::note_complete(std::uint64_t episode) {
   own_.complete = episode + 1;
   Board::Place& here = place();
   if (here.complete <= episode) {
@@ -237,9 +177,10 @@ Board::Place& Meeting::complete(std::uint64_t episode) {
   return here;
 }
 
+void Meeting::wait_for_all() { agree(complete(episode_)); }
+
 // If one rank agrees with all, so does everyone.
-void Meeting::wait_for_all() {
-  Board::Place& here = complete(episode_);
+void Meeting::agree(Board::Place& here) const {
   if (here.agreed == episode_ + 1) return;
   check_agreement();
   here.agreed = episode_ + 1;

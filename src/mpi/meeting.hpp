@@ -24,9 +24,25 @@ class Meeting {
     if (own_.complete < episode_) [[unlikely]]
       static_cast<void>(complete(episode_ - 1));
   }
+  /// The same meeting, for the rest of a brief call.
+  Meeting(const Collective& collective, const Meeting& begun) noexcept
+      : collective_(collective),
+        board_(begun.board_),
+        self_(begun.self_),
+        own_(begun.own_),
+        episode_(begun.episode_),
+        agreed_(begun.agreed_),
+        has_shown_(begun.has_shown_) {}
   ~Meeting() { stop_reading(); }
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
+
+  /// The last meeting at the communicator's board is complete, so the next one begins without a wait.
+  [[nodiscard]] static bool can_begin(const Comm& comm) noexcept {
+    const Board::Slot& own = comm.board->slots_[static_cast<std::size_t>(comm.rank())];
+    const std::uint64_t episode = own.progress.load(std::memory_order_relaxed) / 2;  // relaxed: own value
+    return own.complete >= episode || comm.board->is_complete(episode - 1);
+  }
 
   [[nodiscard]] static constexpr bool is_small(Count bytes) noexcept { return bytes <= Board::copied_max; }
 
@@ -49,6 +65,13 @@ class Meeting {
   }
   /// The same. Meanwhile it copies parts of what others take by take_helped().
   void arrive_and_help();
+  /// When all have arrived, does end(meeting), the rest of the call, which refers to nothing on the stack: a brief
+  /// pending call does it later.
+  template <class End>
+  void end_when_complete(const End& end);
+  /// The same when the rank has shown what it gives: see wait_for().
+  template <class End>
+  void end_when_shown_by(int rank, const End& end);
   /// All have arrived.
   [[nodiscard]] bool is_complete() const noexcept { return board_.is_complete(episode_); }
   /// The call's second episode begins. REQUIRES: wait_for_all().
@@ -91,6 +114,7 @@ class Meeting {
   [[nodiscard]] Elements shown_by(int rank) const;
   /// Has this core fetch what all show, before it is asked for one by one.
   void prefetch_shown() const noexcept;
+  [[nodiscard]] int size() const noexcept { return collective_.size(); }
   [[nodiscard]] Elements result_of(int rank) const noexcept { return slot(rank).given[parity()].result; }
   /// Copies shown_by(from). Fails unless it has exactly the bytes of `to`.
   void take(int from, const Elements& to);
@@ -127,6 +151,8 @@ class Meeting {
   class AllArrived;
   class AllTaken;
   class Reached;
+  template <class AwaitedKind, class End>
+  class Rest;
 
   [[nodiscard]] Board::Slot& slot(int rank) const noexcept { return board_.slots_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] std::size_t parity() const noexcept { return episode_ & 1U; }
@@ -148,8 +174,12 @@ class Meeting {
     wait_for_all();
   }
   void wait(Awaited& awaited);
+  void resume(Wake how, Awaited& awaited);
+  void close() const noexcept;
   [[nodiscard]] bool seems_complete(std::uint64_t episode) const noexcept;
   Board::Place& complete(std::uint64_t episode);
+  Board::Place& note_complete(std::uint64_t episode);
+  void agree(Board::Place& here) const;
   void check_agreement() const;
   [[noreturn]] void fail_agreement() const;
   [[nodiscard]] bool agrees_with(int rank) const noexcept {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "mpi/blocks.hpp"
+#include "mpi/meeting_rest.hpp"
 
 namespace aplib::mpi {
 
@@ -41,8 +42,8 @@ void take(const Collective& collective, int root, const Elements& own) {
   Board* const board = collective.board();
   if (board == nullptr) return collective.receive(root, own);
   Meeting meeting(collective, *board);
-  meeting.wait_for(root);
-  meeting.leave_after([&] { meeting.take_helped(root, own); });
+  meeting.end_when_shown_by(root,
+                            [root, own](Meeting& begun) { begun.leave_after([&] { begun.take_helped(root, own); }); });
 }
 
 /// The blocks of the root, which is the caller, to everyone.
@@ -218,7 +219,11 @@ void gather_small(const Collective& collective, const Elements& own, const Block
 
 void barrier(const Call& call, Comm& comm) {
   const Collective collective(call, comm, CollectiveKind::barrier);
-  if (Board* const board = collective.board()) return Meeting(collective, *board).arrive_and_wait();
+  if (Board* const board = collective.board()) {
+    Meeting meeting(collective, *board);
+    meeting.arrive();
+    return meeting.end_when_complete([](const Meeting&) {});
+  }
   const Elements nothing = bytes_at(nullptr, 0);
   for (int distance = 1; distance < collective.size(); distance *= 2)
     collective.exchange(collective.before(distance), nothing, collective.behind(distance), nothing);

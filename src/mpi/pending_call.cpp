@@ -4,9 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
+#include <utility>
 
 #include "kernel/coroutine.hpp"
 #include "mpi/comm.hpp"
+#include "mpi/meeting.hpp"
 #include "mpi/rank.hpp"
 #include "mpi/request.hpp"
 
@@ -20,7 +23,7 @@ struct PendingCall::Runner {
 
   [[noreturn]] void run() noexcept {
     while (true) {
-      call->run();
+      call->run(call->plan_);
       coroutine.pause();
     }
   }
@@ -35,10 +38,10 @@ class PendingCall::Turn final : public Condition {
   Turn(const Comm& comm, std::uint32_t number) noexcept : comm_(comm), number_(number) {}
 
   [[nodiscard]] bool holds() const noexcept override { return comm_.ended_calls == number_; }
+  [[nodiscard]] bool is_about_memory() const noexcept override { return false; }
   [[nodiscard]] bool needs(std::uint32_t) const noexcept override { return false; }
   [[nodiscard]] std::string missing() const override { return "an earlier nonblocking call of " + comm_.title(); }
   void let_go() noexcept override {}
-  [[nodiscard]] bool is_about_memory() const noexcept override { return false; }
 
  private:
   const Comm& comm_;
@@ -53,7 +56,7 @@ void PendingCall::clear() noexcept {
   for (Object* const each : kept_) each->release();
   kept_.clear();
   kept_numbers_.clear();
-  if (aside_ != nullptr) aside_->release();
+  if (request_.is_persistent && aside_ != nullptr) aside_->release();
   aside_ = nullptr;
 }
 
@@ -79,31 +82,37 @@ Numbers Call::kept(Numbers given, int count) const {
 }
 
 // It and what it has allocated may be those of an earlier call.
-Request& PendingCall::make_request(const Call& call, Comm& comm, std::initializer_list<Object*> kept,
-                                   const Plan& plan) {
+Request& PendingCall::make_request(const Call& call, Comm& comm) {
   Request& request = Request::make(comm, Request::Does::collective);
+  if (request.pending == nullptr) [[unlikely]]
+    make_first(request);
+  request.pending->name_ = call.name();
+  request.pending->is_large_ = call.is_large();
+  return request;
+}
+
+void PendingCall::make_first(Request& request) {
   try {
-    if (request.pending == nullptr) request.pending = std::make_unique<PendingCall>(request);
-    PendingCall& its = *request.pending;
-    its.name_ = call.name();
-    its.is_large_ = call.is_large();
-    its.plan_ = plan;
-    for (Object* const each : kept) its.keep(*each);
+    request.pending = std::make_unique<PendingCall>(request);
   } catch (...) {
     request.release();
     throw;
   }
-  return request;
 }
 
 void PendingCall::begin(const Call& call, Comm& comm, MPI_Request* place, std::initializer_list<Object*> kept,
                         const Plan& plan) {
-  Request& request = make_request(call, comm, kept, plan);
+  Request& request = make_request(call, comm);
+  PendingCall& its = *request.pending;
   try {
-    Comm& aside = comm.of_nonblocking_calls();
-    aside.hold();
-    request.pending->aside_ = &aside;
-    request.pending->start();
+    its.aside_ = &comm.of_nonblocking_calls();  // it lives as long as comm
+    if (its.can_be_brief(plan)) {
+      its.start_briefly(plan, kept);
+    } else {
+      its.plan_ = plan;
+      its.keep_all(kept);
+      its.start_on_stack();
+    }
     if (request.failure) throw Failure(std::move(*request.failure));
   } catch (...) {
     request.release();
@@ -114,10 +123,12 @@ void PendingCall::begin(const Call& call, Comm& comm, MPI_Request* place, std::i
 
 void PendingCall::make(const Call& call, Comm& comm, MPI_Request* place, std::initializer_list<Object*> kept,
                        const Plan& plan) {
-  Request& request = make_request(call, comm, kept, plan);
+  Request& request = make_request(call, comm);
   request.is_persistent = true;
   request.is_active = false;
   try {
+    request.pending->plan_ = plan;
+    request.pending->keep_all(kept);
     request.pending->check(comm);
     request.pending->aside_ = &comm.for_persistent_call();
   } catch (...) {
@@ -125,6 +136,13 @@ void PendingCall::make(const Call& call, Comm& comm, MPI_Request* place, std::in
     throw;
   }
   *place = handle_of<MPI_Request>(request);
+}
+
+void PendingCall::keep_all(std::initializer_list<Object*> objects) {
+  for (Object* const each : objects) {
+    kept_.push_back(each);
+    each->hold();
+  }
 }
 
 // The blocking call comes as far as it can fail by its own arguments.
@@ -138,12 +156,44 @@ void PendingCall::check(Comm& comm) {
   }
 }
 
+// All that it might wait for has come, but for what its rest needs.
+bool PendingCall::can_be_brief(const Plan& plan) const noexcept {
+  return plan.bytes() <= Board::copied_max && aside_->board != nullptr && !aside_->is_inter() &&
+         (aside_->is_of_persistent_call() || aside_->collective_calls == aside_->ended_calls) &&
+         Meeting::can_begin(*aside_);
+}
+
 void PendingCall::start() {
+  if (can_be_brief(plan_)) {
+    start_briefly(plan_, {});
+  } else {
+    start_on_stack();
+  }
+}
+
+void PendingCall::reset(bool is_brief) noexcept {
   only_checks_ = false;
   is_over_ = false;
+  is_brief_ = is_brief;
   numbers_ = 0;
   numbers_used_ = 0;
   runner_ = nullptr;
+}
+
+// What others wait for comes first.
+void PendingCall::start_briefly(const Plan& plan, std::initializer_list<Object*> kept) {
+  kept_.reserve(kept.size());
+  rank_.pending_calls.make_room();
+  reset(true);
+  run(plan);
+  if (stopped_) std::rethrow_exception(std::exchange(stopped_, nullptr));
+  if (is_over_) return;
+  keep_all(kept);
+  rank_.pending_calls.add_brief(*this);
+}
+
+void PendingCall::start_on_stack() {
+  reset(false);
   rank_.pending_calls.add(*this);
 }
 
@@ -164,9 +214,10 @@ Wake PendingCall::wait(Condition& condition) {
   return how_;
 }
 
-void PendingCall::run() noexcept {
+template <class Part>
+void PendingCall::carry_out(const Part& part) noexcept {
   try {
-    plan_(Call(name_, rank_, is_large_, *this), *aside_);
+    part();
   } catch (...) {
     try {
       const std::unique_ptr<Failure> failure(caught());
@@ -175,8 +226,20 @@ void PendingCall::run() noexcept {
       stopped_ = std::current_exception();
     }
   }
+  if (rest_ != nullptr) return;
   aside_->ended_calls += numbers_;
   is_over_ = true;
+}
+
+void PendingCall::run(const Plan& plan) noexcept {
+  carry_out([&] { plan(again(), *aside_); });
+}
+
+void PendingCall::go_on() noexcept {
+  if (rest_ == nullptr) return runner_->coroutine.resume();
+  Rest* const rest = std::exchange(rest_, nullptr);
+  carry_out([&] { rest->carry_out(how_); });
+  std::destroy_at(rest);
 }
 
 // ---------------------------------------------------------------- those of a rank
@@ -189,6 +252,11 @@ class PendingCalls::Any final : public Condition {
   [[nodiscard]] bool holds() const noexcept override {
     return own_.holds() || std::ranges::any_of(pending_.calls_, [](const PendingCall* each) {
              return each->awaited_ != nullptr && each->awaited_->holds();
+           });
+  }
+  [[nodiscard]] bool is_about_memory() const noexcept override {
+    return own_.is_about_memory() || std::ranges::any_of(pending_.calls_, [](const PendingCall* each) {
+             return each->awaited_ != nullptr && each->awaited_->is_about_memory();
            });
   }
   [[nodiscard]] bool needs(std::uint32_t cell) const noexcept override {
@@ -220,10 +288,24 @@ PendingCalls::~PendingCalls() = default;
 
 void PendingCalls::add(PendingCall& call) {
   if (call.aside_->size() == 1 && !call.aside_->is_inter()) {
-    call.run();
-    if (call.stopped_) std::rethrow_exception(std::move(call.stopped_));
+    call.run(call.plan_);
+    if (call.stopped_) std::rethrow_exception(std::exchange(call.stopped_, nullptr));
     return;
   }
+  make_room();
+  give_runner(call);
+  calls_.push_back(&call);
+  call.request_.is_pending = true;
+  resume(call, Wake::done);
+}
+
+void PendingCalls::add_brief(PendingCall& call) noexcept {
+  calls_.push_back(&call);
+  call.request_.is_pending = true;
+}
+
+// No call is brief before one that is not, which makes the board.
+void PendingCalls::give_runner(PendingCall& call) {
   if (free_runners_.empty()) {
     api::at_leaving([](void* rank, std::uint32_t task) noexcept {
       auto& its = *static_cast<Rank*>(rank);
@@ -233,32 +315,28 @@ void PendingCalls::add(PendingCall& call) {
     free_runners_.reserve(runners_.size());
     free_runners_.push_back(runners_.back().get());
   }
-  calls_.push_back(&call);
   call.runner_ = free_runners_.back();
   call.runner_->call = &call;
   free_runners_.pop_back();
-  call.request_.is_pending = true;
-  resume(call, Wake::done);
 }
 
 // What it calls may let other threads of the program run, which go on with other calls.
 void PendingCalls::resume(PendingCall& call, Wake how) {
   call.how_ = how;
   call.awaited_ = nullptr;
-  call.runner_->coroutine.resume();
+  call.go_on();
   if (!call.is_over_) return;
-  std::erase(calls_, &call);
-  free_runners_.push_back(call.runner_);
+  if (calls_.back() == &call) {
+    calls_.pop_back();
+  } else {
+    std::erase(calls_, &call);
+  }
+  if (call.runner_ != nullptr) free_runners_.push_back(call.runner_);
   call.request_.is_pending = false;
-  if (call.stopped_ && std::uncaught_exceptions() == 0) std::rethrow_exception(std::move(call.stopped_));
+  if (call.stopped_ && std::uncaught_exceptions() == 0) std::rethrow_exception(std::exchange(call.stopped_, nullptr));
 }
 
 void PendingCalls::go_on(const char* call) {
-  [[nodiscard]] bool is_about_memory() const noexcept override {
-    return own_.is_about_memory() || std::ranges::any_of(pending_.calls_, [](const PendingCall* each) {
-             return each->awaited_ != nullptr && each->awaited_->is_about_memory();
-           });
-  }
   for (std::size_t i = 0; i < calls_.size();) {
     PendingCall* const each = calls_[i];
     if (Condition* const awaited = each->awaited_; awaited != nullptr) {

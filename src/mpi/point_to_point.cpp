@@ -255,6 +255,12 @@ bool complete_plain(MPI_Request* place, Request& request, MPI_Status* status) {
     *place = MPI_REQUEST_NULL;
     return true;
   }
+  if (request.does == Request::Does::collective && !request.is_persistent && !request.failure) {
+    set_empty_status(status);
+    request.release();
+    *place = MPI_REQUEST_NULL;
+    return true;
+  }
   if (request.does != Request::Does::receive || request.is_persistent || request.peer == MPI_PROC_NULL ||
       !request.posted.has_received() || request.apart.size() != 0 ||
       request.posted.bytes != static_cast<std::size_t>(request.elements.bytes()))

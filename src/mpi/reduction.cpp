@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "mpi/meeting.hpp"
+#include "mpi/meeting_rest.hpp"
 #include "mpi/op.hpp"
 #include "mpi/operand.hpp"
 
@@ -376,12 +376,13 @@ class Reduction {
     Meeting meeting(collective_, board, static_cast<std::uint64_t>(own.bytes()));
     if (Meeting::is_small(own.bytes())) {
       meeting.show(own);
-      meeting.arrive_and_wait();
-      if (own.count == 0 || (combine_.is_predefined() && meeting.take_result(result))) return;
-      meeting.prefetch_shown();
-      fold_of(meeting, order)(collective_.size(), 0, result);
-      if (combine_.is_predefined()) meeting.keep_result(result);
-      return;
+      meeting.arrive();
+      return meeting.end_when_complete([combine = combine_, &type = type_, result, order](const Meeting& complete) {
+        if (result.count == 0 || (combine.is_predefined() && complete.take_result(result))) return;
+        complete.prefetch_shown();
+        Fold(complete, complete.size(), combine, type, order)(complete.size(), 0, result);
+        if (combine.is_predefined()) complete.keep_result(result);
+      });
     }
     meeting.show(Given{.first = own, .result = result});
     meeting.arrive_and_wait();
@@ -401,10 +402,11 @@ class Reduction {
     if (Meeting::is_small(own.bytes())) {
       meeting.show(own);
       if (!is_root) return meeting.leave();
-      meeting.arrive_and_wait();
-      meeting.prefetch_shown();
-      if (own.count != 0) fold_of(meeting, Order::tree)(collective_.size(), 0, result);
-      return;
+      meeting.arrive();
+      return meeting.end_when_complete([combine = combine_, &type = type_, result](const Meeting& complete) {
+        complete.prefetch_shown();
+        if (result.count != 0) Fold(complete, complete.size(), combine, type, Order::tree)(complete.size(), 0, result);
+      });
     }
     meeting.show(Given{.first = own, .result = result});
     meeting.arrive_and_wait();

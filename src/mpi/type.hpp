@@ -2,6 +2,7 @@
 // What a handle MPI_Datatype points to: a datatype (datatype.hpp) with what belongs to the rank's handle alone.
 #pragma once
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,12 @@ inline const DatatypePtr& committed(const char* parameter, const TypeHandle& typ
   if (!type.is_committed || type.datatype->size() == 0) [[unlikely]]
     detail::check_committed(parameter, type);
   return type.datatype;
+}
+
+/// Of so many elements; the largest number, if there are more.
+inline Count data_bytes(MPI_Count count, const TypeHandle& type) noexcept {
+  Count bytes = 0;
+  return __builtin_mul_overflow(type.datatype->size(), count, &bytes) ? std::numeric_limits<Count>::max() : bytes;
 }
 
 /// The value of MPI_IN_PLACE; no buffer lies there, or below.

@@ -254,6 +254,54 @@ TEST_P(PendingCalls, GoOnAtOnceAndAreCompletedInAnyOrder) {
   });
 }
 
+// Small ones, each over before the next one begins, and sometimes beside one that is not. Each rank has another way to
+// complete them.
+TEST_P(PendingCalls, FollowEachOtherWhenTheyAreBrief) {
+  run_ranks([] {
+    const int rank = rank_in(MPI_COMM_WORLD);
+    const int size = size_of(MPI_COMM_WORLD);
+    std::mt19937 same(11);  // of all ranks
+    std::mt19937 own(static_cast<unsigned>(rank));
+    const auto complete = [&](MPI_Request* request) {
+      int flag = 0;
+      while (own() % 2 == 0 && flag == 0) EXPECT_EQ(MPI_Test(request, &flag, MPI_STATUS_IGNORE), MPI_SUCCESS);
+      EXPECT_EQ(MPI_Wait(request, MPI_STATUS_IGNORE), MPI_SUCCESS);
+      EXPECT_EQ(*request, MPI_REQUEST_NULL);
+    };
+    for (int call = 0; call < 300; ++call) {
+      const auto at_root = static_cast<int>(same() % static_cast<unsigned>(size));
+      int given = value_of(call, rank, 0, 0);
+      int got = -1;
+      MPI_Request request = MPI_REQUEST_NULL;
+      MPI_Request beside = MPI_REQUEST_NULL;
+      const bool is_beside = same() % 4 == 0;
+      if (is_beside) MPI_Ibarrier(MPI_COMM_WORLD, &beside);
+      switch (same() % 4) {
+        case 0:
+          MPI_Ibarrier(MPI_COMM_WORLD, &request);
+          complete(&request);
+          break;
+        case 1:
+          MPI_Iallreduce(&given, &got, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
+          complete(&request);
+          EXPECT_EQ(got, sum_of(call, size, 0));
+          break;
+        case 2:
+          MPI_Ibcast(&given, 1, MPI_INT, at_root, MPI_COMM_WORLD, &request);
+          complete(&request);
+          EXPECT_EQ(given, value_of(call, at_root, 0, 0));
+          break;
+        default:
+          MPI_Ireduce(&given, &got, 1, MPI_INT, MPI_SUM, at_root, MPI_COMM_WORLD, &request);
+          complete(&request);
+          EXPECT_EQ(got, rank == at_root ? sum_of(call, size, 0) : -1);
+      }
+      if (is_beside) complete(&beside);
+      if (own() % 8 == 0) this_task::yield();
+    }
+  });
+}
+
 // Persistent ones may start in any order, which is another one on each rank.
 TEST_P(PendingCalls, StartAgainAndAgainInAnyOrder) {
   run_ranks([] {
@@ -314,6 +362,10 @@ TEST_P(PendingCalls, KeepWhatTheirArgumentsName) {
       std::vector<int> received(static_cast<std::size_t>(2 * size), -1);
       std::array<int, 4> sum = {rank, -1, 1, -1};
       std::array<MPI_Request, 3> requests{};
+      if (round > 0) {  // then the next call is brief
+        MPI_Ibarrier(comm, &requests[0]);
+        MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+      }
       MPI_Iallreduce(MPI_IN_PLACE, sum.data(), 2, type, op, comm, &requests[0]);
       MPI_Ialltoallw(sent.data(), ones.data(), places.data(), types.data(), received.data(), ones.data(), places.data(),
                      types.data(), comm, &requests[1]);
@@ -576,14 +628,16 @@ TEST(PendingCall, IsNamedInReportsOfDeadlocks) {
 }
 
 TEST(PendingCall, FailsWhenARankHasEndedWithoutIt) {
-  for (const bool tests : {false, true}) {
+  for (int turn = 0; turn < 4; ++turn) {
+    const bool tests = turn % 2 == 0;
+    const int count = turn < 2 ? 10'000 : 1;
     const Report report =
         report_of([] {},
-                  [tests] {
+                  [=] {
                     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
                     std::vector<int> data(10'000, 1);
                     MPI_Request request = MPI_REQUEST_NULL;
-                    MPI_Iallreduce(MPI_IN_PLACE, data.data(), 10'000, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
+                    MPI_Iallreduce(MPI_IN_PLACE, data.data(), count, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
                     int result = MPI_SUCCESS;
                     int flag = 0;
                     while (tests && flag == 0) result = MPI_Test(&request, &flag, MPI_STATUS_IGNORE);

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+#include "mpi/meeting_rest.hpp"
+
+#include <fmt/format.h>
+
+namespace aplib::mpi {
+
+void Meeting::close() const noexcept { board_.close(api::processor(api::task(collective_.name()))); }
+
+void Meeting::resume(Wake how, Awaited& awaited) {
+  if (collective_.is_pending()) self_ = running_task();
+  switch (how) {
+    case Wake::done:
+      return;
+    case Wake::ended:
+      awaited.let_go();
+      fail(MPI_ERR_OTHER, fmt::format("rank {} has ended without this call", awaited.ended()));
+    case Wake::stopping:
+      fail(MPI_ERR_OTHER, "the machine stops");
+  }
+}
+
+}  // namespace aplib::mpi
