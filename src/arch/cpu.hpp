@@ -5,6 +5,8 @@
 //   cache_pair_bytes  how far apart two things must lie that two processors write
 //   cpu_relax()       tells the core that the thread polls
 //   fetch_line()      begins to bring a line here, which is read soon
+//   copy_past_caches(to, from, bytes)  as memcpy(), for what another core reads next: in no cache of this core then,
+//                     and seen by whoever sees what is written afterwards. REQUIRES: `to` begins a cache line.
 //   cycles()          a clock that costs next to nothing and counts some billions a second, of no known rate: it tells
 //                     whether a while has passed, and no more
 //   jump(to, data)    as Boost.Context's jump_fcontext(), for src/task alone, which is linked with it

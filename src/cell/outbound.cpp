@@ -312,9 +312,13 @@ void Outbound::inject(std::uint32_t cell, std::uint32_t task, std::uint64_t key,
   shared.arena->give_back(shared.number);
 }
 
-std::byte* Outbound::begin_large(LargeArrival& arrival) {
+std::byte* Outbound::claim_large(LargeArrival& arrival) {
   arrival.posted = claim_offer(arrival.cell, route_[arrival.cell], arrival.task, arrival.key, arrival.bytes);
-  if (arrival.posted != nullptr) return reinterpret_cast<std::byte*>(arrival.posted->buffer);
+  return arrival.posted != nullptr ? reinterpret_cast<std::byte*>(arrival.posted->buffer) : nullptr;
+}
+
+std::byte* Outbound::begin_large(LargeArrival& arrival) {
+  if (std::byte* const claimed = claim_large(arrival)) return claimed;
   arrival.buffer = pool_->get(arrival.bytes);
   return reinterpret_cast<std::byte*>(arrival.buffer->body());
 }

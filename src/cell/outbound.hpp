@@ -184,6 +184,8 @@ class Outbound {
   void inject(std::uint32_t cell, std::uint32_t task, std::uint64_t key, const SharedBody& shared, std::size_t bytes);
   /// A large message begins to come. Returns where its body goes until end_large(). Throws Error(exhausted).
   std::byte* begin_large(LargeArrival& arrival);
+  /// The same of one that is kept elsewhere if no receive waits for it with a buffer of its own. Null: none does.
+  std::byte* claim_large(LargeArrival& arrival);
   /// The body is there. Not `complete`: it never will be, because the machine stops, and a receive that waits for it is
   /// let go.
   void end_large(LargeArrival& arrival, bool complete);

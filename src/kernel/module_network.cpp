@@ -60,6 +60,7 @@ void ModuleNetwork::end() {
   for (PeerState& peer : peers_) {
     if (peer.large.posted != nullptr || peer.large.buffer != nullptr) port_.outbound().end_large(peer.large, false);
   }
+  shared_bodies_.end(port_.outbound());
   port_.poll();
   one_sided_.memory().end();
 }
@@ -290,12 +291,19 @@ void ModuleNetwork::take_frame(comm::Peer from, const comm::Label& label, std::s
     case FrameKind::exchange:
       receive_exchange(from, body);
       break;
-    case FrameKind::shared_message: {
+    case FrameKind::shared_message:
+    case FrameKind::shared_begin: {
       const auto arrival = is_message_of(from, label) ? shared_bodies_.find(from, body) : std::nullopt;
       if (!arrival) return nonsense(from, "a message in memory that is not there, or not for here");
-      port_.outbound().inject(label.cell, label.task, label.key, arrival->body, arrival->bytes);
+      const bool is_whole = label.kind == static_cast<std::uint32_t>(FrameKind::shared_message);
+      if (is_whole ? !shared_bodies_.take(from, label, *arrival, port_.outbound())
+                   : !shared_bodies_.begin_parts(from, label, *arrival, port_.outbound()))
+        return nonsense(from, "a message that comes in the parts of another one");
       break;
     }
+    case FrameKind::shared_part:
+      if (!shared_bodies_.take_part(from, body)) return nonsense(from, "a part of a message that is not there");
+      break;
     case FrameKind::arena_place:
       if (!shared_bodies_.take_place(from, body)) return nonsense(from, "a second place of its arena, or none");
       break;

@@ -48,6 +48,8 @@ enum class FrameKind : std::uint32_t {
   arena_place,  ///< These: shared_bodies.hpp.
   arena_answer,
   shared_message,
+  shared_begin,
+  shared_part,
   errand,  ///< Body: of a front end (Errands).
 };
 

@@ -6,6 +6,14 @@
 //   arena_answer   label: extra is 1 if it is mapped there now. From then on bodies go by the arena.
 //   shared_message label: as of a message. Body: SharedPlace.
 //
+// The receiver of a message of MPI copies its body out again. So that both copy at the same time, a large one comes in
+// parts, which a receive that waits with its own buffer gets as they come:
+//
+//   shared_begin   label and body: as of the shared_message that follows
+//   shared_part    body: SharedPlace; so many bytes are there
+//
+// The sender's copies of such bodies go past its caches: the receiver would fetch each line from there.
+//
 // Until the answer has come, where the arena cannot be mapped or made, and while it is full, messages go as frames. An
 // arena is another process's memory: what lies there is data, and what a frame says of it is checked.
 #pragma once
@@ -20,6 +28,7 @@
 #include <vector>
 
 #include "cell/buffer_pool.hpp"
+#include "cell/outbound.hpp"
 #include "comm/module.hpp"
 #include "memory/body_arena.hpp"
 
@@ -27,6 +36,7 @@ namespace aplib {
 
 class ModuleNetwork;
 struct Domain;
+enum class FrameKind : std::uint32_t;
 
 /// Body of a frame: where a message's body is.
 struct SharedPlace {
@@ -60,18 +70,38 @@ class SharedBodies {
     std::size_t bytes;
   };
   [[nodiscard]] std::optional<Arrival> find(comm::Peer from, std::span<const std::byte> body) const noexcept;
+  bool begin_parts(comm::Peer from, const comm::Label& label, const Arrival& arrival, Outbound& outbound);
+  bool take_part(comm::Peer from, std::span<const std::byte> body);
+  /// A message is complete.
+  bool take(comm::Peer from, const comm::Label& label, const Arrival& arrival, Outbound& outbound);
+  /// Receives into which parts were coming are let go.
+  void end(Outbound& outbound);
 
  private:
+  /// A message that comes in parts, straight to the receive that waits for it.
+  struct Coming {
+    LargeArrival receive;
+    std::byte* to;
+    SharedBody from;
+    std::size_t copied = 0;
+
+    void copy_up_to(std::size_t bytes) noexcept;
+  };
   /// Of our arena, as seen there.
   enum class State : std::uint8_t { unknown, offered, open, refused };
   struct PeerState {
     std::atomic<State> state{State::unknown};
     bool told = false;            // by it, where its own arena is
     BodyArena* theirs = nullptr;  // null: not mapped
+    std::vector<Coming> coming;
   };
 
   void offer(std::uint32_t process);
   bool send_shared(std::uint32_t process, const comm::Label& label, std::span<const std::byte> bytes);
+  void send_parts(std::uint32_t process, const comm::Label& label, std::uint32_t number,
+                  std::span<const std::byte> bytes, bool& begun);
+  void post(std::uint32_t process, FrameKind kind, const comm::Label& label, const SharedPlace& place);
+  [[nodiscard]] std::vector<Coming>::iterator coming_at(comm::Peer from, std::uint64_t number) noexcept;
 
   ModuleNetwork& network_;
   Domain& domain_;

@@ -9,6 +9,8 @@
 #include <mutex>
 #include <utility>
 
+#include "arch/cpu.hpp"
+
 namespace aplib {
 
 char* BodyArena::map(int descriptor) noexcept {
@@ -44,13 +46,23 @@ LendingArena::LendingArena(SharedFile file, char* base) noexcept : BodyArena(bas
 }
 
 std::uint32_t LendingArena::lend(std::span<const std::byte> body) noexcept {
-  if (body.empty() || body.size() > bytes) return 0;
-  const auto count = static_cast<std::uint32_t>((body.size() + unit_bytes - 1) / unit_bytes);
-  const std::uint32_t first = reserve(count);
-  if (first == 0) return 0;
-  std::memcpy(at(first), body.data(), body.size());
-  lent_[first].store(static_cast<std::uint16_t>(count), std::memory_order_release);  // pairs with release()
-  return first;
+  const std::uint32_t number = begin(body.size());
+  if (number == 0) return 0;
+  std::memcpy(at(number), body.data(), body.size());
+  complete(number, body.size());
+  return number;
+}
+
+std::uint32_t LendingArena::begin(std::size_t body_bytes) noexcept {
+  return body_bytes != 0 && body_bytes <= bytes ? reserve(units_of(body_bytes)) : 0;
+}
+
+void LendingArena::fill(std::uint32_t number, std::size_t first, std::span<const std::byte> part) const noexcept {
+  copy_past_caches(at(number) + first, part.data(), part.size());
+}
+
+void LendingArena::complete(std::uint32_t number, std::size_t body_bytes) noexcept {
+  lent_[number].store(static_cast<std::uint16_t>(units_of(body_bytes)), std::memory_order_release);  // for release()
 }
 
 std::uint32_t LendingArena::reserve(std::uint32_t count) noexcept {
@@ -67,7 +79,8 @@ std::uint32_t LendingArena::reserve(std::uint32_t count) noexcept {
   return 0;
 }
 
-void LendingArena::take_back(std::uint32_t number) noexcept {
+void LendingArena::take_back(std::uint32_t number, std::size_t body_bytes) noexcept {
+  complete(number, body_bytes);
   const std::lock_guard hold(lock_);
   release(number);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // BodyArena: memory of one process in which the bodies of its large messages to other processes of the host lie. Those
 // map it. The owner copies a body into the arena, once, and lends it; what travels is its number. The message that the
-// receiver gets has its body there, and gives it back when it is done with it.
+// receiver gets has its body there, and gives it back when it is done with it. A receiver that copies it out may begin
+// with the parts that are there.
 //
 // A body takes consecutive units, the first ones that are free. So a stream uses the same few again and again, while
 // they are hot.
@@ -71,8 +72,14 @@ class LendingArena final : public BodyArena {
   }
   /// Copies a body into the arena. Returns its number; 0: there is no room for it now.
   [[nodiscard]] std::uint32_t lend(std::span<const std::byte> body) noexcept;
-  /// A body that nobody has heard of.
-  void take_back(std::uint32_t number) noexcept;
+  /// The same part by part: room for a body. Returns its number; 0: there is none now.
+  [[nodiscard]] std::uint32_t begin(std::size_t body_bytes) noexcept;
+  /// Copies the bytes from `first` on, past the caches. REQUIRES: `first` begins a cache line.
+  void fill(std::uint32_t number, std::size_t first, std::span<const std::byte> part) const noexcept;
+  /// All of it is there: it is lent.
+  void complete(std::uint32_t number, std::size_t body_bytes) noexcept;
+  /// A body that nobody will receive, whether all of it is there or not.
+  void take_back(std::uint32_t number, std::size_t body_bytes) noexcept;
   /// What was given back had not been lent: somebody has written into memory that is not his.
   [[nodiscard]] bool is_deceived() const noexcept { return deceived_.load(std::memory_order_relaxed); }  // a flag
 
@@ -80,6 +87,9 @@ class LendingArena final : public BodyArena {
   static constexpr std::uint32_t word_bits = 64;
 
   LendingArena(SharedFile file, char* base) noexcept;
+  [[nodiscard]] static constexpr std::uint32_t units_of(std::size_t body_bytes) noexcept {
+    return static_cast<std::uint32_t>((body_bytes + unit_bytes - 1) / unit_bytes);
+  }
   [[nodiscard]] std::uint32_t reserve(std::uint32_t count) noexcept;
   void collect() noexcept;
   bool release(std::uint32_t number) noexcept;

@@ -109,7 +109,7 @@ TEST(BodyArena, WhatIsTakenBackCanBeLentAgain) {
   const Both both;
   const auto body = filled(units * unit, 1);
   const std::uint32_t number = both.owner->lend(body);
-  both.owner->take_back(number);
+  both.owner->take_back(number, body.size());
   EXPECT_EQ(both.owner->lend(body), number);
 }
 

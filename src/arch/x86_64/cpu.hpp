@@ -2,8 +2,11 @@
 // x86-64: the core.
 #pragma once
 
+#include <emmintrin.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "arch/cpu.hpp"
 
@@ -19,6 +22,23 @@ inline void cpu_relax() noexcept { __builtin_ia32_pause(); }
 
 /// Begins to bring the line of this address here, to be read. Any address will do.
 inline void fetch_line(const void* address) noexcept { __builtin_prefetch(address); }
+
+/// A core that stores to lines which another core has read last must first take them away from it, one by one, and the
+/// other fetches each of them back from there: where the two share no cache, at 1 to 3 GB/s. These stores go past both.
+inline void copy_past_caches(void* to, const void* from, std::size_t bytes) noexcept {
+  auto* into = static_cast<char*>(to);
+  const auto* out_of = static_cast<const char*>(from);
+  for (; bytes >= cache_line_bytes; bytes -= cache_line_bytes) {
+    constexpr std::size_t words = cache_line_bytes / sizeof(__m128i);
+    __m128i line[words];
+    std::memcpy(line, out_of, cache_line_bytes);
+    for (std::size_t i = 0; i < words; ++i) _mm_stream_si128(reinterpret_cast<__m128i*>(into) + i, line[i]);
+    into += cache_line_bytes;
+    out_of += cache_line_bytes;
+  }
+  if (bytes != 0) std::memcpy(into, out_of, bytes);
+  _mm_sfence();
+}
 
 inline std::uint64_t cycles() noexcept { return __builtin_ia32_rdtsc(); }
 

@@ -20,6 +20,7 @@
 #include "aplib/aplib.hpp"
 #include "base/sanitizer.hpp"
 #include "comm/kind.hpp"
+#include "kernel/mailbox.hpp"
 #include "kernel/module_network.hpp"
 #include "kernel/shared_bodies.hpp"
 #include "kind_net.hpp"
@@ -65,18 +66,16 @@ bool holds(const Message& message, std::size_t bytes, std::uint32_t from) {
   return same_bytes(message.bytes(), std::as_bytes(numbers(bytes, from)));
 }
 
-/// Until the two processes have each other's memory. On both cells of a machine of two.
-void warm_up() {
-  for (int shared = 0; shared < 2;) {
-    send(cell(1 - me()), numbers(large, 0));
-    bool is = false;
-    {
-      const Message message = receive({.cell = cell(1 - me())});
-      is = is_shared(message);
-    }
-    shared = reduce_sum(is ? 1 : 0);
+/// Until the processes have each other's memory. On all cells: `other` is one of another process.
+void warm_up_with(CellId other) {
+  for (std::uint32_t shared = 0; shared < this_machine::cell_count();) {
+    send(other, numbers(large, 0));
+    const bool is = is_shared(receive({.cell = other}));
+    shared = reduce_sum(is ? 1U : 0U);
   }
 }
+/// The same on both cells of a machine of two.
+void warm_up() { warm_up_with(cell(1 - me())); }
 
 struct By {
   std::string name;
@@ -199,6 +198,58 @@ TEST_P(SharedBodiesOver, AWaitingBufferGetsTheBytes) {
         ASSERT_TRUE(same_bytes(std::as_bytes(std::span(buffer)).first(large), std::as_bytes(numbers(large, round))))
             << "in round " << round;
       }
+    }
+  });
+}
+
+// They come in parts, which go straight to a receive that waits for them with room for all.
+TEST_P(SharedBodiesOver, MessagesOfMpiBringWhatWasSent) {
+  run({2, 2}, 2, [] {
+    constexpr api::Mailbox mailbox{TaskId{0}, api::Space::mpi};
+    const CellId other = cell((me() + 2) % 4);
+    const bool sends_first = me() < 2;
+    warm_up_with(other);
+    for (const std::size_t bytes :
+         {SharedBodies::from_bytes, large, std::size_t{300'000}, std::size_t{1} << 20, bytes_max}) {
+      for (const std::size_t room : {bytes, bytes + 4096, bytes / 2}) {
+        std::vector<std::uint32_t> buffer(room / sizeof(std::uint32_t));
+        std::uint32_t small = 0;
+        const auto both = [&](bool is_sender) {
+          if (is_sender) {
+            api::send("send", mailbox, {other, 1, 5}, std::as_bytes(numbers(bytes, me())));
+            return api::send("send", mailbox, {other, 1, 5}, std::as_bytes(std::span(&small, 1)));
+          }
+          const auto arrived =
+              api::receive("receive", mailbox, std::as_writable_bytes(std::span(buffer)), {other, 1, {}});
+          EXPECT_EQ(arrived->bytes, bytes / sizeof small * sizeof small);
+          const auto next =
+              api::receive("receive", mailbox, std::as_writable_bytes(std::span(&small, 1)), {other, 1, {}});
+          EXPECT_EQ(next->bytes, sizeof small) << "they come in order";
+        };
+        both(sends_first);
+        both(!sends_first);
+        const std::size_t got = std::min(room, bytes) / sizeof small * sizeof small;
+        ASSERT_TRUE(same_bytes(std::as_bytes(std::span(buffer)).first(got),
+                               std::as_bytes(numbers(bytes, (me() + 2) % 4)).first(got)))
+            << bytes << " into " << room;
+      }
+    }
+  });
+}
+
+TEST_P(SharedBodiesOver, MessagesOfMpiThatNobodyWaitsForAreKept) {
+  run({1, 1}, 1, [] {
+    constexpr api::Mailbox mailbox{TaskId{0}, api::Space::mpi};
+    const CellId other = cell(1 - me());
+    warm_up();
+    for (std::uint32_t i = 0; i < 20; ++i)
+      api::send("send", mailbox, {other, 1, i}, std::as_bytes(numbers(large, i + me())));
+    barrier();
+    std::vector<std::uint32_t> buffer(large / sizeof(std::uint32_t));
+    for (std::uint32_t i = 20; i-- > 0;) {
+      const auto arrived = api::receive("receive", mailbox, std::as_writable_bytes(std::span(buffer)), {other, 1, i});
+      EXPECT_EQ(arrived->bytes, large);
+      ASSERT_TRUE(same_bytes(std::as_bytes(std::span(buffer)), std::as_bytes(numbers(large, i + 1 - me()))));
     }
   });
 }
@@ -394,6 +445,50 @@ TEST_P(SharedBodiesLie, EndsTheMachineWithItsReason) {
 
 INSTANTIATE_TEST_SUITE_P(Frames, SharedBodiesLie, testing::ValuesIn(lies()),
                          [](const testing::TestParamInfo<Lie>& info) { return std::string(info.param.name); });
+
+class SharedBodiesPartsLie : public testing::TestWithParam<std::vector<std::pair<FrameKind, SharedPlace>>> {};
+
+// While a receive waits with a buffer of its own.
+TEST_P(SharedBodiesPartsLie, EndsTheMachineWithItsReason) {
+  comm::loop::LoopNet net(2, {.shares_host = true});
+  Other other;  // outlives its module
+  const std::unique_ptr<comm::Module> theirs = net.module(1);
+  const std::unique_ptr<LendingArena> arena = LendingArena::make();
+  other.on_frame = [&](FrameKind kind, std::span<const std::byte>) {
+    if (kind != FrameKind::message) return;
+    const SharedFilePlace place = *arena->place();
+    theirs->send(0, label_of(FrameKind::arena_place), as_bytes(place));
+    for (const auto& [kind, message] : GetParam()) theirs->send(0, label_of(kind), as_bytes(message));
+  };
+  const Report report = run_beside(
+      other, net, *theirs,
+      [] {
+        const Task tells = spawn([] {
+          this_task::yield();  // until the receive below waits
+          send(cell(1), 1);
+          static_cast<void>(receive());  // what unwinds lets the other go, as the launcher would
+        });
+        std::vector<std::byte> buffer(large);
+        receive_into(buffer, {.cell = cell(1)});
+      },
+      [] {});
+  EXPECT_EQ(report.exit_status, static_cast<int>(ExitStatus::peer_lost));
+  EXPECT_NE(report.reason.find("a frame from ws1 makes no sense: "), std::string::npos) << report.reason;
+  EXPECT_NE(report.reason.find(" part"), std::string::npos) << report.reason;
+}
+
+constexpr std::uint64_t some = SharedBodies::from_bytes;
+INSTANTIATE_TEST_SUITE_P(
+    Frames, SharedBodiesPartsLie,
+    testing::Values(std::vector<std::pair<FrameKind, SharedPlace>>{{FrameKind::shared_begin, {1, large}},
+                                                                   {FrameKind::shared_begin, {1, large}}},
+                    std::vector<std::pair<FrameKind, SharedPlace>>{{FrameKind::shared_begin, {1, large}},
+                                                                   {FrameKind::shared_part, {1, large + 1}}},
+                    std::vector<std::pair<FrameKind, SharedPlace>>{{FrameKind::shared_begin, {1, large}},
+                                                                   {FrameKind::shared_part, {1, 2 * some}},
+                                                                   {FrameKind::shared_part, {1, some}}},
+                    std::vector<std::pair<FrameKind, SharedPlace>>{{FrameKind::shared_begin, {1, large}},
+                                                                   {FrameKind::shared_message, {1, 2 * some}}}));
 
 // Its user may not open our memory, say: then messages go as before.
 TEST(SharedBodies, WhereThePeerCannotMapThemMessagesGoAsFrames) {
