@@ -6,11 +6,14 @@
 
 #include "aplib/error.hpp"
 #include "arch/cpu.hpp"
+#include "base/cpus.hpp"
 #include "base/os/thread.hpp"
 #include "cell/domain.hpp"
 #include "cell/processor.hpp"
 
 namespace aplib {
+
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -19,6 +22,8 @@ constexpr std::uint32_t spins_between_looks_max = 32;
 constexpr std::uint32_t switches_per_look = 8;  // of Processor::dispatch()
 constexpr std::uint32_t leaves_per_look = 16;
 constexpr auto patience = std::chrono::milliseconds(1);
+constexpr std::uint32_t spins_of_standby = 100;              // some 3 us: where it costs nobody's time, or
+constexpr std::chrono::nanoseconds sleep_of_standby = 50us;  // as long as processors poll
 
 // Of state_.
 constexpr std::uint32_t taken = 1;      // somebody has the baton
@@ -34,15 +39,21 @@ void Baton::Turn::give(Sign what) noexcept {
   if (before == static_cast<std::uint32_t>(Sign::asleep)) os::futex_wake(sign);
 }
 
-Baton::Sign Baton::Turn::await(std::uint32_t spins) noexcept {
+Baton::Sign Baton::Turn::await(const Rest& rest) noexcept {
   constexpr auto none = static_cast<std::uint32_t>(Sign::none);
   constexpr auto asleep = static_cast<std::uint32_t>(Sign::asleep);
-  for (std::uint32_t spin = 0; spin < spins && sign.load(std::memory_order_relaxed) == none; ++spin)  // relaxed: a hint
+  for (std::uint32_t spin = 0; spin < rest.spins && sign.load(std::memory_order_relaxed) == none; ++spin)  // a hint
     cpu_relax();
+  const bool sleeps = !rest.sleep || rest.sleep->count() != 0;
   std::uint32_t now = none;
-  sign.compare_exchange_strong(now, asleep, std::memory_order_acquire);  // acquire: what the giver did, as below
-  while ((now = sign.load(std::memory_order_acquire)) == asleep) os::futex_wait(sign, asleep, std::nullopt);
-  sign.store(none, std::memory_order_relaxed);  // relaxed: own until the thread is in a line again
+  if (sleeps) sign.compare_exchange_strong(now, asleep, std::memory_order_acquire);  // acquire: what the giver did, ...
+  while ((now = sign.load(std::memory_order_acquire)) == asleep) {                   // ... as here
+    os::futex_wait(sign, asleep, rest.sleep);
+    now = asleep;
+    // relaxed: nothing was given
+    if (rest.sleep && sign.compare_exchange_strong(now, none, std::memory_order_relaxed)) return Sign::none;
+  }
+  if (now != none) sign.store(none, std::memory_order_relaxed);  // relaxed: own until the thread is in a line again
   return static_cast<Sign>(now);
 }
 
@@ -77,12 +88,22 @@ bool Baton::Line::remove(const Turn& turn) noexcept {
 
 // ---------------------------------------------------------------- the baton
 
+namespace {
+
+/// Threads that wait for each other can run at the same time: those of a rank that is bound to a core cannot.
+bool has_cores_to_spare(const Domain& domain) {
+  return domain.poll_time.count() != 0 && allowed_cpus().size() > domain.carriers;
+}
+
+}  // namespace
+
 // From here on dispatch() of the processor looks up from its usual way each time, as it does once in eight switches.
 Baton::Baton(TaskControl& main)
     : processor_(*main.cell->processor),
       main_(main),
       main_thread_(pthread_self()),
-      spins_(processor_.domain().poll_time.count() != 0 ? spins_before_sleep : 0),
+      spins_(has_cores_to_spare(processor_.domain()) ? spins_before_sleep : 0),
+      standby_{spins_ != 0 ? spins_of_standby : 0, spins_ != 0 ? std::chrono::nanoseconds(0) : sleep_of_standby},
       state_(taken) {
   main_.cell->stays = true;
   processor_.baton_ = this;
@@ -170,6 +191,7 @@ void Baton::dispatch(TaskControl& self) noexcept {
     } else if (processor_.network_ != nullptr) {
       processor_.look_after_network();
     }
+    if (ready == &self && !processor_.idle().has_ready() && !processor_.is_wanted()) break;
     std::pair<Turn*, Sign> told;
     {
       const std::lock_guard lock(mutex_);
@@ -181,18 +203,22 @@ void Baton::dispatch(TaskControl& self) noexcept {
         }
       }
       const bool is_wanted = processor_.is_wanted();
-      if (runs && !(yields && is_wanted)) break;
+      if (runs && !(yields && is_wanted)) {
+        show_attention();  // of those that are ready, too
+        break;
+      }
       if (!is_wanted) continue;
       if (!runs) {
         turn.wants = false;
         pollers_.push(turn);
+        stand_by(turn, true);
       }
       ++waits_;
       told = lay_down();
     }
     if (told.first != nullptr) told.first->give(told.second);
-    bool has = runs ? take(turn) : await_turn(turn, false, spins_);
-    while (!has) has = await_turn(turn, false, 0);  // closed: the call never returns
+    bool has = runs ? take(turn) : await_turn(turn, false, true);
+    while (!has) has = await_turn(turn, false, false);  // closed: the call never returns
     take_over(self);
     --waits_;
     if (runs || turn.wants) break;
@@ -222,7 +248,7 @@ bool Baton::take(Turn& turn) noexcept {
     want(1);
   }
   processor_.parker().wake_if_asleep();
-  return await_turn(turn, true, 0);
+  return await_turn(turn, true, false);
 }
 
 // Looks rarer and rarer, so as not to take the cache line from those that have more luck.
@@ -236,32 +262,54 @@ bool Baton::look_for_it() noexcept {
   return false;
 }
 
-bool Baton::await_turn(Turn& turn, bool looks, std::uint32_t spins) noexcept {
+bool Baton::await_turn(Turn& turn, bool looks, bool stands_by) noexcept {
   bool was_in_line = !looks;
+  Rest rest = stands_by ? standby_ : Rest{};
   while (true) {
     if (looks) {
-      bool has = look_for_it();
+      const bool has = look_for_it();
       const Clock::time_point now = has ? Clock::time_point{} : Clock::now();
       const std::lock_guard lock(mutex_);
       --awake_;
       if (is_closed_) return false;
-      if (!has) {
-        // Who lays it down after this gives a sign; who has just done so may not have.
-        state_.fetch_or(attention, std::memory_order_relaxed);  // relaxed: mutex_ orders it
-        has = try_take();
-      }
-      if (has) {
+      if (has || try_take_at_last()) {
         if (turn.wants) want(-1);
         show_attention();
         return true;
       }
       stand_in_line(turn, was_in_line, now);
+      rest = turn.stands_by ? standby_ : Rest{};
     }
-    const Sign sign = turn.await(spins);
-    if (sign != Sign::look) return sign == Sign::given;
-    was_in_line = looks = true;
-    spins = 0;
+    const Sign sign = turn.await(rest);
+    if (sign == Sign::given || sign == Sign::refused) return sign == Sign::given;
+    if (sign == Sign::none && ends_standby(turn)) return true;
+    looks = sign == Sign::look;
+    was_in_line = true;
+    rest = Rest{.spins = spins_};
   }
+}
+
+// Who lays it down after this gives a sign; who has just done so may not have.
+bool Baton::try_take_at_last() noexcept {
+  state_.fetch_or(attention, std::memory_order_relaxed);  // relaxed: mutex_ orders it
+  return try_take();
+}
+
+// True: it has the baton, which was free.
+bool Baton::ends_standby(Turn& turn) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!turn.stands_by) return false;  // a sign is on its way, or it stands in line_
+  stand_by(turn, false);
+  const bool has = !is_closed_ && try_take_at_last();
+  if (has) pollers_.remove(turn);
+  show_attention();
+  return has;
+}
+
+void Baton::stand_by(Turn& turn, bool does) noexcept {
+  if (turn.stands_by == does) return;
+  turn.stands_by = does;
+  standing_by_ += does ? 1 : -1;
 }
 
 void Baton::stand_in_line(Turn& turn, bool again, Clock::time_point now) noexcept {
@@ -272,6 +320,7 @@ void Baton::stand_in_line(Turn& turn, bool again, Clock::time_point now) noexcep
     turn.since = now;
     line.push(turn);
   }
+  if (!turn.wants) stand_by(turn, true);
   is_starving_ = line_.first != nullptr && now - line_.first->since >= patience;
   show_attention();
 }
@@ -282,7 +331,7 @@ void Baton::want(int more) noexcept {
 }
 
 void Baton::show_attention() noexcept {
-  const bool some = line_.first != nullptr || pollers_.first != nullptr;
+  const bool some = line_.first != nullptr || (pollers_.first != nullptr && standing_by_ == 0);
   if (is_starving_ || (some && awake_ == 0)) {
     state_.fetch_or(attention, std::memory_order_relaxed);  // relaxed: who sees it asks under mutex_
   } else {
@@ -295,6 +344,7 @@ void Baton::call_ready(TaskControl& task) noexcept {
   Turn& turn = turn_of(task);
   turn.since = Clock::now();
   if (pollers_.remove(turn)) line_.push(turn);  // else its thread looks for the baton
+  stand_by(turn, false);
   turn.wants = true;
   want(1);
 }
@@ -303,7 +353,7 @@ std::pair<Baton::Turn*, Baton::Sign> Baton::lay_down() noexcept {
   Turn* next = nullptr;
   if (awake_ == 0 || is_starving_) {
     next = line_.pop();
-    if (next == nullptr) next = pollers_.pop();
+    if (next == nullptr && standing_by_ == 0) next = pollers_.pop();
   }
   if (next != nullptr && is_starving_) {
     is_starving_ = false;

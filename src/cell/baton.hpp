@@ -14,21 +14,27 @@
 // one of those that stand in line is woken to look for it; it is given the baton only when it has stood there for a
 // millisecond.
 //
+// A thread whose call waits, and which lays the baton down for another, stands by: it looks for the baton again in a
+// moment, so that the other one, which seldom stays away for long, need not wake anybody when it leaves its call. Where
+// threads wait for each other's messages, one wake-up a message is left.
+//
 // A thread other than the main one has a task of the cell while its call lasts, a *guest*: it runs on the thread's own
 // stack and is never switched to. So a cell with a baton has its processor for itself, and no tasks but the main one
 // and guests.
 //
 // Invariants: (1) one thread at most has the baton, and only that touches what belongs to the processor; (2) as long as
-// a call waits, somebody has the baton, or is awake and looks for it; (3) Processor::is_wanted() says whether a thread
-// wants the baton, other than to poll.
+// a call waits, somebody has the baton, is awake and looks for it, or stands by and looks for it in a moment; (3)
+// Processor::is_wanted() says whether a thread wants the baton, other than to poll.
 #pragma once
 
 #include <pthread.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -73,15 +79,22 @@ class Baton {
     refused,  ///< It is closed.
     asleep    ///< None, and the thread sleeps.
   };
+  /// How long to wait for a sign.
+  struct Rest {
+    std::uint32_t spins = 0;
+    std::optional<std::chrono::nanoseconds> sleep{};  ///< Then; nothing: for ever.
+  };
   /// A thread that waits for the baton.
   struct Turn {
     std::atomic<std::uint32_t> sign{0};  ///< A Sign.
     Clock::time_point since;             ///< It has stood in line.
     bool wants = false;                  ///< To begin a call, or to go on with one whose wait has ended; else to poll.
+    bool stands_by = false;              ///< It is in pollers_, and looks for the baton in a moment.
     Turn* next = nullptr;
 
     void give(Sign what) noexcept;
-    [[nodiscard]] Sign await(std::uint32_t spins) noexcept;
+    /// None: the rest is over.
+    [[nodiscard]] Sign await(const Rest& rest) noexcept;
   };
   struct Line {
     Turn* first = nullptr;
@@ -105,10 +118,14 @@ class Baton {
   [[nodiscard]] bool look_for_it() noexcept;
   /// For a call that begins or goes on. False: it is closed.
   [[nodiscard]] bool take(Turn& turn) noexcept;
-  /// Returns with the baton; false: it is closed. `looks`: the thread is one of awake_; else it stands in a line.
-  [[nodiscard]] bool await_turn(Turn& turn, bool looks, std::uint32_t spins) noexcept;
-  // All five require that mutex_ is held.
+  /// Returns with the baton; false: it is closed. `looks`: the thread is one of awake_; else it stands in a line, and
+  /// perhaps by.
+  [[nodiscard]] bool await_turn(Turn& turn, bool looks, bool stands_by) noexcept;
+  [[nodiscard]] bool ends_standby(Turn& turn) noexcept;
+  // All seven require that mutex_ is held.
+  [[nodiscard]] bool try_take_at_last() noexcept;
   void stand_in_line(Turn& turn, bool again, Clock::time_point now) noexcept;
+  void stand_by(Turn& turn, bool does) noexcept;
   void want(int more) noexcept;
   void show_attention() noexcept;
   void call_ready(TaskControl& task) noexcept;
@@ -119,6 +136,7 @@ class Baton {
   TaskControl& main_;
   const pthread_t main_thread_;
   const std::uint32_t spins_;
+  const Rest standby_;
   Turn main_turn_;
   // Of who has the baton.
   std::vector<std::unique_ptr<Guest>> guests_;
@@ -133,8 +151,9 @@ class Baton {
   bool is_closed_ = false;
   bool is_starving_ = false;  // the first in line_ has stood there for long
   std::uint32_t awake_ = 0;   // threads that look for the baton, and stand in no line
-  Line line_;                 // of those that want it
-  Line pollers_;              // of those whose calls wait
+  std::int32_t standing_by_ = 0;
+  Line line_;     // of those that want it
+  Line pollers_;  // of those whose calls wait
 };
 
 }  // namespace aplib

@@ -131,6 +131,29 @@ TEST_P(MpiThreads, MakePartitionsReadyWhileAnotherWaits) {
   });
 }
 
+// More threads than cores, each with a partner in another rank: whoever finds a message for another thread gives way.
+TEST_P(MpiThreads, WaitForPartnersOfTheirOwn) {
+  constexpr int threads_many = 8;
+  constexpr int rounds = 200;
+  run_ranks([](int rank, int size) {
+    const int next = (rank + 1) % size;
+    const int previous = (rank + size - 1) % size;
+    Threads threads;
+    for (int tag = 0; tag < threads_many; ++tag) {
+      threads.start([&, tag] {
+        for (int round = 0; round < rounds; ++round) {
+          const int sent = rank + tag * round;
+          int received = -1;
+          ASSERT_TRUE(threads.call([&] { MPI_Send(&sent, 1, MPI_INT, next, tag, MPI_COMM_WORLD); }));
+          ASSERT_TRUE(
+              threads.call([&] { MPI_Recv(&received, 1, MPI_INT, previous, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE); }));
+          ASSERT_EQ(received, previous + tag * round);
+        }
+      });
+    }
+  });
+}
+
 // The main thread is not in a call when another one waits; and that does not keep a third from calling.
 TEST_P(MpiThreads, AWaitGivesTheProcessorOn) {
   run_ranks([](int rank, int) {
