@@ -374,11 +374,22 @@ void write_library(const FunctionTable& table, const std::vector<Constant>& cons
 }
 
 /// For libraries that export functions of the same names.
+/// Without the function's declaration, which front ends do not have: theirs has other types.
+void write_pointer(const Function& function, bool large) {
+  std::string text = prototype("", function, large);
+  const std::string name = function.name + (large ? "_c" : "");
+  text.replace(text.find(name + "("), name.size(), "(*" + name + ")");
+  std::cout << "  " << text << ";\n";
+}
+
 void write_front(const FunctionTable& table) {
   std::cout << "// Made by generate.cpp from functions.txt.\n#pragma once\n\n#include <mpi.h>\n\nextern \"C\" {\n"
                "#pragma GCC visibility push(default)\n/// The functions of libmpi_abi.\n"
                "extern const struct AplibMpiFunctions {\n";
-  for (const std::string& name : names_of(table)) std::cout << "  decltype(PMPI_" << name << ")* " << name << ";\n";
+  for (const Function& function : table.functions) {
+    write_pointer(function, false);
+    if (is_large(function)) write_pointer(function, true);
+  }
   std::cout << "} aplib_mpi_functions;\n#pragma GCC visibility pop\n}\n";
 }
 

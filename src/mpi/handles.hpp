@@ -12,8 +12,9 @@ extern "C" {
 void* aplib_mpi_handle(int number);
 /// The number of a handle that MPI has given, as of MPI_..._toint.
 int aplib_mpi_number(const void* handle);
-/// Who calls a program's function that takes handles in another form than this ABI's.
-using AplibMpiOpCaller = void(void (*function)(), void* in, void* inout, int* length, MPI_Datatype* datatype);
+/// Who calls a program's function that takes handles in another form than this ABI's. `length` fits into an int, unless
+/// the operation was made by MPI_Op_create_c.
+using AplibMpiOpCaller = void(void (*function)(), void* in, void* inout, MPI_Count length, MPI_Datatype datatype);
 using AplibMpiErrorCaller = void(void (*function)(), void** object, int* code, const char* text);
 /// `caller` calls the function of `op`, which the program has made.
 void aplib_mpi_call_op_by(MPI_Op op, AplibMpiOpCaller* caller);

@@ -72,17 +72,19 @@ void Combine::call_function(const void* left, void* right, Count count) const {
   void* const given = const_cast<void*>(left);  // the standard's functions have no const
   if (op_.large_function != nullptr) {
     MPI_Count length = count;
+    if (op_.caller != nullptr)
+      return op_.caller(reinterpret_cast<void (*)()>(op_.large_function), given, right, length, handle);
     return op_.large_function(given, right, &length, &handle);
   }
   const Count extent = type_.datatype->extent();
   for (Count done = 0; done < count;) {
     const Count part = std::min<Count>(count - done, INT_MAX);
-    int length = static_cast<int>(part);
     char* const in = static_cast<char*>(given) + done * extent;
     char* const inout = static_cast<char*>(right) + done * extent;
     if (op_.caller != nullptr) {
-      op_.caller(reinterpret_cast<void (*)()>(op_.function), in, inout, &length, &handle);
+      op_.caller(reinterpret_cast<void (*)()>(op_.function), in, inout, part, handle);
     } else {
+      int length = static_cast<int>(part);
       op_.function(in, inout, &length, &handle);
     }
     done += part;

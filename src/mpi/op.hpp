@@ -45,7 +45,7 @@ struct OpHandle : Object {
   // Of the program: one of them.
   MPI_User_function* function = nullptr;
   MPI_User_function_c* large_function = nullptr;
-  AplibMpiOpCaller* caller = nullptr;  ///< Of `function`; null: this library.
+  AplibMpiOpCaller* caller = nullptr;  ///< Of the function; null: this library.
 };
 
 OpHandle& op_of(const Call& call, const char* parameter, MPI_Op handle);

@@ -2,57 +2,33 @@
 // Programs that were compiled for Open MPI: our own, by its mpicc, and those of the system.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <set>
-#include <sstream>
 #include <string>
 
-#include "commands.hpp"
+#include "foreign.hpp"
 
 namespace aplib {
 namespace {
 
-constexpr const char* front_end = MPI_LIBRARY_FOLDER "/aplib/mpi/openmpi/libmpi.so.40";
+constexpr const char* openmpi_front_end = MPI_LIBRARY_FOLDER "/aplib/mpi/openmpi/libmpi.so.40";
 
-class ForOpenMpi : public MpiCommands {
+class ForOpenMpi : public ForeignPrograms {
  protected:
-  [[nodiscard]] bool lacks(const std::string& tool) const { return output("command -v " + tool + " || true").empty(); }
-  void compile(const std::string& name) const {
-    EXPECT_EQ(output("mpicc.openmpi -w -O2 " MPI_PROGRAMS "/openmpi/" + name + ".c -o " + name), "");
-  }
-  /// "name size" or "name" of each symbol that a library exports, of those whose name begins with one of `beginnings`.
-  [[nodiscard]] std::set<std::string> exported_by(const std::string& library, bool objects) const {
+  /// "name size" of each object that stands for a handle.
+  [[nodiscard]] std::set<std::string> objects_of(const std::string& library) const {
     std::set<std::string> names;
-    std::istringstream lines(output("nm -D -S --defined-only " + library));
-    for (std::string line; std::getline(lines, line);) {
-      std::istringstream words(line);
-      std::string address, size, kind, name;
-      if (!(words >> address >> size >> kind >> name)) continue;
-      const bool is_object = name.starts_with("ompi_mpi_") || name.starts_with("ompi_request_null");
-      const bool is_function = name.starts_with("MPI_") || name.starts_with("PMPI_");
-      if (objects && is_object) names.insert(name + " " + size);
-      if (!objects && is_function && (kind == "T" || kind == "W")) names.insert(name);
+    for (const Symbol& symbol : exported_by(library)) {
+      if (symbol.name.starts_with("ompi_mpi_") || symbol.name.starts_with("ompi_request_null"))
+        names.insert(symbol.name + " " + symbol.size);
     }
     return names;
   }
 };
 
-#define SKIP_WITHOUT(tool) \
-  if (lacks(tool)) GTEST_SKIP() << "needs the tool " << (tool)
-
 TEST_F(ForOpenMpi, ProgramsAnswerAlikeInCellsAndProcesses) {
   SKIP_WITHOUT("mpicc.openmpi");
-  write("cluster.toml",
-        "[machine]\ngrid = \"5x1\"\nlaunch = \"local\"\n[[host]]\nname = \"a\"\ncells = 2\n"
-        "[[host]]\nname = \"b\"\ncells = 3\n");
-  for (const std::string name : {"messages", "collectives", "objects"}) {
-    compile(name);
-    const std::string program = "./" + name + (name == "objects" ? " $PWD/data" : "");
-    for (const char* const options :
-         {"-n 1", "-n 2", "-n 5", "-n 4 --threads 1", "-n 4 --threads per-cell", "-n 3 --processes", "-f cluster.toml"})
-      EXPECT_EQ(output(std::string("aprun ") + options + " " + program), "No Errors\n") << name << ' ' << options;
-  }
+  expect_no_errors_of_programs("mpicc.openmpi");
 }
 
 TEST_F(ForOpenMpi, ErrorsSayWhatIsWrong) {
@@ -77,19 +53,19 @@ int main(int argc, char** argv) {
 }
 
 TEST_F(ForOpenMpi, TheFrontEndHasWhatProgramsLinkWith) {
-  const std::set<std::string> functions = exported_by(front_end, false);
+  const std::set<std::string> functions = functions_of(openmpi_front_end);
   // What it lacked, programs would find in libmpi_abi, which takes no handles of theirs.
   for (const char* const name : {"MPI_Comm_f2c", "MPI_Comm_toint", "MPI_Send_c", "PMPI_Op_create_c"})
     EXPECT_TRUE(functions.contains(name)) << name;
   const std::string library = "/usr/lib/x86_64-linux-gnu/libmpi.so.40";
   if (!std::filesystem::exists(library)) GTEST_SKIP() << "needs the library libmpi.so.40";
-  for (const std::string& name : exported_by(library, false)) {
+  for (const std::string& name : functions_of(library)) {
     if (name.ends_with("_FN") || name.ends_with("_FN_NULL") || name.ends_with("_F90")) continue;  // of Fortran
     EXPECT_TRUE(functions.contains(name) || name.ends_with("_NULL")) << name;
   }
   // COPY relocations copy so many bytes.
-  const std::set<std::string> theirs = exported_by(library, true);
-  for (const std::string& object : exported_by(front_end, true)) EXPECT_TRUE(theirs.contains(object)) << object;
+  const std::set<std::string> theirs = objects_of(library);
+  for (const std::string& object : objects_of(openmpi_front_end)) EXPECT_TRUE(theirs.contains(object)) << object;
 }
 
 // One MPI for all cells would be one communicator for all.

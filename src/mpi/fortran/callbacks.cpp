@@ -170,9 +170,10 @@ int call_extent(MPI_Datatype datatype, MPI_Aint* extent, void* state) {
 
 // ---------------------------------------------------------------- operations and error handlers
 
-void call_op(void (*function)(), void* in, void* inout, int* length, MPI_Datatype* datatype) {
-  int number = number_of(*datatype);
-  reinterpret_cast<void (*)(void*, void*, int*, int*)>(function)(in, inout, length, &number);
+void call_op(void (*function)(), void* in, void* inout, MPI_Count length, MPI_Datatype datatype) {
+  int count = static_cast<int>(length);
+  int number = number_of(datatype);
+  reinterpret_cast<void (*)(void*, void*, int*, int*)>(function)(in, inout, &count, &number);
 }
 
 void call_errhandler(void (*function)(), void** object, int* code, const char*) {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Makes Open MPI's side of MPI of the table of functions, the table of constants and abi.txt. A program of the build.
+// Makes another MPI's binary interface of the table of functions, the table of constants and the table of what differs,
+// as openmpi.txt. A program of the build.
 //
 //   generate functions TABLES    the functions that programs call, but for those made by hand, and predefined handles
 //   generate values TABLES       numbers in one form and the other
-//   generate names TABLES        the functions that the library exports for both
-// TABLES: functions.txt constants.txt abi.txt
+// TABLES: functions.txt constants.txt openmpi.txt
 #include <algorithm>
 #include <iostream>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -20,10 +21,13 @@ using namespace table;
 
 /// Functions that need more than a conversion of each argument: convert.cpp, callbacks.cpp.
 const std::set<std::string> by_hand = {
+    "Abi_get_version",
     "Abort",
     "Attr_get",
     "Buffer_attach",
     "Buffer_detach",
+    "Comm_attach_buffer",
+    "Comm_detach_buffer",
     "Comm_get_attr",
     "Win_get_attr",
     "Comm_create_keyval",
@@ -36,6 +40,10 @@ const std::set<std::string> by_hand = {
     "File_create_errhandler",
     "Session_create_errhandler",
     "Win_create_errhandler",
+    "Comm_set_errhandler",
+    "Errhandler_set",
+    "File_set_errhandler",
+    "Win_set_errhandler",
     "Comm_spawn_multiple",
     "Group_translate_ranks",
     "Grequest_start",
@@ -45,11 +53,9 @@ const std::set<std::string> by_hand = {
     "Type_get_contents",
 };
 
-/// Not the standard ABI's questions about itself, and not events of tools, which Open MPI 4 lacks.
+/// Programs of another MPI have numbers of handles by other names (write_conversions()).
 bool is_exported(const Function& function) {
-  return function.implementation != "to_int" && function.implementation != "from_int" &&
-         function.name.rfind("Abi_", 0) != 0 && function.name.rfind("T_event_", 0) != 0 &&
-         function.name.rfind("T_source_", 0) != 0;
+  return function.implementation != "to_int" && function.implementation != "from_int";
 }
 
 class Tables {
@@ -59,10 +65,12 @@ class Tables {
       const std::string& value = each.value;
       standard_[each.name] = value[0] == 'M' ? standard_.at(value) : std::stol(value, nullptr, 0);
     }
+    abi = paths[2].substr(paths[2].rfind('/') + 1);
+    abi.resize(abi.rfind('.'));
     foreign = read_constants(paths[2]);
     for (const Constant& each : foreign) {
       const std::size_t space = each.type.find(' ');
-      if (space != std::string::npos && each.type.rfind("objects", 0) != 0) kinds_.insert(each.type.substr(space + 1));
+      if (space != std::string::npos && each.type.rfind("objects ", 0) != 0) kinds_.insert(each.type.substr(space + 1));
       if (each.type == "lengths") lengths_.insert(each.name);
     }
   }
@@ -70,11 +78,11 @@ class Tables {
   /// Of a name in the standard ABI.
   [[nodiscard]] long standard(const std::string& name) const {
     const auto found = standard_.find(name);
-    if (found == standard_.end()) fail("abi.txt", "constants.txt has no " + name);
+    if (found == standard_.end()) fail("front", "constants.txt has no " + name);
     return found->second;
   }
   [[nodiscard]] const std::set<std::string>& kinds() const { return kinds_; }
-  /// The kind in abi.txt of a parameter whose values differ; empty: they do not.
+  /// The kind of values of a parameter, which differ; empty: they do not.
   [[nodiscard]] std::string values_of(const Parameter& parameter) const {
     const std::string& kind = parameter.kind->name;
     if (kind == "source" || kind == "dest" || kind == "root") return "rank";
@@ -83,6 +91,7 @@ class Tables {
   [[nodiscard]] bool is_shorter(const std::string& length) const { return lengths_.count(length) != 0; }
 
   FunctionTable functions;
+  std::string abi;  ///< The name of the other one, as in files.
   std::vector<Constant> foreign;
 
  private:
@@ -93,23 +102,37 @@ class Tables {
 
 // ---------------------------------------------------------------- values
 
+using Pairs = std::vector<std::pair<long, long>>;
+
+/// From this pair on, numbers follow each other in both forms; none: nowhere.
+using From = std::optional<std::pair<long, long>>;
+
 /// What a switch makes of each value; others stay.
-void write_switch(const std::string& name, const std::vector<std::pair<long, long>>& pairs) {
+void write_switch(const std::string& name, const Pairs& pairs, const From& from) {
   std::cout << "constexpr long " << name << "(long value) noexcept {\n  switch (value) {\n";
-  for (const auto& [from, to] : pairs) std::cout << "    case " << from << ":\n      return " << to << ";\n";
-  std::cout << "    default:\n      return value;\n  }\n}\n";
+  for (const auto& [value, result] : pairs) std::cout << "    case " << value << ":\n      return " << result << ";\n";
+  std::cout << "    default:\n      return ";
+  if (from) std::cout << "value >= " << from->first << " ? value + " << from->second - from->first << "L : ";
+  std::cout << "value;\n  }\n}\n";
 }
 
-/// What is a value in the standard ABI alone stays invalid: it takes the place of what it means.
-void add_strangers(std::vector<std::pair<long, long>>& pairs) {
+/// What is a value in the standard ABI alone stays invalid: it becomes one that is none there.
+void add_strangers(Pairs& to_standard) {
+  std::map<long, long> foreign_of;
   std::set<long> known;
-  for (const auto& [from, to] : pairs) known.insert(from);
-  for (std::size_t i = pairs.size(); i-- > 0;) {
-    if (known.insert(pairs[i].second).second) pairs.emplace_back(pairs[i].second, pairs[i].first);
+  for (const auto& [foreign, standard] : to_standard) {
+    foreign_of.emplace(standard, foreign);
+    known.insert(foreign);
+  }
+  for (const auto& [standard, foreign] : foreign_of) {
+    if (known.count(standard) != 0) continue;
+    long none = foreign;
+    while (foreign_of.count(none) != 0) none = foreign_of.at(none);
+    to_standard.emplace_back(standard, none);
   }
 }
 
-void write_bits(const std::string& name, const std::vector<std::pair<long, long>>& pairs) {
+void write_bits(const std::string& name, const Pairs& pairs) {
   long known = 0;
   std::cout << "constexpr long " << name << "(long value) noexcept {\n  long result = 0;\n";
   for (const auto& [from, to] : pairs) {
@@ -120,40 +143,66 @@ void write_bits(const std::string& name, const std::vector<std::pair<long, long>
   std::cout << "  return (value & ~" << known << "L) != 0 ? result | 1 << 30 : result;\n}\n";
 }
 
-void write_values(const Tables& tables) {
-  std::cout << "// Made by generate.cpp from constants.txt and abi.txt.\n#pragma once\n\n"
-               "namespace aplib::mpi::openmpi {\n\n";
-  for (const std::string& kind : tables.kinds()) {
-    std::vector<std::pair<long, long>> to_standard;
-    std::vector<std::pair<long, long>> to_foreign;
-    bool is_bits = false;
-    for (const Constant& each : tables.foreign) {
-      const std::string what = each.type.substr(0, each.type.find(' '));
-      if (each.type != what + " " + kind) continue;
-      is_bits = what == "bits";
-      const std::pair<long, long> pair(std::stol(each.value), tables.standard(each.name));
-      if (what != "shown") to_standard.push_back(pair);
-      to_foreign.emplace_back(pair.second, pair.first);
+void write_kind(const Tables& tables, const std::string& kind) {
+  Pairs to_standard;
+  Pairs to_foreign;
+  From from_foreign;
+  From from_standard;
+  bool is_bits = false;
+  for (const Constant& each : tables.foreign) {
+    const std::string what = each.type.substr(0, each.type.find(' '));
+    if (each.type != what + " " + kind) continue;
+    const long value = std::stol(each.value, nullptr, 0);
+    const long standard = tables.standard(each.name);
+    if (what == "from") {
+      from_foreign.emplace(value, standard);
+      from_standard.emplace(standard, value);
+      continue;
     }
-    const auto write = is_bits ? write_bits : write_switch;
-    if (!is_bits) add_strangers(to_standard);
-    write("standard_" + kind, to_standard);
-    write("foreign_" + kind, to_foreign);
+    is_bits = what == "bits";
+    if (what != "shown") to_standard.emplace_back(value, standard);
+    to_foreign.emplace_back(standard, value);
   }
+  if (is_bits) {
+    write_bits("standard_" + kind, to_standard);
+    write_bits("foreign_" + kind, to_foreign);
+  } else {
+    add_strangers(to_standard);
+    write_switch("standard_" + kind, to_standard, from_foreign);
+    write_switch("foreign_" + kind, to_foreign, from_standard);
+  }
+}
+
+void write_values(const Tables& tables) {
+  std::cout << "// Made by generate.cpp from constants.txt and " << tables.abi
+            << ".txt.\n#pragma once\n\nnamespace aplib::mpi::front {\n\n";
+  for (const std::string& kind : tables.kinds()) write_kind(tables, kind);
+  std::string numbers;
   for (const Constant& each : tables.foreign) {
     if (each.type == "lengths")
       std::cout << "inline constexpr int foreign_" << each.name << " = " << each.value << ";\n";
+    if (each.type == "numbers")
+      numbers +=
+          "    {" + each.value + ", " + std::to_string(tables.standard(each.name)) + "},  // " + each.name + "\n";
   }
-  std::cout << "\n}  // namespace aplib::mpi::openmpi\n";
+  if (!numbers.empty()) {
+    std::cout
+        << "\n/// Predefined handles.\ninline constexpr struct {\n  unsigned number;\n  unsigned short standard;\n"
+           "} predefined_numbers[] = {\n"
+        << numbers << "};\n";
+  }
+  std::cout << "\n}  // namespace aplib::mpi::front\n";
 }
 
 // ---------------------------------------------------------------- predefined handles
 
 void write_objects(const Tables& tables) {
   std::map<long, std::string> shown;
+  const auto is_object = [](const Constant& each) { return each.type.rfind("objects ", 0) == 0; };
+  if (std::none_of(tables.foreign.begin(), tables.foreign.end(), is_object)) return;
   std::cout << "extern \"C\" {\n#pragma GCC visibility push(default)\n";
   for (const Constant& each : tables.foreign) {
-    if (each.type.rfind("objects ", 0) != 0) continue;
+    if (!is_object(each)) continue;
     const std::string type = "const Predefined<" + each.type.substr(8) + ">";
     const bool is_handle = each.name != "none";
     const long handle = is_handle ? tables.standard(each.name) : 0;
@@ -161,15 +210,15 @@ void write_objects(const Tables& tables) {
               << type << " " << each.value << "{" << (is_handle ? std::to_string(handle) : "no_handle") << "};\n";
     if (is_handle) shown.emplace(handle, each.value);
   }
-  std::cout << "#pragma GCC visibility pop\n}\n\nnamespace aplib::mpi::openmpi {\n"
-               "const std::array<const void*, objects_end> objects = {\n";
+  std::cout << "#pragma GCC visibility pop\n}\n\nnamespace aplib::mpi::front {\n"
+               "const std::array<const void*, handles_end> objects = {\n";
   long last = 0;
   for (const auto& [handle, object] : shown) {
     for (; last < handle; ++last) std::cout << "nullptr, ";
     std::cout << "&" << object << ",\n";
     ++last;
   }
-  std::cout << "};\n}  // namespace aplib::mpi::openmpi\n\n";
+  std::cout << "};\n}  // namespace aplib::mpi::front\n\n";
 }
 
 // ---------------------------------------------------------------- the functions
@@ -183,6 +232,9 @@ struct Argument {
 
 /// How many elements an array has.
 std::string length_of(const Function& function, const Parameter& parameter) {
+  for (const Parameter& each : function.parameters) {
+    if (each.name == parameter.length && each.is_out) return "(" + each.name + " == nullptr ? 0 : *" + each.name + ")";
+  }
   if (!parameter.length.empty()) return parameter.length;
   if (parameter.kind->name == "status") {
     for (const Parameter& each : function.parameters) {
@@ -192,7 +244,7 @@ std::string length_of(const Function& function, const Parameter& parameter) {
   const bool sends = parameter.name == "sendtypes";
   if (function.name.find("eighbor") != std::string::npos)
     return std::string(sends ? "destinations" : "sources") + "_of(comm)";
-  return sends ? "peers_of(comm, sendbuf)" : "peers_of(comm)";
+  return sends ? "peers_of(comm, buffer_at(sendbuf))" : "peers_of(comm)";
 }
 
 /// After the call, which only begins it.
@@ -204,8 +256,11 @@ bool goes_on(const Function& function) {
 Argument handle_argument(const Function& function, const Parameter& parameter) {
   const std::string& name = parameter.name;
   const std::string length = parameter.is_array ? ", " + length_of(function, parameter) : "";
-  if (parameter.is_out)
-    return {parameter.is_inout ? "take(" + name + length + ");" : "", name, "show(" + name + length + ");", ""};
+  if (parameter.is_out) {
+    return {std::string(parameter.is_array ? "MadeArray<" : "Made<") + parameter.kind->type +
+                (parameter.is_inout ? ", true> " : ", false> ") + name + "_(" + name + length + ");",
+            name + "_.data()", name + "_.give();", ""};
+  }
   if (!parameter.is_array) return {"", "standard(" + name + ")", "", ""};
   if (parameter.kind->name == "datatype" && goes_on(function))
     return {"", "kept_datatypes(" + name + length + ")", "", ""};
@@ -232,6 +287,7 @@ Argument argument_of(const Tables& tables, const Function& function, const Param
                 (has_length ? ", resultlen" : "") + ");",
             name + "_.data()", "", name + "_.give();"};
   }
+  if (kind == "buffer" && parameter.name != "location") return {"", "buffer_at(" + name + ")", "", ""};
   if (kind == "weights") return {"", "weights_at(" + name + ")", "", ""};
   const std::string values = tables.values_of(parameter);
   if (values.empty() || parameter.is_array) return {"", name, "", ""};
@@ -246,12 +302,27 @@ Argument argument_of(const Tables& tables, const Function& function, const Param
           "if (" + name + " != nullptr) " + shows, ""};
 }
 
+/// The function as programs of the other MPI call it.
+std::string foreign_prototype(const std::string& prefix, const Function& function, bool large) {
+  static std::map<std::string, Kind> kinds;
+  Function foreign = function;
+  for (Parameter& parameter : foreign.parameters) {
+    if (!parameter.kind->is_object && parameter.kind->name != "status") continue;
+    const auto [kind, is_new] = kinds.emplace(parameter.kind->name, *parameter.kind);
+    if (is_new)
+      kind->second.type = parameter.kind->is_object ? "Foreign<" + parameter.kind->type + ">" : "ForeignStatus*";
+    parameter.kind = &kind->second;
+  }
+  return prototype(prefix, foreign, large);
+}
+
 /// MPI_X, which is PMPI_X unless a tool defines it, and of persistent collective calls also MPIX_X.
 void write_aliases(const Function& function, bool large) {
   const std::string alias = " __attribute__((weak, alias(\"PMPI_" + function.name + (large ? "_c" : "") + "\")));\n";
-  std::cout << prototype("MPI_", function, large) << alias;
+  std::cout << foreign_prototype("MPI_", function, large) << alias;
   if (function.is_later && function.name.size() > 5 && function.name.substr(function.name.size() - 5) == "_init") {
-    std::cout << prototype("MPIX_", function, large) << alias << prototype("PMPIX_", function, large) << alias;
+    std::cout << foreign_prototype("MPIX_", function, large) << alias << foreign_prototype("PMPIX_", function, large)
+              << alias;
   }
   std::cout << '\n';
 }
@@ -271,7 +342,7 @@ void write_function(const Tables& tables, const Function& function, bool large) 
   }
   if (!if_given.empty()) if_given = "  if (error_ == MPI_SUCCESS) {\n" + if_given + "  }\n";
   const std::string call = "aplib_mpi_functions." + function.name + (large ? "_c(" : "(") + values + ")";
-  std::cout << prototype("PMPI_", function, large) << " {\n" << before;
+  std::cout << foreign_prototype("PMPI_", function, large) << " {\n" << before;
   if (!function.result.empty()) {
     std::cout << "  return " << call << ";\n";
   } else if (after.empty() && if_given.empty()) {
@@ -283,17 +354,10 @@ void write_function(const Tables& tables, const Function& function, bool large) 
   write_aliases(function, large);
 }
 
-/// The _c double of a function made by hand. Without it, programs would find the standard's.
-void write_missing(const Function& function) {
-  std::cout << prototype("PMPI_", function, true) << " {\n  return returned(aplib_mpi_raise(\"MPI_" << function.name
-            << "_c\", MPI_ERR_UNSUPPORTED_OPERATION, \"this version of APlib does not have this function yet for "
-               "programs of Open MPI\"));\n}\n";
-  write_aliases(function, true);
-}
-
 /// Handles as Fortran has them.
 void write_conversions(const Function& function) {
   const std::string& type = function.parameters[0].kind->type;
+  const std::string foreign = "Foreign<" + type + ">";
   const std::string name = function.name.substr(0, function.name.size() - 5);  // without "toint"
   const auto write = [&](const std::string& what, const std::string& result, const std::string& parameter,
                          const std::string& value) {
@@ -303,24 +367,21 @@ void write_conversions(const Function& function) {
   };
   const std::string call = "aplib_mpi_functions." + name;
   for (const char* const to : {"c2f", "toint"})
-    write(to, "MPI_Fint", type + " handle", call + "toint(standard(handle))");
+    write(to, "MPI_Fint", foreign + " handle", "number_of(handle, " + call + "toint)");
   for (const char* const from : {"f2c", "fromint"})
-    write(from, type, "MPI_Fint number", "foreign(" + call + "fromint(number))");
+    write(from, foreign, "MPI_Fint number", "handle_of<" + type + ">(number, " + call + "fromint)");
 }
 
 void write_functions(const Tables& tables) {
-  std::cout << "// Made by generate.cpp from functions.txt, constants.txt and abi.txt.\n"
-               "#include \"mpi/openmpi/convert.hpp\"\n\nusing namespace "
-               "aplib::mpi::openmpi;\n\n";
+  std::cout << "// Made by generate.cpp from functions.txt, constants.txt and " << tables.abi
+            << ".txt.\n#include \"mpi/front/convert.hpp\"\n\nusing namespace aplib::mpi::front;\n\n";
   write_objects(tables);
   std::cout << "extern \"C\" {\n#pragma GCC visibility push(default)\n"
                "#pragma GCC diagnostic ignored \"-Wunused-parameter\"\n\n";
   for (const Function& function : tables.functions.functions) {
-    if (!is_exported(function)) continue;
-    const bool is_by_hand = by_hand.count(function.name) != 0;
-    if (!is_by_hand) write_function(tables, function, false);
-    if (is_large(function) && !is_by_hand) write_function(tables, function, true);
-    if (is_large(function) && is_by_hand) write_missing(function);
+    if (!is_exported(function) || by_hand.count(function.name) != 0) continue;
+    write_function(tables, function, false);
+    if (is_large(function)) write_function(tables, function, true);
   }
   for (const Function& function : tables.functions.functions) {
     if (function.implementation == "to_int") write_conversions(function);
@@ -328,24 +389,16 @@ void write_functions(const Tables& tables) {
   std::cout << "#pragma GCC visibility pop\n}\n";
 }
 
-void write_names(const Tables& tables) {
-  for (const Function& function : tables.functions.functions) {
-    if (is_exported(function)) std::cout << "MPI_" << function.name << "\nPMPI_" << function.name << '\n';
-  }
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   const Words arguments(argv + 1, argv + argc);
-  if (arguments.size() != 4) fail("usage", "generate functions|values|names functions.txt constants.txt abi.txt");
+  if (arguments.size() != 4) fail("usage", "generate functions|values functions.txt constants.txt openmpi.txt");
   const Tables tables(Words(arguments.begin() + 1, arguments.end()));
   if (arguments[0] == "functions") {
     write_functions(tables);
   } else if (arguments[0] == "values") {
     write_values(tables);
-  } else if (arguments[0] == "names") {
-    write_names(tables);
   } else {
     fail("usage", "there is no output " + arguments[0]);
   }

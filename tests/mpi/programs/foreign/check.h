@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Programs for Open MPI's mpi.h that check what MPI answers, on any number of ranks. */
+/* Programs for the mpi.h of another MPI that check what MPI answers, on any number of ranks. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
